@@ -1,0 +1,1 @@
+#include "common/config/cluster_config.h"

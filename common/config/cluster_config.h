@@ -1,0 +1,44 @@
+// The cluster file: which tasks there are, and which one this process is.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace cairn {
+
+// Thread safety: a value.
+struct ClusterConfig {
+  // Job ("ps", "worker", "chief", "evaluator") -> "host:port" by task index. A JSON object with
+  // number keys (TF_CONFIG's sparse form) must be dense.
+  std::map<std::string, std::vector<std::string>> tasks;
+  std::string task_type;   // empty: not given
+  int32_t task_index = -1;  // -1: not given
+  // Unknown keys and the like, one line each, for the log (JOB: warnings, not errors).
+  std::vector<std::string> warnings;
+
+  const std::vector<std::string>& addresses(absl::string_view job) const;  // empty if none
+  // Chief and workers together.
+  int32_t training_task_count() const;
+  // Ordinal of a training task: chief 0, then workers. -1 for any other task.
+  int32_t training_ordinal(absl::string_view type, int32_t index) const;
+};
+
+// YAML or JSON text in the form of JOB.md. `source` names it in messages ("cluster.yaml").
+// kInvalidArgument: source:line, what was found, what is allowed.
+absl::StatusOr<ClusterConfig> ParseCluster(absl::string_view text, absl::string_view source);
+// kNotFound / kInvalidArgument, naming the file.
+absl::StatusOr<ClusterConfig> ReadClusterFile(const std::string& path);
+
+// "host:port" into its parts; "[::1]:7001" too. kInvalidArgument says what is wrong.
+struct HostPort {
+  std::string host;
+  int32_t port = 0;
+};
+absl::StatusOr<HostPort> ParseHostPort(absl::string_view address);
+
+}  // namespace cairn

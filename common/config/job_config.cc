@@ -1,0 +1,1 @@
+#include "common/config/job_config.h"

@@ -1,0 +1,1 @@
+#include "common/config/partitioner.h"

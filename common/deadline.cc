@@ -1,0 +1,29 @@
+#include "common/deadline.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <limits>
+
+namespace cairn {
+namespace {
+
+int64_t MonotonicNanos() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+Deadline Deadline::In(absl::Duration timeout) {
+  const int64_t now = MonotonicNanos();
+  const int64_t room = std::numeric_limits<int64_t>::max() - now;
+  return Deadline(now + std::min(room, absl::ToInt64Nanoseconds(timeout)));
+}
+
+absl::Duration Deadline::Remaining() const {
+  return absl::Nanoseconds(std::max<int64_t>(0, at_ns_ - MonotonicNanos()));
+}
+
+}  // namespace cairn

@@ -1,0 +1,1 @@
+#include "common/nearest.h"

@@ -1,0 +1,18 @@
+// Which known name a misspelt one was probably meant to be.
+#pragma once
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace cairn {
+
+// The candidate with the smallest edit distance (insert, delete, replace, swap of neighbours; case
+// ignored), or "" where the best is farther than a third of the longer name. Ties: the first.
+std::string Nearest(absl::string_view name, absl::Span<const absl::string_view> candidates);
+
+// " (did you mean 'x'?)" or "".
+std::string DidYouMean(absl::string_view name, absl::Span<const absl::string_view> candidates);
+
+}  // namespace cairn

@@ -1,0 +1,1 @@
+#include "common/optimizer/clip.h"

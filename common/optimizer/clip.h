@@ -1,0 +1,29 @@
+// Gradient clipping with TensorFlow's rules, NaN cases included (tfdist/golden/clipping.json).
+#pragma once
+
+#include <cstddef>
+
+#include "absl/types/span.h"
+
+namespace cairn {
+
+// Each element into [low, high]; NaN stays.
+void ClipByValue(absl::Span<float> tensor, float low, float high);
+
+// sqrt(sum of squares), squares summed in float32 order-independently enough for rtol 2e-6, and
+// infinite where TensorFlow's float32 squares overflow.
+float L2Norm(absl::Span<const float> tensor);
+// The norm of all tensors together.
+float GlobalNorm(absl::Span<const absl::Span<const float>> tensors);
+
+// tensor * limit / max(norm, limit).
+void ClipByNorm(absl::Span<float> tensor, float limit);
+// Every tensor * limit * min(1 / norm, 1 / limit); every element NaN if the norm is not finite.
+// Returns the norm before clipping.
+float ClipByGlobalNorm(absl::Span<const absl::Span<float>> tensors, float limit);
+
+// True where no element is NaN or infinite.
+bool AllFinite(absl::Span<const float> tensor);
+bool AllFinite(absl::Span<const double> tensor);
+
+}  // namespace cairn

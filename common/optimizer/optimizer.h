@@ -1,0 +1,93 @@
+// Optimizers with Keras' formulas, arguments and defaults (Keras 3.15), the same kernels for the
+// servers and for replicas.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/dtype.h"
+#include "common/optimizer/schedule.h"
+
+namespace cairn {
+
+// What a user writes. `type` is a Keras name in lower case (sgd, adagrad, adadelta, rmsprop, adam,
+// adamw, adamax, nadam, lazy_adam, ftrl, lion), or "none": a variable that no push may move.
+// `arguments` by Keras' names, booleans as 0 and 1; those left out have Keras' defaults.
+// learning_rate, and the clip arguments (clipvalue, clipnorm, global_clipnorm), are fields.
+struct OptimizerConfig {
+  std::string type = "sgd";
+  ScheduleConfig learning_rate;
+  absl::btree_map<std::string, double> arguments;
+  double clipvalue = 0;        // 0: none. At most one of the three, as in Keras.
+  double clipnorm = 0;         // by the server where it holds the whole variable, else by the worker
+  double global_clipnorm = 0;  // by the worker, which knows all gradients; servers ignore it
+
+  bool operator==(const OptimizerConfig& other) const;
+};
+
+// "adam(learning_rate=0.001, beta_1=0.9, …)": every argument, defaults included, for messages.
+std::string OptimizerText(const OptimizerConfig& config);
+
+// One slot ("momentum", "accumulator", …) of an optimizer, one value per element of the variable.
+struct SlotSpec {
+  std::string name;      // Keras' slot name, e.g. "velocity"
+  double initial_value;  // of every element
+};
+
+// An update's constants: made once per push, shared by every stripe the push touches.
+struct UpdateStep {
+  int64_t step = 1;          // t: 1 for the first update
+  double learning_rate = 0;  // the schedule at step - 1
+  double u_product = 1;      // nadam: product of the momentum terms up to t
+  double u_product_next = 1;
+};
+
+// Thread safety: immutable after Create; every method may be called from several threads at once.
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+
+  // kInvalidArgument: an unknown type or argument (names the nearest known one and what is
+  // allowed), an argument outside its range, more than one clip argument.
+  static absl::StatusOr<std::unique_ptr<Optimizer>> Create(const OptimizerConfig& config);
+
+  virtual const OptimizerConfig& config() const = 0;
+  // In the order in which Apply takes them; at most kMaxSlots.
+  virtual absl::Span<const SlotSpec> slots() const = 0;
+
+  // Constants of the update that follows `updates_done` earlier ones (0 for the first).
+  virtual UpdateStep Begin(int64_t updates_done) const = 0;
+
+  // One update of `count` elements of a float32 variable.
+  //   value     updated in place.
+  //   slots     slots().size() pointers to `count` float32 each, updated in place.
+  //   gradient  float32; clipvalue is applied on the fly, norms are the caller's affair.
+  // No alignment is asked for; nothing overlaps.
+  virtual void Apply(const UpdateStep& step, float* value, float* const* slots,
+                     const float* gradient, size_t count) const = 0;
+  // The same for float64 variables and slots.
+  virtual void Apply(const UpdateStep& step, double* value, double* const* slots,
+                     const double* gradient, size_t count) const = 0;
+
+  // The update of elements to which nothing was pushed (gradient 0), as Keras does for dense
+  // variables. Does nothing where ZeroGradientIsIdentity().
+  virtual void ApplyZero(const UpdateStep& step, float* value, float* const* slots,
+                         size_t count) const = 0;
+  virtual void ApplyZero(const UpdateStep& step, double* value, double* const* slots,
+                         size_t count) const = 0;
+  // True where a zero gradient changes neither value nor slots (sgd without momentum, adagrad,
+  // lazy_adam, …), so that rows not pushed need not be visited.
+  virtual bool ZeroGradientIsIdentity() const = 0;
+
+  static constexpr size_t kMaxSlots = 3;
+};
+
+}  // namespace cairn

@@ -1,0 +1,36 @@
+// Learning-rate schedules with Keras' formulas.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/status/status.h"
+
+namespace cairn {
+
+// `type`: constant, exponential_decay, inverse_time_decay, polynomial_decay,
+// piecewise_constant_decay, cosine_decay, cosine_decay_restarts. `arguments` by Keras' names,
+// booleans as 0 and 1; a constant has one, learning_rate. The two lists are
+// piecewise_constant_decay's.
+struct ScheduleConfig {
+  std::string type = "constant";
+  absl::btree_map<std::string, double> arguments;
+  std::vector<double> boundaries;
+  std::vector<double> values;
+
+  bool operator==(const ScheduleConfig& other) const = default;
+};
+
+// A constant rate.
+ScheduleConfig ConstantRate(double learning_rate);
+
+// kInvalidArgument: an unknown type or argument (names the nearest), one missing or out of range.
+absl::Status ValidateSchedule(const ScheduleConfig& config);
+
+// The rate after `updates_done` updates (0 for the first), computed in double.
+// `config` must be valid.
+double LearningRateAt(const ScheduleConfig& config, int64_t updates_done);
+
+}  // namespace cairn

@@ -1,0 +1,38 @@
+#include "common/shape.h"
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace cairn {
+
+absl::StatusOr<int64_t> ElementCount(absl::Span<const int64_t> shape) {
+  constexpr int64_t kMaxElements = int64_t{1} << 53;  // beyond it a double cannot count
+  int64_t count = 1;
+  for (const int64_t extent : shape) {
+    if (extent < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("shape ", ShapeText(shape), ": extent ", extent, " is negative"));
+    }
+    if (extent > 0 && count > kMaxElements / extent) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("shape ", ShapeText(shape), " has more than 2^53 elements"));
+    }
+    count *= extent;
+  }
+  return count;
+}
+
+int64_t RowCount(absl::Span<const int64_t> shape) { return shape.empty() ? 1 : shape[0]; }
+
+int64_t RowWidth(absl::Span<const int64_t> shape) {
+  int64_t width = 1;
+  for (size_t axis = 1; axis < shape.size(); ++axis) width *= shape[axis];
+  return width;
+}
+
+std::string ShapeText(absl::Span<const int64_t> shape) {
+  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
+}
+
+}  // namespace cairn

@@ -1,0 +1,1 @@
+#include "common/variable_spec.h"

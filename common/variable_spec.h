@@ -1,0 +1,56 @@
+// What a variable is: everything that servers and workers must agree on.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/dtype.h"
+#include "common/initializer.h"
+#include "common/optimizer/optimizer.h"
+#include "common/shape.h"
+
+namespace cairn {
+
+enum class VariableKind : int32_t { kDense = 1, kEmbedding = 2 };
+
+// Which rows a row-sparse push moves (DESIGN §3). kAll: rows not pushed get a zero gradient, Keras'
+// numbers; dense variables' default. kPushed: a row that was not pushed does not change; embedding
+// tables' only choice.
+enum class TouchedRows : int32_t { kAll = 1, kPushed = 2 };
+
+// Rows [first_row, first_row + rows) of a dense variable, on server `ps`.
+struct DenseShard {
+  int64_t first_row = 0;
+  int64_t rows = 0;
+  int32_t ps = 0;
+  bool operator==(const DenseShard&) const = default;
+};
+
+struct VariableSpec {
+  std::string name;  // 1 … 512 bytes of [A-Za-z0-9_./-], e.g. "dense_0/kernel"
+  VariableKind kind = VariableKind::kDense;
+  DType dtype = DType::kFloat32;  // embeddings: float32
+  // Dense: the whole variable. Embedding: [dim].
+  Shape shape;
+  OptimizerConfig optimizer;
+  InitializerConfig initializer;
+  TouchedRows touched_rows = TouchedRows::kAll;
+  // Dense: contiguous, in order, together all rows ("div" split along axis 0).
+  std::vector<DenseShard> shards;
+  // Embedding: server of each hash bucket (BucketOfKey); size is a power of two, 1 … 65536. A
+  // bucket is a stripe.
+  std::vector<int32_t> bucket_ps;
+  int64_t map_version = 1;  // of shards / bucket_ps
+
+  bool operator==(const VariableSpec&) const = default;
+};
+
+// kInvalidArgument says which field, what was found, what is allowed. `ps_count` bounds `ps`.
+absl::Status ValidateSpec(const VariableSpec& spec, int32_t ps_count);
+
+// The spec on one line, for messages that show two of them.
+std::string SpecText(const VariableSpec& spec);
+
+}  // namespace cairn

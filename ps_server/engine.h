@@ -1,0 +1,62 @@
+// One parameter server without its network: variables in memory, persistence, RPC semantics.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "thrift/ParameterServer.h"
+
+namespace cairn {
+
+// When an acknowledged push survives a crash (DESIGN §4).
+enum class Durability { kOff, kSnapshot, kLog, kLogSync };
+absl::string_view DurabilityName(Durability durability);
+absl::StatusOr<Durability> DurabilityFromName(absl::string_view name);
+
+// What becomes of a push whose gradient holds NaN or infinity. Both count it.
+enum class NotFinitePolicy {
+  kReject,  // the call fails with NOT_FINITE
+  kSkip,    // the call succeeds and applies nothing
+};
+
+struct EngineOptions {
+  std::string directory;  // RocksDB; made if absent
+  int32_t server_index = 0;
+  int32_t server_count = 1;
+  Durability durability = Durability::kSnapshot;
+  absl::Duration snapshot_interval = absl::Seconds(5);
+  int64_t memory_budget_bytes = int64_t{4} << 30;
+  // How long a call may wait for memory (of others' calls in flight) before RESOURCE_EXHAUSTED.
+  absl::Duration memory_wait = absl::Seconds(2);
+  NotFinitePolicy not_finite = NotFinitePolicy::kReject;
+  absl::Duration lease = absl::Seconds(10);
+};
+
+// Thread safety: every method may be called from several threads at once.
+class Engine {
+ public:
+  virtual ~Engine() = default;  // as Close, without a report
+
+  // Opens the directory and loads everything in it into memory. Errors as StripeStore::Open, and
+  // kResourceExhausted where it does not fit the budget.
+  static absl::StatusOr<std::unique_ptr<Engine>> Open(const EngineOptions& options);
+
+  // The calls of the IDL. They throw wire::ServerError and nothing else. Payloads in requests may
+  // view the caller's memory; it is read only during the call. Valid as long as the engine.
+  virtual wire::ParameterServerIf& service() = 0;
+
+  // Memory for a message of `bytes` that is about to be read or answered: waits up to memory_wait
+  // for others to finish, then kResourceExhausted. Pair with ReleaseMessage.
+  virtual absl::Status AcquireMessage(int64_t bytes) = 0;
+  virtual void ReleaseMessage(int64_t bytes) = 0;
+
+  // Refuses new calls (STOPPING), lets running ones end, flushes and closes the store.
+  virtual absl::Status Close() = 0;
+};
+
+}  // namespace cairn

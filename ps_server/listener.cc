@@ -1,0 +1,1 @@
+#include "ps_server/listener.h"

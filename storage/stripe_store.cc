@@ -1,0 +1,1 @@
+#include "storage/stripe_store.h"

@@ -1,0 +1,132 @@
+// Stripes on disk, in RocksDB. Nothing outside storage/ knows RocksDB.
+//
+// What is kept: the server's identity and boot count, variables (their spec as opaque bytes), per
+// shard an update count, per worker the incarnation, sequence and position of the last published
+// epoch, and per stripe its header (watermarks) with either one dense image or rows by key.
+// storage/FORMAT.md gives the bytes; tests/storage holds golden ones.
+//
+// Thread safety: every method of StripeStore may be called from several threads at once, but
+// batches of one stripe are written in the order in which Write is called for them, so callers
+// serialize those.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace cairn {
+
+// Highest sequence of `worker` that is in a stripe (or shard).
+struct Watermark {
+  int32_t worker = 0;
+  int64_t sequence = 0;
+  bool operator==(const Watermark&) const = default;
+};
+
+struct StripeId {
+  uint32_t variable = 0;  // VariableRecord::id
+  uint32_t shard = 0;
+  uint32_t stripe = 0;  // embeddings: the bucket
+  bool operator==(const StripeId&) const = default;
+};
+
+struct VariableRecord {
+  uint32_t id = 0;  // > 0; chosen by the caller, unique in the store, never reused
+  std::string job;
+  std::string name;
+  std::string spec;  // opaque
+  bool operator==(const VariableRecord&) const = default;
+};
+
+struct ShardRecord {
+  uint32_t variable = 0;
+  uint32_t shard = 0;
+  int64_t update_count = 0;
+  std::vector<Watermark> watermarks;
+  bool operator==(const ShardRecord&) const = default;
+};
+
+struct WorkerRecord {
+  std::string job;
+  int32_t worker = 0;
+  int64_t incarnation = 0;
+  int64_t sequence = 0;  // applied and, once its epoch is synced, durable
+  std::string position;  // opaque
+  bool operator==(const WorkerRecord&) const = default;
+};
+
+// One stripe's changes: header, image, rows. Written whole or not at all.
+// Thread safety: none; one thread fills and writes it.
+class StripeBatch {
+ public:
+  virtual ~StripeBatch() = default;
+  virtual void SetWatermarks(absl::Span<const Watermark> watermarks) = 0;
+  // The whole of a dense stripe: values and slots, laid out by the caller. Copied.
+  virtual void PutImage(absl::Span<const absl::string_view> pieces) = 0;
+  // One embedding row: metadata, values and slots, laid out by the caller. Copied.
+  virtual void PutRow(int64_t key, absl::string_view bytes) = 0;
+  virtual size_t bytes() const = 0;
+};
+
+// What LoadStripes hands over. Views are valid during the call only.
+class StripeVisitor {
+ public:
+  virtual ~StripeVisitor() = default;
+  // Before the stripe's image or rows. A non-OK status ends the load and is returned.
+  virtual absl::Status Header(const StripeId& id, absl::Span<const Watermark> watermarks) = 0;
+  virtual absl::Status Image(const StripeId& id, absl::string_view bytes) = 0;
+  virtual absl::Status Row(const StripeId& id, int64_t key, absl::string_view bytes) = 0;
+};
+
+struct StoreOptions {
+  std::string directory;        // made if absent (its parent must exist)
+  int32_t server_index = 0;     // must equal the one the directory was made for
+  size_t block_cache_bytes = 32u << 20;
+  size_t write_buffer_bytes = 64u << 20;
+};
+
+class StripeStore {
+ public:
+  virtual ~StripeStore() = default;
+
+  // Opens or makes the store; raises and syncs its boot count. Nothing is ever deleted.
+  // kFailedPrecondition: another format, another server's index, a folder with foreign files, in
+  // use by another process. kPermissionDenied, kResourceExhausted (disk full), kDataLoss (a
+  // corrupted file, by name), kUnavailable (other I/O errors).
+  static absl::StatusOr<std::unique_ptr<StripeStore>> Open(const StoreOptions& options);
+
+  // How often this directory has been opened, this time included; > 0.
+  virtual int64_t boot_count() const = 0;
+
+  // Written and synced.
+  virtual absl::Status PutVariable(const VariableRecord& record) = 0;
+  virtual absl::StatusOr<std::vector<VariableRecord>> Variables() const = 0;
+  // Removes the job's variables with all their stripes, and its workers. Synced.
+  virtual absl::Status DropJob(absl::string_view job) = 0;
+
+  virtual std::unique_ptr<StripeBatch> NewBatch(const StripeId& id) = 0;
+  // In RocksDB's WAL when it returns (survives the process), on the disk after Sync.
+  virtual absl::Status Write(StripeBatch& batch) = 0;
+  // The end of an epoch, one batch: how far shards and workers are.
+  virtual absl::Status WriteEpoch(absl::Span<const ShardRecord> shards,
+                                  absl::Span<const WorkerRecord> workers) = 0;
+  // Everything written before is on the disk when it returns.
+  virtual absl::Status Sync() = 0;
+
+  virtual absl::StatusOr<std::vector<ShardRecord>> Shards() const = 0;
+  virtual absl::StatusOr<std::vector<WorkerRecord>> Workers() const = 0;
+  // Every stripe of `variable`, in (shard, stripe, key) order, checksums verified.
+  virtual absl::Status LoadStripes(uint32_t variable, StripeVisitor& visitor) const = 0;
+
+  // Syncs and closes. Later calls fail. Also done, without a report, by the destructor.
+  virtual absl::Status Close() = 0;
+};
+
+}  // namespace cairn

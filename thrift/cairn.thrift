@@ -1,0 +1,386 @@
+/**
+ * The wire between workers and parameter servers. Spoken as TBinaryProtocol (strict) over a plain
+ * byte stream (what Thrift calls a buffered, unframed transport), so any stock Thrift client works.
+ *
+ * Conventions
+ * - Payloads (`TensorData`) are row-major, little-endian, without padding; the struct that holds
+ *   one names its dtype and shape.
+ * - Limits (bytes of a message, items of a call, length of a name) are those of thrift/limits.h;
+ *   beyond one, the call is refused before memory is allocated, with an error that names the limit.
+ * - Every failed call throws ServerError. Field ids are never reused.
+ */
+namespace cpp cairn.wire
+namespace py cairn_wire
+
+cpp_include "thrift/payload.h"
+
+typedef binary (cpp.type = "cairn::Payload") TensorData
+
+/** Sent in `hello`; a server refuses a version it does not speak. */
+const i32 PROTOCOL_VERSION = 1
+
+enum DType { FLOAT32 = 1, FLOAT64 = 2, FLOAT16 = 3, BFLOAT16 = 4, INT32 = 5, INT64 = 6 }
+
+enum VariableKind { DENSE = 1, EMBEDDING = 2 }
+
+/** Which rows a row-sparse push moves: ALL gives rows not pushed a zero gradient. */
+enum TouchedRows { ALL = 1, PUSHED = 2 }
+
+/** Which rows an item names. */
+enum Selection {
+  /** The whole dense shard, in row order; no ids. */
+  WHOLE = 1,
+  /** Rows of a dense shard: ids are global row numbers inside that shard. */
+  ROWS = 2,
+  /** Keys of an embedding table that live on this server. */
+  KEYS = 3
+}
+
+/** The numbers of absl::StatusCode. */
+enum ErrorCode {
+  CANCELLED = 1, UNKNOWN = 2, INVALID_ARGUMENT = 3, DEADLINE_EXCEEDED = 4, NOT_FOUND = 5,
+  ALREADY_EXISTS = 6, PERMISSION_DENIED = 7, RESOURCE_EXHAUSTED = 8, FAILED_PRECONDITION = 9,
+  ABORTED = 10, OUT_OF_RANGE = 11, UNIMPLEMENTED = 12, INTERNAL = 13, UNAVAILABLE = 14,
+  DATA_LOSS = 15, UNAUTHENTICATED = 16
+}
+
+/** What a program does about an error, where the code alone does not say. */
+enum ErrorReason {
+  NONE = 0,
+  /** `after` is ahead of what this server has applied: send every push above `replay_after`. */
+  REPLAY = 1,
+  /** A newer incarnation of this worker is known: this process must stop. */
+  FENCED = 2,
+  /** The server's boot id is not the one the caller expects: say hello again. */
+  REBOOTED = 3,
+  /** The variable exists with another spec; the message shows both. */
+  SPEC_CONFLICT = 4,
+  /** Memory budget spent: nothing was applied. */
+  MEMORY_BUDGET = 5,
+  /** A limit of thrift/limits.h. */
+  LIMIT = 6,
+  /** A gradient holds NaN or infinity: nothing was applied, the sequence is recorded as void. */
+  NOT_FINITE = 7,
+  /** The server is shutting down, or its disk failed. */
+  STOPPING = 8
+}
+
+/** Where a server stands, as seen by one worker. In every reply to a worker. */
+struct ServerState {
+  /** Differs after every start of the server; > 0. */
+  1: i64 boot_id
+  /** Highest sequence of this worker applied here; 0: none. */
+  2: i64 applied
+  /** Highest sequence of this worker that survives a crash of the server; <= applied. */
+  3: i64 durable
+}
+
+exception ServerError {
+  1: ErrorCode code
+  2: ErrorReason reason
+  /** One line: who, what, found, allowed, next step. */
+  3: string message
+  /** With REPLAY: the sequence this server has applied; replay starts above it. */
+  4: i64 replay_after = 0
+  5: optional ServerState state
+}
+
+/** Who calls. A caller that never said hello leaves worker at -1: its calls are not sequenced. */
+struct Caller {
+  /** Name of the job: variables and sequences belong to it. 1 … 256 bytes of [A-Za-z0-9_.-]. */
+  1: string job
+  /** Ordinal among the job's training tasks: chief, else worker 0, is 0. -1: not sequenced. */
+  2: i32 worker = -1
+  /** Granted by hello on ps:0; > 0. */
+  3: i64 incarnation = 0
+  /** Boot id the caller last saw here; 0: any. A different one is answered REBOOTED at once. */
+  4: i64 boot_id = 0
+  /** Every sequence up to this one that has no part on this server; 0: none. */
+  5: i64 through = 0
+}
+
+/** Place of a push or assign in its worker's order. Ignored where caller.worker is -1. */
+struct Sequence {
+  /** This call's number: 1, 2, …; one call is one number on every server it reaches. */
+  1: i64 sequence = 0
+  /** The number before it on this server: applied here first, else REPLAY. */
+  2: i64 after = 0
+  /** Opaque resume position (<= 1 KiB), stored with the sequence. */
+  3: binary position
+}
+
+struct Schedule {
+  /** constant, exponential_decay, inverse_time_decay, polynomial_decay, piecewise_constant_decay,
+      cosine_decay, cosine_decay_restarts. */
+  1: string type = "constant"
+  /** Keras' arguments by name, booleans as 0 and 1; constant: learning_rate. */
+  2: map<string, double> arguments
+  3: list<double> boundaries
+  4: list<double> values
+}
+
+struct Optimizer {
+  /** sgd adagrad adadelta rmsprop adam adamw adamax nadam lazy_adam ftrl lion; none: no pushes. */
+  1: string type = "sgd"
+  2: Schedule learning_rate
+  /** Keras' arguments by name, booleans as 0 and 1; those left out have Keras' defaults. */
+  3: map<string, double> arguments
+  /** 0: none. At most one of the three. */
+  4: double clipvalue = 0
+  5: double clipnorm = 0
+  6: double global_clipnorm = 0
+}
+
+struct Initializer {
+  /** zeros ones constant uniform normal glorot_uniform wave (common/initializer.h). */
+  1: string type = "zeros"
+  2: map<string, double> arguments
+  3: i64 seed = 0
+}
+
+/** Rows [first_row, first_row + rows) of a dense variable, on server `ps` (0-based). */
+struct DenseShard {
+  1: i64 first_row
+  2: i64 rows
+  3: i32 ps
+}
+
+struct VariableSpec {
+  /** 1 … 512 bytes of [A-Za-z0-9_./-]. */
+  1: string name
+  2: VariableKind kind = VariableKind.DENSE
+  3: DType dtype = DType.FLOAT32
+  /** DENSE: the whole variable's shape. EMBEDDING: [dim]. */
+  4: list<i64> shape
+  5: Optimizer optimizer
+  6: Initializer initializer
+  7: TouchedRows touched_rows = TouchedRows.ALL
+  /** DENSE: in order, together all rows. Empty: one shard on this server. */
+  8: list<DenseShard> shards
+  /** EMBEDDING: server of each hash bucket; a power of two, 1 … 65536. Empty: 64 buckets here. */
+  9: list<i32> bucket_ps
+  10: i64 map_version = 1
+}
+
+/** One variable's part of a push. */
+struct PushItem {
+  1: string variable
+  /** DENSE: index into spec.shards. EMBEDDING: 0. */
+  2: i32 shard = 0
+  3: Selection selection = Selection.WHOLE
+  /** ROWS, KEYS: int64 [n]; repeats are summed first. */
+  4: TensorData ids
+  /** Must be the variable's dtype. */
+  5: DType dtype = DType.FLOAT32
+  /** Gradient: WHOLE [rows, width]; ROWS, KEYS [n, width]. */
+  6: TensorData values
+  /** Version (PulledItem.version) the gradient was computed from; -1: not known. */
+  7: i64 pulled_version = -1
+}
+
+struct PushRequest {
+  1: Caller caller
+  2: Sequence sequence
+  3: list<PushItem> items
+}
+
+/** What became of one PushItem. */
+struct PushedItem {
+  /** Updates of this shard, this one included. */
+  1: i64 version
+  /** Updates by others between pulled_version and this push; -1: not known. */
+  2: i64 staleness
+}
+
+struct PushReply {
+  1: ServerState state
+  /** One per item, in order. */
+  2: list<PushedItem> items
+  /** True where nothing was applied because this sequence already was. */
+  3: bool repeated = false
+}
+
+/** Sets values instead of moving them. Sequenced like a push. */
+struct AssignItem {
+  1: string variable
+  2: i32 shard = 0
+  3: Selection selection = Selection.WHOLE
+  /** ROWS, KEYS: int64 [n], without repeats. */
+  4: TensorData ids
+  5: DType dtype = DType.FLOAT32
+  6: TensorData values
+  /** Empty: the value. Else one of the optimizer's slots, by Keras' name. */
+  7: string slot
+}
+
+struct AssignRequest {
+  1: Caller caller
+  2: Sequence sequence
+  3: list<AssignItem> items
+}
+
+struct PullItem {
+  1: string variable
+  2: i32 shard = 0
+  3: Selection selection = Selection.WHOLE
+  /** ROWS, KEYS: int64 [n], any order, repeats allowed. */
+  4: TensorData ids
+  /** Empty: the value. Else one of the optimizer's slots, by Keras' name. */
+  5: string slot
+}
+
+struct PullRequest {
+  1: Caller caller
+  2: list<PullItem> items
+  /** The caller's training step, for consistency modes and for naming who waits; 0: none. */
+  3: i64 step = 0
+}
+
+struct PulledItem {
+  1: DType dtype
+  /** WHOLE [rows, width]; ROWS, KEYS [n, width]: row i is that of ids[i]. A key nobody has pushed
+      yields its initial value and is not stored. */
+  2: TensorData values
+  /** Updates of this shard when it was read. Rows are never torn; different rows may be read at
+      slightly different versions, this being the lowest. */
+  3: i64 version
+}
+
+struct PullReply {
+  1: ServerState state
+  /** One per item, in order. */
+  2: list<PulledItem> items
+}
+
+/** A push, then a pull that sees it: one round trip a training step. */
+struct StepRequest {
+  1: PushRequest push
+  2: PullRequest pull
+}
+
+struct StepReply {
+  1: PushReply push
+  2: PullReply pull
+}
+
+struct HelloRequest {
+  1: i32 protocol_version
+  2: string job
+  /** "worker", "chief", "evaluator", or any word for a tool; for messages. */
+  3: string task_type
+  /** Ordinal as in Caller.worker; -1: only asks, takes no incarnation. */
+  4: i32 worker = -1
+  /** 0: a new start; only ps:0 grants one. Else the one ps:0 granted, told to the other servers. */
+  5: i64 incarnation = 0
+  /** Host and process, for messages: "host/1234". */
+  6: string origin
+}
+
+struct HelloReply {
+  1: i32 protocol_version
+  2: ServerState state
+  /** Granted (ps:0) or accepted. 0 where worker is -1. */
+  3: i64 incarnation
+  /** Position stored with state.durable; empty: none. */
+  4: binary position
+  /** This server's index in the cluster file, and how many it knows. */
+  5: i32 server_index
+  6: i32 server_count
+  /** off, snapshot, log, log_sync. */
+  7: string durability
+  /** A lease lasts this long past the worker's last call or heartbeat. */
+  8: double lease_seconds
+  /** Largest message this server reads. */
+  9: i64 max_message_bytes
+}
+
+struct ShardInfo {
+  1: i32 shard
+  2: i64 first_row
+  /** DENSE: rows of the shard; EMBEDDING: rows stored. */
+  3: i64 rows
+  4: i64 stripes
+  /** Updates so far. */
+  5: i64 version
+  /** Values, slots and row metadata in memory. */
+  6: i64 memory_bytes
+}
+
+struct VariableInfo {
+  1: VariableSpec spec
+  /** The shards on this server. */
+  2: list<ShardInfo> shards
+  /** Slot names, in order. */
+  3: list<string> slots
+}
+
+struct DescribeRequest {
+  1: Caller caller
+  /** Empty: every variable of the job. */
+  2: list<string> variables
+}
+
+struct DescribeReply {
+  1: ServerState state
+  2: list<VariableInfo> variables
+  3: i32 server_index
+  4: string durability
+  5: i64 memory_used_bytes
+  6: i64 memory_budget_bytes
+  7: double uptime_seconds
+  /** Counters since the start, by name: pushes, pulls, pushes_refused, not_finite, … */
+  8: map<string, i64> counters
+}
+
+struct ScanRequest {
+  1: Caller caller
+  2: string variable
+  /** Where the last reply ended; empty: from the start. */
+  3: binary cursor
+  /** Rows wanted at most, 1 … 65536. */
+  4: i32 max_rows = 4096
+  /** Empty: the value. Else a slot. */
+  5: string slot
+}
+
+/** Stored rows of an embedding table, every row once if nothing is pushed meanwhile. */
+struct ScanReply {
+  1: ServerState state
+  /** int64 [n]. */
+  2: TensorData keys
+  /** [n, dim] of the variable's dtype. */
+  3: TensorData values
+  /** Empty: no more rows. */
+  4: binary cursor
+}
+
+service ParameterServer {
+  HelloReply hello(1: HelloRequest request) throws (1: ServerError error)
+
+  /** Keeps the lease alive; answers with the state at once. */
+  ServerState heartbeat(1: Caller caller) throws (1: ServerError error)
+
+  /** Waits until everything this worker pushed is durable, then ends its lease. */
+  ServerState leave(1: Caller caller) throws (1: ServerError error)
+
+  /** Idempotent. SPEC_CONFLICT if one exists with another spec; then none of the list is made. */
+  ServerState create_variables(1: Caller caller, 2: list<VariableSpec> specs)
+      throws (1: ServerError error)
+
+  /** Validated whole before anything is applied. */
+  PushReply push(1: PushRequest request) throws (1: ServerError error)
+  PushReply assign(1: AssignRequest request) throws (1: ServerError error)
+  PullReply pull(1: PullRequest request) throws (1: ServerError error)
+
+  /** `push`, then `pull`. If the push is refused nothing is pulled. */
+  StepReply step(1: StepRequest request) throws (1: ServerError error)
+
+  DescribeReply describe(1: DescribeRequest request) throws (1: ServerError error)
+  ScanReply scan(1: ScanRequest request) throws (1: ServerError error)
+
+  /** Makes everything applied so far durable and answers with the new state. */
+  ServerState flush(1: Caller caller) throws (1: ServerError error)
+
+  /** Forgets the job: its variables, sequences and incarnations, in memory and on disk. */
+  ServerState drop_job(1: Caller caller) throws (1: ServerError error)
+}

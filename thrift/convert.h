@@ -1,0 +1,19 @@
+// wire:: structs <-> common/ types, validated on the way in.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "common/variable_spec.h"
+#include "thrift/cairn_types.h"
+
+namespace cairn {
+
+wire::VariableSpec ToWire(const VariableSpec& spec);
+// Fills in what the wire lets a client leave out (one shard on `server_index`, 64 buckets), then
+// validates everything. kInvalidArgument names the field.
+absl::StatusOr<VariableSpec> FromWire(const wire::VariableSpec& spec, int32_t server_index,
+                                      int32_t server_count);
+
+wire::DType::type ToWire(DType dtype);
+absl::StatusOr<DType> FromWire(wire::DType::type dtype);
+
+}  // namespace cairn

@@ -1,0 +1,24 @@
+// wire::ServerError <-> absl::Status. Both ways keep code, message, reason and replay_after.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "thrift/cairn_types.h"
+
+namespace cairn {
+
+// Reason NONE. A code outside the wire's becomes UNKNOWN. `status` must not be OK.
+wire::ServerError ToServerError(const absl::Status& status);
+// Never OK: an error with code 0 or one out of range becomes kUnknown.
+absl::Status FromServerError(const wire::ServerError& error);
+
+// `status` with `reason` attached (a payload of the Status).
+absl::Status WithReason(absl::Status status, wire::ErrorReason::type reason,
+                        int64_t replay_after = 0);
+// NONE where none is attached.
+wire::ErrorReason::type ReasonOf(const absl::Status& status);
+// 0 where none is attached.
+int64_t ReplayAfterOf(const absl::Status& status);
+
+}  // namespace cairn

@@ -1,0 +1,1 @@
+#include "thrift/payload.h"

@@ -1,0 +1,150 @@
+// Reads and updates sharded variables on the parameter servers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/deadline.h"
+#include "common/variable_spec.h"
+
+namespace cairn {
+
+namespace wire {
+class ParameterServerIf;
+}
+
+// Which part of a variable a pull, push or assign names.
+enum class Part {
+  kWhole,  // every row of a dense variable; no ids
+  kRows,   // dense rows by global row number
+  kKeys,   // embedding rows by key
+};
+
+// One variable's part of a Pull.
+struct PullTarget {
+  absl::string_view variable;
+  Part part = Part::kWhole;
+  absl::Span<const int64_t> ids;  // kRows, kKeys: any order, repeats allowed
+  // [rows, width] or [ids.size(), width] of the variable's dtype, memory the caller owns.
+  // Unspecified unless OK is returned.
+  absl::Span<std::byte> out;
+  absl::string_view slot;  // empty: the value; else an optimizer slot by Keras' name
+};
+
+// One variable's part of a Push (gradients) or Assign (values).
+struct PushSource {
+  absl::string_view variable;
+  Part part = Part::kWhole;
+  absl::Span<const int64_t> ids;  // push: repeats are summed first; assign: no repeats
+  absl::Span<const std::byte> values;  // shaped as in PullTarget; read only during the call
+  absl::string_view slot;              // assign only
+};
+
+// Sum, and counts by value, of the staleness of this client's pushes, per variable shard pushed.
+struct StalenessSummary {
+  double mean = 0;
+  int64_t p99 = 0;
+  int64_t max = 0;
+};
+
+struct ClientCounters {
+  int64_t bytes_pushed = 0;  // payload bytes of gradients and ids
+  int64_t bytes_pulled = 0;  // payload bytes of values
+  int64_t retries = 0;
+  int64_t pushes_dropped = 0;
+};
+
+struct ClientOptions {
+  std::string job;               // see Caller.job in thrift/cairn.thrift
+  int32_t worker = -1;           // ordinal among the job's training tasks; -1: unsequenced tool
+  std::string task = "tool";     // "worker:0", for messages
+  std::vector<std::string> servers;  // "host:port" of ps:0, ps:1, …
+  // How long a call keeps trying while a server is gone. The first failure is logged at once, with
+  // the server and since when.
+  absl::Duration ps_wait = absl::Seconds(60);
+  // Bound of one attempt of one RPC.
+  absl::Duration rpc_timeout = absl::Seconds(30);
+  int64_t max_message_bytes = int64_t{1} << 30;
+};
+
+// Thread safety: every method may be called from several threads at once. Each of them takes its
+// connections from a pool; pushes of one client are numbered and sent one after the other.
+//
+// Errors of every call, besides its own: kUnavailable: a server was gone for ps_wait or until the
+// deadline (the message says which server, since when and the last error); kDeadlineExceeded;
+// kFailedPrecondition: fenced by a newer start of this worker, or a server lost acknowledged
+// pushes (restarted without them).
+class PsClient {
+ public:
+  virtual ~PsClient() = default;
+
+  // Says hello to every server at once.
+  static absl::StatusOr<std::unique_ptr<PsClient>> Connect(const ClientOptions& options,
+                                                           Deadline deadline);
+  // The same over direct calls into servers of this process; `servers` outlive the client.
+  static absl::StatusOr<std::unique_ptr<PsClient>> ConnectInProcess(
+      const ClientOptions& options, std::vector<wire::ParameterServerIf*> servers,
+      Deadline deadline);
+
+  virtual int32_t server_count() const = 0;
+  // Resume position of this worker's last push that every server has; empty: none.
+  virtual const std::string& position() const = 0;
+
+  // Idempotent; with empty `shards` / `bucket_ps` the variable is placed by this client (whole on
+  // one server by round robin in the order of calls, buckets dealt out in turn). All later calls
+  // name variables created (or described) through this client.
+  // kAlreadyExists: exists with another spec; the message shows both.
+  virtual absl::Status Create(absl::Span<const VariableSpec> specs, Deadline deadline) = 0;
+  // Every variable of the job that any server has.
+  virtual absl::StatusOr<std::vector<VariableSpec>> Describe(Deadline deadline) = 0;
+
+  // kNotFound: no such variable. kInvalidArgument: wrong out.size(), an id out of range, a part
+  // the variable does not have.
+  virtual absl::Status Pull(absl::Span<const PullTarget> targets, Deadline deadline) = 0;
+  // Applied once by every server when OK is returned. `position` (<= 1 KiB) is stored with it.
+  // kInvalidArgument as Pull, and for NaN or infinity, found before the push is numbered.
+  virtual absl::Status Push(absl::Span<const PushSource> sources, absl::string_view position,
+                            Deadline deadline) = 0;
+  // A push, and a pull that sees it, in one round trip a server.
+  virtual absl::Status PushPull(absl::Span<const PushSource> sources, absl::string_view position,
+                                absl::Span<const PullTarget> targets, Deadline deadline) = 0;
+  virtual absl::Status Assign(absl::Span<const PushSource> sources, Deadline deadline) = 0;
+
+  // Calls `row(key, values)` for every stored row of an embedding table; values are [dim] of its
+  // dtype, valid during the call.
+  virtual absl::Status Scan(
+      absl::string_view variable,
+      const std::function<void(int64_t key, absl::Span<const std::byte> values)>& row,
+      Deadline deadline) = 0;
+
+  // Everything pushed so far is durable when OK is returned.
+  virtual absl::Status Flush(Deadline deadline) = 0;
+  // Flush, then give up the lease. No calls afterwards.
+  virtual absl::Status Leave(Deadline deadline) = 0;
+  // Forgets the job on every server and says hello again.
+  virtual absl::Status DropJob(Deadline deadline) = 0;
+
+  virtual StalenessSummary staleness() const = 0;
+  virtual ClientCounters counters() const = 0;
+};
+
+// A typed view as the bytes that PushSource and PullTarget take.
+template <typename T>
+absl::Span<const std::byte> AsBytes(absl::Span<const T> values) {
+  return {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(T)};
+}
+template <typename T>
+absl::Span<std::byte> AsWritableBytes(absl::Span<T> values) {
+  return {reinterpret_cast<std::byte*>(values.data()), values.size() * sizeof(T)};
+}
+
+}  // namespace cairn

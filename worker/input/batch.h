@@ -1,0 +1,34 @@
+// One batch of training rows, as readers make them and models take them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace cairn {
+
+// What columns a reader yields; fixed for all its batches.
+struct Schema {
+  int64_t sparse_columns = 0;  // libsvm: number of columns; 0: no sparse part
+  int64_t dense_columns = 0;   // criteo: 13, csv, idx: pixels; 0: none
+  int64_t key_columns = 0;     // criteo: 26, movielens and skip-gram pairs: 2; 0: none
+};
+
+// Buffers keep their capacity from batch to batch.
+struct Batch {
+  int64_t rows = 0;
+  std::vector<float> labels;  // [rows]: class number, 0/1, or the regression target
+
+  // Sparse part in CSR: row r has entries row_offsets[r] … row_offsets[r+1] - 1.
+  std::vector<int64_t> row_offsets;  // [rows + 1]
+  std::vector<int32_t> columns;      // [entries], 0-based, ascending within a row
+  std::vector<float> values;         // [entries]
+
+  std::vector<float> dense;   // [rows, dense_columns]
+  std::vector<int64_t> keys;  // [rows, key_columns]
+
+  // Where a reader continues after this batch, for the resume position.
+  int64_t epoch = 0;
+  int64_t next_row = 0;  // of this worker's rows in that epoch
+};
+
+}  // namespace cairn
