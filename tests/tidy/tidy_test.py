@@ -1,0 +1,235 @@
+"""The house rules, checked on every source: include direction, who may name RocksDB and Thrift,
+sizes, names in build files, no sleeps in tests, headers that compile alone. Every message says how
+to fix what it found."""
+import concurrent.futures
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+BUILD = sys.argv.pop() if len(sys.argv) > 1 and os.path.isdir(sys.argv[-1]) else None
+
+TOP_LEVEL = {"meson.build", "meson_options.txt", "LICENSE", "README.md", "common", "thrift",
+             "storage", "ps_server", "worker", "tests", "examples"}
+MAY_INCLUDE = {
+    "common": {"common"},
+    "thrift": {"thrift", "common"},
+    "storage": {"storage", "common"},
+    "ps_server": {"ps_server", "storage", "thrift", "common"},
+    "worker": {"worker", "thrift", "common"},
+    "examples": {"worker", "thrift", "common"},
+}
+# The composition root: it joins an in-process server to a worker.
+MAY_NAME_SERVER = {"worker/trainer/in_process_server.cc", "worker/trainer/in_process_server.h",
+                   "worker/main.cc"}
+# Besides thrift/: where a server or a connection is hosted.
+MAY_NAME_THRIFT = {"ps_server/listener.cc", "worker/client/remote_link.cc",
+                   "worker/client/remote_link.h"}
+MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_COLUMNS = 600, 70, 100
+
+
+def tracked():
+    """Files of the project: git's list where there is git, else what lies here."""
+    git = subprocess.run(["git", "-C", TOP, "ls-files", "--cached", "--others",
+                          "--exclude-standard"], capture_output=True, text=True)
+    if git.returncode == 0:
+        names = git.stdout.splitlines()
+    else:
+        names = [os.path.relpath(os.path.join(folder, f), TOP)
+                 for folder, _, files in os.walk(TOP) for f in files
+                 if not os.path.relpath(folder, TOP).startswith(("build", ".git"))]
+    return sorted(n for n in names if os.path.isfile(os.path.join(TOP, n)))
+
+
+FILES = tracked()
+SOURCES = [f for f in FILES if f.endswith((".cc", ".h", ".cu", ".cuh"))]
+
+
+def lines(path):
+    with open(os.path.join(TOP, path), encoding="utf-8") as f:
+        return f.read().splitlines()
+
+
+def includes(path):
+    for number, line in enumerate(lines(path), 1):
+        match = re.match(r'\s*#\s*include\s*([<"])([^>"]+)[>"]', line)
+        if match:
+            yield number, match.group(1), match.group(2)
+
+
+def without_literals(text):
+    """The text with comments, strings and characters blanked, line breaks kept."""
+    pattern = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|'
+                         r"(?<![0-9A-Fa-f])'(?:\\.|[^'\\\n])+'", re.S)
+    return pattern.sub(lambda m: re.sub(r"[^\n]", " ", m.group(0)), text)
+
+
+def long_functions(path):
+    """(first line, lines) of every function body longer than the limit. A body is an outermost
+    block that follows a ')' and is not a namespace, class or other container."""
+    text = without_literals("\n".join(lines(path)))
+    containers, start, depth, head = [], None, 0, ""
+    line = 1
+    for char in text:
+        if char == "\n":
+            line += 1
+        if char == "{":
+            is_container = start is None and re.search(
+                r"\b(namespace|class|struct|union|enum|extern)\b[^()]*$|^\s*$|=\s*$", head)
+            if start is None and not is_container and ")" in head:
+                start, depth = line, len(containers)
+            containers.append(char)
+            head = ""
+        elif char == "}":
+            if containers:
+                containers.pop()
+            if start is not None and len(containers) == depth:
+                if line - start + 1 > MAX_FUNCTION_LINES:
+                    yield start, line - start + 1
+                start = None
+            head = ""
+        elif char == ";":
+            head = ""
+        else:
+            head += char
+
+
+class Tidy(unittest.TestCase):
+    maxDiff = None
+
+    def check(self, found, fix):
+        self.assertFalse(found, "\n" + "\n".join(found) + "\n-> " + fix)
+
+    def test_top_level_is_fixed(self):
+        found = sorted({f.split("/")[0] for f in FILES} - TOP_LEVEL)
+        self.check([f for f in found if not f.startswith(".")],
+                   "the top level is fixed: move it into the folder that it explains")
+
+    def test_includes_point_downward(self):
+        found = []
+        for path in SOURCES:
+            floor = path.split("/")[0]
+            for number, quote, name in includes(path):
+                target = name.split("/")[0]
+                if quote != '"' or target not in MAY_INCLUDE or floor not in MAY_INCLUDE:
+                    continue
+                if target == "ps_server" and path in MAY_NAME_SERVER:
+                    continue
+                if target not in MAY_INCLUDE[floor]:
+                    found.append(f"{path}:{number}: {floor}/ must not include {name}")
+        self.check(found, "move what is shared down to common/, or turn the dependency round")
+
+    def test_only_storage_names_rocksdb(self):
+        found = [f"{p}:{n}: {name}" for p in SOURCES for n, _, name in includes(p)
+                 if name.startswith("rocksdb/") and
+                 not p.startswith(("storage/", "tests/storage/", "tests/bench/"))]
+        found += [f"{p}:{n}: {name} in a header" for p in SOURCES for n, _, name in includes(p)
+                  if name.startswith("rocksdb/") and p == "storage/stripe_store.h"]
+        self.check(found, "go through storage/stripe_store.h")
+
+    def test_only_the_wire_names_thrift(self):
+        found = [f"{p}:{n}: {name}" for p in SOURCES for n, quote, name in includes(p)
+                 if quote == "<" and name.startswith("thrift/") and
+                 not p.startswith(("thrift/", "tests/")) and p not in MAY_NAME_THRIFT]
+        self.check(found, "use the interfaces of thrift/ (payload.h, wire_client.h, errors.h)")
+
+    def test_sizes(self):
+        found = []
+        for path in SOURCES:
+            text = lines(path)
+            if len(text) > MAX_FILE_LINES:
+                found.append(f"{path}: {len(text)} lines, at most {MAX_FILE_LINES}")
+            for number, line in enumerate(text, 1):
+                if len(line) > MAX_COLUMNS:
+                    found.append(f"{path}:{number}: {len(line)} columns, at most {MAX_COLUMNS}")
+            for number, count in long_functions(path):
+                found.append(f"{path}:{number}: a function of {count} lines, "
+                             f"at most {MAX_FUNCTION_LINES}")
+        self.check(found, "split by meaning: one concept a file, one step a function")
+
+    def test_every_source_is_built(self):
+        builds = {}
+        for path in FILES:
+            if os.path.basename(path) == "meson.build":
+                builds[os.path.dirname(path)] = "\n".join(lines(path))
+        found = []
+        for path in SOURCES:
+            if not path.endswith((".cc", ".cu")):
+                continue
+            folder, named = os.path.dirname(path), False
+            while True:
+                name = os.path.relpath(path, folder) if folder else path
+                named = named or (folder in builds and f"'{name}'" in builds[folder])
+                if not folder:
+                    break
+                folder = os.path.dirname(folder)
+            stem = os.path.splitext(os.path.basename(path))[0]
+            near = builds.get(os.path.dirname(path), "")
+            # Test lists name their sources without the suffix.
+            named = named or f"'{stem}'" in near
+            if not named:
+                found.append(path)
+        self.check(found, "name it in the meson.build of its folder, or delete it")
+
+    def test_no_sleeps_in_tests(self):
+        found = [f"{p}:{n}: {line.strip()}" for p in FILES
+                 if p.startswith("tests/") and p.endswith((".cc", ".h", ".py")) and
+                 p != "tests/tidy/tidy_test.py"
+                 for n, line in enumerate(lines(p), 1)
+                 if re.search(r"sleep_for|SleepFor|usleep\(|nanosleep|time\.sleep", line)]
+        self.check(found, "wait for the condition itself, with a deadline")
+
+    def test_include_guards(self):
+        found = [p for p in SOURCES if p.endswith(".h") and "#pragma once" not in lines(p)]
+        self.check(found, "begin the header, after its comment, with #pragma once")
+
+    def test_formatting(self):
+        if subprocess.run(["clang-format", "--version"], capture_output=True).returncode != 0:
+            self.skipTest("clang-format is not installed")
+        run = subprocess.run(["clang-format", "--dry-run", "--Werror", *SOURCES], cwd=TOP,
+                             capture_output=True, text=True)
+        found = sorted({line.split(":")[0] for line in run.stderr.splitlines() if "error:" in line})
+        self.check(found, "run clang-format -i on them")
+
+    def test_headers_compile_alone(self):
+        # A source that includes its own header first has proved it; the others are compiled here.
+        proved = set()
+        for path in SOURCES:
+            first = next(includes(path), None)
+            if path.endswith(".cc") and first and first[2] == path[:-3] + ".h":
+                proved.add(first[2])
+        headers = [p for p in SOURCES if p.endswith(".h") and p not in proved]
+        if BUILD is None:
+            self.skipTest("needs the build folder as its last argument")
+        with open(os.path.join(BUILD, "compile_commands.json"), encoding="utf-8") as f:
+            commands = json.load(f)
+        flags = {}
+        for entry in commands:
+            source = os.path.relpath(os.path.join(entry["directory"], entry["file"]), TOP)
+            kept = [a for a in shlex.split(entry["command"])
+                    if a.startswith(("-I", "-isystem", "-D", "-std", "-pthread", "-m"))]
+            flags.setdefault(os.path.dirname(source), kept)
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            results = pool.map(lambda h: self.compiles(h, flags), headers)
+        self.check([r for r in results if r], "include in the header what it names")
+
+    def compiles(self, header, flags):
+        folder = os.path.dirname(header)
+        while folder and folder not in flags:
+            folder = os.path.dirname(folder)
+        with tempfile.NamedTemporaryFile("w", suffix=".cc") as source:
+            source.write(f'#include "{header}"\n')
+            source.flush()
+            run = subprocess.run(["g++", "-fsyntax-only", *flags.get(folder, []), "-I", TOP,
+                                  source.name], cwd=BUILD, capture_output=True, text=True,
+                                 timeout=300)
+        return "" if run.returncode == 0 else f"{header}: {run.stderr.splitlines()[0:4]}"
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
