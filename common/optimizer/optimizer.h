@@ -77,6 +77,13 @@ class Optimizer {
   virtual void Apply(const UpdateStep& step, double* value, double* const* slots,
                      const double* gradient, size_t count) const = 0;
 
+  // One update of many rows of an embedding table, one call for all of them.
+  //   rows       rows[r] points to [value | slot 0 | slot 1 | …], `width` float32 each, contiguous:
+  //              slot s lies at rows[r] + (s + 1) * width. No row appears twice.
+  //   gradients  row r's gradient is the `width` float32 at gradients + r * width.
+  virtual void ApplyRows(const UpdateStep& step, absl::Span<float* const> rows, size_t width,
+                         const float* gradients) const = 0;
+
   // The update of elements to which nothing was pushed (gradient 0), as Keras does for dense
   // variables. Does nothing where ZeroGradientIsIdentity().
   virtual void ApplyZero(const UpdateStep& step, float* value, float* const* slots,
