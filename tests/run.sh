@@ -31,9 +31,12 @@ while [ $# -gt 0 ]; do
 done
 
 examples/install_packages.sh --tests
-[ -f "$build/build.ninja" ] || meson setup "$build" ${setup[@]+"${setup[@]}"} >"/tmp/cairn-setup.$$" ||
-  { cat "/tmp/cairn-setup.$$"; exit 1; }
-rm -f "/tmp/cairn-setup.$$"
+# A folder that the quickstart made before the tests' packages were there is configured again.
+setup+=(-Dtests=enabled)
+[ -f "$build/build.ninja" ] && setup+=(--reconfigure)
+log=$(mktemp)
+meson setup "$build" "${setup[@]}" >"$log" 2>&1 || { cat "$log"; rm -f "$log"; exit 1; }
+rm -f "$log"
 ninja -C "$build" --quiet
 
 # halt_on_error makes a sanitizer's finding a failure; RocksDB and glog free nothing at exit.
