@@ -1,0 +1,80 @@
+// Every limit of the wire, with its reason and, where there is one, the flag that raises it. A call
+// beyond one is refused before memory is allocated for it, with an error that names the limit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace cairn {
+
+// ---- One message (thrift/bulk_protocol.h) ----
+
+// Bytes of a message, read by either side: --max_message_bytes of cairn-ps and cairn-worker. 1 GiB
+// holds a step of a 256 M parameter dense model; larger variables are meant to be sharded.
+inline constexpr int64_t kDefaultMaxMessageBytes = int64_t{1} << 30;
+// Smallest and largest value of that flag: hello, describe and an error must fit; 64 GiB is beyond
+// any machine whose memory budget could admit the message.
+inline constexpr int64_t kLowestMaxMessageBytes = int64_t{1} << 20;
+inline constexpr int64_t kHighestMaxMessageBytes = int64_t{1} << 36;
+// Bytes of one payload: TBinaryProtocol counts them in a signed 32-bit integer.
+inline constexpr int64_t kMaxPayloadBytes = (int64_t{1} << 31) - 1;
+// Bytes of one string: names, cursors, positions, error texts; none of them comes near.
+inline constexpr int64_t kMaxStringBytes = 64 << 10;
+// Entries of one list or map: bucket_ps, the longest, has at most 65536.
+inline constexpr int64_t kMaxContainerItems = 65536;
+// Structs within structs: the deepest call (step, push, items, item) has 5; room for later fields.
+inline constexpr int32_t kMaxNestingDepth = 16;
+// Bytes of an error's text; more is cut. Leaves room for it and its frame in kMaxStringBytes.
+inline constexpr size_t kMaxErrorTextBytes = 32 << 10;
+
+// Memory charged against the server's budget for one decoded entry of a container, by the entry's
+// wire type: at least the size of the largest C++ type of that kind (asserted in bulk_protocol.cc).
+inline constexpr int64_t kStructChargeBytes = 768;
+inline constexpr int64_t kStringChargeBytes = 64;
+inline constexpr int64_t kMapEntryChargeBytes = 128;
+inline constexpr int64_t kNumberChargeBytes = 16;
+// Messages below this are not charged, so small calls touch nothing shared. With the default 1024
+// connections that is 64 MiB at most.
+inline constexpr int64_t kUnchargedMessageBytes = 64 << 10;
+// A payload's memory is charged in steps as its bytes arrive: this first, then whatever is larger
+// of what has arrived and kPayloadStepBytes. Announcing a payload without sending it pins 1 MiB.
+inline constexpr int64_t kFirstPayloadStepBytes = 1 << 20;
+inline constexpr int64_t kPayloadStepBytes = 64 << 20;
+
+// ---- Connections (ps_server/listener.h) ----
+
+// Open connections: --max_connections. Each has a thread and up to 64 KiB of uncharged memory.
+inline constexpr int32_t kDefaultMaxConnections = 1024;
+// Seconds without progress inside a message before its connection is closed: --stall_seconds.
+inline constexpr double kDefaultStallSeconds = 30;
+// A message must arrive (or a reply be taken) at this mean rate, after stall_seconds of grace, so
+// that a trickle of single bytes cannot hold memory for ever.
+inline constexpr int64_t kLowestBytesPerSecond = 64 << 10;
+// After a refusal the rest of the message is read and thrown away, up to this much and for this
+// long, so that the peer reads the error instead of a connection reset.
+inline constexpr int64_t kDrainBytes = 64 << 20;
+inline constexpr double kDrainSeconds = 2;
+
+// ---- One request (thrift/requests.h) ----
+
+// Variables or shards named by one call: each costs a struct of a few hundred bytes; the largest
+// models have some thousand variables.
+inline constexpr int64_t kMaxItemsPerCall = 16384;
+// Row numbers or keys in one call, all items together: the server sorts them, 16 bytes each, so
+// this bounds its scratch memory to 256 MiB.
+inline constexpr int64_t kMaxIdsPerCall = int64_t{1} << 24;
+// Rows of one scan reply.
+inline constexpr int32_t kMaxScanRows = 65536;
+// Buckets of an embedding table: a bucket is a stripe, and BucketOfKey uses 16 bits.
+inline constexpr int64_t kMaxBuckets = 65536;
+// Axes of a shape, as in TensorFlow's and NumPy's dense kernels with room to spare.
+inline constexpr int64_t kMaxAxes = 32;
+// Bytes of names and of the opaque resume position, which is stored with every sequence.
+inline constexpr int64_t kMaxJobNameBytes = 256;
+inline constexpr int64_t kMaxVariableNameBytes = 512;
+inline constexpr int64_t kMaxSlotNameBytes = 64;
+inline constexpr int64_t kMaxTaskTypeBytes = 64;
+inline constexpr int64_t kMaxOriginBytes = 256;
+inline constexpr int64_t kMaxPositionBytes = 1024;
+
+}  // namespace cairn
