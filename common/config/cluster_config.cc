@@ -1,1 +1,245 @@
 #include "common/config/cluster_config.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "common/config/cluster_section.h"
+#include "common/config/section_reader.h"
+#include "common/nearest.h"
+#include "common/status.h"
+
+namespace cairn {
+namespace {
+
+constexpr absl::string_view kJobs[] = {"ps", "worker", "chief", "evaluator"};
+constexpr int64_t kMaxTasks = 65536;  // of one job; a partition map names servers in 16 bits
+
+bool IsJob(absl::string_view name) {
+  return std::find(std::begin(kJobs), std::end(kJobs), name) != std::end(kJobs);
+}
+
+std::string Ignored(const ConfigNode& member, absl::string_view section,
+                    absl::Span<const absl::string_view> known) {
+  return absl::StrCat(member.key_where, ": key '", member.key, "' in ", section,
+                      " is not known and ignored", DidYouMean(member.key, known));
+}
+
+absl::Status ReadAddress(const ConfigNode& value, const std::string& path, std::string* out) {
+  if (value.kind != ConfigNode::Kind::kScalar) {
+    return Unexpected(value, path, "an address, as in \"127.0.0.1:7001\"");
+  }
+  const absl::StatusOr<HostPort> parsed = ParseHostPort(value.text);
+  if (!parsed.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(value.where, ": ", path, ": ", parsed.status().message()));
+  }
+  *out = value.text;
+  return absl::OkStatus();
+}
+
+// An index that other programs may have written in quotes.
+absl::Status ReadIndex(const ConfigNode& value, const std::string& path, int64_t high,
+                       int64_t* out) {
+  ConfigNode plain = value;
+  plain.quoted = false;
+  return ReadInteger(plain, path, 0, high, out);
+}
+
+// A list of addresses, or TF_CONFIG's {"0": address, …}, which must leave no gap.
+absl::Status ReadTasks(const ConfigNode& value, const std::string& path,
+                       std::vector<std::string>* tasks) {
+  if (value.kind == ConfigNode::Kind::kEmpty) return absl::OkStatus();
+  const bool is_map = value.kind == ConfigNode::Kind::kMap;
+  if (!is_map && value.kind != ConfigNode::Kind::kList) {
+    return Unexpected(value, path, "a list of addresses");
+  }
+  const auto count = static_cast<int64_t>(value.children.size());
+  if (count > kMaxTasks) {
+    return Unexpected(value, path, absl::StrCat("at most ", kMaxTasks, " tasks"));
+  }
+  tasks->resize(count);
+  for (int64_t i = 0; i < count; ++i) {
+    const ConfigNode& child = value.children[i];
+    int64_t index = i;
+    if (is_map && (!absl::SimpleAtoi(child.key, &index) || index < 0 || index >= count ||
+                   !(*tasks)[index].empty())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(child.key_where, ": ", path, ": task '", child.key, "': the ", count,
+                       " tasks must be numbered 0 to ", count - 1, " without gaps"));
+    }
+    RETURN_IF_ERROR(ReadAddress(child, absl::StrCat(path, "[", index, "]"), &(*tasks)[index]));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadCluster(const ConfigNode& cluster, ClusterConfig* config) {
+  if (cluster.kind == ConfigNode::Kind::kEmpty) return absl::OkStatus();
+  if (cluster.kind != ConfigNode::Kind::kMap) {
+    return Unexpected(cluster, "cluster",
+                      "jobs and their addresses, as in {ps: [...], worker: [...]}");
+  }
+  absl::flat_hash_map<std::string, std::string> taken;
+  for (const ConfigNode& job : cluster.children) {
+    if (!IsJob(job.key)) {
+      config->warnings.push_back(Ignored(job, "cluster", kJobs));
+      continue;
+    }
+    const std::string path = absl::StrCat("cluster.", job.key);
+    std::vector<std::string>& tasks = config->tasks[job.key];
+    RETURN_IF_ERROR(ReadTasks(job, path, &tasks));
+    for (size_t i = 0; i < tasks.size(); ++i) {
+      const std::string task = absl::StrCat(job.key, ":", i);
+      const auto [other, is_new] = taken.try_emplace(tasks[i], task);
+      // Port 0 is whichever is free, so two tasks may both name it.
+      if (!is_new && !absl::EndsWith(tasks[i], ":0")) {
+        return absl::InvalidArgumentError(absl::StrCat(job.where, ": ", path, ": ", tasks[i],
+                                                       " is given to ", other->second, " and to ",
+                                                       task, "; each task needs its own"));
+      }
+    }
+  }
+  if (config->addresses("chief").size() > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(cluster.Find("chief")->where, ": cluster.chief has ",
+                     config->addresses("chief").size(), " tasks; there is at most one chief"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTask(const ConfigNode& task, const ClusterConfig& config) {
+  // An evaluator stands outside the cluster, as in TensorFlow.
+  if (config.tasks.empty() || config.task_type.empty() || config.task_type == "evaluator") {
+    return absl::OkStatus();
+  }
+  const size_t count = config.addresses(config.task_type).size();
+  if (count == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(WhereOf(task, "type"), ": task.type is ",
+                                                   config.task_type,
+                                                   ", of which the cluster has no task"));
+  }
+  if (config.task_index >= static_cast<int64_t>(count)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(WhereOf(task, "index"), ": task.index is ", config.task_index, "; cluster.",
+                     config.task_type, " has tasks 0 to ", count - 1));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadTask(const ConfigNode& task, ClusterConfig* config) {
+  if (task.kind == ConfigNode::Kind::kEmpty) return absl::OkStatus();
+  if (task.kind != ConfigNode::Kind::kMap) {
+    return Unexpected(task, "task", "this process's place, as in {type: worker, index: 0}");
+  }
+  constexpr absl::string_view kKnown[] = {"type", "index"};
+  for (const ConfigNode& member : task.children) {
+    if (member.key == "type") {
+      RETURN_IF_ERROR(Choice("type", &config->task_type, Names(std::begin(kJobs), std::end(kJobs)))
+                          .read(member, "task.type"));
+    } else if (member.key == "index") {
+      int64_t index = 0;
+      RETURN_IF_ERROR(ReadIndex(member, "task.index", kMaxTasks - 1, &index));
+      config->task_index = static_cast<int32_t>(index);
+    } else {
+      config->warnings.push_back(Ignored(member, "task", kKnown));
+    }
+  }
+  return CheckTask(task, *config);
+}
+
+}  // namespace
+
+absl::Status ReadClusterSections(const ConfigNode& root, ClusterConfig* config) {
+  if (const ConfigNode* cluster = root.Find("cluster")) {
+    RETURN_IF_ERROR(ReadCluster(*cluster, config));
+  }
+  const ConfigNode* task = root.Find("task");
+  return task == nullptr ? absl::OkStatus() : ReadTask(*task, config);
+}
+
+const std::vector<std::string>& ClusterConfig::addresses(absl::string_view job) const {
+  static const auto* const kNone = new std::vector<std::string>;
+  const auto found = tasks.find(std::string(job));
+  return found == tasks.end() ? *kNone : found->second;
+}
+
+int32_t ClusterConfig::training_task_count() const {
+  return static_cast<int32_t>(addresses("chief").size() + addresses("worker").size());
+}
+
+int32_t ClusterConfig::training_ordinal(absl::string_view type, int32_t index) const {
+  if (index < 0 || index >= static_cast<int64_t>(addresses(type).size())) return -1;
+  if (type == "chief") return index;
+  if (type == "worker") return static_cast<int32_t>(addresses("chief").size()) + index;
+  return -1;
+}
+
+absl::StatusOr<ClusterConfig> ParseCluster(absl::string_view text, absl::string_view source) {
+  ASSIGN_OR_RETURN(const ConfigNode root, ParseTree(text, source));
+  // JSON is a TF_CONFIG, which other programs extend.
+  const bool is_json = absl::StartsWith(absl::StripLeadingAsciiWhitespace(text), "{");
+  constexpr absl::string_view kKnown[] = {"cluster", "task"};
+  ClusterConfig config;
+  std::vector<Field> fields;
+  for (const absl::string_view key : kKnown) {
+    fields.push_back(Custom(key, [](const ConfigNode&, const std::string&) {
+      return absl::OkStatus();  // read below, cluster first, in whichever order they stand
+    }));
+  }
+  for (const ConfigNode& member : root.children) {
+    if (is_json && member.key != "cluster" && member.key != "task") {
+      config.warnings.push_back(Ignored(member, source, kKnown));
+      fields.push_back(Custom(
+          member.key, [](const ConfigNode&, const std::string&) { return absl::OkStatus(); }));
+    }
+  }
+  RETURN_IF_ERROR(ReadSection(root, "", fields));
+  RETURN_IF_ERROR(ReadClusterSections(root, &config));
+  return config;
+}
+
+absl::StatusOr<ClusterConfig> ReadClusterFile(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, ReadConfigFile(path));
+  return ParseCluster(text, path);
+}
+
+absl::StatusOr<HostPort> ParseHostPort(absl::string_view address) {
+  const auto refuse = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat("address '", address.substr(0, 300), "' ", why));
+  };
+  if (absl::StrContains(address, "://")) return refuse("has a scheme; give host:port alone");
+  const size_t colon = address.rfind(':');
+  if (colon == absl::string_view::npos) return refuse("has no port; expected host:port");
+  absl::string_view host = address.substr(0, colon);
+  if (absl::ConsumePrefix(&host, "[")) {
+    if (!absl::ConsumeSuffix(&host, "]")) return refuse("lacks ']' before the port");
+  } else if (absl::StrContains(host, ":")) {
+    return refuse("has several ':'; write an IPv6 address in brackets: [::1]:7001");
+  }
+  if (host.empty()) return refuse("has no host before ':'");
+  constexpr size_t kMaxHostBytes = 253;  // RFC 1035
+  if (host.size() > kMaxHostBytes) return refuse("has a host of more than 253 bytes");
+  for (const char c : host) {
+    if (!absl::ascii_isgraph(static_cast<unsigned char>(c)) ||
+        absl::StrContains("[]/\"'", std::string(1, c))) {
+      return refuse("has a character in its host that no host name has");
+    }
+  }
+  const absl::string_view port_text = address.substr(colon + 1);
+  HostPort result;
+  const bool digits =
+      !port_text.empty() && std::all_of(port_text.begin(), port_text.end(), absl::ascii_isdigit);
+  if (!digits || !absl::SimpleAtoi(port_text, &result.port) || result.port > 65535) {
+    return refuse(absl::StrCat("has port '", port_text.substr(0, 20),
+                               "'; expected a number from 0 to 65535"));
+  }
+  result.host = std::string(host);
+  return result;
+}
+
+}  // namespace cairn

@@ -16,7 +16,7 @@ struct ClusterConfig {
   // Job ("ps", "worker", "chief", "evaluator") -> "host:port" by task index. A JSON object with
   // number keys (TF_CONFIG's sparse form) must be dense.
   std::map<std::string, std::vector<std::string>> tasks;
-  std::string task_type;   // empty: not given
+  std::string task_type;    // empty: not given
   int32_t task_index = -1;  // -1: not given
   // Unknown keys and the like, one line each, for the log (JOB: warnings, not errors).
   std::vector<std::string> warnings;

@@ -116,6 +116,8 @@ struct JobConfig {
   OutputConfig output;
   bool has_cluster = false;
   ClusterConfig cluster;
+  // Keys that do nothing in this job, one line each, for the log. cluster.warnings are separate.
+  std::vector<std::string> warnings;
 };
 
 struct JobOptions {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/dtype.h"
 #include "common/variable_spec.h"
@@ -16,12 +17,31 @@ namespace cairn {
 class Partitioner {
  public:
   virtual ~Partitioner() = default;
-  // Shards per axis: every entry 1 but that of axis 0. kInvalidArgument where TensorFlow fails.
-  virtual absl::StatusOr<std::vector<int64_t>> Partition(absl::Span<const int64_t> shape,
-                                                         DType dtype) const = 0;
+
+  // Shards per axis: every entry 1 but that of axis 0. kInvalidArgument where TensorFlow fails: a
+  // scalar, or an extent of 0 that leaves nothing to share out.
+  absl::StatusOr<std::vector<int64_t>> Partition(absl::Span<const int64_t> shape,
+                                                 DType dtype) const;
+  // The same for a variable of strings, each counted as `bytes_per_string` bytes.
+  absl::StatusOr<std::vector<int64_t>> PartitionStrings(absl::Span<const int64_t> shape) const;
+
+ protected:
+  explicit Partitioner(int64_t bytes_per_string) : bytes_per_string_(bytes_per_string) {}
+
+  // For messages: "MinSizePartitioner".
+  virtual absl::string_view name() const = 0;
+  // How many shards `rows` rows make, `total_bytes` bytes together.
+  virtual absl::StatusOr<int64_t> Shards(int64_t rows, int64_t total_bytes) const = 0;
+
+ private:
+  absl::StatusOr<std::vector<int64_t>> PartitionBytes(absl::Span<const int64_t> shape,
+                                                      int64_t element_bytes) const;
+
+  const int64_t bytes_per_string_;
 };
 
-// tf.distribute.experimental.partitioners. kInvalidArgument: as TensorFlow's constructors.
+// tf.distribute.experimental.partitioners. kInvalidArgument: an argument below 1, where
+// TensorFlow's constructors, or the first variable, fail.
 absl::StatusOr<std::unique_ptr<Partitioner>> FixedShardsPartitioner(int64_t num_shards);
 absl::StatusOr<std::unique_ptr<Partitioner>> MinSizePartitioner(int64_t min_shard_bytes = 256 << 10,
                                                                 int64_t max_shards = 1,
@@ -32,7 +52,7 @@ absl::StatusOr<std::unique_ptr<Partitioner>> MaxSizePartitioner(int64_t max_shar
                                                                 int64_t bytes_per_string = 16);
 
 // "div" split of `rows` into `shards` (the first rows % shards get one more), `ps` left 0.
-// kInvalidArgument: more shards than rows allow, as TensorFlow.
+// kInvalidArgument: fewer than 1 shard, or more shards than rows (one shard of no rows is allowed).
 absl::StatusOr<std::vector<DenseShard>> DivShards(int64_t rows, int64_t shards);
 
 // Chooses a server for each shard, in the order of calls.

@@ -1,0 +1,141 @@
+// Section `model`.
+#include <algorithm>
+
+#include "absl/strings/str_join.h"
+#include "common/config/job_sections.h"
+#include "common/config/section_reader.h"
+#include "common/status.h"
+
+namespace cairn {
+namespace {
+
+constexpr int64_t kMaxWidth = int64_t{1} << 20;        // of a layer, a row, a factor
+constexpr int64_t kMaxHashBuckets = int64_t{1} << 40;  // keys are 64-bit; this is a typing error
+constexpr int64_t kMaxNegatives = 1000;
+
+// Which models read a key, for a warning about one that does nothing.
+struct KeyUse {
+  absl::string_view key;
+  Names models;
+};
+
+const std::vector<KeyUse>& KeyUses() {
+  static const auto* const kUses = new std::vector<KeyUse>{
+      {"classes", {"linear", "mlp"}},
+      {"hidden", {"mlp", "wide_deep"}},
+      {"bottom_hidden", {"dlrm"}},
+      {"top_hidden", {"dlrm"}},
+      {"factors", {"fm", "matrix_factorization", "skip_gram"}},
+      {"embedding", {"mlp", "wide_deep", "dlrm"}},
+      {"window", {"skip_gram"}},
+      {"negatives", {"skip_gram"}},
+      {"min_count", {"skip_gram"}},
+  };
+  return *kUses;
+}
+
+absl::Status ReadInit(const ConfigNode& value, const std::string& path, ModelConfig* model) {
+  InitializerConfig init;
+  if (value.kind == ConfigNode::Kind::kScalar) {
+    init.type = value.text;
+  } else if (value.kind == ConfigNode::Kind::kMap) {
+    for (const ConfigNode& member : value.children) {
+      const std::string member_path = absl::StrCat(path, ".", member.key);
+      if (member.key == "type") {
+        RETURN_IF_ERROR(ReadText(member, member_path, &init.type));
+      } else if (member.key == "seed") {
+        RETURN_IF_ERROR(Integer("seed", &init.seed, 0).read(member, member_path));
+      } else {
+        RETURN_IF_ERROR(ReadNumber(member, member_path, &init.arguments[member.key]));
+      }
+    }
+  } else {
+    return Unexpected(value, path, "an initializer, as in {type: normal, stddev: 0.05}");
+  }
+  const absl::Status valid = ValidateInitializer(init, /*is_embedding=*/false);
+  if (!valid.ok()) {
+    return Annotate(valid, absl::StrCat(WhereMentioned(value, valid.message()), ": ", path));
+  }
+  model->init_given = true;
+  model->init = std::move(init);
+  return absl::OkStatus();
+}
+
+absl::Status ReadEmbedding(const ConfigNode& value, const std::string& path, ModelConfig* model) {
+  EmbeddingConfig& embedding = model->embedding;
+  std::string vocabulary;
+  RETURN_IF_ERROR(ReadSection(
+      value, path,
+      {Integer("dim", &embedding.dim, 1, kMaxWidth), Choice("vocabulary", &vocabulary, {"dynamic"}),
+       Integer("hash_buckets", &embedding.hash_buckets, 1, kMaxHashBuckets)}));
+  if (!vocabulary.empty() && embedding.hash_buckets > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(value.where, ": ", path,
+                     ": has both vocabulary and hash_buckets; keep one (vocabulary: "
+                     "dynamic makes a row for every key it meets)"));
+  }
+  return absl::OkStatus();
+}
+
+std::string DefaultLoss(const ModelConfig& model) {
+  if (model.type == "matrix_factorization") return "mean_squared_error";
+  return model.classes > 1 ? "softmax_cross_entropy" : "sigmoid_cross_entropy";
+}
+
+}  // namespace
+
+absl::Status ReadModel(const ConfigNode& section, const std::string& path, JobConfig* job) {
+  ModelConfig& model = job->model;
+  return ReadSection(
+      section, path,
+      {Choice("type", &model.type,
+              {"linear", "mlp", "fm", "wide_deep", "dlrm", "matrix_factorization", "skip_gram"}),
+       Choice("loss", &model.loss,
+              {"sigmoid_cross_entropy", "softmax_cross_entropy", "mean_squared_error"}),
+       Integer("classes", &model.classes, 1, kMaxWidth),
+       Integers("hidden", &model.hidden, 1, kMaxWidth),
+       Integers("bottom_hidden", &model.bottom_hidden, 1, kMaxWidth),
+       Integers("top_hidden", &model.top_hidden, 1, kMaxWidth),
+       Integer("factors", &model.factors, 1, kMaxWidth),
+       Custom("embedding", [&](const ConfigNode& value,
+                               const std::string& at) { return ReadEmbedding(value, at, &model); }),
+       Custom("init", [&](const ConfigNode& value,
+                          const std::string& at) { return ReadInit(value, at, &model); }),
+       Integer("window", &model.window, 1, kMaxWidth),
+       Integer("negatives", &model.negatives, 1, kMaxNegatives),
+       Integer("min_count", &model.min_count, 1)});
+}
+
+absl::Status FinishModel(const ConfigNode& root, JobConfig* job) {
+  ModelConfig& model = job->model;
+  if (model.type.empty()) {
+    return JobError(root, "model.type",
+                    "is missing; expected one of: linear, mlp, fm, wide_deep, dlrm, "
+                    "matrix_factorization, skip_gram");
+  }
+  if (model.loss.empty()) model.loss = DefaultLoss(model);
+  const bool softmax = model.loss == "softmax_cross_entropy";
+  if (softmax && model.classes < 2) {
+    return JobError(root, "model.classes",
+                    "is 1; softmax_cross_entropy needs at least 2: give the number of labels");
+  }
+  if (!softmax && model.classes > 1) {
+    return JobError(root, "model.classes",
+                    absl::StrCat("is ", model.classes, "; ", model.loss,
+                                 " has one output: leave it out, or use softmax_cross_entropy"));
+  }
+  for (const KeyUse& use : KeyUses()) {
+    const ConfigNode* section = root.Find("model");
+    const ConfigNode* member = section == nullptr ? nullptr : section->Find(use.key);
+    if (member == nullptr ||
+        std::find(use.models.begin(), use.models.end(), model.type) != use.models.end()) {
+      continue;
+    }
+    job->warnings.push_back(absl::StrCat(member->key_where, ": model.", use.key,
+                                         " does nothing in a ", model.type, " model; it is for ",
+                                         absl::StrJoin(use.models, ", ")));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace cairn

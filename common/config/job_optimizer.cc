@@ -1,0 +1,203 @@
+// Section `optimizer`.
+#include <utility>
+
+#include "absl/strings/str_join.h"
+#include "common/config/job_sections.h"
+#include "common/config/section_reader.h"
+#include "common/nearest.h"
+#include "common/status.h"
+
+namespace cairn {
+namespace {
+
+const Names& OptimizerTypes() {
+  static const auto* const kTypes =
+      new Names{"sgd",    "adagrad", "adadelta",  "rmsprop", "adam", "adamw",
+                "adamax", "nadam",   "lazy_adam", "ftrl",    "lion"};
+  return *kTypes;
+}
+
+// Arguments of any of them, by Keras' names. Which of them a type has, and in which range,
+// Optimizer::Create knows.
+const Names& OptimizerArguments() {
+  static const auto* const kArguments = new Names{"momentum",
+                                                  "nesterov",
+                                                  "rho",
+                                                  "centered",
+                                                  "epsilon",
+                                                  "beta_1",
+                                                  "beta_2",
+                                                  "beta",
+                                                  "amsgrad",
+                                                  "weight_decay",
+                                                  "initial_accumulator_value",
+                                                  "learning_rate_power",
+                                                  "l1_regularization_strength",
+                                                  "l2_regularization_strength",
+                                                  "l2_shrinkage_regularization_strength"};
+  return *kArguments;
+}
+
+absl::Status ReadNumbers(const ConfigNode& value, const std::string& path,
+                         std::vector<double>* out) {
+  if (value.kind != ConfigNode::Kind::kList) return Unexpected(value, path, "a list of numbers");
+  out->resize(value.children.size());
+  for (size_t i = 0; i < out->size(); ++i) {
+    RETURN_IF_ERROR(ReadNumber(value.children[i], absl::StrCat(path, "[", i, "]"), &(*out)[i]));
+  }
+  return absl::OkStatus();
+}
+
+// A number, or {type: exponential_decay, …} with Keras' arguments.
+absl::Status ReadLearningRate(const ConfigNode& value, const std::string& path,
+                              ScheduleConfig* schedule) {
+  if (value.kind == ConfigNode::Kind::kScalar) {
+    double rate = 0;
+    RETURN_IF_ERROR(ReadNumber(value, path, &rate));
+    if (rate < 0) return Unexpected(value, path, "a number of at least 0");
+    *schedule = ConstantRate(rate);
+    return absl::OkStatus();
+  }
+  if (value.kind != ConfigNode::Kind::kMap) {
+    return Unexpected(value, path,
+                      "a number, or a schedule as in {type: cosine_decay, "
+                      "initial_learning_rate: 0.1, decay_steps: 1000}");
+  }
+  ScheduleConfig result;
+  result.type = "";
+  for (const ConfigNode& member : value.children) {
+    const std::string at = absl::StrCat(path, ".", member.key);
+    if (member.key == "type") {
+      RETURN_IF_ERROR(ReadText(member, at, &result.type));
+    } else if (member.key == "boundaries") {
+      RETURN_IF_ERROR(ReadNumbers(member, at, &result.boundaries));
+    } else if (member.key == "values") {
+      RETURN_IF_ERROR(ReadNumbers(member, at, &result.values));
+    } else if (member.kind != ConfigNode::Kind::kEmpty && member.text != "None") {
+      RETURN_IF_ERROR(ReadArgument(member, at, &result.arguments[member.key]));
+    }
+  }
+  const absl::Status valid = ValidateSchedule(result);
+  if (!valid.ok()) {
+    return Annotate(valid, absl::StrCat(WhereMentioned(value, valid.message()), ": ", path));
+  }
+  *schedule = std::move(result);
+  return absl::OkStatus();
+}
+
+std::vector<Field> OptimizerFields(OptimizerConfig* config) {
+  std::vector<Field> fields = {
+      Choice("type", &config->type, OptimizerTypes()),
+      Custom("learning_rate",
+             [config](const ConfigNode& value, const std::string& path) {
+               return ReadLearningRate(value, path, &config->learning_rate);
+             }),
+  };
+  for (const absl::string_view name : OptimizerArguments()) {
+    fields.push_back(Custom(name, [config, name](const ConfigNode& value, const std::string& path) {
+      // Keras' None: as if left out.
+      if (value.kind == ConfigNode::Kind::kEmpty) return absl::OkStatus();
+      return ReadArgument(value, path, &config->arguments[std::string(name)]);
+    }));
+  }
+  for (auto [name, out] :
+       {std::pair{"clipvalue", &config->clipvalue}, std::pair{"clipnorm", &config->clipnorm},
+        std::pair{"global_clipnorm", &config->global_clipnorm}}) {
+    fields.push_back(Custom(name, [out = out](const ConfigNode& value, const std::string& path) {
+      if (value.kind == ConfigNode::Kind::kEmpty) return absl::OkStatus();
+      return NumberAbove("", 0, out).read(value, path);
+    }));
+  }
+  for (const absl::string_view name : {"use_ema", "ema_momentum", "ema_overwrite_frequency",
+                                       "gradient_accumulation_steps", "loss_scale_factor"}) {
+    fields.push_back(NotBuilt(name, "leave it out"));
+  }
+  return fields;
+}
+
+absl::Status CheckOptimizer(const ConfigNode& section, const std::string& path,
+                            const OptimizerConfig& config) {
+  const absl::Status status = Optimizer::Create(config).status();
+  return Annotate(status, absl::StrCat(WhereMentioned(section, status.message()), ": ", path));
+}
+
+absl::Status ReadPerVariable(const ConfigNode& value, const std::string& path,
+                             std::vector<VariableOptimizer>* out) {
+  if (value.kind == ConfigNode::Kind::kEmpty) return absl::OkStatus();
+  if (value.kind != ConfigNode::Kind::kList) {
+    return Unexpected(value, path, "a list, as in [{match: \"wide/*\", type: ftrl}]");
+  }
+  for (size_t i = 0; i < value.children.size(); ++i) {
+    const ConfigNode& entry = value.children[i];
+    const std::string at = absl::StrCat(path, "[", i, "]");
+    VariableOptimizer result;
+    std::vector<Field> fields = OptimizerFields(&result.optimizer);
+    fields.push_back(Text("match", &result.match));
+    RETURN_IF_ERROR(ReadSection(entry, at, fields));
+    if (result.match.empty() || entry.Find("type") == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          entry.where, ": ", at, ": needs match (variables, as in \"wide/*\") and type"));
+    }
+    if (result.optimizer.global_clipnorm > 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          WhereOf(entry, "global_clipnorm"), ": ", at,
+          ".global_clipnorm: is the norm of all variables together; give it in optimizer"));
+    }
+    RETURN_IF_ERROR(CheckOptimizer(entry, at, result.optimizer));
+    out->push_back(std::move(result));
+  }
+  return absl::OkStatus();
+}
+
+// '*' is any run of characters; everything else is itself.
+bool Matches(absl::string_view pattern, absl::string_view name) {
+  size_t p = 0, n = 0, star = absl::string_view::npos, resume = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      resume = n;
+    } else if (p < pattern.size() && pattern[p] == name[n]) {
+      ++p, ++n;
+    } else if (star != absl::string_view::npos) {
+      p = star + 1;
+      n = ++resume;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
+}  // namespace
+
+absl::Status ReadOptimizer(const ConfigNode& section, const std::string& path, JobConfig* job) {
+  std::vector<Field> fields = OptimizerFields(&job->optimizer);
+  fields.push_back(Custom("per_variable", [&](const ConfigNode& value, const std::string& at) {
+    return ReadPerVariable(value, at, &job->per_variable);
+  }));
+  fields.push_back(Choice("not_finite", &job->not_finite, {"reject", "skip"}));
+  RETURN_IF_ERROR(ReadSection(section, path, fields));
+  return CheckOptimizer(section, path, job->optimizer);
+}
+
+void FinishOptimizer(JobConfig* job) {
+  if (job->model.type != "wide_deep") return;
+  // Last, so that whatever the job says about the wide part comes first.
+  VariableOptimizer wide;
+  wide.match = "wide/*";
+  wide.optimizer.type = "ftrl";
+  wide.optimizer.learning_rate = job->optimizer.learning_rate;
+  wide.optimizer.clipvalue = job->optimizer.clipvalue;
+  wide.optimizer.clipnorm = job->optimizer.clipnorm;
+  job->per_variable.push_back(std::move(wide));
+}
+
+const OptimizerConfig& OptimizerFor(const JobConfig& job, absl::string_view variable) {
+  for (const VariableOptimizer& entry : job.per_variable) {
+    if (Matches(entry.match, variable)) return entry.optimizer;
+  }
+  return job.optimizer;
+}
+
+}  // namespace cairn

@@ -1,0 +1,33 @@
+// The sections of a job file, one function each; job_config.cc joins them. Internal to this folder.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "common/config/config_node.h"
+#include "common/config/job_config.h"
+
+namespace cairn {
+
+// `section` is read into `job` as far as it can be judged by itself.
+absl::Status ReadModel(const ConfigNode& section, const std::string& path, JobConfig* job);
+absl::Status ReadOptimizer(const ConfigNode& section, const std::string& path, JobConfig* job);
+absl::Status ReadStrategy(const ConfigNode& section, const std::string& path, JobConfig* job);
+absl::Status ReadStorage(const ConfigNode& section, const std::string& path, JobConfig* job);
+absl::Status ReadCheckpoint(const ConfigNode& section, const std::string& path);
+absl::Status ReadEvaluation(const ConfigNode& section, const std::string& path, JobConfig* job);
+absl::Status ReadOutput(const ConfigNode& section, const std::string& path, JobConfig* job);
+// Paths come out absolute or relative to the working directory, globs expanded and sorted.
+// `job_folder` is the job file's.
+absl::Status ReadData(const ConfigNode& section, const std::string& path,
+                      const std::string& job_folder, const JobOptions& options, DataConfig* data);
+
+// What follows from several sections together. `root` is the file, for the places in messages.
+absl::Status FinishModel(const ConfigNode& root, JobConfig* job);
+absl::Status FinishData(const ConfigNode& root, JobConfig* job);
+void FinishOptimizer(JobConfig* job);
+
+// "job.yaml:7: model.classes: " + why, kInvalidArgument.
+absl::Status JobError(const ConfigNode& root, absl::string_view path, absl::string_view why);
+
+}  // namespace cairn

@@ -1,0 +1,188 @@
+// Sections `strategy`, `storage`, `checkpoint`, `evaluation` and `output`.
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/strip.h"
+#include "common/config/job_sections.h"
+#include "common/config/section_reader.h"
+#include "common/status.h"
+
+namespace cairn {
+namespace {
+
+constexpr int64_t kMaxShards = 65536;       // a partition map names servers in 16 bits
+constexpr int64_t kMaxPullAheadSteps = 64;  // each holds a batch and its rows in memory
+
+absl::Status ReadType(const ConfigNode& value, const std::string& path, std::string* type) {
+  if (value.kind == ConfigNode::Kind::kScalar && value.text == "tpu") {
+    return absl::UnimplementedError(absl::StrCat(
+        value.where, ": ", path,
+        ": TPUStrategy is not built: it needs hardware and a compiler outside this project"));
+  }
+  return PartlyBuiltChoice("type", type,
+                           {"parameter_server", "mirrored", "multi_worker_mirrored",
+                            "central_storage", "one_device", "default"},
+                           {"parameter_server"})
+      .read(value, path);
+}
+
+bool IsDevice(absl::string_view text) {
+  int32_t index = 0;
+  return (absl::ConsumePrefix(&text, "cpu:") || absl::ConsumePrefix(&text, "gpu:")) &&
+         absl::SimpleAtoi(text, &index) && index >= 0;
+}
+
+absl::Status ReadDevices(const ConfigNode& value, const std::string& path,
+                         std::vector<std::string>* devices) {
+  if (value.kind != ConfigNode::Kind::kList) {
+    return Unexpected(value, path, "a list of devices, as in [cpu:0]");
+  }
+  std::vector<std::string> found;
+  for (const ConfigNode& item : value.children) {
+    if (!IsDevice(item.text)) return Unexpected(item, path, "cpu:N or gpu:N");
+    found.push_back(item.text);
+  }
+  if (found != std::vector<std::string>{"cpu:0"} && !found.empty()) {
+    return NotBuiltError(value, path, "more than the device cpu:0", "[cpu:0]");
+  }
+  *devices = std::move(found);
+  return absl::OkStatus();
+}
+
+absl::Status ReadPartitioner(const ConfigNode& value, const std::string& path,
+                             PartitionerConfig* out) {
+  PartitionerConfig result;
+  const Field type = Choice("type", &result.type, {"min_size", "fixed_shards", "max_size", "none"});
+  if (value.kind == ConfigNode::Kind::kScalar) {
+    RETURN_IF_ERROR(type.read(value, path));
+  } else {
+    RETURN_IF_ERROR(ReadSection(value, path,
+                                {type, Integer("min_shard_bytes", &result.min_shard_bytes, 1),
+                                 Integer("max_shard_bytes", &result.max_shard_bytes, 1),
+                                 Integer("num_shards", &result.num_shards, 1, kMaxShards),
+                                 Integer("max_shards", &result.max_shards, 0, kMaxShards)}));
+  }
+  const auto refuse = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat(value.where, ": ", path, ": ", why));
+  };
+  if (result.type == "fixed_shards" && result.num_shards == 0) {
+    return refuse("fixed_shards needs num_shards");
+  }
+  if (result.type == "max_size" && result.max_shard_bytes == 0) {
+    return refuse("max_size needs max_shard_bytes");
+  }
+  constexpr struct {
+    const char* key;
+    const char* types;
+  } kUses[] = {{"min_shard_bytes", "min_size"},
+               {"max_shard_bytes", "max_size"},
+               {"num_shards", "fixed_shards"},
+               {"max_shards", "min_size max_size"}};
+  for (const auto& use : kUses) {
+    if (value.Find(use.key) != nullptr && !absl::StrContains(use.types, result.type)) {
+      return refuse(absl::StrCat(use.key, " is for ", use.types, ", not for ", result.type));
+    }
+  }
+  *out = std::move(result);
+  return absl::OkStatus();
+}
+
+// Text of which only "" is built.
+Field OnlyEmpty(absl::string_view key, std::string instead) {
+  return Custom(key, [=](const ConfigNode& value, const std::string& path) -> absl::Status {
+    std::string text;
+    RETURN_IF_ERROR(ReadText(value, path, &text));
+    return text.empty() ? absl::OkStatus() : NotBuilt(key, instead).read(value, path);
+  });
+}
+
+absl::Status ReadExport(const ConfigNode& value, const std::string& path, std::string* out) {
+  std::string text;
+  RETURN_IF_ERROR(ReadText(value, path, &text));
+  if (absl::EndsWith(text, ".safetensors")) {
+    return NotBuiltError(value, path, "a .safetensors file", "a .npz file");
+  }
+  if (!text.empty() && !absl::EndsWith(text, ".npz")) {
+    return Unexpected(value, path, "a path that ends in .npz");
+  }
+  *out = text;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ReadStrategy(const ConfigNode& section, const std::string& path, JobConfig* job) {
+  StrategyConfig& strategy = job->strategy;
+  // Targets of keys that have one built value.
+  std::string unused;
+  return ReadSection(
+      section, path,
+      {Custom("type", [&](const ConfigNode& value,
+                          const std::string& at) { return ReadType(value, at, &strategy.type); }),
+       Custom("devices",
+              [&](const ConfigNode& value, const std::string& at) {
+                return ReadDevices(value, at, &strategy.devices);
+              }),
+       PartlyBuiltChoice("consistency", &strategy.consistency, {"async", "ssp", "sync"}, {"async"}),
+       OnlyInteger("staleness_bound_steps", 0), OnlyInteger("replicas_to_aggregate", 0),
+       PartlyBuiltChoice("sync_mean", &strategy.sync_mean, {"rows", "contributors"}, {"rows"}),
+       Integer("pull_ahead_steps", &strategy.pull_ahead_steps, 0, kMaxPullAheadSteps),
+       NumberAbove("ps_wait_seconds", 0, &strategy.ps_wait_seconds),
+       PartlyBuiltChoice("on_worker_loss", &strategy.on_worker_loss, {"continue", "fail"},
+                         {"continue"}),
+       Custom("partitioner",
+              [&](const ConfigNode& value, const std::string& at) {
+                return ReadPartitioner(value, at, &strategy.partitioner);
+              }),
+       PartlyBuiltChoice("cross_device_ops", &unused,
+                         {"auto", "nccl", "hierarchical_copy", "reduction_to_one_device"},
+                         {"auto"}),
+       Section("communication",
+               {PartlyBuiltChoice("implementation", &unused, {"auto", "ring", "nccl"}, {"auto"}),
+                OnlyInteger("bytes_per_pack", 0), OnlyInteger("timeout_seconds", 60)})});
+}
+
+absl::Status ReadStorage(const ConfigNode& section, const std::string& path, JobConfig* job) {
+  StorageConfig& storage = job->storage;
+  RETURN_IF_ERROR(ReadSection(
+      section, path,
+      {Text("directory", &storage.directory),
+       Choice("durability", &storage.durability, {"off", "snapshot", "log", "log_sync"}),
+       NumberAbove("snapshot_interval_seconds", 0, &storage.snapshot_interval_seconds)}));
+  if (!storage.directory.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(WhereOf(section, "directory"), ": ", path,
+                                                 ".directory: is empty; expected a folder's path"));
+}
+
+absl::Status ReadCheckpoint(const ConfigNode& section, const std::string& path) {
+  const auto restore = [](const ConfigNode& value, const std::string& at) -> absl::Status {
+    std::string text;
+    RETURN_IF_ERROR(ReadText(value, at, &text));
+    if (text == "latest") return absl::OkStatus();
+    return NotBuiltError(value, at, text, "latest (--fresh starts over)");
+  };
+  return ReadSection(
+      section, path,
+      {OnlyEmpty("directory",
+                 "state is kept in storage.directory, or in each "
+                 "server's --data_dir"),
+       OnlyInteger("every_steps", 0), OnlyInteger("keep", 3), Custom("restore", restore)});
+}
+
+absl::Status ReadEvaluation(const ConfigNode& section, const std::string& path, JobConfig* job) {
+  return ReadSection(section, path, {Integer("every_steps", &job->evaluation_every_steps, 0)});
+}
+
+absl::Status ReadOutput(const ConfigNode& section, const std::string& path, JobConfig* job) {
+  return ReadSection(section, path,
+                     {Text("metrics_file", &job->output.metrics_file),
+                      Custom("export",
+                             [&](const ConfigNode& value, const std::string& at) {
+                               return ReadExport(value, at, &job->output.export_file);
+                             }),
+                      OnlyEmpty("tensorboard", "metrics_file has the same numbers as JSON lines")});
+}
+
+}  // namespace cairn

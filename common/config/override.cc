@@ -1,0 +1,79 @@
+// --set key.path=value.
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "common/config/config_node.h"
+#include "common/status.h"
+
+namespace cairn {
+namespace {
+
+// Every value of an override is where its --set is.
+void SetWhere(const std::string& where, ConfigNode* node) {
+  node->where = where;
+  node->key_where = where;
+  for (ConfigNode& child : node->children) SetWhere(where, &child);
+}
+
+ConfigNode* Append(ConfigNode* parent, absl::string_view key, const std::string& where) {
+  ConfigNode child;
+  child.key = std::string(key);
+  child.where = child.key_where = where;
+  parent->children.push_back(std::move(child));
+  return &parent->children.back();
+}
+
+// The node that `step` leads to below `parent`, made if it is missing.
+absl::StatusOr<ConfigNode*> Step(ConfigNode* parent, absl::string_view step, absl::string_view path,
+                                 const std::string& where) {
+  if (parent->kind == ConfigNode::Kind::kEmpty) {
+    parent->kind = ConfigNode::Kind::kMap;
+    parent->where = where;
+  }
+  if (parent->kind == ConfigNode::Kind::kMap) {
+    ConfigNode* child = parent->Find(step);
+    return child != nullptr ? child : Append(parent, step, where);
+  }
+  if (parent->kind != ConfigNode::Kind::kList) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where, ": ", path, " is ", parent->Shown(),
+        ", which has no keys; to replace it, set it as a whole: --set ", path, "='{…}'"));
+  }
+  size_t index = 0;
+  if (!absl::SimpleAtoi(step, &index) || index > parent->children.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ": ", path, " is a list; expected a number from 0 to ",
+                     parent->children.size(), " (which appends) after it, found '", step, "'"));
+  }
+  if (index == parent->children.size()) return Append(parent, "", where);
+  return &parent->children[index];
+}
+
+}  // namespace
+
+absl::Status ApplyOverride(absl::string_view assignment, ConfigNode* root) {
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(assignment, absl::MaxSplits('=', 1));
+  const std::vector<absl::string_view> steps = absl::StrSplit(parts.first, '.');
+  bool valid = assignment.find('=') != absl::string_view::npos;
+  for (const absl::string_view step : steps) valid = valid && !step.empty();
+  if (!valid || steps.size() > kMaxConfigDepth) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--set '", assignment, "': expected key.path=value, as in --set optimizer.type=adam"));
+  }
+  const std::string where = absl::StrCat("--set ", parts.first);
+  ASSIGN_OR_RETURN(ConfigNode value, ParseTree(parts.second, where));
+  ConfigNode* node = root;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const std::string path = absl::StrJoin(steps.begin(), steps.begin() + i, ".");
+    ASSIGN_OR_RETURN(node, Step(node, steps[i], path, where));
+  }
+  SetWhere(where, &value);
+  value.key = node->key;
+  *node = std::move(value);
+  return absl::OkStatus();
+}
+
+}  // namespace cairn
