@@ -1,0 +1,66 @@
+#include "worker/ops/dense.h"
+
+#include <cblas.h>
+
+#include <cstddef>
+#include <cstdlib>
+
+#include "worker/ops/elementwise.h"
+
+namespace cairn {
+namespace {
+
+// Before the first product; a static of a function is initialized once, by one thread.
+void ConfigureBlas() {
+  static const bool configured = [] {
+    if (std::getenv("OPENBLAS_NUM_THREADS") == nullptr &&
+        std::getenv("OMP_NUM_THREADS") == nullptr) {
+      openblas_set_num_threads(1);
+    }
+    return true;
+  }();
+  static_cast<void>(configured);
+}
+
+int Int(int64_t extent) { return static_cast<int>(extent); }
+
+}  // namespace
+
+// A single output is a matrix times a vector: sgemv streams x once, where sgemm would pack it.
+void DenseForward(const DenseShape& shape, const float* x, const float* w, const float* b,
+                  bool relu, float* y) {
+  ConfigureBlas();
+  const int rows = Int(shape.rows), inputs = Int(shape.inputs), outputs = Int(shape.outputs);
+  if (outputs == 1) {
+    cblas_sgemv(CblasRowMajor, CblasNoTrans, rows, inputs, 1.0f, x, Int(shape.x_stride), w, 1, 0.0f,
+                y, 1);
+  } else {
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, rows, outputs, inputs, 1.0f, x,
+                Int(shape.x_stride), w, outputs, 0.0f, y, outputs);
+  }
+  AddToRows(b, static_cast<size_t>(shape.rows), static_cast<size_t>(shape.outputs), relu, y);
+}
+
+void DenseBackward(const DenseShape& shape, const float* x, const float* w, const float* d_y,
+                   float* d_x, int64_t d_x_columns, float* d_w, float* d_b) {
+  ConfigureBlas();
+  const int rows = Int(shape.rows), inputs = Int(shape.inputs), outputs = Int(shape.outputs);
+  const int stride = Int(shape.x_stride);
+  SumRows(d_y, static_cast<size_t>(shape.rows), static_cast<size_t>(shape.outputs), d_b);
+  if (outputs == 1) {
+    cblas_sgemv(CblasRowMajor, CblasTrans, rows, inputs, 1.0f, x, stride, d_y, 1, 0.0f, d_w, 1);
+  } else {
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, inputs, outputs, rows, 1.0f, x, stride,
+                d_y, outputs, 0.0f, d_w, outputs);
+  }
+  if (d_x == nullptr) return;
+  if (outputs == 1) {
+    OuterProduct(d_y, static_cast<size_t>(shape.rows), w, static_cast<size_t>(d_x_columns), d_x,
+                 static_cast<size_t>(shape.x_stride));
+  } else {
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, rows, Int(d_x_columns), outputs, 1.0f, d_y,
+                outputs, w, outputs, 0.0f, d_x, stride);
+  }
+}
+
+}  // namespace cairn

@@ -1,0 +1,31 @@
+// A fully connected layer, y = x w + b, on OpenBLAS.
+//
+// OpenBLAS runs on one thread a process unless OPENBLAS_NUM_THREADS or OMP_NUM_THREADS says
+// otherwise: replicas and worker processes fill the cores already, its threads would spin on them
+// between the small products of a step, and sums would be split differently on other machines.
+// Thread safety: free functions.
+#pragma once
+
+#include <cstdint>
+
+namespace cairn {
+
+// Extents are below 2^31 (BLAS counts in 32 bits). Everything is row-major float32.
+struct DenseShape {
+  int64_t rows = 0;
+  int64_t inputs = 0;
+  int64_t outputs = 0;
+  int64_t x_stride = 0;  // floats from a row of x (and of d_x) to the next, >= inputs
+};
+
+// y [rows, outputs] = x [rows, inputs] w [inputs, outputs] + b [outputs], then relu if asked.
+void DenseForward(const DenseShape& shape, const float* x, const float* w, const float* b,
+                  bool relu, float* y);
+
+// Gradients of sum(d_y * (x w + b)); d_y [rows, outputs] has relu's part taken out already.
+//   d_x      [rows, d_x_columns], rows x_stride apart: of the first columns of x. May be null.
+//   d_w, d_b overwritten.
+void DenseBackward(const DenseShape& shape, const float* x, const float* w, const float* d_y,
+                   float* d_x, int64_t d_x_columns, float* d_w, float* d_b);
+
+}  // namespace cairn

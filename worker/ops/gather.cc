@@ -1,0 +1,88 @@
+#include "worker/ops/gather.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "worker/ops/gather.cc"
+#include "hwy/foreach_target.h"
+//
+#include "hwy/highway.h"
+#include "worker/ops/lanes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace cairn {
+namespace HWY_NAMESPACE {
+
+// A width fixed at compile time unrolls the copies of a row; 0 takes any width.
+template <size_t kWidth>
+HWY_INLINE void GatherFixed(const float* table, size_t width, const int32_t* positions,
+                            size_t count, float* out, size_t out_stride) {
+  const size_t floats = kWidth == 0 ? width : kWidth;
+  for (size_t r = 0; r < count; ++r, out += out_stride) {
+    const float* from = table + static_cast<size_t>(positions[r]) * floats;
+    ForLanes(floats,
+             [&](auto d, size_t i) HWY_ATTR { hn::StoreU(hn::LoadU(d, from + i), d, out + i); });
+  }
+}
+
+template <size_t kWidth>
+HWY_INLINE void SumFixed(const float* d_out, size_t stride, size_t width, const int32_t* positions,
+                         size_t count, float* sums) {
+  const size_t floats = kWidth == 0 ? width : kWidth;
+  int32_t fresh = 0;  // positions below have been stored
+  for (size_t r = 0; r < count; ++r, d_out += stride) {
+    float* to = sums + static_cast<size_t>(positions[r]) * floats;
+    if (positions[r] == fresh) {
+      ++fresh;
+      ForLanes(floats,
+               [&](auto d, size_t i) HWY_ATTR { hn::StoreU(hn::LoadU(d, d_out + i), d, to + i); });
+    } else {
+      ForLanes(floats, [&](auto d, size_t i) HWY_ATTR {
+        hn::StoreU(hn::Add(hn::LoadU(d, to + i), hn::LoadU(d, d_out + i)), d, to + i);
+      });
+    }
+  }
+}
+
+void GatherKernel(const float* table, size_t width, const int32_t* positions, size_t count,
+                  float* out, size_t out_stride) {
+  switch (width) {
+    case 1: return GatherFixed<1>(table, width, positions, count, out, out_stride);
+    case 8: return GatherFixed<8>(table, width, positions, count, out, out_stride);
+    case 16: return GatherFixed<16>(table, width, positions, count, out, out_stride);
+    case 32: return GatherFixed<32>(table, width, positions, count, out, out_stride);
+    default: return GatherFixed<0>(table, width, positions, count, out, out_stride);
+  }
+}
+
+void SumByPositionKernel(const float* d_out, size_t stride, size_t width, const int32_t* positions,
+                         size_t count, float* sums) {
+  switch (width) {
+    case 1: return SumFixed<1>(d_out, stride, width, positions, count, sums);
+    case 8: return SumFixed<8>(d_out, stride, width, positions, count, sums);
+    case 16: return SumFixed<16>(d_out, stride, width, positions, count, sums);
+    case 32: return SumFixed<32>(d_out, stride, width, positions, count, sums);
+    default: return SumFixed<0>(d_out, stride, width, positions, count, sums);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace cairn
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace cairn {
+
+HWY_EXPORT(GatherKernel);
+HWY_EXPORT(SumByPositionKernel);
+
+void GatherRows(const float* table, size_t width, const int32_t* positions, size_t count,
+                float* out, size_t out_stride) {
+  HWY_DYNAMIC_DISPATCH(GatherKernel)(table, width, positions, count, out, out_stride);
+}
+
+void SumRowsByPosition(const float* d_out, size_t d_out_stride, size_t width,
+                       const int32_t* positions, size_t count, float* sums) {
+  HWY_DYNAMIC_DISPATCH(SumByPositionKernel)(d_out, d_out_stride, width, positions, count, sums);
+}
+
+}  // namespace cairn
+#endif  // HWY_ONCE
