@@ -1,1 +1,160 @@
 #include "common/dtype.h"
+
+#include <array>
+#include <cmath>
+
+#include "absl/base/casts.h"
+#include "absl/strings/str_cat.h"
+#include "common/nearest.h"
+
+namespace cairn {
+namespace {
+
+struct DTypeInfo {
+  DType dtype;
+  absl::string_view name;
+  size_t bytes;
+  bool floating;
+};
+constexpr DTypeInfo kInfos[] = {
+    {DType::kFloat32, "float32", 4, true}, {DType::kFloat64, "float64", 8, true},
+    {DType::kFloat16, "float16", 2, true}, {DType::kBFloat16, "bfloat16", 2, true},
+    {DType::kInt32, "int32", 4, false},    {DType::kInt64, "int64", 8, false},
+};
+constexpr absl::string_view kNames = "float32, float64, float16, bfloat16, int32, int64";
+
+const DTypeInfo* FindInfo(int32_t number) {
+  for (const DTypeInfo& info : kInfos) {
+    if (static_cast<int32_t>(info.dtype) == number) return &info;
+  }
+  return nullptr;
+}
+
+template <typename T, typename Convert>
+void Read(const void* from, size_t count, float* to, Convert convert) {
+  const auto* bytes = static_cast<const char*>(from);
+  for (size_t i = 0; i < count; ++i) {
+    T element;
+    std::memcpy(&element, bytes + i * sizeof(T), sizeof(T));
+    to[i] = convert(element);
+  }
+}
+
+template <typename T, typename Convert>
+void Write(const float* from, size_t count, void* to, Convert convert) {
+  auto* bytes = static_cast<char*>(to);
+  for (size_t i = 0; i < count; ++i) {
+    const T element = convert(from[i]);
+    std::memcpy(bytes + i * sizeof(T), &element, sizeof(T));
+  }
+}
+
+}  // namespace
+
+size_t DTypeBytes(DType dtype) {
+  const DTypeInfo* info = FindInfo(static_cast<int32_t>(dtype));
+  return info == nullptr ? 0 : info->bytes;
+}
+
+absl::string_view DTypeName(DType dtype) {
+  const DTypeInfo* info = FindInfo(static_cast<int32_t>(dtype));
+  return info == nullptr ? "unknown" : info->name;
+}
+
+absl::StatusOr<DType> DTypeFromName(absl::string_view name) {
+  std::array<absl::string_view, std::size(kInfos)> names;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (kInfos[i].name == name) return kInfos[i].dtype;
+    names[i] = kInfos[i].name;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown dtype '", name, "'", DidYouMean(name, names), "; known: ", kNames));
+}
+
+absl::StatusOr<DType> DTypeFromNumber(int32_t number) {
+  const DTypeInfo* info = FindInfo(number);
+  if (info != nullptr) return info->dtype;
+  return absl::InvalidArgumentError(
+      absl::StrCat("dtype number ", number, " is unknown; known are 1 to 6: ", kNames));
+}
+
+bool IsFloating(DType dtype) {
+  const DTypeInfo* info = FindInfo(static_cast<int32_t>(dtype));
+  return info != nullptr && info->floating;
+}
+
+uint16_t BFloat16FromFloat(float value) {
+  const auto bits = absl::bit_cast<uint32_t>(value);
+  // A NaN whose payload lies in the lower half must not round to infinity.
+  const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
+  const uint32_t rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
+  return static_cast<uint16_t>(is_nan ? (bits >> 16) | 0x40u : rounded >> 16);
+}
+
+float FloatFromBFloat16(uint16_t bits) {
+  return absl::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+}
+
+uint16_t Float16FromFloat(float value) {
+  const auto bits = absl::bit_cast<uint32_t>(value);
+  const uint32_t sign = (bits >> 16) & 0x8000u;
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  uint32_t half = 0;
+  if (magnitude > 0x7f800000u) {
+    half = 0x7e00u | ((magnitude >> 13) & 0x3ffu);  // NaN, quiet
+  } else if (magnitude >= 0x477ff000u) {
+    half = 0x7c00u;  // 65520 and above round to infinity
+  } else if (magnitude < 0x38800000u) {
+    // Subnormal: adding 0.5 puts the last kept bit where float32 rounds, to nearest even.
+    const float shifted = absl::bit_cast<float>(magnitude) + 0.5f;
+    half = absl::bit_cast<uint32_t>(shifted) - absl::bit_cast<uint32_t>(0.5f);
+  } else {
+    // Exponent bias 127 to 15, then round to nearest even at bit 13.
+    const uint32_t biased = magnitude - (112u << 23);
+    half = (biased + 0xfffu + ((biased >> 13) & 1u)) >> 13;
+  }
+  return static_cast<uint16_t>(sign | half);
+}
+
+float FloatFromFloat16(uint16_t bits) {
+  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
+  const uint32_t magnitude = bits & 0x7fffu;
+  uint32_t wide = 0;
+  if (magnitude >= 0x7c00u) {
+    wide = 0x7f800000u | ((magnitude & 0x3ffu) << 13);  // infinity, NaN
+  } else if (magnitude >= 0x0400u) {
+    wide = (magnitude << 13) + (112u << 23);
+  } else {
+    // Subnormal: units of 2^-24, exact in float32.
+    wide = absl::bit_cast<uint32_t>(static_cast<float>(magnitude) * 0x1p-24f);
+  }
+  return absl::bit_cast<float>(sign | wide);
+}
+
+void ToFloat32(DType dtype, const void* from, size_t count, float* to) {
+  switch (dtype) {
+    case DType::kFloat32: std::memcpy(to, from, count * sizeof(float)); return;
+    case DType::kFloat64:
+      Read<double>(from, count, to, [](double x) { return static_cast<float>(x); });
+      return;
+    case DType::kFloat16: Read<uint16_t>(from, count, to, FloatFromFloat16); return;
+    case DType::kBFloat16: Read<uint16_t>(from, count, to, FloatFromBFloat16); return;
+    case DType::kInt32:
+    case DType::kInt64: return;
+  }
+}
+
+void FromFloat32(DType dtype, const float* from, size_t count, void* to) {
+  switch (dtype) {
+    case DType::kFloat32: std::memcpy(to, from, count * sizeof(float)); return;
+    case DType::kFloat64:
+      Write<double>(from, count, to, [](float x) { return static_cast<double>(x); });
+      return;
+    case DType::kFloat16: Write<uint16_t>(from, count, to, Float16FromFloat); return;
+    case DType::kBFloat16: Write<uint16_t>(from, count, to, BFloat16FromFloat); return;
+    case DType::kInt32:
+    case DType::kInt64: return;
+  }
+}
+
+}  // namespace cairn

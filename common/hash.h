@@ -20,9 +20,8 @@ constexpr uint64_t MixBits(uint64_t x) {
 // Bucket of an embedding key: the top bits of its mixed value, in [0, bucket_count).
 // `bucket_count` is a power of two, 1 … 65536.
 constexpr uint32_t BucketOfKey(int64_t key, uint32_t bucket_count) {
-  return static_cast<uint32_t>((MixBits(static_cast<uint64_t>(key)) >> 48) *
-                               static_cast<uint64_t>(bucket_count) >>
-                               16);
+  return static_cast<uint32_t>(
+      (MixBits(static_cast<uint64_t>(key)) >> 48) * static_cast<uint64_t>(bucket_count) >> 16);
 }
 
 // 64-bit FNV-1a of the bytes, then mixed.

@@ -23,8 +23,12 @@ struct InitializerConfig {
   absl::btree_map<std::string, double> arguments;
   int64_t seed = 0;
 
-  bool operator==(const InitializerConfig& other) const = default;
+  // Defaults left out equal defaults written down.
+  bool operator==(const InitializerConfig& other) const;
 };
+
+// `config` with every default written down.
+InitializerConfig WithDefaults(const InitializerConfig& config);
 
 // kInvalidArgument: unknown type or argument (names the nearest), minval > maxval, stddev < 0, a
 // value that is not finite; wave for an embedding (`is_embedding`).

@@ -22,10 +22,10 @@ absl::string_view CodeName(absl::StatusCode code);
 #define CAIRN_CONCAT(a, b) CAIRN_CONCAT_INNER(a, b)
 
 // Returns from the enclosing function if `expression` (absl::Status) is not OK.
-#define RETURN_IF_ERROR(expression)                  \
-  do {                                               \
-    absl::Status cairn_status = (expression);        \
-    if (!cairn_status.ok()) return cairn_status;     \
+#define RETURN_IF_ERROR(expression)              \
+  do {                                           \
+    absl::Status cairn_status = (expression);    \
+    if (!cairn_status.ok()) return cairn_status; \
   } while (false)
 
 // Assigns the value of an absl::StatusOr, or returns its status from the enclosing function.

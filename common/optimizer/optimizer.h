@@ -2,6 +2,7 @@
 // servers and for replicas.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -20,18 +21,24 @@ namespace cairn {
 
 // What a user writes. `type` is a Keras name in lower case (sgd, adagrad, adadelta, rmsprop, adam,
 // adamw, adamax, nadam, lazy_adam, ftrl, lion), or "none": a variable that no push may move.
-// `arguments` by Keras' names, booleans as 0 and 1; those left out have Keras' defaults.
-// learning_rate, and the clip arguments (clipvalue, clipnorm, global_clipnorm), are fields.
+// `arguments` by Keras' names, booleans as 0 and 1; those left out have Keras' defaults, and so has
+// a constant learning_rate without its argument. learning_rate, and the clip arguments (clipvalue,
+// clipnorm, global_clipnorm), are fields. lazy_adam is TensorFlow Addons': Adam that leaves alone
+// what was not pushed.
 struct OptimizerConfig {
   std::string type = "sgd";
   ScheduleConfig learning_rate;
   absl::btree_map<std::string, double> arguments;
-  double clipvalue = 0;        // 0: none. At most one of the three, as in Keras.
-  double clipnorm = 0;         // by the server where it holds the whole variable, else by the worker
+  double clipvalue = 0;  // 0: none. At most one of the three, as in Keras.
+  double clipnorm = 0;   // by the server where it holds the whole variable, else by the worker
   double global_clipnorm = 0;  // by the worker, which knows all gradients; servers ignore it
 
+  // Defaults left out equal defaults written down.
   bool operator==(const OptimizerConfig& other) const;
 };
+
+// `config` with every default written down. An unknown type or argument is kept as it is.
+OptimizerConfig WithDefaults(const OptimizerConfig& config);
 
 // "adam(learning_rate=0.001, beta_1=0.9, …)": every argument, defaults included, for messages.
 std::string OptimizerText(const OptimizerConfig& config);
@@ -42,12 +49,17 @@ struct SlotSpec {
   double initial_value;  // of every element
 };
 
-// An update's constants: made once per push, shared by every stripe the push touches.
+// An update's constants: made once per push by Optimizer::Begin, shared by every stripe the push
+// touches.
 struct UpdateStep {
+  static constexpr size_t kConstants = 8;
+
   int64_t step = 1;          // t: 1 for the first update
   double learning_rate = 0;  // the schedule at step - 1
-  double u_product = 1;      // nadam: product of the momentum terms up to t
-  double u_product_next = 1;
+  // What the kernels read, in the order of the optimizer's own rule: computed in double from Keras'
+  // hyperparameters and rounded once to the variable's type.
+  std::array<float, kConstants> f32{};
+  std::array<double, kConstants> f64{};
 };
 
 // Thread safety: immutable after Create; every method may be called from several threads at once.
@@ -59,11 +71,13 @@ class Optimizer {
   // allowed), an argument outside its range, more than one clip argument.
   static absl::StatusOr<std::unique_ptr<Optimizer>> Create(const OptimizerConfig& config);
 
+  // With every default written down.
   virtual const OptimizerConfig& config() const = 0;
   // In the order in which Apply takes them; at most kMaxSlots.
   virtual absl::Span<const SlotSpec> slots() const = 0;
 
-  // Constants of the update that follows `updates_done` earlier ones (0 for the first).
+  // Constants of the update that follows `updates_done` earlier ones (0 for the first). A function
+  // of that number alone, so a restarted server goes on where it was.
   virtual UpdateStep Begin(int64_t updates_done) const = 0;
 
   // One update of `count` elements of a float32 variable.

@@ -26,11 +26,17 @@ struct ScheduleConfig {
 // A constant rate.
 ScheduleConfig ConstantRate(double learning_rate);
 
+// `config` with every default written down.
+ScheduleConfig WithDefaults(const ScheduleConfig& config);
+
 // kInvalidArgument: an unknown type or argument (names the nearest), one missing or out of range.
 absl::Status ValidateSchedule(const ScheduleConfig& config);
 
 // The rate after `updates_done` updates (0 for the first), computed in double.
 // `config` must be valid.
 double LearningRateAt(const ScheduleConfig& config, int64_t updates_done);
+
+// "0.1" for a constant, "exponential_decay(decay_rate=0.9, …)" else; for messages.
+std::string ScheduleText(const ScheduleConfig& config);
 
 }  // namespace cairn

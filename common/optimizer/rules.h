@@ -1,0 +1,58 @@
+// What sets one optimizer apart from another: arguments, slots, constants, kernels.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/arguments.h"
+#include "common/optimizer/kernels.h"
+#include "common/optimizer/optimizer.h"
+
+namespace cairn {
+
+// Every optimizer's arguments together; those a type does not have stay unread.
+struct Hyperparameters {
+  double momentum = 0;
+  double rho = 0;
+  double beta_1 = 0;
+  double beta_2 = 0;
+  double epsilon = 0;
+  double initial_accumulator_value = 0;
+  double learning_rate_power = 0;
+  double l1_regularization_strength = 0;
+  double l2_regularization_strength = 0;
+  double l2_shrinkage_regularization_strength = 0;
+  double beta = 0;
+  double weight_decay = 0;
+  bool nesterov = false;
+  bool centered = false;
+  bool amsgrad = false;
+};
+
+Hyperparameters ReadHyperparameters(const Arguments& arguments);
+
+using RuleConstants = std::array<double, UpdateStep::kConstants>;
+
+struct OptimizerRule {
+  absl::string_view type;
+  double default_learning_rate;
+  std::vector<ArgumentSpec> arguments;
+  // In the kernels' order.
+  std::vector<SlotSpec> (*slots)(const Hyperparameters& h);
+  Kernels (*kernels)(const Hyperparameters& h, bool guarded);
+  // The kernels' constants from [2] on, for update `t` (1 for the first) at rate `rate`. Keras
+  // casts some hyperparameters to the variable's type before it computes with them: `cast` does
+  // that.
+  RuleConstants (*constants)(const Hyperparameters& h, int64_t t, double rate,
+                             double (*cast)(double));
+  // Whether a zero gradient, without weight decay, changes nothing.
+  bool (*zero_is_identity)(const Hyperparameters& h);
+};
+
+// Does not contain "none". Lives as long as the process.
+absl::Span<const OptimizerRule> OptimizerRules();
+
+}  // namespace cairn
