@@ -86,8 +86,8 @@ class StripeVisitor {
 };
 
 struct StoreOptions {
-  std::string directory;        // made if absent (its parent must exist)
-  int32_t server_index = 0;     // must equal the one the directory was made for
+  std::string directory;     // made if absent (its parent must exist)
+  int32_t server_index = 0;  // must equal the one the directory was made for
   size_t block_cache_bytes = 32u << 20;
   size_t write_buffer_bytes = 64u << 20;
 };
@@ -98,8 +98,13 @@ class StripeStore {
 
   // Opens or makes the store; raises and syncs its boot count. Nothing is ever deleted.
   // kFailedPrecondition: another format, another server's index, a folder with foreign files, in
-  // use by another process. kPermissionDenied, kResourceExhausted (disk full), kDataLoss (a
-  // corrupted file, by name), kUnavailable (other I/O errors).
+  // use (by whom, where the system tells). kNotFound: the parent folder is missing.
+  // kPermissionDenied, kResourceExhausted (disk full), kDataLoss (a corrupted file, by name),
+  // kUnavailable (other I/O errors).
+  //
+  // After the first failed write, sync or background flush every later write and sync fails with
+  // that failure's status (kResourceExhausted for a full disk), until the store is opened again:
+  // what was written before is kept, reading goes on.
   static absl::StatusOr<std::unique_ptr<StripeStore>> Open(const StoreOptions& options);
 
   // How often this directory has been opened, this time included; > 0.

@@ -1,0 +1,245 @@
+#include "storage/directory.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "common/status.h"
+#include "storage/record.h"
+
+namespace cairn {
+namespace {
+
+constexpr char kMarker[] = "CAIRN";
+constexpr char kNewMarker[] = "CAIRN.new";
+constexpr char kFirstLine[] = "cairn stripe store";
+constexpr size_t kMaxMarkerBytes = 4096;  // of any format; read no more of a file that is not ours
+
+std::string Join(absl::string_view directory, absl::string_view name) {
+  return absl::StrCat(directory, "/", name);
+}
+
+std::string MarkerText(int32_t server_index) {
+  return absl::StrFormat("%s\nformat: %d\nserver_index: %d\n", kFirstLine, kFormatVersion,
+                         server_index);
+}
+
+// Names in `directory`, sorted, without "." and "..".
+absl::StatusOr<std::vector<std::string>> List(const std::string& directory) {
+  DIR* open = opendir(directory.c_str());
+  if (open == nullptr) {
+    if (errno == ENOTDIR) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(directory, " is not a folder: name another data directory"));
+    }
+    return ErrnoStatus(errno, absl::StrCat("list ", directory));
+  }
+  std::vector<std::string> names;
+  while (const dirent* entry = readdir(open)) {
+    const std::string name = entry->d_name;
+    if (name != "." && name != "..") names.push_back(name);
+  }
+  closedir(open);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+bool Contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+absl::Status SyncPath(const std::string& path, int flags) {
+  const int fd = open(path.c_str(), flags | O_CLOEXEC);
+  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("open ", path));
+  const int error = fsync(fd) == 0 ? 0 : errno;
+  close(fd);
+  return error == 0 ? absl::OkStatus() : ErrnoStatus(error, absl::StrCat("sync ", path));
+}
+
+absl::Status WriteSynced(const std::string& path, const std::string& text) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("create ", path));
+  int error = 0;
+  const ssize_t written = write(fd, text.data(), text.size());
+  if (written < 0) error = errno;
+  if (written >= 0 && static_cast<size_t>(written) != text.size()) error = ENOSPC;
+  if (error == 0 && fsync(fd) != 0) error = errno;
+  if (close(fd) != 0 && error == 0) error = errno;
+  return error == 0 ? absl::OkStatus() : ErrnoStatus(error, absl::StrCat("write ", path));
+}
+
+absl::Status DamagedMarker(const std::string& path, absl::string_view found) {
+  return absl::DataLossError(absl::StrCat(
+      path, " is damaged: found \"", absl::CHexEscape(found.substr(0, 64)), "\" where \"",
+      kFirstLine,
+      "\", \"format: N\" and \"server_index: N\" belong: write these three lines again, ",
+      "or restore the folder from a copy"));
+}
+
+// kOk: a marker of this format and server.
+absl::Status CheckMarker(const std::string& path, int32_t server_index) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return ErrnoStatus(errno, absl::StrCat("open ", path));
+  std::string text(kMaxMarkerBytes, '\0');
+  in.read(text.data(), kMaxMarkerBytes);
+  text.resize(static_cast<size_t>(in.gcount()));
+
+  const std::vector<absl::string_view> lines = absl::StrSplit(text, '\n');
+  absl::string_view format_text = lines.size() > 1 ? lines[1] : "";
+  uint32_t format = 0;
+  if (lines[0] != kFirstLine || !absl::ConsumePrefix(&format_text, "format: ") ||
+      !absl::SimpleAtoi(format_text, &format)) {
+    return DamagedMarker(path, text);
+  }
+  if (format != kFormatVersion) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        path, ": the folder has format ", format, ", this program reads and writes format ",
+        kFormatVersion, ": use the program that made it, or name another data directory"));
+  }
+  absl::string_view index_text = lines.size() > 2 ? lines[2] : "";
+  int32_t index = 0;
+  if (!absl::ConsumePrefix(&index_text, "server_index: ") ||
+      !absl::SimpleAtoi(index_text, &index)) {
+    return DamagedMarker(path, text);
+  }
+  if (index != server_index) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, ": the folder belongs to ps:", index, ", this is ps:", server_index,
+                     ": give every server its own data directory, and each the one it had before"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> MakeAndList(const std::string& directory) {
+  if (mkdir(directory.c_str(), 0755) == 0) {
+    const size_t slash = directory.find_last_not_of('/') == std::string::npos
+                             ? std::string::npos
+                             : directory.rfind('/', directory.find_last_not_of('/'));
+    const std::string parent = slash == std::string::npos ? "." : directory.substr(0, slash + 1);
+    RETURN_IF_ERROR(SyncPath(parent, O_RDONLY | O_DIRECTORY));
+  } else if (errno == ENOENT) {
+    return absl::NotFoundError(absl::StrCat(
+        directory, " cannot be made: its parent folder is missing: create the parent, or name ",
+        "another data directory"));
+  } else if (errno != EEXIST) {
+    return ErrnoStatus(errno, absl::StrCat("make folder ", directory));
+  }
+  return List(directory);
+}
+
+absl::Status CheckWritable(const std::string& directory) {
+  if (faccessat(AT_FDCWD, directory.c_str(), R_OK | W_OK | X_OK, AT_EACCESS) == 0) {
+    return absl::OkStatus();
+  }
+  return ErrnoStatus(errno, absl::StrCat("write to folder ", directory));
+}
+
+absl::Status Foreign(const std::string& directory, const std::vector<std::string>& names) {
+  constexpr size_t kNamed = 3;
+  const auto end = names.begin() + static_cast<ptrdiff_t>(std::min(names.size(), kNamed));
+  return absl::FailedPreconditionError(
+      absl::StrCat(directory, " holds files that are not a Cairn store (",
+                   absl::StrJoin(names.begin(), end, ", "), names.size() > kNamed ? ", …" : "",
+                   "): name an empty folder, or one that a server made; nothing was changed"));
+}
+
+}  // namespace
+
+absl::StatusOr<DirectoryState> PrepareDirectory(const std::string& directory,
+                                                int32_t server_index) {
+  ASSIGN_OR_RETURN(std::vector<std::string> names, MakeAndList(directory));
+  names.erase(std::remove(names.begin(), names.end(), "lost+found"), names.end());
+  const bool has_database = Contains(names, "db");
+  if (Contains(names, kMarker)) {
+    RETURN_IF_ERROR(CheckMarker(Join(directory, kMarker), server_index));
+    if (!has_database || access(Join(directory, "db/CURRENT").c_str(), F_OK) != 0) {
+      return absl::DataLossError(
+          absl::StrCat(directory, "/db/CURRENT is missing though ", directory, "/", kMarker,
+                       " says that a store was made here: restore the folder from a copy"));
+    }
+    RETURN_IF_ERROR(CheckWritable(directory));
+    return DirectoryState::kExisting;
+  }
+  // A first start may have been interrupted: its marker is complete before db/ appears.
+  const bool begun = Contains(names, kNewMarker);
+  const bool ours = begun && names.size() == (has_database ? 2u : 1u);
+  if (!names.empty() && !ours) return Foreign(directory, names);
+  RETURN_IF_ERROR(CheckWritable(directory));
+  if (has_database) {
+    RETURN_IF_ERROR(CheckMarker(Join(directory, kNewMarker), server_index));
+  } else {
+    RETURN_IF_ERROR(WriteSynced(Join(directory, kNewMarker), MarkerText(server_index)));
+    RETURN_IF_ERROR(SyncPath(directory, O_RDONLY | O_DIRECTORY));
+  }
+  return DirectoryState::kNew;
+}
+
+absl::Status FinishDirectory(const std::string& directory) {
+  const std::string from = Join(directory, kNewMarker);
+  if (std::rename(from.c_str(), Join(directory, kMarker).c_str()) != 0) {
+    return ErrnoStatus(errno, absl::StrCat("rename ", from));
+  }
+  return SyncPath(directory, O_RDONLY | O_DIRECTORY);
+}
+
+std::string DatabasePath(absl::string_view directory) { return Join(directory, "db"); }
+
+std::optional<std::string> LockHolder(const std::string& path) {
+  struct stat file {};
+  if (stat(path.c_str(), &file) != 0) return std::nullopt;
+  const std::string wanted =
+      absl::StrFormat("%02x:%02x:%d", major(file.st_dev), minor(file.st_dev), file.st_ino);
+  std::ifstream locks("/proc/locks");
+  std::string line;
+  while (std::getline(locks, line)) {
+    // "1: POSIX  ADVISORY  WRITE 4711 fe:00:131 0 EOF"; lines with "->" are waiters.
+    const std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
+    if (words.size() < 6 || words[1] == "->" || words[5] != wanted) continue;
+    std::string name;
+    std::ifstream comm("/proc/" + words[4] + "/comm");
+    if (!std::getline(comm, name)) return "process " + words[4];
+    return absl::StrCat("process ", words[4], " (", name, ")");
+  }
+  return std::nullopt;
+}
+
+absl::Status ErrnoStatus(int error, absl::string_view what) {
+  const std::string message = absl::StrCat(what, ": ", std::strerror(error));
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG: return absl::ResourceExhaustedError(absl::StrCat(message, ": ", DiskFullAdvice()));
+    case EACCES:
+    case EPERM:
+    case EROFS: return absl::PermissionDeniedError(absl::StrCat(message, ": ", PermissionAdvice()));
+    case ENOENT: return absl::NotFoundError(message);
+    default: return absl::UnavailableError(message);
+  }
+}
+
+absl::string_view DiskFullAdvice() {
+  return "disk full (or quota, or file size limit): free space and restart";
+}
+
+absl::string_view PermissionAdvice() {
+  return "let this user read and write the folder, or name another data directory";
+}
+
+}  // namespace cairn

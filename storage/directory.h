@@ -1,0 +1,49 @@
+// The folder a store lives in, looked at before RocksDB touches it, so that a refusal leaves every
+// byte as it was.
+//
+//   DIR/CAIRN       marker: format and server index, as text
+//   DIR/CAIRN.new   the marker while the store is being made for the first time
+//   DIR/db/         RocksDB's files
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace cairn {
+
+enum class DirectoryState {
+  kNew,       // nothing in it was ever promised to anyone: the database may be made
+  kExisting,  // a finished store: the database must be there
+};
+
+// Makes `directory` and the marker CAIRN.new where the folder is absent or empty (a file system's
+// lost+found does not count); else checks what is there. Never removes or renames anything.
+// kNotFound: the parent is missing. kPermissionDenied: cannot be read or written.
+// kFailedPrecondition: not a folder, foreign files, another format, another server's index.
+// kDataLoss: the marker is damaged, or the database is gone. kResourceExhausted: disk full.
+absl::StatusOr<DirectoryState> PrepareDirectory(const std::string& directory, int32_t server_index);
+
+// Turns CAIRN.new into CAIRN, durably: the store is made.
+absl::Status FinishDirectory(const std::string& directory);
+
+std::string DatabasePath(absl::string_view directory);
+
+// Who holds the lock file `path`, "process 4711 (cairn-ps)"; nullopt: nobody, or not known. The
+// file is not opened: closing it would give up a lock that this very process holds on it.
+std::optional<std::string> LockHolder(const std::string& path);
+
+// The absl code of a failed system call: ENOSPC, EDQUOT and EFBIG are kResourceExhausted, EACCES,
+// EPERM and EROFS kPermissionDenied, ENOENT kNotFound, others kUnavailable. The message is `what`,
+// the reason, and what to do about it.
+absl::Status ErrnoStatus(int error, absl::string_view what);
+
+// The next step that goes with a full disk or missing permission.
+absl::string_view DiskFullAdvice();
+absl::string_view PermissionAdvice();
+
+}  // namespace cairn

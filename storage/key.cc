@@ -1,0 +1,177 @@
+#include "storage/key.h"
+
+#include <cstring>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "storage/bytes.h"
+
+namespace cairn {
+namespace {
+
+constexpr size_t kStripePartAt = 13;  // kind, variable, shard, stripe
+constexpr size_t kRowKeyAt = 14;
+constexpr size_t kRowKeyBytes = 22;
+
+// Orders signed numbers as bytes: the smallest becomes 0.
+constexpr uint64_t FlipSign(int64_t value) {
+  return static_cast<uint64_t>(value) ^ (uint64_t{1} << 63);
+}
+constexpr uint32_t FlipSign(int32_t value) {
+  return static_cast<uint32_t>(value) ^ (uint32_t{1} << 31);
+}
+
+template <typename T>
+void Append(T value, std::string& key) {
+  char bytes[sizeof(T)];
+  StoreBigEndian(value, bytes);
+  key.append(bytes, sizeof(T));
+}
+
+bool IsKind(absl::string_view key, RecordKind kind) {
+  return !key.empty() && static_cast<uint8_t>(key[0]) == static_cast<uint8_t>(kind);
+}
+
+absl::Status NotAKey(absl::string_view what, absl::string_view key) {
+  return absl::DataLossError(absl::StrCat("not the key of a ", what,
+                                          " record: ", absl::BytesToHexString(key.substr(0, 64)),
+                                          key.size() > 64 ? "…" : "", " (", key.size(), " bytes)"));
+}
+
+}  // namespace
+
+std::string KindPrefix(RecordKind kind) { return {static_cast<char>(kind)}; }
+
+std::string MetaKey() { return KindPrefix(RecordKind::kMeta); }
+
+std::string VariableKey(uint32_t variable) {
+  std::string key = KindPrefix(RecordKind::kVariable);
+  Append(variable, key);
+  return key;
+}
+
+std::string ShardsPrefix(uint32_t variable) {
+  std::string key = KindPrefix(RecordKind::kShard);
+  Append(variable, key);
+  return key;
+}
+
+std::string ShardKey(uint32_t variable, uint32_t shard) {
+  std::string key = ShardsPrefix(variable);
+  Append(shard, key);
+  return key;
+}
+
+// The length comes first, so that no job's keys lie among those of a job whose name begins alike.
+std::string WorkersPrefix(absl::string_view job) {
+  std::string key = KindPrefix(RecordKind::kWorker);
+  Append(static_cast<uint16_t>(job.size()), key);
+  key.append(job.data(), job.size());
+  return key;
+}
+
+std::string WorkerKey(absl::string_view job, int32_t worker) {
+  std::string key = WorkersPrefix(job);
+  Append(FlipSign(worker), key);
+  return key;
+}
+
+std::string StripesPrefix(uint32_t variable) {
+  std::string key = KindPrefix(RecordKind::kStripe);
+  Append(variable, key);
+  return key;
+}
+
+std::string PrefixEnd(absl::string_view prefix) {
+  std::string end(prefix);
+  while (!end.empty() && static_cast<uint8_t>(end.back()) == 0xff) end.pop_back();
+  if (!end.empty()) end.back() = static_cast<char>(end.back() + 1);
+  return end;
+}
+
+StripeKeys::StripeKeys(const StripeId& id) {
+  bytes_[0] = static_cast<char>(RecordKind::kStripe);
+  StoreBigEndian(id.variable, &bytes_[1]);
+  StoreBigEndian(id.shard, &bytes_[5]);
+  StoreBigEndian(id.stripe, &bytes_[9]);
+}
+
+absl::string_view StripeKeys::Part(StripePart part) {
+  bytes_[kStripePartAt] = static_cast<char>(part);
+  return {bytes_.data(), kRowKeyAt};
+}
+
+absl::string_view StripeKeys::Row(int64_t key) {
+  bytes_[kStripePartAt] = static_cast<char>(StripePart::kRow);
+  StoreBigEndian(FlipSign(key), &bytes_[kRowKeyAt]);
+  return {bytes_.data(), kRowKeyBytes};
+}
+
+absl::StatusOr<StripeKey> ParseStripeKey(absl::string_view key) {
+  if (!IsKind(key, RecordKind::kStripe) || key.size() < kRowKeyAt) return NotAKey("stripe", key);
+  StripeKey parsed;
+  parsed.id.variable = LoadBigEndian<uint32_t>(&key[1]);
+  parsed.id.shard = LoadBigEndian<uint32_t>(&key[5]);
+  parsed.id.stripe = LoadBigEndian<uint32_t>(&key[9]);
+  parsed.part = static_cast<StripePart>(key[kStripePartAt]);
+  switch (parsed.part) {
+    case StripePart::kHeader:
+    case StripePart::kImage:
+      if (key.size() != kRowKeyAt) return NotAKey("stripe", key);
+      return parsed;
+    case StripePart::kRow:
+      if (key.size() != kRowKeyBytes) return NotAKey("row", key);
+      parsed.row =
+          static_cast<int64_t>(LoadBigEndian<uint64_t>(&key[kRowKeyAt]) ^ (uint64_t{1} << 63));
+      return parsed;
+  }
+  return NotAKey("stripe", key);
+}
+
+absl::StatusOr<uint32_t> ParseVariableKey(absl::string_view key) {
+  if (!IsKind(key, RecordKind::kVariable) || key.size() != 5) return NotAKey("variable", key);
+  return LoadBigEndian<uint32_t>(&key[1]);
+}
+
+absl::Status ParseShardKey(absl::string_view key, ShardRecord& record) {
+  if (!IsKind(key, RecordKind::kShard) || key.size() != 9) return NotAKey("shard", key);
+  record.variable = LoadBigEndian<uint32_t>(&key[1]);
+  record.shard = LoadBigEndian<uint32_t>(&key[5]);
+  return absl::OkStatus();
+}
+
+absl::Status ParseWorkerKey(absl::string_view key, WorkerRecord& record) {
+  if (!IsKind(key, RecordKind::kWorker) || key.size() < 3) return NotAKey("worker", key);
+  const size_t job_bytes = LoadBigEndian<uint16_t>(&key[1]);
+  if (key.size() != 3 + job_bytes + 4) return NotAKey("worker", key);
+  record.job.assign(key.data() + 3, job_bytes);
+  record.worker =
+      static_cast<int32_t>(LoadBigEndian<uint32_t>(&key[3 + job_bytes]) ^ (uint32_t{1} << 31));
+  return absl::OkStatus();
+}
+
+std::string KeyText(absl::string_view key) {
+  if (IsKind(key, RecordKind::kMeta) && key.size() == 1) return "meta record";
+  if (const auto variable = ParseVariableKey(key); variable.ok()) {
+    return absl::StrCat("record of variable ", *variable);
+  }
+  ShardRecord shard;
+  if (ParseShardKey(key, shard).ok()) {
+    return absl::StrCat("record of shard ", shard.variable, "/", shard.shard);
+  }
+  WorkerRecord worker;
+  if (ParseWorkerKey(key, worker).ok()) {
+    return absl::StrCat("record of worker ", worker.worker, " of job \"",
+                        absl::CHexEscape(worker.job), "\"");
+  }
+  if (const auto stripe = ParseStripeKey(key); stripe.ok()) {
+    constexpr absl::string_view kParts[] = {" header", " image", " row "};
+    std::string text = absl::StrCat("stripe ", stripe->id.variable, "/", stripe->id.shard, "/",
+                                    stripe->id.stripe, kParts[static_cast<int>(stripe->part)]);
+    if (stripe->part == StripePart::kRow) absl::StrAppend(&text, stripe->row);
+    return text;
+  }
+  return absl::StrCat("record ", absl::BytesToHexString(key.substr(0, 64)));
+}
+
+}  // namespace cairn

@@ -1,0 +1,71 @@
+// Keys of the store's records, so made that their order as bytes is the order of their fields:
+// every number is big-endian, signed ones with the sign bit flipped. FORMAT.md has the table.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "storage/stripe_store.h"
+
+namespace cairn {
+
+// First byte of every key.
+enum class RecordKind : uint8_t {
+  kMeta = 1,
+  kVariable = 2,
+  kShard = 3,
+  kWorker = 4,
+  kStripe = 5,
+};
+
+// What of a stripe a key names, in the order in which a stripe is read.
+enum class StripePart : uint8_t { kHeader = 0, kImage = 1, kRow = 2 };
+
+// Longest job name that a worker's key can hold.
+inline constexpr size_t kMaxJobBytes = 65535;
+
+std::string MetaKey();
+std::string VariableKey(uint32_t variable);
+std::string ShardKey(uint32_t variable, uint32_t shard);
+// `job` must not be longer than kMaxJobBytes.
+std::string WorkerKey(absl::string_view job, int32_t worker);
+// What every key of a kind, of a job's workers, of a variable's shards or stripes begins with.
+std::string KindPrefix(RecordKind kind);
+std::string WorkersPrefix(absl::string_view job);
+std::string ShardsPrefix(uint32_t variable);
+std::string StripesPrefix(uint32_t variable);
+// The first key after all that begin with `prefix`, which must hold a byte below 0xff.
+std::string PrefixEnd(absl::string_view prefix);
+
+// A stripe's keys, made in place because a batch makes one per row.
+class StripeKeys {
+ public:
+  explicit StripeKeys(const StripeId& id);
+  // Each view is valid until the next call.
+  absl::string_view Header() { return Part(StripePart::kHeader); }
+  absl::string_view Image() { return Part(StripePart::kImage); }
+  absl::string_view Row(int64_t key);
+
+ private:
+  absl::string_view Part(StripePart part);
+  std::array<char, 22> bytes_;
+};
+
+// The fields of a key, for reading. kDataLoss: not a key of that kind.
+struct StripeKey {
+  StripeId id;
+  StripePart part = StripePart::kHeader;
+  int64_t row = 0;  // kRow
+};
+absl::StatusOr<StripeKey> ParseStripeKey(absl::string_view key);
+absl::StatusOr<uint32_t> ParseVariableKey(absl::string_view key);
+absl::Status ParseShardKey(absl::string_view key, ShardRecord& record);    // variable, shard
+absl::Status ParseWorkerKey(absl::string_view key, WorkerRecord& record);  // job, worker
+
+// "stripe 3/0/17 row 42", "worker record 0401…": what a key names, for messages. Any bytes.
+std::string KeyText(absl::string_view key);
+
+}  // namespace cairn

@@ -1,0 +1,57 @@
+// Values of the store's records, little-endian, each but a row's ended by a CRC-32 (zlib's
+// polynomial) of its key and its bytes, so that a record under another's key is found out too.
+// FORMAT.md has the bytes.
+//
+// Decoders take any bytes: they return kDataLoss, naming the record, for what Encode cannot have
+// made, and never read beyond `value`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "storage/stripe_store.h"
+
+namespace cairn {
+
+// Raised when a reader of the format before could misread what is written now.
+inline constexpr uint32_t kFormatVersion = 1;
+
+struct MetaRecord {
+  uint32_t format = kFormatVersion;
+  int32_t server_index = 0;
+  int64_t boot_count = 0;
+  bool operator==(const MetaRecord&) const = default;
+};
+
+inline constexpr size_t kChecksumBytes = 4;
+
+// CRC-32 of what came before (`crc`, 0 at the start) followed by `bytes`.
+uint32_t ExtendChecksum(uint32_t crc, absl::string_view bytes);
+
+// `value` without its checksum, which has been verified. A view of `value`.
+absl::StatusOr<absl::string_view> VerifyChecksum(absl::string_view key, absl::string_view value);
+
+// `key` is the key the value is stored under.
+std::string EncodeMeta(absl::string_view key, const MetaRecord& record);
+absl::StatusOr<MetaRecord> DecodeMeta(absl::string_view key, absl::string_view value);
+
+std::string EncodeVariable(absl::string_view key, const VariableRecord& record);
+absl::StatusOr<VariableRecord> DecodeVariable(absl::string_view key, absl::string_view value);
+
+std::string EncodeShard(absl::string_view key, const ShardRecord& record);
+absl::StatusOr<ShardRecord> DecodeShard(absl::string_view key, absl::string_view value);
+
+std::string EncodeWorker(absl::string_view key, const WorkerRecord& record);
+absl::StatusOr<WorkerRecord> DecodeWorker(absl::string_view key, absl::string_view value);
+
+// A stripe's header. `watermarks` is replaced; unspecified unless OK is returned.
+std::string EncodeHeader(absl::string_view key, absl::Span<const Watermark> watermarks);
+absl::Status DecodeHeader(absl::string_view key, absl::string_view value,
+                          std::vector<Watermark>& watermarks);
+
+}  // namespace cairn

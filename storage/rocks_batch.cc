@@ -1,0 +1,58 @@
+#include "storage/rocks_batch.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/container/inlined_vector.h"
+#include "rocksdb/slice.h"
+#include "storage/bytes.h"
+#include "storage/record.h"
+#include "storage/rocks_status.h"
+
+namespace cairn {
+
+void RocksStripeBatch::Note(rocksdb::Status status) {
+  if (status_.ok()) status_ = std::move(status);
+}
+
+// One allocation and no copying of images where growth by doubling would make several. The batch so
+// far is at most a header.
+void RocksStripeBatch::Reserve(size_t image_bytes) {
+  constexpr size_t kFramingBytes = 1024;  // keys, lengths, and a header put afterwards
+  std::string bytes;
+  bytes.reserve(batch_.GetDataSize() + image_bytes + kFramingBytes);
+  bytes.append(batch_.Data());
+  batch_ = rocksdb::WriteBatch(std::move(bytes));
+}
+
+void RocksStripeBatch::SetWatermarks(absl::Span<const Watermark> watermarks) {
+  const absl::string_view key = keys_.Header();
+  Note(batch_.Put(ToSlice(key), EncodeHeader(key, watermarks)));
+}
+
+void RocksStripeBatch::PutImage(absl::Span<const absl::string_view> pieces) {
+  const absl::string_view key = keys_.Image();
+  uint32_t crc = ExtendChecksum(0, key);
+  absl::InlinedVector<rocksdb::Slice, 8> slices;
+  slices.reserve(pieces.size() + 1);
+  size_t image_bytes = 0;
+  for (const absl::string_view piece : pieces) {
+    crc = ExtendChecksum(crc, piece);
+    slices.push_back(ToSlice(piece));
+    image_bytes += piece.size();
+  }
+  char checksum[kChecksumBytes];
+  StoreLittleEndian(crc, checksum);
+  slices.emplace_back(checksum, sizeof(checksum));
+  Reserve(image_bytes);
+  const rocksdb::Slice key_slice = ToSlice(key);
+  Note(batch_.Put(rocksdb::SliceParts(&key_slice, 1),
+                  rocksdb::SliceParts(slices.data(), static_cast<int>(slices.size()))));
+}
+
+void RocksStripeBatch::PutRow(int64_t key, absl::string_view bytes) {
+  Note(batch_.Put(ToSlice(keys_.Row(key)), ToSlice(bytes)));
+}
+
+}  // namespace cairn

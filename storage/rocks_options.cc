@@ -1,0 +1,85 @@
+#include "storage/rocks_options.h"
+
+#include "rocksdb/cache.h"
+#include "rocksdb/table.h"
+
+namespace cairn {
+namespace {
+
+std::shared_ptr<rocksdb::TableFactory> MakeTableFactory(const StoreOptions& options) {
+  rocksdb::BlockBasedTableOptions table;
+  // The only cache: rows are served from the server's memory, so it holds indexes and the blocks of
+  // small reads. Indexes are charged to it, or they would grow with the disk outside every budget.
+  table.block_cache = rocksdb::NewLRUCache(options.block_cache_bytes);
+  table.cache_index_and_filter_blocks = true;
+  // Reading is scanning: larger blocks mean a smaller index (4 KiB: 4 times as large) and fewer
+  // checksums, and no single row is looked up, so no Bloom filter either.
+  table.block_size = 16 << 10;
+  table.checksum = rocksdb::kXXH3;
+  table.format_version = 5;
+  return std::shared_ptr<rocksdb::TableFactory>(rocksdb::NewBlockBasedTableFactory(table));
+}
+
+// What RocksDB writes about itself, and how it looks after its own files.
+void SetHousekeeping(rocksdb::Options& options) {
+  options.max_log_file_size = 4 << 20;  // LOG is cut at 4 MiB …
+  options.keep_log_file_num = 3;        // … and three of them are kept
+  options.stats_dump_period_sec = 0;    // nobody reads statistics in LOG
+  options.stats_persist_period_sec = 0;
+  options.max_manifest_file_size = 16 << 20;  // default 1 GiB, read whole at every open
+  // Each open file costs a descriptor out of a limit that is often 1024, and sockets need theirs.
+  options.max_open_files = 256;
+  // Opening reads every file's properties otherwise: seconds for a large store, and only
+  // compaction's guesses gain by it.
+  options.skip_stats_update_on_db_open = true;
+}
+
+// What must hold after a crash.
+void SetDurability(rocksdb::Options& options) {
+  // Every write goes to the WAL and, when Write returns, to the operating system.
+  options.manual_wal_flush = false;
+  // A crash can leave the last record of a WAL incomplete: it was never acknowledged as synced, and
+  // is dropped. Damage anywhere else means that acknowledged writes are gone, and this mode refuses
+  // to open. kPointInTimeRecovery, the default, would drop everything after the damage and open as
+  // if nothing had happened; kAbsoluteConsistency would refuse after every crash.
+  options.wal_recovery_mode = rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
+  // Finds a synced WAL that is missing or shorter than it was, which the mode above cannot see.
+  options.track_and_verify_wals_in_manifest = true;
+  options.paranoid_checks = true;
+  // After an I/O error nothing is retried behind our back: the store refuses writes until it is
+  // opened again, and says so (see Failure in rocks_store.cc).
+  options.max_bgerror_resume_count = 0;
+}
+
+}  // namespace
+
+rocksdb::Options MakeRocksOptions(const StoreOptions& store) {
+  rocksdb::Options options;
+  options.table_factory = MakeTableFactory(store);
+  options.write_buffer_size = store.write_buffer_bytes;
+  options.max_write_buffer_number = 2;  // one fills while one is flushed; bounds memory
+  // One flush and one compaction at a time: the server's threads need the other cores.
+  options.max_background_jobs = 2;
+  options.compaction_style = rocksdb::kCompactionStyleLevel;
+  // Keeps dead versions of rewritten images to about a tenth of the live bytes.
+  options.level_compaction_dynamic_level_bytes = true;
+  // Trained float32 values do not shrink: see tests/bench/storage_bench.cc, --compression.
+  options.compression = rocksdb::kNoCompression;
+  // Hands dirty pages to the disk steadily instead of all at once when an epoch is synced.
+  options.bytes_per_sync = 1 << 20;
+  options.wal_bytes_per_sync = 1 << 20;
+  SetHousekeeping(options);
+  SetDurability(options);
+  return options;
+}
+
+rocksdb::ReadOptions MakeScanOptions() {
+  rocksdb::ReadOptions options;
+  options.verify_checksums = true;
+  options.fill_cache = false;  // a scan reads every block once
+  // Rows come in key order, so the disk can be read far ahead of them.
+  options.readahead_size = 4 << 20;
+  return options;
+}
+
+}  // namespace cairn

@@ -1,0 +1,17 @@
+// RocksDB's options, each with its reason. Internal to storage/: it names RocksDB.
+#pragma once
+
+#include <string>
+
+#include "rocksdb/options.h"
+#include "storage/stripe_store.h"
+
+namespace cairn {
+
+// Everything but `info_log` and `listeners`, which belong to one open store.
+rocksdb::Options MakeRocksOptions(const StoreOptions& options);
+
+// Of a scan over a variable or a kind of record.
+rocksdb::ReadOptions MakeScanOptions();
+
+}  // namespace cairn

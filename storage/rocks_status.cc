@@ -1,0 +1,51 @@
+#include "storage/rocks_status.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <initializer_list>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "storage/directory.h"
+
+namespace cairn {
+namespace {
+
+// RocksDB keeps errno's text only (and ENOSPC as a subcode).
+bool Mentions(absl::string_view text, std::initializer_list<int> errors) {
+  return std::any_of(errors.begin(), errors.end(),
+                     [&](int error) { return absl::StrContains(text, std::strerror(error)); });
+}
+
+}  // namespace
+
+absl::Status FromRocks(const rocksdb::Status& status, absl::string_view what) {
+  if (status.ok()) return absl::OkStatus();
+  const std::string text = status.ToString();
+  const std::string message = absl::StrCat(what, ": ", text);
+  if (status.IsNoSpace() || status.subcode() == rocksdb::Status::kSpaceLimit ||
+      Mentions(text, {ENOSPC, EDQUOT, EFBIG})) {
+    return absl::ResourceExhaustedError(absl::StrCat(message, ": ", DiskFullAdvice()));
+  }
+  if (status.IsMemoryLimit()) return absl::ResourceExhaustedError(message);
+  if (status.IsCorruption()) {
+    return absl::DataLossError(absl::StrCat(
+        message, ": a file is damaged: check the disk and restore the folder from a copy"));
+  }
+  if (status.IsIOError() && Mentions(text, {EACCES, EPERM, EROFS})) {
+    return absl::PermissionDeniedError(absl::StrCat(message, ": ", PermissionAdvice()));
+  }
+  if (status.IsIOError()) return absl::UnavailableError(message);
+  if (status.IsNotFound()) return absl::NotFoundError(message);
+  if (status.IsNotSupported()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        message, ": the folder was written by another RocksDB: use the program that wrote it"));
+  }
+  if (status.IsShutdownInProgress() || status.IsAborted()) {
+    return absl::FailedPreconditionError(absl::StrCat(message, ": the store is closed"));
+  }
+  return absl::InternalError(message);
+}
+
+}  // namespace cairn

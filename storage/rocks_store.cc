@@ -1,0 +1,344 @@
+#include "storage/rocks_store.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "rocksdb/slice.h"
+#include "rocksdb/write_batch.h"
+#include "storage/directory.h"
+#include "storage/key.h"
+#include "storage/rocks_batch.h"
+#include "storage/rocks_options.h"
+#include "storage/rocks_status.h"
+
+namespace cairn {
+namespace {
+
+// RocksDB's flushes and compactions fail outside any call.
+class FailureListener : public rocksdb::EventListener {
+ public:
+  FailureListener(Failure& failure, std::string context)
+      : failure_(failure), context_(std::move(context)) {}
+  void OnBackgroundError(rocksdb::BackgroundErrorReason, rocksdb::Status* error) override {
+    failure_.Set(FromRocks(*error, context_)).IgnoreError();
+  }
+
+ private:
+  Failure& failure_;  // of the store, which closes the database before it goes
+  const std::string context_;
+};
+
+}  // namespace
+
+absl::Status Failure::Set(const absl::Status& status) {
+  absl::MutexLock lock(&mutex_);
+  if (status_.ok()) status_ = status;
+  failed_.store(!status_.ok(), std::memory_order_release);
+  return status_;
+}
+
+absl::Status Failure::Get() const {
+  if (!failed_.load(std::memory_order_acquire)) return absl::OkStatus();
+  absl::MutexLock lock(&mutex_);
+  return status_;
+}
+
+RocksStore::RocksStore(std::string directory) : directory_(std::move(directory)) {}
+
+RocksStore::~RocksStore() { Close().IgnoreError(); }
+
+std::string RocksStore::Context(absl::string_view what) const {
+  return absl::StrCat("store ", directory_, ": ", what);
+}
+
+absl::StatusOr<std::unique_ptr<StripeStore>> RocksStore::Open(const StoreOptions& options) {
+  const std::string context = absl::StrCat("open store ", options.directory);
+  const absl::StatusOr<DirectoryState> state =
+      PrepareDirectory(options.directory, options.server_index);
+  if (!state.ok()) return Annotate(state.status(), context);
+  const bool create = *state == DirectoryState::kNew;
+  std::unique_ptr<RocksStore> store(new RocksStore(options.directory));
+  RETURN_IF_ERROR(Annotate(store->OpenDatabase(options, create), context));
+  RETURN_IF_ERROR(Annotate(store->Boot(options, create), context));
+  if (create) RETURN_IF_ERROR(Annotate(FinishDirectory(options.directory), context));
+  return store;
+}
+
+absl::Status RocksStore::OpenDatabase(const StoreOptions& options, bool create) {
+  const std::string path = DatabasePath(directory_);
+  const auto in_use = [&](absl::string_view by) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "in use by ", by, ": end it, or give every server a data directory of its own"));
+  };
+  // RocksDB renames its LOG before it finds the lock taken, so the usual case is caught here.
+  const std::optional<std::string> holder = LockHolder(path + "/LOCK");
+  if (holder.has_value()) return in_use(*holder);
+
+  rocksdb::Options rocks = MakeRocksOptions(options);
+  rocks.create_if_missing = create;
+  std::shared_ptr<rocksdb::Logger> file;
+  RETURN_IF_ERROR(FromRocks(rocksdb::CreateLoggerFromOptions(path, rocks, &file), "make LOG"));
+  log_ = std::make_shared<RememberingLog>(std::move(file));
+  rocks.info_log = log_;
+  rocks.listeners.push_back(
+      std::make_shared<FailureListener>(failure_, Context("background work stopped")));
+
+  absl::MutexLock lock(&life_);
+  rocksdb::DB* db = nullptr;
+  const rocksdb::Status opened = rocksdb::DB::Open(rocks, path, &db);
+  db_.reset(db);
+  if (opened.ok()) return absl::OkStatus();
+  if (opened.IsIOError() && opened.ToString().find("/LOCK") != std::string::npos &&
+      !opened.IsNoSpace()) {
+    if (const auto now = LockHolder(path + "/LOCK"); now.has_value()) return in_use(*now);
+  }
+  const std::string warning = log_->last_warning();
+  return FromRocks(opened, opened.IsCorruption() && !warning.empty()
+                               ? absl::StrCat("RocksDB in ", path, " (", warning, ")")
+                               : absl::StrCat("RocksDB in ", path));
+}
+
+absl::Status RocksStore::Boot(const StoreOptions& options, bool create) {
+  absl::ReaderMutexLock lock(&life_);
+  const std::string key = MetaKey();
+  std::string value;
+  const rocksdb::Status read = db_->Get(rocksdb::ReadOptions(), key, &value);
+  if (read.ok()) {
+    ASSIGN_OR_RETURN(meta_, DecodeMeta(key, value));
+  } else if (read.IsNotFound() && create) {
+    meta_.server_index = options.server_index;
+  } else if (read.IsNotFound()) {
+    return absl::DataLossError(
+        absl::StrCat(DatabasePath(directory_), " has no meta record though ",
+                     "a store was made here: restore the folder from a copy"));
+  } else {
+    return FromRocks(read, "read the meta record");
+  }
+  if (meta_.format != kFormatVersion) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the database has format ", meta_.format, ", this program reads and writes format ",
+        kFormatVersion, ": use the program that made it"));
+  }
+  if (meta_.server_index != options.server_index) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the database belongs to ps:", meta_.server_index, ", this is ps:", options.server_index,
+        ": give every server its own data directory"));
+  }
+  ++meta_.boot_count;
+  rocksdb::WriteBatch batch;
+  RETURN_IF_ERROR(FromRocks(batch.Put(key, EncodeMeta(key, meta_)), "meta record"));
+  return Commit(batch, /*sync=*/true, "raise the boot count");
+}
+
+absl::Status RocksStore::CheckUsable() const {
+  if (db_ == nullptr) return absl::FailedPreconditionError(Context("the store is closed"));
+  return failure_.Get();
+}
+
+absl::Status RocksStore::Commit(rocksdb::WriteBatch& batch, bool sync, absl::string_view what) {
+  RETURN_IF_ERROR(CheckUsable());
+  rocksdb::WriteOptions options;
+  options.sync = sync;
+  const rocksdb::Status written = db_->Write(options, &batch);
+  if (written.ok()) return absl::OkStatus();
+  return failure_.Set(FromRocks(written, Context(what)));
+}
+
+absl::Status RocksStore::Scan(absl::string_view prefix, absl::string_view what,
+                              const Record& record) const {
+  if (db_ == nullptr) return absl::FailedPreconditionError(Context("the store is closed"));
+  const std::string end = PrefixEnd(prefix);
+  const rocksdb::Slice end_slice = end;  // read by the iterator for as long as it lives
+  rocksdb::ReadOptions options = MakeScanOptions();
+  options.iterate_upper_bound = &end_slice;
+  const std::unique_ptr<rocksdb::Iterator> at(db_->NewIterator(options));
+  for (at->Seek(ToSlice(prefix)); at->Valid(); at->Next()) {
+    RETURN_IF_ERROR(record(FromSlice(at->key()), FromSlice(at->value())));
+  }
+  return FromRocks(at->status(), Context(what));
+}
+
+absl::Status RocksStore::PutVariable(const VariableRecord& record) {
+  absl::ReaderMutexLock lock(&life_);
+  if (record.id == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("variable \"", record.name, "\": id 0 is not allowed, ids start at 1"));
+  }
+  const std::string key = VariableKey(record.id);
+  rocksdb::WriteBatch batch;
+  RETURN_IF_ERROR(FromRocks(batch.Put(key, EncodeVariable(key, record)), Context("variable")));
+  return Commit(batch, /*sync=*/true, absl::StrCat("write variable \"", record.name, "\""));
+}
+
+absl::StatusOr<std::vector<VariableRecord>> RocksStore::ListVariables() const {
+  std::vector<VariableRecord> variables;
+  RETURN_IF_ERROR(Scan(KindPrefix(RecordKind::kVariable), "list variables",
+                       [&](absl::string_view key, absl::string_view value) -> absl::Status {
+                         ASSIGN_OR_RETURN(VariableRecord record, DecodeVariable(key, value));
+                         variables.push_back(std::move(record));
+                         return absl::OkStatus();
+                       }));
+  return variables;
+}
+
+absl::StatusOr<std::vector<VariableRecord>> RocksStore::Variables() const {
+  absl::ReaderMutexLock lock(&life_);
+  absl::StatusOr<std::vector<VariableRecord>> variables = ListVariables();
+  if (!variables.ok()) return Annotate(variables.status(), Context("list variables"));
+  return variables;
+}
+
+absl::Status RocksStore::DropJob(absl::string_view job) {
+  absl::ReaderMutexLock lock(&life_);
+  RETURN_IF_ERROR(CheckUsable());
+  ASSIGN_OR_RETURN(const std::vector<VariableRecord> variables, ListVariables());
+  rocksdb::WriteBatch batch;
+  rocksdb::Status put;
+  const auto drop = [&](const std::string& prefix) {
+    if (put.ok()) put = batch.DeleteRange(prefix, PrefixEnd(prefix));
+  };
+  for (const VariableRecord& variable : variables) {
+    if (variable.job != job) continue;
+    if (put.ok()) put = batch.Delete(VariableKey(variable.id));
+    drop(ShardsPrefix(variable.id));
+    drop(StripesPrefix(variable.id));
+  }
+  if (job.size() <= kMaxJobBytes) drop(WorkersPrefix(job));
+  RETURN_IF_ERROR(FromRocks(put, Context("drop a job")));
+  return Commit(batch, /*sync=*/true, absl::StrCat("drop job \"", job, "\""));
+}
+
+std::unique_ptr<StripeBatch> RocksStore::NewBatch(const StripeId& id) {
+  return std::make_unique<RocksStripeBatch>(id);
+}
+
+absl::Status RocksStore::Write(StripeBatch& batch) {
+  absl::ReaderMutexLock lock(&life_);
+  auto& changes = static_cast<RocksStripeBatch&>(batch);  // NewBatch makes no other kind
+  if (!changes.status().ok()) return FromRocks(changes.status(), Context("fill a stripe's batch"));
+  RETURN_IF_ERROR(CheckUsable());
+  if (changes.empty()) return absl::OkStatus();
+  const rocksdb::Status written = db_->Write(rocksdb::WriteOptions(), &changes.batch());
+  if (written.ok()) return absl::OkStatus();
+  const StripeId& id = changes.id();
+  return failure_.Set(FromRocks(
+      written, Context(absl::StrCat("write stripe ", id.variable, "/", id.shard, "/", id.stripe))));
+}
+
+absl::Status RocksStore::WriteEpoch(absl::Span<const ShardRecord> shards,
+                                    absl::Span<const WorkerRecord> workers) {
+  absl::ReaderMutexLock lock(&life_);
+  rocksdb::WriteBatch batch;
+  rocksdb::Status put;
+  for (const ShardRecord& shard : shards) {
+    const std::string key = ShardKey(shard.variable, shard.shard);
+    if (put.ok()) put = batch.Put(key, EncodeShard(key, shard));
+  }
+  for (const WorkerRecord& worker : workers) {
+    if (worker.job.size() > kMaxJobBytes) {
+      return absl::InvalidArgumentError(absl::StrCat("a job's name has ", worker.job.size(),
+                                                     " bytes, allowed are ", kMaxJobBytes));
+    }
+    const std::string key = WorkerKey(worker.job, worker.worker);
+    if (put.ok()) put = batch.Put(key, EncodeWorker(key, worker));
+  }
+  RETURN_IF_ERROR(FromRocks(put, Context("fill an epoch's batch")));
+  return Commit(batch, /*sync=*/false, "write an epoch");
+}
+
+absl::Status RocksStore::SyncOnce() {
+  const rocksdb::Status synced = db_->SyncWAL();
+  if (synced.ok()) return absl::OkStatus();
+  return failure_.Set(FromRocks(synced, Context("sync the log")));
+}
+
+absl::Status RocksStore::Sync() {
+  absl::ReaderMutexLock lock(&life_);
+  RETURN_IF_ERROR(CheckUsable());
+  absl::MutexLock sync_lock(&sync_mutex_);
+  // One that is running already may have started before the caller's writes: the next one counts.
+  const int64_t needed = syncs_started_ + 1;
+  while (syncs_finished_ < needed) {
+    if (sync_running_) {
+      sync_done_.Wait(&sync_mutex_);  // ends with the fsync of another caller
+      continue;
+    }
+    sync_running_ = true;
+    const int64_t started = ++syncs_started_;
+    sync_mutex_.Unlock();
+    SyncOnce().IgnoreError();  // kept by failure_, for all who wait
+    sync_mutex_.Lock();
+    sync_running_ = false;
+    syncs_finished_ = started;
+    sync_done_.SignalAll();
+  }
+  return failure_.Get();
+}
+
+absl::StatusOr<std::vector<ShardRecord>> RocksStore::Shards() const {
+  absl::ReaderMutexLock lock(&life_);
+  std::vector<ShardRecord> shards;
+  const absl::Status scanned =
+      Scan(KindPrefix(RecordKind::kShard), "list shards",
+           [&](absl::string_view key, absl::string_view value) -> absl::Status {
+             ASSIGN_OR_RETURN(ShardRecord record, DecodeShard(key, value));
+             shards.push_back(std::move(record));
+             return absl::OkStatus();
+           });
+  if (!scanned.ok()) return Annotate(scanned, Context("list shards"));
+  return shards;
+}
+
+absl::StatusOr<std::vector<WorkerRecord>> RocksStore::Workers() const {
+  absl::ReaderMutexLock lock(&life_);
+  std::vector<WorkerRecord> workers;
+  const absl::Status scanned =
+      Scan(KindPrefix(RecordKind::kWorker), "list workers",
+           [&](absl::string_view key, absl::string_view value) -> absl::Status {
+             ASSIGN_OR_RETURN(WorkerRecord record, DecodeWorker(key, value));
+             workers.push_back(std::move(record));
+             return absl::OkStatus();
+           });
+  if (!scanned.ok()) return Annotate(scanned, Context("list workers"));
+  return workers;
+}
+
+absl::Status RocksStore::LoadStripes(uint32_t variable, StripeVisitor& visitor) const {
+  absl::ReaderMutexLock lock(&life_);
+  std::vector<Watermark> watermarks;
+  StripeId current;  // variable 0: none yet
+  const auto visit = [&](absl::string_view key, absl::string_view value) -> absl::Status {
+    ASSIGN_OR_RETURN(const StripeKey parsed, ParseStripeKey(key));
+    const bool first = parsed.id != current;
+    current = parsed.id;
+    if (parsed.part == StripePart::kHeader) {
+      RETURN_IF_ERROR(DecodeHeader(key, value, watermarks));
+      return visitor.Header(parsed.id, watermarks);
+    }
+    if (first) RETURN_IF_ERROR(visitor.Header(parsed.id, {}));  // nobody's sequence is in it
+    if (parsed.part == StripePart::kRow) return visitor.Row(parsed.id, parsed.row, value);
+    ASSIGN_OR_RETURN(const absl::string_view image, VerifyChecksum(key, value));
+    return visitor.Image(parsed.id, image);
+  };
+  return Scan(StripesPrefix(variable), absl::StrCat("load variable ", variable), visit);
+}
+
+absl::Status RocksStore::Close() {
+  absl::MutexLock lock(&life_);
+  if (db_ == nullptr) return absl::OkStatus();
+  absl::Status result = failure_.Get();
+  if (result.ok()) result = SyncOnce();
+  // Saves the next start reading the WAL. Where it fails, what the WAL holds is safe there.
+  if (result.ok()) db_->Flush(rocksdb::FlushOptions()).PermitUncheckedError();
+  const rocksdb::Status closed = db_->Close();
+  if (result.ok()) result = FromRocks(closed, Context("close"));
+  db_.reset();
+  return result;
+}
+
+absl::StatusOr<std::unique_ptr<StripeStore>> StripeStore::Open(const StoreOptions& options) {
+  return RocksStore::Open(options);
+}
+
+}  // namespace cairn

@@ -1,0 +1,93 @@
+// StripeStore on RocksDB. Internal to storage/: it names RocksDB.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "rocksdb/db.h"
+#include "rocksdb/listener.h"
+#include "storage/record.h"
+#include "storage/rocks_log.h"
+#include "storage/stripe_store.h"
+
+namespace cairn {
+
+// The first failure of the disk. RocksDB stops background work after one and may or may not refuse
+// the next write; the store refuses every one, so that nothing is acknowledged that an earlier
+// failed fsync may have lost. Thread safety: any thread may call any method.
+class Failure {
+ public:
+  // Keeps the first of them and returns it.
+  absl::Status Set(const absl::Status& status);
+  // OK while there is none; one atomic load then.
+  absl::Status Get() const;
+
+ private:
+  std::atomic<bool> failed_{false};
+  mutable absl::Mutex mutex_;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+};
+
+class RocksStore : public StripeStore {
+ public:
+  // Opens `options.directory` as StripeStore::Open describes.
+  static absl::StatusOr<std::unique_ptr<StripeStore>> Open(const StoreOptions& options);
+  ~RocksStore() override;
+
+  int64_t boot_count() const override { return meta_.boot_count; }
+  absl::Status PutVariable(const VariableRecord& record) override;
+  absl::StatusOr<std::vector<VariableRecord>> Variables() const override;
+  absl::Status DropJob(absl::string_view job) override;
+  std::unique_ptr<StripeBatch> NewBatch(const StripeId& id) override;
+  absl::Status Write(StripeBatch& batch) override;
+  absl::Status WriteEpoch(absl::Span<const ShardRecord> shards,
+                          absl::Span<const WorkerRecord> workers) override;
+  absl::Status Sync() override;
+  absl::StatusOr<std::vector<ShardRecord>> Shards() const override;
+  absl::StatusOr<std::vector<WorkerRecord>> Workers() const override;
+  absl::Status LoadStripes(uint32_t variable, StripeVisitor& visitor) const override;
+  absl::Status Close() override;
+
+ private:
+  explicit RocksStore(std::string directory);
+
+  using Record = std::function<absl::Status(absl::string_view key, absl::string_view value)>;
+
+  absl::Status OpenDatabase(const StoreOptions& options, bool create);
+  // Reads the meta record, checks it, and stores it with a raised boot count.
+  absl::Status Boot(const StoreOptions& options, bool create);
+  // `what` is of this store: "store DIR: what".
+  std::string Context(absl::string_view what) const;
+  absl::Status CheckUsable() const ABSL_SHARED_LOCKS_REQUIRED(life_);
+  absl::Status Commit(rocksdb::WriteBatch& batch, bool sync, absl::string_view what)
+      ABSL_SHARED_LOCKS_REQUIRED(life_);
+  // Calls `record` for every key that begins with `prefix`, in order.
+  absl::Status Scan(absl::string_view prefix, absl::string_view what, const Record& record) const
+      ABSL_SHARED_LOCKS_REQUIRED(life_);
+  absl::StatusOr<std::vector<VariableRecord>> ListVariables() const
+      ABSL_SHARED_LOCKS_REQUIRED(life_);
+  absl::Status SyncOnce() ABSL_SHARED_LOCKS_REQUIRED(life_);
+
+  const std::string directory_;
+  MetaRecord meta_;
+  Failure failure_;
+  std::shared_ptr<RememberingLog> log_;
+
+  // Calls hold it shared; Close holds it alone, so that it runs when no call does.
+  mutable absl::Mutex life_;
+  std::unique_ptr<rocksdb::DB> db_ ABSL_GUARDED_BY(life_);  // nullptr: closed
+
+  // Group commit: whoever finds no fsync running starts one for all who have come by then.
+  absl::Mutex sync_mutex_;
+  absl::CondVar sync_done_;
+  bool sync_running_ ABSL_GUARDED_BY(sync_mutex_) = false;
+  int64_t syncs_started_ ABSL_GUARDED_BY(sync_mutex_) = 0;
+  int64_t syncs_finished_ ABSL_GUARDED_BY(sync_mutex_) = 0;
+};
+
+}  // namespace cairn

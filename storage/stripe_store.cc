@@ -1,1 +1,0 @@
-#include "storage/stripe_store.h"
