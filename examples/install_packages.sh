@@ -7,13 +7,13 @@ set -euo pipefail
 packages=(
   g++ meson ninja-build pkg-config python3 libboost-dev          # Thrift's headers need Boost's
   libthrift-dev thrift-compiler libabsl-dev librocksdb-dev libgoogle-glog-dev
-  libyaml-cpp-dev libopenblas-dev libhwy-dev zlib1g-dev
+  libyaml-cpp-dev nlohmann-json3-dev libopenblas-dev libhwy-dev zlib1g-dev
   # RocksDB's .pc names these privately; a static link of it would need them.
   libsnappy-dev liblz4-dev libzstd-dev libbz2-dev
 )
 # To test: frameworks, the stock Python client, formatting and static analysis.
 test_packages=(
-  libgtest-dev libgmock-dev libbenchmark-dev nlohmann-json3-dev
+  libgtest-dev libgmock-dev libbenchmark-dev
   python3-thrift python3-numpy clang-format clang-tidy ccache
 )
 [ "${1:-}" = "--tests" ] && packages+=("${test_packages[@]}")

@@ -1,0 +1,235 @@
+#include "worker/trainer/npz_writer.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/shape.h"
+#include "common/status.h"
+
+namespace cairn {
+namespace {
+
+constexpr uint32_t kMax32 = std::numeric_limits<uint32_t>::max();
+constexpr uint16_t kMax16 = std::numeric_limits<uint16_t>::max();
+// "Version needed": 2.0 for plain entries, 4.5 for ZIP64.
+constexpr uint16_t kPlainVersion = 20;
+constexpr uint16_t kZip64Version = 45;
+// Names are UTF-8.
+constexpr uint16_t kFlags = 1u << 11;
+// 1980-01-01, the earliest date a ZIP can hold: equal arrays give equal files.
+constexpr uint16_t kDosDate = (1u << 5) | 1u;
+
+void Put16(std::string* out, uint16_t value) {
+  out->push_back(static_cast<char>(value & 0xff));
+  out->push_back(static_cast<char>(value >> 8));
+}
+
+void Put32(std::string* out, uint32_t value) {
+  Put16(out, static_cast<uint16_t>(value & 0xffff));
+  Put16(out, static_cast<uint16_t>(value >> 16));
+}
+
+void Put64(std::string* out, uint64_t value) {
+  Put32(out, static_cast<uint32_t>(value & kMax32));
+  Put32(out, static_cast<uint32_t>(value >> 32));
+}
+
+uint32_t Clip32(uint64_t value) { return static_cast<uint32_t>(std::min<uint64_t>(value, kMax32)); }
+
+absl::string_view NumpyDescription(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat64: return "<f8";
+    case DType::kFloat16: return "<f2";
+    case DType::kInt32: return "<i4";
+    case DType::kInt64: return "<i8";
+    case DType::kFloat32:
+    case DType::kBFloat16: break;
+  }
+  return "<f4";
+}
+
+// Magic, version, and a Python dictionary padded so that the data begins at a multiple of 64.
+std::string NpyHeader(DType dtype, absl::Span<const int64_t> shape) {
+  std::string text =
+      absl::StrCat("{'descr': '", NumpyDescription(dtype), "', 'fortran_order': False, 'shape': (",
+                   absl::StrJoin(shape, ", "), shape.size() == 1 ? ",), }" : "), }");
+  constexpr size_t kFixedBytes = 10;
+  const size_t unpadded = kFixedBytes + text.size() + 1;
+  text.append((64 - unpadded % 64) % 64, ' ');
+  text.push_back('\n');
+  std::string header("\x93NUMPY\x01\x00", 8);
+  Put16(&header, static_cast<uint16_t>(text.size()));
+  return header + text;
+}
+
+uint32_t Crc(uint32_t crc, const void* data, size_t size) {
+  if (size == 0) return crc;  // zlib starts over for a null pointer
+  return static_cast<uint32_t>(crc32_z(crc, static_cast<const Bytef*>(data), size));
+}
+
+absl::Status FileError(absl::string_view doing, absl::string_view path, int error) {
+  return absl::ErrnoToStatus(error, absl::StrCat(doing, " ", path));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<NpzWriter>> NpzWriter::Create(const std::string& path) {
+  const std::string part = absl::StrCat(path, ".part");
+  const int file = open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (file < 0) return FileError("making the export file", part, errno);
+  return std::unique_ptr<NpzWriter>(new NpzWriter(path, file));
+}
+
+NpzWriter::~NpzWriter() {
+  if (file_ < 0) return;
+  close(file_);
+  unlink(absl::StrCat(path_, ".part").c_str());
+}
+
+absl::Status NpzWriter::Append(absl::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(file_, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return FileError("writing the export file", path_, errno);
+    offset_ += static_cast<uint64_t>(written);
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NpzWriter::Add(absl::string_view name, DType dtype, absl::Span<const int64_t> shape,
+                            absl::Span<const std::byte> data) {
+  ASSIGN_OR_RETURN(const int64_t count, ElementCount(shape));
+  if (data.size() != static_cast<size_t>(count) * DTypeBytes(dtype)) {
+    return absl::InvalidArgumentError(absl::StrCat("array '", name, "' of shape ", ShapeText(shape),
+                                                   " takes ", count * DTypeBytes(dtype),
+                                                   " bytes, got ", data.size()));
+  }
+  for (const Entry& entry : entries_) {
+    if (entry.name == absl::StrCat(name, ".npy")) {
+      return absl::InvalidArgumentError(absl::StrCat("array '", name, "' is in the file already"));
+    }
+  }
+  if (dtype != DType::kBFloat16) return WriteEntry(name, NpyHeader(dtype, shape), data);
+  std::vector<float> widened(static_cast<size_t>(count));
+  ToFloat32(dtype, data.data(), widened.size(), widened.data());
+  return WriteEntry(
+      name, NpyHeader(DType::kFloat32, shape),
+      {reinterpret_cast<const std::byte*>(widened.data()), widened.size() * sizeof(float)});
+}
+
+absl::Status NpzWriter::WriteEntry(absl::string_view name, absl::string_view header,
+                                   absl::Span<const std::byte> data) {
+  Entry entry;
+  entry.name = absl::StrCat(name, ".npy");
+  entry.bytes = header.size() + data.size();
+  entry.offset = offset_;
+  entry.crc = Crc(Crc(0, header.data(), header.size()), data.data(), data.size());
+  const bool large = entry.bytes >= kMax32;
+  std::string local("PK\x03\x04", 4);
+  Put16(&local, large ? kZip64Version : kPlainVersion);
+  Put16(&local, kFlags);
+  Put16(&local, 0);  // stored
+  Put16(&local, 0);  // time
+  Put16(&local, kDosDate);
+  Put32(&local, entry.crc);
+  Put32(&local, Clip32(entry.bytes));
+  Put32(&local, Clip32(entry.bytes));
+  Put16(&local, static_cast<uint16_t>(entry.name.size()));
+  Put16(&local, large ? 20 : 0);
+  local += entry.name;
+  if (large) {
+    Put16(&local, 1);  // ZIP64 sizes
+    Put16(&local, 16);
+    Put64(&local, entry.bytes);
+    Put64(&local, entry.bytes);
+  }
+  RETURN_IF_ERROR(Append(local));
+  RETURN_IF_ERROR(Append(header));
+  RETURN_IF_ERROR(Append({reinterpret_cast<const char*>(data.data()), data.size()}));
+  entries_.push_back(std::move(entry));
+  return absl::OkStatus();
+}
+
+// The central directory's record of an entry.
+std::string NpzWriter::DirectoryRecord(const Entry& entry) {
+  const bool large = entry.bytes >= kMax32 || entry.offset >= kMax32;
+  std::string record("PK\x01\x02", 4);
+  Put16(&record, large ? kZip64Version : kPlainVersion);
+  Put16(&record, large ? kZip64Version : kPlainVersion);
+  Put16(&record, kFlags);
+  Put16(&record, 0);
+  Put16(&record, 0);
+  Put16(&record, kDosDate);
+  Put32(&record, entry.crc);
+  Put32(&record, large ? kMax32 : Clip32(entry.bytes));
+  Put32(&record, large ? kMax32 : Clip32(entry.bytes));
+  Put16(&record, static_cast<uint16_t>(entry.name.size()));
+  Put16(&record, large ? 28 : 0);
+  record.append(10, '\0');  // no comment, disk 0, no attributes
+  Put32(&record, large ? kMax32 : Clip32(entry.offset));
+  record += entry.name;
+  if (!large) return record;
+  Put16(&record, 1);
+  Put16(&record, 24);
+  Put64(&record, entry.bytes);
+  Put64(&record, entry.bytes);
+  Put64(&record, entry.offset);
+  return record;
+}
+
+// What ends the archive: where the directory is, in ZIP64's form too where plain fields overflow.
+std::string NpzWriter::EndRecord(uint64_t count, uint64_t directory_offset,
+                                 uint64_t directory_bytes) {
+  std::string end;
+  if (count >= kMax16 || directory_offset >= kMax32 || directory_bytes >= kMax32) {
+    end.append("PK\x06\x06", 4);
+    Put64(&end, 44);  // bytes of the record after this field
+    Put16(&end, kZip64Version);
+    Put16(&end, kZip64Version);
+    Put32(&end, 0);
+    Put32(&end, 0);
+    Put64(&end, count);
+    Put64(&end, count);
+    Put64(&end, directory_bytes);
+    Put64(&end, directory_offset);
+    end.append("PK\x06\x07", 4);
+    Put32(&end, 0);
+    Put64(&end, directory_offset + directory_bytes);
+    Put32(&end, 1);
+  }
+  end.append("PK\x05\x06", 4);
+  Put32(&end, 0);
+  Put16(&end, static_cast<uint16_t>(std::min<uint64_t>(count, kMax16)));
+  Put16(&end, static_cast<uint16_t>(std::min<uint64_t>(count, kMax16)));
+  Put32(&end, Clip32(directory_bytes));
+  Put32(&end, Clip32(directory_offset));
+  Put16(&end, 0);
+  return end;
+}
+
+absl::Status NpzWriter::Finish() {
+  const uint64_t directory_offset = offset_;
+  std::string directory;
+  for (const Entry& entry : entries_) directory += DirectoryRecord(entry);
+  RETURN_IF_ERROR(Append(directory));
+  RETURN_IF_ERROR(Append(EndRecord(entries_.size(), directory_offset, directory.size())));
+  const std::string part = absl::StrCat(path_, ".part");
+  if (fsync(file_) != 0) return FileError("writing the export file", part, errno);
+  close(std::exchange(file_, -1));
+  if (rename(part.c_str(), path_.c_str()) != 0) {
+    return FileError("renaming the export file to", path_, errno);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace cairn
