@@ -38,6 +38,7 @@ struct ModelConfig {
   int64_t window = 5;
   int64_t negatives = 5;
   int64_t min_count = 5;
+  double subsample = 1e-3;  // words of a greater share are thinned out; 1: none
 };
 
 // One input file, or an image file with its labels (idx).

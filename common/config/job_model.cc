@@ -30,6 +30,8 @@ const std::vector<KeyUse>& KeyUses() {
       {"window", {"skip_gram"}},
       {"negatives", {"skip_gram"}},
       {"min_count", {"skip_gram"}},
+      {"subsample", {"skip_gram"}},
+      {"subsample", {"skip_gram"}},
   };
   return *kUses;
 }
@@ -103,7 +105,14 @@ absl::Status ReadModel(const ConfigNode& section, const std::string& path, JobCo
                           const std::string& at) { return ReadInit(value, at, &model); }),
        Integer("window", &model.window, 1, kMaxWidth),
        Integer("negatives", &model.negatives, 1, kMaxNegatives),
-       Integer("min_count", &model.min_count, 1)});
+       Integer("min_count", &model.min_count, 1),
+       Custom("subsample", [&](const ConfigNode& value, const std::string& at) -> absl::Status {
+         double share = 0;
+         RETURN_IF_ERROR(ReadNumber(value, at, &share));
+         if (share < 0 || share > 1) return Unexpected(value, at, "a number from 0 to 1");
+         model.subsample = share;
+         return absl::OkStatus();
+       })});
 }
 
 absl::Status FinishModel(const ConfigNode& root, JobConfig* job) {
