@@ -1,0 +1,98 @@
+#include "worker/input/byte_source.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace cairn {
+namespace {
+
+absl::Status FileError(int error, const std::string& path, absl::string_view action) {
+  const std::string text = absl::StrCat(path, ": cannot ", action, ": ", std::strerror(error));
+  switch (error) {
+    case ENOENT: return absl::NotFoundError(text);
+    case EACCES: return absl::PermissionDeniedError(text);
+    case EISDIR: return absl::InvalidArgumentError(text);
+    default: return absl::UnavailableError(text);
+  }
+}
+
+class PlainSource : public ByteSource {
+ public:
+  PlainSource(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+  ~PlainSource() override { close(fd_); }
+
+  absl::StatusOr<size_t> Read(char* into, size_t size) override {
+    for (;;) {
+      const ssize_t count = read(fd_, into, size);
+      if (count >= 0) return static_cast<size_t>(count);
+      if (errno != EINTR) return FileError(errno, path_, "read");
+    }
+  }
+
+ private:
+  const int fd_;
+  const std::string path_;
+};
+
+class GzipSource : public ByteSource {
+ public:
+  GzipSource(gzFile file, std::string path) : file_(file), path_(std::move(path)) {
+    gzbuffer(file_, 256 << 10);  // zlib's default of 8 KiB costs a system call each 8 KiB
+  }
+  ~GzipSource() override { gzclose_r(file_); }
+
+  absl::StatusOr<size_t> Read(char* into, size_t size) override {
+    constexpr size_t kMaxRead = 1u << 30;  // gzread counts in int
+    const unsigned wanted = static_cast<unsigned>(std::min(size, kMaxRead));
+    const int count = gzread(file_, into, wanted);
+    int code = Z_OK;
+    const char* text = gzerror(file_, &code);
+    // A stream cut short hands over what it has and reports Z_BUF_ERROR.
+    if (count < 0 || (code != Z_OK && code != Z_STREAM_END)) {
+      if (code == Z_ERRNO) return FileError(errno, path_, "read");
+      return absl::DataLossError(absl::StrCat(
+          path_, ": ", code == Z_BUF_ERROR ? "truncated" : "corrupt", " gzip after ",
+          offset_ + std::max(count, 0), " unpacked bytes (", text, "); get the file again"));
+    }
+    offset_ += count;
+    return static_cast<size_t>(count);
+  }
+
+ private:
+  const gzFile file_;
+  const std::string path_;
+  int64_t offset_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ByteSource>> ByteSource::Open(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return FileError(errno, path, "open");
+  struct stat info = {};
+  if (fstat(fd, &info) != 0 || S_ISDIR(info.st_mode)) {
+    const int error = S_ISDIR(info.st_mode) ? EISDIR : errno;
+    close(fd);
+    return FileError(error, path, "read");
+  }
+  unsigned char magic[2] = {0, 0};
+  if (pread(fd, magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b) {
+    const gzFile file = gzdopen(fd, "rb");
+    if (file != nullptr) return std::make_unique<GzipSource>(file, path);
+    close(fd);
+    return absl::ResourceExhaustedError(absl::StrCat(path, ": no memory to unpack gzip"));
+  }
+  posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+  return std::make_unique<PlainSource>(fd, path);
+}
+
+}  // namespace cairn

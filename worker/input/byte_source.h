@@ -1,0 +1,26 @@
+// The bytes of a file, unpacked where it is gzip.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace cairn {
+
+// Thread safety: none.
+class ByteSource {
+ public:
+  virtual ~ByteSource() = default;
+
+  // Told to be gzip by its first two bytes (1f 8b), not by its name.
+  // kNotFound, kPermissionDenied, kInvalidArgument (a directory), kUnavailable; all name the file.
+  static absl::StatusOr<std::unique_ptr<ByteSource>> Open(const std::string& path);
+
+  // Up to `size` bytes into `into`; 0 only at the end of the file.
+  // kDataLoss: corrupt or truncated gzip, with the offset of the unpacked bytes. kUnavailable: I/O.
+  virtual absl::StatusOr<size_t> Read(char* into, size_t size) = 0;
+};
+
+}  // namespace cairn

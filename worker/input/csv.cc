@@ -1,0 +1,122 @@
+// Tables of numbers: one label column, all others features.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "worker/input/labels.h"
+#include "worker/input/line_rows.h"
+#include "worker/input/parse_number.h"
+
+namespace cairn {
+namespace {
+
+bool IsGap(char c) { return c == ' '; }
+
+class CsvParser : public LineParser {
+ public:
+  CsvParser(const ReaderOptions& options, char separator, int64_t cells)
+      : labels_(options.model.loss, options.data.label_base, options.model.classes),
+        separator_(separator),
+        cells_(cells),
+        label_cell_(options.data.label_column) {
+    schema_.dense_columns = cells - 1;
+  }
+
+  const Schema& schema() const override { return schema_; }
+
+  // Names: no cell of the line is a number.
+  bool IsHeader(absl::string_view line, const std::string&) override {
+    const char* const end = line.data() + line.size();
+    for (const char* p = line.data(); p <= end;) {
+      float ignored = 0;
+      if (p != end && ParseFloat(p, end, &ignored) != nullptr) return false;
+      const void* next = std::memchr(p, separator_, static_cast<size_t>(end - p));
+      if (next == nullptr) break;
+      p = static_cast<const char*>(next) + 1;
+    }
+    return true;
+  }
+
+  bool Parse(absl::string_view line, Batch* batch, LineError* error) override {
+    const char* const end = line.data() + line.size();
+    const char* p = line.data();
+    const size_t first = batch->dense.size();
+    batch->dense.resize(first + static_cast<size_t>(schema_.dense_columns));
+    float* out = batch->dense.data() + first;
+    float label = 0;
+    for (int64_t cell = 0; cell < cells_; ++cell) {
+      while (IsGap(*p)) ++p;
+      float number = 0;
+      const char* const start = p;
+      p = ParseFloat(p, end, &number);
+      while (p != nullptr && p != end && IsGap(*p)) ++p;
+      if (p == nullptr || (p != end && *p != separator_)) return BadCell(start, end, cell, error);
+      if (cell != label_cell_) {
+        *out++ = number;
+      } else {
+        label = number;
+        if (!labels_.Apply(&label)) {
+          error->at = start;
+          error->what = absl::StrCat("label ", QuoteFound(start, p), "; ", labels_.Allowed());
+          return false;
+        }
+      }
+      if ((p == end) != (cell == cells_ - 1)) return BadWidth(line, error);
+      ++p;
+    }
+    batch->labels.push_back(label);
+    ++batch->rows;
+    return true;
+  }
+
+ private:
+  bool BadCell(const char* at, const char* end, int64_t cell, LineError* error) const {
+    const char* const stop = std::find(at, end, separator_);
+    error->at = at;
+    error->what = absl::StrCat("column ", cell, " is ", at == stop ? "empty" : QuoteFound(at, stop),
+                               "; a cell of csv is a finite number");
+    return false;
+  }
+
+  bool BadWidth(absl::string_view line, LineError* error) const {
+    error->at = line.data() + line.size();
+    error->what = absl::StrCat("row has ", 1 + std::count(line.begin(), line.end(), separator_),
+                               " cells; the first line has ", cells_);
+    return false;
+  }
+
+  const LabelRule labels_;
+  const char separator_;
+  const int64_t cells_;
+  const int64_t label_cell_;
+  Schema schema_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LineParser>> MakeCsvParser(const ReaderOptions& options,
+                                                          absl::string_view first_line,
+                                                          const std::string& path) {
+  const bool tabs = absl::EndsWith(path, ".tsv") || absl::EndsWith(path, ".tsv.gz");
+  const char separator = tabs ? '\t' : ',';
+  const int64_t cells = 1 + std::count(first_line.begin(), first_line.end(), separator);
+  const int64_t label = options.data.label_column;
+  if (cells < 2 || label < 0 || label >= cells) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ":1: first line has ", cells, cells == 1 ? " cell" : " cells", " separated by ",
+        tabs ? "tabs" : "commas", "; csv needs a label in data.label_column ", label,
+        " (the first is 0) and at least one other column"));
+  }
+  if (options.data.features > 0 && options.data.features != cells - 1) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ":1: first line has ", cells - 1,
+                                                   " columns beside the label; data.features says ",
+                                                   options.data.features));
+  }
+  return std::make_unique<CsvParser>(options, separator, cells);
+}
+
+}  // namespace cairn

@@ -1,0 +1,218 @@
+#include "worker/input/idx.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/shape.h"
+#include "common/status.h"
+#include "worker/input/byte_source.h"
+#include "worker/input/labels.h"
+
+namespace cairn {
+namespace {
+
+constexpr int64_t kMaxPixels = 1 << 24;
+
+// One IDX file of unsigned bytes: big-endian header, then items of item_bytes.
+class IdxFile {
+ public:
+  absl::Status Open(const std::string& path, int axes_wanted) {
+    path_ = path;
+    offset_ = begin_ = end_ = 0;
+    ASSIGN_OR_RETURN(source_, ByteSource::Open(path));
+    unsigned char magic[4];
+    RETURN_IF_ERROR(Take(4, magic, "the magic number"));
+    const int axes = magic[3];
+    if (magic[0] != 0 || magic[1] != 0 || magic[2] != 0x08 ||
+        (axes_wanted == 1 ? axes != 1 : axes < 2 || axes > 4)) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "%s: found magic %02x%02x%02x%02x; %s", path, magic[0], magic[1], magic[2], magic[3],
+          axes_wanted == 1 ? "labels in idx format start with 00000801"
+                           : "images in idx format start with 00000803 (unsigned bytes, 3 axes)"));
+    }
+    shape_.clear();
+    for (int i = 0; i < axes; ++i) {
+      unsigned char b[4];
+      RETURN_IF_ERROR(Take(4, b, "the shape"));
+      shape_.push_back((int64_t{b[0]} << 24) | (b[1] << 16) | (b[2] << 8) | b[3]);
+    }
+    const absl::StatusOr<int64_t> pixels = ElementCount(absl::MakeSpan(shape_).subspan(1));
+    if (!pixels.ok() || *pixels < 1 || *pixels > kMaxPixels) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": found shape ", ShapeText(shape_),
+                                                     "; an item has 1 to ", kMaxPixels, " bytes"));
+    }
+    item_bytes_ = *pixels;
+    return absl::OkStatus();
+  }
+
+  absl::Status Take(int64_t count, unsigned char* into, absl::string_view what) {
+    while (count > 0) {
+      if (begin_ == end_) RETURN_IF_ERROR(Fill());
+      if (begin_ == end_) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(path_, ": ends at byte ", offset_, " inside ", what,
+                         shape_.empty() ? "" : absl::StrCat(", shape ", ShapeText(shape_))));
+      }
+      const size_t part = std::min(static_cast<size_t>(count), end_ - begin_);
+      if (into != nullptr) {
+        std::memcpy(into, buffer_.data() + begin_, part);
+        into += part;
+      }
+      begin_ += part;
+      offset_ += static_cast<int64_t>(part);
+      count -= static_cast<int64_t>(part);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ExpectEnd() {
+    if (begin_ == end_) RETURN_IF_ERROR(Fill());
+    if (begin_ == end_) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(path_, ": goes on after byte ", offset_,
+                                                   ", where its shape ", ShapeText(shape_),
+                                                   " ends; header and data do not fit"));
+  }
+
+  const std::string& path() const { return path_; }
+  int64_t items() const { return shape_[0]; }
+  int64_t item_bytes() const { return item_bytes_; }
+  int64_t offset() const { return offset_; }
+
+ private:
+  absl::Status Fill() {
+    buffer_.resize(256 << 10);
+    ASSIGN_OR_RETURN(end_, source_->Read(reinterpret_cast<char*>(buffer_.data()), buffer_.size()));
+    begin_ = 0;
+    return absl::OkStatus();
+  }
+
+  std::string path_;
+  std::unique_ptr<ByteSource> source_;
+  std::vector<unsigned char> buffer_;
+  size_t begin_ = 0;
+  size_t end_ = 0;
+  int64_t offset_ = 0;  // of the next byte taken, in the unpacked file
+  Shape shape_;
+  int64_t item_bytes_ = 1;
+};
+
+class IdxRows : public RowSource {
+ public:
+  IdxRows(const ReaderOptions& options, std::vector<DataFile> files, RowShard shard)
+      : files_(std::move(files)),
+        shard_(shard),
+        labels_rule_(options.model.loss, options.data.label_base, options.model.classes) {
+    for (int i = 0; i < 256; ++i) scaled_[i] = static_cast<float>(i) / 255.0f;
+  }
+
+  const Schema& schema() const override { return schema_; }
+  const absl::Status& status() const override { return status_; }
+
+  absl::Status Rewind(int64_t) override {
+    next_file_ = 0;
+    left_ = 0;
+    wait_ = shard_.worker;
+    return status_ = files_.empty() ? absl::OkStatus() : OpenNext();
+  }
+
+  bool Append(Batch* batch) override { return Advance() && Check(AppendItem(batch)); }
+  bool Skip() override { return Advance() && Check(SkipItem()); }
+
+ private:
+  bool Check(absl::Status status) {
+    status_ = std::move(status);
+    return status_.ok();
+  }
+
+  absl::Status OpenNext() {
+    const DataFile& file = files_[next_file_++];
+    RETURN_IF_ERROR(images_.Open(file.path, 3));
+    RETURN_IF_ERROR(labels_.Open(file.labels, 1));
+    if (images_.items() != labels_.items()) {
+      return absl::InvalidArgumentError(absl::StrCat(file.path, " has ", images_.items(),
+                                                     " images, ", file.labels, " has ",
+                                                     labels_.items(), " labels; they must match"));
+    }
+    if (schema_.dense_columns == 0) schema_.dense_columns = images_.item_bytes();
+    if (schema_.dense_columns != images_.item_bytes()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(file.path, ": images have ", images_.item_bytes(),
+                       " pixels, those of the first file ", schema_.dense_columns));
+    }
+    pixels_.resize(static_cast<size_t>(schema_.dense_columns));
+    left_ = images_.items();
+    return absl::OkStatus();
+  }
+
+  // Stands before this worker's next item.
+  bool Advance() {
+    if (!status_.ok()) return false;
+    for (;; --wait_) {
+      while (left_ == 0) {
+        if (next_file_ > 0 && (!Check(images_.ExpectEnd()) || !Check(labels_.ExpectEnd()))) {
+          return false;
+        }
+        if (next_file_ == files_.size() || !Check(OpenNext())) return false;
+      }
+      if (wait_ == 0) break;
+      if (!Check(SkipItem())) return false;
+    }
+    wait_ = shard_.workers - 1;
+    return true;
+  }
+
+  absl::Status SkipItem() {
+    --left_;
+    RETURN_IF_ERROR(images_.Take(images_.item_bytes(), nullptr, "an image"));
+    return labels_.Take(1, nullptr, "the labels");
+  }
+
+  absl::Status AppendItem(Batch* batch) {
+    --left_;
+    RETURN_IF_ERROR(images_.Take(images_.item_bytes(), pixels_.data(), "an image"));
+    unsigned char byte = 0;
+    RETURN_IF_ERROR(labels_.Take(1, &byte, "the labels"));
+    float label = byte;
+    if (!labels_rule_.Apply(&label)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(labels_.path(), ": byte ", labels_.offset() - 1, " is label ",
+                       static_cast<int>(byte), "; ", labels_rule_.Allowed()));
+    }
+    const size_t first = batch->dense.size();
+    batch->dense.resize(first + pixels_.size());
+    float* const out = batch->dense.data() + first;
+    for (size_t i = 0; i < pixels_.size(); ++i) out[i] = scaled_[pixels_[i]];
+    batch->labels.push_back(label);
+    ++batch->rows;
+    return absl::OkStatus();
+  }
+
+  const std::vector<DataFile> files_;
+  const RowShard shard_;
+  const LabelRule labels_rule_;
+  float scaled_[256];
+  Schema schema_;
+  IdxFile images_;
+  IdxFile labels_;
+  std::vector<unsigned char> pixels_;
+  size_t next_file_ = 0;
+  int64_t left_ = 0;  // items of the open pair not yet passed
+  int64_t wait_ = 0;  // items of other workers before this worker's next
+  absl::Status status_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RowSource>> MakeIdxRows(const ReaderOptions& options,
+                                                       std::vector<DataFile> files,
+                                                       RowShard shard) {
+  auto rows = std::make_unique<IdxRows>(options, std::move(files), shard);
+  RETURN_IF_ERROR(rows->Rewind(0));
+  return rows;
+}
+
+}  // namespace cairn

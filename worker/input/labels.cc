@@ -1,0 +1,32 @@
+#include "worker/input/labels.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace cairn {
+
+LabelRule::LabelRule(absl::string_view loss, int64_t label_base, int64_t classes)
+    : label_base_(label_base), classes_(classes) {
+  // Class numbers are stored as float32, which counts to 2^24.
+  constexpr float kMostClasses = 1 << 24;
+  limit_ = classes > 0 ? static_cast<float>(classes) : kMostClasses;
+  if (loss == "sigmoid_cross_entropy") kind_ = Kind::kBinary;
+  if (loss == "softmax_cross_entropy") kind_ = Kind::kClass;
+}
+
+std::string LabelRule::Allowed() const {
+  switch (kind_) {
+    case Kind::kBinary: return "sigmoid_cross_entropy takes 0 and 1, or -1 and 1";
+    case Kind::kClass:
+      if (classes_ <= 0) {
+        return absl::StrCat("softmax_cross_entropy takes whole numbers from data.label_base ",
+                            label_base_, " on");
+      }
+      return absl::StrCat("softmax_cross_entropy takes whole numbers from data.label_base ",
+                          label_base_, " to ", label_base_ + classes_ - 1, " (model.classes ",
+                          classes_, ")");
+    case Kind::kAny: return "any number";
+  }
+  return "";
+}
+
+}  // namespace cairn

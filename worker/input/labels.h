@@ -1,0 +1,46 @@
+// What a label may be, by loss.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace cairn {
+
+// Thread safety: a value.
+class LabelRule {
+ public:
+  LabelRule() = default;
+  // sigmoid_cross_entropy: -1 and 0 become 0, 1 stays. softmax_cross_entropy: whole numbers in
+  // [label_base, label_base + classes), less label_base; classes 0: no upper bound.
+  // Any other loss: every number as it is.
+  LabelRule(absl::string_view loss, int64_t label_base, int64_t classes);
+
+  // False where the label is none of those; then Allowed() says what is.
+  bool Apply(float* label) const {
+    switch (kind_) {
+      case Kind::kBinary:
+        if (*label == -1.0f) *label = 0.0f;
+        return *label == 0.0f || *label == 1.0f;
+      case Kind::kClass: {
+        const float number = *label - static_cast<float>(label_base_);
+        *label = number;
+        return number >= 0.0f && number < limit_ &&
+               number == static_cast<float>(static_cast<int64_t>(number));
+      }
+      case Kind::kAny: return true;
+    }
+    return false;
+  }
+  std::string Allowed() const;
+
+ private:
+  enum class Kind { kBinary, kClass, kAny };
+  Kind kind_ = Kind::kAny;
+  int64_t label_base_ = 0;
+  int64_t classes_ = 0;
+  float limit_ = 0;
+};
+
+}  // namespace cairn

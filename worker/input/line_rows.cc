@@ -1,0 +1,108 @@
+#include "worker/input/line_rows.h"
+
+#include <cstddef>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "worker/input/line_reader.h"
+
+namespace cairn {
+namespace {
+
+bool IsBlank(absl::string_view line) {
+  for (const char c : line) {
+    if (c != ' ') return false;
+  }
+  return true;
+}
+
+class LineRows : public RowSource {
+ public:
+  LineRows(std::vector<std::string> paths, RowShard shard, std::unique_ptr<LineParser> parser)
+      : paths_(std::move(paths)), shard_(shard), parser_(std::move(parser)) {}
+
+  const Schema& schema() const override { return parser_->schema(); }
+  const absl::Status& status() const override { return status_; }
+
+  absl::Status Rewind(int64_t) override {
+    next_file_ = 0;
+    wait_ = shard_.worker;
+    reader_.reset();
+    if (!paths_.empty()) OpenNext();
+    return status_;
+  }
+
+  bool Append(Batch* batch) override {
+    absl::string_view line;
+    if (!NextOwnLine(&line)) return false;
+    if (parser_->Parse(line, batch, &error_)) return true;
+    status_ =
+        absl::InvalidArgumentError(absl::StrCat(reader_->path(), ":", reader_->line_number(), ":",
+                                                error_.at - line.data() + 1, ": ", error_.what));
+    return false;
+  }
+
+  bool Skip() override {
+    absl::string_view line;
+    return NextOwnLine(&line);
+  }
+
+ private:
+  bool OpenNext() {
+    absl::StatusOr<std::unique_ptr<LineReader>> reader = LineReader::Open(paths_[next_file_++]);
+    if (!reader.ok()) {
+      status_ = reader.status();
+      return false;
+    }
+    reader_ = *std::move(reader);
+    first_line_ = true;
+    return true;
+  }
+
+  // The next line that is a row, of any worker.
+  bool NextLine(absl::string_view* line) {
+    for (;;) {
+      if (reader_ == nullptr || !status_.ok()) return false;
+      if (!reader_->Next(line)) {
+        status_ = reader_->status();
+        if (!status_.ok() || next_file_ == paths_.size() || !OpenNext()) return false;
+        continue;
+      }
+      if (line->empty() || (line->front() == ' ' && IsBlank(*line))) continue;
+      if (!first_line_) return true;
+      first_line_ = false;
+      if (!parser_->IsHeader(*line, reader_->path())) return true;
+    }
+  }
+
+  bool NextOwnLine(absl::string_view* line) {
+    for (; wait_ > 0; --wait_) {
+      if (!NextLine(line)) return false;
+    }
+    wait_ = shard_.workers - 1;
+    return NextLine(line);
+  }
+
+  const std::vector<std::string> paths_;
+  const RowShard shard_;
+  const std::unique_ptr<LineParser> parser_;
+  std::unique_ptr<LineReader> reader_;  // null: no files
+  size_t next_file_ = 0;
+  bool first_line_ = true;
+  int64_t wait_ = 0;  // rows of other workers before this worker's next
+  LineError error_;
+  absl::Status status_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RowSource>> MakeLineRows(std::vector<std::string> paths,
+                                                        RowShard shard,
+                                                        std::unique_ptr<LineParser> parser) {
+  auto rows = std::make_unique<LineRows>(std::move(paths), shard, std::move(parser));
+  RETURN_IF_ERROR(rows->Rewind(0));
+  return rows;
+}
+
+}  // namespace cairn

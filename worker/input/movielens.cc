@@ -1,0 +1,83 @@
+// MovieLens ratings (grouplens.org): 1M's "user::item::rating::time", 100K's tabs, latest's commas.
+#include <memory>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "worker/input/labels.h"
+#include "worker/input/line_rows.h"
+#include "worker/input/parse_number.h"
+
+namespace cairn {
+namespace {
+
+class MovielensParser : public LineParser {
+ public:
+  explicit MovielensParser(const ReaderOptions& options)
+      : labels_(options.model.loss, options.data.label_base, options.model.classes) {
+    schema_.key_columns = 2;
+  }
+
+  const Schema& schema() const override { return schema_; }
+
+  bool IsHeader(absl::string_view line, const std::string&) override {
+    separator_ = absl::StrContains(line, "::") ? "::" : absl::StrContains(line, '\t') ? "\t" : ",";
+    int64_t ignored = 0;
+    return ParseInt64(line.data(), line.data() + line.size(), &ignored) == nullptr &&
+           absl::StartsWithIgnoreCase(line, "user");
+  }
+
+  bool Parse(absl::string_view line, Batch* batch, LineError* error) override {
+    const char* const end = line.data() + line.size();
+    const char* p = line.data();
+    int64_t ids[2] = {0, 0};
+    constexpr absl::string_view kNames[] = {"user", "item"};
+    for (int i = 0; i < 2; ++i) {
+      const char* const after = ParseInt64(p, end, &ids[i]);
+      if (after == nullptr || !AtSeparator(after, end)) {
+        return Bad(p, end, absl::StrCat(kNames[i], " ", QuoteFound(p, end)), error);
+      }
+      p = after + separator_.size();
+    }
+    float rating = 0;
+    const char* after = ParseFloat(p, end, &rating);
+    if (after == nullptr || (after != end && !AtSeparator(after, end)) || !labels_.Apply(&rating)) {
+      return Bad(p, end, absl::StrCat("rating ", QuoteFound(p, end), "; ", labels_.Allowed()),
+                 error);
+    }
+    if (after != end) {
+      int64_t time = 0;
+      p = after + separator_.size();
+      after = ParseInt64(p, end, &time);
+      if (after != end) return Bad(p, end, absl::StrCat("time ", QuoteFound(p, end)), error);
+    }
+    batch->keys.insert(batch->keys.end(), ids, ids + 2);
+    batch->labels.push_back(rating);
+    ++batch->rows;
+    return true;
+  }
+
+ private:
+  bool AtSeparator(const char* p, const char* end) const {
+    return absl::StartsWith(absl::string_view(p, static_cast<size_t>(end - p)), separator_);
+  }
+
+  bool Bad(const char* at, const char*, std::string what, LineError* error) const {
+    error->at = at;
+    error->what = absl::StrCat("found ", what, "; a row is user", separator_, "item", separator_,
+                               "rating and, optionally, a whole time");
+    return false;
+  }
+
+  const LabelRule labels_;
+  absl::string_view separator_ = "::";
+  Schema schema_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LineParser>> MakeMovielensParser(const ReaderOptions& options) {
+  return std::make_unique<MovielensParser>(options);
+}
+
+}  // namespace cairn
