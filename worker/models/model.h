@@ -13,6 +13,7 @@
 #include "common/variable_spec.h"
 #include "worker/client/ps_client.h"
 #include "worker/input/batch.h"
+#include "worker/models/key_index.h"
 
 namespace cairn {
 
@@ -25,11 +26,12 @@ struct VariableUse {
   std::vector<float> gradient;  // of the mean loss over the batch; filled by the model
 };
 
-// A step's data, reused from step to step. `uses[i]` belongs to variables()[i]. Models keep
-// index buffers of their own in `scratch`.
+// A step's data, reused from step to step. `uses[i]` belongs to variables()[i]. What follows it is
+// the models' own: where entries of the batch are in `ids`, and activations.
 struct StepState {
   std::vector<VariableUse> uses;
-  std::vector<int32_t> positions;  // model-defined: entry of the batch -> index into ids
+  std::vector<int32_t> positions;
+  KeyIndex key_index;
   std::vector<std::vector<float>> scratch;
 };
 

@@ -63,4 +63,17 @@ void DenseBackward(const DenseShape& shape, const float* x, const float* w, cons
   }
 }
 
+void AddMatrixTimesVector(const float* x, int64_t rows, int64_t columns, const float* w, float* y) {
+  ConfigureBlas();
+  cblas_sgemv(CblasRowMajor, CblasNoTrans, Int(rows), Int(columns), 1.0f, x, Int(columns), w, 1,
+              1.0f, y, 1);
+}
+
+void TransposedMatrixTimesVector(const float* x, int64_t rows, int64_t columns, const float* d_y,
+                                 float* d_w) {
+  ConfigureBlas();
+  cblas_sgemv(CblasRowMajor, CblasTrans, Int(rows), Int(columns), 1.0f, x, Int(columns), d_y, 1,
+              0.0f, d_w, 1);
+}
+
 }  // namespace cairn

@@ -28,4 +28,10 @@ void DenseForward(const DenseShape& shape, const float* x, const float* w, const
 void DenseBackward(const DenseShape& shape, const float* x, const float* w, const float* d_y,
                    float* d_x, int64_t d_x_columns, float* d_w, float* d_b);
 
+// y [rows] += x w; x [rows, columns], w [columns].
+void AddMatrixTimesVector(const float* x, int64_t rows, int64_t columns, const float* w, float* y);
+// d_w [columns] = x^T d_y, overwritten.
+void TransposedMatrixTimesVector(const float* x, int64_t rows, int64_t columns, const float* d_y,
+                                 float* d_w);
+
 }  // namespace cairn

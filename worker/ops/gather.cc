@@ -64,6 +64,37 @@ void SumByPositionKernel(const float* d_out, size_t stride, size_t width, const 
   }
 }
 
+void DotsKernel(const float* a, const int32_t* a_positions, const float* b,
+                const int32_t* b_positions, size_t width, size_t count, float* out) {
+  for (size_t r = 0; r < count; ++r) {
+    const float* x = a + static_cast<size_t>(a_positions[r]) * width;
+    const float* y = b + static_cast<size_t>(b_positions[r]) * width;
+    out[r] = SumLanes(width, [&](auto d, size_t i) HWY_ATTR {
+      return hn::Mul(hn::LoadU(d, x + i), hn::LoadU(d, y + i));
+    });
+  }
+}
+
+void SumScaledKernel(const float* table, const int32_t* from, const float* scale, const int32_t* to,
+                     size_t width, size_t count, float* sums) {
+  int32_t fresh = 0;
+  for (size_t r = 0; r < count; ++r) {
+    const float* x = table + static_cast<size_t>(from[r]) * width;
+    float* sum = sums + static_cast<size_t>(to[r]) * width;
+    if (to[r] == fresh) {
+      ++fresh;
+      ForLanes(width, [&](auto d, size_t i) HWY_ATTR {
+        hn::StoreU(hn::Mul(hn::Set(d, scale[r]), hn::LoadU(d, x + i)), d, sum + i);
+      });
+    } else {
+      ForLanes(width, [&](auto d, size_t i) HWY_ATTR {
+        const auto old = hn::LoadU(d, sum + i);
+        hn::StoreU(hn::MulAdd(hn::Set(d, scale[r]), hn::LoadU(d, x + i), old), d, sum + i);
+      });
+    }
+  }
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace cairn
 HWY_AFTER_NAMESPACE();
@@ -73,6 +104,8 @@ namespace cairn {
 
 HWY_EXPORT(GatherKernel);
 HWY_EXPORT(SumByPositionKernel);
+HWY_EXPORT(DotsKernel);
+HWY_EXPORT(SumScaledKernel);
 
 void GatherRows(const float* table, size_t width, const int32_t* positions, size_t count,
                 float* out, size_t out_stride) {
@@ -82,6 +115,16 @@ void GatherRows(const float* table, size_t width, const int32_t* positions, size
 void SumRowsByPosition(const float* d_out, size_t d_out_stride, size_t width,
                        const int32_t* positions, size_t count, float* sums) {
   HWY_DYNAMIC_DISPATCH(SumByPositionKernel)(d_out, d_out_stride, width, positions, count, sums);
+}
+
+void DotsByPosition(const float* a, const int32_t* a_positions, const float* b,
+                    const int32_t* b_positions, size_t width, size_t count, float* out) {
+  HWY_DYNAMIC_DISPATCH(DotsKernel)(a, a_positions, b, b_positions, width, count, out);
+}
+
+void SumScaledRowsByPosition(const float* table, const int32_t* from, const float* scale,
+                             const int32_t* to, size_t width, size_t count, float* sums) {
+  HWY_DYNAMIC_DISPATCH(SumScaledKernel)(table, from, scale, to, width, count, sums);
 }
 
 }  // namespace cairn

@@ -18,4 +18,14 @@ void GatherRows(const float* table, size_t width, const int32_t* positions, size
 void SumRowsByPosition(const float* d_out, size_t d_out_stride, size_t width,
                        const int32_t* positions, size_t count, float* sums);
 
+// out[i] = a[a_positions[i]] . b[b_positions[i]], rows of `width` floats.
+void DotsByPosition(const float* a, const int32_t* a_positions, const float* b,
+                    const int32_t* b_positions, size_t width, size_t count, float* out);
+
+// sums[p] = the sum of scale[i] * table[from[i]] over i with to[i] == p; `to` is numbered by first
+// appearance, as above. With table = b, from = b's positions, to = a's: the gradient of
+// sum(scale * dots) by a.
+void SumScaledRowsByPosition(const float* table, const int32_t* from, const float* scale,
+                             const int32_t* to, size_t width, size_t count, float* sums);
+
 }  // namespace cairn

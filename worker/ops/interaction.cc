@@ -82,6 +82,31 @@ void FmSparseBackwardKernel(const CsrView& x, const float* v, const float* sums,
   }
 }
 
+void ScaleFieldsKernel(const float* x, const float* v, size_t rows, size_t fields, size_t factors,
+                       float* e, size_t e_stride) {
+  for (size_t r = 0; r < rows; ++r, x += fields, e += e_stride) {
+    for (size_t f = 0; f < fields; ++f) {
+      ForLanes(factors, [&](auto d, size_t i) HWY_ATTR {
+        const auto row = hn::LoadU(d, v + f * factors + i);
+        hn::StoreU(hn::Mul(hn::Set(d, x[f]), row), d, e + f * factors + i);
+      });
+    }
+  }
+}
+
+void ScaleFieldsBackwardKernel(const float* x, const float* d_e, size_t e_stride, size_t rows,
+                               size_t fields, size_t factors, float* d_v) {
+  for (size_t r = 0; r < rows; ++r, x += fields, d_e += e_stride) {
+    for (size_t f = 0; f < fields; ++f) {
+      ForLanes(factors, [&](auto d, size_t i) HWY_ATTR {
+        const auto row = hn::LoadU(d, d_e + f * factors + i);
+        const auto sum = hn::LoadU(d, d_v + f * factors + i);
+        hn::StoreU(hn::MulAdd(hn::Set(d, x[f]), row, sum), d, d_v + f * factors + i);
+      });
+    }
+  }
+}
+
 // Vectors as columns, [width, padded], so that one vector instruction serves as many pairs as there
 // are lanes; `padded` is a multiple of them and what is beyond `vectors` stays zero.
 HWY_INLINE void Transpose(const float* e, size_t vectors, size_t width, size_t padded,
@@ -155,6 +180,8 @@ HWY_EXPORT(FmForwardKernel);
 HWY_EXPORT(FmBackwardKernel);
 HWY_EXPORT(FmSparseForwardKernel);
 HWY_EXPORT(FmSparseBackwardKernel);
+HWY_EXPORT(ScaleFieldsKernel);
+HWY_EXPORT(ScaleFieldsBackwardKernel);
 HWY_EXPORT(DotInteractionKernel);
 HWY_EXPORT(DotInteractionBackwardKernel);
 
@@ -176,6 +203,17 @@ void FmSparseBackward(const CsrView& x, const float* v, const float* sums, const
                       size_t factors, size_t v_rows, float* d_v) {
   std::fill_n(d_v, v_rows * factors, 0.0f);
   HWY_DYNAMIC_DISPATCH(FmSparseBackwardKernel)(x, v, sums, d_out, factors, d_v);
+}
+
+void ScaleFields(const float* x, const float* v, size_t rows, size_t fields, size_t factors,
+                 float* e, size_t e_stride) {
+  HWY_DYNAMIC_DISPATCH(ScaleFieldsKernel)(x, v, rows, fields, factors, e, e_stride);
+}
+
+void ScaleFieldsBackward(const float* x, const float* d_e, size_t e_stride, size_t rows,
+                         size_t fields, size_t factors, float* d_v) {
+  std::fill_n(d_v, fields * factors, 0.0f);
+  HWY_DYNAMIC_DISPATCH(ScaleFieldsBackwardKernel)(x, d_e, e_stride, rows, fields, factors, d_v);
 }
 
 void DotInteraction(const float* e, size_t rows, size_t vectors, size_t width, float* out,

@@ -17,7 +17,15 @@ void FmForward(const float* e, size_t rows, size_t fields, size_t factors, float
 void FmBackward(const float* e, const float* sums, const float* d_out, size_t rows, size_t fields,
                 size_t factors, float* d_e);
 
-// The same for sparse features: entry n is values[n] * v[columns[n]], v [columns, factors].
+// e[r, f] = x[r, f] * v[f] for x [rows, fields], v [fields, factors]: dense features as fields.
+// Rows of `e` are `e_stride` floats apart.
+void ScaleFields(const float* x, const float* v, size_t rows, size_t fields, size_t factors,
+                 float* e, size_t e_stride);
+// d_v[f] = sum over rows of x[r, f] * d_e[r, f], overwritten.
+void ScaleFieldsBackward(const float* x, const float* d_e, size_t e_stride, size_t rows,
+                         size_t fields, size_t factors, float* d_v);
+
+// FmForward for sparse features: entry n is values[n] * v[columns[n]], v [columns, factors].
 void FmSparseForward(const CsrView& x, const float* v, size_t factors, float* sums, float* out);
 // d_v [v_rows, factors], overwritten.
 void FmSparseBackward(const CsrView& x, const float* v, const float* sums, const float* d_out,

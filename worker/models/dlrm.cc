@@ -1,0 +1,116 @@
+// DLRM (Naumov et al., "Deep learning recommendation model", 2019): the dense columns pass through
+// a bottom MLP into a vector as wide as the embeddings; that vector beside the dot products of all
+// pairs of it and the embeddings goes into a top MLP.
+#include <memory>
+#include <vector>
+
+#include "common/status.h"
+#include "worker/models/embedded_input.h"
+#include "worker/models/key_tables.h"
+#include "worker/models/layer_stack.h"
+#include "worker/models/model_base.h"
+#include "worker/ops/concat.h"
+#include "worker/ops/interaction.h"
+
+namespace cairn {
+namespace {
+
+std::vector<int64_t> With(std::vector<int64_t> widths, int64_t last) {
+  widths.push_back(last);
+  return widths;
+}
+
+class Dlrm : public ModelBase {
+ public:
+  explicit Dlrm(const ModelArguments& arguments)
+      : ModelBase(arguments, /*outputs=*/1),
+        hash_buckets_(arguments.config.embedding.hash_buckets),
+        dim_(arguments.config.embedding.dim),
+        dense_columns_(arguments.schema.dense_columns),
+        vectors_(arguments.schema.key_columns + 1),
+        top_width_(dim_ + static_cast<int64_t>(DotPairs(static_cast<size_t>(vectors_)))),
+        top_stride_(PaddedStride(top_width_)),
+        tables_(&list_, ColumnNames("embedding/", arguments.schema.key_columns), dim_,
+                EmbeddingInitializer()),
+        bottom_(&list_, "bottom_", dense_columns_, With(arguments.config.bottom_hidden, dim_),
+                /*relu_last=*/true, Kernels(arguments)),
+        top_(&list_, "top_", top_width_, With(arguments.config.top_hidden, 1),
+             /*relu_last=*/false, Kernels(arguments)),
+        vectors_buffer_(list_.AddBuffer()),
+        d_vectors_buffer_(list_.AddBuffer()),
+        top_buffer_(list_.AddBuffer()),
+        d_top_buffer_(list_.AddBuffer()),
+        bottom_buffer_(list_.AddBuffer()) {}
+
+ protected:
+  absl::Status PlanParts(const Batch& batch, StepState* state) const override {
+    PlanKeys(batch, tables_.columns(), hash_buckets_, tables_.first_variable(), state);
+    return absl::OkStatus();
+  }
+
+  void Forward(const Batch& batch, StepState* state, float* scores) const override {
+    const int64_t rows = batch.rows, stride = vectors_ * dim_;
+    float* bottom = Floats(state, bottom_buffer_, rows * dim_);
+    float* vectors = Floats(state, vectors_buffer_, rows * stride);
+    float* top = Floats(state, top_buffer_, rows * top_stride_);
+    bottom_.Forward(state, rows, BottomInput(batch), bottom);
+    CopyColumns(bottom, dim_, rows, dim_, vectors, stride);
+    tables_.Gather(*state, rows, vectors + dim_, stride);
+    CopyColumns(bottom, dim_, rows, dim_, top, top_stride_);
+    DotInteraction(vectors, static_cast<size_t>(rows), static_cast<size_t>(vectors_),
+                   static_cast<size_t>(dim_), top + dim_, static_cast<size_t>(top_stride_));
+    top_.Forward(state, rows, TopInput(batch, state), scores);
+  }
+
+  void Backward(const Batch& batch, StepState* state, float* d_scores) const override {
+    const int64_t rows = batch.rows, stride = vectors_ * dim_;
+    float* d_top = Floats(state, d_top_buffer_, rows * top_stride_);
+    top_.Backward(state, rows, TopInput(batch, state), nullptr, d_scores, d_top, top_width_);
+    float* d_vectors = Floats(state, d_vectors_buffer_, rows * stride);
+    DotInteractionBackward(Floats(state, vectors_buffer_, rows * stride), d_top + dim_,
+                           static_cast<size_t>(top_stride_), static_cast<size_t>(rows),
+                           static_cast<size_t>(vectors_), static_cast<size_t>(dim_), d_vectors);
+    tables_.Scatter(state, rows, d_vectors + dim_, stride);
+    // The bottom's vector is used twice: as it is, and in the products. The sum is written to the
+    // front of d_top, never ahead of what is read.
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t i = 0; i < dim_; ++i) {
+        d_top[r * dim_ + i] = d_top[r * top_stride_ + i] + d_vectors[r * stride + i];
+      }
+    }
+    bottom_.Backward(state, rows, BottomInput(batch), Floats(state, bottom_buffer_, rows * dim_),
+                     d_top, nullptr, 0);
+  }
+
+ private:
+  static InitializerConfig Kernels(const ModelArguments& arguments) {
+    return InitializerOr(arguments.config, {.type = "glorot_uniform"});
+  }
+  static float* Floats(StepState* state, size_t buffer, int64_t count) {
+    return Buffer(state, buffer, static_cast<size_t>(count));
+  }
+  LayerStack::Input BottomInput(const Batch& batch) const {
+    return {.dense = batch.dense.data(), .stride = dense_columns_};
+  }
+  LayerStack::Input TopInput(const Batch& batch, StepState* state) const {
+    return {.dense = Floats(state, top_buffer_, batch.rows * top_stride_), .stride = top_stride_};
+  }
+
+  const int64_t hash_buckets_, dim_, dense_columns_, vectors_, top_width_, top_stride_;
+  const KeyTables tables_;
+  const LayerStack bottom_, top_;
+  const size_t vectors_buffer_, d_vectors_buffer_, top_buffer_, d_top_buffer_, bottom_buffer_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Model>> MakeDlrm(const ModelArguments& arguments) {
+  if (arguments.schema.key_columns == 0 || arguments.schema.dense_columns == 0) {
+    return absl::InvalidArgumentError(
+        "model dlrm needs key columns and dense columns (criteo_tsv, criteo_csv); for numbers "
+        "alone take mlp");
+  }
+  return std::make_unique<Dlrm>(arguments);
+}
+
+}  // namespace cairn

@@ -1,0 +1,49 @@
+// Embedding tables over the key columns of a batch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "worker/models/part_list.h"
+
+namespace cairn {
+
+// Numbers the keys of a batch's columns: state->positions becomes [key_columns, rows], and
+// uses[first + c].ids the distinct keys of column c. `hash_buckets` 0 takes keys as they are, else
+// key -> bucket by a fixed hash. `first + key_columns` uses must exist.
+void PlanKeys(const Batch& batch, int64_t key_columns, int64_t hash_buckets, size_t first,
+              StepState* state);
+
+// One embedding table a key column.
+// Thread safety: immutable once made; calls on distinct StepStates may run at once.
+class KeyTables {
+ public:
+  KeyTables() = default;
+  KeyTables(PartList* list, absl::Span<const std::string> names, int64_t dim,
+            const InitializerConfig& initializer);
+
+  int64_t columns() const { return columns_; }
+  size_t first_variable() const { return first_; }
+  // The ids of `planned`, which PlanKeys filled.
+  void TakeIds(const KeyTables& planned, StepState* state) const;
+  // out[r, c * dim …] = row of column c, rows of `out` `stride` apart.
+  void Gather(const StepState& state, int64_t rows, float* out, int64_t stride) const;
+  // Gradients of the tables from d_out in the layout of `out`.
+  void Scatter(StepState* state, int64_t rows, const float* d_out, int64_t stride) const;
+  // Of tables of dim 1: sums [rows] += the row's number of every column, and the gradients of that.
+  void AddSums(const StepState& state, int64_t rows, float* sums) const;
+  void ScatterSums(StepState* state, int64_t rows, const float* d_sums) const;
+
+ private:
+  size_t first_ = 0;
+  int64_t columns_ = 0;
+  int64_t dim_ = 0;
+};
+
+// PREFIX + "C1" … PREFIX + "Cn".
+std::vector<std::string> ColumnNames(const std::string& prefix, int64_t columns);
+
+}  // namespace cairn

@@ -1,0 +1,151 @@
+#include "worker/models/model_base.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/shape.h"
+#include "common/status.h"
+#include "worker/ops/loss.h"
+
+namespace cairn {
+namespace {
+
+absl::Status CheckLabels(LossKind loss, int64_t classes, absl::Span<const float> labels) {
+  const auto allowed = [&](float y) {
+    switch (loss) {
+      case LossKind::kSigmoid: return y == -1.0f || (y >= 0.0f && y <= 1.0f);
+      case LossKind::kSoftmax:
+        return y >= 0.0f && y < static_cast<float>(classes) && y == std::floor(y);
+      case LossKind::kSquaredError: return std::isfinite(y);
+    }
+    return false;
+  };
+  const auto bad = std::find_if_not(labels.begin(), labels.end(), allowed);
+  if (bad == labels.end()) return absl::OkStatus();
+  const std::string what =
+      loss == LossKind::kSigmoid ? "0, 1 or -1 (sigmoid_cross_entropy)"
+      : loss == LossKind::kSoftmax
+          ? absl::StrCat("a whole number in [0, ", classes,
+                         ") once data.label_base is taken off (softmax_cross_entropy)")
+          : "a finite number (mean_squared_error)";
+  return absl::InvalidArgumentError(absl::StrCat(
+      "row ", bad - labels.begin(), " of the batch: label ", *bad, ", expected ", what));
+}
+
+}  // namespace
+
+ModelBase::ModelBase(const ModelArguments& arguments, int64_t outputs)
+    : schema_(arguments.schema),
+      loss_(arguments.loss),
+      outputs_(outputs),
+      scores_(list_.AddBuffer()),
+      d_scores_(list_.AddBuffer()),
+      losses_(list_.AddBuffer()) {}
+
+absl::Status ModelBase::CheckBatch(const Batch& batch) const {
+  const auto wrong = [&](absl::string_view what, size_t found, int64_t expected) {
+    return absl::InvalidArgumentError(absl::StrCat("batch of ", batch.rows, " rows has ", found,
+                                                   " ", what, ", expected ", expected,
+                                                   ": the reader's schema is another one"));
+  };
+  const auto differs = [](size_t found, int64_t expected) {
+    return found != static_cast<size_t>(expected);
+  };
+  if (differs(batch.labels.size(), batch.rows)) {
+    return wrong("labels", batch.labels.size(), batch.rows);
+  }
+  if (schema_.sparse_columns > 0) {
+    if (differs(batch.row_offsets.size(), batch.rows + 1)) {
+      return wrong("row offsets", batch.row_offsets.size(), batch.rows + 1);
+    }
+    const int64_t entries = batch.row_offsets.back();
+    if (differs(batch.columns.size(), entries)) {
+      return wrong("sparse columns", batch.columns.size(), entries);
+    }
+    if (differs(batch.values.size(), entries)) {
+      return wrong("sparse values", batch.values.size(), entries);
+    }
+  }
+  if (differs(batch.dense.size(), batch.rows * schema_.dense_columns)) {
+    return wrong("dense values", batch.dense.size(), batch.rows * schema_.dense_columns);
+  }
+  if (differs(batch.keys.size(), batch.rows * schema_.key_columns)) {
+    return wrong("keys", batch.keys.size(), batch.rows * schema_.key_columns);
+  }
+  return CheckLabels(loss_, outputs_, batch.labels);
+}
+
+absl::Status ModelBase::Plan(const Batch& batch, StepState* state) const {
+  RETURN_IF_ERROR(CheckBatch(batch));
+  state->uses.resize(list_.variables.size());
+  state->scratch.resize(list_.buffer_count);
+  for (size_t v = 0; v < list_.variables.size(); ++v) {
+    const VariableSpec& spec = list_.variables[v];
+    state->uses[v].part = spec.kind == VariableKind::kDense ? Part::kWhole : Part::kKeys;
+    state->uses[v].ids.clear();
+  }
+  RETURN_IF_ERROR(PlanParts(batch, state));
+  for (size_t v = 0; v < list_.variables.size(); ++v) {
+    const VariableSpec& spec = list_.variables[v];
+    VariableUse& use = state->uses[v];
+    const int64_t rows =
+        use.part == Part::kWhole ? RowCount(spec.shape) : static_cast<int64_t>(use.ids.size());
+    const int64_t width =
+        spec.kind == VariableKind::kDense ? RowWidth(spec.shape) : spec.shape.front();
+    use.values.resize(static_cast<size_t>(rows * width));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ModelBase::CheckPlanned(const StepState& state) const {
+  if (state.uses.size() == list_.variables.size()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("step state holds ", state.uses.size(), " variables, the model has ",
+                   list_.variables.size(), ": call Plan for the batch first"));
+}
+
+double ModelBase::Loss(const Batch& batch, StepState* state, float* scores, float* d_scores) const {
+  const size_t rows = static_cast<size_t>(batch.rows);
+  float* losses = Buffer(state, losses_, rows);
+  const float* labels = batch.labels.data();
+  switch (loss_) {
+    case LossKind::kSigmoid: SigmoidCrossEntropy(scores, labels, rows, losses, d_scores); break;
+    case LossKind::kSoftmax:
+      SoftmaxCrossEntropy(scores, labels, rows, static_cast<size_t>(outputs_), losses, d_scores);
+      break;
+    case LossKind::kSquaredError: SquaredError(scores, labels, rows, 1, losses, d_scores); break;
+  }
+  return MeanLoss({losses, rows}, {}, static_cast<size_t>(outputs_), d_scores);
+}
+
+absl::StatusOr<double> ModelBase::Train(const Batch& batch, StepState* state) const {
+  RETURN_IF_ERROR(CheckPlanned(*state));
+  for (VariableUse& use : state->uses) use.gradient.resize(use.values.size());
+  if (batch.rows == 0) {
+    for (VariableUse& use : state->uses) std::fill(use.gradient.begin(), use.gradient.end(), 0.0f);
+    return 0.0;
+  }
+  const size_t size = static_cast<size_t>(batch.rows * outputs_);
+  float* scores = Buffer(state, scores_, size);
+  float* d_scores = Buffer(state, d_scores_, size);
+  Forward(batch, state, scores);
+  const double loss = Loss(batch, state, scores, d_scores);
+  Backward(batch, state, d_scores);
+  return loss;
+}
+
+absl::Status ModelBase::Predict(const Batch& batch, StepState* state,
+                                std::vector<float>* scores) const {
+  RETURN_IF_ERROR(CheckPlanned(*state));
+  scores->resize(static_cast<size_t>(batch.rows * outputs_));
+  if (batch.rows > 0) Forward(batch, state, scores->data());
+  return absl::OkStatus();
+}
+
+InitializerConfig InitializerOr(const ModelConfig& config, InitializerConfig fallback) {
+  return config.init_given ? config.init : fallback;
+}
+
+}  // namespace cairn

@@ -1,0 +1,67 @@
+// Common to all models: the loss, checks of batches, and the order of a step.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "worker/models/model.h"
+#include "worker/models/part_list.h"
+
+namespace cairn {
+
+enum class LossKind { kSigmoid, kSoftmax, kSquaredError };
+
+// What every model is made from.
+struct ModelArguments {
+  const ModelConfig& config;
+  const Schema& schema;
+  LossKind loss;
+};
+
+class ModelBase : public Model {
+ public:
+  absl::Span<const VariableSpec> variables() const final { return list_.variables; }
+  int64_t outputs() const final { return outputs_; }
+  absl::Status Plan(const Batch& batch, StepState* state) const final;
+  absl::StatusOr<double> Train(const Batch& batch, StepState* state) const final;
+  absl::Status Predict(const Batch& batch, StepState* state,
+                       std::vector<float>* scores) const final;
+
+ protected:
+  ModelBase(const ModelArguments& arguments, int64_t outputs);
+
+  // Ids and positions of what is not used whole; base has prepared everything as whole.
+  virtual absl::Status PlanParts(const Batch& batch, StepState* state) const = 0;
+  // scores [rows, outputs], rows > 0.
+  virtual void Forward(const Batch& batch, StepState* state, float* scores) const = 0;
+  // After Forward: every variable's gradient, already sized, from d_scores, which may be
+  // overwritten.
+  virtual void Backward(const Batch& batch, StepState* state, float* d_scores) const = 0;
+
+  PartList list_;  // filled by the constructors of models
+
+ private:
+  absl::Status CheckBatch(const Batch& batch) const;
+  absl::Status CheckPlanned(const StepState& state) const;
+  double Loss(const Batch& batch, StepState* state, float* scores, float* d_scores) const;
+
+  const Schema schema_;
+  const LossKind loss_;
+  const int64_t outputs_;
+  const size_t scores_, d_scores_, losses_;  // buffers
+};
+
+// The job's `init` where given, else `fallback`.
+InitializerConfig InitializerOr(const ModelConfig& config, InitializerConfig fallback);
+
+// kInvalidArgument: the schema does not fit; says which data does.
+absl::StatusOr<std::unique_ptr<Model>> MakeLinear(const ModelArguments& arguments);
+absl::StatusOr<std::unique_ptr<Model>> MakeMlp(const ModelArguments& arguments);
+absl::StatusOr<std::unique_ptr<Model>> MakeFactorizationMachine(const ModelArguments& arguments);
+absl::StatusOr<std::unique_ptr<Model>> MakeWideDeep(const ModelArguments& arguments);
+absl::StatusOr<std::unique_ptr<Model>> MakeDlrm(const ModelArguments& arguments);
+// matrix_factorization and skip_gram: two tables, and the dot product of their rows.
+absl::StatusOr<std::unique_ptr<Model>> MakePair(const ModelArguments& arguments);
+
+}  // namespace cairn

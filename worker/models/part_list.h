@@ -1,0 +1,36 @@
+// What models are put together from: parts (layer_stack.h, key_tables.h, linear_terms.h,
+// sparse_columns.h) add their variables and buffers to the model's PartList when they are made, and
+// work on the StepState afterwards.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/variable_spec.h"
+#include "worker/models/model.h"
+
+namespace cairn {
+
+// The variables of a model in creation order, and how many buffers its parts use.
+struct PartList {
+  std::vector<VariableSpec> variables;
+  size_t buffer_count = 0;
+
+  // Return the variable's index.
+  size_t AddDense(std::string name, Shape shape, InitializerConfig initializer);
+  size_t AddTable(std::string name, int64_t dim, InitializerConfig initializer);
+  // The number of a buffer for Buffer().
+  size_t AddBuffer() { return buffer_count++; }
+};
+
+// `floats` of unspecified content, 64-byte aligned. Calls with the same or a smaller size return
+// the same memory until the step ends.
+float* Buffer(StepState* state, size_t buffer, size_t floats);
+
+// `floats` rounded up to whole cache lines: the distance between rows of wide activations, so that
+// embedding rows of a multiple of 16 floats land on lines of their own.
+inline int64_t PaddedStride(int64_t floats) { return (floats + 15) / 16 * 16; }
+
+}  // namespace cairn

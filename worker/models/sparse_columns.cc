@@ -1,0 +1,68 @@
+#include "worker/models/sparse_columns.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace cairn {
+namespace {
+
+// Whole variables up to this size always: below it the numbering of columns costs more than the
+// bytes that it saves.
+constexpr int64_t kSmallFloats = 16384;
+// Rows by number only where they are at most this share of all.
+constexpr int64_t kMinColumnsPerRow = 4;
+
+}  // namespace
+
+SparseColumns::SparseColumns(int64_t features, int64_t floats_per_column,
+                             std::vector<size_t> variables)
+    : features_(features),
+      floats_per_column_(floats_per_column),
+      variables_(std::move(variables)) {}
+
+absl::Status SparseColumns::Plan(const Batch& batch, StepState* state) const {
+  const auto inside = [&](int32_t column) { return column >= 0 && column < features_; };
+  const auto bad = std::find_if_not(batch.columns.begin(), batch.columns.end(), inside);
+  if (bad != batch.columns.end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("entry ", bad - batch.columns.begin(), " of the batch: column ", *bad,
+                     " (counted from 0) is outside [0, ", features_, "): raise data.features"));
+  }
+  if (features_ * floats_per_column_ <= kSmallFloats) return absl::OkStatus();
+  const size_t limit = static_cast<size_t>(features_ / kMinColumnsPerRow);
+  std::vector<int64_t>& ids = state->uses[variables_.front()].ids;
+  state->positions.resize(batch.columns.size());
+  state->key_index.Reset(std::min(batch.columns.size(), limit + 1));
+  for (size_t n = 0; n < batch.columns.size(); ++n) {
+    const int32_t number = state->key_index.Insert(batch.columns[n]);
+    state->positions[n] = number;
+    if (static_cast<size_t>(number) < ids.size()) continue;
+    if (ids.size() == limit) {  // too many: whole after all
+      ids.clear();
+      return absl::OkStatus();
+    }
+    ids.push_back(batch.columns[n]);
+  }
+  for (const size_t variable : variables_) {
+    state->uses[variable].part = Part::kRows;
+    if (variable != variables_.front()) state->uses[variable].ids = ids;
+  }
+  return absl::OkStatus();
+}
+
+CsrView SparseColumns::View(const Batch& batch, const StepState& state) const {
+  const bool by_rows = state.uses[variables_.front()].part == Part::kRows;
+  return {.rows = static_cast<size_t>(batch.rows),
+          .row_offsets = batch.row_offsets.data(),
+          .columns = by_rows ? state.positions.data() : batch.columns.data(),
+          .values = batch.values.data()};
+}
+
+size_t SparseColumns::ValueRows(const StepState& state) const {
+  const VariableUse& use = state.uses[variables_.front()];
+  return use.part == Part::kRows ? use.ids.size() : static_cast<size_t>(features_);
+}
+
+}  // namespace cairn

@@ -1,0 +1,69 @@
+// Wide & deep (Cheng et al., "Wide & deep learning for recommender systems", DLRS 2016): a linear
+// term per key and dense column, plus an MLP over embeddings of the keys beside the dense columns.
+#include <memory>
+#include <vector>
+
+#include "common/status.h"
+#include "worker/models/embedded_input.h"
+#include "worker/models/layer_stack.h"
+#include "worker/models/linear_terms.h"
+#include "worker/models/model_base.h"
+
+namespace cairn {
+namespace {
+
+std::vector<int64_t> Widths(const ModelConfig& config) {
+  std::vector<int64_t> widths = config.hidden;
+  widths.push_back(1);
+  return widths;
+}
+
+class WideDeep : public ModelBase {
+ public:
+  explicit WideDeep(const ModelArguments& arguments)
+      : ModelBase(arguments, /*outputs=*/1),
+        hash_buckets_(arguments.config.embedding.hash_buckets),
+        wide_(&list_, ColumnNames("wide/", arguments.schema.key_columns), "wide/dense",
+              arguments.schema.dense_columns),
+        embedding_(&list_, arguments),
+        layers_(&list_, "dense_", embedding_.width(), Widths(arguments.config),
+                /*relu_last=*/false, InitializerOr(arguments.config, {.type = "glorot_uniform"})) {}
+
+ protected:
+  absl::Status PlanParts(const Batch& batch, StepState* state) const override {
+    PlanKeys(batch, embedding_.tables().columns(), hash_buckets_,
+             embedding_.tables().first_variable(), state);
+    wide_.tables().TakeIds(embedding_.tables(), state);
+    return absl::OkStatus();
+  }
+
+  void Forward(const Batch& batch, StepState* state, float* scores) const override {
+    layers_.Forward(state, batch.rows, embedding_.Fill(batch, state), scores);
+    wide_.AddTo(batch, *state, scores);
+  }
+
+  // The wide part first: the deep part overwrites d_scores.
+  void Backward(const Batch& batch, StepState* state, float* d_scores) const override {
+    wide_.Backward(batch, d_scores, state);
+    embedding_.Backward(batch, layers_, d_scores, state);
+  }
+
+ private:
+  const int64_t hash_buckets_;
+  const LinearTerms wide_;
+  const EmbeddedInput embedding_;
+  const LayerStack layers_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Model>> MakeWideDeep(const ModelArguments& arguments) {
+  if (arguments.schema.key_columns == 0) {
+    return absl::InvalidArgumentError(
+        "model wide_deep needs key columns (criteo_tsv, criteo_csv); for numbers alone take mlp "
+        "or linear");
+  }
+  return std::make_unique<WideDeep>(arguments);
+}
+
+}  // namespace cairn
