@@ -1,1 +1,299 @@
-#include "thrift/payload.h"
+#include "thrift/bulk_transport.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/time.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "thrift/errors.h"
+
+namespace cairn {
+namespace {
+
+using apache::thrift::TConfiguration;
+using apache::thrift::transport::TSocket;
+using apache::thrift::transport::TTransportException;
+
+// The socket's own timeout. Waits block in the kernel for at most this long and then look at the
+// clock again; so deadlines cost no system call unless one is nearer than this.
+constexpr int64_t kSliceMs = 1000;
+
+// Thrift's own count of message bytes runs over the life of a connection; this transport counts
+// for itself, per message, so Thrift's is set out of reach.
+std::shared_ptr<TConfiguration> Configuration() {
+  return std::make_shared<TConfiguration>(std::numeric_limits<int>::max(),
+                                          TConfiguration::DEFAULT_MAX_FRAME_SIZE, kMaxNestingDepth);
+}
+
+int64_t CeilToMs(absl::Duration duration) {
+  return absl::ToInt64Milliseconds(absl::Ceil(duration, absl::Milliseconds(1)));
+}
+
+}  // namespace
+
+RefusedMessage::RefusedMessage(absl::Status status)
+    : TProtocolException(SIZE_LIMIT, std::string(status.message())), status_(std::move(status)) {}
+
+BulkTransport::BulkTransport(std::shared_ptr<TSocket> socket, BulkTransportOptions options)
+    : TVirtualTransport(Configuration()),
+      socket_(std::move(socket)),
+      options_(std::move(options)),
+      deadline_(Deadline::In(absl::ZeroDuration())),
+      buffer_(new uint8_t[kBufferBytes]),
+      remaining_bytes_(options_.max_message_bytes),
+      out_buffer_(new uint8_t[kBufferBytes]) {
+  const int one = 1;  // a call is one small message: it must not wait for the last one's ack
+  ::setsockopt(socket_->getSocketFD(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+  const int64_t ms = options_.stall == absl::ZeroDuration()
+                         ? kSliceMs
+                         : std::clamp<int64_t>(CeilToMs(options_.stall), 1, kSliceMs);
+  SetSocketTimeout(kReceive, ms);
+  SetSocketTimeout(kSend, ms);
+}
+
+BulkTransport::~BulkTransport() { EndMessage(); }
+
+void BulkTransport::BeginMessage() {
+  EndMessage();
+  remaining_bytes_ = options_.max_message_bytes;
+  progress_[kReceive] = {Clock::time_point{}, static_cast<int64_t>(end_ - begin_)};
+}
+
+void BulkTransport::EndMessage() {
+  if (acquired_bytes_ > 0) options_.release(acquired_bytes_);
+  acquired_bytes_ = 0;
+  charged_bytes_ = 0;
+}
+
+void BulkTransport::Acquire() {
+  if (options_.acquire == nullptr) return;
+  const int64_t bytes = charged_bytes_ - acquired_bytes_;
+  const absl::Status status = options_.acquire(bytes);
+  if (!status.ok()) throw RefusedMessage(status);
+  acquired_bytes_ += bytes;
+}
+
+void BulkTransport::RefuseSize() {
+  throw RefusedMessage(WithReason(
+      absl::ResourceExhaustedError(absl::StrCat("a message has more than max_message_bytes, ",
+                                                options_.max_message_bytes,
+                                                "; send less at once or raise "
+                                                "--max_message_bytes")),
+      wire::ErrorReason::LIMIT));
+}
+
+void BulkTransport::Throw(TTransportException::TTransportExceptionType type,
+                          const std::string& what) const {
+  throw TTransportException(type, what);
+}
+
+void BulkTransport::close() {
+  pending_count_ = run_begin_ = out_end_ = 0;
+  EndMessage();
+  socket_->close();
+}
+
+uint32_t BulkTransport::read(uint8_t* to, uint32_t bytes) {
+  if (begin_ == end_) {
+    iovec part = {buffer_.get(), kBufferBytes};
+    begin_ = 0;
+    end_ = 0;
+    end_ = Receive(&part, 1);
+  }
+  const auto got = static_cast<uint32_t>(std::min<size_t>(bytes, end_ - begin_));
+  Count(got);
+  std::memcpy(to, buffer_.get() + begin_, got);
+  begin_ += got;
+  return got;
+}
+
+void BulkTransport::ReadSlowly(uint8_t* to, size_t bytes) {
+  const size_t buffered = end_ - begin_;
+  std::memcpy(to, buffer_.get() + begin_, buffered);
+  to += buffered;
+  bytes -= buffered;
+  begin_ = 0;
+  end_ = 0;
+  // What follows the destination is read ahead by the same system call.
+  while (bytes >= kDirectBytes) {
+    iovec parts[2] = {{to, bytes}, {buffer_.get(), kBufferBytes}};
+    const size_t got = Receive(parts, 2);
+    const size_t direct = std::min(got, bytes);
+    to += direct;
+    bytes -= direct;
+    end_ = got - direct;
+  }
+  while (bytes > end_ - begin_) {
+    const size_t part_bytes = end_ - begin_;
+    std::memcpy(to, buffer_.get() + begin_, part_bytes);
+    to += part_bytes;
+    bytes -= part_bytes;
+    iovec part = {buffer_.get(), kBufferBytes};
+    begin_ = 0;
+    end_ = 0;
+    end_ = Receive(&part, 1);
+  }
+  std::memcpy(to, buffer_.get() + begin_, bytes);
+  begin_ += bytes;
+}
+
+void BulkTransport::Discard(int64_t bytes) {
+  Count(bytes);
+  while (bytes > static_cast<int64_t>(end_ - begin_)) {
+    bytes -= static_cast<int64_t>(end_ - begin_);
+    iovec part = {buffer_.get(), kBufferBytes};
+    begin_ = 0;
+    end_ = 0;
+    end_ = Receive(&part, 1);
+  }
+  begin_ += static_cast<size_t>(bytes);
+}
+
+void BulkTransport::Drain() {
+  const int fd = socket_->getSocketFD();
+  ::shutdown(fd, SHUT_WR);
+  const Deadline deadline = Deadline::In(absl::Seconds(kDrainSeconds));
+  SetSocketTimeout(kReceive, 100);
+  for (int64_t drained = 0; drained < kDrainBytes && !deadline.Expired();) {
+    const ssize_t got = ::recv(fd, buffer_.get(), kBufferBytes, 0);
+    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return;
+    drained += std::max<ssize_t>(got, 0);
+  }
+}
+
+void BulkTransport::BeginWrite() {
+  written_bytes_ = 0;
+  sent_bytes_ = 0;
+  progress_[kSend] = {};
+}
+
+bool BulkTransport::DropUnsent() {
+  if (sent_bytes_ > 0) return false;
+  pending_count_ = run_begin_ = out_end_ = 0;
+  return true;
+}
+
+// Puts what was written to the buffer since the last view in line.
+void BulkTransport::ClosePendingRun() {
+  if (out_end_ == run_begin_) return;
+  pending_[pending_count_++] = {out_buffer_.get() + run_begin_, out_end_ - run_begin_};
+  run_begin_ = out_end_;
+}
+
+void BulkTransport::WriteView(const std::byte* data, size_t bytes) {
+  written_bytes_ += static_cast<int64_t>(bytes);
+  // A run, the view, and the run that flush will close.
+  if (pending_count_ + 3 > kMaxPending) SendPending();
+  ClosePendingRun();
+  pending_[pending_count_++] = {const_cast<std::byte*>(data), bytes};
+}
+
+void BulkTransport::WriteSlowly(const uint8_t* data, size_t bytes) {
+  if (bytes >= kDirectBytes) {  // `data` need not outlive this call
+    WriteView(reinterpret_cast<const std::byte*>(data), bytes);
+    SendPending();
+    return;
+  }
+  SendPending();
+  write(data, static_cast<uint32_t>(bytes));
+}
+
+size_t BulkTransport::Receive(iovec* parts, size_t count) {
+  msghdr message = {};
+  message.msg_iov = parts;
+  message.msg_iovlen = count;
+  for (;;) {
+    BeforeWait(kReceive);
+    const ssize_t got = ::recvmsg(socket_->getSocketFD(), &message, 0);
+    if (got > 0) {
+      progress_[kReceive].bytes += got;
+      return static_cast<size_t>(got);
+    }
+    if (got == 0) {
+      Throw(TTransportException::END_OF_FILE,
+            absl::StrCat(options_.peer, " closed the connection ", ProgressText(kReceive)));
+    }
+    if (errno == EINTR || errno == EAGAIN) continue;
+    const std::string error = std::strerror(errno);
+    Throw(TTransportException::END_OF_FILE,
+          absl::StrCat("receiving from ", options_.peer, " ", ProgressText(kReceive), ": ", error));
+  }
+}
+
+void BulkTransport::SendPending() {
+  ClosePendingRun();
+  msghdr message = {};
+  message.msg_iov = pending_.data();
+  message.msg_iovlen = pending_count_;
+  pending_count_ = run_begin_ = out_end_ = 0;
+  while (message.msg_iovlen > 0) {
+    BeforeWait(kSend);
+    ssize_t sent = ::sendmsg(socket_->getSocketFD(), &message, MSG_NOSIGNAL);
+    if (sent < 0) {
+      if (errno == EINTR || errno == EAGAIN) continue;
+      const std::string error = std::strerror(errno);
+      Throw(TTransportException::NOT_OPEN,
+            absl::StrCat("sending to ", options_.peer, " ", ProgressText(kSend), ": ", error));
+    }
+    progress_[kSend].bytes += sent;
+    sent_bytes_ += sent;
+    while (message.msg_iovlen > 0 && static_cast<size_t>(sent) >= message.msg_iov->iov_len) {
+      sent -= static_cast<ssize_t>(message.msg_iov->iov_len);
+      ++message.msg_iov;
+      --message.msg_iovlen;
+    }
+    if (message.msg_iovlen > 0) {
+      message.msg_iov->iov_base = static_cast<char*>(message.msg_iov->iov_base) + sent;
+      message.msg_iov->iov_len -= static_cast<size_t>(sent);
+    }
+  }
+}
+
+// Throws where the time is up, and sees to it that the coming system call returns by then.
+void BulkTransport::BeforeWait(Direction direction) {
+  Progress& progress = progress_[direction];
+  if (options_.stall == absl::ZeroDuration()) {
+    const absl::Duration left = deadline_.Remaining();
+    if (left <= absl::ZeroDuration()) {
+      Throw(TTransportException::TIMED_OUT,
+            absl::StrCat("the deadline passed ",
+                         direction == kSend ? "while sending, " : "while waiting for the answer, ",
+                         ProgressText(direction)));
+    }
+    SetSocketTimeout(direction, std::clamp<int64_t>(CeilToMs(left), 1, kSliceMs));
+    return;
+  }
+  if (direction == kReceive && progress.bytes == 0) return;  // between messages
+  const Clock::time_point now = Clock::now();
+  if (progress.since == Clock::time_point{}) progress.since = now;
+  const auto allowed = absl::ToChronoNanoseconds(
+      options_.stall + absl::Seconds(1) * (static_cast<double>(progress.bytes) /
+                                           static_cast<double>(kLowestBytesPerSecond)));
+  if (now - progress.since > allowed) {
+    Throw(TTransportException::TIMED_OUT,
+          absl::StrCat(options_.peer, " stalled ", ProgressText(direction)));
+  }
+}
+
+void BulkTransport::SetSocketTimeout(Direction direction, int64_t ms) {
+  if (socket_timeout_ms_[direction] == ms) return;
+  socket_timeout_ms_[direction] = ms;
+  const timeval timeout = {ms / 1000, ms % 1000 * 1000};
+  ::setsockopt(socket_->getSocketFD(), SOL_SOCKET,
+               direction == kReceive ? SO_RCVTIMEO : SO_SNDTIMEO, &timeout, sizeof(timeout));
+}
+
+std::string BulkTransport::ProgressText(Direction direction) const {
+  const int64_t bytes = progress_[direction].bytes;
+  if (direction == kSend) return absl::StrCat("after ", bytes, " bytes of a message");
+  return bytes == 0 ? "before any byte of a message"
+                    : absl::StrCat("in the middle of a message, after ", bytes, " bytes");
+}
+
+}  // namespace cairn

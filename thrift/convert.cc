@@ -1,1 +1,162 @@
 #include "thrift/convert.h"
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "thrift/limits.h"
+
+namespace cairn {
+namespace {
+
+constexpr int64_t kDefaultBuckets = 64;  // as the IDL says
+
+std::map<std::string, double> Arguments(const absl::btree_map<std::string, double>& arguments) {
+  return {arguments.begin(), arguments.end()};
+}
+
+absl::btree_map<std::string, double> Arguments(const std::map<std::string, double>& arguments) {
+  return {arguments.begin(), arguments.end()};
+}
+
+OptimizerConfig OptimizerFromWire(const wire::Optimizer& wire) {
+  OptimizerConfig config;
+  config.type = wire.type;
+  config.learning_rate.type = wire.learning_rate.type;
+  config.learning_rate.arguments = Arguments(wire.learning_rate.arguments);
+  config.learning_rate.boundaries = wire.learning_rate.boundaries;
+  config.learning_rate.values = wire.learning_rate.values;
+  config.arguments = Arguments(wire.arguments);
+  config.clipvalue = wire.clipvalue;
+  config.clipnorm = wire.clipnorm;
+  config.global_clipnorm = wire.global_clipnorm;
+  return config;
+}
+
+wire::Optimizer OptimizerToWire(const OptimizerConfig& config) {
+  wire::Optimizer optimizer;
+  optimizer.__set_type(config.type);
+  wire::Schedule schedule;
+  schedule.__set_type(config.learning_rate.type);
+  schedule.__set_arguments(Arguments(config.learning_rate.arguments));
+  schedule.__set_boundaries(config.learning_rate.boundaries);
+  schedule.__set_values(config.learning_rate.values);
+  optimizer.__set_learning_rate(schedule);
+  optimizer.__set_arguments(Arguments(config.arguments));
+  optimizer.__set_clipvalue(config.clipvalue);
+  optimizer.__set_clipnorm(config.clipnorm);
+  optimizer.__set_global_clipnorm(config.global_clipnorm);
+  return optimizer;
+}
+
+wire::Initializer InitializerToWire(const InitializerConfig& config) {
+  wire::Initializer initializer;
+  initializer.__set_type(config.type);
+  initializer.__set_arguments(Arguments(config.arguments));
+  initializer.__set_seed(config.seed);
+  return initializer;
+}
+
+absl::Status AtMost(const char* field, size_t found, int64_t limit, const char* limit_name) {
+  if (static_cast<int64_t>(found) <= limit) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("field ", field, " has ", found,
+                                                 " entries; at most ", limit, " are allowed (",
+                                                 limit_name, ")"));
+}
+
+// What a client left out: one shard, or 64 buckets, all on this server.
+void FillIn(VariableSpec& spec, int32_t server_index) {
+  if (spec.kind == VariableKind::kDense && spec.shards.empty()) {
+    spec.shards.push_back({0, RowCount(spec.shape), server_index});
+  }
+  if (spec.kind == VariableKind::kEmbedding && spec.bucket_ps.empty()) {
+    spec.bucket_ps.assign(kDefaultBuckets, server_index);
+  }
+}
+
+absl::StatusOr<VariableSpec> Convert(const wire::VariableSpec& wire, int32_t server_index,
+                                     int32_t server_count) {
+  RETURN_IF_ERROR(AtMost("shape", wire.shape.size(), kMaxAxes, "kMaxAxes"));
+  RETURN_IF_ERROR(AtMost("bucket_ps", wire.bucket_ps.size(), kMaxBuckets, "kMaxBuckets"));
+  VariableSpec spec;
+  spec.name = wire.name;
+  switch (static_cast<int32_t>(wire.kind)) {
+    case wire::VariableKind::DENSE: spec.kind = VariableKind::kDense; break;
+    case wire::VariableKind::EMBEDDING: spec.kind = VariableKind::kEmbedding; break;
+    default:
+      return absl::InvalidArgumentError(absl::StrCat(
+          "field kind is ", static_cast<int32_t>(wire.kind), "; it is 1 (DENSE) or 2 (EMBEDDING)"));
+  }
+  ASSIGN_OR_RETURN(spec.dtype, cairn::FromWire(wire.dtype));
+  spec.shape = wire.shape;
+  spec.optimizer = OptimizerFromWire(wire.optimizer);
+  spec.initializer.type = wire.initializer.type;
+  spec.initializer.arguments = Arguments(wire.initializer.arguments);
+  spec.initializer.seed = wire.initializer.seed;
+  switch (static_cast<int32_t>(wire.touched_rows)) {
+    case wire::TouchedRows::ALL: spec.touched_rows = TouchedRows::kAll; break;
+    case wire::TouchedRows::PUSHED: spec.touched_rows = TouchedRows::kPushed; break;
+    default:
+      return absl::InvalidArgumentError(absl::StrCat("field touched_rows is ",
+                                                     static_cast<int32_t>(wire.touched_rows),
+                                                     "; it is 1 (ALL) or 2 (PUSHED)"));
+  }
+  // The wire's default is a dense variable's; an embedding has one choice only, so leaving the
+  // field out means that.
+  if (spec.kind == VariableKind::kEmbedding && !wire.__isset.touched_rows) {
+    spec.touched_rows = TouchedRows::kPushed;
+  }
+  spec.shards.reserve(wire.shards.size());
+  for (const wire::DenseShard& shard : wire.shards) {
+    spec.shards.push_back({shard.first_row, shard.rows, shard.ps});
+  }
+  spec.bucket_ps = wire.bucket_ps;
+  spec.map_version = wire.map_version;
+  FillIn(spec, server_index);
+  RETURN_IF_ERROR(ValidateSpec(spec, server_count));
+  return spec;
+}
+
+}  // namespace
+
+wire::VariableSpec ToWire(const VariableSpec& spec) {
+  wire::VariableSpec wire;
+  wire.__set_name(spec.name);
+  wire.__set_kind(static_cast<wire::VariableKind::type>(spec.kind));
+  wire.__set_dtype(ToWire(spec.dtype));
+  wire.__set_shape(spec.shape);
+  wire.__set_optimizer(OptimizerToWire(spec.optimizer));
+  wire.__set_initializer(InitializerToWire(spec.initializer));
+  wire.__set_touched_rows(static_cast<wire::TouchedRows::type>(spec.touched_rows));
+  std::vector<wire::DenseShard> shards(spec.shards.size());
+  for (size_t i = 0; i < shards.size(); ++i) {
+    shards[i].__set_first_row(spec.shards[i].first_row);
+    shards[i].__set_rows(spec.shards[i].rows);
+    shards[i].__set_ps(spec.shards[i].ps);
+  }
+  wire.__set_shards(shards);
+  wire.__set_bucket_ps(spec.bucket_ps);
+  wire.__set_map_version(spec.map_version);
+  return wire;
+}
+
+absl::StatusOr<VariableSpec> FromWire(const wire::VariableSpec& spec, int32_t server_index,
+                                      int32_t server_count) {
+  absl::StatusOr<VariableSpec> converted = Convert(spec, server_index, server_count);
+  if (converted.ok()) return converted;
+  return Annotate(converted.status(),
+                  absl::StrCat("variable \"", spec.name.substr(0, kMaxVariableNameBytes), "\""));
+}
+
+wire::DType::type ToWire(DType dtype) { return static_cast<wire::DType::type>(dtype); }
+
+absl::StatusOr<DType> FromWire(wire::DType::type dtype) {
+  return DTypeFromNumber(static_cast<int32_t>(dtype));
+}
+
+}  // namespace cairn

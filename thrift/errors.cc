@@ -1,1 +1,71 @@
 #include "thrift/errors.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "thrift/limits.h"
+
+namespace cairn {
+namespace {
+
+// Payloads of the Status: decimal numbers.
+constexpr char kReasonUrl[] = "cairn/error_reason";
+constexpr char kReplayAfterUrl[] = "cairn/replay_after";
+
+int64_t NumberIn(const absl::Status& status, absl::string_view url) {
+  const auto payload = status.GetPayload(url);
+  int64_t number = 0;
+  if (!payload.has_value() || !absl::SimpleAtoi(std::string(*payload), &number)) return 0;
+  return number;
+}
+
+bool IsErrorCode(int32_t code) {
+  return wire::_ErrorCode_VALUES_TO_NAMES.find(code) != wire::_ErrorCode_VALUES_TO_NAMES.end();
+}
+
+}  // namespace
+
+wire::ServerError ToServerError(const absl::Status& status) {
+  wire::ServerError error;
+  const int32_t code = status.raw_code();
+  error.code =
+      IsErrorCode(code) ? static_cast<wire::ErrorCode::type>(code) : wire::ErrorCode::UNKNOWN;
+  error.reason = ReasonOf(status);
+  error.message = std::string(status.message().substr(0, kMaxErrorTextBytes));
+  error.replay_after = ReplayAfterOf(status);
+  return error;
+}
+
+absl::Status FromServerError(const wire::ServerError& error) {
+  const auto code = static_cast<int32_t>(error.code);
+  absl::Status status(
+      IsErrorCode(code) ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown,
+      error.message);
+  return WithReason(std::move(status), error.reason, error.replay_after);
+}
+
+absl::Status WithReason(absl::Status status, wire::ErrorReason::type reason, int64_t replay_after) {
+  if (status.ok()) return status;
+  status.ErasePayload(kReasonUrl);
+  status.ErasePayload(kReplayAfterUrl);
+  if (reason != wire::ErrorReason::NONE) {
+    status.SetPayload(kReasonUrl, absl::Cord(absl::StrCat(static_cast<int32_t>(reason))));
+  }
+  if (replay_after != 0) status.SetPayload(kReplayAfterUrl, absl::Cord(absl::StrCat(replay_after)));
+  return status;
+}
+
+wire::ErrorReason::type ReasonOf(const absl::Status& status) {
+  const auto reason = static_cast<int32_t>(NumberIn(status, kReasonUrl));
+  const auto& known = wire::_ErrorReason_VALUES_TO_NAMES;
+  return known.find(reason) == known.end() ? wire::ErrorReason::NONE
+                                           : static_cast<wire::ErrorReason::type>(reason);
+}
+
+int64_t ReplayAfterOf(const absl::Status& status) { return NumberIn(status, kReplayAfterUrl); }
+
+}  // namespace cairn

@@ -7,7 +7,7 @@
 
 namespace cairn {
 
-// ---- One message (thrift/bulk_protocol.h) ----
+// One message (thrift/bulk_protocol.h)
 
 // Bytes of a message, read by either side: --max_message_bytes of cairn-ps and cairn-worker. 1 GiB
 // holds a step of a 256 M parameter dense model; larger variables are meant to be sharded.
@@ -41,7 +41,7 @@ inline constexpr int64_t kUnchargedMessageBytes = 64 << 10;
 inline constexpr int64_t kFirstPayloadStepBytes = 1 << 20;
 inline constexpr int64_t kPayloadStepBytes = 64 << 20;
 
-// ---- Connections (ps_server/listener.h) ----
+// Connections (ps_server/listener.h)
 
 // Open connections: --max_connections. Each has a thread and up to 64 KiB of uncharged memory.
 inline constexpr int32_t kDefaultMaxConnections = 1024;
@@ -55,7 +55,7 @@ inline constexpr int64_t kLowestBytesPerSecond = 64 << 10;
 inline constexpr int64_t kDrainBytes = 64 << 20;
 inline constexpr double kDrainSeconds = 2;
 
-// ---- One request (thrift/requests.h) ----
+// One request (thrift/requests.h)
 
 // Variables or shards named by one call: each costs a struct of a few hundred bytes; the largest
 // models have some thousand variables.

@@ -1,1 +1,94 @@
 #include "thrift/payload.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace cairn {
+
+void Payload::Free::operator()(std::byte* memory) const { std::free(memory); }
+
+Payload Payload::Uninitialized(size_t size) {
+  Payload payload;
+  if (size == 0) return payload;
+  constexpr size_t kAlignment = 64;
+  if (size > SIZE_MAX - kAlignment) throw std::bad_alloc();
+  // aligned_alloc wants a multiple of the alignment.
+  void* const memory =
+      std::aligned_alloc(kAlignment, (size + kAlignment - 1) / kAlignment * kAlignment);
+  if (memory == nullptr) throw std::bad_alloc();
+  payload.owned_.reset(static_cast<std::byte*>(memory));
+  payload.data_ = payload.owned_.get();
+  payload.size_ = size;
+  return payload;
+}
+
+Payload Payload::Copy(const void* data, size_t size) {
+  Payload payload = Uninitialized(size);
+  if (size != 0) std::memcpy(payload.owned_.get(), data, size);
+  return payload;
+}
+
+Payload Payload::View(const void* data, size_t size) {
+  Payload payload;
+  payload.data_ = static_cast<const std::byte*>(data);
+  payload.size_ = size;
+  return payload;
+}
+
+Payload::Payload(const Payload& other)
+    : Payload(other.owned_ == nullptr && other.text_ == nullptr
+                  ? View(other.data_, other.size_)
+                  : Copy(other.data(), other.size())) {}
+
+Payload::Payload(Payload&& other) noexcept
+    : owned_(std::move(other.owned_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      text_(std::move(other.text_)) {}
+
+Payload& Payload::operator=(const Payload& other) {
+  if (this != &other) *this = Payload(other);
+  return *this;
+}
+
+Payload& Payload::operator=(Payload&& other) noexcept {
+  if (this == &other) return *this;
+  owned_ = std::move(other.owned_);
+  data_ = std::exchange(other.data_, nullptr);
+  size_ = std::exchange(other.size_, 0);
+  text_ = std::move(other.text_);
+  return *this;
+}
+
+bool Payload::operator==(const Payload& other) const {
+  return size() == other.size() && (empty() || std::memcmp(data(), other.data(), size()) == 0);
+}
+
+bool Payload::operator<(const Payload& other) const {
+  const size_t common = std::min(size(), other.size());
+  const int order = common == 0 ? 0 : std::memcmp(data(), other.data(), common);
+  return order != 0 ? order < 0 : size() < other.size();
+}
+
+Payload::operator std::string&() {
+  if (text_ == nullptr) {
+    text_ = std::make_unique<std::string>(reinterpret_cast<const char*>(data_), size_);
+    owned_.reset();
+    data_ = nullptr;
+    size_ = 0;
+  }
+  return *text_;
+}
+
+Payload::operator const std::string&() const {
+  thread_local std::string copy;
+  copy.assign(reinterpret_cast<const char*>(data()), size());
+  return copy;
+}
+
+std::string to_string(const Payload& payload) { return std::to_string(payload.size()) + " bytes"; }
+
+}  // namespace cairn

@@ -31,27 +31,39 @@ class Payload {
     return View(values.data(), values.size() * sizeof(T));
   }
 
-  const std::byte* data() const { return data_; }
-  size_t size() const { return size_; }
-  bool empty() const { return size_ == 0; }
+  const std::byte* data() const {
+    return text_ == nullptr ? data_ : reinterpret_cast<const std::byte*>(text_->data());
+  }
+  size_t size() const { return text_ == nullptr ? size_ : text_->size(); }
+  bool empty() const { return size() == 0; }
   // Only of an owner; nullptr for a view or where size() is 0.
-  std::byte* mutable_data() { return owned_.get(); }
+  std::byte* mutable_data() {
+    return text_ == nullptr ? owned_.get() : reinterpret_cast<std::byte*>(text_->data());
+  }
 
   // The bytes as T. Sizes that are no multiple of sizeof(T) lose the rest: check size() first.
   // Owned memory is aligned for every T; a view is as aligned as what it views.
   template <typename T>
   absl::Span<const T> As() const {
-    return {reinterpret_cast<const T*>(data_), size_ / sizeof(T)};
+    return {reinterpret_cast<const T*>(data()), size() / sizeof(T)};
   }
   template <typename T>
   absl::Span<T> MutableAs() {
-    return {reinterpret_cast<T*>(owned_.get()), owned_ ? size_ / sizeof(T) : 0};
+    std::byte* const memory = mutable_data();
+    return {reinterpret_cast<T*>(memory), memory == nullptr ? 0 : size() / sizeof(T)};
   }
 
   // Byte-wise.
   bool operator==(const Payload& other) const;
   // Generated code orders and prints structs.
   bool operator<(const Payload& other) const;
+
+  // For protocols other than BulkProtocol (Thrift's JSON, debug and compact ones), which know
+  // binaries as strings only. The first turns the payload into an owner of a std::string (aligned
+  // for every element type, not to 64 bytes); the second copies, and holds until the next
+  // conversion in this thread.
+  operator std::string&();              // NOLINT(google-explicit-constructor)
+  operator const std::string&() const;  // NOLINT(google-explicit-constructor)
 
  private:
   struct Free {
@@ -60,6 +72,7 @@ class Payload {
   std::unique_ptr<std::byte[], Free> owned_;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
+  std::unique_ptr<std::string> text_;  // in place of the above, after operator std::string&
 };
 
 // "1024 bytes"; found by generated printers.

@@ -73,7 +73,8 @@ class WireClient {
  private:
   WireClient(std::string peer, std::shared_ptr<BulkTransport> transport);
   absl::Status Fail(absl::Status status);
-  absl::Status BrokenPipe(absl::Status status);
+  // What the server said before it hung up, else `status`.
+  absl::Status AfterBrokenSend(absl::Status status);
 
   const std::string peer_;
   std::shared_ptr<BulkTransport> transport_;

@@ -1,0 +1,249 @@
+#include "thrift/wire_client.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <thrift/TApplicationException.h>
+#include <thrift/transport/TTransportException.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "thrift/errors.h"
+
+template class cairn::wire::ParameterServerClientT<cairn::BulkProtocol>;
+
+namespace cairn {
+namespace {
+
+using apache::thrift::TApplicationException;
+using apache::thrift::TConfiguration;
+using apache::thrift::protocol::TProtocolException;
+using apache::thrift::transport::TSocket;
+using apache::thrift::transport::TTransportException;
+
+struct HostPort {
+  std::string host;
+  std::string port;
+};
+
+absl::StatusOr<HostPort> Split(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  int32_t port = 0;
+  const bool is_valid = colon != std::string::npos && colon > 0 &&
+                        absl::SimpleAtoi(address.substr(colon + 1), &port) && port > 0 &&
+                        port <= 65535;
+  if (!is_valid) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("server address \"", address, "\" is not host:port with a port of 1 … 65535"));
+  }
+  std::string host = address.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  }
+  return HostPort{std::move(host), address.substr(colon + 1)};
+}
+
+// Owns a descriptor until it is handed on.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+  int Release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_;
+};
+
+absl::Status Unreachable(int error) { return absl::UnavailableError(std::strerror(error)); }
+
+// Waits until a non-blocking connect has ended.
+absl::Status AwaitConnected(int fd, Deadline deadline) {
+  for (;;) {
+    const absl::Duration left = deadline.Remaining();
+    if (left <= absl::ZeroDuration()) {
+      return absl::DeadlineExceededError("no connection within the deadline");
+    }
+    pollfd waiting = {fd, POLLOUT, 0};
+    const int64_t ms = absl::ToInt64Milliseconds(absl::Ceil(left, absl::Milliseconds(1)));
+    const int ready = ::poll(&waiting, 1, static_cast<int>(std::min<int64_t>(ms, 1 << 30)));
+    if (ready < 0 && errno != EINTR) return Unreachable(errno);
+    if (ready > 0) break;
+  }
+  int error = 0;
+  socklen_t size = sizeof(error);
+  if (::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
+  return error == 0 ? absl::OkStatus() : Unreachable(error);
+}
+
+absl::StatusOr<int> ConnectTo(const addrinfo& address, Deadline deadline) {
+  Descriptor fd(
+      ::socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, address.ai_protocol));
+  if (fd.get() < 0) return Unreachable(errno);
+  if (::connect(fd.get(), address.ai_addr, address.ai_addrlen) != 0) {
+    if (errno != EINPROGRESS) return Unreachable(errno);
+    RETURN_IF_ERROR(AwaitConnected(fd.get(), deadline));
+  }
+  const int flags = ::fcntl(fd.get(), F_GETFL);
+  if (flags < 0 || ::fcntl(fd.get(), F_SETFL, flags & ~O_NONBLOCK) != 0) return Unreachable(errno);
+  return fd.Release();
+}
+
+// Tries every address of the name in turn.
+absl::StatusOr<int> ConnectTo(const HostPort& target, Deadline deadline) {
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int error = ::getaddrinfo(target.host.c_str(), target.port.c_str(), &hints, &found);
+  if (error != 0) {
+    return absl::UnavailableError(
+        absl::StrCat("host name \"", target.host, "\": ", ::gai_strerror(error)));
+  }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, &::freeaddrinfo);
+  absl::Status last = absl::UnavailableError("the host has no address");
+  for (const addrinfo* at = addresses.get(); at != nullptr; at = at->ai_next) {
+    absl::StatusOr<int> fd = ConnectTo(*at, deadline);
+    if (fd.ok()) return fd;
+    last = fd.status();
+  }
+  return last;
+}
+
+// The reply of any method: field 1 of its result struct is what it throws.
+absl::Status ReadRefusal(BulkProtocol& protocol) {
+  std::string name;
+  apache::thrift::protocol::TMessageType type{};
+  int32_t sequence_id = 0;
+  protocol.readMessageBegin(name, type, sequence_id);
+  if (type == apache::thrift::protocol::T_EXCEPTION) {
+    TApplicationException exception;
+    exception.read(&protocol);
+    return absl::UnavailableError(exception.what());
+  }
+  apache::thrift::protocol::TType field_type{};
+  int16_t id = 0;
+  protocol.readStructBegin(name);
+  for (;;) {
+    protocol.readFieldBegin(name, field_type, id);
+    if (field_type == apache::thrift::protocol::T_STOP) return absl::OkStatus();
+    if (id == 1 && field_type == apache::thrift::protocol::T_STRUCT) {
+      wire::ServerError error;
+      error.read(&protocol);
+      return FromServerError(error);
+    }
+    protocol.skip(field_type);
+  }
+}
+
+absl::Status FromException(const TTransportException& error) {
+  return error.getType() == TTransportException::TIMED_OUT
+             ? absl::DeadlineExceededError(error.what())
+             : absl::UnavailableError(error.what());
+}
+
+// The server sends UNKNOWN_METHOD where it does not know the call, INTERNAL_ERROR where it refuses
+// the connection, UNKNOWN where its handler failed without a ServerError.
+absl::Status FromException(const TApplicationException& error) {
+  switch (error.getType()) {
+    case TApplicationException::UNKNOWN_METHOD:
+      return absl::UnimplementedError(absl::StrCat("the server is older: ", error.what()));
+    case TApplicationException::INTERNAL_ERROR: return absl::UnavailableError(error.what());
+    default: return absl::InternalError(error.what());
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WireClient>> WireClient::Connect(const std::string& address,
+                                                                const WireClientOptions& options,
+                                                                Deadline deadline) {
+  ASSIGN_OR_RETURN(const HostPort target, Split(address));
+  std::string peer = options.peer.empty() ? address : options.peer;
+  absl::StatusOr<int> fd = ConnectTo(target, deadline);
+  if (!fd.ok()) return Annotate(fd.status(), absl::StrCat("connect to ", peer));
+  BulkTransportOptions transport_options;
+  transport_options.peer = peer;
+  transport_options.max_message_bytes = options.max_message_bytes;
+  auto transport =
+      std::make_shared<BulkTransport>(std::make_shared<TSocket>(*fd), transport_options);
+  transport->SetDeadline(deadline);
+  return std::unique_ptr<WireClient>(new WireClient(std::move(peer), std::move(transport)));
+}
+
+WireClient::WireClient(std::string peer, std::shared_ptr<BulkTransport> transport)
+    : peer_(std::move(peer)),
+      transport_(std::move(transport)),
+      protocol_(std::make_shared<BulkProtocol>(transport_)),
+      stub_(protocol_) {}
+
+WireClient::~WireClient() { transport_->close(); }
+
+absl::Status WireClient::Call(absl::string_view method, Deadline deadline,
+                              absl::FunctionRef<void(Stub&)> call) {
+  const auto named = [&](const absl::Status& status) {
+    return Annotate(status, absl::StrCat(method, " to ", peer_));
+  };
+  if (!usable_) return named(absl::UnavailableError("the connection broke earlier"));
+  transport_->SetDeadline(deadline);
+  try {
+    call(stub_);
+    return absl::OkStatus();
+  } catch (const wire::ServerError& error) {
+    const absl::Status status = FromServerError(error);
+    if (error.reason == wire::ErrorReason::LIMIT) usable_ = false;  // the server closes after it
+    return named(status);
+  } catch (const TApplicationException& error) {
+    return named(Fail(FromException(error)));
+  } catch (const RefusedMessage& error) {
+    return named(Fail(error.status()));
+  } catch (const TTransportException& error) {
+    // A server that refuses a request may close before it has read all of it.
+    const bool is_sending = error.getType() == TTransportException::NOT_OPEN;
+    return named(Fail(is_sending ? AfterBrokenSend(FromException(error)) : FromException(error)));
+  } catch (const TProtocolException& error) {
+    return named(Fail(absl::InternalError(absl::StrCat("no valid reply: ", error.what()))));
+  } catch (const std::bad_alloc&) {
+    return named(Fail(absl::ResourceExhaustedError("no memory for the reply")));
+  }
+}
+
+absl::Status WireClient::Fail(absl::Status status) {
+  usable_ = false;
+  protocol_->SetTargets({});
+  return status;
+}
+
+absl::Status WireClient::AfterBrokenSend(absl::Status status) {
+  transport_->SetDeadline(Deadline::In(absl::Seconds(1)));
+  try {
+    const absl::Status refusal = ReadRefusal(*protocol_);
+    return refusal.ok() ? status : refusal;
+  } catch (const apache::thrift::TException&) {
+    return status;  // it said nothing
+  }
+}
+
+void WireClient::ReadPayloadsInto(absl::Span<const absl::Span<std::byte>> targets) {
+  protocol_->SetTargets(targets);
+}
+
+bool WireClient::PeerClosed() const {
+  char byte = 0;
+  const ssize_t got = ::recv(transport_->descriptor(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return got >= 0 || (errno != EAGAIN && errno != EINTR);
+}
+
+}  // namespace cairn
