@@ -1,0 +1,141 @@
+"""Every case of trajectories.json, recorded from TensorFlow, through `cairn-worker --job`: with an
+in-process server, with one and with three cairn-ps processes. Compared within the file's
+tolerances: the losses of the recorded steps, the final variables, the test metrics."""
+import json
+import math
+import os
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import processes  # noqa: E402
+import tap  # noqa: E402
+
+GOLDEN = processes.shared("tfdist", "golden", "trajectories.json")
+ran = {"in_process": 0, "one_server": 0, "three_servers": 0}
+
+
+def data_section(case, folder):
+    """The `data:` section that reads this case's files in the order the golden file tells."""
+    data = processes.shared("data")
+    name = case["data"]
+    common = {"batch_size": case["batch_size"], "epochs": 1}
+    if name == "mnist":
+        files = {p: [{"images": f"{data}/mnist/{s}-images-idx3-ubyte.gz",
+                      "labels": f"{data}/mnist/{s}-labels-idx1-ubyte.gz"}]
+                 for p, s in (("train", "train"), ("eval", "t3k"))}
+        return {"format": "idx", **files, **common}
+    train, test = f"{data}/{name}/train.libsvm", f"{data}/{name}/test.libsvm"
+    if name == "abalone":  # the first 3,342 rows train, the rest test
+        with open(train, encoding="ascii") as f:
+            rows = f.readlines()
+        train, test = os.path.join(folder, "train.libsvm"), os.path.join(folder, "test.libsvm")
+        for path, part in ((train, rows[:3342]), (test, rows[3342:])):
+            with open(path, "w", encoding="ascii") as f:
+                f.writelines(part)
+    columns = {"a9a": (123, 1), "dna": (180, 1), "abalone": (8, 1), "agaricus": (127, 0)}
+    features, base = columns[name]
+    section = {"format": "libsvm", "train": [train], "eval": [test], "features": features,
+               "index_base": base, **common}
+    if name == "dna":
+        section["label_base"] = 1
+    return section
+
+
+def job(case, folder):
+    model = {"type": case["model"], "loss": case["loss"]}
+    for key in ("classes", "hidden", "factors"):
+        if key in case:
+            model[key] = case[key]
+    model["init"] = {"type": case["init"]}
+    if case["init"] == "wave":
+        model["init"]["scale"] = case["init_scale"]
+    data = data_section(case, folder)
+    data["max_steps"] = case.get("steps", 0)
+    return {"name": case["name"], "model": model, "data": data,
+            "optimizer": {"type": case["optimizer"], **case["optimizer_args"]},
+            "storage": {"directory": os.path.join(folder, "data"), "durability": "off"}}
+
+
+class Trajectories(unittest.TestCase):
+    def compare_losses(self, case, metrics, tolerance):
+        with open(metrics, encoding="ascii") as f:
+            losses = {r["step"]: r["loss"] for r in map(json.loads, f)}
+        self.assertEqual(len(losses), case["steps_run"], "steps in the metrics file")
+        for step, want in case["losses"]:
+            self.assertLessEqual(abs(losses[step] - want), tolerance * abs(want),
+                                 f"loss of step {step}: {losses[step]}, recorded {want}")
+
+    def compare_final(self, case, export, tolerance):
+        import numpy
+        arrays = numpy.load(export)
+        for name, want in case["final"].items():
+            got = arrays[name]
+            self.assertEqual(list(got.shape), want["shape"], name)
+            flat = got.astype(numpy.float64).ravel()
+            # Elements and sums may cancel, so errors are relative to the variable's own scale too.
+            scale = want["l2"] / math.sqrt(flat.size)
+            first, last = flat[:len(want["first"])], flat[-len(want["last"]):]
+            for part, values in (("first", first), ("last", last)):
+                for index, (g, w) in enumerate(zip(values, want[part])):
+                    self.assertLessEqual(abs(g - w), tolerance * (abs(w) + scale),
+                                         f"{name} {part}[{index}]: {g}, recorded {w}")
+            l2 = math.sqrt(float((flat * flat).sum()))
+            self.assertLessEqual(abs(l2 - want["l2"]), tolerance * want["l2"], f"l2 of {name}")
+            self.assertLessEqual(abs(flat.sum() - want["sum"]),
+                                 tolerance * (abs(want["sum"]) + want["l2"]), f"sum of {name}")
+
+    def run_case(self, case, tolerance, servers):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "job.yaml")
+            metrics, export = os.path.join(folder, "m.jsonl"), os.path.join(folder, "final.npz")
+            with open(path, "w", encoding="ascii") as f:
+                json.dump(job(case, folder), f)
+            flags = ["--metrics_file", metrics, "--export", export]
+            if servers == 0:
+                report = processes.run_worker(path, flags=flags)
+            else:
+                with processes.Cluster(folder, servers, ["--durability", "off"]) as cluster:
+                    report = processes.run_worker(path, cluster.worker_file(1), flags=flags)
+            self.assertEqual(report["steps"], case["steps_run"])
+            self.compare_losses(case, metrics, tolerance["losses_relative"])
+            self.compare_final(case, export, tolerance["final_relative"])
+            for name, want in case["test"].items():
+                self.assertLessEqual(abs(report["eval"][name] - want),
+                                     tolerance["test_absolute"], f"{name}: {report['eval']}")
+
+
+def add_cases():
+    """One test a case and set-up, so that each is counted and named."""
+    with open(GOLDEN, encoding="ascii") as f:
+        golden = json.load(f)
+    for case in golden["cases"]:
+        for setup, servers in (("in_process", 0), ("one_server", 1), ("three_servers", 3)):
+            def test(self, case=case, setup=setup, servers=servers):
+                if processes.shared("data", case["data"]) is None:
+                    self.skipTest(f"../shared/data/{case['data']} is absent")
+                self.run_case(case, golden["tolerance"], servers)
+                ran[setup] += 1
+            setattr(Trajectories, f"test_{case['name']}_{setup}", test)
+    return len(golden["cases"])
+
+
+if GOLDEN is None:
+    class NoGolden(unittest.TestCase):
+        def test_trajectories(self):
+            self.skipTest("../shared/tfdist/golden/trajectories.json is absent")
+else:
+    TOTAL = add_cases()
+
+    class ZCounts(unittest.TestCase):
+        def test_every_case_ran_in_every_set_up(self):
+            print("#", {setup: f"{count} of {TOTAL}" for setup, count in ran.items()})
+            absent = [f for f in ("a9a", "dna", "abalone", "agaricus", "mnist")
+                      if processes.shared("data", f) is None]
+            if absent:
+                self.skipTest(f"../shared/data lacks {absent}")
+            self.assertEqual(set(ran.values()), {TOTAL})
+
+if __name__ == "__main__":
+    tap.main()

@@ -1,0 +1,157 @@
+"""Real cairn-ps and cairn-worker processes for tests: every one is ended by its context manager.
+
+The programs come from $CAIRN_PS and $CAIRN_WORKER, which Meson sets; data from $CAIRN_SHARED or
+../shared beside the source tree."""
+import json
+import os
+import select
+import signal
+import subprocess
+import tempfile
+import time
+
+TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+SHARED = os.environ.get("CAIRN_SHARED") or os.path.join(TOP, "..", "shared")
+PS = os.environ.get("CAIRN_PS", os.path.join(TOP, "build", "ps_server", "cairn-ps"))
+WORKER = os.environ.get("CAIRN_WORKER", os.path.join(TOP, "build", "worker", "cairn-worker"))
+START_SECONDS = 60
+
+
+def shared(*parts):
+    """A path below ../shared, or None where it is absent."""
+    path = os.path.join(SHARED, *parts)
+    return path if os.path.exists(path) else None
+
+
+def wait_for(condition, seconds, what):
+    """Returns condition()'s first true value; fails with `what` after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {seconds} s for {what}")
+        select.select([], [], [], 0.005)  # lets the other processes run
+
+
+class Cluster:
+    """`count` cairn-ps processes on free ports of 127.0.0.1, with data below `folder`."""
+
+    def __init__(self, folder, count, flags=()):
+        self.folder, self.count, self.flags = folder, count, list(flags)
+        self.processes, self.addresses = [None] * count, [None] * count
+
+    def __enter__(self):
+        for index in range(self.count):
+            self.spawn(index, "127.0.0.1:0")
+        for index in range(self.count):
+            self.wait_until_ready(index)
+        return self
+
+    def __exit__(self, *_):
+        for process in self.processes:
+            if process is not None and process.poll() is None:
+                process.kill()
+        for process in self.processes:
+            if process is not None:
+                process.wait(START_SECONDS)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def log(self, index):
+        with open(self.path(f"ps{index}.log"), encoding="utf-8", errors="replace") as f:
+            return f.read()
+
+    def spawn(self, index, address):
+        """Starts server `index` without waiting for it."""
+        cluster, port_file = self.path(f"ps{index}.yaml"), self.path(f"ps{index}.port")
+        addresses = ["127.0.0.1:1"] * self.count
+        addresses[index] = address
+        with open(cluster, "w", encoding="ascii") as f:
+            json.dump({"cluster": {"ps": addresses}}, f)
+        if os.path.exists(port_file):
+            os.unlink(port_file)
+        with open(self.path(f"ps{index}.log"), "ab") as log:
+            self.processes[index] = subprocess.Popen(
+                [PS, "--cluster", cluster, "--task_index", str(index), "--data_dir",
+                 self.path(f"ps{index}"), "--port_file", port_file, *self.flags],
+                stdout=log, stderr=log)
+
+    def wait_until_ready(self, index):
+        port_file = self.path(f"ps{index}.port")
+
+        def address():
+            if self.processes[index].poll() is not None:
+                raise AssertionError(f"cairn-ps {index} ended early:\n{self.log(index)}")
+            if not os.path.exists(port_file):
+                return None
+            with open(port_file, encoding="ascii") as f:
+                return f.read().strip()
+
+        self.addresses[index] = wait_for(address, START_SECONDS, f"ps:{index} to listen")
+
+    def restart(self, index, how=signal.SIGKILL):
+        """Ends server `index` by `how` and starts it again on its address and data."""
+        self.stop(index, how)
+        self.spawn(index, self.addresses[index])
+        self.wait_until_ready(index)
+
+    def stop(self, index, how=signal.SIGKILL):
+        self.processes[index].send_signal(how)
+        return self.processes[index].wait(START_SECONDS)
+
+    def worker_file(self, workers):
+        """A cluster file for workers; their own addresses are names only."""
+        path = self.path("cluster.yaml")
+        tasks = {"ps": self.addresses,
+                 "worker": [f"127.0.0.1:{w + 1}" for w in range(workers)]}
+        with open(path, "w", encoding="ascii") as f:
+            json.dump({"cluster": tasks}, f)
+        return path
+
+
+def worker_command(job, cluster=None, index=0, flags=()):
+    command = [WORKER, "--job", job]
+    if cluster is not None:
+        command += ["--cluster", cluster, "--task_type", "worker", "--task_index", str(index)]
+    return command + list(flags)
+
+
+def run_worker(job, cluster=None, index=0, flags=(), seconds=300):
+    """Runs one worker to its end; its report. Fails with its log."""
+    run = subprocess.run(worker_command(job, cluster, index, flags), capture_output=True,
+                         text=True, timeout=seconds, check=False)
+    if run.returncode != 0:
+        raise AssertionError(f"cairn-worker exited {run.returncode}:\n{run.stderr[-4000:]}")
+    return json.loads(run.stdout.splitlines()[-1])
+
+
+def run_workers(job, cluster, count, flags=(), seconds=300):
+    """Runs `count` workers side by side; their reports."""
+    with tempfile.TemporaryDirectory() as folder:
+        started, logs = [], []
+        try:
+            for index in range(count):
+                logs.append(open(os.path.join(folder, f"worker{index}.log"), "w+",
+                                 encoding="utf-8"))
+                started.append(subprocess.Popen(worker_command(job, cluster, index, flags),
+                                                stdout=subprocess.PIPE, stderr=logs[-1],
+                                                text=True))
+            reports = []
+            for index, process in enumerate(started):
+                out, _ = process.communicate(timeout=seconds)
+                logs[index].seek(0)
+                if process.returncode != 0:
+                    raise AssertionError(f"worker {index} exited {process.returncode}:\n"
+                                         f"{logs[index].read()[-4000:]}")
+                reports.append(json.loads(out.splitlines()[-1]))
+            return reports
+        finally:
+            for process in started:
+                if process.poll() is None:
+                    process.kill()
+                process.wait(START_SECONDS)
+            for log in logs:
+                log.close()
