@@ -1,0 +1,147 @@
+// Every model's gradient equals finite differences of its loss, on every kind of data it takes.
+//
+// The models compute in float32, so a difference of losses carries about 1e-7 / step of noise.
+// Where a relu has its kink within a step of some value, differences mean nothing; so several draws
+// of the values are tried, and every element must agree in one of them. A wrong gradient agrees in
+// none.
+#include <algorithm>
+#include <cmath>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "tests/worker/models/random_batch.h"
+#include "worker/models/model.h"
+
+namespace cairn {
+namespace {
+
+struct Case {
+  std::string name;
+  ModelConfig config;
+  Schema schema;
+};
+
+ModelConfig Config(const std::string& type) {
+  ModelConfig config;
+  config.type = type;
+  config.hidden = {6, 5};
+  config.bottom_hidden = {5};
+  config.top_hidden = {6};
+  config.factors = 5;
+  config.embedding.dim = 4;
+  return config;
+}
+
+ModelConfig With(ModelConfig config, const std::string& loss, int64_t classes = 1) {
+  config.loss = loss;
+  config.classes = classes;
+  return config;
+}
+
+std::vector<Case> Cases() {
+  const Schema sparse{.sparse_columns = 20}, dense{.dense_columns = 7};
+  const Schema wide_sparse{.sparse_columns = 50000};
+  const Schema keys{.key_columns = 3}, criteo{.dense_columns = 4, .key_columns = 3};
+  const Schema pairs{.key_columns = 2};
+  const std::string sigmoid = "sigmoid_cross_entropy", softmax = "softmax_cross_entropy";
+  const std::string squared = "mean_squared_error";
+  ModelConfig hashed = With(Config("mlp"), sigmoid);
+  hashed.embedding.hash_buckets = 3;
+  return {
+      {"linear_sparse", With(Config("linear"), sigmoid), sparse},
+      {"linear_sparse_rows", With(Config("linear"), softmax, 3), wide_sparse},
+      {"linear_sparse_softmax", With(Config("linear"), softmax, 3), sparse},
+      {"linear_dense", With(Config("linear"), squared), dense},
+      {"linear_dense_softmax", With(Config("linear"), softmax, 3), dense},
+      {"mlp_dense", With(Config("mlp"), softmax, 4), dense},
+      {"mlp_sparse", With(Config("mlp"), sigmoid), sparse},
+      {"mlp_sparse_rows", With(Config("mlp"), sigmoid), wide_sparse},
+      {"mlp_keys", With(Config("mlp"), sigmoid), keys},
+      {"mlp_keys_and_dense", With(Config("mlp"), softmax, 3), criteo},
+      {"mlp_hashed", hashed, criteo},
+      {"fm_sparse", With(Config("fm"), sigmoid), sparse},
+      {"fm_sparse_rows", With(Config("fm"), sigmoid), wide_sparse},
+      {"fm_dense", With(Config("fm"), squared), dense},
+      {"fm_keys", With(Config("fm"), sigmoid), keys},
+      {"fm_keys_and_dense", With(Config("fm"), sigmoid), criteo},
+      {"wide_deep", With(Config("wide_deep"), sigmoid), criteo},
+      {"wide_deep_keys", With(Config("wide_deep"), squared), keys},
+      {"dlrm", With(Config("dlrm"), sigmoid), criteo},
+      {"matrix_factorization", With(Config("matrix_factorization"), squared), pairs},
+      {"skip_gram", With(Config("skip_gram"), sigmoid), pairs},
+  };
+}
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+// Losses of one batch as a function of single values.
+class Slopes {
+ public:
+  Slopes(const Model& model, const Batch& batch, uint32_t seed) : model_(model), batch_(batch) {
+    EXPECT_TRUE(model.Plan(batch, &state_).ok());
+    test::RandomValues(&state_, 0.4f, seed);
+    EXPECT_TRUE(model.Train(batch, &state_).ok());
+    for (const VariableUse& use : state_.uses) gradients_.push_back(use.gradient);
+  }
+
+  // The first element whose gradient is not its slope, or "". Of wide variables a sample is taken.
+  std::string Disagreement() {
+    for (size_t v = 0; v < gradients_.size(); ++v) {
+      std::vector<float>& values = state_.uses[v].values;
+      const size_t stride = std::max<size_t>(1, values.size() / 400);
+      bool moved = false;
+      for (size_t i = 0; i < values.size(); i += stride) {
+        const double slope = Slope(&values[i]);
+        if (std::abs(gradients_[v][i] - slope) > 2e-4 + 2e-3 * std::abs(slope)) {
+          return absl::StrCat(model_.variables()[v].name, " element ", i, ": gradient ",
+                              gradients_[v][i], ", slope ", slope);
+        }
+        moved = moved || std::abs(slope) > 1e-3;
+      }
+      if (!moved) return absl::StrCat(model_.variables()[v].name, " moves nothing");
+    }
+    return "";
+  }
+
+ private:
+  double Slope(float* value) {
+    const float before = *value;
+    const float up = before + 0.005f, down = before - 0.005f;
+    *value = up;
+    const double loss_up = model_.Train(batch_, &state_).value();
+    *value = down;
+    const double loss_down = model_.Train(batch_, &state_).value();
+    *value = before;
+    return (loss_up - loss_down) / (static_cast<double>(up) - down);
+  }
+
+  const Model& model_;
+  const Batch& batch_;
+  StepState state_;
+  std::vector<std::vector<float>> gradients_;
+};
+
+class Gradient : public ::testing::TestWithParam<Case> {};
+
+TEST_P(Gradient, EqualsFiniteDifferences) {
+  const Case& c = GetParam();
+  const auto model = Model::Create(c.config, {}, c.schema);
+  ASSERT_TRUE(model.ok()) << model.status();
+  const Batch batch = test::RandomBatch(c.schema, 12, c.config.classes, 5);
+  std::string found;
+  for (uint32_t seed = 1; seed <= 8; ++seed) {
+    const std::string disagreement = Slopes(**model, batch, seed).Disagreement();
+    if (disagreement.empty()) return;
+    absl::StrAppend(&found, "\n", disagreement);
+  }
+  FAIL() << "no draw agrees:" << found;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Gradient, ::testing::ValuesIn(Cases()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace cairn
