@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/config/partitioner.h"
 #include "common/deadline.h"
 #include "common/variable_spec.h"
 
@@ -44,7 +45,7 @@ struct PullTarget {
 struct PushSource {
   absl::string_view variable;
   Part part = Part::kWhole;
-  absl::Span<const int64_t> ids;  // push: repeats are summed first; assign: no repeats
+  absl::Span<const int64_t> ids;       // push: repeats are summed first; assign: no repeats
   absl::Span<const std::byte> values;  // shaped as in PullTarget; read only during the call
   absl::string_view slot;              // assign only
 };
@@ -60,13 +61,13 @@ struct ClientCounters {
   int64_t bytes_pushed = 0;  // payload bytes of gradients and ids
   int64_t bytes_pulled = 0;  // payload bytes of values
   int64_t retries = 0;
-  int64_t pushes_dropped = 0;
+  int64_t pushes_dropped = 0;  // for NaN or infinity (skip_not_finite)
 };
 
 struct ClientOptions {
-  std::string job;               // see Caller.job in thrift/cairn.thrift
-  int32_t worker = -1;           // ordinal among the job's training tasks; -1: unsequenced tool
-  std::string task = "tool";     // "worker:0", for messages
+  std::string job;                   // see Caller.job in thrift/cairn.thrift
+  int32_t worker = -1;               // ordinal among the job's training tasks; -1: unsequenced tool
+  std::string task = "tool";         // "worker:0", for messages
   std::vector<std::string> servers;  // "host:port" of ps:0, ps:1, …
   // How long a call keeps trying while a server is gone. The first failure is logged at once, with
   // the server and since when.
@@ -74,6 +75,12 @@ struct ClientOptions {
   // Bound of one attempt of one RPC.
   absl::Duration rpc_timeout = absl::Seconds(30);
   int64_t max_message_bytes = int64_t{1} << 30;
+  // Where Create puts dense variables that name no shards; null: round robin. Used by this client
+  // alone.
+  std::shared_ptr<Placement> placement;
+  // True: a push with NaN or infinity in a gradient is dropped whole, counted, and returns OK (a
+  // PushPull still pulls). False: it fails.
+  bool skip_not_finite = false;
 };
 
 // Thread safety: every method may be called from several threads at once. Each of them takes its
@@ -96,7 +103,9 @@ class PsClient {
       Deadline deadline);
 
   virtual int32_t server_count() const = 0;
-  // Resume position of this worker's last push that every server has; empty: none.
+  // Resume position of this worker's last push that every server had when this client connected;
+  // empty: none. The next push has the number after that push's: steps that some servers have
+  // beyond it are computed again, and dropped there.
   virtual const std::string& position() const = 0;
 
   // Idempotent; with empty `shards` / `bucket_ps` the variable is placed by this client (whole on
@@ -110,8 +119,11 @@ class PsClient {
   // kNotFound: no such variable. kInvalidArgument: wrong out.size(), an id out of range, a part
   // the variable does not have.
   virtual absl::Status Pull(absl::Span<const PullTarget> targets, Deadline deadline) = 0;
-  // Applied once by every server when OK is returned. `position` (<= 1 KiB) is stored with it.
-  // kInvalidArgument as Pull, and for NaN or infinity, found before the push is numbered.
+  // Applied once by every server when OK is returned. `position` (<= 512 bytes) is stored with it.
+  // kInvalidArgument as Pull, for a variable named twice, and for NaN or infinity, found before the
+  // push is numbered. kResourceExhausted: one server's part is larger than a message.
+  // After kUnavailable or kDeadlineExceeded a sequenced client cannot know which servers have the
+  // push: its later pushes fail with kFailedPrecondition, and a new start resumes exactly.
   virtual absl::Status Push(absl::Span<const PushSource> sources, absl::string_view position,
                             Deadline deadline) = 0;
   // A push, and a pull that sees it, in one round trip a server.

@@ -1,0 +1,185 @@
+// The hot path: pull, push, both in one round trip, assign.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "worker/client/client_impl.h"
+#include "worker/client/not_finite.h"
+
+namespace cairn {
+namespace {
+
+// Bytes of the user's resume position; the client's record of the servers has the rest of
+// kMaxPositionBytes.
+constexpr size_t kMaxUserPositionBytes = 512;
+
+absl::Status CheckPosition(absl::string_view position) {
+  if (position.size() <= kMaxUserPositionBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("push: the position has ", position.size(),
+                                                 " bytes; ", kMaxUserPositionBytes, " allowed"));
+}
+
+}  // namespace
+
+absl::StatusOr<const Variable*> PsClientImpl::FindVariable(absl::string_view what,
+                                                           absl::string_view name) const {
+  if (const Variable* variable = variables_.Find(name)) return variable;
+  return absl::NotFoundError(absl::StrCat(
+      what, " \"", name, "\": this client of job \"", identity_.job,
+      "\" knows no such variable: create it, or call Describe if another task created it"));
+}
+
+absl::Status PsClientImpl::CheckOpen(absl::string_view what, Deadline deadline) const {
+  if (left_.load(std::memory_order_relaxed)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(what, ": ", identity_.task, " has left job \"", identity_.job, "\""));
+  }
+  if (deadline.Expired()) {
+    return absl::DeadlineExceededError(
+        absl::StrCat(what, ": the deadline had passed before the call; nothing was sent"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PsClientImpl::CheckTwice(absl::Span<const PushSource> sources) const {
+  // Names are few and mostly differ in length or first bytes; a sort pays only for many.
+  if (sources.size() < 32) {
+    for (size_t i = 1; i < sources.size(); ++i) {
+      for (size_t j = 0; j < i; ++j) {
+        if (sources[i].variable == sources[j].variable) {
+          return absl::InvalidArgumentError(
+              absl::StrCat("push: \"", sources[i].variable,
+                           "\" is named twice; one push is one "
+                           "update of a variable: add the gradients, or push twice"));
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+  std::vector<absl::string_view> names;
+  names.reserve(sources.size());
+  for (const PushSource& source : sources) names.push_back(source.variable);
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  if (twice == names.end()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("push: \"", *twice,
+                   "\" is named twice; one push is one update of a variable: "
+                   "add the gradients, or push twice"));
+}
+
+absl::StatusOr<bool> PsClientImpl::AllFinite(const Variable& variable,
+                                             const PushSource& source) const {
+  const std::optional<NotFiniteValue> found = FindNotFinite(variable.spec().dtype, source.values);
+  if (!found) return true;
+  if (options_.skip_not_finite) return false;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "push \"", source.variable, "\": gradient[", found->index, "] is ", found->value,
+      "; gradients must be finite: lower the learning rate or clip, or skip such pushes"));
+}
+
+absl::Status PsClientImpl::PlanPush(absl::Span<const PushSource> sources, DataPlan* plan,
+                                    bool* skip) {
+  *skip = false;
+  RETURN_IF_ERROR(CheckTwice(sources));
+  for (const PushSource& source : sources) {
+    ASSIGN_OR_RETURN(const Variable* variable, FindVariable("push", source.variable));
+    ASSIGN_OR_RETURN(const bool finite, AllFinite(*variable, source));
+    if (!finite) *skip = true;
+    RETURN_IF_ERROR(plan->AddPush(*variable, source));
+  }
+  if (!*skip) return absl::OkStatus();
+  pushes_dropped_.fetch_add(1, std::memory_order_relaxed);
+  plan->Reset();
+  return absl::OkStatus();
+}
+
+absl::Status PsClientImpl::PlanPulls(absl::Span<const PullTarget> targets, DataPlan* plan) {
+  for (const PullTarget& target : targets) {
+    ASSIGN_OR_RETURN(const Variable* variable, FindVariable("pull", target.variable));
+    RETURN_IF_ERROR(plan->AddPull(*variable, target));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PsClientImpl::Pull(absl::Span<const PullTarget> targets, Deadline deadline) {
+  RETURN_IF_ERROR(CheckOpen("pull", deadline));
+  PlanPool::Lease plan(&plans_);
+  RETURN_IF_ERROR(PlanPulls(targets, &*plan));
+  return RunPlan(*plan, /*updates=*/false, nullptr, deadline);
+}
+
+absl::Status PsClientImpl::Push(absl::Span<const PushSource> sources, absl::string_view position,
+                                Deadline deadline) {
+  return PushPull(sources, position, {}, deadline);
+}
+
+absl::Status PsClientImpl::PushPull(absl::Span<const PushSource> sources,
+                                    absl::string_view position,
+                                    absl::Span<const PullTarget> targets, Deadline deadline) {
+  RETURN_IF_ERROR(CheckOpen("push", deadline));
+  RETURN_IF_ERROR(CheckPosition(position));
+  PlanPool::Lease plan(&plans_);
+  bool skip = false;
+  RETURN_IF_ERROR(PlanPush(sources, &*plan, &skip));
+  RETURN_IF_ERROR(PlanPulls(targets, &*plan));
+  return RunPlan(*plan, !skip && !sources.empty(), &position, deadline);
+}
+
+absl::Status PsClientImpl::Assign(absl::Span<const PushSource> sources, Deadline deadline) {
+  RETURN_IF_ERROR(CheckOpen("assign", deadline));
+  PlanPool::Lease plan(&plans_);
+  for (const PushSource& source : sources) {
+    ASSIGN_OR_RETURN(const Variable* variable, FindVariable("assign", source.variable));
+    RETURN_IF_ERROR((*plan).AddAssign(*variable, source));
+  }
+  return RunPlan(*plan, /*updates=*/true, nullptr, deadline);
+}
+
+absl::Status PsClientImpl::RunPlan(DataPlan& plan, bool updates, const absl::string_view* position,
+                                   Deadline deadline) {
+  const size_t waves = plan.WaveCount();
+  if (waves == 0) return absl::OkStatus();
+  if (updates && identity_.sequenced()) {
+    RETURN_IF_ERROR(RunNumbered(plan, position, deadline));
+  } else {
+    for (Exchange* exchange : plan.Wave(0)) exchange->repeatable = !DataPlan::Updates(*exchange);
+    RETURN_IF_ERROR(RunWave(plan, 0, /*numbered=*/false, deadline));
+  }
+  for (size_t wave = 1; wave < waves; ++wave) {
+    RETURN_IF_ERROR(RunWave(plan, wave, /*numbered=*/false, deadline));
+  }
+  bytes_pushed_.fetch_add(plan.bytes_out(), std::memory_order_relaxed);
+  bytes_pulled_.fetch_add(plan.bytes_in(), std::memory_order_relaxed);
+  return absl::OkStatus();
+}
+
+absl::Status PsClientImpl::RunNumbered(DataPlan& plan, const absl::string_view* position,
+                                       Deadline deadline) {
+  RETURN_IF_ERROR(order_.TakeTurn(deadline));
+  absl::Status status = order_.Number(plan.Wave(0), position);
+  if (status.ok()) {
+    status = RunWave(plan, 0, /*numbered=*/true, deadline);
+    order_.Settle(plan.Wave(0), status);
+  }
+  order_.EndTurn();
+  return status;
+}
+
+absl::Status PsClientImpl::RunWave(DataPlan& plan, size_t wave, bool numbered, Deadline deadline) {
+  int64_t retries = 0;
+  const absl::Status status = fan_out_.Run(
+      plan.Wave(wave), /*finish_all=*/numbered, deadline,
+      [&](Exchange& exchange) -> absl::Status {
+        if (numbered && DataPlan::Updates(exchange) && !order_.Answered(exchange)) {
+          return absl::AbortedError("the server was restarted while it answered");
+        }
+        return plan.Land(exchange, [this](int64_t value) { staleness_.Add(value); });
+      },
+      &retries);
+  if (retries > 0) retries_.fetch_add(retries, std::memory_order_relaxed);
+  return status;
+}
+
+}  // namespace cairn

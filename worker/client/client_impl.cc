@@ -1,0 +1,283 @@
+#include "worker/client/client_impl.h"
+
+#include <glog/logging.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "thrift/ParameterServer.h"
+#include "thrift/errors.h"
+#include "thrift/limits.h"
+#include "worker/client/position.h"
+
+namespace cairn {
+namespace {
+
+// A heartbeat is answered at once or is of no use; also bounds the time that a destructor waits
+// for one.
+constexpr absl::Duration kHeartbeatTimeout = absl::Seconds(1);
+
+std::string Origin() {
+  char host[256] = "unknown";
+  (void)gethostname(host, sizeof host - 1);
+  return absl::StrCat(absl::string_view(host).substr(0, kMaxOriginBytes - 32), "/", getpid());
+}
+
+ClientIdentity IdentityOf(const ClientOptions& options, size_t server_count) {
+  return {.job = options.job,
+          .task = options.task,
+          .origin = Origin(),
+          .worker = options.worker,
+          .server_count = static_cast<int32_t>(server_count),
+          .ps_wait = options.ps_wait};
+}
+
+absl::Status CheckOptions(const ClientOptions& options, size_t server_count) {
+  if (server_count == 0) {
+    return absl::InvalidArgumentError("client: no parameter servers given");
+  }
+  if (options.job.empty()) return absl::InvalidArgumentError("client: the job has no name");
+  if (options.max_message_bytes < kLowestMaxMessageBytes ||
+      options.max_message_bytes > kHighestMaxMessageBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("client: max_message_bytes is ", options.max_message_bytes, "; ",
+                     kLowestMaxMessageBytes, " … ", kHighestMaxMessageBytes, " allowed"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PsClient>> PsClient::Connect(const ClientOptions& options,
+                                                            Deadline deadline) {
+  RETURN_IF_ERROR(CheckOptions(options, options.servers.size()));
+  std::vector<std::string> names;
+  std::vector<std::unique_ptr<ServerLink>> links;
+  for (size_t s = 0; s < options.servers.size(); ++s) {
+    names.push_back(absl::StrCat("ps:", s, " (", options.servers[s], ")"));
+    links.push_back(RemoteLink(names.back(), options.servers[s], options.max_message_bytes));
+  }
+  return PsClientImpl::Start(options, std::move(names), std::move(links), deadline);
+}
+
+absl::StatusOr<std::unique_ptr<PsClient>> PsClient::ConnectInProcess(
+    const ClientOptions& options, std::vector<wire::ParameterServerIf*> servers,
+    Deadline deadline) {
+  RETURN_IF_ERROR(CheckOptions(options, servers.size()));
+  std::vector<std::string> names;
+  std::vector<std::unique_ptr<ServerLink>> links;
+  for (size_t s = 0; s < servers.size(); ++s) {
+    names.push_back(absl::StrCat("ps:", s, " (in process)"));
+    links.push_back(InProcessLink(names.back(), servers[s]));
+  }
+  return PsClientImpl::Start(options, std::move(names), std::move(links), deadline);
+}
+
+absl::StatusOr<std::unique_ptr<PsClient>> PsClientImpl::Start(
+    const ClientOptions& options, std::vector<std::string> names,
+    std::vector<std::unique_ptr<ServerLink>> links, Deadline deadline) {
+  std::unique_ptr<PsClientImpl> client(
+      new PsClientImpl(options, std::move(names), std::move(links)));
+  RETURN_IF_ERROR(client->SayHello(deadline));
+  client->StartHeartbeats();
+  return client;
+}
+
+PsClientImpl::PsClientImpl(const ClientOptions& options, std::vector<std::string> names,
+                           std::vector<std::unique_ptr<ServerLink>> links)
+    : options_(options),
+      identity_(IdentityOf(options, links.size())),
+      sessions_([&] {
+        std::vector<std::unique_ptr<ServerSession>> sessions;
+        for (size_t s = 0; s < links.size(); ++s) {
+          sessions.push_back(std::make_unique<ServerSession>(
+              static_cast<int32_t>(s), std::move(names[s]), std::move(links[s]), &identity_));
+        }
+        return sessions;
+      }()),
+      retry_limits_{options.ps_wait, options.rpc_timeout},
+      plan_limits_{options.max_message_bytes, kMaxItemsPerCall, kMaxIdsPerCall},
+      plans_(sessions_, plan_limits_),
+      placement_(options.placement != nullptr ? options.placement
+                                              : RoundRobinPlacement(server_count())),
+      order_(sessions_) {}
+
+PsClientImpl::~PsClientImpl() { StopHeartbeats(); }
+
+absl::Status PsClientImpl::SayHello(Deadline deadline) {
+  std::vector<wire::HelloReply> replies(sessions_.size());
+  // ps:0 grants the incarnation that the others are told.
+  RETURN_IF_ERROR(HelloTo(*sessions_[0], 0, deadline, &replies[0]));
+  const int64_t incarnation = replies[0].incarnation;
+  RETURN_IF_ERROR(ForEachServer(1, [&](int32_t server) {
+    return HelloTo(*sessions_[server], incarnation, deadline, &replies[server]);
+  }));
+  std::vector<ResumeAnswer> answers;
+  for (const wire::HelloReply& reply : replies) {
+    answers.push_back({reply.state.applied, reply.position});
+    if (reply.max_message_bytes > 0) {
+      plan_limits_.max_message_bytes =
+          std::min(plan_limits_.max_message_bytes, reply.max_message_bytes);
+    }
+  }
+  const ResumePoint point = ChooseResumePoint(answers);
+  double lease_seconds = replies[0].lease_seconds;
+  for (size_t s = 0; s < sessions_.size(); ++s) {
+    sessions_[s]->Begin(replies[s], incarnation, point.last_part[s], point.sequence);
+    lease_seconds = std::min(lease_seconds, replies[s].lease_seconds);
+  }
+  lease_ = absl::Seconds(lease_seconds);
+  position_ = point.position;
+  order_.Reset(point.sequence, point.position);
+  return absl::OkStatus();
+}
+
+absl::Status PsClientImpl::HelloTo(ServerSession& session, int64_t incarnation, Deadline deadline,
+                                   wire::HelloReply* reply) {
+  Backoff backoff(options_.ps_wait, deadline);
+  for (;;) {
+    // Not bounded by rpc_timeout: the server first makes durable what an earlier start had pushed.
+    Outcome outcome = session.Hello(incarnation, deadline, reply);
+    const Verdict verdict = session.Judge(&outcome, /*repeatable=*/true, 0, deadline);
+    if (verdict == Verdict::kDone || verdict == Verdict::kFail) return outcome.status;
+    if (deadline.Expired() || !backoff.Pause()) return session.GaveUp(outcome, deadline.Expired());
+    retries_.fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
+absl::Status PsClientImpl::ForEachServer(int32_t first,
+                                         absl::FunctionRef<absl::Status(int32_t)> body) {
+  const int32_t count = server_count();
+  std::vector<absl::Status> statuses(count);
+  if (sessions_[0]->link().in_process() || count - first <= 1) {
+    for (int32_t s = first; s < count; ++s) statuses[s] = body(s);
+    return Join(statuses);
+  }
+  std::vector<std::thread> threads;
+  for (int32_t s = first; s < count; ++s) {
+    threads.emplace_back([&, s] { statuses[s] = body(s); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return Join(statuses);
+}
+
+absl::Status PsClientImpl::CallOne(int32_t server, absl::string_view method,
+                                   absl::Duration attempt_limit, Deadline deadline,
+                                   ServiceCall body) {
+  int64_t retries = 0;
+  const absl::Status status = fan_out_.Call(
+      *sessions_[server], method, attempt_limit, options_.ps_wait, deadline,
+      [&](wire::ParameterServerIf& service, const wire::Caller& caller) {
+        body(service, caller, server);
+      },
+      &retries);
+  retries_.fetch_add(retries, std::memory_order_relaxed);
+  return status;
+}
+
+absl::Status PsClientImpl::CallAll(absl::string_view method, absl::Duration attempt_limit,
+                                   Deadline deadline, ServiceCall body) {
+  return ForEachServer(
+      0, [&](int32_t server) { return CallOne(server, method, attempt_limit, deadline, body); });
+}
+
+absl::Status PsClientImpl::Flush(Deadline deadline) {
+  RETURN_IF_ERROR(CheckOpen("flush", deadline));
+  return CallAll("flush", deadline.Remaining(), deadline,
+                 [](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
+                   wire::ServerState state;
+                   service.flush(state, caller);
+                 });
+}
+
+absl::Status PsClientImpl::Leave(Deadline deadline) {
+  if (!identity_.sequenced()) {
+    RETURN_IF_ERROR(Flush(deadline));
+    left_ = true;
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(CheckOpen("leave", deadline));
+  RETURN_IF_ERROR(order_.TakeTurn(deadline));  // after the push that is under way
+  const absl::Status status =
+      CallAll("leave", deadline.Remaining(), deadline,
+              [](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
+                wire::ServerState state;
+                service.leave(state, caller);
+              });
+  if (status.ok()) left_ = true;
+  order_.EndTurn();
+  if (status.ok()) StopHeartbeats();
+  return status;
+}
+
+absl::Status PsClientImpl::DropJob(Deadline deadline) {
+  RETURN_IF_ERROR(CheckOpen("drop_job", deadline));
+  RETURN_IF_ERROR(order_.TakeTurn(deadline));
+  absl::Status status;
+  {
+    // A heartbeat between forgetting and hello would be one of an unknown worker.
+    absl::MutexLock lock(&heartbeat_mutex_);
+    status = CallAll("drop_job", deadline.Remaining(), deadline,
+                     [](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
+                       wire::ServerState state;
+                       service.drop_job(state, caller);
+                     });
+    if (status.ok()) {
+      variables_.Clear();
+      status = SayHello(deadline);
+    }
+  }
+  if (status.ok() && options_.placement == nullptr) {
+    absl::MutexLock lock(&create_mutex_);
+    placement_ = RoundRobinPlacement(server_count());
+  }
+  order_.EndTurn();
+  return status;
+}
+
+ClientCounters PsClientImpl::counters() const {
+  return {.bytes_pushed = bytes_pushed_.load(std::memory_order_relaxed),
+          .bytes_pulled = bytes_pulled_.load(std::memory_order_relaxed),
+          .retries = retries_.load(std::memory_order_relaxed),
+          .pushes_dropped = pushes_dropped_.load(std::memory_order_relaxed)};
+}
+
+void PsClientImpl::StartHeartbeats() {
+  if (!identity_.sequenced() || lease_ <= absl::ZeroDuration()) return;
+  heartbeats_ = std::thread([this, interval = lease_ / 3] { HeartbeatLoop(interval); });
+}
+
+void PsClientImpl::StopHeartbeats() {
+  if (!stop_.HasBeenNotified()) stop_.Notify();
+  if (heartbeats_.joinable()) heartbeats_.join();
+}
+
+void PsClientImpl::HeartbeatLoop(absl::Duration interval) {
+  while (!stop_.WaitForNotificationWithTimeout(interval)) {
+    absl::MutexLock lock(&heartbeat_mutex_);
+    for (const std::unique_ptr<ServerSession>& session : sessions_) {
+      // Any call renews the lease.
+      if (session->SinceLastAnswer() < interval) continue;
+      if (stop_.HasBeenNotified()) return;
+      int64_t retries = 0;
+      const absl::Status status = fan_out_.Call(
+          *session, "heartbeat", kHeartbeatTimeout, absl::ZeroDuration(),
+          Deadline::In(kHeartbeatTimeout),
+          [](wire::ParameterServerIf& service, const wire::Caller& caller) {
+            wire::ServerState state;
+            service.heartbeat(state, caller);
+          },
+          &retries);
+      // A server that is gone is in the log, and no reason to end; calls wait for it. One that has
+      // fenced this process tells every call so.
+      if (ReasonOf(status) != wire::ErrorReason::FENCED) continue;
+      LOG(ERROR) << status.message();
+      return;
+    }
+  }
+}
+
+}  // namespace cairn

@@ -1,0 +1,124 @@
+// PsClient over any ServerLink. Three source files: client_impl.cc has sessions and leases,
+// client_data.cc the hot path, client_variables.cc what concerns whole variables.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "worker/client/data_plan.h"
+#include "worker/client/fan_out.h"
+#include "worker/client/plan_pool.h"
+#include "worker/client/ps_client.h"
+#include "worker/client/push_order.h"
+#include "worker/client/server_session.h"
+#include "worker/client/staleness.h"
+#include "worker/client/variable.h"
+
+namespace cairn {
+
+class PsClientImpl : public PsClient {
+ public:
+  // Link s reaches server s, called names[s] in messages. Says hello.
+  static absl::StatusOr<std::unique_ptr<PsClient>> Start(
+      const ClientOptions& options, std::vector<std::string> names,
+      std::vector<std::unique_ptr<ServerLink>> links, Deadline deadline);
+  ~PsClientImpl() override;
+
+  int32_t server_count() const override { return static_cast<int32_t>(sessions_.size()); }
+  const std::string& position() const override { return position_; }
+  absl::Status Create(absl::Span<const VariableSpec> specs, Deadline deadline) override;
+  absl::StatusOr<std::vector<VariableSpec>> Describe(Deadline deadline) override;
+  absl::Status Pull(absl::Span<const PullTarget> targets, Deadline deadline) override;
+  absl::Status Push(absl::Span<const PushSource> sources, absl::string_view position,
+                    Deadline deadline) override;
+  absl::Status PushPull(absl::Span<const PushSource> sources, absl::string_view position,
+                        absl::Span<const PullTarget> targets, Deadline deadline) override;
+  absl::Status Assign(absl::Span<const PushSource> sources, Deadline deadline) override;
+  absl::Status Scan(absl::string_view variable,
+                    const std::function<void(int64_t key, absl::Span<const std::byte> values)>& row,
+                    Deadline deadline) override;
+  absl::Status Flush(Deadline deadline) override;
+  absl::Status Leave(Deadline deadline) override;
+  absl::Status DropJob(Deadline deadline) override;
+  StalenessSummary staleness() const override { return staleness_.Summary(); }
+  ClientCounters counters() const override;
+
+ private:
+  using ServiceCall =
+      absl::FunctionRef<void(wire::ParameterServerIf&, const wire::Caller&, int32_t server)>;
+
+  PsClientImpl(const ClientOptions& options, std::vector<std::string> names,
+               std::vector<std::unique_ptr<ServerLink>> links);
+
+  // --- client_impl.cc ---
+  absl::Status SayHello(Deadline deadline);
+  absl::Status HelloTo(ServerSession& session, int64_t incarnation, Deadline deadline,
+                       wire::HelloReply* reply);
+  // `body(server)` for servers [first, count), at once where they are other processes. All errors.
+  absl::Status ForEachServer(int32_t first, absl::FunctionRef<absl::Status(int32_t)> body);
+  // One call on every server, repeated as is safe for calls that may run twice.
+  absl::Status CallAll(absl::string_view method, absl::Duration attempt_limit, Deadline deadline,
+                       ServiceCall body);
+  absl::Status CallOne(int32_t server, absl::string_view method, absl::Duration attempt_limit,
+                       Deadline deadline, ServiceCall body);
+  void StartHeartbeats();
+  void StopHeartbeats();
+  void HeartbeatLoop(absl::Duration interval);
+
+  // --- client_data.cc ---
+  absl::StatusOr<const Variable*> FindVariable(absl::string_view what,
+                                               absl::string_view name) const;
+  absl::Status CheckOpen(absl::string_view what, Deadline deadline) const;
+  // Adds `sources` to the plan. *skip: the push is to be dropped.
+  absl::Status PlanPush(absl::Span<const PushSource> sources, DataPlan* plan, bool* skip);
+  absl::Status PlanPulls(absl::Span<const PullTarget> targets, DataPlan* plan);
+  // kInvalidArgument where a variable is named twice.
+  absl::Status CheckTwice(absl::Span<const PushSource> sources) const;
+  absl::StatusOr<bool> AllFinite(const Variable& variable, const PushSource& source) const;
+  // Runs the plan's calls. `position`: of a push; nullptr: the plan has assigns or pulls only.
+  absl::Status RunPlan(DataPlan& plan, bool updates, const absl::string_view* position,
+                       Deadline deadline);
+  absl::Status RunNumbered(DataPlan& plan, const absl::string_view* position, Deadline deadline);
+  absl::Status RunWave(DataPlan& plan, size_t wave, bool numbered, Deadline deadline);
+
+  // --- client_variables.cc ---
+  absl::Status Place(const VariableSpec* existing, VariableSpec* spec)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(create_mutex_);
+  absl::Status CreatePlaced(absl::Span<const VariableSpec> specs, Deadline deadline);
+
+  const ClientOptions options_;
+  ClientIdentity identity_;
+  std::vector<std::unique_ptr<ServerSession>> sessions_;
+  const FanOut::Limits retry_limits_;
+  FanOut fan_out_{&retry_limits_};
+  PlanLimits plan_limits_;
+  PlanPool plans_;
+  VariableMap variables_;
+  std::string position_;
+  absl::Duration lease_ = absl::ZeroDuration();
+  std::atomic<bool> left_{false};
+
+  absl::Mutex create_mutex_;
+  std::shared_ptr<Placement> placement_ ABSL_GUARDED_BY(create_mutex_);
+
+  PushOrder order_;
+  StalenessCounter staleness_;
+  std::atomic<int64_t> bytes_pushed_{0};
+  std::atomic<int64_t> bytes_pulled_{0};
+  std::atomic<int64_t> retries_{0};
+  std::atomic<int64_t> pushes_dropped_{0};
+
+  absl::Mutex heartbeat_mutex_;  // held during a round; and by DropJob, which forgets the worker
+  absl::Notification stop_;
+  std::thread heartbeats_;
+};
+
+}  // namespace cairn

@@ -1,0 +1,208 @@
+// What concerns whole variables: create, describe, scan.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/container/btree_map.h"
+#include "absl/strings/str_cat.h"
+#include "common/dtype.h"
+#include "common/shape.h"
+#include "common/status.h"
+#include "thrift/ParameterServer.h"
+#include "thrift/convert.h"
+#include "thrift/errors.h"
+#include "thrift/limits.h"
+#include "worker/client/client_impl.h"
+
+namespace cairn {
+namespace {
+
+// Buckets per server of a table that names none: a bucket is a stripe, the unit of locking, so a
+// few per thread that may push at once.
+constexpr size_t kBucketsPerServer = 64;
+// Values of a page of a scan: large enough that the round trip does not count.
+constexpr int64_t kScanPageBytes = 4 << 20;
+
+bool Placed(const VariableSpec& spec) {
+  return spec.kind == VariableKind::kEmbedding ? !spec.bucket_ps.empty() : !spec.shards.empty();
+}
+
+absl::Status Conflict(const VariableSpec& existing, const VariableSpec& wanted) {
+  return WithReason(
+      absl::AlreadyExistsError(absl::StrCat(
+          "create \"", wanted.name,
+          "\": it exists on other servers than this call names.\n  exists: ", SpecText(existing),
+          "\n  wanted: ", SpecText(wanted),
+          "\nLeave shards and bucket_ps empty to take what exists, or drop the job (--fresh)")),
+      wire::ErrorReason::SPEC_CONFLICT);
+}
+
+bool HasPart(const VariableSpec& spec, int32_t server) {
+  if (spec.kind == VariableKind::kEmbedding) {
+    return std::find(spec.bucket_ps.begin(), spec.bucket_ps.end(), server) != spec.bucket_ps.end();
+  }
+  return std::any_of(spec.shards.begin(), spec.shards.end(),
+                     [&](const DenseShard& shard) { return shard.ps == server; });
+}
+
+// About what the spec takes on the wire; the rest of the message is far smaller than its slack.
+int64_t WireBytes(const VariableSpec& spec) {
+  return 2048 + static_cast<int64_t>(32 * spec.shards.size() + 8 * spec.bucket_ps.size() +
+                                     32 * spec.optimizer.learning_rate.boundaries.size());
+}
+
+}  // namespace
+
+absl::Status PsClientImpl::Place(const VariableSpec* existing, VariableSpec* spec) {
+  const bool embedding = spec->kind == VariableKind::kEmbedding;
+  if (!Placed(*spec) && !embedding) {
+    ASSIGN_OR_RETURN(const int64_t elements, ElementCount(spec->shape));
+    // The placement is asked even where the variable exists, so that variables after it land where
+    // they would have.
+    const int32_t ps = placement_->Next(elements * static_cast<int64_t>(DTypeBytes(spec->dtype)));
+    if (existing == nullptr) spec->shards = {{.rows = RowCount(spec->shape), .ps = ps}};
+  }
+  if (!Placed(*spec) && embedding && existing == nullptr) {
+    size_t buckets = kBucketsPerServer;
+    while (buckets < kBucketsPerServer * sessions_.size() && buckets < kMaxBuckets) buckets *= 2;
+    for (size_t b = 0; b < buckets; ++b) {
+      spec->bucket_ps.push_back(static_cast<int32_t>(b % sessions_.size()));
+    }
+  }
+  if (existing != nullptr) {
+    if (!Placed(*spec) && spec->kind == existing->kind) {
+      spec->shards = existing->shards;
+      spec->bucket_ps = existing->bucket_ps;
+      spec->map_version = existing->map_version;
+    } else if (spec->shards != existing->shards || spec->bucket_ps != existing->bucket_ps) {
+      return Conflict(*existing, *spec);
+    }
+  }
+  return ValidateSpec(*spec, server_count());
+}
+
+absl::Status PsClientImpl::Create(absl::Span<const VariableSpec> specs, Deadline deadline) {
+  RETURN_IF_ERROR(CheckOpen("create", deadline));
+  absl::MutexLock lock(&create_mutex_);
+  // A variable placed elsewhere would be made a second time by servers that do not know of it.
+  ASSIGN_OR_RETURN(const std::vector<VariableSpec> known, Describe(deadline));
+  absl::flat_hash_map<absl::string_view, const VariableSpec*> by_name;
+  for (const VariableSpec& spec : known) by_name[spec.name] = &spec;
+  std::vector<VariableSpec> placed(specs.begin(), specs.end());
+  for (VariableSpec& spec : placed) {
+    const auto found = by_name.find(spec.name);
+    RETURN_IF_ERROR(Place(found == by_name.end() ? nullptr : found->second, &spec));
+  }
+  RETURN_IF_ERROR(CreatePlaced(placed, deadline));
+  for (VariableSpec& spec : placed) variables_.Insert(std::move(spec));
+  return absl::OkStatus();
+}
+
+absl::Status PsClientImpl::CreatePlaced(absl::Span<const VariableSpec> specs, Deadline deadline) {
+  return ForEachServer(0, [&](int32_t server) {
+    std::vector<wire::VariableSpec> batch;
+    int64_t batch_bytes = 0;
+    const auto send = [&]() -> absl::Status {
+      if (batch.empty()) return absl::OkStatus();
+      const absl::Status status =
+          CallOne(server, "create_variables", options_.rpc_timeout, deadline,
+                  [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
+                    wire::ServerState state;
+                    service.create_variables(state, caller, batch);
+                  });
+      batch.clear();
+      batch_bytes = 0;
+      return status;
+    };
+    for (const VariableSpec& spec : specs) {
+      if (!HasPart(spec, server)) continue;
+      const int64_t bytes = WireBytes(spec);
+      if (batch.size() == kMaxItemsPerCall ||
+          batch_bytes + bytes > plan_limits_.max_message_bytes / 2) {
+        RETURN_IF_ERROR(send());
+      }
+      batch.push_back(ToWire(spec));
+      batch_bytes += bytes;
+    }
+    return send();
+  });
+}
+
+absl::StatusOr<std::vector<VariableSpec>> PsClientImpl::Describe(Deadline deadline) {
+  RETURN_IF_ERROR(CheckOpen("describe", deadline));
+  std::vector<wire::DescribeReply> replies(sessions_.size());
+  RETURN_IF_ERROR(
+      CallAll("describe", options_.rpc_timeout, deadline,
+              [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t server) {
+                wire::DescribeRequest request;
+                request.caller = caller;
+                service.describe(replies[server], request);
+              }));
+  absl::btree_map<std::string, VariableSpec> by_name;
+  for (int32_t s = 0; s < server_count(); ++s) {
+    for (const wire::VariableInfo& info : replies[s].variables) {
+      absl::StatusOr<VariableSpec> spec = FromWire(info.spec, s, server_count());
+      if (!spec.ok()) {
+        return Annotate(spec.status(), absl::StrCat("describe to ", sessions_[s]->name()));
+      }
+      const auto [at, inserted] = by_name.try_emplace(spec->name, *spec);
+      if (!inserted && !(at->second == *spec)) {
+        return absl::FailedPreconditionError(
+            absl::StrCat(sessions_[s]->name(), " holds \"", spec->name,
+                         "\" with another spec than a server "
+                         "before it.\n  here:  ",
+                         SpecText(*spec), "\n  there: ", SpecText(at->second),
+                         "\nDrop the job (--fresh), or restore one checkpoint on all servers"));
+      }
+    }
+  }
+  std::vector<VariableSpec> specs;
+  for (auto& [name, spec] : by_name) {
+    variables_.Insert(spec);
+    specs.push_back(std::move(spec));
+  }
+  return specs;
+}
+
+absl::Status PsClientImpl::Scan(
+    absl::string_view variable,
+    const std::function<void(int64_t key, absl::Span<const std::byte> values)>& row,
+    Deadline deadline) {
+  RETURN_IF_ERROR(CheckOpen("scan", deadline));
+  ASSIGN_OR_RETURN(const Variable* found, FindVariable("scan", variable));
+  if (!found->embedding()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "scan \"", variable, "\": it is dense; only embedding tables are scanned: pull it whole"));
+  }
+  const size_t row_bytes = found->row_bytes();
+  wire::ScanRequest request;
+  request.variable = std::string(variable);
+  request.max_rows = static_cast<int32_t>(std::clamp<int64_t>(
+      kScanPageBytes / static_cast<int64_t>(row_bytes + sizeof(int64_t)), 1, kMaxScanRows));
+  for (const VariableGroup& group : found->groups()) {
+    request.cursor.clear();
+    do {
+      wire::ScanReply reply;
+      RETURN_IF_ERROR(
+          CallOne(group.server, "scan", options_.rpc_timeout, deadline,
+                  [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
+                    request.caller = caller;
+                    service.scan(reply, request);
+                  }));
+      const absl::Span<const int64_t> keys = reply.keys.As<int64_t>();
+      if (reply.values.size() != keys.size() * row_bytes ||
+          (keys.empty() && reply.cursor == request.cursor && !reply.cursor.empty())) {
+        return absl::InternalError(absl::StrCat(
+            "scan \"", variable, "\" on ", sessions_[group.server]->name(), ": the reply has ",
+            reply.values.size(), " bytes for ", keys.size(), " rows of ", row_bytes, " bytes"));
+      }
+      for (size_t i = 0; i < keys.size(); ++i) {
+        row(keys[i], absl::MakeConstSpan(reply.values.data() + i * row_bytes, row_bytes));
+      }
+      request.cursor = std::move(reply.cursor);
+    } while (!request.cursor.empty());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace cairn

@@ -1,0 +1,416 @@
+#include "worker/client/data_plan.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/shape.h"
+#include "common/status.h"
+#include "thrift/errors.h"
+#include "thrift/limits.h"
+#include "worker/client/row_moves.h"
+
+namespace cairn {
+namespace {
+
+// Bytes of an item on the wire beside name, ids and values, and of a message beside its items; both
+// rounded up generously.
+constexpr int64_t kItemBytes = 256;
+constexpr int64_t kMessageBytes = 8 << 10;
+// Scratch kept by a plan in the pool.
+constexpr size_t kKeptScratchBytes = size_t{64} << 20;
+
+wire::Selection::type SelectionOf(Part part) {
+  switch (part) {
+    case Part::kWhole: return wire::Selection::WHOLE;
+    case Part::kRows: return wire::Selection::ROWS;
+    case Part::kKeys: return wire::Selection::KEYS;
+  }
+  return wire::Selection::WHOLE;
+}
+
+// The next unused item of a list that keeps the ones of earlier calls.
+template <typename Item>
+Item& Next(std::vector<Item>& items, size_t used) {
+  if (used == items.size()) items.emplace_back();
+  return items[used];
+}
+
+template <typename Item>
+void FillItem(const Variable& variable, size_t group, Part part, absl::Span<const int64_t> ids,
+              Item* item) {
+  item->variable = variable.spec().name;
+  item->shard = variable.groups()[group].shard;
+  item->selection = SelectionOf(part);
+  item->ids = Payload::ViewOf(ids);
+}
+
+}  // namespace
+
+DataPlan::DataPlan(absl::Span<const std::unique_ptr<ServerSession>> sessions,
+                   const PlanLimits& limits)
+    : sessions_(sessions),
+      limits_(limits),
+      first_(sessions.size(), nullptr),
+      current_(sessions.size(), nullptr) {}
+
+void DataPlan::Reset() {
+  used_ = sorted_used_ = 0;
+  bytes_out_ = bytes_in_ = 0;
+  std::fill(first_.begin(), first_.end(), nullptr);
+  std::fill(current_.begin(), current_.end(), nullptr);
+  waves_.clear();
+  wave_ends_.clear();
+  size_t bytes = 0;
+  for (const Sorted& sorted : sorted_) bytes += sorted.bytes();
+  if (bytes > kKeptScratchBytes) sorted_.clear();
+}
+
+DataPlan::Slot& DataPlan::NewSlot(int32_t server, size_t wave) {
+  if (used_ == slots_.size()) slots_.emplace_back();
+  Slot& slot = slots_[used_++];
+  slot.session = sessions_[server].get();
+  slot.repeatable = true;
+  slot.call.targets.clear();
+  slot.wave = wave;
+  slot.pushes = slot.assigns = 0;
+  slot.landings.clear();
+  slot.out_bytes = slot.in_bytes = kMessageBytes;
+  slot.ids = 0;
+  current_[server] = &slot;
+  return slot;
+}
+
+DataPlan::Slot& DataPlan::FirstSlot(int32_t server) {
+  if (first_[server] == nullptr) first_[server] = &NewSlot(server, 0);
+  return *first_[server];
+}
+
+absl::Status DataPlan::CheckPart(const Variable& variable, Part part, absl::Span<const int64_t> ids,
+                                 size_t value_bytes, absl::string_view what) const {
+  const std::string& name = variable.spec().name;
+  if (variable.embedding() != (part == Part::kKeys)) {
+    return absl::InvalidArgumentError(
+        variable.embedding()
+            ? absl::StrCat(what, " \"", name, "\": an embedding table is named by keys")
+            : absl::StrCat(what, " \"", name,
+                           "\": a dense variable is named whole or by rows, not by keys"));
+  }
+  if (part == Part::kWhole && !ids.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " \"", name, "\": ", ids.size(), " ids given for the whole variable"));
+  }
+  if (ids.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " \"", name, "\": ", ids.size(), " ids in one call; 2^31 - 1 allowed"));
+  }
+  const size_t rows = part == Part::kWhole ? static_cast<size_t>(variable.rows()) : ids.size();
+  if (value_bytes != rows * variable.row_bytes()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        what, " \"", name, "\" (", DTypeName(variable.spec().dtype), " ",
+        ShapeText(variable.spec().shape), "): ", value_bytes, " bytes given; ", rows, " rows of ",
+        variable.row_bytes(), " bytes are ", rows * variable.row_bytes()));
+  }
+  if (part != Part::kRows) return absl::OkStatus();
+  // As unsigned numbers negative ids are too large as well: one test, no exit, vector code.
+  uint64_t largest = 0;
+  for (const int64_t id : ids) largest = std::max(largest, static_cast<uint64_t>(id));
+  if (ids.empty() || largest < static_cast<uint64_t>(variable.rows())) return absl::OkStatus();
+  const auto bad = std::find_if(ids.begin(), ids.end(),
+                                [&](int64_t id) { return id < 0 || id >= variable.rows(); });
+  return absl::InvalidArgumentError(absl::StrCat(what, " \"", name, "\": ids[", bad - ids.begin(),
+                                                 "] is row ", *bad, ", outside [0, ",
+                                                 variable.rows(), ")"));
+}
+
+absl::StatusOr<DataPlan::Sorted*> DataPlan::Sort(const Variable& variable,
+                                                 absl::Span<const int64_t> ids) {
+  if (sorted_used_ == sorted_.size()) sorted_.emplace_back();
+  Sorted& sorted = sorted_[sorted_used_++];
+  const size_t groups = variable.groups().size();
+  if (groups > std::numeric_limits<uint16_t>::max()) {
+    return absl::InvalidArgumentError(absl::StrCat("\"", variable.spec().name, "\" has ", groups,
+                                                   " shards; rows can be named in up to 65535"));
+  }
+  uint16_t* const group = sorted.group.Get(ids.size());
+  sorted.starts.assign(groups + 1, 0);
+  // Counts one place up, so that the sums below are starts.
+  const auto count = [&](auto group_of) {
+    for (size_t i = 0; i < ids.size(); ++i) {
+      group[i] = static_cast<uint16_t>(group_of(ids[i]));
+      ++sorted.starts[group[i] + 1];
+    }
+  };
+  if (variable.embedding()) {
+    count([&](int64_t key) { return variable.GroupOfKey(key); });
+  } else {
+    count([&](int64_t row) { return variable.GroupOfRow(row); });
+  }
+  for (size_t g = 0; g < groups; ++g) sorted.starts[g + 1] += sorted.starts[g];
+  int64_t* const out = sorted.ids.Get(ids.size());
+  int32_t* const order = sorted.order.Get(ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const int64_t at = sorted.starts[group[i]]++;
+    out[at] = ids[i];
+    order[at] = static_cast<int32_t>(i);
+  }
+  // Every start has moved to its end; move them back by one.
+  for (size_t g = groups; g > 0; --g) sorted.starts[g] = sorted.starts[g - 1];
+  sorted.starts[0] = 0;
+  return &sorted;
+}
+
+absl::Status DataPlan::AddPush(const Variable& variable, const PushSource& source) {
+  if (!source.slot.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("push \"", variable.spec().name, "\" names slot \"", source.slot,
+                     "\": gradients go to the value; slots are set by assign"));
+  }
+  return AddUpdate(variable, source, /*assign=*/false);
+}
+
+absl::Status DataPlan::AddAssign(const Variable& variable, const PushSource& source) {
+  return AddUpdate(variable, source, /*assign=*/true);
+}
+
+absl::Status DataPlan::AddUpdate(const Variable& variable, const PushSource& source, bool assign) {
+  RETURN_IF_ERROR(CheckPart(variable, source.part, source.ids, source.values.size(),
+                            assign ? "assign" : "push"));
+  const absl::Span<const VariableGroup> groups = variable.groups();
+  Cut cut{&variable, 0, source.part, source.ids, source.values, source.slot};
+  if (source.part == Part::kWhole) {
+    for (cut.group = 0; cut.group < groups.size(); ++cut.group) {
+      const VariableGroup& group = groups[cut.group];
+      cut.values = source.values.subspan(group.first_row * variable.row_bytes(),
+                                         group.rows * variable.row_bytes());
+      RETURN_IF_ERROR(PutUpdate(cut, assign));
+    }
+    return absl::OkStatus();
+  }
+  if (groups.size() == 1) {
+    return assign && source.ids.empty() ? absl::OkStatus() : PutUpdate(cut, assign);
+  }
+  ASSIGN_OR_RETURN(Sorted * sorted, Sort(variable, source.ids));
+  std::byte* const rows = sorted->rows.Get(source.values.size());
+  GatherRows(source.values.data(), sorted->order.Get(0), source.ids.size(), variable.row_bytes(),
+             rows);
+  for (cut.group = 0; cut.group < groups.size(); ++cut.group) {
+    const int64_t start = sorted->starts[cut.group];
+    const size_t count = sorted->starts[cut.group + 1] - start;
+    // A push is an update of the variable on every server, also where it touches no row.
+    if (assign && count == 0) continue;
+    cut.ids = absl::MakeConstSpan(sorted->ids.Get(0) + start, count);
+    cut.values =
+        absl::MakeConstSpan(rows + start * variable.row_bytes(), count * variable.row_bytes());
+    RETURN_IF_ERROR(PutUpdate(cut, assign));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DataPlan::PutUpdate(const Cut& cut, bool assign) {
+  Slot& slot = FirstSlot(cut.variable->groups()[cut.group].server);
+  const int64_t payload = cut.values.size() + cut.ids.size() * sizeof(int64_t);
+  slot.out_bytes += payload + cut.variable->spec().name.size() + kItemBytes;
+  slot.ids += cut.ids.size();
+  bytes_out_ += payload;
+  const auto dtype = static_cast<wire::DType::type>(cut.variable->spec().dtype);
+  if (assign) {
+    wire::AssignItem& item = Next(slot.call.assign.items, slot.assigns++);
+    FillItem(*cut.variable, cut.group, cut.part, cut.ids, &item);
+    item.dtype = dtype;
+    item.values = Payload::ViewOf(cut.values);
+    item.slot.assign(cut.slot.data(), cut.slot.size());
+  } else {
+    wire::PushItem& item = Next(slot.call.request.push.items, slot.pushes++);
+    FillItem(*cut.variable, cut.group, cut.part, cut.ids, &item);
+    item.dtype = dtype;
+    item.values = Payload::ViewOf(cut.values);
+    item.pulled_version = cut.variable->pulled_version(cut.group);
+  }
+  // One push is one message a server, so it cannot be cut further here.
+  const int64_t items = static_cast<int64_t>(slot.pushes + slot.assigns);
+  if (slot.out_bytes <= limits_.max_message_bytes && slot.ids <= limits_.max_ids &&
+      items <= limits_.max_items && payload <= kMaxPayloadBytes) {
+    return absl::OkStatus();
+  }
+  return WithReason(
+      absl::ResourceExhaustedError(absl::StrCat(
+          assign ? "assign" : "push", " of \"", cut.variable->spec().name, "\": the part for ",
+          slot.session->name(), " has ", slot.out_bytes, " bytes, ", slot.ids, " ids and ", items,
+          " items; one message takes ", limits_.max_message_bytes, " bytes (--max_message_bytes), ",
+          limits_.max_ids, " ids and ", limits_.max_items,
+          " items: use several calls, or more shards")),
+      wire::ErrorReason::LIMIT);
+}
+
+absl::Status DataPlan::AddPull(const Variable& variable, const PullTarget& target) {
+  RETURN_IF_ERROR(CheckPart(variable, target.part, target.ids, target.out.size(), "pull"));
+  const absl::Span<const VariableGroup> groups = variable.groups();
+  const size_t row_bytes = variable.row_bytes();
+  Cut cut{&variable, 0, target.part, target.ids, {}, target.slot};
+  Landing landing{.variable = &variable, .value = target.slot.empty(), .out = target.out.data()};
+  if (target.part == Part::kWhole) {
+    for (cut.group = 0; cut.group < groups.size(); ++cut.group) {
+      landing.group = cut.group;
+      landing.rows = groups[cut.group].rows;
+      landing.out = target.out.data() + groups[cut.group].first_row * row_bytes;
+      if (landing.rows > 0) RETURN_IF_ERROR(PutPullItem(cut, landing, landing.out));
+    }
+    return absl::OkStatus();
+  }
+  if (target.ids.empty()) return absl::OkStatus();
+  if (groups.size() == 1) return PutPull(cut, landing, landing.out);
+  ASSIGN_OR_RETURN(Sorted * sorted, Sort(variable, target.ids));
+  std::byte* const rows = sorted->rows.Get(target.out.size());
+  for (cut.group = 0; cut.group < groups.size(); ++cut.group) {
+    const int64_t start = sorted->starts[cut.group];
+    cut.ids =
+        absl::MakeConstSpan(sorted->ids.Get(0) + start, sorted->starts[cut.group + 1] - start);
+    landing.group = cut.group;
+    landing.order = sorted->order.Get(0) + start;
+    RETURN_IF_ERROR(PutPull(cut, landing, rows + start * row_bytes));
+  }
+  return absl::OkStatus();
+}
+
+// Cuts the ids where a message would grow too large.
+absl::Status DataPlan::PutPull(const Cut& cut, Landing landing, std::byte* target) {
+  const size_t row_bytes = cut.variable->row_bytes();
+  const int64_t room = std::min(limits_.max_message_bytes - 2 * kMessageBytes, kMaxPayloadBytes);
+  const int64_t bytes_per_id = std::max(row_bytes, sizeof(int64_t));
+  const size_t most = std::clamp<int64_t>(room / bytes_per_id, 1, limits_.max_ids);
+  Cut rest = cut;
+  for (size_t done = 0; done < cut.ids.size(); done += most) {
+    rest.ids = cut.ids.subspan(done, most);
+    landing.rows = static_cast<int64_t>(rest.ids.size());
+    RETURN_IF_ERROR(PutPullItem(rest, landing, target + done * row_bytes));
+    if (landing.order != nullptr) {
+      landing.order += rest.ids.size();
+    } else {
+      landing.out += rest.ids.size() * row_bytes;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DataPlan::PutPullItem(const Cut& cut, const Landing& landing, std::byte* target) {
+  const int32_t server = cut.variable->groups()[cut.group].server;
+  const int64_t values = landing.rows * static_cast<int64_t>(cut.variable->row_bytes());
+  const int64_t ids = static_cast<int64_t>(cut.ids.size());
+  const int64_t named = static_cast<int64_t>(cut.variable->spec().name.size()) + kItemBytes;
+  if (values + named + kMessageBytes > limits_.max_message_bytes || values > kMaxPayloadBytes) {
+    return WithReason(
+        absl::ResourceExhaustedError(absl::StrCat(
+            "pull of \"", cut.variable->spec().name, "\": shard ",
+            cut.variable->groups()[cut.group].shard, " has ", values, " bytes; one message takes ",
+            limits_.max_message_bytes, " (--max_message_bytes): use more shards")),
+        wire::ErrorReason::LIMIT);
+  }
+  Slot* slot = current_[server];
+  if (slot == nullptr) {
+    slot = &FirstSlot(server);
+  } else if (slot->in_bytes + values + named > limits_.max_message_bytes ||
+             slot->out_bytes + ids * 8 + named > limits_.max_message_bytes ||
+             slot->ids + ids > limits_.max_ids ||
+             static_cast<int64_t>(slot->landings.size()) >= limits_.max_items) {
+    slot = &NewSlot(server, slot->wave + 1);
+  }
+  wire::PullItem& item = Next(slot->call.request.pull.items, slot->landings.size());
+  FillItem(*cut.variable, cut.group, cut.part, cut.ids, &item);
+  item.slot.assign(cut.slot.data(), cut.slot.size());
+  slot->landings.push_back(landing);
+  slot->call.targets.push_back(absl::MakeSpan(target, values));
+  slot->in_bytes += values + named;
+  slot->out_bytes += ids * 8 + named;
+  slot->ids += ids;
+  bytes_in_ += values;
+  return absl::OkStatus();
+}
+
+void DataPlan::Finish() {
+  size_t waves = 0;
+  for (size_t i = 0; i < used_; ++i) {
+    Slot& slot = slots_[i];
+    DataCall& call = slot.call;
+    call.request.push.items.resize(slot.pushes);
+    call.assign.items.resize(slot.assigns);
+    call.request.pull.items.resize(slot.landings.size());
+    const bool pulls = !slot.landings.empty();
+    call.kind = slot.assigns > 0           ? CallKind::kAssign
+                : slot.pushes > 0 && pulls ? CallKind::kStep
+                : slot.pushes > 0          ? CallKind::kPush
+                                           : CallKind::kPull;
+    waves = std::max(waves, slot.wave + 1);
+  }
+  for (size_t wave = 0; wave < waves; ++wave) {
+    for (size_t i = 0; i < used_; ++i) {
+      if (slots_[i].wave == wave) waves_.push_back(&slots_[i]);
+    }
+    wave_ends_.push_back(waves_.size());
+  }
+}
+
+size_t DataPlan::WaveCount() {
+  if (wave_ends_.empty()) Finish();
+  return wave_ends_.size();
+}
+
+absl::Span<Exchange* const> DataPlan::Wave(size_t wave) {
+  const size_t begin = wave == 0 ? 0 : wave_ends_[wave - 1];
+  return absl::MakeConstSpan(waves_).subspan(begin, wave_ends_[wave] - begin);
+}
+
+absl::Status DataPlan::Land(Exchange& exchange, absl::FunctionRef<void(int64_t)> staleness) {
+  const Slot& slot = static_cast<const Slot&>(exchange);
+  wire::StepReply& reply = exchange.call.reply;
+  const auto misfit = [&](absl::string_view what, size_t found, size_t wanted) {
+    return absl::InternalError(absl::StrCat(CallName(exchange.call.kind), " to ",
+                                            exchange.session->name(), ": the reply has ", found,
+                                            " ", what, " for ", wanted));
+  };
+  // A repeated push says nothing new about its items.
+  if (Updates(exchange) && !reply.push.repeated) {
+    if (reply.push.items.size() != slot.pushes + slot.assigns) {
+      return misfit("pushed items", reply.push.items.size(), slot.pushes + slot.assigns);
+    }
+    if (slot.pushes > 0) {
+      for (const wire::PushedItem& item : reply.push.items) staleness(item.staleness);
+    }
+  }
+  if (slot.landings.empty()) return absl::OkStatus();
+  if (reply.pull.items.size() != slot.landings.size()) {
+    return misfit("pulled items", reply.pull.items.size(), slot.landings.size());
+  }
+  for (size_t i = 0; i < slot.landings.size(); ++i) {
+    wire::PulledItem& item = reply.pull.items[i];
+    RETURN_IF_ERROR(LandItem(exchange, slot.landings[i], item));
+    item.values = Payload();  // a plan in the pool keeps no replies
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DataPlan::LandItem(const Exchange& exchange, const Landing& landing,
+                                const wire::PulledItem& item) const {
+  const Variable& variable = *landing.variable;
+  const size_t bytes = landing.rows * variable.row_bytes();
+  // Slots have the variable's dtype too.
+  if (static_cast<int32_t>(item.dtype) != static_cast<int32_t>(variable.spec().dtype) ||
+      item.values.size() != bytes) {
+    return absl::InternalError(
+        absl::StrCat(CallName(exchange.call.kind), " to ", exchange.session->name(),
+                     ": the reply has ", item.values.size(), " bytes of dtype ",
+                     static_cast<int32_t>(item.dtype), " for \"", variable.spec().name, "\"; ",
+                     bytes, " bytes of ", DTypeName(variable.spec().dtype), " were asked for"));
+  }
+  if (landing.order != nullptr) {
+    ScatterRows(item.values.data(), landing.order, landing.rows, variable.row_bytes(), landing.out);
+  } else if (item.values.data() != landing.out) {
+    std::memcpy(landing.out, item.values.data(), bytes);
+  }
+  if (landing.value) variable.set_pulled_version(landing.group, item.version);
+  return absl::OkStatus();
+}
+
+}  // namespace cairn

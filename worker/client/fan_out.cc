@@ -1,0 +1,154 @@
+#include "worker/client/fan_out.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/hash.h"
+#include "common/status.h"
+#include "thrift/ParameterServer.h"
+
+namespace cairn {
+namespace {
+
+// A server that is restarted again and again while one call is under way.
+constexpr int kMaxRenewals = 10;
+
+}  // namespace
+
+bool Backoff::Pause() {
+  if (!give_up_) give_up_ = Deadline::Earlier(deadline_, Deadline::In(ps_wait_));
+  const absl::Duration left = give_up_->Remaining();
+  if (left <= absl::ZeroDuration()) return false;
+  const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
+  const double cut = static_cast<double>(MixBits(static_cast<uint64_t>(now)) >> 11) * 0x1p-54;
+  absl::SleepFor(std::min(left, next_ * (1 - cut)));
+  next_ = std::min(next_ * 2, absl::Seconds(1));
+  return true;
+}
+
+void FanOut::Send(Exchange& exchange, Deadline deadline) {
+  DataCall& call = exchange.call;
+  exchange.outcome = exchange.session->link().Take(deadline, &exchange.channel);
+  if (exchange.channel == nullptr) return;
+  ServerSession& session = *exchange.session;
+  switch (call.kind) {
+    case CallKind::kPush: exchange.boot_id = session.FillCaller(&call.request.push.caller); break;
+    case CallKind::kAssign: exchange.boot_id = session.FillCaller(&call.assign.caller); break;
+    case CallKind::kPull: exchange.boot_id = session.FillCaller(&call.request.pull.caller); break;
+    case CallKind::kStep:
+      exchange.boot_id = session.FillCaller(&call.request.push.caller);
+      call.request.pull.caller = call.request.push.caller;
+      break;
+  }
+  exchange.sent = true;
+  exchange.outcome = exchange.channel->Send(call, deadline);
+}
+
+bool FanOut::Receive(Exchange& exchange, Deadline deadline,
+                     absl::FunctionRef<absl::Status(Exchange&)> answered, bool* pause) {
+  ServerSession& session = *exchange.session;
+  if (exchange.channel != nullptr) {
+    if (exchange.outcome.progress == Progress::kAnswered && exchange.outcome.status.ok()) {
+      exchange.outcome = exchange.channel->Receive(exchange.call, deadline);
+    }
+    if (exchange.outcome.progress == Progress::kAnswered) {
+      session.link().Release(exchange.channel);
+    } else {
+      session.link().Discard(exchange.channel);
+    }
+    exchange.channel = nullptr;
+  }
+  const Verdict verdict =
+      session.Judge(&exchange.outcome, exchange.repeatable, exchange.boot_id, deadline);
+  switch (verdict) {
+    case Verdict::kAgain: return true;
+    case Verdict::kAgainLater: *pause = true; return true;
+    case Verdict::kFail: exchange.done = true; return false;
+    case Verdict::kDone: break;
+  }
+  exchange.outcome.status = answered(exchange);
+  if (absl::IsAborted(exchange.outcome.status)) return true;
+  exchange.done = true;
+  return false;
+}
+
+absl::Status FanOut::Run(absl::Span<Exchange* const> exchanges, bool finish_all, Deadline deadline,
+                         absl::FunctionRef<absl::Status(Exchange&)> answered, int64_t* retries) {
+  for (Exchange* exchange : exchanges) {
+    exchange->sent = exchange->done = false;
+    exchange->outcome = {Progress::kNotSent, absl::OkStatus()};
+  }
+  Backoff backoff(limits_.ps_wait, deadline);
+  bool failed = false;
+  for (int attempt = 0;; ++attempt) {
+    const Deadline attempt_end = Deadline::Earlier(deadline, Deadline::In(limits_.rpc_timeout));
+    for (Exchange* exchange : exchanges) {
+      if (!exchange->done) Send(*exchange, attempt_end);
+    }
+    bool again = false, pause = false;
+    for (Exchange* exchange : exchanges) {
+      if (exchange->done) continue;
+      if (Receive(*exchange, attempt_end, answered, &pause)) again = true;
+      if (exchange->done && !exchange->outcome.status.ok()) failed = true;
+    }
+    if (!again || (failed && !finish_all)) break;
+    if (attempt >= kMaxRenewals) pause = true;
+    if (deadline.Expired() || (pause && !backoff.Pause())) break;
+    ++*retries;
+  }
+  absl::InlinedVector<absl::Status, 4> errors;
+  for (Exchange* exchange : exchanges) {
+    if (!exchange->done && !(failed && !finish_all)) {
+      exchange->outcome.status = exchange->session->GaveUp(exchange->outcome, deadline.Expired());
+    }
+    if (!exchange->outcome.status.ok()) errors.push_back(exchange->outcome.status);
+  }
+  return Join(errors);
+}
+
+absl::Status FanOut::Call(
+    ServerSession& session, absl::string_view method, absl::Duration attempt_limit,
+    absl::Duration ps_wait, Deadline deadline,
+    absl::FunctionRef<void(wire::ParameterServerIf&, const wire::Caller&)> body, int64_t* retries) {
+  Backoff backoff(ps_wait, deadline);
+  for (int attempt = 0;; ++attempt) {
+    const Deadline attempt_end = Deadline::Earlier(deadline, Deadline::In(attempt_limit));
+    Channel* channel = nullptr;
+    Outcome outcome = session.link().Take(attempt_end, &channel);
+    wire::Caller caller;
+    const int64_t boot_id = session.FillCaller(&caller);
+    if (channel != nullptr) {
+      outcome = channel->Call(
+          method, [&](wire::ParameterServerIf& service) { body(service, caller); }, attempt_end);
+      if (outcome.progress == Progress::kAnswered) {
+        session.link().Release(channel);
+      } else {
+        session.link().Discard(channel);
+      }
+    }
+    const Verdict verdict = session.Judge(&outcome, /*repeatable=*/true, boot_id, attempt_end);
+    if (verdict == Verdict::kDone || verdict == Verdict::kFail) return outcome.status;
+    const bool pause = verdict == Verdict::kAgainLater || attempt >= kMaxRenewals;
+    if (deadline.Expired() || (pause && !backoff.Pause())) {
+      return session.GaveUp(outcome, deadline.Expired());
+    }
+    ++*retries;
+  }
+}
+
+absl::Status Join(absl::Span<const absl::Status> statuses) {
+  absl::Status joined;
+  for (const absl::Status& status : statuses) {
+    if (status.ok()) continue;
+    if (joined.ok()) {
+      joined = status;
+    } else {
+      joined = absl::Status(joined.code(), absl::StrCat(joined.message(), "; ", status.message()));
+    }
+  }
+  return joined;
+}
+
+}  // namespace cairn

@@ -1,0 +1,96 @@
+#include "worker/client/position.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+namespace cairn {
+namespace {
+
+// First bytes of an encoded position: neither valid UTF-8 nor the start of JSON or protobuf text,
+// so a position written by another client is not taken for one. The second is the format version.
+constexpr char kMagic[] = {'\xC1', '\x01'};
+constexpr size_t kVarintBytes = 10;  // of 64 bits, at most
+
+void PutVarint(uint64_t value, std::string* out) {
+  for (; value >= 0x80; value >>= 7) out->push_back(static_cast<char>(value | 0x80));
+  out->push_back(static_cast<char>(value));
+}
+
+std::optional<uint64_t> GetVarint(absl::string_view* in) {
+  uint64_t value = 0;
+  for (size_t shift = 0; shift < 64 && !in->empty(); shift += 7) {
+    const auto byte = static_cast<unsigned char>(in->front());
+    in->remove_prefix(1);
+    value |= static_cast<uint64_t>(byte & 0x7f) << shift;
+    if (byte < 0x80) return value;
+  }
+  return std::nullopt;
+}
+
+std::optional<ResumePoint> Decode(absl::string_view in, size_t server_count) {
+  if (in.substr(0, sizeof kMagic) != absl::string_view(kMagic, sizeof kMagic)) return std::nullopt;
+  in.remove_prefix(sizeof kMagic);
+  const std::optional<uint64_t> sequence = GetVarint(&in);
+  const std::optional<uint64_t> count = GetVarint(&in);
+  if (!sequence || *sequence > std::numeric_limits<int64_t>::max() || count != server_count) {
+    return std::nullopt;
+  }
+  ResumePoint point;
+  point.sequence = static_cast<int64_t>(*sequence);
+  for (size_t s = 0; s < server_count; ++s) {
+    const std::optional<uint64_t> behind = GetVarint(&in);
+    if (!behind || *behind > *sequence) return std::nullopt;
+    point.last_part.push_back(point.sequence - static_cast<int64_t>(*behind));
+  }
+  point.position = std::string(in);
+  return point;
+}
+
+bool EveryServerHas(const ResumePoint& point, absl::Span<const ResumeAnswer> answers) {
+  for (size_t s = 0; s < answers.size(); ++s) {
+    if (answers[s].applied < point.last_part[s]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+size_t PositionOverheadBytes(size_t server_count) {
+  // Servers are rarely more than 2^14 sequences behind; the bound is for those that always are.
+  return sizeof kMagic + (2 + server_count) * kVarintBytes;
+}
+
+void EncodePosition(int64_t sequence, absl::Span<const int64_t> last_part,
+                    absl::string_view user_position, std::string* out) {
+  out->assign(kMagic, sizeof kMagic);
+  PutVarint(static_cast<uint64_t>(sequence), out);
+  PutVarint(last_part.size(), out);
+  for (const int64_t last : last_part) PutVarint(static_cast<uint64_t>(sequence - last), out);
+  out->append(user_position.data(), user_position.size());
+}
+
+ResumePoint ChooseResumePoint(absl::Span<const ResumeAnswer> answers) {
+  ResumePoint best;
+  best.last_part.assign(answers.size(), 0);
+  bool encoded = false;
+  for (const ResumeAnswer& answer : answers) {
+    std::optional<ResumePoint> point = Decode(answer.position, answers.size());
+    if (!point) continue;
+    encoded = true;
+    if (point->sequence > best.sequence && EveryServerHas(*point, answers)) best = *point;
+  }
+  if (encoded) return best;
+  // Pushed by a client that stores plain positions: what every server has applied is the lowest
+  // answer, and the position is that server's.
+  const auto lowest = std::min_element(
+      answers.begin(), answers.end(),
+      [](const ResumeAnswer& a, const ResumeAnswer& b) { return a.applied < b.applied; });
+  if (lowest == answers.end()) return best;
+  best.sequence = lowest->applied;
+  best.last_part.assign(answers.size(), lowest->applied);
+  best.position = lowest->position;
+  return best;
+}
+
+}  // namespace cairn

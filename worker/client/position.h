@@ -1,0 +1,41 @@
+// What the client stores beside the user's resume position, and where a new start resumes.
+//
+// A server that holds no part of a push learns of its number later (Caller.through) or never, so
+// the numbers that servers answer to hello do not tell by themselves which position is everybody's.
+// Each stored position therefore says to which sequence it belongs and, for every server, the last
+// sequence up to it that had a part there. A start resumes after the highest sequence q for which
+// every server has applied its last part up to q: what is above q on some servers is computed again
+// under the same numbers, and dropped by the servers that have it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace cairn {
+
+// Bytes that EncodePosition puts in front of the user's, at most.
+size_t PositionOverheadBytes(size_t server_count);
+
+// `last_part[s]`: last sequence <= `sequence` with a part on server s; 0: none.
+void EncodePosition(int64_t sequence, absl::Span<const int64_t> last_part,
+                    absl::string_view user_position, std::string* out);
+
+// One server's answer to hello.
+struct ResumeAnswer {
+  int64_t applied = 0;
+  std::string position;  // as stored; one that EncodePosition did not write is taken for a user's
+};
+
+struct ResumePoint {
+  int64_t sequence = 0;            // the next push is this one plus 1
+  std::vector<int64_t> last_part;  // per server; <= sequence
+  std::string position;            // the user's; empty: none
+};
+
+ResumePoint ChooseResumePoint(absl::Span<const ResumeAnswer> answers);
+
+}  // namespace cairn

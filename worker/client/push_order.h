@@ -1,0 +1,58 @@
+// Numbers a worker's pushes and assigns: one at a time, in order, with what each server must know
+// of those before (DESIGN §4: sequence, after, through).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
+#include "common/deadline.h"
+#include "worker/client/fan_out.h"
+#include "worker/client/server_session.h"
+
+namespace cairn {
+
+// Thread safety: TakeTurn may be called from several threads at once; the rest belongs to the
+// thread whose turn it is (Reset: before the first turn, or in one).
+class PushOrder {
+ public:
+  // `sessions` outlives this.
+  explicit PushOrder(absl::Span<const std::unique_ptr<ServerSession>> sessions)
+      : sessions_(sessions) {}
+
+  // A new start, which resumes after `sequence` with the user's `position`.
+  void Reset(int64_t sequence, std::string position);
+
+  // Waits until no other push is under way. Pair with EndTurn. kDeadlineExceeded.
+  absl::Status TakeTurn(Deadline deadline);
+  void EndTurn();
+
+  // Gives the calls of `exchanges` that update something the next number.
+  //   position  the user's; nullptr: that of the push before (assigns have none of their own).
+  // kFailedPrecondition: an earlier push's fate is not known. kInvalidArgument: position too long.
+  absl::Status Number(absl::Span<Exchange* const> exchanges, const absl::string_view* position);
+  // The server has applied its part. False: send it again (ServerSession::PushAnswered).
+  bool Answered(const Exchange& exchange);
+  // After the last attempt of the numbered calls, which ended with `status`.
+  void Settle(absl::Span<Exchange* const> exchanges, const absl::Status& status);
+
+ private:
+  const absl::Span<const std::unique_ptr<ServerSession>> sessions_;
+  absl::Mutex mutex_;
+  bool free_ ABSL_GUARDED_BY(mutex_) = true;
+
+  int64_t next_ = 1;
+  std::string position_;            // the user's, of the last push
+  std::string numbered_position_;   // that of the push under way
+  std::string encoded_;             // scratch
+  std::vector<int64_t> last_part_;  // scratch, by server
+  absl::Status broken_;             // not OK: no push can follow
+};
+
+}  // namespace cairn

@@ -1,0 +1,143 @@
+// Pooled connections to a server of another process.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "thrift/errors.h"
+#include "thrift/wire_client.h"
+#include "worker/client/server_link.h"
+
+namespace cairn {
+namespace {
+
+// A server's answer leaves the connection usable, but for a refusal by LIMIT, after which the
+// server closes it; any other failure is the connection's.
+Outcome OutcomeOf(absl::Status status, const WireClient& client) {
+  if (status.ok()) return {};
+  const bool answered = client.usable() || ReasonOf(status) == wire::ErrorReason::LIMIT;
+  return {answered ? Progress::kAnswered : Progress::kUnknown, std::move(status)};
+}
+
+class RemoteChannel : public Channel {
+ public:
+  explicit RemoteChannel(std::unique_ptr<WireClient> client) : client_(std::move(client)) {}
+
+  WireClient& client() { return *client_; }
+
+  Outcome Send(const DataCall& call, Deadline deadline) override {
+    absl::Status status = client_->Call(CallName(call.kind), deadline, [&](WireClient::Stub& stub) {
+      switch (call.kind) {
+        case CallKind::kPush: stub.send_push(call.request.push); break;
+        case CallKind::kAssign: stub.send_assign(call.assign); break;
+        case CallKind::kPull: stub.send_pull(call.request.pull); break;
+        case CallKind::kStep: stub.send_step(call.request); break;
+      }
+    });
+    return OutcomeOf(std::move(status), *client_);
+  }
+
+  Outcome Receive(DataCall& call, Deadline deadline) override {
+    if (!call.targets.empty()) client_->ReadPayloadsInto(call.targets);
+    absl::Status status = client_->Call(CallName(call.kind), deadline, [&](WireClient::Stub& stub) {
+      switch (call.kind) {
+        case CallKind::kPush: stub.recv_push(call.reply.push); break;
+        case CallKind::kAssign: stub.recv_assign(call.reply.push); break;
+        case CallKind::kPull: stub.recv_pull(call.reply.pull); break;
+        case CallKind::kStep: stub.recv_step(call.reply); break;
+      }
+    });
+    return OutcomeOf(std::move(status), *client_);
+  }
+
+  Outcome Call(absl::string_view method, absl::FunctionRef<void(wire::ParameterServerIf&)> body,
+               Deadline deadline) override {
+    absl::Status status =
+        client_->Call(method, deadline, [&](WireClient::Stub& stub) { body(stub); });
+    return OutcomeOf(std::move(status), *client_);
+  }
+
+ private:
+  const std::unique_ptr<WireClient> client_;
+};
+
+class Remote : public ServerLink {
+ public:
+  Remote(std::string name, std::string address, int64_t max_message_bytes)
+      : address_(std::move(address)),
+        options_{.peer = std::move(name), .max_message_bytes = max_message_bytes} {}
+
+  ~Remote() override { Close(&idle_); }
+
+  Outcome Take(Deadline deadline, Channel** channel) override {
+    // The connection used last is the warmest. One that the server has closed since would lose a
+    // call that must not be repeated, so it is looked at first.
+    while (RemoteChannel* idle = PopIdle()) {
+      if (!idle->client().PeerClosed()) {
+        *channel = idle;
+        return {};
+      }
+      delete idle;
+    }
+    *channel = nullptr;
+    absl::StatusOr<std::unique_ptr<WireClient>> client =
+        WireClient::Connect(address_, options_, deadline);
+    if (!client.ok()) return {Progress::kNotSent, std::move(client).status()};
+    *channel = new RemoteChannel(*std::move(client));
+    return {};
+  }
+
+  void Release(Channel* channel) override {
+    auto* const remote = static_cast<RemoteChannel*>(channel);
+    if (!remote->client().usable()) {
+      delete remote;
+      return;
+    }
+    absl::MutexLock lock(&mutex_);
+    idle_.push_back(remote);
+  }
+
+  void Discard(Channel* channel) override {
+    std::vector<RemoteChannel*> closed;
+    {
+      absl::MutexLock lock(&mutex_);
+      closed.swap(idle_);
+    }
+    delete channel;
+    Close(&closed);
+  }
+
+  bool in_process() const override { return false; }
+
+ private:
+  RemoteChannel* PopIdle() {
+    absl::MutexLock lock(&mutex_);
+    if (idle_.empty()) return nullptr;
+    RemoteChannel* channel = idle_.back();
+    idle_.pop_back();
+    return channel;
+  }
+
+  static void Close(std::vector<RemoteChannel*>* channels) {
+    for (RemoteChannel* channel : *channels) delete channel;
+    channels->clear();
+  }
+
+  const std::string address_;
+  const WireClientOptions options_;
+  absl::Mutex mutex_;
+  std::vector<RemoteChannel*> idle_ ABSL_GUARDED_BY(mutex_);  // owned
+};
+
+}  // namespace
+
+std::unique_ptr<ServerLink> RemoteLink(std::string name, std::string address,
+                                       int64_t max_message_bytes) {
+  return std::make_unique<Remote>(std::move(name), std::move(address), max_message_bytes);
+}
+
+}  // namespace cairn

@@ -1,0 +1,16 @@
+// Moves rows between the caller's order and the servers'.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace cairn {
+
+// to[i] = from[order[i]] for `rows` rows of `row_bytes` bytes. Nothing overlaps.
+void GatherRows(const std::byte* from, const int32_t* order, int64_t rows, size_t row_bytes,
+                std::byte* to);
+// to[order[i]] = from[i].
+void ScatterRows(const std::byte* from, const int32_t* order, int64_t rows, size_t row_bytes,
+                 std::byte* to);
+
+}  // namespace cairn

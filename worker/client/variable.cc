@@ -1,0 +1,79 @@
+#include "worker/client/variable.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "common/dtype.h"
+#include "common/shape.h"
+
+namespace cairn {
+
+Variable::Variable(VariableSpec spec) : spec_(std::move(spec)) {
+  const size_t element_bytes = DTypeBytes(spec_.dtype);
+  if (embedding()) {
+    row_bytes_ = static_cast<size_t>(spec_.shape[0]) * element_bytes;
+    // Groups in the order of servers, so that every call visits servers in the same order.
+    std::vector<int32_t> servers(spec_.bucket_ps);
+    std::sort(servers.begin(), servers.end());
+    servers.erase(std::unique(servers.begin(), servers.end()), servers.end());
+    for (const int32_t server : servers) groups_.push_back({.server = server});
+    bucket_group_.reserve(spec_.bucket_ps.size());
+    for (const int32_t server : spec_.bucket_ps) {
+      const auto at = std::lower_bound(servers.begin(), servers.end(), server);
+      bucket_group_.push_back(static_cast<uint16_t>(at - servers.begin()));
+    }
+  } else {
+    rows_ = RowCount(spec_.shape);
+    row_bytes_ = static_cast<size_t>(RowWidth(spec_.shape)) * element_bytes;
+    for (size_t i = 0; i < spec_.shards.size(); ++i) {
+      const DenseShard& shard = spec_.shards[i];
+      groups_.push_back({.server = shard.ps,
+                         .shard = static_cast<int32_t>(i),
+                         .first_row = shard.first_row,
+                         .rows = shard.rows});
+    }
+  }
+  versions_ = std::make_unique<std::atomic<int64_t>[]>(groups_.size());
+  for (size_t i = 0; i < groups_.size(); ++i) versions_[i].store(-1, std::memory_order_relaxed);
+}
+
+uint32_t Variable::GroupOfRow(int64_t row) const {
+  // Shards of the usual "div" split differ by at most one row: the guess is right or off by one.
+  const size_t count = groups_.size();
+  size_t guess = static_cast<size_t>(row / ((rows_ + count - 1) / count));
+  if (guess >= count) guess = count - 1;
+  while (row < groups_[guess].first_row) --guess;
+  while (row >= groups_[guess].first_row + groups_[guess].rows) ++guess;
+  return static_cast<uint32_t>(guess);
+}
+
+const Variable* VariableMap::Find(absl::string_view name) const {
+  absl::ReaderMutexLock lock(&mutex_);
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : found->second;
+}
+
+const Variable* VariableMap::Insert(VariableSpec spec) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = by_name_.find(spec.name);
+  if (found != by_name_.end() && found->second->spec() == spec) return found->second;
+  all_.push_back(std::make_unique<const Variable>(std::move(spec)));
+  const Variable* variable = all_.back().get();
+  by_name_[variable->spec().name] = variable;
+  return variable;
+}
+
+void VariableMap::Clear() {
+  absl::MutexLock lock(&mutex_);
+  by_name_.clear();
+}
+
+std::vector<std::string> VariableMap::Names() const {
+  absl::ReaderMutexLock lock(&mutex_);
+  std::vector<std::string> names;
+  for (const auto& [name, variable] : by_name_) names.push_back(name);
+  return names;
+}
+
+}  // namespace cairn

@@ -1,0 +1,83 @@
+// What the client keeps of a variable: where its rows live, worked out once for every later call.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
+#include "common/hash.h"
+#include "common/variable_spec.h"
+
+namespace cairn {
+
+// A group is the unit that rows are sorted into and that one wire item names: a shard of a dense
+// variable, the buckets of one server of an embedding table.
+struct VariableGroup {
+  int32_t server = 0;
+  int32_t shard = 0;      // wire's shard number; embeddings: 0
+  int64_t first_row = 0;  // dense
+  int64_t rows = 0;       // dense
+};
+
+// Immutable after Make but for the versions. Thread safety: may be shared by threads.
+class Variable {
+ public:
+  // `spec` is valid and placed.
+  explicit Variable(VariableSpec spec);
+
+  const VariableSpec& spec() const { return spec_; }
+  bool embedding() const { return spec_.kind == VariableKind::kEmbedding; }
+  int64_t rows() const { return rows_; }  // dense
+  size_t row_bytes() const { return row_bytes_; }
+  absl::Span<const VariableGroup> groups() const { return groups_; }
+
+  // Group of an embedding key.
+  uint32_t GroupOfKey(int64_t key) const {
+    return bucket_group_[BucketOfKey(key, static_cast<uint32_t>(bucket_group_.size()))];
+  }
+  // Group of a dense row in [0, rows()).
+  uint32_t GroupOfRow(int64_t row) const;
+
+  // Version of the shard that this client's last pull saw; -1: none. Pushes name it, so that the
+  // server can tell their staleness.
+  int64_t pulled_version(size_t group) const {
+    return versions_[group].load(std::memory_order_relaxed);
+  }
+  void set_pulled_version(size_t group, int64_t version) const {
+    versions_[group].store(version, std::memory_order_relaxed);
+  }
+
+ private:
+  const VariableSpec spec_;
+  int64_t rows_ = 0;
+  size_t row_bytes_ = 0;
+  std::vector<VariableGroup> groups_;
+  std::vector<uint16_t> bucket_group_;
+  std::unique_ptr<std::atomic<int64_t>[]> versions_;
+};
+
+// Variables by name. Thread safety: every method may be called from several threads at once.
+// Pointers stay valid as long as the map, also past Clear.
+class VariableMap {
+ public:
+  // nullptr: none of that name.
+  const Variable* Find(absl::string_view name) const;
+  // Keeps the one that is there if its spec is equal.
+  const Variable* Insert(VariableSpec spec);
+  void Clear();
+  std::vector<std::string> Names() const;
+
+ private:
+  mutable absl::Mutex mutex_;
+  absl::flat_hash_map<std::string, const Variable*> by_name_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<const Variable>> all_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace cairn
