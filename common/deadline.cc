@@ -19,7 +19,7 @@ int64_t MonotonicNanos() {
 Deadline Deadline::In(absl::Duration timeout) {
   const int64_t now = MonotonicNanos();
   const int64_t room = std::numeric_limits<int64_t>::max() - now;
-  return Deadline(now + std::min(room, absl::ToInt64Nanoseconds(timeout)));
+  return Deadline(now + std::clamp<int64_t>(absl::ToInt64Nanoseconds(timeout), 0, room));
 }
 
 absl::Duration Deadline::Remaining() const {

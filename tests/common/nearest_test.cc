@@ -1,0 +1,43 @@
+// The nearest name is found through the usual slips of the hand, and none where nothing is near.
+#include "common/nearest.h"
+
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace cairn {
+namespace {
+
+constexpr absl::string_view kNames[] = {"learning_rate", "momentum", "nesterov", "adam", "adamax"};
+
+TEST(Nearest, FindsThroughOneSlip) {
+  EXPECT_EQ(Nearest("momntum", kNames), "momentum");    // a letter left out
+  EXPECT_EQ(Nearest("momenttum", kNames), "momentum");  // one too many
+  EXPECT_EQ(Nearest("nasterov", kNames), "nesterov");   // a wrong one
+  EXPECT_EQ(Nearest("adma", kNames), "adam");           // two neighbours swapped
+  EXPECT_EQ(Nearest("Learning_Rate", kNames), "learning_rate");
+}
+
+TEST(Nearest, FindsNothingWhereNothingIsNear) {
+  EXPECT_EQ(Nearest("epsilon", kNames), "");
+  EXPECT_EQ(Nearest("", kNames), "");
+  EXPECT_EQ(Nearest("x", {}), "");
+}
+
+TEST(Nearest, TakesTheFirstOfEquals) {
+  constexpr absl::string_view kTwins[] = {"beta_1", "beta_2"};
+  EXPECT_EQ(Nearest("beta_3", kTwins), "beta_1");
+}
+
+TEST(Nearest, LongInputIsCutShort) {
+  const std::string monster(1 << 20, 'a');
+  EXPECT_EQ(Nearest(monster, kNames), "");
+}
+
+TEST(Nearest, DidYouMeanIsEmptyOrAQuestion) {
+  EXPECT_EQ(DidYouMean("adan", kNames), " (did you mean 'adam'?)");
+  EXPECT_EQ(DidYouMean("epsilon", kNames), "");
+}
+
+}  // namespace
+}  // namespace cairn
