@@ -8,16 +8,17 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ps_server/engine.h"
+#include "thrift/limits.h"
 
 namespace cairn {
 
 struct ListenerOptions {
   std::string host = "127.0.0.1";
   int32_t port = 0;  // 0: a free one
-  int64_t max_message_bytes = int64_t{1} << 30;
-  int32_t max_connections = 1024;
+  int64_t max_message_bytes = kDefaultMaxMessageBytes;
+  int32_t max_connections = kDefaultMaxConnections;
   // A connection that starts a message and then stalls this long is closed.
-  double stall_seconds = 30;
+  double stall_seconds = kDefaultStallSeconds;
 };
 
 // Thread safety: every method may be called from several threads at once.
@@ -26,12 +27,14 @@ class Listener {
   virtual ~Listener() = default;  // as Stop
 
   // Accepts calls when it returns. `engine` must outlive the listener.
-  // kUnavailable: port in use, or the address is not this machine's; the message says which.
+  // kInvalidArgument: an option out of range. kUnavailable: port in use, or the address is not this
+  // machine's; the message says which.
   static absl::StatusOr<std::unique_ptr<Listener>> Start(Engine& engine,
                                                          const ListenerOptions& options);
   // "127.0.0.1:7001", with the port that was bound.
   virtual std::string address() const = 0;
-  // Stops accepting, ends every connection, joins all threads. Idempotent.
+  // Stops accepting, lets running calls answer for up to a second, ends every connection, joins all
+  // threads. Idempotent.
   virtual void Stop() = 0;
 };
 

@@ -45,8 +45,11 @@ inline constexpr int64_t kPayloadStepBytes = 64 << 20;
 
 // Open connections: --max_connections. Each has a thread and up to 64 KiB of uncharged memory.
 inline constexpr int32_t kDefaultMaxConnections = 1024;
+inline constexpr int32_t kHighestMaxConnections = 65536;  // Linux' usual limits of threads, files
 // Seconds without progress inside a message before its connection is closed: --stall_seconds.
 inline constexpr double kDefaultStallSeconds = 30;
+inline constexpr double kLowestStallSeconds = 0.05;
+inline constexpr double kHighestStallSeconds = 86400;
 // A message must arrive (or a reply be taken) at this mean rate, after stall_seconds of grace, so
 // that a trickle of single bytes cannot hold memory for ever.
 inline constexpr int64_t kLowestBytesPerSecond = 64 << 10;
@@ -55,7 +58,7 @@ inline constexpr int64_t kLowestBytesPerSecond = 64 << 10;
 inline constexpr int64_t kDrainBytes = 64 << 20;
 inline constexpr double kDrainSeconds = 2;
 
-// One request (thrift/requests.h)
+// One request (thrift/checked_service.h)
 
 // Variables or shards named by one call: each costs a struct of a few hundred bytes; the largest
 // models have some thousand variables.

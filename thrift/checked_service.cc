@@ -1,0 +1,268 @@
+#include "thrift/checked_service.h"
+
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/status.h"
+#include "thrift/errors.h"
+#include "thrift/limits.h"
+
+namespace cairn {
+namespace {
+
+absl::Status Beyond(absl::string_view field, int64_t found, absl::string_view unit, int64_t limit,
+                    absl::string_view limit_name) {
+  return WithReason(absl::InvalidArgumentError(absl::StrCat("field ", field, " has ", found, " ",
+                                                            unit, "; at most ", limit,
+                                                            " are allowed (", limit_name, ")")),
+                    wire::ErrorReason::LIMIT);
+}
+
+absl::Status CheckLength(absl::string_view field, const std::string& text, int64_t limit,
+                         absl::string_view limit_name) {
+  const auto bytes = static_cast<int64_t>(text.size());
+  return bytes <= limit ? absl::OkStatus() : Beyond(field, bytes, "bytes", limit, limit_name);
+}
+
+absl::Status CheckItemCount(absl::string_view field, size_t count) {
+  const auto found = static_cast<int64_t>(count);
+  return found <= kMaxItemsPerCall
+             ? absl::OkStatus()
+             : Beyond(field, found, "entries", kMaxItemsPerCall, "kMaxItemsPerCall");
+}
+
+absl::Status CheckAtLeast(absl::string_view field, int64_t found, int64_t least) {
+  if (found >= least) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("field ", field, " is ", found, "; the least is ", least));
+}
+
+// Names of jobs and variables: letters, digits and `marks`.
+absl::Status CheckName(absl::string_view field, const std::string& name, int64_t limit,
+                       absl::string_view limit_name, absl::string_view marks) {
+  RETURN_IF_ERROR(CheckLength(field, name, limit, limit_name));
+  if (name.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("field ", field, " is empty"));
+  }
+  for (const char c : name) {
+    if (absl::ascii_isalnum(static_cast<unsigned char>(c))) continue;
+    if (marks.find(c) != absl::string_view::npos) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("field ", field, " has the byte ", static_cast<int>(static_cast<uint8_t>(c)),
+                     "; letters, digits and ", marks, " are allowed"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckJob(absl::string_view field, const std::string& job) {
+  return CheckName(field, job, kMaxJobNameBytes, "kMaxJobNameBytes", "_.-");
+}
+
+absl::Status CheckVariable(absl::string_view field, const std::string& name) {
+  return CheckName(field, name, kMaxVariableNameBytes, "kMaxVariableNameBytes", "_./-");
+}
+
+// What items of a push, an assign and a pull share. Adds the item's ids to `total_ids`.
+template <typename Item>
+absl::Status CheckTarget(const Item& item, int64_t& total_ids) {
+  RETURN_IF_ERROR(CheckVariable("variable", item.variable));
+  RETURN_IF_ERROR(CheckAtLeast("shard", item.shard, 0));
+  const auto selection = static_cast<int32_t>(item.selection);
+  if (selection < wire::Selection::WHOLE || selection > wire::Selection::KEYS) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("field selection is ", selection, "; it is 1 (WHOLE), 2 (ROWS) or 3 (KEYS)"));
+  }
+  if (selection == wire::Selection::WHOLE && !item.ids.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("field ids has ", item.ids.size(),
+                                                   " bytes; with selection WHOLE there are none"));
+  }
+  if (item.ids.size() % sizeof(int64_t) != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("field ids has ", item.ids.size(), " bytes, no multiple of 8: ids are int64"));
+  }
+  total_ids += static_cast<int64_t>(item.ids.size() / sizeof(int64_t));
+  if (total_ids > kMaxIdsPerCall) {
+    return Beyond("ids", total_ids, "entries, items together", kMaxIdsPerCall, "kMaxIdsPerCall");
+  }
+  return absl::OkStatus();
+}
+
+template <typename Item>
+absl::Status CheckDType(const Item& item) {
+  const auto dtype = static_cast<int32_t>(item.dtype);
+  if (dtype >= wire::DType::FLOAT32 && dtype <= wire::DType::INT64) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("field dtype is ", dtype, "; dtypes are 1 (float32) … 6 (int64)"));
+}
+
+absl::Status CheckItem(const wire::PushItem& item, int64_t& total_ids) {
+  RETURN_IF_ERROR(CheckTarget(item, total_ids));
+  return CheckDType(item);
+}
+
+absl::Status CheckSlot(const std::string& slot) {
+  return CheckLength("slot", slot, kMaxSlotNameBytes, "kMaxSlotNameBytes");
+}
+
+absl::Status CheckItem(const wire::AssignItem& item, int64_t& total_ids) {
+  RETURN_IF_ERROR(CheckTarget(item, total_ids));
+  RETURN_IF_ERROR(CheckDType(item));
+  return CheckSlot(item.slot);
+}
+
+absl::Status CheckItem(const wire::PullItem& item, int64_t& total_ids) {
+  RETURN_IF_ERROR(CheckTarget(item, total_ids));
+  return CheckSlot(item.slot);
+}
+
+template <typename Item>
+absl::Status CheckItems(const std::vector<Item>& items) {
+  RETURN_IF_ERROR(CheckItemCount("items", items.size()));
+  int64_t total_ids = 0;
+  for (size_t i = 0; i < items.size(); ++i) {
+    const absl::Status status = CheckItem(items[i], total_ids);
+    if (!status.ok()) return Annotate(status, absl::StrCat("items[", i, "]"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSequence(const wire::Sequence& sequence) {
+  RETURN_IF_ERROR(CheckAtLeast("sequence.sequence", sequence.sequence, 0));
+  RETURN_IF_ERROR(CheckAtLeast("sequence.after", sequence.after, 0));
+  return CheckLength("sequence.position", sequence.position, kMaxPositionBytes,
+                     "kMaxPositionBytes");
+}
+
+void Throw(const absl::Status& status) {
+  if (!status.ok()) throw ToServerError(status);
+}
+
+}  // namespace
+
+absl::Status CheckRequest(const wire::HelloRequest& request) {
+  RETURN_IF_ERROR(CheckJob("job", request.job));
+  RETURN_IF_ERROR(
+      CheckLength("task_type", request.task_type, kMaxTaskTypeBytes, "kMaxTaskTypeBytes"));
+  RETURN_IF_ERROR(CheckLength("origin", request.origin, kMaxOriginBytes, "kMaxOriginBytes"));
+  RETURN_IF_ERROR(CheckAtLeast("worker", request.worker, -1));
+  return CheckAtLeast("incarnation", request.incarnation, 0);
+}
+
+absl::Status CheckRequest(const wire::Caller& caller) {
+  RETURN_IF_ERROR(CheckJob("caller.job", caller.job));
+  RETURN_IF_ERROR(CheckAtLeast("caller.worker", caller.worker, -1));
+  RETURN_IF_ERROR(CheckAtLeast("caller.incarnation", caller.incarnation, 0));
+  RETURN_IF_ERROR(CheckAtLeast("caller.boot_id", caller.boot_id, 0));
+  return CheckAtLeast("caller.through", caller.through, 0);
+}
+
+absl::Status CheckRequest(const std::vector<wire::VariableSpec>& specs) {
+  RETURN_IF_ERROR(CheckItemCount("specs", specs.size()));
+  for (size_t i = 0; i < specs.size(); ++i) {
+    RETURN_IF_ERROR(CheckVariable(absl::StrCat("specs[", i, "].name"), specs[i].name));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRequest(const wire::PushRequest& request) {
+  RETURN_IF_ERROR(CheckRequest(request.caller));
+  RETURN_IF_ERROR(CheckSequence(request.sequence));
+  return CheckItems(request.items);
+}
+
+absl::Status CheckRequest(const wire::AssignRequest& request) {
+  RETURN_IF_ERROR(CheckRequest(request.caller));
+  RETURN_IF_ERROR(CheckSequence(request.sequence));
+  return CheckItems(request.items);
+}
+
+absl::Status CheckRequest(const wire::PullRequest& request) {
+  RETURN_IF_ERROR(CheckRequest(request.caller));
+  RETURN_IF_ERROR(CheckAtLeast("step", request.step, 0));
+  return CheckItems(request.items);
+}
+
+absl::Status CheckRequest(const wire::DescribeRequest& request) {
+  RETURN_IF_ERROR(CheckRequest(request.caller));
+  RETURN_IF_ERROR(CheckItemCount("variables", request.variables.size()));
+  for (const std::string& name : request.variables) {
+    RETURN_IF_ERROR(CheckVariable("variables", name));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRequest(const wire::ScanRequest& request) {
+  RETURN_IF_ERROR(CheckRequest(request.caller));
+  RETURN_IF_ERROR(CheckVariable("variable", request.variable));
+  RETURN_IF_ERROR(CheckSlot(request.slot));
+  RETURN_IF_ERROR(CheckAtLeast("max_rows", request.max_rows, 1));
+  if (request.max_rows <= kMaxScanRows) return absl::OkStatus();
+  return Beyond("max_rows", request.max_rows, "rows", kMaxScanRows, "kMaxScanRows");
+}
+
+void CheckedService::hello(wire::HelloReply& reply, const wire::HelloRequest& request) {
+  Throw(CheckRequest(request));
+  service_.hello(reply, request);
+}
+
+void CheckedService::heartbeat(wire::ServerState& reply, const wire::Caller& caller) {
+  Throw(CheckRequest(caller));
+  service_.heartbeat(reply, caller);
+}
+
+void CheckedService::leave(wire::ServerState& reply, const wire::Caller& caller) {
+  Throw(CheckRequest(caller));
+  service_.leave(reply, caller);
+}
+
+void CheckedService::create_variables(wire::ServerState& reply, const wire::Caller& caller,
+                                      const std::vector<wire::VariableSpec>& specs) {
+  Throw(CheckRequest(caller));
+  Throw(CheckRequest(specs));
+  service_.create_variables(reply, caller, specs);
+}
+
+void CheckedService::push(wire::PushReply& reply, const wire::PushRequest& request) {
+  Throw(CheckRequest(request));
+  service_.push(reply, request);
+}
+
+void CheckedService::assign(wire::PushReply& reply, const wire::AssignRequest& request) {
+  Throw(CheckRequest(request));
+  service_.assign(reply, request);
+}
+
+void CheckedService::pull(wire::PullReply& reply, const wire::PullRequest& request) {
+  Throw(CheckRequest(request));
+  service_.pull(reply, request);
+}
+
+void CheckedService::step(wire::StepReply& reply, const wire::StepRequest& request) {
+  Throw(CheckRequest(request.push));
+  Throw(CheckRequest(request.pull));
+  service_.step(reply, request);
+}
+
+void CheckedService::describe(wire::DescribeReply& reply, const wire::DescribeRequest& request) {
+  Throw(CheckRequest(request));
+  service_.describe(reply, request);
+}
+
+void CheckedService::scan(wire::ScanReply& reply, const wire::ScanRequest& request) {
+  Throw(CheckRequest(request));
+  service_.scan(reply, request);
+}
+
+void CheckedService::flush(wire::ServerState& reply, const wire::Caller& caller) {
+  Throw(CheckRequest(caller));
+  service_.flush(reply, caller);
+}
+
+void CheckedService::drop_job(wire::ServerState& reply, const wire::Caller& caller) {
+  Throw(CheckRequest(caller));
+  service_.drop_job(reply, caller);
+}
+
+}  // namespace cairn

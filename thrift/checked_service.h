@@ -1,0 +1,47 @@
+// Refuses requests beyond the limits of one request (thrift/limits.h), or with fields no server
+// could use, before they reach the service behind it.
+#pragma once
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "thrift/ParameterServer.h"
+
+namespace cairn {
+
+// OK, or what is wrong with the request: the text names the field, what was found and what is
+// allowed. Beyond a limit the reason is LIMIT. Names of variables and dtypes are checked for their
+// form only; whether they fit each other is the service's to say.
+absl::Status CheckRequest(const wire::HelloRequest& request);
+absl::Status CheckRequest(const wire::Caller& caller);
+absl::Status CheckRequest(const std::vector<wire::VariableSpec>& specs);
+absl::Status CheckRequest(const wire::PushRequest& request);
+absl::Status CheckRequest(const wire::AssignRequest& request);
+absl::Status CheckRequest(const wire::PullRequest& request);
+absl::Status CheckRequest(const wire::DescribeRequest& request);
+absl::Status CheckRequest(const wire::ScanRequest& request);
+
+// Thread safety: that of `service`, which must outlive it.
+class CheckedService : public wire::ParameterServerIf {
+ public:
+  explicit CheckedService(wire::ParameterServerIf& service) : service_(service) {}
+
+  void hello(wire::HelloReply& reply, const wire::HelloRequest& request) override;
+  void heartbeat(wire::ServerState& reply, const wire::Caller& caller) override;
+  void leave(wire::ServerState& reply, const wire::Caller& caller) override;
+  void create_variables(wire::ServerState& reply, const wire::Caller& caller,
+                        const std::vector<wire::VariableSpec>& specs) override;
+  void push(wire::PushReply& reply, const wire::PushRequest& request) override;
+  void assign(wire::PushReply& reply, const wire::AssignRequest& request) override;
+  void pull(wire::PullReply& reply, const wire::PullRequest& request) override;
+  void step(wire::StepReply& reply, const wire::StepRequest& request) override;
+  void describe(wire::DescribeReply& reply, const wire::DescribeRequest& request) override;
+  void scan(wire::ScanReply& reply, const wire::ScanRequest& request) override;
+  void flush(wire::ServerState& reply, const wire::Caller& caller) override;
+  void drop_job(wire::ServerState& reply, const wire::Caller& caller) override;
+
+ private:
+  wire::ParameterServerIf& service_;
+};
+
+}  // namespace cairn
