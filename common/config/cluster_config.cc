@@ -104,10 +104,13 @@ absl::Status ReadCluster(const ConfigNode& cluster, ClusterConfig* config) {
       }
     }
   }
-  if (config->addresses("chief").size() > 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(cluster.Find("chief")->where, ": cluster.chief has ",
-                     config->addresses("chief").size(), " tasks; there is at most one chief"));
+  for (const absl::string_view job : {"chief", "evaluator"}) {
+    const size_t count = config->addresses(job).size();
+    if (count > 1) {
+      return absl::InvalidArgumentError(absl::StrCat(cluster.Find(job)->where, ": cluster.", job,
+                                                     " has ", count,
+                                                     " tasks; there is at most one ", job));
+    }
   }
   return absl::OkStatus();
 }

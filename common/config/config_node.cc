@@ -5,12 +5,17 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <sstream>
+#include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "common/status.h"
-#include "yaml-cpp/yaml.h"
+#include "yaml-cpp/eventhandler.h"
+#include "yaml-cpp/exceptions.h"
+#include "yaml-cpp/parser.h"
 
 namespace cairn {
 namespace {
@@ -52,67 +57,160 @@ absl::Status CheckCharacters(absl::string_view text, absl::string_view source) {
   return absl::OkStatus();
 }
 
-// Turns the parser's graph, in which aliases share nodes and may form cycles, into a tree.
-class TreeBuilder {
+// Makes a tree of the parser's events and holds the limits while it grows. The first refusal stays;
+// what comes after it is ignored. (YAML::LoadAll is not used: it shares aliased nodes, keeps
+// repeated keys, and some texts, ", a: {\"b\"z" among them, make it append documents for ever.)
+class TreeBuilder : public YAML::EventHandler {
  public:
   explicit TreeBuilder(absl::string_view source) : source_(source) {}
 
-  absl::StatusOr<ConfigNode> Build(const YAML::Node& from, int depth) {
+  absl::StatusOr<ConfigNode> Take() && {
+    if (!status_.ok()) return status_;
+    if (!has_root_) root_.where = source_;
+    return std::move(root_);
+  }
+  int line() const { return line_; }
+
+  void OnDocumentStart(const YAML::Mark& mark) override { line_ = mark.line + 1; }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    Add(NewNode(mark, ConfigNode::Kind::kEmpty), anchor);
+  }
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& value) override {
+    ConfigNode node = NewNode(mark, ConfigNode::Kind::kScalar);
+    node.quoted = tag == "!";
+    node.text = value;
+    Add(std::move(node), anchor);
+  }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    const auto found = anchors_.find(anchor);
+    // Its own contents may name an anchor before it is complete.
+    if (found == anchors_.end()) return Stop(mark, "an alias stands inside its own anchor");
+    Add(found->second, 0);
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
+    Open(mark, ConfigNode::Kind::kList, anchor);
+  }
+  void OnSequenceEnd() override { Close(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
+    Open(mark, ConfigNode::Kind::kMap, anchor);
+  }
+  void OnMapEnd() override { Close(); }
+
+ private:
+  // A list or map whose end has not come.
+  struct Unfinished {
     ConfigNode node;
-    node.where = Where(from);
-    if (depth > kMaxConfigDepth) {
-      return Refuse(node.where, absl::StrCat("nested more than ", kMaxConfigDepth, " deep"));
-    }
-    if (++nodes_ > kMaxConfigNodes) {
-      return Refuse(node.where, absl::StrCat("more than ", kMaxConfigNodes, " values"));
-    }
-    if (from.IsScalar()) {
-      node.kind = ConfigNode::Kind::kScalar;
-      node.quoted = from.Tag() == "!";
-      text_bytes_ += from.Scalar().size();
-      if (text_bytes_ > kMaxConfigTextBytes) {
-        return Refuse(node.where,
-                      absl::StrCat("more than ", kMaxConfigTextBytes, " bytes of text"));
-      }
-      node.text = from.Scalar();
-    } else if (from.IsSequence()) {
-      node.kind = ConfigNode::Kind::kList;
-      for (const YAML::Node& item : from) {
-        ASSIGN_OR_RETURN(ConfigNode child, Build(item, depth + 1));
-        node.children.push_back(std::move(child));
-      }
-    } else if (from.IsMap()) {
-      node.kind = ConfigNode::Kind::kMap;
-      RETURN_IF_ERROR(BuildMembers(from, depth, &node));
-    }
+    YAML::anchor_t anchor = 0;
+    bool has_key = false;  // a map's: the next node is this key's value
+    std::string key;
+    std::string key_where;
+    absl::flat_hash_set<std::string> keys;
+  };
+
+  ConfigNode NewNode(const YAML::Mark& mark, ConfigNode::Kind kind) const {
+    ConfigNode node;
+    node.kind = kind;
+    node.where = absl::StrCat(source_, ":", mark.line + 1);
     return node;
   }
 
- private:
-  std::string Where(const YAML::Node& node) const {
-    return absl::StrCat(source_, ":", node.Mark().line + 1);
+  void Stop(const YAML::Mark& mark, absl::string_view why) {
+    StopAt(absl::StrCat(source_, ":", mark.line + 1), why);
+  }
+  void StopAt(absl::string_view where, absl::string_view why) {
+    if (status_.ok()) status_ = Refuse(where, why);
   }
 
-  absl::Status BuildMembers(const YAML::Node& from, int depth, ConfigNode* node) {
-    absl::flat_hash_set<std::string> keys;
-    for (const auto& member : from) {
-      const std::string key_where = Where(member.first);
-      if (!member.first.IsScalar()) return Refuse(key_where, "a key must be plain text");
-      const std::string& key = member.first.Scalar();
-      if (!keys.insert(key).second) {
-        return Refuse(key_where, absl::StrCat("key '", absl::CHexEscape(key), "' is given twice"));
-      }
-      ASSIGN_OR_RETURN(ConfigNode child, Build(member.second, depth + 1));
-      child.key = key;
-      child.key_where = key_where;
-      // An empty value's mark is where the next thing begins.
-      if (child.kind == ConfigNode::Kind::kEmpty) child.where = key_where;
-      node->children.push_back(std::move(child));
+  // Counts `node` and all below it, at `depth`, against the limits.
+  void Charge(const ConfigNode& node, int depth) {
+    text_bytes_ += node.text.size();
+    if (depth > kMaxConfigDepth) {
+      StopAt(node.where, absl::StrCat("nested more than ", kMaxConfigDepth, " deep"));
+    } else if (++nodes_ > kMaxConfigNodes) {
+      StopAt(node.where, absl::StrCat("more than ", kMaxConfigNodes, " values"));
+    } else if (text_bytes_ > kMaxConfigTextBytes) {
+      StopAt(node.where, absl::StrCat("more than ", kMaxConfigTextBytes, " bytes of text"));
     }
-    return absl::OkStatus();
+    for (const ConfigNode& child : node.children) {
+      if (!status_.ok()) return;
+      Charge(child, depth + 1);
+    }
+  }
+
+  void Open(const YAML::Mark& mark, ConfigNode::Kind kind, YAML::anchor_t anchor) {
+    if (!status_.ok()) return;
+    unfinished_.push_back({.node = NewNode(mark, kind), .anchor = anchor});
+    Charge(unfinished_.back().node, static_cast<int>(unfinished_.size()));
+  }
+
+  void Close() {
+    if (!status_.ok()) return;
+    Unfinished done = std::move(unfinished_.back());
+    unfinished_.pop_back();
+    Keep(done.node, done.anchor);
+    Attach(std::move(done.node));
+  }
+
+  // A value that is complete: a scalar, nothing, or an alias' copy.
+  void Add(ConfigNode node, YAML::anchor_t anchor) {
+    if (!status_.ok()) return;
+    Charge(node, static_cast<int>(unfinished_.size()) + 1);
+    Keep(node, anchor);
+    Attach(std::move(node));
+  }
+
+  // Keeps a copy for aliases; copies count too.
+  void Keep(const ConfigNode& node, YAML::anchor_t anchor) {
+    if (anchor == 0 || !status_.ok()) return;
+    Charge(node, 1);
+    if (status_.ok()) anchors_.emplace(anchor, node);
+  }
+
+  void Attach(ConfigNode node) {
+    if (!status_.ok()) return;
+    if (unfinished_.empty()) {
+      root_ = std::move(node);
+      has_root_ = true;
+      return;
+    }
+    Unfinished& parent = unfinished_.back();
+    if (parent.node.kind == ConfigNode::Kind::kMap && !parent.has_key) {
+      return TakeKey(std::move(node), &parent);
+    }
+    if (parent.has_key) {
+      node.key = std::move(parent.key);
+      node.key_where = parent.key_where;
+      // An empty value's mark is where the next thing begins.
+      if (node.kind == ConfigNode::Kind::kEmpty) node.where = parent.key_where;
+      parent.has_key = false;
+    }
+    parent.node.children.push_back(std::move(node));
+  }
+
+  void TakeKey(ConfigNode node, Unfinished* parent) {
+    if (node.kind != ConfigNode::Kind::kScalar) {
+      return StopAt(node.where, "a key must be plain text");
+    }
+    if (!parent->keys.insert(node.text).second) {
+      return StopAt(node.where,
+                    absl::StrCat("key '", absl::Utf8SafeCHexEscape(node.text), "' is given twice"));
+    }
+    parent->has_key = true;
+    parent->key = std::move(node.text);
+    parent->key_where = std::move(node.where);
   }
 
   const std::string source_;
+  absl::Status status_;
+  std::vector<Unfinished> unfinished_;
+  absl::flat_hash_map<YAML::anchor_t, ConfigNode> anchors_;
+  ConfigNode root_;
+  bool has_root_ = false;
+  int line_ = 1;
   size_t nodes_ = 0;
   size_t text_bytes_ = 0;
 };
@@ -149,14 +247,19 @@ absl::StatusOr<ConfigNode> ParseTree(absl::string_view text, absl::string_view s
         source, absl::StrCat(text.size(), " bytes; a configuration has at most ", kMaxConfigBytes));
   }
   RETURN_IF_ERROR(CheckCharacters(text, source));
+  std::istringstream stream{std::string(text)};
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
-    if (documents.empty()) return ConfigNode{.where = std::string(source)};
-    if (documents.size() > 1) {
-      return Refuse(absl::StrCat(source, ":", documents[1].Mark().line + 1),
+    YAML::Parser parser(stream);
+    TreeBuilder builder(source);
+    if (!parser.HandleNextDocument(builder)) return ConfigNode{.where = std::string(source)};
+    absl::StatusOr<ConfigNode> tree = std::move(builder).Take();
+    if (!tree.ok()) return tree;
+    TreeBuilder second(source);
+    if (parser.HandleNextDocument(second)) {
+      return Refuse(absl::StrCat(source, ":", second.line()),
                     "a second YAML document begins; a configuration is one");
     }
-    return TreeBuilder(source).Build(documents[0], 1);
+    return tree;
   } catch (const YAML::Exception& error) {
     if (error.mark.is_null()) return Refuse(source, absl::StrCat("not valid YAML: ", error.msg));
     return Refuse(absl::StrCat(source, ":", error.mark.line + 1, ":", error.mark.column + 1),

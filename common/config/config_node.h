@@ -26,7 +26,7 @@ struct ConfigNode {
   Kind kind = Kind::kEmpty;
   std::string text;     // kScalar
   bool quoted = false;  // kScalar: "5" in quotes is text, not a number
-  std::string where;    // "job.yaml:12", "--set data.epochs"
+  std::string where;    // "job.yaml:12", "--set"
 
   std::vector<ConfigNode> children;  // kList, kMap (keys are distinct)
   std::string key;                   // of a member of a map

@@ -10,17 +10,18 @@
 namespace cairn {
 namespace {
 
-// Every value of an override is where its --set is.
-void SetWhere(const std::string& where, ConfigNode* node) {
-  node->where = where;
-  node->key_where = where;
-  for (ConfigNode& child : node->children) SetWhere(where, &child);
+// Where values of overrides are. Messages give the key's path beside it.
+constexpr absl::string_view kWhere = "--set";
+
+void SetWhere(ConfigNode* node) {
+  node->where = node->key_where = std::string(kWhere);
+  for (ConfigNode& child : node->children) SetWhere(&child);
 }
 
-ConfigNode* Append(ConfigNode* parent, absl::string_view key, const std::string& where) {
+ConfigNode* Append(ConfigNode* parent, absl::string_view key) {
   ConfigNode child;
   child.key = std::string(key);
-  child.where = child.key_where = where;
+  child.where = child.key_where = std::string(kWhere);
   parent->children.push_back(std::move(child));
   return &parent->children.back();
 }
@@ -30,11 +31,11 @@ absl::StatusOr<ConfigNode*> Step(ConfigNode* parent, absl::string_view step, abs
                                  const std::string& where) {
   if (parent->kind == ConfigNode::Kind::kEmpty) {
     parent->kind = ConfigNode::Kind::kMap;
-    parent->where = where;
+    parent->where = std::string(kWhere);
   }
   if (parent->kind == ConfigNode::Kind::kMap) {
     ConfigNode* child = parent->Find(step);
-    return child != nullptr ? child : Append(parent, step, where);
+    return child != nullptr ? child : Append(parent, step);
   }
   if (parent->kind != ConfigNode::Kind::kList) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -47,7 +48,7 @@ absl::StatusOr<ConfigNode*> Step(ConfigNode* parent, absl::string_view step, abs
         absl::StrCat(where, ": ", path, " is a list; expected a number from 0 to ",
                      parent->children.size(), " (which appends) after it, found '", step, "'"));
   }
-  if (index == parent->children.size()) return Append(parent, "", where);
+  if (index == parent->children.size()) return Append(parent, "");
   return &parent->children[index];
 }
 
@@ -70,7 +71,7 @@ absl::Status ApplyOverride(absl::string_view assignment, ConfigNode* root) {
     const std::string path = absl::StrJoin(steps.begin(), steps.begin() + i, ".");
     ASSIGN_OR_RETURN(node, Step(node, steps[i], path, where));
   }
-  SetWhere(where, &value);
+  SetWhere(&value);
   value.key = node->key;
   *node = std::move(value);
   return absl::OkStatus();

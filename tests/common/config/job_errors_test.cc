@@ -1,0 +1,178 @@
+// Every kind of mistake in a job file is refused with its place, what was found and what is
+// allowed; what this version lacks is refused as such.
+#include "common/config/job_config.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/common/config/job_text.h"
+
+namespace cairn {
+namespace {
+
+using ::testing::HasSubstr;
+
+absl::Status Overridden(std::vector<std::string> overrides) {
+  return ParseJob(kShortJob, "job.yaml", {.overrides = std::move(overrides), .check_files = false})
+      .status();
+}
+
+struct Refusal {
+  std::vector<std::string> overrides;
+  const char* message;
+};
+
+void ExpectRefused(absl::StatusCode code, absl::Span<const Refusal> cases) {
+  for (const Refusal& refusal : cases) {
+    const absl::Status status = Overridden(refusal.overrides);
+    EXPECT_EQ(status.code(), code) << refusal.overrides[0] << ": " << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(refusal.message)) << refusal.overrides[0];
+  }
+}
+
+TEST(JobErrors, NameFileLineAndNearestKey) {
+  const auto refusal = [](absl::string_view text) {
+    return std::string(ParseJob(text, "job.yaml", {.check_files = false}).status().message());
+  };
+  EXPECT_EQ(refusal("name: x\noptimzer: {}"),
+            "job.yaml:2: unknown key 'optimzer' (did you mean 'optimizer'?); known keys: name, "
+            "model, data, optimizer, strategy, storage, checkpoint, evaluation, output, cluster, "
+            "task");
+  EXPECT_THAT(refusal("model:\n  type: linear\n\n  hiden: [3]\n"),
+              HasSubstr("job.yaml:4: unknown key 'hiden' in model (did you mean 'hidden'?)"));
+  EXPECT_THAT(refusal("data:\n  shuffle: {sed: 1}\n"),
+              HasSubstr("job.yaml:2: unknown key 'sed' in data.shuffle (did you mean 'seed'?)"));
+  EXPECT_EQ(refusal("model:\n  type: mpl\n"),
+            "job.yaml:2: model.type: found \"mpl\" (did you mean 'mlp'?), expected one of: linear, "
+            "mlp, fm, wide_deep, dlrm, matrix_factorization, skip_gram");
+  EXPECT_EQ(refusal("data:\n  batch_size: 12.5\n"),
+            "job.yaml:2: data.batch_size: found \"12.5\", expected an integer from 1 to 16777216");
+  EXPECT_THAT(refusal("model: {type: linear"), HasSubstr("job.yaml:1:"));
+  EXPECT_THAT(refusal("a: 1\na: 2\n"), HasSubstr("job.yaml:2: key 'a' is given twice"));
+}
+
+TEST(JobErrors, WhatIsMissingIsNamed) {
+  const auto refusal = [](absl::string_view text) {
+    return std::string(ParseJob(text, "job.yaml", {.check_files = false}).status().message());
+  };
+  EXPECT_THAT(refusal(""), HasSubstr("job.yaml: model.type: is missing; expected one of"));
+  EXPECT_THAT(refusal("model: {type: linear}\n"), HasSubstr("data.format: is missing"));
+  EXPECT_THAT(refusal("model: {type: linear}\ndata: {format: csv}\n"),
+              HasSubstr("job.yaml:2: data.train: names no file"));
+  EXPECT_THAT(refusal("model: {type: linear}\ndata: {format: libsvm, train: [x]}\n"),
+              HasSubstr("job.yaml:2: data.features: is missing"));
+}
+
+TEST(JobErrors, TypesAndRangesAreChecked) {
+  ExpectRefused(
+      absl::StatusCode::kInvalidArgument,
+      {{{"data.batch_size=0"}, "--set: data.batch_size: found \"0\", expected an integer from 1"},
+       {{"data.batch_size='5'"}, "found \"5\" in quotes"},
+       {{"data.batch_size=[5]"}, "found a list"},
+       {{"data.batch_size="}, "found nothing"},
+       {{"data.epochs=99999999999999999999"}, "expected an integer of at least 1"},
+       {{"data.drop_remainder=yes"}, "expected true or false"},
+       {{"data.shuffle=true"}, "data.shuffle: found \"true\", expected a section"},
+       {{"data.auto_shard=of"}, "(did you mean 'off'?)"},
+       {{"data.format=Libsvm"}, "(did you mean 'libsvm'?)"},
+       {{"data.train={a: b}"}, "expected a path or a glob"},
+       {{"model=[1]"}, "model: found a list, expected a section of keys and values"},
+       {{"model.hidden=64"}, "expected a list of integers, as in [64, 32]"},
+       {{"model.hidden=[64, 0]"}, "model.hidden[1]: found \"0\""},
+       {{"model.factors=9999999999"}, "expected an integer from 1 to 1048576"},
+       {{"model.subsample=2"}, "expected a number from 0 to 1"},
+       {{"model.embedding={vocabulary: dynamic, hash_buckets: 5}"},
+        "has both vocabulary and hash_buckets"},
+       {{"model.embedding={vocabulary: fixed}"}, "expected one of: dynamic"},
+       {{"model.loss=softmax_cross_entropy"}, "model.classes: is 1; softmax_cross_entropy needs"},
+       {{"model.loss=mean_squared_error", "model.classes=3"}, "model.classes: is 3"},
+       {{"model.init=[1]"}, "expected an initializer"},
+       {{"model.init={type: norml}"}, "normal"},
+       {{"model.init={type: normal, sdtdev: 3}"}, "stddev"},
+       {{"model.init={type: normal, stddev: x}"}, "model.init.stddev: found \"x\""},
+       {{"name=a/b"}, "name: is 'a/b'; expected 1 to 128 of the characters"},
+       {{"name=.."}, "do not begin with '.'"},
+       {{"storage.directory=''"}, "storage.directory: is empty"},
+       {{"storage.durability=sync"}, "expected one of: off, snapshot, log, log_sync"},
+       {{"storage.snapshot_interval_seconds=0"}, "expected a number above 0"},
+       {{"strategy.ps_wait_seconds=.inf"}, "expected a finite number"},
+       {{"strategy.ps_wait_seconds=nan"}, "expected a finite number"},
+       {{"strategy.devices=cpu:0"}, "expected a list of devices"},
+       {{"strategy.devices=[tpu:0]"}, "expected cpu:N or gpu:N"},
+       {{"strategy.partitioner=min"}, "expected one of: min_size"},
+       {{"strategy.partitioner={type: fixed_shards}"}, "fixed_shards needs num_shards"},
+       {{"strategy.partitioner={type: max_size}"}, "max_size needs max_shard_bytes"},
+       {{"strategy.partitioner={num_shards: 3}"}, "num_shards is for fixed_shards"},
+       {{"output.export=model.txt"}, "expected a path that ends in .npz"},
+       {{"output.metrics_file=[x]"}, "expected text"},
+       {{"evaluation.every_steps=-1"}, "an integer of at least 0"},
+       {{"cluster.ps=[x]"}, "cluster.ps[0]: address 'x' has no port"}});
+}
+
+TEST(JobErrors, OptimizersAreCheckedWithTheirArguments) {
+  ExpectRefused(
+      absl::StatusCode::kInvalidArgument,
+      {{{"optimizer.type=admam"}, "(did you mean 'adam'?)"},
+       {{"optimizer.learning_rat=1"}, "(did you mean 'learning_rate'?)"},
+       {{"optimizer.learning_rate=-1"}, "expected a number of at least 0"},
+       {{"optimizer.learning_rate=[1]"}, "expected a number, or a schedule"},
+       {{"optimizer.learning_rate={type: exponential_deca}"}, "exponential_decay"},
+       {{"optimizer.learning_rate={type: cosine_decay, decay_stps: 3}"}, "decay_st"},
+       {{"optimizer.learning_rate={type: piecewise_constant_decay, boundaries: 3}"},
+        "expected a list of numbers"},
+       {{"optimizer={type: adam, momentum: 0.9}"}, "--set: optimizer: "},
+       {{"optimizer={type: adam, momentum: 0.9}"}, "momentum"},
+       {{"optimizer={type: adam, beta_1: 2}"}, "beta_1"},
+       {{"optimizer={type: sgd, nesterov: maybe}"}, "optimizer.nesterov: found \"maybe\""},
+       {{"optimizer={clipnorm: 1, clipvalue: 1}"}, "clip"},
+       {{"optimizer.clipnorm=0"}, "optimizer.clipnorm: found \"0\", expected a number above 0"},
+       {{"optimizer.not_finite=ignore"}, "expected one of: reject, skip"},
+       {{"optimizer.per_variable={match: x}"}, "expected a list, as in"},
+       {{"optimizer.per_variable=[{match: x}]"}, "optimizer.per_variable[0]: needs match"},
+       {{"optimizer.per_variable=[{type: sgd}]"}, "needs match"},
+       {{"optimizer.per_variable=[{match: x, type: sgd, global_clipnorm: 1}]"},
+        "give it in optimizer"},
+       {{"optimizer.per_variable=[{match: x, type: sgd, beta_1: 1}]"}, "beta_1"}});
+}
+
+TEST(JobErrors, AnArgumentOfAnotherOptimizerIsRefusedAtItsOwnLine) {
+  const auto job = ParseJob(
+      "model: {type: linear}\n"
+      "data: {format: csv, train: [x]}\n"
+      "optimizer:\n  type: adam\n  learning_rate: 0.1\n  momentum: 0.9\n",
+      "job.yaml", {.check_files = false});
+  EXPECT_THAT(std::string(job.status().message()), HasSubstr("job.yaml:6: optimizer: "));
+}
+
+TEST(JobErrors, WhatThisVersionLacksIsRefusedWithWhatItOffers) {
+  ExpectRefused(
+      absl::StatusCode::kUnimplemented,
+      {{{"strategy.type=mirrored"},
+        "--set: strategy.type: mirrored is not built in this version; it offers: "
+        "parameter_server"},
+       {{"strategy.type=one_device"}, "it offers: parameter_server"},
+       {{"strategy.type=default"}, "it offers: parameter_server"},
+       {{"strategy.type=tpu"}, "TPUStrategy is not built: it needs hardware"},
+       {{"strategy.devices=[gpu:0]"}, "it offers: [cpu:0]"},
+       {{"strategy.devices=[cpu:0, cpu:1]"}, "it offers: [cpu:0]"},
+       {{"strategy.consistency=ssp"}, "it offers: async"},
+       {{"strategy.consistency=sync"}, "it offers: async"},
+       {{"strategy.staleness_bound_steps=2"}, "it offers: 0"},
+       {{"strategy.replicas_to_aggregate=2"}, "it offers: 0"},
+       {{"strategy.sync_mean=contributors"}, "it offers: rows"},
+       {{"strategy.on_worker_loss=fail"}, "it offers: continue"},
+       {{"strategy.cross_device_ops=nccl"}, "it offers: auto"},
+       {{"strategy.communication.implementation=ring"}, "it offers: auto"},
+       {{"strategy.communication.bytes_per_pack=5"}, "it offers: 0"},
+       {{"strategy.communication.timeout_seconds=5"}, "it offers: 60"},
+       {{"checkpoint.directory=x"}, "checkpoint.directory is not built"},
+       {{"checkpoint.every_steps=5"}, "it offers: 0"},
+       {{"checkpoint.keep=1"}, "it offers: 3"},
+       {{"checkpoint.restore=none"}, "--fresh starts over"},
+       {{"output.export=m.safetensors"}, "it offers: a .npz file"},
+       {{"output.tensorboard=logs"}, "output.tensorboard is not built"},
+       {{"optimizer.use_ema=true"}, "optimizer.use_ema is not built in this version; leave it out"},
+       {{"optimizer.gradient_accumulation_steps=2"}, "is not built in this version"},
+       {{"optimizer.loss_scale_factor=2"}, "is not built in this version"}});
+}
+
+}  // namespace
+}  // namespace cairn
