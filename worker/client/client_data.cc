@@ -22,9 +22,9 @@ absl::Status CheckPosition(absl::string_view position) {
 
 }  // namespace
 
-absl::StatusOr<const Variable*> PsClientImpl::FindVariable(absl::string_view what,
-                                                           absl::string_view name) const {
-  if (const Variable* variable = variables_.Find(name)) return variable;
+absl::StatusOr<const ClientVariable*> PsClientImpl::FindVariable(absl::string_view what,
+                                                                 absl::string_view name) const {
+  if (const ClientVariable* variable = variables_.Find(name)) return variable;
   return absl::NotFoundError(absl::StrCat(
       what, " \"", name, "\": this client of job \"", identity_.job,
       "\" knows no such variable: create it, or call Describe if another task created it"));
@@ -69,7 +69,7 @@ absl::Status PsClientImpl::CheckTwice(absl::Span<const PushSource> sources) cons
                    "add the gradients, or push twice"));
 }
 
-absl::StatusOr<bool> PsClientImpl::AllFinite(const Variable& variable,
+absl::StatusOr<bool> PsClientImpl::AllFinite(const ClientVariable& variable,
                                              const PushSource& source) const {
   const std::optional<NotFiniteValue> found = FindNotFinite(variable.spec().dtype, source.values);
   if (!found) return true;
@@ -84,7 +84,7 @@ absl::Status PsClientImpl::PlanPush(absl::Span<const PushSource> sources, DataPl
   *skip = false;
   RETURN_IF_ERROR(CheckTwice(sources));
   for (const PushSource& source : sources) {
-    ASSIGN_OR_RETURN(const Variable* variable, FindVariable("push", source.variable));
+    ASSIGN_OR_RETURN(const ClientVariable* variable, FindVariable("push", source.variable));
     ASSIGN_OR_RETURN(const bool finite, AllFinite(*variable, source));
     if (!finite) *skip = true;
     RETURN_IF_ERROR(plan->AddPush(*variable, source));
@@ -97,7 +97,7 @@ absl::Status PsClientImpl::PlanPush(absl::Span<const PushSource> sources, DataPl
 
 absl::Status PsClientImpl::PlanPulls(absl::Span<const PullTarget> targets, DataPlan* plan) {
   for (const PullTarget& target : targets) {
-    ASSIGN_OR_RETURN(const Variable* variable, FindVariable("pull", target.variable));
+    ASSIGN_OR_RETURN(const ClientVariable* variable, FindVariable("pull", target.variable));
     RETURN_IF_ERROR(plan->AddPull(*variable, target));
   }
   return absl::OkStatus();
@@ -131,7 +131,7 @@ absl::Status PsClientImpl::Assign(absl::Span<const PushSource> sources, Deadline
   RETURN_IF_ERROR(CheckOpen("assign", deadline));
   PlanPool::Lease plan(&plans_);
   for (const PushSource& source : sources) {
-    ASSIGN_OR_RETURN(const Variable* variable, FindVariable("assign", source.variable));
+    ASSIGN_OR_RETURN(const ClientVariable* variable, FindVariable("assign", source.variable));
     RETURN_IF_ERROR((*plan).AddAssign(*variable, source));
   }
   return RunPlan(*plan, /*updates=*/true, nullptr, deadline);

@@ -1,5 +1,5 @@
 // PsClient over any ServerLink. Three source files: client_impl.cc has sessions and leases,
-// client_data.cc the hot path, client_variables.cc what concerns whole variables.
+// client_data.cc the hot path, client_catalog.cc what concerns whole variables.
 #pragma once
 
 #include <atomic>
@@ -13,6 +13,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
+#include "worker/client/client_variable.h"
 #include "worker/client/data_plan.h"
 #include "worker/client/fan_out.h"
 #include "worker/client/plan_pool.h"
@@ -20,7 +21,6 @@
 #include "worker/client/push_order.h"
 #include "worker/client/server_session.h"
 #include "worker/client/staleness.h"
-#include "worker/client/variable.h"
 
 namespace cairn {
 
@@ -74,22 +74,22 @@ class PsClientImpl : public PsClient {
   void HeartbeatLoop(absl::Duration interval);
 
   // --- client_data.cc ---
-  absl::StatusOr<const Variable*> FindVariable(absl::string_view what,
-                                               absl::string_view name) const;
+  absl::StatusOr<const ClientVariable*> FindVariable(absl::string_view what,
+                                                     absl::string_view name) const;
   absl::Status CheckOpen(absl::string_view what, Deadline deadline) const;
   // Adds `sources` to the plan. *skip: the push is to be dropped.
   absl::Status PlanPush(absl::Span<const PushSource> sources, DataPlan* plan, bool* skip);
   absl::Status PlanPulls(absl::Span<const PullTarget> targets, DataPlan* plan);
   // kInvalidArgument where a variable is named twice.
   absl::Status CheckTwice(absl::Span<const PushSource> sources) const;
-  absl::StatusOr<bool> AllFinite(const Variable& variable, const PushSource& source) const;
+  absl::StatusOr<bool> AllFinite(const ClientVariable& variable, const PushSource& source) const;
   // Runs the plan's calls. `position`: of a push; nullptr: the plan has assigns or pulls only.
   absl::Status RunPlan(DataPlan& plan, bool updates, const absl::string_view* position,
                        Deadline deadline);
   absl::Status RunNumbered(DataPlan& plan, const absl::string_view* position, Deadline deadline);
   absl::Status RunWave(DataPlan& plan, size_t wave, bool numbered, Deadline deadline);
 
-  // --- client_variables.cc ---
+  // --- client_catalog.cc ---
   absl::Status Place(const VariableSpec* existing, VariableSpec* spec)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(create_mutex_);
   absl::Status CreatePlaced(absl::Span<const VariableSpec> specs, Deadline deadline);
@@ -101,7 +101,7 @@ class PsClientImpl : public PsClient {
   FanOut fan_out_{&retry_limits_};
   PlanLimits plan_limits_;
   PlanPool plans_;
-  VariableMap variables_;
+  ClientVariableMap variables_;
   std::string position_;
   absl::Duration lease_ = absl::ZeroDuration();
   std::atomic<bool> left_{false};

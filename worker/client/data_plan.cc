@@ -39,8 +39,8 @@ Item& Next(std::vector<Item>& items, size_t used) {
 }
 
 template <typename Item>
-void FillItem(const Variable& variable, size_t group, Part part, absl::Span<const int64_t> ids,
-              Item* item) {
+void FillItem(const ClientVariable& variable, size_t group, Part part,
+              absl::Span<const int64_t> ids, Item* item) {
   item->variable = variable.spec().name;
   item->shard = variable.groups()[group].shard;
   item->selection = SelectionOf(part);
@@ -88,8 +88,9 @@ DataPlan::Slot& DataPlan::FirstSlot(int32_t server) {
   return *first_[server];
 }
 
-absl::Status DataPlan::CheckPart(const Variable& variable, Part part, absl::Span<const int64_t> ids,
-                                 size_t value_bytes, absl::string_view what) const {
+absl::Status DataPlan::CheckPart(const ClientVariable& variable, Part part,
+                                 absl::Span<const int64_t> ids, size_t value_bytes,
+                                 absl::string_view what) const {
   const std::string& name = variable.spec().name;
   if (variable.embedding() != (part == Part::kKeys)) {
     return absl::InvalidArgumentError(
@@ -125,7 +126,7 @@ absl::Status DataPlan::CheckPart(const Variable& variable, Part part, absl::Span
                                                  variable.rows(), ")"));
 }
 
-absl::StatusOr<DataPlan::Sorted*> DataPlan::Sort(const Variable& variable,
+absl::StatusOr<DataPlan::Sorted*> DataPlan::Sort(const ClientVariable& variable,
                                                  absl::Span<const int64_t> ids) {
   if (sorted_used_ == sorted_.size()) sorted_.emplace_back();
   Sorted& sorted = sorted_[sorted_used_++];
@@ -162,7 +163,7 @@ absl::StatusOr<DataPlan::Sorted*> DataPlan::Sort(const Variable& variable,
   return &sorted;
 }
 
-absl::Status DataPlan::AddPush(const Variable& variable, const PushSource& source) {
+absl::Status DataPlan::AddPush(const ClientVariable& variable, const PushSource& source) {
   if (!source.slot.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("push \"", variable.spec().name, "\" names slot \"", source.slot,
@@ -171,18 +172,19 @@ absl::Status DataPlan::AddPush(const Variable& variable, const PushSource& sourc
   return AddUpdate(variable, source, /*assign=*/false);
 }
 
-absl::Status DataPlan::AddAssign(const Variable& variable, const PushSource& source) {
+absl::Status DataPlan::AddAssign(const ClientVariable& variable, const PushSource& source) {
   return AddUpdate(variable, source, /*assign=*/true);
 }
 
-absl::Status DataPlan::AddUpdate(const Variable& variable, const PushSource& source, bool assign) {
+absl::Status DataPlan::AddUpdate(const ClientVariable& variable, const PushSource& source,
+                                 bool assign) {
   RETURN_IF_ERROR(CheckPart(variable, source.part, source.ids, source.values.size(),
                             assign ? "assign" : "push"));
-  const absl::Span<const VariableGroup> groups = variable.groups();
+  const absl::Span<const ClientVariableGroup> groups = variable.groups();
   Cut cut{&variable, 0, source.part, source.ids, source.values, source.slot};
   if (source.part == Part::kWhole) {
     for (cut.group = 0; cut.group < groups.size(); ++cut.group) {
-      const VariableGroup& group = groups[cut.group];
+      const ClientVariableGroup& group = groups[cut.group];
       cut.values = source.values.subspan(group.first_row * variable.row_bytes(),
                                          group.rows * variable.row_bytes());
       RETURN_IF_ERROR(PutUpdate(cut, assign));
@@ -245,9 +247,9 @@ absl::Status DataPlan::PutUpdate(const Cut& cut, bool assign) {
       wire::ErrorReason::LIMIT);
 }
 
-absl::Status DataPlan::AddPull(const Variable& variable, const PullTarget& target) {
+absl::Status DataPlan::AddPull(const ClientVariable& variable, const PullTarget& target) {
   RETURN_IF_ERROR(CheckPart(variable, target.part, target.ids, target.out.size(), "pull"));
-  const absl::Span<const VariableGroup> groups = variable.groups();
+  const absl::Span<const ClientVariableGroup> groups = variable.groups();
   const size_t row_bytes = variable.row_bytes();
   Cut cut{&variable, 0, target.part, target.ids, {}, target.slot};
   Landing landing{.variable = &variable, .value = target.slot.empty(), .out = target.out.data()};
@@ -393,7 +395,7 @@ absl::Status DataPlan::Land(Exchange& exchange, absl::FunctionRef<void(int64_t)>
 
 absl::Status DataPlan::LandItem(const Exchange& exchange, const Landing& landing,
                                 const wire::PulledItem& item) const {
-  const Variable& variable = *landing.variable;
+  const ClientVariable& variable = *landing.variable;
   const size_t bytes = landing.rows * variable.row_bytes();
   // Slots have the variable's dtype too.
   if (static_cast<int32_t>(item.dtype) != static_cast<int32_t>(variable.spec().dtype) ||

@@ -15,10 +15,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "worker/client/client_variable.h"
 #include "worker/client/fan_out.h"
 #include "worker/client/ps_client.h"
 #include "worker/client/server_session.h"
-#include "worker/client/variable.h"
 
 namespace cairn {
 
@@ -58,9 +58,9 @@ class DataPlan {
 
   // kInvalidArgument as PsClient says; kResourceExhausted: more than a message may hold. All of a
   // push goes before the pulls.
-  absl::Status AddPush(const Variable& variable, const PushSource& source);
-  absl::Status AddAssign(const Variable& variable, const PushSource& source);
-  absl::Status AddPull(const Variable& variable, const PullTarget& target);
+  absl::Status AddPush(const ClientVariable& variable, const PushSource& source);
+  absl::Status AddAssign(const ClientVariable& variable, const PushSource& source);
+  absl::Status AddPull(const ClientVariable& variable, const PullTarget& target);
 
   // After the last Add: the calls, to be run wave by wave; a wave has one exchange a server. Pushes
   // and assigns are all in wave 0.
@@ -90,7 +90,7 @@ class DataPlan {
 
   // Where a pulled item goes.
   struct Landing {
-    const Variable* variable = nullptr;
+    const ClientVariable* variable = nullptr;
     size_t group = 0;
     bool value = true;               // not a slot
     std::byte* out = nullptr;        // order == nullptr: the item's rows, in order; else row 0
@@ -110,7 +110,7 @@ class DataPlan {
 
   // What one item of a request names and holds.
   struct Cut {
-    const Variable* variable;
+    const ClientVariable* variable;
     size_t group;
     Part part;
     absl::Span<const int64_t> ids;
@@ -121,10 +121,10 @@ class DataPlan {
   Slot& NewSlot(int32_t server, size_t wave);
   // The server's exchange of wave 0, for pushes.
   Slot& FirstSlot(int32_t server);
-  absl::Status CheckPart(const Variable& variable, Part part, absl::Span<const int64_t> ids,
+  absl::Status CheckPart(const ClientVariable& variable, Part part, absl::Span<const int64_t> ids,
                          size_t value_bytes, absl::string_view what) const;
-  absl::StatusOr<Sorted*> Sort(const Variable& variable, absl::Span<const int64_t> ids);
-  absl::Status AddUpdate(const Variable& variable, const PushSource& source, bool assign);
+  absl::StatusOr<Sorted*> Sort(const ClientVariable& variable, absl::Span<const int64_t> ids);
+  absl::Status AddUpdate(const ClientVariable& variable, const PushSource& source, bool assign);
   absl::Status PutUpdate(const Cut& cut, bool assign);
   absl::Status PutPull(const Cut& cut, Landing landing, std::byte* target);
   absl::Status PutPullItem(const Cut& cut, const Landing& landing, std::byte* target);

@@ -80,13 +80,15 @@ ResumePoint ChooseResumePoint(absl::Span<const ResumeAnswer> answers) {
     encoded = true;
     if (point->sequence > best.sequence && EveryServerHas(*point, answers)) best = *point;
   }
-  if (encoded) return best;
-  // Pushed by a client that stores plain positions: what every server has applied is the lowest
-  // answer, and the position is that server's.
-  const auto lowest = std::min_element(
+  if (encoded || answers.empty()) return best;
+  const auto [lowest, highest] = std::minmax_element(
       answers.begin(), answers.end(),
       [](const ResumeAnswer& a, const ResumeAnswer& b) { return a.applied < b.applied; });
-  if (lowest == answers.end()) return best;
+  // Servers clear a position that `through` has passed. Where that has left none at all, and they
+  // differ, no position is known to be everybody's: the worker starts over, and what servers have
+  // is dropped there.
+  if (lowest->position.empty() && lowest->applied != highest->applied) return best;
+  // Pushed by a client that stores plain positions: the lowest is what every server has.
   best.sequence = lowest->applied;
   best.last_part.assign(answers.size(), lowest->applied);
   best.position = lowest->position;

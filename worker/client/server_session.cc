@@ -132,8 +132,10 @@ Verdict ServerSession::Judge(Outcome* outcome, bool repeatable, int64_t boot_id,
     }
     return Verdict::kFail;
   }
-  // An answer that is none, from a server of another kind: waiting does not help.
-  if (outcome->status.code() == absl::StatusCode::kInternal) return Verdict::kFail;
+  // Not a matter of time: a malformed address, a peer that speaks something else.
+  if (!absl::IsUnavailable(outcome->status) && !absl::IsDeadlineExceeded(outcome->status)) {
+    return Verdict::kFail;
+  }
   NoteGone(outcome->status);
   if (outcome->progress == Progress::kUnknown && !repeatable) {
     outcome->status = absl::Status(

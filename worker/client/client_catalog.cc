@@ -169,7 +169,7 @@ absl::Status PsClientImpl::Scan(
     const std::function<void(int64_t key, absl::Span<const std::byte> values)>& row,
     Deadline deadline) {
   RETURN_IF_ERROR(CheckOpen("scan", deadline));
-  ASSIGN_OR_RETURN(const Variable* found, FindVariable("scan", variable));
+  ASSIGN_OR_RETURN(const ClientVariable* found, FindVariable("scan", variable));
   if (!found->embedding()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "scan \"", variable, "\": it is dense; only embedding tables are scanned: pull it whole"));
@@ -179,7 +179,7 @@ absl::Status PsClientImpl::Scan(
   request.variable = std::string(variable);
   request.max_rows = static_cast<int32_t>(std::clamp<int64_t>(
       kScanPageBytes / static_cast<int64_t>(row_bytes + sizeof(int64_t)), 1, kMaxScanRows));
-  for (const VariableGroup& group : found->groups()) {
+  for (const ClientVariableGroup& group : found->groups()) {
     request.cursor.clear();
     do {
       wire::ScanReply reply;

@@ -19,7 +19,7 @@ namespace cairn {
 
 // A group is the unit that rows are sorted into and that one wire item names: a shard of a dense
 // variable, the buckets of one server of an embedding table.
-struct VariableGroup {
+struct ClientVariableGroup {
   int32_t server = 0;
   int32_t shard = 0;      // wire's shard number; embeddings: 0
   int64_t first_row = 0;  // dense
@@ -27,16 +27,16 @@ struct VariableGroup {
 };
 
 // Immutable after Make but for the versions. Thread safety: may be shared by threads.
-class Variable {
+class ClientVariable {
  public:
   // `spec` is valid and placed.
-  explicit Variable(VariableSpec spec);
+  explicit ClientVariable(VariableSpec spec);
 
   const VariableSpec& spec() const { return spec_; }
   bool embedding() const { return spec_.kind == VariableKind::kEmbedding; }
   int64_t rows() const { return rows_; }  // dense
   size_t row_bytes() const { return row_bytes_; }
-  absl::Span<const VariableGroup> groups() const { return groups_; }
+  absl::Span<const ClientVariableGroup> groups() const { return groups_; }
 
   // Group of an embedding key.
   uint32_t GroupOfKey(int64_t key) const {
@@ -58,26 +58,25 @@ class Variable {
   const VariableSpec spec_;
   int64_t rows_ = 0;
   size_t row_bytes_ = 0;
-  std::vector<VariableGroup> groups_;
+  std::vector<ClientVariableGroup> groups_;
   std::vector<uint16_t> bucket_group_;
   std::unique_ptr<std::atomic<int64_t>[]> versions_;
 };
 
 // Variables by name. Thread safety: every method may be called from several threads at once.
 // Pointers stay valid as long as the map, also past Clear.
-class VariableMap {
+class ClientVariableMap {
  public:
   // nullptr: none of that name.
-  const Variable* Find(absl::string_view name) const;
+  const ClientVariable* Find(absl::string_view name) const;
   // Keeps the one that is there if its spec is equal.
-  const Variable* Insert(VariableSpec spec);
+  const ClientVariable* Insert(VariableSpec spec);
   void Clear();
-  std::vector<std::string> Names() const;
 
  private:
   mutable absl::Mutex mutex_;
-  absl::flat_hash_map<std::string, const Variable*> by_name_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::unique_ptr<const Variable>> all_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, const ClientVariable*> by_name_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<const ClientVariable>> all_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn

@@ -1,4 +1,4 @@
-#include "worker/client/variable.h"
+#include "worker/client/client_variable.h"
 
 #include <algorithm>
 #include <utility>
@@ -9,7 +9,7 @@
 
 namespace cairn {
 
-Variable::Variable(VariableSpec spec) : spec_(std::move(spec)) {
+ClientVariable::ClientVariable(VariableSpec spec) : spec_(std::move(spec)) {
   const size_t element_bytes = DTypeBytes(spec_.dtype);
   if (embedding()) {
     row_bytes_ = static_cast<size_t>(spec_.shape[0]) * element_bytes;
@@ -38,7 +38,7 @@ Variable::Variable(VariableSpec spec) : spec_(std::move(spec)) {
   for (size_t i = 0; i < groups_.size(); ++i) versions_[i].store(-1, std::memory_order_relaxed);
 }
 
-uint32_t Variable::GroupOfRow(int64_t row) const {
+uint32_t ClientVariable::GroupOfRow(int64_t row) const {
   // Shards of the usual "div" split differ by at most one row: the guess is right or off by one.
   const size_t count = groups_.size();
   size_t guess = static_cast<size_t>(row / ((rows_ + count - 1) / count));
@@ -48,32 +48,25 @@ uint32_t Variable::GroupOfRow(int64_t row) const {
   return static_cast<uint32_t>(guess);
 }
 
-const Variable* VariableMap::Find(absl::string_view name) const {
+const ClientVariable* ClientVariableMap::Find(absl::string_view name) const {
   absl::ReaderMutexLock lock(&mutex_);
   const auto found = by_name_.find(name);
   return found == by_name_.end() ? nullptr : found->second;
 }
 
-const Variable* VariableMap::Insert(VariableSpec spec) {
+const ClientVariable* ClientVariableMap::Insert(VariableSpec spec) {
   absl::MutexLock lock(&mutex_);
   const auto found = by_name_.find(spec.name);
   if (found != by_name_.end() && found->second->spec() == spec) return found->second;
-  all_.push_back(std::make_unique<const Variable>(std::move(spec)));
-  const Variable* variable = all_.back().get();
+  all_.push_back(std::make_unique<const ClientVariable>(std::move(spec)));
+  const ClientVariable* variable = all_.back().get();
   by_name_[variable->spec().name] = variable;
   return variable;
 }
 
-void VariableMap::Clear() {
+void ClientVariableMap::Clear() {
   absl::MutexLock lock(&mutex_);
   by_name_.clear();
-}
-
-std::vector<std::string> VariableMap::Names() const {
-  absl::ReaderMutexLock lock(&mutex_);
-  std::vector<std::string> names;
-  for (const auto& [name, variable] : by_name_) names.push_back(name);
-  return names;
 }
 
 }  // namespace cairn
