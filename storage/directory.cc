@@ -201,6 +201,8 @@ absl::Status FinishDirectory(const std::string& directory) {
 
 std::string DatabasePath(absl::string_view directory) { return Join(directory, "db"); }
 
+std::string LogPath(absl::string_view directory) { return Join(directory, "LOG"); }
+
 std::optional<std::string> LockHolder(const std::string& path) {
   struct stat file {};
   if (stat(path.c_str(), &file) != 0) return std::nullopt;

@@ -4,6 +4,7 @@
 //   DIR/CAIRN       marker: format and server index, as text
 //   DIR/CAIRN.new   the marker while the store is being made for the first time
 //   DIR/db/         RocksDB's files
+//   DIR/LOG         what RocksDB says about itself, and LOG.old
 #pragma once
 
 #include <cstdint>
@@ -32,6 +33,7 @@ absl::StatusOr<DirectoryState> PrepareDirectory(const std::string& directory, in
 absl::Status FinishDirectory(const std::string& directory);
 
 std::string DatabasePath(absl::string_view directory);
+std::string LogPath(absl::string_view directory);
 
 // Who holds the lock file `path`, "process 4711 (cairn-ps)"; nullopt: nobody, or not known. The
 // file is not opened: closing it would give up a lock that this very process holds on it.

@@ -1,32 +1,95 @@
 #include "storage/rocks_log.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstdarg>
 #include <cstdio>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
 namespace cairn {
+namespace {
 
-void RememberingLog::Logv(const char* format, va_list arguments) { file_->Logv(format, arguments); }
+constexpr size_t kMaxPendingBytes = 256 << 10;  // an opening logs about 20 KiB
+constexpr size_t kMaxWarnings = 4;
 
-void RememberingLog::Logv(rocksdb::InfoLogLevel level, const char* format, va_list arguments) {
-  if (level >= rocksdb::InfoLogLevel::WARN_LEVEL && level < rocksdb::InfoLogLevel::HEADER_LEVEL) {
-    char line[512];  // enough for a path and a reason; longer lines are cut
-    va_list copy;
-    va_copy(copy, arguments);
-    std::vsnprintf(line, sizeof(line), format, copy);
-    va_end(copy);
-    absl::MutexLock lock(&mutex_);
-    last_warning_ = line;
-  }
-  file_->Logv(level, format, arguments);
+std::string Format(const char* format, va_list arguments) {
+  char line[2048];  // longer lines (a compaction's list of files) are cut
+  va_list copy;
+  va_copy(copy, arguments);
+  std::vsnprintf(line, sizeof(line), format, copy);
+  va_end(copy);
+  return line;
 }
 
-void RememberingLog::LogHeader(const char* format, va_list arguments) {
-  file_->LogHeader(format, arguments);
-}
+}  // namespace
 
-std::string RememberingLog::last_warning() const {
+RocksLog::RocksLog(size_t max_file_bytes)
+    : rocksdb::Logger(rocksdb::InfoLogLevel::INFO_LEVEL), max_file_bytes_(max_file_bytes) {}
+
+RocksLog::~RocksLog() {
   absl::MutexLock lock(&mutex_);
-  return last_warning_;
+  if (fd_ >= 0) close(fd_);
+}
+
+void RocksLog::Attach(const std::string& path) {
+  absl::MutexLock lock(&mutex_);
+  path_ = path;
+  StartFile();
+  Append(pending_);
+  pending_.clear();
+}
+
+std::string RocksLog::Warnings() const {
+  absl::MutexLock lock(&mutex_);
+  return absl::StrJoin(warnings_, "; ");
+}
+
+void RocksLog::Logv(rocksdb::InfoLogLevel level, const char* format, va_list arguments) {
+  if (level < GetInfoLogLevel()) return;
+  if (level >= rocksdb::InfoLogLevel::WARN_LEVEL && level < rocksdb::InfoLogLevel::HEADER_LEVEL) {
+    std::string line = Format(format, arguments);
+    if (!absl::StrContains(line, "DB::Open() failed")) {
+      // "[db/db_impl/db_impl_open.cc:898] text": where in RocksDB helps nobody here.
+      const size_t end = absl::StartsWith(line, "[") ? line.find("] ") : std::string::npos;
+      if (end != std::string::npos) line.erase(0, end + 2);
+      absl::MutexLock lock(&mutex_);
+      if (warnings_.size() == kMaxWarnings) warnings_.erase(warnings_.begin());
+      warnings_.push_back(std::move(line));
+    }
+  }
+  Logv(format, arguments);
+}
+
+void RocksLog::Logv(const char* format, va_list arguments) {
+  const std::string line =
+      absl::StrCat(absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ ", absl::Now(), absl::UTCTimeZone()),
+                   Format(format, arguments), "\n");
+  absl::MutexLock lock(&mutex_);
+  if (!path_.empty()) {
+    Append(line);
+  } else if (pending_.size() + line.size() <= kMaxPendingBytes) {
+    pending_ += line;
+  }
+}
+
+void RocksLog::Append(absl::string_view line) {
+  if (file_bytes_ + line.size() > max_file_bytes_ && file_bytes_ > 0) StartFile();
+  if (fd_ < 0) return;
+  const ssize_t written = write(fd_, line.data(), line.size());
+  if (written > 0) file_bytes_ += static_cast<size_t>(written);
+}
+
+void RocksLog::StartFile() {
+  if (fd_ >= 0) close(fd_);
+  std::rename(path_.c_str(), (path_ + ".old").c_str());  // fails where there is none yet
+  fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  file_bytes_ = 0;
 }
 
 }  // namespace cairn

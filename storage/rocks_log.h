@@ -1,40 +1,49 @@
-// RocksDB's info log, which is told more than its Status says. Internal to storage/: names RocksDB.
+// RocksDB's info log. Internal to storage/: it names RocksDB.
 #pragma once
 
-#include <memory>
+#include <cstddef>
 #include <string>
-#include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "rocksdb/env.h"
 
 namespace cairn {
 
-// Writes through to `file` and keeps the last warning: recovery reports a damaged WAL as "checksum
-// mismatch", and which file it was only here. Thread safety: any thread may call any method.
-class RememberingLog : public rocksdb::Logger {
+// Lines are kept in memory until Attach names a file, so that a folder whose opening is refused is
+// not written to; then they go to that file, of bounded size. A line that cannot be written is
+// lost: RocksDB's own log file ends the process (an assertion) at the first line after a full disk.
+// Thread safety: any thread may call any method.
+class RocksLog : public rocksdb::Logger {
  public:
-  explicit RememberingLog(std::shared_ptr<rocksdb::Logger> file)
-      : rocksdb::Logger(file->GetInfoLogLevel()), file_(std::move(file)) {}
+  // `path` holds at most `max_file_bytes`, what came before them is in `path`.old, what came before
+  // those is gone.
+  explicit RocksLog(size_t max_file_bytes);
+  ~RocksLog() override;
+
+  void Attach(const std::string& path);
+
+  // The last few warnings, "; " between them, without those that only repeat a call's status.
+  // Recovery reports a damaged WAL as "checksum mismatch": which file it was stands only here.
+  std::string Warnings() const;
 
   using rocksdb::Logger::Logv;
   void Logv(const char* format, va_list arguments) override;
   void Logv(rocksdb::InfoLogLevel level, const char* format, va_list arguments) override;
-  void LogHeader(const char* format, va_list arguments) override;
-  void Flush() override { file_->Flush(); }
-  size_t GetLogFileSize() const override { return file_->GetLogFileSize(); }
-
-  // The last line at level warning or above; empty if there was none.
-  std::string last_warning() const;
-
- protected:
-  rocksdb::Status CloseImpl() override { return file_->Close(); }
 
  private:
-  const std::shared_ptr<rocksdb::Logger> file_;
+  void Append(absl::string_view line) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void StartFile() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const size_t max_file_bytes_;
   mutable absl::Mutex mutex_;
-  std::string last_warning_ ABSL_GUARDED_BY(mutex_);
+  std::string path_ ABSL_GUARDED_BY(mutex_);     // empty: not attached
+  std::string pending_ ABSL_GUARDED_BY(mutex_);  // before Attach
+  std::vector<std::string> warnings_ ABSL_GUARDED_BY(mutex_);
+  int fd_ ABSL_GUARDED_BY(mutex_) = -1;
+  size_t file_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace cairn

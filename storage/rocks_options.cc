@@ -20,11 +20,9 @@ std::shared_ptr<rocksdb::TableFactory> MakeTableFactory(const StoreOptions& opti
   return std::shared_ptr<rocksdb::TableFactory>(rocksdb::NewBlockBasedTableFactory(table));
 }
 
-// What RocksDB writes about itself, and how it looks after its own files.
+// How RocksDB looks after its own files.
 void SetHousekeeping(rocksdb::Options& options) {
-  options.max_log_file_size = 4 << 20;  // LOG is cut at 4 MiB …
-  options.keep_log_file_num = 3;        // … and three of them are kept
-  options.stats_dump_period_sec = 0;    // nobody reads statistics in LOG
+  options.stats_dump_period_sec = 0;  // nobody reads statistics in LOG
   options.stats_persist_period_sec = 0;
   options.max_manifest_file_size = 16 << 20;  // default 1 GiB, read whole at every open
   // Each open file costs a descriptor out of a limit that is often 1024, and sockets need theirs.

@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "storage/directory.h"
 
 namespace cairn {
@@ -22,7 +23,9 @@ bool Mentions(absl::string_view text, std::initializer_list<int> errors) {
 
 absl::Status FromRocks(const rocksdb::Status& status, absl::string_view what) {
   if (status.ok()) return absl::OkStatus();
-  const std::string text = status.ToString();
+  std::string text = status.ToString();
+  // A missing table is looked for under LevelDB's suffix last, and reported under it.
+  if (absl::StrContains(text, "No such file")) absl::StrReplaceAll({{".ldb", ".sst"}}, &text);
   const std::string message = absl::StrCat(what, ": ", text);
   if (status.IsNoSpace() || status.subcode() == rocksdb::Status::kSpaceLimit ||
       Mentions(text, {ENOSPC, EDQUOT, EFBIG})) {

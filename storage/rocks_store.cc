@@ -1,10 +1,16 @@
 #include "storage/rocks_store.h"
 
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/status.h"
+#include "rocksdb/env.h"
 #include "rocksdb/slice.h"
+#include "rocksdb/sst_file_reader.h"
 #include "rocksdb/write_batch.h"
 #include "storage/directory.h"
 #include "storage/key.h"
@@ -14,6 +20,8 @@
 
 namespace cairn {
 namespace {
+
+constexpr size_t kMaxLogBytes = 4 << 20;  // twice that on disk: LOG and LOG.old
 
 // RocksDB's flushes and compactions fail outside any call.
 class FailureListener : public rocksdb::EventListener {
@@ -28,6 +36,25 @@ class FailureListener : public rocksdb::EventListener {
   Failure& failure_;  // of the store, which closes the database before it goes
   const std::string context_;
 };
+
+absl::Status InUse(absl::string_view by) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("in use by ", by, ": end it, or give every server a data directory of its own"));
+}
+
+// Tables in `path` that cannot be opened, with the reason: RocksDB blames the MANIFEST for them.
+std::vector<std::string> UnreadableTables(const std::string& path) {
+  std::vector<std::string> unreadable;
+  std::vector<std::string> names;
+  if (!rocksdb::Env::Default()->GetChildren(path, &names).ok()) return unreadable;
+  for (const std::string& name : names) {
+    if (!absl::EndsWith(name, ".sst")) continue;
+    rocksdb::SstFileReader reader{rocksdb::Options()};
+    const rocksdb::Status status = reader.Open(absl::StrCat(path, "/", name));
+    if (!status.ok()) unreadable.push_back(absl::StrCat(name, ": ", status.ToString()));
+  }
+  return unreadable;
+}
 
 }  // namespace
 
@@ -62,41 +89,43 @@ absl::StatusOr<std::unique_ptr<StripeStore>> RocksStore::Open(const StoreOptions
   RETURN_IF_ERROR(Annotate(store->OpenDatabase(options, create), context));
   RETURN_IF_ERROR(Annotate(store->Boot(options, create), context));
   if (create) RETURN_IF_ERROR(Annotate(FinishDirectory(options.directory), context));
+  store->log_->Attach(LogPath(options.directory));
   return store;
 }
 
 absl::Status RocksStore::OpenDatabase(const StoreOptions& options, bool create) {
   const std::string path = DatabasePath(directory_);
-  const auto in_use = [&](absl::string_view by) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "in use by ", by, ": end it, or give every server a data directory of its own"));
-  };
-  // RocksDB renames its LOG before it finds the lock taken, so the usual case is caught here.
-  const std::optional<std::string> holder = LockHolder(path + "/LOCK");
-  if (holder.has_value()) return in_use(*holder);
+  // RocksDB writes some files before it finds the lock taken, so the usual case is caught here.
+  if (const auto holder = LockHolder(path + "/LOCK"); holder.has_value()) return InUse(*holder);
 
+  log_ = std::make_shared<RocksLog>(kMaxLogBytes);
   rocksdb::Options rocks = MakeRocksOptions(options);
   rocks.create_if_missing = create;
-  std::shared_ptr<rocksdb::Logger> file;
-  RETURN_IF_ERROR(FromRocks(rocksdb::CreateLoggerFromOptions(path, rocks, &file), "make LOG"));
-  log_ = std::make_shared<RememberingLog>(std::move(file));
   rocks.info_log = log_;
   rocks.listeners.push_back(
       std::make_shared<FailureListener>(failure_, Context("background work stopped")));
-
   absl::MutexLock lock(&life_);
   rocksdb::DB* db = nullptr;
   const rocksdb::Status opened = rocksdb::DB::Open(rocks, path, &db);
   db_.reset(db);
-  if (opened.ok()) return absl::OkStatus();
-  if (opened.IsIOError() && opened.ToString().find("/LOCK") != std::string::npos &&
-      !opened.IsNoSpace()) {
-    if (const auto now = LockHolder(path + "/LOCK"); now.has_value()) return in_use(*now);
+  return opened.ok() ? absl::OkStatus() : OpenError(opened, path);
+}
+
+absl::Status RocksStore::OpenError(const rocksdb::Status& status, const std::string& path) const {
+  const std::string text = status.ToString();
+  if (absl::StrContains(text, "lock hold by current process")) return InUse("this process");
+  if (absl::StrContains(text, "While lock file") &&
+      absl::StrContains(text, std::strerror(EAGAIN))) {
+    return InUse(LockHolder(path + "/LOCK").value_or("another process"));
   }
-  const std::string warning = log_->last_warning();
-  return FromRocks(opened, opened.IsCorruption() && !warning.empty()
-                               ? absl::StrCat("RocksDB in ", path, " (", warning, ")")
-                               : absl::StrCat("RocksDB in ", path));
+  std::string what = absl::StrCat("RocksDB in ", path);
+  if (status.IsCorruption()) {
+    std::vector<std::string> hints = UnreadableTables(path);
+    const std::string warnings = log_->Warnings();
+    if (!warnings.empty()) hints.push_back(warnings);
+    if (!hints.empty()) absl::StrAppend(&what, " (", absl::StrJoin(hints, "; "), ")");
+  }
+  return FromRocks(status, what);
 }
 
 absl::Status RocksStore::Boot(const StoreOptions& options, bool create) {

@@ -59,6 +59,8 @@ class RocksStore : public StripeStore {
   using Record = std::function<absl::Status(absl::string_view key, absl::string_view value)>;
 
   absl::Status OpenDatabase(const StoreOptions& options, bool create);
+  // Why the database in `path` did not open.
+  absl::Status OpenError(const rocksdb::Status& status, const std::string& path) const;
   // Reads the meta record, checks it, and stores it with a raised boot count.
   absl::Status Boot(const StoreOptions& options, bool create);
   // `what` is of this store: "store DIR: what".
@@ -76,7 +78,7 @@ class RocksStore : public StripeStore {
   const std::string directory_;
   MetaRecord meta_;
   Failure failure_;
-  std::shared_ptr<RememberingLog> log_;
+  std::shared_ptr<RocksLog> log_;
 
   // Calls hold it shared; Close holds it alone, so that it runs when no call does.
   mutable absl::Mutex life_;

@@ -1,0 +1,84 @@
+// Keys sort as their fields do, and any bytes read as a key are parsed or refused.
+#include "storage/key.h"
+
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace cairn {
+namespace {
+
+std::string RowKey(const StripeId& id, int64_t row) {
+  StripeKeys keys(id);
+  return std::string(keys.Row(row));
+}
+
+// LoadStripes promises (shard, stripe, key) order; RocksDB gives the order of bytes.
+TEST(Key, BytesSortLikeTheFieldsIncludingNegativeRows) {
+  constexpr int64_t kLowest = std::numeric_limits<int64_t>::min();
+  constexpr int64_t kHighest = std::numeric_limits<int64_t>::max();
+  std::vector<std::string> keys;
+  for (const StripeId& id : {StripeId{1, 0, 0}, StripeId{1, 0, 255}, StripeId{1, 0, 256},
+                             StripeId{1, 1, 0}, StripeId{2, 0, 0}, StripeId{0xffffffff, 0, 0}}) {
+    StripeKeys stripe(id);
+    keys.emplace_back(stripe.Header());
+    keys.emplace_back(stripe.Image());
+    for (const int64_t row : {kLowest, int64_t{-2}, int64_t{-1}, int64_t{0}, int64_t{1},
+                              int64_t{255}, int64_t{256}, kHighest}) {
+      keys.push_back(RowKey(id, row));
+    }
+  }
+  for (size_t i = 1; i < keys.size(); ++i) EXPECT_LT(keys[i - 1], keys[i]) << i;
+}
+
+TEST(Key, AStripesKeysParseBackToTheirFields) {
+  const StripeId id{3, 1, 70000};
+  for (const int64_t row : {std::numeric_limits<int64_t>::min(), int64_t{-1}, int64_t{81234}}) {
+    const absl::StatusOr<StripeKey> parsed = ParseStripeKey(RowKey(id, row));
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_EQ(parsed->id, id);
+    EXPECT_EQ(parsed->part, StripePart::kRow);
+    EXPECT_EQ(parsed->row, row);
+  }
+  EXPECT_EQ(KeyText(RowKey(id, -7)), "stripe 3/1/70000 row -7");
+}
+
+// DropJob deletes the range of a prefix: it must end before the first key of the next one.
+TEST(Key, PrefixEndIsTheFirstKeyBeyondThePrefix) {
+  EXPECT_EQ(PrefixEnd(StripesPrefix(7)), StripesPrefix(8));
+  EXPECT_EQ(PrefixEnd(StripesPrefix(0xff)), std::string("\x05\0\0\1", 4));
+  EXPECT_EQ(PrefixEnd(StripesPrefix(0xffffffff)), "\x06");
+  EXPECT_LT(StripesPrefix(0xff), PrefixEnd(StripesPrefix(0xff)));
+  EXPECT_LE(PrefixEnd(StripesPrefix(0xff)), StripesPrefix(0x100));
+}
+
+// Job "ab" must not lose its workers when job "a" is dropped, whatever the workers' numbers.
+TEST(Key, WorkersOfAJobAreNotAmongThoseOfAJobWhoseNameBeginsAlike) {
+  const std::string from = WorkersPrefix("a");
+  const std::string to = PrefixEnd(from);
+  for (const int32_t worker : {-1, 0, 1, std::numeric_limits<int32_t>::max()}) {
+    EXPECT_TRUE(WorkerKey("a", worker) >= from && WorkerKey("a", worker) < to);
+    EXPECT_FALSE(WorkerKey("ab", worker) >= from && WorkerKey("ab", worker) < to);
+  }
+}
+
+TEST(Key, AnyBytesAreParsedOrRefused) {
+  std::mt19937_64 random(1);
+  int refused = 0;
+  for (int i = 0; i < 100000; ++i) {
+    std::string key(random() % 40, '\0');
+    for (char& c : key) c = static_cast<char>(random() % 7);
+    ShardRecord shard;
+    WorkerRecord worker;
+    refused += !ParseStripeKey(key).ok() && !ParseVariableKey(key).ok() &&
+               !ParseShardKey(key, shard).ok() && !ParseWorkerKey(key, worker).ok();
+    EXPECT_FALSE(KeyText(key).empty());
+  }
+  EXPECT_GT(refused, 90000);
+}
+
+}  // namespace
+}  // namespace cairn

@@ -1,0 +1,60 @@
+// What a store's tests share: opening one, filling stripes, and reading everything back.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "storage/stripe_store.h"
+
+namespace cairn {
+
+// A stripe as LoadStripes showed it.
+struct LoadedStripe {
+  StripeId id;
+  std::vector<Watermark> watermarks;
+  std::vector<std::string> images;
+  std::vector<std::pair<int64_t, std::string>> rows;
+};
+
+// Keeps every stripe in the order of the visit.
+class Recorder : public StripeVisitor {
+ public:
+  absl::Status Header(const StripeId& id, absl::Span<const Watermark> watermarks) override {
+    stripes.push_back({id, {watermarks.begin(), watermarks.end()}, {}, {}});
+    return absl::OkStatus();
+  }
+  absl::Status Image(const StripeId& id, absl::string_view bytes) override {
+    EXPECT_EQ(stripes.back().id, id);
+    stripes.back().images.emplace_back(bytes);
+    return absl::OkStatus();
+  }
+  absl::Status Row(const StripeId& id, int64_t key, absl::string_view bytes) override {
+    EXPECT_EQ(stripes.back().id, id);
+    stripes.back().rows.emplace_back(key, bytes);
+    return absl::OkStatus();
+  }
+  std::vector<LoadedStripe> stripes;
+};
+
+inline absl::StatusOr<std::unique_ptr<StripeStore>> OpenStore(const std::string& directory,
+                                                              int32_t server_index = 0) {
+  StoreOptions options;
+  options.directory = directory;
+  options.server_index = server_index;
+  return StripeStore::Open(options);
+}
+
+inline absl::Status WriteImage(StripeStore& store, const StripeId& id, int64_t sequence,
+                               absl::string_view image) {
+  const std::unique_ptr<StripeBatch> batch = store.NewBatch(id);
+  const Watermark watermark{0, sequence};
+  batch->SetWatermarks({&watermark, 1});
+  batch->PutImage({&image, 1});
+  return store.Write(*batch);
+}
+
+}  // namespace cairn

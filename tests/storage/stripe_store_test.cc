@@ -1,0 +1,287 @@
+// The store against its contract: what is written comes back, in order, after a restart too.
+#include "storage/stripe_store.h"
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "rocksdb/db.h"
+#include "tests/storage/recorder.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
+
+namespace cairn {
+namespace {
+
+using ::testing::_;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+class StripeStoreTest : public ::testing::Test {
+ protected:
+  void SetUp() override { Reopen(); }
+  void Reopen() {
+    if (store_ != nullptr) {
+      ASSERT_OK(store_->Close());
+    }
+    store_ = nullptr;
+    auto opened = OpenStore(directory_);
+    ASSERT_OK(opened);
+    store_ = *std::move(opened);
+  }
+  std::vector<LoadedStripe> Load(uint32_t variable) {
+    Recorder recorder;
+    EXPECT_OK(store_->LoadStripes(variable, recorder));
+    return recorder.stripes;
+  }
+  absl::Status WriteRows(const StripeId& id, std::vector<Watermark> watermarks,
+                         const std::vector<std::pair<int64_t, std::string>>& rows) {
+    const std::unique_ptr<StripeBatch> batch = store_->NewBatch(id);
+    if (!watermarks.empty()) batch->SetWatermarks(watermarks);
+    for (const auto& [key, bytes] : rows) batch->PutRow(key, bytes);
+    return store_->Write(*batch);
+  }
+
+  TempDir temp_;
+  const std::string directory_ = temp_.Join("data");
+  std::unique_ptr<StripeStore> store_;
+};
+
+TEST_F(StripeStoreTest, BootCountRisesWithEveryOpen) {
+  EXPECT_EQ(store_->boot_count(), 1);
+  Reopen();
+  EXPECT_EQ(store_->boot_count(), 2);
+  Reopen();
+  EXPECT_EQ(store_->boot_count(), 3);
+}
+
+TEST_F(StripeStoreTest, RecordsComeBackAfterARestart) {
+  const VariableRecord first{1, "job", "kernel", std::string("\0\xff", 2)};
+  const VariableRecord second{0x01020304, "other", "emb/user", std::string(70000, 's')};
+  ASSERT_OK(store_->PutVariable(second));
+  ASSERT_OK(store_->PutVariable(first));
+  const std::vector<ShardRecord> shards = {{1, 0, 12, {{0, 5}, {7, int64_t{1} << 60}}},
+                                           {0x01020304, 3, 1, {}}};
+  const std::vector<WorkerRecord> workers = {{"job", -1, 0, 0, ""}, {"job", 0, 3, 99, "epoch 2"}};
+  ASSERT_OK(store_->WriteEpoch(shards, workers));
+  for (int i = 0; i < 2; ++i, Reopen()) {
+    EXPECT_THAT(*store_->Variables(), ElementsAre(first, second));
+    EXPECT_EQ(*store_->Shards(), shards);
+    EXPECT_EQ(*store_->Workers(), workers);
+  }
+}
+
+TEST_F(StripeStoreTest, ADenseStripeComesBackWholeWithItsWatermarks) {
+  const StripeId id{4, 1, 2};
+  const std::string values(100000, 'v');
+  const std::unique_ptr<StripeBatch> batch = store_->NewBatch(id);
+  const std::vector<Watermark> watermarks = {{0, 17}, {1, 16}};
+  batch->SetWatermarks(watermarks);
+  const absl::string_view pieces[] = {values, "", "slots"};
+  batch->PutImage(pieces);
+  EXPECT_GE(batch->bytes(), values.size() + 5);
+  ASSERT_OK(store_->Write(*batch));
+  for (int i = 0; i < 2; ++i, Reopen()) {
+    const std::vector<LoadedStripe> stripes = Load(4);
+    ASSERT_EQ(stripes.size(), 1u);
+    EXPECT_EQ(stripes[0].id, id);
+    EXPECT_EQ(stripes[0].watermarks, watermarks);
+    EXPECT_THAT(stripes[0].images, ElementsAre(values + "slots"));
+  }
+}
+
+TEST_F(StripeStoreTest, ALaterWriteReplacesTheImageAndEachRowItNames) {
+  ASSERT_OK(WriteImage(*store_, {1, 0, 0}, 1, "before"));
+  ASSERT_OK(WriteImage(*store_, {1, 0, 0}, 2, "after"));
+  ASSERT_OK(WriteRows({2, 0, 9}, {{0, 1}}, {{5, "five"}, {6, "six"}}));
+  ASSERT_OK(WriteRows({2, 0, 9}, {{0, 2}}, {{6, "SIX"}}));
+  EXPECT_THAT(Load(1)[0].images, ElementsAre("after"));
+  EXPECT_THAT(Load(1)[0].watermarks, ElementsAre(Watermark{0, 2}));
+  EXPECT_THAT(Load(2)[0].rows, ElementsAre(Pair(5, "five"), Pair(6, "SIX")));
+}
+
+TEST_F(StripeStoreTest, StripesAreLoadedInShardStripeKeyOrder) {
+  ASSERT_OK(WriteRows({1, 1, 0}, {{0, 3}}, {{1, "d"}}));
+  ASSERT_OK(WriteRows({1, 0, 256}, {{0, 2}}, {{INT64_MIN, "c"}}));
+  ASSERT_OK(WriteRows({1, 0, 2}, {{0, 1}}, {{300, "z"}, {-1, "a"}, {2, "b"}}));
+  ASSERT_OK(WriteRows({2, 0, 0}, {{0, 9}}, {{7, "another variable"}}));
+  const std::vector<LoadedStripe> stripes = Load(1);
+  ASSERT_EQ(stripes.size(), 3u);
+  EXPECT_EQ(stripes[0].id, (StripeId{1, 0, 2}));
+  EXPECT_THAT(stripes[0].rows, ElementsAre(Pair(-1, "a"), Pair(2, "b"), Pair(300, "z")));
+  EXPECT_EQ(stripes[1].id, (StripeId{1, 0, 256}));
+  EXPECT_EQ(stripes[2].id, (StripeId{1, 1, 0}));
+}
+
+TEST_F(StripeStoreTest, AStripeWithoutAHeaderIsShownWithNoWatermarks) {
+  ASSERT_OK(WriteRows({1, 0, 0}, {}, {{5, "five"}}));
+  ASSERT_OK(WriteRows({1, 0, 1}, {{0, 1}}, {}));
+  const std::vector<LoadedStripe> stripes = Load(1);
+  ASSERT_EQ(stripes.size(), 2u);
+  EXPECT_THAT(stripes[0].watermarks, IsEmpty());
+  EXPECT_THAT(stripes[0].rows, ElementsAre(Pair(5, "five")));
+  EXPECT_THAT(stripes[1].watermarks, ElementsAre(Watermark{0, 1}));
+  EXPECT_THAT(stripes[1].rows, IsEmpty());
+}
+
+TEST_F(StripeStoreTest, AnEmptyBatchAndAnEmptyEpochWriteNothing) {
+  const std::unique_ptr<StripeBatch> batch = store_->NewBatch({1, 0, 0});
+  EXPECT_OK(store_->Write(*batch));
+  EXPECT_OK(store_->WriteEpoch({}, {}));
+  EXPECT_THAT(Load(1), IsEmpty());
+}
+
+TEST_F(StripeStoreTest, AVisitorsErrorEndsTheLoadAndIsReturned) {
+  class Refuser : public Recorder {
+    absl::Status Row(const StripeId&, int64_t, absl::string_view) override {
+      return absl::ResourceExhaustedError("budget");
+    }
+  } refuser;
+  ASSERT_OK(WriteRows({1, 0, 0}, {{0, 1}}, {{5, "five"}}));
+  ASSERT_OK(WriteRows({1, 0, 1}, {{0, 1}}, {{6, "six"}}));
+  EXPECT_THAT(store_->LoadStripes(1, refuser),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("budget")));
+  EXPECT_EQ(refuser.stripes.size(), 1u);
+}
+
+TEST_F(StripeStoreTest, DropJobForgetsThatJobAloneAndForGood) {
+  ASSERT_OK(store_->PutVariable({1, "a", "w", ""}));
+  ASSERT_OK(store_->PutVariable({2, "ab", "w", ""}));
+  ASSERT_OK(store_->PutVariable({3, "a", "b", ""}));
+  const ShardRecord shards[] = {{1, 0, 1, {}}, {2, 0, 2, {}}, {3, 0, 3, {}}};
+  const WorkerRecord workers[] = {{"a", 0, 1, 1, ""}, {"ab", 0, 1, 2, ""}};
+  ASSERT_OK(store_->WriteEpoch(shards, workers));
+  for (const uint32_t variable : {1u, 2u, 3u}) {
+    ASSERT_OK(WriteImage(*store_, {variable, 0, 0}, 1, "image"));
+    ASSERT_OK(WriteRows({variable, 0, 0xffffffff}, {{0, 1}}, {{INT64_MAX, "row"}}));
+  }
+  ASSERT_OK(store_->DropJob("a"));
+  for (int i = 0; i < 2; ++i, Reopen()) {
+    EXPECT_THAT(*store_->Variables(), ElementsAre(VariableRecord{2, "ab", "w", ""}));
+    EXPECT_THAT(*store_->Shards(), ElementsAre(shards[1]));
+    EXPECT_THAT(*store_->Workers(), ElementsAre(workers[1]));
+    EXPECT_THAT(Load(1), IsEmpty());
+    EXPECT_EQ(Load(2).size(), 2u);
+    EXPECT_THAT(Load(3), IsEmpty());
+  }
+}
+
+TEST_F(StripeStoreTest, DroppingAJobNobodyKnowsChangesNothing) {
+  ASSERT_OK(store_->PutVariable({1, "a", "w", ""}));
+  EXPECT_OK(store_->DropJob("b"));
+  EXPECT_OK(store_->DropJob(std::string(100000, 'x')));
+  EXPECT_EQ(store_->Variables()->size(), 1u);
+}
+
+TEST_F(StripeStoreTest, WhatCannotBeStoredIsRefused) {
+  EXPECT_THAT(store_->PutVariable({0, "job", "w", ""}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("\"w\": id 0")));
+  const WorkerRecord worker{std::string(70000, 'x'), 0, 1, 1, ""};
+  EXPECT_THAT(store_->WriteEpoch({}, {&worker, 1}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("70000 bytes")));
+}
+
+TEST_F(StripeStoreTest, EveryCallAfterCloseFailsAndSaysSo) {
+  const std::unique_ptr<StripeBatch> batch = store_->NewBatch({1, 0, 0});
+  batch->PutRow(1, "row");
+  ASSERT_OK(store_->Close());
+  EXPECT_OK(store_->Close());
+  const auto closed = StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("closed"));
+  EXPECT_THAT(store_->Write(*batch), closed);
+  EXPECT_THAT(store_->Sync(), closed);
+  EXPECT_THAT(store_->WriteEpoch({}, {}), closed);
+  EXPECT_THAT(store_->PutVariable({1, "a", "b", ""}), closed);
+  EXPECT_THAT(store_->DropJob("a"), closed);
+  EXPECT_THAT(store_->Variables(), closed);
+  EXPECT_THAT(store_->Shards(), closed);
+  EXPECT_THAT(store_->Workers(), closed);
+  Recorder recorder;
+  EXPECT_THAT(store_->LoadStripes(1, recorder), closed);
+}
+
+// Four writers, each with stripes of its own, two syncers and a reader, as in a server.
+TEST_F(StripeStoreTest, WritesSyncsAndLoadsRunSideBySide) {
+  constexpr int kWriters = 4;
+  constexpr int kWrites = 300;
+  std::atomic<int> running{kWriters};
+  std::vector<std::thread> threads;
+  for (uint32_t writer = 0; writer < kWriters; ++writer) {
+    threads.emplace_back([&, writer] {
+      for (int i = 1; i <= kWrites; ++i) {
+        EXPECT_OK(WriteImage(*store_, {1, 0, writer}, i, absl::StrCat(writer, " ", i)));
+        if (i % 50 == 0) {
+          EXPECT_OK(store_->Sync());
+        }
+      }
+      --running;
+    });
+  }
+  threads.emplace_back([&] {
+    while (running > 0) EXPECT_OK(store_->Sync());
+  });
+  threads.emplace_back([&] {
+    while (running > 0) {
+      // A stripe is seen whole: the image that belongs to the watermark.
+      for (const LoadedStripe& stripe : Load(1)) {
+        EXPECT_THAT(stripe.images, ElementsAre(absl::StrCat(stripe.id.stripe, " ",
+                                                            stripe.watermarks[0].sequence)));
+      }
+    }
+  });
+  for (std::thread& thread : threads) thread.join();
+  Reopen();
+  const std::vector<LoadedStripe> stripes = Load(1);
+  ASSERT_EQ(stripes.size(), static_cast<size_t>(kWriters));
+  for (const LoadedStripe& stripe : stripes) {
+    EXPECT_THAT(stripe.images, ElementsAre(absl::StrCat(stripe.id.stripe, " ", kWrites)));
+  }
+}
+
+// What record_test pins record by record, here as the whole store leaves it in RocksDB.
+TEST_F(StripeStoreTest, RocksDbHoldsTheGoldenRecordsAndNothingElse) {
+  ASSERT_OK(store_->PutVariable({5, "a9a", "kernel", std::string("\0spec", 5)}));
+  const ShardRecord shard{5, 2, 41, {{0, 9}, {-1, int64_t{1} << 40}}};
+  const WorkerRecord worker{"a9a", 1, 2, 77, "pos"};
+  ASSERT_OK(store_->WriteEpoch({&shard, 1}, {&worker, 1}));
+  const std::unique_ptr<StripeBatch> batch = store_->NewBatch({5, 2, 17});
+  batch->SetWatermarks({{0, 9}, {1, 8}});
+  const absl::string_view pieces[] = {"values", "slots"};
+  batch->PutImage(pieces);
+  batch->PutRow(-2, "row");
+  ASSERT_OK(store_->Write(*batch));
+  ASSERT_OK(store_->Close());
+
+  rocksdb::DB* db = nullptr;
+  ASSERT_TRUE(rocksdb::DB::OpenForReadOnly({}, directory_ + "/db", &db).ok());
+  const std::unique_ptr<rocksdb::DB> closer(db);
+  const std::unique_ptr<rocksdb::Iterator> at(db->NewIterator({}));
+  std::vector<std::string> found;
+  for (at->SeekToFirst(); at->Valid(); at->Next()) {
+    found.push_back(at->key().ToString(true) + " " + at->value().ToString(true));
+  }
+  EXPECT_THAT(
+      found,
+      ElementsAre(
+          HasSubstr("01 0100000000000000010000000000000"),
+          "0200000005 03000000613961060000006B65726E656C050000000073706563D76FE4A3",
+          "030000000500000002 290000000000000002000000000000000900000000000000FFFFFFFF0000000000010"
+          "000C2FC6D5F",
+          "04000361396180000001 02000000000000004D0000000000000003000000706F73B573613A",
+          "0500000005000000020000001100 "
+          "02000000000000000900000000000000010000000800000000000000B588"
+          "04CC",
+          "0500000005000000020000001101 76616C756573736C6F7473F234E930",
+          "05000000050000000200000011027FFFFFFFFFFFFFFE 726F77"));
+}
+
+}  // namespace
+}  // namespace cairn
