@@ -1,1 +1,170 @@
 #include "ps_server/engine.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "common/nearest.h"
+#include "common/status.h"
+#include "ps_server/server_core.h"
+#include "ps_server/service.h"
+#include "thrift/errors.h"
+
+namespace cairn {
+namespace {
+
+constexpr std::array<absl::string_view, 4> kDurabilityNames = {"off", "snapshot", "log",
+                                                               "log_sync"};
+
+absl::Status CheckOptions(const EngineOptions& options) {
+  if (options.server_count < 1 || options.server_index < 0 ||
+      options.server_index >= options.server_count) {
+    return absl::InvalidArgumentError(absl::StrCat("server index ", options.server_index,
+                                                   " is outside [0, ", options.server_count, ")"));
+  }
+  if (options.snapshot_interval <= absl::ZeroDuration() || options.lease <= absl::ZeroDuration() ||
+      options.memory_wait < absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(
+        "snapshot interval and lease must be more than 0 seconds, the memory wait 0 or more");
+  }
+  const int64_t store_bytes = StoreMemoryOf(options.memory_budget_bytes).total_bytes;
+  if (options.memory_budget_bytes > store_bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("a memory budget of ", options.memory_budget_bytes,
+                                                 " bytes is too small: the store alone takes ",
+                                                 store_bytes));
+}
+
+class ServingEngine final : public Engine {
+ public:
+  ServingEngine(const EngineOptions& options, std::unique_ptr<StripeStore> store)
+      : core_(options, std::move(store)), service_(core_) {}
+  ~ServingEngine() override { Close().IgnoreError(); }
+
+  absl::Status Load();
+
+  wire::ParameterServerIf& service() override { return service_; }
+  absl::Status AcquireMessage(int64_t bytes) override {
+    return core_.budget.Acquire(bytes, absl::StrCat("a message to ", core_.name));
+  }
+  void ReleaseMessage(int64_t bytes) override { core_.budget.Release(bytes); }
+  absl::Status Close() override;
+
+ private:
+  absl::Status LoadVariables(int64_t& variables);
+  absl::Status LoadShards();
+  absl::Status LoadWorkers();
+
+  ServerCore core_;
+  Service service_;
+  absl::Mutex close_mutex_;
+  bool closed_ = false;  // guarded by close_mutex_, as is close_status_
+  absl::Status close_status_;
+};
+
+absl::Status ServingEngine::LoadVariables(int64_t& variables) {
+  ASSIGN_OR_RETURN(const std::vector<VariableRecord> records, core_.store->Variables());
+  for (const VariableRecord& record : records) {
+    ASSIGN_OR_RETURN(std::shared_ptr<Variable> variable,
+                     Variable::FromRecord(record, core_.options.server_index,
+                                          core_.options.server_count, core_.budget));
+    RETURN_IF_ERROR(LoadVariable(*core_.store, core_.budget, *variable));
+    core_.registry.FindOrMake(record.job)->Add({variable});
+    core_.next_variable_id = std::max(core_.next_variable_id, record.id + 1);
+  }
+  variables = static_cast<int64_t>(records.size());
+  return absl::OkStatus();
+}
+
+absl::Status ServingEngine::LoadShards() {
+  ASSIGN_OR_RETURN(const std::vector<ShardRecord> records, core_.store->Shards());
+  absl::flat_hash_map<uint32_t, std::shared_ptr<Variable>> by_id;
+  for (const auto& job : core_.registry.jobs()) {
+    for (const auto& [name, variable] : *job->variables()) by_id[variable->id()] = variable;
+  }
+  for (const ShardRecord& record : records) {
+    const auto variable = by_id.find(record.variable);
+    if (variable == by_id.end()) continue;
+    for (HostedShard* shard : variable->second->shards()) {
+      if (shard->index() == static_cast<int32_t>(record.shard)) shard->Load(record);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ServingEngine::LoadWorkers() {
+  ASSIGN_OR_RETURN(const std::vector<WorkerRecord> records, core_.store->Workers());
+  for (const WorkerRecord& record : records) {
+    core_.registry.FindOrMake(record.job)
+        ->AddSession(std::make_shared<Session>(record, core_.applied_is_durable()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ServingEngine::Load() {
+  const absl::Time begin = absl::Now();
+  const StoreMemory memory = StoreMemoryOf(core_.options.memory_budget_bytes);
+  RETURN_IF_ERROR(core_.budget.Acquire(memory.total_bytes, "the store"));
+  int64_t variables = 0;
+  absl::Status status = LoadVariables(variables);
+  if (status.ok()) status = LoadShards();
+  if (status.ok()) status = LoadWorkers();
+  if (!status.ok()) return Annotate(status, absl::StrCat("open ", core_.options.directory));
+  LOG(INFO) << core_.name << " opened " << core_.options.directory << " (start "
+            << core_.store->boot_count() << "): " << variables << " variables, "
+            << core_.budget.used_bytes() << " of " << core_.budget.limit_bytes()
+            << " bytes of memory, in " << absl::FormatDuration(absl::Now() - begin);
+  if (core_.applied_is_durable()) {
+    LOG(WARNING) << core_.name << " runs with durability off: pushes are kept in memory only and "
+                 << "written at a clean exit";
+  }
+  core_.flusher.Start();
+  return absl::OkStatus();
+}
+
+absl::Status ServingEngine::Close() {
+  absl::MutexLock lock(&close_mutex_);
+  if (closed_) return close_status_;
+  closed_ = true;
+  service_.gate().Close();
+  core_.flusher.Stop();
+  close_status_ = core_.flusher.Flush(Flusher::Reach::kSynced);
+  const absl::Status closed = core_.store->Close();
+  if (close_status_.ok()) close_status_ = closed;
+  return close_status_;
+}
+
+}  // namespace
+
+absl::string_view DurabilityName(Durability durability) {
+  return kDurabilityNames[static_cast<size_t>(durability)];
+}
+
+absl::StatusOr<Durability> DurabilityFromName(absl::string_view name) {
+  for (size_t i = 0; i < kDurabilityNames.size(); ++i) {
+    if (name == kDurabilityNames[i]) return static_cast<Durability>(i);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("durability '", name, "' is unknown", DidYouMean(name, kDurabilityNames),
+                   "; it is one of ", absl::StrJoin(kDurabilityNames, ", ")));
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(const EngineOptions& options) {
+  RETURN_IF_ERROR(CheckOptions(options));
+  const StoreMemory memory = StoreMemoryOf(options.memory_budget_bytes);
+  ASSIGN_OR_RETURN(std::unique_ptr<StripeStore> store,
+                   StripeStore::Open({.directory = options.directory,
+                                      .server_index = options.server_index,
+                                      .block_cache_bytes = memory.block_cache_bytes,
+                                      .write_buffer_bytes = memory.write_buffer_bytes}));
+  auto engine = std::make_unique<ServingEngine>(options, std::move(store));
+  RETURN_IF_ERROR(engine->Load());
+  return engine;
+}
+
+}  // namespace cairn

@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "thrift/ParameterServer.h"
+#include "thrift/limits.h"
 
 namespace cairn {
 
@@ -35,6 +36,8 @@ struct EngineOptions {
   absl::Duration memory_wait = absl::Seconds(2);
   NotFinitePolicy not_finite = NotFinitePolicy::kReject;
   absl::Duration lease = absl::Seconds(10);
+  // Told to clients by hello; whoever reads messages enforces it.
+  int64_t max_message_bytes = kDefaultMaxMessageBytes;
 };
 
 // Thread safety: every method may be called from several threads at once.

@@ -1,0 +1,129 @@
+#include "ps_server/assign.h"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "ps_server/request_items.h"
+#include "ps_server/sequencing.h"
+
+namespace cairn {
+namespace {
+
+constexpr int64_t kScratchBytesPerId = 40;
+
+struct PreparedItem {
+  ItemTarget target;
+  const std::byte* values = nullptr;
+  std::unique_ptr<KeyGroups> groups = std::make_unique<KeyGroups>();
+};
+
+ItemName NameOf(const wire::AssignItem& item) {
+  return {.call = "assign",
+          .variable = item.variable,
+          .shard = item.shard,
+          .selection = item.selection,
+          .slot = item.slot};
+}
+
+absl::Status CheckNoRepeats(const ServerCore& core, const ItemName& name,
+                            absl::Span<const int64_t> ids) {
+  std::vector<int64_t> sorted(ids.begin(), ids.end());
+  std::sort(sorted.begin(), sorted.end());
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  if (twice == sorted.end()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(ItemText(core, name), ": id ", *twice, " is named twice: give it one value"));
+}
+
+absl::StatusOr<std::vector<PreparedItem>> Prepare(const ServerCore& core,
+                                                  const VariableMap& variables,
+                                                  const wire::AssignRequest& request) {
+  std::vector<PreparedItem> prepared(request.items.size());
+  for (size_t i = 0; i < prepared.size(); ++i) {
+    const wire::AssignItem& item = request.items[i];
+    const ItemName name = NameOf(item);
+    ASSIGN_OR_RETURN(prepared[i].target,
+                     ResolveItem(core, variables, name, item.ids, *prepared[i].groups));
+    RETURN_IF_ERROR(CheckValues(core, name, prepared[i].target, item.dtype, item.values));
+    RETURN_IF_ERROR(CheckNoRepeats(core, name, prepared[i].target.ids));
+    prepared[i].values = item.values.data();
+  }
+  return prepared;
+}
+
+// Memory for the rows that the assign may make.
+absl::Status AcquireRows(ServerCore& core, const std::vector<PreparedItem>& items,
+                         MemoryHold& hold) {
+  TableScratch scratch;
+  int64_t bytes = 0;
+  for (const PreparedItem& item : items) {
+    if (const HostedTable* table = item.target.table; table != nullptr) {
+      bytes += table->CountAbsent(*item.target.groups, scratch) * table->layout().row_charge();
+    }
+  }
+  if (bytes == 0) return absl::OkStatus();
+  RETURN_IF_ERROR(
+      core.budget.Acquire(bytes, absl::StrCat("assign on ", core.name, ": new embedding rows")));
+  hold = MemoryHold(core.budget, bytes);
+  return absl::OkStatus();
+}
+
+void Apply(ServerCore& core, const PreparedItem& item, const Origin& origin, MemoryHold& hold,
+           std::vector<TouchedStripe>& touched) {
+  const ItemTarget& target = item.target;
+  if (target.table != nullptr) {
+    const int64_t made = target.table->Assign(target.part, origin, *target.groups,
+                                              reinterpret_cast<const float*>(item.values), touched);
+    if (made == 0) return;
+    core.counters.Add(Counter::kRowsMade, made);
+    target.variable->Charge(hold.Keep(made * target.table->layout().row_charge()));
+  } else if (target.whole) {
+    target.dense->AssignWhole(target.part, origin, item.values, touched);
+  } else {
+    RowScratch scratch;
+    target.dense->AssignRows(target.part, origin, target.ids, scratch, item.values, touched);
+  }
+}
+
+absl::Status Run(ServerCore& core, const VariableMap& variables, const wire::AssignRequest& request,
+                 const Origin& origin, wire::PushReply& reply) {
+  ASSIGN_OR_RETURN(const std::vector<PreparedItem> items, Prepare(core, variables, request));
+  MemoryHold hold;
+  RETURN_IF_ERROR(AcquireRows(core, items, hold));
+  std::vector<TouchedStripe> touched;
+  for (const PreparedItem& item : items) Apply(core, item, origin, hold, touched);
+  // Only now: an item must not find the watermark of the one before it.
+  for (const TouchedStripe& part : touched) {
+    absl::MutexLock lock(&part.stripe->mutex());
+    part.stripe->Touch(origin, *part.dirty);
+  }
+  reply.items.clear();
+  for (const PreparedItem& item : items) {
+    wire::PushedItem assigned;
+    assigned.version = item.target.shard().version();
+    assigned.staleness = -1;
+    reply.items.push_back(assigned);
+  }
+  reply.repeated = origin.worker >= 0 && touched.empty() && !items.empty();
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ApplyAssign(ServerCore& core, const Admitted& admitted,
+                         const wire::AssignRequest& request, wire::PushReply& reply) {
+  const int64_t ids = IdCount(request.items);
+  RETURN_IF_ERROR(CheckCallSize(core, "assign", request.items.size(), ids));
+  RETURN_IF_ERROR(core.budget.Acquire(ids * kScratchBytesPerId, "sorting the ids of an assign"));
+  const MemoryHold hold(core.budget, ids * kScratchBytesPerId);
+  const absl::Status status = ApplyInOrder(
+      core, admitted, request.caller, request.sequence,
+      [&](const Origin& origin) { return Run(core, *admitted.variables, request, origin, reply); });
+  core.counters.Add(status.ok() ? Counter::kAssigns : Counter::kPushesRefused);
+  return status;
+}
+
+}  // namespace cairn

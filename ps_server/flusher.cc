@@ -1,0 +1,199 @@
+#include "ps_server/flusher.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/deadline.h"
+#include "common/status.h"
+#include "thrift/errors.h"
+
+namespace cairn {
+namespace {
+
+// A healthy disk writes a whole memory budget in less; a wait must end all the same.
+constexpr absl::Duration kLongestWait = absl::Minutes(1);
+
+}  // namespace
+
+Flusher::Flusher(StripeStore& store, Registry& registry, const EngineOptions& options)
+    : store_(store), registry_(registry), options_(options) {}
+
+void Flusher::Start() { thread_ = std::thread(&Flusher::Loop, this); }
+
+void Flusher::Stop() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+    stop_.SignalAll();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+absl::Status Flusher::failure() const {
+  absl::MutexLock lock(&mutex_);
+  return failure_;
+}
+
+int64_t Flusher::epochs() const {
+  absl::MutexLock lock(&mutex_);
+  return written_;
+}
+
+absl::Status Flusher::Flush(Reach reach) {
+  const Deadline deadline = Deadline::In(kLongestWait);
+  absl::MutexLock lock(&mutex_);
+  const int64_t target = begun_ + 1;  // an epoch that runs now may have noted too early
+  if (reach == Reach::kSynced) sync_wanted_ = std::max(sync_wanted_, target);
+  while (failure_.ok()) {
+    if ((reach == Reach::kSynced ? synced_ : written_) >= target) return absl::OkStatus();
+    if (!running_) {
+      RunOne();
+    } else if (changed_.WaitWithTimeout(&mutex_, deadline.Remaining()) && deadline.Expired()) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("writing to ", options_.directory, " took longer than ",
+                       absl::FormatDuration(kLongestWait), ": check the disk, then retry"));
+    }
+  }
+  return failure_;
+}
+
+absl::Status Flusher::Exclusively(absl::FunctionRef<absl::Status()> write) {
+  const Deadline deadline = Deadline::In(kLongestWait);
+  absl::MutexLock lock(&mutex_);
+  while (running_) {
+    if (changed_.WaitWithTimeout(&mutex_, deadline.Remaining()) && deadline.Expired()) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("an epoch of ", options_.directory, " runs for more than ",
+                       absl::FormatDuration(kLongestWait), ": check the disk, then retry"));
+    }
+  }
+  if (!failure_.ok()) return failure_;
+  running_ = true;
+  mutex_.Unlock();
+  absl::Status status = write();
+  mutex_.Lock();
+  running_ = false;
+  changed_.SignalAll();
+  return status;
+}
+
+void Flusher::RunOne() {
+  running_ = true;
+  const int64_t epoch = ++begun_;
+  const bool sync = sync_wanted_ >= epoch;
+  mutex_.Unlock();
+  const absl::Status status = RunEpoch(sync);
+  mutex_.Lock();
+  running_ = false;
+  if (status.ok()) {
+    written_ = epoch;
+    if (sync) synced_ = epoch;
+  } else {
+    failure_ = Failed(status);
+    LOG(ERROR) << failure_.message();
+  }
+  changed_.SignalAll();
+}
+
+absl::Status Flusher::Failed(const absl::Status& status) const {
+  return WithReason(
+      absl::Status(status.code(),
+                   absl::StrCat("ps:", options_.server_index, " cannot write to ",
+                                options_.directory, ": ", status.message(),
+                                "; pushes are refused from here on, pulls go on: make room or "
+                                "repair the disk, then restart this server")),
+      wire::ErrorReason::STOPPING);
+}
+
+Flusher::Notes Flusher::TakeNotes() {
+  Notes notes;
+  const auto jobs = registry_.jobs();
+  for (const auto& job : jobs) {
+    for (auto& session : job->sessions()) {
+      WorkerRecord record;
+      if (session->Note(record)) notes.workers.emplace_back(std::move(session), std::move(record));
+    }
+  }
+  for (const auto& job : jobs) {
+    notes.maps.push_back(job->variables());
+    for (const auto& [name, variable] : *notes.maps.back()) {
+      for (HostedShard* shard : variable->shards()) {
+        ShardRecord record;
+        if (shard->Note(variable->id(), record)) notes.shards.push_back(std::move(record));
+        shard->dirty().TakeInto(notes.stripes);
+      }
+    }
+  }
+  return notes;
+}
+
+absl::Status Flusher::WriteStripe(Stripe& stripe) {
+  const std::unique_ptr<StripeBatch> batch = store_.NewBatch(stripe.id());
+  {
+    absl::MutexLock lock(&stripe.mutex());
+    stripe.Drain(*batch);
+  }
+  return store_.Write(*batch);
+}
+
+absl::Status Flusher::RunEpoch(bool sync) {
+  const Notes notes = TakeNotes();
+  for (Stripe* stripe : notes.stripes) {
+    RETURN_IF_ERROR(WriteStripe(*stripe));
+    unsynced_ = true;
+  }
+  if (!notes.shards.empty() || !notes.workers.empty()) {
+    std::vector<WorkerRecord> workers;
+    for (const auto& [session, record] : notes.workers) workers.push_back(record);
+    RETURN_IF_ERROR(store_.WriteEpoch(notes.shards, workers));
+    unsynced_ = true;
+  }
+  if (sync && unsynced_) {
+    RETURN_IF_ERROR(store_.Sync());
+    unsynced_ = false;
+  }
+  // Under `log` durable means: survives the process. Else it means: survives the machine.
+  if (sync || options_.durability == Durability::kLog) {
+    for (const auto& [session, record] : notes.workers) session->Published(record);
+  }
+  return absl::OkStatus();
+}
+
+bool Flusher::AnyLeaseRanOut() {
+  bool any = false;
+  for (const auto& job : registry_.jobs()) {
+    for (const auto& session : job->sessions()) {
+      if (!session->LeaseRanOut()) continue;
+      LOG(WARNING) << "worker " << session->worker() << " of job " << job->name() << " ("
+                   << session->origin() << ") was not heard of for "
+                   << absl::FormatDuration(options_.lease) << ": its lease has ended";
+      any = true;
+    }
+  }
+  return any;
+}
+
+void Flusher::Loop() {
+  const bool by_the_clock = options_.durability == Durability::kSnapshot;
+  const absl::Duration tick = std::max(
+      absl::Milliseconds(1),
+      by_the_clock ? std::min(options_.snapshot_interval, options_.lease / 4) : options_.lease / 4);
+  absl::Time next = absl::Now() + options_.snapshot_interval;
+  absl::MutexLock lock(&mutex_);
+  while (!stopping_) {
+    stop_.WaitWithTimeout(&mutex_, tick);
+    if (stopping_ || !failure_.ok()) continue;
+    mutex_.Unlock();
+    const bool early = AnyLeaseRanOut() && options_.durability != Durability::kOff;
+    if (early || (by_the_clock && absl::Now() >= next)) {
+      // A failure is logged and kept where it happens.
+      Flush(Reach::kSynced).IgnoreError();
+      next = absl::Now() + options_.snapshot_interval;
+    }
+    mutex_.Lock();
+  }
+}
+
+}  // namespace cairn

@@ -1,0 +1,90 @@
+// Writes what changed to the store, in epochs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "ps_server/engine.h"
+#include "ps_server/registry.h"
+#include "storage/stripe_store.h"
+
+namespace cairn {
+
+// An epoch notes how far every worker is applied, writes every stripe that is dirty by then, and
+// publishes those sequences as durable. One runs at a time, in the thread of whoever waits for it:
+// callers that arrive meanwhile share the next one (group commit).
+//
+// Invariant: a worker is noted at a sequence only after all its parts are in their stripes and
+// those are queued, and the queues are taken after the note. So what an epoch publishes is in it.
+//
+// Thread safety: every method may be called from several threads at once.
+class Flusher {
+ public:
+  enum class Reach {
+    kWritten,  // survives the process
+    kSynced,   // survives the machine
+  };
+
+  // `store` and `registry` outlive the flusher.
+  Flusher(StripeStore& store, Registry& registry, const EngineOptions& options);
+  ~Flusher() { Stop(); }
+
+  // Starts the thread that runs epochs by the clock (snapshot) and watches leases.
+  void Start();
+  void Stop();
+
+  // Waits until everything applied before the call has got as far as `reach`.
+  // kDeadlineExceeded: the disk did not answer for a minute. Else as failure().
+  absl::Status Flush(Reach reach);
+  // Runs `write` while no epoch runs.
+  absl::Status Exclusively(absl::FunctionRef<absl::Status()> write);
+
+  // OK, or the first failure to write (reason STOPPING, naming the directory and the next step).
+  // It stays: memory is ahead of the disk from then on, so nothing more may be acknowledged.
+  absl::Status failure() const;
+  int64_t epochs() const;
+
+ private:
+  struct Notes {
+    std::vector<std::pair<std::shared_ptr<Session>, WorkerRecord>> workers;
+    std::vector<ShardRecord> shards;
+    std::vector<std::shared_ptr<const VariableMap>> maps;  // keep the stripes alive
+    std::vector<Stripe*> stripes;
+  };
+
+  void RunOne();  // mutex_ held; releases it while it writes
+  absl::Status RunEpoch(bool sync);
+  Notes TakeNotes();
+  absl::Status WriteStripe(Stripe& stripe);
+  absl::Status Failed(const absl::Status& status) const;
+  void Loop();
+  bool AnyLeaseRanOut();
+
+  StripeStore& store_;
+  Registry& registry_;
+  const EngineOptions options_;
+
+  mutable absl::Mutex mutex_;  // guards what follows
+  absl::CondVar changed_;
+  bool running_ = false;
+  int64_t begun_ = 0;        // number of the last epoch that began
+  int64_t written_ = 0;      // … that was written
+  int64_t synced_ = 0;       // … that was synced
+  int64_t sync_wanted_ = 0;  // epochs up to this one must be synced
+  absl::Status failure_;
+  bool stopping_ = false;
+  absl::CondVar stop_;  // wakes Loop only, which epochs need not do
+  std::thread thread_;
+
+  bool unsynced_ = false;  // belongs to the running epoch
+};
+
+}  // namespace cairn

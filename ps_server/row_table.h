@@ -1,0 +1,95 @@
+// Embedding rows in memory, found by key.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/types/span.h"
+#include "common/hash.h"
+
+namespace cairn {
+
+// A row is [key 8 bytes][last_update 4 bytes][floats …] in a chunk of about 16 KiB; the index holds
+// row numbers only and reads the keys from the rows. Beyond its floats a row costs 12 bytes, 5
+// bytes for each of 1.14 to 2.29 index slots, one bit, and its share of a half-filled chunk: at
+// most 24 bytes where the stripe has more than a few rows. Rows are never moved once their chunk is
+// full and never removed. Thread safety: none; const methods may run together.
+class RowTable {
+ public:
+  static constexpr uint32_t kNone = UINT32_MAX;
+
+  explicit RowTable(size_t floats_per_row);
+  RowTable(const RowTable&) = delete;
+  RowTable& operator=(const RowTable&) = delete;
+
+  uint32_t size() const { return size_; }
+  size_t floats_per_row() const { return floats_; }
+  // Everything of a row but its key, as it is kept on disk.
+  size_t stored_bytes() const { return kHeaderBytes - sizeof(int64_t) + floats_ * sizeof(float); }
+
+  // rows[i] is the row of keys[i], or kNone. Lookups overlap: memory is asked for ahead of use.
+  void Find(absl::Span<const int64_t> keys, uint32_t* rows) const;
+  // The row of `key`, and whether it is new (its floats are unspecified then).
+  // `key`'s table must have fewer than 2^32 - 1 rows.
+  std::pair<uint32_t, bool> FindOrInsert(int64_t key);
+
+  int64_t key(uint32_t row) const;
+  // Number of the stripe's update that last changed the row.
+  uint32_t last_update(uint32_t row) const;
+  void set_last_update(uint32_t row, uint32_t update);
+  // Valid until the next FindOrInsert.
+  float* floats(uint32_t row) { return reinterpret_cast<float*>(Bytes(row) + kHeaderBytes); }
+  const float* floats(uint32_t row) const {
+    return reinterpret_cast<const float*>(Bytes(row) + kHeaderBytes);
+  }
+  std::byte* stored(uint32_t row) { return Bytes(row) + sizeof(int64_t); }
+  // Asks for the row's memory, to write it.
+  void Prefetch(uint32_t row) const;
+
+ private:
+  static constexpr size_t kHeaderBytes = 12;
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  using Chunk = std::unique_ptr<std::byte[], Free>;
+
+  struct Key {
+    int64_t key;
+  };
+  // Equal to the first row whose hash bits match: finds the row to ask memory for without reading
+  // it.
+  struct Candidate {};
+  struct Hash {
+    using is_transparent = void;
+    const RowTable* table;
+    size_t operator()(Key key) const { return MixBits(static_cast<uint64_t>(key.key)); }
+    size_t operator()(uint32_t row) const { return (*this)(Key{table->key(row)}); }
+  };
+  struct Equal {
+    using is_transparent = void;
+    const RowTable* table;
+    bool operator()(uint32_t a, uint32_t b) const { return a == b; }
+    bool operator()(uint32_t row, Key key) const { return table->key(row) == key.key; }
+    bool operator()(uint32_t, Candidate) const { return true; }
+  };
+
+  std::byte* Bytes(uint32_t row) const {
+    return chunks_[row >> chunk_shift_].get() + (row & ((1u << chunk_shift_) - 1)) * row_bytes_;
+  }
+  void AddMemory();
+
+  const size_t floats_;
+  const size_t row_bytes_;
+  const uint32_t chunk_shift_;  // log2 of rows a chunk
+  uint32_t size_ = 0;
+  uint32_t capacity_ = 0;  // rows there is memory for
+  std::vector<Chunk> chunks_;
+  absl::flat_hash_set<uint32_t, Hash, Equal> index_;
+};
+
+}  // namespace cairn

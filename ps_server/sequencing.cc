@@ -1,0 +1,75 @@
+#include "ps_server/sequencing.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "thrift/errors.h"
+#include "thrift/limits.h"
+
+namespace cairn {
+namespace {
+
+absl::Status CheckSequence(const ServerCore& core, const wire::Sequence& sequence) {
+  if (sequence.sequence < 1 || sequence.after < 0 || sequence.after >= sequence.sequence) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(core.name, ": sequence ", sequence.sequence, " after ", sequence.after,
+                     "; a sequence is 1 or more, and `after` is 0 or an earlier one"));
+  }
+  if (static_cast<int64_t>(sequence.position.size()) > kMaxPositionBytes) {
+    return WithReason(
+        absl::InvalidArgumentError(absl::StrCat(
+            core.name, ": sequence ", sequence.sequence, " has a position of ",
+            sequence.position.size(), " bytes; at most ", kMaxPositionBytes, " are allowed")),
+        wire::ErrorReason::LIMIT);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReplayError(ServerCore& core, const Session& session, const wire::Sequence& sequence,
+                         int64_t applied) {
+  core.counters.Add(Counter::kPushesReordered);
+  return WithReason(
+      absl::FailedPreconditionError(absl::StrCat(
+          core.name, " has applied sequence ", applied, " of worker ", session.worker(), " of job ",
+          session.job(), "; sequence ", sequence.sequence, " comes after ", sequence.after,
+          ": send everything above ", applied, " again, in order")),
+      wire::ErrorReason::REPLAY, applied);
+}
+
+}  // namespace
+
+absl::Status ApplyInOrder(ServerCore& core, const Admitted& admitted, const wire::Caller& caller,
+                          const wire::Sequence& sequence,
+                          absl::FunctionRef<absl::Status(const Origin&)> apply) {
+  RETURN_IF_ERROR(core.flusher.failure());
+  if (admitted.session == nullptr) return apply(Origin{});
+  Session& session = *admitted.session;
+  RETURN_IF_ERROR(CheckSequence(core, sequence));
+  absl::MutexLock order(&session.order());
+  // A newer incarnation may have come while this call waited for its turn.
+  RETURN_IF_ERROR(CheckIncarnation(core, session, caller.incarnation));
+  session.Through(caller.through);
+  const int64_t applied = session.applied();
+  if (sequence.after > applied) return ReplayError(core, session, sequence, applied);
+  const absl::Status status = apply({.worker = session.worker(), .sequence = sequence.sequence});
+  session.Applied(sequence.sequence, sequence.position);
+  return status;
+}
+
+absl::Status AwaitPromised(ServerCore& core) {
+  switch (core.options.durability) {
+    case Durability::kLog: return core.flusher.Flush(Flusher::Reach::kWritten);
+    case Durability::kLogSync: return core.flusher.Flush(Flusher::Reach::kSynced);
+    case Durability::kOff:
+    case Durability::kSnapshot: return absl::OkStatus();
+  }
+  return absl::OkStatus();
+}
+
+void CarryThrough(const Admitted& admitted, const wire::Caller& caller) {
+  if (admitted.session == nullptr || caller.through == 0) return;
+  if (!admitted.session->order().TryLock()) return;
+  admitted.session->Through(caller.through);
+  admitted.session->order().Unlock();
+}
+
+}  // namespace cairn

@@ -1,0 +1,28 @@
+// The order of a worker's pushes and assigns (DESIGN §4).
+#pragma once
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "ps_server/server_core.h"
+#include "ps_server/stripe.h"
+#include "thrift/cairn_types.h"
+
+namespace cairn {
+
+// Runs `apply` in the order of the caller's sequences: after `sequence.after`, never beside another
+// of the same worker. Records the sequence as applied when `apply` returns, also where it refuses:
+// then it is void, so that the order goes on. An unsequenced caller's `apply` runs at once.
+//
+// FENCED, REBOOTED, REPLAY and STOPPING are returned without running it, and nothing is recorded.
+absl::Status ApplyInOrder(ServerCore& core, const Admitted& admitted, const wire::Caller& caller,
+                          const wire::Sequence& sequence,
+                          absl::FunctionRef<absl::Status(const Origin&)> apply);
+
+// Waits until what was applied so far is as safe as the server's durability promises before an
+// acknowledgement. STOPPING where the disk failed.
+absl::Status AwaitPromised(ServerCore& core);
+
+// Takes note of caller.through, unless a push of the worker is running (its next call repeats it).
+void CarryThrough(const Admitted& admitted, const wire::Caller& caller);
+
+}  // namespace cairn

@@ -1,0 +1,70 @@
+// What the calls of one server share.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "ps_server/counters.h"
+#include "ps_server/engine.h"
+#include "ps_server/flusher.h"
+#include "ps_server/memory_budget.h"
+#include "ps_server/registry.h"
+#include "storage/stripe_store.h"
+
+namespace cairn {
+
+// Thread safety: as its members; the plain ones are set before the first call.
+struct ServerCore {
+  ServerCore(const EngineOptions& engine_options, std::unique_ptr<StripeStore> stripe_store);
+
+  const EngineOptions options;
+  const std::string name;  // "ps:0", for messages
+  const std::unique_ptr<StripeStore> store;
+  const int64_t boot_id;  // > 0; of this start alone, also where the directory was made anew
+  const absl::Time started;
+  MemoryBudget budget;
+  Registry registry;
+  Flusher flusher;
+  Counters counters;
+
+  absl::Mutex create_mutex;       // one create_variables or drop_job at a time
+  uint32_t next_variable_id = 1;  // guarded by create_mutex
+
+  bool applied_is_durable() const { return options.durability == Durability::kOff; }
+};
+
+// Bytes that the store keeps in memory for a server with this budget.
+struct StoreMemory {
+  size_t block_cache_bytes = 0;
+  size_t write_buffer_bytes = 0;
+  int64_t total_bytes = 0;
+};
+StoreMemory StoreMemoryOf(int64_t memory_budget_bytes);
+
+// A caller whose identity, boot id and incarnation hold, with what it works on.
+struct Admitted {
+  std::shared_ptr<Job> job;                      // nullptr: nobody made it yet
+  std::shared_ptr<Session> session;              // nullptr: not sequenced
+  std::shared_ptr<const VariableMap> variables;  // never nullptr
+};
+
+// kInvalidArgument: a malformed job name or worker. kFailedPrecondition: REBOOTED (another boot, or
+// no hello yet), FENCED. Renews the worker's lease.
+absl::StatusOr<Admitted> Admit(ServerCore& core, const wire::Caller& caller);
+
+// "allowed is 1 … 256 bytes of [A-Za-z0-9_.-]" and so on.
+absl::Status CheckJobName(absl::string_view job);
+
+// FENCED or REBOOTED where `incarnation` is not the one `session` knows.
+absl::Status CheckIncarnation(ServerCore& core, const Session& session, int64_t incarnation);
+
+// boot_id, and where known applied and durable.
+void FillState(const ServerCore& core, const Session* session, wire::ServerState& state);
+
+}  // namespace cairn

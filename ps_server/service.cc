@@ -1,0 +1,149 @@
+#include "ps_server/service.h"
+
+#include <new>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "ps_server/assign.h"
+#include "ps_server/pull.h"
+#include "ps_server/push.h"
+#include "ps_server/sequencing.h"
+#include "ps_server/variable_calls.h"
+#include "ps_server/worker_calls.h"
+#include "thrift/errors.h"
+
+namespace cairn {
+
+bool CallGate::Enter() {
+  if (closing_.load()) return false;
+  mutex_.ReaderLock();
+  if (!closing_.load()) return true;
+  mutex_.ReaderUnlock();
+  return false;
+}
+
+void CallGate::Close() {
+  closing_.store(true);
+  absl::MutexLock lock(&mutex_);
+}
+
+void Service::Throw(const wire::Caller& caller, const absl::Status& status) {
+  wire::ServerError error = ToServerError(status);
+  const std::shared_ptr<Job> job = core_.registry.Find(caller.job);
+  const std::shared_ptr<Session> session =
+      job != nullptr && caller.worker >= 0 ? job->FindSession(caller.worker) : nullptr;
+  FillState(core_, session.get(), error.state);
+  error.__isset.state = true;
+  throw error;
+}
+
+void Service::Guard(const wire::Caller& caller, absl::FunctionRef<absl::Status()> call) {
+  absl::Status status;
+  if (gate_.Enter()) {
+    const auto leave = absl::MakeCleanup([this] { gate_.Leave(); });
+    try {
+      status = call();
+    } catch (const std::bad_alloc&) {
+      status = WithReason(
+          absl::ResourceExhaustedError(absl::StrCat(core_.name,
+                                                    ": the machine has no memory left: lower "
+                                                    "--memory_budget_bytes or use more servers")),
+          wire::ErrorReason::MEMORY_BUDGET);
+    }
+  } else {
+    status = WithReason(absl::UnavailableError(
+                            absl::StrCat(core_.name, " is shutting down: retry when it is back")),
+                        wire::ErrorReason::STOPPING);
+  }
+  if (!status.ok()) Throw(caller, status);
+}
+
+void Service::Run(const wire::Caller& caller, wire::ServerState& state,
+                  absl::FunctionRef<absl::Status(const Admitted&)> call) {
+  Guard(caller, [&] {
+    ASSIGN_OR_RETURN(const Admitted admitted, Admit(core_, caller));
+    CarryThrough(admitted, caller);
+    RETURN_IF_ERROR(call(admitted));
+    FillState(core_, admitted.session.get(), state);
+    return absl::OkStatus();
+  });
+}
+
+void Service::hello(wire::HelloReply& reply, const wire::HelloRequest& request) {
+  wire::Caller caller;
+  caller.job = request.job;
+  caller.worker = request.worker;
+  Guard(caller, [&] { return Hello(core_, request, reply); });
+}
+
+void Service::heartbeat(wire::ServerState& state, const wire::Caller& caller) {
+  Run(caller, state, [](const Admitted&) { return absl::OkStatus(); });
+}
+
+void Service::leave(wire::ServerState& state, const wire::Caller& caller) {
+  Run(caller, state, [&](const Admitted& admitted) { return Leave(core_, admitted); });
+}
+
+void Service::create_variables(wire::ServerState& state, const wire::Caller& caller,
+                               const std::vector<wire::VariableSpec>& specs) {
+  Run(caller, state, [&](const Admitted&) { return CreateVariables(core_, caller, specs); });
+}
+
+void Service::push(wire::PushReply& reply, const wire::PushRequest& request) {
+  Run(request.caller, reply.state, [&](const Admitted& admitted) {
+    RETURN_IF_ERROR(ApplyPush(core_, admitted, request, reply));
+    return AwaitPromised(core_);
+  });
+}
+
+void Service::assign(wire::PushReply& reply, const wire::AssignRequest& request) {
+  Run(request.caller, reply.state, [&](const Admitted& admitted) {
+    RETURN_IF_ERROR(ApplyAssign(core_, admitted, request, reply));
+    return AwaitPromised(core_);
+  });
+}
+
+void Service::pull(wire::PullReply& reply, const wire::PullRequest& request) {
+  Run(request.caller, reply.state,
+      [&](const Admitted& admitted) { return Pull(core_, admitted, request, reply); });
+}
+
+void Service::step(wire::StepReply& reply, const wire::StepRequest& request) {
+  Run(request.push.caller, reply.push.state, [&](const Admitted& admitted) {
+    RETURN_IF_ERROR(ApplyPush(core_, admitted, request.push, reply.push));
+    if (request.pull.caller.job == request.push.caller.job) {
+      RETURN_IF_ERROR(Pull(core_, admitted, request.pull, reply.pull));
+    } else {
+      ASSIGN_OR_RETURN(const Admitted puller, Admit(core_, request.pull.caller));
+      RETURN_IF_ERROR(Pull(core_, puller, request.pull, reply.pull));
+    }
+    return AwaitPromised(core_);
+  });
+  reply.pull.state = reply.push.state;
+}
+
+void Service::describe(wire::DescribeReply& reply, const wire::DescribeRequest& request) {
+  Run(request.caller, reply.state,
+      [&](const Admitted& admitted) { return Describe(core_, admitted, request, reply); });
+}
+
+void Service::scan(wire::ScanReply& reply, const wire::ScanRequest& request) {
+  Run(request.caller, reply.state,
+      [&](const Admitted& admitted) { return Scan(core_, admitted, request, reply); });
+}
+
+void Service::flush(wire::ServerState& state, const wire::Caller& caller) {
+  Run(caller, state, [&](const Admitted&) { return core_.flusher.Flush(Flusher::Reach::kSynced); });
+}
+
+void Service::drop_job(wire::ServerState& state, const wire::Caller& caller) {
+  Guard(caller, [&] {
+    RETURN_IF_ERROR(DropJob(core_, caller));
+    FillState(core_, nullptr, state);
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace cairn

@@ -1,0 +1,78 @@
+// One worker of one job, as this server knows it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "storage/stripe_store.h"
+#include "thrift/cairn_types.h"
+
+namespace cairn {
+
+// Incarnation, how far the worker's sequences are applied and durable, and its lease. Sequences are
+// those of DESIGN §4.
+// Thread safety: every method may be called from several threads at once.
+class Session {
+ public:
+  // `applied_is_durable`: durability off, where an acknowledgement is all a push gets.
+  Session(absl::string_view job, int32_t worker, bool applied_is_durable);
+  // From what the store kept.
+  Session(const WorkerRecord& record, bool applied_is_durable);
+
+  // Held over a push, an assign and a hello, so that they run one after the other.
+  absl::Mutex& order() { return order_; }
+
+  const std::string& job() const { return job_; }
+  int32_t worker() const { return worker_; }
+
+  int64_t incarnation() const;
+  int64_t applied() const;
+  // Highest incarnation of this session that is on disk.
+  int64_t durable_incarnation() const;
+  // The incarnation only rises; `origin` is for messages.
+  void Admit(int64_t incarnation, absl::string_view origin);
+  std::string origin() const;
+
+  // Everything of `sequence` is in its stripes (or it is void). Order held.
+  void Applied(int64_t sequence, absl::string_view position);
+  // No sequence up to `through` has a part here that is not applied. Order held.
+  void Through(int64_t through);
+
+  // Seen now; the lease lasts `lease` from here.
+  void Renew(absl::Duration lease);
+  void EndLease();
+  // True once, after the lease has run out by itself: the worker was last seen before that.
+  bool LeaseRanOut();
+
+  // applied and durable, as replies report them.
+  void Fill(wire::ServerState& state) const;
+  // The position that belongs to the durable sequence; empty: none.
+  std::string position() const;
+
+  // False where the store has all of it. For an epoch.
+  bool Note(WorkerRecord& record) const;
+  // With what is on disk already, but the new incarnation: for durability off.
+  WorkerRecord NoteIncarnation() const;
+  // `record` is on disk and synced.
+  void Published(const WorkerRecord& record);
+
+ private:
+  const std::string job_;
+  const int32_t worker_;
+  const bool applied_is_durable_;
+  absl::Mutex order_;
+
+  mutable absl::Mutex mutex_;  // guards what follows
+  int64_t incarnation_ = 0;
+  std::string origin_;
+  int64_t applied_ = 0;
+  std::string position_;  // of applied_; empty where it came by Through
+  WorkerRecord durable_;
+  absl::Time lease_until_ = absl::InfinitePast();
+  bool leased_ = false;
+};
+
+}  // namespace cairn

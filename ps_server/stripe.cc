@@ -1,0 +1,63 @@
+#include "ps_server/stripe.h"
+
+#include <algorithm>
+
+namespace cairn {
+namespace {
+
+bool ByWorker(const Watermark& mark, int32_t worker) { return mark.worker < worker; }
+
+}  // namespace
+
+bool Watermarks::Has(const Origin& origin) const {
+  if (origin.worker < 0) return false;
+  const auto mark = std::lower_bound(marks_.begin(), marks_.end(), origin.worker, ByWorker);
+  return mark != marks_.end() && mark->worker == origin.worker && mark->sequence >= origin.sequence;
+}
+
+void Watermarks::Raise(const Origin& origin) {
+  if (origin.worker < 0) return;
+  const auto mark = std::lower_bound(marks_.begin(), marks_.end(), origin.worker, ByWorker);
+  if (mark == marks_.end() || mark->worker != origin.worker) {
+    marks_.insert(mark, Watermark{.worker = origin.worker, .sequence = origin.sequence});
+  } else if (mark->sequence < origin.sequence) {
+    mark->sequence = origin.sequence;
+  }
+}
+
+void Watermarks::Reset(absl::Span<const Watermark> marks) {
+  marks_.assign(marks.begin(), marks.end());
+  std::sort(marks_.begin(), marks_.end(),
+            [](const Watermark& a, const Watermark& b) { return a.worker < b.worker; });
+}
+
+void Stripe::Touch(const Origin& origin, DirtyList& dirty) {
+  watermarks_.Raise(origin);
+  if (dirty_) return;
+  dirty_ = true;
+  dirty.Add(this);
+}
+
+void Stripe::Drain(StripeBatch& batch) {
+  dirty_ = false;
+  batch.SetWatermarks(watermarks_.marks());
+  DrainContent(batch);
+}
+
+void DirtyList::Add(Stripe* stripe) {
+  Stripe* head = head_.load(std::memory_order_relaxed);
+  do {
+    stripe->next_dirty_ = head;
+  } while (!head_.compare_exchange_weak(head, stripe, std::memory_order_release,
+                                        std::memory_order_relaxed));
+}
+
+void DirtyList::TakeInto(std::vector<Stripe*>& taken) {
+  // Links are read before any stripe is drained: a drained stripe may be queued again at once.
+  for (Stripe* stripe = head_.exchange(nullptr, std::memory_order_acquire); stripe != nullptr;
+       stripe = stripe->next_dirty_) {
+    taken.push_back(stripe);
+  }
+}
+
+}  // namespace cairn

@@ -1,0 +1,92 @@
+// What dense and embedding stripes share: the lock, the watermarks, the way to the flusher.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
+#include "storage/stripe_store.h"
+
+namespace cairn {
+
+// Whose push or assign a part belongs to.
+struct Origin {
+  int32_t worker = -1;  // -1: not sequenced, always applied
+  int64_t sequence = 0;
+};
+
+// Highest sequence applied, by worker. Thread safety: none.
+class Watermarks {
+ public:
+  // True where `origin`'s part is in already.
+  bool Has(const Origin& origin) const;
+  // Records it. An unsequenced origin leaves no trace.
+  void Raise(const Origin& origin);
+
+  void Reset(absl::Span<const Watermark> marks);
+  absl::Span<const Watermark> marks() const { return marks_; }
+
+ private:
+  std::vector<Watermark> marks_;  // sorted by worker
+};
+
+class DirtyList;
+
+// Unit of locking, versioning and persistence: always written whole or not at all.
+// Thread safety: as annotated; methods without a note are called while nobody else knows the
+// stripe (load, creation).
+class Stripe {
+ public:
+  explicit Stripe(const StripeId& id) : id_(id) {}
+  virtual ~Stripe() = default;
+  Stripe(const Stripe&) = delete;
+  Stripe& operator=(const Stripe&) = delete;
+
+  const StripeId& id() const { return id_; }
+  absl::Mutex& mutex() const { return mutex_; }
+
+  // Lock held.
+  bool Has(const Origin& origin) const { return watermarks_.Has(origin); }
+  // Lock held, after `origin`'s part was applied: raises the watermark and queues the stripe in
+  // `dirty` unless it is there.
+  void Touch(const Origin& origin, DirtyList& dirty);
+  // Lock held. Puts what changed since the last Drain into `batch`; the stripe is clean then.
+  void Drain(StripeBatch& batch);
+
+  void LoadWatermarks(absl::Span<const Watermark> marks) { watermarks_.Reset(marks); }
+
+ protected:
+  virtual void DrainContent(StripeBatch& batch) = 0;
+
+ private:
+  friend class DirtyList;
+
+  const StripeId id_;
+  mutable absl::Mutex mutex_;
+  bool dirty_ = false;
+  Stripe* next_dirty_ = nullptr;  // belongs to the list while dirty_
+  Watermarks watermarks_;
+};
+
+// The stripes of a shard that changed since the flusher last took them. Adding is one
+// compare-and-swap under the stripe's own lock, so pushes to different stripes never meet.
+// Thread safety: Add from several threads, TakeInto from one at a time.
+class DirtyList {
+ public:
+  void Add(Stripe* stripe);
+  // Appends all of them, in no order. They stay marked until they are drained.
+  void TakeInto(std::vector<Stripe*>& taken);
+
+ private:
+  std::atomic<Stripe*> head_{nullptr};
+};
+
+// A stripe that a request changed without raising its watermark yet.
+struct TouchedStripe {
+  Stripe* stripe = nullptr;
+  DirtyList* dirty = nullptr;
+};
+
+}  // namespace cairn

@@ -1,0 +1,219 @@
+#include "ps_server/variable.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/hash.h"
+#include "common/nearest.h"
+#include "common/status.h"
+#include "thrift/convert.h"
+#include "thrift/spec_bytes.h"
+
+namespace cairn {
+namespace {
+
+// VariableRecord::spec: this number, rows of a dense stripe (both little-endian), Thrift bytes.
+constexpr uint32_t kRecordVersion = 1;
+constexpr size_t kRecordHeaderBytes = sizeof(uint32_t) + sizeof(uint64_t);
+constexpr int64_t kInitializeElements = 4096;
+
+template <typename T>
+void FromFloats(const float* from, size_t count, std::byte* to) {
+  // The largest floats below the type's limits: conversions beyond those are undefined.
+  constexpr double kLimit = std::numeric_limits<T>::max() / 2;
+  for (size_t i = 0; i < count; ++i) {
+    const T value = static_cast<T>(std::clamp(std::trunc(double{from[i]}), -kLimit, kLimit));
+    std::memcpy(to + i * sizeof(T), &value, sizeof(T));
+  }
+}
+
+void FillDoubles(double value, size_t count, std::byte* to) {
+  for (size_t i = 0; i < count; ++i) std::memcpy(to + i * sizeof(value), &value, sizeof(value));
+}
+
+void StoreElements(DType dtype, const float* from, size_t count, std::byte* to) {
+  switch (dtype) {
+    case DType::kInt32: return FromFloats<int32_t>(from, count, to);
+    case DType::kInt64: return FromFloats<int64_t>(from, count, to);
+    default: return FromFloat32(dtype, from, count, to);
+  }
+}
+
+int64_t DenseBytes(const DenseLayout& layout, int64_t rows, int64_t rows_per_stripe) {
+  constexpr int64_t kAlignmentSlack = 64;
+  int64_t row_bytes = 0;
+  for (size_t part = 0; part <= layout.slot_count; ++part) {
+    row_bytes += static_cast<int64_t>(layout.part_row_bytes(part));
+  }
+  const int64_t stripes = (rows + rows_per_stripe - 1) / rows_per_stripe;
+  const int64_t per_stripe = static_cast<int64_t>(sizeof(DenseStripe)) +
+                             kAlignmentSlack * static_cast<int64_t>(layout.slot_count + 1);
+  return rows * row_bytes + stripes * per_stripe;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<Variable>> Variable::Make(uint32_t id, absl::string_view job,
+                                                         const VariableSpec& spec,
+                                                         int32_t server_index,
+                                                         MemoryBudget& budget) {
+  const int64_t row_bytes = RowWidth(spec.shape) * static_cast<int64_t>(DTypeBytes(spec.dtype));
+  return Make(id, job, spec, server_index, RowsPerStripe(static_cast<size_t>(row_bytes)), budget);
+}
+
+absl::StatusOr<std::shared_ptr<Variable>> Variable::Make(uint32_t id, absl::string_view job,
+                                                         const VariableSpec& spec,
+                                                         int32_t server_index,
+                                                         int64_t rows_per_stripe,
+                                                         MemoryBudget& budget) {
+  std::shared_ptr<Variable> variable(new Variable(id, job, spec, budget));
+  variable->rows_per_stripe_ = rows_per_stripe;
+  ASSIGN_OR_RETURN(variable->optimizer_, Optimizer::Create(spec.optimizer));
+  RETURN_IF_ERROR(variable->Allocate(server_index));
+  return variable;
+}
+
+absl::StatusOr<std::shared_ptr<Variable>> Variable::FromRecord(const VariableRecord& record,
+                                                               int32_t server_index,
+                                                               int32_t server_count,
+                                                               MemoryBudget& budget) {
+  const std::string who = absl::StrCat("stored variable \"", record.name, "\"");
+  uint32_t version = 0;
+  uint64_t rows_per_stripe = 0;
+  if (record.spec.size() >= kRecordHeaderBytes) {
+    std::memcpy(&version, record.spec.data(), sizeof(version));
+    std::memcpy(&rows_per_stripe, record.spec.data() + sizeof(version), sizeof(rows_per_stripe));
+  }
+  if (version != kRecordVersion || rows_per_stripe == 0) {
+    return absl::DataLossError(absl::StrCat(who, ": its record of ", record.spec.size(),
+                                            " bytes has version ", version, ", this program reads ",
+                                            kRecordVersion));
+  }
+  const absl::StatusOr<wire::VariableSpec> kept =
+      SpecFromBytes(absl::string_view(record.spec).substr(kRecordHeaderBytes));
+  if (!kept.ok()) return Annotate(kept.status(), who);
+  absl::StatusOr<VariableSpec> spec = FromWire(*kept, server_index, server_count);
+  if (!spec.ok()) return Annotate(spec.status(), who);
+  return Make(record.id, record.job, *spec, server_index, static_cast<int64_t>(rows_per_stripe),
+              budget);
+}
+
+VariableRecord Variable::record() const {
+  const uint64_t rows_per_stripe = static_cast<uint64_t>(rows_per_stripe_);
+  std::string bytes(kRecordHeaderBytes, '\0');
+  std::memcpy(bytes.data(), &kRecordVersion, sizeof(kRecordVersion));
+  std::memcpy(bytes.data() + sizeof(kRecordVersion), &rows_per_stripe, sizeof(rows_per_stripe));
+  bytes += SpecToBytes(ToWire(spec_));
+  return {.id = id_, .job = job_, .name = spec_.name, .spec = std::move(bytes)};
+}
+
+absl::Status Variable::Allocate(int32_t server_index) {
+  const bool embedding = spec_.kind == VariableKind::kEmbedding;
+  width_ = embedding ? spec_.shape[0] : RowWidth(spec_.shape);
+  const DenseLayout layout{
+      .dtype = spec_.dtype, .width = width_, .slot_count = optimizer_->slots().size()};
+  int64_t bytes = sizeof(Variable);
+  if (embedding) {
+    const int64_t local = std::count(spec_.bucket_ps.begin(), spec_.bucket_ps.end(), server_index);
+    bytes += HostedTable::FixedBytes(spec_.bucket_ps.size(), local);
+  } else {
+    for (const DenseShard& shard : spec_.shards) {
+      if (shard.ps == server_index) bytes += DenseBytes(layout, shard.rows, rows_per_stripe_);
+    }
+  }
+  RETURN_IF_ERROR(budget_.Acquire(bytes, absl::StrCat("variable \"", spec_.name, "\"")));
+  Charge(bytes);
+  if (embedding) {
+    AllocateTable(server_index);
+  } else {
+    AllocateDense(server_index, layout);
+  }
+  return absl::OkStatus();
+}
+
+void Variable::AllocateDense(int32_t server_index, const DenseLayout& layout) {
+  dense_.resize(spec_.shards.size());
+  for (size_t i = 0; i < dense_.size(); ++i) {
+    const DenseShard& shard = spec_.shards[i];
+    if (shard.ps != server_index) continue;
+    dense_[i] = std::make_unique<HostedDense>(id_, static_cast<int32_t>(i), layout, shard.first_row,
+                                              shard.rows, rows_per_stripe_);
+    shards_.push_back(dense_[i].get());
+  }
+  whole_here_ = dense_.size() == 1 && dense_[0] != nullptr;
+}
+
+void Variable::AllocateTable(int32_t server_index) {
+  TableLayout layout{.dim = static_cast<size_t>(width_),
+                     .optimizer = optimizer_.get(),
+                     .initializer = spec_.initializer,
+                     .table_hash = HashBytes(spec_.name)};
+  for (const SlotSpec& slot : slots()) {
+    layout.slot_initial.push_back(static_cast<float>(slot.initial_value));
+  }
+  table_ = std::make_unique<HostedTable>(id_, std::move(layout), spec_.bucket_ps, server_index);
+  if (table_->stripe_count() > 0) shards_.push_back(table_.get());
+  whole_here_ = table_->all_buckets_here();
+}
+
+HostedDense* Variable::dense(int32_t shard) const {
+  return shard >= 0 && static_cast<size_t>(shard) < dense_.size()
+             ? dense_[static_cast<size_t>(shard)].get()
+             : nullptr;
+}
+
+absl::StatusOr<size_t> Variable::PartOf(absl::string_view slot) const {
+  if (slot.empty()) return 0;
+  std::vector<absl::string_view> names;
+  for (size_t s = 0; s < slots().size(); ++s) {
+    if (slots()[s].name == slot) return s + 1;
+    names.push_back(slots()[s].name);
+  }
+  return absl::NotFoundError(absl::StrCat("optimizer ", spec_.optimizer.type, " has no slot '",
+                                          slot, "'", DidYouMean(slot, names), "; it has [",
+                                          absl::StrJoin(names, ", "), "]"));
+}
+
+void Variable::Initialize() {
+  for (const auto& shard : dense_) {
+    if (shard == nullptr) continue;
+    for (uint32_t i = 0; i < shard->stripe_count(); ++i) {
+      InitializeStripe(*shard, *shard->stripe(i));
+    }
+  }
+}
+
+void Variable::InitializeStripe(HostedDense& shard, DenseStripe& stripe) {
+  if (width_ == 0) return;
+  const DenseLayout& layout = shard.layout();
+  std::vector<float> floats;
+  std::vector<std::byte> bytes;
+  const int64_t rows_at_once = std::max<int64_t>(1, kInitializeElements / width_);
+  const int64_t first_row = shard.stripe_first_row(stripe.id().stripe);
+  for (size_t part = 0; part <= layout.slot_count; ++part) {
+    for (int64_t row = 0; row < stripe.rows(); row += rows_at_once) {
+      const int64_t rows = std::min(rows_at_once, stripe.rows() - row);
+      floats.resize(static_cast<size_t>(rows * width_));
+      bytes.resize(static_cast<size_t>(rows) * layout.part_row_bytes(part));
+      if (part == 0) {
+        InitializeDense(spec_.initializer, spec_.name, spec_.shape, (first_row + row) * width_,
+                        absl::MakeSpan(floats));
+        StoreElements(layout.dtype, floats.data(), floats.size(), bytes.data());
+      } else if (const double initial = slots()[part - 1].initial_value;
+                 layout.part_dtype(part) == DType::kFloat64) {
+        FillDoubles(initial, floats.size(), bytes.data());
+      } else {
+        std::fill(floats.begin(), floats.end(), static_cast<float>(initial));
+        StoreElements(DType::kFloat32, floats.data(), floats.size(), bytes.data());
+      }
+      stripe.Write(part, row, rows, bytes.data());
+    }
+  }
+}
+
+}  // namespace cairn

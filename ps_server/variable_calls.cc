@@ -1,0 +1,150 @@
+#include "ps_server/variable_calls.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/status.h"
+#include "ps_server/request_items.h"
+#include "thrift/convert.h"
+#include "thrift/errors.h"
+#include "thrift/limits.h"
+
+namespace cairn {
+namespace {
+
+absl::Status ConflictError(const ServerCore& core, const VariableSpec& have,
+                           const VariableSpec& want) {
+  return WithReason(
+      absl::AlreadyExistsError(absl::StrCat("create on ", core.name, ": the job has ",
+                                            SpecText(have), "; asked for was ", SpecText(want),
+                                            ": use that spec, another name, or drop the job")),
+      wire::ErrorReason::SPEC_CONFLICT);
+}
+
+// The specs that are not there yet, each once.
+absl::StatusOr<std::vector<VariableSpec>> NewSpecs(const ServerCore& core, const Job& job,
+                                                   const std::vector<wire::VariableSpec>& specs) {
+  const auto variables = job.variables();
+  std::vector<VariableSpec> fresh;
+  absl::flat_hash_map<std::string, size_t> index;
+  for (const wire::VariableSpec& wire : specs) {
+    absl::StatusOr<VariableSpec> spec =
+        FromWire(wire, core.options.server_index, core.options.server_count);
+    if (!spec.ok()) return Annotate(spec.status(), absl::StrCat("create on ", core.name));
+    const auto there = variables->find(spec->name);
+    const auto earlier = index.find(spec->name);
+    const VariableSpec* have = there != variables->end() ? &there->second->spec()
+                               : earlier != index.end()  ? &fresh[earlier->second]
+                                                         : nullptr;
+    if (have == nullptr) {
+      index.emplace(spec->name, fresh.size());
+      fresh.push_back(*std::move(spec));
+    } else if (!(*have == *spec)) {
+      return ConflictError(core, *have, *spec);
+    }
+  }
+  return fresh;
+}
+
+wire::VariableInfo InfoOf(const Variable& variable) {
+  wire::VariableInfo info;
+  info.spec = ToWire(variable.spec());
+  for (const HostedShard* shard : variable.shards()) {
+    wire::ShardInfo part;
+    part.shard = shard->index();
+    part.first_row = shard->first_row();
+    part.rows = shard->row_count();
+    part.stripes = shard->stripe_count();
+    part.version = shard->version();
+    part.memory_bytes = shard->memory_bytes();
+    info.shards.push_back(part);
+  }
+  for (const SlotSpec& slot : variable.slots()) info.slots.push_back(slot.name);
+  return info;
+}
+
+}  // namespace
+
+absl::Status CreateVariables(ServerCore& core, const wire::Caller& caller,
+                             const std::vector<wire::VariableSpec>& specs) {
+  RETURN_IF_ERROR(CheckJobName(caller.job));
+  if (static_cast<int64_t>(specs.size()) > kMaxItemsPerCall) {
+    return WithReason(absl::InvalidArgumentError(absl::StrCat(
+                          "create on ", core.name, " has ", specs.size(), " specs; at most ",
+                          kMaxItemsPerCall, " are allowed (kMaxItemsPerCall): split the call")),
+                      wire::ErrorReason::LIMIT);
+  }
+  absl::MutexLock lock(&core.create_mutex);
+  RETURN_IF_ERROR(core.flusher.failure());
+  const std::shared_ptr<Job> job = core.registry.FindOrMake(caller.job);
+  ASSIGN_OR_RETURN(const std::vector<VariableSpec> fresh, NewSpecs(core, *job, specs));
+  std::vector<std::shared_ptr<Variable>> made;
+  for (const VariableSpec& spec : fresh) {
+    ASSIGN_OR_RETURN(std::shared_ptr<Variable> variable,
+                     Variable::Make(core.next_variable_id, caller.job, spec,
+                                    core.options.server_index, core.budget));
+    ++core.next_variable_id;
+    variable->Initialize();
+    made.push_back(std::move(variable));
+  }
+  // A crash between two records leaves variables that the same call, repeated, finds there.
+  for (const auto& variable : made) {
+    const absl::Status written = core.store->PutVariable(variable->record());
+    if (!written.ok()) {
+      return WithReason(Annotate(written, absl::StrCat("create on ", core.name)),
+                        wire::ErrorReason::STOPPING);
+    }
+    job->Add({variable});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Describe(ServerCore& core, const Admitted& admitted,
+                      const wire::DescribeRequest& request, wire::DescribeReply& reply) {
+  const VariableMap& variables = *admitted.variables;
+  if (static_cast<int64_t>(request.variables.size()) > kMaxItemsPerCall) {
+    return CheckCallSize(core, "describe", request.variables.size(), 0);
+  }
+  std::vector<absl::string_view> names(request.variables.begin(), request.variables.end());
+  if (names.empty()) {
+    for (const auto& [name, variable] : variables) names.push_back(name);
+    std::sort(names.begin(), names.end());
+  }
+  for (const absl::string_view name : names) {
+    const auto found = variables.find(name);
+    if (found == variables.end()) {
+      return UnknownVariable(core, variables, {.call = "describe", .variable = name});
+    }
+    reply.variables.push_back(InfoOf(*found->second));
+  }
+  reply.server_index = core.options.server_index;
+  reply.durability = std::string(DurabilityName(core.options.durability));
+  reply.memory_used_bytes = core.budget.used_bytes();
+  reply.memory_budget_bytes = core.budget.limit_bytes();
+  reply.uptime_seconds = absl::ToDoubleSeconds(absl::Now() - core.started);
+  reply.counters = core.counters.ByName();
+  reply.counters["epochs"] = core.flusher.epochs();
+  return absl::OkStatus();
+}
+
+absl::Status DropJob(ServerCore& core, const wire::Caller& caller) {
+  RETURN_IF_ERROR(CheckJobName(caller.job));
+  absl::MutexLock lock(&core.create_mutex);
+  // Between epochs: one that runs would write stripes of the job again.
+  const absl::Status status = core.flusher.Exclusively([&] {
+    RETURN_IF_ERROR(core.store->DropJob(caller.job));
+    core.registry.Erase(caller.job);
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return Annotate(status, absl::StrCat("drop_job on ", core.name));
+  LOG(INFO) << core.name << " dropped job " << caller.job;
+  return absl::OkStatus();
+}
+
+}  // namespace cairn

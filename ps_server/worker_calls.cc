@@ -1,0 +1,126 @@
+#include "ps_server/worker_calls.h"
+
+#include <glog/logging.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "thrift/cairn_constants.h"
+#include "thrift/errors.h"
+#include "thrift/limits.h"
+
+namespace cairn {
+namespace {
+
+absl::Status CheckHello(const ServerCore& core, const wire::HelloRequest& request) {
+  const int32_t version = wire::g_cairn_constants.PROTOCOL_VERSION;
+  if (request.protocol_version != version) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(core.name, " speaks protocol version ", version, ", the caller ",
+                     request.protocol_version, ": run the same release on both sides"));
+  }
+  RETURN_IF_ERROR(CheckJobName(request.job));
+  if (request.worker < -1 || request.incarnation < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("hello to ", core.name, ": worker ", request.worker, ", incarnation ",
+                     request.incarnation, "; allowed are -1 or more, and 0 or more"));
+  }
+  if (static_cast<int64_t>(request.task_type.size()) > kMaxTaskTypeBytes ||
+      static_cast<int64_t>(request.origin.size()) > kMaxOriginBytes) {
+    return WithReason(absl::InvalidArgumentError(absl::StrCat(
+                          "hello to ", core.name, ": task_type has ", request.task_type.size(),
+                          " bytes, origin ", request.origin.size(), "; at most ", kMaxTaskTypeBytes,
+                          " and ", kMaxOriginBytes, " are allowed")),
+                      wire::ErrorReason::LIMIT);
+  }
+  return absl::OkStatus();
+}
+
+// The incarnation this call asks for: a new one from the coordinator, or the one it names.
+absl::StatusOr<int64_t> Incarnation(ServerCore& core, const Session& session,
+                                    const wire::HelloRequest& request) {
+  const int64_t known = session.incarnation();
+  if (request.incarnation == 0) {
+    if (core.options.server_index == 0) return known + 1;
+    return absl::FailedPreconditionError(
+        absl::StrCat(core.name,
+                     " grants no incarnations: say hello to ps:0 first, and tell the "
+                     "others the incarnation it grants"));
+  }
+  if (request.incarnation < known) {
+    RETURN_IF_ERROR(CheckIncarnation(core, session, request.incarnation));
+  }
+  return request.incarnation;
+}
+
+// The incarnation, and what the worker's earlier ones had applied, on disk.
+absl::Status MakeDurable(ServerCore& core, Session& session) {
+  if (core.applied_is_durable()) {
+    // Only the fence is kept: the stripes on disk are older than what is applied.
+    RETURN_IF_ERROR(core.flusher.Exclusively([&] {
+      const WorkerRecord record = session.NoteIncarnation();
+      RETURN_IF_ERROR(core.store->WriteEpoch({}, {record}));
+      RETURN_IF_ERROR(core.store->Sync());
+      session.Published(record);
+      return absl::OkStatus();
+    }));
+  } else {
+    RETURN_IF_ERROR(core.flusher.Flush(Flusher::Reach::kSynced));
+  }
+  if (session.durable_incarnation() >= session.incarnation()) return absl::OkStatus();
+  return absl::AbortedError(absl::StrCat("hello to ", core.name, ": job ", session.job(),
+                                         " was dropped meanwhile: say hello again"));
+}
+
+absl::Status Join(ServerCore& core, const wire::HelloRequest& request, wire::HelloReply& reply) {
+  const std::shared_ptr<Job> job = core.registry.FindOrMake(request.job);
+  std::shared_ptr<Session> session = job->FindSession(request.worker);
+  if (session == nullptr) {
+    session = job->AddSession(
+        std::make_shared<Session>(request.job, request.worker, core.applied_is_durable()));
+  }
+  // Pushes of the incarnation before have ended or come after, and find the fence.
+  absl::MutexLock order(&session->order());
+  ASSIGN_OR_RETURN(const int64_t incarnation, Incarnation(core, *session, request));
+  const bool is_new = incarnation > session->incarnation();
+  session->Admit(incarnation, request.origin);
+  if (is_new) {
+    RETURN_IF_ERROR(MakeDurable(core, *session));
+    LOG(INFO) << core.name << ": " << request.task_type << " (worker " << request.worker
+              << " of job " << request.job << ", " << request.origin << ") joined as incarnation "
+              << incarnation;
+  }
+  session->Renew(core.options.lease);
+  reply.incarnation = incarnation;
+  reply.position = session->position();
+  FillState(core, session.get(), reply.state);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status Hello(ServerCore& core, const wire::HelloRequest& request, wire::HelloReply& reply) {
+  RETURN_IF_ERROR(CheckHello(core, request));
+  reply.protocol_version = wire::g_cairn_constants.PROTOCOL_VERSION;
+  reply.server_index = core.options.server_index;
+  reply.server_count = core.options.server_count;
+  reply.durability = std::string(DurabilityName(core.options.durability));
+  reply.lease_seconds = absl::ToDoubleSeconds(core.options.lease);
+  reply.max_message_bytes = core.options.max_message_bytes;
+  if (request.worker < 0) {
+    FillState(core, nullptr, reply.state);
+    return absl::OkStatus();
+  }
+  return Join(core, request, reply);
+}
+
+absl::Status Leave(ServerCore& core, const Admitted& admitted) {
+  if (!core.applied_is_durable()) {
+    RETURN_IF_ERROR(core.flusher.Flush(Flusher::Reach::kSynced));
+  }
+  if (admitted.session != nullptr) admitted.session->EndLease();
+  return absl::OkStatus();
+}
+
+}  // namespace cairn

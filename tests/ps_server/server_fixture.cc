@@ -1,0 +1,233 @@
+#include "tests/ps_server/server_fixture.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "thrift/cairn_constants.h"
+#include "thrift/errors.h"
+
+namespace cairn {
+
+wire::Optimizer WireOptimizer(const std::string& type, double learning_rate,
+                              const std::map<std::string, double>& arguments) {
+  wire::Optimizer optimizer;
+  optimizer.type = type;
+  if (type != "none") optimizer.learning_rate.arguments["learning_rate"] = learning_rate;
+  optimizer.arguments = arguments;
+  return optimizer;
+}
+
+wire::VariableSpec DenseSpec(const std::string& name, const std::vector<int64_t>& shape,
+                             const wire::Optimizer& optimizer) {
+  wire::VariableSpec spec;
+  spec.name = name;
+  spec.shape = shape;
+  spec.optimizer = optimizer;
+  return spec;
+}
+
+wire::VariableSpec TableSpec(const std::string& name, int64_t dim,
+                             const wire::Optimizer& optimizer) {
+  wire::VariableSpec spec = DenseSpec(name, {dim}, optimizer);
+  spec.kind = wire::VariableKind::EMBEDDING;
+  spec.__set_touched_rows(wire::TouchedRows::PUSHED);
+  spec.initializer.type = "uniform";
+  return spec;
+}
+
+absl::Status ErrorStatus(const wire::ServerError& error) { return FromServerError(error); }
+
+wire::PushItem WholeItem(const std::string& variable, const std::vector<float>& gradient) {
+  wire::PushItem item;
+  item.variable = variable;
+  item.values = PayloadOf(gradient);
+  return item;
+}
+
+wire::PushItem IdItem(const std::string& variable, wire::Selection::type selection,
+                      const std::vector<int64_t>& ids, const std::vector<float>& gradient) {
+  wire::PushItem item = WholeItem(variable, gradient);
+  item.selection = selection;
+  item.ids = PayloadOf(ids);
+  return item;
+}
+
+absl::StatusOr<wire::HelloReply> TestClient::Hello(int64_t incarnation) {
+  wire::HelloRequest request;
+  request.protocol_version = wire::g_cairn_constants.PROTOCOL_VERSION;
+  request.job = caller_.job;
+  request.task_type = "worker";
+  request.worker = caller_.worker;
+  request.incarnation = incarnation;
+  request.origin = "test/1";
+  wire::HelloReply reply;
+  RETURN_IF_ERROR(CallStatus([&] { service_.hello(reply, request); }));
+  caller_.incarnation = reply.incarnation;
+  caller_.boot_id = reply.state.boot_id;
+  sequence = reply.state.applied;
+  return reply;
+}
+
+absl::Status TestClient::Create(const std::vector<wire::VariableSpec>& specs) {
+  wire::ServerState state;
+  return CallStatus([&] { service_.create_variables(state, caller_, specs); });
+}
+
+wire::PushRequest TestClient::NextRequest() {
+  wire::PushRequest request;
+  request.caller = caller_;
+  request.sequence.after = sequence;
+  request.sequence.sequence = ++sequence;
+  return request;
+}
+
+absl::StatusOr<wire::PushReply> TestClient::Send(const wire::PushRequest& request) {
+  wire::PushReply reply;
+  RETURN_IF_ERROR(CallStatus([&] { service_.push(reply, request); }));
+  return reply;
+}
+
+absl::StatusOr<wire::PushReply> TestClient::Send(const wire::AssignRequest& request) {
+  wire::PushReply reply;
+  RETURN_IF_ERROR(CallStatus([&] { service_.assign(reply, request); }));
+  return reply;
+}
+
+absl::StatusOr<wire::PushReply> TestClient::Push(const std::string& variable,
+                                                 const std::vector<float>& gradient) {
+  wire::PushRequest request = NextRequest();
+  request.items.push_back(WholeItem(variable, gradient));
+  return Send(request);
+}
+
+absl::StatusOr<wire::PushReply> TestClient::PushRows(const std::string& variable,
+                                                     const std::vector<int64_t>& ids,
+                                                     const std::vector<float>& gradient) {
+  wire::PushRequest request = NextRequest();
+  request.items.push_back(IdItem(variable, wire::Selection::ROWS, ids, gradient));
+  return Send(request);
+}
+
+absl::StatusOr<wire::PushReply> TestClient::PushKeys(const std::string& variable,
+                                                     const std::vector<int64_t>& keys,
+                                                     const std::vector<float>& gradient) {
+  wire::PushRequest request = NextRequest();
+  request.items.push_back(IdItem(variable, wire::Selection::KEYS, keys, gradient));
+  return Send(request);
+}
+
+absl::StatusOr<wire::PushReply> TestClient::Assign(const std::string& variable,
+                                                   const std::vector<float>& values,
+                                                   const std::string& slot) {
+  const wire::PushRequest next = NextRequest();
+  wire::AssignRequest request;
+  request.caller = next.caller;
+  request.sequence = next.sequence;
+  wire::AssignItem item;
+  item.variable = variable;
+  item.values = PayloadOf(values);
+  item.slot = slot;
+  request.items.push_back(item);
+  return Send(request);
+}
+
+absl::StatusOr<wire::PushReply> TestClient::AssignKeys(const std::string& variable,
+                                                       const std::vector<int64_t>& keys,
+                                                       const std::vector<float>& values,
+                                                       const std::string& slot) {
+  const wire::PushRequest next = NextRequest();
+  wire::AssignRequest request;
+  request.caller = next.caller;
+  request.sequence = next.sequence;
+  wire::AssignItem item;
+  item.variable = variable;
+  item.selection = wire::Selection::KEYS;
+  item.ids = PayloadOf(keys);
+  item.values = PayloadOf(values);
+  item.slot = slot;
+  request.items.push_back(item);
+  return Send(request);
+}
+
+absl::StatusOr<wire::PulledItem> TestClient::PullItem(const wire::PullItem& item) {
+  wire::PullRequest request;
+  request.caller = caller_;
+  request.items.push_back(item);
+  wire::PullReply reply;
+  RETURN_IF_ERROR(CallStatus([&] { service_.pull(reply, request); }));
+  return reply.items[0];
+}
+
+absl::StatusOr<std::vector<float>> TestClient::PullFloats(const std::string& variable,
+                                                          wire::Selection::type selection,
+                                                          const std::vector<int64_t>& ids,
+                                                          const std::string& slot) {
+  wire::PullItem item;
+  item.variable = variable;
+  item.selection = selection;
+  item.ids = PayloadOf(ids);
+  item.slot = slot;
+  ASSIGN_OR_RETURN(const wire::PulledItem pulled, PullItem(item));
+  return Values<float>(pulled.values);
+}
+
+absl::StatusOr<std::vector<float>> TestClient::Pull(const std::string& variable,
+                                                    const std::string& slot) {
+  return PullFloats(variable, wire::Selection::WHOLE, {}, slot);
+}
+
+absl::StatusOr<std::vector<float>> TestClient::PullRows(const std::string& variable,
+                                                        const std::vector<int64_t>& ids,
+                                                        const std::string& slot) {
+  return PullFloats(variable, wire::Selection::ROWS, ids, slot);
+}
+
+absl::StatusOr<std::vector<float>> TestClient::PullKeys(const std::string& variable,
+                                                        const std::vector<int64_t>& keys,
+                                                        const std::string& slot) {
+  return PullFloats(variable, wire::Selection::KEYS, keys, slot);
+}
+
+absl::StatusOr<wire::DescribeReply> TestClient::Describe() {
+  wire::DescribeRequest request;
+  request.caller = caller_;
+  wire::DescribeReply reply;
+  RETURN_IF_ERROR(CallStatus([&] { service_.describe(reply, request); }));
+  return reply;
+}
+
+absl::StatusOr<wire::ServerState> TestClient::Flush() {
+  wire::ServerState state;
+  RETURN_IF_ERROR(CallStatus([&] { service_.flush(state, caller_); }));
+  return state;
+}
+
+void ServerTest::Start() {
+  absl::StatusOr<std::unique_ptr<Engine>> opened = Engine::Open(options_);
+  ASSERT_OK(opened);
+  engine_ = *std::move(opened);
+}
+
+void ServerTest::Restart() {
+  ASSERT_OK(engine_->Close());
+  engine_.reset();
+  Start();
+}
+
+void ServerTest::StartFromCopy() {
+  const std::string copy = folder_.Join(absl::StrCat("copy", copies_++));
+  std::filesystem::copy(options_.directory, copy, std::filesystem::copy_options::recursive);
+  options_.directory = copy;
+  crashed_ = std::move(engine_);
+  Start();
+}
+
+TestClient ServerTest::Joined(int32_t worker) {
+  TestClient client = Client(worker);
+  EXPECT_OK(client.Hello());
+  return client;
+}
+
+}  // namespace cairn
