@@ -25,15 +25,16 @@ void PlanKeys(const Batch& batch, int64_t key_columns, int64_t hash_buckets, siz
   int32_t* position = state->positions.data();
   for (size_t c = 0; c < columns; ++c) {
     std::vector<int64_t>& ids = state->uses[first + c].ids;
-    ids.clear();
+    ids.resize(rows);
     state->key_index.Reset(rows);
     const int64_t* key = batch.keys.data() + c;
     for (size_t r = 0; r < rows; ++r, key += columns) {
       const int64_t id = hash_buckets == 0 ? *key : HashBucket(*key, hash_buckets);
       const int32_t number = state->key_index.Insert(id);
-      if (static_cast<size_t>(number) == ids.size()) ids.push_back(id);
+      ids[static_cast<size_t>(number)] = id;
       *position++ = number;
     }
+    ids.resize(static_cast<size_t>(state->key_index.size()));
   }
 }
 
