@@ -30,7 +30,6 @@ class BatchMaker {
   BatchMaker(const ReaderOptions& options, std::unique_ptr<RowSource> source)
       : options_(options), source_(std::move(source)) {
     if (!options_.training) {
-      options_.data.epochs = 1;
       options_.data.shuffle_buffer_rows = 0;
       options_.data.drop_remainder = false;
     }
@@ -43,7 +42,7 @@ class BatchMaker {
   absl::StatusOr<bool> Make(Batch* batch) {
     for (;;) {
       if (!in_epoch_) {
-        if (epoch_ >= options_.data.epochs) return false;
+        if (epoch_ >= end_epoch_) return false;
         RETURN_IF_ERROR(StartEpoch());
       }
       ClearBatch(batch);
@@ -57,7 +56,7 @@ class BatchMaker {
       if (short_batch) {
         in_epoch_ = false;
         // Without a single row every further epoch would be as empty.
-        epoch_ = row_ == 0 ? options_.data.epochs : epoch_ + 1;
+        epoch_ = row_ == 0 ? end_epoch_ : epoch_ + 1;
         if (batch->rows == 0 || options_.data.drop_remainder) continue;
       }
       return true;
@@ -66,9 +65,10 @@ class BatchMaker {
 
   const Schema& schema() const { return source_->schema(); }
   absl::Span<const std::string> vocabulary() const { return source_->vocabulary(); }
-  void StartAt(int64_t epoch, int64_t row) {
+  void StartAt(int64_t epoch, int64_t row, int64_t end_epoch) {
     epoch_ = epoch;
     skip_rows_ = row;
+    end_epoch_ = options_.training ? end_epoch : epoch + 1;
   }
 
  private:
@@ -100,6 +100,7 @@ class BatchMaker {
   std::unique_ptr<ShuffleBuffer> shuffle_;  // null: file order
   bool in_epoch_ = false;
   int64_t epoch_ = 0;
+  int64_t end_epoch_ = 0;  // first one not read
   int64_t row_ = 0;        // rows of this epoch handed out
   int64_t skip_rows_ = 0;  // of the first epoch
 };
@@ -109,8 +110,7 @@ class PrefetchReader : public Reader {
   PrefetchReader(const ReaderOptions& options, std::unique_ptr<RowSource> source)
       : maker_(options, std::move(source)),
         ahead_(std::clamp(kRowsAhead / options.data.batch_size, kMinAhead, kMaxAhead)) {
-    maker_.StartAt(options.start_epoch, options.start_row);
-    thread_ = std::thread([this] { Run(); });
+    StartAt(options.start_epoch, options.start_row, options.data.epochs);
   }
 
   ~PrefetchReader() override {
@@ -119,13 +119,18 @@ class PrefetchReader : public Reader {
       stop_ = true;
       space_.Signal();
     }
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
   }
 
   const Schema& schema() const override { return maker_.schema(); }
   absl::Span<const std::string> vocabulary() const override { return maker_.vocabulary(); }
 
+  void StartAt(int64_t epoch, int64_t row, int64_t end_epoch) override {
+    maker_.StartAt(epoch, row, end_epoch);
+  }
+
   absl::StatusOr<bool> Next(Batch* batch) override {
+    if (!thread_.joinable()) thread_ = std::thread([this] { Run(); });
     absl::MutexLock lock(&mutex_);
     // Ends with the parsing thread, which waits for nothing but its file and for space here.
     while (ready_.empty() && !done_) data_.Wait(&mutex_);

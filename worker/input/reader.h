@@ -30,7 +30,7 @@ struct ReaderOptions {
 // are no rows. The order of rows depends on the shuffle's seed, the epoch and the worker alone.
 //
 // Thread safety: none; one thread calls Next. Reading and parsing go on in a thread of its own, a
-// few batches ahead.
+// few batches ahead, from the first Next on.
 class Reader {
  public:
   virtual ~Reader() = default;
@@ -39,6 +39,8 @@ class Reader {
   static absl::StatusOr<std::unique_ptr<Reader>> Open(const ReaderOptions& options);
 
   virtual const Schema& schema() const = 0;
+  // Before the first Next, in place of the options' start_epoch, start_row and data.epochs.
+  virtual void StartAt(int64_t epoch, int64_t row, int64_t end_epoch) = 0;
   // Fills `batch` (its buffers are swapped with a parsed one). False at the end of all epochs.
   // kInvalidArgument: a malformed line ("a9a.libsvm:17:23: …"). kDataLoss: damaged gzip.
   // kUnavailable: I/O error. Rows before an error come first.

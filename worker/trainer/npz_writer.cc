@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -58,9 +59,9 @@ absl::string_view NumpyDescription(DType dtype) {
 }
 
 // Magic, version, and a Python dictionary padded so that the data begins at a multiple of 64.
-std::string NpyHeader(DType dtype, absl::Span<const int64_t> shape) {
+std::string NpyHeader(absl::string_view description, absl::Span<const int64_t> shape) {
   std::string text =
-      absl::StrCat("{'descr': '", NumpyDescription(dtype), "', 'fortran_order': False, 'shape': (",
+      absl::StrCat("{'descr': '", description, "', 'fortran_order': False, 'shape': (",
                    absl::StrJoin(shape, ", "), shape.size() == 1 ? ",), }" : "), }");
   constexpr size_t kFixedBytes = 10;
   const size_t unpadded = kFixedBytes + text.size() + 1;
@@ -114,21 +115,34 @@ absl::Status NpzWriter::Add(absl::string_view name, DType dtype, absl::Span<cons
                                                    " takes ", count * DTypeBytes(dtype),
                                                    " bytes, got ", data.size()));
   }
+  if (dtype != DType::kBFloat16) {
+    return WriteEntry(name, NpyHeader(NumpyDescription(dtype), shape), data);
+  }
+  std::vector<float> widened(static_cast<size_t>(count));
+  ToFloat32(dtype, data.data(), widened.size(), widened.data());
+  return WriteEntry(
+      name, NpyHeader(NumpyDescription(DType::kFloat32), shape),
+      {reinterpret_cast<const std::byte*>(widened.data()), widened.size() * sizeof(float)});
+}
+
+absl::Status NpzWriter::AddStrings(absl::string_view name, absl::Span<const std::string> strings) {
+  size_t width = 1;
+  for (const std::string& text : strings) width = std::max(width, text.size());
+  std::vector<std::byte> bytes(strings.size() * width);
+  for (size_t i = 0; i < strings.size(); ++i) {
+    std::memcpy(bytes.data() + i * width, strings[i].data(), strings[i].size());
+  }
+  return WriteEntry(
+      name, NpyHeader(absl::StrCat("|S", width), {static_cast<int64_t>(strings.size())}), bytes);
+}
+
+absl::Status NpzWriter::WriteEntry(absl::string_view name, absl::string_view header,
+                                   absl::Span<const std::byte> data) {
   for (const Entry& entry : entries_) {
     if (entry.name == absl::StrCat(name, ".npy")) {
       return absl::InvalidArgumentError(absl::StrCat("array '", name, "' is in the file already"));
     }
   }
-  if (dtype != DType::kBFloat16) return WriteEntry(name, NpyHeader(dtype, shape), data);
-  std::vector<float> widened(static_cast<size_t>(count));
-  ToFloat32(dtype, data.data(), widened.size(), widened.data());
-  return WriteEntry(
-      name, NpyHeader(DType::kFloat32, shape),
-      {reinterpret_cast<const std::byte*>(widened.data()), widened.size() * sizeof(float)});
-}
-
-absl::Status NpzWriter::WriteEntry(absl::string_view name, absl::string_view header,
-                                   absl::Span<const std::byte> data) {
   Entry entry;
   entry.name = absl::StrCat(name, ".npy");
   entry.bytes = header.size() + data.size();

@@ -29,6 +29,8 @@ class NpzWriter {
   // as float32. kInvalidArgument: data.size() does not fit `shape`; a name twice.
   absl::Status Add(absl::string_view name, DType dtype, absl::Span<const int64_t> shape,
                    absl::Span<const std::byte> data);
+  // Adds `strings` as NumPy's byte strings ("|S8"), each filled up with zeros to the longest.
+  absl::Status AddStrings(absl::string_view name, absl::Span<const std::string> strings);
   absl::Status Finish();
 
  private:

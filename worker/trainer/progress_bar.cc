@@ -39,7 +39,6 @@ ProgressBar::~ProgressBar() {
 void ProgressBar::Update(int64_t rows, double loss, double staleness_mean) {
   if (!enabled_) return;
   const absl::Time now = absl::Now();
-  if (now < next_draw_) return;
   next_draw_ = now + absl::Milliseconds(100);
   Draw(rows, loss, staleness_mean, now - start_);
 }

@@ -35,6 +35,18 @@ Json EvaluationJson(const Evaluation& evaluation) {
 
 }  // namespace
 
+std::string EvaluationText(const Evaluation& evaluation) {
+  std::string text = absl::StrCat(evaluation.rows, " rows");
+  const auto add = [&](absl::string_view name, const std::optional<double>& value) {
+    if (value.has_value()) absl::StrAppendFormat(&text, ", %s %.4f", name, *value);
+  };
+  add("auc", evaluation.auc);
+  add("log_loss", evaluation.log_loss);
+  add("accuracy", evaluation.accuracy);
+  add("rmse", evaluation.rmse);
+  return text;
+}
+
 std::string ReportJson(const Report& report) {
   Json json;
   json["status"] = report.status;
@@ -57,7 +69,6 @@ std::string ReportJson(const Report& report) {
   json["bytes_pulled"] = report.counters.bytes_pulled;
   json["pushes_dropped"] = report.counters.pushes_dropped;
   json["retries"] = report.counters.retries;
-  if (report.steps_not_finite > 0) json["steps_not_finite"] = report.steps_not_finite;
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -96,6 +107,16 @@ absl::Status MetricsFile::Write(int64_t step, double loss, int64_t examples, dou
                          "{\"step\":%lld,\"loss\":null,\"examples\":%lld,\"seconds\":%.6g}\n",
                          static_cast<long long>(step), static_cast<long long>(examples), seconds);
   if (written < 0) return absl::ErrnoToStatus(errno, absl::StrCat("metrics file ", path_));
+  return absl::OkStatus();
+}
+
+absl::Status MetricsFile::WriteEvaluation(int64_t step, const Evaluation& evaluation) {
+  Json line;
+  line["step"] = step;
+  line["eval"] = EvaluationJson(evaluation);
+  if (std::fprintf(file_, "%s\n", line.dump().c_str()) < 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("metrics file ", path_));
+  }
   return absl::OkStatus();
 }
 

@@ -24,6 +24,9 @@ struct Evaluation {
   std::optional<double> rmse;      // regression
 };
 
+// "16281 rows, auc 0.9012, log_loss 0.3251, accuracy 0.8490", for the log.
+std::string EvaluationText(const Evaluation& evaluation);
+
 struct Report {
   std::string status = "completed";
   std::string task = "worker:0";
@@ -37,7 +40,6 @@ struct Report {
   std::optional<Evaluation> eval;
   StalenessSummary staleness;
   ClientCounters counters;
-  int64_t steps_not_finite = 0;  // steps skipped because a gradient held NaN or infinity
 };
 
 // One line, without a line break. Numbers that are not finite become null.
@@ -64,6 +66,8 @@ class MetricsFile {
 
   // `loss`: mean over the batch before its update; `seconds` since the run's first step began.
   absl::Status Write(int64_t step, double loss, int64_t examples, double seconds);
+  // {"step":100,"eval":{"rows":16281,"auc":0.9,…}}, between the lines of steps 100 and 101.
+  absl::Status WriteEvaluation(int64_t step, const Evaluation& evaluation);
   absl::Status Close();
 
  private:

@@ -1,0 +1,251 @@
+// cairn-worker: trains, evaluates and predicts by a job file.
+#include <glog/logging.h>
+
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "common/config/cluster_config.h"
+#include "common/config/job_config.h"
+#include "common/status.h"
+#include "worker/command_line.h"
+#include "worker/trainer/exit_status.h"
+#include "worker/trainer/in_process_server.h"
+#include "worker/trainer/trainer.h"
+
+ABSL_FLAG(std::string, job, "", "job file");
+ABSL_FLAG(std::string, cluster, "", "cluster file");
+ABSL_FLAG(std::string, task_type, "", "worker or chief");
+ABSL_FLAG(int32_t, task_index, -1, "index of this task in the cluster file");
+ABSL_FLAG(std::string, data_root, "", "folder of the job file's relative data paths");
+ABSL_FLAG(std::string, metrics_file, "", "JSON lines, one a step");
+ABSL_FLAG(std::string, export, "", ".npz of all variables");
+ABSL_FLAG(int64_t, max_steps, -1, "steps of this worker; 0: no limit");
+ABSL_FLAG(std::string, mode, "train", "train, evaluate or predict");
+ABSL_FLAG(std::string, predictions, "", "output of --mode predict");
+ABSL_FLAG(bool, fresh, false, "start over");
+
+namespace cairn {
+namespace {
+
+constexpr absl::string_view kFlags[] = {"job",       "cluster",      "task_type", "task_index",
+                                        "data_root", "metrics_file", "export",    "max_steps",
+                                        "mode",      "predictions",  "fresh"};
+
+constexpr char kUsage[] =
+    R"(cairn-worker trains, evaluates and predicts by a job file.
+
+  --job FILE            what to do: model, data, optimizer (YAML); required
+  --cluster FILE        which servers and workers there are (YAML or TF_CONFIG's JSON); else the
+                        variable TF_CONFIG, else the job file's cluster:, else a server in process
+  --task_type TYPE      which task this process is: worker or chief; may stand in the cluster file
+  --task_index N        and its number, from 0
+  --data_root DIR       where the job file's relative data paths start; else its own folder
+  --metrics_file FILE   writes one JSON object a step: step, loss, examples, seconds
+  --export FILE.npz     writes all variables at the end, for numpy
+  --max_steps N         ends after N steps of this worker; 0: no limit
+  --mode MODE           train (default), evaluate: metrics of data.eval,
+                        predict: scores of data.eval
+  --predictions FILE    where --mode predict writes one line a row
+  --fresh               forgets what the servers hold of the job and starts over; give it to every
+                        worker: the first (chief, else worker 0) forgets, the others wait for it
+  --set KEY.PATH=VALUE  overrides a key of the job file; may be given several times
+  --help                this text
+
+The report is the last line of stdout, one JSON object; logs go to stderr.
+Exit status: 0 completed; 1 failed; 2 bad flags or files; 130, 143 ended by SIGINT, SIGTERM after
+making its pushes durable (a second signal ends it at once).
+)";
+
+std::atomic<int> stop_signal{0};
+static_assert(std::atomic<int>::is_always_lock_free);
+
+extern "C" void OnStopSignal(int signal) {
+  // A second one: nobody should have to wait for a server that is gone.
+  if (stop_signal.exchange(signal) != 0) _Exit(128 + signal);
+}
+
+void CatchStopSignals() {
+  struct sigaction action = {};
+  action.sa_handler = OnStopSignal;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGINT, &action, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);  // a closed connection is an error of its call
+}
+
+absl::Status BadFlag(absl::string_view text) {
+  return AsBadInput(absl::InvalidArgumentError(text));
+}
+
+absl::StatusOr<JobConfig> ReadJob(const CommandLine& line) {
+  const std::string path = absl::GetFlag(FLAGS_job);
+  if (path.empty()) return BadFlag("--job FILE is required; --help lists the flags");
+  JobOptions options;
+  options.data_root = absl::GetFlag(FLAGS_data_root);
+  options.overrides = line.overrides;
+  absl::StatusOr<JobConfig> job = ReadJobFile(path, options);
+  if (!job.ok()) return AsBadInput(job.status());
+  const std::string metrics = absl::GetFlag(FLAGS_metrics_file);
+  if (!metrics.empty()) job->output.metrics_file = metrics;
+  const std::string export_file = absl::GetFlag(FLAGS_export);
+  if (!export_file.empty()) job->output.export_file = export_file;
+  if (!job->output.export_file.empty() && !absl::EndsWith(job->output.export_file, ".npz")) {
+    return BadFlag(absl::StrCat("export file '", job->output.export_file,
+                                "': this version writes .npz; name it so"));
+  }
+  const int64_t max_steps = absl::GetFlag(FLAGS_max_steps);
+  if (max_steps >= 0) job->data.max_steps = max_steps;
+  for (const std::string& warning : job->warnings) LOG(WARNING) << warning;
+  return job;
+}
+
+// The cluster in JOB.md's order; one without tasks: in process.
+absl::StatusOr<ClusterConfig> FindCluster(const JobConfig& job) {
+  const std::string path = absl::GetFlag(FLAGS_cluster);
+  const char* const environment = std::getenv("TF_CONFIG");
+  absl::StatusOr<ClusterConfig> cluster = ClusterConfig();
+  if (!path.empty()) {
+    cluster = ReadClusterFile(path);
+  } else if (environment != nullptr && *environment != '\0') {
+    cluster = ParseCluster(environment, "TF_CONFIG");
+  } else if (job.has_cluster) {
+    cluster = job.cluster;
+  }
+  if (!cluster.ok()) return AsBadInput(cluster.status());
+  const std::string type = absl::GetFlag(FLAGS_task_type);
+  if (!type.empty()) {
+    cluster->task_type = type;
+    cluster->task_index = 0;
+  }
+  if (absl::GetFlag(FLAGS_task_index) >= 0) cluster->task_index = absl::GetFlag(FLAGS_task_index);
+  for (const std::string& warning : cluster->warnings) LOG(WARNING) << warning;
+  return cluster;
+}
+
+// Which of the job's workers this is.
+absl::Status FindTask(const ClusterConfig& cluster, TrainerOptions* options) {
+  if (cluster.addresses("ps").empty()) {
+    return BadFlag(
+        "the cluster has no ps tasks, and strategy parameter_server needs them; add \"ps\" to the "
+        "cluster, or leave the cluster out for a server in process");
+  }
+  if (cluster.task_type.empty() && cluster.training_task_count() > 0) {
+    return BadFlag(
+        "the cluster does not say which task this is: give --task_type and --task_index");
+  }
+  const std::string task = absl::StrCat(cluster.task_type, ":", cluster.task_index);
+  const int32_t ordinal = cluster.training_ordinal(cluster.task_type, cluster.task_index);
+  if (ordinal < 0) {
+    const absl::string_view advice = cluster.task_type == "ps" ? "that task is served by cairn-ps"
+                                     : cluster.task_type == "evaluator"
+                                         ? "run --mode evaluate without a task instead"
+                                         : "the tasks that train are chief and worker";
+    return BadFlag(absl::StrCat("task ", task, " is not one of the cluster's ",
+                                cluster.training_task_count(), " training tasks; ", advice));
+  }
+  options->worker = ordinal;
+  options->workers = cluster.training_task_count();
+  options->task = task;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Report> RunMode(const TrainerOptions& options, const Connector& connect) {
+  const std::string mode = absl::GetFlag(FLAGS_mode);
+  if (mode == "evaluate") return RunEvaluation(options, connect);
+  if (mode == "predict") {
+    return RunPrediction(options, absl::GetFlag(FLAGS_predictions), connect);
+  }
+  return RunTraining(options, connect);
+}
+
+absl::StatusOr<Report> RunInProcess(TrainerOptions options) {
+  const bool trains = absl::GetFlag(FLAGS_mode) == "train";
+  ASSIGN_OR_RETURN(const std::unique_ptr<InProcessServer> server,
+                   InProcessServer::Open(options.job, /*create=*/trains));
+  const Connector connect = [&](const ClientOptions& client, Deadline deadline) {
+    return server->Connect(client, deadline);
+  };
+  absl::StatusOr<Report> report = RunMode(options, connect);
+  const absl::Status closed = server->Close();
+  RETURN_IF_ERROR(report.status());
+  if (!closed.ok()) return Annotate(closed, "closing the server in process");
+  return report;
+}
+
+absl::StatusOr<Report> Run(const CommandLine& line) {
+  const std::string mode = absl::GetFlag(FLAGS_mode);
+  if (mode != "train" && mode != "evaluate" && mode != "predict") {
+    return BadFlag(absl::StrCat("--mode is '", mode, "'; there are train, evaluate and predict"));
+  }
+  if ((mode == "predict") != !absl::GetFlag(FLAGS_predictions).empty()) {
+    return BadFlag("--mode predict and --predictions FILE go together");
+  }
+  if (mode != "train" && absl::GetFlag(FLAGS_fresh)) {
+    return BadFlag(absl::StrCat("--fresh forgets what --mode ", mode, " would read"));
+  }
+  TrainerOptions options;
+  ASSIGN_OR_RETURN(options.job, ReadJob(line));
+  options.fresh = absl::GetFlag(FLAGS_fresh);
+  options.stop_requested = [] { return stop_signal.load(std::memory_order_relaxed) != 0; };
+  ASSIGN_OR_RETURN(const ClusterConfig cluster, FindCluster(options.job));
+  if (cluster.tasks.empty()) return RunInProcess(std::move(options));
+  if (mode == "train" || !cluster.task_type.empty()) RETURN_IF_ERROR(FindTask(cluster, &options));
+  const Connector connect = [&](ClientOptions client, Deadline deadline) {
+    client.servers = cluster.addresses("ps");
+    return PsClient::Connect(client, deadline);
+  };
+  return RunMode(options, connect);
+}
+
+// The error on one line, the last one of stderr.
+void PrintError(const absl::Status& status) {
+  const std::string text = absl::StrReplaceAll(std::string(status.message()), {{"\n", "; "}});
+  std::fprintf(stderr, "cairn-worker: %s\n",
+               text.empty() ? std::string(CodeName(status.code())).c_str() : text.c_str());
+}
+
+int Main(int argc, char** argv) {
+  FLAGS_logtostderr = true;
+  google::InitGoogleLogging(argv[0]);
+  CommandLine line;
+  const absl::Status parsed =
+      ParseCommandLine(absl::MakeConstSpan(argv + 1, static_cast<size_t>(argc - 1)), kFlags, &line);
+  if (!parsed.ok()) {
+    PrintError(parsed);
+    return 2;
+  }
+  if (line.help) {
+    std::fputs(kUsage, stdout);
+    return 0;
+  }
+  CatchStopSignals();
+  const absl::StatusOr<Report> report = Run(line);
+  const int signal = stop_signal.load();
+  if (!report.ok()) {
+    PrintError(report.status());
+    // Stopped while it waited, before there was anything to make durable.
+    return absl::IsCancelled(report.status()) && signal != 0 ? 128 + signal
+                                                             : ExitCodeOf(report.status());
+  }
+  std::printf("%s\n", ReportJson(*report).c_str());
+  if (std::fflush(stdout) != 0) {
+    std::fprintf(stderr, "cairn-worker: cannot write the report to stdout\n");
+    return 1;
+  }
+  return report->status == "interrupted" ? 128 + signal : 0;
+}
+
+}  // namespace
+}  // namespace cairn
+
+int main(int argc, char** argv) { return cairn::Main(argc, argv); }

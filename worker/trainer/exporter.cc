@@ -1,0 +1,68 @@
+#include "worker/trainer/exporter.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/shape.h"
+#include "common/status.h"
+#include "worker/trainer/npz_writer.h"
+
+namespace cairn {
+namespace {
+
+absl::Status ExportDense(PsClient& client, const VariableSpec& spec, NpzWriter& writer,
+                         Deadline deadline) {
+  ASSIGN_OR_RETURN(const int64_t count, ElementCount(spec.shape));
+  std::vector<std::byte> values(static_cast<size_t>(count) * DTypeBytes(spec.dtype));
+  const PullTarget target{.variable = spec.name, .out = absl::MakeSpan(values)};
+  RETURN_IF_ERROR(client.Pull({target}, deadline));
+  return writer.Add(spec.name, spec.dtype, spec.shape, values);
+}
+
+absl::Status ExportTable(PsClient& client, const VariableSpec& spec, NpzWriter& writer,
+                         Deadline deadline) {
+  std::vector<int64_t> keys;
+  std::vector<std::byte> rows;
+  const auto add = [&](int64_t key, absl::Span<const std::byte> values) {
+    keys.push_back(key);
+    rows.insert(rows.end(), values.begin(), values.end());
+  };
+  RETURN_IF_ERROR(client.Scan(spec.name, add, deadline));
+  const size_t row_bytes = static_cast<size_t>(spec.shape[0]) * DTypeBytes(spec.dtype);
+  std::vector<size_t> order(keys.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return keys[a] < keys[b]; });
+  std::vector<int64_t> sorted_keys(keys.size());
+  std::vector<std::byte> sorted_rows(rows.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    sorted_keys[i] = keys[order[i]];
+    std::memcpy(sorted_rows.data() + i * row_bytes, rows.data() + order[i] * row_bytes, row_bytes);
+  }
+  const int64_t count = static_cast<int64_t>(keys.size());
+  RETURN_IF_ERROR(writer.Add(absl::StrCat(spec.name, "/keys"), DType::kInt64, {count},
+                             AsBytes(absl::MakeConstSpan(sorted_keys))));
+  return writer.Add(absl::StrCat(spec.name, "/values"), spec.dtype, {count, spec.shape[0]},
+                    sorted_rows);
+}
+
+}  // namespace
+
+absl::Status ExportVariables(PsClient& client, absl::Span<const VariableSpec> specs,
+                             absl::Span<const std::string> vocabulary, const std::string& path,
+                             absl::Duration call_timeout) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<NpzWriter> writer, NpzWriter::Create(path));
+  for (const VariableSpec& spec : specs) {
+    const Deadline deadline = Deadline::In(call_timeout);
+    RETURN_IF_ERROR(spec.kind == VariableKind::kDense
+                        ? ExportDense(client, spec, *writer, deadline)
+                        : ExportTable(client, spec, *writer, deadline));
+  }
+  if (!vocabulary.empty()) RETURN_IF_ERROR(writer->AddStrings("vocabulary", vocabulary));
+  return writer->Finish();
+}
+
+}  // namespace cairn

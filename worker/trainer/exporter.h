@@ -1,0 +1,22 @@
+// A job's variables as arrays for numpy.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/variable_spec.h"
+#include "worker/client/ps_client.h"
+
+namespace cairn {
+
+// Writes every variable of `specs` to the .npz file `path`: a dense one as NAME, an embedding table
+// as NAME/keys (int64 [rows], ascending) and NAME/values (float32 [rows, dim]); `vocabulary`,
+// unless empty, as "vocabulary", byte strings of which number i is the word of key i. The file is
+// whole or not there.
+absl::Status ExportVariables(PsClient& client, absl::Span<const VariableSpec> specs,
+                             absl::Span<const std::string> vocabulary, const std::string& path,
+                             absl::Duration call_timeout);
+
+}  // namespace cairn

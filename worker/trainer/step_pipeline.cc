@@ -1,0 +1,106 @@
+#include "worker/trainer/step_pipeline.h"
+
+#include <utility>
+
+#include "common/status.h"
+
+namespace cairn {
+
+void ListTargets(const Model& model, StepState* state, std::vector<PullTarget>* targets) {
+  targets->clear();
+  for (size_t i = 0; i < state->uses.size(); ++i) {
+    VariableUse& use = state->uses[i];
+    targets->push_back({.variable = model.variables()[i].name,
+                        .part = use.part,
+                        .ids = use.ids,
+                        .out = AsWritableBytes(absl::MakeSpan(use.values))});
+  }
+}
+
+void ListSources(const Model& model, const StepState& state, std::vector<PushSource>* sources) {
+  sources->clear();
+  for (size_t i = 0; i < state.uses.size(); ++i) {
+    const VariableUse& use = state.uses[i];
+    sources->push_back({.variable = model.variables()[i].name,
+                        .part = use.part,
+                        .ids = use.ids,
+                        .values = AsBytes(absl::MakeConstSpan(use.gradient))});
+  }
+}
+
+StepPipeline::StepPipeline(PsClient* client, const Model* model, int64_t pull_ahead,
+                           absl::Duration call_timeout)
+    : client_(client),
+      model_(model),
+      pull_ahead_(pull_ahead),
+      call_timeout_(call_timeout),
+      // While step t computes, exchanges back to that of t - lookahead + 1 may be on their way, and
+      // steps up to t + lookahead are loaded.
+      steps_(static_cast<size_t>(2 * lookahead() + 1)) {
+  if (pull_ahead_ > 0) thread_ = std::thread([this] { Run(); });
+}
+
+StepPipeline::~StepPipeline() {
+  if (!thread_.joinable()) return;
+  {
+    absl::MutexLock lock(&mutex_);
+    stop_ = true;
+  }
+  thread_.join();
+}
+
+absl::Status StepPipeline::Do(const Work& work) {
+  const Deadline deadline = Deadline::In(call_timeout_);
+  if (work.pull >= 0) {
+    Step& next = step(work.pull);
+    ListTargets(*model_, &next.state, &next.targets);
+    if (work.push < 0) return client_->Pull(next.targets, deadline);
+    Step& done = step(work.push);
+    return client_->PushPull(done.sources, done.position, next.targets, deadline);
+  }
+  Step& done = step(work.push);
+  return client_->Push(done.sources, done.position, deadline);
+}
+
+absl::Status StepPipeline::Pull(int64_t number) { return Do({-1, number}); }
+
+absl::Status StepPipeline::Exchange(int64_t push, int64_t pull) {
+  if (pull_ahead_ == 0) return Do({push, pull});
+  absl::MutexLock lock(&mutex_);
+  if (status_.ok()) queue_.push_back({push, pull});
+  return status_;
+}
+
+absl::Status StepPipeline::WaitPushed(int64_t push) {
+  if (pull_ahead_ == 0) return absl::OkStatus();
+  absl::MutexLock lock(&mutex_);
+  // Ends: the thread's round trips have deadlines, and its first error ends all waits.
+  const auto done = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return pushed_ >= push || !status_.ok();
+  };
+  mutex_.Await(absl::Condition(&done));
+  return status_;
+}
+
+void StepPipeline::Run() {
+  for (;;) {
+    Work work{};
+    {
+      absl::MutexLock lock(&mutex_);
+      const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return stop_ || !queue_.empty();
+      };
+      mutex_.Await(absl::Condition(&ready));
+      if (stop_) return;
+      work = queue_.front();
+      queue_.pop_front();
+    }
+    const absl::Status status = Do(work);
+    absl::MutexLock lock(&mutex_);
+    status_ = status;
+    if (!status.ok()) return;
+    pushed_ = work.push;
+  }
+}
+
+}  // namespace cairn

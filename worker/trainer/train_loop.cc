@@ -1,0 +1,147 @@
+#include "worker/trainer/train_loop.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/status.h"
+#include "worker/trainer/exit_status.h"
+
+namespace cairn {
+
+TrainLoop::TrainLoop(const TrainLoopParts& parts, const RunStart& start)
+    : parts_(parts),
+      position_(start.position),
+      max_loads_(parts.job.data.max_steps == 0
+                     ? std::numeric_limits<int64_t>::max()
+                     : parts.job.data.max_steps - start.position.run_steps),
+      pipeline_(&parts.client, &parts.model, parts.job.strategy.pull_ahead_steps,
+                parts.call_timeout),
+      progress_(parts.task, 0) {
+  if (parts.job.data.max_steps > 0) {
+    progress_.SetTotalRows(std::max<int64_t>(0, max_loads_) * parts.job.data.batch_size);
+  }
+}
+
+absl::Status TrainLoop::Run() {
+  started_ = absl::Now();
+  for (int64_t number = 0; number < pipeline_.lookahead(); ++number) {
+    RETURN_IF_ERROR(Load(number));
+    if (number < loaded_) RETURN_IF_ERROR(pipeline_.Pull(number));
+  }
+  for (int64_t number = 0; number < loaded_ && !stopping_; ++number) {
+    RETURN_IF_ERROR(DoStep(number));
+  }
+  RETURN_IF_ERROR(pipeline_.WaitPushed(steps_done_ - 1));
+  seconds_ = absl::ToDoubleSeconds(absl::Now() - started_ - paused_);
+  if (steps_done_ == 0 && !stopping_) {
+    // Not one row for this worker: the end of its run is told all the same.
+    position_.finished = true;
+    return AnnounceEnd();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainLoop::AnnounceEnd() {
+  std::string position;
+  position_.EncodeTo(&position);
+  RosterGradient gradient;
+  return parts_.client.Push({parts_.roster_entry.Source(absl::Now(), 1, &gradient)}, position,
+                            Deadline::In(parts_.call_timeout));
+}
+
+absl::Status TrainLoop::Load(int64_t number) {
+  if (input_ended_) return absl::OkStatus();
+  if (number >= max_loads_) {
+    input_ended_ = true;
+    return absl::OkStatus();
+  }
+  Step& step = pipeline_.step(number);
+  const absl::StatusOr<bool> more = parts_.reader.Next(&step.batch);
+  if (!more.ok()) return AsBadInput(Annotate(more.status(), "data.train"));
+  if (!*more) {
+    input_ended_ = true;
+    return absl::OkStatus();
+  }
+  absl::Status planned = parts_.model.Plan(step.batch, &step.state);
+  if (!planned.ok()) return AsBadInput(Annotate(planned, "data.train"));
+  loaded_ = number + 1;
+  return absl::OkStatus();
+}
+
+absl::Status TrainLoop::DoStep(int64_t number) {
+  RETURN_IF_ERROR(pipeline_.WaitPulled(number));
+  Step& step = pipeline_.step(number);
+  ASSIGN_OR_RETURN(const double loss, parts_.model.Train(step.batch, &step.state));
+  if (!parts_.clipper.does_nothing()) parts_.clipper.Clip(&step.state);
+  const int64_t next_pull = number + pipeline_.lookahead();
+  RETURN_IF_ERROR(Load(next_pull));
+
+  const bool finishes = number + 1 == loaded_;
+  stopping_ = !finishes && parts_.stop_requested();
+  PreparePush(number, finishes);
+  const int64_t dropped = finishes ? parts_.client.counters().pushes_dropped : 0;
+  const bool pulls = !stopping_ && next_pull < loaded_;
+  RETURN_IF_ERROR(pipeline_.Exchange(number, pulls ? next_pull : -1));
+  RETURN_IF_ERROR(Record(number, loss));
+  if (!finishes) return EvaluateIfDue(number);
+  RETURN_IF_ERROR(pipeline_.WaitPushed(number));
+  // A last push that held NaN was dropped with the end of the run in it.
+  const bool was_dropped = parts_.client.counters().pushes_dropped > dropped;
+  return was_dropped ? AnnounceEnd() : absl::OkStatus();
+}
+
+void TrainLoop::PreparePush(int64_t number, bool finishes) {
+  Step& step = pipeline_.step(number);
+  position_.epoch = step.batch.epoch;
+  position_.row = step.batch.next_row;
+  ++position_.run_steps;
+  ++position_.total_steps;
+  position_.finished = finishes;
+  position_.EncodeTo(&step.position);
+  ListSources(parts_.model, step.state, &step.sources);
+  if (finishes) {
+    step.sources.push_back(parts_.roster_entry.Source(absl::Now(), 1, &step.roster_gradient));
+  } else if (parts_.others_watch) {
+    const absl::Time now = absl::Now();
+    if (parts_.roster_entry.Due(now)) {
+      step.sources.push_back(parts_.roster_entry.Source(now, 0, &step.roster_gradient));
+    }
+  }
+}
+
+absl::Status TrainLoop::Record(int64_t number, double loss) {
+  const Batch& batch = pipeline_.step(number).batch;
+  ++steps_done_;
+  examples_ += batch.rows;
+  recent_loss_.Add(loss);
+  if (parts_.metrics != nullptr) {
+    RETURN_IF_ERROR(parts_.metrics->Write(position_.total_steps, loss, batch.rows,
+                                          absl::ToDoubleSeconds(absl::Now() - started_ - paused_)));
+  }
+  if (progress_.Due()) {
+    progress_.Update(examples_, loss, parts_.client.staleness().mean);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TrainLoop::EvaluateIfDue(int64_t number) {
+  const int64_t every = parts_.job.evaluation_every_steps;
+  if (parts_.evaluator == nullptr || every == 0 || position_.total_steps % every != 0) {
+    return absl::OkStatus();
+  }
+  const absl::Time start = absl::Now();
+  RETURN_IF_ERROR(pipeline_.WaitPushed(number));
+  ASSIGN_OR_RETURN(const Evaluation evaluation, parts_.evaluator->Evaluate());
+  LOG(INFO) << "step " << position_.total_steps << ": " << EvaluationText(evaluation);
+  if (parts_.metrics != nullptr) {
+    RETURN_IF_ERROR(parts_.metrics->WriteEvaluation(position_.total_steps, evaluation));
+  }
+  paused_ += absl::Now() - start;
+  return absl::OkStatus();
+}
+
+}  // namespace cairn

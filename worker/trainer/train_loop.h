@@ -1,0 +1,84 @@
+// The steps of one run of one worker.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "worker/input/reader.h"
+#include "worker/models/model.h"
+#include "worker/trainer/evaluator.h"
+#include "worker/trainer/gradient_clipper.h"
+#include "worker/trainer/meeting.h"
+#include "worker/trainer/progress_bar.h"
+#include "worker/trainer/report.h"
+#include "worker/trainer/roster.h"
+#include "worker/trainer/run_start.h"
+#include "worker/trainer/step_pipeline.h"
+
+namespace cairn {
+
+// What the loop works with; all outlive it.
+struct TrainLoopParts {
+  const JobConfig& job;
+  const Model& model;
+  PsClient& client;
+  Reader& reader;
+  const GradientClipper& clipper;
+  RosterEntry& roster_entry;
+  Evaluator* evaluator = nullptr;  // every evaluation.every_steps; null: not by this worker
+  MetricsFile* metrics = nullptr;  // null: none is written
+  std::string task;                // "worker:0"
+  bool others_watch = false;       // other workers read the roster: beat
+  absl::Duration call_timeout;
+  StopRequested stop_requested;
+};
+
+// Thread safety: none.
+class TrainLoop {
+ public:
+  TrainLoop(const TrainLoopParts& parts, const RunStart& start);
+
+  // Trains to the end of the run, to data.max_steps or until stop is requested. Every push carries
+  // the position after it, the run's last one also the end of the run in the roster.
+  absl::Status Run();
+
+  // As of the last step pushed.
+  const RunPosition& position() const { return position_; }
+  int64_t steps() const { return steps_done_; }
+  int64_t examples() const { return examples_; }
+  // Training alone, evaluations taken off.
+  double seconds() const { return seconds_; }
+  std::optional<double> train_loss() const { return recent_loss_.mean(); }
+
+ private:
+  // Reads and plans step `number`, unless the input or max_steps ends before it.
+  absl::Status Load(int64_t number);
+  absl::Status DoStep(int64_t number);
+  // What step `number` pushes.
+  void PreparePush(int64_t number, bool finishes);
+  // The end of the run as a push of its own; every push before it has been answered.
+  absl::Status AnnounceEnd();
+  absl::Status Record(int64_t number, double loss);
+  absl::Status EvaluateIfDue(int64_t number);
+
+  const TrainLoopParts parts_;
+  RunPosition position_;
+  int64_t max_loads_;  // steps that data.max_steps leaves to this start
+  StepPipeline pipeline_;
+  int64_t loaded_ = 0;
+  bool input_ended_ = false;
+  bool stopping_ = false;
+
+  int64_t steps_done_ = 0;
+  int64_t examples_ = 0;
+  absl::Time started_;
+  absl::Duration paused_;
+  double seconds_ = 0;
+  RecentMean recent_loss_;
+  ProgressBar progress_;
+};
+
+}  // namespace cairn

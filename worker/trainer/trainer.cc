@@ -1,0 +1,318 @@
+#include "worker/trainer/trainer.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "worker/input/reader.h"
+#include "worker/models/model.h"
+#include "worker/trainer/evaluator.h"
+#include "worker/trainer/exit_status.h"
+#include "worker/trainer/exporter.h"
+#include "worker/trainer/gradient_clipper.h"
+#include "worker/trainer/roster.h"
+#include "worker/trainer/run_start.h"
+#include "worker/trainer/train_loop.h"
+#include "worker/trainer/variable_plan.h"
+
+namespace cairn {
+namespace {
+
+ClientOptions ClientOptionsFor(const TrainerOptions& options, int32_t worker) {
+  ClientOptions client;
+  client.job = options.job.name;
+  client.worker = worker;
+  client.task = options.task;
+  client.ps_wait = absl::Seconds(options.job.strategy.ps_wait_seconds);
+  client.skip_not_finite = options.job.not_finite == "skip";
+  return client;
+}
+
+// Bound of one call: the client waits ps_wait for a server that is gone, then the call itself.
+absl::Duration CallTimeout(const TrainerOptions& options) {
+  const ClientOptions client = ClientOptionsFor(options, 0);
+  return client.ps_wait + 2 * client.rpc_timeout;
+}
+
+// For leaving after an error, which is what gets reported.
+constexpr absl::Duration kShortLeave = absl::Seconds(10);
+
+Report NewReport(const TrainerOptions& options) {
+  Report report;
+  report.task = options.task;
+  report.strategy = options.job.strategy.type;
+  report.consistency = options.job.strategy.consistency;
+  return report;
+}
+
+absl::StatusOr<std::unique_ptr<Reader>> OpenTrainReader(const TrainerOptions& options) {
+  ReaderOptions reader;
+  reader.data = options.job.data;
+  reader.model = options.job.model;
+  reader.files = options.job.data.train;
+  reader.worker = options.worker;
+  reader.workers = options.workers;
+  absl::StatusOr<std::unique_ptr<Reader>> opened = Reader::Open(reader);
+  if (!opened.ok()) return AsBadInput(Annotate(opened.status(), "data.train"));
+  return opened;
+}
+
+// The model for what `files` hold.
+absl::StatusOr<std::unique_ptr<Model>> MakeModel(const JobConfig& job, const Schema& schema) {
+  absl::StatusOr<std::unique_ptr<Model>> model = Model::Create(job.model, job.data, schema);
+  if (!model.ok()) return AsBadInput(model.status());
+  return model;
+}
+
+// One worker's run, from the first call to the last.
+class Training {
+ public:
+  Training(const TrainerOptions& options, const Connector& connect)
+      : options_(options), connect_(connect), entry_(options.worker) {}
+
+  absl::StatusOr<Report> Run() {
+    const absl::Status status = RunSteps();
+    if (client_ == nullptr) return status;
+    if (!status.ok()) {
+      // After an error of this worker's own, what it has pushed is to be kept all the same.
+      if (ExitCodeOf(status) == 2) client_->Leave(Deadline::In(kShortLeave)).IgnoreError();
+      return status;
+    }
+    const absl::Status left = client_->Leave(Deadline::In(CallTimeout(options_)));
+    if (!left.ok()) return Annotate(left, "making the last pushes durable");
+    return report_;
+  }
+
+ private:
+  absl::Status RunSteps() {
+    RETURN_IF_ERROR(OpenInput());
+    RETURN_IF_ERROR(Connect());
+    RETURN_IF_ERROR(CreateVariables());
+    RETURN_IF_ERROR(DecideStart());
+    report_ = NewReport(options_);
+    RETURN_IF_ERROR(Train());
+    if (options_.stop_requested()) {
+      report_.status = "interrupted";
+      return absl::OkStatus();
+    }
+    return options_.worker == 0 ? Conclude() : absl::OkStatus();
+  }
+
+  absl::Status OpenInput() {
+    if (options_.job.data.train.empty()) {
+      return AsBadInput(
+          absl::InvalidArgumentError("data.train names no file; there is nothing to train on"));
+    }
+    ASSIGN_OR_RETURN(reader_, OpenTrainReader(options_));
+    ASSIGN_OR_RETURN(model_, MakeModel(options_.job, reader_->schema()));
+    return absl::OkStatus();
+  }
+
+  absl::Status Connect() {
+    const absl::Duration patience = CallTimeout(options_);
+    if (options_.fresh && options_.worker != 0) {
+      ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> onlooker,
+                       connect_(ClientOptionsFor(options_, -1), Deadline::In(patience)));
+      RETURN_IF_ERROR(WaitForFreshStart(*onlooker, patience, options_.stop_requested));
+    }
+    ASSIGN_OR_RETURN(client_,
+                     connect_(ClientOptionsFor(options_, options_.worker), Deadline::In(patience)));
+    if (!options_.fresh || options_.worker != 0) return absl::OkStatus();
+    LOG(INFO) << "job '" << options_.job.name << "': --fresh, forgets what the servers hold of it";
+    return client_->DropJob(Deadline::In(patience));
+  }
+
+  absl::Status CreateVariables() {
+    ASSIGN_OR_RETURN(specs_, PlanVariables(options_.job, *model_, client_->server_count()));
+    std::vector<VariableSpec> all = specs_;
+    all.push_back(RosterSpec());
+    const absl::Status created = client_->Create(all, Deadline::In(CallTimeout(options_)));
+    if (!absl::IsAlreadyExists(created)) return created;
+    return absl::AlreadyExistsError(
+        absl::StrCat(created.message(),
+                     "; the job file has changed since its state was made: undo that, give "
+                     "the job another name, or start over with --fresh"));
+  }
+
+  absl::Status DecideStart() {
+    ASSIGN_OR_RETURN(const std::vector<RosterRow> roster,
+                     ReadRoster(*client_, options_.workers, Deadline::In(CallTimeout(options_))));
+    const std::string stored = options_.fresh && options_.worker == 0 ? "" : client_->position();
+    ASSIGN_OR_RETURN(start_, DecideRunStart(options_.job, stored, options_.worker, roster));
+    LOG(INFO) << start_.log_line;
+    last_position_ = stored;
+    return absl::OkStatus();
+  }
+
+  absl::Status Train() {
+    report_.total_steps = start_.position.total_steps;
+    if (start_.nothing_to_do) return absl::OkStatus();
+    reader_->StartAt(start_.position.epoch, start_.position.row, start_.end_epoch);
+    const std::string& path = options_.job.output.metrics_file;
+    if (!path.empty()) {
+      absl::StatusOr<std::unique_ptr<MetricsFile>> file =
+          MetricsFile::Open(path, /*append=*/start_.position.run_steps > 0);
+      if (!file.ok()) return AsBadInput(file.status());
+      metrics_ = *std::move(file);
+    }
+    const GradientClipper clipper(options_.job, specs_);
+    Evaluator evaluator(options_.job, *model_, *client_, CallTimeout(options_));
+    const bool evaluates = options_.worker == 0 && !options_.job.data.eval.empty();
+    TrainLoop loop({.job = options_.job,
+                    .model = *model_,
+                    .client = *client_,
+                    .reader = *reader_,
+                    .clipper = clipper,
+                    .roster_entry = entry_,
+                    .evaluator = evaluates ? &evaluator : nullptr,
+                    .metrics = metrics_.get(),
+                    .task = options_.task,
+                    .others_watch = options_.workers > 1,
+                    .call_timeout = CallTimeout(options_),
+                    .stop_requested = options_.stop_requested},
+                   start_);
+    RETURN_IF_ERROR(loop.Run());
+    if (metrics_ != nullptr) RETURN_IF_ERROR(metrics_->Close());
+    loop.position().EncodeTo(&last_position_);
+    report_.steps = loop.steps();
+    report_.total_steps = loop.position().total_steps;
+    report_.examples = loop.examples();
+    report_.seconds = loop.seconds();
+    report_.train_loss = loop.train_loss();
+    report_.staleness = client_->staleness();
+    report_.counters = client_->counters();
+    return absl::OkStatus();
+  }
+
+  // What the first worker does when the training is over.
+  absl::Status Conclude() {
+    if (options_.workers > 1) {
+      absl::StatusOr<Others> others =
+          WaitForOthers(*client_, options_.worker, options_.workers, start_.position.run, entry_,
+                        last_position_, absl::Seconds(options_.job.strategy.ps_wait_seconds),
+                        CallTimeout(options_), options_.stop_requested);
+      if (absl::IsCancelled(others.status())) {
+        report_.status = "interrupted";
+        return absl::OkStatus();
+      }
+      RETURN_IF_ERROR(others.status());
+      if (!others->gone.empty()) {
+        if (options_.job.strategy.on_worker_loss == "fail") {
+          return absl::UnavailableError(absl::StrCat(
+              WorkersText(others->gone),
+              " did not finish and cannot be seen any more "
+              "(strategy.on_worker_loss: fail); start every worker again to continue"));
+        }
+        LOG(WARNING) << WorkersText(others->gone)
+                     << " did not finish and cannot be seen any more; goes on without";
+      }
+    }
+    if (!options_.job.data.eval.empty()) {
+      Evaluator evaluator(options_.job, *model_, *client_, CallTimeout(options_));
+      ASSIGN_OR_RETURN(report_.eval, evaluator.Evaluate());
+    }
+    const std::string& path = options_.job.output.export_file;
+    if (path.empty()) return absl::OkStatus();
+    return ExportVariables(*client_, specs_, reader_->vocabulary(), path, CallTimeout(options_));
+  }
+
+  const TrainerOptions& options_;
+  const Connector& connect_;
+  RosterEntry entry_;
+  std::unique_ptr<Reader> reader_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<PsClient> client_;
+  std::unique_ptr<MetricsFile> metrics_;
+  std::vector<VariableSpec> specs_;
+  RunStart start_;
+  std::string last_position_;
+  Report report_;
+};
+
+// A trained job seen from outside: its model, and a client that has checked the variables.
+struct Trained {
+  std::unique_ptr<Reader> reader;  // of data.eval; tells schema and vocabulary
+  std::unique_ptr<Model> model;
+  std::unique_ptr<PsClient> client;
+  std::vector<VariableSpec> specs;
+};
+
+absl::Status CheckFits(const VariableSpec& wanted, absl::Span<const VariableSpec> there,
+                       const std::string& job) {
+  for (const VariableSpec& spec : there) {
+    if (spec.name != wanted.name) continue;
+    if (spec.kind == wanted.kind && spec.shape == wanted.shape) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        absl::StrCat("job '", job, "': variable '", spec.name, "' has shape ",
+                     ShapeText(spec.shape), " on the servers, ", ShapeText(wanted.shape),
+                     " in the job file; use the job file that it was trained with"));
+  }
+  return absl::NotFoundError(absl::StrCat("job '", job, "': the servers have no variable '",
+                                          wanted.name, "'; train it first"));
+}
+
+absl::StatusOr<Trained> OpenTrained(const TrainerOptions& options, const Connector& connect) {
+  if (options.job.data.eval.empty()) {
+    return AsBadInput(absl::InvalidArgumentError(
+        "data.eval names no file; --mode evaluate and predict read the rows there"));
+  }
+  Trained trained;
+  ReaderOptions reader;
+  reader.data = options.job.data;
+  reader.model = options.job.model;
+  reader.files = options.job.data.eval;
+  reader.training = false;
+  absl::StatusOr<std::unique_ptr<Reader>> opened = Reader::Open(reader);
+  if (!opened.ok()) return AsBadInput(Annotate(opened.status(), "data.eval"));
+  trained.reader = *std::move(opened);
+  ASSIGN_OR_RETURN(trained.model, MakeModel(options.job, trained.reader->schema()));
+  const Deadline deadline = Deadline::In(CallTimeout(options));
+  ASSIGN_OR_RETURN(trained.client, connect(ClientOptionsFor(options, -1), deadline));
+  ASSIGN_OR_RETURN(const std::vector<VariableSpec> there, trained.client->Describe(deadline));
+  for (const VariableSpec& spec : trained.model->variables()) {
+    RETURN_IF_ERROR(CheckFits(spec, there, options.job.name));
+    trained.specs.push_back(spec);
+  }
+  return trained;
+}
+
+absl::Status Export(const TrainerOptions& options, const Trained& trained) {
+  const std::string& path = options.job.output.export_file;
+  if (path.empty()) return absl::OkStatus();
+  return ExportVariables(*trained.client, trained.specs, trained.reader->vocabulary(), path,
+                         CallTimeout(options));
+}
+
+}  // namespace
+
+absl::StatusOr<Report> RunTraining(const TrainerOptions& options, const Connector& connect) {
+  return Training(options, connect).Run();
+}
+
+absl::StatusOr<Report> RunEvaluation(const TrainerOptions& options, const Connector& connect) {
+  ASSIGN_OR_RETURN(const Trained trained, OpenTrained(options, connect));
+  Evaluator evaluator(options.job, *trained.model, *trained.client, CallTimeout(options));
+  Report report = NewReport(options);
+  ASSIGN_OR_RETURN(report.eval, evaluator.Evaluate());
+  report.counters = trained.client->counters();
+  RETURN_IF_ERROR(Export(options, trained));
+  return report;
+}
+
+absl::StatusOr<Report> RunPrediction(const TrainerOptions& options, const std::string& path,
+                                     const Connector& connect) {
+  ASSIGN_OR_RETURN(const Trained trained, OpenTrained(options, connect));
+  Evaluator evaluator(options.job, *trained.model, *trained.client, CallTimeout(options));
+  Report report = NewReport(options);
+  ASSIGN_OR_RETURN(report.examples, evaluator.Predict(path));
+  report.counters = trained.client->counters();
+  RETURN_IF_ERROR(Export(options, trained));
+  return report;
+}
+
+}  // namespace cairn

@@ -1,0 +1,44 @@
+// What cairn-worker does: train, evaluate, predict.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/config/job_config.h"
+#include "common/deadline.h"
+#include "worker/client/ps_client.h"
+#include "worker/trainer/meeting.h"
+#include "worker/trainer/report.h"
+
+namespace cairn {
+
+// Fills in where the servers are, and connects.
+using Connector =
+    std::function<absl::StatusOr<std::unique_ptr<PsClient>>(ClientOptions options, Deadline)>;
+
+struct TrainerOptions {
+  JobConfig job;
+  int32_t worker = 0;  // ordinal among the training tasks; 0 evaluates and exports
+  int32_t workers = 1;
+  std::string task = "worker:0";  // for messages and the report
+  bool fresh = false;             // worker 0 drops the job's state, the others wait for that
+  StopRequested stop_requested;   // asked once a step and in every wait
+};
+
+// Trains the job's next run or goes on with the last (run_start.h). Worker 0 then waits for the
+// others, evaluates data.eval and writes output.export. Returns when the pushes are durable;
+// status "interrupted" where stop was requested.
+// Errors as PsClient; AsBadInput where the job's files are at fault (exit_status.h).
+absl::StatusOr<Report> RunTraining(const TrainerOptions& options, const Connector& connect);
+
+// Evaluates data.eval with the variables on the servers, and exports them if output.export says so.
+// Changes nothing. kNotFound: the servers do not have the job's variables.
+absl::StatusOr<Report> RunEvaluation(const TrainerOptions& options, const Connector& connect);
+
+// Writes predictions for data.eval to `path` (evaluator.h); otherwise as RunEvaluation.
+absl::StatusOr<Report> RunPrediction(const TrainerOptions& options, const std::string& path,
+                                     const Connector& connect);
+
+}  // namespace cairn

@@ -1,0 +1,59 @@
+#include "worker/trainer/variable_plan.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/config/partitioner.h"
+#include "common/status.h"
+
+namespace cairn {
+namespace {
+
+// Null: whole variables.
+absl::StatusOr<std::unique_ptr<Partitioner>> MakePartitioner(const PartitionerConfig& config,
+                                                             int32_t server_count) {
+  const int64_t max_shards = config.max_shards == 0 ? server_count : config.max_shards;
+  if (config.type == "min_size") return MinSizePartitioner(config.min_shard_bytes, max_shards);
+  if (config.type == "max_size") return MaxSizePartitioner(config.max_shard_bytes, max_shards);
+  if (config.type == "fixed_shards") return FixedShardsPartitioner(config.num_shards);
+  return nullptr;
+}
+
+absl::StatusOr<std::vector<DenseShard>> Cut(const VariableSpec& spec,
+                                            const Partitioner* partitioner, Placement* placement) {
+  int64_t count = 1;
+  if (partitioner != nullptr && !spec.shape.empty()) {
+    ASSIGN_OR_RETURN(const std::vector<int64_t> counts,
+                     partitioner->Partition(spec.shape, spec.dtype));
+    count = counts[0];
+  }
+  ASSIGN_OR_RETURN(std::vector<DenseShard> shards, DivShards(RowCount(spec.shape), count));
+  const int64_t row_bytes = RowWidth(spec.shape) * static_cast<int64_t>(DTypeBytes(spec.dtype));
+  for (DenseShard& shard : shards) shard.ps = placement->Next(shard.rows * row_bytes);
+  return shards;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<VariableSpec>> PlanVariables(const JobConfig& job, const Model& model,
+                                                        int32_t server_count) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<Partitioner> partitioner,
+                   MakePartitioner(job.strategy.partitioner, server_count));
+  const std::unique_ptr<Placement> placement = RoundRobinPlacement(server_count);
+  std::vector<VariableSpec> specs(model.variables().begin(), model.variables().end());
+  for (VariableSpec& spec : specs) {
+    spec.optimizer = OptimizerFor(job, spec.name);
+    if (spec.kind == VariableKind::kDense) {
+      absl::StatusOr<std::vector<DenseShard>> shards =
+          Cut(spec, partitioner.get(), placement.get());
+      if (!shards.ok()) {
+        return Annotate(shards.status(), absl::StrCat("variable '", spec.name, "'"));
+      }
+      spec.shards = *std::move(shards);
+    }
+  }
+  return specs;
+}
+
+}  // namespace cairn

@@ -1,0 +1,20 @@
+// From a model's variables to what the servers are asked to make: optimizer and shards.
+#pragma once
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/config/job_config.h"
+#include "common/variable_spec.h"
+#include "worker/models/model.h"
+
+namespace cairn {
+
+// The model's variables in creation order, each with the optimizer of the job file and, if dense,
+// cut by strategy.partitioner and dealt to the servers by round robin as in TensorFlow. Embedding
+// tables are left to the client, which deals out their buckets. Every worker of a job gets the
+// same. kInvalidArgument: a partitioner's or an optimizer's refusal, with the variable's name.
+absl::StatusOr<std::vector<VariableSpec>> PlanVariables(const JobConfig& job, const Model& model,
+                                                        int32_t server_count);
+
+}  // namespace cairn
