@@ -78,7 +78,7 @@ absl::Status PsClientImpl::Place(const VariableSpec* existing, VariableSpec* spe
       return Conflict(*existing, *spec);
     }
   }
-  return ValidateSpec(*spec, server_count());
+  return Annotate(ValidateSpec(*spec, server_count()), absl::StrCat("create \"", spec->name, "\""));
 }
 
 absl::Status PsClientImpl::Create(absl::Span<const VariableSpec> specs, Deadline deadline) {

@@ -1,0 +1,107 @@
+// A parameter server of maps, for tests of the client: subtracts what is pushed (SGD with rate 1),
+// keeps the rules of sequences, and fails where a test says so.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "common/variable_spec.h"
+#include "ps_server/engine.h"
+#include "thrift/ParameterServer.h"
+
+namespace cairn::test {
+
+// float32 variables only. An Engine too, so that a real Listener can serve it.
+// Thread safety: every method may be called from several threads at once; calls run one at a time.
+class FakeService : public wire::ParameterServerIf, public Engine {
+ public:
+  explicit FakeService(int32_t server_index = 0, int32_t server_count = 1);
+
+  // Called with the method's name before it does anything, and after it has done everything. May
+  // throw, may block (no lock is held).
+  std::function<void(absl::string_view method)> before;
+  std::function<void(absl::string_view method)> after;
+
+  // What a crash leaves: a new boot id, and of every worker the pushes up to `durable`.
+  void Reboot(int64_t durable);
+  // Another start of the worker takes its place.
+  void Fence(int32_t worker);
+
+  int64_t calls(absl::string_view method) const;
+  int64_t applied(int32_t worker) const;
+  int64_t boot_id() const;
+  // Sequences of pushes and assigns as they were applied.
+  std::vector<int64_t> sequences() const;
+
+  double lease_seconds = 0;  // 0: no heartbeats
+  int64_t max_message_bytes = 0;
+  int32_t protocol_version = 1;
+
+  // --- Engine ---
+  wire::ParameterServerIf& service() override { return *this; }
+  absl::Status AcquireMessage(int64_t) override { return absl::OkStatus(); }
+  void ReleaseMessage(int64_t) override {}
+  absl::Status Close() override { return absl::OkStatus(); }
+
+  // --- ParameterServerIf ---
+  void hello(wire::HelloReply& reply, const wire::HelloRequest& request) override;
+  void heartbeat(wire::ServerState& state, const wire::Caller& caller) override;
+  void leave(wire::ServerState& state, const wire::Caller& caller) override;
+  void create_variables(wire::ServerState& state, const wire::Caller& caller,
+                        const std::vector<wire::VariableSpec>& specs) override;
+  void push(wire::PushReply& reply, const wire::PushRequest& request) override;
+  void assign(wire::PushReply& reply, const wire::AssignRequest& request) override;
+  void pull(wire::PullReply& reply, const wire::PullRequest& request) override;
+  void step(wire::StepReply& reply, const wire::StepRequest& request) override;
+  void describe(wire::DescribeReply& reply, const wire::DescribeRequest& request) override;
+  void scan(wire::ScanReply& reply, const wire::ScanRequest& request) override;
+  void flush(wire::ServerState& state, const wire::Caller& caller) override;
+  void drop_job(wire::ServerState& state, const wire::Caller& caller) override;
+
+ private:
+  struct Stored {
+    wire::VariableSpec wire;
+    VariableSpec spec;
+    std::map<int64_t, std::vector<float>> rows;  // by global row or key; absent: zeros
+    int64_t version = 0;
+    size_t width = 0;
+  };
+  struct Worker {
+    int64_t incarnation = 0;
+    int64_t applied = 0;
+    std::string position;
+  };
+  class Scope;  // counts the call, runs the hooks, locks
+
+  Worker* Admit(const wire::Caller& caller);  // nullptr: not sequenced
+  // False: the sequence is in already.
+  bool Begin(Worker* worker, const wire::Sequence& sequence);
+  void State(const wire::Caller& caller, wire::ServerState* state);
+  template <typename Item>
+  std::vector<int64_t> RowsOf(const Stored& stored, const Item& item) const;
+  template <typename Item>
+  Stored& Find(const Item& item);
+  void ApplyPush(const wire::PushRequest& request, wire::PushReply* reply);
+  void ReadPull(const wire::PullRequest& request, wire::PullReply* reply);
+
+  const int32_t index_;
+  const int32_t count_;
+  mutable absl::Mutex mutex_;
+  int64_t boot_id_ = 1;
+  int64_t incarnations_ = 0;
+  std::map<std::string, Stored> variables_;
+  std::map<int32_t, Worker> workers_;
+  std::map<std::string, int64_t> calls_;
+  std::vector<int64_t> sequences_;
+};
+
+// Throws a ServerError.
+[[noreturn]] void Refuse(wire::ErrorCode::type code, wire::ErrorReason::type reason,
+                         const std::string& message, int64_t replay_after = 0);
+
+}  // namespace cairn::test

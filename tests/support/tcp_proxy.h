@@ -1,0 +1,54 @@
+// A TCP proxy that cuts connections where a test says so.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <list>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+
+namespace cairn::test {
+
+// Listens on a free port of 127.0.0.1 and passes bytes on to "127.0.0.1:port" of a server.
+// Thread safety: every method may be called from several threads at once.
+class TcpProxy {
+ public:
+  explicit TcpProxy(absl::string_view backend);
+  ~TcpProxy();
+
+  std::string address() const;
+
+  // The next `count` times that a server answers, its bytes are thrown away and the connection is
+  // closed: the server has done its work, the client does not know.
+  void DropReplies(int count) { drop_replies_ = count; }
+  // Replies not dropped yet.
+  int replies_to_drop() const { return drop_replies_; }
+  // Closes every connection and refuses new ones; the port stays taken. Open lets them in again.
+  void Shut();
+  void Open();
+
+ private:
+  struct Pair {
+    int client = -1;
+    int server = -1;
+    std::thread thread;
+  };
+  void Accept();
+  void Pump(int client, int server);
+
+  const int backend_port_;
+  int listener_ = -1;
+  int port_ = 0;
+  std::atomic<int> drop_replies_{0};
+  std::atomic<bool> open_{true};
+  std::atomic<bool> stopping_{false};
+  std::thread acceptor_;
+  absl::Mutex mutex_;
+  std::list<Pair> pairs_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace cairn::test

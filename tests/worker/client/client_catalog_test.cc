@@ -1,0 +1,146 @@
+// Variables are placed as the contract says, made once however often Create is called, and never
+// made in two places.
+#include "tests/worker/client/fleet.h"
+
+namespace cairn::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TEST(Create, DealsDenseVariablesAndBucketsOutInTurn) {
+  Fleet fleet(3, false);
+  const auto client = fleet.Connect();
+  ASSERT_OK(client->Create(
+      {Dense("a", {4, 2}), Dense("b", {2}), Table("t", 4), Dense("c", {1}), Dense("d", {})},
+      Soon()));
+  const auto specs = client->Describe(Soon());
+  ASSERT_OK(specs);
+  ASSERT_EQ(specs->size(), 5u);
+  std::map<std::string, VariableSpec> by_name;
+  for (const VariableSpec& spec : *specs) by_name[spec.name] = spec;
+  EXPECT_EQ(by_name["a"].shards, (std::vector<DenseShard>{{0, 4, 0}}));
+  EXPECT_EQ(by_name["b"].shards[0].ps, 1);
+  EXPECT_EQ(by_name["c"].shards[0].ps, 2);
+  EXPECT_EQ(by_name["d"].shards, (std::vector<DenseShard>{{0, 1, 0}}));
+  const std::vector<int32_t>& buckets = by_name["t"].bucket_ps;
+  EXPECT_GE(buckets.size(), 192u);
+  for (size_t b = 0; b < buckets.size(); ++b) EXPECT_EQ(buckets[b], static_cast<int32_t>(b % 3));
+}
+
+TEST(Create, TakesAPlacementOfTheCallers) {
+  Fleet fleet(2, false);
+  ClientOptions options = Fleet::Options();
+  options.placement = GreedyByBytesPlacement(2);
+  const auto client = fleet.Connect(options);
+  ASSERT_OK(client->Create({Dense("big", {1000}), Dense("s1", {1}), Dense("s2", {1})}, Soon()));
+  const auto specs = client->Describe(Soon());
+  ASSERT_OK(specs);
+  for (const VariableSpec& spec : *specs) {
+    EXPECT_EQ(spec.shards[0].ps, spec.name == "big" ? 0 : 1) << spec.name;
+  }
+}
+
+TEST(Create, IsIdempotentAndTakesThePlacementThatExists) {
+  Fleet fleet(2, false);
+  const auto first = fleet.Connect();
+  ASSERT_OK(first->Create({Dense("a", {2}), Dense("b", {2})}, Soon()));
+  ASSERT_OK(first->Create({Dense("a", {2}), Dense("b", {2})}, Soon()));
+  ASSERT_OK(first->Push({Whole("b", {1, 1})}, "", Soon()));
+  // In another order: b would be on ps:0 by turn, but it is on ps:1 already.
+  const auto second = fleet.Connect(Fleet::Options(1));
+  ASSERT_OK(second->Create({Dense("b", {2}), Dense("a", {2})}, Soon()));
+  EXPECT_EQ(PullWhole(*second, "b", 2), (std::vector<float>{-1, -1}));
+}
+
+TEST(Create, ShowsBothSpecsOfAConflict) {
+  Fleet fleet(2, false);
+  const auto client = fleet.Connect();
+  ASSERT_OK(client->Create({Dense("a", {2}, {{0, 2, 0}})}, Soon()));
+  // Elsewhere: the client sees it, no single server could.
+  EXPECT_THAT(client->Create({Dense("a", {2}, {{0, 2, 1}})}, Soon()),
+              StatusIs(absl::StatusCode::kAlreadyExists,
+                       AllOf(HasSubstr("exists: "), HasSubstr("wanted: "), HasSubstr("\"a\""))));
+  // Another shape: the server says so.
+  EXPECT_THAT(client->Create({Dense("a", {2, 1}, {{0, 2, 0}})}, Soon()),
+              StatusIs(absl::StatusCode::kAlreadyExists,
+                       AllOf(HasSubstr("ps:0"), HasSubstr("exists: "), HasSubstr("wanted: "))));
+  EXPECT_EQ(fleet.fake(1).calls("create_variables"), 0);
+}
+
+TEST(Create, RefusesASpecThatIsNotValidBeforeAnyServerSeesIt) {
+  Fleet fleet(1, false);
+  const auto client = fleet.Connect();
+  EXPECT_THAT(client->Create({Dense("bad name", {2})}, Soon()),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("bad name")));
+  EXPECT_THAT(client->Create({Dense("a", {2}, {{0, 2, 7}})}, Soon()),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("7")));
+  EXPECT_EQ(fleet.fake(0).calls("create_variables"), 0);
+}
+
+TEST(Create, CutsWhatOneMessageCannotHold) {
+  Fleet fleet(1, false);
+  fleet.fake(0).max_message_bytes = 1 << 20;
+  const auto client = fleet.Connect();
+  std::vector<VariableSpec> specs;
+  for (int i = 0; i < 1000; ++i) specs.push_back(Dense("v" + std::to_string(i), {1}));
+  ASSERT_OK(client->Create(specs, Soon()));
+  EXPECT_GT(fleet.fake(0).calls("create_variables"), 1);
+  EXPECT_EQ(client->Describe(Soon())->size(), 1000u);
+}
+
+TEST(Describe, MakesVariablesOfOtherTasksKnown) {
+  Fleet fleet(2, false);
+  ASSERT_OK(fleet.Connect()->Create({Dense("a", {2})}, Soon()));
+  const auto tool = fleet.Connect(Fleet::Options(-1));
+  std::vector<float> out(2);
+  EXPECT_THAT(tool->Pull({WholeInto("a", &out)}, Soon()),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("Describe")));
+  ASSERT_OK(tool->Describe(Soon()));
+  EXPECT_OK(tool->Pull({WholeInto("a", &out)}, Soon()));
+}
+
+TEST(Scan, VisitsEveryRowOnce) {
+  Fleet fleet(3, false);
+  const auto client = fleet.Connect();
+  ASSERT_OK(client->Create({Table("t", 2), Dense("d", {1})}, Soon()));
+  std::vector<int64_t> keys;
+  std::vector<float> values;
+  for (int64_t key = 0; key < 100; ++key) {
+    keys.push_back(key);
+    values.push_back(static_cast<float>(key));
+    values.push_back(1);
+  }
+  ASSERT_OK(client->Push({Some("t", Part::kKeys, keys, values)}, "", Soon()));
+  std::map<int64_t, float> seen;
+  ASSERT_OK(client->Scan(
+      "t",
+      [&](int64_t key, absl::Span<const std::byte> row) {
+        ASSERT_EQ(row.size(), 8u);
+        float first;
+        std::memcpy(&first, row.data(), sizeof first);
+        EXPECT_TRUE(seen.emplace(key, first).second) << key;
+      },
+      Soon()));
+  EXPECT_EQ(seen.size(), 100u);
+  EXPECT_EQ(seen[42], -42);
+  EXPECT_THAT(client->Scan("d", {}, Soon()),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("dense")));
+}
+
+TEST(DropJob, ForgetsEverythingAndStartsOver) {
+  Fleet fleet(2, false);
+  const auto client = fleet.Connect();
+  ASSERT_OK(client->Create({Dense("a", {2}), Dense("b", {2})}, Soon()));
+  ASSERT_OK(client->Push({Whole("a", {1, 1}), Whole("b", {1, 1})}, "p", Soon()));
+  ASSERT_OK(client->DropJob(Soon()));
+  EXPECT_EQ(client->position(), "");
+  EXPECT_TRUE(client->Describe(Soon())->empty());
+  // Another shape is no conflict any more, and numbers start at 1.
+  ASSERT_OK(client->Create({Dense("a", {3})}, Soon()));
+  ASSERT_OK(client->Push({Whole("a", {1, 1, 1})}, "p", Soon()));
+  EXPECT_EQ(fleet.fake(0).applied(0), 1);
+}
+
+}  // namespace
+}  // namespace cairn::test

@@ -1,0 +1,310 @@
+// Sessions: hello, resuming, leases, leaving; and what happens when servers are gone, come back,
+// restart or answer too late. Connections are cut by a proxy in front of a real listener.
+#include <atomic>
+#include <thread>
+
+#include "absl/synchronization/notification.h"
+#include "tests/worker/client/fleet.h"
+
+namespace cairn::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::vector<VariableSpec> OnEach(int32_t servers) {
+  std::vector<VariableSpec> specs;
+  for (int32_t s = 0; s < servers; ++s) {
+    specs.push_back(Dense("v" + std::to_string(s), {2}, {{0, 2, s}}));
+  }
+  return specs;
+}
+
+// Waits for a condition, never for a time.
+template <typename Condition>
+bool Eventually(const Condition& condition) {
+  const Deadline deadline = Soon();
+  while (!deadline.Expired()) {
+    if (condition()) return true;
+    std::this_thread::yield();
+  }
+  return false;
+}
+
+TEST(Connect, NamesEveryServerThatIsAbsent) {
+  ClientOptions options = Fleet::Options();
+  options.servers = {"127.0.0.1:1"};  // nobody listens on port 1
+  options.ps_wait = absl::Milliseconds(50);
+  EXPECT_THAT(PsClient::Connect(options, Soon()),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       AllOf(HasSubstr("ps:0 (127.0.0.1:1) is gone since"),
+                             HasSubstr("Connection refused"), HasSubstr("50ms"))));
+  Fleet fleet(3, true);
+  fleet.proxy(1).Shut();
+  fleet.proxy(2).Shut();
+  ClientOptions two_gone = Fleet::Options();
+  two_gone.ps_wait = absl::Milliseconds(50);
+  EXPECT_THAT(fleet.TryConnect(two_gone),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       AllOf(HasSubstr("ps:1"), HasSubstr("ps:2"), Not(HasSubstr("ps:0")))));
+}
+
+TEST(Connect, DoesNotWaitForAnAddressThatIsNone) {
+  ClientOptions options = Fleet::Options();
+  options.servers = {"nowhere"};
+  EXPECT_THAT(PsClient::Connect(options, Soon()),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("nowhere")));
+  options.servers = {};
+  EXPECT_THAT(PsClient::Connect(options, Soon()),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no parameter servers")));
+}
+
+TEST(Connect, RefusesAnotherProtocolAndAnotherClusterFile) {
+  Fleet fleet(1, true);
+  fleet.fake(0).protocol_version = 99;
+  EXPECT_THAT(fleet.TryConnect(Fleet::Options()),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       AllOf(HasSubstr("version 99"), HasSubstr("this client 1"))));
+  FakeService second_of_two(1, 2);
+  EXPECT_THAT(PsClient::ConnectInProcess(Fleet::Options(), {&second_of_two}, Soon()),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("ps:1 of 2")));
+}
+
+TEST(Connect, WaitsForAServerThatComesLater) {
+  Fleet fleet(2, true);
+  fleet.proxy(1).Shut();
+  std::thread opener([&] {
+    // Once ps:0 has been greeted, the client is at ps:1, which refuses.
+    EXPECT_TRUE(Eventually([&] { return fleet.fake(0).calls("hello") > 0; }));
+    fleet.proxy(1).Open();
+  });
+  EXPECT_OK(fleet.TryConnect(Fleet::Options()));
+  opener.join();
+}
+
+TEST(Resume, ContinuesAfterThePushThatEveryServerHas) {
+  Fleet fleet(2, false);
+  const std::vector<float> ones = {1, 1};
+  {
+    const auto client = fleet.Connect();
+    EXPECT_EQ(client->position(), "");
+    ASSERT_OK(client->Create(OnEach(2), Soon()));
+    for (const char* position : {"one", "two"}) {
+      ASSERT_OK(client->Push({Whole("v0", ones), Whole("v1", ones)}, position, Soon()));
+    }
+    // The third reaches ps:0 only; ps:1 refuses it and would be told later.
+    ASSERT_OK(client->Push({Whole("v0", ones)}, "three", Soon()));
+  }
+  {
+    const auto client = fleet.Connect();
+    EXPECT_EQ(client->position(), "three");
+    ASSERT_OK(client->Create(OnEach(2), Soon()));
+    ASSERT_OK(client->Push({Whole("v0", ones), Whole("v1", ones)}, "four", Soon()));
+  }
+  EXPECT_THAT(fleet.fake(0).sequences(), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(fleet.fake(1).sequences(), ElementsAre(1, 2, 4));
+}
+
+TEST(Resume, ComputesAgainWhatOneServerLacksAndTheOtherDropsIt) {
+  Fleet fleet(2, false);
+  const std::vector<float> ones = {1, 1};
+  {
+    const auto client = fleet.Connect();
+    ASSERT_OK(client->Create(OnEach(2), Soon()));
+    ASSERT_OK(client->Push({Whole("v0", ones), Whole("v1", ones)}, "one", Soon()));
+    // ps:1 dies, for this client, before the second push reaches it.
+    fleet.fake(1).before = [](absl::string_view method) {
+      if (method == "push") throw std::runtime_error("gone");
+    };
+    EXPECT_FALSE(client->Push({Whole("v0", ones), Whole("v1", ones)}, "two", Soon()).ok());
+    // Nothing may follow a push whose fate is not known.
+    EXPECT_THAT(client->Push({Whole("v0", ones)}, "three", Soon()),
+                StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("push 2")));
+  }
+  fleet.fake(1).before = nullptr;
+  const auto client = fleet.Connect();
+  EXPECT_EQ(client->position(), "one");
+  ASSERT_OK(client->Create(OnEach(2), Soon()));
+  ASSERT_OK(client->Push({Whole("v0", ones), Whole("v1", ones)}, "two", Soon()));
+  EXPECT_THAT(PullWhole(*client, "v0", 2), ElementsAre(-2, -2));
+  EXPECT_THAT(PullWhole(*client, "v1", 2), ElementsAre(-2, -2));
+}
+
+class CutConnections : public ::testing::Test {
+ protected:
+  CutConnections() { options_.rpc_timeout = absl::Seconds(5); }
+  std::unique_ptr<PsClient> Connect() {
+    auto client = fleet_.Connect(options_);
+    EXPECT_OK(client->Create(OnEach(2), Soon()));
+    return client;
+  }
+
+  Fleet fleet_{2, true};
+  ClientOptions options_ = Fleet::Options();
+  const std::vector<float> ones_ = {1, 1};
+};
+
+TEST_F(CutConnections, APushWhoseAnswerIsLostIsAppliedOnce) {
+  const auto client = Connect();
+  for (int i = 0; i < 5; ++i) {
+    fleet_.proxy(1).DropReplies(1);
+    ASSERT_OK(client->Push({Whole("v0", ones_), Whole("v1", ones_)}, "", Soon()));
+    ASSERT_EQ(fleet_.proxy(1).replies_to_drop(), 0);
+  }
+  EXPECT_THAT(PullWhole(*client, "v0", 2), ElementsAre(-5, -5));
+  EXPECT_THAT(PullWhole(*client, "v1", 2), ElementsAre(-5, -5));
+  EXPECT_EQ(client->counters().retries, 5);
+  EXPECT_EQ(fleet_.fake(1).calls("push"), 10);
+}
+
+TEST_F(CutConnections, APushWithoutANumberIsNeverSentTwice) {
+  options_ = Fleet::Options(-1);
+  const auto client = Connect();
+  fleet_.proxy(1).DropReplies(1);
+  EXPECT_THAT(
+      client->Push({Whole("v1", ones_)}, "", Soon()),
+      StatusIs(absl::StatusCode::kUnavailable, AllOf(HasSubstr("ps:1"), HasSubstr("not known"))));
+  EXPECT_EQ(fleet_.fake(1).calls("push"), 1);
+  // A connection that rested while the server cut it is not used: nothing is lost with it.
+  fleet_.proxy(1).Shut();
+  fleet_.proxy(1).Open();
+  EXPECT_OK(client->Push({Whole("v1", ones_)}, "", Soon()));
+}
+
+TEST_F(CutConnections, CallsThatChangeNothingAreRepeated) {
+  const auto client = Connect();
+  fleet_.proxy(0).DropReplies(1);
+  EXPECT_OK(client->Describe(Soon()));
+  fleet_.proxy(0).DropReplies(1);
+  EXPECT_OK(client->Create(OnEach(2), Soon()));
+  fleet_.proxy(0).DropReplies(1);
+  EXPECT_OK(client->Flush(Soon()));
+  fleet_.proxy(0).DropReplies(1);
+  PullWhole(*client, "v0", 2);
+  EXPECT_EQ(client->counters().retries, 4);
+}
+
+TEST_F(CutConnections, GoesOnWhenAServerIsBack) {
+  const auto client = Connect();
+  ASSERT_OK(client->Push({Whole("v0", ones_), Whole("v1", ones_)}, "", Soon()));
+  fleet_.proxy(1).Shut();
+  std::thread opener([&] {
+    // The push has reached ps:0, so the client is trying ps:1.
+    EXPECT_TRUE(Eventually([&] { return fleet_.fake(0).applied(0) == 2; }));
+    fleet_.proxy(1).Open();
+  });
+  EXPECT_OK(client->Push({Whole("v0", ones_), Whole("v1", ones_)}, "", Soon()));
+  opener.join();
+  EXPECT_THAT(PullWhole(*client, "v1", 2), ElementsAre(-2, -2));
+}
+
+TEST_F(CutConnections, GivesUpAfterPsWaitAndSaysWhoSinceWhenAndWhy) {
+  options_.ps_wait = absl::Milliseconds(50);
+  const auto client = Connect();
+  fleet_.proxy(1).Shut();
+  std::vector<float> out(2);
+  EXPECT_THAT(client->Pull({WholeInto("v0", &out), WholeInto("v1", &out)}, Soon()),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       AllOf(HasSubstr("ps:1 (127.0.0.1:"), HasSubstr("is gone since"),
+                             HasSubstr("after 50ms"), Not(HasSubstr("ps:0")))));
+}
+
+TEST_F(CutConnections, ADeadlineNamesTheServerThatDidNotAnswer) {
+  const auto client = Connect();
+  absl::Notification release;
+  fleet_.fake(1).before = [&](absl::string_view method) {
+    if (method == "pull") release.WaitForNotificationWithTimeout(absl::Seconds(20));
+  };
+  std::vector<float> out(2), other(2);
+  EXPECT_THAT(client->Pull({WholeInto("v0", &out), WholeInto("v1", &other)},
+                           Deadline::In(absl::Milliseconds(100))),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       AllOf(HasSubstr("ps:1"), Not(HasSubstr("ps:0")))));
+  release.Notify();
+}
+
+TEST_F(CutConnections, OneAttemptIsBoundedAndThenRepeated) {
+  options_.rpc_timeout = absl::Milliseconds(100);
+  const auto client = Connect();
+  absl::Notification release;
+  std::atomic<int> pulls = 0;
+  fleet_.fake(1).before = [&](absl::string_view method) {
+    if (method == "pull" && ++pulls == 1) {
+      release.WaitForNotificationWithTimeout(absl::Seconds(20));
+    }
+  };
+  PullWhole(*client, "v1", 2);
+  EXPECT_EQ(pulls, 2);
+  release.Notify();
+}
+
+TEST_F(CutConnections, ARestartThatKeptEverythingIsNotNoticed) {
+  const auto client = Connect();
+  ASSERT_OK(client->Push({Whole("v0", ones_), Whole("v1", ones_)}, "", Soon()));
+  fleet_.fake(1).Reboot(/*durable=*/1);
+  ASSERT_OK(client->Push({Whole("v0", ones_), Whole("v1", ones_)}, "", Soon()));
+  fleet_.fake(0).Reboot(2);
+  EXPECT_THAT(PullWhole(*client, "v0", 2), ElementsAre(-2, -2));
+  EXPECT_THAT(fleet_.fake(1).sequences(), ElementsAre(1, 2));
+}
+
+TEST_F(CutConnections, ARestartThatLostPushesEndsTheClient) {
+  const auto client = Connect();
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_OK(client->Push({Whole("v0", ones_), Whole("v1", ones_)}, "", Soon()));
+  }
+  fleet_.fake(1).Reboot(/*durable=*/2);
+  std::vector<float> out(2);
+  const auto lost = StatusIs(absl::StatusCode::kFailedPrecondition,
+                             AllOf(HasSubstr("ps:1"), HasSubstr("3…5"),
+                                   HasSubstr("durability snapshot"), HasSubstr("--fresh")));
+  EXPECT_THAT(client->Pull({WholeInto("v1", &out)}, Soon()), lost);
+  EXPECT_THAT(client->Push({Whole("v1", ones_)}, "", Soon()), lost);
+  // The other server is not concerned.
+  EXPECT_OK(client->Pull({WholeInto("v0", &out)}, Soon()));
+}
+
+TEST_F(CutConnections, ErrorsOfSeveralServersAreAllNamed) {
+  options_.ps_wait = absl::Milliseconds(50);
+  const auto client = Connect();
+  fleet_.proxy(0).Shut();
+  fleet_.proxy(1).Shut();
+  std::vector<float> out(2);
+  EXPECT_THAT(
+      client->Pull({WholeInto("v0", &out), WholeInto("v1", &out)}, Soon()),
+      StatusIs(absl::StatusCode::kUnavailable, AllOf(HasSubstr("ps:0"), HasSubstr("ps:1"))));
+}
+
+TEST(Lease, IsKeptByHeartbeatsThatEndWithTheClient) {
+  Fleet fleet(2, true);
+  for (int32_t s = 0; s < 2; ++s) fleet.fake(s).lease_seconds = 0.05;
+  auto client = fleet.Connect();
+  ASSERT_OK(client->Create(OnEach(2), Soon()));
+  ASSERT_OK(client->Push({Whole("v0", {1, 1})}, "", Soon()));
+  EXPECT_TRUE(Eventually([&] {
+    return fleet.fake(0).calls("heartbeat") > 2 && fleet.fake(1).calls("heartbeat") > 2;
+  }));
+  // They tell the other server of the push that has no part there.
+  EXPECT_EQ(fleet.fake(1).applied(0), 1);
+  ASSERT_OK(client->Leave(Soon()));
+  EXPECT_EQ(fleet.fake(0).calls("leave"), 1);
+  const int64_t beats = fleet.fake(0).calls("heartbeat");
+  EXPECT_THAT(client->Push({Whole("v0", {1, 1})}, "", Soon()),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("has left")));
+  client.reset();
+  EXPECT_EQ(fleet.fake(0).calls("heartbeat"), beats);
+}
+
+TEST(Lease, OfAToolIsNone) {
+  Fleet fleet(1, false);
+  fleet.fake(0).lease_seconds = 0.01;
+  const auto tool = fleet.Connect(Fleet::Options(-1));
+  ASSERT_OK(tool->Leave(Soon()));
+  EXPECT_EQ(fleet.fake(0).calls("heartbeat"), 0);
+  EXPECT_EQ(fleet.fake(0).calls("flush"), 1);
+}
+
+}  // namespace
+}  // namespace cairn::test

@@ -1,0 +1,55 @@
+// Every row and key is routed to the group that holds it, for even, uneven and empty shards.
+#include "worker/client/client_variable.h"
+
+#include "gtest/gtest.h"
+#include "tests/worker/client/fleet.h"
+
+namespace cairn {
+namespace {
+
+void ExpectRowsInTheirShards(const std::vector<int64_t>& sizes) {
+  std::vector<DenseShard> shards;
+  int64_t rows = 0;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    shards.push_back({rows, sizes[i], static_cast<int32_t>(i % 3)});
+    rows += sizes[i];
+  }
+  const ClientVariable variable(test::Dense("v", {rows, 2}, shards));
+  for (int64_t row = 0; row < rows; ++row) {
+    const DenseShard& shard = shards[variable.GroupOfRow(row)];
+    EXPECT_GE(row, shard.first_row);
+    EXPECT_LT(row, shard.first_row + shard.rows);
+  }
+}
+
+TEST(ClientVariable, FindsTheShardOfEveryRow) {
+  ExpectRowsInTheirShards({10});
+  ExpectRowsInTheirShards({4, 3, 3});
+  ExpectRowsInTheirShards({1, 100, 1, 7});
+  ExpectRowsInTheirShards({0, 5, 0, 0, 2, 0});
+}
+
+TEST(ClientVariable, FindsTheServerOfEveryKey) {
+  VariableSpec spec = test::Table("t", 4);
+  spec.bucket_ps = {5, 2, 2, 0, 5, 0, 2, 2};
+  const ClientVariable variable(spec);
+  ASSERT_EQ(variable.groups().size(), 3u);
+  EXPECT_EQ(variable.groups()[0].server, 0);  // in the order of servers
+  for (int64_t key = -500; key < 500; ++key) {
+    EXPECT_EQ(variable.groups()[variable.GroupOfKey(key)].server,
+              spec.bucket_ps[BucketOfKey(key, 8)]);
+  }
+}
+
+TEST(ClientVariableMap, KeepsPointersOfWhatItForgets) {
+  ClientVariableMap map;
+  const ClientVariable* first = map.Insert(test::Dense("v", {2}, {{0, 2, 0}}));
+  EXPECT_EQ(map.Insert(test::Dense("v", {2}, {{0, 2, 0}})), first);
+  EXPECT_EQ(map.Find("v"), first);
+  map.Clear();
+  EXPECT_EQ(map.Find("v"), nullptr);
+  EXPECT_EQ(first->spec().name, "v");
+}
+
+}  // namespace
+}  // namespace cairn
