@@ -2,6 +2,7 @@
 
 #include <glog/logging.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -21,13 +22,16 @@ int64_t MonotonicNanos() {
       .count();
 }
 
-// The error without the "push to ps:1 (…): " in front, for sentences that name the server already.
+// The error without the server's name in front ("push to ps:1 (…): ps:1 (…) closed …"), for
+// sentences that begin with it.
 absl::string_view WithoutPeer(absl::string_view message, absl::string_view name) {
   const size_t at = message.find(name);
-  if (at == absl::string_view::npos) return message;
-  absl::string_view rest = message.substr(at + name.size());
-  if (rest.substr(0, 2) != ": ") return message;
-  return rest.substr(2);
+  if (at == absl::string_view::npos || message.substr(at + name.size(), 2) != ": ") return message;
+  message.remove_prefix(at + name.size() + 2);
+  if (message.substr(0, name.size()) == name && message.substr(name.size(), 1) == " ") {
+    message.remove_prefix(name.size() + 1);
+  }
+  return message;
 }
 
 std::string ClockText(absl::Time time) {
@@ -216,8 +220,9 @@ void ServerSession::NoteAnswer() {
   if (!gone_.load(std::memory_order_relaxed)) return;
   absl::MutexLock lock(&mutex_);
   if (!gone_.exchange(false)) return;
+  const absl::Duration gone = std::max(absl::Now() - gone_since_, absl::Milliseconds(1));
   LOG(INFO) << name_ << " is back after "
-            << absl::FormatDuration(absl::Trunc(absl::Now() - gone_since_, absl::Milliseconds(1)));
+            << absl::FormatDuration(absl::Trunc(gone, absl::Milliseconds(1)));
 }
 
 void ServerSession::NoteGone(const absl::Status& error) {
@@ -225,9 +230,9 @@ void ServerSession::NoteGone(const absl::Status& error) {
   absl::MutexLock lock(&mutex_);
   if (gone_.exchange(true)) return;
   gone_since_ = absl::Now();
-  LOG(WARNING) << name_ << " is gone since " << ClockText(gone_since_) << ": "
-               << WithoutPeer(error.message(), name_) << "; waiting up to "
-               << absl::FormatDuration(identity_.ps_wait);
+  LOG(WARNING) << name_ << (absl::IsDeadlineExceeded(error) ? " does not answer" : " is gone")
+               << " since " << ClockText(gone_since_) << ": " << WithoutPeer(error.message(), name_)
+               << "; waiting up to " << absl::FormatDuration(identity_.ps_wait);
 }
 
 absl::Duration ServerSession::SinceLastAnswer() const {
