@@ -1,0 +1,194 @@
+#include "ps_server/server_config.h"
+
+#include <glog/logging.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/config/cluster_config.h"
+#include "common/config/command_line.h"
+#include "common/nearest.h"
+#include "common/status.h"
+#include "thrift/limits.h"
+
+ABSL_FLAG(std::string, cluster, "", "a file");
+ABSL_FLAG(std::string, task_type, "", "ps");
+ABSL_FLAG(int32_t, task_index, -1, "a number from 0");
+ABSL_FLAG(std::string, data_dir, "", "a folder");
+ABSL_FLAG(std::string, durability, "snapshot", "off, snapshot, log or log_sync");
+ABSL_FLAG(double, snapshot_interval_seconds, 5, "seconds");
+ABSL_FLAG(int64_t, memory_budget_bytes, 0, "bytes");
+ABSL_FLAG(double, memory_wait_seconds, 2, "seconds");
+ABSL_FLAG(std::string, not_finite, "reject", "reject or skip");
+ABSL_FLAG(double, lease_seconds, 10, "seconds");
+ABSL_FLAG(int64_t, max_message_bytes, cairn::kDefaultMaxMessageBytes, "bytes");
+ABSL_FLAG(int32_t, max_connections, cairn::kDefaultMaxConnections, "a number");
+ABSL_FLAG(double, stall_seconds, cairn::kDefaultStallSeconds, "seconds");
+ABSL_FLAG(std::string, port_file, "", "a file");
+ABSL_FLAG(bool, allow_plaintext, false, "true or false");
+
+namespace cairn {
+namespace {
+
+constexpr absl::string_view kFlags[] = {"cluster",
+                                        "task_type",
+                                        "task_index",
+                                        "data_dir",
+                                        "durability",
+                                        "port_file",
+                                        "memory_budget_bytes",
+                                        "memory_wait_seconds",
+                                        "not_finite",
+                                        "max_message_bytes",
+                                        "max_connections",
+                                        "stall_seconds",
+                                        "lease_seconds",
+                                        "allow_plaintext",
+                                        "snapshot_interval_seconds"};
+
+constexpr char kUsage[] =
+    R"(cairn-ps serves shards of variables to workers and keeps them in RocksDB.
+
+  --cluster FILE        which tasks there are (YAML or TF_CONFIG's JSON); else the variable TF_CONFIG
+  --task_index N        which of the cluster's ps tasks this is; may stand in the cluster file
+  --task_type ps        may be given, as for other tasks
+  --data_dir DIR        where variables are kept; made if absent; required
+  --durability MODE     when an acknowledged push survives a crash:
+                          snapshot (default): from the next epoch on; workers replay what is lost
+                          log: of the process, at once; log_sync: of the machine, at once
+                          off: never; kept at a clean exit only
+  --snapshot_interval_seconds S   time between epochs of `snapshot`; default 5
+  --memory_budget_bytes N         variables and messages together; default 4 GiB, or three quarters
+                                  of the machine's memory where that is less
+  --memory_wait_seconds S         how long a call waits for memory before it is refused; default 2
+  --not_finite MODE     a push with NaN or infinity is refused (reject, default), or acknowledged
+                        and dropped (skip)
+  --lease_seconds S     how long after its last call a worker counts as there; default 10
+  --max_message_bytes N           largest message read; default 1 GiB
+  --max_connections N             default 1024
+  --stall_seconds S     a connection that stops in the middle of a message is closed; default 30
+  --port_file FILE      gets the address that was bound, once it accepts calls (port 0: a free one)
+  --allow_plaintext     serve on an address other hosts can reach. This version has neither
+                        encryption nor authentication: whoever reaches the port can read and write
+                        everything, so give it on a trusted network only
+  --help                this text
+
+SIGTERM and SIGINT write everything and end the program.
+Exit status: 0 ended by them; 1 failed, the last line on stderr says what and what to do; 2 bad flags
+or files.
+)";
+
+constexpr int64_t kDefaultBudgetBytes = int64_t{4} << 30;
+
+absl::StatusOr<absl::Duration> Seconds(absl::string_view flag, double seconds, double least) {
+  if (std::isfinite(seconds) && seconds >= least) return absl::Seconds(seconds);
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", flag, " is ", seconds, "; at least ", least, " is allowed"));
+}
+
+int64_t DefaultBudget() {
+  const int64_t pages = sysconf(_SC_PHYS_PAGES);
+  const int64_t page_bytes = sysconf(_SC_PAGE_SIZE);
+  if (pages <= 0 || page_bytes <= 0) return kDefaultBudgetBytes;
+  return std::min(kDefaultBudgetBytes, pages * page_bytes / 4 * 3);
+}
+
+absl::Status ReadEngineFlags(EngineOptions& engine) {
+  engine.directory = absl::GetFlag(FLAGS_data_dir);
+  if (engine.directory.empty()) {
+    return absl::InvalidArgumentError("--data_dir DIR is required; --help lists the flags");
+  }
+  ASSIGN_OR_RETURN(engine.durability, DurabilityFromName(absl::GetFlag(FLAGS_durability)));
+  ASSIGN_OR_RETURN(
+      engine.snapshot_interval,
+      Seconds("snapshot_interval_seconds", absl::GetFlag(FLAGS_snapshot_interval_seconds), 0.001));
+  ASSIGN_OR_RETURN(engine.memory_wait,
+                   Seconds("memory_wait_seconds", absl::GetFlag(FLAGS_memory_wait_seconds), 0));
+  ASSIGN_OR_RETURN(engine.lease, Seconds("lease_seconds", absl::GetFlag(FLAGS_lease_seconds), 0.1));
+  const int64_t budget = absl::GetFlag(FLAGS_memory_budget_bytes);
+  engine.memory_budget_bytes = budget == 0 ? DefaultBudget() : budget;
+  const std::string not_finite = absl::GetFlag(FLAGS_not_finite);
+  if (not_finite != "reject" && not_finite != "skip") {
+    return absl::InvalidArgumentError(absl::StrCat("--not_finite is '", not_finite, "'",
+                                                   DidYouMean(not_finite, {"reject", "skip"}),
+                                                   "; it is reject or skip"));
+  }
+  engine.not_finite = not_finite == "skip" ? NotFinitePolicy::kSkip : NotFinitePolicy::kReject;
+  engine.max_message_bytes = absl::GetFlag(FLAGS_max_message_bytes);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ClusterConfig> FindCluster() {
+  const std::string path = absl::GetFlag(FLAGS_cluster);
+  if (!path.empty()) return ReadClusterFile(path);
+  const char* const environment = std::getenv("TF_CONFIG");
+  if (environment != nullptr && *environment != '\0') return ParseCluster(environment, "TF_CONFIG");
+  return absl::InvalidArgumentError(
+      "--cluster FILE is required where TF_CONFIG is not set; --help lists the flags");
+}
+
+bool IsLoopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || absl::StartsWith(host, "127.");
+}
+
+// Which of the cluster's ps tasks this is, and its address.
+absl::Status ReadTask(ServerConfig& config) {
+  ASSIGN_OR_RETURN(const ClusterConfig cluster, FindCluster());
+  for (const std::string& warning : cluster.warnings) LOG(WARNING) << warning;
+  const std::string flag_type = absl::GetFlag(FLAGS_task_type);
+  const std::string type = flag_type.empty() ? cluster.task_type : flag_type;
+  if (!type.empty() && type != "ps") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("this program is a ps, the task is '", type, "': start cairn-worker for it"));
+  }
+  const int32_t flag_index = absl::GetFlag(FLAGS_task_index);
+  const int32_t index = flag_index >= 0 ? flag_index : cluster.task_index;
+  const std::vector<std::string>& addresses = cluster.addresses("ps");
+  if (index < 0 || static_cast<size_t>(index) >= addresses.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(index < 0 ? std::string("--task_index N is required")
+                               : absl::StrCat("--task_index is ", index),
+                     "; the cluster has ", addresses.size(), " ps tasks, numbered from 0"));
+  }
+  const std::string& address = addresses[static_cast<size_t>(index)];
+  ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(address));
+  if (!IsLoopback(host_port.host) && !absl::GetFlag(FLAGS_allow_plaintext)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ps:", index, " at ", address,
+                     " can be reached by other hosts, and this version has neither encryption nor "
+                     "authentication: give --allow_plaintext if the network is trusted"));
+  }
+  config.engine.server_index = index;
+  config.engine.server_count = static_cast<int32_t>(addresses.size());
+  config.listener.host = host_port.host;
+  config.listener.port = host_port.port;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::string_view ServerUsage() { return kUsage; }
+
+absl::StatusOr<ServerConfig> ReadServerConfig(absl::Span<const char* const> arguments) {
+  CommandLine line;
+  RETURN_IF_ERROR(ReadCommandLine(arguments, {.names = kFlags}, line));
+  ServerConfig config{.help = line.help};
+  if (line.help) return config;
+  RETURN_IF_ERROR(ReadEngineFlags(config.engine));
+  RETURN_IF_ERROR(ReadTask(config));
+  config.listener.max_message_bytes = config.engine.max_message_bytes;
+  config.listener.max_connections = absl::GetFlag(FLAGS_max_connections);
+  config.listener.stall_seconds = absl::GetFlag(FLAGS_stall_seconds);
+  config.port_file = absl::GetFlag(FLAGS_port_file);
+  return config;
+}
+
+}  // namespace cairn

@@ -1,0 +1,28 @@
+// What cairn-ps was asked for: flags, cluster file, TF_CONFIG.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "ps_server/engine.h"
+#include "ps_server/listener.h"
+
+namespace cairn {
+
+struct ServerConfig {
+  bool help = false;  // nothing else is set
+  EngineOptions engine;
+  ListenerOptions listener;
+  std::string port_file;  // empty: none
+};
+
+// `arguments` are those after the program's name. kInvalidArgument or kNotFound: a bad flag or
+// file, the message names it and says what is allowed.
+absl::StatusOr<ServerConfig> ReadServerConfig(absl::Span<const char* const> arguments);
+
+// The text of --help.
+absl::string_view ServerUsage();
+
+}  // namespace cairn
