@@ -140,6 +140,24 @@ void DotInteractionKernel(const float* e, size_t rows, size_t vectors, size_t wi
   }
 }
 
+// Rows first … first + kRows - 1 of d_e = g e: several rows share every load of e.
+template <size_t kRows>
+HWY_INLINE void MultiplyRows(const float* g, const float* e, size_t vectors, size_t width,
+                             size_t first, float* d_e) {
+  const float* weights = g + first * vectors;
+  ForLanes(width, [&](auto d, size_t k) HWY_ATTR {
+    decltype(hn::Zero(d)) sums[kRows];
+    for (size_t i = 0; i < kRows; ++i) sums[i] = hn::Zero(d);
+    for (size_t j = 0; j < vectors; ++j) {
+      const auto row = hn::LoadU(d, e + j * width + k);
+      for (size_t i = 0; i < kRows; ++i) {
+        sums[i] = hn::MulAdd(hn::Set(d, weights[i * vectors + j]), row, sums[i]);
+      }
+    }
+    for (size_t i = 0; i < kRows; ++i) hn::StoreU(sums[i], d, d_e + (first + i) * width + k);
+  });
+}
+
 // With g the symmetric matrix of d_out and a zero diagonal: d_e = g e.
 void DotInteractionBackwardKernel(const float* e, const float* d_out, size_t d_out_stride,
                                   size_t rows, size_t vectors, size_t width, float* d_e) {
@@ -152,20 +170,9 @@ void DotInteractionBackwardKernel(const float* e, const float* d_out, size_t d_o
         g[i * vectors + j] = g[j * vectors + i] = d_out[DotPairs(i) + j];
       }
     }
-    for (size_t i = 0; i < vectors; ++i) {
-      ForLanes(width, [&](auto d, size_t k) HWY_ATTR {
-        auto even = hn::Zero(d), odd = hn::Zero(d);
-        const float* at = e + k;
-        const float* weights = g + i * vectors;
-        size_t j = 0;
-        for (; j + 2 <= vectors; j += 2, at += 2 * width) {
-          even = hn::MulAdd(hn::Set(d, weights[j]), hn::LoadU(d, at), even);
-          odd = hn::MulAdd(hn::Set(d, weights[j + 1]), hn::LoadU(d, at + width), odd);
-        }
-        if (j < vectors) even = hn::MulAdd(hn::Set(d, weights[j]), hn::LoadU(d, at), even);
-        hn::StoreU(hn::Add(even, odd), d, d_e + i * width + k);
-      });
-    }
+    size_t i = 0;
+    for (; i + 4 <= vectors; i += 4) MultiplyRows<4>(g, e, vectors, width, i, d_e);
+    for (; i < vectors; ++i) MultiplyRows<1>(g, e, vectors, width, i, d_e);
   }
 }
 

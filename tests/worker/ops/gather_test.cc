@@ -2,7 +2,6 @@
 // its output cleared.
 #include "worker/ops/gather.h"
 
-#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -43,6 +42,34 @@ TEST(Gather, SumsRepeatedPositionsOverWhateverWasThere) {
       }
     }
     ASSERT_EQ(sums, want) << "width " << width;
+  }
+}
+
+TEST(Gather, DotsAndTheirGradientsEqualTheirDefinition) {
+  const std::vector<int32_t> other = {0, 0, 1, 2, 1, 0, 3, 3};
+  for (size_t width = 1; width <= 40; ++width) {
+    std::vector<float> a(4 * width), b(4 * width), dots(kPositions.size());
+    for (size_t i = 0; i < a.size(); ++i) {
+      a[i] = static_cast<float>(i % 7) - 3.0f;
+      b[i] = static_cast<float>(i % 5) - 2.0f;
+    }
+    DotsByPosition(a.data(), kPositions.data(), b.data(), other.data(), width, kPositions.size(),
+                   dots.data());
+    const std::vector<float> scale = {1, 2, -1, 0.5f, 3, -2, 1, 4};
+    std::vector<float> d_a(4 * width, std::numeric_limits<float>::quiet_NaN());
+    SumScaledRowsByPosition(b.data(), other.data(), scale.data(), kPositions.data(), width,
+                            kPositions.size(), d_a.data());
+    std::vector<float> want(4 * width, 0.0f);
+    for (size_t r = 0; r < kPositions.size(); ++r) {
+      const size_t p = static_cast<size_t>(kPositions[r]), q = static_cast<size_t>(other[r]);
+      float dot = 0;
+      for (size_t c = 0; c < width; ++c) {
+        dot += a[p * width + c] * b[q * width + c];
+        want[p * width + c] += scale[r] * b[q * width + c];
+      }
+      ASSERT_EQ(dots[r], dot) << "width " << width;  // small whole numbers: exact
+    }
+    ASSERT_EQ(d_a, want) << "width " << width;
   }
 }
 
