@@ -1,10 +1,9 @@
 #include "storage/record.h"
 
-#include <zlib.h>
-
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "storage/bytes.h"
+#include "storage/checksum.h"
 #include "storage/key.h"
 
 namespace cairn {
@@ -34,7 +33,7 @@ void AppendWatermarks(absl::Span<const Watermark> watermarks, std::string& to) {
 }
 
 std::string Sealed(absl::string_view key, std::string value) {
-  Append(ExtendChecksum(ExtendChecksum(0, key), value), value);
+  Append(ChecksumOf({key, value}), value);
   return value;
 }
 
@@ -88,21 +87,16 @@ constexpr absl::string_view kWrongLength = "its fields do not fill its length";
 
 }  // namespace
 
-uint32_t ExtendChecksum(uint32_t crc, absl::string_view bytes) {
-  return static_cast<uint32_t>(
-      crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
-}
-
 absl::StatusOr<absl::string_view> VerifyChecksum(absl::string_view key, absl::string_view value) {
   if (value.size() < kChecksumBytes) {
     return Damaged(key, absl::StrCat("is ", value.size(), " bytes long, shorter than a checksum"));
   }
   const absl::string_view bytes = value.substr(0, value.size() - kChecksumBytes);
-  const auto stored = LoadLittleEndian<uint32_t>(value.data() + bytes.size());
-  const uint32_t computed = ExtendChecksum(ExtendChecksum(0, key), bytes);
+  const auto stored = LoadLittleEndian<uint64_t>(value.data() + bytes.size());
+  const uint64_t computed = ChecksumOf({key, bytes});
   if (stored != computed) {
-    return Damaged(key, absl::StrCat("checksum is ", absl::Hex(computed, absl::kZeroPad8),
-                                     ", stored is ", absl::Hex(stored, absl::kZeroPad8)));
+    return Damaged(key, absl::StrCat("checksum is ", absl::Hex(computed, absl::kZeroPad16),
+                                     ", stored is ", absl::Hex(stored, absl::kZeroPad16)));
   }
   return bytes;
 }

@@ -1,5 +1,5 @@
-// Values of the store's records, little-endian, each but a row's ended by a CRC-32 (zlib's
-// polynomial) of its key and its bytes, so that a record under another's key is found out too.
+// Values of the store's records, little-endian, each but a row's ended by a
+// checksum of its key and its bytes, so that a record under another's key is found out too.
 // FORMAT.md has the bytes.
 //
 // Decoders take any bytes: they return kDataLoss, naming the record, for what Encode cannot have
@@ -27,11 +27,6 @@ struct MetaRecord {
   int64_t boot_count = 0;
   bool operator==(const MetaRecord&) const = default;
 };
-
-inline constexpr size_t kChecksumBytes = 4;
-
-// CRC-32 of what came before (`crc`, 0 at the start) followed by `bytes`.
-uint32_t ExtendChecksum(uint32_t crc, absl::string_view bytes);
 
 // `value` without its checksum, which has been verified. A view of `value`.
 absl::StatusOr<absl::string_view> VerifyChecksum(absl::string_view key, absl::string_view value);

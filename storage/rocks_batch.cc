@@ -7,6 +7,7 @@
 #include "absl/container/inlined_vector.h"
 #include "rocksdb/slice.h"
 #include "storage/bytes.h"
+#include "storage/checksum.h"
 #include "storage/record.h"
 #include "storage/rocks_status.h"
 
@@ -33,17 +34,17 @@ void RocksStripeBatch::SetWatermarks(absl::Span<const Watermark> watermarks) {
 
 void RocksStripeBatch::PutImage(absl::Span<const absl::string_view> pieces) {
   const absl::string_view key = keys_.Image();
-  uint32_t crc = ExtendChecksum(0, key);
+  absl::InlinedVector<absl::string_view, 8> sealed = {key};
+  sealed.insert(sealed.end(), pieces.begin(), pieces.end());
+  char checksum[kChecksumBytes];
+  StoreLittleEndian(ChecksumOf(sealed), checksum);
+
   absl::InlinedVector<rocksdb::Slice, 8> slices;
-  slices.reserve(pieces.size() + 1);
-  size_t image_bytes = 0;
+  size_t image_bytes = sizeof(checksum);
   for (const absl::string_view piece : pieces) {
-    crc = ExtendChecksum(crc, piece);
     slices.push_back(ToSlice(piece));
     image_bytes += piece.size();
   }
-  char checksum[kChecksumBytes];
-  StoreLittleEndian(crc, checksum);
   slices.emplace_back(checksum, sizeof(checksum));
   Reserve(image_bytes);
   const rocksdb::Slice key_slice = ToSlice(key);

@@ -61,7 +61,7 @@ rocksdb::Options MakeRocksOptions(const StoreOptions& store) {
   options.compaction_style = rocksdb::kCompactionStyleLevel;
   // Keeps dead versions of rewritten images to about a tenth of the live bytes.
   options.level_compaction_dynamic_level_bytes = true;
-  // Trained float32 values do not shrink: see tests/bench/storage_bench.cc, --compression.
+  // Trained float32 values do not shrink: see lz4_rows in storage_bench.
   options.compression = rocksdb::kNoCompression;
   // Hands dirty pages to the disk steadily instead of all at once when an epoch is synced.
   options.bytes_per_sync = 1 << 20;

@@ -1,0 +1,19 @@
+// The checksum that ends a record: XXH3, 64 bits, seed 0 (Yann Collet, xxHash specification at
+// https://github.com/Cyan4973/xxHash). It reads at the memory's speed where zlib's CRC-32 took 40 %
+// of the time of loading dense images.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace cairn {
+
+inline constexpr size_t kChecksumBytes = 8;
+
+// Of the pieces as if they lay one after the other.
+uint64_t ChecksumOf(absl::Span<const absl::string_view> pieces);
+
+}  // namespace cairn
