@@ -14,9 +14,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "common/config/cluster_config.h"
+#include "common/config/command_line.h"
 #include "common/config/job_config.h"
 #include "common/status.h"
-#include "worker/command_line.h"
 #include "worker/trainer/exit_status.h"
 #include "worker/trainer/in_process_server.h"
 #include "worker/trainer/trainer.h"
@@ -92,7 +92,7 @@ absl::StatusOr<JobConfig> ReadJob(const CommandLine& line) {
   if (path.empty()) return BadFlag("--job FILE is required; --help lists the flags");
   JobOptions options;
   options.data_root = absl::GetFlag(FLAGS_data_root);
-  options.overrides = line.overrides;
+  options.overrides = line.sets;
   absl::StatusOr<JobConfig> job = ReadJobFile(path, options);
   if (!job.ok()) return AsBadInput(job.status());
   const std::string metrics = absl::GetFlag(FLAGS_metrics_file);
@@ -219,7 +219,8 @@ int Main(int argc, char** argv) {
   google::InitGoogleLogging(argv[0]);
   CommandLine line;
   const absl::Status parsed =
-      ParseCommandLine(absl::MakeConstSpan(argv + 1, static_cast<size_t>(argc - 1)), kFlags, &line);
+      ReadCommandLine(absl::MakeConstSpan(argv + 1, static_cast<size_t>(argc - 1)),
+                      {.names = kFlags, .allow_set = true}, line);
   if (!parsed.ok()) {
     PrintError(parsed);
     return 2;
