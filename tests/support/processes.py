@@ -67,7 +67,7 @@ class Cluster:
     def spawn(self, index, address):
         """Starts server `index` without waiting for it."""
         cluster, port_file = self.path(f"ps{index}.yaml"), self.path(f"ps{index}.port")
-        addresses = ["127.0.0.1:1"] * self.count
+        addresses = [f"127.0.0.1:{i + 1}" for i in range(self.count)]
         addresses[index] = address
         with open(cluster, "w", encoding="ascii") as f:
             json.dump({"cluster": {"ps": addresses}}, f)
