@@ -33,13 +33,17 @@ class BulkProtocol : public apache::thrift::protocol::TBinaryProtocolT<BulkTrans
   const std::string& method() const { return method_; }
   int32_t sequence_id() const { return sequence_id_; }
 
-  // See WireClient::ReadPayloadsInto. Holds until set again.
+  // See WireClient::ReadPayloadsInto. Holds until the next message has been read.
   void SetTargets(absl::Span<const absl::Span<std::byte>> targets) {
     targets_ = targets;
     next_target_ = 0;
   }
 
   uint32_t readMessageBegin(std::string& name, TMessageType& type, int32_t& sequence_id);
+  uint32_t readMessageEnd() {
+    targets_ = {};
+    return 0;
+  }
   uint32_t readStructBegin(std::string& name) {
     if (numbers_follow_) RefuseElementType();
     return Base::readStructBegin(name);

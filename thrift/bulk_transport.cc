@@ -62,7 +62,7 @@ BulkTransport::~BulkTransport() { EndMessage(); }
 void BulkTransport::BeginMessage() {
   EndMessage();
   remaining_bytes_ = options_.max_message_bytes;
-  progress_[kReceive] = {Clock::time_point{}, static_cast<int64_t>(end_ - begin_)};
+  progress_[kReceive] = {.bytes = static_cast<int64_t>(end_ - begin_)};
 }
 
 void BulkTransport::EndMessage() {
@@ -257,25 +257,31 @@ void BulkTransport::SendPending() {
 
 // Throws where the time is up, and sees to it that the coming system call returns by then.
 void BulkTransport::BeforeWait(Direction direction) {
-  Progress& progress = progress_[direction];
-  if (options_.stall == absl::ZeroDuration()) {
-    const absl::Duration left = deadline_.Remaining();
-    if (left <= absl::ZeroDuration()) {
-      Throw(TTransportException::TIMED_OUT,
-            absl::StrCat("the deadline passed ",
-                         direction == kSend ? "while sending, " : "while waiting for the answer, ",
-                         ProgressText(direction)));
-    }
-    SetSocketTimeout(direction, std::clamp<int64_t>(CeilToMs(left), 1, kSliceMs));
-    return;
+  if (options_.stall > absl::ZeroDuration()) return CheckStall(direction);
+  const absl::Duration left = deadline_.Remaining();
+  if (left <= absl::ZeroDuration()) {
+    Throw(TTransportException::TIMED_OUT,
+          absl::StrCat("the deadline passed ",
+                       direction == kSend ? "while sending, " : "while waiting for the answer, ",
+                       ProgressText(direction)));
   }
+  SetSocketTimeout(direction, std::clamp<int64_t>(CeilToMs(left), 1, kSliceMs));
+}
+
+// A message that has begun must go on within `stall`, and at kLowestBytesPerSecond on average.
+void BulkTransport::CheckStall(Direction direction) {
+  Progress& progress = progress_[direction];
   if (direction == kReceive && progress.bytes == 0) return;  // between messages
   const Clock::time_point now = Clock::now();
-  if (progress.since == Clock::time_point{}) progress.since = now;
-  const auto allowed = absl::ToChronoNanoseconds(
-      options_.stall + absl::Seconds(1) * (static_cast<double>(progress.bytes) /
-                                           static_cast<double>(kLowestBytesPerSecond)));
-  if (now - progress.since > allowed) {
+  if (progress.bytes_at_last < 0) progress.since = now;
+  if (progress.bytes_at_last != progress.bytes) {
+    progress.bytes_at_last = progress.bytes;
+    progress.last = now;
+  }
+  const std::chrono::duration<double> stall = absl::ToChronoNanoseconds(options_.stall);
+  const std::chrono::duration<double> earned(static_cast<double>(progress.bytes) /
+                                             static_cast<double>(kLowestBytesPerSecond));
+  if (now - progress.last > stall || now - progress.since > stall + earned) {
     Throw(TTransportException::TIMED_OUT,
           absl::StrCat(options_.peer, " stalled ", ProgressText(direction)));
   }

@@ -133,10 +133,12 @@ class BulkTransport : public apache::thrift::transport::TVirtualTransport<BulkTr
  private:
   using Clock = std::chrono::steady_clock;
   enum Direction { kReceive = 0, kSend = 1 };
-  // Since when a message is under way in a direction, and how much of it has moved.
+  // How much of a message has moved in a direction; since when, and when it last went on.
   struct Progress {
-    Clock::time_point since{};
     int64_t bytes = 0;
+    int64_t bytes_at_last = -1;
+    Clock::time_point since{};
+    Clock::time_point last{};
   };
 
   void Count(int64_t bytes) {
@@ -153,6 +155,7 @@ class BulkTransport : public apache::thrift::transport::TVirtualTransport<BulkTr
   size_t Receive(iovec* parts, size_t count);
   void SendPending();
   void BeforeWait(Direction direction);
+  void CheckStall(Direction direction);
   void SetSocketTimeout(Direction direction, int64_t ms);
   std::string ProgressText(Direction direction) const;
 

@@ -1,0 +1,122 @@
+// Requests beyond a limit, or with fields no server could use, do not reach the service.
+#include "thrift/checked_service.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+#include "tests/thrift/examples.h"
+#include "thrift/errors.h"
+#include "thrift/limits.h"
+
+namespace cairn {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+
+// The refusal of `request` after `change`.
+template <typename Request, typename Change>
+absl::Status After(Request request, Change change) {
+  change(request);
+  return CheckRequest(request);
+}
+
+TEST(CheckRequest, ExamplesPass) {
+  EXPECT_OK(CheckRequest(ExampleHello()));
+  EXPECT_OK(CheckRequest(ExampleCaller()));
+  EXPECT_OK(CheckRequest({ExampleDenseSpec(), ExampleEmbeddingSpec()}));
+  EXPECT_OK(CheckRequest(ExamplePush()));
+  EXPECT_OK(CheckRequest(ExampleAssign()));
+  EXPECT_OK(CheckRequest(ExamplePull()));
+  EXPECT_OK(CheckRequest(ExampleDescribe()));
+  EXPECT_OK(CheckRequest(ExampleScan()));
+}
+
+TEST(CheckRequest, EachLimitIsNamed) {
+  const auto limit = [](const absl::Status& status, const std::string& name) {
+    EXPECT_THAT(status, StatusIs(kInvalid, HasSubstr(name)));
+    EXPECT_EQ(ReasonOf(status), wire::ErrorReason::LIMIT) << name;
+  };
+  limit(After(ExampleHello(), [](auto& r) { r.job.assign(257, 'j'); }), "kMaxJobNameBytes");
+  limit(After(ExampleHello(), [](auto& r) { r.task_type.assign(65, 't'); }), "kMaxTaskTypeBytes");
+  limit(After(ExampleHello(), [](auto& r) { r.origin.assign(257, 'o'); }), "kMaxOriginBytes");
+  limit(After(ExamplePush(), [](auto& r) { r.sequence.position.assign(1025, 'p'); }),
+        "kMaxPositionBytes");
+  limit(After(ExamplePush(), [](auto& r) { r.items[1].variable.assign(513, 'v'); }),
+        "items[1]: field variable has 513 bytes; at most 512 are allowed (kMaxVariableNameBytes)");
+  limit(After(ExamplePush(), [](auto& r) { r.items.resize(kMaxItemsPerCall + 1, r.items[0]); }),
+        "kMaxItemsPerCall");
+  limit(After(ExamplePull(), [](auto& r) { r.items[1].slot.assign(65, 's'); }),
+        "kMaxSlotNameBytes");
+  limit(After(ExampleScan(), [](auto& r) { r.max_rows = kMaxScanRows + 1; }), "kMaxScanRows");
+  // The count is of all items together; the bytes are never looked at.
+  limit(After(ExamplePull(),
+              [](auto& r) {
+                r.items[1].ids = Payload::View("", (kMaxIdsPerCall / 2 + 1) * sizeof(int64_t));
+                r.items.push_back(r.items[1]);
+              }),
+        "items[2]: field ids has 16777218 entries, items together");
+}
+
+TEST(CheckRequest, FieldsNoServerCouldUseAreNamed) {
+  const auto refused = [](const absl::Status& status, const std::string& text) {
+    EXPECT_THAT(status, StatusIs(kInvalid, HasSubstr(text)));
+    EXPECT_EQ(ReasonOf(status), wire::ErrorReason::NONE) << text;
+  };
+  refused(After(ExampleHello(), [](auto& r) { r.job = ""; }), "field job is empty");
+  refused(After(ExampleHello(), [](auto& r) { r.job = "a/b"; }), "field job has the byte 47");
+  refused(After(ExampleHello(), [](auto& r) { r.worker = -2; }), "field worker is -2");
+  refused(After(ExampleHello(), [](auto& r) { r.incarnation = -1; }), "field incarnation is -1");
+  refused(After(ExampleCaller(), [](auto& r) { r.boot_id = -1; }), "caller.boot_id is -1");
+  refused(After(ExampleCaller(), [](auto& r) { r.through = -5; }), "caller.through is -5");
+  refused(After(ExamplePush(), [](auto& r) { r.sequence.after = -1; }), "sequence.after is -1");
+  refused(After(ExamplePush(), [](auto& r) { r.items[0].variable = "a\n"; }),
+          "items[0]: field variable has the byte 10");
+  refused(After(ExamplePush(), [](auto& r) { r.items[0].shard = -1; }), "field shard is -1");
+  refused(After(ExamplePush(),
+                [](auto& r) { r.items[0].selection = static_cast<wire::Selection::type>(9); }),
+          "field selection is 9");
+  refused(
+      After(ExamplePush(), [](auto& r) { r.items[0].dtype = static_cast<wire::DType::type>(0); }),
+      "field dtype is 0");
+  refused(After(ExamplePush(), [](auto& r) { r.items[0].ids = Payload::Copy("12345678", 8); }),
+          "field ids has 8 bytes; with selection WHOLE there are none");
+  refused(After(ExamplePush(), [](auto& r) { r.items[1].ids = Payload::Copy("1234567", 7); }),
+          "field ids has 7 bytes, no multiple of 8");
+  refused(After(ExampleScan(), [](auto& r) { r.max_rows = 0; }), "field max_rows is 0");
+  refused(After(ExampleDescribe(), [](auto& r) { r.variables[0] = ""; }), "variables is empty");
+  wire::VariableSpec unnamed = ExampleDenseSpec();
+  unnamed.name = "";
+  refused(CheckRequest({ExampleEmbeddingSpec(), unnamed}), "field specs[1].name is empty");
+}
+
+// Counts the calls that come through.
+class Counter : public wire::ParameterServerNull {
+ public:
+  int calls = 0;
+  void push(wire::PushReply&, const wire::PushRequest&) override { ++calls; }
+  void step(wire::StepReply&, const wire::StepRequest&) override { ++calls; }
+};
+
+TEST(CheckedService, OnlyGoodRequestsComeThrough) {
+  Counter counter;
+  CheckedService service(counter);
+  wire::PushReply reply;
+  service.push(reply, ExamplePush());
+  EXPECT_EQ(counter.calls, 1);
+  wire::PushRequest bad = ExamplePush();
+  bad.caller.job = "";
+  EXPECT_THROW(service.push(reply, bad), wire::ServerError);
+  wire::StepRequest step = ExampleStep();
+  step.pull.items[0].shard = -1;
+  wire::StepReply step_reply;
+  EXPECT_THROW(service.step(step_reply, step), wire::ServerError);
+  EXPECT_EQ(counter.calls, 1);
+}
+
+}  // namespace
+}  // namespace cairn

@@ -1,0 +1,58 @@
+// Codes, messages and reasons survive the way over the wire.
+#include "thrift/errors.h"
+
+#include <string>
+
+#include "common/status.h"
+#include "gtest/gtest.h"
+#include "thrift/limits.h"
+
+namespace cairn {
+namespace {
+
+TEST(Errors, EveryCodeAndReasonSurvivesBothWays) {
+  for (int code = 1; code <= 16; ++code) {
+    for (int reason = 0; reason <= 8; ++reason) {
+      const absl::Status status =
+          WithReason(absl::Status(static_cast<absl::StatusCode>(code), "text"),
+                     static_cast<wire::ErrorReason::type>(reason), reason == 1 ? 41 : 0);
+      const absl::Status back = FromServerError(ToServerError(status));
+      EXPECT_EQ(back.code(), status.code());
+      EXPECT_EQ(back.message(), "text");
+      EXPECT_EQ(ReasonOf(back), reason);
+      EXPECT_EQ(ReplayAfterOf(back), reason == 1 ? 41 : 0);
+    }
+  }
+}
+
+TEST(Errors, AServerCannotSayOk) {
+  wire::ServerError error;
+  error.message = "odd";
+  for (const int code : {0, -1, 17, 1 << 30}) {
+    error.code = static_cast<wire::ErrorCode::type>(code);
+    EXPECT_EQ(FromServerError(error).code(), absl::StatusCode::kUnknown) << code;
+  }
+}
+
+TEST(Errors, AnUnknownReasonIsNone) {
+  wire::ServerError error = ToServerError(absl::AbortedError("x"));
+  error.reason = static_cast<wire::ErrorReason::type>(99);
+  EXPECT_EQ(ReasonOf(FromServerError(error)), wire::ErrorReason::NONE);
+}
+
+TEST(Errors, AReasonIsReplacedAndKeptByAnnotate) {
+  absl::Status status = WithReason(absl::AbortedError("x"), wire::ErrorReason::REPLAY, 7);
+  EXPECT_EQ(ReplayAfterOf(Annotate(status, "push")), 7);
+  status = WithReason(status, wire::ErrorReason::FENCED);
+  EXPECT_EQ(ReasonOf(status), wire::ErrorReason::FENCED);
+  EXPECT_EQ(ReplayAfterOf(status), 0);
+}
+
+TEST(Errors, LongTextIsCutToWhatAClientReads) {
+  const wire::ServerError error =
+      ToServerError(absl::InternalError(std::string(kMaxStringBytes * 2, 'x')));
+  EXPECT_EQ(error.message.size(), kMaxErrorTextBytes);
+}
+
+}  // namespace
+}  // namespace cairn

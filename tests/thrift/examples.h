@@ -1,0 +1,35 @@
+// One instance of every struct of the IDL with every field set, and a frame of every call.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "thrift/ParameterServer.h"
+
+namespace cairn {
+
+wire::Caller ExampleCaller();
+wire::VariableSpec ExampleDenseSpec();      // "w", [6, 4] float32, sgd with a schedule
+wire::VariableSpec ExampleEmbeddingSpec();  // "emb", dim 4, adagrad
+wire::PushRequest ExamplePush();            // whole "w", and keys of "emb"
+wire::AssignRequest ExampleAssign();
+wire::PullRequest ExamplePull();
+wire::StepRequest ExampleStep();
+wire::HelloRequest ExampleHello();
+wire::HelloReply ExampleHelloReply();
+wire::PushReply ExamplePushReply();
+wire::PullReply ExamplePullReply();
+wire::DescribeRequest ExampleDescribe();
+wire::DescribeReply ExampleDescribeReply();
+wire::ScanRequest ExampleScan();
+wire::ScanReply ExampleScanReply();
+wire::ServerError ExampleError();
+
+// The bytes of one call of every method, as a stock client sends them.
+struct ExampleFrame {
+  std::string method;
+  std::string bytes;
+};
+std::vector<ExampleFrame> ExampleFrames();
+
+}  // namespace cairn
