@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "common/status.h"
 #include "ps_server/engine.h"
 #include "ps_server/listener.h"
@@ -66,6 +67,8 @@ absl::Status Serve(const ServerConfig& config, const sigset_t& stop_signals) {
 }
 
 int Main(int argc, char** argv) {
+  // Debian's Abseil looks for lock cycles at every lock, which costs 100 ns each (30 ns without).
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   FLAGS_logtostderr = true;
   google::InitGoogleLogging(argv[0]);
   const absl::StatusOr<ServerConfig> config =
