@@ -1,0 +1,138 @@
+// The memory budget: what is refused when it is spent, that nothing was applied, that it comes
+// back.
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "ps_server/memory_budget.h"
+#include "tests/ps_server/server_fixture.h"
+#include "thrift/errors.h"
+
+namespace cairn {
+namespace {
+
+using absl::StatusCode;
+using ::testing::HasSubstr;
+
+TEST(MemoryBudget, WaitsForOthersToReleaseThenGivesUp) {
+  MemoryBudget patient(100, absl::Seconds(30));
+  ASSERT_OK(patient.Acquire(80, "a"));
+  std::thread release([&] { patient.Release(50); });
+  EXPECT_OK(patient.Acquire(60, "b"));
+  release.join();
+  EXPECT_EQ(patient.used_bytes(), 90);
+
+  MemoryBudget hasty(100, absl::Milliseconds(1));
+  ASSERT_OK(hasty.Acquire(80, "a"));
+  const absl::Status status = hasty.Acquire(60, "b");
+  EXPECT_THAT(status,
+              StatusIs(StatusCode::kResourceExhausted,
+                       HasSubstr("b needs 60 bytes; 80 of 100 bytes of memory are in use")));
+  EXPECT_EQ(ReasonOf(status), wire::ErrorReason::MEMORY_BUDGET);
+  EXPECT_FALSE(hasty.TryAcquire(21));
+  EXPECT_TRUE(hasty.TryAcquire(20));
+}
+
+TEST(MemoryBudget, HoldGivesBackWhatIsNotKept) {
+  MemoryBudget budget(100, absl::ZeroDuration());
+  ASSERT_OK(budget.Acquire(50, "a"));
+  {
+    MemoryHold hold(budget, 50);
+    EXPECT_EQ(hold.Keep(20), 20);
+  }
+  EXPECT_EQ(budget.used_bytes(), 20);
+}
+
+class MemoryTest : public ServerTest {
+ protected:
+  void SetUp() override {
+    options_.memory_budget_bytes = 16 << 20;
+    options_.memory_wait = absl::Milliseconds(1);
+    ASSERT_NO_FATAL_FAILURE(Start());
+  }
+  int64_t Used() { return Client().Describe()->memory_used_bytes; }
+};
+
+TEST_F(MemoryTest, VariableBeyondTheBudgetIsRefusedAndLeavesNothingBehind) {
+  TestClient client = Client();
+  const int64_t before = Used();
+  const absl::Status status =
+      client.Create({DenseSpec("small", {1000}, WireOptimizer("adam", 1)),
+                     DenseSpec("huge", {1 << 22}, WireOptimizer("adam", 1))});
+  EXPECT_THAT(status, StatusIs(StatusCode::kResourceExhausted, HasSubstr("variable \"huge\"")));
+  EXPECT_EQ(ReasonOf(status), wire::ErrorReason::MEMORY_BUDGET);
+  EXPECT_EQ(Used(), before);
+  EXPECT_FALSE(client.Pull("small").ok());
+}
+
+TEST_F(MemoryTest, RowsAreMadeUpToTheBudgetThenRefusedWholeAndOldRowsStillMove) {
+  TestClient client = Joined(0);
+  ASSERT_OK(client.Create({TableSpec("t", 16, WireOptimizer("sgd", 1))}));
+  constexpr int64_t kBatch = 1000;
+  absl::Status status;
+  int64_t next = 0;
+  while (status.ok() && next < 1000000) {
+    std::vector<int64_t> keys;
+    for (int64_t i = 0; i < kBatch; ++i) keys.push_back(next++);
+    status = client.PushKeys("t", keys, std::vector<float>(16 * kBatch, 1)).status();
+  }
+  EXPECT_THAT(status, StatusIs(StatusCode::kResourceExhausted, HasSubstr("new embedding rows")));
+  EXPECT_EQ(ReasonOf(status), wire::ErrorReason::MEMORY_BUDGET);
+  const int64_t rows = client.Describe()->variables[0].shards[0].rows;
+  EXPECT_EQ(rows, next - kBatch);
+  EXPECT_GT(rows, 50000);  // a row is charged 96 bytes, and about 13 MiB are free
+  EXPECT_LE(Used(), options_.memory_budget_bytes);
+
+  // Where all rows exist there is nothing to acquire, though nothing is free.
+  std::vector<int64_t> old;
+  for (int64_t key = 0; key < 10000; ++key) old.push_back(key);
+  EXPECT_OK(client.PushKeys("t", old, std::vector<float>(160000, 1)));
+}
+
+TEST_F(MemoryTest, DroppedJobGivesItsMemoryBack) {
+  TestClient client = Joined(0);
+  const int64_t before = Used();
+  ASSERT_OK(client.Create({DenseSpec("w", {100000}, WireOptimizer("adam", 1)),
+                           TableSpec("t", 16, WireOptimizer("sgd", 1))}));
+  ASSERT_OK(client.PushKeys("t", {1, 2, 3}, std::vector<float>(48, 1)));
+  EXPECT_GT(Used(), before + 1200000);
+  wire::ServerState state;
+  ASSERT_OK(CallStatus([&] { engine().service().drop_job(state, client.caller()); }));
+  EXPECT_EQ(Used(), before);
+}
+
+TEST_F(MemoryTest, MessagesShareTheBudget) {
+  EXPECT_THAT(engine().AcquireMessage(15 << 20),
+              StatusIs(StatusCode::kResourceExhausted, HasSubstr("a message to ps:0")));
+  ASSERT_OK(engine().AcquireMessage(10 << 20));
+  TestClient client = Client();
+  EXPECT_THAT(client.Create({DenseSpec("w", {1 << 20}, WireOptimizer("sgd", 1))}),
+              StatusIs(StatusCode::kResourceExhausted, HasSubstr("variable \"w\"")));
+  engine().ReleaseMessage(10 << 20);
+  EXPECT_OK(client.Create({DenseSpec("w", {1 << 20}, WireOptimizer("sgd", 1))}));
+}
+
+TEST_F(MemoryTest, DirectoryThatNoLongerFitsIsRefusedByName) {
+  options_.memory_budget_bytes = 64 << 20;
+  ASSERT_NO_FATAL_FAILURE(Restart());
+  TestClient client = Client();
+  ASSERT_OK(client.Create({TableSpec("t", 16, WireOptimizer("sgd", 1))}));
+  std::vector<int64_t> keys;
+  for (int64_t key = 0; key < 200000; ++key) keys.push_back(key);
+  ASSERT_OK(client.PushKeys("t", keys, std::vector<float>(16 * keys.size(), 1)));
+  ASSERT_OK(engine().Close());
+  engine_.reset();
+  options_.memory_budget_bytes = 16 << 20;
+  EXPECT_THAT(Engine::Open(options_),
+              StatusIs(StatusCode::kResourceExhausted,
+                       HasSubstr(absl::StrCat("open ", options_.directory))));
+}
+
+TEST_F(MemoryTest, BudgetBelowTheStoresOwnNeedIsRefused) {
+  options_.memory_budget_bytes = 1 << 20;
+  options_.directory = folder_.Join("other");
+  EXPECT_THAT(Engine::Open(options_),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("is too small")));
+}
+
+}  // namespace
+}  // namespace cairn
