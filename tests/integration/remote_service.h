@@ -1,0 +1,42 @@
+// A server in another process behind the same interface as one in this process.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "thrift/ParameterServer.h"
+#include "thrift/wire_client.h"
+
+namespace cairn {
+
+// One connection. What goes wrong with it is thrown as a ServerError too. Thread safety: none; one
+// thread at a time.
+class RemoteService : public wire::ParameterServerIf {
+ public:
+  static absl::StatusOr<std::unique_ptr<RemoteService>> Connect(const std::string& address);
+
+  void hello(wire::HelloReply& reply, const wire::HelloRequest& request) override;
+  void heartbeat(wire::ServerState& reply, const wire::Caller& caller) override;
+  void leave(wire::ServerState& reply, const wire::Caller& caller) override;
+  void create_variables(wire::ServerState& reply, const wire::Caller& caller,
+                        const std::vector<wire::VariableSpec>& specs) override;
+  void push(wire::PushReply& reply, const wire::PushRequest& request) override;
+  void assign(wire::PushReply& reply, const wire::AssignRequest& request) override;
+  void pull(wire::PullReply& reply, const wire::PullRequest& request) override;
+  void step(wire::StepReply& reply, const wire::StepRequest& request) override;
+  void describe(wire::DescribeReply& reply, const wire::DescribeRequest& request) override;
+  void scan(wire::ScanReply& reply, const wire::ScanRequest& request) override;
+  void flush(wire::ServerState& reply, const wire::Caller& caller) override;
+  void drop_job(wire::ServerState& reply, const wire::Caller& caller) override;
+
+ private:
+  explicit RemoteService(std::unique_ptr<WireClient> client) : client_(std::move(client)) {}
+  void Call(const char* method, absl::FunctionRef<void(WireClient::Stub&)> call);
+
+  std::unique_ptr<WireClient> client_;
+};
+
+}  // namespace cairn

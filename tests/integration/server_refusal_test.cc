@@ -1,0 +1,308 @@
+// What cairn-ps says and does where it cannot serve: at the start, one clear last line and exit
+// status 1, nothing touched; while it serves, a clear error for the call, and the process goes on.
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "tests/integration/server_process_fixture.h"
+#include "thrift/errors.h"
+
+namespace cairn {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::Ge;
+using ::testing::HasSubstr;
+
+std::string LastLine(const std::string& log) {
+  const std::vector<std::string> lines =
+      absl::StrSplit(absl::StripAsciiWhitespace(log), '\n', absl::SkipEmpty());
+  return lines.empty() ? "" : lines.back();
+}
+
+class StartRefusalTest : public ServerProcessTest {
+ protected:
+  // The program ends by itself with status 1, and its last line says so.
+  void ExpectRefused(const PsOptions& options, const ::testing::Matcher<std::string>& line) {
+    const auto exit = PsProcess::RunToExit(options);
+    ASSERT_OK(exit);
+    EXPECT_EQ(exit->code, 1) << exit->log;
+    EXPECT_THAT(LastLine(exit->log), line);
+  }
+};
+
+TEST_F(StartRefusalTest, AnotherServersDirectory) {
+  options_.ps_count = 2;
+  ASSERT_NO_FATAL_FAILURE(Start());
+  ASSERT_NO_FATAL_FAILURE(Terminate());
+  options_.task_index = 1;
+  ExpectRefused(options_,
+                AllOf(HasSubstr(options_.data_dir), HasSubstr("belongs to ps:0, this is ps:1")));
+}
+
+TEST_F(StartRefusalTest, ADirectoryInUseAndTheServerInItIsUnharmed) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  ExpectRefused(options_, AllOf(HasSubstr(options_.data_dir),
+                                HasSubstr(absl::StrCat("in use by process ", server_->pid()))));
+  const auto tool = Connect();
+  EXPECT_OK(tool->client.Create({DenseSpec("w", {3}, WireOptimizer("sgd", 1))}));
+  EXPECT_OK(tool->client.Push("w", {1, 2, 3}));
+}
+
+TEST_F(StartRefusalTest, APortInUse) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  PsOptions second = options_;
+  second.data_dir = temp_.Join("second");
+  second.port = server_->port();
+  ExpectRefused(second, AllOf(HasSubstr(server_->address()), HasSubstr("in use")));
+}
+
+TEST_F(StartRefusalTest, AFolderOfSomethingElseIsLeftAlone) {
+  fs::create_directory(options_.data_dir);
+  std::ofstream(options_.data_dir + "/thesis.tex") << "years of work";
+  ExpectRefused(options_, AllOf(HasSubstr(options_.data_dir), HasSubstr("thesis.tex")));
+  EXPECT_EQ(std::distance(fs::directory_iterator(options_.data_dir), fs::directory_iterator()), 1);
+}
+
+// A folder mounted for the test, where the system lets it.
+class MountTest : public StartRefusalTest {
+ protected:
+  void Mount(const std::string& size) {
+    fs::create_directory(options_.data_dir);
+    mounted_ = Mounted(0, size);
+    if (!mounted_) GTEST_SKIP() << "cannot mount a tmpfs: " << std::strerror(errno);
+  }
+  bool Mounted(unsigned long flags, const std::string& size) {
+    return mount("cairn-test", options_.data_dir.c_str(), "tmpfs", flags,
+                 absl::StrCat("size=", size).c_str()) == 0;
+  }
+  void TearDown() override {
+    server_.reset();
+    if (!mounted_) return;
+    EXPECT_EQ(umount(options_.data_dir.c_str()), 0) << std::strerror(errno);
+  }
+  bool mounted_ = false;
+};
+
+TEST_F(MountTest, AReadOnlyDirectory) {
+  Mount("24m");
+  if (IsSkipped()) return;
+  ASSERT_TRUE(Mounted(MS_REMOUNT | MS_RDONLY, "24m"));
+  ExpectRefused(options_, AllOf(HasSubstr(options_.data_dir), HasSubstr("Read-only file system"),
+                                HasSubstr("let this user read and write")));
+}
+
+constexpr size_t kElements = 64 << 10;  // one stripe
+
+std::vector<wire::VariableSpec> OnesSpecs() {
+  return {DenseSpec("w", {static_cast<int64_t>(kElements)}, WireOptimizer("sgd", 1))};
+}
+
+// Pushes until one is refused; each adds 1 to every element. Returns the pushes acknowledged.
+int64_t PushUntilRefused(TestClient& client, absl::Status& refusal) {
+  for (int64_t acknowledged = 0; acknowledged < 5000; ++acknowledged) {
+    refusal = client.Push("w", std::vector<float>(kElements, -1)).status();
+    if (!refusal.ok()) return acknowledged;
+  }
+  return 5000;
+}
+
+// The refusal says what is full and what to do; the process goes on, pulls too; after a restart
+// with room every acknowledged push is there.
+class FullDiskTest : public MountTest {
+ protected:
+  void ExpectClearRefusal(const absl::Status& refusal) {
+    EXPECT_THAT(refusal, StatusIs(absl::StatusCode::kResourceExhausted,
+                                  AllOf(HasSubstr(options_.data_dir), HasSubstr("disk full"),
+                                        HasSubstr("restart"))));
+    EXPECT_EQ(ReasonOf(refusal), wire::ErrorReason::STOPPING);
+  }
+  void FillAndKeepServing(TestClient& client, int64_t& acknowledged) {
+    absl::Status refusal;
+    acknowledged = PushUntilRefused(client, refusal);
+    EXPECT_GT(acknowledged, 0);
+    ExpectClearRefusal(refusal);
+    // It stays refused, and everything else goes on.
+    absl::Status again;
+    EXPECT_EQ(PushUntilRefused(client, again), 0);
+    ExpectClearRefusal(again);
+    EXPECT_OK(client.Pull("w"));
+    EXPECT_OK(client.Describe());
+    EXPECT_TRUE(server_->running());
+    EXPECT_THAT(server_->log(), HasSubstr("disk full"));
+  }
+  // Its end reports that not everything could be written.
+  void EndAfterFailure() {
+    const auto exit = server_->Terminate();
+    ASSERT_OK(exit);
+    EXPECT_EQ(exit->code, 1) << exit->log;
+    EXPECT_EQ(exit->signal, 0) << exit->log;
+    EXPECT_THAT(LastLine(exit->log), AllOf(HasSubstr(options_.data_dir), HasSubstr("disk full")));
+  }
+  void ExpectAcknowledged(int64_t acknowledged) {
+    const auto value = *Connect()->client.Pull("w");
+    EXPECT_THAT(value, Each(Ge(static_cast<float>(acknowledged))));
+    EXPECT_THAT(value, Each(value[0]));
+  }
+};
+
+TEST_F(FullDiskTest, UnderLogNoAcknowledgedPushIsLost) {
+  Mount("32m");
+  if (IsSkipped()) return;
+  options_.durability = "log";
+  int64_t acknowledged = 0;
+  ASSERT_NO_FATAL_FAILURE(Start());
+  {
+    const auto worker = Connect(0);
+    ASSERT_OK(worker->client.Create(OnesSpecs()));
+    ASSERT_NO_FATAL_FAILURE(FillAndKeepServing(worker->client, acknowledged));
+  }
+  ASSERT_NO_FATAL_FAILURE(EndAfterFailure());
+  ASSERT_TRUE(Mounted(MS_REMOUNT, "256m"));
+  ASSERT_NO_FATAL_FAILURE(Start());
+  ASSERT_NO_FATAL_FAILURE(ExpectAcknowledged(acknowledged));
+  const auto worker = Connect(0);
+  EXPECT_GE(worker->client.sequence, acknowledged);
+  EXPECT_OK(worker->client.Push("w", std::vector<float>(kElements, -1)));
+}
+
+// Killed instead of ended: nothing is written after the failure either way.
+TEST_F(FullDiskTest, UnderLogSyncNoAcknowledgedPushIsLostByAKillOnTop) {
+  Mount("32m");
+  if (IsSkipped()) return;
+  options_.durability = "log_sync";
+  int64_t acknowledged = 0;
+  ASSERT_NO_FATAL_FAILURE(Start());
+  {
+    const auto worker = Connect(0);
+    ASSERT_OK(worker->client.Create(OnesSpecs()));
+    ASSERT_NO_FATAL_FAILURE(FillAndKeepServing(worker->client, acknowledged));
+  }
+  server_->Kill();
+  ASSERT_TRUE(Mounted(MS_REMOUNT, "256m"));
+  ASSERT_NO_FATAL_FAILURE(Start());
+  ASSERT_NO_FATAL_FAILURE(ExpectAcknowledged(acknowledged));
+}
+
+// What was published as durable is kept; pushes after it were acknowledged as not yet durable.
+TEST_F(FullDiskTest, UnderSnapshotWhatWasToldToBeDurableIsKept) {
+  Mount("32m");
+  if (IsSkipped()) return;
+  options_.durability = "snapshot";
+  options_.flags = {"--snapshot_interval_seconds=0.001"};
+  ASSERT_NO_FATAL_FAILURE(Start());
+  int64_t durable = 0;
+  {
+    const auto worker = Connect(0);
+    ASSERT_OK(worker->client.Create(OnesSpecs()));
+    absl::StatusOr<wire::PushReply> reply = wire::PushReply();
+    for (int i = 0; i < 5000 && reply.ok(); ++i) {
+      reply = worker->client.Push("w", std::vector<float>(kElements, -1));
+      if (reply.ok()) durable = reply->state.durable;
+    }
+    ExpectClearRefusal(reply.status());
+    EXPECT_GT(durable, 0);
+    EXPECT_OK(worker->client.Pull("w"));
+  }
+  ASSERT_NO_FATAL_FAILURE(EndAfterFailure());
+  ASSERT_TRUE(Mounted(MS_REMOUNT, "256m"));
+  ASSERT_NO_FATAL_FAILURE(Start());
+  const auto worker = Connect(0);
+  EXPECT_GE(worker->client.sequence, durable);
+  ASSERT_NO_FATAL_FAILURE(ExpectAcknowledged(durable));
+}
+
+// The same without a mount: no file of the process may grow beyond 4 MiB.
+TEST_F(FullDiskTest, AFileSizeLimitIsRefusedLikeAFullDisk) {
+  options_.durability = "log";
+  options_.file_size_limit_bytes = 4 << 20;
+  int64_t acknowledged = 0;
+  ASSERT_NO_FATAL_FAILURE(Start());
+  {
+    const auto worker = Connect(0);
+    ASSERT_OK(worker->client.Create(OnesSpecs()));
+    ASSERT_NO_FATAL_FAILURE(FillAndKeepServing(worker->client, acknowledged));
+  }
+  ASSERT_NO_FATAL_FAILURE(EndAfterFailure());
+  options_.file_size_limit_bytes = 0;
+  ASSERT_NO_FATAL_FAILURE(Start());
+  ASSERT_NO_FATAL_FAILURE(ExpectAcknowledged(acknowledged));
+}
+
+int64_t PeakMemoryBytes(pid_t pid) {
+  std::ifstream status(absl::StrCat("/proc/", pid, "/status"));
+  std::string word;
+  int64_t kib = 0;
+  while (status >> word) {
+    if (word == "VmHWM:" && status >> kib) return kib << 10;
+  }
+  return -1;
+}
+
+class BudgetTest : public StartRefusalTest {
+ protected:
+  static constexpr int64_t kBudgetBytes = 64 << 20;
+  static constexpr int64_t kDim = 64;
+  static constexpr int64_t kKeysPerPush = 2000;
+
+  // Pushes rows nobody pushed before until one push is refused; returns the rows acknowledged.
+  int64_t FillBudget(TestClient& client, absl::Status& refusal) {
+    for (int64_t rows = 0; rows < 1000000; rows += kKeysPerPush) {
+      std::vector<int64_t> keys;
+      for (int64_t i = 0; i < kKeysPerPush; ++i) keys.push_back(rows + i);
+      const std::vector<float> gradient(static_cast<size_t>(kKeysPerPush * kDim), -1);
+      refusal = client.PushKeys("t", keys, gradient).status();
+      if (!refusal.ok()) return rows;
+    }
+    return 1000000;
+  }
+};
+
+TEST_F(BudgetTest, BeyondTheBudgetPushesAreRefusedMemoryIsBoundedAndTheRestGoesOn) {
+  options_.flags = {absl::StrCat("--memory_budget_bytes=", kBudgetBytes),
+                    "--memory_wait_seconds=0.1"};
+  ASSERT_NO_FATAL_FAILURE(Start());
+  int64_t rows = 0;
+  {
+    const auto worker = Connect(0);
+    ASSERT_OK(worker->client.Create({TableSpec("t", kDim, WireOptimizer("sgd", 1))}));
+    absl::Status refusal;
+    rows = FillBudget(worker->client, refusal);
+    EXPECT_THAT(refusal,
+                StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("--memory_budget_bytes")));
+    EXPECT_EQ(ReasonOf(refusal), wire::ErrorReason::MEMORY_BUDGET);
+    EXPECT_GT(rows * kDim * 4, kBudgetBytes / 4) << "refused long before it was full";
+    // Rows that exist are moved and read on.
+    EXPECT_OK(worker->client.PushKeys("t", {0, 1}, std::vector<float>(2 * kDim, -1)));
+    EXPECT_OK(worker->client.PullKeys("t", {0, 1}));
+    const auto described = worker->client.Describe();
+    ASSERT_OK(described);
+    EXPECT_LE(described->memory_used_bytes, kBudgetBytes);
+  }
+  // The program itself, its libraries and its threads take the rest.
+  EXPECT_LT(PeakMemoryBytes(server_->pid()), kBudgetBytes + (96 << 20));
+  ASSERT_NO_FATAL_FAILURE(Terminate());
+  // What fitted before fits again.
+  ASSERT_NO_FATAL_FAILURE(Start());
+  EXPECT_GE(Connect()->client.Describe()->variables[0].shards[0].rows, rows);
+  ASSERT_NO_FATAL_FAILURE(Terminate());
+  // And a budget that cannot hold what is stored is refused at the start, with the flag's name.
+  options_.flags = {absl::StrCat("--memory_budget_bytes=", kBudgetBytes / 4),
+                    "--memory_wait_seconds=0.1"};
+  ExpectRefused(options_, HasSubstr("--memory_budget_bytes"));
+}
+
+}  // namespace
+}  // namespace cairn
