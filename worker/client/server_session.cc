@@ -190,13 +190,15 @@ absl::Status ServerSession::Fenced(const absl::Status& error) const {
 }
 
 absl::Status ServerSession::PushesLost(int64_t applied, absl::string_view durability) const {
-  std::string mode;
-  if (!durability.empty()) mode = absl::StrCat(" (durability ", durability, ")");
+  const int64_t first = applied + 1, last = last_part();
+  const std::string pushes =
+      first == last ? absl::StrCat("push ", first) : absl::StrCat("pushes ", first, "…", last);
   return WithReason(
       absl::FailedPreconditionError(absl::StrCat(
-          name_, " came back without acknowledged pushes ", applied + 1, "…", last_part(), mode,
-          "; replay is not in this version: start again with --fresh, or run the servers with "
-          "--durability log")),
+          name_, " came back without acknowledged ", pushes,
+          durability.empty() ? "" : absl::StrCat(" (durability ", durability, ")"),
+          "; replay is not in this version: start this task again, which computes them again, or "
+          "with --fresh; servers with --durability log lose none")),
       wire::ErrorReason::REPLAY);
 }
 

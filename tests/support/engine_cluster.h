@@ -1,0 +1,74 @@
+// Real servers in the test's own process: engines in a folder of their own, each behind a listener.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "ps_server/engine.h"
+#include "ps_server/listener.h"
+#include "tests/support/temp_dir.h"
+#include "worker/client/ps_client.h"
+
+namespace cairn::test {
+
+// Aborts where a server cannot be started. Thread safety: none, but for the servers themselves.
+class EngineCluster {
+ public:
+  explicit EngineCluster(int32_t servers, Durability durability = Durability::kSnapshot)
+      : durability_(durability), servers_(static_cast<size_t>(servers)) {
+    for (int32_t s = 0; s < servers; ++s) Start(s, 0);
+  }
+
+  // Writes everything, ends the server, and starts it again on the same port.
+  void Restart(int32_t server) {
+    const std::string address = this->address(server);
+    Stop(server);
+    Start(server, std::stoi(address.substr(address.rfind(':') + 1)));
+  }
+  void Stop(int32_t server) { servers_[server] = {}; }
+
+  std::string address(int32_t server) const { return servers_[server].listener->address(); }
+  Engine& engine(int32_t server) { return *servers_[server].engine; }
+
+  absl::StatusOr<std::unique_ptr<PsClient>> Connect(ClientOptions options, bool in_process,
+                                                    Deadline deadline) {
+    if (in_process) {
+      std::vector<wire::ParameterServerIf*> services;
+      for (Server& server : servers_) services.push_back(&server.engine->service());
+      return PsClient::ConnectInProcess(options, services, deadline);
+    }
+    for (size_t s = options.servers.size(); s < servers_.size(); ++s) {
+      options.servers.push_back(address(static_cast<int32_t>(s)));
+    }
+    return PsClient::Connect(options, deadline);
+  }
+
+ private:
+  struct Server {
+    std::unique_ptr<Engine> engine;
+    std::unique_ptr<Listener> listener;  // ends before its engine
+  };
+
+  void Start(int32_t server, int32_t port) {
+    EngineOptions options;
+    options.directory = folder_.Join(absl::StrCat("ps", server));
+    options.server_index = server;
+    options.server_count = static_cast<int32_t>(servers_.size());
+    options.durability = durability_;
+    Server& started = servers_[server];
+    started.engine = Engine::Open(options).value();
+    ListenerOptions listening;
+    listening.port = port;
+    started.listener = Listener::Start(*started.engine, listening).value();
+  }
+
+  const Durability durability_;
+  const TempDir folder_;
+  std::vector<Server> servers_;
+};
+
+}  // namespace cairn::test
