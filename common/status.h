@@ -28,6 +28,8 @@ absl::string_view CodeName(absl::StatusCode code);
     if (!cairn_status.ok()) return cairn_status; \
   } while (false)
 
+// NOLINTBEGIN(bugprone-macro-parentheses): `lhs` may be a declaration.
+
 // Assigns the value of an absl::StatusOr, or returns its status from the enclosing function.
 #define ASSIGN_OR_RETURN(lhs, expression) \
   ASSIGN_OR_RETURN_INNER(CAIRN_CONCAT(cairn_status_or_, __LINE__), lhs, expression)
@@ -35,3 +37,5 @@ absl::string_view CodeName(absl::StatusCode code);
   auto holder = (expression);                           \
   if (!holder.ok()) return std::move(holder).status();  \
   lhs = *std::move(holder)
+
+// NOLINTEND(bugprone-macro-parentheses)

@@ -48,10 +48,12 @@ absl::Status CheckPs(const VariableSpec& spec, absl::string_view field, size_t i
 }
 
 absl::Status CheckDense(const VariableSpec& spec, int32_t ps_count) {
-  if (!spec.bucket_ps.empty())
+  if (!spec.bucket_ps.empty()) {
     return Refuse(spec, "bucket_ps is for embeddings, this one is dense");
-  if (spec.shards.empty())
+  }
+  if (spec.shards.empty()) {
     return Refuse(spec, "shards is empty; a dense variable has at least one");
+  }
   const int64_t rows = RowCount(spec.shape);
   int64_t next = 0;
   for (size_t i = 0; i < spec.shards.size(); ++i) {

@@ -24,7 +24,7 @@ void ClipGlobally(const nlohmann::json& record, Tolerance tolerance, Tensors* te
   std::vector<absl::Span<const float>> read_only;
   for (std::vector<float>& tensor : *tensors) {
     spans.push_back(absl::MakeSpan(tensor));
-    read_only.push_back(tensor);
+    read_only.emplace_back(tensor);
   }
   const double want = GoldenNumber(record.at("global_norm"));
   EXPECT_TRUE(Close(GlobalNorm(read_only), want, tolerance)) << name;

@@ -75,8 +75,9 @@ void RunDenseInDouble(const OptimizerRecord& record) {
   std::vector<double> value(record.initial.begin(), record.initial.end());
   std::vector<std::vector<double>> slots;
   std::vector<double*> at;
-  for (const SlotSpec& slot : optimizer->slots())
+  for (const SlotSpec& slot : optimizer->slots()) {
     slots.emplace_back(value.size(), slot.initial_value);
+  }
   for (std::vector<double>& slot : slots) at.push_back(slot.data());
   for (size_t t = 0; t < record.steps.size(); ++t) {
     const OptimizerRecordStep& step = record.steps[t];
