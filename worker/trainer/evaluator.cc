@@ -39,8 +39,12 @@ void ToProbabilities(float* scores, int64_t classes) {
 }  // namespace
 
 Evaluator::Evaluator(const JobConfig& job, const Model& model, PsClient& client,
-                     absl::Duration call_timeout)
-    : job_(job), model_(model), client_(client), call_timeout_(call_timeout) {}
+                     absl::Duration call_timeout, const StopRequested& stop_requested)
+    : job_(job),
+      model_(model),
+      client_(client),
+      call_timeout_(call_timeout),
+      stop_requested_(stop_requested) {}
 
 // Calls consume(batch, scores) for every batch of data.eval, in order.
 template <typename Consume>
@@ -61,6 +65,7 @@ absl::Status Evaluator::ForEachBatch(Consume consume) {
     const absl::StatusOr<bool> more = (*reader)->Next(&batch);
     if (!more.ok()) return AsBadInput(Annotate(more.status(), "data.eval"));
     if (!*more) return absl::OkStatus();
+    if (stop_requested_()) return absl::CancelledError("stopped while scoring data.eval");
     if (absl::Status status = model_.Plan(batch, &state); !status.ok()) {
       return AsBadInput(Annotate(status, "data.eval"));
     }

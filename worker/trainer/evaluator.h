@@ -8,6 +8,7 @@
 #include "common/config/job_config.h"
 #include "worker/client/ps_client.h"
 #include "worker/models/model.h"
+#include "worker/trainer/meeting.h"
 #include "worker/trainer/report.h"
 
 namespace cairn {
@@ -15,9 +16,10 @@ namespace cairn {
 // Thread safety: none.
 class Evaluator {
  public:
-  // All outlive the evaluator. `call_timeout` bounds each pull.
-  Evaluator(const JobConfig& job, const Model& model, PsClient& client,
-            absl::Duration call_timeout);
+  // All outlive the evaluator. `call_timeout` bounds each pull; a requested stop ends every method
+  // with kCancelled.
+  Evaluator(const JobConfig& job, const Model& model, PsClient& client, absl::Duration call_timeout,
+            const StopRequested& stop_requested);
 
   // The job's metrics over data.eval: auc, log_loss and accuracy for sigmoid_cross_entropy,
   // log_loss and accuracy for softmax_cross_entropy, rmse for mean_squared_error.
@@ -36,6 +38,7 @@ class Evaluator {
   const Model& model_;
   PsClient& client_;
   const absl::Duration call_timeout_;
+  const StopRequested& stop_requested_;
 };
 
 }  // namespace cairn

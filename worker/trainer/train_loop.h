@@ -47,6 +47,8 @@ class TrainLoop {
 
   // As of the last step pushed.
   const RunPosition& position() const { return position_; }
+  // Whether a requested stop ended the run before its end.
+  bool stopped() const { return stopping_; }
   int64_t steps() const { return steps_done_; }
   int64_t examples() const { return examples_; }
   // Training alone, evaluations taken off.

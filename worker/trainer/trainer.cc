@@ -95,12 +95,12 @@ class Training {
     RETURN_IF_ERROR(CreateVariables());
     RETURN_IF_ERROR(DecideStart());
     report_ = NewReport(options_);
-    RETURN_IF_ERROR(Train());
-    if (options_.stop_requested()) {
-      report_.status = "interrupted";
-      return absl::OkStatus();
-    }
-    return options_.worker == 0 ? Conclude() : absl::OkStatus();
+    absl::Status status = Train();
+    if (status.ok() && options_.worker == 0 && options_.workers > 1) status = AwaitOthers();
+    if (status.ok() && options_.worker == 0) status = EvaluateAndExport();
+    if (!absl::IsCancelled(status)) return status;
+    report_.status = "interrupted";
+    return absl::OkStatus();
   }
 
   absl::Status OpenInput() {
@@ -161,7 +161,8 @@ class Training {
       metrics_ = *std::move(file);
     }
     const GradientClipper clipper(options_.job, specs_);
-    Evaluator evaluator(options_.job, *model_, *client_, CallTimeout(options_));
+    Evaluator evaluator(options_.job, *model_, *client_, CallTimeout(options_),
+                        options_.stop_requested);
     const bool evaluates = options_.worker == 0 && !options_.job.data.eval.empty();
     TrainLoop loop({.job = options_.job,
                     .model = *model_,
@@ -186,34 +187,30 @@ class Training {
     report_.train_loss = loop.train_loss();
     report_.staleness = client_->staleness();
     report_.counters = client_->counters();
+    return loop.stopped() ? absl::CancelledError("stopped in training") : absl::OkStatus();
+  }
+
+  absl::Status AwaitOthers() {
+    ASSIGN_OR_RETURN(
+        const Others others,
+        WaitForOthers(*client_, options_.worker, options_.workers, start_.position.run, entry_,
+                      last_position_, absl::Seconds(options_.job.strategy.ps_wait_seconds),
+                      CallTimeout(options_), options_.stop_requested));
+    if (others.gone.empty()) return absl::OkStatus();
+    const std::string who =
+        absl::StrCat(WorkersText(others.gone), " did not finish and cannot be seen any more");
+    if (options_.job.strategy.on_worker_loss == "fail") {
+      return absl::UnavailableError(absl::StrCat(
+          who, " (strategy.on_worker_loss: fail); start every worker again to continue"));
+    }
+    LOG(WARNING) << who << "; goes on without";
     return absl::OkStatus();
   }
 
-  // What the first worker does when the training is over.
-  absl::Status Conclude() {
-    if (options_.workers > 1) {
-      absl::StatusOr<Others> others =
-          WaitForOthers(*client_, options_.worker, options_.workers, start_.position.run, entry_,
-                        last_position_, absl::Seconds(options_.job.strategy.ps_wait_seconds),
-                        CallTimeout(options_), options_.stop_requested);
-      if (absl::IsCancelled(others.status())) {
-        report_.status = "interrupted";
-        return absl::OkStatus();
-      }
-      RETURN_IF_ERROR(others.status());
-      if (!others->gone.empty()) {
-        if (options_.job.strategy.on_worker_loss == "fail") {
-          return absl::UnavailableError(absl::StrCat(
-              WorkersText(others->gone),
-              " did not finish and cannot be seen any more "
-              "(strategy.on_worker_loss: fail); start every worker again to continue"));
-        }
-        LOG(WARNING) << WorkersText(others->gone)
-                     << " did not finish and cannot be seen any more; goes on without";
-      }
-    }
+  absl::Status EvaluateAndExport() {
     if (!options_.job.data.eval.empty()) {
-      Evaluator evaluator(options_.job, *model_, *client_, CallTimeout(options_));
+      Evaluator evaluator(options_.job, *model_, *client_, CallTimeout(options_),
+                          options_.stop_requested);
       ASSIGN_OR_RETURN(report_.eval, evaluator.Evaluate());
     }
     const std::string& path = options_.job.output.export_file;
@@ -296,7 +293,8 @@ absl::StatusOr<Report> RunTraining(const TrainerOptions& options, const Connecto
 
 absl::StatusOr<Report> RunEvaluation(const TrainerOptions& options, const Connector& connect) {
   ASSIGN_OR_RETURN(const Trained trained, OpenTrained(options, connect));
-  Evaluator evaluator(options.job, *trained.model, *trained.client, CallTimeout(options));
+  Evaluator evaluator(options.job, *trained.model, *trained.client, CallTimeout(options),
+                      options.stop_requested);
   Report report = NewReport(options);
   ASSIGN_OR_RETURN(report.eval, evaluator.Evaluate());
   report.counters = trained.client->counters();
@@ -307,7 +305,8 @@ absl::StatusOr<Report> RunEvaluation(const TrainerOptions& options, const Connec
 absl::StatusOr<Report> RunPrediction(const TrainerOptions& options, const std::string& path,
                                      const Connector& connect) {
   ASSIGN_OR_RETURN(const Trained trained, OpenTrained(options, connect));
-  Evaluator evaluator(options.job, *trained.model, *trained.client, CallTimeout(options));
+  Evaluator evaluator(options.job, *trained.model, *trained.client, CallTimeout(options),
+                      options.stop_requested);
   Report report = NewReport(options);
   ASSIGN_OR_RETURN(report.examples, evaluator.Predict(path));
   report.counters = trained.client->counters();

@@ -1,0 +1,108 @@
+// Pushes and pulls leave in the order of the steps, each pull so far ahead as asked, and an error
+// of the pipeline's thread reaches the caller.
+#include "worker/trainer/step_pipeline.h"
+
+#include "gmock/gmock.h"
+#include "tests/support/status_matchers.h"
+#include "tests/worker/trainer/recording_client.h"
+
+namespace cairn::test {
+namespace {
+
+using ::testing::ElementsAre;
+
+// One variable "a" of one number; nothing is computed.
+class OneNumber : public Model {
+ public:
+  OneNumber() : variables_(1) {
+    variables_[0].name = "a";
+    variables_[0].shape = {1};
+  }
+  absl::Span<const VariableSpec> variables() const override { return variables_; }
+  int64_t outputs() const override { return 1; }
+  absl::Status Plan(const Batch&, StepState* state) const override {
+    state->uses.resize(1);
+    state->uses[0].values.resize(1);
+    state->uses[0].gradient.resize(1);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<double> Train(const Batch&, StepState*) const override { return 0; }
+  absl::Status Predict(const Batch&, StepState*, std::vector<float>*) const override {
+    return absl::OkStatus();
+  }
+
+ private:
+  std::vector<VariableSpec> variables_;
+};
+
+// Runs `steps` steps, step t pushing t + 1; what each step saw.
+std::vector<float> RunSteps(RecordingClient& client, int64_t pull_ahead, int64_t steps) {
+  const OneNumber model;
+  StepPipeline pipeline(&client, &model, pull_ahead, absl::Seconds(10));
+  std::vector<float> seen;
+  const auto plan = [&](int64_t number) {
+    EXPECT_OK(model.Plan({}, &pipeline.step(number).state));
+  };
+  for (int64_t number = 0; number < pipeline.lookahead(); ++number) {
+    plan(number);
+    EXPECT_OK(pipeline.Pull(number));
+  }
+  for (int64_t number = 0; number < steps; ++number) {
+    EXPECT_OK(pipeline.WaitPulled(number));
+    Step& step = pipeline.step(number);
+    seen.push_back(step.state.uses[0].values[0]);
+    step.state.uses[0].gradient[0] = static_cast<float>(number + 1);
+    step.position = absl::StrCat(number);
+    ListSources(model, step.state, &step.sources);
+    const int64_t next = number + pipeline.lookahead();
+    if (next < steps) plan(next);
+    EXPECT_OK(pipeline.Exchange(number, next < steps ? next : -1));
+  }
+  EXPECT_OK(pipeline.WaitPushed(steps - 1));
+  return seen;
+}
+
+TEST(StepPipeline, WithoutPullAheadEveryStepSeesThePushBeforeIt) {
+  RecordingClient client;
+  EXPECT_THAT(RunSteps(client, 0, 3), ElementsAre(0, -1, -3));
+  EXPECT_THAT(client.calls(),
+              ElementsAre("pull a", "push a 1 @0, pull a", "push a 2 @1, pull a", "push a 3 @2"));
+}
+
+TEST(StepPipeline, PullAheadSeesOwnPushesThatMuchLater) {
+  RecordingClient client;
+  EXPECT_THAT(RunSteps(client, 2, 5), ElementsAre(0, 0, 0, -1, -3));
+  EXPECT_THAT(client.calls(),
+              ElementsAre("pull a", "pull a", "pull a", "push a 1 @0, pull a",
+                          "push a 2 @1, pull a", "push a 3 @2", "push a 4 @3", "push a 5 @4"));
+}
+
+TEST(StepPipeline, ManyStepsKeepTheirOrder) {
+  for (const int64_t pull_ahead : {1, 3}) {
+    RecordingClient client;
+    const std::vector<float> seen = RunSteps(client, pull_ahead, 200);
+    for (int64_t t = 0; t < 200; ++t) {
+      const int64_t pushes = std::max<int64_t>(0, t - pull_ahead);
+      EXPECT_EQ(seen[static_cast<size_t>(t)], static_cast<float>(-pushes * (pushes + 1) / 2));
+    }
+  }
+}
+
+TEST(StepPipeline, AnErrorOfTheThreadEndsEveryWait) {
+  RecordingClient client;
+  const OneNumber model;
+  StepPipeline pipeline(&client, &model, 1, absl::Seconds(10));
+  for (int64_t number = 0; number < 2; ++number) {
+    ASSERT_OK(model.Plan({}, &pipeline.step(number).state));
+    ASSERT_OK(pipeline.Pull(number));
+  }
+  client.FailWith(absl::UnavailableError("ps:0 is gone"));
+  ListSources(model, pipeline.step(0).state, &pipeline.step(0).sources);
+  ASSERT_OK(pipeline.Exchange(0, -1));
+  EXPECT_THAT(pipeline.WaitPushed(0),
+              StatusIs(absl::StatusCode::kUnavailable, ::testing::Eq("ps:0 is gone")));
+  EXPECT_THAT(pipeline.Exchange(1, -1), StatusIs(absl::StatusCode::kUnavailable, ::testing::_));
+}
+
+}  // namespace
+}  // namespace cairn::test

@@ -1,0 +1,286 @@
+// Whole runs over real servers in this process: a run that is stopped and continued ends where one
+// that never stopped does, finished jobs go on, workers wait for each other, and every mode and
+// option of the trainer does what it says.
+#include "worker/trainer/trainer.h"
+
+#include <atomic>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+#include "gmock/gmock.h"
+#include "nlohmann/json.hpp"
+#include "tests/worker/trainer/engines.h"
+#include "worker/input/random.h"
+#include "worker/trainer/exit_status.h"
+
+namespace cairn::test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int64_t kRows = 1000;
+constexpr int64_t kColumns = 8;
+
+std::string ReadText(const std::string& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+class TrainerTest : public ::testing::Test {
+ protected:
+  // Rows whose label follows from the sign of a known linear function.
+  void SetUp() override {
+    std::ofstream out(folder_.Join("rows.libsvm"));
+    Random random(5);
+    for (int64_t i = 0; i < kRows; ++i) {
+      double score = 0;
+      std::string row;
+      for (int64_t c = 0; c < kColumns; ++c) {
+        const double x = random.Uniform() * 2 - 1;
+        score += x * static_cast<double>(c - 3);
+        absl::StrAppend(&row, " ", c + 1, ":", x);
+      }
+      out << (score > 0 ? 1 : 0) << row << "\n";
+    }
+    JobConfig& job = options_.job;
+    job.name = "j";
+    job.model.type = "linear";
+    job.model.loss = "sigmoid_cross_entropy";
+    job.data.format = "libsvm";
+    job.data.features = kColumns;
+    job.data.batch_size = 50;
+    job.data.epochs = 2;
+    job.data.shuffle_buffer_rows = 100;
+    job.data.train = job.data.eval = {{folder_.Join("rows.libsvm"), ""}};
+    job.optimizer.type = "adam";
+    job.optimizer.learning_rate = ConstantRate(0.05);
+    options_.stop_requested = [] { return false; };
+  }
+
+  Report Train(Engines& engines) {
+    const absl::StatusOr<Report> report = RunTraining(options_, engines.connector());
+    EXPECT_OK(report);
+    return report.value_or(Report());
+  }
+
+  static std::vector<float> Kernel(Engines& engines) {
+    const auto client = engines.Connect("j", -1);
+    EXPECT_OK(client->Describe(Deadline::In(absl::Seconds(20))));
+    std::vector<float> kernel(kColumns);
+    const PullTarget target{.variable = "kernel", .out = AsWritableBytes(absl::MakeSpan(kernel))};
+    EXPECT_OK(client->Pull({target}, Deadline::In(absl::Seconds(20))));
+    return kernel;
+  }
+
+  // Stops after `steps` more steps. Whoever copies the function shares the count.
+  void StopAfter(int64_t steps) {
+    auto asked = std::make_shared<int64_t>(0);
+    options_.stop_requested = [steps, asked] { return ++*asked >= steps; };
+  }
+
+  TempDir folder_;
+  TrainerOptions options_;
+};
+
+TEST_F(TrainerTest, LearnsAndReports) {
+  Engines engines(1);
+  const Report report = Train(engines);
+  EXPECT_EQ(report.status, "completed");
+  EXPECT_EQ(report.steps, 40);
+  EXPECT_EQ(report.total_steps, 40);
+  EXPECT_EQ(report.examples, 2 * kRows);
+  EXPECT_GT(report.seconds, 0);
+  ASSERT_TRUE(report.eval.has_value());
+  EXPECT_EQ(report.eval->rows, kRows);
+  EXPECT_GT(*report.eval->auc, 0.95);
+  EXPECT_GT(report.counters.bytes_pushed, 40 * kColumns * 4);
+}
+
+TEST_F(TrainerTest, AStoppedRunContinuedEqualsOneThatNeverStopped) {
+  Engines whole(2);
+  Train(whole);
+  Engines parts(2);
+  int64_t steps = 0;
+  for (int start = 0; start < 50 && steps < 40; ++start) {
+    StopAfter(1 + start * 3);
+    const Report report = Train(parts);
+    EXPECT_EQ(report.total_steps, steps + report.steps);
+    if (report.total_steps < 40) {
+      EXPECT_EQ(report.status, "interrupted");
+    }
+    steps = report.total_steps;
+  }
+  EXPECT_EQ(steps, 40);
+  EXPECT_EQ(Kernel(parts), Kernel(whole));
+}
+
+TEST_F(TrainerTest, AFinishedJobTrainsMoreEpochsAndFreshStartsOver) {
+  Engines engines(1);
+  EXPECT_EQ(Train(engines).total_steps, 40);
+  const std::vector<float> first = Kernel(engines);
+  EXPECT_EQ(Train(engines).total_steps, 80);
+  EXPECT_NE(Kernel(engines), first);
+  options_.fresh = true;
+  EXPECT_EQ(Train(engines).total_steps, 40);
+  EXPECT_EQ(Kernel(engines), first);
+}
+
+TEST_F(TrainerTest, MaxStepsEndsARunAndTheNextGoesOn) {
+  Engines engines(1);
+  options_.job.data.max_steps = 7;
+  EXPECT_EQ(Train(engines).total_steps, 7);
+  EXPECT_EQ(Train(engines).total_steps, 14);
+  // Stopped before its end, a run has the rest of its steps left.
+  StopAfter(3);
+  EXPECT_EQ(Train(engines).total_steps, 17);
+  options_.stop_requested = [] { return false; };
+  EXPECT_EQ(Train(engines).total_steps, 21);
+}
+
+TEST_F(TrainerTest, TwoWorkersShareTheRowsAndTheFirstEvaluatesAfterBoth) {
+  Engines engines(2);
+  options_.workers = 2;
+  for (const bool fresh : {false, true, false}) {
+    options_.fresh = fresh;
+    absl::StatusOr<Report> reports[2];
+    std::vector<std::thread> threads;
+    for (int32_t worker = 0; worker < 2; ++worker) {
+      threads.emplace_back([&, worker] {
+        TrainerOptions mine = options_;
+        mine.worker = worker;
+        mine.task = absl::StrCat("worker:", worker);
+        reports[worker] = RunTraining(mine, engines.connector());
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const auto& report : reports) {
+      ASSERT_OK(report);
+      EXPECT_EQ(report->examples, kRows);
+      EXPECT_EQ(report->steps, 20);
+    }
+    EXPECT_TRUE(reports[0]->eval.has_value());
+    EXPECT_GT(*reports[0]->eval->auc, 0.9);
+    EXPECT_FALSE(reports[1]->eval.has_value());
+    EXPECT_EQ(reports[0]->total_steps, fresh || reports[0]->total_steps == 20 ? 20 : 40);
+  }
+}
+
+TEST_F(TrainerTest, AWorkerWithoutRowsFinishesToo) {
+  Engines engines(1);
+  options_.workers = 2;
+  options_.worker = 1;
+  std::ofstream(folder_.Join("one.libsvm")) << "1 1:1\n";
+  options_.job.data.train = {{folder_.Join("one.libsvm"), ""}};
+  EXPECT_EQ(Train(engines).steps, 0);
+  options_.worker = 0;
+  EXPECT_EQ(Train(engines).steps, 2);
+}
+
+TEST_F(TrainerTest, PullAheadTrainsAllTheSame) {
+  Engines engines(2);
+  options_.job.strategy.pull_ahead_steps = 3;
+  const Report report = Train(engines);
+  EXPECT_EQ(report.steps, 40);
+  EXPECT_GT(*report.eval->auc, 0.9);
+}
+
+TEST_F(TrainerTest, MetricsFileHasALineAStepAndEvaluationsBetween) {
+  Engines engines(1);
+  options_.job.evaluation_every_steps = 20;
+  options_.job.output.metrics_file = folder_.Join("m.jsonl");
+  StopAfter(30);
+  Train(engines);
+  options_.stop_requested = [] { return false; };
+  Train(engines);
+  std::ifstream in(folder_.Join("m.jsonl"));
+  int64_t steps = 0;
+  int64_t evaluations = 0;
+  for (std::string line; std::getline(in, line);) {
+    const nlohmann::json json = nlohmann::json::parse(line);
+    if (json.contains("eval")) {
+      ++evaluations;
+      EXPECT_EQ(json["step"], 20);
+      EXPECT_EQ(json["eval"]["rows"], kRows);
+      continue;
+    }
+    EXPECT_EQ(json["step"], ++steps);
+    EXPECT_EQ(json["examples"], 50);
+    EXPECT_TRUE(json["loss"].is_number());
+  }
+  EXPECT_EQ(steps, 40);
+  EXPECT_EQ(evaluations, 1);
+}
+
+TEST_F(TrainerTest, EvaluatesAndPredictsWhatIsOnTheServers) {
+  Engines engines(2);
+  const Report trained = Train(engines);
+  const absl::StatusOr<Report> evaluated = RunEvaluation(options_, engines.connector());
+  ASSERT_OK(evaluated);
+  EXPECT_EQ(*evaluated->eval->auc, *trained.eval->auc);
+  EXPECT_EQ(evaluated->steps, 0);
+  const std::string path = folder_.Join("predictions");
+  ASSERT_OK(RunPrediction(options_, path, engines.connector()));
+  std::ifstream in(path);
+  int64_t rows = 0;
+  for (double p; in >> p; ++rows) EXPECT_TRUE(p >= 0 && p <= 1);
+  EXPECT_EQ(rows, kRows);
+}
+
+TEST_F(TrainerTest, EvaluationOfWhatWasNeverTrainedIsRefused) {
+  Engines engines(1);
+  EXPECT_THAT(RunEvaluation(options_, engines.connector()),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("train it first")));
+  Train(engines);
+  options_.job.data.features = 5;
+  EXPECT_THAT(RunEvaluation(options_, engines.connector()),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("has shape [8, 1]")));
+}
+
+TEST_F(TrainerTest, AChangedJobFileIsRefusedWithAWayOut) {
+  Engines engines(1);
+  Train(engines);
+  options_.job.optimizer.type = "sgd";
+  EXPECT_THAT(RunTraining(options_, engines.connector()),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("--fresh")));
+}
+
+TEST_F(TrainerTest, MalformedRowsAreTheFilesFaultAndKeepWhatWasPushed) {
+  Engines engines(1);
+  const std::string good = ReadText(folder_.Join("rows.libsvm"));
+  std::ofstream(folder_.Join("bad.libsvm")) << good << "1 1:x\n";
+  options_.job.data.train = {{folder_.Join("bad.libsvm"), ""}};
+  options_.job.data.shuffle_buffer_rows = 0;
+  const absl::StatusOr<Report> report = RunTraining(options_, engines.connector());
+  EXPECT_THAT(report, StatusIs(absl::StatusCode::kInvalidArgument,
+                               HasSubstr("bad.libsvm:1001:5: found 'x'")));
+  EXPECT_EQ(ExitCodeOf(report.status()), 2);
+  std::ofstream(folder_.Join("bad.libsvm")) << good;
+  const Report mended = Train(engines);
+  EXPECT_EQ(mended.total_steps, 40);
+  EXPECT_LT(mended.steps, 40);
+}
+
+TEST_F(TrainerTest, GradientsThatAreNotFiniteFailOrAreSkipped) {
+  std::ofstream(folder_.Join("huge.libsvm")) << "1 1:1\n0 1:3e38 2:3e38\n0 1:3e38 2:3e38\n1 1:1\n";
+  options_.job.data.train = {{folder_.Join("huge.libsvm"), ""}};
+  options_.job.data.eval.clear();
+  options_.job.data.shuffle_buffer_rows = 0;
+  options_.job.data.batch_size = 2;
+  options_.job.model.loss = "mean_squared_error";
+  Engines engines(1);
+  EXPECT_THAT(RunTraining(options_, engines.connector()),
+              StatusIs(absl::StatusCode::kInvalidArgument, ::testing::_));
+  options_.job.not_finite = "skip";
+  options_.fresh = true;
+  const Report report = Train(engines);
+  EXPECT_EQ(report.steps, 4);
+  EXPECT_GT(report.counters.pushes_dropped, 0);
+  options_.fresh = false;
+  EXPECT_EQ(Train(engines).total_steps, 8);  // the end of the run was told though its push dropped
+}
+
+}  // namespace
+}  // namespace cairn::test
