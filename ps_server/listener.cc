@@ -21,6 +21,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/status.h"
+#include "ps_server/reply_holds.h"
 #include "thrift/bulk_protocol.h"
 #include "thrift/bulk_transport.h"
 #include "thrift/checked_service.h"
@@ -290,10 +291,12 @@ void ListenerImpl::Serve(const std::shared_ptr<TSocket>& socket) {
 void ListenerImpl::ServeCalls(BulkProtocol& protocol, BulkTransport& transport,
                               const std::shared_ptr<BulkProtocol>& shared) {
   wire::ParameterServerProcessorT<BulkProtocol> processor(service_);
+  ReplyHolds replies;
   absl::Status refusal;
   try {
     while (!stopping_.load() && processor.process(shared, shared, nullptr)) {
       transport.EndMessage();
+      replies.Release();
     }
     return;
   } catch (const TProtocolException& error) {
@@ -302,6 +305,7 @@ void ListenerImpl::ServeCalls(BulkProtocol& protocol, BulkTransport& transport,
     refusal = absl::ResourceExhaustedError("no memory for the request");
   }
   transport.EndMessage();
+  replies.Release();
   const absl::Status named = Annotate(refusal, absl::StrCat("call from ", transport.peer()));
   LOG_RATIONED(WARNING) << address_ << ": refused: " << named.message();
   Answer(protocol, transport, named);

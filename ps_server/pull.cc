@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "ps_server/reply_holds.h"
 #include "ps_server/request_items.h"
 #include "thrift/convert.h"
 #include "thrift/errors.h"
@@ -92,6 +93,7 @@ absl::Status PullWith(ServerCore& core, const Admitted& admitted, const wire::Pu
   for (size_t i = 0; i < scratch.targets.size(); ++i) {
     PullItem(scratch.targets[i], scratch.rows, reply.items[i]);
   }
+  if (hold.bytes() > 0) ReplyHolds::Keep(std::move(hold));
   return absl::OkStatus();
 }
 
@@ -187,8 +189,10 @@ absl::Status Scan(ServerCore& core, const Admitted& admitted, const wire::ScanRe
                                  std::max<int64_t>(1, kScanBytes / row_bytes)});
   const int64_t bytes = 2 * rows * row_bytes;  // gathered, then copied
   RETURN_IF_ERROR(core.budget.Acquire(bytes, ItemText(core, name)));
-  const MemoryHold hold(core.budget, bytes);
+  MemoryHold hold(core.budget, bytes);
   ScanRows(*target.table, target.part, *cursor, static_cast<uint32_t>(rows), reply);
+  hold.Shrink(bytes / 2);
+  ReplyHolds::Keep(std::move(hold));
   return absl::OkStatus();
 }
 

@@ -2,10 +2,13 @@
 // or pushed to it last.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -21,6 +24,7 @@ struct FakeEngineOptions {
   // Pushed bytes are counted, not kept, and pulls answer views of the variable: what remains is
   // the wire. Nobody may then assign while another pulls.
   bool only_wire = false;
+  std::function<void(const wire::PushItem&)> on_push;  // sees every pushed item; thread safe
   int64_t message_budget_bytes = int64_t{8} << 30;
 };
 
@@ -147,7 +151,10 @@ class FakeEngine : public Engine, private wire::ParameterServerIf {
     for (size_t i = 0; i < items.size(); ++i) {
       pushed_bytes_ += static_cast<int64_t>(items[i].values.size());
       reply.items[i].__set_version(++version_);
-      if (options_.only_wire && !std::is_same_v<Item, wire::AssignItem>) continue;
+      if constexpr (std::is_same_v<Item, wire::PushItem>) {
+        if (options_.on_push != nullptr) options_.on_push(items[i]);
+        if (options_.only_wire) continue;
+      }
       const absl::MutexLock lock(&mutex_);
       Find(items[i].variable) = Payload::Copy(items[i].values.data(), items[i].values.size());
     }

@@ -4,7 +4,6 @@
 #include <thrift/transport/TBufferTransports.h>
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 
 namespace cairn {
@@ -268,13 +267,17 @@ wire::ServerError ExampleError() {
   return error;
 }
 
+std::string FrameOf(const std::function<void(Client&)>& send) {
+  const auto memory = std::make_shared<apache::thrift::transport::TMemoryBuffer>();
+  Client client(std::make_shared<apache::thrift::protocol::TBinaryProtocol>(memory));
+  send(client);
+  return memory->getBufferAsString();
+}
+
 std::vector<ExampleFrame> ExampleFrames() {
   std::vector<ExampleFrame> frames;
   const auto add = [&](const std::string& method, const std::function<void(Client&)>& send) {
-    const auto memory = std::make_shared<apache::thrift::transport::TMemoryBuffer>();
-    Client client(std::make_shared<apache::thrift::protocol::TBinaryProtocol>(memory));
-    send(client);
-    frames.push_back({method, memory->getBufferAsString()});
+    frames.push_back({method, FrameOf(send)});
   };
   add("hello", [](Client& client) { client.send_hello(ExampleHello()); });
   add("heartbeat", [](Client& client) { client.send_heartbeat(ExampleCaller()); });

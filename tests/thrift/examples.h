@@ -1,6 +1,7 @@
 // One instance of every struct of the IDL with every field set, and a frame of every call.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,10 @@ wire::ScanRequest ExampleScan();
 wire::ScanReply ExampleScanReply();
 wire::ServerError ExampleError();
 
-// The bytes of one call of every method, as a stock client sends them.
+// The bytes that `send` makes a stock client send.
+std::string FrameOf(const std::function<void(wire::ParameterServerClient&)>& send);
+
+// The bytes of one call of every method.
 struct ExampleFrame {
   std::string method;
   std::string bytes;

@@ -8,6 +8,8 @@
 #include <thrift/transport/TSocket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -64,6 +66,15 @@ class RawSocket {
     return all;
   }
   std::string ReceiveUntilClosed() { return Receive(SIZE_MAX); }
+  // Throws away what comes; false where the peer does not end within the timeout.
+  bool ReceiveToEnd() {
+    char part[65536];
+    for (;;) {
+      const ssize_t got = ::recv(fd_, part, sizeof(part), 0);
+      if (got == 0) return true;
+      if (got < 0) return errno != EAGAIN;
+    }
+  }
   // The next close sends a reset and leaves no port waiting.
   void CloseWithReset() {
     const linger now = {1, 0};

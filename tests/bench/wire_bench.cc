@@ -1,0 +1,361 @@
+// The wire beside raw TCP with the same message pattern: 4 MiB pushes and pulls, a 64-byte round
+// trip, and a 4 MiB push that a real engine applies with SGD. One thread a side, loopback. Rounds
+// of raw and ours alternate; each line gives the median of their ratios, that of processor
+// time besides (ours over raw), and has checked in the same run that the bytes arrived. --rounds=N
+// (15), --round_seconds=S (0.2).
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "ps_server/engine.h"
+#include "ps_server/listener.h"
+#include "tests/support/fake_engine.h"
+#include "tests/support/temp_dir.h"
+#include "thrift/wire_client.h"
+
+ABSL_FLAG(int, rounds, 15, "Pairs of rounds, raw and ours");
+ABSL_FLAG(double, round_seconds, 0.2, "Length of a round");
+
+namespace cairn {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kFloats = 1 << 20;
+constexpr size_t kLargeBytes = kFloats * sizeof(float);
+constexpr size_t kSmallFloats = 16;
+
+// What a push and its reply, or a pull and its reply, have on the wire besides the payload.
+constexpr size_t kPushOverheadBytes = 180;
+constexpr size_t kPushReplyBytes = 90;
+constexpr size_t kPullBytes = 120;
+constexpr size_t kPullReplyOverheadBytes = 100;
+
+[[noreturn]] void Die(const std::string& why) {
+  std::fprintf(stderr, "wire_bench: %s\n", why.c_str());
+  std::exit(1);
+}
+
+void Require(const absl::Status& status) {
+  if (!status.ok()) Die(status.ToString());
+}
+
+Deadline Soon() { return Deadline::In(absl::Seconds(60)); }
+
+void SendAll(int fd, const Payload& payload) {
+  const std::byte* data = payload.data();
+  for (size_t left = payload.size(); left > 0;) {
+    const ssize_t sent = ::send(fd, data, left, MSG_NOSIGNAL);
+    if (sent <= 0) Die("raw send");
+    data += sent;
+    left -= static_cast<size_t>(sent);
+  }
+}
+
+bool ReceiveAll(int fd, Payload& payload) {
+  std::byte* data = payload.mutable_data();
+  for (size_t left = payload.size(); left > 0;) {
+    const ssize_t got = ::recv(fd, data, left, 0);
+    if (got <= 0) return false;
+    data += got;
+    left -= static_cast<size_t>(got);
+  }
+  return true;
+}
+
+// Aligned to cache lines: the kernel copies to and from other addresses at half the speed.
+Payload Buffer(size_t bytes) {
+  Payload buffer = Payload::Uninitialized(bytes);
+  std::fill_n(buffer.mutable_data(), bytes, std::byte{1});
+  return buffer;
+}
+
+// Blocking sockets, one thread a side: `request` bytes one way, `reply` bytes back.
+class RawPair {
+ public:
+  RawPair(size_t request, size_t reply) : out_(Buffer(request)), in_(Buffer(reply)) {
+    const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in at = {};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(at);
+    if (::bind(listener, reinterpret_cast<sockaddr*>(&at), sizeof(at)) != 0 ||
+        ::listen(listener, 1) != 0 ||
+        ::getsockname(listener, reinterpret_cast<sockaddr*>(&at), &size) != 0) {
+      Die("raw listen");
+    }
+    fd_ = ::socket(AF_INET, SOCK_STREAM, 0);
+    if (::connect(fd_, reinterpret_cast<sockaddr*>(&at), sizeof(at)) != 0) Die("raw connect");
+    const int served = ::accept(listener, nullptr, nullptr);
+    ::close(listener);
+    for (const int fd : {fd_, served}) {
+      const int one = 1;
+      ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    }
+    server_ = std::thread([served, request, reply] {
+      Payload in = Buffer(request);
+      const Payload out = Buffer(reply);
+      while (ReceiveAll(served, in)) SendAll(served, out);
+      ::close(served);
+    });
+  }
+  ~RawPair() {
+    ::close(fd_);
+    server_.join();
+  }
+  void Call() {
+    SendAll(fd_, out_);
+    if (!ReceiveAll(fd_, in_)) Die("raw receive");
+  }
+
+ private:
+  int fd_ = -1;
+  Payload out_;
+  Payload in_;
+  std::thread server_;
+};
+
+// Of one call: time that passed, and processor time of both sides (this process), which other
+// programs on the machine do not stretch.
+struct Cost {
+  double seconds = 0;
+  double cpu_seconds = 0;
+};
+
+double CpuSeconds() {
+  timespec now = {};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+Cost CostOf(const std::function<void()>& call) {
+  const auto length = std::chrono::duration<double>(absl::GetFlag(FLAGS_round_seconds));
+  const Clock::time_point start = Clock::now();
+  const double cpu_start = CpuSeconds();
+  int calls = 0;
+  Clock::time_point now = start;
+  do {
+    call();
+    ++calls;
+    now = Clock::now();
+  } while (now - start < length);
+  return {std::chrono::duration<double>(now - start).count() / calls,
+          (CpuSeconds() - cpu_start) / calls};
+}
+
+double Median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<int64_t>(values.size() / 2),
+                   values.end());
+  return values[values.size() / 2];
+}
+
+// Prints the line of one row. `is_latency`: the ratio is of times (ours over raw, at most `bar`),
+// else of speeds (at least `bar`).
+void Measure(const char* name, size_t bytes, double bar, bool is_latency,
+             const std::function<void()>& raw, const std::function<void()>& ours,
+             const std::function<bool()>& verify) {
+  CostOf(raw);
+  CostOf(ours);
+  std::vector<double> ratios;
+  std::vector<double> cpu_ratios;
+  std::vector<double> raw_seconds;
+  std::vector<double> our_seconds;
+  for (int round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
+    const Cost raw_cost = CostOf(raw);
+    const Cost our_cost = CostOf(ours);
+    raw_seconds.push_back(raw_cost.seconds);
+    our_seconds.push_back(our_cost.seconds);
+    const double time_ratio = our_cost.seconds / raw_cost.seconds;
+    ratios.push_back(is_latency ? time_ratio : 1 / time_ratio);
+    cpu_ratios.push_back(our_cost.cpu_seconds / raw_cost.cpu_seconds);
+  }
+  const double ratio = Median(ratios);
+  std::printf(
+      "{\"name\": \"%s\", \"ratio\": %.3f, \"bar\": \"%s %.2f\", \"met\": %s, \"bytes\": %zu, "
+      "\"microseconds\": %.1f, \"raw_microseconds\": %.1f, \"gigabytes_per_second\": %.2f, "
+      "\"cpu_time_ratio\": %.2f, \"verified\": %s}\n",
+      name, ratio, is_latency ? "<=" : ">=", bar,
+      (is_latency ? ratio <= bar : ratio >= bar) ? "true" : "false", bytes,
+      Median(our_seconds) * 1e6, Median(raw_seconds) * 1e6,
+      static_cast<double>(bytes) / Median(our_seconds) / 1e9, Median(cpu_ratios),
+      verify() ? "true" : "false");
+  std::fflush(stdout);
+}
+
+wire::Caller Tool() {
+  wire::Caller caller;
+  caller.job = "bench";
+  return caller;
+}
+
+Payload Numbered(size_t count) {
+  Payload payload = Buffer(count * sizeof(float));
+  const absl::Span<float> values = payload.MutableAs<float>();
+  for (size_t i = 0; i < count; ++i) values[i] = static_cast<float>(i % 1021);
+  return payload;
+}
+
+wire::PushRequest PushOf(absl::Span<const float> values) {
+  wire::PushRequest request;
+  request.caller = Tool();
+  request.items.resize(1);
+  request.items[0].variable = "w";
+  request.items[0].values = Payload::ViewOf(values);
+  return request;
+}
+
+wire::VariableSpec Spec() {
+  wire::VariableSpec spec;
+  spec.__set_name("w");
+  spec.__set_shape({1024, kFloats / 1024});
+  wire::Optimizer optimizer;
+  optimizer.type = "sgd";
+  optimizer.learning_rate.type = "constant";
+  optimizer.learning_rate.arguments["learning_rate"] = 0.5;
+  spec.__set_optimizer(optimizer);
+  return spec;
+}
+
+// A server and a connection to it.
+struct Served {
+  explicit Served(Engine& engine) {
+    listener = Listener::Start(engine, {}).value();
+    client = WireClient::Connect(listener->address(), {}, Soon()).value();
+    wire::ServerState state;
+    Require(client->Call("create_variables", Soon(),
+                         [&](auto& stub) { stub.create_variables(state, Tool(), {Spec()}); }));
+  }
+  void Push(const wire::PushRequest& request) {
+    Require(client->Call("push", Soon(), [&](auto& stub) { stub.push(reply, request); }));
+  }
+  void PullInto(absl::Span<float> out) {
+    wire::PullRequest request;
+    request.caller = Tool();
+    request.items.resize(1);
+    request.items[0].variable = "w";
+    const absl::Span<std::byte> target(reinterpret_cast<std::byte*>(out.data()),
+                                       out.size() * sizeof(float));
+    client->ReadPayloadsInto({&target, 1});
+    wire::PullReply pulled;
+    Require(client->Call("pull", Soon(), [&](auto& stub) { stub.pull(pulled, request); }));
+    if (pulled.items.size() != 1 || pulled.items[0].values.data() != target.data()) {
+      Die("the pulled payload is not in its target");
+    }
+  }
+
+  std::unique_ptr<Listener> listener;
+  std::unique_ptr<WireClient> client;
+  wire::PushReply reply;
+};
+
+void MeasurePush(const char* name, size_t floats, double bar, bool is_latency) {
+  Payload payload = Numbered(floats);
+  const absl::Span<float> values = payload.MutableAs<float>();
+  // Every message carries its number at both ends, and the server looks for the next one.
+  std::atomic<int64_t> wrong = 0;
+  float expected = 0;
+  FakeEngine engine({.only_wire = true, .on_push = [&](const wire::PushItem& item) {
+                       const auto pushed = item.values.As<float>();
+                       wrong += pushed.size() == floats && pushed.front() == expected &&
+                                        pushed.back() == expected
+                                    ? 0
+                                    : 1;
+                       expected = expected + 1 < 1e6F ? expected + 1 : 0;
+                     }});
+  Served served(engine);
+  const wire::PushRequest request = PushOf(values);
+  RawPair raw(floats * sizeof(float) + kPushOverheadBytes, kPushReplyBytes);
+  float number = 0;
+  Measure(
+      name, floats * sizeof(float), bar, is_latency, [&] { raw.Call(); },
+      [&] {
+        values.front() = values.back() = number;
+        number = number + 1 < 1e6F ? number + 1 : 0;
+        served.Push(request);
+      },
+      [&] { return wrong == 0 && expected == number; });
+}
+
+void MeasurePull() {
+  FakeEngine engine(FakeEngineOptions{.only_wire = true});
+  Served served(engine);
+  const Payload values = Numbered(kFloats);
+  wire::AssignRequest assign;
+  assign.caller = Tool();
+  assign.items.resize(1);
+  assign.items[0].variable = "w";
+  assign.items[0].values = Payload::View(values.data(), values.size());
+  Require(served.client->Call("assign", Soon(),
+                              [&](auto& stub) { stub.assign(served.reply, assign); }));
+  Payload out = Buffer(kLargeBytes);
+  RawPair raw(kPullBytes, kLargeBytes + kPullReplyOverheadBytes);
+  Measure(
+      "pull_4MiB", kLargeBytes, 0.80, false, [&] { raw.Call(); },
+      [&] { served.PullInto(out.MutableAs<float>()); },
+      [&] {
+        std::fill_n(out.mutable_data(), kLargeBytes, std::byte{1});
+        served.PullInto(out.MutableAs<float>());
+        return out == values;
+      });
+}
+
+void MeasureSgd() {
+  TempDir folder;
+  EngineOptions options;
+  options.directory = folder.Join("ps");
+  options.durability = Durability::kOff;
+  const std::unique_ptr<Engine> engine = Engine::Open(options).value();
+  {
+    Served served(*engine);
+    Payload gradient = Buffer(kLargeBytes);
+    std::fill_n(gradient.MutableAs<float>().begin(), kFloats, 1.0F);
+    const wire::PushRequest request = PushOf(gradient.As<float>());
+    RawPair raw(kLargeBytes + kPushOverheadBytes, kPushReplyBytes);
+    int64_t pushes = 0;
+    Measure(
+        "push_4MiB_sgd", kLargeBytes, 0.60, false, [&] { raw.Call(); },
+        [&] {
+          ++pushes;
+          served.Push(request);
+        },
+        [&] {
+          std::vector<float> out(kFloats);
+          served.PullInto(absl::MakeSpan(out));
+          const float expected = -0.5F * static_cast<float>(pushes);  // exact in float32
+          return served.reply.items.size() == 1 && served.reply.items[0].version == pushes &&
+                 std::all_of(out.begin(), out.end(), [&](float v) { return v == expected; });
+        });
+  }
+  Require(engine->Close());
+}
+
+int Main() {
+  MeasurePush("push_4MiB", kFloats, 0.80, false);
+  MeasurePull();
+  MeasurePush("round_trip_64B", kSmallFloats, 1.5, true);
+  MeasureSgd();
+  return 0;
+}
+
+}  // namespace
+}  // namespace cairn
+
+int main(int argc, char** argv) {
+  absl::ParseCommandLine(argc, argv);
+  return cairn::Main();
+}
