@@ -118,7 +118,9 @@ class Training {
     if (options_.fresh && options_.worker != 0) {
       ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> onlooker,
                        connect_(ClientOptionsFor(options_, -1), Deadline::In(patience)));
-      RETURN_IF_ERROR(WaitForFreshStart(*onlooker, patience, options_.stop_requested));
+      RETURN_IF_ERROR(WaitForFreshStart(*onlooker,
+                                        absl::Seconds(options_.job.strategy.ps_wait_seconds),
+                                        options_.stop_requested));
     }
     ASSIGN_OR_RETURN(client_,
                      connect_(ClientOptionsFor(options_, options_.worker), Deadline::In(patience)));
@@ -197,13 +199,8 @@ class Training {
                       last_position_, absl::Seconds(options_.job.strategy.ps_wait_seconds),
                       CallTimeout(options_), options_.stop_requested));
     if (others.gone.empty()) return absl::OkStatus();
-    const std::string who =
-        absl::StrCat(WorkersText(others.gone), " did not finish and cannot be seen any more");
-    if (options_.job.strategy.on_worker_loss == "fail") {
-      return absl::UnavailableError(absl::StrCat(
-          who, " (strategy.on_worker_loss: fail); start every worker again to continue"));
-    }
-    LOG(WARNING) << who << "; goes on without";
+    LOG(WARNING) << WorkersText(others.gone)
+                 << " did not finish and cannot be seen any more; goes on without";
     return absl::OkStatus();
   }
 

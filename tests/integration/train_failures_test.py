@@ -1,0 +1,156 @@
+"""What cairn-worker does when things go wrong: a server that is killed in mid-training or was never
+there, bad flags, bad job and cluster files, bad data. The exit status is JOB.md's, and the last line
+of stderr says what and what to do."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import processes  # noqa: E402
+import tap  # noqa: E402
+
+
+class TrainFailures(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.job = self.write_job("job")
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def write(self, name, text):
+        with open(self.path(name), "w", encoding="ascii") as f:
+            f.write(text)
+        return self.path(name)
+
+    def write_job(self, name, rows="1 1:1\n0 2:1\n", **changes):
+        job = {"name": name, "model": {"type": "linear"},
+               "data": {"format": "libsvm", "features": 2, "batch_size": 1,
+                        "train": [self.write(f"{name}.libsvm", rows)]},
+               "optimizer": {"type": "sgd", "learning_rate": 0.1},
+               "storage": {"directory": self.path("data")}}
+        for key, value in changes.items():
+            job[key] = {**job.get(key, {}), **value}
+        return self.write(f"{name}.yaml", json.dumps(job))
+
+    def run_bad(self, *flags, code=2, env=None):
+        """The last line of stderr of a worker that must exit with `code`."""
+        run = subprocess.run([processes.WORKER, *flags], capture_output=True, text=True,
+                             timeout=120, check=False, env={**os.environ, **(env or {})})
+        self.assertEqual(run.returncode, code, run.stderr[-2000:])
+        self.assertEqual(run.stdout, "")
+        last = run.stderr.splitlines()[-1]
+        self.assertTrue(last.startswith("cairn-worker: "), last)
+        return last
+
+    def test_a_server_killed_in_mid_training_is_named_at_once_and_waited_for(self):
+        job = self.write_job("long", data={"epochs": 10**9, "batch_size": 2})
+        log_path, metrics = self.path("worker.log"), self.path("m.jsonl")
+        with processes.Cluster(self.folder, 2) as cluster, open(log_path, "w+b") as log:
+            worker = subprocess.Popen(
+                processes.worker_command(job, cluster.worker_file(1), flags=[
+                    "--set", "strategy.ps_wait_seconds=2", "--metrics_file", metrics]),
+                stdout=subprocess.PIPE, stderr=log)
+            self.addCleanup(worker.wait, 60)
+            self.addCleanup(worker.kill)
+
+            def written():
+                with open(log_path, encoding="utf-8") as f:
+                    return f.read()
+            processes.wait_for(lambda: os.path.exists(metrics) and os.path.getsize(metrics) > 0,
+                               60, "the first steps")
+            cluster.stop(1)
+            killed = time.monotonic()
+            processes.wait_for(lambda: "ps:1" in written(), 1.5, "the worker to name ps:1")
+            self.assertIsNone(worker.poll(), written())
+            self.assertEqual(worker.wait(30), 1)
+            waited = time.monotonic() - killed
+            self.assertGreater(waited, 1.5)
+            self.assertLess(waited, 10)
+            last = written().splitlines()[-1]
+            self.assertIn("ps:1", last)
+            self.assertIn("since", last)
+
+    def test_servers_that_are_not_there_are_named(self):
+        cluster = self.write("cluster.yaml", json.dumps(
+            {"cluster": {"ps": ["127.0.0.1:1"], "worker": ["127.0.0.1:2"]}}))
+        last = self.run_bad("--job", self.job, "--cluster", cluster, "--task_type", "worker",
+                            "--task_index", "0", "--set", "strategy.ps_wait_seconds=1", code=1)
+        self.assertIn("ps:0 (127.0.0.1:1)", last)
+
+    def test_bad_flags(self):
+        job = ("--job", self.job)
+        self.assertIn("--job", self.run_bad())
+        self.assertIn("did you mean 'fresh'", self.run_bad(*job, "--frsh"))
+        self.assertIn("max_steps", self.run_bad(*job, "--max_steps", "many"))
+        self.assertIn("lacks", self.run_bad("--job"))
+        self.assertIn("word", self.run_bad(*job, "word"))
+        self.assertIn("train, evaluate and predict", self.run_bad(*job, "--mode", "tran"))
+        self.assertIn("--predictions", self.run_bad(*job, "--mode", "predict"))
+        self.assertIn("--predictions", self.run_bad(*job, "--predictions", "p"))
+        self.assertIn("--fresh", self.run_bad(*job, "--mode", "evaluate", "--fresh"))
+        self.assertIn(".npz", self.run_bad(*job, "--export", self.path("model.bin")))
+        self.assertIn("did you mean", self.run_bad(*job, "--set", "optimizer.learning_rat=1"))
+        self.assertIn("/no/such", self.run_bad(*job, "--metrics_file", "/no/such/folder/m"))
+
+    def test_bad_job_files(self):
+        self.assertIn("nowhere.yaml", self.run_bad("--job", self.path("nowhere.yaml")))
+        self.assertIn("optimzer", self.run_bad("--job", self.write("a.yaml", "optimzer: {}\n")))
+        self.assertIn("no-such.libsvm", self.run_bad(
+            "--job", self.write_job("b", data={"train": [self.path("no-such.libsvm")]})))
+        self.assertIn("consistency", self.run_bad(
+            "--job", self.write_job("c", strategy={"consistency": "ssp"})))
+        os.makedirs(self.path("data/job"))
+        self.assertIn("data.eval", self.run_bad("--job", self.job, "--mode", "evaluate"))
+
+    def test_bad_data(self):
+        for rows, where in (("1 1:1\n1 2:x\n", "rows.libsvm:2:5: found 'x'"),
+                            ("1 3:1\n", "rows.libsvm:1:3: column 3 is outside [1, 2]"),
+                            ("7 1:1\n", "rows.libsvm:1:1: label '7'")):
+            job = self.write_job("rows", rows)
+            self.assertIn(where, self.run_bad("--job", job, "--fresh"))
+        wrong = self.write_job("model", model={"type": "matrix_factorization"})
+        self.assertIn("matrix_factorization", self.run_bad("--job", wrong))
+
+    def test_bad_clusters_and_tasks(self):
+        def cluster(**tasks):
+            return self.write("cluster.yaml", json.dumps({"cluster": tasks}))
+        job = ("--job", self.job, "--cluster")
+        ps, worker = ["127.0.0.1:1"], ["127.0.0.1:2"]
+        self.assertIn("no ps tasks", self.run_bad(*job, cluster(worker=worker)))
+        both = cluster(ps=ps, worker=worker)
+        self.assertIn("--task_type", self.run_bad(*job, both))
+        self.assertIn("worker:1 is not one of", self.run_bad(*job, both, "--task_type", "worker",
+                                                             "--task_index", "1"))
+        self.assertIn("cairn-ps", self.run_bad(*job, both, "--task_type", "ps"))
+        self.assertIn("evaluator", self.run_bad(*job, both, "--task_type", "evaluator"))
+        self.assertIn("nowhere", self.run_bad(*job, self.path("nowhere")))
+        self.assertIn("TF_CONFIG", self.run_bad("--job", self.job, env={"TF_CONFIG": "{"}))
+
+    def test_a_folder_in_use_or_not_writable_is_refused(self):
+        self.write("file", "")
+        last = self.run_bad("--job", self.job, "--set",
+                            f"storage.directory={self.path('file')}/x", code=1)
+        self.assertIn(self.path("file"), last)
+        last = self.run_bad("--job", self.job, "--mode", "evaluate", "--set",
+                            f"data.eval=[{self.path('job.libsvm')}]", code=1)
+        self.assertIn("train first", last)
+
+    def test_help_is_no_error(self):
+        run = subprocess.run([processes.WORKER, "--help"], capture_output=True, text=True,
+                             timeout=60, check=False)
+        self.assertEqual(run.returncode, 0)
+        for flag in ("--job", "--cluster", "--task_type", "--task_index", "--data_root",
+                     "--metrics_file", "--export", "--max_steps", "--mode", "--predictions",
+                     "--fresh", "--set"):
+            self.assertIn(flag, run.stdout)
+
+
+if __name__ == "__main__":
+    tap.main()
