@@ -1,0 +1,315 @@
+// What durability costs and how fast a server restarts (DESIGN §8). JSON lines as engine_bench.
+//
+//   durability_bench [--directory D] [--megabytes N] [--seconds S]    D: on the disk to be measured
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "ps_server/engine.h"
+#include "rocksdb/db.h"
+#include "rocksdb/write_batch.h"
+#include "storage/rocks_options.h"
+#include "storage/stripe_store.h"
+
+ABSL_FLAG(std::string, directory, "/tmp", "where a folder for the measurement is made");
+ABSL_FLAG(int, megabytes, 256, "MiB of values and slots of the table");
+ABSL_FLAG(double, seconds, 30, "length of a run under push load");
+
+namespace cairn {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kDim = 16;
+constexpr int64_t kRowBytes = 2 * kDim * 4;  // value and Adagrad's slot
+constexpr int64_t kPushKeys = 16 << 10;
+constexpr int kDensePushes = 40;
+
+[[noreturn]] void Fail(const std::string& why) {
+  std::fprintf(stderr, "durability_bench: %s\n", why.c_str());
+  std::exit(1);
+}
+void Check(const absl::Status& status) {
+  if (!status.ok()) Fail(std::string(status.message()));
+}
+void Check(const rocksdb::Status& status) {
+  if (!status.ok()) Fail(status.ToString());
+}
+
+double SecondsOf(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+void Report(const std::string& name, double bytes, double ours, double other, const char* unit,
+            double bar, bool verified) {
+  const double ratio = ours / other;
+  std::printf(
+      "{\"bench\":\"%s\",\"bytes\":%.0f,\"%s\":%.1f,\"other_%s\":%.1f,\"ratio\":%.3f,\"bar\":%.2f,"
+      "\"met\":%s,\"verified\":%s}\n",
+      name.c_str(), bytes, unit, ours, unit, other, ratio, bar, ratio >= bar ? "true" : "false",
+      verified ? "true" : "false");
+  std::fflush(stdout);
+}
+
+// A folder of the measurement's own, gone at the end.
+class Folder {
+ public:
+  explicit Folder(const std::string& name)
+      : path_(absl::StrCat(absl::GetFlag(FLAGS_directory), "/cairn-bench-", getpid(), "-", name)) {
+    fs::create_directories(path_);
+  }
+  ~Folder() { fs::remove_all(path_); }
+  std::string Join(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  const std::string path_;
+};
+
+std::unique_ptr<Engine> OpenEngine(const std::string& directory, Durability durability) {
+  absl::StatusOr<std::unique_ptr<Engine>> engine =
+      Engine::Open({.directory = directory, .durability = durability});
+  Check(engine.status());
+  return *std::move(engine);
+}
+
+wire::VariableSpec Spec(const std::string& name, wire::VariableKind::type kind, int64_t extent,
+                        const std::string& optimizer) {
+  wire::VariableSpec spec;
+  spec.name = name;
+  spec.kind = kind;
+  spec.shape = {extent};
+  if (kind == wire::VariableKind::EMBEDDING) spec.__set_touched_rows(wire::TouchedRows::PUSHED);
+  spec.optimizer.type = optimizer;
+  spec.optimizer.learning_rate.arguments["learning_rate"] = 1;
+  return spec;
+}
+
+wire::Caller BenchCaller() {
+  wire::Caller caller;
+  caller.job = "bench";
+  return caller;
+}
+
+// Pushes of kPushKeys keys at a time, walking over every row of a table in a random order.
+class Load {
+ public:
+  Load(Engine& engine, int64_t rows) : engine_(engine), keys_(static_cast<size_t>(rows)) {
+    for (size_t i = 0; i < keys_.size(); ++i) keys_[i] = static_cast<int64_t>(i);
+    std::shuffle(keys_.begin(), keys_.end(), std::mt19937_64(7));
+    wire::ServerState state;
+    engine.service().create_variables(state, BenchCaller(),
+                                      {Spec("t", wire::VariableKind::EMBEDDING, kDim, "adagrad")});
+    request_.caller = BenchCaller();
+    request_.items.resize(1);
+    request_.items[0].variable = "t";
+    request_.items[0].selection = wire::Selection::KEYS;
+    request_.items[0].values = Payload::ViewOf(absl::MakeConstSpan(gradients_));
+    for (size_t i = 0; i < keys_.size(); i += kPushKeys) PushOnce();
+  }
+
+  void PushOnce() {
+    request_.items[0].ids = Payload::ViewOf(absl::MakeConstSpan(keys_).subspan(next_, kPushKeys));
+    engine_.service().push(reply_, request_);
+    next_ = (next_ + kPushKeys) % keys_.size();
+    ++pushes_;
+  }
+
+  // Pushes a second, over `seconds`.
+  double Rate(double seconds) {
+    int64_t pushes = 0;
+    const double took = SecondsOf([&] {
+      const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+      for (; std::chrono::steady_clock::now() < end; ++pushes) PushOnce();
+    });
+    return static_cast<double>(pushes) / took;
+  }
+
+  // Every row took its share of the pushes: its accumulator counts them.
+  bool Verify() {
+    wire::PullRequest pull;
+    pull.caller = BenchCaller();
+    pull.items.resize(1);
+    pull.items[0].variable = "t";
+    pull.items[0].selection = wire::Selection::KEYS;
+    pull.items[0].slot = "accumulator";
+    wire::PullReply pulled;
+    const int64_t per_round = static_cast<int64_t>(keys_.size()) / kPushKeys;
+    for (size_t at = 0; at < keys_.size(); at += kPushKeys) {
+      pull.items[0].ids = Payload::ViewOf(absl::MakeConstSpan(keys_).subspan(at, kPushKeys));
+      engine_.service().pull(pulled, pull);
+      const int64_t turn = static_cast<int64_t>(at) / kPushKeys;
+      const int64_t pushes = pushes_ / per_round + (pushes_ % per_round > turn ? 1 : 0);
+      const double want = 0.1 + 0.25 * static_cast<double>(pushes);
+      for (const float got : pulled.items[0].values.As<float>()) {
+        if (std::abs(got - want) > 1e-4 * want) return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  Engine& engine_;
+  std::vector<int64_t> keys_;
+  const std::vector<float> gradients_ = std::vector<float>(kPushKeys * kDim, 0.5f);
+  wire::PushRequest request_;
+  wire::PushReply reply_;
+  size_t next_ = 0;
+  int64_t pushes_ = 0;
+};
+
+int64_t TableRows() {
+  const int64_t rows = (int64_t{absl::GetFlag(FLAGS_megabytes)} << 20) / kRowBytes;
+  return std::max<int64_t>(rows / kPushKeys, 1) * kPushKeys;
+}
+
+// Each side runs before and after the other, so that a drift of the machine cancels out.
+void BenchSnapshot(const Folder& folder) {
+  const int64_t rows = TableRows();
+  const auto off = OpenEngine(folder.Join("off"), Durability::kOff);
+  const auto snapshot = OpenEngine(folder.Join("snapshot"), Durability::kSnapshot);
+  Load off_load(*off, rows);
+  Load snapshot_load(*snapshot, rows);
+  const double half = absl::GetFlag(FLAGS_seconds) / 2;
+  double off_rate = off_load.Rate(half);
+  double snapshot_rate = snapshot_load.Rate(absl::GetFlag(FLAGS_seconds));
+  off_rate = (off_rate + off_load.Rate(half)) / 2;
+  Report(absl::StrCat("snapshot durability under push load, table of ", rows * kRowBytes >> 20,
+                      " MiB, beside off"),
+         static_cast<double>(rows * kRowBytes), snapshot_rate, off_rate, "pushes_per_second", 0.9,
+         off_load.Verify() && snapshot_load.Verify());
+  Check(snapshot->Close());
+}
+
+// 4 MiB dense pushes under log, beside the bare writes of as many bytes in as many batches.
+void BenchLog(const Folder& folder) {
+  constexpr int64_t kElements = 1 << 20;
+  constexpr size_t kPushBytes = kElements * sizeof(float);
+  constexpr size_t kStripes = 16;
+  const auto engine = OpenEngine(folder.Join("log"), Durability::kLog);
+  wire::ServerState state;
+  engine->service().create_variables(state, BenchCaller(),
+                                     {Spec("w", wire::VariableKind::DENSE, kElements, "sgd")});
+  const std::vector<float> gradient(kElements, 1);
+  wire::PushRequest request;
+  request.caller = BenchCaller();
+  request.items.resize(1);
+  request.items[0].variable = "w";
+  request.items[0].values = Payload::ViewOf(absl::MakeConstSpan(gradient));
+  wire::PushReply reply;
+
+  rocksdb::DB* opened = nullptr;
+  rocksdb::Options options = MakeRocksOptions({.directory = folder.Join("bare")});
+  options.create_if_missing = true;
+  Check(rocksdb::DB::Open(options, folder.Join("bare"), &opened));
+  const std::unique_ptr<rocksdb::DB> bare(opened);
+  const std::string image(kPushBytes / kStripes, 'x');
+  double ours = 0;
+  double other = 0;
+  for (int push = 0; push < kDensePushes; ++push) {
+    ours += SecondsOf([&] { engine->service().push(reply, request); });
+    other += SecondsOf([&] {
+      for (size_t stripe = 0; stripe < kStripes; ++stripe) {
+        rocksdb::WriteBatch batch;
+        Check(batch.Put(absl::StrCat("stripe", stripe), image));
+        Check(bare->Write(rocksdb::WriteOptions(), &batch));
+      }
+    });
+  }
+  wire::PullRequest pull;
+  pull.caller = BenchCaller();
+  pull.items.resize(1);
+  pull.items[0].variable = "w";
+  wire::PullReply pulled;
+  engine->service().pull(pulled, pull);
+  const auto values = pulled.items[0].values.As<float>();
+  const bool verified =
+      std::all_of(values.begin(), values.end(), [](float v) { return v == -kDensePushes; });
+  const double bytes = static_cast<double>(kDensePushes) * kPushBytes;
+  Report("log durability, 4 MiB dense pushes, beside the same RocksDB writes", bytes,
+         bytes / ours / 1e6, bytes / other / 1e6, "mb_per_second", 0.8, verified);
+  Check(bare->Close());
+}
+
+// Opening a server on a full table, beside reading everything in its directory.
+void BenchRestart(const Folder& folder) {
+  const int64_t rows = TableRows();
+  const std::string directory = folder.Join("restart");
+  {
+    const auto engine = OpenEngine(directory, Durability::kSnapshot);
+    const Load load(*engine, rows);
+    Check(engine->Close());
+  }
+  int64_t scanned = 0;
+  const auto scan = [&] {
+    rocksdb::DB* opened = nullptr;
+    Check(rocksdb::DB::OpenForReadOnly(MakeRocksOptions({.directory = directory}),
+                                       directory + "/db", &opened));
+    const std::unique_ptr<rocksdb::DB> db(opened);
+    rocksdb::ReadOptions read;
+    read.readahead_size = 4 << 20;
+    read.fill_cache = false;
+    const std::unique_ptr<rocksdb::Iterator> it(db->NewIterator(read));
+    scanned = 0;
+    for (it->SeekToFirst(); it->Valid(); it->Next()) {
+      scanned += static_cast<int64_t>(it->key().size() + it->value().size());
+    }
+    Check(it->status());
+  };
+  std::vector<double> ratios;
+  double ours = 0;
+  double other = 0;
+  bool verified = true;
+  for (int round = 0; round < 5; ++round) {
+    other += SecondsOf(scan);
+    std::unique_ptr<Engine> engine;
+    ours += SecondsOf([&] { engine = OpenEngine(directory, Durability::kSnapshot); });
+    wire::DescribeRequest request;
+    request.caller = BenchCaller();
+    wire::DescribeReply reply;
+    engine->service().describe(reply, request);
+    verified = verified && reply.variables[0].shards[0].rows == rows;
+    Check(engine->Close());
+  }
+  const double bytes = 5 * static_cast<double>(scanned);
+  Report("restart, beside a full RocksDB scan of the directory", static_cast<double>(scanned),
+         bytes / ours / 1e6, bytes / other / 1e6, "mb_per_second", 0.5, verified);
+}
+
+void Run() {
+  {
+    const Folder folder("log");
+    BenchLog(folder);
+  }
+  {
+    const Folder folder("restart");
+    BenchRestart(folder);
+  }
+  const Folder folder("snapshot");
+  BenchSnapshot(folder);
+}
+
+}  // namespace
+}  // namespace cairn
+
+int main(int argc, char** argv) {
+  absl::ParseCommandLine(argc, argv);
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  cairn::Run();
+  return 0;
+}

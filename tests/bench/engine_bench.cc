@@ -1,0 +1,288 @@
+// Embedding tables in the engine (DESIGN §8). One JSON line a measurement; each compares two ways
+// of moving the same bytes in rounds that alternate, and reports the median of the rounds' ratios,
+// the bar, and whether what was moved was right.
+//
+//   engine_bench [--rows N] [--rounds N]
+#include <malloc.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "common/deadline.h"
+#include "common/hash.h"
+#include "ps_server/engine.h"
+#include "ps_server/hosted_table.h"
+#include "ps_server/listener.h"
+#include "tests/support/temp_dir.h"
+#include "thrift/wire_client.h"
+
+ABSL_FLAG(int64_t, rows, 64 << 10, "rows of the table, all of them pulled and pushed by each call");
+ABSL_FLAG(int, rounds, 41, "rounds of each side");
+
+namespace cairn {
+namespace {
+
+constexpr size_t kDim = 16;
+using Row = std::array<float, kDim>;
+
+[[noreturn]] void Fail(const std::string& why) {
+  std::fprintf(stderr, "engine_bench: %s\n", why.c_str());
+  std::exit(1);
+}
+
+void Check(const absl::Status& status) {
+  if (!status.ok()) Fail(std::string(status.message()));
+}
+
+double SecondsOf(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double Median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(values.size() / 2),
+                   values.end());
+  return values[values.size() / 2];
+}
+
+// Runs both by turns; `ours` over `theirs` is the ratio of speeds.
+void Compare(const std::string& name, size_t bytes, double bar, const std::function<void()>& ours,
+             const std::function<void()>& theirs, const std::function<bool()>& verify) {
+  ours();
+  theirs();
+  std::vector<double> our_seconds;
+  std::vector<double> their_seconds;
+  std::vector<double> ratios;
+  for (int round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
+    our_seconds.push_back(SecondsOf(ours));
+    their_seconds.push_back(SecondsOf(theirs));
+    ratios.push_back(their_seconds.back() / our_seconds.back());
+  }
+  const double ratio = Median(ratios);
+  std::printf(
+      "{\"bench\":\"%s\",\"bytes\":%zu,\"us\":%.1f,\"other_us\":%.1f,\"ratio\":%.3f,\"bar\":%.2f,"
+      "\"met\":%s,\"verified\":%s}\n",
+      name.c_str(), bytes, Median(our_seconds) * 1e6, Median(their_seconds) * 1e6, ratio, bar,
+      ratio >= bar ? "true" : "false", verify() ? "true" : "false");
+  std::fflush(stdout);
+}
+
+std::vector<int64_t> ShuffledKeys(int64_t count) {
+  std::vector<int64_t> keys(static_cast<size_t>(count));
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(MixBits(i));
+  std::shuffle(keys.begin(), keys.end(), std::mt19937_64(7));
+  return keys;
+}
+
+wire::VariableSpec TableSpec(const std::string& name) {
+  wire::VariableSpec spec;
+  spec.name = name;
+  spec.kind = wire::VariableKind::EMBEDDING;
+  spec.shape = {static_cast<int64_t>(kDim)};
+  spec.__set_touched_rows(wire::TouchedRows::PUSHED);
+  spec.initializer.type = "uniform";
+  spec.optimizer.type = "adagrad";
+  spec.optimizer.learning_rate.arguments["learning_rate"] = 0.05;
+  return spec;
+}
+
+// One table, made by a push of every key; requests that pull and push all of it.
+class Table {
+ public:
+  Table(wire::ParameterServerIf& service, const std::string& name, int64_t rows)
+      : service_(service), keys_(ShuffledKeys(rows)), gradients_(keys_.size() * kDim, 0.5f) {
+    wire::Caller caller;
+    caller.job = "bench";
+    wire::ServerState state;
+    service.create_variables(state, caller, {TableSpec(name)});
+    push.caller = pull.caller = caller;
+    push.items.resize(1);
+    push.items[0].variable = name;
+    push.items[0].selection = wire::Selection::KEYS;
+    push.items[0].ids = Payload::ViewOf(absl::MakeConstSpan(keys_));
+    push.items[0].values = Payload::ViewOf(absl::MakeConstSpan(gradients_));
+    pull.items.resize(1);
+    pull.items[0].variable = name;
+    pull.items[0].selection = wire::Selection::KEYS;
+    pull.items[0].ids = push.items[0].ids;
+    Push();
+  }
+
+  void Push() { service_.push(push_reply, push); }
+  void Pull() { service_.pull(pull_reply, pull); }
+
+  absl::Span<const int64_t> keys() const { return keys_; }
+  size_t value_bytes() const { return gradients_.size() * sizeof(float); }
+  const float* pulled() const {
+    return reinterpret_cast<const float*>(pull_reply.items[0].values.data());
+  }
+
+  wire::PushRequest push;
+  wire::PullRequest pull;
+  wire::PushReply push_reply;
+  wire::PullReply pull_reply;
+
+ private:
+  wire::ParameterServerIf& service_;
+  const std::vector<int64_t> keys_;
+  const std::vector<float> gradients_;
+};
+
+void BenchTable(wire::ParameterServerIf& service, int64_t rows) {
+  Table table(service, absl::StrCat("table_", rows), rows);
+  table.Pull();
+  absl::flat_hash_map<int64_t, Row> map;
+  map.reserve(static_cast<size_t>(rows));
+  // Filled in another order than it is looked up in, as the table is.
+  std::vector<size_t> order(table.keys().size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::shuffle(order.begin(), order.end(), std::mt19937_64(8));
+  for (const size_t i : order) {
+    std::memcpy(map[table.keys()[i]].data(), table.pulled() + i * kDim, sizeof(Row));
+  }
+  std::vector<float> copied(table.keys().size() * kDim);
+  Compare(
+      absl::StrCat("table in process, ", rows, " keys x 16, beside flat_hash_map and memcpy"),
+      table.value_bytes(), 0.8, [&] { table.Pull(); },
+      [&] {
+        for (size_t i = 0; i < table.keys().size(); ++i) {
+          std::memcpy(copied.data() + i * kDim, map.find(table.keys()[i])->second.data(),
+                      sizeof(Row));
+        }
+      },
+      [&] { return std::memcmp(copied.data(), table.pulled(), table.value_bytes()) == 0; });
+}
+
+void BenchLoopback(Engine& engine, int64_t rows) {
+  absl::StatusOr<std::unique_ptr<Listener>> listener = Listener::Start(engine, {});
+  Check(listener.status());
+  absl::StatusOr<std::unique_ptr<WireClient>> client =
+      WireClient::Connect((*listener)->address(), {}, Deadline::In(absl::Seconds(10)));
+  Check(client.status());
+  Table table(engine.service(), absl::StrCat("loopback_", rows), rows);
+  std::vector<float> received(table.keys().size() * kDim);
+  const absl::Span<std::byte> target(reinterpret_cast<std::byte*>(received.data()),
+                                     table.value_bytes());
+  const std::vector<absl::Span<std::byte>> targets = {target};
+  wire::PullReply reply;
+  const auto deadline = [] { return Deadline::In(absl::Seconds(30)); };
+  Compare(
+      absl::StrCat("embedding pull over loopback, ", rows, " keys x 16, beside in process"),
+      table.value_bytes(), 0.5,
+      [&] {
+        (*client)->ReadPayloadsInto(targets);
+        Check((*client)->Call("pull", deadline(),
+                              [&](WireClient::Stub& stub) { stub.pull(reply, table.pull); }));
+      },
+      [&] { table.Pull(); },
+      [&] { return std::memcmp(received.data(), table.pulled(), table.value_bytes()) == 0; });
+  wire::PushReply push_reply;
+  Compare(
+      absl::StrCat("embedding push (Adagrad) over loopback, ", rows,
+                   " keys x 16, beside in process"),
+      table.value_bytes(), 0.5,
+      [&] {
+        Check((*client)->Call("push", deadline(),
+                              [&](WireClient::Stub& stub) { stub.push(push_reply, table.push); }));
+      },
+      [&] { table.Push(); },
+      [&] {
+        // Every push moved every accumulator by 0.25.
+        table.pull.items[0].slot = "accumulator";
+        table.Pull();
+        const float pushes = static_cast<float>(2 * absl::GetFlag(FLAGS_rounds) + 3);
+        const float want = 0.1f + 0.25f * pushes;
+        return std::all_of(table.pulled(), table.pulled() + table.keys().size() * kDim,
+                           [want](float got) { return std::abs(got - want) < 1e-4f * want; });
+      });
+}
+
+// Bytes of the heap beyond values and slots, for tables of sizes over one doubling of the index, so
+// that the worst of them is among those measured.
+void BenchMemory() {
+  const size_t floats = 2 * kDim;
+  double worst = 0;
+  int64_t worst_rows = 0;
+  OptimizerConfig config;
+  config.type = "adagrad";
+  const auto optimizer = Optimizer::Create(config);
+  Check(optimizer.status());
+  for (const int64_t rows : {1000000, 1100000, 1200000, 1350000, 1500000, 1700000, 1900000}) {
+    const auto heap = [] {
+      const struct mallinfo2 info = mallinfo2();
+      return info.uordblks + info.hblkhd;
+    };
+    const size_t before = heap();
+    TableLayout layout;
+    layout.dim = kDim;
+    layout.optimizer = optimizer->get();
+    layout.slot_initial = {0.1f};
+    auto table =
+        std::make_unique<HostedTable>(1, std::move(layout), std::vector<int32_t>(64, 0), 0);
+    TableScratch scratch;
+    KeyGroups groups;
+    std::vector<int64_t> keys(1000);
+    const std::vector<float> gradients(keys.size() * kDim, 0.5f);
+    size_t scratch_bytes = 0;
+    for (int64_t done = 0; done < rows; done += 1000) {
+      std::iota(keys.begin(), keys.end(), done);
+      const size_t held = heap();
+      groups.Build(keys, 64);
+      scratch_bytes += heap() - held;
+      table->Push((*optimizer)->Begin(0), Origin{.worker = 0, .sequence = done + 1}, groups,
+                  gradients.data(), scratch);
+    }
+    const double bytes = static_cast<double>(heap() - before - scratch_bytes);
+    const double beyond =
+        bytes / static_cast<double>(rows) - static_cast<double>(floats * sizeof(float));
+    if (table->row_count() != rows) Fail("rows are missing");
+    if (beyond > worst) {
+      worst = beyond;
+      worst_rows = rows;
+    }
+  }
+  std::printf(
+      "{\"bench\":\"memory per row beyond values and slots, worst of 1.0 to 1.9 million rows, all "
+      "dirty\",\"rows\":%lld,\"bytes\":%.2f,\"bar\":32,\"met\":%s,\"verified\":true}\n",
+      static_cast<long long>(worst_rows), worst, worst <= 32 ? "true" : "false");
+}
+
+void Run() {
+  BenchMemory();
+  const TempDir folder;
+  absl::StatusOr<std::unique_ptr<Engine>> engine =
+      Engine::Open({.directory = folder.Join("store"), .durability = Durability::kOff});
+  Check(engine.status());
+  const int64_t rows = absl::GetFlag(FLAGS_rows);
+  BenchTable((*engine)->service(), rows);
+  BenchTable((*engine)->service(), 16 * rows);
+  BenchLoopback(**engine, rows);
+}
+
+}  // namespace
+}  // namespace cairn
+
+int main(int argc, char** argv) {
+  absl::ParseCommandLine(argc, argv);
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  cairn::Run();
+  return 0;
+}
