@@ -191,7 +191,10 @@ void EmbeddingStripe::DrainContent(StripeBatch& batch) {
     batch.PutRow(table_.key(row),
                  {reinterpret_cast<const char*>(table_.stored(row)), table_.stored_bytes()});
   };
-  if (many_dirty_) {
+  if (batch.wants_every_row()) {
+    for (uint32_t row = 0; row < table_.size(); ++row) put(row);
+    std::fill(dirty_bits_.begin(), dirty_bits_.end(), 0);
+  } else if (many_dirty_) {
     for (size_t word = 0; word < dirty_bits_.size(); ++word) {
       for (uint64_t bits = dirty_bits_[word]; bits != 0; bits &= bits - 1) {
         put(static_cast<uint32_t>(word * 64) + static_cast<uint32_t>(std::countr_zero(bits)));
@@ -208,16 +211,15 @@ void EmbeddingStripe::DrainContent(StripeBatch& batch) {
   many_dirty_ = false;
 }
 
-absl::Status EmbeddingStripe::LoadRow(int64_t key, absl::string_view stored) {
+absl::StatusOr<bool> EmbeddingStripe::LoadRow(int64_t key, absl::string_view stored) {
   if (stored.size() != table_.stored_bytes()) {
     return absl::DataLossError(absl::StrCat("the row of key ", key, " has ", stored.size(),
                                             " bytes, not ", table_.stored_bytes()));
   }
   const auto [row, is_new] = table_.FindOrInsert(key);
-  if (!is_new) return absl::DataLossError(absl::StrCat("key ", key, " has two rows"));
   std::memcpy(table_.stored(row), stored.data(), stored.size());
   updates_ = std::max(updates_, table_.last_update(row));
-  return absl::OkStatus();
+  return is_new;
 }
 
 }  // namespace cairn

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/initializer.h"
@@ -67,8 +67,9 @@ class EmbeddingStripe final : public Stripe {
   // Rows [first, first + count): keys and part `part`.
   void Copy(size_t part, uint32_t first, uint32_t count, int64_t* keys, float* values) const;
 
-  // kDataLoss: the bytes are no row of this table.
-  absl::Status LoadRow(int64_t key, absl::string_view stored);
+  // Sets the row of `key`; true where there was none. kDataLoss: the bytes are no row of this
+  // table.
+  absl::StatusOr<bool> LoadRow(int64_t key, absl::string_view stored);
 
  protected:
   void DrainContent(StripeBatch& batch) override;

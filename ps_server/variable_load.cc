@@ -47,13 +47,15 @@ class Loader final : public StripeVisitor {
 
   absl::Status Row(const StripeId&, int64_t key, absl::string_view bytes) override {
     if (embedding_ == nullptr) return absl::DataLossError("a dense variable has rows by key");
+    ASSIGN_OR_RETURN(const bool is_new, embedding_->LoadRow(key, bytes));
+    if (!is_new) return absl::OkStatus();
     if (rows_ % kRowsAtOnce == 0) {
       const int64_t charge = kRowsAtOnce * variable_.table()->layout().row_charge();
       RETURN_IF_ERROR(budget_.Acquire(charge, "loading its rows"));
       variable_.Charge(charge);
     }
     ++rows_;
-    return embedding_->LoadRow(key, bytes);
+    return absl::OkStatus();
   }
 
   // After the last stripe.

@@ -10,13 +10,10 @@ namespace cairn {
 namespace {
 
 constexpr size_t kStripePartAt = 13;  // kind, variable, shard, stripe
-constexpr size_t kRowKeyAt = 14;
-constexpr size_t kRowKeyBytes = 22;
+constexpr size_t kSegmentAt = 14;
+constexpr size_t kRowsKeyBytes = 18;
 
 // Orders signed numbers as bytes: the smallest becomes 0.
-constexpr uint64_t FlipSign(int64_t value) {
-  return static_cast<uint64_t>(value) ^ (uint64_t{1} << 63);
-}
 constexpr uint32_t FlipSign(int32_t value) {
   return static_cast<uint32_t>(value) ^ (uint32_t{1} << 31);
 }
@@ -98,17 +95,17 @@ StripeKeys::StripeKeys(const StripeId& id) {
 
 absl::string_view StripeKeys::Part(StripePart part) {
   bytes_[kStripePartAt] = static_cast<char>(part);
-  return {bytes_.data(), kRowKeyAt};
+  return {bytes_.data(), kSegmentAt};
 }
 
-absl::string_view StripeKeys::Row(int64_t key) {
-  bytes_[kStripePartAt] = static_cast<char>(StripePart::kRow);
-  StoreBigEndian(FlipSign(key), &bytes_[kRowKeyAt]);
-  return {bytes_.data(), kRowKeyBytes};
+absl::string_view StripeKeys::Rows(uint32_t segment) {
+  bytes_[kStripePartAt] = static_cast<char>(StripePart::kRows);
+  StoreBigEndian(segment, &bytes_[kSegmentAt]);
+  return {bytes_.data(), kRowsKeyBytes};
 }
 
 absl::StatusOr<StripeKey> ParseStripeKey(absl::string_view key) {
-  if (!IsKind(key, RecordKind::kStripe) || key.size() < kRowKeyAt) return NotAKey("stripe", key);
+  if (!IsKind(key, RecordKind::kStripe) || key.size() < kSegmentAt) return NotAKey("stripe", key);
   StripeKey parsed;
   parsed.id.variable = LoadBigEndian<uint32_t>(&key[1]);
   parsed.id.shard = LoadBigEndian<uint32_t>(&key[5]);
@@ -117,12 +114,11 @@ absl::StatusOr<StripeKey> ParseStripeKey(absl::string_view key) {
   switch (parsed.part) {
     case StripePart::kHeader:
     case StripePart::kImage:
-      if (key.size() != kRowKeyAt) return NotAKey("stripe", key);
+      if (key.size() != kSegmentAt) return NotAKey("stripe", key);
       return parsed;
-    case StripePart::kRow:
-      if (key.size() != kRowKeyBytes) return NotAKey("row", key);
-      parsed.row =
-          static_cast<int64_t>(LoadBigEndian<uint64_t>(&key[kRowKeyAt]) ^ (uint64_t{1} << 63));
+    case StripePart::kRows:
+      if (key.size() != kRowsKeyBytes) return NotAKey("row segment", key);
+      parsed.segment = LoadBigEndian<uint32_t>(&key[kSegmentAt]);
       return parsed;
   }
   return NotAKey("stripe", key);
@@ -165,10 +161,10 @@ std::string KeyText(absl::string_view key) {
                         absl::CHexEscape(worker.job), "\"");
   }
   if (const auto stripe = ParseStripeKey(key); stripe.ok()) {
-    constexpr absl::string_view kParts[] = {" header", " image", " row "};
+    constexpr absl::string_view kParts[] = {" header", " image", " rows "};
     std::string text = absl::StrCat("stripe ", stripe->id.variable, "/", stripe->id.shard, "/",
                                     stripe->id.stripe, kParts[static_cast<int>(stripe->part)]);
-    if (stripe->part == StripePart::kRow) absl::StrAppend(&text, stripe->row);
+    if (stripe->part == StripePart::kRows) absl::StrAppend(&text, stripe->segment);
     return text;
   }
   return absl::StrCat("record ", absl::BytesToHexString(key.substr(0, 64)));

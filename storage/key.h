@@ -22,7 +22,7 @@ enum class RecordKind : uint8_t {
 };
 
 // What of a stripe a key names, in the order in which a stripe is read.
-enum class StripePart : uint8_t { kHeader = 0, kImage = 1, kRow = 2 };
+enum class StripePart : uint8_t { kHeader = 0, kImage = 1, kRows = 2 };
 
 // Longest job name that a worker's key can hold.
 inline constexpr size_t kMaxJobBytes = 65535;
@@ -40,32 +40,35 @@ std::string StripesPrefix(uint32_t variable);
 // The first key after all that begin with `prefix`, which must hold a byte below 0xff.
 std::string PrefixEnd(absl::string_view prefix);
 
-// A stripe's keys, made in place because a batch makes one per row.
+// A stripe's keys, made in place.
 class StripeKeys {
  public:
   explicit StripeKeys(const StripeId& id);
   // Each view is valid until the next call.
   absl::string_view Header() { return Part(StripePart::kHeader); }
   absl::string_view Image() { return Part(StripePart::kImage); }
-  absl::string_view Row(int64_t key);
+  // Segments of rows count up from 0; a number is never used again.
+  absl::string_view Rows(uint32_t segment);
+  // What all of them begin with.
+  absl::string_view RowsPrefix() { return Part(StripePart::kRows); }
 
  private:
   absl::string_view Part(StripePart part);
-  std::array<char, 22> bytes_;
+  std::array<char, 18> bytes_;
 };
 
 // The fields of a key, for reading. kDataLoss: not a key of that kind.
 struct StripeKey {
   StripeId id;
   StripePart part = StripePart::kHeader;
-  int64_t row = 0;  // kRow
+  uint32_t segment = 0;  // kRows
 };
 absl::StatusOr<StripeKey> ParseStripeKey(absl::string_view key);
 absl::StatusOr<uint32_t> ParseVariableKey(absl::string_view key);
 absl::Status ParseShardKey(absl::string_view key, ShardRecord& record);    // variable, shard
 absl::Status ParseWorkerKey(absl::string_view key, WorkerRecord& record);  // job, worker
 
-// "stripe 3/0/17 row 42", "worker record 0401…": what a key names, for messages. Any bytes.
+// "stripe 3/0/17 rows 42", "worker record 0401…": what a key names, for messages. Any bytes.
 std::string KeyText(absl::string_view key);
 
 }  // namespace cairn

@@ -53,7 +53,25 @@ void RocksStripeBatch::PutImage(absl::Span<const absl::string_view> pieces) {
 }
 
 void RocksStripeBatch::PutRow(int64_t key, absl::string_view bytes) {
-  Note(batch_.Put(ToSlice(keys_.Row(key)), ToSlice(bytes)));
+  if (!has_rows_ && wants_every_row_) {
+    for (uint32_t segment = segments_.first; segment != segments_.next; ++segment) {
+      Note(batch_.Delete(ToSlice(keys_.Rows(segment))));
+    }
+    segments_ = {.first = segments_.next, .next = segments_.next};
+  }
+  has_rows_ = true;
+  if (!segment_.Takes(bytes.size())) SealSegment();
+  segment_.Add(key, bytes);
+}
+
+void RocksStripeBatch::SealSegment() {
+  const absl::string_view key = keys_.Rows(segments_.next++);
+  (wants_every_row_ ? segments_.base_bytes : segments_.change_bytes) += segment_.bytes();
+  Note(batch_.Put(ToSlice(key), segment_.Seal(key, wants_every_row_)));
+}
+
+void RocksStripeBatch::Finish() {
+  if (!segment_.empty()) SealSegment();
 }
 
 }  // namespace cairn

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -17,6 +18,7 @@
 #include "storage/rocks_batch.h"
 #include "storage/rocks_options.h"
 #include "storage/rocks_status.h"
+#include "storage/row_segment.h"
 
 namespace cairn {
 namespace {
@@ -235,21 +237,57 @@ absl::Status RocksStore::DropJob(absl::string_view job) {
   }
   if (job.size() <= kMaxJobBytes) drop(WorkersPrefix(job));
   RETURN_IF_ERROR(FromRocks(put, Context("drop a job")));
-  return Commit(batch, /*sync=*/true, absl::StrCat("drop job \"", job, "\""));
+  RETURN_IF_ERROR(Commit(batch, /*sync=*/true, absl::StrCat("drop job \"", job, "\"")));
+  absl::flat_hash_set<uint32_t> dropped;
+  for (const VariableRecord& variable : variables) {
+    if (variable.job == job) dropped.insert(variable.id);
+  }
+  absl::MutexLock segments_lock(&segments_mutex_);
+  absl::erase_if(segments_,
+                 [&](const auto& entry) { return dropped.contains(entry.first.variable); });
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SegmentRange> RocksStore::Segments(const StripeId& id) {
+  {
+    absl::MutexLock lock(&segments_mutex_);
+    const auto noted = segments_.find(id);
+    if (noted != segments_.end()) return noted->second;
+  }
+  SegmentRange range;
+  RETURN_IF_ERROR(Scan(StripeKeys(id).RowsPrefix(), "list row segments",
+                       [&](absl::string_view key, absl::string_view value) -> absl::Status {
+                         ASSIGN_OR_RETURN(const StripeKey parsed, ParseStripeKey(key));
+                         range.Add(parsed.segment, value.size(), IsOfEveryRow(value));
+                         return absl::OkStatus();
+                       }));
+  absl::MutexLock lock(&segments_mutex_);
+  segments_[id] = range;
+  return range;
 }
 
 std::unique_ptr<StripeBatch> RocksStore::NewBatch(const StripeId& id) {
-  return std::make_unique<RocksStripeBatch>(id);
+  absl::ReaderMutexLock lock(&life_);
+  const absl::StatusOr<SegmentRange> segments = Segments(id);
+  auto batch = std::make_unique<RocksStripeBatch>(id, segments.ok() ? *segments : SegmentRange{});
+  if (!segments.ok()) batch->Refuse(segments.status());
+  return batch;
 }
 
 absl::Status RocksStore::Write(StripeBatch& batch) {
   absl::ReaderMutexLock lock(&life_);
   auto& changes = static_cast<RocksStripeBatch&>(batch);  // NewBatch makes no other kind
+  changes.Finish();
+  RETURN_IF_ERROR(changes.refusal());
   if (!changes.status().ok()) return FromRocks(changes.status(), Context("fill a stripe's batch"));
   RETURN_IF_ERROR(CheckUsable());
   if (changes.empty()) return absl::OkStatus();
   const rocksdb::Status written = db_->Write(rocksdb::WriteOptions(), &changes.batch());
-  if (written.ok()) return absl::OkStatus();
+  if (written.ok()) {
+    absl::MutexLock segments_lock(&segments_mutex_);
+    segments_[changes.id()] = changes.segments();
+    return absl::OkStatus();
+  }
   const StripeId& id = changes.id();
   return failure_.Set(FromRocks(
       written, Context(absl::StrCat("write stripe ", id.variable, "/", id.shard, "/", id.stripe))));
@@ -337,6 +375,7 @@ absl::Status RocksStore::LoadStripes(uint32_t variable, StripeVisitor& visitor) 
   absl::ReaderMutexLock lock(&life_);
   std::vector<Watermark> watermarks;
   StripeId current;  // variable 0: none yet
+  absl::flat_hash_map<StripeId, SegmentRange> ranges;
   const auto visit = [&](absl::string_view key, absl::string_view value) -> absl::Status {
     ASSIGN_OR_RETURN(const StripeKey parsed, ParseStripeKey(key));
     const bool first = parsed.id != current;
@@ -346,11 +385,19 @@ absl::Status RocksStore::LoadStripes(uint32_t variable, StripeVisitor& visitor) 
       return visitor.Header(parsed.id, watermarks);
     }
     if (first) RETURN_IF_ERROR(visitor.Header(parsed.id, {}));  // nobody's sequence is in it
-    if (parsed.part == StripePart::kRow) return visitor.Row(parsed.id, parsed.row, value);
+    if (parsed.part == StripePart::kRows) {
+      ranges[parsed.id].Add(parsed.segment, value.size(), IsOfEveryRow(value));
+      return ReadRowSegment(key, value, [&](int64_t row, absl::string_view bytes) {
+        return visitor.Row(parsed.id, row, bytes);
+      });
+    }
     ASSIGN_OR_RETURN(const absl::string_view image, VerifyChecksum(key, value));
     return visitor.Image(parsed.id, image);
   };
-  return Scan(StripesPrefix(variable), absl::StrCat("load variable ", variable), visit);
+  RETURN_IF_ERROR(Scan(StripesPrefix(variable), absl::StrCat("load variable ", variable), visit));
+  absl::MutexLock segments_lock(&segments_mutex_);
+  for (const auto& [id, range] : ranges) segments_.try_emplace(id, range);
+  return absl::OkStatus();
 }
 
 absl::Status RocksStore::Close() {

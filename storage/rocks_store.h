@@ -8,10 +8,12 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
 #include "rocksdb/db.h"
 #include "rocksdb/listener.h"
 #include "storage/record.h"
+#include "storage/rocks_batch.h"
 #include "storage/rocks_log.h"
 #include "storage/stripe_store.h"
 
@@ -74,6 +76,8 @@ class RocksStore : public StripeStore {
   absl::StatusOr<std::vector<VariableRecord>> ListVariables() const
       ABSL_SHARED_LOCKS_REQUIRED(life_);
   absl::Status SyncOnce() ABSL_SHARED_LOCKS_REQUIRED(life_);
+  // The row segments of `id`: as noted, else as found on disk, and noted then.
+  absl::StatusOr<SegmentRange> Segments(const StripeId& id) ABSL_SHARED_LOCKS_REQUIRED(life_);
 
   const std::string directory_;
   MetaRecord meta_;
@@ -83,6 +87,10 @@ class RocksStore : public StripeStore {
   // Calls hold it shared; Close holds it alone, so that it runs when no call does.
   mutable absl::Mutex life_;
   std::unique_ptr<rocksdb::DB> db_ ABSL_GUARDED_BY(life_);  // nullptr: closed
+
+  // Row segments of the stripes that were loaded or written.
+  mutable absl::Mutex segments_mutex_;
+  mutable absl::flat_hash_map<StripeId, SegmentRange> segments_ ABSL_GUARDED_BY(segments_mutex_);
 
   // Group commit: whoever finds no fsync running starts one for all who have come by then.
   absl::Mutex sync_mutex_;

@@ -14,6 +14,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -35,6 +36,10 @@ struct StripeId {
   uint32_t shard = 0;
   uint32_t stripe = 0;  // embeddings: the bucket
   bool operator==(const StripeId&) const = default;
+  template <typename H>
+  friend H AbslHashValue(H hash, const StripeId& id) {
+    return H::combine(std::move(hash), id.variable, id.shard, id.stripe);
+  }
 };
 
 struct VariableRecord {
@@ -72,6 +77,9 @@ class StripeBatch {
   virtual void PutImage(absl::Span<const absl::string_view> pieces) = 0;
   // One embedding row: metadata, values and slots, laid out by the caller. Copied.
   virtual void PutRow(int64_t key, absl::string_view bytes) = 0;
+  // True: so much of the stripe has been written again that this batch replaces all of its rows,
+  // and must get every one of them, changed or not, if it gets any.
+  virtual bool wants_every_row() const = 0;
   virtual size_t bytes() const = 0;
 };
 
@@ -82,6 +90,7 @@ class StripeVisitor {
   // Before the stripe's image or rows. A non-OK status ends the load and is returned.
   virtual absl::Status Header(const StripeId& id, absl::Span<const Watermark> watermarks) = 0;
   virtual absl::Status Image(const StripeId& id, absl::string_view bytes) = 0;
+  // A key comes again where its row was written again: the last one counts.
   virtual absl::Status Row(const StripeId& id, int64_t key, absl::string_view bytes) = 0;
 };
 
@@ -127,7 +136,8 @@ class StripeStore {
 
   virtual absl::StatusOr<std::vector<ShardRecord>> Shards() const = 0;
   virtual absl::StatusOr<std::vector<WorkerRecord>> Workers() const = 0;
-  // Every stripe of `variable`, in (shard, stripe, key) order, checksums verified.
+  // Every stripe of `variable`, in (shard, stripe) order, rows as they were written, checksums
+  // verified.
   virtual absl::Status LoadStripes(uint32_t variable, StripeVisitor& visitor) const = 0;
 
   // Syncs and closes. Later calls fail. Also done, without a report, by the destructor.

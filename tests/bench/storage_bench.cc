@@ -145,7 +145,11 @@ std::vector<RawBatch> MakeRaw(const std::vector<Stripe>& stripes) {
     if (!stripe.image.empty()) {
       raw.records.emplace_back(keys.Image(), stripe.image + std::string(kChecksumBytes, 'c'));
     }
-    for (const auto& [key, bytes] : stripe.rows) raw.records.emplace_back(keys.Row(key), bytes);
+    if (!stripe.rows.empty()) {
+      std::string rows(5, 's');  // a segment's head
+      for (const auto& [key, bytes] : stripe.rows) absl::StrAppend(&rows, "rowskeys", bytes);
+      raw.records.emplace_back(keys.Rows(0), rows + std::string(kChecksumBytes, 'c'));
+    }
     batches.push_back(std::move(raw));
   }
   return batches;

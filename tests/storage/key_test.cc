@@ -11,24 +11,22 @@
 namespace cairn {
 namespace {
 
-std::string RowKey(const StripeId& id, int64_t row) {
+std::string RowsKey(const StripeId& id, uint32_t segment) {
   StripeKeys keys(id);
-  return std::string(keys.Row(row));
+  return std::string(keys.Rows(segment));
 }
 
-// LoadStripes promises (shard, stripe, key) order; RocksDB gives the order of bytes.
-TEST(Key, BytesSortLikeTheFieldsIncludingNegativeRows) {
-  constexpr int64_t kLowest = std::numeric_limits<int64_t>::min();
-  constexpr int64_t kHighest = std::numeric_limits<int64_t>::max();
+// LoadStripes promises (shard, stripe) order and segments as written; RocksDB gives that of bytes.
+TEST(Key, BytesSortLikeTheFields) {
+  constexpr uint32_t kHighest = std::numeric_limits<uint32_t>::max();
   std::vector<std::string> keys;
   for (const StripeId& id : {StripeId{1, 0, 0}, StripeId{1, 0, 255}, StripeId{1, 0, 256},
                              StripeId{1, 1, 0}, StripeId{2, 0, 0}, StripeId{0xffffffff, 0, 0}}) {
     StripeKeys stripe(id);
     keys.emplace_back(stripe.Header());
     keys.emplace_back(stripe.Image());
-    for (const int64_t row : {kLowest, int64_t{-2}, int64_t{-1}, int64_t{0}, int64_t{1},
-                              int64_t{255}, int64_t{256}, kHighest}) {
-      keys.push_back(RowKey(id, row));
+    for (const uint32_t segment : {0u, 1u, 255u, 256u, kHighest}) {
+      keys.push_back(RowsKey(id, segment));
     }
   }
   for (size_t i = 1; i < keys.size(); ++i) EXPECT_LT(keys[i - 1], keys[i]) << i;
@@ -36,14 +34,14 @@ TEST(Key, BytesSortLikeTheFieldsIncludingNegativeRows) {
 
 TEST(Key, AStripesKeysParseBackToTheirFields) {
   const StripeId id{3, 1, 70000};
-  for (const int64_t row : {std::numeric_limits<int64_t>::min(), int64_t{-1}, int64_t{81234}}) {
-    const absl::StatusOr<StripeKey> parsed = ParseStripeKey(RowKey(id, row));
+  for (const uint32_t segment : {0u, 81234u, std::numeric_limits<uint32_t>::max()}) {
+    const absl::StatusOr<StripeKey> parsed = ParseStripeKey(RowsKey(id, segment));
     ASSERT_TRUE(parsed.ok()) << parsed.status();
     EXPECT_EQ(parsed->id, id);
-    EXPECT_EQ(parsed->part, StripePart::kRow);
-    EXPECT_EQ(parsed->row, row);
+    EXPECT_EQ(parsed->part, StripePart::kRows);
+    EXPECT_EQ(parsed->segment, segment);
   }
-  EXPECT_EQ(KeyText(RowKey(id, -7)), "stripe 3/1/70000 row -7");
+  EXPECT_EQ(KeyText(RowsKey(id, 7)), "stripe 3/1/70000 rows 7");
 }
 
 // DropJob deletes the range of a prefix: it must end before the first key of the next one.

@@ -20,7 +20,7 @@ struct LoadedStripe {
   std::vector<std::pair<int64_t, std::string>> rows;
 };
 
-// Keeps every stripe in the order of the visit.
+// Keeps every stripe in the order of the visit, and every row where its key came first.
 class Recorder : public StripeVisitor {
  public:
   absl::Status Header(const StripeId& id, absl::Span<const Watermark> watermarks) override {
@@ -34,6 +34,11 @@ class Recorder : public StripeVisitor {
   }
   absl::Status Row(const StripeId& id, int64_t key, absl::string_view bytes) override {
     EXPECT_EQ(stripes.back().id, id);
+    for (auto& row : stripes.back().rows) {
+      if (row.first != key) continue;
+      row.second = std::string(bytes);
+      return absl::OkStatus();
+    }
     stripes.back().rows.emplace_back(key, bytes);
     return absl::OkStatus();
   }

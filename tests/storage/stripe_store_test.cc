@@ -109,7 +109,47 @@ TEST_F(StripeStoreTest, ALaterWriteReplacesTheImageAndEachRowItNames) {
   EXPECT_THAT(Load(2)[0].rows, ElementsAre(Pair(5, "five"), Pair(6, "SIX")));
 }
 
-TEST_F(StripeStoreTest, StripesAreLoadedInShardStripeKeyOrder) {
+// A stripe that is written again and again must neither grow without bound on disk nor lose a row:
+// the batch asks for every row when changed ones take more than all of them once did.
+TEST_F(StripeStoreTest, RewrittenRowsAreReplacedOnceTheyOutgrowTheStripe) {
+  constexpr int64_t kRows = 1000;
+  const StripeId id{1, 0, 0};
+  const auto row = [](int64_t key, int version) {
+    return absl::StrCat(absl::Dec(key, absl::kZeroPad8), std::string(120, 'r'),
+                        absl::Dec(version, absl::kZeroPad4));
+  };
+  std::vector<int> versions(kRows, 0);
+  int rewrites = 0;
+  for (int round = 1; round <= 60; ++round) {
+    const std::unique_ptr<StripeBatch> batch = store_->NewBatch(id);
+    const int64_t changed = round == 1 ? kRows : 100;
+    for (int64_t i = 0; i < changed; ++i) versions[(round * 37 + i) % kRows] = round;
+    for (int64_t key = 0; key < kRows; ++key) {
+      if (versions[key] == round || batch->wants_every_row()) {
+        batch->PutRow(key, row(key, versions[key]));
+      }
+    }
+    rewrites += batch->wants_every_row() ? 1 : 0;
+    ASSERT_OK(store_->Write(*batch));
+    if (round % 20 == 0) Reopen();  // what is on disk is counted again
+  }
+  EXPECT_GE(rewrites, 3);
+  EXPECT_LE(rewrites, 10);
+  const std::vector<LoadedStripe> stripes = Load(1);
+  ASSERT_EQ(stripes.size(), 1u);
+  ASSERT_EQ(stripes[0].rows.size(), static_cast<size_t>(kRows));
+  for (const auto& [key, bytes] : stripes[0].rows) EXPECT_EQ(bytes, row(key, versions[key]));
+}
+
+// Numbers of segments are never used again: a store that writes before it loads appends too.
+TEST_F(StripeStoreTest, RowsWrittenBeforeALoadDoNotReplaceOnesOnDisk) {
+  ASSERT_OK(WriteRows({1, 0, 0}, {}, {{5, "five"}, {6, "six"}}));
+  Reopen();
+  ASSERT_OK(WriteRows({1, 0, 0}, {}, {{6, "SIX"}}));
+  EXPECT_THAT(Load(1)[0].rows, ElementsAre(Pair(5, "five"), Pair(6, "SIX")));
+}
+
+TEST_F(StripeStoreTest, StripesAreLoadedInShardStripeOrder) {
   ASSERT_OK(WriteRows({1, 1, 0}, {{0, 3}}, {{1, "d"}}));
   ASSERT_OK(WriteRows({1, 0, 256}, {{0, 2}}, {{INT64_MIN, "c"}}));
   ASSERT_OK(WriteRows({1, 0, 2}, {{0, 1}}, {{300, "z"}, {-1, "a"}, {2, "b"}}));
@@ -117,7 +157,7 @@ TEST_F(StripeStoreTest, StripesAreLoadedInShardStripeKeyOrder) {
   const std::vector<LoadedStripe> stripes = Load(1);
   ASSERT_EQ(stripes.size(), 3u);
   EXPECT_EQ(stripes[0].id, (StripeId{1, 0, 2}));
-  EXPECT_THAT(stripes[0].rows, ElementsAre(Pair(-1, "a"), Pair(2, "b"), Pair(300, "z")));
+  EXPECT_THAT(stripes[0].rows, ElementsAre(Pair(300, "z"), Pair(-1, "a"), Pair(2, "b")));
   EXPECT_EQ(stripes[1].id, (StripeId{1, 0, 256}));
   EXPECT_EQ(stripes[2].id, (StripeId{1, 1, 0}));
 }
@@ -269,18 +309,20 @@ TEST_F(StripeStoreTest, RocksDbHoldsTheGoldenRecordsAndNothingElse) {
     found.push_back(at->key().ToString(true) + " " + at->value().ToString(true));
   }
   EXPECT_THAT(
-      found, ElementsAre(HasSubstr("01 0100000000000000010000000000000"),
-                         "0200000005 "
-                         "03000000613961060000006B65726E656C050000000073706563925BB6E632430538",
-                         "030000000500000002 "
-                         "290000000000000002000000000000000900000000000000FFFFFFFF00000000000100000"
-                         "74376A41DD453CC",
-                         "04000361396180000001 "
-                         "02000000000000004D0000000000000003000000706F73E322EBF92ABE1C92",
-                         "0500000005000000020000001100 "
-                         "020000000000000009000000000000000100000008000000000000000982E0DB289C648C",
-                         "0500000005000000020000001101 76616C756573736C6F74735FA09D4935D7A5EC",
-                         "05000000050000000200000011027FFFFFFFFFFFFFFE 726F77"));
+      found,
+      ElementsAre(
+          HasSubstr("01 0100000000000000010000000000000"),
+          "0200000005 "
+          "03000000613961060000006B65726E656C050000000073706563925BB6E632430538",
+          "030000000500000002 "
+          "290000000000000002000000000000000900000000000000FFFFFFFF00000000000100000"
+          "74376A41DD453CC",
+          "04000361396180000001 "
+          "02000000000000004D0000000000000003000000706F73E322EBF92ABE1C92",
+          "0500000005000000020000001100 "
+          "020000000000000009000000000000000100000008000000000000000982E0DB289C648C",
+          "0500000005000000020000001101 76616C756573736C6F74735FA09D4935D7A5EC",
+          "050000000500000002000000110200000000 0300000000FEFFFFFFFFFFFFFF726F775506287F681DE4F6"));
 }
 
 }  // namespace

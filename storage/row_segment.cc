@@ -1,0 +1,68 @@
+#include "storage/row_segment.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "storage/bytes.h"
+#include "storage/checksum.h"
+#include "storage/key.h"
+#include "storage/record.h"
+
+namespace cairn {
+namespace {
+
+constexpr size_t kKeyBytes = sizeof(uint64_t);
+constexpr size_t kKindAt = sizeof(uint32_t);
+constexpr size_t kHeadBytes = kKindAt + 1;
+
+template <typename T>
+void Append(T value, std::string& to) {
+  char bytes[sizeof(T)];
+  StoreLittleEndian(value, bytes);
+  to.append(bytes, sizeof(T));
+}
+
+}  // namespace
+
+void RowSegment::Add(int64_t key, absl::string_view row) {
+  if (bytes_.empty()) {
+    row_bytes_ = row.size();
+    Append(static_cast<uint32_t>(row_bytes_), bytes_);
+    bytes_.push_back(0);
+  }
+  Append(static_cast<uint64_t>(key), bytes_);
+  bytes_.append(row.data(), row.size());
+}
+
+std::string RowSegment::Seal(absl::string_view key, bool every_row) {
+  bytes_[kKindAt] = every_row ? 1 : 0;
+  Append(ChecksumOf({key, bytes_}), bytes_);
+  return std::exchange(bytes_, {});
+}
+
+bool IsOfEveryRow(absl::string_view value) { return value.size() > kKindAt && value[kKindAt] == 1; }
+
+absl::Status ReadRowSegment(
+    absl::string_view key, absl::string_view value,
+    absl::FunctionRef<absl::Status(int64_t key, absl::string_view bytes)> row) {
+  ASSIGN_OR_RETURN(absl::string_view rest, VerifyChecksum(key, value));
+  if (rest.size() < kHeadBytes) {
+    return absl::DataLossError(
+        absl::StrCat(KeyText(key), ": ", rest.size(), " bytes are too few for a row segment"));
+  }
+  const size_t row_bytes = LoadLittleEndian<uint32_t>(rest.data());
+  rest.remove_prefix(kHeadBytes);
+  if (rest.size() % (kKeyBytes + row_bytes) != 0) {
+    return absl::DataLossError(absl::StrCat(KeyText(key), ": ", rest.size(),
+                                            " bytes are no whole number of rows of ", row_bytes,
+                                            " bytes and a key"));
+  }
+  for (; !rest.empty(); rest.remove_prefix(kKeyBytes + row_bytes)) {
+    RETURN_IF_ERROR(row(static_cast<int64_t>(LoadLittleEndian<uint64_t>(rest.data())),
+                        rest.substr(kKeyBytes, row_bytes)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace cairn

@@ -1,0 +1,47 @@
+// Rows of a stripe that were written together, as the value of one record. FORMAT.md has the bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace cairn {
+
+// Gathers rows of one size. Thread safety: none.
+class RowSegment {
+ public:
+  // Segments end here, so that no record grows with its stripe.
+  static constexpr size_t kFullBytes = 1 << 20;
+
+  bool empty() const { return bytes_.empty(); }
+  size_t bytes() const { return bytes_.size(); }
+  // False where the row must go to the next segment: this one is full, or its rows have another
+  // size.
+  bool Takes(size_t row_bytes) const {
+    return bytes_.empty() || (row_bytes == row_bytes_ && bytes_.size() < kFullBytes);
+  }
+  // The row must be one that it takes.
+  void Add(int64_t key, absl::string_view row);
+  // The record's value under `key`; the segment is empty then. `every_row`: it is of a write of all
+  // rows of its stripe, not of changed ones.
+  std::string Seal(absl::string_view key, bool every_row);
+
+ private:
+  size_t row_bytes_ = 0;
+  std::string bytes_;
+};
+
+// Whether a record's value says that it is of a write of all rows. Any bytes.
+bool IsOfEveryRow(absl::string_view value);
+
+// Calls `row` for each row of a record, in the order of Add. kDataLoss, naming the record: bytes
+// that Seal cannot have made. A status that `row` returns ends the reading and is returned.
+absl::Status ReadRowSegment(
+    absl::string_view key, absl::string_view value,
+    absl::FunctionRef<absl::Status(int64_t key, absl::string_view bytes)> row);
+
+}  // namespace cairn
