@@ -1,6 +1,8 @@
 // A job file means what the manual says: its values, its defaults, its paths.
 #include "common/config/job_config.h"
 
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 
 #include "gmock/gmock.h"
@@ -228,6 +230,22 @@ TEST_F(JobFiles, WhatCannotBeReadIsRefusedWithTheFolderItWasLookedForIn) {
   EXPECT_THAT(refusal("'*.none'", ""), HasSubstr("no file matches"));
   EXPECT_THAT(refusal("/tmp", ""), HasSubstr("is a folder"));
   EXPECT_THAT(refusal("''", ""), HasSubstr("expected a path or a glob"));
+}
+
+TEST(Job, EveryExampleIsAValidJobWithoutWarnings) {
+  const char* const source = std::getenv("CAIRN_SOURCE_ROOT");
+  ASSERT_NE(source, nullptr) << "set by Meson";
+  int read = 0;
+  for (const char* folder : {"/examples", "/examples/clicks"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(std::string(source) + folder)) {
+      if (entry.path().extension() != ".yaml") continue;
+      const auto job = ReadJobFile(entry.path().string(), {.check_files = false});
+      ASSERT_TRUE(job.ok()) << job.status();
+      EXPECT_THAT(job->warnings, IsEmpty()) << entry.path();
+      ++read;
+    }
+  }
+  EXPECT_GE(read, 9);
 }
 
 TEST_F(JobFiles, AMissingJobFileIsNotFound) {

@@ -1,0 +1,184 @@
+"""The examples do what their comments say: the job files reach their quality through real processes,
+launch.sh ends what it starts, cairn-embed learns, cairn-make-clicks refuses bad flags."""
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+sys.path.insert(0, os.path.join(TOP, "tests", "support"))
+import tap  # noqa: E402
+
+BUILD = os.path.abspath(sys.argv.pop() if len(sys.argv) > 1 else os.path.join(TOP, "build"))
+EXAMPLES = os.path.join(TOP, "examples")
+DATA = os.path.join(os.environ.get("CAIRN_SHARED", os.path.join(TOP, "..", "shared")), "data")
+WORKER = os.path.join(BUILD, "worker", "cairn-worker")
+MAKE_CLICKS = os.path.join(BUILD, "examples", "clicks", "cairn-make-clicks")
+LAUNCH = os.path.join(EXAMPLES, "launch", "launch.sh")
+
+
+def run(*command, timeout=600, **options):
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, **options)
+
+
+def reports(done):
+    """The reports among the lines of stdout."""
+    if done.returncode != 0:
+        raise AssertionError(f"exit status {done.returncode}:\n{done.stderr[-3000:]}")
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+class Examples(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="cairn-examples.")
+        self.addCleanup(self.folder.cleanup)
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def train(self, job, data, *flags):
+        """In one process; the report."""
+        done = run(WORKER, "--job", os.path.join(EXAMPLES, job), "--data_root", data, "--set",
+                   f"storage.directory={self.path('state')}", *flags)
+        return reports(done)[-1]
+
+    def launch(self, job, data, *flags):
+        """On two servers and two workers; the report that has the evaluation."""
+        done = run(LAUNCH, "--build", BUILD, "--job", os.path.join(EXAMPLES, job), "--data_root",
+                   data, *flags)
+        found = reports(done)
+        self.assertEqual([r["task"] for r in found], ["worker:0", "worker:1"])
+        return found[0]
+
+    def shared(self, name):
+        if not os.path.isdir(os.path.join(DATA, name)):
+            self.skipTest(f"{DATA}/{name} is not there; CAIRN_SHARED names another shared folder")
+        return DATA
+
+    # Three runs in a row: how the workers' pushes mix differs from run to run.
+    def test_a9a_on_a_cluster(self):
+        data = self.shared("a9a")
+        for _ in range(3):
+            self.assertGreaterEqual(self.launch("a9a.yaml", data)["eval"]["auc"], 0.900)
+
+    def test_agaricus_on_a_cluster(self):
+        report = self.launch("agaricus.yaml", self.shared("agaricus"))
+        self.assertGreaterEqual(report["eval"]["accuracy"], 0.999)
+
+    def test_dna_on_a_cluster(self):
+        report = self.launch("dna.yaml", self.shared("dna"))
+        self.assertGreaterEqual(report["eval"]["accuracy"], 0.94)
+
+    def test_abalone_on_a_cluster(self):
+        report = self.launch("abalone.yaml", self.shared("abalone"))
+        self.assertLessEqual(report["eval"]["rmse"], 2.4)
+
+    def test_mnist_on_a_cluster(self):
+        report = self.launch("mnist.yaml", self.shared("mnist"))
+        self.assertGreaterEqual(report["eval"]["accuracy"], 0.965)
+
+    def test_text8_vectors_agree_with_people(self):
+        data = self.shared("text8-head")
+        self.shared("word-similarity")
+        self.train("text8.yaml", data, "--export", self.path("vectors.npz"), "--metrics_file",
+                   self.path("metrics"), "--set", "storage.durability=off")
+        with open(self.path("metrics"), encoding="ascii") as lines:
+            losses = [json.loads(line)["loss"] for line in lines]
+        self.assertLess(sum(losses[-100:]), 0.7 * sum(losses[:100]))
+        done = run("/usr/bin/python3", os.path.join(EXAMPLES, "word_similarity.py"),
+                   self.path("vectors.npz"), os.path.join(data, "word-similarity/wordsim353.tsv"))
+        if "No module named 'numpy'" in done.stderr:
+            self.skipTest("word_similarity.py needs python3-numpy")
+        self.assertGreaterEqual(reports(done)[0]["rho"], 0.35)
+
+    def test_criteo_sample_for_each_of_its_models(self):
+        data = self.shared("criteo-sample")
+        for model in ("wide_deep", "dlrm", "fm"):
+            report = self.train("criteo_sample.yaml", data, "--fresh", "--set",
+                                f"model.type={model}")
+            self.assertGreaterEqual(report["eval"]["auc"], 0.95, model)
+
+    def test_ratings(self):
+        for name, rows, seed in (("train", "100000", "1"), ("eval", "10000", "2")):
+            made = run(sys.executable, os.path.join(EXAMPLES, "make_ratings.py"),
+                       self.path(name + ".dat"), "--rows", rows, "--seed", seed)
+        truth = reports(made)[0]["true_rmse"]
+        rmse = self.train("ratings.yaml", self.folder.name)["eval"]["rmse"]
+        self.assertLessEqual(rmse, 0.68)
+        self.assertGreater(rmse, truth)
+
+    def test_clicks_come_close_to_the_best_auc(self):
+        for name, rows, seed in (("train", "400000", "1"), ("eval", "40000", "2")):
+            made = run(MAKE_CLICKS, "--rows", rows, "--seed", seed, "--out",
+                       self.path(name + ".tsv"))
+        best = reports(made)[0]["bayes_auc"]
+        auc = self.launch("clicks/clicks.yaml", self.folder.name)["eval"]["auc"]
+        self.assertGreaterEqual((auc - 0.5) / (best - 0.5), 0.95)
+
+    def test_make_clicks_writes_what_it_says(self):
+        plain, packed, truth = self.path("a.tsv"), self.path("a.tsv.gz"), self.path("truth")
+        report = reports(run(MAKE_CLICKS, "--rows", "2000", "--out", plain, "--truth", truth))[0]
+        reports(run(MAKE_CLICKS, "--rows", "2000", "--out", packed))
+        with open(plain, encoding="ascii") as file:
+            rows = [line.rstrip("\n").split("\t") for line in file]
+        with open(truth, encoding="ascii") as file:
+            self.assertEqual(len(file.readlines()), 2000)
+        self.assertEqual({len(row) for row in rows}, {40})
+        clicks = sum(row[0] == "1" for row in rows) / len(rows)
+        self.assertAlmostEqual(report["click_rate"], clicks, places=4)
+        unpacked = run("gzip", "-dc", packed).stdout
+        with open(plain, encoding="ascii") as file:
+            self.assertEqual(unpacked, file.read())
+
+    def test_make_clicks_refuses_bad_flags_and_places(self):
+        for flags in ([], ["--out", self.path("x"), "--rows", "0"], ["--out", "x", "y"]):
+            done = run(MAKE_CLICKS, *flags)
+            self.assertEqual(done.returncode, 2, flags)
+            self.assertIn("needs --out FILE", done.stderr)
+        done = run(MAKE_CLICKS, "--out", self.path("none/x"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("none/x: No such file or directory", done.stderr)
+
+    def test_embed_learns_in_process(self):
+        done = run(os.path.join(BUILD, "examples", "cairn-embed"), cwd=self.folder.name)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        last = done.stdout.splitlines()[-1].split()
+        self.assertEqual(last[:3], ["step", "2000", "loss"])
+        self.assertLess(float(last[3]), 0.01)
+        self.assertAlmostEqual(float(last[5]), 4, places=2)
+
+    def test_launch_names_the_task_that_fails_and_passes_its_status_on(self):
+        with open(self.path("bad.yaml"), "w", encoding="ascii") as file:
+            file.write("modle: {}\n")
+        done = run(LAUNCH, "--build", BUILD, "--job", self.path("bad.yaml"), timeout=120)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("unknown key 'modle' (did you mean 'model'?)", done.stderr)
+        self.assertRegex(done.stderr, r"launch.sh: worker:\d ended with status 2")
+
+    def test_launch_refuses_bad_flags(self):
+        for flags in (["--jobb", "x"], ["--job"], [], ["--job", "x", "--ps", "zero"]):
+            done = run(LAUNCH, *flags, timeout=60)
+            self.assertEqual(done.returncode, 2, flags)
+            self.assertIn("usage: launch.sh", done.stderr)
+
+    # Interrupted in the middle, it leaves no process behind: all of them hold the write end of the
+    # pipe, so that it is at its end only once the last one is gone.
+    def test_an_interrupted_launch_ends_what_it_started(self):
+        data = self.shared("a9a")
+        launch = subprocess.Popen(
+            [LAUNCH, "--build", BUILD, "--job", os.path.join(EXAMPLES, "a9a.yaml"), "--data_root",
+             data, "--", "--set", "data.epochs=100000"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        for line in launch.stderr:
+            if "starts run" in line:
+                break
+        launch.send_signal(signal.SIGTERM)
+        launch.communicate(timeout=120)
+        self.assertEqual(launch.returncode, 143)
+
+
+if __name__ == "__main__":
+    tap.main()
