@@ -25,7 +25,7 @@ MAY_INCLUDE = {
     "storage": {"storage", "common"},
     "ps_server": {"ps_server", "storage", "thrift", "common"},
     "worker": {"worker", "thrift", "common"},
-    "examples": {"worker", "thrift", "common"},
+    "examples": {"examples", "worker", "thrift", "common"},
 }
 # The composition root: it joins an in-process server to a worker.
 MAY_NAME_SERVER = {"worker/trainer/in_process_server.cc", "worker/trainer/in_process_server.h",
