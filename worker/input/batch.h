@@ -28,7 +28,8 @@ struct Batch {
 
   // Where a reader continues after this batch, for the resume position.
   int64_t epoch = 0;
-  int64_t next_row = 0;  // of this worker's rows in that epoch
+  int64_t next_row = 0;    // of this worker's rows in that epoch
+  double epoch_share = 0;  // of the epoch's input that is read by then, roughly; for progress
 };
 
 }  // namespace cairn

@@ -27,25 +27,33 @@ absl::Status FileError(int error, const std::string& path, absl::string_view act
 
 class PlainSource : public ByteSource {
  public:
-  PlainSource(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+  PlainSource(int fd, std::string path, int64_t file_bytes)
+      : ByteSource(file_bytes), fd_(fd), path_(std::move(path)) {}
   ~PlainSource() override { close(fd_); }
 
   absl::StatusOr<size_t> Read(char* into, size_t size) override {
     for (;;) {
       const ssize_t count = read(fd_, into, size);
-      if (count >= 0) return static_cast<size_t>(count);
+      if (count >= 0) {
+        offset_ += count;
+        return static_cast<size_t>(count);
+      }
       if (errno != EINTR) return FileError(errno, path_, "read");
     }
   }
 
+  int64_t file_offset() const override { return offset_; }
+
  private:
   const int fd_;
   const std::string path_;
+  int64_t offset_ = 0;
 };
 
 class GzipSource : public ByteSource {
  public:
-  GzipSource(gzFile file, std::string path) : file_(file), path_(std::move(path)) {
+  GzipSource(gzFile file, std::string path, int64_t file_bytes)
+      : ByteSource(file_bytes), file_(file), path_(std::move(path)) {
     gzbuffer(file_, 256 << 10);  // zlib's default of 8 KiB costs a system call each 8 KiB
   }
   ~GzipSource() override { gzclose_r(file_); }
@@ -67,6 +75,8 @@ class GzipSource : public ByteSource {
     return static_cast<size_t>(count);
   }
 
+  int64_t file_offset() const override { return gzoffset(file_); }
+
  private:
   const gzFile file_;
   const std::string path_;
@@ -87,12 +97,12 @@ absl::StatusOr<std::unique_ptr<ByteSource>> ByteSource::Open(const std::string& 
   unsigned char magic[2] = {0, 0};
   if (pread(fd, magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b) {
     const gzFile file = gzdopen(fd, "rb");
-    if (file != nullptr) return std::make_unique<GzipSource>(file, path);
+    if (file != nullptr) return std::make_unique<GzipSource>(file, path, info.st_size);
     close(fd);
     return absl::ResourceExhaustedError(absl::StrCat(path, ": no memory to unpack gzip"));
   }
   posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-  return std::make_unique<PlainSource>(fd, path);
+  return std::make_unique<PlainSource>(fd, path, info.st_size);
 }
 
 }  // namespace cairn

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -21,6 +22,16 @@ class ByteSource {
   // Up to `size` bytes into `into`; 0 only at the end of the file.
   // kDataLoss: corrupt or truncated gzip, with the offset of the unpacked bytes. kUnavailable: I/O.
   virtual absl::StatusOr<size_t> Read(char* into, size_t size) = 0;
+
+  // Bytes of the file, packed ones where it is gzip, and how many of them are read.
+  int64_t file_bytes() const { return file_bytes_; }
+  virtual int64_t file_offset() const = 0;
+
+ protected:
+  explicit ByteSource(int64_t file_bytes) : file_bytes_(file_bytes) {}
+
+ private:
+  const int64_t file_bytes_;
 };
 
 }  // namespace cairn

@@ -111,6 +111,11 @@ class IdxRows : public RowSource {
 
   const Schema& schema() const override { return schema_; }
   const absl::Status& status() const override { return status_; }
+  double epoch_share() const override {
+    if (next_file_ == 0 || images_.items() == 0) return 1;
+    const double left = static_cast<double>(left_) / static_cast<double>(images_.items());
+    return (static_cast<double>(next_file_) - left) / static_cast<double>(files_.size());
+  }
 
   absl::Status Rewind(int64_t) override {
     next_file_ = 0;

@@ -1,6 +1,7 @@
 // Lines of a file, without copies.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -39,6 +40,12 @@ class LineReader {
   // Of the line Next gave last; the first is 1.
   int64_t line_number() const { return line_number_; }
   const std::string& path() const { return path_; }
+  // Of the file, in [0, 1], that is read; roughly.
+  double share() const {
+    const int64_t read = source_->file_offset() - static_cast<int64_t>(end_ - begin_);
+    return std::clamp(static_cast<double>(read) / static_cast<double>(source_->file_bytes() + 1),
+                      0.0, 1.0);
+  }
 
  private:
   LineReader(std::unique_ptr<ByteSource> source, std::string path);

@@ -24,6 +24,11 @@ class LineRows : public RowSource {
 
   const Schema& schema() const override { return parser_->schema(); }
   const absl::Status& status() const override { return status_; }
+  double epoch_share() const override {
+    if (reader_ == nullptr) return 1;
+    return (static_cast<double>(next_file_ - 1) + reader_->share()) /
+           static_cast<double>(paths_.size());
+  }
 
   absl::Status Rewind(int64_t) override {
     next_file_ = 0;

@@ -52,6 +52,7 @@ class BatchMaker {
       row_ += batch->rows;
       batch->epoch = epoch_;
       batch->next_row = row_;
+      batch->epoch_share = source_->epoch_share();
       const bool short_batch = batch->rows < options_.data.batch_size;
       if (short_batch) {
         in_epoch_ = false;

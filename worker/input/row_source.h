@@ -33,6 +33,8 @@ class RowSource {
   // Passes over one of this worker's rows; false as Append.
   virtual bool Skip() = 0;
   virtual const absl::Status& status() const = 0;
+  // Of the epoch's input, in [0, 1], that is read; roughly: every file counts the same.
+  virtual double epoch_share() const = 0;
   virtual absl::Span<const std::string> vocabulary() const { return {}; }
 };
 

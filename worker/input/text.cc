@@ -34,6 +34,11 @@ class TextRows : public RowSource {
 
   const Schema& schema() const override { return schema_; }
   const absl::Status& status() const override { return status_; }
+  double epoch_share() const override {
+    if (reader_ == nullptr) return 1;
+    return (static_cast<double>(next_file_ - 1) + reader_->share()) /
+           static_cast<double>(paths_.size());
+  }
   absl::Span<const std::string> vocabulary() const override { return vocabulary_->words(); }
 
   absl::Status Rewind(int64_t epoch) override {

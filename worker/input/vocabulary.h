@@ -1,6 +1,7 @@
 // Words of a corpus, numbered by frequency, and the distribution of negative samples.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -29,6 +30,12 @@ class WordReader {
   bool Next(absl::string_view* word, bool* starts_line);
   // kInvalidArgument ("text:3: …"): a word too long, a NUL byte. Else as ByteSource::Read.
   const absl::Status& status() const { return status_; }
+  // Of the file, in [0, 1], that is read; roughly.
+  double share() const {
+    const int64_t read = source_->file_offset() - static_cast<int64_t>(end_ - begin_);
+    return std::clamp(static_cast<double>(read) / static_cast<double>(source_->file_bytes() + 1),
+                      0.0, 1.0);
+  }
 
  private:
   WordReader(std::unique_ptr<ByteSource> source, std::string path);

@@ -25,9 +25,8 @@ std::string ClockText(absl::Duration duration) {
 
 }  // namespace
 
-ProgressBar::ProgressBar(std::string task, int64_t total_rows)
+ProgressBar::ProgressBar(std::string task)
     : task_(std::move(task)),
-      total_rows_(total_rows),
       enabled_(isatty(STDERR_FILENO) == 1),
       start_(absl::Now()),
       next_draw_(start_) {}
@@ -36,31 +35,30 @@ ProgressBar::~ProgressBar() {
   if (drawn_) std::fputc('\n', stderr);
 }
 
-void ProgressBar::Update(int64_t rows, double loss, double staleness_mean) {
+void ProgressBar::Update(int64_t rows, double share, double loss, double staleness_mean) {
   if (!enabled_) return;
   const absl::Time now = absl::Now();
   next_draw_ = now + absl::Milliseconds(100);
-  Draw(rows, loss, staleness_mean, now - start_);
+  if (!drawn_) {
+    first_share_ = share;
+    first_elapsed_ = now - start_;
+  }
+  Draw(rows, share, loss, staleness_mean, now - start_);
 }
 
-void ProgressBar::Draw(int64_t rows, double loss, double staleness_mean, absl::Duration elapsed) {
+void ProgressBar::Draw(int64_t rows, double share, double loss, double staleness_mean,
+                       absl::Duration elapsed) {
   const double seconds = std::max(1e-3, absl::ToDoubleSeconds(elapsed));
-  const double rate = static_cast<double>(rows) / seconds;
-  std::string line = absl::StrCat("\r", task_, " ");
-  if (total_rows_ > 0) {
-    const double share =
-        std::min(1.0, static_cast<double>(rows) / static_cast<double>(total_rows_));
-    const int full = static_cast<int>(share * kBarColumns);
-    absl::StrAppend(&line, "[", std::string(full, '#'), std::string(kBarColumns - full, ' '), "] ",
-                    absl::StrFormat("%3.0f%% ", 100 * share));
-  } else {
-    absl::StrAppend(&line, rows, " rows ");
-  }
-  absl::StrAppend(&line, absl::StrFormat("%.0f rows/s  loss %.4f  staleness %.1f  ", rate, loss,
-                                         staleness_mean));
-  if (total_rows_ > 0 && rate > 0) {
-    const double left = static_cast<double>(std::max<int64_t>(0, total_rows_ - rows)) / rate;
-    absl::StrAppend(&line, ClockText(absl::Seconds(left)), " left");
+  const int full = static_cast<int>(std::clamp(share, 0.0, 1.0) * kBarColumns);
+  std::string line =
+      absl::StrCat("\r", task_, " [", std::string(full, '#'), std::string(kBarColumns - full, ' '),
+                   "] ", absl::StrFormat("%3.0f%% ", 100 * share));
+  absl::StrAppendFormat(&line, "%.0f rows/s  loss %.4f  staleness %.1f  ",
+                        static_cast<double>(rows) / seconds, loss, staleness_mean);
+  const double gained = share - first_share_;
+  if (gained > 0) {
+    const absl::Duration left = (elapsed - first_elapsed_) * ((1 - share) / gained);
+    absl::StrAppend(&line, ClockText(left), " left");
   } else {
     absl::StrAppend(&line, ClockText(elapsed));
   }

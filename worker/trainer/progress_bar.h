@@ -13,24 +13,24 @@ namespace cairn {
 // Thread safety: none.
 class ProgressBar {
  public:
-  // `total_rows`: rows this run will train on; 0: not known.
-  ProgressBar(std::string task, int64_t total_rows);
+  explicit ProgressBar(std::string task);
   ~ProgressBar();  // leaves the last state on a line of its own
 
   // True ten times a second, where there is a terminal. Cheap enough for every step.
   bool Due() const { return enabled_ && absl::Now() >= next_draw_; }
-  void Update(int64_t rows, double loss, double staleness_mean);
-  // Once it is known; 0: not known.
-  void SetTotalRows(int64_t total_rows) { total_rows_ = total_rows; }
+  // `rows` trained on since the start; `share`, in [0, 1], of the whole run that is done, earlier
+  // starts included.
+  void Update(int64_t rows, double share, double loss, double staleness_mean);
 
  private:
-  void Draw(int64_t rows, double loss, double staleness_mean, absl::Duration elapsed);
+  void Draw(int64_t rows, double share, double loss, double staleness_mean, absl::Duration elapsed);
 
   const std::string task_;
-  int64_t total_rows_;
   const bool enabled_;
   const absl::Time start_;
   absl::Time next_draw_;
+  double first_share_ = 0;  // when it was drawn first, after first_elapsed_
+  absl::Duration first_elapsed_;
   bool drawn_ = false;
 };
 

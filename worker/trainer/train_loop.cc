@@ -15,16 +15,13 @@ namespace cairn {
 TrainLoop::TrainLoop(const TrainLoopParts& parts, const RunStart& start)
     : parts_(parts),
       position_(start.position),
+      end_epoch_(start.end_epoch),
       max_loads_(parts.job.data.max_steps == 0
                      ? std::numeric_limits<int64_t>::max()
                      : parts.job.data.max_steps - start.position.run_steps),
       pipeline_(&parts.client, &parts.model, parts.job.strategy.pull_ahead_steps,
                 parts.call_timeout),
-      progress_(parts.task, 0) {
-  if (parts.job.data.max_steps > 0) {
-    progress_.SetTotalRows(std::max<int64_t>(0, max_loads_) * parts.job.data.batch_size);
-  }
-}
+      progress_(parts.task) {}
 
 absl::Status TrainLoop::Run() {
   started_ = absl::Now();
@@ -123,9 +120,20 @@ absl::Status TrainLoop::Record(int64_t number, double loss) {
                                           absl::ToDoubleSeconds(absl::Now() - started_ - paused_)));
   }
   if (progress_.Due()) {
-    progress_.Update(examples_, loss, parts_.client.staleness().mean);
+    progress_.Update(examples_, RunShare(batch), loss, parts_.client.staleness().mean);
   }
   return absl::OkStatus();
+}
+
+double TrainLoop::RunShare(const Batch& batch) const {
+  const double epochs =
+      static_cast<double>(batch.epoch - position_.first_epoch) + batch.epoch_share;
+  double share = epochs / static_cast<double>(end_epoch_ - position_.first_epoch);
+  if (parts_.job.data.max_steps > 0) {
+    share = std::max(share, static_cast<double>(position_.run_steps) /
+                                static_cast<double>(parts_.job.data.max_steps));
+  }
+  return std::min(share, 1.0);
 }
 
 absl::Status TrainLoop::EvaluateIfDue(int64_t number) {

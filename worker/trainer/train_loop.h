@@ -65,9 +65,12 @@ class TrainLoop {
   absl::Status AnnounceEnd();
   absl::Status Record(int64_t number, double loss);
   absl::Status EvaluateIfDue(int64_t number);
+  // Of the run, in [0, 1], that is done with `batch`.
+  double RunShare(const Batch& batch) const;
 
   const TrainLoopParts parts_;
   RunPosition position_;
+  const int64_t end_epoch_;
   int64_t max_loads_;  // steps that data.max_steps leaves to this start
   StepPipeline pipeline_;
   int64_t loaded_ = 0;

@@ -68,6 +68,16 @@ TEST_F(ReaderTest, BatchesEndWithTheirEpoch) {
   EXPECT_THAT(LabelsOf(batches), ElementsAre(0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3, 4, 5, 6));
 }
 
+TEST_F(ReaderTest, EpochShareGrowsFromFileToFile) {
+  ReaderOptions options = Options({100, 100, 100}, 10);
+  options.data.epochs = 2;
+  const auto batches = ReadAll(options);
+  ASSERT_EQ(batches.size(), 60u);
+  for (size_t i = 0; i < batches.size(); ++i) {
+    EXPECT_NEAR(batches[i].epoch_share, static_cast<double>(i % 30 + 1) / 30, 0.05) << i;
+  }
+}
+
 TEST_F(ReaderTest, DropRemainderLeavesOutShortBatches) {
   ReaderOptions options = Options({7}, 3);
   options.data.epochs = 2;
