@@ -19,6 +19,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/fake_engine.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 #include "tests/thrift/examples.h"
 #include "tests/thrift/raw_socket.h"
 #include "thrift/errors.h"
@@ -324,6 +325,48 @@ TEST_F(ListenerTest, StopEndsIdleStalledAndBusyConnections) {
   EXPECT_GT(answered, 0);
   EXPECT_TRUE(idle->PeerClosed());
   EXPECT_EQ(stalled.ReceiveUntilClosed(), "");
+}
+
+int64_t MemoryUsed(WireClient& client) {
+  wire::DescribeRequest request;
+  request.caller = ExampleCaller();
+  wire::DescribeReply reply;
+  EXPECT_OK(client.Call("describe", Soon(), [&](auto& stub) { stub.describe(reply, request); }));
+  return reply.memory_used_bytes;
+}
+
+TEST(ListenerWithEngine, AReplyCountsAgainstTheBudgetUntilItIsSent) {
+  const TempDir folder;
+  EngineOptions options;
+  options.directory = folder.Join("ps");
+  options.durability = Durability::kOff;
+  const absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Open(options);
+  ASSERT_OK(engine);
+  const auto listener = Listener::Start(**engine, {});
+  ASSERT_OK(listener);
+  const auto slow = WireClient::Connect((*listener)->address(), {}, Soon());
+  const auto other = WireClient::Connect((*listener)->address(), {}, Soon());
+  ASSERT_OK(slow);
+  ASSERT_OK(other);
+  constexpr int64_t kBytes = int64_t{64} << 20;
+  wire::VariableSpec spec = ExampleDenseSpec();
+  spec.shape = {1024, kBytes / 4096};
+  spec.shards.clear();
+  wire::ServerState state;
+  ASSERT_OK((*other)->Call("create", Soon(), [&](auto& stub) {
+    stub.create_variables(state, ExampleCaller(), {spec});
+  }));
+  const int64_t before = MemoryUsed(**other);
+  wire::PullRequest pull = ExamplePull();
+  pull.items.resize(1);
+  ASSERT_OK((*slow)->Call("pull", Soon(), [&](auto& stub) { stub.send_pull(pull); }));
+  const Deadline deadline = Soon();
+  while (MemoryUsed(**other) < before + kBytes && !deadline.Expired()) std::this_thread::yield();
+  EXPECT_GE(MemoryUsed(**other), before + kBytes);
+  wire::PullReply reply;
+  ASSERT_OK((*slow)->Call("pull", Soon(), [&](auto& stub) { stub.recv_pull(reply); }));
+  while (MemoryUsed(**other) > before && !deadline.Expired()) std::this_thread::yield();
+  EXPECT_EQ(MemoryUsed(**other), before);
 }
 
 TEST_F(ListenerTest, ManyConnectionsAtOnceAreServed) {
