@@ -119,8 +119,9 @@ void ApplyRows(const float* constants, float* const* rows, size_t row_count, siz
       for (size_t i = 0; i < ahead_floats; i += kLineFloats) hwy::Prefetch(next + i);
     }
     float* value = rows[r];
-    const Arrays<float> at{value, value + width, value + 2 * width, value + 3 * width,
-                           gradients + r * width};
+    const Arrays<float> at{value, Rule::kSlots > 0 ? value + width : nullptr,
+                           Rule::kSlots > 1 ? value + 2 * width : nullptr,
+                           Rule::kSlots > 2 ? value + 3 * width : nullptr, gradients + r * width};
     UpdateAll<Rule, kGuarded>(k, at, width);
   }
 }
