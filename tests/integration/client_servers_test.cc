@@ -246,7 +246,7 @@ class KilledServers : public ::testing::Test {
                      .task_index = s,
                      .ps_count = 2,
                      .durability = durability};
-      Start(s);
+      ASSERT_NO_FATAL_FAILURE(Start(s));
       options_[s].port = servers_[s]->port();
     }
   }
@@ -270,7 +270,7 @@ class KilledServers : public ::testing::Test {
 };
 
 TEST_F(KilledServers, KeepEveryAcknowledgedPushUnderLog) {
-  StartAll("log");
+  ASSERT_NO_FATAL_FAILURE(StartAll("log"));
   const auto client = Connect();
   constexpr int kSteps = 200;
   std::atomic<int> steps = 0;
@@ -283,7 +283,7 @@ TEST_F(KilledServers, KeepEveryAcknowledgedPushUnderLog) {
     const Deadline deadline = Soon();
     while (steps < round * kSteps / 4 && !deadline.Expired()) std::this_thread::yield();
     servers_[round % 2]->Kill();
-    Start(round % 2);
+    ASSERT_NO_FATAL_FAILURE(Start(round % 2));
   }
   worker.join();
   EXPECT_EQ(PullWhole(*client, "a", 3), std::vector<float>(3, -kSteps));
@@ -291,13 +291,13 @@ TEST_F(KilledServers, KeepEveryAcknowledgedPushUnderLog) {
 }
 
 TEST_F(KilledServers, SayWhichPushesAreLostUnderSnapshot) {
-  StartAll("snapshot");
+  ASSERT_NO_FATAL_FAILURE(StartAll("snapshot"));
   const auto client = Connect();
   ASSERT_OK(client->Push({Whole("a", ones_), Whole("b", ones_)}, "", Soon()));
   ASSERT_OK(client->Flush(Soon()));
   ASSERT_OK(client->Push({Whole("a", ones_), Whole("b", ones_)}, "", Soon()));
   servers_[1]->Kill();
-  Start(1);
+  ASSERT_NO_FATAL_FAILURE(Start(1));
   EXPECT_THAT(client->Push({Whole("a", ones_), Whole("b", ones_)}, "", Soon()),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        AllOf(HasSubstr("ps:1"), HasSubstr("without acknowledged push 2 "))));
@@ -310,7 +310,7 @@ TEST_F(KilledServers, SayWhichPushesAreLostUnderSnapshot) {
 }
 
 TEST_F(KilledServers, EndTheWaitAfterPsWait) {
-  StartAll("snapshot");
+  ASSERT_NO_FATAL_FAILURE(StartAll("snapshot"));
   ClientOptions options = Options();
   options.ps_wait = absl::Milliseconds(200);
   const auto client = Connect(options);

@@ -1,0 +1,119 @@
+// One call per server and wave, nothing copied where one server holds everything, and replies that
+// do not fit are errors, not memory faults.
+#include "worker/client/data_plan.h"
+
+#include "tests/worker/client/fleet.h"
+
+namespace cairn::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class DataPlanTest : public ::testing::Test {
+ protected:
+  DataPlanTest() {
+    for (int32_t s = 0; s < 2; ++s) {
+      sessions_.push_back(std::make_unique<ServerSession>(
+          s, absl::StrCat("ps:", s), InProcessLink(absl::StrCat("ps:", s), &fake_), &identity_));
+    }
+  }
+
+  FakeService fake_;
+  const ClientIdentity identity_;
+  std::vector<std::unique_ptr<ServerSession>> sessions_;
+  PlanLimits limits_{.max_message_bytes = 1 << 20, .max_items = 3, .max_ids = 100};
+};
+
+TEST_F(DataPlanTest, ViewsTheCallersMemoryWhereOneServerHoldsAll) {
+  DataPlan plan(sessions_, limits_);
+  const ClientVariable variable(Dense("v", {4}, {{0, 4, 1}}));
+  const std::vector<int64_t> ids = {3, 0, 3};
+  const std::vector<float> gradient = {1, 2, 3};
+  std::vector<float> out(3);
+  ASSERT_OK(plan.AddPush(variable, Some("v", Part::kRows, ids, gradient)));
+  ASSERT_OK(plan.AddPull(variable, SomeInto("v", Part::kRows, ids, &out)));
+  ASSERT_EQ(plan.WaveCount(), 1u);
+  ASSERT_EQ(plan.Wave(0).size(), 1u);
+  const Exchange& exchange = *plan.Wave(0)[0];
+  EXPECT_EQ(exchange.session, sessions_[1].get());
+  EXPECT_EQ(exchange.call.kind, CallKind::kStep);
+  const wire::PushItem& item = exchange.call.request.push.items.at(0);
+  EXPECT_EQ(static_cast<const void*>(item.values.data()), gradient.data());
+  EXPECT_EQ(static_cast<const void*>(item.ids.data()), ids.data());
+  EXPECT_EQ(static_cast<const void*>(exchange.call.targets.at(0).data()), out.data());
+  EXPECT_EQ(plan.bytes_out(), 3 * 8 + 3 * 4);
+  EXPECT_EQ(plan.bytes_in(), 3 * 4);
+}
+
+TEST_F(DataPlanTest, SortsRowsByServerAndKeepsTheirOrder) {
+  DataPlan plan(sessions_, limits_);
+  const ClientVariable variable(Dense("v", {4}, {{0, 2, 0}, {2, 2, 1}}));
+  const std::vector<int64_t> ids = {3, 0, 2, 1, 3};
+  const std::vector<float> gradient = {1, 2, 3, 4, 5};
+  ASSERT_OK(plan.AddPush(variable, Some("v", Part::kRows, ids, gradient)));
+  ASSERT_EQ(plan.WaveCount(), 1u);
+  ASSERT_EQ(plan.Wave(0).size(), 2u);
+  const auto item = [&](size_t server) -> const wire::PushItem& {
+    return plan.Wave(0)[server]->call.request.push.items.at(0);
+  };
+  EXPECT_EQ(item(0).ids.As<int64_t>(), absl::MakeConstSpan({int64_t{0}, int64_t{1}}));
+  EXPECT_EQ(item(0).values.As<float>(), absl::MakeConstSpan({2.0f, 4.0f}));
+  EXPECT_EQ(item(1).ids.As<int64_t>(), absl::MakeConstSpan({int64_t{3}, int64_t{2}, int64_t{3}}));
+  EXPECT_EQ(item(1).values.As<float>(), absl::MakeConstSpan({1.0f, 3.0f, 5.0f}));
+}
+
+TEST_F(DataPlanTest, CutsPullsByItemsAndIds) {
+  DataPlan plan(sessions_, limits_);
+  const ClientVariable variable(Dense("v", {1000}, {{0, 1000, 0}}));
+  const std::vector<int64_t> ids(250);
+  std::vector<float> out(250), whole(1000);
+  ASSERT_OK(plan.AddPull(variable, SomeInto("v", Part::kRows, ids, &out)));
+  EXPECT_EQ(plan.WaveCount(), 3u);  // 100, 100 and 50 ids
+  plan.Reset();
+  for (int i = 0; i < 7; ++i) ASSERT_OK(plan.AddPull(variable, WholeInto("v", &whole)));
+  EXPECT_EQ(plan.WaveCount(), 3u);  // 3, 3 and 1 items
+  plan.Reset();
+  EXPECT_THAT(plan.AddPush(variable, Some("v", Part::kRows, ids, out)),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("250 ids")));
+}
+
+TEST_F(DataPlanTest, AnEmptyAssignReachesNobodyAnEmptyPushEverybody) {
+  DataPlan plan(sessions_, limits_);
+  const ClientVariable variable(Dense("v", {4}, {{0, 2, 0}, {2, 2, 1}}));
+  ASSERT_OK(plan.AddAssign(variable, Some("v", Part::kRows, {}, {})));
+  EXPECT_EQ(plan.WaveCount(), 0u);
+  plan.Reset();
+  ASSERT_OK(plan.AddPush(variable, Some("v", Part::kRows, {}, {})));
+  ASSERT_EQ(plan.WaveCount(), 1u);
+  EXPECT_EQ(plan.Wave(0).size(), 2u);
+}
+
+TEST_F(DataPlanTest, ReportsRepliesThatDoNotFit) {
+  const ClientVariable variable(Dense("v", {4}, {{0, 4, 0}}));
+  std::vector<float> out(4);
+  const auto land = [&](const std::vector<size_t>& sizes, wire::DType::type dtype) {
+    DataPlan plan(sessions_, limits_);
+    EXPECT_OK(plan.AddPull(variable, WholeInto("v", &out)));
+    EXPECT_EQ(plan.WaveCount(), 1u);
+    Exchange& exchange = *plan.Wave(0)[0];
+    for (const size_t size : sizes) {
+      exchange.call.reply.pull.items.emplace_back();
+      exchange.call.reply.pull.items.back().dtype = dtype;
+      exchange.call.reply.pull.items.back().values = Payload::Uninitialized(size);
+    }
+    return plan.Land(exchange, [](int64_t) {});
+  };
+  EXPECT_OK(land({16}, wire::DType::FLOAT32));
+  const auto misfit = [](absl::string_view what) {
+    return StatusIs(absl::StatusCode::kInternal,
+                    AllOf(HasSubstr("ps:0"), HasSubstr(std::string(what))));
+  };
+  EXPECT_THAT(land({}, wire::DType::FLOAT32), misfit("0 pulled items for 1"));
+  EXPECT_THAT(land({16, 16}, wire::DType::FLOAT32), misfit("2 pulled items for 1"));
+  EXPECT_THAT(land({12}, wire::DType::FLOAT32), misfit("12 bytes"));
+  EXPECT_THAT(land({16}, wire::DType::INT32), misfit("dtype 5"));
+}
+
+}  // namespace
+}  // namespace cairn::test
