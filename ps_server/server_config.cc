@@ -57,7 +57,7 @@ constexpr absl::string_view kFlags[] = {"cluster",
 constexpr char kUsage[] =
     R"(cairn-ps serves shards of variables to workers and keeps them in RocksDB.
 
-  --cluster FILE        which tasks there are (YAML or TF_CONFIG's JSON); else the variable TF_CONFIG
+  --cluster FILE        which tasks there are (YAML or TF_CONFIG's JSON); else variable TF_CONFIG
   --task_index N        which of the cluster's ps tasks this is; may stand in the cluster file
   --task_type ps        may be given, as for other tasks
   --data_dir DIR        where variables are kept; made if absent; required
@@ -82,8 +82,8 @@ constexpr char kUsage[] =
   --help                this text
 
 SIGTERM and SIGINT write everything and end the program.
-Exit status: 0 ended by them; 1 failed, the last line on stderr says what and what to do; 2 bad flags
-or files.
+Exit status: 0 ended by them; 1 failed, the last line on stderr says what and what to do; 2 bad
+flags or files.
 )";
 
 constexpr int64_t kDefaultBudgetBytes = int64_t{4} << 30;

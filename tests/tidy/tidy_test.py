@@ -174,7 +174,7 @@ class Tidy(unittest.TestCase):
             stem = os.path.splitext(os.path.basename(path))[0]
             near = builds.get(os.path.dirname(path), "")
             # Test lists name their sources without the suffix.
-            named = named or f"'{stem}'" in near
+            named = named or f"'{stem}'" in near or f"'{stem.removesuffix('_test')}'" in near
             if not named:
                 found.append(path)
         self.check(found, "name it in the meson.build of its folder, or delete it")
