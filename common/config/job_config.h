@@ -134,8 +134,8 @@ absl::StatusOr<JobConfig> ParseJob(absl::string_view text, absl::string_view sou
                                    const JobOptions& options);
 absl::StatusOr<JobConfig> ReadJobFile(const std::string& path, const JobOptions& options);
 
-// The optimizer of `variable`: first per_variable match, else the job's; wide_deep's "wide/*"
-// defaults to ftrl.
+// The optimizer of `variable`: first per_variable match, else the job's. wide_deep's "wide/*" that
+// nothing matches is ftrl with the job's learning rate and clipping.
 const OptimizerConfig& OptimizerFor(const JobConfig& job, absl::string_view variable);
 
 }  // namespace cairn

@@ -84,6 +84,25 @@ TEST(Job, WhatIsLeftOutHasTheManualsDefaults) {
   EXPECT_THAT(job.warnings, IsEmpty());
 }
 
+// The documentation of the keys is a job file, so that it cannot drift from what is read.
+TEST(Job, TheReferenceShowsEveryKeyWithItsDefault) {
+  const char* const source = std::getenv("CAIRN_SOURCE_ROOT");
+  ASSERT_NE(source, nullptr) << "set by Meson";
+  const auto job =
+      ReadJobFile(std::string(source) + "/examples/reference/job.yaml", {.check_files = false});
+  ASSERT_TRUE(job.ok()) << job.status();
+  ExpectDefaults(*job);
+  const ModelConfig defaults;
+  EXPECT_EQ(job->model.bottom_hidden, defaults.bottom_hidden);
+  EXPECT_EQ(job->model.top_hidden, defaults.top_hidden);
+  EXPECT_EQ(job->model.window, defaults.window);
+  EXPECT_EQ(job->model.negatives, defaults.negatives);
+  EXPECT_EQ(job->model.min_count, defaults.min_count);
+  EXPECT_EQ(job->model.subsample, defaults.subsample);
+  EXPECT_EQ(job->data.label_column, DataConfig().label_column);
+  EXPECT_EQ(job->optimizer, OptimizerConfig());  // Keras' rate of sgd
+}
+
 TEST(Job, TheLossFollowsTheModel) {
   EXPECT_EQ(Parse(kShortJob).model.loss, "sigmoid_cross_entropy");
   EXPECT_EQ(Parse(kShortJob, {"model.classes=3"}).model.loss, "softmax_cross_entropy");
