@@ -175,6 +175,9 @@ class Tidy(unittest.TestCase):
             near = builds.get(os.path.dirname(path), "")
             # Test lists name their sources without the suffix.
             named = named or f"'{stem}'" in near or f"'{stem.removesuffix('_test')}'" in near
+            # A test built with those of another folder.
+            named = named or any(f"/{path.removeprefix('tests/')}'" in text
+                                 for text in builds.values())
             if not named:
                 found.append(path)
         self.check(found, "name it in the meson.build of its folder, or delete it")
