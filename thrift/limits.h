@@ -40,6 +40,11 @@ inline constexpr int64_t kUnchargedMessageBytes = 64 << 10;
 // of what has arrived and kPayloadStepBytes. Announcing a payload without sending it pins 1 MiB.
 inline constexpr int64_t kFirstPayloadStepBytes = 1 << 20;
 inline constexpr int64_t kPayloadStepBytes = 64 << 20;
+// Memory of payloads of this size and more goes back to the system when they are destroyed, except
+// for up to kPooledPayloadBytes of the process, so that a steady flow of pushes does not pay for
+// page faults. malloc would keep much more: 24 connections pushing 16 MiB each left 1.1 GiB.
+inline constexpr int64_t kMappedPayloadBytes = 256 << 10;
+inline constexpr int64_t kPooledPayloadBytes = 64 << 20;
 
 // Connections (ps_server/listener.h)
 

@@ -22,7 +22,8 @@ class Payload {
   Payload& operator=(Payload&& other) noexcept;
   ~Payload() = default;
 
-  // `size` bytes of unspecified content.
+  // `size` bytes of unspecified content. Large ones are mapped, not taken from malloc, and kept for
+  // the next payload within kPooledPayloadBytes (thrift/limits.h).
   static Payload Uninitialized(size_t size);
   static Payload Copy(const void* data, size_t size);
   static Payload View(const void* data, size_t size);
@@ -67,6 +68,9 @@ class Payload {
 
  private:
   struct Free {
+    Free() : pooled_bytes(0) {}
+    explicit Free(size_t block_bytes) : pooled_bytes(block_bytes) {}
+    size_t pooled_bytes;  // capacity of a block of the pool; 0: memory of malloc
     void operator()(std::byte* memory) const;
   };
   std::unique_ptr<std::byte[], Free> owned_;

@@ -244,9 +244,7 @@ void Round(const std::string& address, int64_t frames, uint64_t seed, Bystander&
 }
 
 int Main() {
-  // Free memory that further arenas keep (64 MiB each, and malloc_trim does not reach it) would be
-  // taken for growth.
-  ::mallopt(M_ARENA_MAX, 1);
+  ::mallopt(M_MMAP_THRESHOLD, 1 << 20);  // as cairn-ps: what malloc keeps is not growth
   const TempDir folder;
   FLAGS_log_dir = folder.path();
   FLAGS_stderrthreshold = google::GLOG_FATAL;

@@ -2,10 +2,15 @@
 #include "thrift/payload.h"
 
 #include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <new>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "thrift/limits.h"
 
 namespace cairn {
 namespace {
@@ -65,6 +70,46 @@ TEST(Payload, OrdersByBytesThenLength) {
   EXPECT_TRUE(Payload::View("ab", 2) < Payload::View("b", 1));
   EXPECT_FALSE(Payload::View("b", 1) < Payload::View("ab", 2));
   EXPECT_FALSE(Payload() < Payload());
+}
+
+int64_t ResidentBytes() {
+  std::ifstream file("/proc/self/statm");
+  int64_t total = 0;
+  int64_t resident = 0;
+  file >> total >> resident;
+  return resident * 4096;
+}
+
+TEST(Payload, LargeMemoryGoesBackToTheSystemButForThePool) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "AddressSanitizer keeps freed memory";
+#endif
+  const int64_t before = ResidentBytes();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([t] {
+      for (int i = 0; i < 4; ++i) {
+        const size_t bytes = static_cast<size_t>((t + 1) * (i + 1)) << 20;
+        std::memset(Payload::Uninitialized(bytes).mutable_data(), 1, bytes);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LE(ResidentBytes() - before, kPooledPayloadBytes + (8 << 20));
+}
+
+TEST(Payload, FreedMemoryIsUsedAgain) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "AddressSanitizer keeps freed memory";
+#endif
+  const std::byte* const memory = Payload::Uninitialized(5 << 20).data();
+  EXPECT_EQ(Payload::Uninitialized((5 << 20) - 100).data(), memory);
+  EXPECT_NE(Payload::Uninitialized(3 << 20).data(), memory);  // too much larger
+}
+
+TEST(Payload, MoreThanThereIsThrows) {
+  EXPECT_THROW(Payload::Uninitialized(SIZE_MAX - 10), std::bad_alloc);
+  EXPECT_THROW(Payload::Uninitialized(SIZE_MAX / 2), std::bad_alloc);
 }
 
 TEST(Payload, PrintsItsSize) { EXPECT_EQ(to_string(Payload::View("abc", 3)), "3 bytes"); }
