@@ -45,6 +45,7 @@ StepPipeline::~StepPipeline() {
   {
     absl::MutexLock lock(&mutex_);
     stop_ = true;
+    work_.Signal();
   }
   thread_.join();
 }
@@ -67,18 +68,17 @@ absl::Status StepPipeline::Pull(int64_t number) { return Do({-1, number}); }
 absl::Status StepPipeline::Exchange(int64_t push, int64_t pull) {
   if (pull_ahead_ == 0) return Do({push, pull});
   absl::MutexLock lock(&mutex_);
-  if (status_.ok()) queue_.push_back({push, pull});
-  return status_;
+  if (!status_.ok()) return status_;
+  queue_.push_back({push, pull});
+  work_.Signal();
+  return absl::OkStatus();
 }
 
 absl::Status StepPipeline::WaitPushed(int64_t push) {
   if (pull_ahead_ == 0) return absl::OkStatus();
   absl::MutexLock lock(&mutex_);
   // Ends: the thread's round trips have deadlines, and its first error ends all waits.
-  const auto done = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return pushed_ >= push || !status_.ok();
-  };
-  mutex_.Await(absl::Condition(&done));
+  while (pushed_ < push && status_.ok()) done_.Wait(&mutex_);
   return status_;
 }
 
@@ -87,16 +87,14 @@ void StepPipeline::Run() {
     Work work{};
     {
       absl::MutexLock lock(&mutex_);
-      const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-        return stop_ || !queue_.empty();
-      };
-      mutex_.Await(absl::Condition(&ready));
+      while (queue_.empty() && !stop_) work_.Wait(&mutex_);
       if (stop_) return;
       work = queue_.front();
       queue_.pop_front();
     }
     const absl::Status status = Do(work);
     absl::MutexLock lock(&mutex_);
+    done_.Signal();
     status_ = status;
     if (!status.ok()) return;
     pushed_ = work.push;

@@ -77,6 +77,8 @@ class StepPipeline {
   std::vector<Step> steps_;
 
   absl::Mutex mutex_;
+  absl::CondVar work_;  // queue_ is no longer empty, or stop_
+  absl::CondVar done_;  // pushed_ or status_ has changed
   std::deque<Work> queue_ ABSL_GUARDED_BY(mutex_);
   int64_t pushed_ ABSL_GUARDED_BY(mutex_) = -1;  // last step whose exchange is done
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
