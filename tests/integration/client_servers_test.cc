@@ -148,6 +148,23 @@ TEST(ClientServers, ApplyAPushOnceThoughItsAnswerIsLost) {
   EXPECT_EQ(PullWhole(**client, "b", 3), std::vector<float>(3, -20));
 }
 
+TEST(ClientServers, DropTheJobThoughTheAnswerIsLost) {
+  EngineCluster cluster(2);
+  TcpProxy first(cluster.address(0)), second(cluster.address(1));
+  ClientOptions options = Options();
+  options.servers = {first.address(), second.address()};
+  auto client = cluster.Connect(options, false, Soon());
+  ASSERT_OK(client);
+  const std::vector<float> ones(3, 1);
+  for (TcpProxy* proxy : {&first, &second}) {
+    ASSERT_OK((*client)->Create({Sgd("a", {3}), Sgd("b", {3})}, Soon()));
+    ASSERT_OK((*client)->Push({Whole("a", ones), Whole("b", ones)}, "", Soon()));
+    EXPECT_EQ(PullWhole(**client, "b", 3), std::vector<float>(3, -1));
+    proxy->DropReplies(1);
+    ASSERT_OK((*client)->DropJob(Soon()));
+  }
+}
+
 TEST(ClientServers, GoOnAfterACleanRestart) {
   EngineCluster cluster(2);
   auto client = cluster.Connect(Options(), false, Soon());

@@ -220,6 +220,7 @@ absl::Status PsClientImpl::DropJob(Deadline deadline) {
   {
     // A heartbeat between forgetting and hello would be one of an unknown worker.
     absl::MutexLock lock(&heartbeat_mutex_);
+    for (const std::unique_ptr<ServerSession>& session : sessions_) session->ForgetPushes();
     status = CallAll("drop_job", deadline.Remaining(), deadline,
                      [](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
                        wire::ServerState state;

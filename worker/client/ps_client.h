@@ -142,7 +142,7 @@ class PsClient {
   virtual absl::Status Flush(Deadline deadline) = 0;
   // Flush, then give up the lease. No calls afterwards.
   virtual absl::Status Leave(Deadline deadline) = 0;
-  // Forgets the job on every server and says hello again.
+  // Forgets the job on every server and says hello again. No other call at the same time.
   virtual absl::Status DropJob(Deadline deadline) = 0;
 
   virtual StalenessSummary staleness() const = 0;

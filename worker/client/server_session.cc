@@ -116,6 +116,12 @@ void ServerSession::NoPart(int64_t sequence) {
   through_.store(sequence, std::memory_order_relaxed);
 }
 
+void ServerSession::ForgetPushes() {
+  absl::MutexLock lock(&renew_mutex_);
+  last_part_.store(0, std::memory_order_relaxed);
+  through_.store(0, std::memory_order_relaxed);
+}
+
 Verdict ServerSession::Judge(Outcome* outcome, bool repeatable, int64_t boot_id,
                              Deadline deadline) {
   if (outcome->progress == Progress::kAnswered) {

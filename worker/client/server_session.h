@@ -40,7 +40,7 @@ enum class Verdict {
 };
 
 // Thread safety: every method may be called from several threads at once, but for Begin,
-// PushAnswered and NoPart, which the thread that holds the client's push lock calls.
+// PushAnswered, NoPart and ForgetPushes, which the thread that holds the client's push lock calls.
 class ServerSession {
  public:
   // `identity` outlives the session. `name` is "ps:1 (127.0.0.1:7002)".
@@ -67,6 +67,8 @@ class ServerSession {
   // been renewed since: that answer came from a boot whose memory is gone, so send the part again.
   bool PushAnswered(int64_t sequence, int64_t boot_id);
   void NoPart(int64_t sequence);  // had none, or the server refused it: through covers it
+  // Before the job is dropped: a server that has forgotten it has lost nothing.
+  void ForgetPushes();
 
   // Decides about an attempt that carried `boot_id`. `repeatable`: running it twice does no harm.
   // Logs a server's going and coming back; says hello again to one that was restarted.

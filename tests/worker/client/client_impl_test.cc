@@ -186,6 +186,16 @@ TEST_F(CutConnections, CallsThatChangeNothingAreRepeated) {
   EXPECT_EQ(client->counters().retries, 4);
 }
 
+TEST_F(CutConnections, DropsTheJobThoughTheAnswerIsLost) {
+  const auto client = Connect();
+  ASSERT_OK(client->Push({Whole("v0", ones_), Whole("v1", ones_)}, "", Soon()));
+  fleet_.proxy(1).DropReplies(1);
+  ASSERT_OK(client->DropJob(Soon()));
+  ASSERT_OK(client->Create(OnEach(2), Soon()));
+  ASSERT_OK(client->Push({Whole("v0", ones_), Whole("v1", ones_)}, "", Soon()));
+  EXPECT_THAT(PullWhole(*client, "v1", 2), ElementsAre(-1, -1));
+}
+
 TEST_F(CutConnections, GoesOnWhenAServerIsBack) {
   const auto client = Connect();
   ASSERT_OK(client->Push({Whole("v0", ones_), Whole("v1", ones_)}, "", Soon()));
@@ -213,31 +223,32 @@ TEST_F(CutConnections, GivesUpAfterPsWaitAndSaysWhoSinceWhenAndWhy) {
 
 TEST_F(CutConnections, ADeadlineNamesTheServerThatDidNotAnswer) {
   const auto client = Connect();
-  absl::Notification release;
-  fleet_.fake(1).before = [&](absl::string_view method) {
-    if (method == "pull") release.WaitForNotificationWithTimeout(absl::Seconds(20));
+  // The server's thread may still look at it when the test has ended.
+  const auto release = std::make_shared<absl::Notification>();
+  fleet_.fake(1).before = [release](absl::string_view method) {
+    if (method == "pull") release->WaitForNotificationWithTimeout(absl::Seconds(20));
   };
   std::vector<float> out(2), other(2);
   EXPECT_THAT(client->Pull({WholeInto("v0", &out), WholeInto("v1", &other)},
                            Deadline::In(absl::Milliseconds(100))),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
                        AllOf(HasSubstr("ps:1"), Not(HasSubstr("ps:0")))));
-  release.Notify();
+  release->Notify();
 }
 
 TEST_F(CutConnections, OneAttemptIsBoundedAndThenRepeated) {
   options_.rpc_timeout = absl::Milliseconds(100);
   const auto client = Connect();
-  absl::Notification release;
+  const auto release = std::make_shared<absl::Notification>();
   std::atomic<int> pulls = 0;
-  fleet_.fake(1).before = [&](absl::string_view method) {
+  fleet_.fake(1).before = [release, &pulls](absl::string_view method) {
     if (method == "pull" && ++pulls == 1) {
-      release.WaitForNotificationWithTimeout(absl::Seconds(20));
+      release->WaitForNotificationWithTimeout(absl::Seconds(20));
     }
   };
   PullWhole(*client, "v1", 2);
   EXPECT_EQ(pulls, 2);
-  release.Notify();
+  release->Notify();
 }
 
 TEST_F(CutConnections, ARestartThatKeptEverythingIsNotNoticed) {
