@@ -12,6 +12,8 @@ namespace {
 // Rows looked up, and rows updated, at a time: their cache lines stay in the first-level cache.
 constexpr size_t kLookupRows = 64;
 constexpr size_t kApplyRows = 128;
+// Rows loaded before they are indexed together; bounds the memory of rows that come again.
+constexpr uint32_t kIndexedRows = 64 << 10;
 // Beyond this many the dirty rows of a stripe are found by its bits.
 constexpr size_t kFewDirtyRows = 256;
 
@@ -28,8 +30,8 @@ void CopyFloats(const float* from, size_t count, float* to) {
 
 }  // namespace
 
-EmbeddingStripe::EmbeddingStripe(const StripeId& id, const TableLayout& layout)
-    : Stripe(id), layout_(layout), table_(layout.floats_per_row()) {}
+EmbeddingStripe::EmbeddingStripe(const StripeId& id, const TableLayout& layout, ChunkPool& pool)
+    : Stripe(id), layout_(layout), table_(layout.floats_per_row(), pool) {}
 
 int64_t EmbeddingStripe::CountAbsent(absl::Span<const int64_t> keys, TableScratch& scratch) const {
   scratch.rows.resize(keys.size());
@@ -72,8 +74,8 @@ bool EmbeddingStripe::TakeRows(absl::Span<const int64_t> keys, TableScratch& scr
   return repeats;
 }
 
-int64_t EmbeddingStripe::Push(const UpdateStep& step, const StripeKeys& keys,
-                              const float* gradients, TableScratch& scratch) {
+int64_t EmbeddingStripe::Push(const UpdateStep& step, const KeyBatch& keys, const float* gradients,
+                              TableScratch& scratch) {
   int64_t made = 0;
   if (TakeRows(keys.keys, scratch, made)) {
     ApplySummed(step, keys, gradients, scratch);
@@ -83,7 +85,7 @@ int64_t EmbeddingStripe::Push(const UpdateStep& step, const StripeKeys& keys,
   return made;
 }
 
-void EmbeddingStripe::ApplyOnce(const UpdateStep& step, const StripeKeys& keys,
+void EmbeddingStripe::ApplyOnce(const UpdateStep& step, const KeyBatch& keys,
                                 const float* gradients, TableScratch& scratch) {
   const size_t dim = layout_.dim;
   scratch.gradients.resize(kApplyRows * dim);
@@ -100,7 +102,7 @@ void EmbeddingStripe::ApplyOnce(const UpdateStep& step, const StripeKeys& keys,
   }
 }
 
-void EmbeddingStripe::ApplySummed(const UpdateStep& step, const StripeKeys& keys,
+void EmbeddingStripe::ApplySummed(const UpdateStep& step, const KeyBatch& keys,
                                   const float* gradients, TableScratch& scratch) {
   const size_t dim = layout_.dim;
   scratch.ordered.resize(keys.keys.size());
@@ -128,7 +130,7 @@ void EmbeddingStripe::ApplySummed(const UpdateStep& step, const StripeKeys& keys
   }
 }
 
-void EmbeddingStripe::Pull(size_t part, const StripeKeys& keys, float* out) const {
+void EmbeddingStripe::Pull(size_t part, const KeyBatch& keys, float* out) const {
   const size_t dim = layout_.dim;
   uint32_t rows[kLookupRows];
   for (size_t base = 0; base < keys.keys.size(); base += kLookupRows) {
@@ -147,7 +149,7 @@ void EmbeddingStripe::Pull(size_t part, const StripeKeys& keys, float* out) cons
   }
 }
 
-int64_t EmbeddingStripe::Assign(size_t part, const StripeKeys& keys, const float* values) {
+int64_t EmbeddingStripe::Assign(size_t part, const KeyBatch& keys, const float* values) {
   const size_t dim = layout_.dim;
   int64_t made = 0;
   uint32_t rows[kLookupRows];
@@ -211,15 +213,18 @@ void EmbeddingStripe::DrainContent(StripeBatch& batch) {
   many_dirty_ = false;
 }
 
-absl::StatusOr<bool> EmbeddingStripe::LoadRow(int64_t key, absl::string_view stored) {
+absl::Status EmbeddingStripe::LoadRow(int64_t key, absl::string_view stored) {
   if (stored.size() != table_.stored_bytes()) {
     return absl::DataLossError(absl::StrCat("the row of key ", key, " has ", stored.size(),
                                             " bytes, not ", table_.stored_bytes()));
   }
-  const auto [row, is_new] = table_.FindOrInsert(key);
-  std::memcpy(table_.stored(row), stored.data(), stored.size());
-  updates_ = std::max(updates_, table_.last_update(row));
-  return is_new;
+  std::byte* row = table_.Append(key);
+  std::memcpy(row, stored.data(), stored.size());
+  uint32_t last_update;
+  std::memcpy(&last_update, row, sizeof(last_update));
+  updates_ = std::max(updates_, last_update);
+  if (table_.appended() == kIndexedRows) table_.IndexAppended();
+  return absl::OkStatus();
 }
 
 }  // namespace cairn

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/initializer.h"
@@ -32,7 +32,7 @@ struct TableLayout {
 };
 
 // Keys of one request in one stripe: key i belongs to row positions[i] of the request's values.
-struct StripeKeys {
+struct KeyBatch {
   absl::Span<const int64_t> keys;
   absl::Span<const uint32_t> positions;
 };
@@ -49,8 +49,8 @@ struct TableScratch {
 // Thread safety: hold mutex() (shared for the const methods).
 class EmbeddingStripe final : public Stripe {
  public:
-  // `layout` outlives the stripe.
-  EmbeddingStripe(const StripeId& id, const TableLayout& layout);
+  // `layout` and `pool`, whose chunks are a RowTable's of that layout, outlive the stripe.
+  EmbeddingStripe(const StripeId& id, const TableLayout& layout, ChunkPool& pool);
 
   uint32_t row_count() const { return table_.size(); }
   // How many of `keys` have no row; a repeated key counts each time.
@@ -58,18 +58,20 @@ class EmbeddingStripe final : public Stripe {
 
   // One update of each key's row, made first where absent; gradients of repeated keys are summed in
   // order. `gradients`: [request's keys, dim]. Returns the number of rows made.
-  int64_t Push(const UpdateStep& step, const StripeKeys& keys, const float* gradients,
+  int64_t Push(const UpdateStep& step, const KeyBatch& keys, const float* gradients,
                TableScratch& scratch);
   // Part `part` of each key's row to out[position]. An absent key yields its initial value.
-  void Pull(size_t part, const StripeKeys& keys, float* out) const;
+  void Pull(size_t part, const KeyBatch& keys, float* out) const;
   // Sets part `part` of each key's row, made first where absent. Returns the number of rows made.
-  int64_t Assign(size_t part, const StripeKeys& keys, const float* values);
+  int64_t Assign(size_t part, const KeyBatch& keys, const float* values);
   // Rows [first, first + count): keys and part `part`.
   void Copy(size_t part, uint32_t first, uint32_t count, int64_t* keys, float* values) const;
 
-  // Sets the row of `key`; true where there was none. kDataLoss: the bytes are no row of this
-  // table.
-  absl::StatusOr<bool> LoadRow(int64_t key, absl::string_view stored);
+  // Sets the row of `key`, which may come again: the last one counts. kDataLoss: the bytes are no
+  // row of this table.
+  absl::Status LoadRow(int64_t key, absl::string_view stored);
+  // After the last LoadRow.
+  void FinishLoad() { table_.IndexAppended(); }
 
  protected:
   void DrainContent(StripeBatch& batch) override;
@@ -79,9 +81,9 @@ class EmbeddingStripe final : public Stripe {
   // Rows of `keys` into scratch.rows, made where absent, and marked as changed by this update.
   // Returns true where a row occurs twice.
   bool TakeRows(absl::Span<const int64_t> keys, TableScratch& scratch, int64_t& made);
-  void ApplyOnce(const UpdateStep& step, const StripeKeys& keys, const float* gradients,
+  void ApplyOnce(const UpdateStep& step, const KeyBatch& keys, const float* gradients,
                  TableScratch& scratch);
-  void ApplySummed(const UpdateStep& step, const StripeKeys& keys, const float* gradients,
+  void ApplySummed(const UpdateStep& step, const KeyBatch& keys, const float* gradients,
                    TableScratch& scratch);
   void MarkDirty(uint32_t row);
 

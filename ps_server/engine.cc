@@ -14,6 +14,7 @@
 #include "common/status.h"
 #include "ps_server/server_core.h"
 #include "ps_server/service.h"
+#include "ps_server/variable_load.h"
 #include "thrift/errors.h"
 
 namespace cairn {
@@ -56,9 +57,9 @@ class ServingEngine final : public Engine {
   absl::Status Close() override;
 
  private:
-  absl::Status LoadVariables(int64_t& variables);
-  absl::Status LoadShards();
-  absl::Status LoadWorkers();
+  absl::Status ReadVariables(int64_t& variables);
+  absl::Status ReadShards();
+  absl::Status ReadWorkers();
 
   ServerCore core_;
   Service service_;
@@ -67,21 +68,22 @@ class ServingEngine final : public Engine {
   absl::Status close_status_;
 };
 
-absl::Status ServingEngine::LoadVariables(int64_t& variables) {
+absl::Status ServingEngine::ReadVariables(int64_t& variables) {
   ASSIGN_OR_RETURN(const std::vector<VariableRecord> records, core_.store->Variables());
+  std::vector<std::shared_ptr<Variable>> loaded;
   for (const VariableRecord& record : records) {
     ASSIGN_OR_RETURN(std::shared_ptr<Variable> variable,
                      Variable::FromRecord(record, core_.options.server_index,
                                           core_.options.server_count, core_.budget));
-    RETURN_IF_ERROR(LoadVariable(*core_.store, core_.budget, *variable));
     core_.registry.FindOrMake(record.job)->Add({variable});
     core_.next_variable_id = std::max(core_.next_variable_id, record.id + 1);
+    loaded.push_back(std::move(variable));
   }
-  variables = static_cast<int64_t>(records.size());
-  return absl::OkStatus();
+  variables = static_cast<int64_t>(loaded.size());
+  return LoadVariables(*core_.store, core_.budget, loaded);
 }
 
-absl::Status ServingEngine::LoadShards() {
+absl::Status ServingEngine::ReadShards() {
   ASSIGN_OR_RETURN(const std::vector<ShardRecord> records, core_.store->Shards());
   absl::flat_hash_map<uint32_t, std::shared_ptr<Variable>> by_id;
   for (const auto& job : core_.registry.jobs()) {
@@ -97,7 +99,7 @@ absl::Status ServingEngine::LoadShards() {
   return absl::OkStatus();
 }
 
-absl::Status ServingEngine::LoadWorkers() {
+absl::Status ServingEngine::ReadWorkers() {
   ASSIGN_OR_RETURN(const std::vector<WorkerRecord> records, core_.store->Workers());
   for (const WorkerRecord& record : records) {
     core_.registry.FindOrMake(record.job)
@@ -111,9 +113,9 @@ absl::Status ServingEngine::Load() {
   const StoreMemory memory = StoreMemoryOf(core_.options.memory_budget_bytes);
   RETURN_IF_ERROR(core_.budget.Acquire(memory.total_bytes, "the store"));
   int64_t variables = 0;
-  absl::Status status = LoadVariables(variables);
-  if (status.ok()) status = LoadShards();
-  if (status.ok()) status = LoadWorkers();
+  absl::Status status = ReadVariables(variables);
+  if (status.ok()) status = ReadShards();
+  if (status.ok()) status = ReadWorkers();
   if (!status.ok()) return Annotate(status, absl::StrCat("open ", core_.options.directory));
   LOG(INFO) << core_.name << " opened " << core_.options.directory << " (start "
             << core_.store->boot_count() << "): " << variables << " variables, "

@@ -5,7 +5,7 @@
 namespace cairn {
 namespace {
 
-StripeKeys KeysOf(const KeyGroups& groups, const KeyGroup& group) {
+KeyBatch KeysOf(const KeyGroups& groups, const KeyGroup& group) {
   return {.keys = groups.keys(group), .positions = groups.positions(group)};
 }
 
@@ -13,11 +13,14 @@ StripeKeys KeysOf(const KeyGroups& groups, const KeyGroup& group) {
 
 HostedTable::HostedTable(uint32_t variable, TableLayout layout, absl::Span<const int32_t> bucket_ps,
                          int32_t server_index)
-    : HostedShard(0), layout_(std::move(layout)), stripes_(bucket_ps.size()) {
+    : HostedShard(0),
+      layout_(std::move(layout)),
+      pool_(RowTable::ChunkBytes(layout_.floats_per_row())),
+      stripes_(bucket_ps.size()) {
   for (size_t bucket = 0; bucket < bucket_ps.size(); ++bucket) {
     if (bucket_ps[bucket] != server_index) continue;
     const StripeId id{.variable = variable, .stripe = static_cast<uint32_t>(bucket)};
-    stripes_[bucket] = std::make_unique<EmbeddingStripe>(id, layout_);
+    stripes_[bucket] = std::make_unique<EmbeddingStripe>(id, layout_, pool_);
     ++local_buckets_;
   }
 }

@@ -54,6 +54,7 @@ class HostedTable final : public HostedShard {
 
  private:
   const TableLayout layout_;
+  ChunkPool pool_;
   std::vector<std::unique_ptr<EmbeddingStripe>> stripes_;  // by bucket
   int64_t local_buckets_ = 0;
   std::atomic<int64_t> rows_{0};

@@ -1,5 +1,6 @@
 // cairn-ps: one parameter server.
 #include <glog/logging.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -69,6 +70,10 @@ absl::Status Serve(const ServerConfig& config, const sigset_t& stop_signals) {
 int Main(int argc, char** argv) {
   // Debian's Abseil looks for lock cycles at every lock, which costs 100 ns each (30 ns without).
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  // Large blocks go back to the system when they are freed. Left alone, malloc raises this
+  // threshold to 32 MiB and keeps up to 64 MiB in each of 8 arenas a core, which no memory budget
+  // sees.
+  mallopt(M_MMAP_THRESHOLD, 1 << 20);
   FLAGS_logtostderr = true;
   google::InitGoogleLogging(argv[0]);
   const absl::StatusOr<ServerConfig> config =

@@ -15,6 +15,10 @@ constexpr size_t kBatch = 32;       // lookups in flight: more than a core can h
 constexpr size_t kCacheLine = 64;
 constexpr size_t kPrefetchLines = 8;  // longer rows are followed by the hardware
 
+constexpr size_t RowBytes(size_t floats) {
+  return sizeof(int64_t) + sizeof(uint32_t) + floats * sizeof(float);
+}
+
 uint32_t ChunkShift(size_t row_bytes) {
   const size_t rows = std::max<size_t>(kChunkBytes / row_bytes, 2 * kFirstRows);
   return static_cast<uint32_t>(std::bit_width(rows)) - 1;
@@ -22,26 +26,16 @@ uint32_t ChunkShift(size_t row_bytes) {
 
 }  // namespace
 
-RowTable::RowTable(size_t floats_per_row)
+RowTable::RowTable(size_t floats_per_row, ChunkPool& pool)
     : floats_(floats_per_row),
-      row_bytes_(kHeaderBytes + floats_per_row * sizeof(float)),
+      row_bytes_(RowBytes(floats_per_row)),
       chunk_shift_(ChunkShift(row_bytes_)),
+      pool_(pool),
       index_(0, Hash{this}, Equal{this}) {}
 
-int64_t RowTable::key(uint32_t row) const {
-  int64_t key;
-  std::memcpy(&key, Bytes(row), sizeof(key));
-  return key;
-}
-
-uint32_t RowTable::last_update(uint32_t row) const {
-  uint32_t update;
-  std::memcpy(&update, Bytes(row) + sizeof(int64_t), sizeof(update));
-  return update;
-}
-
-void RowTable::set_last_update(uint32_t row, uint32_t update) {
-  std::memcpy(Bytes(row) + sizeof(int64_t), &update, sizeof(update));
+size_t RowTable::ChunkBytes(size_t floats_per_row) {
+  const size_t row_bytes = RowBytes(floats_per_row);
+  return row_bytes << ChunkShift(row_bytes);
 }
 
 void RowTable::Prefetch(uint32_t row) const {
@@ -78,27 +72,68 @@ std::pair<uint32_t, bool> RowTable::FindOrInsert(int64_t key) {
     std::memcpy(Bytes(size_), &key, sizeof(key));
     set_last_update(size_, 0);
     construct(size_++);
+    ++indexed_;
     inserted = true;
   });
   return {*at, inserted};
 }
 
+std::byte* RowTable::Append(int64_t key) {
+  if (size_ == capacity_) AddMemory();
+  std::byte* row = Bytes(size_++);
+  std::memcpy(row, &key, sizeof(key));
+  return row + sizeof(key);
+}
+
+void RowTable::IndexAppended() {
+  const uint32_t end = size_;
+  index_.reserve(end);
+  uint32_t kept = indexed_;  // rows below have their place
+  for (uint32_t base = indexed_; base < end; base += kBatch) {
+    const uint32_t batch_end = std::min(end, base + static_cast<uint32_t>(kBatch));
+    for (uint32_t row = base; row < batch_end; ++row) index_.prefetch(Key{key(row)});
+    for (uint32_t row = base; row < batch_end; ++row) {
+      bool inserted = false;
+      const auto at = index_.lazy_emplace(Key{key(row)}, [&](const auto& construct) {
+        // Rows that found their key were left out, so this one closes up.
+        if (kept != row) std::memcpy(Bytes(kept), Bytes(row), row_bytes_);
+        construct(kept++);
+        inserted = true;
+      });
+      if (!inserted) std::memcpy(stored(*at), stored(row), stored_bytes());
+    }
+  }
+  size_ = indexed_ = kept;
+  // Room was made as if there were no repeats.
+  if (kept < end / 2) index_.rehash(0);
+  TrimMemory();
+}
+
+void RowTable::TrimMemory() {
+  const uint32_t chunk_rows = 1u << chunk_shift_;
+  while (chunks_.size() > 1 && capacity_ - size_ >= chunk_rows) {
+    pool_.GiveBack(chunks_.back());
+    chunks_.pop_back();
+    capacity_ -= chunk_rows;
+  }
+}
+
 void RowTable::AddMemory() {
   const uint32_t chunk_rows = 1u << chunk_shift_;
   if (capacity_ >= chunk_rows) {
-    Chunk chunk(static_cast<std::byte*>(std::malloc(chunk_rows * row_bytes_)));
-    if (chunk == nullptr) throw std::bad_alloc();
-    chunks_.push_back(std::move(chunk));
+    chunks_.push_back(nullptr);  // first: a chunk taken must not be lost
+    chunks_.back() = pool_.Take();
     capacity_ += chunk_rows;
     return;
   }
   // The first chunk grows, so that small tables are small.
-  if (chunks_.empty()) chunks_.emplace_back();
   const uint32_t rows = capacity_ == 0 ? kFirstRows : 2 * capacity_;
-  void* const memory = std::realloc(chunks_[0].get(), rows * row_bytes_);
+  if (chunks_.empty()) chunks_.push_back(nullptr);
+  void* const memory = std::realloc(first_.get(), rows * row_bytes_);
   if (memory == nullptr) throw std::bad_alloc();
-  (void)chunks_[0].release();
-  chunks_[0].reset(static_cast<std::byte*>(memory));
+  (void)first_.release();
+  first_.reset(static_cast<std::byte*>(memory));
+  chunks_[0] = first_.get();
   capacity_ = rows;
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/types/span.h"
 #include "common/hash.h"
+#include "ps_server/chunk_pool.h"
 
 namespace cairn {
 
@@ -23,7 +25,9 @@ class RowTable {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
 
-  explicit RowTable(size_t floats_per_row);
+  // `pool` has chunks of ChunkBytes(floats_per_row) and outlives the table.
+  RowTable(size_t floats_per_row, ChunkPool& pool);
+  static size_t ChunkBytes(size_t floats_per_row);
   RowTable(const RowTable&) = delete;
   RowTable& operator=(const RowTable&) = delete;
 
@@ -38,10 +42,19 @@ class RowTable {
   // `key`'s table must have fewer than 2^32 - 1 rows.
   std::pair<uint32_t, bool> FindOrInsert(int64_t key);
 
-  int64_t key(uint32_t row) const;
+  // For loading: adds a row without looking whether its key is there, and returns its stored()
+  // bytes to be filled. Nothing else may be called until IndexAppended.
+  std::byte* Append(int64_t key);
+  uint32_t appended() const { return size_ - indexed_; }
+  // Finds the appended rows a place: of those with the same key the last one stays.
+  void IndexAppended();
+
+  int64_t key(uint32_t row) const { return Load<int64_t>(Bytes(row)); }
   // Number of the stripe's update that last changed the row.
-  uint32_t last_update(uint32_t row) const;
-  void set_last_update(uint32_t row, uint32_t update);
+  uint32_t last_update(uint32_t row) const { return Load<uint32_t>(Bytes(row) + sizeof(int64_t)); }
+  void set_last_update(uint32_t row, uint32_t update) {
+    std::memcpy(Bytes(row) + sizeof(int64_t), &update, sizeof(update));
+  }
   // Valid until the next FindOrInsert.
   float* floats(uint32_t row) { return reinterpret_cast<float*>(Bytes(row) + kHeaderBytes); }
   const float* floats(uint32_t row) const {
@@ -56,7 +69,6 @@ class RowTable {
   struct Free {
     void operator()(std::byte* memory) const { std::free(memory); }
   };
-  using Chunk = std::unique_ptr<std::byte[], Free>;
 
   struct Key {
     int64_t key;
@@ -79,16 +91,27 @@ class RowTable {
   };
 
   std::byte* Bytes(uint32_t row) const {
-    return chunks_[row >> chunk_shift_].get() + (row & ((1u << chunk_shift_) - 1)) * row_bytes_;
+    return chunks_[row >> chunk_shift_] + (row & ((1u << chunk_shift_) - 1)) * row_bytes_;
+  }
+  template <typename T>
+  static T Load(const std::byte* from) {
+    T value;
+    std::memcpy(&value, from, sizeof(value));
+    return value;
   }
   void AddMemory();
+  // Gives back chunks without rows.
+  void TrimMemory();
 
   const size_t floats_;
   const size_t row_bytes_;
   const uint32_t chunk_shift_;  // log2 of rows a chunk
   uint32_t size_ = 0;
+  uint32_t indexed_ = 0;   // rows in the index: all but those appended last
   uint32_t capacity_ = 0;  // rows there is memory for
-  std::vector<Chunk> chunks_;
+  ChunkPool& pool_;
+  std::unique_ptr<std::byte[], Free> first_;  // the first chunk
+  std::vector<std::byte*> chunks_;            // the others are the pool's
   absl::flat_hash_set<uint32_t, Hash, Equal> index_;
 };
 

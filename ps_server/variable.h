@@ -90,9 +90,4 @@ class Variable {
   std::vector<HostedShard*> shards_;
 };
 
-// Fills `variable` from what `store` has of it; stripes never written get their initial values.
-// Not while others use it. kDataLoss names the variable and the stripe; kResourceExhausted where
-// the rows do not fit the budget.
-absl::Status LoadVariable(const StripeStore& store, MemoryBudget& budget, Variable& variable);
-
 }  // namespace cairn

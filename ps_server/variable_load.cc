@@ -1,35 +1,48 @@
+#include "ps_server/variable_load.h"
+
+#include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "common/status.h"
-#include "ps_server/variable.h"
 
 namespace cairn {
 namespace {
 
-// Rows acquired from the budget at a time.
-constexpr int64_t kRowsAtOnce = 4096;
+// What one thread loads at a time: an eighth of a table, or 16 MiB of a dense shard's values. Small
+// enough that the cores end together, large enough that opening an iterator does not count.
+constexpr uint32_t kUnitsPerTable = 8;
+constexpr uint32_t kDenseStripesPerUnit = 64;
+constexpr unsigned kMaxThreads = 8;
+
+// Stripes [first, end) of one shard.
+struct Unit {
+  Variable* variable = nullptr;
+  uint32_t shard = 0;
+  uint32_t first = 0;
+  uint32_t end = 0;
+};
 
 class Loader final : public StripeVisitor {
  public:
-  Loader(MemoryBudget& budget, Variable& variable) : budget_(budget), variable_(variable) {
-    for (int32_t shard = 0; shard < static_cast<int32_t>(variable.spec().shards.size()); ++shard) {
-      const HostedDense* dense = variable.dense(shard);
-      has_image_.emplace_back(dense == nullptr ? 0 : static_cast<size_t>(dense->stripe_count()));
-    }
-  }
+  Loader(MemoryBudget& budget, const Unit& unit)
+      : budget_(budget),
+        variable_(*unit.variable),
+        first_(unit.first),
+        has_image_(variable_.table() != nullptr ? 0 : unit.end - unit.first) {}
 
   absl::Status Header(const StripeId& id, absl::Span<const Watermark> watermarks) override {
+    RETURN_IF_ERROR(FinishTable());
     Stripe* stripe = nullptr;
     if (HostedTable* table = variable_.table(); table != nullptr) {
-      embedding_ = id.stripe < table->bucket_count() ? table->stripe(id.stripe) : nullptr;
-      stripe = embedding_;
-    } else if (HostedDense* dense = variable_.dense(static_cast<int32_t>(id.shard));
-               dense != nullptr) {
-      dense_ = dense->stripe(id.stripe);
-      stripe = dense_;
+      stripe = embedding_ = table->stripe(id.stripe);
+    } else {
+      stripe = dense_ = variable_.dense(static_cast<int32_t>(id.shard))->stripe(id.stripe);
     }
     if (stripe == nullptr) {
       return absl::DataLossError(absl::StrCat("stripe ", id.stripe, " of shard ", id.shard,
@@ -41,60 +54,99 @@ class Loader final : public StripeVisitor {
 
   absl::Status Image(const StripeId& id, absl::string_view bytes) override {
     if (dense_ == nullptr) return absl::DataLossError("an embedding has a dense image");
-    has_image_[id.shard][id.stripe] = true;
+    has_image_[id.stripe - first_] = true;
     return dense_->LoadImage(bytes);
   }
 
   absl::Status Row(const StripeId&, int64_t key, absl::string_view bytes) override {
     if (embedding_ == nullptr) return absl::DataLossError("a dense variable has rows by key");
-    ASSIGN_OR_RETURN(const bool is_new, embedding_->LoadRow(key, bytes));
-    if (!is_new) return absl::OkStatus();
-    if (rows_ % kRowsAtOnce == 0) {
-      const int64_t charge = kRowsAtOnce * variable_.table()->layout().row_charge();
-      RETURN_IF_ERROR(budget_.Acquire(charge, "loading its rows"));
-      variable_.Charge(charge);
+    return embedding_->LoadRow(key, bytes);
+  }
+
+  // After the unit's last stripe. `dense`: the unit's shard; nullptr for a table.
+  absl::Status Finish(HostedDense* dense) {
+    RETURN_IF_ERROR(FinishTable());
+    for (uint32_t i = 0; i < has_image_.size(); ++i) {
+      if (!has_image_[i]) variable_.InitializeStripe(*dense, *dense->stripe(first_ + i));
     }
-    ++rows_;
     return absl::OkStatus();
   }
 
-  // After the last stripe.
-  void Finish() {
-    if (HostedTable* table = variable_.table(); table != nullptr) {
-      table->CountLoaded(rows_);
-      const int64_t unused = (kRowsAtOnce - rows_ % kRowsAtOnce) % kRowsAtOnce;
-      const int64_t bytes = unused * table->layout().row_charge();
-      variable_.Charge(-bytes);
-      budget_.Release(bytes);
-    }
-    for (size_t shard = 0; shard < has_image_.size(); ++shard) {
-      for (size_t stripe = 0; stripe < has_image_[shard].size(); ++stripe) {
-        if (has_image_[shard][stripe]) continue;
-        HostedDense& dense = *variable_.dense(static_cast<int32_t>(shard));
-        variable_.InitializeStripe(dense, *dense.stripe(static_cast<uint32_t>(stripe)));
+ private:
+  // The rows of the embedding stripe that was loaded last.
+  absl::Status FinishTable() {
+    if (embedding_ == nullptr) return absl::OkStatus();
+    embedding_->FinishLoad();
+    HostedTable& table = *variable_.table();
+    const int64_t charge = embedding_->row_count() * table.layout().row_charge();
+    RETURN_IF_ERROR(budget_.Acquire(charge, "loading its rows"));
+    variable_.Charge(charge);
+    table.CountLoaded(embedding_->row_count());
+    return absl::OkStatus();
+  }
+
+  MemoryBudget& budget_;
+  Variable& variable_;
+  const uint32_t first_;
+  EmbeddingStripe* embedding_ = nullptr;
+  DenseStripe* dense_ = nullptr;
+  std::vector<bool> has_image_;  // by stripe of the unit
+};
+
+absl::Status LoadUnit(const StripeStore& store, MemoryBudget& budget, const Unit& unit) {
+  const uint32_t variable = unit.variable->id();
+  Loader loader(budget, unit);
+  absl::Status status =
+      store.LoadStripes({.variable = variable, .shard = unit.shard, .stripe = unit.first},
+                        {.variable = variable, .shard = unit.shard, .stripe = unit.end}, loader);
+  if (status.ok()) status = loader.Finish(unit.variable->dense(static_cast<int32_t>(unit.shard)));
+  return Annotate(status, absl::StrCat("stored variable \"", unit.variable->spec().name, "\""));
+}
+
+std::vector<Unit> UnitsOf(absl::Span<const std::shared_ptr<Variable>> variables) {
+  std::vector<Unit> units;
+  for (const auto& variable : variables) {
+    for (const HostedShard* shard : variable->shards()) {
+      const HostedTable* table = variable->table();
+      const uint32_t stripes =
+          table != nullptr ? table->bucket_count() : static_cast<uint32_t>(shard->stripe_count());
+      const uint32_t step =
+          table != nullptr ? (stripes + kUnitsPerTable - 1) / kUnitsPerTable : kDenseStripesPerUnit;
+      for (uint32_t first = 0; first < stripes; first += step) {
+        units.push_back({.variable = variable.get(),
+                         .shard = static_cast<uint32_t>(shard->index()),
+                         .first = first,
+                         .end = std::min(first + step, stripes)});
       }
     }
   }
-
- private:
-  MemoryBudget& budget_;
-  Variable& variable_;
-  EmbeddingStripe* embedding_ = nullptr;
-  DenseStripe* dense_ = nullptr;
-  int64_t rows_ = 0;
-  std::vector<std::vector<bool>> has_image_;  // by shard and stripe
-};
+  return units;
+}
 
 }  // namespace
 
-absl::Status LoadVariable(const StripeStore& store, MemoryBudget& budget, Variable& variable) {
-  Loader loader(budget, variable);
-  absl::Status status = store.LoadStripes(variable.id(), loader);
-  if (!status.ok()) {
-    return Annotate(status, absl::StrCat("stored variable \"", variable.spec().name, "\""));
-  }
-  loader.Finish();
-  return absl::OkStatus();
+absl::Status LoadVariables(const StripeStore& store, MemoryBudget& budget,
+                           absl::Span<const std::shared_ptr<Variable>> variables) {
+  const std::vector<Unit> units = UnitsOf(variables);
+  std::atomic<size_t> next{0};
+  absl::Mutex mutex;
+  absl::Status result;  // guarded by mutex: the first failure
+  const auto load = [&] {
+    for (size_t i = next++; i < units.size(); i = next++) {
+      const absl::Status status = LoadUnit(store, budget, units[i]);
+      if (status.ok()) continue;
+      absl::MutexLock lock(&mutex);
+      if (result.ok()) result = status;
+      next = units.size();
+    }
+  };
+  const size_t threads = std::min<size_t>(
+      units.size(), std::clamp(std::thread::hardware_concurrency(), 1u, kMaxThreads));
+  std::vector<std::thread> helpers;
+  for (size_t i = 1; i < threads; ++i) helpers.emplace_back(load);
+  load();
+  for (std::thread& helper : helpers) helper.join();
+  return result;
 }
 
 }  // namespace cairn

@@ -178,13 +178,17 @@ absl::Status RocksStore::Commit(rocksdb::WriteBatch& batch, bool sync, absl::str
 
 absl::Status RocksStore::Scan(absl::string_view prefix, absl::string_view what,
                               const Record& record) const {
+  return Scan(prefix, PrefixEnd(prefix), what, record);
+}
+
+absl::Status RocksStore::Scan(absl::string_view first, absl::string_view end,
+                              absl::string_view what, const Record& record) const {
   if (db_ == nullptr) return absl::FailedPreconditionError(Context("the store is closed"));
-  const std::string end = PrefixEnd(prefix);
-  const rocksdb::Slice end_slice = end;  // read by the iterator for as long as it lives
+  const rocksdb::Slice end_slice = ToSlice(end);  // read by the iterator for as long as it lives
   rocksdb::ReadOptions options = MakeScanOptions();
   options.iterate_upper_bound = &end_slice;
   const std::unique_ptr<rocksdb::Iterator> at(db_->NewIterator(options));
-  for (at->Seek(ToSlice(prefix)); at->Valid(); at->Next()) {
+  for (at->Seek(ToSlice(first)); at->Valid(); at->Next()) {
     RETURN_IF_ERROR(record(FromSlice(at->key()), FromSlice(at->value())));
   }
   return FromRocks(at->status(), Context(what));
@@ -371,20 +375,21 @@ absl::StatusOr<std::vector<WorkerRecord>> RocksStore::Workers() const {
   return workers;
 }
 
-absl::Status RocksStore::LoadStripes(uint32_t variable, StripeVisitor& visitor) const {
+absl::Status RocksStore::LoadStripes(const StripeId& first, const StripeId& end,
+                                     StripeVisitor& visitor) const {
   absl::ReaderMutexLock lock(&life_);
   std::vector<Watermark> watermarks;
   StripeId current;  // variable 0: none yet
   absl::flat_hash_map<StripeId, SegmentRange> ranges;
   const auto visit = [&](absl::string_view key, absl::string_view value) -> absl::Status {
     ASSIGN_OR_RETURN(const StripeKey parsed, ParseStripeKey(key));
-    const bool first = parsed.id != current;
+    const bool is_first = parsed.id != current;
     current = parsed.id;
     if (parsed.part == StripePart::kHeader) {
       RETURN_IF_ERROR(DecodeHeader(key, value, watermarks));
       return visitor.Header(parsed.id, watermarks);
     }
-    if (first) RETURN_IF_ERROR(visitor.Header(parsed.id, {}));  // nobody's sequence is in it
+    if (is_first) RETURN_IF_ERROR(visitor.Header(parsed.id, {}));  // nobody's sequence is in it
     if (parsed.part == StripePart::kRows) {
       ranges[parsed.id].Add(parsed.segment, value.size(), IsOfEveryRow(value));
       return ReadRowSegment(key, value, [&](int64_t row, absl::string_view bytes) {
@@ -394,7 +399,10 @@ absl::Status RocksStore::LoadStripes(uint32_t variable, StripeVisitor& visitor) 
     ASSIGN_OR_RETURN(const absl::string_view image, VerifyChecksum(key, value));
     return visitor.Image(parsed.id, image);
   };
-  RETURN_IF_ERROR(Scan(StripesPrefix(variable), absl::StrCat("load variable ", variable), visit));
+  StripeKeys first_keys(first);
+  StripeKeys end_keys(end);
+  RETURN_IF_ERROR(Scan(first_keys.Header(), end_keys.Header(),
+                       absl::StrCat("load variable ", first.variable), visit));
   absl::MutexLock segments_lock(&segments_mutex_);
   for (const auto& [id, range] : ranges) segments_.try_emplace(id, range);
   return absl::OkStatus();

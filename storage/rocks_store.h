@@ -52,7 +52,9 @@ class RocksStore : public StripeStore {
   absl::Status Sync() override;
   absl::StatusOr<std::vector<ShardRecord>> Shards() const override;
   absl::StatusOr<std::vector<WorkerRecord>> Workers() const override;
-  absl::Status LoadStripes(uint32_t variable, StripeVisitor& visitor) const override;
+  using StripeStore::LoadStripes;
+  absl::Status LoadStripes(const StripeId& first, const StripeId& end,
+                           StripeVisitor& visitor) const override;
   absl::Status Close() override;
 
  private:
@@ -73,6 +75,9 @@ class RocksStore : public StripeStore {
   // Calls `record` for every key that begins with `prefix`, in order.
   absl::Status Scan(absl::string_view prefix, absl::string_view what, const Record& record) const
       ABSL_SHARED_LOCKS_REQUIRED(life_);
+  // … for every key in [first, end).
+  absl::Status Scan(absl::string_view first, absl::string_view end, absl::string_view what,
+                    const Record& record) const ABSL_SHARED_LOCKS_REQUIRED(life_);
   absl::StatusOr<std::vector<VariableRecord>> ListVariables() const
       ABSL_SHARED_LOCKS_REQUIRED(life_);
   absl::Status SyncOnce() ABSL_SHARED_LOCKS_REQUIRED(life_);

@@ -136,9 +136,14 @@ class StripeStore {
 
   virtual absl::StatusOr<std::vector<ShardRecord>> Shards() const = 0;
   virtual absl::StatusOr<std::vector<WorkerRecord>> Workers() const = 0;
-  // Every stripe of `variable`, in (shard, stripe) order, rows as they were written, checksums
-  // verified.
-  virtual absl::Status LoadStripes(uint32_t variable, StripeVisitor& visitor) const = 0;
+  // Every stripe in [first, end), in (variable, shard, stripe) order, rows as they were written,
+  // checksums verified. Ranges that do not overlap may be loaded by several threads at once.
+  virtual absl::Status LoadStripes(const StripeId& first, const StripeId& end,
+                                   StripeVisitor& visitor) const = 0;
+  // Every stripe of `variable`.
+  absl::Status LoadStripes(uint32_t variable, StripeVisitor& visitor) const {
+    return LoadStripes({.variable = variable}, {.variable = variable + 1}, visitor);
+  }
 
   // Syncs and closes. Later calls fail. Also done, without a report, by the destructor.
   virtual absl::Status Close() = 0;

@@ -1,6 +1,8 @@
 // What durability costs and how fast a server restarts (DESIGN §8). JSON lines as engine_bench.
 //
-//   durability_bench [--directory D] [--megabytes N] [--seconds S]    D: on the disk to be measured
+//   durability_bench [--directory D] [--megabytes N] [--seconds S] [--benches log,restart,snapshot]
+//
+//    D: on the disk to be measured
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -13,6 +15,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -27,6 +30,8 @@
 
 ABSL_FLAG(std::string, directory, "/tmp", "where a folder for the measurement is made");
 ABSL_FLAG(int, megabytes, 256, "MiB of values and slots of the table");
+ABSL_FLAG(std::vector<std::string>, benches,
+          std::vector<std::string>({"log", "restart", "snapshot"}), "which of them to run");
 ABSL_FLAG(double, seconds, 30, "length of a run under push load");
 
 namespace cairn {
@@ -292,16 +297,14 @@ void BenchRestart(const Folder& folder) {
 }
 
 void Run() {
-  {
-    const Folder folder("log");
-    BenchLog(folder);
+  using Bench = void (*)(const Folder&);
+  const std::pair<const char*, Bench> benches[] = {
+      {"log", BenchLog}, {"restart", BenchRestart}, {"snapshot", BenchSnapshot}};
+  const std::vector<std::string> names = absl::GetFlag(FLAGS_benches);
+  for (const auto& [name, bench] : benches) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) continue;
+    bench(Folder(name));
   }
-  {
-    const Folder folder("restart");
-    BenchRestart(folder);
-  }
-  const Folder folder("snapshot");
-  BenchSnapshot(folder);
 }
 
 }  // namespace

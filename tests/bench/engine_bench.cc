@@ -4,6 +4,7 @@
 //
 //   engine_bench [--rows N] [--rounds N]
 #include <malloc.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -215,7 +217,14 @@ void BenchLoopback(Engine& engine, int64_t rows) {
       });
 }
 
-// Bytes of the heap beyond values and slots, for tables of sizes over one doubling of the index, so
+int64_t ResidentBytes() {
+  int64_t total_pages = 0;
+  int64_t resident_pages = 0;
+  std::ifstream("/proc/self/statm") >> total_pages >> resident_pages;
+  return resident_pages * sysconf(_SC_PAGE_SIZE);
+}
+
+// Resident bytes beyond values and slots, for tables of sizes over one doubling of the index, so
 // that the worst of them is among those measured.
 void BenchMemory() {
   const size_t floats = 2 * kDim;
@@ -226,11 +235,8 @@ void BenchMemory() {
   const auto optimizer = Optimizer::Create(config);
   Check(optimizer.status());
   for (const int64_t rows : {1000000, 1100000, 1200000, 1350000, 1500000, 1700000, 1900000}) {
-    const auto heap = [] {
-      const struct mallinfo2 info = mallinfo2();
-      return info.uordblks + info.hblkhd;
-    };
-    const size_t before = heap();
+    malloc_trim(0);
+    const int64_t before = ResidentBytes();
     TableLayout layout;
     layout.dim = kDim;
     layout.optimizer = optimizer->get();
@@ -241,16 +247,13 @@ void BenchMemory() {
     KeyGroups groups;
     std::vector<int64_t> keys(1000);
     const std::vector<float> gradients(keys.size() * kDim, 0.5f);
-    size_t scratch_bytes = 0;
     for (int64_t done = 0; done < rows; done += 1000) {
       std::iota(keys.begin(), keys.end(), done);
-      const size_t held = heap();
       groups.Build(keys, 64);
-      scratch_bytes += heap() - held;
       table->Push((*optimizer)->Begin(0), Origin{.worker = 0, .sequence = done + 1}, groups,
                   gradients.data(), scratch);
     }
-    const double bytes = static_cast<double>(heap() - before - scratch_bytes);
+    const double bytes = static_cast<double>(ResidentBytes() - before);
     const double beyond =
         bytes / static_cast<double>(rows) - static_cast<double>(floats * sizeof(float));
     if (table->row_count() != rows) Fail("rows are missing");
