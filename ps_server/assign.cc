@@ -61,7 +61,7 @@ absl::Status AcquireRows(ServerCore& core, const std::vector<PreparedItem>& item
   int64_t bytes = 0;
   for (const PreparedItem& item : items) {
     if (const HostedTable* table = item.target.table; table != nullptr) {
-      bytes += table->CountAbsent(*item.target.groups, scratch) * table->layout().row_charge();
+      bytes += table->CountAbsent(*item.target.groups) * table->layout().row_charge();
     }
   }
   if (bytes == 0) return absl::OkStatus();

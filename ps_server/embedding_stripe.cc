@@ -9,8 +9,7 @@
 namespace cairn {
 namespace {
 
-// Rows looked up, and rows updated, at a time: their cache lines stay in the first-level cache.
-constexpr size_t kLookupRows = 64;
+// Rows updated at a time: their gradients stay in the first-level cache.
 constexpr size_t kApplyRows = 128;
 // Rows loaded before they are indexed together; bounds the memory of rows that come again.
 constexpr uint32_t kIndexedRows = 64 << 10;
@@ -33,13 +32,7 @@ void CopyFloats(const float* from, size_t count, float* to) {
 EmbeddingStripe::EmbeddingStripe(const StripeId& id, const TableLayout& layout, ChunkPool& pool)
     : Stripe(id), layout_(layout), table_(layout.floats_per_row(), pool) {}
 
-int64_t EmbeddingStripe::CountAbsent(absl::Span<const int64_t> keys, TableScratch& scratch) const {
-  scratch.rows.resize(keys.size());
-  table_.Find(keys, scratch.rows.data());
-  return std::count(scratch.rows.begin(), scratch.rows.end(), RowTable::kNone);
-}
-
-uint32_t EmbeddingStripe::FindOrMake(uint32_t found, int64_t key, int64_t& made) {
+uint32_t EmbeddingStripe::FoundOrMade(uint32_t found, int64_t key, int64_t& made) {
   if (found != RowTable::kNone) return found;
   const auto [row, is_new] = table_.FindOrInsert(key);
   if (is_new) {
@@ -55,71 +48,55 @@ uint32_t EmbeddingStripe::FindOrMake(uint32_t found, int64_t key, int64_t& made)
   return row;
 }
 
-bool EmbeddingStripe::TakeRows(absl::Span<const int64_t> keys, TableScratch& scratch,
-                               int64_t& made) {
-  ++updates_;
-  bool repeats = false;
-  scratch.rows.resize(keys.size());
-  for (size_t base = 0; base < keys.size(); base += kLookupRows) {
-    const absl::Span<const int64_t> batch = keys.subspan(base, kLookupRows);
-    uint32_t* rows = scratch.rows.data() + base;
-    table_.Find(batch, rows);
-    for (size_t i = 0; i < batch.size(); ++i) {
-      rows[i] = FindOrMake(rows[i], batch[i], made);
-      repeats |= table_.last_update(rows[i]) == updates_;
-      table_.set_last_update(rows[i], updates_);
-      MarkDirty(rows[i]);
-    }
-  }
-  return repeats;
+bool EmbeddingStripe::Take(int64_t key, uint32_t& row, int64_t& made) {
+  row = FoundOrMade(row, key, made);
+  const bool taken = table_.last_update(row) == updates_;
+  table_.set_last_update(row, updates_);
+  MarkDirty(row);
+  return taken;
 }
 
-int64_t EmbeddingStripe::Push(const UpdateStep& step, const KeyBatch& keys, const float* gradients,
-                              TableScratch& scratch) {
-  int64_t made = 0;
-  if (TakeRows(keys.keys, scratch, made)) {
-    ApplySummed(step, keys, gradients, scratch);
-  } else {
-    ApplyOnce(step, keys, gradients, scratch);
-  }
-  return made;
-}
-
-void EmbeddingStripe::ApplyOnce(const UpdateStep& step, const KeyBatch& keys,
-                                const float* gradients, TableScratch& scratch) {
-  const size_t dim = layout_.dim;
-  scratch.gradients.resize(kApplyRows * dim);
+void EmbeddingStripe::Apply(const UpdateStep& step, absl::Span<const uint32_t> rows,
+                            absl::Span<const uint32_t> positions, bool repeats,
+                            const float* gradients, TableScratch& scratch) {
+  scratch.gradients.resize(kApplyRows * layout_.dim);
   scratch.pointers.resize(kApplyRows);
-  for (size_t base = 0; base < keys.keys.size(); base += kApplyRows) {
-    const size_t n = std::min(kApplyRows, keys.keys.size() - base);
+  if (repeats) {
+    ApplySummed(step, rows, positions, gradients, scratch);
+  } else {
+    ApplyOnce(step, rows, positions, gradients, scratch);
+  }
+}
+
+void EmbeddingStripe::ApplyOnce(const UpdateStep& step, absl::Span<const uint32_t> rows,
+                                absl::Span<const uint32_t> positions, const float* gradients,
+                                TableScratch& scratch) {
+  const size_t dim = layout_.dim;
+  for (size_t base = 0; base < rows.size(); base += kApplyRows) {
+    const size_t n = std::min(kApplyRows, rows.size() - base);
     for (size_t i = 0; i < n; ++i) {
-      scratch.pointers[i] = table_.floats(scratch.rows[base + i]);
-      CopyFloats(gradients + keys.positions[base + i] * dim, dim,
-                 scratch.gradients.data() + i * dim);
+      scratch.pointers[i] = table_.floats(rows[base + i]);
+      CopyFloats(gradients + positions[base + i] * dim, dim, scratch.gradients.data() + i * dim);
     }
     layout_.optimizer->ApplyRows(step, absl::MakeSpan(scratch.pointers.data(), n), dim,
                                  scratch.gradients.data());
   }
 }
 
-void EmbeddingStripe::ApplySummed(const UpdateStep& step, const KeyBatch& keys,
-                                  const float* gradients, TableScratch& scratch) {
+void EmbeddingStripe::ApplySummed(const UpdateStep& step, absl::Span<const uint32_t> rows,
+                                  absl::Span<const uint32_t> positions, const float* gradients,
+                                  TableScratch& scratch) {
   const size_t dim = layout_.dim;
-  scratch.ordered.resize(keys.keys.size());
-  for (size_t i = 0; i < keys.keys.size(); ++i) {
-    scratch.ordered[i] = uint64_t{scratch.rows[i]} << 32 | i;
-  }
+  scratch.ordered.resize(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) scratch.ordered[i] = uint64_t{rows[i]} << 32 | i;
   std::sort(scratch.ordered.begin(), scratch.ordered.end());
-  scratch.gradients.resize(kApplyRows * dim);
-  scratch.pointers.resize(kApplyRows);
   size_t n = 0;
   for (size_t i = 0; i < scratch.ordered.size();) {
     const uint64_t row = scratch.ordered[i] >> 32;
     float* sum = scratch.gradients.data() + n * dim;
     std::fill_n(sum, dim, 0.0f);
     for (; i < scratch.ordered.size() && scratch.ordered[i] >> 32 == row; ++i) {
-      const size_t key = scratch.ordered[i] & UINT32_MAX;
-      const float* gradient = gradients + keys.positions[key] * dim;
+      const float* gradient = gradients + positions[scratch.ordered[i] & UINT32_MAX] * dim;
       for (size_t d = 0; d < dim; ++d) sum[d] += gradient[d];
     }
     scratch.pointers[n++] = table_.floats(static_cast<uint32_t>(row));
@@ -130,39 +107,21 @@ void EmbeddingStripe::ApplySummed(const UpdateStep& step, const KeyBatch& keys,
   }
 }
 
-void EmbeddingStripe::Pull(size_t part, const KeyBatch& keys, float* out) const {
-  const size_t dim = layout_.dim;
-  uint32_t rows[kLookupRows];
-  for (size_t base = 0; base < keys.keys.size(); base += kLookupRows) {
-    const absl::Span<const int64_t> batch = keys.keys.subspan(base, kLookupRows);
-    table_.Find(batch, rows);
-    for (size_t i = 0; i < batch.size(); ++i) {
-      float* to = out + keys.positions[base + i] * dim;
-      if (rows[i] != RowTable::kNone) {
-        CopyFloats(table_.floats(rows[i]) + part * dim, dim, to);
-      } else if (part == 0) {
-        InitializeRow(layout_.initializer, layout_.table_hash, batch[i], absl::MakeSpan(to, dim));
-      } else {
-        std::fill_n(to, dim, layout_.slot_initial[part - 1]);
-      }
-    }
+void EmbeddingStripe::CopyRow(size_t part, int64_t key, uint32_t row, float* to) const {
+  if (row != RowTable::kNone) {
+    CopyFloats(table_.floats(row) + part * layout_.dim, layout_.dim, to);
+  } else if (part == 0) {
+    InitializeRow(layout_.initializer, layout_.table_hash, key, absl::MakeSpan(to, layout_.dim));
+  } else {
+    std::fill_n(to, layout_.dim, layout_.slot_initial[part - 1]);
   }
 }
 
-int64_t EmbeddingStripe::Assign(size_t part, const KeyBatch& keys, const float* values) {
-  const size_t dim = layout_.dim;
-  int64_t made = 0;
-  uint32_t rows[kLookupRows];
-  for (size_t base = 0; base < keys.keys.size(); base += kLookupRows) {
-    const absl::Span<const int64_t> batch = keys.keys.subspan(base, kLookupRows);
-    table_.Find(batch, rows);
-    for (size_t i = 0; i < batch.size(); ++i) {
-      const uint32_t row = FindOrMake(rows[i], batch[i], made);
-      CopyFloats(values + keys.positions[base + i] * dim, dim, table_.floats(row) + part * dim);
-      MarkDirty(row);
-    }
-  }
-  return made;
+void EmbeddingStripe::SetRow(size_t part, int64_t key, uint32_t row, const float* from,
+                             int64_t& made) {
+  row = FoundOrMade(row, key, made);
+  CopyFloats(from, layout_.dim, table_.floats(row) + part * layout_.dim);
+  MarkDirty(row);
 }
 
 void EmbeddingStripe::Copy(size_t part, uint32_t first, uint32_t count, int64_t* keys,

@@ -31,12 +31,6 @@ struct TableLayout {
   static constexpr int64_t kRowOverheadBytes = 32;
 };
 
-// Keys of one request in one stripe: key i belongs to row positions[i] of the request's values.
-struct KeyBatch {
-  absl::Span<const int64_t> keys;
-  absl::Span<const uint32_t> positions;
-};
-
 // Reused from one request to the next. Thread safety: none.
 struct TableScratch {
   std::vector<uint32_t> rows;
@@ -53,17 +47,24 @@ class EmbeddingStripe final : public Stripe {
   EmbeddingStripe(const StripeId& id, const TableLayout& layout, ChunkPool& pool);
 
   uint32_t row_count() const { return table_.size(); }
-  // How many of `keys` have no row; a repeated key counts each time.
-  int64_t CountAbsent(absl::Span<const int64_t> keys, TableScratch& scratch) const;
+  // To look rows up. A row found, or kNone, is what `row` means below.
+  const RowTable& table() const { return table_; }
 
-  // One update of each key's row, made first where absent; gradients of repeated keys are summed in
-  // order. `gradients`: [request's keys, dim]. Returns the number of rows made.
-  int64_t Push(const UpdateStep& step, const KeyBatch& keys, const float* gradients,
-               TableScratch& scratch);
-  // Part `part` of each key's row to out[position]. An absent key yields its initial value.
-  void Pull(size_t part, const KeyBatch& keys, float* out) const;
-  // Sets part `part` of each key's row, made first where absent. Returns the number of rows made.
-  int64_t Assign(size_t part, const KeyBatch& keys, const float* values);
+  // A push is BeginPush, Take for each of its keys, Apply.
+  void BeginPush() { ++updates_; }
+  // Makes the row of `key` where there is none, counting it in `made`, and marks it as changed.
+  // True where the push took it before.
+  bool Take(int64_t key, uint32_t& row, int64_t& made);
+  // One update of each row taken. Gradient of rows[i]: gradients + positions[i] * dim. `repeats`:
+  // rows may be among them several times; their gradients are summed in order.
+  void Apply(const UpdateStep& step, absl::Span<const uint32_t> rows,
+             absl::Span<const uint32_t> positions, bool repeats, const float* gradients,
+             TableScratch& scratch);
+
+  // Part `part` of a row. An absent key yields its initial value.
+  void CopyRow(size_t part, int64_t key, uint32_t row, float* to) const;
+  // Sets part `part` of a row, made first where absent, and counted in `made` then.
+  void SetRow(size_t part, int64_t key, uint32_t row, const float* from, int64_t& made);
   // Rows [first, first + count): keys and part `part`.
   void Copy(size_t part, uint32_t first, uint32_t count, int64_t* keys, float* values) const;
 
@@ -77,13 +78,12 @@ class EmbeddingStripe final : public Stripe {
   void DrainContent(StripeBatch& batch) override;
 
  private:
-  uint32_t FindOrMake(uint32_t found, int64_t key, int64_t& made);
-  // Rows of `keys` into scratch.rows, made where absent, and marked as changed by this update.
-  // Returns true where a row occurs twice.
-  bool TakeRows(absl::Span<const int64_t> keys, TableScratch& scratch, int64_t& made);
-  void ApplyOnce(const UpdateStep& step, const KeyBatch& keys, const float* gradients,
+  uint32_t FoundOrMade(uint32_t found, int64_t key, int64_t& made);
+  void ApplyOnce(const UpdateStep& step, absl::Span<const uint32_t> rows,
+                 absl::Span<const uint32_t> positions, const float* gradients,
                  TableScratch& scratch);
-  void ApplySummed(const UpdateStep& step, const KeyBatch& keys, const float* gradients,
+  void ApplySummed(const UpdateStep& step, absl::Span<const uint32_t> rows,
+                   absl::Span<const uint32_t> positions, const float* gradients,
                    TableScratch& scratch);
   void MarkDirty(uint32_t row);
 

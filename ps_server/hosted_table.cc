@@ -1,12 +1,21 @@
 #include "ps_server/hosted_table.h"
 
+#include <algorithm>
+#include <array>
 #include <utility>
 
 namespace cairn {
 namespace {
 
-KeyBatch KeysOf(const KeyGroups& groups, const KeyGroup& group) {
-  return {.keys = groups.keys(group), .positions = groups.positions(group)};
+// Stripes locked together, so that their lookups overlap. Always in the order of buckets.
+constexpr size_t kWindowStripes = 16;
+// Keys looked up together: their rows stay in the first-level cache until they are used.
+constexpr uint32_t kFlightKeys = 64;
+
+// Asks for what a visit of a stripe reads first.
+void PrefetchStripe(const EmbeddingStripe& stripe) {
+  const auto* bytes = reinterpret_cast<const std::byte*>(&stripe);
+  for (size_t at = 0; at < sizeof(stripe); at += 64) __builtin_prefetch(bytes + at, 1);
 }
 
 }  // namespace
@@ -30,13 +39,90 @@ int64_t HostedTable::FixedBytes(size_t buckets, int64_t local_buckets) {
          local_buckets * static_cast<int64_t>(sizeof(EmbeddingStripe));
 }
 
-int64_t HostedTable::CountAbsent(const KeyGroups& groups, TableScratch& scratch) const {
-  int64_t absent = 0;
-  for (const KeyGroup& group : groups.groups()) {
-    const EmbeddingStripe& stripe = *stripes_[group.bucket];
-    absl::ReaderMutexLock lock(&stripe.mutex());
-    absent += stripe.CountAbsent(groups.keys(group), scratch);
+// The stripes of some groups, locked.
+class HostedTable::Window {
+ public:
+  Window(const HostedTable& table, absl::Span<const KeyGroup> groups,
+         bool shared) ABSL_NO_THREAD_SAFETY_ANALYSIS : groups_(groups),
+                                                       shared_(shared) {
+    for (size_t g = 0; g < groups.size(); ++g) {
+      stripes_[g] = table.stripes_[groups[g].bucket].get();
+      PrefetchStripe(*stripes_[g]);
+    }
+    for (size_t g = 0; g < groups.size(); ++g) {
+      if (shared) {
+        stripes_[g]->mutex().ReaderLock();
+      } else {
+        stripes_[g]->mutex().Lock();
+      }
+    }
   }
+  ~Window() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    for (size_t g = groups_.size(); g-- > 0;) {
+      if (shared_) {
+        stripes_[g]->mutex().ReaderUnlock();
+      } else {
+        stripes_[g]->mutex().Unlock();
+      }
+    }
+  }
+  Window(const Window&) = delete;
+  Window& operator=(const Window&) = delete;
+
+  size_t size() const { return groups_.size(); }
+  const KeyGroup& group(size_t g) const { return groups_[g]; }
+  EmbeddingStripe& stripe(size_t g) const { return *stripes_[g]; }
+  // Its keys are [begin, end) of the request's grouped keys.
+  uint32_t begin() const { return groups_.front().begin; }
+  uint32_t end() const { return groups_.back().end; }
+
+  // Calls visit(g, at, row) for key `at`, of group g, whose row is `row` or RowTable::kNone.
+  template <typename Visit>
+  void ForEachKey(const KeyGroups& groups, Visit visit) const {
+    RowTable::Query queries[kFlightKeys];
+    uint32_t owner[kFlightKeys];
+    uint32_t rows[kFlightKeys];
+    size_t g = 0;
+    for (uint32_t base = begin(); base < end(); base += kFlightKeys) {
+      const uint32_t n = std::min(kFlightKeys, end() - base);
+      for (uint32_t i = 0; i < n; ++i) {
+        if (base + i == groups_[g].end) ++g;
+        owner[i] = static_cast<uint32_t>(g);
+        queries[i] = {.table = &stripes_[g]->table(), .key = groups.key(base + i)};
+      }
+      RowTable::Find(absl::MakeConstSpan(queries, n), rows);
+      for (uint32_t i = 0; i < n; ++i) visit(owner[i], base + i, rows[i]);
+    }
+  }
+
+ private:
+  const absl::Span<const KeyGroup> groups_;
+  const bool shared_;
+  std::array<EmbeddingStripe*, kWindowStripes> stripes_{};
+};
+
+template <typename Visit>
+void HostedTable::ForEachWindow(const KeyGroups& groups, bool shared, Visit visit) const {
+  const absl::Span<const KeyGroup> all = groups.groups();
+  for (size_t first = 0; first < all.size();) {
+    size_t last = first + 1;
+    while (last < all.size() && last - first < kWindowStripes &&
+           all[last].end - all[first].begin <= kFlightKeys) {
+      ++last;
+    }
+    const Window window(*this, all.subspan(first, last - first), shared);
+    visit(window);
+    first = last;
+  }
+}
+
+int64_t HostedTable::CountAbsent(const KeyGroups& groups) const {
+  int64_t absent = 0;
+  ForEachWindow(groups, /*shared=*/true, [&](const Window& window) {
+    window.ForEachKey(groups, [&](size_t, uint32_t, uint32_t row) {
+      if (row == RowTable::kNone) ++absent;
+    });
+  });
   return absent;
 }
 
@@ -44,37 +130,58 @@ HostedTable::Changed HostedTable::Push(const UpdateStep& step, const Origin& ori
                                        const KeyGroups& groups, const float* gradients,
                                        TableScratch& scratch) {
   Changed changed;
-  for (const KeyGroup& group : groups.groups()) {
-    EmbeddingStripe& stripe = *stripes_[group.bucket];
-    absl::MutexLock lock(&stripe.mutex());
-    if (stripe.Has(origin)) continue;
-    changed.made += stripe.Push(step, KeysOf(groups, group), gradients, scratch);
-    stripe.Touch(origin, dirty());
-    changed.any = true;
-  }
+  ForEachWindow(groups, /*shared=*/false, [&](const Window& window) {
+    std::array<bool, kWindowStripes> wanted{};
+    std::array<bool, kWindowStripes> repeats{};
+    for (size_t g = 0; g < window.size(); ++g) {
+      wanted[g] = !window.stripe(g).Has(origin);
+      if (wanted[g]) window.stripe(g).BeginPush();
+    }
+    scratch.rows.resize(window.end() - window.begin());
+    window.ForEachKey(groups, [&](size_t g, uint32_t at, uint32_t row) {
+      if (!wanted[g]) return;
+      repeats[g] |= window.stripe(g).Take(groups.key(at), row, changed.made);
+      scratch.rows[at - window.begin()] = row;
+    });
+    for (size_t g = 0; g < window.size(); ++g) {
+      if (!wanted[g]) continue;
+      const KeyGroup& group = window.group(g);
+      const auto rows = absl::MakeConstSpan(scratch.rows)
+                            .subspan(group.begin - window.begin(), group.end - group.begin);
+      window.stripe(g).Apply(step, rows, groups.positions(group), repeats[g], gradients, scratch);
+      window.stripe(g).Touch(origin, dirty());
+      changed.any = true;
+    }
+  });
   if (changed.made != 0) rows_.fetch_add(changed.made, std::memory_order_relaxed);
   return changed;
 }
 
 void HostedTable::Pull(size_t part, const KeyGroups& groups, float* out) const {
-  for (const KeyGroup& group : groups.groups()) {
-    const EmbeddingStripe& stripe = *stripes_[group.bucket];
-    absl::ReaderMutexLock lock(&stripe.mutex());
-    stripe.Pull(part, KeysOf(groups, group), out);
-  }
+  ForEachWindow(groups, /*shared=*/true, [&](const Window& window) {
+    window.ForEachKey(groups, [&](size_t g, uint32_t at, uint32_t row) {
+      window.stripe(g).CopyRow(part, groups.key(at), row, out + groups.position(at) * layout_.dim);
+    });
+  });
 }
 
 int64_t HostedTable::Assign(size_t part, const Origin& origin, const KeyGroups& groups,
                             const float* values, std::vector<TouchedStripe>& touched) {
   int64_t made = 0;
-  for (const KeyGroup& group : groups.groups()) {
-    EmbeddingStripe& stripe = *stripes_[group.bucket];
-    absl::MutexLock lock(&stripe.mutex());
-    if (stripe.Has(origin)) continue;
-    made += stripe.Assign(part, KeysOf(groups, group), values);
-    stripe.Touch(Origin{}, dirty());
-    touched.push_back({.stripe = &stripe, .dirty = &dirty()});
-  }
+  ForEachWindow(groups, /*shared=*/false, [&](const Window& window) {
+    std::array<bool, kWindowStripes> wanted{};
+    for (size_t g = 0; g < window.size(); ++g) wanted[g] = !window.stripe(g).Has(origin);
+    window.ForEachKey(groups, [&](size_t g, uint32_t at, uint32_t row) {
+      if (!wanted[g]) return;
+      window.stripe(g).SetRow(part, groups.key(at), row, values + groups.position(at) * layout_.dim,
+                              made);
+    });
+    for (size_t g = 0; g < window.size(); ++g) {
+      if (!wanted[g]) continue;
+      window.stripe(g).Touch(Origin{}, dirty());
+      touched.push_back({.stripe = &window.stripe(g), .dirty = &dirty()});
+    }
+  });
   if (made != 0) rows_.fetch_add(made, std::memory_order_relaxed);
   return made;
 }

@@ -39,20 +39,28 @@ class HostedTable final : public HostedShard {
   void CountLoaded(int64_t rows) { rows_.fetch_add(rows, std::memory_order_relaxed); }
 
   // Below, all groups must be of buckets that live here.
-  int64_t CountAbsent(const KeyGroups& groups, TableScratch& scratch) const;
+  // How many of the keys have no row; a repeated key counts each time.
+  int64_t CountAbsent(const KeyGroups& groups) const;
 
   struct Changed {
     bool any = false;  // false: every stripe had the origin's part already
     int64_t made = 0;  // rows
   };
+  // One update of each key's row, made first where absent. `gradients`: [keys, dim].
   Changed Push(const UpdateStep& step, const Origin& origin, const KeyGroups& groups,
                const float* gradients, TableScratch& scratch);
+  // out [keys, dim]: part `part` of each key's row, of absent ones its initial value.
   void Pull(size_t part, const KeyGroups& groups, float* out) const;
   // As HostedDense::AssignRows. Returns the number of rows made.
   int64_t Assign(size_t part, const Origin& origin, const KeyGroups& groups, const float* values,
                  std::vector<TouchedStripe>& touched);
 
  private:
+  class Window;
+  // Calls visit(window) with the stripes of all groups, some at a time, locked.
+  template <typename Visit>
+  void ForEachWindow(const KeyGroups& groups, bool shared, Visit visit) const;
+
   const TableLayout layout_;
   ChunkPool pool_;
   std::vector<std::unique_ptr<EmbeddingStripe>> stripes_;  // by bucket

@@ -32,6 +32,9 @@ class KeyGroups {
   absl::Span<const uint32_t> positions(const KeyGroup& group) const {
     return absl::MakeConstSpan(positions_).subspan(group.begin, group.end - group.begin);
   }
+  // Groups follow each other, so the keys of several are a run too.
+  int64_t key(uint32_t at) const { return keys_[at]; }
+  uint32_t position(uint32_t at) const { return positions_[at]; }
   size_t key_count() const { return keys_.size(); }
 
  private:

@@ -158,7 +158,7 @@ absl::Status Push::AcquireRows(MemoryHold& hold) {
     most = 0;
     for (const PreparedItem& item : scratch_.prepared) {
       if (item.target.table == nullptr) continue;
-      most += item.target.table->CountAbsent(*item.target.groups, scratch_.table) *
+      most += item.target.table->CountAbsent(*item.target.groups) *
               item.target.table->layout().row_charge();
     }
     RETURN_IF_ERROR(

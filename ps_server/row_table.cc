@@ -45,21 +45,25 @@ void RowTable::Prefetch(uint32_t row) const {
   __builtin_prefetch(bytes + end - 1, 1);
 }
 
-void RowTable::Find(absl::Span<const int64_t> keys, uint32_t* rows) const {
-  for (size_t base = 0; base < keys.size(); base += kBatch) {
-    const size_t n = std::min(kBatch, keys.size() - base);
-    const int64_t* batch = keys.data() + base;
+void RowTable::Find(absl::Span<const Query> queries, uint32_t* rows) {
+  for (size_t base = 0; base < queries.size(); base += kBatch) {
+    const absl::Span<const Query> batch = queries.subspan(base, kBatch);
     uint32_t* found = rows + base;
-    for (size_t i = 0; i < n; ++i) index_.prefetch(Key{batch[i]});
-    for (size_t i = 0; i < n; ++i) {
-      const auto at = index_.find(Candidate{}, MixBits(static_cast<uint64_t>(batch[i])));
-      found[i] = at == index_.end() ? kNone : *at;
-      if (found[i] != kNone) Prefetch(found[i]);
+    for (const Query& query : batch) query.table->index_.prefetch(Key{query.key});
+    for (size_t i = 0; i < batch.size(); ++i) {
+      const RowTable& table = *batch[i].table;
+      const auto at = table.index_.find(Candidate{}, MixBits(static_cast<uint64_t>(batch[i].key)));
+      found[i] = at == table.index_.end() ? kNone : *at;
+      if (found[i] != kNone) __builtin_prefetch(&table.chunks_[found[i] >> table.chunk_shift_]);
     }
-    for (size_t i = 0; i < n; ++i) {
-      if (found[i] == kNone || key(found[i]) == batch[i]) continue;
-      const auto at = index_.find(Key{batch[i]});
-      found[i] = at == index_.end() ? kNone : *at;
+    for (size_t i = 0; i < batch.size(); ++i) {
+      if (found[i] != kNone) batch[i].table->Prefetch(found[i]);
+    }
+    for (size_t i = 0; i < batch.size(); ++i) {
+      const RowTable& table = *batch[i].table;
+      if (found[i] == kNone || table.key(found[i]) == batch[i].key) continue;
+      const auto at = table.index_.find(Key{batch[i].key});
+      found[i] = at == table.index_.end() ? kNone : *at;
     }
   }
 }

@@ -36,8 +36,14 @@ class RowTable {
   // Everything of a row but its key, as it is kept on disk.
   size_t stored_bytes() const { return kHeaderBytes - sizeof(int64_t) + floats_ * sizeof(float); }
 
-  // rows[i] is the row of keys[i], or kNone. Lookups overlap: memory is asked for ahead of use.
-  void Find(absl::Span<const int64_t> keys, uint32_t* rows) const;
+  // A key to be looked up in a table.
+  struct Query {
+    const RowTable* table;
+    int64_t key;
+  };
+  // rows[i] is the row of query i, or kNone. Lookups overlap, also those in different tables:
+  // memory is asked for ahead of use, and the rows found are on their way into the cache.
+  static void Find(absl::Span<const Query> queries, uint32_t* rows);
   // The row of `key`, and whether it is new (its floats are unspecified then).
   // `key`'s table must have fewer than 2^32 - 1 rows.
   std::pair<uint32_t, bool> FindOrInsert(int64_t key);

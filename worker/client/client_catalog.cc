@@ -19,7 +19,7 @@ namespace {
 
 // Buckets per server of a table that names none: a bucket is a stripe, the unit of locking, so a
 // few per thread that may push at once.
-constexpr size_t kBucketsPerServer = 64;
+constexpr size_t kBucketsPerServer = 16;
 // Values of a page of a scan: large enough that the round trip does not count.
 constexpr int64_t kScanPageBytes = 4 << 20;
 
