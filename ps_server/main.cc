@@ -74,6 +74,8 @@ int Main(int argc, char** argv) {
   // threshold to 32 MiB and keeps up to 64 MiB in each of 8 arenas a core, which no memory budget
   // sees.
   mallopt(M_MMAP_THRESHOLD, 1 << 20);
+  // But not what the next request needs at once: a fault a page costs as much as the request.
+  mallopt(M_TRIM_THRESHOLD, 8 << 20);
   FLAGS_logtostderr = true;
   google::InitGoogleLogging(argv[0]);
   const absl::StatusOr<ServerConfig> config =

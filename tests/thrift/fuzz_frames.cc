@@ -244,7 +244,9 @@ void Round(const std::string& address, int64_t frames, uint64_t seed, Bystander&
 }
 
 int Main() {
-  ::mallopt(M_MMAP_THRESHOLD, 1 << 20);  // as cairn-ps: what malloc keeps is not growth
+  // As cairn-ps: what malloc keeps is not growth.
+  ::mallopt(M_MMAP_THRESHOLD, 1 << 20);
+  ::mallopt(M_TRIM_THRESHOLD, 8 << 20);
   const TempDir folder;
   FLAGS_log_dir = folder.path();
   FLAGS_stderrthreshold = google::GLOG_FATAL;
