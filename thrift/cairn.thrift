@@ -157,7 +157,7 @@ struct VariableSpec {
   7: TouchedRows touched_rows = TouchedRows.ALL
   /** DENSE: in order, together all rows. Empty: one shard on this server. */
   8: list<DenseShard> shards
-  /** EMBEDDING: server of each hash bucket; a power of two, 1 … 65536. Empty: 64 buckets here. */
+  /** EMBEDDING: server of each hash bucket; a power of two, 1 … 65536. Empty: 16 buckets here. */
   9: list<i32> bucket_ps
   10: i64 map_version = 1
 }

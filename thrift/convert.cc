@@ -14,7 +14,7 @@
 namespace cairn {
 namespace {
 
-constexpr int64_t kDefaultBuckets = 64;  // as the IDL says
+constexpr int64_t kDefaultBuckets = 16;  // as the IDL says
 
 std::map<std::string, double> Arguments(const absl::btree_map<std::string, double>& arguments) {
   return {arguments.begin(), arguments.end()};
@@ -69,7 +69,7 @@ absl::Status AtMost(const char* field, size_t found, int64_t limit, const char* 
                                                  limit_name, ")"));
 }
 
-// What a client left out: one shard, or 64 buckets, all on this server.
+// What a client left out: one shard, or 16 buckets, all on this server.
 void FillIn(VariableSpec& spec, int32_t server_index) {
   if (spec.kind == VariableKind::kDense && spec.shards.empty()) {
     spec.shards.push_back({0, RowCount(spec.shape), server_index});

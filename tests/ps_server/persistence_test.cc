@@ -192,7 +192,7 @@ TEST_F(PersistenceTest, ReplayIntoStripesThatAreAheadAppliesEachPartOnce) {
         StripeStore::Open({.directory = options_.directory});
     ASSERT_OK(store);
     for (const int64_t key : {2, 4}) {
-      const StripeId id{.variable = 1, .shard = 0, .stripe = BucketOfKey(key, 64)};
+      const StripeId id{.variable = 1, .shard = 0, .stripe = BucketOfKey(key, 16)};
       const std::unique_ptr<StripeBatch> batch = (*store)->NewBatch(id);
       const Watermark mark{.worker = 0, .sequence = 2};
       batch->SetWatermarks({mark});
