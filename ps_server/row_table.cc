@@ -76,7 +76,6 @@ std::pair<uint32_t, bool> RowTable::FindOrInsert(int64_t key) {
     std::memcpy(Bytes(size_), &key, sizeof(key));
     set_last_update(size_, 0);
     construct(size_++);
-    ++indexed_;
     inserted = true;
   });
   return {*at, inserted};
@@ -84,21 +83,23 @@ std::pair<uint32_t, bool> RowTable::FindOrInsert(int64_t key) {
 
 std::byte* RowTable::Append(int64_t key) {
   if (size_ == capacity_) AddMemory();
+  appended_.push_back(key);
   std::byte* row = Bytes(size_++);
   std::memcpy(row, &key, sizeof(key));
   return row + sizeof(key);
 }
 
 void RowTable::IndexAppended() {
-  const uint32_t end = size_;
-  index_.reserve(end);
-  uint32_t kept = indexed_;  // rows below have their place
-  for (uint32_t base = indexed_; base < end; base += kBatch) {
-    const uint32_t batch_end = std::min(end, base + static_cast<uint32_t>(kBatch));
-    for (uint32_t row = base; row < batch_end; ++row) index_.prefetch(Key{key(row)});
-    for (uint32_t row = base; row < batch_end; ++row) {
+  const uint32_t first = size_ - appended();
+  uint32_t kept = first;  // rows below have their place
+  index_.reserve(size_);
+  for (size_t base = 0; base < appended_.size(); base += kBatch) {
+    const absl::Span<const int64_t> keys = absl::MakeConstSpan(appended_).subspan(base, kBatch);
+    for (const int64_t key : keys) index_.prefetch(Key{key});
+    for (size_t i = 0; i < keys.size(); ++i) {
+      const uint32_t row = first + static_cast<uint32_t>(base + i);
       bool inserted = false;
-      const auto at = index_.lazy_emplace(Key{key(row)}, [&](const auto& construct) {
+      const auto at = index_.lazy_emplace(Key{keys[i]}, [&](const auto& construct) {
         // Rows that found their key were left out, so this one closes up.
         if (kept != row) std::memcpy(Bytes(kept), Bytes(row), row_bytes_);
         construct(kept++);
@@ -107,9 +108,10 @@ void RowTable::IndexAppended() {
       if (!inserted) std::memcpy(stored(*at), stored(row), stored_bytes());
     }
   }
-  size_ = indexed_ = kept;
   // Room was made as if there were no repeats.
-  if (kept < end / 2) index_.rehash(0);
+  if (kept < size_ / 2) index_.rehash(0);
+  size_ = kept;
+  std::vector<int64_t>().swap(appended_);
   TrimMemory();
 }
 

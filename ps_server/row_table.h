@@ -51,7 +51,7 @@ class RowTable {
   // For loading: adds a row without looking whether its key is there, and returns its stored()
   // bytes to be filled. Nothing else may be called until IndexAppended.
   std::byte* Append(int64_t key);
-  uint32_t appended() const { return size_ - indexed_; }
+  uint32_t appended() const { return static_cast<uint32_t>(appended_.size()); }
   // Finds the appended rows a place: of those with the same key the last one stays.
   void IndexAppended();
 
@@ -113,8 +113,8 @@ class RowTable {
   const size_t row_bytes_;
   const uint32_t chunk_shift_;  // log2 of rows a chunk
   uint32_t size_ = 0;
-  uint32_t indexed_ = 0;   // rows in the index: all but those appended last
-  uint32_t capacity_ = 0;  // rows there is memory for
+  uint32_t capacity_ = 0;          // rows there is memory for
+  std::vector<int64_t> appended_;  // keys of the last rows, which are not in the index
   ChunkPool& pool_;
   std::unique_ptr<std::byte[], Free> first_;  // the first chunk
   std::vector<std::byte*> chunks_;            // the others are the pool's

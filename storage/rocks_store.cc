@@ -103,6 +103,7 @@ absl::Status RocksStore::OpenDatabase(const StoreOptions& options, bool create) 
   log_ = std::make_shared<RocksLog>(kMaxLogBytes);
   rocksdb::Options rocks = MakeRocksOptions(options);
   rocks.create_if_missing = create;
+  rocks.disable_auto_compactions = true;  // until StartCompaction
   rocks.info_log = log_;
   rocks.listeners.push_back(
       std::make_shared<FailureListener>(failure_, Context("background work stopped")));
@@ -406,6 +407,13 @@ absl::Status RocksStore::LoadStripes(const StripeId& first, const StripeId& end,
   absl::MutexLock segments_lock(&segments_mutex_);
   for (const auto& [id, range] : ranges) segments_.try_emplace(id, range);
   return absl::OkStatus();
+}
+
+absl::Status RocksStore::StartCompaction() {
+  absl::ReaderMutexLock lock(&life_);
+  if (db_ == nullptr) return absl::FailedPreconditionError(Context("the store is closed"));
+  return FromRocks(db_->EnableAutoCompaction({db_->DefaultColumnFamily()}),
+                   Context("start the compaction"));
 }
 
 absl::Status RocksStore::Close() {

@@ -55,6 +55,7 @@ class RocksStore : public StripeStore {
   using StripeStore::LoadStripes;
   absl::Status LoadStripes(const StripeId& first, const StripeId& end,
                            StripeVisitor& visitor) const override;
+  absl::Status StartCompaction() override;
   absl::Status Close() override;
 
  private:

@@ -145,6 +145,10 @@ class StripeStore {
     return LoadStripes({.variable = variable}, {.variable = variable + 1}, visitor);
   }
 
+  // After the last LoadStripes of a server's start: begins the background compaction, which would
+  // take disk and cores from the loading.
+  virtual absl::Status StartCompaction() = 0;
+
   // Syncs and closes. Later calls fail. Also done, without a report, by the destructor.
   virtual absl::Status Close() = 0;
 };
