@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "ps_server/assign.h"
+#include "ps_server/checkpoint_calls.h"
 #include "ps_server/pull.h"
 #include "ps_server/push.h"
 #include "ps_server/sequencing.h"
@@ -144,6 +145,19 @@ void Service::drop_job(wire::ServerState& state, const wire::Caller& caller) {
     FillState(core_, nullptr, state);
     return absl::OkStatus();
   });
+}
+
+void Service::checkpoint(wire::CheckpointReply& reply, const wire::CheckpointRequest& request) {
+  Run(request.caller, reply.state,
+      [&](const Admitted&) { return MakeCheckpoint(core_, request, reply); });
+}
+
+void Service::drop_checkpoint(wire::ServerState& state, const wire::CheckpointRequest& request) {
+  Run(request.caller, state, [&](const Admitted&) { return DropCheckpoint(core_, request); });
+}
+
+void Service::restore(wire::RestoreReply& reply, const wire::RestoreRequest& request) {
+  Run(request.caller, reply.state, [&](const Admitted&) { return Restore(core_, request, reply); });
 }
 
 }  // namespace cairn

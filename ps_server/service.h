@@ -49,6 +49,9 @@ class Service final : public wire::ParameterServerIf {
   void scan(wire::ScanReply& reply, const wire::ScanRequest& request) override;
   void flush(wire::ServerState& state, const wire::Caller& caller) override;
   void drop_job(wire::ServerState& state, const wire::Caller& caller) override;
+  void checkpoint(wire::CheckpointReply& reply, const wire::CheckpointRequest& request) override;
+  void drop_checkpoint(wire::ServerState& state, const wire::CheckpointRequest& request) override;
+  void restore(wire::RestoreReply& reply, const wire::RestoreRequest& request) override;
 
  private:
   // Runs `call` inside the gate and throws what goes wrong.

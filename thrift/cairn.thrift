@@ -354,6 +354,79 @@ struct ScanReply {
   4: binary cursor
 }
 
+/** One file of a checkpoint, by its path inside the checkpoint's folder. */
+struct CheckpointFile {
+  1: string name
+  2: i64 bytes
+  /** XXH3, 64 bits, seed 0, of the file's bytes. */
+  3: i64 checksum
+}
+
+/** How far a worker was on one server. */
+struct CheckpointWorker {
+  1: i32 worker
+  2: i64 incarnation
+  /** Applied. */
+  3: i64 sequence
+  /** Stored with the sequence; empty: none. */
+  4: binary position
+}
+
+struct CheckpointRequest {
+  1: Caller caller
+  /** Absolute path on the server's host; made if absent, its parent must exist. */
+  2: string directory
+  /** Names one attempt: 1 … 200 bytes of [A-Za-z0-9_.-]. The server writes to
+      `directory/name/ps-<its index>`; what is there already under that name is answered again. */
+  3: string name
+}
+
+struct CheckpointReply {
+  1: ServerState state
+  2: i32 server_index
+  /** Absolute path of what this server wrote, on `host`. */
+  3: string folder
+  4: string host
+  5: list<CheckpointFile> files
+  /** The job's workers, variables and shards as the checkpoint has them. */
+  6: list<CheckpointWorker> workers
+  7: list<VariableInfo> variables
+  /** How long it took. */
+  8: double seconds
+}
+
+/** What one server of the checkpoint wrote. */
+struct RestoreFolder {
+  /** Absolute path on the host of the server that is asked. */
+  1: string path
+  2: list<CheckpointFile> files
+}
+
+struct RestoreRequest {
+  /** The job to make; with `values_only` one that exists. */
+  1: Caller caller
+  /** Of every server of the checkpoint, in their order. */
+  2: list<RestoreFolder> folders
+  /** The job that the checkpoint is of; empty: caller.job. */
+  3: string from_job
+  /** The workers as they are to be known here: the incarnation is a floor. */
+  4: list<CheckpointWorker> workers
+  /** False: makes every variable with its values, slots, update counts and watermarks, dealt to
+      the servers there are now. True: sets the values of `variables`, which exist, and nothing
+      else. */
+  5: bool values_only = false
+  6: list<string> variables
+}
+
+struct RestoreReply {
+  1: ServerState state
+  2: i64 variables
+  3: i64 stripes
+  /** Values and slots that this server took over. */
+  4: i64 bytes
+  5: double seconds
+}
+
 service ParameterServer {
   HelloReply hello(1: HelloRequest request) throws (1: ServerError error)
 
@@ -383,4 +456,15 @@ service ParameterServer {
 
   /** Forgets the job: its variables, sequences and incarnations, in memory and on disk. */
   ServerState drop_job(1: Caller caller) throws (1: ServerError error)
+
+  /** Makes everything applied so far durable and copies it to a folder of its own, by hard links
+      where the file system allows. Holds the variables of every job of the server. Pushes go on. */
+  CheckpointReply checkpoint(1: CheckpointRequest request) throws (1: ServerError error)
+
+  /** Deletes what `checkpoint` made here for this name; nothing where it made nothing. */
+  ServerState drop_checkpoint(1: CheckpointRequest request) throws (1: ServerError error)
+
+  /** Takes over this server's part of a checkpoint, whole or not at all, verified. ALREADY_EXISTS:
+      the server holds variables of the job. */
+  RestoreReply restore(1: RestoreRequest request) throws (1: ServerError error)
 }

@@ -202,6 +202,31 @@ absl::Status CheckRequest(const wire::ScanRequest& request) {
   return Beyond("max_rows", request.max_rows, "rows", kMaxScanRows, "kMaxScanRows");
 }
 
+absl::Status CheckRequest(const wire::CheckpointRequest& request) {
+  RETURN_IF_ERROR(CheckRequest(request.caller));
+  RETURN_IF_ERROR(CheckLength("directory", request.directory, kMaxPathBytes, "kMaxPathBytes"));
+  return CheckName("name", request.name, kMaxCheckpointNameBytes, "kMaxCheckpointNameBytes", "_.-");
+}
+
+absl::Status CheckRequest(const wire::RestoreRequest& request) {
+  RETURN_IF_ERROR(CheckRequest(request.caller));
+  RETURN_IF_ERROR(CheckItemCount("folders", request.folders.size()));
+  for (const wire::RestoreFolder& folder : request.folders) {
+    RETURN_IF_ERROR(CheckLength("path", folder.path, kMaxPathBytes, "kMaxPathBytes"));
+  }
+  for (const wire::CheckpointWorker& worker : request.workers) {
+    RETURN_IF_ERROR(
+        CheckLength("position", worker.position, kMaxPositionBytes, "kMaxPositionBytes"));
+    RETURN_IF_ERROR(CheckAtLeast("worker", worker.worker, 0));
+  }
+  if (!request.from_job.empty()) RETURN_IF_ERROR(CheckJob("from_job", request.from_job));
+  RETURN_IF_ERROR(CheckItemCount("variables", request.variables.size()));
+  for (const std::string& variable : request.variables) {
+    RETURN_IF_ERROR(CheckVariable("variables", variable));
+  }
+  return absl::OkStatus();
+}
+
 void CheckedService::hello(wire::HelloReply& reply, const wire::HelloRequest& request) {
   Throw(CheckRequest(request));
   service_.hello(reply, request);
@@ -263,6 +288,23 @@ void CheckedService::flush(wire::ServerState& reply, const wire::Caller& caller)
 void CheckedService::drop_job(wire::ServerState& reply, const wire::Caller& caller) {
   Throw(CheckRequest(caller));
   service_.drop_job(reply, caller);
+}
+
+void CheckedService::checkpoint(wire::CheckpointReply& reply,
+                                const wire::CheckpointRequest& request) {
+  Throw(CheckRequest(request));
+  service_.checkpoint(reply, request);
+}
+
+void CheckedService::drop_checkpoint(wire::ServerState& reply,
+                                     const wire::CheckpointRequest& request) {
+  Throw(CheckRequest(request));
+  service_.drop_checkpoint(reply, request);
+}
+
+void CheckedService::restore(wire::RestoreReply& reply, const wire::RestoreRequest& request) {
+  Throw(CheckRequest(request));
+  service_.restore(reply, request);
 }
 
 }  // namespace cairn

@@ -20,6 +20,8 @@ absl::Status CheckRequest(const wire::AssignRequest& request);
 absl::Status CheckRequest(const wire::PullRequest& request);
 absl::Status CheckRequest(const wire::DescribeRequest& request);
 absl::Status CheckRequest(const wire::ScanRequest& request);
+absl::Status CheckRequest(const wire::CheckpointRequest& request);
+absl::Status CheckRequest(const wire::RestoreRequest& request);
 
 // Thread safety: that of `service`, which must outlive it.
 class CheckedService : public wire::ParameterServerIf {
@@ -39,6 +41,9 @@ class CheckedService : public wire::ParameterServerIf {
   void scan(wire::ScanReply& reply, const wire::ScanRequest& request) override;
   void flush(wire::ServerState& reply, const wire::Caller& caller) override;
   void drop_job(wire::ServerState& reply, const wire::Caller& caller) override;
+  void checkpoint(wire::CheckpointReply& reply, const wire::CheckpointRequest& request) override;
+  void drop_checkpoint(wire::ServerState& reply, const wire::CheckpointRequest& request) override;
+  void restore(wire::RestoreReply& reply, const wire::RestoreRequest& request) override;
 
  private:
   wire::ParameterServerIf& service_;

@@ -84,5 +84,8 @@ inline constexpr int64_t kMaxSlotNameBytes = 64;
 inline constexpr int64_t kMaxTaskTypeBytes = 64;
 inline constexpr int64_t kMaxOriginBytes = 256;
 inline constexpr int64_t kMaxPositionBytes = 1024;
+// Paths: Linux' PATH_MAX. A checkpoint's name is one component of a path.
+inline constexpr int64_t kMaxPathBytes = 4096;
+inline constexpr int64_t kMaxCheckpointNameBytes = 200;
 
 }  // namespace cairn

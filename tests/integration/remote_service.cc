@@ -63,5 +63,16 @@ void RemoteService::flush(wire::ServerState& reply, const wire::Caller& caller) 
 void RemoteService::drop_job(wire::ServerState& reply, const wire::Caller& caller) {
   Call("drop_job", [&](WireClient::Stub& stub) { stub.drop_job(reply, caller); });
 }
+void RemoteService::checkpoint(wire::CheckpointReply& reply,
+                               const wire::CheckpointRequest& request) {
+  Call("checkpoint", [&](WireClient::Stub& stub) { stub.checkpoint(reply, request); });
+}
+void RemoteService::drop_checkpoint(wire::ServerState& reply,
+                                    const wire::CheckpointRequest& request) {
+  Call("drop_checkpoint", [&](WireClient::Stub& stub) { stub.drop_checkpoint(reply, request); });
+}
+void RemoteService::restore(wire::RestoreReply& reply, const wire::RestoreRequest& request) {
+  Call("restore", [&](WireClient::Stub& stub) { stub.restore(reply, request); });
+}
 
 }  // namespace cairn

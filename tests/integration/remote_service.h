@@ -31,6 +31,9 @@ class RemoteService : public wire::ParameterServerIf {
   void scan(wire::ScanReply& reply, const wire::ScanRequest& request) override;
   void flush(wire::ServerState& reply, const wire::Caller& caller) override;
   void drop_job(wire::ServerState& reply, const wire::Caller& caller) override;
+  void checkpoint(wire::CheckpointReply& reply, const wire::CheckpointRequest& request) override;
+  void drop_checkpoint(wire::ServerState& reply, const wire::CheckpointRequest& request) override;
+  void restore(wire::RestoreReply& reply, const wire::RestoreRequest& request) override;
 
  private:
   explicit RemoteService(std::unique_ptr<WireClient> client) : client_(std::move(client)) {}

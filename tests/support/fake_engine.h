@@ -90,6 +90,15 @@ class FakeEngine : public Engine, private wire::ParameterServerIf {
     const absl::MutexLock lock(&mutex_);
     variables_.clear();
   }
+  void checkpoint(wire::CheckpointReply& reply, const wire::CheckpointRequest&) override {
+    Touch(reply.state);
+  }
+  void drop_checkpoint(wire::ServerState& reply, const wire::CheckpointRequest&) override {
+    Touch(reply);
+  }
+  void restore(wire::RestoreReply& reply, const wire::RestoreRequest&) override {
+    Touch(reply.state);
+  }
   void create_variables(wire::ServerState& reply, const wire::Caller&,
                         const std::vector<wire::VariableSpec>& specs) override {
     Touch(reply);

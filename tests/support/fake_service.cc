@@ -347,4 +347,17 @@ void FakeService::drop_job(wire::ServerState& state, const wire::Caller& caller)
   State(caller, &state);
 }
 
+// Variables of maps have no files: checkpoints are tested with real engines.
+void FakeService::checkpoint(wire::CheckpointReply&, const wire::CheckpointRequest&) {
+  Refuse(wire::ErrorCode::UNIMPLEMENTED, wire::ErrorReason::NONE, "checkpoint of a fake");
+}
+
+void FakeService::drop_checkpoint(wire::ServerState&, const wire::CheckpointRequest&) {
+  Refuse(wire::ErrorCode::UNIMPLEMENTED, wire::ErrorReason::NONE, "drop_checkpoint of a fake");
+}
+
+void FakeService::restore(wire::RestoreReply&, const wire::RestoreRequest&) {
+  Refuse(wire::ErrorCode::UNIMPLEMENTED, wire::ErrorReason::NONE, "restore into a fake");
+}
+
 }  // namespace cairn::test

@@ -62,6 +62,9 @@ class FakeService : public wire::ParameterServerIf, public Engine {
   void scan(wire::ScanReply& reply, const wire::ScanRequest& request) override;
   void flush(wire::ServerState& state, const wire::Caller& caller) override;
   void drop_job(wire::ServerState& state, const wire::Caller& caller) override;
+  void checkpoint(wire::CheckpointReply& reply, const wire::CheckpointRequest& request) override;
+  void drop_checkpoint(wire::ServerState& state, const wire::CheckpointRequest& request) override;
+  void restore(wire::RestoreReply& reply, const wire::RestoreRequest& request) override;
 
  private:
   struct Stored {

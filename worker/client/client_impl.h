@@ -1,5 +1,6 @@
-// PsClient over any ServerLink. Three source files: client_impl.cc has sessions and leases,
-// client_data.cc the hot path, client_catalog.cc what concerns whole variables.
+// PsClient over any ServerLink. Four source files: client_impl.cc has sessions and leases,
+// client_data.cc the hot path, client_catalog.cc what concerns whole variables,
+// client_checkpoint.cc the whole job.
 #pragma once
 
 #include <atomic>
@@ -48,6 +49,14 @@ class PsClientImpl : public PsClient {
   absl::Status Flush(Deadline deadline) override;
   absl::Status Leave(Deadline deadline) override;
   absl::Status DropJob(Deadline deadline) override;
+  absl::StatusOr<std::vector<ServerCheckpoint>> Checkpoint(absl::string_view directory,
+                                                           absl::string_view name,
+                                                           Deadline deadline) override;
+  absl::Status DropCheckpoint(absl::string_view directory, absl::string_view name,
+                              Deadline deadline) override;
+  absl::Status Restore(const RestoreSource& source, Deadline deadline) override;
+  absl::Status WarmStart(const RestoreSource& source, absl::Span<const std::string> variables,
+                         Deadline deadline) override;
   StalenessSummary staleness() const override { return staleness_.Summary(); }
   ClientCounters counters() const override;
 

@@ -16,6 +16,7 @@
 #include "common/config/partitioner.h"
 #include "common/deadline.h"
 #include "common/variable_spec.h"
+#include "worker/client/checkpoint_part.h"
 
 namespace cairn {
 
@@ -144,6 +145,26 @@ class PsClient {
   virtual absl::Status Leave(Deadline deadline) = 0;
   // Forgets the job on every server and says hello again. No other call at the same time.
   virtual absl::Status DropJob(Deadline deadline) = 0;
+
+  // Every server writes what it has applied to `directory`/`name`/ps-<index>, an absolute path on
+  // its own host; pushes go on meanwhile. `name` is one attempt's: repeating it answers what is
+  // there. In the order of servers. kResourceExhausted: a disk is full.
+  virtual absl::StatusOr<std::vector<ServerCheckpoint>> Checkpoint(absl::string_view directory,
+                                                                   absl::string_view name,
+                                                                   Deadline deadline) = 0;
+  // Every server deletes what it wrote for `name`; nothing where there is nothing.
+  virtual absl::Status DropCheckpoint(absl::string_view directory, absl::string_view name,
+                                      Deadline deadline) = 0;
+  // Makes this client's job from a checkpoint, dealt to the servers there are; ps:0, which comes
+  // last, tells whether it is done. Every worker resumes after the last sequence that all servers
+  // of the checkpoint had. For an unsequenced client, while the job has no variables.
+  // kAlreadyExists: it has. kDataLoss names the damaged file. kNotFound: a server cannot reach a
+  // folder; names both.
+  virtual absl::Status Restore(const RestoreSource& source, Deadline deadline) = 0;
+  // Sets the values of dense and embedding `variables`, which exist and were created through this
+  // client, to those of a checkpoint; slots and update counts stay. Not sequenced.
+  virtual absl::Status WarmStart(const RestoreSource& source,
+                                 absl::Span<const std::string> variables, Deadline deadline) = 0;
 
   virtual StalenessSummary staleness() const = 0;
   virtual ClientCounters counters() const = 0;

@@ -55,6 +55,17 @@ class RecordingClient : public PsClient {
   absl::Status Flush(Deadline) override { return absl::OkStatus(); }
   absl::Status Leave(Deadline) override { return absl::OkStatus(); }
   absl::Status DropJob(Deadline) override { return absl::OkStatus(); }
+  absl::StatusOr<std::vector<ServerCheckpoint>> Checkpoint(absl::string_view, absl::string_view,
+                                                           Deadline) override {
+    return std::vector<ServerCheckpoint>();
+  }
+  absl::Status DropCheckpoint(absl::string_view, absl::string_view, Deadline) override {
+    return absl::OkStatus();
+  }
+  absl::Status Restore(const RestoreSource&, Deadline) override { return absl::OkStatus(); }
+  absl::Status WarmStart(const RestoreSource&, absl::Span<const std::string>, Deadline) override {
+    return absl::OkStatus();
+  }
   StalenessSummary staleness() const override { return {}; }
   ClientCounters counters() const override { return {}; }
 

@@ -1,0 +1,161 @@
+// Checkpoints of a whole job: made, deleted, restored by every server.
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "thrift/ParameterServer.h"
+#include "thrift/convert.h"
+#include "worker/client/client_impl.h"
+#include "worker/client/position.h"
+
+namespace cairn {
+namespace {
+
+wire::CheckpointRequest RequestOf(const wire::Caller& caller, absl::string_view directory,
+                                  absl::string_view name) {
+  wire::CheckpointRequest request;
+  request.caller = caller;
+  request.directory = std::string(directory);
+  request.name = std::string(name);
+  return request;
+}
+
+absl::StatusOr<ServerCheckpoint> FromReply(const wire::CheckpointReply& reply, int32_t server,
+                                           int32_t server_count) {
+  ServerCheckpoint part{
+      .server = server, .folder = reply.folder, .host = reply.host, .seconds = reply.seconds};
+  for (const wire::CheckpointFile& file : reply.files) {
+    part.files.push_back({file.name, file.bytes, static_cast<uint64_t>(file.checksum)});
+  }
+  for (const wire::CheckpointWorker& worker : reply.workers) {
+    part.workers.push_back({worker.worker, worker.incarnation, worker.sequence, worker.position});
+  }
+  for (const wire::VariableInfo& info : reply.variables) {
+    CheckpointVariable variable;
+    ASSIGN_OR_RETURN(variable.spec, FromWire(info.spec, server, server_count));
+    for (const wire::ShardInfo& shard : info.shards) {
+      variable.rows += shard.rows;
+      variable.updates = std::max(variable.updates, shard.version);
+    }
+    part.variables.push_back(std::move(variable));
+  }
+  return part;
+}
+
+wire::RestoreRequest RequestOf(const RestoreSource& source) {
+  wire::RestoreRequest request;
+  request.from_job = source.job;
+  for (const RestoreFolder& folder : source.folders) {
+    request.folders.emplace_back();
+    request.folders.back().path = folder.path;
+    for (const CheckpointFile& file : folder.files) {
+      request.folders.back().files.emplace_back();
+      request.folders.back().files.back().name = file.name;
+      request.folders.back().files.back().bytes = file.bytes;
+      request.folders.back().files.back().checksum = static_cast<int64_t>(file.checksum);
+    }
+  }
+  return request;
+}
+
+// The workers as all `server_count` servers are to know them: each after the last sequence that
+// every server of the checkpoint had. Stripes that are ahead of it drop what is computed again.
+std::vector<wire::CheckpointWorker> WorkersAt(const RestoreSource& source, size_t server_count) {
+  std::map<int32_t, std::vector<ResumeAnswer>> answers;
+  for (size_t s = 0; s < source.folders.size(); ++s) {
+    for (const CheckpointWorker& worker : source.folders[s].workers) {
+      std::vector<ResumeAnswer>& of_worker = answers[worker.worker];
+      of_worker.resize(
+          source.folders.size());  // a server that does not know it has applied nothing
+      of_worker[s] = {worker.sequence, worker.position};
+    }
+  }
+  std::vector<wire::CheckpointWorker> workers;
+  for (const auto& [ordinal, of_worker] : answers) {
+    const ResumePoint point = ChooseResumePoint(of_worker);
+    wire::CheckpointWorker worker;
+    worker.worker = ordinal;
+    worker.incarnation = source.timeline << kTimelineShift;
+    worker.sequence = point.sequence;
+    if (point.sequence > 0) {
+      const std::vector<int64_t> last_part(server_count, point.sequence);
+      EncodePosition(point.sequence, last_part, point.position, &worker.position);
+    }
+    workers.push_back(std::move(worker));
+  }
+  return workers;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<ServerCheckpoint>> PsClientImpl::Checkpoint(absl::string_view directory,
+                                                                       absl::string_view name,
+                                                                       Deadline deadline) {
+  RETURN_IF_ERROR(CheckOpen("checkpoint", deadline));
+  std::vector<wire::CheckpointReply> replies(sessions_.size());
+  RETURN_IF_ERROR(
+      CallAll("checkpoint", deadline.Remaining(), deadline,
+              [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t server) {
+                replies[server] = {};
+                service.checkpoint(replies[server], RequestOf(caller, directory, name));
+              }));
+  std::vector<ServerCheckpoint> parts;
+  for (int32_t s = 0; s < server_count(); ++s) {
+    absl::StatusOr<ServerCheckpoint> part = FromReply(replies[s], s, server_count());
+    if (!part.ok()) {
+      return Annotate(part.status(), absl::StrCat("checkpoint of ", sessions_[s]->name()));
+    }
+    parts.push_back(*std::move(part));
+  }
+  return parts;
+}
+
+absl::Status PsClientImpl::DropCheckpoint(absl::string_view directory, absl::string_view name,
+                                          Deadline deadline) {
+  RETURN_IF_ERROR(CheckOpen("drop_checkpoint", deadline));
+  return CallAll("drop_checkpoint", deadline.Remaining(), deadline,
+                 [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
+                   wire::ServerState state;
+                   service.drop_checkpoint(state, RequestOf(caller, directory, name));
+                 });
+}
+
+absl::Status PsClientImpl::Restore(const RestoreSource& source, Deadline deadline) {
+  RETURN_IF_ERROR(CheckOpen("restore", deadline));
+  wire::RestoreRequest request = RequestOf(source);
+  request.workers = WorkersAt(source, sessions_.size());
+  const auto restore = [&](int32_t server) {
+    return CallOne(server, "restore", deadline.Remaining(), deadline,
+                   [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
+                     wire::RestoreRequest mine = request;
+                     mine.caller = caller;
+                     wire::RestoreReply reply;
+                     service.restore(reply, mine);
+                   });
+  };
+  // ps:0 last: the job is there when ps:0 holds it.
+  RETURN_IF_ERROR(ForEachServer(1, restore));
+  return restore(0);
+}
+
+absl::Status PsClientImpl::WarmStart(const RestoreSource& source,
+                                     absl::Span<const std::string> variables, Deadline deadline) {
+  RETURN_IF_ERROR(CheckOpen("warm start", deadline));
+  wire::RestoreRequest request = RequestOf(source);
+  request.values_only = true;
+  for (const std::string& variable : variables) {
+    RETURN_IF_ERROR(FindVariable("warm start", variable).status());
+    request.variables.push_back(variable);
+  }
+  return CallAll("restore", deadline.Remaining(), deadline,
+                 [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
+                   wire::RestoreRequest mine = request;
+                   mine.caller = caller;
+                   wire::RestoreReply reply;
+                   service.restore(reply, mine);
+                 });
+}
+
+}  // namespace cairn
