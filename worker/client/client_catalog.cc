@@ -18,8 +18,9 @@ namespace cairn {
 namespace {
 
 // Buckets per server of a table that names none. A bucket is a stripe, the unit of locking: enough
-// for the threads that push at once, and no more, since every stripe a batch visits costs as much as
-// some of its keys (26 tables, 128 rows: 16 instead of 64 gave 1.3 times the examples per second).
+// for the threads that push at once, and no more, since every stripe a batch visits costs as much
+// as some of its keys (26 tables, 128 rows: 16 instead of 64 gave 1.3 times the examples per
+// second).
 constexpr size_t kBucketsPerServer = 16;
 // Values of a page of a scan: large enough that the round trip does not count.
 constexpr int64_t kScanPageBytes = 4 << 20;
