@@ -181,6 +181,7 @@ TEST_F(PersistenceTest, ReplayIntoStripesThatAreAheadAppliesEachPartOnce) {
   TestClient client = Joined(0);
   wire::VariableSpec spec = TableSpec("t", 1, WireOptimizer("sgd", 1));
   spec.initializer.type = "zeros";
+  spec.bucket_ps.assign(64, 0);  // so many that these keys share none
   ASSERT_OK(client.Create({spec}));
   ASSERT_OK(client.PushKeys("t", {1, 2, 3, 4, 5}, {1, 1, 1, 1, 1}));
   ASSERT_OK(engine().Close());
@@ -192,7 +193,7 @@ TEST_F(PersistenceTest, ReplayIntoStripesThatAreAheadAppliesEachPartOnce) {
         StripeStore::Open({.directory = options_.directory});
     ASSERT_OK(store);
     for (const int64_t key : {2, 4}) {
-      const StripeId id{.variable = 1, .shard = 0, .stripe = BucketOfKey(key, 16)};
+      const StripeId id{.variable = 1, .shard = 0, .stripe = BucketOfKey(key, 64)};
       const std::unique_ptr<StripeBatch> batch = (*store)->NewBatch(id);
       const Watermark mark{.worker = 0, .sequence = 2};
       batch->SetWatermarks({mark});

@@ -57,7 +57,7 @@ TEST(Convert, WhatAClientLeavesOutIsFilledIn) {
   table.touched_rows = wire::TouchedRows::ALL;
   spec = FromWire(table, 1, 2);
   ASSERT_OK(spec);
-  EXPECT_EQ(spec->bucket_ps, std::vector<int32_t>(64, 1));
+  EXPECT_EQ(spec->bucket_ps, std::vector<int32_t>(16, 1));
   EXPECT_EQ(spec->touched_rows, TouchedRows::kPushed);
 }
 
