@@ -28,7 +28,7 @@ ABSL_FLAG(std::string, task_type, "", "worker or chief");
 ABSL_FLAG(int32_t, task_index, -1, "index of this task in the cluster file");
 ABSL_FLAG(std::string, data_root, "", "folder of the job file's relative data paths");
 ABSL_FLAG(std::string, metrics_file, "", "JSON lines, one a step");
-ABSL_FLAG(std::string, export, "", ".npz of all variables");
+ABSL_FLAG(std::string, export, "", ".npz or .safetensors of all variables");
 ABSL_FLAG(int64_t, max_steps, -1, "steps of this worker; 0: no limit");
 ABSL_FLAG(std::string, mode, "train", "train, evaluate or predict");
 ABSL_FLAG(std::string, predictions, "", "output of --mode predict");
@@ -51,7 +51,7 @@ constexpr char kUsage[] =
   --task_index N        and its number, from 0
   --data_root DIR       where the job file's relative data paths start; else its own folder
   --metrics_file FILE   writes one JSON object a step: step, loss, examples, seconds
-  --export FILE.npz     writes all variables at the end, for numpy
+  --export FILE         writes all variables at the end: .npz (numpy) or .safetensors
   --max_steps N         ends after N steps of this worker; 0: no limit
   --mode MODE           train (default), evaluate: metrics of data.eval,
                         predict: scores of data.eval
@@ -100,9 +100,11 @@ absl::StatusOr<JobConfig> ReadJob(const CommandLine& line) {
   if (!metrics.empty()) job->output.metrics_file = metrics;
   const std::string export_file = absl::GetFlag(FLAGS_export);
   if (!export_file.empty()) job->output.export_file = export_file;
-  if (!job->output.export_file.empty() && !absl::EndsWith(job->output.export_file, ".npz")) {
-    return BadFlag(absl::StrCat("export file '", job->output.export_file,
-                                "': this version writes .npz; name it so"));
+  const std::string& target = job->output.export_file;
+  if (!target.empty() && !absl::EndsWith(target, ".npz") &&
+      !absl::EndsWith(target, ".safetensors")) {
+    return BadFlag(absl::StrCat("export file '", target,
+                                "': name it .npz or .safetensors, which are written"));
   }
   const int64_t max_steps = absl::GetFlag(FLAGS_max_steps);
   if (max_steps >= 0) job->data.max_steps = max_steps;

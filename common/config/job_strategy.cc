@@ -101,11 +101,8 @@ Field OnlyEmpty(absl::string_view key, std::string instead) {
 absl::Status ReadExport(const ConfigNode& value, const std::string& path, std::string* out) {
   std::string text;
   RETURN_IF_ERROR(ReadText(value, path, &text));
-  if (absl::EndsWith(text, ".safetensors")) {
-    return NotBuiltError(value, path, "a .safetensors file", "a .npz file");
-  }
-  if (!text.empty() && !absl::EndsWith(text, ".npz")) {
-    return Unexpected(value, path, "a path that ends in .npz");
+  if (!text.empty() && !absl::EndsWith(text, ".npz") && !absl::EndsWith(text, ".safetensors")) {
+    return Unexpected(value, path, "a path that ends in .npz or .safetensors");
   }
   *out = text;
   return absl::OkStatus();

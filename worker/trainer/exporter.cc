@@ -6,15 +6,21 @@
 #include <numeric>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/shape.h"
 #include "common/status.h"
 #include "worker/trainer/npz_writer.h"
+#include "worker/trainer/safetensors_writer.h"
 
 namespace cairn {
 namespace {
 
-absl::Status ExportDense(PsClient& client, const VariableSpec& spec, NpzWriter& writer,
+constexpr absl::string_view kVocabulary = "vocabulary";
+constexpr absl::string_view kKeysSuffix = "/keys";
+constexpr absl::string_view kValuesSuffix = "/values";
+
+absl::Status ExportDense(PsClient& client, const VariableSpec& spec, ArrayWriter& writer,
                          Deadline deadline) {
   ASSIGN_OR_RETURN(const int64_t count, ElementCount(spec.shape));
   std::vector<std::byte> values(static_cast<size_t>(count) * DTypeBytes(spec.dtype));
@@ -23,7 +29,7 @@ absl::Status ExportDense(PsClient& client, const VariableSpec& spec, NpzWriter& 
   return writer.Add(spec.name, spec.dtype, spec.shape, values);
 }
 
-absl::Status ExportTable(PsClient& client, const VariableSpec& spec, NpzWriter& writer,
+absl::Status ExportTable(PsClient& client, const VariableSpec& spec, ArrayWriter& writer,
                          Deadline deadline) {
   std::vector<int64_t> keys;
   std::vector<std::byte> rows;
@@ -43,10 +49,25 @@ absl::Status ExportTable(PsClient& client, const VariableSpec& spec, NpzWriter& 
     std::memcpy(sorted_rows.data() + i * row_bytes, rows.data() + order[i] * row_bytes, row_bytes);
   }
   const int64_t count = static_cast<int64_t>(keys.size());
-  RETURN_IF_ERROR(writer.Add(absl::StrCat(spec.name, "/keys"), DType::kInt64, {count},
+  RETURN_IF_ERROR(writer.Add(absl::StrCat(spec.name, kKeysSuffix), DType::kInt64, {count},
                              AsBytes(absl::MakeConstSpan(sorted_keys))));
-  return writer.Add(absl::StrCat(spec.name, "/values"), spec.dtype, {count, spec.shape[0]},
+  return writer.Add(absl::StrCat(spec.name, kValuesSuffix), spec.dtype, {count, spec.shape[0]},
                     sorted_rows);
+}
+
+absl::StatusOr<std::unique_ptr<ArrayWriter>> MakeWriter(const std::string& path,
+                                                        absl::Span<const VariableSpec> specs) {
+  if (!absl::EndsWith(path, ".safetensors")) return NpzWriter::Create(path);
+  std::vector<std::string> names = {std::string(kVocabulary)};
+  for (const VariableSpec& spec : specs) {
+    if (spec.kind == VariableKind::kDense) {
+      names.push_back(spec.name);
+    } else {
+      names.push_back(absl::StrCat(spec.name, kKeysSuffix));
+      names.push_back(absl::StrCat(spec.name, kValuesSuffix));
+    }
+  }
+  return SafetensorsWriter::Create(path, names);
 }
 
 }  // namespace
@@ -54,14 +75,14 @@ absl::Status ExportTable(PsClient& client, const VariableSpec& spec, NpzWriter& 
 absl::Status ExportVariables(PsClient& client, absl::Span<const VariableSpec> specs,
                              absl::Span<const std::string> vocabulary, const std::string& path,
                              absl::Duration call_timeout) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<NpzWriter> writer, NpzWriter::Create(path));
+  ASSIGN_OR_RETURN(const std::unique_ptr<ArrayWriter> writer, MakeWriter(path, specs));
   for (const VariableSpec& spec : specs) {
     const Deadline deadline = Deadline::In(call_timeout);
     RETURN_IF_ERROR(spec.kind == VariableKind::kDense
                         ? ExportDense(client, spec, *writer, deadline)
                         : ExportTable(client, spec, *writer, deadline));
   }
-  if (!vocabulary.empty()) RETURN_IF_ERROR(writer->AddStrings("vocabulary", vocabulary));
+  if (!vocabulary.empty()) RETURN_IF_ERROR(writer->AddStrings(kVocabulary, vocabulary));
   return writer->Finish();
 }
 

@@ -1,4 +1,4 @@
-// A job's variables as arrays for numpy.
+// A job's variables as arrays for numpy or for readers of .safetensors.
 #pragma once
 
 #include <string>
@@ -11,10 +11,10 @@
 
 namespace cairn {
 
-// Writes every variable of `specs` to the .npz file `path`: a dense one as NAME, an embedding table
-// as NAME/keys (int64 [rows], ascending) and NAME/values (float32 [rows, dim]); `vocabulary`,
-// unless empty, as "vocabulary", byte strings of which number i is the word of key i. The file is
-// whole or not there.
+// Writes every variable of `specs` to the file `path`, .npz or .safetensors by its end: a dense one
+// as NAME, an embedding table as NAME/keys (int64 [rows], ascending) and NAME/values (float32
+// [rows, dim]); `vocabulary`, unless empty, as "vocabulary", byte strings of which number i is the
+// word of key i. The file is whole or not there.
 absl::Status ExportVariables(PsClient& client, absl::Span<const VariableSpec> specs,
                              absl::Span<const std::string> vocabulary, const std::string& path,
                              absl::Duration call_timeout);

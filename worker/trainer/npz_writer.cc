@@ -1,19 +1,13 @@
 #include "worker/trainer/npz_writer.h"
 
-#include <fcntl.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/shape.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -77,48 +71,20 @@ uint32_t Crc(uint32_t crc, const void* data, size_t size) {
   return static_cast<uint32_t>(crc32_z(crc, static_cast<const Bytef*>(data), size));
 }
 
-absl::Status FileError(absl::string_view doing, absl::string_view path, int error) {
-  return absl::ErrnoToStatus(error, absl::StrCat(doing, " ", path));
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<NpzWriter>> NpzWriter::Create(const std::string& path) {
-  const std::string part = absl::StrCat(path, ".part");
-  const int file = open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (file < 0) return FileError("making the export file", part, errno);
-  return std::unique_ptr<NpzWriter>(new NpzWriter(path, file));
-}
-
-NpzWriter::~NpzWriter() {
-  if (file_ < 0) return;
-  close(file_);
-  unlink(absl::StrCat(path_, ".part").c_str());
-}
-
-absl::Status NpzWriter::Append(absl::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(file_, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return FileError("writing the export file", path_, errno);
-    offset_ += static_cast<uint64_t>(written);
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  return absl::OkStatus();
+  ASSIGN_OR_RETURN(std::unique_ptr<PartFile> file, PartFile::Create(path, "the export file"));
+  return std::unique_ptr<NpzWriter>(new NpzWriter(std::move(file)));
 }
 
 absl::Status NpzWriter::Add(absl::string_view name, DType dtype, absl::Span<const int64_t> shape,
                             absl::Span<const std::byte> data) {
-  ASSIGN_OR_RETURN(const int64_t count, ElementCount(shape));
-  if (data.size() != static_cast<size_t>(count) * DTypeBytes(dtype)) {
-    return absl::InvalidArgumentError(absl::StrCat("array '", name, "' of shape ", ShapeText(shape),
-                                                   " takes ", count * DTypeBytes(dtype),
-                                                   " bytes, got ", data.size()));
-  }
+  RETURN_IF_ERROR(CheckArrayBytes(name, dtype, shape, data.size()));
   if (dtype != DType::kBFloat16) {
     return WriteEntry(name, NpyHeader(NumpyDescription(dtype), shape), data);
   }
-  std::vector<float> widened(static_cast<size_t>(count));
+  std::vector<float> widened(data.size() / DTypeBytes(dtype));
   ToFloat32(dtype, data.data(), widened.size(), widened.data());
   return WriteEntry(
       name, NpyHeader(NumpyDescription(DType::kFloat32), shape),
@@ -126,14 +92,11 @@ absl::Status NpzWriter::Add(absl::string_view name, DType dtype, absl::Span<cons
 }
 
 absl::Status NpzWriter::AddStrings(absl::string_view name, absl::Span<const std::string> strings) {
-  size_t width = 1;
-  for (const std::string& text : strings) width = std::max(width, text.size());
-  std::vector<std::byte> bytes(strings.size() * width);
-  for (size_t i = 0; i < strings.size(); ++i) {
-    std::memcpy(bytes.data() + i * width, strings[i].data(), strings[i].size());
-  }
-  return WriteEntry(
-      name, NpyHeader(absl::StrCat("|S", width), {static_cast<int64_t>(strings.size())}), bytes);
+  const size_t width = StringWidth(strings);
+  const std::string bytes = PaddedStrings(strings, width);
+  return WriteEntry(name,
+                    NpyHeader(absl::StrCat("|S", width), {static_cast<int64_t>(strings.size())}),
+                    {reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()});
 }
 
 absl::Status NpzWriter::WriteEntry(absl::string_view name, absl::string_view header,
@@ -146,7 +109,7 @@ absl::Status NpzWriter::WriteEntry(absl::string_view name, absl::string_view hea
   Entry entry;
   entry.name = absl::StrCat(name, ".npy");
   entry.bytes = header.size() + data.size();
-  entry.offset = offset_;
+  entry.offset = file_->bytes();
   entry.crc = Crc(Crc(0, header.data(), header.size()), data.data(), data.size());
   const bool large = entry.bytes >= kMax32;
   std::string local("PK\x03\x04", 4);
@@ -167,9 +130,9 @@ absl::Status NpzWriter::WriteEntry(absl::string_view name, absl::string_view hea
     Put64(&local, entry.bytes);
     Put64(&local, entry.bytes);
   }
-  RETURN_IF_ERROR(Append(local));
-  RETURN_IF_ERROR(Append(header));
-  RETURN_IF_ERROR(Append({reinterpret_cast<const char*>(data.data()), data.size()}));
+  RETURN_IF_ERROR(file_->Append(local));
+  RETURN_IF_ERROR(file_->Append(header));
+  RETURN_IF_ERROR(file_->Append({reinterpret_cast<const char*>(data.data()), data.size()}));
   entries_.push_back(std::move(entry));
   return absl::OkStatus();
 }
@@ -232,18 +195,12 @@ std::string NpzWriter::EndRecord(uint64_t count, uint64_t directory_offset,
 }
 
 absl::Status NpzWriter::Finish() {
-  const uint64_t directory_offset = offset_;
+  const uint64_t directory_offset = file_->bytes();
   std::string directory;
   for (const Entry& entry : entries_) directory += DirectoryRecord(entry);
-  RETURN_IF_ERROR(Append(directory));
-  RETURN_IF_ERROR(Append(EndRecord(entries_.size(), directory_offset, directory.size())));
-  const std::string part = absl::StrCat(path_, ".part");
-  if (fsync(file_) != 0) return FileError("writing the export file", part, errno);
-  close(std::exchange(file_, -1));
-  if (rename(part.c_str(), path_.c_str()) != 0) {
-    return FileError("renaming the export file to", path_, errno);
-  }
-  return absl::OkStatus();
+  RETURN_IF_ERROR(file_->Append(directory));
+  RETURN_IF_ERROR(file_->Append(EndRecord(entries_.size(), directory_offset, directory.size())));
+  return file_->Finish();
 }
 
 }  // namespace cairn

@@ -2,7 +2,6 @@
 // Formats: numpy.lib.format 1.0 (NEP 1); APPNOTE.TXT 6.3 of PKWARE, ZIP64 where sizes ask for it.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -10,28 +9,23 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
-#include "absl/types/span.h"
-#include "common/dtype.h"
+#include "worker/trainer/array_writer.h"
+#include "worker/trainer/part_file.h"
 
 namespace cairn {
 
-// Writes to "PATH.part" and renames it in Finish, so PATH is whole or not there.
 // Thread safety: none.
-class NpzWriter {
+class NpzWriter : public ArrayWriter {
  public:
-  // kNotFound, kPermissionDenied, kResourceExhausted, …: the file cannot be made; names it.
+  // Errors as PartFile::Create.
   static absl::StatusOr<std::unique_ptr<NpzWriter>> Create(const std::string& path);
-  // Removes the part that Finish did not rename.
-  ~NpzWriter();
 
-  // Adds the array `name` ("dense_0/kernel"), row-major. bfloat16, which NumPy lacks, is written
-  // as float32. kInvalidArgument: data.size() does not fit `shape`; a name twice.
+  // bfloat16, which NumPy lacks, is written as float32.
   absl::Status Add(absl::string_view name, DType dtype, absl::Span<const int64_t> shape,
-                   absl::Span<const std::byte> data);
-  // Adds `strings` as NumPy's byte strings ("|S8"), each filled up with zeros to the longest.
-  absl::Status AddStrings(absl::string_view name, absl::Span<const std::string> strings);
-  absl::Status Finish();
+                   absl::Span<const std::byte> data) override;
+  // As NumPy's byte strings ("|S8").
+  absl::Status AddStrings(absl::string_view name, absl::Span<const std::string> strings) override;
+  absl::Status Finish() override;
 
  private:
   struct Entry {
@@ -41,16 +35,13 @@ class NpzWriter {
     uint64_t offset = 0;
   };
 
-  NpzWriter(std::string path, int file) : path_(std::move(path)), file_(file) {}
+  explicit NpzWriter(std::unique_ptr<PartFile> file) : file_(std::move(file)) {}
   absl::Status WriteEntry(absl::string_view name, absl::string_view header,
                           absl::Span<const std::byte> data);
-  absl::Status Append(absl::string_view bytes);
   static std::string DirectoryRecord(const Entry& entry);
   static std::string EndRecord(uint64_t count, uint64_t directory_offset, uint64_t directory_bytes);
 
-  const std::string path_;
-  int file_;
-  uint64_t offset_ = 0;
+  const std::unique_ptr<PartFile> file_;
   std::vector<Entry> entries_;
 };
 

@@ -101,7 +101,7 @@ TEST(JobErrors, TypesAndRangesAreChecked) {
        {{"strategy.partitioner={type: fixed_shards}"}, "fixed_shards needs num_shards"},
        {{"strategy.partitioner={type: max_size}"}, "max_size needs max_shard_bytes"},
        {{"strategy.partitioner={num_shards: 3}"}, "num_shards is for fixed_shards"},
-       {{"output.export=model.txt"}, "expected a path that ends in .npz"},
+       {{"output.export=model.txt"}, "expected a path that ends in .npz or .safetensors"},
        {{"output.metrics_file=[x]"}, "expected text"},
        {{"evaluation.every_steps=-1"}, "an integer of at least 0"},
        {{"cluster.ps=[x]"}, "cluster.ps[0]: address 'x' has no port"}});
@@ -167,7 +167,6 @@ TEST(JobErrors, WhatThisVersionLacksIsRefusedWithWhatItOffers) {
        {{"checkpoint.every_steps=5"}, "it offers: 0"},
        {{"checkpoint.keep=1"}, "it offers: 3"},
        {{"checkpoint.restore=none"}, "--fresh starts over"},
-       {{"output.export=m.safetensors"}, "it offers: a .npz file"},
        {{"output.tensorboard=logs"}, "output.tensorboard is not built"},
        {{"optimizer.use_ema=true"}, "optimizer.use_ema is not built in this version; leave it out"},
        {{"optimizer.gradient_accumulation_steps=2"}, "is not built in this version"},
