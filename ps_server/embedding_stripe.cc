@@ -12,7 +12,7 @@ namespace {
 // Rows updated at a time: their gradients stay in the first-level cache.
 constexpr size_t kApplyRows = 128;
 // Rows loaded before they are indexed together; bounds the memory of rows that come again.
-constexpr uint32_t kIndexedRows = 64 << 10;
+constexpr size_t kIndexedBytes = 32 << 20;
 // Beyond this many the dirty rows of a stripe are found by its bits.
 constexpr size_t kFewDirtyRows = 256;
 
@@ -182,7 +182,7 @@ absl::Status EmbeddingStripe::LoadRow(int64_t key, absl::string_view stored) {
   uint32_t last_update;
   std::memcpy(&last_update, row, sizeof(last_update));
   updates_ = std::max(updates_, last_update);
-  if (table_.appended() == kIndexedRows) table_.IndexAppended();
+  if (table_.appended_bytes() >= kIndexedBytes) table_.IndexAppended();
   return absl::OkStatus();
 }
 

@@ -72,7 +72,7 @@ class EmbeddingStripe final : public Stripe {
   // row of this table.
   absl::Status LoadRow(int64_t key, absl::string_view stored);
   // After the last LoadRow.
-  void FinishLoad() { table_.IndexAppended(); }
+  void FinishLoad() { table_.FinishAppending(); }
 
  protected:
   void DrainContent(StripeBatch& batch) override;

@@ -90,27 +90,45 @@ std::byte* RowTable::Append(int64_t key) {
 }
 
 void RowTable::IndexAppended() {
-  const uint32_t first = size_ - appended();
+  const uint32_t first = static_cast<uint32_t>(index_.size());
   uint32_t kept = first;  // rows below have their place
-  index_.reserve(size_);
-  for (size_t base = 0; base < appended_.size(); base += kBatch) {
-    const absl::Span<const int64_t> keys = absl::MakeConstSpan(appended_).subspan(base, kBatch);
-    for (const int64_t key : keys) index_.prefetch(Key{key});
-    for (size_t i = 0; i < keys.size(); ++i) {
-      const uint32_t row = first + static_cast<uint32_t>(base + i);
+  if (size_ > index_.capacity() / 8 * 7) GrowIndex(size_, first);
+  for (uint32_t base = first; base < size_; base += kBatch) {
+    const uint32_t end = std::min<uint32_t>(base + kBatch, size_);
+    for (uint32_t row = base; row < end; ++row) index_.prefetch(Key{appended_[row]});
+    for (uint32_t row = base; row < end; ++row) {
+      const int64_t key = appended_[row];
       bool inserted = false;
-      const auto at = index_.lazy_emplace(Key{keys[i]}, [&](const auto& construct) {
+      const auto at = index_.lazy_emplace(Key{key}, [&](const auto& construct) {
         // Rows that found their key were left out, so this one closes up.
         if (kept != row) std::memcpy(Bytes(kept), Bytes(row), row_bytes_);
+        appended_[kept] = key;
         construct(kept++);
         inserted = true;
       });
       if (!inserted) std::memcpy(stored(*at), stored(row), stored_bytes());
     }
   }
-  // Room was made as if there were no repeats.
-  if (kept < size_ / 2) index_.rehash(0);
   size_ = kept;
+  appended_.resize(kept);
+}
+
+void RowTable::GrowIndex(uint32_t rows, uint32_t indexed) {
+  index_.clear();
+  index_.reserve(rows);
+  for (uint32_t base = 0; base < indexed; base += kBatch) {
+    const uint32_t end = std::min<uint32_t>(base + kBatch, indexed);
+    for (uint32_t row = base; row < end; ++row) index_.prefetch(Key{appended_[row]});
+    for (uint32_t row = base; row < end; ++row) {
+      index_.lazy_emplace(Key{appended_[row]}, [&](const auto& construct) { construct(row); });
+    }
+  }
+}
+
+void RowTable::FinishAppending() {
+  IndexAppended();
+  // Room was made as if there were no repeats.
+  if (size_ < index_.capacity() / 4) GrowIndex(size_, size_);
   std::vector<int64_t>().swap(appended_);
   TrimMemory();
 }

@@ -48,12 +48,16 @@ class RowTable {
   // `key`'s table must have fewer than 2^32 - 1 rows.
   std::pair<uint32_t, bool> FindOrInsert(int64_t key);
 
-  // For loading: adds a row without looking whether its key is there, and returns its stored()
-  // bytes to be filled. Nothing else may be called until IndexAppended.
+  // For loading a table that is empty: adds a row without looking whether its key is there, and
+  // returns its stored() bytes to be filled. Nothing but these three may be called until
+  // FinishAppending.
   std::byte* Append(int64_t key);
-  uint32_t appended() const { return static_cast<uint32_t>(appended_.size()); }
-  // Finds the appended rows a place: of those with the same key the last one stays.
+  // Of the rows with the same key the last one stays; the others' memory is used again.
   void IndexAppended();
+  // Bytes of rows that IndexAppended has not seen.
+  size_t appended_bytes() const { return (size_ - index_.size()) * row_bytes_; }
+  // As IndexAppended; gives back what only loading needs.
+  void FinishAppending();
 
   int64_t key(uint32_t row) const { return Load<int64_t>(Bytes(row)); }
   // Number of the stripe's update that last changed the row.
@@ -105,6 +109,8 @@ class RowTable {
     std::memcpy(&value, from, sizeof(value));
     return value;
   }
+  // An index of `rows` rows or more with the first `indexed`, whose keys are in appended_.
+  void GrowIndex(uint32_t rows, uint32_t indexed);
   void AddMemory();
   // Gives back chunks without rows.
   void TrimMemory();
@@ -114,7 +120,7 @@ class RowTable {
   const uint32_t chunk_shift_;  // log2 of rows a chunk
   uint32_t size_ = 0;
   uint32_t capacity_ = 0;          // rows there is memory for
-  std::vector<int64_t> appended_;  // keys of the last rows, which are not in the index
+  std::vector<int64_t> appended_;  // while loading: the rows' keys, so that no row need be read
   ChunkPool& pool_;
   std::unique_ptr<std::byte[], Free> first_;  // the first chunk
   std::vector<std::byte*> chunks_;            // the others are the pool's

@@ -14,8 +14,9 @@ namespace cairn {
 // Gathers rows of one size. Thread safety: none.
 class RowSegment {
  public:
-  // Segments end here, so that no record grows with its stripe.
-  static constexpr size_t kFullBytes = 1 << 20;
+  // Segments end here: no record grows with its stripe, and a block that is read fits the
+  // second-level cache and memory that malloc has at hand (1 MiB: loading took 1.3 times as long).
+  static constexpr size_t kFullBytes = 96 << 10;
 
   bool empty() const { return bytes_.empty(); }
   size_t bytes() const { return bytes_.size(); }

@@ -267,7 +267,6 @@ void BenchRestart(const Folder& folder) {
                                        directory + "/db", &opened));
     const std::unique_ptr<rocksdb::DB> db(opened);
     rocksdb::ReadOptions read;
-    read.readahead_size = 4 << 20;
     read.fill_cache = false;
     const std::unique_ptr<rocksdb::Iterator> it(db->NewIterator(read));
     scanned = 0;

@@ -1,0 +1,97 @@
+// Proves that rows are found by their keys, and that loading keeps the last row of each key.
+#include "ps_server/row_table.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <vector>
+
+#include "common/hash.h"
+#include "ps_server/chunk_pool.h"
+
+namespace cairn {
+namespace {
+
+constexpr size_t kFloats = 3;
+
+class RowTableTest : public ::testing::Test {
+ protected:
+  void Append(int64_t key, float value) {
+    std::byte* stored = table_.Append(key);
+    const uint32_t last_update = 7;
+    std::memcpy(stored, &last_update, sizeof(last_update));
+    const std::vector<float> floats(kFloats, value);
+    std::memcpy(stored + sizeof(last_update), floats.data(), kFloats * sizeof(float));
+  }
+
+  // Every key of `values` is there with its value, and nothing else.
+  void ExpectHolds(const std::map<int64_t, float>& values) {
+    ASSERT_EQ(table_.size(), values.size());
+    std::vector<RowTable::Query> queries;
+    for (const auto& [key, value] : values) queries.push_back({&table_, key});
+    std::vector<uint32_t> rows(queries.size());
+    RowTable::Find(queries, rows.data());
+    size_t i = 0;
+    for (const auto& [key, value] : values) {
+      const uint32_t row = rows[i++];
+      ASSERT_NE(row, RowTable::kNone) << key;
+      ASSERT_EQ(table_.key(row), key);
+      ASSERT_EQ(table_.last_update(row), 7u);
+      ASSERT_EQ(table_.floats(row)[kFloats - 1], value) << key;
+    }
+  }
+
+  ChunkPool pool_{RowTable::ChunkBytes(kFloats)};
+  RowTable table_{kFloats, pool_};
+};
+
+TEST_F(RowTableTest, AnEmptyLoadIsAnEmptyTable) {
+  table_.FinishAppending();
+  EXPECT_EQ(table_.size(), 0u);
+  const RowTable::Query query{&table_, 1};
+  uint32_t row = 0;
+  RowTable::Find({&query, 1}, &row);
+  EXPECT_EQ(row, RowTable::kNone);
+}
+
+// Repeats within a batch, of rows of batches before, and in numbers that make the index grow.
+TEST_F(RowTableTest, OfTheRowsOfAKeyTheLastOneStays) {
+  std::map<int64_t, float> expected;
+  uint64_t random = 1;
+  float value = 0;
+  for (const int batch : {1, 5, 100, 3000, 1, 20000, 40000}) {
+    for (int i = 0; i < batch; ++i) {
+      random = MixBits(random + 1);
+      const int64_t key = static_cast<int64_t>(random % 30000) - 15000;
+      Append(key, ++value);
+      expected[key] = value;
+    }
+    EXPECT_GT(table_.appended_bytes(), 0u);
+    table_.IndexAppended();
+    EXPECT_EQ(table_.appended_bytes(), 0u);
+  }
+  table_.FinishAppending();
+  ExpectHolds(expected);
+}
+
+TEST_F(RowTableTest, RowsAreAddedAfterALoad) {
+  std::map<int64_t, float> expected;
+  for (int64_t key = 0; key < 1000; ++key) {
+    Append(key % 400, static_cast<float>(key));
+    expected[key % 400] = static_cast<float>(key);
+  }
+  table_.FinishAppending();
+  for (int64_t key = 300; key < 700; ++key) {
+    const auto [row, inserted] = table_.FindOrInsert(key);
+    EXPECT_EQ(inserted, key >= 400);
+    for (size_t i = 0; i < kFloats; ++i) table_.floats(row)[i] = 0.5f;
+    table_.set_last_update(row, 7);
+    expected[key] = 0.5f;
+  }
+  ExpectHolds(expected);
+}
+
+}  // namespace
+}  // namespace cairn
