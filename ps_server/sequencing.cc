@@ -51,7 +51,9 @@ absl::Status ApplyInOrder(ServerCore& core, const Admitted& admitted, const wire
   const int64_t applied = session.applied();
   if (sequence.after > applied) return ReplayError(core, session, sequence, applied);
   const absl::Status status = apply({.worker = session.worker(), .sequence = sequence.sequence});
-  session.Applied(sequence.sequence, sequence.position);
+  // What was refused for want of memory may be a push that this server had acknowledged before it
+  // was restarted: as void it would be lost, so the worker has to send it again.
+  if (!absl::IsResourceExhausted(status)) session.Applied(sequence.sequence, sequence.position);
   return status;
 }
 
@@ -67,9 +69,11 @@ absl::Status AwaitPromised(ServerCore& core) {
 
 void CarryThrough(const Admitted& admitted, const wire::Caller& caller) {
   if (admitted.session == nullptr || caller.through == 0) return;
-  if (!admitted.session->order().TryLock()) return;
-  admitted.session->Through(caller.through);
-  admitted.session->order().Unlock();
+  Session& session = *admitted.session;
+  if (!session.order().TryLock()) return;
+  // A newer incarnation may have come since the call was admitted: its numbers are others.
+  if (session.incarnation() == caller.incarnation) session.Through(caller.through);
+  session.order().Unlock();
 }
 
 }  // namespace cairn

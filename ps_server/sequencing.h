@@ -11,7 +11,8 @@ namespace cairn {
 
 // Runs `apply` in the order of the caller's sequences: after `sequence.after`, never beside another
 // of the same worker. Records the sequence as applied when `apply` returns, also where it refuses:
-// then it is void, so that the order goes on. An unsequenced caller's `apply` runs at once.
+// then it is void, so that the order goes on; but not where memory is short (kResourceExhausted),
+// which passes. An unsequenced caller's `apply` runs at once.
 //
 // FENCED, REBOOTED, REPLAY and STOPPING are returned without running it, and nothing is recorded.
 absl::Status ApplyInOrder(ServerCore& core, const Admitted& admitted, const wire::Caller& caller,

@@ -85,7 +85,8 @@ absl::Status Join(ServerCore& core, const wire::HelloRequest& request, wire::Hel
   ASSIGN_OR_RETURN(const int64_t incarnation, Incarnation(core, *session, request));
   const bool is_new = incarnation > session->incarnation();
   session->Admit(incarnation, request.origin);
-  if (is_new) {
+  // Also where a hello before this one was admitted, but its epoch failed.
+  if (is_new || session->durable_incarnation() < incarnation) {
     RETURN_IF_ERROR(MakeDurable(core, *session));
     LOG(INFO) << core.name << ": " << request.task_type << " (worker " << request.worker
               << " of job " << request.job << ", " << request.origin << ") joined as incarnation "

@@ -53,6 +53,19 @@ void FakeService::Reboot(int64_t durable) {
   for (auto& [id, worker] : workers_) worker.applied = std::min(worker.applied, durable);
 }
 
+void FakeService::Crash() {
+  absl::MutexLock lock(&mutex_);
+  ++boot_id_;
+  variables_ = durable_variables_;
+  workers_ = durable_workers_;
+}
+
+void FakeService::Epoch() {
+  for (auto& [id, worker] : workers_) worker.durable = worker.applied;
+  durable_variables_ = variables_;
+  durable_workers_ = workers_;
+}
+
 void FakeService::Fence(int32_t worker) {
   absl::MutexLock lock(&mutex_);
   workers_[worker].incarnation = ++incarnations_;
@@ -113,7 +126,9 @@ bool FakeService::Begin(Worker* worker, const wire::Sequence& sequence) {
 void FakeService::State(const wire::Caller& caller, wire::ServerState* state) {
   state->boot_id = boot_id_;
   const auto found = workers_.find(caller.worker);
-  state->applied = state->durable = found == workers_.end() ? 0 : found->second.applied;
+  if (found == workers_.end()) return;
+  state->applied = found->second.applied;
+  state->durable = keeps_flushed_ ? found->second.durable : state->applied;
 }
 
 void FakeService::hello(wire::HelloReply& reply, const wire::HelloRequest& request) {
@@ -133,8 +148,10 @@ void FakeService::hello(wire::HelloReply& reply, const wire::HelloRequest& reque
     if (incarnation < worker.incarnation) {
       Refuse(wire::ErrorCode::FAILED_PRECONDITION, wire::ErrorReason::FENCED, "fenced at hello");
     }
+    const bool is_new = incarnation > worker.incarnation;
     worker.incarnation = reply.incarnation = incarnation;
     reply.position = worker.position;
+    if (is_new) Epoch();
   }
   State(caller, &reply.state);
 }
@@ -148,6 +165,7 @@ void FakeService::heartbeat(wire::ServerState& state, const wire::Caller& caller
 void FakeService::leave(wire::ServerState& state, const wire::Caller& caller) {
   const Scope scope(this, "leave");
   Admit(caller);
+  Epoch();
   State(caller, &state);
 }
 
@@ -165,6 +183,7 @@ void FakeService::create_variables(wire::ServerState& state, const wire::Caller&
     Stored stored{.wire = spec, .spec = FromWire(spec, index_, count_).value()};
     stored.width = static_cast<size_t>(
         stored.spec.kind == VariableKind::kEmbedding ? spec.shape[0] : RowWidth(spec.shape));
+    durable_variables_.emplace(spec.name, stored);
     variables_.emplace(spec.name, std::move(stored));
   }
   State(caller, &state);
@@ -336,6 +355,7 @@ void FakeService::scan(wire::ScanReply& reply, const wire::ScanRequest& request)
 void FakeService::flush(wire::ServerState& state, const wire::Caller& caller) {
   const Scope scope(this, "flush");
   Admit(caller);
+  Epoch();
   State(caller, &state);
 }
 
@@ -344,6 +364,7 @@ void FakeService::drop_job(wire::ServerState& state, const wire::Caller& caller)
   Admit(caller);
   variables_.clear();
   workers_.clear();
+  Epoch();
   State(caller, &state);
 }
 

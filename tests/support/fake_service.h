@@ -29,13 +29,18 @@ class FakeService : public wire::ParameterServerIf, public Engine {
 
   // What a crash leaves: a new boot id, and of every worker the pushes up to `durable`.
   void Reboot(int64_t durable);
+  // Makes durable what hello of a new start, flush and leave make durable, and nothing else.
+  // Otherwise everything is durable at once. Before the first call.
+  void KeepOnlyWhatIsFlushed() { keeps_flushed_ = true; }
+  // With KeepOnlyWhatIsFlushed: a new boot id, and everything as it was made durable last.
+  void Crash();
   // Another start of the worker takes its place.
   void Fence(int32_t worker);
 
   int64_t calls(absl::string_view method) const;
   int64_t applied(int32_t worker) const;
   int64_t boot_id() const;
-  // Sequences of pushes and assigns as they were applied.
+  // Sequences of pushes and assigns as they were applied, also by boots that are gone.
   std::vector<int64_t> sequences() const;
 
   double lease_seconds = 0;  // 0: no heartbeats
@@ -77,6 +82,7 @@ class FakeService : public wire::ParameterServerIf, public Engine {
   struct Worker {
     int64_t incarnation = 0;
     int64_t applied = 0;
+    int64_t durable = 0;
     std::string position;
   };
   class Scope;  // counts the call, runs the hooks, locks
@@ -85,6 +91,7 @@ class FakeService : public wire::ParameterServerIf, public Engine {
   // False: the sequence is in already.
   bool Begin(Worker* worker, const wire::Sequence& sequence);
   void State(const wire::Caller& caller, wire::ServerState* state);
+  void Epoch();
   template <typename Item>
   std::vector<int64_t> RowsOf(const Stored& stored, const Item& item) const;
   template <typename Item>
@@ -99,6 +106,9 @@ class FakeService : public wire::ParameterServerIf, public Engine {
   int64_t incarnations_ = 0;
   std::map<std::string, Stored> variables_;
   std::map<int32_t, Worker> workers_;
+  bool keeps_flushed_ = false;
+  std::map<std::string, Stored> durable_variables_;
+  std::map<int32_t, Worker> durable_workers_;
   std::map<std::string, int64_t> calls_;
   std::vector<int64_t> sequences_;
 };

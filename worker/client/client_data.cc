@@ -3,9 +3,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/status.h"
 #include "worker/client/client_impl.h"
 #include "worker/client/not_finite.h"
+#include "worker/client/retained_call.h"
 
 namespace cairn {
 namespace {
@@ -158,13 +160,51 @@ absl::Status PsClientImpl::RunPlan(DataPlan& plan, bool updates, const absl::str
 absl::Status PsClientImpl::RunNumbered(DataPlan& plan, const absl::string_view* position,
                                        Deadline deadline) {
   RETURN_IF_ERROR(order_.TakeTurn(deadline));
-  absl::Status status = order_.Number(plan.Wave(0), position);
+  absl::Status status = MakeRoom(plan.Wave(0), deadline);
+  if (status.ok()) status = order_.Number(plan.Wave(0), position);
   if (status.ok()) {
     status = RunWave(plan, 0, /*numbered=*/true, deadline);
     order_.Settle(plan.Wave(0), status);
   }
   order_.EndTurn();
+  if (retention_.bytes() > retention_.limit_bytes() / 2) early_epochs_.Ask();
   return status;
+}
+
+absl::Status PsClientImpl::MakeRoom(absl::Span<Exchange* const> exchanges, Deadline deadline) {
+  if (identity_.retention == nullptr) return absl::OkStatus();
+  int64_t needed = 0;
+  for (const Exchange* exchange : exchanges) {
+    if (DataPlan::Updates(*exchange)) needed += RetainedBytes(exchange->call);
+  }
+  if (retention_.HasRoomFor(needed)) return absl::OkStatus();
+  const absl::Time start = absl::Now();
+  order_.WaitsFor("room among the pushes that are not durable yet (retained_bytes)");
+  // An epoch empties its server, so one a server is enough, and a second for those that were
+  // restarted between.
+  for (size_t epochs = 0; !retention_.HasRoomFor(needed); ++epochs) {
+    const auto fullest = std::max_element(
+        sessions_.begin(), sessions_.end(),
+        [](const auto& a, const auto& b) { return a->retained_bytes() < b->retained_bytes(); });
+    ServerSession& session = **fullest;
+    const absl::Time since = session.retained_since();
+    const int64_t held = session.retained_bytes();
+    absl::Status status = FlushServer(session.index(), deadline.Remaining(), deadline);
+    if (status.ok() && epochs > 2 * sessions_.size()) {
+      status = absl::InternalError("its epochs do not make them durable");
+    }
+    if (status.ok()) continue;
+    const auto clock = [](absl::Time time) {
+      return absl::FormatTime("%H:%M:%S", time, absl::LocalTimeZone());
+    };
+    return Annotate(
+        status,
+        absl::StrCat("push: ", needed, " bytes wait since ", clock(start), " for room in ",
+                     retention_.limit_bytes(), " bytes (retained_bytes), of which ", session.name(),
+                     " has ", held, " of pushes that are not durable there since ", clock(since)));
+  }
+  order_.WaitsFor("its servers");
+  return absl::OkStatus();
 }
 
 absl::Status PsClientImpl::RunWave(DataPlan& plan, size_t wave, bool numbered, Deadline deadline) {
@@ -172,9 +212,11 @@ absl::Status PsClientImpl::RunWave(DataPlan& plan, size_t wave, bool numbered, D
   const absl::Status status = fan_out_.Run(
       plan.Wave(wave), /*finish_all=*/numbered, deadline,
       [&](Exchange& exchange) -> absl::Status {
-        if (numbered && DataPlan::Updates(exchange) && !order_.Answered(exchange)) {
+        const bool updates = DataPlan::Updates(exchange);
+        if (numbered && updates && !order_.Answered(exchange)) {
           return absl::AbortedError("the server was restarted while it answered");
         }
+        if (!updates) exchange.session->Learn(exchange.call.reply.pull.state);
         return plan.Land(exchange, [this](int64_t value) { staleness_.Add(value); });
       },
       &retries);

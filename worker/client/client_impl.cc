@@ -19,6 +19,8 @@ namespace {
 // A heartbeat is answered at once or is of no use; also bounds the time that a destructor waits
 // for one.
 constexpr absl::Duration kHeartbeatTimeout = absl::Seconds(1);
+// The same for an early epoch; one that takes longer goes on without being waited for.
+constexpr absl::Duration kEarlyEpochTimeout = absl::Seconds(5);
 
 std::string Origin() {
   char host[256] = "unknown";
@@ -26,13 +28,14 @@ std::string Origin() {
   return absl::StrCat(absl::string_view(host).substr(0, kMaxOriginBytes - 32), "/", getpid());
 }
 
-ClientIdentity IdentityOf(const ClientOptions& options, size_t server_count) {
+ClientIdentity IdentityOf(const ClientOptions& options, size_t server_count, Retention* retention) {
   return {.job = options.job,
           .task = options.task,
           .origin = Origin(),
           .worker = options.worker,
           .server_count = static_cast<int32_t>(server_count),
-          .ps_wait = options.ps_wait};
+          .ps_wait = options.ps_wait,
+          .retention = options.worker >= 0 && options.retained_bytes > 0 ? retention : nullptr};
 }
 
 absl::Status CheckOptions(const ClientOptions& options, size_t server_count) {
@@ -40,6 +43,10 @@ absl::Status CheckOptions(const ClientOptions& options, size_t server_count) {
     return absl::InvalidArgumentError("client: no parameter servers given");
   }
   if (options.job.empty()) return absl::InvalidArgumentError("client: the job has no name");
+  if (options.retained_bytes < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("client: retained_bytes is ", options.retained_bytes, "; 0 or more allowed"));
+  }
   if (options.max_message_bytes < kLowestMaxMessageBytes ||
       options.max_message_bytes > kHighestMaxMessageBytes) {
     return absl::InvalidArgumentError(
@@ -89,7 +96,8 @@ absl::StatusOr<std::unique_ptr<PsClient>> PsClientImpl::Start(
 PsClientImpl::PsClientImpl(const ClientOptions& options, std::vector<std::string> names,
                            std::vector<std::unique_ptr<ServerLink>> links)
     : options_(options),
-      identity_(IdentityOf(options, links.size())),
+      retention_(options.retained_bytes),
+      identity_(IdentityOf(options, links.size(), &retention_)),
       sessions_([&] {
         std::vector<std::unique_ptr<ServerSession>> sessions;
         for (size_t s = 0; s < links.size(); ++s) {
@@ -105,7 +113,10 @@ PsClientImpl::PsClientImpl(const ClientOptions& options, std::vector<std::string
                                               : RoundRobinPlacement(server_count())),
       order_(sessions_) {}
 
-PsClientImpl::~PsClientImpl() { StopHeartbeats(); }
+PsClientImpl::~PsClientImpl() {
+  early_epochs_.Stop();
+  StopHeartbeats();
+}
 
 absl::Status PsClientImpl::SayHello(Deadline deadline) {
   std::vector<wire::HelloReply> replies(sessions_.size());
@@ -186,11 +197,28 @@ absl::Status PsClientImpl::CallAll(absl::string_view method, absl::Duration atte
 
 absl::Status PsClientImpl::Flush(Deadline deadline) {
   RETURN_IF_ERROR(CheckOpen("flush", deadline));
-  return CallAll("flush", deadline.Remaining(), deadline,
-                 [](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
-                   wire::ServerState state;
-                   service.flush(state, caller);
-                 });
+  return ForEachServer(
+      0, [&](int32_t server) { return FlushServer(server, deadline.Remaining(), deadline); });
+}
+
+absl::Status PsClientImpl::FlushServer(int32_t server, absl::Duration attempt_limit,
+                                       Deadline deadline) {
+  wire::ServerState state;
+  const absl::Status status =
+      CallOne(server, "flush", attempt_limit, deadline,
+              [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
+                service.flush(state, caller);
+              });
+  if (status.ok()) sessions_[server]->Learn(state);
+  return status;
+}
+
+void PsClientImpl::AskForEarlyEpochs() {
+  // Whoever needs the room waits for it, and tells where it does not come.
+  ForEachServer(0, [&](int32_t server) {
+    if (sessions_[server]->retained_bytes() == 0) return absl::OkStatus();
+    return FlushServer(server, kEarlyEpochTimeout, Deadline::In(kEarlyEpochTimeout));
+  }).IgnoreError();
 }
 
 absl::Status PsClientImpl::Leave(Deadline deadline) {
@@ -201,12 +229,15 @@ absl::Status PsClientImpl::Leave(Deadline deadline) {
   }
   RETURN_IF_ERROR(CheckOpen("leave", deadline));
   RETURN_IF_ERROR(order_.TakeTurn(deadline));  // after the push that is under way
-  const absl::Status status =
-      CallAll("leave", deadline.Remaining(), deadline,
-              [](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
-                wire::ServerState state;
-                service.leave(state, caller);
-              });
+  early_epochs_.Stop();  // one that came after `leave` would look like a worker that is back
+  const absl::Status status = ForEachServer(0, [&](int32_t server) {
+    wire::ServerState state;
+    RETURN_IF_ERROR(CallOne(server, "leave", deadline.Remaining(), deadline,
+                            [&](wire::ParameterServerIf& service, const wire::Caller& caller,
+                                int32_t) { service.leave(state, caller); }));
+    sessions_[server]->Learn(state);
+    return absl::OkStatus();
+  });
   if (status.ok()) left_ = true;
   order_.EndTurn();
   if (status.ok()) StopHeartbeats();
@@ -243,7 +274,12 @@ ClientCounters PsClientImpl::counters() const {
   return {.bytes_pushed = bytes_pushed_.load(std::memory_order_relaxed),
           .bytes_pulled = bytes_pulled_.load(std::memory_order_relaxed),
           .retries = retries_.load(std::memory_order_relaxed),
-          .pushes_dropped = pushes_dropped_.load(std::memory_order_relaxed)};
+          .pushes_dropped = pushes_dropped_.load(std::memory_order_relaxed),
+          .retained_bytes = retention_.bytes(),
+          .retained_bytes_max = retention_.max_bytes(),
+          .replayed_pushes = retention_.replayed_pushes(),
+          .replayed_bytes = retention_.replayed_bytes(),
+          .replay_seconds = absl::ToDoubleSeconds(retention_.replay_time())};
 }
 
 void PsClientImpl::StartHeartbeats() {
@@ -264,14 +300,15 @@ void PsClientImpl::HeartbeatLoop(absl::Duration interval) {
       if (session->SinceLastAnswer() < interval) continue;
       if (stop_.HasBeenNotified()) return;
       int64_t retries = 0;
+      wire::ServerState state;
       const absl::Status status = fan_out_.Call(
           *session, "heartbeat", kHeartbeatTimeout, absl::ZeroDuration(),
           Deadline::In(kHeartbeatTimeout),
-          [](wire::ParameterServerIf& service, const wire::Caller& caller) {
-            wire::ServerState state;
+          [&](wire::ParameterServerIf& service, const wire::Caller& caller) {
             service.heartbeat(state, caller);
           },
           &retries);
+      if (status.ok()) session->Learn(state);
       // A server that is gone is in the log, and no reason to end; calls wait for it. One that has
       // fenced this process tells every call so.
       if (ReasonOf(status) != wire::ErrorReason::FENCED) continue;

@@ -16,10 +16,12 @@
 #include "absl/synchronization/notification.h"
 #include "worker/client/client_variable.h"
 #include "worker/client/data_plan.h"
+#include "worker/client/early_epochs.h"
 #include "worker/client/fan_out.h"
 #include "worker/client/plan_pool.h"
 #include "worker/client/ps_client.h"
 #include "worker/client/push_order.h"
+#include "worker/client/retention.h"
 #include "worker/client/server_session.h"
 #include "worker/client/staleness.h"
 
@@ -78,6 +80,9 @@ class PsClientImpl : public PsClient {
                        ServiceCall body);
   absl::Status CallOne(int32_t server, absl::string_view method, absl::Duration attempt_limit,
                        Deadline deadline, ServiceCall body);
+  // One server's pushes made durable; the session learns of it.
+  absl::Status FlushServer(int32_t server, absl::Duration attempt_limit, Deadline deadline);
+  void AskForEarlyEpochs();
   void StartHeartbeats();
   void StopHeartbeats();
   void HeartbeatLoop(absl::Duration interval);
@@ -96,6 +101,8 @@ class PsClientImpl : public PsClient {
   absl::Status RunPlan(DataPlan& plan, bool updates, const absl::string_view* position,
                        Deadline deadline);
   absl::Status RunNumbered(DataPlan& plan, const absl::string_view* position, Deadline deadline);
+  // Waits until the updates of `exchanges` fit in what may be retained.
+  absl::Status MakeRoom(absl::Span<Exchange* const> exchanges, Deadline deadline);
   absl::Status RunWave(DataPlan& plan, size_t wave, bool numbered, Deadline deadline);
 
   // --- client_catalog.cc ---
@@ -104,6 +111,7 @@ class PsClientImpl : public PsClient {
   absl::Status CreatePlaced(absl::Span<const VariableSpec> specs, Deadline deadline);
 
   const ClientOptions options_;
+  Retention retention_;
   ClientIdentity identity_;
   std::vector<std::unique_ptr<ServerSession>> sessions_;
   const FanOut::Limits retry_limits_;
@@ -128,6 +136,7 @@ class PsClientImpl : public PsClient {
   absl::Mutex heartbeat_mutex_;  // held during a round; and by DropJob, which forgets the worker
   absl::Notification stop_;
   std::thread heartbeats_;
+  EarlyEpochs early_epochs_{[this] { AskForEarlyEpochs(); }};
 };
 
 }  // namespace cairn

@@ -63,6 +63,15 @@ struct ClientCounters {
   int64_t bytes_pulled = 0;  // payload bytes of values
   int64_t retries = 0;
   int64_t pushes_dropped = 0;  // for NaN or infinity (skip_not_finite)
+
+  // Pushes kept until servers have them durably, counted once a server: memory now, and at most so
+  // far. Parts sent again to servers that had been restarted, their payload bytes, and the time
+  // that took.
+  int64_t retained_bytes = 0;
+  int64_t retained_bytes_max = 0;
+  int64_t replayed_pushes = 0;
+  int64_t replayed_bytes = 0;
+  double replay_seconds = 0;
 };
 
 struct ClientOptions {
@@ -82,6 +91,11 @@ struct ClientOptions {
   // True: a push with NaN or infinity in a gradient is dropped whole, counted, and returns OK (a
   // PushPull still pulls). False: it fails.
   bool skip_not_finite = false;
+  // Memory a sequenced client takes for pushes that servers have not made durable, to send them
+  // again to one that is restarted. Half full, it asks for early epochs; full, pushes wait for
+  // them. 0: nothing is kept (for servers that cannot end without this process), and a server that
+  // comes back without a push is an error.
+  int64_t retained_bytes = int64_t{1} << 30;
 };
 
 // Thread safety: every method may be called from several threads at once. Each of them takes its
@@ -89,8 +103,11 @@ struct ClientOptions {
 //
 // Errors of every call, besides its own: kUnavailable: a server was gone for ps_wait or until the
 // deadline (the message says which server, since when and the last error); kDeadlineExceeded;
-// kFailedPrecondition: fenced by a newer start of this worker, or a server lost acknowledged
-// pushes (restarted without them).
+// kFailedPrecondition: fenced by a newer start of this worker, or a server came back without pushes
+// that cannot be sent again (another directory, durability off, the job dropped).
+//
+// A server that is restarted is sent the pushes that it does not have, in order, by the call that
+// meets it first; the others wait for that. A push counts once on every stripe it touches.
 class PsClient {
  public:
   virtual ~PsClient() = default;
@@ -123,8 +140,11 @@ class PsClient {
   // Applied once by every server when OK is returned. `position` (<= 512 bytes) is stored with it.
   // kInvalidArgument as Pull, for a variable named twice, and for NaN or infinity, found before the
   // push is numbered. kResourceExhausted: one server's part is larger than a message.
-  // After kUnavailable or kDeadlineExceeded a sequenced client cannot know which servers have the
-  // push: its later pushes fail with kFailedPrecondition, and a new start resumes exactly.
+  // Where retained_bytes are used up it waits for an early epoch; kUnavailable or kDeadlineExceeded
+  // name the server that holds the most then, and nothing of the push was sent.
+  // After kUnavailable or kDeadlineExceeded of the push itself a sequenced client cannot know which
+  // servers have the push: its later pushes fail with kFailedPrecondition, and a new start resumes
+  // exactly.
   virtual absl::Status Push(absl::Span<const PushSource> sources, absl::string_view position,
                             Deadline deadline) = 0;
   // A push, and a pull that sees it, in one round trip a server.

@@ -3,8 +3,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "thrift/limits.h"
 #include "worker/client/position.h"
+#include "worker/client/retained_call.h"
 
 namespace cairn {
 namespace {
@@ -22,11 +24,20 @@ void PushOrder::Reset(int64_t sequence, std::string position) {
 absl::Status PushOrder::TakeTurn(Deadline deadline) {
   absl::MutexLock lock(&mutex_);
   if (!free_ && !mutex_.AwaitWithTimeout(absl::Condition(&free_), deadline.Remaining())) {
-    return absl::DeadlineExceededError(
-        "push: another push of this client was under way until the deadline");
+    return absl::DeadlineExceededError(absl::StrCat(
+        "push: another push of this client was under way until the deadline; it waits for ",
+        waits_for_, " since ", absl::FormatTime("%H:%M:%S", waits_since_, absl::LocalTimeZone())));
   }
   free_ = false;
+  waits_for_ = "its servers";
+  waits_since_ = absl::Now();
   return absl::OkStatus();
+}
+
+void PushOrder::WaitsFor(absl::string_view what) {
+  absl::MutexLock lock(&mutex_);
+  waits_for_ = what;
+  waits_since_ = absl::Now();
 }
 
 void PushOrder::EndTurn() {
@@ -58,9 +69,7 @@ absl::Status PushOrder::Number(absl::Span<Exchange* const> exchanges,
   }
   for (Exchange* exchange : exchanges) {
     if (!Updates(*exchange)) continue;
-    DataCall& call = exchange->call;
-    wire::Sequence& sequence =
-        call.kind == CallKind::kAssign ? call.assign.sequence : call.request.push.sequence;
+    wire::Sequence& sequence = SequenceOf(exchange->call);
     sequence.sequence = next_;
     sequence.after = exchange->session->last_part();
     sequence.position = encoded_;
@@ -69,7 +78,7 @@ absl::Status PushOrder::Number(absl::Span<Exchange* const> exchanges,
 }
 
 bool PushOrder::Answered(const Exchange& exchange) {
-  return exchange.session->PushAnswered(next_, exchange.boot_id);
+  return exchange.session->PushAnswered(exchange.call, exchange.boot_id);
 }
 
 void PushOrder::Settle(absl::Span<Exchange* const> exchanges, const absl::Status& status) {

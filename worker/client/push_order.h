@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/deadline.h"
 #include "worker/client/fan_out.h"
@@ -29,9 +30,12 @@ class PushOrder {
   // A new start, which resumes after `sequence` with the user's `position`.
   void Reset(int64_t sequence, std::string position);
 
-  // Waits until no other push is under way. Pair with EndTurn. kDeadlineExceeded.
+  // Waits until no other push is under way. Pair with EndTurn. kDeadlineExceeded says what the
+  // other one waits for.
   absl::Status TakeTurn(Deadline deadline);
   void EndTurn();
+  // What the push whose turn it is waits for, to be told to those that wait for it. A literal.
+  void WaitsFor(absl::string_view what);
 
   // Gives the calls of `exchanges` that update something the next number.
   //   position  the user's; nullptr: that of the push before (assigns have none of their own).
@@ -46,6 +50,8 @@ class PushOrder {
   const absl::Span<const std::unique_ptr<ServerSession>> sessions_;
   absl::Mutex mutex_;
   bool free_ ABSL_GUARDED_BY(mutex_) = true;
+  absl::string_view waits_for_ ABSL_GUARDED_BY(mutex_);  // a literal
+  absl::Time waits_since_ ABSL_GUARDED_BY(mutex_);
 
   int64_t next_ = 1;
   std::string position_;            // the user's, of the last push

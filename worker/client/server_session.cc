@@ -12,6 +12,7 @@
 #include "thrift/ParameterServer.h"
 #include "thrift/cairn_constants.h"
 #include "thrift/errors.h"
+#include "worker/client/retained_call.h"
 
 namespace cairn {
 namespace {
@@ -83,9 +84,11 @@ absl::Status ServerSession::CheckHello(const wire::HelloReply& reply) const {
 
 void ServerSession::Begin(const wire::HelloReply& reply, int64_t incarnation, int64_t last_part,
                           int64_t through) {
+  absl::MutexLock lock(&push_mutex_);
+  if (identity_.retention != nullptr) identity_.retention->Drop(ledger_.bytes());
+  ledger_.Begin(last_part, through);
+  PublishLedger();
   incarnation_.store(incarnation, std::memory_order_relaxed);
-  last_part_.store(last_part, std::memory_order_relaxed);
-  through_.store(through, std::memory_order_relaxed);
   boot_id_.store(reply.state.boot_id, std::memory_order_release);
 }
 
@@ -104,22 +107,75 @@ int64_t ServerSession::FillCaller(wire::Caller* caller) const {
   return caller->boot_id;
 }
 
-bool ServerSession::PushAnswered(int64_t sequence, int64_t boot_id) {
-  absl::MutexLock lock(&renew_mutex_);
-  if (boot_id_.load(std::memory_order_relaxed) != boot_id) return false;
-  last_part_.store(sequence, std::memory_order_relaxed);
-  through_.store(sequence, std::memory_order_relaxed);
+void ServerSession::PublishLedger() {
+  last_part_.store(ledger_.last_part(), std::memory_order_relaxed);
+  through_.store(ledger_.through(), std::memory_order_relaxed);
+  oldest_.store(ledger_.oldest(), std::memory_order_relaxed);
+}
+
+bool ServerSession::PushAnswered(const DataCall& call, int64_t boot_id) {
+  const int64_t sequence = SequenceOf(call).sequence;
+  const int64_t durable = call.reply.push.state.durable;
+  Retention* const retention = identity_.retention;
+  const bool retain = retention != nullptr && durable < sequence;
+  RetainedPart part;
+  if (retain) part = RetainPart(call);
+  std::vector<RetainedPart> freed;  // without the lock
+  {
+    absl::MutexLock lock(&push_mutex_);
+    if (renewing_ || boot_id_.load(std::memory_order_relaxed) != boot_id) return false;
+    freed = TakeDurable(durable);
+    if (retain) {
+      retention->Add(part.bytes);
+      ledger_.Acknowledged(std::move(part));
+    } else {
+      ledger_.AcknowledgedForGood(sequence);
+    }
+    PublishLedger();
+  }
   return true;
 }
 
 void ServerSession::NoPart(int64_t sequence) {
-  through_.store(sequence, std::memory_order_relaxed);
+  absl::MutexLock lock(&push_mutex_);
+  ledger_.NoPart(sequence);
+  PublishLedger();
 }
 
 void ServerSession::ForgetPushes() {
-  absl::MutexLock lock(&renew_mutex_);
-  last_part_.store(0, std::memory_order_relaxed);
-  through_.store(0, std::memory_order_relaxed);
+  absl::MutexLock lock(&push_mutex_);
+  if (identity_.retention != nullptr) identity_.retention->Drop(ledger_.bytes());
+  ledger_.Begin(0, 0);
+  PublishLedger();
+}
+
+void ServerSession::Learn(const wire::ServerState& state) {
+  const int64_t oldest = oldest_.load(std::memory_order_relaxed);
+  if (oldest == 0 || state.durable < oldest) return;
+  std::vector<RetainedPart> freed;  // without the lock
+  {
+    absl::MutexLock lock(&push_mutex_);
+    if (state.boot_id != boot_id_.load(std::memory_order_relaxed)) return;
+    freed = TakeDurable(state.durable);
+    PublishLedger();
+  }
+}
+
+// Under the lock, so that whoever finds no room also finds the server that holds it.
+std::vector<RetainedPart> ServerSession::TakeDurable(int64_t durable) {
+  std::vector<RetainedPart> parts = ledger_.TakeDurable(durable);
+  for (const RetainedPart& part : parts) identity_.retention->Drop(part.bytes);
+  return parts;
+}
+
+int64_t ServerSession::retained_bytes() const {
+  absl::MutexLock lock(&push_mutex_);
+  return ledger_.bytes();
+}
+
+absl::Time ServerSession::retained_since() const {
+  absl::MutexLock lock(&push_mutex_);
+  return ledger_.oldest_since();
 }
 
 Verdict ServerSession::Judge(Outcome* outcome, bool repeatable, int64_t boot_id,
@@ -130,14 +186,12 @@ Verdict ServerSession::Judge(Outcome* outcome, bool repeatable, int64_t boot_id,
       return Verdict::kDone;
     }
     switch (ReasonOf(outcome->status)) {
-      case wire::ErrorReason::REBOOTED: return Renew(outcome, boot_id, deadline);
+      case wire::ErrorReason::REBOOTED:
+      case wire::ErrorReason::REPLAY: return Renew(outcome, boot_id, deadline);
       case wire::ErrorReason::STOPPING:
         NoteGone(outcome->status);
         return repeatable ? Verdict::kAgainLater : Verdict::kFail;
       case wire::ErrorReason::FENCED: outcome->status = Fenced(outcome->status); break;
-      case wire::ErrorReason::REPLAY:
-        outcome->status = PushesLost(ReplayAfterOf(outcome->status), "");
-        break;
       default: NoteAnswer(); break;
     }
     return Verdict::kFail;
@@ -159,31 +213,121 @@ Verdict ServerSession::Judge(Outcome* outcome, bool repeatable, int64_t boot_id,
 }
 
 Verdict ServerSession::Renew(Outcome* outcome, int64_t stale_boot_id, Deadline deadline) {
-  absl::MutexLock lock(&renew_mutex_);
-  if (boot_id_.load(std::memory_order_relaxed) != stale_boot_id) return Verdict::kAgain;
+  {
+    absl::MutexLock lock(&push_mutex_);
+    const auto idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(push_mutex_) { return !renewing_; };
+    if (!push_mutex_.AwaitWithTimeout(absl::Condition(&idle), deadline.Remaining())) {
+      *outcome = {Progress::kAnswered,
+                  absl::UnavailableError(absl::StrCat(
+                      name_, " was restarted and is being sent the pushes it does not have since ",
+                      ClockText(renewing_since_)))};
+      NoteGone(outcome->status);
+      return Verdict::kAgainLater;
+    }
+    if (boot_id_.load(std::memory_order_relaxed) != stale_boot_id) return Verdict::kAgain;
+    renewing_ = true;
+    renewing_since_ = absl::Now();
+  }
+  const Verdict verdict = HelloAgain(outcome, deadline);
+  absl::MutexLock lock(&push_mutex_);
+  renewing_ = false;
+  return verdict;
+}
+
+Verdict ServerSession::HelloAgain(Outcome* outcome, Deadline deadline) {
   wire::HelloReply reply;
   *outcome = Hello(incarnation_.load(std::memory_order_relaxed), deadline, &reply);
-  if (!outcome->status.ok()) {
-    if (ReasonOf(outcome->status) == wire::ErrorReason::FENCED) {
-      outcome->status = Fenced(outcome->status);
-      return Verdict::kFail;
-    }
-    if (outcome->progress == Progress::kAnswered &&
-        ReasonOf(outcome->status) != wire::ErrorReason::STOPPING) {
-      return Verdict::kFail;
-    }
-    NoteGone(outcome->status);
-    return Verdict::kAgainLater;
-  }
+  if (!outcome->status.ok()) return JudgeRenewal(outcome);
   NoteAnswer();
-  if (reply.state.applied < last_part()) {
-    outcome->status = PushesLost(reply.state.applied, reply.durability);
+  const bool same_boot = reply.state.boot_id == boot_id_.load(std::memory_order_relaxed);
+  ReplayPlan plan;
+  {
+    absl::MutexLock lock(&push_mutex_);
+    plan = ledger_.PlanReplay(reply.state.applied, same_boot);
+  }
+  if (plan.first_lost > 0) {
+    outcome->status = PushesLost(plan, reply);
     return Verdict::kFail;
   }
-  LOG(INFO) << name_ << " was restarted; it has every push acknowledged to " << identity_.task
-            << " (sequence " << reply.state.applied << ", durability " << reply.durability << ")";
-  boot_id_.store(reply.state.boot_id, std::memory_order_release);
+  const Verdict replayed = Replay(plan, reply, outcome, deadline);
+  if (replayed != Verdict::kAgain) return replayed;
+  {
+    absl::MutexLock lock(&push_mutex_);
+    boot_id_.store(reply.state.boot_id, std::memory_order_release);
+  }
+  Learn(reply.state);
   return Verdict::kAgain;
+}
+
+// Nobody else sends numbered calls to this server meanwhile: to them it is one that was restarted.
+Verdict ServerSession::Replay(const ReplayPlan& plan, const wire::HelloReply& hello,
+                              Outcome* outcome, Deadline deadline) {
+  const absl::Time start = absl::Now();
+  int64_t bytes = 0;
+  for (const RetainedPart& part : plan.parts) {
+    const absl::Time sent = absl::Now();
+    *outcome = SendAgain(part, hello.state.boot_id, deadline);
+    if (!outcome->status.ok()) {
+      if (outcome->progress == Progress::kAnswered) {
+        outcome->status = Annotate(
+            outcome->status, absl::StrCat(name_, " was restarted without push ", part.sequence,
+                                          " of ", identity_.task, ", and sending it again failed"));
+      }
+      return JudgeRenewal(outcome);
+    }
+    const int64_t sent_bytes = UpdateBytes(*part.call);
+    bytes += sent_bytes;
+    identity_.retention->CountReplayed(sent_bytes, absl::Now() - sent);
+  }
+  const std::string durability = absl::StrCat(" (durability ", hello.durability, ")");
+  if (plan.parts.empty()) {
+    LOG(INFO) << name_ << " was restarted; it has every push acknowledged to " << identity_.task
+              << durability;
+  } else {
+    LOG(INFO) << name_ << " was restarted and had sequence " << hello.state.applied << " of "
+              << identity_.task << durability << "; sent it again: " << plan.parts.size()
+              << " pushes, " << bytes << " bytes, in "
+              << absl::FormatDuration(absl::Trunc(absl::Now() - start, absl::Milliseconds(1)));
+  }
+  return Verdict::kAgain;
+}
+
+Outcome ServerSession::SendAgain(const RetainedPart& part, int64_t boot_id, Deadline deadline) {
+  Channel* channel = nullptr;
+  Outcome outcome = link_->Take(deadline, &channel);
+  if (channel == nullptr) return outcome;
+  DataCall& call = *part.call;
+  wire::Caller& caller =
+      call.kind == CallKind::kAssign ? call.assign.caller : call.request.push.caller;
+  FillCaller(&caller);
+  caller.boot_id = boot_id;
+  caller.through = PushLedger::ThroughOf(part);
+  outcome = channel->Send(call, deadline);
+  if (outcome.progress == Progress::kAnswered && outcome.status.ok()) {
+    outcome = channel->Receive(call, deadline);
+  }
+  if (outcome.progress == Progress::kAnswered) {
+    link_->Release(channel);
+  } else {
+    link_->Discard(channel);
+  }
+  return outcome;
+}
+
+// After a hello or a replay that failed.
+Verdict ServerSession::JudgeRenewal(Outcome* outcome) {
+  const wire::ErrorReason::type reason = ReasonOf(outcome->status);
+  if (reason == wire::ErrorReason::FENCED) {
+    outcome->status = Fenced(outcome->status);
+    return Verdict::kFail;
+  }
+  // REBOOTED: restarted again meanwhile.
+  if (outcome->progress == Progress::kAnswered && reason != wire::ErrorReason::STOPPING &&
+      reason != wire::ErrorReason::REBOOTED) {
+    return Verdict::kFail;
+  }
+  NoteGone(outcome->status);
+  return Verdict::kAgainLater;
 }
 
 absl::Status ServerSession::Fenced(const absl::Status& error) const {
@@ -195,16 +339,23 @@ absl::Status ServerSession::Fenced(const absl::Status& error) const {
       wire::ErrorReason::FENCED);
 }
 
-absl::Status ServerSession::PushesLost(int64_t applied, absl::string_view durability) const {
-  const int64_t first = applied + 1, last = last_part();
-  const std::string pushes =
-      first == last ? absl::StrCat("push ", first) : absl::StrCat("pushes ", first, "…", last);
+absl::Status ServerSession::PushesLost(const ReplayPlan& plan,
+                                       const wire::HelloReply& hello) const {
+  const std::string pushes = plan.first_lost == plan.last_lost
+                                 ? absl::StrCat("push ", plan.first_lost)
+                                 : absl::StrCat("pushes ", plan.first_lost, "…", plan.last_lost);
+  const bool same_boot = hello.state.boot_id == boot_id_.load(std::memory_order_relaxed);
+  const absl::string_view why =
+      same_boot                        ? ": the job was dropped there"
+      : identity_.retention == nullptr ? " (this client retains none)"
+      : hello.durability == "off"
+          ? " (durability off, where an acknowledged push survives a clean exit only)"
+          : ": its directory is another one or an older copy, for they were durable";
   return WithReason(
       absl::FailedPreconditionError(absl::StrCat(
-          name_, " came back without acknowledged ", pushes,
-          durability.empty() ? "" : absl::StrCat(" (durability ", durability, ")"),
-          "; replay is not in this version: start this task again, which computes them again, or "
-          "with --fresh; servers with --durability log lose none")),
+          name_, " came back without acknowledged ", pushes, " of ", identity_.task, why,
+          ". Nothing has them any more: start it with the directory it had, or this task again, "
+          "which computes them again, or all with --fresh")),
       wire::ErrorReason::REPLAY);
 }
 

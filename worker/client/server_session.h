@@ -1,5 +1,5 @@
-// What this client knows of one server: its link, its boot id, how far pushes are there, and since
-// when it is gone.
+// What this client knows of one server: its link, its boot id, which pushes it has and which are
+// kept for it, and since when it is gone.
 #pragma once
 
 #include <atomic>
@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -15,6 +16,8 @@
 #include "absl/time/time.h"
 #include "common/deadline.h"
 #include "thrift/cairn_types.h"
+#include "worker/client/push_ledger.h"
+#include "worker/client/retention.h"
 #include "worker/client/server_link.h"
 
 namespace cairn {
@@ -27,6 +30,7 @@ struct ClientIdentity {
   int32_t worker = -1;
   int32_t server_count = 0;
   absl::Duration ps_wait;
+  Retention* retention = nullptr;  // shared by all sessions; null: pushes are not retained
 
   bool sequenced() const { return worker >= 0; }
 };
@@ -34,11 +38,14 @@ struct ClientIdentity {
 // What a caller does with the outcome of an attempt.
 enum class Verdict {
   kDone,
-  kAgain,       // at once: the session has been renewed
+  kAgain,       // at once: the session has been renewed, retained pushes are there again
   kAgainLater,  // after a pause, while there is time
   kFail,        // outcome.status says why
 };
 
+// A server that was restarted is told the worker's identity again and sent every retained push that
+// it does not have, by the call that finds it restarted; all other calls wait for that.
+//
 // Thread safety: every method may be called from several threads at once, but for Begin,
 // PushAnswered, NoPart and ForgetPushes, which the thread that holds the client's push lock calls.
 class ServerSession {
@@ -63,12 +70,18 @@ class ServerSession {
 
   // Pushes, as seen by this server.
   int64_t last_part() const { return last_part_.load(std::memory_order_relaxed); }
-  // The server of boot `boot_id` has applied its part of `sequence`. False where the session has
-  // been renewed since: that answer came from a boot whose memory is gone, so send the part again.
-  bool PushAnswered(int64_t sequence, int64_t boot_id);
+  // The server of boot `boot_id` has applied its part, as call.reply says. A copy is retained until
+  // it is durable. False where the session has been renewed since: that answer came from a boot
+  // whose memory is gone, so send the part again.
+  bool PushAnswered(const DataCall& call, int64_t boot_id);
   void NoPart(int64_t sequence);  // had none, or the server refused it: through covers it
   // Before the job is dropped: a server that has forgotten it has lost nothing.
   void ForgetPushes();
+  // From any reply: frees what is durable by now.
+  void Learn(const wire::ServerState& state);
+  // What is kept for this server, and of when its oldest part is.
+  int64_t retained_bytes() const;
+  absl::Time retained_since() const;
 
   // Decides about an attempt that carried `boot_id`. `repeatable`: running it twice does no harm.
   // Logs a server's going and coming back; says hello again to one that was restarted.
@@ -79,12 +92,19 @@ class ServerSession {
   absl::Duration SinceLastAnswer() const;
 
  private:
+  void PublishLedger() ABSL_EXCLUSIVE_LOCKS_REQUIRED(push_mutex_);
+  std::vector<RetainedPart> TakeDurable(int64_t durable) ABSL_EXCLUSIVE_LOCKS_REQUIRED(push_mutex_);
   void NoteAnswer();
   void NoteGone(const absl::Status& error);
   Verdict Renew(Outcome* outcome, int64_t stale_boot_id, Deadline deadline);
+  Verdict HelloAgain(Outcome* outcome, Deadline deadline);
+  Verdict Replay(const ReplayPlan& plan, const wire::HelloReply& hello, Outcome* outcome,
+                 Deadline deadline);
+  Outcome SendAgain(const RetainedPart& part, int64_t boot_id, Deadline deadline);
+  Verdict JudgeRenewal(Outcome* outcome);
   absl::Status CheckHello(const wire::HelloReply& reply) const;
   absl::Status Fenced(const absl::Status& error) const;
-  absl::Status PushesLost(int64_t applied, absl::string_view durability) const;
+  absl::Status PushesLost(const ReplayPlan& plan, const wire::HelloReply& hello) const;
 
   const int32_t index_;
   const std::string name_;
@@ -93,12 +113,17 @@ class ServerSession {
 
   std::atomic<int64_t> incarnation_{0};
   std::atomic<int64_t> boot_id_{0};
-  std::atomic<int64_t> last_part_{0};  // highest sequence with a part here that was acknowledged
-  std::atomic<int64_t> through_{0};    // every sequence in (last_part_, through_] has no part here
+  std::atomic<int64_t> last_part_{0};  // the ledger's, for readers without its lock
+  std::atomic<int64_t> through_{0};
+  std::atomic<int64_t> oldest_{0};
   std::atomic<int64_t> last_answer_ns_{0};
   std::atomic<bool> gone_{false};
 
-  absl::Mutex renew_mutex_;  // one hello at a time; orders it with acknowledgements
+  mutable absl::Mutex push_mutex_;  // orders renewals, acknowledgements and what is durable
+  bool renewing_ ABSL_GUARDED_BY(push_mutex_) = false;  // one hello and replay at a time
+  absl::Time renewing_since_ ABSL_GUARDED_BY(push_mutex_);
+  PushLedger ledger_ ABSL_GUARDED_BY(push_mutex_);
+
   mutable absl::Mutex mutex_;
   absl::Time gone_since_ ABSL_GUARDED_BY(mutex_);
 };

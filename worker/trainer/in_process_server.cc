@@ -18,7 +18,9 @@ class EngineServer : public InProcessServer {
 
   absl::StatusOr<std::unique_ptr<PsClient>> Connect(const ClientOptions& options,
                                                     Deadline deadline) override {
-    return PsClient::ConnectInProcess(options, {&engine_->service()}, deadline);
+    ClientOptions kept = options;
+    kept.retained_bytes = 0;  // the engine ends with this process, never without it
+    return PsClient::ConnectInProcess(kept, {&engine_->service()}, deadline);
   }
   absl::Status Close() override { return engine_->Close(); }
 

@@ -69,6 +69,10 @@ std::string ReportJson(const Report& report) {
   json["bytes_pulled"] = report.counters.bytes_pulled;
   json["pushes_dropped"] = report.counters.pushes_dropped;
   json["retries"] = report.counters.retries;
+  json["retained_bytes_max"] = report.counters.retained_bytes_max;
+  json["replayed_pushes"] = report.counters.replayed_pushes;
+  json["replayed_bytes"] = report.counters.replayed_bytes;
+  json["replay_seconds"] = Number(report.counters.replay_seconds);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -32,6 +32,12 @@ class ServerSessionTest : public ::testing::Test {
         },
         Soon());
   }
+  bool Answered(int64_t sequence, int64_t boot_id) {
+    DataCall call;
+    call.kind = CallKind::kPush;
+    call.request.push.sequence.sequence = sequence;
+    return session_.PushAnswered(call, boot_id);
+  }
   Verdict Judge(Outcome outcome) {
     const Verdict verdict = session_.Judge(&outcome, true, boot_id_, Soon());
     status_ = outcome.status;
@@ -54,16 +60,17 @@ TEST_F(ServerSessionTest, AnAcknowledgementOfADeadBootIsVoid) {
   boot_id_ = session_.FillCaller(&caller);
   EXPECT_EQ(Judge(Push(1)), Verdict::kAgain);
   // Now the answer arrives: the push must be sent again.
-  EXPECT_FALSE(session_.PushAnswered(1, old_boot));
+  EXPECT_FALSE(Answered(1, old_boot));
   EXPECT_EQ(session_.last_part(), 0);
   ASSERT_OK(Push(1).status);
-  EXPECT_TRUE(session_.PushAnswered(1, boot_id_));
+  EXPECT_TRUE(Answered(1, boot_id_));
   EXPECT_EQ(fake_.applied(0), 1);
 }
 
+// Without a Retention nothing can be sent again.
 TEST_F(ServerSessionTest, ARestartThatForgotAnAcknowledgedPushIsFound) {
   ASSERT_OK(Push(1).status);
-  ASSERT_TRUE(session_.PushAnswered(1, boot_id_));
+  ASSERT_TRUE(Answered(1, boot_id_));
   fake_.Reboot(/*durable=*/0);
   EXPECT_EQ(Judge(Push(2)), Verdict::kFail);
   EXPECT_THAT(status_, StatusIs(absl::StatusCode::kFailedPrecondition,

@@ -1,0 +1,35 @@
+#include "worker/client/early_epochs.h"
+
+namespace cairn {
+
+void EarlyEpochs::Ask() {
+  absl::MutexLock lock(&mutex_);
+  if (stopping_) return;
+  asked_ = true;
+  if (!thread_.joinable()) thread_ = std::thread(&EarlyEpochs::Loop, this);
+}
+
+void EarlyEpochs::Stop() {
+  std::thread thread;
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+    thread.swap(thread_);
+  }
+  if (thread.joinable()) thread.join();
+}
+
+void EarlyEpochs::Loop() {
+  absl::MutexLock lock(&mutex_);
+  const auto due = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return asked_ || stopping_; };
+  for (;;) {
+    mutex_.Await(absl::Condition(&due));
+    if (stopping_) return;
+    mutex_.Unlock();
+    flush_();
+    mutex_.Lock();
+    asked_ = false;  // who asked meanwhile was part of it, or asks again with its next push
+  }
+}
+
+}  // namespace cairn

@@ -1,0 +1,57 @@
+#include "worker/client/push_ledger.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace cairn {
+
+void PushLedger::Begin(int64_t last_part, int64_t through) {
+  last_part_ = released_ = last_part;
+  through_ = through;
+  bytes_ = 0;
+  retained_.clear();
+}
+
+absl::Time PushLedger::oldest_since() const {
+  return retained_.empty() ? absl::InfiniteFuture() : retained_.front().since;
+}
+
+void PushLedger::Acknowledged(RetainedPart part) {
+  last_part_ = through_ = part.sequence;
+  bytes_ += part.bytes;
+  retained_.push_back(std::move(part));
+}
+
+void PushLedger::AcknowledgedForGood(int64_t sequence) {
+  last_part_ = through_ = sequence;
+  // Also where older parts are still retained: without this one they cannot make a server whole.
+  released_ = sequence;
+}
+
+void PushLedger::NoPart(int64_t sequence) { through_ = sequence; }
+
+std::vector<RetainedPart> PushLedger::TakeDurable(int64_t durable) {
+  std::vector<RetainedPart> taken;
+  while (!retained_.empty() && retained_.front().sequence <= durable) {
+    released_ = std::max(released_, retained_.front().sequence);
+    bytes_ -= retained_.front().bytes;
+    taken.push_back(std::move(retained_.front()));
+    retained_.pop_front();
+  }
+  return taken;
+}
+
+ReplayPlan PushLedger::PlanReplay(int64_t applied, bool same_boot) const {
+  ReplayPlan plan;
+  if (applied < released_ || (same_boot && applied < last_part_)) {
+    plan.first_lost = applied + 1;
+    plan.last_lost = same_boot ? last_part_ : released_;
+    return plan;
+  }
+  for (const RetainedPart& part : retained_) {
+    if (part.sequence > applied) plan.parts.push_back(part);
+  }
+  return plan;
+}
+
+}  // namespace cairn

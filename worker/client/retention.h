@@ -1,0 +1,54 @@
+// How much a client keeps of pushes that are not durable yet, over all servers, and what became of
+// it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "absl/time/time.h"
+
+namespace cairn {
+
+// Thread safety: every method may be called from several threads at once.
+class Retention {
+ public:
+  // 0: nothing is retained.
+  explicit Retention(int64_t limit_bytes) : limit_bytes_(limit_bytes) {}
+
+  int64_t limit_bytes() const { return limit_bytes_; }
+  int64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+  int64_t max_bytes() const { return max_bytes_.load(std::memory_order_relaxed); }
+  // A push is never refused for its size alone: one that is larger than the limit goes alone.
+  bool HasRoomFor(int64_t more) const {
+    const int64_t held = bytes();
+    return held == 0 || held + more <= limit_bytes_;
+  }
+
+  // One thread at a time adds (the one that pushes); any drops.
+  void Add(int64_t bytes) {
+    const int64_t held = bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+    if (held > max_bytes()) max_bytes_.store(held, std::memory_order_relaxed);
+  }
+  void Drop(int64_t bytes) { bytes_.fetch_sub(bytes, std::memory_order_relaxed); }
+
+  void CountReplayed(int64_t bytes, absl::Duration took) {
+    replayed_pushes_.fetch_add(1, std::memory_order_relaxed);
+    replayed_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    replay_ns_.fetch_add(absl::ToInt64Nanoseconds(took), std::memory_order_relaxed);
+  }
+  int64_t replayed_pushes() const { return replayed_pushes_.load(std::memory_order_relaxed); }
+  int64_t replayed_bytes() const { return replayed_bytes_.load(std::memory_order_relaxed); }
+  absl::Duration replay_time() const {
+    return absl::Nanoseconds(replay_ns_.load(std::memory_order_relaxed));
+  }
+
+ private:
+  const int64_t limit_bytes_;
+  std::atomic<int64_t> bytes_{0};
+  std::atomic<int64_t> max_bytes_{0};
+  std::atomic<int64_t> replayed_pushes_{0};
+  std::atomic<int64_t> replayed_bytes_{0};
+  std::atomic<int64_t> replay_ns_{0};
+};
+
+}  // namespace cairn
