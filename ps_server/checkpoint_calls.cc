@@ -1,28 +1,132 @@
 #include "ps_server/checkpoint_calls.h"
 
+#include <glog/logging.h>
+#include <unistd.h>
+
+#include <string>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/status.h"
+#include "ps_server/variable_calls.h"
+#include "storage/checkpoint_folder.h"
 
 namespace cairn {
 namespace {
 
-absl::Status NotOffered(const ServerCore& core) {
-  return absl::UnimplementedError(absl::StrCat(
-      core.name, " makes no checkpoints: copy its data directory while it is stopped"));
+// As long as a whole memory budget may take to a slow disk.
+constexpr absl::Duration kPatience = absl::Minutes(5);
+// Opening a copy reads an index of it and no rows.
+constexpr size_t kReaderCacheBytes = 8 << 20;
+
+std::string HostName() {
+  char name[256] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown host";
+}
+
+absl::Status CheckPlace(const ServerCore& core, const wire::CheckpointRequest& request) {
+  if (!absl::StartsWith(request.directory, "/")) {
+    return absl::InvalidArgumentError(absl::StrCat(core.name, ": checkpoint directory '",
+                                                   request.directory, "' is not an absolute path"));
+  }
+  if (request.name == "." || request.name == "..") {
+    return absl::InvalidArgumentError(
+        absl::StrCat(core.name, ": '", request.name, "' is no name of a checkpoint"));
+  }
+  return absl::OkStatus();
+}
+
+// What the copy in `part` says of `job`. Rows are counted in memory, so they may be a little more.
+absl::Status Describe(ServerCore& core, const std::string& part, const std::string& job,
+                      wire::CheckpointReply& reply) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<StripeStore> copy,
+                   StripeStore::OpenReadOnly({.directory = part,
+                                              .server_index = core.options.server_index,
+                                              .block_cache_bytes = kReaderCacheBytes}));
+  ASSIGN_OR_RETURN(const std::vector<WorkerRecord> workers, copy->Workers());
+  for (const WorkerRecord& record : workers) {
+    if (record.job != job) continue;
+    wire::CheckpointWorker worker;
+    worker.worker = record.worker;
+    worker.incarnation = record.incarnation;
+    worker.sequence = record.sequence;
+    worker.position = record.position;
+    reply.workers.push_back(std::move(worker));
+  }
+  absl::flat_hash_map<std::pair<uint32_t, uint32_t>, int64_t> updates;
+  ASSIGN_OR_RETURN(const std::vector<ShardRecord> shards, copy->Shards());
+  for (const ShardRecord& shard : shards) {
+    updates[{shard.variable, shard.shard}] = shard.update_count;
+  }
+  ASSIGN_OR_RETURN(const std::vector<VariableRecord> variables, copy->Variables());
+  const std::shared_ptr<Job> live = core.registry.Find(job);
+  const auto live_variables = live == nullptr ? nullptr : live->variables();
+  for (const VariableRecord& record : variables) {
+    if (record.job != job || live_variables == nullptr) continue;
+    const auto found = live_variables->find(record.name);
+    if (found == live_variables->end() || found->second->id() != record.id) continue;
+    wire::VariableInfo info = InfoOf(*found->second);
+    for (wire::ShardInfo& shard : info.shards) {
+      shard.version = updates[{record.id, static_cast<uint32_t>(shard.shard)}];
+    }
+    reply.variables.push_back(std::move(info));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<PartFileSum>> WritePart(ServerCore& core,
+                                                   const wire::CheckpointRequest& request) {
+  RETURN_IF_ERROR(core.flusher.Flush(Flusher::Reach::kSynced));
+  // Epochs may run beside the copying: one that is copied half leaves stripes ahead of what the
+  // workers' records say, as a crash does, and never behind.
+  return WriteCheckpointPart(*core.store, request.directory, request.name,
+                             core.options.server_index);
 }
 
 }  // namespace
 
-absl::Status MakeCheckpoint(ServerCore& core, const wire::CheckpointRequest&,
-                            wire::CheckpointReply&) {
-  return NotOffered(core);
+absl::Status MakeCheckpoint(ServerCore& core, const wire::CheckpointRequest& request,
+                            wire::CheckpointReply& reply) {
+  const absl::Time begin = absl::Now();
+  const std::string what = absl::StrCat(core.name, ": checkpoint ", request.name);
+  RETURN_IF_ERROR(CheckPlace(core, request));
+  ASSIGN_OR_RETURN(const Turn::Held turn, core.checkpoint_turn.Take(what, kPatience));
+  const absl::StatusOr<std::vector<PartFileSum>> files = WritePart(core, request);
+  if (!files.ok()) return Annotate(files.status(), what);
+  reply.folder = CheckpointPartPath(request.directory, request.name, core.options.server_index);
+  RETURN_IF_ERROR(Annotate(Describe(core, reply.folder, request.caller.job, reply), what));
+  int64_t bytes = 0;
+  for (const PartFileSum& sum : *files) {
+    wire::CheckpointFile file;
+    file.name = sum.name;
+    file.bytes = sum.bytes;
+    file.checksum = static_cast<int64_t>(sum.checksum);
+    reply.files.push_back(std::move(file));
+    bytes += sum.bytes;
+  }
+  reply.server_index = core.options.server_index;
+  reply.host = HostName();
+  reply.seconds = absl::ToDoubleSeconds(absl::Now() - begin);
+  LOG(INFO) << core.name << " wrote " << reply.folder << ": " << reply.files.size() << " files, "
+            << bytes << " bytes, in " << absl::FormatDuration(absl::Now() - begin);
+  return absl::OkStatus();
 }
 
-absl::Status DropCheckpoint(ServerCore& core, const wire::CheckpointRequest&) {
-  return NotOffered(core);
+absl::Status DropCheckpoint(ServerCore& core, const wire::CheckpointRequest& request) {
+  const std::string what = absl::StrCat(core.name, ": drop_checkpoint ", request.name);
+  RETURN_IF_ERROR(CheckPlace(core, request));
+  ASSIGN_OR_RETURN(const Turn::Held turn, core.checkpoint_turn.Take(what, kPatience));
+  return Annotate(DropCheckpointPart(request.directory, request.name, core.options.server_index),
+                  what);
 }
 
 absl::Status Restore(ServerCore& core, const wire::RestoreRequest&, wire::RestoreReply&) {
-  return NotOffered(core);
+  return absl::UnimplementedError(
+      absl::StrCat(core.name, " restores no checkpoints: start it on a copy of the folder"));
 }
 
 }  // namespace cairn

@@ -15,6 +15,9 @@ constexpr size_t kApplyRows = 128;
 constexpr size_t kIndexedBytes = 32 << 20;
 // Beyond this many the dirty rows of a stripe are found by its bits.
 constexpr size_t kFewDirtyRows = 256;
+// Each sweep leaves what was pushed during it, a fraction as long as copying is faster than
+// pushing. Where it is not, the last rest is put in one go.
+constexpr int kMaxSweeps = 8;
 
 void CopyFloats(const float* from, size_t count, float* to) {
   // Widths of common tables get copies the compiler unrolls.
@@ -139,6 +142,7 @@ void EmbeddingStripe::MarkDirty(uint32_t row) {
   const uint64_t bit = uint64_t{1} << (row % 64);
   if ((dirty_bits_[word] & bit) != 0) return;
   dirty_bits_[word] |= bit;
+  ++dirty_count_;
   if (many_dirty_) return;
   if (dirty_rows_.size() < kFewDirtyRows) {
     dirty_rows_.push_back(row);
@@ -147,29 +151,61 @@ void EmbeddingStripe::MarkDirty(uint32_t row) {
   }
 }
 
-void EmbeddingStripe::DrainContent(StripeBatch& batch) {
-  const auto put = [&](uint32_t row) {
-    batch.PutRow(table_.key(row),
-                 {reinterpret_cast<const char*>(table_.stored(row)), table_.stored_bytes()});
-  };
-  if (batch.wants_every_row()) {
-    for (uint32_t row = 0; row < table_.size(); ++row) put(row);
-    std::fill(dirty_bits_.begin(), dirty_bits_.end(), 0);
-  } else if (many_dirty_) {
-    for (size_t word = 0; word < dirty_bits_.size(); ++word) {
-      for (uint64_t bits = dirty_bits_[word]; bits != 0; bits &= bits - 1) {
-        put(static_cast<uint32_t>(word * 64) + static_cast<uint32_t>(std::countr_zero(bits)));
-      }
-      dirty_bits_[word] = 0;
+void EmbeddingStripe::MarkEveryRow() {
+  const uint32_t rows = table_.size();
+  dirty_bits_.resize((rows + 63) / 64);
+  std::fill(dirty_bits_.begin(), dirty_bits_.end(), ~uint64_t{0});
+  if (rows % 64 != 0) dirty_bits_.back() = (uint64_t{1} << rows % 64) - 1;
+  dirty_count_ = rows;
+  many_dirty_ = true;
+}
+
+void EmbeddingStripe::PutRow(StripeBatch& batch, uint32_t row) {
+  batch.PutRow(table_.key(row),
+               {reinterpret_cast<const char*>(table_.stored(row)), table_.stored_bytes()});
+}
+
+size_t EmbeddingStripe::PutDirty(StripeBatch& batch, size_t word, size_t max_rows) {
+  for (size_t put = 0; word < dirty_bits_.size() && put < max_rows; ++word) {
+    for (uint64_t bits = dirty_bits_[word]; bits != 0; bits &= bits - 1, ++put) {
+      PutRow(batch,
+             static_cast<uint32_t>(word * 64) + static_cast<uint32_t>(std::countr_zero(bits)));
     }
+    dirty_count_ -= static_cast<size_t>(std::popcount(dirty_bits_[word]));
+    dirty_bits_[word] = 0;
+  }
+  return word;
+}
+
+bool EmbeddingStripe::DrainAhead(StripeBatch& batch, size_t bytes) {
+  if (!sweeping_ && batch.wants_every_row()) MarkEveryRow();
+  sweeping_ = true;
+  const size_t max_rows = std::max<size_t>(1, bytes / table_.stored_bytes());
+  if (dirty_count_ <= max_rows || sweeps_ == kMaxSweeps) return false;
+  many_dirty_ = true;  // the bits tell from here on
+  sweep_word_ = PutDirty(batch, sweep_word_, max_rows);
+  if (sweep_word_ < dirty_bits_.size()) return true;
+  sweep_word_ = 0;
+  ++sweeps_;
+  return true;
+}
+
+void EmbeddingStripe::DrainContent(StripeBatch& batch) {
+  if (!sweeping_ && batch.wants_every_row()) MarkEveryRow();
+  if (many_dirty_) {
+    PutDirty(batch, 0, table_.size());
   } else {
     for (const uint32_t row : dirty_rows_) {
-      put(row);
-      dirty_bits_[row / 64] &= ~(uint64_t{1} << (row % 64));
+      PutRow(batch, row);
+      dirty_bits_[row / 64] &= ~(uint64_t{1} << row % 64);
     }
   }
   dirty_rows_.clear();
+  dirty_count_ = 0;
   many_dirty_ = false;
+  sweeping_ = false;
+  sweep_word_ = 0;
+  sweeps_ = 0;
 }
 
 absl::Status EmbeddingStripe::LoadRow(int64_t key, absl::string_view stored) {

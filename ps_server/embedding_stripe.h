@@ -74,6 +74,8 @@ class EmbeddingStripe final : public Stripe {
   // After the last LoadRow.
   void FinishLoad() { table_.FinishAppending(); }
 
+  bool DrainAhead(StripeBatch& batch, size_t bytes) override;
+
  protected:
   void DrainContent(StripeBatch& batch) override;
 
@@ -86,14 +88,24 @@ class EmbeddingStripe final : public Stripe {
                    absl::Span<const uint32_t> positions, const float* gradients,
                    TableScratch& scratch);
   void MarkDirty(uint32_t row);
+  void MarkEveryRow();
+  // Puts dirty rows by their bits from word `word` on, `max_rows` or a few more; they are clean
+  // then. Returns the word it came to.
+  size_t PutDirty(StripeBatch& batch, size_t word, size_t max_rows);
+  void PutRow(StripeBatch& batch, uint32_t row);
 
   const TableLayout& layout_;
   RowTable table_;
   uint32_t updates_ = 0;  // stamps rows, to find keys that one push repeats
-  // Rows to write: a bit each, and their numbers while they are few.
+  // Rows to write: a bit each, how many, and their numbers while they are few.
   std::vector<uint64_t> dirty_bits_;
+  size_t dirty_count_ = 0;
   std::vector<uint32_t> dirty_rows_;
   bool many_dirty_ = false;
+  // Of DrainAhead, between the batch's first call and Drain.
+  bool sweeping_ = false;
+  size_t sweep_word_ = 0;
+  int sweeps_ = 0;
 };
 
 }  // namespace cairn

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/deadline.h"
 #include "common/status.h"
 #include "thrift/errors.h"
@@ -14,6 +15,9 @@ namespace {
 
 // A healthy disk writes a whole memory budget in less; a wait must end all the same.
 constexpr absl::Duration kLongestWait = absl::Minutes(1);
+// What is copied under a stripe's lock at a time: a fraction of a millisecond.
+constexpr size_t kSliceBytes = 256 << 10;
+constexpr absl::Duration kSlicePause = absl::Microseconds(100);
 
 }  // namespace
 
@@ -131,6 +135,16 @@ Flusher::Notes Flusher::TakeNotes() {
 
 absl::Status Flusher::WriteStripe(Stripe& stripe) {
   const std::unique_ptr<StripeBatch> batch = store_.NewBatch(stripe.id());
+  for (bool more = true; more;) {
+    {
+      absl::MutexLock lock(&stripe.mutex());
+      more = stripe.DrainAhead(*batch, kSliceBytes);
+    }
+    batch->Settle();
+    // absl::Mutex hands nothing over: without a pause the next slice would win the lock again from
+    // pushes that wait for it and have yet to wake up.
+    if (more) absl::SleepFor(kSlicePause);
+  }
   {
     absl::MutexLock lock(&stripe.mutex());
     stripe.Drain(*batch);

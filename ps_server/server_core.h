@@ -15,6 +15,7 @@
 #include "ps_server/flusher.h"
 #include "ps_server/memory_budget.h"
 #include "ps_server/registry.h"
+#include "ps_server/turn.h"
 #include "storage/stripe_store.h"
 
 namespace cairn {
@@ -35,6 +36,7 @@ struct ServerCore {
 
   absl::Mutex create_mutex;       // one create_variables or drop_job at a time
   uint32_t next_variable_id = 1;  // guarded by create_mutex
+  Turn checkpoint_turn;           // one checkpoint, drop_checkpoint or restore at a time
 
   bool applied_is_durable() const { return options.durability == Durability::kOff; }
 };

@@ -38,6 +38,8 @@ void Stripe::Touch(const Origin& origin, DirtyList& dirty) {
   dirty.Add(this);
 }
 
+bool Stripe::DrainAhead(StripeBatch&, size_t) { return false; }
+
 void Stripe::Drain(StripeBatch& batch) {
   dirty_ = false;
   batch.SetWatermarks(watermarks_.marks());

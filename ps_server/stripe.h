@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -52,7 +53,13 @@ class Stripe {
   // Lock held, after `origin`'s part was applied: raises the watermark and queues the stripe in
   // `dirty` unless it is there.
   void Touch(const Origin& origin, DirtyList& dirty);
-  // Lock held. Puts what changed since the last Drain into `batch`; the stripe is clean then.
+  // Lock held. Puts about `bytes` of what changed into `batch`, ahead of the Drain that completes
+  // it, so that a large stripe is not locked for as long as all of it takes: the lock is free
+  // between two calls, and what changes again meanwhile is put again. False: nothing was put, the
+  // rest goes with Drain. One batch at a time.
+  virtual bool DrainAhead(StripeBatch& batch, size_t bytes);
+  // Lock held. Puts what changed since the last Drain and is not in `batch` as it is now; the
+  // stripe is clean then.
   void Drain(StripeBatch& batch);
 
   void LoadWatermarks(absl::Span<const Watermark> marks) { watermarks_.Reset(marks); }

@@ -52,6 +52,8 @@ absl::StatusOr<std::vector<VariableSpec>> NewSpecs(const ServerCore& core, const
   return fresh;
 }
 
+}  // namespace
+
 wire::VariableInfo InfoOf(const Variable& variable) {
   wire::VariableInfo info;
   info.spec = ToWire(variable.spec());
@@ -68,8 +70,6 @@ wire::VariableInfo InfoOf(const Variable& variable) {
   for (const SlotSpec& slot : variable.slots()) info.slots.push_back(slot.name);
   return info;
 }
-
-}  // namespace
 
 absl::Status CreateVariables(ServerCore& core, const wire::Caller& caller,
                              const std::vector<wire::VariableSpec>& specs) {

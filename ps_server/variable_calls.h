@@ -16,6 +16,9 @@ absl::Status CreateVariables(ServerCore& core, const wire::Caller& caller,
 absl::Status Describe(ServerCore& core, const Admitted& admitted,
                       const wire::DescribeRequest& request, wire::DescribeReply& reply);
 
+// The variable's shards here.
+wire::VariableInfo InfoOf(const Variable& variable);
+
 absl::Status DropJob(ServerCore& core, const wire::Caller& caller);
 
 }  // namespace cairn

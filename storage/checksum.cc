@@ -3,7 +3,16 @@
 // The state is a public struct only for programs that link this version: it lives on the stack
 // here.
 #define XXH_STATIC_LINKING_ONLY
+#include <fcntl.h>
+#include <unistd.h>
 #include <xxhash.h>
+
+#include <cerrno>
+#include <memory>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "storage/directory.h"
 
 namespace cairn {
 
@@ -15,6 +24,28 @@ uint64_t ChecksumOf(absl::Span<const absl::string_view> pieces) {
     XXH3_64bits_update(&state, piece.data(), piece.size());
   }
   return XXH3_64bits_digest(&state);
+}
+
+absl::StatusOr<FileSum> ChecksumOfFile(const std::string& path) {
+  constexpr size_t kBufferBytes = 1 << 20;
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("open ", path));
+  const auto closing = absl::MakeCleanup([fd] { close(fd); });
+  const auto buffer = std::make_unique<char[]>(kBufferBytes);
+  XXH3_state_t state;
+  XXH3_INITSTATE(&state);
+  XXH3_64bits_reset(&state);
+  FileSum sum;
+  for (;;) {
+    const ssize_t got = read(fd, buffer.get(), kBufferBytes);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return ErrnoStatus(errno, absl::StrCat("read ", path));
+    if (got == 0) break;
+    XXH3_64bits_update(&state, buffer.get(), static_cast<size_t>(got));
+    sum.bytes += got;
+  }
+  sum.checksum = XXH3_64bits_digest(&state);
+  return sum;
 }
 
 }  // namespace cairn

@@ -5,7 +5,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
@@ -15,5 +17,13 @@ inline constexpr size_t kChecksumBytes = 8;
 
 // Of the pieces as if they lay one after the other.
 uint64_t ChecksumOf(absl::Span<const absl::string_view> pieces);
+
+// Of a file's bytes, and how many they are: `xxhsum -H3` computes the same.
+struct FileSum {
+  int64_t bytes = 0;
+  uint64_t checksum = 0;
+};
+// Errors as ErrnoStatus (storage/directory.h).
+absl::StatusOr<FileSum> ChecksumOfFile(const std::string& path);
 
 }  // namespace cairn

@@ -41,26 +41,6 @@ std::string MarkerText(int32_t server_index) {
                          server_index);
 }
 
-// Names in `directory`, sorted, without "." and "..".
-absl::StatusOr<std::vector<std::string>> List(const std::string& directory) {
-  DIR* open = opendir(directory.c_str());
-  if (open == nullptr) {
-    if (errno == ENOTDIR) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(directory, " is not a folder: name another data directory"));
-    }
-    return ErrnoStatus(errno, absl::StrCat("list ", directory));
-  }
-  std::vector<std::string> names;
-  while (const dirent* entry = readdir(open)) {
-    const std::string name = entry->d_name;
-    if (name != "." && name != "..") names.push_back(name);
-  }
-  closedir(open);
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 bool Contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -71,18 +51,6 @@ absl::Status SyncPath(const std::string& path, int flags) {
   const int error = fsync(fd) == 0 ? 0 : errno;
   close(fd);
   return error == 0 ? absl::OkStatus() : ErrnoStatus(error, absl::StrCat("sync ", path));
-}
-
-absl::Status WriteSynced(const std::string& path, const std::string& text) {
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("create ", path));
-  int error = 0;
-  const ssize_t written = write(fd, text.data(), text.size());
-  if (written < 0) error = errno;
-  if (written >= 0 && static_cast<size_t>(written) != text.size()) error = ENOSPC;
-  if (error == 0 && fsync(fd) != 0) error = errno;
-  if (close(fd) != 0 && error == 0) error = errno;
-  return error == 0 ? absl::OkStatus() : ErrnoStatus(error, absl::StrCat("write ", path));
 }
 
 absl::Status DamagedMarker(const std::string& path, absl::string_view found) {
@@ -127,23 +95,6 @@ absl::Status CheckMarker(const std::string& path, int32_t server_index) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<std::string>> MakeAndList(const std::string& directory) {
-  if (mkdir(directory.c_str(), 0755) == 0) {
-    const size_t slash = directory.find_last_not_of('/') == std::string::npos
-                             ? std::string::npos
-                             : directory.rfind('/', directory.find_last_not_of('/'));
-    const std::string parent = slash == std::string::npos ? "." : directory.substr(0, slash + 1);
-    RETURN_IF_ERROR(SyncPath(parent, O_RDONLY | O_DIRECTORY));
-  } else if (errno == ENOENT) {
-    return absl::NotFoundError(absl::StrCat(
-        directory, " cannot be made: its parent folder is missing: create the parent, or name ",
-        "another data directory"));
-  } else if (errno != EEXIST) {
-    return ErrnoStatus(errno, absl::StrCat("make folder ", directory));
-  }
-  return List(directory);
-}
-
 absl::Status CheckWritable(const std::string& directory) {
   if (faccessat(AT_FDCWD, directory.c_str(), R_OK | W_OK | X_OK, AT_EACCESS) == 0) {
     return absl::OkStatus();
@@ -164,7 +115,8 @@ absl::Status Foreign(const std::string& directory, const std::vector<std::string
 
 absl::StatusOr<DirectoryState> PrepareDirectory(const std::string& directory,
                                                 int32_t server_index) {
-  ASSIGN_OR_RETURN(std::vector<std::string> names, MakeAndList(directory));
+  RETURN_IF_ERROR(MakeFolder(directory));
+  ASSIGN_OR_RETURN(std::vector<std::string> names, ListFolder(directory));
   names.erase(std::remove(names.begin(), names.end(), "lost+found"), names.end());
   const bool has_database = Contains(names, "db");
   if (Contains(names, kMarker)) {
@@ -186,7 +138,7 @@ absl::StatusOr<DirectoryState> PrepareDirectory(const std::string& directory,
     RETURN_IF_ERROR(CheckMarker(Join(directory, kNewMarker), server_index));
   } else {
     RETURN_IF_ERROR(WriteSynced(Join(directory, kNewMarker), MarkerText(server_index)));
-    RETURN_IF_ERROR(SyncPath(directory, O_RDONLY | O_DIRECTORY));
+    RETURN_IF_ERROR(SyncFolder(directory));
   }
   return DirectoryState::kNew;
 }
@@ -196,7 +148,67 @@ absl::Status FinishDirectory(const std::string& directory) {
   if (std::rename(from.c_str(), Join(directory, kMarker).c_str()) != 0) {
     return ErrnoStatus(errno, absl::StrCat("rename ", from));
   }
+  return SyncFolder(directory);
+}
+
+absl::Status WriteMarker(const std::string& directory, int32_t server_index) {
+  return WriteSynced(Join(directory, kMarker), MarkerText(server_index));
+}
+
+absl::Status CheckFinished(const std::string& directory, int32_t server_index) {
+  return CheckMarker(Join(directory, kMarker), server_index);
+}
+
+absl::StatusOr<std::vector<std::string>> ListFolder(const std::string& directory) {
+  DIR* open = opendir(directory.c_str());
+  if (open == nullptr) {
+    if (errno == ENOTDIR) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(directory, " is not a folder: name another data directory"));
+    }
+    return ErrnoStatus(errno, absl::StrCat("list ", directory));
+  }
+  std::vector<std::string> names;
+  while (const dirent* entry = readdir(open)) {
+    const std::string name = entry->d_name;
+    if (name != "." && name != "..") names.push_back(name);
+  }
+  closedir(open);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+absl::Status MakeFolder(const std::string& directory) {
+  if (mkdir(directory.c_str(), 0755) == 0) {
+    const size_t slash = directory.find_last_not_of('/') == std::string::npos
+                             ? std::string::npos
+                             : directory.rfind('/', directory.find_last_not_of('/'));
+    const std::string parent = slash == std::string::npos ? "." : directory.substr(0, slash + 1);
+    RETURN_IF_ERROR(SyncFolder(parent));
+  } else if (errno == ENOENT) {
+    return absl::NotFoundError(absl::StrCat(
+        directory, " cannot be made: its parent folder is missing: create the parent, or name ",
+        "another data directory"));
+  } else if (errno != EEXIST) {
+    return ErrnoStatus(errno, absl::StrCat("make folder ", directory));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SyncFolder(const std::string& directory) {
   return SyncPath(directory, O_RDONLY | O_DIRECTORY);
+}
+
+absl::Status WriteSynced(const std::string& path, absl::string_view text) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("create ", path));
+  int error = 0;
+  const ssize_t written = write(fd, text.data(), text.size());
+  if (written < 0) error = errno;
+  if (written >= 0 && static_cast<size_t>(written) != text.size()) error = ENOSPC;
+  if (error == 0 && fsync(fd) != 0) error = errno;
+  if (close(fd) != 0 && error == 0) error = errno;
+  return error == 0 ? absl::OkStatus() : ErrnoStatus(error, absl::StrCat("write ", path));
 }
 
 std::string DatabasePath(absl::string_view directory) { return Join(directory, "db"); }

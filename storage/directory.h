@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -31,6 +32,19 @@ absl::StatusOr<DirectoryState> PrepareDirectory(const std::string& directory, in
 
 // Turns CAIRN.new into CAIRN, durably: the store is made.
 absl::Status FinishDirectory(const std::string& directory);
+
+// The marker of a finished store in a folder that has none, synced.
+absl::Status WriteMarker(const std::string& directory, int32_t server_index);
+// Checks the marker of a finished store. Errors as PrepareDirectory.
+absl::Status CheckFinished(const std::string& directory, int32_t server_index);
+
+// Names in `directory`, sorted, without "." and "..".
+absl::StatusOr<std::vector<std::string>> ListFolder(const std::string& directory);
+// Makes the folder where there is none, durably. kNotFound: its parent is missing.
+absl::Status MakeFolder(const std::string& directory);
+absl::Status SyncFolder(const std::string& directory);
+// A file of these bytes, synced.
+absl::Status WriteSynced(const std::string& path, absl::string_view text);
 
 std::string DatabasePath(absl::string_view directory);
 std::string LogPath(absl::string_view directory);

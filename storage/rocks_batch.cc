@@ -60,18 +60,28 @@ void RocksStripeBatch::PutRow(int64_t key, absl::string_view bytes) {
     segments_ = {.first = segments_.next, .next = segments_.next};
   }
   has_rows_ = true;
-  if (!segment_.Takes(bytes.size())) SealSegment();
+  if (!segment_.Takes(bytes.size())) {
+    full_bytes_ += segment_.bytes();
+    full_.push_back(std::exchange(segment_, {}));
+  }
   segment_.Add(key, bytes);
 }
 
-void RocksStripeBatch::SealSegment() {
+void RocksStripeBatch::Put(RowSegment& segment) {
   const absl::string_view key = keys_.Rows(segments_.next++);
-  (wants_every_row_ ? segments_.base_bytes : segments_.change_bytes) += segment_.bytes();
-  Note(batch_.Put(ToSlice(key), segment_.Seal(key, wants_every_row_)));
+  (wants_every_row_ ? segments_.base_bytes : segments_.change_bytes) += segment.bytes();
+  Note(batch_.Put(ToSlice(key), segment.Seal(key, wants_every_row_)));
+}
+
+void RocksStripeBatch::Settle() {
+  for (RowSegment& segment : full_) Put(segment);
+  full_.clear();
+  full_bytes_ = 0;
 }
 
 void RocksStripeBatch::Finish() {
-  if (!segment_.empty()) SealSegment();
+  Settle();
+  if (!segment_.empty()) Put(segment_);
 }
 
 }  // namespace cairn

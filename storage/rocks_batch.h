@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "rocksdb/write_batch.h"
 #include "storage/key.h"
@@ -34,19 +35,22 @@ struct SegmentRange {
     constexpr uint64_t kSmallBytes = 64 << 10;
     return change_bytes > (base_bytes > kSmallBytes ? base_bytes : kSmallBytes);
   }
+  // The next write is of every row.
+  bool Wanting() const { return next == 0 || Overgrown(); }
 };
 
 class RocksStripeBatch : public StripeBatch {
  public:
   // `on_disk`: the stripe's segments before this batch.
   RocksStripeBatch(const StripeId& id, const SegmentRange& on_disk)
-      : id_(id), keys_(id), segments_(on_disk), wants_every_row_(on_disk.Overgrown()) {}
+      : id_(id), keys_(id), segments_(on_disk), wants_every_row_(on_disk.Wanting()) {}
 
   void SetWatermarks(absl::Span<const Watermark> watermarks) override;
   void PutImage(absl::Span<const absl::string_view> pieces) override;
   void PutRow(int64_t key, absl::string_view bytes) override;
   bool wants_every_row() const override { return wants_every_row_; }
-  size_t bytes() const override { return batch_.GetDataSize() + segment_.bytes(); }
+  void Settle() override;
+  size_t bytes() const override { return batch_.GetDataSize() + full_bytes_ + segment_.bytes(); }
 
   // Puts the last segment. Nothing is put afterwards.
   void Finish();
@@ -65,13 +69,15 @@ class RocksStripeBatch : public StripeBatch {
  private:
   void Reserve(size_t image_bytes);
   void Note(rocksdb::Status status);
-  void SealSegment();
+  void Put(RowSegment& segment);
 
   const StripeId id_;
   StripeKeys keys_;
   SegmentRange segments_;
   const bool wants_every_row_;
   bool has_rows_ = false;
+  std::vector<RowSegment> full_;  // not put yet
+  size_t full_bytes_ = 0;
   RowSegment segment_;
   rocksdb::WriteBatch batch_;
   rocksdb::Status status_;

@@ -73,7 +73,8 @@ absl::Status Failure::Get() const {
   return status_;
 }
 
-RocksStore::RocksStore(std::string directory) : directory_(std::move(directory)) {}
+RocksStore::RocksStore(std::string directory, bool read_only)
+    : directory_(std::move(directory)), read_only_(read_only) {}
 
 RocksStore::~RocksStore() { Close().IgnoreError(); }
 
@@ -87,7 +88,7 @@ absl::StatusOr<std::unique_ptr<StripeStore>> RocksStore::Open(const StoreOptions
       PrepareDirectory(options.directory, options.server_index);
   if (!state.ok()) return Annotate(state.status(), context);
   const bool create = *state == DirectoryState::kNew;
-  std::unique_ptr<RocksStore> store(new RocksStore(options.directory));
+  std::unique_ptr<RocksStore> store(new RocksStore(options.directory, /*read_only=*/false));
   RETURN_IF_ERROR(Annotate(store->OpenDatabase(options, create), context));
   RETURN_IF_ERROR(Annotate(store->Boot(options, create), context));
   if (create) RETURN_IF_ERROR(Annotate(FinishDirectory(options.directory), context));
@@ -131,8 +132,7 @@ absl::Status RocksStore::OpenError(const rocksdb::Status& status, const std::str
   return FromRocks(status, what);
 }
 
-absl::Status RocksStore::Boot(const StoreOptions& options, bool create) {
-  absl::ReaderMutexLock lock(&life_);
+absl::Status RocksStore::ReadMeta(const StoreOptions& options, bool create) {
   const std::string key = MetaKey();
   std::string value;
   const rocksdb::Status read = db_->Get(rocksdb::ReadOptions(), key, &value);
@@ -157,7 +157,14 @@ absl::Status RocksStore::Boot(const StoreOptions& options, bool create) {
         "the database belongs to ps:", meta_.server_index, ", this is ps:", options.server_index,
         ": give every server its own data directory"));
   }
+  return absl::OkStatus();
+}
+
+absl::Status RocksStore::Boot(const StoreOptions& options, bool create) {
+  absl::ReaderMutexLock lock(&life_);
+  RETURN_IF_ERROR(ReadMeta(options, create));
   ++meta_.boot_count;
+  const std::string key = MetaKey();
   rocksdb::WriteBatch batch;
   RETURN_IF_ERROR(FromRocks(batch.Put(key, EncodeMeta(key, meta_)), "meta record"));
   return Commit(batch, /*sync=*/true, "raise the boot count");
@@ -165,6 +172,7 @@ absl::Status RocksStore::Boot(const StoreOptions& options, bool create) {
 
 absl::Status RocksStore::CheckUsable() const {
   if (db_ == nullptr) return absl::FailedPreconditionError(Context("the store is closed"));
+  if (read_only_) return absl::FailedPreconditionError(Context("opened for reading alone"));
   return failure_.Get();
 }
 
@@ -298,10 +306,9 @@ absl::Status RocksStore::Write(StripeBatch& batch) {
       written, Context(absl::StrCat("write stripe ", id.variable, "/", id.shard, "/", id.stripe))));
 }
 
-absl::Status RocksStore::WriteEpoch(absl::Span<const ShardRecord> shards,
-                                    absl::Span<const WorkerRecord> workers) {
-  absl::ReaderMutexLock lock(&life_);
-  rocksdb::WriteBatch batch;
+absl::Status RocksStore::FillEpoch(absl::Span<const ShardRecord> shards,
+                                   absl::Span<const WorkerRecord> workers,
+                                   rocksdb::WriteBatch& batch) const {
   rocksdb::Status put;
   for (const ShardRecord& shard : shards) {
     const std::string key = ShardKey(shard.variable, shard.shard);
@@ -315,8 +322,57 @@ absl::Status RocksStore::WriteEpoch(absl::Span<const ShardRecord> shards,
     const std::string key = WorkerKey(worker.job, worker.worker);
     if (put.ok()) put = batch.Put(key, EncodeWorker(key, worker));
   }
-  RETURN_IF_ERROR(FromRocks(put, Context("fill an epoch's batch")));
+  return FromRocks(put, Context("fill an epoch's batch"));
+}
+
+absl::Status RocksStore::WriteEpoch(absl::Span<const ShardRecord> shards,
+                                    absl::Span<const WorkerRecord> workers) {
+  absl::ReaderMutexLock lock(&life_);
+  rocksdb::WriteBatch batch;
+  RETURN_IF_ERROR(FillEpoch(shards, workers, batch));
   return Commit(batch, /*sync=*/false, "write an epoch");
+}
+
+absl::Status RocksStore::PutJob(absl::Span<const VariableRecord> variables,
+                                absl::Span<const ShardRecord> shards,
+                                absl::Span<const WorkerRecord> workers) {
+  absl::ReaderMutexLock lock(&life_);
+  rocksdb::WriteBatch batch;
+  RETURN_IF_ERROR(FillEpoch(shards, workers, batch));
+  for (const VariableRecord& record : variables) {
+    const std::string key = VariableKey(record.id);
+    RETURN_IF_ERROR(FromRocks(batch.Put(key, EncodeVariable(key, record)), Context("variable")));
+  }
+  return Commit(batch, /*sync=*/true, "write a job");
+}
+
+absl::StatusOr<bool> RocksStore::HasAny(absl::string_view first, absl::string_view end) const {
+  const rocksdb::Slice end_slice = ToSlice(end);
+  rocksdb::ReadOptions options;
+  options.iterate_upper_bound = &end_slice;
+  const std::unique_ptr<rocksdb::Iterator> at(db_->NewIterator(options));
+  at->Seek(ToSlice(first));
+  RETURN_IF_ERROR(FromRocks(at->status(), Context("look for leftovers")));
+  return at->Valid();
+}
+
+absl::Status RocksStore::DropLeftovers(uint32_t first, uint32_t end) {
+  absl::ReaderMutexLock lock(&life_);
+  RETURN_IF_ERROR(CheckUsable());
+  const std::pair<std::string, std::string> ranges[] = {{ShardsPrefix(first), ShardsPrefix(end)},
+                                                        {StripesPrefix(first), StripesPrefix(end)}};
+  rocksdb::WriteBatch batch;
+  for (const auto& [from, to] : ranges) {
+    ASSIGN_OR_RETURN(const bool any, HasAny(from, to));
+    if (any) RETURN_IF_ERROR(FromRocks(batch.DeleteRange(from, to), Context("drop leftovers")));
+  }
+  if (batch.Count() == 0) return absl::OkStatus();
+  RETURN_IF_ERROR(Commit(batch, /*sync=*/true, "drop leftovers"));
+  absl::MutexLock segments_lock(&segments_mutex_);
+  absl::erase_if(segments_, [&](const auto& entry) {
+    return entry.first.variable >= first && entry.first.variable < end;
+  });
+  return absl::OkStatus();
 }
 
 absl::Status RocksStore::SyncOnce() {
@@ -420,9 +476,9 @@ absl::Status RocksStore::Close() {
   absl::MutexLock lock(&life_);
   if (db_ == nullptr) return absl::OkStatus();
   absl::Status result = failure_.Get();
-  if (result.ok()) result = SyncOnce();
+  if (result.ok() && !read_only_) result = SyncOnce();
   // Saves the next start reading the WAL. Where it fails, what the WAL holds is safe there.
-  if (result.ok()) db_->Flush(rocksdb::FlushOptions()).PermitUncheckedError();
+  if (result.ok() && !read_only_) db_->Flush(rocksdb::FlushOptions()).PermitUncheckedError();
   const rocksdb::Status closed = db_->Close();
   if (result.ok()) result = FromRocks(closed, Context("close"));
   db_.reset();

@@ -12,6 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "rocksdb/db.h"
 #include "rocksdb/listener.h"
+#include "rocksdb/write_batch.h"
 #include "storage/record.h"
 #include "storage/rocks_batch.h"
 #include "storage/rocks_log.h"
@@ -39,12 +40,17 @@ class RocksStore : public StripeStore {
  public:
   // Opens `options.directory` as StripeStore::Open describes.
   static absl::StatusOr<std::unique_ptr<StripeStore>> Open(const StoreOptions& options);
+  static absl::StatusOr<std::unique_ptr<StripeStore>> OpenReadOnly(const StoreOptions& options);
   ~RocksStore() override;
 
   int64_t boot_count() const override { return meta_.boot_count; }
   absl::Status PutVariable(const VariableRecord& record) override;
   absl::StatusOr<std::vector<VariableRecord>> Variables() const override;
   absl::Status DropJob(absl::string_view job) override;
+  absl::Status PutJob(absl::Span<const VariableRecord> variables,
+                      absl::Span<const ShardRecord> shards,
+                      absl::Span<const WorkerRecord> workers) override;
+  absl::Status DropLeftovers(uint32_t first, uint32_t end) override;
   std::unique_ptr<StripeBatch> NewBatch(const StripeId& id) override;
   absl::Status Write(StripeBatch& batch) override;
   absl::Status WriteEpoch(absl::Span<const ShardRecord> shards,
@@ -55,19 +61,22 @@ class RocksStore : public StripeStore {
   using StripeStore::LoadStripes;
   absl::Status LoadStripes(const StripeId& first, const StripeId& end,
                            StripeVisitor& visitor) const override;
+  absl::Status Checkpoint(const std::string& folder) override;
   absl::Status StartCompaction() override;
   absl::Status Close() override;
 
  private:
-  explicit RocksStore(std::string directory);
+  RocksStore(std::string directory, bool read_only);
 
   using Record = std::function<absl::Status(absl::string_view key, absl::string_view value)>;
 
   absl::Status OpenDatabase(const StoreOptions& options, bool create);
+  absl::Status OpenDatabaseReadOnly(const StoreOptions& options);
   // Why the database in `path` did not open.
   absl::Status OpenError(const rocksdb::Status& status, const std::string& path) const;
   // Reads the meta record, checks it, and stores it with a raised boot count.
   absl::Status Boot(const StoreOptions& options, bool create);
+  absl::Status ReadMeta(const StoreOptions& options, bool create) ABSL_SHARED_LOCKS_REQUIRED(life_);
   // `what` is of this store: "store DIR: what".
   std::string Context(absl::string_view what) const;
   absl::Status CheckUsable() const ABSL_SHARED_LOCKS_REQUIRED(life_);
@@ -79,6 +88,11 @@ class RocksStore : public StripeStore {
   // … for every key in [first, end).
   absl::Status Scan(absl::string_view first, absl::string_view end, absl::string_view what,
                     const Record& record) const ABSL_SHARED_LOCKS_REQUIRED(life_);
+  // Whether there is a record with a key in [first, end).
+  absl::StatusOr<bool> HasAny(absl::string_view first, absl::string_view end) const
+      ABSL_SHARED_LOCKS_REQUIRED(life_);
+  absl::Status FillEpoch(absl::Span<const ShardRecord> shards,
+                         absl::Span<const WorkerRecord> workers, rocksdb::WriteBatch& batch) const;
   absl::StatusOr<std::vector<VariableRecord>> ListVariables() const
       ABSL_SHARED_LOCKS_REQUIRED(life_);
   absl::Status SyncOnce() ABSL_SHARED_LOCKS_REQUIRED(life_);
@@ -86,6 +100,7 @@ class RocksStore : public StripeStore {
   absl::StatusOr<SegmentRange> Segments(const StripeId& id) ABSL_SHARED_LOCKS_REQUIRED(life_);
 
   const std::string directory_;
+  const bool read_only_;
   MetaRecord meta_;
   Failure failure_;
   std::shared_ptr<RocksLog> log_;

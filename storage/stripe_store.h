@@ -76,10 +76,14 @@ class StripeBatch {
   // The whole of a dense stripe: values and slots, laid out by the caller. Copied.
   virtual void PutImage(absl::Span<const absl::string_view> pieces) = 0;
   // One embedding row: metadata, values and slots, laid out by the caller. Copied.
+  // A key put again counts with its last bytes.
   virtual void PutRow(int64_t key, absl::string_view bytes) = 0;
-  // True: so much of the stripe has been written again that this batch replaces all of its rows,
-  // and must get every one of them, changed or not, if it gets any.
+  // True: nothing of the stripe is on disk, or so much has been written again that this batch
+  // replaces all of its rows. It must get every one of them, changed or not, if it gets any.
   virtual bool wants_every_row() const = 0;
+  // Sums up and moves what PutRow has gathered, once that is much: the slow part of a large batch,
+  // for callers who hold a lock while they put rows and none while they call this.
+  virtual void Settle() = 0;
   virtual size_t bytes() const = 0;
 };
 
@@ -115,6 +119,9 @@ class StripeStore {
   // that failure's status (kResourceExhausted for a full disk), until the store is opened again:
   // what was written before is kept, reading goes on.
   static absl::StatusOr<std::unique_ptr<StripeStore>> Open(const StoreOptions& options);
+  // Opens a finished store for reading, beside any number of other readers, without a change to the
+  // folder. Errors as Open.
+  static absl::StatusOr<std::unique_ptr<StripeStore>> OpenReadOnly(const StoreOptions& options);
 
   // How often this directory has been opened, this time included; > 0.
   virtual int64_t boot_count() const = 0;
@@ -122,6 +129,13 @@ class StripeStore {
   // Written and synced.
   virtual absl::Status PutVariable(const VariableRecord& record) = 0;
   virtual absl::StatusOr<std::vector<VariableRecord>> Variables() const = 0;
+  // Whole variables whose stripes are written already, with their job's workers: one batch, synced.
+  virtual absl::Status PutJob(absl::Span<const VariableRecord> variables,
+                              absl::Span<const ShardRecord> shards,
+                              absl::Span<const WorkerRecord> workers) = 0;
+  // Removes shards and stripes of variables [first, end), which have no record: what PutJob did not
+  // come to.
+  virtual absl::Status DropLeftovers(uint32_t first, uint32_t end) = 0;
   // Removes the job's variables with all their stripes, and its workers. Synced.
   virtual absl::Status DropJob(absl::string_view job) = 0;
 
@@ -144,6 +158,12 @@ class StripeStore {
   absl::Status LoadStripes(uint32_t variable, StripeVisitor& visitor) const {
     return LoadStripes({.variable = variable}, {.variable = variable + 1}, visitor);
   }
+
+  // Copies the store as it is now into `folder`, a store folder then (storage/directory.h): tables
+  // by hard links where the file system allows, everything synced. Writes go on meanwhile. The
+  // folder must not exist, its parent must; on failure it may be there, incomplete.
+  // kResourceExhausted: a disk is full.
+  virtual absl::Status Checkpoint(const std::string& folder) = 0;
 
   // After the last LoadStripes of a server's start: begins the background compaction, which would
   // take disk and cores from the loading.

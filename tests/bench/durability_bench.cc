@@ -1,6 +1,7 @@
 // What durability costs and how fast a server restarts (DESIGN §8). JSON lines as engine_bench.
 //
-//   durability_bench [--directory D] [--megabytes N] [--seconds S] [--benches log,restart,snapshot]
+//   durability_bench [--directory D] [--megabytes N] [--seconds S] [--benches
+//   checkpoint,log,restart,snapshot]
 //
 //    D: on the disk to be measured
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -31,7 +33,8 @@
 ABSL_FLAG(std::string, directory, "/tmp", "where a folder for the measurement is made");
 ABSL_FLAG(int, megabytes, 256, "MiB of values and slots of the table");
 ABSL_FLAG(std::vector<std::string>, benches,
-          std::vector<std::string>({"log", "restart", "snapshot"}), "which of them to run");
+          std::vector<std::string>({"checkpoint", "log", "restart", "snapshot"}),
+          "which of them to run");
 ABSL_FLAG(double, seconds, 30, "length of a run under push load");
 
 namespace cairn {
@@ -128,6 +131,19 @@ class Load {
     for (size_t i = 0; i < keys_.size(); i += kPushKeys) PushOnce();
   }
 
+  // The longest of the small pushes that were made until `stop`, in milliseconds.
+  double SlowestPush(const std::atomic<bool>& stop) {
+    constexpr size_t kFewKeys = 1024;
+    request_.items[0].values =
+        Payload::ViewOf(absl::MakeConstSpan(gradients_).first(kFewKeys * kDim));
+    double slowest = 0;
+    for (size_t at = 0; !stop; at = (at + kFewKeys) % keys_.size()) {
+      request_.items[0].ids = Payload::ViewOf(absl::MakeConstSpan(keys_).subspan(at, kFewKeys));
+      slowest = std::max(slowest, SecondsOf([&] { engine_.service().push(reply_, request_); }));
+    }
+    return slowest * 1e3;
+  }
+
   void PushOnce() {
     request_.items[0].ids = Payload::ViewOf(absl::MakeConstSpan(keys_).subspan(next_, kPushKeys));
     engine_.service().push(reply_, request_);
@@ -199,6 +215,35 @@ void BenchSnapshot(const Folder& folder) {
          static_cast<double>(rows * kRowBytes), snapshot_rate, off_rate, "pushes_per_second", 0.9,
          off_load.Verify() && snapshot_load.Verify());
   Check(snapshot->Close());
+}
+
+// The longest push of a thread that pushes all the time while the table is written and copied.
+void BenchCheckpoint(const Folder& folder) {
+  constexpr double kBarMilliseconds = 50;
+  const int64_t rows = TableRows();
+  const auto engine = OpenEngine(folder.Join("checkpoint"), Durability::kOff);  // no other epochs
+  Load load(*engine, rows);
+  for (int round = 0; round < 3; ++round) {
+    std::atomic<bool> stop{false};
+    double seconds = 0;
+    std::thread copying([&] {
+      wire::CheckpointRequest request;
+      request.caller = BenchCaller();
+      request.directory = folder.Join("copies");
+      request.name = absl::StrCat("round", round);
+      wire::CheckpointReply reply;
+      seconds = SecondsOf([&] { engine->service().checkpoint(reply, request); });
+      stop = true;
+    });
+    const double slowest = load.SlowestPush(stop);
+    copying.join();
+    std::printf(
+        "{\"bench\":\"checkpoint %d under push load\",\"bytes\":%lld,\"seconds\":%.2f,"
+        "\"slowest_push_ms\":%.2f,\"bar\":%.0f,\"met\":%s,\"verified\":true}\n",
+        round, static_cast<long long>(rows * kRowBytes), seconds, slowest, kBarMilliseconds,
+        slowest < kBarMilliseconds ? "true" : "false");
+    std::fflush(stdout);
+  }
 }
 
 // 4 MiB dense pushes under log, beside the bare writes of as many bytes in as many batches.
@@ -297,8 +342,10 @@ void BenchRestart(const Folder& folder) {
 
 void Run() {
   using Bench = void (*)(const Folder&);
-  const std::pair<const char*, Bench> benches[] = {
-      {"log", BenchLog}, {"restart", BenchRestart}, {"snapshot", BenchSnapshot}};
+  const std::pair<const char*, Bench> benches[] = {{"checkpoint", BenchCheckpoint},
+                                                   {"log", BenchLog},
+                                                   {"restart", BenchRestart},
+                                                   {"snapshot", BenchSnapshot}};
   const std::vector<std::string> names = absl::GetFlag(FLAGS_benches);
   for (const auto& [name, bench] : benches) {
     if (std::find(names.begin(), names.end(), name) == names.end()) continue;

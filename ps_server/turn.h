@@ -1,0 +1,45 @@
+// One long call at a time, and nobody waits for it unknowingly.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+
+namespace cairn {
+
+// Thread safety: every method may be called from several threads at once.
+class Turn {
+ public:
+  // Given back when it is destroyed.
+  class Held {
+   public:
+    explicit Held(Turn* turn) : turn_(turn) {}
+    Held(Held&& other) noexcept : turn_(other.turn_) { other.turn_ = nullptr; }
+    Held& operator=(Held&&) = delete;
+    ~Held() {
+      if (turn_ != nullptr) turn_->End();
+    }
+
+   private:
+    Turn* turn_;
+  };
+
+  // Waits for whoever has the turn. kUnavailable after `patience`: names both, and since when.
+  absl::StatusOr<Held> Take(absl::string_view what, absl::Duration patience);
+
+ private:
+  void End();
+
+  absl::Mutex mutex_;
+  absl::CondVar ended_;
+  bool taken_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string what_ ABSL_GUARDED_BY(mutex_);
+  int64_t since_ns_ ABSL_GUARDED_BY(mutex_) = 0;  // monotonic
+};
+
+}  // namespace cairn

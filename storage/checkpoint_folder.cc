@@ -1,0 +1,210 @@
+#include "storage/checkpoint_folder.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "common/status.h"
+#include "storage/checksum.h"
+#include "storage/directory.h"
+
+namespace cairn {
+namespace {
+
+constexpr char kList[] = "FILES";
+constexpr char kMarker[] = "CAIRN";
+constexpr char kDatabase[] = "db";
+constexpr char kStaging[] = "db.tmp";  // RocksDB's, while it copies
+
+bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
+
+// RocksDB's files, as its file-naming has them; a copy has no others.
+bool IsDatabaseFile(absl::string_view name) {
+  return name == "CURRENT" || name == "IDENTITY" || name == "LOCK" ||
+         absl::StartsWith(name, "MANIFEST-") || absl::StartsWith(name, "OPTIONS-") ||
+         absl::EndsWith(name, ".sst") || absl::EndsWith(name, ".log") ||
+         absl::EndsWith(name, ".dbtmp");
+}
+
+absl::Status Foreign(const std::string& path, absl::string_view name) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      path, " holds '", name, "', which no checkpoint has; nothing was deleted: move it away, or ",
+      "name another directory"));
+}
+
+struct PartContents {
+  std::vector<std::string> files;    // inside the part
+  std::vector<std::string> folders;  // inside the part
+};
+
+// Everything in `part`. kFailedPrecondition: some of it is not of a checkpoint.
+absl::StatusOr<PartContents> ListPart(const std::string& part) {
+  PartContents contents;
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(part));
+  for (const std::string& name : names) {
+    if (name == kList || name == kMarker) {
+      contents.files.push_back(name);
+      continue;
+    }
+    if (name != kDatabase && name != kStaging) return Foreign(part, name);
+    ASSIGN_OR_RETURN(const std::vector<std::string> inside,
+                     ListFolder(absl::StrCat(part, "/", name)));
+    for (const std::string& file : inside) {
+      if (!IsDatabaseFile(file)) return Foreign(absl::StrCat(part, "/", name), file);
+      contents.files.push_back(absl::StrCat(name, "/", file));
+    }
+    contents.folders.push_back(name);
+  }
+  return contents;
+}
+
+// Deletes a ".part" folder.
+absl::Status RemoveUnfinished(const std::string& unfinished) {
+  ASSIGN_OR_RETURN(const PartContents contents, ListPart(unfinished));
+  for (const std::string& name : contents.files) {
+    const std::string path = absl::StrCat(unfinished, "/", name);
+    if (unlink(path.c_str()) != 0) return ErrnoStatus(errno, absl::StrCat("delete ", path));
+  }
+  for (const std::string& name : contents.folders) {
+    const std::string path = absl::StrCat(unfinished, "/", name);
+    if (rmdir(path.c_str()) != 0) return ErrnoStatus(errno, absl::StrCat("delete ", path));
+  }
+  if (rmdir(unfinished.c_str()) == 0) return absl::OkStatus();
+  return ErrnoStatus(errno, absl::StrCat("delete ", unfinished));
+}
+
+std::string ListLine(const PartFileSum& file) {
+  return absl::StrFormat("XXH3 (%s) = %016x\n", file.name, file.checksum);
+}
+
+absl::Status BadList(const std::string& path, absl::string_view line) {
+  return absl::DataLossError(
+      absl::StrCat(path, " is damaged: found \"", absl::CHexEscape(line.substr(0, 80)),
+                   "\" where \"XXH3 (name) = 16 hex digits\" belongs: delete this checkpoint"));
+}
+
+absl::StatusOr<std::vector<PartFileSum>> ReadList(const std::string& part) {
+  const std::string path = absl::StrCat(part, "/", kList);
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return ErrnoStatus(errno, absl::StrCat("open ", path));
+  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  std::vector<PartFileSum> files;
+  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    const std::vector<absl::string_view> halves = absl::StrSplit(line, ") = ");
+    absl::string_view name = halves[0];
+    PartFileSum file;
+    if (halves.size() != 2 || !absl::ConsumePrefix(&name, "XXH3 (") ||
+        !absl::SimpleHexAtoi(halves[1], &file.checksum)) {
+      return BadList(path, line);
+    }
+    file.name = std::string(name);
+    struct stat status {};
+    const std::string file_path = absl::StrCat(part, "/", name);
+    if (stat(file_path.c_str(), &status) != 0) {
+      return ErrnoStatus(errno, absl::StrCat("look at ", file_path));
+    }
+    file.bytes = status.st_size;
+    files.push_back(std::move(file));
+  }
+  return files;
+}
+
+absl::StatusOr<std::vector<PartFileSum>> SumFiles(const std::string& part) {
+  ASSIGN_OR_RETURN(const PartContents contents, ListPart(part));
+  std::vector<PartFileSum> files;
+  for (const std::string& name : contents.files) {
+    ASSIGN_OR_RETURN(const FileSum sum, ChecksumOfFile(absl::StrCat(part, "/", name)));
+    files.push_back({name, sum.bytes, sum.checksum});
+  }
+  return files;
+}
+
+std::string AttemptPath(absl::string_view directory, absl::string_view name) {
+  return absl::StrCat(directory, "/", name);
+}
+
+}  // namespace
+
+std::string CheckpointPartPath(absl::string_view directory, absl::string_view name,
+                               int32_t server_index) {
+  return absl::StrCat(AttemptPath(directory, name), "/ps-", server_index);
+}
+
+absl::StatusOr<std::vector<PartFileSum>> WriteCheckpointPart(StripeStore& store,
+                                                             absl::string_view directory,
+                                                             absl::string_view name,
+                                                             int32_t server_index) {
+  const std::string part = CheckpointPartPath(directory, name, server_index);
+  if (Exists(part)) return ReadList(part);
+  const std::string attempt = AttemptPath(directory, name);
+  RETURN_IF_ERROR(MakeFolder(std::string(directory)));
+  RETURN_IF_ERROR(MakeFolder(attempt));
+  const std::string unfinished = part + ".part";
+  if (Exists(unfinished)) RETURN_IF_ERROR(RemoveUnfinished(unfinished));
+  RETURN_IF_ERROR(store.Checkpoint(unfinished));
+  ASSIGN_OR_RETURN(std::vector<PartFileSum> files, SumFiles(unfinished));
+  std::string list;
+  for (const PartFileSum& file : files) list += ListLine(file);
+  RETURN_IF_ERROR(WriteSynced(absl::StrCat(unfinished, "/", kList), list));
+  RETURN_IF_ERROR(SyncFolder(unfinished));
+  if (std::rename(unfinished.c_str(), part.c_str()) != 0) {
+    return ErrnoStatus(errno, absl::StrCat("rename ", unfinished));
+  }
+  RETURN_IF_ERROR(SyncFolder(attempt));
+  return files;
+}
+
+absl::Status DropCheckpointPart(absl::string_view directory, absl::string_view name,
+                                int32_t server_index) {
+  const std::string part = CheckpointPartPath(directory, name, server_index);
+  const std::string unfinished = part + ".part";
+  if (Exists(unfinished)) RETURN_IF_ERROR(RemoveUnfinished(unfinished));
+  if (Exists(part)) {
+    // A data directory may have such a name too; it has no list of files.
+    if (!Exists(absl::StrCat(part, "/", kList))) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          part, " has no file ", kList, ", so no checkpoint made it; nothing was deleted"));
+    }
+    RETURN_IF_ERROR(ListPart(part).status());
+    // What is deleted half-way must not look finished.
+    if (std::rename(part.c_str(), unfinished.c_str()) != 0) {
+      return ErrnoStatus(errno, absl::StrCat("rename ", part));
+    }
+    RETURN_IF_ERROR(RemoveUnfinished(unfinished));
+  }
+  const std::string attempt = AttemptPath(directory, name);
+  if (rmdir(attempt.c_str()) != 0 && errno != ENOTEMPTY && errno != EEXIST && errno != ENOENT &&
+      errno != ENOTDIR) {
+    return ErrnoStatus(errno, absl::StrCat("delete ", attempt));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VerifyPartFile(const std::string& part, const PartFileSum& file) {
+  const std::string path = absl::StrCat(part, "/", file.name);
+  const std::vector<absl::string_view> steps = absl::StrSplit(file.name, '/');
+  if (file.name.empty() || std::count(steps.begin(), steps.end(), "..") > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a file of ", part, " is named '", absl::CHexEscape(file.name), "'"));
+  }
+  ASSIGN_OR_RETURN(const FileSum sum, ChecksumOfFile(path));
+  if (sum.bytes == file.bytes && sum.checksum == file.checksum) return absl::OkStatus();
+  return absl::DataLossError(absl::StrFormat(
+      "%s is damaged: it has %d bytes with XXH3 %016x, the checkpoint was made with %d bytes and "
+      "%016x: restore another checkpoint, or bring this file back from a copy",
+      path, sum.bytes, sum.checksum, file.bytes, file.checksum));
+}
+
+}  // namespace cairn

@@ -1,0 +1,63 @@
+// Copies of a store, and reading them.
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "rocksdb/utilities/checkpoint.h"
+#include "storage/directory.h"
+#include "storage/rocks_options.h"
+#include "storage/rocks_status.h"
+#include "storage/rocks_store.h"
+
+namespace cairn {
+namespace {
+
+constexpr size_t kReaderLogBytes = 1 << 20;
+
+}  // namespace
+
+absl::Status RocksStore::Checkpoint(const std::string& folder) {
+  absl::ReaderMutexLock lock(&life_);
+  RETURN_IF_ERROR(CheckUsable());
+  const std::string what = Context(absl::StrCat("copy to ", folder));
+  RETURN_IF_ERROR(MakeFolder(folder));
+  rocksdb::Checkpoint* made = nullptr;
+  RETURN_IF_ERROR(FromRocks(rocksdb::Checkpoint::Create(db_.get(), &made), what));
+  const std::unique_ptr<rocksdb::Checkpoint> checkpoint(made);
+  // 0: the memtable is written out first, so that next to nothing of the WAL is copied and the copy
+  // opens at once.
+  RETURN_IF_ERROR(FromRocks(
+      checkpoint->CreateCheckpoint(DatabasePath(folder), /*log_size_for_flush=*/0), what));
+  RETURN_IF_ERROR(Annotate(WriteMarker(folder, meta_.server_index), what));
+  return Annotate(SyncFolder(folder), what);
+}
+
+absl::Status RocksStore::OpenDatabaseReadOnly(const StoreOptions& options) {
+  const std::string path = DatabasePath(directory_);
+  log_ = std::make_shared<RocksLog>(kReaderLogBytes);
+  rocksdb::Options rocks = MakeRocksOptions(options);
+  rocks.info_log = log_;
+  absl::MutexLock lock(&life_);
+  rocksdb::DB* db = nullptr;
+  const rocksdb::Status opened = rocksdb::DB::OpenForReadOnly(rocks, path, &db);
+  db_.reset(db);
+  return opened.ok() ? absl::OkStatus() : OpenError(opened, path);
+}
+
+absl::StatusOr<std::unique_ptr<StripeStore>> RocksStore::OpenReadOnly(const StoreOptions& options) {
+  const std::string context = absl::StrCat("read store ", options.directory);
+  RETURN_IF_ERROR(Annotate(CheckFinished(options.directory, options.server_index), context));
+  std::unique_ptr<RocksStore> store(new RocksStore(options.directory, /*read_only=*/true));
+  RETURN_IF_ERROR(Annotate(store->OpenDatabaseReadOnly(options), context));
+  absl::ReaderMutexLock lock(&store->life_);
+  RETURN_IF_ERROR(Annotate(store->ReadMeta(options, /*create=*/false), context));
+  return store;
+}
+
+absl::StatusOr<std::unique_ptr<StripeStore>> StripeStore::OpenReadOnly(
+    const StoreOptions& options) {
+  return RocksStore::OpenReadOnly(options);
+}
+
+}  // namespace cairn

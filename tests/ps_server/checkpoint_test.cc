@@ -1,0 +1,178 @@
+// checkpoint and drop_checkpoint of one server: the copy is what a crash at that moment would
+// leave, pushes go on beside it, and a repeated call answers the same.
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "tests/ps_server/server_fixture.h"
+
+namespace cairn {
+namespace {
+
+namespace fs = std::filesystem;
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kDim = 8;
+constexpr int64_t kKeys = 60000;  // one bucket of several slices
+
+class CheckpointTest : public ServerTest {
+ protected:
+  void SetUp() override {
+    options_.snapshot_interval = absl::Hours(1);
+    ASSERT_NO_FATAL_FAILURE(Start());
+  }
+
+  wire::CheckpointRequest Request(const std::string& name) {
+    wire::CheckpointRequest request;
+    request.caller.job = "job";
+    request.directory = folder_.Join("checkpoints");
+    request.name = name;
+    return request;
+  }
+  absl::StatusOr<wire::CheckpointReply> Checkpoint(const std::string& name) {
+    wire::CheckpointReply reply;
+    const absl::Status status =
+        CallStatus([&] { engine().service().checkpoint(reply, Request(name)); });
+    if (!status.ok()) return status;
+    return reply;
+  }
+  absl::Status Drop(const std::string& name) {
+    return CallStatus([&] {
+      wire::ServerState state;
+      engine().service().drop_checkpoint(state, Request(name));
+    });
+  }
+  // What a server started on a copy of `part` holds.
+  std::unique_ptr<Engine> StartOn(const std::string& part) {
+    EngineOptions options = options_;
+    options.directory = folder_.Join(absl::StrCat("started", copies_++));
+    fs::copy(part, options.directory, fs::copy_options::recursive);
+    fs::remove(options.directory + "/FILES");
+    absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Open(options);
+    EXPECT_OK(engine);
+    return engine.ok() ? *std::move(engine) : nullptr;
+  }
+
+  static wire::VariableSpec OneBucket() {
+    wire::VariableSpec table = TableSpec("t", kDim, WireOptimizer("sgd", 1));
+    table.initializer.type = "zeros";
+    table.bucket_ps = {0};
+    return table;
+  }
+  static std::vector<int64_t> AllKeys() {
+    std::vector<int64_t> keys;
+    for (int64_t key = 0; key < kKeys; ++key) keys.push_back(key);
+    return keys;
+  }
+};
+
+TEST_F(CheckpointTest, TheCopyHasEverythingAppliedAndTheReplySaysSo) {
+  TestClient client = Joined(3);
+  ASSERT_OK(client.Create({DenseSpec("w", {4}, WireOptimizer("adam", 0.1)), OneBucket()}));
+  wire::PushRequest push = client.NextRequest();
+  push.items.push_back(WholeItem("w", {1, 2, 3, 4}));
+  push.items.push_back(
+      IdItem("t", wire::Selection::KEYS, {5, 6}, std::vector<float>(2 * kDim, 1.0f)));
+  push.sequence.position = "here";
+  ASSERT_OK(client.Send(push));
+  const auto reply = Checkpoint("a");
+  ASSERT_OK(reply);
+  EXPECT_EQ(reply->folder, folder_.Join("checkpoints/a/ps-0"));
+  ASSERT_EQ(reply->workers.size(), 1u);
+  EXPECT_EQ(reply->workers[0].worker, 3);
+  EXPECT_EQ(reply->workers[0].sequence, 1);
+  EXPECT_EQ(reply->workers[0].position, "here");
+  ASSERT_EQ(reply->variables.size(), 2u);
+  EXPECT_EQ(reply->variables[0].shards[0].version, 1);
+  EXPECT_FALSE(reply->host.empty());
+
+  const std::vector<float> values = *Client().Pull("w");
+  const std::vector<float> slot = *Client().Pull("w", "velocity");
+  ASSERT_OK(client.Push("w", {1, 1, 1, 1}));  // after the copy
+  const std::unique_ptr<Engine> other = StartOn(reply->folder);
+  ASSERT_NE(other, nullptr);
+  TestClient reader(other->service(), -1);
+  EXPECT_EQ(*reader.Pull("w"), values);
+  EXPECT_EQ(*reader.Pull("w", "velocity"), slot);
+  EXPECT_EQ(*reader.PullKeys("t", {5, 6, 7}), *Client().PullKeys("t", {5, 6, 7}));
+  EXPECT_EQ(Checkpoint("a")->files, reply->files);  // as it was, not as it is now
+}
+
+TEST_F(CheckpointTest, DropDeletesItAndIsIdempotent) {
+  const auto reply = Checkpoint("a");
+  ASSERT_OK(reply);
+  ASSERT_OK(Drop("a"));
+  EXPECT_FALSE(fs::exists(folder_.Join("checkpoints/a")));
+  ASSERT_OK(Drop("a"));
+  ASSERT_OK(Drop("never made"));
+}
+
+TEST_F(CheckpointTest, PathsThatCannotBeAreRefused) {
+  const auto status = [&](const std::string& directory, const std::string& name) {
+    wire::CheckpointRequest request = Request(name);
+    request.directory = directory;
+    return CallStatus([&] {
+      wire::CheckpointReply reply;
+      engine().service().checkpoint(reply, request);
+    });
+  };
+  EXPECT_THAT(status("relative", "a"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("absolute")));
+  EXPECT_THAT(status(folder_.path(), ".."),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'..'")));
+  EXPECT_THAT(status(folder_.Join("no/parent"), "a"),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("parent")));
+}
+
+// A large stripe is copied in slices with its lock free between them, while pushes change rows in
+// front of and behind the place the copy has come to. Replay on any copy must give every row every
+// push exactly once: a slice that were newer than the stripe's watermark would count twice, one
+// that were older, not at all.
+TEST_F(CheckpointTest, PushesBesideTheCopyCountOnceAfterReplayFromIt) {
+  TestClient client = Joined(0);
+  ASSERT_OK(client.Create({OneBucket()}));
+  ASSERT_OK(client.PushKeys("t", AllKeys(), std::vector<float>(kKeys * kDim, 1.0f)));
+  std::vector<wire::PushRequest> sent;
+  std::atomic<bool> stop{false};
+  std::atomic<int> pushes{0};
+  std::thread pusher([&] {
+    while (!stop && pushes < 4000) {
+      wire::PushRequest request = client.NextRequest();
+      std::vector<int64_t> keys;
+      for (int64_t i = 0; i < 64; ++i) keys.push_back((pushes * 7919 + i * 947) % kKeys);
+      request.items.push_back(
+          IdItem("t", wire::Selection::KEYS, keys, std::vector<float>(64 * kDim, 1.0f)));
+      if (!client.Send(request).ok()) break;
+      sent.push_back(std::move(request));
+      ++pushes;
+    }
+  });
+  std::vector<std::string> parts;
+  for (int round = 0; round < 6; ++round) {
+    const auto reply = Checkpoint(absl::StrCat("round", round));
+    EXPECT_OK(reply);
+    if (reply.ok()) parts.push_back(reply->folder);
+  }
+  stop = true;
+  pusher.join();
+  ASSERT_GT(sent.size(), 10u);
+  const std::vector<float> expected = *Client().PullKeys("t", AllKeys());
+  for (const std::string& part : parts) {
+    const std::unique_ptr<Engine> other = StartOn(part);
+    ASSERT_NE(other, nullptr);
+    TestClient again(other->service(), 0);
+    ASSERT_OK(again.Hello());
+    for (wire::PushRequest request : sent) {
+      if (request.sequence.sequence <= again.sequence) continue;
+      request.caller = again.caller();
+      ASSERT_OK(again.Send(request));
+    }
+    EXPECT_TRUE(*TestClient(other->service(), -1).PullKeys("t", AllKeys()) == expected) << part;
+  }
+}
+
+}  // namespace
+}  // namespace cairn

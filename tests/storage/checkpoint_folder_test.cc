@@ -1,0 +1,205 @@
+// A copy of a store is whole or not there, is what the store was, and is deleted only by name.
+#include "storage/checkpoint_folder.h"
+
+#include <atomic>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/storage/recorder.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
+
+namespace cairn {
+namespace {
+
+namespace fs = std::filesystem;
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+
+class CheckpointFolderTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto opened = OpenStore(temp_.Join("data"), 2);
+    ASSERT_OK(opened);
+    store_ = *std::move(opened);
+    ASSERT_OK(store_->PutVariable({1, "job", "w", "spec"}));
+    ASSERT_OK(WriteImage(*store_, {1, 0, 0}, 7, "image"));
+    ASSERT_OK(store_->WriteEpoch({{{1, 0, 3, {}}}}, {{{"job", 0, 1, 7, "position"}}}));
+  }
+  absl::StatusOr<std::vector<PartFileSum>> Write(const std::string& name) {
+    return WriteCheckpointPart(*store_, directory_, name, 2);
+  }
+  static absl::StatusOr<std::unique_ptr<StripeStore>> Read(const std::string& part) {
+    return StripeStore::OpenReadOnly({.directory = part, .server_index = 2});
+  }
+
+  TempDir temp_;
+  const std::string directory_ = temp_.Join("checkpoints");
+  const std::string part_ = absl::StrCat(directory_, "/a/ps-2");
+  std::unique_ptr<StripeStore> store_;
+};
+
+TEST_F(CheckpointFolderTest, ACopyHoldsTheStoreAsItWas) {
+  const auto files = Write("a");
+  ASSERT_OK(files);
+  ASSERT_OK(WriteImage(*store_, {1, 0, 0}, 8, "changed"));
+  for (const PartFileSum& file : *files) EXPECT_OK(VerifyPartFile(part_, file));
+  auto copy = Read(part_);
+  ASSERT_OK(copy);
+  auto beside = Read(part_);
+  ASSERT_OK(beside);
+  Recorder recorder;
+  ASSERT_OK((*copy)->LoadStripes(1, recorder));
+  EXPECT_THAT(recorder.stripes[0].images, ElementsAre("image"));
+  EXPECT_EQ((*copy)->Variables()->at(0).name, "w");
+  EXPECT_EQ((*copy)->Workers()->at(0).position, "position");
+  EXPECT_EQ((*copy)->Shards()->at(0).update_count, 3);
+  EXPECT_THAT((*copy)->PutVariable({2, "job", "x", "spec"}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("reading")));
+  ASSERT_OK((*copy)->Close());
+  // Looking at it has changed nothing, and its name is taken.
+  for (const PartFileSum& file : *files) EXPECT_OK(VerifyPartFile(part_, file));
+  EXPECT_EQ(*Write("a"), *files);
+}
+
+TEST_F(CheckpointFolderTest, CommonToolsVerifyTheListOfFiles) {
+  ASSERT_OK(Write("a"));
+  if (std::system("xxhsum --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "no xxhsum";
+  const std::string check = absl::StrCat("cd '", part_, "' && xxhsum -c FILES >/dev/null 2>&1");
+  EXPECT_EQ(std::system(check.c_str()), 0);
+  std::ofstream(absl::StrCat(part_, "/CAIRN"), std::ios::app) << "x";
+  EXPECT_NE(std::system(check.c_str()), 0);
+}
+
+// Epochs go on while RocksDB copies: each copy must open, with every row of the batches before it.
+TEST_F(CheckpointFolderTest, CopiesMadeDuringWritesOpenAndMissNothingBefore) {
+  std::atomic<bool> stop{false};
+  std::atomic<int64_t> written{0};
+  std::thread writer([&] {
+    for (int64_t i = 1; !stop; ++i) {
+      const std::string image(100000, static_cast<char>('a' + i % 26));
+      if (!WriteImage(*store_, {1, 0, 1}, i, image).ok() || !store_->Sync().ok()) break;
+      written = i;
+    }
+  });
+  for (int round = 0; round < 8; ++round) {
+    const int64_t before = written;
+    const std::string name = absl::StrCat("round", round);
+    const auto files = Write(name);
+    EXPECT_OK(files);
+    auto copy = Read(CheckpointPartPath(directory_, name, 2));
+    EXPECT_OK(copy);
+    if (!copy.ok()) break;
+    Recorder recorder;
+    EXPECT_OK((*copy)->LoadStripes(1, recorder));
+    if (before > 0) {
+      EXPECT_GE(recorder.stripes.back().watermarks[0].sequence, before);
+    }
+  }
+  stop = true;
+  writer.join();
+  EXPECT_GT(written, 0);
+}
+
+TEST_F(CheckpointFolderTest, EveryKindOfDamageIsFoundAndNamed) {
+  const auto files = Write("a");
+  ASSERT_OK(files);
+  for (const PartFileSum& file : *files) {
+    if (file.bytes == 0) continue;
+    const std::string path = absl::StrCat(part_, "/", file.name);
+    // A hard link shares its bytes with the store's file: break it first.
+    fs::copy_file(path, path + ".sst");
+    fs::rename(path + ".sst", path);
+    std::fstream bytes(path, std::ios::in | std::ios::out | std::ios::binary);
+    const char old = static_cast<char>(bytes.get());
+    bytes.seekp(0);
+    bytes.put(static_cast<char>(old ^ 1));
+    bytes.close();
+    EXPECT_THAT(VerifyPartFile(part_, file),
+                StatusIs(absl::StatusCode::kDataLoss,
+                         AllOf(HasSubstr(path), HasSubstr("restore another checkpoint"))));
+  }
+  fs::remove(absl::StrCat(part_, "/CAIRN"));
+  EXPECT_THAT(VerifyPartFile(part_, {"CAIRN", 1, 1}),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("CAIRN")));
+  EXPECT_THAT(VerifyPartFile(part_, {"../../secret", 1, 1}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("secret")));
+}
+
+TEST_F(CheckpointFolderTest, AnInterruptedCopyIsMadeAnew) {
+  fs::create_directories(part_ + ".part/db.tmp");
+  std::ofstream(part_ + ".part/db.tmp/000004.sst") << "half";
+  ASSERT_OK(Write("a"));
+  EXPECT_FALSE(fs::exists(part_ + ".part"));
+  ASSERT_OK(Read(part_));
+}
+
+TEST_F(CheckpointFolderTest, DropDeletesItsOwnAndNothingElse) {
+  ASSERT_OK(Write("a"));
+  ASSERT_OK(Write("b"));
+  std::ofstream(absl::StrCat(directory_, "/a/MANIFEST.json")) << "{}";
+  ASSERT_OK(DropCheckpointPart(directory_, "a", 2));
+  EXPECT_FALSE(fs::exists(part_));
+  EXPECT_TRUE(fs::exists(absl::StrCat(directory_, "/a/MANIFEST.json")));
+  ASSERT_OK(DropCheckpointPart(directory_, "b", 2));
+  EXPECT_FALSE(fs::exists(absl::StrCat(directory_, "/b")));
+  ASSERT_OK(DropCheckpointPart(directory_, "b", 2));  // again
+  ASSERT_OK(Read(temp_.Join("data")));                // the store is whole
+}
+
+TEST_F(CheckpointFolderTest, DropRefusesWhatNoCheckpointMade) {
+  ASSERT_OK(Write("a"));
+  std::ofstream(part_ + "/notes.txt") << "mine";
+  EXPECT_THAT(DropCheckpointPart(directory_, "a", 2),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("notes.txt")));
+  EXPECT_TRUE(fs::exists(part_ + "/db/CURRENT"));
+  // A data directory of that name.
+  fs::create_directories(absl::StrCat(directory_, "/c"));
+  auto other = OpenStore(absl::StrCat(directory_, "/c/ps-2"), 2);
+  ASSERT_OK(other);
+  EXPECT_THAT(DropCheckpointPart(directory_, "c", 2),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("FILES")));
+  ASSERT_OK((*other)->PutVariable({1, "job", "w", "spec"}));
+}
+
+TEST_F(CheckpointFolderTest, AMissingParentAndAFolderInTheWayAreNamed) {
+  EXPECT_THAT(WriteCheckpointPart(*store_, temp_.Join("no/where"), "a", 2),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("parent")));
+  EXPECT_THAT(Read(temp_.Join("nothing")),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("nothing")));
+  EXPECT_THAT(StripeStore::OpenReadOnly({.directory = temp_.Join("data"), .server_index = 0}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("ps:2")));
+}
+
+// Stripes come before the records that name them, so a crash leaves none of a job or all of it.
+TEST_F(CheckpointFolderTest, StripesWithoutARecordAreLeftoversUntilTheJobIsPut) {
+  ASSERT_OK(WriteImage(*store_, {2, 0, 0}, 1, "left over"));
+  ASSERT_OK(store_->DropLeftovers(2, UINT32_MAX));
+  Recorder recorder;
+  ASSERT_OK(store_->LoadStripes(2, recorder));
+  EXPECT_TRUE(recorder.stripes.empty());
+  ASSERT_OK(WriteImage(*store_, {3, 0, 0}, 1, "taken over"));
+  ASSERT_OK(store_->PutJob({{{3, "new", "w", "spec"}}}, {{{3, 0, 5, {}}}},
+                           {{{"new", 4, 9, 8, "there"}}}));
+  store_ = nullptr;
+  auto again = OpenStore(temp_.Join("data"), 2);
+  ASSERT_OK(again);
+  ASSERT_OK((*again)->LoadStripes(3, recorder));
+  EXPECT_THAT(recorder.stripes[0].images, ElementsAre("taken over"));
+  EXPECT_EQ((*again)->Variables()->size(), 2u);
+  EXPECT_EQ((*again)->Workers()->at(1).worker, 4);
+}
+
+}  // namespace
+}  // namespace cairn
