@@ -16,6 +16,8 @@ int64_t MonotonicNanos() {
 
 }  // namespace
 
+absl::Duration MonotonicNow() { return absl::Nanoseconds(MonotonicNanos()); }
+
 Deadline Deadline::In(absl::Duration timeout) {
   const int64_t now = MonotonicNanos();
   const int64_t room = std::numeric_limits<int64_t>::max() - now;

@@ -6,6 +6,9 @@
 
 namespace cairn {
 
+// Time on the monotonic clock, since some moment that is the same all through the process.
+absl::Duration MonotonicNow();
+
 // A value type; copies are cheap. Measured on the monotonic clock, so a clock jump moves nothing.
 class Deadline {
  public:

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -80,9 +79,6 @@ absl::Status ServingEngine::ReadVariables(int64_t& variables) {
     core_.next_variable_id = std::max(core_.next_variable_id, record.id + 1);
     loaded.push_back(std::move(variable));
   }
-  // A restore that was interrupted; ids count up, so its are used again.
-  RETURN_IF_ERROR(
-      core_.store->DropLeftovers(core_.next_variable_id, std::numeric_limits<uint32_t>::max()));
   variables = static_cast<int64_t>(loaded.size());
   return LoadVariables(*core_.store, core_.budget, loaded);
 }
@@ -106,8 +102,13 @@ absl::Status ServingEngine::ReadShards() {
 absl::Status ServingEngine::ReadWorkers() {
   ASSIGN_OR_RETURN(const std::vector<WorkerRecord> records, core_.store->Workers());
   for (const WorkerRecord& record : records) {
-    core_.registry.FindOrMake(record.job)
-        ->AddSession(std::make_shared<Session>(record, core_.applied_is_durable()));
+    const std::shared_ptr<Job> job = core_.registry.FindOrMake(record.job);
+    const std::shared_ptr<Session> session =
+        job->AddSession(std::make_shared<Session>(record, core_.applied_is_durable()));
+    if (session->left()) continue;
+    // It may be on its way to say hello again; until its lease ends others keep step with it.
+    session->Renew(core_.options.lease);
+    job->cohort().Return(session);
   }
   return absl::OkStatus();
 }
@@ -138,6 +139,8 @@ absl::Status ServingEngine::Close() {
   absl::MutexLock lock(&close_mutex_);
   if (closed_) return close_status_;
   closed_ = true;
+  service_.gate().Refuse();
+  for (const auto& job : core_.registry.jobs()) job->cohort().Close(StoppingError(core_.name));
   service_.gate().Close();
   core_.flusher.Stop();
   close_status_ = core_.flusher.Flush(Flusher::Reach::kSynced);

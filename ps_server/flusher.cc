@@ -21,8 +21,9 @@ constexpr absl::Duration kSlicePause = absl::Microseconds(100);
 
 }  // namespace
 
-Flusher::Flusher(StripeStore& store, Registry& registry, const EngineOptions& options)
-    : store_(store), registry_(registry), options_(options) {}
+Flusher::Flusher(StripeStore& store, Registry& registry, const EngineOptions& options,
+                 WaitBoard* board)
+    : store_(store), registry_(registry), options_(options), board_(board) {}
 
 void Flusher::Start() { thread_ = std::thread(&Flusher::Loop, this); }
 
@@ -46,6 +47,12 @@ int64_t Flusher::epochs() const {
 }
 
 absl::Status Flusher::Flush(Reach reach) {
+  const WaitBoard::Waiting waiting(
+      board_, "epoch", absl::StrCat("what is applied to be written to ", options_.directory));
+  return AwaitEpoch(reach);
+}
+
+absl::Status Flusher::AwaitEpoch(Reach reach) {
   const Deadline deadline = Deadline::In(kLongestWait);
   absl::MutexLock lock(&mutex_);
   const int64_t target = begun_ + 1;  // an epoch that runs now may have noted too early
@@ -65,6 +72,8 @@ absl::Status Flusher::Flush(Reach reach) {
 
 absl::Status Flusher::Exclusively(absl::FunctionRef<absl::Status()> write) {
   const Deadline deadline = Deadline::In(kLongestWait);
+  const WaitBoard::Waiting waiting(board_, "epoch",
+                                   absl::StrCat("its turn to write to ", options_.directory));
   absl::MutexLock lock(&mutex_);
   while (running_) {
     if (changed_.WaitWithTimeout(&mutex_, deadline.Remaining()) && deadline.Expired()) {
@@ -183,10 +192,19 @@ bool Flusher::AnyLeaseRanOut() {
       LOG(WARNING) << "worker " << session->worker() << " of job " << job->name() << " ("
                    << session->origin() << ") was not heard of for "
                    << absl::FormatDuration(options_.lease) << ": its lease has ended";
+      job->cohort().Lose(session->worker());
       any = true;
     }
   }
   return any;
+}
+
+void Flusher::RenewLeases() {
+  LOG(WARNING) << "ps:" << options_.server_index
+               << " stood still itself for a while: the leases of its workers begin anew";
+  for (const auto& job : registry_.jobs()) {
+    for (const auto& session : job->sessions()) session->ExtendLease(options_.lease);
+  }
 }
 
 void Flusher::Loop() {
@@ -197,13 +215,18 @@ void Flusher::Loop() {
   absl::Time next = absl::Now() + options_.snapshot_interval;
   absl::MutexLock lock(&mutex_);
   while (!stopping_) {
-    stop_.WaitWithTimeout(&mutex_, tick);
-    if (stopping_ || !failure_.ok()) continue;
+    const Deadline tick_end = Deadline::In(tick);
+    const Deadline late = Deadline::In(tick + options_.lease / 2);
+    while (!stopping_ && !tick_end.Expired()) stop_.WaitWithTimeout(&mutex_, tick_end.Remaining());
+    if (stopping_) continue;
     mutex_.Unlock();
+    // This process was stopped itself (SIGSTOP, a suspended machine): workers that called meanwhile
+    // could not be heard.
+    if (late.Expired()) RenewLeases();
     const bool early = AnyLeaseRanOut() && options_.durability != Durability::kOff;
-    if (early || (by_the_clock && absl::Now() >= next)) {
+    if (failure().ok() && (early || (by_the_clock && absl::Now() >= next))) {
       // A failure is logged and kept where it happens.
-      Flush(Reach::kSynced).IgnoreError();
+      AwaitEpoch(Reach::kSynced).IgnoreError();
       next = absl::Now() + options_.snapshot_interval;
     }
     mutex_.Lock();

@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "ps_server/engine.h"
 #include "ps_server/registry.h"
+#include "ps_server/wait_board.h"
 #include "storage/stripe_store.h"
 
 namespace cairn {
@@ -33,8 +34,9 @@ class Flusher {
     kSynced,   // survives the machine
   };
 
-  // `store` and `registry` outlive the flusher.
-  Flusher(StripeStore& store, Registry& registry, const EngineOptions& options);
+  // All outlive the flusher. `board`: where calls that wait for an epoch are noted; may be null.
+  Flusher(StripeStore& store, Registry& registry, const EngineOptions& options,
+          WaitBoard* board = nullptr);
   ~Flusher() { Stop(); }
 
   // Starts the thread that runs epochs by the clock (snapshot) and watches leases.
@@ -64,13 +66,17 @@ class Flusher {
   absl::Status RunEpoch(bool sync);
   Notes TakeNotes();
   absl::Status WriteStripe(Stripe& stripe);
+  // Flush without a note on the board.
+  absl::Status AwaitEpoch(Reach reach);
   absl::Status Failed(const absl::Status& status) const;
   void Loop();
   bool AnyLeaseRanOut();
+  void RenewLeases();
 
   StripeStore& store_;
   Registry& registry_;
   const EngineOptions options_;
+  WaitBoard* const board_;
 
   mutable absl::Mutex mutex_;  // guards what follows
   absl::CondVar changed_;

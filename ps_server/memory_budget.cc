@@ -6,8 +6,8 @@
 
 namespace cairn {
 
-MemoryBudget::MemoryBudget(int64_t limit_bytes, absl::Duration wait)
-    : limit_(limit_bytes), wait_(wait) {}
+MemoryBudget::MemoryBudget(int64_t limit_bytes, absl::Duration wait, WaitBoard* board)
+    : limit_(limit_bytes), wait_(wait), board_(board) {}
 
 bool MemoryBudget::TryAcquire(int64_t bytes) {
   int64_t used = used_.load(std::memory_order_relaxed);
@@ -21,6 +21,9 @@ absl::Status MemoryBudget::Acquire(int64_t bytes, absl::string_view what) {
   if (TryAcquire(bytes)) return absl::OkStatus();
   if (bytes > limit_) return Exhausted(bytes, what);
   const Deadline deadline = Deadline::In(wait_);
+  const WaitBoard::Waiting waiting(board_, "memory",
+                                   absl::StrCat(bytes, " bytes of memory for ", what, "; ",
+                                                used_bytes(), " of ", limit_, " are in use"));
   absl::MutexLock lock(&mutex_);
   // Release looks at waiters_ after it has lowered used_; both are sequentially consistent, so
   // either this thread sees the room or Release sees this thread.

@@ -8,6 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "ps_server/wait_board.h"
 
 namespace cairn {
 
@@ -16,8 +17,9 @@ namespace cairn {
 // Acquire and Release are one atomic operation.
 class MemoryBudget {
  public:
-  // `wait`: how long Acquire waits for others to release.
-  MemoryBudget(int64_t limit_bytes, absl::Duration wait);
+  // `wait`: how long Acquire waits for others to release. `board`: where it notes that it waits;
+  // outlives this, may be null.
+  MemoryBudget(int64_t limit_bytes, absl::Duration wait, WaitBoard* board = nullptr);
 
   // Takes `bytes` (>= 0) or, after the wait, returns kResourceExhausted with reason MEMORY_BUDGET:
   // "`what` needs … bytes; … of … are in use". Bytes beyond the whole limit fail at once.
@@ -34,6 +36,7 @@ class MemoryBudget {
 
   const int64_t limit_;
   const absl::Duration wait_;
+  WaitBoard* const board_;
   std::atomic<int64_t> used_{0};
   std::atomic<int32_t> waiters_{0};
   absl::Mutex mutex_;  // for waiting only

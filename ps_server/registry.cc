@@ -4,7 +4,8 @@
 
 namespace cairn {
 
-Job::Job(absl::string_view name) : name_(name), variables_(std::make_shared<const VariableMap>()) {}
+Job::Job(absl::string_view name)
+    : name_(name), cohort_(name), variables_(std::make_shared<const VariableMap>()) {}
 
 std::shared_ptr<const VariableMap> Job::variables() const {
   absl::ReaderMutexLock lock(&mutex_);

@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
+#include "ps_server/cohort.h"
 #include "ps_server/session.h"
 #include "ps_server/variable.h"
 
@@ -24,6 +25,7 @@ class Job {
   explicit Job(absl::string_view name);
 
   const std::string& name() const { return name_; }
+  Cohort& cohort() { return cohort_; }
   std::shared_ptr<const VariableMap> variables() const;
   // Variables of names not there yet.
   void Add(absl::Span<const std::shared_ptr<Variable>> variables);
@@ -36,6 +38,7 @@ class Job {
 
  private:
   const std::string name_;
+  Cohort cohort_;
   mutable absl::Mutex mutex_;
   std::shared_ptr<const VariableMap> variables_;
   absl::flat_hash_map<int32_t, std::shared_ptr<Session>> sessions_;

@@ -44,7 +44,7 @@ absl::Status ApplyInOrder(ServerCore& core, const Admitted& admitted, const wire
   if (admitted.session == nullptr) return apply(Origin{});
   Session& session = *admitted.session;
   RETURN_IF_ERROR(CheckSequence(core, sequence));
-  absl::MutexLock order(&session.order());
+  const NotedLock order(&session.order(), &core.waits, "order", "an earlier call of the worker");
   // A newer incarnation may have come while this call waited for its turn.
   RETURN_IF_ERROR(CheckIncarnation(core, session, caller.incarnation));
   session.Through(caller.through);

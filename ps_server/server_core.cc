@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/status.h"
 #include "thrift/errors.h"
 #include "thrift/limits.h"
 
@@ -36,8 +37,8 @@ ServerCore::ServerCore(const EngineOptions& engine_options,
       store(std::move(stripe_store)),
       boot_id(MakeBootId(store->boot_count())),
       started(absl::Now()),
-      budget(engine_options.memory_budget_bytes, engine_options.memory_wait),
-      flusher(*store, registry, options) {}
+      budget(engine_options.memory_budget_bytes, engine_options.memory_wait, &waits),
+      flusher(*store, registry, options, &waits) {}
 
 StoreMemory StoreMemoryOf(int64_t memory_budget_bytes) {
   constexpr int64_t kMiB = 1 << 20;
@@ -103,6 +104,10 @@ absl::StatusOr<Admitted> Admit(ServerCore& core, const wire::Caller& caller) {
   }
   absl::Status status = CheckIncarnation(core, *admitted.session, caller.incarnation);
   if (!status.ok()) return status;
+  if (admitted.session->stopped()) {
+    status = admitted.job->cohort().Check(*admitted.session);
+    if (!status.ok()) return Annotate(status, core.name);
+  }
   admitted.session->Renew(core.options.lease);
   return admitted;
 }

@@ -16,6 +16,7 @@
 #include "ps_server/memory_budget.h"
 #include "ps_server/registry.h"
 #include "ps_server/turn.h"
+#include "ps_server/wait_board.h"
 #include "storage/stripe_store.h"
 
 namespace cairn {
@@ -29,6 +30,7 @@ struct ServerCore {
   const std::unique_ptr<StripeStore> store;
   const int64_t boot_id;  // > 0; of this start alone, also where the directory was made anew
   const absl::Time started;
+  WaitBoard waits;
   MemoryBudget budget;
   Registry registry;
   Flusher flusher;

@@ -11,6 +11,7 @@
 #include "ps_server/pull.h"
 #include "ps_server/push.h"
 #include "ps_server/sequencing.h"
+#include "ps_server/step_calls.h"
 #include "ps_server/variable_calls.h"
 #include "ps_server/worker_calls.h"
 #include "thrift/errors.h"
@@ -23,6 +24,12 @@ bool CallGate::Enter() {
   if (!closing_.load()) return true;
   mutex_.ReaderUnlock();
   return false;
+}
+
+absl::Status StoppingError(absl::string_view server) {
+  return WithReason(
+      absl::UnavailableError(absl::StrCat(server, " is shutting down: retry when it is back")),
+      wire::ErrorReason::STOPPING);
 }
 
 void CallGate::Close() {
@@ -42,6 +49,7 @@ void Service::Throw(const wire::Caller& caller, const absl::Status& status) {
 
 void Service::Guard(const wire::Caller& caller, absl::FunctionRef<absl::Status()> call) {
   absl::Status status;
+  const WaitBoard::Calling calling(caller.job, caller.worker);
   if (gate_.Enter()) {
     const auto leave = absl::MakeCleanup([this] { gate_.Leave(); });
     try {
@@ -54,9 +62,7 @@ void Service::Guard(const wire::Caller& caller, absl::FunctionRef<absl::Status()
           wire::ErrorReason::MEMORY_BUDGET);
     }
   } else {
-    status = WithReason(absl::UnavailableError(
-                            absl::StrCat(core_.name, " is shutting down: retry when it is back")),
-                        wire::ErrorReason::STOPPING);
+    status = StoppingError(core_.name);
   }
   if (!status.ok()) Throw(caller, status);
 }
@@ -108,17 +114,23 @@ void Service::assign(wire::PushReply& reply, const wire::AssignRequest& request)
 
 void Service::pull(wire::PullReply& reply, const wire::PullRequest& request) {
   Run(request.caller, reply.state,
-      [&](const Admitted& admitted) { return Pull(core_, admitted, request, reply); });
+      [&](const Admitted& admitted) { return PullInStep(admitted, request, reply); });
+}
+
+absl::Status Service::PullInStep(const Admitted& admitted, const wire::PullRequest& request,
+                                 wire::PullReply& reply) {
+  RETURN_IF_ERROR(AwaitStep(core_, admitted, request));
+  return Pull(core_, admitted, request, reply);
 }
 
 void Service::step(wire::StepReply& reply, const wire::StepRequest& request) {
   Run(request.push.caller, reply.push.state, [&](const Admitted& admitted) {
     RETURN_IF_ERROR(ApplyPush(core_, admitted, request.push, reply.push));
     if (request.pull.caller.job == request.push.caller.job) {
-      RETURN_IF_ERROR(Pull(core_, admitted, request.pull, reply.pull));
+      RETURN_IF_ERROR(PullInStep(admitted, request.pull, reply.pull));
     } else {
       ASSIGN_OR_RETURN(const Admitted puller, Admit(core_, request.pull.caller));
-      RETURN_IF_ERROR(Pull(core_, puller, request.pull, reply.pull));
+      RETURN_IF_ERROR(PullInStep(puller, request.pull, reply.pull));
     }
     return AwaitPromised(core_);
   });
@@ -137,6 +149,10 @@ void Service::scan(wire::ScanReply& reply, const wire::ScanRequest& request) {
 
 void Service::flush(wire::ServerState& state, const wire::Caller& caller) {
   Run(caller, state, [&](const Admitted&) { return core_.flusher.Flush(Flusher::Reach::kSynced); });
+}
+
+void Service::why(wire::WhyReply& reply, const wire::Caller& caller) {
+  Guard(caller, [&] { return Why(core_, caller, reply); });
 }
 
 void Service::drop_job(wire::ServerState& state, const wire::Caller& caller) {

@@ -13,6 +13,9 @@
 
 namespace cairn {
 
+// A call that came too late.
+absl::Status StoppingError(absl::string_view server);
+
 // Turns calls away once the server stops, and lets it wait for those inside.
 // Thread safety: every method may be called from several threads at once; Enter shares its lock.
 class CallGate {
@@ -20,7 +23,9 @@ class CallGate {
   // False once Close has begun. Else pair with Leave.
   bool Enter();
   void Leave() { mutex_.ReaderUnlock(); }
-  // Returns when every call has left. Once.
+  // Turns away what comes from now on.
+  void Refuse() { closing_.store(true); }
+  // The same, and returns when every call has left. Once.
   void Close();
 
  private:
@@ -48,6 +53,7 @@ class Service final : public wire::ParameterServerIf {
   void describe(wire::DescribeReply& reply, const wire::DescribeRequest& request) override;
   void scan(wire::ScanReply& reply, const wire::ScanRequest& request) override;
   void flush(wire::ServerState& state, const wire::Caller& caller) override;
+  void why(wire::WhyReply& reply, const wire::Caller& caller) override;
   void drop_job(wire::ServerState& state, const wire::Caller& caller) override;
   void checkpoint(wire::CheckpointReply& reply, const wire::CheckpointRequest& request) override;
   void drop_checkpoint(wire::ServerState& state, const wire::CheckpointRequest& request) override;
@@ -59,6 +65,9 @@ class Service final : public wire::ParameterServerIf {
   // The same with the caller admitted and its `through` noted; fills `state` at the end.
   void Run(const wire::Caller& caller, wire::ServerState& state,
            absl::FunctionRef<absl::Status(const Admitted&)> call);
+  // Keeps step, then pulls.
+  absl::Status PullInStep(const Admitted& admitted, const wire::PullRequest& request,
+                          wire::PullReply& reply);
   [[noreturn]] void Throw(const wire::Caller& caller, const absl::Status& status);
 
   ServerCore& core_;

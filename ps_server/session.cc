@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "absl/time/clock.h"
+#include "common/deadline.h"
 
 namespace cairn {
 
@@ -16,7 +16,9 @@ Session::Session(const WorkerRecord& record, bool applied_is_durable)
       incarnation_(record.incarnation),
       applied_(record.sequence),
       position_(record.position),
-      durable_(record) {}
+      durable_(record),
+      left_(record.left),
+      seen_(MonotonicNow()) {}
 
 int64_t Session::incarnation() const {
   absl::MutexLock lock(&mutex_);
@@ -28,6 +30,16 @@ int64_t Session::applied() const {
   return applied_;
 }
 
+void Session::SetLeft(bool left) {
+  absl::MutexLock lock(&mutex_);
+  left_ = left;
+}
+
+bool Session::left() const {
+  absl::MutexLock lock(&mutex_);
+  return left_;
+}
+
 int64_t Session::durable_incarnation() const {
   absl::MutexLock lock(&mutex_);
   return durable_.incarnation;
@@ -37,6 +49,7 @@ void Session::Admit(int64_t incarnation, absl::string_view origin) {
   absl::MutexLock lock(&mutex_);
   incarnation_ = std::max(incarnation_, incarnation);
   origin_ = std::string(origin);
+  left_ = false;
 }
 
 std::string Session::origin() const {
@@ -61,7 +74,8 @@ void Session::Through(int64_t through) {
 void Session::Renew(absl::Duration lease) {
   absl::MutexLock lock(&mutex_);
   leased_ = true;
-  lease_until_ = absl::Now() + lease;
+  seen_ = MonotonicNow();
+  lease_until_ = seen_ + lease;
 }
 
 void Session::EndLease() {
@@ -69,11 +83,26 @@ void Session::EndLease() {
   leased_ = false;
 }
 
+void Session::ExtendLease(absl::Duration lease) {
+  absl::MutexLock lock(&mutex_);
+  lease_until_ = MonotonicNow() + lease;
+}
+
+bool Session::leased() const {
+  absl::MutexLock lock(&mutex_);
+  return leased_;
+}
+
 bool Session::LeaseRanOut() {
   absl::MutexLock lock(&mutex_);
-  if (!leased_ || absl::Now() < lease_until_) return false;
+  if (!leased_ || MonotonicNow() < lease_until_) return false;
   leased_ = false;
   return true;
+}
+
+absl::Duration Session::SinceSeen() const {
+  absl::MutexLock lock(&mutex_);
+  return MonotonicNow() - seen_;
 }
 
 void Session::Fill(wire::ServerState& state) const {
@@ -89,12 +118,16 @@ std::string Session::position() const {
 
 bool Session::Note(WorkerRecord& record) const {
   absl::MutexLock lock(&mutex_);
-  if (durable_.sequence == applied_ && durable_.incarnation == incarnation_) return false;
+  if (durable_.sequence == applied_ && durable_.incarnation == incarnation_ &&
+      durable_.left == left_) {
+    return false;
+  }
   record = {.job = job_,
             .worker = worker_,
             .incarnation = incarnation_,
             .sequence = applied_,
-            .position = position_};
+            .position = position_,
+            .left = left_};
   return true;
 }
 
@@ -102,12 +135,14 @@ WorkerRecord Session::NoteIncarnation() const {
   absl::MutexLock lock(&mutex_);
   WorkerRecord record = durable_;
   record.incarnation = incarnation_;
+  record.left = left_;
   return record;
 }
 
 void Session::Published(const WorkerRecord& record) {
   absl::MutexLock lock(&mutex_);
-  if (record.incarnation > durable_.incarnation || record.sequence > durable_.sequence) {
+  // Epochs end in order, but a hello may have written its incarnation in between.
+  if (record.incarnation >= durable_.incarnation && record.sequence >= durable_.sequence) {
     durable_ = record;
   }
 }

@@ -1,6 +1,7 @@
 // One worker of one job, as this server knows it.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -30,6 +31,10 @@ class Session {
 
   int64_t incarnation() const;
   int64_t applied() const;
+  // Whether it is away: it has taken its leave, or its lease has ended, and it has not come back.
+  // Kept on disk, so that a restarted server does not wait for it.
+  void SetLeft(bool left);
+  bool left() const;
   // Highest incarnation of this session that is on disk.
   int64_t durable_incarnation() const;
   // The incarnation only rises; `origin` is for messages.
@@ -41,11 +46,20 @@ class Session {
   // No sequence up to `through` has a part here that is not applied. Order held.
   void Through(int64_t through);
 
-  // Seen now; the lease lasts `lease` from here.
+  // Seen now; the lease lasts `lease` from here. Measured on the monotonic clock.
   void Renew(absl::Duration lease);
   void EndLease();
+  // A lease that has not ended lasts `lease` from here, though the worker was not seen.
+  void ExtendLease(absl::Duration lease);
+  bool leased() const;
   // True once, after the lease has run out by itself: the worker was last seen before that.
   bool LeaseRanOut();
+  // Since the last Renew; since this was made, where there was none.
+  absl::Duration SinceSeen() const;
+
+  // Every call is to ask Cohort::Check first. Set and cleared by the cohort alone.
+  bool stopped() const { return stopped_.load(std::memory_order_acquire); }
+  void set_stopped(bool stopped) { stopped_.store(stopped, std::memory_order_release); }
 
   // applied and durable, as replies report them.
   void Fill(wire::ServerState& state) const;
@@ -71,8 +85,12 @@ class Session {
   int64_t applied_ = 0;
   std::string position_;  // of applied_; empty where it came by Through
   WorkerRecord durable_;
-  absl::Time lease_until_ = absl::InfinitePast();
+  bool left_ = false;
+  absl::Duration seen_;         // on the monotonic clock
+  absl::Duration lease_until_;  // likewise
   bool leased_ = false;
+
+  std::atomic<bool> stopped_{false};
 };
 
 }  // namespace cairn

@@ -137,12 +137,17 @@ absl::Status DropJob(ServerCore& core, const wire::Caller& caller) {
   RETURN_IF_ERROR(CheckJobName(caller.job));
   absl::MutexLock lock(&core.create_mutex);
   // Between epochs: one that runs would write stripes of the job again.
+  const std::shared_ptr<Job> job = core.registry.Find(caller.job);
   const absl::Status status = core.flusher.Exclusively([&] {
     RETURN_IF_ERROR(core.store->DropJob(caller.job));
     core.registry.Erase(caller.job);
     return absl::OkStatus();
   });
   if (!status.ok()) return Annotate(status, absl::StrCat("drop_job on ", core.name));
+  if (job != nullptr) {
+    job->cohort().Close(absl::FailedPreconditionError(
+        absl::StrCat("job ", caller.job, " was dropped meanwhile: start this task again")));
+  }
   LOG(INFO) << core.name << " dropped job " << caller.job;
   return absl::OkStatus();
 }

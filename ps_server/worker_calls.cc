@@ -5,8 +5,10 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/consistency.h"
 #include "common/status.h"
 #include "thrift/cairn_constants.h"
+#include "thrift/convert.h"
 #include "thrift/errors.h"
 #include "thrift/limits.h"
 
@@ -73,7 +75,20 @@ absl::Status MakeDurable(ServerCore& core, Session& session) {
                                          " was dropped meanwhile: say hello again"));
 }
 
+absl::StatusOr<Cohort::Hello> CohortHello(const ServerCore& core,
+                                          const wire::HelloRequest& request) {
+  Cohort::Hello hello{.step = request.step};
+  if (!request.__isset.consistency) return hello;
+  ASSIGN_OR_RETURN(hello.consistency, FromWire(request.consistency));
+  if (hello.consistency->mode != ConsistencyMode::kSync) return hello;
+  return absl::UnimplementedError(absl::StrCat("hello to ", core.name, ": worker ", request.worker,
+                                               " of job ", request.job, " asks for consistency \"",
+                                               ConsistencyText(*hello.consistency),
+                                               "\"; this server has async and ssp"));
+}
+
 absl::Status Join(ServerCore& core, const wire::HelloRequest& request, wire::HelloReply& reply) {
+  ASSIGN_OR_RETURN(Cohort::Hello hello, CohortHello(core, request));
   const std::shared_ptr<Job> job = core.registry.FindOrMake(request.job);
   std::shared_ptr<Session> session = job->FindSession(request.worker);
   if (session == nullptr) {
@@ -81,8 +96,11 @@ absl::Status Join(ServerCore& core, const wire::HelloRequest& request, wire::Hel
         std::make_shared<Session>(request.job, request.worker, core.applied_is_durable()));
   }
   // Pushes of the incarnation before have ended or come after, and find the fence.
-  absl::MutexLock order(&session->order());
+  const NotedLock order(&session->order(), &core.waits, "order", "an earlier call of the worker");
   ASSIGN_OR_RETURN(const int64_t incarnation, Incarnation(core, *session, request));
+  if (hello.consistency) {
+    RETURN_IF_ERROR(job->cohort().Agree(*hello.consistency, request.worker));
+  }
   const bool is_new = incarnation > session->incarnation();
   session->Admit(incarnation, request.origin);
   // Also where a hello before this one was admitted, but its epoch failed.
@@ -93,6 +111,8 @@ absl::Status Join(ServerCore& core, const wire::HelloRequest& request, wire::Hel
               << incarnation;
   }
   session->Renew(core.options.lease);
+  hello.fresh = is_new;
+  ASSIGN_OR_RETURN(reply.step, job->cohort().Join(session, hello));
   reply.incarnation = incarnation;
   reply.position = session->position();
   FillState(core, session.get(), reply.state);
@@ -117,10 +137,18 @@ absl::Status Hello(ServerCore& core, const wire::HelloRequest& request, wire::He
 }
 
 absl::Status Leave(ServerCore& core, const Admitted& admitted) {
+  Session* const session = admitted.session.get();
+  if (session != nullptr) session->SetLeft(true);
   if (!core.applied_is_durable()) {
-    RETURN_IF_ERROR(core.flusher.Flush(Flusher::Reach::kSynced));
+    const absl::Status status = core.flusher.Flush(Flusher::Reach::kSynced);
+    if (!status.ok()) {
+      if (session != nullptr) session->SetLeft(false);
+      return status;
+    }
   }
-  if (admitted.session != nullptr) admitted.session->EndLease();
+  if (session == nullptr) return absl::OkStatus();
+  session->EndLease();
+  admitted.job->cohort().Leave(session->worker());
   return absl::OkStatus();
 }
 

@@ -165,6 +165,7 @@ std::string EncodeWorker(absl::string_view key, const WorkerRecord& record) {
   Append(static_cast<uint64_t>(record.incarnation), value);
   Append(static_cast<uint64_t>(record.sequence), value);
   AppendText(record.position, value);
+  if (record.left) Append(uint8_t{1}, value);
   return Sealed(key, std::move(value));
 }
 
@@ -176,6 +177,7 @@ absl::StatusOr<WorkerRecord> DecodeWorker(absl::string_view key, absl::string_vi
   record.incarnation = static_cast<int64_t>(fields.Number<uint64_t>());
   record.sequence = static_cast<int64_t>(fields.Number<uint64_t>());
   record.position = std::string(fields.Text());
+  record.left = fields.ok() && !fields.Complete() && fields.Number<uint8_t>() == 1;
   if (!fields.Complete()) return Damaged(key, kWrongLength);
   return record;
 }

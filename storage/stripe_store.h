@@ -64,6 +64,7 @@ struct WorkerRecord {
   int64_t incarnation = 0;
   int64_t sequence = 0;  // applied and, once its epoch is synced, durable
   std::string position;  // opaque
+  bool left = false;     // it left or was lost, and has not come back
   bool operator==(const WorkerRecord&) const = default;
 };
 

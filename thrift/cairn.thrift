@@ -62,7 +62,42 @@ enum ErrorReason {
   /** A gradient holds NaN or infinity: nothing was applied, the sequence is recorded as void. */
   NOT_FINITE = 7,
   /** The server is shutting down, or its disk failed. */
-  STOPPING = 8
+  STOPPING = 8,
+  /** Others are behind for longer than the call may wait (the message names them): a push in the
+      call is applied. Ask again. */
+  WAIT_EXPIRED = 9,
+  /** The worker was not heard of for a lease, and the job goes on without it: say hello again, with
+      the same incarnation. */
+  LEASE_ENDED = 10,
+  /** Another worker was lost, and the job's `on_worker_loss` is FAIL: this process must stop. */
+  WORKER_LOST = 11,
+  /** Live workers of the job keep together by another Consistency; the message shows both. */
+  CONSISTENCY_CONFLICT = 12
+}
+
+enum ConsistencyMode { ASYNC = 1, SSP = 2, SYNC = 3 }
+
+/** What the mean of a step's contributions is weighted by (SYNC). */
+enum SyncMean { ROWS = 1, CONTRIBUTORS = 2 }
+
+/** What the end of a worker's lease means to the others. */
+enum WorkerLoss {
+  /** It leaves clocks and quorums. */
+  CONTINUE = 1,
+  /** Every call of those that are live then fails with WORKER_LOST. */
+  FAIL = 2
+}
+
+/** How a job's workers keep together. The same for all of them that live at a time. */
+struct Consistency {
+  1: ConsistencyMode mode = ConsistencyMode.ASYNC
+  /** SSP: s >= 0. A pull for step t waits until every other live worker has finished step
+      t - s - 1, that is, has announced step t - s. */
+  2: i64 staleness_bound_steps = 0
+  /** SYNC: 0: every worker. */
+  3: i32 replicas_to_aggregate = 0
+  4: SyncMean sync_mean = SyncMean.ROWS
+  5: WorkerLoss on_worker_loss = WorkerLoss.CONTINUE
 }
 
 /** Where a server stands, as seen by one worker. In every reply to a worker. */
@@ -232,8 +267,12 @@ struct PullItem {
 struct PullRequest {
   1: Caller caller
   2: list<PullItem> items
-  /** The caller's training step, for consistency modes and for naming who waits; 0: none. */
+  /** The training step that this pull begins, as counted from HelloReply.step: the caller has
+      finished every step below it, and every server is told so. 0: begins none. -1: the caller
+      takes no more steps, nobody is to wait for it. */
   3: i64 step = 0
+  /** How long this call may wait for other workers before WAIT_EXPIRED: above 0, at most 60. */
+  4: double wait_seconds = 10
 }
 
 struct PulledItem {
@@ -274,6 +313,13 @@ struct HelloRequest {
   5: i64 incarnation = 0
   /** Host and process, for messages: "host/1234". */
   6: string origin
+  /** Not set: the caller follows what others set, and nobody waits for it before it announces a
+      step. SYNC is refused with UNIMPLEMENTED. */
+  7: optional Consistency consistency
+  /** The last step this worker announced, on any server; 0: none. -1: it takes no more steps. */
+  8: i64 step = 0
+  /** SYNC: how many training workers the job is started with; 0: not known. */
+  9: i32 expected_workers = 0
 }
 
 struct HelloReply {
@@ -292,6 +338,10 @@ struct HelloReply {
   8: double lease_seconds
   /** Largest message this server reads. */
   9: i64 max_message_bytes
+  /** The worker's clock here: the next step it announces is one above the highest of these, of all
+      servers. One that is new, or comes back after its lease, gets the clock of the slowest live
+      worker; 0: there is none. */
+  10: i64 step
 }
 
 struct ShardInfo {
@@ -427,6 +477,47 @@ struct RestoreReply {
   5: double seconds
 }
 
+/** A worker of the job as this server sees it. */
+struct WorkerStanding {
+  1: i32 worker
+  /** Host and process. */
+  2: string origin
+  /** live; finished: takes no steps now; left; lost: its lease ended; returning: known from before
+      this server's start, not heard of since. */
+  3: string state
+  /** Its clock: the last step announced. */
+  4: i64 step
+  5: double seconds_since_seen
+  /** How many steps it was ahead of the slowest other live worker's clock when a pull of it was
+      answered, at most so far since its hello. */
+  6: i64 largest_step_gap
+}
+
+/** A call that waits inside this server. */
+struct WaitingCall {
+  /** -1: a tool's, this server's own, or one whose caller is not known yet (it waits for memory to
+      be read into). */
+  1: i32 worker
+  /** step: other workers. order: an earlier call of the same worker. epoch: the disk. memory: the
+      memory of other calls. */
+  2: string waits_for
+  3: double seconds
+  /** One line: who waits, for what, who is missing and when each was last seen. */
+  4: string text
+  /** waits_for step: those it waits for. */
+  5: list<WorkerStanding> missing
+}
+
+struct WhyReply {
+  1: ServerState state
+  /** Of the job, longest first; and those of no job. */
+  2: list<WaitingCall> waiting
+  /** Every worker of the job known here, by ordinal. */
+  3: list<WorkerStanding> workers
+  /** The largest of any worker since this server's start. */
+  4: i64 largest_step_gap
+}
+
 service ParameterServer {
   HelloReply hello(1: HelloRequest request) throws (1: ServerError error)
 
@@ -453,6 +544,9 @@ service ParameterServer {
 
   /** Makes everything applied so far durable and answers with the new state. */
   ServerState flush(1: Caller caller) throws (1: ServerError error)
+
+  /** Who waits here, for what and since when. Answered at once. */
+  WhyReply why(1: Caller caller) throws (1: ServerError error)
 
   /** Forgets the job: its variables, sequences and incarnations, in memory and on disk. */
   ServerState drop_job(1: Caller caller) throws (1: ServerError error)

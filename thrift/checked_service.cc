@@ -147,7 +147,9 @@ absl::Status CheckRequest(const wire::HelloRequest& request) {
       CheckLength("task_type", request.task_type, kMaxTaskTypeBytes, "kMaxTaskTypeBytes"));
   RETURN_IF_ERROR(CheckLength("origin", request.origin, kMaxOriginBytes, "kMaxOriginBytes"));
   RETURN_IF_ERROR(CheckAtLeast("worker", request.worker, -1));
-  return CheckAtLeast("incarnation", request.incarnation, 0);
+  RETURN_IF_ERROR(CheckAtLeast("incarnation", request.incarnation, 0));
+  RETURN_IF_ERROR(CheckAtLeast("step", request.step, -1));
+  return CheckAtLeast("expected_workers", request.expected_workers, 0);
 }
 
 absl::Status CheckRequest(const wire::Caller& caller) {
@@ -180,7 +182,12 @@ absl::Status CheckRequest(const wire::AssignRequest& request) {
 
 absl::Status CheckRequest(const wire::PullRequest& request) {
   RETURN_IF_ERROR(CheckRequest(request.caller));
-  RETURN_IF_ERROR(CheckAtLeast("step", request.step, 0));
+  RETURN_IF_ERROR(CheckAtLeast("step", request.step, -1));
+  if (!(request.wait_seconds > 0 && request.wait_seconds <= kMaxWaitSeconds)) {
+    return absl::InvalidArgumentError(absl::StrCat("field wait_seconds is ", request.wait_seconds,
+                                                   "; it is above 0 and at most ", kMaxWaitSeconds,
+                                                   " (kMaxWaitSeconds)"));
+  }
   return CheckItems(request.items);
 }
 
@@ -283,6 +290,11 @@ void CheckedService::scan(wire::ScanReply& reply, const wire::ScanRequest& reque
 void CheckedService::flush(wire::ServerState& reply, const wire::Caller& caller) {
   Throw(CheckRequest(caller));
   service_.flush(reply, caller);
+}
+
+void CheckedService::why(wire::WhyReply& reply, const wire::Caller& caller) {
+  Throw(CheckRequest(caller));
+  service_.why(reply, caller);
 }
 
 void CheckedService::drop_job(wire::ServerState& reply, const wire::Caller& caller) {

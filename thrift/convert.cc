@@ -159,4 +159,56 @@ absl::StatusOr<DType> FromWire(wire::DType::type dtype) {
   return DTypeFromNumber(static_cast<int32_t>(dtype));
 }
 
+wire::Consistency ToWire(const Consistency& consistency) {
+  wire::Consistency wire;
+  switch (consistency.mode) {
+    case ConsistencyMode::kAsync: wire.mode = wire::ConsistencyMode::ASYNC; break;
+    case ConsistencyMode::kSsp: wire.mode = wire::ConsistencyMode::SSP; break;
+    case ConsistencyMode::kSync: wire.mode = wire::ConsistencyMode::SYNC; break;
+  }
+  wire.staleness_bound_steps = consistency.staleness_bound_steps;
+  wire.replicas_to_aggregate = consistency.replicas_to_aggregate;
+  wire.sync_mean = consistency.sync_mean == SyncMean::kRows ? wire::SyncMean::ROWS
+                                                            : wire::SyncMean::CONTRIBUTORS;
+  wire.on_worker_loss = consistency.on_worker_loss == WorkerLoss::kFail
+                            ? wire::WorkerLoss::FAIL
+                            : wire::WorkerLoss::CONTINUE;
+  return wire;
+}
+
+absl::StatusOr<Consistency> FromWire(const wire::Consistency& wire) {
+  Consistency consistency;
+  switch (static_cast<int32_t>(wire.mode)) {
+    case wire::ConsistencyMode::ASYNC: consistency.mode = ConsistencyMode::kAsync; break;
+    case wire::ConsistencyMode::SSP: consistency.mode = ConsistencyMode::kSsp; break;
+    case wire::ConsistencyMode::SYNC: consistency.mode = ConsistencyMode::kSync; break;
+    default:
+      return absl::InvalidArgumentError(absl::StrCat("consistency.mode is ",
+                                                     static_cast<int32_t>(wire.mode),
+                                                     "; it is 1 (ASYNC), 2 (SSP) or 3 (SYNC)"));
+  }
+  if (wire.staleness_bound_steps < 0 || wire.replicas_to_aggregate < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "consistency.staleness_bound_steps is ", wire.staleness_bound_steps,
+        ", replicas_to_aggregate ", wire.replicas_to_aggregate, "; the least of each is 0"));
+  }
+  consistency.staleness_bound_steps = wire.staleness_bound_steps;
+  consistency.replicas_to_aggregate = wire.replicas_to_aggregate;
+  const bool rows = wire.sync_mean == wire::SyncMean::ROWS;
+  if (!rows && wire.sync_mean != wire::SyncMean::CONTRIBUTORS) {
+    return absl::InvalidArgumentError(absl::StrCat("consistency.sync_mean is ",
+                                                   static_cast<int32_t>(wire.sync_mean),
+                                                   "; it is 1 (ROWS) or 2 (CONTRIBUTORS)"));
+  }
+  consistency.sync_mean = rows ? SyncMean::kRows : SyncMean::kContributors;
+  const bool goes_on = wire.on_worker_loss == wire::WorkerLoss::CONTINUE;
+  if (!goes_on && wire.on_worker_loss != wire::WorkerLoss::FAIL) {
+    return absl::InvalidArgumentError(absl::StrCat("consistency.on_worker_loss is ",
+                                                   static_cast<int32_t>(wire.on_worker_loss),
+                                                   "; it is 1 (CONTINUE) or 2 (FAIL)"));
+  }
+  consistency.on_worker_loss = goes_on ? WorkerLoss::kContinue : WorkerLoss::kFail;
+  return consistency;
+}
+
 }  // namespace cairn

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "absl/status/statusor.h"
+#include "common/consistency.h"
 #include "common/variable_spec.h"
 #include "thrift/cairn_types.h"
 
@@ -15,5 +16,9 @@ absl::StatusOr<VariableSpec> FromWire(const wire::VariableSpec& spec, int32_t se
 
 wire::DType::type ToWire(DType dtype);
 absl::StatusOr<DType> FromWire(wire::DType::type dtype);
+
+wire::Consistency ToWire(const Consistency& consistency);
+// kInvalidArgument names the field.
+absl::StatusOr<Consistency> FromWire(const wire::Consistency& consistency);
 
 }  // namespace cairn

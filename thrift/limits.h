@@ -71,6 +71,9 @@ inline constexpr int64_t kMaxItemsPerCall = 16384;
 // Row numbers or keys in one call, all items together: the server sorts them, 16 bytes each, so
 // this bounds its scratch memory to 256 MiB.
 inline constexpr int64_t kMaxIdsPerCall = int64_t{1} << 24;
+// How long a pull may ask to wait for other workers before it is answered with who is missing: a
+// client asks again, so a longer wait gains nothing and would hold a connection.
+inline constexpr double kMaxWaitSeconds = 60;
 // Rows of one scan reply.
 inline constexpr int32_t kMaxScanRows = 65536;
 // Buckets of an embedding table: a bucket is a stripe, and BucketOfKey uses 16 bits.

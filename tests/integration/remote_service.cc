@@ -60,6 +60,9 @@ void RemoteService::scan(wire::ScanReply& reply, const wire::ScanRequest& reques
 void RemoteService::flush(wire::ServerState& reply, const wire::Caller& caller) {
   Call("flush", [&](WireClient::Stub& stub) { stub.flush(reply, caller); });
 }
+void RemoteService::why(wire::WhyReply& reply, const wire::Caller& caller) {
+  Call("why", [&](WireClient::Stub& stub) { stub.why(reply, caller); });
+}
 void RemoteService::drop_job(wire::ServerState& reply, const wire::Caller& caller) {
   Call("drop_job", [&](WireClient::Stub& stub) { stub.drop_job(reply, caller); });
 }

@@ -30,6 +30,7 @@ class RemoteService : public wire::ParameterServerIf {
   void describe(wire::DescribeReply& reply, const wire::DescribeRequest& request) override;
   void scan(wire::ScanReply& reply, const wire::ScanRequest& request) override;
   void flush(wire::ServerState& reply, const wire::Caller& caller) override;
+  void why(wire::WhyReply& reply, const wire::Caller& caller) override;
   void drop_job(wire::ServerState& reply, const wire::Caller& caller) override;
   void checkpoint(wire::CheckpointReply& reply, const wire::CheckpointRequest& request) override;
   void drop_checkpoint(wire::ServerState& reply, const wire::CheckpointRequest& request) override;

@@ -73,6 +73,14 @@ TEST(RecordFormat, GoldenBytesAreReadBack) {
   EXPECT_EQ(watermarks, kWatermarks);
 }
 
+TEST(RecordFormat, AWorkerThatLeftIsReadBackAsOne) {
+  WorkerRecord left = kWorker;
+  left.left = true;
+  const std::string value = EncodeWorker(WorkerKey("a9a", 1), left);
+  EXPECT_EQ(value.size(), sizeof kWorkerValue / 2 + 1);
+  EXPECT_EQ(DecodeWorker(WorkerKey("a9a", 1), value).value(), left);
+}
+
 // Runs every decoder whose key it is, and returns what it said.
 absl::Status Decode(absl::string_view key, absl::string_view value) {
   switch (static_cast<RecordKind>(key[0])) {

@@ -85,6 +85,7 @@ class FakeEngine : public Engine, private wire::ParameterServerIf {
   void heartbeat(wire::ServerState& reply, const wire::Caller&) override { Touch(reply); }
   void leave(wire::ServerState& reply, const wire::Caller&) override { Touch(reply); }
   void flush(wire::ServerState& reply, const wire::Caller&) override { Touch(reply); }
+  void why(wire::WhyReply& reply, const wire::Caller&) override { reply.__set_state(State()); }
   void drop_job(wire::ServerState& reply, const wire::Caller&) override {
     Touch(reply);
     const absl::MutexLock lock(&mutex_);

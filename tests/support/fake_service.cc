@@ -359,6 +359,11 @@ void FakeService::flush(wire::ServerState& state, const wire::Caller& caller) {
   State(caller, &state);
 }
 
+void FakeService::why(wire::WhyReply& reply, const wire::Caller& caller) {
+  const Scope scope(this, "why");
+  State(caller, &reply.state);
+}
+
 void FakeService::drop_job(wire::ServerState& state, const wire::Caller& caller) {
   const Scope scope(this, "drop_job");
   Admit(caller);

@@ -66,6 +66,7 @@ class FakeService : public wire::ParameterServerIf, public Engine {
   void describe(wire::DescribeReply& reply, const wire::DescribeRequest& request) override;
   void scan(wire::ScanReply& reply, const wire::ScanRequest& request) override;
   void flush(wire::ServerState& state, const wire::Caller& caller) override;
+  void why(wire::WhyReply& reply, const wire::Caller& caller) override;
   void drop_job(wire::ServerState& state, const wire::Caller& caller) override;
   void checkpoint(wire::CheckpointReply& reply, const wire::CheckpointRequest& request) override;
   void drop_checkpoint(wire::ServerState& state, const wire::CheckpointRequest& request) override;

@@ -71,6 +71,13 @@ TEST(CheckRequest, FieldsNoServerCouldUseAreNamed) {
   refused(After(ExampleHello(), [](auto& r) { r.job = "a/b"; }), "field job has the byte 47");
   refused(After(ExampleHello(), [](auto& r) { r.worker = -2; }), "field worker is -2");
   refused(After(ExampleHello(), [](auto& r) { r.incarnation = -1; }), "field incarnation is -1");
+  refused(After(ExampleHello(), [](auto& r) { r.step = -2; }), "field step is -2");
+  refused(After(ExampleHello(), [](auto& r) { r.expected_workers = -1; }),
+          "field expected_workers is -1");
+  refused(After(ExamplePull(), [](auto& r) { r.step = -2; }), "field step is -2");
+  refused(After(ExamplePull(), [](auto& r) { r.wait_seconds = 0; }), "field wait_seconds is 0");
+  refused(After(ExamplePull(), [](auto& r) { r.wait_seconds = kMaxWaitSeconds + 1; }),
+          "field wait_seconds is 61; it is above 0 and at most 60 (kMaxWaitSeconds)");
   refused(After(ExampleCaller(), [](auto& r) { r.boot_id = -1; }), "caller.boot_id is -1");
   refused(After(ExampleCaller(), [](auto& r) { r.through = -5; }), "caller.through is -5");
   refused(After(ExamplePush(), [](auto& r) { r.sequence.after = -1; }), "sequence.after is -1");

@@ -97,6 +97,39 @@ TEST(Convert, SpecsThatContradictThemselvesAreRefused) {
   EXPECT_EQ(refused([](auto& s) { s.shards[0].ps = 1; }), invalid);
 }
 
+TEST(Convert, EveryConsistencySurvivesBothWays) {
+  for (const ConsistencyMode mode :
+       {ConsistencyMode::kAsync, ConsistencyMode::kSsp, ConsistencyMode::kSync}) {
+    for (const SyncMean mean : {SyncMean::kRows, SyncMean::kContributors}) {
+      for (const WorkerLoss loss : {WorkerLoss::kContinue, WorkerLoss::kFail}) {
+        const Consistency consistency{mode, 3, 2, mean, loss};
+        const absl::StatusOr<Consistency> back = FromWire(ToWire(consistency));
+        ASSERT_OK(back);
+        EXPECT_EQ(*back, consistency);
+      }
+    }
+  }
+}
+
+TEST(Convert, AConsistencyThatNamesNothingIsRefusedByField) {
+  const auto refused = [](auto change) {
+    wire::Consistency consistency;
+    change(consistency);
+    return FromWire(consistency).status();
+  };
+  const auto code = absl::StatusCode::kInvalidArgument;
+  EXPECT_THAT(refused([](auto& c) { c.mode = static_cast<wire::ConsistencyMode::type>(0); }),
+              StatusIs(code, HasSubstr("consistency.mode is 0")));
+  EXPECT_THAT(refused([](auto& c) { c.staleness_bound_steps = -1; }),
+              StatusIs(code, HasSubstr("staleness_bound_steps is -1")));
+  EXPECT_THAT(refused([](auto& c) { c.replicas_to_aggregate = -2; }),
+              StatusIs(code, HasSubstr("replicas_to_aggregate -2")));
+  EXPECT_THAT(refused([](auto& c) { c.sync_mean = static_cast<wire::SyncMean::type>(3); }),
+              StatusIs(code, HasSubstr("sync_mean is 3")));
+  EXPECT_THAT(refused([](auto& c) { c.on_worker_loss = static_cast<wire::WorkerLoss::type>(3); }),
+              StatusIs(code, HasSubstr("on_worker_loss is 3")));
+}
+
 TEST(Convert, EveryDTypeSurvivesBothWays) {
   for (int number = 1; number <= 6; ++number) {
     const absl::StatusOr<DType> dtype = FromWire(static_cast<wire::DType::type>(number));

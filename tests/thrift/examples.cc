@@ -292,6 +292,7 @@ std::vector<ExampleFrame> ExampleFrames() {
   add("describe", [](Client& client) { client.send_describe(ExampleDescribe()); });
   add("scan", [](Client& client) { client.send_scan(ExampleScan()); });
   add("flush", [](Client& client) { client.send_flush(ExampleCaller()); });
+  add("why", [](Client& client) { client.send_why(ExampleCaller()); });
   add("drop_job", [](Client& client) { client.send_drop_job(ExampleCaller()); });
   return frames;
 }

@@ -1,0 +1,304 @@
+#include "ps_server/cohort.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "common/status.h"
+#include "thrift/errors.h"
+
+namespace cairn {
+namespace {
+
+std::string DurationText(absl::Duration duration) {
+  return absl::FormatDuration(absl::Trunc(duration, absl::Milliseconds(1)));
+}
+
+}  // namespace
+
+absl::string_view Cohort::StandingName(Standing standing) {
+  switch (standing) {
+    case Standing::kReturning: return "returning";
+    case Standing::kLive: return "live";
+    case Standing::kFinished: return "finished";
+    case Standing::kLeft: return "left";
+    case Standing::kLost: return "lost";
+  }
+  return "";
+}
+
+absl::Status Cohort::Agree(const Consistency& wanted, int32_t worker) const {
+  absl::MutexLock lock(&mutex_);
+  return AgreeLocked(wanted, worker);
+}
+
+absl::Status Cohort::AgreeLocked(const Consistency& wanted, int32_t worker) const {
+  if (settings_ == wanted) return absl::OkStatus();
+  for (const auto& [other, member] : members_) {
+    const bool live = member.standing == Standing::kLive || member.standing == Standing::kFinished;
+    if (!live || other == worker || !member.has_settings) continue;
+    return WithReason(
+        absl::FailedPreconditionError(absl::StrCat(
+            "worker ", worker, " of job ", job_, " asks for consistency \"",
+            ConsistencyText(wanted), "\", but worker ", other, " (", member.session->origin(),
+            ", last seen ", DurationText(member.session->SinceSeen()), " ago) trains it with \"",
+            ConsistencyText(settings_), "\": give all workers the same `strategy` section")),
+        wire::ErrorReason::CONSISTENCY_CONFLICT);
+  }
+  return absl::OkStatus();
+}
+
+void Cohort::Return(std::shared_ptr<Session> session) {
+  absl::MutexLock lock(&mutex_);
+  const int32_t worker = session->worker();
+  members_[worker] = {.session = std::move(session), .standing = Standing::kReturning};
+}
+
+absl::StatusOr<int64_t> Cohort::Join(std::shared_ptr<Session> session, const Hello& hello) {
+  absl::MutexLock lock(&mutex_);
+  const int32_t worker = session->worker();
+  if (hello.consistency) {
+    RETURN_IF_ERROR(AgreeLocked(*hello.consistency, worker));
+    settings_ = *hello.consistency;
+  }
+  const int64_t slowest = SlowestBut(worker);
+  const auto [found, is_new] = members_.try_emplace(worker);
+  Member& member = found->second;
+  const bool was_there = !is_new && !hello.fresh && member.standing != Standing::kLost &&
+                         member.standing != Standing::kLeft;
+  member.step = std::max({hello.step, was_there ? member.step : slowest, int64_t{0}});
+  if (hello.fresh) member.largest_gap = 0;
+  const bool steps = hello.consistency && hello.step >= 0;
+  member.standing = steps ? Standing::kLive : Standing::kFinished;
+  member.has_settings = hello.consistency.has_value();
+  member.loss = absl::OkStatus();
+  session->set_stopped(false);
+  member.session = std::move(session);
+  changed_.SignalAll();
+  return member.step;
+}
+
+void Cohort::Leave(int32_t worker) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = members_.find(worker);
+  if (found == members_.end()) return;
+  found->second.standing = Standing::kLeft;
+  changed_.SignalAll();
+}
+
+absl::Status Cohort::LossOf(const Member& lost) const {
+  const Session& session = *lost.session;
+  const std::string last =
+      lost.standing == Standing::kReturning
+          ? "which this server knew before its start, has not said hello since"
+          : absl::StrCat("(", session.origin(), ") is lost: last seen at ",
+                         absl::FormatTime("%H:%M:%S", absl::Now() - session.SinceSeen(),
+                                          absl::LocalTimeZone()),
+                         ", at step ", lost.step);
+  return WithReason(
+      absl::AbortedError(absl::StrCat(
+          "worker ", session.worker(), " of job ", job_, " ", last,
+          ", and on_worker_loss is fail: start all workers of the job again, they resume")),
+      wire::ErrorReason::WORKER_LOST);
+}
+
+void Cohort::Fail(const absl::Status& loss) {
+  for (auto& [worker, member] : members_) {
+    if (member.standing == Standing::kLeft || member.standing == Standing::kLost) continue;
+    member.loss = loss;
+    member.session->set_stopped(true);
+  }
+}
+
+void Cohort::Lose(int32_t worker) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = members_.find(worker);
+  if (found == members_.end() || found->second.standing == Standing::kLeft) return;
+  Member& lost = found->second;
+  if (lost.session->leased()) return;  // it was heard of meanwhile
+  // One that takes no more steps is missed by nobody.
+  if (Counts(lost) && settings_.on_worker_loss == WorkerLoss::kFail) Fail(LossOf(lost));
+  lost.standing = Standing::kLost;
+  lost.session->set_stopped(true);
+  lost.session->SetLeft(true);
+  changed_.SignalAll();
+}
+
+absl::Status Cohort::Check(const Session& session) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = members_.find(session.worker());
+  if (found == members_.end()) return absl::OkStatus();
+  return CheckMember(found->second);
+}
+
+absl::Status Cohort::CheckMember(Member& member) {
+  if (!member.loss.ok()) return member.loss;
+  if (member.standing != Standing::kLost) return absl::OkStatus();
+  Session& session = *member.session;
+  const std::string who = absl::StrCat(
+      "worker ", session.worker(), " of job ", job_, " (", session.origin(),
+      ") was not heard of for ", DurationText(session.SinceSeen()), " and its lease has ended");
+  if (settings_.mode == ConsistencyMode::kAsync) {
+    LOG(INFO) << who << "; it is back";
+    member.standing = member.has_settings ? Standing::kLive : Standing::kFinished;
+    session.SetLeft(false);
+    session.set_stopped(false);
+    return absl::OkStatus();
+  }
+  return WithReason(absl::FailedPreconditionError(
+                        absl::StrCat(who, ", so others went on without it: say hello again")),
+                    wire::ErrorReason::LEASE_ENDED);
+}
+
+int64_t Cohort::SlowestBut(int32_t worker) const {
+  int64_t slowest = std::numeric_limits<int64_t>::max();
+  for (const auto& [other, member] : members_) {
+    if (other == worker || member.standing != Standing::kLive) continue;
+    slowest = std::min(slowest, member.step);
+  }
+  return slowest == std::numeric_limits<int64_t>::max() ? -1 : slowest;
+}
+
+std::vector<const Cohort::Member*> Cohort::Missing(int32_t worker, int64_t step) const {
+  std::vector<const Member*> missing;
+  const int64_t needed = step - settings_.staleness_bound_steps;
+  for (const auto& [other, member] : members_) {
+    if (other == worker || !Counts(member) || member.step >= needed) continue;
+    missing.push_back(&member);
+  }
+  return missing;
+}
+
+std::string Cohort::WaitText(const Waiter& waiter) const {
+  const std::vector<const Member*> missing = Missing(waiter.worker, waiter.step);
+  const std::string names =
+      absl::StrJoin(missing, ", ", [](std::string* out, const Member* member) {
+        const Session& session = *member->session;
+        absl::StrAppend(out, "worker ", session.worker());
+        if (member->standing == Standing::kReturning) {
+          absl::StrAppend(out, ", which has not said hello since this server was started ",
+                          DurationText(session.SinceSeen()), " ago");
+        } else {
+          absl::StrAppend(out, " (", session.origin(), "), which is at step ", member->step,
+                          " and was last seen ", DurationText(session.SinceSeen()), " ago");
+        }
+      });
+  return absl::StrCat(
+      "worker ", waiter.worker, " of job ", job_, " has waited ",
+      DurationText(MonotonicNow() - waiter.since), " to begin step ", waiter.step,
+      ": staleness_bound_steps ", settings_.staleness_bound_steps,
+      " asks every other worker for step ", waiter.step - settings_.staleness_bound_steps,
+      missing.empty() ? "; nobody is missing any more" : absl::StrCat("; missing: ", names));
+}
+
+void Cohort::NoteGap(Member& member, int64_t step) {
+  const int64_t slowest = SlowestBut(member.session->worker());
+  if (slowest < 0) return;
+  member.largest_gap = std::max(member.largest_gap, step - slowest);
+  largest_gap_ = std::max(largest_gap_, member.largest_gap);
+}
+
+void Cohort::Announce(Member& member, int64_t step) {
+  const Standing standing = step < 0 ? Standing::kFinished : Standing::kLive;
+  if (step <= member.step && standing == member.standing) return;
+  if (member.standing == Standing::kLeft) member.session->SetLeft(false);
+  member.step = std::max(member.step, step);
+  member.standing = standing;
+  changed_.SignalAll();
+}
+
+absl::Status Cohort::CheckPlace(const Session& session, int64_t incarnation,
+                                const Member& member) const {
+  if (session.incarnation() == incarnation && member.session.get() == &session) {
+    return absl::OkStatus();
+  }
+  return WithReason(absl::FailedPreconditionError(absl::StrCat(
+                        "worker ", session.worker(), " of job ", job_, ": a newer start (",
+                        member.session->origin(), ") has taken its place: this process must stop")),
+                    wire::ErrorReason::FENCED);
+}
+
+absl::Status Cohort::Await(const Session& session, int64_t incarnation, int64_t step,
+                           Deadline deadline) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = members_.find(session.worker());
+  if (found == members_.end()) return absl::OkStatus();  // the job was dropped meanwhile
+  Member& member = found->second;                        // stays: members are never erased
+  RETURN_IF_ERROR(CheckPlace(session, incarnation, member));
+  RETURN_IF_ERROR(CheckMember(member));
+  Announce(member, step);
+  if (step < 0) return absl::OkStatus();
+  if (settings_.mode == ConsistencyMode::kSsp) {
+    RETURN_IF_ERROR(AwaitOthers(session, incarnation, step, deadline, member));
+  }
+  NoteGap(member, step);
+  return absl::OkStatus();
+}
+
+absl::Status Cohort::AwaitOthers(const Session& session, int64_t incarnation, int64_t step,
+                                 Deadline deadline, Member& member) {
+  const int32_t worker = session.worker();
+  if (closed_.ok() && Missing(worker, step).empty()) return absl::OkStatus();
+  const auto waiter =
+      waiters_.insert(waiters_.end(), {.worker = worker, .step = step, .since = MonotonicNow()});
+  const auto done = absl::MakeCleanup([&] {
+    mutex_.AssertHeld();
+    waiters_.erase(waiter);
+  });
+  for (;;) {
+    if (!closed_.ok()) return closed_;
+    RETURN_IF_ERROR(CheckMember(member));
+    RETURN_IF_ERROR(CheckPlace(session, incarnation, member));
+    if (Missing(worker, step).empty()) return absl::OkStatus();
+    if (deadline.Expired()) {
+      return WithReason(absl::DeadlineExceededError(WaitText(*waiter)),
+                        wire::ErrorReason::WAIT_EXPIRED);
+    }
+    changed_.WaitWithTimeout(&mutex_, deadline.Remaining());
+  }
+}
+
+void Cohort::Close(const absl::Status& why) {
+  absl::MutexLock lock(&mutex_);
+  if (closed_.ok()) closed_ = why;
+  changed_.SignalAll();
+}
+
+wire::WorkerStanding Cohort::StandingOf(int32_t worker, const Member& member) const {
+  wire::WorkerStanding standing;
+  standing.worker = worker;
+  standing.origin = member.session->origin();
+  standing.state = std::string(StandingName(member.standing));
+  standing.step = member.step;
+  standing.seconds_since_seen = absl::ToDoubleSeconds(member.session->SinceSeen());
+  standing.largest_step_gap = member.largest_gap;
+  return standing;
+}
+
+void Cohort::FillWhy(wire::WhyReply& reply) const {
+  absl::MutexLock lock(&mutex_);
+  const absl::Duration now = MonotonicNow();
+  for (const auto& [worker, member] : members_) {
+    reply.workers.push_back(StandingOf(worker, member));
+  }
+  for (const Waiter& waiter : waiters_) {
+    wire::WaitingCall call;
+    call.worker = waiter.worker;
+    call.waits_for = "step";
+    call.seconds = absl::ToDoubleSeconds(now - waiter.since);
+    call.text = WaitText(waiter);
+    for (const Member* member : Missing(waiter.worker, waiter.step)) {
+      call.missing.push_back(StandingOf(member->session->worker(), *member));
+    }
+    reply.waiting.push_back(std::move(call));
+  }
+  reply.largest_step_gap = largest_gap_;
+}
+
+}  // namespace cairn

@@ -1,0 +1,125 @@
+// The workers of one job as its consistency sees them: who is live, at which step, who waits.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/consistency.h"
+#include "common/deadline.h"
+#include "ps_server/session.h"
+#include "thrift/cairn_types.h"
+
+namespace cairn {
+
+// A worker's clock is the last step it has announced: it has finished every step before. Under ssp
+// with bound s, Await(t) returns once every other worker that counts has a clock of t - s or more:
+// it has finished step t - s - 1. So while step t runs, the slowest runs step t - s at the least,
+// and the largest gap between the two numbers is s; counted in finished steps, at the end of step
+// t, it is s + 1. Live and returning workers count; those that finished, left or were lost do not.
+//
+// A returning worker is one of before this server's start: where it is cannot be known until it
+// says hello or its lease ends.
+//
+// Clocks are in memory alone: workers say theirs again to a server that was restarted.
+//
+// Thread safety: every method may be called from several threads at once. No lock is held while a
+// call waits.
+class Cohort {
+ public:
+  explicit Cohort(absl::string_view job) : job_(job) {}
+
+  // Whether `worker` may join with `wanted`: the settings of the first live worker hold for those
+  // that join while it lives. kFailedPrecondition, reason CONSISTENCY_CONFLICT.
+  absl::Status Agree(const Consistency& wanted, int32_t worker) const;
+
+  // A worker that an earlier start of this server knew; its lease has begun.
+  void Return(std::shared_ptr<Session> session);
+
+  struct Hello {
+    std::optional<Consistency> consistency;  // none: those of others, and nobody waits for it yet
+    int64_t step = 0;                        // its clock as it knows it; -1: takes no more steps
+    bool fresh = false;                      // a new start of the worker
+  };
+  // A worker whose lease has begun has said hello. Returns its clock: its own where it was there,
+  // the slowest live worker's at the least where it is new or was lost. Errors as Agree.
+  absl::StatusOr<int64_t> Join(std::shared_ptr<Session> session, const Hello& hello);
+  void Leave(int32_t worker);
+  // Its lease has ended; nothing where it has begun again meanwhile.
+  void Lose(int32_t worker);
+
+  // Whether `session`, whose `stopped` is set, may go on calling. One whose lease has ended and
+  // that need not keep step is taken back. LEASE_ENDED, WORKER_LOST.
+  absl::Status Check(const Session& session);
+
+  // `session` begins `step` (-1: takes no more) and waits for the others as far as the settings ask
+  // for it. WAIT_EXPIRED (kDeadlineExceeded): who is missing. Else as Check; FENCED; STOPPING.
+  absl::Status Await(const Session& session, int64_t incarnation, int64_t step, Deadline deadline);
+
+  // Ends every wait, now and later, with `why`.
+  void Close(const absl::Status& why);
+
+  void FillWhy(wire::WhyReply& reply) const;
+
+ private:
+  enum class Standing { kReturning, kLive, kFinished, kLeft, kLost };
+  struct Member {
+    std::shared_ptr<Session> session;
+    Standing standing = Standing::kLive;
+    bool has_settings = false;  // it said hello with some
+    int64_t step = 0;           // its clock
+    int64_t largest_gap = 0;
+    absl::Status loss;  // which ends this one (on_worker_loss: fail): another's or its own
+  };
+  struct Waiter {
+    int32_t worker = -1;
+    int64_t step = 0;
+    absl::Duration since;  // on the monotonic clock
+  };
+  using Members = std::map<int32_t, Member>;
+
+  static absl::string_view StandingName(Standing standing);
+  static bool Counts(const Member& member) {
+    return member.standing == Standing::kLive || member.standing == Standing::kReturning;
+  }
+  absl::Status AgreeLocked(const Consistency& wanted, int32_t worker) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckMember(Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // FENCED where a newer start of the worker is there.
+  absl::Status CheckPlace(const Session& session, int64_t incarnation, const Member& member) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The lowest clock of live workers but `worker`; -1: there are none.
+  int64_t SlowestBut(int32_t worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<const Member*> Missing(int32_t worker, int64_t step) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string WaitText(const Waiter& waiter) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status LossOf(const Member& lost) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Fail(const absl::Status& loss) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void NoteGap(Member& member, int64_t step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Announce(Member& member, int64_t step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status AwaitOthers(const Session& session, int64_t incarnation, int64_t step,
+                           Deadline deadline, Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  wire::WorkerStanding StandingOf(int32_t worker, const Member& member) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const std::string job_;
+  mutable absl::Mutex mutex_;
+  absl::CondVar changed_;
+  Consistency settings_ ABSL_GUARDED_BY(mutex_);
+  Members members_ ABSL_GUARDED_BY(mutex_);
+  std::list<Waiter> waiters_ ABSL_GUARDED_BY(mutex_);
+  int64_t largest_gap_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Status closed_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace cairn

@@ -1,0 +1,79 @@
+// The calls that wait inside one server, for the RPC `why`.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "thrift/cairn_types.h"
+
+namespace cairn {
+
+// Thread safety: every method may be called from several threads at once. Only calls that do wait
+// touch it.
+class WaitBoard {
+ private:
+  struct Entry {
+    std::string job;
+    int32_t worker = -1;
+    std::string waits_for;
+    std::string text;
+    absl::Duration since;  // on the monotonic clock
+  };
+
+ public:
+  // While in scope, waits of this thread are those of `worker` of `job`, which outlives it.
+  class Calling {
+   public:
+    Calling(absl::string_view job, int32_t worker);
+    ~Calling();
+    Calling(const Calling&) = delete;
+    Calling& operator=(const Calling&) = delete;
+
+   private:
+    const absl::string_view job_before_;
+    const int32_t worker_before_;
+  };
+
+  // While in scope, this thread waits: `waits_for` is one word (WaitingCall.waits_for), `what` goes
+  // on "worker 1 of job j waits for …". On a null board this does nothing.
+  class Waiting {
+   public:
+    Waiting(WaitBoard* board, absl::string_view waits_for, absl::string_view what);
+    ~Waiting();
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+
+   private:
+    WaitBoard* const board_;
+    std::list<Entry>::iterator entry_;
+  };
+
+  // Adds the waits of `job`, and those of no job.
+  void List(absl::string_view job, std::vector<wire::WaitingCall>& waiting) const;
+
+ private:
+  mutable absl::Mutex mutex_;
+  std::list<Entry> entries_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Holds `mutex`; while another thread does, `board` says so. Whoever holds it does so for a bounded
+// time.
+class ABSL_SCOPED_LOCKABLE NotedLock {
+ public:
+  NotedLock(absl::Mutex* mutex, WaitBoard* board, absl::string_view waits_for,
+            absl::string_view what) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex);
+  ~NotedLock() ABSL_UNLOCK_FUNCTION() { mutex_->Unlock(); }
+  NotedLock(const NotedLock&) = delete;
+  NotedLock& operator=(const NotedLock&) = delete;
+
+ private:
+  absl::Mutex* const mutex_;
+};
+
+}  // namespace cairn
