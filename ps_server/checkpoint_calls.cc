@@ -124,9 +124,4 @@ absl::Status DropCheckpoint(ServerCore& core, const wire::CheckpointRequest& req
                   what);
 }
 
-absl::Status Restore(ServerCore& core, const wire::RestoreRequest&, wire::RestoreReply&) {
-  return absl::UnimplementedError(
-      absl::StrCat(core.name, " restores no checkpoints: start it on a copy of the folder"));
-}
-
 }  // namespace cairn

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -79,6 +80,9 @@ absl::Status ServingEngine::ReadVariables(int64_t& variables) {
     core_.next_variable_id = std::max(core_.next_variable_id, record.id + 1);
     loaded.push_back(std::move(variable));
   }
+  // A restore that was interrupted; ids count up, so its are used again.
+  RETURN_IF_ERROR(
+      core_.store->DropLeftovers(core_.next_variable_id, std::numeric_limits<uint32_t>::max()));
   variables = static_cast<int64_t>(loaded.size());
   return LoadVariables(*core_.store, core_.budget, loaded);
 }

@@ -78,10 +78,8 @@ absl::StatusOr<std::shared_ptr<Variable>> Variable::Make(uint32_t id, absl::stri
   return variable;
 }
 
-absl::StatusOr<std::shared_ptr<Variable>> Variable::FromRecord(const VariableRecord& record,
-                                                               int32_t server_index,
-                                                               int32_t server_count,
-                                                               MemoryBudget& budget) {
+absl::StatusOr<Variable::Kept> Variable::Decode(const VariableRecord& record, int32_t server_index,
+                                                int32_t server_count) {
   const std::string who = absl::StrCat("stored variable \"", record.name, "\"");
   uint32_t version = 0;
   uint64_t rows_per_stripe = 0;
@@ -99,8 +97,15 @@ absl::StatusOr<std::shared_ptr<Variable>> Variable::FromRecord(const VariableRec
   if (!kept.ok()) return Annotate(kept.status(), who);
   absl::StatusOr<VariableSpec> spec = FromWire(*kept, server_index, server_count);
   if (!spec.ok()) return Annotate(spec.status(), who);
-  return Make(record.id, record.job, *spec, server_index, static_cast<int64_t>(rows_per_stripe),
-              budget);
+  return Kept{*std::move(spec), static_cast<int64_t>(rows_per_stripe)};
+}
+
+absl::StatusOr<std::shared_ptr<Variable>> Variable::FromRecord(const VariableRecord& record,
+                                                               int32_t server_index,
+                                                               int32_t server_count,
+                                                               MemoryBudget& budget) {
+  ASSIGN_OR_RETURN(const Kept kept, Decode(record, server_index, server_count));
+  return Make(record.id, record.job, kept.spec, server_index, kept.rows_per_stripe, budget);
 }
 
 VariableRecord Variable::record() const {

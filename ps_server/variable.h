@@ -29,6 +29,19 @@ class Variable {
   static absl::StatusOr<std::shared_ptr<Variable>> Make(uint32_t id, absl::string_view job,
                                                         const VariableSpec& spec,
                                                         int32_t server_index, MemoryBudget& budget);
+  // With dense stripes of that many rows, which are those of a variable made before.
+  static absl::StatusOr<std::shared_ptr<Variable>> Make(uint32_t id, absl::string_view job,
+                                                        const VariableSpec& spec,
+                                                        int32_t server_index,
+                                                        int64_t rows_per_stripe,
+                                                        MemoryBudget& budget);
+  // What record() kept. kDataLoss: unreadable.
+  struct Kept {
+    VariableSpec spec;
+    int64_t rows_per_stripe = 0;
+  };
+  static absl::StatusOr<Kept> Decode(const VariableRecord& record, int32_t server_index,
+                                     int32_t server_count);
   // The same from what record() kept. kDataLoss: unreadable.
   static absl::StatusOr<std::shared_ptr<Variable>> FromRecord(const VariableRecord& record,
                                                               int32_t server_index,
@@ -67,11 +80,6 @@ class Variable {
  private:
   Variable(uint32_t id, absl::string_view job, const VariableSpec& spec, MemoryBudget& budget)
       : id_(id), job_(job), spec_(spec), budget_(budget) {}
-  static absl::StatusOr<std::shared_ptr<Variable>> Make(uint32_t id, absl::string_view job,
-                                                        const VariableSpec& spec,
-                                                        int32_t server_index,
-                                                        int64_t rows_per_stripe,
-                                                        MemoryBudget& budget);
   absl::Status Allocate(int32_t server_index);
   void AllocateDense(int32_t server_index, const DenseLayout& layout);
   void AllocateTable(int32_t server_index);

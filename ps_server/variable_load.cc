@@ -20,17 +20,9 @@ constexpr uint32_t kUnitsPerTable = 8;
 constexpr uint32_t kDenseStripesPerUnit = 64;
 constexpr unsigned kMaxThreads = 8;
 
-// Stripes [first, end) of one shard.
-struct Unit {
-  Variable* variable = nullptr;
-  uint32_t shard = 0;
-  uint32_t first = 0;
-  uint32_t end = 0;
-};
-
 class Loader final : public StripeVisitor {
  public:
-  Loader(MemoryBudget& budget, const Unit& unit)
+  Loader(MemoryBudget& budget, const StripeRange& unit)
       : budget_(budget),
         variable_(*unit.variable),
         first_(unit.first),
@@ -93,18 +85,18 @@ class Loader final : public StripeVisitor {
   std::vector<bool> has_image_;  // by stripe of the unit
 };
 
-absl::Status LoadUnit(const StripeStore& store, MemoryBudget& budget, const Unit& unit) {
-  const uint32_t variable = unit.variable->id();
+absl::Status LoadUnit(MemoryBudget& budget, const StripeRange& unit) {
   Loader loader(budget, unit);
-  absl::Status status =
-      store.LoadStripes({.variable = variable, .shard = unit.shard, .stripe = unit.first},
-                        {.variable = variable, .shard = unit.shard, .stripe = unit.end}, loader);
+  absl::Status status = unit.store->LoadStripes(
+      {.variable = unit.stored_id, .shard = unit.shard, .stripe = unit.first},
+      {.variable = unit.stored_id, .shard = unit.shard, .stripe = unit.end}, loader);
   if (status.ok()) status = loader.Finish(unit.variable->dense(static_cast<int32_t>(unit.shard)));
   return Annotate(status, absl::StrCat("stored variable \"", unit.variable->spec().name, "\""));
 }
 
-std::vector<Unit> UnitsOf(absl::Span<const std::shared_ptr<Variable>> variables) {
-  std::vector<Unit> units;
+std::vector<StripeRange> UnitsOf(const StripeStore& store,
+                                 absl::Span<const std::shared_ptr<Variable>> variables) {
+  std::vector<StripeRange> units;
   for (const auto& variable : variables) {
     for (const HostedShard* shard : variable->shards()) {
       const HostedTable* table = variable->table();
@@ -113,7 +105,9 @@ std::vector<Unit> UnitsOf(absl::Span<const std::shared_ptr<Variable>> variables)
       const uint32_t step =
           table != nullptr ? (stripes + kUnitsPerTable - 1) / kUnitsPerTable : kDenseStripesPerUnit;
       for (uint32_t first = 0; first < stripes; first += step) {
-        units.push_back({.variable = variable.get(),
+        units.push_back({.store = &store,
+                         .stored_id = variable->id(),
+                         .variable = variable.get(),
                          .shard = static_cast<uint32_t>(shard->index()),
                          .first = first,
                          .end = std::min(first + step, stripes)});
@@ -127,13 +121,16 @@ std::vector<Unit> UnitsOf(absl::Span<const std::shared_ptr<Variable>> variables)
 
 absl::Status LoadVariables(const StripeStore& store, MemoryBudget& budget,
                            absl::Span<const std::shared_ptr<Variable>> variables) {
-  const std::vector<Unit> units = UnitsOf(variables);
+  return LoadStripeRanges(budget, UnitsOf(store, variables));
+}
+
+absl::Status LoadStripeRanges(MemoryBudget& budget, absl::Span<const StripeRange> units) {
   std::atomic<size_t> next{0};
   absl::Mutex mutex;
   absl::Status result;  // guarded by mutex: the first failure
   const auto load = [&] {
     for (size_t i = next++; i < units.size(); i = next++) {
-      const absl::Status status = LoadUnit(store, budget, units[i]);
+      const absl::Status status = LoadUnit(budget, units[i]);
       if (status.ok()) continue;
       absl::MutexLock lock(&mutex);
       if (result.ok()) result = status;

@@ -1,6 +1,7 @@
 // Reads what a store has of variables.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -10,6 +11,21 @@
 #include "storage/stripe_store.h"
 
 namespace cairn {
+
+// Stripes of one shard, as `store` has them under the id `stored_id`. A variable of a job that is
+// restored has another id there than here.
+struct StripeRange {
+  const StripeStore* store = nullptr;
+  uint32_t stored_id = 0;
+  Variable* variable = nullptr;
+  uint32_t shard = 0;
+  uint32_t first = 0;
+  uint32_t end = 0;
+};
+
+// Fills the stripes in `ranges`, all of them of this server, on all cores; those never written get
+// their initial values. Not while others use them. Errors as LoadVariables.
+absl::Status LoadStripeRanges(MemoryBudget& budget, absl::Span<const StripeRange> ranges);
 
 // Fills `variables` from what `store` has of them, on all cores; stripes never written get their
 // initial values. Not while others use them. kDataLoss names the variable and the stripe;

@@ -1,0 +1,268 @@
+// Checkpoints of real servers restored by as many and by others: every value, slot, update count
+// and position is what it was, bit for bit; training goes on from there with the numbers it would
+// have had; damage is named and nothing of the job is there then; workers of before are fenced.
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/engine_cluster.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
+#include "worker/client/ps_client.h"
+
+namespace cairn::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr int64_t kRows = 1000;
+constexpr int64_t kWidth = 300;  // several stripes a shard
+constexpr int64_t kDim = 5;
+constexpr int64_t kKeys = 500;
+
+Deadline Soon() { return Deadline::In(absl::Seconds(60)); }
+
+ClientOptions Options(int32_t worker) {
+  ClientOptions options;
+  options.job = "job";
+  options.worker = worker;
+  options.task = absl::StrCat("worker:", worker);
+  return options;
+}
+
+std::unique_ptr<PsClient> Connect(EngineCluster& cluster, int32_t worker) {
+  absl::StatusOr<std::unique_ptr<PsClient>> client =
+      cluster.Connect(Options(worker), /*in_process=*/false, Soon());
+  EXPECT_OK(client);
+  return client.ok() ? *std::move(client) : nullptr;
+}
+
+std::vector<VariableSpec> Specs(int32_t servers) {
+  VariableSpec large{.name = "large", .shape = {kRows, kWidth}};
+  large.optimizer.type = "adam";
+  large.initializer.type = "normal";
+  const int64_t part = kRows / servers;
+  for (int32_t s = 0; s < servers; ++s) {
+    const int64_t rows = s + 1 < servers ? part : kRows - s * part;
+    large.shards.push_back({.first_row = s * part, .rows = rows, .ps = s});
+  }
+  VariableSpec small{.name = "small", .shape = {7}};
+  small.optimizer.type = "adagrad";
+  VariableSpec untouched{.name = "untouched", .shape = {40}};
+  untouched.initializer.type = "uniform";
+  VariableSpec table{.name = "table", .kind = VariableKind::kEmbedding, .shape = {kDim}};
+  table.optimizer.type = "adam";
+  table.initializer.type = "uniform";
+  table.touched_rows = TouchedRows::kPushed;
+  return {large, small, untouched, table};
+}
+
+// Push number `number` of whoever: the same numbers wherever it is sent.
+absl::Status PushNumber(PsClient& client, int number) {
+  std::mt19937_64 random(static_cast<uint64_t>(number));
+  const auto real = [&] { return static_cast<float>(random() >> 40) * 0x1p-24f - 0.5f; };
+  std::vector<float> large(kRows * kWidth), small(7), rows(64 * kDim);
+  std::vector<int64_t> keys(64);
+  for (float& value : large) value = real();
+  for (float& value : small) value = real();
+  for (float& value : rows) value = real();
+  for (int64_t& key : keys) key = static_cast<int64_t>(random() % kKeys);
+  return client.Push({{.variable = "large", .values = AsBytes(absl::MakeConstSpan(large))},
+                      {.variable = "small", .values = AsBytes(absl::MakeConstSpan(small))},
+                      {.variable = "table",
+                       .part = Part::kKeys,
+                       .ids = keys,
+                       .values = AsBytes(absl::MakeConstSpan(rows))}},
+                     absl::StrCat("after ", number), Soon());
+}
+
+// Every value and slot there is, and the table's rows.
+std::vector<std::vector<float>> Everything(PsClient& client) {
+  EXPECT_OK(client.Describe(Soon()));
+  std::vector<int64_t> keys(kKeys);
+  for (int64_t key = 0; key < kKeys; ++key) keys[static_cast<size_t>(key)] = key;
+  std::vector<std::vector<float>> all;
+  const auto pull = [&](absl::string_view variable, absl::string_view slot, size_t count,
+                        bool table) {
+    all.emplace_back(count);
+    EXPECT_OK(client.Pull({{.variable = variable,
+                            .part = table ? Part::kKeys : Part::kWhole,
+                            .ids = table ? absl::MakeConstSpan(keys) : absl::Span<const int64_t>(),
+                            .out = AsWritableBytes(absl::MakeSpan(all.back())),
+                            .slot = slot}},
+                          Soon()));
+  };
+  for (const absl::string_view slot : {"", "momentum", "velocity"}) {
+    pull("large", slot, kRows * kWidth, false);
+    pull("table", slot, kKeys * kDim, true);
+  }
+  pull("small", "", 7, false);
+  pull("small", "accumulator", 7, false);
+  pull("untouched", "", 40, false);
+  int64_t rows = 0;
+  EXPECT_OK(client.Scan(
+      "table", [&](int64_t, absl::Span<const std::byte>) { ++rows; }, Soon()));
+  all.push_back({static_cast<float>(rows)});
+  return all;
+}
+
+RestoreSource SourceOf(const std::vector<ServerCheckpoint>& parts, int64_t timeline) {
+  RestoreSource source{.job = "job", .timeline = timeline};
+  for (const ServerCheckpoint& part : parts) {
+    source.folders.push_back({part.folder, part.files, part.workers});
+  }
+  return source;
+}
+
+// Two workers' pushes on `servers` servers, then a checkpoint of them.
+class Trained {
+ public:
+  explicit Trained(int32_t servers) : cluster(servers) {
+    first = Connect(cluster, 0);
+    second = Connect(cluster, 1);
+    EXPECT_OK(first->Create(Specs(servers), Soon()));
+    EXPECT_OK(second->Describe(Soon()));
+    for (int number = 1; number <= 3; ++number) {
+      EXPECT_OK(PushNumber(*first, number));
+      EXPECT_OK(PushNumber(*second, 100 + number));
+    }
+    auto made = first->Checkpoint(folder.Join("checkpoints"), "a", Soon());
+    EXPECT_OK(made);
+    if (made.ok()) parts = *std::move(made);
+    before = Everything(*first);
+  }
+
+  TempDir folder;
+  EngineCluster cluster;
+  std::unique_ptr<PsClient> first;
+  std::unique_ptr<PsClient> second;
+  std::vector<ServerCheckpoint> parts;
+  std::vector<std::vector<float>> before;
+};
+
+class RestoreTest : public ::testing::TestWithParam<std::pair<int32_t, int32_t>> {};
+
+TEST_P(RestoreTest, EveryBitComesBackAndTrainingGoesOnAsItWouldHave) {
+  const auto [from, to] = GetParam();
+  Trained trained(from);
+  ASSERT_OK(PushNumber(*trained.first, 4));  // after the checkpoint: not in it
+  EngineCluster restored(to);
+  const std::unique_ptr<PsClient> tool = Connect(restored, -1);
+  ASSERT_OK(tool->Restore(SourceOf(trained.parts, 7), Soon()));
+  EXPECT_EQ(Everything(*tool), trained.before);
+
+  const std::unique_ptr<PsClient> first = Connect(restored, 0);
+  const std::unique_ptr<PsClient> second = Connect(restored, 1);
+  EXPECT_EQ(first->position(), "after 3");
+  EXPECT_EQ(second->position(), "after 103");
+  ASSERT_OK(first->Describe(Soon()));
+  ASSERT_OK(second->Describe(Soon()));
+  // The same pushes on both sides: slots and Adam's step count go on from the same place.
+  ASSERT_OK(PushNumber(*first, 4));
+  for (int number = 5; number <= 6; ++number) {
+    ASSERT_OK(PushNumber(*first, number));
+    ASSERT_OK(PushNumber(*trained.first, number));
+    ASSERT_OK(PushNumber(*second, 100 + number));
+    ASSERT_OK(PushNumber(*trained.second, 100 + number));
+  }
+  EXPECT_EQ(Everything(*first), Everything(*trained.first));
+  // And it is on disk.
+  const std::vector<std::vector<float>> now = Everything(*first);
+  for (int32_t s = 0; s < to; ++s) restored.Restart(s);
+  EXPECT_EQ(Everything(*Connect(restored, -1)), now);
+}
+
+INSTANTIATE_TEST_SUITE_P(Servers, RestoreTest,
+                         ::testing::Values(std::pair(2, 2), std::pair(2, 3), std::pair(3, 1),
+                                           std::pair(1, 2)));
+
+TEST(Restore, AFlippedByteIsNamedAndNothingOfTheJobIsThere) {
+  const Trained trained(2);
+  const RestoreSource source = SourceOf(trained.parts, 1);
+  int damaged = 0;
+  for (const RestoreFolder& folder : source.folders) {
+    for (const CheckpointFile& file : folder.files) {
+      const std::string path = absl::StrCat(folder.path, "/", file.name);
+      const std::string whole = path + ".log";
+      fs::copy_file(path, whole);
+      fs::remove(path);  // the server's own file may be the same one
+      fs::copy_file(whole, path);
+      std::fstream bytes(path, std::ios::in | std::ios::out | std::ios::binary);
+      bytes.seekg(file.bytes / 2);
+      const char old = static_cast<char>(bytes.get());
+      bytes.seekp(file.bytes / 2);
+      bytes.put(static_cast<char>(old ^ 16));
+      bytes.close();
+      EngineCluster restored(3);
+      const std::unique_ptr<PsClient> tool = Connect(restored, -1);
+      if (file.bytes > 0) {
+        EXPECT_THAT(tool->Restore(source, Soon()),
+                    StatusIs(absl::StatusCode::kDataLoss,
+                             AllOf(HasSubstr(path), HasSubstr("restore another checkpoint"))));
+        ++damaged;
+      }
+      fs::rename(whole, path);
+      ASSERT_OK(tool->DropJob(Soon()));
+      ASSERT_OK(tool->Restore(source, Soon()));
+      if (damaged == 1) {
+        EXPECT_EQ(Everything(*tool), trained.before);
+      }
+    }
+  }
+  EXPECT_GT(damaged, 6);
+}
+
+TEST(Restore, RefusesAJobThatIsThereAndFoldersOutOfReach) {
+  Trained trained(2);
+  EXPECT_THAT(Connect(trained.cluster, -1)->Restore(SourceOf(trained.parts, 1), Soon()),
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("--fresh")));
+  RestoreSource elsewhere = SourceOf(trained.parts, 1);
+  elsewhere.folders[1].path = "/nowhere/ps-1";
+  EngineCluster restored(1);
+  EXPECT_THAT(Connect(restored, -1)->Restore(elsewhere, Soon()),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("/nowhere/ps-1")));
+}
+
+// With as many servers each needs its own part alone: parts may lie on the servers' own disks.
+TEST(Restore, AsManyServersReadTheirOwnPartsOnly) {
+  Trained trained(2);
+  const RestoreSource source = SourceOf(trained.parts, 1);
+  EngineCluster restored(2);
+  fs::rename(source.folders[1].path, source.folders[1].path + ".away");
+  const std::unique_ptr<PsClient> tool = Connect(restored, -1);
+  EXPECT_THAT(tool->Restore(source, Soon()),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("ps:1")));
+  // ps:0 comes last, so it has not begun: the job is not there.
+  fs::rename(source.folders[1].path + ".away", source.folders[1].path);
+  fs::rename(source.folders[0].path, source.folders[0].path + ".away");
+  EXPECT_THAT(tool->Restore(source, Soon()),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("ps:0")));
+}
+
+// A rewind: what is on the servers is dropped for the checkpoint's state. A worker that pushed to
+// the job as it was before must not push to the job as it is now.
+TEST(Restore, WorkersOfBeforeAreFenced) {
+  Trained trained(2);
+  const std::unique_ptr<PsClient> tool = Connect(trained.cluster, -1);
+  ASSERT_OK(tool->DropJob(Soon()));
+  ASSERT_OK(tool->Restore(SourceOf(trained.parts, 1), Soon()));
+  EXPECT_THAT(PushNumber(*trained.first, 4),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("incarnation")));
+  EXPECT_EQ(Everything(*tool), trained.before);
+  const std::unique_ptr<PsClient> again = Connect(trained.cluster, 0);
+  ASSERT_OK(again->Describe(Soon()));
+  EXPECT_OK(PushNumber(*again, 4));
+}
+
+}  // namespace
+}  // namespace cairn::test
