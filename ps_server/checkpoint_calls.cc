@@ -89,12 +89,18 @@ absl::StatusOr<std::vector<PartFileSum>> WritePart(ServerCore& core,
 
 }  // namespace
 
+absl::StatusOr<Turn::Held> TakeCheckpointTurn(ServerCore& core, absl::string_view what) {
+  const WaitBoard::Waiting waiting(&core.waits, "checkpoint",
+                                   "a checkpoint or restore before it to end");
+  return core.checkpoint_turn.Take(what, kPatience);
+}
+
 absl::Status MakeCheckpoint(ServerCore& core, const wire::CheckpointRequest& request,
                             wire::CheckpointReply& reply) {
   const absl::Time begin = absl::Now();
   const std::string what = absl::StrCat(core.name, ": checkpoint ", request.name);
   RETURN_IF_ERROR(CheckPlace(core, request));
-  ASSIGN_OR_RETURN(const Turn::Held turn, core.checkpoint_turn.Take(what, kPatience));
+  ASSIGN_OR_RETURN(const Turn::Held turn, TakeCheckpointTurn(core, what));
   const absl::StatusOr<std::vector<PartFileSum>> files = WritePart(core, request);
   if (!files.ok()) return Annotate(files.status(), what);
   reply.folder = CheckpointPartPath(request.directory, request.name, core.options.server_index);
@@ -119,7 +125,7 @@ absl::Status MakeCheckpoint(ServerCore& core, const wire::CheckpointRequest& req
 absl::Status DropCheckpoint(ServerCore& core, const wire::CheckpointRequest& request) {
   const std::string what = absl::StrCat(core.name, ": drop_checkpoint ", request.name);
   RETURN_IF_ERROR(CheckPlace(core, request));
-  ASSIGN_OR_RETURN(const Turn::Held turn, core.checkpoint_turn.Take(what, kPatience));
+  ASSIGN_OR_RETURN(const Turn::Held turn, TakeCheckpointTurn(core, what));
   return Annotate(DropCheckpointPart(request.directory, request.name, core.options.server_index),
                   what);
 }

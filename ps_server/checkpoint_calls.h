@@ -2,6 +2,8 @@
 #pragma once
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "ps_server/server_core.h"
 #include "thrift/cairn_types.h"
 
@@ -11,6 +13,9 @@ namespace cairn {
 // linked where it can be. Pushes go on. Repeated, it answers what is there.
 absl::Status MakeCheckpoint(ServerCore& core, const wire::CheckpointRequest& request,
                             wire::CheckpointReply& reply);
+
+// One checkpoint, drop or restore at a time: the right to be it. kUnavailable after some minutes.
+absl::StatusOr<Turn::Held> TakeCheckpointTurn(ServerCore& core, absl::string_view what);
 
 // Deletes what MakeCheckpoint made under that name, finished or not.
 absl::Status DropCheckpoint(ServerCore& core, const wire::CheckpointRequest& request);

@@ -24,7 +24,6 @@
 namespace cairn {
 namespace {
 
-constexpr absl::Duration kPatience = absl::Minutes(5);
 constexpr size_t kReaderCacheBytes = 8 << 20;
 
 // One server's part of the checkpoint.
@@ -269,7 +268,8 @@ class Restoring {
                          .worker = worker.worker,
                          .incarnation = worker.incarnation,
                          .sequence = worker.sequence,
-                         .position = worker.position});
+                         .position = worker.position,
+                         .left = true});  // nobody keeps step with it before it says hello
       floor = std::max(floor, worker.incarnation);
     }
     // One that said hello before the restore and is none of the checkpoint's starts over too.
@@ -284,7 +284,8 @@ class Restoring {
       } else {
         records.push_back({.job = request_.caller.job,
                            .worker = session->worker(),
-                           .incarnation = std::max(floor, session->incarnation())});
+                           .incarnation = std::max(floor, session->incarnation()),
+                           .left = true});
       }
     }
     return records;
@@ -313,7 +314,12 @@ class Restoring {
         }
       }
       RETURN_IF_ERROR(core_.store->PutJob(variables, shards, workers));
-      core_.registry.Erase(request_.caller.job);  // with the sessions of before
+      if (const std::shared_ptr<Job> before = core_.registry.Find(request_.caller.job);
+          before != nullptr) {
+        core_.registry.Erase(request_.caller.job);  // with the sessions of before
+        before->cohort().Close(absl::FailedPreconditionError(absl::StrCat(
+            "job ", request_.caller.job, " was restored meanwhile: start this task again")));
+      }
       const std::shared_ptr<Job> job = core_.registry.FindOrMake(request_.caller.job);
       for (const WorkerRecord& record : workers) {
         job->AddSession(std::make_shared<Session>(record, core_.applied_is_durable()));
@@ -360,7 +366,7 @@ absl::Status Restore(ServerCore& core, const wire::RestoreRequest& request,
       core.name, ": restore of job ", request.caller.job, request.folders.empty() ? "" : " from ",
       request.folders.empty() ? "" : request.folders.front().path);
   RETURN_IF_ERROR(Annotate(CheckFolders(request), what));
-  ASSIGN_OR_RETURN(const Turn::Held turn, core.checkpoint_turn.Take(what, kPatience));
+  ASSIGN_OR_RETURN(const Turn::Held turn, TakeCheckpointTurn(core, what));
   const absl::Status status = Restoring(core, request).Run(reply);
   if (!status.ok()) return Annotate(status, what);
   reply.seconds = absl::ToDoubleSeconds(absl::Now() - begin);

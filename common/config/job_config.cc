@@ -60,7 +60,7 @@ absl::Status ReadRoot(const ConfigNode& root, const JobOptions& options, JobConf
                             return ReadData(value, path, FolderOf(job->path), options, &job->data);
                           }),
                    section("optimizer", ReadOptimizer), section("strategy", ReadStrategy),
-                   section("storage", ReadStorage), Custom("checkpoint", ReadCheckpoint),
+                   section("storage", ReadStorage), section("checkpoint", ReadCheckpoint),
                    section("evaluation", ReadEvaluation), section("output", ReadOutput),
                    Custom("cluster", later), Custom("task", later)}));
   job->has_cluster = root.Find("cluster") != nullptr;

@@ -97,6 +97,13 @@ struct StorageConfig {
   double snapshot_interval_seconds = 5;
 };
 
+struct CheckpointConfig {
+  std::string directory;  // empty: none are made
+  int64_t every_steps = 0;
+  int64_t keep = 3;
+  std::string restore = "latest";  // none, or a checkpoint's folder
+};
+
 struct OutputConfig {
   std::string metrics_file;
   std::string export_file;  // key `export`
@@ -113,6 +120,7 @@ struct JobConfig {
   std::string not_finite = "reject";  // optimizer.not_finite: reject skip
   StrategyConfig strategy;
   StorageConfig storage;
+  CheckpointConfig checkpoint;
   int64_t evaluation_every_steps = 0;
   OutputConfig output;
   bool has_cluster = false;

@@ -14,7 +14,7 @@ absl::Status ReadModel(const ConfigNode& section, const std::string& path, JobCo
 absl::Status ReadOptimizer(const ConfigNode& section, const std::string& path, JobConfig* job);
 absl::Status ReadStrategy(const ConfigNode& section, const std::string& path, JobConfig* job);
 absl::Status ReadStorage(const ConfigNode& section, const std::string& path, JobConfig* job);
-absl::Status ReadCheckpoint(const ConfigNode& section, const std::string& path);
+absl::Status ReadCheckpoint(const ConfigNode& section, const std::string& path, JobConfig* job);
 absl::Status ReadEvaluation(const ConfigNode& section, const std::string& path, JobConfig* job);
 absl::Status ReadOutput(const ConfigNode& section, const std::string& path, JobConfig* job);
 // Paths come out absolute or relative to the working directory, globs expanded and sorted.

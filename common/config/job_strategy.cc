@@ -153,19 +153,21 @@ absl::Status ReadStorage(const ConfigNode& section, const std::string& path, Job
                                                  ".directory: is empty; expected a folder's path"));
 }
 
-absl::Status ReadCheckpoint(const ConfigNode& section, const std::string& path) {
-  const auto restore = [](const ConfigNode& value, const std::string& at) -> absl::Status {
-    std::string text;
-    RETURN_IF_ERROR(ReadText(value, at, &text));
-    if (text == "latest") return absl::OkStatus();
-    return NotBuiltError(value, at, text, "latest (--fresh starts over)");
-  };
-  return ReadSection(
+absl::Status ReadCheckpoint(const ConfigNode& section, const std::string& path, JobConfig* job) {
+  CheckpointConfig& checkpoint = job->checkpoint;
+  RETURN_IF_ERROR(ReadSection(
       section, path,
-      {OnlyEmpty("directory",
-                 "state is kept in storage.directory, or in each "
-                 "server's --data_dir"),
-       OnlyInteger("every_steps", 0), OnlyInteger("keep", 3), Custom("restore", restore)});
+      {Text("directory", &checkpoint.directory), Integer("every_steps", &checkpoint.every_steps, 0),
+       Integer("keep", &checkpoint.keep, 1), Text("restore", &checkpoint.restore)}));
+  if (checkpoint.restore.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(WhereOf(section, "restore"), ": ", path,
+                     ".restore: is empty; expected latest, none or a checkpoint's folder"));
+  }
+  if (checkpoint.every_steps == 0 || !checkpoint.directory.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      WhereOf(section, "every_steps"), ": ", path, ".every_steps: ", checkpoint.every_steps,
+      " asks for checkpoints; name ", path, ".directory too"));
 }
 
 absl::Status ReadEvaluation(const ConfigNode& section, const std::string& path, JobConfig* job) {

@@ -23,7 +23,7 @@ std::string WorkersText(absl::Span<const int32_t> workers) {
   });
 }
 
-absl::Status WaitForFreshStart(PsClient& client, absl::Duration patience,
+absl::Status WaitForFreshStart(PsClient& client, absl::Duration patience, bool any_run,
                                const StopRequested& stop_requested) {
   LOG(INFO) << "--fresh: waits for the first worker to start the job over";
   const Deadline deadline = Deadline::In(patience);
@@ -42,7 +42,8 @@ absl::Status WaitForFreshStart(PsClient& client, absl::Duration patience,
       if (!rows.ok() && !absl::IsNotFound(rows.status())) return rows.status();
       if (rows.ok()) {
         const RosterRow& first = (*rows)[0];
-        if (first_beats >= 0 && first.beats != first_beats && first.runs_finished <= 1) {
+        if (first_beats >= 0 && first.beats != first_beats &&
+            (any_run || first.runs_finished <= 1)) {
           return absl::OkStatus();
         }
         first_beats = first.beats;

@@ -22,9 +22,10 @@ using StopRequested = std::function<bool()>;
 // Starting over. The first worker drops the job's state and trains; everyone else must not touch
 // the servers before that, and afterwards must not drop it again. So the others look, unnumbered,
 // until the first worker beats in its first run: beats that stand still are those of an earlier
-// start. `client` is unsequenced. kDeadlineExceeded: no such beat within `patience`. kCancelled:
+// start. `any_run`: starting over is going back to a checkpoint, so it may be a later run.
+// `client` is unsequenced. kDeadlineExceeded: no such beat within `patience`. kCancelled:
 // stop requested.
-absl::Status WaitForFreshStart(PsClient& client, absl::Duration patience,
+absl::Status WaitForFreshStart(PsClient& client, absl::Duration patience, bool any_run,
                                const StopRequested& stop_requested);
 
 struct Others {

@@ -84,7 +84,10 @@ absl::Status TrainLoop::DoStep(int64_t number) {
   const bool pulls = !stopping_ && next_pull < loaded_;
   RETURN_IF_ERROR(pipeline_.Exchange(number, pulls ? next_pull : -1));
   RETURN_IF_ERROR(Record(number, loss));
-  if (!finishes) return EvaluateIfDue(number);
+  if (!finishes) {
+    CheckpointIfDue();
+    return EvaluateIfDue(number);
+  }
   RETURN_IF_ERROR(pipeline_.WaitPushed(number));
   // A last push that held NaN was dropped with the end of the run in it.
   const bool was_dropped = parts_.client.counters().pushes_dropped > dropped;
@@ -134,6 +137,12 @@ double TrainLoop::RunShare(const Batch& batch) const {
                                 static_cast<double>(parts_.job.data.max_steps));
   }
   return std::min(share, 1.0);
+}
+
+void TrainLoop::CheckpointIfDue() {
+  const int64_t every = parts_.job.checkpoint.every_steps;
+  if (parts_.checkpointer == nullptr || every == 0 || position_.total_steps % every != 0) return;
+  parts_.checkpointer->Begin(position_.total_steps);
 }
 
 absl::Status TrainLoop::EvaluateIfDue(int64_t number) {

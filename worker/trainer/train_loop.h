@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "worker/input/reader.h"
 #include "worker/models/model.h"
+#include "worker/trainer/checkpointer.h"
 #include "worker/trainer/evaluator.h"
 #include "worker/trainer/gradient_clipper.h"
 #include "worker/trainer/meeting.h"
@@ -28,10 +29,11 @@ struct TrainLoopParts {
   Reader& reader;
   const GradientClipper& clipper;
   RosterEntry& roster_entry;
-  Evaluator* evaluator = nullptr;  // every evaluation.every_steps; null: not by this worker
-  MetricsFile* metrics = nullptr;  // null: none is written
-  std::string task;                // "worker:0"
-  bool others_watch = false;       // other workers read the roster: beat
+  Evaluator* evaluator = nullptr;        // every evaluation.every_steps; null: not by this worker
+  Checkpointer* checkpointer = nullptr;  // every checkpoint.every_steps; null: not by this worker
+  MetricsFile* metrics = nullptr;        // null: none is written
+  std::string task;                      // "worker:0"
+  bool others_watch = false;             // other workers read the roster: beat
   absl::Duration call_timeout;
   StopRequested stop_requested;
 };
@@ -65,6 +67,7 @@ class TrainLoop {
   absl::Status AnnounceEnd();
   absl::Status Record(int64_t number, double loss);
   absl::Status EvaluateIfDue(int64_t number);
+  void CheckpointIfDue();
   // Of the run, in [0, 1], that is done with `batch`.
   double RunShare(const Batch& batch) const;
 

@@ -11,10 +11,12 @@
 #include "common/status.h"
 #include "worker/input/reader.h"
 #include "worker/models/model.h"
+#include "worker/trainer/checkpointer.h"
 #include "worker/trainer/evaluator.h"
 #include "worker/trainer/exit_status.h"
 #include "worker/trainer/exporter.h"
 #include "worker/trainer/gradient_clipper.h"
+#include "worker/trainer/job_restore.h"
 #include "worker/trainer/roster.h"
 #include "worker/trainer/run_start.h"
 #include "worker/trainer/train_loop.h"
@@ -97,6 +99,9 @@ class Training {
     report_ = NewReport(options_);
     absl::Status status = Train();
     if (status.ok() && options_.worker == 0 && options_.workers > 1) status = AwaitOthers();
+    if (status.ok() && checkpointer_ != nullptr && !start_.nothing_to_do) {
+      status = checkpointer_->Make(report_.total_steps);
+    }
     if (status.ok() && options_.worker == 0) status = EvaluateAndExport();
     if (!absl::IsCancelled(status)) return status;
     report_.status = "interrupted";
@@ -120,19 +125,43 @@ class Training {
                        connect_(ClientOptionsFor(options_, -1), Deadline::In(patience)));
       RETURN_IF_ERROR(WaitForFreshStart(*onlooker,
                                         absl::Seconds(options_.job.strategy.ps_wait_seconds),
-                                        options_.stop_requested));
+                                        /*any_run=*/RestoreNamed(), options_.stop_requested));
     }
+    RETURN_IF_ERROR(RestoreOrWait());
     ASSIGN_OR_RETURN(client_,
                      connect_(ClientOptionsFor(options_, options_.worker), Deadline::In(patience)));
-    if (!options_.fresh || options_.worker != 0) return absl::OkStatus();
+    if (!options_.fresh || options_.worker != 0 || went_back_) return absl::OkStatus();
     LOG(INFO) << "job '" << options_.job.name << "': --fresh, forgets what the servers hold of it";
     return client_->DropJob(Deadline::In(patience));
+  }
+
+  bool RestoreNamed() const {
+    const std::string& restore = options_.job.checkpoint.restore;
+    return restore != "latest" && restore != "none";
+  }
+
+  // Before this worker says hello: a restore decides where it goes on. --fresh forgets checkpoints
+  // too, but for one that is named.
+  absl::Status RestoreOrWait() {
+    const bool first = options_.worker == 0;
+    if (!RestoreWanted(options_.job.checkpoint) || (options_.fresh && !(first && RestoreNamed()))) {
+      return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> onlooker,
+                     connect_(ClientOptionsFor(options_, -1), Deadline::In(CallTimeout(options_))));
+    if (!first) {
+      return WaitForJob(*onlooker, options_.job.name, options_.stop_requested);
+    }
+    went_back_ = options_.fresh;
+    return RestoreJob(*onlooker, options_.job, options_.fresh);
   }
 
   absl::Status CreateVariables() {
     ASSIGN_OR_RETURN(specs_, PlanVariables(options_.job, *model_, client_->server_count()));
     std::vector<VariableSpec> all = specs_;
     all.push_back(RosterSpec());
+    RETURN_IF_ERROR(KeepPlacement(all));
+    std::copy_n(all.begin(), specs_.size(), specs_.begin());
     const absl::Status created = client_->Create(all, Deadline::In(CallTimeout(options_)));
     if (!absl::IsAlreadyExists(created)) return created;
     return absl::AlreadyExistsError(
@@ -141,10 +170,28 @@ class Training {
                      "the job another name, or start over with --fresh"));
   }
 
+  // Variables that exist stay where they are: a restore may have dealt them otherwise than a
+  // partitioner would.
+  absl::Status KeepPlacement(std::vector<VariableSpec>& specs) {
+    ASSIGN_OR_RETURN(const std::vector<VariableSpec> there,
+                     client_->Describe(Deadline::In(CallTimeout(options_))));
+    for (VariableSpec& spec : specs) {
+      const auto same = std::find_if(there.begin(), there.end(), [&](const VariableSpec& other) {
+        return other.name == spec.name && other.kind == spec.kind && other.shape == spec.shape;
+      });
+      if (same == there.end()) continue;
+      spec.shards = same->shards;
+      spec.bucket_ps = same->bucket_ps;
+      spec.map_version = same->map_version;
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status DecideStart() {
     ASSIGN_OR_RETURN(const std::vector<RosterRow> roster,
                      ReadRoster(*client_, options_.workers, Deadline::In(CallTimeout(options_))));
-    const std::string stored = options_.fresh && options_.worker == 0 ? "" : client_->position();
+    const std::string stored =
+        options_.fresh && options_.worker == 0 && !went_back_ ? "" : client_->position();
     ASSIGN_OR_RETURN(start_, DecideRunStart(options_.job, stored, options_.worker, roster));
     LOG(INFO) << start_.log_line;
     last_position_ = stored;
@@ -165,6 +212,12 @@ class Training {
     const GradientClipper clipper(options_.job, specs_);
     Evaluator evaluator(options_.job, *model_, *client_, CallTimeout(options_),
                         options_.stop_requested);
+    if (options_.worker == 0 && !options_.job.checkpoint.directory.empty()) {
+      absl::StatusOr<std::unique_ptr<Checkpointer>> made =
+          Checkpointer::Create(options_.job, *client_);
+      if (!made.ok()) return AsBadInput(made.status());
+      checkpointer_ = *std::move(made);
+    }
     const bool evaluates = options_.worker == 0 && !options_.job.data.eval.empty();
     TrainLoop loop({.job = options_.job,
                     .model = *model_,
@@ -173,6 +226,7 @@ class Training {
                     .clipper = clipper,
                     .roster_entry = entry_,
                     .evaluator = evaluates ? &evaluator : nullptr,
+                    .checkpointer = checkpointer_.get(),
                     .metrics = metrics_.get(),
                     .task = options_.task,
                     .others_watch = options_.workers > 1,
@@ -221,8 +275,10 @@ class Training {
   std::unique_ptr<Reader> reader_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<PsClient> client_;
+  std::unique_ptr<Checkpointer> checkpointer_;  // of the first worker, where a directory is named
   std::unique_ptr<MetricsFile> metrics_;
   std::vector<VariableSpec> specs_;
+  bool went_back_ = false;  // --fresh, to a checkpoint
   RunStart start_;
   std::string last_position_;
   Report report_;

@@ -104,6 +104,9 @@ TEST(JobErrors, TypesAndRangesAreChecked) {
        {{"output.export=model.txt"}, "expected a path that ends in .npz or .safetensors"},
        {{"output.metrics_file=[x]"}, "expected text"},
        {{"evaluation.every_steps=-1"}, "an integer of at least 0"},
+       {{"checkpoint.every_steps=5"}, "name checkpoint.directory too"},
+       {{"checkpoint.keep=0"}, "an integer of at least 1"},
+       {{"checkpoint.restore="}, "latest, none or a checkpoint's folder"},
        {{"cluster.ps=[x]"}, "cluster.ps[0]: address 'x' has no port"}});
 }
 
@@ -163,10 +166,6 @@ TEST(JobErrors, WhatThisVersionLacksIsRefusedWithWhatItOffers) {
        {{"strategy.communication.implementation=ring"}, "it offers: auto"},
        {{"strategy.communication.bytes_per_pack=5"}, "it offers: 0"},
        {{"strategy.communication.timeout_seconds=5"}, "it offers: 60"},
-       {{"checkpoint.directory=x"}, "checkpoint.directory is not built"},
-       {{"checkpoint.every_steps=5"}, "it offers: 0"},
-       {{"checkpoint.keep=1"}, "it offers: 3"},
-       {{"checkpoint.restore=none"}, "--fresh starts over"},
        {{"output.tensorboard=logs"}, "output.tensorboard is not built"},
        {{"optimizer.use_ema=true"}, "optimizer.use_ema is not built in this version; leave it out"},
        {{"optimizer.gradient_accumulation_steps=2"}, "is not built in this version"},

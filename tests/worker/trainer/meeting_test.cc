@@ -94,13 +94,13 @@ TEST_F(Meeting, AStopEndsTheWait) {
 TEST_F(Meeting, AFreshStartIsSeenByBeatsThatMove) {
   Push(0, 0);  // of an earlier start: stands still
   const auto onlooker = engines_.Connect("j", -1);
-  EXPECT_THAT(WaitForFreshStart(*onlooker, absl::Milliseconds(300), stop_),
+  EXPECT_THAT(WaitForFreshStart(*onlooker, absl::Milliseconds(300), false, stop_),
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("--fresh")));
   stop_ = [&, polls = 0]() mutable {
     if (++polls % 3 == 0) Push(0, 0);
     return false;
   };
-  EXPECT_OK(WaitForFreshStart(*onlooker, absl::Seconds(10), stop_));
+  EXPECT_OK(WaitForFreshStart(*onlooker, absl::Seconds(10), false, stop_));
 }
 
 TEST_F(Meeting, AFreshStartIsSeenThroughTheDrop) {
@@ -118,7 +118,7 @@ TEST_F(Meeting, AFreshStartIsSeenThroughTheDrop) {
     EXPECT_LT(polls, 100);
     return false;
   };
-  EXPECT_OK(WaitForFreshStart(*onlooker, absl::Seconds(10), stop_));
+  EXPECT_OK(WaitForFreshStart(*onlooker, absl::Seconds(10), false, stop_));
 }
 
 }  // namespace

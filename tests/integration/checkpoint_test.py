@@ -1,0 +1,209 @@
+"""Checkpoints of whole jobs with real processes: everything is killed and its disks are lost, another
+number of servers goes on from the last checkpoint; where nobody pushed while it was made, the end is
+that of an undisturbed run, bit for bit; damage is named; what an interrupted attempt left goes away and what others put there stays."""
+import glob
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import processes  # noqa: E402
+import tap  # noqa: E402
+
+ROWS, COLUMNS, BATCH = 4000, 50, 50
+STEPS = ROWS // BATCH  # an epoch
+
+
+class Checkpoints(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.directory = os.path.join(self.folder, "checkpoints")
+
+    def path(self, *parts):
+        return os.path.join(self.folder, *parts)
+
+    def write_job(self, epochs, every_steps=0, keep=3):
+        rows = self.path("rows.libsvm")
+        with open(rows, "w", encoding="ascii") as f:
+            for i in range(ROWS):
+                a, b = 1 + i * 7919 % COLUMNS, 1 + i * 104729 % COLUMNS
+                pairs = {a: (1 + i % 11) / 10, b: (1 + i % 13) / 10}
+                label = 1 if sum(v if c % 2 else -v for c, v in pairs.items()) > 0 else 0
+                f.write(f"{label} " + " ".join(f"{c}:{pairs[c]}" for c in sorted(pairs)) + "\n")
+        path = self.path("job.yaml")
+        with open(path, "w", encoding="ascii") as f:
+            json.dump({"name": "job",
+                       "model": {"type": "fm", "factors": 4, "embedding": {"vocabulary": "dynamic"},
+                                 "init": {"type": "normal", "stddev": 0.05, "seed": 1}},
+                       "data": {"format": "libsvm", "features": COLUMNS, "train": [rows],
+                                "batch_size": BATCH, "epochs": epochs},
+                       "optimizer": {"type": "adam", "learning_rate": 0.01},
+                       "strategy": {"partitioner": {"type": "fixed_shards", "num_shards": 2}},
+                       "checkpoint": {"directory": self.directory, "every_steps": every_steps,
+                                      "keep": keep}}, f)
+        return path
+
+    def manifests(self):
+        """Paths of the finished checkpoints, the oldest first."""
+        found = glob.glob(os.path.join(self.directory, "job.step-*", "MANIFEST.json"))
+        numbered = []
+        for path in found:
+            try:
+                with open(path, encoding="ascii") as f:
+                    numbered.append((json.load(f)["number"], path))
+            except FileNotFoundError:  # deleted meanwhile, being too old
+                pass
+        return [path for _, path in sorted(numbered)]
+
+    def newest_number(self):
+        paths = self.manifests()
+        if not paths:
+            return 0
+        with open(paths[-1], encoding="ascii") as f:
+            return json.load(f)["number"]
+
+    def cluster(self, name, servers):
+        os.mkdir(self.path(name))
+        return processes.Cluster(self.path(name), servers)
+
+    def kill_after_checkpoints(self, name, servers, workers, job, count):
+        """Trains until `count` more checkpoints are there, then kills everything and its disks."""
+        wanted = self.newest_number() + count
+        with self.cluster(name, servers) as cluster:
+            file = cluster.worker_file(workers)
+            started = [subprocess.Popen(processes.worker_command(job, file, index),
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+                       for index in range(workers)]
+            try:
+                processes.wait_for(lambda: self.newest_number() >= wanted or
+                                   started[0].poll() is not None, 120, f"{count} checkpoints")
+            finally:
+                for worker in started:
+                    worker.kill()
+                logs = [worker.communicate(timeout=60)[1] for worker in started]
+            self.assertGreaterEqual(self.newest_number(), wanted, logs[0][-4000:])
+        shutil.rmtree(self.path(name))
+        return logs
+
+    def export(self, job, servers, *flags, name="last"):
+        path = self.path(name + ".safetensors")
+        with self.cluster(name, servers) as cluster:
+            report = processes.run_worker(job, cluster.worker_file(1),
+                                          flags=["--export", path, *flags])
+        with open(path, "rb") as f:
+            return report, f.read()
+
+    def fails(self, job, servers, *flags):
+        name = tempfile.mkdtemp(dir=self.folder)
+        with processes.Cluster(name, servers) as cluster:
+            run = subprocess.run(processes.worker_command(job, cluster.worker_file(1), 0, flags),
+                                 capture_output=True, text=True, timeout=120, check=False)
+        self.assertNotEqual(run.returncode, 0)
+        return run.stderr.splitlines()[-1]
+
+    def test_runs_on_two_servers_then_three_then_one_end_like_undisturbed_ones(self):
+        job = self.write_job(2)
+        undisturbed = []
+        with self.cluster("undisturbed", 2) as cluster:
+            for run in range(3):
+                path = self.path(f"undisturbed{run}.safetensors")
+                processes.run_worker(job, cluster.worker_file(1), flags=[
+                    "--export", path, "--set", "checkpoint={}"])
+                with open(path, "rb") as f:
+                    undisturbed.append(f.read())
+        for run, servers in enumerate((2, 3, 1)):
+            report, exported = self.export(job, servers, name=f"run{run}")
+            self.assertEqual(report["total_steps"], 2 * STEPS * (run + 1))
+            self.assertTrue(exported == undisturbed[run], f"run {run} differs")
+
+    def test_killed_with_its_disks_a_job_goes_on_and_loses_no_step(self):
+        epochs = 150
+        job = self.write_job(epochs, every_steps=500, keep=2)
+        # As a crash in the middle of a checkpoint leaves it, beside files of other people.
+        unfinished = os.path.join(self.directory, "job.step-0000000007-0badcafe")
+        os.makedirs(os.path.join(unfinished, "ps-0.part", "db"))
+        kept = [os.path.join(self.directory, name) for name in
+                ("notes", "other.step-0000000007-0badcafe", "job.step-7-backup")]
+        for path in kept:
+            os.makedirs(os.path.join(path, "ps-0.part"))
+        self.kill_after_checkpoints("two", 2, 1, job, 3)
+        self.assertFalse(os.path.exists(unfinished))
+        logs = self.kill_after_checkpoints("three", 3, 1, job, 2)
+        self.assertIn("on 2 servers, to 3", logs[0])
+        report, _ = self.export(job, 1)
+        self.assertEqual(report["total_steps"], epochs * STEPS)
+        self.assertLess(report["steps"], epochs * STEPS - 1000)
+        self.assertEqual(len(self.manifests()), 2)
+        for path in kept:
+            self.assertTrue(os.path.isdir(path), path)
+
+    def test_every_worker_goes_on_at_its_own_position(self):
+        job = self.write_job(300, every_steps=300)
+        self.kill_after_checkpoints("before", 2, 2, job, 2)
+        with self.cluster("after", 3) as cluster:
+            reports = processes.run_workers(job, cluster.worker_file(2), 2)
+        for report in reports:
+            self.assertEqual(report["total_steps"], 300 * STEPS // 2)
+            self.assertLess(report["steps"], report["total_steps"])
+
+    def test_a_damaged_file_is_named_and_an_older_checkpoint_restored(self):
+        job = self.write_job(10, every_steps=STEPS)
+        self.export(job, 2, name="first")
+        older, newest = self.manifests()[-2:]
+        table = glob.glob(os.path.join(os.path.dirname(newest), "ps-1", "db", "*.sst"))[0]
+        shutil.copy(table, self.path("whole"))
+        os.unlink(table)  # the copy has bytes of its own
+        with open(self.path("whole"), "rb") as f:
+            data = bytearray(f.read())
+        data[len(data) // 2] ^= 1
+        with open(table, "wb") as f:
+            f.write(data)
+        for servers in (2, 3):
+            error = self.fails(job, servers)
+            self.assertIn(table, error)
+            self.assertIn("damaged", error)
+            self.assertIn("checkpoint.restore", error)
+            self.assertIn(os.path.dirname(older), error)
+        report, _ = self.export(job, 2, "--set", f"checkpoint.restore={os.path.dirname(older)}")
+        self.assertGreater(report["total_steps"], report["steps"])
+        # A manifest of which a byte changed.
+        with open(newest, encoding="ascii") as f:
+            text = f.read()
+        with open(newest, "w", encoding="ascii") as f:
+            f.write(text.replace('"sequence": ', '"sequence": 1', 1))
+        self.assertIn("its checksum is wrong", self.fails(job, 2))
+        self.assertIn("holds no finished checkpoint",
+                      self.fails(job, 1, "--set", f"checkpoint.restore={self.path('nowhere')}"))
+
+    def test_restore_none_begins_anew_and_fresh_goes_back_to_a_named_one(self):
+        job = self.write_job(4)
+        with self.cluster("servers", 2) as cluster:
+            file = cluster.worker_file(1)
+            first = processes.run_worker(job, file)
+            self.assertEqual(first["total_steps"], 4 * STEPS)
+            end_of_first = os.path.dirname(self.manifests()[-1])
+            # The servers hold the job: nothing is restored.
+            self.assertEqual(processes.run_worker(job, file)["total_steps"], 8 * STEPS)
+            named = ["--set", f"checkpoint.restore={end_of_first}"]
+            self.assertEqual(processes.run_worker(job, file, flags=named)["total_steps"],
+                             12 * STEPS)
+            # Going back.
+            back = processes.run_worker(job, file, flags=["--fresh", *named])
+            self.assertEqual(back["total_steps"], 8 * STEPS)
+            # --fresh alone forgets checkpoints too.
+            self.assertEqual(processes.run_worker(job, file, flags=["--fresh"])["total_steps"],
+                             4 * STEPS)
+        with self.cluster("new", 1) as cluster:
+            none = processes.run_worker(job, cluster.worker_file(1),
+                                        flags=["--set", "checkpoint.restore=none"])
+            self.assertEqual(none["total_steps"], 4 * STEPS)
+
+
+if __name__ == "__main__":
+    tap.main()

@@ -1,0 +1,110 @@
+// A manifest comes back as it was written, a changed one is refused, and only names of this job's
+// checkpoints count.
+#include "worker/trainer/checkpoint_manifest.h"
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
+#include "worker/trainer/checkpoint_folders.h"
+
+namespace cairn {
+namespace {
+
+namespace fs = std::filesystem;
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+CheckpointManifest Manifest(const std::string& job, int64_t number) {
+  CheckpointManifest manifest{.job = job,
+                              .name = NewCheckpointName(job, 1200),
+                              .number = number,
+                              .step = 1200,
+                              .timeline = 3,
+                              .made = "2030-01-31T12:34:56Z",
+                              .seconds = 0.5};
+  ServerCheckpoint server{.server = 1, .folder = "/c/ps-1", .host = "h"};
+  server.files = {{"db/000012.sst", int64_t{1} << 40, ~uint64_t{0}}, {"CAIRN", 7, 1}};
+  server.workers = {{0, (int64_t{3} << 32) + 1, 77, std::string("\0\xff bytes", 8)}};
+  server.variables = {{.spec = {.name = "kernel", .shape = {3, 2}}, .rows = 3, .updates = 9}};
+  manifest.servers = {server};
+  return manifest;
+}
+
+TEST(CheckpointManifest, ComesBackAsItWasWritten) {
+  TempDir folder;
+  const CheckpointManifest written = Manifest("job", 4);
+  ASSERT_OK(written.WriteTo(folder.path()));
+  const absl::StatusOr<CheckpointManifest> read = CheckpointManifest::ReadFrom(folder.path());
+  ASSERT_OK(read);
+  EXPECT_EQ(read->name, written.name);
+  EXPECT_EQ(read->number, 4);
+  EXPECT_EQ(read->step, 1200);
+  EXPECT_EQ(read->timeline, 3);
+  ASSERT_EQ(read->servers.size(), 1u);
+  EXPECT_EQ(read->servers[0].files, written.servers[0].files);
+  EXPECT_EQ(read->servers[0].workers, written.servers[0].workers);
+}
+
+TEST(CheckpointManifest, AnyChangedValueIsFound) {
+  TempDir folder;
+  ASSERT_OK(Manifest("job", 4).WriteTo(folder.path()));
+  const std::string path = folder.Join(CheckpointManifest::kFileName);
+  std::ifstream in(path);
+  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (!std::isalnum(static_cast<unsigned char>(text[i]))) continue;
+    std::string changed = text;
+    changed[i] = static_cast<char>(changed[i] ^ 1);
+    std::ofstream(path) << changed;
+    EXPECT_FALSE(CheckpointManifest::ReadFrom(folder.path()).ok()) << i << " in " << changed;
+  }
+  std::ofstream(path) << text.substr(0, text.size() / 2);
+  EXPECT_THAT(CheckpointManifest::ReadFrom(folder.path()),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("checkpoint.restore")));
+  std::ofstream(path) << text;
+  EXPECT_OK(CheckpointManifest::ReadFrom(folder.path()));
+}
+
+TEST(CheckpointFolders, OnlyThisJobsNamesCountAndTheNewestIsLast) {
+  TempDir directory;
+  std::vector<std::string> names;
+  for (const int64_t number : {2, 10, 1}) {
+    const CheckpointManifest manifest = Manifest("job", number);
+    fs::create_directory(directory.Join(manifest.name));
+    ASSERT_OK(manifest.WriteTo(directory.Join(manifest.name)));
+  }
+  for (const char* other :
+       {"job.step-0000000001-1234567", "job.step-0000000001-1234567X", "job.step-00000001-12345678",
+        "other.step-0000000001-12345678", "job.step-0000000001-12345678.part", "notes"}) {
+    fs::create_directory(directory.Join(other));
+  }
+  const CheckpointManifest of_another = Manifest("job.step", 1);
+  fs::create_directory(directory.Join(of_another.name));
+  fs::create_directory(directory.Join("job.step-0000000001-12345678"));
+  const auto folders = ListCheckpoints(directory.path(), "job");
+  ASSERT_OK(folders);
+  ASSERT_EQ(folders->finished.size(), 3u);
+  EXPECT_EQ(folders->finished.back().number, 10);
+  EXPECT_THAT(folders->unfinished, ElementsAre("job.step-0000000001-12345678"));
+  EXPECT_TRUE(folders->damaged.empty());
+  EXPECT_TRUE(ListCheckpoints(directory.Join("nowhere"), "job")->finished.empty());
+
+  const std::string folder = directory.Join(folders->finished.back().name);
+  ASSERT_OK(RemoveManifest(folder));
+  std::ofstream(folder + "/MANIFEST.json.part") << "half";
+  ASSERT_OK(RemoveEmptyCheckpoint(folder));
+  EXPECT_FALSE(fs::exists(folder));
+  fs::create_directory(directory.Join("job.step-0000000001-12345678/ps-0"));
+  EXPECT_FALSE(RemoveEmptyCheckpoint(directory.Join("job.step-0000000001-12345678")).ok());
+}
+
+}  // namespace
+}  // namespace cairn

@@ -1,0 +1,39 @@
+// What a checkpoint of a job is: the parts its servers wrote, and how far its workers were.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "worker/client/checkpoint_part.h"
+
+namespace cairn {
+
+// The file MANIFEST.json in a checkpoint's folder, written last: a folder without it is none. JSON:
+// format, job, name, number, step, timeline, made (UTC), seconds, variables (for people), servers
+// (folder, host, files with their XXH3, workers with their sequence and position) and a checksum of
+// all that (HashBytes of the compact text without it). Thread safety: a value.
+struct CheckpointManifest {
+  static constexpr char kFileName[] = "MANIFEST.json";
+  static constexpr int64_t kFormat = 1;
+
+  std::string job;
+  std::string name;
+  int64_t number = 0;  // counts the job's checkpoints in the directory: the newest has the highest
+  int64_t step = 0;    // of the first worker when it asked; each worker's own is its position's
+  int64_t timeline = 0;  // restores of the job before
+  std::string made;      // "2030-01-31T12:34:56Z"
+  double seconds = 0;    // it took
+  std::vector<ServerCheckpoint> servers;
+
+  // Durable, whole or not there.
+  absl::Status WriteTo(const std::string& folder) const;
+  // kNotFound: no such file. kDataLoss: not what WriteTo wrote. kFailedPrecondition: another
+  // format.
+  static absl::StatusOr<CheckpointManifest> ReadFrom(const std::string& folder);
+};
+
+}  // namespace cairn

@@ -1,0 +1,123 @@
+#include "worker/trainer/checkpointer.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/deadline.h"
+#include "common/status.h"
+#include "worker/trainer/checkpoint_folders.h"
+#include "worker/trainer/checkpoint_manifest.h"
+
+namespace cairn {
+namespace {
+
+namespace fs = std::filesystem;
+
+int64_t TimelineOf(const std::vector<ServerCheckpoint>& servers) {
+  int64_t timeline = 0;
+  for (const ServerCheckpoint& server : servers) {
+    for (const CheckpointWorker& worker : server.workers) {
+      timeline = std::max(timeline, cairn::TimelineOf(worker.incarnation));
+    }
+  }
+  return timeline;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Checkpointer>> Checkpointer::Create(const JobConfig& job,
+                                                                   PsClient& client) {
+  if (job.name.size() > kMaxCheckpointJobBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("job name of ", job.name.size(),
+                                                   " bytes: with checkpoints at most ",
+                                                   kMaxCheckpointJobBytes, " are allowed"));
+  }
+  std::error_code error;
+  const fs::path directory = fs::absolute(job.checkpoint.directory, error).lexically_normal();
+  if (!error) fs::create_directories(directory, error);
+  if (error) {
+    return absl::ErrnoToStatus(
+        error.value(), absl::StrCat("making checkpoint.directory ", job.checkpoint.directory));
+  }
+  return std::unique_ptr<Checkpointer>(new Checkpointer(job, directory.string(), client));
+}
+
+Checkpointer::~Checkpointer() { Join(); }
+
+void Checkpointer::Join() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void Checkpointer::Begin(int64_t step) {
+  Join();
+  thread_ = std::thread([this, step] {
+    const absl::Status status = MakeNow(step);
+    if (!status.ok()) LOG(ERROR) << status.message() << "; training goes on";
+  });
+}
+
+absl::Status Checkpointer::Make(int64_t step) {
+  Join();
+  return MakeNow(step);
+}
+
+absl::Status Checkpointer::MakeNow(int64_t step) {
+  const Deadline deadline = Deadline::In(kTimeout);
+  const std::string name = NewCheckpointName(job_, step);
+  const absl::Status status = Write(step, name, deadline);
+  if (!status.ok()) {
+    // What is left of it goes with the next one.
+    return Annotate(status, absl::StrCat("checkpoint of step ", step, " in ", directory_));
+  }
+  const absl::Status deleted = DeleteOld(deadline);
+  if (!deleted.ok())
+    LOG(WARNING) << "old checkpoints in " << directory_ << ": " << deleted.message();
+  return absl::OkStatus();
+}
+
+absl::Status Checkpointer::Write(int64_t step, const std::string& name, Deadline deadline) {
+  const absl::Time begin = absl::Now();
+  const std::string folder = absl::StrCat(directory_, "/", name);
+  // Before any server writes: where folders are not shared, this one tells that there is something.
+  std::error_code error;
+  fs::create_directory(folder, error);
+  if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("making ", folder));
+  ASSIGN_OR_RETURN(const CheckpointFolders before, ListCheckpoints(directory_, job_));
+  CheckpointManifest manifest{.job = job_, .name = name, .number = 1, .step = step};
+  // By the clock or by steps a run that began anew might look older than the one before it.
+  if (!before.finished.empty()) manifest.number = before.finished.back().number + 1;
+  ASSIGN_OR_RETURN(manifest.servers, client_.Checkpoint(directory_, name, deadline));
+  manifest.timeline = TimelineOf(manifest.servers);
+  manifest.made = absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone());
+  manifest.seconds = absl::ToDoubleSeconds(absl::Now() - begin);
+  RETURN_IF_ERROR(manifest.WriteTo(folder));
+  LOG(INFO) << "checkpoint of step " << step << ": " << folder << ", in "
+            << absl::FormatDuration(absl::Now() - begin);
+  return absl::OkStatus();
+}
+
+absl::Status Checkpointer::DeleteOld(Deadline deadline) {
+  ASSIGN_OR_RETURN(const CheckpointFolders folders, ListCheckpoints(directory_, job_));
+  for (const std::string& why : folders.damaged) LOG(WARNING) << why;
+  std::vector<std::string> names = folders.unfinished;
+  const int64_t old = static_cast<int64_t>(folders.finished.size()) - keep_;
+  for (int64_t i = 0; i < old; ++i) {
+    const std::string& name = folders.finished[static_cast<size_t>(i)].name;
+    RETURN_IF_ERROR(RemoveManifest(absl::StrCat(directory_, "/", name)));
+    names.push_back(name);
+  }
+  for (const std::string& name : names) {
+    RETURN_IF_ERROR(client_.DropCheckpoint(directory_, name, deadline));
+    RETURN_IF_ERROR(RemoveEmptyCheckpoint(absl::StrCat(directory_, "/", name)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace cairn

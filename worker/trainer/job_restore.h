@@ -1,0 +1,33 @@
+// Before a run: whether the job comes from a checkpoint.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/config/job_config.h"
+#include "worker/client/ps_client.h"
+#include "worker/trainer/meeting.h"
+
+namespace cairn {
+
+// Longest time a restore may take, and others wait for it.
+inline constexpr absl::Duration kRestoreTimeout = absl::Minutes(10);
+
+// What checkpoint.restore asks for: nothing; the newest checkpoint in checkpoint.directory, if
+// there is one; or the one in a folder.
+bool RestoreWanted(const CheckpointConfig& checkpoint);
+
+// For the first worker, through an unsequenced client, before any worker says hello. Where the
+// servers hold the job, nothing happens; with `fresh` a checkpoint that checkpoint.restore names by
+// its folder takes the place of what they hold. Otherwise the job is made from the checkpoint, what
+// an interrupted restore left being dropped first.
+// kNotFound: no checkpoint in the folder that was named; lists those there are. Else as
+// PsClient::Restore.
+absl::Status RestoreJob(PsClient& client, const JobConfig& job, bool fresh);
+
+// For the other workers: until the servers hold the job. kDeadlineExceeded after kRestoreTimeout.
+absl::Status WaitForJob(PsClient& client, const std::string& job,
+                        const StopRequested& stop_requested);
+
+}  // namespace cairn
