@@ -1,0 +1,327 @@
+"""Kills and pauses servers and workers at random while the workers push, and checks that every push
+counted exactly once on every server: totals of integers that depend on (worker, number) alone, a
+key for each push, and the update count of every shard.
+
+    soak.py [--kills N] [--seed S] [--durability snapshot,log,log_sync] [--folder DIR]
+
+Three cairn-ps, three workers that are killed, paused, replaced while paused (the one that was
+paused must find itself fenced), and a fourth that pushes from three threads at once and is paused
+only. A worker resumes where the servers say. --kills is the sum over the durabilities. The seed
+decides what is done and for how long; a failure prints it, and what was done.
+
+It also fails where nobody gets on for a minute while everything runs, and where the end does not
+come."""
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import processes  # noqa: E402
+
+PUSHER = os.environ.get(
+    "CAIRN_PUSHER", os.path.join(processes.TOP, "build", "tests", "integration", "cairn-pusher"))
+SERVERS = 3
+WORKERS = 3  # that are killed
+FREE = WORKERS  # ordinal of the one that is not
+STUCK_SECONDS = 60
+END_SECONDS = 120
+FENCED = 3
+
+
+class Failure(Exception):
+    pass
+
+
+class Soak:
+    """One run under one durability."""
+
+    def __init__(self, folder, durability, kills, seed):
+        self.folder, self.durability, self.kills, self.seed = folder, durability, kills, seed
+        self.random = random.Random(f"{seed}/{durability}")
+        interval = self.random.choice([0.1, 0.3, 1.0, 5.0])
+        self.retained = [self.random.choice([1 << 16, 1 << 20, 1 << 30]) for _ in range(WORKERS + 1)]
+        self.cluster = processes.Cluster(
+            folder, SERVERS,
+            ["--durability", durability, "--snapshot_interval_seconds", str(interval),
+             "--memory_budget_bytes", str(256 << 20)])
+        self.pushers = [None] * (WORKERS + 1)
+        self.killed = self.paused = self.fenced = self.replaced = 0
+        self.history = []
+        self.start = time.monotonic()
+        self.say(f"snapshot interval {interval} s, retained bytes {self.retained}")
+
+    def say(self, what):
+        self.history.append(f"{time.monotonic() - self.start:8.3f} {what}")
+
+    # --- processes ---
+
+    def spawn_pusher(self, worker):
+        with open(self.cluster.path(f"worker{worker}.log"), "ab") as log, \
+                open(self.cluster.path(f"worker{worker}.out"), "wb") as out:
+            self.pushers[worker] = subprocess.Popen(
+                [PUSHER, "push", ",".join(self.cluster.addresses), str(worker), self.folder,
+                 str(self.retained[worker]), "free" if worker == FREE else "ordered"],
+                stdout=out, stderr=log)
+
+    def process(self, name):
+        kind, index = name
+        return self.cluster.processes[index] if kind == "ps" else self.pushers[index]
+
+    def kill(self, names):
+        self.say("kill " + text(names))
+        for name in names:
+            self.process(name).kill()
+        for name in names:
+            self.process(name).wait(END_SECONDS)
+        self.killed += len(names)
+
+    def spawn(self, name):
+        self.say("start " + text([name]))
+        kind, index = name
+        if kind == "ps":
+            self.cluster.spawn(index, self.cluster.addresses[index])
+        else:
+            self.spawn_pusher(index)
+
+    def check_running(self):
+        """Nobody ends by itself, but for one that was fenced."""
+        for index, process in enumerate(self.cluster.processes):
+            if process.poll() is not None:
+                raise Failure(f"ps:{index} ended with {process.returncode}")
+        for worker, process in enumerate(self.pushers):
+            status = process.poll()
+            if status is None:
+                continue
+            # A hello of a start that was killed may reach a paused ps:0 after that of the next.
+            if status == FENCED and worker != FREE:
+                self.fenced += 1
+                self.say(f"worker {worker} was fenced")
+                self.spawn_pusher(worker)
+                continue
+            raise Failure(f"worker {worker} ended with {status}")
+
+    def progress(self):
+        numbers = []
+        for worker in range(WORKERS + 1):
+            try:
+                with open(self.cluster.path(f"progress-{worker}"), "rb") as f:
+                    numbers.append(struct.unpack("<q", f.read(8))[0])
+            except (OSError, struct.error):
+                numbers.append(0)
+        return numbers
+
+    def until_all_got_on(self, pushes):
+        """Waits until every worker has had so many more pushes acknowledged."""
+        before = self.progress()
+
+        def got_on():
+            self.check_running()
+            now = self.progress()
+            # A worker that resumed at an earlier number counts from there.
+            for worker, number in enumerate(now):
+                before[worker] = min(before[worker], number)
+            return all(number >= before[worker] + pushes for worker, number in enumerate(now))
+
+        try:
+            processes.wait_for(got_on, STUCK_SECONDS, "pushes")
+        except AssertionError:
+            raise Failure(f"nobody stopped them, but the workers' pushes went from {before} to "
+                          f"{self.progress()} in {STUCK_SECONDS} s, not {pushes} on") from None
+
+    # --- what may happen ---
+
+    def some(self, names, weights):
+        count = self.random.choices(range(1, len(weights) + 1), weights)[0]
+        return self.random.sample(names, count)
+
+    def victims(self):
+        servers = [("ps", i) for i in range(SERVERS)]
+        workers = [("worker", i) for i in range(WORKERS)]
+        kind = self.random.choices(["servers", "workers", "both"], [5, 2, 4])[0]
+        names = []
+        if kind != "workers":
+            names += self.some(servers, [6, 3, 2])
+        if kind != "servers":
+            names += self.some(workers, [6, 3, 2])
+        self.random.shuffle(names)
+        return names
+
+    def kill_and_start(self):
+        names = self.victims()
+        self.kill(names)
+        for name in names:
+            self.wait_a_moment(self.random.choice([0, 0, 0.02, 0.1, 0.3]))
+            self.spawn(name)
+            if self.random.random() < 0.15:  # dies again while it starts or is replayed to
+                self.wait_a_moment(self.random.uniform(0, 0.3))
+                self.kill([name])
+                self.spawn(name)
+
+    @staticmethod
+    def wait_a_moment(seconds):
+        end = time.monotonic() + seconds
+        processes.wait_for(lambda: time.monotonic() >= end, seconds + 10, "time to pass")
+
+    def stop_and_continue(self):
+        names = self.some([("ps", i) for i in range(SERVERS)] +
+                          [("worker", i) for i in range(WORKERS + 1)], [4, 3, 2, 1])
+        seconds = self.random.choice([0.05, 0.3, 1, 2.5])
+        self.say(f"pause {text(names)} for {seconds} s")
+        for name in names:
+            self.process(name).send_signal(signal.SIGSTOP)
+        self.wait_a_moment(seconds)
+        for name in names:
+            self.process(name).send_signal(signal.SIGCONT)
+        self.paused += len(names)
+
+    def replace(self):
+        """Another start takes the place of a paused worker, which finds itself fenced; or, where it
+        was paused before it had said hello, takes the place of the other."""
+        worker = self.random.randrange(WORKERS)
+        self.say(f"pause worker {worker} and start another in its place")
+        paused = self.pushers[worker]
+        paused.send_signal(signal.SIGSTOP)
+        self.spawn_pusher(worker)
+        starts = [paused, self.pushers[worker]]
+        try:
+            self.until_all_got_on(1)
+            self.say(f"the paused worker {worker} goes on")
+            paused.send_signal(signal.SIGCONT)
+            processes.wait_for(lambda: any(p.poll() is not None for p in starts), STUCK_SECONDS,
+                               f"one of two starts of worker {worker} to find itself fenced")
+            ended = next(p for p in starts if p.poll() is not None)
+            if ended.returncode != FENCED:
+                raise Failure(f"one of two starts of worker {worker} ended with "
+                              f"{ended.returncode}, not {FENCED}")
+        except BaseException:
+            for process in starts:
+                process.kill()
+                process.wait(END_SECONDS)
+            raise
+        starts.remove(ended)
+        self.pushers[worker] = starts[0]
+        self.replaced += 1
+
+    def run(self):
+        with self.cluster:
+            try:
+                for worker in range(WORKERS + 1):
+                    self.spawn_pusher(worker)
+                self.until_all_got_on(10)
+                while self.killed < self.kills:
+                    self.one_event()
+                return self.finish()
+            finally:
+                for process in self.pushers:
+                    if process is not None and process.poll() is None:
+                        process.kill()
+                        process.wait(END_SECONDS)
+
+    def one_event(self):
+        event = self.random.choices(
+            [self.kill_and_start, self.stop_and_continue, self.replace], [12, 2, 1])[0]
+        event()
+        after = self.random.random()
+        if after < 0.6:
+            self.until_all_got_on(self.random.choice([1, 5, 30]))
+        elif after < 0.8:
+            self.wait_a_moment(self.random.uniform(0, 0.2))
+
+    def finish(self):
+        """Everybody leaves, disturbed once more; the servers are killed; what is there is compared."""
+        self.until_all_got_on(5)
+        self.say("the workers are told to leave")
+        with open(self.cluster.path("stop"), "wb"):
+            pass
+        names = self.some([("ps", i) for i in range(SERVERS)], [4, 2, 1])
+        self.kill(names)
+        for name in names:
+            self.spawn(name)
+        reports = [self.report(worker) for worker in range(WORKERS + 1)]
+        servers = [("ps", i) for i in range(SERVERS)]
+        self.kill(servers)
+        for name in servers:
+            self.spawn(name)
+        for index in range(SERVERS):
+            self.cluster.wait_until_ready(index)
+        counts = [report["pushes"] for report in reports]
+        self.say(f"check {counts} pushes")
+        check = subprocess.run(
+            [PUSHER, "check", ",".join(self.cluster.addresses), ",".join(map(str, counts))],
+            stderr=subprocess.PIPE, text=True, timeout=END_SECONDS, check=False)
+        if check.returncode != 0:
+            raise Failure(check.stderr)
+        return {"durability": self.durability, "seed": self.seed, "kills": self.killed,
+                "pauses": self.paused, "replaced": self.replaced, "fenced": self.fenced,
+                "pushes": sum(counts), "lost": 0, "doubled": 0,
+                "replayed_pushes_of_last_starts": sum(r["replayed_pushes"] for r in reports),
+                "retained_bytes_max": max(r["retained_bytes_max"] for r in reports),
+                "seconds": round(time.monotonic() - self.start, 1)}
+
+    def report(self, worker):
+        """Of a worker that has left."""
+        end = time.monotonic() + END_SECONDS
+        while True:
+            try:
+                status = self.pushers[worker].wait(max(0, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                raise Failure(f"worker {worker} did not leave in {END_SECONDS} s") from None
+            if status == 0:
+                with open(self.cluster.path(f"worker{worker}.out"), encoding="ascii") as f:
+                    return json.loads(f.read())
+            if status != FENCED or worker == FREE:
+                raise Failure(f"worker {worker} ended with {status} when it was to leave")
+            self.fenced += 1
+            self.spawn_pusher(worker)
+
+    def explain(self, failure):
+        lines = [f"FAILED: {failure}", f"seed {self.seed}, durability {self.durability}; "
+                 f"again: soak.py --seed {self.seed} --durability {self.durability} "
+                 f"--kills {self.kills}", "history:"] + self.history
+        for name in sorted(os.listdir(self.folder)):
+            if name.endswith(".log"):
+                with open(os.path.join(self.folder, name), encoding="utf-8",
+                          errors="replace") as f:
+                    tail = f.read().splitlines()[-25:]
+                lines += [f"--- end of {name}"] + tail
+        return "\n".join(lines)
+
+
+def text(names):
+    return ", ".join(f"{kind}:{index}" for kind, index in names)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=210)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--durability", default="snapshot,log,log_sync")
+    parser.add_argument("--folder", help="where servers keep their data; default: a temporary one")
+    args = parser.parse_args()
+    durabilities = args.durability.split(",")
+    share = -(-args.kills // len(durabilities))
+    for durability in durabilities:
+        folder = tempfile.mkdtemp(prefix="cairn-soak-", dir=args.folder)
+        try:
+            soak = Soak(folder, durability, share, args.seed)
+            try:
+                print(json.dumps(soak.run()), flush=True)
+            except (Failure, AssertionError, subprocess.TimeoutExpired) as failure:
+                print(soak.explain(failure), flush=True)
+                return 1
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
