@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "ps_server/order_rules.h"
 #include "thrift/errors.h"
 #include "thrift/limits.h"
 
@@ -49,7 +50,7 @@ absl::Status ApplyInOrder(ServerCore& core, const Admitted& admitted, const wire
   RETURN_IF_ERROR(CheckIncarnation(core, session, caller.incarnation));
   session.Through(caller.through);
   const int64_t applied = session.applied();
-  if (sequence.after > applied) return ReplayError(core, session, sequence, applied);
+  if (ComesTooEarly(sequence.after, applied)) return ReplayError(core, session, sequence, applied);
   const absl::Status status = apply({.worker = session.worker(), .sequence = sequence.sequence});
   // What was refused for want of memory may be a push that this server had acknowledged before it
   // was restarted: as void it would be lost, so the worker has to send it again.
@@ -72,7 +73,9 @@ void CarryThrough(const Admitted& admitted, const wire::Caller& caller) {
   Session& session = *admitted.session;
   if (!session.order().TryLock()) return;
   // A newer incarnation may have come since the call was admitted: its numbers are others.
-  if (session.incarnation() == caller.incarnation) session.Through(caller.through);
+  if (StandingOf(caller.incarnation, session.incarnation()) == Standing::kCurrent) {
+    session.Through(caller.through);
+  }
   session.order().Unlock();
 }
 

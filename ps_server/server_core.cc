@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/status.h"
+#include "ps_server/order_rules.h"
 #include "thrift/errors.h"
 #include "thrift/limits.h"
 
@@ -64,8 +65,9 @@ absl::Status CheckJobName(absl::string_view job) {
 
 absl::Status CheckIncarnation(ServerCore& core, const Session& session, int64_t incarnation) {
   const int64_t known = session.incarnation();
-  if (incarnation == known) return absl::OkStatus();
-  if (incarnation < known) {
+  const Standing standing = StandingOf(incarnation, known);
+  if (standing == Standing::kCurrent) return absl::OkStatus();
+  if (standing == Standing::kFenced) {
     core.counters.Add(Counter::kFenced);
     return WithReason(absl::FailedPreconditionError(absl::StrCat(
                           core.name, ": worker ", session.worker(), " of job ", session.job(),
@@ -86,7 +88,7 @@ absl::StatusOr<Admitted> Admit(ServerCore& core, const wire::Caller& caller) {
     return absl::InvalidArgumentError(
         absl::StrCat("caller.worker is ", caller.worker, "; it is -1 or a worker's ordinal"));
   }
-  if (caller.boot_id != 0 && caller.boot_id != core.boot_id) {
+  if (ExpectsAnotherBoot(caller.boot_id, core.boot_id)) {
     return WithReason(absl::FailedPreconditionError(absl::StrCat(
                           core.name, " has boot id ", core.boot_id, ", the caller expects ",
                           caller.boot_id, ": it was restarted, say hello again")),

@@ -5,7 +5,8 @@
 
 namespace cairn {
 
-void PushLedger::Begin(int64_t last_part, int64_t through) {
+void PushLedger::Begin(int64_t boot_id, int64_t last_part, int64_t through) {
+  boot_id_ = boot_id;
   last_part_ = released_ = last_part;
   through_ = through;
   bytes_ = 0;
@@ -41,7 +42,13 @@ std::vector<RetainedPart> PushLedger::TakeDurable(int64_t durable) {
   return taken;
 }
 
-ReplayPlan PushLedger::PlanReplay(int64_t applied, bool same_boot) const {
+void PushLedger::EndRenewal(int64_t boot_id) {
+  boot_id_ = boot_id;
+  renewing_ = false;
+}
+
+ReplayPlan PushLedger::PlanReplay(int64_t boot_id, int64_t applied) const {
+  const bool same_boot = boot_id == boot_id_;
   ReplayPlan plan;
   if (applied < released_ || (same_boot && applied < last_part_)) {
     plan.first_lost = applied + 1;

@@ -33,9 +33,21 @@ struct ReplayPlan {
 // Thread safety: none.
 class PushLedger {
  public:
-  // A start that goes on after sequence `through`; `last_part` is the last with a part here, and
-  // is durable.
-  void Begin(int64_t last_part, int64_t through);
+  // A start that goes on after sequence `through` with boot `boot_id` of the server; `last_part` is
+  // the last with a part here, and is durable.
+  void Begin(int64_t boot_id, int64_t last_part, int64_t through);
+
+  // The boot that has everything acknowledged.
+  int64_t boot_id() const { return boot_id_; }
+  // While a server that was restarted is told and sent what it does not have; one at a time.
+  bool renewing() const { return renewing_; }
+  void BeginRenewal() { renewing_ = true; }
+  void GiveUpRenewal() { renewing_ = false; }
+  // Boot `boot_id` has everything acknowledged.
+  void EndRenewal(int64_t boot_id);
+  // Whether an answer of that boot means what it says: the push of which it tells is not gone with
+  // the boot's memory, and not to be sent again by a renewal that has begun without it.
+  bool Counts(int64_t boot_id) const { return !renewing_ && boot_id == boot_id_; }
 
   // Highest sequence with a part here that was acknowledged; the next part names it as `after`.
   int64_t last_part() const { return last_part_; }
@@ -57,13 +69,15 @@ class PushLedger {
   // Takes the parts that the server holds durably; their memory is freed by the caller.
   std::vector<RetainedPart> TakeDurable(int64_t durable);
 
-  // A server says hello with `applied`. `same_boot`: it has not been restarted, so what it does not
-  // have is gone for another reason (the job was dropped), and nothing is sent again.
-  ReplayPlan PlanReplay(int64_t applied, bool same_boot) const;
+  // Boot `boot_id` answers hello with `applied`. Where it is the one known, what it does not have
+  // is gone for another reason than a restart (the job was dropped): nothing is sent again.
+  ReplayPlan PlanReplay(int64_t boot_id, int64_t applied) const;
   // Caller.through for a replayed part: everything before it is there by then.
   static int64_t ThroughOf(const RetainedPart& part) { return part.sequence - 1; }
 
  private:
+  int64_t boot_id_ = 0;
+  bool renewing_ = false;
   int64_t last_part_ = 0;
   int64_t through_ = 0;
   int64_t released_ = 0;

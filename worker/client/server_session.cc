@@ -86,10 +86,9 @@ void ServerSession::Begin(const wire::HelloReply& reply, int64_t incarnation, in
                           int64_t through) {
   absl::MutexLock lock(&push_mutex_);
   if (identity_.retention != nullptr) identity_.retention->Drop(ledger_.bytes());
-  ledger_.Begin(last_part, through);
-  PublishLedger();
+  ledger_.Begin(reply.state.boot_id, last_part, through);
   incarnation_.store(incarnation, std::memory_order_relaxed);
-  boot_id_.store(reply.state.boot_id, std::memory_order_release);
+  PublishLedger();
 }
 
 int64_t ServerSession::FillCaller(wire::Caller* caller) const {
@@ -111,6 +110,7 @@ void ServerSession::PublishLedger() {
   last_part_.store(ledger_.last_part(), std::memory_order_relaxed);
   through_.store(ledger_.through(), std::memory_order_relaxed);
   oldest_.store(ledger_.oldest(), std::memory_order_relaxed);
+  boot_id_.store(ledger_.boot_id(), std::memory_order_release);
 }
 
 bool ServerSession::PushAnswered(const DataCall& call, int64_t boot_id) {
@@ -123,7 +123,7 @@ bool ServerSession::PushAnswered(const DataCall& call, int64_t boot_id) {
   std::vector<RetainedPart> freed;  // without the lock
   {
     absl::MutexLock lock(&push_mutex_);
-    if (renewing_ || boot_id_.load(std::memory_order_relaxed) != boot_id) return false;
+    if (!ledger_.Counts(boot_id)) return false;
     freed = TakeDurable(durable);
     if (retain) {
       retention->Add(part.bytes);
@@ -145,7 +145,7 @@ void ServerSession::NoPart(int64_t sequence) {
 void ServerSession::ForgetPushes() {
   absl::MutexLock lock(&push_mutex_);
   if (identity_.retention != nullptr) identity_.retention->Drop(ledger_.bytes());
-  ledger_.Begin(0, 0);
+  ledger_.Begin(ledger_.boot_id(), 0, 0);
   PublishLedger();
 }
 
@@ -155,7 +155,7 @@ void ServerSession::Learn(const wire::ServerState& state) {
   std::vector<RetainedPart> freed;  // without the lock
   {
     absl::MutexLock lock(&push_mutex_);
-    if (state.boot_id != boot_id_.load(std::memory_order_relaxed)) return;
+    if (state.boot_id != ledger_.boot_id()) return;
     freed = TakeDurable(state.durable);
     PublishLedger();
   }
@@ -215,7 +215,8 @@ Verdict ServerSession::Judge(Outcome* outcome, bool repeatable, int64_t boot_id,
 Verdict ServerSession::Renew(Outcome* outcome, int64_t stale_boot_id, Deadline deadline) {
   {
     absl::MutexLock lock(&push_mutex_);
-    const auto idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(push_mutex_) { return !renewing_; };
+    const auto idle = [this]()
+                          ABSL_SHARED_LOCKS_REQUIRED(push_mutex_) { return !ledger_.renewing(); };
     if (!push_mutex_.AwaitWithTimeout(absl::Condition(&idle), deadline.Remaining())) {
       *outcome = {Progress::kAnswered,
                   absl::UnavailableError(absl::StrCat(
@@ -224,13 +225,15 @@ Verdict ServerSession::Renew(Outcome* outcome, int64_t stale_boot_id, Deadline d
       NoteGone(outcome->status);
       return Verdict::kAgainLater;
     }
-    if (boot_id_.load(std::memory_order_relaxed) != stale_boot_id) return Verdict::kAgain;
-    renewing_ = true;
+    if (ledger_.boot_id() != stale_boot_id) return Verdict::kAgain;
+    ledger_.BeginRenewal();
     renewing_since_ = absl::Now();
   }
   const Verdict verdict = HelloAgain(outcome, deadline);
-  absl::MutexLock lock(&push_mutex_);
-  renewing_ = false;
+  if (verdict != Verdict::kAgain) {
+    absl::MutexLock lock(&push_mutex_);
+    ledger_.GiveUpRenewal();
+  }
   return verdict;
 }
 
@@ -239,11 +242,10 @@ Verdict ServerSession::HelloAgain(Outcome* outcome, Deadline deadline) {
   *outcome = Hello(incarnation_.load(std::memory_order_relaxed), deadline, &reply);
   if (!outcome->status.ok()) return JudgeRenewal(outcome);
   NoteAnswer();
-  const bool same_boot = reply.state.boot_id == boot_id_.load(std::memory_order_relaxed);
   ReplayPlan plan;
   {
     absl::MutexLock lock(&push_mutex_);
-    plan = ledger_.PlanReplay(reply.state.applied, same_boot);
+    plan = ledger_.PlanReplay(reply.state.boot_id, reply.state.applied);
   }
   if (plan.first_lost > 0) {
     outcome->status = PushesLost(plan, reply);
@@ -253,7 +255,8 @@ Verdict ServerSession::HelloAgain(Outcome* outcome, Deadline deadline) {
   if (replayed != Verdict::kAgain) return replayed;
   {
     absl::MutexLock lock(&push_mutex_);
-    boot_id_.store(reply.state.boot_id, std::memory_order_release);
+    ledger_.EndRenewal(reply.state.boot_id);
+    PublishLedger();
   }
   Learn(reply.state);
   return Verdict::kAgain;

@@ -112,15 +112,16 @@ class ServerSession {
   const ClientIdentity& identity_;
 
   std::atomic<int64_t> incarnation_{0};
+  // The ledger's, for readers without its lock.
   std::atomic<int64_t> boot_id_{0};
-  std::atomic<int64_t> last_part_{0};  // the ledger's, for readers without its lock
+  std::atomic<int64_t> last_part_{0};
   std::atomic<int64_t> through_{0};
   std::atomic<int64_t> oldest_{0};
+
   std::atomic<int64_t> last_answer_ns_{0};
   std::atomic<bool> gone_{false};
 
   mutable absl::Mutex push_mutex_;  // orders renewals, acknowledgements and what is durable
-  bool renewing_ ABSL_GUARDED_BY(push_mutex_) = false;  // one hello and replay at a time
   absl::Time renewing_since_ ABSL_GUARDED_BY(push_mutex_);
   PushLedger ledger_ ABSL_GUARDED_BY(push_mutex_);
 

@@ -21,8 +21,10 @@ std::vector<int64_t> Numbers(const std::vector<RetainedPart>& parts) {
   return numbers;
 }
 
-std::vector<int64_t> Replayed(const PushLedger& ledger, int64_t applied, bool same_boot = false) {
-  const ReplayPlan plan = ledger.PlanReplay(applied, same_boot);
+constexpr int64_t kBoot = 1, kNextBoot = 2;
+
+std::vector<int64_t> Replayed(const PushLedger& ledger, int64_t applied, int64_t boot = kNextBoot) {
+  const ReplayPlan plan = ledger.PlanReplay(boot, applied);
   EXPECT_EQ(plan.first_lost, 0);
   return Numbers(plan.parts);
 }
@@ -30,6 +32,7 @@ std::vector<int64_t> Replayed(const PushLedger& ledger, int64_t applied, bool sa
 // Parts 1, 2, 4; none of 3.
 PushLedger Ledger() {
   PushLedger ledger;
+  ledger.Begin(kBoot, 0, 0);
   ledger.Acknowledged(Part(1));
   ledger.Acknowledged(Part(2, 20));
   ledger.NoPart(3);
@@ -67,7 +70,7 @@ TEST(PushLedger, KeepsWhatIsNotDurable) {
 TEST(PushLedger, SaysWhatCannotBeSentAgain) {
   PushLedger ledger = Ledger();
   ledger.TakeDurable(2);
-  const ReplayPlan plan = ledger.PlanReplay(/*applied=*/0, /*same_boot=*/false);
+  const ReplayPlan plan = ledger.PlanReplay(kNextBoot, /*applied=*/0);
   EXPECT_EQ(plan.first_lost, 1);
   EXPECT_EQ(plan.last_lost, 2);
   EXPECT_THAT(plan.parts, IsEmpty());
@@ -75,8 +78,8 @@ TEST(PushLedger, SaysWhatCannotBeSentAgain) {
 
 TEST(PushLedger, TakesAServerThatForgotWithoutARestartForLost) {
   const PushLedger ledger = Ledger();
-  EXPECT_THAT(Replayed(ledger, 4, /*same_boot=*/true), IsEmpty());
-  const ReplayPlan plan = ledger.PlanReplay(/*applied=*/1, /*same_boot=*/true);
+  EXPECT_THAT(Replayed(ledger, 4, kBoot), IsEmpty());
+  const ReplayPlan plan = ledger.PlanReplay(kBoot, /*applied=*/1);
   EXPECT_EQ(plan.first_lost, 2);
   EXPECT_EQ(plan.last_lost, 4);
 }
@@ -84,7 +87,7 @@ TEST(PushLedger, TakesAServerThatForgotWithoutARestartForLost) {
 TEST(PushLedger, WhatWasNotKeptMakesWhatCameBeforeUseless) {
   PushLedger ledger = Ledger();
   ledger.AcknowledgedForGood(5);
-  EXPECT_EQ(ledger.PlanReplay(4, false).last_lost, 5);
+  EXPECT_EQ(ledger.PlanReplay(kNextBoot, 4).last_lost, 5);
   EXPECT_THAT(Replayed(ledger, 5), IsEmpty());
 }
 
@@ -96,13 +99,28 @@ TEST(PushLedger, NamesTheLastPartAndWhatIsThroughApart) {
   EXPECT_EQ(PushLedger::ThroughOf(Part(4)), 3);
 }
 
+TEST(PushLedger, AnswersCountOfTheBootThatHasEverything) {
+  PushLedger ledger = Ledger();
+  EXPECT_TRUE(ledger.Counts(kBoot));
+  EXPECT_FALSE(ledger.Counts(kNextBoot));
+  ledger.BeginRenewal();
+  EXPECT_FALSE(ledger.Counts(kBoot));
+  EXPECT_FALSE(ledger.Counts(kNextBoot));
+  ledger.GiveUpRenewal();
+  EXPECT_TRUE(ledger.Counts(kBoot));
+  ledger.BeginRenewal();
+  ledger.EndRenewal(kNextBoot);
+  EXPECT_FALSE(ledger.Counts(kBoot));
+  EXPECT_TRUE(ledger.Counts(kNextBoot));
+}
+
 TEST(PushLedger, AStartGoesOnAfterWhatEveryServerHas) {
   PushLedger ledger = Ledger();
-  ledger.Begin(/*last_part=*/7, /*through=*/9);
+  ledger.Begin(kBoot, /*last_part=*/7, /*through=*/9);
   EXPECT_EQ(ledger.last_part(), 7);
   EXPECT_EQ(ledger.through(), 9);
   EXPECT_EQ(ledger.bytes(), 0);
-  EXPECT_EQ(ledger.PlanReplay(6, false).last_lost, 7);
+  EXPECT_EQ(ledger.PlanReplay(kNextBoot, 6).last_lost, 7);
   EXPECT_THAT(Replayed(ledger, 7), IsEmpty());
 }
 
