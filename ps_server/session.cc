@@ -27,7 +27,7 @@ int64_t Session::incarnation() const {
 
 int64_t Session::applied() const {
   absl::MutexLock lock(&mutex_);
-  return applied_;
+  return std::max(applied_, through_);
 }
 
 void Session::SetLeft(bool left) {
@@ -66,9 +66,7 @@ void Session::Applied(int64_t sequence, absl::string_view position) {
 
 void Session::Through(int64_t through) {
   absl::MutexLock lock(&mutex_);
-  if (through <= applied_) return;
-  applied_ = through;
-  position_.clear();
+  through_ = std::max(through_, through);
 }
 
 void Session::Renew(absl::Duration lease) {
@@ -107,7 +105,7 @@ absl::Duration Session::SinceSeen() const {
 
 void Session::Fill(wire::ServerState& state) const {
   absl::MutexLock lock(&mutex_);
-  state.applied = applied_;
+  state.applied = std::max(applied_, through_);
   state.durable = applied_is_durable_ ? applied_ : durable_.sequence;
 }
 

@@ -43,7 +43,8 @@ class Session {
 
   // Everything of `sequence` is in its stripes (or it is void). Order held.
   void Applied(int64_t sequence, absl::string_view position);
-  // No sequence up to `through` has a part here that is not applied. Order held.
+  // No sequence up to `through` has a part here that is not applied. Order held. Not kept on disk:
+  // a durable sequence is one that had a part here, so that its position is known.
   void Through(int64_t through);
 
   // Seen now; the lease lasts `lease` from here. Measured on the monotonic clock.
@@ -82,8 +83,9 @@ class Session {
   mutable absl::Mutex mutex_;  // guards what follows
   int64_t incarnation_ = 0;
   std::string origin_;
-  int64_t applied_ = 0;
-  std::string position_;  // of applied_; empty where it came by Through
+  int64_t applied_ = 0;   // the last with a part here, or void
+  std::string position_;  // of applied_
+  int64_t through_ = 0;
   WorkerRecord durable_;
   bool left_ = false;
   absl::Duration seen_;         // on the monotonic clock

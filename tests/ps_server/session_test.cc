@@ -168,6 +168,11 @@ TEST_F(SessionTest, ThroughCarriesSequencesWithoutAPartHere) {
   wire::ServerState state;
   ASSERT_OK(CallStatus([&] { engine().service().heartbeat(state, client.caller()); }));
   EXPECT_EQ(state.applied, 4);
+  // A start resumes at a position, and 4 has none here.
+  ASSERT_OK(CallStatus([&] { engine().service().flush(state, client.caller()); }));
+  EXPECT_EQ(state.durable, 1);
+  const auto hello = Client(0).Hello(client.caller().incarnation);
+  EXPECT_EQ(hello->position, "position 1");
   ASSERT_OK(client.Send(Numbered(client, 5, 4)));
   EXPECT_THAT(*client.Pull("w"), ElementsAre(-2, -2));
 }

@@ -128,7 +128,8 @@ absl::Status PsClientImpl::SayHello(Deadline deadline) {
   }));
   std::vector<ResumeAnswer> answers;
   for (const wire::HelloReply& reply : replies) {
-    answers.push_back({reply.state.applied, reply.position});
+    // Everything applied there is durable by now, but what it has no part of is not in the number.
+    answers.push_back({reply.state.durable, reply.position});
     if (reply.max_message_bytes > 0) {
       plan_limits_.max_message_bytes =
           std::min(plan_limits_.max_message_bytes, reply.max_message_bytes);

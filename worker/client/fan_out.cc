@@ -8,6 +8,7 @@
 #include "common/hash.h"
 #include "common/status.h"
 #include "thrift/ParameterServer.h"
+#include "thrift/errors.h"
 
 namespace cairn {
 namespace {
@@ -140,15 +141,17 @@ absl::Status FanOut::Call(
 
 absl::Status Join(absl::Span<const absl::Status> statuses) {
   absl::Status joined;
+  wire::ErrorReason::type reason = wire::ErrorReason::NONE;
   for (const absl::Status& status : statuses) {
     if (status.ok()) continue;
+    if (reason == wire::ErrorReason::NONE) reason = ReasonOf(status);
     if (joined.ok()) {
       joined = status;
     } else {
       joined = absl::Status(joined.code(), absl::StrCat(joined.message(), "; ", status.message()));
     }
   }
-  return joined;
+  return reason == wire::ErrorReason::NONE ? joined : WithReason(joined, reason);
 }
 
 }  // namespace cairn

@@ -84,7 +84,7 @@ ResumePoint ChooseResumePoint(absl::Span<const ResumeAnswer> answers) {
   const auto [lowest, highest] = std::minmax_element(
       answers.begin(), answers.end(),
       [](const ResumeAnswer& a, const ResumeAnswer& b) { return a.applied < b.applied; });
-  // Servers clear a position that `through` has passed. Where that has left none at all, and they
+  // A server may have cleared a position that `through` had passed. Where that left none, and they
   // differ, no position is known to be everybody's: the worker starts over, and what servers have
   // is dropped there.
   if (lowest->position.empty() && lowest->applied != highest->applied) return best;

@@ -1,8 +1,8 @@
 // What the client stores beside the user's resume position, and where a new start resumes.
 //
-// A server that holds no part of a push learns of its number later (Caller.through) or never, so
-// the numbers that servers answer to hello do not tell by themselves which position is everybody's.
-// Each stored position therefore says to which sequence it belongs and, for every server, the last
+// A server that holds no part of a push does not count its number as durable, so the numbers that
+// servers answer to hello do not tell by themselves which position is everybody's. Each stored
+// position therefore says to which sequence it belongs and, for every server, the last
 // sequence up to it that had a part there. A start resumes after the highest sequence q for which
 // every server has applied its last part up to q: what is above q on some servers is computed again
 // under the same numbers, and dropped by the servers that have it.
@@ -26,7 +26,7 @@ void EncodePosition(int64_t sequence, absl::Span<const int64_t> last_part,
 
 // One server's answer to hello.
 struct ResumeAnswer {
-  int64_t applied = 0;
+  int64_t applied = 0;   // and durable: the last that had a part there
   std::string position;  // as stored; one that EncodePosition did not write is taken for a user's
 };
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "thrift/errors.h"
 #include "thrift/limits.h"
 #include "worker/client/position.h"
 #include "worker/client/retained_call.h"
@@ -96,6 +97,11 @@ void PushOrder::Settle(absl::Span<Exchange* const> exchanges, const absl::Status
                      " is not known, so none can follow it; "
                      "start this task again, it resumes exactly. The cause: ",
                      status.message()));
+    return;
+  }
+  if (ReasonOf(status) == wire::ErrorReason::FENCED) {
+    // Servers that the newer start has not greeted yet would take more, under numbers that are its.
+    broken_ = status;
     return;
   }
   // For servers that refused their part, as for those that had none, the number is void.

@@ -39,7 +39,8 @@ class PushOrder {
 
   // Gives the calls of `exchanges` that update something the next number.
   //   position  the user's; nullptr: that of the push before (assigns have none of their own).
-  // kFailedPrecondition: an earlier push's fate is not known. kInvalidArgument: position too long.
+  // kFailedPrecondition: an earlier push's fate is not known, or it was fenced. kInvalidArgument:
+  // position too long.
   absl::Status Number(absl::Span<Exchange* const> exchanges, const absl::string_view* position);
   // The server has applied its part. False: send it again (ServerSession::PushAnswered).
   bool Answered(const Exchange& exchange);

@@ -2,6 +2,7 @@
 #include "worker/client/fan_out.h"
 
 #include "tests/worker/client/fleet.h"
+#include "thrift/errors.h"
 
 namespace cairn::test {
 namespace {
@@ -27,6 +28,14 @@ TEST(Join, NamesEveryErrorUnderTheFirstCode) {
   EXPECT_OK(Join({absl::OkStatus(), absl::OkStatus()}));
   EXPECT_THAT(Join({absl::OkStatus(), absl::UnavailableError("a"), absl::InternalError("b")}),
               StatusIs(absl::StatusCode::kUnavailable, "a; b"));
+}
+
+TEST(Join, KeepsTheReasonOfWhoeverHasOne) {
+  const auto fenced =
+      WithReason(absl::FailedPreconditionError("fenced"), wire::ErrorReason::FENCED);
+  EXPECT_EQ(ReasonOf(Join({absl::UnavailableError("a"), fenced})), wire::ErrorReason::FENCED);
+  EXPECT_EQ(ReasonOf(Join({fenced, fenced})), wire::ErrorReason::FENCED);
+  EXPECT_EQ(ReasonOf(Join({absl::UnavailableError("a")})), wire::ErrorReason::NONE);
 }
 
 TEST(FanOut, SendsToAllBeforeItReceives) {

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "tests/worker/client/fleet.h"
+#include "thrift/errors.h"
 #include "worker/client/position.h"
 
 namespace cairn::test {
@@ -95,6 +96,14 @@ TEST_F(PushOrderTest, EndsWhereTheFateOfAPushIsNotKnown) {
   EXPECT_THAT(status_,
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("push 1 is not known")));
   EXPECT_THAT(status_.message(), HasSubstr("connection reset"));
+}
+
+// One server knows of the newer start, the other would still take what this one sends.
+TEST_F(PushOrderTest, EndsWhereAPushIsFenced) {
+  Push({0, 1}, {Progress::kAnswered,
+                WithReason(absl::FailedPreconditionError("newer"), wire::ErrorReason::FENCED)});
+  Push({1});
+  EXPECT_EQ(ReasonOf(status_), wire::ErrorReason::FENCED);
 }
 
 TEST_F(PushOrderTest, WaitsForItsTurnUntilTheDeadline) {
