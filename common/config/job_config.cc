@@ -87,6 +87,7 @@ absl::StatusOr<JobConfig> ParseJob(absl::string_view text, absl::string_view sou
   RETURN_IF_ERROR(FinishModel(root, &job));
   RETURN_IF_ERROR(FinishData(root, &job));
   FinishOptimizer(&job);
+  RETURN_IF_ERROR(FinishStrategy(root, &job));
   return job;
 }
 

@@ -26,6 +26,7 @@ absl::Status ReadData(const ConfigNode& section, const std::string& path,
 absl::Status FinishModel(const ConfigNode& root, JobConfig* job);
 absl::Status FinishData(const ConfigNode& root, JobConfig* job);
 void FinishOptimizer(JobConfig* job);
+absl::Status FinishStrategy(const ConfigNode& root, JobConfig* job);
 
 // "job.yaml:7: model.classes: " + why, kInvalidArgument.
 absl::Status JobError(const ConfigNode& root, absl::string_view path, absl::string_view why);

@@ -122,13 +122,14 @@ absl::Status ReadStrategy(const ConfigNode& section, const std::string& path, Jo
               [&](const ConfigNode& value, const std::string& at) {
                 return ReadDevices(value, at, &strategy.devices);
               }),
-       PartlyBuiltChoice("consistency", &strategy.consistency, {"async", "ssp", "sync"}, {"async"}),
-       OnlyInteger("staleness_bound_steps", 0), OnlyInteger("replicas_to_aggregate", 0),
+       PartlyBuiltChoice("consistency", &strategy.consistency, {"async", "ssp", "sync"},
+                         {"async", "ssp"}),
+       Integer("staleness_bound_steps", &strategy.staleness_bound_steps, 0),
+       OnlyInteger("replicas_to_aggregate", 0),
        PartlyBuiltChoice("sync_mean", &strategy.sync_mean, {"rows", "contributors"}, {"rows"}),
        Integer("pull_ahead_steps", &strategy.pull_ahead_steps, 0, kMaxPullAheadSteps),
        NumberAbove("ps_wait_seconds", 0, &strategy.ps_wait_seconds),
-       PartlyBuiltChoice("on_worker_loss", &strategy.on_worker_loss, {"continue", "fail"},
-                         {"continue"}),
+       Choice("on_worker_loss", &strategy.on_worker_loss, {"continue", "fail"}),
        Custom("partitioner",
               [&](const ConfigNode& value, const std::string& at) {
                 return ReadPartitioner(value, at, &strategy.partitioner);
@@ -139,6 +140,25 @@ absl::Status ReadStrategy(const ConfigNode& section, const std::string& path, Jo
        Section("communication",
                {PartlyBuiltChoice("implementation", &unused, {"auto", "ring", "nccl"}, {"auto"}),
                 OnlyInteger("bytes_per_pack", 0), OnlyInteger("timeout_seconds", 60)})});
+}
+
+absl::Status FinishStrategy(const ConfigNode& root, JobConfig* job) {
+  const StrategyConfig& strategy = job->strategy;
+  if (strategy.consistency != "ssp") {
+    if (strategy.staleness_bound_steps > 0) {
+      job->warnings.push_back(absl::StrCat(WhereOf(root, "strategy.staleness_bound_steps"),
+                                           ": strategy.staleness_bound_steps does nothing with "
+                                           "consistency: ",
+                                           strategy.consistency));
+    }
+    return absl::OkStatus();
+  }
+  if (strategy.pull_ahead_steps <= strategy.staleness_bound_steps) return absl::OkStatus();
+  return JobError(root, "strategy.pull_ahead_steps",
+                  absl::StrCat("is ", strategy.pull_ahead_steps,
+                               "; with consistency: ssp at most staleness_bound_steps, which is ",
+                               strategy.staleness_bound_steps,
+                               ", as values pulled earlier are staler than that"));
 }
 
 absl::Status ReadStorage(const ConfigNode& section, const std::string& path, JobConfig* job) {

@@ -105,7 +105,7 @@ class TrainFailures(unittest.TestCase):
         self.assertIn("no-such.libsvm", self.run_bad(
             "--job", self.write_job("b", data={"train": [self.path("no-such.libsvm")]})))
         self.assertIn("consistency", self.run_bad(
-            "--job", self.write_job("c", strategy={"consistency": "ssp"})))
+            "--job", self.write_job("c", strategy={"consistency": "sync"})))
         os.makedirs(self.path("data/job"))
         self.assertIn("data.eval", self.run_bad("--job", self.job, "--mode", "evaluate"))
 

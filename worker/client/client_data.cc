@@ -120,12 +120,22 @@ absl::Status PsClientImpl::Push(absl::Span<const PushSource> sources, absl::stri
 absl::Status PsClientImpl::PushPull(absl::Span<const PushSource> sources,
                                     absl::string_view position,
                                     absl::Span<const PullTarget> targets, Deadline deadline) {
+  return PushThenPull(sources, position, targets, /*begins_step=*/false, deadline);
+}
+
+absl::Status PsClientImpl::PushThenPull(absl::Span<const PushSource> sources,
+                                        absl::string_view position,
+                                        absl::Span<const PullTarget> targets, bool begins_step,
+                                        Deadline deadline) {
   RETURN_IF_ERROR(CheckOpen("push", deadline));
   RETURN_IF_ERROR(CheckPosition(position));
   PlanPool::Lease plan(&plans_);
   bool skip = false;
   RETURN_IF_ERROR(PlanPush(sources, &*plan, &skip));
   RETURN_IF_ERROR(PlanPulls(targets, &*plan));
+  if (begins_step) {
+    (*plan).BeginStep(clock_.Next(), options_.consistency.mode == ConsistencyMode::kSsp);
+  }
   return RunPlan(*plan, !skip && !sources.empty(), &position, deadline);
 }
 

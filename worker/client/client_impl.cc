@@ -28,14 +28,17 @@ std::string Origin() {
   return absl::StrCat(absl::string_view(host).substr(0, kMaxOriginBytes - 32), "/", getpid());
 }
 
-ClientIdentity IdentityOf(const ClientOptions& options, size_t server_count, Retention* retention) {
+ClientIdentity IdentityOf(const ClientOptions& options, size_t server_count, Retention* retention,
+                          StepClock* clock) {
   return {.job = options.job,
           .task = options.task,
           .origin = Origin(),
           .worker = options.worker,
           .server_count = static_cast<int32_t>(server_count),
           .ps_wait = options.ps_wait,
-          .retention = options.worker >= 0 && options.retained_bytes > 0 ? retention : nullptr};
+          .retention = options.worker >= 0 && options.retained_bytes > 0 ? retention : nullptr,
+          .consistency = options.consistency,
+          .clock = clock};
 }
 
 absl::Status CheckOptions(const ClientOptions& options, size_t server_count) {
@@ -97,7 +100,7 @@ PsClientImpl::PsClientImpl(const ClientOptions& options, std::vector<std::string
                            std::vector<std::unique_ptr<ServerLink>> links)
     : options_(options),
       retention_(options.retained_bytes),
-      identity_(IdentityOf(options, links.size(), &retention_)),
+      identity_(IdentityOf(options, links.size(), &retention_, &clock_)),
       sessions_([&] {
         std::vector<std::unique_ptr<ServerSession>> sessions;
         for (size_t s = 0; s < links.size(); ++s) {

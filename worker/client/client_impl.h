@@ -1,6 +1,6 @@
-// PsClient over any ServerLink. Four source files: client_impl.cc has sessions and leases,
-// client_data.cc the hot path, client_catalog.cc what concerns whole variables,
-// client_checkpoint.cc the whole job.
+// PsClient over any ServerLink. Five source files: client_impl.cc has sessions and leases,
+// client_data.cc the hot path, client_steps.cc training steps, client_catalog.cc what concerns
+// whole variables, client_checkpoint.cc the whole job.
 #pragma once
 
 #include <atomic>
@@ -44,6 +44,10 @@ class PsClientImpl : public PsClient {
                     Deadline deadline) override;
   absl::Status PushPull(absl::Span<const PushSource> sources, absl::string_view position,
                         absl::Span<const PullTarget> targets, Deadline deadline) override;
+  absl::Status Step(absl::Span<const PushSource> sources, absl::string_view position,
+                    absl::Span<const PullTarget> targets, Deadline deadline) override;
+  absl::Status EndSteps(Deadline deadline) override;
+  absl::StatusOr<int64_t> LargestStepGap(Deadline deadline) override;
   absl::Status Assign(absl::Span<const PushSource> sources, Deadline deadline) override;
   absl::Status Scan(absl::string_view variable,
                     const std::function<void(int64_t key, absl::Span<const std::byte> values)>& row,
@@ -88,6 +92,10 @@ class PsClientImpl : public PsClient {
   void HeartbeatLoop(absl::Duration interval);
 
   // --- client_data.cc ---
+  // PushPull, and where `begins_step` Step.
+  absl::Status PushThenPull(absl::Span<const PushSource> sources, absl::string_view position,
+                            absl::Span<const PullTarget> targets, bool begins_step,
+                            Deadline deadline);
   absl::StatusOr<const ClientVariable*> FindVariable(absl::string_view what,
                                                      absl::string_view name) const;
   absl::Status CheckOpen(absl::string_view what, Deadline deadline) const;
@@ -112,6 +120,7 @@ class PsClientImpl : public PsClient {
 
   const ClientOptions options_;
   Retention retention_;
+  StepClock clock_;
   ClientIdentity identity_;
   std::vector<std::unique_ptr<ServerSession>> sessions_;
   const FanOut::Limits retry_limits_;

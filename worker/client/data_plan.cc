@@ -74,6 +74,7 @@ DataPlan::Slot& DataPlan::NewSlot(int32_t server, size_t wave) {
   slot.session = sessions_[server].get();
   slot.repeatable = true;
   slot.call.targets.clear();
+  slot.call.request.pull.step = 0;
   slot.wave = wave;
   slot.pushes = slot.assigns = 0;
   slot.landings.clear();
@@ -331,6 +332,15 @@ absl::Status DataPlan::PutPullItem(const Cut& cut, const Landing& landing, std::
   return absl::OkStatus();
 }
 
+void DataPlan::BeginStep(int64_t step, bool everywhere) {
+  for (size_t server = 0; server < first_.size(); ++server) {
+    if (everywhere) FirstSlot(static_cast<int32_t>(server));
+    Slot* const slot = first_[server];
+    if (slot == nullptr || (slot->landings.empty() && !everywhere)) continue;
+    slot->call.request.pull.step = step;
+  }
+}
+
 void DataPlan::Finish() {
   size_t waves = 0;
   for (size_t i = 0; i < used_; ++i) {
@@ -339,7 +349,7 @@ void DataPlan::Finish() {
     call.request.push.items.resize(slot.pushes);
     call.assign.items.resize(slot.assigns);
     call.request.pull.items.resize(slot.landings.size());
-    const bool pulls = !slot.landings.empty();
+    const bool pulls = !slot.landings.empty() || call.request.pull.step != 0;
     call.kind = slot.assigns > 0           ? CallKind::kAssign
                 : slot.pushes > 0 && pulls ? CallKind::kStep
                 : slot.pushes > 0          ? CallKind::kPush

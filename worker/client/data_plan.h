@@ -61,6 +61,9 @@ class DataPlan {
   absl::Status AddPush(const ClientVariable& variable, const PushSource& source);
   absl::Status AddAssign(const ClientVariable& variable, const PushSource& source);
   absl::Status AddPull(const ClientVariable& variable, const PullTarget& target);
+  // After the last Add: the pulls begin training step `step`. `everywhere`: servers without a pull
+  // are told so as well.
+  void BeginStep(int64_t step, bool everywhere);
 
   // After the last Add: the calls, to be run wave by wave; a wave has one exchange a server. Pushes
   // and assigns are all in wave 0.

@@ -16,6 +16,15 @@ namespace {
 // A server that is restarted again and again while one call is under way.
 constexpr int kMaxRenewals = 10;
 
+// Longest wait for other workers inside one attempt. Each end of it is logged with who is missing.
+constexpr absl::Duration kLongestStepWait = absl::Seconds(10);
+
+// A part of the attempt's time, so that the answer that names who is missing comes within it.
+double StepWaitSeconds(Deadline attempt_end) {
+  const absl::Duration wait = std::min(kLongestStepWait, attempt_end.Remaining() * 0.8);
+  return absl::ToDoubleSeconds(std::max(wait, absl::Milliseconds(1)));
+}
+
 }  // namespace
 
 bool Backoff::Pause() {
@@ -43,6 +52,7 @@ void FanOut::Send(Exchange& exchange, Deadline deadline) {
       call.request.pull.caller = call.request.push.caller;
       break;
   }
+  if (call.request.pull.step != 0) call.request.pull.wait_seconds = StepWaitSeconds(deadline);
   exchange.sent = true;
   exchange.outcome = exchange.channel->Send(call, deadline);
 }

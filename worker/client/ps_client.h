@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/config/partitioner.h"
+#include "common/consistency.h"
 #include "common/deadline.h"
 #include "common/variable_spec.h"
 #include "worker/client/checkpoint_part.h"
@@ -85,6 +86,8 @@ struct ClientOptions {
   // Bound of one attempt of one RPC.
   absl::Duration rpc_timeout = absl::Seconds(30);
   int64_t max_message_bytes = int64_t{1} << 30;
+  // How a worker keeps together with the others; the same for all that are live.
+  Consistency consistency;
   // Where Create puts dense variables that name no shards; null: round robin. Used by this client
   // alone.
   std::shared_ptr<Placement> placement;
@@ -104,7 +107,8 @@ struct ClientOptions {
 // Errors of every call, besides its own: kUnavailable: a server was gone for ps_wait or until the
 // deadline (the message says which server, since when and the last error); kDeadlineExceeded;
 // kFailedPrecondition: fenced by a newer start of this worker, or a server came back without pushes
-// that cannot be sent again (another directory, durability off, the job dropped).
+// that cannot be sent again (another directory, durability off, the job dropped). kAborted: see
+// Step.
 //
 // A server that is restarted is sent the pushes that it does not have, in order, by the call that
 // meets it first; the others wait for that. A push counts once on every stripe it touches.
@@ -150,6 +154,20 @@ class PsClient {
   // A push, and a pull that sees it, in one round trip a server.
   virtual absl::Status PushPull(absl::Span<const PushSource> sources, absl::string_view position,
                                 absl::Span<const PullTarget> targets, Deadline deadline) = 0;
+  // Begins the worker's next training step: as PushPull with the gradients of the step before (none
+  // before the first), and before the pull waits for other workers as far as the job's consistency
+  // asks; a PushPull, Push or Pull never does. Each server that has a part of `targets` is told
+  // that the worker has finished every step before, under ssp each server. Servers that end the
+  // wait while others are behind are asked again until `deadline`. One thread calls.
+  // kDeadlineExceeded: names the waiter, the step, who is missing and when it was last seen.
+  // kAborted: a worker was lost, and on_worker_loss is fail; this process must stop.
+  virtual absl::Status Step(absl::Span<const PushSource> sources, absl::string_view position,
+                            absl::Span<const PullTarget> targets, Deadline deadline) = 0;
+  // Takes no more steps: nobody waits for this worker. Another Step takes it back.
+  virtual absl::Status EndSteps(Deadline deadline) = 0;
+  // How many steps this worker was ahead of the slowest other one at most, when a Step of it ended;
+  // at the server where that is most, since that server's start.
+  virtual absl::StatusOr<int64_t> LargestStepGap(Deadline deadline) = 0;
   virtual absl::Status Assign(absl::Span<const PushSource> sources, Deadline deadline) = 0;
 
   // Calls `row(key, values)` for every stored row of an embedding table; values are [dim] of its

@@ -11,6 +11,7 @@
 #include "common/status.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/cairn_constants.h"
+#include "thrift/convert.h"
 #include "thrift/errors.h"
 #include "worker/client/retained_call.h"
 
@@ -56,11 +57,16 @@ Outcome ServerSession::Hello(int64_t incarnation, Deadline deadline, wire::Hello
   request.worker = identity_.worker;
   request.incarnation = incarnation;
   request.origin = identity_.origin;
+  if (identity_.sequenced() && identity_.clock != nullptr) {
+    request.__set_consistency(ToWire(identity_.consistency));
+    request.step = identity_.clock->Announced();
+  }
   outcome = channel->Call(
       "hello", [&](wire::ParameterServerIf& service) { service.hello(*reply, request); }, deadline);
   if (outcome.progress == Progress::kAnswered) {
     link_->Release(channel);
     if (outcome.status.ok()) outcome.status = CheckHello(*reply);
+    if (outcome.status.ok() && identity_.clock != nullptr) identity_.clock->RaiseTo(reply->step);
   } else {
     link_->Discard(channel);
   }
@@ -186,8 +192,15 @@ Verdict ServerSession::Judge(Outcome* outcome, bool repeatable, int64_t boot_id,
       return Verdict::kDone;
     }
     switch (ReasonOf(outcome->status)) {
+      case wire::ErrorReason::LEASE_ENDED:
+        LOG(WARNING) << outcome->status.message();
+        return Renew(outcome, boot_id, deadline);
       case wire::ErrorReason::REBOOTED:
       case wire::ErrorReason::REPLAY: return Renew(outcome, boot_id, deadline);
+      case wire::ErrorReason::WAIT_EXPIRED:
+        NoteAnswer();
+        LOG(WARNING) << outcome->status.message();
+        return Verdict::kAgain;
       case wire::ErrorReason::STOPPING:
         NoteGone(outcome->status);
         return repeatable ? Verdict::kAgainLater : Verdict::kFail;
@@ -284,8 +297,9 @@ Verdict ServerSession::Replay(const ReplayPlan& plan, const wire::HelloReply& he
   }
   const std::string durability = absl::StrCat(" (durability ", hello.durability, ")");
   if (plan.parts.empty()) {
-    LOG(INFO) << name_ << " was restarted; it has every push acknowledged to " << identity_.task
-              << durability;
+    const bool same_boot = hello.state.boot_id == boot_id_.load(std::memory_order_relaxed);
+    LOG(INFO) << name_ << (same_boot ? " has taken this worker back" : " was restarted")
+              << "; it has every push acknowledged to " << identity_.task << durability;
   } else {
     LOG(INFO) << name_ << " was restarted and had sequence " << hello.state.applied << " of "
               << identity_.task << durability << "; sent it again: " << plan.parts.size()
@@ -324,9 +338,9 @@ Verdict ServerSession::JudgeRenewal(Outcome* outcome) {
     outcome->status = Fenced(outcome->status);
     return Verdict::kFail;
   }
-  // REBOOTED: restarted again meanwhile.
+  // REBOOTED, LEASE_ENDED: restarted, or lost, again meanwhile.
   if (outcome->progress == Progress::kAnswered && reason != wire::ErrorReason::STOPPING &&
-      reason != wire::ErrorReason::REBOOTED) {
+      reason != wire::ErrorReason::REBOOTED && reason != wire::ErrorReason::LEASE_ENDED) {
     return Verdict::kFail;
   }
   NoteGone(outcome->status);
@@ -363,6 +377,8 @@ absl::Status ServerSession::PushesLost(const ReplayPlan& plan,
 }
 
 absl::Status ServerSession::GaveUp(const Outcome& outcome, bool deadline_passed) const {
+  // It names who is missing.
+  if (ReasonOf(outcome.status) == wire::ErrorReason::WAIT_EXPIRED) return outcome.status;
   const absl::string_view error = WithoutPeer(outcome.status.message(), name_);
   const bool slow = outcome.status.code() == absl::StatusCode::kDeadlineExceeded;
   if (deadline_passed && slow) {

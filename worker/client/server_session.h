@@ -14,11 +14,13 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/consistency.h"
 #include "common/deadline.h"
 #include "thrift/cairn_types.h"
 #include "worker/client/push_ledger.h"
 #include "worker/client/retention.h"
 #include "worker/client/server_link.h"
+#include "worker/client/step_clock.h"
 
 namespace cairn {
 
@@ -31,6 +33,8 @@ struct ClientIdentity {
   int32_t server_count = 0;
   absl::Duration ps_wait;
   Retention* retention = nullptr;  // shared by all sessions; null: pushes are not retained
+  Consistency consistency;
+  StepClock* clock = nullptr;  // shared by all sessions; null: takes no training steps
 
   bool sequenced() const { return worker >= 0; }
 };
@@ -84,7 +88,8 @@ class ServerSession {
   absl::Time retained_since() const;
 
   // Decides about an attempt that carried `boot_id`. `repeatable`: running it twice does no harm.
-  // Logs a server's going and coming back; says hello again to one that was restarted.
+  // Logs a server's going and coming back, and who others wait for; says hello again to a server
+  // that was restarted or that has ended this worker's lease.
   Verdict Judge(Outcome* outcome, bool repeatable, int64_t boot_id, Deadline deadline);
   // The error of a call that waited in vain for this server, after its last attempt's `outcome`.
   absl::Status GaveUp(const Outcome& outcome, bool deadline_passed) const;

@@ -65,6 +65,7 @@ std::string ReportJson(const Report& report) {
   json["staleness"] = {{"mean", Number(report.staleness.mean)},
                        {"p99", report.staleness.p99},
                        {"max", report.staleness.max}};
+  json["largest_step_gap"] = report.largest_step_gap;
   json["bytes_pushed"] = report.counters.bytes_pushed;
   json["bytes_pulled"] = report.counters.bytes_pulled;
   json["pushes_dropped"] = report.counters.pushes_dropped;

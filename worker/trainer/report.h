@@ -39,6 +39,7 @@ struct Report {
   std::optional<double> train_loss;  // mean over the last 100 steps
   std::optional<Evaluation> eval;
   StalenessSummary staleness;
+  int64_t largest_step_gap = 0;  // to the slowest other live worker, when a step began
   ClientCounters counters;
 };
 

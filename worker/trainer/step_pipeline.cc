@@ -55,9 +55,12 @@ absl::Status StepPipeline::Do(const Work& work) {
   if (work.pull >= 0) {
     Step& next = step(work.pull);
     ListTargets(*model_, &next.state, &next.targets);
-    if (work.push < 0) return client_->Pull(next.targets, deadline);
+    if (work.push < 0) {
+      return work.pull == 0 ? client_->Step({}, "", next.targets, deadline)
+                            : client_->Pull(next.targets, deadline);
+    }
     Step& done = step(work.push);
-    return client_->PushPull(done.sources, done.position, next.targets, deadline);
+    return client_->Step(done.sources, done.position, next.targets, deadline);
   }
   Step& done = step(work.push);
   return client_->Push(done.sources, done.position, deadline);

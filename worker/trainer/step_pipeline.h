@@ -35,7 +35,8 @@ void ListTargets(const Model& model, StepState* state, std::vector<PullTarget>* 
 // Lists the gradients of `state` as sources of a push.
 void ListSources(const Model& model, const StepState& state, std::vector<PushSource>* sources);
 
-// Pushes step t's gradients and pulls step t + 1 + pull_ahead's values in one round trip. With
+// Pushes step t's gradients, begins step t + 1 and pulls step t + 1 + pull_ahead's values in one
+// round trip, which waits for other workers as the job's consistency asks (PsClient::Step). With
 // pull_ahead 0 that happens in the caller's thread, and a step sees the pushes of all before it;
 // else in a thread of the pipeline's own, beside the computation of the steps between.
 // Thread safety: none; one thread calls.
@@ -52,7 +53,7 @@ class StepPipeline {
   // `number` has been waited for.
   Step& step(int64_t number) { return steps_[static_cast<size_t>(number) % steps_.size()]; }
 
-  // Pulls step `number` without a push.
+  // Pulls step `number` without a push; step 0 begins the worker's first step.
   absl::Status Pull(int64_t number);
   // Pushes step `push`, whose sources are filled, and pulls step `pull`; -1: nothing to pull. An
   // error of an earlier call of the thread comes out here or in a wait.

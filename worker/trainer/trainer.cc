@@ -25,6 +25,17 @@
 namespace cairn {
 namespace {
 
+Consistency ConsistencyOf(const StrategyConfig& strategy) {
+  Consistency consistency;
+  if (strategy.consistency == "ssp") {
+    consistency.mode = ConsistencyMode::kSsp;
+    // A step's values are pulled that many steps before it begins.
+    consistency.staleness_bound_steps = strategy.staleness_bound_steps - strategy.pull_ahead_steps;
+  }
+  if (strategy.on_worker_loss == "fail") consistency.on_worker_loss = WorkerLoss::kFail;
+  return consistency;
+}
+
 ClientOptions ClientOptionsFor(const TrainerOptions& options, int32_t worker) {
   ClientOptions client;
   client.job = options.job.name;
@@ -32,6 +43,7 @@ ClientOptions ClientOptionsFor(const TrainerOptions& options, int32_t worker) {
   client.task = options.task;
   client.ps_wait = absl::Seconds(options.job.strategy.ps_wait_seconds);
   client.skip_not_finite = options.job.not_finite == "skip";
+  client.consistency = ConsistencyOf(options.job.strategy);
   return client;
 }
 
@@ -98,6 +110,7 @@ class Training {
     RETURN_IF_ERROR(DecideStart());
     report_ = NewReport(options_);
     absl::Status status = Train();
+    if (status.ok()) status = EndSteps();
     if (status.ok() && options_.worker == 0 && options_.workers > 1) status = AwaitOthers();
     if (status.ok() && checkpointer_ != nullptr && !start_.nothing_to_do) {
       status = checkpointer_->Make(report_.total_steps);
@@ -244,6 +257,13 @@ class Training {
     report_.staleness = client_->staleness();
     report_.counters = client_->counters();
     return loop.stopped() ? absl::CancelledError("stopped in training") : absl::OkStatus();
+  }
+
+  absl::Status EndSteps() {
+    const Deadline deadline = Deadline::In(CallTimeout(options_));
+    RETURN_IF_ERROR(client_->EndSteps(deadline));
+    ASSIGN_OR_RETURN(report_.largest_step_gap, client_->LargestStepGap(deadline));
+    return absl::OkStatus();
   }
 
   absl::Status AwaitOthers() {

@@ -16,7 +16,8 @@ namespace cairn::test {
 // Dense float32 variables, whole, of any size that a pull asks for. Thread safety: as PsClient.
 class RecordingClient : public PsClient {
  public:
-  // "pull a", "push a 2 @position", "push a 2 @position, pull a".
+  // "pull a", "push a 2 @position", "push a 2 @position, pull a"; those of Step with "step: "
+  // before.
   std::vector<std::string> calls() const {
     absl::MutexLock lock(&mutex_);
     return calls_;
@@ -46,6 +47,12 @@ class RecordingClient : public PsClient {
                         absl::Span<const PullTarget> targets, Deadline) override {
     return Call(sources, position, targets);
   }
+  absl::Status Step(absl::Span<const PushSource> sources, absl::string_view position,
+                    absl::Span<const PullTarget> targets, Deadline) override {
+    return Call(sources, position, targets, "step: ");
+  }
+  absl::Status EndSteps(Deadline) override { return absl::OkStatus(); }
+  absl::StatusOr<int64_t> LargestStepGap(Deadline) override { return 0; }
   absl::Status Assign(absl::Span<const PushSource>, Deadline) override { return absl::OkStatus(); }
   absl::Status Scan(absl::string_view,
                     const std::function<void(int64_t, absl::Span<const std::byte>)>&,
@@ -71,7 +78,7 @@ class RecordingClient : public PsClient {
 
  private:
   absl::Status Call(absl::Span<const PushSource> sources, absl::string_view position,
-                    absl::Span<const PullTarget> targets) {
+                    absl::Span<const PullTarget> targets, absl::string_view kind = "") {
     absl::MutexLock lock(&mutex_);
     if (!failure_.ok()) return failure_;
     std::string text;
@@ -89,7 +96,7 @@ class RecordingClient : public PsClient {
       std::memcpy(target.out.data(), values.data(), target.out.size());
       absl::StrAppend(&text, text.empty() ? "" : ", ", "pull ", target.variable);
     }
-    calls_.push_back(text);
+    calls_.push_back(absl::StrCat(kind, text));
     return absl::OkStatus();
   }
 

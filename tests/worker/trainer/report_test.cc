@@ -23,26 +23,13 @@ TEST(Report, HasTheKeysOfTheJobDocument) {
   report.train_loss = 0.3312;
   report.eval = Evaluation{.rows = 16281, .auc = 0.9012, .log_loss = 0.3251, .accuracy = 0.849};
   const Json json = Json::parse(ReportJson(report));
-  for (const char* key : {"status",
-                          "task",
-                          "strategy",
-                          "consistency",
-                          "steps",
-                          "total_steps",
-                          "examples",
-                          "seconds",
-                          "examples_per_second",
-                          "train_loss",
-                          "eval",
-                          "staleness",
-                          "bytes_pushed",
-                          "bytes_pulled",
-                          "pushes_dropped",
-                          "retries",
-                          "retained_bytes_max",
-                          "replayed_pushes",
-                          "replayed_bytes",
-                          "replay_seconds"}) {
+  for (const char* key : {"status",           "task",           "strategy",
+                          "consistency",      "steps",          "total_steps",
+                          "examples",         "seconds",        "examples_per_second",
+                          "train_loss",       "eval",           "staleness",
+                          "largest_step_gap", "bytes_pushed",   "bytes_pulled",
+                          "pushes_dropped",   "retries",        "retained_bytes_max",
+                          "replayed_pushes",  "replayed_bytes", "replay_seconds"}) {
     EXPECT_TRUE(json.contains(key)) << key;
   }
   EXPECT_EQ(json["examples_per_second"], 79417);

@@ -65,16 +65,16 @@ std::vector<float> RunSteps(RecordingClient& client, int64_t pull_ahead, int64_t
 TEST(StepPipeline, WithoutPullAheadEveryStepSeesThePushBeforeIt) {
   RecordingClient client;
   EXPECT_THAT(RunSteps(client, 0, 3), ElementsAre(0, -1, -3));
-  EXPECT_THAT(client.calls(),
-              ElementsAre("pull a", "push a 1 @0, pull a", "push a 2 @1, pull a", "push a 3 @2"));
+  EXPECT_THAT(client.calls(), ElementsAre("step: pull a", "step: push a 1 @0, pull a",
+                                          "step: push a 2 @1, pull a", "push a 3 @2"));
 }
 
 TEST(StepPipeline, PullAheadSeesOwnPushesThatMuchLater) {
   RecordingClient client;
   EXPECT_THAT(RunSteps(client, 2, 5), ElementsAre(0, 0, 0, -1, -3));
-  EXPECT_THAT(client.calls(),
-              ElementsAre("pull a", "pull a", "pull a", "push a 1 @0, pull a",
-                          "push a 2 @1, pull a", "push a 3 @2", "push a 4 @3", "push a 5 @4"));
+  EXPECT_THAT(client.calls(), ElementsAre("step: pull a", "pull a", "pull a",
+                                          "step: push a 1 @0, pull a", "step: push a 2 @1, pull a",
+                                          "push a 3 @2", "push a 4 @3", "push a 5 @4"));
 }
 
 TEST(StepPipeline, ManyStepsKeepTheirOrder) {

@@ -1,0 +1,187 @@
+// Clients that keep step through real servers (DESIGN §5): how far ahead one may be, what an
+// expired wait says, and how the others go on when a worker ends, is lost or a server restarts.
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/ps_process.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
+#include "worker/client/ps_client.h"
+
+namespace cairn::test {
+namespace {
+
+using absl::StatusCode;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+Deadline Soon() { return Deadline::In(absl::Seconds(60)); }
+
+struct Worker {
+  std::unique_ptr<PsClient> client;
+  int64_t steps = 0;
+
+  PsClient* operator->() const { return client.get(); }
+  // The next step: pulls "a" alone, and after the first pushes 1 to it.
+  absl::Status Step(absl::Duration timeout = absl::Seconds(60)) {
+    const float gradient = 1;
+    std::vector<PushSource> sources;
+    if (steps++ > 0) {
+      sources.push_back({.variable = "a", .values = AsBytes(absl::MakeConstSpan(&gradient, 1))});
+    }
+    float value = 0;
+    return client->Step(sources, "",
+                        {{.variable = "a", .out = AsWritableBytes(absl::MakeSpan(&value, 1))}},
+                        Deadline::In(timeout));
+  }
+};
+
+class StepClientsTest : public ::testing::Test {
+ protected:
+  // Two servers; "a" and "b" have one each.
+  void Start(const std::string& lease_seconds = "300") {
+    for (int32_t s = 0; s < 2; ++s) {
+      options_[s].data_dir = folder_.Join(absl::StrCat("ps", s));
+      options_[s].task_index = s;
+      options_[s].ps_count = 2;
+      options_[s].flags = {"--lease_seconds=" + lease_seconds};
+      auto started = PsProcess::Start(options_[s]);
+      ASSERT_OK(started);
+      servers_[s] = *std::move(started);
+      options_[s].port = servers_[s]->port();
+    }
+  }
+
+  // Exits the test's program where it cannot connect.
+  Worker Join(int32_t worker, int64_t bound, WorkerLoss loss = WorkerLoss::kContinue) {
+    ClientOptions options;
+    options.job = "job";
+    options.worker = worker;
+    options.task = absl::StrCat("worker:", worker);
+    options.servers = {servers_[0]->address(), servers_[1]->address()};
+    options.consistency = {
+        .mode = ConsistencyMode::kSsp, .staleness_bound_steps = bound, .on_worker_loss = loss};
+    Worker joined{PsClient::Connect(options, Soon()).value()};
+    std::vector<VariableSpec> specs(2);
+    for (int32_t s = 0; s < 2; ++s) {
+      specs[s].name = s == 0 ? "a" : "b";
+      specs[s].shape = {1};
+      specs[s].optimizer.learning_rate.arguments["learning_rate"] = 1;
+      specs[s].shards = {{.first_row = 0, .rows = 1, .ps = s}};
+    }
+    EXPECT_OK(joined->Create(specs, Soon()));
+    return joined;
+  }
+
+  const TempDir folder_;
+  PsOptions options_[2];
+  std::unique_ptr<PsProcess> servers_[2];
+};
+
+// While the slow one stands still the fast one begins exactly the steps that the bound allows: it
+// runs step c + s while the slow one runs step c, and begins no other.
+TEST_F(StepClientsTest, TheLargestGapIsExactlyTheBound) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  for (const int64_t bound : {0, 1, 4}) {
+    Worker fast = Join(0, bound), slow = Join(1, bound);
+    constexpr int64_t kSteps = 20;
+    absl::Status status;
+    std::thread runner([&] {
+      for (int64_t step = 0; step < kSteps && status.ok(); ++step) status = fast.Step();
+      if (status.ok()) status = fast->EndSteps(Soon());
+    });
+    for (const Deadline deadline = Soon(); fast->LargestStepGap(Soon()).value_or(-1) != bound;) {
+      if (deadline.Expired()) break;  // the last check fails
+    }
+    for (int64_t step = 1; step <= kSteps; ++step) EXPECT_OK(slow.Step());
+    runner.join();
+    EXPECT_OK(status);
+    EXPECT_EQ(fast->LargestStepGap(Soon()).value_or(-1), bound);
+    EXPECT_LE(slow->LargestStepGap(Soon()).value_or(99), bound);
+    EXPECT_OK(fast->Leave(Soon()));
+    EXPECT_OK(slow->Leave(Soon()));
+  }
+}
+
+TEST_F(StepClientsTest, AnExpiredStepNamesWaiterStepAndWhoIsMissing) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  Worker fast = Join(0, 1), slow = Join(1, 1);
+  ASSERT_OK(fast.Step());
+  EXPECT_THAT(fast.Step(absl::Milliseconds(500)),
+              StatusIs(StatusCode::kDeadlineExceeded,
+                       AllOf(HasSubstr("worker 0 of job job has waited"),
+                             HasSubstr("to begin step 2"), HasSubstr("missing: worker 1 ("),
+                             HasSubstr("which is at step 0 and was last seen"))));
+}
+
+TEST_F(StepClientsTest, WhoEndsItsStepsIsNotWaitedForOnAnyServer) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  Worker fast = Join(0, 0), done = Join(1, 0);
+  absl::Status ended;
+  std::thread other([&] {
+    ended = done.Step();
+    if (ended.ok()) ended = done->EndSteps(Soon());
+  });
+  for (int step = 0; step < 20; ++step) ASSERT_OK(fast.Step());
+  other.join();
+  EXPECT_OK(ended);
+}
+
+// A server that is killed forgets the clocks; the clients tell theirs again, and keep step.
+TEST_F(StepClientsTest, ClocksOutliveARestartOfAServer) {
+  // The server waits for both until they call again; a heartbeat comes three times a lease.
+  ASSERT_NO_FATAL_FAILURE(Start("15"));
+  Worker fast = Join(0, 2), slow = Join(1, 2);
+  for (int step = 0; step < 5; ++step) {
+    ASSERT_OK(fast.Step());
+    ASSERT_OK(slow.Step());
+  }
+  servers_[1]->Kill();
+  auto started = PsProcess::Start(options_[1]);
+  ASSERT_OK(started);
+  servers_[1] = *std::move(started);
+  ASSERT_OK(slow.Step());  // 6
+  ASSERT_OK(fast.Step());
+  ASSERT_OK(fast.Step());
+  ASSERT_OK(fast.Step());  // 8
+  EXPECT_THAT(fast.Step(absl::Milliseconds(500)),
+              StatusIs(StatusCode::kDeadlineExceeded, HasSubstr("which is at step 6")));
+}
+
+TEST_F(StepClientsTest, ALateJoinerBeginsAtTheSlowestAndHoldsNobodyBack) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  Worker early = Join(0, 0);
+  for (int step = 0; step < 50; ++step) ASSERT_OK(early.Step());
+  Worker late = Join(1, 0);
+  absl::Status status;
+  std::thread other([&] { status = late.Step(); });
+  EXPECT_OK(early.Step());
+  other.join();
+  EXPECT_OK(status);
+  EXPECT_EQ(late->LargestStepGap(Soon()).value_or(-1), 0);
+}
+
+// The client of a lost worker is destroyed without leaving, as a killed process would.
+TEST_F(StepClientsTest, ALostWorkerIsWaitedForNoLongerThanItsLease) {
+  ASSERT_NO_FATAL_FAILURE(Start("3"));
+  Worker stays = Join(0, 0);
+  { const Worker lost = Join(1, 0); }
+  EXPECT_OK(stays.Step());
+}
+
+TEST_F(StepClientsTest, UnderFailTheLossOfAWorkerEndsTheStepOfTheOthers) {
+  ASSERT_NO_FATAL_FAILURE(Start("3"));
+  Worker stays = Join(0, 0, WorkerLoss::kFail);
+  { const Worker lost = Join(1, 0, WorkerLoss::kFail); }
+  EXPECT_THAT(stays.Step(), StatusIs(StatusCode::kAborted,
+                                     AllOf(HasSubstr("worker 1 of job job ("), HasSubstr("is lost"),
+                                           HasSubstr("start all workers of the job again"))));
+}
+
+}  // namespace
+}  // namespace cairn::test
