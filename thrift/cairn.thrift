@@ -108,6 +108,9 @@ struct ServerState {
   2: i64 applied
   /** Highest sequence of this worker that survives a crash of the server; <= applied. */
   3: i64 durable
+  /** SYNC: the last step whose mean is applied here, and the last that survives a crash. */
+  4: i64 closed_step = 0
+  5: i64 durable_step = 0
 }
 
 exception ServerError {
@@ -197,6 +200,24 @@ struct VariableSpec {
   10: i64 map_version = 1
 }
 
+/** SYNC: one worker's push for a step. */
+struct Contribution {
+  1: i32 worker
+  2: i64 incarnation
+  3: i64 sequence
+  /** What it weighs under SyncMean.ROWS. */
+  4: i64 rows
+}
+
+/** SYNC: whose contributions make the mean of a step. Made durable by ps:0 and told to the other
+    servers by the workers. */
+struct StepDecision {
+  /** 1, 2, …: of the job. */
+  1: i64 step
+  /** By worker and sequence. Empty: the step closes without an update. */
+  2: list<Contribution> contributions
+}
+
 /** One variable's part of a push. */
 struct PushItem {
   1: string variable
@@ -217,6 +238,13 @@ struct PushRequest {
   1: Caller caller
   2: Sequence sequence
   3: list<PushItem> items
+  /** SYNC: the step this is a contribution to: kept until the step closes, and sent to every
+      server, also where it has no items. 0: applied now. */
+  4: i64 step = 0
+  /** With a step: how many rows of input the gradient is the mean of; > 0. */
+  5: i64 rows = 0
+  /** SYNC: decisions that this server may lack, by step. */
+  6: list<StepDecision> decisions
 }
 
 /** What became of one PushItem. */
@@ -233,6 +261,8 @@ struct PushReply {
   2: list<PushedItem> items
   /** True where nothing was applied because this sequence already was. */
   3: bool repeated = false
+  /** SYNC: the step had closed, or was decided, without this contribution: it does not count. */
+  4: bool dropped = false
 }
 
 /** Sets values instead of moving them. Sequenced like a push. */
@@ -273,6 +303,16 @@ struct PullRequest {
   3: i64 step = 0
   /** How long this call may wait for other workers before WAIT_EXPIRED: above 0, at most 60. */
   4: double wait_seconds = 10
+  /** SYNC. The call for `step` goes to ps:0 first, when every server has accepted what the caller
+      contributes to the steps below, and waits there until those are decided. To the others it
+      goes with PullReply.step of that answer, and waits until the steps below are closed there.
+      Decisions that this server may lack, by step. */
+  5: list<StepDecision> decisions
+  /** ps:0 answers with decisions above this one. -1: with none. */
+  6: i64 decisions_after = -1
+  /** No server can come back with an earlier ServerState.durable_step: ps:0 forgets the decisions
+      up to here. */
+  7: i64 all_durable_step = 0
 }
 
 struct PulledItem {
@@ -289,6 +329,12 @@ struct PullReply {
   1: ServerState state
   /** One per item, in order. */
   2: list<PulledItem> items
+  /** SYNC, to a pull with a step: the open step, to which the caller contributes next. The items
+      are as of its beginning; where they are newer the step has closed, and contributions to it
+      are dropped. */
+  3: i64 step = 0
+  /** As many as decisions_after asks for and one answer may hold, by step. */
+  4: list<StepDecision> decisions
 }
 
 /** A push, then a pull that sees it: one round trip a training step. */
@@ -314,7 +360,7 @@ struct HelloRequest {
   /** Host and process, for messages: "host/1234". */
   6: string origin
   /** Not set: the caller follows what others set, and nobody waits for it before it announces a
-      step. SYNC is refused with UNIMPLEMENTED. */
+      step. */
   7: optional Consistency consistency
   /** The last step this worker announced, on any server; 0: none. -1: it takes no more steps. */
   8: i64 step = 0
@@ -340,7 +386,7 @@ struct HelloReply {
   9: i64 max_message_bytes
   /** The worker's clock here: the next step it announces is one above the highest of these, of all
       servers. One that is new, or comes back after its lease, gets the clock of the slowest live
-      worker; 0: there is none. */
+      worker; 0: there is none. SYNC: the open step. */
   10: i64 step
 }
 
@@ -483,7 +529,7 @@ struct WorkerStanding {
   /** Host and process. */
   2: string origin
   /** live; finished: takes no steps now; left; lost: its lease ended; returning: known from before
-      this server's start, not heard of since. */
+      this server's start, not heard of since; expected: SYNC waits for its first hello. */
   3: string state
   /** Its clock: the last step announced. */
   4: i64 step
@@ -499,7 +545,7 @@ struct WaitingCall {
       be read into). */
   1: i32 worker
   /** step: other workers. order: an earlier call of the same worker. epoch: the disk. memory: the
-      memory of other calls. */
+      memory of other calls. SYNC: contribution: one that this server has lost, to be sent again. */
   2: string waits_for
   3: double seconds
   /** One line: who waits, for what, who is missing and when each was last seen. */

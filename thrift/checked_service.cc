@@ -135,6 +135,28 @@ absl::Status CheckSequence(const wire::Sequence& sequence) {
                      "kMaxPositionBytes");
 }
 
+absl::Status CheckDecisions(const std::vector<wire::StepDecision>& decisions) {
+  const auto count = static_cast<int64_t>(decisions.size());
+  if (count > kMaxDecisionsPerCall) {
+    return Beyond("decisions", count, "entries", kMaxDecisionsPerCall, "kMaxDecisionsPerCall");
+  }
+  int64_t contributions = 0, before = 0;
+  for (const wire::StepDecision& decision : decisions) {
+    RETURN_IF_ERROR(CheckAtLeast("decisions.step", decision.step, before + 1));
+    before = decision.step;
+    contributions += static_cast<int64_t>(decision.contributions.size());
+    for (const wire::Contribution& named : decision.contributions) {
+      RETURN_IF_ERROR(CheckAtLeast("contributions.worker", named.worker, 0));
+      RETURN_IF_ERROR(CheckAtLeast("contributions.incarnation", named.incarnation, 1));
+      RETURN_IF_ERROR(CheckAtLeast("contributions.sequence", named.sequence, 1));
+      RETURN_IF_ERROR(CheckAtLeast("contributions.rows", named.rows, 1));
+    }
+  }
+  if (contributions <= kMaxContributionsPerCall) return absl::OkStatus();
+  return Beyond("decisions", contributions, "contributions", kMaxContributionsPerCall,
+                "kMaxContributionsPerCall");
+}
+
 void Throw(const absl::Status& status) {
   if (!status.ok()) throw ToServerError(status);
 }
@@ -171,6 +193,9 @@ absl::Status CheckRequest(const std::vector<wire::VariableSpec>& specs) {
 absl::Status CheckRequest(const wire::PushRequest& request) {
   RETURN_IF_ERROR(CheckRequest(request.caller));
   RETURN_IF_ERROR(CheckSequence(request.sequence));
+  RETURN_IF_ERROR(CheckAtLeast("step", request.step, 0));
+  RETURN_IF_ERROR(CheckAtLeast("rows", request.rows, request.step > 0 ? 1 : 0));
+  RETURN_IF_ERROR(CheckDecisions(request.decisions));
   return CheckItems(request.items);
 }
 
@@ -188,6 +213,9 @@ absl::Status CheckRequest(const wire::PullRequest& request) {
                                                    "; it is above 0 and at most ", kMaxWaitSeconds,
                                                    " (kMaxWaitSeconds)"));
   }
+  RETURN_IF_ERROR(CheckAtLeast("decisions_after", request.decisions_after, -1));
+  RETURN_IF_ERROR(CheckAtLeast("all_durable_step", request.all_durable_step, 0));
+  RETURN_IF_ERROR(CheckDecisions(request.decisions));
   return CheckItems(request.items);
 }
 

@@ -74,6 +74,10 @@ inline constexpr int64_t kMaxIdsPerCall = int64_t{1} << 24;
 // How long a pull may ask to wait for other workers before it is answered with who is missing: a
 // client asks again, so a longer wait gains nothing and would hold a connection.
 inline constexpr double kMaxWaitSeconds = 60;
+// Decisions in one call, and the contributions they name together. Workers carry the decisions of
+// the steps that a server is behind; one that is further behind is told in several calls.
+inline constexpr int64_t kMaxDecisionsPerCall = 4096;
+inline constexpr int64_t kMaxContributionsPerCall = 16384;
 // Rows of one scan reply.
 inline constexpr int32_t kMaxScanRows = 65536;
 // Buckets of an embedding table: a bucket is a stripe, and BucketOfKey uses 16 bits.
