@@ -35,6 +35,14 @@ absl::Status NotAKey(absl::string_view what, absl::string_view key) {
                                           key.size() > 64 ? "…" : "", " (", key.size(), " bytes)"));
 }
 
+// The length comes first, so that no job's keys lie among those of a job whose name begins alike.
+std::string JobPrefix(RecordKind kind, absl::string_view job) {
+  std::string key = KindPrefix(kind);
+  Append(static_cast<uint16_t>(job.size()), key);
+  key.append(job.data(), job.size());
+  return key;
+}
+
 }  // namespace
 
 std::string KindPrefix(RecordKind kind) { return {static_cast<char>(kind)}; }
@@ -59,11 +67,13 @@ std::string ShardKey(uint32_t variable, uint32_t shard) {
   return key;
 }
 
-// The length comes first, so that no job's keys lie among those of a job whose name begins alike.
-std::string WorkersPrefix(absl::string_view job) {
-  std::string key = KindPrefix(RecordKind::kWorker);
-  Append(static_cast<uint16_t>(job.size()), key);
-  key.append(job.data(), job.size());
+std::string WorkersPrefix(absl::string_view job) { return JobPrefix(RecordKind::kWorker, job); }
+
+std::string DecisionsPrefix(absl::string_view job) { return JobPrefix(RecordKind::kDecision, job); }
+
+std::string DecisionKey(absl::string_view job, int64_t step) {
+  std::string key = DecisionsPrefix(job);
+  Append(static_cast<uint64_t>(step), key);
   return key;
 }
 
@@ -146,6 +156,15 @@ absl::Status ParseWorkerKey(absl::string_view key, WorkerRecord& record) {
   return absl::OkStatus();
 }
 
+absl::Status ParseDecisionKey(absl::string_view key, DecisionRecord& record) {
+  if (!IsKind(key, RecordKind::kDecision) || key.size() < 3) return NotAKey("decision", key);
+  const size_t job_bytes = LoadBigEndian<uint16_t>(&key[1]);
+  if (key.size() != 3 + job_bytes + 8) return NotAKey("decision", key);
+  record.job.assign(key.data() + 3, job_bytes);
+  record.step = static_cast<int64_t>(LoadBigEndian<uint64_t>(&key[3 + job_bytes]));
+  return absl::OkStatus();
+}
+
 std::string KeyText(absl::string_view key) {
   if (IsKind(key, RecordKind::kMeta) && key.size() == 1) return "meta record";
   if (const auto variable = ParseVariableKey(key); variable.ok()) {
@@ -159,6 +178,11 @@ std::string KeyText(absl::string_view key) {
   if (ParseWorkerKey(key, worker).ok()) {
     return absl::StrCat("record of worker ", worker.worker, " of job \"",
                         absl::CHexEscape(worker.job), "\"");
+  }
+  DecisionRecord decision;
+  if (ParseDecisionKey(key, decision).ok()) {
+    return absl::StrCat("decision of step ", decision.step, " of job \"",
+                        absl::CHexEscape(decision.job), "\"");
   }
   if (const auto stripe = ParseStripeKey(key); stripe.ok()) {
     constexpr absl::string_view kParts[] = {" header", " image", " rows "};

@@ -19,12 +19,13 @@ enum class RecordKind : uint8_t {
   kShard = 3,
   kWorker = 4,
   kStripe = 5,
+  kDecision = 6,
 };
 
 // What of a stripe a key names, in the order in which a stripe is read.
 enum class StripePart : uint8_t { kHeader = 0, kImage = 1, kRows = 2 };
 
-// Longest job name that a worker's key can hold.
+// Longest job name that the key of a worker or decision can hold.
 inline constexpr size_t kMaxJobBytes = 65535;
 
 std::string MetaKey();
@@ -32,9 +33,13 @@ std::string VariableKey(uint32_t variable);
 std::string ShardKey(uint32_t variable, uint32_t shard);
 // `job` must not be longer than kMaxJobBytes.
 std::string WorkerKey(absl::string_view job, int32_t worker);
-// What every key of a kind, of a job's workers, of a variable's shards or stripes begins with.
+// `step` must not be negative.
+std::string DecisionKey(absl::string_view job, int64_t step);
+// What every key of a kind, of a job's workers or decisions, of a variable's shards or stripes
+// begins with.
 std::string KindPrefix(RecordKind kind);
 std::string WorkersPrefix(absl::string_view job);
+std::string DecisionsPrefix(absl::string_view job);
 std::string ShardsPrefix(uint32_t variable);
 std::string StripesPrefix(uint32_t variable);
 // The first key after all that begin with `prefix`, which must hold a byte below 0xff.
@@ -65,8 +70,9 @@ struct StripeKey {
 };
 absl::StatusOr<StripeKey> ParseStripeKey(absl::string_view key);
 absl::StatusOr<uint32_t> ParseVariableKey(absl::string_view key);
-absl::Status ParseShardKey(absl::string_view key, ShardRecord& record);    // variable, shard
-absl::Status ParseWorkerKey(absl::string_view key, WorkerRecord& record);  // job, worker
+absl::Status ParseShardKey(absl::string_view key, ShardRecord& record);        // variable, shard
+absl::Status ParseWorkerKey(absl::string_view key, WorkerRecord& record);      // job, worker
+absl::Status ParseDecisionKey(absl::string_view key, DecisionRecord& record);  // job, step
 
 // "stripe 3/0/17 rows 42", "worker record 0401…": what a key names, for messages. Any bytes.
 std::string KeyText(absl::string_view key);

@@ -182,6 +182,38 @@ absl::StatusOr<WorkerRecord> DecodeWorker(absl::string_view key, absl::string_vi
   return record;
 }
 
+std::string EncodeDecision(absl::string_view key, const DecisionRecord& record) {
+  std::string value;
+  Append(static_cast<uint32_t>(record.contributions.size()), value);
+  for (const NamedContribution& named : record.contributions) {
+    Append(static_cast<uint32_t>(named.worker), value);
+    Append(static_cast<uint64_t>(named.incarnation), value);
+    Append(static_cast<uint64_t>(named.sequence), value);
+    Append(static_cast<uint64_t>(named.rows), value);
+    AppendText(named.position, value);
+  }
+  return Sealed(key, std::move(value));
+}
+
+absl::StatusOr<DecisionRecord> DecodeDecision(absl::string_view key, absl::string_view value) {
+  ASSIGN_OR_RETURN(const absl::string_view bytes, VerifyChecksum(key, value));
+  FieldReader fields(bytes);
+  DecisionRecord record;
+  RETURN_IF_ERROR(ParseDecisionKey(key, record));
+  const auto count = fields.Number<uint32_t>();
+  // Every one takes bytes, so a count that is not true ends with them.
+  for (uint32_t i = 0; i < count && fields.ok(); ++i) {
+    NamedContribution& named = record.contributions.emplace_back();
+    named.worker = static_cast<int32_t>(fields.Number<uint32_t>());
+    named.incarnation = static_cast<int64_t>(fields.Number<uint64_t>());
+    named.sequence = static_cast<int64_t>(fields.Number<uint64_t>());
+    named.rows = static_cast<int64_t>(fields.Number<uint64_t>());
+    named.position = std::string(fields.Text());
+  }
+  if (!fields.Complete()) return Damaged(key, kWrongLength);
+  return record;
+}
+
 std::string EncodeHeader(absl::string_view key, absl::Span<const Watermark> watermarks) {
   std::string value;
   AppendWatermarks(watermarks, value);

@@ -44,6 +44,9 @@ absl::StatusOr<ShardRecord> DecodeShard(absl::string_view key, absl::string_view
 std::string EncodeWorker(absl::string_view key, const WorkerRecord& record);
 absl::StatusOr<WorkerRecord> DecodeWorker(absl::string_view key, absl::string_view value);
 
+std::string EncodeDecision(absl::string_view key, const DecisionRecord& record);
+absl::StatusOr<DecisionRecord> DecodeDecision(absl::string_view key, absl::string_view value);
+
 // A stripe's header. `watermarks` is replaced; unspecified unless OK is returned.
 std::string EncodeHeader(absl::string_view key, absl::Span<const Watermark> watermarks);
 absl::Status DecodeHeader(absl::string_view key, absl::string_view value,

@@ -248,7 +248,10 @@ absl::Status RocksStore::DropJob(absl::string_view job) {
     drop(ShardsPrefix(variable.id));
     drop(StripesPrefix(variable.id));
   }
-  if (job.size() <= kMaxJobBytes) drop(WorkersPrefix(job));
+  if (job.size() <= kMaxJobBytes) {
+    drop(WorkersPrefix(job));
+    drop(DecisionsPrefix(job));
+  }
   RETURN_IF_ERROR(FromRocks(put, Context("drop a job")));
   RETURN_IF_ERROR(Commit(batch, /*sync=*/true, absl::StrCat("drop job \"", job, "\"")));
   absl::flat_hash_set<uint32_t> dropped;
@@ -375,6 +378,29 @@ absl::Status RocksStore::DropLeftovers(uint32_t first, uint32_t end) {
   return absl::OkStatus();
 }
 
+absl::Status RocksStore::PutDecision(const DecisionRecord& record) {
+  absl::ReaderMutexLock lock(&life_);
+  if (record.job.size() > kMaxJobBytes || record.step < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a decision of step ", record.step, " of a job whose name has ",
+                     record.job.size(), " bytes; allowed are 1 or more, and ", kMaxJobBytes));
+  }
+  rocksdb::WriteBatch batch;
+  const std::string key = DecisionKey(record.job, record.step);
+  RETURN_IF_ERROR(
+      FromRocks(batch.Put(key, EncodeDecision(key, record)), Context("fill a decision's batch")));
+  return Commit(batch, /*sync=*/false, "write a decision");
+}
+
+absl::Status RocksStore::DropDecisions(absl::string_view job, int64_t step) {
+  absl::ReaderMutexLock lock(&life_);
+  if (job.size() > kMaxJobBytes || step < 1) return absl::OkStatus();
+  rocksdb::WriteBatch batch;
+  RETURN_IF_ERROR(FromRocks(batch.DeleteRange(DecisionsPrefix(job), DecisionKey(job, step + 1)),
+                            Context("drop decisions")));
+  return Commit(batch, /*sync=*/false, "drop decisions");
+}
+
 absl::Status RocksStore::SyncOnce() {
   const rocksdb::Status synced = db_->SyncWAL();
   if (synced.ok()) return absl::OkStatus();
@@ -430,6 +456,20 @@ absl::StatusOr<std::vector<WorkerRecord>> RocksStore::Workers() const {
            });
   if (!scanned.ok()) return Annotate(scanned, Context("list workers"));
   return workers;
+}
+
+absl::StatusOr<std::vector<DecisionRecord>> RocksStore::Decisions() const {
+  absl::ReaderMutexLock lock(&life_);
+  std::vector<DecisionRecord> decisions;
+  const absl::Status scanned =
+      Scan(KindPrefix(RecordKind::kDecision), "list decisions",
+           [&](absl::string_view key, absl::string_view value) -> absl::Status {
+             ASSIGN_OR_RETURN(DecisionRecord record, DecodeDecision(key, value));
+             decisions.push_back(std::move(record));
+             return absl::OkStatus();
+           });
+  if (!scanned.ok()) return Annotate(scanned, Context("list decisions"));
+  return decisions;
 }
 
 absl::Status RocksStore::LoadStripes(const StripeId& first, const StripeId& end,

@@ -56,6 +56,9 @@ class RocksStore : public StripeStore {
   absl::Status WriteEpoch(absl::Span<const ShardRecord> shards,
                           absl::Span<const WorkerRecord> workers) override;
   absl::Status Sync() override;
+  absl::Status PutDecision(const DecisionRecord& record) override;
+  absl::Status DropDecisions(absl::string_view job, int64_t step) override;
+  absl::StatusOr<std::vector<DecisionRecord>> Decisions() const override;
   absl::StatusOr<std::vector<ShardRecord>> Shards() const override;
   absl::StatusOr<std::vector<WorkerRecord>> Workers() const override;
   using StripeStore::LoadStripes;

@@ -2,8 +2,8 @@
 //
 // What is kept: the server's identity and boot count, variables (their spec as opaque bytes), per
 // shard an update count, per worker the incarnation, sequence and position of the last published
-// epoch, and per stripe its header (watermarks) with either one dense image or rows by key.
-// storage/FORMAT.md gives the bytes; tests/storage holds golden ones.
+// epoch, the decisions of synchronous jobs, and per stripe its header (watermarks) with either one
+// dense image or rows by key. storage/FORMAT.md gives the bytes; tests/storage holds golden ones.
 //
 // Thread safety: every method of StripeStore may be called from several threads at once, but
 // batches of one stripe are written in the order in which Write is called for them, so callers
@@ -66,6 +66,24 @@ struct WorkerRecord {
   std::string position;  // opaque
   bool left = false;     // it left or was lost, and has not come back
   bool operator==(const WorkerRecord&) const = default;
+};
+
+// One worker's push that counts for a step of a synchronous job.
+struct NamedContribution {
+  int32_t worker = 0;
+  int64_t incarnation = 0;
+  int64_t sequence = 0;
+  int64_t rows = 0;      // its weight; > 0
+  std::string position;  // opaque
+  bool operator==(const NamedContribution&) const = default;
+};
+
+// Whose pushes make the mean of a step.
+struct DecisionRecord {
+  std::string job;
+  int64_t step = 0;                              // >= 1
+  std::vector<NamedContribution> contributions;  // by worker and sequence
+  bool operator==(const DecisionRecord&) const = default;
 };
 
 // One stripe's changes: header, image, rows. Written whole or not at all.
@@ -137,7 +155,7 @@ class StripeStore {
   // Removes shards and stripes of variables [first, end), which have no record: what PutJob did not
   // come to.
   virtual absl::Status DropLeftovers(uint32_t first, uint32_t end) = 0;
-  // Removes the job's variables with all their stripes, and its workers. Synced.
+  // Removes the job's variables with all their stripes, its workers and its decisions. Synced.
   virtual absl::Status DropJob(absl::string_view job) = 0;
 
   virtual std::unique_ptr<StripeBatch> NewBatch(const StripeId& id) = 0;
@@ -148,6 +166,13 @@ class StripeStore {
                                   absl::Span<const WorkerRecord> workers) = 0;
   // Everything written before is on the disk when it returns.
   virtual absl::Status Sync() = 0;
+
+  // In RocksDB's WAL when it returns, on the disk after Sync.
+  virtual absl::Status PutDecision(const DecisionRecord& record) = 0;
+  // Removes the job's decisions of steps up to `step`.
+  virtual absl::Status DropDecisions(absl::string_view job, int64_t step) = 0;
+  // Of all jobs; those of one are in the order of steps.
+  virtual absl::StatusOr<std::vector<DecisionRecord>> Decisions() const = 0;
 
   virtual absl::StatusOr<std::vector<ShardRecord>> Shards() const = 0;
   virtual absl::StatusOr<std::vector<WorkerRecord>> Workers() const = 0;

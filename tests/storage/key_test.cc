@@ -71,8 +71,10 @@ TEST(Key, AnyBytesAreParsedOrRefused) {
     for (char& c : key) c = static_cast<char>(random() % 7);
     ShardRecord shard;
     WorkerRecord worker;
+    DecisionRecord decision;
     refused += !ParseStripeKey(key).ok() && !ParseVariableKey(key).ok() &&
-               !ParseShardKey(key, shard).ok() && !ParseWorkerKey(key, worker).ok();
+               !ParseShardKey(key, shard).ok() && !ParseWorkerKey(key, worker).ok() &&
+               !ParseDecisionKey(key, decision).ok();
     EXPECT_FALSE(KeyText(key).empty());
   }
   EXPECT_GT(refused, 90000);

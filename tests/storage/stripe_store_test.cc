@@ -215,6 +215,25 @@ TEST_F(StripeStoreTest, DropJobForgetsThatJobAloneAndForGood) {
   }
 }
 
+TEST_F(StripeStoreTest, DecisionsStayUntilTheyOrTheirJobAreDropped) {
+  const DecisionRecord one{"a", 1, {{0, 2, 7, 100, "at"}, {1, 1, 9, 28, ""}}};
+  const DecisionRecord two{"a", 2, {}}, far{"a", 300, {{1, 1, 10, 5, ""}}};
+  const DecisionRecord others{"ab", 1, {{0, 1, 1, 1, ""}}};
+  for (const DecisionRecord& record : {far, others, two, one}) {
+    ASSERT_OK(store_->PutDecision(record));
+  }
+  ASSERT_OK(store_->Sync());
+  Reopen();
+  EXPECT_THAT(*store_->Decisions(), ElementsAre(one, two, far, others));
+  ASSERT_OK(store_->DropDecisions("a", 2));
+  ASSERT_OK(store_->DropDecisions("a", 0));
+  EXPECT_THAT(*store_->Decisions(), ElementsAre(far, others));
+  ASSERT_OK(store_->DropJob("a"));
+  Reopen();
+  EXPECT_THAT(*store_->Decisions(), ElementsAre(others));
+  EXPECT_THAT(store_->PutDecision({"a", 0, {}}), StatusIs(absl::StatusCode::kInvalidArgument));
+}
+
 TEST_F(StripeStoreTest, DroppingAJobNobodyKnowsChangesNothing) {
   ASSERT_OK(store_->PutVariable({1, "a", "w", ""}));
   EXPECT_OK(store_->DropJob("b"));
@@ -244,6 +263,9 @@ TEST_F(StripeStoreTest, EveryCallAfterCloseFailsAndSaysSo) {
   EXPECT_THAT(store_->Variables(), closed);
   EXPECT_THAT(store_->Shards(), closed);
   EXPECT_THAT(store_->Workers(), closed);
+  EXPECT_THAT(store_->PutDecision({"a", 1, {}}), closed);
+  EXPECT_THAT(store_->DropDecisions("a", 1), closed);
+  EXPECT_THAT(store_->Decisions(), closed);
   Recorder recorder;
   EXPECT_THAT(store_->LoadStripes(1, recorder), closed);
 }
