@@ -57,7 +57,8 @@ absl::Status Cohort::AgreeLocked(const Consistency& wanted, int32_t worker) cons
 void Cohort::Return(std::shared_ptr<Session> session) {
   absl::MutexLock lock(&mutex_);
   const int32_t worker = session->worker();
-  members_[worker] = {.session = std::move(session), .standing = Standing::kReturning};
+  const Standing standing = session->left() ? Standing::kLeft : Standing::kReturning;
+  members_[worker] = {.session = std::move(session), .standing = standing};
 }
 
 absl::StatusOr<int64_t> Cohort::Join(std::shared_ptr<Session> session, const Hello& hello) {
@@ -67,21 +68,41 @@ absl::StatusOr<int64_t> Cohort::Join(std::shared_ptr<Session> session, const Hel
     RETURN_IF_ERROR(AgreeLocked(*hello.consistency, worker));
     settings_ = *hello.consistency;
   }
+  if (hello.expected_workers > 0) expected_workers_ = hello.expected_workers;
+  if (hello.fresh) ExpectAgain();
   const int64_t slowest = SlowestBut(worker);
   const auto [found, is_new] = members_.try_emplace(worker);
   Member& member = found->second;
   const bool was_there = !is_new && !hello.fresh && member.standing != Standing::kLost &&
                          member.standing != Standing::kLeft;
-  member.step = std::max({hello.step, was_there ? member.step : slowest, int64_t{0}});
+  if (settings_.mode == ConsistencyMode::kSync) {
+    // What it contributed before may not be here: it announces that again when it is.
+    if (!was_there) member.step = 0;
+  } else {
+    member.step = std::max({hello.step, was_there ? member.step : slowest, int64_t{0}});
+  }
   if (hello.fresh) member.largest_gap = 0;
   const bool steps = hello.consistency && hello.step >= 0;
   member.standing = steps ? Standing::kLive : Standing::kFinished;
   member.has_settings = hello.consistency.has_value();
+  member.awaited = false;
   member.loss = absl::OkStatus();
   session->set_stopped(false);
   member.session = std::move(session);
-  changed_.SignalAll();
+  Changed();
   return member.step;
+}
+
+void Cohort::Changed() {
+  changed_.SignalAll();
+  if (notify_) notify_();
+}
+
+void Cohort::ExpectAgain() {
+  for (const auto& [worker, member] : members_) {
+    if (member.standing != Standing::kLeft) return;
+  }
+  for (auto& [worker, member] : members_) member.awaited = true;
 }
 
 void Cohort::Leave(int32_t worker) {
@@ -89,7 +110,7 @@ void Cohort::Leave(int32_t worker) {
   const auto found = members_.find(worker);
   if (found == members_.end()) return;
   found->second.standing = Standing::kLeft;
-  changed_.SignalAll();
+  Changed();
 }
 
 absl::Status Cohort::LossOf(const Member& lost) const {
@@ -127,7 +148,7 @@ void Cohort::Lose(int32_t worker) {
   lost.standing = Standing::kLost;
   lost.session->set_stopped(true);
   lost.session->SetLeft(true);
-  changed_.SignalAll();
+  Changed();
 }
 
 absl::Status Cohort::Check(const Session& session) {
@@ -175,20 +196,71 @@ std::vector<const Cohort::Member*> Cohort::Missing(int32_t worker, int64_t step)
   return missing;
 }
 
+std::string Cohort::Text(const Member& member) {
+  const Session& session = *member.session;
+  const std::string seen = DurationText(session.SinceSeen());
+  if (member.standing == Standing::kReturning) {
+    return absl::StrCat("worker ", session.worker(),
+                        ", which has not said hello since this server was started ", seen, " ago");
+  }
+  if (member.standing == Standing::kLeft) {
+    return absl::StrCat("worker ", session.worker(),
+                        ", which has not said hello since everybody left");
+  }
+  return absl::StrCat("worker ", session.worker(), " (", session.origin(), "), which is at step ",
+                      member.step, " and was last seen ", seen, " ago");
+}
+
+std::vector<QuorumMember> Cohort::Quorum() const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<QuorumMember> quorum;
+  for (const auto& [worker, member] : members_) {
+    const bool expected = member.awaited && worker < expected_workers_;
+    quorum.push_back(
+        {.worker = worker, .announced = member.step, .counts = Counts(member) || expected});
+  }
+  for (int32_t worker = 0; worker < expected_workers_; ++worker) {
+    if (!members_.contains(worker)) quorum.push_back({.worker = worker, .counts = true});
+  }
+  return quorum;
+}
+
+std::string Cohort::Describe(absl::Span<const int32_t> workers) const {
+  absl::MutexLock lock(&mutex_);
+  return absl::StrJoin(workers, ", ", [this](std::string* out, int32_t worker) {
+    mutex_.AssertHeld();
+    const auto member = members_.find(worker);
+    absl::StrAppend(out, member != members_.end()
+                             ? Text(member->second)
+                             : absl::StrCat("worker ", worker, ", which has not said hello yet"));
+  });
+}
+
+std::vector<wire::WorkerStanding> Cohort::StandingsOf(absl::Span<const int32_t> workers) const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<wire::WorkerStanding> standings;
+  for (const int32_t worker : workers) {
+    if (const auto member = members_.find(worker); member != members_.end()) {
+      standings.push_back(StandingOf(worker, member->second));
+    } else {
+      wire::WorkerStanding& standing = standings.emplace_back();
+      standing.worker = worker;
+      standing.state = "expected";
+    }
+  }
+  return standings;
+}
+
+Consistency Cohort::settings() const {
+  absl::MutexLock lock(&mutex_);
+  return settings_;
+}
+
 std::string Cohort::WaitText(const Waiter& waiter) const {
   const std::vector<const Member*> missing = Missing(waiter.worker, waiter.step);
-  const std::string names =
-      absl::StrJoin(missing, ", ", [](std::string* out, const Member* member) {
-        const Session& session = *member->session;
-        absl::StrAppend(out, "worker ", session.worker());
-        if (member->standing == Standing::kReturning) {
-          absl::StrAppend(out, ", which has not said hello since this server was started ",
-                          DurationText(session.SinceSeen()), " ago");
-        } else {
-          absl::StrAppend(out, " (", session.origin(), "), which is at step ", member->step,
-                          " and was last seen ", DurationText(session.SinceSeen()), " ago");
-        }
-      });
+  const std::string names = absl::StrJoin(
+      missing, ", ",
+      [](std::string* out, const Member* member) { absl::StrAppend(out, Text(*member)); });
   return absl::StrCat(
       "worker ", waiter.worker, " of job ", job_, " has waited ",
       DurationText(MonotonicNow() - waiter.since), " to begin step ", waiter.step,
@@ -210,7 +282,7 @@ void Cohort::Announce(Member& member, int64_t step) {
   if (member.standing == Standing::kLeft) member.session->SetLeft(false);
   member.step = std::max(member.step, step);
   member.standing = standing;
-  changed_.SignalAll();
+  Changed();
 }
 
 absl::Status Cohort::CheckPlace(const Session& session, int64_t incarnation,
@@ -237,7 +309,7 @@ absl::Status Cohort::Await(const Session& session, int64_t incarnation, int64_t 
   if (settings_.mode == ConsistencyMode::kSsp) {
     RETURN_IF_ERROR(AwaitOthers(session, incarnation, step, deadline, member));
   }
-  NoteGap(member, step);
+  if (settings_.mode != ConsistencyMode::kSync) NoteGap(member, step);
   return absl::OkStatus();
 }
 
@@ -267,7 +339,7 @@ absl::Status Cohort::AwaitOthers(const Session& session, int64_t incarnation, in
 void Cohort::Close(const absl::Status& why) {
   absl::MutexLock lock(&mutex_);
   if (closed_.ok()) closed_ = why;
-  changed_.SignalAll();
+  Changed();
 }
 
 wire::WorkerStanding Cohort::StandingOf(int32_t worker, const Member& member) const {

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -15,9 +17,11 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/consistency.h"
 #include "common/deadline.h"
 #include "ps_server/session.h"
+#include "ps_server/sync_steps.h"
 #include "thrift/cairn_types.h"
 
 namespace cairn {
@@ -37,19 +41,22 @@ namespace cairn {
 // call waits.
 class Cohort {
  public:
-  explicit Cohort(absl::string_view job) : job_(job) {}
+  // `changed`: called, with the cohort locked, where others that wait may have to look again.
+  explicit Cohort(absl::string_view job, std::function<void()> changed = nullptr)
+      : job_(job), notify_(std::move(changed)) {}
 
   // Whether `worker` may join with `wanted`: the settings of the first live worker hold for those
   // that join while it lives. kFailedPrecondition, reason CONSISTENCY_CONFLICT.
   absl::Status Agree(const Consistency& wanted, int32_t worker) const;
 
-  // A worker that an earlier start of this server knew; its lease has begun.
+  // A worker that an earlier start of this server knew; unless it had left, its lease has begun.
   void Return(std::shared_ptr<Session> session);
 
   struct Hello {
     std::optional<Consistency> consistency;  // none: those of others, and nobody waits for it yet
     int64_t step = 0;                        // its clock as it knows it; -1: takes no more steps
     bool fresh = false;                      // a new start of the worker
+    int32_t expected_workers = 0;            // sync: of the job; 0: not known
   };
   // A worker whose lease has begun has said hello. Returns its clock: its own where it was there,
   // the slowest live worker's at the least where it is new or was lost. Errors as Agree.
@@ -66,6 +73,15 @@ class Cohort {
   // for it. WAIT_EXPIRED (kDeadlineExceeded): who is missing. Else as Check; FENCED; STOPPING.
   absl::Status Await(const Session& session, int64_t incarnation, int64_t step, Deadline deadline);
 
+  // Under sync a worker is announced by Await alone, which does not wait: the steps do (JobSteps).
+  // Those whom others wait for: members that count, and workers expected that have not said hello
+  // in this run. And those that do not, for what they announced.
+  std::vector<QuorumMember> Quorum() const;
+  // "worker 1 (host/7), which is at step 4 and was last seen 2s ago", joined by ", ".
+  std::string Describe(absl::Span<const int32_t> workers) const;
+  std::vector<wire::WorkerStanding> StandingsOf(absl::Span<const int32_t> workers) const;
+  Consistency settings() const;
+
   // Ends every wait, now and later, with `why`.
   void Close(const absl::Status& why);
 
@@ -79,7 +95,8 @@ class Cohort {
     bool has_settings = false;  // it said hello with some
     int64_t step = 0;           // its clock
     int64_t largest_gap = 0;
-    absl::Status loss;  // which ends this one (on_worker_loss: fail): another's or its own
+    bool awaited = false;  // sync: it left in an earlier run and is expected in this one
+    absl::Status loss;     // which ends this one (on_worker_loss: fail): another's or its own
   };
   struct Waiter {
     int32_t worker = -1;
@@ -92,6 +109,10 @@ class Cohort {
   static bool Counts(const Member& member) {
     return member.standing == Standing::kLive || member.standing == Standing::kReturning;
   }
+  static std::string Text(const Member& member);
+  void Changed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A run begins where everybody has left and one says hello again: the others are expected too.
+  void ExpectAgain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status AgreeLocked(const Consistency& wanted, int32_t worker) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckMember(Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -113,10 +134,12 @@ class Cohort {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string job_;
+  const std::function<void()> notify_;
   mutable absl::Mutex mutex_;
   absl::CondVar changed_;
   Consistency settings_ ABSL_GUARDED_BY(mutex_);
   Members members_ ABSL_GUARDED_BY(mutex_);
+  int32_t expected_workers_ ABSL_GUARDED_BY(mutex_) = 0;
   std::list<Waiter> waiters_ ABSL_GUARDED_BY(mutex_);
   int64_t largest_gap_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Status closed_ ABSL_GUARDED_BY(mutex_);

@@ -13,13 +13,16 @@ enum class Counter : int {
   kPushes,  // answered OK, repeats included
   kPulls,
   kAssigns,
-  kPushesRefused,    // pushes and assigns that failed for any reason
-  kPushesRepeated,   // acknowledged, not applied: the sequence was in
-  kPushesReordered,  // answered REPLAY
-  kFenced,           // calls of incarnations that are over
-  kNotFinite,        // pushes with NaN or infinity, refused or skipped
-  kRowsMade,         // embedding rows
-  kLast = kRowsMade
+  kPushesRefused,         // pushes and assigns that failed for any reason
+  kPushesRepeated,        // acknowledged, not applied: the sequence was in
+  kPushesReordered,       // answered REPLAY
+  kFenced,                // calls of incarnations that are over
+  kNotFinite,             // pushes with NaN or infinity, refused or skipped
+  kRowsMade,              // embedding rows
+  kSteps,                 // closed
+  kContributionsDropped,  // pushes for a step that closed without them
+  kContributionsLost,     // that count for a step which closed here without them
+  kLast = kContributionsLost
 };
 
 // Thread safety: every method may be called from several threads at once.
@@ -39,8 +42,18 @@ class Counters {
 
  private:
   static constexpr std::array<const char*, static_cast<size_t>(Counter::kLast) + 1> kNames = {
-      "pushes",           "pulls",  "assigns",    "pushes_refused", "pushes_repeated",
-      "pushes_reordered", "fenced", "not_finite", "rows_made"};
+      "pushes",
+      "pulls",
+      "assigns",
+      "pushes_refused",
+      "pushes_repeated",
+      "pushes_reordered",
+      "fenced",
+      "not_finite",
+      "rows_made",
+      "steps",
+      "contributions_dropped",
+      "contributions_lost"};
   std::array<std::atomic<int64_t>, kNames.size()> counts_{};
 };
 

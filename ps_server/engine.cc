@@ -61,6 +61,8 @@ class ServingEngine final : public Engine {
   absl::Status ReadVariables(int64_t& variables);
   absl::Status ReadShards();
   absl::Status ReadWorkers();
+  // `closed`: by job, the records of kStepWorker.
+  absl::Status ReadSteps(absl::flat_hash_map<std::string, WorkerRecord> closed);
 
   ServerCore core_;
   Service service_;
@@ -105,14 +107,32 @@ absl::Status ServingEngine::ReadShards() {
 
 absl::Status ServingEngine::ReadWorkers() {
   ASSIGN_OR_RETURN(const std::vector<WorkerRecord> records, core_.store->Workers());
+  absl::flat_hash_map<std::string, WorkerRecord> closed;
   for (const WorkerRecord& record : records) {
     const std::shared_ptr<Job> job = core_.registry.FindOrMake(record.job);
+    if (record.worker == kStepWorker) {
+      closed[record.job] = record;
+      continue;
+    }
     const std::shared_ptr<Session> session =
         job->AddSession(std::make_shared<Session>(record, core_.applied_is_durable()));
-    if (session->left()) continue;
     // It may be on its way to say hello again; until its lease ends others keep step with it.
-    session->Renew(core_.options.lease);
+    if (!session->left()) session->Renew(core_.options.lease);
     job->cohort().Return(session);
+  }
+  return ReadSteps(std::move(closed));
+}
+
+absl::Status ServingEngine::ReadSteps(absl::flat_hash_map<std::string, WorkerRecord> closed) {
+  ASSIGN_OR_RETURN(std::vector<DecisionRecord> records, core_.store->Decisions());
+  absl::flat_hash_map<std::string, std::vector<DecisionRecord>> decisions;
+  for (DecisionRecord& record : records) {
+    // A step may have been decided, and none have closed, before the last epoch.
+    closed.try_emplace(record.job, WorkerRecord{.job = record.job, .worker = kStepWorker});
+    decisions[record.job].push_back(std::move(record));
+  }
+  for (const auto& [job, record] : closed) {
+    core_.registry.FindOrMake(job)->steps().Load(core_, record, std::move(decisions[job]));
   }
   return absl::OkStatus();
 }
@@ -144,7 +164,10 @@ absl::Status ServingEngine::Close() {
   if (closed_) return close_status_;
   closed_ = true;
   service_.gate().Refuse();
-  for (const auto& job : core_.registry.jobs()) job->cohort().Close(StoppingError(core_.name));
+  for (const auto& job : core_.registry.jobs()) {
+    job->cohort().Close(StoppingError(core_.name));
+    job->steps().Stop(StoppingError(core_.name));
+  }
   service_.gate().Close();
   core_.flusher.Stop();
   close_status_ = core_.flusher.Flush(Flusher::Reach::kSynced);

@@ -124,7 +124,11 @@ Flusher::Notes Flusher::TakeNotes() {
   Notes notes;
   const auto jobs = registry_.jobs();
   for (const auto& job : jobs) {
-    for (auto& session : job->sessions()) {
+    std::vector<std::shared_ptr<Session>> sessions = job->sessions();
+    // What a step's closing tells its workers is published with the step.
+    if (auto steps = job->steps().session(); steps != nullptr) sessions.push_back(std::move(steps));
+    absl::MutexLock lock(&job->steps().notes_mutex());
+    for (std::shared_ptr<Session>& session : sessions) {
       WorkerRecord record;
       if (session->Note(record)) notes.workers.emplace_back(std::move(session), std::move(record));
     }

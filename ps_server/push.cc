@@ -11,6 +11,7 @@
 #include "ps_server/gradient_check.h"
 #include "ps_server/request_items.h"
 #include "ps_server/sequencing.h"
+#include "ps_server/step_mean.h"
 #include "thrift/errors.h"
 
 namespace cairn {
@@ -86,28 +87,35 @@ void PrepareGradient(ItemScratch& scratch, PreparedItem& item) {
 
 class Push {
  public:
-  Push(ServerCore& core, const wire::PushRequest& request, PushScratch& scratch)
-      : core_(core), request_(request), scratch_(scratch) {}
+  Push(ServerCore& core, const std::vector<wire::PushItem>& items, PushScratch& scratch)
+      : core_(core), items_(items), scratch_(scratch) {}
 
   absl::Status Run(const VariableMap& variables, const Origin& origin, wire::PushReply& reply);
+  // The checks of Run alone, and the reply of a push that is kept. False: it is to be skipped, for
+  // it is not finite.
+  absl::StatusOr<bool> Check(const VariableMap& variables, wire::PushReply& reply);
 
  private:
   absl::Status Prepare(const VariableMap& variables, size_t i);
   absl::Status CheckDistinct();
+  // Of all items. False: one is not finite, and the server's policy is to skip such a push.
+  absl::StatusOr<bool> PrepareAll(const VariableMap& variables, wire::PushReply& reply);
+  // Tells the versions there are, as if each item had been left out.
+  void FillVersions(const VariableMap& variables, wire::PushReply& reply) const;
   absl::Status AcquireRows(MemoryHold& hold);
   void Apply(const PreparedItem& item, const Origin& origin, MemoryHold& hold,
              wire::PushReply& reply);
   bool ApplyDense(const PreparedItem& item, const UpdateStep& step, const Origin& origin);
 
   ServerCore& core_;
-  const wire::PushRequest& request_;
+  const std::vector<wire::PushItem>& items_;
   PushScratch& scratch_;
   bool finite_ = true;
   std::string not_finite_item_;
 };
 
 absl::Status Push::Prepare(const VariableMap& variables, size_t i) {
-  const wire::PushItem& item = request_.items[i];
+  const wire::PushItem& item = items_[i];
   const ItemName name = NameOf(item);
   ItemScratch& scratch = scratch_.item(i);
   PreparedItem prepared{.pulled_version = item.pulled_version};
@@ -202,30 +210,50 @@ void Push::Apply(const PreparedItem& item, const Origin& origin, MemoryHold& hol
   reply.items.push_back(pushed);
 }
 
-absl::Status Push::Run(const VariableMap& variables, const Origin& origin, wire::PushReply& reply) {
+absl::StatusOr<bool> Push::PrepareAll(const VariableMap& variables, wire::PushReply& reply) {
   scratch_.prepared.clear();
-  for (size_t i = 0; i < request_.items.size(); ++i) RETURN_IF_ERROR(Prepare(variables, i));
+  for (size_t i = 0; i < items_.size(); ++i) RETURN_IF_ERROR(Prepare(variables, i));
   RETURN_IF_ERROR(CheckDistinct());
   reply.items.clear();
-  reply.repeated = false;
-  if (!finite_) {
-    core_.counters.Add(Counter::kNotFinite);
-    if (core_.options.not_finite == NotFinitePolicy::kReject) {
-      return WithReason(absl::InvalidArgumentError(absl::StrCat(
-                            not_finite_item_,
-                            ": the gradient holds NaN or infinity; nothing was applied: lower "
-                            "the learning rate, clip, or start the server with "
-                            "--not_finite=skip")),
-                        wire::ErrorReason::NOT_FINITE);
-    }
-    for (const wire::PushItem& item : request_.items) {
-      const Variable& variable = *variables.find(item.variable)->second;
-      wire::PushedItem skipped;
-      skipped.version = variable.table() != nullptr ? variable.table()->version()
-                                                    : variable.dense(item.shard)->version();
-      skipped.staleness = -1;
-      reply.items.push_back(skipped);
-    }
+  reply.repeated = reply.dropped = false;
+  if (finite_) return true;
+  core_.counters.Add(Counter::kNotFinite);
+  if (core_.options.not_finite == NotFinitePolicy::kSkip) return false;
+  return WithReason(absl::InvalidArgumentError(absl::StrCat(
+                        not_finite_item_,
+                        ": the gradient holds NaN or infinity; nothing was applied: lower "
+                        "the learning rate, clip, or start the server with "
+                        "--not_finite=skip")),
+                    wire::ErrorReason::NOT_FINITE);
+}
+
+void Push::FillVersions(const VariableMap& variables, wire::PushReply& reply) const {
+  for (const wire::PushItem& item : items_) {
+    const Variable& variable = *variables.find(item.variable)->second;
+    wire::PushedItem there;
+    there.version = variable.table() != nullptr ? variable.table()->version()
+                                                : variable.dense(item.shard)->version();
+    there.staleness = -1;
+    reply.items.push_back(there);
+  }
+}
+
+absl::StatusOr<bool> Push::Check(const VariableMap& variables, wire::PushReply& reply) {
+  ASSIGN_OR_RETURN(const bool finite, PrepareAll(variables, reply));
+  FillVersions(variables, reply);
+  // How far the step's beginning, which it was computed from, is behind now: 0 where it counts.
+  for (size_t i = 0; i < items_.size() && finite; ++i) {
+    const int64_t pulled = items_[i].pulled_version;
+    if (pulled < 0) continue;
+    reply.items[i].staleness = std::max<int64_t>(0, reply.items[i].version - pulled);
+  }
+  return finite;
+}
+
+absl::Status Push::Run(const VariableMap& variables, const Origin& origin, wire::PushReply& reply) {
+  ASSIGN_OR_RETURN(const bool finite, PrepareAll(variables, reply));
+  if (!finite) {
+    FillVersions(variables, reply);
     return absl::OkStatus();
   }
   MemoryHold hold;
@@ -236,7 +264,75 @@ absl::Status Push::Run(const VariableMap& variables, const Origin& origin, wire:
   return absl::OkStatus();
 }
 
+// A contribution: checked, and kept by the job's steps.
+absl::Status Keep(ServerCore& core, const Admitted& admitted, const wire::PushRequest& request,
+                  PushScratch& scratch, wire::PushReply& reply) {
+  JobSteps& steps = admitted.job->steps();
+  PendingContribution contribution;
+  contribution.step = request.step;
+  contribution.name.worker = request.caller.worker;
+  contribution.name.incarnation = request.caller.incarnation;
+  contribution.name.sequence = request.sequence.sequence;
+  contribution.name.rows = request.rows;
+  contribution.name.position = request.sequence.position;
+  Push push(core, request.items, scratch);
+  absl::Status status;
+  if (const absl::StatusOr<bool> counts = push.Check(*admitted.variables, reply); !counts.ok()) {
+    status = counts.status();
+  } else if (*counts) {
+    auto parts = KeepParts(core.budget, core.name, request.items);
+    status = parts.status();
+    if (parts.ok()) contribution.parts = *std::move(parts);
+  }
+  // It may be one that this server had accepted before it was restarted: to be sent again.
+  if (absl::IsResourceExhausted(status)) return status;
+  // Also one that is refused, for those that come after it.
+  switch (steps.Add(std::move(contribution))) {
+    case SyncSteps::Added::kLate:
+      core.counters.Add(Counter::kContributionsDropped);
+      reply.dropped = true;
+      admitted.session->Closed(request.sequence.sequence, request.sequence.position);
+      return status;
+    case SyncSteps::Added::kDropped: reply.dropped = true; break;
+    case SyncSteps::Added::kRepeated:
+      core.counters.Add(Counter::kPushesRepeated);
+      reply.repeated = true;
+      break;
+    case SyncSteps::Added::kPending: break;
+  }
+  admitted.session->AddWaiting(request.sequence.sequence);
+  return status;
+}
+
+absl::Status ApplyOrKeep(ServerCore& core, const Admitted& admitted,
+                         const wire::PushRequest& request, PushScratch& scratch,
+                         wire::PushReply& reply) {
+  if (request.step == 0) {
+    return ApplyInOrder(core, admitted, request.caller, request.sequence,
+                        [&](const Origin& origin) {
+                          Push push(core, request.items, scratch);
+                          return push.Run(*admitted.variables, origin, reply);
+                        });
+  }
+  return KeepInOrder(core, admitted, request.caller, request.sequence, [&](bool applied) {
+    if (!applied) return Keep(core, admitted, request, scratch, reply);
+    Push push(core, request.items, scratch);
+    RETURN_IF_ERROR(push.Check(*admitted.variables, reply).status());
+    core.counters.Add(Counter::kPushesRepeated);
+    reply.repeated = true;
+    return absl::OkStatus();
+  });
+}
+
 }  // namespace
+
+absl::Status ApplyStep(ServerCore& core, const VariableMap& variables,
+                       const std::vector<wire::PushItem>& items, const Origin& origin) {
+  auto scratch = std::make_unique<PushScratch>();
+  Push push(core, items, *scratch);
+  wire::PushReply reply;
+  return push.Run(variables, origin, reply);
+}
 
 absl::Status ApplyPush(ServerCore& core, const Admitted& admitted, const wire::PushRequest& request,
                        wire::PushReply& reply) {
@@ -248,12 +344,16 @@ absl::Status ApplyPush(ServerCore& core, const Admitted& admitted, const wire::P
     hold = MemoryHold(core.budget, ids * kScratchBytesPerId);
   }
   thread_local auto scratch = std::make_unique<PushScratch>();
-  Push push(core, request, *scratch);
-  absl::Status status = ApplyInOrder(
-      core, admitted, request.caller, request.sequence,
-      [&](const Origin& origin) { return push.Run(*admitted.variables, origin, reply); });
+  if (!request.decisions.empty() && admitted.job != nullptr) {
+    RETURN_IF_ERROR(admitted.job->steps().Learn(core, request.decisions));
+  }
+  absl::Status status = ApplyOrKeep(core, admitted, request, *scratch, reply);
   if (ids > kKeptIds) scratch = std::make_unique<PushScratch>();
   core.counters.Add(status.ok() ? Counter::kPushes : Counter::kPushesRefused);
+  // What the decisions or the push were missing for.
+  if (status.ok() && (request.step > 0 || !request.decisions.empty())) {
+    status = admitted.job->steps().CloseSteps(core, admitted);
+  }
   return status;
 }
 

@@ -5,7 +5,10 @@
 namespace cairn {
 
 Job::Job(absl::string_view name)
-    : name_(name), cohort_(name), variables_(std::make_shared<const VariableMap>()) {}
+    : name_(name),
+      cohort_(name, [this] { steps_.Wake(); }),
+      steps_(name, &cohort_),
+      variables_(std::make_shared<const VariableMap>()) {}
 
 std::shared_ptr<const VariableMap> Job::variables() const {
   absl::ReaderMutexLock lock(&mutex_);

@@ -11,6 +11,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "ps_server/cohort.h"
+#include "ps_server/job_steps.h"
 #include "ps_server/session.h"
 #include "ps_server/variable.h"
 
@@ -26,6 +27,7 @@ class Job {
 
   const std::string& name() const { return name_; }
   Cohort& cohort() { return cohort_; }
+  JobSteps& steps() { return steps_; }
   std::shared_ptr<const VariableMap> variables() const;
   // Variables of names not there yet.
   void Add(absl::Span<const std::shared_ptr<Variable>> variables);
@@ -39,6 +41,7 @@ class Job {
  private:
   const std::string name_;
   Cohort cohort_;
+  JobSteps steps_;
   mutable absl::Mutex mutex_;
   std::shared_ptr<const VariableMap> variables_;
   absl::flat_hash_map<int32_t, std::shared_ptr<Session>> sessions_;

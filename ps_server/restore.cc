@@ -291,6 +291,23 @@ class Restoring {
     return records;
   }
 
+  // Steps that the stripes have must not be counted anew, whoever told of the workers.
+  void AddSteps(std::vector<WorkerRecord>& workers) const {
+    int64_t closed = 0;
+    for (const auto& [name, incoming] : incoming_) {
+      for (const ShardRecord& shard : incoming.shards) {
+        for (const Watermark& mark : shard.watermarks) {
+          if (mark.worker == kStepWorker) closed = std::max(closed, mark.sequence);
+        }
+      }
+    }
+    const bool told = std::any_of(workers.begin(), workers.end(), [](const WorkerRecord& record) {
+      return record.worker == kStepWorker;
+    });
+    if (told || closed == 0) return;
+    workers.push_back({.job = request_.caller.job, .worker = kStepWorker, .sequence = closed});
+  }
+
   // The job appears, on disk and in memory.
   absl::Status Commit() {
     absl::MutexLock lock(&core_.create_mutex);
@@ -298,7 +315,8 @@ class Restoring {
     RETURN_IF_ERROR(CheckAbsent());
     // Between epochs: one that runs may be about to write what workers had before.
     return core_.flusher.Exclusively([&]() -> absl::Status {
-      const std::vector<WorkerRecord> workers = Workers();
+      std::vector<WorkerRecord> workers = Workers();
+      AddSteps(workers);
       std::vector<VariableRecord> variables;
       std::vector<ShardRecord> shards;
       std::vector<std::shared_ptr<Variable>> made;
@@ -322,6 +340,10 @@ class Restoring {
       }
       const std::shared_ptr<Job> job = core_.registry.FindOrMake(request_.caller.job);
       for (const WorkerRecord& record : workers) {
+        if (record.worker == kStepWorker) {
+          job->steps().Load(core_, record, {});
+          continue;
+        }
         job->AddSession(std::make_shared<Session>(record, core_.applied_is_durable()));
       }
       job->Add(made);

@@ -1,6 +1,8 @@
 #include "ps_server/sequencing.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/deadline.h"
 #include "common/status.h"
 #include "ps_server/order_rules.h"
 #include "thrift/errors.h"
@@ -8,6 +10,10 @@
 
 namespace cairn {
 namespace {
+
+// A wait for others that holds up the worker's own calls, which may themselves be heartbeats away
+// from its lease.
+constexpr absl::Duration kLongestOrderWait = absl::Seconds(5);
 
 absl::Status CheckSequence(const ServerCore& core, const wire::Sequence& sequence) {
   if (sequence.sequence < 1 || sequence.after < 0 || sequence.after >= sequence.sequence) {
@@ -49,6 +55,11 @@ absl::Status ApplyInOrder(ServerCore& core, const Admitted& admitted, const wire
   // A newer incarnation may have come while this call waited for its turn.
   RETURN_IF_ERROR(CheckIncarnation(core, session, caller.incarnation));
   session.Through(caller.through);
+  // Its sequence would cover theirs.
+  if (session.any_waiting()) {
+    RETURN_IF_ERROR(admitted.job->steps().AwaitNoneWaiting(core, admitted, caller.incarnation,
+                                                           Deadline::In(kLongestOrderWait)));
+  }
   const int64_t applied = session.applied();
   if (ComesTooEarly(sequence.after, applied)) return ReplayError(core, session, sequence, applied);
   const absl::Status status = apply({.worker = session.worker(), .sequence = sequence.sequence});
@@ -56,6 +67,31 @@ absl::Status ApplyInOrder(ServerCore& core, const Admitted& admitted, const wire
   // was restarted: as void it would be lost, so the worker has to send it again.
   if (!absl::IsResourceExhausted(status)) session.Applied(sequence.sequence, sequence.position);
   return status;
+}
+
+absl::Status KeepInOrder(ServerCore& core, const Admitted& admitted, const wire::Caller& caller,
+                         const wire::Sequence& sequence,
+                         absl::FunctionRef<absl::Status(bool applied)> keep) {
+  RETURN_IF_ERROR(core.flusher.failure());
+  if (admitted.session == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        core.name, ": a push for a step comes from a worker; this caller is not sequenced"));
+  }
+  if (!admitted.job->steps().active() ||
+      admitted.job->cohort().settings().mode != ConsistencyMode::kSync) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(core.name, ": a push of worker ", caller.worker, " for a step of job ",
+                     caller.job, ", whose consistency is not sync here: say hello with it first"));
+  }
+  Session& session = *admitted.session;
+  RETURN_IF_ERROR(CheckSequence(core, sequence));
+  const NotedLock order(&session.order(), &core.waits, "order", "an earlier call of the worker");
+  RETURN_IF_ERROR(CheckIncarnation(core, session, caller.incarnation));
+  session.Through(caller.through);
+  const int64_t applied = session.applied();
+  if (ComesTooEarly(sequence.after, session.reached()))
+    return ReplayError(core, session, sequence, applied);
+  return keep(sequence.sequence <= applied);
 }
 
 absl::Status AwaitPromised(ServerCore& core) {

@@ -14,10 +14,19 @@ namespace cairn {
 // then it is void, so that the order goes on; but not where memory is short (kResourceExhausted),
 // which passes. An unsequenced caller's `apply` runs at once.
 //
-// FENCED, REBOOTED, REPLAY and STOPPING are returned without running it, and nothing is recorded.
+// Where earlier ones of the worker wait for their step it waits too: WAIT_EXPIRED.
+// FENCED, REBOOTED, REPLAY, STOPPING and WAIT_EXPIRED are returned without running it, and nothing
+// is recorded.
 absl::Status ApplyInOrder(ServerCore& core, const Admitted& admitted, const wire::Caller& caller,
                           const wire::Sequence& sequence,
                           absl::FunctionRef<absl::Status(const Origin&)> apply);
+
+// The same for a push that is a contribution to a step. `keep(false)` keeps it, and records that it
+// waits or is applied; `keep(true)` answers one that is applied. kFailedPrecondition: the job is
+// not synchronous. kInvalidArgument: the caller is not sequenced.
+absl::Status KeepInOrder(ServerCore& core, const Admitted& admitted, const wire::Caller& caller,
+                         const wire::Sequence& sequence,
+                         absl::FunctionRef<absl::Status(bool applied)> keep);
 
 // Waits until what was applied so far is as safe as the server's durability promises before an
 // acknowledgement. STOPPING where the disk failed.

@@ -114,8 +114,9 @@ absl::StatusOr<Admitted> Admit(ServerCore& core, const wire::Caller& caller) {
   return admitted;
 }
 
-void FillState(const ServerCore& core, const Session* session, wire::ServerState& state) {
+void FillState(const ServerCore& core, Job* job, const Session* session, wire::ServerState& state) {
   state.boot_id = core.boot_id;
+  if (job != nullptr) job->steps().Fill(state);
   if (session != nullptr) session->Fill(state);
 }
 

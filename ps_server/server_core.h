@@ -68,7 +68,7 @@ absl::Status CheckJobName(absl::string_view job);
 // FENCED or REBOOTED where `incarnation` is not the one `session` knows.
 absl::Status CheckIncarnation(ServerCore& core, const Session& session, int64_t incarnation);
 
-// boot_id, and where known applied and durable.
-void FillState(const ServerCore& core, const Session* session, wire::ServerState& state);
+// boot_id, and where known applied, durable and the steps. Both may be null.
+void FillState(const ServerCore& core, Job* job, const Session* session, wire::ServerState& state);
 
 }  // namespace cairn

@@ -42,7 +42,7 @@ void Service::Throw(const wire::Caller& caller, const absl::Status& status) {
   const std::shared_ptr<Job> job = core_.registry.Find(caller.job);
   const std::shared_ptr<Session> session =
       job != nullptr && caller.worker >= 0 ? job->FindSession(caller.worker) : nullptr;
-  FillState(core_, session.get(), error.state);
+  FillState(core_, job.get(), session.get(), error.state);
   error.__isset.state = true;
   throw error;
 }
@@ -73,7 +73,7 @@ void Service::Run(const wire::Caller& caller, wire::ServerState& state,
     ASSIGN_OR_RETURN(const Admitted admitted, Admit(core_, caller));
     CarryThrough(admitted, caller);
     RETURN_IF_ERROR(call(admitted));
-    FillState(core_, admitted.session.get(), state);
+    FillState(core_, admitted.job.get(), admitted.session.get(), state);
     return absl::OkStatus();
   });
 }
@@ -119,7 +119,7 @@ void Service::pull(wire::PullReply& reply, const wire::PullRequest& request) {
 
 absl::Status Service::PullInStep(const Admitted& admitted, const wire::PullRequest& request,
                                  wire::PullReply& reply) {
-  RETURN_IF_ERROR(AwaitStep(core_, admitted, request));
+  RETURN_IF_ERROR(AwaitStep(core_, admitted, request, reply));
   return Pull(core_, admitted, request, reply);
 }
 
@@ -158,7 +158,7 @@ void Service::why(wire::WhyReply& reply, const wire::Caller& caller) {
 void Service::drop_job(wire::ServerState& state, const wire::Caller& caller) {
   Guard(caller, [&] {
     RETURN_IF_ERROR(DropJob(core_, caller));
-    FillState(core_, nullptr, state);
+    FillState(core_, nullptr, nullptr, state);
     return absl::OkStatus();
   });
 }

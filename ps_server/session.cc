@@ -47,6 +47,8 @@ int64_t Session::durable_incarnation() const {
 
 void Session::Admit(int64_t incarnation, absl::string_view origin) {
   absl::MutexLock lock(&mutex_);
+  // What the start before left waiting is followed by nobody.
+  if (incarnation > incarnation_) waiting_.clear();
   incarnation_ = std::max(incarnation_, incarnation);
   origin_ = std::string(origin);
   left_ = false;
@@ -64,8 +66,36 @@ void Session::Applied(int64_t sequence, absl::string_view position) {
   position_ = std::string(position);
 }
 
+void Session::Closed(int64_t sequence, absl::string_view position) {
+  absl::MutexLock lock(&mutex_);
+  while (!waiting_.empty() && waiting_.front() <= sequence) waiting_.pop_front();
+  if (sequence <= applied_) return;
+  applied_ = sequence;
+  if (!position.empty()) position_ = std::string(position);
+}
+
+void Session::AddWaiting(int64_t sequence) {
+  absl::MutexLock lock(&mutex_);
+  if (sequence <= std::max(applied_, through_) ||
+      (!waiting_.empty() && sequence <= waiting_.back()))
+    return;
+  waiting_.push_back(sequence);
+}
+
+int64_t Session::reached() const {
+  absl::MutexLock lock(&mutex_);
+  const int64_t applied = std::max(applied_, through_);
+  return waiting_.empty() ? applied : std::max(applied, waiting_.back());
+}
+
+bool Session::any_waiting() const {
+  absl::MutexLock lock(&mutex_);
+  return !waiting_.empty();
+}
+
 void Session::Through(int64_t through) {
   absl::MutexLock lock(&mutex_);
+  if (!waiting_.empty()) through = std::min(through, waiting_.front() - 1);
   through_ = std::max(through_, through);
 }
 

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -43,9 +44,19 @@ class Session {
 
   // Everything of `sequence` is in its stripes (or it is void). Order held.
   void Applied(int64_t sequence, absl::string_view position);
-  // No sequence up to `through` has a part here that is not applied. Order held. Not kept on disk:
-  // a durable sequence is one that had a part here, so that its position is known.
+  // The same of one that waited for its step, which has closed. An empty position is one that is
+  // not known here: that of an earlier sequence stays.
+  void Closed(int64_t sequence, absl::string_view position);
+  // No sequence up to `through` has a part here that is neither applied nor waits for its step.
+  // Order held. Not kept on disk: a durable sequence is one that had a part here, so that its
+  // position is known.
   void Through(int64_t through);
+  // `sequence` is here and waits for its step to close. Order held.
+  void AddWaiting(int64_t sequence);
+  // Highest sequence that is applied, or waits with everything before it: what may follow comes
+  // after it.
+  int64_t reached() const;
+  bool any_waiting() const;
 
   // Seen now; the lease lasts `lease` from here. Measured on the monotonic clock.
   void Renew(absl::Duration lease);
@@ -83,8 +94,9 @@ class Session {
   mutable absl::Mutex mutex_;  // guards what follows
   int64_t incarnation_ = 0;
   std::string origin_;
-  int64_t applied_ = 0;   // the last with a part here, or void
-  std::string position_;  // of applied_
+  int64_t applied_ = 0;          // the last with a part here, or void
+  std::string position_;         // of applied_; after Closed, of an earlier one
+  std::deque<int64_t> waiting_;  // sequences above applied_ that wait for their step, in order
   int64_t through_ = 0;
   WorkerRecord durable_;
   bool left_ = false;

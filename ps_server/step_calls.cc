@@ -9,21 +9,34 @@
 
 namespace cairn {
 
-absl::Status AwaitStep(ServerCore& core, const Admitted& admitted,
-                       const wire::PullRequest& request) {
-  if (request.step == 0 || admitted.session == nullptr) return absl::OkStatus();
+absl::Status AwaitStep(ServerCore& core, const Admitted& admitted, const wire::PullRequest& request,
+                       wire::PullReply& reply) {
+  reply.step = 0;
+  reply.decisions.clear();
+  if (admitted.session == nullptr) return absl::OkStatus();
+  JobSteps& steps = admitted.job->steps();
+  RETURN_IF_ERROR(steps.Learn(core, request.decisions));
+  if (request.step == 0) {
+    return request.decisions.empty() ? absl::OkStatus() : steps.CloseSteps(core, admitted);
+  }
   const double seconds = std::clamp(request.wait_seconds, 0.0, kMaxWaitSeconds);
   const absl::Status status =
       admitted.job->cohort().Await(*admitted.session, request.caller.incarnation, request.step,
                                    Deadline::In(absl::Seconds(seconds)));
-  return status.ok() ? status : Annotate(status, core.name);
+  if (!status.ok()) return Annotate(status, core.name);
+  if (request.step < 0 || !steps.active()) return absl::OkStatus();
+  // A job may go on otherwise than it began.
+  if (admitted.job->cohort().settings().mode != ConsistencyMode::kSync) return absl::OkStatus();
+  const absl::Status closed = steps.Await(core, admitted, request, reply);
+  return closed.ok() ? closed : Annotate(closed, core.name);
 }
 
 absl::Status Why(ServerCore& core, const wire::Caller& caller, wire::WhyReply& reply) {
   RETURN_IF_ERROR(CheckJobName(caller.job));
-  FillState(core, nullptr, reply.state);
+  FillState(core, nullptr, nullptr, reply.state);
   if (const std::shared_ptr<Job> job = core.registry.Find(caller.job); job != nullptr) {
     job->cohort().FillWhy(reply);
+    job->steps().FillWhy(reply);
   }
   core.waits.List(caller.job, reply.waiting);
   std::sort(reply.waiting.begin(), reply.waiting.end(),

@@ -8,9 +8,10 @@
 namespace cairn {
 
 // Before a pull is answered: announces the step that it begins and waits for others as the job's
-// consistency asks, for request.wait_seconds at most. Errors as Cohort::Await.
-absl::Status AwaitStep(ServerCore& core, const Admitted& admitted,
-                       const wire::PullRequest& request);
+// consistency asks, for request.wait_seconds at most. Fills in what the reply says of steps. Errors
+// as Cohort::Await.
+absl::Status AwaitStep(ServerCore& core, const Admitted& admitted, const wire::PullRequest& request,
+                       wire::PullReply& reply);
 
 // Who waits here and who is there, at once.
 absl::Status Why(ServerCore& core, const wire::Caller& caller, wire::WhyReply& reply);

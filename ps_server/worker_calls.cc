@@ -23,10 +23,10 @@ absl::Status CheckHello(const ServerCore& core, const wire::HelloRequest& reques
                      request.protocol_version, ": run the same release on both sides"));
   }
   RETURN_IF_ERROR(CheckJobName(request.job));
-  if (request.worker < -1 || request.incarnation < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("hello to ", core.name, ": worker ", request.worker, ", incarnation ",
-                     request.incarnation, "; allowed are -1 or more, and 0 or more"));
+  if (request.worker < -1 || request.worker >= kStepWorker || request.incarnation < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "hello to ", core.name, ": worker ", request.worker, ", incarnation ", request.incarnation,
+        "; allowed are -1 to ", kStepWorker - 1, ", and 0 or more"));
   }
   if (static_cast<int64_t>(request.task_type.size()) > kMaxTaskTypeBytes ||
       static_cast<int64_t>(request.origin.size()) > kMaxOriginBytes) {
@@ -75,20 +75,15 @@ absl::Status MakeDurable(ServerCore& core, Session& session) {
                                          " was dropped meanwhile: say hello again"));
 }
 
-absl::StatusOr<Cohort::Hello> CohortHello(const ServerCore& core,
-                                          const wire::HelloRequest& request) {
-  Cohort::Hello hello{.step = request.step};
+absl::StatusOr<Cohort::Hello> CohortHello(const wire::HelloRequest& request) {
+  Cohort::Hello hello{.step = request.step, .expected_workers = request.expected_workers};
   if (!request.__isset.consistency) return hello;
   ASSIGN_OR_RETURN(hello.consistency, FromWire(request.consistency));
-  if (hello.consistency->mode != ConsistencyMode::kSync) return hello;
-  return absl::UnimplementedError(absl::StrCat("hello to ", core.name, ": worker ", request.worker,
-                                               " of job ", request.job, " asks for consistency \"",
-                                               ConsistencyText(*hello.consistency),
-                                               "\"; this server has async and ssp"));
+  return hello;
 }
 
 absl::Status Join(ServerCore& core, const wire::HelloRequest& request, wire::HelloReply& reply) {
-  ASSIGN_OR_RETURN(Cohort::Hello hello, CohortHello(core, request));
+  ASSIGN_OR_RETURN(Cohort::Hello hello, CohortHello(request));
   const std::shared_ptr<Job> job = core.registry.FindOrMake(request.job);
   std::shared_ptr<Session> session = job->FindSession(request.worker);
   if (session == nullptr) {
@@ -102,7 +97,16 @@ absl::Status Join(ServerCore& core, const wire::HelloRequest& request, wire::Hel
     RETURN_IF_ERROR(job->cohort().Agree(*hello.consistency, request.worker));
   }
   const bool is_new = incarnation > session->incarnation();
+  if (hello.consistency && hello.consistency->mode == ConsistencyMode::kSync) {
+    job->steps().Begin(core);
+  }
   session->Admit(incarnation, request.origin);
+  if (is_new) {
+    // A step that names a push of the earlier start will close with or without it.
+    if (const auto last = job->steps().Restart(core, request.worker)) {
+      session->Closed(last->sequence, last->position);
+    }
+  }
   // Also where a hello before this one was admitted, but its epoch failed.
   if (is_new || session->durable_incarnation() < incarnation) {
     RETURN_IF_ERROR(MakeDurable(core, *session));
@@ -113,9 +117,10 @@ absl::Status Join(ServerCore& core, const wire::HelloRequest& request, wire::Hel
   session->Renew(core.options.lease);
   hello.fresh = is_new;
   ASSIGN_OR_RETURN(reply.step, job->cohort().Join(session, hello));
+  if (job->cohort().settings().mode == ConsistencyMode::kSync) reply.step = job->steps().open();
   reply.incarnation = incarnation;
   reply.position = session->position();
-  FillState(core, session.get(), reply.state);
+  FillState(core, job.get(), session.get(), reply.state);
   return absl::OkStatus();
 }
 
@@ -130,7 +135,7 @@ absl::Status Hello(ServerCore& core, const wire::HelloRequest& request, wire::He
   reply.lease_seconds = absl::ToDoubleSeconds(core.options.lease);
   reply.max_message_bytes = core.options.max_message_bytes;
   if (request.worker < 0) {
-    FillState(core, nullptr, reply.state);
+    FillState(core, nullptr, nullptr, reply.state);
     return absl::OkStatus();
   }
   return Join(core, request, reply);

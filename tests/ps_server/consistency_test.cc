@@ -97,16 +97,6 @@ class ConsistencyTest : public ServerTest {
   }
 };
 
-TEST_F(ConsistencyTest, SyncIsRefusedByHello) {
-  wire::Consistency sync;
-  sync.mode = wire::ConsistencyMode::SYNC;
-  TestClient client = Client(0);
-  EXPECT_THAT(Hello(client, sync),
-              StatusIs(StatusCode::kUnimplemented, AllOf(HasSubstr("sync, replicas_to_aggregate 0"),
-                                                         HasSubstr("async and ssp"))));
-  EXPECT_TRUE(Why().workers.empty());
-}
-
 TEST_F(ConsistencyTest, SettingsOutOfRangeAreRefusedByHello) {
   TestClient client = Client(0);
   EXPECT_THAT(Hello(client, Ssp(-1)),

@@ -231,7 +231,8 @@ TEST_F(StripeStoreTest, DecisionsStayUntilTheyOrTheirJobAreDropped) {
   ASSERT_OK(store_->DropJob("a"));
   Reopen();
   EXPECT_THAT(*store_->Decisions(), ElementsAre(others));
-  EXPECT_THAT(store_->PutDecision({"a", 0, {}}), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(store_->PutDecision({"a", 0, {}}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("step 0")));
 }
 
 TEST_F(StripeStoreTest, DroppingAJobNobodyKnowsChangesNothing) {

@@ -1,0 +1,137 @@
+// The steps of one synchronous job on one server: what contributions wait, who is waited for, and
+// the closing of steps in order. ps_server/SYNC.md has the protocol.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <limits>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/deadline.h"
+#include "ps_server/cohort.h"
+#include "ps_server/session.h"
+#include "ps_server/sync_steps.h"
+#include "thrift/cairn_types.h"
+
+namespace cairn {
+
+struct Admitted;
+struct ServerCore;
+
+// The worker under whose name the mean of step t is applied, as its sequence t: so the watermarks
+// tell which steps a stripe has. No worker of a job has this ordinal.
+inline constexpr int32_t kStepWorker = std::numeric_limits<int32_t>::max();
+
+// Thread safety: every method may be called from several threads at once, but Load before all
+// others. Steps are closed in the thread of whoever finds that one can be, one after the other; no
+// lock is held meanwhile.
+class JobSteps {
+ public:
+  // Both outlive this.
+  JobSteps(absl::string_view job, Cohort* cohort) : job_(job), cohort_(*cohort) {}
+
+  // What the store kept. `closed`: of kStepWorker.
+  void Load(const ServerCore& core, const WorkerRecord& closed,
+            std::vector<DecisionRecord> decisions);
+  // A synchronous worker says hello.
+  void Begin(const ServerCore& core);
+  // Whether the job is, or was, synchronous.
+  bool active() const { return active_.load(std::memory_order_acquire); }
+
+  int64_t open() const;
+  void Fill(wire::ServerState& state) const;
+
+  // A worker's new start. On the coordinator: the last push of it that is named in a decision.
+  std::optional<NamedContribution> Restart(const ServerCore& core, int32_t worker);
+
+  // As SyncSteps::Add.
+  SyncSteps::Added Add(PendingContribution contribution);
+  // Takes note of decisions that a worker brings; the coordinator stores those that it has lost.
+  absl::Status Learn(ServerCore& core, absl::Span<const wire::StepDecision> decisions);
+  // Closes every step that can be. kResourceExhausted: there is no memory for one's mean, which
+  // stays open; asked again, it is tried again.
+  absl::Status CloseSteps(ServerCore& core, const Admitted& admitted);
+
+  // A worker that has announced request.step (Cohort::Await): waits until the steps below are
+  // decided and closed here, deciding what can be where this is the coordinator. Fills in the open
+  // step and the decisions asked for. WAIT_EXPIRED: who is missing. Else as Cohort::Check; FENCED;
+  // STOPPING.
+  absl::Status Await(ServerCore& core, const Admitted& admitted, const wire::PullRequest& request,
+                     wire::PullReply& reply);
+  // Waits until no sequence of the caller waits for its step. WAIT_EXPIRED.
+  absl::Status AwaitNoneWaiting(ServerCore& core, const Admitted& admitted, int64_t incarnation,
+                                Deadline deadline);
+
+  // Somebody who counts has come, gone or announced a step.
+  void Wake();
+  // Ends every wait, now and later, with `why`.
+  void Stop(const absl::Status& why);
+
+  void FillWhy(wire::WhyReply& reply) const;
+
+  // Held while the closing of a step is told to its workers' sessions, and while an epoch takes
+  // note of them all: what is published of them belongs together.
+  absl::Mutex& notes_mutex() { return notes_mutex_; }
+  // Of kStepWorker; nullptr where the job is not synchronous.
+  std::shared_ptr<Session> session() const;
+
+ private:
+  struct Waiter {
+    int32_t worker = -1;
+    int64_t step = 0;
+    absl::Duration since;  // on the monotonic clock
+  };
+  // What a waiter waits for.
+  struct Missing {
+    std::string what;             // "step 4 is not decided", "… not closed"
+    absl::string_view waits_for;  // WaitingCall.waits_for
+    std::vector<int32_t> workers;
+  };
+
+  bool MayStillCome(const Admitted& admitted, const NamedContribution& name) const;
+  absl::Status Decide(ServerCore& core, int64_t below);
+  absl::Status CloseOne(ServerCore& core, const Admitted& admitted, SyncSteps::Closing closing);
+  // Whether a pull for `step` is to be answered.
+  bool Ready(const ServerCore& core, int64_t step) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  Missing FindMissing() const;
+  std::string WaitText(const Waiter& waiter, const Missing& missing) const;
+  void FillDecisions(const wire::PullRequest& request, wire::PullReply& reply) const
+      ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  absl::Status Forget(ServerCore& core, int64_t all_durable_step);
+  int64_t generation() const;
+  // Until Wake has been called since `generation`, or the deadline.
+  void WaitForWake(int64_t generation, Deadline deadline);
+
+  const std::string job_;
+  Cohort& cohort_;
+  std::atomic<bool> active_{false};
+
+  mutable absl::Mutex mutex_;
+  SyncSteps steps_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<Session> session_ ABSL_GUARDED_BY(mutex_);
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  int64_t dropped_on_disk_ ABSL_GUARDED_BY(mutex_) = 0;             // decisions up to this step
+  std::vector<NamedContribution> awaited_ ABSL_GUARDED_BY(mutex_);  // by the step that is to close
+  std::list<Waiter> waiters_ ABSL_GUARDED_BY(mutex_);
+
+  absl::Mutex notes_mutex_ ABSL_ACQUIRED_AFTER(mutex_);
+
+  // Taken by the cohort under its own lock, so nothing else is locked inside.
+  mutable absl::Mutex wake_mutex_;
+  absl::CondVar wake_;
+  int64_t generation_ ABSL_GUARDED_BY(wake_mutex_) = 0;
+  absl::Status stopped_ ABSL_GUARDED_BY(wake_mutex_);
+};
+
+}  // namespace cairn

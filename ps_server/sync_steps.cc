@@ -1,0 +1,169 @@
+#include "ps_server/sync_steps.h"
+
+#include <algorithm>
+
+namespace cairn {
+
+void SyncSteps::Begin(int64_t closed, std::vector<DecisionRecord> stored) {
+  closed_ = decided_ = closed;
+  forgotten_ = 0;
+  decisions_.clear();
+  pending_.clear();
+  for (DecisionRecord& decision : stored) {
+    if (decision.step > closed) {
+      Learn(std::move(decision));
+    } else if (keeps_closed_) {
+      decisions_.emplace(decision.step, std::move(decision));
+    }
+  }
+}
+
+bool SyncSteps::Names(const DecisionRecord& decision, const NamedContribution& name) const {
+  return std::any_of(decision.contributions.begin(), decision.contributions.end(),
+                     [&](const NamedContribution& other) {
+                       return KeyOf(other) == KeyOf(name) && other.incarnation == name.incarnation;
+                     });
+}
+
+bool SyncSteps::IsNamed(const NamedContribution& name) const {
+  for (auto decision = decisions_.upper_bound(closed_); decision != decisions_.end(); ++decision) {
+    if (Names(decision->second, name)) return true;
+  }
+  return false;
+}
+
+SyncSteps::Added SyncSteps::Add(PendingContribution contribution) {
+  const auto there = pending_.find(KeyOf(contribution.name));
+  if (there != pending_.end()) {
+    const int64_t known = there->second.name.incarnation;
+    if (known >= contribution.name.incarnation || IsNamed(there->second.name)) {
+      return there->second.parts == nullptr ? Added::kDropped : Added::kRepeated;
+    }
+    pending_.erase(there);
+  }
+  if (contribution.step <= closed_) return Added::kLate;
+  const auto decision = decisions_.find(contribution.step);
+  const bool dropped = decision != decisions_.end() && !Names(decision->second, contribution.name);
+  if (dropped) contribution.parts = nullptr;
+  const bool counts = contribution.parts != nullptr;
+  const Key key = KeyOf(contribution.name);
+  pending_.emplace(key, std::move(contribution));
+  return counts ? Added::kPending : Added::kDropped;
+}
+
+std::optional<DecisionRecord> SyncSteps::Decide(absl::Span<const QuorumMember> members,
+                                                int32_t aggregate) const {
+  DecisionRecord decision;
+  decision.step = open();
+  for (const QuorumMember& member : members) {
+    if (member.announced <= decision.step) continue;
+    for (auto at = pending_.lower_bound({member.worker, 0});
+         at != pending_.end() && at->first.first == member.worker; ++at) {
+      if (at->second.step == decision.step && at->second.parts != nullptr) {
+        decision.contributions.push_back(at->second.name);
+      }
+    }
+  }
+  const bool enough =
+      aggregate > 0 && decision.contributions.size() >= static_cast<size_t>(aggregate);
+  if (!enough && !Undecided(members).empty()) return std::nullopt;
+  std::sort(decision.contributions.begin(), decision.contributions.end(),
+            [](const auto& a, const auto& b) { return KeyOf(a) < KeyOf(b); });
+  return decision;
+}
+
+std::vector<int32_t> SyncSteps::Undecided(absl::Span<const QuorumMember> members) const {
+  std::vector<int32_t> undecided;
+  for (const QuorumMember& member : members) {
+    if (member.counts && member.announced <= open()) undecided.push_back(member.worker);
+  }
+  return undecided;
+}
+
+bool SyncSteps::Learn(DecisionRecord decision) {
+  if (decision.step != decided_ + 1) return false;
+  const int64_t step = ++decided_;
+  const DecisionRecord& known = decisions_.emplace(step, std::move(decision)).first->second;
+  // Gradients that will not count are of no use any more.
+  for (auto& [key, pending] : pending_) {
+    if (pending.step == step && !Names(known, pending.name)) pending.parts = nullptr;
+  }
+  return true;
+}
+
+std::vector<const DecisionRecord*> SyncSteps::DecisionsAfter(int64_t after, size_t most,
+                                                             size_t most_named) const {
+  std::vector<const DecisionRecord*> found;
+  size_t named = 0;
+  for (auto at = decisions_.upper_bound(after); at != decisions_.end(); ++at) {
+    named += at->second.contributions.size();
+    if (!found.empty() && (found.size() >= most || named > most_named)) break;
+    found.push_back(&at->second);
+  }
+  return found;
+}
+
+void SyncSteps::Forget(int64_t step) {
+  step = std::min(step, closed_);
+  if (step <= forgotten_) return;
+  forgotten_ = step;
+  decisions_.erase(decisions_.begin(), decisions_.upper_bound(step));
+}
+
+std::optional<SyncSteps::Closing> SyncSteps::NextClosing(
+    absl::FunctionRef<bool(const NamedContribution&)> gone) const {
+  const auto decision = decisions_.find(closed_ + 1);
+  if (decision == decisions_.end()) return std::nullopt;
+  Closing closing;
+  closing.decision = &decision->second;
+  for (const NamedContribution& name : decision->second.contributions) {
+    const auto pending = pending_.find(KeyOf(name));
+    if (pending != pending_.end() && pending->second.parts != nullptr &&
+        pending->second.name.incarnation == name.incarnation) {
+      closing.present.push_back(pending->second);
+    } else if (gone(name)) {
+      closing.lost.push_back(&name);
+    } else {
+      closing.awaited.push_back(&name);
+    }
+  }
+  return closing;
+}
+
+std::vector<NamedContribution> SyncSteps::Close() {
+  const int64_t step = ++closed_;
+  std::map<Key, NamedContribution> over;
+  const auto decision = decisions_.find(step);
+  for (const NamedContribution& name : decision->second.contributions) over[KeyOf(name)] = name;
+  for (auto at = pending_.begin(); at != pending_.end();) {
+    // Under a decision that names it a contribution is to that step, whatever it said.
+    const auto named = over.find(at->first);
+    if (at->second.step > step && named == over.end()) {
+      ++at;
+      continue;
+    }
+    NamedContribution& name = over[at->first];
+    if (named == over.end() || name.position.empty()) name = at->second.name;
+    at = pending_.erase(at);
+  }
+  if (!keeps_closed_) decisions_.erase(decision);
+  std::vector<NamedContribution> names;
+  for (auto& [key, name] : over) names.push_back(std::move(name));
+  return names;
+}
+
+std::optional<NamedContribution> SyncSteps::Restart(int32_t worker) {
+  std::optional<NamedContribution> last;
+  for (const auto& [step, decision] : decisions_) {
+    for (const NamedContribution& name : decision.contributions) {
+      if (name.worker == worker && (!last || name.sequence > last->sequence)) last = name;
+    }
+  }
+  for (auto at = pending_.lower_bound({worker, 0});
+       at != pending_.end() && at->first.first == worker;) {
+    at = IsNamed(at->second.name) ? std::next(at) : pending_.erase(at);
+  }
+  return last;
+}
+
+}  // namespace cairn

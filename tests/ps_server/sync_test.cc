@@ -1,0 +1,373 @@
+// A synchronous job through the calls of its servers: the mean of a step, who is waited for, and
+// servers and workers that are lost in the middle of one.
+#include <thread>
+
+#include "tests/ps_server/sync_cluster.h"
+
+namespace cairn {
+namespace {
+
+using absl::StatusCode;
+using ::testing::_;
+using ::testing::AllOf;
+using ::testing::FloatEq;
+using ::testing::HasSubstr;
+using ::testing::Pointwise;
+
+// SGD with rate 1 on a variable of zeros: the value is the sum of all means, negated.
+class SyncTest : public ::testing::Test {
+ protected:
+  void Make(int32_t servers, int32_t workers, const wire::Consistency& consistency = Sync(),
+            absl::Duration lease = absl::Minutes(5)) {
+    cluster_ = std::make_unique<SyncCluster>(servers, lease);
+    cluster_->consistency = consistency;
+    cluster_->expected_workers = workers;
+    for (int32_t s = 0; s < servers; ++s) {
+      wire::VariableSpec dense = DenseSpec(Name(s), {2}, WireOptimizer("sgd", 1));
+      wire::VariableSpec rows = DenseSpec(absl::StrCat("rows", s), {4, 1}, WireOptimizer("sgd", 1));
+      for (wire::VariableSpec* spec : {&dense, &rows}) {
+        wire::DenseShard shard;
+        shard.first_row = 0;
+        shard.rows = spec->shape[0];
+        shard.ps = s;
+        spec->shards = {shard};
+      }
+      ASSERT_OK(cluster_->Tool(s).Create({dense, rows}));
+    }
+    for (int32_t w = 0; w < workers; ++w) {
+      workers_.push_back(std::make_unique<SyncWorker>(*cluster_, w));
+      workers_.back()->Start();
+    }
+  }
+  static std::string Name(int32_t server) { return absl::StrCat("w", server); }
+  SyncWorker& worker(int32_t w) { return *workers_[static_cast<size_t>(w)]; }
+  // `gradient` in both elements of every server's variable.
+  absl::StatusOr<wire::PushReply> Push(int32_t w, int64_t step, float gradient, int64_t rows = 1) {
+    std::vector<std::vector<wire::PushItem>> items;
+    for (int32_t s = 0; s < cluster_->size(); ++s) {
+      items.push_back({WholeItem(Name(s), {gradient, gradient})});
+    }
+    return worker(w).Push(step, rows, items);
+  }
+  float Value(int32_t server) { return (*cluster_->Tool(server).Pull(Name(server)))[0]; }
+  wire::WhyReply Why(int32_t server) {
+    wire::WhyReply reply;
+    EXPECT_OK(
+        CallStatus([&] { cluster_->service(server).why(reply, cluster_->Tool(server).caller()); }));
+    return reply;
+  }
+  int64_t Counter(const std::string& name) {
+    return (*cluster_->Tool(0).Describe()).counters.at(name);
+  }
+
+  std::unique_ptr<SyncCluster> cluster_;
+  std::vector<std::unique_ptr<SyncWorker>> workers_;
+};
+
+TEST_F(SyncTest, AStepIsAppliedOnceWhenEveryWorkerHasContributed) {
+  Make(2, 2);
+  EXPECT_EQ(worker(0).hello(0).step, 1);
+  ASSERT_OK(Push(0, 1, 1, 3));
+  EXPECT_EQ(Value(0), 0);
+  EXPECT_THAT(worker(0).Begin(2), StatusIs(StatusCode::kDeadlineExceeded, _));
+  ASSERT_OK(Push(1, 1, 5, 1));
+  EXPECT_EQ(Value(0), 0);
+  EXPECT_THAT(worker(1).Begin(2), Opens(2));
+  EXPECT_EQ(Value(0), -2);  // (3 * 1 + 1 * 5) / 4
+  EXPECT_EQ(Value(1), -2);
+  EXPECT_THAT(worker(0).Begin(2), Opens(2));
+  EXPECT_EQ(Value(1), -2);
+  EXPECT_EQ(worker(0).decisions().at(1).contributions.size(), 2u);
+  EXPECT_EQ(Counter("steps"), 1);
+}
+
+// A server that is restarted must be sent it again, so it may not seem to be applied or durable.
+TEST_F(SyncTest, AContributionIsAppliedAndDurableOnlyWithItsStep) {
+  Make(1, 1);
+  const absl::StatusOr<wire::PushReply> pushed = Push(0, 1, 1);
+  ASSERT_OK(pushed);
+  EXPECT_FALSE(pushed->repeated);
+  EXPECT_FALSE(pushed->dropped);
+  EXPECT_EQ(pushed->state.applied, 0);
+  ASSERT_OK(cluster_->Tool(0).Flush());
+  ASSERT_OK(worker(0).Begin(1));
+  EXPECT_EQ(worker(0).state().durable, 0);
+  EXPECT_EQ(worker(0).state().closed_step, 0);
+  ASSERT_OK(worker(0).Begin(2));
+  EXPECT_EQ(worker(0).state().applied, 1);
+  EXPECT_EQ(worker(0).state().closed_step, 1);
+  EXPECT_EQ(worker(0).state().durable_step, 0);
+  ASSERT_OK(cluster_->Tool(0).Flush());
+  ASSERT_OK(worker(0).Begin(2));
+  EXPECT_EQ(worker(0).state().durable, 1);
+  EXPECT_EQ(worker(0).state().durable_step, 1);
+}
+
+TEST_F(SyncTest, SparseRowsAreWeightedByAllRowsOfTheStep) {
+  Make(1, 2);
+  const auto rows = [](std::vector<int64_t> ids, std::vector<float> gradient) {
+    return std::vector<std::vector<wire::PushItem>>{
+        {IdItem("rows0", wire::Selection::ROWS, ids, gradient)}};
+  };
+  ASSERT_OK(worker(0).Push(1, 3, rows({0, 2, 0}, {1, 2, 1})));
+  ASSERT_OK(worker(1).Push(1, 1, rows({2, 3}, {4, 8})));
+  worker(0).Begin(2).IgnoreError();
+  ASSERT_OK(worker(1).Begin(2));
+  EXPECT_THAT(*cluster_->Tool(0).Pull("rows0"),
+              Pointwise(FloatEq(), std::vector<float>{-1.5f, 0, -2.5f, -2}));
+}
+
+TEST_F(SyncTest, OneWorkerMayPushAWholeVariableAndAnotherRowsOfIt) {
+  Make(1, 2);
+  ASSERT_OK(worker(0).Push(1, 1, "rows0", {1, 2, 3, 4}));
+  ASSERT_OK(worker(1).Push(1, 1, {{IdItem("rows0", wire::Selection::ROWS, {2}, {5})}}));
+  worker(0).Begin(2).IgnoreError();
+  ASSERT_OK(worker(1).Begin(2));
+  EXPECT_THAT(*cluster_->Tool(0).Pull("rows0"),
+              Pointwise(FloatEq(), std::vector<float>{-0.5f, -1, -4, -2}));
+}
+
+TEST_F(SyncTest, ContributorsDivideARowByThoseThatHaveIt) {
+  Make(1, 2, Sync(0, wire::SyncMean::CONTRIBUTORS));
+  const auto rows = [](std::vector<int64_t> ids, std::vector<float> gradient) {
+    return std::vector<std::vector<wire::PushItem>>{
+        {IdItem("rows0", wire::Selection::ROWS, ids, gradient), WholeItem("w0", {2, 2})}};
+  };
+  ASSERT_OK(worker(0).Push(1, 3, rows({0, 2, 0}, {1, 2, 1})));
+  ASSERT_OK(worker(1).Push(1, 1, rows({2, 3}, {4, 8})));
+  worker(0).Begin(2).IgnoreError();
+  ASSERT_OK(worker(1).Begin(2));
+  EXPECT_THAT(*cluster_->Tool(0).Pull("rows0"),
+              Pointwise(FloatEq(), std::vector<float>{-2, 0, -3, -8}));
+  EXPECT_EQ(Value(0), -2);
+}
+
+TEST_F(SyncTest, AWaitThatExpiresNamesWhoIsMissingAndWhyDoesMeanwhile) {
+  Make(1, 1);
+  cluster_->expected_workers = 3;
+  SyncWorker second(*cluster_, 1);
+  second.Start();
+  ASSERT_OK(Push(0, 1, 1));
+  std::thread waits([&] {
+    EXPECT_THAT(worker(0).Begin(2, 0.5),
+                StatusIs(StatusCode::kDeadlineExceeded,
+                         AllOf(HasSubstr("worker 0 of job job has waited"),
+                               HasSubstr("to begin step 2: step 1 is open"),
+                               HasSubstr("worker 1 (host/1), which is at step 0"),
+                               HasSubstr("worker 2, which has not said hello yet"))));
+  });
+  const Deadline deadline = Deadline::In(absl::Seconds(20));
+  wire::WhyReply why;
+  while (why.waiting.empty() && !deadline.Expired()) why = Why(0);
+  waits.join();
+  ASSERT_EQ(why.waiting.size(), 1u);
+  EXPECT_EQ(why.waiting[0].waits_for, "step");
+  ASSERT_EQ(why.waiting[0].missing.size(), 2u);
+  EXPECT_EQ(why.waiting[0].missing[0].origin, "host/1");
+  EXPECT_EQ(why.waiting[0].missing[1].state, "expected");
+  EXPECT_TRUE(Why(0).waiting.empty());
+}
+
+TEST_F(SyncTest, AWorkerThatFinishesOrLeavesIsNotWaitedFor) {
+  Make(1, 3);
+  ASSERT_OK(Push(0, 1, 4));
+  EXPECT_THAT(worker(0).Begin(2), StatusIs(StatusCode::kDeadlineExceeded, _));
+  ASSERT_OK(worker(1).BeginAt(0, -1));
+  EXPECT_THAT(worker(0).Begin(2), StatusIs(StatusCode::kDeadlineExceeded, _));
+  wire::ServerState state;
+  ASSERT_OK(CallStatus([&] { cluster_->service(0).leave(state, worker(2).CallerFor(0)); }));
+  EXPECT_THAT(worker(0).Begin(2), Opens(2));
+  EXPECT_EQ(Value(0), -4);
+}
+
+TEST_F(SyncTest, AStepGoesOnWithoutAWorkerWhoseLeaseHasEnded) {
+  Make(1, 2, Sync(), absl::Milliseconds(300));
+  ASSERT_OK(Push(0, 1, 4));
+  ASSERT_OK(Push(1, 1, 100));  // not announced: another server might lack it
+  const Deadline deadline = Deadline::In(absl::Seconds(20));
+  absl::StatusOr<int64_t> open = absl::UnknownError("");
+  while (!open.ok() && !deadline.Expired()) open = worker(0).Begin(2, 0.05);
+  EXPECT_THAT(open, Opens(2));
+  EXPECT_EQ(Value(0), -4);
+  EXPECT_EQ(Counter("contributions_dropped"), 1);
+}
+
+TEST_F(SyncTest, WithABackupWorkerTheLateContributionIsDroppedAndItsWorkerGoesOnWithTheOpenStep) {
+  Make(2, 3, Sync(2));
+  ASSERT_OK(Push(0, 1, 1));
+  EXPECT_THAT(worker(0).Begin(2), StatusIs(StatusCode::kDeadlineExceeded, _));
+  ASSERT_OK(Push(2, 1, 3));
+  EXPECT_THAT(worker(2).Begin(2), Opens(2));
+  EXPECT_THAT(worker(0).Begin(2), Opens(2));
+  ASSERT_OK(Push(0, 2, 1));
+  ASSERT_OK(Push(2, 2, 1));
+  worker(0).Begin(3).IgnoreError();
+  ASSERT_OK(worker(2).Begin(3));
+  const absl::StatusOr<wire::PushReply> late = Push(1, 1, 1000);
+  ASSERT_OK(late);
+  EXPECT_TRUE(late->dropped);
+  EXPECT_EQ(late->state.applied, 1);
+  EXPECT_THAT(worker(1).Begin(2), Opens(3));
+  ASSERT_OK(Push(1, 3, 1));
+  EXPECT_EQ(Value(0), -3);
+  EXPECT_EQ(Value(1), -3);
+}
+
+// A newer push could not be told from one that had been closed with the step before it.
+TEST_F(SyncTest, APushThatIsAppliedAtOnceWaitsForTheStepsBefore) {
+  Make(1, 2);
+  ASSERT_OK(Push(0, 1, 1));
+  ASSERT_OK(Push(1, 1, 1));
+  std::thread closes([&] {
+    worker(0).Begin(2).IgnoreError();
+    EXPECT_OK(worker(1).Begin(2));
+  });
+  worker(1).Number(0, 0);
+  EXPECT_OK(worker(1).PushTo(0, {WholeItem("w0", {10, 10})}));
+  closes.join();
+  EXPECT_EQ(Value(0), -11);
+}
+
+TEST_F(SyncTest, APushThatWaitsTooLongForItsStepsIsRefusedAndNamesWhoIsMissing) {
+  Make(1, 2);
+  ASSERT_OK(Push(1, 1, 1));
+  worker(1).Number(0, 0);
+  std::thread waits([&] {
+    EXPECT_THAT(
+        worker(1).PushTo(0, {WholeItem("w0", {10, 10})}),
+        StatusIs(StatusCode::kDeadlineExceeded,
+                 AllOf(HasSubstr("worker 1 of job job has waited"),
+                       HasSubstr("for its steps to close"), HasSubstr("worker 0 (host/0)"))));
+  });
+  const Deadline deadline = Deadline::In(absl::Seconds(20));
+  wire::WhyReply why;
+  while (why.waiting.empty() && !deadline.Expired()) why = Why(0);
+  waits.join();
+  ASSERT_EQ(why.waiting.size(), 1u);
+  EXPECT_THAT(why.waiting[0].text, HasSubstr("waits for the steps of its contributions to close"));
+}
+
+TEST_F(SyncTest, AJobThatIsNotSynchronousTakesNoContributions) {
+  Make(1, 1, wire::Consistency());
+  EXPECT_THAT(Push(0, 1, 1), StatusIs(StatusCode::kFailedPrecondition, HasSubstr("not sync")));
+}
+
+TEST_F(SyncTest, ARefusedContributionIsVoidAndTheOrderGoesOn) {
+  Make(1, 1);
+  EXPECT_THAT(Push(0, 1, std::numeric_limits<float>::infinity()),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("NaN or infinity")));
+  ASSERT_OK(Push(0, 1, 1));
+  ASSERT_OK(worker(0).Begin(2));
+  EXPECT_EQ(Value(0), -1);
+  EXPECT_EQ(worker(0).state().applied, 2);
+}
+
+// Durable up to step 1; step 2 is closed on both, step 3 waits for worker 1.
+class SyncCrashTest : public SyncTest {
+ protected:
+  void SetUp() override {
+    ASSERT_NO_FATAL_FAILURE(Make(2, 2));
+    for (int64_t step = 1; step <= 2; ++step) {
+      ASSERT_OK(Push(0, step, 1));
+      ASSERT_OK(Push(1, step, 3));
+      worker(0).Begin(step + 1).IgnoreError();
+      ASSERT_OK(worker(1).Begin(step + 1));
+      ASSERT_OK(worker(0).Begin(step + 1));
+      if (step > 1) continue;
+      for (int32_t s : {0, 1}) ASSERT_OK(cluster_->Tool(s).Flush());
+    }
+    ASSERT_OK(Push(0, 3, 1));
+    EXPECT_THAT(worker(0).Begin(4), StatusIs(StatusCode::kDeadlineExceeded, _));
+  }
+  void EndStepThree() {
+    ASSERT_OK(Push(1, 3, 3));
+    EXPECT_THAT(worker(0).Begin(4), StatusIs(StatusCode::kDeadlineExceeded, _));
+    EXPECT_THAT(worker(1).Begin(4), Opens(4));
+    EXPECT_THAT(worker(0).Begin(4), Opens(4));
+    EXPECT_EQ(Value(0), -6);
+    EXPECT_EQ(Value(1), -6);
+  }
+};
+
+TEST_F(SyncCrashTest, AServerThatLostStepsClosesThemAgainFromWhatItsWorkersSendAgain) {
+  cluster_->Crash(1);
+  EXPECT_EQ(Value(1), -2);
+  ASSERT_OK(worker(0).Replay(1));
+  EXPECT_EQ(worker(0).hello(1).state.applied, 1);
+  EXPECT_EQ(worker(0).hello(1).step, 2);
+  EXPECT_EQ(Value(1), -2);  // worker 1's is not here
+  ASSERT_OK(worker(1).Replay(1));
+  EXPECT_EQ(Value(1), -4);
+  EndStepThree();
+}
+
+TEST_F(SyncCrashTest, TheCoordinatorKeepsItsDecisionsAndIsSentTheRestAgain) {
+  cluster_->Crash(0);
+  EXPECT_EQ(Value(0), -2);
+  ASSERT_OK(worker(1).Replay(0));
+  EXPECT_EQ(worker(1).hello(0).step, 3);
+  EXPECT_EQ(worker(1).hello(0).state.closed_step, 1);
+  EXPECT_THAT(worker(1).Begin(3),
+              StatusIs(StatusCode::kDeadlineExceeded,
+                       AllOf(HasSubstr("sent again what counts"), HasSubstr("worker 0"))));
+  ASSERT_OK(worker(0).Replay(0));
+  EXPECT_EQ(Value(0), -4);
+  EndStepThree();
+}
+
+TEST_F(SyncCrashTest, AllServersAtOnce) {
+  for (int32_t s : {0, 1}) cluster_->Crash(s);
+  for (int32_t w : {0, 1}) {
+    for (int32_t s : {0, 1}) ASSERT_OK(worker(w).Replay(s));
+  }
+  EndStepThree();
+}
+
+// What is here of step 3 will not be decided: worker 1 may have it and others not.
+TEST_F(SyncCrashTest, ANewStartOfAWorkerContributesToTheOpenStepAgain) {
+  worker(0).Start();
+  EXPECT_EQ(worker(0).hello(0).step, 3);
+  EXPECT_EQ(worker(0).sequence(), 2);
+  EXPECT_EQ(worker(0).hello(0).position, "at 2");
+  EXPECT_THAT(worker(0).Begin(3), Opens(3));
+  ASSERT_OK(Push(0, 3, 1));
+  EndStepThree();
+}
+
+// The server and the only one who could send it again are both gone: it is counted, and nobody
+// waits for it.
+TEST_F(SyncCrashTest, AServerAndAWorkerLostTogetherCloseWithoutWhatNobodyHas) {
+  cluster_->Crash(1);
+  worker(0).Start();
+  EXPECT_EQ(worker(0).sequence(), 2);
+  ASSERT_OK(worker(1).Replay(1));
+  EXPECT_EQ(Value(1), -5);  // step 2 had two contributions, 1 and 3
+  EXPECT_EQ((*cluster_->Tool(1).Describe()).counters.at("contributions_lost"), 1);
+  EXPECT_THAT(worker(0).Begin(3), Opens(3));
+  ASSERT_OK(Push(0, 3, 1));
+  ASSERT_OK(Push(1, 3, 3));
+  worker(0).Begin(4).IgnoreError();
+  EXPECT_THAT(worker(1).Begin(4), Opens(4));
+  EXPECT_EQ(Value(0), -6);
+  EXPECT_EQ(Value(1), -7);
+}
+
+TEST_F(SyncCrashTest, DecisionsAreForgottenOnceEveryServerHasTheStepsDurably) {
+  EXPECT_EQ(worker(0).decisions().size(), 2u);
+  SyncWorker late(*cluster_, 2);
+  late.Start();
+  wire::PullRequest request;
+  request.caller = late.CallerFor(0);
+  request.step = 3;
+  request.wait_seconds = SyncWorker::kNoWait;
+  request.decisions_after = 0;
+  request.all_durable_step = 1;
+  wire::PullReply reply;
+  ASSERT_OK(CallStatus([&] { cluster_->service(0).pull(reply, request); }));
+  ASSERT_EQ(reply.decisions.size(), 1u);
+  EXPECT_EQ(reply.decisions[0].step, 2);
+  EXPECT_EQ(reply.step, 3);
+}
+
+}  // namespace
+}  // namespace cairn
