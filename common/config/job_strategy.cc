@@ -13,6 +13,7 @@ namespace cairn {
 namespace {
 
 constexpr int64_t kMaxShards = 65536;       // a partition map names servers in 16 bits
+constexpr int64_t kMaxAggregate = 1 << 20;  // workers
 constexpr int64_t kMaxPullAheadSteps = 64;  // each holds a batch and its rows in memory
 
 absl::Status ReadType(const ConfigNode& value, const std::string& path, std::string* type) {
@@ -123,10 +124,10 @@ absl::Status ReadStrategy(const ConfigNode& section, const std::string& path, Jo
                 return ReadDevices(value, at, &strategy.devices);
               }),
        PartlyBuiltChoice("consistency", &strategy.consistency, {"async", "ssp", "sync"},
-                         {"async", "ssp"}),
+                         {"async", "ssp", "sync"}),
        Integer("staleness_bound_steps", &strategy.staleness_bound_steps, 0),
-       OnlyInteger("replicas_to_aggregate", 0),
-       PartlyBuiltChoice("sync_mean", &strategy.sync_mean, {"rows", "contributors"}, {"rows"}),
+       Integer("replicas_to_aggregate", &strategy.replicas_to_aggregate, 0, kMaxAggregate),
+       Choice("sync_mean", &strategy.sync_mean, {"rows", "contributors"}),
        Integer("pull_ahead_steps", &strategy.pull_ahead_steps, 0, kMaxPullAheadSteps),
        NumberAbove("ps_wait_seconds", 0, &strategy.ps_wait_seconds),
        Choice("on_worker_loss", &strategy.on_worker_loss, {"continue", "fail"}),
@@ -144,6 +145,29 @@ absl::Status ReadStrategy(const ConfigNode& section, const std::string& path, Jo
 
 absl::Status FinishStrategy(const ConfigNode& root, JobConfig* job) {
   const StrategyConfig& strategy = job->strategy;
+  if (strategy.consistency == "sync" && !job->checkpoint.directory.empty()) {
+    return JobError(
+        root, "checkpoint.directory",
+        "checkpoints of jobs with consistency: sync are not built in this version: leave "
+        "it out, the servers' own directories survive restarts");
+  }
+  if (strategy.consistency == "sync" && strategy.pull_ahead_steps > 0) {
+    return JobError(root, "strategy.pull_ahead_steps",
+                    absl::StrCat("is ", strategy.pull_ahead_steps,
+                                 "; with consistency: sync a step is computed from the mean of the "
+                                 "one before: leave it out, or use async"));
+  }
+  if (strategy.consistency != "sync") {
+    for (const auto& [key, set] :
+         {std::pair("replicas_to_aggregate", strategy.replicas_to_aggregate != 0),
+          std::pair("sync_mean", strategy.sync_mean != "rows")}) {
+      if (!set) continue;
+      const std::string path = absl::StrCat("strategy.", key);
+      job->warnings.push_back(
+          absl::StrCat(WhereOf(root, path), ": ", path,
+                       " does nothing with consistency: ", strategy.consistency));
+    }
+  }
   if (strategy.consistency != "ssp") {
     if (strategy.staleness_bound_steps > 0) {
       job->warnings.push_back(absl::StrCat(WhereOf(root, "strategy.staleness_bound_steps"),

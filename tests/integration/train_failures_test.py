@@ -104,8 +104,8 @@ class TrainFailures(unittest.TestCase):
         self.assertIn("optimzer", self.run_bad("--job", self.write("a.yaml", "optimzer: {}\n")))
         self.assertIn("no-such.libsvm", self.run_bad(
             "--job", self.write_job("b", data={"train": [self.path("no-such.libsvm")]})))
-        self.assertIn("consistency", self.run_bad(
-            "--job", self.write_job("c", strategy={"consistency": "sync"})))
+        self.assertIn("cross_device_ops", self.run_bad(
+            "--job", self.write_job("c", strategy={"cross_device_ops": "nccl"})))
         os.makedirs(self.path("data/job"))
         self.assertIn("data.eval", self.run_bad("--job", self.job, "--mode", "evaluate"))
 

@@ -10,20 +10,6 @@
 #include "worker/client/retained_call.h"
 
 namespace cairn {
-namespace {
-
-// Bytes of the user's resume position; the client's record of the servers has the rest of
-// kMaxPositionBytes.
-constexpr size_t kMaxUserPositionBytes = 512;
-
-absl::Status CheckPosition(absl::string_view position) {
-  if (position.size() <= kMaxUserPositionBytes) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("push: the position has ", position.size(),
-                                                 " bytes; ", kMaxUserPositionBytes, " allowed"));
-}
-
-}  // namespace
-
 absl::StatusOr<const ClientVariable*> PsClientImpl::FindVariable(absl::string_view what,
                                                                  absl::string_view name) const {
   if (const ClientVariable* variable = variables_.Find(name)) return variable;
@@ -128,7 +114,7 @@ absl::Status PsClientImpl::PushThenPull(absl::Span<const PushSource> sources,
                                         absl::Span<const PullTarget> targets, bool begins_step,
                                         Deadline deadline) {
   RETURN_IF_ERROR(CheckOpen("push", deadline));
-  RETURN_IF_ERROR(CheckPosition(position));
+  RETURN_IF_ERROR(CheckUserPosition(position));
   PlanPool::Lease plan(&plans_);
   bool skip = false;
   RETURN_IF_ERROR(PlanPush(sources, &*plan, &skip));

@@ -19,6 +19,7 @@ namespace {
 // A heartbeat is answered at once or is of no use; also bounds the time that a destructor waits
 // for one.
 constexpr absl::Duration kHeartbeatTimeout = absl::Seconds(1);
+constexpr absl::Duration kSynchronousHeartbeat = absl::Milliseconds(500);
 // The same for an early epoch; one that takes longer goes on without being waited for.
 constexpr absl::Duration kEarlyEpochTimeout = absl::Seconds(5);
 
@@ -29,7 +30,9 @@ std::string Origin() {
 }
 
 ClientIdentity IdentityOf(const ClientOptions& options, size_t server_count, Retention* retention,
-                          StepClock* clock) {
+                          StepClock* clock, StepBook* steps) {
+  const bool synchronous =
+      options.worker >= 0 && options.consistency.mode == ConsistencyMode::kSync;
   return {.job = options.job,
           .task = options.task,
           .origin = Origin(),
@@ -38,7 +41,9 @@ ClientIdentity IdentityOf(const ClientOptions& options, size_t server_count, Ret
           .ps_wait = options.ps_wait,
           .retention = options.worker >= 0 && options.retained_bytes > 0 ? retention : nullptr,
           .consistency = options.consistency,
-          .clock = clock};
+          .expected_workers = options.expected_workers,
+          .clock = clock,
+          .steps = synchronous ? steps : nullptr};
 }
 
 absl::Status CheckOptions(const ClientOptions& options, size_t server_count) {
@@ -100,7 +105,7 @@ PsClientImpl::PsClientImpl(const ClientOptions& options, std::vector<std::string
                            std::vector<std::unique_ptr<ServerLink>> links)
     : options_(options),
       retention_(options.retained_bytes),
-      identity_(IdentityOf(options, links.size(), &retention_, &clock_)),
+      identity_(IdentityOf(options, links.size(), &retention_, &clock_, &steps_)),
       sessions_([&] {
         std::vector<std::unique_ptr<ServerSession>> sessions;
         for (size_t s = 0; s < links.size(); ++s) {
@@ -129,16 +134,13 @@ absl::Status PsClientImpl::SayHello(Deadline deadline) {
   RETURN_IF_ERROR(ForEachServer(1, [&](int32_t server) {
     return HelloTo(*sessions_[server], incarnation, deadline, &replies[server]);
   }));
-  std::vector<ResumeAnswer> answers;
   for (const wire::HelloReply& reply : replies) {
-    // Everything applied there is durable by now, but what it has no part of is not in the number.
-    answers.push_back({reply.state.durable, reply.position});
     if (reply.max_message_bytes > 0) {
       plan_limits_.max_message_bytes =
           std::min(plan_limits_.max_message_bytes, reply.max_message_bytes);
     }
   }
-  const ResumePoint point = ChooseResumePoint(answers);
+  const ResumePoint point = ChooseResume(replies);
   double lease_seconds = replies[0].lease_seconds;
   for (size_t s = 0; s < sessions_.size(); ++s) {
     sessions_[s]->Begin(replies[s], incarnation, point.last_part[s], point.sequence);
@@ -147,6 +149,11 @@ absl::Status PsClientImpl::SayHello(Deadline deadline) {
   lease_ = absl::Seconds(lease_seconds);
   position_ = point.position;
   order_.Reset(point.sequence, point.position);
+  int64_t durable_step = replies[0].state.durable_step;
+  for (const wire::HelloReply& reply : replies) {
+    durable_step = std::min(durable_step, reply.state.durable_step);
+  }
+  steps_.Begin(replies[0].step, durable_step);
   return absl::OkStatus();
 }
 
@@ -279,6 +286,7 @@ ClientCounters PsClientImpl::counters() const {
           .bytes_pulled = bytes_pulled_.load(std::memory_order_relaxed),
           .retries = retries_.load(std::memory_order_relaxed),
           .pushes_dropped = pushes_dropped_.load(std::memory_order_relaxed),
+          .pushes_late = pushes_late_.load(std::memory_order_relaxed),
           .retained_bytes = retention_.bytes(),
           .retained_bytes_max = retention_.max_bytes(),
           .replayed_pushes = retention_.replayed_pushes(),
@@ -288,7 +296,12 @@ ClientCounters PsClientImpl::counters() const {
 
 void PsClientImpl::StartHeartbeats() {
   if (!identity_.sequenced() || lease_ <= absl::ZeroDuration()) return;
-  heartbeats_ = std::thread([this, interval = lease_ / 3] { HeartbeatLoop(interval); });
+  // Others may wait for what this worker is to send again to a server that was restarted, while it
+  // waits elsewhere itself: it must notice.
+  const absl::Duration longest =
+      identity_.synchronous() ? kSynchronousHeartbeat : absl::InfiniteDuration();
+  heartbeats_ =
+      std::thread([this, interval = std::min(lease_ / 3, longest)] { HeartbeatLoop(interval); });
 }
 
 void PsClientImpl::StopHeartbeats() {

@@ -19,11 +19,13 @@
 #include "worker/client/early_epochs.h"
 #include "worker/client/fan_out.h"
 #include "worker/client/plan_pool.h"
+#include "worker/client/position.h"
 #include "worker/client/ps_client.h"
 #include "worker/client/push_order.h"
 #include "worker/client/retention.h"
 #include "worker/client/server_session.h"
 #include "worker/client/staleness.h"
+#include "worker/client/step_book.h"
 
 namespace cairn {
 
@@ -45,7 +47,9 @@ class PsClientImpl : public PsClient {
   absl::Status PushPull(absl::Span<const PushSource> sources, absl::string_view position,
                         absl::Span<const PullTarget> targets, Deadline deadline) override;
   absl::Status Step(absl::Span<const PushSource> sources, absl::string_view position,
-                    absl::Span<const PullTarget> targets, Deadline deadline) override;
+                    absl::Span<const PullTarget> targets, Deadline deadline, int64_t rows) override;
+  absl::Status EndStep(absl::Span<const PushSource> sources, absl::string_view position,
+                       int64_t rows, Deadline deadline) override;
   absl::Status EndSteps(Deadline deadline) override;
   absl::StatusOr<int64_t> LargestStepGap(Deadline deadline) override;
   absl::Status Assign(absl::Span<const PushSource> sources, Deadline deadline) override;
@@ -113,6 +117,17 @@ class PsClientImpl : public PsClient {
   absl::Status MakeRoom(absl::Span<Exchange* const> exchanges, Deadline deadline);
   absl::Status RunWave(DataPlan& plan, size_t wave, bool numbered, Deadline deadline);
 
+  // --- client_steps.cc ---
+  ResumePoint ChooseResume(absl::Span<const wire::HelloReply> replies) const;
+  // Under sync: Step.
+  absl::Status Contribute(absl::Span<const PushSource> sources, absl::string_view position,
+                          int64_t rows, absl::Span<const PullTarget> targets, Deadline deadline);
+  // Announces `step`, waits for others and pulls; the open step is in the book then.
+  absl::Status PullStep(int64_t step, absl::Span<const PullTarget> targets, Deadline deadline);
+  absl::Status RunStepPulls(DataPlan& plan, absl::Span<Exchange* const> exchanges,
+                            Deadline deadline);
+  absl::Status StepPulled(DataPlan& plan, Exchange& exchange);
+
   // --- client_catalog.cc ---
   absl::Status Place(const VariableSpec* existing, VariableSpec* spec)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(create_mutex_);
@@ -121,6 +136,7 @@ class PsClientImpl : public PsClient {
   const ClientOptions options_;
   Retention retention_;
   StepClock clock_;
+  StepBook steps_;
   ClientIdentity identity_;
   std::vector<std::unique_ptr<ServerSession>> sessions_;
   const FanOut::Limits retry_limits_;
@@ -141,6 +157,7 @@ class PsClientImpl : public PsClient {
   std::atomic<int64_t> bytes_pulled_{0};
   std::atomic<int64_t> retries_{0};
   std::atomic<int64_t> pushes_dropped_{0};
+  std::atomic<int64_t> pushes_late_{0};
 
   absl::Mutex heartbeat_mutex_;  // held during a round; and by DropJob, which forgets the worker
   absl::Notification stop_;

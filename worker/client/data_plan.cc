@@ -59,6 +59,7 @@ DataPlan::DataPlan(absl::Span<const std::unique_ptr<ServerSession>> sessions,
 void DataPlan::Reset() {
   used_ = sorted_used_ = 0;
   bytes_out_ = bytes_in_ = 0;
+  contribution_step_ = contribution_rows_ = 0;
   std::fill(first_.begin(), first_.end(), nullptr);
   std::fill(current_.begin(), current_.end(), nullptr);
   waves_.clear();
@@ -74,7 +75,12 @@ DataPlan::Slot& DataPlan::NewSlot(int32_t server, size_t wave) {
   slot.session = sessions_[server].get();
   slot.repeatable = true;
   slot.call.targets.clear();
-  slot.call.request.pull.step = 0;
+  slot.call.step = 0;
+  slot.call.request.push.step = slot.call.request.push.rows = 0;
+  slot.call.request.push.decisions.clear();
+  slot.call.request.pull.step = slot.call.request.pull.all_durable_step = 0;
+  slot.call.request.pull.decisions.clear();
+  slot.call.request.pull.decisions_after = -1;
   slot.wave = wave;
   slot.pushes = slot.assigns = 0;
   slot.landings.clear();
@@ -87,6 +93,16 @@ DataPlan::Slot& DataPlan::NewSlot(int32_t server, size_t wave) {
 DataPlan::Slot& DataPlan::FirstSlot(int32_t server) {
   if (first_[server] == nullptr) first_[server] = &NewSlot(server, 0);
   return *first_[server];
+}
+
+void DataPlan::ContributeToAll(int64_t step, int64_t rows) {
+  contribution_step_ = step;
+  contribution_rows_ = rows;
+  for (size_t s = 0; s < sessions_.size(); ++s) FirstSlot(static_cast<int32_t>(s));
+}
+
+void DataPlan::PullFromAll(int64_t step) {
+  for (size_t s = 0; s < sessions_.size(); ++s) FirstSlot(static_cast<int32_t>(s)).call.step = step;
 }
 
 absl::Status DataPlan::CheckPart(const ClientVariable& variable, Part part,
@@ -354,6 +370,11 @@ void DataPlan::Finish() {
                 : slot.pushes > 0 && pulls ? CallKind::kStep
                 : slot.pushes > 0          ? CallKind::kPush
                                            : CallKind::kPull;
+    if (contribution_step_ > 0) {
+      call.kind = CallKind::kPush;
+      call.request.push.step = contribution_step_;
+      call.request.push.rows = contribution_rows_;
+    }
     waves = std::max(waves, slot.wave + 1);
   }
   for (size_t wave = 0; wave < waves; ++wave) {

@@ -61,6 +61,10 @@ class DataPlan {
   absl::Status AddPush(const ClientVariable& variable, const PushSource& source);
   absl::Status AddAssign(const ClientVariable& variable, const PushSource& source);
   absl::Status AddPull(const ClientVariable& variable, const PullTarget& target);
+  // After every AddPush: the push goes to every server, as a contribution to `step`.
+  void ContributeToAll(int64_t step, int64_t rows);
+  // Before any AddPull: wave 0 has a pull from every server; its DataCall::step is `step`.
+  void PullFromAll(int64_t step);
   // After the last Add: the pulls begin training step `step`. `everywhere`: servers without a pull
   // are told so as well.
   void BeginStep(int64_t step, bool everywhere);
@@ -143,6 +147,8 @@ class DataPlan {
   std::vector<Slot*> current_;  // by server: the one that takes the next pull
   std::deque<Sorted> sorted_;
   size_t sorted_used_ = 0;
+  int64_t contribution_step_ = 0;  // > 0: all of wave 0 are pushes
+  int64_t contribution_rows_ = 0;
   std::vector<Exchange*> waves_;
   std::vector<size_t> wave_ends_;
   int64_t bytes_out_ = 0;

@@ -52,6 +52,7 @@ void FanOut::Send(Exchange& exchange, Deadline deadline) {
       call.request.pull.caller = call.request.push.caller;
       break;
   }
+  session.FillSteps(&call);
   if (call.request.pull.step != 0) call.request.pull.wait_seconds = StepWaitSeconds(deadline);
   exchange.sent = true;
   exchange.outcome = exchange.channel->Send(call, deadline);

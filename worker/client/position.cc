@@ -4,6 +4,8 @@
 #include <limits>
 #include <optional>
 
+#include "absl/strings/str_cat.h"
+
 namespace cairn {
 namespace {
 
@@ -11,6 +13,9 @@ namespace {
 // so a position written by another client is not taken for one. The second is the format version.
 constexpr char kMagic[] = {'\xC1', '\x01'};
 constexpr size_t kVarintBytes = 10;  // of 64 bits, at most
+// Bytes of the user's position; the client's record of the servers has the rest of
+// kMaxPositionBytes.
+constexpr size_t kMaxUserPositionBytes = 512;
 
 void PutVarint(uint64_t value, std::string* out) {
   for (; value >= 0x80; value >>= 7) out->push_back(static_cast<char>(value | 0x80));
@@ -55,6 +60,12 @@ bool EveryServerHas(const ResumePoint& point, absl::Span<const ResumeAnswer> ans
 }
 
 }  // namespace
+
+absl::Status CheckUserPosition(absl::string_view position) {
+  if (position.size() <= kMaxUserPositionBytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("push: the position has ", position.size(),
+                                                 " bytes; ", kMaxUserPositionBytes, " allowed"));
+}
 
 size_t PositionOverheadBytes(size_t server_count) {
   // Servers are rarely more than 2^14 sequences behind; the bound is for those that always are.

@@ -12,10 +12,14 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
 namespace cairn {
+
+// kInvalidArgument: longer than a push may store, beside the client's own record.
+absl::Status CheckUserPosition(absl::string_view position);
 
 // Bytes that EncodePosition puts in front of the user's, at most.
 size_t PositionOverheadBytes(size_t server_count);

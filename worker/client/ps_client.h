@@ -64,6 +64,7 @@ struct ClientCounters {
   int64_t bytes_pulled = 0;  // payload bytes of values
   int64_t retries = 0;
   int64_t pushes_dropped = 0;  // for NaN or infinity (skip_not_finite)
+  int64_t pushes_late = 0;     // under sync: their step closed without them
 
   // Pushes kept until servers have them durably, counted once a server: memory now, and at most so
   // far. Parts sent again to servers that had been restarted, their payload bytes, and the time
@@ -88,6 +89,8 @@ struct ClientOptions {
   int64_t max_message_bytes = int64_t{1} << 30;
   // How a worker keeps together with the others; the same for all that are live.
   Consistency consistency;
+  // How many workers the job is started with: under sync those are waited for; 0: not known.
+  int32_t expected_workers = 0;
   // Where Create puts dense variables that name no shards; null: round robin. Used by this client
   // alone.
   std::shared_ptr<Placement> placement;
@@ -161,8 +164,17 @@ class PsClient {
   // wait while others are behind are asked again until `deadline`. One thread calls.
   // kDeadlineExceeded: names the waiter, the step, who is missing and when it was last seen.
   // kAborted: a worker was lost, and on_worker_loss is fail; this process must stop.
+  //
+  // Under sync the push is a contribution to the step that the last Step began. When the
+  // others have contributed, the mean of all is applied once: what this pulls has it. It is
+  // weighted by `rows` (> 0: of input, that the gradient is the mean of). A contribution that comes
+  // after its step is dropped and counted (pushes_late).
   virtual absl::Status Step(absl::Span<const PushSource> sources, absl::string_view position,
-                            absl::Span<const PullTarget> targets, Deadline deadline) = 0;
+                            absl::Span<const PullTarget> targets, Deadline deadline,
+                            int64_t rows = 1) = 0;
+  // The last step's push: as Push; under sync as Step, without a pull.
+  virtual absl::Status EndStep(absl::Span<const PushSource> sources, absl::string_view position,
+                               int64_t rows, Deadline deadline) = 0;
   // Takes no more steps: nobody waits for this worker. Another Step takes it back.
   virtual absl::Status EndSteps(Deadline deadline) = 0;
   // How many steps this worker was ahead of the slowest other one at most, when a Step of it ended;

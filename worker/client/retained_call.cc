@@ -59,6 +59,8 @@ RetainedPart RetainPart(const DataCall& call) {
   } else {
     copy->kind = CallKind::kPush;
     copy->request.push.sequence = call.request.push.sequence;
+    copy->request.push.step = call.request.push.step;
+    copy->request.push.rows = call.request.push.rows;
     CopyItems(call.request.push.items, &copy->request.push.items);
   }
   return {.sequence = SequenceOf(call).sequence,

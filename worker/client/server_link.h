@@ -28,7 +28,9 @@ struct DataCall {
   CallKind kind = CallKind::kPull;
   wire::StepRequest request;   // kPush: request.push; kPull: request.pull; kStep: both
   wire::AssignRequest assign;  // kAssign
-  wire::StepReply reply;       // kPush, kAssign: reply.push; kPull: reply.pull; kStep: both
+  // kPull: the training step it begins or, at ps:0, announces (PullRequest.step); 0: none.
+  int64_t step = 0;
+  wire::StepReply reply;  // kPush, kAssign: reply.push; kPull: reply.pull; kStep: both
   // Where the values of pulled item i are wanted; a link may leave them in memory of their own
   // instead (PulledItem.values tells).
   std::vector<absl::Span<std::byte>> targets;

@@ -60,6 +60,7 @@ Outcome ServerSession::Hello(int64_t incarnation, Deadline deadline, wire::Hello
   if (identity_.sequenced() && identity_.clock != nullptr) {
     request.__set_consistency(ToWire(identity_.consistency));
     request.step = identity_.clock->Announced();
+    request.expected_workers = identity_.expected_workers;
   }
   outcome = channel->Call(
       "hello", [&](wire::ParameterServerIf& service) { service.hello(*reply, request); }, deadline);
@@ -92,9 +93,36 @@ void ServerSession::Begin(const wire::HelloReply& reply, int64_t incarnation, in
                           int64_t through) {
   absl::MutexLock lock(&push_mutex_);
   if (identity_.retention != nullptr) identity_.retention->Drop(ledger_.bytes());
-  ledger_.Begin(reply.state.boot_id, last_part, through);
+  // Under sync a server may lack what counts there: that is its affair and the steps'.
+  const int64_t held =
+      identity_.synchronous() ? std::min(last_part, reply.state.durable) : last_part;
+  ledger_.Begin(reply.state.boot_id, held, through);
   incarnation_.store(incarnation, std::memory_order_relaxed);
+  NoteSteps(reply.state);
   PublishLedger();
+}
+
+void ServerSession::NoteSteps(const wire::ServerState& state) {
+  closed_step_.store(state.closed_step, std::memory_order_relaxed);
+  durable_step_.store(state.durable_step, std::memory_order_relaxed);
+}
+
+void ServerSession::FillSteps(DataCall* call) const {
+  if (!identity_.synchronous()) return;
+  const StepBook& steps = *identity_.steps;
+  if (call->kind == CallKind::kPush && call->request.push.step > 0) {
+    call->request.push.decisions = steps.Decisions(closed_step(), call->request.push.step - 1);
+  } else if (call->kind == CallKind::kPull && call->step > 0) {
+    wire::PullRequest& pull = call->request.pull;
+    pull.step = call->step;
+    pull.decisions = steps.Decisions(closed_step(), steps.last_decided());
+    if (index_ == 0) {
+      pull.decisions_after = steps.last_decided();
+    } else if (!pull.decisions.empty()) {
+      // One that is too far behind to be told in one call begins as far as it was told.
+      pull.step = std::min(pull.step, pull.decisions.back().step + 1);
+    }
+  }
 }
 
 int64_t ServerSession::FillCaller(wire::Caller* caller) const {
@@ -130,6 +158,7 @@ bool ServerSession::PushAnswered(const DataCall& call, int64_t boot_id) {
   {
     absl::MutexLock lock(&push_mutex_);
     if (!ledger_.Counts(boot_id)) return false;
+    NoteSteps(call.reply.push.state);
     freed = TakeDurable(durable);
     if (retain) {
       retention->Add(part.bytes);
@@ -156,6 +185,14 @@ void ServerSession::ForgetPushes() {
 }
 
 void ServerSession::Learn(const wire::ServerState& state) {
+  if (state.closed_step > closed_step() || state.durable_step > durable_step()) {
+    absl::MutexLock lock(&push_mutex_);
+    // A later answer may have come before.
+    if (ledger_.Counts(state.boot_id) && state.closed_step >= closed_step() &&
+        state.durable_step >= durable_step()) {
+      NoteSteps(state);
+    }
+  }
   const int64_t oldest = oldest_.load(std::memory_order_relaxed);
   if (oldest == 0 || state.durable < oldest) return;
   std::vector<RetainedPart> freed;  // without the lock
@@ -258,7 +295,10 @@ Verdict ServerSession::HelloAgain(Outcome* outcome, Deadline deadline) {
   ReplayPlan plan;
   {
     absl::MutexLock lock(&push_mutex_);
-    plan = ledger_.PlanReplay(reply.state.boot_id, reply.state.applied);
+    // Contributions wait unapplied for their steps: one that has not been restarted may lack some
+    // without having lost them.
+    const int64_t boot_id = identity_.synchronous() ? 0 : reply.state.boot_id;
+    plan = ledger_.PlanReplay(boot_id, reply.state.applied);
   }
   if (plan.first_lost > 0) {
     outcome->status = PushesLost(plan, reply);
@@ -268,6 +308,7 @@ Verdict ServerSession::HelloAgain(Outcome* outcome, Deadline deadline) {
   if (replayed != Verdict::kAgain) return replayed;
   {
     absl::MutexLock lock(&push_mutex_);
+    NoteSteps(reply.state);
     ledger_.EndRenewal(reply.state.boot_id);
     PublishLedger();
   }
@@ -280,9 +321,10 @@ Verdict ServerSession::Replay(const ReplayPlan& plan, const wire::HelloReply& he
                               Outcome* outcome, Deadline deadline) {
   const absl::Time start = absl::Now();
   int64_t bytes = 0;
+  int64_t told = hello.state.closed_step;
   for (const RetainedPart& part : plan.parts) {
     const absl::Time sent = absl::Now();
-    *outcome = SendAgain(part, hello.state.boot_id, deadline);
+    *outcome = SendAgain(part, hello.state.boot_id, deadline, &told);
     if (!outcome->status.ok()) {
       if (outcome->progress == Progress::kAnswered) {
         outcome->status = Annotate(
@@ -309,7 +351,8 @@ Verdict ServerSession::Replay(const ReplayPlan& plan, const wire::HelloReply& he
   return Verdict::kAgain;
 }
 
-Outcome ServerSession::SendAgain(const RetainedPart& part, int64_t boot_id, Deadline deadline) {
+Outcome ServerSession::SendAgain(const RetainedPart& part, int64_t boot_id, Deadline deadline,
+                                 int64_t* told) {
   Channel* channel = nullptr;
   Outcome outcome = link_->Take(deadline, &channel);
   if (channel == nullptr) return outcome;
@@ -319,6 +362,11 @@ Outcome ServerSession::SendAgain(const RetainedPart& part, int64_t boot_id, Dead
   FillCaller(&caller);
   caller.boot_id = boot_id;
   caller.through = PushLedger::ThroughOf(part);
+  if (identity_.synchronous() && call.kind == CallKind::kPush && call.request.push.step > 0) {
+    wire::PushRequest& push = call.request.push;
+    push.decisions = identity_.steps->Decisions(*told, push.step);
+    if (!push.decisions.empty()) *told = push.decisions.back().step;
+  }
   outcome = channel->Send(call, deadline);
   if (outcome.progress == Progress::kAnswered && outcome.status.ok()) {
     outcome = channel->Receive(call, deadline);
@@ -338,9 +386,11 @@ Verdict ServerSession::JudgeRenewal(Outcome* outcome) {
     outcome->status = Fenced(outcome->status);
     return Verdict::kFail;
   }
-  // REBOOTED, LEASE_ENDED: restarted, or lost, again meanwhile.
+  // REBOOTED, LEASE_ENDED: restarted, or lost, again meanwhile. WAIT_EXPIRED: an update comes after
+  // contributions whose steps wait for what other workers send again.
   if (outcome->progress == Progress::kAnswered && reason != wire::ErrorReason::STOPPING &&
-      reason != wire::ErrorReason::REBOOTED && reason != wire::ErrorReason::LEASE_ENDED) {
+      reason != wire::ErrorReason::REBOOTED && reason != wire::ErrorReason::LEASE_ENDED &&
+      reason != wire::ErrorReason::WAIT_EXPIRED) {
     return Verdict::kFail;
   }
   NoteGone(outcome->status);

@@ -20,6 +20,7 @@
 #include "worker/client/push_ledger.h"
 #include "worker/client/retention.h"
 #include "worker/client/server_link.h"
+#include "worker/client/step_book.h"
 #include "worker/client/step_clock.h"
 
 namespace cairn {
@@ -34,9 +35,12 @@ struct ClientIdentity {
   absl::Duration ps_wait;
   Retention* retention = nullptr;  // shared by all sessions; null: pushes are not retained
   Consistency consistency;
+  int32_t expected_workers = 0;
   StepClock* clock = nullptr;  // shared by all sessions; null: takes no training steps
+  StepBook* steps = nullptr;   // likewise; of a synchronous job
 
   bool sequenced() const { return worker >= 0; }
+  bool synchronous() const { return steps != nullptr; }
 };
 
 // What a caller does with the outcome of an attempt.
@@ -72,6 +76,13 @@ class ServerSession {
   // Sets all fields of `caller`; returns the boot id in it.
   int64_t FillCaller(wire::Caller* caller) const;
 
+  // Under sync: what a contribution tells this server of steps; what a pull for call->step
+  // announces and asks.
+  void FillSteps(DataCall* call) const;
+  // The last step closed, and closed durably, on this server.
+  int64_t closed_step() const { return closed_step_.load(std::memory_order_relaxed); }
+  int64_t durable_step() const { return durable_step_.load(std::memory_order_relaxed); }
+
   // Pushes, as seen by this server.
   int64_t last_part() const { return last_part_.load(std::memory_order_relaxed); }
   // The server of boot `boot_id` has applied its part, as call.reply says. A copy is retained until
@@ -105,7 +116,9 @@ class ServerSession {
   Verdict HelloAgain(Outcome* outcome, Deadline deadline);
   Verdict Replay(const ReplayPlan& plan, const wire::HelloReply& hello, Outcome* outcome,
                  Deadline deadline);
-  Outcome SendAgain(const RetainedPart& part, int64_t boot_id, Deadline deadline);
+  // `told`: the last step whose decision this boot of the server knows; raised.
+  Outcome SendAgain(const RetainedPart& part, int64_t boot_id, Deadline deadline, int64_t* told);
+  void NoteSteps(const wire::ServerState& state);
   Verdict JudgeRenewal(Outcome* outcome);
   absl::Status CheckHello(const wire::HelloReply& reply) const;
   absl::Status Fenced(const absl::Status& error) const;
@@ -122,6 +135,8 @@ class ServerSession {
   std::atomic<int64_t> last_part_{0};
   std::atomic<int64_t> through_{0};
   std::atomic<int64_t> oldest_{0};
+  std::atomic<int64_t> closed_step_{0};
+  std::atomic<int64_t> durable_step_{0};
 
   std::atomic<int64_t> last_answer_ns_{0};
   std::atomic<bool> gone_{false};

@@ -68,7 +68,8 @@ std::string ReportJson(const Report& report) {
   json["largest_step_gap"] = report.largest_step_gap;
   json["bytes_pushed"] = report.counters.bytes_pushed;
   json["bytes_pulled"] = report.counters.bytes_pulled;
-  json["pushes_dropped"] = report.counters.pushes_dropped;
+  json["pushes_dropped"] = report.counters.pushes_dropped + report.counters.pushes_late;
+  json["pushes_late"] = report.counters.pushes_late;
   json["retries"] = report.counters.retries;
   json["retained_bytes_max"] = report.counters.retained_bytes_max;
   json["replayed_pushes"] = report.counters.replayed_pushes;

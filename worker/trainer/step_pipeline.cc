@@ -60,10 +60,10 @@ absl::Status StepPipeline::Do(const Work& work) {
                             : client_->Pull(next.targets, deadline);
     }
     Step& done = step(work.push);
-    return client_->Step(done.sources, done.position, next.targets, deadline);
+    return client_->Step(done.sources, done.position, next.targets, deadline, done.batch.rows);
   }
   Step& done = step(work.push);
-  return client_->Push(done.sources, done.position, deadline);
+  return client_->EndStep(done.sources, done.position, done.batch.rows, deadline);
 }
 
 absl::Status StepPipeline::Pull(int64_t number) { return Do({-1, number}); }

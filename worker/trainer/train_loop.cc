@@ -34,12 +34,15 @@ absl::Status TrainLoop::Run() {
   }
   RETURN_IF_ERROR(pipeline_.WaitPushed(steps_done_ - 1));
   seconds_ = absl::ToDoubleSeconds(absl::Now() - started_ - paused_);
-  if (steps_done_ == 0 && !stopping_) {
-    // Not one row for this worker: the end of its run is told all the same.
-    position_.finished = true;
-    return AnnounceEnd();
+  // Others must not wait for a step of this worker while it tells the end of its run.
+  if (parts_.synchronous) {
+    RETURN_IF_ERROR(parts_.client.EndSteps(Deadline::In(parts_.call_timeout)));
   }
-  return absl::OkStatus();
+  // Not one row for this worker: the end of its run is told all the same.
+  const bool told = steps_done_ > 0 && !parts_.synchronous;
+  if (stopping_ || told) return absl::OkStatus();
+  position_.finished = true;
+  return AnnounceEnd();
 }
 
 absl::Status TrainLoop::AnnounceEnd() {
@@ -89,6 +92,7 @@ absl::Status TrainLoop::DoStep(int64_t number) {
     return EvaluateIfDue(number);
   }
   RETURN_IF_ERROR(pipeline_.WaitPushed(number));
+  if (parts_.synchronous) return absl::OkStatus();
   // A last push that held NaN was dropped with the end of the run in it.
   const bool was_dropped = parts_.client.counters().pushes_dropped > dropped;
   return was_dropped ? AnnounceEnd() : absl::OkStatus();
@@ -100,9 +104,10 @@ void TrainLoop::PreparePush(int64_t number, bool finishes) {
   position_.row = step.batch.next_row;
   ++position_.run_steps;
   ++position_.total_steps;
-  position_.finished = finishes;
+  position_.finished = finishes && !parts_.synchronous;
   position_.EncodeTo(&step.position);
   ListSources(parts_.model, step.state, &step.sources);
+  if (parts_.synchronous) return;
   if (finishes) {
     step.sources.push_back(parts_.roster_entry.Source(absl::Now(), 1, &step.roster_gradient));
   } else if (parts_.others_watch) {

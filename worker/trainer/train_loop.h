@@ -34,6 +34,7 @@ struct TrainLoopParts {
   MetricsFile* metrics = nullptr;        // null: none is written
   std::string task;                      // "worker:0"
   bool others_watch = false;             // other workers read the roster: beat
+  bool synchronous = false;  // training pushes are contributions to a mean, and that alone
   absl::Duration call_timeout;
   StopRequested stop_requested;
 };

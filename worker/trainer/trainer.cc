@@ -11,6 +11,7 @@
 #include "common/status.h"
 #include "worker/input/reader.h"
 #include "worker/models/model.h"
+#include "worker/trainer/beating.h"
 #include "worker/trainer/checkpointer.h"
 #include "worker/trainer/evaluator.h"
 #include "worker/trainer/exit_status.h"
@@ -32,6 +33,12 @@ Consistency ConsistencyOf(const StrategyConfig& strategy) {
     // A step's values are pulled that many steps before it begins.
     consistency.staleness_bound_steps = strategy.staleness_bound_steps - strategy.pull_ahead_steps;
   }
+  if (strategy.consistency == "sync") {
+    consistency.mode = ConsistencyMode::kSync;
+    consistency.replicas_to_aggregate = static_cast<int32_t>(strategy.replicas_to_aggregate);
+    consistency.sync_mean =
+        strategy.sync_mean == "contributors" ? SyncMean::kContributors : SyncMean::kRows;
+  }
   if (strategy.on_worker_loss == "fail") consistency.on_worker_loss = WorkerLoss::kFail;
   return consistency;
 }
@@ -44,6 +51,7 @@ ClientOptions ClientOptionsFor(const TrainerOptions& options, int32_t worker) {
   client.ps_wait = absl::Seconds(options.job.strategy.ps_wait_seconds);
   client.skip_not_finite = options.job.not_finite == "skip";
   client.consistency = ConsistencyOf(options.job.strategy);
+  client.expected_workers = options.workers;
   return client;
 }
 
@@ -90,6 +98,7 @@ class Training {
       : options_(options), connect_(connect), entry_(options.worker) {}
 
   absl::StatusOr<Report> Run() {
+    RETURN_IF_ERROR(CheckQuorum());
     const absl::Status status = RunSteps();
     if (client_ == nullptr) return status;
     if (!status.ok()) {
@@ -119,6 +128,16 @@ class Training {
     if (!absl::IsCancelled(status)) return status;
     report_.status = "interrupted";
     return absl::OkStatus();
+  }
+
+  // What the job file alone cannot tell.
+  absl::Status CheckQuorum() const {
+    const int64_t wanted = options_.job.strategy.replicas_to_aggregate;
+    if (wanted <= options_.workers) return absl::OkStatus();
+    return AsBadInput(absl::InvalidArgumentError(
+        absl::StrCat("strategy.replicas_to_aggregate is ", wanted, ", but the job has ",
+                     options_.workers, options_.workers == 1 ? " worker" : " workers",
+                     ": give at most that, or 0 for every worker")));
   }
 
   absl::Status OpenInput() {
@@ -225,6 +244,15 @@ class Training {
     const GradientClipper clipper(options_.job, specs_);
     Evaluator evaluator(options_.job, *model_, *client_, CallTimeout(options_),
                         options_.stop_requested);
+    const bool synchronous = options_.job.strategy.consistency == "sync";
+    std::optional<Beating> beating;
+    if (synchronous && options_.workers > 1) {
+      const Deadline deadline = Deadline::In(CallTimeout(options_));
+      ASSIGN_OR_RETURN(std::unique_ptr<PsClient> client,
+                       connect_(ClientOptionsFor(options_, -1), deadline));
+      RETURN_IF_ERROR(client->Create({RosterSpec()}, deadline));
+      beating.emplace(std::move(client), options_.worker);
+    }
     if (options_.worker == 0 && !options_.job.checkpoint.directory.empty()) {
       absl::StatusOr<std::unique_ptr<Checkpointer>> made =
           Checkpointer::Create(options_.job, *client_);
@@ -243,6 +271,7 @@ class Training {
                     .metrics = metrics_.get(),
                     .task = options_.task,
                     .others_watch = options_.workers > 1,
+                    .synchronous = synchronous,
                     .call_timeout = CallTimeout(options_),
                     .stop_requested = options_.stop_requested},
                    start_);

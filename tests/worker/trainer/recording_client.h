@@ -48,8 +48,12 @@ class RecordingClient : public PsClient {
     return Call(sources, position, targets);
   }
   absl::Status Step(absl::Span<const PushSource> sources, absl::string_view position,
-                    absl::Span<const PullTarget> targets, Deadline) override {
+                    absl::Span<const PullTarget> targets, Deadline, int64_t) override {
     return Call(sources, position, targets, "step: ");
+  }
+  absl::Status EndStep(absl::Span<const PushSource> sources, absl::string_view position, int64_t,
+                       Deadline) override {
+    return Call(sources, position, {});
   }
   absl::Status EndSteps(Deadline) override { return absl::OkStatus(); }
   absl::StatusOr<int64_t> LargestStepGap(Deadline) override { return 0; }

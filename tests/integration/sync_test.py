@@ -1,0 +1,221 @@
+"""cairn-worker under sync with real processes: W workers with batch b move what one with batch W·b
+moves, also where batches are ragged, rows are sparse and servers are killed; a late worker's pushes
+are dropped and counted; uneven data, a killed worker and a run that is continued end cleanly."""
+import array
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import zipfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import processes  # noqa: E402
+import tap  # noqa: E402
+
+ROWS, FEATURES = 3010, 20
+
+
+def read_npz(path):
+    """Arrays of float32 or int64 by name, flat."""
+    arrays = {}
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            data = archive.read(name)
+            header_bytes = int.from_bytes(data[8:10], "little")
+            code = "f" if b"<f4" in data[10:10 + header_bytes] else "q"
+            arrays[name] = array.array(code, data[10 + header_bytes:])
+    return arrays
+
+
+class Sync(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def write_job(self, name, batch, consistency="sync", optimizer="adagrad", model=None,
+                  rows=ROWS, **strategy):
+        data = self.path(f"rows{rows}.libsvm")
+        if not os.path.exists(data):
+            draw = random.Random(7)
+            with open(data, "w", encoding="ascii") as f:
+                for _ in range(rows):
+                    columns = sorted(draw.sample(range(1, FEATURES + 1), 4))
+                    f.write(f"{draw.randrange(2)} "
+                            + " ".join(f"{c}:{draw.uniform(-1, 1):.3f}" for c in columns) + "\n")
+        job = {"name": name, "model": model or {"type": "linear"},
+               "data": {"format": "libsvm", "features": FEATURES, "train": [data],
+                        "batch_size": batch},
+               "optimizer": {"type": optimizer, "learning_rate": 0.1},
+               "strategy": {"consistency": consistency, "ps_wait_seconds": 30,
+                            "partitioner": {"type": "fixed_shards", "num_shards": 2},
+                            **strategy}}
+        path = self.path(f"{name}.yaml")
+        with open(path, "w", encoding="ascii") as f:
+            json.dump(job, f)
+        return path
+
+    def start(self, job, cluster, index, flags=()):
+        log = open(self.path(f"worker{index}.log"), "ab")
+        self.addCleanup(log.close)
+        process = subprocess.Popen(
+            processes.worker_command(job, cluster, index,
+                                     ["--export", self.path(f"{index}.npz"), *flags]),
+            stdout=subprocess.PIPE, stderr=log, text=True)
+        self.addCleanup(self.end, process)
+        return process
+
+    @staticmethod
+    def end(process):
+        if process.poll() is None:
+            process.kill()
+        process.communicate(timeout=60)
+
+    def report(self, process, index, code=0):
+        out, _ = process.communicate(timeout=180)
+        with open(self.path(f"worker{index}.log"), encoding="utf-8", errors="replace") as f:
+            log = f.read()
+        self.assertEqual(process.returncode, code, log[-4000:])
+        return json.loads(out.splitlines()[-1]) if code == 0 else log.splitlines()[-1]
+
+    def run_all(self, job, servers, workers, flags=(), meanwhile=None):
+        """Reports of all workers, and the variables at the end."""
+        cluster = servers.worker_file(workers)
+        started = [self.start(job, cluster, i, flags) for i in range(workers)]
+        if meanwhile is not None:
+            meanwhile(started)
+        reports = [self.report(process, i) for i, process in enumerate(started)]
+        return reports, read_npz(self.path("0.npz"))
+
+    def assert_close(self, got, want, tolerance=1e-6):
+        self.assertEqual(set(got), set(want))
+        for name, values in want.items():
+            self.assertEqual(len(got[name]), len(values), name)
+            worst = max(abs(a - b) for a, b in zip(got[name], values))
+            self.assertLessEqual(worst, tolerance, name)
+
+    def test_workers_together_move_what_one_with_all_rows_moves(self):
+        # 3,010 rows: the last step has 10 rows, of two workers 5 each, of three 4, 3 and 3.
+        for model in ({"type": "linear"},
+                      {"type": "fm", "factors": 4, "init": {"type": "wave", "scale": 0.1}}):
+            with processes.Cluster(self.folder, 2) as servers:
+                kind = model["type"]
+                _, one = self.run_all(self.write_job(f"{kind}1", 120, "async", model=model),
+                                      servers, 1)
+                for workers in (2, 3):
+                    job = self.write_job(f"{kind}{workers}", 120 // workers, model=model)
+                    reports, several = self.run_all(job, servers, workers)
+                    self.assert_close(several, one)
+                    self.assertEqual({r["steps"] for r in reports}, {26})
+                    self.assertEqual({r["pushes_late"] for r in reports}, {0})
+
+    def test_servers_are_killed_and_nothing_changes(self):
+        with processes.Cluster(self.folder, 3) as servers:
+            _, undisturbed = self.run_all(
+                self.write_job("calm", 10, optimizer="adam"), servers, 2)
+
+        def kill(started):
+            draw = random.Random(1)
+            for _ in range(10):
+                time_out = draw.uniform(0.05, 0.3)
+                try:
+                    started[0].wait(time_out)
+                    return
+                except subprocess.TimeoutExpired:
+                    victims = draw.sample(range(3), draw.choice((1, 1, 2, 3)))
+                    for victim in victims:
+                        servers.stop(victim)
+                    for victim in victims:
+                        servers.spawn(victim, servers.addresses[victim])
+                    for victim in victims:
+                        servers.wait_until_ready(victim)
+                    kills.extend(victims)
+
+        kills = []
+        with processes.Cluster(self.folder, 3, ["--snapshot_interval_seconds=0.2"]) as servers:
+            reports, disturbed = self.run_all(
+                self.write_job("killed", 10, optimizer="adam"), servers, 2, meanwhile=kill)
+        self.assertGreaterEqual(len(kills), 3)
+        self.assertEqual({r["steps"] for r in reports}, {151})
+        self.assert_close(disturbed, undisturbed)
+
+    def test_a_worker_that_is_killed_goes_on_where_it_was(self):
+        with processes.Cluster(self.folder, 2) as servers:
+            _, undisturbed = self.run_all(self.write_job("calm", 5), servers, 2)
+            job = self.write_job("killed", 5)
+            again = []
+
+            def kill(started):
+                metrics = self.path("metrics1.jsonl")
+                processes.wait_for(lambda: os.path.exists(metrics)
+                                   and os.path.getsize(metrics) > 1000, 60, "some steps")
+                started[1].send_signal(signal.SIGKILL)
+                started[1].communicate(timeout=60)
+                started[1] = self.start(job, servers.path("cluster.yaml"), 1)
+                again.append(started[1])
+
+            cluster = servers.worker_file(2)
+            started = [self.start(job, cluster, 0),
+                       self.start(job, cluster, 1,
+                                  ["--metrics_file", self.path("metrics1.jsonl")])]
+            kill(started)
+            reports = [self.report(process, i) for i, process in enumerate(started)]
+            self.assertEqual(reports[0]["steps"], 301)
+            self.assertLess(reports[1]["steps"], 301)
+            self.assertEqual(reports[1]["total_steps"], 301)
+            self.assert_close(read_npz(self.path("0.npz")), undisturbed)
+
+    def test_uneven_data_ends_cleanly_and_a_second_run_waits_for_everybody(self):
+        with processes.Cluster(self.folder, 2) as servers:
+            job, cluster = self.write_job("uneven", 10), servers.worker_file(2)
+            for run in (1, 2):
+                short = self.start(job, cluster, 1, ["--max_steps", "20"])
+                long = self.start(job, cluster, 0)
+                self.assertEqual(self.report(short, 1)["steps"], 20)
+                self.assertEqual(self.report(long, 0)["steps"], 151, run)
+
+    def test_the_late_pushes_of_a_slow_worker_are_dropped_and_counted(self):
+        with processes.Cluster(self.folder, 2) as servers:
+            job = self.write_job("backup", 5, rows=30100, replicas_to_aggregate=2)
+            cluster = servers.worker_file(3)
+            started = [self.start(job, cluster, i) for i in range(3)]
+            deadline = time.monotonic() + 120
+            while started[0].poll() is None and time.monotonic() < deadline:
+                for number, seconds in ((signal.SIGSTOP, 0.08), (signal.SIGCONT, 0.02)):
+                    if started[2].poll() is None:
+                        started[2].send_signal(number)
+                    try:
+                        started[0].wait(seconds)
+                    except subprocess.TimeoutExpired:
+                        pass
+            started[2].send_signal(signal.SIGCONT)
+            reports = [self.report(process, i) for i, process in enumerate(started)]
+            self.assertGreater(reports[2]["pushes_late"], 0)
+            self.assertGreaterEqual(reports[2]["pushes_dropped"], reports[2]["pushes_late"])
+
+    def test_a_worker_that_never_comes_is_named(self):
+        with processes.Cluster(self.folder, 1) as servers:
+            job = self.write_job("alone", 10, ps_wait_seconds=1)
+            worker = self.start(job, servers.worker_file(2), 0)
+            processes.wait_for(
+                lambda: "worker 1, which has not said hello yet"
+                in open(self.path("worker0.log"), encoding="utf-8").read(), 60, "the name")
+
+    def test_settings_that_cannot_be_are_refused(self):
+        with processes.Cluster(self.folder, 1) as servers:
+            job = self.write_job("many", 10, replicas_to_aggregate=3)
+            worker = self.start(job, servers.worker_file(2), 0)
+            self.assertIn("replicas_to_aggregate is 3, but the job has 2 workers",
+                          self.report(worker, 0, code=2))
+
+
+if __name__ == "__main__":
+    tap.main()
