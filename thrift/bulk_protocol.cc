@@ -40,6 +40,15 @@ int64_t LeastWireBytes(TType type) {
   }
 }
 
+// The type that a byte of the wire names; T_VOID, which takes no bytes, where it names none. The
+// enumeration itself must not hold any other number.
+TType TypeOf(int8_t byte) {
+  const bool known = byte > apache::thrift::protocol::T_VOID &&
+                     byte <= apache::thrift::protocol::T_LIST &&
+                     LeastWireBytes(static_cast<TType>(byte)) > 0;
+  return known ? static_cast<TType>(byte) : apache::thrift::protocol::T_VOID;
+}
+
 int64_t EntryChargeBytes(TType type) {
   if (type == apache::thrift::protocol::T_STRUCT) return kStructChargeBytes;
   return type == apache::thrift::protocol::T_STRING ? kStringChargeBytes : kNumberChargeBytes;
@@ -77,12 +86,35 @@ uint32_t BulkProtocol::readMessageBegin(std::string& name, TMessageType& type,
         TProtocolException::BAD_VERSION,
         absl::StrCat(trans_->peer(), " does not speak strict, unframed TBinaryProtocol"));
   }
-  type = static_cast<TMessageType>(head & 0xff);
+  const int32_t message_type = head & 0xff;
+  if (message_type < apache::thrift::protocol::T_CALL ||
+      message_type > apache::thrift::protocol::T_ONEWAY) {
+    throw TProtocolException(
+        TProtocolException::INVALID_DATA,
+        absl::StrCat(trans_->peer(), " sent a message of the unknown type ", message_type));
+  }
+  type = static_cast<TMessageType>(message_type);
   bytes += readString(name);
   bytes += readI32(sequence_id);
   method_ = name.substr(0, 64);  // for messages
   sequence_id_ = sequence_id;
   return bytes;
+}
+
+uint32_t BulkProtocol::readFieldBegin(std::string&, TType& type, int16_t& id) {
+  numbers_follow_ = false;
+  int8_t byte = 0;
+  readByte(byte);
+  type = apache::thrift::protocol::T_STOP;
+  field_ = id = 0;
+  if (byte == apache::thrift::protocol::T_STOP) return 1;
+  readI16(id);
+  field_ = id;
+  type = TypeOf(byte);
+  if (type == apache::thrift::protocol::T_VOID) {
+    Refuse(absl::StatusCode::kInvalidArgument, absl::StrCat("wire type ", byte));
+  }
+  return 3;
 }
 
 int32_t BulkProtocol::ReadLength(int64_t limit, const char* kind, const char* limit_name) {
@@ -133,8 +165,8 @@ uint32_t BulkProtocol::readMapBegin(TType& key_type, TType& value_type, uint32_t
   int8_t value = 0;
   int32_t count = 0;
   const uint32_t bytes = readByte(key) + readByte(value) + readI32(count);
-  key_type = static_cast<TType>(key);
-  value_type = static_cast<TType>(value);
+  key_type = TypeOf(key);
+  value_type = TypeOf(value);
   const int64_t key_bytes = LeastWireBytes(key_type);
   const int64_t value_bytes = LeastWireBytes(value_type);
   CheckContainer(count, key_bytes == 0 || value_bytes == 0 ? 0 : key_bytes + value_bytes);
@@ -147,7 +179,7 @@ uint32_t BulkProtocol::readListBegin(TType& type, uint32_t& size) {
   int8_t element = 0;
   int32_t count = 0;
   const uint32_t bytes = readByte(element) + readI32(count);
-  type = static_cast<TType>(element);
+  type = TypeOf(element);
   CheckContainer(count, LeastWireBytes(type));
   trans_->Charge(count * EntryChargeBytes(type));
   numbers_follow_ = count > 0 && type != apache::thrift::protocol::T_STRUCT;
@@ -257,11 +289,12 @@ uint32_t BulkProtocol::SkipStruct() {
 
 // A list that is skipped takes no memory, so only the bytes it must have are checked.
 uint32_t BulkProtocol::SkipList() {
-  int8_t type = 0;
+  int8_t element = 0;
   int32_t count = 0;
-  uint32_t bytes = readByte(type) + readI32(count);
-  CheckContainer(count, LeastWireBytes(static_cast<TType>(type)));
-  for (int32_t i = 0; i < count; ++i) bytes += skip(static_cast<TType>(type));
+  uint32_t bytes = readByte(element) + readI32(count);
+  const TType type = TypeOf(element);
+  CheckContainer(count, LeastWireBytes(type));
+  for (int32_t i = 0; i < count; ++i) bytes += skip(type);
   return bytes;
 }
 
@@ -270,11 +303,12 @@ uint32_t BulkProtocol::SkipMap() {
   int8_t value = 0;
   int32_t count = 0;
   uint32_t bytes = readByte(key) + readByte(value) + readI32(count);
-  CheckContainer(count, std::min(LeastWireBytes(static_cast<TType>(key)),
-                                 LeastWireBytes(static_cast<TType>(value))));
+  const TType key_type = TypeOf(key);
+  const TType value_type = TypeOf(value);
+  CheckContainer(count, std::min(LeastWireBytes(key_type), LeastWireBytes(value_type)));
   for (int32_t i = 0; i < count; ++i) {
-    bytes += skip(static_cast<TType>(key));
-    bytes += skip(static_cast<TType>(value));
+    bytes += skip(key_type);
+    bytes += skip(value_type);
   }
   return bytes;
 }

@@ -48,12 +48,7 @@ class BulkProtocol : public apache::thrift::protocol::TBinaryProtocolT<BulkTrans
     if (numbers_follow_) RefuseElementType();
     return Base::readStructBegin(name);
   }
-  uint32_t readFieldBegin(std::string& name, TType& type, int16_t& id) {
-    numbers_follow_ = false;
-    const uint32_t bytes = Base::readFieldBegin(name, type, id);
-    field_ = id;
-    return bytes;
-  }
+  uint32_t readFieldBegin(std::string& name, TType& type, int16_t& id);
   uint32_t readMapBegin(TType& key_type, TType& value_type, uint32_t& size);
   uint32_t readListBegin(TType& type, uint32_t& size);
   uint32_t readSetBegin(TType& type, uint32_t& size) { return readListBegin(type, size); }

@@ -27,8 +27,10 @@ constexpr int64_t kSliceMs = 1000;
 // Thrift's own count of message bytes runs over the life of a connection; this transport counts
 // for itself, per message, so Thrift's is set out of reach.
 std::shared_ptr<TConfiguration> Configuration() {
-  return std::make_shared<TConfiguration>(std::numeric_limits<int>::max(),
-                                          TConfiguration::DEFAULT_MAX_FRAME_SIZE, kMaxNestingDepth);
+  // A copy: the library declares the constant and does not define it.
+  constexpr int kMaxFrameBytes = TConfiguration::DEFAULT_MAX_FRAME_SIZE;
+  return std::make_shared<TConfiguration>(std::numeric_limits<int>::max(), kMaxFrameBytes,
+                                          kMaxNestingDepth);
 }
 
 int64_t CeilToMs(absl::Duration duration) {

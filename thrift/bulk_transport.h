@@ -105,7 +105,7 @@ class BulkTransport : public apache::thrift::transport::TVirtualTransport<BulkTr
   uint32_t readAll(uint8_t* to, uint32_t bytes) {
     Count(bytes);
     if (bytes <= end_ - begin_) {
-      std::memcpy(to, buffer_.get() + begin_, bytes);
+      if (bytes > 0) std::memcpy(to, buffer_.get() + begin_, bytes);  // `to` may be null without
       begin_ += bytes;
     } else {
       ReadSlowly(to, bytes);
