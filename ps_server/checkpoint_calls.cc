@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/deadline.h"
 #include "common/status.h"
 #include "ps_server/variable_calls.h"
 #include "storage/checkpoint_folder.h"
@@ -97,7 +98,7 @@ absl::StatusOr<Turn::Held> TakeCheckpointTurn(ServerCore& core, absl::string_vie
 
 absl::Status MakeCheckpoint(ServerCore& core, const wire::CheckpointRequest& request,
                             wire::CheckpointReply& reply) {
-  const absl::Time begin = absl::Now();
+  const absl::Duration begin = MonotonicNow();
   const std::string what = absl::StrCat(core.name, ": checkpoint ", request.name);
   RETURN_IF_ERROR(CheckPlace(core, request));
   ASSIGN_OR_RETURN(const Turn::Held turn, TakeCheckpointTurn(core, what));
@@ -116,9 +117,9 @@ absl::Status MakeCheckpoint(ServerCore& core, const wire::CheckpointRequest& req
   }
   reply.server_index = core.options.server_index;
   reply.host = HostName();
-  reply.seconds = absl::ToDoubleSeconds(absl::Now() - begin);
+  reply.seconds = absl::ToDoubleSeconds(MonotonicNow() - begin);
   LOG(INFO) << core.name << " wrote " << reply.folder << ": " << reply.files.size() << " files, "
-            << bytes << " bytes, in " << absl::FormatDuration(absl::Now() - begin);
+            << bytes << " bytes, in " << absl::FormatDuration(MonotonicNow() - begin);
   return absl::OkStatus();
 }
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "common/deadline.h"
 #include "common/nearest.h"
 #include "common/status.h"
 #include "ps_server/server_core.h"
@@ -138,7 +139,7 @@ absl::Status ServingEngine::ReadSteps(absl::flat_hash_map<std::string, WorkerRec
 }
 
 absl::Status ServingEngine::Load() {
-  const absl::Time begin = absl::Now();
+  const absl::Duration begin = MonotonicNow();
   const StoreMemory memory = StoreMemoryOf(core_.options.memory_budget_bytes);
   RETURN_IF_ERROR(core_.budget.Acquire(memory.total_bytes, "the store"));
   int64_t variables = 0;
@@ -150,7 +151,7 @@ absl::Status ServingEngine::Load() {
   LOG(INFO) << core_.name << " opened " << core_.options.directory << " (start "
             << core_.store->boot_count() << "): " << variables << " variables, "
             << core_.budget.used_bytes() << " of " << core_.budget.limit_bytes()
-            << " bytes of memory, in " << absl::FormatDuration(absl::Now() - begin);
+            << " bytes of memory, in " << absl::FormatDuration(MonotonicNow() - begin);
   if (core_.applied_is_durable()) {
     LOG(WARNING) << core_.name << " runs with durability off: pushes are kept in memory only and "
                  << "written at a clean exit";

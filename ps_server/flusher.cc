@@ -216,7 +216,7 @@ void Flusher::Loop() {
   const absl::Duration tick = std::max(
       absl::Milliseconds(1),
       by_the_clock ? std::min(options_.snapshot_interval, options_.lease / 4) : options_.lease / 4);
-  absl::Time next = absl::Now() + options_.snapshot_interval;
+  absl::Duration next = MonotonicNow() + options_.snapshot_interval;
   absl::MutexLock lock(&mutex_);
   while (!stopping_) {
     const Deadline tick_end = Deadline::In(tick);
@@ -228,10 +228,10 @@ void Flusher::Loop() {
     // could not be heard.
     if (late.Expired()) RenewLeases();
     const bool early = AnyLeaseRanOut() && options_.durability != Durability::kOff;
-    if (failure().ok() && (early || (by_the_clock && absl::Now() >= next))) {
+    if (failure().ok() && (early || (by_the_clock && MonotonicNow() >= next))) {
       // A failure is logged and kept where it happens.
       AwaitEpoch(Reach::kSynced).IgnoreError();
-      next = absl::Now() + options_.snapshot_interval;
+      next = MonotonicNow() + options_.snapshot_interval;
     }
     mutex_.Lock();
   }

@@ -15,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/deadline.h"
 #include "common/status.h"
 #include "ps_server/checkpoint_calls.h"
 #include "ps_server/deal.h"
@@ -383,7 +384,7 @@ absl::Status CheckFolders(const wire::RestoreRequest& request) {
 
 absl::Status Restore(ServerCore& core, const wire::RestoreRequest& request,
                      wire::RestoreReply& reply) {
-  const absl::Time begin = absl::Now();
+  const absl::Duration begin = MonotonicNow();
   const std::string what = absl::StrCat(
       core.name, ": restore of job ", request.caller.job, request.folders.empty() ? "" : " from ",
       request.folders.empty() ? "" : request.folders.front().path);
@@ -391,9 +392,9 @@ absl::Status Restore(ServerCore& core, const wire::RestoreRequest& request,
   ASSIGN_OR_RETURN(const Turn::Held turn, TakeCheckpointTurn(core, what));
   const absl::Status status = Restoring(core, request).Run(reply);
   if (!status.ok()) return Annotate(status, what);
-  reply.seconds = absl::ToDoubleSeconds(absl::Now() - begin);
+  reply.seconds = absl::ToDoubleSeconds(MonotonicNow() - begin);
   LOG(INFO) << what << ": " << reply.variables << " variables, " << reply.stripes << " stripes, "
-            << reply.bytes << " bytes, in " << absl::FormatDuration(absl::Now() - begin);
+            << reply.bytes << " bytes, in " << absl::FormatDuration(MonotonicNow() - begin);
   return absl::OkStatus();
 }
 

@@ -23,7 +23,7 @@ void Beating::Run() {
   do {
     RosterGradient gradient;
     // A server that is gone is waited for, and told of, by the training itself.
-    client_->Push({entry_.Source(absl::Now(), 0, &gradient)}, "", Deadline::In(kBeatTimeout))
+    client_->Push({entry_.Source(MonotonicNow(), 0, &gradient)}, "", Deadline::In(kBeatTimeout))
         .IgnoreError();
   } while (!stop_.WaitForNotificationWithTimeout(RosterEntry::kBeatInterval));
 }

@@ -83,7 +83,7 @@ absl::Status Checkpointer::MakeNow(int64_t step) {
 }
 
 absl::Status Checkpointer::Write(int64_t step, const std::string& name, Deadline deadline) {
-  const absl::Time begin = absl::Now();
+  const absl::Duration begin = MonotonicNow();
   const std::string folder = absl::StrCat(directory_, "/", name);
   // Before any server writes: where folders are not shared, this one tells that there is something.
   std::error_code error;
@@ -96,10 +96,10 @@ absl::Status Checkpointer::Write(int64_t step, const std::string& name, Deadline
   ASSIGN_OR_RETURN(manifest.servers, client_.Checkpoint(directory_, name, deadline));
   manifest.timeline = TimelineOf(manifest.servers);
   manifest.made = absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone());
-  manifest.seconds = absl::ToDoubleSeconds(absl::Now() - begin);
+  manifest.seconds = absl::ToDoubleSeconds(MonotonicNow() - begin);
   RETURN_IF_ERROR(manifest.WriteTo(folder));
   LOG(INFO) << "checkpoint of step " << step << ": " << folder << ", in "
-            << absl::FormatDuration(absl::Now() - begin);
+            << absl::FormatDuration(MonotonicNow() - begin);
   return absl::OkStatus();
 }
 

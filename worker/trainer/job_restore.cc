@@ -117,7 +117,7 @@ absl::Status RestoreJob(PsClient& client, const JobConfig& job, bool fresh) {
   }
   ASSIGN_OR_RETURN(const Chosen chosen, Choose(job));
   if (chosen.folder.empty()) return absl::OkStatus();
-  const absl::Time begin = absl::Now();
+  const absl::Duration begin = MonotonicNow();
   LOG(INFO) << "job '" << job.name << "': restores " << chosen.folder << ", made "
             << chosen.manifest.made << " at step " << chosen.manifest.step << " on "
             << chosen.manifest.servers.size() << " servers, to " << client.server_count();
@@ -131,7 +131,7 @@ absl::Status RestoreJob(PsClient& client, const JobConfig& job, bool fresh) {
                                            around, " ", Listing(around, job.name), ")"));
   }
   LOG(INFO) << "job '" << job.name << "': restored in "
-            << absl::FormatDuration(absl::Now() - begin);
+            << absl::FormatDuration(MonotonicNow() - begin);
   return absl::OkStatus();
 }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "common/deadline.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -63,14 +64,14 @@ absl::StatusOr<Others> WaitForOthers(PsClient& client, int32_t worker, int32_t w
                                      const StopRequested& stop_requested) {
   struct Seen {
     int64_t beats = 0;
-    absl::Time changed;
+    absl::Duration changed;
   };
-  const absl::Time start = absl::Now();
+  const absl::Duration start = MonotonicNow();
   std::vector<Seen> seen(static_cast<size_t>(workers), Seen{0, start});
   std::vector<int32_t> told;  // who the log said it waits for
   for (;;) {
     if (stop_requested()) return absl::CancelledError("stopped while waiting for other workers");
-    const absl::Time now = absl::Now();
+    const absl::Duration now = MonotonicNow();
     const Deadline deadline = Deadline::In(call_timeout);
     if (entry.Due(now)) {
       RosterGradient gradient;

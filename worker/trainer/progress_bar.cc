@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
 
 namespace cairn {
 namespace {
@@ -28,7 +27,7 @@ std::string ClockText(absl::Duration duration) {
 ProgressBar::ProgressBar(std::string task)
     : task_(std::move(task)),
       enabled_(isatty(STDERR_FILENO) == 1),
-      start_(absl::Now()),
+      start_(MonotonicNow()),
       next_draw_(start_) {}
 
 ProgressBar::~ProgressBar() {
@@ -37,7 +36,7 @@ ProgressBar::~ProgressBar() {
 
 void ProgressBar::Update(int64_t rows, double share, double loss, double staleness_mean) {
   if (!enabled_) return;
-  const absl::Time now = absl::Now();
+  const absl::Duration now = MonotonicNow();
   next_draw_ = now + absl::Milliseconds(100);
   if (!drawn_) {
     first_share_ = share;

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/deadline.h"
 
 namespace cairn {
 
@@ -17,7 +17,7 @@ class ProgressBar {
   ~ProgressBar();  // leaves the last state on a line of its own
 
   // True ten times a second, where there is a terminal. Cheap enough for every step.
-  bool Due() const { return enabled_ && absl::Now() >= next_draw_; }
+  bool Due() const { return enabled_ && MonotonicNow() >= next_draw_; }
   // `rows` trained on since the start; `share`, in [0, 1], of the whole run that is done, earlier
   // starts included.
   void Update(int64_t rows, double share, double loss, double staleness_mean);
@@ -27,8 +27,8 @@ class ProgressBar {
 
   const std::string task_;
   const bool enabled_;
-  const absl::Time start_;
-  absl::Time next_draw_;
+  const absl::Duration start_;
+  absl::Duration next_draw_;
   double first_share_ = 0;  // when it was drawn first, after first_elapsed_
   absl::Duration first_elapsed_;
   bool drawn_ = false;

@@ -44,7 +44,8 @@ absl::StatusOr<std::vector<RosterRow>> ReadRoster(PsClient& client, int32_t work
   return rows;
 }
 
-PushSource RosterEntry::Source(absl::Time now, int64_t finished_runs, RosterGradient* gradient) {
+PushSource RosterEntry::Source(absl::Duration now, int64_t finished_runs,
+                               RosterGradient* gradient) {
   next_beat_ = now + kBeatInterval;
   // SGD with rate 1 subtracts the gradient. Beats fall back now and then, for a float32 that only
   // grows stands still at 2^24; never to 0, which is a worker not seen.

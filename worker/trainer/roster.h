@@ -40,16 +40,16 @@ class RosterEntry {
 
   explicit RosterEntry(int32_t worker) : key_(worker) {}
 
-  // A beat is due.
-  bool Due(absl::Time now) const { return now >= next_beat_; }
+  // A beat is due. Times are MonotonicNow().
+  bool Due(absl::Duration now) const { return now >= next_beat_; }
   // The part of a push that beats and adds `finished_runs`; it views this entry and `gradient`,
   // which it fills.
-  PushSource Source(absl::Time now, int64_t finished_runs, RosterGradient* gradient);
+  PushSource Source(absl::Duration now, int64_t finished_runs, RosterGradient* gradient);
 
  private:
   const int64_t key_;
   int64_t beats_ = 0;
-  absl::Time next_beat_ = absl::InfinitePast();
+  absl::Duration next_beat_ = -absl::InfiniteDuration();
 };
 
 }  // namespace cairn

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/deadline.h"
 #include "common/status.h"
 #include "worker/trainer/exit_status.h"
 
@@ -24,7 +24,7 @@ TrainLoop::TrainLoop(const TrainLoopParts& parts, const RunStart& start)
       progress_(parts.task) {}
 
 absl::Status TrainLoop::Run() {
-  started_ = absl::Now();
+  started_ = MonotonicNow();
   for (int64_t number = 0; number < pipeline_.lookahead(); ++number) {
     RETURN_IF_ERROR(Load(number));
     if (number < loaded_) RETURN_IF_ERROR(pipeline_.Pull(number));
@@ -33,7 +33,7 @@ absl::Status TrainLoop::Run() {
     RETURN_IF_ERROR(DoStep(number));
   }
   RETURN_IF_ERROR(pipeline_.WaitPushed(steps_done_ - 1));
-  seconds_ = absl::ToDoubleSeconds(absl::Now() - started_ - paused_);
+  seconds_ = absl::ToDoubleSeconds(MonotonicNow() - started_ - paused_);
   // Others must not wait for a step of this worker while it tells the end of its run.
   if (parts_.synchronous) {
     RETURN_IF_ERROR(parts_.client.EndSteps(Deadline::In(parts_.call_timeout)));
@@ -49,7 +49,7 @@ absl::Status TrainLoop::AnnounceEnd() {
   std::string position;
   position_.EncodeTo(&position);
   RosterGradient gradient;
-  return parts_.client.Push({parts_.roster_entry.Source(absl::Now(), 1, &gradient)}, position,
+  return parts_.client.Push({parts_.roster_entry.Source(MonotonicNow(), 1, &gradient)}, position,
                             Deadline::In(parts_.call_timeout));
 }
 
@@ -109,9 +109,9 @@ void TrainLoop::PreparePush(int64_t number, bool finishes) {
   ListSources(parts_.model, step.state, &step.sources);
   if (parts_.synchronous) return;
   if (finishes) {
-    step.sources.push_back(parts_.roster_entry.Source(absl::Now(), 1, &step.roster_gradient));
+    step.sources.push_back(parts_.roster_entry.Source(MonotonicNow(), 1, &step.roster_gradient));
   } else if (parts_.others_watch) {
-    const absl::Time now = absl::Now();
+    const absl::Duration now = MonotonicNow();
     if (parts_.roster_entry.Due(now)) {
       step.sources.push_back(parts_.roster_entry.Source(now, 0, &step.roster_gradient));
     }
@@ -124,8 +124,9 @@ absl::Status TrainLoop::Record(int64_t number, double loss) {
   examples_ += batch.rows;
   recent_loss_.Add(loss);
   if (parts_.metrics != nullptr) {
-    RETURN_IF_ERROR(parts_.metrics->Write(position_.total_steps, loss, batch.rows,
-                                          absl::ToDoubleSeconds(absl::Now() - started_ - paused_)));
+    RETURN_IF_ERROR(
+        parts_.metrics->Write(position_.total_steps, loss, batch.rows,
+                              absl::ToDoubleSeconds(MonotonicNow() - started_ - paused_)));
   }
   if (progress_.Due()) {
     progress_.Update(examples_, RunShare(batch), loss, parts_.client.staleness().mean);
@@ -155,14 +156,14 @@ absl::Status TrainLoop::EvaluateIfDue(int64_t number) {
   if (parts_.evaluator == nullptr || every == 0 || position_.total_steps % every != 0) {
     return absl::OkStatus();
   }
-  const absl::Time start = absl::Now();
+  const absl::Duration start = MonotonicNow();
   RETURN_IF_ERROR(pipeline_.WaitPushed(number));
   ASSIGN_OR_RETURN(const Evaluation evaluation, parts_.evaluator->Evaluate());
   LOG(INFO) << "step " << position_.total_steps << ": " << EvaluationText(evaluation);
   if (parts_.metrics != nullptr) {
     RETURN_IF_ERROR(parts_.metrics->WriteEvaluation(position_.total_steps, evaluation));
   }
-  paused_ += absl::Now() - start;
+  paused_ += MonotonicNow() - start;
   return absl::OkStatus();
 }
 

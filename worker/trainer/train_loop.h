@@ -83,7 +83,7 @@ class TrainLoop {
 
   int64_t steps_done_ = 0;
   int64_t examples_ = 0;
-  absl::Time started_;
+  absl::Duration started_;
   absl::Duration paused_;
   double seconds_ = 0;
   RecentMean recent_loss_;

@@ -29,7 +29,7 @@ class Meeting : public ::testing::Test {
   void Push(int32_t worker, int64_t finished_runs) {
     RosterGradient gradient;
     ASSERT_OK(clients_[static_cast<size_t>(worker)]->Push(
-        {entries_[worker].Source(absl::Now(), finished_runs, &gradient)}, "p",
+        {entries_[worker].Source(MonotonicNow(), finished_runs, &gradient)}, "p",
         Deadline::In(kTimeout)));
   }
 
