@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "common/deadline.h"
 
 namespace cairn {
 namespace {
