@@ -120,12 +120,12 @@ class Sync(unittest.TestCase):
     def test_servers_are_killed_and_nothing_changes(self):
         with processes.Cluster(self.folder, 3) as servers:
             _, undisturbed = self.run_all(
-                self.write_job("calm", 10, optimizer="adam"), servers, 2)
+                self.write_job("calm", 10, optimizer="adam", rows=6 * ROWS), servers, 2)
 
         def kill(started):
             draw = random.Random(1)
             for _ in range(10):
-                time_out = draw.uniform(0.05, 0.3)
+                time_out = draw.uniform(0.02, 0.15)
                 try:
                     started[0].wait(time_out)
                     return
@@ -142,9 +142,10 @@ class Sync(unittest.TestCase):
         kills = []
         with processes.Cluster(self.folder, 3, ["--snapshot_interval_seconds=0.2"]) as servers:
             reports, disturbed = self.run_all(
-                self.write_job("killed", 10, optimizer="adam"), servers, 2, meanwhile=kill)
+                self.write_job("killed", 10, optimizer="adam", rows=6 * ROWS), servers, 2,
+                meanwhile=kill)
         self.assertGreaterEqual(len(kills), 3)
-        self.assertEqual({r["steps"] for r in reports}, {151})
+        self.assertEqual({r["steps"] for r in reports}, {6 * ROWS // 20})
         self.assert_close(disturbed, undisturbed)
 
     def test_a_worker_that_is_killed_goes_on_where_it_was(self):

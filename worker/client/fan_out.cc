@@ -18,6 +18,8 @@ constexpr int kMaxRenewals = 10;
 
 // Longest wait for other workers inside one attempt. Each end of it is logged with who is missing.
 constexpr absl::Duration kLongestStepWait = absl::Seconds(10);
+// With less than this left nobody is asked again: the answer would not come in time, and say less.
+constexpr absl::Duration kShortestStepWait = absl::Milliseconds(20);
 
 // A part of the attempt's time, so that the answer that names who is missing comes within it.
 double StepWaitSeconds(Deadline attempt_end) {
@@ -72,6 +74,9 @@ bool FanOut::Receive(Exchange& exchange, Deadline deadline,
     }
     exchange.channel = nullptr;
   }
+  if (ReasonOf(exchange.outcome.status) == wire::ErrorReason::WAIT_EXPIRED) {
+    exchange.expired_wait = exchange.outcome.status;
+  }
   const Verdict verdict =
       session.Judge(&exchange.outcome, exchange.repeatable, exchange.boot_id, deadline);
   switch (verdict) {
@@ -90,6 +95,7 @@ absl::Status FanOut::Run(absl::Span<Exchange* const> exchanges, bool finish_all,
                          absl::FunctionRef<absl::Status(Exchange&)> answered, int64_t* retries) {
   for (Exchange* exchange : exchanges) {
     exchange->sent = exchange->done = false;
+    exchange->expired_wait = absl::OkStatus();
     exchange->outcome = {Progress::kNotSent, absl::OkStatus()};
   }
   Backoff backoff(limits_.ps_wait, deadline);
@@ -99,21 +105,27 @@ absl::Status FanOut::Run(absl::Span<Exchange* const> exchanges, bool finish_all,
     for (Exchange* exchange : exchanges) {
       if (!exchange->done) Send(*exchange, attempt_end);
     }
-    bool again = false, pause = false;
+    bool again = false, pause = false, waits = false;
     for (Exchange* exchange : exchanges) {
       if (exchange->done) continue;
       if (Receive(*exchange, attempt_end, answered, &pause)) again = true;
+      if (!exchange->done && !exchange->expired_wait.ok()) waits = true;
       if (exchange->done && !exchange->outcome.status.ok()) failed = true;
     }
     if (!again || (failed && !finish_all)) break;
     if (attempt >= kMaxRenewals) pause = true;
     if (deadline.Expired() || (pause && !backoff.Pause())) break;
+    if (waits && deadline.Remaining() < kShortestStepWait) break;
     ++*retries;
   }
   absl::InlinedVector<absl::Status, 4> errors;
   for (Exchange* exchange : exchanges) {
     if (!exchange->done && !(failed && !finish_all)) {
-      exchange->outcome.status = exchange->session->GaveUp(exchange->outcome, deadline.Expired());
+      // What is known of the wait says more than that the last attempt ran out of time.
+      Outcome& outcome = exchange->outcome;
+      const bool waited = !exchange->expired_wait.ok() && absl::IsDeadlineExceeded(outcome.status);
+      if (waited) outcome.status = exchange->expired_wait;
+      outcome.status = exchange->session->GaveUp(outcome, waited || deadline.Expired());
     }
     if (!exchange->outcome.status.ok()) errors.push_back(exchange->outcome.status);
   }

@@ -43,7 +43,8 @@ struct Exchange {
   // Filled in by FanOut::Run.
   bool sent = false;  // bytes may have left, in some attempt
   bool done = false;
-  Outcome outcome;  // of the last attempt; done and OK: call.reply is valid
+  Outcome outcome;            // of the last attempt; done and OK: call.reply is valid
+  absl::Status expired_wait;  // last answer that said for whom the call had waited in vain
 
   // State of an attempt.
   Channel* channel = nullptr;
