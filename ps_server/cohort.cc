@@ -11,16 +11,10 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/status.h"
+#include "common/time_text.h"
 #include "thrift/errors.h"
 
 namespace cairn {
-namespace {
-
-std::string DurationText(absl::Duration duration) {
-  return absl::FormatDuration(absl::Trunc(duration, absl::Milliseconds(1)));
-}
-
-}  // namespace
 
 absl::string_view Cohort::StandingName(Standing standing) {
   switch (standing) {
@@ -119,9 +113,7 @@ absl::Status Cohort::LossOf(const Member& lost) const {
       lost.standing == Standing::kReturning
           ? "which this server knew before its start, has not said hello since"
           : absl::StrCat("(", session.origin(), ") is lost: last seen at ",
-                         absl::FormatTime("%H:%M:%S", absl::Now() - session.SinceSeen(),
-                                          absl::LocalTimeZone()),
-                         ", at step ", lost.step);
+                         TimeOfDayText(absl::Now() - session.SinceSeen()), ", at step ", lost.step);
   return WithReason(
       absl::AbortedError(absl::StrCat(
           "worker ", session.worker(), " of job ", job_, " ", last,

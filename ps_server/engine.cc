@@ -166,8 +166,7 @@ absl::Status ServingEngine::Close() {
   closed_ = true;
   service_.gate().Refuse();
   for (const auto& job : core_.registry.jobs()) {
-    job->cohort().Close(StoppingError(core_.name));
-    job->steps().Stop(StoppingError(core_.name));
+    job->EndWaits(StoppingError(core_.name));
   }
   service_.gate().Close();
   core_.flusher.Stop();

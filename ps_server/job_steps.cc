@@ -8,6 +8,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "common/time_text.h"
 #include "ps_server/push.h"
 #include "ps_server/sequencing.h"
 #include "ps_server/server_core.h"
@@ -23,10 +24,6 @@ namespace {
 constexpr int64_t kDecisionsPerDeletion = 256;
 
 bool IsCoordinator(const ServerCore& core) { return core.options.server_index == 0; }
-
-std::string DurationText(absl::Duration duration) {
-  return absl::FormatDuration(absl::Trunc(duration, absl::Milliseconds(1)));
-}
 
 wire::StepDecision ToWire(const DecisionRecord& record) {
   wire::StepDecision decision;
@@ -119,7 +116,7 @@ absl::Status JobSteps::Learn(ServerCore& core, absl::Span<const wire::StepDecisi
       // Its disk came back older than what it had told: what was told holds.
       LOG(WARNING) << core.name << ": takes the decision of step " << decision.step << " of job "
                    << job_ << " from a worker, its disk has lost it";
-      RETURN_IF_ERROR(core.store->PutDecision(record));
+      RETURN_IF_ERROR(Store(core, record));
     }
     steps_.Learn(std::move(record));
   }
@@ -132,6 +129,13 @@ bool JobSteps::MayStillCome(const Admitted& admitted, const NamedContribution& n
          session->applied() < name.sequence;
 }
 
+absl::Status JobSteps::Store(ServerCore& core, const DecisionRecord& decision) {
+  if (core.options.durability == Durability::kOff) return absl::OkStatus();
+  RETURN_IF_ERROR(core.store->PutDecision(decision));
+  if (core.options.durability != Durability::kLogSync) return absl::OkStatus();
+  return core.store->Sync();
+}
+
 absl::Status JobSteps::Decide(ServerCore& core, int64_t below) {
   const std::vector<QuorumMember> quorum = cohort_.Quorum();
   const int32_t aggregate = cohort_.settings().replicas_to_aggregate;
@@ -140,10 +144,7 @@ absl::Status JobSteps::Decide(ServerCore& core, int64_t below) {
     std::optional<DecisionRecord> decision = steps_.Decide(quorum, aggregate);
     if (!decision) break;
     decision->job = job_;
-    if (core.options.durability != Durability::kOff) {
-      RETURN_IF_ERROR(core.store->PutDecision(*decision));
-    }
-    if (core.options.durability == Durability::kLogSync) RETURN_IF_ERROR(core.store->Sync());
+    RETURN_IF_ERROR(Store(core, *decision));
     steps_.Learn(*std::move(decision));
   }
   return absl::OkStatus();

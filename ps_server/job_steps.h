@@ -100,6 +100,8 @@ class JobSteps {
   };
 
   bool MayStillCome(const Admitted& admitted, const NamedContribution& name) const;
+  // As safe as the server's durability promises, before anybody is told.
+  static absl::Status Store(ServerCore& core, const DecisionRecord& decision);
   absl::Status Decide(ServerCore& core, int64_t below);
   absl::Status CloseOne(ServerCore& core, const Admitted& admitted, SyncSteps::Closing closing);
   // Whether a pull for `step` is to be answered.

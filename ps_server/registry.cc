@@ -10,6 +10,11 @@ Job::Job(absl::string_view name)
       steps_(name, &cohort_),
       variables_(std::make_shared<const VariableMap>()) {}
 
+void Job::EndWaits(const absl::Status& why) {
+  cohort_.Close(why);
+  steps_.Stop(why);
+}
+
 std::shared_ptr<const VariableMap> Job::variables() const {
   absl::ReaderMutexLock lock(&mutex_);
   return variables_;

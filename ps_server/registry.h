@@ -28,6 +28,8 @@ class Job {
   const std::string& name() const { return name_; }
   Cohort& cohort() { return cohort_; }
   JobSteps& steps() { return steps_; }
+  // Ends every wait for other workers, now and later, with `why`.
+  void EndWaits(const absl::Status& why);
   std::shared_ptr<const VariableMap> variables() const;
   // Variables of names not there yet.
   void Add(absl::Span<const std::shared_ptr<Variable>> variables);

@@ -14,7 +14,6 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/deadline.h"
 #include "common/status.h"
 #include "ps_server/checkpoint_calls.h"
@@ -336,7 +335,7 @@ class Restoring {
       if (const std::shared_ptr<Job> before = core_.registry.Find(request_.caller.job);
           before != nullptr) {
         core_.registry.Erase(request_.caller.job);  // with the sessions of before
-        before->cohort().Close(absl::FailedPreconditionError(absl::StrCat(
+        before->EndWaits(absl::FailedPreconditionError(absl::StrCat(
             "job ", request_.caller.job, " was restored meanwhile: start this task again")));
       }
       const std::shared_ptr<Job> job = core_.registry.FindOrMake(request_.caller.job);

@@ -116,29 +116,28 @@ wire::PushItem SumWhole(const VariableMap& variables, const Parts& parts) {
   return item;
 }
 
-// How many parts hold each row.
-absl::flat_hash_map<int64_t, int32_t> HoldersOf(const Parts& parts) {
-  struct Seen {
-    const Part* last = nullptr;
-    int32_t holders = 0;
-  };
-  absl::flat_hash_map<int64_t, Seen> seen;
+// How many parts hold a row.
+struct Holders {
+  const Part* last = nullptr;
+  int32_t count = 0;
+};
+using HoldersByRow = absl::flat_hash_map<int64_t, Holders>;
+
+HoldersByRow HoldersOf(const Parts& parts) {
+  HoldersByRow holders;
   for (const Part& part : parts) {
     for (const int64_t id : part.item->ids.As<int64_t>()) {
-      Seen& row = seen[id];
-      if (row.last != &part) ++row.holders;
+      Holders& row = holders[id];
+      if (row.last != &part) ++row.count;
       row.last = &part;
     }
   }
-  absl::flat_hash_map<int64_t, int32_t> holders;
-  holders.reserve(seen.size());
-  for (const auto& [id, row] : seen) holders[id] = row.holders;
   return holders;
 }
 
 // Rows or keys one part after the other; a push sums repeats. `holders`: scales by them instead of
 // by the parts' weights.
-wire::PushItem JoinRows(const Parts& parts, const absl::flat_hash_map<int64_t, int32_t>* holders) {
+wire::PushItem JoinRows(const Parts& parts, const HoldersByRow* holders) {
   const DType dtype = TypeOf(*parts[0].item);
   size_t ids_count = 0, elements = 0;
   for (const Part& part : parts) {
@@ -160,7 +159,7 @@ wire::PushItem JoinRows(const Parts& parts, const absl::flat_hash_map<int64_t, i
     } else {
       for (size_t i = 0; i < ids.size(); ++i) {
         sum.Add(part.item->values.data() + i * width * DTypeBytes(dtype), width,
-                1.0 / holders->at(ids[i]), (row + i) * width);
+                1.0 / holders->at(ids[i]).count, (row + i) * width);
       }
     }
     row += ids.size();
@@ -173,7 +172,7 @@ wire::PushItem MeanOfParts(const VariableMap& variables, const Parts& parts, Syn
   if (parts.size() == 1 && parts[0].weight == 1) return ViewOf(*parts[0].item);
   if (std::any_of(parts.begin(), parts.end(), IsWhole)) return SumWhole(variables, parts);
   if (mean == SyncMean::kRows) return JoinRows(parts, nullptr);
-  const absl::flat_hash_map<int64_t, int32_t> holders = HoldersOf(parts);
+  const HoldersByRow holders = HoldersOf(parts);
   return JoinRows(parts, &holders);
 }
 

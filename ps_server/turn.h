@@ -1,7 +1,6 @@
 // One long call at a time, and nobody waits for it unknowingly.
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -39,7 +38,7 @@ class Turn {
   absl::CondVar ended_;
   bool taken_ ABSL_GUARDED_BY(mutex_) = false;
   std::string what_ ABSL_GUARDED_BY(mutex_);
-  int64_t since_ns_ ABSL_GUARDED_BY(mutex_) = 0;  // monotonic
+  absl::Duration since_ ABSL_GUARDED_BY(mutex_);  // on the monotonic clock
 };
 
 }  // namespace cairn

@@ -145,7 +145,7 @@ absl::Status DropJob(ServerCore& core, const wire::Caller& caller) {
   });
   if (!status.ok()) return Annotate(status, absl::StrCat("drop_job on ", core.name));
   if (job != nullptr) {
-    job->cohort().Close(absl::FailedPreconditionError(
+    job->EndWaits(absl::FailedPreconditionError(
         absl::StrCat("job ", caller.job, " was dropped meanwhile: start this task again")));
   }
   LOG(INFO) << core.name << " dropped job " << caller.job;

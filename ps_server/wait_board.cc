@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
+#include "common/time_text.h"
 
 namespace cairn {
 namespace {
@@ -63,9 +64,7 @@ void WaitBoard::List(absl::string_view job, std::vector<wire::WaitingCall>& wait
     call.worker = entry.worker;
     call.waits_for = entry.waits_for;
     call.seconds = absl::ToDoubleSeconds(now - entry.since);
-    call.text = absl::StrCat(
-        entry.text, ", since ",
-        absl::FormatDuration(absl::Trunc(now - entry.since, absl::Milliseconds(1))), " ago");
+    call.text = absl::StrCat(entry.text, ", since ", DurationText(now - entry.since), " ago");
     waiting.push_back(std::move(call));
   }
 }

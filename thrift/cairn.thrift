@@ -508,8 +508,8 @@ struct RestoreRequest {
   /** The workers as they are to be known here: the incarnation is a floor. */
   4: list<CheckpointWorker> workers
   /** False: makes every variable with its values, slots, update counts and watermarks, dealt to
-      the servers there are now. True: sets the values of `variables`, which exist, and nothing
-      else. */
+      the servers there are now. True is refused with UNIMPLEMENTED: it is to set the values of
+      `variables`, which exist, and nothing else. */
   5: bool values_only = false
   6: list<string> variables
 }

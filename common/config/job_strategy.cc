@@ -123,8 +123,7 @@ absl::Status ReadStrategy(const ConfigNode& section, const std::string& path, Jo
               [&](const ConfigNode& value, const std::string& at) {
                 return ReadDevices(value, at, &strategy.devices);
               }),
-       PartlyBuiltChoice("consistency", &strategy.consistency, {"async", "ssp", "sync"},
-                         {"async", "ssp", "sync"}),
+       Choice("consistency", &strategy.consistency, {"async", "ssp", "sync"}),
        Integer("staleness_bound_steps", &strategy.staleness_bound_steps, 0),
        Integer("replicas_to_aggregate", &strategy.replicas_to_aggregate, 0, kMaxAggregate),
        Choice("sync_mean", &strategy.sync_mean, {"rows", "contributors"}),
@@ -157,26 +156,20 @@ absl::Status FinishStrategy(const ConfigNode& root, JobConfig* job) {
                                  "; with consistency: sync a step is computed from the mean of the "
                                  "one before: leave it out, or use async"));
   }
-  if (strategy.consistency != "sync") {
-    for (const auto& [key, set] :
-         {std::pair("replicas_to_aggregate", strategy.replicas_to_aggregate != 0),
-          std::pair("sync_mean", strategy.sync_mean != "rows")}) {
-      if (!set) continue;
-      const std::string path = absl::StrCat("strategy.", key);
-      job->warnings.push_back(
-          absl::StrCat(WhereOf(root, path), ": ", path,
-                       " does nothing with consistency: ", strategy.consistency));
-    }
+  struct Key {
+    absl::string_view name;
+    absl::string_view consistency;  // that it is for
+    bool set;
+  };
+  for (const Key& key : {Key{"replicas_to_aggregate", "sync", strategy.replicas_to_aggregate != 0},
+                         Key{"sync_mean", "sync", strategy.sync_mean != "rows"},
+                         Key{"staleness_bound_steps", "ssp", strategy.staleness_bound_steps > 0}}) {
+    if (!key.set || strategy.consistency == key.consistency) continue;
+    const std::string path = absl::StrCat("strategy.", key.name);
+    job->warnings.push_back(absl::StrCat(WhereOf(root, path), ": ", path,
+                                         " does nothing with consistency: ", strategy.consistency));
   }
-  if (strategy.consistency != "ssp") {
-    if (strategy.staleness_bound_steps > 0) {
-      job->warnings.push_back(absl::StrCat(WhereOf(root, "strategy.staleness_bound_steps"),
-                                           ": strategy.staleness_bound_steps does nothing with "
-                                           "consistency: ",
-                                           strategy.consistency));
-    }
-    return absl::OkStatus();
-  }
+  if (strategy.consistency != "ssp") return absl::OkStatus();
   if (strategy.pull_ahead_steps <= strategy.staleness_bound_steps) return absl::OkStatus();
   return JobError(root, "strategy.pull_ahead_steps",
                   absl::StrCat("is ", strategy.pull_ahead_steps,

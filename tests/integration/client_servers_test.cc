@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/engine_cluster.h"
@@ -282,6 +283,25 @@ class KilledServers : public ::testing::Test {
 
   TempDir folder_;
   PsOptions options_[2];
+  static constexpr int kSteps = 200;
+  // Pushes kSteps times, calls `kill` three times meanwhile, and expects every push to count once.
+  void PushThrough(PsClient& client, absl::FunctionRef<void(int round)> kill) {
+    std::atomic<int> steps = 0;
+    std::thread worker([&] {
+      for (; steps < kSteps; ++steps) {
+        ASSERT_OK(client.Push({Whole("a", ones_), Whole("b", ones_)}, "", Soon()));
+      }
+    });
+    for (int round = 1; round <= 3 && !HasFatalFailure(); ++round) {
+      const Deadline deadline = Soon();
+      while (steps < round * kSteps / 4 && !deadline.Expired()) std::this_thread::yield();
+      kill(round);
+    }
+    worker.join();
+    EXPECT_EQ(PullWhole(client, "a", 3), std::vector<float>(3, -kSteps));
+    EXPECT_EQ(PullWhole(client, "b", 3), std::vector<float>(3, -kSteps));
+  }
+
   std::unique_ptr<PsProcess> servers_[2];
   const std::vector<float> ones_ = std::vector<float>(3, 1);
 };
@@ -289,44 +309,20 @@ class KilledServers : public ::testing::Test {
 TEST_F(KilledServers, KeepEveryAcknowledgedPushUnderLog) {
   ASSERT_NO_FATAL_FAILURE(StartAll("log"));
   const auto client = Connect();
-  constexpr int kSteps = 200;
-  std::atomic<int> steps = 0;
-  std::thread worker([&] {
-    for (; steps < kSteps; ++steps) {
-      ASSERT_OK(client->Push({Whole("a", ones_), Whole("b", ones_)}, "", Soon()));
-    }
-  });
-  for (int round = 1; round <= 3; ++round) {
-    const Deadline deadline = Soon();
-    while (steps < round * kSteps / 4 && !deadline.Expired()) std::this_thread::yield();
+  ASSERT_NO_FATAL_FAILURE(PushThrough(*client, [&](int round) {
     servers_[round % 2]->Kill();
     ASSERT_NO_FATAL_FAILURE(Start(round % 2));
-  }
-  worker.join();
-  EXPECT_EQ(PullWhole(*client, "a", 3), std::vector<float>(3, -kSteps));
-  EXPECT_EQ(PullWhole(*client, "b", 3), std::vector<float>(3, -kSteps));
+  }));
 }
 
 // Under `snapshot` a kill takes back what no epoch has written; the client sends it again.
 TEST_F(KilledServers, AreSentAgainWhatTheyLostUnderSnapshot) {
   ASSERT_NO_FATAL_FAILURE(StartAll("snapshot"));
   const auto client = Connect();
-  constexpr int kSteps = 200;
-  std::atomic<int> steps = 0;
-  std::thread worker([&] {
-    for (; steps < kSteps; ++steps) {
-      ASSERT_OK(client->Push({Whole("a", ones_), Whole("b", ones_)}, "", Soon()));
-    }
-  });
-  for (int round = 1; round <= 3; ++round) {
-    const Deadline deadline = Soon();
-    while (steps < round * kSteps / 4 && !deadline.Expired()) std::this_thread::yield();
+  ASSERT_NO_FATAL_FAILURE(PushThrough(*client, [&](int) {
     for (auto& server : servers_) server->Kill();
     for (int32_t s = 0; s < 2; ++s) ASSERT_NO_FATAL_FAILURE(Start(s));
-  }
-  worker.join();
-  EXPECT_EQ(PullWhole(*client, "a", 3), std::vector<float>(3, -kSteps));
-  EXPECT_EQ(PullWhole(*client, "b", 3), std::vector<float>(3, -kSteps));
+  }));
   EXPECT_GT(client->counters().replayed_pushes, 0);
   // Nothing of it is left to the client alone once it has left.
   ASSERT_OK(client->Leave(Soon()));

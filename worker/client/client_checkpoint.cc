@@ -140,22 +140,4 @@ absl::Status PsClientImpl::Restore(const RestoreSource& source, Deadline deadlin
   return restore(0);
 }
 
-absl::Status PsClientImpl::WarmStart(const RestoreSource& source,
-                                     absl::Span<const std::string> variables, Deadline deadline) {
-  RETURN_IF_ERROR(CheckOpen("warm start", deadline));
-  wire::RestoreRequest request = RequestOf(source);
-  request.values_only = true;
-  for (const std::string& variable : variables) {
-    RETURN_IF_ERROR(FindVariable("warm start", variable).status());
-    request.variables.push_back(variable);
-  }
-  return CallAll("restore", deadline.Remaining(), deadline,
-                 [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
-                   wire::RestoreRequest mine = request;
-                   mine.caller = caller;
-                   wire::RestoreReply reply;
-                   service.restore(reply, mine);
-                 });
-}
-
 }  // namespace cairn

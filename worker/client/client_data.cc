@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/status.h"
+#include "common/time_text.h"
 #include "worker/client/client_impl.h"
 #include "worker/client/not_finite.h"
 #include "worker/client/retained_call.h"
@@ -190,14 +191,11 @@ absl::Status PsClientImpl::MakeRoom(absl::Span<Exchange* const> exchanges, Deadl
       status = absl::InternalError("its epochs do not make them durable");
     }
     if (status.ok()) continue;
-    const auto clock = [](absl::Time time) {
-      return absl::FormatTime("%H:%M:%S", time, absl::LocalTimeZone());
-    };
     return Annotate(
-        status,
-        absl::StrCat("push: ", needed, " bytes wait since ", clock(start), " for room in ",
-                     retention_.limit_bytes(), " bytes (retained_bytes), of which ", session.name(),
-                     " has ", held, " of pushes that are not durable there since ", clock(since)));
+        status, absl::StrCat("push: ", needed, " bytes wait since ", TimeOfDayText(start),
+                             " for room in ", retention_.limit_bytes(),
+                             " bytes (retained_bytes), of which ", session.name(), " has ", held,
+                             " of pushes that are not durable there since ", TimeOfDayText(since)));
   }
   order_.WaitsFor("its servers");
   return absl::OkStatus();

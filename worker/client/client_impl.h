@@ -65,8 +65,6 @@ class PsClientImpl : public PsClient {
   absl::Status DropCheckpoint(absl::string_view directory, absl::string_view name,
                               Deadline deadline) override;
   absl::Status Restore(const RestoreSource& source, Deadline deadline) override;
-  absl::Status WarmStart(const RestoreSource& source, absl::Span<const std::string> variables,
-                         Deadline deadline) override;
   StalenessSummary staleness() const override { return staleness_.Summary(); }
   ClientCounters counters() const override;
 

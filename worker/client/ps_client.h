@@ -211,10 +211,6 @@ class PsClient {
   // kAlreadyExists: it has. kDataLoss names the damaged file. kNotFound: a server cannot reach a
   // folder; names both.
   virtual absl::Status Restore(const RestoreSource& source, Deadline deadline) = 0;
-  // Sets the values of dense and embedding `variables`, which exist and were created through this
-  // client, to those of a checkpoint; slots and update counts stay. Not sequenced.
-  virtual absl::Status WarmStart(const RestoreSource& source,
-                                 absl::Span<const std::string> variables, Deadline deadline) = 0;
 
   virtual StalenessSummary staleness() const = 0;
   virtual ClientCounters counters() const = 0;

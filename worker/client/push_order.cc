@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/time_text.h"
 #include "thrift/errors.h"
 #include "thrift/limits.h"
 #include "worker/client/position.h"
@@ -27,7 +28,7 @@ absl::Status PushOrder::TakeTurn(Deadline deadline) {
   if (!free_ && !mutex_.AwaitWithTimeout(absl::Condition(&free_), deadline.Remaining())) {
     return absl::DeadlineExceededError(absl::StrCat(
         "push: another push of this client was under way until the deadline; it waits for ",
-        waits_for_, " since ", absl::FormatTime("%H:%M:%S", waits_since_, absl::LocalTimeZone())));
+        waits_for_, " since ", TimeOfDayText(waits_since_)));
   }
   free_ = false;
   waits_for_ = "its servers";

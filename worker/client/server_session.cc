@@ -3,12 +3,13 @@
 #include <glog/logging.h>
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/deadline.h"
 #include "common/status.h"
+#include "common/time_text.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/cairn_constants.h"
 #include "thrift/convert.h"
@@ -17,12 +18,6 @@
 
 namespace cairn {
 namespace {
-
-int64_t MonotonicNanos() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 // The error without the server's name in front ("push to ps:1 (…): ps:1 (…) closed …"), for
 // sentences that begin with it.
@@ -34,10 +29,6 @@ absl::string_view WithoutPeer(absl::string_view message, absl::string_view name)
     message.remove_prefix(name.size() + 1);
   }
   return message;
-}
-
-std::string ClockText(absl::Time time) {
-  return absl::FormatTime("%H:%M:%S", time, absl::LocalTimeZone());
 }
 
 }  // namespace
@@ -271,7 +262,7 @@ Verdict ServerSession::Renew(Outcome* outcome, int64_t stale_boot_id, Deadline d
       *outcome = {Progress::kAnswered,
                   absl::UnavailableError(absl::StrCat(
                       name_, " was restarted and is being sent the pushes it does not have since ",
-                      ClockText(renewing_since_)))};
+                      TimeOfDayText(renewing_since_)))};
       NoteGone(outcome->status);
       return Verdict::kAgainLater;
     }
@@ -319,11 +310,11 @@ Verdict ServerSession::HelloAgain(Outcome* outcome, Deadline deadline) {
 // Nobody else sends numbered calls to this server meanwhile: to them it is one that was restarted.
 Verdict ServerSession::Replay(const ReplayPlan& plan, const wire::HelloReply& hello,
                               Outcome* outcome, Deadline deadline) {
-  const absl::Time start = absl::Now();
+  const absl::Duration start = MonotonicNow();
   int64_t bytes = 0;
   int64_t told = hello.state.closed_step;
   for (const RetainedPart& part : plan.parts) {
-    const absl::Time sent = absl::Now();
+    const absl::Duration sent = MonotonicNow();
     *outcome = SendAgain(part, hello.state.boot_id, deadline, &told);
     if (!outcome->status.ok()) {
       if (outcome->progress == Progress::kAnswered) {
@@ -335,7 +326,7 @@ Verdict ServerSession::Replay(const ReplayPlan& plan, const wire::HelloReply& he
     }
     const int64_t sent_bytes = UpdateBytes(*part.call);
     bytes += sent_bytes;
-    identity_.retention->CountReplayed(sent_bytes, absl::Now() - sent);
+    identity_.retention->CountReplayed(sent_bytes, MonotonicNow() - sent);
   }
   const std::string durability = absl::StrCat(" (durability ", hello.durability, ")");
   if (plan.parts.empty()) {
@@ -345,8 +336,7 @@ Verdict ServerSession::Replay(const ReplayPlan& plan, const wire::HelloReply& he
   } else {
     LOG(INFO) << name_ << " was restarted and had sequence " << hello.state.applied << " of "
               << identity_.task << durability << "; sent it again: " << plan.parts.size()
-              << " pushes, " << bytes << " bytes, in "
-              << absl::FormatDuration(absl::Trunc(absl::Now() - start, absl::Milliseconds(1)));
+              << " pushes, " << bytes << " bytes, in " << DurationText(MonotonicNow() - start);
   }
   return Verdict::kAgain;
 }
@@ -437,20 +427,19 @@ absl::Status ServerSession::GaveUp(const Outcome& outcome, bool deadline_passed)
   }
   absl::MutexLock lock(&mutex_);
   return absl::UnavailableError(absl::StrCat(
-      name_, " is gone since ", ClockText(gone_since_), ": ", error, "; gave up ",
+      name_, " is gone since ", TimeOfDayText(gone_since_), ": ", error, "; gave up ",
       deadline_passed ? "at the call's deadline"
                       : absl::StrCat("after ", absl::FormatDuration(identity_.ps_wait)),
       ": start it again with the same data directory, then this task"));
 }
 
 void ServerSession::NoteAnswer() {
-  last_answer_ns_.store(MonotonicNanos(), std::memory_order_relaxed);
+  last_answer_ns_.store(absl::ToInt64Nanoseconds(MonotonicNow()), std::memory_order_relaxed);
   if (!gone_.load(std::memory_order_relaxed)) return;
   absl::MutexLock lock(&mutex_);
   if (!gone_.exchange(false)) return;
   const absl::Duration gone = std::max(absl::Now() - gone_since_, absl::Milliseconds(1));
-  LOG(INFO) << name_ << " is back after "
-            << absl::FormatDuration(absl::Trunc(gone, absl::Milliseconds(1)));
+  LOG(INFO) << name_ << " is back after " << DurationText(gone);
 }
 
 void ServerSession::NoteGone(const absl::Status& error) {
@@ -459,12 +448,13 @@ void ServerSession::NoteGone(const absl::Status& error) {
   if (gone_.exchange(true)) return;
   gone_since_ = absl::Now();
   LOG(WARNING) << name_ << (absl::IsDeadlineExceeded(error) ? " does not answer" : " is gone")
-               << " since " << ClockText(gone_since_) << ": " << WithoutPeer(error.message(), name_)
-               << "; waiting up to " << absl::FormatDuration(identity_.ps_wait);
+               << " since " << TimeOfDayText(gone_since_) << ": "
+               << WithoutPeer(error.message(), name_) << "; waiting up to "
+               << absl::FormatDuration(identity_.ps_wait);
 }
 
 absl::Duration ServerSession::SinceLastAnswer() const {
-  return absl::Nanoseconds(MonotonicNanos() - last_answer_ns_.load(std::memory_order_relaxed));
+  return MonotonicNow() - absl::Nanoseconds(last_answer_ns_.load(std::memory_order_relaxed));
 }
 
 }  // namespace cairn

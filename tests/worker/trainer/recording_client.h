@@ -74,9 +74,6 @@ class RecordingClient : public PsClient {
     return absl::OkStatus();
   }
   absl::Status Restore(const RestoreSource&, Deadline) override { return absl::OkStatus(); }
-  absl::Status WarmStart(const RestoreSource&, absl::Span<const std::string>, Deadline) override {
-    return absl::OkStatus();
-  }
   StalenessSummary staleness() const override { return {}; }
   ClientCounters counters() const override { return {}; }
 
