@@ -100,20 +100,23 @@ absl::Status FanOut::Run(absl::Span<Exchange* const> exchanges, bool finish_all,
   }
   Backoff backoff(limits_.ps_wait, deadline);
   bool failed = false;
-  for (int attempt = 0;; ++attempt) {
+  // A wait that expired took its time on the server: only the other repetitions count.
+  int renewals = 0;
+  while (true) {
     const Deadline attempt_end = Deadline::Earlier(deadline, Deadline::In(limits_.rpc_timeout));
     for (Exchange* exchange : exchanges) {
       if (!exchange->done) Send(*exchange, attempt_end);
     }
-    bool again = false, pause = false, waits = false;
+    bool again = false, pause = false, waits = false, waited = false;
     for (Exchange* exchange : exchanges) {
       if (exchange->done) continue;
       if (Receive(*exchange, attempt_end, answered, &pause)) again = true;
       if (!exchange->done && !exchange->expired_wait.ok()) waits = true;
+      if (ReasonOf(exchange->outcome.status) == wire::ErrorReason::WAIT_EXPIRED) waited = true;
       if (exchange->done && !exchange->outcome.status.ok()) failed = true;
     }
     if (!again || (failed && !finish_all)) break;
-    if (attempt >= kMaxRenewals) pause = true;
+    if (!waited && ++renewals > kMaxRenewals) pause = true;
     if (deadline.Expired() || (pause && !backoff.Pause())) break;
     if (waits && deadline.Remaining() < kShortestStepWait) break;
     ++*retries;
@@ -137,7 +140,8 @@ absl::Status FanOut::Call(
     absl::Duration ps_wait, Deadline deadline,
     absl::FunctionRef<void(wire::ParameterServerIf&, const wire::Caller&)> body, int64_t* retries) {
   Backoff backoff(ps_wait, deadline);
-  for (int attempt = 0;; ++attempt) {
+  int renewals = 0;
+  while (true) {
     const Deadline attempt_end = Deadline::Earlier(deadline, Deadline::In(attempt_limit));
     Channel* channel = nullptr;
     Outcome outcome = session.link().Take(attempt_end, &channel);
@@ -154,7 +158,8 @@ absl::Status FanOut::Call(
     }
     const Verdict verdict = session.Judge(&outcome, /*repeatable=*/true, boot_id, attempt_end);
     if (verdict == Verdict::kDone || verdict == Verdict::kFail) return outcome.status;
-    const bool pause = verdict == Verdict::kAgainLater || attempt >= kMaxRenewals;
+    const bool waited = ReasonOf(outcome.status) == wire::ErrorReason::WAIT_EXPIRED;
+    const bool pause = verdict == Verdict::kAgainLater || (!waited && ++renewals > kMaxRenewals);
     if (deadline.Expired() || (pause && !backoff.Pause())) {
       return session.GaveUp(outcome, deadline.Expired());
     }
