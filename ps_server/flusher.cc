@@ -125,6 +125,11 @@ Flusher::Notes Flusher::TakeNotes() {
   const auto jobs = registry_.jobs();
   for (const auto& job : jobs) {
     std::vector<std::shared_ptr<Session>> sessions = job->sessions();
+    OfJob& of_job = notes.jobs.emplace_back();
+    for (const auto& session : sessions) {
+      const int64_t sequence = session->known_by_number();
+      if (sequence > 0) of_job.away.push_back({session->worker(), sequence});
+    }
     // What a step's closing tells its workers is published with the step.
     if (auto steps = job->steps().session(); steps != nullptr) sessions.push_back(std::move(steps));
     absl::MutexLock lock(&job->steps().notes_mutex());
@@ -133,20 +138,23 @@ Flusher::Notes Flusher::TakeNotes() {
       if (session->Note(record)) notes.workers.emplace_back(std::move(session), std::move(record));
     }
   }
-  for (const auto& job : jobs) {
-    notes.maps.push_back(job->variables());
-    for (const auto& [name, variable] : *notes.maps.back()) {
+  for (size_t j = 0; j < jobs.size(); ++j) {
+    OfJob& of_job = notes.jobs[j];
+    of_job.variables = jobs[j]->variables();
+    for (const auto& [name, variable] : *of_job.variables) {
       for (HostedShard* shard : variable->shards()) {
         ShardRecord record;
-        if (shard->Note(variable->id(), record)) notes.shards.push_back(std::move(record));
-        shard->dirty().TakeInto(notes.stripes);
+        if (shard->Note(variable->id(), of_job.away, record)) {
+          notes.shards.push_back(std::move(record));
+        }
+        shard->dirty().TakeInto(of_job.stripes);
       }
     }
   }
   return notes;
 }
 
-absl::Status Flusher::WriteStripe(Stripe& stripe) {
+absl::Status Flusher::WriteStripe(Stripe& stripe, absl::Span<const Watermark> away) {
   const std::unique_ptr<StripeBatch> batch = store_.NewBatch(stripe.id());
   for (bool more = true; more;) {
     {
@@ -160,6 +168,7 @@ absl::Status Flusher::WriteStripe(Stripe& stripe) {
   }
   {
     absl::MutexLock lock(&stripe.mutex());
+    stripe.ForgetWatermarks(away);
     stripe.Drain(*batch);
   }
   return store_.Write(*batch);
@@ -167,9 +176,11 @@ absl::Status Flusher::WriteStripe(Stripe& stripe) {
 
 absl::Status Flusher::RunEpoch(bool sync) {
   const Notes notes = TakeNotes();
-  for (Stripe* stripe : notes.stripes) {
-    RETURN_IF_ERROR(WriteStripe(*stripe));
-    unsynced_ = true;
+  for (const OfJob& job : notes.jobs) {
+    for (Stripe* stripe : job.stripes) {
+      RETURN_IF_ERROR(WriteStripe(*stripe, job.away));
+      unsynced_ = true;
+    }
   }
   if (!notes.shards.empty() || !notes.workers.empty()) {
     std::vector<WorkerRecord> workers;

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "ps_server/engine.h"
 #include "ps_server/registry.h"
 #include "ps_server/wait_board.h"
@@ -55,17 +56,21 @@ class Flusher {
   int64_t epochs() const;
 
  private:
+  struct OfJob {
+    std::vector<Watermark> away;  // of workers that are away (Session::known_by_number)
+    std::shared_ptr<const VariableMap> variables;  // keeps the stripes alive
+    std::vector<Stripe*> stripes;
+  };
   struct Notes {
     std::vector<std::pair<std::shared_ptr<Session>, WorkerRecord>> workers;
     std::vector<ShardRecord> shards;
-    std::vector<std::shared_ptr<const VariableMap>> maps;  // keep the stripes alive
-    std::vector<Stripe*> stripes;
+    std::vector<OfJob> jobs;
   };
 
   void RunOne();  // mutex_ held; releases it while it writes
   absl::Status RunEpoch(bool sync);
   Notes TakeNotes();
-  absl::Status WriteStripe(Stripe& stripe);
+  absl::Status WriteStripe(Stripe& stripe, absl::Span<const Watermark> away);
   // Flush without a note on the board.
   absl::Status AwaitEpoch(Reach reach);
   absl::Status Failed(const absl::Status& status) const;

@@ -39,11 +39,16 @@ void HostedShard::RememberOwn(int32_t worker, int64_t version) {
   own->versions[own->next++ % kOwnVersions] = version;
 }
 
-bool HostedShard::Note(uint32_t variable, ShardRecord& record) {
+bool HostedShard::Note(uint32_t variable, absl::Span<const Watermark> away, ShardRecord& record) {
   absl::MutexLock lock(&mutex_);
   const int64_t version = version_.load(std::memory_order_relaxed);
   if (version == noted_version_) return false;
   noted_version_ = version;
+  watermarks_.Forget(away);
+  std::erase_if(own_, [away](const OwnVersions& own) {
+    return std::any_of(away.begin(), away.end(),
+                       [&own](const Watermark& mark) { return mark.worker == own.worker; });
+  });
   record.variable = variable;
   record.shard = static_cast<uint32_t>(index_);
   record.update_count = version;

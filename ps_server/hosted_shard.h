@@ -34,8 +34,9 @@ class HostedShard {
   // an update whose count survived a crash). `pulled_version` as in PushItem.
   Update CountUpdate(const Origin& origin, int64_t pulled_version);
 
-  // False where nothing changed since the last Note.
-  bool Note(uint32_t variable, ShardRecord& record);
+  // False where nothing changed since the last Note. Watermarks at or below `away`'s, of workers
+  // that are away, are forgotten (Watermarks::Forget).
+  bool Note(uint32_t variable, absl::Span<const Watermark> away, ShardRecord& record);
   void Load(const ShardRecord& record);
 
   // For messages and describe.

@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <limits>
 #include <list>
 #include <memory>
 #include <optional>
@@ -28,10 +27,6 @@ namespace cairn {
 
 struct Admitted;
 struct ServerCore;
-
-// The worker under whose name the mean of step t is applied, as its sequence t: so the watermarks
-// tell which steps a stripe has. No worker of a job has this ordinal.
-inline constexpr int32_t kStepWorker = std::numeric_limits<int32_t>::max();
 
 // Thread safety: every method may be called from several threads at once, but Load before all
 // others. Steps are closed in the thread of whoever finds that one can be, one after the other; no

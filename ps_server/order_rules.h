@@ -25,4 +25,7 @@ constexpr bool ExpectsAnotherBoot(int64_t expected_boot_id, int64_t boot_id) {
 // REPLAY: the one before it on this server is not applied here.
 constexpr bool ComesTooEarly(int64_t after, int64_t applied) { return after > applied; }
 
+// Every stripe here has its part of it, whatever watermarks there are.
+constexpr bool IsApplied(int64_t sequence, int64_t applied) { return sequence <= applied; }
+
 }  // namespace cairn

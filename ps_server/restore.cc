@@ -33,6 +33,9 @@ struct Source {
   std::unique_ptr<StripeStore> store;
   std::map<std::string, VariableRecord> variables;  // of the job, by name
   absl::flat_hash_map<std::pair<uint32_t, uint32_t>, ShardRecord> shards;
+  // Of workers that resume before what this part has of them: its stripes have every push up to
+  // here, and may have forgotten their watermarks.
+  std::vector<Watermark> ahead;
   bool tables_needed = false;  // some of its stripes come here
 };
 
@@ -108,9 +111,24 @@ class Restoring {
       for (const ShardRecord& record : shards) {
         source.shards[{record.variable, record.shard}] = record;
       }
+      ASSIGN_OR_RETURN(source.ahead, WorkersAhead(*source.store));
       sources_.push_back(std::move(source));
     }
     return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::vector<Watermark>> WorkersAhead(const StripeStore& store) const {
+    std::vector<Watermark> ahead;
+    ASSIGN_OR_RETURN(const std::vector<WorkerRecord> workers, store.Workers());
+    for (const WorkerRecord& record : workers) {
+      if (record.job != job_) continue;
+      const auto told = std::find_if(
+          request_.workers.begin(), request_.workers.end(),
+          [&](const wire::CheckpointWorker& worker) { return worker.worker == record.worker; });
+      const int64_t resumes_after = told == request_.workers.end() ? 0 : told->sequence;
+      if (record.sequence > resumes_after) ahead.push_back({record.worker, record.sequence});
+    }
+    return ahead;
   }
 
   // RocksDB's tables, which are nearly all bytes, or all other files.
@@ -191,6 +209,7 @@ class Restoring {
         }
         if (end > first) {
           ranges_.push_back(range);
+          range_sources_.push_back(&source);
           ranges_.back().shard = index;
           ranges_.back().first = first;
           ranges_.back().end = end;
@@ -198,7 +217,9 @@ class Restoring {
         first = std::max(end, first + 1);
       }
       const auto counted = source.shards.find({stored->second.id, index});
-      if (counted != source.shards.end()) Count(incoming, counted->second);
+      if (counted == source.shards.end()) continue;
+      Count(incoming, counted->second);
+      Count(incoming, {.shard = index, .watermarks = source.ahead});
     }
     if (ranges_.size() > listed) source.tables_needed = true;
   }
@@ -232,6 +253,7 @@ class Restoring {
       if (source.tables_needed) RETURN_IF_ERROR(VerifyFiles(source, /*tables=*/true));
     }
     RETURN_IF_ERROR(LoadStripeRanges(core_.budget, ranges_));
+    for (size_t i = 0; i < ranges_.size(); ++i) MarkAhead(ranges_[i], *range_sources_[i]);
     for (auto& [name, incoming] : incoming_) {
       if (incoming.variable == nullptr) continue;
       for (HostedShard* shard : incoming.variable->shards()) {
@@ -248,6 +270,18 @@ class Restoring {
       }
     }
     return core_.store->Sync();
+  }
+
+  static void MarkAhead(const StripeRange& range, const Source& source) {
+    for (uint32_t i = range.first; i < range.end; ++i) {
+      HostedTable* table = range.variable->table();
+      Stripe* stripe = table != nullptr
+                           ? static_cast<Stripe*>(table->stripe(i))
+                           : range.variable->dense(static_cast<int32_t>(range.shard))->stripe(i);
+      for (const Watermark& mark : source.ahead) {
+        stripe->RaiseWatermark({.worker = mark.worker, .sequence = mark.sequence});
+      }
+    }
   }
 
   absl::Status WriteStripe(Stripe& stripe) {
@@ -358,6 +392,7 @@ class Restoring {
   std::vector<Source> sources_;
   std::map<std::string, Incoming> incoming_;  // by name: every server deals in the same order
   std::vector<StripeRange> ranges_;
+  std::vector<Source*> range_sources_;  // of each range
   uint32_t first_id_ = 0;
   uint32_t end_id_ = 0;
   int64_t stripes_ = 0;
@@ -374,9 +409,7 @@ absl::Status CheckFolders(const wire::RestoreRequest& request) {
           absl::StrCat("folder '", folder.path, "' is not an absolute path"));
     }
   }
-  if (!request.values_only) return absl::OkStatus();
-  return absl::UnimplementedError(
-      "setting the values of variables that exist is not built: restore the whole job");
+  return absl::OkStatus();
 }
 
 }  // namespace

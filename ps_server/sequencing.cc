@@ -62,7 +62,9 @@ absl::Status ApplyInOrder(ServerCore& core, const Admitted& admitted, const wire
   }
   const int64_t applied = session.applied();
   if (ComesTooEarly(sequence.after, applied)) return ReplayError(core, session, sequence, applied);
-  const absl::Status status = apply({.worker = session.worker(), .sequence = sequence.sequence});
+  const absl::Status status = apply({.worker = session.worker(),
+                                     .sequence = sequence.sequence,
+                                     .applied = IsApplied(sequence.sequence, applied)});
   // What was refused for want of memory may be a push that this server had acknowledged before it
   // was restarted: as void it would be lost, so the worker has to send it again.
   if (!absl::IsResourceExhausted(status)) session.Applied(sequence.sequence, sequence.position);
@@ -91,7 +93,7 @@ absl::Status KeepInOrder(ServerCore& core, const Admitted& admitted, const wire:
   const int64_t applied = session.applied();
   if (ComesTooEarly(sequence.after, session.reached()))
     return ReplayError(core, session, sequence, applied);
-  return keep(sequence.sequence <= applied);
+  return keep(IsApplied(sequence.sequence, applied));
 }
 
 absl::Status AwaitPromised(ServerCore& core) {

@@ -144,6 +144,11 @@ std::string Session::position() const {
   return applied_is_durable_ ? position_ : durable_.position;
 }
 
+int64_t Session::known_by_number() const {
+  absl::MutexLock lock(&mutex_);
+  return leased_ ? 0 : durable_.sequence;
+}
+
 bool Session::Note(WorkerRecord& record) const {
   absl::MutexLock lock(&mutex_);
   if (durable_.sequence == applied_ && durable_.incarnation == incarnation_ &&

@@ -78,6 +78,10 @@ class Session {
   // The position that belongs to the durable sequence; empty: none.
   std::string position() const;
 
+  // Of a worker that is away: up to here its sequences are durable on this server, so that no
+  // stripe needs a watermark to know them. 0: it is here, or none are.
+  int64_t known_by_number() const;
+
   // False where the store has all of it. For an epoch.
   bool Note(WorkerRecord& record) const;
   // With what is on disk already, but the new incarnation: for durability off.

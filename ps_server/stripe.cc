@@ -11,6 +11,7 @@ bool ByWorker(const Watermark& mark, int32_t worker) { return mark.worker < work
 
 bool Watermarks::Has(const Origin& origin) const {
   if (origin.worker < 0) return false;
+  if (origin.applied) return true;
   const auto mark = std::lower_bound(marks_.begin(), marks_.end(), origin.worker, ByWorker);
   return mark != marks_.end() && mark->worker == origin.worker && mark->sequence >= origin.sequence;
 }
@@ -22,6 +23,15 @@ void Watermarks::Raise(const Origin& origin) {
     marks_.insert(mark, Watermark{.worker = origin.worker, .sequence = origin.sequence});
   } else if (mark->sequence < origin.sequence) {
     mark->sequence = origin.sequence;
+  }
+}
+
+void Watermarks::Forget(absl::Span<const Watermark> durable) {
+  for (const Watermark& known : durable) {
+    const auto mark = std::lower_bound(marks_.begin(), marks_.end(), known.worker, ByWorker);
+    if (mark != marks_.end() && mark->worker == known.worker && mark->sequence <= known.sequence) {
+      marks_.erase(mark);
+    }
   }
 }
 

@@ -16,15 +16,20 @@ namespace cairn {
 struct Origin {
   int32_t worker = -1;  // -1: not sequenced, always applied
   int64_t sequence = 0;
+  bool applied = false;  // IsApplied (order_rules.h)
 };
 
-// Highest sequence applied, by worker. Thread safety: none.
+// Highest sequence applied, by worker. One that every stripe of the server has, durably, is known
+// by its number alone, so a mark at or below it is no more than the answer at hand. Thread safety:
+// none.
 class Watermarks {
  public:
   // True where `origin`'s part is in already.
   bool Has(const Origin& origin) const;
   // Records it. An unsequenced origin leaves no trace.
   void Raise(const Origin& origin);
+  // Drops the marks at or below those in `durable`.
+  void Forget(absl::Span<const Watermark> durable);
 
   void Reset(absl::Span<const Watermark> marks);
   absl::Span<const Watermark> marks() const { return marks_; }
@@ -63,6 +68,10 @@ class Stripe {
   void Drain(StripeBatch& batch);
 
   void LoadWatermarks(absl::Span<const Watermark> marks) { watermarks_.Reset(marks); }
+  // After a load: it has `origin`'s part, or there is none of it here.
+  void RaiseWatermark(const Origin& origin) { watermarks_.Raise(origin); }
+  // Lock held. Watermarks::Forget; they go with the next Drain.
+  void ForgetWatermarks(absl::Span<const Watermark> durable) { watermarks_.Forget(durable); }
 
  protected:
   virtual void DrainContent(StripeBatch& batch) = 0;

@@ -460,6 +460,7 @@ struct CheckpointFile {
 
 /** How far a worker was on one server. */
 struct CheckpointWorker {
+  /** 2147483647: no worker, `sequence` is the last step of a SYNC job that is closed there. */
   1: i32 worker
   2: i64 incarnation
   /** Applied. */
@@ -499,7 +500,8 @@ struct RestoreFolder {
 }
 
 struct RestoreRequest {
-  /** The job to make; with `values_only` one that exists. */
+  /** The job to make: every variable with its values, slots, update counts and watermarks, dealt to
+      the servers there are now. */
   1: Caller caller
   /** Of every server of the checkpoint, in their order. */
   2: list<RestoreFolder> folders
@@ -507,11 +509,6 @@ struct RestoreRequest {
   3: string from_job
   /** The workers as they are to be known here: the incarnation is a floor. */
   4: list<CheckpointWorker> workers
-  /** False: makes every variable with its values, slots, update counts and watermarks, dealt to
-      the servers there are now. True is refused with UNIMPLEMENTED: it is to set the values of
-      `variables`, which exist, and nothing else. */
-  5: bool values_only = false
-  6: list<string> variables
 }
 
 struct RestoreReply {

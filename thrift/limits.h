@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 namespace cairn {
 
@@ -78,6 +79,9 @@ inline constexpr double kMaxWaitSeconds = 60;
 // the steps that a server is behind; one that is further behind is told in several calls.
 inline constexpr int64_t kMaxDecisionsPerCall = 4096;
 inline constexpr int64_t kMaxContributionsPerCall = 16384;
+// Ordinals of workers are below this one, under which the mean of a SYNC job's step t is applied as
+// its sequence t: so watermarks tell which steps a stripe has.
+inline constexpr int32_t kStepWorker = std::numeric_limits<int32_t>::max();
 // Rows of one scan reply.
 inline constexpr int32_t kMaxScanRows = 65536;
 // Buckets of an embedding table: a bucket is a stripe, and BucketOfKey uses 16 bits.

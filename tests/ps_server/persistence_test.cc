@@ -1,5 +1,7 @@
 // What survives: a clean restart bit for bit, and a crash at any epoch, by durability.
 #include <cstring>
+#include <set>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
@@ -215,6 +217,60 @@ TEST_F(PersistenceTest, ReplayIntoStripesThatAreAheadAppliesEachPartOnce) {
   EXPECT_FALSE(replayed->repeated);
   EXPECT_EQ(replayed->items[0].version, 2);
   EXPECT_THAT(*back.PullKeys("t", {1, 2, 3, 4, 5}), Each(-2.0f));
+}
+
+// Marks of every stripe and shard of variable 1 in a closed store, by worker.
+std::set<int32_t> MarkedWorkers(const std::string& directory) {
+  class Marks : public StripeVisitor {
+   public:
+    absl::Status Header(const StripeId&, absl::Span<const Watermark> marks) override {
+      for (const Watermark& mark : marks) workers.insert(mark.worker);
+      return absl::OkStatus();
+    }
+    absl::Status Image(const StripeId&, absl::string_view) override { return absl::OkStatus(); }
+    absl::Status Row(const StripeId&, int64_t, absl::string_view) override {
+      return absl::OkStatus();
+    }
+    std::set<int32_t> workers;
+  };
+  Marks marks;
+  const auto store = StripeStore::OpenReadOnly({.directory = directory});
+  EXPECT_OK(store);
+  if (!store.ok()) return {};
+  EXPECT_OK((*store)->LoadStripes(1, marks));
+  const auto shards = (*store)->Shards();
+  EXPECT_OK(shards);
+  for (const ShardRecord& shard : *shards) {
+    for (const Watermark& mark : shard.watermarks) marks.workers.insert(mark.worker);
+  }
+  return marks.workers;
+}
+
+TEST_F(PersistenceTest, AWorkerThatIsGoneLeavesNoWatermarksAndItsPushesAreKnownAllTheSame) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  TestClient gone = Joined(0);
+  TestClient here = Joined(1);
+  ASSERT_OK(gone.Create({DenseSpec("w", {2}, WireOptimizer("sgd", 1))}));
+  ASSERT_OK(gone.Push("w", {1, 1}));
+  ASSERT_OK(here.Push("w", {1, 1}));
+  wire::ServerState state;
+  ASSERT_OK(CallStatus([&] { engine().service().leave(state, gone.caller()); }));
+  ASSERT_OK(here.Push("w", {1, 1}));
+  ASSERT_OK(engine().Close());
+  engine_.reset();
+  EXPECT_EQ(MarkedWorkers(options_.directory), std::set<int32_t>{1});
+
+  ASSERT_NO_FATAL_FAILURE(Start());
+  TestClient back = Client(0);
+  EXPECT_EQ(back.Hello()->state.applied, 1);
+  back.sequence = 0;  // as a message of before that comes late, or twice
+  const auto late = back.Push("w", {1, 1});
+  ASSERT_OK(late);
+  EXPECT_TRUE(late->repeated);
+  EXPECT_THAT(*Client().Pull("w"), ElementsAre(-3, -3));
+  EXPECT_EQ(Client().Describe()->variables[0].shards[0].version, 3);
+  ASSERT_OK(back.Push("w", {1, 1}));
+  EXPECT_THAT(*Client().Pull("w"), ElementsAre(-4, -4));
 }
 
 TEST_F(PersistenceTest, OffKeepsNothingOfACrashButTheVariablesAndTheFence) {

@@ -75,8 +75,13 @@ void Model::ApplyOne(ModelServer* server, int s) const {
   Watermarks marks;
   const Watermark mark{.worker = kWorker, .sequence = stripe.watermark};
   if (stripe.watermark > 0) marks.Reset({&mark, 1});
-  const Origin origin{.worker = kWorker, .sequence = sequence};
-  if (!marks.Has(origin) || options_.mutations.no_watermarks) {
+  const Mutations& without = options_.mutations;
+  LiveSession before(*server, work_);
+  const Origin origin{
+      .worker = kWorker,
+      .sequence = sequence,
+      .applied = IsApplied(sequence, before->applied()) && !without.no_known_numbers};
+  if (!marks.Has(origin) || without.no_watermarks) {
     uint8_t& counted = stripe.counted[sequence - 1];
     counted = std::min<uint8_t>(counted + 1, 2);
     marks.Raise(origin);
@@ -174,12 +179,29 @@ void PublishNote(ModelServer* server, const Workload& work) {
   session.PutBack(server);
 }
 
+// As if everything had been written once more for another worker's sake, at the first moment at
+// which that may forget a watermark. The worker may even be here.
+void Forget(ModelServer* server) {
+  const Watermark durable{.worker = kWorker, .sequence = server->durable.sequence};
+  for (ModelStripe* stripes : {server->stripes, server->synced.stripes}) {
+    for (int i = 0; i < kModelStripes; ++i) {
+      if (stripes[i].watermark == 0) continue;
+      Watermarks marks;
+      const Watermark mark{.worker = kWorker, .sequence = stripes[i].watermark};
+      marks.Reset({&mark, 1});
+      marks.Forget({&durable, 1});
+      if (marks.marks().empty()) stripes[i].watermark = 0;
+    }
+  }
+}
+
 void EndEpoch(ModelServer* server, const Workload& work) {
   for (int i = 0; i < server->write_count; ++i) {
     server->synced.stripes[server->written_stripe[i]] = server->written[i];
   }
   if (server->record_written) server->synced.record = server->noted;
   PublishNote(server, work);
+  Forget(server);
   server->phase = EpochPhase::kIdle;
   server->has_note = server->taken = server->write_count = server->record_written = 0;
   server->noted = {};

@@ -20,6 +20,7 @@ struct Mutations {
   bool no_boot_check = false;        // … of callers that mean an earlier boot
   bool no_after = false;             // … whose predecessor it does not have
   bool no_watermarks = false;        // … parts that a stripe has
+  bool no_known_numbers = false;     // … that are durable, whose watermarks are forgotten
   bool no_epoch_at_hello = false;    // hello answers with what is not on disk
   bool publishes_unsynced = false;   // an epoch publishes before it syncs
   bool notes_late = false;           // an epoch notes sequences after it has taken the stripes

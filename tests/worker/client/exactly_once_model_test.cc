@@ -77,6 +77,10 @@ TEST(ExactlyOnceModel, FindsThatThereAreNoWatermarks) {
               &Mutations::no_watermarks, "doubled");
 }
 
+TEST(ExactlyOnceModel, FindsThatForgottenWatermarksAreNotKnownByNumber) {
+  ExpectFound({.parts = {kA0, kA0}, .server_crashes = 0}, &Mutations::no_known_numbers, "doubled");
+}
+
 TEST(ExactlyOnceModel, FindsThatHelloDoesNotWaitForAnEpoch) {
   ExpectFound({.parts = {kA0, kA0}}, &Mutations::no_epoch_at_hello, "forgot an incarnation");
 }
