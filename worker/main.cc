@@ -1,6 +1,7 @@
 // cairn-worker: trains, evaluates and predicts by a job file.
 #include <glog/logging.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <csignal>
@@ -18,13 +19,14 @@
 #include "common/config/command_line.h"
 #include "common/config/job_config.h"
 #include "common/status.h"
+#include "worker/trainer/checkpoint_follower.h"
 #include "worker/trainer/exit_status.h"
 #include "worker/trainer/in_process_server.h"
 #include "worker/trainer/trainer.h"
 
 ABSL_FLAG(std::string, job, "", "job file");
 ABSL_FLAG(std::string, cluster, "", "cluster file");
-ABSL_FLAG(std::string, task_type, "", "worker or chief");
+ABSL_FLAG(std::string, task_type, "", "worker, chief or evaluator");
 ABSL_FLAG(int32_t, task_index, -1, "index of this task in the cluster file");
 ABSL_FLAG(std::string, data_root, "", "folder of the job file's relative data paths");
 ABSL_FLAG(std::string, metrics_file, "", "JSON lines, one a step");
@@ -47,7 +49,8 @@ constexpr char kUsage[] =
   --job FILE            what to do: model, data, optimizer (YAML); required
   --cluster FILE        which servers and workers there are (YAML or TF_CONFIG's JSON); else the
                         variable TF_CONFIG, else the job file's cluster:, else a server in process
-  --task_type TYPE      which task this process is: worker or chief; may stand in the cluster file
+  --task_type TYPE      which task this process is: worker, chief, or evaluator, which scores the
+                        job's checkpoints as they come; may stand in the cluster file
   --task_index N        and its number, from 0
   --data_root DIR       where the job file's relative data paths start; else its own folder
   --metrics_file FILE   writes one JSON object a step: step, loss, examples, seconds
@@ -65,6 +68,8 @@ The report is the last line of stdout, one JSON object; logs go to stderr.
 Exit status: 0 completed; 1 failed; 2 bad flags or files; 130, 143 ended by SIGINT, SIGTERM after
 making its pushes durable (a second signal ends it at once).
 )";
+
+constexpr absl::string_view kEvaluator = "evaluator";
 
 std::atomic<int> stop_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free);
@@ -149,9 +154,8 @@ absl::Status FindTask(const ClusterConfig& cluster, TrainerOptions* options) {
   const std::string task = absl::StrCat(cluster.task_type, ":", cluster.task_index);
   const int32_t ordinal = cluster.training_ordinal(cluster.task_type, cluster.task_index);
   if (ordinal < 0) {
-    const absl::string_view advice = cluster.task_type == "ps" ? "that task is served by cairn-ps"
-                                     : cluster.task_type == "evaluator"
-                                         ? "run --mode evaluate without a task instead"
+    const absl::string_view advice = cluster.task_type == "ps"
+                                         ? "that task is served by cairn-ps"
                                          : "the tasks that train are chief and worker";
     return BadFlag(absl::StrCat("task ", task, " is not one of the cluster's ",
                                 cluster.training_task_count(), " training tasks; ", advice));
@@ -169,6 +173,23 @@ absl::StatusOr<Report> RunMode(const TrainerOptions& options, const Connector& c
     return RunPrediction(options, absl::GetFlag(FLAGS_predictions), connect);
   }
   return RunTraining(options, connect);
+}
+
+CheckpointOpener OpensCheckpoints(const JobConfig& job, const std::string& purpose) {
+  return [job, purpose](const std::string& folder) { return OpenCheckpoint(job, folder, purpose); };
+}
+
+absl::StatusOr<Report> RunEvaluator(TrainerOptions options, int32_t index) {
+  if (absl::GetFlag(FLAGS_mode) != "train") {
+    return BadFlag(absl::StrCat("--mode ", absl::GetFlag(FLAGS_mode),
+                                " is not for the evaluator task, which follows checkpoints: leave "
+                                "the mode or the task out"));
+  }
+  if (options.fresh) return BadFlag("--fresh is for tasks that train, not for the evaluator");
+  index = std::max(index, 0);
+  options.task = absl::StrCat(kEvaluator, ":", index);
+  return FollowCheckpoints(options,
+                           OpensCheckpoints(options.job, absl::StrCat(kEvaluator, "-", index)));
 }
 
 absl::StatusOr<Report> RunInProcess(TrainerOptions options) {
@@ -201,6 +222,10 @@ absl::StatusOr<Report> Run(const CommandLine& line) {
   options.fresh = absl::GetFlag(FLAGS_fresh);
   options.stop_requested = [] { return stop_signal.load(std::memory_order_relaxed) != 0; };
   ASSIGN_OR_RETURN(const ClusterConfig cluster, FindCluster(options.job));
+  options.open_checkpoint = OpensCheckpoints(options.job, "warm-start");
+  if (cluster.task_type == kEvaluator) {
+    return RunEvaluator(std::move(options), cluster.task_index);
+  }
   if (cluster.tasks.empty()) return RunInProcess(std::move(options));
   if (mode == "train" || !cluster.task_type.empty()) RETURN_IF_ERROR(FindTask(cluster, &options));
   const Connector connect = [&](ClientOptions client, Deadline deadline) {

@@ -97,11 +97,25 @@ struct StorageConfig {
   double snapshot_interval_seconds = 5;
 };
 
+// Values to begin a new job with, from a checkpoint of another one.
+struct WarmStartConfig {
+  std::string from;  // a checkpoint's folder; empty: none
+  // Which of the job's variables; '*' matches any run of characters.
+  std::vector<std::string> variables = {"*"};
+};
+
 struct CheckpointConfig {
   std::string directory;  // empty: none are made
   int64_t every_steps = 0;
   int64_t keep = 3;
   std::string restore = "latest";  // none, or a checkpoint's folder
+  WarmStartConfig warm_start;
+};
+
+struct EvaluationConfig {
+  int64_t every_steps = 0;
+  // The evaluator task: how long the next checkpoint may take.
+  double checkpoint_wait_seconds = 600;
 };
 
 struct OutputConfig {
@@ -121,7 +135,7 @@ struct JobConfig {
   StrategyConfig strategy;
   StorageConfig storage;
   CheckpointConfig checkpoint;
-  int64_t evaluation_every_steps = 0;
+  EvaluationConfig evaluation;
   OutputConfig output;
   bool has_cluster = false;
   ClusterConfig cluster;
@@ -141,6 +155,9 @@ struct JobOptions {
 absl::StatusOr<JobConfig> ParseJob(absl::string_view text, absl::string_view source,
                                    const JobOptions& options);
 absl::StatusOr<JobConfig> ReadJobFile(const std::string& path, const JobOptions& options);
+
+// Whether `pattern`, in which '*' stands for any run of characters, is for `name`.
+bool MatchesPattern(absl::string_view pattern, absl::string_view name);
 
 // The optimizer of `variable`: first per_variable match, else the job's. wide_deep's "wide/*" that
 // nothing matches is ftrl with the job's learning rate and clipping.

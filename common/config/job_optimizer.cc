@@ -149,26 +149,6 @@ absl::Status ReadPerVariable(const ConfigNode& value, const std::string& path,
   return absl::OkStatus();
 }
 
-// '*' is any run of characters; everything else is itself.
-bool Matches(absl::string_view pattern, absl::string_view name) {
-  size_t p = 0, n = 0, star = absl::string_view::npos, resume = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      resume = n;
-    } else if (p < pattern.size() && pattern[p] == name[n]) {
-      ++p, ++n;
-    } else if (star != absl::string_view::npos) {
-      p = star + 1;
-      n = ++resume;
-    } else {
-      return false;
-    }
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
-}
-
 }  // namespace
 
 absl::Status ReadOptimizer(const ConfigNode& section, const std::string& path, JobConfig* job) {
@@ -193,9 +173,28 @@ void FinishOptimizer(JobConfig* job) {
   job->per_variable.push_back(std::move(wide));
 }
 
+bool MatchesPattern(absl::string_view pattern, absl::string_view name) {
+  size_t p = 0, n = 0, star = absl::string_view::npos, resume = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      resume = n;
+    } else if (p < pattern.size() && pattern[p] == name[n]) {
+      ++p, ++n;
+    } else if (star != absl::string_view::npos) {
+      p = star + 1;
+      n = ++resume;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
 const OptimizerConfig& OptimizerFor(const JobConfig& job, absl::string_view variable) {
   for (const VariableOptimizer& entry : job.per_variable) {
-    if (Matches(entry.match, variable)) return entry.optimizer;
+    if (MatchesPattern(entry.match, variable)) return entry.optimizer;
   }
   return job.optimizer;
 }

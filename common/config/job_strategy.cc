@@ -144,11 +144,14 @@ absl::Status ReadStrategy(const ConfigNode& section, const std::string& path, Jo
 
 absl::Status FinishStrategy(const ConfigNode& root, JobConfig* job) {
   const StrategyConfig& strategy = job->strategy;
-  if (strategy.consistency == "sync" && !job->checkpoint.directory.empty()) {
+  if (strategy.consistency == "sync" && strategy.replicas_to_aggregate > 0 &&
+      !job->checkpoint.directory.empty()) {
     return JobError(
         root, "checkpoint.directory",
-        "checkpoints of jobs with consistency: sync are not built in this version: leave "
-        "it out, the servers' own directories survive restarts");
+        absl::StrCat("with strategy.replicas_to_aggregate: ", strategy.replicas_to_aggregate,
+                     " steps close while a checkpoint is made, and its servers would have "
+                     "different ones: wait for every worker (0), or leave the directory out, the "
+                     "servers' own directories survive restarts"));
   }
   if (strategy.consistency == "sync" && strategy.pull_ahead_steps > 0) {
     return JobError(root, "strategy.pull_ahead_steps",
@@ -190,12 +193,44 @@ absl::Status ReadStorage(const ConfigNode& section, const std::string& path, Job
                                                  ".directory: is empty; expected a folder's path"));
 }
 
+absl::Status ReadPatterns(const ConfigNode& value, const std::string& path,
+                          std::vector<std::string>* out) {
+  constexpr absl::string_view kExpected = "a list of names of variables, as in [\"embedding/*\"]";
+  if (value.kind != ConfigNode::Kind::kList || value.children.empty()) {
+    return Unexpected(value, path, kExpected);
+  }
+  std::vector<std::string> patterns;
+  for (const ConfigNode& item : value.children) {
+    RETURN_IF_ERROR(ReadText(item, path, &patterns.emplace_back()));
+    if (patterns.back().empty()) return Unexpected(item, path, kExpected);
+  }
+  *out = std::move(patterns);
+  return absl::OkStatus();
+}
+
+absl::Status ReadWarmStart(const ConfigNode& section, const std::string& path,
+                           WarmStartConfig* out) {
+  RETURN_IF_ERROR(
+      ReadSection(section, path,
+                  {Text("from", &out->from),
+                   Custom("variables", [&](const ConfigNode& value, const std::string& at) {
+                     return ReadPatterns(value, at, &out->variables);
+                   })}));
+  if (!out->from.empty() || section.Find("variables") == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(WhereOf(section, "variables"), ": ", path,
+                   ".variables: come from a checkpoint; name its folder by ", path, ".from"));
+}
+
 absl::Status ReadCheckpoint(const ConfigNode& section, const std::string& path, JobConfig* job) {
   CheckpointConfig& checkpoint = job->checkpoint;
   RETURN_IF_ERROR(ReadSection(
       section, path,
       {Text("directory", &checkpoint.directory), Integer("every_steps", &checkpoint.every_steps, 0),
-       Integer("keep", &checkpoint.keep, 1), Text("restore", &checkpoint.restore)}));
+       Integer("keep", &checkpoint.keep, 1), Text("restore", &checkpoint.restore),
+       Custom("warm_start", [&](const ConfigNode& value, const std::string& at) {
+         return ReadWarmStart(value, at, &checkpoint.warm_start);
+       })}));
   if (checkpoint.restore.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat(WhereOf(section, "restore"), ": ", path,
@@ -208,7 +243,11 @@ absl::Status ReadCheckpoint(const ConfigNode& section, const std::string& path, 
 }
 
 absl::Status ReadEvaluation(const ConfigNode& section, const std::string& path, JobConfig* job) {
-  return ReadSection(section, path, {Integer("every_steps", &job->evaluation_every_steps, 0)});
+  EvaluationConfig& evaluation = job->evaluation;
+  return ReadSection(
+      section, path,
+      {Integer("every_steps", &evaluation.every_steps, 0),
+       NumberAbove("checkpoint_wait_seconds", 0, &evaluation.checkpoint_wait_seconds)});
 }
 
 absl::Status ReadOutput(const ConfigNode& section, const std::string& path, JobConfig* job) {

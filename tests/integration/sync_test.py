@@ -1,7 +1,9 @@
 """cairn-worker under sync with real processes: W workers with batch b move what one with batch W·b
 moves, also where batches are ragged, rows are sparse and servers are killed; a late worker's pushes
-are dropped and counted; uneven data, a killed worker and a run that is continued end cleanly."""
+are dropped and counted; checkpoints have whole steps; uneven data, a killed worker and a run that
+is continued end cleanly."""
 import array
+import glob
 import json
 import os
 import random
@@ -42,7 +44,7 @@ class Sync(unittest.TestCase):
         return os.path.join(self.folder, name)
 
     def write_job(self, name, batch, consistency="sync", optimizer="adagrad", model=None,
-                  rows=ROWS, **strategy):
+                  rows=ROWS, epochs=1, checkpoint=None, **strategy):
         data = self.path(f"rows{rows}.libsvm")
         if not os.path.exists(data):
             draw = random.Random(7)
@@ -53,7 +55,8 @@ class Sync(unittest.TestCase):
                             + " ".join(f"{c}:{draw.uniform(-1, 1):.3f}" for c in columns) + "\n")
         job = {"name": name, "model": model or {"type": "linear"},
                "data": {"format": "libsvm", "features": FEATURES, "train": [data],
-                        "batch_size": batch},
+                        "batch_size": batch, "epochs": epochs},
+               "checkpoint": checkpoint or {},
                "optimizer": {"type": optimizer, "learning_rate": 0.1},
                "strategy": {"consistency": consistency, "ps_wait_seconds": 30,
                             "partitioner": {"type": "fixed_shards", "num_shards": 2},
@@ -173,6 +176,48 @@ class Sync(unittest.TestCase):
             self.assertLess(reports[1]["steps"], 301)
             self.assertEqual(reports[1]["total_steps"], 301)
             self.assert_close(read_npz(self.path("0.npz")), undisturbed)
+
+    def test_killed_with_its_disks_a_job_goes_on_from_a_checkpoint(self):
+        # 3010 rows of two workers are 301 steps; the last checkpoint may be of any step.
+        with processes.Cluster(self.folder, 2) as servers:
+            _, undisturbed = self.run_all(
+                self.write_job("calm", 5, optimizer="adam", epochs=8), servers, 2)
+        directory = self.path("checkpoints")
+        job = self.write_job("killed", 5, optimizer="adam", epochs=8, checkpoint={
+            "directory": directory, "every_steps": 100, "keep": 2})
+        for run, count in enumerate((2, 3)):
+            folder = self.path(f"servers{run}")
+            os.mkdir(folder)
+            before = self.numbers(directory)
+            with processes.Cluster(folder, count) as servers:
+                cluster = servers.worker_file(2)
+                started = [self.start(job, cluster, i) for i in range(2)]
+                processes.wait_for(
+                    lambda: max(self.numbers(directory), default=0) >= max(before, default=0) + 3
+                    or started[0].poll() is not None, 120, "three checkpoints")
+                for process in started:
+                    self.end(process)
+        with open(self.path("worker0.log"), encoding="utf-8") as f:
+            self.assertIn("on 2 servers, to 3", f.read())
+        folder = self.path("servers_last")
+        os.mkdir(folder)
+        with processes.Cluster(folder, 1) as servers:
+            reports, exported = self.run_all(job, servers, 2)
+        self.assertEqual({r["total_steps"] for r in reports}, {8 * 301})
+        self.assertLess(reports[0]["steps"], 8 * 301 - 500)
+        self.assert_close(exported, undisturbed)
+
+    @staticmethod
+    def numbers(directory):
+        """Of the finished checkpoints."""
+        found = []
+        for path in glob.glob(os.path.join(directory, "*", "MANIFEST.json")):
+            try:
+                with open(path, encoding="ascii") as f:
+                    found.append(json.load(f)["number"])
+            except FileNotFoundError:  # deleted meanwhile, being too old
+                pass
+        return found
 
     def test_uneven_data_ends_cleanly_and_a_second_run_waits_for_everybody(self):
         with processes.Cluster(self.folder, 2) as servers:

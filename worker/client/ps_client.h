@@ -52,11 +52,19 @@ struct PushSource {
   absl::string_view slot;              // assign only
 };
 
-// Sum, and counts by value, of the staleness of this client's pushes, per variable shard pushed.
+// How stale this client's pushes were: by how many updates of others each shard had changed between
+// the pull and the push, counted once for each shard pushed.
 struct StalenessSummary {
+  struct Bucket {
+    int64_t up_to = 0;  // 0, 1, 2, 4, 8, …; above the bucket before
+    int64_t pushes = 0;
+    bool operator==(const Bucket&) const = default;
+  };
+
   double mean = 0;
   int64_t p99 = 0;
   int64_t max = 0;
+  std::vector<Bucket> histogram;  // up to the last with a push
 };
 
 struct ClientCounters {

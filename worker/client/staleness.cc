@@ -27,6 +27,11 @@ StalenessSummary StalenessCounter::Summary() const {
     if (seen < wanted) summary.p99 = value;
     seen += count;
     summary.max = value;
+    while (summary.histogram.empty() || summary.histogram.back().up_to < value) {
+      const int64_t last = summary.histogram.empty() ? -1 : summary.histogram.back().up_to;
+      summary.histogram.push_back({.up_to = last < 1 ? last + 1 : 2 * last});
+    }
+    summary.histogram.back().pushes += count;
   };
   for (size_t i = 0; i < kExact; ++i) visit(static_cast<int64_t>(i), counts_[i]);
   for (const auto& [value, count] : beyond_) visit(value, count);

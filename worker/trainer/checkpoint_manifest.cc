@@ -109,6 +109,7 @@ absl::Status CheckpointManifest::WriteTo(const std::string& folder) const {
                {"name", name},
                {"number", number},
                {"step", step},
+               {"finished", finished},
                {"timeline", timeline},
                {"made", made},
                {"seconds", seconds},
@@ -144,6 +145,7 @@ absl::StatusOr<CheckpointManifest> CheckpointManifest::ReadFrom(const std::strin
     manifest.name = json.at("name").get<std::string>();
     manifest.number = json.at("number").get<int64_t>();
     manifest.step = json.at("step").get<int64_t>();
+    manifest.finished = json.value("finished", false);  // absent before there were evaluators
     manifest.timeline = json.at("timeline").get<int64_t>();
     manifest.made = json.at("made").get<std::string>();
     manifest.seconds = json.at("seconds").get<double>();

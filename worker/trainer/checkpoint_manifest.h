@@ -13,9 +13,9 @@
 namespace cairn {
 
 // The file MANIFEST.json in a checkpoint's folder, written last: a folder without it is none. JSON:
-// format, job, name, number, step, timeline, made (UTC), seconds, variables (for people), servers
-// (folder, host, files with their XXH3, workers with their sequence and position) and a checksum of
-// all that (HashBytes of the compact text without it). Thread safety: a value.
+// format, job, name, number, step, finished, timeline, made (UTC), seconds, variables (for people),
+// servers (folder, host, files with their XXH3, workers with their sequence and position) and a
+// checksum of all that (HashBytes of the compact text without it). Thread safety: a value.
 struct CheckpointManifest {
   static constexpr char kFileName[] = "MANIFEST.json";
   static constexpr int64_t kFormat = 1;
@@ -24,9 +24,10 @@ struct CheckpointManifest {
   std::string name;
   int64_t number = 0;  // counts the job's checkpoints in the directory: the newest has the highest
   int64_t step = 0;    // of the first worker when it asked; each worker's own is its position's
-  int64_t timeline = 0;  // restores of the job before
-  std::string made;      // "2030-01-31T12:34:56Z"
-  double seconds = 0;    // it took
+  bool finished = false;  // the run had ended
+  int64_t timeline = 0;   // restores of the job before
+  std::string made;       // "2030-01-31T12:34:56Z"
+  double seconds = 0;     // it took
   std::vector<ServerCheckpoint> servers;
 
   // Durable, whole or not there.

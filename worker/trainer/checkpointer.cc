@@ -12,8 +12,8 @@
 #include "absl/time/clock.h"
 #include "common/deadline.h"
 #include "common/status.h"
+#include "thrift/limits.h"
 #include "worker/trainer/checkpoint_folders.h"
-#include "worker/trainer/checkpoint_manifest.h"
 
 namespace cairn {
 namespace {
@@ -28,6 +28,22 @@ int64_t TimelineOf(const std::vector<ServerCheckpoint>& servers) {
     }
   }
   return timeline;
+}
+
+// Steps that one server has and another has not would be computed again from values that have them.
+absl::Status CheckSameSteps(const std::vector<ServerCheckpoint>& servers) {
+  std::vector<int64_t> closed;
+  for (const ServerCheckpoint& server : servers) {
+    const auto steps =
+        std::find_if(server.workers.begin(), server.workers.end(),
+                     [](const CheckpointWorker& worker) { return worker.worker == kStepWorker; });
+    closed.push_back(steps == server.workers.end() ? 0 : steps->sequence);
+  }
+  const auto [lowest, highest] = std::minmax_element(closed.begin(), closed.end());
+  if (*lowest == *highest) return absl::OkStatus();
+  return absl::AbortedError(absl::StrCat(
+      "the servers closed steps meanwhile (ps:", lowest - closed.begin(), " has ", *lowest, ", ps:",
+      highest - closed.begin(), " ", *highest, "): the others went on without this worker"));
 }
 
 }  // namespace
@@ -56,22 +72,29 @@ void Checkpointer::Join() {
 }
 
 void Checkpointer::Begin(int64_t step) {
+  if (synchronous_) return MakeOrLog(step);
   Join();
-  thread_ = std::thread([this, step] {
-    const absl::Status status = MakeNow(step);
-    if (!status.ok()) LOG(ERROR) << status.message() << "; training goes on";
-  });
+  thread_ = std::thread([this, step] { MakeOrLog(step); });
 }
 
-absl::Status Checkpointer::Make(int64_t step) {
+absl::Status Checkpointer::End(int64_t step) {
   Join();
-  return MakeNow(step);
+  return Make(step, /*finished=*/true);
 }
 
-absl::Status Checkpointer::MakeNow(int64_t step) {
+void Checkpointer::MakeOrLog(int64_t step) {
+  const absl::Status status = Make(step, /*finished=*/false);
+  if (!status.ok()) LOG(ERROR) << status.message() << "; training goes on";
+}
+
+absl::Status Checkpointer::Make(int64_t step, bool finished) {
   const Deadline deadline = Deadline::In(kTimeout);
-  const std::string name = NewCheckpointName(job_, step);
-  const absl::Status status = Write(step, name, deadline);
+  const absl::Status status = Write({.job = job_,
+                                     .name = NewCheckpointName(job_, step),
+                                     .number = 1,
+                                     .step = step,
+                                     .finished = finished},
+                                    deadline);
   if (!status.ok()) {
     // What is left of it goes with the next one.
     return Annotate(status, absl::StrCat("checkpoint of step ", step, " in ", directory_));
@@ -82,23 +105,24 @@ absl::Status Checkpointer::MakeNow(int64_t step) {
   return absl::OkStatus();
 }
 
-absl::Status Checkpointer::Write(int64_t step, const std::string& name, Deadline deadline) {
+absl::Status Checkpointer::Write(const CheckpointManifest& wanted, Deadline deadline) {
   const absl::Duration begin = MonotonicNow();
-  const std::string folder = absl::StrCat(directory_, "/", name);
+  const std::string folder = absl::StrCat(directory_, "/", wanted.name);
   // Before any server writes: where folders are not shared, this one tells that there is something.
   std::error_code error;
   fs::create_directory(folder, error);
   if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("making ", folder));
   ASSIGN_OR_RETURN(const CheckpointFolders before, ListCheckpoints(directory_, job_));
-  CheckpointManifest manifest{.job = job_, .name = name, .number = 1, .step = step};
+  CheckpointManifest manifest = wanted;
   // By the clock or by steps a run that began anew might look older than the one before it.
   if (!before.finished.empty()) manifest.number = before.finished.back().number + 1;
-  ASSIGN_OR_RETURN(manifest.servers, client_.Checkpoint(directory_, name, deadline));
+  ASSIGN_OR_RETURN(manifest.servers, client_.Checkpoint(directory_, manifest.name, deadline));
+  if (synchronous_) RETURN_IF_ERROR(CheckSameSteps(manifest.servers));
   manifest.timeline = TimelineOf(manifest.servers);
   manifest.made = absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone());
   manifest.seconds = absl::ToDoubleSeconds(MonotonicNow() - begin);
   RETURN_IF_ERROR(manifest.WriteTo(folder));
-  LOG(INFO) << "checkpoint of step " << step << ": " << folder << ", in "
+  LOG(INFO) << "checkpoint of step " << manifest.step << ": " << folder << ", in "
             << absl::FormatDuration(MonotonicNow() - begin);
   return absl::OkStatus();
 }

@@ -13,6 +13,7 @@
 #include "common/config/job_config.h"
 #include "common/deadline.h"
 #include "worker/client/ps_client.h"
+#include "worker/trainer/checkpoint_manifest.h"
 
 namespace cairn {
 
@@ -36,24 +37,28 @@ class Checkpointer {
   Checkpointer(const Checkpointer&) = delete;
   Checkpointer& operator=(const Checkpointer&) = delete;
 
-  // Begins one beside the caller's training, after the one before has ended. A failure is logged:
-  // earlier checkpoints stay as they are, and training goes on.
+  // Begins one beside the caller's training, after the one before has ended. In a synchronous job
+  // it is made at once, while no step can close without the caller: every part has the same steps.
+  // A failure is logged: earlier checkpoints stay as they are, and training goes on.
   void Begin(int64_t step);
-  // Makes one and waits for it. Its failure is the caller's.
-  absl::Status Make(int64_t step);
+  // The last one of a run. Its failure is the caller's.
+  absl::Status End(int64_t step);
 
  private:
   Checkpointer(const JobConfig& job, std::string directory, PsClient& client)
       : job_(job.name),
+        synchronous_(job.strategy.consistency == "sync"),
         keep_(job.checkpoint.keep),
         directory_(std::move(directory)),
         client_(client) {}
   void Join();
-  absl::Status MakeNow(int64_t step);
-  absl::Status Write(int64_t step, const std::string& name, Deadline deadline);
+  absl::Status Make(int64_t step, bool finished);
+  void MakeOrLog(int64_t step);
+  absl::Status Write(const CheckpointManifest& wanted, Deadline deadline);
   absl::Status DeleteOld(Deadline deadline);
 
   const std::string job_;
+  const bool synchronous_;
   const int64_t keep_;
   const std::string directory_;  // absolute
   PsClient& client_;

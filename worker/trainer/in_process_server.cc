@@ -1,5 +1,7 @@
 #include "worker/trainer/in_process_server.h"
 
+#include <sys/sysinfo.h>
+
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
@@ -8,9 +10,14 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "ps_server/engine.h"
+#include "worker/trainer/job_restore.h"
 
 namespace cairn {
 namespace {
+
+namespace fs = std::filesystem;
+
+constexpr absl::Duration kConnectTimeout = absl::Minutes(1);
 
 class EngineServer : public InProcessServer {
  public:
@@ -28,19 +35,52 @@ class EngineServer : public InProcessServer {
   const std::unique_ptr<Engine> engine_;
 };
 
+// One whose store is not to stay.
+class ScratchServer : public InProcessServer {
+ public:
+  ScratchServer(std::unique_ptr<Engine> engine, fs::path folder)
+      : engine_(std::make_unique<EngineServer>(std::move(engine))), folder_(std::move(folder)) {}
+  ~ScratchServer() override {
+    engine_.reset();
+    std::error_code error;
+    fs::remove_all(folder_, error);
+    fs::remove(folder_.parent_path(), error);  // where nothing else is in it
+  }
+
+  absl::StatusOr<std::unique_ptr<PsClient>> Connect(const ClientOptions& options,
+                                                    Deadline deadline) override {
+    return engine_->Connect(options, deadline);
+  }
+  absl::Status Close() override { return engine_->Close(); }
+
+ private:
+  std::unique_ptr<EngineServer> engine_;
+  const fs::path folder_;
+};
+
+absl::Status MakeParent(const fs::path& parent) {
+  std::error_code error;
+  fs::create_directories(parent, error);
+  if (!error) return absl::OkStatus();
+  return absl::ErrnoToStatus(error.value(),
+                             absl::StrCat("making storage.directory ", parent.string()));
+}
+
+int64_t MemoryOfMachine() {
+  struct sysinfo info = {};
+  if (sysinfo(&info) != 0) return EngineOptions().memory_budget_bytes;
+  return static_cast<int64_t>(info.totalram) * info.mem_unit;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<InProcessServer>> InProcessServer::Open(const JobConfig& job,
                                                                        bool create) {
-  const std::filesystem::path parent = job.storage.directory;
-  const std::filesystem::path folder = parent / job.name;
+  const fs::path parent = job.storage.directory;
+  const fs::path folder = parent / job.name;
+  if (create) RETURN_IF_ERROR(MakeParent(parent));
   std::error_code error;
-  if (create) std::filesystem::create_directories(parent, error);
-  if (error) {
-    return absl::ErrnoToStatus(error.value(),
-                               absl::StrCat("making storage.directory ", parent.string()));
-  }
-  if (!create && !std::filesystem::exists(folder, error)) {
+  if (!create && !fs::exists(folder, error)) {
     return absl::NotFoundError(
         absl::StrCat(folder.string(), ": no state of job '", job.name,
                      "' is there; train first, or name its folder by storage.directory"));
@@ -52,6 +92,27 @@ absl::StatusOr<std::unique_ptr<InProcessServer>> InProcessServer::Open(const Job
   if (job.not_finite == "skip") options.not_finite = NotFinitePolicy::kSkip;
   ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, Engine::Open(options));
   return std::make_unique<EngineServer>(std::move(engine));
+}
+
+absl::StatusOr<std::unique_ptr<InProcessServer>> OpenCheckpoint(const JobConfig& job,
+                                                                const std::string& folder,
+                                                                const std::string& purpose) {
+  const fs::path parent = job.storage.directory;
+  const fs::path scratch = parent / absl::StrCat(".", job.name, ".", purpose);
+  RETURN_IF_ERROR(MakeParent(parent));
+  EngineOptions options;
+  options.directory = scratch.string();
+  options.durability = Durability::kOff;
+  options.memory_budget_bytes = MemoryOfMachine();
+  ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, Engine::Open(options));
+  auto server = std::make_unique<ScratchServer>(std::move(engine), scratch);
+  ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> client,
+                   server->Connect({.job = job.name}, Deadline::In(kConnectTimeout)));
+  JobConfig source = job;
+  source.checkpoint.restore = folder;
+  // What a process that was killed has left there is dropped first.
+  RETURN_IF_ERROR(RestoreJob(*client, source, /*fresh=*/true));
+  return server;
 }
 
 }  // namespace cairn

@@ -1,7 +1,10 @@
-// The composition root of a worker without a cluster: a parameter server in this process.
+// The composition root: a parameter server in the worker's own process, for one without a cluster
+// and to look into checkpoints.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "common/config/job_config.h"
@@ -24,5 +27,18 @@ class InProcessServer {
   // Flushes and closes. The clients are gone by then.
   virtual absl::Status Close() = 0;
 };
+
+// Opens a checkpoint, by its folder, to be read.
+using CheckpointOpener =
+    std::function<absl::StatusOr<std::unique_ptr<InProcessServer>>(const std::string& folder)>;
+
+// Restores what checkpoint `folder` has of its job into a server with an empty store of its own in
+// storage.directory/.NAME.`purpose` (no job begins with a dot), which goes away with the result;
+// holds all of it in memory.
+// Every server's part must be within reach. Errors as RestoreJob, and kResourceExhausted where the
+// machine's memory is too small.
+absl::StatusOr<std::unique_ptr<InProcessServer>> OpenCheckpoint(const JobConfig& job,
+                                                                const std::string& folder,
+                                                                const std::string& purpose);
 
 }  // namespace cairn

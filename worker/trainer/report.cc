@@ -62,9 +62,15 @@ std::string ReportJson(const Report& report) {
   json["examples_per_second"] = static_cast<int64_t>(std::llround(rate));
   AddIfGiven(&json, "train_loss", report.train_loss);
   if (report.eval.has_value()) json["eval"] = EvaluationJson(*report.eval);
+  if (report.checkpoints.has_value()) json["checkpoints"] = *report.checkpoints;
+  Json histogram = Json::object();
+  for (const StalenessSummary::Bucket& bucket : report.staleness.histogram) {
+    histogram[absl::StrCat(bucket.up_to)] = bucket.pushes;
+  }
   json["staleness"] = {{"mean", Number(report.staleness.mean)},
                        {"p99", report.staleness.p99},
-                       {"max", report.staleness.max}};
+                       {"max", report.staleness.max},
+                       {"histogram", std::move(histogram)}};
   json["largest_step_gap"] = report.largest_step_gap;
   json["bytes_pushed"] = report.counters.bytes_pushed;
   json["bytes_pulled"] = report.counters.bytes_pulled;
@@ -120,7 +126,8 @@ absl::Status MetricsFile::WriteEvaluation(int64_t step, const Evaluation& evalua
   Json line;
   line["step"] = step;
   line["eval"] = EvaluationJson(evaluation);
-  if (std::fprintf(file_, "%s\n", line.dump().c_str()) < 0) {
+  // Whoever follows the file sees an evaluation when it is there.
+  if (std::fprintf(file_, "%s\n", line.dump().c_str()) < 0 || std::fflush(file_) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("metrics file ", path_));
   }
   return absl::OkStatus();

@@ -38,12 +38,14 @@ struct Report {
   double seconds = 0;                // training only: no start-up, no evaluation
   std::optional<double> train_loss;  // mean over the last 100 steps
   std::optional<Evaluation> eval;
+  std::optional<int64_t> checkpoints;  // the evaluator task: how many it has scored
   StalenessSummary staleness;
   int64_t largest_step_gap = 0;  // to the slowest other live worker, when a step began
   ClientCounters counters;
 };
 
-// One line, without a line break. Numbers that are not finite become null.
+// One line, without a line break. Numbers that are not finite become null. staleness.histogram
+// counts pushes by the largest value of their bucket.
 std::string ReportJson(const Report& report);
 
 // Mean of the last 100 values.

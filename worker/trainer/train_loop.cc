@@ -152,7 +152,7 @@ void TrainLoop::CheckpointIfDue() {
 }
 
 absl::Status TrainLoop::EvaluateIfDue(int64_t number) {
-  const int64_t every = parts_.job.evaluation_every_steps;
+  const int64_t every = parts_.job.evaluation.every_steps;
   if (parts_.evaluator == nullptr || every == 0 || position_.total_steps % every != 0) {
     return absl::OkStatus();
   }

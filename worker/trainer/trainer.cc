@@ -12,6 +12,7 @@
 #include "worker/input/reader.h"
 #include "worker/models/model.h"
 #include "worker/trainer/beating.h"
+#include "worker/trainer/checkpoint_manifest.h"
 #include "worker/trainer/checkpointer.h"
 #include "worker/trainer/evaluator.h"
 #include "worker/trainer/exit_status.h"
@@ -22,6 +23,7 @@
 #include "worker/trainer/run_start.h"
 #include "worker/trainer/train_loop.h"
 #include "worker/trainer/variable_plan.h"
+#include "worker/trainer/warm_start.h"
 
 namespace cairn {
 namespace {
@@ -122,7 +124,7 @@ class Training {
     if (status.ok()) status = EndSteps();
     if (status.ok() && options_.worker == 0 && options_.workers > 1) status = AwaitOthers();
     if (status.ok() && checkpointer_ != nullptr && !start_.nothing_to_do) {
-      status = checkpointer_->Make(report_.total_steps);
+      status = checkpointer_->End(report_.total_steps);
     }
     if (status.ok() && options_.worker == 0) status = EvaluateAndExport();
     if (!absl::IsCancelled(status)) return status;
@@ -172,13 +174,14 @@ class Training {
     return restore != "latest" && restore != "none";
   }
 
+  bool WarmStarts() const { return !options_.job.checkpoint.warm_start.from.empty(); }
+
   // Before this worker says hello: a restore decides where it goes on. --fresh forgets checkpoints
   // too, but for one that is named.
   absl::Status RestoreOrWait() {
     const bool first = options_.worker == 0;
-    if (!RestoreWanted(options_.job.checkpoint) || (options_.fresh && !(first && RestoreNamed()))) {
-      return absl::OkStatus();
-    }
+    const bool wanted = RestoreWanted(options_.job.checkpoint) || (!first && WarmStarts());
+    if (!wanted || (options_.fresh && !(first && RestoreNamed()))) return absl::OkStatus();
     ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> onlooker,
                      connect_(ClientOptionsFor(options_, -1), Deadline::In(CallTimeout(options_))));
     if (!first) {
@@ -192,9 +195,43 @@ class Training {
     ASSIGN_OR_RETURN(specs_, PlanVariables(options_.job, *model_, client_->server_count()));
     std::vector<VariableSpec> all = specs_;
     all.push_back(RosterSpec());
-    RETURN_IF_ERROR(KeepPlacement(all));
+    ASSIGN_OR_RETURN(const std::vector<VariableSpec> there,
+                     client_->Describe(Deadline::In(CallTimeout(options_))));
+    KeepPlacement(there, all);
     std::copy_n(all.begin(), specs_.size(), specs_.begin());
-    const absl::Status created = client_->Create(all, Deadline::In(CallTimeout(options_)));
+    const bool is_new = std::none_of(there.begin(), there.end(), [&](const VariableSpec& spec) {
+      return spec.name == all.back().name;
+    });
+    if (is_new && options_.worker == 0 && WarmStarts()) {
+      // The others begin when the roster is there: with the values of the warm start.
+      RETURN_IF_ERROR(Create(specs_));
+      RETURN_IF_ERROR(WarmStartFromCheckpoint());
+    }
+    return Create(all);
+  }
+
+  absl::Status WarmStartFromCheckpoint() {
+    const WarmStartConfig& config = options_.job.checkpoint.warm_start;
+    LOG(INFO) << "job '" << options_.job.name << "': warm start from " << config.from;
+    const absl::StatusOr<CheckpointManifest> manifest = CheckpointManifest::ReadFrom(config.from);
+    if (!manifest.ok()) {
+      return AsBadInput(Annotate(manifest.status(), "checkpoint.warm_start.from"));
+    }
+    ASSIGN_OR_RETURN(const std::unique_ptr<InProcessServer> server,
+                     options_.open_checkpoint(config.from));
+    absl::Status status;
+    {
+      ASSIGN_OR_RETURN(
+          const std::unique_ptr<PsClient> source,
+          server->Connect(ClientOptionsFor(options_, -1), Deadline::In(CallTimeout(options_))));
+      status = WarmStart(*source, config, specs_, *client_, CallTimeout(options_));
+    }
+    RETURN_IF_ERROR(status);
+    return server->Close();
+  }
+
+  absl::Status Create(absl::Span<const VariableSpec> specs) {
+    const absl::Status created = client_->Create(specs, Deadline::In(CallTimeout(options_)));
     if (!absl::IsAlreadyExists(created)) return created;
     return absl::AlreadyExistsError(
         absl::StrCat(created.message(),
@@ -204,9 +241,8 @@ class Training {
 
   // Variables that exist stay where they are: a restore may have dealt them otherwise than a
   // partitioner would.
-  absl::Status KeepPlacement(std::vector<VariableSpec>& specs) {
-    ASSIGN_OR_RETURN(const std::vector<VariableSpec> there,
-                     client_->Describe(Deadline::In(CallTimeout(options_))));
+  static void KeepPlacement(absl::Span<const VariableSpec> there,
+                            std::vector<VariableSpec>& specs) {
     for (VariableSpec& spec : specs) {
       const auto same = std::find_if(there.begin(), there.end(), [&](const VariableSpec& other) {
         return other.name == spec.name && other.kind == spec.kind && other.shape == spec.shape;
@@ -216,7 +252,6 @@ class Training {
       spec.bucket_ps = same->bucket_ps;
       spec.map_version = same->map_version;
     }
-    return absl::OkStatus();
   }
 
   absl::Status DecideStart() {
@@ -250,7 +285,7 @@ class Training {
       const Deadline deadline = Deadline::In(CallTimeout(options_));
       ASSIGN_OR_RETURN(std::unique_ptr<PsClient> client,
                        connect_(ClientOptionsFor(options_, -1), deadline));
-      RETURN_IF_ERROR(client->Create({RosterSpec()}, deadline));
+      RETURN_IF_ERROR(client->Describe(deadline).status());  // of the roster
       beating.emplace(std::move(client), options_.worker);
     }
     if (options_.worker == 0 && !options_.job.checkpoint.directory.empty()) {

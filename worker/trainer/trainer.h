@@ -9,6 +9,7 @@
 #include "common/config/job_config.h"
 #include "common/deadline.h"
 #include "worker/client/ps_client.h"
+#include "worker/trainer/in_process_server.h"
 #include "worker/trainer/meeting.h"
 #include "worker/trainer/report.h"
 
@@ -22,9 +23,10 @@ struct TrainerOptions {
   JobConfig job;
   int32_t worker = 0;  // ordinal among the training tasks; 0 evaluates and exports
   int32_t workers = 1;
-  std::string task = "worker:0";  // for messages and the report
-  bool fresh = false;             // worker 0 drops the job's state, the others wait for that
-  StopRequested stop_requested;   // asked once a step and in every wait
+  std::string task = "worker:0";     // for messages and the report
+  bool fresh = false;                // worker 0 drops the job's state, the others wait for that
+  StopRequested stop_requested;      // asked once a step and in every wait
+  CheckpointOpener open_checkpoint;  // for checkpoint.warm_start
 };
 
 // Trains the job's next run or goes on with the last (run_start.h). Worker 0 then waits for the

@@ -53,7 +53,8 @@ void ExpectDefaults(const JobConfig& job) {
   EXPECT_EQ(job.storage.directory, "cairn-data");
   EXPECT_EQ(job.storage.durability, "snapshot");
   EXPECT_EQ(job.storage.snapshot_interval_seconds, 5);
-  EXPECT_EQ(job.evaluation_every_steps, 0);
+  EXPECT_EQ(job.evaluation.every_steps, 0);
+  EXPECT_EQ(job.evaluation.checkpoint_wait_seconds, 600);
   EXPECT_EQ(job.output.metrics_file, "");
   EXPECT_EQ(job.output.export_file, "");
   EXPECT_FALSE(job.has_cluster);

@@ -114,9 +114,17 @@ TEST(JobErrors, TypesAndRangesAreChecked) {
        {{"output.export=model.txt"}, "expected a path that ends in .npz or .safetensors"},
        {{"output.metrics_file=[x]"}, "expected text"},
        {{"evaluation.every_steps=-1"}, "an integer of at least 0"},
+       {{"evaluation.checkpoint_wait_seconds=0"}, "expected a number above 0"},
        {{"checkpoint.every_steps=5"}, "name checkpoint.directory too"},
        {{"checkpoint.keep=0"}, "an integer of at least 1"},
        {{"checkpoint.restore="}, "latest, none or a checkpoint's folder"},
+       {{"checkpoint.warm_start.variables=[a]"}, "name its folder by checkpoint.warm_start.from"},
+       {{"checkpoint.warm_start={from: x, variables: a}"}, "expected a list of names of variables"},
+       {{"checkpoint.warm_start={from: x, variables: []}"},
+        "expected a list of names of variables"},
+       {{"checkpoint.warm_start={from: x, variable: [a]}"}, "did you mean 'variables'?"},
+       {{"strategy.consistency=sync", "strategy.replicas_to_aggregate=1", "checkpoint.directory=x"},
+        "checkpoint.directory: with strategy.replicas_to_aggregate: 1"},
        {{"cluster.ps=[x]"}, "cluster.ps[0]: address 'x' has no port"}});
 }
 

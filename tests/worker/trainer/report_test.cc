@@ -22,6 +22,9 @@ TEST(Report, HasTheKeysOfTheJobDocument) {
   report.seconds = 0.41;
   report.train_loss = 0.3312;
   report.eval = Evaluation{.rows = 16281, .auc = 0.9012, .log_loss = 0.3251, .accuracy = 0.849};
+  report.staleness = {
+      .mean = 1.5, .p99 = 3, .max = 3, .histogram = {{0, 7}, {1, 0}, {2, 0}, {4, 9}}};
+  report.checkpoints = 2;
   const Json json = Json::parse(ReportJson(report));
   for (const char* key : {"status",           "task",           "strategy",
                           "consistency",      "steps",          "total_steps",
@@ -34,6 +37,8 @@ TEST(Report, HasTheKeysOfTheJobDocument) {
   }
   EXPECT_EQ(json["examples_per_second"], 79417);
   EXPECT_EQ(json["eval"]["auc"], 0.9012);
+  EXPECT_EQ(json["staleness"]["histogram"].dump(), R"({"0":7,"1":0,"2":0,"4":9})");
+  EXPECT_EQ(json["checkpoints"], 2);
   EXPECT_FALSE(json["eval"].contains("rmse"));
 }
 

@@ -189,7 +189,7 @@ TEST_F(TrainerTest, PullAheadTrainsAllTheSame) {
 
 TEST_F(TrainerTest, MetricsFileHasALineAStepAndEvaluationsBetween) {
   Engines engines(1);
-  options_.job.evaluation_every_steps = 20;
+  options_.job.evaluation.every_steps = 20;
   options_.job.output.metrics_file = folder_.Join("m.jsonl");
   StopAfter(30);
   Train(engines);
