@@ -1,6 +1,6 @@
 """cairn-worker with real cairn-ps processes: two servers and two workers reach the known AUC three
-times in a row, a killed or stopped worker continues where it was, --fresh starts over together, and
-exports and predictions are what numpy and the report say."""
+times in a row, and through kills of servers; a killed or stopped worker continues where it was,
+--fresh starts over together, and exports and predictions are what numpy and the report say."""
 import json
 import os
 import signal
@@ -61,15 +61,46 @@ class TrainCluster(unittest.TestCase):
         self.assertEqual(process.returncode, code, err[-4000:])
         return json.loads(out.splitlines()[-1]), err
 
-    @unittest.skipIf(A9A is None, "../shared/data/a9a is absent")
-    def test_a9a_reaches_its_auc_three_times(self):
+    def write_a9a(self, epochs):
         job = os.path.join(self.folder, "a9a.yaml")
         with open(job, "w", encoding="ascii") as f:
             json.dump({"model": {"type": "linear"},
                        "data": {"format": "libsvm", "features": 123, "batch_size": 128,
-                                "epochs": 3, "shuffle": {"buffer_rows": 4096},
+                                "epochs": epochs, "shuffle": {"buffer_rows": 4096},
                                 "train": [f"{A9A}/train.libsvm"], "eval": [f"{A9A}/test.libsvm"]},
                        "optimizer": {"type": "adagrad", "learning_rate": 0.3}}, f)
+        return job
+
+    @unittest.skipIf(A9A is None, "../shared/data/a9a is absent")
+    def test_a9a_reaches_the_auc_of_an_undisturbed_run_through_ten_kills_of_servers(self):
+        epochs = 60
+        job = self.write_a9a(epochs)
+        aucs = []
+        for kills in (0, 10):
+            with tempfile.TemporaryDirectory() as folder, processes.Cluster(
+                    folder, 2, ["--snapshot_interval_seconds=0.5"]) as cluster:
+                file = cluster.worker_file(2)
+                workers = [start(job, file, i, ["--metrics_file", f"{folder}/m{i}"])
+                           for i in range(2)]
+                self.addCleanup(lambda w=workers: [p.kill() for p in w])
+                for kill in range(kills):
+                    # In the same part of the epochs whatever the machine does beside.
+                    due = (kill + 0.5) / kills * epochs * 32561 / 2 / 128
+                    processes.wait_for(lambda due=due: lines_of(f"{folder}/m0") >= due, 120,
+                                       f"step {due:.0f}")
+                    self.assertIsNone(workers[0].poll())
+                    cluster.restart(kill % 2)
+                reports = [self.finish(worker)[0] for worker in workers]
+            self.assertEqual(sum(r["examples"] for r in reports), epochs * 32561)
+            if kills > 0:
+                self.assertGreater(sum(r["replayed_pushes"] for r in reports), 0)
+            aucs.append(reports[0]["eval"]["auc"])
+        print("# auc", *aucs)
+        self.assertAlmostEqual(aucs[0], aucs[1], delta=0.001)
+
+    @unittest.skipIf(A9A is None, "../shared/data/a9a is absent")
+    def test_a9a_reaches_its_auc_three_times(self):
+        job = self.write_a9a(3)
         for run in range(3):
             with tempfile.TemporaryDirectory() as folder, \
                     processes.Cluster(folder, 2) as cluster:
