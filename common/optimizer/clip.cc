@@ -18,22 +18,29 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // Squares are summed in float32 over pieces of this size, pieces in double: the error then does not
-// grow with the tensor.
-constexpr size_t kPieceFloats = 4096;
+// grow with the tensor. Small, for instruction sets whose vectors are short too.
+constexpr size_t kPieceFloats = 256;
 
 float SumSquaresOfPiece(const float* tensor, size_t count) {
   const hn::ScalableTag<float> d;
   const size_t lanes = hn::Lanes(d);
   auto sum0 = hn::Zero(d);
   auto sum1 = hn::Zero(d);
+  auto sum2 = hn::Zero(d);
+  auto sum3 = hn::Zero(d);
   size_t i = 0;
-  for (; i + 2 * lanes <= count; i += 2 * lanes) {
+  for (; i + 4 * lanes <= count; i += 4 * lanes) {
     const auto v0 = hn::LoadU(d, tensor + i);
     const auto v1 = hn::LoadU(d, tensor + i + lanes);
+    const auto v2 = hn::LoadU(d, tensor + i + 2 * lanes);
+    const auto v3 = hn::LoadU(d, tensor + i + 3 * lanes);
     sum0 = hn::MulAdd(v0, v0, sum0);
     sum1 = hn::MulAdd(v1, v1, sum1);
+    sum2 = hn::MulAdd(v2, v2, sum2);
+    sum3 = hn::MulAdd(v3, v3, sum3);
   }
-  float sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)));
+  const auto sums = hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3));
+  float sum = hn::GetLane(hn::SumOfLanes(d, sums));
   for (; i < count; ++i) sum += tensor[i] * tensor[i];
   return sum;
 }

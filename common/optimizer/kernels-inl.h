@@ -50,8 +50,9 @@ HWY_INLINE void UpdateVector(D d, const Constants<T>& k, const Arrays<T>& at, si
   if constexpr (Rule::kSlots > 2) s2 = hn::LoadU(d, at.slot2 + i);
   if constexpr (kGuarded) {
     const auto bound = hn::Set(d, k[0]);
-    // The compiler's minps and maxps return the second operand for NaN: NaN gradients stay NaN.
-    g = hn::Max(hn::Neg(bound), hn::Min(bound, g));
+    // Not Min and Max, which return either operand for NaN, by instruction set: NaN stays NaN.
+    g = hn::IfThenElse(hn::Gt(g, bound), bound, g);
+    g = hn::IfThenElse(hn::Lt(g, hn::Neg(bound)), hn::Neg(bound), g);
     w = hn::NegMulAdd(w, hn::Set(d, k[1]), w);
   }
   Rule::Update(d, k, w, s0, s1, s2, g);

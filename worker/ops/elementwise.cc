@@ -18,11 +18,15 @@ void AxpyKernel(float alpha, const float* x, float* y, size_t count) {
   });
 }
 
-// Max(0, x) and not Max(x, 0): x86 returns the second operand where one is NaN.
+// Not Max, which returns either operand for NaN, by instruction set: NaN stays NaN.
+template <class D, class V>
+HWY_INLINE V Relu(D d, V x) {
+  return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Zero(d), x);
+}
+
 void ReluKernel(float* x, size_t count) {
-  ForLanes(count, [&](auto d, size_t i) HWY_ATTR {
-    hn::StoreU(hn::Max(hn::Zero(d), hn::LoadU(d, x + i)), d, x + i);
-  });
+  ForLanes(count,
+           [&](auto d, size_t i) HWY_ATTR { hn::StoreU(Relu(d, hn::LoadU(d, x + i)), d, x + i); });
 }
 
 void ReluBackwardKernel(const float* y, float* d_y, size_t count) {
@@ -36,7 +40,7 @@ void AddToRowsKernel(const float* row, size_t rows, size_t width, bool relu, flo
   if (width == 1) {  // one number to all: as a single row
     ForLanes(rows, [&](auto d, size_t i) HWY_ATTR {
       const auto sum = hn::Add(hn::LoadU(d, y + i), hn::Set(d, row[0]));
-      hn::StoreU(relu ? hn::Max(hn::Zero(d), sum) : sum, d, y + i);
+      hn::StoreU(relu ? Relu(d, sum) : sum, d, y + i);
     });
     return;
   }
@@ -44,7 +48,7 @@ void AddToRowsKernel(const float* row, size_t rows, size_t width, bool relu, flo
     if (relu) {
       ForLanes(width, [&](auto d, size_t i) HWY_ATTR {
         const auto sum = hn::Add(hn::LoadU(d, y + i), hn::LoadU(d, row + i));
-        hn::StoreU(hn::Max(hn::Zero(d), sum), d, y + i);
+        hn::StoreU(Relu(d, sum), d, y + i);
       });
     } else {
       ForLanes(width, [&](auto d, size_t i) HWY_ATTR {
