@@ -49,7 +49,8 @@ SortedRows SumRepeats(absl::Span<const int64_t> ids, const std::byte* gradients,
     size_t end = i + 1;
     while (end < ids.size() && ids[scratch.order[end]] == id) ++end;
     if (end == i + 1) {
-      std::memcpy(out, gradients + scratch.order[i] * row_bytes, row_bytes);
+      // Rows of no bytes come without memory.
+      if (row_bytes > 0) std::memcpy(out, gradients + scratch.order[i] * row_bytes, row_bytes);
     } else {
       sums.assign(width, 0);
       for (size_t j = i; j < end; ++j) {

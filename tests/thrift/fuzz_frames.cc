@@ -281,6 +281,7 @@ int Main() {
       static_cast<long long>(sent.load()), static_cast<long long>(before.resident >> 20),
       static_cast<long long>(after.resident >> 20),
       static_cast<long long>(after.in_variables >> 20), static_cast<long long>(growth >> 20));
+  std::fflush(stdout);
   if (growth > absl::GetFlag(FLAGS_growth_mib) << 20) Fail("resident memory has grown");
   listener->Stop();
   Require(engine->Close());
