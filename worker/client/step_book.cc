@@ -53,8 +53,8 @@ std::vector<wire::StepDecision> StepBook::Decisions(int64_t after, int64_t throu
   absl::MutexLock lock(&mutex_);
   std::vector<wire::StepDecision> found;
   size_t named = 0;
-  const auto end = decisions_.upper_bound(through);
-  for (auto at = decisions_.upper_bound(after); at != end; ++at) {
+  for (auto at = decisions_.upper_bound(after); at != decisions_.end() && at->first <= through;
+       ++at) {
     named += at->second.contributions.size();
     if (!found.empty() &&
         (found.size() >= kMaxDecisionsPerCall || named > kMaxContributionsPerCall)) {

@@ -31,7 +31,8 @@ class StepBook {
   int64_t Learn(const std::vector<wire::StepDecision>& decisions, int64_t open);
   // Every step up to it is known here or needed by nobody.
   int64_t last_decided() const;
-  // Known decisions of steps in (after, through], as many as one call may hold.
+  // Known decisions of steps in (after, through], as many as one call may hold; none where a server
+  // is ahead already.
   std::vector<wire::StepDecision> Decisions(int64_t after, int64_t through) const;
   // Every server has these steps durably.
   void Forget(int64_t through);
