@@ -90,8 +90,8 @@ void JobSteps::Fill(wire::ServerState& state) const {
   state.durable_step = steps.durable;
 }
 
-std::optional<NamedContribution> JobSteps::Restart(const ServerCore& core, int32_t worker) {
-  if (!active() || !IsCoordinator(core)) return std::nullopt;
+int64_t JobSteps::Restart(const ServerCore& core, int32_t worker) {
+  if (!active() || !IsCoordinator(core)) return 0;
   absl::MutexLock lock(&mutex_);
   return steps_.Restart(worker);
 }
@@ -124,9 +124,9 @@ absl::Status JobSteps::Learn(ServerCore& core, absl::Span<const wire::StepDecisi
 }
 
 bool JobSteps::MayStillCome(const Admitted& admitted, const NamedContribution& name) const {
+  // A newer start of the worker computes again what is not applied everywhere.
   const std::shared_ptr<Session> session = admitted.job->FindSession(name.worker);
-  return session != nullptr && !session->left() && session->incarnation() <= name.incarnation &&
-         session->applied() < name.sequence;
+  return session != nullptr && !session->left() && session->applied() < name.sequence;
 }
 
 absl::Status JobSteps::Store(ServerCore& core, const DecisionRecord& decision) {
@@ -199,15 +199,20 @@ absl::Status JobSteps::CloseOne(ServerCore& core, const Admitted& admitted,
   }
   {
     absl::MutexLock lock(&mutex_);
-    const size_t named = closing.decision->contributions.size();
     absl::MutexLock notes(&notes_mutex_);
-    const std::vector<NamedContribution> over = steps_.Close();
-    for (const NamedContribution& name : over) {
+    const SyncSteps::Closed closed = steps_.Close();
+    for (const NamedContribution& name : closed.named) {
       const std::shared_ptr<Session> session = admitted.job->FindSession(name.worker);
       if (session != nullptr) session->Closed(name.sequence, name.position);
     }
+    for (const NamedContribution& name : closed.dropped) {
+      const std::shared_ptr<Session> session = admitted.job->FindSession(name.worker);
+      // To a newer start, which does not know of it, that sequence may be another push.
+      if (session == nullptr || session->incarnation() > name.incarnation) continue;
+      session->Closed(name.sequence, name.position);
+    }
     session_->Applied(step, "");
-    core.counters.Add(Counter::kContributionsDropped, static_cast<int64_t>(over.size() - named));
+    core.counters.Add(Counter::kContributionsDropped, static_cast<int64_t>(closed.dropped.size()));
   }
   core.counters.Add(Counter::kSteps);
   return AwaitPromised(core);
@@ -326,8 +331,14 @@ void JobSteps::FillDecisions(const wire::PullRequest& request, wire::PullReply& 
 }
 
 absl::Status JobSteps::Forget(ServerCore& core, int64_t all_durable_step) {
+  int64_t step = all_durable_step;
+  for (const QuorumMember& member : cohort_.Quorum()) {
+    // It may have contributed to the step before the one it has announced, and has yet to be told
+    // whether that counts.
+    if (member.counts) step = std::min(step, member.announced - 2);
+  }
   absl::MutexLock lock(&mutex_);
-  steps_.Forget(all_durable_step);
+  steps_.Forget(step);
   if (steps_.forgotten() - dropped_on_disk_ < kDecisionsPerDeletion) return absl::OkStatus();
   dropped_on_disk_ = steps_.forgotten();
   return core.store->DropDecisions(job_, dropped_on_disk_);

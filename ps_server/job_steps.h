@@ -47,8 +47,9 @@ class JobSteps {
   int64_t open() const;
   void Fill(wire::ServerState& state) const;
 
-  // A worker's new start. On the coordinator: the last push of it that is named in a decision.
-  std::optional<NamedContribution> Restart(const ServerCore& core, int32_t worker);
+  // A worker's new start. On the coordinator: the last sequence of it that a decision names; else
+  // 0.
+  int64_t Restart(const ServerCore& core, int32_t worker);
 
   // As SyncSteps::Add.
   SyncSteps::Added Add(PendingContribution contribution);

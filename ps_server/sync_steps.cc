@@ -18,10 +18,10 @@ void SyncSteps::Begin(int64_t closed, std::vector<DecisionRecord> stored) {
   }
 }
 
-bool SyncSteps::Names(const DecisionRecord& decision, const NamedContribution& name) const {
+bool SyncSteps::Names(const DecisionRecord& decision, const NamedContribution& name) {
   return std::any_of(decision.contributions.begin(), decision.contributions.end(),
                      [&](const NamedContribution& other) {
-                       return KeyOf(other) == KeyOf(name) && other.incarnation == name.incarnation;
+                       return KeyOf(other) == KeyOf(name) && other.incarnation <= name.incarnation;
                      });
 }
 
@@ -43,7 +43,7 @@ SyncSteps::Added SyncSteps::Add(PendingContribution contribution) {
   }
   if (contribution.step <= closed_) return Added::kLate;
   const auto decision = decisions_.find(contribution.step);
-  const bool dropped = decision != decisions_.end() && !Names(decision->second, contribution.name);
+  const bool dropped = decision != decisions_.end() && !IsNamed(contribution.name);
   if (dropped) contribution.parts = nullptr;
   const bool counts = contribution.parts != nullptr;
   const Key key = KeyOf(contribution.name);
@@ -86,7 +86,8 @@ bool SyncSteps::Learn(DecisionRecord decision) {
   const DecisionRecord& known = decisions_.emplace(step, std::move(decision)).first->second;
   // Gradients that will not count are of no use any more.
   for (auto& [key, pending] : pending_) {
-    if (pending.step == step && !Names(known, pending.name)) pending.parts = nullptr;
+    if (pending.step != step || Names(known, pending.name)) continue;
+    if (!IsNamed(pending.name)) pending.parts = nullptr;
   }
   return true;
 }
@@ -119,7 +120,7 @@ std::optional<SyncSteps::Closing> SyncSteps::NextClosing(
   for (const NamedContribution& name : decision->second.contributions) {
     const auto pending = pending_.find(KeyOf(name));
     if (pending != pending_.end() && pending->second.parts != nullptr &&
-        pending->second.name.incarnation == name.incarnation) {
+        pending->second.name.incarnation >= name.incarnation) {
       closing.present.push_back(pending->second);
     } else if (gone(name)) {
       closing.lost.push_back(&name);
@@ -130,33 +131,36 @@ std::optional<SyncSteps::Closing> SyncSteps::NextClosing(
   return closing;
 }
 
-std::vector<NamedContribution> SyncSteps::Close() {
+SyncSteps::Closed SyncSteps::Close() {
   const int64_t step = ++closed_;
-  std::map<Key, NamedContribution> over;
   const auto decision = decisions_.find(step);
-  for (const NamedContribution& name : decision->second.contributions) over[KeyOf(name)] = name;
+  std::map<Key, NamedContribution> named;
+  for (const NamedContribution& name : decision->second.contributions) named[KeyOf(name)] = name;
+  Closed closed;
   for (auto at = pending_.begin(); at != pending_.end();) {
     // Under a decision that names it a contribution is to that step, whatever it said.
-    const auto named = over.find(at->first);
-    if (at->second.step > step && named == over.end()) {
+    const auto name = named.find(at->first);
+    if (at->second.step > step && name == named.end()) {
       ++at;
       continue;
     }
-    NamedContribution& name = over[at->first];
-    if (named == over.end() || name.position.empty()) name = at->second.name;
+    if (name == named.end()) {
+      closed.dropped.push_back(std::move(at->second.name));
+    } else if (name->second.position.empty()) {
+      name->second.position = std::move(at->second.name.position);
+    }
     at = pending_.erase(at);
   }
   if (!keeps_closed_) decisions_.erase(decision);
-  std::vector<NamedContribution> names;
-  for (auto& [key, name] : over) names.push_back(std::move(name));
-  return names;
+  for (auto& [key, name] : named) closed.named.push_back(std::move(name));
+  return closed;
 }
 
-std::optional<NamedContribution> SyncSteps::Restart(int32_t worker) {
-  std::optional<NamedContribution> last;
+int64_t SyncSteps::Restart(int32_t worker) {
+  int64_t last = 0;
   for (const auto& [step, decision] : decisions_) {
     for (const NamedContribution& name : decision.contributions) {
-      if (name.worker == worker && (!last || name.sequence > last->sequence)) last = name;
+      if (name.worker == worker) last = std::max(last, name.sequence);
     }
   }
   for (auto at = pending_.lower_bound({worker, 0});

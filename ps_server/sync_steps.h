@@ -54,7 +54,8 @@ class SyncSteps {
     kLate,      // its step has closed
   };
   // A push that is not applied here yet. A newer incarnation's takes the place of an older one's
-  // under the same sequence: the coordinator can decide for one of them only.
+  // under the same sequence: the coordinator can decide for one of them only. And it counts where
+  // a decision names the older one, for then it is the same push, computed again.
   Added Add(PendingContribution contribution);
 
   // The coordinator: the decision for the open step, once it can be made. `aggregate` 0: when
@@ -89,14 +90,18 @@ class SyncSteps {
   // nullopt: the next step is not decided, as far as is known here. `gone`: the worker will not
   // send it again.
   std::optional<Closing> NextClosing(absl::FunctionRef<bool(const NamedContribution&)> gone) const;
-  // The mean of the next step is applied. Returns, by worker and sequence, everything that is
-  // applied or void with it: what it names, and what was pending for it or an earlier step.
-  std::vector<NamedContribution> Close();
+  // The mean of the next step is applied. Returns, by worker and sequence, what is applied with it,
+  // which it names, and what is void with it: the rest of what was pending for it or an earlier
+  // step.
+  struct Closed {
+    std::vector<NamedContribution> named, dropped;
+  };
+  Closed Close();
 
   // The coordinator, for a new start of `worker`: what its earlier ones had pending and is not
   // named will never count, for others may lack it. Returns the last sequence that is named in a
-  // decision known here: the new start goes on after it.
-  std::optional<NamedContribution> Restart(int32_t worker);
+  // decision known here, 0 for none: what comes after it is new.
+  int64_t Restart(int32_t worker);
 
   size_t pending_count() const { return pending_.size(); }
 
@@ -104,7 +109,8 @@ class SyncSteps {
   using Key = std::pair<int32_t, int64_t>;  // worker, sequence
 
   static Key KeyOf(const NamedContribution& name) { return {name.worker, name.sequence}; }
-  bool Names(const DecisionRecord& decision, const NamedContribution& name) const;
+  static bool Names(const DecisionRecord& decision, const NamedContribution& name);
+  // By a decision of a step that has not closed.
   bool IsNamed(const NamedContribution& name) const;
 
   int64_t closed_ = 0;

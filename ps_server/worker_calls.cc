@@ -2,6 +2,7 @@
 
 #include <glog/logging.h>
 
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -101,12 +102,7 @@ absl::Status Join(ServerCore& core, const wire::HelloRequest& request, wire::Hel
     job->steps().Begin(core);
   }
   session->Admit(incarnation, request.origin);
-  if (is_new) {
-    // A step that names a push of the earlier start will close with or without it.
-    if (const auto last = job->steps().Restart(core, request.worker)) {
-      session->Closed(last->sequence, last->position);
-    }
-  }
+  const int64_t named = is_new ? job->steps().Restart(core, request.worker) : 0;
   // Also where a hello before this one was admitted, but its epoch failed.
   if (is_new || session->durable_incarnation() < incarnation) {
     RETURN_IF_ERROR(MakeDurable(core, *session));
@@ -121,6 +117,8 @@ absl::Status Join(ServerCore& core, const wire::HelloRequest& request, wire::Hel
   reply.incarnation = incarnation;
   reply.position = session->position();
   FillState(core, job.get(), session.get(), reply.state);
+  // What is named counts, though it may wait for its step, or for being computed again, yet.
+  reply.state.applied = std::max(reply.state.applied, named);
   return absl::OkStatus();
 }
 

@@ -87,6 +87,9 @@ class SyncWorker {
     retained_.clear();
   }
 
+  // A new start pushes again what comes after `sequence`.
+  void ResumeAfter(int64_t sequence) { sequence_ = sequence; }
+
   // The same start says hello to a server, in reply_.
   absl::Status Hello(int32_t server, int64_t step = 0) {
     wire::HelloRequest request;

@@ -54,7 +54,7 @@ TEST_F(SyncStepsTest, AStepIsDecidedWhenEveryWorkerHasAnnouncedTheNext) {
   EXPECT_EQ(steps_.decided(), 1);
   EXPECT_EQ(steps_.closed(), 0);
   EXPECT_EQ(steps_.NextClosing(Nobody)->present.size(), 2u);
-  EXPECT_THAT(steps_.Close(), ElementsAre(Name(0, 1), Name(1, 1)));
+  EXPECT_THAT(steps_.Close().named, ElementsAre(Name(0, 1), Name(1, 1)));
   EXPECT_EQ(steps_.closed(), 1);
   EXPECT_EQ(steps_.pending_count(), 0u);
   EXPECT_FALSE(steps_.NextClosing(Nobody).has_value());
@@ -66,7 +66,9 @@ TEST_F(SyncStepsTest, AContributionThatIsNotAnnouncedIsNotNamedThoughItsWorkerIs
   steps_.Add(To(1, Name(0, 1)));
   steps_.Add(To(1, Name(1, 1)));
   EXPECT_THAT(DecideNow({{0, 2, true}, {1, 1, false}}), ElementsAre(0));
-  EXPECT_THAT(steps_.Close(), ElementsAre(Name(0, 1), Name(1, 1)));  // void with the step
+  const SyncSteps::Closed closed = steps_.Close();
+  EXPECT_THAT(closed.named, ElementsAre(Name(0, 1)));
+  EXPECT_THAT(closed.dropped, ElementsAre(Name(1, 1)));
 }
 
 TEST_F(SyncStepsTest, AnAnnouncedContributionOfALostWorkerIsNamed) {
@@ -92,7 +94,9 @@ TEST_F(SyncStepsTest, WithBackupWorkersTheFirstContributionsCountAndLateOnesAreD
   EXPECT_THAT(DecideNow({{0, 2, true}, {1, 1, true}, {2, 2, true}}, 2), ElementsAre(0, 2));
   EXPECT_EQ(steps_.Add(To(1, Name(1, 1))), Added::kDropped);  // asked again
   EXPECT_EQ(steps_.Add(To(1, Name(3, 1))), Added::kDropped);
-  EXPECT_THAT(steps_.Close(), ElementsAre(Name(0, 1), Name(1, 1), Name(2, 1), Name(3, 1)));
+  const SyncSteps::Closed closed = steps_.Close();
+  EXPECT_THAT(closed.named, ElementsAre(Name(0, 1), Name(2, 1)));
+  EXPECT_THAT(closed.dropped, ElementsAre(Name(1, 1), Name(3, 1)));
   EXPECT_EQ(steps_.Add(To(1, Name(4, 1))), Added::kLate);
   EXPECT_EQ(steps_.pending_count(), 0u);
 }
@@ -108,7 +112,7 @@ TEST_F(SyncStepsTest, AWorkerMayContributeTwiceToAStep) {
   steps_.Add(To(1, Name(0, 2)));
   steps_.Add(To(1, Name(0, 1)));
   EXPECT_THAT(DecideNow({{0, 2, true}}), ElementsAre(0, 0));
-  EXPECT_THAT(steps_.Close(), ElementsAre(Name(0, 1), Name(0, 2)));
+  EXPECT_THAT(steps_.Close().named, ElementsAre(Name(0, 1), Name(0, 2)));
 }
 
 // A server that was restarted gets pushes of several steps from one worker, decisions from another.
@@ -126,8 +130,8 @@ TEST_F(SyncStepsTest, ReplayedStepsCloseInOrderWhenTheirContributionsAreThere) {
   EXPECT_EQ(waiting->awaited[0]->worker, 1);
   EXPECT_EQ(steps_.Add(To(8, Name(1, 30))), Added::kPending);
   EXPECT_THAT(steps_.NextClosing(Nobody)->awaited, IsEmpty());
-  EXPECT_THAT(steps_.Close(), ElementsAre(Name(0, 20), Name(1, 30)));
-  EXPECT_THAT(steps_.Close(), ElementsAre(Name(0, 21)));
+  EXPECT_THAT(steps_.Close().named, ElementsAre(Name(0, 20), Name(1, 30)));
+  EXPECT_THAT(steps_.Close().named, ElementsAre(Name(0, 21)));
 }
 
 TEST_F(SyncStepsTest, ANamedContributionThatNobodyWillSendAgainIsLost) {
@@ -139,7 +143,7 @@ TEST_F(SyncStepsTest, ANamedContributionThatNobodyWillSendAgainIsLost) {
   ASSERT_EQ(closing->lost.size(), 1u);
   EXPECT_EQ(closing->lost[0]->worker, 1);
   EXPECT_EQ(closing->present.size(), 1u);
-  EXPECT_THAT(steps_.Close(), ElementsAre(Name(0, 1), Name(1, 1)));
+  EXPECT_THAT(steps_.Close().named, ElementsAre(Name(0, 1), Name(1, 1)));
 }
 
 TEST_F(SyncStepsTest, ANewStartGoesOnAfterWhatIsNamedAndItsOtherPushesNeverCount) {
@@ -148,13 +152,11 @@ TEST_F(SyncStepsTest, ANewStartGoesOnAfterWhatIsNamedAndItsOtherPushesNeverCount
   steps_.Add(To(2, Name(0, 2)));
   steps_.Add(To(1, Name(1, 1)));
   EXPECT_THAT(DecideNow({{0, 2, true}, {1, 2, true}}), ElementsAre(0, 1));
-  const std::optional<NamedContribution> last = steps_.Restart(0);
-  ASSERT_TRUE(last.has_value());
-  EXPECT_EQ(*last, Name(0, 1));
+  EXPECT_EQ(steps_.Restart(0), 1);
   EXPECT_EQ(steps_.pending_count(), 2u);  // of step 2 it is gone
-  EXPECT_THAT(steps_.Close(), ElementsAre(Name(0, 1), Name(1, 1)));
+  EXPECT_THAT(steps_.Close().named, ElementsAre(Name(0, 1), Name(1, 1)));
   EXPECT_EQ(steps_.Add(To(2, Name(0, 2, 2))), Added::kPending);
-  EXPECT_FALSE(steps_.Restart(5).has_value());
+  EXPECT_EQ(steps_.Restart(5), 0);
 }
 
 // Another server does not know whether the older push was named: the newer one takes its place.
@@ -174,6 +176,39 @@ TEST_F(SyncStepsTest, ANamedPushDoesNotGiveWay) {
   steps_.Learn({"", 1, {Name(0, 1)}});
   EXPECT_EQ(steps_.Add(To(2, Name(0, 1, 2))), Added::kRepeated);
   EXPECT_EQ(steps_.NextClosing(Nobody)->present[0].name.incarnation, 1);
+}
+
+// A server that lost it takes what a new start computes again under the name that was decided, by
+// whatever step it says that it is for, whether the server knows the decision by then or not.
+TEST_F(SyncStepsTest, ANamedPushThatANewStartComputesAgainCounts) {
+  for (const bool knows : {false, true}) {
+    steps_.Begin(0, {});
+    const auto learn = [&] {
+      EXPECT_TRUE(steps_.Learn({"", 1, {Name(0, 1), Name(1, 1)}}));
+      EXPECT_TRUE(steps_.Learn({"", 2, {Name(1, 2)}}));
+    };
+    if (knows) learn();
+    steps_.Add(To(1, Name(1, 1)));
+    EXPECT_EQ(steps_.Add(To(2, Name(0, 1, 2))), Added::kPending);
+    // This one was named by nobody.
+    EXPECT_EQ(steps_.Add(To(2, Name(0, 2, 2))), knows ? Added::kDropped : Added::kPending);
+    if (!knows) learn();
+    EXPECT_THAT(steps_.NextClosing(Nobody)->present, ::testing::SizeIs(2));
+    EXPECT_THAT(steps_.Close().named, ElementsAre(Name(0, 1), Name(1, 1)));
+    steps_.Add(To(2, Name(1, 2)));
+    EXPECT_THAT(steps_.NextClosing(Nobody)->present, ::testing::SizeIs(1));
+    const SyncSteps::Closed closed = steps_.Close();
+    EXPECT_THAT(closed.named, ElementsAre(Name(1, 2)));
+    EXPECT_THAT(closed.dropped, ElementsAre(Name(0, 2, 2)));
+  }
+}
+
+// An older start's push says nothing of what a newer one means by that number.
+TEST_F(SyncStepsTest, APushOfAnOlderStartDoesNotCountUnderANewersName) {
+  steps_.Begin(0, {});
+  steps_.Add(To(1, Name(0, 1)));
+  steps_.Learn({"", 1, {Name(0, 1, 2)}});
+  EXPECT_THAT(steps_.NextClosing(Nobody)->present, IsEmpty());
 }
 
 TEST_F(SyncStepsTest, TheCoordinatorKeepsDecisionsUntilTheyAreForgotten) {
@@ -197,7 +232,7 @@ TEST_F(SyncStepsTest, StoredDecisionsAreKnownAgainAndTheOpenStepIsBehindThem) {
   EXPECT_EQ(steps_.closed(), 1);
   EXPECT_EQ(steps_.open(), 4);
   EXPECT_EQ(steps_.DecisionsAfter(0, 10, 100).size(), 3u);
-  EXPECT_EQ(steps_.Restart(0)->sequence, 3);
+  EXPECT_EQ(steps_.Restart(0), 3);
   steps_.Add(To(2, Name(0, 2)));
   EXPECT_THAT(steps_.NextClosing(Nobody)->awaited, IsEmpty());
 }

@@ -334,22 +334,55 @@ TEST_F(SyncCrashTest, ANewStartOfAWorkerContributesToTheOpenStepAgain) {
   EndStepThree();
 }
 
-// The server and the only one who could send it again are both gone: it is counted, and nobody
-// waits for it.
-TEST_F(SyncCrashTest, AServerAndAWorkerLostTogetherCloseWithoutWhatNobodyHas) {
+// A new start of the worker computes again what a server lost with it, under the same number: there
+// it counts for the step that names it, elsewhere it is known.
+TEST_F(SyncCrashTest, AServerIsSentAgainWhatANewStartComputesAgain) {
   cluster_->Crash(1);
   worker(0).Start();
-  EXPECT_EQ(worker(0).sequence(), 2);
+  EXPECT_EQ(worker(0).hello(0).state.applied, 2);
+  EXPECT_EQ(worker(0).hello(1).state.applied, 1);
+  EXPECT_EQ(worker(0).hello(1).position, "at 1");
+  ASSERT_OK(worker(1).Replay(1));
+  EXPECT_EQ(Value(1), -2);  // step 2 waits
+  worker(0).ResumeAfter(1);
+  ASSERT_OK(Push(0, 2, 1));
+  EXPECT_EQ(Value(0), -4);
+  EXPECT_EQ(Value(1), -4);
+  EXPECT_THAT(worker(0).Begin(3), Opens(3));
+  ASSERT_OK(Push(0, 3, 1));
+  EndStepThree();
+  EXPECT_EQ((*cluster_->Tool(1).Describe()).counters.at("contributions_lost"), 0);
+}
+
+// The same where it is ps:0 that lost it: a new start is told that what it named is applied, though
+// the record it resumes from is older.
+TEST_F(SyncCrashTest, TheCoordinatorIsSentAgainWhatANewStartComputesAgain) {
+  cluster_->Crash(0);
+  worker(0).Start();
+  EXPECT_EQ(worker(0).hello(0).state.applied, 2);
+  EXPECT_EQ(worker(0).hello(0).state.durable, 1);
+  EXPECT_EQ(worker(0).hello(0).position, "at 1");
+  ASSERT_OK(worker(1).Replay(0));
+  EXPECT_EQ(Value(0), -2);
+  worker(0).ResumeAfter(1);
+  ASSERT_OK(Push(0, 2, 1));
+  EXPECT_EQ(Value(0), -4);
+  EXPECT_EQ(Value(1), -4);
+  EXPECT_THAT(worker(0).Begin(3), Opens(3));
+  ASSERT_OK(Push(0, 3, 1));
+  EndStepThree();
+}
+
+// The server is gone, and the only one who could send it again takes its leave: it is counted, and
+// nobody waits for it.
+TEST_F(SyncCrashTest, AServerClosesWithoutWhatItLostAndNobodySendsAgain) {
+  cluster_->Crash(1);
+  worker(0).Start();
+  wire::ServerState state;
+  ASSERT_OK(CallStatus([&] { cluster_->service(1).leave(state, worker(0).CallerFor(1)); }));
   ASSERT_OK(worker(1).Replay(1));
   EXPECT_EQ(Value(1), -5);  // step 2 had two contributions, 1 and 3
   EXPECT_EQ((*cluster_->Tool(1).Describe()).counters.at("contributions_lost"), 1);
-  EXPECT_THAT(worker(0).Begin(3), Opens(3));
-  ASSERT_OK(Push(0, 3, 1));
-  ASSERT_OK(Push(1, 3, 3));
-  worker(0).Begin(4).IgnoreError();
-  EXPECT_THAT(worker(1).Begin(4), Opens(4));
-  EXPECT_EQ(Value(0), -6);
-  EXPECT_EQ(Value(1), -7);
 }
 
 TEST_F(SyncCrashTest, DecisionsAreForgottenOnceEveryServerHasTheStepsDurably) {

@@ -178,16 +178,22 @@ absl::Status PsClientImpl::MakeRoom(absl::Span<Exchange* const> exchanges, Deadl
   const absl::Time start = absl::Now();
   order_.WaitsFor("room among the pushes that are not durable yet (retained_bytes)");
   // An epoch empties its server, so one a server is enough, and a second for those that were
-  // restarted between.
+  // restarted between. But a contribution is durable with its step, which a server that was
+  // restarted closes when other workers have sent theirs again.
+  Backoff backoff(options_.ps_wait, deadline);
   for (size_t epochs = 0; !retention_.HasRoomFor(needed); ++epochs) {
+    const bool waits = epochs >= sessions_.size();
     const auto fullest = std::max_element(
         sessions_.begin(), sessions_.end(),
         [](const auto& a, const auto& b) { return a->retained_bytes() < b->retained_bytes(); });
-    ServerSession& session = **fullest;
+    ServerSession& session = waits ? *sessions_[epochs % sessions_.size()] : **fullest;
     const absl::Time since = session.retained_since();
     const int64_t held = session.retained_bytes();
     absl::Status status = FlushServer(session.index(), deadline.Remaining(), deadline);
-    if (status.ok() && epochs > 2 * sessions_.size()) {
+    if (status.ok() && waits && identity_.synchronous() && !backoff.Pause()) {
+      status = absl::UnavailableError("the steps that they contribute to have not closed there");
+    }
+    if (status.ok() && epochs > 3 * sessions_.size() && !identity_.synchronous()) {
       status = absl::InternalError("its epochs do not make them durable");
     }
     if (status.ok()) continue;

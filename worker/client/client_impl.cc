@@ -19,7 +19,7 @@ namespace {
 // A heartbeat is answered at once or is of no use; also bounds the time that a destructor waits
 // for one.
 constexpr absl::Duration kHeartbeatTimeout = absl::Seconds(1);
-constexpr absl::Duration kSynchronousHeartbeat = absl::Milliseconds(500);
+constexpr absl::Duration kHeartbeatAmongWaiting = absl::Milliseconds(500);
 // The same for an early epoch; one that takes longer goes on without being waited for.
 constexpr absl::Duration kEarlyEpochTimeout = absl::Seconds(5);
 
@@ -140,7 +140,12 @@ absl::Status PsClientImpl::SayHello(Deadline deadline) {
           std::min(plan_limits_.max_message_bytes, reply.max_message_bytes);
     }
   }
-  const ResumePoint point = ChooseResume(replies);
+  std::vector<ResumeAnswer> answers;
+  // Everything applied there is durable by now, but what it has no part of is not in the number.
+  for (const wire::HelloReply& reply : replies) {
+    answers.push_back({reply.state.durable, reply.position});
+  }
+  const ResumePoint point = ChooseResumePoint(answers);
   double lease_seconds = replies[0].lease_seconds;
   for (size_t s = 0; s < sessions_.size(); ++s) {
     sessions_[s]->Begin(replies[s], incarnation, point.last_part[s], point.sequence);
@@ -149,11 +154,7 @@ absl::Status PsClientImpl::SayHello(Deadline deadline) {
   lease_ = absl::Seconds(lease_seconds);
   position_ = point.position;
   order_.Reset(point.sequence, point.position);
-  int64_t durable_step = replies[0].state.durable_step;
-  for (const wire::HelloReply& reply : replies) {
-    durable_step = std::min(durable_step, reply.state.durable_step);
-  }
-  steps_.Begin(replies[0].step, durable_step);
+  if (identity_.synchronous()) ResumeSteps(point, replies);
   return absl::OkStatus();
 }
 
@@ -296,10 +297,11 @@ ClientCounters PsClientImpl::counters() const {
 
 void PsClientImpl::StartHeartbeats() {
   if (!identity_.sequenced() || lease_ <= absl::ZeroDuration()) return;
-  // Others may wait for what this worker is to send again to a server that was restarted, while it
-  // waits elsewhere itself: it must notice.
-  const absl::Duration longest =
-      identity_.synchronous() ? kSynchronousHeartbeat : absl::InfiniteDuration();
+  // Others may wait for what this worker is to tell, or to send again to, a server that was
+  // restarted, while it waits elsewhere itself: it must notice.
+  const absl::Duration longest = options_.consistency.mode == ConsistencyMode::kAsync
+                                     ? absl::InfiniteDuration()
+                                     : kHeartbeatAmongWaiting;
   heartbeats_ =
       std::thread([this, interval = std::min(lease_ / 3, longest)] { HeartbeatLoop(interval); });
 }

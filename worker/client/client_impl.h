@@ -116,7 +116,10 @@ class PsClientImpl : public PsClient {
   absl::Status RunWave(DataPlan& plan, size_t wave, bool numbered, Deadline deadline);
 
   // --- client_steps.cc ---
-  ResumePoint ChooseResume(absl::Span<const wire::HelloReply> replies) const;
+  // Under sync, a new start: what its pushes after `point` are.
+  void ResumeSteps(const ResumePoint& point, absl::Span<const wire::HelloReply> replies);
+  // Whether its next push is one that counts, or is void, already.
+  absl::StatusOr<bool> Recomputes(Deadline deadline);
   // Under sync: Step.
   absl::Status Contribute(absl::Span<const PushSource> sources, absl::string_view position,
                           int64_t rows, absl::Span<const PullTarget> targets, Deadline deadline);
@@ -143,6 +146,11 @@ class PsClientImpl : public PsClient {
   PlanPool plans_;
   ClientVariableMap variables_;
   std::string position_;
+  // Under sync. True until this start has pushed again what there is up to recompute_through_; no
+  // number between that and void_through_ is used, for some server may know it as void.
+  std::atomic<bool> recomputes_{false};
+  int64_t recompute_through_ = 0;
+  int64_t void_through_ = 0;
   absl::Duration lease_ = absl::ZeroDuration();
   std::atomic<bool> left_{false};
 

@@ -37,16 +37,30 @@ absl::Status PsClientImpl::EndStep(absl::Span<const PushSource> sources, absl::s
   return Push(sources, position, deadline);
 }
 
-ResumePoint PsClientImpl::ChooseResume(absl::Span<const wire::HelloReply> replies) const {
-  std::vector<ResumeAnswer> answers;
+void PsClientImpl::ResumeSteps(const ResumePoint& point,
+                               absl::Span<const wire::HelloReply> replies) {
+  int64_t durable_step = replies[0].state.durable_step;
+  void_through_ = 0;
   for (const wire::HelloReply& reply : replies) {
-    // Under sync ps:0 alone knows: what it has named counts everywhere, and nothing else does.
-    const bool asked = answers.empty() || !identity_.synchronous();
-    // Everything applied there is durable by now, but what it has no part of is not in the number.
-    answers.push_back(asked ? ResumeAnswer{reply.state.durable, reply.position}
-                            : ResumeAnswer{std::numeric_limits<int64_t>::max(), ""});
+    durable_step = std::min(durable_step, reply.state.durable_step);
+    void_through_ = std::max(void_through_, reply.state.applied);
   }
-  return ChooseResumePoint(answers);
+  steps_.Begin(replies[0].step, durable_step);
+  // Applied or named, as ps:0 says.
+  recompute_through_ = replies[0].state.applied;
+  recomputes_ = point.sequence < recompute_through_;
+  if (!recomputes_) order_.SkipThrough(void_through_);
+}
+
+absl::StatusOr<bool> PsClientImpl::Recomputes(Deadline deadline) {
+  if (!recomputes_) return false;
+  RETURN_IF_ERROR(order_.TakeTurn(deadline));
+  if (order_.next() > recompute_through_) {
+    recomputes_ = false;
+    order_.SkipThrough(void_through_);
+  }
+  order_.EndTurn();
+  return recomputes_.load();
 }
 
 absl::Status PsClientImpl::Contribute(absl::Span<const PushSource> sources,
@@ -59,8 +73,10 @@ absl::Status PsClientImpl::Contribute(absl::Span<const PushSource> sources,
         absl::StrCat("step: the gradient is that of ", rows, " rows; 1 or more are needed"));
   }
   clock_.Next();  // steps are taken (again)
-  const int64_t step = steps_.open();
-  if (sources.empty()) return PullStep(step, targets, deadline);
+  ASSIGN_OR_RETURN(const bool again, Recomputes(deadline));
+  // What is computed again counts for the steps that name it, or for none, as one that is late.
+  const int64_t step = again ? std::max<int64_t>(steps_.open() - 1, 1) : steps_.open();
+  if (sources.empty()) return again ? Pull(targets, deadline) : PullStep(step, targets, deadline);
   {
     PlanPool::Lease plan(&plans_);
     bool skip = false;
@@ -69,15 +85,19 @@ absl::Status PsClientImpl::Contribute(absl::Span<const PushSource> sources,
       (*plan).ContributeToAll(step, rows);
       RETURN_IF_ERROR(RunPlan(*plan, /*updates=*/true, &position, deadline));
       const absl::Span<Exchange* const> pushed = (*plan).Wave(0);
-      if (std::any_of(pushed.begin(), pushed.end(),
-                      [](const Exchange* exchange) { return exchange->call.reply.push.dropped; })) {
-        pushes_late_.fetch_add(1, std::memory_order_relaxed);
-      } else {
+      const bool late = std::any_of(pushed.begin(), pushed.end(), [](const Exchange* exchange) {
+        return exchange->call.reply.push.dropped;
+      });
+      if (!again && late) pushes_late_.fetch_add(1, std::memory_order_relaxed);
+      if (!again && !late) {
         steps_.Contributed(step, identity_.worker, SequenceOf(pushed[0]->call).sequence);
       }
     }
   }
-  return PullStep(step + 1, targets, deadline);
+  // Servers cannot close the steps before until they have all of it: nobody waits for them yet.
+  ASSIGN_OR_RETURN(const bool more, Recomputes(deadline));
+  if (more) return Pull(targets, deadline);
+  return PullStep(again ? steps_.open() : step + 1, targets, deadline);
 }
 
 absl::Status PsClientImpl::PullStep(int64_t step, absl::Span<const PullTarget> targets,

@@ -2,6 +2,7 @@
 // of those before (DESIGN §4: sequence, after, through).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -29,6 +30,10 @@ class PushOrder {
 
   // A new start, which resumes after `sequence` with the user's `position`.
   void Reset(int64_t sequence, std::string position);
+
+  // The number of the next push; one above `sequence`. In a turn.
+  int64_t next() const { return next_; }
+  void SkipThrough(int64_t sequence) { next_ = std::max(next_, sequence + 1); }
 
   // Waits until no other push is under way. Pair with EndTurn. kDeadlineExceeded says what the
   // other one waits for.
