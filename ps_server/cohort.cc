@@ -19,6 +19,7 @@ namespace cairn {
 absl::string_view Cohort::StandingName(Standing standing) {
   switch (standing) {
     case Standing::kReturning: return "returning";
+    case Standing::kJoining: return "joining";
     case Standing::kLive: return "live";
     case Standing::kFinished: return "finished";
     case Standing::kLeft: return "left";
@@ -35,7 +36,9 @@ absl::Status Cohort::Agree(const Consistency& wanted, int32_t worker) const {
 absl::Status Cohort::AgreeLocked(const Consistency& wanted, int32_t worker) const {
   if (settings_ == wanted) return absl::OkStatus();
   for (const auto& [other, member] : members_) {
-    const bool live = member.standing == Standing::kLive || member.standing == Standing::kFinished;
+    const bool live = member.standing == Standing::kLive ||
+                      member.standing == Standing::kFinished ||
+                      member.standing == Standing::kJoining;
     if (!live || other == worker || !member.has_settings) continue;
     return WithReason(
         absl::FailedPreconditionError(absl::StrCat(
@@ -68,7 +71,8 @@ absl::StatusOr<int64_t> Cohort::Join(std::shared_ptr<Session> session, const Hel
   const auto [found, is_new] = members_.try_emplace(worker);
   Member& member = found->second;
   const bool was_there = !is_new && !hello.fresh && member.standing != Standing::kLost &&
-                         member.standing != Standing::kLeft;
+                         member.standing != Standing::kLeft &&
+                         member.standing != Standing::kJoining;
   if (settings_.mode == ConsistencyMode::kSync) {
     // What it contributed before may not be here: it announces that again when it is.
     if (!was_there) member.step = 0;
@@ -77,7 +81,9 @@ absl::StatusOr<int64_t> Cohort::Join(std::shared_ptr<Session> session, const Hel
   }
   if (hello.fresh) member.largest_gap = 0;
   const bool steps = hello.consistency && hello.step >= 0;
-  member.standing = steps ? Standing::kLive : Standing::kFinished;
+  const bool joins = !was_there && slowest < 0 && settings_.mode == ConsistencyMode::kSsp &&
+                     AnyReturningBut(worker);
+  member.standing = !steps ? Standing::kFinished : joins ? Standing::kJoining : Standing::kLive;
   member.has_settings = hello.consistency.has_value();
   member.awaited = false;
   member.loss = absl::OkStatus();
@@ -87,7 +93,25 @@ absl::StatusOr<int64_t> Cohort::Join(std::shared_ptr<Session> session, const Hel
   return member.step;
 }
 
+bool Cohort::AnyReturningBut(int32_t worker) const {
+  return std::any_of(members_.begin(), members_.end(), [worker](const auto& other) {
+    return other.first != worker && other.second.standing == Standing::kReturning;
+  });
+}
+
+void Cohort::PlaceJoining() {
+  for (auto& [worker, member] : members_) {
+    if (member.standing != Standing::kJoining || AnyReturningBut(worker)) continue;
+    if (SlowestBut(worker) < 0) {
+      member.standing = Standing::kLive;  // there is nobody to keep step with
+    } else {
+      member.session->set_stopped(true);
+    }
+  }
+}
+
 void Cohort::Changed() {
+  PlaceJoining();
   changed_.SignalAll();
   if (notify_) notify_();
 }
@@ -152,6 +176,13 @@ absl::Status Cohort::Check(const Session& session) {
 
 absl::Status Cohort::CheckMember(Member& member) {
   if (!member.loss.ok()) return member.loss;
+  if (member.standing == Standing::kJoining && member.session->stopped()) {
+    return WithReason(
+        absl::FailedPreconditionError(absl::StrCat(
+            "worker ", member.session->worker(), " of job ", job_,
+            " joined before this server knew at which step the others are: say hello again")),
+        wire::ErrorReason::LEASE_ENDED);
+  }
   if (member.standing != Standing::kLost) return absl::OkStatus();
   Session& session = *member.session;
   const std::string who = absl::StrCat(
@@ -262,6 +293,7 @@ std::string Cohort::WaitText(const Waiter& waiter) const {
 }
 
 void Cohort::NoteGap(Member& member, int64_t step) {
+  if (member.standing != Standing::kLive) return;
   const int64_t slowest = SlowestBut(member.session->worker());
   if (slowest < 0) return;
   member.largest_gap = std::max(member.largest_gap, step - slowest);
@@ -269,7 +301,9 @@ void Cohort::NoteGap(Member& member, int64_t step) {
 }
 
 void Cohort::Announce(Member& member, int64_t step) {
-  const Standing standing = step < 0 ? Standing::kFinished : Standing::kLive;
+  const Standing standing = step < 0                                ? Standing::kFinished
+                            : member.standing == Standing::kJoining ? Standing::kJoining
+                                                                    : Standing::kLive;
   if (step <= member.step && standing == member.standing) return;
   if (member.standing == Standing::kLeft) member.session->SetLeft(false);
   member.step = std::max(member.step, step);

@@ -33,7 +33,8 @@ namespace cairn {
 // t, it is s + 1. Live and returning workers count; those that finished, left or were lost do not.
 //
 // A returning worker is one of before this server's start: where it is cannot be known until it
-// says hello or its lease ends.
+// says hello or its lease ends. A joining one is new, or was lost, and said hello while all others
+// there were returning: where it belongs is known when they are back, and it says hello again.
 //
 // Clocks are in memory alone: workers say theirs again to a server that was restarted.
 //
@@ -88,7 +89,7 @@ class Cohort {
   void FillWhy(wire::WhyReply& reply) const;
 
  private:
-  enum class Standing { kReturning, kLive, kFinished, kLeft, kLost };
+  enum class Standing { kReturning, kJoining, kLive, kFinished, kLeft, kLost };
   struct Member {
     std::shared_ptr<Session> session;
     Standing standing = Standing::kLive;
@@ -107,10 +108,14 @@ class Cohort {
 
   static absl::string_view StandingName(Standing standing);
   static bool Counts(const Member& member) {
-    return member.standing == Standing::kLive || member.standing == Standing::kReturning;
+    return member.standing == Standing::kLive || member.standing == Standing::kReturning ||
+           member.standing == Standing::kJoining;
   }
   static std::string Text(const Member& member);
   void Changed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool AnyReturningBut(int32_t worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Joining workers are told to say hello again once it is known where the others are.
+  void PlaceJoining() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // A run begins where everybody has left and one says hello again: the others are expected too.
   void ExpectAgain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status AgreeLocked(const Consistency& wanted, int32_t worker) const

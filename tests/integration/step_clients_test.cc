@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -49,7 +50,7 @@ class StepClientsTest : public ::testing::Test {
       options_[s].data_dir = folder_.Join(absl::StrCat("ps", s));
       options_[s].task_index = s;
       options_[s].ps_count = 2;
-      options_[s].flags = {"--lease_seconds=" + lease_seconds};
+      options_[s].flags.push_back("--lease_seconds=" + lease_seconds);
       auto started = PsProcess::Start(options_[s]);
       ASSERT_OK(started);
       servers_[s] = *std::move(started);
@@ -59,13 +60,20 @@ class StepClientsTest : public ::testing::Test {
 
   // Exits the test's program where it cannot connect.
   Worker Join(int32_t worker, int64_t bound, WorkerLoss loss = WorkerLoss::kContinue) {
+    ClientOptions options = OptionsOf(worker);
+    options.consistency = {
+        .mode = ConsistencyMode::kSsp, .staleness_bound_steps = bound, .on_worker_loss = loss};
+    return Connect(options);
+  }
+  ClientOptions OptionsOf(int32_t worker) {
     ClientOptions options;
     options.job = "job";
     options.worker = worker;
     options.task = absl::StrCat("worker:", worker);
     options.servers = {servers_[0]->address(), servers_[1]->address()};
-    options.consistency = {
-        .mode = ConsistencyMode::kSsp, .staleness_bound_steps = bound, .on_worker_loss = loss};
+    return options;
+  }
+  static Worker Connect(const ClientOptions& options) {
     Worker joined{PsClient::Connect(options, Soon()).value()};
     std::vector<VariableSpec> specs(2);
     for (int32_t s = 0; s < 2; ++s) {
@@ -76,6 +84,32 @@ class StepClientsTest : public ::testing::Test {
     }
     EXPECT_OK(joined->Create(specs, Soon()));
     return joined;
+  }
+
+  // One of two workers of a synchronous job.
+  Worker JoinSync(const std::string& job, int32_t worker,
+                  int64_t retained_bytes = ClientOptions{}.retained_bytes) {
+    ClientOptions options = OptionsOf(worker);
+    options.job = job;
+    options.retained_bytes = retained_bytes;
+    options.consistency = {.mode = ConsistencyMode::kSync};
+    options.expected_workers = 2;
+    return Connect(options);
+  }
+  // Pushes 1 to both (push 0: nothing), and begins the next step.
+  static absl::Status StepBoth(Worker& worker, int64_t push) {
+    const float gradient = 1;
+    const auto bytes = AsBytes(absl::MakeConstSpan(&gradient, 1));
+    std::vector<PushSource> sources = {{.variable = "a", .values = bytes},
+                                       {.variable = "b", .values = bytes}};
+    if (push == 0) sources.clear();
+    return worker->Step(sources, absl::StrCat(push), {}, Soon());
+  }
+  void Restart(int32_t server) {
+    servers_[server]->Kill();
+    auto started = PsProcess::Start(options_[server]);
+    ASSERT_OK(started);
+    servers_[server] = *std::move(started);
   }
 
   const TempDir folder_;
@@ -141,16 +175,34 @@ TEST_F(StepClientsTest, ClocksOutliveARestartOfAServer) {
     ASSERT_OK(fast.Step());
     ASSERT_OK(slow.Step());
   }
-  servers_[1]->Kill();
-  auto started = PsProcess::Start(options_[1]);
-  ASSERT_OK(started);
-  servers_[1] = *std::move(started);
+  ASSERT_NO_FATAL_FAILURE(Restart(1));
   ASSERT_OK(slow.Step());  // 6
   ASSERT_OK(fast.Step());
   ASSERT_OK(fast.Step());
   ASSERT_OK(fast.Step());  // 8
   EXPECT_THAT(fast.Step(absl::Milliseconds(500)),
               StatusIs(StatusCode::kDeadlineExceeded, HasSubstr("which is at step 6")));
+}
+
+// All servers are restarted and know nobody's clock, and a new start of a third worker comes first.
+// It begins where the others are: they do not wait while it takes all their steps over again.
+TEST_F(StepClientsTest, AStartThatComesBeforeTheOthersToRestartedServersBeginsWhereTheyAre) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  constexpr int64_t kBound = 1, kSteps = 40;
+  Worker a = Join(0, kBound), b = Join(1, kBound);
+  for (int64_t step = 0; step < kSteps; ++step) {
+    ASSERT_OK(a.Step());
+    ASSERT_OK(b.Step());
+  }
+  for (const int32_t s : {0, 1}) ASSERT_NO_FATAL_FAILURE(Restart(s));
+  Worker late = Join(2, kBound);
+  EXPECT_OK(late.Step());
+  for (int64_t step = 0; step < 3; ++step) {
+    ASSERT_OK(a.Step());
+    ASSERT_OK(b.Step());
+    ASSERT_OK(late.Step());
+  }
+  EXPECT_LE(a->LargestStepGap(Soon()).value_or(99), kBound);
 }
 
 TEST_F(StepClientsTest, ALateJoinerBeginsAtTheSlowestAndHoldsNobodyBack) {
@@ -181,6 +233,76 @@ TEST_F(StepClientsTest, UnderFailTheLossOfAWorkerEndsTheStepOfTheOthers) {
   EXPECT_THAT(stays.Step(), StatusIs(StatusCode::kAborted,
                                      AllOf(HasSubstr("worker 1 of job job ("), HasSubstr("is lost"),
                                            HasSubstr("start all workers of the job again"))));
+}
+
+// A server and a worker killed at once: what the server lost of the worker's contributions is
+// computed again by the worker's next start, and counts for the steps that it counted for before.
+TEST_F(StepClientsTest, UnderSyncANewStartComputesAgainWhatAServerLost) {
+  for (PsOptions& options : options_) options.flags = {"--snapshot_interval_seconds=3600"};
+  ASSERT_NO_FATAL_FAILURE(Start());
+  for (const int32_t lost : {1, 0}) {
+    const std::string job = absl::StrCat("sync", lost);
+    const auto steps = [&](int32_t worker, int64_t last) {
+      Worker joined = JoinSync(job, worker);
+      int64_t done = 0;
+      if (!joined->position().empty()) {
+        EXPECT_TRUE(absl::SimpleAtoi(joined->position(), &done));
+      }
+      EXPECT_LT(done, last);
+      EXPECT_OK(StepBoth(joined, 0));
+      while (done < last) EXPECT_OK(StepBoth(joined, ++done));
+      return joined;
+    };
+    Worker stays, again;
+    {
+      // Destroyed without leaving, as by a kill.
+      Worker killed;
+      std::thread other([&] { killed = steps(0, 3); });
+      stays = steps(1, 3);
+      other.join();
+    }
+    ASSERT_NO_FATAL_FAILURE(Restart(lost));
+    std::thread other([&] { again = steps(0, 5); });
+    for (int64_t step = 4; step <= 5; ++step) EXPECT_OK(StepBoth(stays, step));
+    other.join();
+    for (const char* variable : {"a", "b"}) {
+      float value = 0;
+      EXPECT_OK(stays->Pull(
+          {{.variable = variable, .out = AsWritableBytes(absl::MakeSpan(&value, 1))}}, Soon()));
+      EXPECT_EQ(value, -5) << variable;
+    }
+    EXPECT_EQ(again->counters().pushes_late, 0);
+    EXPECT_OK(again->Leave(Soon()));
+    EXPECT_OK(stays->Leave(Soon()));
+  }
+}
+
+// Each push waits until the one before is durable, which on a restarted server it is not before the
+// other worker has sent its contribution again, too.
+TEST_F(StepClientsTest, UnderSyncAPushWaitsForRoomUntilOthersHaveSentTheirsAgain) {
+  for (PsOptions& options : options_) options.flags = {"--snapshot_interval_seconds=3600"};
+  ASSERT_NO_FATAL_FAILURE(Start());
+  Worker small = JoinSync("sync", 0, /*retained_bytes=*/1), other = JoinSync("sync", 1);
+  absl::Status status;
+  const auto step_of_other = [&](int64_t push) {
+    return std::thread([&, push] { status.Update(StepBoth(other, push)); });
+  };
+  for (int64_t push = 0; push <= 3; ++push) {
+    std::thread thread = step_of_other(push);
+    EXPECT_OK(StepBoth(small, push));
+    thread.join();
+  }
+  ASSERT_NO_FATAL_FAILURE(Restart(1));
+  std::thread thread([&] {
+    for (const Deadline deadline = Soon(); small->counters().replayed_pushes == 0;) {
+      if (deadline.Expired()) return;
+      std::this_thread::yield();
+    }
+    status.Update(StepBoth(other, 4));
+  });
+  EXPECT_OK(StepBoth(small, 4));
+  thread.join();
+  EXPECT_OK(status);
 }
 
 }  // namespace

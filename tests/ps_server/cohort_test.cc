@@ -268,6 +268,39 @@ TEST_F(CohortTest, ANewWorkerIsNotHeldBackByOneOfBeforeTheRestart) {
   EXPECT_EQ(clock, 0);
 }
 
+// A new start of worker 2 says hello to a restarted server before those that go on do: it is not to
+// take all their steps over again while they wait.
+TEST_F(CohortTest, OneThatJoinsBeforeThoseOfBeforeARestartBeginsWhereTheyAre) {
+  const auto a = Make(0), b = Make(1);
+  cohort_.Return(a);
+  cohort_.Return(b);
+  int64_t clock = -1;
+  const auto late = Join(2, Ssp(1), &clock);
+  EXPECT_EQ(clock, 0);
+  EXPECT_EQ(Why().workers[2].state, "joining");
+  EXPECT_OK(Begin(*late, 1));
+  ASSERT_OK(cohort_.Join(a, {.consistency = Ssp(1), .step = 41}).status());
+  EXPECT_OK(Begin(*late, 1));  // where b is could be anywhere yet
+  ASSERT_OK(cohort_.Join(b, {.consistency = Ssp(1), .step = 40}).status());
+  EXPECT_TRUE(late->stopped());
+  EXPECT_EQ(ReasonOf(Begin(*late, 2)), wire::ErrorReason::LEASE_ENDED);
+  EXPECT_EQ(ReasonOf(cohort_.Check(*late)), wire::ErrorReason::LEASE_ENDED);
+  EXPECT_EQ(cohort_.Join(late, {.consistency = Ssp(1), .step = 2}).value_or(-1), 40);
+  EXPECT_EQ(Why().workers[2].state, "live");
+  EXPECT_OK(Begin(*late, 41));
+  EXPECT_OK(Begin(*a, 41));
+  EXPECT_LE(Why().largest_step_gap, 1);
+}
+
+TEST_F(CohortTest, OneThatJoinsKeepsStepWithNobodyWhereThoseOfBeforeARestartDoNotComeBack) {
+  const auto a = Make(0);
+  cohort_.Return(a);
+  const auto late = Join(1, Ssp(0));
+  Lose(*a);
+  EXPECT_EQ(Why().workers[1].state, "live");
+  for (int64_t step = 1; step <= 3; ++step) EXPECT_OK(Begin(*late, step));
+}
+
 TEST_F(CohortTest, NobodyWaitsForAWorkerThatNamedNoConsistencyBeforeItTakesSteps) {
   const auto a = Join(0, Ssp(0)), plain = Make(1);
   ASSERT_OK(cohort_.Join(plain, {.fresh = true}).status());
