@@ -21,5 +21,6 @@ run reader_bench
 run wire_bench
 run engine_bench
 run client_bench
+run straggler_bench
 run storage_bench --directory="$scratch"
 run durability_bench --directory="$scratch"
