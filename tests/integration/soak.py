@@ -2,12 +2,18 @@
 counted exactly once on every server: totals of integers that depend on (worker, number) alone, a
 key for each push, and the update count of every shard.
 
-    soak.py [--kills N] [--seed S] [--durability snapshot,log,log_sync] [--folder DIR]
+    soak.py [--kills N] [--seed S] [--durability snapshot,log,log_sync]
+            [--consistency async,ssp,sync,backup] [--folder DIR]
 
 Three cairn-ps, three workers that are killed, paused, replaced while paused (the one that was
-paused must find itself fenced), and a fourth that pushes from three threads at once and is paused
-only. A worker resumes where the servers say. --kills is the sum over the durabilities. The seed
-decides what is done and for how long; a failure prints it, and what was done.
+paused must find itself fenced), and a fourth that is paused only, and under async and ssp pushes
+from three threads at once. A worker resumes where the servers say. --kills is the sum over all
+combinations. The seed decides what is done and for how long; a failure prints it, and what was done.
+
+ssp: steps with staleness_bound_steps 2; the gap that servers report, and that of the clocks they
+show, stay within it. sync: the mean of each step's pushes is applied once on every server, and
+where no lease ends every push counts. backup: sync with replicas_to_aggregate 2; a push counts on
+all servers or on none, and the fourth worker knows of how many of its own did not.
 
 It also fails where nobody gets on for a minute while everything runs, and where the end does not
 come."""
@@ -15,6 +21,7 @@ import argparse
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import struct
@@ -31,6 +38,10 @@ PUSHER = os.environ.get(
 SERVERS = 3
 WORKERS = 3  # that are killed
 FREE = WORKERS  # ordinal of the one that is not
+BOUND = 2
+# What the pushers are told, by --consistency.
+CONSISTENCIES = {"async": "async", "ssp": f"ssp:{BOUND}", "sync": "sync:0", "backup": "sync:2"}
+LONG_LEASE_SECONDS = 300
 STUCK_SECONDS = 60
 END_SECONDS = 120
 FENCED = 3
@@ -41,22 +52,25 @@ class Failure(Exception):
 
 
 class Soak:
-    """One run under one durability."""
+    """One run under one durability and consistency."""
 
-    def __init__(self, folder, durability, kills, seed):
-        self.folder, self.durability, self.kills, self.seed = folder, durability, kills, seed
-        self.random = random.Random(f"{seed}/{durability}")
+    def __init__(self, folder, durability, consistency, kills, seed):
+        self.folder, self.durability, self.consistency = folder, durability, consistency
+        self.kills, self.seed = kills, seed
+        self.random = random.Random(f"{seed}/{durability}/{consistency}")
         interval = self.random.choice([0.1, 0.3, 1.0, 5.0])
         self.retained = [self.random.choice([1 << 16, 1 << 20, 1 << 30]) for _ in range(WORKERS + 1)]
+        self.lease = self.random.choice([1.5, LONG_LEASE_SECONDS])
         self.cluster = processes.Cluster(
             folder, SERVERS,
             ["--durability", durability, "--snapshot_interval_seconds", str(interval),
-             "--memory_budget_bytes", str(256 << 20)])
+             "--lease_seconds", str(self.lease), "--memory_budget_bytes", str(256 << 20)])
         self.pushers = [None] * (WORKERS + 1)
-        self.killed = self.paused = self.fenced = self.replaced = 0
+        self.killed = self.paused = self.fenced = self.replaced = self.largest_gap = 0
         self.history = []
         self.start = time.monotonic()
-        self.say(f"snapshot interval {interval} s, retained bytes {self.retained}")
+        self.say(f"snapshot interval {interval} s, lease {self.lease} s, "
+                 f"retained bytes {self.retained}")
 
     def say(self, what):
         self.history.append(f"{time.monotonic() - self.start:8.3f} {what}")
@@ -68,7 +82,8 @@ class Soak:
                 open(self.cluster.path(f"worker{worker}.out"), "wb") as out:
             self.pushers[worker] = subprocess.Popen(
                 [PUSHER, "push", ",".join(self.cluster.addresses), str(worker), self.folder,
-                 str(self.retained[worker]), "free" if worker == FREE else "ordered"],
+                 str(self.retained[worker]), "free" if worker == FREE else "ordered",
+                 CONSISTENCIES[self.consistency]],
                 stdout=out, stderr=log)
 
     def process(self, name):
@@ -135,6 +150,23 @@ class Soak:
         except AssertionError:
             raise Failure(f"nobody stopped them, but the workers' pushes went from {before} to "
                           f"{self.progress()} in {STUCK_SECONDS} s, not {pushes} on") from None
+
+    def check_gap(self):
+        """Under ssp no worker runs further ahead than it may, as far as servers know that run now."""
+        if self.consistency != "ssp":
+            return
+        answer = subprocess.run([PUSHER, "why", ",".join(self.cluster.addresses)],
+                                stdout=subprocess.PIPE, text=True, timeout=END_SECONDS, check=True)
+        for index, server in enumerate(json.loads(answer.stdout)):
+            if server is None:
+                continue
+            clocks = [w["step"] for w in server["workers"] if w["state"] == "live"]
+            # One that waits has announced a step more than it may begin.
+            spread = max(clocks) - min(clocks) - 1 if clocks else 0
+            self.largest_gap = max(self.largest_gap, server["largest_step_gap"])
+            if max(spread, server["largest_step_gap"]) > BOUND:
+                raise Failure(f"on ps:{index} a worker is or was more than {BOUND} steps ahead: "
+                              f"{json.dumps(server)}")
 
     # --- what may happen ---
 
@@ -226,6 +258,7 @@ class Soak:
                         process.wait(END_SECONDS)
 
     def one_event(self):
+        self.check_gap()
         event = self.random.choices(
             [self.kill_and_start, self.stop_and_continue, self.replace], [12, 2, 1])[0]
         event()
@@ -254,17 +287,53 @@ class Soak:
             self.cluster.wait_until_ready(index)
         counts = [report["pushes"] for report in reports]
         self.say(f"check {counts} pushes")
-        check = subprocess.run(
-            [PUSHER, "check", ",".join(self.cluster.addresses), ",".join(map(str, counts))],
-            stderr=subprocess.PIPE, text=True, timeout=END_SECONDS, check=False)
-        if check.returncode != 0:
-            raise Failure(check.stderr)
-        return {"durability": self.durability, "seed": self.seed, "kills": self.killed,
-                "pauses": self.paused, "replaced": self.replaced, "fenced": self.fenced,
-                "pushes": sum(counts), "lost": 0, "doubled": 0,
+        synchronous = CONSISTENCIES[self.consistency].startswith("sync")
+        found = self.check_sync(reports) if synchronous else self.check_pushes(counts)
+        return {"durability": self.durability, "consistency": self.consistency, "seed": self.seed,
+                "kills": self.killed, "pauses": self.paused, "replaced": self.replaced,
+                "fenced": self.fenced, "pushes": sum(counts), "lost": 0, "doubled": 0, **found,
                 "replayed_pushes_of_last_starts": sum(r["replayed_pushes"] for r in reports),
                 "retained_bytes_max": max(r["retained_bytes_max"] for r in reports),
                 "seconds": round(time.monotonic() - self.start, 1)}
+
+    def ask(self, what, counts, *more):
+        """What cairn-pusher finds on the servers, in JSON."""
+        check = subprocess.run(
+            [PUSHER, what, ",".join(self.cluster.addresses), ",".join(map(str, counts)), *more],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=END_SECONDS,
+            check=False)
+        if check.returncode != 0:
+            raise Failure(check.stderr)
+        return json.loads(check.stdout or "null")
+
+    def check_pushes(self, counts):
+        self.ask("check", counts)
+        return {"largest_step_gap": self.largest_gap} if self.consistency == "ssp" else {}
+
+    def check_sync(self, reports):
+        """A push may be dropped everywhere; or, where a server is killed and its worker's lease ends,
+        be missing on that server, which says so."""
+        lost = {}
+        for index in range(SERVERS):
+            for push, worker in re.findall(r"closes without push (\d+) of worker (\d+)",
+                                           self.cluster.log(index)):
+                lost.setdefault(f"{index}/{worker}", set()).add(push)
+        found = self.ask("check_sync", [report["pushes"] for report in reports],
+                         *(f"{where}/{len(pushes)}" for where, pushes in lost.items()))
+        if self.lease == LONG_LEASE_SECONDS:
+            if lost:
+                raise Failure(f"nobody was lost, but servers closed steps without {lost}")
+            if self.consistency == "sync" and any(found["dropped"]):
+                raise Failure(f"everybody was waited for, but pushes were dropped: {found}")
+            if any(report["untold"] or report["partial"] for report in reports):
+                raise Failure("pushes were dropped, and their workers were not told: "
+                              f"{json.dumps(reports)}")
+        told = reports[FREE]["late"] + reports[FREE]["untold"]
+        if found["dropped"][FREE] != told:
+            raise Failure(f"worker {FREE} knows that {told} of its pushes were dropped, but "
+                          f"{found['dropped'][FREE]} did not count")
+        return {"steps": found["steps"], "dropped": sum(found["dropped"]),
+                "missing_on_a_server": sum(map(len, lost.values()))}
 
     def report(self, worker):
         """Of a worker that has left."""
@@ -283,8 +352,9 @@ class Soak:
             self.spawn_pusher(worker)
 
     def explain(self, failure):
-        lines = [f"FAILED: {failure}", f"seed {self.seed}, durability {self.durability}; "
-                 f"again: soak.py --seed {self.seed} --durability {self.durability} "
+        lines = [f"FAILED: {failure}", f"seed {self.seed}, durability {self.durability}, "
+                 f"consistency {self.consistency}; again: soak.py --seed {self.seed} "
+                 f"--durability {self.durability} --consistency {self.consistency} "
                  f"--kills {self.kills}", "history:"] + self.history
         for name in sorted(os.listdir(self.folder)):
             if name.endswith(".log"):
@@ -302,17 +372,18 @@ def text(names):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=210)
+    parser.add_argument("--kills", type=int, default=216)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--durability", default="snapshot,log,log_sync")
+    parser.add_argument("--consistency", default=",".join(CONSISTENCIES))
     parser.add_argument("--folder", help="where servers keep their data; default: a temporary one")
     args = parser.parse_args()
-    durabilities = args.durability.split(",")
-    share = -(-args.kills // len(durabilities))
-    for durability in durabilities:
+    runs = [(durability, consistency) for consistency in args.consistency.split(",")
+            for durability in args.durability.split(",")]
+    for durability, consistency in runs:
         folder = tempfile.mkdtemp(prefix="cairn-soak-", dir=args.folder)
         try:
-            soak = Soak(folder, durability, share, args.seed)
+            soak = Soak(folder, durability, consistency, -(-args.kills // len(runs)), args.seed)
             try:
                 print(json.dumps(soak.run()), flush=True)
             except (Failure, AssertionError, subprocess.TimeoutExpired) as failure:

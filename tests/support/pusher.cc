@@ -1,218 +1,138 @@
-// A worker that pushes known pushes until it is told to stop, for tests that kill it.
+// A worker that pushes known pushes until it is told to stop, for tests that kill it; and what such
+// tests ask of the servers.
 //
-//   cairn-pusher push SERVERS WORKER FOLDER RETAINED_BYTES (ordered|free)
-//     Pushes 1, 2, … of KnownPush, from where the servers say that it was when it was killed,
-//     until FOLDER/stop is there and every push that any start began is acknowledged; then leaves,
-//     and writes {"pushes":N,…} to stdout. FOLDER/progress-WORKER holds two numbers of 8 bytes: of
-//     the last push acknowledged, and the highest begun by any start. Meanwhile a thread pulls and
-//     fails (exit 5) where an acknowledged push is not seen exactly once.
-//     ordered: two threads take turns, since a start resumes at a number. free: three threads
-//     push at once; such a worker cannot be resumed, so it must not be killed.
+//   cairn-pusher push SERVERS WORKER FOLDER RETAINED_BYTES (ordered|free) CONSISTENCY
+//     Pushes known pushes 1, 2, …, from where the servers say that it was when it was killed, until
+//     FOLDER/stop is there; then leaves, and writes {"pushes":N,…} to stdout. Meanwhile it pulls,
+//     and ends where an acknowledged push does not count once. FOLDER/progress-WORKER holds two
+//     numbers of 8 bytes: of the last push acknowledged, and the highest begun by any start.
+//     free: several threads push at once; such a worker cannot be resumed, so it must not be
+//     killed. CONSISTENCY: async, ssp:BOUND, sync:REPLICAS_TO_AGGREGATE.
 //     Exit status: 0 left; 3 fenced by another start; 5 a push was lost or doubled; 1 else.
 //   cairn-pusher check SERVERS COUNT,COUNT,…
-//     Compares what the servers hold with so many pushes of each worker.
+//     Compares what the servers hold with so many pushes of each worker, under async or ssp.
+//   cairn-pusher check_sync SERVERS COUNT,COUNT,… [SERVER/WORKER/COUNT …]
+//     The same under sync, where a push may be dropped everywhere, and so many of a worker may be
+//     missing on a server alone. Writes {"steps":N,"counted":N,"dropped":[N,…]}.
+//   cairn-pusher why SERVERS
+//     Writes what each server answers to `why`: a JSON list, null for one that does not answer.
 //
 // SERVERS: host:port,host:port,host:port
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <atomic>
 #include <cstdio>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/synchronization/mutex.h"
 #include "common/status.h"
+#include "tests/support/known_contributions.h"
 #include "tests/support/known_pushes.h"
+#include "tests/support/soak_worker.h"
 #include "thrift/errors.h"
-#include "worker/client/ps_client.h"
+#include "thrift/wire_client.h"
 
 namespace cairn::test {
 namespace {
 
-constexpr char kJob[] = "soak";
+using Words = std::vector<std::string>;
 
-Deadline Patience() { return Deadline::In(absl::Seconds(100)); }
-
-struct PusherOptions {
-  std::vector<std::string> servers;
-  int32_t worker = 0;
-  std::string folder;
-  int64_t retained_bytes = 0;
-  bool ordered = true;
-};
-
-class Pusher {
- public:
-  explicit Pusher(const PusherOptions& options) : options_(options) {}
-
-  absl::Status Run();
-
- private:
-  absl::Status Connect();
-  void PushUntilStopped();
-  absl::Status PushNext(KnownPush& push);
-  void WatchUntilStopped();
-  absl::Status SeeLast();
-  void Fail(const absl::Status& status);
-  // What a start before this one began may be on some servers only: it is pushed to the end.
-  bool Stopped() const {
-    return failed_ || (begun_ >= begun_before_ && access(stop_.c_str(), F_OK) == 0);
-  }
-  void Note(int64_t value, off_t offset) const {
-    (void)!pwrite(progress_, &value, sizeof value, offset);
-  }
-
-  const PusherOptions options_;
-  const std::string stop_ = options_.folder + "/stop";
-  int progress_ = -1;
-  int64_t begun_before_ = 0;
-  std::unique_ptr<PsClient> client_;
-  absl::Mutex order_;
-  std::atomic<int64_t> begun_{0};  // number of the last push begun; ordered: acknowledged
-  std::atomic<int64_t> acknowledged_{0};
-  std::atomic<bool> failed_{false};
-  absl::Mutex mutex_;
-  absl::Status failure_;
-};
-
-absl::Status Pusher::Connect() {
-  ClientOptions options = {.job = kJob,
-                           .worker = options_.worker,
-                           .task = absl::StrCat("worker:", options_.worker),
-                           .servers = options_.servers,
-                           .ps_wait = absl::Seconds(90),
-                           .rpc_timeout = absl::Seconds(2),
-                           .retained_bytes = options_.retained_bytes};
-  ASSIGN_OR_RETURN(client_, PsClient::Connect(options, Patience()));
-  RETURN_IF_ERROR(client_->Create(KnownVariables(), Patience()));
-  int64_t resumed = 0;
-  if (!client_->position().empty() && !absl::SimpleAtoi(client_->position(), &resumed)) {
-    return absl::InternalError(absl::StrCat("position \"", client_->position(), "\""));
-  }
-  begun_ = acknowledged_ = resumed;
-  std::fprintf(stderr, "worker %d goes on after push %ld\n", options_.worker,
-               static_cast<long>(resumed));
-  return absl::OkStatus();
+absl::Status BadUsage() {
+  return absl::InvalidArgumentError("see the head of tests/support/pusher.cc");
 }
 
-void Pusher::Fail(const absl::Status& status) {
-  absl::MutexLock lock(&mutex_);
-  if (failure_.ok()) failure_ = status;
-  failed_ = true;
-}
-
-absl::Status Pusher::PushNext(KnownPush& push) {
-  if (!options_.ordered) {
-    const int64_t number = ++begun_;
-    RETURN_IF_ERROR(client_->Push(push.Make(options_.worker, number), "", Patience()));
-    acknowledged_ = begun_.load();
-    return absl::OkStatus();
-  }
-  absl::MutexLock lock(&order_);
-  const int64_t number = begun_ + 1;
-  if (number > begun_before_) Note(number, sizeof number);
-  RETURN_IF_ERROR(
-      client_->Push(push.Make(options_.worker, number), absl::StrCat(number), Patience()));
-  begun_ = acknowledged_ = number;
-  return absl::OkStatus();
-}
-
-void Pusher::PushUntilStopped() {
-  KnownPush push;
-  while (!Stopped()) {
-    if (const absl::Status status = PushNext(push); !status.ok()) return Fail(status);
-    Note(acknowledged_, 0);
-  }
-}
-
-// A worker sees what was acknowledged to it, whatever servers forgot since.
-absl::Status Pusher::SeeLast() {
-  std::vector<int64_t> keys;
-  const int64_t last = acknowledged_;
-  for (int64_t number = last; number > 0 && number > last - 20; --number) {
-    if (number % 5 != 0) keys.push_back(SeenKey(options_.worker, number));
-  }
-  if (keys.empty()) return absl::OkStatus();
-  std::vector<float> seen(keys.size());
-  RETURN_IF_ERROR(client_->Pull({{.variable = "seen",
-                                  .part = Part::kKeys,
-                                  .ids = keys,
-                                  .out = AsWritableBytes(absl::MakeSpan(seen))}},
-                                Patience()));
-  for (size_t i = 0; i < seen.size(); ++i) {
-    if (seen[i] == 1) continue;
-    return absl::DataLossError(
-        absl::StrCat("push ", keys[i] & 0xffffffffff, " of worker ", options_.worker,
-                     ", acknowledged to this start or the one before, counts ", seen[i], " times"));
-  }
-  return absl::OkStatus();
-}
-
-void Pusher::WatchUntilStopped() {
-  for (int64_t seen = 0; !Stopped(); seen = acknowledged_) {
-    const auto more = [&] { return acknowledged_ >= seen + 10; };
-    {
-      absl::MutexLock lock(&order_);
-      order_.AwaitWithTimeout(absl::Condition(&more), absl::Milliseconds(100));
-    }
-    if (const absl::Status status = SeeLast(); !status.ok()) return Fail(status);
-  }
-}
-
-absl::Status Pusher::Run() {
-  const std::string file = absl::StrCat(options_.folder, "/progress-", options_.worker);
-  progress_ = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (progress_ < 0) return absl::UnavailableError("cannot open " + file);
-  RETURN_IF_ERROR(Connect());
-  (void)!pread(progress_, &begun_before_, sizeof begun_before_, sizeof begun_before_);
-  std::vector<std::thread> threads;
-  for (int t = 0; t < (options_.ordered ? 2 : 3); ++t) {
-    threads.emplace_back([this] { PushUntilStopped(); });
-  }
-  if (options_.ordered) threads.emplace_back([this] { WatchUntilStopped(); });
-  for (std::thread& thread : threads) thread.join();
-  {
-    absl::MutexLock lock(&mutex_);
-    RETURN_IF_ERROR(failure_);
-  }
-  RETURN_IF_ERROR(client_->Leave(Patience()));
-  const ClientCounters counters = client_->counters();
-  std::printf(
-      "{\"pushes\":%ld,\"retained_bytes_max\":%ld,\"replayed_pushes\":%ld,\"replay_seconds\":%.3f}"
-      "\n",
-      static_cast<long>(begun_), static_cast<long>(counters.retained_bytes_max),
-      static_cast<long>(counters.replayed_pushes), counters.replay_seconds);
-  return absl::OkStatus();
-}
-
-absl::Status Check(const std::vector<std::string>& servers, absl::string_view list) {
-  std::vector<int64_t> counts;
-  for (const absl::string_view text : absl::StrSplit(list, ',')) {
-    if (!absl::SimpleAtoi(text, &counts.emplace_back())) {
-      return absl::InvalidArgumentError(absl::StrCat("count \"", text, "\""));
+absl::StatusOr<std::vector<int64_t>> Numbers(absl::string_view list, char separator) {
+  std::vector<int64_t> numbers;
+  for (const absl::string_view text : absl::StrSplit(list, separator)) {
+    if (!absl::SimpleAtoi(text, &numbers.emplace_back())) {
+      return absl::InvalidArgumentError(absl::StrCat("number \"", text, "\""));
     }
   }
-  return CheckKnownPushes(servers, kJob, counts);
+  return numbers;
 }
 
-absl::Status Main(const std::vector<std::string>& words) {
-  if (words.size() == 3 && words[0] == "check") {
-    return Check(absl::StrSplit(words[1], ','), words[2]);
+absl::StatusOr<Consistency> ParseConsistency(absl::string_view text) {
+  if (text == "async") return Consistency{};
+  const std::vector<std::string> words = absl::StrSplit(text, ':');
+  int32_t number = 0;
+  if (words.size() != 2 || !absl::SimpleAtoi(words[1], &number)) return BadUsage();
+  if (words[0] == "ssp") {
+    return Consistency{.mode = ConsistencyMode::kSsp, .staleness_bound_steps = number};
   }
-  PusherOptions options;
-  if (words.size() != 6 || words[0] != "push" || !absl::SimpleAtoi(words[2], &options.worker) ||
+  if (words[0] != "sync") return BadUsage();
+  return Consistency{.mode = ConsistencyMode::kSync, .replicas_to_aggregate = number};
+}
+
+absl::Status Push(const Words& words) {
+  SoakWorkerOptions options;
+  if (words.size() != 7 || !absl::SimpleAtoi(words[2], &options.worker) ||
       !absl::SimpleAtoi(words[4], &options.retained_bytes)) {
-    return absl::InvalidArgumentError("see the head of tests/support/pusher.cc");
+    return BadUsage();
   }
   options.servers = absl::StrSplit(words[1], ',');
   options.folder = words[3];
   options.ordered = words[5] == "ordered";
-  return Pusher(options).Run();
+  ASSIGN_OR_RETURN(options.consistency, ParseConsistency(words[6]));
+  if (options.consistency.mode == ConsistencyMode::kSync) {
+    return MakeContributingWorker(options)->Run();
+  }
+  return MakePushingWorker(options)->Run();
+}
+
+absl::Status CheckSync(const Words& words) {
+  LostContributions lost;
+  for (size_t i = 3; i < words.size(); ++i) {
+    ASSIGN_OR_RETURN(const std::vector<int64_t> numbers, Numbers(words[i], '/'));
+    if (numbers.size() != 3) return BadUsage();
+    lost[{static_cast<int32_t>(numbers[0]), static_cast<int32_t>(numbers[1])}] = numbers[2];
+  }
+  ASSIGN_OR_RETURN(const std::vector<int64_t> counts, Numbers(words[2], ','));
+  ASSIGN_OR_RETURN(
+      const ContributionCounts found,
+      CheckKnownContributions(absl::StrSplit(words[1], ','), kSoakJob, counts, std::move(lost)));
+  std::printf("{\"steps\":%ld,\"counted\":%ld,\"dropped\":[%s]}\n", static_cast<long>(found.steps),
+              static_cast<long>(found.counted), absl::StrJoin(found.dropped, ",").c_str());
+  return absl::OkStatus();
+}
+
+absl::Status Ask(const std::string& server, wire::WhyReply* reply) {
+  const Deadline soon = Deadline::In(absl::Seconds(1));
+  ASSIGN_OR_RETURN(const auto client, WireClient::Connect(server, {}, soon));
+  wire::Caller caller;
+  caller.job = kSoakJob;
+  return client->Call("why", soon, [&](WireClient::Stub& stub) { stub.why(*reply, caller); });
+}
+
+absl::Status Why(const Words& words) {
+  std::vector<std::string> answers;
+  for (const absl::string_view server : absl::StrSplit(words[1], ',')) {
+    wire::WhyReply reply;
+    if (!Ask(std::string(server), &reply).ok()) {
+      answers.push_back("null");
+      continue;
+    }
+    std::vector<std::string> workers;
+    for (const wire::WorkerStanding& worker : reply.workers) {
+      workers.push_back(absl::StrCat("{\"worker\":", worker.worker, ",\"state\":\"", worker.state,
+                                     "\",\"step\":", worker.step, "}"));
+    }
+    answers.push_back(absl::StrCat("{\"largest_step_gap\":", reply.largest_step_gap,
+                                   ",\"workers\":[", absl::StrJoin(workers, ","), "]}"));
+  }
+  std::printf("[%s]\n", absl::StrJoin(answers, ",").c_str());
+  return absl::OkStatus();
+}
+
+absl::Status Main(const Words& words) {
+  if (words.size() < 2) return BadUsage();
+  if (words[0] == "push") return Push(words);
+  if (words[0] == "why") return Why(words);
+  if (words.size() < 3) return BadUsage();
+  if (words[0] == "check_sync") return CheckSync(words);
+  if (words[0] != "check") return BadUsage();
+  ASSIGN_OR_RETURN(const std::vector<int64_t> counts, Numbers(words[2], ','));
+  return CheckKnownPushes(absl::StrSplit(words[1], ','), kSoakJob, counts);
 }
 
 int ExitStatus(const absl::Status& status) {

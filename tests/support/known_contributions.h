@@ -1,0 +1,64 @@
+// Contributions to synchronous steps whose content depends on (worker, number) alone, and by which
+// one can tell of each, on each server, how often it counted and among how many.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/variable_spec.h"
+#include "tests/support/known_values.h"
+#include "worker/client/ps_client.h"
+
+namespace cairn::test {
+
+// KnownSpecs(), and for each server s a table once<s> there that has a key for every contribution:
+// its Adagrad, whose accumulator begins at 0, moves a key by 1 whatever the weight; moved twice it
+// is above 1. The accumulator tells the weight, which is one over the number of contributions to
+// the step. All gradients are multiples of 12, so that means of up to four are integers.
+std::vector<VariableSpec> ContributionVariables();
+
+// Thread safety: none.
+class KnownContribution {
+ public:
+  // Number 1, 2, … of `worker`; all variables are touched on all servers. Valid until the next
+  // call.
+  std::vector<PushSource> Make(int32_t worker, int64_t number);
+
+ private:
+  KnownGradients gradients_;
+  std::vector<std::string> names_;
+  std::vector<int64_t> key_;
+  std::vector<float> value_;
+};
+
+// By how much each of `numbers` moved its key on server `server`: 0 where it does not count, once
+// where IsOnce.
+absl::Status TimesCounted(PsClient& client, int32_t server, int32_t worker,
+                          const std::vector<int64_t>& numbers, Deadline deadline,
+                          std::vector<float>* times);
+bool IsOnce(double moved);
+
+// How many contributions a server says that it closed steps without, by server and worker.
+using LostContributions = std::map<std::pair<int32_t, int32_t>, int64_t>;
+
+struct ContributionCounts {
+  int64_t steps = 0;
+  int64_t counted = 0;
+  std::vector<int64_t> dropped;  // by worker
+};
+
+// Compares what the servers hold with contributions 1 … counts[w] of every worker w, each counted
+// once or dropped, the same on all servers but for so many as `lost`; and with the mean of each
+// step applied once on each server: the totals, the updates of every shard, the number of steps.
+// kDataLoss: every difference, up to some lines.
+absl::StatusOr<ContributionCounts> CheckKnownContributions(const std::vector<std::string>& servers,
+                                                           const std::string& job,
+                                                           const std::vector<int64_t>& counts,
+                                                           LostContributions lost);
+
+}  // namespace cairn::test

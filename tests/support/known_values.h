@@ -1,0 +1,97 @@
+// What the pushes of the soak's workers hold, as a function of (worker, number) alone, and what
+// variables hold when they are applied: integers, whose sums are exact.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/deadline.h"
+#include "common/variable_spec.h"
+#include "thrift/cairn_types.h"
+#include "worker/client/ps_client.h"
+
+namespace cairn::test {
+
+inline constexpr int32_t kKnownServers = 3;
+inline constexpr int64_t kDenseRows = 30, kDenseWidth = 4;
+inline constexpr int64_t kSparseRows = 3 * 2048, kSparseWidth = 64;  // two stripes a server
+inline constexpr int64_t kKeys = 4096, kTableWidth = 4;
+
+// dense (float64, pushed whole), sparse (rows) and table (keys), of SGD with rate 1.
+std::vector<VariableSpec> KnownSpecs();
+VariableSpec KnownSpec(absl::string_view name, VariableKind kind, DType dtype, Shape shape);
+
+// By how much item `what` of a push raises what it touches: 1 to 3.
+int KnownRaise(int32_t worker, int64_t number, int64_t what);
+
+// A key for every push.
+int64_t SeenKey(int32_t worker, int64_t number);
+
+// Gradients of KnownSpecs(): -factor · x where a value is to rise by x. Thread safety: none.
+class KnownGradients {
+ public:
+  // Valid until the next call.
+  std::vector<PushSource> Make(int32_t worker, int64_t number, int factor);
+
+ private:
+  std::vector<double> dense_;
+  std::vector<int64_t> rows_, keys_;
+  std::vector<float> row_values_, key_values_;
+};
+
+class Differences {
+ public:
+  // Element i of `found` ought to be expected[i / width].
+  template <typename Found>
+  void Compare(absl::string_view variable, const std::vector<Found>& found,
+               const std::vector<double>& expected, int64_t width) {
+    for (size_t i = 0; i < found.size(); ++i) {
+      const double want = expected[i / width];
+      if (found[i] != want) AddElement(variable, static_cast<int64_t>(i) / width, found[i], want);
+    }
+  }
+  void AddElement(absl::string_view variable, int64_t index, double found, double want);
+  void Add(absl::string_view line);
+  // kDataLoss: every difference, up to some lines.
+  absl::Status Status() const;
+
+ private:
+  int64_t count_ = 0;
+  std::string text_;
+};
+
+// What KnownSpecs() ought to hold.
+class KnownTotals {
+ public:
+  // A push with values times `factor`.
+  void Add(int32_t worker, int64_t number, double factor);
+  absl::Status Compare(PsClient& client, Differences* differences) const;
+
+ private:
+  std::vector<double> dense_ = std::vector<double>(kDenseRows * kDenseWidth);
+  std::vector<double> rows_ = std::vector<double>(kSparseRows);  // every element of a row
+  std::vector<double> keys_ = std::vector<double>(kKeys);
+};
+
+// All of a variable (no keys), or these keys; of a slot, or the value.
+template <typename T>
+absl::Status PullInto(PsClient& client, absl::string_view variable,
+                      const std::vector<int64_t>& keys, std::vector<T>* out, Deadline deadline,
+                      absl::string_view slot = "") {
+  return client.Pull({{.variable = variable,
+                       .part = keys.empty() ? Part::kWhole : Part::kKeys,
+                       .ids = keys,
+                       .out = AsWritableBytes(absl::MakeSpan(*out)),
+                       .slot = slot}},
+                     deadline);
+}
+
+// What each server says of the job, by server.
+absl::StatusOr<std::vector<wire::DescribeReply>> DescribeServers(
+    const std::vector<std::string>& servers, const std::string& job, Deadline deadline);
+
+}  // namespace cairn::test
