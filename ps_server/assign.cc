@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/crash_point.h"
 #include "common/status.h"
 #include "ps_server/request_items.h"
 #include "ps_server/sequencing.h"
@@ -94,7 +95,11 @@ absl::Status Run(ServerCore& core, const VariableMap& variables, const wire::Ass
   MemoryHold hold;
   RETURN_IF_ERROR(AcquireRows(core, items, hold));
   std::vector<TouchedStripe> touched;
-  for (const PreparedItem& item : items) Apply(core, item, origin, hold, touched);
+  for (const PreparedItem& item : items) {
+    CAIRN_CRASH_POINT("assign: before a variable");
+    Apply(core, item, origin, hold, touched);
+  }
+  CAIRN_CRASH_POINT("assign: applied, not marked");
   // Only now: an item must not find the watermark of the one before it.
   for (const TouchedStripe& part : touched) {
     absl::MutexLock lock(&part.stripe->mutex());

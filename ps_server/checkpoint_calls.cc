@@ -10,16 +10,18 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/crash_point.h"
 #include "common/deadline.h"
 #include "common/status.h"
 #include "ps_server/variable_calls.h"
 #include "storage/checkpoint_folder.h"
+#include "storage/checkpoint_note.h"
 
 namespace cairn {
 namespace {
 
-// As long as a whole memory budget may take to a slow disk.
-constexpr absl::Duration kPatience = absl::Minutes(5);
+// The one before may have several waits for the disk, and copies besides.
+constexpr int kDiskWaits = 5;
 // Opening a copy reads an index of it and no rows.
 constexpr size_t kReaderCacheBytes = 8 << 20;
 
@@ -81,6 +83,7 @@ absl::Status Describe(ServerCore& core, const std::string& part, const std::stri
 absl::StatusOr<std::vector<PartFileSum>> WritePart(ServerCore& core,
                                                    const wire::CheckpointRequest& request) {
   RETURN_IF_ERROR(core.flusher.Flush(Flusher::Reach::kSynced));
+  CAIRN_CRASH_POINT("checkpoint: flushed");
   // Epochs may run beside the copying: one that is copied half leaves stripes ahead of what the
   // workers' records say, as a crash does, and never behind.
   return WriteCheckpointPart(*core.store, request.directory, request.name,
@@ -92,7 +95,7 @@ absl::StatusOr<std::vector<PartFileSum>> WritePart(ServerCore& core,
 absl::StatusOr<Turn::Held> TakeCheckpointTurn(ServerCore& core, absl::string_view what) {
   const WaitBoard::Waiting waiting(&core.waits, "checkpoint",
                                    "a checkpoint or restore before it to end");
-  return core.checkpoint_turn.Take(what, kPatience);
+  return core.checkpoint_turn.Take(what, kDiskWaits * core.options.disk_wait);
 }
 
 absl::Status MakeCheckpoint(ServerCore& core, const wire::CheckpointRequest& request,
@@ -103,6 +106,11 @@ absl::Status MakeCheckpoint(ServerCore& core, const wire::CheckpointRequest& req
   ASSIGN_OR_RETURN(const Turn::Held turn, TakeCheckpointTurn(core, what));
   const absl::StatusOr<std::vector<PartFileSum>> files = WritePart(core, request);
   if (!files.ok()) return Annotate(files.status(), what);
+  // For a message only, so a checkpoint does not fail for it.
+  if (const absl::Status noted = NoteCheckpoints(core.options.directory, request.directory);
+      !noted.ok()) {
+    LOG(WARNING) << what << ": " << noted.message();
+  }
   reply.folder = CheckpointPartPath(request.directory, request.name, core.options.server_index);
   RETURN_IF_ERROR(Annotate(Describe(core, reply.folder, request.caller.job, reply), what));
   int64_t bytes = 0;
@@ -114,6 +122,7 @@ absl::Status MakeCheckpoint(ServerCore& core, const wire::CheckpointRequest& req
     reply.files.push_back(std::move(file));
     bytes += sum.bytes;
   }
+  CAIRN_CRASH_POINT("checkpoint: before the answer");
   reply.server_index = core.options.server_index;
   reply.host = HostName();
   reply.seconds = absl::ToDoubleSeconds(MonotonicNow() - begin);
@@ -126,6 +135,7 @@ absl::Status DropCheckpoint(ServerCore& core, const wire::CheckpointRequest& req
   const std::string what = absl::StrCat(core.name, ": drop_checkpoint ", request.name);
   RETURN_IF_ERROR(CheckPlace(core, request));
   ASSIGN_OR_RETURN(const Turn::Held turn, TakeCheckpointTurn(core, what));
+  CAIRN_CRASH_POINT("checkpoint: before an old part is deleted");
   return Annotate(DropCheckpointPart(request.directory, request.name, core.options.server_index),
                   what);
 }

@@ -358,7 +358,7 @@ absl::Status Cohort::AwaitOthers(const Session& session, int64_t incarnation, in
       return WithReason(absl::DeadlineExceededError(WaitText(*waiter)),
                         wire::ErrorReason::WAIT_EXPIRED);
     }
-    changed_.WaitWithTimeout(&mutex_, deadline.Remaining());
+    changed_.WaitUntil(&mutex_, deadline);
   }
 }
 

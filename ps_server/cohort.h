@@ -20,6 +20,7 @@
 #include "absl/types/span.h"
 #include "common/consistency.h"
 #include "common/deadline.h"
+#include "common/monotonic_cond_var.h"
 #include "ps_server/session.h"
 #include "ps_server/sync_steps.h"
 #include "thrift/cairn_types.h"
@@ -141,7 +142,7 @@ class Cohort {
   const std::string job_;
   const std::function<void()> notify_;
   mutable absl::Mutex mutex_;
-  absl::CondVar changed_;
+  MonotonicCondVar changed_;
   Consistency settings_ ABSL_GUARDED_BY(mutex_);
   Members members_ ABSL_GUARDED_BY(mutex_);
   int32_t expected_workers_ ABSL_GUARDED_BY(mutex_) = 0;

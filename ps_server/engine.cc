@@ -11,12 +11,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "common/crash_point.h"
 #include "common/deadline.h"
 #include "common/nearest.h"
 #include "common/status.h"
 #include "ps_server/server_core.h"
 #include "ps_server/service.h"
 #include "ps_server/variable_load.h"
+#include "storage/checkpoint_note.h"
 #include "thrift/errors.h"
 
 namespace cairn {
@@ -24,6 +26,12 @@ namespace {
 
 constexpr std::array<absl::string_view, 4> kDurabilityNames = {"off", "snapshot", "log",
                                                                "log_sync"};
+
+// A damaged store is not taken for an empty one: who wants that has to say so, and how.
+absl::Status WithRestoreAdvice(const absl::Status& status, const std::string& directory) {
+  if (!absl::IsDataLoss(status)) return status;
+  return absl::DataLossError(absl::StrCat(status.message(), "; or ", RestoreAdvice(directory)));
+}
 
 absl::Status CheckOptions(const EngineOptions& options) {
   if (options.server_count < 1 || options.server_index < 0 ||
@@ -83,6 +91,7 @@ absl::Status ServingEngine::ReadVariables(int64_t& variables) {
     core_.next_variable_id = std::max(core_.next_variable_id, record.id + 1);
     loaded.push_back(std::move(variable));
   }
+  CAIRN_CRASH_POINT("start: variables read");
   // A restore that was interrupted; ids count up, so its are used again.
   RETURN_IF_ERROR(
       core_.store->DropLeftovers(core_.next_variable_id, std::numeric_limits<uint32_t>::max()));
@@ -156,6 +165,7 @@ absl::Status ServingEngine::Load() {
     LOG(WARNING) << core_.name << " runs with durability off: pushes are kept in memory only and "
                  << "written at a clean exit";
   }
+  CAIRN_CRASH_POINT("start: loaded");
   core_.flusher.Start();
   return absl::OkStatus();
 }
@@ -169,6 +179,7 @@ absl::Status ServingEngine::Close() {
     job->EndWaits(StoppingError(core_.name));
   }
   service_.gate().Close();
+  CAIRN_CRASH_POINT("end: before the last epoch");
   core_.flusher.Stop();
   close_status_ = core_.flusher.Flush(Flusher::Reach::kSynced);
   const absl::Status closed = core_.store->Close();
@@ -194,13 +205,16 @@ absl::StatusOr<Durability> DurabilityFromName(absl::string_view name) {
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(const EngineOptions& options) {
   RETURN_IF_ERROR(CheckOptions(options));
   const StoreMemory memory = StoreMemoryOf(options.memory_budget_bytes);
-  ASSIGN_OR_RETURN(std::unique_ptr<StripeStore> store,
-                   StripeStore::Open({.directory = options.directory,
-                                      .server_index = options.server_index,
-                                      .block_cache_bytes = memory.block_cache_bytes,
-                                      .write_buffer_bytes = memory.write_buffer_bytes}));
-  auto engine = std::make_unique<ServingEngine>(options, std::move(store));
-  RETURN_IF_ERROR(engine->Load());
+  absl::StatusOr<std::unique_ptr<StripeStore>> store =
+      StripeStore::Open({.directory = options.directory,
+                         .server_index = options.server_index,
+                         .block_cache_bytes = memory.block_cache_bytes,
+                         .write_buffer_bytes = memory.write_buffer_bytes});
+  if (!store.ok()) return WithRestoreAdvice(store.status(), options.directory);
+  auto engine = std::make_unique<ServingEngine>(options, *std::move(store));
+  if (const absl::Status loaded = engine->Load(); !loaded.ok()) {
+    return WithRestoreAdvice(loaded, options.directory);
+  }
   return engine;
 }
 

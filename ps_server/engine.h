@@ -34,6 +34,9 @@ struct EngineOptions {
   int64_t memory_budget_bytes = int64_t{4} << 30;
   // How long a call may wait for memory (of others' calls in flight) before RESOURCE_EXHAUSTED.
   absl::Duration memory_wait = absl::Seconds(2);
+  // How long a call waits for the disk, or for its turn to change what variables there are. A
+  // healthy disk writes a whole memory budget in less.
+  absl::Duration disk_wait = absl::Minutes(1);
   NotFinitePolicy not_finite = NotFinitePolicy::kReject;
   absl::Duration lease = absl::Seconds(10);
   // Told to clients by hello; whoever reads messages enforces it.

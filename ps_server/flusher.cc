@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/crash_point.h"
 #include "common/deadline.h"
 #include "common/status.h"
 #include "thrift/errors.h"
@@ -13,8 +14,6 @@
 namespace cairn {
 namespace {
 
-// A healthy disk writes a whole memory budget in less; a wait must end all the same.
-constexpr absl::Duration kLongestWait = absl::Minutes(1);
 // What is copied under a stripe's lock at a time: a fraction of a millisecond.
 constexpr size_t kSliceBytes = 256 << 10;
 constexpr absl::Duration kSlicePause = absl::Microseconds(100);
@@ -53,7 +52,7 @@ absl::Status Flusher::Flush(Reach reach) {
 }
 
 absl::Status Flusher::AwaitEpoch(Reach reach) {
-  const Deadline deadline = Deadline::In(kLongestWait);
+  const Deadline deadline = Deadline::In(options_.disk_wait);
   absl::MutexLock lock(&mutex_);
   const int64_t target = begun_ + 1;  // an epoch that runs now may have noted too early
   if (reach == Reach::kSynced) sync_wanted_ = std::max(sync_wanted_, target);
@@ -61,26 +60,29 @@ absl::Status Flusher::AwaitEpoch(Reach reach) {
     if ((reach == Reach::kSynced ? synced_ : written_) >= target) return absl::OkStatus();
     if (!running_) {
       RunOne();
-    } else if (changed_.WaitWithTimeout(&mutex_, deadline.Remaining()) && deadline.Expired()) {
+    } else if (!deadline.Expired()) {
+      changed_.WaitUntil(&mutex_, deadline);
+    } else {
       return absl::DeadlineExceededError(
           absl::StrCat("writing to ", options_.directory, " took longer than ",
-                       absl::FormatDuration(kLongestWait), ": check the disk, then retry"));
+                       absl::FormatDuration(options_.disk_wait), ": check the disk, then retry"));
     }
   }
   return failure_;
 }
 
 absl::Status Flusher::Exclusively(absl::FunctionRef<absl::Status()> write) {
-  const Deadline deadline = Deadline::In(kLongestWait);
+  const Deadline deadline = Deadline::In(options_.disk_wait);
   const WaitBoard::Waiting waiting(board_, "epoch",
                                    absl::StrCat("its turn to write to ", options_.directory));
   absl::MutexLock lock(&mutex_);
   while (running_) {
-    if (changed_.WaitWithTimeout(&mutex_, deadline.Remaining()) && deadline.Expired()) {
+    if (deadline.Expired()) {
       return absl::DeadlineExceededError(
           absl::StrCat("an epoch of ", options_.directory, " runs for more than ",
-                       absl::FormatDuration(kLongestWait), ": check the disk, then retry"));
+                       absl::FormatDuration(options_.disk_wait), ": check the disk, then retry"));
     }
+    changed_.WaitUntil(&mutex_, deadline);
   }
   if (!failure_.ok()) return failure_;
   running_ = true;
@@ -104,20 +106,28 @@ void Flusher::RunOne() {
     written_ = epoch;
     if (sync) synced_ = epoch;
   } else {
-    failure_ = Failed(status);
-    LOG(ERROR) << failure_.message();
+    Fail(status);
   }
   changed_.SignalAll();
 }
 
-absl::Status Flusher::Failed(const absl::Status& status) const {
-  return WithReason(
+absl::Status Flusher::Refuse(const absl::Status& status) {
+  absl::MutexLock lock(&mutex_);
+  Fail(status);
+  changed_.SignalAll();
+  return failure_;
+}
+
+void Flusher::Fail(const absl::Status& status) {
+  if (!failure_.ok()) return;
+  failure_ = WithReason(
       absl::Status(status.code(),
                    absl::StrCat("ps:", options_.server_index, " cannot write to ",
                                 options_.directory, ": ", status.message(),
                                 "; pushes are refused from here on, pulls go on: make room or "
                                 "repair the disk, then restart this server")),
       wire::ErrorReason::STOPPING);
+  LOG(ERROR) << failure_.message();
 }
 
 Flusher::Notes Flusher::TakeNotes() {
@@ -171,30 +181,37 @@ absl::Status Flusher::WriteStripe(Stripe& stripe, absl::Span<const Watermark> aw
     stripe.ForgetWatermarks(away);
     stripe.Drain(*batch);
   }
+  CAIRN_CRASH_POINT("epoch: before a stripe is written");
   return store_.Write(*batch);
 }
 
 absl::Status Flusher::RunEpoch(bool sync) {
   const Notes notes = TakeNotes();
+  CAIRN_CRASH_POINT("epoch: noted");
   for (const OfJob& job : notes.jobs) {
     for (Stripe* stripe : job.stripes) {
       RETURN_IF_ERROR(WriteStripe(*stripe, job.away));
       unsynced_ = true;
+      CAIRN_CRASH_POINT("epoch: between stripes");
     }
   }
   if (!notes.shards.empty() || !notes.workers.empty()) {
     std::vector<WorkerRecord> workers;
     for (const auto& [session, record] : notes.workers) workers.push_back(record);
+    CAIRN_CRASH_POINT("epoch: before the records");
     RETURN_IF_ERROR(store_.WriteEpoch(notes.shards, workers));
     unsynced_ = true;
+    CAIRN_CRASH_POINT("epoch: before the sync");
   }
   if (sync && unsynced_) {
     RETURN_IF_ERROR(store_.Sync());
     unsynced_ = false;
+    CAIRN_CRASH_POINT("epoch: synced");
   }
   // Under `log` durable means: survives the process. Else it means: survives the machine.
   if (sync || options_.durability == Durability::kLog) {
     for (const auto& [session, record] : notes.workers) session->Published(record);
+    CAIRN_CRASH_POINT("epoch: published");
   }
   return absl::OkStatus();
 }
@@ -232,7 +249,7 @@ void Flusher::Loop() {
   while (!stopping_) {
     const Deadline tick_end = Deadline::In(tick);
     const Deadline late = Deadline::In(tick + options_.lease / 2);
-    while (!stopping_ && !tick_end.Expired()) stop_.WaitWithTimeout(&mutex_, tick_end.Remaining());
+    while (!stopping_ && !tick_end.Expired()) stop_.WaitUntil(&mutex_, tick_end);
     if (stopping_) continue;
     mutex_.Unlock();
     // This process was stopped itself (SIGSTOP, a suspended machine): workers that called meanwhile

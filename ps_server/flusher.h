@@ -13,6 +13,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/monotonic_cond_var.h"
 #include "ps_server/engine.h"
 #include "ps_server/registry.h"
 #include "ps_server/wait_board.h"
@@ -45,7 +46,8 @@ class Flusher {
   void Stop();
 
   // Waits until everything applied before the call has got as far as `reach`.
-  // kDeadlineExceeded: the disk did not answer for a minute. Else as failure().
+  // kDeadlineExceeded: the disk did not answer for options.disk_wait. Else as failure(). Whoever
+  // finds no epoch running runs it in its own thread, and there no call to the disk is cut short.
   absl::Status Flush(Reach reach);
   // Runs `write` while no epoch runs.
   absl::Status Exclusively(absl::FunctionRef<absl::Status()> write);
@@ -53,6 +55,8 @@ class Flusher {
   // OK, or the first failure to write (reason STOPPING, naming the directory and the next step).
   // It stays: memory is ahead of the disk from then on, so nothing more may be acknowledged.
   absl::Status failure() const;
+  // Makes `status`, with which a write outside any epoch failed, the failure. Returns failure().
+  absl::Status Refuse(const absl::Status& status);
   int64_t epochs() const;
 
  private:
@@ -73,7 +77,7 @@ class Flusher {
   absl::Status WriteStripe(Stripe& stripe, absl::Span<const Watermark> away);
   // Flush without a note on the board.
   absl::Status AwaitEpoch(Reach reach);
-  absl::Status Failed(const absl::Status& status) const;
+  void Fail(const absl::Status& status);  // mutex_ held
   void Loop();
   bool AnyLeaseRanOut();
   void RenewLeases();
@@ -84,7 +88,7 @@ class Flusher {
   WaitBoard* const board_;
 
   mutable absl::Mutex mutex_;  // guards what follows
-  absl::CondVar changed_;
+  MonotonicCondVar changed_;
   bool running_ = false;
   int64_t begun_ = 0;        // number of the last epoch that began
   int64_t written_ = 0;      // … that was written
@@ -92,7 +96,7 @@ class Flusher {
   int64_t sync_wanted_ = 0;  // epochs up to this one must be synced
   absl::Status failure_;
   bool stopping_ = false;
-  absl::CondVar stop_;  // wakes Loop only, which epochs need not do
+  MonotonicCondVar stop_;  // wakes Loop only, which epochs need not do
   std::thread thread_;
 
   bool unsynced_ = false;  // belongs to the running epoch

@@ -1,4 +1,5 @@
 #include "ps_server/hosted_dense.h"
+#include "common/crash_point.h"
 
 #include <algorithm>
 #include <cstring>
@@ -114,6 +115,7 @@ bool HostedDense::PushWhole(const Optimizer& optimizer, const UpdateStep& step,
     absl::MutexLock lock(&stripe->mutex());
     if (!stripe->Has(origin)) {
       stripe->Apply(optimizer, step, 0, stripe->rows(), gradient);
+      CAIRN_CRASH_POINT("push: stripe applied, not marked");
       stripe->Touch(origin, dirty());
       any = true;
     }
@@ -157,6 +159,7 @@ bool HostedDense::PushRows(const Optimizer& optimizer, const UpdateStep& step, c
       if (!stripe->Has(origin)) {
         PushStripe(optimizer, step, *stripe, part, others_too);
         stripe->Touch(origin, dirty());
+        CAIRN_CRASH_POINT("push: between stripes");
         any = true;
       }
     }

@@ -1,4 +1,5 @@
 #include "ps_server/hosted_table.h"
+#include "common/crash_point.h"
 
 #include <algorithm>
 #include <array>
@@ -150,6 +151,7 @@ HostedTable::Changed HostedTable::Push(const UpdateStep& step, const Origin& ori
                             .subspan(group.begin - window.begin(), group.end - group.begin);
       window.stripe(g).Apply(step, rows, groups.positions(group), repeats[g], gradients, scratch);
       window.stripe(g).Touch(origin, dirty());
+      CAIRN_CRASH_POINT("push: between buckets");
       changed.any = true;
     }
   });

@@ -7,6 +7,8 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/crash_point.h"
 #include "common/status.h"
 #include "common/time_text.h"
 #include "ps_server/push.h"
@@ -22,6 +24,9 @@ namespace {
 // Decisions that nobody needs any more are deleted from the disk so many at a time: each deletion
 // is a range that later reads step over.
 constexpr int64_t kDecisionsPerDeletion = 256;
+
+constexpr absl::Duration kLongestWhyWait = absl::Milliseconds(200);
+constexpr absl::Duration kWhyPause = absl::Milliseconds(1);
 
 bool IsCoordinator(const ServerCore& core) { return core.options.server_index == 0; }
 
@@ -131,9 +136,12 @@ bool JobSteps::MayStillCome(const Admitted& admitted, const NamedContribution& n
 
 absl::Status JobSteps::Store(ServerCore& core, const DecisionRecord& decision) {
   if (core.options.durability == Durability::kOff) return absl::OkStatus();
-  RETURN_IF_ERROR(core.store->PutDecision(decision));
-  if (core.options.durability != Durability::kLogSync) return absl::OkStatus();
-  return core.store->Sync();
+  const WaitBoard::Waiting waiting(&core.waits, "epoch",
+                                   absl::StrCat("the decision of step ", decision.step,
+                                                " to be written to ", core.options.directory));
+  absl::Status stored = core.store->PutDecision(decision);
+  if (stored.ok() && core.options.durability == Durability::kLogSync) stored = core.store->Sync();
+  return stored.ok() ? stored : core.flusher.Refuse(stored);
 }
 
 absl::Status JobSteps::Decide(ServerCore& core, int64_t below) {
@@ -144,7 +152,9 @@ absl::Status JobSteps::Decide(ServerCore& core, int64_t below) {
     std::optional<DecisionRecord> decision = steps_.Decide(quorum, aggregate);
     if (!decision) break;
     decision->job = job_;
+    CAIRN_CRASH_POINT("decision: made, not stored");
     RETURN_IF_ERROR(Store(core, *decision));
+    CAIRN_CRASH_POINT("decision: stored");
     steps_.Learn(*std::move(decision));
   }
   return absl::OkStatus();
@@ -177,6 +187,7 @@ absl::Status JobSteps::CloseSteps(ServerCore& core, const Admitted& admitted) {
 absl::Status JobSteps::CloseOne(ServerCore& core, const Admitted& admitted,
                                 SyncSteps::Closing closing) {
   const int64_t step = closing.decision->step;
+  CAIRN_CRASH_POINT("step: before it closes");
   for (const NamedContribution* name : closing.lost) {
     core.counters.Add(Counter::kContributionsLost);
     LOG(WARNING) << core.name << ": step " << step << " of job " << job_ << " closes without push "
@@ -199,6 +210,7 @@ absl::Status JobSteps::CloseOne(ServerCore& core, const Admitted& admitted,
   }
   {
     absl::MutexLock lock(&mutex_);
+    CAIRN_CRASH_POINT("step: mean applied, not closed");
     absl::MutexLock notes(&notes_mutex_);
     const SyncSteps::Closed closed = steps_.Close();
     for (const NamedContribution& name : closed.named) {
@@ -215,6 +227,7 @@ absl::Status JobSteps::CloseOne(ServerCore& core, const Admitted& admitted,
     core.counters.Add(Counter::kContributionsDropped, static_cast<int64_t>(closed.dropped.size()));
   }
   core.counters.Add(Counter::kSteps);
+  CAIRN_CRASH_POINT("step: closed");
   return AwaitPromised(core);
 }
 
@@ -341,7 +354,8 @@ absl::Status JobSteps::Forget(ServerCore& core, int64_t all_durable_step) {
   steps_.Forget(step);
   if (steps_.forgotten() - dropped_on_disk_ < kDecisionsPerDeletion) return absl::OkStatus();
   dropped_on_disk_ = steps_.forgotten();
-  return core.store->DropDecisions(job_, dropped_on_disk_);
+  const absl::Status dropped = core.store->DropDecisions(job_, dropped_on_disk_);
+  return dropped.ok() ? dropped : core.flusher.Refuse(dropped);
 }
 
 int64_t JobSteps::generation() const {
@@ -365,16 +379,20 @@ void JobSteps::Stop(const absl::Status& why) {
 void JobSteps::WaitForWake(int64_t generation, Deadline deadline) {
   absl::MutexLock lock(&wake_mutex_);
   while (generation_ == generation && !deadline.Expired()) {
-    wake_.WaitWithTimeout(&wake_mutex_, deadline.Remaining());
+    wake_.WaitUntil(&wake_mutex_, deadline);
   }
 }
 
 void JobSteps::FillWhy(wire::WhyReply& reply) const {
   std::vector<Waiter> waiters;
-  {
-    absl::MutexLock lock(&mutex_);
-    waiters.assign(waiters_.begin(), waiters_.end());
+  // Held while a decision is written. Where that takes long the board tells of it, and whoever asks
+  // why is not to wait for the disk too.
+  for (const Deadline patience = Deadline::In(kLongestWhyWait); !mutex_.TryLock();) {
+    if (patience.Expired()) return;
+    absl::SleepFor(kWhyPause);
   }
+  waiters.assign(waiters_.begin(), waiters_.end());
+  mutex_.Unlock();
   if (waiters.empty()) return;
   const Missing missing = FindMissing();
   for (const Waiter& waiter : waiters) {

@@ -18,6 +18,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/deadline.h"
+#include "common/monotonic_cond_var.h"
 #include "ps_server/cohort.h"
 #include "ps_server/session.h"
 #include "ps_server/sync_steps.h"
@@ -127,7 +128,7 @@ class JobSteps {
 
   // Taken by the cohort under its own lock, so nothing else is locked inside.
   mutable absl::Mutex wake_mutex_;
-  absl::CondVar wake_;
+  MonotonicCondVar wake_;
   int64_t generation_ ABSL_GUARDED_BY(wake_mutex_) = 0;
   absl::Status stopped_ ABSL_GUARDED_BY(wake_mutex_);
 };

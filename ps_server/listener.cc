@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/monotonic_cond_var.h"
 #include "common/status.h"
 #include "ps_server/reply_holds.h"
 #include "thrift/bulk_protocol.h"
@@ -163,6 +164,7 @@ class ListenerImpl : public Listener {
   absl::Mutex stop_mutex_;  // one Stop at a time
   absl::Mutex mutex_;
   Connections connections_ ABSL_GUARDED_BY(mutex_);
+  MonotonicCondVar changed_;                     // running_, or stopping_
   int32_t running_ ABSL_GUARDED_BY(mutex_) = 0;  // connections that are not done
 };
 
@@ -188,10 +190,8 @@ void ListenerImpl::AcceptLoop() {
       if (stopping_.load()) return;
       LOG_RATIONED(WARNING) << address_ << ": accept: " << error.what();
       const absl::MutexLock lock(&mutex_);
-      mutex_.AwaitWithTimeout(
-          absl::Condition(
-              +[](std::atomic<bool>* stopping) { return stopping->load(); }, &stopping_),
-          kAcceptPause);
+      const Deadline pause = Deadline::In(kAcceptPause);
+      while (!stopping_.load() && !pause.Expired()) changed_.WaitUntil(&mutex_, pause);
     }
   }
 }
@@ -269,6 +269,7 @@ void ListenerImpl::Run(Connection& connection) {
   connection.socket->close();
   connection.is_done = true;
   --running_;
+  changed_.SignalAll();
 }
 
 void ListenerImpl::Serve(const std::shared_ptr<TSocket>& socket) {
@@ -317,6 +318,7 @@ void ListenerImpl::Stop() {
   {
     const absl::MutexLock lock(&mutex_);
     stopping_.store(true);
+    changed_.SignalAll();
   }
   if (!accept_thread_.joinable()) return;
   socket_.interrupt();
@@ -331,9 +333,8 @@ void ListenerImpl::Stop() {
       }
     };
     shut_down(SHUT_RD);  // those at rest end at once, running calls can still be answered
-    mutex_.AwaitWithTimeout(absl::Condition(
-                                +[](int32_t* running) { return *running == 0; }, &running_),
-                            kStopGrace);
+    const Deadline grace = Deadline::In(kStopGrace);
+    while (running_ > 0 && !grace.Expired()) changed_.WaitUntil(&mutex_, grace);
     shut_down(SHUT_RDWR);
     ended.swap(connections_);
   }

@@ -30,7 +30,7 @@ absl::Status MemoryBudget::Acquire(int64_t bytes, absl::string_view what) {
   waiters_.fetch_add(1);
   bool acquired = TryAcquire(bytes);
   while (!acquired && !deadline.Expired()) {
-    released_.WaitWithTimeout(&mutex_, deadline.Remaining());
+    released_.WaitUntil(&mutex_, deadline);
     acquired = TryAcquire(bytes);
   }
   waiters_.fetch_sub(1);

@@ -8,6 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/monotonic_cond_var.h"
 #include "ps_server/wait_board.h"
 
 namespace cairn {
@@ -40,7 +41,7 @@ class MemoryBudget {
   std::atomic<int64_t> used_{0};
   std::atomic<int32_t> waiters_{0};
   absl::Mutex mutex_;  // for waiting only
-  absl::CondVar released_;
+  MonotonicCondVar released_;
 };
 
 // Bytes taken from a budget, given back by the destructor. Movable.

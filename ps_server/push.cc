@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/crash_point.h"
 #include "common/status.h"
 #include "ps_server/gradient_check.h"
 #include "ps_server/request_items.h"
@@ -259,7 +260,11 @@ absl::Status Push::Run(const VariableMap& variables, const Origin& origin, wire:
   MemoryHold hold;
   RETURN_IF_ERROR(AcquireRows(hold));
   reply.repeated = origin.worker >= 0 && !scratch_.prepared.empty();
-  for (const PreparedItem& item : scratch_.prepared) Apply(item, origin, hold, reply);
+  CAIRN_CRASH_POINT("push: before it is applied");
+  for (const PreparedItem& item : scratch_.prepared) {
+    Apply(item, origin, hold, reply);
+    CAIRN_CRASH_POINT("push: between variables");
+  }
   if (reply.repeated) core_.counters.Add(Counter::kPushesRepeated);
   return absl::OkStatus();
 }
@@ -300,6 +305,7 @@ absl::Status Keep(ServerCore& core, const Admitted& admitted, const wire::PushRe
       break;
     case SyncSteps::Added::kPending: break;
   }
+  CAIRN_CRASH_POINT("contribution: kept, not in order yet");
   admitted.session->AddWaiting(request.sequence.sequence);
   return status;
 }

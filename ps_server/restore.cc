@@ -14,6 +14,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/crash_point.h"
 #include "common/deadline.h"
 #include "common/status.h"
 #include "ps_server/checkpoint_calls.h"
@@ -57,6 +58,11 @@ class Restoring {
         same_(static_cast<int32_t>(request.folders.size()) == core.options.server_count) {}
 
   absl::Status Run(wire::RestoreReply& reply) {
+    if (DoneBefore()) {
+      reply.variables =
+          static_cast<int32_t>(core_.registry.Find(request_.caller.job)->variables()->size());
+      return absl::OkStatus();
+    }
     RETURN_IF_ERROR(CheckAbsent());
     RETURN_IF_ERROR(OpenSources());
     RETURN_IF_ERROR(ReadSpecs());
@@ -66,7 +72,9 @@ class Restoring {
       Deal(specs, core_.options.server_count);
     }
     RETURN_IF_ERROR(MakeVariables());
+    CAIRN_CRASH_POINT("restore: before the stripes");
     absl::Status status = LoadAndWrite();
+    CAIRN_CRASH_POINT("restore: stripes written");
     if (status.ok()) status = Commit();
     if (!status.ok()) {
       // Else the next start does it.
@@ -82,6 +90,21 @@ class Restoring {
   }
 
  private:
+  std::string TurnText() const { return absl::StrCat("restore of job ", request_.caller.job); }
+
+  // Whether the job is here by this very request, whose answer was lost: a restore gives its
+  // workers incarnations that no other one does, and nobody trains before it is answered.
+  bool DoneBefore() const {
+    const std::shared_ptr<Job> job = core_.registry.Find(request_.caller.job);
+    if (job == nullptr || job->variables()->empty() || request_.workers.empty()) return false;
+    return std::all_of(request_.workers.begin(), request_.workers.end(),
+                       [&](const wire::CheckpointWorker& worker) {
+                         if (worker.worker == kStepWorker) return true;
+                         const std::shared_ptr<Session> session = job->FindSession(worker.worker);
+                         return session != nullptr && session->incarnation() >= worker.incarnation;
+                       });
+  }
+
   absl::Status CheckAbsent() const {
     const std::shared_ptr<Job> job = core_.registry.Find(request_.caller.job);
     if (job == nullptr || job->variables()->empty()) return absl::OkStatus();
@@ -171,7 +194,7 @@ class Restoring {
 
   absl::Status MakeVariables() {
     {
-      absl::MutexLock lock(&core_.create_mutex);
+      ASSIGN_OR_RETURN(const Turn::Held turn, TakeCreateTurn(core_, TurnText()));
       first_id_ = core_.next_variable_id;
       core_.next_variable_id += static_cast<uint32_t>(incoming_.size());
       end_id_ = core_.next_variable_id;
@@ -344,7 +367,7 @@ class Restoring {
 
   // The job appears, on disk and in memory.
   absl::Status Commit() {
-    absl::MutexLock lock(&core_.create_mutex);
+    ASSIGN_OR_RETURN(const Turn::Held turn, TakeCreateTurn(core_, TurnText()));
     RETURN_IF_ERROR(core_.flusher.failure());
     RETURN_IF_ERROR(CheckAbsent());
     // Between epochs: one that runs may be about to write what workers had before.
@@ -365,7 +388,10 @@ class Restoring {
           }
         }
       }
-      RETURN_IF_ERROR(core_.store->PutJob(variables, shards, workers));
+      if (const absl::Status put = core_.store->PutJob(variables, shards, workers); !put.ok()) {
+        return core_.flusher.Refuse(put);
+      }
+      CAIRN_CRASH_POINT("restore: job written");
       if (const std::shared_ptr<Job> before = core_.registry.Find(request_.caller.job);
           before != nullptr) {
         core_.registry.Erase(request_.caller.job);  // with the sessions of before
@@ -423,6 +449,7 @@ absl::Status Restore(ServerCore& core, const wire::RestoreRequest& request,
   RETURN_IF_ERROR(Annotate(CheckFolders(request), what));
   ASSIGN_OR_RETURN(const Turn::Held turn, TakeCheckpointTurn(core, what));
   const absl::Status status = Restoring(core, request).Run(reply);
+  CAIRN_CRASH_POINT("restore: before the answer");
   if (!status.ok()) return Annotate(status, what);
   reply.seconds = absl::ToDoubleSeconds(MonotonicNow() - begin);
   LOG(INFO) << what << ": " << reply.variables << " variables, " << reply.stripes << " stripes, "

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/crash_point.h"
 #include "common/deadline.h"
 #include "common/status.h"
 #include "ps_server/order_rules.h"
@@ -65,6 +66,7 @@ absl::Status ApplyInOrder(ServerCore& core, const Admitted& admitted, const wire
   const absl::Status status = apply({.worker = session.worker(),
                                      .sequence = sequence.sequence,
                                      .applied = IsApplied(sequence.sequence, applied)});
+  CAIRN_CRASH_POINT("push: applied, not in order yet");
   // What was refused for want of memory may be a push that this server had acknowledged before it
   // was restarted: as void it would be lost, so the worker has to send it again.
   if (!absl::IsResourceExhausted(status)) session.Applied(sequence.sequence, sequence.position);

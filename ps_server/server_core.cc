@@ -114,6 +114,12 @@ absl::StatusOr<Admitted> Admit(ServerCore& core, const wire::Caller& caller) {
   return admitted;
 }
 
+absl::StatusOr<Turn::Held> TakeCreateTurn(ServerCore& core, absl::string_view what) {
+  const WaitBoard::Waiting waiting(&core.waits, "create",
+                                   "another create_variables, drop_job or restore to end");
+  return core.create_turn.Take(absl::StrCat(core.name, ": ", what), core.options.disk_wait);
+}
+
 void FillState(const ServerCore& core, Job* job, const Session* session, wire::ServerState& state) {
   state.boot_id = core.boot_id;
   if (job != nullptr) job->steps().Fill(state);

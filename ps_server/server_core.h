@@ -36,8 +36,8 @@ struct ServerCore {
   Flusher flusher;
   Counters counters;
 
-  absl::Mutex create_mutex;       // one create_variables or drop_job at a time
-  uint32_t next_variable_id = 1;  // guarded by create_mutex
+  Turn create_turn;               // one create_variables, drop_job or restore's end at a time
+  uint32_t next_variable_id = 1;  // of whoever has create_turn
   Turn checkpoint_turn;           // one checkpoint, drop_checkpoint or restore at a time
 
   bool applied_is_durable() const { return options.durability == Durability::kOff; }
@@ -67,6 +67,9 @@ absl::Status CheckJobName(absl::string_view job);
 
 // FENCED or REBOOTED where `incarnation` is not the one `session` knows.
 absl::Status CheckIncarnation(ServerCore& core, const Session& session, int64_t incarnation);
+
+// To change what variables there are. kUnavailable after disk_wait: names who has the turn.
+absl::StatusOr<Turn::Held> TakeCreateTurn(ServerCore& core, absl::string_view what);
 
 // boot_id, and where known applied, durable and the steps. Both may be null.
 void FillState(const ServerCore& core, Job* job, const Session* session, wire::ServerState& state);

@@ -5,6 +5,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "common/crash_point.h"
 #include "common/status.h"
 #include "ps_server/assign.h"
 #include "ps_server/checkpoint_calls.h"
@@ -101,7 +102,10 @@ void Service::create_variables(wire::ServerState& state, const wire::Caller& cal
 void Service::push(wire::PushReply& reply, const wire::PushRequest& request) {
   Run(request.caller, reply.state, [&](const Admitted& admitted) {
     RETURN_IF_ERROR(ApplyPush(core_, admitted, request, reply));
-    return AwaitPromised(core_);
+    CAIRN_CRASH_POINT("push: applied");
+    RETURN_IF_ERROR(AwaitPromised(core_));
+    CAIRN_CRASH_POINT("push: before the answer");
+    return absl::OkStatus();
   });
 }
 

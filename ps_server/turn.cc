@@ -15,7 +15,7 @@ absl::StatusOr<Turn::Held> Turn::Take(absl::string_view what, absl::Duration pat
                                                  DurationText(MonotonicNow() - since_),
                                                  ": retry when it has ended"));
     }
-    ended_.WaitWithTimeout(&mutex_, deadline.Remaining());
+    ended_.WaitUntil(&mutex_, deadline);
   }
   taken_ = true;
   what_ = std::string(what);
@@ -26,7 +26,7 @@ absl::StatusOr<Turn::Held> Turn::Take(absl::string_view what, absl::Duration pat
 void Turn::End() {
   absl::MutexLock lock(&mutex_);
   taken_ = false;
-  ended_.Signal();
+  ended_.SignalAll();
 }
 
 }  // namespace cairn

@@ -8,6 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/monotonic_cond_var.h"
 
 namespace cairn {
 
@@ -35,7 +36,7 @@ class Turn {
   void End();
 
   absl::Mutex mutex_;
-  absl::CondVar ended_;
+  MonotonicCondVar ended_;
   bool taken_ ABSL_GUARDED_BY(mutex_) = false;
   std::string what_ ABSL_GUARDED_BY(mutex_);
   absl::Duration since_ ABSL_GUARDED_BY(mutex_);  // on the monotonic clock

@@ -9,6 +9,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/crash_point.h"
 #include "common/status.h"
 #include "ps_server/request_items.h"
 #include "thrift/convert.h"
@@ -80,7 +81,8 @@ absl::Status CreateVariables(ServerCore& core, const wire::Caller& caller,
                           kMaxItemsPerCall, " are allowed (kMaxItemsPerCall): split the call")),
                       wire::ErrorReason::LIMIT);
   }
-  absl::MutexLock lock(&core.create_mutex);
+  ASSIGN_OR_RETURN(const Turn::Held turn,
+                   TakeCreateTurn(core, absl::StrCat("create_variables of job ", caller.job)));
   RETURN_IF_ERROR(core.flusher.failure());
   const std::shared_ptr<Job> job = core.registry.FindOrMake(caller.job);
   ASSIGN_OR_RETURN(const std::vector<VariableSpec> fresh, NewSpecs(core, *job, specs));
@@ -95,13 +97,14 @@ absl::Status CreateVariables(ServerCore& core, const wire::Caller& caller,
   }
   // A crash between two records leaves variables that the same call, repeated, finds there.
   for (const auto& variable : made) {
+    CAIRN_CRASH_POINT("create: before a variable");
     const absl::Status written = core.store->PutVariable(variable->record());
     if (!written.ok()) {
-      return WithReason(Annotate(written, absl::StrCat("create on ", core.name)),
-                        wire::ErrorReason::STOPPING);
+      return Annotate(core.flusher.Refuse(written), absl::StrCat("create on ", core.name));
     }
     job->Add({variable});
   }
+  CAIRN_CRASH_POINT("create: before the answer");
   return absl::OkStatus();
 }
 
@@ -135,11 +138,16 @@ absl::Status Describe(ServerCore& core, const Admitted& admitted,
 
 absl::Status DropJob(ServerCore& core, const wire::Caller& caller) {
   RETURN_IF_ERROR(CheckJobName(caller.job));
-  absl::MutexLock lock(&core.create_mutex);
+  ASSIGN_OR_RETURN(const Turn::Held turn,
+                   TakeCreateTurn(core, absl::StrCat("drop_job of job ", caller.job)));
   // Between epochs: one that runs would write stripes of the job again.
   const std::shared_ptr<Job> job = core.registry.Find(caller.job);
   const absl::Status status = core.flusher.Exclusively([&] {
-    RETURN_IF_ERROR(core.store->DropJob(caller.job));
+    CAIRN_CRASH_POINT("drop: begun");
+    if (const absl::Status dropped = core.store->DropJob(caller.job); !dropped.ok()) {
+      return core.flusher.Refuse(dropped);
+    }
+    CAIRN_CRASH_POINT("drop: gone on disk");
     core.registry.Erase(caller.job);
     return absl::OkStatus();
   });
@@ -149,6 +157,7 @@ absl::Status DropJob(ServerCore& core, const wire::Caller& caller) {
         absl::StrCat("job ", caller.job, " was dropped meanwhile: start this task again")));
   }
   LOG(INFO) << core.name << " dropped job " << caller.job;
+  CAIRN_CRASH_POINT("drop: before the answer");
   return absl::OkStatus();
 }
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/consistency.h"
+#include "common/crash_point.h"
 #include "common/status.h"
 #include "thrift/cairn_constants.h"
 #include "thrift/convert.h"
@@ -63,8 +64,9 @@ absl::Status MakeDurable(ServerCore& core, Session& session) {
     // Only the fence is kept: the stripes on disk are older than what is applied.
     RETURN_IF_ERROR(core.flusher.Exclusively([&] {
       const WorkerRecord record = session.NoteIncarnation();
-      RETURN_IF_ERROR(core.store->WriteEpoch({}, {record}));
-      RETURN_IF_ERROR(core.store->Sync());
+      absl::Status written = core.store->WriteEpoch({}, {record});
+      if (written.ok()) written = core.store->Sync();
+      if (!written.ok()) return core.flusher.Refuse(written);
       session.Published(record);
       return absl::OkStatus();
     }));
@@ -102,10 +104,12 @@ absl::Status Join(ServerCore& core, const wire::HelloRequest& request, wire::Hel
     job->steps().Begin(core);
   }
   session->Admit(incarnation, request.origin);
+  CAIRN_CRASH_POINT("hello: admitted");
   const int64_t named = is_new ? job->steps().Restart(core, request.worker) : 0;
   // Also where a hello before this one was admitted, but its epoch failed.
   if (is_new || session->durable_incarnation() < incarnation) {
     RETURN_IF_ERROR(MakeDurable(core, *session));
+    CAIRN_CRASH_POINT("hello: durable");
     LOG(INFO) << core.name << ": " << request.task_type << " (worker " << request.worker
               << " of job " << request.job << ", " << request.origin << ") joined as incarnation "
               << incarnation;
@@ -142,6 +146,7 @@ absl::Status Hello(ServerCore& core, const wire::HelloRequest& request, wire::He
 absl::Status Leave(ServerCore& core, const Admitted& admitted) {
   Session* const session = admitted.session.get();
   if (session != nullptr) session->SetLeft(true);
+  CAIRN_CRASH_POINT("leave: begun");
   if (!core.applied_is_durable()) {
     const absl::Status status = core.flusher.Flush(Flusher::Reach::kSynced);
     if (!status.ok()) {
@@ -152,6 +157,7 @@ absl::Status Leave(ServerCore& core, const Admitted& admitted) {
   if (session == nullptr) return absl::OkStatus();
   session->EndLease();
   admitted.job->cohort().Leave(session->worker());
+  CAIRN_CRASH_POINT("leave: before the answer");
   return absl::OkStatus();
 }
 

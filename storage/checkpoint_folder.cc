@@ -16,6 +16,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/crash_point.h"
 #include "common/status.h"
 #include "storage/checksum.h"
 #include "storage/directory.h"
@@ -74,6 +75,7 @@ absl::StatusOr<PartContents> ListPart(const std::string& part) {
 absl::Status RemoveUnfinished(const std::string& unfinished) {
   ASSIGN_OR_RETURN(const PartContents contents, ListPart(unfinished));
   for (const std::string& name : contents.files) {
+    CAIRN_CRASH_POINT("checkpoint: between an old part's files");
     const std::string path = absl::StrCat(unfinished, "/", name);
     if (unlink(path.c_str()) != 0) return ErrnoStatus(errno, absl::StrCat("delete ", path));
   }
@@ -154,11 +156,13 @@ absl::StatusOr<std::vector<PartFileSum>> WriteCheckpointPart(StripeStore& store,
   const std::string unfinished = part + ".part";
   if (Exists(unfinished)) RETURN_IF_ERROR(RemoveUnfinished(unfinished));
   RETURN_IF_ERROR(store.Checkpoint(unfinished));
+  CAIRN_CRASH_POINT("checkpoint: files linked");
   ASSIGN_OR_RETURN(std::vector<PartFileSum> files, SumFiles(unfinished));
   std::string list;
   for (const PartFileSum& file : files) list += ListLine(file);
   RETURN_IF_ERROR(WriteSynced(absl::StrCat(unfinished, "/", kList), list));
   RETURN_IF_ERROR(SyncFolder(unfinished));
+  CAIRN_CRASH_POINT("checkpoint: before the part has its name");
   if (std::rename(unfinished.c_str(), part.c_str()) != 0) {
     return ErrnoStatus(errno, absl::StrCat("rename ", unfinished));
   }

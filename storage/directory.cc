@@ -29,8 +29,9 @@ namespace {
 
 constexpr char kMarker[] = "CAIRN";
 constexpr char kNewMarker[] = "CAIRN.new";
+constexpr char kSyncedNote[] = "SYNCED";  // storage/synced_note.h
 constexpr char kFirstLine[] = "cairn stripe store";
-constexpr size_t kMaxMarkerBytes = 4096;  // of any format; read no more of a file that is not ours
+constexpr size_t kMaxSmallFileBytes = 4096;  // read no more of a file that may not be ours
 
 std::string Join(absl::string_view directory, absl::string_view name) {
   return absl::StrCat(directory, "/", name);
@@ -63,12 +64,7 @@ absl::Status DamagedMarker(const std::string& path, absl::string_view found) {
 
 // kOk: a marker of this format and server.
 absl::Status CheckMarker(const std::string& path, int32_t server_index) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return ErrnoStatus(errno, absl::StrCat("open ", path));
-  std::string text(kMaxMarkerBytes, '\0');
-  in.read(text.data(), kMaxMarkerBytes);
-  text.resize(static_cast<size_t>(in.gcount()));
-
+  ASSIGN_OR_RETURN(const std::string text, ReadSmallFile(path));
   const std::vector<absl::string_view> lines = absl::StrSplit(text, '\n');
   absl::string_view format_text = lines.size() > 1 ? lines[1] : "";
   uint32_t format = 0;
@@ -105,10 +101,11 @@ absl::Status CheckWritable(const std::string& directory) {
 absl::Status Foreign(const std::string& directory, const std::vector<std::string>& names) {
   constexpr size_t kNamed = 3;
   const auto end = names.begin() + static_cast<ptrdiff_t>(std::min(names.size(), kNamed));
-  return absl::FailedPreconditionError(
-      absl::StrCat(directory, " holds files that are not a Cairn store (",
-                   absl::StrJoin(names.begin(), end, ", "), names.size() > kNamed ? ", …" : "",
-                   "): name an empty folder, or one that a server made; nothing was changed"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      directory, " holds files that are not a Cairn store (",
+      absl::StrJoin(names.begin(), end, ", "), names.size() > kNamed ? ", …" : "",
+      "): name an empty folder, or one that a server made and that has its file CAIRN; nothing "
+      "was changed"));
 }
 
 }  // namespace
@@ -131,7 +128,8 @@ absl::StatusOr<DirectoryState> PrepareDirectory(const std::string& directory,
   }
   // A first start may have been interrupted: its marker is complete before db/ appears.
   const bool begun = Contains(names, kNewMarker);
-  const bool ours = begun && names.size() == (has_database ? 2u : 1u);
+  const size_t made = 1 + (has_database ? 1 : 0) + (Contains(names, kSyncedNote) ? 1 : 0);
+  const bool ours = begun && names.size() == made;
   if (!names.empty() && !ours) return Foreign(directory, names);
   RETURN_IF_ERROR(CheckWritable(directory));
   if (has_database) {
@@ -149,6 +147,18 @@ absl::Status FinishDirectory(const std::string& directory) {
     return ErrnoStatus(errno, absl::StrCat("rename ", from));
   }
   return SyncFolder(directory);
+}
+
+absl::Status CheckInPlace(const std::string& directory) {
+  for (const char* name : {kMarker, "db/CURRENT"}) {
+    const std::string path = Join(directory, name);
+    if (access(path.c_str(), F_OK) == 0) continue;
+    return absl::DataLossError(absl::StrCat(
+        path, " is gone (", std::strerror(errno),
+        ") while this server runs on it: somebody removed or moved the folder, and what is written "
+        "to it now is lost: end this server and bring the folder back, or restore a checkpoint"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status WriteMarker(const std::string& directory, int32_t server_index) {
@@ -197,6 +207,23 @@ absl::Status MakeFolder(const std::string& directory) {
 
 absl::Status SyncFolder(const std::string& directory) {
   return SyncPath(directory, O_RDONLY | O_DIRECTORY);
+}
+
+absl::StatusOr<std::string> ReadSmallFile(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("open ", path));
+  std::string text(kMaxSmallFileBytes, '\0');
+  size_t size = 0;
+  ssize_t got = 1;
+  while (got > 0 && size < text.size()) {
+    got = read(fd, text.data() + size, text.size() - size);
+    if (got > 0) size += static_cast<size_t>(got);
+  }
+  const int error = got < 0 ? errno : 0;
+  close(fd);
+  if (error != 0) return ErrnoStatus(error, absl::StrCat("read ", path));
+  text.resize(size);
+  return text;
 }
 
 absl::Status WriteSynced(const std::string& path, absl::string_view text) {

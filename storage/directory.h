@@ -33,6 +33,10 @@ absl::StatusOr<DirectoryState> PrepareDirectory(const std::string& directory, in
 // Turns CAIRN.new into CAIRN, durably: the store is made.
 absl::Status FinishDirectory(const std::string& directory);
 
+// Whether the folder of an open store is still in its place: what goes to files without a name is
+// lost with the process, though every write and sync of it succeeds. kDataLoss: it is not.
+absl::Status CheckInPlace(const std::string& directory);
+
 // The marker of a finished store in a folder that has none, synced.
 absl::Status WriteMarker(const std::string& directory, int32_t server_index);
 // Checks the marker of a finished store. Errors as PrepareDirectory.
@@ -43,6 +47,8 @@ absl::StatusOr<std::vector<std::string>> ListFolder(const std::string& directory
 // Makes the folder where there is none, durably. kNotFound: its parent is missing.
 absl::Status MakeFolder(const std::string& directory);
 absl::Status SyncFolder(const std::string& directory);
+// The first bytes of a small text file. Errors as ErrnoStatus.
+absl::StatusOr<std::string> ReadSmallFile(const std::string& path);
 // A file of these bytes, synced.
 absl::Status WriteSynced(const std::string& path, absl::string_view text);
 

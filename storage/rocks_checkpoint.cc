@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/crash_point.h"
 #include "common/status.h"
 #include "rocksdb/utilities/checkpoint.h"
 #include "storage/directory.h"
@@ -22,6 +23,7 @@ absl::Status RocksStore::Checkpoint(const std::string& folder) {
   RETURN_IF_ERROR(CheckUsable());
   const std::string what = Context(absl::StrCat("copy to ", folder));
   RETURN_IF_ERROR(MakeFolder(folder));
+  CAIRN_CRASH_POINT("checkpoint: before the files are linked");
   rocksdb::Checkpoint* made = nullptr;
   RETURN_IF_ERROR(FromRocks(rocksdb::Checkpoint::Create(db_.get(), &made), what));
   const std::unique_ptr<rocksdb::Checkpoint> checkpoint(made);

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/crash_point.h"
 #include "common/status.h"
 #include "rocksdb/env.h"
 #include "rocksdb/slice.h"
@@ -58,6 +59,18 @@ std::vector<std::string> UnreadableTables(const std::string& path) {
   return unreadable;
 }
 
+// The file of the newest log in `path`; empty: there is none.
+std::string NewestLog(const std::string& path) {
+  std::string newest;
+  std::vector<std::string> names;
+  if (!rocksdb::Env::Default()->GetChildren(path, &names).ok()) return newest;
+  for (const std::string& name : names) {
+    if (!absl::EndsWith(name, ".log")) continue;
+    if (std::pair(name.size(), name) > std::pair(newest.size(), newest)) newest = name;
+  }
+  return newest;
+}
+
 }  // namespace
 
 absl::Status Failure::Set(const absl::Status& status) {
@@ -74,7 +87,7 @@ absl::Status Failure::Get() const {
 }
 
 RocksStore::RocksStore(std::string directory, bool read_only)
-    : directory_(std::move(directory)), read_only_(read_only) {}
+    : directory_(std::move(directory)), read_only_(read_only), synced_note_(directory_) {}
 
 RocksStore::~RocksStore() { Close().IgnoreError(); }
 
@@ -88,9 +101,12 @@ absl::StatusOr<std::unique_ptr<StripeStore>> RocksStore::Open(const StoreOptions
       PrepareDirectory(options.directory, options.server_index);
   if (!state.ok()) return Annotate(state.status(), context);
   const bool create = *state == DirectoryState::kNew;
+  CAIRN_CRASH_POINT("start: folder marked");
   std::unique_ptr<RocksStore> store(new RocksStore(options.directory, /*read_only=*/false));
   RETURN_IF_ERROR(Annotate(store->OpenDatabase(options, create), context));
+  CAIRN_CRASH_POINT("start: database open");
   RETURN_IF_ERROR(Annotate(store->Boot(options, create), context));
+  CAIRN_CRASH_POINT("start: boot counted");
   if (create) RETURN_IF_ERROR(Annotate(FinishDirectory(options.directory), context));
   store->log_->Attach(LogPath(options.directory));
   return store;
@@ -110,13 +126,38 @@ absl::Status RocksStore::OpenDatabase(const StoreOptions& options, bool create) 
       std::make_shared<FailureListener>(failure_, Context("background work stopped")));
   absl::MutexLock lock(&life_);
   rocksdb::DB* db = nullptr;
+  const std::string newest_log = NewestLog(path);  // recovery removes it
   const rocksdb::Status opened = rocksdb::DB::Open(rocks, path, &db);
   db_.reset(db);
-  return opened.ok() ? absl::OkStatus() : OpenError(opened, path);
+  if (!opened.ok()) return OpenError(opened, path);
+  // Kept, so that closing it writes no note of its own.
+  return failure_.Set(CheckSynced(newest_log));
+}
+
+absl::Status RocksStore::CheckSynced(absl::string_view newest_log) const {
+  ASSIGN_OR_RETURN(const uint64_t synced, synced_note_.Read());
+  const uint64_t found = db_->GetLatestSequenceNumber();
+  if (found >= synced) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(
+      DatabasePath(directory_), " ends with write ", found, ", though ", synced_note_.path(),
+      " says that ", synced, " were synced: ",
+      newest_log.empty() ? "its newest log (.log) was removed"
+                         : absl::StrCat(newest_log,
+                                        " was cut short or damaged at its end, or a "
+                                        "newer log was removed"),
+      ": check the disk and restore the folder from a copy; without ", synced_note_.path(),
+      " the server starts with what is left, and workers whose pushes are gone say so"));
 }
 
 absl::Status RocksStore::OpenError(const rocksdb::Status& status, const std::string& path) const {
   const std::string text = status.ToString();
+  // The folder was looked at before: it is there, and what lacks is one of RocksDB's own files.
+  if (status.IsIOError() && absl::StrContains(text, std::strerror(ENOENT))) {
+    return absl::DataLossError(absl::StrCat("RocksDB in ", path, ": ", text,
+                                            ": a file is missing (a MANIFEST: or ", path,
+                                            "/CURRENT, which names it, is damaged): check the disk "
+                                            "and restore the folder from a copy"));
+  }
   if (absl::StrContains(text, "lock hold by current process")) return InUse("this process");
   if (absl::StrContains(text, "While lock file") &&
       absl::StrContains(text, std::strerror(EAGAIN))) {
@@ -333,7 +374,9 @@ absl::Status RocksStore::WriteEpoch(absl::Span<const ShardRecord> shards,
   absl::ReaderMutexLock lock(&life_);
   rocksdb::WriteBatch batch;
   RETURN_IF_ERROR(FillEpoch(shards, workers, batch));
-  return Commit(batch, /*sync=*/false, "write an epoch");
+  RETURN_IF_ERROR(Commit(batch, /*sync=*/false, "write an epoch"));
+  // Before anybody is told that it is durable.
+  return failure_.Set(CheckInPlace(directory_));
 }
 
 absl::Status RocksStore::PutJob(absl::Span<const VariableRecord> variables,
@@ -402,8 +445,12 @@ absl::Status RocksStore::DropDecisions(absl::string_view job, int64_t step) {
 }
 
 absl::Status RocksStore::SyncOnce() {
+  const uint64_t sequence = db_->GetLatestSequenceNumber();  // of what is in the log by now
   const rocksdb::Status synced = db_->SyncWAL();
-  if (synced.ok()) return absl::OkStatus();
+  if (synced.ok()) {
+    RETURN_IF_ERROR(failure_.Set(CheckInPlace(directory_)));
+    return failure_.Set(synced_note_.Write(sequence));
+  }
   return failure_.Set(FromRocks(synced, Context("sync the log")));
 }
 

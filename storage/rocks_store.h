@@ -17,6 +17,7 @@
 #include "storage/rocks_batch.h"
 #include "storage/rocks_log.h"
 #include "storage/stripe_store.h"
+#include "storage/synced_note.h"
 
 namespace cairn {
 
@@ -98,6 +99,8 @@ class RocksStore : public StripeStore {
                          absl::Span<const WorkerRecord> workers, rocksdb::WriteBatch& batch) const;
   absl::StatusOr<std::vector<VariableRecord>> ListVariables() const
       ABSL_SHARED_LOCKS_REQUIRED(life_);
+  // That nothing is missing of what was synced before this start.
+  absl::Status CheckSynced(absl::string_view newest_log) const ABSL_SHARED_LOCKS_REQUIRED(life_);
   absl::Status SyncOnce() ABSL_SHARED_LOCKS_REQUIRED(life_);
   // The row segments of `id`: as noted, else as found on disk, and noted then.
   absl::StatusOr<SegmentRange> Segments(const StripeId& id) ABSL_SHARED_LOCKS_REQUIRED(life_);
@@ -107,6 +110,7 @@ class RocksStore : public StripeStore {
   MetaRecord meta_;
   Failure failure_;
   std::shared_ptr<RocksLog> log_;
+  SyncedNote synced_note_;  // of whoever opens, or syncs: one thread at a time
 
   // Calls hold it shared; Close holds it alone, so that it runs when no call does.
   mutable absl::Mutex life_;

@@ -190,6 +190,14 @@ class Tidy(unittest.TestCase):
                  if re.search(r"sleep_for|SleepFor|usleep\(|nanosleep|time\.sleep", line)]
         self.check(found, "wait for the condition itself, with a deadline")
 
+    def test_the_page_of_waits_names_tests_that_exist(self):
+        text = "\n".join(lines("ps_server/WAITS.md"))
+        bodies = {os.path.basename(f)[:-3]: "\n".join(lines(f)) for f in SOURCES
+                  if f.endswith("_test.cc")}
+        found = [f"{file} {name}" for file, name in re.findall(r"`(\w+_test)` \*(\w+)\*", text)
+                 if not re.search(rf"TEST\w*\(\w+, {name}\)", bodies.get(file, ""))]
+        self.check(found, "give the wait a test in which it expires, and name that one")
+
     def test_include_guards(self):
         # Highway's -inl.h are meant to be included once for each instruction set.
         found = [p for p in SOURCES if p.endswith(".h") and not p.endswith("-inl.h") and

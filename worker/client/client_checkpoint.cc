@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/crash_point.h"
 #include "common/status.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/convert.h"
@@ -137,6 +138,7 @@ absl::Status PsClientImpl::Restore(const RestoreSource& source, Deadline deadlin
   };
   // ps:0 last: the job is there when ps:0 holds it.
   RETURN_IF_ERROR(ForEachServer(1, restore));
+  CAIRN_CRASH_POINT("restore: all but ps:0 have it");
   return restore(0);
 }
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/crash_point.h"
 #include "common/status.h"
 #include "common/time_text.h"
 #include "worker/client/client_impl.h"
@@ -158,10 +159,12 @@ absl::Status PsClientImpl::RunNumbered(DataPlan& plan, const absl::string_view* 
                                        Deadline deadline) {
   RETURN_IF_ERROR(order_.TakeTurn(deadline));
   absl::Status status = MakeRoom(plan.Wave(0), deadline);
+  CAIRN_CRASH_POINT("worker: before a push is numbered");
   if (status.ok()) status = order_.Number(plan.Wave(0), position);
   if (status.ok()) {
     status = RunWave(plan, 0, /*numbered=*/true, deadline);
     order_.Settle(plan.Wave(0), status);
+    CAIRN_CRASH_POINT("worker: a push is acknowledged by all");
   }
   order_.EndTurn();
   if (retention_.bytes() > retention_.limit_bytes() / 2) early_epochs_.Ask();

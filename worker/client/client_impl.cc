@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/crash_point.h"
 #include "common/status.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/errors.h"
@@ -19,6 +20,7 @@ namespace {
 // A heartbeat is answered at once or is of no use; also bounds the time that a destructor waits
 // for one.
 constexpr absl::Duration kHeartbeatTimeout = absl::Seconds(1);
+constexpr absl::Duration kShortestHeartbeatTimeout = absl::Milliseconds(100);
 constexpr absl::Duration kHeartbeatAmongWaiting = absl::Milliseconds(500);
 // The same for an early epoch; one that takes longer goes on without being waited for.
 constexpr absl::Duration kEarlyEpochTimeout = absl::Seconds(5);
@@ -131,6 +133,7 @@ absl::Status PsClientImpl::SayHello(Deadline deadline) {
   // ps:0 grants the incarnation that the others are told.
   RETURN_IF_ERROR(HelloTo(*sessions_[0], 0, deadline, &replies[0]));
   const int64_t incarnation = replies[0].incarnation;
+  CAIRN_CRASH_POINT("worker: hello to ps:0 alone");
   RETURN_IF_ERROR(ForEachServer(1, [&](int32_t server) {
     return HelloTo(*sessions_[server], incarnation, deadline, &replies[server]);
   }));
@@ -242,12 +245,14 @@ absl::Status PsClientImpl::Leave(Deadline deadline) {
   RETURN_IF_ERROR(CheckOpen("leave", deadline));
   RETURN_IF_ERROR(order_.TakeTurn(deadline));  // after the push that is under way
   early_epochs_.Stop();  // one that came after `leave` would look like a worker that is back
+  CAIRN_CRASH_POINT("worker: before it leaves");
   const absl::Status status = ForEachServer(0, [&](int32_t server) {
     wire::ServerState state;
     RETURN_IF_ERROR(CallOne(server, "leave", deadline.Remaining(), deadline,
                             [&](wire::ParameterServerIf& service, const wire::Caller& caller,
                                 int32_t) { service.leave(state, caller); }));
     sessions_[server]->Learn(state);
+    CAIRN_CRASH_POINT("worker: has left one server");
     return absl::OkStatus();
   });
   if (status.ok()) left_ = true;
@@ -269,6 +274,7 @@ absl::Status PsClientImpl::DropJob(Deadline deadline) {
                        wire::ServerState state;
                        service.drop_job(state, caller);
                      });
+    CAIRN_CRASH_POINT("worker: job dropped");
     if (status.ok()) {
       variables_.Clear();
       status = SayHello(deadline);
@@ -307,34 +313,44 @@ void PsClientImpl::StartHeartbeats() {
 }
 
 void PsClientImpl::StopHeartbeats() {
-  if (!stop_.HasBeenNotified()) stop_.Notify();
+  stop_.Stop();
   if (heartbeats_.joinable()) heartbeats_.join();
 }
 
+// All at once: one that does not answer must not take the time of the others.
 void PsClientImpl::HeartbeatLoop(absl::Duration interval) {
-  while (!stop_.WaitForNotificationWithTimeout(interval)) {
+  const absl::Duration timeout = std::clamp(interval, kShortestHeartbeatTimeout, kHeartbeatTimeout);
+  while (!stop_.WaitFor(interval)) {
     absl::MutexLock lock(&heartbeat_mutex_);
-    for (const std::unique_ptr<ServerSession>& session : sessions_) {
-      // Any call renews the lease.
-      if (session->SinceLastAnswer() < interval) continue;
-      if (stop_.HasBeenNotified()) return;
-      int64_t retries = 0;
-      wire::ServerState state;
-      const absl::Status status = fan_out_.Call(
-          *session, "heartbeat", kHeartbeatTimeout, absl::ZeroDuration(),
-          Deadline::In(kHeartbeatTimeout),
-          [&](wire::ParameterServerIf& service, const wire::Caller& caller) {
-            service.heartbeat(state, caller);
-          },
-          &retries);
-      if (status.ok()) session->Learn(state);
+    // Any call renews the lease.
+    const auto is_due = [&](const auto& s) { return s->SinceLastAnswer() >= interval; };
+    if (std::none_of(sessions_.begin(), sessions_.end(), is_due)) continue;
+    std::atomic<bool> fenced = false;
+    ForEachServer(0, [&](int32_t server) {
+      if (!is_due(sessions_[server]) || stop_.stopped()) return absl::OkStatus();
+      const absl::Status status = Beat(*sessions_[server], timeout);
       // A server that is gone is in the log, and no reason to end; calls wait for it. One that has
       // fenced this process tells every call so.
-      if (ReasonOf(status) != wire::ErrorReason::FENCED) continue;
+      if (ReasonOf(status) != wire::ErrorReason::FENCED) return absl::OkStatus();
       LOG(ERROR) << status.message();
-      return;
-    }
+      fenced = true;
+      return absl::OkStatus();
+    }).IgnoreError();
+    if (fenced) return;
   }
+}
+
+absl::Status PsClientImpl::Beat(ServerSession& session, absl::Duration timeout) {
+  int64_t retries = 0;
+  wire::ServerState state;
+  const absl::Status status = fan_out_.Call(
+      session, "heartbeat", timeout, absl::ZeroDuration(), Deadline::In(timeout),
+      [&](wire::ParameterServerIf& service, const wire::Caller& caller) {
+        service.heartbeat(state, caller);
+      },
+      &retries);
+  if (status.ok()) session.Learn(state);
+  return status;
 }
 
 }  // namespace cairn

@@ -13,7 +13,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/synchronization/notification.h"
+#include "common/monotonic_cond_var.h"
 #include "worker/client/client_variable.h"
 #include "worker/client/data_plan.h"
 #include "worker/client/early_epochs.h"
@@ -92,6 +92,7 @@ class PsClientImpl : public PsClient {
   void StartHeartbeats();
   void StopHeartbeats();
   void HeartbeatLoop(absl::Duration interval);
+  absl::Status Beat(ServerSession& session, absl::Duration timeout);
 
   // --- client_data.cc ---
   // PushPull, and where `begins_step` Step.
@@ -166,7 +167,7 @@ class PsClientImpl : public PsClient {
   std::atomic<int64_t> pushes_late_{0};
 
   absl::Mutex heartbeat_mutex_;  // held during a round; and by DropJob, which forgets the worker
-  absl::Notification stop_;
+  StopFlag stop_;
   std::thread heartbeats_;
   EarlyEpochs early_epochs_{[this] { AskForEarlyEpochs(); }};
 };

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/crash_point.h"
 #include "common/status.h"
 #include "thrift/ParameterServer.h"
 #include "worker/client/client_impl.h"
@@ -112,7 +113,9 @@ absl::Status PsClientImpl::PullStep(int64_t step, absl::Span<const PullTarget> t
     exchange->repeatable = true;
     (exchange->session->index() == 0 ? first : others).push_back(exchange);
   }
+  CAIRN_CRASH_POINT("step: before ps:0 is told");
   RETURN_IF_ERROR(RunStepPulls(plan, first, deadline));
+  CAIRN_CRASH_POINT("step: told by ps:0");
   for (Exchange* exchange : others) exchange->call.step = steps_.open();
   RETURN_IF_ERROR(RunStepPulls(plan, others, deadline));
   for (size_t wave = 1; wave < waves; ++wave) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/crash_point.h"
 #include "common/hash.h"
 #include "common/status.h"
 #include "thrift/ParameterServer.h"
@@ -105,12 +106,16 @@ absl::Status FanOut::Run(absl::Span<Exchange* const> exchanges, bool finish_all,
   while (true) {
     const Deadline attempt_end = Deadline::Earlier(deadline, Deadline::In(limits_.rpc_timeout));
     for (Exchange* exchange : exchanges) {
-      if (!exchange->done) Send(*exchange, attempt_end);
+      if (exchange->done) continue;
+      CAIRN_CRASH_POINT("worker: before a server is sent its part");
+      Send(*exchange, attempt_end);
+      CAIRN_CRASH_POINT("worker: a server is sent its part");
     }
     bool again = false, pause = false, waits = false, waited = false;
     for (Exchange* exchange : exchanges) {
       if (exchange->done) continue;
       if (Receive(*exchange, attempt_end, answered, &pause)) again = true;
+      CAIRN_CRASH_POINT("worker: a server has answered");
       if (!exchange->done && !exchange->expired_wait.ok()) waits = true;
       if (ReasonOf(exchange->outcome.status) == wire::ErrorReason::WAIT_EXPIRED) waited = true;
       if (exchange->done && !exchange->outcome.status.ok()) failed = true;

@@ -25,7 +25,8 @@ void PushOrder::Reset(int64_t sequence, std::string position) {
 
 absl::Status PushOrder::TakeTurn(Deadline deadline) {
   absl::MutexLock lock(&mutex_);
-  if (!free_ && !mutex_.AwaitWithTimeout(absl::Condition(&free_), deadline.Remaining())) {
+  while (!free_ && !deadline.Expired()) freed_.WaitUntil(&mutex_, deadline);
+  if (!free_) {
     return absl::DeadlineExceededError(absl::StrCat(
         "push: another push of this client was under way until the deadline; it waits for ",
         waits_for_, " since ", TimeOfDayText(waits_since_)));
@@ -45,6 +46,7 @@ void PushOrder::WaitsFor(absl::string_view what) {
 void PushOrder::EndTurn() {
   absl::MutexLock lock(&mutex_);
   free_ = true;
+  freed_.SignalAll();
 }
 
 absl::Status PushOrder::Number(absl::Span<Exchange* const> exchanges,

@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/deadline.h"
+#include "common/monotonic_cond_var.h"
 #include "worker/client/fan_out.h"
 #include "worker/client/server_session.h"
 
@@ -55,6 +56,7 @@ class PushOrder {
  private:
   const absl::Span<const std::unique_ptr<ServerSession>> sessions_;
   absl::Mutex mutex_;
+  MonotonicCondVar freed_;
   bool free_ ABSL_GUARDED_BY(mutex_) = true;
   absl::string_view waits_for_ ABSL_GUARDED_BY(mutex_);  // a literal
   absl::Time waits_since_ ABSL_GUARDED_BY(mutex_);

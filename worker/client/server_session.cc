@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/crash_point.h"
 #include "common/deadline.h"
 #include "common/status.h"
 #include "common/time_text.h"
@@ -256,9 +257,8 @@ Verdict ServerSession::Judge(Outcome* outcome, bool repeatable, int64_t boot_id,
 Verdict ServerSession::Renew(Outcome* outcome, int64_t stale_boot_id, Deadline deadline) {
   {
     absl::MutexLock lock(&push_mutex_);
-    const auto idle = [this]()
-                          ABSL_SHARED_LOCKS_REQUIRED(push_mutex_) { return !ledger_.renewing(); };
-    if (!push_mutex_.AwaitWithTimeout(absl::Condition(&idle), deadline.Remaining())) {
+    while (ledger_.renewing() && !deadline.Expired()) renewed_.WaitUntil(&push_mutex_, deadline);
+    if (ledger_.renewing()) {
       *outcome = {Progress::kAnswered,
                   absl::UnavailableError(absl::StrCat(
                       name_, " was restarted and is being sent the pushes it does not have since ",
@@ -274,6 +274,7 @@ Verdict ServerSession::Renew(Outcome* outcome, int64_t stale_boot_id, Deadline d
   if (verdict != Verdict::kAgain) {
     absl::MutexLock lock(&push_mutex_);
     ledger_.GiveUpRenewal();
+    renewed_.SignalAll();
   }
   return verdict;
 }
@@ -295,14 +296,17 @@ Verdict ServerSession::HelloAgain(Outcome* outcome, Deadline deadline) {
     outcome->status = PushesLost(plan, reply);
     return Verdict::kFail;
   }
+  CAIRN_CRASH_POINT("replay: said hello");
   const Verdict replayed = Replay(plan, reply, outcome, deadline);
   if (replayed != Verdict::kAgain) return replayed;
   {
     absl::MutexLock lock(&push_mutex_);
     NoteSteps(reply.state);
     ledger_.EndRenewal(reply.state.boot_id);
+    renewed_.SignalAll();
     PublishLedger();
   }
+  CAIRN_CRASH_POINT("replay: done");
   Learn(reply.state);
   return Verdict::kAgain;
 }
@@ -315,6 +319,7 @@ Verdict ServerSession::Replay(const ReplayPlan& plan, const wire::HelloReply& he
   int64_t told = hello.state.closed_step;
   for (const RetainedPart& part : plan.parts) {
     const absl::Duration sent = MonotonicNow();
+    CAIRN_CRASH_POINT("replay: before a push");
     *outcome = SendAgain(part, hello.state.boot_id, deadline, &told);
     if (!outcome->status.ok()) {
       if (outcome->progress == Progress::kAnswered) {
@@ -447,8 +452,10 @@ void ServerSession::NoteGone(const absl::Status& error) {
   absl::MutexLock lock(&mutex_);
   if (gone_.exchange(true)) return;
   gone_since_ = absl::Now();
-  LOG(WARNING) << name_ << (absl::IsDeadlineExceeded(error) ? " does not answer" : " is gone")
-               << " since " << TimeOfDayText(gone_since_) << ": "
+  const absl::string_view what = absl::IsDeadlineExceeded(error) ? " does not answer"
+                                 : ReasonOf(error) == wire::ErrorReason::STOPPING ? " refuses calls"
+                                                                                  : " is gone";
+  LOG(WARNING) << name_ << what << " since " << TimeOfDayText(gone_since_) << ": "
                << WithoutPeer(error.message(), name_) << "; waiting up to "
                << absl::FormatDuration(identity_.ps_wait);
 }

@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "common/consistency.h"
 #include "common/deadline.h"
+#include "common/monotonic_cond_var.h"
 #include "thrift/cairn_types.h"
 #include "worker/client/push_ledger.h"
 #include "worker/client/retention.h"
@@ -142,6 +143,7 @@ class ServerSession {
   std::atomic<bool> gone_{false};
 
   mutable absl::Mutex push_mutex_;  // orders renewals, acknowledgements and what is durable
+  MonotonicCondVar renewed_;        // ledger_.renewing() has ended
   absl::Time renewing_since_ ABSL_GUARDED_BY(push_mutex_);
   PushLedger ledger_ ABSL_GUARDED_BY(push_mutex_);
 

@@ -15,7 +15,7 @@ Beating::Beating(std::unique_ptr<PsClient> client, int32_t worker)
     : client_(std::move(client)), entry_(worker), thread_([this] { Run(); }) {}
 
 Beating::~Beating() {
-  stop_.Notify();
+  stop_.Stop();
   thread_.join();
 }
 
@@ -25,7 +25,7 @@ void Beating::Run() {
     // A server that is gone is waited for, and told of, by the training itself.
     client_->Push({entry_.Source(MonotonicNow(), 0, &gradient)}, "", Deadline::In(kBeatTimeout))
         .IgnoreError();
-  } while (!stop_.WaitForNotificationWithTimeout(RosterEntry::kBeatInterval));
+  } while (!stop_.WaitFor(RosterEntry::kBeatInterval));
 }
 
 }  // namespace cairn

@@ -4,7 +4,7 @@
 #include <memory>
 #include <thread>
 
-#include "absl/synchronization/notification.h"
+#include "common/monotonic_cond_var.h"
 #include "worker/client/ps_client.h"
 #include "worker/trainer/roster.h"
 
@@ -26,7 +26,7 @@ class Beating {
 
   const std::unique_ptr<PsClient> client_;
   RosterEntry entry_;
-  absl::Notification stop_;
+  StopFlag stop_;
   std::thread thread_;
 };
 

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/crash_point.h"
 #include "common/deadline.h"
 #include "common/status.h"
 #include "thrift/limits.h"
@@ -112,6 +113,7 @@ absl::Status Checkpointer::Write(const CheckpointManifest& wanted, Deadline dead
   std::error_code error;
   fs::create_directory(folder, error);
   if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("making ", folder));
+  CAIRN_CRASH_POINT("checkpoint: folder made");
   ASSIGN_OR_RETURN(const CheckpointFolders before, ListCheckpoints(directory_, job_));
   CheckpointManifest manifest = wanted;
   // By the clock or by steps a run that began anew might look older than the one before it.
@@ -121,7 +123,9 @@ absl::Status Checkpointer::Write(const CheckpointManifest& wanted, Deadline dead
   manifest.timeline = TimelineOf(manifest.servers);
   manifest.made = absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone());
   manifest.seconds = absl::ToDoubleSeconds(MonotonicNow() - begin);
+  CAIRN_CRASH_POINT("checkpoint: before the manifest");
   RETURN_IF_ERROR(manifest.WriteTo(folder));
+  CAIRN_CRASH_POINT("checkpoint: manifest written");
   LOG(INFO) << "checkpoint of step " << manifest.step << ": " << folder << ", in "
             << absl::FormatDuration(MonotonicNow() - begin);
   return absl::OkStatus();
@@ -138,6 +142,7 @@ absl::Status Checkpointer::DeleteOld(Deadline deadline) {
     names.push_back(name);
   }
   for (const std::string& name : names) {
+    CAIRN_CRASH_POINT("checkpoint: before an old one is deleted");
     RETURN_IF_ERROR(client_.DropCheckpoint(directory_, name, deadline));
     RETURN_IF_ERROR(RemoveEmptyCheckpoint(absl::StrCat(directory_, "/", name)));
   }

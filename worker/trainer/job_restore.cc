@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/crash_point.h"
 #include "common/deadline.h"
 #include "common/status.h"
 #include "worker/trainer/checkpoint_folders.h"
@@ -122,6 +123,7 @@ absl::Status RestoreJob(PsClient& client, const JobConfig& job, bool fresh) {
             << chosen.manifest.made << " at step " << chosen.manifest.step << " on "
             << chosen.manifest.servers.size() << " servers, to " << client.server_count();
   if (anything) RETURN_IF_ERROR(client.DropJob(Deadline::In(kRestoreTimeout)));
+  CAIRN_CRASH_POINT("restore: servers are empty");
   const absl::Status restored = client.Restore(SourceOf(chosen), Deadline::In(kRestoreTimeout));
   if (!restored.ok()) {
     const std::string around = fs::path(chosen.folder).parent_path().string();
@@ -136,8 +138,8 @@ absl::Status RestoreJob(PsClient& client, const JobConfig& job, bool fresh) {
 }
 
 absl::Status WaitForJob(PsClient& client, const std::string& job,
-                        const StopRequested& stop_requested) {
-  const Deadline deadline = Deadline::In(kRestoreTimeout);
+                        const StopRequested& stop_requested, absl::Duration patience) {
+  const Deadline deadline = Deadline::In(patience);
   bool told = false;
   while (!deadline.Expired()) {
     if (stop_requested()) return absl::CancelledError("stopped while waiting for the first worker");
@@ -149,7 +151,7 @@ absl::Status WaitForJob(PsClient& client, const std::string& job,
   }
   return absl::DeadlineExceededError(absl::StrCat(
       "the first worker (chief, else worker 0) has neither restored nor begun job '", job,
-      "' within ", absl::FormatDuration(kRestoreTimeout), ": start it, or see why it ended"));
+      "' within ", absl::FormatDuration(patience), ": start it, or see why it ended"));
 }
 
 }  // namespace cairn

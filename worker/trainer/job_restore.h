@@ -26,8 +26,9 @@ bool RestoreWanted(const CheckpointConfig& checkpoint);
 // PsClient::Restore.
 absl::Status RestoreJob(PsClient& client, const JobConfig& job, bool fresh);
 
-// For the other workers: until the servers hold the job. kDeadlineExceeded after kRestoreTimeout.
+// For the other workers: until the servers hold the job. kDeadlineExceeded after `patience`.
 absl::Status WaitForJob(PsClient& client, const std::string& job,
-                        const StopRequested& stop_requested);
+                        const StopRequested& stop_requested,
+                        absl::Duration patience = kRestoreTimeout);
 
 }  // namespace cairn

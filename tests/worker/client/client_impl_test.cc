@@ -310,6 +310,35 @@ TEST(Lease, IsKeptByHeartbeatsThatEndWithTheClient) {
   EXPECT_EQ(fleet.fake(0).calls("heartbeat"), beats);
 }
 
+// The beats go out together: those that are not answered take no time of the others.
+TEST(Lease, IsKeptOnTheOtherServersWhereSomeDoNotAnswer) {
+  absl::Mutex mutex;
+  std::vector<absl::Duration> beats;  // when the last server got one
+  const auto release = std::make_shared<absl::Notification>();
+  Fleet fleet(5, true);
+  for (int32_t s = 0; s < 5; ++s) {
+    fleet.fake(s).lease_seconds = 0.6;
+    fleet.fake(s).before = [&, release, s](absl::string_view method) {
+      if (method != "heartbeat") return;
+      if (s < 4) {
+        release->WaitForNotificationWithTimeout(absl::Seconds(20));
+      } else {
+        absl::MutexLock lock(&mutex);
+        beats.push_back(MonotonicNow());
+      }
+    };
+  }
+  auto client = fleet.Connect();
+  EXPECT_TRUE(Eventually([&] {
+    absl::MutexLock lock(&mutex);
+    return beats.size() >= 4;
+  }));
+  release->Notify();
+  client.reset();
+  absl::MutexLock lock(&mutex);
+  for (size_t i = 1; i < beats.size(); ++i) EXPECT_LT(beats[i] - beats[i - 1], absl::Seconds(2));
+}
+
 TEST(Lease, OfAToolIsNone) {
   Fleet fleet(1, false);
   fleet.fake(0).lease_seconds = 0.01;

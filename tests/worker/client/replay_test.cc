@@ -144,6 +144,31 @@ TEST_F(ReplayTest, AServerThatDiesAgainInTheMiddleIsBegunAnew) {
   EXPECT_EQ(parts, 2 + 5);
 }
 
+// Another thread's call is under way with it, and it does not end.
+TEST_F(ReplayTest, AWaitForAReplayUnderWayEndsAndSaysWhatItWaitedFor) {
+  Connect();
+  ASSERT_OK(Push());
+  const auto begun = std::make_shared<absl::Notification>();
+  const auto release = std::make_shared<absl::Notification>();
+  fleet_.fake(1).before = [begun, release](absl::string_view method) {
+    if (method != "hello" || begun->HasBeenNotified()) return;
+    begun->Notify();
+    release->WaitForNotificationWithTimeout(absl::Seconds(20));
+  };
+  fleet_.fake(1).Crash();
+  std::thread replays([&] { EXPECT_OK(Push()); });
+  ASSERT_TRUE(begun->WaitForNotificationWithTimeout(absl::Seconds(20)));
+  std::vector<float> out(2);
+  EXPECT_THAT(client_->Pull({WholeInto("v1", &out)}, Deadline::In(absl::Milliseconds(100))),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       AllOf(HasSubstr("ps:1 (127.0.0.1:"),
+                             HasSubstr("was restarted and is being sent the pushes it does not "
+                                       "have since"))));
+  release->Notify();
+  replays.join();
+  EXPECT_THAT(Pull("v1"), Each(-2));
+}
+
 TEST_F(ReplayTest, ALostAnswerIsAskedForAgain) {
   Connect();
   for (int i = 0; i < 3; ++i) ASSERT_OK(Push());

@@ -6,10 +6,12 @@
 
 #include "gmock/gmock.h"
 #include "tests/worker/trainer/engines.h"
+#include "worker/trainer/job_restore.h"
 
 namespace cairn::test {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -101,6 +103,14 @@ TEST_F(Meeting, AFreshStartIsSeenByBeatsThatMove) {
     return false;
   };
   EXPECT_OK(WaitForFreshStart(*onlooker, absl::Seconds(10), false, stop_));
+}
+
+TEST_F(Meeting, AJobThatTheFirstWorkerDoesNotBeginNamesTheFirstWorker) {
+  const auto onlooker = engines_.Connect("nobody-begins-it", -1);
+  EXPECT_THAT(WaitForJob(*onlooker, "nobody-begins-it", stop_, absl::Milliseconds(100)),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       AllOf(HasSubstr("the first worker (chief, else worker 0) has neither"),
+                             HasSubstr("nobody-begins-it"))));
 }
 
 TEST_F(Meeting, AFreshStartIsSeenThroughTheDrop) {

@@ -1,0 +1,48 @@
+#include "common/monotonic_cond_var.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace cairn {
+namespace {
+
+// Beyond it steady_clock's arithmetic could overflow; waiters look again then.
+constexpr absl::Duration kLongestWait = absl::Hours(1);
+
+}  // namespace
+
+void MonotonicCondVar::WaitUntil(absl::Mutex* mutex, Deadline deadline) {
+  const absl::Duration timeout = std::min(deadline.Remaining(), kLongestWait);
+  {
+    // Taken before `mutex` is given up: a signal after that finds this thread waiting.
+    std::unique_lock<std::mutex> lock(inner_);
+    mutex->Unlock();
+    signaled_.wait_for(lock, absl::ToChronoNanoseconds(timeout));
+  }
+  mutex->Lock();
+}
+
+void MonotonicCondVar::SignalAll() {
+  { const std::lock_guard<std::mutex> lock(inner_); }
+  signaled_.notify_all();
+}
+
+void StopFlag::Stop() {
+  absl::MutexLock lock(&mutex_);
+  stopped_ = true;
+  changed_.SignalAll();
+}
+
+bool StopFlag::stopped() const {
+  absl::MutexLock lock(&mutex_);
+  return stopped_;
+}
+
+bool StopFlag::WaitFor(absl::Duration timeout) {
+  const Deadline deadline = Deadline::In(timeout);
+  absl::MutexLock lock(&mutex_);
+  while (!stopped_ && !deadline.Expired()) changed_.WaitUntil(&mutex_, deadline);
+  return stopped_;
+}
+
+}  // namespace cairn

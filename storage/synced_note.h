@@ -1,0 +1,40 @@
+// How far a store's log was synced, beside the log: RocksDB's recovery takes one that was cut short
+// at its end, or removed, for that of a crash in the middle of a write.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace cairn {
+
+// The file DIR/SYNCED, one line: a RocksDB sequence number, the inode of DIR/db, and a checksum.
+// Written after each sync without a sync of its own: what is read after a crash of the process is
+// the last note, after one of the machine the last or an earlier one, and both are true. A copy of
+// the folder, which may have been made while the server ran, has another inode: its note is void.
+// Thread safety: none.
+class SyncedNote {
+ public:
+  explicit SyncedNote(const std::string& directory);
+  ~SyncedNote();
+  SyncedNote(const SyncedNote&) = delete;
+  SyncedNote& operator=(const SyncedNote&) = delete;
+
+  // The sequence noted; 0: none, or another folder's. kDataLoss: the note is damaged. Else as
+  // ReadSmallFile.
+  absl::StatusOr<uint64_t> Read() const;
+  // Errors as ErrnoStatus.
+  absl::Status Write(uint64_t sequence);
+
+  const std::string& path() const { return path_; }
+
+ private:
+  const std::string path_;
+  const std::string database_;
+  int fd_ = -1;
+  uint64_t inode_ = 0;
+};
+
+}  // namespace cairn

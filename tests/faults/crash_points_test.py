@@ -1,0 +1,398 @@
+"""Every role killed at every crash point of the sources (common/crash_point.h), once each, and what
+must come of it: exact totals, the undisturbed run's variables, a job that is whole or not there.
+The points are read from the sources: one that no case below reaches is a failure."""
+import contextlib
+import glob
+import json
+import os
+import re
+import shutil
+import signal
+import struct
+import sys
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import processes  # noqa: E402
+import tap  # noqa: E402
+from harness import PUSHERS, SECONDS, PushersCase, ServersCase  # noqa: E402
+
+CALLER = os.environ.get("CAIRN_CALLER")
+STEPS, BATCH, COLUMNS = 120, 20, 40  # of a training run
+
+# Points that pushes from two workers to three servers pass: who dies, at which passage, and what
+# makes it come by: "run" (it just happens), "leave", "replay" (another server dies first), "end"
+# (SIGTERM).
+PUSHES = {
+    "hello: admitted": ("ps", 1, "run"),
+    "hello: durable": ("ps", 1, "run"),
+    "create: before a variable": ("ps", 3, "run"),
+    "create: before the answer": ("ps", 1, "run"),
+    "push: before it is applied": ("ps", 30, "run"),
+    "push: stripe applied, not marked": ("ps", 31, "run"),
+    "push: between stripes": ("ps", 33, "run"),
+    "push: between buckets": ("ps", 100, "run"),
+    "push: between variables": ("ps", 42, "run"),
+    "push: applied, not in order yet": ("ps", 30, "run"),
+    "push: applied": ("ps", 31, "run"),
+    "push: before the answer": ("ps", 32, "run"),
+    "epoch: noted": ("ps", 5, "run"),
+    "epoch: before a stripe is written": ("ps", 20, "run"),
+    "epoch: between stripes": ("ps", 30, "run"),
+    "epoch: before the records": ("ps", 4, "run"),
+    "epoch: before the sync": ("ps", 5, "run"),
+    "epoch: synced": ("ps", 6, "run"),
+    "epoch: published": ("ps", 6, "run"),
+    "leave: begun": ("ps", 1, "leave"),
+    "leave: before the answer": ("ps", 1, "leave"),
+    "end: before the last epoch": ("ps", 1, "end"),
+    "worker: hello to ps:0 alone": ("worker", 1, "run"),
+    "worker: before a push is numbered": ("worker", 20, "run"),
+    "worker: before a server is sent its part": ("worker", 50, "run"),
+    "worker: a server is sent its part": ("worker", 50, "run"),
+    "worker: a server has answered": ("worker", 50, "run"),
+    "worker: a push is acknowledged by all": ("worker", 20, "run"),
+    "worker: before it leaves": ("worker", 1, "leave"),
+    "worker: has left one server": ("worker", 1, "leave"),
+    "replay: said hello": ("worker", 1, "replay"),
+    "replay: before a push": ("worker", 3, "replay"),
+    "replay: done": ("worker", 1, "replay"),
+}
+# Points of a server's start, on an empty directory and on one that has data.
+STARTS = ["start: folder marked", "start: database open", "start: boot counted",
+          "start: variables read", "start: loaded"]
+# Points of the calls that cairn-caller makes, and who dies.
+CALLS = {
+    "assign: before a variable": ("ps", 4),
+    "assign: applied, not marked": ("ps", 3),
+    "create: before a variable": ("ps", 2),
+    "create: before the answer": ("ps", 2),
+    "drop: begun": ("ps", 2),
+    "drop: gone on disk": ("ps", 2),
+    "drop: before the answer": ("ps", 2),
+    "worker: job dropped": ("worker", 2),
+}
+# Points of synchronous steps.
+SYNC = {
+    "contribution: kept, not in order yet": ("ps", 20),
+    "decision: made, not stored": ("ps", 20),
+    "decision: stored": ("ps", 20),
+    "step: before it closes": ("ps", 20),
+    "step: mean applied, not closed": ("ps", 20),
+    "step: closed": ("ps", 20),
+    "step: before ps:0 is told": ("worker", 20),
+    "step: told by ps:0": ("worker", 20),
+}
+# Points of checkpoints made every so many steps, of which one is kept.
+CHECKPOINTS = {
+    "checkpoint: flushed": ("ps", 2),
+    "checkpoint: before the files are linked": ("ps", 2),
+    "checkpoint: files linked": ("ps", 2),
+    "checkpoint: before the part has its name": ("ps", 2),
+    "checkpoint: before the answer": ("ps", 2),
+    "checkpoint: before an old part is deleted": ("ps", 1),
+    "checkpoint: between an old part's files": ("ps", 2),
+    "checkpoint: folder made": ("worker", 2),
+    "checkpoint: before the manifest": ("worker", 2),
+    "checkpoint: manifest written": ("worker", 2),
+    "checkpoint: before an old one is deleted": ("worker", 1),
+}
+# Points of a restore to other servers.
+RESTORES = {
+    "restore: before the stripes": "ps",
+    "restore: stripes written": "ps",
+    "restore: job written": "ps",
+    "restore: before the answer": "ps",
+    "restore: servers are empty": "worker",
+    "restore: all but ps:0 have it": "worker",
+}
+
+
+@contextlib.contextmanager
+def armed(point, passage=1):
+    """Programs started inside die at the point."""
+    os.environ["CAIRN_CRASH_AT"] = f"{point}:{passage}"
+    try:
+        yield
+    finally:
+        del os.environ["CAIRN_CRASH_AT"]
+
+
+class CrashCase(ServersCase):
+    def died(self, process, log, point):
+        """Whether it was killed at the point; fails where it ended in any other way."""
+        status = process.poll()
+        if status is None:
+            return False
+        self.assertEqual(status, -signal.SIGKILL, self.logs())
+        self.assertIn(f"killed at crash point {point}\n", log())
+        return True
+
+    def await_death(self, process, log, point):
+        processes.wait_for(lambda: self.died(process, log, point), SECONDS,
+                           f"somebody to pass \"{point}\"")
+
+    def server_died(self, index, point):
+        return self.died(self.cluster.processes[index], lambda: self.cluster.log(index), point)
+
+    def await_server_death(self, index, point):
+        self.await_death(self.cluster.processes[index], lambda: self.cluster.log(index), point)
+
+    def arm_server(self, index, point, passage):
+        self.cluster.stop(index)
+        with armed(point, passage):
+            self.cluster.spawn(index, self.cluster.addresses[index])
+
+
+class Pushes(CrashCase, PushersCase):
+    """Two workers push what tests/support/known_pushes.h knows to three servers."""
+
+    def run_point(self, point, durability):
+        role, passage, when = PUSHES[point]
+        interval = "5" if when == "replay" else "0.05"
+        victim = 1
+        with self.open_cluster(3, "--durability", durability, "--snapshot_interval_seconds",
+                               interval):
+            if role == "ps":
+                self.arm_server(victim, point, passage)
+            for worker in range(PUSHERS):
+                if role == "worker" and worker == victim:
+                    with armed(point, passage):
+                        self.start_pusher(worker)
+                else:
+                    self.start_pusher(worker)
+
+            def dead():
+                if role == "ps":
+                    return self.server_died(victim, point)
+                return self.died(self.tasks["worker1"], lambda: self.log("worker1"), point)
+
+            self.until_all_got_on(30, unless=dead)
+            if when == "leave":
+                self.stop()
+            elif when == "replay":
+                self.cluster.restart(2)
+            elif when == "end":
+                self.cluster.processes[victim].send_signal(signal.SIGTERM)
+            processes.wait_for(dead, SECONDS, f"somebody to pass \"{point}\"")
+            if role == "ps":
+                self.respawn(victim)
+            else:
+                self.start_pusher(victim)
+            if when != "leave":
+                self.until_all_got_on(10)
+            self.finish()
+
+    def run_start(self, point):
+        with self.open_cluster(3, "--snapshot_interval_seconds", "0.05"):
+            # On an empty directory, which is then taken up.
+            self.cluster.stop(1)
+            shutil.rmtree(self.cluster.path("ps1"))
+            for _ in range(2):
+                with armed(point):
+                    self.cluster.spawn(1, self.cluster.addresses[1])
+                self.await_server_death(1, point)
+            self.respawn(1)
+            for worker in range(PUSHERS):
+                self.start_pusher(worker)
+            self.until_all_got_on(30)
+            # On one that has data, twice.
+            self.cluster.stop(1)
+            for _ in range(2):
+                with armed(point):
+                    self.cluster.spawn(1, self.cluster.addresses[1])
+                self.await_server_death(1, point)
+            self.respawn(1)
+            self.until_all_got_on(10)
+            self.finish()
+
+
+class Calls(CrashCase):
+    """A worker that creates, assigns and drops."""
+
+    def run_point(self, point):
+        role, passage = CALLS[point]
+        with self.open_cluster(2, "--snapshot_interval_seconds", "0.05"):
+            command = [CALLER, ",".join(self.cluster.addresses)]
+            if role == "ps":
+                self.arm_server(1, point, passage)
+                self.start("caller", command)
+                self.await_server_death(1, point)
+                self.respawn(1)
+            else:
+                with armed(point, passage):
+                    caller = self.start("caller", command)
+                self.await_death(caller, lambda: self.log("caller"), point)
+                self.start("caller", command)
+            self.result("caller")
+
+
+class Training(CrashCase):
+    """cairn-worker, undisturbed once and then with somebody killed."""
+
+    def write_job(self, name, **sections):
+        rows = self.path("rows.libsvm")
+        workers = sections.pop("workers", 1)
+        with open(rows, "w", encoding="ascii") as f:
+            for i in range(STEPS * BATCH * workers):
+                a, b = sorted({1 + i * 7919 % COLUMNS, 1 + (i * 104729 + 1) % COLUMNS} | {1})[-2:]
+                f.write(f"{i * i % 7 % 2} {a}:{(1 + i % 11) / 10} {b}:{(1 + i % 13) / 10}\n")
+        job = {"name": name,
+               "model": {"type": "fm", "factors": 4, "init": {"type": "wave", "scale": 0.1}},
+               "data": {"format": "libsvm", "features": COLUMNS, "train": [rows],
+                        "batch_size": BATCH},
+               "optimizer": {"type": "adagrad", "learning_rate": 0.05},
+               "strategy": {"partitioner": {"type": "fixed_shards", "num_shards": 2}}}
+        for section, keys in sections.items():
+            job.setdefault(section, {}).update(keys)
+        path = self.path(f"{name}.yaml")
+        with open(path, "w", encoding="ascii") as f:
+            json.dump(job, f)
+        return path
+
+    def start_worker(self, job, file, index=0, flags=()):
+        return self.start(f"worker{index}", processes.worker_command(
+            job, file, index, ["--export", self.path(f"{index}.safetensors"), *flags]))
+
+    def exported(self):
+        """The variables as bytes."""
+        with open(self.path("0.safetensors"), "rb") as f:
+            return f.read()
+
+    def floats(self, data):
+        header = struct.unpack("<Q", data[:8])[0]
+        values = data[8 + header:]
+        return struct.unpack(f"<{len(values) // 4}f", values)
+
+    def assert_close(self, got, want):
+        self.assertEqual(len(got), len(want))
+        worst = max(abs(a - b) for a, b in zip(self.floats(got), self.floats(want)))
+        self.assertLessEqual(worst, 1e-6)
+
+    def undisturbed(self, job, servers, workers, flags=()):
+        with self.open_cluster(servers, name="undisturbed"):
+            file = self.cluster.worker_file(workers)
+            for index in range(workers):
+                self.start_worker(job, file, index, flags)
+            for index in range(workers):
+                self.result(f"worker{index}")
+        return self.exported()
+
+    def run_sync(self, point):
+        role, passage = SYNC[point]
+        job = self.write_job("job", workers=2, strategy={"consistency": "sync"})
+        want = self.undisturbed(job, 2, 2)
+        for victim in (0, 1) if role == "ps" and not point.startswith("decision") else (0,):
+            with self.open_cluster(2, "--snapshot_interval_seconds", "0.05", name=f"v{victim}"):
+                if role == "ps":
+                    self.arm_server(victim, point, passage)
+                file = self.cluster.worker_file(2)
+                self.start_worker(job, file, 1)
+                if role == "worker":
+                    with armed(point, passage):
+                        worker = self.start_worker(job, file, 0)
+                    self.await_death(worker, lambda: self.log("worker0"), point)
+                    self.start_worker(job, file, 0)
+                else:
+                    self.start_worker(job, file, 0)
+                    self.await_server_death(victim, point)
+                    self.respawn(victim)
+                for index in range(2):
+                    self.assertEqual(self.result(f"worker{index}")["total_steps"], STEPS)
+                self.assert_close(self.exported(), want)
+
+    def checkpoint_job(self):
+        return self.write_job("job", checkpoint={"directory": self.path("checkpoints"),
+                                                 "every_steps": 20, "keep": 1})
+
+    def run_checkpoint(self, point):
+        role, passage = CHECKPOINTS[point]
+        job = self.checkpoint_job()
+        want = self.undisturbed(job, 2, 1, ["--set", "checkpoint={}"])
+        with self.open_cluster(2, "--snapshot_interval_seconds", "0.05"):
+            file = self.cluster.worker_file(1)
+            if role == "ps":
+                self.arm_server(1, point, passage)
+                self.start_worker(job, file)
+                self.await_server_death(1, point)
+                self.respawn(1)
+            else:
+                with armed(point, passage):
+                    worker = self.start_worker(job, file)
+                self.await_death(worker, lambda: self.log("worker0"), point)
+                self.assertTrue(glob.glob(self.path("checkpoints", "*", "MANIFEST.json")))
+                self.start_worker(job, file)
+            self.assertEqual(self.result("worker0")["total_steps"], STEPS)
+            # A worker that is killed computes steps again that some servers have.
+            if role == "ps":
+                self.assertTrue(self.exported() == want, "another end than undisturbed")
+            end = self.exported()
+        folders = sorted(os.listdir(self.path("checkpoints")))
+        self.assertEqual(len(folders), 1, folders)
+        # What it holds is the end of the run.
+        with self.open_cluster(1, name="other"):
+            self.start_worker(job, self.cluster.worker_file(1), flags=["--max_steps", "1"])
+            self.assertEqual(self.result("worker0")["total_steps"], STEPS + 1)
+            self.assertIn("on 2 servers, to 1", self.log("worker0"))
+        self.assertEqual(len(end), len(want))
+
+    def run_restore(self, point):
+        job = self.checkpoint_job()
+        self.undisturbed(job, 2, 1)
+        folder = glob.glob(self.path("checkpoints", "*"))[0]
+        kept = ["--set", "checkpoint=" + json.dumps({"restore": folder})]
+        with self.open_cluster(3, name="calm"):
+            self.start_worker(job, self.cluster.worker_file(1), flags=kept)
+            self.assertEqual(self.result("worker0")["total_steps"], 2 * STEPS)
+        want = self.exported()
+        for victim in (0, 1) if RESTORES[point] == "ps" else (None,):
+            with self.open_cluster(3, name=f"v{victim}"):
+                file = self.cluster.worker_file(1)
+                if victim is not None:
+                    self.arm_server(victim, point, 1)
+                    self.start_worker(job, file, flags=kept)
+                    self.await_server_death(victim, point)
+                    self.respawn(victim)
+                else:
+                    with armed(point):
+                        worker = self.start_worker(job, file, flags=kept)
+                    self.await_death(worker, lambda: self.log("worker0"), point)
+                    self.start_worker(job, file, flags=kept)
+                self.assertEqual(self.result("worker0")["total_steps"], 2 * STEPS)
+                self.assertTrue(self.exported() == want, "another end than undisturbed")
+
+
+class Points(unittest.TestCase):
+    def test_every_point_of_the_sources_has_a_case(self):
+        found = set()
+        for folder in ("common", "storage", "thrift", "ps_server", "worker"):
+            for path in glob.glob(os.path.join(processes.TOP, folder, "**", "*.cc"),
+                                  recursive=True):
+                with open(path, encoding="utf-8") as f:
+                    found |= set(re.findall(r'CAIRN_CRASH_POINT\(\s*"([^"]+)"\)', f.read()))
+        cases = {*PUSHES, *STARTS, *CALLS, *SYNC, *CHECKPOINTS, *RESTORES}
+        self.assertEqual(found ^ cases, set(), "points without a case, or cases without a point")
+
+
+def add(case, name, run):
+    setattr(case, "test_" + re.sub(r"\W+", "_", name), run)
+
+
+# The durabilities take turns: which one a point gets is fixed, and each has points of every kind.
+for number, name in enumerate(PUSHES):
+    kind = ("snapshot", "log", "log_sync")[number % 3] if "replay" not in name else "snapshot"
+    add(Pushes, f"{name} under {kind}",
+        lambda self, name=name, kind=kind: self.run_point(name, kind))
+for name in STARTS:
+    add(Pushes, name, lambda self, name=name: self.run_start(name))
+for name in CALLS:
+    add(Calls, name, lambda self, name=name: self.run_point(name))
+for name in SYNC:
+    add(Training, "sync " + name, lambda self, name=name: self.run_sync(name))
+for name in CHECKPOINTS:
+    add(Training, name, lambda self, name=name: self.run_checkpoint(name))
+for name in RESTORES:
+    add(Training, name, lambda self, name=name: self.run_restore(name))
+
+if __name__ == "__main__":
+    tap.main()
