@@ -1,9 +1,10 @@
 #include "ps_server/hosted_dense.h"
-#include "common/crash_point.h"
 
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+
+#include "common/crash_point.h"
 
 namespace cairn {
 namespace {

@@ -1,9 +1,10 @@
 #include "ps_server/hosted_table.h"
-#include "common/crash_point.h"
 
 #include <algorithm>
 #include <array>
 #include <utility>
+
+#include "common/crash_point.h"
 
 namespace cairn {
 namespace {

@@ -104,7 +104,7 @@ struct Consistency {
 struct ServerState {
   /** Differs after every start of the server; > 0. */
   1: i64 boot_id
-  /** Highest sequence of this worker applied here; 0: none. */
+  /** Highest sequence of this worker applied (SYNC, ps:0's hello: or named) here; 0: none. */
   2: i64 applied
   /** Highest sequence of this worker that survives a crash of the server; <= applied. */
   3: i64 durable
@@ -525,8 +525,8 @@ struct WorkerStanding {
   1: i32 worker
   /** Host and process. */
   2: string origin
-  /** live; finished: takes no steps now; left; lost: its lease ended; returning: known from before
-      this server's start, not heard of since; expected: SYNC waits for its first hello. */
+  /** live; finished: takes no steps now; left; lost; returning: known from before this server's
+      start, not heard of since; joining: until those are; expected: SYNC waits for its hello. */
   3: string state
   /** Its clock: the last step announced. */
   4: i64 step
