@@ -46,7 +46,8 @@ ninja -C "$build" --quiet
 asan=abort_on_error=0:detect_leaks=1:quarantine_size_mb=16:allocator_may_return_null=1
 export ASAN_OPTIONS=${ASAN_OPTIONS:-$asan}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1:halt_on_error=1}
-export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}
+tsan=halt_on_error=1:second_deadlock_stack=1:suppressions=$PWD/tests/support/tsan_suppressions.txt
+export TSAN_OPTIONS=${TSAN_OPTIONS:-$tsan}
 status=0
 meson test -C "$build" --no-rebuild --print-errorlogs --num-processes 2 \
   ${suites[@]+"${suites[@]}"} || status=$?

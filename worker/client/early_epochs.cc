@@ -6,6 +6,7 @@ void EarlyEpochs::Ask() {
   absl::MutexLock lock(&mutex_);
   if (stopping_) return;
   asked_ = true;
+  changed_.Signal();
   if (!thread_.joinable()) thread_ = std::thread(&EarlyEpochs::Loop, this);
 }
 
@@ -14,6 +15,7 @@ void EarlyEpochs::Stop() {
   {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
+    changed_.Signal();
     thread.swap(thread_);
   }
   if (thread.joinable()) thread.join();
@@ -21,9 +23,8 @@ void EarlyEpochs::Stop() {
 
 void EarlyEpochs::Loop() {
   absl::MutexLock lock(&mutex_);
-  const auto due = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return asked_ || stopping_; };
   for (;;) {
-    mutex_.Await(absl::Condition(&due));
+    while (!asked_ && !stopping_) changed_.Wait(&mutex_);
     if (stopping_) return;
     mutex_.Unlock();
     flush_();

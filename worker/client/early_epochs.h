@@ -27,6 +27,7 @@ class EarlyEpochs {
 
   const std::function<void()> flush_;
   absl::Mutex mutex_;
+  absl::CondVar changed_;  // asked_ or stopping_
   bool asked_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_ ABSL_GUARDED_BY(mutex_);
