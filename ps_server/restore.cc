@@ -232,7 +232,6 @@ class Restoring {
         }
         if (end > first) {
           ranges_.push_back(range);
-          range_sources_.push_back(&source);
           ranges_.back().shard = index;
           ranges_.back().first = first;
           ranges_.back().end = end;
@@ -253,15 +252,12 @@ class Restoring {
     for (ShardRecord& record : incoming.shards) {
       if (record.shard != counted.shard) continue;
       record.update_count = std::max(record.update_count, counted.update_count);
+      Watermarks marks;
+      marks.Reset(record.watermarks);
       for (const Watermark& mark : counted.watermarks) {
-        const auto same = std::find_if(record.watermarks.begin(), record.watermarks.end(),
-                                       [&](const Watermark& m) { return m.worker == mark.worker; });
-        if (same == record.watermarks.end()) {
-          record.watermarks.push_back(mark);
-        } else {
-          same->sequence = std::max(same->sequence, mark.sequence);
-        }
+        marks.Raise({.worker = mark.worker, .sequence = mark.sequence});
       }
+      record.watermarks.assign(marks.marks().begin(), marks.marks().end());
       return;
     }
     incoming.shards.push_back(counted);
@@ -276,7 +272,7 @@ class Restoring {
       if (source.tables_needed) RETURN_IF_ERROR(VerifyFiles(source, /*tables=*/true));
     }
     RETURN_IF_ERROR(LoadStripeRanges(core_.budget, ranges_));
-    for (size_t i = 0; i < ranges_.size(); ++i) MarkAhead(ranges_[i], *range_sources_[i]);
+    for (const Source& source : sources_) MarkAhead(source);
     for (auto& [name, incoming] : incoming_) {
       if (incoming.variable == nullptr) continue;
       for (HostedShard* shard : incoming.variable->shards()) {
@@ -295,14 +291,18 @@ class Restoring {
     return core_.store->Sync();
   }
 
-  static void MarkAhead(const StripeRange& range, const Source& source) {
-    for (uint32_t i = range.first; i < range.end; ++i) {
-      HostedTable* table = range.variable->table();
-      Stripe* stripe = table != nullptr
-                           ? static_cast<Stripe*>(table->stripe(i))
-                           : range.variable->dense(static_cast<int32_t>(range.shard))->stripe(i);
-      for (const Watermark& mark : source.ahead) {
-        stripe->RaiseWatermark({.worker = mark.worker, .sequence = mark.sequence});
+  void MarkAhead(const Source& source) {
+    if (source.ahead.empty()) return;
+    for (const StripeRange& range : ranges_) {
+      if (range.store != source.store.get()) continue;
+      HostedTable* const table = range.variable->table();
+      HostedDense* const dense = range.variable->dense(static_cast<int32_t>(range.shard));
+      for (uint32_t i = range.first; i < range.end; ++i) {
+        Stripe* const stripe =
+            table != nullptr ? static_cast<Stripe*>(table->stripe(i)) : dense->stripe(i);
+        for (const Watermark& mark : source.ahead) {
+          stripe->RaiseWatermark({.worker = mark.worker, .sequence = mark.sequence});
+        }
       }
     }
   }
@@ -418,7 +418,6 @@ class Restoring {
   std::vector<Source> sources_;
   std::map<std::string, Incoming> incoming_;  // by name: every server deals in the same order
   std::vector<StripeRange> ranges_;
-  std::vector<Source*> range_sources_;  // of each range
   uint32_t first_id_ = 0;
   uint32_t end_id_ = 0;
   int64_t stripes_ = 0;

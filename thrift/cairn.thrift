@@ -541,8 +541,8 @@ struct WaitingCall {
   /** -1: a tool's, this server's own, or one whose caller is not known yet (it waits for memory to
       be read into). */
   1: i32 worker
-  /** step: other workers. order: an earlier call of the same worker. epoch: the disk. memory: the
-      memory of other calls. SYNC: contribution: one that this server has lost, to be sent again. */
+  /** step: other workers. order: the worker's earlier call. epoch: the disk. memory: that of other
+      calls. create, checkpoint: one before it. contribution: one lost here, to be sent again. */
   2: string waits_for
   3: double seconds
   /** One line: who waits, for what, who is missing and when each was last seen. */

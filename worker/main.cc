@@ -185,7 +185,10 @@ absl::StatusOr<Report> RunEvaluator(TrainerOptions options, int32_t index) {
                                 " is not for the evaluator task, which follows checkpoints: leave "
                                 "the mode or the task out"));
   }
-  if (options.fresh) return BadFlag("--fresh is for tasks that train, not for the evaluator");
+  if (options.fresh || !absl::GetFlag(FLAGS_export).empty() ||
+      absl::GetFlag(FLAGS_max_steps) >= 0) {
+    return BadFlag("--fresh, --export and --max_steps are for tasks that train, not the evaluator");
+  }
   index = std::max(index, 0);
   options.task = absl::StrCat(kEvaluator, ":", index);
   return FollowCheckpoints(options,

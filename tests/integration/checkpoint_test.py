@@ -50,23 +50,13 @@ class Checkpoints(unittest.TestCase):
         return path
 
     def manifests(self):
-        """Paths of the finished checkpoints, the oldest first."""
-        found = glob.glob(os.path.join(self.directory, "job.step-*", "MANIFEST.json"))
-        numbered = []
-        for path in found:
-            try:
-                with open(path, encoding="ascii") as f:
-                    numbered.append((json.load(f)["number"], path))
-            except FileNotFoundError:  # deleted meanwhile, being too old
-                pass
-        return [path for _, path in sorted(numbered)]
+        """Paths of the finished checkpoints' manifests, the oldest first."""
+        return [os.path.join(folder, "MANIFEST.json")
+                for _, folder in processes.checkpoints(self.directory)]
 
     def newest_number(self):
-        paths = self.manifests()
-        if not paths:
-            return 0
-        with open(paths[-1], encoding="ascii") as f:
-            return json.load(f)["number"]
+        finished = processes.checkpoints(self.directory)
+        return finished[-1][0]["number"] if finished else 0
 
     def cluster(self, name, servers):
         os.mkdir(self.path(name))

@@ -52,14 +52,8 @@ class Jobs(unittest.TestCase):
     def start(self, command):
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    text=True)
-        self.addCleanup(self.end, process)
+        self.addCleanup(processes.end, process)
         return process
-
-    @staticmethod
-    def end(process):
-        if process.poll() is None:
-            process.kill()
-        process.communicate(timeout=60)
 
     def finish(self, process, code=0):
         out, log = process.communicate(timeout=120)
@@ -75,14 +69,8 @@ class Jobs(unittest.TestCase):
         for text in texts:
             self.assertIn(text, run.stderr.splitlines()[-1])
 
-    def checkpoints(self):
-        """Steps and folders of the finished ones, the oldest first."""
-        found = []
-        for path in glob.glob(os.path.join(self.directory, "*", "MANIFEST.json")):
-            with open(path, encoding="ascii") as f:
-                manifest = json.load(f)
-                found.append((manifest["number"], manifest["step"], os.path.dirname(path)))
-        return [(step, folder) for _, step, folder in sorted(found)]
+    def newest_checkpoint(self):
+        return processes.checkpoints(self.directory)[-1][1]
 
 
 class EvaluatorTask(Jobs):
@@ -135,12 +123,13 @@ class EvaluatorTask(Jobs):
         self.refused(self.evaluator(job, "--set", "checkpoint={}"), 2, "checkpoint.directory")
         self.refused(self.evaluator(job, "--set", "data.eval=[]"), 2, "data.eval names no file")
         self.refused(self.evaluator(job, "--mode", "evaluate"), 2, "the evaluator task")
-        self.refused(self.evaluator(job, "--fresh"), 2, "--fresh")
+        for flags in (["--fresh"], ["--export", "x.npz"], ["--max_steps", "3"]):
+            self.refused(self.evaluator(job, *flags), 2, flags[0], "not the evaluator")
 
     def test_a_damaged_checkpoint_ends_it_with_the_files_name(self):
         job = self.write_job()
         processes.run_worker(job)
-        folder = self.checkpoints()[-1][1]
+        folder = self.newest_checkpoint()
         manifest = glob.glob(os.path.join(folder, "ps-0", "db", "MANIFEST-*"))[0]
         with open(manifest, "ab") as f:
             f.write(b"x")
@@ -152,7 +141,7 @@ class WarmStarts(Jobs):
         first = self.write_job("first")
         with self.new_servers(2) as cluster:
             before = processes.run_worker(first, cluster.worker_file(1))
-        folder = self.checkpoints()[-1][1]
+        folder = self.newest_checkpoint()
         warm = {"warm_start": {"from": folder}, "directory": "", "every_steps": 0}
         still = self.write_job("still", checkpoint=warm, data={"max_steps": 1},
                                optimizer={"type": "sgd", "learning_rate": 0})
@@ -175,7 +164,7 @@ class WarmStarts(Jobs):
     def test_some_variables_come_and_what_does_not_fit_is_named(self):
         first = self.write_job("first")
         processes.run_worker(first)
-        folder = self.checkpoints()[-1][1]
+        folder = self.newest_checkpoint()
 
         def warm(name, variables, model=None):
             return self.write_job(name, model=model, data={"max_steps": 1}, checkpoint={

@@ -3,7 +3,6 @@ moves, also where batches are ragged, rows are sparse and servers are killed; a 
 are dropped and counted; checkpoints have whole steps; uneven data, a killed worker and a run that
 is continued end cleanly."""
 import array
-import glob
 import json
 import os
 import random
@@ -73,14 +72,8 @@ class Sync(unittest.TestCase):
             processes.worker_command(job, cluster, index,
                                      ["--export", self.path(f"{index}.npz"), *flags]),
             stdout=subprocess.PIPE, stderr=log, text=True)
-        self.addCleanup(self.end, process)
+        self.addCleanup(processes.end, process)
         return process
-
-    @staticmethod
-    def end(process):
-        if process.poll() is None:
-            process.kill()
-        process.communicate(timeout=60)
 
     def report(self, process, index, code=0):
         out, _ = process.communicate(timeout=180)
@@ -188,15 +181,15 @@ class Sync(unittest.TestCase):
         for run, count in enumerate((2, 3)):
             folder = self.path(f"servers{run}")
             os.mkdir(folder)
-            before = self.numbers(directory)
+            wanted = self.newest_number(directory) + 3
             with processes.Cluster(folder, count) as servers:
                 cluster = servers.worker_file(2)
                 started = [self.start(job, cluster, i) for i in range(2)]
                 processes.wait_for(
-                    lambda: max(self.numbers(directory), default=0) >= max(before, default=0) + 3
+                    lambda: self.newest_number(directory) >= wanted
                     or started[0].poll() is not None, 120, "three checkpoints")
                 for process in started:
-                    self.end(process)
+                    processes.end(process)
         with open(self.path("worker0.log"), encoding="utf-8") as f:
             self.assertIn("on 2 servers, to 3", f.read())
         folder = self.path("servers_last")
@@ -208,16 +201,9 @@ class Sync(unittest.TestCase):
         self.assert_close(exported, undisturbed)
 
     @staticmethod
-    def numbers(directory):
-        """Of the finished checkpoints."""
-        found = []
-        for path in glob.glob(os.path.join(directory, "*", "MANIFEST.json")):
-            try:
-                with open(path, encoding="ascii") as f:
-                    found.append(json.load(f)["number"])
-            except FileNotFoundError:  # deleted meanwhile, being too old
-                pass
-        return found
+    def newest_number(directory):
+        finished = processes.checkpoints(directory)
+        return finished[-1][0]["number"] if finished else 0
 
     def test_uneven_data_ends_cleanly_and_a_second_run_waits_for_everybody(self):
         with processes.Cluster(self.folder, 2) as servers:

@@ -2,6 +2,7 @@
 
 The programs come from $CAIRN_PS and $CAIRN_WORKER, which Meson sets; data from $CAIRN_SHARED or
 ../shared beside the source tree."""
+import glob
 import json
 import os
 import select
@@ -110,6 +111,25 @@ class Cluster:
         with open(path, "w", encoding="ascii") as f:
             json.dump({"cluster": tasks}, f)
         return path
+
+
+def end(process):
+    """Kills a process that has not ended, and takes what it wrote."""
+    if process.poll() is None:
+        process.kill()
+    process.communicate(timeout=START_SECONDS)
+
+
+def checkpoints(directory):
+    """Manifests and folders of the finished checkpoints in a directory, the oldest first."""
+    found = []
+    for path in glob.glob(os.path.join(directory, "*", "MANIFEST.json")):
+        try:
+            with open(path, encoding="ascii") as f:
+                found.append((json.load(f), os.path.dirname(path)))
+        except FileNotFoundError:  # deleted meanwhile, being too old
+            pass
+    return sorted(found, key=lambda one: one[0]["number"])
 
 
 def worker_command(job, cluster=None, index=0, flags=()):

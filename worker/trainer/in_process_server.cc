@@ -21,7 +21,16 @@ constexpr absl::Duration kConnectTimeout = absl::Minutes(1);
 
 class EngineServer : public InProcessServer {
  public:
-  explicit EngineServer(std::unique_ptr<Engine> engine) : engine_(std::move(engine)) {}
+  // `scratch`: a folder that goes away with the server; empty: none does.
+  EngineServer(std::unique_ptr<Engine> engine, fs::path scratch)
+      : engine_(std::move(engine)), scratch_(std::move(scratch)) {}
+  ~EngineServer() override {
+    engine_.reset();
+    if (scratch_.empty()) return;
+    std::error_code error;
+    fs::remove_all(scratch_, error);
+    fs::remove(scratch_.parent_path(), error);  // where nothing else is in it
+  }
 
   absl::StatusOr<std::unique_ptr<PsClient>> Connect(const ClientOptions& options,
                                                     Deadline deadline) override {
@@ -32,30 +41,8 @@ class EngineServer : public InProcessServer {
   absl::Status Close() override { return engine_->Close(); }
 
  private:
-  const std::unique_ptr<Engine> engine_;
-};
-
-// One whose store is not to stay.
-class ScratchServer : public InProcessServer {
- public:
-  ScratchServer(std::unique_ptr<Engine> engine, fs::path folder)
-      : engine_(std::make_unique<EngineServer>(std::move(engine))), folder_(std::move(folder)) {}
-  ~ScratchServer() override {
-    engine_.reset();
-    std::error_code error;
-    fs::remove_all(folder_, error);
-    fs::remove(folder_.parent_path(), error);  // where nothing else is in it
-  }
-
-  absl::StatusOr<std::unique_ptr<PsClient>> Connect(const ClientOptions& options,
-                                                    Deadline deadline) override {
-    return engine_->Connect(options, deadline);
-  }
-  absl::Status Close() override { return engine_->Close(); }
-
- private:
-  std::unique_ptr<EngineServer> engine_;
-  const fs::path folder_;
+  std::unique_ptr<Engine> engine_;
+  const fs::path scratch_;
 };
 
 absl::Status MakeParent(const fs::path& parent) {
@@ -91,7 +78,7 @@ absl::StatusOr<std::unique_ptr<InProcessServer>> InProcessServer::Open(const Job
   ASSIGN_OR_RETURN(options.durability, DurabilityFromName(job.storage.durability));
   if (job.not_finite == "skip") options.not_finite = NotFinitePolicy::kSkip;
   ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, Engine::Open(options));
-  return std::make_unique<EngineServer>(std::move(engine));
+  return std::make_unique<EngineServer>(std::move(engine), fs::path());
 }
 
 absl::StatusOr<std::unique_ptr<InProcessServer>> OpenCheckpoint(const JobConfig& job,
@@ -105,7 +92,7 @@ absl::StatusOr<std::unique_ptr<InProcessServer>> OpenCheckpoint(const JobConfig&
   options.durability = Durability::kOff;
   options.memory_budget_bytes = MemoryOfMachine();
   ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, Engine::Open(options));
-  auto server = std::make_unique<ScratchServer>(std::move(engine), scratch);
+  auto server = std::make_unique<EngineServer>(std::move(engine), scratch);
   ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> client,
                    server->Connect({.job = job.name}, Deadline::In(kConnectTimeout)));
   JobConfig source = job;

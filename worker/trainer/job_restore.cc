@@ -29,9 +29,7 @@ absl::StatusOr<bool> HoldsJob(PsClient& client, bool* anything) {
   ASSIGN_OR_RETURN(const std::vector<VariableSpec> specs,
                    client.Describe(Deadline::In(kDescribeTimeout)));
   if (anything != nullptr) *anything = !specs.empty();
-  const std::string roster = RosterSpec().name;
-  return std::any_of(specs.begin(), specs.end(),
-                     [&](const VariableSpec& spec) { return spec.name == roster; });
+  return HasRoster(specs);
 }
 
 std::string Absolute(const std::string& path) {

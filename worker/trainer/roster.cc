@@ -26,6 +26,11 @@ VariableSpec RosterSpec() {
   return spec;
 }
 
+bool HasRoster(absl::Span<const VariableSpec> specs) {
+  return std::any_of(specs.begin(), specs.end(),
+                     [](const VariableSpec& spec) { return spec.name == kRosterName; });
+}
+
 absl::StatusOr<std::vector<RosterRow>> ReadRoster(PsClient& client, int32_t workers,
                                                   Deadline deadline) {
   std::vector<int64_t> keys(static_cast<size_t>(workers));

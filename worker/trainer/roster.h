@@ -25,6 +25,8 @@ struct RosterRow {
 };
 
 VariableSpec RosterSpec();
+// Whether it is among a job's variables: the job has begun.
+bool HasRoster(absl::Span<const VariableSpec> specs);
 
 // Rows of workers 0 … workers - 1; those never seen are zero. kNotFound: the job has no roster.
 absl::StatusOr<std::vector<RosterRow>> ReadRoster(PsClient& client, int32_t workers,

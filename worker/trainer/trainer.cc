@@ -199,10 +199,9 @@ class Training {
                      client_->Describe(Deadline::In(CallTimeout(options_))));
     KeepPlacement(there, all);
     std::copy_n(all.begin(), specs_.size(), specs_.begin());
-    const bool is_new = std::none_of(there.begin(), there.end(), [&](const VariableSpec& spec) {
-      return spec.name == all.back().name;
-    });
-    if (is_new && options_.worker == 0 && WarmStarts()) {
+    if (!HasRoster(there) && options_.worker == 0 && WarmStarts()) {
+      // What is there without a roster is of a warm start that was interrupted.
+      if (!there.empty()) RETURN_IF_ERROR(client_->DropJob(Deadline::In(CallTimeout(options_))));
       // The others begin when the roster is there: with the values of the warm start.
       RETURN_IF_ERROR(Create(specs_));
       RETURN_IF_ERROR(WarmStartFromCheckpoint());
