@@ -161,6 +161,23 @@ class WarmStarts(Jobs):
             self.assertAlmostEqual(again["eval"]["auc"], report["eval"]["auc"], delta=0.01)
         self.assertGreater(report["eval"]["auc"], 0.9)
 
+    def test_a_warm_start_that_is_killed_is_made_again(self):
+        before = processes.run_worker(self.write_job("first"))
+        job = self.write_job("second", data={"max_steps": 1},
+                             optimizer={"type": "sgd", "learning_rate": 0},
+                             checkpoint={"directory": "", "every_steps": 0,
+                                         "warm_start": {"from": self.newest_checkpoint()}})
+        with self.new_servers(2) as cluster:
+            file = cluster.worker_file(1)
+            for _ in range(3):
+                worker = self.start(processes.worker_command(job, file))
+                line = worker.stderr.readline()
+                while line and "': restores " not in line:  # by now variables may be there
+                    line = worker.stderr.readline()
+                processes.end(worker)
+            report = processes.run_worker(job, file)
+        self.assertEqual(report["eval"], before["eval"])
+
     def test_some_variables_come_and_what_does_not_fit_is_named(self):
         first = self.write_job("first")
         processes.run_worker(first)
