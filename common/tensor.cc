@@ -1,0 +1,167 @@
+#include "common/tensor.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "glog/logging.h"
+
+namespace cairn {
+namespace {
+
+constexpr std::align_val_t kAlignment{64};
+
+std::shared_ptr<void> Allocate(size_t bytes) {
+  return {::operator new(std::max<size_t>(bytes, 1), kAlignment),
+          [](void* memory) { ::operator delete(memory, kAlignment); }};
+}
+
+int64_t CheckedCount(const Shape& shape) {
+  const absl::StatusOr<int64_t> count = ElementCount(shape);
+  CHECK(count.ok()) << count.status();
+  return *count;
+}
+
+// Calls `use` with a value of the C++ type of `dtype`; the 16-bit types have none.
+template <typename Use>
+void WithType(DType dtype, const Use& use) {
+  switch (dtype) {
+    case DType::kFloat32: return use(float{});
+    case DType::kFloat64: return use(double{});
+    case DType::kInt32: return use(int32_t{});
+    case DType::kInt64: return use(int64_t{});
+    case DType::kFloat16:
+    case DType::kBFloat16: break;
+  }
+  LOG(FATAL) << "no C++ type for " << DTypeName(dtype);
+}
+
+bool Is16Bit(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
+
+}  // namespace
+
+Tensor::Tensor() : Tensor(Uninitialized(DType::kFloat32, {0})) {}
+
+Tensor Tensor::Wrap(DType dtype, Shape shape, Device device, std::shared_ptr<void> owner,
+                    void* data) {
+  const int64_t count = CheckedCount(shape);
+  auto memory = std::make_shared<Memory>();
+  memory->dtype = dtype;
+  memory->device = device;
+  memory->data = data;
+  memory->owner = std::move(owner);
+  return Tensor(std::move(memory), std::move(shape), count);
+}
+
+Tensor Tensor::Uninitialized(DType dtype, Shape shape, Device device) {
+  CHECK(device.is_cpu()) << "memory of " << device.text() << " is allocated by its own library";
+  std::shared_ptr<void> owner =
+      Allocate(static_cast<size_t>(CheckedCount(shape)) * DTypeBytes(dtype));
+  void* data = owner.get();
+  return Wrap(dtype, std::move(shape), device, std::move(owner), data);
+}
+
+Tensor Tensor::Zeros(DType dtype, Shape shape, Device device) {
+  Tensor zeros = Uninitialized(dtype, std::move(shape), device);
+  std::memset(zeros.mutable_data(), 0, zeros.bytes());
+  return zeros;
+}
+
+Tensor Tensor::Full(DType dtype, Shape shape, double value, Device device) {
+  Tensor full = Uninitialized(dtype, std::move(shape), device);
+  if (Is16Bit(dtype)) {
+    const std::vector<float> values(static_cast<size_t>(full.elements()),
+                                    static_cast<float>(value));
+    FromFloat32(dtype, values.data(), values.size(), full.mutable_data());
+    return full;
+  }
+  WithType(dtype, [&full, value](auto zero) {
+    absl::Span<decltype(zero)> values = full.mutable_values<decltype(zero)>();
+    std::fill(values.begin(), values.end(), static_cast<decltype(zero)>(value));
+  });
+  return full;
+}
+
+Tensor Tensor::Copy(DType dtype, Shape shape, const void* values, size_t count) {
+  Tensor copy = Uninitialized(dtype, std::move(shape));
+  CHECK_EQ(static_cast<size_t>(copy.elements()), count)
+      << "values for a tensor of shape " << ShapeText(copy.shape());
+  if (count > 0) std::memcpy(copy.mutable_data(), values, copy.bytes());
+  return copy;
+}
+
+Tensor Tensor::Texts(Shape shape, std::vector<std::string> texts) {
+  const int64_t count = CheckedCount(shape);
+  CHECK_EQ(static_cast<size_t>(count), texts.size())
+      << "texts for a tensor of shape " << ShapeText(shape);
+  auto memory = std::make_shared<Memory>();
+  memory->text = true;
+  memory->texts = std::move(texts);
+  return Tensor(std::move(memory), std::move(shape), count);
+}
+
+DType Tensor::dtype() const {
+  CHECK(!is_text()) << "a tensor of texts has no dtype";
+  return memory_->dtype;
+}
+
+void Tensor::CheckType(DType asked) const {
+  CHECK(dtype() == asked) << "values of a tensor " << TypeText() << " asked for as "
+                          << DTypeName(asked);
+  CHECK(device().is_cpu()) << "values of a tensor on " << device().text() << " are not host memory";
+}
+
+Tensor Tensor::Reshaped(Shape shape) const {
+  CHECK_EQ(CheckedCount(shape), elements_)
+      << "elements of " << ShapeText(shape) << " for those of " << ShapeText(shape_);
+  return Tensor(memory_, std::move(shape), elements_);
+}
+
+Tensor Tensor::CopyTo(Device device) const {
+  CHECK(device.is_cpu() && this->device().is_cpu())
+      << "copies from " << this->device().text() << " to " << device.text()
+      << " are the GPU library's";
+  if (is_text()) return Texts(shape_, memory_->texts);
+  Tensor copy = Uninitialized(dtype(), shape_, device);
+  if (elements_ > 0) std::memcpy(copy.mutable_data(), data(), bytes());
+  return copy;
+}
+
+std::vector<double> Tensor::ToDoubles() const {
+  if (Is16Bit(dtype())) {
+    std::vector<float> floats(static_cast<size_t>(elements_));
+    ToFloat32(dtype(), data(), floats.size(), floats.data());
+    return {floats.begin(), floats.end()};
+  }
+  std::vector<double> doubles;
+  WithType(dtype(), [this, &doubles](auto zero) {
+    const auto values = this->values<decltype(zero)>();
+    doubles.assign(values.begin(), values.end());
+  });
+  return doubles;
+}
+
+std::string Tensor::TypeText() const {
+  return absl::StrCat(is_text() ? "text" : DTypeName(memory_->dtype), " ", ShapeText(shape_));
+}
+
+std::string Tensor::text() const {
+  constexpr int64_t kShown = 16;
+  const auto shown = static_cast<size_t>(std::min(elements_, kShown));
+  std::string list;
+  if (is_text()) {
+    list = absl::StrJoin(texts().subspan(0, shown), ", ");
+  } else if (!device().is_cpu()) {
+    return absl::StrCat(TypeText(), " on ", device().text());
+  } else {
+    const std::vector<double> doubles = ToDoubles();
+    list = absl::StrJoin(absl::MakeSpan(doubles).subspan(0, shown), ", ");
+  }
+  return absl::StrCat(TypeText(), " (", list, elements_ > kShown ? ", …)" : ")");
+}
+
+}  // namespace cairn
