@@ -1,0 +1,85 @@
+// Collective operations between the ranks of a group: threads of one process (in_process_group.h),
+// processes (gloo_group.h) or GPUs (nccl_group.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/deadline.h"
+#include "worker/collective/buffer.h"
+#include "worker/collective/reduce_op.h"
+
+namespace cairn {
+
+// One rank's end of a group of `size()` ranks.
+//
+// Order: every rank makes the same calls in the same order: the n-th call of one rank meets the
+// n-th call of every other, whatever the calls are.
+// Thread safety: one call at a time on one rank's object; ranks of one process call from their own
+// threads. Abort() may be called from any thread at any time.
+// Results: bit-equal on every rank, and a function of inputs and group size alone.
+// In place: an output may be exactly the input; any other overlap of buffers is not allowed.
+//
+// Errors name the operation, the rank that reports and the one at fault, with its device or
+// address. kInvalidArgument: this rank's arguments are wrong, or ranks call different operations,
+// dtypes or
+//   counts. Every rank gets it, no output was written, and the group goes on with the next call.
+// kDeadlineExceeded: some ranks, which are named, did not come by `deadline`.
+// kUnavailable: a rank is gone. kAborted: a rank called Abort().
+// After these three, outputs are unspecified, and whether the group can be used again is said by
+// usable() and in the group's own header.
+class CollectiveGroup {
+ public:
+  // Given every rank's element count, returns the memory for all of them: its count is their sum.
+  // An error is this rank's alone; the other ranks' calls succeed.
+  using PlaceGathered =
+      absl::FunctionRef<absl::StatusOr<MutableBuffer>(absl::Span<const int64_t> counts)>;
+
+  virtual ~CollectiveGroup() = default;
+  CollectiveGroup() = default;
+  CollectiveGroup(const CollectiveGroup&) = delete;
+  CollectiveGroup& operator=(const CollectiveGroup&) = delete;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  // The device ("cpu:1") or address ("10.0.0.2:9090") of a rank in [0, size()).
+  virtual const std::string& peer(int rank) const = 0;
+
+  // out[i] = the sum over ranks of in[i], divided by size() for kMean. `in` and `out` have one
+  // dtype and count on every rank; kMean takes floating dtypes only. float16 and bfloat16 are added
+  // in float32 and rounded: once within a process, at every hop between processes.
+  virtual absl::Status AllReduce(ReduceOp op, ConstBuffer in, MutableBuffer out,
+                                 Deadline deadline) = 0;
+  absl::Status AllReduce(ReduceOp op, MutableBuffer in_out, Deadline deadline) {
+    return AllReduce(op, in_out, in_out, deadline);
+  }
+
+  // Rank `root`'s buffer to every rank. One dtype and count on every rank.
+  virtual absl::Status Broadcast(int root, MutableBuffer buffer, Deadline deadline) = 0;
+
+  // Concatenates all ranks' elements in rank order. Counts may differ, dtypes may not. `place` is
+  // called once, after every rank has come.
+  virtual absl::Status AllGatherV(ConstBuffer in, PlaceGathered place, Deadline deadline) = 0;
+  // The same with one count on every rank; out.count = size() * in.count.
+  absl::Status AllGather(ConstBuffer in, MutableBuffer out, Deadline deadline);
+
+  // Rank r's out = elements [r * out.count, (r + 1) * out.count) of the reduced `in`.
+  // in.count = size() * out.count; `out` must not overlap `in`.
+  virtual absl::Status ReduceScatter(ReduceOp op, ConstBuffer in, MutableBuffer out,
+                                     Deadline deadline) = 0;
+
+  // Returns once every rank has called it.
+  virtual absl::Status Barrier(Deadline deadline) = 0;
+
+  // Makes the running collective, and those to come, fail on every rank with kAborted and `why`.
+  // For a rank that cannot go on while others wait for it. OK as `why` does nothing.
+  virtual void Abort(const absl::Status& why) = 0;
+
+  // OK, or why every further call fails and what to do.
+  virtual absl::Status usable() const = 0;
+};
+
+}  // namespace cairn

@@ -1,0 +1,81 @@
+// Which algorithm reduces values of several local devices, as tf.distribute chooses it, and the
+// algorithms that work on all devices' buffers from one thread. (Those that every replica's thread
+// takes part in are CollectiveGroup's.)
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/device.h"
+#include "common/dtype.h"
+#include "worker/collective/buffer.h"
+#include "worker/collective/communication_options.h"
+#include "worker/collective/reduce_op.h"
+
+namespace cairn {
+
+enum class CrossDeviceOps {
+  kReductionToOneDevice,  // one device adds up all values and sends the result out
+  kHierarchicalCopy,      // two halves of the devices add up, then the two sums
+  kNccl,                  // NcclGroup
+  kRing,                  // InProcessGroups between CPUs, GlooGroup between processes
+};
+
+// "ReductionToOneDevice", "HierarchicalCopyAllReduce", "NcclAllReduce", "RING".
+absl::string_view CrossDeviceOpsName(CrossDeviceOps ops);
+
+// kInvalidArgument: num_packs < 0. 0: gradients are not packed.
+absl::Status CheckNumPacks(CrossDeviceOps ops, int64_t num_packs);
+
+// The devices that replicas compute on.
+struct ReplicaDevices {
+  absl::Span<const Device> devices;
+  // Several of the GPUs are parts of one physical GPU. Implied by a GPU that is listed twice.
+  bool virtual_gpus = false;
+};
+
+// What a strategy over these devices uses unless the user names something.
+//   CPUs and GPUs: kReductionToOneDevice. CPUs alone, or GPUs that are not all physical ones:
+//   kRing. GPUs alone: kNccl where `has_nccl` and the options do not ask for a ring, else kRing.
+CrossDeviceOps DefaultCrossDeviceOps(const ReplicaDevices& replicas,
+                                     CommunicationImplementation implementation, bool has_nccl);
+
+// One reduction.
+struct ReductionCall {
+  DType dtype = DType::kFloat32;
+  bool sparse = false;  // IndexedSlices
+  absl::Span<const Device> from;
+  absl::Span<const Device> to;
+};
+
+// `configured`, or kReductionToOneDevice where that cannot serve the call: int32 (kRing, kNccl);
+// destinations that are not the values' devices (all); a CPU destination or slices
+// (kHierarchicalCopy, kNccl). Slices under kRing are gathered (gather_slices.h).
+CrossDeviceOps OpsForCall(CrossDeviceOps configured, const ReductionCall& call);
+
+// Each output = the sum of all values in order, divided by their number for kMean. Values and
+// outputs have one dtype and count; outputs may be values. kInvalidArgument: they do not, there is
+// no value, or the mean of integers is asked for.
+absl::Status ReductionToOneDevice(ReduceOp op, absl::Span<const ConstBuffer> values,
+                                  absl::Span<const MutableBuffer> outputs);
+
+// Who adds up pack `pack` of `devices` devices: members of each half send to the half's leader, the
+// leaders' sums meet on `main`, and the result takes the same way back.
+struct HierarchicalPlan {
+  int main = 0;                 // pack mod devices
+  int other_leader = 0;         // leader of the half without `main`; `main` if there is one device
+  std::vector<int> main_half;   // in order of addition
+  std::vector<int> other_half;  // empty if there is one device
+};
+// devices >= 1, pack >= 0.
+HierarchicalPlan PlanHierarchicalCopy(int devices, int64_t pack);
+
+// As ReductionToOneDevice in the order of the plan: each half in device order, then the first
+// half's sum plus the second's.
+absl::Status HierarchicalCopyAllReduce(ReduceOp op, absl::Span<const ConstBuffer> values,
+                                       absl::Span<const MutableBuffer> outputs);
+
+}  // namespace cairn

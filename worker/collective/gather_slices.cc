@@ -1,0 +1,46 @@
+#include "worker/collective/gather_slices.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "worker/collective/reduce_kernels.h"
+
+namespace cairn {
+
+absl::StatusOr<GatheredSlices> GatherSlices(CollectiveGroup& group, ReduceOp op, ConstBuffer ids,
+                                            ConstBuffer rows, int64_t width, Deadline deadline) {
+  absl::Status arguments;
+  if (ids.dtype != DType::kInt64 || width < 0 || rows.count != ids.count * width) {
+    arguments = absl::InvalidArgumentError(
+        absl::StrCat("gathering slices: ", ids.count, " ", DTypeName(ids.dtype), " ids with ",
+                     rows.count, " values; ids are int64, and each has ", width, " values"));
+  } else if (op == ReduceOp::kMean && !IsFloating(rows.dtype)) {
+    arguments = absl::InvalidArgumentError(
+        absl::StrCat("gathering slices: mean of ", DTypeName(rows.dtype), "; ask for the sum"));
+  }
+  GatheredSlices gathered;
+  // What this rank refuses, the others learn from a call that cannot agree with theirs.
+  if (!arguments.ok()) {
+    group.Barrier(deadline).IgnoreError();
+    return arguments;
+  }
+  const auto place_ids = [&](absl::Span<const int64_t> counts) -> absl::StatusOr<MutableBuffer> {
+    size_t total = 0;
+    for (const int64_t count : counts) total += static_cast<size_t>(count);
+    gathered.ids.resize(total);
+    return MutableBuffer{DType::kInt64, gathered.ids.data(), static_cast<int64_t>(total)};
+  };
+  RETURN_IF_ERROR(group.AllGatherV(ids, place_ids, deadline));
+  const int64_t total = static_cast<int64_t>(gathered.ids.size()) * width;
+  gathered.rows.resize(static_cast<size_t>(total) * DTypeBytes(rows.dtype));
+  MutableBuffer out = {rows.dtype, gathered.rows.data(), total};
+  RETURN_IF_ERROR(group.AllGatherV(
+      rows, [&](absl::Span<const int64_t>) { return absl::StatusOr<MutableBuffer>(out); },
+      deadline));
+  if (op == ReduceOp::kMean && total > 0) {
+    const void* in = out.data;
+    SumBuffers(out.dtype, {&in, 1}, {&out.data, 1}, static_cast<size_t>(total), group.size());
+  }
+  return gathered;
+}
+
+}  // namespace cairn

@@ -1,0 +1,26 @@
+// The sparse counterpart of an all-reduce: every rank gets the rows of all ranks.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/collective/collective_group.h"
+
+namespace cairn {
+
+// Rows `ids[i]` of a table (IndexedSlices): row-major [ids.size(), width] values.
+struct GatheredSlices {
+  std::vector<int64_t> ids;
+  std::vector<char> rows;  // ids.size() * width elements of the input's dtype
+};
+
+// Concatenates every rank's ids and rows in rank order; equal ids are not merged. Ranks may bring
+// different numbers of rows, or none. kMean divides the rows by group.size().
+//   ids   int64, any number
+//   rows  floating dtype, ids.count * width elements
+// kInvalidArgument: as CollectiveGroup, or rows.count is not ids.count * width. Two collectives.
+absl::StatusOr<GatheredSlices> GatherSlices(CollectiveGroup& group, ReduceOp op, ConstBuffer ids,
+                                            ConstBuffer rows, int64_t width, Deadline deadline);
+
+}  // namespace cairn

@@ -1,0 +1,243 @@
+#include "worker/collective/in_process_group.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "worker/collective/in_process_meeting.h"
+#include "worker/collective/reduce_kernels.h"
+
+namespace cairn {
+namespace {
+
+// A turn counts its ranks below 1024, and pointers to every rank's memory lie on the stack.
+constexpr size_t kMaxRanks = 256;
+
+// Work is handed out in blocks, so that a rank without a core does not hold up the others. Large
+// enough that taking one (some 50 ns) does not show, small enough that ranks end together.
+constexpr int64_t kMinBlockBytes = 16 << 10;
+constexpr int64_t kMaxBlockBytes = 256 << 10;
+
+int64_t BlockElements(const CollectiveCall& call, int size) {
+  const auto element = static_cast<int64_t>(DTypeBytes(call.dtype));
+  const int64_t share = call.count * element / (8 * size);
+  return std::clamp(share / 64 * 64, kMinBlockBytes, kMaxBlockBytes) / element;
+}
+
+}  // namespace
+
+class InProcessGroups::Rank final : public CollectiveGroup {
+ public:
+  Rank(std::shared_ptr<InProcessMeeting> meeting, int rank)
+      : meeting_(std::move(meeting)), rank_(rank) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return meeting_->size(); }
+  const std::string& peer(int rank) const override {
+    return meeting_->devices()[static_cast<size_t>(rank)];
+  }
+
+  absl::Status AllReduce(ReduceOp op, ConstBuffer in, MutableBuffer out,
+                         Deadline deadline) override;
+  absl::Status Broadcast(int root, MutableBuffer buffer, Deadline deadline) override;
+  absl::Status AllGatherV(ConstBuffer in, PlaceGathered place, Deadline deadline) override;
+  absl::Status ReduceScatter(ReduceOp op, ConstBuffer in, MutableBuffer out,
+                             Deadline deadline) override;
+  absl::Status Barrier(Deadline deadline) override;
+  void Abort(const absl::Status& why) override { meeting_->Abort(why); }
+  absl::Status usable() const override;
+
+  void set_next(uint64_t number) { next_ = number; }
+
+ private:
+  static bool IsSmall(const CollectiveCall& call) {
+    return static_cast<size_t>(call.count) * DTypeBytes(call.dtype) <=
+           InProcessMeeting::kSmallBytes;
+  }
+  const CollectiveCall& call_of(int rank) const { return meeting_->part(rank, number_).call; }
+  const void* in_of(int rank) const { return meeting_->part(rank, number_).in; }
+
+  // Meets the others with this call, runs `work` between equals, and leaves.
+  template <typename Work>
+  absl::Status Run(CollectiveCall call, ConstBuffer in, MutableBuffer* out, Deadline deadline,
+                   Work work);
+  // After reading other ranks' memory: until all others have read this rank's.
+  void AwaitReaders();
+  void ReduceSmall(const CollectiveCall& call, MutableBuffer out);
+  void ReduceBlocks(const CollectiveCall& call);
+  int Divisor(ReduceOp op) const { return op == ReduceOp::kMean ? size() : 1; }
+
+  const std::shared_ptr<InProcessMeeting> meeting_;
+  const int rank_;
+  uint64_t next_ = 1;
+  uint64_t number_ = 0;  // of the running call
+};
+
+template <typename Work>
+absl::Status InProcessGroups::Rank::Run(CollectiveCall call, ConstBuffer in, MutableBuffer* out,
+                                        Deadline deadline, Work work) {
+  number_ = next_++;
+  call.dtype = in.dtype;
+  call.count = in.count;
+  const absl::Status arguments = CheckArguments(call, in, out, size());
+  call.refused = arguments.ok() ? 0 : 1;
+  InProcessMeeting::Part& part = meeting_->Begin(rank_, number_);
+  part.call = call;
+  part.in = in.data;
+  part.out = out == nullptr ? nullptr : out->data;
+  if (arguments.ok() && in.count > 0 && IsSmall(call)) {
+    std::memcpy(part.small, in.data, in.bytes());
+    part.in = part.small;
+  }
+  absl::Status status = meeting_->Meet(rank_, number_, deadline);
+  if (status.ok()) {
+    status = meeting_->Agreement(number_);
+    if (!arguments.ok()) status = arguments;
+    if (status.ok()) status = work(call);
+    if (!status.ok()) status = Annotate(status, CallerText(call.kind, number_, rank_, peer(rank_)));
+  }
+  meeting_->End(rank_);
+  return status;
+}
+
+void InProcessGroups::Rank::AwaitReaders() {
+  meeting_->PieceDone(size());
+  meeting_->AwaitPieces(size());
+}
+
+void InProcessGroups::Rank::ReduceSmall(const CollectiveCall& call, MutableBuffer out) {
+  const void* inputs[kMaxRanks];
+  for (int r = 0; r < size(); ++r) inputs[r] = in_of(r);
+  SumBuffers(call.dtype, absl::MakeConstSpan(inputs, static_cast<size_t>(size())), {&out.data, 1},
+             static_cast<size_t>(call.count), Divisor(call.reduce));
+}
+
+// Each block is added up by whoever takes it, in rank order, and written to every rank's output at
+// once: inputs are read once, outputs written once.
+void InProcessGroups::Rank::ReduceBlocks(const CollectiveCall& call) {
+  const int64_t block_elements = BlockElements(call, size());
+  const int64_t blocks = (call.count + block_elements - 1) / block_elements;
+  const auto ranks = static_cast<size_t>(size());
+  const void* inputs[kMaxRanks];
+  void* outputs[kMaxRanks];
+  for (int64_t block = 0; meeting_->TakeBlock(blocks, &block);) {
+    const int64_t begin = block * block_elements;
+    const size_t offset = static_cast<size_t>(begin) * DTypeBytes(call.dtype);
+    for (int r = 0; r < size(); ++r) {
+      const InProcessMeeting::Part& part = meeting_->part(r, number_);
+      inputs[r] = static_cast<const char*>(part.in) + offset;
+      outputs[r] = static_cast<char*>(part.out) + offset;
+    }
+    SumBuffers(call.dtype, absl::MakeConstSpan(inputs, ranks), absl::MakeConstSpan(outputs, ranks),
+               static_cast<size_t>(std::min(block_elements, call.count - begin)),
+               Divisor(call.reduce));
+    meeting_->PieceDone(blocks);
+  }
+  meeting_->AwaitPieces(blocks);
+}
+
+absl::Status InProcessGroups::Rank::AllReduce(ReduceOp op, ConstBuffer in, MutableBuffer out,
+                                              Deadline deadline) {
+  return Run({.kind = CollectiveKind::kAllReduce, .reduce = op}, in, &out, deadline,
+             [&](const CollectiveCall& call) {
+               if (IsSmall(call)) {
+                 ReduceSmall(call, out);
+               } else {
+                 ReduceBlocks(call);
+               }
+               return absl::OkStatus();
+             });
+}
+
+absl::Status InProcessGroups::Rank::Broadcast(int root, MutableBuffer buffer, Deadline deadline) {
+  return Run({.kind = CollectiveKind::kBroadcast, .root = root}, buffer, nullptr, deadline,
+             [&](const CollectiveCall& call) {
+               if (rank_ != root && buffer.count > 0) {
+                 std::memcpy(buffer.data, in_of(root), buffer.bytes());
+               }
+               if (!IsSmall(call)) AwaitReaders();
+               return absl::OkStatus();
+             });
+}
+
+absl::Status InProcessGroups::Rank::AllGatherV(ConstBuffer in, PlaceGathered place,
+                                               Deadline deadline) {
+  return Run({.kind = CollectiveKind::kAllGather}, in, nullptr, deadline,
+             [&](const CollectiveCall&) {
+               bool all_small = true;
+               std::vector<int64_t> counts;
+               for (int r = 0; r < size(); ++r) {
+                 counts.push_back(call_of(r).count);
+                 all_small = all_small && IsSmall(call_of(r));
+               }
+               absl::StatusOr<MutableBuffer> out = place(counts);
+               absl::Status status = out.status();
+               if (status.ok()) status = CheckPlace(*out, in.dtype, counts);
+               char* to = status.ok() ? static_cast<char*>(out->data) : nullptr;
+               for (int r = 0; status.ok() && r < size(); ++r) {
+                 const size_t bytes = static_cast<size_t>(counts[r]) * DTypeBytes(in.dtype);
+                 if (bytes > 0) std::memcpy(to, in_of(r), bytes);
+                 to += bytes;
+               }
+               if (!all_small) AwaitReaders();
+               return status;
+             });
+}
+
+absl::Status InProcessGroups::Rank::ReduceScatter(ReduceOp op, ConstBuffer in, MutableBuffer out,
+                                                  Deadline deadline) {
+  return Run({.kind = CollectiveKind::kReduceScatter, .reduce = op}, in, &out, deadline,
+             [&](const CollectiveCall& call) {
+               const void* inputs[kMaxRanks];
+               for (int r = 0; r < size(); ++r) {
+                 inputs[r] =
+                     static_cast<const char*>(in_of(r)) + static_cast<size_t>(rank_) * out.bytes();
+               }
+               SumBuffers(call.dtype, absl::MakeConstSpan(inputs, static_cast<size_t>(size())),
+                          {&out.data, 1}, static_cast<size_t>(out.count), Divisor(op));
+               if (!IsSmall(call)) AwaitReaders();
+               return absl::OkStatus();
+             });
+}
+
+absl::Status InProcessGroups::Rank::Barrier(Deadline deadline) {
+  return Run({.kind = CollectiveKind::kBarrier}, {}, nullptr, deadline,
+             [](const CollectiveCall&) { return absl::OkStatus(); });
+}
+
+absl::Status InProcessGroups::Rank::usable() const {
+  return Annotate(meeting_->aborted(), "all ranks' calls fail until InProcessGroups::Reset()");
+}
+
+absl::StatusOr<InProcessGroups> InProcessGroups::Create(std::vector<std::string> devices,
+                                                        std::string name) {
+  if (devices.empty() || devices.size() > kMaxRanks) {
+    return absl::InvalidArgumentError(absl::StrCat("group '", name, "' of ", devices.size(),
+                                                   " devices; allowed: 1 to ", kMaxRanks));
+  }
+  InProcessGroups groups;
+  groups.meeting_ = std::make_shared<InProcessMeeting>(std::move(devices), std::move(name));
+  for (int r = 0; r < groups.meeting_->size(); ++r) {
+    groups.ranks_.push_back(std::make_unique<Rank>(groups.meeting_, r));
+  }
+  return groups;
+}
+
+InProcessGroups::InProcessGroups(InProcessGroups&&) noexcept = default;
+InProcessGroups& InProcessGroups::operator=(InProcessGroups&&) noexcept = default;
+InProcessGroups::~InProcessGroups() = default;
+
+int InProcessGroups::size() const { return static_cast<int>(ranks_.size()); }
+CollectiveGroup& InProcessGroups::rank(int rank) { return *ranks_[static_cast<size_t>(rank)]; }
+
+void InProcessGroups::Abort(const absl::Status& why) { meeting_->Abort(why); }
+
+absl::Status InProcessGroups::Reset() {
+  ASSIGN_OR_RETURN(const uint64_t next, meeting_->Reset());
+  for (const std::unique_ptr<Rank>& rank : ranks_) rank->set_next(next);
+  return absl::OkStatus();
+}
+
+}  // namespace cairn

@@ -1,0 +1,17 @@
+#include "worker/collective/reduce_op.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace cairn {
+
+absl::string_view ReduceOpName(ReduceOp op) { return op == ReduceOp::kSum ? "sum" : "mean"; }
+
+absl::StatusOr<ReduceOp> ReduceOpFromName(absl::string_view name) {
+  if (absl::EqualsIgnoreCase(name, "sum")) return ReduceOp::kSum;
+  if (absl::EqualsIgnoreCase(name, "mean")) return ReduceOp::kMean;
+  return absl::InvalidArgumentError(
+      absl::StrCat("reduce op '", name, "' is unknown; allowed: SUM, MEAN, in either case"));
+}
+
+}  // namespace cairn
