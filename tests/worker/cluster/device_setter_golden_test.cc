@@ -1,0 +1,57 @@
+// Programs of variables and ops land on the devices on which TensorFlow puts them.
+#include <string>
+#include <type_traits>
+
+#include "gtest/gtest.h"
+#include "tests/worker/cluster/golden_record.h"
+#include "worker/cluster/replica_device_setter.h"
+
+namespace cairn::test {
+namespace {
+
+// Without a setter an op is where it was pinned.
+absl::StatusOr<std::string> DeviceOf(ReplicaDeviceSetter* setter, const PlacedOp& op) {
+  return setter == nullptr ? CanonicalDeviceName(op.device) : setter->Device(op);
+}
+
+void CheckProgram(const json& record) {
+  const std::string id = record.at("id");
+  ExpectFields(record,
+               {"id", "program_name", "ps", "merge_devices", "worker_device", "program", "value"});
+  DeviceSetterOptions options;
+  options.ps_tasks = record.at("ps");
+  options.merge_devices = record.at("merge_devices");
+  options.worker_device = record.at("worker_device");
+  const auto setter = ReplicaDeviceSetter::Create(options);
+  ASSERT_TRUE(setter.ok()) << id << ": " << setter.status();
+  json devices = json::array();
+  for (const json& op : record.at("program")) {
+    PlacedOp placed;
+    placed.name = op.at("name");
+    placed.is_variable = op.at("variable");
+    if (!op.at("pin").is_null()) placed.device = op["pin"];
+    const auto device = DeviceOf(setter->get(), placed);
+    ASSERT_TRUE(device.ok()) << id << ": " << device.status();
+    devices.push_back({placed.name, *device});
+  }
+  EXPECT_EQ(devices, record.at("value")) << id;
+}
+
+TEST(DeviceSetterGolden, EveryProgramIsPlacedAsRecorded) {
+  SKIP_WITHOUT_SHARED();
+  const json& records = GoldenFile("cluster.json").at("device_setter");
+  for (const json& record : records) {
+    if (record.at("program_name") == "strategy_not_callable") {
+      // CD0046: the type of the option refuses what cannot be called before the program runs.
+      EXPECT_EQ(record.at("error"), "TypeError");
+      EXPECT_FALSE((std::is_assignable_v<PsStrategy&, int>));
+      EXPECT_FALSE((std::is_assignable_v<PsStrategy&, std::string>));
+      continue;
+    }
+    CheckProgram(record);
+  }
+  ReportRan("device_setter", records.size());
+}
+
+}  // namespace
+}  // namespace cairn::test

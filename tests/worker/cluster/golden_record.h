@@ -1,0 +1,97 @@
+// Compares what the library answers with a golden record: {"value": …} or {"error", "contains"}.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "gtest/gtest.h"
+#include "tests/support/golden.h"
+#include "worker/cluster/cluster_spec.h"
+
+namespace cairn::test {
+
+using nlohmann::json;
+
+// The status that stands for a Python exception. Fails the test on one that it does not know.
+inline absl::StatusCode CodeOfException(const std::string& name) {
+  static const auto* const codes = new std::map<std::string, absl::StatusCode>{
+      {"ValueError", absl::StatusCode::kInvalidArgument},
+      {"TypeError", absl::StatusCode::kInvalidArgument},
+      {"KeyError", absl::StatusCode::kInvalidArgument},
+      {"JSONDecodeError", absl::StatusCode::kInvalidArgument},
+      {"RuntimeError", absl::StatusCode::kFailedPrecondition}};
+  const auto found = codes->find(name);
+  if (found != codes->end()) return found->second;
+  ADD_FAILURE() << "exception " << name << " is not known";
+  return absl::StatusCode::kUnknown;
+}
+
+// Texts of the Python interpreter, which Cairn does not repeat: the status alone is compared.
+inline bool IsTextOfPython(const std::string& text) {
+  static const auto* const texts =
+      new std::set<std::string>{"invalid literal for int()",
+                                "max() arg is an empty sequence",
+                                "Expecting property name",
+                                "Expecting value",
+                                "argument of type 'int' is not iterable",
+                                "'evaluator'"};
+  return texts->contains(text);
+}
+
+inline ::testing::AssertionResult Agrees(const absl::StatusOr<json>& got, const json& want,
+                                         const std::string& where) {
+  if (want.contains("value")) {
+    if (!got.ok()) {
+      return ::testing::AssertionFailure()
+             << where << ": " << got.status() << ", expected " << want;
+    }
+    if (*got == want["value"]) return ::testing::AssertionSuccess();
+    return ::testing::AssertionFailure()
+           << where << ": got " << *got << ", expected " << want["value"];
+  }
+  const std::string contains = want.at("contains");
+  if (got.ok()) {
+    return ::testing::AssertionFailure() << where << ": got " << *got << ", expected " << want;
+  }
+  const std::string message(got.status().message());
+  if (got.status().code() == CodeOfException(want.at("error")) &&
+      (IsTextOfPython(contains) || message.find(contains) != std::string::npos)) {
+    return ::testing::AssertionSuccess();
+  }
+  return ::testing::AssertionFailure() << where << ": " << got.status() << ", expected " << want;
+}
+
+// Any answer as JSON.
+template <typename T>
+absl::StatusOr<json> AsJson(const absl::StatusOr<T>& value) {
+  if (!value.ok()) return value.status();
+  return json(*value);
+}
+template <typename T>
+json OptionalJson(const std::optional<T>& value) {
+  return value.has_value() ? json(*value) : json(nullptr);
+}
+template <typename T>
+absl::StatusOr<json> AsJson(const absl::StatusOr<std::optional<T>>& value) {
+  if (!value.ok()) return value.status();
+  return OptionalJson(*value);
+}
+inline absl::StatusOr<json> AsJson(const absl::StatusOr<ClusterSpec>& value) {
+  if (!value.ok()) return value.status();
+  return json::parse(value->ToJson());
+}
+
+// A field that the test does not look at would be a record half run.
+inline void ExpectFields(const json& record, const std::set<std::string>& known) {
+  for (const auto& [key, value] : record.items()) {
+    EXPECT_TRUE(known.contains(key)) << record.at("id") << ": field " << key << " is not known";
+  }
+}
+
+inline void ReportRan(const std::string& section, size_t count) {
+  std::cout << "cluster.json " << section << ": ran " << count << "\n";
+}
+
+}  // namespace cairn::test

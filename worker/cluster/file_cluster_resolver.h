@@ -1,0 +1,35 @@
+// The cluster in a cluster file, YAML or TF_CONFIG's JSON.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/config/cluster_config.h"
+#include "worker/cluster/cluster_resolver.h"
+
+namespace cairn {
+
+// What the programs' --cluster reads, with the same rules: jobs are ps, worker, chief and
+// evaluator.
+class FileClusterResolver : public ClusterResolver {
+ public:
+  // The file's contents now. kNotFound, kInvalidArgument as ReadClusterFile.
+  static absl::StatusOr<std::unique_ptr<FileClusterResolver>> Open(
+      const std::string& path, ResolverOverrides overrides = {});
+  explicit FileClusterResolver(ClusterConfig config, ResolverOverrides overrides = {});
+
+  absl::StatusOr<ClusterSpec> cluster_spec() const override;
+  // Keys of the file that mean nothing, one line each, for the log.
+  const std::vector<std::string>& warnings() const { return config_.warnings; }
+
+ protected:
+  absl::StatusOr<std::optional<std::string>> SourceTaskType() const override;
+  absl::StatusOr<std::optional<int32_t>> SourceTaskId() const override;
+
+ private:
+  const ClusterConfig config_;
+};
+
+}  // namespace cairn

@@ -1,0 +1,65 @@
+// The cluster of the pods that a Kubernetes pod list holds
+// (tf.distribute.cluster_resolver.KubernetesClusterResolver).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "worker/cluster/cluster_resolver.h"
+
+namespace cairn {
+
+struct KubernetesOptions {
+  // Which pods are the tasks of a job: those that match its first selector, then those of the
+  // second, …, each sorted by the pod's name. A selector is what kubectl's --selector takes,
+  // without sets: "job-name=tensorflow,tier!=test", "gpu", "!gpu".
+  std::map<std::string, std::vector<std::string>> job_to_label_mapping = {
+      {"worker", {"job-name=tensorflow"}}};
+  int32_t server_port = 8470;  // every pod's
+  // TensorFlow's hostIP needs pods with hostNetwork, one a node; podIP works for all.
+  enum class Address { kHostIp, kPodIp };
+  Address address = Address::kHostIp;
+  // This process's pod, which says its task; std::nullopt: not known.
+  std::optional<std::string> pod_name;
+  std::optional<std::string> rpc_layer = "grpc";
+};
+
+// There is no client of the Kubernetes API here: give what `kubectl get pods -o json` writes.
+// Thread safety: as ClusterResolver.
+class KubernetesClusterResolver : public ClusterResolver {
+ public:
+  // `pods` is a PodList, or a Pod, as JSON of at most 64 MiB. Pods that no selector matches are not
+  // looked at.
+  // kFailedPrecondition: a pod that is not Running, or has no address yet.
+  // kInvalidArgument: not a pod list; two tasks of the same address; pod_name is no task.
+  // kUnimplemented: a selector with a set ("tier in (a, b)").
+  static absl::StatusOr<std::unique_ptr<KubernetesClusterResolver>> FromJson(
+      absl::string_view pods, const KubernetesOptions& options = {});
+  // The same from a file. kNotFound, kInvalidArgument: it cannot be read.
+  static absl::StatusOr<std::unique_ptr<KubernetesClusterResolver>> FromFile(
+      const std::string& path, const KubernetesOptions& options = {});
+
+  absl::StatusOr<ClusterSpec> cluster_spec() const override { return spec_; }
+
+ protected:
+  absl::StatusOr<std::optional<std::string>> SourceTaskType() const override { return task_type_; }
+  absl::StatusOr<std::optional<int32_t>> SourceTaskId() const override { return task_id_; }
+  // The limits "nvidia.com/gpu" of the pod's containers. kInvalidArgument: no such task.
+  absl::StatusOr<AcceleratorCounts> CountAccelerators(
+      const std::optional<std::string>& task_type, std::optional<int32_t> task_id) const override;
+
+ private:
+  explicit KubernetesClusterResolver(ResolverOverrides overrides)
+      : ClusterResolver(std::move(overrides)) {}
+
+  ClusterSpec spec_;
+  std::map<std::string, std::vector<int32_t>> gpus_;  // of each task of a job
+  std::optional<std::string> task_type_;
+  std::optional<int32_t> task_id_;
+};
+
+}  // namespace cairn

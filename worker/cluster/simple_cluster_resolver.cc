@@ -1,0 +1,34 @@
+#include "worker/cluster/simple_cluster_resolver.h"
+
+#include <utility>
+
+#include "common/status.h"
+
+namespace cairn {
+
+SimpleClusterResolver::SimpleClusterResolver(ClusterSpec spec, ResolverOverrides task,
+                                             std::string master, AcceleratorCounts accelerators)
+    : ClusterResolver(std::move(task)),
+      spec_(std::move(spec)),
+      master_(std::move(master)),
+      accelerators_(std::move(accelerators)) {}
+
+absl::StatusOr<ClusterSpec> SimpleClusterResolver::cluster_spec() const { return spec_; }
+
+absl::StatusOr<std::string> SimpleClusterResolver::ResolveMaster(
+    const MasterArguments& arguments) const {
+  ASSIGN_OR_RETURN(const MasterArguments completed, Completed(arguments));
+  if (!arguments.task_type.has_value() || !arguments.task_id.has_value()) {
+    return FormatMasterUrl(master_, completed.rpc_layer);
+  }
+  ASSIGN_OR_RETURN(const std::string address,
+                   spec_.task_address(*arguments.task_type, *arguments.task_id));
+  return FormatMasterUrl(address, completed.rpc_layer);
+}
+
+absl::StatusOr<AcceleratorCounts> SimpleClusterResolver::CountAccelerators(
+    const std::optional<std::string>& /*task_type*/, std::optional<int32_t> /*task_id*/) const {
+  return accelerators_;
+}
+
+}  // namespace cairn

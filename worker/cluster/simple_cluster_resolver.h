@@ -1,0 +1,31 @@
+// A cluster that the program itself describes
+// (tf.distribute.cluster_resolver.SimpleClusterResolver).
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "worker/cluster/cluster_resolver.h"
+
+namespace cairn {
+
+class SimpleClusterResolver : public ClusterResolver {
+ public:
+  // `master` is what Master() says where no task is named. Without `accelerators` a task has none.
+  explicit SimpleClusterResolver(ClusterSpec spec, ResolverOverrides task = {},
+                                 std::string master = "", AcceleratorCounts accelerators = {});
+
+  absl::StatusOr<ClusterSpec> cluster_spec() const override;
+
+ protected:
+  absl::StatusOr<std::string> ResolveMaster(const MasterArguments& arguments) const override;
+  absl::StatusOr<AcceleratorCounts> CountAccelerators(
+      const std::optional<std::string>& task_type, std::optional<int32_t> task_id) const override;
+
+ private:
+  const ClusterSpec spec_;
+  const std::string master_;
+  const AcceleratorCounts accelerators_;
+};
+
+}  // namespace cairn

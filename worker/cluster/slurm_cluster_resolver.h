@@ -1,0 +1,76 @@
+// The cluster of a Slurm job step (tf.distribute.cluster_resolver.SlurmClusterResolver).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "worker/cluster/cluster_resolver.h"
+
+namespace cairn {
+
+struct SlurmHost {
+  std::string name;
+  int32_t tasks = 0;
+};
+
+struct SlurmOptions {
+  // Tasks of each job, which take the step's tasks in the alphabetical order of the jobs' names (so
+  // ps before worker). Empty: SLURM_STEP_NUM_TASKS workers. They may be fewer than the step has;
+  // the tasks left over have no task_type.
+  std::map<std::string, int32_t> jobs;
+  int32_t port_base = 8888;  // a host's tasks listen at this port and those that follow it
+  // std::nullopt: SLURM_GPUS_ON_NODE, else the GPUs of this machine.
+  std::optional<int32_t> gpus_per_node;
+  // std::nullopt: gpus_per_node / tasks of the fullest host.
+  std::optional<int32_t> gpus_per_task;
+  // The same on all hosts of SLURM_STEP_NODELIST, instead of SLURM_STEP_TASKS_PER_NODE.
+  std::optional<int32_t> tasks_per_node;
+  // Hosts in the order of their ranks, instead of both variables.
+  std::vector<SlurmHost> hosts;
+  // Sets CUDA_VISIBLE_DEVICES of this process to its task's GPUs. Leave out where Slurm binds GPUs
+  // to tasks itself (--gpus-per-task): it has set the variable then.
+  bool auto_set_gpu = true;
+  std::optional<std::string> rpc_layer = "grpc";
+  Environment environment = ProcessEnvironment();  // where the SLURM_ variables are
+};
+
+// Hosts are taken in the order of SLURM_STEP_NODELIST, in which Slurm numbers tasks (TensorFlow
+// sorts them as text, which puts n10 before n9 and so gives tasks the addresses of others). This
+// process is SLURM_PROCID in that order; where SLURMD_NODENAME and SLURM_LOCALID are set, these say
+// it, and so hold for any distribution of tasks over hosts. Thread safety: as ClusterResolver; call
+// Create before there are other threads, as it may set a variable of the environment.
+class SlurmClusterResolver : public ClusterResolver {
+ public:
+  // kFailedPrecondition: a variable is missing ("Not running inside a SLURM step?"), more tasks or
+  // GPUs requested than assigned. kInvalidArgument: a variable or an option that cannot be.
+  static absl::StatusOr<std::unique_ptr<SlurmClusterResolver>> Create(
+      const SlurmOptions& options = {});
+
+  absl::StatusOr<ClusterSpec> cluster_spec() const override { return spec_; }
+  int32_t gpus_per_task() const { return gpus_per_task_; }
+  // This task's slice of its host's GPUs: "2,3"; "" for none.
+  const std::string& cuda_visible_devices() const { return cuda_visible_devices_; }
+
+ protected:
+  absl::StatusOr<std::optional<std::string>> SourceTaskType() const override { return task_type_; }
+  absl::StatusOr<std::optional<int32_t>> SourceTaskId() const override { return task_id_; }
+  // gpus_per_task, which is the same for every task.
+  absl::StatusOr<AcceleratorCounts> CountAccelerators(
+      const std::optional<std::string>& task_type, std::optional<int32_t> task_id) const override;
+
+ private:
+  explicit SlurmClusterResolver(ResolverOverrides overrides)
+      : ClusterResolver(std::move(overrides)) {}
+
+  ClusterSpec spec_;
+  std::optional<std::string> task_type_;
+  std::optional<int32_t> task_id_;
+  int32_t gpus_per_task_ = 0;
+  std::string cuda_visible_devices_;
+};
+
+}  // namespace cairn

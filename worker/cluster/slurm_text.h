@@ -1,0 +1,21 @@
+// The two short forms in which Slurm writes a step's hosts and its tasks on each of them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace cairn {
+
+// "n[1-2],m5,o[3-4,6]" is n1 n2 m5 o3 o4 o6; "n[08-10]" keeps the digits of the first number. A
+// prefix has at most one bracket, at its end. "" is no hosts.
+// kInvalidArgument: anything else, or more than 65536 hosts.
+absl::StatusOr<std::vector<std::string>> ExpandHostlist(absl::string_view hostlist);
+
+// "3(x2),2,1" is 3 3 2 1. kInvalidArgument: anything else, or more than 65536 hosts.
+absl::StatusOr<std::vector<int32_t>> ExpandTasksPerNode(absl::string_view tasks_per_node);
+
+}  // namespace cairn

@@ -1,0 +1,39 @@
+// Several clusters as one (tf.distribute.cluster_resolver.UnionResolver).
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "worker/cluster/cluster_resolver.h"
+
+namespace cairn {
+
+class UnionResolver : public ClusterResolver {
+ public:
+  // Task, rpc_layer and environment are those of `task`, else of the first resolver.
+  // kInvalidArgument: no resolver, or a null one.
+  static absl::StatusOr<std::unique_ptr<UnionResolver>> Create(
+      std::vector<std::shared_ptr<const ClusterResolver>> resolvers, ResolverOverrides task = {});
+
+  // Jobs of the same name are joined: one after the other where all are lists, by index where any
+  // has gaps. kInvalidArgument: then two of them have a task of the same index.
+  absl::StatusOr<ClusterSpec> cluster_spec() const override;
+
+ protected:
+  absl::StatusOr<std::optional<std::string>> SourceTaskType() const override;
+  absl::StatusOr<std::optional<int32_t>> SourceTaskId() const override;
+  absl::StatusOr<std::optional<std::string>> SourceRpcLayer() const override;
+  absl::StatusOr<std::string> ResolveMaster(const MasterArguments& arguments) const override;
+  absl::StatusOr<AcceleratorCounts> CountAccelerators(
+      const std::optional<std::string>& task_type, std::optional<int32_t> task_id) const override;
+
+ private:
+  UnionResolver(std::vector<std::shared_ptr<const ClusterResolver>> resolvers,
+                ResolverOverrides task);
+
+  const std::vector<std::shared_ptr<const ClusterResolver>> resolvers_;
+};
+
+}  // namespace cairn
