@@ -1,0 +1,39 @@
+// What the golden tests of strategies share: strategies by their recorded names, tensors and errors
+// as the files write them (tfdist/golden/README.md).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "gtest/gtest.h"
+#include "tests/support/golden.h"
+#include "worker/strategy/strategy.h"
+
+namespace cairn::test {
+
+// mirrored and central on cpu:0 …, one_device on cpu:1, or the default strategy; lives as long as
+// the process. Throws on another name.
+Strategy& GoldenStrategy(const std::string& name, int32_t replicas);
+
+// {"dtype", "shape", "data"}.
+Tensor GoldenTensor(const nlohmann::json& tensor);
+// `numbers` (flat, or a lone one) of this dtype and shape.
+Tensor GoldenTensor(DType dtype, const Shape& shape, const nlohmann::json& numbers);
+
+// Whether `got` has the record's dtype, shape and, to 1e-6, its numbers. NaN equals NaN.
+::testing::AssertionResult TensorIs(const Tensor& got, const nlohmann::json& want);
+::testing::AssertionResult NumbersAre(const Tensor& got, const nlohmann::json& want);
+
+// Whether `status` is the refusal that {"error": …} asks for: the code that stands for the Python
+// class, any error where the class is one of TensorFlow's accidents.
+::testing::AssertionResult RefusedAs(const absl::Status& status, const nlohmann::json& record);
+
+VariableSynchronization GoldenSynchronization(const std::string& name);
+VariableAggregation GoldenAggregation(const std::string& name);
+
+// "CPU:1" for cpu:1.
+std::string GoldenDevice(Device device);
+
+}  // namespace cairn::test

@@ -1,0 +1,120 @@
+// How the replicas of one Run wait for each other, and what they are told when one does not come.
+#include "worker/strategy/replica_meeting.h"
+
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+#include "worker/strategy/mirrored_strategy.h"
+
+namespace cairn {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::unique_ptr<MirroredStrategy> MirroredOver(int32_t replicas) {
+  std::vector<Device> devices;
+  for (int32_t i = 0; i < replicas; ++i) devices.push_back(Cpu(i));
+  return MirroredStrategy::Create(devices).value();
+}
+
+absl::StatusOr<Value> Nothing(Strategy&, absl::Span<const Value>) { return Value(); }
+
+// A replica that never comes is named, and the others go on with the error.
+TEST(ReplicaMeeting, WaitEndsAndNamesWhoIsMissing) {
+  ReplicaMeeting meeting(2, absl::Milliseconds(50));
+  std::thread serving([&meeting] { meeting.Serve(); });
+  const ReplicaMeeting::Action action = [](absl::Span<const Value::Sequence>) {
+    return std::vector<Value>(2);
+  };
+  EXPECT_THAT(meeting.Meet(0, "MergeCall", {}, action),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       AllOf(HasSubstr("replica 0 waited 50ms in MergeCall for replica 1"),
+                             HasSubstr("still in its replica function"))));
+  meeting.Finish(0);
+  // Who comes late learns why nobody is there.
+  EXPECT_THAT(meeting.Meet(1, "MergeCall", {}, action),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("waited")));
+  meeting.Finish(1);
+  serving.join();
+}
+
+// What a replica itself says is the error of the Run, not that the others missed it.
+TEST(ReplicaMeeting, ErrorOfTheReplicaThatFailedComesFirst) {
+  const std::unique_ptr<MirroredStrategy> strategy = MirroredOver(3);
+  const absl::StatusOr<Value> result =
+      strategy->Run([](absl::Span<const Value>) -> absl::StatusOr<Value> {
+        if (GetReplicaContext()->replica_id_in_sync_group() == 2) {
+          return absl::FailedPreconditionError("replica 2's own trouble");
+        }
+        return GetReplicaContext()->MergeCall(Nothing);
+      });
+  EXPECT_THAT(result, StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("own trouble")));
+  // The strategy is whole: the next Run works.
+  EXPECT_OK(strategy->Run([](absl::Span<const Value>) -> absl::StatusOr<Value> {
+    return GetReplicaContext()->MergeCall(Nothing);
+  }));
+}
+
+TEST(ReplicaMeeting, DifferentCallsAreToldApart) {
+  const std::unique_ptr<MirroredStrategy> strategy = MirroredOver(2);
+  const absl::StatusOr<Value> result =
+      strategy->Run([](absl::Span<const Value>) -> absl::StatusOr<Value> {
+        const std::shared_ptr<ReplicaContext> context = GetReplicaContext();
+        const Value one = Tensor::Vector<float>({1});
+        return context->replica_id_in_sync_group() == 0 ? context->AllReduce(ReduceOp::kSum, one)
+                                                        : context->AllGather(one, 0);
+      });
+  EXPECT_THAT(result, StatusIs(absl::StatusCode::kFailedPrecondition,
+                               AllOf(HasSubstr("AllReduce"), HasSubstr("AllGather of axis 0"),
+                                     HasSubstr("same calls in the same order"))));
+}
+
+// Replica functions run at the same time: each waits for the other without a merge call.
+TEST(ReplicaMeeting, ReplicaFunctionsRunInParallel) {
+  const std::unique_ptr<MirroredStrategy> strategy = MirroredOver(2);
+  std::atomic<int> arrived = 0;
+  const absl::StatusOr<Value> result =
+      strategy->Run([&arrived](absl::Span<const Value>) -> absl::StatusOr<Value> {
+        ++arrived;
+        const Deadline deadline = Deadline::In(absl::Seconds(30));
+        while (arrived < 2 && !deadline.Expired()) std::this_thread::yield();
+        return Value(arrived.load());
+      });
+  ASSERT_OK(result);
+  EXPECT_EQ(result->integer(), 2);
+}
+
+// Several threads may run steps of one strategy at once; a Run inside a merge call has threads too.
+TEST(ReplicaMeeting, RunsOfSeveralThreadsAndNestedRuns) {
+  const std::unique_ptr<MirroredStrategy> strategy = MirroredOver(2);
+  const auto step = [&strategy]() -> absl::Status {
+    return strategy
+        ->Run([&strategy](absl::Span<const Value>) {
+          return GetReplicaContext()->MergeCall([&strategy](Strategy&, absl::Span<const Value>) {
+            return strategy->Run([](absl::Span<const Value>) {
+              return GetReplicaContext()->AllReduce(ReduceOp::kSum, Tensor::Scalar<float>(1));
+            });
+          });
+        })
+        .status();
+  };
+  std::vector<std::thread> threads;
+  std::vector<absl::Status> statuses(4);
+  for (absl::Status& status : statuses) {
+    threads.emplace_back([&status, &step] {
+      for (int i = 0; i < 50 && status.ok(); ++i) status = step();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& status : statuses) EXPECT_OK(status);
+}
+
+}  // namespace
+}  // namespace cairn

@@ -1,0 +1,44 @@
+// Arithmetic on whole tensors of any dtype, in host memory: what strategies reduce, gather and
+// assign with. The models' own kernels are in the other files of this folder.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/tensor.h"
+
+namespace cairn {
+
+// Results have memory of their own on the first argument's device. The 16-bit types are computed in
+// float32 and rounded once.
+
+// The sum in the order given, at least one term. kInvalidArgument: shapes or dtypes differ.
+absl::StatusOr<Tensor> AddTensors(absl::Span<const Tensor> terms);
+// Integers are divided rounding to zero; `divisor` is not 0 then.
+Tensor DivideTensor(const Tensor& tensor, double divisor);
+// Floating numbers are cut to integers as C++ cuts them.
+Tensor CastTensor(const Tensor& tensor, DType dtype);
+
+// Distinct axes in [0, rank), ascending. kInvalidArgument: an axis outside [-rank, rank), or twice.
+absl::StatusOr<std::vector<int64_t>> CheckAxes(absl::Span<const int64_t> axes, int64_t rank);
+// The sum over `axes` (CheckAxes' result), which the result no longer has.
+Tensor SumAxes(const Tensor& tensor, absl::Span<const int64_t> axes);
+
+// One after the other along `axis`, negative from the last. kInvalidArgument: scalars, an axis out
+// of range, dtypes, ranks or other extents that differ.
+absl::StatusOr<Tensor> ConcatTensors(absl::Span<const Tensor> parts, int64_t axis);
+// Extents [first, first + count) of axis `axis`, which must lie inside.
+Tensor SliceTensor(const Tensor& tensor, int64_t axis, int64_t first, int64_t count);
+
+enum class ElementOp { kSet, kAdd, kSub, kMul, kDiv, kMin, kMax };
+
+// to[i] = to[i] op values[i]. kInvalidArgument: shapes or dtypes differ.
+absl::Status ApplyElements(ElementOp op, const Tensor& values, Tensor* to);
+// Row indices[i] of `to` = itself op row i of `values`, in order of i. `indices` is int64 [n] or
+// int32 [n], `values` [n, rest of to's shape]. kInvalidArgument: other shapes or dtypes, a row out
+// of range; then nothing is written.
+absl::Status ApplyRows(ElementOp op, const Tensor& indices, const Tensor& values, Tensor* to);
+
+}  // namespace cairn

@@ -1,0 +1,30 @@
+// Replicas on several devices, variables in one place: tf.distribute.CentralStorageStrategy.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/strategy/strategy.h"
+
+namespace cairn {
+
+// The variables are on the compute device if there is one, else on cpu:0.
+class CentralStorageStrategy : public Strategy {
+ public:
+  // kInvalidArgument: no device, or one of them twice.
+  static absl::StatusOr<std::unique_ptr<CentralStorageStrategy>> Create(
+      std::vector<Device> devices);
+
+  std::string name() const override { return "CentralStorageStrategy"; }
+  std::vector<Device> parameter_devices() const override;
+  bool between_graph() const override { return true; }
+  absl::StatusOr<VariablePtr> MakeVariable(const VariableOptions& options,
+                                           const VariablePtr& beside) override;
+
+ private:
+  explicit CentralStorageStrategy(std::vector<Device> devices) : Strategy(std::move(devices)) {}
+};
+
+}  // namespace cairn

@@ -1,0 +1,256 @@
+#include "worker/strategy/context.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "glog/logging.h"
+#include "worker/ops/tensor_math.h"
+#include "worker/strategy/context_stack.h"
+#include "worker/strategy/replica_meeting.h"
+#include "worker/strategy/strategy.h"
+
+namespace cairn {
+
+ContextStack& ContextStack::OfThisThread() {
+  thread_local ContextStack stack;
+  return stack;
+}
+
+Strategy& GetStrategy() {
+  const ContextStack& stack = ContextStack::OfThisThread();
+  if (stack.top() != nullptr) return *stack.top()->strategy;
+  return stack.chosen != nullptr ? *stack.chosen : DefaultStrategy();
+}
+
+bool HasStrategy() { return !GetStrategy().is_default(); }
+
+bool InCrossReplicaContext() {
+  const ContextStack& stack = ContextStack::OfThisThread();
+  if (stack.top() != nullptr) return stack.top()->replica == nullptr;
+  return stack.chosen != nullptr;
+}
+
+std::shared_ptr<ReplicaContext> GetReplicaContext() {
+  const ContextStack& stack = ContextStack::OfThisThread();
+  if (stack.top() != nullptr) return stack.top()->replica;
+  if (stack.chosen != nullptr) return nullptr;
+  thread_local const auto outside =
+      std::make_shared<ReplicaContext>(&DefaultStrategy(), nullptr, 0, 0, Cpu(0));
+  return outside;
+}
+
+std::optional<int32_t> UpdateReplicaId() {
+  const ContextStack& stack = ContextStack::OfThisThread();
+  return stack.update_ids.empty() ? std::nullopt : stack.update_ids.back();
+}
+
+Device CurrentDevice() {
+  const ContextStack& stack = ContextStack::OfThisThread();
+  return stack.devices.empty() ? Cpu(0) : stack.devices.back();
+}
+
+absl::Status SetStrategy(Strategy* strategy) {
+  ContextStack& stack = ContextStack::OfThisThread();
+  if (!stack.modes.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "SetStrategy must not be called inside a scope or replica function; this thread is in one "
+        "of ",
+        stack.top()->strategy->name(), "; leave it first"));
+  }
+  stack.chosen = strategy == nullptr || strategy->is_default() ? nullptr : strategy;
+  return absl::OkStatus();
+}
+
+absl::Status OutsideEveryScope(absl::FunctionRef<absl::Status()> fn) {
+  ContextStack& stack = ContextStack::OfThisThread();
+  ContextStack entered = std::exchange(stack, ContextStack());
+  absl::Status status = fn();
+  stack = std::move(entered);
+  return status;
+}
+
+DeviceScope::DeviceScope(Device device) : depth_(ContextStack::OfThisThread().devices.size()) {
+  ContextStack::OfThisThread().devices.push_back(device);
+}
+
+DeviceScope::~DeviceScope() { ContextStack::OfThisThread().devices.resize(depth_); }
+
+int32_t ReplicaContext::num_replicas_in_sync() const { return strategy_->num_replicas_in_sync(); }
+
+absl::Status ReplicaContext::CheckCurrent() const {
+  const std::shared_ptr<ReplicaContext> current = GetReplicaContext();
+  if (current.get() == this) return absl::OkStatus();
+  std::string found = "another replica's, or that of a later Run";
+  if (&GetStrategy() != strategy_) {
+    found =
+        absl::StrCat("of ", GetStrategy().name(), ", not of this context's ", strategy_->name());
+  } else if (current == nullptr) {
+    found = "cross-replica, so there is none";
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "replica context of replica ", replica_id_, " used where the current one is ", found,
+      "; call GetReplicaContext() inside the replica function and do not keep it"));
+}
+
+absl::StatusOr<Value> ReplicaContext::MergeCall(const MergeFn& merge_fn,
+                                                absl::Span<const Value> args) {
+  RETURN_IF_ERROR(CheckCurrent());
+  if (meeting_ != nullptr) {
+    return meeting_->Meet(local_replica_, "MergeCall", {args.begin(), args.end()},
+                          [this, &merge_fn](absl::Span<const Value::Sequence> of_replicas) {
+                            return meeting_->Merge(strategy_, merge_fn, of_replicas);
+                          });
+  }
+  const PushedMode cross(strategy_, nullptr);
+  return merge_fn(*strategy_, args);
+}
+
+namespace {
+
+using LeafFn = std::function<absl::StatusOr<std::vector<Value>>(absl::Span<const Value>)>;
+
+// Calls `fn` with each leaf of structures that are alike, and makes such structures of the results.
+absl::StatusOr<std::vector<Value>> MapTogether(absl::Span<const Value> of_replicas,
+                                               const LeafFn& fn) {
+  const Value& first = of_replicas[0];
+  const size_t count = of_replicas.size();
+  for (size_t i = 1; i < count; ++i) {
+    if (of_replicas[i].kind() != first.kind()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "replica 0 gives ", first.TypeText(), ", replica ", i, " ", of_replicas[i].TypeText()));
+    }
+  }
+  if (!first.is_sequence() && first.kind() != Value::Kind::kDict) return fn(of_replicas);
+  std::vector<Value::Sequence> sequences(count);
+  std::vector<Value::Dict> dicts(count);
+  const auto add = [&](const std::string* key, const auto& take) -> absl::Status {
+    std::vector<Value> column;
+    for (const Value& value : of_replicas) column.push_back(take(value));
+    ASSIGN_OR_RETURN(std::vector<Value> results, MapTogether(column, fn));
+    for (size_t i = 0; i < count; ++i) {
+      if (key == nullptr) {
+        sequences[i].push_back(std::move(results[i]));
+      } else {
+        dicts[i][*key] = std::move(results[i]);
+      }
+    }
+    return absl::OkStatus();
+  };
+  // Regroup has the texts for structures that differ.
+  RETURN_IF_ERROR(Regroup(of_replicas).status());
+  if (first.is_sequence()) {
+    for (size_t i = 0; i < first.items().size(); ++i) {
+      RETURN_IF_ERROR(add(nullptr, [i](const Value& value) { return value.items()[i]; }));
+    }
+  } else {
+    for (const auto& entry : first.dict()) {
+      const std::string& key = entry.first;
+      RETURN_IF_ERROR(add(&key, [&key](const Value& value) { return value.dict().at(key); }));
+    }
+  }
+  std::vector<Value> results;
+  for (size_t i = 0; i < count; ++i) {
+    const bool list = first.kind() == Value::Kind::kList;
+    results.push_back(first.kind() == Value::Kind::kDict ? Value::OfDict(std::move(dicts[i]))
+                      : list                             ? Value::List(std::move(sequences[i]))
+                                                         : Value::Tuple(std::move(sequences[i])));
+  }
+  return results;
+}
+
+// A structure's leaves may be host numbers; they are reduced as tensors.
+absl::StatusOr<std::vector<Value>> AsTensors(absl::Span<const Value> leaves) {
+  std::vector<Value> tensors;
+  for (const Value& leaf : leaves) {
+    if (leaf.kind() == Value::Kind::kSlices) {
+      tensors.push_back(leaf);
+      continue;
+    }
+    ASSIGN_OR_RETURN(Tensor tensor, leaf.ToTensor());
+    tensors.emplace_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+// The first argument of each.
+std::vector<Value> Firsts(absl::Span<const Value::Sequence> of_replicas) {
+  std::vector<Value> firsts;
+  for (const Value::Sequence& args : of_replicas) firsts.push_back(args[0]);
+  return firsts;
+}
+
+}  // namespace
+
+absl::StatusOr<Value> ReplicaContext::AllReduce(ReduceOp op, const Value& value,
+                                                const CommunicationOptions& options) {
+  RETURN_IF_ERROR(CheckCurrent());
+  Strategy* const strategy = strategy_;
+  const auto reduce = [strategy, op, &options](absl::Span<const Value> of_replicas) {
+    return MapTogether(of_replicas,
+                       [&](absl::Span<const Value> leaves) -> absl::StatusOr<std::vector<Value>> {
+                         if (leaves[0].is_none())
+                           return std::vector<Value>(leaves.begin(), leaves.end());
+                         ASSIGN_OR_RETURN(const std::vector<Value> tensors, AsTensors(leaves));
+                         return strategy->AllReduceReplicas(op, tensors, options);
+                       });
+  };
+  if (meeting_ == nullptr) {
+    ASSIGN_OR_RETURN(std::vector<Value> own, reduce({&value, 1}));
+    return std::move(own[0]);
+  }
+  return meeting_->Meet(local_replica_, absl::StrCat("AllReduce ", ReduceOpName(op)), {value},
+                        [&reduce](absl::Span<const Value::Sequence> of_replicas) {
+                          return reduce(Firsts(of_replicas));
+                        });
+}
+
+absl::StatusOr<Value> ReplicaContext::AllGather(const Value& value, int64_t axis,
+                                                const CommunicationOptions& /*options*/) {
+  RETURN_IF_ERROR(CheckCurrent());
+  Strategy* const strategy = strategy_;
+  const auto gather = [strategy, axis](absl::Span<const Value> of_replicas) {
+    return MapTogether(
+        of_replicas, [&](absl::Span<const Value> leaves) -> absl::StatusOr<std::vector<Value>> {
+          ASSIGN_OR_RETURN(const Tensor whole, strategy->GatherAll(leaves, axis));
+          std::vector<Value> copies;
+          for (size_t i = 0; i < leaves.size(); ++i) {
+            copies.emplace_back(i == 0 ? whole : whole.CopyTo(strategy->worker_devices()[i]));
+          }
+          return copies;
+        });
+  };
+  if (meeting_ == nullptr) {
+    ASSIGN_OR_RETURN(std::vector<Value> own, gather({&value, 1}));
+    return std::move(own[0]);
+  }
+  return meeting_->Meet(local_replica_, absl::StrCat("AllGather of axis ", axis), {value},
+                        [&gather](absl::Span<const Value::Sequence> of_replicas) {
+                          return gather(Firsts(of_replicas));
+                        });
+}
+
+absl::StatusOr<Value> ReplicaContext::AllGatherGradient(const Value& upstream, int64_t axis,
+                                                        int64_t extent) {
+  ASSIGN_OR_RETURN(const Value extents, AllGather(Tensor::Vector<int64_t>({extent}), 0));
+  ASSIGN_OR_RETURN(const Value sum, AllReduce(ReduceOp::kSum, upstream));
+  const Tensor& whole = sum.tensor();
+  ASSIGN_OR_RETURN(const std::vector<int64_t> at, CheckAxes({axis}, whole.rank()));
+  int64_t first = 0;
+  int64_t total = 0;
+  const auto all = extents.tensor().values<int64_t>();
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (static_cast<int32_t>(i) < replica_id_) first += all[i];
+    total += all[i];
+  }
+  const int64_t found = whole.shape()[static_cast<size_t>(at[0])];
+  if (total != found) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("gradient of AllGather has extent ", found, " along axis ", axis,
+                     "; the replicas' parts have ", total, " together"));
+  }
+  return Value(SliceTensor(whole, at[0], first, extent));
+}
+
+}  // namespace cairn

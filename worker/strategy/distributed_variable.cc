@@ -1,0 +1,259 @@
+#include "worker/strategy/distributed_variable.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "worker/ops/tensor_math.h"
+#include "worker/strategy/context_stack.h"
+
+namespace cairn {
+namespace {
+
+std::string Called(absl::string_view method, absl::string_view variable) {
+  return absl::StrCat(method, " of variable \"", variable, "\"");
+}
+
+// `value` is every replica's own, and is to be one.
+absl::StatusOr<Value> Aggregate(Strategy& strategy, VariableAggregation aggregation,
+                                const Value& value, absl::Span<const Device> devices) {
+  if (aggregation == VariableAggregation::kOnlyFirstReplica) return strategy.BroadcastFirst(value);
+  const ReduceOp op = aggregation == VariableAggregation::kSum ? ReduceOp::kSum : ReduceOp::kMean;
+  ASSIGN_OR_RETURN(std::vector<Value> copies, strategy.ReduceOnto(op, value.items(), devices));
+  if (copies.size() == 1) return std::move(copies[0]);
+  return Value::Mirrored(std::move(copies));
+}
+
+bool OnlyLastWins(ScatterOp op) {
+  return op == ScatterOp::kMin || op == ScatterOp::kMax || op == ScatterOp::kUpdate;
+}
+
+}  // namespace
+
+absl::StatusOr<Place> PlaceOf(const Strategy& strategy, absl::string_view method,
+                              absl::string_view variable) {
+  const ContextMode* mode = ContextStack::OfThisThread().top();
+  if (mode != nullptr && mode->strategy != &strategy) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        Called(method, variable), ", a variable of ", strategy.name(), ", where another strategy, ",
+        mode->strategy->name(), ", is current: different strategies cannot be mixed"));
+  }
+  if (const std::optional<int32_t> id = UpdateReplicaId()) {
+    return Place{.kind = Place::Kind::kUpdate, .copy = *id};
+  }
+  if (mode == nullptr || mode->replica == nullptr) return Place{};
+  return Place{.kind = Place::Kind::kReplica,
+               .copy = mode->replica->local_replica(),
+               .context = mode->replica};
+}
+
+absl::StatusOr<Value> AggregateWrite(Strategy& strategy, const Variable& variable,
+                                     const Value& value, absl::Span<const Device> devices) {
+  const VariableAggregation aggregation = variable.aggregation();
+  if (value.kind() == Value::Kind::kPerReplica) {
+    if (aggregation == VariableAggregation::kMean && !IsFloating(variable.dtype())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("variable \"", variable.name(), "\" is ", DTypeName(variable.dtype()),
+                       "; the mean of integers is none: use aggregation SUM"));
+    }
+    // Host numbers that differ between replicas take the variable's type first.
+    Value::Sequence typed;
+    for (const Value& item : value.items()) {
+      ASSIGN_OR_RETURN(Tensor tensor, TensorFor(variable, item));
+      typed.emplace_back(std::move(tensor));
+    }
+    return Aggregate(strategy, aggregation, Value::PerReplica(std::move(typed)), devices);
+  }
+  if (aggregation != VariableAggregation::kSum) return value;
+  return absl::InvalidArgumentError(
+      absl::StrCat("a write to variable \"", variable.name(),
+                   "\" (aggregation SUM) in a replica function: ", value.TypeText(),
+                   " is the same value on every replica, which is no replica's own and cannot "
+                   "be reduced with SUM; make a tensor in each replica"));
+}
+
+MirroredVariable::MirroredVariable(VariableTraits traits, std::vector<VariablePtr> copies)
+    : VariableBase(std::move(traits)), copies_(std::move(copies)) {}
+
+absl::StatusOr<Tensor> MirroredVariable::Read() {
+  ASSIGN_OR_RETURN(const Place place, PlaceOf(*strategy(), "read", name()));
+  return copies_[static_cast<size_t>(place.copy)]->Read();
+}
+
+absl::Status MirroredVariable::WriteAll(AssignOp op, const Value& value) {
+  std::vector<Tensor> own;
+  for (size_t i = 0; i < copies_.size(); ++i) {
+    ASSIGN_OR_RETURN(const Value part, SelectReplica(value, static_cast<int32_t>(i)));
+    ASSIGN_OR_RETURN(Tensor tensor, TensorFor(*this, part));
+    own.push_back(std::move(tensor));
+  }
+  for (size_t i = 0; i < copies_.size(); ++i) RETURN_IF_ERROR(copies_[i]->Write(op, own[i]));
+  return absl::OkStatus();
+}
+
+absl::Status MirroredVariable::Write(AssignOp op, const Value& value) {
+  ASSIGN_OR_RETURN(const Place place, PlaceOf(*strategy(), AssignOpName(op), name()));
+  const bool own_copy = aggregation() == VariableAggregation::kNone;
+  if (place.kind == Place::Kind::kCross) return WriteAll(op, value);
+  if (place.kind == Place::Kind::kUpdate || own_copy) {
+    ASSIGN_OR_RETURN(const Value own, SelectReplica(value, place.copy));
+    return copies_[static_cast<size_t>(place.copy)]->Write(op, own);
+  }
+  std::vector<Device> devices;
+  for (const VariablePtr& copy : copies_) devices.push_back(copy->device());
+  const auto write = [this, op, &devices](Strategy& strategy,
+                                          absl::Span<const Value> merged) -> absl::StatusOr<Value> {
+    ASSIGN_OR_RETURN(const Value aggregated, AggregateWrite(strategy, *this, merged[0], devices));
+    RETURN_IF_ERROR(WriteAll(op, aggregated));
+    return Value();
+  };
+  return place.context->MergeCall(write, {value}).status();
+}
+
+absl::Status MirroredVariable::ScatterAll(ScatterOp op, const IndexedSlices& slices) {
+  for (const VariablePtr& copy : copies_) RETURN_IF_ERROR(copy->Scatter(op, slices));
+  return absl::OkStatus();
+}
+
+absl::Status MirroredVariable::Scatter(ScatterOp op, const IndexedSlices& slices) {
+  ASSIGN_OR_RETURN(const Place place, PlaceOf(*strategy(), ScatterOpName(op), name()));
+  const bool reduces =
+      aggregation() == VariableAggregation::kSum || aggregation() == VariableAggregation::kMean;
+  if (place.kind == Place::Kind::kUpdate) {
+    return copies_[static_cast<size_t>(place.copy)]->Scatter(op, slices);
+  }
+  if (OnlyLastWins(op) && reduces) {
+    return absl::UnimplementedError(
+        absl::StrCat(Called(ScatterOpName(op), name()), " is not supported with aggregation ",
+                     AggregationName(aggregation()), "; it is with NONE and ONLY_FIRST_REPLICA"));
+  }
+  if (place.kind == Place::Kind::kCross) return ScatterAll(op, slices);
+  if (aggregation() == VariableAggregation::kNone) {
+    return copies_[static_cast<size_t>(place.copy)]->Scatter(op, slices);
+  }
+  return ScatterInReplica(place, op, slices);
+}
+
+absl::Status MirroredVariable::ScatterInReplica(const Place& place, ScatterOp op,
+                                                const IndexedSlices& slices) {
+  const auto scatter = [this, op](Strategy& strategy,
+                                  absl::Span<const Value> merged) -> absl::StatusOr<Value> {
+    Value::Sequence locals;
+    for (int32_t i = 0; i < strategy.local_replicas(); ++i) {
+      ASSIGN_OR_RETURN(Value own, SelectReplica(merged[0], i));
+      locals.push_back(std::move(own));
+    }
+    ASSIGN_OR_RETURN(const Value all,
+                     Aggregate(strategy, aggregation(), Value::PerReplica(std::move(locals)),
+                               {copies_[0]->device()}));
+    RETURN_IF_ERROR(ScatterAll(op, all.slices()));
+    return Value();
+  };
+  return place.context->MergeCall(scatter, {slices}).status();
+}
+
+SyncOnReadVariable::SyncOnReadVariable(VariableTraits traits, std::vector<VariablePtr> copies)
+    : VariableBase(std::move(traits)), copies_(std::move(copies)) {}
+
+absl::StatusOr<Tensor> SyncOnReadVariable::Read() {
+  ASSIGN_OR_RETURN(const Place place, PlaceOf(*strategy(), "read", name()));
+  if (place.kind != Place::Kind::kCross) return copies_[static_cast<size_t>(place.copy)]->Read();
+  if (aggregation() == VariableAggregation::kNone) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Called("read", name()),
+                     " in cross-replica context: synchronization ON_READ "
+                     "with aggregation NONE has a value on each replica "
+                     "and none for all; read it in a replica function"));
+  }
+  Value::Sequence values;
+  for (const VariablePtr& copy : copies_) {
+    ASSIGN_OR_RETURN(Tensor tensor, copy->Read());
+    values.emplace_back(std::move(tensor));
+  }
+  ASSIGN_OR_RETURN(const Value one,
+                   Aggregate(*strategy(), aggregation(), Value::PerReplica(std::move(values)),
+                             {copies_[0]->device()}));
+  return one.ToTensor();
+}
+
+absl::Status SyncOnReadVariable::Write(AssignOp op, const Value& value) {
+  ASSIGN_OR_RETURN(const Place place, PlaceOf(*strategy(), AssignOpName(op), name()));
+  if (place.kind != Place::Kind::kCross) {
+    ASSIGN_OR_RETURN(const Value own, SelectReplica(value, place.copy));
+    return copies_[static_cast<size_t>(place.copy)]->Write(op, own);
+  }
+  if (value.kind() == Value::Kind::kPerReplica) {
+    return absl::InvalidArgumentError(absl::StrCat(Called(AssignOpName(op), name()),
+                                                   " (ON_READ) in cross-replica context takes "
+                                                   "one value for all replicas, found ",
+                                                   value.TypeText(),
+                                                   "; write it in a replica function"));
+  }
+  const bool sums = aggregation() == VariableAggregation::kSum;
+  if (sums && op != AssignOp::kAssign) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(Called(AssignOpName(op), name()),
+                     " is not supported in cross-replica context with "
+                     "synchronization ON_READ and aggregation SUM; assign the "
+                     "sum, or write in a replica function"));
+  }
+  ASSIGN_OR_RETURN(Tensor tensor, TensorFor(*this, value));
+  // So that the sum over all replicas reads as what was written.
+  if (sums) tensor = DivideTensor(tensor, strategy()->num_replicas_in_sync());
+  for (const VariablePtr& copy : copies_) RETURN_IF_ERROR(copy->Write(op, tensor));
+  return absl::OkStatus();
+}
+
+absl::Status SyncOnReadVariable::Scatter(ScatterOp op, const IndexedSlices& /*slices*/) {
+  return absl::UnimplementedError(
+      absl::StrCat(Called(ScatterOpName(op), name()),
+                   " is not supported with synchronization ON_READ; use ON_WRITE"));
+}
+
+AggregatingVariable::AggregatingVariable(VariableTraits traits, VariablePtr copy)
+    : VariableBase(std::move(traits)), copy_(std::move(copy)) {}
+
+absl::StatusOr<Tensor> AggregatingVariable::Read() {
+  RETURN_IF_ERROR(PlaceOf(*strategy(), "read", name()).status());
+  return copy_->Read();
+}
+
+absl::Status AggregatingVariable::Write(AssignOp op, const Value& value) {
+  ASSIGN_OR_RETURN(const Place place, PlaceOf(*strategy(), AssignOpName(op), name()));
+  if (place.kind != Place::Kind::kReplica) {
+    ASSIGN_OR_RETURN(const Value one, SelectReplica(value, 0));
+    return copy_->Write(op, one);
+  }
+  if (aggregation() == VariableAggregation::kNone) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        Called(AssignOpName(op), name()),
+        " in a replica function: every replica writes the one copy, so it must be created with an "
+        "aggregation (SUM, MEAN or ONLY_FIRST_REPLICA)"));
+  }
+  const auto write = [this, op](Strategy& strategy,
+                                absl::Span<const Value> merged) -> absl::StatusOr<Value> {
+    ASSIGN_OR_RETURN(const Value aggregated,
+                     AggregateWrite(strategy, *this, merged[0], {copy_->device()}));
+    ASSIGN_OR_RETURN(const Value one, SelectReplica(aggregated, 0));
+    RETURN_IF_ERROR(copy_->Write(op, one));
+    return Value();
+  };
+  return place.context->MergeCall(write, {value}).status();
+}
+
+absl::Status AggregatingVariable::Scatter(ScatterOp op, const IndexedSlices& slices) {
+  ASSIGN_OR_RETURN(const Place place, PlaceOf(*strategy(), ScatterOpName(op), name()));
+  if (place.kind != Place::Kind::kReplica) return copy_->Scatter(op, slices);
+  // Every replica's slices go to the copy, whatever the aggregation, one after the other.
+  const auto scatter = [this, op](Strategy& strategy,
+                                  absl::Span<const Value> merged) -> absl::StatusOr<Value> {
+    for (int32_t i = 0; i < strategy.local_replicas(); ++i) {
+      ASSIGN_OR_RETURN(const Value own, SelectReplica(merged[0], i));
+      RETURN_IF_ERROR(copy_->Scatter(op, own.slices()));
+    }
+    return Value();
+  };
+  return place.context->MergeCall(scatter, {slices}).status();
+}
+
+}  // namespace cairn

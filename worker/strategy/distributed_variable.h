@@ -1,0 +1,69 @@
+// Variables with one copy on each replica's device, and those with one copy that all replicas
+// write.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "worker/strategy/plain_variable.h"
+#include "worker/strategy/replica_place.h"
+
+namespace cairn {
+
+// What a write in a replica function becomes once all replicas' values are there. Called in
+// cross-replica context. `value` is regrouped. kInvalidArgument: one value that is every replica's
+// cannot be summed; the mean of integers.
+absl::StatusOr<Value> AggregateWrite(Strategy& strategy, const Variable& variable,
+                                     const Value& value, absl::Span<const Device> devices);
+
+// Copies that are written together (synchronization kOnWrite): tf.distribute's MirroredVariable.
+class MirroredVariable : public VariableBase {
+ public:
+  // `copies` are one for each local replica, in their order.
+  MirroredVariable(VariableTraits traits, std::vector<VariablePtr> copies);
+
+  std::vector<VariablePtr> components() override { return copies_; }
+  absl::StatusOr<Tensor> Read() override;
+  absl::Status Write(AssignOp op, const Value& value) override;
+  absl::Status Scatter(ScatterOp op, const IndexedSlices& slices) override;
+
+ private:
+  // Each copy is written its component of `value`.
+  absl::Status WriteAll(AssignOp op, const Value& value);
+  absl::Status ScatterAll(ScatterOp op, const IndexedSlices& slices);
+  absl::Status ScatterInReplica(const Place& place, ScatterOp op, const IndexedSlices& slices);
+
+  const std::vector<VariablePtr> copies_;
+};
+
+// Copies that replicas write by themselves, made one when they are read in cross-replica context:
+// tf.distribute's SyncOnReadVariable.
+class SyncOnReadVariable : public VariableBase {
+ public:
+  SyncOnReadVariable(VariableTraits traits, std::vector<VariablePtr> copies);
+
+  std::vector<VariablePtr> components() override { return copies_; }
+  absl::StatusOr<Tensor> Read() override;
+  absl::Status Write(AssignOp op, const Value& value) override;
+  absl::Status Scatter(ScatterOp op, const IndexedSlices& slices) override;
+
+ private:
+  const std::vector<VariablePtr> copies_;
+};
+
+// One copy, to which replicas' writes are aggregated first: tf.distribute's AggregatingVariable.
+class AggregatingVariable : public VariableBase {
+ public:
+  AggregatingVariable(VariableTraits traits, VariablePtr copy);
+
+  std::vector<VariablePtr> components() override { return {copy_}; }
+  absl::StatusOr<Tensor> Read() override;
+  absl::Status Write(AssignOp op, const Value& value) override;
+  absl::Status Scatter(ScatterOp op, const IndexedSlices& slices) override;
+
+ private:
+  const VariablePtr copy_;
+};
+
+}  // namespace cairn

@@ -1,0 +1,68 @@
+// The strategies whose variables have one copy in this process.
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "worker/strategy/central_storage_strategy.h"
+#include "worker/strategy/context_stack.h"
+#include "worker/strategy/distributed_variable.h"
+#include "worker/strategy/one_device_strategy.h"
+
+namespace cairn {
+namespace {
+
+VariablePtr MakePlain(const VariableOptions& options, Device device, Strategy* strategy) {
+  return std::make_shared<PlainVariable>(TraitsOf(options, options.initial_value, device, strategy),
+                                         options.initial_value.CopyTo(device));
+}
+
+class OutsideStrategy : public Strategy {
+ public:
+  OutsideStrategy() : Strategy({Cpu(0)}) {}
+  std::string name() const override { return "the default strategy"; }
+  bool is_default() const override { return true; }
+  absl::StatusOr<VariablePtr> MakeVariable(const VariableOptions& options,
+                                           const VariablePtr& /*beside*/) override {
+    return MakePlain(options, CurrentDevice(), nullptr);
+  }
+};
+
+}  // namespace
+
+Strategy& DefaultStrategy() {
+  static OutsideStrategy* const strategy = new OutsideStrategy();
+  return *strategy;
+}
+
+absl::StatusOr<VariablePtr> OneDeviceStrategy::MakeVariable(const VariableOptions& options,
+                                                            const VariablePtr& /*beside*/) {
+  return MakePlain(options, worker_devices()[0], this);
+}
+
+absl::StatusOr<std::unique_ptr<CentralStorageStrategy>> CentralStorageStrategy::Create(
+    std::vector<Device> devices) {
+  const std::set<Device> distinct(devices.begin(), devices.end());
+  if (devices.empty() || distinct.size() != devices.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("CentralStorageStrategy: found ", devices.size(), " devices, ",
+                     distinct.size(), " of them distinct; name at least one, each once"));
+  }
+  return std::unique_ptr<CentralStorageStrategy>(new CentralStorageStrategy(std::move(devices)));
+}
+
+std::vector<Device> CentralStorageStrategy::parameter_devices() const {
+  if (worker_devices().size() == 1) return worker_devices();
+  return {Cpu(0)};
+}
+
+absl::StatusOr<VariablePtr> CentralStorageStrategy::MakeVariable(const VariableOptions& options,
+                                                                 const VariablePtr& /*beside*/) {
+  const Device device = parameter_devices()[0];
+  if (local_replicas() == 1) return MakePlain(options, device, this);
+  return std::make_shared<AggregatingVariable>(
+      TraitsOf(options, options.initial_value, device, this), MakePlain(options, device, nullptr));
+}
+
+}  // namespace cairn

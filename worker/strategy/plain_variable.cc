@@ -1,0 +1,126 @@
+#include "worker/strategy/plain_variable.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "worker/ops/tensor_math.h"
+
+namespace cairn {
+namespace {
+
+ElementOp ElementOpOf(AssignOp op) {
+  switch (op) {
+    case AssignOp::kAssign: return ElementOp::kSet;
+    case AssignOp::kAdd: return ElementOp::kAdd;
+    case AssignOp::kSub: return ElementOp::kSub;
+  }
+  return ElementOp::kSet;
+}
+
+ElementOp ElementOpOf(ScatterOp op) {
+  switch (op) {
+    case ScatterOp::kAdd: return ElementOp::kAdd;
+    case ScatterOp::kSub: return ElementOp::kSub;
+    case ScatterOp::kMul: return ElementOp::kMul;
+    case ScatterOp::kDiv: return ElementOp::kDiv;
+    case ScatterOp::kMin: return ElementOp::kMin;
+    case ScatterOp::kMax: return ElementOp::kMax;
+    case ScatterOp::kUpdate: return ElementOp::kSet;
+  }
+  return ElementOp::kSet;
+}
+
+}  // namespace
+
+absl::string_view SynchronizationName(VariableSynchronization synchronization) {
+  switch (synchronization) {
+    case VariableSynchronization::kAuto: return "AUTO";
+    case VariableSynchronization::kNone: return "NONE";
+    case VariableSynchronization::kOnWrite: return "ON_WRITE";
+    case VariableSynchronization::kOnRead: return "ON_READ";
+  }
+  return "unknown";
+}
+
+absl::string_view AggregationName(VariableAggregation aggregation) {
+  switch (aggregation) {
+    case VariableAggregation::kNone: return "NONE";
+    case VariableAggregation::kSum: return "SUM";
+    case VariableAggregation::kMean: return "MEAN";
+    case VariableAggregation::kOnlyFirstReplica: return "ONLY_FIRST_REPLICA";
+  }
+  return "unknown";
+}
+
+absl::string_view AssignOpName(AssignOp op) {
+  switch (op) {
+    case AssignOp::kAssign: return "assign";
+    case AssignOp::kAdd: return "assign_add";
+    case AssignOp::kSub: return "assign_sub";
+  }
+  return "unknown";
+}
+
+absl::string_view ScatterOpName(ScatterOp op) {
+  switch (op) {
+    case ScatterOp::kAdd: return "scatter_add";
+    case ScatterOp::kSub: return "scatter_sub";
+    case ScatterOp::kMul: return "scatter_mul";
+    case ScatterOp::kDiv: return "scatter_div";
+    case ScatterOp::kMin: return "scatter_min";
+    case ScatterOp::kMax: return "scatter_max";
+    case ScatterOp::kUpdate: return "scatter_update";
+  }
+  return "unknown";
+}
+
+VariableTraits TraitsOf(const VariableOptions& options, const Tensor& initial, Device device,
+                        Strategy* strategy) {
+  return {.name = options.name,
+          .dtype = initial.dtype(),
+          .shape = initial.shape(),
+          .device = device,
+          .trainable = options.trainable.value_or(options.synchronization !=
+                                                  VariableSynchronization::kOnRead),
+          .synchronization = options.synchronization,
+          .aggregation = options.aggregation,
+          .strategy = strategy};
+}
+
+absl::StatusOr<Tensor> TensorFor(const Variable& variable, const Value& value) {
+  if (value.is_host_number() && variable.shape().empty()) {
+    return Tensor::Full(variable.dtype(), {}, value.number(), variable.device());
+  }
+  ASSIGN_OR_RETURN(Tensor tensor, value.ToTensor());
+  if (value.kind() == Value::Kind::kArray) tensor = CastTensor(tensor, variable.dtype());
+  if (tensor.is_text() || tensor.dtype() != variable.dtype() ||
+      tensor.shape() != variable.shape()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("write to variable \"", variable.name(), "\": found ", value.TypeText(),
+                     ", expected ", DTypeName(variable.dtype()), " ", ShapeText(variable.shape())));
+  }
+  return tensor;
+}
+
+PlainVariable::PlainVariable(VariableTraits traits, Tensor initial)
+    : VariableBase(std::move(traits)), tensor_(std::move(initial)) {}
+
+absl::StatusOr<Tensor> PlainVariable::Read() {
+  absl::MutexLock lock(&mutex_);
+  return tensor_.Copy();
+}
+
+absl::Status PlainVariable::Write(AssignOp op, const Value& value) {
+  ASSIGN_OR_RETURN(const Tensor tensor, TensorFor(*this, value));
+  absl::MutexLock lock(&mutex_);
+  return ApplyElements(ElementOpOf(op), tensor, &tensor_);
+}
+
+absl::Status PlainVariable::Scatter(ScatterOp op, const IndexedSlices& slices) {
+  absl::MutexLock lock(&mutex_);
+  return Annotate(ApplyRows(ElementOpOf(op), slices.indices, slices.values, &tensor_),
+                  absl::StrCat(ScatterOpName(op), " of variable \"", name(), "\""));
+}
+
+}  // namespace cairn

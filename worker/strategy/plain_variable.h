@@ -1,0 +1,67 @@
+// One tensor on one device.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "worker/strategy/variable.h"
+
+namespace cairn {
+
+// What a variable tells of itself.
+struct VariableTraits {
+  std::string name;
+  DType dtype = DType::kFloat32;
+  Shape shape;
+  Device device;
+  bool trainable = true;
+  VariableSynchronization synchronization = VariableSynchronization::kAuto;
+  VariableAggregation aggregation = VariableAggregation::kNone;
+  Strategy* strategy = nullptr;  // null: none
+};
+
+// Traits of a variable that `strategy` makes of `options`, whose first value is `initial`.
+VariableTraits TraitsOf(const VariableOptions& options, const Tensor& initial, Device device,
+                        Strategy* strategy);
+
+class VariableBase : public Variable {
+ public:
+  explicit VariableBase(VariableTraits traits) : traits_(std::move(traits)) {}
+
+  const std::string& name() const override { return traits_.name; }
+  DType dtype() const override { return traits_.dtype; }
+  const Shape& shape() const override { return traits_.shape; }
+  Device device() const override { return traits_.device; }
+  bool trainable() const override { return traits_.trainable; }
+  VariableSynchronization synchronization() const override { return traits_.synchronization; }
+  VariableAggregation aggregation() const override { return traits_.aggregation; }
+  Strategy* strategy() const override { return traits_.strategy; }
+
+ protected:
+  const VariableTraits& traits() const { return traits_; }
+
+ private:
+  const VariableTraits traits_;
+};
+
+class PlainVariable : public VariableBase {
+ public:
+  // Takes `initial`'s memory.
+  PlainVariable(VariableTraits traits, Tensor initial);
+
+  absl::StatusOr<Tensor> Read() override;
+  absl::Status Write(AssignOp op, const Value& value) override;
+  absl::Status Scatter(ScatterOp op, const IndexedSlices& slices) override;
+
+ private:
+  absl::Mutex mutex_;
+  Tensor tensor_ ABSL_GUARDED_BY(mutex_);
+};
+
+// `value` as it is written to `variable`: host numbers are cast and, where the variable is no
+// scalar, repeated. kInvalidArgument: another dtype or shape.
+absl::StatusOr<Tensor> TensorFor(const Variable& variable, const Value& value);
+
+}  // namespace cairn

@@ -1,0 +1,274 @@
+// Strategy's reductions and gathers, and what they are for strategies of one process.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "worker/ops/tensor_math.h"
+#include "worker/strategy/strategy.h"
+
+namespace cairn {
+namespace {
+
+// Variables as the values that their copies hold.
+absl::StatusOr<Value> ReadCopies(const Value& value) {
+  if (!value.is_variable()) return value;
+  const VariablePtr& variable = value.variable();
+  const std::vector<VariablePtr> copies = variable->components();
+  if (copies.size() == 1) {
+    ASSIGN_OR_RETURN(Tensor tensor, variable->Read());
+    return Value(std::move(tensor));
+  }
+  Value::Sequence tensors;
+  for (const VariablePtr& copy : copies) {
+    ASSIGN_OR_RETURN(Tensor tensor, copy->Read());
+    tensors.emplace_back(std::move(tensor));
+  }
+  return variable->synchronization() == VariableSynchronization::kOnRead
+             ? Value::PerReplica(std::move(tensors))
+             : Value::Mirrored(std::move(tensors));
+}
+
+bool IsHostZero(const Value& value) {
+  if (value.is_host_number()) return value.number() == 0;
+  if (value.kind() != Value::Kind::kArray) return false;
+  const std::vector<double> numbers = value.array().ToDoubles();
+  return std::all_of(numbers.begin(), numbers.end(), [](double number) { return number == 0; });
+}
+
+// What each replica holds of a value that is reduced along axes.
+absl::StatusOr<std::vector<Tensor>> OfReplicas(const Value& value, int32_t replicas) {
+  std::vector<Tensor> tensors;
+  for (int32_t i = 0; i < replicas; ++i) {
+    ASSIGN_OR_RETURN(const Value own, SelectReplica(value, i));
+    ASSIGN_OR_RETURN(Tensor tensor, own.ToTensor());
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+absl::Status NotDistributed(const Value& value, ReduceOp op) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      value.TypeText(), ", which is not distributed, cannot be reduced with ", ReduceOpName(op),
+      ": it is no replica's; return it from the replica function, or use MEAN"));
+}
+
+// The mean of `total` over `count` elements.
+Tensor Mean(const Tensor& total, int64_t count) {
+  const Tensor sum = IsFloating(total.dtype()) ? total : CastTensor(total, DType::kFloat64);
+  if (count != 0) return DivideTensor(sum, static_cast<double>(count));
+  return Tensor::Full(sum.dtype(), sum.shape(), std::nan(""), sum.device());
+}
+
+absl::StatusOr<IndexedSlices> ConcatSlices(absl::Span<const Value> locals) {
+  std::vector<Tensor> indices;
+  std::vector<Tensor> values;
+  for (const Value& local : locals) {
+    indices.push_back(local.slices().indices);
+    values.push_back(local.slices().values);
+  }
+  IndexedSlices all;
+  ASSIGN_OR_RETURN(all.indices, ConcatTensors(indices, 0));
+  ASSIGN_OR_RETURN(all.values, ConcatTensors(values, 0));
+  return all;
+}
+
+Value CopyOnto(const Value& value, Device device) {
+  if (value.kind() == Value::Kind::kSlices) {
+    return IndexedSlices{value.slices().indices.CopyTo(device),
+                         value.slices().values.CopyTo(device)};
+  }
+  return value.tensor().CopyTo(device);
+}
+
+// The slices or tensors of `locals`, reduced.
+absl::StatusOr<Value> ReduceLocals(ReduceOp op, absl::Span<const Value> locals) {
+  const auto slices =
+      static_cast<size_t>(std::count_if(locals.begin(), locals.end(), [](const Value& local) {
+        return local.kind() == Value::Kind::kSlices;
+      }));
+  if (slices != 0 && slices != locals.size()) {
+    return absl::InvalidArgumentError(
+        "some replicas gave a tensor and some IndexedSlices; all must give one kind");
+  }
+  const auto count = static_cast<int64_t>(locals.size());
+  if (slices != 0) {
+    ASSIGN_OR_RETURN(IndexedSlices all, ConcatSlices(locals));
+    if (op == ReduceOp::kMean) all.values = Mean(all.values, count);
+    return Value(std::move(all));
+  }
+  std::vector<Tensor> tensors;
+  for (const Value& local : locals) {
+    ASSIGN_OR_RETURN(Tensor tensor, local.ToTensor());
+    tensors.push_back(std::move(tensor));
+  }
+  ASSIGN_OR_RETURN(Tensor sum, AddTensors(tensors));
+  if (op == ReduceOp::kMean) sum = Mean(sum, count);
+  return Value(std::move(sum));
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Device>> Destinations::Devices() const {
+  switch (value_.kind()) {
+    case Value::Kind::kNone: return std::vector<Device>{device_};
+    case Value::Kind::kTensor: return std::vector<Device>{value_.tensor().device()};
+    case Value::Kind::kSlices: return std::vector<Device>{value_.slices().values.device()};
+    case Value::Kind::kVariable: {
+      std::vector<Device> devices;
+      for (const VariablePtr& copy : value_.variable()->components()) {
+        devices.push_back(copy->device());
+      }
+      return devices;
+    }
+    case Value::Kind::kPerReplica:
+    case Value::Kind::kMirrored: {
+      std::vector<Device> devices;
+      for (const Value& item : value_.items()) {
+        ASSIGN_OR_RETURN(const Tensor tensor, item.ToTensor());
+        devices.push_back(tensor.device());
+      }
+      return devices;
+    }
+    default: break;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("destinations are ", value_.TypeText(),
+                   "; allowed are a device, a variable, a tensor or a "
+                   "distributed value of tensors"));
+}
+
+absl::StatusOr<Value> Strategy::Reduce(ReduceOp op, const Value& value, const Axes& axes) {
+  RETURN_IF_ERROR(CheckCrossReplica("Reduce"));
+  ASSIGN_OR_RETURN(const Value read, ReadCopies(value));
+  if (read.is_sequence() || read.kind() == Value::Kind::kDict || read.is_none()) {
+    return ReduceStructure(op, read, axes);
+  }
+  if (axes.has_value()) return ReduceAxes(op, read, *axes);
+  if (num_replicas_in_sync() == 1) {
+    if (read.kind() != Value::Kind::kSlices) return read.ToTensor();
+    return read;
+  }
+  if (read.kind() == Value::Kind::kPerReplica) {
+    ASSIGN_OR_RETURN(std::vector<Value> sums, ReduceOnto(op, read.items(), {{CurrentDevice()}}));
+    return std::move(sums[0]);
+  }
+  if (op == ReduceOp::kMean || IsHostZero(read)) return read.ToTensor();
+  return NotDistributed(read, op);
+}
+
+absl::StatusOr<Value> Strategy::ReduceStructure(ReduceOp op, const Value& value, const Axes& axes) {
+  if (value.is_none()) return value;
+  if (value.is_sequence()) {
+    Value::Sequence items;
+    for (const Value& item : value.items()) {
+      ASSIGN_OR_RETURN(Value reduced, Reduce(op, item, axes));
+      items.push_back(std::move(reduced));
+    }
+    return value.kind() == Value::Kind::kList ? Value::List(std::move(items))
+                                              : Value::Tuple(std::move(items));
+  }
+  Value::Dict items;
+  for (const auto& [key, item] : value.dict()) {
+    ASSIGN_OR_RETURN(items[key], Reduce(op, item, axes));
+  }
+  return Value::OfDict(std::move(items));
+}
+
+absl::StatusOr<Value> Strategy::ReduceAxes(ReduceOp op, const Value& value,
+                                           absl::Span<const int64_t> axes) {
+  ASSIGN_OR_RETURN(const std::vector<Tensor> tensors, OfReplicas(value, local_replicas()));
+  std::vector<Value> sums;
+  std::vector<Value> counts;
+  for (const Tensor& tensor : tensors) {
+    ASSIGN_OR_RETURN(const std::vector<int64_t> checked, CheckAxes(axes, tensor.rank()));
+    int64_t count = 1;
+    for (const int64_t axis : checked) count *= tensor.shape()[static_cast<size_t>(axis)];
+    sums.emplace_back(SumAxes(tensor, checked));
+    counts.emplace_back(Tensor::Scalar<int64_t>(count));
+  }
+  const std::vector<Device> here = {CurrentDevice()};
+  ASSIGN_OR_RETURN(std::vector<Value> total, ReduceOnto(ReduceOp::kSum, sums, here));
+  if (op == ReduceOp::kSum) return std::move(total[0]);
+  ASSIGN_OR_RETURN(const std::vector<Value> count, ReduceOnto(ReduceOp::kSum, counts, here));
+  return Value(Mean(total[0].tensor(), count[0].tensor().values<int64_t>()[0]));
+}
+
+absl::StatusOr<Value> Strategy::Gather(const Value& value, int64_t axis) {
+  RETURN_IF_ERROR(CheckCrossReplica("Gather"));
+  ASSIGN_OR_RETURN(const Value read, ReadCopies(value));
+  Value::Sequence locals;
+  for (int32_t i = 0; i < local_replicas(); ++i) {
+    ASSIGN_OR_RETURN(Value own, SelectReplica(read, i));
+    locals.push_back(std::move(own));
+  }
+  ASSIGN_OR_RETURN(Tensor whole, GatherAll(locals, axis));
+  return Value(std::move(whole));
+}
+
+absl::StatusOr<Value> Strategy::ReduceTo(ReduceOp op, const Value& value,
+                                         const Destinations& destinations) {
+  RETURN_IF_ERROR(CheckCrossReplica("ReduceTo"));
+  ASSIGN_OR_RETURN(const std::vector<Device> devices, destinations.Devices());
+  ASSIGN_OR_RETURN(const Value read, ReadCopies(value));
+  Value::Sequence results;
+  if (read.kind() == Value::Kind::kPerReplica) {
+    ASSIGN_OR_RETURN(results, ReduceOnto(op, read.items(), devices));
+  } else {
+    if (num_replicas_in_sync() > 1 && op == ReduceOp::kSum && !IsHostZero(read)) {
+      return NotDistributed(read, op);
+    }
+    return BroadcastTo(read, destinations);
+  }
+  if (results.size() == 1) return std::move(results[0]);
+  return Value::Mirrored(std::move(results));
+}
+
+absl::StatusOr<std::vector<Value>> Strategy::BatchReduceTo(
+    ReduceOp op, absl::Span<const std::pair<Value, Destinations>> values) {
+  std::vector<Value> results;
+  for (const auto& [value, destinations] : values) {
+    ASSIGN_OR_RETURN(Value result, ReduceTo(op, value, destinations));
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+absl::StatusOr<Value> Strategy::BroadcastTo(const Value& value, const Destinations& destinations) {
+  RETURN_IF_ERROR(CheckCrossReplica("BroadcastTo"));
+  ASSIGN_OR_RETURN(const std::vector<Device> devices, destinations.Devices());
+  ASSIGN_OR_RETURN(const Tensor tensor, value.ToTensor());
+  Value::Sequence copies;
+  for (const Device device : devices) copies.emplace_back(tensor.CopyTo(device));
+  if (copies.size() == 1) return std::move(copies[0]);
+  return Value::Mirrored(std::move(copies));
+}
+
+absl::StatusOr<std::vector<Value>> Strategy::ReduceOnto(ReduceOp op, absl::Span<const Value> locals,
+                                                        absl::Span<const Device> devices) {
+  ASSIGN_OR_RETURN(const Value reduced, ReduceLocals(op, locals));
+  std::vector<Value> copies;
+  for (const Device device : devices) copies.push_back(CopyOnto(reduced, device));
+  return copies;
+}
+
+absl::StatusOr<Tensor> Strategy::GatherAll(absl::Span<const Value> locals, int64_t axis) {
+  std::vector<Tensor> tensors;
+  for (const Value& local : locals) {
+    if (local.kind() == Value::Kind::kSlices) {
+      return absl::UnimplementedError(
+          "gather does not support IndexedSlices; gather their indices and values");
+    }
+    ASSIGN_OR_RETURN(Tensor tensor, local.ToTensor());
+    tensors.push_back(std::move(tensor));
+  }
+  return ConcatTensors(tensors, axis);
+}
+
+absl::StatusOr<std::vector<Value>> Strategy::AllReduceReplicas(
+    ReduceOp op, absl::Span<const Value> locals, const CommunicationOptions& /*options*/) {
+  return ReduceOnto(op, locals, worker_devices());
+}
+
+}  // namespace cairn

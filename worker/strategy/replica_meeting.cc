@@ -1,0 +1,161 @@
+#include "worker/strategy/replica_meeting.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/deadline.h"
+#include "common/status.h"
+#include "glog/logging.h"
+#include "worker/strategy/strategy.h"
+
+namespace cairn {
+
+ReplicaMeeting::ReplicaMeeting(int32_t replicas, absl::Duration timeout)
+    : timeout_(timeout), replicas_(static_cast<size_t>(replicas)) {}
+
+bool ReplicaMeeting::AllFinished() const {
+  return std::all_of(replicas_.begin(), replicas_.end(),
+                     [](const Replica& replica) { return replica.state == State::kFinished; });
+}
+
+bool ReplicaMeeting::Ready() const {
+  const auto computing = [](const Replica& replica) { return replica.state == State::kComputing; };
+  const auto arrived = [](const Replica& replica) { return replica.state == State::kArrived; };
+  if (std::none_of(replicas_.begin(), replicas_.end(), arrived)) return false;
+  return std::none_of(replicas_.begin(), replicas_.end(), computing) || !Obstacle().ok();
+}
+
+absl::Status ReplicaMeeting::Obstacle() const {
+  if (!failed_.ok()) return failed_;
+  const auto named = [](size_t i) { return absl::StrCat("replica ", i); };
+  std::vector<std::string> ended;
+  size_t first = replicas_.size();
+  for (size_t i = 0; i < replicas_.size(); ++i) {
+    const Replica& replica = replicas_[i];
+    if (replica.state == State::kFinished) ended.push_back(named(i));
+    if (replica.state != State::kArrived) continue;
+    if (first == replicas_.size()) first = i;
+    if (replica.what != replicas_[first].what) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("replicas met for different calls: replica ", first, " for ",
+                       replicas_[first].what, ", replica ", i, " for ", replica.what,
+                       "; every replica must make the same calls in the same order"));
+    }
+  }
+  if (ended.empty() || first == replicas_.size()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "some replicas made a different number of MergeCall or collective calls: ", named(first),
+      " waits in ", replicas_[first].what, ", but ", absl::StrJoin(ended, ", "),
+      " ended without it; every replica must make the same calls in the same order"));
+}
+
+void ReplicaMeeting::Release(const absl::StatusOr<std::vector<Value>>& results) {
+  if (!results.ok()) failed_ = results.status();
+  for (size_t i = 0; i < replicas_.size(); ++i) {
+    Replica& replica = replicas_[i];
+    if (replica.state != State::kArrived) continue;
+    replica.state = State::kComputing;
+    if (results.ok()) {
+      replica.result = (*results)[i];
+    } else {
+      replica.result = results.status();
+    }
+  }
+  released_.SignalAll();
+}
+
+absl::StatusOr<Value> ReplicaMeeting::Meet(int32_t replica, std::string what, Value::Sequence args,
+                                           const Action& action) {
+  const Deadline deadline = Deadline::In(timeout_);
+  absl::MutexLock lock(&mutex_);
+  Replica& own = replicas_[static_cast<size_t>(replica)];
+  own.what = std::move(what);
+  own.args = std::move(args);
+  own.action = &action;
+  own.state = State::kArrived;
+  arrived_.SignalAll();
+  while (own.state == State::kArrived) {
+    if (deadline.Expired() && !acting_) {
+      std::vector<std::string> missing;
+      for (size_t i = 0; i < replicas_.size(); ++i) {
+        if (replicas_[i].state == State::kComputing) missing.push_back(absl::StrCat(i));
+      }
+      Release(absl::DeadlineExceededError(absl::StrCat(
+          "replica ", replica, " waited ", absl::FormatDuration(timeout_), " in ", own.what,
+          " for replica ", absl::StrJoin(missing, ", "), ", still in its replica function")));
+      break;
+    }
+    // While an action runs, its end is what is waited for, however long its own deadlines are.
+    released_.WaitUntil(&mutex_, acting_ ? Deadline::In(absl::Hours(1)) : deadline);
+  }
+  own.args.clear();
+  own.action = nullptr;
+  return std::move(own.result);
+}
+
+void ReplicaMeeting::Finish(int32_t replica) {
+  absl::MutexLock lock(&mutex_);
+  replicas_[static_cast<size_t>(replica)].state = State::kFinished;
+  arrived_.SignalAll();
+}
+
+absl::Status ReplicaMeeting::failure() {
+  absl::MutexLock lock(&mutex_);
+  return failed_;
+}
+
+void ReplicaMeeting::Serve() {
+  absl::MutexLock lock(&mutex_);
+  while (true) {
+    // Replica functions are the user's and take what they take; who waits for one of them has the
+    // deadline.
+    while (!Ready() && !AllFinished()) {
+      arrived_.WaitUntil(&mutex_, Deadline::In(absl::Hours(1)));
+    }
+    if (AllFinished()) return;
+    absl::Status obstacle = Obstacle();
+    if (!obstacle.ok()) {
+      Release(std::move(obstacle));
+      continue;
+    }
+    std::vector<Value::Sequence> args;
+    for (const Replica& replica : replicas_) args.push_back(replica.args);
+    const Action& action = *replicas_[0].action;
+    acting_ = true;
+    mutex_.Unlock();
+    const absl::StatusOr<std::vector<Value>> results = action(args);
+    mutex_.Lock();
+    acting_ = false;
+    Release(results);
+  }
+}
+
+absl::StatusOr<std::vector<Value>> ReplicaMeeting::Merge(
+    Strategy* strategy, const ReplicaContext::MergeFn& merge_fn,
+    absl::Span<const Value::Sequence> of_replicas) {
+  Value::Sequence merged;
+  for (size_t arg = 0; arg < of_replicas[0].size(); ++arg) {
+    std::vector<Value> column;
+    for (const Value::Sequence& args : of_replicas) {
+      if (args.size() != of_replicas[0].size()) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "replicas gave MergeCall different numbers of arguments: ", of_replicas[0].size(),
+            " and ", args.size()));
+      }
+      column.push_back(args[arg]);
+    }
+    ASSIGN_OR_RETURN(Value value, Regroup(column));
+    merged.push_back(std::move(value));
+  }
+  ASSIGN_OR_RETURN(const Value result, merge_fn(*strategy, merged));
+  std::vector<Value> results;
+  for (size_t i = 0; i < of_replicas.size(); ++i) {
+    ASSIGN_OR_RETURN(Value own, SelectReplica(result, static_cast<int32_t>(i)));
+    results.push_back(std::move(own));
+  }
+  return results;
+}
+
+}  // namespace cairn

@@ -1,0 +1,49 @@
+#include "worker/strategy/replica_threads.h"
+
+#include <utility>
+
+namespace cairn {
+
+ReplicaThreads::~ReplicaThreads() {
+  std::vector<std::unique_ptr<Worker>> workers;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const std::unique_ptr<Worker>& worker : workers_) {
+      worker->stop = true;
+      worker->wake.Signal();
+    }
+    workers.swap(workers_);
+  }
+  for (const std::unique_ptr<Worker>& worker : workers) worker->thread.join();
+}
+
+void ReplicaThreads::Start(std::function<void()> task) {
+  absl::MutexLock lock(&mutex_);
+  if (idle_.empty()) {
+    workers_.push_back(std::make_unique<Worker>());
+    Worker* worker = workers_.back().get();
+    worker->task = std::move(task);
+    worker->thread = std::thread([this, worker] { Work(worker); });
+    return;
+  }
+  Worker* worker = idle_.back();
+  idle_.pop_back();
+  worker->task = std::move(task);
+  worker->wake.Signal();
+}
+
+void ReplicaThreads::Work(Worker* worker) {
+  absl::MutexLock lock(&mutex_);
+  while (true) {
+    // A thread that waits for work waits as long as its strategy lives.
+    while (worker->task == nullptr && !worker->stop) worker->wake.Wait(&mutex_);
+    if (worker->task == nullptr) return;
+    const std::function<void()> task = std::exchange(worker->task, nullptr);
+    mutex_.Unlock();
+    task();
+    mutex_.Lock();
+    idle_.push_back(worker);
+  }
+}
+
+}  // namespace cairn

@@ -1,0 +1,38 @@
+// The threads that replica functions run in, kept from Run to Run.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+
+namespace cairn {
+
+// Thread safety: Start may be called from several threads at once.
+class ReplicaThreads {
+ public:
+  ReplicaThreads() = default;
+  // Waits for what was started.
+  ~ReplicaThreads();
+
+  // Calls `task` in a thread of its own, an idle one if there is one.
+  void Start(std::function<void()> task);
+
+ private:
+  struct Worker {
+    std::thread thread;
+    absl::CondVar wake;
+    std::function<void()> task;  // empty: idle
+    bool stop = false;
+  };
+  void Work(Worker* worker);
+
+  absl::Mutex mutex_;
+  std::vector<std::unique_ptr<Worker>> workers_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Worker*> idle_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace cairn

@@ -1,0 +1,210 @@
+#include "worker/strategy/value.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status.h"
+#include "glog/logging.h"
+#include "worker/strategy/context.h"
+#include "worker/strategy/strategy.h"
+#include "worker/strategy/variable.h"
+
+namespace cairn {
+namespace {
+
+absl::Status StructuresDiffer(const Value& first, const Value& other, size_t replica) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "replicas returned different structures: replica 0 ", first.TypeText(), ", replica ", replica,
+      " ", other.TypeText(), "; lists must have one length, dicts one set of keys"));
+}
+
+Value SequenceOf(Value::Kind kind, Value::Sequence items) {
+  return kind == Value::Kind::kList ? Value::List(std::move(items))
+                                    : Value::Tuple(std::move(items));
+}
+
+// Item `i`, or the value of key `key`, of each.
+template <typename Take>
+std::vector<Value> Column(absl::Span<const Value> of_replicas, const Take& take) {
+  std::vector<Value> column;
+  for (const Value& value : of_replicas) column.push_back(take(value));
+  return column;
+}
+
+absl::StatusOr<Value> RegroupSequence(absl::Span<const Value> of_replicas) {
+  const Value& first = of_replicas[0];
+  Value::Sequence items;
+  for (size_t i = 0; i < first.items().size(); ++i) {
+    const auto column = Column(of_replicas, [i](const Value& value) { return value.items()[i]; });
+    ASSIGN_OR_RETURN(Value item, Regroup(column));
+    items.push_back(std::move(item));
+  }
+  return SequenceOf(first.kind(), std::move(items));
+}
+
+absl::StatusOr<Value> RegroupDict(absl::Span<const Value> of_replicas) {
+  Value::Dict items;
+  for (const auto& entry : of_replicas[0].dict()) {
+    const std::string& key = entry.first;
+    const auto column =
+        Column(of_replicas, [&key](const Value& value) { return value.dict().at(key); });
+    ASSIGN_OR_RETURN(items[key], Regroup(column));
+  }
+  return Value::OfDict(std::move(items));
+}
+
+bool SameKeys(const Value::Dict& a, const Value::Dict& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const auto& x, const auto& y) { return x.first == y.first; });
+}
+
+bool IsStructure(const Value& value) {
+  return value.is_sequence() || value.kind() == Value::Kind::kDict;
+}
+
+}  // namespace
+
+double Value::number() const {
+  return kind_ == Kind::kInteger ? static_cast<double>(integer()) : std::get<double>(content_);
+}
+
+absl::string_view KindName(Value::Kind kind) {
+  switch (kind) {
+    case Value::Kind::kNone: return "none";
+    case Value::Kind::kInteger: return "integer";
+    case Value::Kind::kNumber: return "number";
+    case Value::Kind::kText: return "text";
+    case Value::Kind::kArray: return "array";
+    case Value::Kind::kTensor: return "tensor";
+    case Value::Kind::kSlices: return "IndexedSlices";
+    case Value::Kind::kVariable: return "variable";
+    case Value::Kind::kPerReplica: return "PerReplica";
+    case Value::Kind::kMirrored: return "Mirrored";
+    case Value::Kind::kList: return "list";
+    case Value::Kind::kTuple: return "tuple";
+    case Value::Kind::kDict: return "dict";
+  }
+  return "unknown";
+}
+
+std::string Value::TypeText() const {
+  switch (kind_) {
+    case Kind::kInteger: return absl::StrCat("integer ", integer());
+    case Kind::kNumber: return absl::StrCat("number ", number());
+    case Kind::kArray: return absl::StrCat("array ", array().text());
+    case Kind::kTensor: return tensor().TypeText();
+    case Kind::kSlices: return absl::StrCat("IndexedSlices of ", slices().values.TypeText());
+    case Kind::kVariable: return absl::StrCat("variable \"", variable()->name(), "\"");
+    case Kind::kPerReplica:
+    case Kind::kMirrored:
+    case Kind::kList:
+    case Kind::kTuple:
+      return absl::StrCat(KindName(kind_), "(",
+                          absl::StrJoin(items(), ", ",
+                                        [](std::string* out, const Value& item) {
+                                          absl::StrAppend(out, item.TypeText());
+                                        }),
+                          ")");
+    case Kind::kDict:
+      return absl::StrCat("dict(",
+                          absl::StrJoin(dict(), ", ",
+                                        [](std::string* out, const auto& item) {
+                                          absl::StrAppend(out, item.first, ": ",
+                                                          item.second.TypeText());
+                                        }),
+                          ")");
+    case Kind::kNone:
+    case Kind::kText: break;
+  }
+  return std::string(KindName(kind_));
+}
+
+absl::StatusOr<Tensor> Value::ToTensor() const {
+  switch (kind_) {
+    case Kind::kInteger: return Tensor::Full(DType::kInt32, {}, number());
+    case Kind::kNumber: return Tensor::Full(DType::kFloat32, {}, number());
+    case Kind::kArray: return array();
+    case Kind::kTensor: return tensor();
+    case Kind::kVariable: return variable()->Read();
+    case Kind::kPerReplica:
+    case Kind::kMirrored:
+      if (const auto context = GetReplicaContext();
+          context != nullptr && !context->strategy()->is_default()) {
+        ASSIGN_OR_RETURN(const Value own, SelectReplica(*this, context->local_replica()));
+        return own.ToTensor();
+      }
+      if (kind_ == Kind::kMirrored && !items().empty()) return items()[0].ToTensor();
+      return absl::InvalidArgumentError(
+          absl::StrCat(TypeText(),
+                       " has no single value here, which is not inside a replica "
+                       "function; use Strategy::Reduce or LocalResults"));
+    default: break;
+  }
+  return absl::InvalidArgumentError(absl::StrCat("found ", TypeText(), "; expected a tensor"));
+}
+
+bool IsSameValue(const Value& a, const Value& b) {
+  if (a.kind() != b.kind()) return false;
+  switch (a.kind()) {
+    case Value::Kind::kNone: return true;
+    case Value::Kind::kInteger: return a.integer() == b.integer();
+    case Value::Kind::kNumber: return a.number() == b.number();
+    case Value::Kind::kText: return a.text() == b.text();
+    case Value::Kind::kArray:
+    case Value::Kind::kTensor: return a.tensor().IsSameAs(b.tensor());
+    case Value::Kind::kSlices:
+      return a.slices().indices.IsSameAs(b.slices().indices) &&
+             a.slices().values.IsSameAs(b.slices().values);
+    case Value::Kind::kVariable: return a.variable() == b.variable();
+    case Value::Kind::kDict: return &a.dict() == &b.dict();
+    default: return &a.items() == &b.items();
+  }
+}
+
+absl::StatusOr<Value> Regroup(absl::Span<const Value> of_replicas) {
+  const Value& first = of_replicas[0];
+  if (of_replicas.size() == 1) return first;
+  bool same = true;
+  for (size_t i = 1; i < of_replicas.size(); ++i) {
+    const Value& other = of_replicas[i];
+    same = same && IsSameValue(first, other);
+    if (IsStructure(first) || IsStructure(other)) {
+      const bool fits = first.kind() == other.kind() &&
+                        (first.is_sequence() ? first.items().size() == other.items().size()
+                                             : SameKeys(first.dict(), other.dict()));
+      if (!fits) return StructuresDiffer(first, other, i);
+    }
+  }
+  if (same) return first;
+  if (first.is_sequence()) return RegroupSequence(of_replicas);
+  if (first.kind() == Value::Kind::kDict) return RegroupDict(of_replicas);
+  return Value::PerReplica({of_replicas.begin(), of_replicas.end()});
+}
+
+absl::StatusOr<Value> SelectReplica(const Value& value, int32_t replica) {
+  if (value.is_distributed()) {
+    const auto at = static_cast<size_t>(replica);
+    if (at < value.items().size()) return value.items()[at];
+    return absl::InvalidArgumentError(absl::StrCat(value.TypeText(), " has ", value.items().size(),
+                                                   " components, none for replica ", replica));
+  }
+  if (value.is_sequence()) {
+    Value::Sequence items;
+    for (const Value& item : value.items()) {
+      ASSIGN_OR_RETURN(Value own, SelectReplica(item, replica));
+      items.push_back(std::move(own));
+    }
+    return SequenceOf(value.kind(), std::move(items));
+  }
+  if (value.kind() == Value::Kind::kDict) {
+    Value::Dict items;
+    for (const auto& [key, item] : value.dict()) {
+      ASSIGN_OR_RETURN(items[key], SelectReplica(item, replica));
+    }
+    return Value::OfDict(std::move(items));
+  }
+  return value;
+}
+
+}  // namespace cairn

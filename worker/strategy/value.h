@@ -1,0 +1,141 @@
+// What replica functions take and return: numbers, tensors, variables, and structures of them, one
+// for all replicas or one for each.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/tensor.h"
+
+namespace cairn {
+
+class Value;
+class Variable;
+using VariablePtr = std::shared_ptr<Variable>;
+
+// Rows of a larger tensor: row i of `values` belongs at indices[i]. Rows may repeat; a sum of
+// slices is their concatenation.
+struct IndexedSlices {
+  Tensor indices;  // int64 [n]
+  Tensor values;   // [n, …]
+};
+
+// A value, cheap to copy: tensors and structures are shared.
+//
+// A *distributed* value has one component for each local replica: kPerReplica components may
+// differ, kMirrored ones are equal by contract. Inside a replica function a distributed argument is
+// its replica's component. Lists, tuples and dicts may hold any values.
+//
+// Thread safety: as that of int.
+class Value {
+ public:
+  enum class Kind {
+    kNone,
+    kInteger,
+    kNumber,
+    kText,
+    kArray,
+    kTensor,
+    kSlices,
+    kVariable,
+    kPerReplica,
+    kMirrored,
+    kList,
+    kTuple,
+    kDict,
+  };
+  using Sequence = std::vector<Value>;
+  using Dict = absl::btree_map<std::string, Value>;
+
+  Value() : Value(Kind::kNone, std::monostate()) {}
+  // Host numbers: the same one on every replica is one value, not one for each.
+  Value(int number) : Value(Kind::kInteger, int64_t{number}) {}       // NOLINT
+  Value(int64_t number) : Value(Kind::kInteger, number) {}            // NOLINT
+  Value(double number) : Value(Kind::kNumber, number) {}              // NOLINT
+  Value(const char* text) : Value(Kind::kText, std::string(text)) {}  // NOLINT
+  Value(std::string text) : Value(Kind::kText, std::move(text)) {}    // NOLINT
+  // Host numbers in an array: what is said of host numbers holds.
+  Value(const std::vector<float>& numbers)  // NOLINT
+      : Value(Kind::kArray, Tensor::Vector<float>(numbers)) {}
+  Value(Tensor tensor) : Value(Kind::kTensor, std::move(tensor)) {}             // NOLINT
+  Value(IndexedSlices slices) : Value(Kind::kSlices, std::move(slices)) {}      // NOLINT
+  Value(VariablePtr variable) : Value(Kind::kVariable, std::move(variable)) {}  // NOLINT
+  static Value PerReplica(Sequence components) {
+    return {Kind::kPerReplica, Share(std::move(components))};
+  }
+  static Value Mirrored(Sequence components) {
+    return {Kind::kMirrored, Share(std::move(components))};
+  }
+  static Value List(Sequence items) { return {Kind::kList, Share(std::move(items))}; }
+  static Value Tuple(Sequence items) { return {Kind::kTuple, Share(std::move(items))}; }
+  static Value OfDict(Dict items) { return {Kind::kDict, Share(std::move(items))}; }
+
+  Kind kind() const { return kind_; }
+  bool is_none() const { return kind_ == Kind::kNone; }
+  bool is_tensor() const { return kind_ == Kind::kTensor; }
+  bool is_variable() const { return kind_ == Kind::kVariable; }
+  bool is_host_number() const { return kind_ == Kind::kInteger || kind_ == Kind::kNumber; }
+  bool is_distributed() const { return kind_ == Kind::kPerReplica || kind_ == Kind::kMirrored; }
+  bool is_sequence() const { return kind_ == Kind::kList || kind_ == Kind::kTuple; }
+
+  // Each asks for its own kind; another is a bug of the caller.
+  int64_t integer() const { return std::get<int64_t>(content_); }
+  // kInteger or kNumber.
+  double number() const;
+  const std::string& text() const { return std::get<std::string>(content_); }
+  const Tensor& tensor() const { return std::get<Tensor>(content_); }
+  const Tensor& array() const { return std::get<Tensor>(content_); }
+  const IndexedSlices& slices() const { return std::get<IndexedSlices>(content_); }
+  const VariablePtr& variable() const { return std::get<VariablePtr>(content_); }
+  // Of kPerReplica, kMirrored, kList, kTuple.
+  const Sequence& items() const { return *std::get<SharedSequence>(content_); }
+  const Dict& dict() const { return *std::get<SharedDict>(content_); }
+
+  // The tensor in it: a tensor itself, a host number (float32, int32), a variable's value as read
+  // here, a distributed value's component inside a replica function. kInvalidArgument for anything
+  // else: a distributed value has no single value outside a replica function.
+  absl::StatusOr<Tensor> ToTensor() const;
+
+  // "PerReplica(float32 [2], float32 [1])": for messages.
+  std::string TypeText() const;
+
+ private:
+  using SharedSequence = std::shared_ptr<const Sequence>;
+  using SharedDict = std::shared_ptr<const Dict>;
+  using Content = std::variant<std::monostate, int64_t, double, std::string, Tensor, IndexedSlices,
+                               VariablePtr, SharedSequence, SharedDict>;
+  static SharedSequence Share(Sequence items) {
+    return std::make_shared<const Sequence>(std::move(items));
+  }
+  static SharedDict Share(Dict items) { return std::make_shared<const Dict>(std::move(items)); }
+
+  Value(Kind kind, Content content) : kind_(kind), content_(std::move(content)) {}
+
+  Kind kind_;
+  Content content_;
+};
+
+// "PerReplica".
+absl::string_view KindName(Value::Kind kind);
+
+// Whether both are one and the same: equal host numbers or texts, copies of one tensor, one
+// variable. Tensors of equal content made apart are not.
+bool IsSameValue(const Value& a, const Value& b);
+
+// One structure from those that the replicas returned: what is the same everywhere stays one
+// value, other leaves become PerReplica. kInvalidArgument: the structures differ; says where.
+absl::StatusOr<Value> Regroup(absl::Span<const Value> of_replicas);
+
+// Replica `replica`'s view of `value`: distributed values, also inside structures, are replaced by
+// their component. kInvalidArgument: a distributed value with fewer components.
+absl::StatusOr<Value> SelectReplica(const Value& value, int32_t replica);
+
+}  // namespace cairn
