@@ -33,6 +33,12 @@ absl::Status WithRestoreAdvice(const absl::Status& status, const std::string& di
   return absl::DataLossError(absl::StrCat(status.message(), "; or ", RestoreAdvice(directory)));
 }
 
+absl::Status CheckLimit(absl::string_view flag, int32_t value, int32_t highest) {
+  if (value >= 1 && value <= highest) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", flag, " is ", value, "; 1 to ", highest, " are allowed"));
+}
+
 absl::Status CheckOptions(const EngineOptions& options) {
   if (options.server_count < 1 || options.server_index < 0 ||
       options.server_index >= options.server_count) {
@@ -44,6 +50,8 @@ absl::Status CheckOptions(const EngineOptions& options) {
     return absl::InvalidArgumentError(
         "snapshot interval and lease must be more than 0 seconds, the memory wait 0 or more");
   }
+  RETURN_IF_ERROR(CheckLimit("max_jobs", options.max_jobs, kHighestMaxJobs));
+  RETURN_IF_ERROR(CheckLimit("max_workers", options.max_workers, kHighestMaxWorkers));
   const int64_t store_bytes = StoreMemoryOf(options.memory_budget_bytes).total_bytes;
   if (options.memory_budget_bytes > store_bytes) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("a memory budget of ", options.memory_budget_bytes,
@@ -87,7 +95,9 @@ absl::Status ServingEngine::ReadVariables(int64_t& variables) {
     ASSIGN_OR_RETURN(std::shared_ptr<Variable> variable,
                      Variable::FromRecord(record, core_.options.server_index,
                                           core_.options.server_count, core_.budget));
-    core_.registry.FindOrMake(record.job)->Add({variable});
+    ASSIGN_OR_RETURN(const std::shared_ptr<Job> job,
+                     core_.registry.FindOrMake(record.job, Quota::For::kStore));
+    job->Add({variable});
     core_.next_variable_id = std::max(core_.next_variable_id, record.id + 1);
     loaded.push_back(std::move(variable));
   }
@@ -119,13 +129,15 @@ absl::Status ServingEngine::ReadWorkers() {
   ASSIGN_OR_RETURN(const std::vector<WorkerRecord> records, core_.store->Workers());
   absl::flat_hash_map<std::string, WorkerRecord> closed;
   for (const WorkerRecord& record : records) {
-    const std::shared_ptr<Job> job = core_.registry.FindOrMake(record.job);
+    ASSIGN_OR_RETURN(const std::shared_ptr<Job> job,
+                     core_.registry.FindOrMake(record.job, Quota::For::kStore));
     if (record.worker == kStepWorker) {
       closed[record.job] = record;
       continue;
     }
-    const std::shared_ptr<Session> session =
-        job->AddSession(std::make_shared<Session>(record, core_.applied_is_durable()));
+    ASSIGN_OR_RETURN(const std::shared_ptr<Session> session,
+                     job->AddSession(std::make_shared<Session>(record, core_.applied_is_durable()),
+                                     Quota::For::kStore));
     // It may be on its way to say hello again; until its lease ends others keep step with it.
     if (!session->left()) session->Renew(core_.options.lease);
     job->cohort().Return(session);
@@ -142,7 +154,9 @@ absl::Status ServingEngine::ReadSteps(absl::flat_hash_map<std::string, WorkerRec
     decisions[record.job].push_back(std::move(record));
   }
   for (const auto& [job, record] : closed) {
-    core_.registry.FindOrMake(job)->steps().Load(core_, record, std::move(decisions[job]));
+    ASSIGN_OR_RETURN(const std::shared_ptr<Job> made,
+                     core_.registry.FindOrMake(job, Quota::For::kStore));
+    made->steps().Load(core_, record, std::move(decisions[job]));
   }
   return absl::OkStatus();
 }

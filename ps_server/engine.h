@@ -39,6 +39,9 @@ struct EngineOptions {
   absl::Duration disk_wait = absl::Minutes(1);
   NotFinitePolicy not_finite = NotFinitePolicy::kReject;
   absl::Duration lease = absl::Seconds(10);
+  // Of all callers together; what is on disk is kept also beyond them.
+  int32_t max_jobs = kDefaultMaxJobs;
+  int32_t max_workers = kDefaultMaxWorkers;  // of all jobs
   // Told to clients by hello; whoever reads messages enforces it.
   int64_t max_message_bytes = kDefaultMaxMessageBytes;
 };

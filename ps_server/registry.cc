@@ -1,11 +1,29 @@
 #include "ps_server/registry.h"
 
+#include <algorithm>
 #include <utility>
 
-namespace cairn {
+#include "absl/strings/str_cat.h"
+#include "common/deadline.h"
+#include "common/status.h"
+#include "thrift/limits.h"
 
-Job::Job(absl::string_view name)
+namespace cairn {
+namespace {
+
+// What the charges are meant to hold, with the strings of a session at their longest.
+static_assert(sizeof(Job) + 4 * kMaxJobNameBytes + 1024 <= kJobChargeBytes);
+static_assert(2 * sizeof(Session) + 2 * kMaxPositionBytes + kMaxOriginBytes +
+                  3 * kMaxJobNameBytes <=
+              kWorkerChargeBytes);
+
+}  // namespace
+
+Job::Job(absl::string_view name, Quota::Place place, Quota& workers)
     : name_(name),
+      place_(std::move(place)),
+      workers_(workers),
+      made_(MonotonicNow()),
       cohort_(name, [this] { steps_.Wake(); }),
       steps_(name, &cohort_),
       variables_(std::make_shared<const VariableMap>()) {}
@@ -30,21 +48,58 @@ void Job::Add(absl::Span<const std::shared_ptr<Variable>> variables) {
 std::shared_ptr<Session> Job::FindSession(int32_t worker) const {
   absl::ReaderMutexLock lock(&mutex_);
   const auto found = sessions_.find(worker);
-  return found == sessions_.end() ? nullptr : found->second;
+  return found == sessions_.end() ? nullptr : found->second.session;
 }
 
-std::shared_ptr<Session> Job::AddSession(std::shared_ptr<Session> session) {
-  absl::MutexLock lock(&mutex_);
+absl::StatusOr<std::shared_ptr<Session>> Job::AddSession(std::shared_ptr<Session> session,
+                                                         Quota::For whom) {
   const int32_t worker = session->worker();
-  return sessions_.emplace(worker, std::move(session)).first->second;
+  ASSIGN_OR_RETURN(Quota::Place place,
+                   workers_.Take(absl::StrCat("worker ", worker, " of job ", name_), whom));
+  absl::MutexLock lock(&mutex_);
+  return sessions_.try_emplace(worker, Resident{std::move(session), std::move(place)})
+      .first->second.session;
 }
 
 std::vector<std::shared_ptr<Session>> Job::sessions() const {
   absl::ReaderMutexLock lock(&mutex_);
   std::vector<std::shared_ptr<Session>> sessions;
-  for (const auto& [worker, session] : sessions_) sessions.push_back(session);
+  for (const auto& [worker, resident] : sessions_) sessions.push_back(resident.session);
   return sessions;
 }
+
+bool Job::Idle(bool granting) const {
+  if (steps_.active()) return false;
+  absl::ReaderMutexLock lock(&mutex_);
+  if (!variables_->empty() || (granting && !sessions_.empty())) return false;
+  return std::all_of(sessions_.begin(), sessions_.end(), [](const auto& entry) {
+    const Session& session = *entry.second.session;
+    return !session.leased() && session.applied() == 0 && !session.any_waiting();
+  });
+}
+
+absl::Duration Job::SinceSeen() const {
+  absl::Duration since = MonotonicNow() - made_;
+  absl::ReaderMutexLock lock(&mutex_);
+  for (const auto& [worker, resident] : sessions_) {
+    since = std::min(since, resident.session->SinceSeen());
+  }
+  return since;
+}
+
+Registry::Registry(absl::string_view server, const Limits& limits, MemoryBudget& budget)
+    : job_quota_({.server = std::string(server),
+                  .what = "jobs",
+                  .flag = "--max_jobs",
+                  .limit = limits.jobs,
+                  .charge_bytes = kJobChargeBytes},
+                 budget),
+      worker_quota_({.server = std::string(server),
+                     .what = "workers",
+                     .flag = "--max_workers",
+                     .limit = limits.workers,
+                     .charge_bytes = kWorkerChargeBytes},
+                    budget) {}
 
 std::shared_ptr<Job> Registry::Find(absl::string_view name) const {
   absl::ReaderMutexLock lock(&mutex_);
@@ -52,12 +107,21 @@ std::shared_ptr<Job> Registry::Find(absl::string_view name) const {
   return found == jobs_.end() ? nullptr : found->second;
 }
 
-std::shared_ptr<Job> Registry::FindOrMake(absl::string_view name) {
+absl::StatusOr<std::shared_ptr<Job>> Registry::FindOrMake(absl::string_view name, Quota::For whom) {
   if (std::shared_ptr<Job> job = Find(name); job != nullptr) return job;
+  ASSIGN_OR_RETURN(std::shared_ptr<Job> made, Make(name, whom));
   absl::MutexLock lock(&mutex_);
-  std::shared_ptr<Job>& job = jobs_[std::string(name)];
-  if (job == nullptr) job = std::make_shared<Job>(name);
-  return job;
+  return jobs_.try_emplace(made->name(), std::move(made)).first->second;
+}
+
+absl::StatusOr<std::shared_ptr<Job>> Registry::Make(absl::string_view name, Quota::For whom) {
+  ASSIGN_OR_RETURN(Quota::Place place, job_quota_.Take(absl::StrCat("job ", name), whom));
+  return std::make_shared<Job>(name, std::move(place), worker_quota_);
+}
+
+void Registry::Put(std::shared_ptr<Job> job) {
+  absl::MutexLock lock(&mutex_);
+  std::swap(jobs_[job->name()], job);
 }
 
 std::vector<std::shared_ptr<Job>> Registry::jobs() const {

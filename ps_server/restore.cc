@@ -365,6 +365,21 @@ class Restoring {
     workers.push_back({.job = request_.caller.job, .worker = kStepWorker, .sequence = closed});
   }
 
+  absl::StatusOr<std::shared_ptr<Job>> MakeJob(absl::Span<const WorkerRecord> workers) {
+    ASSIGN_OR_RETURN(std::shared_ptr<Job> job,
+                     core_.registry.Make(request_.caller.job, Quota::For::kCaller));
+    for (const WorkerRecord& record : workers) {
+      if (record.worker == kStepWorker) {
+        job->steps().Load(core_, record, {});
+        continue;
+      }
+      RETURN_IF_ERROR(job->AddSession(std::make_shared<Session>(record, core_.applied_is_durable()),
+                                      Quota::For::kCaller)
+                          .status());
+    }
+    return job;
+  }
+
   // The job appears, on disk and in memory.
   absl::Status Commit() {
     ASSIGN_OR_RETURN(const Turn::Held turn, TakeCreateTurn(core_, TurnText()));
@@ -388,25 +403,18 @@ class Restoring {
           }
         }
       }
+      ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, MakeJob(workers));
+      job->Add(made);
       if (const absl::Status put = core_.store->PutJob(variables, shards, workers); !put.ok()) {
         return core_.flusher.Refuse(put);
       }
       CAIRN_CRASH_POINT("restore: job written");
-      if (const std::shared_ptr<Job> before = core_.registry.Find(request_.caller.job);
-          before != nullptr) {
-        core_.registry.Erase(request_.caller.job);  // with the sessions of before
+      const std::shared_ptr<Job> before = core_.registry.Find(request_.caller.job);
+      core_.registry.Put(job);  // instead of the sessions of before
+      if (before != nullptr) {
         before->EndWaits(absl::FailedPreconditionError(absl::StrCat(
             "job ", request_.caller.job, " was restored meanwhile: start this task again")));
       }
-      const std::shared_ptr<Job> job = core_.registry.FindOrMake(request_.caller.job);
-      for (const WorkerRecord& record : workers) {
-        if (record.worker == kStepWorker) {
-          job->steps().Load(core_, record, {});
-          continue;
-        }
-        job->AddSession(std::make_shared<Session>(record, core_.applied_is_durable()));
-      }
-      job->Add(made);
       return absl::OkStatus();
     });
   }

@@ -31,6 +31,8 @@ ABSL_FLAG(std::string, not_finite, "reject", "reject or skip");
 ABSL_FLAG(double, lease_seconds, 10, "seconds");
 ABSL_FLAG(int64_t, max_message_bytes, cairn::kDefaultMaxMessageBytes, "bytes");
 ABSL_FLAG(int32_t, max_connections, cairn::kDefaultMaxConnections, "a number");
+ABSL_FLAG(int32_t, max_jobs, cairn::kDefaultMaxJobs, "a number");
+ABSL_FLAG(int32_t, max_workers, cairn::kDefaultMaxWorkers, "a number");
 ABSL_FLAG(double, stall_seconds, cairn::kDefaultStallSeconds, "seconds");
 ABSL_FLAG(std::string, port_file, "", "a file");
 ABSL_FLAG(bool, allow_plaintext, false, "true or false");
@@ -49,6 +51,8 @@ constexpr absl::string_view kFlags[] = {"cluster",
                                         "not_finite",
                                         "max_message_bytes",
                                         "max_connections",
+                                        "max_jobs",
+                                        "max_workers",
                                         "stall_seconds",
                                         "lease_seconds",
                                         "allow_plaintext",
@@ -74,6 +78,8 @@ constexpr char kUsage[] =
   --lease_seconds S     how long after its last call a worker counts as there; default 10
   --max_message_bytes N           largest message read; default 1 GiB
   --max_connections N             default 1024
+  --max_jobs N, --max_workers N   jobs kept, and workers of all jobs together, those that are away
+                                  included; default 1024 and 16384
   --stall_seconds S     a connection that stops in the middle of a message is closed; default 30
   --port_file FILE      gets the address that was bound, once it accepts calls (port 0: a free one)
   --allow_plaintext     serve on an address other hosts can reach. This version has neither
@@ -123,6 +129,8 @@ absl::Status ReadEngineFlags(EngineOptions& engine) {
   }
   engine.not_finite = not_finite == "skip" ? NotFinitePolicy::kSkip : NotFinitePolicy::kReject;
   engine.max_message_bytes = absl::GetFlag(FLAGS_max_message_bytes);
+  engine.max_jobs = absl::GetFlag(FLAGS_max_jobs);
+  engine.max_workers = absl::GetFlag(FLAGS_max_workers);
   return absl::OkStatus();
 }
 

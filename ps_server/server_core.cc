@@ -39,6 +39,7 @@ ServerCore::ServerCore(const EngineOptions& engine_options,
       boot_id(MakeBootId(store->boot_count())),
       started(absl::Now()),
       budget(engine_options.memory_budget_bytes, engine_options.memory_wait, &waits),
+      registry(name, {.jobs = options.max_jobs, .workers = options.max_workers}, budget),
       flusher(*store, registry, options, &waits) {}
 
 StoreMemory StoreMemoryOf(int64_t memory_budget_bytes) {

@@ -29,20 +29,20 @@ absl::Status ConflictError(const ServerCore& core, const VariableSpec& have,
 }
 
 // The specs that are not there yet, each once.
-absl::StatusOr<std::vector<VariableSpec>> NewSpecs(const ServerCore& core, const Job& job,
+absl::StatusOr<std::vector<VariableSpec>> NewSpecs(const ServerCore& core,
+                                                   const VariableMap& variables,
                                                    const std::vector<wire::VariableSpec>& specs) {
-  const auto variables = job.variables();
   std::vector<VariableSpec> fresh;
   absl::flat_hash_map<std::string, size_t> index;
   for (const wire::VariableSpec& wire : specs) {
     absl::StatusOr<VariableSpec> spec =
         FromWire(wire, core.options.server_index, core.options.server_count);
     if (!spec.ok()) return Annotate(spec.status(), absl::StrCat("create on ", core.name));
-    const auto there = variables->find(spec->name);
+    const auto there = variables.find(spec->name);
     const auto earlier = index.find(spec->name);
-    const VariableSpec* have = there != variables->end() ? &there->second->spec()
-                               : earlier != index.end()  ? &fresh[earlier->second]
-                                                         : nullptr;
+    const VariableSpec* have = there != variables.end() ? &there->second->spec()
+                               : earlier != index.end() ? &fresh[earlier->second]
+                                                        : nullptr;
     if (have == nullptr) {
       index.emplace(spec->name, fresh.size());
       fresh.push_back(*std::move(spec));
@@ -51,6 +51,40 @@ absl::StatusOr<std::vector<VariableSpec>> NewSpecs(const ServerCore& core, const
     }
   }
   return fresh;
+}
+
+// The job on disk and in memory. create_turn held.
+absl::Status Remove(ServerCore& core, const std::string& name) {
+  // Between epochs: one that runs would write stripes of the job again.
+  const std::shared_ptr<Job> job = core.registry.Find(name);
+  RETURN_IF_ERROR(core.flusher.Exclusively([&] {
+    CAIRN_CRASH_POINT("drop: begun");
+    if (const absl::Status dropped = core.store->DropJob(name); !dropped.ok()) {
+      return core.flusher.Refuse(dropped);
+    }
+    CAIRN_CRASH_POINT("drop: gone on disk");
+    core.registry.Erase(name);
+    return absl::OkStatus();
+  }));
+  if (job != nullptr) {
+    job->EndWaits(absl::FailedPreconditionError(
+        absl::StrCat("job ", name, " was dropped meanwhile: start this task again")));
+  }
+  return absl::OkStatus();
+}
+
+// An idle job, of those not seen for a lease the one that was last seen first; nullptr: none.
+std::shared_ptr<Job> LongestIdle(const ServerCore& core) {
+  const bool granting = core.options.server_index == 0 && core.options.server_count > 1;
+  std::shared_ptr<Job> longest;
+  absl::Duration since = core.options.lease;
+  for (const std::shared_ptr<Job>& job : core.registry.jobs()) {
+    const absl::Duration seen = job->SinceSeen();
+    if (seen <= since || !job->Idle(granting)) continue;
+    longest = job;
+    since = seen;
+  }
+  return longest;
 }
 
 }  // namespace
@@ -84,8 +118,10 @@ absl::Status CreateVariables(ServerCore& core, const wire::Caller& caller,
   ASSIGN_OR_RETURN(const Turn::Held turn,
                    TakeCreateTurn(core, absl::StrCat("create_variables of job ", caller.job)));
   RETURN_IF_ERROR(core.flusher.failure());
-  const std::shared_ptr<Job> job = core.registry.FindOrMake(caller.job);
-  ASSIGN_OR_RETURN(const std::vector<VariableSpec> fresh, NewSpecs(core, *job, specs));
+  std::shared_ptr<Job> job = core.registry.Find(caller.job);
+  const auto there = job != nullptr ? job->variables() : std::make_shared<const VariableMap>();
+  ASSIGN_OR_RETURN(const std::vector<VariableSpec> fresh, NewSpecs(core, *there, specs));
+  if (fresh.empty()) return absl::OkStatus();
   std::vector<std::shared_ptr<Variable>> made;
   for (const VariableSpec& spec : fresh) {
     ASSIGN_OR_RETURN(std::shared_ptr<Variable> variable,
@@ -94,6 +130,11 @@ absl::Status CreateVariables(ServerCore& core, const wire::Caller& caller,
     ++core.next_variable_id;
     variable->Initialize();
     made.push_back(std::move(variable));
+  }
+  // Only now, so that what is refused leaves no job behind.
+  if (job == nullptr) {
+    RETURN_IF_ERROR(MakeRoom(core));
+    ASSIGN_OR_RETURN(job, core.registry.FindOrMake(caller.job, Quota::For::kCaller));
   }
   // A crash between two records leaves variables that the same call, repeated, finds there.
   for (const auto& variable : made) {
@@ -105,6 +146,18 @@ absl::Status CreateVariables(ServerCore& core, const wire::Caller& caller,
     job->Add({variable});
   }
   CAIRN_CRASH_POINT("create: before the answer");
+  return absl::OkStatus();
+}
+
+absl::Status MakeRoom(ServerCore& core) {
+  constexpr int kMostJobs = 16;  // each costs a sync
+  for (int tries = 0; tries < kMostJobs && core.registry.full(); ++tries) {
+    const std::shared_ptr<Job> idle = LongestIdle(core);
+    if (idle == nullptr) return absl::OkStatus();
+    RETURN_IF_ERROR(Remove(core, idle->name()));
+    LOG(INFO) << core.name << " forgot job " << idle->name()
+              << ", which has no variables and whose workers are away, to make room";
+  }
   return absl::OkStatus();
 }
 
@@ -140,22 +193,8 @@ absl::Status DropJob(ServerCore& core, const wire::Caller& caller) {
   RETURN_IF_ERROR(CheckJobName(caller.job));
   ASSIGN_OR_RETURN(const Turn::Held turn,
                    TakeCreateTurn(core, absl::StrCat("drop_job of job ", caller.job)));
-  // Between epochs: one that runs would write stripes of the job again.
-  const std::shared_ptr<Job> job = core.registry.Find(caller.job);
-  const absl::Status status = core.flusher.Exclusively([&] {
-    CAIRN_CRASH_POINT("drop: begun");
-    if (const absl::Status dropped = core.store->DropJob(caller.job); !dropped.ok()) {
-      return core.flusher.Refuse(dropped);
-    }
-    CAIRN_CRASH_POINT("drop: gone on disk");
-    core.registry.Erase(caller.job);
-    return absl::OkStatus();
-  });
+  const absl::Status status = Remove(core, caller.job);
   if (!status.ok()) return Annotate(status, absl::StrCat("drop_job on ", core.name));
-  if (job != nullptr) {
-    job->EndWaits(absl::FailedPreconditionError(
-        absl::StrCat("job ", caller.job, " was dropped meanwhile: start this task again")));
-  }
   LOG(INFO) << core.name << " dropped job " << caller.job;
   CAIRN_CRASH_POINT("drop: before the answer");
   return absl::OkStatus();

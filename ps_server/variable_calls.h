@@ -21,4 +21,8 @@ wire::VariableInfo InfoOf(const Variable& variable);
 
 absl::Status DropJob(ServerCore& core, const wire::Caller& caller);
 
+// Where no more jobs or workers are allowed: forgets jobs that nothing is lost with (Job::Idle) and
+// whose workers were not seen for a lease. For whoever has create_turn.
+absl::Status MakeRoom(ServerCore& core);
+
 }  // namespace cairn

@@ -9,6 +9,7 @@
 #include "common/consistency.h"
 #include "common/crash_point.h"
 #include "common/status.h"
+#include "ps_server/variable_calls.h"
 #include "thrift/cairn_constants.h"
 #include "thrift/convert.h"
 #include "thrift/errors.h"
@@ -38,6 +39,31 @@ absl::Status CheckHello(const ServerCore& core, const wire::HelloRequest& reques
                           " and ", kMaxOriginBytes, " are allowed")),
                       wire::ErrorReason::LIMIT);
   }
+  if (request.expected_workers > core.registry.max_workers()) {
+    return WithReason(
+        absl::InvalidArgumentError(absl::StrCat(
+            "hello to ", core.name, ": expected_workers is ", request.expected_workers,
+            "; at most ", core.registry.max_workers(), " are allowed (--max_workers)")),
+        wire::ErrorReason::LIMIT);
+  }
+  return absl::OkStatus();
+}
+
+// The job and its session for the worker, made where they are not there.
+absl::Status FindPlace(ServerCore& core, const wire::HelloRequest& request,
+                       std::shared_ptr<Job>& job, std::shared_ptr<Session>& session) {
+  job = core.registry.Find(request.job);
+  if (job != nullptr) session = job->FindSession(request.worker);
+  if (session != nullptr) return absl::OkStatus();
+  if (core.registry.full()) {
+    ASSIGN_OR_RETURN(const Turn::Held turn,
+                     TakeCreateTurn(core, absl::StrCat("hello of job ", request.job)));
+    RETURN_IF_ERROR(MakeRoom(core));
+  }
+  ASSIGN_OR_RETURN(job, core.registry.FindOrMake(request.job, Quota::For::kCaller));
+  ASSIGN_OR_RETURN(session, job->AddSession(std::make_shared<Session>(request.job, request.worker,
+                                                                      core.applied_is_durable()),
+                                            Quota::For::kCaller));
   return absl::OkStatus();
 }
 
@@ -87,12 +113,9 @@ absl::StatusOr<Cohort::Hello> CohortHello(const wire::HelloRequest& request) {
 
 absl::Status Join(ServerCore& core, const wire::HelloRequest& request, wire::HelloReply& reply) {
   ASSIGN_OR_RETURN(Cohort::Hello hello, CohortHello(request));
-  const std::shared_ptr<Job> job = core.registry.FindOrMake(request.job);
-  std::shared_ptr<Session> session = job->FindSession(request.worker);
-  if (session == nullptr) {
-    session = job->AddSession(
-        std::make_shared<Session>(request.job, request.worker, core.applied_is_durable()));
-  }
+  std::shared_ptr<Job> job;
+  std::shared_ptr<Session> session;
+  RETURN_IF_ERROR(FindPlace(core, request, job, session));
   // Pushes of the incarnation before have ended or come after, and find the fence.
   const NotedLock order(&session->order(), &core.waits, "order", "an earlier call of the worker");
   ASSIGN_OR_RETURN(const int64_t incarnation, Incarnation(core, *session, request));

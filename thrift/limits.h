@@ -64,6 +64,22 @@ inline constexpr int64_t kLowestBytesPerSecond = 64 << 10;
 inline constexpr int64_t kDrainBytes = 64 << 20;
 inline constexpr double kDrainSeconds = 2;
 
+// What callers make by naming it (ps_server/quota.h)
+
+// Jobs that a server keeps: --max_jobs. A server that many users share has some dozens. Where the
+// limit is met, jobs without variables whose workers are away make room.
+inline constexpr int32_t kDefaultMaxJobs = 1024;
+// Workers that a server keeps, of all jobs together, those that are away included: --max_workers.
+// Sixteen times the connections it has by default. Also bounds HelloRequest.expected_workers.
+inline constexpr int32_t kDefaultMaxWorkers = 16384;
+// Both charges times the highest values: 8.5 GiB, which only the memory budget then bounds.
+inline constexpr int32_t kHighestMaxJobs = 65536;
+inline constexpr int32_t kHighestMaxWorkers = 1 << 20;
+// Memory charged against the server's budget for each: its structures with the longest names and
+// positions (asserted in registry.cc). 72 MiB for the default limits.
+inline constexpr int64_t kJobChargeBytes = 8 << 10;
+inline constexpr int64_t kWorkerChargeBytes = 4 << 10;
+
 // One request (thrift/checked_service.h)
 
 // Variables or shards named by one call: each costs a struct of a few hundred bytes; the largest

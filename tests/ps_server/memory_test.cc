@@ -92,8 +92,8 @@ TEST_F(MemoryTest, RowsAreMadeUpToTheBudgetThenRefusedWholeAndOldRowsStillMove) 
 }
 
 TEST_F(MemoryTest, DroppedJobGivesItsMemoryBack) {
-  TestClient client = Joined(0);
   const int64_t before = Used();
+  TestClient client = Joined(0);
   ASSERT_OK(client.Create({DenseSpec("w", {100000}, WireOptimizer("adam", 1)),
                            TableSpec("t", 16, WireOptimizer("sgd", 1))}));
   ASSERT_OK(client.PushKeys("t", {1, 2, 3}, std::vector<float>(48, 1)));
