@@ -1,0 +1,56 @@
+// Runs the records of one section of a golden file.
+#pragma once
+
+#include <cstdio>
+#include <functional>
+#include <set>
+#include <string>
+
+#include "absl/status/status.h"
+#include "gtest/gtest.h"
+#include "tests/support/golden.h"
+
+namespace cairn::test {
+
+// Calls `check` for every record of `section`; fails on a record with a field not in `fields`.
+// Says how many records ran, and expects `count` of them.
+inline void ForEachRecord(const std::string& file, const std::string& section, size_t count,
+                          const std::set<std::string>& fields,
+                          const std::function<void(const nlohmann::json&)>& check) {
+  const nlohmann::json& records = GoldenFile(file).at(section);
+  for (const nlohmann::json& record : records) {
+    SCOPED_TRACE(record.at("id").get<std::string>());
+    for (const auto& [field, value] : record.items()) {
+      EXPECT_TRUE(field == "id" || fields.count(field) == 1) << "unknown field " << field;
+    }
+    check(record);
+  }
+  std::printf("%s, %s: %zu records\n", file.c_str(), section.c_str(), records.size());
+  EXPECT_EQ(records.size(), count) << "records of " << section;
+}
+
+// Whether `status` refuses what TensorFlow refused with `error` = {"error": class, "contains"}.
+inline ::testing::AssertionResult Refuses(const absl::Status& status, const nlohmann::json& error) {
+  const std::string name = error.at("error").get<std::string>();
+  const std::string text = error.at("contains").get<std::string>();
+  if (status.ok()) return ::testing::AssertionFailure() << "OK, expected " << name;
+  if (status.message().size() < 20)
+    return ::testing::AssertionFailure() << "says little: " << status;
+  // Accidents of TensorFlow: any clear refusal is right.
+  const bool accident =
+      name == "AttributeError" || (name == "IndexError" && text == "list index out of range");
+  absl::StatusCode want = absl::StatusCode::kOk;
+  if (name == "ValueError" || name == "InvalidArgumentError") {
+    want = absl::StatusCode::kInvalidArgument;
+  } else if (name == "NotFoundError") {
+    want = absl::StatusCode::kNotFound;
+  } else if (name == "NotImplementedError") {
+    want = absl::StatusCode::kUnimplemented;
+  } else if (!accident) {
+    return ::testing::AssertionFailure() << "unknown class of error " << name;
+  }
+  if (accident || status.code() == want) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << status << ", expected what stands for " << name;
+}
+
+}  // namespace cairn::test

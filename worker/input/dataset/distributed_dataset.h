@@ -1,0 +1,102 @@
+// Datasets whose elements go to the replicas of a strategy.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/device.h"
+#include "worker/input/dataset/dataset.h"
+#include "worker/input/dataset/input_context.h"
+
+namespace cairn {
+
+// What distributed input needs to know of a strategy, and of this process in it.
+struct InputStrategy {
+  int64_t workers = 1;         // processes that read input, each with as many replicas
+  int64_t worker = 0;          // which of them this one is
+  int64_t local_replicas = 1;  // in this process
+  // Input is a global batch that is cut for the replicas and divided among the workers; false:
+  // elements pass as they are (Default, OneDevice).
+  bool splits = true;
+  // A step goes on while any replica of any worker has data (Mirrored, MultiWorkerMirrored); false:
+  // the first replica without data ends the dataset, and what others have is lost.
+  bool partial_steps = false;
+  // InputReplicationMode::kPerReplica in DistributeDatasetsFromFunction.
+  enum class PerReplica { kRefused, kIgnored, kSupported };
+  PerReplica per_replica = PerReplica::kRefused;
+
+  // Whether any worker has data, given whether this one has. Called once a step, in the thread that
+  // asks for the step and in the same order by all workers; only with workers > 1 and partial
+  // steps. It must not wait without a deadline.
+  std::function<absl::StatusOr<bool>(bool local_has_data)> agree;
+  // Device of each local replica; empty: cpu:0 for all.
+  std::vector<Device> devices;
+  // Copies to a device; called from a thread that reads ahead. Null: Tensor::CopyTo, for CPUs.
+  std::function<absl::StatusOr<Tensor>(const Tensor&, Device)> copy_to;
+};
+
+using DatasetInputFunction = std::function<absl::StatusOr<Dataset>(const InputContext&)>;
+
+// One pass of one worker. Thread safety: none.
+class DistributedIterator {
+ public:
+  virtual ~DistributedIterator() = default;
+  // Fills *step with one element for each local replica; false at the end, which all workers reach
+  // at the same step. In partial steps, a replica without data gets an element whose components
+  // have no rows. Errors: those of the dataset and of `agree`; kFailedPrecondition: elements
+  // without a batch axis cannot be made empty.
+  virtual absl::StatusOr<bool> Next(std::vector<Element>* step) = 0;
+};
+
+// This worker's part of a distributed dataset. Copies share it.
+// Thread safety: const methods may be called from several threads at once.
+class DistributedDataset {
+ public:
+  // Every call is a new pass; shuffles have another order in each.
+  absl::StatusOr<std::unique_ptr<DistributedIterator>> MakeIterator() const;
+  // Of one replica's element; nullopt: unknown.
+  const std::optional<ElementSpec>& element_spec() const { return datasets_.front().spec(); }
+
+ private:
+  friend absl::StatusOr<DistributedDataset> DistributeDataset(const Dataset&, const InputStrategy&,
+                                                              const InputOptions&);
+  friend absl::StatusOr<DistributedDataset> DistributeDatasetsFromFunction(
+      const DatasetInputFunction&, const InputStrategy&, const InputOptions&);
+  DistributedDataset(std::vector<Dataset> datasets, InputStrategy strategy, InputOptions options,
+                     Dataset example)
+      : datasets_(std::move(datasets)),
+        strategy_(std::move(strategy)),
+        options_(options),
+        example_(std::move(example)) {}
+
+  std::vector<Dataset> datasets_;  // one, or one a replica
+  InputStrategy strategy_;
+  InputOptions options_;
+  Dataset example_;  // has elements like those of datasets_ even where this worker has none
+};
+
+// What the replicas of this worker take in turn, before agreement on the end: the batches of
+// `dataset` cut for all replicas and divided among the workers by dataset.auto_shard_policy(). See
+// README.md for the rules. Errors as DistributeDataset.
+absl::StatusOr<Dataset> DatasetOfWorker(const Dataset& dataset, const InputStrategy& strategy);
+
+// The global batches of `dataset`, by DatasetOfWorker.
+// kInvalidArgument: elements that are not batched, a strategy or options that contradict
+// themselves. kUnimplemented: kPerReplica. kNotFound: as AutoShard.
+absl::StatusOr<DistributedDataset> DistributeDataset(const Dataset& dataset,
+                                                     const InputStrategy& strategy,
+                                                     const InputOptions& options = {});
+
+// What `function` makes: per-replica batches, neither rebatched nor divided. It is called once, or
+// with kPerReplica once a local replica, with this worker's InputContext.
+// kUnimplemented: kPerReplica where the strategy refuses it. Else the errors of `function`.
+absl::StatusOr<DistributedDataset> DistributeDatasetsFromFunction(
+    const DatasetInputFunction& function, const InputStrategy& strategy,
+    const InputOptions& options = {});
+
+}  // namespace cairn

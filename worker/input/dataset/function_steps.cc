@@ -1,0 +1,346 @@
+// Steps that call functions in the caller's thread, and those that join several inputs.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "worker/input/dataset/parallel_map.h"
+#include "worker/input/dataset/steps.h"
+#include "worker/input/random.h"
+
+namespace cairn::steps {
+namespace {
+
+using IteratorPtr = std::unique_ptr<DatasetIterator>;
+
+class MapNode : public DatasetNode {
+ public:
+  MapNode(NodePtr input, std::shared_ptr<const MapFunction> function, MapOptions options)
+      : DatasetNode({std::move(input)}),
+        function_(std::move(function)),
+        options_(std::move(options)) {}
+  std::string name() const override { return "Map"; }
+  const std::optional<ElementSpec>& spec() const override { return options_.spec; }
+  int64_t batch_size() const override { return -1; }
+  NodePtr WithInputs(std::vector<NodePtr> inputs) const override {
+    return std::make_shared<MapNode>(inputs.front(), function_, options_);
+  }
+  absl::StatusOr<IteratorPtr> MakeIterator(const IterationContext& context) const override {
+    ASSIGN_OR_RETURN(IteratorPtr input, this->input().MakeIterator(context));
+    if (options_.num_parallel_calls > 1) {
+      return std::make_unique<ParallelMapIterator>(std::move(input), function_,
+                                                   options_.num_parallel_calls);
+    }
+    return std::make_unique<Iterator>(std::move(input), function_);
+  }
+
+ private:
+  class Iterator : public DatasetIterator {
+   public:
+    Iterator(IteratorPtr input, std::shared_ptr<const MapFunction> function)
+        : input_(std::move(input)), function_(std::move(function)) {}
+    absl::StatusOr<bool> Next(Element* element) override {
+      ASSIGN_OR_RETURN(const bool more, input_->Next(element));
+      if (!more) return false;
+      ASSIGN_OR_RETURN(*element, (*function_)(std::move(*element)));
+      return true;
+    }
+
+   private:
+    const IteratorPtr input_;
+    const std::shared_ptr<const MapFunction> function_;
+  };
+
+  const std::shared_ptr<const MapFunction> function_;
+  const MapOptions options_;
+};
+
+class FilterNode : public DatasetNode {
+ public:
+  FilterNode(NodePtr input, std::shared_ptr<const FilterFunction> predicate)
+      : DatasetNode({std::move(input)}), predicate_(std::move(predicate)) {}
+  std::string name() const override { return "Filter"; }
+  int64_t cardinality() const override {
+    return input().cardinality() == 0 ? 0 : kUnknownCardinality;
+  }
+  NodePtr WithInputs(std::vector<NodePtr> inputs) const override {
+    return std::make_shared<FilterNode>(inputs.front(), predicate_);
+  }
+  absl::StatusOr<IteratorPtr> MakeIterator(const IterationContext& context) const override {
+    ASSIGN_OR_RETURN(IteratorPtr input, this->input().MakeIterator(context));
+    return std::make_unique<Iterator>(std::move(input), predicate_);
+  }
+
+ private:
+  class Iterator : public DatasetIterator {
+   public:
+    Iterator(IteratorPtr input, std::shared_ptr<const FilterFunction> predicate)
+        : input_(std::move(input)), predicate_(std::move(predicate)) {}
+    absl::StatusOr<bool> Next(Element* element) override {
+      for (;;) {
+        ASSIGN_OR_RETURN(const bool more, input_->Next(element));
+        if (!more) return false;
+        ASSIGN_OR_RETURN(const bool kept, (*predicate_)(*element));
+        if (kept) return true;
+      }
+    }
+
+   private:
+    const IteratorPtr input_;
+    const std::shared_ptr<const FilterFunction> predicate_;
+  };
+
+  const std::shared_ptr<const FilterFunction> predicate_;
+};
+
+// FlatMap is an Interleave of one dataset at a time.
+class InterleaveNode : public DatasetNode {
+ public:
+  InterleaveNode(NodePtr input, std::shared_ptr<const DatasetFunction> function,
+                 int64_t cycle_length, int64_t block_length)
+      : DatasetNode({std::move(input)}),
+        function_(std::move(function)),
+        cycle_length_(cycle_length),
+        block_length_(block_length) {}
+  std::string name() const override { return "Interleave"; }
+  int64_t cardinality() const override {
+    return input().cardinality() == 0 ? 0 : kUnknownCardinality;
+  }
+  const std::optional<ElementSpec>& spec() const override { return function_->spec; }
+  int64_t batch_size() const override { return -1; }
+  FileSharding file_sharding() const override {
+    return function_->reads_files ? FileSharding::kNames : FileSharding::kInputs;
+  }
+  NodePtr WithInputs(std::vector<NodePtr> inputs) const override {
+    return std::make_shared<InterleaveNode>(inputs.front(), function_, cycle_length_,
+                                            block_length_);
+  }
+  absl::StatusOr<IteratorPtr> MakeIterator(const IterationContext& context) const override {
+    ASSIGN_OR_RETURN(IteratorPtr input, this->input().MakeIterator(context));
+    return std::make_unique<Iterator>(std::move(input), *this, context);
+  }
+
+ private:
+  class Iterator : public DatasetIterator {
+   public:
+    Iterator(IteratorPtr input, const InterleaveNode& node, const IterationContext& context)
+        : input_(std::move(input)),
+          function_(node.function_),
+          context_(context),
+          block_length_(node.block_length_),
+          cycle_(static_cast<size_t>(node.cycle_length_)) {}
+
+    absl::StatusOr<bool> Next(Element* element) override {
+      while (!input_ended_ || open_ > 0) {
+        IteratorPtr& source = cycle_[at_];
+        if (source == nullptr) {
+          if (!input_ended_) RETURN_IF_ERROR(Open(&source));
+          if (source == nullptr) {
+            Advance();
+            continue;
+          }
+        }
+        absl::StatusOr<bool> more = source->Next(element);
+        if (!more.ok()) return more;
+        if (*more) {
+          if (++taken_ == block_length_) Advance();
+          return true;
+        }
+        source = nullptr;
+        --open_;
+        Advance();
+      }
+      return false;
+    }
+
+   private:
+    // Leaves *source null at the end of the input.
+    absl::Status Open(IteratorPtr* source) {
+      Element element;
+      ASSIGN_OR_RETURN(const bool more, input_->Next(&element));
+      if (!more) {
+        input_ended_ = true;
+        return absl::OkStatus();
+      }
+      const Dataset dataset = function_->call(element);
+      RETURN_IF_ERROR(dataset.status());
+      const IterationContext context{CombineSeeds(context_.pass, opened_++)};
+      ASSIGN_OR_RETURN(*source, dataset.node()->MakeIterator(context));
+      ++open_;
+      return absl::OkStatus();
+    }
+    void Advance() {
+      at_ = at_ + 1 == cycle_.size() ? 0 : at_ + 1;
+      taken_ = 0;
+    }
+
+    const IteratorPtr input_;
+    const std::shared_ptr<const DatasetFunction> function_;
+    const IterationContext context_;
+    const int64_t block_length_;
+    std::vector<IteratorPtr> cycle_;  // null: to be opened
+    size_t at_ = 0;
+    size_t open_ = 0;
+    int64_t taken_ = 0;  // of the block
+    uint64_t opened_ = 0;
+    bool input_ended_ = false;
+  };
+
+  const std::shared_ptr<const DatasetFunction> function_;
+  const int64_t cycle_length_;
+  const int64_t block_length_;
+};
+
+class ZipNode : public DatasetNode {
+ public:
+  explicit ZipNode(std::vector<NodePtr> inputs) : DatasetNode(std::move(inputs)) {
+    spec_.emplace();
+    for (const NodePtr& one : this->inputs()) {
+      if (!one->spec().has_value()) {
+        spec_.reset();
+        return;
+      }
+      spec_->insert(spec_->end(), one->spec()->begin(), one->spec()->end());
+    }
+  }
+  std::string name() const override { return "Zip"; }
+  int64_t cardinality() const override {
+    int64_t shortest = kInfiniteCardinality;
+    for (const NodePtr& one : inputs()) {
+      const int64_t count = one->cardinality();
+      if (count == kUnknownCardinality) return kUnknownCardinality;
+      if (!IsKnown(count)) continue;
+      shortest = IsKnown(shortest) ? std::min(shortest, count) : count;
+    }
+    return shortest;
+  }
+  const std::optional<ElementSpec>& spec() const override { return spec_; }
+  int64_t batch_size() const override {
+    const int64_t size = input().batch_size();
+    for (const NodePtr& one : inputs()) {
+      if (one->batch_size() != size) return -1;
+    }
+    return size;
+  }
+  NodePtr WithInputs(std::vector<NodePtr> inputs) const override {
+    return std::make_shared<ZipNode>(std::move(inputs));
+  }
+  absl::StatusOr<IteratorPtr> MakeIterator(const IterationContext& context) const override {
+    std::vector<IteratorPtr> all;
+    for (const NodePtr& one : inputs()) {
+      ASSIGN_OR_RETURN(all.emplace_back(), one->MakeIterator(context));
+    }
+    return std::make_unique<Iterator>(std::move(all));
+  }
+
+ private:
+  class Iterator : public DatasetIterator {
+   public:
+    explicit Iterator(std::vector<IteratorPtr> all) : all_(std::move(all)) {}
+    absl::StatusOr<bool> Next(Element* element) override {
+      if (ended_) return false;
+      element->clear();
+      // All are asked, so that after an error they are at the same place.
+      absl::StatusOr<bool> result = true;
+      for (const IteratorPtr& one : all_) {
+        absl::StatusOr<bool> more = one->Next(&part_);
+        if (!more.ok()) {
+          if (result.ok()) result = std::move(more);
+          continue;
+        }
+        if (!*more) {
+          ended_ = true;
+          return false;
+        }
+        std::move(part_.begin(), part_.end(), std::back_inserter(*element));
+      }
+      return result;
+    }
+
+   private:
+    const std::vector<IteratorPtr> all_;
+    Element part_;
+    bool ended_ = false;
+  };
+
+  std::optional<ElementSpec> spec_;
+};
+
+class ConcatenateNode : public DatasetNode {
+ public:
+  ConcatenateNode(NodePtr first, NodePtr second, std::optional<ElementSpec> spec)
+      : DatasetNode({std::move(first), std::move(second)}), spec_(std::move(spec)) {}
+  std::string name() const override { return "Concatenate"; }
+  int64_t cardinality() const override {
+    const int64_t a = inputs()[0]->cardinality();
+    const int64_t b = inputs()[1]->cardinality();
+    if (a == kInfiniteCardinality || b == kInfiniteCardinality) return kInfiniteCardinality;
+    return IsKnown(a) && IsKnown(b) && a <= INT64_MAX - b ? a + b : kUnknownCardinality;
+  }
+  const std::optional<ElementSpec>& spec() const override { return spec_; }
+  int64_t batch_size() const override {
+    const int64_t size = inputs()[0]->batch_size();
+    return size == inputs()[1]->batch_size() ? size : -1;
+  }
+  NodePtr WithInputs(std::vector<NodePtr> inputs) const override {
+    return std::make_shared<ConcatenateNode>(inputs[0], inputs[1], spec_);
+  }
+  absl::StatusOr<IteratorPtr> MakeIterator(const IterationContext& context) const override {
+    ASSIGN_OR_RETURN(IteratorPtr first, inputs()[0]->MakeIterator(context));
+    ASSIGN_OR_RETURN(IteratorPtr second, inputs()[1]->MakeIterator(context));
+    return std::make_unique<Iterator>(std::move(first), std::move(second));
+  }
+
+ private:
+  class Iterator : public DatasetIterator {
+   public:
+    Iterator(IteratorPtr first, IteratorPtr second)
+        : first_(std::move(first)), second_(std::move(second)) {}
+    absl::StatusOr<bool> Next(Element* element) override {
+      if (first_ != nullptr) {
+        ASSIGN_OR_RETURN(const bool more, first_->Next(element));
+        if (more) return true;
+        first_ = nullptr;
+      }
+      return second_->Next(element);
+    }
+
+   private:
+    IteratorPtr first_;  // null: at its end
+    const IteratorPtr second_;
+  };
+
+  const std::optional<ElementSpec> spec_;
+};
+
+}  // namespace
+
+NodePtr Map(NodePtr input, MapFunction function, MapOptions options) {
+  return std::make_shared<MapNode>(std::move(input),
+                                   std::make_shared<const MapFunction>(std::move(function)),
+                                   std::move(options));
+}
+
+NodePtr Filter(NodePtr input, FilterFunction predicate) {
+  return std::make_shared<FilterNode>(std::move(input),
+                                      std::make_shared<const FilterFunction>(std::move(predicate)));
+}
+
+NodePtr FlatMap(NodePtr input, DatasetFunction function) {
+  return Interleave(std::move(input), std::move(function), 1, 1);
+}
+
+NodePtr Interleave(NodePtr input, DatasetFunction function, int64_t cycle_length,
+                   int64_t block_length) {
+  return std::make_shared<InterleaveNode>(
+      std::move(input), std::make_shared<const DatasetFunction>(std::move(function)), cycle_length,
+      block_length);
+}
+
+NodePtr Zip(std::vector<NodePtr> inputs) { return std::make_shared<ZipNode>(std::move(inputs)); }
+
+NodePtr Concatenate(NodePtr first, NodePtr second, std::optional<ElementSpec> spec) {
+  return std::make_shared<ConcatenateNode>(std::move(first), std::move(second), std::move(spec));
+}
+
+}  // namespace cairn::steps

@@ -1,0 +1,319 @@
+// Steps that choose elements and their order: Repeat, Take, Skip, Shard, Shuffle, Cache.
+#include <algorithm>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "common/status.h"
+#include "worker/input/dataset/steps.h"
+#include "worker/input/random.h"
+
+namespace cairn::steps {
+namespace {
+
+using IteratorPtr = std::unique_ptr<DatasetIterator>;
+
+class RepeatNode : public DatasetNode {
+ public:
+  RepeatNode(NodePtr input, int64_t count) : DatasetNode({std::move(input)}), count_(count) {}
+  std::string name() const override { return "Repeat"; }
+  int64_t cardinality() const override {
+    const int64_t once = input().cardinality();
+    if (once == 0 || count_ == 0) return 0;
+    if (count_ == kInfiniteCardinality || once == kInfiniteCardinality) return kInfiniteCardinality;
+    if (!IsKnown(once) || once > INT64_MAX / count_) return kUnknownCardinality;
+    return once * count_;
+  }
+  NodePtr WithInputs(std::vector<NodePtr> inputs) const override {
+    return std::make_shared<RepeatNode>(inputs.front(), count_);
+  }
+  absl::StatusOr<IteratorPtr> MakeIterator(const IterationContext& context) const override {
+    return std::make_unique<Iterator>(inputs().front(), count_, context);
+  }
+
+ private:
+  class Iterator : public DatasetIterator {
+   public:
+    Iterator(NodePtr input, int64_t count, const IterationContext& context)
+        : input_(std::move(input)), count_(count), context_(context) {}
+    absl::StatusOr<bool> Next(Element* element) override {
+      while (!ended_ && (count_ == kInfiniteCardinality || done_ < count_)) {
+        if (pass_ == nullptr) {
+          IterationContext context = context_;
+          if (done_ > 0) context.pass = CombineSeeds(context.pass, static_cast<uint64_t>(done_));
+          ASSIGN_OR_RETURN(pass_, input_->MakeIterator(context));
+          any_ = false;
+        }
+        ASSIGN_OR_RETURN(const bool more, pass_->Next(element));
+        if (more) return any_ = true;
+        pass_ = nullptr;
+        ++done_;
+        // An input without elements would be asked for ever.
+        ended_ = !any_;
+      }
+      return false;
+    }
+
+   private:
+    const NodePtr input_;
+    const int64_t count_;
+    const IterationContext context_;
+    IteratorPtr pass_;
+    int64_t done_ = 0;
+    bool any_ = false;  // the pass has given an element
+    bool ended_ = false;
+  };
+
+  const int64_t count_;
+};
+
+// Skips `skip` elements, then gives up to `take`.
+class WindowNode : public DatasetNode {
+ public:
+  WindowNode(NodePtr input, int64_t skip, int64_t take)
+      : DatasetNode({std::move(input)}), skip_(skip), take_(take) {}
+  std::string name() const override { return skip_ != 0 ? "Skip" : "Take"; }
+  int64_t cardinality() const override {
+    if (skip_ == kInfiniteCardinality || take_ == 0) return 0;
+    int64_t count = input().cardinality();
+    if (IsKnown(count)) count = std::max<int64_t>(count - skip_, 0);
+    if (take_ == kInfiniteCardinality) return count;
+    if (count == kInfiniteCardinality) return take_;
+    return IsKnown(count) ? std::min(count, take_) : count;
+  }
+  NodePtr WithInputs(std::vector<NodePtr> inputs) const override {
+    return std::make_shared<WindowNode>(inputs.front(), skip_, take_);
+  }
+  absl::StatusOr<IteratorPtr> MakeIterator(const IterationContext& context) const override {
+    ASSIGN_OR_RETURN(IteratorPtr all, input().MakeIterator(context));
+    return std::make_unique<Iterator>(std::move(all), skip_, take_);
+  }
+
+ private:
+  class Iterator : public DatasetIterator {
+   public:
+    Iterator(IteratorPtr all, int64_t skip, int64_t take)
+        : all_(std::move(all)), skip_(skip), take_(take) {}
+    absl::StatusOr<bool> Next(Element* element) override {
+      if (skip_ == kInfiniteCardinality || take_ == 0) return false;
+      for (; skip_ > 0; --skip_) {
+        ASSIGN_OR_RETURN(const bool more, all_->Next(element));
+        if (!more) return false;
+      }
+      if (take_ > 0) --take_;
+      return all_->Next(element);
+    }
+
+   private:
+    const IteratorPtr all_;
+    int64_t skip_;
+    int64_t take_;
+  };
+
+  const int64_t skip_;
+  const int64_t take_;
+};
+
+class CacheNode : public DatasetNode {
+ public:
+  explicit CacheNode(NodePtr input)
+      : DatasetNode({std::move(input)}), memory_(std::make_shared<Memory>()) {}
+  std::string name() const override { return "Cache"; }
+  NodePtr WithInputs(std::vector<NodePtr> inputs) const override {
+    return std::make_shared<CacheNode>(inputs.front());
+  }
+  absl::StatusOr<IteratorPtr> MakeIterator(const IterationContext& context) const override {
+    if (auto elements = memory_->elements(); elements != nullptr) {
+      return std::make_unique<Reader>(std::move(elements));
+    }
+    ASSIGN_OR_RETURN(IteratorPtr input, this->input().MakeIterator(context));
+    return std::make_unique<Writer>(std::move(input), memory_);
+  }
+
+ private:
+  using Elements = std::shared_ptr<const std::vector<Element>>;
+
+  class Memory {
+   public:
+    Elements elements() const {
+      absl::MutexLock lock(&mutex_);
+      return elements_;
+    }
+    // The first complete pass stays.
+    void Offer(std::vector<Element> elements) {
+      auto offered = std::make_shared<const std::vector<Element>>(std::move(elements));
+      absl::MutexLock lock(&mutex_);
+      if (elements_ == nullptr) elements_ = std::move(offered);
+    }
+
+   private:
+    mutable absl::Mutex mutex_;
+    Elements elements_ ABSL_GUARDED_BY(mutex_);  // null: no pass is complete
+  };
+
+  class Reader : public DatasetIterator {
+   public:
+    explicit Reader(Elements elements) : elements_(std::move(elements)) {}
+    absl::StatusOr<bool> Next(Element* element) override {
+      if (next_ == elements_->size()) return false;
+      *element = (*elements_)[next_++];
+      return true;
+    }
+
+   private:
+    const Elements elements_;
+    size_t next_ = 0;
+  };
+
+  class Writer : public DatasetIterator {
+   public:
+    Writer(IteratorPtr input, std::shared_ptr<Memory> memory)
+        : input_(std::move(input)), memory_(std::move(memory)) {}
+    absl::StatusOr<bool> Next(Element* element) override {
+      if (ended_) return false;
+      const absl::StatusOr<bool> more = input_->Next(element);
+      if (!more.ok()) {
+        failed_ = true;
+      } else if (*more) {
+        if (!failed_) kept_.push_back(*element);
+      } else {
+        ended_ = true;
+        if (!failed_) memory_->Offer(std::move(kept_));
+      }
+      return more;
+    }
+
+   private:
+    const IteratorPtr input_;
+    const std::shared_ptr<Memory> memory_;
+    std::vector<Element> kept_;
+    bool ended_ = false;
+    bool failed_ = false;  // an element is missing: this pass is not kept
+  };
+
+  const std::shared_ptr<Memory> memory_;
+};
+
+class ShuffleIterator : public DatasetIterator {
+ public:
+  ShuffleIterator(IteratorPtr input, int64_t buffer_size, uint64_t seed)
+      : input_(std::move(input)), capacity_(static_cast<size_t>(buffer_size)), random_(seed) {}
+  absl::StatusOr<bool> Next(Element* element) override {
+    while (!ended_ && held_.size() < capacity_) {
+      ASSIGN_OR_RETURN(const bool more, input_->Next(element));
+      ended_ = !more;
+      if (more) held_.push_back(std::move(*element));
+    }
+    if (held_.empty()) return false;
+    std::swap(held_[random_.Below(held_.size())], held_.back());
+    *element = std::move(held_.back());
+    held_.pop_back();
+    return true;
+  }
+
+ private:
+  const IteratorPtr input_;
+  const size_t capacity_;
+  Random random_;
+  std::vector<Element> held_;
+  bool ended_ = false;
+};
+
+class ShardIterator : public DatasetIterator {
+ public:
+  ShardIterator(IteratorPtr all, int64_t shards, int64_t index, bool all_must_have)
+      : all_(std::move(all)), shards_(shards), index_(index), all_must_have_(all_must_have) {}
+  absl::StatusOr<bool> Next(Element* element) override {
+    RETURN_IF_ERROR(too_few_);
+    // The element is what index_ elements precede in this round.
+    while (!ended_ && at_ < index_) {
+      RETURN_IF_ERROR(Pass());
+    }
+    if (ended_) return false;
+    ASSIGN_OR_RETURN(const bool more, all_->Next(element));
+    ended_ = !more;
+    if (!more) return false;
+    at_ = index_ + 1 - shards_;
+    if (!all_must_have_ || checked_) return true;
+    // Shards of higher index have an element each, or there are too few.
+    for (int64_t next = index_ + 1; next < shards_ && !ended_; ++next) {
+      RETURN_IF_ERROR(Pass());
+      if (ended_) {
+        return too_few_ = absl::InvalidArgumentError(absl::StrCat(
+                   "Could not apply FILE or DATA based sharding: the dataset has only ", next,
+                   " file(s) or element(s), fewer than the ", shards_,
+                   " workers; give it more, or use AutoShardPolicy::kOff (every worker reads "
+                   "all)"));
+      }
+    }
+    checked_ = true;
+    return true;
+  }
+
+ private:
+  absl::Status Pass() {
+    ASSIGN_OR_RETURN(const bool more, all_->Next(&passed_));
+    ended_ = !more;
+    ++at_;
+    return absl::OkStatus();
+  }
+
+  const IteratorPtr all_;
+  const int64_t shards_;
+  const int64_t index_;
+  const bool all_must_have_;
+  int64_t at_ = 0;  // of this round's elements; below 0: of the round before
+  bool ended_ = false;
+  bool checked_ = false;
+  absl::Status too_few_;
+  Element passed_;
+};
+
+}  // namespace
+
+NodePtr Repeat(NodePtr input, int64_t count) {
+  return std::make_shared<RepeatNode>(std::move(input), count);
+}
+
+NodePtr Take(NodePtr input, int64_t count) {
+  return std::make_shared<WindowNode>(std::move(input), 0, count);
+}
+
+NodePtr Skip(NodePtr input, int64_t count) {
+  return std::make_shared<WindowNode>(std::move(input), count, kInfiniteCardinality);
+}
+
+NodePtr Cache(NodePtr input) { return std::make_shared<CacheNode>(std::move(input)); }
+
+absl::StatusOr<IteratorPtr> ShuffleNode::MakeIterator(const IterationContext& context) const {
+  ASSIGN_OR_RETURN(IteratorPtr input, this->input().MakeIterator(context));
+  const uint64_t seed = reshuffle_ ? CombineSeeds(seed_, context.pass) : seed_;
+  return std::make_unique<ShuffleIterator>(std::move(input), buffer_size_, seed);
+}
+
+NodePtr ShuffleNode::WithInputs(std::vector<NodePtr> inputs) const {
+  return std::make_shared<ShuffleNode>(inputs.front(), buffer_size_, seed_, reshuffle_);
+}
+
+absl::StatusOr<IteratorPtr> ShardNode::MakeIterator(const IterationContext& context) const {
+  if (is_hint()) {
+    return absl::InvalidArgumentError(
+        "Shard(kShardHint, …) has no number of shards of its own; distribute the dataset with "
+        "AutoShardPolicy::kHint, or call Shard with numbers");
+  }
+  ASSIGN_OR_RETURN(IteratorPtr all, input().MakeIterator(context));
+  return std::make_unique<ShardIterator>(std::move(all), shards_, index_, all_must_have_);
+}
+
+int64_t ShardNode::cardinality() const {
+  const int64_t all = input().cardinality();
+  if (!IsKnown(all) || is_hint()) return all;
+  return all / shards_ + (index_ < all % shards_ ? 1 : 0);
+}
+
+NodePtr ShardNode::WithInputs(std::vector<NodePtr> inputs) const {
+  return std::make_shared<ShardNode>(inputs.front(), shards_, index_, all_must_have_);
+}
+
+}  // namespace cairn::steps

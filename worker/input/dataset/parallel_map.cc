@@ -1,0 +1,88 @@
+#include "worker/input/dataset/parallel_map.h"
+
+#include <utility>
+
+namespace cairn::steps {
+namespace {
+
+// Elements under way for each thread: while the first one of a round is slow, the others need not
+// stand still.
+constexpr size_t kAheadPerCall = 2;
+
+}  // namespace
+
+ParallelMapIterator::ParallelMapIterator(std::unique_ptr<DatasetIterator> input,
+                                         std::shared_ptr<const MapFunction> function, int32_t calls)
+    : input_(std::move(input)),
+      function_(std::move(function)),
+      calls_(static_cast<size_t>(calls)) {}
+
+ParallelMapIterator::~ParallelMapIterator() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stop_ = true;
+    room_.SignalAll();
+  }
+  for (std::thread& thread : threads_) thread.join();
+}
+
+absl::StatusOr<bool> ParallelMapIterator::Next(Element* element) {
+  while (threads_.size() < calls_) threads_.emplace_back([this] { Run(); });
+  absl::MutexLock lock(&mutex_);
+  // Ends with the threads, which wait for nothing but the input, the function and room here.
+  while (slots_.empty() ? !input_ended_ : !slots_.front().done) done_.Wait(&mutex_);
+  if (slots_.empty()) return false;
+  const absl::Status status = std::move(slots_.front().status);
+  *element = std::move(slots_.front().element);
+  slots_.pop_front();
+  room_.Signal();
+  if (!status.ok()) return status;
+  return true;
+}
+
+ParallelMapIterator::Slot* ParallelMapIterator::ReadNext() {
+  absl::MutexLock input_lock(&input_mutex_);
+  {
+    absl::MutexLock lock(&mutex_);
+    while (!stop_ && !input_ended_ && slots_.size() >= kAheadPerCall * calls_) {
+      room_.Wait(&mutex_);
+    }
+    if (stop_ || input_ended_) return nullptr;
+  }
+  Slot read;
+  const absl::StatusOr<bool> more = input_->Next(&read.element);
+  read.status = more.status();
+  absl::MutexLock lock(&mutex_);
+  if (more.ok() && !*more) {
+    input_ended_ = true;
+    done_.Signal();
+    return nullptr;
+  }
+  slots_.push_back(std::move(read));
+  return &slots_.back();
+}
+
+void ParallelMapIterator::Run() {
+  while (Slot* const slot = ReadNext()) {
+    // Next leaves a slot alone until it is done.
+    Element element;
+    absl::Status status;
+    {
+      absl::MutexLock lock(&mutex_);
+      status = slot->status;
+      element = std::move(slot->element);
+    }
+    if (status.ok()) {
+      absl::StatusOr<Element> mapped = (*function_)(std::move(element));
+      status = mapped.status();
+      element = mapped.ok() ? *std::move(mapped) : Element();
+    }
+    absl::MutexLock lock(&mutex_);
+    slot->status = std::move(status);
+    slot->element = std::move(element);
+    slot->done = true;
+    done_.Signal();
+  }
+}
+
+}  // namespace cairn::steps

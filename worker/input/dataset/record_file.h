@@ -1,0 +1,57 @@
+// Files of records: exact reads with offsets, and TFRecord's framing.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "worker/input/dataset/dataset.h"
+
+namespace cairn {
+
+// Longest record accepted: a length beyond it is refused before memory is set aside for it.
+inline constexpr uint64_t kMaxRecordBytes = uint64_t{1} << 30;
+
+// A file from its beginning. Thread safety: none.
+class RecordFile {
+ public:
+  // kGzip unpacks. kNotFound, kPermissionDenied, kInvalidArgument (a directory, or no gzip file).
+  static absl::StatusOr<std::unique_ptr<RecordFile>> Open(const std::string& path,
+                                                          Compression compression);
+  virtual ~RecordFile() = default;
+
+  // Up to `size` bytes; fewer only at the end. kUnavailable: I/O. kDataLoss: damaged gzip.
+  absl::StatusOr<size_t> Read(char* into, size_t size);
+  // Passes over `bytes` from the beginning on, before the first Read.
+  absl::Status SkipTo(int64_t bytes);
+  // Of the file as it lies on disk.
+  int64_t file_bytes() const { return file_bytes_; }
+  // Bytes read so far, unpacked.
+  int64_t offset() const { return offset_; }
+  const std::string& path() const { return path_; }
+
+ protected:
+  RecordFile(std::string path, int64_t file_bytes)
+      : path_(std::move(path)), file_bytes_(file_bytes) {}
+  virtual absl::StatusOr<size_t> ReadSome(char* into, size_t size) = 0;
+
+ private:
+  const std::string path_;
+  const int64_t file_bytes_;
+  int64_t offset_ = 0;
+};
+
+// Reads records framed as length (8 bytes), its masked CRC-32C (4), data, its masked CRC-32C (4),
+// all little-endian.
+// False at the end of the file. kDataLoss, naming file and offset: a wrong checksum, or an end
+// inside a record. kInvalidArgument: a record above kMaxRecordBytes.
+absl::StatusOr<bool> ReadTFRecord(RecordFile* file, std::string* record);
+
+// Appends `record`, framed, to `bytes`.
+void AppendTFRecord(absl::string_view record, std::string* bytes);
+
+}  // namespace cairn

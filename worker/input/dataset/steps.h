@@ -1,0 +1,85 @@
+// Makes the nodes of Dataset's sources and transformations; arguments are checked by the caller.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "worker/input/dataset/dataset.h"
+#include "worker/input/dataset/dataset_node.h"
+
+namespace cairn::steps {
+
+NodePtr Range(int64_t start, int64_t stop, int64_t step);
+// `rows` of every component; `whole`: one element, the tensors as they are.
+NodePtr Slices(Element tensors, int64_t rows, bool whole);
+NodePtr Generate(GeneratorFactory factory, std::optional<ElementSpec> spec);
+
+// The records of one file.
+NodePtr TextLines(std::string file);
+NodePtr Records(std::string file, Compression compression);
+NodePtr FixedRecords(std::string file, int64_t record_bytes, int64_t header_bytes,
+                     int64_t footer_bytes);
+
+NodePtr Batch(NodePtr input, int64_t batch_size, bool drop_remainder);
+NodePtr PaddedBatch(NodePtr input, int64_t batch_size, bool drop_remainder);
+NodePtr Unbatch(NodePtr input);
+NodePtr Repeat(NodePtr input, int64_t count);
+NodePtr Take(NodePtr input, int64_t count);
+NodePtr Skip(NodePtr input, int64_t count);
+NodePtr Map(NodePtr input, MapFunction function, MapOptions options);
+NodePtr Filter(NodePtr input, FilterFunction predicate);
+NodePtr FlatMap(NodePtr input, DatasetFunction function);
+NodePtr Interleave(NodePtr input, DatasetFunction function, int64_t cycle_length,
+                   int64_t block_length);
+NodePtr Cache(NodePtr input);
+NodePtr Zip(std::vector<NodePtr> inputs);
+NodePtr Concatenate(NodePtr first, NodePtr second, std::optional<ElementSpec> spec);
+NodePtr Prefetch(NodePtr input, int64_t buffer_size);
+NodePtr Rebatch(NodePtr input, std::vector<int64_t> sizes, bool drop_remainder);
+NodePtr LegacyRebatch(NodePtr input, int64_t splits);
+
+// What auto_shard.h looks for.
+class ShuffleNode : public DatasetNode {
+ public:
+  // `seed` has been chosen.
+  ShuffleNode(NodePtr input, int64_t buffer_size, uint64_t seed, bool reshuffle)
+      : DatasetNode({std::move(input)}),
+        buffer_size_(buffer_size),
+        seed_(seed),
+        reshuffle_(reshuffle) {}
+  std::string name() const override { return "Shuffle"; }
+  absl::StatusOr<std::unique_ptr<DatasetIterator>> MakeIterator(
+      const IterationContext& context) const override;
+  NodePtr WithInputs(std::vector<NodePtr> inputs) const override;
+
+ private:
+  const int64_t buffer_size_;
+  const uint64_t seed_;
+  const bool reshuffle_;
+};
+
+class ShardNode : public DatasetNode {
+ public:
+  // `all_must_have`: fewer elements than shards are an error for those that have one.
+  ShardNode(NodePtr input, int64_t shards, int64_t index, bool all_must_have)
+      : DatasetNode({std::move(input)}),
+        shards_(shards),
+        index_(index),
+        all_must_have_(all_must_have) {}
+  std::string name() const override { return "Shard"; }
+  absl::StatusOr<std::unique_ptr<DatasetIterator>> MakeIterator(
+      const IterationContext& context) const override;
+  int64_t cardinality() const override;
+  NodePtr WithInputs(std::vector<NodePtr> inputs) const override;
+  bool is_hint() const { return shards_ == kShardHint; }
+
+ private:
+  const int64_t shards_;
+  const int64_t index_;
+  const bool all_must_have_;
+};
+
+}  // namespace cairn::steps
