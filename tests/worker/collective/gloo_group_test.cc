@@ -1,0 +1,301 @@
+// Ranks that are connected by Gloo reduce, gather and broadcast to bit-equal results; what they
+// disagree about is refused on every rank, and a rank that fails them is named. The ranks are
+// threads here, each with connections of its own; gloo_process_test.cc has processes.
+#include "worker/collective/gloo_group.h"
+
+#include <memory>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+#include "tests/worker/collective/ranks.h"
+#include "worker/collective/control_server.h"
+#include "worker/collective/control_wire.h"
+#include "worker/collective/gather_slices.h"
+
+namespace cairn::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// The ports are only names here: the ranks meet at a server with a free one.
+std::vector<std::string> Addresses(int size) {
+  std::vector<std::string> addresses;
+  for (int r = 0; r < size; ++r) addresses.push_back(absl::StrCat("127.0.0.1:", 5000 + r));
+  return addresses;
+}
+
+class Ranks {
+ public:
+  explicit Ranks(int size) : server_(ControlServer::Start("127.0.0.1:0").value()), groups_(size) {
+    OnRanks(size, [&](int r) {
+      GlooOptions options = {.rank = r, .addresses = Addresses(size)};
+      options.meeting_address = server_->address();
+      groups_[static_cast<size_t>(r)] = ConnectGloo(options, Soon()).value();
+    });
+  }
+  CollectiveGroup& operator[](int rank) { return *groups_[static_cast<size_t>(rank)]; }
+  int size() const { return static_cast<int>(groups_.size()); }
+  void Destroy(int rank) { groups_[static_cast<size_t>(rank)].reset(); }
+
+ private:
+  std::unique_ptr<ControlServer> server_;
+  std::vector<std::unique_ptr<CollectiveGroup>> groups_;
+};
+
+class GlooGroup : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, GlooGroup, ::testing::Values(1, 2, 3, 5));
+
+TEST_P(GlooGroup, AllReduceGivesTheSameBitsEverywhereAndTheSum) {
+  Ranks ranks(GetParam());
+  // One element, within a greeting, just above it, one segment, many segments with ragged chunks.
+  for (const size_t count : {1, 1024, 1025, 20'011, 1'500'007}) {
+    std::vector<std::vector<float>> outs(static_cast<size_t>(ranks.size()));
+    OnRanks(ranks.size(), [&](int r) {
+      const std::vector<float> in = Values(r, count);
+      std::vector<float> out(count, -1);
+      ASSERT_OK(ranks[r].AllReduce(ReduceOp::kSum, Of(in), Into(out), Soon()));
+      outs[static_cast<size_t>(r)] = in;
+      std::vector<float>& in_place = outs[static_cast<size_t>(r)];
+      ASSERT_OK(ranks[r].AllReduce(ReduceOp::kSum, Into(in_place), Soon()));
+      EXPECT_EQ(in_place, out) << "out of place and in place, " << count;
+    });
+    std::vector<double> want(count);
+    for (int r = 0; r < ranks.size(); ++r) {
+      const std::vector<float> values = Values(r, count);
+      for (size_t i = 0; i < count; ++i) want[i] += values[i];
+      EXPECT_EQ(outs[static_cast<size_t>(r)], outs[0]) << count;
+    }
+    for (size_t i = 0; i < count; ++i) ASSERT_NEAR(outs[0][i], want[i], 1e-6 * want[i]) << i;
+  }
+}
+
+TEST_P(GlooGroup, MeanDividesAndIntegersAreExact) {
+  Ranks ranks(GetParam());
+  const int n = ranks.size();
+  OnRanks(n, [&](int r) {
+    for (const size_t count : {7, 100'003}) {
+      std::vector<double> values(count, r + 1);
+      ASSERT_OK(ranks[r].AllReduce(ReduceOp::kMean, Into(values), Soon()));
+      EXPECT_EQ(values, std::vector<double>(count, (n + 1) / 2.0));
+      std::vector<int64_t> ints(count, (int64_t{1} << 53) + r);
+      ASSERT_OK(ranks[r].AllReduce(ReduceOp::kSum, Into(ints), Soon()));
+      EXPECT_EQ(ints, std::vector<int64_t>(count, n * (int64_t{1} << 53) + n * (n - 1) / 2));
+      std::vector<uint16_t> halves(count, BFloat16FromFloat(static_cast<float>(r)));
+      ASSERT_OK(ranks[r].AllReduce(
+          ReduceOp::kSum, {DType::kBFloat16, halves.data(), static_cast<int64_t>(count)}, Soon()));
+      EXPECT_EQ(FloatFromBFloat16(halves.back()), static_cast<float>(n * (n - 1) / 2));
+    }
+  });
+}
+
+TEST_P(GlooGroup, BroadcastReachesEveryRankFromEveryRoot) {
+  Ranks ranks(GetParam());
+  OnRanks(ranks.size(), [&](int r) {
+    for (const size_t count : {0, 3, 400'000}) {
+      for (int root = 0; root < ranks.size(); ++root) {
+        std::vector<float> values = Values(r, count);
+        ASSERT_OK(ranks[r].Broadcast(root, Into(values), Soon()));
+        EXPECT_EQ(values, Values(root, count));
+      }
+    }
+  });
+}
+
+TEST_P(GlooGroup, GatherConcatenatesDifferentLengthsInRankOrder) {
+  Ranks ranks(GetParam());
+  OnRanks(ranks.size(), [&](int r) {
+    // The last: some ranks' parts fit a greeting, others' do not.
+    for (const int unit : {0, 1, 50'000, 700}) {
+      std::vector<float> want;
+      for (int k = 0; k < ranks.size(); ++k) {
+        const std::vector<float> part = Values(k, static_cast<size_t>(k * unit));
+        want.insert(want.end(), part.begin(), part.end());
+      }
+      const std::vector<float> in = Values(r, static_cast<size_t>(r * unit));
+      std::vector<float> out(want.size());
+      const auto place = [&](absl::Span<const int64_t>) -> absl::StatusOr<MutableBuffer> {
+        return Into(out);
+      };
+      ASSERT_OK(ranks[r].AllGatherV(Of(in), place, Soon()));
+      EXPECT_EQ(out, want) << unit;
+    }
+  });
+}
+
+TEST_P(GlooGroup, ReduceScatterGivesEachRankItsPartOfTheSum) {
+  Ranks ranks(GetParam());
+  const auto n = static_cast<size_t>(ranks.size());
+  for (const size_t part : {1, 30'001}) {
+    OnRanks(ranks.size(), [&](int r) {
+      std::vector<int64_t> in(part * n);
+      for (size_t i = 0; i < in.size(); ++i) in[i] = static_cast<int64_t>(i) * (r + 1);
+      std::vector<int64_t> out(part);
+      ASSERT_OK(ranks[r].ReduceScatter(ReduceOp::kSum, Of(in), Into(out), Soon()));
+      for (size_t i = 0; i < part; ++i) {
+        const size_t at = static_cast<size_t>(r) * part + i;
+        ASSERT_EQ(out[i], static_cast<int64_t>(at * n * (n + 1) / 2)) << at;
+      }
+    });
+  }
+}
+
+TEST(GlooGroupErrors, DisagreementIsRefusedOnEveryRankAndTheGroupGoesOn) {
+  Ranks ranks(3);
+  OnRanks(3, [&](int r) {
+    std::vector<float> values(r == 2 ? 70'000 : 80'000, 1.0F);
+    EXPECT_THAT(
+        ranks[r].AllReduce(ReduceOp::kSum, Into(values), Soon()),
+        StatusIs(absl::StatusCode::kInvalidArgument,
+                 AllOf(HasSubstr(absl::StrCat("all_reduce #1 on rank ", r)),
+                       HasSubstr("rank 2 (127.0.0.1:5002) calls all_reduce sum of 70000"))));
+    EXPECT_THAT(r == 1 ? ranks[r].Barrier(Soon()) : ranks[r].Broadcast(0, Into(values), Soon()),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("rank 1 (127.0.0.1:5001) calls barrier")));
+    std::vector<int32_t> ints(4);
+    EXPECT_THAT(ranks[r].AllReduce(r == 1 ? ReduceOp::kMean : ReduceOp::kSum, Into(ints), Soon()),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         r == 1 ? HasSubstr("mean of int32")
+                                : HasSubstr("rank 1 (127.0.0.1:5001) refused")));
+    values.assign(80'000, 1.0F);
+    ASSERT_OK(ranks[r].AllReduce(ReduceOp::kSum, Into(values), Soon()));
+    EXPECT_EQ(values, std::vector<float>(80'000, 3.0F));
+  });
+}
+
+TEST(GlooGroupErrors, GatherIntoTooLittleIsThatRanksErrorAlone) {
+  Ranks ranks(3);
+  OnRanks(3, [&](int r) {
+    const std::vector<float> in(3000, static_cast<float>(r));
+    std::vector<float> out(r == 1 ? 8999 : 9000);
+    const absl::Status status = ranks[r].AllGather(Of(in), Into(out), Soon());
+    if (r == 1) {
+      EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
+                                   HasSubstr("the output is 8999 float32, the ranks bring 9000")));
+    } else {
+      EXPECT_OK(status);
+      EXPECT_EQ(out[8999], 2.0F);
+    }
+    EXPECT_OK(ranks[r].Barrier(Soon()));
+  });
+}
+
+TEST(GlooGroupErrors, ARankThatDoesNotComeIsNamedOnEveryRank) {
+  Ranks ranks(3);
+  OnRanks(3, [&](int r) {
+    ASSERT_OK(ranks[r].Barrier(Soon()));
+    if (r == 2) return;
+    std::vector<float> values(100'000);
+    const absl::Status status =
+        ranks[r].AllReduce(ReduceOp::kSum, Into(values), Deadline::In(absl::Milliseconds(400)));
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kDeadlineExceeded,
+                                 AllOf(HasSubstr(absl::StrCat("all_reduce #2 on rank ", r)),
+                                       HasSubstr("rank 2 (127.0.0.1:5002) did not come in time"),
+                                       HasSubstr("connect again"))));
+  });
+  // The one that comes late learns that the others gave up on it.
+  EXPECT_THAT(ranks[2].Barrier(Soon()),
+              StatusIs(absl::StatusCode::kDeadlineExceeded,
+                       AllOf(HasSubstr("reports"), HasSubstr("rank 2 (127.0.0.1:5002) did not"))));
+  EXPECT_THAT(ranks[0].usable(),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("is broken")));
+}
+
+TEST(GlooGroupErrors, AbortWakesEveryRankWithTheReason) {
+  Ranks ranks(3);
+  OnRanks(3, [&](int r) {
+    if (r == 1) return ranks[r].Abort(absl::InternalError("the replica function failed"));
+    EXPECT_THAT(
+        ranks[r].Barrier(Soon()),
+        StatusIs(absl::StatusCode::kAborted, AllOf(HasSubstr("rank 1 (127.0.0.1:5001)"),
+                                                   HasSubstr("the replica function failed"))));
+  });
+}
+
+TEST(GlooGroupErrors, AbortFromAnotherThreadEndsTheRunningCall) {
+  Ranks ranks(2);
+  std::thread waiting([&] {
+    EXPECT_THAT(ranks[0].Barrier(Soon()),
+                StatusIs(absl::StatusCode::kAborted, HasSubstr("not any more")));
+  });
+  ranks[0].Abort(absl::CancelledError("not any more"));
+  waiting.join();
+}
+
+TEST(GlooGroupErrors, ARankThatHasLeftIsNamed) {
+  Ranks ranks(3);
+  OnRanks(3, [&](int r) { ASSERT_OK(ranks[r].Barrier(Soon())); });
+  ranks.Destroy(1);
+  OnRanks(3, [&](int r) {
+    if (r == 1) return;
+    EXPECT_THAT(ranks[r].Barrier(Soon()), StatusIs(absl::StatusCode::kUnavailable,
+                                                   HasSubstr("rank 1 (127.0.0.1:5001) is gone")));
+  });
+}
+
+TEST(GlooGroupErrors, SlicesOfDifferentLengthsAreGathered) {
+  Ranks ranks(3);
+  OnRanks(3, [&](int r) {
+    const std::vector<int64_t> ids(static_cast<size_t>(r), r);
+    const std::vector<float> rows(ids.size() * 2, static_cast<float>(r));
+    const GatheredSlices got =
+        GatherSlices(ranks[r], ReduceOp::kSum, Of(ids), Of(rows), 2, Soon()).value();
+    EXPECT_THAT(got.ids, ElementsAre(1, 2, 2));
+  });
+}
+
+TEST(GlooConnect, RanksThatDoNotComeAreNamed) {
+  const auto server = ControlServer::Start("127.0.0.1:0").value();
+  OnRanks(2, [&](int r) {
+    GlooOptions options = {.rank = 2 * r, .addresses = Addresses(4)};
+    options.meeting_address = server->address();
+    EXPECT_THAT(ConnectGloo(options, Deadline::In(absl::Milliseconds(300))).status(),
+                StatusIs(absl::StatusCode::kDeadlineExceeded,
+                         AnyOf(HasSubstr("did not come to"), HasSubstr("nobody has come"))));
+  });
+}
+
+TEST(GlooConnect, TwoProcessesOfOneRankOrOfDifferentSizesAreRefused) {
+  const auto server = ControlServer::Start("127.0.0.1:0").value();
+  GlooOptions options = {.rank = 0, .addresses = Addresses(3)};
+  options.meeting_address = server->address();
+  std::thread first(
+      [&] { EXPECT_FALSE(ConnectGloo(options, Deadline::In(absl::Seconds(2))).ok()); });
+  const std::string ask = ControlWriter().Value(ControlOp::kMissing).Bytes("workers").Take();
+  while (AskAt(server->address(), ask, Soon()).value() != "1,2") std::this_thread::yield();
+  GlooOptions other = options;
+  other.rank = 1;
+  other.addresses.pop_back();
+  EXPECT_THAT(ConnectGloo(other, Soon()).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("rank 1 comes as one of 2, others as 3")));
+  EXPECT_THAT(ConnectGloo(options, Soon()).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("another process has come as rank 0")));
+  first.join();
+}
+
+TEST(GlooConnect, RankZeroServesTheMeetingAtItsOwnAddress) {
+  // Whoever else has taken the port in the meantime is asked for another.
+  const std::string address = ControlServer::Start("127.0.0.1:0").value()->address();
+  OnRanks(2, [&](int r) {
+    const GlooOptions options = {.rank = r, .addresses = {address, "127.0.0.1:5001"}};
+    const auto group = ConnectGloo(options, Soon());
+    ASSERT_OK(group);
+    EXPECT_OK((*group)->Barrier(Soon()));
+  });
+}
+
+TEST(GlooConnect, WrongOptionsAreRefused) {
+  EXPECT_THAT(ConnectGloo({.rank = 2, .addresses = Addresses(2)}, Soon()).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("rank 2 of 2 addresses")));
+  EXPECT_THAT(ConnectGloo({.rank = 0, .addresses = {"nowhere"}}, Soon()).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("has no port")));
+}
+
+}  // namespace
+}  // namespace cairn::test

@@ -1,0 +1,132 @@
+// A process that is killed or stopped in the middle of an all-reduce: every other process returns
+// within the timeout with an error that names its rank and address. SIGKILL runs no destructor, and
+// a stopped process keeps its connections open and says nothing.
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/deadline.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/collective/control_server.h"
+
+extern char** environ;
+
+namespace cairn::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kRanks = 3;
+constexpr int kTimeoutMs = 4000;
+
+class Worker {
+ public:
+  Worker(int rank, const std::string& meeting, int elements) {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) std::abort();
+    output_ = ends[0];
+    posix_spawn_file_actions_t actions;
+    ::posix_spawn_file_actions_init(&actions);
+    ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+    std::vector<std::string> arguments = {
+        std::getenv("CAIRN_GLOO_WORKER"), std::to_string(rank),
+        std::to_string(kRanks),           meeting,
+        std::to_string(elements),         std::to_string(kTimeoutMs)};
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    if (::posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ) != 0) std::abort();
+    ::posix_spawn_file_actions_destroy(&actions);
+    ::close(ends[1]);
+  }
+  ~Worker() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    ::close(output_);
+  }
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  void Signal(int signal) const { ::kill(pid_, signal); }
+
+  // Its output up to and including `text`, or up to its end.
+  std::string ReadUntil(const std::string& text, Deadline deadline) {
+    while (read_.find(text) == std::string::npos) {
+      pollfd entry = {output_, POLLIN, 0};
+      const auto left = static_cast<int>(absl::ToInt64Milliseconds(deadline.Remaining()));
+      if (::poll(&entry, 1, left) <= 0) return read_ + " [no more output in time]";
+      char buffer[4096];
+      const ssize_t got = ::read(output_, buffer, sizeof(buffer));
+      if (got <= 0) break;
+      read_.append(buffer, static_cast<size_t>(got));
+    }
+    return read_;
+  }
+
+ private:
+  pid_t pid_ = -1;
+  int output_ = -1;
+  std::string read_;
+};
+
+struct Case {
+  const char* name;
+  int signal;
+  int victim;
+  int elements;
+  const char* cause;
+};
+
+class GlooProcess : public ::testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(
+    All, GlooProcess,
+    ::testing::Values(Case{"KilledInARing", SIGKILL, 2, 1 << 20, "is gone"},
+                      Case{"LeaderKilledInARing", SIGKILL, 0, 1 << 20, "is gone"},
+                      Case{"KilledInSmallMessages", SIGKILL, 1, 256, "is gone"},
+                      Case{"StoppedInARing", SIGSTOP, 1, 1 << 20, "does not answer"},
+                      Case{"StoppedInSmallMessages", SIGSTOP, 2, 256, "does not answer"}),
+    [](const auto& info) { return info.param.name; });
+
+TEST_P(GlooProcess, TheOthersNameItsRankAndAddressWithinTheTimeout) {
+  if (std::getenv("CAIRN_GLOO_WORKER") == nullptr) GTEST_SKIP() << "run by meson test";
+  const Case& what = GetParam();
+  const auto server = ControlServer::Start("127.0.0.1:0").value();
+  std::vector<std::unique_ptr<Worker>> workers;
+  for (int r = 0; r < kRanks; ++r) {
+    workers.push_back(std::make_unique<Worker>(r, server->address(), what.elements));
+  }
+  for (const auto& worker : workers) {
+    ASSERT_THAT(worker->ReadUntil("reducing\n", Deadline::In(absl::Seconds(60))),
+                HasSubstr("reducing"));
+  }
+  workers[static_cast<size_t>(what.victim)]->Signal(what.signal);
+  const absl::Duration start = MonotonicNow();
+  // What a call may take, and what a busy machine needs to run its end.
+  const Deadline deadline = Deadline::In(absl::Milliseconds(kTimeoutMs) + absl::Seconds(10));
+  for (int r = 0; r < kRanks; ++r) {
+    if (r == what.victim) continue;
+    const std::string output = workers[static_cast<size_t>(r)]->ReadUntil("again\n", deadline);
+    EXPECT_THAT(output, HasSubstr(absl::StrCat(" on rank ", r, " (127.0.0.1:", 5000 + r, ")")));
+    EXPECT_THAT(output, HasSubstr(absl::StrCat("rank ", what.victim, " (127.0.0.1:",
+                                               5000 + what.victim, ") ", what.cause)));
+    double seconds = -1;
+    const size_t at = output.find("failed after ");
+    if (at != std::string::npos) seconds = std::atof(output.c_str() + at + 13);
+    EXPECT_GE(seconds, 0) << output;
+    EXPECT_LE(seconds, kTimeoutMs / 1000.0) << output;
+  }
+  RecordProperty("seconds", std::to_string(absl::ToDoubleSeconds(MonotonicNow() - start)));
+}
+
+}  // namespace
+}  // namespace cairn::test

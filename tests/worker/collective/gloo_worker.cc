@@ -1,0 +1,46 @@
+// One rank of a Gloo group as a process, for gloo_process_test.cc. Reduces again and again until a
+// collective fails; then its standard output has the error and the seconds that the call took.
+//   usage: gloo_worker RANK SIZE MEETING_ADDRESS ELEMENTS TIMEOUT_MS
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "worker/collective/gloo_group.h"
+
+namespace cairn {
+namespace {
+
+int Main(char** argv) {
+  GlooOptions options = {.rank = std::atoi(argv[1])};
+  for (int r = 0; r < std::atoi(argv[2]); ++r) {
+    options.addresses.push_back(absl::StrCat("127.0.0.1:", 5000 + r));
+  }
+  options.meeting_address = argv[3];
+  std::vector<float> values(static_cast<size_t>(std::atoi(argv[4])), 1.0F);
+  const MutableBuffer buffer = {DType::kFloat32, values.data(),
+                                static_cast<int64_t>(values.size())};
+  const absl::Duration timeout = absl::Milliseconds(std::atoi(argv[5]));
+  const auto group = ConnectGloo(options, Deadline::In(absl::Seconds(60)));
+  if (!group.ok()) {
+    std::printf("connect: %s\n", group.status().ToString().c_str());
+    return 2;
+  }
+  for (bool first = true;; first = false) {
+    const absl::Duration start = MonotonicNow();
+    const absl::Status status = (*group)->AllReduce(ReduceOp::kMean, buffer, Deadline::In(timeout));
+    if (!status.ok()) {
+      std::printf("failed after %.3f s: %s\n", absl::ToDoubleSeconds(MonotonicNow() - start),
+                  status.ToString().c_str());
+      return 3;
+    }
+    if (first) std::printf("reducing\n");
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace
+}  // namespace cairn
+
+int main(int argc, char** argv) { return argc == 6 ? cairn::Main(argv) : 64; }

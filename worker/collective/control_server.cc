@@ -1,0 +1,286 @@
+#include "worker/collective/control_server.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+#include <optional>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status.h"
+#include "worker/collective/control_wire.h"
+
+namespace cairn {
+namespace {
+
+// Each rank holds one connection while it joins, and one for a moment when it asks.
+constexpr size_t kMaxConnections = 4 * kMaxGlooRanks;
+// Names of meetings that have begun and not ended.
+constexpr size_t kMaxMeetings = 64;
+// Between attempts to reach a server that does not run yet.
+constexpr absl::Duration kRetryPause = absl::Milliseconds(20);
+
+std::string Reply(const absl::Status& status) {
+  return ControlWriter()
+      .Value(static_cast<int32_t>(status.code()))
+      .Bytes({status.message().data(), status.message().size()})
+      .Take();
+}
+
+}  // namespace
+
+class ControlServer::Impl {
+ public:
+  Impl(OwnedFd listener, std::string address, Status status)
+      : listener_(std::move(listener)),
+        address_(std::move(address)),
+        status_(std::move(status)),
+        stop_(::eventfd(0, EFD_CLOEXEC)),
+        thread_([this] { Serve(); }) {}
+  ~Impl() {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = ::write(stop_.get(), &one, sizeof(one));
+    thread_.join();
+  }
+
+  const std::string& address() const { return address_; }
+
+ private:
+  struct Connection {
+    OwnedFd fd;
+    std::string in;
+    std::string out;
+    std::string meeting;  // that it has joined and waits for; empty: none
+  };
+  struct Meeting {
+    int32_t size = 0;
+    std::map<int32_t, std::pair<int, std::string>> joined;  // rank: connection, blob
+  };
+
+  void Serve();
+  void Accept();
+  // False: the connection is over.
+  bool Receive(int id, Connection& connection);
+  bool Send(Connection& connection);
+  void Handle(int id, Connection& connection, absl::string_view request);
+  absl::Status HandleJoin(int id, Connection& connection, ControlReader& request);
+  void EndMeeting(const std::string& name);
+  std::string MissingText(const std::string& name) const;
+  void Drop(int id);
+
+  static void Answer(Connection& connection, absl::string_view reply) {
+    connection.out += ControlWriter().Bytes(reply).Take();
+  }
+
+  const OwnedFd listener_;
+  const std::string address_;
+  const Status status_;
+  const OwnedFd stop_;
+  // The rest belongs to the thread.
+  int next_id_ = 0;
+  std::map<int, Connection> connections_;
+  std::map<std::string, Meeting> meetings_;
+  std::thread thread_;
+};
+
+void ControlServer::Impl::Serve() {
+  while (true) {
+    std::vector<pollfd> entries = {{stop_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
+    std::vector<int> ids;
+    for (const auto& [id, connection] : connections_) {
+      const auto events = static_cast<int16_t>(connection.out.empty() ? POLLIN : POLLIN | POLLOUT);
+      entries.push_back({connection.fd.get(), events, 0});
+      ids.push_back(id);
+    }
+    if (::poll(entries.data(), entries.size(), -1) < 0 && errno != EINTR) return;
+    if (entries[0].revents != 0) return;
+    if (entries[1].revents != 0) Accept();
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const int16_t ready = entries[i + 2].revents;
+      if (ready == 0) continue;
+      Connection& connection = connections_.at(ids[i]);
+      const bool readable = (ready & (POLLIN | POLLHUP | POLLERR)) != 0;
+      if (!(readable ? Receive(ids[i], connection) : Send(connection))) Drop(ids[i]);
+    }
+  }
+}
+
+void ControlServer::Impl::Accept() {
+  OwnedFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (fd.get() < 0 || connections_.size() >= kMaxConnections) return;
+  connections_[next_id_++].fd = std::move(fd);
+}
+
+bool ControlServer::Impl::Receive(int id, Connection& connection) {
+  char buffer[16384];
+  const ssize_t got = ::recv(connection.fd.get(), buffer, sizeof(buffer), 0);
+  if (got == 0) return false;
+  if (got < 0) return errno == EAGAIN || errno == EINTR;
+  connection.in.append(buffer, static_cast<size_t>(got));
+  while (connection.in.size() >= sizeof(uint32_t)) {
+    const auto size = ControlReader(connection.in).Value<uint32_t>();
+    if (size > kMaxControlRequestBytes) return false;
+    if (connection.in.size() < sizeof(uint32_t) + size) break;
+    const std::string request = connection.in.substr(sizeof(uint32_t), size);
+    connection.in.erase(0, sizeof(uint32_t) + size);
+    Handle(id, connection, request);
+  }
+  return Send(connection);
+}
+
+bool ControlServer::Impl::Send(Connection& connection) {
+  if (connection.out.empty()) return true;
+  const ssize_t sent = ::send(connection.fd.get(), connection.out.data(), connection.out.size(),
+                              MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent < 0) return errno == EAGAIN || errno == EINTR;
+  connection.out.erase(0, static_cast<size_t>(sent));
+  return true;
+}
+
+void ControlServer::Impl::Handle(int id, Connection& connection, absl::string_view request) {
+  ControlReader reader(request);
+  switch (static_cast<ControlOp>(reader.Value<uint8_t>())) {
+    case ControlOp::kJoin: {
+      const absl::Status status = HandleJoin(id, connection, reader);
+      if (!status.ok()) Answer(connection, Reply(status));
+      return;
+    }
+    case ControlOp::kMissing: Answer(connection, MissingText(reader.Bytes())); return;
+    case ControlOp::kStatus: {
+      const std::string told = reader.Bytes();
+      Answer(connection, status_ ? status_(told) : "");
+      return;
+    }
+  }
+  Answer(connection, Reply(absl::InvalidArgumentError("unknown request; versions differ?")));
+}
+
+absl::Status ControlServer::Impl::HandleJoin(int id, Connection& connection,
+                                             ControlReader& request) {
+  const auto rank = request.Value<int32_t>();
+  const auto size = request.Value<int32_t>();
+  const std::string name = request.Bytes();
+  std::string blob = request.Bytes();
+  if (!request.ok() || !request.at_end() || size < 1 || rank < 0 || rank >= size ||
+      static_cast<size_t>(size) > kMaxGlooRanks) {
+    return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " of ", size,
+                                                   " cannot join; a group has 1 to ", kMaxGlooRanks,
+                                                   " ranks, numbered from 0"));
+  }
+  if (!connection.meeting.empty()) return absl::InvalidArgumentError("has joined already");
+  if (meetings_.size() >= kMaxMeetings && meetings_.count(name) == 0) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(kMaxMeetings, " groups are meeting here already, which is the limit"));
+  }
+  Meeting& meeting = meetings_.try_emplace(name, Meeting{size, {}}).first->second;
+  if (meeting.size != size) {
+    return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " comes as one of ", size,
+                                                   ", others as ", meeting.size,
+                                                   "; give every rank the same addresses"));
+  }
+  if (!meeting.joined.emplace(rank, std::make_pair(id, std::move(blob))).second) {
+    return absl::InvalidArgumentError(absl::StrCat("another process has come as rank ", rank,
+                                                   "; give every rank its own number"));
+  }
+  connection.meeting = name;
+  if (meeting.joined.size() == static_cast<size_t>(size)) EndMeeting(name);
+  return absl::OkStatus();
+}
+
+void ControlServer::Impl::EndMeeting(const std::string& name) {
+  const auto node = meetings_.extract(name);
+  ControlWriter blobs;
+  blobs.Value(static_cast<int32_t>(absl::StatusCode::kOk));
+  for (const auto& [rank, member] : node.mapped().joined) blobs.Bytes(member.second);
+  const std::string reply = blobs.Take();
+  for (const auto& [rank, member] : node.mapped().joined) {
+    Connection& connection = connections_.at(member.first);
+    connection.meeting.clear();
+    Answer(connection, reply);
+  }
+}
+
+std::string ControlServer::Impl::MissingText(const std::string& name) const {
+  const auto meeting = meetings_.find(name);
+  if (meeting == meetings_.end()) return "nobody has come";
+  std::vector<int32_t> missing;
+  for (int32_t rank = 0; rank < meeting->second.size; ++rank) {
+    if (meeting->second.joined.count(rank) == 0) missing.push_back(rank);
+  }
+  return absl::StrJoin(missing, ",");
+}
+
+void ControlServer::Impl::Drop(int id) {
+  const std::string name = connections_.at(id).meeting;
+  connections_.erase(id);
+  const auto meeting = meetings_.find(name);
+  if (name.empty() || meeting == meetings_.end()) return;
+  auto& joined = meeting->second.joined;
+  for (auto it = joined.begin(); it != joined.end();) {
+    it = it->second.first == id ? joined.erase(it) : std::next(it);
+  }
+  if (joined.empty()) meetings_.erase(meeting);
+}
+
+ControlServer::ControlServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ControlServer::~ControlServer() = default;
+
+const std::string& ControlServer::address() const { return impl_->address(); }
+
+absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Start(const std::string& address,
+                                                                    Status status) {
+  ASSIGN_OR_RETURN(OwnedFd listener, ListenAt(address));
+  std::string at = ListenAddress(listener, address);
+  return std::unique_ptr<ControlServer>(new ControlServer(
+      std::make_unique<Impl>(std::move(listener), std::move(at), std::move(status))));
+}
+
+absl::StatusOr<std::vector<std::string>> Join(const std::string& address, const std::string& name,
+                                              int rank, int size, const std::string& blob,
+                                              Deadline deadline) {
+  const std::string request = ControlWriter()
+                                  .Value(ControlOp::kJoin)
+                                  .Value(static_cast<int32_t>(rank))
+                                  .Value(static_cast<int32_t>(size))
+                                  .Bytes(name)
+                                  .Bytes(blob)
+                                  .Take();
+  // The rest is for asking who is missing.
+  const absl::Duration for_asking = std::min(absl::Milliseconds(500), deadline.Remaining() / 5);
+  const Deadline waited = Deadline::In(deadline.Remaining() - for_asking);
+  const std::string who = absl::StrCat("group '", name, "', rank ", rank, " of ", size, ": ");
+  absl::StatusOr<std::string> reply = AskAt(address, request, waited);
+  while (absl::IsUnavailable(reply.status()) && !waited.Expired()) {
+    absl::SleepFor(kRetryPause);  // the server may start later than we
+    reply = AskAt(address, request, waited);
+  }
+  if (!reply.ok()) {
+    const absl::StatusOr<std::string> missing =
+        AskAt(address, ControlWriter().Value(ControlOp::kMissing).Bytes(name).Take(), deadline);
+    if (!missing.ok()) {
+      return absl::DeadlineExceededError(absl::StrCat(who, "nobody answers at the meeting point ",
+                                                      address, " (", reply.status().message(),
+                                                      "); rank 0 serves it: does it run?"));
+    }
+    return absl::DeadlineExceededError(
+        absl::StrCat(who, "these ranks did not come to ", address, ": ", *missing));
+  }
+  ControlReader reader(*reply);
+  const auto code = static_cast<absl::StatusCode>(reader.Value<int32_t>());
+  if (code != absl::StatusCode::kOk) return absl::Status(code, who + reader.Bytes());
+  std::vector<std::string> blobs;
+  for (int r = 0; r < size; ++r) blobs.push_back(reader.Bytes());
+  if (!reader.ok()) return absl::InternalError(who + "a malformed answer from " + address);
+  return blobs;
+}
+
+}  // namespace cairn

@@ -1,0 +1,105 @@
+// Small messages beside the collectives: ranks meet, and ask each other what they are doing when a
+// collective fails. A message is its length (uint32, little endian) and that many bytes.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/deadline.h"
+
+namespace cairn {
+
+// A request carries one rank's transport addresses, some 150 bytes for each other rank; a reply
+// those of all ranks. Both allow for kMaxGlooRanks.
+constexpr size_t kMaxGlooRanks = 256;
+constexpr size_t kMaxControlRequestBytes = 128 << 10;
+constexpr size_t kMaxControlReplyBytes = 32 << 20;
+
+// What a request begins with.
+enum class ControlOp : uint8_t {
+  kJoin = 1,     // rank, size (int32), name, blob: waits for all ranks; every rank's blob
+  kMissing = 2,  // name: text that says who has not joined
+  kStatus = 3,   // bytes for the owner of the server: what it is doing
+};
+
+// A file descriptor, closed at the end.
+class OwnedFd {
+ public:
+  explicit OwnedFd(int fd = -1) : fd_(fd) {}
+  OwnedFd(OwnedFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  OwnedFd& operator=(OwnedFd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~OwnedFd();
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+// Appends plain values and byte strings, which carry their length.
+class ControlWriter {
+ public:
+  template <typename T>
+  ControlWriter& Value(T value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof(T));
+    return *this;
+  }
+  ControlWriter& Bytes(absl::string_view bytes) {
+    Value(static_cast<uint32_t>(bytes.size()));
+    bytes_.append(bytes.data(), bytes.size());
+    return *this;
+  }
+  std::string Take() { return std::move(bytes_); }
+
+ private:
+  std::string bytes_;
+};
+
+// Reads them back. After a message that is too short ok() is false and values are zero.
+class ControlReader {
+ public:
+  explicit ControlReader(absl::string_view bytes) : left_(bytes) {}
+  template <typename T>
+  T Value() {
+    T value = {};
+    if (left_.size() < sizeof(T)) {
+      Fail();
+    } else {
+      std::memcpy(&value, left_.data(), sizeof(T));
+      left_.remove_prefix(sizeof(T));
+    }
+    return value;
+  }
+  std::string Bytes();
+  bool ok() const { return ok_; }
+  bool at_end() const { return left_.empty(); }
+
+ private:
+  void Fail() {
+    ok_ = false;
+    left_ = {};
+  }
+  absl::string_view left_;
+  bool ok_ = true;
+};
+
+// A listening socket at "host:port"; port 0 takes a free one. kUnavailable: the address cannot be
+// listened at, and why.
+absl::StatusOr<OwnedFd> ListenAt(const std::string& address);
+// "host:port" that the socket listens at, with the host of `address`.
+std::string ListenAddress(const OwnedFd& listener, const std::string& address);
+
+// Connects, sends the request and returns the reply. kUnavailable: nobody listens there, or the
+// connection ended first. kDeadlineExceeded: no reply by `deadline`.
+absl::StatusOr<std::string> AskAt(const std::string& address, absl::string_view request,
+                                  Deadline deadline);
+
+}  // namespace cairn

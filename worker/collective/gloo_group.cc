@@ -1,0 +1,423 @@
+#include "worker/collective/gloo_group.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/config/cluster_config.h"
+#include "common/status.h"
+#include "worker/collective/collective_call.h"
+#include "worker/collective/control_server.h"
+#include "worker/collective/control_wire.h"
+#include "worker/collective/gloo_link.h"
+#include "worker/collective/gloo_ring.h"
+#include "worker/collective/group_status.h"
+#include "worker/collective/reduce_kernels.h"
+
+namespace cairn {
+namespace {
+
+// A call begins with one message from each rank to each: what it calls, and its input if that is
+// this small. The messages of odd and even calls have memory of their own: a rank sends that of
+// call n + 2 only after all ranks' of call n + 1 have come, and thus have read those of call n.
+constexpr size_t kEagerBytes = 4096;
+constexpr size_t kGreetingBytes = sizeof(CollectiveCall) + kEagerBytes;
+static_assert(sizeof(CollectiveCall) == 32, "travels as it is: no padding");
+constexpr uint64_t kGreetingTag = 1;  // and 2: of even and odd calls
+
+// Kept of a deadline to find out who is at fault, once a transfer has failed.
+absl::Duration TimeToAsk(Deadline deadline) {
+  return std::min(absl::Milliseconds(500), deadline.Remaining() / 4);
+}
+
+// Of Abort, whose caller waits for nobody else.
+constexpr absl::Duration kTimeToTellOfAbort = absl::Milliseconds(100);
+
+bool IsEager(const CollectiveCall& call) {
+  return static_cast<size_t>(call.count) * DTypeBytes(call.dtype) <= kEagerBytes;
+}
+
+class GlooGroup final : public CollectiveGroup {
+ public:
+  explicit GlooGroup(const GlooOptions& options) : options_(options) {
+    status_.rank = options.rank;
+  }
+  ~GlooGroup() override;
+  absl::Status Connect(Deadline deadline);
+
+  int rank() const override { return options_.rank; }
+  int size() const override { return static_cast<int>(options_.addresses.size()); }
+  const std::string& peer(int rank) const override {
+    return options_.addresses[static_cast<size_t>(rank)];
+  }
+
+  absl::Status AllReduce(ReduceOp op, ConstBuffer in, MutableBuffer out,
+                         Deadline deadline) override;
+  absl::Status Broadcast(int root, MutableBuffer buffer, Deadline deadline) override;
+  absl::Status AllGatherV(ConstBuffer in, PlaceGathered place, Deadline deadline) override;
+  absl::Status ReduceScatter(ReduceOp op, ConstBuffer in, MutableBuffer out,
+                             Deadline deadline) override;
+  absl::Status Barrier(Deadline deadline) override;
+  void Abort(const absl::Status& why) override;
+  absl::Status usable() const override;
+
+ private:
+  // The messages of even or odd calls. Gloo's buffers refer to the memory, so they go first.
+  struct Greetings {
+    std::vector<char> out;
+    std::vector<std::vector<char>> in;  // by rank; this rank's own input too
+    std::unique_ptr<GlooBuffer> out_memory;
+    std::vector<std::unique_ptr<GlooBuffer>> in_memory;
+  };
+
+  absl::Status CheckOptions() const;
+  void PrepareGreetings();
+  void Greet(const CollectiveCall& call, ConstBuffer in);
+  template <typename Work>
+  absl::Status Run(CollectiveCall call, ConstBuffer in, MutableBuffer* out, Deadline deadline,
+                   Work work);
+  absl::Status Begin(uint64_t number);
+  // Finds out who is at fault, tells the others, and ends the connections.
+  void Break(const GlooFailure& failure, Deadline deadline);
+  absl::Status Broken(CollectiveKind kind, uint64_t number) const;
+  // Another rank tells its status, and asks for this one's.
+  std::string ExchangeStatus(const std::string& told);
+  GroupStatus OwnStatus() const;
+
+  Greetings& greetings() { return greetings_[number_ & 1]; }
+  const CollectiveCall& call_of(int rank) const { return calls_[static_cast<size_t>(rank)]; }
+  // A rank's input, if it is small.
+  const char* eager_of(int rank) {
+    return greetings().in[static_cast<size_t>(rank)].data() + sizeof(CollectiveCall);
+  }
+  int Divisor(ReduceOp op) const { return op == ReduceOp::kMean ? size() : 1; }
+
+  const GlooOptions options_;
+  std::unique_ptr<GlooLink> link_;
+  Greetings greetings_[2];
+  std::vector<CollectiveCall> calls_;  // every rank's, of the running call
+  uint64_t number_ = 0;                // of the running call
+  std::vector<std::string> status_addresses_;
+  mutable absl::Mutex mutex_;
+  GroupStatus status_ ABSL_GUARDED_BY(mutex_);
+  std::vector<GroupStatus> told_ ABSL_GUARDED_BY(mutex_);  // failures that other ranks told of
+  // Last, so that their threads end before what they read.
+  std::unique_ptr<ControlServer> meeting_server_;
+  std::unique_ptr<ControlServer> status_server_;
+};
+
+absl::Status GlooGroup::CheckOptions() const {
+  const size_t size = options_.addresses.size();
+  if (size == 0 || size > kMaxGlooRanks || options_.rank < 0 || rank() >= this->size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("group '", options_.name, "': rank ", options_.rank, " of ", size,
+                     " addresses; a group has 1 to ", kMaxGlooRanks, " ranks, numbered from 0"));
+  }
+  for (const std::string& address : options_.addresses) {
+    RETURN_IF_ERROR(Annotate(ParseHostPort(address).status(), "group '" + options_.name + "'"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GlooGroup::Connect(Deadline deadline) {
+  RETURN_IF_ERROR(CheckOptions());
+  ASSIGN_OR_RETURN(const HostPort own, ParseHostPort(peer(rank())));
+  const bool is_v6 = own.host.find(':') != std::string::npos;
+  const std::string any_port = absl::StrCat(is_v6 ? "[" + own.host + "]" : own.host, ":0");
+  ASSIGN_OR_RETURN(status_server_, ControlServer::Start(any_port, [this](const std::string& told) {
+                     return ExchangeStatus(told);
+                   }));
+  std::string meeting = options_.meeting_address;
+  if (meeting.empty()) {
+    meeting = peer(0);
+    if (rank() == 0) {
+      ASSIGN_OR_RETURN(meeting_server_, ControlServer::Start(meeting));
+      meeting = meeting_server_->address();
+    }
+  }
+  ASSIGN_OR_RETURN(link_, GlooLink::Open(own.host, rank(), size(), deadline));
+  ControlWriter blob;
+  blob.Bytes(status_server_->address());
+  for (const std::string& address : link_->Addresses()) blob.Bytes(address);
+  ASSIGN_OR_RETURN(const std::vector<std::string> blobs,
+                   Join(meeting, options_.name, rank(), size(), blob.Take(), deadline));
+  std::vector<std::string> addresses;
+  for (const std::string& other : blobs) {
+    ControlReader reader(other);
+    status_addresses_.push_back(reader.Bytes());
+    for (int r = 0; r < rank(); ++r) reader.Bytes();
+    addresses.push_back(reader.Bytes());
+  }
+  try {
+    link_->Connect(addresses);
+    PrepareGreetings();
+  } catch (const GlooFailure& failure) {
+    return absl::UnavailableError(
+        absl::StrCat("group '", options_.name, "', ", RankText(rank(), peer(rank())),
+                     ": no connection to ", RankText(failure.rank(), peer(failure.rank())), ": ",
+                     failure.what(), "; connect again on every rank"));
+  }
+  return absl::OkStatus();
+}
+
+// What this rank has said in its last calls must reach the others.
+GlooGroup::~GlooGroup() {
+  if (link_ == nullptr || !usable().ok()) return;
+  link_->set_deadline(Deadline::In(absl::Seconds(1)));
+  try {
+    for (Greetings& greetings : greetings_) {
+      if (greetings.out_memory != nullptr) greetings.out_memory->AwaitSent();
+    }
+  } catch (const GlooFailure&) {  // they are gone, and need nothing any more
+  }
+}
+
+void GlooGroup::PrepareGreetings() {
+  const auto ranks = static_cast<size_t>(size());
+  calls_.resize(ranks);
+  for (uint64_t parity = 0; parity < 2; ++parity) {
+    Greetings& greetings = greetings_[parity];
+    greetings.out.resize(kGreetingBytes);
+    greetings.out_memory =
+        std::make_unique<GlooBuffer>(*link_, greetings.out.data(), kGreetingBytes);
+    greetings.in.assign(ranks, std::vector<char>(kGreetingBytes));
+    for (int r = 0; r < size(); ++r) {
+      char* memory = greetings.in[static_cast<size_t>(r)].data();
+      greetings.in_memory.push_back(std::make_unique<GlooBuffer>(*link_, memory, kGreetingBytes));
+      if (r == rank()) continue;
+      greetings.in_memory.back()->Post(r, kGreetingTag + parity, 0, kGreetingBytes);
+    }
+  }
+}
+
+// Afterwards calls_ has every rank's call, and eager_of(r) its input if that is small.
+void GlooGroup::Greet(const CollectiveCall& call, ConstBuffer in) {
+  Greetings& now = greetings();
+  const uint64_t tag = kGreetingTag + (number_ & 1);
+  const size_t eager = call.refused == 0 && IsEager(call) ? in.bytes() : 0;
+  now.out_memory->AwaitSent();
+  std::memcpy(now.out.data(), &call, sizeof(call));
+  if (eager > 0) std::memcpy(now.out.data() + sizeof(call), in.data, eager);
+  std::memcpy(now.in[static_cast<size_t>(rank())].data(), now.out.data(), sizeof(call) + eager);
+  for (int k = 1; k < size(); ++k) {
+    now.out_memory->Send((rank() + k) % size(), tag, 0, sizeof(call) + eager);
+  }
+  for (int r = 0; r < size(); ++r) {
+    const auto at = static_cast<size_t>(r);
+    if (r != rank()) now.in_memory[at]->AwaitReceived(r);
+    std::memcpy(&calls_[at], now.in[at].data(), sizeof(CollectiveCall));
+  }
+}
+
+absl::Status GlooGroup::Begin(uint64_t number) {
+  absl::MutexLock lock(&mutex_);
+  if (!status_.failure.ok()) return status_.failure;
+  status_.number = number;
+  status_.in_call = true;
+  return absl::OkStatus();
+}
+
+template <typename Work>
+absl::Status GlooGroup::Run(CollectiveCall call, ConstBuffer in, MutableBuffer* out,
+                            Deadline deadline, Work work) {
+  ++number_;
+  call.dtype = in.dtype;
+  call.count = in.count;
+  const absl::Status arguments = CheckArguments(call, in, out, size());
+  call.refused = arguments.ok() ? 0 : 1;
+  if (!Begin(number_).ok()) return Broken(call.kind, number_);
+  link_->set_deadline(Deadline::In(deadline.Remaining() - TimeToAsk(deadline)));
+  absl::Status status;
+  try {
+    Greet(call, in);
+    status = arguments.ok() ? CheckAgreement(calls_, options_.addresses) : arguments;
+    if (status.ok()) status = work(call);
+    // For the call after the next. What was received has been read.
+    for (int r = 0; r < size(); ++r) {
+      if (r == rank()) continue;
+      greetings().in_memory[static_cast<size_t>(r)]->Post(r, kGreetingTag + (number_ & 1), 0,
+                                                          kGreetingBytes);
+    }
+  } catch (const GlooFailure& failure) {
+    Break(failure, deadline);
+    return Broken(call.kind, number_);
+  }
+  {
+    absl::MutexLock lock(&mutex_);
+    status_.in_call = false;
+  }
+  if (status.ok()) return status;
+  return Annotate(status, CallerText(call.kind, number_, rank(), peer(rank())));
+}
+
+void GlooGroup::Break(const GlooFailure& failure, Deadline deadline) {
+  GroupStatus own = OwnStatus();
+  if (!own.failure.ok()) return;  // Abort has told it
+  const absl::Duration left = std::max(deadline.Remaining(), absl::Milliseconds(50));
+  auto statuses = ExchangeStatuses(status_addresses_, own, Deadline::In(left * 0.7));
+  std::vector<std::string> answering = status_addresses_;
+  for (size_t r = 0; r < statuses.size(); ++r) {
+    if (!statuses[r].ok()) answering[r].clear();
+  }
+  {
+    absl::MutexLock lock(&mutex_);
+    // A rank that has told what it found, and then ended, is not at fault.
+    for (const GroupStatus& told : told_) statuses[static_cast<size_t>(told.rank)] = told;
+  }
+  const GroupVerdict verdict =
+      FindFault(statuses, options_.addresses, rank(), number_, failure.rank(), failure.what());
+  {
+    absl::MutexLock lock(&mutex_);
+    if (status_.failure.ok()) {
+      status_.failure = verdict.status;
+      status_.at_fault = verdict.at_fault;
+    }
+    own = status_;
+  }
+  // Before their transfers fail, and before this process may end.
+  ExchangeStatuses(answering, own, Deadline::In(left * 0.2));
+  link_->Close();
+}
+
+absl::Status GlooGroup::Broken(CollectiveKind kind, uint64_t number) const {
+  return Annotate(usable(), CallerText(kind, number, rank(), peer(rank())));
+}
+
+absl::Status GlooGroup::usable() const {
+  absl::MutexLock lock(&mutex_);
+  if (status_.failure.ok()) return absl::OkStatus();
+  return absl::Status(status_.failure.code(),
+                      absl::StrCat(status_.failure.message(), "; group '", options_.name,
+                                   "' is broken: destroy it on every rank and connect again"));
+}
+
+void GlooGroup::Abort(const absl::Status& why) {
+  if (why.ok()) return;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!status_.failure.ok()) return;
+    status_.failure = absl::AbortedError(
+        absl::StrCat(RankText(rank(), peer(rank())), " gave up: ", why.ToString()));
+    status_.at_fault = rank();
+  }
+  ExchangeStatuses(status_addresses_, OwnStatus(), Deadline::In(kTimeToTellOfAbort));
+  link_->Interrupt();
+  link_->Close();
+}
+
+GroupStatus GlooGroup::OwnStatus() const {
+  absl::MutexLock lock(&mutex_);
+  return status_;
+}
+
+std::string GlooGroup::ExchangeStatus(const std::string& told) {
+  const absl::StatusOr<GroupStatus> other = GroupStatus::Decode(told);
+  absl::MutexLock lock(&mutex_);
+  const bool is_known = other.ok() && other->rank >= 0 && other->rank < size();
+  // One from each rank at most: the first breaks the group.
+  if (is_known && !other->failure.ok() && told_.size() < options_.addresses.size()) {
+    told_.push_back(*other);
+  }
+  return status_.Encode();
+}
+
+absl::Status GlooGroup::AllReduce(ReduceOp op, ConstBuffer in, MutableBuffer out,
+                                  Deadline deadline) {
+  return Run({.kind = CollectiveKind::kAllReduce, .reduce = op}, in, &out, deadline,
+             [&](const CollectiveCall& call) {
+               if (!IsEager(call) && size() > 1) {
+                 RingAllReduce(*link_, in, out, Divisor(op));
+                 return absl::OkStatus();
+               }
+               std::vector<const void*> inputs;
+               for (int r = 0; r < size(); ++r) inputs.push_back(eager_of(r));
+               if (!IsEager(call)) inputs = {in.data};
+               SumBuffers(call.dtype, inputs, {&out.data, 1}, static_cast<size_t>(call.count),
+                          Divisor(op));
+               return absl::OkStatus();
+             });
+}
+
+absl::Status GlooGroup::Broadcast(int root, MutableBuffer buffer, Deadline deadline) {
+  return Run({.kind = CollectiveKind::kBroadcast, .root = root}, buffer, nullptr, deadline,
+             [&](const CollectiveCall& call) {
+               if (!IsEager(call)) {
+                 ChainBroadcast(*link_, root, buffer);
+               } else if (rank() != root && buffer.count > 0) {
+                 std::memcpy(buffer.data, eager_of(root), buffer.bytes());
+               }
+               return absl::OkStatus();
+             });
+}
+
+absl::Status GlooGroup::AllGatherV(ConstBuffer in, PlaceGathered place, Deadline deadline) {
+  const auto work = [&](const CollectiveCall&) {
+    const auto ranks = static_cast<size_t>(size());
+    std::vector<int64_t> counts(ranks);
+    std::vector<size_t> bytes(ranks);
+    const auto is_eager = std::make_unique<bool[]>(ranks);
+    size_t total = 0;
+    for (size_t r = 0; r < ranks; ++r) {
+      counts[r] = calls_[r].count;
+      bytes[r] = static_cast<size_t>(counts[r]) * DTypeBytes(in.dtype);
+      is_eager[r] = IsEager(calls_[r]);
+      total += bytes[r];
+    }
+    absl::StatusOr<MutableBuffer> out = place(counts);
+    absl::Status status = out.status();
+    if (status.ok()) status = CheckPlace(*out, in.dtype, counts);
+    // The others count on this rank to take what they send.
+    const auto nowhere = std::make_unique<char[]>(status.ok() ? 0 : total);
+    char* to = status.ok() ? static_cast<char*>(out->data) : nowhere.get();
+    DirectGather(*link_, in.data, bytes, absl::MakeConstSpan(is_eager.get(), ranks), to);
+    for (size_t r = 0; r < ranks; to += bytes[r], ++r) {
+      const bool own = r == static_cast<size_t>(rank());
+      if (bytes[r] == 0 || (!own && !is_eager[r])) continue;
+      std::memcpy(to, own ? in.data : eager_of(static_cast<int>(r)), bytes[r]);
+    }
+    return status;
+  };
+  return Run({.kind = CollectiveKind::kAllGather}, in, nullptr, deadline, work);
+}
+
+absl::Status GlooGroup::ReduceScatter(ReduceOp op, ConstBuffer in, MutableBuffer out,
+                                      Deadline deadline) {
+  return Run(
+      {.kind = CollectiveKind::kReduceScatter, .reduce = op}, in, &out, deadline,
+      [&](const CollectiveCall& call) {
+        if (!IsEager(call) && size() > 1) {
+          RingReduceScatter(*link_, in, out, Divisor(op));
+          return absl::OkStatus();
+        }
+        std::vector<const void*> inputs;
+        const size_t offset = static_cast<size_t>(rank()) * out.bytes();
+        for (int r = 0; r < size(); ++r) inputs.push_back(eager_of(r) + offset);
+        if (!IsEager(call)) inputs = {in.data};
+        SumBuffers(call.dtype, inputs, {&out.data, 1}, static_cast<size_t>(out.count), Divisor(op));
+        return absl::OkStatus();
+      });
+}
+
+absl::Status GlooGroup::Barrier(Deadline deadline) {
+  return Run({.kind = CollectiveKind::kBarrier}, {}, nullptr, deadline,
+             [](const CollectiveCall&) { return absl::OkStatus(); });
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CollectiveGroup>> ConnectGloo(const GlooOptions& options,
+                                                             Deadline deadline) {
+  // Gloo writes to sockets without MSG_NOSIGNAL.
+  struct sigaction action = {};
+  if (::sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_DFL) {
+    std::signal(SIGPIPE, SIG_IGN);
+  }
+  auto group = std::make_unique<GlooGroup>(options);
+  RETURN_IF_ERROR(group->Connect(deadline));
+  return group;
+}
+
+}  // namespace cairn

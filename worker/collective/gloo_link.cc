@@ -1,0 +1,139 @@
+#include "worker/collective/gloo_link.h"
+
+#include <gloo/transport/address.h>
+#include <gloo/transport/pair.h>
+#include <gloo/transport/tcp/device.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace cairn {
+namespace {
+
+std::chrono::milliseconds MillisecondsLeft(Deadline deadline) {
+  // Gloo takes -1 for its own limit of 30 s.
+  return std::chrono::milliseconds(
+      std::max<int64_t>(0, absl::ToInt64Milliseconds(deadline.Remaining())));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<GlooLink>> GlooLink::Open(const std::string& host, int rank,
+                                                         int size, Deadline deadline) {
+  auto link = std::unique_ptr<GlooLink>(new GlooLink());
+  try {
+    gloo::transport::tcp::attr attributes;
+    attributes.hostname = host;
+    link->device_ = gloo::transport::tcp::CreateDevice(attributes);
+    link->context_ = link->device_->createContext(rank, size);
+    // Of Connect, below; transfers bring their own.
+    link->context_->setTimeout(MillisecondsLeft(deadline));
+    for (int r = 0; r < size; ++r) {
+      if (r != rank) link->context_->createPair(r);
+    }
+  } catch (const std::exception& error) {
+    return absl::UnavailableError(
+        absl::StrCat("Gloo cannot use interface ", host, ": ", error.what()));
+  }
+  return link;
+}
+
+std::vector<std::string> GlooLink::Addresses() const {
+  std::vector<std::string> addresses(static_cast<size_t>(size()));
+  for (int r = 0; r < size(); ++r) {
+    if (r == rank()) continue;
+    const std::vector<char> bytes = context_->getPair(r)->address().bytes();
+    addresses[static_cast<size_t>(r)].assign(bytes.begin(), bytes.end());
+  }
+  return addresses;
+}
+
+void GlooLink::Connect(const std::vector<std::string>& addresses) {
+  for (int r = 0; r < size(); ++r) {
+    if (r == rank()) continue;
+    waiting_for_.store(r, std::memory_order_relaxed);
+    const std::string& address = addresses[static_cast<size_t>(r)];
+    try {
+      context_->getPair(r)->connect(std::vector<char>(address.begin(), address.end()));
+    } catch (const std::exception& error) {
+      throw GlooFailure(r, absl::StrCat("connect: ", error.what()));
+    }
+  }
+  waiting_for_.store(-1, std::memory_order_relaxed);
+}
+
+void GlooLink::Close() {
+  for (int r = 0; r < size(); ++r) {
+    if (r != rank()) context_->getPair(r)->close();
+  }
+}
+
+void GlooLink::Interrupt() {
+  absl::MutexLock lock(&mutex_);
+  interrupted_ = true;
+  if (waiting_on_ == nullptr) return;
+  waiting_on_->abortWaitRecv();
+  waiting_on_->abortWaitSend();
+}
+
+template <typename Wait>
+void GlooLink::Await(int rank, gloo::transport::UnboundBuffer* buffer, const char* what,
+                     Wait wait) {
+  waiting_for_.store(rank, std::memory_order_relaxed);
+  {
+    absl::MutexLock lock(&mutex_);
+    if (interrupted_) throw GlooFailure(rank, "interrupted");
+    waiting_on_ = buffer;
+  }
+  bool done = false;
+  std::string error = "interrupted";
+  try {
+    done = wait(MillisecondsLeft(deadline_));
+  } catch (const std::exception& thrown) {
+    error = absl::StrCat(what, ": ", thrown.what());
+  }
+  {
+    absl::MutexLock lock(&mutex_);
+    waiting_on_ = nullptr;
+  }
+  // Who was waited for stays to be asked for, after a failure.
+  if (!done) throw GlooFailure(rank, error);
+  waiting_for_.store(-1, std::memory_order_relaxed);
+}
+
+void GlooBuffer::Post(int from, uint64_t tag, size_t offset, size_t bytes) {
+  try {
+    buffer_->recv(from, tag, offset, bytes);
+  } catch (const std::exception& error) {
+    throw GlooFailure(from, absl::StrCat("receive: ", error.what()));
+  }
+}
+
+void GlooBuffer::AwaitReceived(int from) {
+  link_.Await(from, buffer_.get(), "receive", [&](std::chrono::milliseconds timeout) {
+    return buffer_->waitRecv(nullptr, timeout);
+  });
+}
+
+void GlooBuffer::Send(int to, uint64_t tag, size_t offset, size_t bytes) {
+  try {
+    buffer_->send(to, tag, offset, bytes);
+  } catch (const std::exception& error) {
+    throw GlooFailure(to, absl::StrCat("send: ", error.what()));
+  }
+  sent_to_.push_back(to);
+}
+
+void GlooBuffer::AwaitSent() {
+  for (const int to : sent_to_) {
+    link_.Await(to, buffer_.get(), "send", [&](std::chrono::milliseconds timeout) {
+      return buffer_->waitSend(nullptr, timeout);
+    });
+  }
+  sent_to_.clear();
+}
+
+}  // namespace cairn

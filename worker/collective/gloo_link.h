@@ -1,0 +1,93 @@
+// Gloo's connections between the ranks of a group, for gloo_group.cc. Gloo reports errors by
+// throwing; here they become GlooFailure, which names the rank that was waited for.
+#pragma once
+
+#include <gloo/transport/context.h>
+#include <gloo/transport/device.h>
+#include <gloo/transport/unbound_buffer.h>
+
+#include <atomic>
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "common/deadline.h"
+
+namespace cairn {
+
+// The rank that a transfer waited for need not be the one at fault.
+class GlooFailure : public std::exception {
+ public:
+  GlooFailure(int rank, std::string what) : rank_(rank), what_(std::move(what)) {}
+  int rank() const { return rank_; }
+  const char* what() const noexcept override { return what_.c_str(); }
+
+ private:
+  int rank_;
+  std::string what_;
+};
+
+// Thread safety: one thread transfers; Interrupt may come from another, waiting_for from any.
+class GlooLink {
+ public:
+  // Opens a listening socket for each other rank at `host`.
+  static absl::StatusOr<std::unique_ptr<GlooLink>> Open(const std::string& host, int rank, int size,
+                                                        Deadline deadline);
+  // What the other ranks need to connect: the address of the socket for each.
+  std::vector<std::string> Addresses() const;
+  // Connects to every rank: addresses[r] is what rank r has opened for this one.
+  void Connect(const std::vector<std::string>& addresses);  // throws GlooFailure
+  // Ends every connection at once: the others' transfers fail.
+  void Close();
+
+  int rank() const { return context_->rank; }
+  int size() const { return context_->size; }
+  // Of the transfers to come.
+  void set_deadline(Deadline deadline) { deadline_ = deadline; }
+  // The rank whose transfer is being waited for; -1: none.
+  int waiting_for() const { return waiting_for_.load(std::memory_order_relaxed); }
+  // Makes the running wait, and all later ones, throw.
+  void Interrupt();
+
+ private:
+  friend class GlooBuffer;
+  GlooLink() = default;
+
+  // Waits by `wait(milliseconds)`, which returns whether it was done.
+  template <typename Wait>
+  void Await(int rank, gloo::transport::UnboundBuffer* buffer, const char* what, Wait wait);
+
+  std::shared_ptr<gloo::transport::Device> device_;
+  std::shared_ptr<gloo::transport::Context> context_;
+  Deadline deadline_ = Deadline::In(absl::ZeroDuration());
+  std::atomic<int> waiting_for_ = -1;
+  absl::Mutex mutex_;
+  bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
+  gloo::transport::UnboundBuffer* waiting_on_ ABSL_GUARDED_BY(mutex_) = nullptr;
+};
+
+// Memory that is sent from and received into. Messages between two ranks with one tag arrive in the
+// order in which they were sent, into the memory that was posted for them in that order; a message
+// must not be longer than what was posted. Everything throws GlooFailure.
+class GlooBuffer {
+ public:
+  GlooBuffer(GlooLink& link, void* data, size_t bytes)
+      : link_(link), buffer_(link.context_->createUnboundBuffer(data, bytes)) {}
+
+  void Post(int from, uint64_t tag, size_t offset, size_t bytes);
+  void AwaitReceived(int from);
+  void Send(int to, uint64_t tag, size_t offset, size_t bytes);
+  // Until all that was sent from here has left.
+  void AwaitSent();
+
+ private:
+  GlooLink& link_;
+  const std::unique_ptr<gloo::transport::UnboundBuffer> buffer_;
+  std::vector<int> sent_to_;
+};
+
+}  // namespace cairn
