@@ -19,6 +19,7 @@
 #include "common/config/command_line.h"
 #include "common/config/job_config.h"
 #include "common/status.h"
+#include "worker/cluster/named_cluster.h"
 #include "worker/trainer/checkpoint_follower.h"
 #include "worker/trainer/exit_status.h"
 #include "worker/trainer/in_process_server.h"
@@ -26,6 +27,10 @@
 
 ABSL_FLAG(std::string, job, "", "job file");
 ABSL_FLAG(std::string, cluster, "", "cluster file");
+ABSL_FLAG(std::string, cluster_resolver, "", "file, tf_config, slurm or kubernetes");
+ABSL_FLAG(std::string, cluster_jobs, "", "tasks or label selectors of each job");
+ABSL_FLAG(int32_t, cluster_port, 0, "slurm: first port of a host; kubernetes: every pod's");
+ABSL_FLAG(bool, print_cluster, false, "print the cluster that was found, and end");
 ABSL_FLAG(std::string, task_type, "", "worker, chief or evaluator");
 ABSL_FLAG(int32_t, task_index, -1, "index of this task in the cluster file");
 ABSL_FLAG(std::string, data_root, "", "folder of the job file's relative data paths");
@@ -39,9 +44,11 @@ ABSL_FLAG(bool, fresh, false, "start over");
 namespace cairn {
 namespace {
 
-constexpr absl::string_view kFlags[] = {"job",       "cluster",      "task_type", "task_index",
-                                        "data_root", "metrics_file", "export",    "max_steps",
-                                        "mode",      "predictions",  "fresh"};
+constexpr absl::string_view kFlags[] = {"job",          "cluster",      "cluster_resolver",
+                                        "cluster_jobs", "cluster_port", "print_cluster",
+                                        "task_type",    "task_index",   "data_root",
+                                        "metrics_file", "export",       "max_steps",
+                                        "mode",         "predictions",  "fresh"};
 
 constexpr char kUsage[] =
     R"(cairn-worker trains, evaluates and predicts by a job file.
@@ -49,6 +56,13 @@ constexpr char kUsage[] =
   --job FILE            what to do: model, data, optimizer (YAML); required
   --cluster FILE        which servers and workers there are (YAML or TF_CONFIG's JSON); else the
                         variable TF_CONFIG, else the job file's cluster:, else a server in process
+  --cluster_resolver R  where else the cluster is: slurm (the job step), kubernetes (--cluster is
+                        then a list of pods, as kubectl get pods -o json writes it); or only file,
+                        only tf_config; worker/cluster/README.md has the details
+  --cluster_jobs JOBS   slurm: ps=2,worker=4; kubernetes: ps:role=ps;worker:role=worker
+  --cluster_port N      slurm: the first port of each host (8888); kubernetes: every pod's (8470)
+  --print_cluster       prints what --cluster_resolver found, as a cluster file with this task in it
+                        (cairn-ps takes it too), and ends
   --task_type TYPE      which task this process is: worker, chief, or evaluator, which scores the
                         job's checkpoints as they come; may stand in the cluster file
   --task_index N        and its number, from 0
@@ -117,18 +131,27 @@ absl::StatusOr<JobConfig> ReadJob(const CommandLine& line) {
   return job;
 }
 
-// The cluster in JOB.md's order; one without tasks: in process.
-absl::StatusOr<ClusterConfig> FindCluster(const JobConfig& job) {
-  const std::string path = absl::GetFlag(FLAGS_cluster);
-  const char* const environment = std::getenv("TF_CONFIG");
-  absl::StatusOr<ClusterConfig> cluster = ClusterConfig();
-  if (!path.empty()) {
-    cluster = ReadClusterFile(path);
-  } else if (environment != nullptr && *environment != '\0') {
-    cluster = ParseCluster(environment, "TF_CONFIG");
-  } else if (job.has_cluster) {
-    cluster = job.cluster;
+// The cluster of --cluster_resolver, else in JOB.md's order; one without tasks: in process.
+absl::StatusOr<ClusterConfig> ReadCluster(const JobConfig& job) {
+  const NamedCluster named = {.resolver = absl::GetFlag(FLAGS_cluster_resolver),
+                              .file = absl::GetFlag(FLAGS_cluster),
+                              .jobs = absl::GetFlag(FLAGS_cluster_jobs),
+                              .port = absl::GetFlag(FLAGS_cluster_port)};
+  if (!named.resolver.empty()) return ReadNamedCluster(named, ProcessEnvironment());
+  if (!named.jobs.empty() || named.port != 0 || absl::GetFlag(FLAGS_print_cluster)) {
+    return absl::InvalidArgumentError(
+        "--cluster_jobs, --cluster_port and --print_cluster go with --cluster_resolver");
   }
+  if (!named.file.empty()) return ReadClusterFile(named.file);
+  const char* const environment = std::getenv("TF_CONFIG");
+  if (environment != nullptr && *environment != '\0') {
+    return ParseCluster(environment, "TF_CONFIG");
+  }
+  return job.has_cluster ? job.cluster : ClusterConfig();
+}
+
+absl::StatusOr<ClusterConfig> FindCluster(const JobConfig& job) {
+  absl::StatusOr<ClusterConfig> cluster = ReadCluster(job);
   if (!cluster.ok()) return AsBadInput(cluster.status());
   const std::string type = absl::GetFlag(FLAGS_task_type);
   if (!type.empty()) {
@@ -238,6 +261,13 @@ absl::StatusOr<Report> Run(const CommandLine& line) {
   return RunMode(options, connect);
 }
 
+absl::Status PrintCluster() {
+  ASSIGN_OR_RETURN(const ClusterConfig cluster, FindCluster(JobConfig()));
+  std::printf("%s\n", ClusterFileText(cluster).c_str());
+  return std::fflush(stdout) == 0 ? absl::OkStatus()
+                                  : absl::InternalError("cannot write the cluster to stdout");
+}
+
 // The error on one line, the last one of stderr.
 void PrintError(const absl::Status& status) {
   const std::string text = absl::StrReplaceAll(std::string(status.message()), {{"\n", "; "}});
@@ -261,6 +291,11 @@ int Main(int argc, char** argv) {
   if (line.help) {
     std::fputs(kUsage, stdout);
     return 0;
+  }
+  if (absl::GetFlag(FLAGS_print_cluster)) {
+    const absl::Status printed = PrintCluster();
+    if (!printed.ok()) PrintError(printed);
+    return printed.ok() ? 0 : ExitCodeOf(printed);
   }
   CatchStopSignals();
   const absl::StatusOr<Report> report = Run(line);
