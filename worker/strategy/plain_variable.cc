@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "worker/ops/tensor_math.h"
+#include "worker/strategy/slicing.h"
 
 namespace cairn {
 namespace {
@@ -73,6 +74,26 @@ absl::string_view ScatterOpName(ScatterOp op) {
     case ScatterOp::kUpdate: return "scatter_update";
   }
   return "unknown";
+}
+
+absl::StatusOr<Tensor> Variable::ReadRows(absl::Span<const int64_t> rows) {
+  RETURN_IF_ERROR(CheckRows(*this, rows));
+  ASSIGN_OR_RETURN(const Tensor whole, Read());
+  return TakeRows(whole, rows);
+}
+
+absl::Status CheckRows(const Variable& variable, absl::Span<const int64_t> rows) {
+  if (variable.shape().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rows of variable \"", variable.name(), "\": it is a scalar, without rows"));
+  }
+  const int64_t count = variable.shape()[0];
+  for (const int64_t row : rows) {
+    if (row >= 0 && row < count) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "rows of variable \"", variable.name(), "\": row ", row, " is outside [0, ", count, ")"));
+  }
+  return absl::OkStatus();
 }
 
 VariableTraits TraitsOf(const VariableOptions& options, const Tensor& initial, Device device,

@@ -64,4 +64,7 @@ class PlainVariable : public VariableBase {
 // scalar, repeated. kInvalidArgument: another dtype or shape.
 absl::StatusOr<Tensor> TensorFor(const Variable& variable, const Value& value);
 
+// kInvalidArgument: `variable` is a scalar, or a row outside it.
+absl::Status CheckRows(const Variable& variable, absl::Span<const int64_t> rows);
+
 }  // namespace cairn

@@ -72,6 +72,9 @@ class Variable : public std::enable_shared_from_this<Variable> {
 
   // The value as seen from here, with memory of its own.
   virtual absl::StatusOr<Tensor> Read() = 0;
+  // Rows `rows` along axis 0, in any order, repeats allowed: [rows.size(), rest of shape()].
+  // kInvalidArgument: a row out of range, a scalar.
+  virtual absl::StatusOr<Tensor> ReadRows(absl::Span<const int64_t> rows);
 
   // kInvalidArgument: wrong shape or dtype, or a value that cannot be aggregated.
   // kFailedPrecondition: another strategy's scope or replica function is current.

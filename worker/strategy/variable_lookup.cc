@@ -1,0 +1,72 @@
+#include "worker/strategy/variable_lookup.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "worker/strategy/slicing.h"
+
+namespace cairn {
+namespace {
+
+// Distinct ids, and the place of each among them.
+class DistinctIds {
+ public:
+  int64_t Place(int64_t id) {
+    const auto [entry, added] = place_.emplace(id, static_cast<int64_t>(ids_.size()));
+    if (added) ids_.push_back(id);
+    return entry->second;
+  }
+  const std::vector<int64_t>& ids() const { return ids_; }
+
+ private:
+  absl::flat_hash_map<int64_t, int64_t> place_;
+  std::vector<int64_t> ids_;
+};
+
+}  // namespace
+
+absl::StatusOr<Tensor> EmbeddingLookup(Variable& table, absl::Span<const int64_t> ids) {
+  DistinctIds distinct;
+  std::vector<int64_t> places;
+  places.reserve(ids.size());
+  for (const int64_t id : ids) places.push_back(distinct.Place(id));
+  ASSIGN_OR_RETURN(Tensor rows, table.ReadRows(distinct.ids()));
+  // No repeats: the places are 0, 1, 2, …
+  if (distinct.ids().size() == ids.size()) return rows;
+  return TakeRows(rows, places);
+}
+
+absl::StatusOr<Tensor> EmbeddingLookupSparse(Variable& table, const SparseIds& input,
+                                             const LookupOptions& options) {
+  if (table.dtype() != DType::kFloat32 || table.shape().size() != 2) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("EmbeddingLookupSparse in variable \"", table.name(), "\": found ",
+                     DTypeName(table.dtype()), " ", ShapeText(table.shape()),
+                     ", expected float32 [rows, width]"));
+  }
+  DistinctIds distinct;
+  std::vector<int64_t> places;
+  places.reserve(input.ids.size());
+  for (const int64_t id : input.ids) {
+    // A safe lookup drops these; they are no rows to read.
+    places.push_back(options.safe && id < 0 ? -1 : distinct.Place(id));
+  }
+  LookupOptions placed = options;
+  if (options.safe && options.default_id >= 0) {
+    placed.default_id = distinct.Place(options.default_id);
+  }
+  ASSIGN_OR_RETURN(const Tensor rows, table.ReadRows(distinct.ids()));
+  const int64_t width = table.shape()[1];
+  SparseIds local = input;
+  local.ids = places;
+  Tensor out = Tensor::Uninitialized(DType::kFloat32, {input.rows, width}, rows.device());
+  RETURN_IF_ERROR(Annotate(EmbeddingLookupSparse(rows.values<float>(), width, local, placed,
+                                                 out.mutable_values<float>()),
+                           absl::StrCat("lookup in variable \"", table.name(), "\"")));
+  return out;
+}
+
+}  // namespace cairn

@@ -1,0 +1,23 @@
+// Embedding lookup in a variable, whole or sharded: only the rows that are named are read.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "worker/ops/embedding_lookup.h"
+#include "worker/strategy/variable.h"
+
+namespace cairn {
+
+// tf.nn.embedding_lookup: rows `ids` of `table` in their order, repeats allowed; each is read once.
+// kInvalidArgument: an id out of range, a scalar variable.
+absl::StatusOr<Tensor> EmbeddingLookup(Variable& table, absl::Span<const int64_t> ids);
+
+// tf.nn.embedding_lookup_sparse, or safe_embedding_lookup_sparse with `options.safe`:
+// [input.rows, width]. `table` is float32 [rows, width].
+// kInvalidArgument: another table, an id out of range, lists of different lengths.
+absl::StatusOr<Tensor> EmbeddingLookupSparse(Variable& table, const SparseIds& input,
+                                             const LookupOptions& options);
+
+}  // namespace cairn
