@@ -253,6 +253,11 @@ absl::StatusOr<Report> Run(const CommandLine& line) {
     return RunEvaluator(std::move(options), cluster.task_index);
   }
   if (cluster.tasks.empty()) return RunInProcess(std::move(options));
+  if (options.job.strategy.type != "parameter_server") {
+    return BadFlag(absl::StrCat("strategy.type ", options.job.strategy.type,
+                                " trains in one process, but there is a cluster: leave --cluster, "
+                                "TF_CONFIG and the job's cluster out, or use parameter_server"));
+  }
   if (mode == "train" || !cluster.task_type.empty()) RETURN_IF_ERROR(FindTask(cluster, &options));
   const Connector connect = [&](ClientOptions client, Deadline deadline) {
     client.servers = cluster.addresses("ps");

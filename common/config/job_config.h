@@ -78,9 +78,17 @@ struct PartitionerConfig {
   int64_t max_shards = 0;  // 0: number of ps
 };
 
+// How workers that train as one exchange gradients (multi_worker_mirrored).
+struct CommunicationConfig {
+  int64_t bytes_per_pack = 0;  // 0: one pack
+  double timeout_seconds = 60;
+};
+
 struct StrategyConfig {
+  // mirrored, central_storage, one_device, default: in one process, whose variables are kept by a
+  // server in it.
   std::string type = "parameter_server";
-  std::vector<std::string> devices;
+  std::vector<std::string> devices;  // one replica each, "cpu:N"; empty: cpu:0
   std::string consistency = "async";
   int64_t staleness_bound_steps = 0;
   int64_t replicas_to_aggregate = 0;
@@ -89,6 +97,7 @@ struct StrategyConfig {
   double ps_wait_seconds = 60;
   std::string on_worker_loss = "continue";
   PartitionerConfig partitioner;
+  CommunicationConfig communication;
 };
 
 struct StorageConfig {

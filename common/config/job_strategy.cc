@@ -13,6 +13,7 @@ namespace cairn {
 namespace {
 
 constexpr int64_t kMaxShards = 65536;       // a partition map names servers in 16 bits
+constexpr size_t kMaxDevices = 256;         // threads; a machine has fewer cores
 constexpr int64_t kMaxAggregate = 1 << 20;  // workers
 constexpr int64_t kMaxPullAheadSteps = 64;  // each holds a batch and its rows in memory
 
@@ -22,10 +23,11 @@ absl::Status ReadType(const ConfigNode& value, const std::string& path, std::str
         value.where, ": ", path,
         ": TPUStrategy is not built: it needs hardware and a compiler outside this project"));
   }
-  return PartlyBuiltChoice("type", type,
-                           {"parameter_server", "mirrored", "multi_worker_mirrored",
-                            "central_storage", "one_device", "default"},
-                           {"parameter_server"})
+  return PartlyBuiltChoice(
+             "type", type,
+             {"parameter_server", "mirrored", "multi_worker_mirrored", "central_storage",
+              "one_device", "default"},
+             {"parameter_server", "mirrored", "central_storage", "one_device", "default"})
       .read(value, path);
 }
 
@@ -43,10 +45,17 @@ absl::Status ReadDevices(const ConfigNode& value, const std::string& path,
   std::vector<std::string> found;
   for (const ConfigNode& item : value.children) {
     if (!IsDevice(item.text)) return Unexpected(item, path, "cpu:N or gpu:N");
+    if (absl::StartsWith(item.text, "gpu:")) {
+      return NotBuiltError(item, path, item.text, "logical devices cpu:0, cpu:1, …");
+    }
+    if (std::find(found.begin(), found.end(), item.text) != found.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(item.where, ": ", path, ": ", item.text, " is named twice; name each once"));
+    }
     found.push_back(item.text);
   }
-  if (found != std::vector<std::string>{"cpu:0"} && !found.empty()) {
-    return NotBuiltError(value, path, "more than the device cpu:0", "[cpu:0]");
+  if (found.size() > kMaxDevices) {
+    return Unexpected(value, path, absl::StrCat("at most ", kMaxDevices, " devices"));
   }
   *devices = std::move(found);
   return absl::OkStatus();
@@ -136,14 +145,34 @@ absl::Status ReadStrategy(const ConfigNode& section, const std::string& path, Jo
               }),
        PartlyBuiltChoice("cross_device_ops", &unused,
                          {"auto", "nccl", "hierarchical_copy", "reduction_to_one_device"},
-                         {"auto"}),
+                         {"auto", "reduction_to_one_device"}),
        Section("communication",
                {PartlyBuiltChoice("implementation", &unused, {"auto", "ring", "nccl"}, {"auto"}),
                 OnlyInteger("bytes_per_pack", 0), OnlyInteger("timeout_seconds", 60)})});
 }
 
+// What only parameter_server has a use for, and how many devices the others take.
+absl::Status CheckStrategyType(const ConfigNode& root, const StrategyConfig& strategy) {
+  if (strategy.type == "parameter_server") return absl::OkStatus();
+  for (const char* key : {"consistency", "staleness_bound_steps", "replicas_to_aggregate",
+                          "sync_mean", "on_worker_loss"}) {
+    const std::string path = absl::StrCat("strategy.", key);
+    const ConfigNode* section = root.Find("strategy");
+    if (section == nullptr || section->Find(key) == nullptr) continue;
+    return JobError(root, path,
+                    absl::StrCat("is for type: parameter_server; with type: ", strategy.type,
+                                 " every step is synchronous: leave it out"));
+  }
+  const bool one = strategy.type == "one_device" || strategy.type == "default";
+  if (!one || strategy.devices.size() <= 1) return absl::OkStatus();
+  return JobError(root, "strategy.devices",
+                  absl::StrCat("names ", strategy.devices.size(), " devices; type: ", strategy.type,
+                               " computes on one: name one, or use mirrored or central_storage"));
+}
+
 absl::Status FinishStrategy(const ConfigNode& root, JobConfig* job) {
   const StrategyConfig& strategy = job->strategy;
+  RETURN_IF_ERROR(CheckStrategyType(root, strategy));
   if (strategy.consistency == "sync" && strategy.replicas_to_aggregate > 0 &&
       !job->checkpoint.directory.empty()) {
     return JobError(

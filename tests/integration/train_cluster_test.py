@@ -61,14 +61,15 @@ class TrainCluster(unittest.TestCase):
         self.assertEqual(process.returncode, code, err[-4000:])
         return json.loads(out.splitlines()[-1]), err
 
-    def write_a9a(self, epochs):
+    def write_a9a(self, epochs, **strategy):
         job = os.path.join(self.folder, "a9a.yaml")
         with open(job, "w", encoding="ascii") as f:
             json.dump({"model": {"type": "linear"},
                        "data": {"format": "libsvm", "features": 123, "batch_size": 128,
                                 "epochs": epochs, "shuffle": {"buffer_rows": 4096},
                                 "train": [f"{A9A}/train.libsvm"], "eval": [f"{A9A}/test.libsvm"]},
-                       "optimizer": {"type": "adagrad", "learning_rate": 0.3}}, f)
+                       "optimizer": {"type": "adagrad", "learning_rate": 0.3},
+                       "strategy": strategy}, f)
         return job
 
     @unittest.skipIf(A9A is None, "../shared/data/a9a is absent")
@@ -111,6 +112,15 @@ class TrainCluster(unittest.TestCase):
                   sum(r["examples_per_second"] for r in reports))
             self.assertEqual(reports[0]["eval"]["rows"], 16281)
             self.assertGreaterEqual(reports[0]["eval"]["auc"], 0.900)
+
+    @unittest.skipIf(A9A is None, "../shared/data/a9a is absent")
+    def test_a9a_with_two_replicas_in_each_of_two_workers(self):
+        job = self.write_a9a(3, devices=["cpu:0", "cpu:1"])
+        with tempfile.TemporaryDirectory() as folder, processes.Cluster(folder, 2) as cluster:
+            reports = processes.run_workers(job, cluster.worker_file(2), 2)
+        self.assertEqual(sum(r["examples"] for r in reports), 3 * 32561)
+        print(f"# auc {reports[0]['eval']['auc']}")
+        self.assertGreaterEqual(reports[0]["eval"]["auc"], 0.900)
 
     def test_a_killed_worker_continues_and_loses_no_step(self):
         job = write_job(self.folder, epochs=5)

@@ -1,6 +1,7 @@
 """Every case of trajectories.json, recorded from TensorFlow, through `cairn-worker --job`: with an
-in-process server, with one and with three cairn-ps processes. Compared within the file's
-tolerances: the losses of the recorded steps, the final variables, the test metrics."""
+in-process server, with one and with three cairn-ps processes; and with each step's rows divided
+over replicas: mirrored, with central storage, and with a parameter server. Compared within the
+file's tolerances: the losses of the recorded steps, the final variables, the test metrics."""
 import json
 import math
 import os
@@ -13,7 +14,19 @@ import processes  # noqa: E402
 import tap  # noqa: E402
 
 GOLDEN = processes.shared("tfdist", "golden", "trajectories.json")
-ran = {"in_process": 0, "one_server": 0, "three_servers": 0}
+# How many servers (0: in process) and the job's `strategy:`.
+SETUPS = {
+    "in_process": (0, {}),
+    "one_server": (1, {}),
+    "three_servers": (3, {}),
+    "mirrored_1": (0, {"type": "mirrored", "devices": ["cpu:0"]}),
+    "mirrored_2": (0, {"type": "mirrored", "devices": ["cpu:0", "cpu:1"]}),
+    "mirrored_3": (0, {"type": "mirrored", "devices": ["cpu:0", "cpu:1", "cpu:2"]}),
+    "central_storage_2": (0, {"type": "central_storage", "devices": ["cpu:0", "cpu:1"]}),
+    "one_device": (0, {"type": "one_device", "devices": ["cpu:1"]}),
+    "parameter_server_2": (1, {"type": "parameter_server", "devices": ["cpu:0", "cpu:1"]}),
+}
+ran = {setup: 0 for setup in SETUPS}
 
 
 def data_section(case, folder):
@@ -43,7 +56,7 @@ def data_section(case, folder):
     return section
 
 
-def job(case, folder):
+def job(case, folder, strategy):
     model = {"type": case["model"], "loss": case["loss"]}
     for key in ("classes", "hidden", "factors"):
         if key in case:
@@ -55,6 +68,7 @@ def job(case, folder):
     data["max_steps"] = case.get("steps", 0)
     return {"name": case["name"], "model": model, "data": data,
             "optimizer": {"type": case["optimizer"], **case["optimizer_args"]},
+            "strategy": strategy,
             "storage": {"directory": os.path.join(folder, "data"), "durability": "off"}}
 
 
@@ -86,12 +100,12 @@ class Trajectories(unittest.TestCase):
             self.assertLessEqual(abs(flat.sum() - want["sum"]),
                                  tolerance * (abs(want["sum"]) + want["l2"]), f"sum of {name}")
 
-    def run_case(self, case, tolerance, servers):
+    def run_case(self, case, tolerance, servers, strategy):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "job.yaml")
             metrics, export = os.path.join(folder, "m.jsonl"), os.path.join(folder, "final.npz")
             with open(path, "w", encoding="ascii") as f:
-                json.dump(job(case, folder), f)
+                json.dump(job(case, folder, strategy), f)
             flags = ["--metrics_file", metrics, "--export", export]
             if servers == 0:
                 report = processes.run_worker(path, flags=flags)
@@ -111,11 +125,11 @@ def add_cases():
     with open(GOLDEN, encoding="ascii") as f:
         golden = json.load(f)
     for case in golden["cases"]:
-        for setup, servers in (("in_process", 0), ("one_server", 1), ("three_servers", 3)):
-            def test(self, case=case, setup=setup, servers=servers):
+        for setup, (servers, strategy) in SETUPS.items():
+            def test(self, case=case, setup=setup, servers=servers, strategy=strategy):
                 if processes.shared("data", case["data"]) is None:
                     self.skipTest(f"../shared/data/{case['data']} is absent")
-                self.run_case(case, golden["tolerance"], servers)
+                self.run_case(case, golden["tolerance"], servers, strategy)
                 ran[setup] += 1
             setattr(Trajectories, f"test_{case['name']}_{setup}", test)
     return len(golden["cases"])

@@ -28,11 +28,21 @@ struct VariableUse {
 
 // A step's data, reused from step to step. `uses[i]` belongs to variables()[i]. What follows it is
 // the models' own: where entries of the batch are in `ids`, and activations.
+struct ReplicaShare;
 struct StepState {
   std::vector<VariableUse> uses;
   std::vector<int32_t> positions;
   KeyIndex key_index;
   std::vector<std::vector<float>> scratch;
+  // Of a model that divides the batch over replicas, in their order.
+  std::vector<ReplicaShare> shares;
+};
+
+// One replica's rows of a step, and what it makes of them.
+struct ReplicaShare {
+  Batch batch;
+  StepState state;
+  double loss = 0;
 };
 
 // Thread safety: const methods may be called from several threads at once with distinct StepStates.

@@ -19,6 +19,7 @@
 #include "worker/trainer/exporter.h"
 #include "worker/trainer/gradient_clipper.h"
 #include "worker/trainer/job_restore.h"
+#include "worker/trainer/replicated_model.h"
 #include "worker/trainer/roster.h"
 #include "worker/trainer/run_start.h"
 #include "worker/trainer/train_loop.h"
@@ -90,7 +91,7 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenTrainReader(const TrainerOptions& op
 absl::StatusOr<std::unique_ptr<Model>> MakeModel(const JobConfig& job, const Schema& schema) {
   absl::StatusOr<std::unique_ptr<Model>> model = Model::Create(job.model, job.data, schema);
   if (!model.ok()) return AsBadInput(model.status());
-  return model;
+  return DivideOverReplicas(*std::move(model), job.strategy);
 }
 
 // One worker's run, from the first call to the last.

@@ -163,17 +163,23 @@ TEST(JobErrors, AnArgumentOfAnotherOptimizerIsRefusedAtItsOwnLine) {
   EXPECT_THAT(std::string(job.status().message()), HasSubstr("job.yaml:6: optimizer: "));
 }
 
+TEST(JobErrors, StrategiesAndDevicesMustFit) {
+  ExpectRefused(absl::StatusCode::kInvalidArgument,
+                {{{"strategy.devices=[cpu:0, cpu:0]"}, "cpu:0 is named twice"},
+                 {{"strategy.type=one_device", "strategy.devices=[cpu:0, cpu:1]"},
+                  "strategy.devices: names 2 devices; type: one_device computes on one"},
+                 {{"strategy.type=mirrored", "strategy.consistency=ssp"},
+                  "strategy.consistency: is for type: parameter_server"}});
+}
+
 TEST(JobErrors, WhatThisVersionLacksIsRefusedWithWhatItOffers) {
   ExpectRefused(
       absl::StatusCode::kUnimplemented,
-      {{{"strategy.type=mirrored"},
-        "--set: strategy.type: mirrored is not built in this version; it offers: "
-        "parameter_server"},
-       {{"strategy.type=one_device"}, "it offers: parameter_server"},
-       {{"strategy.type=default"}, "it offers: parameter_server"},
+      {{{"strategy.type=multi_worker_mirrored"},
+        "--set: strategy.type: multi_worker_mirrored is not built in this version; it offers: "
+        "parameter_server, mirrored, central_storage, one_device, default"},
        {{"strategy.type=tpu"}, "TPUStrategy is not built: it needs hardware"},
-       {{"strategy.devices=[gpu:0]"}, "it offers: [cpu:0]"},
-       {{"strategy.devices=[cpu:0, cpu:1]"}, "it offers: [cpu:0]"},
+       {{"strategy.devices=[gpu:0]"}, "it offers: logical devices cpu:0, cpu:1, …"},
        {{"strategy.cross_device_ops=nccl"}, "it offers: auto"},
        {{"strategy.communication.implementation=ring"}, "it offers: auto"},
        {{"strategy.communication.bytes_per_pack=5"}, "it offers: 0"},

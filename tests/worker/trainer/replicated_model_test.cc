@@ -1,0 +1,126 @@
+// A batch divided over replicas has the loss and the gradients of the whole: for variables used
+// whole, by rows and by keys, also where there are fewer rows than replicas.
+#include "worker/trainer/replicated_model.h"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+#include "tests/worker/models/random_batch.h"
+#include "worker/strategy/mirrored_strategy.h"
+
+namespace cairn {
+namespace {
+
+struct Scene {
+  std::string name;
+  ModelConfig model;
+  DataConfig data;
+  Schema schema;
+};
+
+Scene Sparse(const std::string& type, int64_t columns) {
+  return {.name = absl::StrCat(type, " over ", columns, " sparse columns"),
+          .model = {.type = type, .loss = "sigmoid_cross_entropy", .hidden = {8}},
+          .data = {.format = "libsvm", .features = columns},
+          .schema = {.sparse_columns = columns}};
+}
+
+std::vector<Scene> Scenes() {
+  return {Sparse("linear", 12),
+          Sparse("linear", 100000),
+          Sparse("fm", 100000),
+          Sparse("mlp", 20),
+          {.name = "wide_deep",
+           .model = {.type = "wide_deep", .loss = "sigmoid_cross_entropy", .hidden = {8}},
+           .data = {.format = "criteo_tsv"},
+           .schema = {.dense_columns = 13, .key_columns = 26}}};
+}
+
+// Values as a pull would fill them: of each id the same, whatever the plan.
+void FillValues(const Model& model, StepState* state) {
+  for (size_t v = 0; v < state->uses.size(); ++v) {
+    VariableUse& use = state->uses[v];
+    const size_t rows = use.part == Part::kWhole ? 1 : use.ids.size();
+    const size_t width = rows == 0 ? 0 : use.values.size() / rows;
+    for (size_t i = 0; i < use.values.size(); ++i) {
+      const double id = use.part == Part::kWhole ? 0 : static_cast<double>(use.ids[i / width]);
+      use.values[i] = static_cast<float>(0.3 * std::sin(static_cast<double>(i % width) + id));
+    }
+  }
+}
+
+std::unique_ptr<Model> Divided(const Scene& scene, size_t replicas) {
+  StrategyConfig config;
+  for (size_t i = 0; i < replicas; ++i) config.devices.push_back(absl::StrCat("cpu:", i));
+  return DivideOverReplicas(Model::Create(scene.model, scene.data, scene.schema).value(), config)
+      .value();
+}
+
+void ExpectSameGradients(const StepState& got, const StepState& want, const Model& model) {
+  for (size_t v = 0; v < want.uses.size(); ++v) {
+    ASSERT_EQ(got.uses[v].gradient.size(), want.uses[v].gradient.size());
+    for (size_t i = 0; i < want.uses[v].gradient.size(); ++i) {
+      const double wanted = want.uses[v].gradient[i];
+      ASSERT_NEAR(got.uses[v].gradient[i], wanted, 3e-6 * (1 + std::abs(wanted)))
+          << model.variables()[v].name << "[" << i << "]";
+    }
+  }
+}
+
+void CheckScene(const Scene& scene, int64_t rows, size_t replicas) {
+  SCOPED_TRACE(absl::StrCat(scene.name, ", ", rows, " rows, ", replicas, " replicas"));
+  const auto whole = Model::Create(scene.model, scene.data, scene.schema).value();
+  const auto divided = Divided(scene, replicas);
+  const Batch batch = test::RandomBatch(scene.schema, rows, 1, 3);
+  StepState want, got;
+  ASSERT_OK(whole->Plan(batch, &want));
+  ASSERT_OK(divided->Plan(batch, &got));
+  // Twice: what a step leaves behind must not enter the next one.
+  for (int step = 0; step < 2; ++step) {
+    FillValues(*whole, &want);
+    FillValues(*divided, &got);
+    const absl::StatusOr<double> want_loss = whole->Train(batch, &want);
+    const absl::StatusOr<double> got_loss = divided->Train(batch, &got);
+    ASSERT_OK(want_loss);
+    ASSERT_OK(got_loss);
+    EXPECT_NEAR(*got_loss, *want_loss, 1e-6 * (1 + *want_loss));
+  }
+  ExpectSameGradients(got, want, *whole);
+}
+
+TEST(ReplicatedModel, HasTheGradientsOfTheWholeBatch) {
+  for (const Scene& scene : Scenes()) {
+    for (const int64_t rows : {1, 2, 7, 64}) {
+      for (const size_t replicas : {size_t{2}, size_t{3}}) CheckScene(scene, rows, replicas);
+    }
+  }
+}
+
+TEST(ReplicatedModel, OneDeviceIsTheModelItself) {
+  const Scene scene = Sparse("linear", 12);
+  auto model = Model::Create(scene.model, scene.data, scene.schema).value();
+  const Model* const address = model.get();
+  StrategyConfig config;
+  config.devices = {"cpu:3"};
+  EXPECT_EQ(DivideOverReplicas(std::move(model), config).value().get(), address);
+}
+
+// An error of one replica is the step's.
+TEST(ReplicatedModel, BadRowIsRefused) {
+  const Scene scene = Sparse("linear", 12);
+  const auto model = Divided(scene, 2);
+  Batch batch = test::RandomBatch(scene.schema, 8, 1, 1);
+  StepState state;
+  ASSERT_OK(model->Plan(batch, &state));
+  batch.columns.back() = 99;
+  EXPECT_THAT(model->Train(batch, &state),
+              StatusIs(absl::StatusCode::kInvalidArgument, ::testing::HasSubstr("column 99")));
+}
+
+}  // namespace
+}  // namespace cairn

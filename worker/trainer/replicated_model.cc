@@ -1,0 +1,214 @@
+#include "worker/trainer/replicated_model.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "common/shape.h"
+#include "common/status.h"
+#include "worker/strategy/central_storage_strategy.h"
+#include "worker/strategy/mirrored_strategy.h"
+
+namespace cairn {
+namespace {
+
+// First of `total` things that part `part` of `parts` has; the first total mod parts have one more.
+size_t FirstOf(size_t part, size_t parts, size_t total) {
+  return part * (total / parts) + std::min(part, total % parts);
+}
+
+template <typename T>
+void CopyRows(const std::vector<T>& from, size_t first, size_t last, size_t width,
+              std::vector<T>* to) {
+  to->assign(from.begin() + static_cast<ptrdiff_t>(first * width),
+             from.begin() + static_cast<ptrdiff_t>(last * width));
+}
+
+void TakeRows(const Batch& batch, size_t first, size_t last, Batch* part) {
+  const auto rows = static_cast<size_t>(batch.rows);
+  part->rows = static_cast<int64_t>(last - first);
+  CopyRows(batch.labels, first, last, 1, &part->labels);
+  // Readers of dense rows leave the sparse part as it was.
+  if (batch.row_offsets.size() == rows + 1) {
+    const auto begin = batch.row_offsets[first];
+    part->row_offsets.resize(last - first + 1);
+    for (size_t row = first; row <= last; ++row) {
+      part->row_offsets[row - first] = batch.row_offsets[row] - begin;
+    }
+    const auto from = static_cast<size_t>(begin);
+    const auto to = static_cast<size_t>(batch.row_offsets[last]);
+    CopyRows(batch.columns, from, to, 1, &part->columns);
+    CopyRows(batch.values, from, to, 1, &part->values);
+  }
+  CopyRows(batch.dense, first, last, batch.dense.size() / std::max<size_t>(rows, 1), &part->dense);
+  CopyRows(batch.keys, first, last, batch.keys.size() / std::max<size_t>(rows, 1), &part->keys);
+}
+
+size_t WidthOf(const VariableSpec& spec) {
+  return static_cast<size_t>(spec.kind == VariableKind::kDense ? RowWidth(spec.shape)
+                                                               : spec.shape.front());
+}
+
+void AddScaled(const float* from, size_t count, float scale, float* to) {
+  for (size_t i = 0; i < count; ++i) to[i] += scale * from[i];
+}
+
+}  // namespace
+
+// One step: what its replicas share. Each phase is called by every replica, and all have done one
+// before any begins the next.
+class ReplicatedModel::StepOfReplicas {
+ public:
+  StepOfReplicas(const Model& model, size_t replicas, const Batch& batch, StepState* state)
+      : model_(model),
+        replicas_(replicas),
+        batch_(batch),
+        state_(*state),
+        rows_of_ids_(state->uses.size()) {
+    state_.shares.resize(replicas);
+    for (VariableUse& use : state_.uses) use.gradient.resize(use.values.size());
+  }
+
+  // Where each id of the step is, variable by variable.
+  void IndexIds(size_t replica) {
+    for (size_t v = replica; v < state_.uses.size(); v += replicas_) {
+      const std::vector<int64_t>& ids = state_.uses[v].ids;
+      if (state_.uses[v].part == Part::kWhole) continue;
+      rows_of_ids_[v].reserve(ids.size());
+      for (size_t i = 0; i < ids.size(); ++i) rows_of_ids_[v][ids[i]] = i;
+    }
+  }
+
+  absl::Status Compute(size_t replica) {
+    ReplicaShare& share = state_.shares[replica];
+    const auto rows = static_cast<size_t>(batch_.rows);
+    TakeRows(batch_, FirstOf(replica, replicas_, rows), FirstOf(replica + 1, replicas_, rows),
+             &share.batch);
+    RETURN_IF_ERROR(model_.Plan(share.batch, &share.state));
+    for (size_t v = 0; v < state_.uses.size(); ++v) CopyValues(v, &share.state.uses[v]);
+    ASSIGN_OR_RETURN(share.loss, model_.Train(share.batch, &share.state));
+    return absl::OkStatus();
+  }
+
+  // This replica's part of the sums: a range of each variable that all use whole, and every R-th of
+  // the others.
+  void Reduce(size_t replica) {
+    for (size_t v = 0; v < state_.uses.size(); ++v) {
+      VariableUse& use = state_.uses[v];
+      const bool whole = std::all_of(
+          state_.shares.begin(), state_.shares.end(),
+          [v](const ReplicaShare& share) { return share.state.uses[v].part == Part::kWhole; });
+      if (use.part == Part::kWhole && whole) {
+        const size_t first = FirstOf(replica, replicas_, use.gradient.size());
+        ReduceRange(v, first, FirstOf(replica + 1, replicas_, use.gradient.size()) - first);
+      } else if (v % replicas_ == replica) {
+        std::fill(use.gradient.begin(), use.gradient.end(), 0.0f);
+        for (const ReplicaShare& share : state_.shares) AddRows(v, share, &use.gradient);
+      }
+    }
+  }
+
+  double Loss() const {
+    double loss = 0;
+    for (const ReplicaShare& share : state_.shares) {
+      loss += share.loss * static_cast<double>(share.batch.rows);
+    }
+    return batch_.rows == 0 ? 0 : loss / static_cast<double>(batch_.rows);
+  }
+
+ private:
+  size_t RowOf(size_t variable, int64_t id) const {
+    if (state_.uses[variable].part == Part::kWhole) return static_cast<size_t>(id);
+    return rows_of_ids_[variable].at(id);
+  }
+
+  void CopyValues(size_t variable, VariableUse* own) const {
+    const VariableUse& all = state_.uses[variable];
+    if (own->part == Part::kWhole) {
+      own->values = all.values;
+      return;
+    }
+    const size_t width = WidthOf(model_.variables()[variable]);
+    float* to = own->values.data();
+    for (const int64_t id : own->ids) {
+      to = std::copy_n(all.values.data() + RowOf(variable, id) * width, width, to);
+    }
+  }
+
+  float Weight(const ReplicaShare& share) const {
+    if (batch_.rows == 0) return 0;
+    return static_cast<float>(share.batch.rows) / static_cast<float>(batch_.rows);
+  }
+
+  void ReduceRange(size_t variable, size_t first, size_t count) {
+    float* const to = state_.uses[variable].gradient.data() + first;
+    std::fill_n(to, count, 0.0f);
+    for (const ReplicaShare& share : state_.shares) {
+      AddScaled(share.state.uses[variable].gradient.data() + first, count, Weight(share), to);
+    }
+  }
+
+  void AddRows(size_t variable, const ReplicaShare& share, std::vector<float>* to) const {
+    const VariableUse& own = share.state.uses[variable];
+    const size_t width = WidthOf(model_.variables()[variable]);
+    if (own.part == Part::kWhole) {
+      AddScaled(own.gradient.data(), own.gradient.size(), Weight(share), to->data());
+      return;
+    }
+    const float* from = own.gradient.data();
+    for (const int64_t id : own.ids) {
+      AddScaled(from, width, Weight(share), to->data() + RowOf(variable, id) * width);
+      from += width;
+    }
+  }
+
+  const Model& model_;
+  const size_t replicas_;
+  const Batch& batch_;
+  StepState& state_;
+  std::vector<absl::flat_hash_map<int64_t, size_t>> rows_of_ids_;  // of variables used by ids
+};
+
+ReplicatedModel::ReplicatedModel(std::unique_ptr<Model> model, std::unique_ptr<Strategy> strategy)
+    : model_(std::move(model)), strategy_(std::move(strategy)) {}
+
+absl::StatusOr<double> ReplicatedModel::Train(const Batch& batch, StepState* state) const {
+  StepOfReplicas step(*model_, static_cast<size_t>(strategy_->local_replicas()), batch, state);
+  const auto meet = [](Strategy&, absl::Span<const Value>) -> absl::StatusOr<Value> {
+    return Value();
+  };
+  const auto replica_fn = [&](absl::Span<const Value>) -> absl::StatusOr<Value> {
+    const std::shared_ptr<ReplicaContext> context = GetReplicaContext();
+    const auto replica = static_cast<size_t>(context->local_replica());
+    step.IndexIds(replica);
+    RETURN_IF_ERROR(context->MergeCall(meet).status());
+    RETURN_IF_ERROR(step.Compute(replica));
+    RETURN_IF_ERROR(context->MergeCall(meet).status());
+    step.Reduce(replica);
+    return Value();
+  };
+  RETURN_IF_ERROR(strategy_->Run(replica_fn).status());
+  return step.Loss();
+}
+
+absl::StatusOr<std::unique_ptr<Model>> DivideOverReplicas(std::unique_ptr<Model> model,
+                                                          const StrategyConfig& config) {
+  if (config.devices.size() <= 1) return model;
+  std::vector<Device> devices;
+  for (const std::string& text : config.devices) {
+    ASSIGN_OR_RETURN(const Device device, ParseDevice(text));
+    devices.push_back(device);
+  }
+  std::unique_ptr<Strategy> strategy;
+  if (config.type == "central_storage") {
+    ASSIGN_OR_RETURN(strategy, CentralStorageStrategy::Create(std::move(devices)));
+  } else {
+    ASSIGN_OR_RETURN(strategy, MirroredStrategy::Create(std::move(devices)));
+  }
+  return std::make_unique<ReplicatedModel>(std::move(model), std::move(strategy));
+}
+
+}  // namespace cairn
