@@ -21,6 +21,7 @@ run reader_bench
 run wire_bench
 run engine_bench
 run client_bench
+run collective_bench
 run straggler_bench
 run storage_bench --directory="$scratch"
 run durability_bench --directory="$scratch"

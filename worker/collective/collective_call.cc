@@ -7,17 +7,18 @@
 namespace cairn {
 namespace {
 
-bool Agrees(const CollectiveCall& a, const CollectiveCall& b) {
-  return a.kind == b.kind && a.reduce == b.reduce && a.dtype == b.dtype && a.root == b.root &&
-         (a.count == b.count || a.kind == CollectiveKind::kAllGather);
-}
-
 absl::Status NullMemory(absl::string_view which, int64_t count) {
   return absl::InvalidArgumentError(
       absl::StrCat(which, " has ", count, " elements at a null pointer"));
 }
 
 }  // namespace
+
+bool Agrees(const CollectiveCall& a, const CollectiveCall& b) {
+  return a.kind == b.kind && a.reduce == b.reduce && a.dtype == b.dtype && a.root == b.root &&
+         (a.count == b.count || a.kind == CollectiveKind::kAllGather) && a.refused == 0 &&
+         b.refused == 0;
+}
 
 absl::string_view CollectiveKindName(CollectiveKind kind) {
   switch (kind) {

@@ -41,6 +41,8 @@ std::string CallerText(CollectiveKind kind, uint64_t number, int rank, absl::str
 // "rank 2 (cpu:2)".
 std::string RankText(int rank, absl::string_view peer);
 
+// Whether a rank may call `b` where rank 0 calls `a`.
+bool Agrees(const CollectiveCall& a, const CollectiveCall& b);
 // The same verdict on every rank: OK, or kInvalidArgument that names the first rank that differs
 // from rank 0, or that refused. Counts may differ in kAllGather alone.
 absl::Status CheckAgreement(absl::Span<const CollectiveCall> calls,

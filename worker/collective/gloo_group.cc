@@ -28,6 +28,10 @@ constexpr size_t kGreetingBytes = sizeof(CollectiveCall) + kEagerBytes;
 static_assert(sizeof(CollectiveCall) == 32, "travels as it is: no padding");
 constexpr uint64_t kGreetingTag = 1;  // and 2: of even and odd calls
 
+// Up to this two ranks exchange their inputs; beyond, the ring's halved addition is worth its
+// second step.
+constexpr size_t kMaxPairBytes = 1 << 20;
+
 // Kept of a deadline to find out who is at fault, once a transfer has failed.
 absl::Duration TimeToAsk(Deadline deadline) {
   return std::min(absl::Milliseconds(500), deadline.Remaining() / 4);
@@ -329,7 +333,8 @@ absl::Status GlooGroup::AllReduce(ReduceOp op, ConstBuffer in, MutableBuffer out
   return Run({.kind = CollectiveKind::kAllReduce, .reduce = op}, in, &out, deadline,
              [&](const CollectiveCall& call) {
                if (!IsEager(call) && size() > 1) {
-                 RingAllReduce(*link_, in, out, Divisor(op));
+                 (size() == 2 && in.bytes() <= kMaxPairBytes ? PairAllReduce : RingAllReduce)(
+                     *link_, in, out, Divisor(op));
                  return absl::OkStatus();
                }
                std::vector<const void*> inputs;

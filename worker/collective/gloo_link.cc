@@ -71,6 +71,14 @@ void GlooLink::Close() {
   }
 }
 
+char* GlooLink::Scratch(size_t bytes) {
+  if (bytes > scratch_bytes_) {
+    scratch_.reset(new char[bytes]);
+    scratch_bytes_ = bytes;
+  }
+  return scratch_.get();
+}
+
 void GlooLink::Interrupt() {
   absl::MutexLock lock(&mutex_);
   interrupted_ = true;
@@ -127,13 +135,15 @@ void GlooBuffer::Send(int to, uint64_t tag, size_t offset, size_t bytes) {
   sent_to_.push_back(to);
 }
 
+void GlooBuffer::AwaitOneSent() {
+  link_.Await(sent_to_.front(), buffer_.get(), "send", [&](std::chrono::milliseconds timeout) {
+    return buffer_->waitSend(nullptr, timeout);
+  });
+  sent_to_.pop_front();
+}
+
 void GlooBuffer::AwaitSent() {
-  for (const int to : sent_to_) {
-    link_.Await(to, buffer_.get(), "send", [&](std::chrono::milliseconds timeout) {
-      return buffer_->waitSend(nullptr, timeout);
-    });
-  }
-  sent_to_.clear();
+  while (!sent_to_.empty()) AwaitOneSent();
 }
 
 }  // namespace cairn

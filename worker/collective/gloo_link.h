@@ -7,6 +7,7 @@
 #include <gloo/transport/unbound_buffer.h>
 
 #include <atomic>
+#include <deque>
 #include <exception>
 #include <memory>
 #include <string>
@@ -52,6 +53,8 @@ class GlooLink {
   int waiting_for() const { return waiting_for_.load(std::memory_order_relaxed); }
   // Makes the running wait, and all later ones, throw.
   void Interrupt();
+  // At least `bytes` of memory, kept from call to call: fresh pages cost as much as a transfer.
+  char* Scratch(size_t bytes);
 
  private:
   friend class GlooBuffer;
@@ -64,6 +67,8 @@ class GlooLink {
   std::shared_ptr<gloo::transport::Device> device_;
   std::shared_ptr<gloo::transport::Context> context_;
   Deadline deadline_ = Deadline::In(absl::ZeroDuration());
+  std::unique_ptr<char[]> scratch_;
+  size_t scratch_bytes_ = 0;
   std::atomic<int> waiting_for_ = -1;
   absl::Mutex mutex_;
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
@@ -81,13 +86,15 @@ class GlooBuffer {
   void Post(int from, uint64_t tag, size_t offset, size_t bytes);
   void AwaitReceived(int from);
   void Send(int to, uint64_t tag, size_t offset, size_t bytes);
+  // Until the first that was sent from here, and not awaited yet, has left.
+  void AwaitOneSent();
   // Until all that was sent from here has left.
   void AwaitSent();
 
  private:
   GlooLink& link_;
   const std::unique_ptr<gloo::transport::UnboundBuffer> buffer_;
-  std::vector<int> sent_to_;
+  std::deque<int> sent_to_;  // not awaited yet
 };
 
 }  // namespace cairn

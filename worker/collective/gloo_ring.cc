@@ -15,8 +15,9 @@ constexpr uint64_t kDataTag = 16;
 
 // Segments are small enough that one is still in the cache when it is added up and sent on, and
 // large enough that Gloo's three small messages for each do not show.
-constexpr int64_t kMinSegmentBytes = 32 << 10;
-constexpr int64_t kMaxSegmentBytes = 512 << 10;
+constexpr int64_t kMinSegmentBytes = 128 << 10;
+constexpr int64_t kMaxSegmentBytes = 1 << 20;
+constexpr int64_t kMinPairSegmentBytes = 256 << 10;
 // Positions (below) that receives are posted and sends are made ahead.
 constexpr size_t kWindow = 4;
 // Segments between the steps of one segment: while it travels, the next ones do.
@@ -43,11 +44,11 @@ class Ring {
         reduce_steps_(size_ - 1),
         steps_(scatter ? reduce_steps_ : 2 * reduce_steps_),
         segment_(SegmentElements()),
-        received_(std::make_unique<char[]>(kWindow * SegmentBytes())),
+        received_(link.Scratch(kWindow * SegmentBytes())),
         // Gloo takes memory that is sent from as writable too, but does not write.
         in_memory_(link, const_cast<void*>(in.data), in.bytes()),
         out_memory_(link, out.data, out.bytes()),
-        received_memory_(link, received_.get(), kWindow * SegmentBytes()) {
+        received_memory_(link, received_, kWindow * SegmentBytes()) {
     Schedule();
   }
 
@@ -90,7 +91,7 @@ class Ring {
   const int reduce_steps_;
   const int steps_;
   const int64_t segment_;
-  const std::unique_ptr<char[]> received_;
+  char* const received_;  // kWindow segments
   GlooBuffer in_memory_;
   GlooBuffer out_memory_;
   GlooBuffer received_memory_;
@@ -100,7 +101,7 @@ class Ring {
 int64_t Ring::SegmentElements() const {
   const auto element = static_cast<int64_t>(element_);
   const int64_t bytes =
-      std::clamp(chunk_ * element / 8, kMinSegmentBytes, kMaxSegmentBytes) / element;
+      std::clamp(chunk_ * element / 4, kMinSegmentBytes, kMaxSegmentBytes) / element;
   return std::max<int64_t>(1, std::min(chunk_, bytes / 64 * 64));
 }
 
@@ -158,7 +159,7 @@ void Ring::Complete(size_t position) {
     return;
   }
   received_memory_.AwaitReceived(left());
-  const void* inputs[] = {received_.get() + position % kWindow * SegmentBytes(),
+  const void* inputs[] = {received_ + position % kWindow * SegmentBytes(),
                           static_cast<const char*>(in_.data) + piece.offset};
   void* output = static_cast<char*>(out_.data) + piece.offset;
   SumBuffers(in_.dtype, inputs, {&output, 1}, piece.bytes / element_,
@@ -191,6 +192,35 @@ void Ring::Run() {
 void RingAllReduce(GlooLink& link, ConstBuffer in, MutableBuffer out, int divisor) {
   const int64_t even = (in.count + link.size() - 1) / link.size();
   Ring(link, in, out, divisor, (even + 63) / 64 * 64, /*scatter=*/false).Run();
+}
+
+void PairAllReduce(GlooLink& link, ConstBuffer in, MutableBuffer out, int divisor) {
+  const int other = 1 - link.rank();
+  const auto element = static_cast<int64_t>(DTypeBytes(in.dtype));
+  const auto segment =
+      static_cast<size_t>(std::clamp<int64_t>(static_cast<int64_t>(in.bytes()) / 4 / 64 * 64,
+                                              kMinPairSegmentBytes, kMaxSegmentBytes) /
+                          element * element);
+  const size_t segments = (in.bytes() + segment - 1) / segment;
+  char* const received = link.Scratch(kWindow * segment);
+  GlooBuffer in_memory(link, const_cast<void*>(in.data), in.bytes());
+  GlooBuffer received_memory(link, received, kWindow * segment);
+  const auto bytes = [&](size_t s) { return std::min(segment, in.bytes() - s * segment); };
+  const auto begin = [&](size_t s) {
+    received_memory.Post(other, kDataTag, s % kWindow * segment, bytes(s));
+    in_memory.Send(other, kDataTag, s * segment, bytes(s));
+  };
+  for (size_t s = 0; s < std::min(kWindow, segments); ++s) begin(s);
+  for (size_t s = 0; s < segments; ++s) {
+    received_memory.AwaitReceived(other);
+    in_memory.AwaitOneSent();  // `out` may be `in`
+    const void* inputs[] = {static_cast<const char*>(in.data) + s * segment,
+                            received + s % kWindow * segment};
+    if (link.rank() == 1) std::swap(inputs[0], inputs[1]);
+    void* output = static_cast<char*>(out.data) + s * segment;
+    SumBuffers(in.dtype, inputs, {&output, 1}, bytes(s) / static_cast<size_t>(element), divisor);
+    if (s + kWindow < segments) begin(s + kWindow);
+  }
 }
 
 void RingReduceScatter(GlooLink& link, ConstBuffer in, MutableBuffer out, int divisor) {

@@ -13,6 +13,10 @@ namespace cairn {
 // out = the sum of all ranks' `in`, divided by `divisor`. `in` may be `out`.
 void RingAllReduce(GlooLink& link, ConstBuffer in, MutableBuffer out, int divisor);
 
+// The same between two ranks: each sends the other all of its input. As many bytes as round a ring
+// of two, in one step instead of two that wait for each other.
+void PairAllReduce(GlooLink& link, ConstBuffer in, MutableBuffer out, int divisor);
+
 // out = chunk rank() of the sum: elements [rank() * out.count, (rank() + 1) * out.count).
 void RingReduceScatter(GlooLink& link, ConstBuffer in, MutableBuffer out, int divisor);
 

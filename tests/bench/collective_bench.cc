@@ -1,0 +1,320 @@
+// All-reduce of float32. In process: 64 MiB over 4 devices beside the memory-copy bound (derived in
+// worker/collective/README.md: all cores copying 4 x 64 MiB), and the latency of 4 KiB. Across two
+// processes on loopback: beside the fastest of Gloo's own ring algorithms with Gloo's own sum, in
+// the same processes, rounds alternating. A line gives the median over rounds; its sums were
+// checked in the same run. --rounds=N (9).
+#include <gloo/allreduce.h>
+#include <gloo/allreduce_ring.h>
+#include <gloo/allreduce_ring_chunked.h>
+#include <gloo/math.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/file_store.h>
+#include <gloo/transport/tcp/device.h>
+#include <spawn.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/strings/str_cat.h"
+#include "common/deadline.h"
+#include "tests/support/temp_dir.h"
+#include "worker/collective/control_server.h"
+#include "worker/collective/gloo_group.h"
+#include "worker/collective/in_process_group.h"
+
+extern char** environ;
+
+ABSL_FLAG(int, rounds, 9, "Rounds of each side");
+ABSL_FLAG(int, rank, 0, "Of the second process, which the first starts: 1");
+ABSL_FLAG(std::string, meeting, "", "Where the two processes meet");
+ABSL_FLAG(std::string, store, "", "Folder of Gloo's file store");
+
+namespace cairn {
+namespace {
+
+constexpr size_t kMiB = 1 << 20;
+
+[[noreturn]] void Die(const std::string& why) {
+  std::fprintf(stderr, "collective_bench: %s\n", why.c_str());
+  std::exit(1);
+}
+void Require(const absl::Status& status) {
+  if (!status.ok()) Die(status.ToString());
+}
+Deadline Soon() { return Deadline::In(absl::Seconds(60)); }
+
+double Median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<int64_t>(values.size() / 2),
+                   values.end());
+  return values[values.size() / 2];
+}
+
+double Seconds(const std::function<void()>& call, int calls) {
+  const absl::Duration start = MonotonicNow();
+  for (int i = 0; i < calls; ++i) call();
+  return absl::ToDoubleSeconds(MonotonicNow() - start) / calls;
+}
+
+void OnThreads(int count, const std::function<void(int)>& body) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < count; ++t) threads.emplace_back(body, t);
+  for (std::thread& thread : threads) thread.join();
+}
+
+MutableBuffer Into(std::vector<float>& values) {
+  return {DType::kFloat32, values.data(), static_cast<int64_t>(values.size())};
+}
+
+bool AllEqual(const std::vector<float>& values, float expected) {
+  return std::all_of(values.begin(), values.end(), [&](float v) { return v == expected; });
+}
+
+// All cores copying `from` to `to`, after all have started.
+double CopySeconds(const std::vector<std::vector<float>>& from,
+                   std::vector<std::vector<float>>& to) {
+  const int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  std::atomic<int> ready = 0;
+  std::vector<double> seconds(static_cast<size_t>(threads));
+  OnThreads(threads, [&](int t) {
+    ++ready;
+    while (ready.load() < threads) std::this_thread::yield();
+    seconds[static_cast<size_t>(t)] = Seconds(
+        [&] {
+          for (size_t d = 0; d < from.size(); ++d) {
+            const size_t share = from[d].size() / static_cast<size_t>(threads);
+            const size_t begin = share * static_cast<size_t>(t);
+            std::memcpy(to[d].data() + begin, from[d].data() + begin, share * sizeof(float));
+          }
+        },
+        1);
+  });
+  return *std::max_element(seconds.begin(), seconds.end());
+}
+
+void MeasureInProcess(int devices, size_t bytes, bool in_place) {
+  const size_t count = bytes / sizeof(float);
+  std::vector<std::string> names;
+  for (int d = 0; d < devices; ++d) names.push_back(absl::StrCat("cpu:", d));
+  InProcessGroups groups = InProcessGroups::Create(names).value();
+  std::vector<std::vector<float>> in(static_cast<size_t>(devices));
+  std::vector<std::vector<float>> out(in.size(), std::vector<float>(count));
+  std::vector<double> ratios;
+  std::vector<double> ours;
+  bool verified = true;
+  for (int round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
+    for (auto& values : in) values.assign(count, static_cast<float>(round + 1));
+    const double copy = CopySeconds(in, out);
+    std::vector<double> seconds(in.size());
+    OnThreads(devices, [&](int d) {
+      const auto at = static_cast<size_t>(d);
+      CollectiveGroup& rank = groups.rank(d);
+      Require(rank.Barrier(Soon()));
+      seconds[at] = Seconds(
+          [&] {
+            Require(rank.AllReduce(ReduceOp::kSum, Into(in[at]), Into(in_place ? in[at] : out[at]),
+                                   Soon()));
+          },
+          1);
+    });
+    const double reduce = *std::max_element(seconds.begin(), seconds.end());
+    for (size_t d = 0; d < in.size(); ++d) {
+      verified = verified &&
+                 AllEqual(in_place ? in[d] : out[d], static_cast<float>(devices * (round + 1)));
+    }
+    ratios.push_back(copy / reduce);
+    ours.push_back(reduce);
+  }
+  const double ratio = Median(ratios);
+  std::printf(
+      "{\"name\": \"in_process_%zuMiB_%d_devices%s\", \"ratio\": %.3f, \"bar\": \">= 0.50\", "
+      "\"met\": %s, \"milliseconds\": %.2f, \"gigabytes_moved_per_second\": %.2f, "
+      "\"verified\": %s}\n",
+      bytes / kMiB, devices, in_place ? "_in_place" : "", ratio, ratio >= 0.5 ? "true" : "false",
+      Median(ours) * 1e3, 2.0 * devices * static_cast<double>(bytes) / Median(ours) / 1e9,
+      verified ? "true" : "false");
+  std::fflush(stdout);
+}
+
+void MeasureLatency(int devices) {
+  constexpr int kCalls = 20000;
+  std::vector<std::string> names;
+  for (int d = 0; d < devices; ++d) names.push_back(absl::StrCat("cpu:", d));
+  InProcessGroups groups = InProcessGroups::Create(names).value();
+  std::vector<double> medians;
+  std::atomic<bool> verified = true;
+  for (int round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
+    std::vector<double> seconds(static_cast<size_t>(devices));
+    OnThreads(devices, [&](int d) {
+      std::vector<float> in(1024, static_cast<float>(d + 1));
+      std::vector<float> out(1024);
+      Require(groups.rank(d).Barrier(Soon()));
+      seconds[static_cast<size_t>(d)] = Seconds(
+          [&] { Require(groups.rank(d).AllReduce(ReduceOp::kSum, Into(in), Into(out), Soon())); },
+          kCalls);
+      if (!AllEqual(out, static_cast<float>(devices * (devices + 1) / 2))) verified = false;
+    });
+    medians.push_back(*std::max_element(seconds.begin(), seconds.end()));
+  }
+  const double microseconds = Median(medians) * 1e6;
+  std::printf(
+      "{\"name\": \"in_process_4KiB_%d_devices\", \"microseconds\": %.2f, \"bar\": \"<= 10\", "
+      "\"met\": %s, \"verified\": %s}\n",
+      devices, microseconds, microseconds <= 10 ? "true" : "false", verified ? "true" : "false");
+  std::fflush(stdout);
+}
+
+// Gloo's own algorithms over connections of their own.
+class GlooRings {
+ public:
+  GlooRings(int rank, const std::string& folder, std::vector<float>& values) : values_(values) {
+    gloo::transport::tcp::attr attributes;
+    attributes.hostname = "127.0.0.1";
+    std::shared_ptr<gloo::transport::Device> device =
+        gloo::transport::tcp::CreateDevice(attributes);
+    gloo::rendezvous::FileStore store(folder);
+    auto context = std::make_shared<gloo::rendezvous::Context>(rank, 2);
+    context->connectFullMesh(store, device);
+    context_ = context;
+    const std::vector<float*> pointers = {values.data()};
+    const int count = static_cast<int>(values.size());
+    ring_ = std::make_unique<gloo::AllreduceRing<float>>(context_, pointers, count);
+    chunked_ = std::make_unique<gloo::AllreduceRingChunked<float>>(context_, pointers, count);
+  }
+  void Ring() { ring_->run(); }
+  void Chunked() { chunked_->run(); }
+  void NewRing() {
+    gloo::AllreduceOptions options(context_);
+    options.setAlgorithm(gloo::AllreduceOptions::Algorithm::RING);
+    options.setOutput(values_.data(), values_.size());
+    options.setReduceFunction(
+        static_cast<void (*)(void*, const void*, const void*, size_t)>(&gloo::sum<float>));
+    gloo::allreduce(options);
+  }
+
+ private:
+  std::vector<float>& values_;
+  std::shared_ptr<gloo::Context> context_;
+  std::unique_ptr<gloo::Algorithm> ring_;
+  std::unique_ptr<gloo::Algorithm> chunked_;
+};
+
+void MeasureProcesses(int rank, const std::string& meeting, const std::string& store, size_t bytes,
+                      int calls) {
+  const size_t count = bytes / sizeof(float);
+  GlooOptions options = {.rank = rank, .addresses = {"127.0.0.1:1", "127.0.0.1:2"}};
+  options.name = absl::StrCat("bench ", bytes);
+  options.meeting_address = meeting;
+  const auto group = ConnectGloo(options, Soon());
+  Require(group.status());
+  std::vector<float> values(count);
+  GlooRings rings(rank, store, values);
+  bool verified = true;
+  const auto timed = [&](const std::function<void()>& reduce) {
+    std::fill(values.begin(), values.end(), 1.0F);
+    Require((*group)->Barrier(Soon()));
+    const double seconds = Seconds(reduce, calls);
+    // Each call doubles what both processes hold alike.
+    verified = verified && AllEqual(values, std::ldexp(1.0F, calls));
+    return seconds;
+  };
+  std::vector<double> ours;
+  std::vector<double> ring;
+  std::vector<double> chunked;
+  std::vector<double> new_ring;
+  for (int round = 0; round <= absl::GetFlag(FLAGS_rounds); ++round) {
+    ring.push_back(timed([&] { rings.Ring(); }));
+    chunked.push_back(timed([&] { rings.Chunked(); }));
+    new_ring.push_back(timed([&] { rings.NewRing(); }));
+    ours.push_back(
+        timed([&] { Require((*group)->AllReduce(ReduceOp::kSum, Into(values), Soon())); }));
+    if (round > 0) continue;  // connections and pages warm up
+    for (auto* seconds : {&ring, &chunked, &new_ring, &ours}) seconds->clear();
+  }
+  if (rank != 0) return;
+  const double gloo = std::min({Median(ring), Median(chunked), Median(new_ring)});
+  const double ratio = gloo / Median(ours);
+  std::printf(
+      "{\"name\": \"two_processes_%zuKiB\", \"ratio\": %.3f, \"bar\": \">= 1.00\", \"met\": %s, "
+      "\"microseconds\": %.1f, \"gloo_ring_microseconds\": %.1f, "
+      "\"gloo_ring_chunked_microseconds\": %.1f, \"gloo_new_ring_microseconds\": %.1f, "
+      "\"gigabytes_per_second\": %.2f, \"verified\": %s}\n",
+      bytes >> 10, ratio, ratio >= 1 ? "true" : "false", Median(ours) * 1e6, Median(ring) * 1e6,
+      Median(chunked) * 1e6, Median(new_ring) * 1e6,
+      static_cast<double>(bytes) / Median(ours) / 1e9, verified ? "true" : "false");
+  std::fflush(stdout);
+}
+
+struct Size {
+  size_t bytes;
+  int calls;  // of a round
+};
+constexpr Size kSizes[] = {{64 * kMiB, 4}, {4 * kMiB, 20}, {256 << 10, 60}, {4 << 10, 100}};
+
+// Gloo's stores must be there, and empty, before either process uses them.
+std::string StoreOf(const std::string& folder, size_t size) {
+  return absl::StrCat(folder, "/", size);
+}
+
+pid_t StartSecondProcess(const char* program, const std::string& meeting,
+                         const std::string& folder) {
+  for (size_t i = 0; i < std::size(kSizes); ++i) {
+    if (::mkdir(StoreOf(folder, i).c_str(), 0700) != 0) Die("mkdir");
+  }
+  std::vector<std::string> arguments = {program, "--rank=1", "--meeting=" + meeting,
+                                        "--store=" + folder,
+                                        absl::StrCat("--rounds=", absl::GetFlag(FLAGS_rounds))};
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  pid_t child = -1;
+  if (::posix_spawn(&child, program, nullptr, nullptr, argv.data(), environ) != 0) Die("spawn");
+  return child;
+}
+
+void MeasureSizes(int rank, const std::string& meeting, const std::string& folder) {
+  for (size_t i = 0; i < std::size(kSizes); ++i) {
+    MeasureProcesses(rank, meeting, StoreOf(folder, i), kSizes[i].bytes, kSizes[i].calls);
+  }
+}
+
+int Main(const char* program) {
+  std::signal(SIGPIPE, SIG_IGN);
+  if (absl::GetFlag(FLAGS_rank) != 0) {
+    MeasureSizes(1, absl::GetFlag(FLAGS_meeting), absl::GetFlag(FLAGS_store));
+    return 0;
+  }
+  MeasureInProcess(4, 64 * kMiB, false);
+  MeasureInProcess(4, 64 * kMiB, true);
+  MeasureInProcess(2, 64 * kMiB, true);
+  MeasureLatency(2);
+  MeasureLatency(4);
+  const auto server = ControlServer::Start("127.0.0.1:0").value();
+  const TempDir folder;
+  const pid_t child = StartSecondProcess(program, server->address(), folder.path());
+  MeasureSizes(0, server->address(), folder.path());
+  int status = 0;
+  if (::waitpid(child, &status, 0) != child || status != 0) Die("the second process failed");
+  return 0;
+}
+
+}  // namespace
+}  // namespace cairn
+
+int main(int argc, char** argv) {
+  absl::ParseCommandLine(argc, argv);
+  return cairn::Main(argv[0]);
+}
