@@ -1,6 +1,7 @@
 #include "worker/collective/in_process_group.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <utility>
 
@@ -71,8 +72,8 @@ class InProcessGroups::Rank final : public CollectiveGroup {
 
   const std::shared_ptr<InProcessMeeting> meeting_;
   const int rank_;
-  uint64_t next_ = 1;
-  uint64_t number_ = 0;  // of the running call
+  std::atomic<uint64_t> next_ = 1;  // atomic for a Reset that comes in between, and is refused
+  uint64_t number_ = 0;             // of the running call
 };
 
 template <typename Work>

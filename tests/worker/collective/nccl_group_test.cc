@@ -1,0 +1,30 @@
+// Asking for NCCL where there is no NCCL, or no GPU, is refused on every rank with the reason.
+#include "worker/collective/nccl_group.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+#include "tests/worker/collective/ranks.h"
+
+namespace cairn::test {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+TEST(NcclGroup, WithoutNcclOrGpuEveryRankIsToldAndTheBootstrapGoesOn) {
+  InProcessGroups bootstrap = InProcessGroups::Create({"gpu:9998", "gpu:9999"}).value();
+  OnRanks(2, [&](int r) {
+    CollectiveGroup& group = bootstrap.rank(r);
+    const absl::Status status = ConnectNccl(group, {.device = 9998 + r}, Soon()).status();
+    if (HasNccl()) {
+      EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal, HasSubstr("CUDA: gpu:999")));
+    } else {
+      EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("-Dcuda=enabled")));
+    }
+    EXPECT_OK(group.Barrier(Soon()));
+  });
+}
+
+}  // namespace
+}  // namespace cairn::test
