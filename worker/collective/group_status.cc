@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/status.h"
 #include "worker/collective/collective_call.h"
 #include "worker/collective/control_wire.h"
@@ -64,24 +65,31 @@ GroupVerdict FindFault(absl::Span<const absl::StatusOr<GroupStatus>> statuses,
             static_cast<int32_t>(r)};
   }
   for (size_t r = 0; r < ranks; ++r) {
-    if (statuses[r].ok()) continue;
-    return {absl::DeadlineExceededError(
-                absl::StrCat(name(r), " does not answer: its process is stopped or unreachable")),
-            static_cast<int32_t>(r)};
-  }
-  for (size_t r = 0; r < ranks; ++r) {
-    if (r == static_cast<size_t>(rank) || statuses[r]->failure.ok()) continue;
+    if (r == static_cast<size_t>(rank) || !statuses[r].ok() || statuses[r]->failure.ok()) continue;
     const absl::Status& failure = statuses[r]->failure;
     return {absl::Status(failure.code(), absl::StrCat(name(r), " reports: ", failure.message())),
             statuses[r]->at_fault};
   }
+  // On a busy machine a rank may be slow to answer: whoever else is late is named beside it. A rank
+  // that is still in an earlier call is late because of another.
+  std::vector<std::string> late;
+  int32_t first = -1;
   for (size_t r = 0; r < ranks; ++r) {
-    if (r == static_cast<size_t>(rank) || statuses[r]->number >= number) continue;
-    return {absl::DeadlineExceededError(absl::StrCat(
-                name(r), " did not come in time: it runs, and its last collective was #",
-                statuses[r]->number, statuses[r]->in_call ? ", in which it still is" : "")),
-            static_cast<int32_t>(r)};
+    if (r == static_cast<size_t>(rank)) continue;
+    if (!statuses[r].ok()) {
+      late.push_back(
+          absl::StrCat(name(r), " does not answer: its process is stopped or unreachable"));
+    } else if (statuses[r]->number < number && !statuses[r]->in_call) {
+      late.push_back(absl::StrCat(name(r),
+                                  " did not come in time: it runs, and its last collective "
+                                  "was #",
+                                  statuses[r]->number));
+    } else {
+      continue;
+    }
+    if (first < 0) first = static_cast<int32_t>(r);
   }
+  if (!late.empty()) return {absl::DeadlineExceededError(absl::StrJoin(late, "; ")), first};
   const auto waited = static_cast<size_t>(waited_for);
   return {
       absl::DeadlineExceededError(absl::StrCat("no data from ", name(waited), " in time: ", what)),

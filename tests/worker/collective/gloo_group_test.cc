@@ -191,7 +191,7 @@ TEST(GlooGroupErrors, ARankThatDoesNotComeIsNamedOnEveryRank) {
     if (r == 2) return;
     std::vector<float> values(100'000);
     const absl::Status status =
-        ranks[r].AllReduce(ReduceOp::kSum, Into(values), Deadline::In(absl::Milliseconds(400)));
+        ranks[r].AllReduce(ReduceOp::kSum, Into(values), Deadline::In(absl::Milliseconds(800)));
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kDeadlineExceeded,
                                  AllOf(HasSubstr(absl::StrCat("all_reduce #2 on rank ", r)),
                                        HasSubstr("rank 2 (127.0.0.1:5002) did not come in time"),
