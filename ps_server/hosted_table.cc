@@ -22,6 +22,25 @@ void PrefetchStripe(const EmbeddingStripe& stripe) {
 
 }  // namespace
 
+uint32_t* PulledRows::Begin(const HostedTable& table, const KeyGroups& groups) {
+  if (used_ == entries_.size()) entries_.emplace_back();
+  Entry& entry = entries_[used_++];
+  entry.table = &table;
+  entry.keys.assign(groups.keys().begin(), groups.keys().end());
+  entry.rows.resize(entry.keys.size());
+  return entry.rows.data();
+}
+
+const uint32_t* PulledRows::Of(const HostedTable& table, const KeyGroups& groups) const {
+  for (size_t i = 0; i < used_; ++i) {
+    const Entry& entry = entries_[i];
+    if (entry.table == &table && groups.keys() == absl::MakeConstSpan(entry.keys)) {
+      return entry.rows.data();
+    }
+  }
+  return nullptr;
+}
+
 HostedTable::HostedTable(uint32_t variable, TableLayout layout, absl::Span<const int32_t> bucket_ps,
                          int32_t server_index)
     : HostedShard(0),
@@ -79,8 +98,9 @@ class HostedTable::Window {
   uint32_t end() const { return groups_.back().end; }
 
   // Calls visit(g, at, row) for key `at`, of group g, whose row is `row` or RowTable::kNone.
+  // `likely`: by `at`, as RowTable::FindAgain; may be null.
   template <typename Visit>
-  void ForEachKey(const KeyGroups& groups, Visit visit) const {
+  void ForEachKey(const KeyGroups& groups, const uint32_t* likely, Visit visit) const {
     RowTable::Query queries[kFlightKeys];
     uint32_t owner[kFlightKeys];
     uint32_t rows[kFlightKeys];
@@ -92,7 +112,11 @@ class HostedTable::Window {
         owner[i] = static_cast<uint32_t>(g);
         queries[i] = {.table = &stripes_[g]->table(), .key = groups.key(base + i)};
       }
-      RowTable::Find(absl::MakeConstSpan(queries, n), rows);
+      if (likely != nullptr) {
+        RowTable::FindAgain(absl::MakeConstSpan(queries, n), likely + base, rows);
+      } else {
+        RowTable::Find(absl::MakeConstSpan(queries, n), rows);
+      }
       for (uint32_t i = 0; i < n; ++i) visit(owner[i], base + i, rows[i]);
     }
   }
@@ -121,7 +145,7 @@ void HostedTable::ForEachWindow(const KeyGroups& groups, bool shared, Visit visi
 int64_t HostedTable::CountAbsent(const KeyGroups& groups) const {
   int64_t absent = 0;
   ForEachWindow(groups, /*shared=*/true, [&](const Window& window) {
-    window.ForEachKey(groups, [&](size_t, uint32_t, uint32_t row) {
+    window.ForEachKey(groups, nullptr, [&](size_t, uint32_t, uint32_t row) {
       if (row == RowTable::kNone) ++absent;
     });
   });
@@ -130,7 +154,8 @@ int64_t HostedTable::CountAbsent(const KeyGroups& groups) const {
 
 HostedTable::Changed HostedTable::Push(const UpdateStep& step, const Origin& origin,
                                        const KeyGroups& groups, const float* gradients,
-                                       TableScratch& scratch) {
+                                       const PulledRows& pulled, TableScratch& scratch) {
+  const uint32_t* const likely = pulled.Of(*this, groups);
   Changed changed;
   ForEachWindow(groups, /*shared=*/false, [&](const Window& window) {
     std::array<bool, kWindowStripes> wanted{};
@@ -140,7 +165,7 @@ HostedTable::Changed HostedTable::Push(const UpdateStep& step, const Origin& ori
       if (wanted[g]) window.stripe(g).BeginPush();
     }
     scratch.rows.resize(window.end() - window.begin());
-    window.ForEachKey(groups, [&](size_t g, uint32_t at, uint32_t row) {
+    window.ForEachKey(groups, likely, [&](size_t g, uint32_t at, uint32_t row) {
       if (!wanted[g]) return;
       repeats[g] |= window.stripe(g).Take(groups.key(at), row, changed.made);
       scratch.rows[at - window.begin()] = row;
@@ -160,10 +185,12 @@ HostedTable::Changed HostedTable::Push(const UpdateStep& step, const Origin& ori
   return changed;
 }
 
-void HostedTable::Pull(size_t part, const KeyGroups& groups, float* out) const {
+void HostedTable::Pull(size_t part, const KeyGroups& groups, float* out, PulledRows* pulled) const {
+  uint32_t* const found = pulled == nullptr ? nullptr : pulled->Begin(*this, groups);
   ForEachWindow(groups, /*shared=*/true, [&](const Window& window) {
-    window.ForEachKey(groups, [&](size_t g, uint32_t at, uint32_t row) {
+    window.ForEachKey(groups, nullptr, [&](size_t g, uint32_t at, uint32_t row) {
       window.stripe(g).CopyRow(part, groups.key(at), row, out + groups.position(at) * layout_.dim);
+      if (found != nullptr) found[at] = row;
     });
   });
 }
@@ -174,7 +201,7 @@ int64_t HostedTable::Assign(size_t part, const Origin& origin, const KeyGroups& 
   ForEachWindow(groups, /*shared=*/false, [&](const Window& window) {
     std::array<bool, kWindowStripes> wanted{};
     for (size_t g = 0; g < window.size(); ++g) wanted[g] = !window.stripe(g).Has(origin);
-    window.ForEachKey(groups, [&](size_t g, uint32_t at, uint32_t row) {
+    window.ForEachKey(groups, nullptr, [&](size_t g, uint32_t at, uint32_t row) {
       if (!wanted[g]) return;
       window.stripe(g).SetRow(part, groups.key(at), row, values + groups.position(at) * layout_.dim,
                               made);

@@ -14,6 +14,31 @@
 
 namespace cairn {
 
+class HostedTable;
+
+// Where a pull found its keys' rows, table by table. Rows stay where they are, and a worker soon
+// pushes what it has pulled, so a push of the same keys need not look them up again.
+// Thread safety: none.
+class PulledRows {
+ public:
+  // A new pull: what the one before found is forgotten.
+  void Clear() { used_ = 0; }
+  // For as many rows as there are keys, to be filled in by KeyGroups' order; RowTable::kNone for
+  // absent ones.
+  uint32_t* Begin(const HostedTable& table, const KeyGroups& groups);
+  // What was filled in; nullptr where the pull was not of this table or of other keys.
+  const uint32_t* Of(const HostedTable& table, const KeyGroups& groups) const;
+
+ private:
+  struct Entry {
+    const HostedTable* table = nullptr;  // not followed: it may be gone
+    std::vector<int64_t> keys;
+    std::vector<uint32_t> rows;
+  };
+  std::vector<Entry> entries_;
+  size_t used_ = 0;  // of them; the others keep their memory
+};
+
 // Thread safety: every method may be called from several threads at once.
 class HostedTable final : public HostedShard {
  public:
@@ -48,9 +73,10 @@ class HostedTable final : public HostedShard {
   };
   // One update of each key's row, made first where absent. `gradients`: [keys, dim].
   Changed Push(const UpdateStep& step, const Origin& origin, const KeyGroups& groups,
-               const float* gradients, TableScratch& scratch);
-  // out [keys, dim]: part `part` of each key's row, of absent ones its initial value.
-  void Pull(size_t part, const KeyGroups& groups, float* out) const;
+               const float* gradients, const PulledRows& pulled, TableScratch& scratch);
+  // out [keys, dim]: part `part` of each key's row, of absent ones its initial value. `pulled` may
+  // be null.
+  void Pull(size_t part, const KeyGroups& groups, float* out, PulledRows* pulled) const;
   // As HostedDense::AssignRows. Returns the number of rows made.
   int64_t Assign(size_t part, const Origin& origin, const KeyGroups& groups, const float* values,
                  std::vector<TouchedStripe>& touched);

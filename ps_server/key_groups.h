@@ -33,6 +33,7 @@ class KeyGroups {
     return absl::MakeConstSpan(positions_).subspan(group.begin, group.end - group.begin);
   }
   // Groups follow each other, so the keys of several are a run too.
+  absl::Span<const int64_t> keys() const { return keys_; }
   int64_t key(uint32_t at) const { return keys_[at]; }
   uint32_t position(uint32_t at) const { return positions_[at]; }
   size_t key_count() const { return keys_.size(); }

@@ -44,14 +44,16 @@ std::byte* Prepare(Payload& values, size_t size) {
   return values.mutable_data();
 }
 
-void PullItem(const ItemTarget& target, RowScratch& scratch, wire::PulledItem& item) {
+// `pulled`: where rows found are noted; may be null.
+void PullItem(const ItemTarget& target, RowScratch& scratch, PulledRows* pulled,
+              wire::PulledItem& item) {
   const size_t bytes = static_cast<size_t>(target.rows) * target.row_bytes();
   item.dtype = ToWire(target.part_dtype());
   // Before the rows are read: the lowest version they may have.
   item.version = target.shard().version();
   std::byte* out = Prepare(item.values, bytes);
   if (target.table != nullptr) {
-    target.table->Pull(target.part, *target.groups, reinterpret_cast<float*>(out));
+    target.table->Pull(target.part, *target.groups, reinterpret_cast<float*>(out), pulled);
   } else if (target.whole) {
     target.dense->PullWhole(target.part, out);
   } else {
@@ -60,7 +62,7 @@ void PullItem(const ItemTarget& target, RowScratch& scratch, wire::PulledItem& i
 }
 
 absl::Status PullWith(ServerCore& core, const Admitted& admitted, const wire::PullRequest& request,
-                      PullScratch& scratch, wire::PullReply& reply) {
+                      PullScratch& scratch, PulledRows* pulled, wire::PullReply& reply) {
   scratch.targets.clear();
   int64_t bytes = 0;
   for (size_t i = 0; i < request.items.size(); ++i) {
@@ -91,7 +93,7 @@ absl::Status PullWith(ServerCore& core, const Admitted& admitted, const wire::Pu
   }
   reply.items.resize(scratch.targets.size());
   for (size_t i = 0; i < scratch.targets.size(); ++i) {
-    PullItem(scratch.targets[i], scratch.rows, reply.items[i]);
+    PullItem(scratch.targets[i], scratch.rows, pulled, reply.items[i]);
   }
   if (hold.bytes() > 0) ReplyHolds::Keep(std::move(hold));
   return absl::OkStatus();
@@ -151,6 +153,11 @@ void ScanRows(const HostedTable& table, size_t part, Cursor cursor, uint32_t max
 
 }  // namespace
 
+PulledRows& PulledByThread() {
+  thread_local auto pulled = std::make_unique<PulledRows>();
+  return *pulled;
+}
+
 absl::Status Pull(ServerCore& core, const Admitted& admitted, const wire::PullRequest& request,
                   wire::PullReply& reply) {
   const int64_t ids = IdCount(request.items);
@@ -161,7 +168,9 @@ absl::Status Pull(ServerCore& core, const Admitted& admitted, const wire::PullRe
     hold = MemoryHold(core.budget, ids * kScratchBytesPerId);
   }
   thread_local auto scratch = std::make_unique<PullScratch>();
-  const absl::Status status = PullWith(core, admitted, request, *scratch, reply);
+  PulledRows* const pulled = ids > kKeptIds ? nullptr : &PulledByThread();
+  PulledByThread().Clear();
+  const absl::Status status = PullWith(core, admitted, request, *scratch, pulled, reply);
   if (ids > kKeptIds) scratch = std::make_unique<PullScratch>();
   if (status.ok()) core.counters.Add(Counter::kPulls);
   return status;

@@ -10,6 +10,7 @@
 #include "common/crash_point.h"
 #include "common/status.h"
 #include "ps_server/gradient_check.h"
+#include "ps_server/pull.h"
 #include "ps_server/request_items.h"
 #include "ps_server/sequencing.h"
 #include "ps_server/step_mean.h"
@@ -193,9 +194,9 @@ void Push::Apply(const PreparedItem& item, const Origin& origin, MemoryHold& hol
   const UpdateStep step = target.variable->optimizer().Begin(update.done_before);
   bool any = update.first;
   if (target.table != nullptr) {
-    const HostedTable::Changed changed =
-        target.table->Push(step, origin, *target.groups,
-                           reinterpret_cast<const float*>(item.gradient), scratch_.table);
+    const HostedTable::Changed changed = target.table->Push(
+        step, origin, *target.groups, reinterpret_cast<const float*>(item.gradient),
+        PulledByThread(), scratch_.table);
     any |= changed.any;
     if (changed.made > 0) {
       core_.counters.Add(Counter::kRowsMade, changed.made);

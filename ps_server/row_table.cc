@@ -62,8 +62,34 @@ void RowTable::Find(absl::Span<const Query> queries, uint32_t* rows) {
     for (size_t i = 0; i < batch.size(); ++i) {
       const RowTable& table = *batch[i].table;
       if (found[i] == kNone || table.key(found[i]) == batch[i].key) continue;
-      const auto at = table.index_.find(Key{batch[i].key});
-      found[i] = at == table.index_.end() ? kNone : *at;
+      found[i] = table.FindOne(batch[i].key);
+    }
+  }
+}
+
+uint32_t RowTable::FindOne(int64_t key) const {
+  const auto at = index_.find(Key{key});
+  return at == index_.end() ? kNone : *at;
+}
+
+void RowTable::FindAgain(absl::Span<const Query> queries, const uint32_t* likely, uint32_t* rows) {
+  for (size_t base = 0; base < queries.size(); base += kBatch) {
+    const absl::Span<const Query> batch = queries.subspan(base, kBatch);
+    uint32_t* found = rows + base;
+    std::copy_n(likely + base, batch.size(), found);
+    for (size_t i = 0; i < batch.size(); ++i) {
+      const RowTable& table = *batch[i].table;
+      if (found[i] < table.size_)
+        __builtin_prefetch(&table.chunks_[found[i] >> table.chunk_shift_]);
+    }
+    for (size_t i = 0; i < batch.size(); ++i) {
+      if (found[i] < batch[i].table->size_) batch[i].table->Prefetch(found[i]);
+    }
+    for (size_t i = 0; i < batch.size(); ++i) {
+      const RowTable& table = *batch[i].table;
+      if (found[i] == kNone) continue;
+      if (found[i] < table.size_ && table.key(found[i]) == batch[i].key) continue;
+      found[i] = table.FindOne(batch[i].key);
     }
   }
 }

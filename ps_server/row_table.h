@@ -44,6 +44,9 @@ class RowTable {
   // rows[i] is the row of query i, or kNone. Lookups overlap, also those in different tables:
   // memory is asked for ahead of use, and the rows found are on their way into the cache.
   static void Find(absl::Span<const Query> queries, uint32_t* rows);
+  // The same with less to read where most of `likely` are right: likely[i] is what query i found
+  // earlier. A wrong row costs a lookup of its own; kNone is taken as it is.
+  static void FindAgain(absl::Span<const Query> queries, const uint32_t* likely, uint32_t* rows);
   // The row of `key`, and whether it is new (its floats are unspecified then).
   // `key`'s table must have fewer than 2^32 - 1 rows.
   std::pair<uint32_t, bool> FindOrInsert(int64_t key);
@@ -109,6 +112,7 @@ class RowTable {
     std::memcpy(&value, from, sizeof(value));
     return value;
   }
+  uint32_t FindOne(int64_t key) const;
   // An index of `rows` rows or more with the first `indexed`, whose keys are in appended_.
   void GrowIndex(uint32_t rows, uint32_t indexed);
   void AddMemory();

@@ -33,6 +33,7 @@ class RowTableTest : public ::testing::Test {
     for (const auto& [key, value] : values) queries.push_back({&table_, key});
     std::vector<uint32_t> rows(queries.size());
     RowTable::Find(queries, rows.data());
+    ExpectFoundAgain(queries, rows);
     size_t i = 0;
     for (const auto& [key, value] : values) {
       const uint32_t row = rows[i++];
@@ -41,6 +42,21 @@ class RowTableTest : public ::testing::Test {
       ASSERT_EQ(table_.last_update(row), 7u);
       ASSERT_EQ(table_.floats(row)[kFloats - 1], value) << key;
     }
+  }
+
+  // Whatever the rows are that are said to be likely, but kNone.
+  void ExpectFoundAgain(const std::vector<RowTable::Query>& queries,
+                        const std::vector<uint32_t>& rows) {
+    std::vector<uint32_t> likely = rows;
+    for (size_t i = 0; i < likely.size(); i += 3) likely[i] = static_cast<uint32_t>(i);
+    if (!likely.empty()) likely.back() = table_.size();
+    std::vector<uint32_t> again(rows.size());
+    RowTable::FindAgain(queries, likely.data(), again.data());
+    EXPECT_EQ(again, rows);
+    again.assign(rows.size(), 0);
+    likely.assign(rows.size(), RowTable::kNone);
+    RowTable::FindAgain(queries, likely.data(), again.data());
+    EXPECT_EQ(again, likely);
   }
 
   ChunkPool pool_{RowTable::ChunkBytes(kFloats)};

@@ -70,6 +70,37 @@ TEST_F(TableTest, ManyKeysKeepTheirOwnRows) {
   }
 }
 
+// A push looks its rows up where this thread's last pull found them. They may be others by then:
+// made meanwhile, or of a table that is gone.
+TEST_F(TableTest, PushOfPulledKeysMovesTheirRowsWhateverCameBetween) {
+  TestClient client = Client();
+  wire::VariableSpec spec = TableSpec("t", 1, WireOptimizer("sgd", 1));
+  spec.initializer.type = "zeros";
+  ASSERT_OK(client.Create({spec}));
+  std::vector<int64_t> keys;
+  for (int64_t key = 0; key < 500; ++key) keys.push_back(key);
+  const std::vector<int64_t> backwards(keys.rbegin(), keys.rend());
+  std::vector<float> gradient;
+  for (const int64_t key : keys) gradient.push_back(static_cast<float>(-key));
+  const std::vector<float> backwards_gradient(gradient.rbegin(), gradient.rend());
+
+  EXPECT_THAT(*client.PullKeys("t", keys), Each(0.0f));
+  ASSERT_OK(client.PushKeys("t", {499, 3, 7}, {0, 0, 0}));  // rows that were absent
+  ASSERT_OK(client.PushKeys("t", keys, gradient));
+  ASSERT_OK(client.PullKeys("t", keys));
+  ASSERT_OK(client.PushKeys("t", keys, gradient));
+  std::vector<float> twice;
+  for (const int64_t key : keys) twice.push_back(static_cast<float>(2 * key));
+  EXPECT_EQ(*client.PullKeys("t", keys), twice);
+
+  wire::ServerState state;
+  ASSERT_OK(CallStatus([&] { engine().service().drop_job(state, client.caller()); }));
+  ASSERT_OK(client.Create({spec}));
+  ASSERT_OK(client.PushKeys("t", backwards, backwards_gradient));  // rows in another order
+  ASSERT_OK(client.PushKeys("t", keys, gradient));
+  EXPECT_EQ(*client.PullKeys("t", keys), twice);
+}
+
 TEST_F(TableTest, RepeatedKeysAreSummedBeforeTheUpdateNewAndOldRowsAlike) {
   TestClient client = Client();
   ASSERT_OK(client.Create({TableSpec("t", 1, WireOptimizer("adagrad", 1))}));
