@@ -19,10 +19,10 @@ namespace {
 constexpr int32_t kMaxParallelCalls = 1024;
 constexpr int64_t kMaxCycleLength = 65536;
 
-absl::Status Refused(absl::string_view who, absl::string_view argument, int64_t found,
-                     absl::string_view allowed) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(who, ": ", argument, " is ", found, "; it must be ", allowed));
+Dataset Refused(absl::string_view who, absl::string_view argument, int64_t found,
+                absl::string_view allowed) {
+  return Dataset::FromError(absl::InvalidArgumentError(
+      absl::StrCat(who, ": ", argument, " is ", found, "; it must be ", allowed)));
 }
 
 uint64_t RandomSeed() {
@@ -84,7 +84,7 @@ Dataset Dataset::FromNode(std::shared_ptr<const DatasetNode> node) {
 }
 
 Dataset Dataset::Range(int64_t start, int64_t stop, int64_t step) {
-  if (step == 0) return FromError(Refused("Range", "step", step, "another number"));
+  if (step == 0) return Refused("Range", "step", step, "another number");
   return FromNode(steps::Range(start, stop, step));
 }
 
@@ -134,11 +134,10 @@ Dataset Dataset::TFRecord(std::vector<std::string> files, Compression compressio
 
 Dataset Dataset::FixedLengthRecord(std::vector<std::string> files, int64_t record_bytes,
                                    int64_t header_bytes, int64_t footer_bytes) {
-  for (const auto& [name, bytes] : {std::pair("record_bytes", record_bytes - 1),
-                                    {"header_bytes", header_bytes},
-                                    {"footer_bytes", footer_bytes}}) {
-    if (bytes < 0) return FromError(Refused("FixedLengthRecord", name, bytes, "positive"));
-  }
+  constexpr char kWho[] = "FixedLengthRecord";
+  if (record_bytes < 1) return Refused(kWho, "record_bytes", record_bytes, "1 or more");
+  if (header_bytes < 0) return Refused(kWho, "header_bytes", header_bytes, "0 or more");
+  if (footer_bytes < 0) return Refused(kWho, "footer_bytes", footer_bytes, "0 or more");
   return FromFiles(std::move(files))
       .FlatMap(FixedLengthRecordReader(record_bytes, header_bytes, footer_bytes));
 }
@@ -159,14 +158,13 @@ DatasetFunction Dataset::FixedLengthRecordReader(int64_t record_bytes, int64_t h
 
 Dataset Dataset::Batch(int64_t batch_size, bool drop_remainder) const {
   if (node_ == nullptr) return *this;
-  if (batch_size < 1) return FromError(Refused("Batch", "batch_size", batch_size, "1 or more"));
+  if (batch_size < 1) return Refused("Batch", "batch_size", batch_size, "1 or more");
   return With(steps::Batch(node_, batch_size, drop_remainder));
 }
 
 Dataset Dataset::PaddedBatch(int64_t batch_size, bool drop_remainder) const {
   if (node_ == nullptr) return *this;
-  if (batch_size < 1)
-    return FromError(Refused("PaddedBatch", "batch_size", batch_size, "1 or more"));
+  if (batch_size < 1) return Refused("PaddedBatch", "batch_size", batch_size, "1 or more");
   return With(steps::PaddedBatch(node_, batch_size, drop_remainder));
 }
 
@@ -174,8 +172,7 @@ Dataset Dataset::Unbatch() const { return node_ == nullptr ? *this : With(steps:
 
 Dataset Dataset::Shuffle(int64_t buffer_size, ShuffleOptions options) const {
   if (node_ == nullptr) return *this;
-  if (buffer_size < 1)
-    return FromError(Refused("Shuffle", "buffer_size", buffer_size, "1 or more"));
+  if (buffer_size < 1) return Refused("Shuffle", "buffer_size", buffer_size, "1 or more");
   const uint64_t seed = options.seed.has_value() ? *options.seed : RandomSeed();
   return With(std::make_shared<steps::ShuffleNode>(node_, buffer_size, seed,
                                                    options.reshuffle_each_iteration));
@@ -183,20 +180,19 @@ Dataset Dataset::Shuffle(int64_t buffer_size, ShuffleOptions options) const {
 
 Dataset Dataset::Repeat(int64_t count) const {
   if (node_ == nullptr) return *this;
-  if (count < -1)
-    return FromError(Refused("Repeat", "count", count, "0 or more, or -1: without end"));
+  if (count < -1) return Refused("Repeat", "count", count, "0 or more, or -1: without end");
   return With(steps::Repeat(node_, count));
 }
 
 Dataset Dataset::Take(int64_t count) const {
   if (node_ == nullptr) return *this;
-  if (count < -1) return FromError(Refused("Take", "count", count, "0 or more, or -1: all"));
+  if (count < -1) return Refused("Take", "count", count, "0 or more, or -1: all");
   return With(steps::Take(node_, count));
 }
 
 Dataset Dataset::Skip(int64_t count) const {
   if (node_ == nullptr) return *this;
-  if (count < -1) return FromError(Refused("Skip", "count", count, "0 or more, or -1: all"));
+  if (count < -1) return Refused("Skip", "count", count, "0 or more, or -1: all");
   return With(steps::Skip(node_, count));
 }
 
@@ -204,8 +200,7 @@ Dataset Dataset::Map(MapFunction function, MapOptions options) const {
   if (node_ == nullptr) return *this;
   const int32_t calls = options.num_parallel_calls;
   if (calls < 1 || calls > kMaxParallelCalls) {
-    return FromError(
-        Refused("Map", "num_parallel_calls", calls, absl::StrCat("1 to ", kMaxParallelCalls)));
+    return Refused("Map", "num_parallel_calls", calls, absl::StrCat("1 to ", kMaxParallelCalls));
   }
   return With(steps::Map(node_, std::move(function), std::move(options)));
 }
@@ -222,11 +217,11 @@ Dataset Dataset::Interleave(DatasetFunction function, int64_t cycle_length,
                             int64_t block_length) const {
   if (node_ == nullptr) return *this;
   if (cycle_length < 1 || cycle_length > kMaxCycleLength) {
-    return FromError(Refused("Interleave", "cycle_length", cycle_length,
-                             absl::StrCat("1 to ", kMaxCycleLength)));
+    return Refused("Interleave", "cycle_length", cycle_length,
+                   absl::StrCat("1 to ", kMaxCycleLength));
   }
   if (block_length < 1) {
-    return FromError(Refused("Interleave", "block_length", block_length, "1 or more"));
+    return Refused("Interleave", "block_length", block_length, "1 or more");
   }
   return With(steps::Interleave(node_, std::move(function), cycle_length, block_length));
 }
@@ -258,8 +253,7 @@ Dataset Dataset::Concatenate(const Dataset& other) const {
 
 Dataset Dataset::Prefetch(int64_t buffer_size) const {
   if (node_ == nullptr) return *this;
-  if (buffer_size < 1)
-    return FromError(Refused("Prefetch", "buffer_size", buffer_size, "1 or more"));
+  if (buffer_size < 1) return Refused("Prefetch", "buffer_size", buffer_size, "1 or more");
   return With(steps::Prefetch(node_, buffer_size));
 }
 
@@ -267,11 +261,11 @@ Dataset Dataset::Shard(int64_t num_shards, int64_t index) const {
   if (node_ == nullptr) return *this;
   const bool hint = num_shards == kShardHint;
   if (!hint && num_shards < 1) {
-    return FromError(Refused("Shard", "num_shards", num_shards, "1 or more, or kShardHint"));
+    return Refused("Shard", "num_shards", num_shards, "1 or more, or kShardHint");
   }
   if (index < 0 || (!hint && index >= num_shards)) {
-    return FromError(Refused("Shard", "index", index,
-                             absl::StrCat("0 to ", std::max<int64_t>(num_shards, 1) - 1)));
+    return Refused("Shard", "index", index,
+                   absl::StrCat("0 to ", std::max<int64_t>(num_shards, 1) - 1));
   }
   return With(std::make_shared<steps::ShardNode>(node_, num_shards, index,
                                                  /*all_must_have=*/false));
@@ -280,7 +274,7 @@ Dataset Dataset::Shard(int64_t num_shards, int64_t index) const {
 Dataset Dataset::Rebatch(std::vector<int64_t> sizes, bool drop_remainder) const {
   if (node_ == nullptr) return *this;
   for (const int64_t size : sizes) {
-    if (size < 0) return FromError(Refused("Rebatch", "a size", size, "0 or more"));
+    if (size < 0) return Refused("Rebatch", "a size", size, "0 or more");
   }
   if (std::count(sizes.begin(), sizes.end(), 0) == static_cast<ptrdiff_t>(sizes.size())) {
     return FromError(absl::InvalidArgumentError("Rebatch: no size above 0 is given"));
@@ -290,7 +284,7 @@ Dataset Dataset::Rebatch(std::vector<int64_t> sizes, bool drop_remainder) const 
 
 Dataset Dataset::LegacyRebatch(int64_t splits) const {
   if (node_ == nullptr) return *this;
-  if (splits < 1) return FromError(Refused("LegacyRebatch", "splits", splits, "1 or more"));
+  if (splits < 1) return Refused("LegacyRebatch", "splits", splits, "1 or more");
   return With(steps::LegacyRebatch(node_, splits));
 }
 

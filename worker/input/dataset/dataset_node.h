@@ -78,7 +78,7 @@ class SourceNode : public DatasetNode {
   const std::optional<ElementSpec> spec_;
 };
 
-// Two shapes of cardinality arithmetic: constants pass through.
+// A number of elements, and none of the constants.
 inline bool IsKnown(int64_t cardinality) { return cardinality >= 0; }
 
 }  // namespace cairn

@@ -77,7 +77,7 @@ class TFRecordsNode : public FileNode {
       // Behind damage nothing tells where a record begins.
       RETURN_IF_ERROR(damage_);
       std::string record;
-      const absl::StatusOr<bool> more = ReadTFRecord(file_.get(), &record);
+      absl::StatusOr<bool> more = ReadTFRecord(file_.get(), &record);
       damage_ = more.status();
       if (more.ok() && *more) element->assign(1, Text(std::move(record)));
       return more;

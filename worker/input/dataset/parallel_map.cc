@@ -32,7 +32,7 @@ absl::StatusOr<bool> ParallelMapIterator::Next(Element* element) {
   // Ends with the threads, which wait for nothing but the input, the function and room here.
   while (slots_.empty() ? !input_ended_ : !slots_.front().done) done_.Wait(&mutex_);
   if (slots_.empty()) return false;
-  const absl::Status status = std::move(slots_.front().status);
+  absl::Status status = std::move(slots_.front().status);
   *element = std::move(slots_.front().element);
   slots_.pop_front();
   room_.Signal();
@@ -50,10 +50,11 @@ ParallelMapIterator::Slot* ParallelMapIterator::ReadNext() {
     if (stop_ || input_ended_) return nullptr;
   }
   Slot read;
-  const absl::StatusOr<bool> more = input_->Next(&read.element);
-  read.status = more.status();
+  absl::StatusOr<bool> more = input_->Next(&read.element);
+  const bool at_end = more.ok() && !*more;
+  read.status = std::move(more).status();
   absl::MutexLock lock(&mutex_);
-  if (more.ok() && !*more) {
+  if (at_end) {
     input_ended_ = true;
     done_.Signal();
     return nullptr;
@@ -69,13 +70,16 @@ void ParallelMapIterator::Run() {
     absl::Status status;
     {
       absl::MutexLock lock(&mutex_);
-      status = slot->status;
+      status = std::move(slot->status);
       element = std::move(slot->element);
     }
     if (status.ok()) {
       absl::StatusOr<Element> mapped = (*function_)(std::move(element));
-      status = mapped.status();
-      element = mapped.ok() ? *std::move(mapped) : Element();
+      if (mapped.ok()) {
+        element = *std::move(mapped);
+      } else {
+        status = std::move(mapped).status();
+      }
     }
     absl::MutexLock lock(&mutex_);
     slot->status = std::move(status);

@@ -33,7 +33,7 @@ class PrefetchIterator : public DatasetIterator {
     // Ends with the thread, which waits for nothing but its input and room here.
     while (ready_.empty() && !ended_) data_.Wait(&mutex_);
     if (ready_.empty()) return false;
-    const absl::Status status = std::move(ready_.front().status);
+    absl::Status status = std::move(ready_.front().status);
     *element = std::move(ready_.front().element);
     ready_.pop_front();
     room_.Signal();
@@ -50,10 +50,11 @@ class PrefetchIterator : public DatasetIterator {
   void Run() {
     for (;;) {
       Ahead next;
-      const absl::StatusOr<bool> more = input_->Next(&next.element);
-      next.status = more.status();
+      absl::StatusOr<bool> more = input_->Next(&next.element);
+      const bool at_end = more.ok() && !*more;
+      next.status = std::move(more).status();
       absl::MutexLock lock(&mutex_);
-      if (more.ok() && !*more) {
+      if (at_end) {
         ended_ = true;
         data_.Signal();
         return;
