@@ -25,7 +25,6 @@ namespace cairn {
 namespace {
 
 using apache::thrift::TApplicationException;
-using apache::thrift::TConfiguration;
 using apache::thrift::protocol::TProtocolException;
 using apache::thrift::transport::TSocket;
 using apache::thrift::transport::TTransportException;

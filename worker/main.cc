@@ -218,7 +218,7 @@ absl::StatusOr<Report> RunEvaluator(TrainerOptions options, int32_t index) {
                            OpensCheckpoints(options.job, absl::StrCat(kEvaluator, "-", index)));
 }
 
-absl::StatusOr<Report> RunInProcess(TrainerOptions options) {
+absl::StatusOr<Report> RunInProcess(const TrainerOptions& options) {
   const bool trains = absl::GetFlag(FLAGS_mode) == "train";
   ASSIGN_OR_RETURN(const std::unique_ptr<InProcessServer> server,
                    InProcessServer::Open(options.job, /*create=*/trains));
@@ -252,7 +252,7 @@ absl::StatusOr<Report> Run(const CommandLine& line) {
   if (cluster.task_type == kEvaluator) {
     return RunEvaluator(std::move(options), cluster.task_index);
   }
-  if (cluster.tasks.empty()) return RunInProcess(std::move(options));
+  if (cluster.tasks.empty()) return RunInProcess(options);
   if (options.job.strategy.type != "parameter_server") {
     return BadFlag(absl::StrCat("strategy.type ", options.job.strategy.type,
                                 " trains in one process, but there is a cluster: leave --cluster, "

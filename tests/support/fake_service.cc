@@ -14,12 +14,14 @@ namespace cairn::test {
 
 void Refuse(wire::ErrorCode::type code, wire::ErrorReason::type reason, const std::string& message,
             int64_t replay_after) {
-  wire::ServerError error;
-  error.code = code;
-  error.reason = reason;
-  error.message = message;
-  error.replay_after = replay_after;
-  throw error;
+  throw [&] {
+    wire::ServerError error;
+    error.code = code;
+    error.reason = reason;
+    error.message = message;
+    error.replay_after = replay_after;
+    return error;
+  }();
 }
 
 // The hooks run without the lock, so that one that blocks holds up its own call only.

@@ -109,7 +109,7 @@ absl::Status Why(const Words& words) {
   for (const absl::string_view server : absl::StrSplit(words[1], ',')) {
     wire::WhyReply reply;
     if (!Ask(std::string(server), &reply).ok()) {
-      answers.push_back("null");
+      answers.emplace_back("null");
       continue;
     }
     std::vector<std::string> workers;

@@ -106,7 +106,7 @@ absl::Status PsClientImpl::CreatePlaced(absl::Span<const VariableSpec> specs, De
     int64_t batch_bytes = 0;
     const auto send = [&]() -> absl::Status {
       if (batch.empty()) return absl::OkStatus();
-      const absl::Status status =
+      absl::Status status =
           CallOne(server, "create_variables", options_.rpc_timeout, deadline,
                   [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
                     wire::ServerState state;

@@ -212,7 +212,7 @@ absl::Status PsClientImpl::MakeRoom(absl::Span<Exchange* const> exchanges, Deadl
 
 absl::Status PsClientImpl::RunWave(DataPlan& plan, size_t wave, bool numbered, Deadline deadline) {
   int64_t retries = 0;
-  const absl::Status status = fan_out_.Run(
+  absl::Status status = fan_out_.Run(
       plan.Wave(wave), /*finish_all=*/numbered, deadline,
       [&](Exchange& exchange) -> absl::Status {
         const bool updates = DataPlan::Updates(exchange);

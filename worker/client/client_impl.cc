@@ -144,6 +144,7 @@ absl::Status PsClientImpl::SayHello(Deadline deadline) {
     }
   }
   std::vector<ResumeAnswer> answers;
+  answers.reserve(replies.size());
   // Everything applied there is durable by now, but what it has no part of is not in the number.
   for (const wire::HelloReply& reply : replies) {
     answers.push_back({reply.state.durable, reply.position});
@@ -194,7 +195,7 @@ absl::Status PsClientImpl::CallOne(int32_t server, absl::string_view method,
                                    absl::Duration attempt_limit, Deadline deadline,
                                    ServiceCall body) {
   int64_t retries = 0;
-  const absl::Status status = fan_out_.Call(
+  absl::Status status = fan_out_.Call(
       *sessions_[server], method, attempt_limit, options_.ps_wait, deadline,
       [&](wire::ParameterServerIf& service, const wire::Caller& caller) {
         body(service, caller, server);
@@ -219,11 +220,9 @@ absl::Status PsClientImpl::Flush(Deadline deadline) {
 absl::Status PsClientImpl::FlushServer(int32_t server, absl::Duration attempt_limit,
                                        Deadline deadline) {
   wire::ServerState state;
-  const absl::Status status =
-      CallOne(server, "flush", attempt_limit, deadline,
-              [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
-                service.flush(state, caller);
-              });
+  absl::Status status = CallOne(server, "flush", attempt_limit, deadline,
+                                [&](wire::ParameterServerIf& service, const wire::Caller& caller,
+                                    int32_t) { service.flush(state, caller); });
   if (status.ok()) sessions_[server]->Learn(state);
   return status;
 }
@@ -246,7 +245,7 @@ absl::Status PsClientImpl::Leave(Deadline deadline) {
   RETURN_IF_ERROR(order_.TakeTurn(deadline));  // after the push that is under way
   early_epochs_.Stop();  // one that came after `leave` would look like a worker that is back
   CAIRN_CRASH_POINT("worker: before it leaves");
-  const absl::Status status = ForEachServer(0, [&](int32_t server) {
+  absl::Status status = ForEachServer(0, [&](int32_t server) {
     wire::ServerState state;
     RETURN_IF_ERROR(CallOne(server, "leave", deadline.Remaining(), deadline,
                             [&](wire::ParameterServerIf& service, const wire::Caller& caller,
@@ -343,7 +342,7 @@ void PsClientImpl::HeartbeatLoop(absl::Duration interval) {
 absl::Status PsClientImpl::Beat(ServerSession& session, absl::Duration timeout) {
   int64_t retries = 0;
   wire::ServerState state;
-  const absl::Status status = fan_out_.Call(
+  absl::Status status = fan_out_.Call(
       session, "heartbeat", timeout, absl::ZeroDuration(), Deadline::In(timeout),
       [&](wire::ParameterServerIf& service, const wire::Caller& caller) {
         service.heartbeat(state, caller);

@@ -137,7 +137,7 @@ absl::Status PsClientImpl::RunStepPulls(DataPlan& plan, absl::Span<Exchange* con
     exchange->call.request.pull.all_durable_step = all_durable;
   }
   int64_t retries = 0;
-  const absl::Status status = fan_out_.Run(
+  absl::Status status = fan_out_.Run(
       exchanges, /*finish_all=*/false, deadline,
       [&](Exchange& exchange) { return StepPulled(plan, exchange); }, &retries);
   if (retries > 0) retries_.fetch_add(retries, std::memory_order_relaxed);

@@ -78,7 +78,7 @@ class GzipSource : public ByteSource {
   int64_t file_offset() const override { return gzoffset(file_); }
 
  private:
-  const gzFile file_;
+  gzFile file_;
   const std::string path_;
   int64_t offset_ = 0;
 };
@@ -96,7 +96,7 @@ absl::StatusOr<std::unique_ptr<ByteSource>> ByteSource::Open(const std::string& 
   }
   unsigned char magic[2] = {0, 0};
   if (pread(fd, magic, 2, 0) == 2 && magic[0] == 0x1f && magic[1] == 0x8b) {
-    const gzFile file = gzdopen(fd, "rb");
+    gzFile file = gzdopen(fd, "rb");
     if (file != nullptr) return std::make_unique<GzipSource>(file, path, info.st_size);
     close(fd);
     return absl::ResourceExhaustedError(absl::StrCat(path, ": no memory to unpack gzip"));

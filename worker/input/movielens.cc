@@ -62,7 +62,7 @@ class MovielensParser : public LineParser {
     return absl::StartsWith(absl::string_view(p, static_cast<size_t>(end - p)), separator_);
   }
 
-  bool Bad(const char* at, const char*, std::string what, LineError* error) const {
+  bool Bad(const char* at, const char*, const std::string& what, LineError* error) const {
     error->at = at;
     error->what = absl::StrCat("found ", what, "; a row is user", separator_, "item", separator_,
                                "rating and, optionally, a whole time");

@@ -17,8 +17,8 @@ namespace cairn {
 namespace {
 
 const InitializerConfig& DefaultFactors() {
-  static const auto* const kNormal = new InitializerConfig{.type = "normal"};
-  return *kNormal;
+  static const auto* const normal = new InitializerConfig{.type = "normal"};
+  return *normal;
 }
 
 class SparseFm : public ModelBase {

@@ -145,7 +145,7 @@ absl::Status ModelBase::Predict(const Batch& batch, StepState* state,
 }
 
 InitializerConfig InitializerOr(const ModelConfig& config, InitializerConfig fallback) {
-  return config.init_given ? config.init : fallback;
+  return config.init_given ? config.init : std::move(fallback);
 }
 
 }  // namespace cairn

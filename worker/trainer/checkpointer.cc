@@ -101,8 +101,9 @@ absl::Status Checkpointer::Make(int64_t step, bool finished) {
     return Annotate(status, absl::StrCat("checkpoint of step ", step, " in ", directory_));
   }
   const absl::Status deleted = DeleteOld(deadline);
-  if (!deleted.ok())
+  if (!deleted.ok()) {
     LOG(WARNING) << "old checkpoints in " << directory_ << ": " << deleted.message();
+  }
   return absl::OkStatus();
 }
 
