@@ -124,7 +124,7 @@ absl::Status ApplyAssign(ServerCore& core, const Admitted& admitted,
   RETURN_IF_ERROR(CheckCallSize(core, "assign", request.items.size(), ids));
   RETURN_IF_ERROR(core.budget.Acquire(ids * kScratchBytesPerId, "sorting the ids of an assign"));
   const MemoryHold hold(core.budget, ids * kScratchBytesPerId);
-  const absl::Status status = ApplyInOrder(
+  absl::Status status = ApplyInOrder(
       core, admitted, request.caller, request.sequence,
       [&](const Origin& origin) { return Run(core, *admitted.variables, request, origin, reply); });
   core.counters.Add(status.ok() ? Counter::kAssigns : Counter::kPushesRefused);

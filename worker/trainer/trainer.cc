@@ -231,7 +231,7 @@ class Training {
   }
 
   absl::Status Create(absl::Span<const VariableSpec> specs) {
-    const absl::Status created = client_->Create(specs, Deadline::In(CallTimeout(options_)));
+    absl::Status created = client_->Create(specs, Deadline::In(CallTimeout(options_)));
     if (!absl::IsAlreadyExists(created)) return created;
     return absl::AlreadyExistsError(
         absl::StrCat(created.message(),
