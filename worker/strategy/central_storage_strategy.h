@@ -22,6 +22,7 @@ class CentralStorageStrategy : public Strategy {
   bool between_graph() const override { return true; }
   absl::StatusOr<VariablePtr> MakeVariable(const VariableOptions& options,
                                            const VariablePtr& beside) override;
+  InputStrategy input_strategy() override;
 
  private:
   explicit CentralStorageStrategy(std::vector<Device> devices) : Strategy(std::move(devices)) {}

@@ -64,6 +64,11 @@ absl::StatusOr<Value> AggregateWrite(Strategy& strategy, const Variable& variabl
     }
     return Aggregate(strategy, aggregation, Value::PerReplica(std::move(typed)), devices);
   }
+  // One replica in each of several workers: the value is this worker's contribution.
+  const bool contribution = strategy.workers() > 1 && strategy.local_replicas() == 1;
+  if (contribution && !value.is_host_number()) {
+    return AggregateWrite(strategy, variable, Value::PerReplica({value}), devices);
+  }
   if (aggregation != VariableAggregation::kSum) return value;
   return absl::InvalidArgumentError(
       absl::StrCat("a write to variable \"", variable.name(),

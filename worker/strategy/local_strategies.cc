@@ -57,6 +57,12 @@ std::vector<Device> CentralStorageStrategy::parameter_devices() const {
   return {Cpu(0)};
 }
 
+InputStrategy CentralStorageStrategy::input_strategy() {
+  InputStrategy input = Strategy::input_strategy();
+  input.per_replica = InputStrategy::PerReplica::kIgnored;
+  return input;
+}
+
 absl::StatusOr<VariablePtr> CentralStorageStrategy::MakeVariable(const VariableOptions& options,
                                                                  const VariablePtr& /*beside*/) {
   const Device device = parameter_devices()[0];

@@ -70,6 +70,13 @@ absl::StatusOr<std::unique_ptr<MirroredStrategy>> MirroredStrategy::Create(
   return Create(std::move(parsed));
 }
 
+InputStrategy MirroredStrategy::input_strategy() {
+  InputStrategy input = Strategy::input_strategy();
+  input.partial_steps = true;
+  input.per_replica = InputStrategy::PerReplica::kSupported;
+  return input;
+}
+
 absl::StatusOr<VariablePtr> MirroredStrategy::MakeVariable(const VariableOptions& options,
                                                            const VariablePtr& /*beside*/) {
   RETURN_IF_ERROR(CheckReplicated(options));

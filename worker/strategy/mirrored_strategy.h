@@ -24,6 +24,7 @@ class MirroredStrategy : public Strategy {
   std::string name() const override { return "MirroredStrategy"; }
   absl::StatusOr<VariablePtr> MakeVariable(const VariableOptions& options,
                                            const VariablePtr& beside) override;
+  InputStrategy input_strategy() override;
 
  protected:
   explicit MirroredStrategy(std::vector<Device> devices) : Strategy(std::move(devices)) {}

@@ -1,11 +1,11 @@
 // Strategy's reductions and gathers, and what they are for strategies of one process.
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "worker/ops/tensor_math.h"
+#include "worker/strategy/reduce_values.h"
 #include "worker/strategy/strategy.h"
 
 namespace cairn {
@@ -54,60 +54,6 @@ absl::Status NotDistributed(const Value& value, ReduceOp op) {
       ": it is no replica's; return it from the replica function, or use MEAN"));
 }
 
-// The mean of `total` over `count` elements.
-Tensor Mean(const Tensor& total, int64_t count) {
-  const Tensor sum = IsFloating(total.dtype()) ? total : CastTensor(total, DType::kFloat64);
-  if (count != 0) return DivideTensor(sum, static_cast<double>(count));
-  return Tensor::Full(sum.dtype(), sum.shape(), std::nan(""), sum.device());
-}
-
-absl::StatusOr<IndexedSlices> ConcatSlices(absl::Span<const Value> locals) {
-  std::vector<Tensor> indices;
-  std::vector<Tensor> values;
-  for (const Value& local : locals) {
-    indices.push_back(local.slices().indices);
-    values.push_back(local.slices().values);
-  }
-  IndexedSlices all;
-  ASSIGN_OR_RETURN(all.indices, ConcatTensors(indices, 0));
-  ASSIGN_OR_RETURN(all.values, ConcatTensors(values, 0));
-  return all;
-}
-
-Value CopyOnto(const Value& value, Device device) {
-  if (value.kind() == Value::Kind::kSlices) {
-    return IndexedSlices{value.slices().indices.CopyTo(device),
-                         value.slices().values.CopyTo(device)};
-  }
-  return value.tensor().CopyTo(device);
-}
-
-// The slices or tensors of `locals`, reduced.
-absl::StatusOr<Value> ReduceLocals(ReduceOp op, absl::Span<const Value> locals) {
-  const auto slices =
-      static_cast<size_t>(std::count_if(locals.begin(), locals.end(), [](const Value& local) {
-        return local.kind() == Value::Kind::kSlices;
-      }));
-  if (slices != 0 && slices != locals.size()) {
-    return absl::InvalidArgumentError(
-        "some replicas gave a tensor and some IndexedSlices; all must give one kind");
-  }
-  const auto count = static_cast<int64_t>(locals.size());
-  if (slices != 0) {
-    ASSIGN_OR_RETURN(IndexedSlices all, ConcatSlices(locals));
-    if (op == ReduceOp::kMean) all.values = Mean(all.values, count);
-    return Value(std::move(all));
-  }
-  std::vector<Tensor> tensors;
-  for (const Value& local : locals) {
-    ASSIGN_OR_RETURN(Tensor tensor, local.ToTensor());
-    tensors.push_back(std::move(tensor));
-  }
-  ASSIGN_OR_RETURN(Tensor sum, AddTensors(tensors));
-  if (op == ReduceOp::kMean) sum = Mean(sum, count);
-  return Value(std::move(sum));
-}
-
 }  // namespace
 
 absl::StatusOr<std::vector<Device>> Destinations::Devices() const {
@@ -154,8 +100,15 @@ absl::StatusOr<Value> Strategy::Reduce(ReduceOp op, const Value& value, const Ax
     ASSIGN_OR_RETURN(std::vector<Value> sums, ReduceOnto(op, read.items(), {{CurrentDevice()}}));
     return std::move(sums[0]);
   }
-  if (op == ReduceOp::kMean || IsHostZero(read)) return read.ToTensor();
-  return NotDistributed(read, op);
+  return ReducePlain(op, read);
+}
+
+absl::StatusOr<Value> Strategy::ReducePlain(ReduceOp op, const Value& value) {
+  if (op == ReduceOp::kMean || num_replicas_in_sync() == 1 || IsHostZero(value)) {
+    ASSIGN_OR_RETURN(Tensor tensor, value.ToTensor());
+    return Value(std::move(tensor));
+  }
+  return NotDistributed(value, op);
 }
 
 absl::StatusOr<Value> Strategy::ReduceStructure(ReduceOp op, const Value& value, const Axes& axes) {
@@ -192,7 +145,7 @@ absl::StatusOr<Value> Strategy::ReduceAxes(ReduceOp op, const Value& value,
   ASSIGN_OR_RETURN(std::vector<Value> total, ReduceOnto(ReduceOp::kSum, sums, here));
   if (op == ReduceOp::kSum) return std::move(total[0]);
   ASSIGN_OR_RETURN(const std::vector<Value> count, ReduceOnto(ReduceOp::kSum, counts, here));
-  return Value(Mean(total[0].tensor(), count[0].tensor().values<int64_t>()[0]));
+  return MeanOf(total[0], count[0].tensor().values<int64_t>()[0]);
 }
 
 absl::StatusOr<Value> Strategy::Gather(const Value& value, int64_t axis) {
@@ -216,10 +169,8 @@ absl::StatusOr<Value> Strategy::ReduceTo(ReduceOp op, const Value& value,
   if (read.kind() == Value::Kind::kPerReplica) {
     ASSIGN_OR_RETURN(results, ReduceOnto(op, read.items(), devices));
   } else {
-    if (num_replicas_in_sync() > 1 && op == ReduceOp::kSum && !IsHostZero(read)) {
-      return NotDistributed(read, op);
-    }
-    return BroadcastTo(read, destinations);
+    ASSIGN_OR_RETURN(const Value reduced, ReducePlain(op, read));
+    return BroadcastTo(reduced, destinations);
   }
   if (results.size() == 1) return std::move(results[0]);
   return Value::Mirrored(std::move(results));
@@ -247,10 +198,9 @@ absl::StatusOr<Value> Strategy::BroadcastTo(const Value& value, const Destinatio
 
 absl::StatusOr<std::vector<Value>> Strategy::ReduceOnto(ReduceOp op, absl::Span<const Value> locals,
                                                         absl::Span<const Device> devices) {
-  ASSIGN_OR_RETURN(const Value reduced, ReduceLocals(op, locals));
-  std::vector<Value> copies;
-  for (const Device device : devices) copies.push_back(CopyOnto(reduced, device));
-  return copies;
+  ASSIGN_OR_RETURN(Value reduced, SumValues(locals));
+  if (op == ReduceOp::kMean) reduced = MeanOf(reduced, static_cast<int64_t>(locals.size()));
+  return CopiesOn(reduced, devices);
 }
 
 absl::StatusOr<Tensor> Strategy::GatherAll(absl::Span<const Value> locals, int64_t axis) {

@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "common/device.h"
 #include "worker/collective/communication_options.h"
+#include "worker/input/dataset/distributed_dataset.h"
 #include "worker/strategy/context.h"
 #include "worker/strategy/value.h"
 #include "worker/strategy/variable.h"
@@ -31,6 +32,10 @@ struct ValueContext {
 // Along which axes each replica's tensor is reduced before the replicas are: none at all, one, or
 // several. Negative axes count from the last.
 using Axes = std::optional<std::vector<int64_t>>;
+
+// One step of a DistributedIterator as an argument of Run: each replica's element, a tensor if it
+// has one component, else a tuple.
+Value StepValue(absl::Span<const Element> of_replicas);
 
 using ReplicaFn = std::function<absl::StatusOr<Value>(absl::Span<const Value> args)>;
 
@@ -135,6 +140,13 @@ class Strategy {
   absl::StatusOr<Value> DistributeValuesFromFunction(
       const std::function<absl::StatusOr<Value>(const ValueContext&)>& fn);
 
+  // The global batches of `dataset`, divided among workers and replicas, and what `function` makes
+  // for each worker (distributed_dataset.h has rules and errors). Cross-replica.
+  absl::StatusOr<DistributedDataset> DistributeDataset(const Dataset& dataset,
+                                                       const InputOptions& options = {});
+  absl::StatusOr<DistributedDataset> DistributeDatasetsFromFunction(
+      const DatasetInputFunction& function, const InputOptions& options = {});
+
   // --- tf.distribute.StrategyExtended ---
 
   // Reduces to one tensor on each destination, Mirrored if there are several. Cross-replica.
@@ -174,6 +186,11 @@ class Strategy {
   // onto `devices` of this process; the same bits on each. Called in cross-replica context.
   virtual absl::StatusOr<std::vector<Value>> ReduceOnto(ReduceOp op, absl::Span<const Value> locals,
                                                         absl::Span<const Device> devices);
+  // Reduces a value that is not distributed. The default: a mean, a host zero, or one replica's is
+  // itself; kInvalidArgument for other sums.
+  virtual absl::StatusOr<Value> ReducePlain(ReduceOp op, const Value& value);
+  // How datasets are divided.
+  virtual InputStrategy input_strategy();
   // What the first replica of all workers holds of `value`.
   virtual absl::StatusOr<Value> BroadcastFirst(const Value& value) {
     return SelectReplica(value, 0);

@@ -1,0 +1,77 @@
+// What the tests of the conformance cases share: strategies over logical CPUs, and values.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+#include "worker/strategy/central_storage_strategy.h"
+#include "worker/strategy/mirrored_strategy.h"
+
+namespace cairn::test {
+
+inline std::vector<Device> CpusUpTo(int32_t count) {
+  std::vector<Device> devices;
+  for (int32_t i = 0; i < count; ++i) devices.push_back(Cpu(i));
+  return devices;
+}
+
+inline std::unique_ptr<Strategy> Mirrored(int32_t replicas) {
+  return MirroredStrategy::Create(CpusUpTo(replicas)).value();
+}
+inline std::unique_ptr<Strategy> Central(int32_t replicas) {
+  return CentralStorageStrategy::Create(CpusUpTo(replicas)).value();
+}
+
+inline Value Scalar(double value) { return Tensor::Full(DType::kFloat32, {}, value); }
+inline Value Floats(const std::vector<float>& values) { return Tensor::Vector<float>(values); }
+inline Value PerReplica(std::vector<Value> values) {
+  return values.size() == 1 ? values[0] : Value::PerReplica(std::move(values));
+}
+
+// This replica's number, inside a replica function.
+inline int32_t ReplicaId() { return GetReplicaContext()->replica_id_in_sync_group(); }
+
+inline std::vector<double> Doubles(const Value& value) {
+  return value.ToTensor().value().ToDoubles();
+}
+inline std::vector<double> Doubles(const absl::StatusOr<Value>& value) {
+  EXPECT_OK(value);
+  return value.ok() ? Doubles(*value) : std::vector<double>();
+}
+
+inline VariablePtr VariableOf(
+    Strategy& strategy, const Tensor& initial, VariableAggregation aggregation,
+    VariableSynchronization synchronization = VariableSynchronization::kAuto) {
+  const Scope scope = strategy.EnterScope().value();
+  return CreateVariable({.name = "v",
+                         .initial_value = initial,
+                         .synchronization = synchronization,
+                         .aggregation = aggregation})
+      .value();
+}
+
+// In a replica function on every replica; the first error.
+inline absl::Status OnReplicas(Strategy& strategy, const std::function<absl::Status()>& fn) {
+  return strategy
+      .Run([&fn](absl::Span<const Value>) -> absl::StatusOr<Value> {
+        const absl::Status status = fn();
+        if (!status.ok()) return status;
+        return Value();
+      })
+      .status();
+}
+
+// The copies' first elements.
+inline std::vector<double> Copies(const VariablePtr& variable) {
+  std::vector<double> copies;
+  for (const VariablePtr& copy : variable->components()) {
+    copies.push_back(copy->Read().value().ToDoubles()[0]);
+  }
+  return copies;
+}
+
+}  // namespace cairn::test

@@ -1,0 +1,200 @@
+// MultiWorkerMirroredStrategy over threads that are each other's workers, connected by Gloo.
+#include "worker/strategy/multi_worker_mirrored_strategy.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/worker/collective/ranks.h"
+#include "tests/worker/strategy/case_support.h"
+#include "worker/collective/control_server.h"
+
+namespace cairn::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// `body` in every worker's thread, each with its strategy of `devices` devices.
+class Workers {
+ public:
+  explicit Workers(int32_t count, int32_t devices = 1, absl::Duration timeout = absl::Seconds(60))
+      : server_(ControlServer::Start("127.0.0.1:0").value()),
+        strategies_(static_cast<size_t>(count)) {
+    MultiWorkerMirroredOptions options;
+    // The ports are only names here: the workers meet at the server.
+    for (int32_t i = 0; i < count; ++i)
+      options.workers.push_back(absl::StrCat("127.0.0.1:", 5000 + i));
+    options.devices = CpusUpTo(devices);
+    options.communication.timeout = timeout;
+    options.meeting_address = server_->address();
+    OnRanks(count, [&](int i) {
+      MultiWorkerMirroredOptions own = options;
+      own.worker_index = i;
+      strategies_[static_cast<size_t>(i)] = MultiWorkerMirroredStrategy::Create(own).value();
+    });
+  }
+
+  void Each(const std::function<void(MultiWorkerMirroredStrategy&)>& body) {
+    OnRanks(static_cast<int>(strategies_.size()),
+            [&](int i) { body(*strategies_[static_cast<size_t>(i)]); });
+  }
+
+ private:
+  std::unique_ptr<ControlServer> server_;
+  std::vector<std::unique_ptr<MultiWorkerMirroredStrategy>> strategies_;
+};
+
+TEST(Cases, A6_ReduceHostTensor) {
+  Workers(2).Each([](MultiWorkerMirroredStrategy& strategy) {
+    const Value one = Scalar(1);
+    EXPECT_THAT(Doubles(strategy.Reduce(ReduceOp::kSum, one, {})), ElementsAre(2));
+    EXPECT_THAT(Doubles(strategy.ReduceTo(ReduceOp::kSum, one, Cpu(0))), ElementsAre(2));
+    const std::vector<std::pair<Value, Destinations>> pairs = {{one, Cpu(0)}, {one, Cpu(0)}};
+    const auto both = strategy.BatchReduceTo(ReduceOp::kSum, pairs);
+    ASSERT_OK(both);
+    EXPECT_THAT(Doubles((*both)[0]), ElementsAre(2));
+    EXPECT_THAT(Doubles((*both)[1]), ElementsAre(2));
+    EXPECT_THAT(Doubles(strategy.Reduce(ReduceOp::kMean, one, {})), ElementsAre(1));
+  });
+}
+
+TEST(MultiWorkerMirrored, ReplicasAreNumberedAndReducedOverAllWorkers) {
+  Workers(2, 2).Each([](MultiWorkerMirroredStrategy& strategy) {
+    EXPECT_EQ(strategy.num_replicas_in_sync(), 4);
+    const auto ids = strategy.Run(
+        [](absl::Span<const Value>) -> absl::StatusOr<Value> { return Scalar(ReplicaId()); });
+    EXPECT_THAT(Doubles(strategy.Reduce(ReduceOp::kSum, *ids, {})), ElementsAre(0 + 1 + 2 + 3));
+    EXPECT_THAT(Doubles(strategy.Reduce(ReduceOp::kMean, *ids, {})), ElementsAre(1.5));
+    const auto rows = strategy.Run([](absl::Span<const Value>) -> absl::StatusOr<Value> {
+      return Value(Tensor::Full(DType::kFloat32, {ReplicaId()}, ReplicaId()));
+    });
+    // Six elements: one 1, two 2, three 3; replica 0 has none.
+    EXPECT_THAT(Doubles(strategy.Reduce(ReduceOp::kMean, *rows, {{0}}))[0],
+                ::testing::DoubleNear(14.0 / 6, 1e-6));
+    EXPECT_THAT(Doubles(strategy.Gather(*rows, 0)), ElementsAre(1, 2, 2, 3, 3, 3));
+  });
+}
+
+TEST(MultiWorkerMirrored, AllReduceAndAllGatherInReplicas) {
+  Workers(3, 1).Each([](MultiWorkerMirroredStrategy& strategy) {
+    const auto sum = strategy.Run([](absl::Span<const Value>) {
+      return GetReplicaContext()->AllReduce(ReduceOp::kSum,
+                                            Value::List({Floats({1, 2}), Scalar(ReplicaId())}));
+    });
+    ASSERT_OK(sum);
+    EXPECT_THAT(Doubles(sum->items()[0]), ElementsAre(3, 6));
+    EXPECT_THAT(Doubles(sum->items()[1]), ElementsAre(3));
+    const auto columns = strategy.Run([](absl::Span<const Value>) {
+      return GetReplicaContext()->AllGather(
+          Tensor::Full(DType::kFloat32, {2, ReplicaId()}, ReplicaId()), 1);
+    });
+    EXPECT_THAT(Doubles(columns), ElementsAre(1, 2, 2, 1, 2, 2));
+    const auto slices = strategy.Run([](absl::Span<const Value>) -> absl::StatusOr<Value> {
+      const float value = static_cast<float>(ReplicaId());
+      return GetReplicaContext()->AllReduce(
+          ReduceOp::kMean, IndexedSlices{Tensor::Vector<int64_t>({ReplicaId() % 2}),
+                                         Tensor::Of<float>({1, 2}, {value, 3})});
+    });
+    ASSERT_OK(slices);
+    EXPECT_THAT(slices->slices().indices.values<int64_t>(), ElementsAre(0, 1, 0));
+    EXPECT_THAT(slices->slices().values.ToDoubles()[1], 1);
+  });
+}
+
+// Every worker has the first one's initial value, and the same value after each write.
+TEST(MultiWorkerMirrored, VariablesStayEqual) {
+  Workers(2, 2).Each([](MultiWorkerMirroredStrategy& strategy) {
+    const VariablePtr sum =
+        VariableOf(strategy, Tensor::Full(DType::kFloat32, {}, 10 + strategy.worker_index()),
+                   VariableAggregation::kSum);
+    EXPECT_THAT(Copies(sum), ElementsAre(10, 10));
+    EXPECT_OK(OnReplicas(strategy, [&] { return sum->AssignAdd(Scalar(ReplicaId())); }));
+    EXPECT_THAT(Copies(sum), ElementsAre(16, 16));
+    const VariablePtr first =
+        VariableOf(strategy, Tensor::Scalar<float>(0), VariableAggregation::kOnlyFirstReplica);
+    EXPECT_OK(OnReplicas(strategy, [&] { return first->Assign(Scalar(5 + ReplicaId())); }));
+    EXPECT_THAT(Copies(first), ElementsAre(5, 5));
+    const VariablePtr on_read =
+        VariableOf(strategy, Tensor::Scalar<float>(0), VariableAggregation::kSum,
+                   VariableSynchronization::kOnRead);
+    EXPECT_OK(OnReplicas(strategy, [&] { return on_read->Assign(Scalar(ReplicaId())); }));
+    EXPECT_THAT(on_read->Read().value().ToDoubles(), ElementsAre(6));
+  });
+}
+
+TEST(Cases, C2_C3_UnevenBatchesOfSeveralWorkers) {
+  const auto batches = [](MultiWorkerMirroredStrategy& strategy, int64_t rows, int64_t batch) {
+    const DistributedDataset dataset =
+        strategy.DistributeDataset(Dataset::Range(rows).Batch(batch)).value();
+    const auto iterator = dataset.MakeIterator().value();
+    std::vector<std::string> steps;
+    std::vector<Element> step;
+    while (iterator->Next(&step).value()) {
+      std::string text;
+      for (const Element& element : step) absl::StrAppend(&text, element[0].text(), ";");
+      steps.push_back(text);
+    }
+    return steps;
+  };
+  Workers(2).Each([&](MultiWorkerMirroredStrategy& strategy) {
+    const std::vector<std::string> steps = batches(strategy, 9, 2);
+    ASSERT_EQ(steps.size(), 5u);
+    EXPECT_EQ(steps[0], strategy.worker_index() == 0 ? "int64 [1] (0);" : "int64 [1] (1);");
+    EXPECT_EQ(steps[4], strategy.worker_index() == 0 ? "int64 [1] (8);" : "int64 [0] ();");
+  });
+  Workers(2, 2).Each([&](MultiWorkerMirroredStrategy& strategy) {
+    const std::vector<std::string> steps = batches(strategy, 15, 4);
+    ASSERT_EQ(steps.size(), 4u);
+    EXPECT_EQ(steps[3], strategy.worker_index() == 0 ? "int64 [1] (12);int64 [1] (14);"
+                                                     : "int64 [1] (13);int64 [0] ();");
+  });
+}
+
+// What one worker cannot do, no other waits for; the strategy goes on.
+TEST(MultiWorkerMirrored, AnErrorOfOneWorkerIsToldToAll) {
+  Workers(2, 2).Each([](MultiWorkerMirroredStrategy& strategy) {
+    const int64_t extent = strategy.worker_index() == 0 ? 1 : 2;
+    const Value unequal =
+        PerReplica({Tensor::Zeros(DType::kFloat32, {1}), Tensor::Zeros(DType::kFloat32, {extent})});
+    EXPECT_EQ(strategy.Reduce(ReduceOp::kSum, unequal, {}).status().code(),
+              absl::StatusCode::kInvalidArgument);
+    const Value ranks =
+        PerReplica({Tensor::Zeros(DType::kFloat32, {1}),
+                    Tensor::Zeros(DType::kFloat32, Shape(static_cast<size_t>(extent), 1))});
+    EXPECT_EQ(strategy.Gather(ranks, 0).status().code(), absl::StatusCode::kInvalidArgument);
+    const Value own = PerReplica(
+        {Tensor::Zeros(DType::kFloat32, {1, extent}), Tensor::Zeros(DType::kFloat32, {1, extent})});
+    EXPECT_THAT(strategy.Gather(own, 0), StatusIs(absl::StatusCode::kInvalidArgument,
+                                                  HasSubstr("Shape mismatch: worker 0")));
+    EXPECT_THAT(Doubles(strategy.Reduce(ReduceOp::kSum, PerReplica({Scalar(1), Scalar(1)}), {})),
+                ElementsAre(4));
+  });
+}
+
+// A worker that does not come is named, within the timeout.
+TEST(MultiWorkerMirrored, AMissingWorkerIsNamed) {
+  Workers(2, 1, absl::Milliseconds(300)).Each([](MultiWorkerMirroredStrategy& strategy) {
+    if (strategy.worker_index() == 1) return;
+    EXPECT_THAT(strategy.Reduce(ReduceOp::kSum, Scalar(1), {}),
+                StatusIs(absl::StatusCode::kDeadlineExceeded,
+                         AllOf(HasSubstr("rank 1"), HasSubstr("127.0.0.1:5001"))));
+  });
+}
+
+TEST(MultiWorkerMirrored, WorkersWithDifferentNumbersOfDevicesAreRefused) {
+  const auto server = ControlServer::Start("127.0.0.1:0").value();
+  OnRanks(2, [&](int i) {
+    EXPECT_THAT(
+        MultiWorkerMirroredStrategy::Create({.workers = {"127.0.0.1:5000", "127.0.0.1:5001"},
+                                             .worker_index = i,
+                                             .devices = CpusUpTo(i + 1),
+                                             .meeting_address = server->address()}),
+        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("have 1, 2 devices")));
+  });
+}
+
+}  // namespace
+}  // namespace cairn::test

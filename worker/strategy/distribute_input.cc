@@ -1,0 +1,53 @@
+// Datasets of strategies.
+#include <utility>
+
+#include "common/status.h"
+#include "worker/strategy/strategy.h"
+
+namespace cairn {
+
+Value StepValue(absl::Span<const Element> of_replicas) {
+  Value::Sequence values;
+  for (const Element& element : of_replicas) {
+    if (element.size() == 1) {
+      values.emplace_back(element[0]);
+      continue;
+    }
+    values.push_back(Value::Tuple({element.begin(), element.end()}));
+  }
+  if (values.size() == 1) return std::move(values[0]);
+  return Value::PerReplica(std::move(values));
+}
+
+InputStrategy Strategy::input_strategy() {
+  InputStrategy input;
+  input.workers = workers();
+  input.worker = worker_index();
+  input.local_replicas = local_replicas();
+  input.splits = num_replicas_in_sync() > 1;
+  input.devices = worker_devices();
+  return input;
+}
+
+absl::StatusOr<DistributedDataset> Strategy::DistributeDataset(const Dataset& dataset,
+                                                               const InputOptions& options) {
+  RETURN_IF_ERROR(CheckCrossReplica("DistributeDataset"));
+  return cairn::DistributeDataset(dataset, input_strategy(), options);
+}
+
+absl::StatusOr<DistributedDataset> Strategy::DistributeDatasetsFromFunction(
+    const DatasetInputFunction& function, const InputOptions& options) {
+  RETURN_IF_ERROR(CheckCrossReplica("DistributeDatasetsFromFunction"));
+  // The user's function is no part of a step: it sees no strategy.
+  const auto outside = [&function](const InputContext& context) -> absl::StatusOr<Dataset> {
+    absl::StatusOr<Dataset> made = absl::UnknownError("not called");
+    RETURN_IF_ERROR(OutsideEveryScope([&] {
+      made = function(context);
+      return made.status();
+    }));
+    return made;
+  };
+  return cairn::DistributeDatasetsFromFunction(outside, input_strategy(), options);
+}
+
+}  // namespace cairn

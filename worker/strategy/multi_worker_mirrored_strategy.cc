@@ -1,0 +1,258 @@
+#include "worker/strategy/multi_worker_mirrored_strategy.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status.h"
+#include "worker/collective/gather_slices.h"
+#include "worker/collective/gloo_group.h"
+#include "worker/ops/tensor_math.h"
+#include "worker/strategy/reduce_values.h"
+
+namespace cairn {
+namespace {
+
+constexpr absl::Duration kCallTimeout = absl::Seconds(60);
+constexpr absl::Duration kLeaveTimeout = absl::Seconds(5);
+
+MutableBuffer BufferOf(Tensor& tensor) {
+  return {tensor.dtype(), tensor.mutable_data(), tensor.elements()};
+}
+ConstBuffer BufferOf(const Tensor& tensor) {
+  return {tensor.dtype(), tensor.data(), tensor.elements()};
+}
+
+// What one worker tells the others of its tensor before a gather: whether it has one, its dtype,
+// rank and extents. A worker that has none says so, and nobody waits for it.
+Tensor HeaderOf(const absl::StatusOr<Tensor>& tensor) {
+  std::vector<int64_t> header = {tensor.ok() ? 1 : 0, 0, 0};
+  if (tensor.ok()) {
+    header[1] = static_cast<int64_t>(tensor->dtype());
+    header[2] = tensor->rank();
+    header.insert(header.end(), tensor->shape().begin(), tensor->shape().end());
+  }
+  return Tensor::Vector<int64_t>(header);
+}
+
+// Shapes of all workers' tensors, from their headers one after the other. kInvalidArgument: a
+// worker has none, or tensors that cannot be concatenated along `axis`.
+absl::StatusOr<std::vector<Shape>> ShapesOf(absl::Span<const int64_t> headers, int64_t axis) {
+  std::vector<Shape> shapes;
+  int64_t dtype = 0;
+  while (!headers.empty()) {
+    if (headers[0] == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("worker ", shapes.size(), " could not gather its own replicas' values"));
+    }
+    const auto rank = static_cast<size_t>(headers[2]);
+    shapes.emplace_back(headers.begin() + 3, headers.begin() + 3 + static_cast<ptrdiff_t>(rank));
+    if (shapes.size() == 1) dtype = headers[1];
+    Shape first = shapes[0];
+    Shape other = shapes.back();
+    const auto at =
+        static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(first.size()) : axis);
+    const bool same_rank = first.size() == other.size() && at < first.size();
+    if (same_rank) first[at] = other[at] = 0;
+    if (!same_rank || first != other || headers[1] != dtype) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("Shape mismatch: worker 0 gathers ", ShapeText(shapes[0]), ", worker ",
+                       shapes.size() - 1, " ", ShapeText(shapes.back()), " along axis ", axis,
+                       "; ranks, dtypes and the other extents must be equal"));
+    }
+    headers.remove_prefix(3 + rank);
+  }
+  return shapes;
+}
+
+// All workers' tensors of `shapes`, from their elements one after the other.
+absl::StatusOr<Tensor> Joined(DType dtype, const std::vector<Shape>& shapes,
+                              const std::shared_ptr<std::vector<char>>& elements, int64_t axis) {
+  std::vector<Tensor> parts;
+  char* at = elements->data();
+  for (const Shape& shape : shapes) {
+    parts.push_back(Tensor::Wrap(dtype, shape, Cpu(0), elements, at));
+    at += parts.back().bytes();
+  }
+  return ConcatTensors(parts, axis);
+}
+
+}  // namespace
+
+MultiWorkerMirroredStrategy::MultiWorkerMirroredStrategy(std::vector<Device> devices,
+                                                         CommunicationOptions communication,
+                                                         std::unique_ptr<CollectiveGroup> group)
+    : MirroredStrategy(std::move(devices)),
+      communication_(communication),
+      group_(std::move(group)) {}
+
+absl::StatusOr<std::unique_ptr<MultiWorkerMirroredStrategy>> MultiWorkerMirroredStrategy::Create(
+    const MultiWorkerMirroredOptions& options) {
+  RETURN_IF_ERROR(options.communication.Validate());
+  // The same rules for devices.
+  RETURN_IF_ERROR(MirroredStrategy::Create(options.devices).status());
+  const GlooOptions gloo = {.rank = options.worker_index,
+                            .addresses = options.workers,
+                            .meeting_address = options.meeting_address};
+  ASSIGN_OR_RETURN(std::unique_ptr<CollectiveGroup> group,
+                   ConnectGloo(gloo, Deadline::In(options.connect_timeout)));
+  std::unique_ptr<MultiWorkerMirroredStrategy> strategy(
+      new MultiWorkerMirroredStrategy(options.devices, options.communication, std::move(group)));
+  RETURN_IF_ERROR(strategy->CheckDeviceCounts());
+  return strategy;
+}
+
+MultiWorkerMirroredStrategy::~MultiWorkerMirroredStrategy() {
+  absl::MutexLock lock(&mutex_);
+  group_->Barrier(Deadline::In(kLeaveTimeout)).IgnoreError();
+}
+
+Deadline MultiWorkerMirroredStrategy::CallDeadline(const CommunicationOptions& options) const {
+  return Deadline::In(communication_.Merge(options).timeout.value_or(kCallTimeout));
+}
+
+absl::Status MultiWorkerMirroredStrategy::CheckDeviceCounts() {
+  std::vector<int64_t> counts(static_cast<size_t>(workers()));
+  const int64_t own = local_replicas();
+  {
+    absl::MutexLock lock(&mutex_);
+    RETURN_IF_ERROR(group_->AllGather({DType::kInt64, &own, 1},
+                                      {DType::kInt64, counts.data(), workers()}, CallDeadline({})));
+  }
+  if (std::count(counts.begin(), counts.end(), own) == workers()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("MultiWorkerMirroredStrategy: the workers have ",
+                                                 absl::StrJoin(counts, ", "),
+                                                 " devices; every worker must have as many"));
+}
+
+absl::StatusOr<Value> MultiWorkerMirroredStrategy::SumSlices(const IndexedSlices& slices,
+                                                             Deadline deadline) {
+  const int64_t width = RowWidth(slices.values.shape());
+  const Tensor ids = CastTensor(slices.indices, DType::kInt64);
+  ASSIGN_OR_RETURN(GatheredSlices gathered, GatherSlices(*group_, ReduceOp::kSum, BufferOf(ids),
+                                                         BufferOf(slices.values), width, deadline));
+  Shape shape = slices.values.shape();
+  shape[0] = static_cast<int64_t>(gathered.ids.size());
+  Tensor values = Tensor::Uninitialized(slices.values.dtype(), std::move(shape));
+  std::copy(gathered.rows.begin(), gathered.rows.end(), static_cast<char*>(values.mutable_data()));
+  return Value(IndexedSlices{Tensor::Vector<int64_t>(gathered.ids), std::move(values)});
+}
+
+absl::StatusOr<Value> MultiWorkerMirroredStrategy::SumOverWorkers(
+    const absl::StatusOr<Value>& local, Deadline deadline) {
+  absl::MutexLock lock(&mutex_);
+  if (!local.ok()) {
+    // Nobody is to wait for a worker that cannot take part: a call that no other makes fails on
+    // all.
+    group_->AllReduce(ReduceOp::kSum, MutableBuffer{DType::kFloat32, nullptr, -1}, deadline)
+        .IgnoreError();
+    return local.status();
+  }
+  if (local->kind() == Value::Kind::kSlices) return SumSlices(local->slices(), deadline);
+  Tensor sum = local->tensor().Copy();
+  RETURN_IF_ERROR(group_->AllReduce(ReduceOp::kSum, BufferOf(sum), deadline));
+  return Value(std::move(sum));
+}
+
+absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::ReduceWithin(
+    ReduceOp op, absl::Span<const Value> locals, absl::Span<const Device> devices,
+    Deadline deadline) {
+  ASSIGN_OR_RETURN(Value sum, SumOverWorkers(SumValues(locals), deadline));
+  const int64_t count = static_cast<int64_t>(locals.size()) * workers();
+  if (op == ReduceOp::kMean) sum = MeanOf(sum, count);
+  return CopiesOn(sum, devices);
+}
+
+absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::ReduceOnto(
+    ReduceOp op, absl::Span<const Value> locals, absl::Span<const Device> devices) {
+  return ReduceWithin(op, locals, devices, CallDeadline({}));
+}
+
+absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::AllReduceReplicas(
+    ReduceOp op, absl::Span<const Value> locals, const CommunicationOptions& options) {
+  return ReduceWithin(op, locals, worker_devices(), CallDeadline(options));
+}
+
+absl::StatusOr<Value> MultiWorkerMirroredStrategy::ReducePlain(ReduceOp op, const Value& value) {
+  if (value.kind() == Value::Kind::kMirrored || workers() == 1) {
+    return MirroredStrategy::ReducePlain(op, value);
+  }
+  const absl::StatusOr<Tensor> tensor = value.ToTensor();
+  const absl::StatusOr<Value> local =
+      tensor.ok() ? absl::StatusOr<Value>(*tensor) : tensor.status();
+  ASSIGN_OR_RETURN(const Value sum, SumOverWorkers(local, CallDeadline({})));
+  return op == ReduceOp::kMean ? MeanOf(sum, workers()) : sum;
+}
+
+absl::StatusOr<Tensor> MultiWorkerMirroredStrategy::FirstValue(const Tensor& initial) {
+  Tensor first = initial.Copy();
+  absl::MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(Annotate(group_->Broadcast(0, BufferOf(first), CallDeadline({})),
+                           "initial value of a variable"));
+  return first;
+}
+
+absl::StatusOr<Value> MultiWorkerMirroredStrategy::BroadcastFirst(const Value& value) {
+  ASSIGN_OR_RETURN(const Value own, SelectReplica(value, 0));
+  if (own.kind() == Value::Kind::kSlices) {
+    return absl::UnimplementedError(
+        "slices of the first replica are not sent to other workers; use aggregation SUM or MEAN");
+  }
+  ASSIGN_OR_RETURN(const Tensor tensor, own.ToTensor());
+  ASSIGN_OR_RETURN(Tensor first, FirstValue(tensor));
+  return Value(std::move(first));
+}
+
+absl::StatusOr<Tensor> MultiWorkerMirroredStrategy::GatherAll(absl::Span<const Value> locals,
+                                                              int64_t axis) {
+  const absl::StatusOr<Tensor> own = MirroredStrategy::GatherAll(locals, axis);
+  const Tensor header = HeaderOf(own);
+  const Deadline deadline = CallDeadline({});
+  absl::MutexLock lock(&mutex_);
+  std::vector<int64_t> headers;
+  const auto place_headers =
+      [&headers](absl::Span<const int64_t> counts) -> absl::StatusOr<MutableBuffer> {
+    int64_t total = 0;
+    for (const int64_t count : counts) total += count;
+    headers.resize(static_cast<size_t>(total));
+    return MutableBuffer{DType::kInt64, headers.data(), total};
+  };
+  RETURN_IF_ERROR(group_->AllGatherV(BufferOf(header), place_headers, deadline));
+  RETURN_IF_ERROR(own.status());
+  ASSIGN_OR_RETURN(const std::vector<Shape> shapes, ShapesOf(headers, axis));
+  const auto elements = std::make_shared<std::vector<char>>();
+  const DType dtype = own->dtype();
+  const auto place = [&elements,
+                      dtype](absl::Span<const int64_t> counts) -> absl::StatusOr<MutableBuffer> {
+    int64_t total = 0;
+    for (const int64_t count : counts) total += count;
+    elements->resize(static_cast<size_t>(total) * DTypeBytes(dtype));
+    return MutableBuffer{dtype, elements->data(), total};
+  };
+  RETURN_IF_ERROR(group_->AllGatherV(BufferOf(*own), place, deadline));
+  return Joined(dtype, shapes, elements, axis);
+}
+
+absl::StatusOr<bool> MultiWorkerMirroredStrategy::AnyHasData(bool local) {
+  int64_t count = local ? 1 : 0;
+  absl::MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(Annotate(
+      group_->AllReduce(ReduceOp::kSum, MutableBuffer{DType::kInt64, &count, 1}, CallDeadline({})),
+      "agreement on the end of the data"));
+  return count > 0;
+}
+
+InputStrategy MultiWorkerMirroredStrategy::input_strategy() {
+  InputStrategy input = MirroredStrategy::input_strategy();
+  input.per_replica = InputStrategy::PerReplica::kRefused;
+  input.agree = [this](bool local) { return AnyHasData(local); };
+  return input;
+}
+
+absl::Status MultiWorkerMirroredStrategy::Barrier() {
+  absl::MutexLock lock(&mutex_);
+  return group_->Barrier(CallDeadline({}));
+}
+
+}  // namespace cairn

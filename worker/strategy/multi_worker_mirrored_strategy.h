@@ -1,0 +1,95 @@
+// Synchronous training on the devices of several processes:
+// tf.distribute.MultiWorkerMirroredStrategy.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "worker/collective/collective_group.h"
+#include "worker/collective/communication_options.h"
+#include "worker/strategy/mirrored_strategy.h"
+
+namespace cairn {
+
+struct MultiWorkerMirroredOptions {
+  // "host:port" of every worker, the chief first, the same list on each; one: no other process.
+  std::vector<std::string> workers;
+  int32_t worker_index = 0;     // which of them this process is
+  std::vector<Device> devices;  // of this process; as many on every worker
+  // timeout: how long a worker waits for the others in one reduction (default 60 s).
+  CommunicationOptions communication;
+  absl::Duration connect_timeout = absl::Minutes(5);  // for all workers to come
+  std::string meeting_address;  // as GlooOptions'
+};
+
+// One copy of every variable on each device of each worker, kept equal: gradients are reduced over
+// all of them by collectives (gloo_group.h), and initial values are the first worker's.
+//
+// Every worker must do the same in the same order: create variables, run steps, reduce, read
+// kOnRead variables, save. What one worker does alone waits until the timeout, and names who is
+// missing; what workers do differently is kInvalidArgument on all of them. After a worker is gone
+// (kUnavailable, kDeadlineExceeded) the strategy is done for: destroy it, and make one over those
+// that are left.
+//
+// A tensor that is not distributed counts as this worker's contribution: Reduce(kSum) of 1.0 over
+// two workers is 2.0.
+// Thread safety: as Strategy's; collectives of several threads have an order only if the program
+// gives them one.
+class MultiWorkerMirroredStrategy : public MirroredStrategy {
+ public:
+  // Waits for every worker. kInvalidArgument: options that contradict themselves, or other workers'
+  // (their number of devices). kDeadlineExceeded: names the workers that did not come.
+  static absl::StatusOr<std::unique_ptr<MultiWorkerMirroredStrategy>> Create(
+      const MultiWorkerMirroredOptions& options);
+
+  // Waits a few seconds for the other workers to be here too: one that closes its connections while
+  // another still reads the last result would look like one that has died.
+  ~MultiWorkerMirroredStrategy() override;
+
+  std::string name() const override { return "MultiWorkerMirroredStrategy"; }
+  int32_t workers() const override { return group_->size(); }
+  int32_t worker_index() const override { return group_->rank(); }
+  bool between_graph() const override { return true; }
+  bool should_checkpoint() const override { return worker_index() == 0; }
+  bool should_save_summary() const override { return worker_index() == 0; }
+
+  absl::StatusOr<Tensor> FirstValue(const Tensor& initial) override;
+  absl::StatusOr<Value> BroadcastFirst(const Value& value) override;
+  absl::StatusOr<std::vector<Value>> ReduceOnto(ReduceOp op, absl::Span<const Value> locals,
+                                                absl::Span<const Device> devices) override;
+  absl::StatusOr<std::vector<Value>> AllReduceReplicas(
+      ReduceOp op, absl::Span<const Value> locals, const CommunicationOptions& options) override;
+  absl::StatusOr<Value> ReducePlain(ReduceOp op, const Value& value) override;
+  absl::StatusOr<Tensor> GatherAll(absl::Span<const Value> locals, int64_t axis) override;
+  InputStrategy input_strategy() override;
+
+  // Returns once every worker has called it.
+  absl::Status Barrier();
+
+ private:
+  MultiWorkerMirroredStrategy(std::vector<Device> devices, CommunicationOptions communication,
+                              std::unique_ptr<CollectiveGroup> group);
+
+  absl::Status CheckDeviceCounts();
+  Deadline CallDeadline(const CommunicationOptions& options) const;
+  // The sum over the workers of what each has; an error here is told to them all.
+  absl::StatusOr<Value> SumOverWorkers(const absl::StatusOr<Value>& local, Deadline deadline);
+  absl::StatusOr<Value> SumSlices(const IndexedSlices& slices, Deadline deadline)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<std::vector<Value>> ReduceWithin(ReduceOp op, absl::Span<const Value> locals,
+                                                  absl::Span<const Device> devices,
+                                                  Deadline deadline);
+  absl::StatusOr<bool> AnyHasData(bool local);
+
+  const CommunicationOptions communication_;
+  absl::Mutex mutex_;  // one collective at a time
+  const std::unique_ptr<CollectiveGroup> group_;
+};
+
+}  // namespace cairn

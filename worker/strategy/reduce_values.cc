@@ -1,0 +1,71 @@
+#include "worker/strategy/reduce_values.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "common/status.h"
+#include "worker/ops/tensor_math.h"
+
+namespace cairn {
+namespace {
+
+bool IsSlices(const Value& value) { return value.kind() == Value::Kind::kSlices; }
+
+Tensor Mean(const Tensor& total, int64_t count) {
+  const Tensor sum = IsFloating(total.dtype()) ? total : CastTensor(total, DType::kFloat64);
+  if (count != 0) return DivideTensor(sum, static_cast<double>(count));
+  return Tensor::Full(sum.dtype(), sum.shape(), std::nan(""), sum.device());
+}
+
+absl::StatusOr<Value> ConcatSlices(absl::Span<const Value> values) {
+  std::vector<Tensor> indices;
+  std::vector<Tensor> rows;
+  for (const Value& value : values) {
+    indices.push_back(value.slices().indices);
+    rows.push_back(value.slices().values);
+  }
+  IndexedSlices all;
+  ASSIGN_OR_RETURN(all.indices, ConcatTensors(indices, 0));
+  ASSIGN_OR_RETURN(all.values, ConcatTensors(rows, 0));
+  return Value(std::move(all));
+}
+
+}  // namespace
+
+absl::StatusOr<Value> SumValues(absl::Span<const Value> values) {
+  const auto slices = static_cast<size_t>(std::count_if(values.begin(), values.end(), IsSlices));
+  if (slices == values.size()) return ConcatSlices(values);
+  if (slices != 0) {
+    return absl::InvalidArgumentError(
+        "some replicas gave a tensor and some IndexedSlices; all must give one kind");
+  }
+  std::vector<Tensor> tensors;
+  for (const Value& value : values) {
+    ASSIGN_OR_RETURN(Tensor tensor, value.ToTensor());
+    tensors.push_back(std::move(tensor));
+  }
+  ASSIGN_OR_RETURN(Tensor sum, AddTensors(tensors));
+  return Value(std::move(sum));
+}
+
+Value MeanOf(const Value& sum, int64_t count) {
+  if (!IsSlices(sum)) return Mean(sum.tensor(), count);
+  return IndexedSlices{sum.slices().indices, Mean(sum.slices().values, count)};
+}
+
+std::vector<Value> CopiesOn(const Value& value, absl::Span<const Device> devices) {
+  std::vector<Value> copies;
+  for (const Device device : devices) {
+    if (IsSlices(value)) {
+      copies.emplace_back(IndexedSlices{value.slices().indices.CopyTo(device),
+                                        value.slices().values.CopyTo(device)});
+    } else {
+      copies.emplace_back(value.tensor().CopyTo(device));
+    }
+  }
+  return copies;
+}
+
+}  // namespace cairn
