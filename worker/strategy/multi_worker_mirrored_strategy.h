@@ -25,7 +25,7 @@ struct MultiWorkerMirroredOptions {
   // timeout: how long a worker waits for the others in one reduction (default 60 s).
   CommunicationOptions communication;
   absl::Duration connect_timeout = absl::Minutes(5);  // for all workers to come
-  std::string meeting_address;  // as GlooOptions'
+  std::string meeting_address;                        // as GlooOptions'
 };
 
 // One copy of every variable on each device of each worker, kept equal: gradients are reduced over
