@@ -33,7 +33,8 @@ struct GlooOptions {
 // fail, within the deadline of the first, with what that rank found. To go on, destroy the group on
 // every rank and Connect again, without the ranks that are gone.
 // kInvalidArgument: addresses or rank are wrong, or differ between ranks. kDeadlineExceeded: names
-// the ranks that did not come. kUnavailable: an address cannot be used here.
+// the ranks that did not come. kUnavailable: an address cannot be used here, or a rank died after
+// all had come, which may take until `deadline` once more to be seen.
 absl::StatusOr<std::unique_ptr<CollectiveGroup>> ConnectGloo(const GlooOptions& options,
                                                              Deadline deadline);
 
