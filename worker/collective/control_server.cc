@@ -278,6 +278,7 @@ absl::StatusOr<std::vector<std::string>> Join(const std::string& address, const 
   const auto code = static_cast<absl::StatusCode>(reader.Value<int32_t>());
   if (code != absl::StatusCode::kOk) return absl::Status(code, who + reader.Bytes());
   std::vector<std::string> blobs;
+  blobs.reserve(static_cast<size_t>(size));
   for (int r = 0; r < size; ++r) blobs.push_back(reader.Bytes());
   if (!reader.ok()) return absl::InternalError(who + "a malformed answer from " + address);
   return blobs;

@@ -338,6 +338,7 @@ absl::Status GlooGroup::AllReduce(ReduceOp op, ConstBuffer in, MutableBuffer out
                  return absl::OkStatus();
                }
                std::vector<const void*> inputs;
+               inputs.reserve(calls_.size());
                for (int r = 0; r < size(); ++r) inputs.push_back(eager_of(r));
                if (!IsEager(call)) inputs = {in.data};
                SumBuffers(call.dtype, inputs, {&out.data, 1}, static_cast<size_t>(call.count),

@@ -169,6 +169,7 @@ absl::Status InProcessGroups::Rank::AllGatherV(ConstBuffer in, PlaceGathered pla
              [&](const CollectiveCall&) {
                bool all_small = true;
                std::vector<int64_t> counts;
+               counts.reserve(static_cast<size_t>(size()));
                for (int r = 0; r < size(); ++r) {
                  counts.push_back(call_of(r).count);
                  all_small = all_small && IsSmall(call_of(r));

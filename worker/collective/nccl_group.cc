@@ -177,6 +177,7 @@ absl::Status NcclGroup::Compare(const CollectiveCall& call, Deadline deadline) {
       {DType::kInt64, &call, kWords},
       {DType::kInt64, calls_.data(), kWords * static_cast<int64_t>(ranks)}, deadline));
   std::vector<std::string> peers;
+  peers.reserve(ranks);
   for (int r = 0; r < size(); ++r) peers.push_back(peer(r));
   return CheckAgreement(calls_, peers);
 }
@@ -238,6 +239,7 @@ absl::Status NcclGroup::AllGatherV(ConstBuffer in, PlaceGathered place, Deadline
   std::vector<int64_t> counts;
   MutableBuffer out;
   const auto prepare = [&] {
+    counts.reserve(calls_.size());
     for (const CollectiveCall& call : calls_) counts.push_back(call.count);
     const absl::StatusOr<MutableBuffer> placed = place(counts);
     absl::Status status = placed.status();

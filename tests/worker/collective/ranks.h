@@ -23,6 +23,7 @@ inline void OnRanks(int size, const std::function<void(int)>& body) {
 
 inline std::vector<std::string> CpuDevices(int size) {
   std::vector<std::string> devices;
+  devices.reserve(static_cast<size_t>(size));
   for (int r = 0; r < size; ++r) devices.push_back(absl::StrCat("cpu:", r));
   return devices;
 }
