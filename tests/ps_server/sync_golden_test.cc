@@ -92,7 +92,8 @@ class Replay {
   int64_t global_ = 0;
 };
 
-TEST(SyncGolden, StepsMoveVariablesAsSyncReplicasDoes) {
+// Cases G1 and G2 are the first two scenarios, without the wasted first round.
+TEST(SyncGolden, G1_G2_StepsMoveVariablesAsSyncReplicasDoes) {
   SKIP_WITHOUT_SHARED();
   const json& scenarios = test::GoldenFile("sync_replicas.json").at("scenarios");
   EXPECT_FALSE(scenarios.empty());
