@@ -223,6 +223,11 @@ absl::StatusOr<Tensor> AggregatingVariable::Read() {
   return copy_->Read();
 }
 
+absl::StatusOr<Tensor> AggregatingVariable::ReadRows(absl::Span<const int64_t> rows) {
+  RETURN_IF_ERROR(PlaceOf(*strategy(), "read", name()).status());
+  return copy_->ReadRows(rows);
+}
+
 absl::Status AggregatingVariable::Write(AssignOp op, const Value& value) {
   ASSIGN_OR_RETURN(const Place place, PlaceOf(*strategy(), AssignOpName(op), name()));
   if (place.kind != Place::Kind::kReplica) {

@@ -59,6 +59,7 @@ class AggregatingVariable : public VariableBase {
 
   std::vector<VariablePtr> components() override { return {copy_}; }
   absl::StatusOr<Tensor> Read() override;
+  absl::StatusOr<Tensor> ReadRows(absl::Span<const int64_t> rows) override;
   absl::Status Write(AssignOp op, const Value& value) override;
   absl::Status Scatter(ScatterOp op, const IndexedSlices& slices) override;
 

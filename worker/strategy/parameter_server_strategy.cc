@@ -1,0 +1,220 @@
+#include "worker/strategy/parameter_server_strategy.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status.h"
+#include "worker/cluster/task_roles.h"
+#include "worker/ops/tensor_math.h"
+#include "worker/strategy/distributed_variable.h"
+#include "worker/strategy/per_worker_variable.h"
+#include "worker/strategy/server_variable.h"
+#include "worker/strategy/sharded_variable.h"
+
+namespace cairn {
+namespace {
+
+// The variable on the servers behind what MakeVariable returned; null: there is none.
+const ServerVariable* OnServers(const VariablePtr& variable) {
+  const VariablePtr copy = variable->components()[0];
+  if (const auto* sharded = dynamic_cast<const ShardedVariable*>(copy.get())) {
+    return OnServers(sharded->shards()[0]);
+  }
+  return dynamic_cast<const ServerVariable*>(copy.get());
+}
+
+}  // namespace
+
+VariablePartitioner PartitionBy(std::shared_ptr<const Partitioner> partitioner) {
+  return [partitioner = std::move(partitioner)](absl::Span<const int64_t> shape, DType dtype) {
+    return partitioner->Partition(shape, dtype);
+  };
+}
+
+absl::StatusOr<std::unique_ptr<ParameterServerStrategy>> ParameterServerStrategy::Create(
+    const ClusterSpec& cluster, std::shared_ptr<VariableHost> host,
+    ParameterServerOptions options) {
+  // The coordinator need not be a task of the cluster; that the others are sound shows at any task.
+  const char* const task = cluster.task_count("chief") > 0 ? "chief" : "worker";
+  RETURN_IF_ERROR(
+      Annotate(ValidateParameterServerCluster(cluster, task, 0), "ParameterServerStrategy"));
+  const int32_t servers = cluster.task_count("ps");
+  if (servers != host->server_count()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ParameterServerStrategy: the cluster has ", servers,
+                     " ps tasks, the client is connected to ", host->server_count(),
+                     " servers; give both the same cluster"));
+  }
+  const std::set<Device> distinct(options.worker_devices.begin(), options.worker_devices.end());
+  if (distinct.empty() || distinct.size() != options.worker_devices.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "ParameterServerStrategy: found ", options.worker_devices.size(), " worker devices, ",
+        distinct.size(), " of them distinct; name at least one, each once"));
+  }
+  return std::unique_ptr<ParameterServerStrategy>(new ParameterServerStrategy(
+      std::move(host), std::move(options), cluster.task_count("worker")));
+}
+
+ParameterServerStrategy::ParameterServerStrategy(std::shared_ptr<VariableHost> host,
+                                                 ParameterServerOptions options,
+                                                 int32_t worker_count)
+    : Strategy(options.worker_devices),
+      host_(std::move(host)),
+      options_(std::move(options)),
+      worker_count_(worker_count) {}
+
+ParameterServerStrategy::~ParameterServerStrategy() = default;
+
+absl::Status ParameterServerStrategy::TakeName(const std::string& name) {
+  absl::MutexLock lock(&mutex_);
+  if (names_.insert(name).second) return absl::OkStatus();
+  return absl::AlreadyExistsError(
+      absl::StrCat("ParameterServerStrategy: there is a variable \"", name,
+                   "\" already; servers know variables by name: give each its own"));
+}
+
+absl::StatusOr<int64_t> ParameterServerStrategy::CountShards(const VariableOptions& options) const {
+  const Shape& shape = options.initial_value.shape();
+  if (!options_.variable_partitioner || shape.empty()) return 1;
+  ASSIGN_OR_RETURN(const std::vector<int64_t> parts,
+                   options_.variable_partitioner(shape, options.initial_value.dtype()));
+  const auto beyond_first = parts.empty() ? parts.end() : parts.begin() + 1;
+  const bool first_axis_alone =
+      std::all_of(beyond_first, parts.end(), [](int64_t count) { return count == 1; });
+  if (parts.empty() || parts[0] < 1 || !first_axis_alone) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "variable_partitioner for variable \"", options.name, "\" of shape ", ShapeText(shape),
+        ": found partitions [", absl::StrJoin(parts, ", "),
+        "], expected at least one, each at least 1, and 1 for all axes but the first"));
+  }
+  return std::clamp(parts[0], int64_t{1}, std::max(shape[0], int64_t{1}));
+}
+
+absl::StatusOr<std::vector<DenseShard>> ParameterServerStrategy::Place(
+    const VariableOptions& options, const VariablePtr& beside) {
+  const int64_t rows = RowCount(options.initial_value.shape());
+  if (beside != nullptr) {
+    ASSIGN_OR_RETURN(const int32_t ps, ServerOf(beside));
+    return std::vector<DenseShard>{{.first_row = 0, .rows = rows, .ps = ps}};
+  }
+  ASSIGN_OR_RETURN(const int64_t count, CountShards(options));
+  ASSIGN_OR_RETURN(std::vector<DenseShard> shards, DivShards(rows, count));
+  absl::MutexLock lock(&mutex_);
+  for (DenseShard& shard : shards) {
+    shard.ps = static_cast<int32_t>(placed_++ % host_->server_count());
+  }
+  return shards;
+}
+
+VariablePtr ParameterServerStrategy::Wrap(VariablePtr variable, const VariableTraits& traits) {
+  if (local_replicas() == 1) return variable;
+  return std::make_shared<AggregatingVariable>(traits, std::move(variable));
+}
+
+absl::StatusOr<VariablePtr> ParameterServerStrategy::MakeVariable(const VariableOptions& options,
+                                                                  const VariablePtr& beside) {
+  const VariableTraits traits = TraitsOf(options, options.initial_value, Cpu(0), this);
+  if (options.per_worker) {
+    return std::make_shared<PerWorkerVariable>(traits, options.initial_value, worker_count_);
+  }
+  RETURN_IF_ERROR(TakeName(options.name));
+  absl::StatusOr<VariablePtr> made = MakeHosted(options, traits, beside);
+  if (!made.ok()) {
+    absl::MutexLock lock(&mutex_);
+    names_.erase(options.name);
+  }
+  return made;
+}
+
+absl::StatusOr<VariablePtr> ParameterServerStrategy::MakeHosted(const VariableOptions& options,
+                                                                const VariableTraits& traits,
+                                                                const VariablePtr& beside) {
+  VariableSpec spec{.name = options.name, .dtype = traits.dtype, .shape = traits.shape};
+  spec.optimizer =
+      traits.trainable && IsFloating(traits.dtype) ? options_.optimizer : PlainUpdates();
+  if (spec.optimizer == PlainUpdates()) spec.touched_rows = TouchedRows::kPushed;
+  ASSIGN_OR_RETURN(spec.shards, Place(options, beside));
+  RETURN_IF_ERROR(host_->Create(spec, options.initial_value));
+  const bool sharded = spec.shards.size() > 1;
+  const VariablePtr whole =
+      Wrap(std::make_shared<ServerVariable>(traits, host_, options.name,
+                                            sharded ? -1 : spec.shards[0].ps, 0, /*is_part=*/false),
+           traits);
+  if (!sharded) return whole;
+  std::vector<VariablePtr> shards;
+  for (const DenseShard& shard : spec.shards) {
+    VariableTraits part = traits;
+    part.name = absl::StrCat(options.name, "/part_", shards.size());
+    part.shape[0] = shard.rows;
+    shards.push_back(Wrap(std::make_shared<ServerVariable>(part, host_, options.name, shard.ps,
+                                                           shard.first_row, /*is_part=*/true),
+                          part));
+  }
+  return ShardedVariable::Create(options.name, std::move(shards), whole);
+}
+
+absl::StatusOr<int32_t> ServerOf(const VariablePtr& variable) {
+  const ServerVariable* on_servers = OnServers(variable);
+  if (on_servers != nullptr && on_servers->ps() >= 0) return on_servers->ps();
+  return absl::InvalidArgumentError(
+      absl::StrCat("variable \"", variable->name(), "\" is not on a parameter server"));
+}
+
+absl::Status ParameterServerStrategy::PushSum(absl::Span<const VariablePtr> variables,
+                                              absl::Span<const Value> gradients) {
+  std::vector<HostedGradient> pushed;
+  // What HostedRows look at until the push returns.
+  std::vector<Tensor> rows(variables.size());
+  for (size_t i = 0; i < variables.size(); ++i) {
+    const ServerVariable* variable = OnServers(variables[i]);
+    if (variable == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat("ApplyGradients to variable \"",
+                                                     variables[i]->name(),
+                                                     "\", which is not on a parameter server"));
+    }
+    Value sum = gradients[i];
+    if (sum.is_distributed()) {
+      ASSIGN_OR_RETURN(std::vector<Value> reduced,
+                       ReduceOnto(ReduceOp::kSum, sum.items(), {Cpu(0)}));
+      sum = std::move(reduced[0]);
+    }
+    HostedGradient& gradient = pushed.emplace_back();
+    gradient.to.variable = variable->hosted();
+    if (sum.kind() != Value::Kind::kSlices) {
+      ASSIGN_OR_RETURN(gradient.values, sum.ToTensor());
+      continue;
+    }
+    rows[i] = CastTensor(sum.slices().indices, DType::kInt64);
+    RETURN_IF_ERROR(CheckRows(*variables[i], rows[i].values<int64_t>()));
+    gradient.to.rows = rows[i].values<int64_t>();
+    gradient.values = sum.slices().values;
+  }
+  return host_->Push(pushed);
+}
+
+absl::Status ParameterServerStrategy::ApplyGradients(absl::Span<const VariableGradient> gradients) {
+  std::vector<VariablePtr> variables;
+  std::vector<Value> values;
+  for (const VariableGradient& gradient : gradients) {
+    variables.push_back(gradient.variable);
+    values.push_back(gradient.gradient);
+  }
+  const std::shared_ptr<ReplicaContext> replica = GetReplicaContext();
+  if (replica == nullptr || replica->strategy() != this) {
+    RETURN_IF_ERROR(CheckCrossReplica("ApplyGradients"));
+    return PushSum(variables, values);
+  }
+  return replica
+      ->MergeCall(
+          [this, &variables](Strategy& /*strategy*/,
+                             absl::Span<const Value> merged) -> absl::StatusOr<Value> {
+            RETURN_IF_ERROR(PushSum(variables, merged));
+            return Value();
+          },
+          values)
+      .status();
+}
+
+}  // namespace cairn

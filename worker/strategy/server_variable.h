@@ -1,0 +1,43 @@
+// A variable on the parameter servers, or a run of its rows.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "worker/strategy/plain_variable.h"
+#include "worker/strategy/variable_host.h"
+
+namespace cairn {
+
+// device() is cpu:0, where values arrive; ps() says which server has them.
+class ServerVariable : public VariableBase {
+ public:
+  // Rows [first_row, first_row + traits.shape[0]) of `hosted` if `is_part`, else all of it. All of
+  // them are on server `ps`, or on several (-1).
+  ServerVariable(VariableTraits traits, std::shared_ptr<VariableHost> host, std::string hosted,
+                 int32_t ps, int64_t first_row, bool is_part);
+
+  int32_t ps() const { return ps_; }
+  const std::string& hosted() const { return hosted_; }
+
+  absl::StatusOr<Tensor> Read() override;
+  absl::StatusOr<Tensor> ReadRows(absl::Span<const int64_t> rows) override;
+  // Adding and subtracting is atomic, whoever else writes.
+  absl::Status Write(AssignOp op, const Value& value) override;
+  // kUnimplemented: mul, div, min, max, which servers do not do at once.
+  absl::Status Scatter(ScatterOp op, const IndexedSlices& slices) override;
+
+ private:
+  std::vector<int64_t> HostedNumbers(absl::Span<const int64_t> rows) const;
+  // All rows of this variable.
+  HostedRows All(std::vector<int64_t>* rows) const;
+
+  const std::shared_ptr<VariableHost> host_;
+  const std::string hosted_;
+  const int32_t ps_;
+  const int64_t first_row_;
+  const bool is_part_;
+};
+
+}  // namespace cairn

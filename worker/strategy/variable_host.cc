@@ -1,0 +1,192 @@
+#include "worker/strategy/variable_host.h"
+
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/btree_map.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "common/status.h"
+#include "worker/client/ps_client.h"
+#include "worker/ops/tensor_math.h"
+
+namespace cairn {
+namespace {
+
+// Largest integer up to which a double holds every one.
+constexpr double kLargestExact = 9007199254740992.0;
+
+bool IsInteger(DType dtype) { return dtype == DType::kInt32 || dtype == DType::kInt64; }
+
+double LargestKept(DType dtype) {
+  return dtype == DType::kInt32 ? double{std::numeric_limits<int32_t>::max()} : kLargestExact;
+}
+
+// `tensor` as the servers keep it.
+absl::StatusOr<Tensor> Kept(absl::string_view variable, const Tensor& tensor) {
+  if (!IsInteger(tensor.dtype())) return tensor;
+  Tensor kept = CastTensor(tensor, DType::kFloat64);
+  for (const double value : kept.values<double>()) {
+    if (std::abs(value) < kLargestExact) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("write of about ", value, " to variable \"", variable,
+                     "\": servers keep integers as float64, exact below 2^53; use a float64 "
+                     "variable for larger ones"));
+  }
+  return kept;
+}
+
+// What the servers have, as the variable's dtype.
+absl::StatusOr<Tensor> Restored(absl::string_view variable, const Tensor& kept, DType dtype) {
+  if (!IsInteger(dtype)) return kept;
+  for (const double value : kept.values<double>()) {
+    if (std::abs(value) <= LargestKept(dtype) && std::abs(value) < kLargestExact) continue;
+    return absl::OutOfRangeError(absl::StrCat("read of variable \"", variable, "\": its value ",
+                                              value, " has left the range of ", DTypeName(dtype),
+                                              " that servers keep exactly (below 2^53); assign it "
+                                              "anew, or use a float64 variable"));
+  }
+  return CastTensor(kept, dtype);
+}
+
+absl::Span<const std::byte> BytesOf(const Tensor& tensor) {
+  return {static_cast<const std::byte*>(tensor.data()), tensor.bytes()};
+}
+
+class ServerHost : public VariableHost {
+ public:
+  ServerHost(std::shared_ptr<PsClient> client, absl::Duration timeout)
+      : client_(std::move(client)), timeout_(timeout) {}
+
+  int32_t server_count() const override { return client_->server_count(); }
+
+  absl::Status Create(const VariableSpec& spec, const Tensor& initial) override {
+    VariableSpec kept = spec;
+    if (IsInteger(spec.dtype)) kept.dtype = DType::kFloat64;
+    ASSIGN_OR_RETURN(const bool there, IsThere(spec.name));
+    RETURN_IF_ERROR(client_->Create({&kept, 1}, Deadline::In(timeout_)));
+    {
+      absl::MutexLock lock(&mutex_);
+      specs_[spec.name] = spec;
+    }
+    if (there || initial.elements() == 0) return absl::OkStatus();
+    return Assign({.variable = spec.name}, initial);
+  }
+
+  absl::StatusOr<Tensor> Read(const HostedRows& from) override {
+    ASSIGN_OR_RETURN(const VariableSpec spec, Find(from.variable));
+    const DType kept = IsInteger(spec.dtype) ? DType::kFloat64 : spec.dtype;
+    Tensor values = Tensor::Uninitialized(kept, ShapeOf(spec, from));
+    PullTarget target{.variable = from.variable,
+                      .out = {static_cast<std::byte*>(values.mutable_data()), values.bytes()}};
+    if (from.rows) {
+      target.part = Part::kRows;
+      target.ids = *from.rows;
+    }
+    if (values.elements() > 0) RETURN_IF_ERROR(client_->Pull({&target, 1}, Deadline::In(timeout_)));
+    return Restored(from.variable, values, spec.dtype);
+  }
+
+  absl::Status Assign(const HostedRows& to, const Tensor& values) override {
+    ASSIGN_OR_RETURN(const Tensor kept, Checked("assign", to, values));
+    if (kept.elements() == 0) return absl::OkStatus();
+    const PushSource source = SourceOf(to, kept);
+    return client_->Assign({&source, 1}, Deadline::In(timeout_));
+  }
+
+  absl::Status Add(const HostedRows& to, const Tensor& delta, bool subtract) override {
+    ASSIGN_OR_RETURN(const VariableSpec spec, Find(to.variable));
+    if (!(spec.optimizer == PlainUpdates())) {
+      return absl::UnimplementedError(absl::StrCat(
+          "assign_add or assign_sub of variable \"", to.variable, "\", whose optimizer is ",
+          OptimizerText(spec.optimizer),
+          ": servers add at once only to variables without an optimizer of their own; create it "
+          "with trainable false, assign it whole, or push a gradient"));
+    }
+    ASSIGN_OR_RETURN(Tensor kept, Checked("add", to, delta));
+    if (!subtract) kept = DivideTensor(kept, -1);
+    const HostedGradient gradient{.to = to, .values = std::move(kept)};
+    return PushKept({&gradient, 1});
+  }
+
+  absl::Status Push(absl::Span<const HostedGradient> gradients) override {
+    std::vector<HostedGradient> kept;
+    for (const HostedGradient& gradient : gradients) {
+      ASSIGN_OR_RETURN(Tensor values, Checked("push", gradient.to, gradient.values));
+      kept.push_back({.to = gradient.to, .values = std::move(values)});
+    }
+    return PushKept(kept);
+  }
+
+ private:
+  absl::StatusOr<bool> IsThere(const std::string& name) {
+    ASSIGN_OR_RETURN(const std::vector<VariableSpec> there,
+                     client_->Describe(Deadline::In(timeout_)));
+    for (const VariableSpec& spec : there) {
+      if (spec.name == name) return true;
+    }
+    return false;
+  }
+
+  absl::StatusOr<VariableSpec> Find(const std::string& name) const {
+    absl::MutexLock lock(&mutex_);
+    const auto found = specs_.find(name);
+    if (found != specs_.end()) return found->second;
+    return absl::InvalidArgumentError(
+        absl::StrCat("variable \"", name, "\" was not created through this host"));
+  }
+
+  static Shape ShapeOf(const VariableSpec& spec, const HostedRows& rows) {
+    Shape shape = spec.shape;
+    if (rows.rows && !shape.empty()) shape[0] = static_cast<int64_t>(rows.rows->size());
+    return shape;
+  }
+
+  absl::StatusOr<Tensor> Checked(absl::string_view method, const HostedRows& to,
+                                 const Tensor& values) const {
+    ASSIGN_OR_RETURN(const VariableSpec spec, Find(to.variable));
+    if (values.is_text() || values.dtype() != spec.dtype || values.shape() != ShapeOf(spec, to)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(method, " of variable \"", to.variable, "\": found ", values.TypeText(),
+                       ", expected ", DTypeName(spec.dtype), " ", ShapeText(ShapeOf(spec, to))));
+    }
+    return Kept(to.variable, values);
+  }
+
+  static PushSource SourceOf(const HostedRows& to, const Tensor& kept) {
+    PushSource source{.variable = to.variable, .values = BytesOf(kept)};
+    if (to.rows) {
+      source.part = Part::kRows;
+      source.ids = *to.rows;
+    }
+    return source;
+  }
+
+  absl::Status PushKept(absl::Span<const HostedGradient> gradients) {
+    std::vector<PushSource> sources;
+    for (const HostedGradient& gradient : gradients) {
+      if (gradient.values.elements() > 0) sources.push_back(SourceOf(gradient.to, gradient.values));
+    }
+    if (sources.empty()) return absl::OkStatus();
+    return client_->Push(sources, "", Deadline::In(timeout_));
+  }
+
+  const std::shared_ptr<PsClient> client_;
+  const absl::Duration timeout_;
+  mutable absl::Mutex mutex_;
+  absl::btree_map<std::string, VariableSpec> specs_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+OptimizerConfig PlainUpdates() { return {.type = "sgd", .learning_rate = ConstantRate(1)}; }
+
+std::unique_ptr<VariableHost> HostOnServers(std::shared_ptr<PsClient> client,
+                                            absl::Duration timeout) {
+  return std::make_unique<ServerHost>(std::move(client), timeout);
+}
+
+}  // namespace cairn

@@ -1,0 +1,24 @@
+// Which of a parameter server strategy's workers the calling thread computes for.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace cairn {
+
+// Empty outside the functions that a coordinator calls.
+std::optional<int32_t> CurrentWorker();
+
+// While it lives, CurrentWorker() is `worker` in this thread.
+class WorkerScope {
+ public:
+  explicit WorkerScope(int32_t worker);
+  ~WorkerScope();
+  WorkerScope(const WorkerScope&) = delete;
+  WorkerScope& operator=(const WorkerScope&) = delete;
+
+ private:
+  const std::optional<int32_t> before_;
+};
+
+}  // namespace cairn
