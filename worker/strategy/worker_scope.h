@@ -6,7 +6,7 @@
 
 namespace cairn {
 
-// Empty outside the functions that a coordinator calls.
+// Empty outside the functions that a coordinator calls, and in the threads of their replicas.
 std::optional<int32_t> CurrentWorker();
 
 // While it lives, CurrentWorker() is `worker` in this thread.

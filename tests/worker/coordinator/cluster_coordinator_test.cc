@@ -230,7 +230,6 @@ TEST_F(CoordinatorTest, H10_FunctionsOfALostWorkerRunAgain) {
   }
   ASSERT_OK(coordinator_->Join(Soon()));
   EXPECT_EQ(Read(iterations), 4);
-  EXPECT_EQ(returned, losses - 4);
   // In the midst: what was done stays done, so at least as many.
   std::atomic<bool> killed = false;
   for (int i = 0; i < 4; ++i) {
@@ -243,6 +242,9 @@ TEST_F(CoordinatorTest, H10_FunctionsOfALostWorkerRunAgain) {
   }
   ASSERT_OK(coordinator_->Join(Soon()));
   EXPECT_EQ(Read(iterations), 4 + 4 + 1);
+  // A function may be done elsewhere before its worker is back: the worker's thread tells.
+  coordinator_.reset();
+  EXPECT_EQ(returned, losses - 4 + 1);
 }
 
 TEST_F(CoordinatorTest, ALostWorkersDatasetIsMadeAnewAndBeginsAgain) {
@@ -273,10 +275,8 @@ TEST_F(CoordinatorTest, ALostWorkersDatasetIsMadeAnewAndBeginsAgain) {
 
 TEST_F(CoordinatorTest, WhenNoWorkerComesBackThatIsTheError) {
   Start(2, {}, {.wait_for_worker = [](int32_t) { return absl::UnavailableError("gone"); }});
-  for (int i = 0; i < 3; ++i) {
-    ASSERT_OK(coordinator_->Schedule(
-        [](absl::Span<const Value>) -> absl::StatusOr<Value> { return WorkerLost("killed"); }));
-  }
+  ASSERT_OK(coordinator_->Schedule(
+      [](absl::Span<const Value>) -> absl::StatusOr<Value> { return WorkerLost("killed"); }));
   EXPECT_THAT(coordinator_->Join(Soon()),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("every worker is lost")));
   EXPECT_EQ(coordinator_->Schedule([](absl::Span<const Value>) { return Value(); }).status().code(),
