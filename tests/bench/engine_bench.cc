@@ -251,7 +251,7 @@ void BenchMemory() {
       std::iota(keys.begin(), keys.end(), done);
       groups.Build(keys, 64);
       table->Push((*optimizer)->Begin(0), Origin{.worker = 0, .sequence = done + 1}, groups,
-                  gradients.data(), scratch);
+                  gradients.data(), PulledRows(), scratch);
     }
     const double bytes = static_cast<double>(ResidentBytes() - before);
     const double beyond =

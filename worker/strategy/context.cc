@@ -100,7 +100,7 @@ absl::StatusOr<Value> ReplicaContext::MergeCall(const MergeFn& merge_fn,
   if (meeting_ != nullptr) {
     return meeting_->Meet(local_replica_, "MergeCall", {args.begin(), args.end()},
                           [this, &merge_fn](absl::Span<const Value::Sequence> of_replicas) {
-                            return meeting_->Merge(strategy_, merge_fn, of_replicas);
+                            return ReplicaMeeting::Merge(strategy_, merge_fn, of_replicas);
                           });
   }
   const PushedMode cross(strategy_, nullptr);
@@ -190,8 +190,9 @@ absl::StatusOr<Value> ReplicaContext::AllReduce(ReduceOp op, const Value& value,
   const auto reduce = [strategy, op, &options](absl::Span<const Value> of_replicas) {
     return MapTogether(of_replicas,
                        [&](absl::Span<const Value> leaves) -> absl::StatusOr<std::vector<Value>> {
-                         if (leaves[0].is_none())
+                         if (leaves[0].is_none()) {
                            return std::vector<Value>(leaves.begin(), leaves.end());
+                         }
                          ASSIGN_OR_RETURN(const std::vector<Value> tensors, AsTensors(leaves));
                          return strategy->AllReduceReplicas(op, tensors, options);
                        });

@@ -71,7 +71,7 @@ class Registry {
     const auto found = factories_.find(std::string(name));
     if (found != factories_.end()) return found->second;
     std::vector<absl::string_view> names;
-    for (const auto& entry : factories_) names.push_back(entry.first);
+    for (const auto& entry : factories_) names.emplace_back(entry.first);
     return absl::NotFoundError(absl::StrCat("no strategy is named '", name, "'",
                                             DidYouMean(name, names), "; there are ",
                                             absl::StrJoin(names, ", ")));
