@@ -27,9 +27,9 @@ MAY_INCLUDE = {
     "worker": {"worker", "thrift", "common"},
     "examples": {"examples", "worker", "thrift", "common"},
 }
-# The composition root: it joins an in-process server to a worker.
+# The composition root: it joins servers in process to a worker.
 MAY_NAME_SERVER = {"worker/trainer/in_process_server.cc", "worker/trainer/in_process_server.h",
-                   "worker/main.cc"}
+                   "worker/cluster/server.cc", "worker/main.cc"}
 # Besides thrift/: where a server or a connection is hosted.
 MAY_NAME_THRIFT = {"ps_server/listener.cc", "worker/client/remote_link.cc",
                    "worker/client/remote_link.h"}

@@ -1,0 +1,149 @@
+#include "worker/cluster/server.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/synchronization/mutex.h"
+#include "common/status.h"
+#include "ps_server/engine.h"
+#include "ps_server/listener.h"
+
+namespace cairn {
+namespace {
+
+struct Task {
+  std::string address;
+  EngineOptions engine;
+  ListenerOptions listener;
+};
+
+class EngineServer : public Server {
+ public:
+  explicit EngineServer(Task task) : task_(std::move(task)), target_(task_.address) {}
+  ~EngineServer() override { (void)Stop(); }
+
+  std::string target() const override {
+    absl::MutexLock lock(&mutex_);
+    return target_;
+  }
+
+  absl::Status Start() override {
+    absl::MutexLock lock(&mutex_);
+    if (state_ == State::kStarted) return absl::OkStatus();
+    if (state_ == State::kStopped) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "server ", target_, " was stopped; make a new one on its directory to go on"));
+    }
+    // Both or neither: a Start that failed can be tried again.
+    ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, Engine::Open(task_.engine));
+    ASSIGN_OR_RETURN(listener_, Listener::Start(*engine, task_.listener));
+    engine_ = std::move(engine);
+    target_ = listener_->address();
+    state_ = State::kStarted;
+    return absl::OkStatus();
+  }
+
+  absl::Status Stop() override {
+    absl::MutexLock lock(&mutex_);
+    if (state_ != State::kStarted) {
+      state_ = State::kStopped;
+      return absl::OkStatus();
+    }
+    listener_->Stop();
+    listener_.reset();
+    const absl::Status closed = engine_->Close();
+    engine_.reset();
+    state_ = State::kStopped;
+    return closed;
+  }
+
+  absl::Status Join(Deadline deadline) const override {
+    absl::MutexLock lock(&mutex_);
+    const auto ended = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return state_ != State::kStarted;
+    };
+    if (mutex_.AwaitWithDeadline(absl::Condition(&ended), deadline.ToAbslTime())) {
+      return absl::OkStatus();
+    }
+    return absl::DeadlineExceededError(
+        absl::StrCat("join: server ", target_, " still runs; it ends by Stop"));
+  }
+
+ private:
+  enum class State { kNew, kStarted, kStopped };
+
+  const Task task_;
+  mutable absl::Mutex mutex_;
+  State state_ ABSL_GUARDED_BY(mutex_) = State::kNew;
+  std::string target_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<Engine> engine_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<Listener> listener_ ABSL_GUARDED_BY(mutex_);  // ends before its engine
+};
+
+absl::StatusOr<std::string> JobOf(const ClusterSpec& cluster, const ServerOptions& options) {
+  const std::vector<std::string> jobs = cluster.jobs();
+  if (!options.job_name && jobs.size() != 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "server: must specify an explicit job_name, one of [", absl::StrJoin(jobs, ", "), "]"));
+  }
+  std::string job = options.job_name.value_or(jobs.empty() ? "" : jobs[0]);
+  const std::string servers = cluster.has_job("ps") ? "ps" : jobs.size() == 1 ? jobs[0] : "ps";
+  if (job == servers) return job;
+  return absl::InvalidArgumentError(absl::StrCat("server: job_name is \"", job,
+                                                 "\"; the tasks that serve are those of job \"",
+                                                 servers, "\", others need no server"));
+}
+
+absl::StatusOr<int32_t> TaskOf(const ClusterSpec& cluster, const std::string& job,
+                               const ServerOptions& options) {
+  if (options.task_index) return *options.task_index;
+  ASSIGN_OR_RETURN(const std::vector<int32_t> tasks, cluster.task_indices(job));
+  if (tasks.size() == 1) return tasks[0];
+  return absl::InvalidArgumentError(
+      absl::StrCat("server: must specify an explicit task_index, for job \"", job, "\" has ",
+                   tasks.size(), " tasks"));
+}
+
+absl::Status SplitAddress(const std::string& address, ListenerOptions* listener) {
+  const size_t colon = address.rfind(':');
+  int32_t port = -1;
+  if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port) ||
+      port < 0 || port > 65535) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "server: address \"", address, "\" has no port in [0, 65535]; it must be \"host:port\""));
+  }
+  listener->host = address.substr(0, colon);
+  if (listener->host == "localhost") listener->host = "127.0.0.1";
+  listener->port = port;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ClusterSpec& cluster,
+                                                       const ServerOptions& options) {
+  ASSIGN_OR_RETURN(const std::string job, JobOf(cluster, options));
+  ASSIGN_OR_RETURN(const int32_t index, TaskOf(cluster, job, options));
+  Task task;
+  ASSIGN_OR_RETURN(task.address, cluster.task_address(job, index));
+  RETURN_IF_ERROR(SplitAddress(task.address, &task.listener));
+  task.engine.directory = options.data_directory;
+  task.engine.server_index = index;
+  task.engine.server_count = cluster.task_count(job);
+  ASSIGN_OR_RETURN(task.engine.durability, DurabilityFromName(options.durability));
+  auto server = std::make_unique<EngineServer>(std::move(task));
+  if (options.start) RETURN_IF_ERROR(server->Start());
+  return std::unique_ptr<Server>(std::move(server));
+}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::CreateLocal(const std::string& data_directory,
+                                                            bool start) {
+  return Create(ClusterSpec::FromLists({{"local", {"127.0.0.1:0"}}}),
+                {.data_directory = data_directory, .start = start});
+}
+
+}  // namespace cairn
