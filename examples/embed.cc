@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <random>
 
-#include "common/status.h"
-#include "worker/trainer/in_process_server.h"
+#include "cairn/common/status.h"
+#include "cairn/worker/trainer/in_process_server.h"
 
 namespace cairn {
 namespace {
