@@ -14,7 +14,7 @@ packages=(
 # To test: frameworks, the stock Python client, formatting and static analysis.
 test_packages=(
   libgtest-dev libgmock-dev libbenchmark-dev
-  python3-thrift python3-numpy clang-format clang-tidy ccache
+  python3-thrift python3-numpy clang-format clang-tidy ccache cmake
 )
 [ "${1:-}" = "--tests" ] && packages+=("${test_packages[@]}")
 
