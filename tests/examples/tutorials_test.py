@@ -1,0 +1,52 @@
+"""Every tutorial runs and finds what it says, as many devices as it is given."""
+import os
+import re
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import tap  # noqa: E402
+
+TUTORIALS = os.path.join(os.path.abspath(sys.argv.pop()), "examples", "tutorials")
+
+
+def run(name, *arguments):
+    return subprocess.run([os.path.join(TUTORIALS, f"cairn-tutorial-{name}"), *arguments],
+                          capture_output=True, text=True, timeout=60)
+
+
+class Tutorials(unittest.TestCase):
+    def output(self, name, *arguments):
+        done = run(name, *arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_mirrored_finds_the_same_for_any_number_of_devices(self):
+        found = {}
+        for devices in (1, 2, 3):
+            text = self.output("mirrored", str(devices))
+            self.assertIn(f"63 steps, {devices} replicas", text)
+            found[devices] = [float(n) for n in re.findall(r"w = .*\((.*)\)", text)[0].split(",")]
+        for devices in (2, 3):
+            for one, several in zip(found[1], found[devices]):
+                self.assertAlmostEqual(one, several, places=4)
+
+    def test_one_training_runs_under_every_strategy(self):
+        for name, says in {
+                "default": "default strategy: 1 replicas, copies of a variable: 1",
+                "one_device": "OneDeviceStrategy: 1 replicas, copies of a variable: 1",
+                "central_storage": "CentralStorageStrategy: 3 replicas, copies of a variable: 1",
+                "mirrored": "MirroredStrategy: 3 replicas, copies of a variable: 3"}.items():
+            text = self.output("strategies", name)
+            self.assertIn(says, text)
+            self.assertIn("slope 3.000 offset -1.000", text)
+
+    def test_an_unknown_strategy_is_refused(self):
+        done = run("strategies", "tpu")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("allowed: default, one_device, central_storage, mirrored", done.stderr)
+
+
+if __name__ == "__main__":
+    tap.main()
