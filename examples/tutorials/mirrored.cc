@@ -34,8 +34,8 @@ Dataset MakeDataset() {
 // 2. What each replica does with its part of the batch, in a thread of its own. Returns the part's
 // share of the batch's mean loss. At the ragged end of an epoch the part may have no rows.
 absl::StatusOr<Value> ReplicaStep(const VariablePtr& w, absl::Span<const Value> args) {
-  const Tensor& x = args[0].tensor();
-  const Tensor& y = args[1].tensor();
+  const Tensor& x = args[0].items()[0].tensor();
+  const Tensor& y = args[0].items()[1].tensor();
   ASSIGN_OR_RETURN(const Tensor weights, w->Read());
   float loss = 0;
   std::vector<float> d_w(kColumns);  // the gradient is one's own: any code may compute it
@@ -65,17 +65,6 @@ absl::StatusOr<Value> ReplicaStep(const VariablePtr& w, absl::Span<const Value> 
   return Tensor::Scalar(loss);
 }
 
-// The first, second, … components of each replica's element as one distributed value.
-std::vector<Value> PerReplica(const std::vector<Element>& step) {
-  std::vector<Value> components;
-  for (size_t c = 0; c < step[0].size(); ++c) {
-    Value::Sequence replicas;
-    for (const Element& element : step) replicas.emplace_back(element[c]);
-    components.push_back(Value::PerReplica(std::move(replicas)));
-  }
-  return components;
-}
-
 absl::Status Train(int devices) {
   // 3. The strategy. cpu:0, cpu:1, … share the machine's cores; memory and threads are their own.
   std::vector<Device> replicas;
@@ -92,10 +81,7 @@ absl::Status Train(int devices) {
   }
 
   // 5. The dataset, cut for the replicas. Steps go on while one of them has rows.
-  ASSIGN_OR_RETURN(const DistributedDataset dataset,
-                   DistributeDataset(MakeDataset(), {.local_replicas = devices,
-                                                     .partial_steps = true,
-                                                     .devices = strategy->worker_devices()}));
+  ASSIGN_OR_RETURN(const DistributedDataset dataset, strategy->DistributeDataset(MakeDataset()));
 
   // 6. The loop.
   for (int64_t epoch = 1; epoch <= kEpochs; ++epoch) {
@@ -108,7 +94,7 @@ absl::Status Train(int devices) {
       if (!more) break;
       ASSIGN_OR_RETURN(
           const Value losses,
-          strategy->Run([&w](auto args) { return ReplicaStep(w, args); }, PerReplica(step)));
+          strategy->Run([&w](auto args) { return ReplicaStep(w, args); }, {StepValue(step)}));
       ASSIGN_OR_RETURN(const Value total, strategy->Reduce(ReduceOp::kSum, losses, std::nullopt));
       ASSIGN_OR_RETURN(const Tensor number, total.ToTensor());
       loss += number.ToDoubles()[0];

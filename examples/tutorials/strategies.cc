@@ -11,17 +11,6 @@
 namespace cairn {
 namespace {
 
-absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(const std::string& name) {
-  // Everything on one device, which tells it apart from none: variables and datasets go there.
-  if (name == "one_device") return std::make_unique<OneDeviceStrategy>(Cpu(1));
-  // Replicas on all devices, variables in one place: for tables that fit on one device only once.
-  if (name == "central_storage") return CentralStorageStrategy::Create({Cpu(0), Cpu(1), Cpu(2)});
-  // Replicas on all devices, each with a copy of the variables.
-  if (name == "mirrored") return MirroredStrategy::Create({Cpu(0), Cpu(1), Cpu(2)});
-  return absl::InvalidArgumentError("no strategy \"" + name +
-                                    "\"; allowed: default, one_device, central_storage, mirrored");
-}
-
 // The variables of the training: y = slope * x + offset, and a count that replicas keep apart until
 // it is read.
 struct Model {
@@ -106,7 +95,13 @@ absl::Status Train(Strategy& strategy) {
 absl::Status Run(const std::string& name) {
   // Outside every scope the default strategy is current: plain variables, one replica.
   if (name == "default") return Train(GetStrategy());
-  ASSIGN_OR_RETURN(const auto strategy, MakeStrategy(name));
+  // The others by name, as job files choose them; RegisterStrategy adds a program's own.
+  //   one_device       everything on one device: variables and datasets go there
+  //   central_storage  replicas on all devices, variables in one place
+  //   mirrored         replicas on all devices, each with a copy of the variables
+  StrategyArguments arguments = {.devices = {Cpu(0), Cpu(1), Cpu(2)}};
+  if (name == "one_device") arguments.devices = {Cpu(1)};
+  ASSIGN_OR_RETURN(const auto strategy, MakeStrategy(name, arguments));
   return Train(*strategy);
 }
 }  // namespace

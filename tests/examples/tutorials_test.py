@@ -43,9 +43,10 @@ class Tutorials(unittest.TestCase):
             self.assertIn("slope 3.000 offset -1.000", text)
 
     def test_an_unknown_strategy_is_refused(self):
-        done = run("strategies", "tpu")
+        done = run("strategies", "mirored")
         self.assertEqual(done.returncode, 1)
-        self.assertIn("allowed: default, one_device, central_storage, mirrored", done.stderr)
+        self.assertIn("NOT_FOUND", done.stderr)
+        self.assertIn("mirrored", done.stderr)
 
 
 if __name__ == "__main__":

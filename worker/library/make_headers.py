@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes what is public of the library, from the list of public headers:
+"""Makes what is public of the library, from the list of public headers and those that they include:
 
 FOLDER  the headers as they are installed: cairn/cairn.h, cairn/common/..., cairn/worker/... In the
         source tree they include each other from the top ("common/tensor.h"); installed they say
@@ -8,8 +8,7 @@ MAP     the linker's version script: of namespace cairn, what these headers decl
         nothing, whatever their templates and inline functions leave in the library.
 STAMP   a header that changes with the others.
 
-Refuses a header that includes one that is not public, or one of a dependency that users need not
-have.
+Refuses a header that includes one of a dependency that users need not have.
 """
 import argparse
 import os
@@ -21,16 +20,21 @@ USERS_HAVE = re.compile(r"absl/|[a-z_]+$")
 UMBRELLA = "worker/library/cairn.h"
 
 
-def installed_text(name, text, public):
-    """The header with its includes as they are when installed."""
+def installed_text(name, top, included):
+    """The header with its includes as they are when installed; adds those of the project."""
     lines = []
+    with open(os.path.join(top, name), encoding="utf-8") as f:
+        text = f.read()
     for number, line in enumerate(text.split("\n"), 1):
-        match = re.match(r'(\s*#\s*include\s*)["<]([^">]+)[">](.*)', line)
-        if match and match.group(2) in public:
-            line = f'{match.group(1)}"cairn/{match.group(2)}"{match.group(3)}'
-        elif match and not USERS_HAVE.match(match.group(2)):
-            sys.exit(f"{name}:{number}: a public header includes {match.group(2)}, which is not "
-                     "public: declare what it needs of it, or list it in worker/library/meson.build")
+        match = re.match(r'(\s*#\s*include\s*)(["<])([^">]+)[">](.*)', line)
+        if match:
+            before, quote, header, after = match.groups()
+            if quote == '"' and os.path.exists(os.path.join(top, header)):
+                included.append(header)
+                line = f'{before}"cairn/{header}"{after}'
+            elif not USERS_HAVE.match(header):
+                sys.exit(f"{name}:{number}: a public header includes {header}, which users need "
+                         "not have: declare what it takes of it, or hide it in a source")
         lines.append(line)
     return "\n".join(lines)
 
@@ -98,17 +102,20 @@ def write_if_changed(path, text):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    for flag in ("--top", "--out", "--stamp", "--map", "--version"):
+    for flag in ("--top", "--out", "--stamp", "--map", "--depfile", "--version"):
         parser.add_argument(flag, required=True)
     parser.add_argument("--public", nargs="+", required=True)
     options = parser.parse_args()
-    public = set(options.public)
     expected, classes, others = set(), set(), set()
-    for name in sorted(public) + [UMBRELLA]:
-        with open(os.path.join(options.top, name), encoding="utf-8") as f:
-            text = f.read()
+    waiting, public = [UMBRELLA, *options.public], set()
+    while waiting:
+        name = waiting.pop()
+        if name in public:
+            continue
+        public.add(name)
+        text = installed_text(name, options.top, waiting)
         path = os.path.join(options.out, "cairn.h" if name == UMBRELLA else name)
-        write_if_changed(path, installed_text(name, text, public))
+        write_if_changed(path, text)
         expected.add(os.path.abspath(path))
         found = declared_names(text)
         classes |= found[0]
@@ -122,6 +129,8 @@ def main():
     os.utime(options.out)
     with open(options.map, "w", encoding="utf-8") as f:
         f.write(version_script(options.version, classes, others))
+    with open(options.depfile, "w", encoding="utf-8") as f:
+        f.write(f"{options.out}: " + " ".join(os.path.join(options.top, n) for n in sorted(public)))
     with open(options.stamp, "w", encoding="utf-8") as f:
         f.write("// Changes with the public headers.\n")
 
