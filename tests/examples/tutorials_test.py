@@ -1,6 +1,8 @@
 """Every tutorial runs and finds what it says, as many devices as it is given."""
+import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import unittest
@@ -13,7 +15,8 @@ TUTORIALS = os.path.join(os.path.abspath(sys.argv.pop()), "examples", "tutorials
 
 def run(name, *arguments):
     return subprocess.run([os.path.join(TUTORIALS, f"cairn-tutorial-{name}"), *arguments],
-                          capture_output=True, text=True, timeout=60)
+                          capture_output=True, text=True, timeout=60,
+                          env={k: v for k, v in os.environ.items() if k != "TF_CONFIG"})
 
 
 class Tutorials(unittest.TestCase):
@@ -41,6 +44,34 @@ class Tutorials(unittest.TestCase):
             text = self.output("strategies", name)
             self.assertIn(says, text)
             self.assertIn("slope 3.000 offset -1.000", text)
+
+    def test_two_workers_train_as_one(self):
+        sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+        addresses = [f"127.0.0.1:{s.getsockname()[1]}" for s in sockets]
+        for s in sockets:
+            s.close()
+        workers = []
+        for index in range(2):
+            config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+            workers.append(subprocess.Popen(
+                [os.path.join(TUTORIALS, "cairn-tutorial-multi-worker")], text=True,
+                env={**os.environ, "TF_CONFIG": json.dumps(config)}, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE))
+        try:
+            for index, worker in enumerate(workers):
+                out, err = worker.communicate(timeout=90)
+                self.assertEqual(worker.returncode, 0, err)
+                self.assertIn(f"worker {index} of 2, 4 replicas in sync: w = float32 [2] (", out)
+        finally:
+            for worker in workers:
+                if worker.poll() is None:
+                    worker.kill()
+                    worker.communicate()
+
+    def test_a_worker_without_a_cluster_says_so(self):
+        done = run("multi-worker")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("TF_CONFIG has no workers", done.stderr)
 
     def test_an_unknown_strategy_is_refused(self):
         done = run("strategies", "mirored")
