@@ -55,7 +55,7 @@ class EngineServer : public Server {
     }
     listener_->Stop();
     listener_.reset();
-    const absl::Status closed = engine_->Close();
+    absl::Status closed = engine_->Close();
     engine_.reset();
     state_ = State::kStopped;
     return closed;
