@@ -5,23 +5,25 @@ import re
 import socket
 import subprocess
 import sys
+import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import processes  # noqa: E402
 import tap  # noqa: E402
 
 TUTORIALS = os.path.join(os.path.abspath(sys.argv.pop()), "examples", "tutorials")
 
 
-def run(name, *arguments):
+def run(name, *arguments, cwd=None):
     return subprocess.run([os.path.join(TUTORIALS, f"cairn-tutorial-{name}"), *arguments],
-                          capture_output=True, text=True, timeout=60,
+                          capture_output=True, text=True, timeout=60, cwd=cwd,
                           env={k: v for k, v in os.environ.items() if k != "TF_CONFIG"})
 
 
 class Tutorials(unittest.TestCase):
-    def output(self, name, *arguments):
-        done = run(name, *arguments)
+    def output(self, name, *arguments, cwd=None):
+        done = run(name, *arguments, cwd=cwd)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 
@@ -67,6 +69,13 @@ class Tutorials(unittest.TestCase):
                 if worker.poll() is None:
                     worker.kill()
                     worker.communicate()
+
+    def test_the_coordinator_trains_in_process_and_on_servers(self):
+        with tempfile.TemporaryDirectory(prefix="cairn-tutorials.") as folder:
+            self.assertIn("2 workers, w = float32 [2] (", self.output("coordinator", cwd=folder))
+            with processes.Cluster(folder, 2) as cluster:
+                text = self.output("coordinator", *cluster.addresses, cwd=folder)
+                self.assertIn("2 workers, w = float32 [2] (", text)
 
     def test_a_worker_without_a_cluster_says_so(self):
         done = run("multi-worker")
