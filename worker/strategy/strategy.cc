@@ -158,6 +158,7 @@ absl::StatusOr<Value> Strategy::RunReplicas(const ReplicaFn& fn, absl::Span<cons
   }
   for (const absl::StatusOr<Value>& result : results) RETURN_IF_ERROR(result.status());
   std::vector<Value> values;
+  values.reserve(count);
   for (absl::StatusOr<Value>& result : results) values.push_back(*std::move(result));
   return Regroup(values);
 }
