@@ -1,6 +1,7 @@
 // A training loop of one's own on several devices: tf.distribute.MirroredStrategy. Each device
 // holds a copy of the variables and computes the gradient of its rows of a batch; the gradients are
 // summed and every copy makes the same step. usage: cairn-tutorial-mirrored [devices, default 2]
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -68,6 +69,7 @@ absl::StatusOr<Value> ReplicaStep(const VariablePtr& w, absl::Span<const Value> 
 absl::Status Train(int devices) {
   // 3. The strategy. cpu:0, cpu:1, … share the machine's cores; memory and threads are their own.
   std::vector<Device> replicas;
+  replicas.reserve(static_cast<size_t>(std::max(devices, 0)));
   for (int d = 0; d < devices; ++d) replicas.push_back(Cpu(d));
   ASSIGN_OR_RETURN(const auto strategy, MirroredStrategy::Create(replicas));
 
@@ -122,7 +124,8 @@ absl::Status Train(int devices) {
 
 int main(int argc, char** argv) {
   const absl::Status status = cairn::Train(argc > 1 ? std::atoi(argv[1]) : 2);
-  if (!status.ok())
+  if (!status.ok()) {
     std::fprintf(stderr, "cairn-tutorial-mirrored: %s\n", status.ToString().c_str());
+  }
   return status.ok() ? 0 : 1;
 }

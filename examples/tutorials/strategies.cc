@@ -62,10 +62,8 @@ absl::Status Train(Strategy& strategy) {
 
   // Each replica has rows of its own, as many as it likes: replica r has r + 2.
   const auto inputs = [](const ValueContext& context) -> absl::StatusOr<Value> {
-    std::vector<float> x;
-    for (int i = 0; i < context.replica_id_in_sync_group + 2; ++i) {
-      x.push_back(static_cast<float>(i) - 0.5F);
-    }
+    std::vector<float> x(static_cast<size_t>(context.replica_id_in_sync_group) + 2);
+    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i) - 0.5F;
     return Tensor::Vector<float>(x);
   };
   ASSIGN_OR_RETURN(const Value x, strategy.DistributeValuesFromFunction(inputs));
