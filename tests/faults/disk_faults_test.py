@@ -104,9 +104,10 @@ class Disk(PushersCase):
             self.expect_standstill()
             self.faults.disk(WELL)
             self.until_all_got_on(10)
-            self.faults.disk(STALLS)  # and while they leave
-            self.stop()
+            # And while they leave; what is held up may come before they are told to.
             held = self.faults.count()
+            self.faults.disk(STALLS)
+            self.stop()
             processes.wait_for(lambda: self.faults.count() > held, SECONDS, "a call to be held up")
             self.faults.disk(WELL)
             self.finish()
