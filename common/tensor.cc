@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/numeric_type.h"
 #include "glog/logging.h"
 
 namespace cairn {
@@ -25,22 +26,6 @@ int64_t CheckedCount(const Shape& shape) {
   CHECK(count.ok()) << count.status();
   return *count;
 }
-
-// Calls `use` with a value of the C++ type of `dtype`; the 16-bit types have none.
-template <typename Use>
-void WithType(DType dtype, const Use& use) {
-  switch (dtype) {
-    case DType::kFloat32: return use(float{});
-    case DType::kFloat64: return use(double{});
-    case DType::kInt32: return use(int32_t{});
-    case DType::kInt64: return use(int64_t{});
-    case DType::kFloat16:
-    case DType::kBFloat16: break;
-  }
-  LOG(FATAL) << "no C++ type for " << DTypeName(dtype);
-}
-
-bool Is16Bit(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
 
 }  // namespace
 
@@ -79,7 +64,7 @@ Tensor Tensor::Full(DType dtype, Shape shape, double value, Device device) {
     FromFloat32(dtype, values.data(), values.size(), full.mutable_data());
     return full;
   }
-  WithType(dtype, [&full, value](auto zero) {
+  WithNumericType(dtype, [&full, value](auto zero) {
     absl::Span<decltype(zero)> values = full.mutable_values<decltype(zero)>();
     std::fill(values.begin(), values.end(), static_cast<decltype(zero)>(value));
   });
@@ -138,7 +123,7 @@ std::vector<double> Tensor::ToDoubles() const {
     return {floats.begin(), floats.end()};
   }
   std::vector<double> doubles;
-  WithType(dtype(), [this, &doubles](auto zero) {
+  WithNumericType(dtype(), [this, &doubles](auto zero) {
     const auto values = this->values<decltype(zero)>();
     doubles.assign(values.begin(), values.end());
   });

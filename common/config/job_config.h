@@ -78,12 +78,6 @@ struct PartitionerConfig {
   int64_t max_shards = 0;  // 0: number of ps
 };
 
-// How workers that train as one exchange gradients (multi_worker_mirrored).
-struct CommunicationConfig {
-  int64_t bytes_per_pack = 0;  // 0: one pack
-  double timeout_seconds = 60;
-};
-
 struct StrategyConfig {
   // mirrored, central_storage, one_device, default: in one process, whose variables are kept by a
   // server in it.
@@ -97,7 +91,6 @@ struct StrategyConfig {
   double ps_wait_seconds = 60;
   std::string on_worker_loss = "continue";
   PartitionerConfig partitioner;
-  CommunicationConfig communication;
 };
 
 struct StorageConfig {

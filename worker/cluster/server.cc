@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
+#include "common/monotonic_cond_var.h"
 #include "common/status.h"
 #include "ps_server/engine.h"
 #include "ps_server/listener.h"
@@ -58,17 +59,14 @@ class EngineServer : public Server {
     absl::Status closed = engine_->Close();
     engine_.reset();
     state_ = State::kStopped;
+    ended_.SignalAll();
     return closed;
   }
 
   absl::Status Join(Deadline deadline) const override {
     absl::MutexLock lock(&mutex_);
-    const auto ended = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      return state_ != State::kStarted;
-    };
-    if (mutex_.AwaitWithDeadline(absl::Condition(&ended), deadline.ToAbslTime())) {
-      return absl::OkStatus();
-    }
+    while (state_ == State::kStarted && !deadline.Expired()) ended_.WaitUntil(&mutex_, deadline);
+    if (state_ != State::kStarted) return absl::OkStatus();
     return absl::DeadlineExceededError(
         absl::StrCat("join: server ", target_, " still runs; it ends by Stop"));
   }
@@ -78,6 +76,7 @@ class EngineServer : public Server {
 
   const Task task_;
   mutable absl::Mutex mutex_;
+  mutable MonotonicCondVar ended_;
   State state_ ABSL_GUARDED_BY(mutex_) = State::kNew;
   std::string target_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<Engine> engine_ ABSL_GUARDED_BY(mutex_);

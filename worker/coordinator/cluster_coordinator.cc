@@ -65,6 +65,7 @@ ClusterCoordinator::~ClusterCoordinator() {
     absl::MutexLock lock(&mutex_);
     ending_ = true;
     CancelQueued();
+    queued_.SignalAll();
   }
   for (std::thread& thread : threads_) thread.join();
 }
@@ -75,13 +76,10 @@ absl::StatusOr<RemoteValue> ClusterCoordinator::Schedule(ScheduledCall::Function
     return absl::InvalidArgumentError("schedule: found no function; give one that can be called");
   }
   auto call = std::make_shared<ScheduledCall>(std::move(function), std::move(args));
-  const absl::Time until = Deadline::In(options_.schedule_wait).ToAbslTime();
-  const auto has_room_or_error = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (!error_.ok()) return running_ == 0;
-    return queue_.size() < options_.queue_limit;
-  };
+  const Deadline deadline = Deadline::In(options_.schedule_wait);
   absl::MutexLock lock(&mutex_);
-  const bool in_time = mutex_.AwaitWithDeadline(absl::Condition(&has_room_or_error), until);
+  while (!HasRoomOrError() && !deadline.Expired()) moved_.WaitUntil(&mutex_, deadline);
+  const bool in_time = HasRoomOrError();
   RETURN_IF_ERROR(TakeError());
   if (!in_time) {
     return absl::DeadlineExceededError(
@@ -93,13 +91,14 @@ absl::StatusOr<RemoteValue> ClusterCoordinator::Schedule(ScheduledCall::Function
     return absl::UnavailableError("schedule: every worker is lost; make a new coordinator");
   }
   queue_.push_back(call);
+  queued_.SignalAll();
   return RemoteValue(std::move(call));
 }
 
 absl::Status ClusterCoordinator::Join(Deadline deadline) {
-  const auto idle = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Idle(); };
   absl::MutexLock lock(&mutex_);
-  const bool in_time = mutex_.AwaitWithDeadline(absl::Condition(&idle), deadline.ToAbslTime());
+  while (!Idle() && !deadline.Expired()) moved_.WaitUntil(&mutex_, deadline);
+  const bool in_time = Idle();
   RETURN_IF_ERROR(TakeError());
   if (in_time) return absl::OkStatus();
   return absl::DeadlineExceededError(absl::StrCat("join: ", running_, " functions still run and ",
@@ -148,15 +147,14 @@ void ClusterCoordinator::Work(int32_t worker) {
 }
 
 bool ClusterCoordinator::Take(std::shared_ptr<ScheduledCall>* call) {
-  const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return ending_ || !queue_.empty();
-  };
   absl::MutexLock lock(&mutex_);
-  mutex_.Await(absl::Condition(&ready));
+  // An idle worker waits for work as long as its coordinator lives.
+  while (!ending_ && queue_.empty()) queued_.WaitUntil(&mutex_, Deadline::In(absl::Hours(1)));
   if (ending_) return false;
   *call = std::move(queue_.front());
   queue_.pop_front();
   ++running_;
+  moved_.SignalAll();
   return true;
 }
 
@@ -167,6 +165,7 @@ void ClusterCoordinator::Finish(const std::shared_ptr<ScheduledCall>& call,
   absl::MutexLock lock(&mutex_);
   --running_;
   if (!status.ok()) Fail(status);
+  moved_.SignalAll();
 }
 
 bool ClusterCoordinator::Recover(int32_t worker, const std::shared_ptr<ScheduledCall>& call,
@@ -182,7 +181,9 @@ bool ClusterCoordinator::Recover(int32_t worker, const std::shared_ptr<Scheduled
       call->Finish(absl::CancelledError("the worker was lost, and another function failed"));
     } else {
       queue_.push_front(call);
+      queued_.SignalAll();
     }
+    moved_.SignalAll();
   }
   absl::Status ready;
   if (options_.wait_for_worker) ready = options_.wait_for_worker(worker);
@@ -221,6 +222,7 @@ void ClusterCoordinator::CancelQueued() {
         "schedule it again"));
   }
   queue_.clear();
+  moved_.SignalAll();
 }
 
 void ClusterCoordinator::Fail(absl::Status error) {

@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/deadline.h"
+#include "common/monotonic_cond_var.h"
 #include "worker/coordinator/per_worker_dataset.h"
 #include "worker/coordinator/remote_value.h"
 #include "worker/coordinator/scheduled_call.h"
@@ -91,6 +92,10 @@ class ClusterCoordinator {
   void CancelQueued() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Fail(absl::Status error) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status TakeError() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether Schedule need not wait any longer.
+  bool HasRoomOrError() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return error_.ok() ? queue_.size() < options_.queue_limit : running_ == 0;
+  }
   bool Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return queue_.empty() && running_ == 0;
   }
@@ -98,6 +103,8 @@ class ClusterCoordinator {
   ParameterServerStrategy& strategy_;
   const CoordinatorOptions options_;
   mutable absl::Mutex mutex_;
+  MonotonicCondVar queued_;  // for workers: the queue has grown, or the coordinator ends
+  MonotonicCondVar moved_;   // for callers: the queue is shorter, running_ is less, or an error
   std::deque<std::shared_ptr<ScheduledCall>> queue_ ABSL_GUARDED_BY(mutex_);
   int64_t running_ ABSL_GUARDED_BY(mutex_) = 0;
   int32_t workers_left_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "common/deadline.h"
+#include "common/monotonic_cond_var.h"
 #include "worker/strategy/value.h"
 
 namespace cairn {
@@ -27,6 +28,7 @@ class ScheduledCall {
   void Finish(absl::StatusOr<Value> result) {
     absl::MutexLock lock(&mutex_);
     result_ = std::move(result);
+    finished_.SignalAll();
   }
   // Empty while it has not ended.
   std::optional<absl::StatusOr<Value>> result() const {
@@ -36,11 +38,8 @@ class ScheduledCall {
   // False: it had not ended by `deadline`.
   bool WaitUntilFinished(Deadline deadline) const {
     absl::MutexLock lock(&mutex_);
-    return mutex_.AwaitWithDeadline(
-        absl::Condition(
-            +[](const std::optional<absl::StatusOr<Value>>* result) { return result->has_value(); },
-            &result_),
-        deadline.ToAbslTime());
+    while (!result_.has_value() && !deadline.Expired()) finished_.WaitUntil(&mutex_, deadline);
+    return result_.has_value();
   }
 
   // Used by one thread at a time: workers that were lost while they called it.
@@ -50,6 +49,7 @@ class ScheduledCall {
   const Function function_;
   const std::vector<Value> args_;
   mutable absl::Mutex mutex_;
+  mutable MonotonicCondVar finished_;
   std::optional<absl::StatusOr<Value>> result_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -6,27 +6,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/numeric_type.h"
 #include "common/status.h"
 #include "glog/logging.h"
 
 namespace cairn {
 namespace {
-
-bool Is16Bit(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
-
-// Calls `use` with a zero of the C++ type of `dtype`, which is none of the 16-bit types.
-template <typename Use>
-void WithType(DType dtype, const Use& use) {
-  switch (dtype) {
-    case DType::kFloat32: return use(float{});
-    case DType::kFloat64: return use(double{});
-    case DType::kInt32: return use(int32_t{});
-    case DType::kInt64: return use(int64_t{});
-    case DType::kFloat16:
-    case DType::kBFloat16: break;
-  }
-  LOG(FATAL) << "no arithmetic for " << DTypeName(dtype);
-}
 
 absl::Status Differ(const Tensor& first, const Tensor& other) {
   return absl::InvalidArgumentError(absl::StrCat("tensors of different types: ", first.TypeText(),
@@ -99,7 +84,7 @@ Tensor SumAxis(const Tensor& tensor, int64_t axis) {
   Shape shape = tensor.shape();
   shape.erase(shape.begin() + axis);
   Tensor sum = Tensor::Zeros(tensor.dtype(), std::move(shape), tensor.device());
-  WithType(tensor.dtype(), [&](auto zero) {
+  WithNumericType(tensor.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const T* from = tensor.values<T>().data();
     T* to = sum.mutable_values<T>().data();
@@ -124,14 +109,14 @@ Tensor CastTensor(const Tensor& tensor, DType dtype) {
   } else if (Is16Bit(tensor.dtype())) {
     std::vector<float> floats(count);
     ToFloat32(tensor.dtype(), tensor.data(), count, floats.data());
-    WithType(dtype, [&](auto zero) {
+    WithNumericType(dtype, [&](auto zero) {
       auto to = cast.mutable_values<decltype(zero)>();
       for (size_t i = 0; i < count; ++i) to[i] = static_cast<decltype(zero)>(floats[i]);
     });
   } else {
-    WithType(tensor.dtype(), [&](auto from_zero) {
+    WithNumericType(tensor.dtype(), [&](auto from_zero) {
       const auto from = tensor.values<decltype(from_zero)>();
-      WithType(dtype, [&](auto to_zero) {
+      WithNumericType(dtype, [&](auto to_zero) {
         auto to = cast.mutable_values<decltype(to_zero)>();
         for (size_t i = 0; i < count; ++i) to[i] = static_cast<decltype(to_zero)>(from[i]);
       });
@@ -158,7 +143,7 @@ Tensor DivideTensor(const Tensor& tensor, double divisor) {
     return CastTensor(DivideTensor(CastTensor(tensor, DType::kFloat32), divisor), tensor.dtype());
   }
   Tensor quotient = tensor.Copy();
-  WithType(tensor.dtype(), [&](auto zero) {
+  WithNumericType(tensor.dtype(), [&](auto zero) {
     using T = decltype(zero);
     for (T& value : quotient.mutable_values<T>()) value /= static_cast<T>(divisor);
   });
@@ -185,7 +170,8 @@ Tensor SumAxes(const Tensor& tensor, absl::Span<const int64_t> axes) {
   if (Is16Bit(tensor.dtype())) {
     return CastTensor(SumAxes(CastTensor(tensor, DType::kFloat32), axes), tensor.dtype());
   }
-  Tensor sum = tensor.Copy();
+  if (axes.empty()) return tensor.Copy();
+  Tensor sum = tensor;
   for (size_t i = axes.size(); i-- > 0;) sum = SumAxis(sum, axes[i]);
   return sum;
 }
@@ -255,7 +241,7 @@ absl::Status ApplyElements(ElementOp op, const Tensor& values, Tensor* to) {
     RETURN_IF_ERROR(ApplyElements(op, CastTensor(values, DType::kFloat32), &wide));
     return ApplyElements(ElementOp::kSet, CastTensor(wide, to->dtype()), to);
   }
-  WithType(values.dtype(), [&](auto zero) {
+  WithNumericType(values.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const auto from = values.values<T>();
     CombineSpan(op, from.data(), from.size(), to->mutable_values<T>().data());
@@ -289,7 +275,7 @@ absl::Status ApplyRows(ElementOp op, const Tensor& indices, const Tensor& values
     return ApplyElements(ElementOp::kSet, CastTensor(floats, to->dtype()), to);
   }
   const auto width = static_cast<size_t>(RowWidth(to->shape()));
-  WithType(to->dtype(), [&](auto zero) {
+  WithNumericType(to->dtype(), [&](auto zero) {
     using T = decltype(zero);
     const T* from = values.values<T>().data();
     T* all = to->mutable_values<T>().data();

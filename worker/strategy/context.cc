@@ -138,8 +138,7 @@ absl::StatusOr<std::vector<Value>> MapTogether(absl::Span<const Value> of_replic
     }
     return absl::OkStatus();
   };
-  // Regroup has the texts for structures that differ.
-  RETURN_IF_ERROR(Regroup(of_replicas).status());
+  RETURN_IF_ERROR(CheckAlike(of_replicas));
   if (first.is_sequence()) {
     for (size_t i = 0; i < first.items().size(); ++i) {
       RETURN_IF_ERROR(add(nullptr, [i](const Value& value) { return value.items()[i]; }));
@@ -208,13 +207,13 @@ absl::StatusOr<Value> ReplicaContext::AllReduce(ReduceOp op, const Value& value,
 }
 
 absl::StatusOr<Value> ReplicaContext::AllGather(const Value& value, int64_t axis,
-                                                const CommunicationOptions& /*options*/) {
+                                                const CommunicationOptions& options) {
   RETURN_IF_ERROR(CheckCurrent());
   Strategy* const strategy = strategy_;
-  const auto gather = [strategy, axis](absl::Span<const Value> of_replicas) {
+  const auto gather = [strategy, axis, &options](absl::Span<const Value> of_replicas) {
     return MapTogether(
         of_replicas, [&](absl::Span<const Value> leaves) -> absl::StatusOr<std::vector<Value>> {
-          ASSIGN_OR_RETURN(const Tensor whole, strategy->GatherAll(leaves, axis));
+          ASSIGN_OR_RETURN(const Tensor whole, strategy->GatherAll(leaves, axis, options));
           std::vector<Value> copies;
           for (size_t i = 0; i < leaves.size(); ++i) {
             copies.emplace_back(i == 0 ? whole : whole.CopyTo(strategy->worker_devices()[i]));

@@ -12,6 +12,11 @@ namespace {
 
 absl::StatusOr<VariablePtr> MakeOnce(Strategy& strategy, const VariableOptions& options,
                                      const VariablePtr& beside) {
+  if (options.per_worker && !strategy.has_per_worker_variables()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "variable \"", options.name, "\": per_worker is for ParameterServerStrategy, found ",
+        strategy.name(), "; leave it out"));
+  }
   VariableOptions made = options;
   if (made.initializer) {
     ASSIGN_OR_RETURN(made.initial_value, made.initializer());

@@ -24,6 +24,18 @@ ConstBuffer BufferOf(const Tensor& tensor) {
   return {tensor.dtype(), tensor.data(), tensor.elements()};
 }
 
+// What of the options is built here.
+absl::Status CheckCommunication(const CommunicationOptions& options) {
+  RETURN_IF_ERROR(options.Validate());
+  if (options.bytes_per_pack == 0 && options.implementation != CommunicationImplementation::kNccl) {
+    return absl::OkStatus();
+  }
+  return absl::UnimplementedError(absl::StrCat(
+      "MultiWorkerMirroredStrategy: found bytes_per_pack ", options.bytes_per_pack,
+      " and implementation ", CommunicationImplementationName(options.implementation),
+      "; it reduces values one by one between CPUs: leave bytes_per_pack 0 and use AUTO or RING"));
+}
+
 // What one worker tells the others of its tensor before a gather: whether it has one, its dtype,
 // rank and extents. A worker that has none says so, and nobody waits for it.
 Tensor HeaderOf(const absl::StatusOr<Tensor>& tensor) {
@@ -89,7 +101,7 @@ MultiWorkerMirroredStrategy::MultiWorkerMirroredStrategy(std::vector<Device> dev
 
 absl::StatusOr<std::unique_ptr<MultiWorkerMirroredStrategy>> MultiWorkerMirroredStrategy::Create(
     const MultiWorkerMirroredOptions& options) {
-  RETURN_IF_ERROR(options.communication.Validate());
+  RETURN_IF_ERROR(CheckCommunication(options.communication));
   // The same rules for devices.
   RETURN_IF_ERROR(MirroredStrategy::Create(options.devices).status());
   const GlooOptions gloo = {.rank = options.worker_index,
@@ -161,7 +173,7 @@ absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::ReduceWithin(
   ASSIGN_OR_RETURN(Value sum, SumOverWorkers(SumValues(locals), deadline));
   const int64_t count = static_cast<int64_t>(locals.size()) * workers();
   if (op == ReduceOp::kMean) sum = MeanOf(sum, count);
-  return CopiesOn(sum, devices);
+  return SpreadOver(sum, devices);
 }
 
 absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::ReduceOnto(
@@ -171,6 +183,7 @@ absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::ReduceOnto(
 
 absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::AllReduceReplicas(
     ReduceOp op, absl::Span<const Value> locals, const CommunicationOptions& options) {
+  RETURN_IF_ERROR(CheckCommunication(options));
   return ReduceWithin(op, locals, worker_devices(), CallDeadline(options));
 }
 
@@ -205,10 +218,12 @@ absl::StatusOr<Value> MultiWorkerMirroredStrategy::BroadcastFirst(const Value& v
 }
 
 absl::StatusOr<Tensor> MultiWorkerMirroredStrategy::GatherAll(absl::Span<const Value> locals,
-                                                              int64_t axis) {
-  const absl::StatusOr<Tensor> own = MirroredStrategy::GatherAll(locals, axis);
+                                                              int64_t axis,
+                                                              const CommunicationOptions& options) {
+  RETURN_IF_ERROR(CheckCommunication(options));
+  const absl::StatusOr<Tensor> own = MirroredStrategy::GatherAll(locals, axis, options);
   const Tensor header = HeaderOf(own);
-  const Deadline deadline = CallDeadline({});
+  const Deadline deadline = CallDeadline(options);
   absl::MutexLock lock(&mutex_);
   std::vector<int64_t> headers;
   const auto place_headers =

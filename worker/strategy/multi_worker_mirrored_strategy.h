@@ -22,7 +22,9 @@ struct MultiWorkerMirroredOptions {
   std::vector<std::string> workers;
   int32_t worker_index = 0;     // which of them this process is
   std::vector<Device> devices;  // of this process; as many on every worker
-  // timeout: how long a worker waits for the others in one reduction (default 60 s).
+  // timeout: how long a worker waits for the others in one reduction (default 60 s). Values are
+  // reduced one by one between CPUs: kUnimplemented for bytes_per_pack and kNccl, here and in
+  // calls.
   CommunicationOptions communication;
   absl::Duration connect_timeout = absl::Minutes(5);  // for all workers to come
   std::string meeting_address;                        // as GlooOptions'
@@ -66,7 +68,8 @@ class MultiWorkerMirroredStrategy : public MirroredStrategy {
   absl::StatusOr<std::vector<Value>> AllReduceReplicas(
       ReduceOp op, absl::Span<const Value> locals, const CommunicationOptions& options) override;
   absl::StatusOr<Value> ReducePlain(ReduceOp op, const Value& value) override;
-  absl::StatusOr<Tensor> GatherAll(absl::Span<const Value> locals, int64_t axis) override;
+  absl::StatusOr<Tensor> GatherAll(absl::Span<const Value> locals, int64_t axis,
+                                   const CommunicationOptions& options) override;
   InputStrategy input_strategy() override;
 
   // Returns once every worker has called it.

@@ -72,6 +72,7 @@ class ParameterServerStrategy : public Strategy {
   // taken, or servers have it with another dtype, shape or shards.
   absl::StatusOr<VariablePtr> MakeVariable(const VariableOptions& options,
                                            const VariablePtr& beside) override;
+  bool has_per_worker_variables() const override { return true; }
 
   // Pushes the sum over this worker's replicas of each variable's gradient, once, in one call. In a
   // replica function every replica calls it with the same variables; elsewhere the gradients may be

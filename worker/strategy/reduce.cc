@@ -156,7 +156,7 @@ absl::StatusOr<Value> Strategy::Gather(const Value& value, int64_t axis) {
     ASSIGN_OR_RETURN(Value own, SelectReplica(read, i));
     locals.push_back(std::move(own));
   }
-  ASSIGN_OR_RETURN(Tensor whole, GatherAll(locals, axis));
+  ASSIGN_OR_RETURN(Tensor whole, GatherAll(locals, axis, {}));
   return Value(std::move(whole));
 }
 
@@ -200,10 +200,12 @@ absl::StatusOr<std::vector<Value>> Strategy::ReduceOnto(ReduceOp op, absl::Span<
                                                         absl::Span<const Device> devices) {
   ASSIGN_OR_RETURN(Value reduced, SumValues(locals));
   if (op == ReduceOp::kMean) reduced = MeanOf(reduced, static_cast<int64_t>(locals.size()));
-  return CopiesOn(reduced, devices);
+  return SpreadOver(reduced, devices);
 }
 
-absl::StatusOr<Tensor> Strategy::GatherAll(absl::Span<const Value> locals, int64_t axis) {
+// Within one process nothing is communicated: there is nothing to choose.
+absl::StatusOr<Tensor> Strategy::GatherAll(absl::Span<const Value> locals, int64_t axis,
+                                           const CommunicationOptions& /*options*/) {
   std::vector<Tensor> tensors;
   for (const Value& local : locals) {
     if (local.kind() == Value::Kind::kSlices) {

@@ -55,17 +55,22 @@ Value MeanOf(const Value& sum, int64_t count) {
   return IndexedSlices{sum.slices().indices, Mean(sum.slices().values, count)};
 }
 
-std::vector<Value> CopiesOn(const Value& value, absl::Span<const Device> devices) {
-  std::vector<Value> copies;
+std::vector<Value> SpreadOver(const Value& value, absl::Span<const Device> devices) {
+  std::vector<Value> spread;
+  bool given = false;
   for (const Device device : devices) {
-    if (IsSlices(value)) {
-      copies.emplace_back(IndexedSlices{value.slices().indices.CopyTo(device),
-                                        value.slices().values.CopyTo(device)});
+    const Tensor& memory = IsSlices(value) ? value.slices().values : value.tensor();
+    if (!given && memory.device() == device) {
+      given = true;
+      spread.push_back(value);
+    } else if (IsSlices(value)) {
+      spread.emplace_back(
+          IndexedSlices{value.slices().indices.CopyTo(device), memory.CopyTo(device)});
     } else {
-      copies.emplace_back(value.tensor().CopyTo(device));
+      spread.emplace_back(memory.CopyTo(device));
     }
   }
-  return copies;
+  return spread;
 }
 
 }  // namespace cairn

@@ -17,7 +17,8 @@ namespace cairn {
 absl::StatusOr<Value> SumValues(absl::Span<const Value> values);
 // A sum of `count` contributions as their mean; of integers as float64; NaN where count is 0.
 Value MeanOf(const Value& sum, int64_t count);
-// Copies of a tensor or slices, one on each device.
-std::vector<Value> CopiesOn(const Value& value, absl::Span<const Device> devices);
+// A tensor or slices on each device: `value`, which nobody else holds, itself on the first that it
+// is on, copies on the others.
+std::vector<Value> SpreadOver(const Value& value, absl::Span<const Device> devices);
 
 }  // namespace cairn

@@ -108,6 +108,8 @@ class Strategy {
   virtual bool should_save_summary() const { return true; }
   // What CurrentDevice() is in its scope; none: as outside.
   virtual std::optional<Device> DefaultDevice() const { return std::nullopt; }
+  // Whether VariableOptions::per_worker is known.
+  virtual bool has_per_worker_variables() const { return false; }
   // The default strategy's scope and replica functions change no context.
   virtual bool is_default() const { return false; }
 
@@ -196,7 +198,8 @@ class Strategy {
     return SelectReplica(value, 0);
   }
   // Concatenates, likewise.
-  virtual absl::StatusOr<Tensor> GatherAll(absl::Span<const Value> locals, int64_t axis);
+  virtual absl::StatusOr<Tensor> GatherAll(absl::Span<const Value> locals, int64_t axis,
+                                           const CommunicationOptions& options);
   // AllReduce of a replica function: all local replicas have arrived with values of equal types.
   // The default reduces in cross-replica context.
   virtual absl::StatusOr<std::vector<Value>> AllReduceReplicas(ReduceOp op,

@@ -162,20 +162,24 @@ bool IsSameValue(const Value& a, const Value& b) {
   }
 }
 
-absl::StatusOr<Value> Regroup(absl::Span<const Value> of_replicas) {
+absl::Status CheckAlike(absl::Span<const Value> of_replicas) {
   const Value& first = of_replicas[0];
-  if (of_replicas.size() == 1) return first;
-  bool same = true;
   for (size_t i = 1; i < of_replicas.size(); ++i) {
     const Value& other = of_replicas[i];
-    same = same && IsSameValue(first, other);
-    if (IsStructure(first) || IsStructure(other)) {
-      const bool fits = first.kind() == other.kind() &&
-                        (first.is_sequence() ? first.items().size() == other.items().size()
-                                             : SameKeys(first.dict(), other.dict()));
-      if (!fits) return StructuresDiffer(first, other, i);
-    }
+    if (!IsStructure(first) && !IsStructure(other)) continue;
+    const bool fits = first.kind() == other.kind() &&
+                      (first.is_sequence() ? first.items().size() == other.items().size()
+                                           : SameKeys(first.dict(), other.dict()));
+    if (!fits) return StructuresDiffer(first, other, i);
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Value> Regroup(absl::Span<const Value> of_replicas) {
+  const Value& first = of_replicas[0];
+  RETURN_IF_ERROR(CheckAlike(of_replicas));
+  const bool same = std::all_of(of_replicas.begin(), of_replicas.end(),
+                                [&first](const Value& value) { return IsSameValue(first, value); });
   if (same) return first;
   if (first.is_sequence()) return RegroupSequence(of_replicas);
   if (first.kind() == Value::Kind::kDict) return RegroupDict(of_replicas);

@@ -130,6 +130,10 @@ absl::string_view KindName(Value::Kind kind);
 // variable. Tensors of equal content made apart are not.
 bool IsSameValue(const Value& a, const Value& b);
 
+// kInvalidArgument where the structures differ at this level: lists of several lengths, dicts of
+// several sets of keys, a list beside a leaf; says where.
+absl::Status CheckAlike(absl::Span<const Value> of_replicas);
+
 // One structure from those that the replicas returned: what is the same everywhere stays one
 // value, other leaves become PerReplica. kInvalidArgument: the structures differ; says where.
 absl::StatusOr<Value> Regroup(absl::Span<const Value> of_replicas);

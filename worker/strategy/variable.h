@@ -37,7 +37,7 @@ struct VariableOptions {
   std::optional<bool> trainable;  // default: synchronization is not kOnRead
   VariableSynchronization synchronization = VariableSynchronization::kAuto;
   VariableAggregation aggregation = VariableAggregation::kNone;
-  // Under a parameter server strategy: one variable on each worker, not one on the servers.
+  // One variable on each worker, not one on the servers: ParameterServerStrategy alone.
   bool per_worker = false;
 };
 

@@ -9,8 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/shape.h"
 #include "common/status.h"
-#include "worker/strategy/central_storage_strategy.h"
-#include "worker/strategy/mirrored_strategy.h"
+#include "worker/strategy/registry.h"
 
 namespace cairn {
 namespace {
@@ -70,6 +69,12 @@ class ReplicatedModel::StepOfReplicas {
         rows_of_ids_(state->uses.size()) {
     state_.shares.resize(replicas);
     for (VariableUse& use : state_.uses) use.gradient.resize(use.values.size());
+  }
+
+  // Whether a variable is used by ids: IndexIds has something to do.
+  bool has_ids() const {
+    return std::any_of(state_.uses.begin(), state_.uses.end(),
+                       [](const VariableUse& use) { return use.part != Part::kWhole; });
   }
 
   // Where each id of the step is, variable by variable.
@@ -183,8 +188,10 @@ absl::StatusOr<double> ReplicatedModel::Train(const Batch& batch, StepState* sta
   const auto replica_fn = [&](absl::Span<const Value>) -> absl::StatusOr<Value> {
     const std::shared_ptr<ReplicaContext> context = GetReplicaContext();
     const auto replica = static_cast<size_t>(context->local_replica());
-    step.IndexIds(replica);
-    RETURN_IF_ERROR(context->MergeCall(meet).status());
+    if (step.has_ids()) {
+      step.IndexIds(replica);
+      RETURN_IF_ERROR(context->MergeCall(meet).status());
+    }
     RETURN_IF_ERROR(step.Compute(replica));
     RETURN_IF_ERROR(context->MergeCall(meet).status());
     step.Reduce(replica);
@@ -202,12 +209,10 @@ absl::StatusOr<std::unique_ptr<Model>> DivideOverReplicas(std::unique_ptr<Model>
     ASSIGN_OR_RETURN(const Device device, ParseDevice(text));
     devices.push_back(device);
   }
-  std::unique_ptr<Strategy> strategy;
-  if (config.type == "central_storage") {
-    ASSIGN_OR_RETURN(strategy, CentralStorageStrategy::Create(std::move(devices)));
-  } else {
-    ASSIGN_OR_RETURN(strategy, MirroredStrategy::Create(std::move(devices)));
-  }
+  // Inside a worker a parameter server strategy is synchronous over its replicas.
+  const std::string type = config.type == "parameter_server" ? "mirrored" : config.type;
+  ASSIGN_OR_RETURN(std::unique_ptr<Strategy> strategy,
+                   MakeStrategy(type, {.devices = std::move(devices)}));
   return std::make_unique<ReplicatedModel>(std::move(model), std::move(strategy));
 }
 

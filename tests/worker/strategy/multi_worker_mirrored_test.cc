@@ -184,6 +184,18 @@ TEST(MultiWorkerMirrored, AMissingWorkerIsNamed) {
   });
 }
 
+TEST(MultiWorkerMirrored, OptionsThatAreNotBuiltAreRefused) {
+  EXPECT_THAT(MultiWorkerMirroredStrategy::Create({.workers = {"127.0.0.1:5000"},
+                                                   .devices = CpusUpTo(1),
+                                                   .communication = {.bytes_per_pack = 64}}),
+              StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("bytes_per_pack 64")));
+  EXPECT_THAT(MultiWorkerMirroredStrategy::Create(
+                  {.workers = {"127.0.0.1:5000"},
+                   .devices = CpusUpTo(1),
+                   .communication = {.implementation = CommunicationImplementation::kNccl}}),
+              StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("implementation NCCL")));
+}
+
 TEST(MultiWorkerMirrored, WorkersWithDifferentNumbersOfDevicesAreRefused) {
   const auto server = ControlServer::Start("127.0.0.1:0").value();
   OnRanks(2, [&](int i) {

@@ -124,6 +124,16 @@ TEST(Cases, B10_InvalidArgumentsAreRefused) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("different names")));
 }
 
+// What no strategy but one knows is refused, not passed over.
+TEST(Variables, PerWorkerIsRefusedWhereItHasNoMeaning) {
+  for (const auto& strategy : {Mirrored(2), Central(2)}) {
+    const Scope scope = strategy->EnterScope().value();
+    EXPECT_THAT(CreateVariable({.initial_value = One(1), .per_worker = true}),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("per_worker is for ParameterServerStrategy")));
+  }
+}
+
 TEST(Cases, B11_AssignPerReplicaValues) {
   const auto two = [](int32_t) { return Scalar(2); };
   const auto minus = [](int32_t) { return Scalar(-2); };
