@@ -1,0 +1,237 @@
+"""cairnctl launch with real processes: a job from start to reports, tasks that are killed and
+started again or end the run, Ctrl-C, a launcher that is itself killed. Nothing stays behind."""
+import json
+import os
+import pty
+import random
+import re
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import processes  # noqa: E402
+import tap  # noqa: E402
+
+CTL = os.environ["CAIRNCTL"]
+WAIT = 60
+PROGRAMS = ["--cairn_ps", processes.PS, "--cairn_worker", processes.WORKER]
+
+
+def write_job(folder, epochs):
+    generator = random.Random(7)
+    rows = os.path.join(folder, "rows.libsvm")
+    with open(rows, "w", encoding="ascii") as f:
+        for _ in range(2000):
+            values = [generator.random() for _ in range(4)]
+            pairs = " ".join(f"{i + 1}:{v:.3f}" for i, v in enumerate(values))
+            f.write(f"{int(values[0] > values[1])} {pairs}\n")
+    path = os.path.join(folder, "job.yaml")
+    with open(path, "w", encoding="ascii") as f:
+        json.dump({"name": "launched", "model": {"type": "linear"},
+                   "data": {"format": "libsvm", "features": 4, "train": [rows], "eval": [rows],
+                            "batch_size": 50, "epochs": epochs},
+                   "optimizer": {"type": "adagrad", "learning_rate": 0.5}}, f)
+    return path
+
+
+def children(pid):
+    """{pid: program} of the processes that `pid` started."""
+    found = {}
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as f:
+            for child in f.read().split():
+                with open(f"/proc/{child}/cmdline", "rb") as c:
+                    found[int(child)] = os.path.basename(c.read().split(b"\0")[0].decode())
+    except FileNotFoundError:
+        pass
+    return found
+
+
+def gone(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+class LaunchTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        # Where the launch makes its own folder.
+        self.temporary = os.path.join(self.folder, "tmp")
+        os.mkdir(self.temporary)
+        self.environment = {**os.environ, "TMPDIR": self.temporary}
+
+    def launch(self, *flags, epochs=1):
+        """A launch that was started, with its stderr in a file."""
+        log = open(os.path.join(self.folder, "log"), "w+", encoding="utf-8")
+        self.addCleanup(log.close)
+        process = subprocess.Popen(
+            [CTL, "launch", *([] if "--cairn_worker" in flags else PROGRAMS),
+             *(["--job", write_job(self.folder, epochs)] if epochs else []), *flags],
+            stdout=subprocess.PIPE, stderr=log, text=True, env=self.environment)
+        self.addCleanup(processes.end, process)
+        return process
+
+    def log(self):
+        with open(os.path.join(self.folder, "log"), encoding="utf-8") as f:
+            return f.read()
+
+    def wait_for_log(self, pattern):
+        return processes.wait_for(lambda: re.search(pattern, self.log()), WAIT, pattern)
+
+    def pids(self, process, program, count):
+        def found():
+            pids = [p for p, name in children(process.pid).items() if name == program]
+            return pids if len(pids) == count else None
+        return processes.wait_for(found, WAIT, f"{count} {program}")
+
+    def finish(self, process):
+        out, _ = process.communicate(timeout=WAIT)
+        self.assertEqual(os.listdir(self.temporary), [], "its folder stays behind")
+        return process.returncode, out
+
+    def test_a_job_runs_to_its_end_and_its_reports_are_stdout(self):
+        status, out = self.finish(self.launch("--ps", "2", "--worker", "2"))
+        self.assertEqual(status, 0, self.log())
+        reports = [json.loads(line) for line in out.splitlines()]
+        self.assertEqual([r["task"] for r in reports], ["worker:0", "worker:1"])
+        self.assertEqual({r["status"] for r in reports}, {"completed"})
+        self.assertGreater(reports[0]["eval"]["auc"], 0.95)
+        names = {re.match(r"(\S+) +\| ", line).group(1) for line in self.log().splitlines()}
+        self.assertEqual(names, {"ps:0", "ps:1", "worker:0", "worker:1", "launch"})
+        self.assertNotIn("\033", self.log())
+
+    def test_with_json_stdout_is_one_object(self):
+        status, out = self.finish(self.launch("--ps", "1", "--worker", "1", "--json", "--",
+                                              "--max_steps", "3"))
+        self.assertEqual(status, 0, self.log())
+        answer = json.loads(out)
+        self.assertEqual(answer["status"], "completed")
+        self.assertEqual(answer["job"], "launched")
+        self.assertEqual(answer["reports"][0]["steps"], 3)
+        self.assertEqual([t["task"] for t in answer["tasks"]], ["ps:0", "worker:0"])
+        self.assertEqual([t["exit_status"] for t in answer["tasks"]], [0, 0])
+
+    def test_state_is_kept_for_a_later_launch(self):
+        state = os.path.join(self.folder, "state")
+        for total in (40, 80):
+            status, out = self.finish(self.launch("--worker", "1", "--state", state))
+            self.assertEqual(status, 0, self.log())
+            self.assertEqual(json.loads(out)["total_steps"], total)
+
+    def test_a_killed_worker_ends_the_run_by_name(self):
+        process = self.launch(epochs=1000000)
+        self.wait_for_log("worker:1 .*starts run 1")
+        started = children(process.pid)
+        os.kill(self.pids(process, "cairn-worker", 2)[1], signal.SIGKILL)
+        status, out = self.finish(process)
+        self.assertEqual(status, 137, self.log())
+        last = self.log().splitlines()[-1]
+        self.assertIn("cairnctl launch: worker:1 was ended by signal 9 (Killed)", last)
+        self.assertIn("--restart on-failure", last)
+        self.assertEqual(json.loads(out)["status"], "interrupted")
+        self.assertTrue(all(map(gone, started)))
+
+    def test_killed_tasks_are_started_again_and_the_job_ends_as_if_nothing_had_been(self):
+        process = self.launch("--restart", "on-failure", "--json", epochs=100)
+        self.wait_for_log("worker:0 .*starts run 1")
+        os.kill(self.pids(process, "cairn-worker", 2)[0], signal.SIGKILL)
+        self.wait_for_log("worker:0 was ended by signal 9 .*started again")
+        os.kill(self.pids(process, "cairn-ps", 2)[1], signal.SIGKILL)
+        status, out = self.finish(process)
+        self.assertEqual(status, 0, self.log())
+        answer = json.loads(out)
+        self.assertEqual({t["task"]: t["restarts"] for t in answer["tasks"]},
+                         {"ps:0": 0, "ps:1": 1, "worker:0": 1, "worker:1": 0})
+        self.assertEqual([r["total_steps"] for r in answer["reports"]], [2000, 2000])
+
+    def test_restarts_are_bounded(self):
+        process = self.launch("--restart", "on-failure", "--max_restarts", "2", "--ps", "1",
+                              "--worker", "1", "--cairn_worker", "/bin/false")
+        status, _ = self.finish(process)
+        self.assertEqual(status, 1, self.log())
+        self.assertEqual(self.log().count("started again"), 2, self.log())
+        self.assertIn("worker:0 ended with status 1 after 2 restarts", self.log())
+
+    def test_what_is_refused_for_its_flags_is_not_started_again(self):
+        process = self.launch("--restart", "on-failure", "--", "--no_such_flag")
+        status, _ = self.finish(process)
+        self.assertEqual(status, 2, self.log())
+        self.assertNotIn("started again", self.log())
+
+    def test_one_interrupt_ends_all_cleanly(self):
+        process = self.launch(epochs=1000000)
+        self.wait_for_log("worker:1 .*starts run 1")
+        started = children(process.pid)
+        process.send_signal(signal.SIGINT)
+        status, out = self.finish(process)
+        self.assertEqual(status, 130, self.log())
+        self.assertEqual(len(re.findall("ps:. .*writing everything, then ending", self.log())), 2)
+        self.assertEqual([json.loads(line)["status"] for line in out.splitlines()],
+                         ["interrupted"] * 2)
+        self.assertEqual(len(started), 4)
+        self.assertTrue(all(map(gone, started)))
+
+    def test_a_task_that_does_not_end_is_killed_after_the_grace(self):
+        stubborn = os.path.join(self.folder, "stubborn")
+        with open(stubborn, "w", encoding="ascii") as f:
+            f.write("#!/bin/sh\ntrap '' TERM\necho deaf >&2\nwhile :; do sleep 1; done\n")
+        os.chmod(stubborn, 0o755)
+        for flags, interrupts in ((["--grace_seconds", "0.2"], 1), (["--grace_seconds", "600"], 2)):
+            process = self.launch("--ps", "1", "--worker", "1", "--cairn_worker", stubborn, *flags)
+            self.wait_for_log(r"worker:0 +\| deaf")
+            for i in range(interrupts):
+                process.send_signal(signal.SIGINT)
+                self.wait_for_log(("workers, then servers are ended", "killing what is")[i])
+            status, _ = self.finish(process)
+            self.assertEqual(status, 130, self.log())
+            self.assertEqual("worker:0 is still there after 0.2 s: killed" in self.log(),
+                             interrupts == 1, self.log())
+
+    def test_tasks_end_with_a_launcher_that_is_killed(self):
+        process = self.launch(epochs=1000000)
+        self.wait_for_log("worker:1 .*starts run 1")
+        started = children(process.pid)
+        self.assertEqual(len(started), 4)
+        process.kill()
+        process.wait(WAIT)
+        processes.wait_for(lambda: all(map(gone, started)), WAIT, "the tasks to end")
+
+    def test_servers_alone_run_until_they_are_ended(self):
+        process = self.launch("--ps", "1", "--worker", "0", epochs=None)
+        self.wait_for_log("servers accept calls")
+        process.send_signal(signal.SIGTERM)
+        status, _ = self.finish(process)
+        self.assertEqual(status, 0, self.log())
+
+    def test_a_terminal_gets_colours(self):
+        master, slave = pty.openpty()
+        environment = {**self.environment, "TERM": "xterm"}
+        environment.pop("NO_COLOR", None)
+        process = subprocess.Popen(
+            [CTL, "launch", "--ps", "1", "--worker", "1", *PROGRAMS,
+             "--job", write_job(self.folder, 1)],
+            stdout=subprocess.DEVNULL, stderr=slave, env=environment)
+        self.addCleanup(processes.end, process)
+        os.close(slave)
+        said = b""
+        try:
+            while select.select([master], [], [], WAIT)[0]:
+                said += os.read(master, 65536)
+        except OSError:  # the other end is closed
+            pass
+        os.close(master)
+        self.assertEqual(process.wait(WAIT), 0, said)
+        self.assertRegex(said, rb"\x1b\[3\dmps:0 +\| \x1b\[0m")
+
+
+if __name__ == "__main__":
+    tap.main()

@@ -1,0 +1,75 @@
+"""cairnctl's command line: help of every command, and what is misspelt is answered with status 2,
+the nearest name and where to read on."""
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "support"))
+import tap  # noqa: E402
+
+CTL = os.environ["CAIRNCTL"]
+
+
+def ctl(*arguments):
+    return subprocess.run([CTL, *arguments], capture_output=True, text=True, timeout=30,
+                          check=False)
+
+
+def commands(*path):
+    """Names in the help of a command that has commands."""
+    text = ctl(*path, "--help").stdout
+    found = text.split("Commands:\n", 1)
+    return [line.split()[0] for line in found[1].split("\n\n")[0].splitlines()
+            if line.startswith("  ") and line[2] != " "] if len(found) > 1 else []
+
+
+class CommandLine(unittest.TestCase):
+    def test_every_command_has_help_with_an_example_and_json(self):
+        paths = [(name,) for name in commands()]
+        self.assertIn(("launch",), paths)
+        while paths:
+            path = paths.pop()
+            below = commands(*path)
+            if below:
+                paths += [(*path, name) for name in below]
+                continue
+            done = ctl(*path, "--help")
+            self.assertEqual(done.returncode, 0, path)
+            self.assertIn(f"Usage: cairnctl {' '.join(path)}", done.stdout)
+            self.assertIn("\nExample:\n  cairnctl", done.stdout, path)
+            self.assertIn("--json", done.stdout, path)
+            self.assertLessEqual(max(map(len, done.stdout.splitlines())), 100, path)
+
+    def refused(self, *arguments):
+        done = ctl(*arguments)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        return done.stderr
+
+    def test_misspelt_names_are_answered_with_the_nearest(self):
+        self.assertIn("unknown word 'lanch' (did you mean 'launch'?); cairnctl --help",
+                      self.refused("lanch"))
+        self.assertIn("cairnctl launch: unknown flag --jbo (did you mean '--job'?)",
+                      self.refused("launch", "--jbo", "x"))
+
+    def test_values_that_are_missing_or_wrong(self):
+        self.assertIn("one of launch", self.refused())
+        self.assertIn("--ps", self.refused("launch", "--ps"))
+        self.assertIn("--ps", self.refused("launch", "--ps", "many"))
+        self.assertIn("'sometimes'; there are never and on-failure",
+                      self.refused("launch", "--restart", "sometimes"))
+        self.assertIn("--cluster", self.refused("launch", "--ps", "1", "--cluster", "x"))
+
+    def test_with_json_an_error_is_an_object_too(self):
+        done = ctl("launch", "--json")
+        self.assertEqual(done.returncode, 2)
+        answer = json.loads(done.stdout)
+        self.assertIn("--job FILE is needed", answer["error"])
+        self.assertEqual(answer["code"], "Invalid argument")
+        self.assertIn("--job FILE is needed", done.stderr)
+
+
+if __name__ == "__main__":
+    tap.main()

@@ -1,0 +1,111 @@
+// A launch is refused before anything is started where its flags or files would make it fail, and
+// what it starts has the flags that were asked for.
+#include "worker/ctl/launch_plan.h"
+
+#include <fstream>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "gtest/gtest.h"
+#include "tests/support/temp_dir.h"
+#include "worker/trainer/exit_status.h"
+
+namespace cairn {
+namespace {
+
+class LaunchPlanTest : public testing::Test {
+ protected:
+  std::string Write(const std::string& name, const std::string& text) {
+    std::ofstream(temp_.Join(name)) << text;
+    return temp_.Join(name);
+  }
+  // One that is whole, for programs that are there.
+  LaunchOptions Options() {
+    Write("rows.libsvm", "1 1:1\n0 2:1\n");
+    LaunchOptions options;
+    options.job_file = Write("job.yaml",
+                             "name: small\nmodel: {type: linear}\n"
+                             "data: {format: libsvm, features: 2, train: [rows.libsvm]}\n");
+    options.cairn_ps = "/bin/true";
+    options.cairn_worker = "/bin/true";
+    return options;
+  }
+  std::string Refusal(const LaunchOptions& options) {
+    const auto plan = PlanLaunch(options, temp_.path());
+    EXPECT_FALSE(plan.ok());
+    EXPECT_EQ(ExitCodeOf(plan.status()), 2);
+    return std::string(plan.status().message());
+  }
+
+  TempDir temp_;
+};
+
+TEST_F(LaunchPlanTest, ServersComeFirstAndEveryTaskHasItsFlags) {
+  LaunchOptions options = Options();
+  options.sets = {"data.epochs=2"};
+  options.server_flags = {"--durability=off"};
+  options.worker_flags = {"--fresh"};
+  const auto plan = PlanLaunch(options, temp_.path());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->job, "small");
+  ASSERT_EQ(plan->tasks.size(), 4U);
+  EXPECT_EQ(plan->tasks[1].task, "ps:1");
+  EXPECT_TRUE(plan->tasks[1].server);
+  const std::string server = absl::StrJoin(plan->tasks[1].command, " ");
+  EXPECT_TRUE(absl::StrContains(server, "--task_index 1")) << server;
+  EXPECT_TRUE(absl::EndsWith(server, "--durability=off")) << server;
+  EXPECT_EQ(plan->tasks[3].task, "worker:1");
+  const std::string worker = absl::StrJoin(plan->tasks[3].command, " ");
+  EXPECT_TRUE(absl::StrContains(worker, "--task_type worker --task_index 1")) << worker;
+  EXPECT_TRUE(absl::EndsWith(worker, "--set data.epochs=2 --fresh")) << worker;
+}
+
+TEST_F(LaunchPlanTest, TheClusterFileHasTheAddressesAndPortZeroIsReplaced) {
+  LaunchOptions options = Options();
+  options.cluster_file =
+      Write("given.yaml", "cluster: {ps: ['localhost:0'], chief: ['127.0.0.1:0']}\n");
+  const auto plan = PlanLaunch(options, temp_.path());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const auto written = ReadClusterFile(plan->cluster_file);
+  ASSERT_TRUE(written.ok()) << written.status();
+  EXPECT_EQ(written->tasks, plan->cluster.tasks);
+  EXPECT_FALSE(absl::EndsWith(written->addresses("ps")[0], ":0"));
+  EXPECT_TRUE(absl::StartsWith(written->addresses("ps")[0], "localhost:"));
+  EXPECT_EQ(plan->tasks[1].task, "chief:0");
+}
+
+TEST_F(LaunchPlanTest, ServersAloneNeedNoJob) {
+  LaunchOptions options;
+  options.workers = 0;
+  options.cairn_ps = "/bin/true";
+  const auto plan = PlanLaunch(options, temp_.path());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->tasks.size(), 2U);
+}
+
+TEST_F(LaunchPlanTest, RefusesWhatCouldNotRun) {
+  LaunchOptions options = Options();
+  options.job_file.clear();
+  EXPECT_TRUE(absl::StrContains(Refusal(options), "--job FILE is needed"));
+
+  options = Options();
+  options.job_file = Write("bad.yaml", "modle: {type: linear}\n");
+  EXPECT_TRUE(absl::StrContains(Refusal(options), "did you mean 'model'"));
+
+  options = Options();
+  options.cairn_ps = temp_.Join("no-such-program");
+  EXPECT_TRUE(absl::StrContains(Refusal(options), "--cairn_ps"));
+
+  options = Options();
+  options.cluster_file = Write("far.yaml", "cluster: {ps: ['192.0.2.7:7001']}\n");
+  EXPECT_TRUE(absl::StrContains(Refusal(options), "ps:0: 192.0.2.7:7001 is not an address of"));
+
+  options = Options();
+  options.servers = -1;
+  EXPECT_TRUE(absl::StrContains(Refusal(options), "--ps -1"));
+}
+
+}  // namespace
+}  // namespace cairn

@@ -1,0 +1,155 @@
+#include "worker/ctl/child_process.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+
+namespace cairn {
+namespace {
+
+struct Pipe {
+  int read = -1;
+  int write = -1;
+  ~Pipe() {
+    if (read >= 0) close(read);
+    if (write >= 0) close(write);
+  }
+  absl::Status Open() {
+    int files[2];
+    if (pipe2(files, O_CLOEXEC) != 0) {
+      return absl::ErrnoToStatus(errno, "making a pipe for a process's output");
+    }
+    read = files[0];
+    write = files[1];
+    return absl::OkStatus();
+  }
+  int ReleaseRead() { return std::exchange(read, -1); }
+  void CloseWrite() { close(std::exchange(write, -1)); }
+};
+
+struct ChildSetup {
+  int out;
+  int err;
+  int failure;  // gets errno where the program cannot be started
+  pid_t parent;
+  int orphan_signal;
+};
+
+// Between fork and exec: system calls alone.
+[[noreturn]] void Become(char* const* arguments, const ChildSetup& setup) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, setup.orphan_signal);
+  if (getppid() != setup.parent) _exit(1);  // it was gone before it could be watched
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  std::signal(SIGPIPE, SIG_DFL);
+  const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (null >= 0) dup2(null, STDIN_FILENO);
+  dup2(setup.out, STDOUT_FILENO);
+  dup2(setup.err, STDERR_FILENO);
+  execv(arguments[0], arguments);
+  const int error = errno;
+  [[maybe_unused]] const ssize_t told = write(setup.failure, &error, sizeof error);
+  _exit(127);
+}
+
+}  // namespace
+
+std::string Ending::Text() const {
+  if (signal != 0) {
+    return absl::StrCat("was ended by signal ", signal, " (", strsignal(signal), ")");
+  }
+  return absl::StrCat("ended with status ", code);
+}
+
+ChildProcess::~ChildProcess() {
+  if (running()) {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  CloseFiles();
+}
+
+void ChildProcess::CloseFiles() {
+  for (int& file : files_) {
+    if (file >= 0) close(file);
+    file = -1;
+  }
+}
+
+absl::Status ChildProcess::Start(const std::vector<std::string>& command, int orphan_signal) {
+  CloseFiles();
+  Pipe out;
+  Pipe err;
+  Pipe failure;
+  for (Pipe* pipe : {&out, &err, &failure}) RETURN_IF_ERROR(pipe->Open());
+  std::vector<char*> arguments;
+  arguments.reserve(command.size() + 1);
+  for (const std::string& argument : command) {
+    arguments.push_back(const_cast<char*>(argument.c_str()));  // exec's signature; not written
+  }
+  arguments.push_back(nullptr);
+  const ChildSetup setup{out.write, err.write, failure.write, getpid(), orphan_signal};
+  const pid_t pid = fork();
+  if (pid < 0) return absl::ErrnoToStatus(errno, absl::StrCat("starting ", command[0]));
+  if (pid == 0) Become(arguments.data(), setup);
+  failure.CloseWrite();
+  int error = 0;
+  ssize_t got = 0;
+  do {
+    got = read(failure.read, &error, sizeof error);
+  } while (got < 0 && errno == EINTR);
+  if (got == static_cast<ssize_t>(sizeof error)) {
+    waitpid(pid, nullptr, 0);
+    return absl::ErrnoToStatus(error, absl::StrCat("starting ", command[0]));
+  }
+  pid_ = pid;
+  files_[kOut] = out.ReleaseRead();
+  files_[kErr] = err.ReleaseRead();
+  for (const int file : files_) fcntl(file, F_SETFL, O_NONBLOCK);
+  return absl::OkStatus();
+}
+
+void ChildProcess::Signal(int signal) const {
+  if (running()) kill(pid_, signal);
+}
+
+bool ChildProcess::Reap(Ending* ending) {
+  if (!running()) return false;
+  int status = 0;
+  if (waitpid(pid_, &status, WNOHANG) != pid_) return false;
+  pid_ = -1;
+  *ending = Ending{};
+  if (WIFSIGNALED(status)) {
+    ending->signal = WTERMSIG(status);
+  } else {
+    ending->code = WEXITSTATUS(status);
+  }
+  return true;
+}
+
+void ChildProcess::Read(Stream stream, std::string* out) {
+  int& file = files_[stream];
+  if (file < 0) return;
+  std::array<char, 1 << 16> chunk;
+  const ssize_t got = read(file, chunk.data(), chunk.size());
+  if (got > 0) {
+    out->append(chunk.data(), static_cast<size_t>(got));
+    return;
+  }
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+  close(file);
+  file = -1;
+}
+
+}  // namespace cairn

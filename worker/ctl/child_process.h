@@ -1,0 +1,64 @@
+// A process that a launcher started, with its output.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace cairn {
+
+// How a process ended, in one form for messages and exit statuses.
+struct Ending {
+  int code = 0;    // exit status
+  int signal = 0;  // > 0: ended by it
+
+  bool failed() const { return code != 0 || signal != 0; }
+  // As a shell gives it: 128 + signal.
+  int exit_status() const { return signal != 0 ? 128 + signal : code; }
+  // "ended with status 1", "was ended by signal 9 (Killed)".
+  std::string Text() const;
+};
+
+// Runs in a process group of its own, so that Ctrl-C on the terminal reaches the launcher alone.
+// Its stdin is /dev/null.
+// Thread safety: none; the thread that starts it lives as long as it does.
+class ChildProcess {
+ public:
+  enum Stream { kOut = 0, kErr = 1 };
+
+  ChildProcess() = default;
+  // SIGKILL where it still runs, and waits for its end.
+  ~ChildProcess();
+  ChildProcess(const ChildProcess&) = delete;
+  ChildProcess& operator=(const ChildProcess&) = delete;
+
+  // `command[0]` is the program's path; `orphan_signal` is what the process gets when its owner is
+  // gone, however that ended. Only where none runs and its output has been read.
+  // kNotFound, kPermissionDenied, …: it cannot be started; names it.
+  absl::Status Start(const std::vector<std::string>& command, int orphan_signal);
+
+  bool running() const { return pid_ > 0; }
+  pid_t pid() const { return pid_; }
+  void Signal(int signal) const;
+  // True once, when it has ended: `ending` says how.
+  bool Reap(Ending* ending);
+
+  // To be polled for input; -1: closed.
+  int file(Stream stream) const { return files_[stream]; }
+  // Appends what is there without waiting; closes at the end. At most some 64 KiB.
+  void Read(Stream stream, std::string* out);
+
+ private:
+  void CloseFiles();
+
+  pid_t pid_ = -1;
+  int files_[2] = {-1, -1};
+};
+
+}  // namespace cairn

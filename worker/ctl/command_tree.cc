@@ -1,0 +1,242 @@
+// The only file that sees CLI11, which takes seconds to compile.
+#include "worker/ctl/command_tree.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/nearest.h"
+#include "worker/ctl/launch.h"
+
+namespace cairn {
+namespace {
+
+constexpr size_t kFlagColumns = 30;
+constexpr size_t kTextColumns = 70;  // together a line of 100
+
+// Lines of kTextColumns; CLI11 indents what follows a line end.
+std::string Wrapped(absl::string_view text) {
+  std::string lines;
+  size_t columns = 0;
+  for (const absl::string_view word : absl::StrSplit(text, ' ')) {
+    const bool first = columns == 0;
+    const bool fits = columns + 1 + word.size() <= kTextColumns;
+    absl::StrAppend(&lines, first ? "" : fits ? " " : "\n", word);
+    columns = first || !fits ? word.size() : columns + 1 + word.size();
+  }
+  return lines;
+}
+
+// "cairnctl checkpoint list".
+std::string PathOf(const CLI::App& app) {
+  const CLI::App* const parent = app.get_parent();
+  return parent == nullptr ? app.get_name() : absl::StrCat(PathOf(*parent), " ", app.get_name());
+}
+
+class HelpText : public CLI::Formatter {
+ public:
+  HelpText() { column_width(kFlagColumns); }
+
+  std::string make_usage(const CLI::App* app, std::string /*name*/) const override {
+    std::string usage = absl::StrCat("Usage: ", PathOf(*app));
+    if (app->get_require_subcommand_min() > 0) return usage + " COMMAND\n";
+    usage += " [flags]";
+    for (const CLI::Option* word :
+         app->get_options([](const CLI::Option* option) { return option->get_positional(); })) {
+      absl::StrAppend(&usage, " [", word->get_type_name(),
+                      word->get_items_expected_max() > 1 ? "...]" : "]");
+    }
+    return usage + "\n";
+  }
+  std::string make_option_opts(const CLI::Option* option) const override {
+    const std::string type = option->get_type_name();
+    return type.empty() ? "" : " " + type;
+  }
+  std::string make_option_desc(const CLI::Option* option) const override {
+    return Wrapped(option->get_description());
+  }
+};
+
+// Options of a command are shared with the function that runs it, which outlives the tree.
+class Tree {
+ public:
+  explicit Tree(Invocation* invocation) : invocation_(*invocation) {
+    app_.name("cairnctl");
+    app_.formatter(std::make_shared<HelpText>());
+    app_.option_defaults()->group("Flags");
+    app_.require_subcommand(1);
+    app_.set_help_flag("--help,-h", "this text")->group("Flags");
+    app_.footer("cairnctl COMMAND --help has the flags of a command and an example.");
+    AddLaunch();
+  }
+
+  absl::Status Parse(absl::Span<const char* const> arguments);
+
+ private:
+  // A command of `parent`; `run` is what it does.
+  CLI::App* Add(CLI::App* parent, const std::string& name, const std::string& what,
+                const std::string& example, Command run);
+  void AddLaunch();
+  void NoteChosen();
+  std::string Unexpected(const std::string& word) const;
+  std::string Refusal(const CLI::ParseError& refused) const;
+
+  CLI::App app_{"Runs, watches and repairs jobs on Cairn's parameter servers."};
+  Invocation& invocation_;
+  const CLI::App* chosen_ = &app_;
+};
+
+CLI::App* Tree::Add(CLI::App* parent, const std::string& name, const std::string& what,
+                    const std::string& example, Command run) {
+  CLI::App* const command = parent->add_subcommand(name, what);
+  command->group("Commands");
+  command->option_defaults()->group("Flags");
+  command->set_help_flag("--help,-h", "this text")->group("Flags");
+  if (!run) {
+    command->require_subcommand(1);
+    return command;
+  }
+  command->add_flag("--json", invocation_.json, "one JSON object on stdout");
+  command->footer(absl::StrCat("Example:\n  ", example));
+  command->callback([this, run = std::move(run)] { invocation_.run = run; });
+  return command;
+}
+
+void Tree::AddLaunch() {
+  const auto options = std::make_shared<LaunchOptions>();
+  CLI::App* const command =
+      Add(&app_, "launch", "Starts servers and workers on this machine and waits for the job",
+          "cairnctl launch --ps 2 --worker 2 --job examples/a9a.yaml --data_root ../shared/data",
+          [options] { return Launch(*options); });
+  command->add_option("--job", options->job_file, "job file of the workers")->type_name("FILE");
+  CLI::Option* const cluster =
+      command
+          ->add_option("--cluster", options->cluster_file,
+                       "cluster file of tasks on this machine; port 0 is one that is free")
+          ->type_name("FILE");
+  command->add_option("--ps", options->servers, "servers, on free ports; default 2")
+      ->type_name("N")
+      ->excludes(cluster);
+  command
+      ->add_option("--worker", options->workers,
+                   "workers; default 2; 0: servers alone, until Ctrl-C")
+      ->type_name("N")
+      ->excludes(cluster);
+  command
+      ->add_option("--data_root", options->data_root, "where the job's relative data paths start")
+      ->type_name("DIR");
+  command
+      ->add_option("--state", options->state,
+                   "where the servers keep their data, for a later launch to go on from; else a "
+                   "temporary folder")
+      ->type_name("DIR");
+  command->add_option("--set", options->sets, "KEY.PATH=VALUE over the job file; several times")
+      ->type_name("SET")
+      ->allow_extra_args(false);
+  command
+      ->add_option_function<std::string>(
+          "--restart",
+          [options](const std::string& policy) {
+            options->restart_on_failure = policy == "on-failure";
+          },
+          "tasks that fail: never (default) ends the others, on-failure starts them again")
+      ->type_name("POLICY")
+      ->check([](const std::string& policy) {
+        return policy == "never" || policy == "on-failure"
+                   ? std::string()
+                   : absl::StrCat("'", policy, "'; there are never and on-failure");
+      });
+  command->add_option("--max_restarts", options->max_restarts, "of each task; default 3")
+      ->type_name("N");
+  command
+      ->add_option("--grace_seconds", options->grace_seconds,
+                   "how long a task may take to end before it is killed; default 30")
+      ->type_name("S");
+  command->add_option("--ps_flag", options->server_flags, "--FLAG=VALUE of every cairn-ps")
+      ->type_name("FLAG")
+      ->allow_extra_args(false);
+  command->add_option("--cairn_ps", options->cairn_ps, "the program; default: beside cairnctl")
+      ->type_name("FILE");
+  command->add_option("--cairn_worker", options->cairn_worker, "likewise")->type_name("FILE");
+  command
+      ->add_option("worker_flags", options->worker_flags, "after --: flags of every cairn-worker")
+      ->type_name("FLAG");
+}
+
+void Tree::NoteChosen() {
+  for (;;) {
+    const std::vector<CLI::App*> next = chosen_->get_subcommands();
+    if (next.empty()) return;
+    chosen_ = next.front();
+    invocation_.name = PathOf(*chosen_);
+  }
+}
+
+std::string Tree::Unexpected(const std::string& word) const {
+  std::vector<std::string> names;
+  const bool flag = absl::StartsWith(word, "-");
+  const std::string bare = word.substr(0, word.find('='));
+  if (flag) {
+    for (const CLI::Option* option : chosen_->get_options()) {
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    }
+  } else {
+    for (const CLI::App* command : chosen_->get_subcommands(nullptr)) {
+      names.push_back(command->get_name());
+    }
+  }
+  const std::vector<absl::string_view> views(names.begin(), names.end());
+  return absl::StrCat(flag ? "unknown flag " : "unknown word '", bare, flag ? "" : "'",
+                      DidYouMean(bare, views), "; ", invocation_.name, " --help lists ",
+                      flag || names.empty() ? "the flags" : "the commands");
+}
+
+std::string Tree::Refusal(const CLI::ParseError& refused) const {
+  const std::vector<const CLI::App*> commands = chosen_->get_subcommands(nullptr);
+  if (commands.empty()) {
+    return absl::StrCat(refused.what(), "; ", invocation_.name, " --help says what is allowed");
+  }
+  std::string names;
+  for (const CLI::App* command : commands) absl::StrAppend(&names, " ", command->get_name());
+  return absl::StrCat("a command is needed, one of", names, "; ", invocation_.name,
+                      " --help says what they do");
+}
+
+absl::Status Tree::Parse(absl::Span<const char* const> arguments) {
+  // CLI11 takes them from the back.
+  std::vector<std::string> words(arguments.rbegin(), arguments.rend());
+  std::string error;
+  try {
+    app_.parse(std::move(words));
+    NoteChosen();
+    return absl::OkStatus();
+  } catch (const CLI::CallForHelp&) {
+    NoteChosen();
+    invocation_.help = chosen_->help();
+    return absl::OkStatus();
+  } catch (const CLI::ParseError& refused) {
+    NoteChosen();
+    const std::vector<std::string> left = app_.remaining(/*recurse=*/true);
+    error = left.empty() ? Refusal(refused) : Unexpected(left.front());
+  }
+  // What could not be read may not have come to --json.
+  invocation_.json = invocation_.json || std::find(arguments.begin(), arguments.end(),
+                                                   absl::string_view("--json")) != arguments.end();
+  return absl::InvalidArgumentError(error);
+}
+
+}  // namespace
+
+absl::Status ReadInvocation(absl::Span<const char* const> arguments, Invocation* invocation) {
+  return Tree(invocation).Parse(arguments);
+}
+
+}  // namespace cairn

@@ -1,0 +1,301 @@
+#include "worker/ctl/launch.h"
+
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/deadline.h"
+#include "common/status.h"
+#include "worker/ctl/launch_task.h"
+#include "worker/trainer/exit_status.h"
+
+namespace cairn {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr absl::Duration kFirstRestart = absl::Milliseconds(200);
+constexpr absl::Duration kLongestRestart = absl::Seconds(10);
+constexpr absl::Duration kLookForServers = absl::Milliseconds(20);
+constexpr absl::Duration kLongestPoll = absl::Seconds(1);
+constexpr int kRefused = 2;  // the exit status of bad flags or files
+
+class Launcher {
+ public:
+  Launcher(const LaunchOptions& options, LaunchPlan plan)
+      : options_(options), plan_(std::move(plan)) {
+    size_t width = sizeof("launch") - 1;
+    for (const PlannedTask& task : plan_.tasks) width = std::max(width, task.task.size());
+    const bool colors = ShowsColors(STDERR_FILENO);
+    for (size_t i = 0; i < plan_.tasks.size(); ++i) {
+      tasks_.push_back(
+          std::make_unique<LaunchTask>(plan_.tasks[i], width, colors ? static_cast<int>(i) : -1));
+    }
+    self_ = std::make_unique<LaunchTask>(PlannedTask{.task = "launch"}, width, -1);
+  }
+  ~Launcher() {
+    if (signals_ >= 0) close(signals_);
+  }
+  Launcher(const Launcher&) = delete;
+  Launcher& operator=(const Launcher&) = delete;
+
+  absl::StatusOr<Answer> Run();
+
+ private:
+  enum class Phase { kServersStart, kRuns, kWorkersEnd, kServersEnd, kEnded };
+
+  absl::Status CatchSignals();
+  absl::Status Advance();
+  void Poll();
+  void ReadSignals();
+  void Reap();
+  void OnFailure(LaunchTask& task);
+  absl::Status RestartDue();
+  // Nothing is started any more; the first reason given is the run's.
+  void End(int exit_status, const std::string& why);
+  void EndGroup(bool servers);
+  bool AnyRuns(bool servers) const;
+  bool AllWorkersEnded() const;
+  bool HasWorkers() const { return !tasks_.back()->server(); }
+  Answer MakeAnswer() const;
+
+  const LaunchOptions& options_;
+  const LaunchPlan plan_;
+  std::vector<std::unique_ptr<LaunchTask>> tasks_;  // servers first
+  std::unique_ptr<LaunchTask> self_;                // for messages of the launch itself
+  Phase phase_ = Phase::kServersStart;
+  int signals_ = -1;
+  int stop_signals_ = 0;
+  Deadline grace_ = Deadline::In(absl::ZeroDuration());
+  int exit_status_ = 0;
+  std::string why_;
+};
+
+absl::Status Launcher::CatchSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&signals, signal);
+  sigprocmask(SIG_BLOCK, &signals, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);  // whoever read the output may have gone
+  signals_ = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+  return signals_ >= 0 ? absl::OkStatus() : absl::ErrnoToStatus(errno, "making a signalfd");
+}
+
+bool Launcher::AnyRuns(bool servers) const {
+  return std::any_of(tasks_.begin(), tasks_.end(), [&](const auto& task) {
+    return task->server() == servers && task->process().running();
+  });
+}
+
+bool Launcher::AllWorkersEnded() const {
+  return HasWorkers() && std::all_of(tasks_.begin(), tasks_.end(), [](const auto& task) {
+           return task->server() || task->ended();
+         });
+}
+
+void Launcher::EndGroup(bool servers) {
+  grace_ = Deadline::In(absl::Seconds(options_.grace_seconds));
+  for (const auto& task : tasks_) {
+    if (task->server() != servers) continue;
+    task->CancelRestart();
+    task->process().Signal(SIGTERM);
+    task->process().Signal(SIGCONT);  // one that was stopped could not end
+  }
+}
+
+void Launcher::End(int exit_status, const std::string& why) {
+  if (phase_ == Phase::kWorkersEnd || phase_ == Phase::kServersEnd) return;
+  exit_status_ = exit_status;
+  why_ = why;
+  if (!why.empty()) self_->Say(absl::StrCat(why, "; ending the others"));
+  phase_ = Phase::kWorkersEnd;
+  EndGroup(/*servers=*/false);
+}
+
+void Launcher::ReadSignals() {
+  signalfd_siginfo info;
+  while (read(signals_, &info, sizeof info) == sizeof info) {
+    const int signal = static_cast<int>(info.ssi_signo);
+    if (signal == SIGCHLD) continue;
+    if (++stop_signals_ > 1) {
+      self_->Say("killing what is still there");
+      for (const auto& task : tasks_) task->process().Signal(SIGKILL);
+    } else {
+      self_->Say(absl::StrCat("got ", strsignal(signal), ": workers, then servers are ended; ",
+                              "once more kills them"));
+      // Servers alone run until they are told to end.
+      End(HasWorkers() ? 128 + signal : 0, "");
+    }
+  }
+}
+
+void Launcher::OnFailure(LaunchTask& task) {
+  const std::string what = absl::StrCat(task.name(), " ", task.ending().Text());
+  const bool hopeless = task.ending().code == kRefused;
+  if (options_.restart_on_failure && !hopeless && task.restarts() < options_.max_restarts) {
+    const absl::Duration wait =
+        std::min(kFirstRestart * (1 << std::min(task.restarts(), 10)), kLongestRestart);
+    task.RestartAt(MonotonicNow() + wait);
+    self_->Say(absl::StrCat(what, "; started again in ", absl::FormatDuration(wait), " (",
+                            task.restarts(), " of ", options_.max_restarts, ")"));
+    return;
+  }
+  std::string why = what;
+  if (options_.restart_on_failure && !hopeless) {
+    absl::StrAppend(&why, " after ", task.restarts(), " restarts");
+  }
+  // A server that ends by itself, of whatever status, leaves the job without its variables.
+  const int status = task.ending().exit_status();
+  End(status != 0 ? status : 1, why);
+}
+
+void Launcher::Reap() {
+  for (const auto& task : tasks_) {
+    Ending ending;
+    if (!task->process().Reap(&ending)) continue;
+    task->Ended(ending);
+    const bool running = phase_ == Phase::kServersStart || phase_ == Phase::kRuns;
+    if (running && (ending.failed() || task->server())) OnFailure(*task);
+  }
+}
+
+absl::Status Launcher::RestartDue() {
+  for (const auto& task : tasks_) {
+    if (task->waits() && task->restart_at() <= MonotonicNow()) RETURN_IF_ERROR(task->Start());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Launcher::Advance() {
+  const auto servers_ready = [&] {
+    return std::all_of(tasks_.begin(), tasks_.end(),
+                       [](const auto& task) { return !task->server() || task->ready(); });
+  };
+  if (phase_ == Phase::kServersStart || phase_ == Phase::kRuns) RETURN_IF_ERROR(RestartDue());
+  if (phase_ == Phase::kServersStart && servers_ready()) {
+    for (const auto& task : tasks_) {
+      if (!task->server()) RETURN_IF_ERROR(task->Start());
+    }
+    phase_ = Phase::kRuns;
+    self_->Say(absl::StrCat(
+        plan_.job.empty() ? "servers accept calls" : absl::StrCat("job '", plan_.job, "' runs"),
+        "; watch it: cairnctl status --cluster ", plan_.cluster_file,
+        plan_.job.empty() ? " --job NAME" : absl::StrCat(" --job ", plan_.job)));
+  }
+  if (phase_ == Phase::kRuns && AllWorkersEnded()) End(0, "");
+  if (phase_ == Phase::kWorkersEnd && !AnyRuns(/*servers=*/false)) {
+    phase_ = Phase::kServersEnd;
+    EndGroup(/*servers=*/true);
+  }
+  if (phase_ == Phase::kServersEnd && !AnyRuns(/*servers=*/true)) phase_ = Phase::kEnded;
+  const bool ending = phase_ == Phase::kWorkersEnd || phase_ == Phase::kServersEnd;
+  if (ending && grace_.Expired()) {
+    for (const auto& task : tasks_) {
+      if (task->server() != (phase_ == Phase::kServersEnd) || !task->process().running()) continue;
+      self_->Say(absl::StrCat(task->name(), " is still there after ", options_.grace_seconds,
+                              " s: killed"));
+      task->process().Signal(SIGKILL);
+    }
+    grace_ = Deadline::In(absl::Seconds(std::max(options_.grace_seconds, 1.0)));
+  }
+  return absl::OkStatus();
+}
+
+void Launcher::Poll() {
+  std::vector<pollfd> files = {{.fd = signals_, .events = POLLIN, .revents = 0}};
+  absl::Duration wait = phase_ == Phase::kServersStart ? kLookForServers : kLongestPoll;
+  for (const auto& task : tasks_) {
+    for (const auto stream : {ChildProcess::kOut, ChildProcess::kErr}) {
+      const int file = task->process().file(stream);
+      if (file >= 0) files.push_back({.fd = file, .events = POLLIN, .revents = 0});
+    }
+    if (task->waits()) wait = std::min(wait, task->restart_at() - MonotonicNow());
+  }
+  if (phase_ == Phase::kWorkersEnd || phase_ == Phase::kServersEnd) {
+    wait = std::min(wait, grace_.Remaining());
+  }
+  wait = std::max(wait, absl::Milliseconds(1));
+  poll(files.data(), files.size(), static_cast<int>(absl::ToInt64Milliseconds(wait)));
+}
+
+absl::StatusOr<Answer> Launcher::Run() {
+  RETURN_IF_ERROR(CatchSignals());
+  for (const auto& task : tasks_) {
+    if (task->server()) RETURN_IF_ERROR(task->Start());
+  }
+  while (phase_ != Phase::kEnded) {
+    Poll();
+    ReadSignals();
+    for (const auto& task : tasks_) task->Forward();
+    Reap();
+    const absl::Status advanced = Advance();
+    if (!advanced.ok()) End(1, std::string(advanced.message()));
+  }
+  return MakeAnswer();
+}
+
+Answer Launcher::MakeAnswer() const {
+  Answer answer;
+  answer.exit_status = exit_status_;
+  Json tasks = Json::array();
+  Json reports = Json::array();
+  for (const auto& task : tasks_) {
+    Json entry = {{"task", task->name()}, {"restarts", task->restarts()}};
+    if (task->started()) {
+      entry["exit_status"] = task->ending().exit_status();
+      entry["seconds"] = absl::ToDoubleSeconds(task->ran());
+    }
+    tasks.push_back(std::move(entry));
+    if (task->server() || task->report().empty()) continue;
+    absl::StrAppend(&answer.text, task->report(), "\n");
+    Json report = Json::parse(task->report(), nullptr, /*allow_exceptions=*/false);
+    if (!report.is_discarded()) reports.push_back(std::move(report));
+  }
+  const bool interrupted = stop_signals_ > 0;
+  const char* const state = exit_status_ == 0 ? "completed"
+                            : interrupted     ? "interrupted"
+                                              : "failed";
+  answer.json = {{"status", state},           {"exit_status", exit_status_},
+                 {"job", plan_.job},          {"cluster", plan_.cluster.tasks},
+                 {"tasks", std::move(tasks)}, {"reports", std::move(reports)}};
+  if (exit_status_ != 0 && !interrupted) {
+    const char* const next = options_.restart_on_failure
+                                 ? "its last lines above say why"
+                                 : "its last lines above say why; --restart on-failure goes on";
+    answer.finding = absl::AbortedError(absl::StrCat(why_, ": ", next));
+  }
+  return answer;
+}
+
+}  // namespace
+
+absl::StatusOr<Answer> Launch(const LaunchOptions& options) {
+  std::error_code error;
+  const fs::path parent = fs::temp_directory_path(error);
+  if (error) return AsBadInput(absl::ErrnoToStatus(error.value(), "TMPDIR is not a folder"));
+  std::string folder = (parent / "cairn-launch.XXXXXX").string();
+  if (mkdtemp(folder.data()) == nullptr) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("making a folder in ", parent.string()));
+  }
+  const auto remove = absl::MakeCleanup([&] { fs::remove_all(folder, error); });
+  ASSIGN_OR_RETURN(LaunchPlan plan, PlanLaunch(options, folder));
+  Launcher launcher(options, std::move(plan));
+  return launcher.Run();
+}
+
+}  // namespace cairn

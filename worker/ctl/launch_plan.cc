@@ -1,0 +1,192 @@
+#include "worker/ctl/launch_plan.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/config/job_config.h"
+#include "common/status.h"
+#include "worker/cluster/named_cluster.h"
+#include "worker/ctl/local_ports.h"
+#include "worker/trainer/exit_status.h"
+
+namespace cairn {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr absl::string_view kServer = "ps";
+constexpr absl::string_view kAnyPort = "127.0.0.1:0";
+
+absl::Status BadFlag(absl::string_view text) { return absl::InvalidArgumentError(text); }
+
+absl::StatusOr<ClusterConfig> WantedCluster(const LaunchOptions& options) {
+  if (!options.cluster_file.empty()) {
+    ASSIGN_OR_RETURN(ClusterConfig cluster, ReadClusterFile(options.cluster_file));
+    cluster.task_type.clear();
+    cluster.task_index = -1;
+    return cluster;
+  }
+  ClusterConfig cluster;
+  const auto fill = [&](absl::string_view job, int32_t count) {
+    if (count > 0) {
+      cluster.tasks[std::string(job)].assign(static_cast<size_t>(count), std::string(kAnyPort));
+    }
+  };
+  fill(kServer, options.servers);
+  fill("worker", options.workers);
+  return cluster;
+}
+
+// Addresses with ports of their own, all held at once so that they differ.
+absl::Status ChoosePorts(ClusterConfig* cluster) {
+  LocalPorts ports;
+  for (auto& [job, addresses] : cluster->tasks) {
+    for (size_t i = 0; i < addresses.size(); ++i) {
+      const absl::StatusOr<std::string> address = ports.Hold(addresses[i], job == kServer);
+      if (!address.ok()) return Annotate(address.status(), absl::StrCat(job, ":", i));
+      addresses[i] = *address;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteText(const std::string& path, absl::string_view text) {
+  std::ofstream out(path);
+  out << text << "\n";
+  out.close();
+  if (out) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(path, " cannot be written: is the disk full?"));
+}
+
+absl::StatusOr<std::string> ReadJobName(const LaunchOptions& options, bool needed) {
+  if (options.job_file.empty()) {
+    if (!needed) return std::string();
+    return BadFlag("--job FILE is needed for the workers; --worker 0 starts servers alone");
+  }
+  JobOptions reading;
+  reading.data_root = options.data_root;
+  reading.overrides = options.sets;
+  ASSIGN_OR_RETURN(const JobConfig job, ReadJobFile(options.job_file, reading));
+  return job.name;
+}
+
+PlannedTask ServerTask(const LaunchOptions& options, const std::string& program,
+                       const std::string& cluster_file, const std::string& folder, size_t index) {
+  PlannedTask task{.task = absl::StrCat(kServer, ":", index), .server = true};
+  task.port_file = absl::StrCat(folder, "/", kServer, index, ".port");
+  const std::string& state = options.state.empty() ? folder : options.state;
+  task.command = {program,
+                  "--cluster",
+                  cluster_file,
+                  "--task_index",
+                  absl::StrCat(index),
+                  "--data_dir",
+                  absl::StrCat(state, "/", kServer, index),
+                  "--port_file",
+                  task.port_file};
+  task.command.insert(task.command.end(), options.server_flags.begin(), options.server_flags.end());
+  return task;
+}
+
+PlannedTask WorkerTask(const LaunchOptions& options, const std::string& program,
+                       const std::string& cluster_file, const std::string& type, size_t index) {
+  PlannedTask task{.task = absl::StrCat(type, ":", index)};
+  task.command = {program,       "--job", options.job_file, "--cluster",        cluster_file,
+                  "--task_type", type,    "--task_index",   absl::StrCat(index)};
+  if (!options.data_root.empty()) {
+    task.command.insert(task.command.end(), {"--data_root", options.data_root});
+  }
+  for (const std::string& set : options.sets) {
+    task.command.insert(task.command.end(), {"--set", set});
+  }
+  task.command.insert(task.command.end(), options.worker_flags.begin(), options.worker_flags.end());
+  return task;
+}
+
+absl::Status CheckNumbers(const LaunchOptions& options) {
+  constexpr int32_t kMostTasks = 1000;
+  if (options.servers < 0 || options.workers < 0 || options.servers + options.workers == 0 ||
+      options.servers + options.workers > kMostTasks) {
+    return BadFlag(absl::StrCat("--ps ", options.servers, " --worker ", options.workers,
+                                ": from 1 to ", kMostTasks, " tasks together can be started"));
+  }
+  if (options.max_restarts < 0 || options.grace_seconds < 0) {
+    return BadFlag("--max_restarts and --grace_seconds are numbers of at least 0");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<LaunchPlan> Plan(const LaunchOptions& options, const std::string& folder) {
+  RETURN_IF_ERROR(CheckNumbers(options));
+  LaunchPlan plan;
+  ASSIGN_OR_RETURN(plan.cluster, WantedCluster(options));
+  const size_t servers = plan.cluster.addresses(kServer).size();
+  const bool trains = plan.cluster.tasks.size() > (servers > 0 ? 1U : 0U);
+  ASSIGN_OR_RETURN(plan.job, ReadJobName(options, trains));
+  std::string cairn_ps;
+  std::string cairn_worker;
+  if (servers > 0) {
+    ASSIGN_OR_RETURN(cairn_ps, FindProgram("cairn-ps", options.cairn_ps, "--cairn_ps"));
+  }
+  if (trains) {
+    ASSIGN_OR_RETURN(cairn_worker,
+                     FindProgram("cairn-worker", options.cairn_worker, "--cairn_worker"));
+  }
+  RETURN_IF_ERROR(ChoosePorts(&plan.cluster));
+  plan.cluster_file = absl::StrCat(folder, "/cluster.json");
+  RETURN_IF_ERROR(WriteText(plan.cluster_file, ClusterFileText(plan.cluster)));
+  if (!options.state.empty()) {
+    std::error_code error;
+    fs::create_directories(options.state, error);
+    if (error) {
+      return absl::ErrnoToStatus(error.value(), absl::StrCat("making --state ", options.state));
+    }
+  }
+  for (size_t i = 0; i < servers; ++i) {
+    plan.tasks.push_back(ServerTask(options, cairn_ps, plan.cluster_file, folder, i));
+  }
+  for (const auto& [type, addresses] : plan.cluster.tasks) {
+    if (type == kServer) continue;
+    for (size_t i = 0; i < addresses.size(); ++i) {
+      plan.tasks.push_back(WorkerTask(options, cairn_worker, plan.cluster_file, type, i));
+    }
+  }
+  return plan;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> FindProgram(absl::string_view name, const std::string& given,
+                                        absl::string_view flag) {
+  std::vector<std::string> places;
+  std::error_code error;
+  if (!given.empty()) {
+    places.push_back(given);
+  } else {
+    const fs::path self = fs::read_symlink("/proc/self/exe", error).parent_path();
+    const fs::path build = self.parent_path().parent_path();
+    // Installed; build/worker/ctl beside build/worker and build/ps_server.
+    for (const fs::path& folder : {self, self.parent_path(), build / "ps_server"}) {
+      places.push_back((folder / std::string(name)).string());
+    }
+  }
+  for (const std::string& place : places) {
+    if (fs::is_regular_file(place, error) && access(place.c_str(), X_OK) == 0) return place;
+  }
+  return absl::NotFoundError(absl::StrCat(name, " is not at ", absl::StrJoin(places, ", nor at "),
+                                          ": build or install it, or say where it is by ", flag));
+}
+
+absl::StatusOr<LaunchPlan> PlanLaunch(const LaunchOptions& options, const std::string& folder) {
+  absl::StatusOr<LaunchPlan> plan = Plan(options, folder);
+  if (!plan.ok()) return AsBadInput(plan.status());
+  return plan;
+}
+
+}  // namespace cairn

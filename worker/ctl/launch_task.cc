@@ -1,0 +1,94 @@
+#include "worker/ctl/launch_task.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "common/deadline.h"
+#include "common/status.h"
+
+namespace cairn {
+namespace {
+
+// Where nobody reads stderr any more, the run goes on.
+void WriteAll(int file, absl::string_view text) {
+  while (!text.empty()) {
+    const ssize_t wrote = write(file, text.data(), text.size());
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0) return;
+    text.remove_prefix(static_cast<size_t>(wrote));
+  }
+}
+
+}  // namespace
+
+absl::Status LaunchTask::Start() {
+  std::error_code error;
+  // A file of an earlier start would make it look ready.
+  if (!plan_.port_file.empty()) std::filesystem::remove(plan_.port_file, error);
+  out_.clear();
+  report_.clear();
+  waits_ = false;
+  started_ = true;
+  begin_ = MonotonicNow();
+  // Without its launcher a server writes everything and ends. A worker would wait for its servers,
+  // to make durable what they make durable by themselves.
+  const absl::Status status = process_.Start(plan_.command, server() ? SIGTERM : SIGKILL);
+  return status.ok() ? status : Annotate(status, plan_.task);
+}
+
+bool LaunchTask::ready() const {
+  if (!process_.running()) return false;
+  std::error_code error;
+  return plan_.port_file.empty() || std::filesystem::exists(plan_.port_file, error);
+}
+
+void LaunchTask::Say(const std::string& text) const {
+  const std::string padding(name_width_ - std::min(name_width_, plan_.task.size()), ' ');
+  WriteAll(STDERR_FILENO, absl::StrCat(plan_.task, padding, " | ", text, "\n"));
+}
+
+void LaunchTask::TakeReport(std::string chunk) {
+  out_ += chunk;
+  size_t end = 0;
+  while ((end = out_.find('\n')) != std::string::npos) {
+    // What comes before the report is for people.
+    if (!report_.empty()) WriteAll(STDERR_FILENO, out_prefix_.Feed(absl::StrCat(report_, "\n")));
+    report_ = out_.substr(0, end);
+    out_.erase(0, end + 1);
+  }
+  if (out_.size() > LinePrefix::kMaxLineBytes) {
+    WriteAll(STDERR_FILENO, out_prefix_.Feed(out_));
+    out_.clear();
+  }
+}
+
+void LaunchTask::Forward() {
+  std::string err;
+  process_.Read(ChildProcess::kErr, &err);
+  WriteAll(STDERR_FILENO, prefix_.Feed(err));
+  std::string out;
+  process_.Read(ChildProcess::kOut, &out);
+  if (!out.empty()) TakeReport(std::move(out));
+}
+
+void LaunchTask::Ended(const Ending& ending) {
+  ending_ = ending;
+  ran_ = MonotonicNow() - begin_;
+  // All it wrote is in the pipes; at most their size each, unless a process of its own goes on.
+  constexpr int kMostReads = 64;
+  for (int i = 0; i < kMostReads; ++i) {
+    const bool open =
+        process_.file(ChildProcess::kErr) >= 0 || process_.file(ChildProcess::kOut) >= 0;
+    if (!open) break;
+    Forward();
+  }
+  WriteAll(STDERR_FILENO, prefix_.End());
+}
+
+}  // namespace cairn

@@ -1,0 +1,75 @@
+// cairnctl: runs, watches and repairs jobs.
+#include <glog/logging.h>
+
+#include <cstdio>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/synchronization/mutex.h"
+#include "common/status.h"
+#include "worker/ctl/answer.h"
+#include "worker/ctl/command_tree.h"
+#include "worker/trainer/exit_status.h"
+
+namespace cairn {
+namespace {
+
+std::string MessageOf(const absl::Status& status) {
+  const std::string text = absl::StrReplaceAll(std::string(status.message()), {{"\n", "; "}});
+  return text.empty() ? std::string(CodeName(status.code())) : text;
+}
+
+// The error on one line, the last one of stderr; with --json as the object on stdout too.
+int Fail(const Invocation& invocation, const absl::Status& status) {
+  if (invocation.json) {
+    const nlohmann::ordered_json json = {{"error", MessageOf(status)},
+                                         {"code", std::string(CodeName(status.code()))}};
+    std::printf("%s\n",
+                json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+  }
+  std::fflush(stdout);
+  std::fprintf(stderr, "%s: %s\n", invocation.name.c_str(), MessageOf(status).c_str());
+  return ExitCodeOf(status);
+}
+
+int Print(const Invocation& invocation, const Answer& answer) {
+  const std::string text =
+      invocation.json
+          ? answer.json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"
+          : answer.text;
+  if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0) {
+    return Fail({.name = invocation.name}, absl::InternalError("stdout cannot be written"));
+  }
+  int exit_status = answer.exit_status;
+  if (!answer.finding.ok()) {
+    std::fprintf(stderr, "%s: %s\n", invocation.name.c_str(), MessageOf(answer.finding).c_str());
+    if (exit_status == 0) exit_status = ExitCodeOf(answer.finding);
+  }
+  return exit_status;
+}
+
+int Main(int argc, char** argv) {
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  FLAGS_logtostderr = true;
+  // What the worker's library tells of its work is not what was asked for.
+  FLAGS_minloglevel = google::GLOG_WARNING;
+  google::InitGoogleLogging(argv[0]);
+  Invocation invocation;
+  const absl::Status read = ReadInvocation(
+      absl::MakeConstSpan(argv + 1, static_cast<size_t>(argc > 0 ? argc - 1 : 0)), &invocation);
+  if (!read.ok()) return Fail(invocation, AsBadInput(read));
+  if (!invocation.help.empty()) {
+    std::fputs(invocation.help.c_str(), stdout);
+    return 0;
+  }
+  const absl::StatusOr<Answer> answer = invocation.run();
+  return answer.ok() ? Print(invocation, *answer) : Fail(invocation, answer.status());
+}
+
+}  // namespace
+}  // namespace cairn
+
+int main(int argc, char** argv) { return cairn::Main(argc, argv); }
