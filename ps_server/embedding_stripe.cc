@@ -208,16 +208,13 @@ void EmbeddingStripe::DrainContent(StripeBatch& batch) {
   sweeps_ = 0;
 }
 
-absl::Status EmbeddingStripe::LoadRow(int64_t key, absl::string_view stored) {
-  if (stored.size() != table_.stored_bytes()) {
-    return absl::DataLossError(absl::StrCat("the row of key ", key, " has ", stored.size(),
-                                            " bytes, not ", table_.stored_bytes()));
+absl::Status EmbeddingStripe::LoadRows(const StoredRows& rows) {
+  if (rows.row_bytes() != table_.stored_bytes() && rows.size() > 0) {
+    return absl::DataLossError(absl::StrCat("the row of key ", rows.key(0), " has ",
+                                            rows.row_bytes(), " bytes, not ",
+                                            table_.stored_bytes()));
   }
-  std::byte* row = table_.Append(key);
-  std::memcpy(row, stored.data(), stored.size());
-  uint32_t last_update;
-  std::memcpy(&last_update, row, sizeof(last_update));
-  updates_ = std::max(updates_, last_update);
+  updates_ = std::max(updates_, table_.Append(rows));
   if (table_.appended_bytes() >= kIndexedBytes) table_.IndexAppended();
   return absl::OkStatus();
 }

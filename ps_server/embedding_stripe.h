@@ -68,10 +68,10 @@ class EmbeddingStripe final : public Stripe {
   // Rows [first, first + count): keys and part `part`.
   void Copy(size_t part, uint32_t first, uint32_t count, int64_t* keys, float* values) const;
 
-  // Sets the row of `key`, which may come again: the last one counts. kDataLoss: the bytes are no
-  // row of this table.
-  absl::Status LoadRow(int64_t key, absl::string_view stored);
-  // After the last LoadRow.
+  // Sets rows, whose keys may come again: the last one counts. kDataLoss: they are not of this
+  // table.
+  absl::Status LoadRows(const StoredRows& rows);
+  // After the last LoadRows.
   void FinishLoad() { table_.FinishAppending(); }
 
   bool DrainAhead(StripeBatch& batch, size_t bytes) override;

@@ -107,12 +107,27 @@ std::pair<uint32_t, bool> RowTable::FindOrInsert(int64_t key) {
   return {*at, inserted};
 }
 
-std::byte* RowTable::Append(int64_t key) {
-  if (size_ == capacity_) AddMemory();
-  appended_.push_back(key);
-  std::byte* row = Bytes(size_++);
-  std::memcpy(row, &key, sizeof(key));
-  return row + sizeof(key);
+uint32_t RowTable::Append(const StoredRows& rows) {
+  static_assert(std::endian::native == std::endian::little, "rows are kept as they are on disk");
+  uint32_t last_update = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    appended_.push_back(rows.key(i));
+    uint32_t update;
+    std::memcpy(&update, rows.row(i).data(), sizeof(update));
+    last_update = std::max(last_update, update);
+  }
+  const char* from = rows.bytes().data();
+  for (size_t left = rows.size(); left > 0;) {
+    if (size_ == capacity_) AddMemory();
+    const uint32_t chunk_rows = 1u << chunk_shift_;
+    const uint32_t room = std::min(chunk_rows - (size_ & (chunk_rows - 1)), capacity_ - size_);
+    const auto count = static_cast<uint32_t>(std::min<size_t>(left, room));
+    std::memcpy(Bytes(size_), from, count * row_bytes_);
+    from += count * row_bytes_;
+    size_ += count;
+    left -= count;
+  }
+  return last_update;
 }
 
 void RowTable::IndexAppended() {
@@ -125,7 +140,7 @@ void RowTable::IndexAppended() {
     for (uint32_t row = base; row < end; ++row) {
       const int64_t key = appended_[row];
       bool inserted = false;
-      const auto at = index_.lazy_emplace(Key{key}, [&](const auto& construct) {
+      const auto at = index_.lazy_emplace(Appended{key}, [&](const auto& construct) {
         // Rows that found their key were left out, so this one closes up.
         if (kept != row) std::memcpy(Bytes(kept), Bytes(row), row_bytes_);
         appended_[kept] = key;
@@ -146,7 +161,7 @@ void RowTable::GrowIndex(uint32_t rows, uint32_t indexed) {
     const uint32_t end = std::min<uint32_t>(base + kBatch, indexed);
     for (uint32_t row = base; row < end; ++row) index_.prefetch(Key{appended_[row]});
     for (uint32_t row = base; row < end; ++row) {
-      index_.lazy_emplace(Key{appended_[row]}, [&](const auto& construct) { construct(row); });
+      index_.lazy_emplace(New{appended_[row]}, [&](const auto& construct) { construct(row); });
     }
   }
 }

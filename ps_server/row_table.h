@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "common/hash.h"
 #include "ps_server/chunk_pool.h"
+#include "storage/stored_rows.h"
 
 namespace cairn {
 
@@ -51,10 +52,10 @@ class RowTable {
   // `key`'s table must have fewer than 2^32 - 1 rows.
   std::pair<uint32_t, bool> FindOrInsert(int64_t key);
 
-  // For loading a table that is empty: adds a row without looking whether its key is there, and
-  // returns its stored() bytes to be filled. Nothing but these three may be called until
-  // FinishAppending.
-  std::byte* Append(int64_t key);
+  // For loading a table that is empty: adds rows of stored_bytes() without looking whether their
+  // keys are there, and returns the greatest last_update among them. Nothing but these three may be
+  // called until FinishAppending.
+  uint32_t Append(const StoredRows& rows);
   // Of the rows with the same key the last one stays; the others' memory is used again.
   void IndexAppended();
   // Bytes of rows that IndexAppended has not seen.
@@ -86,6 +87,14 @@ class RowTable {
   struct Key {
     int64_t key;
   };
+  // Of a row being loaded: the other rows' keys are read from appended_, which is in the cache.
+  struct Appended {
+    int64_t key;
+  };
+  // Equal to none: of a row that is known to be new.
+  struct New {
+    int64_t key;
+  };
   // Equal to the first row whose hash bits match: finds the row to ask memory for without reading
   // it.
   struct Candidate {};
@@ -93,6 +102,8 @@ class RowTable {
     using is_transparent = void;
     const RowTable* table;
     size_t operator()(Key key) const { return MixBits(static_cast<uint64_t>(key.key)); }
+    size_t operator()(Appended row) const { return (*this)(Key{row.key}); }
+    size_t operator()(New row) const { return (*this)(Key{row.key}); }
     size_t operator()(uint32_t row) const { return (*this)(Key{table->key(row)}); }
   };
   struct Equal {
@@ -100,6 +111,10 @@ class RowTable {
     const RowTable* table;
     bool operator()(uint32_t a, uint32_t b) const { return a == b; }
     bool operator()(uint32_t row, Key key) const { return table->key(row) == key.key; }
+    bool operator()(uint32_t row, Appended added) const {
+      return table->appended_[row] == added.key;
+    }
+    bool operator()(uint32_t, New) const { return false; }
     bool operator()(uint32_t, Candidate) const { return true; }
   };
 

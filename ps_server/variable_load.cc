@@ -50,9 +50,9 @@ class Loader final : public StripeVisitor {
     return dense_->LoadImage(bytes);
   }
 
-  absl::Status Row(const StripeId&, int64_t key, absl::string_view bytes) override {
+  absl::Status Rows(const StripeId&, const StoredRows& rows) override {
     if (embedding_ == nullptr) return absl::DataLossError("a dense variable has rows by key");
-    return embedding_->LoadRow(key, bytes);
+    return embedding_->LoadRows(rows);
   }
 
   // After the unit's last stripe. `dense`: the unit's shard; nullptr for a table.

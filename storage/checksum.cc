@@ -6,6 +6,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 #include <xxhash.h>
+#ifdef CAIRN_XXHASH_DISPATCHES
+#include <xxh_x86dispatch.h>
+#endif
 
 #include <cerrno>
 #include <memory>

@@ -536,9 +536,8 @@ absl::Status RocksStore::LoadStripes(const StripeId& first, const StripeId& end,
     if (is_first) RETURN_IF_ERROR(visitor.Header(parsed.id, {}));  // nobody's sequence is in it
     if (parsed.part == StripePart::kRows) {
       ranges[parsed.id].Add(parsed.segment, value.size(), IsOfEveryRow(value));
-      return ReadRowSegment(key, value, [&](int64_t row, absl::string_view bytes) {
-        return visitor.Row(parsed.id, row, bytes);
-      });
+      ASSIGN_OR_RETURN(const StoredRows rows, ReadRowSegment(key, value));
+      return visitor.Rows(parsed.id, rows);
     }
     ASSIGN_OR_RETURN(const absl::string_view image, VerifyChecksum(key, value));
     return visitor.Image(parsed.id, image);

@@ -12,7 +12,6 @@
 namespace cairn {
 namespace {
 
-constexpr size_t kKeyBytes = sizeof(uint64_t);
 constexpr size_t kKindAt = sizeof(uint32_t);
 constexpr size_t kHeadBytes = kKindAt + 1;
 
@@ -43,9 +42,7 @@ std::string RowSegment::Seal(absl::string_view key, bool every_row) {
 
 bool IsOfEveryRow(absl::string_view value) { return value.size() > kKindAt && value[kKindAt] == 1; }
 
-absl::Status ReadRowSegment(
-    absl::string_view key, absl::string_view value,
-    absl::FunctionRef<absl::Status(int64_t key, absl::string_view bytes)> row) {
+absl::StatusOr<StoredRows> ReadRowSegment(absl::string_view key, absl::string_view value) {
   ASSIGN_OR_RETURN(absl::string_view rest, VerifyChecksum(key, value));
   if (rest.size() < kHeadBytes) {
     return absl::DataLossError(
@@ -53,16 +50,12 @@ absl::Status ReadRowSegment(
   }
   const size_t row_bytes = LoadLittleEndian<uint32_t>(rest.data());
   rest.remove_prefix(kHeadBytes);
-  if (rest.size() % (kKeyBytes + row_bytes) != 0) {
+  if (rest.size() % (StoredRows::kKeyBytes + row_bytes) != 0) {
     return absl::DataLossError(absl::StrCat(KeyText(key), ": ", rest.size(),
                                             " bytes are no whole number of rows of ", row_bytes,
                                             " bytes and a key"));
   }
-  for (; !rest.empty(); rest.remove_prefix(kKeyBytes + row_bytes)) {
-    RETURN_IF_ERROR(row(static_cast<int64_t>(LoadLittleEndian<uint64_t>(rest.data())),
-                        rest.substr(kKeyBytes, row_bytes)));
-  }
-  return absl::OkStatus();
+  return StoredRows(rest, row_bytes);
 }
 
 }  // namespace cairn

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <string>
 
-#include "absl/functional/function_ref.h"
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "storage/stored_rows.h"
 
 namespace cairn {
 
@@ -39,10 +39,8 @@ class RowSegment {
 // Whether a record's value says that it is of a write of all rows. Any bytes.
 bool IsOfEveryRow(absl::string_view value);
 
-// Calls `row` for each row of a record, in the order of Add. kDataLoss, naming the record: bytes
-// that Seal cannot have made. A status that `row` returns ends the reading and is returned.
-absl::Status ReadRowSegment(
-    absl::string_view key, absl::string_view value,
-    absl::FunctionRef<absl::Status(int64_t key, absl::string_view bytes)> row);
+// The rows of a record, in the order of Add; a view of `value`. kDataLoss, naming the record: bytes
+// that Seal cannot have made.
+absl::StatusOr<StoredRows> ReadRowSegment(absl::string_view key, absl::string_view value);
 
 }  // namespace cairn

@@ -21,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "storage/stored_rows.h"
 
 namespace cairn {
 
@@ -113,8 +114,8 @@ class StripeVisitor {
   // Before the stripe's image or rows. A non-OK status ends the load and is returned.
   virtual absl::Status Header(const StripeId& id, absl::Span<const Watermark> watermarks) = 0;
   virtual absl::Status Image(const StripeId& id, absl::string_view bytes) = 0;
-  // A key comes again where its row was written again: the last one counts.
-  virtual absl::Status Row(const StripeId& id, int64_t key, absl::string_view bytes) = 0;
+  // Some of its rows. A key comes again where its row was written again: the last one counts.
+  virtual absl::Status Rows(const StripeId& id, const StoredRows& rows) = 0;
 };
 
 struct StoreOptions {

@@ -23,6 +23,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/hash.h"
+#include "common/status.h"
 #include "rocksdb/db.h"
 #include "rocksdb/write_batch.h"
 #include "storage/checksum.h"
@@ -188,8 +189,9 @@ class Sum : public StripeVisitor {
     return absl::OkStatus();
   }
   absl::Status Image(const StripeId&, absl::string_view bytes) override { return Add(bytes); }
-  absl::Status Row(const StripeId&, int64_t, absl::string_view bytes) override {
-    return Add(bytes);
+  absl::Status Rows(const StripeId&, const StoredRows& rows) override {
+    for (size_t i = 0; i < rows.size(); ++i) RETURN_IF_ERROR(Add(rows.row(i)));
+    return absl::OkStatus();
   }
   absl::Status Add(absl::string_view bytes) {
     total_bytes += bytes.size();
@@ -216,11 +218,12 @@ class Comparer : public StripeVisitor {
     equal_ = equal_ && bytes == absl::string_view(expected_[at_ - 1].image);
     return absl::OkStatus();
   }
-  absl::Status Row(const StripeId&, int64_t key, absl::string_view bytes) override {
+  absl::Status Rows(const StripeId&, const StoredRows& read) override {
     const auto& rows = expected_[at_ - 1].rows;
-    equal_ = equal_ && row_ < rows.size() && rows[row_].first == key &&
-             absl::string_view(rows[row_].second) == bytes;
-    ++row_;
+    for (size_t i = 0; i < read.size(); ++i, ++row_) {
+      equal_ = equal_ && row_ < rows.size() && rows[row_].first == read.key(i) &&
+               absl::string_view(rows[row_].second) == read.row(i);
+    }
     return absl::OkStatus();
   }
   bool equal() const { return equal_ && at_ == expected_.size(); }

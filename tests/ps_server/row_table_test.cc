@@ -4,12 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <cstring>
 #include <map>
+#include <string>
 #include <vector>
 
 #include "common/hash.h"
 #include "ps_server/chunk_pool.h"
+#include "storage/stored_rows.h"
 
 namespace cairn {
 namespace {
@@ -18,12 +19,18 @@ constexpr size_t kFloats = 3;
 
 class RowTableTest : public ::testing::Test {
  protected:
-  void Append(int64_t key, float value) {
-    std::byte* stored = table_.Append(key);
+  void Add(int64_t key, float value) {
     const uint32_t last_update = 7;
-    std::memcpy(stored, &last_update, sizeof(last_update));
     const std::vector<float> floats(kFloats, value);
-    std::memcpy(stored + sizeof(last_update), floats.data(), kFloats * sizeof(float));
+    stored_.append(reinterpret_cast<const char*>(&key), sizeof(key));
+    stored_.append(reinterpret_cast<const char*>(&last_update), sizeof(last_update));
+    stored_.append(reinterpret_cast<const char*>(floats.data()), kFloats * sizeof(float));
+  }
+
+  // What was added, in one go.
+  void Append() {
+    EXPECT_EQ(table_.Append(StoredRows(stored_, table_.stored_bytes())), 7u);
+    stored_.clear();
   }
 
   // Every key of `values` is there with its value, and nothing else.
@@ -59,6 +66,7 @@ class RowTableTest : public ::testing::Test {
     EXPECT_EQ(again, likely);
   }
 
+  std::string stored_;
   ChunkPool pool_{RowTable::ChunkBytes(kFloats)};
   RowTable table_{kFloats, pool_};
 };
@@ -81,9 +89,10 @@ TEST_F(RowTableTest, OfTheRowsOfAKeyTheLastOneStays) {
     for (int i = 0; i < batch; ++i) {
       random = MixBits(random + 1);
       const int64_t key = static_cast<int64_t>(random % 30000) - 15000;
-      Append(key, ++value);
+      Add(key, ++value);
       expected[key] = value;
     }
+    Append();
     EXPECT_GT(table_.appended_bytes(), 0u);
     table_.IndexAppended();
     EXPECT_EQ(table_.appended_bytes(), 0u);
@@ -95,9 +104,11 @@ TEST_F(RowTableTest, OfTheRowsOfAKeyTheLastOneStays) {
 TEST_F(RowTableTest, RowsAreAddedAfterALoad) {
   std::map<int64_t, float> expected;
   for (int64_t key = 0; key < 1000; ++key) {
-    Append(key % 400, static_cast<float>(key));
+    Add(key % 400, static_cast<float>(key));
     expected[key % 400] = static_cast<float>(key);
+    if (key % 7 == 0) Append();
   }
+  Append();
   table_.FinishAppending();
   for (int64_t key = 300; key < 700; ++key) {
     const auto [row, inserted] = table_.FindOrInsert(key);

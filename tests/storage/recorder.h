@@ -32,17 +32,22 @@ class Recorder : public StripeVisitor {
     stripes.back().images.emplace_back(bytes);
     return absl::OkStatus();
   }
-  absl::Status Row(const StripeId& id, int64_t key, absl::string_view bytes) override {
+  absl::Status Rows(const StripeId& id, const StoredRows& rows) override {
     EXPECT_EQ(stripes.back().id, id);
-    for (auto& row : stripes.back().rows) {
-      if (row.first != key) continue;
-      row.second = std::string(bytes);
-      return absl::OkStatus();
-    }
-    stripes.back().rows.emplace_back(key, bytes);
+    for (size_t i = 0; i < rows.size(); ++i) Set(rows.key(i), rows.row(i));
     return absl::OkStatus();
   }
   std::vector<LoadedStripe> stripes;
+
+ private:
+  void Set(int64_t key, absl::string_view bytes) {
+    for (auto& row : stripes.back().rows) {
+      if (row.first != key) continue;
+      row.second = std::string(bytes);
+      return;
+    }
+    stripes.back().rows.emplace_back(key, bytes);
+  }
 };
 
 inline absl::StatusOr<std::unique_ptr<StripeStore>> OpenStore(const std::string& directory,

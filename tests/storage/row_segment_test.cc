@@ -30,7 +30,7 @@ std::string ThreeRows(bool every_row) {
 }
 
 absl::Status Ignore(absl::string_view key, absl::string_view value) {
-  return ReadRowSegment(key, value, [](int64_t, absl::string_view) { return absl::OkStatus(); });
+  return ReadRowSegment(key, value).status();
 }
 
 TEST(RowSegment, HasItsGoldenBytes) {
@@ -44,10 +44,11 @@ TEST(RowSegment, HasItsGoldenBytes) {
 
 TEST(RowSegment, RowsComeBackInOrder) {
   std::vector<std::pair<int64_t, std::string>> rows;
-  ASSERT_OK(ReadRowSegment(Key(), ThreeRows(true), [&](int64_t key, absl::string_view bytes) {
-    rows.emplace_back(key, bytes);
-    return absl::OkStatus();
-  }));
+  const std::string value = ThreeRows(true);
+  const absl::StatusOr<StoredRows> read = ReadRowSegment(Key(), value);
+  ASSERT_OK(read);
+  EXPECT_EQ(read->row_bytes(), 3u);
+  for (size_t i = 0; i < read->size(); ++i) rows.emplace_back(read->key(i), read->row(i));
   EXPECT_THAT(rows, ::testing::ElementsAre(::testing::Pair(-2, "row"), ::testing::Pair(7, "two"),
                                            ::testing::Pair(7, "TWO")));
 }

@@ -182,7 +182,7 @@ TEST_F(StripeStoreTest, AnEmptyBatchAndAnEmptyEpochWriteNothing) {
 
 TEST_F(StripeStoreTest, AVisitorsErrorEndsTheLoadAndIsReturned) {
   class Refuser : public Recorder {
-    absl::Status Row(const StripeId&, int64_t, absl::string_view) override {
+    absl::Status Rows(const StripeId&, const StoredRows&) override {
       return absl::ResourceExhaustedError("budget");
     }
   } refuser;
