@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <new>
+#include <utility>
 
 namespace cairn {
 namespace {
@@ -20,31 +21,63 @@ size_t RoundToHugePages(size_t bytes) { return (bytes + kHugePage - 1) / kHugePa
 
 }  // namespace
 
+void ChunkPool::Free::operator()(std::byte* memory) const { std::free(memory); }
+void ChunkPool::Unmap::operator()(std::byte* memory) const { munmap(memory, bytes); }
+
 ChunkPool::ChunkPool(size_t chunk_bytes) : chunk_bytes_(chunk_bytes) {}
 
-ChunkPool::~ChunkPool() {
-  for (std::byte* chunk : small_) std::free(chunk);
-  for (const Block& block : blocks_) munmap(block.begin, block.bytes);
+// The system is asked without the lock: it can be busy with a page for another thread, and others
+// take what there is in the meantime.
+std::byte* ChunkPool::Take() {
+  size_t block_bytes = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (std::byte* const chunk = TakeReady(); chunk != nullptr) return chunk;
+    if (small_bytes_ + chunk_bytes_ <= kSmallBytes) {
+      small_bytes_ += chunk_bytes_;
+    } else {
+      const size_t wanted = std::clamp(block_bytes_ / 8, kHugePage, kLargestBlock);
+      block_bytes = RoundToHugePages(std::max(wanted, chunk_bytes_));
+    }
+  }
+  return block_bytes == 0 ? TakeSmall() : TakeOfNewBlock(block_bytes);
 }
 
-std::byte* ChunkPool::Take() {
-  absl::MutexLock lock(&mutex_);
+std::byte* ChunkPool::TakeReady() {
   if (!free_.empty()) {
-    std::byte* chunk = free_.back();
+    std::byte* const chunk = free_.back();
     free_.pop_back();
     return chunk;
   }
-  if ((small_.size() + 1) * chunk_bytes_ <= kSmallBytes) {
-    small_.push_back(nullptr);
-    small_.back() = static_cast<std::byte*>(std::malloc(chunk_bytes_));
-    if (small_.back() == nullptr) throw std::bad_alloc();
-    return small_.back();
-  }
-  if (left_ < chunk_bytes_) AddBlock();
-  std::byte* chunk = next_;
+  if (left_ < chunk_bytes_) return nullptr;
+  std::byte* const chunk = next_;
   next_ += chunk_bytes_;
   left_ -= chunk_bytes_;
   return chunk;
+}
+
+std::byte* ChunkPool::TakeSmall() {
+  Small memory(static_cast<std::byte*>(std::malloc(chunk_bytes_)));
+  if (memory == nullptr) throw std::bad_alloc();
+  std::byte* const chunk = memory.get();
+  absl::MutexLock lock(&mutex_);
+  small_.push_back(std::move(memory));
+  return chunk;
+}
+
+std::byte* ChunkPool::TakeOfNewBlock(size_t bytes) {
+  Block block = MapBlock(bytes);
+  std::byte* const begin = block.get();
+  absl::MutexLock lock(&mutex_);
+  blocks_.push_back(std::move(block));
+  block_bytes_ += bytes;
+  // Another thread may have added a block, too: what is left of it stays in use.
+  for (; left_ >= chunk_bytes_; left_ -= chunk_bytes_, next_ += chunk_bytes_) {
+    free_.push_back(next_);
+  }
+  next_ = begin + chunk_bytes_;
+  left_ = bytes - chunk_bytes_;
+  return begin;
 }
 
 void ChunkPool::GiveBack(std::byte* chunk) {
@@ -53,10 +86,7 @@ void ChunkPool::GiveBack(std::byte* chunk) {
 }
 
 // Mapped with a huge page to spare, of which what lies before and behind the alignment goes back.
-void ChunkPool::AddBlock() {
-  const size_t wanted = std::clamp(block_bytes_ / 8, kHugePage, kLargestBlock);
-  const size_t bytes = RoundToHugePages(std::max(wanted, chunk_bytes_));
-  blocks_.reserve(blocks_.size() + 1);
+ChunkPool::Block ChunkPool::MapBlock(size_t bytes) {
   void* const mapped = mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) throw std::bad_alloc();
@@ -66,10 +96,7 @@ void ChunkPool::AddBlock() {
   std::byte* const begin = first + before;
   munmap(begin + bytes, kHugePage - before);
   madvise(begin, bytes, MADV_HUGEPAGE);  // a hint; small pages do as well
-  blocks_.push_back({.begin = begin, .bytes = bytes});
-  block_bytes_ += bytes;
-  next_ = begin;
-  left_ = bytes;
+  return Block(begin, Unmap{bytes});
 }
 
 }  // namespace cairn

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 
 namespace cairn {
@@ -15,7 +17,6 @@ namespace cairn {
 class ChunkPool {
  public:
   explicit ChunkPool(size_t chunk_bytes);
-  ~ChunkPool();
   ChunkPool(const ChunkPool&) = delete;
   ChunkPool& operator=(const ChunkPool&) = delete;
 
@@ -26,21 +27,31 @@ class ChunkPool {
   void GiveBack(std::byte* chunk);
 
  private:
-  struct Block {
-    std::byte* begin = nullptr;
-    size_t bytes = 0;
+  struct Free {
+    void operator()(std::byte* memory) const;
   };
+  struct Unmap {
+    size_t bytes = 0;
+    void operator()(std::byte* memory) const;
+  };
+  using Small = std::unique_ptr<std::byte[], Free>;
+  using Block = std::unique_ptr<std::byte[], Unmap>;
 
-  void AddBlock();
+  static Block MapBlock(size_t bytes);
+  // nullptr where there is none at hand.
+  std::byte* TakeReady() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::byte* TakeSmall();
+  std::byte* TakeOfNewBlock(size_t bytes);
 
   const size_t chunk_bytes_;
-  absl::Mutex mutex_;  // guards what follows
-  std::vector<std::byte*> free_;
-  std::vector<std::byte*> small_;  // from malloc
-  std::vector<Block> blocks_;      // from mmap
-  size_t block_bytes_ = 0;         // of all blocks
-  std::byte* next_ = nullptr;      // in the last block
-  size_t left_ = 0;
+  absl::Mutex mutex_;
+  std::vector<std::byte*> free_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Small> small_ ABSL_GUARDED_BY(mutex_);
+  size_t small_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // of small_, and of those that are to join it
+  std::vector<Block> blocks_ ABSL_GUARDED_BY(mutex_);
+  size_t block_bytes_ ABSL_GUARDED_BY(mutex_) = 0;     // of all blocks
+  std::byte* next_ ABSL_GUARDED_BY(mutex_) = nullptr;  // in the last block
+  size_t left_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace cairn

@@ -169,7 +169,6 @@ absl::Status ServingEngine::Load() {
   absl::Status status = ReadVariables(variables);
   if (status.ok()) status = ReadShards();
   if (status.ok()) status = ReadWorkers();
-  if (status.ok()) status = core_.store->StartCompaction();
   if (!status.ok()) return Annotate(status, absl::StrCat("open ", core_.options.directory));
   LOG(INFO) << core_.name << " opened " << core_.options.directory << " (start "
             << core_.store->boot_count() << "): " << variables << " variables, "

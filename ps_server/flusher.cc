@@ -240,6 +240,10 @@ void Flusher::RenewLeases() {
 }
 
 void Flusher::Loop() {
+  // Here, not where the server opens: RocksDB syncs a file for it, and nobody need wait for that.
+  if (const absl::Status status = store_.StartCompaction(); !status.ok()) {
+    Refuse(status).IgnoreError();  // logged and kept
+  }
   const bool by_the_clock = options_.durability == Durability::kSnapshot;
   const absl::Duration tick = std::max(
       absl::Milliseconds(1),

@@ -41,7 +41,8 @@ class Flusher {
           WaitBoard* board = nullptr);
   ~Flusher() { Stop(); }
 
-  // Starts the thread that runs epochs by the clock (snapshot) and watches leases.
+  // Everything is loaded: starts the store's compaction, and the thread that runs epochs by the
+  // clock (snapshot) and watches leases.
   void Start();
   void Stop();
 

@@ -134,21 +134,18 @@ void RowTable::IndexAppended() {
   const uint32_t first = static_cast<uint32_t>(index_.size());
   uint32_t kept = first;  // rows below have their place
   if (size_ > index_.capacity() / 8 * 7) GrowIndex(size_, first);
-  for (uint32_t base = first; base < size_; base += kBatch) {
-    const uint32_t end = std::min<uint32_t>(base + kBatch, size_);
-    for (uint32_t row = base; row < end; ++row) index_.prefetch(Key{appended_[row]});
-    for (uint32_t row = base; row < end; ++row) {
-      const int64_t key = appended_[row];
-      bool inserted = false;
-      const auto at = index_.lazy_emplace(Appended{key}, [&](const auto& construct) {
-        // Rows that found their key were left out, so this one closes up.
-        if (kept != row) std::memcpy(Bytes(kept), Bytes(row), row_bytes_);
-        appended_[kept] = key;
-        construct(kept++);
-        inserted = true;
-      });
-      if (!inserted) std::memcpy(stored(*at), stored(row), stored_bytes());
-    }
+  for (uint32_t row = first; row < size_; ++row) {
+    if (row + kBatch < size_) index_.prefetch(Key{appended_[row + kBatch]});
+    const int64_t key = appended_[row];
+    bool inserted = false;
+    const auto at = index_.lazy_emplace(Appended{key}, [&](const auto& construct) {
+      // Rows that found their key were left out, so this one closes up.
+      if (kept != row) std::memcpy(Bytes(kept), Bytes(row), row_bytes_);
+      appended_[kept] = key;
+      construct(kept++);
+      inserted = true;
+    });
+    if (!inserted) std::memcpy(stored(*at), stored(row), stored_bytes());
   }
   size_ = kept;
   appended_.resize(kept);
@@ -157,12 +154,9 @@ void RowTable::IndexAppended() {
 void RowTable::GrowIndex(uint32_t rows, uint32_t indexed) {
   index_.clear();
   index_.reserve(rows);
-  for (uint32_t base = 0; base < indexed; base += kBatch) {
-    const uint32_t end = std::min<uint32_t>(base + kBatch, indexed);
-    for (uint32_t row = base; row < end; ++row) index_.prefetch(Key{appended_[row]});
-    for (uint32_t row = base; row < end; ++row) {
-      index_.lazy_emplace(New{appended_[row]}, [&](const auto& construct) { construct(row); });
-    }
+  for (uint32_t row = 0; row < indexed; ++row) {
+    if (row + kBatch < indexed) index_.prefetch(Key{appended_[row + kBatch]});
+    index_.lazy_emplace(New{appended_[row]}, [&](const auto& construct) { construct(row); });
   }
 }
 
