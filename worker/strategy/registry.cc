@@ -109,6 +109,11 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(absl::string_view name,
         "TPUStrategy is not built: it needs hardware and a compiler outside this project; "
         "mirrored trains on several CPUs or GPUs");
   }
+  if (!factory.ok() && name == "parameter_server") {
+    return absl::UnimplementedError(
+        "a parameter_server strategy is made of a cluster and of servers' variables, which are not "
+        "among these arguments: call ParameterServerStrategy::Create");
+  }
   RETURN_IF_ERROR(factory.status());
   StrategyArguments filled = arguments;
   if (filled.devices.empty()) filled.devices = {Cpu(0)};

@@ -29,8 +29,9 @@ using StrategyFactory =
 absl::Status RegisterStrategy(absl::string_view name, StrategyFactory factory);
 
 // Built in: one_device, mirrored, central_storage, multi_worker_mirrored.
-// kNotFound: no such name; says which there are. kUnimplemented: tpu, which is not built, with the
-// reason. Else the errors of the strategy.
+// kNotFound: no such name; says which there are. kUnimplemented: tpu, which is not built, and
+// parameter_server, which takes more than these arguments, with the reason. Else the errors of the
+// strategy.
 absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(absl::string_view name,
                                                        const StrategyArguments& arguments);
 

@@ -21,6 +21,9 @@ TEST(Registry, MakesWhatIsBuiltIn) {
 TEST(Registry, RefusesWithTheReason) {
   EXPECT_THAT(MakeStrategy("tpu", {}), StatusIs(absl::StatusCode::kUnimplemented,
                                                 HasSubstr("needs hardware and a compiler")));
+  EXPECT_THAT(MakeStrategy("parameter_server", {}),
+              StatusIs(absl::StatusCode::kUnimplemented,
+                       HasSubstr("call ParameterServerStrategy::Create")));
   EXPECT_THAT(MakeStrategy("mirored", {}),
               StatusIs(absl::StatusCode::kNotFound,
                        AllOf(HasSubstr("did you mean 'mirrored'"), HasSubstr("one_device"))));
