@@ -8,7 +8,7 @@ packages=(
   g++ meson ninja-build pkg-config python3 libboost-dev          # Thrift's headers need Boost's
   libthrift-dev thrift-compiler libabsl-dev librocksdb-dev libgoogle-glog-dev
   libgloo-dev libyaml-cpp-dev nlohmann-json3-dev libcli11-dev libopenblas-dev libhwy-dev
-  zlib1g-dev libxxhash-dev
+  zlib1g-dev libxxhash-dev libdlpack-dev
   # RocksDB's .pc names these privately; a static link of it would need them.
   libsnappy-dev liblz4-dev libzstd-dev libbz2-dev
 )
