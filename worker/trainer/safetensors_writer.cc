@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "worker/trainer/safetensors_dtype.h"
 
 namespace cairn {
 namespace {
@@ -12,18 +13,6 @@ namespace {
 constexpr size_t kLengthBytes = 8;
 // Of an entry besides its name: keys, dtype, up to 32 extents and two offsets of 20 digits.
 constexpr size_t kEntryBytes = 64 + 34 * 21;
-
-absl::string_view SafetensorsName(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat64: return "F64";
-    case DType::kFloat16: return "F16";
-    case DType::kBFloat16: return "BF16";
-    case DType::kInt32: return "I32";
-    case DType::kInt64: return "I64";
-    case DType::kFloat32: break;
-  }
-  return "F32";
-}
 
 std::string Quoted(absl::string_view text) { return nlohmann::json(std::string(text)).dump(); }
 
