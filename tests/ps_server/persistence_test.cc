@@ -228,9 +228,7 @@ std::set<int32_t> MarkedWorkers(const std::string& directory) {
       return absl::OkStatus();
     }
     absl::Status Image(const StripeId&, absl::string_view) override { return absl::OkStatus(); }
-    absl::Status Rows(const StripeId&, const StoredRows&) override {
-      return absl::OkStatus();
-    }
+    absl::Status Rows(const StripeId&, const StoredRows&) override { return absl::OkStatus(); }
     std::set<int32_t> workers;
   };
   Marks marks;
