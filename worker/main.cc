@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/match.h"
@@ -20,6 +21,7 @@
 #include "common/config/job_config.h"
 #include "common/status.h"
 #include "worker/cluster/named_cluster.h"
+#include "worker/collective/gloo_group.h"
 #include "worker/trainer/checkpoint_follower.h"
 #include "worker/trainer/exit_status.h"
 #include "worker/trainer/in_process_server.h"
@@ -165,11 +167,6 @@ absl::StatusOr<ClusterConfig> FindCluster(const JobConfig& job) {
 
 // Which of the job's workers this is.
 absl::Status FindTask(const ClusterConfig& cluster, TrainerOptions* options) {
-  if (cluster.addresses("ps").empty()) {
-    return BadFlag(
-        "the cluster has no ps tasks, and strategy parameter_server needs them; add \"ps\" to the "
-        "cluster, or leave the cluster out for a server in process");
-  }
   if (cluster.task_type.empty() && cluster.training_task_count() > 0) {
     return BadFlag(
         "the cluster does not say which task this is: give --task_type and --task_index");
@@ -218,10 +215,11 @@ absl::StatusOr<Report> RunEvaluator(TrainerOptions options, int32_t index) {
                            OpensCheckpoints(options.job, absl::StrCat(kEvaluator, "-", index)));
 }
 
-absl::StatusOr<Report> RunInProcess(const TrainerOptions& options) {
+// `folder_of`: InProcessServer::Open's task.
+absl::StatusOr<Report> RunInProcess(const TrainerOptions& options, const std::string& folder_of) {
   const bool trains = absl::GetFlag(FLAGS_mode) == "train";
   ASSIGN_OR_RETURN(const std::unique_ptr<InProcessServer> server,
-                   InProcessServer::Open(options.job, /*create=*/trains));
+                   InProcessServer::Open(options.job, /*create=*/trains, folder_of));
   const Connector connect = [&](const ClientOptions& client, Deadline deadline) {
     return server->Connect(client, deadline);
   };
@@ -229,6 +227,49 @@ absl::StatusOr<Report> RunInProcess(const TrainerOptions& options) {
   const absl::Status closed = server->Close();
   RETURN_IF_ERROR(report.status());
   if (!closed.ok()) return Annotate(closed, "closing the server in process");
+  return report;
+}
+
+// With ps tasks in the cluster.
+absl::StatusOr<Report> RunOnServers(TrainerOptions options, const ClusterConfig& cluster) {
+  if (cluster.addresses("ps").empty()) {
+    return BadFlag(
+        "the cluster has no ps tasks, and strategy parameter_server needs them; add \"ps\" to the "
+        "cluster, or leave the cluster out for a server in process");
+  }
+  if (absl::GetFlag(FLAGS_mode) == "train" || !cluster.task_type.empty()) {
+    RETURN_IF_ERROR(FindTask(cluster, &options));
+  }
+  const Connector connect = [&](ClientOptions client, Deadline deadline) {
+    client.servers = cluster.addresses("ps");
+    return PsClient::Connect(client, deadline);
+  };
+  return RunMode(options, connect);
+}
+
+// Without ps tasks: workers that train as one, each with a server in its process.
+absl::StatusOr<Report> RunTogether(TrainerOptions options, const ClusterConfig& cluster) {
+  if (!cluster.addresses("ps").empty()) {
+    return BadFlag(
+        "the cluster has ps tasks, but with strategy.type multi_worker_mirrored every worker keeps "
+        "the variables itself: leave ps out of the cluster, or use parameter_server");
+  }
+  const bool trains = absl::GetFlag(FLAGS_mode) == "train";
+  if (trains || !cluster.task_type.empty()) RETURN_IF_ERROR(FindTask(cluster, &options));
+  const std::string folder_of = options.worker == 0 ? "" : options.task;
+  if (!trains || options.workers == 1) return RunInProcess(options, folder_of);
+  GlooOptions gloo = {.rank = options.worker, .addresses = cluster.addresses("chief")};
+  const std::vector<std::string>& others = cluster.addresses("worker");
+  gloo.addresses.insert(gloo.addresses.end(), others.begin(), others.end());
+  const absl::Duration patience =
+      absl::Seconds(options.job.strategy.communication.connect_timeout_seconds);
+  LOG(INFO) << options.task << ": waits at " << gloo.addresses.front() << " for " << options.workers
+            << " workers to come, at most " << patience;
+  ASSIGN_OR_RETURN(const std::unique_ptr<CollectiveGroup> group,
+                   ConnectGloo(gloo, Deadline::In(patience)));
+  options.group = group.get();
+  absl::StatusOr<Report> report = RunInProcess(options, folder_of);
+  group->Abort(report.status());  // the folder could not be opened: nobody is to wait for this one
   return report;
 }
 
@@ -252,18 +293,15 @@ absl::StatusOr<Report> Run(const CommandLine& line) {
   if (cluster.task_type == kEvaluator) {
     return RunEvaluator(std::move(options), cluster.task_index);
   }
-  if (cluster.tasks.empty()) return RunInProcess(options);
-  if (options.job.strategy.type != "parameter_server") {
-    return BadFlag(absl::StrCat("strategy.type ", options.job.strategy.type,
-                                " trains in one process, but there is a cluster: leave --cluster, "
-                                "TF_CONFIG and the job's cluster out, or use parameter_server"));
-  }
-  if (mode == "train" || !cluster.task_type.empty()) RETURN_IF_ERROR(FindTask(cluster, &options));
-  const Connector connect = [&](ClientOptions client, Deadline deadline) {
-    client.servers = cluster.addresses("ps");
-    return PsClient::Connect(client, deadline);
-  };
-  return RunMode(options, connect);
+  if (cluster.tasks.empty()) return RunInProcess(options, /*folder_of=*/"");
+  const std::string& type = options.job.strategy.type;
+  if (type == "parameter_server") return RunOnServers(std::move(options), cluster);
+  if (type == "multi_worker_mirrored") return RunTogether(std::move(options), cluster);
+  return BadFlag(
+      absl::StrCat("strategy.type ", type,
+                   " trains in one process, but there is a cluster: leave --cluster, "
+                   "TF_CONFIG and the job's cluster out, or use multi_worker_mirrored or "
+                   "parameter_server"));
 }
 
 absl::Status PrintCluster() {

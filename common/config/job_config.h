@@ -78,9 +78,17 @@ struct PartitionerConfig {
   int64_t max_shards = 0;  // 0: number of ps
 };
 
+// How workers that train as one exchange gradients (multi_worker_mirrored).
+struct CommunicationConfig {
+  std::string implementation = "auto";   // ring
+  int64_t bytes_per_pack = 0;            // of small gradients; 0: one pack
+  double timeout_seconds = 60;           // how long a worker waits for the others in one exchange
+  double connect_timeout_seconds = 300;  // and, at the start, for all of them to come
+};
+
 struct StrategyConfig {
   // mirrored, central_storage, one_device, default: in one process, whose variables are kept by a
-  // server in it.
+  // server in it. multi_worker_mirrored: the same in each of several processes.
   std::string type = "parameter_server";
   std::vector<std::string> devices;  // one replica each, "cpu:N"; empty: cpu:0
   std::string consistency = "async";
@@ -91,6 +99,7 @@ struct StrategyConfig {
   double ps_wait_seconds = 60;
   std::string on_worker_loss = "continue";
   PartitionerConfig partitioner;
+  CommunicationConfig communication;
 };
 
 struct StorageConfig {

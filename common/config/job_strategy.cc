@@ -1,6 +1,7 @@
 // Sections `strategy`, `storage`, `checkpoint`, `evaluation` and `output`.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -23,11 +24,9 @@ absl::Status ReadType(const ConfigNode& value, const std::string& path, std::str
         value.where, ": ", path,
         ": TPUStrategy is not built: it needs hardware and a compiler outside this project"));
   }
-  return PartlyBuiltChoice(
-             "type", type,
-             {"parameter_server", "mirrored", "multi_worker_mirrored", "central_storage",
-              "one_device", "default"},
-             {"parameter_server", "mirrored", "central_storage", "one_device", "default"})
+  return Choice("type", type,
+                {"parameter_server", "mirrored", "multi_worker_mirrored", "central_storage",
+                 "one_device", "default"})
       .read(value, path);
 }
 
@@ -147,8 +146,32 @@ absl::Status ReadStrategy(const ConfigNode& section, const std::string& path, Jo
                          {"auto", "nccl", "hierarchical_copy", "reduction_to_one_device"},
                          {"auto", "reduction_to_one_device"}),
        Section("communication",
-               {PartlyBuiltChoice("implementation", &unused, {"auto", "ring", "nccl"}, {"auto"}),
-                OnlyInteger("bytes_per_pack", 0), OnlyInteger("timeout_seconds", 60)})});
+               {PartlyBuiltChoice("implementation", &strategy.communication.implementation,
+                                  {"auto", "ring", "nccl"}, {"auto", "ring"}),
+                Integer("bytes_per_pack", &strategy.communication.bytes_per_pack, 0),
+                NumberAbove("timeout_seconds", 0, &strategy.communication.timeout_seconds),
+                NumberAbove("connect_timeout_seconds", 0,
+                            &strategy.communication.connect_timeout_seconds)})});
+}
+
+// What only workers that train as one have a use for.
+absl::Status CheckCommunication(const ConfigNode& root, const StrategyConfig& strategy) {
+  if (strategy.type == "multi_worker_mirrored") return absl::OkStatus();
+  const CommunicationConfig& given = strategy.communication;
+  const CommunicationConfig unset;
+  const std::pair<absl::string_view, bool> keys[] = {
+      {"implementation", given.implementation != unset.implementation},
+      {"bytes_per_pack", given.bytes_per_pack != unset.bytes_per_pack},
+      {"timeout_seconds", given.timeout_seconds != unset.timeout_seconds},
+      {"connect_timeout_seconds", given.connect_timeout_seconds != unset.connect_timeout_seconds}};
+  for (const auto& [key, is_set] : keys) {
+    if (!is_set) continue;
+    return JobError(root, absl::StrCat("strategy.communication.", key),
+                    absl::StrCat("is for type: multi_worker_mirrored, whose workers exchange "
+                                 "gradients; with type: ",
+                                 strategy.type, " leave it out"));
+  }
+  return absl::OkStatus();
 }
 
 // What only parameter_server has a use for, and how many devices the others take.
@@ -173,6 +196,7 @@ absl::Status CheckStrategyType(const ConfigNode& root, const StrategyConfig& str
 absl::Status FinishStrategy(const ConfigNode& root, JobConfig* job) {
   const StrategyConfig& strategy = job->strategy;
   RETURN_IF_ERROR(CheckStrategyType(root, strategy));
+  RETURN_IF_ERROR(CheckCommunication(root, strategy));
   if (strategy.consistency == "sync" && strategy.replicas_to_aggregate > 0 &&
       !job->checkpoint.directory.empty()) {
     return JobError(

@@ -156,15 +156,6 @@ Field PartlyBuiltChoice(absl::string_view key, std::string* out, Names choices, 
           }};
 }
 
-Field OnlyInteger(absl::string_view key, int64_t built) {
-  return {key, [=](const ConfigNode& value, const std::string& path) -> absl::Status {
-            int64_t found = 0;
-            RETURN_IF_ERROR(ReadInteger(value, path, 0, kHighest, &found));
-            if (found == built) return absl::OkStatus();
-            return NotBuiltError(value, path, absl::StrCat(found), absl::StrCat(built));
-          }};
-}
-
 Field NotBuilt(absl::string_view key, std::string instead) {
   return {key, [instead = std::move(instead)](const ConfigNode& value, const std::string& path) {
             return absl::UnimplementedError(absl::StrCat(

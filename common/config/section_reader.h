@@ -44,7 +44,6 @@ Field Custom(absl::string_view key,
 // Keys of which this version builds a part. kUnimplemented names the key, what was found and what
 // is offered; a value that no version has is kInvalidArgument, as ever.
 Field PartlyBuiltChoice(absl::string_view key, std::string* out, Names choices, Names built);
-Field OnlyInteger(absl::string_view key, int64_t built);
 // `instead`: what to do about it ("leave it out").
 Field NotBuilt(absl::string_view key, std::string instead);
 

@@ -47,7 +47,8 @@ class Checkpointer {
  private:
   Checkpointer(const JobConfig& job, std::string directory, PsClient& client)
       : job_(job.name),
-        synchronous_(job.strategy.consistency == "sync"),
+        synchronous_(job.strategy.consistency == "sync" ||
+                     job.strategy.type == "multi_worker_mirrored"),
         keep_(job.checkpoint.keep),
         directory_(std::move(directory)),
         client_(client) {}

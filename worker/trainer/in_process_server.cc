@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "common/status.h"
 #include "ps_server/engine.h"
 #include "worker/trainer/job_restore.h"
@@ -62,9 +63,12 @@ int64_t MemoryOfMachine() {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<InProcessServer>> InProcessServer::Open(const JobConfig& job,
-                                                                       bool create) {
+                                                                       bool create,
+                                                                       absl::string_view task) {
   const fs::path parent = job.storage.directory;
-  const fs::path folder = parent / job.name;
+  const std::string suffix =
+      task.empty() ? "" : absl::StrCat("@", absl::StrReplaceAll(task, {{":", "-"}}));
+  const fs::path folder = parent / absl::StrCat(job.name, suffix);
   if (create) RETURN_IF_ERROR(MakeParent(parent));
   std::error_code error;
   if (!create && !fs::exists(folder, error)) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/config/job_config.h"
 #include "worker/client/ps_client.h"
 
@@ -18,8 +19,11 @@ class InProcessServer {
   virtual ~InProcessServer() = default;
 
   // Makes the folder if `create`, else kNotFound where there is none: nothing has been trained.
+  // `task`: of several workers with a server each, one but the first, as in "worker:1"; its folder
+  // is storage.directory/NAME@worker-1, which is no job's.
   // Errors as Engine::Open.
-  static absl::StatusOr<std::unique_ptr<InProcessServer>> Open(const JobConfig& job, bool create);
+  static absl::StatusOr<std::unique_ptr<InProcessServer>> Open(const JobConfig& job, bool create,
+                                                               absl::string_view task = "");
 
   // The server outlives the client.
   virtual absl::StatusOr<std::unique_ptr<PsClient>> Connect(const ClientOptions& options,

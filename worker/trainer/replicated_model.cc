@@ -209,8 +209,9 @@ absl::StatusOr<std::unique_ptr<Model>> DivideOverReplicas(std::unique_ptr<Model>
     ASSIGN_OR_RETURN(const Device device, ParseDevice(text));
     devices.push_back(device);
   }
-  // Inside a worker a parameter server strategy is synchronous over its replicas.
-  const std::string type = config.type == "parameter_server" ? "mirrored" : config.type;
+  // Inside a worker the strategies of several workers are synchronous over its replicas.
+  const bool alone = config.type != "parameter_server" && config.type != "multi_worker_mirrored";
+  const std::string type = alone ? config.type : "mirrored";
   ASSIGN_OR_RETURN(std::unique_ptr<Strategy> strategy,
                    MakeStrategy(type, {.devices = std::move(devices)}));
   return std::make_unique<ReplicatedModel>(std::move(model), std::move(strategy));

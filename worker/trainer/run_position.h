@@ -20,6 +20,10 @@ struct RunPosition {
   int64_t run_steps = 0;     // of this run, in all its starts
   int64_t total_steps = 0;   // of all runs
   uint64_t data_digest = 0;  // of what decides which row is the n-th; another one: n means nothing
+  // Workers that train as one: the last start of them all together, larger than any before (some
+  // microsecond since 1970). Of two workers' states the one with the larger start, then the larger
+  // total_steps is the newer. 0: there was none.
+  int64_t start = 0;
 
   bool operator==(const RunPosition&) const = default;
 

@@ -10,12 +10,14 @@
 namespace cairn {
 namespace {
 
-RunStart Begin(const JobConfig& job, int64_t run, int64_t first_epoch, int64_t total_steps,
+// `last`: of the run before.
+RunStart Begin(const JobConfig& job, int64_t run, int64_t first_epoch, const RunPosition& last,
                uint64_t digest) {
   RunStart start;
   start.position.run = run;
   start.position.first_epoch = start.position.epoch = first_epoch;
-  start.position.total_steps = total_steps;
+  start.position.total_steps = last.total_steps;
+  start.position.start = last.start;
   start.position.data_digest = digest;
   start.end_epoch = first_epoch + job.data.epochs;
   return start;
@@ -79,14 +81,13 @@ absl::StatusOr<RunStart> DecideRunStart(const JobConfig& job, absl::string_view 
   }
   const int64_t next_epoch = stored.empty() ? 0 : last.epoch + 1;
   if (most_runs > last.run || last.run == 0) {
-    RunStart start =
-        Begin(job, std::max<int64_t>(most_runs, 1), next_epoch, last.total_steps, digest);
+    RunStart start = Begin(job, std::max<int64_t>(most_runs, 1), next_epoch, last, digest);
     start.log_line = absl::StrCat("job '", job.name, "': this worker starts run ",
                                   start.position.run, ": ", Amount(job));
     return start;
   }
   if (others_behind) {
-    RunStart start = Begin(job, last.run, last.epoch, last.total_steps, digest);
+    RunStart start = Begin(job, last.run, last.epoch, last, digest);
     start.nothing_to_do = true;
     start.log_line = absl::StrCat("job '", job.name, "': this worker has finished run ", last.run,
                                   " after ", last.total_steps,
@@ -94,7 +95,7 @@ absl::StatusOr<RunStart> DecideRunStart(const JobConfig& job, absl::string_view 
                                   "others, or start over with --fresh");
     return start;
   }
-  RunStart start = Begin(job, last.run + 1, next_epoch, last.total_steps, digest);
+  RunStart start = Begin(job, last.run + 1, next_epoch, last, digest);
   start.log_line = absl::StrCat("job '", job.name, "': run ", last.run, " has finished after ",
                                 last.total_steps, " steps; trains ", Amount(job), " more");
   return start;

@@ -16,6 +16,7 @@
 #include "worker/client/ps_client.h"
 #include "worker/input/batch.h"
 #include "worker/models/model.h"
+#include "worker/trainer/gradient_exchange.h"
 #include "worker/trainer/roster.h"
 
 namespace cairn {
@@ -28,6 +29,7 @@ struct Step {
   std::vector<PushSource> sources;  // of the gradients in `state`, and what the trainer adds
   RosterGradient roster_gradient;
   std::string position;
+  JointStep joint;  // of workers that train as one
 };
 
 // Lists the values of `state`, as planned for `model`, as targets of a pull.

@@ -53,32 +53,44 @@ absl::Status TrainLoop::AnnounceEnd() {
                             Deadline::In(parts_.call_timeout));
 }
 
-absl::Status TrainLoop::Load(int64_t number) {
-  if (input_ended_) return absl::OkStatus();
-  if (number >= max_loads_) {
-    input_ended_ = true;
-    return absl::OkStatus();
-  }
+absl::StatusOr<bool> TrainLoop::Read(int64_t number) {
   Step& step = pipeline_.step(number);
+  if (parts_.lockstep != nullptr) {
+    return parts_.lockstep->Load(number < max_loads_, parts_.reader, &step);
+  }
+  if (input_ended_ || number >= max_loads_) return false;
   const absl::StatusOr<bool> more = parts_.reader.Next(&step.batch);
   if (!more.ok()) return AsBadInput(Annotate(more.status(), "data.train"));
-  if (!*more) {
-    input_ended_ = true;
-    return absl::OkStatus();
-  }
-  absl::Status planned = parts_.model.Plan(step.batch, &step.state);
+  if (!*more) return false;
+  const absl::Status planned = parts_.model.Plan(step.batch, &step.state);
   if (!planned.ok()) return AsBadInput(Annotate(planned, "data.train"));
-  loaded_ = number + 1;
+  return true;
+}
+
+absl::Status TrainLoop::Load(int64_t number) {
+  const absl::StatusOr<bool> more = Read(number);
+  if (!more.ok()) return more.status();
+  input_ended_ |= !*more;
+  if (*more) loaded_ = number + 1;
   return absl::OkStatus();
 }
 
 absl::Status TrainLoop::DoStep(int64_t number) {
   RETURN_IF_ERROR(pipeline_.WaitPulled(number));
   Step& step = pipeline_.step(number);
-  ASSIGN_OR_RETURN(const double loss, parts_.model.Train(step.batch, &step.state));
+  ASSIGN_OR_RETURN(double loss, parts_.model.Train(step.batch, &step.state));
+  if (parts_.lockstep != nullptr) {
+    parts_.lockstep->Trained(loss, step.batch.rows);
+    RETURN_IF_ERROR(parts_.lockstep->Reduce(&step));
+  }
   if (!parts_.clipper.does_nothing()) parts_.clipper.Clip(&step.state);
   const int64_t next_pull = number + pipeline_.lookahead();
   RETURN_IF_ERROR(Load(next_pull));
+  int64_t rows = step.batch.rows;
+  if (parts_.lockstep != nullptr) {
+    rows = step.joint.rows;
+    loss = parts_.lockstep->loss_sum() / static_cast<double>(rows);
+  }
 
   const bool finishes = number + 1 == loaded_;
   stopping_ = !finishes && parts_.stop_requested();
@@ -86,11 +98,8 @@ absl::Status TrainLoop::DoStep(int64_t number) {
   const int64_t dropped = finishes ? parts_.client.counters().pushes_dropped : 0;
   const bool pulls = !stopping_ && next_pull < loaded_;
   RETURN_IF_ERROR(pipeline_.Exchange(number, pulls ? next_pull : -1));
-  RETURN_IF_ERROR(Record(number, loss));
-  if (!finishes) {
-    CheckpointIfDue();
-    return EvaluateIfDue(number);
-  }
+  RETURN_IF_ERROR(Record(number, loss, rows));
+  if (!finishes) return DoWhatIsDue(number);
   RETURN_IF_ERROR(pipeline_.WaitPushed(number));
   if (parts_.synchronous) return absl::OkStatus();
   // A last push that held NaN was dropped with the end of the run in it.
@@ -118,14 +127,14 @@ void TrainLoop::PreparePush(int64_t number, bool finishes) {
   }
 }
 
-absl::Status TrainLoop::Record(int64_t number, double loss) {
+absl::Status TrainLoop::Record(int64_t number, double loss, int64_t rows) {
   const Batch& batch = pipeline_.step(number).batch;
   ++steps_done_;
   examples_ += batch.rows;
   recent_loss_.Add(loss);
   if (parts_.metrics != nullptr) {
     RETURN_IF_ERROR(
-        parts_.metrics->Write(position_.total_steps, loss, batch.rows,
+        parts_.metrics->Write(position_.total_steps, loss, rows,
                               absl::ToDoubleSeconds(MonotonicNow() - started_ - paused_)));
   }
   if (progress_.Due()) {
@@ -145,26 +154,38 @@ double TrainLoop::RunShare(const Batch& batch) const {
   return std::min(share, 1.0);
 }
 
-void TrainLoop::CheckpointIfDue() {
+bool TrainLoop::CheckpointDue() const {
   const int64_t every = parts_.job.checkpoint.every_steps;
-  if (parts_.checkpointer == nullptr || every == 0 || position_.total_steps % every != 0) return;
-  parts_.checkpointer->Begin(position_.total_steps);
+  return every > 0 && position_.total_steps % every == 0;
 }
 
-absl::Status TrainLoop::EvaluateIfDue(int64_t number) {
+bool TrainLoop::EvaluationDue() const {
   const int64_t every = parts_.job.evaluation.every_steps;
-  if (parts_.evaluator == nullptr || every == 0 || position_.total_steps % every != 0) {
-    return absl::OkStatus();
-  }
+  return every > 0 && position_.total_steps % every == 0;
+}
+
+absl::Status TrainLoop::DoWhatIsDue(int64_t number) {
+  if (!CheckpointDue() && !EvaluationDue()) return absl::OkStatus();
+  const bool together = parts_.lockstep != nullptr;
+  const bool evaluates = parts_.evaluator != nullptr && EvaluationDue();
   const absl::Duration start = MonotonicNow();
-  RETURN_IF_ERROR(pipeline_.WaitPushed(number));
+  if (evaluates || together) RETURN_IF_ERROR(pipeline_.WaitPushed(number));
+  const auto work = [&]() -> absl::Status {
+    if (parts_.checkpointer != nullptr && CheckpointDue()) {
+      parts_.checkpointer->Begin(position_.total_steps);
+    }
+    return evaluates ? Evaluate() : absl::OkStatus();
+  };
+  RETURN_IF_ERROR(together ? parts_.lockstep->Meanwhile(work) : work());
+  if (EvaluationDue()) paused_ += MonotonicNow() - start;
+  return absl::OkStatus();
+}
+
+absl::Status TrainLoop::Evaluate() {
   ASSIGN_OR_RETURN(const Evaluation evaluation, parts_.evaluator->Evaluate());
   LOG(INFO) << "step " << position_.total_steps << ": " << EvaluationText(evaluation);
-  if (parts_.metrics != nullptr) {
-    RETURN_IF_ERROR(parts_.metrics->WriteEvaluation(position_.total_steps, evaluation));
-  }
-  paused_ += MonotonicNow() - start;
-  return absl::OkStatus();
+  if (parts_.metrics == nullptr) return absl::OkStatus();
+  return parts_.metrics->WriteEvaluation(position_.total_steps, evaluation);
 }
 
 }  // namespace cairn

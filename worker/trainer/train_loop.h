@@ -12,6 +12,7 @@
 #include "worker/trainer/checkpointer.h"
 #include "worker/trainer/evaluator.h"
 #include "worker/trainer/gradient_clipper.h"
+#include "worker/trainer/lockstep.h"
 #include "worker/trainer/meeting.h"
 #include "worker/trainer/progress_bar.h"
 #include "worker/trainer/report.h"
@@ -33,6 +34,7 @@ struct TrainLoopParts {
   Checkpointer* checkpointer = nullptr;  // every checkpoint.every_steps; null: not by this worker
   MetricsFile* metrics = nullptr;        // null: none is written
   std::string task;                      // "worker:0"
+  Lockstep* lockstep = nullptr;          // of workers that train as one; null: this one alone
   bool others_watch = false;             // other workers read the roster: beat
   bool synchronous = false;  // training pushes are contributions to a mean, and that alone
   absl::Duration call_timeout;
@@ -59,6 +61,8 @@ class TrainLoop {
   std::optional<double> train_loss() const { return recent_loss_.mean(); }
 
  private:
+  // False: the input or max_steps ends before step `number`.
+  absl::StatusOr<bool> Read(int64_t number);
   // Reads and plans step `number`, unless the input or max_steps ends before it.
   absl::Status Load(int64_t number);
   absl::Status DoStep(int64_t number);
@@ -66,9 +70,13 @@ class TrainLoop {
   void PreparePush(int64_t number, bool finishes);
   // The end of the run as a push of its own; every push before it has been answered.
   absl::Status AnnounceEnd();
-  absl::Status Record(int64_t number, double loss);
-  absl::Status EvaluateIfDue(int64_t number);
-  void CheckpointIfDue();
+  // `loss` is the mean over `rows`.
+  absl::Status Record(int64_t number, double loss, int64_t rows);
+  bool CheckpointDue() const;
+  bool EvaluationDue() const;
+  // What is due after step `number`, while workers that train as one wait.
+  absl::Status DoWhatIsDue(int64_t number);
+  absl::Status Evaluate();
   // Of the run, in [0, 1], that is done with `batch`.
   double RunShare(const Batch& batch) const;
 

@@ -19,6 +19,9 @@
 #include "worker/trainer/exporter.h"
 #include "worker/trainer/gradient_clipper.h"
 #include "worker/trainer/job_restore.h"
+#include "worker/trainer/joint_settings.h"
+#include "worker/trainer/joint_state.h"
+#include "worker/trainer/lockstep.h"
 #include "worker/trainer/replicated_model.h"
 #include "worker/trainer/roster.h"
 #include "worker/trainer/run_start.h"
@@ -46,6 +49,15 @@ Consistency ConsistencyOf(const StrategyConfig& strategy) {
   return consistency;
 }
 
+// A server that nobody else connects to has one worker, and that is its first.
+int32_t WorkerOnServers(const TrainerOptions& options) {
+  return options.group == nullptr ? options.worker : 0;
+}
+
+int32_t WorkersOnServers(const TrainerOptions& options) {
+  return options.group == nullptr ? options.workers : 1;
+}
+
 ClientOptions ClientOptionsFor(const TrainerOptions& options, int32_t worker) {
   ClientOptions client;
   client.job = options.job.name;
@@ -54,7 +66,7 @@ ClientOptions ClientOptionsFor(const TrainerOptions& options, int32_t worker) {
   client.ps_wait = absl::Seconds(options.job.strategy.ps_wait_seconds);
   client.skip_not_finite = options.job.not_finite == "skip";
   client.consistency = ConsistencyOf(options.job.strategy);
-  client.expected_workers = options.workers;
+  client.expected_workers = WorkersOnServers(options);
   return client;
 }
 
@@ -71,7 +83,7 @@ Report NewReport(const TrainerOptions& options) {
   Report report;
   report.task = options.task;
   report.strategy = options.job.strategy.type;
-  report.consistency = options.job.strategy.consistency;
+  report.consistency = options.group == nullptr ? options.job.strategy.consistency : "sync";
   return report;
 }
 
@@ -98,11 +110,13 @@ absl::StatusOr<std::unique_ptr<Model>> MakeModel(const JobConfig& job, const Sch
 class Training {
  public:
   Training(const TrainerOptions& options, const Connector& connect)
-      : options_(options), connect_(connect), entry_(options.worker) {}
+      : options_(options), connect_(connect), entry_(WorkerOnServers(options)) {}
 
   absl::StatusOr<Report> Run() {
     RETURN_IF_ERROR(CheckQuorum());
     const absl::Status status = RunSteps();
+    // Nobody is to wait for a worker that has given up.
+    if (options_.group != nullptr) options_.group->Abort(status);
     if (client_ == nullptr) return status;
     if (!status.ok()) {
       // After an error of this worker's own, what it has pushed is to be kept all the same.
@@ -117,13 +131,17 @@ class Training {
  private:
   absl::Status RunSteps() {
     RETURN_IF_ERROR(OpenInput());
-    RETURN_IF_ERROR(Connect());
-    RETURN_IF_ERROR(CreateVariables());
+    if (options_.group == nullptr) {
+      RETURN_IF_ERROR(Connect());
+      RETURN_IF_ERROR(CreateVariables());
+    } else {
+      RETURN_IF_ERROR(StartTogether());
+    }
     RETURN_IF_ERROR(DecideStart());
     report_ = NewReport(options_);
     absl::Status status = Train();
     if (status.ok()) status = EndSteps();
-    if (status.ok() && options_.worker == 0 && options_.workers > 1) status = AwaitOthers();
+    if (status.ok() && options_.worker == 0 && SharesServers()) status = AwaitOthers();
     if (status.ok() && checkpointer_ != nullptr && !start_.nothing_to_do) {
       status = checkpointer_->End(report_.total_steps);
     }
@@ -153,9 +171,55 @@ class Training {
     return absl::OkStatus();
   }
 
+  // Other workers have the same servers.
+  bool SharesServers() const { return WorkersOnServers(options_) > 1; }
+  // Of those that do.
+  bool FirstOnServers() const { return WorkerOnServers(options_) == 0; }
+
+  CommunicationOptions Communication() const {
+    const CommunicationConfig& config = options_.job.strategy.communication;
+    return {.bytes_per_pack = config.bytes_per_pack,
+            .timeout = absl::Seconds(config.timeout_seconds)};
+  }
+
+  // Workers that train as one: the same job, the same state.
+  absl::Status StartTogether() {
+    const absl::Duration timeout = *Communication().timeout;
+    lockstep_.emplace(*options_.group, *model_, Communication(), options_.stop_requested);
+    ASSIGN_OR_RETURN(specs_, PlanVariables(options_.job, *model_, 1));
+    RETURN_IF_ERROR(AsBadInput(CheckSameSettings(
+        *options_.group, JointSettings(options_.job, options_.fresh, specs_), timeout)));
+    RETURN_IF_ERROR(lockstep_->Meanwhile([this]() -> absl::Status {
+      RETURN_IF_ERROR(Connect());
+      return CreateVariables();
+    }));
+    ASSIGN_OR_RETURN(NewestState newest,
+                     FindNewestState(*options_.group, StoredPosition(), timeout));
+    joint_start_ = newest.next_start;
+    // Values that the first worker alone has read.
+    if (newest.rank < 0 && WarmStarts()) newest.rank = 0;
+    if (newest.rank < 0) return absl::OkStatus();
+    LOG(INFO) << "job '" << options_.job.name << "': " << newest.log_line;
+    return TakeStateOf(newest.rank, timeout);
+  }
+
+  absl::Status TakeStateOf(int rank, absl::Duration timeout) {
+    if (rank == options_.group->rank()) {
+      return ShareState(*lockstep_, rank, options_.job, options_.task, *client_, timeout);
+    }
+    client_ = nullptr;
+    const Deadline deadline = Deadline::In(CallTimeout(options_));
+    ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> onlooker,
+                     connect_(ClientOptionsFor(options_, -1), deadline));
+    RETURN_IF_ERROR(ShareState(*lockstep_, rank, options_.job, options_.task, *onlooker, timeout));
+    ASSIGN_OR_RETURN(client_, connect_(ClientOptionsFor(options_, 0), deadline));
+    took_state_ = true;
+    return CreateVariables();
+  }
+
   absl::Status Connect() {
     const absl::Duration patience = CallTimeout(options_);
-    if (options_.fresh && options_.worker != 0) {
+    if (options_.fresh && !FirstOnServers()) {
       ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> onlooker,
                        connect_(ClientOptionsFor(options_, -1), Deadline::In(patience)));
       RETURN_IF_ERROR(WaitForFreshStart(*onlooker,
@@ -163,9 +227,9 @@ class Training {
                                         /*any_run=*/RestoreNamed(), options_.stop_requested));
     }
     RETURN_IF_ERROR(RestoreOrWait());
-    ASSIGN_OR_RETURN(client_,
-                     connect_(ClientOptionsFor(options_, options_.worker), Deadline::In(patience)));
-    if (!options_.fresh || options_.worker != 0 || went_back_) return absl::OkStatus();
+    ASSIGN_OR_RETURN(client_, connect_(ClientOptionsFor(options_, WorkerOnServers(options_)),
+                                       Deadline::In(patience)));
+    if (!options_.fresh || !FirstOnServers() || went_back_) return absl::OkStatus();
     LOG(INFO) << "job '" << options_.job.name << "': --fresh, forgets what the servers hold of it";
     return client_->DropJob(Deadline::In(patience));
   }
@@ -183,6 +247,7 @@ class Training {
     const bool first = options_.worker == 0;
     const bool wanted = RestoreWanted(options_.job.checkpoint) || (!first && WarmStarts());
     if (!wanted || (options_.fresh && !(first && RestoreNamed()))) return absl::OkStatus();
+    if (!first && !SharesServers()) return absl::OkStatus();  // takes the first worker's state
     ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> onlooker,
                      connect_(ClientOptionsFor(options_, -1), Deadline::In(CallTimeout(options_))));
     if (!first) {
@@ -254,12 +319,22 @@ class Training {
     }
   }
 
+  // Of what the servers hold now: --fresh may have dropped what they held when this worker came.
+  std::string StoredPosition() const {
+    const bool dropped = options_.fresh && FirstOnServers() && !went_back_ && !took_state_;
+    return dropped ? "" : client_->position();
+  }
+
   absl::Status DecideStart() {
-    ASSIGN_OR_RETURN(const std::vector<RosterRow> roster,
-                     ReadRoster(*client_, options_.workers, Deadline::In(CallTimeout(options_))));
-    const std::string stored =
-        options_.fresh && options_.worker == 0 && !went_back_ ? "" : client_->position();
-    ASSIGN_OR_RETURN(start_, DecideRunStart(options_.job, stored, options_.worker, roster));
+    ASSIGN_OR_RETURN(
+        std::vector<RosterRow> roster,
+        ReadRoster(*client_, WorkersOnServers(options_), Deadline::In(CallTimeout(options_))));
+    // Workers that train as one have done the same.
+    roster.resize(static_cast<size_t>(options_.workers), roster.front());
+    const std::string stored = StoredPosition();
+    ASSIGN_OR_RETURN(start_,
+                     DecideRunStart(options_.job, stored, WorkerOnServers(options_), roster));
+    if (options_.group != nullptr) start_.position.start = joint_start_;
     LOG(INFO) << start_.log_line;
     last_position_ = stored;
     return absl::OkStatus();
@@ -270,7 +345,7 @@ class Training {
     if (start_.nothing_to_do) return absl::OkStatus();
     reader_->StartAt(start_.position.epoch, start_.position.row, start_.end_epoch);
     const std::string& path = options_.job.output.metrics_file;
-    if (!path.empty()) {
+    if (!path.empty() && (options_.worker == 0 || options_.group == nullptr)) {
       absl::StatusOr<std::unique_ptr<MetricsFile>> file =
           MetricsFile::Open(path, /*append=*/start_.position.run_steps > 0);
       if (!file.ok()) return AsBadInput(file.status());
@@ -295,22 +370,26 @@ class Training {
       checkpointer_ = *std::move(made);
     }
     const bool evaluates = options_.worker == 0 && !options_.job.data.eval.empty();
-    TrainLoop loop({.job = options_.job,
-                    .model = *model_,
-                    .client = *client_,
-                    .reader = *reader_,
-                    .clipper = clipper,
-                    .roster_entry = entry_,
-                    .evaluator = evaluates ? &evaluator : nullptr,
-                    .checkpointer = checkpointer_.get(),
-                    .metrics = metrics_.get(),
-                    .task = options_.task,
-                    .others_watch = options_.workers > 1,
-                    .synchronous = synchronous,
-                    .call_timeout = CallTimeout(options_),
-                    .stop_requested = options_.stop_requested},
-                   start_);
+    const StopRequested stopped_together = [this] { return lockstep_->stopped_by() >= 0; };
+    TrainLoop loop(
+        {.job = options_.job,
+         .model = *model_,
+         .client = *client_,
+         .reader = *reader_,
+         .clipper = clipper,
+         .roster_entry = entry_,
+         .evaluator = evaluates ? &evaluator : nullptr,
+         .checkpointer = checkpointer_.get(),
+         .metrics = metrics_.get(),
+         .task = options_.task,
+         .lockstep = lockstep_.has_value() ? &*lockstep_ : nullptr,
+         .others_watch = SharesServers(),
+         .synchronous = synchronous,
+         .call_timeout = CallTimeout(options_),
+         .stop_requested = lockstep_.has_value() ? stopped_together : options_.stop_requested},
+        start_);
     RETURN_IF_ERROR(loop.Run());
+    if (lockstep_.has_value()) LeaveTogether();
     if (metrics_ != nullptr) RETURN_IF_ERROR(metrics_->Close());
     loop.position().EncodeTo(&last_position_);
     report_.steps = loop.steps();
@@ -320,7 +399,20 @@ class Training {
     report_.train_loss = loop.train_loss();
     report_.staleness = client_->staleness();
     report_.counters = client_->counters();
-    return loop.stopped() ? absl::CancelledError("stopped in training") : absl::OkStatus();
+    if (!loop.stopped()) return absl::OkStatus();
+    if (!lockstep_.has_value() || options_.stop_requested()) {
+      return absl::CancelledError("stopped in training");
+    }
+    return absl::AbortedError(absl::StrCat(lockstep_->PeerText(lockstep_->stopped_by()),
+                                           " was asked to stop, so all stopped after step ",
+                                           report_.total_steps,
+                                           ", which each has; start every worker again to go on"));
+  }
+
+  // Nothing is left to agree on, so this worker's run is complete whatever becomes of the others.
+  void LeaveTogether() {
+    const absl::Status status = lockstep_->Leave();
+    if (!status.ok()) LOG(WARNING) << "after the last step: " << status.message();
   }
 
   absl::Status EndSteps() {
@@ -362,7 +454,10 @@ class Training {
   std::unique_ptr<Checkpointer> checkpointer_;  // of the first worker, where a directory is named
   std::unique_ptr<MetricsFile> metrics_;
   std::vector<VariableSpec> specs_;
-  bool went_back_ = false;  // --fresh, to a checkpoint
+  bool went_back_ = false;            // --fresh, to a checkpoint
+  std::optional<Lockstep> lockstep_;  // of workers that train as one
+  bool took_state_ = false;           // of another one of them
+  int64_t joint_start_ = 0;
   RunStart start_;
   std::string last_position_;
   Report report_;

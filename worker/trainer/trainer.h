@@ -9,6 +9,7 @@
 #include "common/config/job_config.h"
 #include "common/deadline.h"
 #include "worker/client/ps_client.h"
+#include "worker/collective/collective_group.h"
 #include "worker/trainer/in_process_server.h"
 #include "worker/trainer/meeting.h"
 #include "worker/trainer/report.h"
@@ -27,12 +28,20 @@ struct TrainerOptions {
   bool fresh = false;                // worker 0 drops the job's state, the others wait for that
   StopRequested stop_requested;      // asked once a step and in every wait
   CheckpointOpener open_checkpoint;  // for checkpoint.warm_start
+  // Of workers that train as one (multi_worker_mirrored): rank `worker` of `workers`, which have a
+  // server each, that nobody else connects to. Null: all workers have the same servers.
+  CollectiveGroup* group = nullptr;
 };
 
 // Trains the job's next run or goes on with the last (run_start.h). Worker 0 then waits for the
 // others, evaluates data.eval and writes output.export. Returns when the pushes are durable;
 // status "interrupted" where stop was requested.
 // Errors as PsClient; AsBadInput where the job's files are at fault (exit_status.h).
+//
+// With a `group` the workers train as one: every step is of all workers' rows, and leaves the same
+// bits on each of their servers (lockstep.h). They begin with the newest state that any of them has
+// (joint_state.h), only the first one writes metrics and checkpoints, and a stop asked of one stops
+// all after the same step: kAborted on the others.
 absl::StatusOr<Report> RunTraining(const TrainerOptions& options, const Connector& connect);
 
 // Evaluates data.eval with the variables on the servers, and exports them if output.export says so.
