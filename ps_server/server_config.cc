@@ -143,10 +143,6 @@ absl::StatusOr<ClusterConfig> FindCluster() {
       "--cluster FILE is required where TF_CONFIG is not set; --help lists the flags");
 }
 
-bool IsLoopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || absl::StartsWith(host, "127.");
-}
-
 // Which of the cluster's ps tasks this is, and its address.
 absl::Status ReadTask(ServerConfig& config) {
   ASSIGN_OR_RETURN(const ClusterConfig cluster, FindCluster());

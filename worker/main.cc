@@ -7,7 +7,9 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -19,6 +21,7 @@
 #include "common/config/cluster_config.h"
 #include "common/config/command_line.h"
 #include "common/config/job_config.h"
+#include "common/monotonic_cond_var.h"
 #include "common/status.h"
 #include "worker/cluster/named_cluster.h"
 #include "worker/collective/gloo_group.h"
@@ -42,15 +45,27 @@ ABSL_FLAG(int64_t, max_steps, -1, "steps of this worker; 0: no limit");
 ABSL_FLAG(std::string, mode, "train", "train, evaluate or predict");
 ABSL_FLAG(std::string, predictions, "", "output of --mode predict");
 ABSL_FLAG(bool, fresh, false, "start over");
+ABSL_FLAG(bool, allow_plaintext, false, "true or false");
 
 namespace cairn {
 namespace {
 
-constexpr absl::string_view kFlags[] = {"job",          "cluster",      "cluster_resolver",
-                                        "cluster_jobs", "cluster_port", "print_cluster",
-                                        "task_type",    "task_index",   "data_root",
-                                        "metrics_file", "export",       "max_steps",
-                                        "mode",         "predictions",  "fresh"};
+constexpr absl::string_view kFlags[] = {"job",
+                                        "cluster",
+                                        "cluster_resolver",
+                                        "cluster_jobs",
+                                        "cluster_port",
+                                        "print_cluster",
+                                        "task_type",
+                                        "task_index",
+                                        "data_root",
+                                        "metrics_file",
+                                        "export",
+                                        "max_steps",
+                                        "mode",
+                                        "predictions",
+                                        "fresh",
+                                        "allow_plaintext"};
 
 constexpr char kUsage[] =
     R"(cairn-worker trains, evaluates and predicts by a job file.
@@ -77,6 +92,8 @@ constexpr char kUsage[] =
   --predictions FILE    where --mode predict writes one line a row
   --fresh               forgets what the servers hold of the job and starts over; give it to every
                         worker: the first (chief, else worker 0) forgets, the others wait for it
+  --allow_plaintext     multi_worker_mirrored: listen where other hosts can reach this one. This
+                        version has neither encryption nor authentication for that
   --set KEY.PATH=VALUE  overrides a key of the job file; may be given several times
   --help                this text
 
@@ -247,6 +264,40 @@ absl::StatusOr<Report> RunOnServers(TrainerOptions options, const ClusterConfig&
   return RunMode(options, connect);
 }
 
+absl::StatusOr<GlooOptions> JointGroup(const TrainerOptions& options,
+                                       const ClusterConfig& cluster) {
+  GlooOptions gloo = {.rank = options.worker, .addresses = cluster.addresses("chief")};
+  const std::vector<std::string>& others = cluster.addresses("worker");
+  gloo.addresses.insert(gloo.addresses.end(), others.begin(), others.end());
+  const std::string& own = gloo.addresses[static_cast<size_t>(gloo.rank)];
+  const absl::StatusOr<HostPort> host_port = ParseHostPort(own);
+  if (!host_port.ok()) return AsBadInput(host_port.status());
+  if (IsLoopback(host_port->host) || absl::GetFlag(FLAGS_allow_plaintext)) return gloo;
+  return BadFlag(absl::StrCat(options.task, " at ", own,
+                              " can be reached by other hosts, and this version has neither "
+                              "encryption nor authentication between workers: give "
+                              "--allow_plaintext if the network is trusted"));
+}
+
+// All workers, or an end in between: nothing is open yet.
+absl::StatusOr<std::unique_ptr<CollectiveGroup>> MeetWorkers(const GlooOptions& gloo,
+                                                             absl::Duration patience) {
+  absl::StatusOr<std::unique_ptr<CollectiveGroup>> group;
+  StopFlag done;
+  std::thread meeting([&] {
+    group = ConnectGloo(gloo, Deadline::In(patience));
+    done.Stop();
+  });
+  while (!done.WaitFor(absl::Milliseconds(100))) {
+    const int signal = stop_signal.load();
+    if (signal == 0) continue;
+    std::fputs("cairn-worker: stopped while waiting for the other workers\n", stderr);
+    _Exit(128 + signal);
+  }
+  meeting.join();
+  return group;
+}
+
 // Without ps tasks: workers that train as one, each with a server in its process.
 absl::StatusOr<Report> RunTogether(TrainerOptions options, const ClusterConfig& cluster) {
   if (!cluster.addresses("ps").empty()) {
@@ -258,15 +309,12 @@ absl::StatusOr<Report> RunTogether(TrainerOptions options, const ClusterConfig& 
   if (trains || !cluster.task_type.empty()) RETURN_IF_ERROR(FindTask(cluster, &options));
   const std::string folder_of = options.worker == 0 ? "" : options.task;
   if (!trains || options.workers == 1) return RunInProcess(options, folder_of);
-  GlooOptions gloo = {.rank = options.worker, .addresses = cluster.addresses("chief")};
-  const std::vector<std::string>& others = cluster.addresses("worker");
-  gloo.addresses.insert(gloo.addresses.end(), others.begin(), others.end());
+  ASSIGN_OR_RETURN(const GlooOptions gloo, JointGroup(options, cluster));
   const absl::Duration patience =
       absl::Seconds(options.job.strategy.communication.connect_timeout_seconds);
   LOG(INFO) << options.task << ": waits at " << gloo.addresses.front() << " for " << options.workers
             << " workers to come, at most " << patience;
-  ASSIGN_OR_RETURN(const std::unique_ptr<CollectiveGroup> group,
-                   ConnectGloo(gloo, Deadline::In(patience)));
+  ASSIGN_OR_RETURN(const std::unique_ptr<CollectiveGroup> group, MeetWorkers(gloo, patience));
   options.group = group.get();
   absl::StatusOr<Report> report = RunInProcess(options, folder_of);
   group->Abort(report.status());  // the folder could not be opened: nobody is to wait for this one

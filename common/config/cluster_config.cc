@@ -211,6 +211,10 @@ absl::StatusOr<ClusterConfig> ReadClusterFile(const std::string& path) {
   return ParseCluster(text, path);
 }
 
+bool IsLoopback(absl::string_view host) {
+  return host == "localhost" || host == "::1" || absl::StartsWith(host, "127.");
+}
+
 absl::StatusOr<HostPort> ParseHostPort(absl::string_view address) {
   const auto refuse = [&](absl::string_view why) {
     return absl::InvalidArgumentError(absl::StrCat("address '", address.substr(0, 300), "' ", why));

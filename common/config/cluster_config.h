@@ -40,5 +40,7 @@ struct HostPort {
   int32_t port = 0;
 };
 absl::StatusOr<HostPort> ParseHostPort(absl::string_view address);
+// Whether only this host can reach a listener on `host`, by its name or number.
+bool IsLoopback(absl::string_view host);
 
 }  // namespace cairn

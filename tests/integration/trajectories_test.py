@@ -1,7 +1,8 @@
 """Every case of trajectories.json, recorded from TensorFlow, through `cairn-worker --job`: with an
 in-process server, with one and with three cairn-ps processes; and with each step's rows divided
-over replicas: mirrored, with central storage, and with a parameter server. Compared within the
-file's tolerances: the losses of the recorded steps, the final variables, the test metrics."""
+over replicas: mirrored, with central storage, and with a parameter server; over two processes that
+train as one. Compared within the file's tolerances: the losses of the recorded steps, the final
+variables, the test metrics."""
 import json
 import math
 import os
@@ -25,7 +26,9 @@ SETUPS = {
     "central_storage_2": (0, {"type": "central_storage", "devices": ["cpu:0", "cpu:1"]}),
     "one_device": (0, {"type": "one_device", "devices": ["cpu:1"]}),
     "parameter_server_2": (1, {"type": "parameter_server", "devices": ["cpu:0", "cpu:1"]}),
+    "multi_worker_mirrored_2": (0, {"type": "multi_worker_mirrored"}),
 }
+PROCESSES = {"multi_worker_mirrored": 2}  # else one
 ran = {setup: 0 for setup in SETUPS}
 
 
@@ -66,6 +69,10 @@ def job(case, folder, strategy):
         model["init"]["scale"] = case["init_scale"]
     data = data_section(case, folder)
     data["max_steps"] = case.get("steps", 0)
+    workers = PROCESSES.get(strategy.get("type"), 1)
+    if data["batch_size"] % workers:
+        raise AssertionError(f"a batch of {data['batch_size']} rows for {workers} processes")
+    data["batch_size"] //= workers
     return {"name": case["name"], "model": model, "data": data,
             "optimizer": {"type": case["optimizer"], **case["optimizer_args"]},
             "strategy": strategy,
@@ -107,7 +114,11 @@ class Trajectories(unittest.TestCase):
             with open(path, "w", encoding="ascii") as f:
                 json.dump(job(case, folder, strategy), f)
             flags = ["--metrics_file", metrics, "--export", export]
-            if servers == 0:
+            workers = PROCESSES.get(strategy.get("type"), 1)
+            if workers > 1:
+                cluster = processes.workers_alone(folder, workers)
+                report, *_ = processes.run_workers(path, cluster, workers, flags)
+            elif servers == 0:
                 report = processes.run_worker(path, flags=flags)
             else:
                 with processes.Cluster(folder, servers, ["--durability", "off"]) as cluster:

@@ -7,6 +7,7 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -111,6 +112,19 @@ class Cluster:
         with open(path, "w", encoding="ascii") as f:
             json.dump({"cluster": tasks}, f)
         return path
+
+
+def workers_alone(folder, count):
+    """A cluster file of workers without servers, the first of which listens on its address: ports
+    that were free a moment ago."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    addresses = [f"127.0.0.1:{s.getsockname()[1]}" for s in sockets]
+    for one in sockets:
+        one.close()
+    path = os.path.join(folder, "workers.yaml")
+    with open(path, "w", encoding="ascii") as f:
+        json.dump({"cluster": {"worker": addresses}}, f)
+    return path
 
 
 def end(process):

@@ -14,9 +14,12 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "common/status.h"
+#include "worker/collective/collective_call.h"
 #include "worker/collective/control_wire.h"
 
 namespace cairn {
@@ -64,6 +67,7 @@ class ControlServer::Impl {
   struct Meeting {
     int32_t size = 0;
     std::map<int32_t, std::pair<int, std::string>> joined;  // rank: connection, blob
+    std::set<int32_t> left;                                 // that had joined
   };
 
   void Serve();
@@ -191,6 +195,7 @@ absl::Status ControlServer::Impl::HandleJoin(int id, Connection& connection,
     return absl::InvalidArgumentError(absl::StrCat("another process has come as rank ", rank,
                                                    "; give every rank its own number"));
   }
+  meeting.left.erase(rank);
   connection.meeting = name;
   if (meeting.joined.size() == static_cast<size_t>(size)) EndMeeting(name);
   return absl::OkStatus();
@@ -212,11 +217,14 @@ void ControlServer::Impl::EndMeeting(const std::string& name) {
 std::string ControlServer::Impl::MissingText(const std::string& name) const {
   const auto meeting = meetings_.find(name);
   if (meeting == meetings_.end()) return "nobody has come";
+  const Meeting& found = meeting->second;
   std::vector<int32_t> missing;
-  for (int32_t rank = 0; rank < meeting->second.size; ++rank) {
-    if (meeting->second.joined.count(rank) == 0) missing.push_back(rank);
+  for (int32_t rank = 0; rank < found.size; ++rank) {
+    if (found.joined.count(rank) == 0 && found.left.count(rank) == 0) missing.push_back(rank);
   }
-  return absl::StrJoin(missing, ",");
+  const std::string text = absl::StrJoin(missing, ",");
+  if (found.left.empty()) return text;
+  return absl::StrCat(text, "; ", absl::StrJoin(found.left, ","), " came and left");
 }
 
 void ControlServer::Impl::Drop(int id) {
@@ -226,7 +234,9 @@ void ControlServer::Impl::Drop(int id) {
   if (name.empty() || meeting == meetings_.end()) return;
   auto& joined = meeting->second.joined;
   for (auto it = joined.begin(); it != joined.end();) {
-    it = it->second.first == id ? joined.erase(it) : std::next(it);
+    const bool is_gone = it->second.first == id;
+    if (is_gone) meeting->second.left.insert(it->first);
+    it = is_gone ? joined.erase(it) : std::next(it);
   }
   if (joined.empty()) meetings_.erase(meeting);
 }
@@ -244,13 +254,33 @@ absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Start(const std::s
       std::make_unique<Impl>(std::move(listener), std::move(at), std::move(status))));
 }
 
+namespace {
+
+// "rank 1 (10.0.0.2:7101), rank 2 (10.0.0.3:7101); 3 came and left".
+std::string WithAddresses(const std::string& missing, absl::Span<const std::string> peers) {
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(missing, absl::MaxSplits("; ", 1));
+  std::vector<std::string> texts;
+  for (const absl::string_view number : absl::StrSplit(parts.first, ',', absl::SkipEmpty())) {
+    int rank = 0;
+    const bool known =
+        absl::SimpleAtoi(number, &rank) && rank >= 0 && static_cast<size_t>(rank) < peers.size();
+    texts.push_back(known ? RankText(rank, peers[static_cast<size_t>(rank)]) : std::string(number));
+  }
+  const std::string text = absl::StrJoin(texts, ", ");
+  return parts.second.empty() ? text : absl::StrCat(text, "; ", parts.second);
+}
+
+}  // namespace
+
 absl::StatusOr<std::vector<std::string>> Join(const std::string& address, const std::string& name,
-                                              int rank, int size, const std::string& blob,
-                                              Deadline deadline) {
+                                              int rank, absl::Span<const std::string> peers,
+                                              const std::string& blob, Deadline deadline) {
+  const auto size = static_cast<int32_t>(peers.size());
   const std::string request = ControlWriter()
                                   .Value(ControlOp::kJoin)
                                   .Value(static_cast<int32_t>(rank))
-                                  .Value(static_cast<int32_t>(size))
+                                  .Value(size)
                                   .Bytes(name)
                                   .Bytes(blob)
                                   .Take();
@@ -258,21 +288,24 @@ absl::StatusOr<std::vector<std::string>> Join(const std::string& address, const 
   const absl::Duration for_asking = std::min(absl::Milliseconds(500), deadline.Remaining() / 5);
   const Deadline waited = Deadline::In(deadline.Remaining() - for_asking);
   const std::string who = absl::StrCat("group '", name, "', rank ", rank, " of ", size, ": ");
-  absl::StatusOr<std::string> reply = AskAt(address, request, waited);
+  absl::StatusOr<std::string> missing = absl::UnavailableError("not asked");
+  const auto ask_who_is_missing = [&] {  // while this rank is still there itself
+    missing =
+        AskAt(address, ControlWriter().Value(ControlOp::kMissing).Bytes(name).Take(), deadline);
+  };
+  absl::StatusOr<std::string> reply = AskAt(address, request, waited, ask_who_is_missing);
   while (absl::IsUnavailable(reply.status()) && !waited.Expired()) {
     absl::SleepFor(kRetryPause);  // the server may start later than we
-    reply = AskAt(address, request, waited);
+    reply = AskAt(address, request, waited, ask_who_is_missing);
   }
   if (!reply.ok()) {
-    const absl::StatusOr<std::string> missing =
-        AskAt(address, ControlWriter().Value(ControlOp::kMissing).Bytes(name).Take(), deadline);
     if (!missing.ok()) {
       return absl::DeadlineExceededError(absl::StrCat(who, "nobody answers at the meeting point ",
                                                       address, " (", reply.status().message(),
                                                       "); rank 0 serves it: does it run?"));
     }
-    return absl::DeadlineExceededError(
-        absl::StrCat(who, "these ranks did not come to ", address, ": ", *missing));
+    return absl::DeadlineExceededError(absl::StrCat(who, "these ranks did not come to ", address,
+                                                    ": ", WithAddresses(*missing, peers)));
   }
   ControlReader reader(*reply);
   const auto code = static_cast<absl::StatusCode>(reader.Value<int32_t>());

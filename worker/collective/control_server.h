@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/deadline.h"
 
 namespace cairn {
@@ -35,11 +36,12 @@ class ControlServer {
   const std::unique_ptr<Impl> impl_;
 };
 
-// Joins the meeting `name` of `size` ranks at `address`, and returns every rank's blob in rank
-// order. Retries while nobody listens there. kDeadlineExceeded: names the ranks that have not come.
-// kInvalidArgument: another process has come as this rank, or with another size.
+// Joins the meeting `name` of the ranks of `peers` at `address`, and returns every rank's blob in
+// rank order. Retries while nobody listens there. kDeadlineExceeded: names the ranks that have not
+// come, with their addresses in `peers`, and those that have given up before. kInvalidArgument:
+// another process has come as this rank, or with another size.
 absl::StatusOr<std::vector<std::string>> Join(const std::string& address, const std::string& name,
-                                              int rank, int size, const std::string& blob,
-                                              Deadline deadline);
+                                              int rank, absl::Span<const std::string> peers,
+                                              const std::string& blob, Deadline deadline);
 
 }  // namespace cairn

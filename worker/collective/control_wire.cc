@@ -142,7 +142,7 @@ std::string ListenAddress(const OwnedFd& listener, const std::string& address) {
 }
 
 absl::StatusOr<std::string> AskAt(const std::string& address, absl::string_view request,
-                                  Deadline deadline) {
+                                  Deadline deadline, const std::function<void()>& late) {
   if (request.size() > kMaxControlRequestBytes) {
     return absl::InvalidArgumentError(absl::StrCat(address, ": request of ", request.size(),
                                                    " bytes, at most ", kMaxControlRequestBytes));
@@ -151,7 +151,10 @@ absl::StatusOr<std::string> AskAt(const std::string& address, absl::string_view 
   const std::string message = ControlWriter().Bytes(request).Take();
   RETURN_IF_ERROR(SendAll(fd, message, address, deadline));
   uint32_t size = 0;
-  RETURN_IF_ERROR(ReceiveAll(fd, reinterpret_cast<char*>(&size), sizeof(size), address, deadline));
+  const absl::Status answered =
+      ReceiveAll(fd, reinterpret_cast<char*>(&size), sizeof(size), address, deadline);
+  if (absl::IsDeadlineExceeded(answered) && late) late();
+  RETURN_IF_ERROR(answered);
   if (size > kMaxControlReplyBytes) {
     return absl::UnavailableError(absl::StrCat(address, ": reply of ", size, " bytes, at most ",
                                                kMaxControlReplyBytes,

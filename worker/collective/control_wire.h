@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -23,7 +24,7 @@ constexpr size_t kMaxControlReplyBytes = 32 << 20;
 // What a request begins with.
 enum class ControlOp : uint8_t {
   kJoin = 1,     // rank, size (int32), name, blob: waits for all ranks; every rank's blob
-  kMissing = 2,  // name: text that says who has not joined
+  kMissing = 2,  // name: the ranks that are not there, "1,2", and who left: "1; 2 came and left"
   kStatus = 3,   // bytes for the owner of the server: what it is doing
 };
 
@@ -98,8 +99,9 @@ absl::StatusOr<OwnedFd> ListenAt(const std::string& address);
 std::string ListenAddress(const OwnedFd& listener, const std::string& address);
 
 // Connects, sends the request and returns the reply. kUnavailable: nobody listens there, or the
-// connection ended first. kDeadlineExceeded: no reply by `deadline`.
+// connection ended first. kDeadlineExceeded: no reply by `deadline`; `late`, if given, is called
+// before the connection is closed then.
 absl::StatusOr<std::string> AskAt(const std::string& address, absl::string_view request,
-                                  Deadline deadline);
+                                  Deadline deadline, const std::function<void()>& late = nullptr);
 
 }  // namespace cairn

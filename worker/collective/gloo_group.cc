@@ -147,7 +147,7 @@ absl::Status GlooGroup::Connect(Deadline deadline) {
   blob.Bytes(status_server_->address());
   for (const std::string& address : link_->Addresses()) blob.Bytes(address);
   ASSIGN_OR_RETURN(const std::vector<std::string> blobs,
-                   Join(meeting, options_.name, rank(), size(), blob.Take(), deadline));
+                   Join(meeting, options_.name, rank(), options_.addresses, blob.Take(), deadline));
   std::vector<std::string> addresses;
   for (const std::string& other : blobs) {
     ControlReader reader(other);

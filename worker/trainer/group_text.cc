@@ -97,7 +97,7 @@ class FileEnd {
   }
   absl::Status Before(char* chunk, size_t bytes) {
     if (sends_) file_.read(chunk, static_cast<std::streamsize>(bytes));
-    return Checked("reading ");
+    return Checked(sends_ ? "reading " : "writing ");
   }
   absl::Status After(const char* chunk, size_t bytes) {
     if (keeps_ && !sends_) file_.write(chunk, static_cast<std::streamsize>(bytes));

@@ -163,15 +163,14 @@ absl::Status Lockstep::Meanwhile(absl::FunctionRef<absl::Status()> work) {
     busy = done.WaitFor(interval) ? 0 : 1;
     if (busy == 0 && !own.ok()) break;
     others = group_.AllReduce(ReduceOp::kSum, MutableBuffer{DType::kInt64, &busy, 1}, Limit());
-    if (!others.ok()) break;
+    lost_ = !others.ok();
+    if (lost()) break;
     interval = std::min(2 * interval, longest);
   }
   thread.join();
-  if (!own.ok()) {
-    group_.Abort(own);
-    return own;
-  }
-  return Advised(others);
+  if (!others.ok()) return Advised(others);
+  group_.Abort(own);
+  return own;
 }
 
 absl::Status Lockstep::Leave() { return Advised(group_.Barrier(Limit())); }

@@ -1,6 +1,7 @@
 // Workers that train as one: the same step at the same time, each with rows of its own.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -50,8 +51,10 @@ class Lockstep {
   absl::Status Reduce(Step* step);
 
   // Runs `work` on every worker, in a thread of its own, and returns when all have done it, however
-  // long that takes. An error of one is everybody's.
+  // long that takes. An error of one is everybody's; work that can be cut short asks lost().
   absl::Status Meanwhile(absl::FunctionRef<absl::Status()> work);
+  // Another worker is gone or has given up. From any thread.
+  bool lost() const { return lost_.load(std::memory_order_relaxed); }
 
   // Before this worker ends: until all others know the last result.
   absl::Status Leave();
@@ -69,6 +72,7 @@ class Lockstep {
   const StopRequested stop_requested_;
   GradientExchange exchange_;
 
+  std::atomic<bool> lost_ = false;
   bool ended_ = false;  // the reader has
   bool holds_ = false;  // held_ is of the next epoch
   Batch held_;

@@ -345,15 +345,20 @@ class Training {
     if (start_.nothing_to_do) return absl::OkStatus();
     reader_->StartAt(start_.position.epoch, start_.position.row, start_.end_epoch);
     const std::string& path = options_.job.output.metrics_file;
-    if (!path.empty() && (options_.worker == 0 || options_.group == nullptr)) {
+    if (!path.empty() && options_.worker != 0 && options_.group != nullptr) {
+      LOG(INFO) << "the first worker writes the metrics, which are of all: no " << path;
+    } else if (!path.empty()) {
       absl::StatusOr<std::unique_ptr<MetricsFile>> file =
           MetricsFile::Open(path, /*append=*/start_.position.run_steps > 0);
       if (!file.ok()) return AsBadInput(file.status());
       metrics_ = *std::move(file);
     }
     const GradientClipper clipper(options_.job, specs_);
-    Evaluator evaluator(options_.job, *model_, *client_, CallTimeout(options_),
-                        options_.stop_requested);
+    // Others who wait for an evaluation may be gone.
+    const StopRequested cut_short = [this] {
+      return options_.stop_requested() || (lockstep_.has_value() && lockstep_->lost());
+    };
+    Evaluator evaluator(options_.job, *model_, *client_, CallTimeout(options_), cut_short);
     const bool synchronous = options_.job.strategy.consistency == "sync";
     std::optional<Beating> beating;
     if (synchronous && options_.workers > 1) {

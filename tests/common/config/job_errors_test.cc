@@ -169,21 +169,38 @@ TEST(JobErrors, StrategiesAndDevicesMustFit) {
                  {{"strategy.type=one_device", "strategy.devices=[cpu:0, cpu:1]"},
                   "strategy.devices: names 2 devices; type: one_device computes on one"},
                  {{"strategy.type=mirrored", "strategy.consistency=ssp"},
-                  "strategy.consistency: is for type: parameter_server"}});
+                  "strategy.consistency: is for type: parameter_server"},
+                 {{"strategy.type=multi_worker_mirrored", "strategy.sync_mean=rows"},
+                  "strategy.sync_mean: is for type: parameter_server"}});
+}
+
+TEST(JobErrors, CommunicationIsForWorkersThatExchangeGradients) {
+  ExpectRefused(
+      absl::StatusCode::kInvalidArgument,
+      {{{"strategy.communication.implementation=ring"},
+        "strategy.communication.implementation: is for type: multi_worker_mirrored"},
+       {{"strategy.type=mirrored", "strategy.communication.bytes_per_pack=5"},
+        "strategy.communication.bytes_per_pack: is for type: multi_worker_mirrored"},
+       {{"strategy.communication.timeout_seconds=5"}, "with type: parameter_server leave it out"},
+       {{"strategy.communication.connect_timeout_seconds=5"}, "leave it out"},
+       {{"strategy.communication.bytes_per_pack=-1"}, "an integer of at least 0"},
+       {{"strategy.communication.timeout_seconds=0"}, "expected a number above 0"},
+       {{"strategy.communication.implementation=rings"}, "expected one of: auto, ring, nccl"}});
+  EXPECT_TRUE(Overridden({"strategy.type=multi_worker_mirrored",
+                          "strategy.communication={implementation: ring, bytes_per_pack: 1000, "
+                          "timeout_seconds: 0.5, connect_timeout_seconds: 2}"})
+                  .ok());
 }
 
 TEST(JobErrors, WhatThisVersionLacksIsRefusedWithWhatItOffers) {
   ExpectRefused(
       absl::StatusCode::kUnimplemented,
-      {{{"strategy.type=multi_worker_mirrored"},
-        "--set: strategy.type: multi_worker_mirrored is not built in this version; it offers: "
-        "parameter_server, mirrored, central_storage, one_device, default"},
-       {{"strategy.type=tpu"}, "TPUStrategy is not built: it needs hardware"},
+      {{{"strategy.type=tpu"}, "TPUStrategy is not built: it needs hardware"},
        {{"strategy.devices=[gpu:0]"}, "it offers: logical devices cpu:0, cpu:1, …"},
        {{"strategy.cross_device_ops=nccl"}, "it offers: auto"},
-       {{"strategy.communication.implementation=ring"}, "it offers: auto"},
-       {{"strategy.communication.bytes_per_pack=5"}, "it offers: 0"},
-       {{"strategy.communication.timeout_seconds=5"}, "it offers: 60"},
+       {{"strategy.type=multi_worker_mirrored", "strategy.communication.implementation=nccl"},
+        "strategy.communication.implementation: nccl is not built in this version; it offers: "
+        "auto, ring"},
        {{"output.tensorboard=logs"}, "output.tensorboard is not built"},
        {{"optimizer.use_ema=true"}, "optimizer.use_ema is not built in this version; leave it out"},
        {{"optimizer.gradient_accumulation_steps=2"}, "is not built in this version"},
