@@ -340,10 +340,7 @@ class Training {
     return absl::OkStatus();
   }
 
-  absl::Status Train() {
-    report_.total_steps = start_.position.total_steps;
-    if (start_.nothing_to_do) return absl::OkStatus();
-    reader_->StartAt(start_.position.epoch, start_.position.row, start_.end_epoch);
+  absl::Status OpenMetrics() {
     const std::string& path = options_.job.output.metrics_file;
     if (!path.empty() && options_.worker != 0 && options_.group != nullptr) {
       LOG(INFO) << "the first worker writes the metrics, which are of all: no " << path;
@@ -353,6 +350,14 @@ class Training {
       if (!file.ok()) return AsBadInput(file.status());
       metrics_ = *std::move(file);
     }
+    return absl::OkStatus();
+  }
+
+  absl::Status Train() {
+    report_.total_steps = start_.position.total_steps;
+    if (start_.nothing_to_do) return absl::OkStatus();
+    reader_->StartAt(start_.position.epoch, start_.position.row, start_.end_epoch);
+    RETURN_IF_ERROR(OpenMetrics());
     const GradientClipper clipper(options_.job, specs_);
     // Others who wait for an evaluation may be gone.
     const StopRequested cut_short = [this] {
