@@ -54,11 +54,22 @@ TEST(RunPosition, SurvivesItsText) {
   EXPECT_EQ(*decoded, position);
 }
 
+TEST(RunPosition, TheStartOfWorkersThatTrainAsOneSurvivesToo) {
+  RunPosition position;
+  position.start = std::numeric_limits<int64_t>::max();
+  std::string text;
+  position.EncodeTo(&text);
+  const absl::StatusOr<RunPosition> decoded = RunPosition::Decode(text);
+  ASSERT_OK(decoded);
+  EXPECT_EQ(*decoded, position);
+}
+
 TEST(RunPosition, ForeignTextIsRefused) {
-  for (const char* text :
-       {"", "x", "cairn-run-1", "cairn-run-2 1 0 0 0 0 0 0 0", "cairn-run-1 1 0 0 0 0 0 0",
-        "cairn-run-1 1 0 0 0 0 0 0 0 0", "cairn-run-1 1 0 2 1 0 0 0 0",
-        "cairn-run-1 1 0 0 0 -1 0 0 0", "cairn-run-1 a 0 0 0 0 0 0 0"}) {
+  for (const char* text : {"", "x", "cairn-run-1", "cairn-run-2 1 0 0 0 0 0 0 0",
+                           "cairn-run-1 1 0 0 0 0 0 0", "cairn-run-1 1 0 0 0 0 0 0 0 0",
+                           "cairn-run-1 1 0 2 1 0 0 0 0", "cairn-run-1 1 0 0 0 0 0 0 0 7",
+                           "cairn-run-2 1 0 0 0 0 0 0 0 0", "cairn-run-2 1 0 0 0 0 0 0 0 x",
+                           "cairn-run-1 1 0 0 0 -1 0 0 0", "cairn-run-1 a 0 0 0 0 0 0 0"}) {
     EXPECT_THAT(RunPosition::Decode(text),
                 StatusIs(absl::StatusCode::kDataLoss, HasSubstr("--fresh")))
         << text;
@@ -72,6 +83,19 @@ TEST(RunStart, NothingStoredStartsTheFirstRun) {
   EXPECT_EQ(start.end_epoch, 3);
   EXPECT_FALSE(start.nothing_to_do);
   EXPECT_THAT(start.log_line, HasSubstr("starts run 1: 3 epochs"));
+}
+
+// Whoever goes on with it, and in whatever run: a worker's state stays newer than what it was made
+// of.
+TEST(RunStart, TheStartOfWorkersThatTrainAsOneIsKept) {
+  for (const bool finished : {false, true}) {
+    RunPosition position;
+    position.finished = finished;
+    position.start = 77;
+    std::string text;
+    position.EncodeTo(&text);
+    EXPECT_EQ(Decide(text, {{1, 5}, {1, 5}}).position.start, 77);
+  }
 }
 
 TEST(RunStart, AnUnfinishedRunGoesOnAtItsPosition) {
