@@ -53,7 +53,7 @@ absl::StatusOr<std::unique_ptr<ReplicaDeviceSetter>> ReplicaDeviceSetter::Create
 absl::StatusOr<std::string> ReplicaDeviceSetter::Device(const PlacedOp& op) {
   ASSIGN_OR_RETURN(const DeviceSpec asked, DeviceSpec::FromString(op.device));
   if (!merge_devices_ && !op.device.empty()) return asked.ToString();
-  const bool has_ps_device = ps_device_ != DeviceSpec();
+  const bool has_ps_device = !ps_device_.ToString().empty();
   if (!op.is_variable || !has_ps_device) return worker_device_.MergedWith(asked).ToString();
   DeviceSpec device = ps_device_;
   if (device.job.has_value() && (!asked.job.has_value() || asked.job == device.job)) {
