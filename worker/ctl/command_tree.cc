@@ -14,7 +14,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/nearest.h"
+#include "worker/ctl/checkpoints.h"
+#include "worker/ctl/export.h"
+#include "worker/ctl/inspect.h"
 #include "worker/ctl/launch.h"
+#include "worker/ctl/status.h"
+#include "worker/ctl/target.h"
+#include "worker/ctl/why.h"
 
 namespace cairn {
 namespace {
@@ -76,6 +82,10 @@ class Tree {
     app_.set_help_flag("--help,-h", "this text")->group("Flags");
     app_.footer("cairnctl COMMAND --help has the flags of a command and an example.");
     AddLaunch();
+    AddStatus();
+    AddInspect();
+    AddCheckpoint();
+    AddExport();
   }
 
   absl::Status Parse(absl::Span<const char* const> arguments);
@@ -85,6 +95,11 @@ class Tree {
   CLI::App* Add(CLI::App* parent, const std::string& name, const std::string& what,
                 const std::string& example, Command run);
   void AddLaunch();
+  void AddStatus();
+  void AddInspect();
+  void AddCheckpoint();
+  void AddCheckpointCalls(CLI::App* checkpoint);
+  void AddExport();
   void NoteChosen();
   std::string Unexpected(const std::string& word) const;
   std::string Refusal(const CLI::ParseError& refused) const;
@@ -169,6 +184,124 @@ void Tree::AddLaunch() {
   command
       ->add_option("worker_flags", options->worker_flags, "after --: flags of every cairn-worker")
       ->type_name("FLAG");
+}
+
+// Which servers and which job.
+void AddTarget(CLI::App* command, TargetOptions* target) {
+  command
+      ->add_option("--cluster", target->cluster_file,
+                   "cluster file; else the variable TF_CONFIG, else the job file's cluster")
+      ->type_name("FILE");
+  command->add_option("--servers", target->servers, "or ps:0, ps:1, ... by their addresses")
+      ->type_name("HOST:PORT,...");
+  command->add_option("--job", target->job, "the job's name, or its job file")
+      ->type_name("NAME|FILE");
+  command
+      ->add_option("--timeout_seconds", target->timeout_seconds,
+                   "how long a server may take to answer; default 3")
+      ->type_name("S");
+}
+
+void Tree::AddStatus() {
+  const auto options = std::make_shared<StatusOptions>();
+  CLI::App* const status =
+      Add(&app_, "status", "Servers, workers, steps, memory and the last checkpoint of a job",
+          "cairnctl status --cluster cluster.yaml --job examples/a9a.yaml --watch 2",
+          [options, json = &invocation_.json] { return RunStatus(*options, *json); });
+  AddTarget(status, &options->target);
+  status
+      ->add_option("--watch", options->watch_seconds,
+                   "again every so many seconds, with rates, until Ctrl-C; with --json a line each")
+      ->type_name("SECONDS");
+  const auto why = std::make_shared<TargetOptions>();
+  AddTarget(Add(&app_, "why", "Who waits for whom, since when, and what to do about it",
+                "cairnctl why --cluster cluster.yaml --job a9a", [why] { return RunWhy(*why); }),
+            why.get());
+}
+
+void Tree::AddInspect() {
+  const auto options = std::make_shared<InspectOptions>();
+  CLI::App* const command =
+      Add(&app_, "inspect", "Variables, shards and stripes: on servers, or in files",
+          "cairnctl inspect --cluster cluster.yaml --job a9a kernel\n"
+          "  cairnctl inspect --data_dir /tmp/ps0",
+          [options] { return RunInspect(*options); });
+  AddTarget(command, &options->target);
+  command
+      ->add_option("--data_dir", options->data_directory,
+                   "a server's data directory that no server uses, or its part ps-N of a "
+                   "checkpoint; read only")
+      ->type_name("DIR");
+  command
+      ->add_option("variables", options->variables,
+                   "names, '*' for any characters; of a single one the shards are shown")
+      ->type_name("VARIABLE");
+}
+
+void Tree::AddCheckpoint() {
+  CLI::App* const checkpoint =
+      Add(&app_, "checkpoint", "Lists, verifies, makes and restores checkpoints", "", nullptr);
+  const auto list = std::make_shared<CheckpointListOptions>();
+  CLI::App* const listing = Add(checkpoint, "list", "Checkpoints in a folder, the oldest first",
+                                "cairnctl checkpoint list /shared/checkpoints",
+                                [list] { return ListCheckpointsOf(*list); });
+  listing->add_option("directory", list->directory, "else checkpoint.directory of --job FILE")
+      ->type_name("DIR");
+  listing->add_option("--job", list->job, "this job's alone; its name, or its job file")
+      ->type_name("NAME|FILE");
+  const auto folder = std::make_shared<std::string>();
+  Add(checkpoint, "verify", "Reads every file and compares its checksum with the manifest's",
+      "cairnctl checkpoint verify /shared/a9a.step-0000000512-1a2b3c4d",
+      [folder] { return VerifyCheckpoints(*folder); })
+      ->add_option("folder", *folder, "a checkpoint, or a folder of several")
+      ->type_name("FOLDER")
+      ->required();
+  AddCheckpointCalls(checkpoint);
+}
+
+void Tree::AddCheckpointCalls(CLI::App* checkpoint) {
+  const auto create = std::make_shared<CheckpointCreateOptions>();
+  CLI::App* const creating =
+      Add(checkpoint, "create",
+          "Makes one now, while the job trains; the job's retention leaves it alone",
+          "cairnctl checkpoint create --cluster cluster.yaml --job a9a /shared/checkpoints",
+          [create] { return CreateCheckpoint(*create); });
+  AddTarget(creating, &create->target);
+  creating
+      ->add_option("directory", create->directory,
+                   "on every server's host; else checkpoint.directory of --job FILE")
+      ->type_name("DIR");
+  const auto restore = std::make_shared<CheckpointRestoreOptions>();
+  CLI::App* const restoring =
+      Add(checkpoint, "restore",
+          "Puts a checkpoint on the servers, any number of them, before the workers start",
+          "cairnctl checkpoint restore --cluster cluster.yaml "
+          "/shared/a9a.step-0000000512-1a2b3c4d",
+          [restore] { return RestoreCheckpoint(*restore); });
+  AddTarget(restoring, &restore->target);
+  restoring->add_flag("--replace", restore->replace,
+                      "drops what the servers hold of the job first");
+  restoring->add_option("folder", restore->folder, "the checkpoint")
+      ->type_name("FOLDER")
+      ->required();
+}
+
+void Tree::AddExport() {
+  const auto options = std::make_shared<ExportOptions>();
+  CLI::App* const command =
+      Add(&app_, "export", "Writes a job's variables for numpy (.npz) or as .safetensors",
+          "cairnctl export model.npz --cluster cluster.yaml --job a9a\n"
+          "  cairnctl export model.npz --checkpoint "
+          "/shared/a9a.step-0000000512-1a2b3c4d",
+          [options] { return RunExport(*options); });
+  command->add_option("file", options->file, "what to write")->type_name("FILE")->required();
+  AddTarget(command, &options->target);
+  command->add_option("--checkpoint", options->checkpoint, "from this one instead of servers")
+      ->type_name("FOLDER");
+  command
+      ->add_option("--scratch", options->scratch,
+                   "for --checkpoint: where files of the moment are; default: TMPDIR")
+      ->type_name("DIR");
 }
 
 void Tree::NoteChosen() {

@@ -53,8 +53,8 @@ void LaunchTask::Say(const std::string& text) const {
   WriteAll(STDERR_FILENO, absl::StrCat(plan_.task, padding, " | ", text, "\n"));
 }
 
-void LaunchTask::TakeReport(std::string chunk) {
-  out_ += chunk;
+void LaunchTask::TakeReport(absl::string_view chunk) {
+  absl::StrAppend(&out_, chunk);
   size_t end = 0;
   while ((end = out_.find('\n')) != std::string::npos) {
     // What comes before the report is for people.
@@ -74,7 +74,7 @@ void LaunchTask::Forward() {
   WriteAll(STDERR_FILENO, prefix_.Feed(err));
   std::string out;
   process_.Read(ChildProcess::kOut, &out);
-  if (!out.empty()) TakeReport(std::move(out));
+  if (!out.empty()) TakeReport(out);
 }
 
 void LaunchTask::Ended(const Ending& ending) {

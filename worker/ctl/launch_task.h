@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "worker/ctl/child_process.h"
 #include "worker/ctl/launch_plan.h"
@@ -56,7 +57,7 @@ class LaunchTask {
   absl::Duration ran() const { return ran_; }
 
  private:
-  void TakeReport(std::string chunk);
+  void TakeReport(absl::string_view chunk);
 
   const PlannedTask plan_;
   const size_t name_width_;

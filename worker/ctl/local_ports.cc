@@ -9,8 +9,8 @@
 #include <cstring>
 #include <memory>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "common/config/cluster_config.h"
 #include "common/status.h"
 
@@ -79,8 +79,8 @@ absl::StatusOr<std::string> LocalPorts::Hold(const std::string& address, bool mu
   }
   if (parsed.port != 0) return address;
   ASSIGN_OR_RETURN(const int port, BoundPort(file));
-  const bool v6 = parsed.host.find(':') != std::string::npos;
-  return absl::StrFormat(v6 ? "[%s]:%d" : "%s:%d", parsed.host, port);
+  const bool v6 = absl::StrContains(parsed.host, ':');
+  return absl::StrCat(v6 ? "[" : "", parsed.host, v6 ? "]:" : ":", port);
 }
 
 }  // namespace cairn

@@ -55,7 +55,7 @@ int Main(int argc, char** argv) {
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   FLAGS_logtostderr = true;
   // What the worker's library tells of its work is not what was asked for.
-  FLAGS_minloglevel = google::GLOG_WARNING;
+  FLAGS_minloglevel = google::GLOG_ERROR;
   google::InitGoogleLogging(argv[0]);
   Invocation invocation;
   const absl::Status read = ReadInvocation(

@@ -1,0 +1,168 @@
+// What status, why and inspect make of the servers' answers: the same facts as text and as JSON,
+// servers without an answer beside those with one, rates between two samples.
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/time/time.h"
+#include "gtest/gtest.h"
+#include "worker/ctl/inspect.h"
+#include "worker/ctl/status.h"
+#include "worker/ctl/why.h"
+
+namespace cairn {
+namespace {
+
+Target TwoServers() {
+  Target target;
+  target.servers = {"a:1", "b:2"};
+  target.cluster.tasks = {{"ps", target.servers}, {"chief", {"c:1"}}, {"worker", {"d:1"}}};
+  target.job = "small";
+  return target;
+}
+
+wire::WorkerStanding Standing(int32_t worker, int64_t step, double seconds) {
+  wire::WorkerStanding standing;
+  standing.worker = worker;
+  standing.state = "live";
+  standing.origin = "host/7";
+  standing.step = step;
+  standing.seconds_since_seen = seconds;
+  return standing;
+}
+
+ServerView Answering(const Target& target, size_t index, int64_t pushes) {
+  ServerView view{.name = target.ServerName(index)};
+  view.described.server_index = static_cast<int32_t>(index);
+  view.described.durability = "snapshot";
+  view.described.counters["pushes"] = pushes;
+  wire::VariableInfo info;
+  info.spec.name = "kernel";
+  info.spec.shape = {8, 2};
+  info.slots = {"accumulator"};
+  wire::ShardInfo shard;
+  shard.shard = static_cast<int32_t>(index);
+  shard.first_row = static_cast<int64_t>(index) * 4;
+  shard.rows = 4;
+  shard.stripes = 1;
+  shard.version = 10 + static_cast<int64_t>(index);
+  shard.memory_bytes = 512;
+  info.shards.push_back(shard);
+  view.described.variables.push_back(info);
+  return view;
+}
+
+ServerView Silent(const Target& target, size_t index) {
+  return {.name = target.ServerName(index), .status = absl::UnavailableError("refused")};
+}
+
+TEST(Status, RatesAreThoseSinceTheSampleBefore) {
+  const Target target = TwoServers();
+  StatusSample first;
+  std::vector<ServerView> servers = {Answering(target, 0, 100), Answering(target, 1, 100)};
+  servers[0].why.workers = {Standing(0, 50, 0.1)};
+  const Answer before = StatusAnswer(target, servers, absl::Seconds(10), nullptr, &first);
+  EXPECT_FALSE(before.json["servers"][0].contains("pushes_per_second"));
+  servers[0].described.counters["pushes"] = 300;
+  servers[0].why.workers = {Standing(0, 60, 0.1)};
+  StatusSample second;
+  const Answer after = StatusAnswer(target, servers, absl::Seconds(12), &first, &second);
+  EXPECT_EQ(after.json["servers"][0]["pushes_per_second"], 100);
+  EXPECT_EQ(after.json["servers"][1]["pushes_per_second"], 0);
+  EXPECT_EQ(after.json["workers"][0]["steps_per_second"], 5);
+  EXPECT_TRUE(absl::StrContains(after.text, "100/s")) << after.text;
+}
+
+TEST(Status, ARestartedServerHasNoRateBelowZero) {
+  const Target target = TwoServers();
+  StatusSample first;
+  StatusSample second;
+  std::vector<ServerView> servers = {Answering(target, 0, 100), Answering(target, 1, 100)};
+  StatusAnswer(target, servers, absl::Seconds(1), nullptr, &first);
+  servers[0].described.counters["pushes"] = 3;
+  const Answer answer = StatusAnswer(target, servers, absl::Seconds(2), &first, &second);
+  EXPECT_FALSE(answer.json["servers"][0].contains("pushes_per_second"));
+}
+
+TEST(Status, AServerWithoutAnswerIsShownWithItsReasonBesideTheOthers) {
+  const Target target = TwoServers();
+  StatusSample sample;
+  std::vector<ServerView> servers = {Answering(target, 0, 1), Silent(target, 1)};
+  servers[0].why.workers = {Standing(0, 7, 0.5), Standing(1, 4, 12)};
+  const Answer answer = StatusAnswer(target, servers, absl::Seconds(1), nullptr, &sample);
+  EXPECT_EQ(answer.json["servers"][1]["state"], "no answer");
+  EXPECT_EQ(answer.json["servers"][1]["error"], "refused");
+  EXPECT_EQ(answer.json["variables"]["rows"], 4);
+  EXPECT_EQ(answer.json["workers"][0]["worker"], "chief:0");
+  EXPECT_EQ(answer.json["workers"][1]["steps_behind"], 3);
+  EXPECT_EQ(answer.finding.message(), "ps:1 (b:2) does not answer: refused");
+  EXPECT_TRUE(absl::StrContains(answer.text, "NO ANSWER")) << answer.text;
+}
+
+TEST(Workers, AreMergedFromAllServersByWhoHasSeenThemLast) {
+  const Target target = TwoServers();
+  std::vector<ServerView> servers = {Answering(target, 0, 1), Answering(target, 1, 1)};
+  servers[0].why.workers = {Standing(1, 9, 5)};
+  servers[1].why.workers = {Standing(0, 3, 1), Standing(1, 8, 2)};
+  servers[1].why.workers[1].state = "finished";
+  const std::vector<wire::WorkerStanding> workers = WorkersOf(servers);
+  ASSERT_EQ(workers.size(), 2U);
+  EXPECT_EQ(workers[0].worker, 0);
+  EXPECT_EQ(workers[1].state, "finished");
+  EXPECT_EQ(workers[1].step, 9);
+}
+
+TEST(Why, NamesWhoIsWaitedForAndWhatToDo) {
+  const Target target = TwoServers();
+  std::vector<ServerView> servers = {Answering(target, 0, 1), Answering(target, 1, 1)};
+  for (ServerView& server : servers) {
+    wire::WaitingCall call;
+    call.worker = 0;
+    call.waits_for = "step";
+    call.seconds = 4;
+    call.text = "worker 0 of job small waits for worker 1";
+    call.missing = {Standing(1, 4, 5)};
+    server.why.waiting = {call};
+  }
+  const Answer answer = WhyAnswer(target, servers);
+  ASSERT_EQ(answer.json["waiting"].size(), 2U);
+  EXPECT_EQ(answer.json["waiting"][0]["waiter"], "chief:0");
+  ASSERT_EQ(answer.json["causes"].size(), 1U);
+  EXPECT_EQ(answer.json["causes"][0]["worker"], "worker:0");
+  EXPECT_EQ(answer.json["causes"][0]["waited_for_by"], 2);
+  EXPECT_TRUE(absl::StrContains(answer.text, "4.0s at ps:0 (a:1), ps:1 (b:2): worker 0 of job"))
+      << answer.text;
+  EXPECT_TRUE(absl::StrContains(answer.text, "it is silent")) << answer.text;
+}
+
+TEST(Why, ASilentWorkerThatNobodyWaitsForIsNamedToo) {
+  const Target target = TwoServers();
+  std::vector<ServerView> servers = {Answering(target, 0, 1), Silent(target, 1)};
+  servers[0].why.workers = {Standing(0, 4, 0.1), Standing(1, 4, 6)};
+  const Answer answer = WhyAnswer(target, servers);
+  EXPECT_TRUE(absl::StrContains(answer.text, "no call waits")) << answer.text;
+  EXPECT_TRUE(absl::StrContains(answer.text, "worker:0: live at step 4, last seen 6.0s ago"))
+      << answer.text;
+  EXPECT_TRUE(absl::StrContains(answer.text, "nobody waits for it")) << answer.text;
+  EXPECT_EQ(answer.json["servers_without_answer"][0]["server"], "ps:1 (b:2)");
+  EXPECT_FALSE(answer.finding.ok());
+}
+
+TEST(Inspect, AVariableIsTheSumOfItsShards) {
+  const Target target = TwoServers();
+  const std::vector<ServerView> servers = {Answering(target, 0, 1), Answering(target, 1, 1)};
+  const Answer answer = InspectAnswer(target, servers, {"ker*"});
+  ASSERT_EQ(answer.json["variables"].size(), 1U);
+  const auto& kernel = answer.json["variables"][0];
+  EXPECT_EQ(kernel["rows"], 8);
+  EXPECT_EQ(kernel["memory_bytes"], 1024);
+  EXPECT_EQ(kernel["lowest_version"], 10);
+  EXPECT_EQ(kernel["highest_version"], 11);
+  EXPECT_EQ(kernel["shards"][1]["server"], "ps:1 (b:2)");
+  EXPECT_TRUE(absl::StrContains(answer.text, "10-11")) << answer.text;
+  EXPECT_EQ(InspectAnswer(target, servers, {"bias"}).json["variables"].size(), 0U);
+}
+
+}  // namespace
+}  // namespace cairn

@@ -1,0 +1,247 @@
+// create and restore: checkpoints by the servers.
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <random>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "common/deadline.h"
+#include "common/status.h"
+#include "thrift/limits.h"
+#include "worker/client/position.h"
+#include "worker/client/ps_client.h"
+#include "worker/ctl/checkpoints.h"
+#include "worker/ctl/server_view.h"
+#include "worker/trainer/checkpoint_folders.h"
+#include "worker/trainer/checkpoint_manifest.h"
+#include "worker/trainer/checkpointer.h"
+#include "worker/trainer/exit_status.h"
+#include "worker/trainer/job_restore.h"
+#include "worker/trainer/run_position.h"
+
+namespace cairn {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A synchronous job may close a step meanwhile.
+constexpr int kTries = 5;
+
+absl::StatusOr<std::unique_ptr<PsClient>> Connect(const Target& target) {
+  ClientOptions options{.job = target.job, .task = "cairnctl", .servers = target.servers};
+  options.ps_wait = target.timeout;
+  return PsClient::Connect(options, Deadline::In(target.timeout));
+}
+
+std::string NewName(const std::string& job) {
+  std::random_device random;
+  return absl::StrFormat("%s.kept-%s-%08x", job,
+                         absl::FormatTime("%Y%m%dT%H%M%SZ", absl::Now(), absl::UTCTimeZone()),
+                         static_cast<uint32_t>(random()));
+}
+
+const CheckpointWorker* Find(const ServerCheckpoint& server, int32_t worker) {
+  for (const CheckpointWorker& one : server.workers) {
+    if (one.worker == worker) return &one;
+  }
+  return nullptr;
+}
+
+// The steps that every server has closed by now; 0 where the job is not synchronous. kAborted:
+// they differ.
+absl::StatusOr<int64_t> ClosedStep(const Target& target) {
+  const std::vector<ServerView> servers = AskServers(target);
+  RETURN_IF_ERROR(AnyMissing(servers));
+  const int64_t closed = servers.front().described.state.closed_step;
+  for (const ServerView& server : servers) {
+    if (server.described.state.closed_step != closed) return absl::AbortedError("a step closes");
+  }
+  return closed;
+}
+
+// Where no step was closed while the parts were made. Otherwise a part may hold some stripes with a
+// step and some without: a worker would compute it again from both.
+absl::Status CheckNoStepClosed(const Target& target, int64_t before,
+                               const std::vector<ServerCheckpoint>& parts) {
+  ASSIGN_OR_RETURN(const int64_t after, ClosedStep(target));
+  bool same = before == after;
+  for (const ServerCheckpoint& part : parts) {
+    const CheckpointWorker* const steps = Find(part, kStepWorker);
+    same = same && (steps == nullptr ? 0 : steps->sequence) == before;
+  }
+  return same ? absl::OkStatus() : absl::AbortedError("a step was closed");
+}
+
+int64_t TimelineOf(const std::vector<ServerCheckpoint>& parts) {
+  int64_t timeline = 0;
+  for (const ServerCheckpoint& part : parts) {
+    for (const CheckpointWorker& worker : part.workers) {
+      timeline = std::max(timeline, cairn::TimelineOf(worker.incarnation));
+    }
+  }
+  return timeline;
+}
+
+// The step after which the first worker would resume; 0: it has taken none.
+int64_t StepOf(const std::vector<ServerCheckpoint>& parts) {
+  std::vector<ResumeAnswer> answers;
+  for (const ServerCheckpoint& part : parts) {
+    const CheckpointWorker* const first = Find(part, 0);
+    answers.push_back(first == nullptr ? ResumeAnswer{}
+                                       : ResumeAnswer{first->sequence, first->position});
+  }
+  const absl::StatusOr<RunPosition> position =
+      RunPosition::Decode(ChooseResumePoint(answers).position);
+  return position.ok() ? position->total_steps : 0;
+}
+
+absl::StatusOr<std::vector<ServerCheckpoint>> MakeParts(PsClient& client, const Target& target,
+                                                        const std::string& directory,
+                                                        const std::string& name,
+                                                        Deadline deadline) {
+  ASSIGN_OR_RETURN(const int64_t closed, ClosedStep(target));
+  ASSIGN_OR_RETURN(std::vector<ServerCheckpoint> parts,
+                   client.Checkpoint(directory, name, deadline));
+  RETURN_IF_ERROR(CheckNoStepClosed(target, closed, parts));
+  return parts;
+}
+
+// The parts of one attempt; what one that failed has made is deleted. kAborted: to be repeated.
+absl::StatusOr<std::vector<ServerCheckpoint>> Attempt(PsClient& client, const Target& target,
+                                                      const std::string& directory,
+                                                      const std::string& name, Deadline deadline) {
+  const std::string folder = absl::StrCat(directory, "/", name);
+  std::error_code error;
+  fs::create_directory(folder, error);
+  if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("making ", folder));
+  absl::StatusOr<std::vector<ServerCheckpoint>> parts =
+      MakeParts(client, target, directory, name, deadline);
+  if (parts.ok()) return parts;
+  if (!client.DropCheckpoint(directory, name, deadline).ok()) {
+    return Annotate(parts.status(), absl::StrCat("delete ", folder, ", which is of no use"));
+  }
+  fs::remove(folder, error);
+  return parts;
+}
+
+absl::StatusOr<CheckpointManifest> Create(PsClient& client, const Target& target,
+                                          const std::string& directory) {
+  const Deadline deadline = Deadline::In(Checkpointer::kTimeout);
+  const absl::Duration begin = MonotonicNow();
+  CheckpointManifest manifest{.job = target.job, .number = 1};
+  absl::StatusOr<std::vector<ServerCheckpoint>> parts = absl::AbortedError("not tried");
+  for (int i = 0; i < kTries && absl::IsAborted(parts.status()); ++i) {
+    manifest.name = NewName(target.job);
+    parts = Attempt(client, target, directory, manifest.name, deadline);
+  }
+  if (absl::IsAborted(parts.status())) {
+    return absl::AbortedError(absl::StrCat(
+        "job ", target.job, " is synchronous and closed steps meanwhile, each of ", kTries,
+        " times: its first worker makes checkpoints between two steps (checkpoint.every_steps)"));
+  }
+  RETURN_IF_ERROR(parts.status());
+  manifest.servers = *std::move(parts);
+  manifest.step = StepOf(manifest.servers);
+  manifest.timeline = TimelineOf(manifest.servers);
+  manifest.made = absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone());
+  manifest.seconds = absl::ToDoubleSeconds(MonotonicNow() - begin);
+  RETURN_IF_ERROR(manifest.WriteTo(absl::StrCat(directory, "/", manifest.name)));
+  return manifest;
+}
+
+absl::StatusOr<std::string> MakeDirectory(const CheckpointCreateOptions& options,
+                                          const Target& target) {
+  std::string directory = options.directory;
+  if (directory.empty() && target.job_file.has_value()) {
+    directory = target.job_file->checkpoint.directory;
+  }
+  if (directory.empty()) {
+    return AsBadInput(absl::InvalidArgumentError(
+        "where to? name the folder, or give --job FILE, a job file with checkpoint.directory"));
+  }
+  if (target.job.size() > kMaxCheckpointJobBytes) {
+    return AsBadInput(absl::InvalidArgumentError(
+        absl::StrCat("job name of ", target.job.size(), " bytes: with checkpoints at most ",
+                     kMaxCheckpointJobBytes, " are allowed")));
+  }
+  std::error_code error;
+  const fs::path absolute = fs::absolute(directory, error).lexically_normal();
+  if (!error) fs::create_directories(absolute, error);
+  if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("making ", directory));
+  return absolute.string();
+}
+
+// Workers that a restore would take the job away from.
+absl::Status CheckNobodyTrains(const Target& target) {
+  const std::vector<ServerView> servers = AskServers(target);
+  RETURN_IF_ERROR(AnyMissing(servers));
+  for (const wire::WorkerStanding& worker : WorkersOf(servers)) {
+    if (worker.state != "live" && worker.state != "joining" && worker.state != "returning")
+      continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        target.WorkerName(worker.worker), " (", worker.origin, ") is ", worker.state, " at step ",
+        worker.step, ": a restore would fence it; end the job's workers first"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Answer> CreateCheckpoint(const CheckpointCreateOptions& options) {
+  ASSIGN_OR_RETURN(const Target target, ResolveTarget(options.target));
+  ASSIGN_OR_RETURN(const std::string directory, MakeDirectory(options, target));
+  ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> client, Connect(target));
+  ASSIGN_OR_RETURN(const std::vector<VariableSpec> specs,
+                   client->Describe(Deadline::In(target.timeout)));
+  if (specs.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat("the servers hold nothing of a job '", target.job, "': is that its name?"));
+  }
+  ASSIGN_OR_RETURN(const CheckpointManifest manifest, Create(*client, target, directory));
+  const std::string folder = absl::StrCat(directory, "/", manifest.name);
+  Answer answer;
+  answer.json = {
+      {"folder", folder},      {"job", manifest.job},         {"step", manifest.step},
+      {"made", manifest.made}, {"seconds", manifest.seconds}, {"servers", manifest.servers.size()}};
+  answer.text =
+      absl::StrFormat("%s\n  job %s at step %d, parts of %d servers, in %.1f s\n", folder,
+                      manifest.job, manifest.step, manifest.servers.size(), manifest.seconds);
+  return answer;
+}
+
+absl::StatusOr<Answer> RestoreCheckpoint(const CheckpointRestoreOptions& options) {
+  const absl::StatusOr<CheckpointManifest> manifest = CheckpointManifest::ReadFrom(options.folder);
+  if (!manifest.ok()) return AsBadInput(manifest.status());
+  TargetOptions wanted = options.target;
+  if (wanted.job.empty()) wanted.job = manifest->job;
+  ASSIGN_OR_RETURN(const Target target, ResolveTarget(wanted));
+  RETURN_IF_ERROR(CheckNobodyTrains(target));
+  ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> client, Connect(target));
+  ASSIGN_OR_RETURN(const std::vector<VariableSpec> specs,
+                   client->Describe(Deadline::In(target.timeout)));
+  if (!specs.empty() && !options.replace) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        "the servers hold ", specs.size(), " variables of job ", target.job,
+        ": --replace drops them for the checkpoint's, --job NAME restores under another name"));
+  }
+  JobConfig job;
+  job.name = target.job;
+  job.checkpoint.restore = options.folder;
+  RETURN_IF_ERROR(RestoreJob(*client, job, /*fresh=*/true));
+  Answer answer;
+  answer.json = {{"folder", options.folder},
+                 {"job", target.job},
+                 {"step", manifest->step},
+                 {"servers", target.servers.size()}};
+  answer.text = absl::StrCat("job ", target.job, " is on ", target.servers.size(),
+                             " servers as it was at step ", manifest->step,
+                             ": start its workers, which go on from there\n");
+  return answer;
+}
+
+}  // namespace cairn

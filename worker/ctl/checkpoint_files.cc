@@ -1,0 +1,218 @@
+// list and verify: checkpoints as files.
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "worker/ctl/checkpoints.h"
+#include "worker/ctl/data_directory.h"
+#include "worker/ctl/human_text.h"
+#include "worker/trainer/checkpoint_manifest.h"
+#include "worker/trainer/exit_status.h"
+
+namespace cairn {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr absl::string_view kByOperator = ".kept-";
+
+int64_t BytesOf(const CheckpointManifest& manifest) {
+  int64_t bytes = 0;
+  for (const ServerCheckpoint& server : manifest.servers) {
+    for (const CheckpointFile& file : server.files) bytes += file.bytes;
+  }
+  return bytes;
+}
+
+struct Found {
+  std::vector<std::pair<std::string, CheckpointManifest>> finished;  // with their folders
+  std::vector<std::string> unfinished;  // folders with parts of servers and without a manifest
+  std::vector<std::string> damaged;     // why
+};
+
+bool HasParts(const fs::path& folder) {
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    if (absl::StartsWith(at->path().filename().string(), "ps-")) return true;
+  }
+  return false;
+}
+
+absl::StatusOr<Found> Look(const std::string& directory) {
+  Found found;
+  std::error_code error;
+  for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
+    const std::string folder = at->path().string();
+    if (!at->is_directory(error)) continue;
+    absl::StatusOr<CheckpointManifest> manifest = CheckpointManifest::ReadFrom(folder);
+    if (manifest.ok()) {
+      found.finished.emplace_back(folder, *std::move(manifest));
+    } else if (!absl::IsNotFound(manifest.status())) {
+      found.damaged.emplace_back(manifest.status().message());
+    } else if (HasParts(at->path())) {
+      found.unfinished.push_back(folder);
+    }
+  }
+  if (error) {
+    return absl::ErrnoToStatus(error.value(), absl::StrCat("listing checkpoints in ", directory));
+  }
+  std::sort(found.finished.begin(), found.finished.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.second.job, a.second.made, a.second.number, a.first) <
+           std::tie(b.second.job, b.second.made, b.second.number, b.first);
+  });
+  std::sort(found.unfinished.begin(), found.unfinished.end());
+  return found;
+}
+
+absl::Status FillFromJob(CheckpointListOptions* options) {
+  if (!options->job.empty()) {
+    Target target;
+    RETURN_IF_ERROR(ResolveJob(options->job, &target));
+    options->job = target.job;
+    if (options->directory.empty() && target.job_file.has_value()) {
+      options->directory = target.job_file->checkpoint.directory;
+    }
+  }
+  if (!options->directory.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "which folder? name it, or give --job FILE, a job file with checkpoint.directory");
+}
+
+Json SummaryJson(const std::string& folder, const CheckpointManifest& manifest) {
+  return {{"folder", folder},
+          {"job", manifest.job},
+          {"step", manifest.step},
+          {"finished_run", manifest.finished},
+          {"made", manifest.made},
+          {"seconds", manifest.seconds},
+          {"servers", manifest.servers.size()},
+          {"bytes", BytesOf(manifest)},
+          {"kept_by_operator", absl::StrContains(manifest.name, kByOperator)}};
+}
+
+// What became of one checkpoint's files.
+struct Verified {
+  int64_t files = 0;
+  int64_t bytes = 0;
+  std::vector<std::string> wrong;
+};
+
+void VerifyServer(const std::string& folder, const ServerCheckpoint& server, Verified* verified) {
+  // Beside the manifest, wherever the checkpoint has been moved to.
+  const std::string part = absl::StrCat(folder, "/ps-", server.server);
+  std::error_code error;
+  if (!fs::exists(part, error)) {
+    verified->wrong.push_back(absl::StrCat(part, " is not here; ps:", server.server,
+                                           " wrote it on ", server.host,
+                                           ": verify it there, or copy it here"));
+    return;
+  }
+  for (const CheckpointFile& file : server.files) {
+    const absl::Status status = VerifyFile(part, file);
+    ++verified->files;
+    verified->bytes += file.bytes;
+    if (!status.ok()) verified->wrong.emplace_back(status.message());
+  }
+}
+
+void Report(const std::string& folder, const CheckpointManifest& manifest, Json* list,
+            std::string* text, size_t* wrong) {
+  Verified verified;
+  for (const ServerCheckpoint& server : manifest.servers) VerifyServer(folder, server, &verified);
+  Json json = SummaryJson(folder, manifest);
+  json["files"] = verified.files;
+  json["ok"] = verified.wrong.empty();
+  json["wrong"] = verified.wrong;
+  list->push_back(std::move(json));
+  absl::StrAppend(text, folder, ": ", verified.wrong.empty() ? "whole" : "DAMAGED", ", step ",
+                  manifest.step, ", ", verified.files, " files of ", manifest.servers.size(),
+                  " servers, ", BytesText(verified.bytes), "\n");
+  for (const std::string& why : verified.wrong) absl::StrAppend(text, "  ", why, "\n");
+  *wrong += verified.wrong.size();
+}
+
+}  // namespace
+
+absl::StatusOr<Answer> ListCheckpointsOf(const CheckpointListOptions& given) {
+  CheckpointListOptions options = given;
+  if (const absl::Status filled = FillFromJob(&options); !filled.ok()) return AsBadInput(filled);
+  const absl::StatusOr<Found> looked = Look(options.directory);
+  if (!looked.ok()) return AsBadInput(looked.status());
+  const Found& found = *looked;
+  Answer answer;
+  Json checkpoints = Json::array();
+  TextTable table({"job", "step", "made", "servers", "size", "", "folder"});
+  for (const auto& [folder, manifest] : found.finished) {
+    if (!options.job.empty() && manifest.job != options.job) continue;
+    Json json = SummaryJson(folder, manifest);
+    const bool kept = json["kept_by_operator"].get<bool>();
+    checkpoints.push_back(std::move(json));
+    table.Add({manifest.job, absl::StrCat(manifest.step), manifest.made,
+               absl::StrCat(manifest.servers.size()), BytesText(BytesOf(manifest)),
+               kept                ? "kept"
+               : manifest.finished ? "end of run"
+                                   : "",
+               folder});
+  }
+  answer.text = table.empty() ? absl::StrCat("no finished checkpoint in ", options.directory, "\n")
+                              : table.Text(0);
+  for (const std::string& folder : found.unfinished) {
+    absl::StrAppend(&answer.text, "unfinished: ", folder, "\n");
+  }
+  for (const std::string& why : found.damaged)
+    absl::StrAppend(&answer.text, "damaged: ", why, "\n");
+  answer.json = {{"directory", options.directory},
+                 {"checkpoints", std::move(checkpoints)},
+                 {"unfinished", found.unfinished},
+                 {"damaged", found.damaged}};
+  return answer;
+}
+
+absl::StatusOr<Answer> VerifyCheckpoints(const std::string& folder) {
+  Answer answer;
+  Json list = Json::array();
+  size_t wrong = 0;
+  const absl::StatusOr<CheckpointManifest> one = CheckpointManifest::ReadFrom(folder);
+  if (one.ok()) {
+    Report(folder, *one, &list, &answer.text, &wrong);
+  } else if (!absl::IsNotFound(one.status())) {
+    answer.text = absl::StrCat(one.status().message(), "\n");
+    list.push_back({{"folder", folder},
+                    {"ok", false},
+                    {"wrong", Json::array({std::string(one.status().message())})}});
+    wrong = 1;
+  } else {
+    const absl::StatusOr<Found> found = Look(folder);
+    if (!found.ok()) return AsBadInput(found.status());
+    if (found->finished.empty() && found->damaged.empty()) {
+      return AsBadInput(absl::NotFoundError(
+          absl::StrCat(folder, " is no finished checkpoint (no ", CheckpointManifest::kFileName,
+                       ") and holds none: cairnctl checkpoint list DIR shows those there are")));
+    }
+    for (const auto& [path, manifest] : found->finished) {
+      Report(path, manifest, &list, &answer.text, &wrong);
+    }
+    for (const std::string& why : found->damaged) {
+      absl::StrAppend(&answer.text, why, "\n");
+      list.push_back({{"ok", false}, {"wrong", Json::array({why})}});
+    }
+    wrong += found->damaged.size();
+  }
+  answer.json = {{"ok", wrong == 0}, {"checkpoints", std::move(list)}};
+  if (wrong > 0) {
+    answer.finding = absl::DataLossError(
+        absl::StrCat(wrong, wrong == 1 ? " file is" : " files are",
+                     " damaged or missing: restore another checkpoint, or bring what is damaged "
+                     "back from a copy"));
+  }
+  return answer;
+}
+
+}  // namespace cairn

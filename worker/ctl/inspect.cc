@@ -1,0 +1,225 @@
+#include "worker/ctl/inspect.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/config/job_config.h"
+#include "common/dtype.h"
+#include "common/status.h"
+#include "thrift/convert.h"
+#include "worker/ctl/data_directory.h"
+#include "worker/ctl/human_text.h"
+#include "worker/trainer/exit_status.h"
+
+namespace cairn {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+bool Wanted(const std::vector<std::string>& patterns, const std::string& name) {
+  return patterns.empty() || std::any_of(patterns.begin(), patterns.end(), [&](const auto& one) {
+           return MatchesPattern(one, name);
+         });
+}
+
+std::string TypeText(wire::DType::type dtype) {
+  const absl::StatusOr<DType> known = FromWire(dtype);
+  return known.ok() ? std::string(DTypeName(*known)) : absl::StrCat("dtype ", dtype);
+}
+
+std::string KindText(const wire::VariableSpec& spec) {
+  return spec.kind == wire::VariableKind::DENSE ? "dense" : "embedding";
+}
+
+std::string ShapeText(const wire::VariableSpec& spec) {
+  const std::string shape = absl::StrJoin(spec.shape, ", ");
+  return spec.kind == wire::VariableKind::DENSE ? absl::StrCat("[", shape, "]")
+                                                : absl::StrCat("[keys, ", shape, "]");
+}
+
+Json SpecJson(const wire::VariableSpec& spec) {
+  const wire::Optimizer& optimizer = spec.optimizer;
+  Json json = {{"name", spec.name},
+               {"kind", KindText(spec)},
+               {"dtype", TypeText(spec.dtype)},
+               {"shape", spec.shape},
+               {"optimizer", optimizer.type},
+               {"learning_rate", optimizer.learning_rate.type},
+               {"learning_rate_arguments", optimizer.learning_rate.arguments},
+               {"optimizer_arguments", optimizer.arguments},
+               {"map_version", spec.map_version}};
+  if (spec.kind == wire::VariableKind::EMBEDDING) json["buckets"] = spec.bucket_ps.size();
+  return json;
+}
+
+// A variable with its shards on all servers.
+struct Spread {
+  const wire::VariableInfo* info = nullptr;  // of one server
+  std::vector<std::pair<const ServerView*, const wire::ShardInfo*>> shards;
+};
+
+int64_t Sum(const Spread& spread, int64_t wire::ShardInfo::*field) {
+  int64_t sum = 0;
+  for (const auto& [server, shard] : spread.shards) sum += shard->*field;
+  return sum;
+}
+
+// Updates of the shards differ while pushes are on their way.
+std::pair<int64_t, int64_t> Versions(const Spread& spread) {
+  int64_t lowest = 0;
+  int64_t highest = 0;
+  for (const auto& [server, shard] : spread.shards) {
+    lowest =
+        &shard == &spread.shards.front().second ? shard->version : std::min(lowest, shard->version);
+    highest = std::max(highest, shard->version);
+  }
+  return {lowest, highest};
+}
+
+Json SpreadJson(const Spread& spread) {
+  Json json = SpecJson(spread.info->spec);
+  json["slots"] = spread.info->slots;
+  json["rows"] = Sum(spread, &wire::ShardInfo::rows);
+  json["stripes"] = Sum(spread, &wire::ShardInfo::stripes);
+  json["memory_bytes"] = Sum(spread, &wire::ShardInfo::memory_bytes);
+  const auto [lowest, highest] = Versions(spread);
+  json["lowest_version"] = lowest;
+  json["highest_version"] = highest;
+  Json shards = Json::array();
+  for (const auto& [server, shard] : spread.shards) {
+    shards.push_back({{"server", server->name},
+                      {"shard", shard->shard},
+                      {"first_row", shard->first_row},
+                      {"rows", shard->rows},
+                      {"stripes", shard->stripes},
+                      {"version", shard->version},
+                      {"memory_bytes", shard->memory_bytes}});
+  }
+  json["shards"] = std::move(shards);
+  return json;
+}
+
+std::string ShardsText(const Spread& spread) {
+  TextTable table({"server", "shard", "first row", "rows", "stripes", "updates", "memory"});
+  for (const auto& [server, shard] : spread.shards) {
+    table.Add({server->name, absl::StrCat(shard->shard), absl::StrCat(shard->first_row),
+               absl::StrCat(shard->rows), absl::StrCat(shard->stripes),
+               absl::StrCat(shard->version), BytesText(shard->memory_bytes)});
+  }
+  return table.Text();
+}
+
+std::string NoneText(absl::string_view where, const std::vector<std::string>& patterns) {
+  return patterns.empty() ? absl::StrCat(where, " hold no variables of it\n")
+                          : absl::StrCat(where, " hold no variable of the names that were given\n");
+}
+
+absl::StatusOr<Answer> InspectDirectory(const InspectOptions& options) {
+  ASSIGN_OR_RETURN(const DataDirectory found, ReadDataDirectory(options.data_directory));
+  Answer answer;
+  Json variables = Json::array();
+  TextTable table({"job", "variable", "kind", "dtype", "shape", "optimizer", "updates", "stripes",
+                   "rows", "on disk"});
+  for (const StoredVariable& variable : found.variables) {
+    if (!Wanted(options.variables, variable.spec.name)) continue;
+    Json json = SpecJson(variable.spec);
+    Json shards = Json::array();
+    int64_t updates = 0;
+    for (const StoredShard& shard : variable.shards) {
+      shards.push_back({{"shard", shard.shard}, {"version", shard.update_count}});
+      updates = std::max(updates, shard.update_count);
+    }
+    json["job"] = variable.job;
+    json["stripes"] = variable.stripes;
+    if (variable.spec.kind == wire::VariableKind::EMBEDDING) json["rows"] = variable.rows;
+    json["bytes"] = variable.bytes;
+    json["shards"] = std::move(shards);
+    variables.push_back(std::move(json));
+    table.Add(
+        {variable.job, variable.spec.name, KindText(variable.spec), TypeText(variable.spec.dtype),
+         ShapeText(variable.spec), variable.spec.optimizer.type, absl::StrCat(updates),
+         absl::StrCat(variable.stripes),
+         variable.spec.kind == wire::VariableKind::EMBEDDING ? absl::StrCat(variable.rows) : "",
+         BytesText(variable.bytes)});
+  }
+  Json workers = Json::array();
+  TextTable standing({"job", "worker", "starts", "durable sequence", ""});
+  for (const StoredWorker& worker : found.workers) {
+    const int64_t starts = worker.incarnation & ((int64_t{1} << kTimelineShift) - 1);
+    const int64_t restores = TimelineOf(worker.incarnation);
+    workers.push_back({{"job", worker.job},
+                       {"ordinal", worker.worker},
+                       {"incarnation", worker.incarnation},
+                       {"sequence", worker.sequence},
+                       {"left", worker.left}});
+    standing.Add({worker.job, absl::StrCat(worker.worker),
+                  absl::StrCat(starts, restores == 0 ? "" : " since a restore"),
+                  absl::StrCat(worker.sequence), worker.left ? "left" : ""});
+  }
+  answer.text = absl::StrCat(
+      "ps:", found.server, ", started ", found.boot_count, " times, ", options.data_directory,
+      "\n\n", table.empty() ? NoneText("these files", options.variables) : table.Text(),
+      standing.empty() ? "" : "\n" + standing.Text());
+  answer.json = {{"data_dir", options.data_directory},
+                 {"server", absl::StrCat("ps:", found.server)},
+                 {"boot_count", found.boot_count},
+                 {"variables", std::move(variables)},
+                 {"workers", std::move(workers)}};
+  return answer;
+}
+
+}  // namespace
+
+Answer InspectAnswer(const Target& target, const std::vector<ServerView>& servers,
+                     const std::vector<std::string>& patterns) {
+  std::map<std::string, Spread> by_name;
+  for (const ServerView& server : servers) {
+    for (const wire::VariableInfo& info : server.described.variables) {
+      if (!Wanted(patterns, info.spec.name)) continue;
+      Spread& spread = by_name[info.spec.name];
+      spread.info = &info;
+      for (const wire::ShardInfo& shard : info.shards) spread.shards.emplace_back(&server, &shard);
+    }
+  }
+  Answer answer;
+  Json variables = Json::array();
+  TextTable table({"variable", "kind", "dtype", "shape", "rows", "optimizer", "slots", "updates",
+                   "stripes", "shards", "memory"});
+  for (const auto& [name, spread] : by_name) {
+    variables.push_back(SpreadJson(spread));
+    const auto [lowest, highest] = Versions(spread);
+    table.Add({name, KindText(spread.info->spec), TypeText(spread.info->spec.dtype),
+               ShapeText(spread.info->spec), absl::StrCat(Sum(spread, &wire::ShardInfo::rows)),
+               spread.info->spec.optimizer.type, absl::StrJoin(spread.info->slots, ","),
+               lowest == highest ? absl::StrCat(lowest) : absl::StrCat(lowest, "-", highest),
+               absl::StrCat(Sum(spread, &wire::ShardInfo::stripes)),
+               absl::StrCat(spread.shards.size()),
+               BytesText(Sum(spread, &wire::ShardInfo::memory_bytes))});
+  }
+  answer.text = absl::StrCat("job ", target.job, "\n\n",
+                             table.empty() ? NoneText("the servers", patterns) : table.Text());
+  if (by_name.size() == 1) {
+    absl::StrAppend(&answer.text, "\n", ShardsText(by_name.begin()->second));
+  }
+  answer.json = {{"job", target.job}, {"variables", std::move(variables)}};
+  answer.finding = AnyMissing(servers);
+  return answer;
+}
+
+absl::StatusOr<Answer> RunInspect(const InspectOptions& options) {
+  if (!options.data_directory.empty()) {
+    if (!options.target.cluster_file.empty() || !options.target.servers.empty()) {
+      return AsBadInput(absl::InvalidArgumentError(
+          "--data_dir reads files, --cluster and --servers ask servers: give one of them"));
+    }
+    return InspectDirectory(options);
+  }
+  ASSIGN_OR_RETURN(const Target target, ResolveTarget(options.target));
+  return InspectAnswer(target, AskServers(target), options.variables);
+}
+
+}  // namespace cairn

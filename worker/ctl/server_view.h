@@ -1,0 +1,31 @@
+// What the servers say of a job, those that answer.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "thrift/cairn_types.h"
+#include "worker/ctl/target.h"
+
+namespace cairn {
+
+struct ServerView {
+  std::string name;     // "ps:1 (127.0.0.1:7002)"
+  absl::Status status;  // why it does not answer; then the rest is empty
+  wire::DescribeReply described;
+  wire::WhyReply why;
+};
+
+// Asks every server at once; in their order. A server has target.timeout.
+std::vector<ServerView> AskServers(const Target& target);
+
+// kUnavailable where a server did not answer: names each with the reason.
+absl::Status AnyMissing(const std::vector<ServerView>& servers);
+
+// The job's workers, by ordinal: of what several servers say of one that which has seen it last,
+// with the highest step.
+std::vector<wire::WorkerStanding> WorkersOf(const std::vector<ServerView>& servers);
+
+}  // namespace cairn

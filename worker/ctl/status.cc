@@ -1,0 +1,254 @@
+#include "worker/ctl/status.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "common/deadline.h"
+#include "common/status.h"
+#include "worker/ctl/human_text.h"
+#include "worker/trainer/checkpoint_folders.h"
+
+namespace cairn {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Shorter ones come and go all the time where workers keep together.
+constexpr double kLongWaitSeconds = 1;
+
+int64_t CounterOf(const ServerView& server, const std::string& name) {
+  const auto found = server.described.counters.find(name);
+  return found == server.described.counters.end() ? 0 : found->second;
+}
+
+// Per second since `before`; nullopt: not known.
+std::optional<double> RateOf(int64_t now, const int64_t* before, absl::Duration passed) {
+  if (before == nullptr || passed <= absl::ZeroDuration() || now < *before) return std::nullopt;
+  return static_cast<double>(now - *before) / absl::ToDoubleSeconds(passed);
+}
+
+template <typename Key>
+const int64_t* Find(const std::map<Key, int64_t>& map, const Key& key) {
+  const auto found = map.find(key);
+  return found == map.end() ? nullptr : &found->second;
+}
+
+std::string RateText(const std::optional<double>& rate) {
+  return rate.has_value() ? absl::StrFormat("%.0f/s", *rate) : "";
+}
+
+struct Variables {
+  int64_t count = 0;
+  int64_t rows = 0;
+  int64_t memory_bytes = 0;
+};
+
+Variables VariablesOf(const std::vector<ServerView>& servers) {
+  Variables all;
+  std::map<std::string, bool> names;
+  for (const ServerView& server : servers) {
+    for (const wire::VariableInfo& info : server.described.variables) {
+      names[info.spec.name] = true;
+      for (const wire::ShardInfo& shard : info.shards) {
+        all.rows += shard.rows;
+        all.memory_bytes += shard.memory_bytes;
+      }
+    }
+  }
+  all.count = static_cast<int64_t>(names.size());
+  return all;
+}
+
+class StatusWriter {
+ public:
+  StatusWriter(const Target& target, const std::vector<ServerView>& servers, absl::Duration now,
+               const StatusSample* before, StatusSample* sample)
+      : target_(target),
+        servers_(servers),
+        before_(before),
+        passed_(before == nullptr ? absl::ZeroDuration() : now - before->at),
+        sample_(*sample) {
+    sample_ = {.at = now};
+    answer_.json["job"] = target.job;
+  }
+
+  Answer Write() {
+    WriteServers();
+    WriteWorkers();
+    WriteVariables();
+    WriteWaits();
+    WriteCheckpoint();
+    answer_.finding = AnyMissing(servers_);
+    return std::move(answer_);
+  }
+
+ private:
+  void WriteServers();
+  void WriteServer(const ServerView& server, TextTable& table, Json& list);
+  void WriteWorkers();
+  void WriteVariables();
+  void WriteWaits();
+  void WriteCheckpoint();
+
+  const Target& target_;
+  const std::vector<ServerView>& servers_;
+  const StatusSample* const before_;
+  const absl::Duration passed_;
+  StatusSample& sample_;
+  Answer answer_;
+};
+
+void StatusWriter::WriteServer(const ServerView& server, TextTable& table, Json& list) {
+  if (!server.status.ok()) {
+    list.push_back({{"server", server.name},
+                    {"state", "no answer"},
+                    {"error", std::string(server.status.message())}});
+    table.Add({server.name, "NO ANSWER"});
+    return;
+  }
+  const wire::DescribeReply& described = server.described;
+  const int64_t pushes = CounterOf(server, "pushes");
+  sample_.pushes[server.name] = pushes;
+  const std::optional<double> rate =
+      before_ == nullptr ? std::nullopt
+                         : RateOf(pushes, Find(before_->pushes, server.name), passed_);
+  Json entry = {{"server", server.name},
+                {"state", "ok"},
+                {"uptime_seconds", described.uptime_seconds},
+                {"durability", described.durability},
+                {"memory_used_bytes", described.memory_used_bytes},
+                {"memory_budget_bytes", described.memory_budget_bytes},
+                {"variables", described.variables.size()},
+                {"closed_step", described.state.closed_step},
+                {"durable_step", described.state.durable_step},
+                {"counters", described.counters}};
+  if (rate.has_value()) entry["pushes_per_second"] = *rate;
+  list.push_back(std::move(entry));
+  table.Add({server.name, "ok", SecondsText(described.uptime_seconds), described.durability,
+             absl::StrCat(BytesText(described.memory_used_bytes), " of ",
+                          BytesText(described.memory_budget_bytes)),
+             absl::StrCat(pushes), RateText(rate), absl::StrCat(CounterOf(server, "pulls")),
+             absl::StrCat(CounterOf(server, "epochs"))});
+}
+
+void StatusWriter::WriteServers() {
+  TextTable table(
+      {"server", "state", "up", "durability", "memory", "pushes", "", "pulls", "epochs"});
+  Json list = Json::array();
+  for (const ServerView& server : servers_) WriteServer(server, table, list);
+  answer_.json["servers"] = std::move(list);
+  absl::StrAppend(&answer_.text, "job ", target_.job, "\n\n", table.Text());
+}
+
+void StatusWriter::WriteWorkers() {
+  const std::vector<wire::WorkerStanding> workers = WorkersOf(servers_);
+  int64_t furthest = 0;
+  for (const wire::WorkerStanding& worker : workers) furthest = std::max(furthest, worker.step);
+  TextTable table({"worker", "state", "step", "", "behind", "last seen", "process"});
+  Json list = Json::array();
+  for (const wire::WorkerStanding& worker : workers) {
+    const std::string name = target_.WorkerName(worker.worker);
+    sample_.steps[worker.worker] = worker.step;
+    const std::optional<double> rate =
+        before_ == nullptr ? std::nullopt
+                           : RateOf(worker.step, Find(before_->steps, worker.worker), passed_);
+    const int64_t behind = furthest - worker.step;
+    Json entry = {{"worker", name},          {"ordinal", worker.worker},
+                  {"state", worker.state},   {"step", worker.step},
+                  {"steps_behind", behind},  {"seconds_since_seen", worker.seconds_since_seen},
+                  {"origin", worker.origin}, {"largest_step_gap", worker.largest_step_gap}};
+    if (rate.has_value()) entry["steps_per_second"] = *rate;
+    list.push_back(std::move(entry));
+    table.Add({name, worker.state, absl::StrCat(worker.step), RateText(rate), absl::StrCat(behind),
+               SecondsText(worker.seconds_since_seen) + " ago", worker.origin});
+  }
+  answer_.json["workers"] = std::move(list);
+  absl::StrAppend(&answer_.text, "\n",
+                  table.empty() ? "  no worker is known to the servers\n" : table.Text());
+}
+
+void StatusWriter::WriteVariables() {
+  const Variables all = VariablesOf(servers_);
+  answer_.json["variables"] = {
+      {"count", all.count}, {"rows", all.rows}, {"memory_bytes", all.memory_bytes}};
+  absl::StrAppend(&answer_.text, "\n  ", all.count, " variables, ", all.rows, " rows, ",
+                  BytesText(all.memory_bytes), "\n");
+  if (all.count == 0 && AnyMissing(servers_).ok()) {
+    absl::StrAppend(&answer_.text, "  the servers hold nothing of a job '", target_.job,
+                    "': is that its name?\n");
+  }
+}
+
+void StatusWriter::WriteWaits() {
+  const wire::WaitingCall* longest = nullptr;
+  int64_t count = 0;
+  for (const ServerView& server : servers_) {
+    for (const wire::WaitingCall& call : server.why.waiting) {
+      ++count;
+      if (longest == nullptr || call.seconds > longest->seconds) longest = &call;
+    }
+  }
+  answer_.json["waiting_calls"] = count;
+  if (longest == nullptr || longest->seconds < kLongWaitSeconds) return;
+  absl::StrAppend(&answer_.text, "  ", count, count == 1 ? " call waits" : " calls wait",
+                  " (cairnctl why), the longest for ", SecondsText(longest->seconds), ": ",
+                  longest->text, "\n");
+}
+
+void StatusWriter::WriteCheckpoint() {
+  answer_.json["last_checkpoint"] = nullptr;
+  if (!target_.job_file.has_value() || target_.job_file->checkpoint.directory.empty()) return;
+  const std::string& directory = target_.job_file->checkpoint.directory;
+  const absl::StatusOr<CheckpointFolders> folders = ListCheckpoints(directory, target_.job);
+  if (!folders.ok() || folders->finished.empty()) {
+    absl::StrAppend(&answer_.text, "  no checkpoint in ", directory, "\n");
+    return;
+  }
+  const CheckpointManifest& last = folders->finished.back();
+  const std::string folder = absl::StrCat(directory, "/", last.name);
+  answer_.json["last_checkpoint"] = {
+      {"folder", folder}, {"step", last.step}, {"made", last.made}, {"finished", last.finished}};
+  absl::StrAppend(&answer_.text, "  last checkpoint: step ", last.step, ", made ", last.made, ", ",
+                  folder, "\n");
+}
+
+}  // namespace
+
+Answer StatusAnswer(const Target& target, const std::vector<ServerView>& servers,
+                    absl::Duration now, const StatusSample* before, StatusSample* sample) {
+  return StatusWriter(target, servers, now, before, sample).Write();
+}
+
+absl::StatusOr<Answer> RunStatus(const StatusOptions& options, bool json) {
+  ASSIGN_OR_RETURN(const Target target, ResolveTarget(options.target));
+  StatusSample sample;
+  if (options.watch_seconds <= 0) {
+    return StatusAnswer(target, AskServers(target), MonotonicNow(), nullptr, &sample);
+  }
+  const bool terminal = isatty(STDOUT_FILENO) != 0 && !json;
+  bool first = true;
+  for (;;) {
+    const StatusSample before = sample;
+    const std::vector<ServerView> servers = AskServers(target);
+    const Answer answer =
+        StatusAnswer(target, servers, MonotonicNow(), first ? nullptr : &before, &sample);
+    first = false;
+    std::string text = json ? answer.json.dump() + "\n" : answer.text;
+    if (!json && !answer.finding.ok()) {
+      absl::StrAppend(&text, "  ", answer.finding.message(), "\n");
+    }
+    // From the top of an empty screen.
+    if (terminal) text.insert(0, "\033[H\033[2J");
+    if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0) return Answer{};
+    absl::SleepFor(absl::Seconds(options.watch_seconds));
+  }
+}
+
+}  // namespace cairn

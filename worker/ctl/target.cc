@@ -1,0 +1,85 @@
+#include "worker/ctl/target.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/status.h"
+#include "worker/trainer/exit_status.h"
+
+namespace cairn {
+namespace {
+
+absl::StatusOr<ClusterConfig> FindCluster(const TargetOptions& options, const Target& target) {
+  if (!options.cluster_file.empty()) return ReadClusterFile(options.cluster_file);
+  const char* const environment = std::getenv("TF_CONFIG");
+  if (environment != nullptr && *environment != '\0') {
+    return ParseCluster(environment, "TF_CONFIG");
+  }
+  if (target.job_file.has_value() && target.job_file->has_cluster) return target.job_file->cluster;
+  return absl::InvalidArgumentError(
+      "which servers? give --cluster FILE (cairnctl launch says where its file is) or "
+      "--servers HOST:PORT,...");
+}
+
+absl::Status Resolve(const TargetOptions& options, Target* target) {
+  if (options.timeout_seconds <= 0) {
+    return absl::InvalidArgumentError("--timeout_seconds is a number above 0");
+  }
+  target->timeout = absl::Seconds(options.timeout_seconds);
+  RETURN_IF_ERROR(ResolveJob(options.job, target));
+  if (!options.servers.empty()) {
+    if (!options.cluster_file.empty()) {
+      return absl::InvalidArgumentError("--servers and --cluster both name servers: give one");
+    }
+    target->servers = absl::StrSplit(options.servers, ',', absl::SkipWhitespace());
+  } else {
+    ASSIGN_OR_RETURN(target->cluster, FindCluster(options, *target));
+    target->servers = target->cluster.addresses("ps");
+  }
+  if (target->servers.empty()) return absl::InvalidArgumentError("the cluster has no ps tasks");
+  for (const std::string& address : target->servers) {
+    RETURN_IF_ERROR(ParseHostPort(address).status());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string Target::ServerName(size_t index) const {
+  return absl::StrCat("ps:", index, " (", servers[index], ")");
+}
+
+std::string Target::WorkerName(int32_t ordinal) const {
+  if (cluster.tasks.empty()) return absl::StrCat("worker ", ordinal);
+  const int32_t chiefs = static_cast<int32_t>(cluster.addresses("chief").size());
+  return ordinal < chiefs ? absl::StrCat("chief:", ordinal)
+                          : absl::StrCat("worker:", ordinal - chiefs);
+}
+
+absl::Status ResolveJob(const std::string& job, Target* target) {
+  if (job.empty()) {
+    return absl::InvalidArgumentError("which job? give --job NAME or --job FILE, its job file");
+  }
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(job, error)) {
+    target->job = job;
+    return absl::OkStatus();
+  }
+  JobOptions reading;
+  reading.check_files = false;
+  ASSIGN_OR_RETURN(target->job_file, ReadJobFile(job, reading));
+  target->job = target->job_file->name;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Target> ResolveTarget(const TargetOptions& options) {
+  Target target;
+  const absl::Status resolved = Resolve(options, &target);
+  if (!resolved.ok()) return AsBadInput(resolved);
+  return target;
+}
+
+}  // namespace cairn

@@ -1,0 +1,154 @@
+#include "worker/ctl/why.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "worker/ctl/human_text.h"
+
+namespace cairn {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A live worker calls or beats several times a second.
+constexpr double kSilentSeconds = 2;
+
+struct Wait {
+  const ServerView* server;
+  const wire::WaitingCall* call;
+};
+
+std::vector<Wait> LongestFirst(const std::vector<ServerView>& servers) {
+  std::vector<Wait> waits;
+  for (const ServerView& server : servers) {
+    for (const wire::WaitingCall& call : server.why.waiting) waits.push_back({&server, &call});
+  }
+  std::stable_sort(waits.begin(), waits.end(),
+                   [](const Wait& a, const Wait& b) { return a.call->seconds > b.call->seconds; });
+  return waits;
+}
+
+// What is the same wait on several servers.
+using WaitKey = std::tuple<int32_t, std::string, std::vector<int32_t>>;
+
+WaitKey KeyOf(const wire::WaitingCall& call) {
+  std::vector<int32_t> missing;
+  for (const wire::WorkerStanding& worker : call.missing) missing.push_back(worker.worker);
+  return {call.worker, call.waits_for, std::move(missing)};
+}
+
+// Each wait once, the longest first, with the servers where it is.
+std::string WaitsText(const std::vector<Wait>& waits) {
+  std::vector<std::pair<const Wait*, std::string>> shown;
+  std::map<WaitKey, size_t> index;
+  for (const Wait& wait : waits) {
+    const auto [at, fresh] = index.emplace(KeyOf(*wait.call), shown.size());
+    if (fresh) shown.emplace_back(&wait, "");
+    std::string& servers = shown[at->second].second;
+    absl::StrAppend(&servers, servers.empty() ? "" : ", ", wait.server->name);
+  }
+  std::string text;
+  for (const auto& [wait, servers] : shown) {
+    absl::StrAppend(&text, SecondsText(wait->call->seconds), " at ", servers, ": ",
+                    wait->call->text, "\n");
+  }
+  return text.empty() ? "no call waits inside a server that answers\n" : text;
+}
+
+std::string WaiterName(const Target& target, int32_t worker) {
+  return worker < 0 ? "a call of no worker" : target.WorkerName(worker);
+}
+
+std::string StandingText(const wire::WorkerStanding& worker) {
+  return absl::StrCat(worker.state, " at step ", worker.step, ", last seen ",
+                      SecondsText(worker.seconds_since_seen), " ago",
+                      worker.origin.empty() ? "" : absl::StrCat(", process ", worker.origin));
+}
+
+// What an operator does about it.
+std::string AdviceOn(const wire::WorkerStanding& worker) {
+  if (worker.state == "expected") return "it has not said hello: start it";
+  if (worker.state == "returning") {
+    return "known from before the server's restart: it comes back by itself, or its lease ends";
+  }
+  if (worker.state == "joining") return "it says hello again by itself";
+  if (worker.seconds_since_seen >= kSilentSeconds) {
+    return "it is silent: look whether its process runs, is stopped or is cut off; when its lease "
+           "ends, the others go on without it or end (strategy.on_worker_loss)";
+  }
+  return "it runs, and is slower than the others";
+}
+
+}  // namespace
+
+Answer WhyAnswer(const Target& target, const std::vector<ServerView>& servers) {
+  Answer answer;
+  Json waiting = Json::array();
+  std::map<int32_t, std::pair<wire::WorkerStanding, int>> missing;  // and how many wait for it
+  const std::vector<Wait> waits = LongestFirst(servers);
+  for (const auto& [server, call] : waits) {
+    Json names = Json::array();
+    for (const wire::WorkerStanding& worker : call->missing) {
+      names.push_back(target.WorkerName(worker.worker));
+      auto& [standing, count] = missing[worker.worker];
+      if (count == 0 || worker.seconds_since_seen < standing.seconds_since_seen) standing = worker;
+      ++count;
+    }
+    waiting.push_back({{"server", server->name},
+                       {"waiter", WaiterName(target, call->worker)},
+                       {"waits_for", call->waits_for},
+                       {"seconds", call->seconds},
+                       {"missing", std::move(names)},
+                       {"text", call->text}});
+  }
+  answer.text = WaitsText(waits);
+  // Those that nobody waits for yet, as under async.
+  for (const wire::WorkerStanding& worker : WorkersOf(servers)) {
+    if (worker.state == "live" && worker.seconds_since_seen >= kSilentSeconds) {
+      missing.emplace(worker.worker, std::make_pair(worker, 0));
+    }
+  }
+  Json causes = Json::array();
+  for (const auto& [ordinal, found] : missing) {
+    const auto& [worker, count] = found;
+    const std::string name = target.WorkerName(ordinal);
+    causes.push_back({{"worker", name},
+                      {"state", worker.state},
+                      {"step", worker.step},
+                      {"seconds_since_seen", worker.seconds_since_seen},
+                      {"origin", worker.origin},
+                      {"waited_for_by", count},
+                      {"advice", AdviceOn(worker)}});
+    const std::string waiters = count == 0   ? "nobody waits"
+                                : count == 1 ? "1 call waits"
+                                             : absl::StrCat(count, " calls wait");
+    absl::StrAppend(&answer.text, "\n", name, ": ", StandingText(worker), "\n  ", waiters,
+                    " for it; ", AdviceOn(worker), "\n");
+  }
+  Json silent = Json::array();
+  for (const ServerView& server : servers) {
+    if (server.status.ok()) continue;
+    silent.push_back({{"server", server.name}, {"error", std::string(server.status.message())}});
+    absl::StrAppend(&answer.text, "\n", server.name,
+                    ": does not answer; workers with a part there wait for it until "
+                    "strategy.ps_wait_seconds: start it again on its --data_dir\n");
+  }
+  answer.json = {{"job", target.job},
+                 {"waiting", std::move(waiting)},
+                 {"causes", std::move(causes)},
+                 {"servers_without_answer", std::move(silent)}};
+  answer.finding = AnyMissing(servers);
+  return answer;
+}
+
+absl::StatusOr<Answer> RunWhy(const TargetOptions& options) {
+  ASSIGN_OR_RETURN(const Target target, ResolveTarget(options));
+  return WhyAnswer(target, AskServers(target));
+}
+
+}  // namespace cairn

@@ -1,0 +1,19 @@
+// Who waits for whom, since when.
+#pragma once
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/ctl/answer.h"
+#include "worker/ctl/server_view.h"
+#include "worker/ctl/target.h"
+
+namespace cairn {
+
+// The calls that wait inside the servers, the longest first, what is wrong with those they wait
+// for, and the servers that do not answer, which make workers wait too.
+Answer WhyAnswer(const Target& target, const std::vector<ServerView>& servers);
+
+absl::StatusOr<Answer> RunWhy(const TargetOptions& options);
+
+}  // namespace cairn
