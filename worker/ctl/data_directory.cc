@@ -37,8 +37,10 @@ class Counting : public StripeVisitor {
     image_bytes_ = static_cast<int64_t>(bytes.size());
     return absl::OkStatus();
   }
-  absl::Status Row(const StripeId& /*id*/, int64_t key, absl::string_view bytes) override {
-    row_bytes_[key] = static_cast<int64_t>(bytes.size());
+  absl::Status Rows(const StripeId& /*id*/, const StoredRows& rows) override {
+    for (size_t i = 0; i < rows.size(); ++i) {
+      row_bytes_[rows.key(i)] = static_cast<int64_t>(rows.row_bytes());
+    }
     return absl::OkStatus();
   }
 
