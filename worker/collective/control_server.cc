@@ -222,7 +222,7 @@ std::string ControlServer::Impl::MissingText(const std::string& name) const {
   for (int32_t rank = 0; rank < found.size; ++rank) {
     if (found.joined.count(rank) == 0 && found.left.count(rank) == 0) missing.push_back(rank);
   }
-  const std::string text = absl::StrJoin(missing, ",");
+  std::string text = absl::StrJoin(missing, ",");
   if (found.left.empty()) return text;
   return absl::StrCat(text, "; ", absl::StrJoin(found.left, ","), " came and left");
 }

@@ -184,7 +184,7 @@ absl::StatusOr<std::vector<std::string>> GatherTexts(CollectiveGroup& group, abs
 
 absl::Status BroadcastFolder(CollectiveGroup& group, int root, const std::string& folder,
                              absl::Duration timeout) {
-  const absl::Status status = Broadcast(group, root, folder, timeout);
+  absl::Status status = Broadcast(group, root, folder, timeout);
   group.Abort(status);
   return status;
 }
