@@ -149,6 +149,12 @@ class OperatorTest(unittest.TestCase):
             self.assertIn("ps:1", err)
             why, _ = ctl("why", *target, code=1)
             self.assertTrue(why["servers_without_answer"][0]["server"].startswith("ps:1"))
+            doctor, _ = ctl("doctor", *cluster, "--timeout_seconds", "1", "--data_dir", self.folder,
+                            code=1)
+            servers = [f for f in doctor["findings"] if f["what"].startswith("ps:")]
+            self.assertEqual([f["level"] for f in servers], ["ok", "bad"])
+            self.assertIn("one that hangs", servers[1]["found"])
+            self.assertTrue(servers[1]["fix"])
             os.kill(pid, signal.SIGCONT)
 
     def test_of_a_synchronous_job_a_checkpoint_is_made_while_no_step_closes_and_else_refused(self):

@@ -181,8 +181,9 @@ absl::Status CheckNobodyTrains(const Target& target) {
   const std::vector<ServerView> servers = AskServers(target);
   RETURN_IF_ERROR(AnyMissing(servers));
   for (const wire::WorkerStanding& worker : WorkersOf(servers)) {
-    if (worker.state != "live" && worker.state != "joining" && worker.state != "returning")
-      continue;
+    const bool there =
+        worker.state == "live" || worker.state == "joining" || worker.state == "returning";
+    if (!there) continue;
     return absl::FailedPreconditionError(absl::StrCat(
         target.WorkerName(worker.worker), " (", worker.origin, ") is ", worker.state, " at step ",
         worker.step, ": a restore would fence it; end the job's workers first"));

@@ -166,8 +166,9 @@ absl::StatusOr<Answer> ListCheckpointsOf(const CheckpointListOptions& given) {
   for (const std::string& folder : found.unfinished) {
     absl::StrAppend(&answer.text, "unfinished: ", folder, "\n");
   }
-  for (const std::string& why : found.damaged)
+  for (const std::string& why : found.damaged) {
     absl::StrAppend(&answer.text, "damaged: ", why, "\n");
+  }
   answer.json = {{"directory", options.directory},
                  {"checkpoints", std::move(checkpoints)},
                  {"unfinished", found.unfinished},

@@ -15,6 +15,8 @@
 #include "absl/strings/str_split.h"
 #include "common/nearest.h"
 #include "worker/ctl/checkpoints.h"
+#include "worker/ctl/completion.h"
+#include "worker/ctl/doctor.h"
 #include "worker/ctl/export.h"
 #include "worker/ctl/inspect.h"
 #include "worker/ctl/launch.h"
@@ -86,6 +88,8 @@ class Tree {
     AddInspect();
     AddCheckpoint();
     AddExport();
+    AddDoctor();
+    AddCompletion();
   }
 
   absl::Status Parse(absl::Span<const char* const> arguments);
@@ -100,6 +104,8 @@ class Tree {
   void AddCheckpoint();
   void AddCheckpointCalls(CLI::App* checkpoint);
   void AddExport();
+  void AddDoctor();
+  void AddCompletion();
   void NoteChosen();
   std::string Unexpected(const std::string& word) const;
   std::string Refusal(const CLI::ParseError& refused) const;
@@ -302,6 +308,55 @@ void Tree::AddExport() {
       ->add_option("--scratch", options->scratch,
                    "for --checkpoint: where files of the moment are; default: TMPDIR")
       ->type_name("DIR");
+}
+
+void Tree::AddDoctor() {
+  const auto options = std::make_shared<DoctorOptions>();
+  CLI::App* const command = Add(
+      &app_, "doctor", "Whether this machine and its network are fit; each finding with its fix",
+      "cairnctl doctor --data_dir /var/lib/cairn --cluster cluster.yaml",
+      [options] { return RunDoctor(*options); });
+  command
+      ->add_option("--data_dir", options->directory,
+                   "where a server's data would be: its disk is measured with 64 MiB in a file of "
+                   "the moment; default: the working folder")
+      ->type_name("DIR");
+  command->add_option("--cluster", options->cluster_file, "whose ps tasks are looked for")
+      ->type_name("FILE");
+  command
+      ->add_option("--timeout_seconds", options->timeout_seconds,
+                   "how long a server may take to answer; default 3")
+      ->type_name("S");
+}
+
+// Every command with what may follow it.
+void CollectWords(const CLI::App& app, const std::string& path,
+                  std::vector<CompletedCommand>* commands) {
+  CompletedCommand command{.path = path};
+  const std::vector<const CLI::App*> below = app.get_subcommands(nullptr);
+  for (const CLI::App* one : below) command.words.push_back(one->get_name());
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) command.words.push_back("--" + name);
+  }
+  commands->push_back(std::move(command));
+  for (const CLI::App* one : below) {
+    CollectWords(*one, absl::StrCat(path, " ", one->get_name()), commands);
+  }
+}
+
+void Tree::AddCompletion() {
+  const auto shell = std::make_shared<std::string>();
+  const auto commands = std::make_shared<std::vector<CompletedCommand>>();
+  Add(&app_, "completion", "Prints what makes the shell complete commands and flags",
+      "cairnctl completion bash > ~/.local/share/bash-completion/completions/cairnctl",
+      [shell, commands] { return BashCompletion(*commands); })
+      ->add_option("shell", *shell, "bash")
+      ->type_name("SHELL")
+      ->required()
+      ->check([](const std::string& name) {
+        return name == "bash" ? std::string() : absl::StrCat("'", name, "'; there is bash");
+      });
+  CollectWords(app_, "", commands.get());
 }
 
 void Tree::NoteChosen() {

@@ -62,6 +62,23 @@ class CommandLine(unittest.TestCase):
                       self.refused("launch", "--restart", "sometimes"))
         self.assertIn("--cluster", self.refused("launch", "--ps", "1", "--cluster", "x"))
 
+    def complete(self, *words):
+        """What bash offers for the last of `words`."""
+        script = ('source <("$0" completion bash); COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
+                  '_cairnctl; printf "%s\\n" "${COMPREPLY[@]}"')
+        done = subprocess.run(["/bin/bash", "-c", script, CTL, *words], capture_output=True,
+                              text=True, timeout=30, check=True)
+        return done.stdout.split()
+
+    def test_bash_completes_commands_and_their_flags(self):
+        self.assertEqual(self.complete("cairnctl", "insp"), ["inspect"])
+        self.assertEqual(self.complete("cairnctl", "checkpoint", "ver"), ["verify"])
+        self.assertEqual(self.complete("cairnctl", "checkpoint", "restore", "--rep"),
+                         ["--replace"])
+        self.assertEqual(self.complete("cairnctl", "status", "--job", "x", "--wa"), ["--watch"])
+        self.assertEqual(self.complete("cairnctl", "status", "no-flag"), [])
+        self.assertIn("there is bash", self.refused("completion", "tcsh"))
+
     def test_with_json_an_error_is_an_object_too(self):
         done = ctl("launch", "--json")
         self.assertEqual(done.returncode, 2)

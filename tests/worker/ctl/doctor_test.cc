@@ -1,0 +1,50 @@
+// What is fine has no fix, what is not has one, and only what is bad decides the exit status.
+#include "worker/ctl/doctor.h"
+
+#include "absl/strings/match.h"
+#include "gtest/gtest.h"
+#include "tests/support/temp_dir.h"
+
+namespace cairn {
+namespace {
+
+using Level = Finding::Level;
+
+TEST(Doctor, OpenFilesAreJudgedByWhatConnectionsNeed) {
+  EXPECT_EQ(JudgeOpenFiles(1 << 20).level, Level::kFine);
+  EXPECT_EQ(JudgeOpenFiles(1024).level, Level::kWarning);
+  EXPECT_EQ(JudgeOpenFiles(64).level, Level::kBad);
+  EXPECT_TRUE(absl::StrContains(JudgeOpenFiles(1024).fix, "ulimit -n 2560"));
+  EXPECT_EQ(JudgeOpenFiles(1 << 20).fix, "");
+}
+
+TEST(Doctor, ASlowDiskIsAWarningThatNamesTheFlag) {
+  EXPECT_EQ(JudgeDisk("d", 500e6, 0.001).level, Level::kFine);
+  EXPECT_TRUE(absl::StrContains(JudgeDisk("d", 500e6, 0.2).fix, "log_sync"));
+  EXPECT_TRUE(absl::StrContains(JudgeDisk("d", 10e6, 0.001).fix, "--snapshot_interval_seconds"));
+}
+
+TEST(Doctor, WarningsAreNoFailureAndBadFindingsAre) {
+  EXPECT_TRUE(DoctorAnswer({{Level::kWarning, "a", "b", "c"}}).finding.ok());
+  const Answer bad = DoctorAnswer({{Level::kFine, "a", "b", ""}, {Level::kBad, "d", "e", "f"}});
+  EXPECT_EQ(bad.finding.message(), "1 thing is bad; each has its fix above");
+  EXPECT_EQ(bad.json["findings"][1]["fix"], "f");
+  EXPECT_TRUE(absl::StrContains(bad.text, "bad      d: e\n         -> f\n")) << bad.text;
+}
+
+TEST(Doctor, ThisMachineIsLookedAtAndNothingStays) {
+  const TempDir temp;
+  const auto answer = RunDoctor({.directory = temp.path()});
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(answer->json["findings"].size(), 5U);
+  EXPECT_TRUE(absl::StrContains(answer->text, temp.path())) << answer->text;
+}
+
+TEST(Doctor, AFolderThatIsNotThereIsBad) {
+  const auto answer = RunDoctor({.directory = "/no/such/folder"});
+  ASSERT_TRUE(answer.ok());
+  EXPECT_FALSE(answer->finding.ok());
+}
+
+}  // namespace
+}  // namespace cairn

@@ -1,0 +1,243 @@
+#include "worker/ctl/doctor.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/config/cluster_config.h"
+#include "common/deadline.h"
+#include "common/status.h"
+#include "thrift/limits.h"
+#include "worker/cluster/local_gpus.h"
+#include "worker/ctl/human_text.h"
+#include "worker/ctl/local_ports.h"
+#include "worker/ctl/server_view.h"
+#include "worker/trainer/exit_status.h"
+
+namespace cairn {
+namespace {
+
+using Level = Finding::Level;
+
+// A file or more for each connection, RocksDB's tables, and room.
+constexpr uint64_t kWantedFiles = 2 * static_cast<uint64_t>(kDefaultMaxConnections) + 512;
+constexpr uint64_t kNeededFiles = 256;
+constexpr size_t kWriteBytes = size_t{64} << 20;
+constexpr int kSyncs = 20;
+// An epoch syncs once; log_sync once a group of pushes.
+constexpr double kSlowSyncSeconds = 0.05;
+constexpr double kSlowBytesPerSecond = 50e6;
+constexpr int64_t kLittleSpaceBytes = int64_t{5} << 30;
+
+std::string LevelName(Level level) {
+  return level == Level::kFine ? "ok" : level == Level::kWarning ? "warning" : "bad";
+}
+
+Finding OpenFiles() {
+  rlimit limit = {};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  return JudgeOpenFiles(limit.rlim_cur);
+}
+
+Finding Memory() {
+  struct sysinfo info = {};
+  sysinfo(&info);
+  const int64_t total = static_cast<int64_t>(info.totalram) * info.mem_unit;
+  Finding finding{.what = "memory", .found = absl::StrCat(BytesText(total), " in this machine")};
+  if (total < int64_t{2} << 30) {
+    finding.level = Level::kWarning;
+    finding.fix = "small variables alone: set --memory_budget_bytes of cairn-ps to what is free";
+  }
+  return finding;
+}
+
+Finding Space(const std::string& directory) {
+  struct statvfs stat = {};
+  Finding finding{.what = "disk space"};
+  if (statvfs(directory.c_str(), &stat) != 0) {
+    return {Level::kBad, "disk space", absl::StrCat(directory, ": ", std::strerror(errno)),
+            "name a folder that is there by --data_dir"};
+  }
+  const int64_t bytes = static_cast<int64_t>(stat.f_bavail) * static_cast<int64_t>(stat.f_frsize);
+  finding.found = absl::StrCat(BytesText(bytes), " free at ", directory);
+  if (bytes < kLittleSpaceBytes) {
+    finding.level = Level::kWarning;
+    finding.fix = "a server refuses pushes once its disk is full: free some, or choose another";
+  }
+  return finding;
+}
+
+absl::Status WriteAll(int file, const std::string& bytes) {
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t wrote = write(file, bytes.data() + done, bytes.size() - done);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0) return absl::ErrnoToStatus(errno, "writing");
+    done += static_cast<size_t>(wrote);
+  }
+  return absl::OkStatus();
+}
+
+struct DiskRate {
+  double bytes_per_second = 0;
+  double sync_seconds = 0;  // of a small write, the median
+};
+
+absl::StatusOr<DiskRate> MeasureDisk(const std::string& directory) {
+  std::string path = absl::StrCat(directory, "/.cairn-doctor.XXXXXX");
+  const int file = mkstemp(path.data());
+  if (file < 0) return absl::ErrnoToStatus(errno, absl::StrCat("making a file in ", directory));
+  const auto close_file = absl::MakeCleanup([&] {
+    close(file);
+    unlink(path.c_str());
+  });
+  DiskRate rate;
+  absl::Duration begin = MonotonicNow();
+  // Not all alike: some file systems leave such blocks out.
+  std::string block(size_t{4} << 20, '\0');
+  for (size_t i = 0; i < block.size(); ++i) block[i] = static_cast<char>(i * 131 >> 3);
+  for (size_t done = 0; done < kWriteBytes; done += block.size()) {
+    RETURN_IF_ERROR(WriteAll(file, block));
+  }
+  if (fsync(file) != 0) return absl::ErrnoToStatus(errno, "syncing");
+  rate.bytes_per_second =
+      static_cast<double>(kWriteBytes) / absl::ToDoubleSeconds(MonotonicNow() - begin);
+  std::array<double, kSyncs> seconds = {};
+  for (double& one : seconds) {
+    begin = MonotonicNow();
+    RETURN_IF_ERROR(WriteAll(file, "one record of a log"));
+    if (fdatasync(file) != 0) return absl::ErrnoToStatus(errno, "syncing");
+    one = absl::ToDoubleSeconds(MonotonicNow() - begin);
+  }
+  std::nth_element(seconds.begin(), seconds.begin() + kSyncs / 2, seconds.end());
+  rate.sync_seconds = seconds[kSyncs / 2];
+  return rate;
+}
+
+Finding Disk(const std::string& directory) {
+  const absl::StatusOr<DiskRate> rate = MeasureDisk(directory);
+  if (rate.ok()) return JudgeDisk(directory, rate->bytes_per_second, rate->sync_seconds);
+  return {Level::kBad, "disk", absl::StrCat(directory, ": ", rate.status().message()),
+          "name a folder that can be written by --data_dir, or see to its disk"};
+}
+
+Finding Gpus() {
+  const int32_t count = LocalGpuCount();
+  if (count == 0) return {Level::kFine, "GPUs", "none; workers compute on CPUs", ""};
+  // Closed again at once: whether it can be found is all that is asked.
+  void* const nccl = dlopen("libnccl.so.2", RTLD_LAZY | RTLD_LOCAL);
+  if (nccl != nullptr) {
+    dlclose(nccl);
+    return {Level::kFine, "GPUs", absl::StrCat(count, ", and NCCL is there"), ""};
+  }
+  return {Level::kWarning, "GPUs", absl::StrCat(count, ", but libnccl.so.2 is not found"),
+          "install NCCL, or set LD_LIBRARY_PATH to where it is"};
+}
+
+// A ps task's address: one that answers, one that is free here, or neither.
+Finding Server(const Target& target, const ServerView& view, size_t index) {
+  Finding finding{.what = view.name};
+  if (view.status.ok()) {
+    finding.found = absl::StrCat("answers, up ", SecondsText(view.described.uptime_seconds));
+    return finding;
+  }
+  LocalPorts ports;
+  const absl::Status held = ports.Hold(target.servers[index], /*must_be_free=*/true).status();
+  if (held.ok()) {
+    finding.found = "is not started; the port is free on this machine";
+    return finding;
+  }
+  finding.level = Level::kBad;
+  if (absl::IsAlreadyExists(held)) {
+    finding.found = absl::StrCat("something listens there that is no cairn-ps, or one that hangs: ",
+                                 view.status.message());
+    finding.fix = "end it (ss -ltnp names the process), or give the task another port";
+  } else {
+    finding.found = std::string(view.status.message());
+    finding.fix = "start cairn-ps there, and see that firewalls let the port through";
+  }
+  return finding;
+}
+
+absl::Status AddServers(const DoctorOptions& options, std::vector<Finding>* findings) {
+  if (options.cluster_file.empty()) return absl::OkStatus();
+  // Any job's name will do: what the servers hold is not looked at.
+  ASSIGN_OR_RETURN(const Target target,
+                   ResolveTarget({.cluster_file = options.cluster_file,
+                                  .job = "doctor",
+                                  .timeout_seconds = options.timeout_seconds}));
+  const std::vector<ServerView> servers = AskServers(target);
+  for (size_t i = 0; i < servers.size(); ++i) findings->push_back(Server(target, servers[i], i));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Finding JudgeOpenFiles(uint64_t limit) {
+  Finding finding{
+      .what = "open files",
+      .found = absl::StrCat(limit == RLIM_INFINITY ? "no limit" : absl::StrCat(limit, " at most"))};
+  if (limit >= kWantedFiles) return finding;
+  finding.level = limit < kNeededFiles ? Level::kBad : Level::kWarning;
+  finding.fix = absl::StrCat("a server with many connections needs ", kWantedFiles, ": ulimit -n ",
+                             kWantedFiles, " (or LimitNOFILE of its unit)");
+  return finding;
+}
+
+Finding JudgeDisk(const std::string& directory, double bytes_per_second, double sync_seconds) {
+  Finding finding{.what = "disk",
+                  .found = absl::StrFormat("%.0f MB/s, fsync %.2f ms at %s", bytes_per_second / 1e6,
+                                           sync_seconds * 1e3, directory)};
+  if (bytes_per_second >= kSlowBytesPerSecond && sync_seconds <= kSlowSyncSeconds) return finding;
+  finding.level = Level::kWarning;
+  finding.fix = sync_seconds > kSlowSyncSeconds
+                    ? "slow to sync: avoid --durability log_sync here, or choose a local disk"
+                    : "slow to write: lengthen --snapshot_interval_seconds, or choose a local disk";
+  return finding;
+}
+
+Answer DoctorAnswer(const std::vector<Finding>& findings) {
+  Answer answer;
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  int bad = 0;
+  std::string text;
+  for (const Finding& finding : findings) {
+    const std::string level = LevelName(finding.level);
+    list.push_back(
+        {{"level", level}, {"what", finding.what}, {"found", finding.found}, {"fix", finding.fix}});
+    absl::StrAppendFormat(&text, "%-8s %s: %s\n", level, finding.what, finding.found);
+    if (!finding.fix.empty()) absl::StrAppend(&text, "         -> ", finding.fix, "\n");
+    if (finding.level == Level::kBad) ++bad;
+  }
+  answer.text = std::move(text);
+  answer.json = {{"ok", bad == 0}, {"findings", std::move(list)}};
+  if (bad > 0) {
+    answer.finding = absl::FailedPreconditionError(
+        absl::StrCat(bad, bad == 1 ? " thing is" : " things are", " bad; each has its fix above"));
+  }
+  return answer;
+}
+
+absl::StatusOr<Answer> RunDoctor(const DoctorOptions& options) {
+  const std::string directory = options.directory.empty() ? "." : options.directory;
+  std::vector<Finding> findings = {OpenFiles(), Memory(), Space(directory), Disk(directory),
+                                   Gpus()};
+  RETURN_IF_ERROR(AddServers(options, &findings));
+  return DoctorAnswer(findings);
+}
+
+}  // namespace cairn

@@ -1,0 +1,38 @@
+// Whether this machine is fit for servers and workers: each finding with its fix.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/ctl/answer.h"
+
+namespace cairn {
+
+struct DoctorOptions {
+  std::string directory;     // where a server's data would be; empty: the working folder
+  std::string cluster_file;  // empty: no addresses are looked at
+  double timeout_seconds = 3;
+};
+
+// One thing that was looked at.
+struct Finding {
+  enum class Level { kFine, kWarning, kBad };
+  Level level = Level::kFine;
+  std::string what;   // "open files"
+  std::string found;  // "1024 at most"
+  std::string fix;    // empty where it is fine
+};
+
+// File limits, memory, the disk's write and fsync rate (64 MiB in a file of its own, which goes
+// away), the cluster's addresses, GPUs and NCCL. The answer's finding is not OK where something is
+// bad; a warning is none.
+absl::StatusOr<Answer> RunDoctor(const DoctorOptions& options);
+
+// Parts of it, for tests.
+Finding JudgeOpenFiles(uint64_t limit);
+Finding JudgeDisk(const std::string& directory, double bytes_per_second, double sync_seconds);
+Answer DoctorAnswer(const std::vector<Finding>& findings);
+
+}  // namespace cairn
