@@ -87,6 +87,11 @@ class LaunchTest(unittest.TestCase):
     def wait_for_log(self, pattern):
         return processes.wait_for(lambda: re.search(pattern, self.log()), WAIT, pattern)
 
+    def wait_until_both_train(self):
+        # One that is stopped before has no report.
+        for worker in (0, 1):
+            self.wait_for_log(f"worker:{worker} .*starts run 1")
+
     def pids(self, process, program, count):
         def found():
             pids = [p for p, name in children(process.pid).items() if name == program]
@@ -129,7 +134,7 @@ class LaunchTest(unittest.TestCase):
 
     def test_a_killed_worker_ends_the_run_by_name(self):
         process = self.launch(epochs=1000000)
-        self.wait_for_log("worker:1 .*starts run 1")
+        self.wait_until_both_train()
         started = children(process.pid)
         os.kill(self.pids(process, "cairn-worker", 2)[1], signal.SIGKILL)
         status, out = self.finish(process)
@@ -169,7 +174,7 @@ class LaunchTest(unittest.TestCase):
 
     def test_one_interrupt_ends_all_cleanly(self):
         process = self.launch(epochs=1000000)
-        self.wait_for_log("worker:1 .*starts run 1")
+        self.wait_until_both_train()
         started = children(process.pid)
         process.send_signal(signal.SIGINT)
         status, out = self.finish(process)
@@ -198,7 +203,7 @@ class LaunchTest(unittest.TestCase):
 
     def test_tasks_end_with_a_launcher_that_is_killed(self):
         process = self.launch(epochs=1000000)
-        self.wait_for_log("worker:1 .*starts run 1")
+        self.wait_until_both_train()
         started = children(process.pid)
         self.assertEqual(len(started), 4)
         process.kill()
