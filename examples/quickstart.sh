@@ -14,7 +14,8 @@ examples/install_packages.sh
 
 step "2/4 build (a few minutes the first time)"
 [ -f "$build/build.ninja" ] || meson setup "$build" >/dev/null
-ninja -C "$build" ps_server/cairn-ps worker/cairn-worker examples/clicks/cairn-make-clicks
+ninja -C "$build" ps_server/cairn-ps worker/cairn-worker worker/ctl/cairnctl \
+  examples/clicks/cairn-make-clicks
 
 step "3/4 click logs in Criteo's format: $rows rows to train, a tenth to evaluate"
 work=$(mktemp -d "${TMPDIR:-/tmp}/cairn-quickstart.XXXXXX")
@@ -26,8 +27,8 @@ trap 'rm -rf "$work"' EXIT
 cat "$work/eval.json" >&2
 
 step "4/4 training: 2 cairn-ps and 2 cairn-worker processes"
-examples/launch/launch.sh --build "$build" --job examples/clicks/clicks.yaml \
-  --data_root "$work" --ps 2 --workers 2 | tee "$work/reports.jsonl"
+"$build/worker/ctl/cairnctl" launch --ps 2 --worker 2 --job examples/clicks/clicks.yaml \
+  --data_root "$work" | tee "$work/reports.jsonl"
 
 python3 - "$work/reports.jsonl" "$work/eval.json" <<'PYTHON'
 import json

@@ -6,8 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -137,8 +138,8 @@ absl::Status ReadEngineFlags(EngineOptions& engine) {
 absl::StatusOr<ClusterConfig> FindCluster() {
   const std::string path = absl::GetFlag(FLAGS_cluster);
   if (!path.empty()) return ReadClusterFile(path);
-  const char* const environment = std::getenv("TF_CONFIG");
-  if (environment != nullptr && *environment != '\0') return ParseCluster(environment, "TF_CONFIG");
+  ASSIGN_OR_RETURN(std::optional<ClusterConfig> environment, ReadTfConfig());
+  if (environment.has_value()) return *std::move(environment);
   return absl::InvalidArgumentError(
       "--cluster FILE is required where TF_CONFIG is not set; --help lists the flags");
 }

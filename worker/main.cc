@@ -6,15 +6,14 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/synchronization/mutex.h"
@@ -27,6 +26,7 @@
 #include "worker/collective/gloo_group.h"
 #include "worker/trainer/checkpoint_follower.h"
 #include "worker/trainer/exit_status.h"
+#include "worker/trainer/exporter.h"
 #include "worker/trainer/in_process_server.h"
 #include "worker/trainer/trainer.h"
 
@@ -139,11 +139,7 @@ absl::StatusOr<JobConfig> ReadJob(const CommandLine& line) {
   const std::string export_file = absl::GetFlag(FLAGS_export);
   if (!export_file.empty()) job->output.export_file = export_file;
   const std::string& target = job->output.export_file;
-  if (!target.empty() && !absl::EndsWith(target, ".npz") &&
-      !absl::EndsWith(target, ".safetensors")) {
-    return BadFlag(absl::StrCat("export file '", target,
-                                "': name it .npz or .safetensors, which are written"));
-  }
+  if (!target.empty()) RETURN_IF_ERROR(AsBadInput(CheckExportFile(target)));
   const int64_t max_steps = absl::GetFlag(FLAGS_max_steps);
   if (max_steps >= 0) job->data.max_steps = max_steps;
   for (const std::string& warning : job->warnings) LOG(WARNING) << warning;
@@ -162,10 +158,8 @@ absl::StatusOr<ClusterConfig> ReadCluster(const JobConfig& job) {
         "--cluster_jobs, --cluster_port and --print_cluster go with --cluster_resolver");
   }
   if (!named.file.empty()) return ReadClusterFile(named.file);
-  const char* const environment = std::getenv("TF_CONFIG");
-  if (environment != nullptr && *environment != '\0') {
-    return ParseCluster(environment, "TF_CONFIG");
-  }
+  ASSIGN_OR_RETURN(std::optional<ClusterConfig> environment, ReadTfConfig());
+  if (environment.has_value()) return *std::move(environment);
   return job.has_cluster ? job.cluster : ClusterConfig();
 }
 

@@ -1,6 +1,7 @@
 #include "common/config/cluster_config.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -209,6 +210,12 @@ absl::StatusOr<ClusterConfig> ParseCluster(absl::string_view text, absl::string_
 absl::StatusOr<ClusterConfig> ReadClusterFile(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string text, ReadConfigFile(path));
   return ParseCluster(text, path);
+}
+
+absl::StatusOr<std::optional<ClusterConfig>> ReadTfConfig() {
+  const char* const text = std::getenv("TF_CONFIG");
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  return ParseCluster(text, "TF_CONFIG");
 }
 
 bool IsLoopback(absl::string_view host) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,8 @@ struct ClusterConfig {
 absl::StatusOr<ClusterConfig> ParseCluster(absl::string_view text, absl::string_view source);
 // kNotFound / kInvalidArgument, naming the file.
 absl::StatusOr<ClusterConfig> ReadClusterFile(const std::string& path);
+// What the variable TF_CONFIG holds; none where it is not set or empty. Errors as ParseCluster.
+absl::StatusOr<std::optional<ClusterConfig>> ReadTfConfig();
 
 // "host:port" into its parts; "[::1]:7001" too. kInvalidArgument says what is wrong.
 struct HostPort {

@@ -1,8 +1,7 @@
 """The examples do what their comments say: the job files reach their quality through real processes,
-launch.sh ends what it starts, cairn-embed learns, cairn-make-clicks refuses bad flags."""
+cairn-embed learns, cairn-make-clicks refuses bad flags."""
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -17,7 +16,7 @@ EXAMPLES = os.path.join(TOP, "examples")
 DATA = os.path.join(os.environ.get("CAIRN_SHARED", os.path.join(TOP, "..", "shared")), "data")
 WORKER = os.path.join(BUILD, "worker", "cairn-worker")
 MAKE_CLICKS = os.path.join(BUILD, "examples", "clicks", "cairn-make-clicks")
-LAUNCH = os.path.join(EXAMPLES, "launch", "launch.sh")
+CTL = os.path.join(BUILD, "worker", "ctl", "cairnctl")
 
 
 def run(*command, timeout=600, **options):
@@ -47,9 +46,8 @@ class Examples(unittest.TestCase):
 
     def launch(self, job, data, *flags):
         """On two servers and two workers; the report that has the evaluation."""
-        done = run(LAUNCH, "--build", BUILD, "--job", os.path.join(EXAMPLES, job), "--data_root",
-                   data, *flags)
-        found = reports(done)
+        done = run(CTL, "launch", "--job", os.path.join(EXAMPLES, job), "--data_root", data, *flags)
+        found = sorted(reports(done), key=lambda report: report["task"])
         self.assertEqual([r["task"] for r in found], ["worker:0", "worker:1"])
         return found[0]
 
@@ -149,35 +147,6 @@ class Examples(unittest.TestCase):
         self.assertEqual(last[:3], ["step", "2000", "loss"])
         self.assertLess(float(last[3]), 0.01)
         self.assertAlmostEqual(float(last[5]), 4, places=2)
-
-    def test_launch_names_the_task_that_fails_and_passes_its_status_on(self):
-        with open(self.path("bad.yaml"), "w", encoding="ascii") as file:
-            file.write("modle: {}\n")
-        done = run(LAUNCH, "--build", BUILD, "--job", self.path("bad.yaml"), timeout=120)
-        self.assertEqual(done.returncode, 2, done.stderr)
-        self.assertIn("unknown key 'modle' (did you mean 'model'?)", done.stderr)
-        self.assertRegex(done.stderr, r"launch.sh: worker:\d ended with status 2")
-
-    def test_launch_refuses_bad_flags(self):
-        for flags in (["--jobb", "x"], ["--job"], [], ["--job", "x", "--ps", "zero"]):
-            done = run(LAUNCH, *flags, timeout=60)
-            self.assertEqual(done.returncode, 2, flags)
-            self.assertIn("usage: launch.sh", done.stderr)
-
-    # Interrupted in the middle, it leaves no process behind: all of them hold the write end of the
-    # pipe, so that it is at its end only once the last one is gone.
-    def test_an_interrupted_launch_ends_what_it_started(self):
-        data = self.shared("a9a")
-        launch = subprocess.Popen(
-            [LAUNCH, "--build", BUILD, "--job", os.path.join(EXAMPLES, "a9a.yaml"), "--data_root",
-             data, "--", "--set", "data.epochs=100000"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        for line in launch.stderr:
-            if "starts run" in line:
-                break
-        launch.send_signal(signal.SIGTERM)
-        launch.communicate(timeout=120)
-        self.assertEqual(launch.returncode, 143)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 moves, also where batches are ragged, rows are sparse and servers are killed; a late worker's pushes
 are dropped and counted; checkpoints have whole steps; uneven data, a killed worker and a run that
 is continued end cleanly."""
-import array
 import json
 import os
 import random
@@ -12,25 +11,13 @@ import sys
 import tempfile
 import time
 import unittest
-import zipfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import npz  # noqa: E402
 import processes  # noqa: E402
 import tap  # noqa: E402
 
 ROWS, FEATURES = 3010, 20
-
-
-def read_npz(path):
-    """Arrays of float32 or int64 by name, flat."""
-    arrays = {}
-    with zipfile.ZipFile(path) as archive:
-        for name in archive.namelist():
-            data = archive.read(name)
-            header_bytes = int.from_bytes(data[8:10], "little")
-            code = "f" if b"<f4" in data[10:10 + header_bytes] else "q"
-            arrays[name] = array.array(code, data[10 + header_bytes:])
-    return arrays
 
 
 class Sync(unittest.TestCase):
@@ -89,7 +76,7 @@ class Sync(unittest.TestCase):
         if meanwhile is not None:
             meanwhile(started)
         reports = [self.report(process, i) for i, process in enumerate(started)]
-        return reports, read_npz(self.path("0.npz"))
+        return reports, npz.read(self.path("0.npz"))
 
     def assert_close(self, got, want, tolerance=1e-6):
         self.assertEqual(set(got), set(want))
@@ -168,7 +155,7 @@ class Sync(unittest.TestCase):
             self.assertEqual(reports[0]["steps"], 301)
             self.assertLess(reports[1]["steps"], 301)
             self.assertEqual(reports[1]["total_steps"], 301)
-            self.assert_close(read_npz(self.path("0.npz")), undisturbed)
+            self.assert_close(npz.read(self.path("0.npz")), undisturbed)
 
     def test_killed_with_its_disks_a_job_goes_on_from_a_checkpoint(self):
         # 3010 rows of two workers are 301 steps; the last checkpoint may be of any step.

@@ -59,5 +59,10 @@ struct RestoreSource {
 // them, so that a worker that started before a restore is fenced by it.
 inline constexpr int kTimelineShift = 32;
 constexpr int64_t TimelineOf(int64_t incarnation) { return incarnation >> kTimelineShift; }
+// The newest of all workers'; 0 where there is none.
+int64_t TimelineOf(const std::vector<ServerCheckpoint>& servers);
+
+// How far `worker` was on `server`; null: nothing is known of it there.
+const CheckpointWorker* FindWorker(const ServerCheckpoint& server, int32_t worker);
 
 }  // namespace cairn

@@ -45,13 +45,6 @@ std::string NewName(const std::string& job) {
                          static_cast<uint32_t>(random()));
 }
 
-const CheckpointWorker* Find(const ServerCheckpoint& server, int32_t worker) {
-  for (const CheckpointWorker& one : server.workers) {
-    if (one.worker == worker) return &one;
-  }
-  return nullptr;
-}
-
 // The steps that every server has closed by now; 0 where the job is not synchronous. kAborted:
 // they differ.
 absl::StatusOr<int64_t> ClosedStep(const Target& target) {
@@ -71,27 +64,17 @@ absl::Status CheckNoStepClosed(const Target& target, int64_t before,
   ASSIGN_OR_RETURN(const int64_t after, ClosedStep(target));
   bool same = before == after;
   for (const ServerCheckpoint& part : parts) {
-    const CheckpointWorker* const steps = Find(part, kStepWorker);
+    const CheckpointWorker* const steps = FindWorker(part, kStepWorker);
     same = same && (steps == nullptr ? 0 : steps->sequence) == before;
   }
   return same ? absl::OkStatus() : absl::AbortedError("a step was closed");
-}
-
-int64_t TimelineOf(const std::vector<ServerCheckpoint>& parts) {
-  int64_t timeline = 0;
-  for (const ServerCheckpoint& part : parts) {
-    for (const CheckpointWorker& worker : part.workers) {
-      timeline = std::max(timeline, cairn::TimelineOf(worker.incarnation));
-    }
-  }
-  return timeline;
 }
 
 // The step after which the first worker would resume; 0: it has taken none.
 int64_t StepOf(const std::vector<ServerCheckpoint>& parts) {
   std::vector<ResumeAnswer> answers;
   for (const ServerCheckpoint& part : parts) {
-    const CheckpointWorker* const first = Find(part, 0);
+    const CheckpointWorker* const first = FindWorker(part, 0);
     answers.push_back(first == nullptr ? ResumeAnswer{}
                                        : ResumeAnswer{first->sequence, first->position});
   }

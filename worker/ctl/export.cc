@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
 #include "common/status.h"
@@ -83,10 +82,7 @@ absl::StatusOr<Answer> ExportCheckpoint(const ExportOptions& options) {
 }  // namespace
 
 absl::StatusOr<Answer> RunExport(const ExportOptions& options) {
-  if (!absl::EndsWith(options.file, ".npz") && !absl::EndsWith(options.file, ".safetensors")) {
-    return AsBadInput(absl::InvalidArgumentError(absl::StrCat(
-        "export file '", options.file, "': name it .npz or .safetensors, which are written")));
-  }
+  RETURN_IF_ERROR(AsBadInput(CheckExportFile(options.file)));
   const TargetOptions& wanted = options.target;
   if (!options.checkpoint.empty()) {
     if (!wanted.cluster_file.empty() || !wanted.servers.empty()) {

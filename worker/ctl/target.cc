@@ -1,8 +1,9 @@
 #include "worker/ctl/target.h"
 
-#include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -14,10 +15,8 @@ namespace {
 
 absl::StatusOr<ClusterConfig> FindCluster(const TargetOptions& options, const Target& target) {
   if (!options.cluster_file.empty()) return ReadClusterFile(options.cluster_file);
-  const char* const environment = std::getenv("TF_CONFIG");
-  if (environment != nullptr && *environment != '\0') {
-    return ParseCluster(environment, "TF_CONFIG");
-  }
+  ASSIGN_OR_RETURN(std::optional<ClusterConfig> environment, ReadTfConfig());
+  if (environment.has_value()) return *std::move(environment);
   if (target.job_file.has_value() && target.job_file->has_cluster) return target.job_file->cluster;
   return absl::InvalidArgumentError(
       "which servers? give --cluster FILE (cairnctl launch says where its file is) or "

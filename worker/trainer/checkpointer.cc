@@ -21,24 +21,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-int64_t TimelineOf(const std::vector<ServerCheckpoint>& servers) {
-  int64_t timeline = 0;
-  for (const ServerCheckpoint& server : servers) {
-    for (const CheckpointWorker& worker : server.workers) {
-      timeline = std::max(timeline, cairn::TimelineOf(worker.incarnation));
-    }
-  }
-  return timeline;
-}
-
 // Steps that one server has and another has not would be computed again from values that have them.
 absl::Status CheckSameSteps(const std::vector<ServerCheckpoint>& servers) {
   std::vector<int64_t> closed;
   for (const ServerCheckpoint& server : servers) {
-    const auto steps =
-        std::find_if(server.workers.begin(), server.workers.end(),
-                     [](const CheckpointWorker& worker) { return worker.worker == kStepWorker; });
-    closed.push_back(steps == server.workers.end() ? 0 : steps->sequence);
+    const CheckpointWorker* const steps = FindWorker(server, kStepWorker);
+    closed.push_back(steps == nullptr ? 0 : steps->sequence);
   }
   const auto [lowest, highest] = std::minmax_element(closed.begin(), closed.end());
   if (*lowest == *highest) return absl::OkStatus();

@@ -72,6 +72,14 @@ absl::StatusOr<std::unique_ptr<ArrayWriter>> MakeWriter(const std::string& path,
 
 }  // namespace
 
+absl::Status CheckExportFile(absl::string_view path) {
+  if (absl::EndsWith(path, ".npz") || absl::EndsWith(path, ".safetensors")) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("export file '", path, "': name it .npz or .safetensors, which are written"));
+}
+
 absl::Status ExportVariables(PsClient& client, absl::Span<const VariableSpec> specs,
                              absl::Span<const std::string> vocabulary, const std::string& path,
                              absl::Duration call_timeout) {

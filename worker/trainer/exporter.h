@@ -11,6 +11,9 @@
 
 namespace cairn {
 
+// kInvalidArgument: `path` ends in neither .npz nor .safetensors, which ExportVariables writes.
+absl::Status CheckExportFile(absl::string_view path);
+
 // Writes every variable of `specs` to the file `path`, .npz or .safetensors by its end: a dense one
 // as NAME, an embedding table as NAME/keys (int64 [rows], ascending) and NAME/values (float32
 // [rows, dim]); `vocabulary`, unless empty, as "vocabulary", byte strings of which number i is the

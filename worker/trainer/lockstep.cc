@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/monotonic_cond_var.h"
 #include "common/status.h"
+#include "worker/input/row_source.h"
 #include "worker/trainer/exit_status.h"
 
 namespace cairn {
@@ -21,13 +22,7 @@ enum Word : size_t { kHas, kStops, kRows, kEpoch, kNextRow, kLossOfLast, kFixedW
 
 // A batch of no rows. Its buffers are kept.
 void Clear(Batch* batch) {
-  batch->rows = 0;
-  batch->labels.clear();
-  batch->row_offsets.assign(1, 0);
-  batch->columns.clear();
-  batch->values.clear();
-  batch->dense.clear();
-  batch->keys.clear();
+  ClearBatch(batch);
   batch->epoch_share = 1;
 }
 

@@ -51,6 +51,16 @@ class CoordinatorTest : public ::testing::Test {
   static float Read(const VariablePtr& variable) {
     return static_cast<float>(variable->Read().value().ToDoubles()[0]);
   }
+  // A function that a worker has begun when this returns, and that runs until `go`.
+  void ScheduleUntil(absl::Notification& go) {
+    absl::Notification started;
+    ASSERT_OK(coordinator_->Schedule([&](absl::Span<const Value>) {
+      started.Notify();
+      go.WaitForNotification();
+      return Value();
+    }));
+    started.WaitForNotification();
+  }
   ScheduledCall::Function Adding(const VariablePtr& variable, double number) {
     return
         [variable, number](absl::Span<const Value>) { return None(variable->AssignAdd(number)); };
@@ -320,14 +330,8 @@ TEST_F(CoordinatorTest, H13_APerWorkerIteratorOutsideAScheduledFunctionIsRefused
 
 TEST_F(CoordinatorTest, AFullQueueMakesScheduleWaitAndThenRefuse) {
   Start(1, {}, {.queue_limit = 1, .schedule_wait = absl::Milliseconds(50)});
-  absl::Notification started;
   absl::Notification go;
-  ASSERT_OK(coordinator_->Schedule([&](absl::Span<const Value>) {
-    started.Notify();
-    go.WaitForNotification();
-    return Value();
-  }));
-  started.WaitForNotification();
+  ScheduleUntil(go);
   const auto nothing = [](absl::Span<const Value>) { return Value(); };
   ASSERT_OK(coordinator_->Schedule(nothing));
   EXPECT_THAT(coordinator_->Schedule(nothing),
@@ -342,14 +346,8 @@ TEST_F(CoordinatorTest, AFullQueueMakesScheduleWaitAndThenRefuse) {
 // What is still queued when the coordinator ends is cancelled, not forgotten.
 TEST_F(CoordinatorTest, EndingCancelsTheQueue) {
   Start(1);
-  absl::Notification started;
   absl::Notification go;
-  ASSERT_OK(coordinator_->Schedule([&](absl::Span<const Value>) {
-    started.Notify();
-    go.WaitForNotification();
-    return Value();
-  }));
-  started.WaitForNotification();
+  ScheduleUntil(go);
   const RemoteValue queued =
       coordinator_->Schedule([](absl::Span<const Value>) { return Value(); }).value();
   std::thread ending([this] { coordinator_.reset(); });

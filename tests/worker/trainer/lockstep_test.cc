@@ -17,6 +17,7 @@
 #include "gmock/gmock.h"
 #include "tests/support/status_matchers.h"
 #include "tests/worker/collective/ranks.h"
+#include "tests/worker/models/model_scene.h"
 #include "tests/worker/models/random_batch.h"
 #include "worker/collective/in_process_group.h"
 #include "worker/trainer/exit_status.h"
@@ -51,33 +52,6 @@ std::optional<bool> Loaded(const absl::StatusOr<bool>& more) {
   return more.ok() ? std::optional<bool>(*more) : std::nullopt;
 }
 
-struct Scene {
-  std::string name;
-  ModelConfig model;
-  DataConfig data;
-  Schema schema;
-};
-
-Scene Sparse(const std::string& type, int64_t columns) {
-  return {.name = absl::StrCat(type, " over ", columns, " sparse columns"),
-          .model = {.type = type, .loss = "sigmoid_cross_entropy", .hidden = {8}},
-          .data = {.format = "libsvm", .features = columns},
-          .schema = {.sparse_columns = columns}};
-}
-
-const Scene& Deep() {
-  static const Scene* const scene =
-      new Scene{.name = "wide_deep",
-                .model = {.type = "wide_deep", .loss = "sigmoid_cross_entropy", .hidden = {8}},
-                .data = {.format = "criteo_tsv"},
-                .schema = {.dense_columns = 13, .key_columns = 26}};
-  return *scene;
-}
-
-std::unique_ptr<Model> ModelOf(const Scene& scene) {
-  return Model::Create(scene.model, scene.data, scene.schema).value();
-}
-
 // Values as a pull would fill them: of each id the same, whatever the plan.
 void FillValues(const Model& model, StepState* state) {
   for (size_t v = 0; v < state->uses.size(); ++v) {
@@ -94,7 +68,7 @@ void FillValues(const Model& model, StepState* state) {
 }
 
 // Rows [first, last) of a batch, as a part of their own.
-Batch Rows(const Scene& scene, const Batch& batch, size_t first, size_t last) {
+Batch Rows(const ModelScene& scene, const Batch& batch, size_t first, size_t last) {
   Batch part;
   part.rows = static_cast<int64_t>(last - first);
   const auto cut = [&](const auto& from, size_t width, auto* to) {
@@ -133,9 +107,9 @@ ById GradientOf(const Model& model, const StepState& state, size_t variable) {
 
 class Workers {
  public:
-  explicit Workers(int count, const Scene& scene = Sparse("linear", 12))
+  explicit Workers(int count, const ModelScene& scene = SparseScene("linear", 12))
       : groups_(InProcessGroups::Create(CpuDevices(count), "workers").value()),
-        model_(ModelOf(scene)) {}
+        model_(scene.MakeModel()) {}
 
   const Model& model() const { return *model_; }
   int size() const { return groups_.size(); }
@@ -155,7 +129,7 @@ class Workers {
   std::atomic<int> asked_{-1};
 };
 
-void CheckScene(const Scene& scene, const std::vector<size_t>& rows_of_workers) {
+void CheckScene(const ModelScene& scene, const std::vector<size_t>& rows_of_workers) {
   SCOPED_TRACE(absl::StrCat(scene.name, ", rows ", absl::StrJoin(rows_of_workers, ", ")));
   Workers workers(static_cast<int>(rows_of_workers.size()), scene);
   const Model& model = workers.model();
@@ -206,8 +180,7 @@ void CheckScene(const Scene& scene, const std::vector<size_t>& rows_of_workers) 
 }
 
 TEST(Lockstep, HasTheGradientsOfAllRows) {
-  for (const Scene& scene : {Sparse("linear", 12), Sparse("linear", 100000), Sparse("fm", 100000),
-                             Sparse("mlp", 20), Deep()}) {
+  for (const ModelScene& scene : ModelScenes()) {
     CheckScene(scene, {8, 8});
     CheckScene(scene, {1, 33, 7});
     CheckScene(scene, {0, 5});
@@ -217,14 +190,14 @@ TEST(Lockstep, HasTheGradientsOfAllRows) {
 
 // One row touches few of 400 columns, so they go by ids; 200 rows touch them all.
 TEST(Lockstep, WhatOneUsesWholeAllExchangeWhole) {
-  const Scene scene = Sparse("linear", 400);
+  const ModelScene scene = SparseScene("linear", 400);
   CheckScene(scene, {1, 200});
   CheckScene(scene, {200, 1, 0});
 }
 
 TEST(Lockstep, EpochsEndTogether) {
   Workers workers(2);
-  const Scene scene = Sparse("linear", 12);
+  const ModelScene scene = SparseScene("linear", 12);
   // Epochs and rows read in them: worker 0 has five rows an epoch, worker 1 two.
   const std::vector<std::pair<int64_t, int64_t>> positions[] = {
       {{0, 2}, {0, 4}, {0, 5}, {1, 2}, {1, 4}, {1, 5}}, {{0, 2}, {1, 2}}};
@@ -268,7 +241,7 @@ TEST(Lockstep, AStopAskedOfOneIsKnownToAll) {
 TEST(Lockstep, BadRowsOfOneAreItsErrorAndEndTheOthersWait) {
   Workers workers(2);
   workers.Each([&](Lockstep& lockstep, int rank) {
-    Batch batch = RandomBatch(Sparse("linear", 12).schema, 4, 1, 3);
+    Batch batch = RandomBatch(SparseScene("linear", 12).schema, 4, 1, 3);
     if (rank == 1) batch.columns.back() = 99;
     ListReader reader({batch});
     Step step;

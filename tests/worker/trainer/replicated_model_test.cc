@@ -10,36 +10,12 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
+#include "tests/worker/models/model_scene.h"
 #include "tests/worker/models/random_batch.h"
 #include "worker/strategy/mirrored_strategy.h"
 
 namespace cairn {
 namespace {
-
-struct Scene {
-  std::string name;
-  ModelConfig model;
-  DataConfig data;
-  Schema schema;
-};
-
-Scene Sparse(const std::string& type, int64_t columns) {
-  return {.name = absl::StrCat(type, " over ", columns, " sparse columns"),
-          .model = {.type = type, .loss = "sigmoid_cross_entropy", .hidden = {8}},
-          .data = {.format = "libsvm", .features = columns},
-          .schema = {.sparse_columns = columns}};
-}
-
-std::vector<Scene> Scenes() {
-  return {Sparse("linear", 12),
-          Sparse("linear", 100000),
-          Sparse("fm", 100000),
-          Sparse("mlp", 20),
-          {.name = "wide_deep",
-           .model = {.type = "wide_deep", .loss = "sigmoid_cross_entropy", .hidden = {8}},
-           .data = {.format = "criteo_tsv"},
-           .schema = {.dense_columns = 13, .key_columns = 26}}};
-}
 
 // Values as a pull would fill them: of each id the same, whatever the plan.
 void FillValues(const Model& model, StepState* state) {
@@ -54,11 +30,10 @@ void FillValues(const Model& model, StepState* state) {
   }
 }
 
-std::unique_ptr<Model> Divided(const Scene& scene, size_t replicas) {
+std::unique_ptr<Model> Divided(const test::ModelScene& scene, size_t replicas) {
   StrategyConfig config;
   for (size_t i = 0; i < replicas; ++i) config.devices.push_back(absl::StrCat("cpu:", i));
-  return DivideOverReplicas(Model::Create(scene.model, scene.data, scene.schema).value(), config)
-      .value();
+  return DivideOverReplicas(scene.MakeModel(), config).value();
 }
 
 void ExpectSameGradients(const StepState& got, const StepState& want, const Model& model) {
@@ -72,9 +47,9 @@ void ExpectSameGradients(const StepState& got, const StepState& want, const Mode
   }
 }
 
-void CheckScene(const Scene& scene, int64_t rows, size_t replicas) {
+void CheckScene(const test::ModelScene& scene, int64_t rows, size_t replicas) {
   SCOPED_TRACE(absl::StrCat(scene.name, ", ", rows, " rows, ", replicas, " replicas"));
-  const auto whole = Model::Create(scene.model, scene.data, scene.schema).value();
+  const auto whole = scene.MakeModel();
   const auto divided = Divided(scene, replicas);
   const Batch batch = test::RandomBatch(scene.schema, rows, 1, 3);
   StepState want, got;
@@ -94,7 +69,7 @@ void CheckScene(const Scene& scene, int64_t rows, size_t replicas) {
 }
 
 TEST(ReplicatedModel, HasTheGradientsOfTheWholeBatch) {
-  for (const Scene& scene : Scenes()) {
+  for (const test::ModelScene& scene : test::ModelScenes()) {
     for (const int64_t rows : {1, 2, 7, 64}) {
       for (const size_t replicas : {size_t{2}, size_t{3}}) CheckScene(scene, rows, replicas);
     }
@@ -102,8 +77,8 @@ TEST(ReplicatedModel, HasTheGradientsOfTheWholeBatch) {
 }
 
 TEST(ReplicatedModel, OneDeviceIsTheModelItself) {
-  const Scene scene = Sparse("linear", 12);
-  auto model = Model::Create(scene.model, scene.data, scene.schema).value();
+  const test::ModelScene scene = test::SparseScene("linear", 12);
+  auto model = scene.MakeModel();
   const Model* const address = model.get();
   StrategyConfig config;
   config.devices = {"cpu:3"};
@@ -112,7 +87,7 @@ TEST(ReplicatedModel, OneDeviceIsTheModelItself) {
 
 // An error of one replica is the step's.
 TEST(ReplicatedModel, BadRowIsRefused) {
-  const Scene scene = Sparse("linear", 12);
+  const test::ModelScene scene = test::SparseScene("linear", 12);
   const auto model = Divided(scene, 2);
   Batch batch = test::RandomBatch(scene.schema, 8, 1, 1);
   StepState state;
