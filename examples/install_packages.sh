@@ -8,13 +8,14 @@ packages=(
   g++ meson ninja-build pkg-config python3 libboost-dev          # Thrift's headers need Boost's
   libthrift-dev thrift-compiler libabsl-dev librocksdb-dev libgoogle-glog-dev
   libgloo-dev libyaml-cpp-dev nlohmann-json3-dev libcli11-dev libopenblas-dev libhwy-dev
-  zlib1g-dev libxxhash-dev libdlpack-dev
+  zlib1g-dev libxxhash-dev libdlpack-dev prometheus-cpp-dev libcivetweb-dev
   # RocksDB's .pc names these privately; a static link of it would need them.
   libsnappy-dev liblz4-dev libzstd-dev libbz2-dev
 )
 # To test: frameworks, the stock Python client, formatting and static analysis.
 test_packages=(
   libgtest-dev libgmock-dev libbenchmark-dev
+  prometheus chromium python3-websocket            # promtool; the status page
   python3-thrift python3-numpy clang-format clang-tidy ccache cmake
 )
 [ "${1:-}" = "--tests" ] && packages+=("${test_packages[@]}")

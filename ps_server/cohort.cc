@@ -376,6 +376,14 @@ wire::WorkerStanding Cohort::StandingOf(int32_t worker, const Member& member) co
   standing.step = member.step;
   standing.seconds_since_seen = absl::ToDoubleSeconds(member.session->SinceSeen());
   standing.largest_step_gap = member.largest_gap;
+  if (const auto [vitals, ago] = member.session->vitals(); ago < absl::InfiniteDuration()) {
+    standing.__set_vitals(vitals);
+    standing.seconds_since_vitals = absl::ToDoubleSeconds(ago);
+  }
+  wire::ServerState state;
+  member.session->Fill(state);
+  standing.applied = state.applied;
+  standing.durable = state.durable;
   return standing;
 }
 

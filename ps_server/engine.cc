@@ -72,6 +72,7 @@ class ServingEngine final : public Engine {
     return core_.budget.Acquire(bytes, absl::StrCat("a message to ", core_.name));
   }
   void ReleaseMessage(int64_t bytes) override { core_.budget.Release(bytes); }
+  EngineFigures Figures() const override { return FiguresOf(core_); }
   absl::Status Close() override;
 
  private:

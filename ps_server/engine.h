@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "ps_server/figures.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/limits.h"
 
@@ -63,6 +64,9 @@ class Engine {
   // for others to finish, then kResourceExhausted. Pair with ReleaseMessage.
   virtual absl::Status AcquireMessage(int64_t bytes) = 0;
   virtual void ReleaseMessage(int64_t bytes) = 0;
+
+  // Reads a file's size for each file on disk, and otherwise memory alone.
+  virtual EngineFigures Figures() const = 0;
 
   // Refuses new calls (STOPPING), lets running ones end, flushes and closes the store.
   virtual absl::Status Close() = 0;

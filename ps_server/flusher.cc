@@ -45,6 +45,12 @@ int64_t Flusher::epochs() const {
   return written_;
 }
 
+std::optional<absl::Duration> Flusher::SinceEpoch() const {
+  absl::MutexLock lock(&mutex_);
+  if (!epoch_ended_.has_value()) return std::nullopt;
+  return MonotonicNow() - *epoch_ended_;
+}
+
 absl::Status Flusher::Flush(Reach reach) {
   const WaitBoard::Waiting waiting(
       board_, "epoch", absl::StrCat("what is applied to be written to ", options_.directory));
@@ -99,10 +105,14 @@ void Flusher::RunOne() {
   const int64_t epoch = ++begun_;
   const bool sync = sync_wanted_ >= epoch;
   mutex_.Unlock();
+  const absl::Duration begin = MonotonicNow();
   const absl::Status status = RunEpoch(sync);
+  const absl::Duration end = MonotonicNow();
   mutex_.Lock();
   running_ = false;
   if (status.ok()) {
+    epoch_seconds_.Observe(absl::ToDoubleSeconds(end - begin));
+    epoch_ended_ = end;
     written_ = epoch;
     if (sync) synced_ = epoch;
   } else {

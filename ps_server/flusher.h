@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/metrics/slotted.h"
 #include "common/monotonic_cond_var.h"
 #include "ps_server/engine.h"
 #include "ps_server/registry.h"
@@ -59,6 +61,10 @@ class Flusher {
   // Makes `status`, with which a write outside any epoch failed, the failure. Returns failure().
   absl::Status Refuse(const absl::Status& status);
   int64_t epochs() const;
+  // How long epochs took that ended well.
+  Histogram::Reading epoch_seconds() const { return epoch_seconds_.Read(); }
+  // Since the last of them ended; nullopt: there was none yet.
+  std::optional<absl::Duration> SinceEpoch() const;
 
  private:
   struct OfJob {
@@ -96,11 +102,13 @@ class Flusher {
   int64_t synced_ = 0;       // … that was synced
   int64_t sync_wanted_ = 0;  // epochs up to this one must be synced
   absl::Status failure_;
+  std::optional<absl::Duration> epoch_ended_;  // on the monotonic clock
   bool stopping_ = false;
   MonotonicCondVar stop_;  // wakes Loop only, which epochs need not do
   std::thread thread_;
 
   bool unsynced_ = false;  // belongs to the running epoch
+  Histogram epoch_seconds_{EpochSecondsBounds()};
 };
 
 }  // namespace cairn

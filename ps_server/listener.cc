@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/metrics/slotted.h"
 #include "common/monotonic_cond_var.h"
 #include "common/status.h"
 #include "ps_server/reply_holds.h"
@@ -132,6 +133,7 @@ class ListenerImpl : public Listener {
 
   absl::Status Listen();
   std::string address() const override { return address_; }
+  ListenerFigures figures() const override;
   void Stop() override;
 
  private:
@@ -162,7 +164,11 @@ class ListenerImpl : public Listener {
   std::atomic<bool> stopping_ = false;
   std::thread accept_thread_;
   absl::Mutex stop_mutex_;  // one Stop at a time
-  absl::Mutex mutex_;
+  SlottedCount received_bytes_;
+  SlottedCount sent_bytes_;
+  mutable absl::Mutex mutex_;
+  int64_t accepted_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t refused_ ABSL_GUARDED_BY(mutex_) = 0;
   Connections connections_ ABSL_GUARDED_BY(mutex_);
   MonotonicCondVar changed_;                     // running_, or stopping_
   int32_t running_ ABSL_GUARDED_BY(mutex_) = 0;  // connections that are not done
@@ -224,11 +230,13 @@ void ListenerImpl::Admit(const std::shared_ptr<TSocket>& socket) {
       try {
         connection.thread = std::thread([this, &connection] { Run(connection); });
         ++running_;
+        ++accepted_;
       } catch (const std::system_error& error) {
         connections_.pop_back();
         refusal = absl::StrCat("cannot start a thread: ", error.what());
       }
     }
+    if (!refusal.empty()) ++refused_;
   }
   if (!refusal.empty()) Refuse(socket, refusal);
   for (Connection& connection : done) connection.thread.join();
@@ -296,6 +304,8 @@ void ListenerImpl::ServeCalls(BulkProtocol& protocol, BulkTransport& transport,
   absl::Status refusal;
   try {
     while (!stopping_.load() && processor.process(shared, shared, nullptr)) {
+      received_bytes_.Add(transport.max_message_bytes() - transport.remaining_bytes());
+      sent_bytes_.Add(transport.written_bytes());
       transport.EndMessage();
       replies.Release();
     }
@@ -311,6 +321,16 @@ void ListenerImpl::ServeCalls(BulkProtocol& protocol, BulkTransport& transport,
   LOG_RATIONED(WARNING) << address_ << ": refused: " << named.message();
   Answer(protocol, transport, named);
   transport.Drain();
+}
+
+ListenerFigures ListenerImpl::figures() const {
+  ListenerFigures figures{.received_bytes = received_bytes_.Read(),
+                          .sent_bytes = sent_bytes_.Read()};
+  const absl::MutexLock lock(&mutex_);
+  figures.connections = running_;
+  figures.accepted = accepted_;
+  figures.refused = refused_;
+  return figures;
 }
 
 void ListenerImpl::Stop() {

@@ -21,6 +21,16 @@ struct ListenerOptions {
   double stall_seconds = kDefaultStallSeconds;
 };
 
+// Since the start, but for `connections`, which are open now.
+struct ListenerFigures {
+  int64_t connections = 0;
+  int64_t accepted = 0;
+  int64_t refused = 0;  // connections that were one too many
+  // Of messages that were read or answered to their end.
+  int64_t received_bytes = 0;
+  int64_t sent_bytes = 0;
+};
+
 // Thread safety: every method may be called from several threads at once.
 class Listener {
  public:
@@ -33,6 +43,7 @@ class Listener {
                                                          const ListenerOptions& options);
   // "127.0.0.1:7001", with the port that was bound.
   virtual std::string address() const = 0;
+  virtual ListenerFigures figures() const = 0;
   // Stops accepting, lets running calls answer for up to a second, ends every connection, joins all
   // threads. Idempotent.
   virtual void Stop() = 0;

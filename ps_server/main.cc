@@ -3,20 +3,19 @@
 #include <malloc.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/http/http_flags.h"
 #include "common/status.h"
 #include "ps_server/engine.h"
 #include "ps_server/listener.h"
+#include "ps_server/monitor/monitor.h"
 #include "ps_server/server_config.h"
 
 namespace cairn {
@@ -36,32 +35,42 @@ sigset_t BlockStopSignals() {
   return signals;
 }
 
-// Readers see the whole address or no file.
-absl::Status WritePortFile(const std::string& path, const std::string& address) {
-  const std::string part = absl::StrCat(path, ".", getpid());
-  std::ofstream out(part);
-  out << address << "\n";
-  out.close();
-  if (out && std::rename(part.c_str(), path.c_str()) == 0) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("--port_file ", path, " cannot be written: ",
-                                             std::strerror(errno), ": choose another place"));
+// HTTP, where it is asked for, from before the engine opens its files until it has closed them.
+absl::StatusOr<std::unique_ptr<Monitor>> StartMonitor(const ServerConfig& config) {
+  if (!config.http.has_value()) return std::unique_ptr<Monitor>();
+  const std::string& port_file = config.http->port_file;
+  if (!port_file.empty()) unlink(port_file.c_str());
+  ASSIGN_OR_RETURN(std::unique_ptr<Monitor> monitor,
+                   Monitor::Start(config.http->server, {.server_index = config.engine.server_index,
+                                                        .servers = config.servers}));
+  LOG(INFO) << "ps:" << config.engine.server_index << " has its status page at http://"
+            << monitor->address() << "/";
+  if (!port_file.empty()) {
+    RETURN_IF_ERROR(WriteAddressFile("http_port_file", port_file, monitor->address()));
+  }
+  return monitor;
 }
 
 absl::Status Serve(const ServerConfig& config, const sigset_t& stop_signals) {
   // A file of an earlier run would send readers to a port that is not this one's.
   if (!config.port_file.empty()) unlink(config.port_file.c_str());
+  ASSIGN_OR_RETURN(const std::unique_ptr<Monitor> monitor, StartMonitor(config));
   ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Open(config.engine));
   ASSIGN_OR_RETURN(const std::unique_ptr<Listener> listener,
                    Listener::Start(*engine, config.listener));
   LOG(INFO) << "ps:" << config.engine.server_index << " serves on " << listener->address()
             << ", durability " << DurabilityName(config.engine.durability);
   absl::Status status;
-  if (!config.port_file.empty()) status = WritePortFile(config.port_file, listener->address());
+  if (monitor != nullptr) monitor->Serving(*engine, *listener);
+  if (!config.port_file.empty()) {
+    status = WriteAddressFile("port_file", config.port_file, listener->address());
+  }
   if (status.ok()) {
     int signal = 0;
     sigwait(&stop_signals, &signal);
     LOG(INFO) << "got " << strsignal(signal) << ": writing everything, then ending";
   }
+  if (monitor != nullptr) monitor->Stopping();
   listener->Stop();
   const absl::Status closed = engine->Close();
   return status.ok() ? closed : status;

@@ -209,6 +209,7 @@ void Push::Apply(const PreparedItem& item, const Origin& origin, MemoryHold& hol
   wire::PushedItem pushed;
   pushed.version = update.version;
   pushed.staleness = update.staleness;
+  core_.NoteStaleness(update.staleness);
   reply.items.push_back(pushed);
 }
 
@@ -248,6 +249,7 @@ absl::StatusOr<bool> Push::Check(const VariableMap& variables, wire::PushReply& 
     const int64_t pulled = items_[i].pulled_version;
     if (pulled < 0) continue;
     reply.items[i].staleness = std::max<int64_t>(0, reply.items[i].version - pulled);
+    core_.NoteStaleness(reply.items[i].staleness);
   }
   return finite;
 }

@@ -13,8 +13,8 @@ namespace {
 
 // What the charges are meant to hold, with the strings of a session at their longest.
 static_assert(sizeof(Job) + 4 * kMaxJobNameBytes + 1024 <= kJobChargeBytes);
-static_assert(2 * sizeof(Session) + 2 * kMaxPositionBytes + kMaxOriginBytes +
-                  3 * kMaxJobNameBytes <=
+static_assert(2 * sizeof(Session) + 2 * kMaxPositionBytes + kMaxOriginBytes + 3 * kMaxJobNameBytes +
+                  kMaxTaskTypeBytes + 4 * kMaxGoneServers <=
               kWorkerChargeBytes);
 
 }  // namespace

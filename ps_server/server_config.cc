@@ -41,23 +41,12 @@ ABSL_FLAG(bool, allow_plaintext, false, "true or false");
 namespace cairn {
 namespace {
 
-constexpr absl::string_view kFlags[] = {"cluster",
-                                        "task_type",
-                                        "task_index",
-                                        "data_dir",
-                                        "durability",
-                                        "port_file",
-                                        "memory_budget_bytes",
-                                        "memory_wait_seconds",
-                                        "not_finite",
-                                        "max_message_bytes",
-                                        "max_connections",
-                                        "max_jobs",
-                                        "max_workers",
-                                        "stall_seconds",
-                                        "lease_seconds",
-                                        "allow_plaintext",
-                                        "snapshot_interval_seconds"};
+constexpr absl::string_view kFlags[] = {
+    "cluster",     "task_type",         "task_index",          "data_dir",
+    "durability",  "port_file",         "memory_budget_bytes", "memory_wait_seconds",
+    "not_finite",  "max_message_bytes", "max_connections",     "max_jobs",
+    "max_workers", "stall_seconds",     "lease_seconds",       "allow_plaintext",
+    kHttpFlags[0], kHttpFlags[1],       kHttpFlags[2],         "snapshot_interval_seconds"};
 
 constexpr char kUsage[] =
     R"(cairn-ps serves shards of variables to workers and keeps them in RocksDB.
@@ -83,6 +72,11 @@ constexpr char kUsage[] =
                                   included; default 1024 and 16384
   --stall_seconds S     a connection that stops in the middle of a message is closed; default 30
   --port_file FILE      gets the address that was bound, once it accepts calls (port 0: a free one)
+  --http_port N         answer HTTP for operators: a status page (/), metrics for Prometheus
+                        (/metrics), /healthz, /readyz, /status.json; 0: a free port; default: none
+  --http_address A      on this address; default 127.0.0.1. Another needs --allow_plaintext: these
+                        pages change nothing, but whoever reaches them can read them
+  --http_port_file FILE gets the address that HTTP was bound to
   --allow_plaintext     serve on an address other hosts can reach. This version has neither
                         encryption nor authentication: whoever reaches the port can read and write
                         everything, so give it on a trusted network only
@@ -173,6 +167,7 @@ absl::Status ReadTask(ServerConfig& config) {
   }
   config.engine.server_index = index;
   config.engine.server_count = static_cast<int32_t>(addresses.size());
+  config.servers = addresses;
   config.listener.host = host_port.host;
   config.listener.port = host_port.port;
   return absl::OkStatus();
@@ -193,6 +188,7 @@ absl::StatusOr<ServerConfig> ReadServerConfig(absl::Span<const char* const> argu
   config.listener.max_connections = absl::GetFlag(FLAGS_max_connections);
   config.listener.stall_seconds = absl::GetFlag(FLAGS_stall_seconds);
   config.port_file = absl::GetFlag(FLAGS_port_file);
+  ASSIGN_OR_RETURN(config.http, ReadHttpFlags(absl::GetFlag(FLAGS_allow_plaintext)));
   return config;
 }
 

@@ -1,11 +1,14 @@
 // What cairn-ps was asked for: flags, cluster file, TF_CONFIG.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/http/http_flags.h"
 #include "ps_server/engine.h"
 #include "ps_server/listener.h"
 
@@ -16,6 +19,8 @@ struct ServerConfig {
   EngineOptions engine;
   ListenerOptions listener;
   std::string port_file;  // empty: none
+  std::optional<HttpFlags> http;
+  std::vector<std::string> servers;  // addresses of the cluster's ps tasks
 };
 
 // `arguments` are those after the program's name. kInvalidArgument or kNotFound: a bad flag or

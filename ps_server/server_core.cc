@@ -111,7 +111,11 @@ absl::StatusOr<Admitted> Admit(ServerCore& core, const wire::Caller& caller) {
     status = admitted.job->cohort().Check(*admitted.session);
     if (!status.ok()) return Annotate(status, core.name);
   }
-  admitted.session->Renew(core.options.lease);
+  if (caller.__isset.vitals) {
+    admitted.session->Beat(core.options.lease, caller.vitals);
+  } else {
+    admitted.session->Renew(core.options.lease);
+  }
   return admitted;
 }
 

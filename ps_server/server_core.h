@@ -10,11 +10,13 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/metrics/slotted.h"
 #include "ps_server/counters.h"
 #include "ps_server/engine.h"
 #include "ps_server/flusher.h"
 #include "ps_server/memory_budget.h"
 #include "ps_server/registry.h"
+#include "ps_server/rpc_meter.h"
 #include "ps_server/turn.h"
 #include "ps_server/wait_board.h"
 #include "storage/stripe_store.h"
@@ -35,11 +37,17 @@ struct ServerCore {
   Registry registry;
   Flusher flusher;
   Counters counters;
+  RpcMeter rpcs;
+  Histogram staleness{StalenessBounds()};  // of each shard that was pushed
 
   Turn create_turn;               // one create_variables, drop_job or restore's end at a time
   uint32_t next_variable_id = 1;  // of whoever has create_turn
   Turn checkpoint_turn;           // one checkpoint, drop_checkpoint or restore at a time
 
+  // -1: not known.
+  void NoteStaleness(int64_t updates) {
+    if (updates >= 0) staleness.Observe(static_cast<double>(updates));
+  }
   bool applied_is_durable() const { return options.durability == Durability::kOff; }
 };
 

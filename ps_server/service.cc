@@ -6,6 +6,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
+#include "common/deadline.h"
 #include "common/status.h"
 #include "ps_server/assign.h"
 #include "ps_server/checkpoint_calls.h"
@@ -48,7 +49,10 @@ void Service::Throw(const wire::Caller& caller, const absl::Status& status) {
   throw error;
 }
 
-void Service::Guard(const wire::Caller& caller, absl::FunctionRef<absl::Status()> call) {
+void Service::Guard(Method method, const wire::Caller& caller,
+                    absl::FunctionRef<absl::Status()> call) {
+  const absl::Duration begin = MonotonicNow();
+  core_.rpcs.Begun();
   absl::Status status;
   const WaitBoard::Calling calling(caller.job, caller.worker);
   if (gate_.Enter()) {
@@ -65,12 +69,13 @@ void Service::Guard(const wire::Caller& caller, absl::FunctionRef<absl::Status()
   } else {
     status = StoppingError(core_.name);
   }
+  core_.rpcs.Done(method, status.code(), MonotonicNow() - begin);
   if (!status.ok()) Throw(caller, status);
 }
 
-void Service::Run(const wire::Caller& caller, wire::ServerState& state,
+void Service::Run(Method method, const wire::Caller& caller, wire::ServerState& state,
                   absl::FunctionRef<absl::Status(const Admitted&)> call) {
-  Guard(caller, [&] {
+  Guard(method, caller, [&] {
     ASSIGN_OR_RETURN(const Admitted admitted, Admit(core_, caller));
     CarryThrough(admitted, caller);
     RETURN_IF_ERROR(call(admitted));
@@ -83,24 +88,26 @@ void Service::hello(wire::HelloReply& reply, const wire::HelloRequest& request) 
   wire::Caller caller;
   caller.job = request.job;
   caller.worker = request.worker;
-  Guard(caller, [&] { return Hello(core_, request, reply); });
+  Guard(Method::kHello, caller, [&] { return Hello(core_, request, reply); });
 }
 
 void Service::heartbeat(wire::ServerState& state, const wire::Caller& caller) {
-  Run(caller, state, [](const Admitted&) { return absl::OkStatus(); });
+  Run(Method::kHeartbeat, caller, state, [](const Admitted&) { return absl::OkStatus(); });
 }
 
 void Service::leave(wire::ServerState& state, const wire::Caller& caller) {
-  Run(caller, state, [&](const Admitted& admitted) { return Leave(core_, admitted); });
+  Run(Method::kLeave, caller, state,
+      [&](const Admitted& admitted) { return Leave(core_, admitted); });
 }
 
 void Service::create_variables(wire::ServerState& state, const wire::Caller& caller,
                                const std::vector<wire::VariableSpec>& specs) {
-  Run(caller, state, [&](const Admitted&) { return CreateVariables(core_, caller, specs); });
+  Run(Method::kCreateVariables, caller, state,
+      [&](const Admitted&) { return CreateVariables(core_, caller, specs); });
 }
 
 void Service::push(wire::PushReply& reply, const wire::PushRequest& request) {
-  Run(request.caller, reply.state, [&](const Admitted& admitted) {
+  Run(Method::kPush, request.caller, reply.state, [&](const Admitted& admitted) {
     RETURN_IF_ERROR(ApplyPush(core_, admitted, request, reply));
     CAIRN_CRASH_POINT("push: applied");
     RETURN_IF_ERROR(AwaitPromised(core_));
@@ -110,14 +117,14 @@ void Service::push(wire::PushReply& reply, const wire::PushRequest& request) {
 }
 
 void Service::assign(wire::PushReply& reply, const wire::AssignRequest& request) {
-  Run(request.caller, reply.state, [&](const Admitted& admitted) {
+  Run(Method::kAssign, request.caller, reply.state, [&](const Admitted& admitted) {
     RETURN_IF_ERROR(ApplyAssign(core_, admitted, request, reply));
     return AwaitPromised(core_);
   });
 }
 
 void Service::pull(wire::PullReply& reply, const wire::PullRequest& request) {
-  Run(request.caller, reply.state,
+  Run(Method::kPull, request.caller, reply.state,
       [&](const Admitted& admitted) { return PullInStep(admitted, request, reply); });
 }
 
@@ -128,7 +135,7 @@ absl::Status Service::PullInStep(const Admitted& admitted, const wire::PullReque
 }
 
 void Service::step(wire::StepReply& reply, const wire::StepRequest& request) {
-  Run(request.push.caller, reply.push.state, [&](const Admitted& admitted) {
+  Run(Method::kStep, request.push.caller, reply.push.state, [&](const Admitted& admitted) {
     RETURN_IF_ERROR(ApplyPush(core_, admitted, request.push, reply.push));
     if (request.pull.caller.job == request.push.caller.job) {
       RETURN_IF_ERROR(PullInStep(admitted, request.pull, reply.pull));
@@ -142,25 +149,26 @@ void Service::step(wire::StepReply& reply, const wire::StepRequest& request) {
 }
 
 void Service::describe(wire::DescribeReply& reply, const wire::DescribeRequest& request) {
-  Run(request.caller, reply.state,
+  Run(Method::kDescribe, request.caller, reply.state,
       [&](const Admitted& admitted) { return Describe(core_, admitted, request, reply); });
 }
 
 void Service::scan(wire::ScanReply& reply, const wire::ScanRequest& request) {
-  Run(request.caller, reply.state,
+  Run(Method::kScan, request.caller, reply.state,
       [&](const Admitted& admitted) { return Scan(core_, admitted, request, reply); });
 }
 
 void Service::flush(wire::ServerState& state, const wire::Caller& caller) {
-  Run(caller, state, [&](const Admitted&) { return core_.flusher.Flush(Flusher::Reach::kSynced); });
+  Run(Method::kFlush, caller, state,
+      [&](const Admitted&) { return core_.flusher.Flush(Flusher::Reach::kSynced); });
 }
 
 void Service::why(wire::WhyReply& reply, const wire::Caller& caller) {
-  Guard(caller, [&] { return Why(core_, caller, reply); });
+  Guard(Method::kWhy, caller, [&] { return Why(core_, caller, reply); });
 }
 
 void Service::drop_job(wire::ServerState& state, const wire::Caller& caller) {
-  Guard(caller, [&] {
+  Guard(Method::kDropJob, caller, [&] {
     RETURN_IF_ERROR(DropJob(core_, caller));
     FillState(core_, nullptr, nullptr, state);
     return absl::OkStatus();
@@ -168,16 +176,18 @@ void Service::drop_job(wire::ServerState& state, const wire::Caller& caller) {
 }
 
 void Service::checkpoint(wire::CheckpointReply& reply, const wire::CheckpointRequest& request) {
-  Run(request.caller, reply.state,
+  Run(Method::kCheckpoint, request.caller, reply.state,
       [&](const Admitted&) { return MakeCheckpoint(core_, request, reply); });
 }
 
 void Service::drop_checkpoint(wire::ServerState& state, const wire::CheckpointRequest& request) {
-  Run(request.caller, state, [&](const Admitted&) { return DropCheckpoint(core_, request); });
+  Run(Method::kDropCheckpoint, request.caller, state,
+      [&](const Admitted&) { return DropCheckpoint(core_, request); });
 }
 
 void Service::restore(wire::RestoreReply& reply, const wire::RestoreRequest& request) {
-  Run(request.caller, reply.state, [&](const Admitted&) { return Restore(core_, request, reply); });
+  Run(Method::kRestore, request.caller, reply.state,
+      [&](const Admitted&) { return Restore(core_, request, reply); });
 }
 
 }  // namespace cairn

@@ -61,9 +61,9 @@ class Service final : public wire::ParameterServerIf {
 
  private:
   // Runs `call` inside the gate and throws what goes wrong.
-  void Guard(const wire::Caller& caller, absl::FunctionRef<absl::Status()> call);
+  void Guard(Method method, const wire::Caller& caller, absl::FunctionRef<absl::Status()> call);
   // The same with the caller admitted and its `through` noted; fills `state` at the end.
-  void Run(const wire::Caller& caller, wire::ServerState& state,
+  void Run(Method method, const wire::Caller& caller, wire::ServerState& state,
            absl::FunctionRef<absl::Status(const Admitted&)> call);
   // Keeps step, then pulls.
   absl::Status PullInStep(const Admitted& admitted, const wire::PullRequest& request,

@@ -48,7 +48,11 @@ int64_t Session::durable_incarnation() const {
 void Session::Admit(int64_t incarnation, absl::string_view origin) {
   absl::MutexLock lock(&mutex_);
   // What the start before left waiting is followed by nobody.
-  if (incarnation > incarnation_) waiting_.clear();
+  if (incarnation > incarnation_) {
+    waiting_.clear();
+    vitals_ = {};
+    vitals_at_ = -absl::InfiniteDuration();
+  }
   incarnation_ = std::max(incarnation_, incarnation);
   origin_ = std::string(origin);
   left_ = false;
@@ -126,6 +130,21 @@ bool Session::LeaseRanOut() {
   if (!leased_ || MonotonicNow() < lease_until_) return false;
   leased_ = false;
   return true;
+}
+
+void Session::Beat(absl::Duration lease, const wire::WorkerVitals& vitals) {
+  absl::MutexLock lock(&mutex_);
+  vitals_ = vitals;
+  vitals_at_ = MonotonicNow();
+  if (left_ && !leased_) return;
+  leased_ = true;
+  seen_ = vitals_at_;
+  lease_until_ = seen_ + lease;
+}
+
+std::pair<wire::WorkerVitals, absl::Duration> Session::vitals() const {
+  absl::MutexLock lock(&mutex_);
+  return {vitals_, MonotonicNow() - vitals_at_};
 }
 
 absl::Duration Session::SinceSeen() const {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <string>
+#include <utility>
 
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
@@ -66,6 +67,11 @@ class Session {
   bool leased() const;
   // True once, after the lease has run out by itself: the worker was last seen before that.
   bool LeaseRanOut();
+  // A heartbeat: Renew, but one that the worker's leave has overtaken does not take it back.
+  void Beat(absl::Duration lease, const wire::WorkerVitals& vitals);
+  // The last, and how long ago; for ever where there were none since the worker's start.
+  std::pair<wire::WorkerVitals, absl::Duration> vitals() const;
+
   // Since the last Renew; since this was made, where there was none.
   absl::Duration SinceSeen() const;
 
@@ -107,6 +113,8 @@ class Session {
   absl::Duration seen_;         // on the monotonic clock
   absl::Duration lease_until_;  // likewise
   bool leased_ = false;
+  wire::WorkerVitals vitals_;
+  absl::Duration vitals_at_ = -absl::InfiniteDuration();  // likewise
 
   std::atomic<bool> stopped_{false};
 };

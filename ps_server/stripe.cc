@@ -57,6 +57,7 @@ void Stripe::Drain(StripeBatch& batch) {
 }
 
 void DirtyList::Add(Stripe* stripe) {
+  count_.fetch_add(1, std::memory_order_relaxed);
   Stripe* head = head_.load(std::memory_order_relaxed);
   do {
     stripe->next_dirty_ = head;
@@ -69,6 +70,7 @@ void DirtyList::TakeInto(std::vector<Stripe*>& taken) {
   for (Stripe* stripe = head_.exchange(nullptr, std::memory_order_acquire); stripe != nullptr;
        stripe = stripe->next_dirty_) {
     taken.push_back(stripe);
+    count_.fetch_sub(1, std::memory_order_relaxed);
   }
 }
 

@@ -94,9 +94,12 @@ class DirtyList {
   void Add(Stripe* stripe);
   // Appends all of them, in no order. They stay marked until they are drained.
   void TakeInto(std::vector<Stripe*>& taken);
+  // About how many are in it.
+  int64_t count() const { return count_.load(std::memory_order_relaxed); }
 
  private:
   std::atomic<Stripe*> head_{nullptr};
+  std::atomic<int64_t> count_{0};
 };
 
 // A stripe that a request changed without raising its watermark yet.

@@ -11,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "common/crash_point.h"
 #include "common/status.h"
+#include "ps_server/figures.h"
 #include "ps_server/request_items.h"
 #include "thrift/convert.h"
 #include "thrift/errors.h"
@@ -85,6 +86,22 @@ std::shared_ptr<Job> LongestIdle(const ServerCore& core) {
     since = seen;
   }
   return longest;
+}
+
+void FillServerFigures(const ServerCore& core, wire::DescribeReply& reply) {
+  constexpr size_t kMostJobs = 1024;
+  reply.disk_bytes = core.store->DiskBytes();
+  const auto since = core.flusher.SinceEpoch();
+  reply.seconds_since_epoch = since.has_value() ? absl::ToDoubleSeconds(*since) : -1;
+  reply.__set_staleness(StalenessOf(core));
+  for (const std::shared_ptr<Job>& job : core.registry.jobs()) {
+    reply.jobs.push_back(job->name());
+    for (const auto& [name, variable] : *job->variables()) {
+      for (HostedShard* shard : variable->shards()) reply.dirty_stripes += shard->dirty().count();
+    }
+  }
+  std::sort(reply.jobs.begin(), reply.jobs.end());
+  if (reply.jobs.size() > kMostJobs) reply.jobs.resize(kMostJobs);
 }
 
 }  // namespace
@@ -186,6 +203,7 @@ absl::Status Describe(ServerCore& core, const Admitted& admitted,
   reply.uptime_seconds = absl::ToDoubleSeconds(absl::Now() - core.started);
   reply.counters = core.counters.ByName();
   reply.counters["epochs"] = core.flusher.epochs();
+  FillServerFigures(core, reply);
   return absl::OkStatus();
 }
 

@@ -55,6 +55,11 @@ NotedLock::NotedLock(absl::Mutex* mutex, WaitBoard* board, absl::string_view wai
   mutex_->Lock();
 }
 
+void WaitBoard::Count(std::map<std::string, int64_t>& counts) const {
+  absl::MutexLock lock(&mutex_);
+  for (const Entry& entry : entries_) ++counts[entry.waits_for];
+}
+
 void WaitBoard::List(absl::string_view job, std::vector<wire::WaitingCall>& waiting) const {
   const absl::Duration now = MonotonicNow();
   absl::MutexLock lock(&mutex_);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <list>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,8 @@ class WaitBoard {
 
   // Adds the waits of `job`, and those of no job.
   void List(absl::string_view job, std::vector<wire::WaitingCall>& waiting) const;
+  // How many of every job, and of none, wait: by `waits_for`, added to `counts`.
+  void Count(std::map<std::string, int64_t>& counts) const;
 
  private:
   mutable absl::Mutex mutex_;

@@ -558,6 +558,11 @@ absl::Status RocksStore::StartCompaction() {
                    Context("start the compaction"));
 }
 
+std::vector<StoreFigure> RocksStore::Figures() const {
+  absl::ReaderMutexLock lock(&life_);
+  return db_ == nullptr ? std::vector<StoreFigure>() : FiguresOf(*db_);
+}
+
 absl::Status RocksStore::Close() {
   absl::MutexLock lock(&life_);
   if (db_ == nullptr) return absl::OkStatus();

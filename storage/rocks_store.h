@@ -15,6 +15,7 @@
 #include "rocksdb/write_batch.h"
 #include "storage/record.h"
 #include "storage/rocks_batch.h"
+#include "storage/rocks_figures.h"
 #include "storage/rocks_log.h"
 #include "storage/stripe_store.h"
 #include "storage/synced_note.h"
@@ -67,6 +68,8 @@ class RocksStore : public StripeStore {
                            StripeVisitor& visitor) const override;
   absl::Status Checkpoint(const std::string& folder) override;
   absl::Status StartCompaction() override;
+  std::vector<StoreFigure> Figures() const override;
+  int64_t DiskBytes() const override { return FolderBytes(directory_); }
   absl::Status Close() override;
 
  private:

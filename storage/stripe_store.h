@@ -125,6 +125,13 @@ struct StoreOptions {
   size_t write_buffer_bytes = 64u << 20;
 };
 
+// One of RocksDB's own numbers, for monitoring.
+struct StoreFigure {
+  std::string name;  // as in "rocksdb_memtable_bytes"; one that only rises ends in _total
+  std::string help;
+  double value = 0;
+};
+
 class StripeStore {
  public:
   virtual ~StripeStore() = default;
@@ -195,6 +202,11 @@ class StripeStore {
   // After the last LoadStripes of a server's start: begins the background compaction, which would
   // take disk and cores from the loading.
   virtual absl::Status StartCompaction() = 0;
+
+  // In memory: reads no file. Empty once closed.
+  virtual std::vector<StoreFigure> Figures() const = 0;
+  // Of every file in the folder, as the file system says.
+  virtual int64_t DiskBytes() const = 0;
 
   // Syncs and closes. Later calls fail. Also done, without a report, by the destructor.
   virtual absl::Status Close() = 0;

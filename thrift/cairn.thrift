@@ -123,6 +123,24 @@ exception ServerError {
   5: optional ServerState state
 }
 
+/** What a worker says of its training, for status pages and tools; nothing else depends on it. */
+struct WorkerVitals {
+  /** "worker:0"; at most 64 bytes. */
+  1: optional string task
+  /** Steps, and rows of input, that this start of the worker has finished. */
+  2: optional i64 steps
+  3: optional i64 examples
+  /** Mean over the last 100 steps. */
+  4: optional double loss
+  /** Of this start's pushes: updates by others between pull and push, the mean and the largest. */
+  5: optional double staleness_mean
+  6: optional i64 staleness_max
+  /** Memory of pushes that are kept to be sent again. */
+  7: optional i64 retained_bytes
+  /** Indexes of servers that do not answer it, the first 64. */
+  8: optional list<i32> servers_gone
+}
+
 /** Who calls. A caller that never said hello leaves worker at -1: its calls are not sequenced. */
 struct Caller {
   /** Name of the job: variables and sequences belong to it. 1 … 256 bytes of [A-Za-z0-9_.-]. */
@@ -135,6 +153,8 @@ struct Caller {
   4: i64 boot_id = 0
   /** Every sequence up to this one that has no part on this server; 0: none. */
   5: i64 through = 0
+  /** Carried by a heartbeat several times a second. */
+  6: optional WorkerVitals vitals
 }
 
 /** Place of a push or assign in its worker's order. Ignored where caller.worker is -1. */
@@ -416,6 +436,15 @@ struct DescribeRequest {
   2: list<string> variables
 }
 
+/** How many updates of others lay between pull and push, counted once for each shard pushed. */
+struct Staleness {
+  1: i64 pushes
+  2: double mean
+  /** 99 % of the pushes do not exceed it: 0, 1, 2, 4, 8, … */
+  3: i64 p99
+  4: i64 max
+}
+
 struct DescribeReply {
   1: ServerState state
   2: list<VariableInfo> variables
@@ -426,6 +455,16 @@ struct DescribeReply {
   7: double uptime_seconds
   /** Counters since the start, by name: pushes, pulls, pushes_refused, not_finite, … */
   8: map<string, i64> counters
+  /** The server's files, those of its log and of tables that are going included. */
+  9: i64 disk_bytes = -1
+  /** Since the last epoch ended; -1: there was none since the start. */
+  10: double seconds_since_epoch = -1
+  /** Stripes that the next epoch is to write, of every job. */
+  11: i64 dirty_stripes = 0
+  /** Of pushes to any job since the start. */
+  12: optional Staleness staleness
+  /** Every job there is here, at most 1024. */
+  13: list<string> jobs
 }
 
 struct ScanRequest {
@@ -534,6 +573,12 @@ struct WorkerStanding {
   /** How many steps it was ahead of the slowest other live worker's clock when a pull of it was
       answered, at most so far since its hello. */
   6: i64 largest_step_gap
+  /** As it said last, and so long ago. */
+  7: optional WorkerVitals vitals
+  8: double seconds_since_vitals = -1
+  /** Its highest sequence applied here, and the highest that survives a crash of this server. */
+  9: i64 applied = 0
+  10: i64 durable = 0
 }
 
 /** A call that waits inside this server. */

@@ -179,7 +179,13 @@ absl::Status CheckRequest(const wire::Caller& caller) {
   RETURN_IF_ERROR(CheckAtLeast("caller.worker", caller.worker, -1));
   RETURN_IF_ERROR(CheckAtLeast("caller.incarnation", caller.incarnation, 0));
   RETURN_IF_ERROR(CheckAtLeast("caller.boot_id", caller.boot_id, 0));
-  return CheckAtLeast("caller.through", caller.through, 0);
+  RETURN_IF_ERROR(CheckAtLeast("caller.through", caller.through, 0));
+  if (!caller.__isset.vitals) return absl::OkStatus();
+  RETURN_IF_ERROR(
+      CheckLength("vitals.task", caller.vitals.task, kMaxTaskTypeBytes, "kMaxTaskTypeBytes"));
+  const auto gone = static_cast<int64_t>(caller.vitals.servers_gone.size());
+  if (gone <= kMaxGoneServers) return absl::OkStatus();
+  return Beyond("vitals.servers_gone", gone, "entries", kMaxGoneServers, "kMaxGoneServers");
 }
 
 absl::Status CheckRequest(const std::vector<wire::VariableSpec>& specs) {

@@ -72,13 +72,13 @@ inline constexpr int32_t kDefaultMaxJobs = 1024;
 // Workers that a server keeps, of all jobs together, those that are away included: --max_workers.
 // Sixteen times the connections it has by default. Also bounds HelloRequest.expected_workers.
 inline constexpr int32_t kDefaultMaxWorkers = 16384;
-// Both charges times the highest values: 8.5 GiB, which only the memory budget then bounds.
+// Both charges times the highest values: 5.5 GiB, which only the memory budget then bounds.
 inline constexpr int32_t kHighestMaxJobs = 65536;
 inline constexpr int32_t kHighestMaxWorkers = 1 << 20;
 // Memory charged against the server's budget for each: its structures with the longest names and
-// positions (asserted in registry.cc). 72 MiB for the default limits.
+// positions (asserted in registry.cc). 88 MiB for the default limits.
 inline constexpr int64_t kJobChargeBytes = 8 << 10;
-inline constexpr int64_t kWorkerChargeBytes = 4 << 10;
+inline constexpr int64_t kWorkerChargeBytes = 5 << 10;
 
 // One request (thrift/checked_service.h)
 
@@ -110,6 +110,8 @@ inline constexpr int64_t kMaxVariableNameBytes = 512;
 inline constexpr int64_t kMaxSlotNameBytes = 64;
 inline constexpr int64_t kMaxTaskTypeBytes = 64;
 inline constexpr int64_t kMaxOriginBytes = 256;
+// What a worker says of itself is kept with its session: see kWorkerChargeBytes.
+inline constexpr int64_t kMaxGoneServers = 64;
 inline constexpr int64_t kMaxPositionBytes = 1024;
 // Paths: Linux' PATH_MAX. A checkpoint's name is one component of a path.
 inline constexpr int64_t kMaxPathBytes = 4096;

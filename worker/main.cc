@@ -20,10 +20,12 @@
 #include "common/config/cluster_config.h"
 #include "common/config/command_line.h"
 #include "common/config/job_config.h"
+#include "common/http/http_flags.h"
 #include "common/monotonic_cond_var.h"
 #include "common/status.h"
 #include "worker/cluster/named_cluster.h"
 #include "worker/collective/gloo_group.h"
+#include "worker/monitor/worker_monitor.h"
 #include "worker/trainer/checkpoint_follower.h"
 #include "worker/trainer/exit_status.h"
 #include "worker/trainer/exporter.h"
@@ -65,7 +67,10 @@ constexpr absl::string_view kFlags[] = {"job",
                                         "mode",
                                         "predictions",
                                         "fresh",
-                                        "allow_plaintext"};
+                                        "allow_plaintext",
+                                        kHttpFlags[0],
+                                        kHttpFlags[1],
+                                        kHttpFlags[2]};
 
 constexpr char kUsage[] =
     R"(cairn-worker trains, evaluates and predicts by a job file.
@@ -94,6 +99,10 @@ constexpr char kUsage[] =
                         worker: the first (chief, else worker 0) forgets, the others wait for it
   --allow_plaintext     multi_worker_mirrored: listen where other hosts can reach this one. This
                         version has neither encryption nor authentication for that
+  --http_port N         answer HTTP for operators: metrics for Prometheus (/metrics) and /healthz;
+                        0: a free port; default: none
+  --http_address A      on this address; default 127.0.0.1. Another needs --allow_plaintext
+  --http_port_file FILE gets the address that HTTP was bound to
   --set KEY.PATH=VALUE  overrides a key of the job file; may be given several times
   --help                this text
 
@@ -315,6 +324,15 @@ absl::StatusOr<Report> RunTogether(TrainerOptions options, const ClusterConfig& 
   return report;
 }
 
+// Null: none is wanted.
+absl::StatusOr<std::unique_ptr<HttpServer>> Monitor(const RunMeter& meter) {
+  const absl::StatusOr<std::optional<HttpFlags>> flags =
+      ReadHttpFlags(absl::GetFlag(FLAGS_allow_plaintext));
+  if (!flags.ok()) return AsBadInput(flags.status());
+  if (!flags->has_value()) return std::unique_ptr<HttpServer>();
+  return StartWorkerMonitor(**flags, meter);
+}
+
 absl::StatusOr<Report> Run(const CommandLine& line) {
   const std::string mode = absl::GetFlag(FLAGS_mode);
   if (mode != "train" && mode != "evaluate" && mode != "predict") {
@@ -332,6 +350,9 @@ absl::StatusOr<Report> Run(const CommandLine& line) {
   options.stop_requested = [] { return stop_signal.load(std::memory_order_relaxed) != 0; };
   ASSIGN_OR_RETURN(const ClusterConfig cluster, FindCluster(options.job));
   options.open_checkpoint = OpensCheckpoints(options.job, "warm-start");
+  RunMeter meter;
+  options.meter = &meter;
+  ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> monitor, Monitor(meter));
   if (cluster.task_type == kEvaluator) {
     return RunEvaluator(std::move(options), cluster.task_index);
   }

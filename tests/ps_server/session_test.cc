@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
+#include "ps_server/session.h"
 #include "tests/ps_server/server_fixture.h"
 #include "thrift/cairn_constants.h"
 #include "thrift/errors.h"
@@ -102,6 +103,55 @@ TEST_F(SessionTest, AnotherBootIdOrNoHelloIsAnsweredRebooted) {
   TestClient stranger = Client(7);
   stranger.caller().incarnation = 1;
   EXPECT_EQ(ReasonOf(stranger.Push("w", {1, 1}).status()), wire::ErrorReason::REBOOTED);
+}
+
+// What a worker says of itself with a heartbeat is told to whoever asks why.
+TEST_F(SessionTest, AHeartbeatTellsHowTheWorkerIs) {
+  TestClient client = Joined(0);
+  wire::WhyReply why;
+  engine().service().why(why, client.caller());
+  ASSERT_EQ(why.workers.size(), 1U);
+  EXPECT_FALSE(why.workers[0].__isset.vitals);
+  wire::Caller beating = client.caller();
+  wire::WorkerVitals vitals;
+  vitals.__set_task("chief:0");
+  vitals.__set_loss(0.25);
+  vitals.__set_servers_gone({1});
+  beating.__set_vitals(vitals);
+  wire::ServerState state;
+  engine().service().heartbeat(state, beating);
+  why = {};
+  engine().service().why(why, client.caller());
+  ASSERT_EQ(why.workers.size(), 1U);
+  EXPECT_EQ(why.workers[0].vitals, vitals);
+  EXPECT_GE(why.workers[0].seconds_since_vitals, 0);
+  // A new start has said nothing yet.
+  ASSERT_OK(client.Hello());
+  why = {};
+  engine().service().why(why, client.caller());
+  EXPECT_FALSE(why.workers[0].__isset.vitals);
+}
+
+// Sent before the worker left, handled after: its lease must not begin again.
+TEST_F(SessionTest, AHeartbeatThatALeaveOvertookDoesNotTakeTheWorkerBack) {
+  TestClient client = Joined(0);
+  wire::ServerState state;
+  engine().service().leave(state, client.caller());
+  wire::Caller beating = client.caller();
+  beating.__set_vitals({});
+  engine().service().heartbeat(state, beating);
+  wire::WhyReply why;
+  engine().service().why(why, client.caller());
+  ASSERT_EQ(why.workers.size(), 1U);
+  EXPECT_EQ(why.workers[0].state, "left");
+  Session session("job", 0, /*applied_is_durable=*/false);
+  session.Renew(absl::Seconds(10));
+  session.SetLeft(true);
+  session.Beat(absl::Seconds(10), {});
+  EXPECT_TRUE(session.leased());  // it waits for its last epoch
+  session.EndLease();
+  session.Beat(absl::Seconds(10), {});
+  EXPECT_FALSE(session.leased());
 }
 
 TEST_F(SessionTest, BootIdDiffersAfterEveryStart) {

@@ -51,6 +51,7 @@ class FakeEngine : public Engine, private wire::ParameterServerIf {
     const absl::MutexLock lock(&mutex_);
     message_bytes_ -= bytes;
   }
+  EngineFigures Figures() const override { return {}; }
   absl::Status Close() override { return absl::OkStatus(); }
 
   int64_t message_bytes() const {

@@ -51,6 +51,7 @@ class FakeService : public wire::ParameterServerIf, public Engine {
   wire::ParameterServerIf& service() override { return *this; }
   absl::Status AcquireMessage(int64_t) override { return absl::OkStatus(); }
   void ReleaseMessage(int64_t) override {}
+  EngineFigures Figures() const override { return {}; }
   absl::Status Close() override { return absl::OkStatus(); }
 
   // --- ParameterServerIf ---

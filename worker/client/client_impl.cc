@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
+#include "common/deadline.h"
 #include "common/status.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/errors.h"
@@ -21,7 +22,11 @@ namespace {
 // for one.
 constexpr absl::Duration kHeartbeatTimeout = absl::Seconds(1);
 constexpr absl::Duration kShortestHeartbeatTimeout = absl::Milliseconds(100);
-constexpr absl::Duration kHeartbeatAmongWaiting = absl::Milliseconds(500);
+// How often servers are told how the worker is, whatever else it does: status pages call one
+// missing of which three in a row did not come (ps_server/monitor/standing.h). And others may wait
+// for what it is to tell, or to send again to, a server that was restarted, while it waits
+// elsewhere itself: it must notice.
+constexpr absl::Duration kVitalsInterval = absl::Milliseconds(400);
 // The same for an early epoch; one that takes longer goes on without being waited for.
 constexpr absl::Duration kEarlyEpochTimeout = absl::Seconds(5);
 
@@ -302,41 +307,57 @@ ClientCounters PsClientImpl::counters() const {
 
 void PsClientImpl::StartHeartbeats() {
   if (!identity_.sequenced() || lease_ <= absl::ZeroDuration()) return;
-  // Others may wait for what this worker is to tell, or to send again to, a server that was
-  // restarted, while it waits elsewhere itself: it must notice.
-  const absl::Duration longest = options_.consistency.mode == ConsistencyMode::kAsync
-                                     ? absl::InfiniteDuration()
-                                     : kHeartbeatAmongWaiting;
-  heartbeats_ =
-      std::thread([this, interval = std::min(lease_ / 3, longest)] { HeartbeatLoop(interval); });
+  for (const std::unique_ptr<ServerSession>& session : sessions_) {
+    heartbeats_.emplace_back(
+        [this, &session = *session, interval = lease_ / 3] { HeartbeatLoop(session, interval); });
+  }
 }
 
 void PsClientImpl::StopHeartbeats() {
   stop_.Stop();
-  if (heartbeats_.joinable()) heartbeats_.join();
+  for (std::thread& thread : heartbeats_) {
+    if (thread.joinable()) thread.join();
+  }
 }
 
-// All at once: one that does not answer must not take the time of the others.
-void PsClientImpl::HeartbeatLoop(absl::Duration interval) {
+void PsClientImpl::HeartbeatLoop(ServerSession& session, absl::Duration interval) {
   const absl::Duration timeout = std::clamp(interval, kShortestHeartbeatTimeout, kHeartbeatTimeout);
-  while (!stop_.WaitFor(interval)) {
-    absl::MutexLock lock(&heartbeat_mutex_);
-    // Any call renews the lease.
-    const auto is_due = [&](const auto& s) { return s->SinceLastAnswer() >= interval; };
-    if (std::none_of(sessions_.begin(), sessions_.end(), is_due)) continue;
-    std::atomic<bool> fenced = false;
-    ForEachServer(0, [&](int32_t server) {
-      if (!is_due(sessions_[server]) || stop_.stopped()) return absl::OkStatus();
-      const absl::Status status = Beat(*sessions_[server], timeout);
-      // A server that is gone is in the log, and no reason to end; calls wait for it. One that has
-      // fenced this process tells every call so.
-      if (ReasonOf(status) != wire::ErrorReason::FENCED) return absl::OkStatus();
-      LOG(ERROR) << status.message();
-      fenced = true;
-      return absl::OkStatus();
-    }).IgnoreError();
-    if (fenced) return;
+  absl::Duration told = -absl::InfiniteDuration();
+  while (!stop_.WaitFor(std::min(interval, kVitalsInterval))) {
+    const absl::ReaderMutexLock lock(&heartbeat_mutex_);
+    // Any call renews the lease, but says nothing of the worker.
+    const absl::Duration now = MonotonicNow();
+    if (session.SinceLastAnswer() < interval && now - told < kVitalsInterval) continue;
+    told = now;
+    const absl::Status status = Beat(session, timeout);
+    // A server that is gone is in the log, and no reason to end; calls wait for it. One that has
+    // fenced this process tells every call so.
+    if (ReasonOf(status) != wire::ErrorReason::FENCED) continue;
+    LOG(ERROR) << status.message();
+    return;
   }
+}
+
+wire::WorkerVitals PsClientImpl::Vitals() const {
+  wire::WorkerVitals vitals;
+  vitals.__set_task(options_.task.substr(0, kMaxTaskTypeBytes));
+  const StalenessSummary staleness = staleness_.Summary();
+  if (!staleness.histogram.empty()) {
+    vitals.__set_staleness_mean(staleness.mean);
+    vitals.__set_staleness_max(staleness.max);
+  }
+  vitals.__set_retained_bytes(retention_.bytes());
+  vitals.__isset.servers_gone = true;
+  for (const std::unique_ptr<ServerSession>& session : sessions_) {
+    if (!session->gone() || vitals.servers_gone.size() >= kMaxGoneServers) continue;
+    vitals.servers_gone.push_back(session->index());
+  }
+  if (options_.vitals == nullptr) return vitals;
+  const TrainingVitals training = options_.vitals();
+  vitals.__set_steps(training.steps);
+  vitals.__set_examples(training.examples);
+  if (training.loss.has_value()) vitals.__set_loss(*training.loss);
+  return vitals;
 }
 
 absl::Status PsClientImpl::Beat(ServerSession& session, absl::Duration timeout) {
@@ -345,7 +366,9 @@ absl::Status PsClientImpl::Beat(ServerSession& session, absl::Duration timeout) 
   absl::Status status = fan_out_.Call(
       session, "heartbeat", timeout, absl::ZeroDuration(), Deadline::In(timeout),
       [&](wire::ParameterServerIf& service, const wire::Caller& caller) {
-        service.heartbeat(state, caller);
+        wire::Caller beating = caller;
+        beating.__set_vitals(Vitals());
+        service.heartbeat(state, beating);
       },
       &retries);
   if (status.ok()) session.Learn(state);

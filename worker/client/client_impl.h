@@ -91,8 +91,9 @@ class PsClientImpl : public PsClient {
   void AskForEarlyEpochs();
   void StartHeartbeats();
   void StopHeartbeats();
-  void HeartbeatLoop(absl::Duration interval);
+  void HeartbeatLoop(ServerSession& session, absl::Duration interval);
   absl::Status Beat(ServerSession& session, absl::Duration timeout);
+  wire::WorkerVitals Vitals() const;
 
   // --- client_data.cc ---
   // PushPull, and where `begins_step` Step.
@@ -166,9 +167,10 @@ class PsClientImpl : public PsClient {
   std::atomic<int64_t> pushes_dropped_{0};
   std::atomic<int64_t> pushes_late_{0};
 
-  absl::Mutex heartbeat_mutex_;  // held during a round; and by DropJob, which forgets the worker
+  // Shared by heartbeats; alone: DropJob, which forgets the worker.
+  absl::Mutex heartbeat_mutex_;
   StopFlag stop_;
-  std::thread heartbeats_;
+  std::vector<std::thread> heartbeats_;  // one a server: one that is gone holds up no other's
   EarlyEpochs early_epochs_{[this] { AskForEarlyEpochs(); }};
 };
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -84,6 +85,13 @@ struct ClientCounters {
   double replay_seconds = 0;
 };
 
+// How far a worker's training is, for the servers' status pages.
+struct TrainingVitals {
+  int64_t steps = 0;     // finished since this process began to train
+  int64_t examples = 0;  // rows of input, likewise
+  std::optional<double> loss;
+};
+
 struct ClientOptions {
   std::string job;                   // see Caller.job in thrift/cairn.thrift
   int32_t worker = -1;               // ordinal among the job's training tasks; -1: unsequenced tool
@@ -110,6 +118,9 @@ struct ClientOptions {
   // them. 0: nothing is kept (for servers that cannot end without this process), and a server that
   // comes back without a push is an error.
   int64_t retained_bytes = int64_t{1} << 30;
+  // Told to the servers with each heartbeat; called from other threads, several at once. Null:
+  // their pages know the steps alone that calls announce.
+  std::function<TrainingVitals()> vitals;
 };
 
 // Thread safety: every method may be called from several threads at once. Each of them takes its

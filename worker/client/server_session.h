@@ -107,6 +107,8 @@ class ServerSession {
   absl::Status GaveUp(const Outcome& outcome, bool deadline_passed) const;
 
   absl::Duration SinceLastAnswer() const;
+  // Whether its last call was not answered.
+  bool gone() const { return gone_.load(std::memory_order_relaxed); }
 
  private:
   void PublishLedger() ABSL_EXCLUSIVE_LOCKS_REQUIRED(push_mutex_);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/deadline.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -29,11 +30,12 @@ void ListSources(const Model& model, const StepState& state, std::vector<PushSou
 }
 
 StepPipeline::StepPipeline(PsClient* client, const Model* model, int64_t pull_ahead,
-                           absl::Duration call_timeout)
+                           absl::Duration call_timeout, RunMeter* meter)
     : client_(client),
       model_(model),
       pull_ahead_(pull_ahead),
       call_timeout_(call_timeout),
+      meter_(meter),
       // While step t computes, exchanges back to that of t - lookahead + 1 may be on their way, and
       // steps up to t + lookahead are loaded.
       steps_(static_cast<size_t>(2 * lookahead() + 1)) {
@@ -51,6 +53,13 @@ StepPipeline::~StepPipeline() {
 }
 
 absl::Status StepPipeline::Do(const Work& work) {
+  const absl::Duration begin = MonotonicNow();
+  absl::Status status = CallServers(work);
+  if (meter_ != nullptr) meter_->ExchangeDone(MonotonicNow() - begin);
+  return status;
+}
+
+absl::Status StepPipeline::CallServers(const Work& work) {
   const Deadline deadline = Deadline::In(call_timeout_);
   if (work.pull >= 0) {
     Step& next = step(work.pull);

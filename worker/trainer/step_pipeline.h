@@ -18,6 +18,7 @@
 #include "worker/models/model.h"
 #include "worker/trainer/gradient_exchange.h"
 #include "worker/trainer/roster.h"
+#include "worker/trainer/run_meter.h"
 
 namespace cairn {
 
@@ -44,9 +45,10 @@ void ListSources(const Model& model, const StepState& state, std::vector<PushSou
 // Thread safety: none; one thread calls.
 class StepPipeline {
  public:
-  // `call_timeout` bounds each round trip. `client` and `model` outlive the pipeline.
+  // `call_timeout` bounds each round trip. `client`, `model` and `meter` outlive the pipeline;
+  // `meter` may be null.
   StepPipeline(PsClient* client, const Model* model, int64_t pull_ahead,
-               absl::Duration call_timeout);
+               absl::Duration call_timeout, RunMeter* meter = nullptr);
   ~StepPipeline();
 
   // How many steps are pulled before the first push.
@@ -71,12 +73,14 @@ class StepPipeline {
     int64_t pull;
   };
   absl::Status Do(const Work& work);
+  absl::Status CallServers(const Work& work);
   void Run();
 
   PsClient* const client_;
   const Model* const model_;
   const int64_t pull_ahead_;
   const absl::Duration call_timeout_;
+  RunMeter* const meter_;
   std::vector<Step> steps_;
 
   absl::Mutex mutex_;

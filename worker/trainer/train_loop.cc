@@ -20,11 +20,11 @@ TrainLoop::TrainLoop(const TrainLoopParts& parts, const RunStart& start)
                      ? std::numeric_limits<int64_t>::max()
                      : parts.job.data.max_steps - start.position.run_steps),
       pipeline_(&parts.client, &parts.model, parts.job.strategy.pull_ahead_steps,
-                parts.call_timeout),
+                parts.call_timeout, parts.meter),
       progress_(parts.task) {}
 
 absl::Status TrainLoop::Run() {
-  started_ = MonotonicNow();
+  started_ = last_step_end_ = MonotonicNow();
   for (int64_t number = 0; number < pipeline_.lookahead(); ++number) {
     RETURN_IF_ERROR(Load(number));
     if (number < loaded_) RETURN_IF_ERROR(pipeline_.Pull(number));
@@ -132,6 +132,11 @@ absl::Status TrainLoop::Record(int64_t number, double loss, int64_t rows) {
   ++steps_done_;
   examples_ += batch.rows;
   recent_loss_.Add(loss);
+  if (parts_.meter != nullptr) {
+    const absl::Duration now = MonotonicNow();
+    parts_.meter->StepDone(batch.rows, recent_loss_.mean(), now - last_step_end_);
+    last_step_end_ = now;
+  }
   if (parts_.metrics != nullptr) {
     RETURN_IF_ERROR(
         parts_.metrics->Write(position_.total_steps, loss, rows,

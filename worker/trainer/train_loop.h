@@ -17,6 +17,7 @@
 #include "worker/trainer/progress_bar.h"
 #include "worker/trainer/report.h"
 #include "worker/trainer/roster.h"
+#include "worker/trainer/run_meter.h"
 #include "worker/trainer/run_start.h"
 #include "worker/trainer/step_pipeline.h"
 
@@ -33,6 +34,7 @@ struct TrainLoopParts {
   Evaluator* evaluator = nullptr;        // every evaluation.every_steps; null: not by this worker
   Checkpointer* checkpointer = nullptr;  // every checkpoint.every_steps; null: not by this worker
   MetricsFile* metrics = nullptr;        // null: none is written
+  RunMeter* meter = nullptr;             // null: nobody watches
   std::string task;                      // "worker:0"
   Lockstep* lockstep = nullptr;          // of workers that train as one; null: this one alone
   bool others_watch = false;             // other workers read the roster: beat
@@ -93,6 +95,7 @@ class TrainLoop {
   int64_t examples_ = 0;
   absl::Duration started_;
   absl::Duration paused_;
+  absl::Duration last_step_end_;
   double seconds_ = 0;
   RecentMean recent_loss_;
   ProgressBar progress_;

@@ -24,6 +24,7 @@
 #include "worker/trainer/lockstep.h"
 #include "worker/trainer/replicated_model.h"
 #include "worker/trainer/roster.h"
+#include "worker/trainer/run_meter.h"
 #include "worker/trainer/run_start.h"
 #include "worker/trainer/train_loop.h"
 #include "worker/trainer/variable_plan.h"
@@ -67,6 +68,9 @@ ClientOptions ClientOptionsFor(const TrainerOptions& options, int32_t worker) {
   client.skip_not_finite = options.job.not_finite == "skip";
   client.consistency = ConsistencyOf(options.job.strategy);
   client.expected_workers = WorkersOnServers(options);
+  if (worker >= 0 && options.meter != nullptr) {
+    client.vitals = [meter = options.meter] { return meter->vitals(); };
+  }
   return client;
 }
 
@@ -114,6 +118,7 @@ class Training {
 
   absl::StatusOr<Report> Run() {
     RETURN_IF_ERROR(CheckQuorum());
+    if (options_.meter != nullptr) options_.meter->Begin(options_.job.name, options_.task);
     const absl::Status status = RunSteps();
     // Nobody is to wait for a worker that has given up.
     if (options_.group != nullptr) options_.group->Abort(status);
@@ -381,6 +386,7 @@ class Training {
     }
     const bool evaluates = options_.worker == 0 && !options_.job.data.eval.empty();
     const StopRequested stopped_together = [this] { return lockstep_->stopped_by() >= 0; };
+    const RunMeter::Watching watching(options_.meter, client_.get());
     TrainLoop loop(
         {.job = options_.job,
          .model = *model_,
@@ -391,6 +397,7 @@ class Training {
          .evaluator = evaluates ? &evaluator : nullptr,
          .checkpointer = checkpointer_.get(),
          .metrics = metrics_.get(),
+         .meter = options_.meter,
          .task = options_.task,
          .lockstep = lockstep_.has_value() ? &*lockstep_ : nullptr,
          .others_watch = SharesServers(),

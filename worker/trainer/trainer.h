@@ -16,6 +16,8 @@
 
 namespace cairn {
 
+class RunMeter;
+
 // Fills in where the servers are, and connects.
 using Connector =
     std::function<absl::StatusOr<std::unique_ptr<PsClient>>(ClientOptions options, Deadline)>;
@@ -31,6 +33,8 @@ struct TrainerOptions {
   // Of workers that train as one (multi_worker_mirrored): rank `worker` of `workers`, which have a
   // server each, that nobody else connects to. Null: all workers have the same servers.
   CollectiveGroup* group = nullptr;
+  // Follows a training run; null: nobody watches. Outlives it.
+  RunMeter* meter = nullptr;
 };
 
 // Trains the job's next run or goes on with the last (run_start.h). Worker 0 then waits for the

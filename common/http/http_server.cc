@@ -1,0 +1,198 @@
+#include "common/http/http_server.h"
+
+#include <arpa/inet.h>
+#include <civetweb.h>
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/config/cluster_config.h"
+
+// civetweb is built for threads of 100 KiB, and glibc takes the thread-local memory of every
+// library from that first: 91 KiB in cairn-worker (OpenBLAS 60, glog 30), whose first thread
+// overflowed. It has no setting for it, so its call for a size gets here, before the C library's
+// own.
+extern "C" __attribute__((visibility("default"))) int pthread_attr_setstacksize(
+    pthread_attr_t* attributes, size_t bytes) noexcept {
+  constexpr size_t kLeastBytes = size_t{1} << 20;
+  using Function = int (*)(pthread_attr_t*, size_t);
+  static const auto next =
+      reinterpret_cast<Function>(dlsym(RTLD_NEXT, "pthread_attr_setstacksize"));
+  return next(attributes, std::max(bytes, kLeastBytes));
+}
+
+namespace cairn {
+namespace {
+
+constexpr absl::string_view kSecurityHeaders =
+    "Cache-Control: no-store\r\n"
+    "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'\r\n"
+    "X-Content-Type-Options: nosniff\r\n"
+    "X-Frame-Options: DENY\r\n"
+    "Referrer-Policy: no-referrer\r\n"
+    "Cross-Origin-Resource-Policy: same-origin\r\n";
+
+absl::string_view Reason(int status) {
+  switch (status) {
+    case 200: return "OK";
+    case 400: return "Bad Request";
+    case 404: return "Not Found";
+    case 405: return "Method Not Allowed";
+    case 413: return "Content Too Large";
+    case 421: return "Misdirected Request";
+    case 503: return "Service Unavailable";
+    default: return "Error";
+  }
+}
+
+std::string HostPortText(const std::string& host, int32_t port) {
+  return host.find(':') == std::string::npos ? absl::StrCat(host, ":", port)
+                                             : absl::StrCat("[", host, "]:", port);
+}
+
+// "host", "host:1", "[::1]", "[::1]:1" without the port and brackets.
+std::string HostOf(absl::string_view header) {
+  if (!header.empty() && header.front() == '[') {
+    return std::string(header.substr(1, header.find(']') - 1));
+  }
+  return std::string(header.substr(0, header.find(':')));
+}
+
+// Numbers and "localhost" alone: a name that begins with "127." may be anybody's.
+bool NamesLoopback(const std::string& host) {
+  in_addr v4{};
+  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) return IsLoopback(host);
+  return host == "localhost" || host == "::1";
+}
+
+class CivetwebServer final : public HttpServer {
+ public:
+  explicit CivetwebServer(std::map<std::string, HttpPage> pages) : pages_(std::move(pages)) {}
+  ~CivetwebServer() override {
+    if (context_ != nullptr) mg_stop(context_);
+  }
+
+  absl::Status Listen(const HttpOptions& options);
+  const std::string& address() const override { return address_; }
+
+ private:
+  static int OnRequest(mg_connection* connection);
+  static int OnLog(const mg_connection* connection, const char* text);
+
+  HttpReply Answer(const mg_connection* connection, const mg_request_info& request) const;
+  static void Send(mg_connection* connection, const HttpReply& reply, bool with_body);
+
+  const std::map<std::string, HttpPage> pages_;
+  bool loopback_ = true;
+  std::string address_;
+  mg_context* context_ = nullptr;
+  std::mutex log_mutex_;
+  std::string first_log_;  // what civetweb said first: while it started, where that failed
+};
+
+int CivetwebServer::OnLog(const mg_connection* connection, const char* text) {
+  auto* const server = static_cast<CivetwebServer*>(mg_get_user_data(mg_get_context(connection)));
+  if (server != nullptr) {
+    const std::lock_guard<std::mutex> lock(server->log_mutex_);
+    if (server->first_log_.empty()) server->first_log_ = text;
+  }
+  return 1;  // not to standard error: anyone who can connect can make these
+}
+
+HttpReply CivetwebServer::Answer(const mg_connection* connection,
+                                 const mg_request_info& request) const {
+  const absl::string_view method = request.request_method;
+  if (method != "GET" && method != "HEAD") {
+    return {.status = 405, .body = absl::StrCat(method, " is not served here: GET and HEAD are\n")};
+  }
+  if (request.content_length > 0 || mg_get_header(connection, "Transfer-Encoding") != nullptr) {
+    return {.status = 413, .body = "a request here has no body\n"};
+  }
+  const char* const host = mg_get_header(connection, "Host");
+  if (loopback_ && host != nullptr && !NamesLoopback(HostOf(host))) {
+    return {.status = 421,
+            .body = absl::StrCat("this server listens on ", address_,
+                                 " alone: ask for it by that name\n")};
+  }
+  const auto page = pages_.find(request.local_uri == nullptr ? "" : request.local_uri);
+  if (page != pages_.end()) {
+    return page->second(request.query_string == nullptr ? "" : request.query_string);
+  }
+  const std::string paths = absl::StrJoin(
+      pages_, "\n", [](std::string* out, const auto& one) { absl::StrAppend(out, one.first); });
+  return {.status = 404, .body = absl::StrCat("there is no such page; these are:\n", paths, "\n")};
+}
+
+void CivetwebServer::Send(mg_connection* connection, const HttpReply& reply, bool with_body) {
+  std::string text =
+      absl::StrCat("HTTP/1.1 ", reply.status, " ", Reason(reply.status),
+                   "\r\nContent-Type: ", reply.content_type,
+                   "\r\nContent-Length: ", reply.body.size(), "\r\n", kSecurityHeaders,
+                   reply.status == 405 ? "Allow: GET, HEAD\r\n" : "", "Connection: close\r\n\r\n");
+  if (with_body) text += reply.body;
+  (void)mg_write(connection, text.data(), text.size());
+}
+
+int CivetwebServer::OnRequest(mg_connection* connection) {
+  const mg_request_info* const request = mg_get_request_info(connection);
+  const auto* const server = static_cast<const CivetwebServer*>(request->user_data);
+  Send(connection, server->Answer(connection, *request),
+       absl::string_view(request->request_method) != "HEAD");
+  return 1;  // answered: civetweb's own handlers never see a request
+}
+
+absl::Status CivetwebServer::Listen(const HttpOptions& options) {
+  static std::once_flag once;
+  std::call_once(once, [] { mg_init_library(MG_FEATURES_DEFAULT); });
+  const std::string host = options.address == "localhost" ? "127.0.0.1" : options.address;
+  loopback_ = IsLoopback(host);
+  const std::string wanted = HostPortText(host, options.port);
+  std::vector<std::string> settings;
+  const auto set = [&](const char* name, const auto& value) {
+    settings.emplace_back(name);
+    settings.push_back(absl::StrCat(value));
+  };
+  set("listening_ports", wanted);
+  set("num_threads", kHttpThreads);
+  set("connection_queue", kHttpQueue);
+  set("max_request_size", kMaxHttpRequestBytes);
+  set("request_timeout_ms", kHttpTimeoutMs);
+  set("enable_keep_alive", "no");
+  set("enable_directory_listing", "no");
+  std::vector<const char*> list;
+  list.reserve(settings.size() + 1);
+  for (const std::string& text : settings) list.push_back(text.c_str());
+  list.push_back(nullptr);
+  mg_callbacks callbacks{};
+  callbacks.begin_request = &OnRequest;
+  callbacks.log_message = &OnLog;
+  context_ = mg_start(&callbacks, this, list.data());
+  mg_server_port bound{};
+  if (context_ == nullptr || mg_get_server_ports(context_, 1, &bound) != 1) {
+    const std::lock_guard<std::mutex> lock(log_mutex_);
+    return absl::UnavailableError(
+        absl::StrCat("HTTP on ", wanted, ": ", first_log_.empty() ? "cannot listen" : first_log_,
+                     "; choose another --http_port (0 finds a free one) or --http_address"));
+  }
+  address_ = HostPortText(host, bound.port);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(
+    const HttpOptions& options, std::map<std::string, HttpPage> pages) {
+  auto server = std::make_unique<CivetwebServer>(std::move(pages));
+  if (absl::Status status = server->Listen(options); !status.ok()) return status;
+  return server;
+}
+
+}  // namespace cairn

@@ -1,0 +1,48 @@
+// Collects samples into Prometheus' metric families, and writes them as text.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "common/metrics/slotted.h"
+#include "prometheus/metric_family.h"
+
+namespace cairn {
+
+using MetricLabels = std::vector<std::pair<std::string, std::string>>;
+
+// Samples of one name stay together, in the order of first mention, as the text format asks.
+// Thread safety: none.
+class Families {
+ public:
+  // `name` ends in _total for a counter, and in the base unit where there is one.
+  void Counter(absl::string_view name, absl::string_view help, double value,
+               const MetricLabels& labels = {});
+  void Gauge(absl::string_view name, absl::string_view help, double value,
+             const MetricLabels& labels = {});
+  void Distribution(absl::string_view name, absl::string_view help,
+                    const Histogram::Reading& reading, const MetricLabels& labels = {});
+  std::vector<prometheus::MetricFamily> Take() { return std::move(families_); }
+
+ private:
+  prometheus::ClientMetric& Add(absl::string_view name, absl::string_view help,
+                                prometheus::MetricType type, const MetricLabels& labels);
+
+  std::vector<prometheus::MetricFamily> families_;
+  std::map<std::string, size_t, std::less<>> places_;
+};
+
+// This process as Prometheus' own client libraries describe one: process_cpu_seconds_total,
+// process_resident_memory_bytes, process_virtual_memory_bytes, process_open_fds, process_max_fds,
+// process_start_time_seconds; and cairn_build_info.
+void AddProcessMetrics(Families& families);
+
+// Text format 0.0.4, and its media type.
+std::string MetricsText(const std::vector<prometheus::MetricFamily>& families);
+inline constexpr absl::string_view kMetricsTextType = "text/plain; version=0.0.4; charset=utf-8";
+
+}  // namespace cairn

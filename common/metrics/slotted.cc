@@ -1,0 +1,79 @@
+#include "common/metrics/slotted.h"
+
+#include <algorithm>
+
+namespace cairn {
+
+size_t MeterSlot() {
+  static std::atomic<size_t> next{0};
+  thread_local const size_t slot = next.fetch_add(1, std::memory_order_relaxed) % kMeterSlots;
+  return slot;
+}
+
+int64_t SlottedCount::Read() const {
+  int64_t total = 0;
+  for (const Slot& slot : slots_) total += slot.count.load(std::memory_order_relaxed);
+  return total;
+}
+
+double Histogram::Reading::Quantile(double share) const {
+  const double wanted = share * static_cast<double>(count);
+  int64_t seen = 0;
+  for (size_t i = 0; i < bounds.size(); ++i) {
+    seen += counts[i];
+    if (seen > 0 && static_cast<double>(seen) >= wanted) return std::min(bounds[i], max);
+  }
+  return max;
+}
+
+Histogram::Histogram(absl::Span<const double> bounds) : bounds_(bounds) {
+  for (Slot& slot : slots_) {
+    slot.counts = std::make_unique<std::atomic<int64_t>[]>(bounds.size() + 1);
+  }
+}
+
+void Histogram::Observe(double value) {
+  const size_t bucket = static_cast<size_t>(
+      std::lower_bound(bounds_.begin(), bounds_.end(), value) - bounds_.begin());
+  Slot& slot = slots_[MeterSlot()];
+  slot.counts[bucket].fetch_add(1, std::memory_order_relaxed);
+  slot.sum.fetch_add(value, std::memory_order_relaxed);
+  double max = slot.max.load(std::memory_order_relaxed);
+  while (value > max && !slot.max.compare_exchange_weak(max, value, std::memory_order_relaxed)) {
+  }
+}
+
+Histogram::Reading Histogram::Read() const {
+  Reading reading{.bounds = bounds_, .counts = std::vector<int64_t>(bounds_.size() + 1)};
+  for (const Slot& slot : slots_) {
+    for (size_t i = 0; i < reading.counts.size(); ++i) {
+      const int64_t count = slot.counts[i].load(std::memory_order_relaxed);
+      reading.counts[i] += count;
+      reading.count += count;
+    }
+    reading.sum += slot.sum.load(std::memory_order_relaxed);
+    reading.max = std::max(reading.max, slot.max.load(std::memory_order_relaxed));
+  }
+  return reading;
+}
+
+absl::Span<const double> CallSecondsBounds() {
+  static constexpr double kBounds[] = {25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3,
+                                       5e-3,  10e-3, 25e-3,  50e-3,  0.1,    0.25, 0.5,
+                                       1,     2.5,   5,      10,     30,     60};
+  return kBounds;
+}
+
+absl::Span<const double> EpochSecondsBounds() {
+  static constexpr double kBounds[] = {1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 50e-3, 0.1, 0.25, 0.5,
+                                       1,    2.5,    5,    10,    30,    60,    300, 600};
+  return kBounds;
+}
+
+absl::Span<const double> StalenessBounds() {
+  static constexpr double kBounds[] = {0,   1,   2,    4,    8,    16,   32,    64,    128,
+                                       256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536};
+  return kBounds;
+}
+
+}  // namespace cairn

@@ -1,0 +1,83 @@
+// The past minutes of one server, for charts that are opened later.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "ps_server/figures.h"
+#include "ps_server/listener.h"
+
+namespace cairn {
+
+// A sample a second for 15 minutes: about 200 bytes each for a job, with 8 jobs 2 MiB.
+inline constexpr absl::Duration kSampleInterval = absl::Seconds(1);
+inline constexpr size_t kMostSamples = 900;
+// Jobs with workers in one sample; what is beyond has no charts.
+inline constexpr size_t kMostJobsCharted = 8;
+
+struct JobSample {
+  std::string name;
+  std::optional<double> loss;  // mean of the live workers' recent losses
+  // Of all workers together that have spoken twice.
+  std::optional<double> examples_per_second;
+  std::optional<double> steps_per_second;
+  int64_t durable_lag_pushes = 0;
+};
+
+struct Sample {
+  int64_t number = 0;  // 1, 2, …
+  absl::Time at;
+  double pushes_per_second = 0;
+  double pulls_per_second = 0;
+  double received_bytes_per_second = 0;
+  double sent_bytes_per_second = 0;
+  std::optional<double> staleness_mean;  // of the pushes since the sample before
+  double epoch_age_seconds = 0;
+  int64_t memory_used_bytes = 0;
+  std::vector<JobSample> jobs;
+};
+
+// Thread safety: none.
+class History {
+ public:
+  // `now` on the monotonic clock, `at` on the wall's. The first one yields no sample: rates need
+  // two.
+  void Add(const EngineFigures& engine, const ListenerFigures& listener, absl::Duration now,
+           absl::Time at);
+  // Samples above `after`, oldest first.
+  std::vector<Sample> After(int64_t after) const;
+  int64_t last() const { return last_; }
+
+ private:
+  struct WorkerCount {
+    int64_t examples = 0;
+    int64_t steps = 0;
+    absl::Duration said;  // when the worker said so, on the monotonic clock
+    double examples_per_second = 0;
+    double steps_per_second = 0;
+  };
+  using Workers = std::map<std::pair<std::string, int32_t>, WorkerCount>;
+
+  // A job's sample, and its workers' counts in `counts` for the next.
+  JobSample SampleOf(const JobFigures& job, absl::Duration now, Workers& counts) const;
+  static void Rate(const WorkerCount& before, WorkerCount& count);
+
+  bool any_ = false;
+  absl::Duration before_;
+  std::map<std::string, int64_t> counters_before_;
+  ListenerFigures listener_before_;
+  int64_t staleness_count_before_ = 0;
+  double staleness_sum_before_ = 0;
+  Workers workers_before_;
+  int64_t last_ = 0;
+  std::deque<Sample> samples_;
+};
+
+}  // namespace cairn

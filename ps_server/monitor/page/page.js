@@ -1,0 +1,274 @@
+// Asks /status.json a few times a second and shows what it says.
+import {Chart} from "./chart.js";
+
+// With missing_after_seconds of the server this shows a stopped worker within 2 s.
+const POLL_MS = 400;
+const POLL_HIDDEN_MS = 5000;
+const REQUEST_MS = 3000;
+const MOST_SAMPLES = 900;
+
+const element = (id) => document.getElementById(id);
+
+function countText(value) {
+  const size = Math.abs(value);
+  if (size >= 1e9) return `${(value / 1e9).toFixed(size < 1e10 ? 1 : 0)}G`;
+  if (size >= 1e6) return `${(value / 1e6).toFixed(size < 1e7 ? 1 : 0)}M`;
+  if (size >= 1e4) return `${(value / 1e3).toFixed(size < 1e5 ? 1 : 0)}k`;
+  if (size >= 100 || Number.isInteger(value)) return value.toFixed(0);
+  return value.toFixed(size < 10 ? 2 : 1);
+}
+
+function bytesText(bytes) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let unit = 0;
+  while (bytes >= 1024 && unit + 1 < units.length) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return `${bytes.toFixed(bytes < 10 && unit > 0 ? 1 : 0)} ${units[unit]}`;
+}
+
+function lossText(loss) {
+  if (loss !== 0 && (Math.abs(loss) < 1e-3 || Math.abs(loss) >= 1e4)) return loss.toExponential(2);
+  return Number(loss.toPrecision(4)).toString();
+}
+
+function secondsText(seconds) {
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  if (seconds < 120) return `${seconds.toFixed(0)} s`;
+  if (seconds < 7200) return `${(seconds / 60).toFixed(0)} min`;
+  return `${(seconds / 3600).toFixed(0)} h`;
+}
+
+function put(target, text) {
+  if (target.textContent !== text) target.textContent = text;
+}
+
+// A number, and under it what it is of.
+function tile(id, text, detail, bad = false) {
+  const target = element(id);
+  const wanted = `${text}|${detail}`;
+  target.classList.toggle("bad", bad);
+  if (target.dataset.shown === wanted) return;
+  target.dataset.shown = wanted;
+  const small = document.createElement("small");
+  small.textContent = detail;
+  target.replaceChildren(text, small);
+}
+
+const charts = {
+  loss: new Chart(element("chart-loss"), lossText, false),
+  examples: new Chart(element("chart-examples"), countText, true),
+  staleness: new Chart(element("chart-staleness"), countText, true),
+  lag: new Chart(element("chart-lag"), countText, true),
+};
+
+let samples = [];
+let chosenJob = null;
+let lastAnswer = performance.now();
+let known = new Map();  // task -> whether it was missing, for what is read aloud
+
+function takeSamples(status) {
+  // A server that was started again counts from 1.
+  if (samples.length > 0 && status.last_sample < samples[samples.length - 1].n) samples = [];
+  const last = samples.length > 0 ? samples[samples.length - 1].n : 0;
+  samples.push(...status.samples.filter((sample) => sample.n > last));
+  samples.splice(0, samples.length - MOST_SAMPLES);
+}
+
+function chooseJob(jobs) {
+  const names = jobs.map((job) => job.name);
+  const select = element("job");
+  if ([...select.options].map((option) => option.value).join("\n") !== names.join("\n")) {
+    select.replaceChildren(...names.map((name) => new Option(name, name)));
+  }
+  element("job-choice").hidden = names.length < 2;
+  if (!names.includes(chosenJob)) {
+    // One that trains, else any.
+    const busy = jobs.find((job) => job.workers.some((worker) => worker.state === "live"));
+    chosenJob = busy ? busy.name : names.length > 0 ? names[0] : null;
+  }
+  if (chosenJob !== null) select.value = chosenJob;
+  return jobs.find((job) => job.name === chosenJob) ?? null;
+}
+
+function stateOf(worker) {
+  if (worker.state === "lost") return ["lost", "bad"];
+  if (worker.missing) return ["missing", "bad"];
+  if (worker.state === "live") return ["training", "good"];
+  if (worker.state === "finished") return ["no more steps", ""];
+  if (worker.state === "left") return ["left", ""];
+  return [worker.state, "warn"];
+}
+
+const SERVER_STATES = {serving: ["serving", "good"], opening: ["opening", "warn"],
+                       stopping: ["stopping", "warn"], gone: ["gone", "bad"],
+                       reached: ["reached by workers", "good"], unknown: ["not known here", ""]};
+
+// A row: [text, class, label] a cell; the first is the row's head, the second its state.
+function rowOf(task, cells, missing) {
+  const row = document.createElement("tr");
+  row.dataset.task = task.split(" (")[0];
+  row.classList.toggle("missing", missing);
+  const head = document.createElement("th");
+  head.scope = "row";
+  head.textContent = task;
+  row.append(head);
+  for (const [content, kind, label] of cells) {
+    const cell = document.createElement("td");
+    cell.className = kind;
+    if (label) cell.dataset.label = label;
+    cell.append(content);
+    row.append(cell);
+  }
+  return row;
+}
+
+function pill([text, kind]) {
+  const span = document.createElement("span");
+  span.className = `pill ${kind}`;
+  span.textContent = text;
+  return span;
+}
+
+function serverRow(server) {
+  const state = SERVER_STATES[server.state] ?? [server.state, ""];
+  const where = server.gone_for.length > 0 ? `${server.address}: does not answer ` +
+      `${server.gone_for.slice(0, 3).join(", ")}` : server.address;
+  const empty = ["", "number", ""];
+  return rowOf(server.self ? `${server.task} (this)` : server.task,
+      [[pill(state), "state", "State"], ["", "", ""], empty, empty, empty, empty, empty,
+       [where, "where", ""]], server.state === "gone");
+}
+
+function workerRow(worker, furthest) {
+  const number = (value, text, label) =>
+      [value === undefined || value === null ? "" : text(value), "number", label];
+  const trains = worker.state === "live";
+  return rowOf(worker.task, [
+    [pill(stateOf(worker)), "state", "State"],
+    [`${secondsText(worker.seconds_since_seen)} ago`, "", "Last seen"],
+    number(worker.step, String, "Step"),
+    number(trains ? furthest - worker.step : null, String, "Behind"),
+    number(worker.loss, lossText, "Loss"),
+    number(worker.staleness_mean, countText, "Staleness"),
+    number(worker.durable_lag_pushes, countText, "Not durable"),
+    [worker.origin, "where", ""]], worker.missing);
+}
+
+function showTasks(status, job) {
+  const workers = job === null ? [] : job.workers;
+  const furthest = Math.max(0, ...workers.filter((one) => one.state === "live").map((one) => one.step));
+  element("tasks").tBodies[0].replaceChildren(
+      ...status.servers.map(serverRow), ...workers.map((worker) => workerRow(worker, furthest)));
+  const more = job === null ? 0 : job.worker_count - workers.length;
+  element("more-workers").hidden = more === 0;
+  put(element("more-workers"), `and ${more} workers more, which /metrics counts`);
+  const now = new Map(workers.map((worker) => [worker.task, worker.missing]));
+  const changed = [...now].filter(([task, missing]) => known.has(task) && known.get(task) !== missing);
+  if (changed.length > 0) {
+    put(element("changes"), changed.map(([task, missing]) =>
+        missing ? `${task} is missing` : `${task} is back`).join(", "));
+  }
+  known = now;
+}
+
+function showTiles(status, job) {
+  const workers = job === null ? [] : job.workers;
+  const there = workers.filter((worker) => ["live", "joining", "finished"].includes(worker.state));
+  const missing = workers.filter((worker) => worker.missing).length;
+  tile("tile-workers", String(there.filter((worker) => !worker.missing).length),
+       missing > 0 ? `${missing} missing` : "none missing", missing > 0);
+  const latest = samples.length > 0 ? samples[samples.length - 1] : null;
+  const rates = latest !== null && job !== null ? latest.jobs[job.name] : undefined;
+  tile("tile-loss", rates && rates.loss !== null ? lossText(rates.loss) : "–", "last 100 steps");
+  const rate = (key) => rates && rates[key] !== null ? countText(rates[key]) : "–";
+  tile("tile-examples", rate("examples"), "a second");
+  tile("tile-steps", rate("steps"), "a second");
+  tile("tile-staleness", countText(status.staleness.mean), `updates; 99 % up to ${countText(status.staleness.p99)}`);
+  tile("tile-lag", job === null ? "–" : countText(job.durable_lag_pushes),
+       status.seconds_since_epoch === null ? "pushes; no epoch yet"
+           : `pushes; epoch ${secondsText(status.seconds_since_epoch)} ago`);
+  const share = status.memory_used_bytes / status.memory_budget_bytes;
+  tile("tile-memory", bytesText(status.memory_used_bytes),
+       `${(share * 100).toFixed(0)} % of ${bytesText(status.memory_budget_bytes)}`, share > 0.9);
+  tile("tile-disk", bytesText(status.disk_bytes), `durability ${status.durability}`);
+}
+
+function showCharts(job) {
+  const ofJob = (key) => samples.map((sample) => {
+    const rates = job === null ? undefined : sample.jobs[job.name];
+    return [sample.t, rates === undefined ? null : rates[key]];
+  });
+  charts.loss.update(ofJob("loss"));
+  charts.examples.update(ofJob("examples"));
+  charts.lag.update(ofJob("lag"));
+  charts.staleness.update(samples.map((sample) => [sample.t, sample.staleness]));
+}
+
+function showWaits(job) {
+  const calls = job === null ? [] : job.waiting;
+  const texts = calls.map((call) => `${secondsText(call.seconds)}: ${call.text}`);
+  if (texts.length === 0) texts.push("Nobody waits here.");
+  if (job !== null && job.waiting_count > calls.length) {
+    texts.push(`and ${job.waiting_count - calls.length} more`);
+  }
+  element("waits").replaceChildren(...texts.map((text) => {
+    const item = document.createElement("li");
+    item.textContent = text;
+    return item;
+  }));
+}
+
+function banner(text) {
+  element("banner").hidden = text === "";
+  put(element("banner"), text);
+}
+
+function show(status) {
+  document.title = `Cairn ${status.server}`;
+  put(element("server"), status.server);
+  const [text, kind] = SERVER_STATES[status.state] ?? [status.state, ""];
+  put(element("state"), text);
+  element("state").className = `pill ${kind}`;
+  banner(status.failure ?? "");
+  if (status.state !== "serving") {
+    element("tasks").tBodies[0].replaceChildren(...status.servers.map(serverRow));
+    return;
+  }
+  const fresh = status.samples.length > 0;
+  takeSamples(status);
+  const before = chosenJob;
+  const job = chooseJob(status.jobs);
+  put(element("job-text"), job === null ? "no job yet"
+      : `${job.name} · ${job.consistency} · ${job.variables} variables, ${countText(job.rows)} rows`);
+  showTiles(status, job);
+  showTasks(status, job);
+  if (fresh || before !== chosenJob) showCharts(job);
+  showWaits(job);
+  put(element("server-facts"), `up ${secondsText(status.uptime_seconds)} · ` +
+      `${status.connections} connections · a lease lasts ${secondsText(status.lease_seconds)}`);
+}
+
+async function poll() {
+  try {
+    const after = samples.length > 0 ? samples[samples.length - 1].n : 0;
+    const reply = await fetch(`/status.json?after=${after}`,
+                              {cache: "no-store", signal: AbortSignal.timeout(REQUEST_MS)});
+    if (!reply.ok) throw new Error(`status ${reply.status}`);
+    show(await reply.json());
+    lastAnswer = performance.now();
+    document.body.dataset.polls = String(Number(document.body.dataset.polls ?? 0) + 1);
+  } catch (error) {
+    const seconds = (performance.now() - lastAnswer) / 1000;
+    if (seconds > 1) banner(`This server has not answered for ${secondsText(seconds)} (${error.message})`);
+  }
+  setTimeout(poll, document.hidden ? POLL_HIDDEN_MS : POLL_MS);
+}
+
+element("job").addEventListener("change", (event) => {
+  chosenJob = event.target.value;
+  showCharts({name: chosenJob});
+});
+document.addEventListener("visibilitychange", () => { lastAnswer = performance.now(); });
+poll();

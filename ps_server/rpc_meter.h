@@ -1,0 +1,70 @@
+// How many calls of each method there were, what became of them and how long they took.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/metrics/slotted.h"
+
+namespace cairn {
+
+// The methods of the IDL's service.
+enum class Method : int {
+  kHello,
+  kHeartbeat,
+  kLeave,
+  kCreateVariables,
+  kPush,
+  kAssign,
+  kPull,
+  kStep,
+  kDescribe,
+  kScan,
+  kFlush,
+  kWhy,
+  kDropJob,
+  kCheckpoint,
+  kDropCheckpoint,
+  kRestore,
+  kLast = kRestore
+};
+absl::string_view MethodName(Method method);
+
+struct RpcFigure {
+  absl::string_view method;
+  absl::StatusCode outcome = absl::StatusCode::kOk;
+  Histogram::Reading seconds;
+};
+
+// Thread safety: every method may be called from several threads at once.
+class RpcMeter {
+ public:
+  RpcMeter();
+
+  void Begun() { running_.Add(1); }
+  // From the request's being read to its reply's being made; waits for others included.
+  void Done(Method method, absl::StatusCode outcome, absl::Duration took);
+
+  int64_t running() const { return running_.Read(); }
+  // OK of every method; of other outcomes those that there were.
+  std::vector<RpcFigure> Read() const;
+
+ private:
+  static constexpr size_t kMethods = static_cast<size_t>(Method::kLast) + 1;
+
+  SlottedCount running_;
+  std::array<std::unique_ptr<Histogram>, kMethods> ok_;
+  mutable absl::Mutex mutex_;  // calls that fail are few
+  std::map<std::pair<Method, absl::StatusCode>, Histogram> failed_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace cairn

@@ -1,0 +1,105 @@
+#include "storage/rocks_figures.h"
+
+#include <filesystem>
+#include <memory>
+#include <system_error>
+
+#include "rocksdb/options.h"
+#include "rocksdb/statistics.h"
+
+namespace cairn {
+namespace {
+
+struct Property {
+  const std::string& property;
+  const char* name;
+  const char* help;
+};
+
+struct Ticker {
+  rocksdb::Tickers ticker;
+  const char* name;
+  const char* help;
+  double unit = 1;
+};
+
+void AddProperties(rocksdb::DB& db, std::vector<StoreFigure>& figures) {
+  using Properties = rocksdb::DB::Properties;
+  const Property properties[] = {
+      {Properties::kTotalSstFilesSize, "rocksdb_table_files_bytes",
+       "Tables on disk, those that are going included."},
+      {Properties::kLiveSstFilesSize, "rocksdb_live_table_files_bytes",
+       "Tables on disk that are of the newest version."},
+      {Properties::kEstimateLiveDataSize, "rocksdb_live_data_bytes", "Estimate of live data."},
+      {Properties::kEstimateNumKeys, "rocksdb_keys", "Estimate of the number of keys."},
+      {Properties::kCurSizeAllMemTables, "rocksdb_memtable_bytes", "Write buffers in memory."},
+      {Properties::kBlockCacheUsage, "rocksdb_block_cache_bytes", "Block cache in use."},
+      {Properties::kBlockCacheCapacity, "rocksdb_block_cache_capacity_bytes",
+       "Block cache at most."},
+      {Properties::kEstimateTableReadersMem, "rocksdb_table_readers_bytes",
+       "Memory of table readers outside the block cache."},
+      {Properties::kNumRunningFlushes, "rocksdb_running_flushes", "Flushes that run now."},
+      {Properties::kNumRunningCompactions, "rocksdb_running_compactions",
+       "Compactions that run now."},
+      {Properties::kCompactionPending, "rocksdb_compaction_pending", "1: a compaction is due."},
+      {Properties::kEstimatePendingCompactionBytes, "rocksdb_pending_compaction_bytes",
+       "Estimate of what compactions have yet to rewrite."},
+      {Properties::kActualDelayedWriteRate, "rocksdb_delayed_write_rate_bytes_per_second",
+       "What writes are slowed down to; 0: they are not."},
+      {Properties::kIsWriteStopped, "rocksdb_write_stopped", "1: writes wait for compactions."},
+      {Properties::kBackgroundErrors, "rocksdb_background_errors_total",
+       "Errors of flushes and compactions."},
+  };
+  for (const Property& property : properties) {
+    uint64_t value = 0;
+    if (!db.GetIntProperty(property.property, &value)) continue;
+    figures.push_back({property.name, property.help, static_cast<double>(value)});
+  }
+}
+
+void AddTickers(const rocksdb::Statistics& statistics, std::vector<StoreFigure>& figures) {
+  constexpr double kMicroseconds = 1e-6;
+  const Ticker tickers[] = {
+      {rocksdb::BYTES_WRITTEN, "rocksdb_written_bytes_total", "Written by the server."},
+      {rocksdb::NUMBER_KEYS_WRITTEN, "rocksdb_written_keys_total", "Keys written by the server."},
+      {rocksdb::WAL_FILE_BYTES, "rocksdb_wal_bytes_total", "Written to the write-ahead log."},
+      {rocksdb::WAL_FILE_SYNCED, "rocksdb_wal_syncs_total", "Syncs of the write-ahead log."},
+      {rocksdb::FLUSH_WRITE_BYTES, "rocksdb_flush_written_bytes_total", "Written by flushes."},
+      {rocksdb::COMPACT_READ_BYTES, "rocksdb_compaction_read_bytes_total", "Read by compactions."},
+      {rocksdb::COMPACT_WRITE_BYTES, "rocksdb_compaction_written_bytes_total",
+       "Written by compactions."},
+      {rocksdb::BLOCK_CACHE_HIT, "rocksdb_block_cache_hits_total", "Blocks found in the cache."},
+      {rocksdb::BLOCK_CACHE_MISS, "rocksdb_block_cache_misses_total", "Blocks read from disk."},
+      {rocksdb::STALL_MICROS, "rocksdb_write_stall_seconds_total",
+       "Time for which writes waited for flushes and compactions.", kMicroseconds},
+  };
+  for (const Ticker& ticker : tickers) {
+    const auto count = static_cast<double>(statistics.getTickerCount(ticker.ticker));
+    figures.push_back({ticker.name, ticker.help, count * ticker.unit});
+  }
+}
+
+}  // namespace
+
+std::vector<StoreFigure> FiguresOf(rocksdb::DB& db) {
+  std::vector<StoreFigure> figures;
+  AddProperties(db, figures);
+  const std::shared_ptr<rocksdb::Statistics> statistics = db.GetDBOptions().statistics;
+  if (statistics != nullptr) AddTickers(*statistics, figures);
+  return figures;
+}
+
+int64_t FolderBytes(const std::string& folder) {
+  namespace fs = std::filesystem;
+  int64_t bytes = 0;
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error)) {
+    std::error_code gone;
+    const auto size = at->is_regular_file(gone) ? at->file_size(gone) : 0;
+    if (!gone) bytes += static_cast<int64_t>(size);
+  }
+  return bytes;
+}
+
+}  // namespace cairn

@@ -1,0 +1,199 @@
+"""The status page of a real cluster in a real browser: the right tasks, numbers that move, a stopped
+worker missing within two seconds, nothing on the console, readable in light, dark and on a phone.
+Screenshots go to $CAIRN_SCREENSHOTS."""
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import browser  # noqa: E402
+import processes  # noqa: E402
+import scrape  # noqa: E402
+import tap  # noqa: E402
+
+try:
+    import websocket  # noqa: F401
+except ImportError:
+    websocket = None
+
+WAIT_SECONDS = 60
+MISSING_WITHIN_SECONDS = 2
+SHOTS = os.environ.get("CAIRN_SCREENSHOTS")
+
+JOB = """name: clicks
+model: {type: linear}
+data: {format: libsvm, train: [train.libsvm], features: 64, batch_size: 64, epochs: 1000000}
+optimizer: {type: adagrad, learning_rate: 0.01}
+strategy: {type: parameter_server}
+"""
+
+TASKS = "[...document.querySelectorAll('#tasks tbody tr')].map(row => row.dataset.task)"
+MISSING = ("[...document.querySelectorAll('#tasks tbody tr.missing')]"
+           ".map(row => row.dataset.task)")
+
+
+def pill(task):
+    return f"document.querySelector('tr[data-task=\"{task}\"] .pill')?.textContent"
+
+
+# Of what is written on what: the ratio that WCAG asks for, at least 4.5.
+CONTRAST = """(() => {
+  const light = (text) => {
+    const parts = text.match(/[0-9.]+/g).slice(0, 3).map(Number)
+      .map(v => v / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
+  };
+  const ground = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const color = getComputedStyle(at).backgroundColor;
+      if (!/, 0\\)$/.test(color)) return color;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  const low = [];
+  for (const element of document.querySelectorAll("h1,h2,dt,dd,small,th,td,.pill,figcaption,output,li,a,label,span")) {
+    if (!element.textContent.trim() || element.offsetParent === null) continue;
+    const [a, b] = [light(getComputedStyle(element).color), light(ground(element))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) low.push(`${element.tagName} ${element.textContent.slice(0, 20)}: ${ratio.toFixed(2)}`);
+  }
+  return low;
+})()"""
+
+
+@unittest.skipIf(browser.CHROMIUM is None, "chromium is not installed")
+@unittest.skipIf(websocket is None, "python3-websocket is not installed")
+class StatusPage(unittest.TestCase):
+    """Two servers and two workers that train for as long as the tests run; a page of the first."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = cls.enterClassContext(tempfile.TemporaryDirectory())
+        cls.shots = SHOTS or cls.folder
+        os.makedirs(cls.shots, exist_ok=True)
+        with open(os.path.join(cls.folder, "train.libsvm"), "w", encoding="ascii") as f:
+            for row in range(6400):
+                f.write(f"{1 if row * 7 % 11 > 4 else -1} {row % 64 + 1}:1\n")
+        cls.job = os.path.join(cls.folder, "job.yaml")
+        with open(cls.job, "w", encoding="ascii") as f:
+            f.write(JOB)
+        cls.http = scrape.Http(os.path.join(cls.folder, "http"))
+        cls.cluster = processes.Cluster(cls.folder, 2, ["--snapshot_interval_seconds", "1"])
+        cls.enterClassContext(Serving(cls.cluster, cls.http))
+        cluster_file = cls.cluster.worker_file(2)
+        cls.workers = []
+        for index in range(2):
+            log = cls.enterClassContext(open(os.path.join(cls.folder, f"w{index}.log"), "wb"))
+            cls.workers.append(subprocess.Popen(
+                processes.worker_command(cls.job, cluster_file, index),
+                stdout=subprocess.DEVNULL, stderr=log))
+            cls.addClassCleanup(processes.end, cls.workers[-1])
+        cls.page = cls.enterClassContext(browser.Browser(cls.folder))
+        cls.page.look(1280, 900, dark=False)
+        cls.page.open(f"http://{cls.http.address}/")
+        cls.page.wait(f"{TASKS}.length == 4", WAIT_SECONDS, "both servers and both workers")
+        cls.page.wait(f"{pill('worker:1')} == 'training' && {pill('worker:0')} == 'training'",
+                      WAIT_SECONDS, "both to train")
+
+    @classmethod
+    def tearDownClass(cls):
+        for worker in cls.workers:
+            worker.send_signal(signal.SIGCONT)
+
+    def tearDown(self):
+        self.assertEqual(self.page.problems, [])
+
+    def text(self, selector):
+        return self.page.run(f"document.querySelector('{selector}').textContent")
+
+    def test_the_page_shows_the_tasks_there_are(self):
+        self.assertEqual(self.page.run(TASKS), ["ps:0", "ps:1", "worker:0", "worker:1"])
+        self.assertEqual(self.page.run(pill("ps:0")), "serving")
+        self.page.wait(f"{pill('ps:1')} == 'reached by workers'", WAIT_SECONDS, "news of ps:1")
+        self.assertEqual(self.page.run(MISSING), [])
+        self.assertIn(self.cluster.addresses[0], self.text('tr[data-task="ps:0"]'))
+        self.assertEqual(self.page.run("document.title"), "Cairn ps:0")
+
+    def test_live_numbers_and_charts_move(self):
+        for selector in ('tr[data-task="worker:0"] td[data-label="Step"]', "#tile-examples",
+                         "#server-facts"):
+            before = self.text(selector)
+            self.page.wait(f"document.querySelector('{selector}').textContent != '{before}'",
+                           WAIT_SECONDS, f"{selector} to change from {before}")
+        for chart in ("loss", "examples", "staleness", "lag"):
+            curve = f"document.querySelector('#chart-{chart} .curve')?.getAttribute('d')"
+            self.page.wait(f"({curve} ?? '').includes('L')", WAIT_SECONDS, f"a curve of {chart}")
+            self.assertRegex(
+                self.page.run(f"document.querySelector('#chart-{chart} svg').ariaLabel"),
+                r"now .+, lowest .+, highest ")
+        self.assertGreater(float(self.text('tr[data-task="worker:0"] td[data-label="Loss"]')), 0)
+
+    def test_a_stopped_worker_is_missing_within_two_seconds_and_comes_back(self):
+        for _ in range(3):
+            self.page.wait(f"{MISSING}.length == 0", WAIT_SECONDS, "nobody to be missing")
+            began = time.monotonic()
+            self.workers[1].send_signal(signal.SIGSTOP)
+            self.page.wait(f"{MISSING}.includes('worker:1')", WAIT_SECONDS, "worker:1 to be missing")
+            took = time.monotonic() - began
+            self.assertLess(took, MISSING_WITHIN_SECONDS)
+            self.assertEqual(self.page.run(pill("worker:1")), "missing")
+            self.assertIn("1 missing", self.text("#tile-workers"))
+            self.page.wait("document.querySelector('#changes').textContent == 'worker:1 is missing'",
+                           WAIT_SECONDS, "it to be read aloud")
+            self.assertNotEqual(self.page.run(pill("worker:0")), "missing")
+            self.workers[1].send_signal(signal.SIGCONT)
+            self.page.wait(f"{pill('worker:1')} == 'training'", WAIT_SECONDS, "it to be back")
+
+    def test_a_server_that_workers_do_not_reach_is_shown_gone(self):
+        self.cluster.processes[1].send_signal(signal.SIGSTOP)
+        try:
+            self.page.wait(f"{pill('ps:1')} == 'gone'", WAIT_SECONDS, "ps:1 to be gone")
+            self.assertIn("worker:", self.text('tr[data-task="ps:1"] .where'))
+        finally:
+            self.cluster.processes[1].send_signal(signal.SIGCONT)
+        self.page.wait(f"{pill('ps:1')} == 'reached by workers'", WAIT_SECONDS, "it to be back")
+
+    def test_it_is_readable_in_light_and_dark_and_on_a_phone(self):
+        self.page.wait("document.querySelectorAll('.curve').length == 4", WAIT_SECONDS, "charts")
+        for name, width, dark, phone in (("light", 1280, False, False), ("dark", 1280, True, False),
+                                         ("phone", 390, False, True), ("phone-dark", 390, True, True)):
+            with self.subTest(name):
+                self.page.look(width, 844 if phone else 900, dark, phone)
+                self.page.wait("new Promise(done => requestAnimationFrame(() => "
+                               "requestAnimationFrame(() => done(true))))", WAIT_SECONDS, "a frame")
+                ground = self.page.run("getComputedStyle(document.body).backgroundColor")
+                self.assertEqual(sum(map(int, ground[4:-1].split(","))) < 300, dark, ground)
+                self.assertLessEqual(
+                    self.page.run("document.documentElement.scrollWidth - innerWidth"), 0)
+                self.assertEqual(self.page.run(CONTRAST), [])
+                path = os.path.join(self.shots, f"{name}.png")
+                self.assertGreater(self.page.screenshot(path), 10000)
+        self.page.look(1280, 900, dark=False)
+
+
+class Serving:
+    """The cluster, the first of whose servers answers HTTP."""
+
+    def __init__(self, cluster, http):
+        self.cluster, self.http = cluster, http
+
+    def __enter__(self):
+        flags = self.cluster.flags
+        for index in range(self.cluster.count):
+            self.cluster.flags = flags + (scrape.flags(self.http.port_file) if index == 0 else [])
+            self.cluster.spawn(index, "127.0.0.1:0")
+        for index in range(self.cluster.count):
+            self.cluster.wait_until_ready(index)
+        self.http.wait()
+        return self
+
+    def __exit__(self, *exc):
+        self.cluster.__exit__(*exc)
+
+
+if __name__ == "__main__":
+    tap.main()

@@ -1,0 +1,65 @@
+#include "worker/monitor/worker_metrics.h"
+
+#include <algorithm>
+
+namespace cairn {
+namespace {
+
+// The client's buckets have the same bounds: 0, 1, 2, 4, …
+Histogram::Reading ReadingOf(const StalenessSummary& staleness) {
+  Histogram::Reading reading{.bounds = StalenessBounds()};
+  reading.counts.resize(reading.bounds.size() + 1);
+  for (size_t i = 0; i < staleness.histogram.size(); ++i) {
+    const int64_t pushes = staleness.histogram[i].pushes;
+    reading.counts[std::min(i, reading.bounds.size())] += pushes;
+    reading.count += pushes;
+  }
+  reading.sum = staleness.mean * static_cast<double>(reading.count);
+  return reading;
+}
+
+void AddTraffic(const ClientCounters& counters, Families& families) {
+  const auto total = [&](const char* name, const char* help, int64_t value) {
+    families.Counter(name, help, static_cast<double>(value));
+  };
+  total("cairn_worker_pushed_bytes_total", "Payload bytes of gradients and ids.",
+        counters.bytes_pushed);
+  total("cairn_worker_pulled_bytes_total", "Payload bytes of values.", counters.bytes_pulled);
+  total("cairn_worker_retries_total", "Calls that were tried again.", counters.retries);
+  total("cairn_worker_pushes_dropped_total", "Pushes dropped for NaN or infinity.",
+        counters.pushes_dropped);
+  total("cairn_worker_pushes_late_total", "Contributions whose step closed without them.",
+        counters.pushes_late);
+  total("cairn_worker_replayed_pushes_total", "Parts sent again to servers that were restarted.",
+        counters.replayed_pushes);
+  total("cairn_worker_replayed_bytes_total", "Payload bytes of those.", counters.replayed_bytes);
+  families.Counter("cairn_worker_replay_seconds_total", "Time that took.", counters.replay_seconds);
+  families.Gauge("cairn_worker_retained_bytes",
+                 "Pushes kept until servers have them durably, counted once a server.",
+                 static_cast<double>(counters.retained_bytes));
+}
+
+}  // namespace
+
+void AddWorkerMetrics(const RunFigures& run, Families& families) {
+  families.Gauge("cairn_worker_info", "1, with the task as a label.", 1,
+                 {{"cairn_job", run.job}, {"task", run.task}});
+  families.Counter("cairn_worker_steps_total", "Steps done since the process began to train.",
+                   static_cast<double>(run.training.steps));
+  families.Counter("cairn_worker_examples_total", "Rows of input trained on.",
+                   static_cast<double>(run.training.examples));
+  if (run.training.loss.has_value()) {
+    families.Gauge("cairn_worker_loss", "Mean over the last 100 steps.", *run.training.loss);
+  }
+  families.Distribution("cairn_worker_step_duration_seconds",
+                        "Steps, from one's end to the next one's.", run.step_seconds);
+  families.Distribution("cairn_worker_exchange_duration_seconds",
+                        "Round trips to the servers: a push and the next pull, waits included.",
+                        run.exchange_seconds);
+  families.Distribution("cairn_worker_staleness_updates",
+                        "Updates by others between a shard's pull and its push.",
+                        ReadingOf(run.staleness));
+  AddTraffic(run.counters, families);
+}
+
+}  // namespace cairn

@@ -1,0 +1,18 @@
+// What a worker tells operators over HTTP: /metrics and /healthz.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "common/http/http_flags.h"
+#include "common/http/http_server.h"
+#include "worker/trainer/run_meter.h"
+
+namespace cairn {
+
+// Serves until the result goes. `meter` outlives it. Errors as HttpServer::Start, and kUnavailable
+// where the port file cannot be written.
+absl::StatusOr<std::unique_ptr<HttpServer>> StartWorkerMonitor(const HttpFlags& flags,
+                                                               const RunMeter& meter);
+
+}  // namespace cairn
