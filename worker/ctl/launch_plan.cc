@@ -2,11 +2,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/config/job_config.h"
@@ -90,6 +92,11 @@ PlannedTask ServerTask(const LaunchOptions& options, const std::string& program,
                   absl::StrCat(state, "/", kServer, index),
                   "--port_file",
                   task.port_file};
+  // Its log names the status page.
+  const bool chosen =
+      std::any_of(options.server_flags.begin(), options.server_flags.end(),
+                  [](const std::string& flag) { return absl::StartsWith(flag, "--http_port"); });
+  if (!chosen) task.command.insert(task.command.end(), {"--http_port", "0"});
   task.command.insert(task.command.end(), options.server_flags.begin(), options.server_flags.end());
   return task;
 }

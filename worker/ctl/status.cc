@@ -3,12 +3,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/deadline.h"
 #include "common/status.h"
@@ -42,6 +45,55 @@ const int64_t* Find(const std::map<Key, int64_t>& map, const Key& key) {
 
 std::string RateText(const std::optional<double>& rate) {
   return rate.has_value() ? absl::StrFormat("%.0f/s", *rate) : "";
+}
+
+// Of pushes to any job of the server.
+Json StalenessJson(const wire::DescribeReply& described) {
+  if (!described.__isset.staleness) return Json();
+  const wire::Staleness& staleness = described.staleness;
+  return {{"pushes", staleness.pushes},
+          {"mean", staleness.mean},
+          {"p99", staleness.p99},
+          {"max", staleness.max}};
+}
+
+std::string StalenessText(const wire::DescribeReply& described) {
+  if (!described.__isset.staleness || described.staleness.pushes == 0) return "";
+  return absl::StrFormat("%.1f (99 %%: %d)", described.staleness.mean, described.staleness.p99);
+}
+
+std::string EpochText(const ServerView& server) {
+  const double ago = server.described.seconds_since_epoch;
+  const int64_t epochs = CounterOf(server, "epochs");
+  return ago < 0 ? absl::StrCat(epochs) : absl::StrCat(epochs, ", ", SecondsText(ago), " ago");
+}
+
+// Pushes of each worker that some server has applied and could still lose.
+std::map<int32_t, int64_t> DurableLags(const std::vector<ServerView>& servers) {
+  std::map<int32_t, int64_t> lags;
+  for (const ServerView& server : servers) {
+    for (const wire::WorkerStanding& worker : server.why.workers) {
+      int64_t& lag = lags[worker.worker];
+      lag = std::max(lag, worker.applied - worker.durable);
+    }
+  }
+  return lags;
+}
+
+// What the worker says of itself goes into `entry`; the text has its loss and staleness.
+std::pair<std::string, std::string> AddVitals(const wire::WorkerVitals& vitals, Json& entry) {
+  std::pair<std::string, std::string> text;
+  if (vitals.__isset.loss) {
+    entry["loss"] = std::isfinite(vitals.loss) ? Json(vitals.loss) : Json();
+    text.first = absl::StrFormat("%.4g", vitals.loss);
+  }
+  if (vitals.__isset.examples) entry["examples"] = vitals.examples;
+  if (vitals.__isset.staleness_mean) {
+    entry["staleness"] = {{"mean", vitals.staleness_mean}, {"max", vitals.staleness_max}};
+    text.second = absl::StrFormat("%.1f", vitals.staleness_mean);
+  }
+  if (vitals.__isset.retained_bytes) entry["retained_bytes"] = vitals.retained_bytes;
+  return text;
 }
 
 struct Variables {
@@ -83,6 +135,7 @@ class StatusWriter {
     WriteServers();
     WriteWorkers();
     WriteVariables();
+    WriteJobs();
     WriteWaits();
     WriteCheckpoint();
     answer_.finding = AnyMissing(servers_);
@@ -94,6 +147,7 @@ class StatusWriter {
   void WriteServer(const ServerView& server, TextTable& table, Json& list);
   void WriteWorkers();
   void WriteVariables();
+  void WriteJobs();
   void WriteWaits();
   void WriteCheckpoint();
 
@@ -125,6 +179,11 @@ void StatusWriter::WriteServer(const ServerView& server, TextTable& table, Json&
                 {"durability", described.durability},
                 {"memory_used_bytes", described.memory_used_bytes},
                 {"memory_budget_bytes", described.memory_budget_bytes},
+                {"disk_bytes", described.disk_bytes},
+                {"seconds_since_epoch", described.seconds_since_epoch},
+                {"dirty_stripes", described.dirty_stripes},
+                {"staleness", StalenessJson(described)},
+                {"jobs", described.jobs},
                 {"variables", described.variables.size()},
                 {"closed_step", described.state.closed_step},
                 {"durable_step", described.state.durable_step},
@@ -134,13 +193,14 @@ void StatusWriter::WriteServer(const ServerView& server, TextTable& table, Json&
   table.Add({server.name, "ok", SecondsText(described.uptime_seconds), described.durability,
              absl::StrCat(BytesText(described.memory_used_bytes), " of ",
                           BytesText(described.memory_budget_bytes)),
-             absl::StrCat(pushes), RateText(rate), absl::StrCat(CounterOf(server, "pulls")),
-             absl::StrCat(CounterOf(server, "epochs"))});
+             described.disk_bytes < 0 ? "" : BytesText(described.disk_bytes), absl::StrCat(pushes),
+             RateText(rate), absl::StrCat(CounterOf(server, "pulls")), StalenessText(described),
+             EpochText(server)});
 }
 
 void StatusWriter::WriteServers() {
-  TextTable table(
-      {"server", "state", "up", "durability", "memory", "pushes", "", "pulls", "epochs"});
+  TextTable table({"server", "state", "up", "durability", "memory", "disk", "pushes", "", "pulls",
+                   "staleness", "epochs"});
   Json list = Json::array();
   for (const ServerView& server : servers_) WriteServer(server, table, list);
   answer_.json["servers"] = std::move(list);
@@ -151,7 +211,9 @@ void StatusWriter::WriteWorkers() {
   const std::vector<wire::WorkerStanding> workers = WorkersOf(servers_);
   int64_t furthest = 0;
   for (const wire::WorkerStanding& worker : workers) furthest = std::max(furthest, worker.step);
-  TextTable table({"worker", "state", "step", "", "behind", "last seen", "process"});
+  const std::map<int32_t, int64_t> lags = DurableLags(servers_);
+  TextTable table({"worker", "state", "step", "", "behind", "loss", "staleness", "not durable",
+                   "last seen", "process"});
   Json list = Json::array();
   for (const wire::WorkerStanding& worker : workers) {
     const std::string name = target_.WorkerName(worker.worker);
@@ -164,9 +226,12 @@ void StatusWriter::WriteWorkers() {
                   {"state", worker.state},   {"step", worker.step},
                   {"steps_behind", behind},  {"seconds_since_seen", worker.seconds_since_seen},
                   {"origin", worker.origin}, {"largest_step_gap", worker.largest_step_gap}};
+    entry["durable_lag_pushes"] = lags.at(worker.worker);
+    const auto [loss, staleness] = AddVitals(worker.vitals, entry);
     if (rate.has_value()) entry["steps_per_second"] = *rate;
     list.push_back(std::move(entry));
     table.Add({name, worker.state, absl::StrCat(worker.step), RateText(rate), absl::StrCat(behind),
+               loss, staleness, absl::StrCat(lags.at(worker.worker)),
                SecondsText(worker.seconds_since_seen) + " ago", worker.origin});
   }
   answer_.json["workers"] = std::move(list);
@@ -184,6 +249,18 @@ void StatusWriter::WriteVariables() {
     absl::StrAppend(&answer_.text, "  the servers hold nothing of a job '", target_.job,
                     "': is that its name?\n");
   }
+}
+
+void StatusWriter::WriteJobs() {
+  std::set<std::string> jobs;
+  for (const ServerView& server : servers_) {
+    jobs.insert(server.described.jobs.begin(), server.described.jobs.end());
+  }
+  answer_.json["jobs"] = jobs;
+  jobs.erase(target_.job);
+  if (jobs.empty()) return;
+  absl::StrAppend(&answer_.text, "  other jobs on these servers: ", absl::StrJoin(jobs, ", "),
+                  "\n");
 }
 
 void StatusWriter::WriteWaits() {

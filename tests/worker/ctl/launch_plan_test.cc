@@ -55,11 +55,21 @@ TEST_F(LaunchPlanTest, ServersComeFirstAndEveryTaskHasItsFlags) {
   EXPECT_TRUE(plan->tasks[1].server);
   const std::string server = absl::StrJoin(plan->tasks[1].command, " ");
   EXPECT_TRUE(absl::StrContains(server, "--task_index 1")) << server;
-  EXPECT_TRUE(absl::EndsWith(server, "--durability=off")) << server;
+  EXPECT_TRUE(absl::EndsWith(server, "--http_port 0 --durability=off")) << server;
   EXPECT_EQ(plan->tasks[3].task, "worker:1");
   const std::string worker = absl::StrJoin(plan->tasks[3].command, " ");
   EXPECT_TRUE(absl::StrContains(worker, "--task_type worker --task_index 1")) << worker;
   EXPECT_TRUE(absl::EndsWith(worker, "--set data.epochs=2 --fresh")) << worker;
+}
+
+TEST_F(LaunchPlanTest, AServersStatusPageIsWhereItIsAskedFor) {
+  LaunchOptions options = Options();
+  options.server_flags = {"--http_port=8081"};
+  const auto plan = PlanLaunch(options, temp_.path());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const std::string server = absl::StrJoin(plan->tasks[0].command, " ");
+  EXPECT_TRUE(absl::EndsWith(server, "--http_port=8081")) << server;
+  EXPECT_FALSE(absl::StrContains(server, "--http_port 0")) << server;
 }
 
 TEST_F(LaunchPlanTest, TheClusterFileHasTheAddressesAndPortZeroIsReplaced) {

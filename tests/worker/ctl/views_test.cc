@@ -57,6 +57,39 @@ ServerView Silent(const Target& target, size_t index) {
   return {.name = target.ServerName(index), .status = absl::UnavailableError("refused")};
 }
 
+TEST(Status, TellsWhatServersAndWorkersSayOfThemselves) {
+  const Target target = TwoServers();
+  std::vector<ServerView> servers = {Answering(target, 0, 100), Answering(target, 1, 100)};
+  servers[0].described.disk_bytes = 3 << 20;
+  servers[0].described.seconds_since_epoch = 2;
+  servers[0].described.counters["epochs"] = 9;
+  servers[0].described.jobs = {"large", "small"};
+  wire::Staleness staleness;
+  staleness.pushes = 10;
+  staleness.mean = 1.5;
+  staleness.p99 = 4;
+  servers[0].described.__set_staleness(staleness);
+  for (size_t i = 0; i < 2; ++i) {
+    servers[i].why.workers = {Standing(0, 40, 0.1)};
+    servers[i].why.workers[0].applied = 50;
+    servers[i].why.workers[0].durable = i == 0 ? 50 : 38;
+  }
+  servers[1].why.workers[0].vitals.__set_loss(0.3125);
+  servers[1].why.workers[0].seconds_since_seen = 0;
+  StatusSample sample;
+  const Answer answer = StatusAnswer(target, servers, absl::Seconds(10), nullptr, &sample);
+  EXPECT_EQ(answer.json["servers"][0]["disk_bytes"], 3 << 20);
+  EXPECT_EQ(answer.json["servers"][0]["staleness"]["p99"], 4);
+  EXPECT_TRUE(answer.json["servers"][1]["staleness"].is_null());
+  EXPECT_EQ(answer.json["workers"][0]["durable_lag_pushes"], 12);
+  EXPECT_EQ(answer.json["workers"][0]["loss"], 0.3125);
+  EXPECT_EQ(answer.json["jobs"].dump(), "[\"large\",\"small\"]");
+  for (const char* text : {"3 MiB", "9, 2.0s ago", "1.5 (99 %: 4)", "0.3125",
+                           "other jobs on these servers: large\n"}) {
+    EXPECT_TRUE(absl::StrContains(answer.text, text)) << text << " in\n" << answer.text;
+  }
+}
+
 TEST(Status, RatesAreThoseSinceTheSampleBefore) {
   const Target target = TwoServers();
   StatusSample first;
