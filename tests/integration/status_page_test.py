@@ -84,14 +84,8 @@ class StatusPage(unittest.TestCase):
         cls.http = scrape.Http(os.path.join(cls.folder, "http"))
         cls.cluster = processes.Cluster(cls.folder, 2, ["--snapshot_interval_seconds", "1"])
         cls.enterClassContext(Serving(cls.cluster, cls.http))
-        cluster_file = cls.cluster.worker_file(2)
-        cls.workers = []
-        for index in range(2):
-            log = cls.enterClassContext(open(os.path.join(cls.folder, f"w{index}.log"), "wb"))
-            cls.workers.append(subprocess.Popen(
-                processes.worker_command(cls.job, cluster_file, index),
-                stdout=subprocess.DEVNULL, stderr=log))
-            cls.addClassCleanup(processes.end, cls.workers[-1])
+        cls.cluster_file = cls.cluster.worker_file(2)
+        cls.workers = [cls.start_worker(index) for index in range(2)]
         cls.page = cls.enterClassContext(browser.Browser(cls.folder))
         cls.page.look(1280, 900, dark=False)
         cls.page.open(f"http://{cls.http.address}/")
@@ -100,9 +94,13 @@ class StatusPage(unittest.TestCase):
                       WAIT_SECONDS, "both to train")
 
     @classmethod
-    def tearDownClass(cls):
-        for worker in cls.workers:
-            worker.send_signal(signal.SIGCONT)
+    def start_worker(cls, index, *flags):
+        log = cls.enterClassContext(open(os.path.join(cls.folder, f"worker{index}.log"), "ab"))
+        worker = subprocess.Popen(
+            processes.worker_command(cls.job, cls.cluster_file, index, flags),
+            stdout=subprocess.DEVNULL, stderr=log)
+        cls.addClassCleanup(processes.end, worker)
+        return worker
 
     def tearDown(self):
         self.assertEqual(self.page.problems, [])
@@ -156,6 +154,33 @@ class StatusPage(unittest.TestCase):
         finally:
             self.cluster.processes[1].send_signal(signal.SIGCONT)
         self.page.wait(f"{pill('ps:1')} == 'reached by workers'", WAIT_SECONDS, "it to be back")
+
+    def choose(self, job):
+        self.page.run(f"(() => {{ const select = document.querySelector('#job'); "
+                      f"select.value = '{job}'; select.dispatchEvent(new Event('change')); }})()")
+
+    def test_who_waits_for_a_stopped_worker_is_told(self):
+        pair = [self.start_worker(index, "--set", "name=lockstep", "--set",
+                                  "strategy.consistency=ssp") for index in range(2)]
+        try:
+            self.page.wait("!document.querySelector('#job-choice').hidden", WAIT_SECONDS,
+                           "a choice of jobs")
+            self.choose("lockstep")
+            self.page.wait("document.querySelector('#job-text').textContent.startsWith('lockstep')",
+                           WAIT_SECONDS, "the job to be shown")
+            self.page.wait(f"{pill('worker:1')} == 'training' && {pill('worker:0')} == 'training'",
+                           WAIT_SECONDS, "both to keep step")
+            pair[1].send_signal(signal.SIGSTOP)
+            self.page.wait("document.querySelector('#waits').textContent"
+                           ".includes('worker 0 of job lockstep has waited')", WAIT_SECONDS,
+                           "the wait to be told")
+            self.assertIn("missing: worker 1", self.text("#waits"))
+            self.page.wait(f"{MISSING}.includes('worker:1')", WAIT_SECONDS, "it to be missing too")
+            self.page.screenshot(os.path.join(self.shots, "waiting.png"))
+        finally:
+            for worker in pair:
+                processes.end(worker)
+            self.choose("clicks")
 
     def test_it_is_readable_in_light_and_dark_and_on_a_phone(self):
         self.page.wait("document.querySelectorAll('.curve').length == 4", WAIT_SECONDS, "charts")

@@ -323,7 +323,7 @@ void PsClientImpl::StopHeartbeats() {
 void PsClientImpl::HeartbeatLoop(ServerSession& session, absl::Duration interval) {
   const absl::Duration timeout = std::clamp(interval, kShortestHeartbeatTimeout, kHeartbeatTimeout);
   absl::Duration told = -absl::InfiniteDuration();
-  while (!stop_.WaitFor(std::min(interval, kVitalsInterval))) {
+  do {  // at once: one that stops soon after its hello is to be missed too
     const absl::ReaderMutexLock lock(&heartbeat_mutex_);
     // Any call renews the lease, but says nothing of the worker.
     const absl::Duration now = MonotonicNow();
@@ -335,7 +335,7 @@ void PsClientImpl::HeartbeatLoop(ServerSession& session, absl::Duration interval
     if (ReasonOf(status) != wire::ErrorReason::FENCED) continue;
     LOG(ERROR) << status.message();
     return;
-  }
+  } while (!stop_.WaitFor(std::min(interval, kVitalsInterval)));
 }
 
 wire::WorkerVitals PsClientImpl::Vitals() const {
