@@ -73,6 +73,7 @@ class ServingEngine final : public Engine {
   }
   void ReleaseMessage(int64_t bytes) override { core_.budget.Release(bytes); }
   EngineFigures Figures() const override { return FiguresOf(core_); }
+  int32_t live_workers() const override;
   absl::Status Close() override;
 
  private:
@@ -184,15 +185,19 @@ absl::Status ServingEngine::Load() {
   return absl::OkStatus();
 }
 
+int32_t ServingEngine::live_workers() const {
+  int32_t live = 0;
+  for (const auto& job : core_.registry.jobs()) {
+    for (const auto& session : job->sessions()) live += session->leased() && !session->left();
+  }
+  return live;
+}
+
 absl::Status ServingEngine::Close() {
   absl::MutexLock lock(&close_mutex_);
   if (closed_) return close_status_;
   closed_ = true;
-  service_.gate().Refuse();
-  for (const auto& job : core_.registry.jobs()) {
-    job->EndWaits(StoppingError(core_.name));
-  }
-  service_.gate().Close();
+  service_.Shut();
   CAIRN_CRASH_POINT("end: before the last epoch");
   core_.flusher.Stop();
   close_status_ = core_.flusher.Flush(Flusher::Reach::kSynced);

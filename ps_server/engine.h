@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -45,6 +46,9 @@ struct EngineOptions {
   int32_t max_workers = kDefaultMaxWorkers;  // of all jobs
   // Told to clients by hello; whoever reads messages enforces it.
   int64_t max_message_bytes = kDefaultMaxMessageBytes;
+  // Called, in the thread of the call, when `drain` has written everything or failed to: the
+  // program is to end. Null: the call is refused.
+  std::function<void()> drained;
 };
 
 // Thread safety: every method may be called from several threads at once.
@@ -67,6 +71,8 @@ class Engine {
 
   // Reads a file's size for each file on disk, and otherwise memory alone.
   virtual EngineFigures Figures() const = 0;
+  // Workers of all jobs that neither left nor were silent for a lease.
+  virtual int32_t live_workers() const = 0;
 
   // Refuses new calls (STOPPING), lets running ones end, flushes and closes the store.
   virtual absl::Status Close() = 0;

@@ -11,12 +11,14 @@
 
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "common/deadline.h"
 #include "common/http/http_flags.h"
 #include "common/status.h"
 #include "ps_server/engine.h"
 #include "ps_server/listener.h"
 #include "ps_server/monitor/monitor.h"
 #include "ps_server/server_config.h"
+#include "ps_server/service_manager.h"
 
 namespace cairn {
 namespace {
@@ -51,11 +53,30 @@ absl::StatusOr<std::unique_ptr<Monitor>> StartMonitor(const ServerConfig& config
   return monitor;
 }
 
-absl::Status Serve(const ServerConfig& config, const sigset_t& stop_signals) {
+absl::StatusOr<std::unique_ptr<Engine>> OpenEngine(const EngineOptions& options) {
+  const LongPhase opening(absl::StrCat("STATUS=opens ", options.directory));
+  return Engine::Open(options);
+}
+
+// Until the last worker is gone, or another signal comes.
+void Linger(const Engine& engine, absl::Duration longest, const sigset_t& stop_signals) {
+  const Deadline deadline = Deadline::In(longest);
+  constexpr timespec kLookAgain = {.tv_sec = 0, .tv_nsec = 20'000'000};
+  if (engine.live_workers() == 0 || deadline.Expired()) return;
+  LOG(INFO) << "serves on for at most " << longest << ", until " << engine.live_workers()
+            << " workers have left";
+  while (engine.live_workers() > 0 && !deadline.Expired() &&
+         sigtimedwait(&stop_signals, nullptr, &kLookAgain) < 0) {
+  }
+}
+
+absl::Status Serve(ServerConfig config, const sigset_t& stop_signals) {
+  // As if it had been told to stop; SIGINT, which does not linger.
+  config.engine.drained = [] { kill(getpid(), SIGINT); };
   // A file of an earlier run would send readers to a port that is not this one's.
   if (!config.port_file.empty()) unlink(config.port_file.c_str());
   ASSIGN_OR_RETURN(const std::unique_ptr<Monitor> monitor, StartMonitor(config));
-  ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, Engine::Open(config.engine));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, OpenEngine(config.engine));
   ASSIGN_OR_RETURN(const std::unique_ptr<Listener> listener,
                    Listener::Start(*engine, config.listener));
   LOG(INFO) << "ps:" << config.engine.server_index << " serves on " << listener->address()
@@ -66,11 +87,14 @@ absl::Status Serve(const ServerConfig& config, const sigset_t& stop_signals) {
     status = WriteAddressFile("port_file", config.port_file, listener->address());
   }
   if (status.ok()) {
+    TellReady(absl::StrCat("serves on ", listener->address()));
     int signal = 0;
     sigwait(&stop_signals, &signal);
+    if (signal == SIGTERM) Linger(*engine, config.linger, stop_signals);
     LOG(INFO) << "got " << strsignal(signal) << ": writing everything, then ending";
   }
   if (monitor != nullptr) monitor->Stopping();
+  const LongPhase ending("STOPPING=1\nSTATUS=writes everything");
   listener->Stop();
   const absl::Status closed = engine->Close();
   return status.ok() ? closed : status;

@@ -30,6 +30,7 @@ ABSL_FLAG(int64_t, memory_budget_bytes, 0, "bytes");
 ABSL_FLAG(double, memory_wait_seconds, 2, "seconds");
 ABSL_FLAG(std::string, not_finite, "reject", "reject or skip");
 ABSL_FLAG(double, lease_seconds, 10, "seconds");
+ABSL_FLAG(double, linger_seconds, 0, "seconds");
 ABSL_FLAG(int64_t, max_message_bytes, cairn::kDefaultMaxMessageBytes, "bytes");
 ABSL_FLAG(int32_t, max_connections, cairn::kDefaultMaxConnections, "a number");
 ABSL_FLAG(int32_t, max_jobs, cairn::kDefaultMaxJobs, "a number");
@@ -66,6 +67,8 @@ constexpr char kUsage[] =
   --not_finite MODE     a push with NaN or infinity is refused (reject, default), or acknowledged
                         and dropped (skip)
   --lease_seconds S     how long after its last call a worker counts as there; default 10
+  --linger_seconds S    after SIGTERM serve on while workers are there, so long at most: for
+                        schedulers that end workers and servers at one time; default 0
   --max_message_bytes N           largest message read; default 1 GiB
   --max_connections N             default 1024
   --max_jobs N, --max_workers N   jobs kept, and workers of all jobs together, those that are away
@@ -189,6 +192,8 @@ absl::StatusOr<ServerConfig> ReadServerConfig(absl::Span<const char* const> argu
   config.listener.stall_seconds = absl::GetFlag(FLAGS_stall_seconds);
   config.port_file = absl::GetFlag(FLAGS_port_file);
   ASSIGN_OR_RETURN(config.http, ReadHttpFlags(absl::GetFlag(FLAGS_allow_plaintext)));
+  ASSIGN_OR_RETURN(config.linger,
+                   Seconds("linger_seconds", absl::GetFlag(FLAGS_linger_seconds), 0));
   return config;
 }
 

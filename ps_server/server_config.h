@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/http/http_flags.h"
 #include "ps_server/engine.h"
@@ -21,6 +22,8 @@ struct ServerConfig {
   std::string port_file;  // empty: none
   std::optional<HttpFlags> http;
   std::vector<std::string> servers;  // addresses of the cluster's ps tasks
+  // After SIGTERM, as long as workers are there.
+  absl::Duration linger;
 };
 
 // `arguments` are those after the program's name. kInvalidArgument or kNotFound: a bad flag or

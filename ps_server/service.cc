@@ -1,5 +1,7 @@
 #include "ps_server/service.h"
 
+#include <glog/logging.h>
+
 #include <new>
 #include <utility>
 
@@ -31,6 +33,15 @@ bool CallGate::Enter() {
 absl::Status StoppingError(absl::string_view server) {
   return WithReason(
       absl::UnavailableError(absl::StrCat(server, " is shutting down: retry when it is back")),
+      wire::ErrorReason::STOPPING);
+}
+
+absl::Status DrainingError(absl::string_view server) {
+  return WithReason(
+      absl::UnavailableError(absl::StrCat(
+          server,
+          " is draining: an operator asked it to write everything and end (cairnctl drain). "
+          "Workers wait for it: start it again on its --data_dir")),
       wire::ErrorReason::STOPPING);
 }
 
@@ -67,10 +78,20 @@ void Service::Guard(Method method, const wire::Caller& caller,
           wire::ErrorReason::MEMORY_BUDGET);
     }
   } else {
-    status = StoppingError(core_.name);
+    status = Refusal();
   }
   core_.rpcs.Done(method, status.code(), MonotonicNow() - begin);
   if (!status.ok()) Throw(caller, status);
+}
+
+absl::Status Service::Refusal() const {
+  return draining_.load() ? DrainingError(core_.name) : StoppingError(core_.name);
+}
+
+void Service::Shut() {
+  gate_.Refuse();
+  for (const auto& job : core_.registry.jobs()) job->EndWaits(Refusal());
+  gate_.Close();
 }
 
 void Service::Run(Method method, const wire::Caller& caller, wire::ServerState& state,
@@ -188,6 +209,21 @@ void Service::drop_checkpoint(wire::ServerState& state, const wire::CheckpointRe
 void Service::restore(wire::RestoreReply& reply, const wire::RestoreRequest& request) {
   Run(Method::kRestore, request.caller, reply.state,
       [&](const Admitted&) { return Restore(core_, request, reply); });
+}
+
+void Service::drain(wire::ServerState& state, const wire::Caller& caller) {
+  if (!core_.options.drained) {
+    Throw(caller, absl::UnimplementedError(absl::StrCat(
+                      core_.name, " lives in the process of a worker: end that instead")));
+  }
+  // Not inside the gate, which is shut here.
+  draining_.store(true);
+  LOG(INFO) << core_.name << " drains: no more calls, everything is written, then the end";
+  Shut();
+  const absl::Status flushed = core_.flusher.Flush(Flusher::Reach::kSynced);
+  core_.options.drained();
+  if (!flushed.ok()) Throw(caller, flushed);
+  FillState(core_, nullptr, nullptr, state);
 }
 
 }  // namespace cairn

@@ -15,6 +15,8 @@ namespace cairn {
 
 // A call that came too late.
 absl::Status StoppingError(absl::string_view server);
+// A call to a server that an operator takes away.
+absl::Status DrainingError(absl::string_view server);
 
 // Turns calls away once the server stops, and lets it wait for those inside.
 // Thread safety: every method may be called from several threads at once; Enter shares its lock.
@@ -25,7 +27,7 @@ class CallGate {
   void Leave() { mutex_.ReaderUnlock(); }
   // Turns away what comes from now on.
   void Refuse() { closing_.store(true); }
-  // The same, and returns when every call has left. Once.
+  // The same, and returns when every call has left.
   void Close();
 
  private:
@@ -39,7 +41,9 @@ class Service final : public wire::ParameterServerIf {
  public:
   explicit Service(ServerCore& core) : core_(core) {}
 
-  CallGate& gate() { return gate_; }
+  // Turns calls away from now on, those that wait for other workers included, and returns when
+  // every call has left.
+  void Shut();
 
   void hello(wire::HelloReply& reply, const wire::HelloRequest& request) override;
   void heartbeat(wire::ServerState& state, const wire::Caller& caller) override;
@@ -58,6 +62,7 @@ class Service final : public wire::ParameterServerIf {
   void checkpoint(wire::CheckpointReply& reply, const wire::CheckpointRequest& request) override;
   void drop_checkpoint(wire::ServerState& state, const wire::CheckpointRequest& request) override;
   void restore(wire::RestoreReply& reply, const wire::RestoreRequest& request) override;
+  void drain(wire::ServerState& state, const wire::Caller& caller) override;
 
  private:
   // Runs `call` inside the gate and throws what goes wrong.
@@ -69,9 +74,12 @@ class Service final : public wire::ParameterServerIf {
   absl::Status PullInStep(const Admitted& admitted, const wire::PullRequest& request,
                           wire::PullReply& reply);
   [[noreturn]] void Throw(const wire::Caller& caller, const absl::Status& status);
+  // What calls are turned away with.
+  absl::Status Refusal() const;
 
   ServerCore& core_;
   CallGate gate_;
+  std::atomic<bool> draining_{false};
 };
 
 }  // namespace cairn

@@ -649,4 +649,9 @@ service ParameterServer {
   /** Takes over this server's part of a checkpoint, whole or not at all, verified. ALREADY_EXISTS:
       the server holds variables of the job. */
   RestoreReply restore(1: RestoreRequest request) throws (1: ServerError error)
+
+  /** Turns every other call away from now on (STOPPING, the message says that the server drains),
+      waits for those that run, makes everything durable and answers; then the program ends with exit
+      status 0. `caller.job` may be any name. Idempotent. UNIMPLEMENTED in a worker's process. */
+  ServerState drain(1: Caller caller) throws (1: ServerError error)
 }

@@ -349,4 +349,9 @@ void CheckedService::restore(wire::RestoreReply& reply, const wire::RestoreReque
   service_.restore(reply, request);
 }
 
+void CheckedService::drain(wire::ServerState& reply, const wire::Caller& caller) {
+  Throw(CheckRequest(caller));
+  service_.drain(reply, caller);
+}
+
 }  // namespace cairn

@@ -45,6 +45,7 @@ class CheckedService : public wire::ParameterServerIf {
   void checkpoint(wire::CheckpointReply& reply, const wire::CheckpointRequest& request) override;
   void drop_checkpoint(wire::ServerState& reply, const wire::CheckpointRequest& request) override;
   void restore(wire::RestoreReply& reply, const wire::RestoreRequest& request) override;
+  void drain(wire::ServerState& reply, const wire::Caller& caller) override;
 
  private:
   wire::ParameterServerIf& service_;

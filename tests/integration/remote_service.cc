@@ -66,6 +66,9 @@ void RemoteService::why(wire::WhyReply& reply, const wire::Caller& caller) {
 void RemoteService::drop_job(wire::ServerState& reply, const wire::Caller& caller) {
   Call("drop_job", [&](WireClient::Stub& stub) { stub.drop_job(reply, caller); });
 }
+void RemoteService::drain(wire::ServerState& reply, const wire::Caller& caller) {
+  Call("drain", [&](WireClient::Stub& stub) { stub.drain(reply, caller); });
+}
 void RemoteService::checkpoint(wire::CheckpointReply& reply,
                                const wire::CheckpointRequest& request) {
   Call("checkpoint", [&](WireClient::Stub& stub) { stub.checkpoint(reply, request); });

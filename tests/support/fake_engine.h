@@ -52,6 +52,7 @@ class FakeEngine : public Engine, private wire::ParameterServerIf {
     message_bytes_ -= bytes;
   }
   EngineFigures Figures() const override { return {}; }
+  int32_t live_workers() const override { return 0; }
   absl::Status Close() override { return absl::OkStatus(); }
 
   int64_t message_bytes() const {
@@ -92,6 +93,7 @@ class FakeEngine : public Engine, private wire::ParameterServerIf {
     const absl::MutexLock lock(&mutex_);
     variables_.clear();
   }
+  void drain(wire::ServerState& reply, const wire::Caller&) override { Touch(reply); }
   void checkpoint(wire::CheckpointReply& reply, const wire::CheckpointRequest&) override {
     Touch(reply.state);
   }

@@ -375,6 +375,11 @@ void FakeService::drop_job(wire::ServerState& state, const wire::Caller& caller)
   State(caller, &state);
 }
 
+// No program ends with it.
+void FakeService::drain(wire::ServerState&, const wire::Caller&) {
+  Refuse(wire::ErrorCode::UNIMPLEMENTED, wire::ErrorReason::NONE, "drain of a fake");
+}
+
 // Variables of maps have no files: checkpoints are tested with real engines.
 void FakeService::checkpoint(wire::CheckpointReply&, const wire::CheckpointRequest&) {
   Refuse(wire::ErrorCode::UNIMPLEMENTED, wire::ErrorReason::NONE, "checkpoint of a fake");

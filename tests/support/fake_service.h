@@ -52,6 +52,7 @@ class FakeService : public wire::ParameterServerIf, public Engine {
   absl::Status AcquireMessage(int64_t) override { return absl::OkStatus(); }
   void ReleaseMessage(int64_t) override {}
   EngineFigures Figures() const override { return {}; }
+  int32_t live_workers() const override { return 0; }
   absl::Status Close() override { return absl::OkStatus(); }
 
   // --- ParameterServerIf ---
@@ -69,6 +70,7 @@ class FakeService : public wire::ParameterServerIf, public Engine {
   void flush(wire::ServerState& state, const wire::Caller& caller) override;
   void why(wire::WhyReply& reply, const wire::Caller& caller) override;
   void drop_job(wire::ServerState& state, const wire::Caller& caller) override;
+  void drain(wire::ServerState& state, const wire::Caller& caller) override;
   void checkpoint(wire::CheckpointReply& reply, const wire::CheckpointRequest& request) override;
   void drop_checkpoint(wire::ServerState& state, const wire::CheckpointRequest& request) override;
   void restore(wire::RestoreReply& reply, const wire::RestoreRequest& request) override;

@@ -16,6 +16,7 @@ TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 SHARED = os.environ.get("CAIRN_SHARED") or os.path.join(TOP, "..", "shared")
 PS = os.environ.get("CAIRN_PS", os.path.join(TOP, "build", "ps_server", "cairn-ps"))
 WORKER = os.environ.get("CAIRN_WORKER", os.path.join(TOP, "build", "worker", "cairn-worker"))
+CTL = os.environ.get("CAIRNCTL", os.path.join(TOP, "build", "worker", "ctl", "cairnctl"))
 START_SECONDS = 60
 
 
@@ -114,13 +115,18 @@ class Cluster:
         return path
 
 
-def workers_alone(folder, count):
-    """A cluster file of workers without servers, the first of which listens on its address: ports
-    that were free a moment ago."""
+def free_addresses(count):
+    """Of 127.0.0.1, with ports that were free a moment ago."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     addresses = [f"127.0.0.1:{s.getsockname()[1]}" for s in sockets]
     for one in sockets:
         one.close()
+    return addresses
+
+
+def workers_alone(folder, count):
+    """A cluster file of workers without servers, the first of which listens on its address."""
+    addresses = free_addresses(count)
     path = os.path.join(folder, "workers.yaml")
     with open(path, "w", encoding="ascii") as f:
         json.dump({"cluster": {"worker": addresses}}, f)

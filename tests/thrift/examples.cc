@@ -294,6 +294,7 @@ std::vector<ExampleFrame> ExampleFrames() {
   add("flush", [](Client& client) { client.send_flush(ExampleCaller()); });
   add("why", [](Client& client) { client.send_why(ExampleCaller()); });
   add("drop_job", [](Client& client) { client.send_drop_job(ExampleCaller()); });
+  add("drain", [](Client& client) { client.send_drain(ExampleCaller()); });
   return frames;
 }
 

@@ -17,6 +17,7 @@
 #include "worker/ctl/checkpoints.h"
 #include "worker/ctl/completion.h"
 #include "worker/ctl/doctor.h"
+#include "worker/ctl/drain.h"
 #include "worker/ctl/export.h"
 #include "worker/ctl/inspect.h"
 #include "worker/ctl/launch.h"
@@ -88,6 +89,7 @@ class Tree {
     AddInspect();
     AddCheckpoint();
     AddExport();
+    AddDrain();
     AddDoctor();
     AddCompletion();
   }
@@ -104,6 +106,7 @@ class Tree {
   void AddCheckpoint();
   void AddCheckpointCalls(CLI::App* checkpoint);
   void AddExport();
+  void AddDrain();
   void AddDoctor();
   void AddCompletion();
   void NoteChosen();
@@ -192,20 +195,25 @@ void Tree::AddLaunch() {
       ->type_name("FLAG");
 }
 
-// Which servers and which job.
-void AddTarget(CLI::App* command, TargetOptions* target) {
+// Which servers.
+void AddServers(CLI::App* command, TargetOptions* target) {
   command
       ->add_option("--cluster", target->cluster_file,
                    "cluster file; else the variable TF_CONFIG, else the job file's cluster")
       ->type_name("FILE");
   command->add_option("--servers", target->servers, "or ps:0, ps:1, ... by their addresses")
       ->type_name("HOST:PORT,...");
-  command->add_option("--job", target->job, "the job's name, or its job file")
-      ->type_name("NAME|FILE");
   command
       ->add_option("--timeout_seconds", target->timeout_seconds,
                    "how long a server may take to answer; default 3")
       ->type_name("S");
+}
+
+// And which job.
+void AddTarget(CLI::App* command, TargetOptions* target) {
+  AddServers(command, target);
+  command->add_option("--job", target->job, "the job's name, or its job file")
+      ->type_name("NAME|FILE");
 }
 
 void Tree::AddStatus() {
@@ -308,6 +316,22 @@ void Tree::AddExport() {
       ->add_option("--scratch", options->scratch,
                    "for --checkpoint: where files of the moment are; default: TMPDIR")
       ->type_name("DIR");
+}
+
+void Tree::AddDrain() {
+  const auto options = std::make_shared<DrainOptions>();
+  CLI::App* const command =
+      Add(&app_, "drain", "Servers write everything, turn callers away and end, exit status 0",
+          "cairnctl drain --cluster cluster.yaml ps:1\n"
+          "  cairnctl drain --cluster cluster.yaml --all",
+          [options] { return RunDrain(*options); });
+  AddServers(command, &options->target);
+  command
+      ->add_option("--wait_seconds", options->wait_seconds,
+                   "how long a server may take to write everything and be gone; default 120")
+      ->type_name("S");
+  command->add_flag("--all", options->all, "every server of the cluster");
+  command->add_option("servers", options->tasks, "or these, by their tasks")->type_name("ps:N");
 }
 
 void Tree::AddDoctor() {

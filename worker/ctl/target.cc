@@ -28,7 +28,6 @@ absl::Status Resolve(const TargetOptions& options, Target* target) {
     return absl::InvalidArgumentError("--timeout_seconds is a number above 0");
   }
   target->timeout = absl::Seconds(options.timeout_seconds);
-  RETURN_IF_ERROR(ResolveJob(options.job, target));
   if (!options.servers.empty()) {
     if (!options.cluster_file.empty()) {
       return absl::InvalidArgumentError("--servers and --cluster both name servers: give one");
@@ -75,6 +74,14 @@ absl::Status ResolveJob(const std::string& job, Target* target) {
 }
 
 absl::StatusOr<Target> ResolveTarget(const TargetOptions& options) {
+  Target target;
+  absl::Status resolved = ResolveJob(options.job, &target);
+  if (resolved.ok()) resolved = Resolve(options, &target);
+  if (!resolved.ok()) return AsBadInput(resolved);
+  return target;
+}
+
+absl::StatusOr<Target> ResolveServers(const TargetOptions& options) {
   Target target;
   const absl::Status resolved = Resolve(options, &target);
   if (!resolved.ok()) return AsBadInput(resolved);

@@ -37,6 +37,8 @@ struct Target {
 // Servers are those of --servers, else of --cluster, else of TF_CONFIG, else of the job file's
 // cluster. Errors are those of flags and files (AsBadInput).
 absl::StatusOr<Target> ResolveTarget(const TargetOptions& options);
+// The same of commands that are about no job: `options.job` is empty, and so is Target's.
+absl::StatusOr<Target> ResolveServers(const TargetOptions& options);
 // `job` as above: its name, and the file where it is one.
 absl::Status ResolveJob(const std::string& job, Target* target);
 

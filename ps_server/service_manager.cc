@@ -1,0 +1,32 @@
+#include "ps_server/service_manager.h"
+
+#include <systemd/sd-daemon.h>
+
+#include "absl/strings/str_cat.h"
+#include "common/deadline.h"
+
+namespace cairn {
+namespace {
+
+// A manager that cannot be told is not the program's to repair: it says itself what it misses.
+void Tell(const std::string& state) { sd_notify(/*unset_environment=*/0, state.c_str()); }
+
+}  // namespace
+
+void TellReady(const std::string& status) { Tell(absl::StrCat("READY=1\nSTATUS=", status)); }
+
+LongPhase::LongPhase(const std::string& state, absl::Duration interval, absl::Duration longest) {
+  const std::string more =
+      absl::StrCat("EXTEND_TIMEOUT_USEC=", absl::ToInt64Microseconds(3 * interval));
+  Tell(absl::StrCat(state, "\n", more));
+  thread_ = std::thread([this, more, interval, end = Deadline::In(longest)] {
+    while (!over_.WaitFor(interval) && !end.Expired()) Tell(more);
+  });
+}
+
+LongPhase::~LongPhase() {
+  over_.Stop();
+  thread_.join();
+}
+
+}  // namespace cairn

@@ -1,0 +1,188 @@
+"""The manifests of examples/kubernetes: they fit the schemas that Kubernetes publishes, the names in
+their cluster file are those that their Services give, the resolver finds the same tasks in a list of
+their pods, and their very command lines train a9a here, addresses and folders apart."""
+import glob
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import yaml
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import processes  # noqa: E402
+import python_packages  # noqa: E402
+import tap  # noqa: E402
+
+BUILD = os.path.abspath(sys.argv.pop())
+FOLDER = os.path.join(processes.TOP, "examples", "kubernetes")
+FILES = sorted(glob.glob(os.path.join(FOLDER, "*.yaml")))
+# The oldest release that has what the manifests use (backoffLimitPerIndex), and the newest known.
+RELEASES = ("1.29.0", "1.37.0")
+VALIDATOR = "kubernetes-validate==1.37.0"
+
+
+def manifests():
+    found = {}
+    for path in FILES:
+        with open(path, encoding="utf-8") as f:
+            for one in yaml.safe_load_all(f):
+                found[one["kind"], one["metadata"]["name"]] = one
+    return found
+
+
+MANIFESTS = manifests()
+PS, WORKER = MANIFESTS["StatefulSet", "cairn-ps"], MANIFESTS["Job", "cairn-worker"]
+JOB_CONFIG = MANIFESTS["ConfigMap", "cairn-job"]["data"]
+TASKS = {"ps": (PS, PS["spec"]["replicas"]), "worker": (WORKER, WORKER["spec"]["completions"])}
+
+
+def container(manifest):
+    (only,) = manifest["spec"]["template"]["spec"]["containers"]
+    return only
+
+
+def matches(selector, labels):
+    return all(labels.get(key) == value for key, value in selector.items())
+
+
+def address(manifest, index):
+    """Where others find a pod: its own name below the headless Service that governs it."""
+    template = manifest["spec"]["template"]
+    service = MANIFESTS["Service", manifest["spec"].get("serviceName")
+                        or template["spec"]["subdomain"]]
+    assert service["spec"]["clusterIP"] == "None", service
+    assert matches(service["spec"]["selector"], template["metadata"]["labels"]), service
+    (port,) = container(manifest)["ports"]
+    (outside,) = service["spec"]["ports"]
+    assert outside["targetPort"] == port["name"] and outside["port"] == port["containerPort"]
+    return (f"{manifest['metadata']['name']}-{index}.{service['metadata']['name']}"
+            f":{port['containerPort']}")
+
+
+class KubernetesTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="cairn-kubernetes.")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def path(self, name, text=None):
+        path = os.path.join(self.folder, name)
+        if text is not None:
+            with open(path, "w", encoding="utf-8") as f:
+                f.write(text)
+        return path
+
+    def worker(self, *flags):
+        done = subprocess.run([processes.WORKER, *flags], capture_output=True, text=True,
+                              timeout=60, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def test_they_fit_the_published_schemas(self):
+        python = python_packages.python_with(BUILD, "kubernetes", VALIDATOR)
+        for release in RELEASES:
+            done = subprocess.run([python, "-m", "kubernetes_validate", "--strict", "-k", release,
+                                   *FILES], capture_output=True, text=True, timeout=120,
+                                  check=False)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertEqual((done.stdout + done.stderr).count(" passed for "), len(MANIFESTS))
+        wrong = self.path("wrong.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: x}\n"
+                          "spec: {ports: [{prot: 1}]}\n")
+        done = subprocess.run([python, "-m", "kubernetes_validate", "--strict", wrong],
+                              capture_output=True, text=True, timeout=120, check=False)
+        self.assertNotEqual(done.returncode, 0, "the validator refuses nothing")
+
+    def test_the_cluster_file_has_the_names_that_the_services_give(self):
+        printed = self.worker("--cluster_resolver", "file", "--print_cluster", "--cluster",
+                              self.path("cluster.yaml", JOB_CONFIG["cluster.yaml"]))
+        self.assertEqual(printed["cluster"], {
+            job: [address(manifest, i) for i in range(count)]
+            for job, (manifest, count) in TASKS.items()})
+
+    def test_selectors_find_their_pods(self):
+        for kind, name in [("PodDisruptionBudget", "cairn-ps"), ("NetworkPolicy", "cairn-ps")]:
+            spec = MANIFESTS[kind, name]["spec"]
+            selector = spec.get("selector") or spec["podSelector"]
+            for job, (manifest, _) in TASKS.items():
+                labels = manifest["spec"]["template"]["metadata"]["labels"]
+                self.assertEqual(matches(selector["matchLabels"], labels), job == "ps", kind)
+        selector = PS["spec"]["selector"]["matchLabels"]
+        self.assertTrue(matches(selector, PS["spec"]["template"]["metadata"]["labels"]))
+
+    def test_the_resolver_finds_the_same_tasks_in_a_list_of_the_pods(self):
+        pods, expected = [], {}
+        for job, (manifest, count) in TASKS.items():
+            (port,) = container(manifest)["ports"]
+            for index in range(count):
+                ip = f"10.0.{len(expected)}.{index + 1}"
+                name = f"{manifest['metadata']['name']}-{index}"
+                pods.append({
+                    "metadata": {"name": name + ("" if job == "ps" else "-x7k2p"),
+                                 "labels": manifest["spec"]["template"]["metadata"]["labels"]},
+                    "status": {"phase": "Running", "podIP": ip, "hostIP": "10.1.0.1"}})
+                expected.setdefault(job, []).append(f"{ip}:{port['containerPort']}")
+        component = "app.kubernetes.io/component"
+        printed = self.worker(
+            "--cluster_resolver", "kubernetes", "--cluster",
+            self.path("pods.json", json.dumps({"kind": "List", "items": pods})),
+            "--cluster_jobs", f"ps:{component}=ps;worker:{component}=worker",
+            "--cluster_port", str(port["containerPort"]), "--task_type", "worker",
+            "--task_index", "1", "--print_cluster")
+        self.assertEqual(printed["cluster"], expected)
+
+    def command(self, manifest, index, places):
+        """What a pod runs, with the places of this machine for its own."""
+        one = container(manifest)
+        program = {"cairn-ps": processes.PS, "cairn-worker": processes.WORKER}[one["command"][0]]
+        self.assertEqual(one["command"][1:], [])
+        known = {variable["name"] for variable in one["env"]}
+        words = []
+        for word in one["args"]:
+            self.assertLessEqual(set(re.findall(r"\$\((\w+)\)", word)), known, word)
+            word = word.replace("$(TASK_INDEX)", str(index))
+            for there, here in places.items():
+                word = word.replace(f"={there}", f"={here}")
+            words.append(word)
+        return [program, *words]
+
+    def test_the_very_commands_train_a9a(self):
+        data = processes.shared("data")
+        if data is None or not os.path.isdir(os.path.join(data, "a9a")):
+            self.skipTest("shared/data/a9a is absent")
+        cluster = yaml.safe_load(JOB_CONFIG["cluster.yaml"])["cluster"]
+        servers = processes.free_addresses(len(cluster["ps"]))
+        text = JOB_CONFIG["cluster.yaml"]
+        for there, here in zip(cluster["ps"], servers):
+            text = text.replace(there, here)
+        places = {"/etc/cairn/cluster.yaml": self.path("cluster.yaml", text),
+                  "/etc/cairn/job.yaml": self.path("job.yaml", JOB_CONFIG["job.yaml"]),
+                  "/data": data}
+        started, logs = [], []
+        self.addCleanup(lambda: [processes.end(one) for one in started])
+        for job, (manifest, count) in TASKS.items():
+            for index in range(count):
+                here = {**places, "/var/lib/cairn": self.path(f"{job}{index}")}
+                os.mkdir(here["/var/lib/cairn"])  # the volume
+                logs.append(open(self.path(f"{job}{index}.log"), "w+", encoding="utf-8"))
+                self.addCleanup(logs[-1].close)
+                started.append(subprocess.Popen(self.command(manifest, index, here), text=True,
+                                                stdout=subprocess.PIPE, stderr=logs[-1]))
+        reports = []
+        for process, log in list(zip(started, logs))[TASKS["ps"][1]:]:
+            out, _ = process.communicate(timeout=120)
+            log.seek(0)
+            self.assertEqual(process.returncode, 0, log.read())
+            reports.append(json.loads(out.splitlines()[-1]))
+        self.assertGreaterEqual(reports[0]["eval"]["auc"], 0.900)
+        for process in started[:TASKS["ps"][1]]:
+            process.terminate()
+            grace = PS["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+            self.assertEqual(process.wait(grace), 0)
+
+
+if __name__ == "__main__":
+    tap.main()

@@ -1,0 +1,252 @@
+"""examples/slurm/train.sbatch under a real slurmctld and slurmd of this machine, which the test
+configures, starts and ends: a9a on two servers and two workers reaches its AUC and ends by itself,
+scancel ends everything with all of it on disk and a later job goes on from there, and a task that
+fails ends the others."""
+import glob
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import processes  # noqa: E402
+import tap  # noqa: E402
+
+SCRIPT = os.path.join(processes.TOP, "examples", "slurm", "train.sbatch")
+CTL = processes.CTL
+PROGRAMS = ("slurmctld", "slurmd", "sbatch", "srun", "scancel", "scontrol")
+WAIT = 120
+
+# auth/none and cred/none: no munge and no key, on 127.0.0.1 alone. linuxproc and not cgroup: CI's
+# machines lend no cgroups. config_overrides: four tasks on however many cores there are.
+CONFIG = """
+ClusterName=cairn-test
+SlurmctldHost=localhost(127.0.0.1)
+SlurmUser=root
+AuthType=auth/none
+CredType=cred/none
+SlurmctldPort={ctld_port}
+SlurmdPort={d_port}
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SlurmdParameters=config_overrides
+MpiDefault=none
+JobAcctGatherType=jobacct_gather/none
+KillWait=30
+MinJobAge=3600
+NodeName=localhost NodeHostname=localhost NodeAddr=127.0.0.1 CPUs=4 State=UNKNOWN
+PartitionName=test Nodes=localhost Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+def free_ports(count):
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in held]
+    for one in held:
+        one.close()
+    return ports
+
+
+def free_run(count):
+    """The first of `count` free ports in a row, below those of outgoing connections."""
+    for base in range(20000 + os.getpid() % 100 * 50, 32000, count):
+        held = []
+        try:
+            for port in range(base, base + count):
+                held.append(socket.create_server(("127.0.0.1", port)))
+            return base
+        except OSError:
+            continue
+        finally:
+            for one in held:
+                one.close()
+    raise AssertionError("no free ports in a row")
+
+
+def why_not():
+    missing = [p for p in PROGRAMS if shutil.which(p) is None]
+    if missing:
+        return f"{', '.join(missing)} missing: examples/install_packages.sh --tests"
+    if os.geteuid() != 0:
+        return "slurmd needs root"
+    return None
+
+
+def running(text):
+    """Command lines of processes that mention `text`."""
+    found = []
+    for path in glob.glob("/proc/[0-9]*/cmdline"):
+        try:
+            with open(path, "rb") as f:
+                words = f.read().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if text in words:
+            found.append(words)
+    return found
+
+
+class SlurmTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        if why_not():
+            raise unittest.SkipTest(why_not())
+        cls.folder = tempfile.mkdtemp(prefix="cairn-slurm.")
+        cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
+        for name in ("state", "spool", "bin"):
+            os.mkdir(os.path.join(cls.folder, name))
+        for program in (processes.PS, processes.WORKER, CTL):
+            os.symlink(program, os.path.join(cls.folder, "bin", os.path.basename(program)))
+        ctld_port, d_port = free_ports(2)
+        config = os.path.join(cls.folder, "slurm.conf")
+        with open(config, "w", encoding="ascii") as f:
+            f.write(CONFIG.format(folder=cls.folder, ctld_port=ctld_port, d_port=d_port))
+        cls.environment = {**os.environ, "SLURM_CONF": config}
+        cls.start("slurmctld", "-D", "-i", "-c")
+        cls.start("slurmd", "-D", "-N", "localhost")
+        processes.wait_for(lambda: "State=IDLE" in cls.slurm("scontrol", "show", "node", code=None),
+                           WAIT, "the node to be idle")
+
+    @classmethod
+    def start(cls, program, *flags):
+        log = open(os.path.join(cls.folder, program + ".log"), "wb")
+        cls.addClassCleanup(log.close)
+        process = subprocess.Popen([shutil.which(program), *flags], env=cls.environment,
+                                   stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        cls.addClassCleanup(cls.end, process)
+
+    @classmethod
+    def end(cls, process):
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(20)
+
+    @classmethod
+    def slurm(cls, *command, code=0, **variables):
+        """What a Slurm command says; `code` None: whatever its exit status is."""
+        done = subprocess.run(command, env={**cls.environment, **variables}, capture_output=True,
+                              text=True, timeout=WAIT, check=False)
+        if code is not None and done.returncode != code:
+            raise AssertionError(f"{command}: status {done.returncode}\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    def submit(self, job, state, worker_flags, ps_flags=""):
+        """A job's number and the file that gets its output."""
+        output = os.path.join(self.folder, state + ".out")
+        said = self.slurm(
+            "sbatch", "--parsable", "--output", output, SCRIPT, CAIRN_JOB=job,
+            CAIRN_BIN=os.path.join(self.folder, "bin"), CAIRN_PORT=str(free_run(4)),
+            CAIRN_STATE=os.path.join(self.folder, state), CAIRN_CLUSTER="ps=2,worker=2",
+            CAIRN_WORKER_FLAGS=worker_flags, CAIRN_PS_FLAGS=ps_flags)
+        number = said.strip()
+        self.addCleanup(self.slurm, "scancel", "--quiet", "--signal=KILL", "--full", number,
+                        code=None)
+        return number, output
+
+    def ended(self, number):
+        """The state and the exit status of a job, once it has ended."""
+        def over():
+            shown = self.slurm("scontrol", "show", "job", number)
+            state = re.search(r"JobState=(\w+)", shown).group(1)
+            code = re.search(r"ExitCode=(\d+):", shown).group(1)
+            return (state, int(code)) if state not in ("PENDING", "RUNNING", "COMPLETING") else None
+        return processes.wait_for(over, WAIT, f"job {number} to end")
+
+    def output(self, path):
+        """Lines of a job by task."""
+        by_task = {}
+        with open(path, encoding="utf-8", errors="replace") as f:
+            for line in f:
+                task, colon, text = line.rstrip("\n").partition(": ")
+                by_task.setdefault(task if colon else "", []).append(text if colon else line)
+        return by_task
+
+    def reports(self, path):
+        """The reports in a job's output, by the name of their task."""
+        found = [json.loads(line) for lines in self.output(path).values() for line in lines
+                 if line.startswith("{")]
+        return {report["task"]: report for report in found}
+
+    def text(self, path):
+        with open(path, encoding="utf-8", errors="replace") as f:
+            return f.read()
+
+    def assert_nothing_runs(self, state):
+        left = lambda: not running(os.path.join(self.folder, state))  # noqa: E731
+        processes.wait_for(left, 30, "all processes of the job to be gone")
+
+    def endless_job(self):
+        rows = os.path.join(self.folder, "rows.libsvm")
+        with open(rows, "w", encoding="ascii") as f:
+            f.write("1 1:1\n0 2:1\n" * 500)
+        path = os.path.join(self.folder, "endless.yaml")
+        with open(path, "w", encoding="ascii") as f:
+            json.dump({"name": "endless", "model": {"type": "linear"},
+                       "data": {"format": "libsvm", "features": 2, "batch_size": 10,
+                                "train": [rows], "epochs": 1000000},
+                       "optimizer": {"type": "sgd", "learning_rate": 0.1}}, f)
+        return path
+
+    def test_a9a_reaches_its_auc_and_the_job_ends_by_itself(self):
+        if processes.shared("data", "a9a") is None:
+            self.skipTest("shared/data/a9a is absent")
+        number, output = self.submit(
+            os.path.join(processes.TOP, "examples", "a9a.yaml"), "a9a",
+            "--data_root " + os.path.abspath(processes.shared("data")))
+        self.assertEqual(self.ended(number), ("COMPLETED", 0), self.text(output))
+        reports = self.reports(output)
+        self.assertEqual(sorted(reports), ["worker:0", "worker:1"], self.text(output))
+        self.assertGreaterEqual(reports["worker:0"]["eval"]["auc"], 0.900)
+        self.assertIn("ps:1 ", "".join(self.output(output)["1"]))
+        self.assert_nothing_runs("a9a")
+
+    def test_scancel_ends_all_with_everything_on_disk_and_a_later_job_goes_on(self):
+        job = self.endless_job()
+        # No epoch but the last one, at the end.
+        number, output = self.submit(job, "cancelled", f"--metrics_file {self.folder}/steps.jsonl",
+                                     "--snapshot_interval_seconds=3600")
+        steps = os.path.join(self.folder, "steps.jsonl")
+        processes.wait_for(lambda: os.path.exists(steps) and len(self.text(steps)) > 10000, WAIT,
+                           "steps")
+        self.slurm("scancel", number)
+        self.assertEqual(self.ended(number)[0], "CANCELLED", self.text(output))
+        self.assert_nothing_runs("cancelled")
+        log = self.text(output)
+        self.assertEqual(log.count("writing everything, then ending"), 2, log)
+        for server in ("0", "1"):
+            found = subprocess.run([CTL, "inspect", "--json", "--data_dir",
+                                    os.path.join(self.folder, "cancelled", "ps" + server)],
+                                   capture_output=True, text=True, timeout=WAIT, check=True)
+            self.assertIn("endless", found.stdout)
+        number, output = self.submit(job, "cancelled", "--max_steps 5")
+        self.assertEqual(self.ended(number), ("COMPLETED", 0), self.text(output))
+        reports = self.reports(output)
+        self.assertEqual(sorted(reports), ["worker:0", "worker:1"], self.text(output))
+        for report in reports.values():  # more steps than these are behind it
+            self.assertEqual(report["steps"], 0, report)
+            self.assertGreater(report["total_steps"], 50, report)
+
+    def test_a_task_that_fails_ends_the_others_and_the_job_says_so(self):
+        number, output = self.submit(self.endless_job(), "failed", "--set data.batch_size=none")
+        state, code = self.ended(number)
+        self.assertEqual((state, code != 0), ("FAILED", True), self.text(output))
+        self.assertIn("data.batch_size", self.text(output))
+        self.assert_nothing_runs("failed")
+
+
+if __name__ == "__main__":
+    tap.main()

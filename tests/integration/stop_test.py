@@ -1,0 +1,161 @@
+"""How a server ends: told to by SIGTERM under load it writes everything in time, cairnctl drain takes
+one away while a job trains and nothing is lost, and workers that are ended together with their
+servers still get their pushes made durable. The systemd unit is one that systemd accepts."""
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import processes  # noqa: E402
+import tap  # noqa: E402
+
+WAIT = 60
+UNIT = os.path.join(processes.TOP, "examples", "systemd", "cairn-ps@.service")
+BENCH = os.path.join(processes.TOP, "tests", "bench", "stop.py")
+# Epochs only where something asks for one.
+NO_EPOCHS = ("--snapshot_interval_seconds", "3600")
+
+
+def ctl(*arguments, code=0):
+    done = subprocess.run([processes.CTL, *arguments, "--json"], capture_output=True, text=True,
+                          timeout=WAIT, check=False)
+    if done.returncode != code:
+        raise AssertionError(f"{arguments}: status {done.returncode}\n{done.stdout}{done.stderr}")
+    return json.loads(done.stdout)
+
+
+class StopTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def worker(self, cluster, *flags):
+        """A worker that trains for ever, and its log."""
+        with open(self.path("rows.libsvm"), "w", encoding="ascii") as f:
+            f.write("1 1:1\n0 2:1\n" * 500)
+        with open(self.path("job.yaml"), "w", encoding="ascii") as f:
+            json.dump({"name": "endless", "model": {"type": "linear"},
+                       "data": {"format": "libsvm", "features": 2, "batch_size": 10,
+                                "train": [self.path("rows.libsvm")], "epochs": 10000000},
+                       "optimizer": {"type": "sgd", "learning_rate": 0.1}}, f)
+        log = open(self.path("worker.log"), "wb")
+        self.addCleanup(log.close)
+        steps = self.path("steps.jsonl")
+        process = subprocess.Popen(
+            processes.worker_command(self.path("job.yaml"), cluster.worker_file(1), 0,
+                                     ["--metrics_file", steps, *flags]),
+            stdout=subprocess.PIPE, stderr=log, text=True)
+        self.addCleanup(processes.end, process)
+        processes.wait_for(lambda: os.path.exists(steps) and os.path.getsize(steps) > 5000, WAIT,
+                           "steps")
+        return process
+
+    def log(self):
+        with open(self.path("worker.log"), encoding="utf-8") as f:
+            return f.read()
+
+    def test_a_server_is_drained_while_a_job_trains_and_comes_back_with_everything(self):
+        with processes.Cluster(self.folder, 2, NO_EPOCHS) as cluster:
+            worker = self.worker(cluster)
+            drained = ctl("drain", "--cluster", cluster.worker_file(1), "ps:1")
+            self.assertEqual([(s["server"], s["drained"]) for s in drained["servers"]],
+                             [("ps:1", True)])
+            self.assertEqual(cluster.processes[1].wait(WAIT), 0)
+            processes.wait_for(lambda: "ps:1" in self.log(), WAIT, "the worker to miss ps:1")
+            cluster.spawn(1, cluster.addresses[1])
+            cluster.wait_until_ready(1)
+            processes.wait_for(lambda: "is back after" in self.log(), WAIT, "ps:1 to be back")
+            worker.send_signal(signal.SIGTERM)
+            out, _ = worker.communicate(timeout=WAIT)
+            self.assertEqual(worker.returncode, 143, self.log())
+            self.assertEqual(json.loads(out.splitlines()[-1])["replayed_pushes"], 0)
+            # The drained server wrote itself what no epoch had.
+            self.assertIn("ps:1 drains", cluster.log(1))
+
+    def test_drain_of_all_ends_all(self):
+        with processes.Cluster(self.folder, 2) as cluster:
+            ctl("drain", "--servers", ",".join(cluster.addresses), "--all")
+            self.assertEqual([p.wait(WAIT) for p in cluster.processes], [0, 0])
+            answer = ctl("drain", "--servers", ",".join(cluster.addresses), "--all", code=1)
+            self.assertEqual([s["drained"] for s in answer["servers"]], [False, False])
+
+    def test_drain_refuses_what_names_no_server(self):
+        for words, why in [(["ps:2"], "'ps:2' is no server: the cluster has 2"),
+                           ([], "give some, as in ps:0 ps:1, or --all"),
+                           (["ps:0", "--all"], "not both")]:
+            answer = ctl("drain", "--servers", "127.0.0.1:1,127.0.0.1:2", *words, code=2)
+            self.assertIn(why, answer["error"])
+
+    def test_a_worker_that_is_ended_with_its_server_still_leaves_in_order(self):
+        flags = (*NO_EPOCHS, "--linger_seconds", "60")
+        with processes.Cluster(self.folder, 1, flags) as cluster:
+            worker = self.worker(cluster)
+            cluster.processes[0].send_signal(signal.SIGTERM)
+            processes.wait_for(lambda: "serves on for at most" in cluster.log(0), WAIT,
+                               "the server to linger")
+            worker.send_signal(signal.SIGTERM)
+            worker.communicate(timeout=WAIT)
+            self.assertEqual(worker.returncode, 143, self.log())
+            self.assertNotIn("gave up", self.log())
+            self.assertEqual(cluster.processes[0].wait(WAIT), 0)
+
+    def test_a_second_signal_ends_the_lingering(self):
+        with processes.Cluster(self.folder, 1, ("--linger_seconds", "600")) as cluster:
+            self.worker(cluster)
+            cluster.processes[0].send_signal(signal.SIGTERM)
+            processes.wait_for(lambda: "serves on for at most" in cluster.log(0), WAIT,
+                               "the server to linger")
+            cluster.processes[0].send_signal(signal.SIGTERM)
+            self.assertEqual(cluster.processes[0].wait(WAIT), 0)
+
+    def test_sigterm_under_load_writes_a_dirty_table_whole_and_in_time(self):
+        done = subprocess.run([sys.executable, BENCH, "--mib", "8"], capture_output=True,
+                              text=True, timeout=WAIT * 4, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = json.loads(done.stdout)
+        self.assertTrue(found["verified"], found)
+        manifest = os.path.join(processes.TOP, "examples", "kubernetes", "ps.yaml")
+        with open(manifest, encoding="utf-8") as f:
+            grace = int(re.search(r"terminationGracePeriodSeconds: (\d+)", f.read()).group(1))
+        self.assertLess(found["seconds"], grace)
+
+    def test_systemd_accepts_the_unit_and_finds_little_exposed(self):
+        if shutil.which("systemd-analyze") is None:
+            self.skipTest("systemd-analyze is missing: package systemd")
+        # Where the program and its page are here.
+        with open(UNIT, encoding="ascii") as f:
+            text = f.read().replace("ExecStart=/usr/bin/cairn-ps", "ExecStart=" + processes.PS)
+        path = self.path("cairn-ps@0.service")
+        with open(path, "w", encoding="ascii") as f:
+            f.write(re.sub(r"Documentation=.*\n", "", text))
+        done = subprocess.run(["systemd-analyze", "verify", path], capture_output=True, text=True,
+                              timeout=WAIT, check=False)
+        about = [line for line in done.stderr.splitlines() if "cairn" in line]
+        self.assertEqual((done.returncode, about), (0, []), done.stderr)
+        done = subprocess.run(["systemd-analyze", "security", "--offline=true", "--no-pager",
+                               "--threshold=20", path], capture_output=True, text=True,
+                              timeout=WAIT, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout[-1000:] + done.stderr)
+
+    def test_flags_of_the_unit_are_flags_of_the_program(self):
+        usage = subprocess.run([processes.PS, "--help"], capture_output=True, text=True,
+                               timeout=WAIT, check=True).stdout
+        with open(UNIT, encoding="ascii") as f:
+            (command,) = re.findall(r"^ExecStart=.*", f.read(), re.M)
+        flags = set(re.findall(r"(--[a-z_]+)", command))
+        self.assertIn("--data_dir", flags)
+        self.assertEqual([flag for flag in flags if flag not in usage], [])
+
+
+if __name__ == "__main__":
+    tap.main()

@@ -1,0 +1,139 @@
+#include "worker/ctl/drain.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/deadline.h"
+#include "common/monotonic_cond_var.h"
+#include "common/status.h"
+#include "thrift/wire_client.h"
+#include "worker/ctl/human_text.h"
+#include "worker/trainer/exit_status.h"
+
+namespace cairn {
+namespace {
+
+constexpr absl::Duration kLookAgain = absl::Milliseconds(20);
+
+struct Drained {
+  size_t server = 0;
+  absl::Status status;
+  absl::Duration took;
+};
+
+absl::StatusOr<std::vector<size_t>> ServersOf(const DrainOptions& options, const Target& target) {
+  std::vector<size_t> servers;
+  if (options.all != options.tasks.empty()) {
+    return absl::InvalidArgumentError(
+        "which servers? give some, as in ps:0 ps:1, or --all; not both");
+  }
+  if (options.all) {
+    for (size_t i = 0; i < target.servers.size(); ++i) servers.push_back(i);
+    return servers;
+  }
+  for (const std::string& task : options.tasks) {
+    int64_t index = 0;
+    if (!absl::SimpleAtoi(absl::StripPrefix(task, "ps:"), &index) || index < 0 ||
+        index >= static_cast<int64_t>(target.servers.size())) {
+      return absl::InvalidArgumentError(absl::StrCat("'", task, "' is no server: the cluster has ",
+                                                     target.servers.size(), ", from ps:0 on"));
+    }
+    const size_t server = static_cast<size_t>(index);
+    if (std::find(servers.begin(), servers.end(), server) == servers.end()) {
+      servers.push_back(server);
+    }
+  }
+  return servers;
+}
+
+absl::StatusOr<std::unique_ptr<WireClient>> Connect(const Target& target, size_t server,
+                                                    Deadline deadline) {
+  WireClientOptions options;
+  options.peer = target.ServerName(server);
+  return WireClient::Connect(target.servers[server], options, deadline);
+}
+
+// Until nobody listens there.
+absl::Status AwaitEnd(const Target& target, size_t server, Deadline deadline) {
+  while (!deadline.Expired()) {
+    const absl::Status there =
+        Connect(target, server, Deadline::Earlier(deadline, Deadline::In(target.timeout))).status();
+    if (absl::IsUnavailable(there)) return absl::OkStatus();
+    StopFlag().WaitFor(kLookAgain);
+  }
+  return absl::DeadlineExceededError(
+      absl::StrCat(target.ServerName(server),
+                   " has written everything but still listens: its log (stderr) says why, or "
+                   "something has started it again"));
+}
+
+absl::Status Drain(const Target& target, size_t server, Deadline deadline) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<WireClient> client,
+                   Connect(target, server, Deadline::In(target.timeout)));
+  RETURN_IF_ERROR(client->Call("drain", deadline, [](WireClient::Stub& stub) {
+    wire::ServerState state;
+    wire::Caller caller;
+    caller.job = "cairnctl";  // any name: it is about all jobs
+    stub.drain(state, caller);
+  }));
+  return AwaitEnd(target, server, deadline);
+}
+
+std::vector<Drained> DrainAll(const Target& target, const std::vector<size_t>& servers,
+                              absl::Duration patience) {
+  std::vector<Drained> drained(servers.size());
+  std::vector<std::thread> threads;
+  threads.reserve(servers.size());
+  for (size_t i = 0; i < servers.size(); ++i) {
+    threads.emplace_back([&, i] {
+      const absl::Duration begin = MonotonicNow();
+      drained[i].server = servers[i];
+      drained[i].status = Drain(target, servers[i], Deadline::In(patience));
+      drained[i].took = MonotonicNow() - begin;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return drained;
+}
+
+}  // namespace
+
+absl::StatusOr<Answer> RunDrain(const DrainOptions& options) {
+  ASSIGN_OR_RETURN(const Target target, ResolveServers(options.target));
+  if (options.wait_seconds <= 0) {
+    return AsBadInput(absl::InvalidArgumentError("--wait_seconds is a number above 0"));
+  }
+  const absl::StatusOr<std::vector<size_t>> servers = ServersOf(options, target);
+  if (!servers.ok()) return AsBadInput(servers.status());
+  Answer answer;
+  answer.json = {{"servers", nlohmann::ordered_json::array()}};
+  std::string failed;
+  for (const Drained& one : DrainAll(target, *servers, absl::Seconds(options.wait_seconds))) {
+    const double seconds = absl::ToDoubleSeconds(one.took);
+    nlohmann::ordered_json json = {{"server", absl::StrCat("ps:", one.server)},
+                                   {"address", target.servers[one.server]},
+                                   {"drained", one.status.ok()},
+                                   {"seconds", seconds}};
+    if (one.status.ok()) {
+      absl::StrAppend(&answer.text, target.ServerName(one.server),
+                      " has written everything and "
+                      "ended, in ",
+                      SecondsText(seconds), "\n");
+    } else {
+      json["error"] = std::string(one.status.message());
+      absl::StrAppend(&failed, failed.empty() ? "" : "; ", target.ServerName(one.server),
+                      " did not drain: ", one.status.message());
+    }
+    answer.json["servers"].push_back(std::move(json));
+  }
+  if (!failed.empty()) answer.finding = absl::UnavailableError(failed);
+  return answer;
+}
+
+}  // namespace cairn
