@@ -43,11 +43,12 @@ namespace cairn {
 namespace {
 
 constexpr absl::string_view kFlags[] = {
-    "cluster",     "task_type",         "task_index",          "data_dir",
-    "durability",  "port_file",         "memory_budget_bytes", "memory_wait_seconds",
-    "not_finite",  "max_message_bytes", "max_connections",     "max_jobs",
-    "max_workers", "stall_seconds",     "lease_seconds",       "allow_plaintext",
-    kHttpFlags[0], kHttpFlags[1],       kHttpFlags[2],         "snapshot_interval_seconds"};
+    "cluster",       "task_type",         "task_index",          "data_dir",
+    "durability",    "port_file",         "memory_budget_bytes", "memory_wait_seconds",
+    "not_finite",    "max_message_bytes", "max_connections",     "max_jobs",
+    "max_workers",   "stall_seconds",     "lease_seconds",       "allow_plaintext",
+    kHttpFlags[0],   kHttpFlags[1],       kHttpFlags[2],         "snapshot_interval_seconds",
+    "linger_seconds"};
 
 constexpr char kUsage[] =
     R"(cairn-ps serves shards of variables to workers and keeps them in RocksDB.

@@ -56,9 +56,10 @@ def address(manifest, index):
                         or template["spec"]["subdomain"]]
     assert service["spec"]["clusterIP"] == "None", service
     assert matches(service["spec"]["selector"], template["metadata"]["labels"]), service
-    (port,) = container(manifest)["ports"]
-    (outside,) = service["spec"]["ports"]
-    assert outside["targetPort"] == port["name"] and outside["port"] == port["containerPort"]
+    inside = {port["name"]: port["containerPort"] for port in container(manifest)["ports"]}
+    outside = {port["targetPort"]: port["port"] for port in service["spec"]["ports"]}
+    assert inside == outside, (inside, outside)
+    port = container(manifest)["ports"][0]
     return (f"{manifest['metadata']['name']}-{index}.{service['metadata']['name']}"
             f":{port['containerPort']}")
 
@@ -116,7 +117,7 @@ class KubernetesTest(unittest.TestCase):
     def test_the_resolver_finds_the_same_tasks_in_a_list_of_the_pods(self):
         pods, expected = [], {}
         for job, (manifest, count) in TASKS.items():
-            (port,) = container(manifest)["ports"]
+            port = container(manifest)["ports"][0]
             for index in range(count):
                 ip = f"10.0.{len(expected)}.{index + 1}"
                 name = f"{manifest['metadata']['name']}-{index}"
@@ -134,6 +135,14 @@ class KubernetesTest(unittest.TestCase):
             "--task_index", "1", "--print_cluster")
         self.assertEqual(printed["cluster"], expected)
 
+    def test_probes_ask_for_ports_that_there_are(self):
+        one = container(PS)
+        ports = {port["name"]: port["containerPort"] for port in one["ports"]}
+        for probe, path in [("readinessProbe", "/readyz"), ("livenessProbe", "/healthz")]:
+            self.assertEqual(one[probe]["httpGet"]["path"], path)
+            self.assertIn(one[probe]["httpGet"]["port"], ports)
+        self.assertIn(f"--http_port={ports['http']}", one["args"])
+
     def command(self, manifest, index, places):
         """What a pod runs, with the places of this machine for its own."""
         one = container(manifest)
@@ -143,7 +152,9 @@ class KubernetesTest(unittest.TestCase):
         words = []
         for word in one["args"]:
             self.assertLessEqual(set(re.findall(r"\$\((\w+)\)", word)), known, word)
-            word = word.replace("$(TASK_INDEX)", str(index))
+            word = word.replace("$(TASK_INDEX)", str(index)).replace("$(POD_IP)", "127.0.0.1")
+            if word.startswith("--http_port="):
+                word = "--http_port=0"
             for there, here in places.items():
                 word = word.replace(f"={there}", f"={here}")
             words.append(word)
