@@ -90,7 +90,7 @@ struct StrategyConfig {
   // mirrored, central_storage, one_device, default: in one process, whose variables are kept by a
   // server in it. multi_worker_mirrored: the same in each of several processes.
   std::string type = "parameter_server";
-  std::vector<std::string> devices;  // one replica each, "cpu:N"; empty: cpu:0
+  std::vector<std::string> devices;  // one replica each; empty: every usable GPU, else cpu:0
   std::string consistency = "async";
   int64_t staleness_bound_steps = 0;
   int64_t replicas_to_aggregate = 0;

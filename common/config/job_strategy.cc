@@ -44,10 +44,9 @@ absl::Status ReadDevices(const ConfigNode& value, const std::string& path,
   std::vector<std::string> found;
   for (const ConfigNode& item : value.children) {
     if (!IsDevice(item.text)) return Unexpected(item, path, "cpu:N or gpu:N");
-    if (absl::StartsWith(item.text, "gpu:")) {
-      return NotBuiltError(item, path, item.text, "logical devices cpu:0, cpu:1, …");
-    }
-    if (std::find(found.begin(), found.end(), item.text) != found.end()) {
+    // Several replicas may share a GPU; logical CPU devices are as many as one likes.
+    if (absl::StartsWith(item.text, "cpu:") &&
+        std::find(found.begin(), found.end(), item.text) != found.end()) {
       return absl::InvalidArgumentError(
           absl::StrCat(item.where, ": ", path, ": ", item.text, " is named twice; name each once"));
     }

@@ -9,7 +9,6 @@
 #include "worker/models/key_tables.h"
 #include "worker/models/layer_stack.h"
 #include "worker/models/model_base.h"
-#include "worker/ops/concat.h"
 #include "worker/ops/interaction.h"
 
 namespace cairn {
@@ -40,7 +39,8 @@ class Dlrm : public ModelBase {
         d_vectors_buffer_(list_.AddBuffer()),
         top_buffer_(list_.AddBuffer()),
         d_top_buffer_(list_.AddBuffer()),
-        bottom_buffer_(list_.AddBuffer()) {}
+        bottom_buffer_(list_.AddBuffer()),
+        d_bottom_buffer_(list_.AddBuffer()) {}
 
  protected:
   absl::Status PlanParts(const Batch& batch, StepState* state) const override {
@@ -48,58 +48,57 @@ class Dlrm : public ModelBase {
     return absl::OkStatus();
   }
 
-  void Forward(const Batch& batch, StepState* state, float* scores) const override {
-    const int64_t rows = batch.rows, stride = vectors_ * dim_;
-    float* bottom = Floats(state, bottom_buffer_, rows * dim_);
-    float* vectors = Floats(state, vectors_buffer_, rows * stride);
-    float* top = Floats(state, top_buffer_, rows * top_stride_);
-    bottom_.Forward(state, rows, BottomInput(batch), bottom);
-    CopyColumns(bottom, dim_, rows, dim_, vectors, stride);
-    tables_.Gather(*state, rows, vectors + dim_, stride);
-    CopyColumns(bottom, dim_, rows, dim_, top, top_stride_);
-    DotInteraction(vectors, static_cast<size_t>(rows), static_cast<size_t>(vectors_),
-                   static_cast<size_t>(dim_), top + dim_, static_cast<size_t>(top_stride_));
-    top_.Forward(state, rows, TopInput(batch, state), scores);
+  void Forward(StepView& step, float* scores) const override {
+    const int64_t rows = step.rows(), stride = vectors_ * dim_;
+    float* bottom = Floats(step, bottom_buffer_, rows * dim_);
+    float* vectors = Floats(step, vectors_buffer_, rows * stride);
+    float* top = Floats(step, top_buffer_, rows * top_stride_);
+    bottom_.Forward(step, BottomInput(step), bottom);
+    step.ops().CopyColumns(bottom, dim_, rows, dim_, vectors, stride);
+    tables_.Gather(step, vectors + dim_, stride);
+    step.ops().CopyColumns(bottom, dim_, rows, dim_, top, top_stride_);
+    step.ops().DotInteraction(vectors, static_cast<size_t>(rows), static_cast<size_t>(vectors_),
+                              static_cast<size_t>(dim_), top + dim_,
+                              static_cast<size_t>(top_stride_));
+    top_.Forward(step, TopInput(step), scores);
   }
 
-  void Backward(const Batch& batch, StepState* state, float* d_scores) const override {
-    const int64_t rows = batch.rows, stride = vectors_ * dim_;
-    float* d_top = Floats(state, d_top_buffer_, rows * top_stride_);
-    top_.Backward(state, rows, TopInput(batch, state), nullptr, d_scores, d_top, top_width_);
-    float* d_vectors = Floats(state, d_vectors_buffer_, rows * stride);
-    DotInteractionBackward(Floats(state, vectors_buffer_, rows * stride), d_top + dim_,
-                           static_cast<size_t>(top_stride_), static_cast<size_t>(rows),
-                           static_cast<size_t>(vectors_), static_cast<size_t>(dim_), d_vectors);
-    tables_.Scatter(state, rows, d_vectors + dim_, stride);
-    // The bottom's vector is used twice: as it is, and in the products. The sum is written to the
-    // front of d_top, never ahead of what is read.
-    for (int64_t r = 0; r < rows; ++r) {
-      for (int64_t i = 0; i < dim_; ++i) {
-        d_top[r * dim_ + i] = d_top[r * top_stride_ + i] + d_vectors[r * stride + i];
-      }
-    }
-    bottom_.Backward(state, rows, BottomInput(batch), Floats(state, bottom_buffer_, rows * dim_),
-                     d_top, nullptr, 0);
+  void Backward(StepView& step, float* d_scores) const override {
+    const int64_t rows = step.rows(), stride = vectors_ * dim_;
+    float* d_top = Floats(step, d_top_buffer_, rows * top_stride_);
+    top_.Backward(step, TopInput(step), nullptr, d_scores, d_top, top_width_);
+    float* d_vectors = Floats(step, d_vectors_buffer_, rows * stride);
+    step.ops().DotInteractionBackward(Floats(step, vectors_buffer_, rows * stride), d_top + dim_,
+                                      static_cast<size_t>(top_stride_), static_cast<size_t>(rows),
+                                      static_cast<size_t>(vectors_), static_cast<size_t>(dim_),
+                                      d_vectors);
+    tables_.Scatter(step, d_vectors + dim_, stride);
+    // The bottom's vector is used twice: as it is, and in the products.
+    float* d_bottom = Floats(step, d_bottom_buffer_, rows * dim_);
+    step.ops().AddColumns(d_top, top_stride_, d_vectors, stride, rows, dim_, d_bottom);
+    bottom_.Backward(step, BottomInput(step), Floats(step, bottom_buffer_, rows * dim_), d_bottom,
+                     nullptr, 0);
   }
 
  private:
   static InitializerConfig Kernels(const ModelArguments& arguments) {
     return InitializerOr(arguments.config, {.type = "glorot_uniform"});
   }
-  static float* Floats(StepState* state, size_t buffer, int64_t count) {
-    return Buffer(state, buffer, static_cast<size_t>(count));
+  static float* Floats(StepView& step, size_t buffer, int64_t count) {
+    return step.Buffer(buffer, static_cast<size_t>(count));
   }
-  LayerStack::Input BottomInput(const Batch& batch) const {
-    return {.dense = batch.dense.data(), .stride = dense_columns_};
+  LayerStack::Input BottomInput(StepView& step) const {
+    return {.dense = step.input().dense, .stride = dense_columns_};
   }
-  LayerStack::Input TopInput(const Batch& batch, StepState* state) const {
-    return {.dense = Floats(state, top_buffer_, batch.rows * top_stride_), .stride = top_stride_};
+  LayerStack::Input TopInput(StepView& step) const {
+    return {.dense = Floats(step, top_buffer_, step.rows() * top_stride_), .stride = top_stride_};
   }
 
   const int64_t hash_buckets_, dim_, dense_columns_, vectors_, top_width_, top_stride_;
   const KeyTables tables_;
   const LayerStack bottom_, top_;
-  const size_t vectors_buffer_, d_vectors_buffer_, top_buffer_, d_top_buffer_, bottom_buffer_;
+  const size_t vectors_buffer_, d_vectors_buffer_, top_buffer_, d_top_buffer_, bottom_buffer_,
+      d_bottom_buffer_;
 };
 
 }  // namespace

@@ -1,7 +1,5 @@
 #include "worker/models/embedded_input.h"
 
-#include "worker/ops/concat.h"
-
 namespace cairn {
 
 InitializerConfig EmbeddingInitializer() { return {.type = "uniform"}; }
@@ -15,25 +13,24 @@ EmbeddedInput::EmbeddedInput(PartList* list, const ModelArguments& arguments)
       input_(list->AddBuffer()),
       d_input_(list->AddBuffer()) {}
 
-LayerStack::Input EmbeddedInput::Filled(const Batch& batch, StepState* state) const {
-  return {.dense = Buffer(state, input_, static_cast<size_t>(batch.rows * stride_)),
+LayerStack::Input EmbeddedInput::Filled(StepView& step) const {
+  return {.dense = step.Buffer(input_, static_cast<size_t>(step.rows() * stride_)),
           .stride = stride_};
 }
 
-LayerStack::Input EmbeddedInput::Fill(const Batch& batch, StepState* state) const {
-  float* input = Buffer(state, input_, static_cast<size_t>(batch.rows * stride_));
-  tables_.Gather(*state, batch.rows, input, stride_);
-  CopyColumns(batch.dense.data(), dense_columns_, batch.rows, dense_columns_, input + tables_width_,
-              stride_);
-  return Filled(batch, state);
+LayerStack::Input EmbeddedInput::Fill(StepView& step) const {
+  float* input = step.Buffer(input_, static_cast<size_t>(step.rows() * stride_));
+  tables_.Gather(step, input, stride_);
+  step.ops().CopyColumns(step.input().dense, dense_columns_, step.rows(), dense_columns_,
+                         input + tables_width_, stride_);
+  return Filled(step);
 }
 
 // The dense columns' gradient is not needed, so the product stops before them.
-void EmbeddedInput::Backward(const Batch& batch, const LayerStack& layers, float* d_y,
-                             StepState* state) const {
-  float* d_input = Buffer(state, d_input_, static_cast<size_t>(batch.rows * stride_));
-  layers.Backward(state, batch.rows, Filled(batch, state), nullptr, d_y, d_input, tables_width_);
-  tables_.Scatter(state, batch.rows, d_input, stride_);
+void EmbeddedInput::Backward(StepView& step, const LayerStack& layers, float* d_y) const {
+  float* d_input = step.Buffer(d_input_, static_cast<size_t>(step.rows() * stride_));
+  layers.Backward(step, Filled(step), nullptr, d_y, d_input, tables_width_);
+  tables_.Scatter(step, d_input, stride_);
 }
 
 }  // namespace cairn

@@ -11,7 +11,7 @@
 
 namespace cairn {
 
-// Thread safety: immutable once made; calls on distinct StepStates may run at once.
+// Thread safety: immutable once made; calls on distinct steps may run at once.
 class EmbeddedInput {
  public:
   // Tables embedding/C1 … of model.embedding.dim.
@@ -22,12 +22,12 @@ class EmbeddedInput {
   int64_t width() const { return tables_width_ + dense_columns_; }
 
   // Fills and returns the step's [rows, width()].
-  LayerStack::Input Fill(const Batch& batch, StepState* state) const;
+  LayerStack::Input Fill(StepView& step) const;
   // Gradients of `layers` over that input (no relu at the end), from d_y, and of the tables.
-  void Backward(const Batch& batch, const LayerStack& layers, float* d_y, StepState* state) const;
+  void Backward(StepView& step, const LayerStack& layers, float* d_y) const;
 
  private:
-  LayerStack::Input Filled(const Batch& batch, StepState* state) const;
+  LayerStack::Input Filled(StepView& step) const;
 
   KeyTables tables_;
   int64_t tables_width_, dense_columns_, stride_;

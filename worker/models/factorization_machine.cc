@@ -1,7 +1,6 @@
 // Factorization machine (Rendle, ICDM 2010): bias + linear terms + the dot products of the factors
 // of all pairs of features. Over sparse columns one variable holds all features; over keys every
 // key column has its tables, and dense columns are features of their own.
-#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -10,8 +9,6 @@
 #include "worker/models/linear_terms.h"
 #include "worker/models/model_base.h"
 #include "worker/models/sparse_columns.h"
-#include "worker/ops/elementwise.h"
-#include "worker/ops/interaction.h"
 
 namespace cairn {
 namespace {
@@ -40,21 +37,24 @@ class SparseFm : public ModelBase {
     return columns_.Plan(batch, state);
   }
 
-  void Forward(const Batch& batch, StepState* state, float* scores) const override {
-    const CsrView x = columns_.View(batch, *state);
-    SparseTimesDense(x, state->uses[linear_].values.data(), 1, scores);
-    AddToRows(state->uses[bias_].values.data(), x.rows, 1, /*relu=*/false, scores);
-    FmSparseForward(x, state->uses[factors_].values.data(), width_,
-                    Buffer(state, sums_, x.rows * width_), scores);
+  void Forward(StepView& step, float* scores) const override {
+    const CsrView x = columns_.View(step);
+    step.ops().SparseTimesDense(x, step.values(linear_), 1, scores);
+    step.ops().AddToRows(step.values(bias_), x.rows, 1, /*relu=*/false, scores);
+    step.ops().FmSparseForward(x, step.values(factors_), width_,
+                               step.Buffer(sums_, x.rows * width_), scores);
   }
 
-  void Backward(const Batch& batch, StepState* state, float* d_scores) const override {
-    const CsrView x = columns_.View(batch, *state);
-    const size_t value_rows = columns_.ValueRows(*state);
-    SparseTransposedTimesDense(x, d_scores, 1, value_rows, state->uses[linear_].gradient.data());
-    SumRows(d_scores, x.rows, 1, state->uses[bias_].gradient.data());
-    FmSparseBackward(x, state->uses[factors_].values.data(), Buffer(state, sums_, x.rows * width_),
-                     d_scores, width_, value_rows, state->uses[factors_].gradient.data());
+  void Backward(StepView& step, float* d_scores) const override {
+    const CsrView x = columns_.View(step);
+    const size_t value_rows = columns_.ValueRows(step);
+    step.ops().SparseTransposedTimesDense(x, d_scores, 1, value_rows, step.gradient(linear_));
+    step.GradientDone(linear_);
+    step.ops().SumRows(d_scores, x.rows, 1, step.gradient(bias_));
+    step.GradientDone(bias_);
+    step.ops().FmSparseBackward(x, step.values(factors_), step.Buffer(sums_, x.rows * width_),
+                                d_scores, width_, value_rows, step.gradient(factors_));
+    step.GradientDone(factors_);
   }
 
  private:
@@ -89,33 +89,37 @@ class FieldFm : public ModelBase {
     return absl::OkStatus();
   }
 
-  void Forward(const Batch& batch, StepState* state, float* scores) const override {
-    const size_t rows = static_cast<size_t>(batch.rows);
-    std::fill_n(scores, rows, state->uses[bias_].values[0]);
-    linear_.AddTo(batch, *state, scores);
-    float* e = Fields(batch, state);
-    factors_.Gather(*state, batch.rows, e, fields_ * width_);
+  void Forward(StepView& step, float* scores) const override {
+    const size_t rows = static_cast<size_t>(step.rows());
+    step.ops().Zero(scores, rows);
+    step.ops().AddToRows(step.values(bias_), rows, 1, /*relu=*/false, scores);
+    linear_.AddTo(step, scores);
+    float* e = Fields(step);
+    factors_.Gather(step, e, fields_ * width_);
     if (dense_columns_ > 0) {
-      ScaleFields(batch.dense.data(), state->uses[dense_factors_].values.data(), rows,
-                  static_cast<size_t>(dense_columns_), static_cast<size_t>(width_), DenseFields(e),
-                  static_cast<size_t>(fields_ * width_));
+      step.ops().ScaleFields(step.input().dense, step.values(dense_factors_), rows,
+                             static_cast<size_t>(dense_columns_), static_cast<size_t>(width_),
+                             DenseFields(e), static_cast<size_t>(fields_ * width_));
     }
-    FmForward(e, rows, static_cast<size_t>(fields_), static_cast<size_t>(width_),
-              Sums(batch, state), scores);
+    step.ops().FmForward(e, rows, static_cast<size_t>(fields_), static_cast<size_t>(width_),
+                         Sums(step), scores);
   }
 
-  void Backward(const Batch& batch, StepState* state, float* d_scores) const override {
-    const size_t rows = static_cast<size_t>(batch.rows);
-    SumRows(d_scores, rows, 1, state->uses[bias_].gradient.data());
-    linear_.Backward(batch, d_scores, state);
-    float* e = Fields(batch, state);  // becomes its own gradient
-    FmBackward(e, Sums(batch, state), d_scores, rows, static_cast<size_t>(fields_),
-               static_cast<size_t>(width_), e);
-    factors_.Scatter(state, batch.rows, e, fields_ * width_);
+  void Backward(StepView& step, float* d_scores) const override {
+    const size_t rows = static_cast<size_t>(step.rows());
+    step.ops().SumRows(d_scores, rows, 1, step.gradient(bias_));
+    step.GradientDone(bias_);
+    linear_.Backward(step, d_scores);
+    float* e = Fields(step);  // becomes its own gradient
+    step.ops().FmBackward(e, Sums(step), d_scores, rows, static_cast<size_t>(fields_),
+                          static_cast<size_t>(width_), e);
+    factors_.Scatter(step, e, fields_ * width_);
     if (dense_columns_ == 0) return;
-    ScaleFieldsBackward(batch.dense.data(), DenseFields(e), static_cast<size_t>(fields_ * width_),
-                        rows, static_cast<size_t>(dense_columns_), static_cast<size_t>(width_),
-                        state->uses[dense_factors_].gradient.data());
+    step.ops().ScaleFieldsBackward(step.input().dense, DenseFields(e),
+                                   static_cast<size_t>(fields_ * width_), rows,
+                                   static_cast<size_t>(dense_columns_), static_cast<size_t>(width_),
+                                   step.gradient(dense_factors_));
+    step.GradientDone(dense_factors_);
   }
 
  private:
@@ -123,11 +127,11 @@ class FieldFm : public ModelBase {
   static std::string Name(const ModelArguments& arguments, const std::string& name) {
     return arguments.schema.key_columns > 0 ? name + "/dense" : name;
   }
-  float* Fields(const Batch& batch, StepState* state) const {
-    return Buffer(state, fields_buffer_, static_cast<size_t>(batch.rows * fields_ * width_));
+  float* Fields(StepView& step) const {
+    return step.Buffer(fields_buffer_, static_cast<size_t>(step.rows() * fields_ * width_));
   }
-  float* Sums(const Batch& batch, StepState* state) const {
-    return Buffer(state, sums_, static_cast<size_t>(batch.rows * width_));
+  float* Sums(StepView& step) const {
+    return step.Buffer(sums_, static_cast<size_t>(step.rows() * width_));
   }
   float* DenseFields(float* e) const { return e + factors_.columns() * width_; }
 

@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/hash.h"
-#include "worker/ops/gather.h"
 
 namespace cairn {
 
@@ -56,39 +55,47 @@ void KeyTables::TakeIds(const KeyTables& planned, StepState* state) const {
   }
 }
 
-// In blocks of rows, so that a block of `out` is in the cache while its columns are filled.
-void KeyTables::Gather(const StepState& state, int64_t rows, float* out, int64_t stride) const {
-  constexpr int64_t kBlockRows = 64;
-  for (int64_t begin = 0; begin < rows; begin += kBlockRows) {
-    const size_t count = static_cast<size_t>(std::min(kBlockRows, rows - begin));
+// In blocks of rows, so that a block of `out` is in the cache while its columns are filled. A GPU
+// has more to do at once, and each call costs it microseconds.
+void KeyTables::Gather(StepView& step, float* out, int64_t stride) const {
+  const int64_t rows = step.rows();
+  const int64_t block_rows = step.on_host() ? 64 : rows;
+  for (int64_t begin = 0; begin < rows; begin += block_rows) {
+    const size_t count = static_cast<size_t>(std::min(block_rows, rows - begin));
     for (int64_t c = 0; c < columns_; ++c) {
-      GatherRows(state.uses[first_ + static_cast<size_t>(c)].values.data(),
-                 static_cast<size_t>(dim_), state.positions.data() + c * rows + begin, count,
-                 out + begin * stride + c * dim_, static_cast<size_t>(stride));
+      step.ops().GatherRows(step.values(first_ + static_cast<size_t>(c)), static_cast<size_t>(dim_),
+                            step.input().positions + c * rows + begin, count,
+                            out + begin * stride + c * dim_, static_cast<size_t>(stride));
     }
   }
 }
 
-void KeyTables::Scatter(StepState* state, int64_t rows, const float* d_out, int64_t stride) const {
+void KeyTables::Scatter(StepView& step, const float* d_out, int64_t stride) const {
   for (int64_t c = 0; c < columns_; ++c) {
-    SumRowsByPosition(d_out + c * dim_, static_cast<size_t>(stride), static_cast<size_t>(dim_),
-                      state->positions.data() + c * rows, static_cast<size_t>(rows),
-                      state->uses[first_ + static_cast<size_t>(c)].gradient.data());
+    const size_t table = first_ + static_cast<size_t>(c);
+    step.ops().SumRowsByPosition(
+        d_out + c * dim_, static_cast<size_t>(stride), static_cast<size_t>(dim_),
+        step.input().positions + c * step.rows(), static_cast<size_t>(step.rows()),
+        step.id_count(table), step.gradient(table));
+    step.GradientDone(table);
   }
 }
 
-void KeyTables::AddSums(const StepState& state, int64_t rows, float* sums) const {
-  const int32_t* position = state.positions.data();
+void KeyTables::AddSums(StepView& step, float* sums) const {
   for (int64_t c = 0; c < columns_; ++c) {
-    const float* table = state.uses[first_ + static_cast<size_t>(c)].values.data();
-    for (int64_t r = 0; r < rows; ++r) sums[r] += table[*position++];
+    step.ops().AddByPosition(step.values(first_ + static_cast<size_t>(c)),
+                             step.input().positions + c * step.rows(),
+                             static_cast<size_t>(step.rows()), sums);
   }
 }
 
-void KeyTables::ScatterSums(StepState* state, int64_t rows, const float* d_sums) const {
+void KeyTables::ScatterSums(StepView& step, const float* d_sums) const {
   for (int64_t c = 0; c < columns_; ++c) {
-    SumRowsByPosition(d_sums, 1, 1, state->positions.data() + c * rows, static_cast<size_t>(rows),
-                      state->uses[first_ + static_cast<size_t>(c)].gradient.data());
+    const size_t table = first_ + static_cast<size_t>(c);
+    step.ops().SumRowsByPosition(d_sums, 1, 1, step.input().positions + c * step.rows(),
+                                 static_cast<size_t>(step.rows()), step.id_count(table),
+                                 step.gradient(table));
+    step.GradientDone(table);
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "absl/types/span.h"
 #include "worker/models/part_list.h"
+#include "worker/models/step_view.h"
 
 namespace cairn {
 
@@ -18,7 +19,7 @@ void PlanKeys(const Batch& batch, int64_t key_columns, int64_t hash_buckets, siz
               StepState* state);
 
 // One embedding table a key column.
-// Thread safety: immutable once made; calls on distinct StepStates may run at once.
+// Thread safety: immutable once made; calls on distinct steps may run at once.
 class KeyTables {
  public:
   KeyTables() = default;
@@ -30,12 +31,12 @@ class KeyTables {
   // The ids of `planned`, which PlanKeys filled.
   void TakeIds(const KeyTables& planned, StepState* state) const;
   // out[r, c * dim …] = row of column c, rows of `out` `stride` apart.
-  void Gather(const StepState& state, int64_t rows, float* out, int64_t stride) const;
+  void Gather(StepView& step, float* out, int64_t stride) const;
   // Gradients of the tables from d_out in the layout of `out`.
-  void Scatter(StepState* state, int64_t rows, const float* d_out, int64_t stride) const;
+  void Scatter(StepView& step, const float* d_out, int64_t stride) const;
   // Of tables of dim 1: sums [rows] += the row's number of every column, and the gradients of that.
-  void AddSums(const StepState& state, int64_t rows, float* sums) const;
-  void ScatterSums(StepState* state, int64_t rows, const float* d_sums) const;
+  void AddSums(StepView& step, float* sums) const;
+  void ScatterSums(StepView& step, const float* d_sums) const;
 
  private:
   size_t first_ = 0;

@@ -5,8 +5,6 @@
 #include "common/status.h"
 #include "worker/models/model_base.h"
 #include "worker/models/sparse_columns.h"
-#include "worker/ops/dense.h"
-#include "worker/ops/elementwise.h"
 
 namespace cairn {
 namespace {
@@ -25,17 +23,19 @@ class SparseLinear : public ModelBase {
     return columns_.Plan(batch, state);
   }
 
-  void Forward(const Batch& batch, StepState* state, float* scores) const override {
-    const CsrView x = columns_.View(batch, *state);
-    SparseTimesDense(x, state->uses[kernel_].values.data(), classes_, scores);
-    AddToRows(state->uses[bias_].values.data(), x.rows, classes_, /*relu=*/false, scores);
+  void Forward(StepView& step, float* scores) const override {
+    const CsrView x = columns_.View(step);
+    step.ops().SparseTimesDense(x, step.values(kernel_), classes_, scores);
+    step.ops().AddToRows(step.values(bias_), x.rows, classes_, /*relu=*/false, scores);
   }
 
-  void Backward(const Batch& batch, StepState* state, float* d_scores) const override {
-    const CsrView x = columns_.View(batch, *state);
-    SparseTransposedTimesDense(x, d_scores, classes_, columns_.ValueRows(*state),
-                               state->uses[kernel_].gradient.data());
-    SumRows(d_scores, x.rows, classes_, state->uses[bias_].gradient.data());
+  void Backward(StepView& step, float* d_scores) const override {
+    const CsrView x = columns_.View(step);
+    step.ops().SparseTransposedTimesDense(x, d_scores, classes_, columns_.ValueRows(step),
+                                          step.gradient(kernel_));
+    step.GradientDone(kernel_);
+    step.ops().SumRows(d_scores, x.rows, classes_, step.gradient(bias_));
+    step.GradientDone(bias_);
   }
 
  private:
@@ -54,20 +54,21 @@ class DenseLinear : public ModelBase {
  protected:
   absl::Status PlanParts(const Batch&, StepState*) const override { return absl::OkStatus(); }
 
-  void Forward(const Batch& batch, StepState* state, float* scores) const override {
-    DenseForward(Shape(batch), batch.dense.data(), state->uses[kernel_].values.data(),
-                 state->uses[bias_].values.data(), /*relu=*/false, scores);
+  void Forward(StepView& step, float* scores) const override {
+    step.ops().DenseForward(Shape(step), step.input().dense, step.values(kernel_),
+                            step.values(bias_), /*relu=*/false, scores);
   }
 
-  void Backward(const Batch& batch, StepState* state, float* d_scores) const override {
-    DenseBackward(Shape(batch), batch.dense.data(), state->uses[kernel_].values.data(), d_scores,
-                  nullptr, 0, state->uses[kernel_].gradient.data(),
-                  state->uses[bias_].gradient.data());
+  void Backward(StepView& step, float* d_scores) const override {
+    step.ops().DenseBackward(Shape(step), step.input().dense, step.values(kernel_), d_scores,
+                             nullptr, 0, step.gradient(kernel_), step.gradient(bias_));
+    step.GradientDone(kernel_);
+    step.GradientDone(bias_);
   }
 
  private:
-  DenseShape Shape(const Batch& batch) const {
-    return {batch.rows, features_, outputs(), features_};
+  DenseShape Shape(const StepView& step) const {
+    return {step.rows(), features_, outputs(), features_};
   }
 
   const int64_t features_;

@@ -1,7 +1,5 @@
 #include "worker/models/linear_terms.h"
 
-#include "worker/ops/dense.h"
-
 namespace cairn {
 
 LinearTerms::LinearTerms(PartList* list, absl::Span<const std::string> tables,
@@ -10,18 +8,19 @@ LinearTerms::LinearTerms(PartList* list, absl::Span<const std::string> tables,
   if (dense_columns > 0) dense_ = list->AddDense(dense_name, {dense_columns, 1}, {});
 }
 
-void LinearTerms::AddTo(const Batch& batch, const StepState& state, float* scores) const {
-  tables_.AddSums(state, batch.rows, scores);
+void LinearTerms::AddTo(StepView& step, float* scores) const {
+  tables_.AddSums(step, scores);
   if (dense_columns_ == 0) return;
-  AddMatrixTimesVector(batch.dense.data(), batch.rows, dense_columns_,
-                       state.uses[dense_].values.data(), scores);
+  step.ops().AddMatrixTimesVector(step.input().dense, step.rows(), dense_columns_,
+                                  step.values(dense_), scores);
 }
 
-void LinearTerms::Backward(const Batch& batch, const float* d_scores, StepState* state) const {
-  tables_.ScatterSums(state, batch.rows, d_scores);
+void LinearTerms::Backward(StepView& step, const float* d_scores) const {
+  tables_.ScatterSums(step, d_scores);
   if (dense_columns_ == 0) return;
-  TransposedMatrixTimesVector(batch.dense.data(), batch.rows, dense_columns_, d_scores,
-                              state->uses[dense_].gradient.data());
+  step.ops().TransposedMatrixTimesVector(step.input().dense, step.rows(), dense_columns_, d_scores,
+                                         step.gradient(dense_));
+  step.GradientDone(dense_);
 }
 
 }  // namespace cairn

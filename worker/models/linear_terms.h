@@ -11,7 +11,7 @@
 namespace cairn {
 
 // A linear term per key and per dense column: score += sum of the keys' numbers + dense . kernel.
-// Thread safety: immutable once made; calls on distinct StepStates may run at once.
+// Thread safety: immutable once made; calls on distinct steps may run at once.
 class LinearTerms {
  public:
   // Tables of dim 1 `tables`; `dense_name` [dense_columns, 1] where there are dense columns.
@@ -20,8 +20,8 @@ class LinearTerms {
 
   const KeyTables& tables() const { return tables_; }
   // scores [rows] += the terms.
-  void AddTo(const Batch& batch, const StepState& state, float* scores) const;
-  void Backward(const Batch& batch, const float* d_scores, StepState* state) const;
+  void AddTo(StepView& step, float* scores) const;
+  void Backward(StepView& step, const float* d_scores) const;
 
  private:
   KeyTables tables_;

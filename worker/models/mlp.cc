@@ -29,17 +29,17 @@ class DenseMlp : public ModelBase {
  protected:
   absl::Status PlanParts(const Batch&, StepState*) const override { return absl::OkStatus(); }
 
-  void Forward(const Batch& batch, StepState* state, float* scores) const override {
-    layers_.Forward(state, batch.rows, Input(batch), scores);
+  void Forward(StepView& step, float* scores) const override {
+    layers_.Forward(step, Input(step), scores);
   }
 
-  void Backward(const Batch& batch, StepState* state, float* d_scores) const override {
-    layers_.Backward(state, batch.rows, Input(batch), nullptr, d_scores, nullptr, 0);
+  void Backward(StepView& step, float* d_scores) const override {
+    layers_.Backward(step, Input(step), nullptr, d_scores, nullptr, 0);
   }
 
  private:
-  LayerStack::Input Input(const Batch& batch) const {
-    return {.dense = batch.dense.data(), .stride = features_};
+  LayerStack::Input Input(StepView& step) const {
+    return {.dense = step.input().dense, .stride = features_};
   }
 
   const int64_t features_;
@@ -62,33 +62,33 @@ class SparseMlp : public ModelBase {
     return columns_.Plan(batch, state);
   }
 
-  void Forward(const Batch& batch, StepState* state, float* scores) const override {
-    const CsrView x = columns_.View(batch, *state);
-    if (!AsSparse(batch, *state)) {
-      SparseToDense(x, static_cast<size_t>(features_), Dense(batch, state));
+  void Forward(StepView& step, float* scores) const override {
+    const CsrView x = columns_.View(step);
+    if (!AsSparse(step)) {
+      step.ops().SparseToDense(x, static_cast<size_t>(features_), Dense(step));
     }
-    layers_.Forward(state, batch.rows, Input(batch, state, x), scores);
+    layers_.Forward(step, Input(step, x), scores);
   }
 
-  void Backward(const Batch& batch, StepState* state, float* d_scores) const override {
-    const CsrView x = columns_.View(batch, *state);
-    layers_.Backward(state, batch.rows, Input(batch, state, x), nullptr, d_scores, nullptr, 0);
+  void Backward(StepView& step, float* d_scores) const override {
+    const CsrView x = columns_.View(step);
+    layers_.Backward(step, Input(step, x), nullptr, d_scores, nullptr, 0);
   }
 
  private:
   // Measured with 128 outputs, forward and backward: 23 ns a sparse entry, 6 ns a dense one.
   static constexpr int64_t kDenseShare = 4;
 
-  bool AsSparse(const Batch& batch, const StepState& state) const {
-    return state.uses[layers_.first_kernel()].part == Part::kRows ||
-           static_cast<int64_t>(batch.columns.size()) * kDenseShare < batch.rows * features_;
+  bool AsSparse(const StepView& step) const {
+    return step.part(layers_.first_kernel()) == Part::kRows ||
+           step.entries() * kDenseShare < step.rows() * features_;
   }
-  float* Dense(const Batch& batch, StepState* state) const {
-    return Buffer(state, dense_, static_cast<size_t>(batch.rows * features_));
+  float* Dense(StepView& step) const {
+    return step.Buffer(dense_, static_cast<size_t>(step.rows() * features_));
   }
-  LayerStack::Input Input(const Batch& batch, StepState* state, const CsrView& x) const {
-    if (AsSparse(batch, *state)) return {.sparse = &x};
-    return {.dense = Dense(batch, state), .stride = features_};
+  LayerStack::Input Input(StepView& step, const CsrView& x) const {
+    if (AsSparse(step)) return {.sparse = &x};
+    return {.dense = Dense(step), .stride = features_};
   }
 
   const int64_t features_;
@@ -113,12 +113,12 @@ class KeyMlp : public ModelBase {
     return absl::OkStatus();
   }
 
-  void Forward(const Batch& batch, StepState* state, float* scores) const override {
-    layers_.Forward(state, batch.rows, embedding_.Fill(batch, state), scores);
+  void Forward(StepView& step, float* scores) const override {
+    layers_.Forward(step, embedding_.Fill(step), scores);
   }
 
-  void Backward(const Batch& batch, StepState* state, float* d_scores) const override {
-    embedding_.Backward(batch, layers_, d_scores, state);
+  void Backward(StepView& step, float* d_scores) const override {
+    embedding_.Backward(step, layers_, d_scores);
   }
 
  private:

@@ -29,11 +29,14 @@ struct VariableUse {
 // A step's data, reused from step to step. `uses[i]` belongs to variables()[i]. What follows it is
 // the models' own: where entries of the batch are in `ids`, and activations.
 struct ReplicaShare;
+class StepDevice;
 struct StepState {
   std::vector<VariableUse> uses;
   std::vector<int32_t> positions;
   KeyIndex key_index;
   std::vector<std::vector<float>> scratch;
+  // Where the step is computed (worker/models/device_step.h); null: here, on the CPU.
+  std::shared_ptr<StepDevice> device;
   // Of a model that divides the batch over replicas, in their order.
   std::vector<ReplicaShare> shares;
 };

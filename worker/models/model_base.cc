@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/shape.h"
 #include "common/status.h"
-#include "worker/ops/loss.h"
+#include "worker/models/device_step.h"
 
 namespace cairn {
 namespace {
@@ -106,41 +107,60 @@ absl::Status ModelBase::CheckPlanned(const StepState& state) const {
                    list_.variables.size(), ": call Plan for the batch first"));
 }
 
-double ModelBase::Loss(const Batch& batch, StepState* state, float* scores, float* d_scores) const {
-  const size_t rows = static_cast<size_t>(batch.rows);
-  float* losses = Buffer(state, losses_, rows);
-  const float* labels = batch.labels.data();
+absl::StatusOr<std::unique_ptr<StepView>> ModelBase::Begin(const Batch& batch,
+                                                           StepState* state) const {
+  RETURN_IF_ERROR(CheckPlanned(*state));
+  if (state->device != nullptr) return state->device->Begin(batch, state);
+  return std::make_unique<HostStep>(batch, state);
+}
+
+const float* ModelBase::Loss(StepView& step, const float* scores, float* d_scores) const {
+  const auto rows = static_cast<size_t>(step.rows()), outputs = static_cast<size_t>(outputs_);
+  float* const losses = step.Buffer(losses_, rows);
+  const float* const labels = step.input().labels;
+  Ops& ops = step.ops();
   switch (loss_) {
-    case LossKind::kSigmoid: SigmoidCrossEntropy(scores, labels, rows, losses, d_scores); break;
+    case LossKind::kSigmoid: ops.SigmoidCrossEntropy(scores, labels, rows, losses, d_scores); break;
     case LossKind::kSoftmax:
-      SoftmaxCrossEntropy(scores, labels, rows, static_cast<size_t>(outputs_), losses, d_scores);
+      ops.SoftmaxCrossEntropy(scores, labels, rows, outputs, losses, d_scores);
       break;
-    case LossKind::kSquaredError: SquaredError(scores, labels, rows, 1, losses, d_scores); break;
+    case LossKind::kSquaredError:
+      ops.SquaredError(scores, labels, rows, 1, losses, d_scores);
+      break;
   }
-  return MeanLoss({losses, rows}, {}, static_cast<size_t>(outputs_), d_scores);
+  ops.Scale(static_cast<float>(1 / static_cast<double>(rows)), d_scores, rows * outputs);
+  return step.Fetch(losses, rows);
 }
 
 absl::StatusOr<double> ModelBase::Train(const Batch& batch, StepState* state) const {
-  RETURN_IF_ERROR(CheckPlanned(*state));
   for (VariableUse& use : state->uses) use.gradient.resize(use.values.size());
   if (batch.rows == 0) {
+    RETURN_IF_ERROR(CheckPlanned(*state));
     for (VariableUse& use : state->uses) std::fill(use.gradient.begin(), use.gradient.end(), 0.0f);
     return 0.0;
   }
-  const size_t size = static_cast<size_t>(batch.rows * outputs_);
-  float* scores = Buffer(state, scores_, size);
-  float* d_scores = Buffer(state, d_scores_, size);
-  Forward(batch, state, scores);
-  const double loss = Loss(batch, state, scores, d_scores);
-  Backward(batch, state, d_scores);
-  return loss;
+  ASSIGN_OR_RETURN(const std::unique_ptr<StepView> step, Begin(batch, state));
+  const auto size = static_cast<size_t>(batch.rows * outputs_);
+  float* const scores = step->Buffer(scores_, size);
+  float* const d_scores = step->Buffer(d_scores_, size);
+  Forward(*step, scores);
+  const float* const losses = Loss(*step, scores, d_scores);
+  Backward(*step, d_scores);
+  RETURN_IF_ERROR(step->End());
+  return std::accumulate(losses, losses + batch.rows, 0.0) / static_cast<double>(batch.rows);
 }
 
 absl::Status ModelBase::Predict(const Batch& batch, StepState* state,
                                 std::vector<float>* scores) const {
-  RETURN_IF_ERROR(CheckPlanned(*state));
-  scores->resize(static_cast<size_t>(batch.rows * outputs_));
-  if (batch.rows > 0) Forward(batch, state, scores->data());
+  const auto size = static_cast<size_t>(batch.rows * outputs_);
+  scores->resize(size);
+  if (batch.rows == 0) return CheckPlanned(*state);
+  ASSIGN_OR_RETURN(const std::unique_ptr<StepView> step, Begin(batch, state));
+  float* const computed = step->Buffer(scores_, size);
+  Forward(*step, computed);
+  const float* const fetched = step->Fetch(computed, size);
+  RETURN_IF_ERROR(step->End());
+  std::copy_n(fetched, size, scores->begin());
   return absl::OkStatus();
 }
 

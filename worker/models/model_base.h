@@ -7,6 +7,7 @@
 
 #include "worker/models/model.h"
 #include "worker/models/part_list.h"
+#include "worker/models/step_view.h"
 
 namespace cairn {
 
@@ -34,17 +35,19 @@ class ModelBase : public Model {
   // Ids and positions of what is not used whole; base has prepared everything as whole.
   virtual absl::Status PlanParts(const Batch& batch, StepState* state) const = 0;
   // scores [rows, outputs], rows > 0.
-  virtual void Forward(const Batch& batch, StepState* state, float* scores) const = 0;
+  virtual void Forward(StepView& step, float* scores) const = 0;
   // After Forward: every variable's gradient, already sized, from d_scores, which may be
-  // overwritten.
-  virtual void Backward(const Batch& batch, StepState* state, float* d_scores) const = 0;
+  // overwritten. GradientDone is the base's to call for what no part calls it for.
+  virtual void Backward(StepView& step, float* d_scores) const = 0;
 
   PartList list_;  // filled by the constructors of models
 
  private:
   absl::Status CheckBatch(const Batch& batch) const;
   absl::Status CheckPlanned(const StepState& state) const;
-  double Loss(const Batch& batch, StepState* state, float* scores, float* d_scores) const;
+  absl::StatusOr<std::unique_ptr<StepView>> Begin(const Batch& batch, StepState* state) const;
+  // Of every row, and gradients by scores of their mean. Returns where the losses will be.
+  const float* Loss(StepView& step, const float* scores, float* d_scores) const;
 
   const Schema schema_;
   const LossKind loss_;

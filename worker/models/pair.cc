@@ -11,8 +11,6 @@
 #include "common/status.h"
 #include "worker/models/key_tables.h"
 #include "worker/models/model_base.h"
-#include "worker/ops/elementwise.h"
-#include "worker/ops/gather.h"
 
 namespace cairn {
 namespace {
@@ -45,33 +43,35 @@ class Pair : public ModelBase {
     return absl::OkStatus();
   }
 
-  void Forward(const Batch& batch, StepState* state, float* scores) const override {
-    const size_t rows = static_cast<size_t>(batch.rows);
-    DotsByPosition(state->uses[left_].values.data(), LeftPositions(*state),
-                   state->uses[right_].values.data(), RightPositions(batch, *state), width_, rows,
-                   scores);
+  void Forward(StepView& step, float* scores) const override {
+    const size_t rows = static_cast<size_t>(step.rows());
+    step.ops().DotsByPosition(step.values(left_), LeftPositions(step), step.values(right_),
+                              RightPositions(step), width_, rows, scores);
     if (biases_.columns() == 0) return;
-    biases_.AddSums(*state, batch.rows, scores);
-    AddToRows(state->uses[bias_].values.data(), rows, 1, /*relu=*/false, scores);
+    biases_.AddSums(step, scores);
+    step.ops().AddToRows(step.values(bias_), rows, 1, /*relu=*/false, scores);
   }
 
-  void Backward(const Batch& batch, StepState* state, float* d_scores) const override {
-    const size_t rows = static_cast<size_t>(batch.rows);
-    const int32_t* left = LeftPositions(*state);
-    const int32_t* right = RightPositions(batch, *state);
-    SumScaledRowsByPosition(state->uses[right_].values.data(), right, d_scores, left, width_, rows,
-                            state->uses[left_].gradient.data());
-    SumScaledRowsByPosition(state->uses[left_].values.data(), left, d_scores, right, width_, rows,
-                            state->uses[right_].gradient.data());
+  void Backward(StepView& step, float* d_scores) const override {
+    const size_t rows = static_cast<size_t>(step.rows());
+    const int32_t* left = LeftPositions(step);
+    const int32_t* right = RightPositions(step);
+    step.ops().SumScaledRowsByPosition(step.values(right_), right, d_scores, left, width_, rows,
+                                       step.id_count(left_), step.gradient(left_));
+    step.GradientDone(left_);
+    step.ops().SumScaledRowsByPosition(step.values(left_), left, d_scores, right, width_, rows,
+                                       step.id_count(right_), step.gradient(right_));
+    step.GradientDone(right_);
     if (biases_.columns() == 0) return;
-    biases_.ScatterSums(state, batch.rows, d_scores);
-    SumRows(d_scores, rows, 1, state->uses[bias_].gradient.data());
+    biases_.ScatterSums(step, d_scores);
+    step.ops().SumRows(d_scores, rows, 1, step.gradient(bias_));
+    step.GradientDone(bias_);
   }
 
  private:
-  static const int32_t* LeftPositions(const StepState& state) { return state.positions.data(); }
-  static const int32_t* RightPositions(const Batch& batch, const StepState& state) {
-    return state.positions.data() + batch.rows;
+  static const int32_t* LeftPositions(StepView& step) { return step.input().positions; }
+  static const int32_t* RightPositions(StepView& step) {
+    return step.input().positions + step.rows();
   }
 
   const size_t width_, left_, right_;  // right_ is left_ + 1: PlanKeys numbers them together

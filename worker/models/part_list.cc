@@ -22,12 +22,4 @@ size_t PartList::AddTable(std::string name, int64_t dim, InitializerConfig initi
   return variables.size() - 1;
 }
 
-float* Buffer(StepState* state, size_t buffer, size_t floats) {
-  constexpr size_t kAlignment = 64 / sizeof(float);
-  std::vector<float>& memory = state->scratch[buffer];
-  if (memory.size() < floats + kAlignment) memory.resize(floats + kAlignment);
-  const uintptr_t misaligned = reinterpret_cast<uintptr_t>(memory.data()) % 64;
-  return memory.data() + (64 - misaligned) % 64 / sizeof(float);
-}
-
 }  // namespace cairn

@@ -1,6 +1,6 @@
 // What models are put together from: parts (layer_stack.h, key_tables.h, linear_terms.h,
 // sparse_columns.h) add their variables and buffers to the model's PartList when they are made, and
-// work on the StepState afterwards.
+// work on a StepView (step_view.h) afterwards.
 #pragma once
 
 #include <cstddef>
@@ -21,13 +21,9 @@ struct PartList {
   // Return the variable's index.
   size_t AddDense(std::string name, Shape shape, InitializerConfig initializer);
   size_t AddTable(std::string name, int64_t dim, InitializerConfig initializer);
-  // The number of a buffer for Buffer().
+  // The number of a buffer for StepView::Buffer.
   size_t AddBuffer() { return buffer_count++; }
 };
-
-// `floats` of unspecified content, 64-byte aligned. Calls with the same or a smaller size return
-// the same memory until the step ends.
-float* Buffer(StepState* state, size_t buffer, size_t floats);
 
 // `floats` rounded up to whole cache lines: the distance between rows of wide activations, so that
 // embedding rows of a multiple of 16 floats land on lines of their own.

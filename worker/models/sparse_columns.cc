@@ -54,17 +54,18 @@ absl::Status SparseColumns::Plan(const Batch& batch, StepState* state) const {
   return absl::OkStatus();
 }
 
-CsrView SparseColumns::View(const Batch& batch, const StepState& state) const {
-  const bool by_rows = state.uses[variables_.front()].part == Part::kRows;
-  return {.rows = static_cast<size_t>(batch.rows),
-          .row_offsets = batch.row_offsets.data(),
-          .columns = by_rows ? state.positions.data() : batch.columns.data(),
-          .values = batch.values.data()};
+CsrView SparseColumns::View(StepView& step) const {
+  const bool by_rows = step.part(variables_.front()) == Part::kRows;
+  const StepView::Input& input = step.input();
+  return {.rows = static_cast<size_t>(step.rows()),
+          .row_offsets = input.row_offsets,
+          .columns = by_rows ? input.positions : input.columns,
+          .values = input.values};
 }
 
-size_t SparseColumns::ValueRows(const StepState& state) const {
-  const VariableUse& use = state.uses[variables_.front()];
-  return use.part == Part::kRows ? use.ids.size() : static_cast<size_t>(features_);
+size_t SparseColumns::ValueRows(const StepView& step) const {
+  const size_t first = variables_.front();
+  return step.part(first) == Part::kRows ? step.id_count(first) : static_cast<size_t>(features_);
 }
 
 }  // namespace cairn

@@ -7,13 +7,14 @@
 
 #include "absl/status/status.h"
 #include "worker/models/part_list.h"
+#include "worker/models/step_view.h"
 #include "worker/ops/sparse.h"
 
 namespace cairn {
 
 // Sparse columns whose variables ([features, width] each) are used whole, or by the rows that the
 // batch touches where that moves far fewer bytes. Losses and gradients are the same either way.
-// Thread safety: immutable once made; calls on distinct StepStates may run at once.
+// Thread safety: immutable once made; calls on distinct steps may run at once.
 class SparseColumns {
  public:
   SparseColumns() = default;
@@ -23,9 +24,9 @@ class SparseColumns {
   // kInvalidArgument: a column outside [0, features).
   absl::Status Plan(const Batch& batch, StepState* state) const;
   // The batch with columns as indices into the variables' values.
-  CsrView View(const Batch& batch, const StepState& state) const;
+  CsrView View(StepView& step) const;
   // Rows of the variables' values.
-  size_t ValueRows(const StepState& state) const;
+  size_t ValueRows(const StepView& step) const;
 
  private:
   int64_t features_ = 0;

@@ -37,15 +37,15 @@ class WideDeep : public ModelBase {
     return absl::OkStatus();
   }
 
-  void Forward(const Batch& batch, StepState* state, float* scores) const override {
-    layers_.Forward(state, batch.rows, embedding_.Fill(batch, state), scores);
-    wide_.AddTo(batch, *state, scores);
+  void Forward(StepView& step, float* scores) const override {
+    layers_.Forward(step, embedding_.Fill(step), scores);
+    wide_.AddTo(step, scores);
   }
 
   // The wide part first: the deep part overwrites d_scores.
-  void Backward(const Batch& batch, StepState* state, float* d_scores) const override {
-    wide_.Backward(batch, d_scores, state);
-    embedding_.Backward(batch, layers_, d_scores, state);
+  void Backward(StepView& step, float* d_scores) const override {
+    wide_.Backward(step, d_scores);
+    embedding_.Backward(step, layers_, d_scores);
   }
 
  private:

@@ -61,13 +61,15 @@ void AddScaled(const float* from, size_t count, float scale, float* to) {
 // before any begins the next.
 class ReplicatedModel::StepOfReplicas {
  public:
-  StepOfReplicas(const Model& model, size_t replicas, const Batch& batch, StepState* state)
-      : model_(model),
-        replicas_(replicas),
+  StepOfReplicas(const ReplicatedModel& model, const Batch& batch, StepState* state)
+      : model_(*model.model_),
+        devices_(model.devices_),
+        open_(model.open_),
+        replicas_(model.devices_.size()),
         batch_(batch),
         state_(*state),
         rows_of_ids_(state->uses.size()) {
-    state_.shares.resize(replicas);
+    state_.shares.resize(replicas_);
     for (VariableUse& use : state_.uses) use.gradient.resize(use.values.size());
   }
 
@@ -94,6 +96,7 @@ class ReplicatedModel::StepOfReplicas {
              &share.batch);
     RETURN_IF_ERROR(model_.Plan(share.batch, &share.state));
     for (size_t v = 0; v < state_.uses.size(); ++v) CopyValues(v, &share.state.uses[v]);
+    RETURN_IF_ERROR(PlaceStep(devices_[replica], open_, &share.state));
     ASSIGN_OR_RETURN(share.loss, model_.Train(share.batch, &share.state));
     return absl::OkStatus();
   }
@@ -171,17 +174,29 @@ class ReplicatedModel::StepOfReplicas {
   }
 
   const Model& model_;
+  const std::vector<Device>& devices_;
+  const OpenQueue& open_;
   const size_t replicas_;
   const Batch& batch_;
   StepState& state_;
   std::vector<absl::flat_hash_map<int64_t, size_t>> rows_of_ids_;  // of variables used by ids
 };
 
-ReplicatedModel::ReplicatedModel(std::unique_ptr<Model> model, std::unique_ptr<Strategy> strategy)
-    : model_(std::move(model)), strategy_(std::move(strategy)) {}
+ReplicatedModel::ReplicatedModel(std::unique_ptr<Model> model, std::unique_ptr<Strategy> strategy,
+                                 std::vector<Device> devices, OpenQueue open)
+    : model_(std::move(model)),
+      strategy_(std::move(strategy)),
+      devices_(std::move(devices)),
+      open_(std::move(open)) {}
+
+absl::Status ReplicatedModel::Predict(const Batch& batch, StepState* state,
+                                      std::vector<float>* scores) const {
+  RETURN_IF_ERROR(PlaceStep(devices_.front(), open_, state));
+  return model_->Predict(batch, state, scores);
+}
 
 absl::StatusOr<double> ReplicatedModel::Train(const Batch& batch, StepState* state) const {
-  StepOfReplicas step(*model_, static_cast<size_t>(strategy_->local_replicas()), batch, state);
+  StepOfReplicas step(*this, batch, state);
   const auto meet = [](Strategy&, absl::Span<const Value>) -> absl::StatusOr<Value> {
     return Value();
   };
@@ -203,18 +218,20 @@ absl::StatusOr<double> ReplicatedModel::Train(const Batch& batch, StepState* sta
 
 absl::StatusOr<std::unique_ptr<Model>> DivideOverReplicas(std::unique_ptr<Model> model,
                                                           const StrategyConfig& config) {
-  if (config.devices.size() <= 1) return model;
-  std::vector<Device> devices;
-  for (const std::string& text : config.devices) {
-    ASSIGN_OR_RETURN(const Device device, ParseDevice(text));
-    devices.push_back(device);
+  ASSIGN_OR_RETURN(std::vector<Device> devices, DevicesOf(config));
+  if (devices.size() == 1) {
+    if (devices[0].is_cpu()) return model;
+    return std::make_unique<DeviceModel>(std::move(model), devices[0]);
   }
   // Inside a worker the strategies of several workers are synchronous over its replicas.
   const bool alone = config.type != "parameter_server" && config.type != "multi_worker_mirrored";
   const std::string type = alone ? config.type : "mirrored";
+  std::vector<Device> places;
+  for (size_t i = 0; i < devices.size(); ++i) places.push_back(Cpu(static_cast<int32_t>(i)));
   ASSIGN_OR_RETURN(std::unique_ptr<Strategy> strategy,
-                   MakeStrategy(type, {.devices = std::move(devices)}));
-  return std::make_unique<ReplicatedModel>(std::move(model), std::move(strategy));
+                   MakeStrategy(type, {.devices = std::move(places)}));
+  return std::make_unique<ReplicatedModel>(std::move(model), std::move(strategy),
+                                           std::move(devices));
 }
 
 }  // namespace cairn

@@ -173,6 +173,11 @@ class Training {
     }
     ASSIGN_OR_RETURN(reader_, OpenTrainReader(options_));
     ASSIGN_OR_RETURN(model_, MakeModel(options_.job, reader_->schema()));
+    ASSIGN_OR_RETURN(const std::vector<Device> devices, DevicesOf(options_.job.strategy));
+    LOG(INFO) << options_.task << ": computes on " << DevicesText(devices)
+              << (options_.job.strategy.devices.empty() && devices[0].is_cpu()
+                      ? ", since there is no GPU that it can use"
+                      : "");
     return absl::OkStatus();
   }
 

@@ -6,76 +6,17 @@
 // none.
 #include <algorithm>
 #include <cmath>
-#include <ostream>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "tests/worker/models/every_model.h"
 #include "tests/worker/models/random_batch.h"
 #include "worker/models/model.h"
 
 namespace cairn {
 namespace {
-
-struct Case {
-  std::string name;
-  ModelConfig config;
-  Schema schema;
-};
-
-ModelConfig Config(const std::string& type) {
-  ModelConfig config;
-  config.type = type;
-  config.hidden = {6, 5};
-  config.bottom_hidden = {5};
-  config.top_hidden = {6};
-  config.factors = 5;
-  config.embedding.dim = 4;
-  return config;
-}
-
-ModelConfig With(ModelConfig config, const std::string& loss, int64_t classes = 1) {
-  config.loss = loss;
-  config.classes = classes;
-  return config;
-}
-
-std::vector<Case> Cases() {
-  const Schema sparse{.sparse_columns = 20}, dense{.dense_columns = 7};
-  const Schema wide_sparse{.sparse_columns = 50000};
-  const Schema keys{.key_columns = 3}, criteo{.dense_columns = 4, .key_columns = 3};
-  const Schema pairs{.key_columns = 2};
-  const std::string sigmoid = "sigmoid_cross_entropy", softmax = "softmax_cross_entropy";
-  const std::string squared = "mean_squared_error";
-  ModelConfig hashed = With(Config("mlp"), sigmoid);
-  hashed.embedding.hash_buckets = 3;
-  return {
-      {"linear_sparse", With(Config("linear"), sigmoid), sparse},
-      {"linear_sparse_rows", With(Config("linear"), softmax, 3), wide_sparse},
-      {"linear_sparse_softmax", With(Config("linear"), softmax, 3), sparse},
-      {"linear_dense", With(Config("linear"), squared), dense},
-      {"linear_dense_softmax", With(Config("linear"), softmax, 3), dense},
-      {"mlp_dense", With(Config("mlp"), softmax, 4), dense},
-      {"mlp_sparse", With(Config("mlp"), sigmoid), sparse},
-      {"mlp_sparse_rows", With(Config("mlp"), sigmoid), wide_sparse},
-      {"mlp_keys", With(Config("mlp"), sigmoid), keys},
-      {"mlp_keys_and_dense", With(Config("mlp"), softmax, 3), criteo},
-      {"mlp_hashed", hashed, criteo},
-      {"fm_sparse", With(Config("fm"), sigmoid), sparse},
-      {"fm_sparse_rows", With(Config("fm"), sigmoid), wide_sparse},
-      {"fm_dense", With(Config("fm"), squared), dense},
-      {"fm_keys", With(Config("fm"), sigmoid), keys},
-      {"fm_keys_and_dense", With(Config("fm"), sigmoid), criteo},
-      {"wide_deep", With(Config("wide_deep"), sigmoid), criteo},
-      {"wide_deep_keys", With(Config("wide_deep"), squared), keys},
-      {"dlrm", With(Config("dlrm"), sigmoid), criteo},
-      {"matrix_factorization", With(Config("matrix_factorization"), squared), pairs},
-      {"skip_gram", With(Config("skip_gram"), sigmoid), pairs},
-  };
-}
-
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 // Losses of one batch as a function of single values.
 class Slopes {
@@ -124,10 +65,10 @@ class Slopes {
   std::vector<std::vector<float>> gradients_;
 };
 
-class Gradient : public ::testing::TestWithParam<Case> {};
+class Gradient : public ::testing::TestWithParam<test::ModelCase> {};
 
 TEST_P(Gradient, EqualsFiniteDifferences) {
-  const Case& c = GetParam();
+  const test::ModelCase& c = GetParam();
   const auto model = Model::Create(c.config, {}, c.schema);
   ASSERT_TRUE(model.ok()) << model.status();
   const Batch batch = test::RandomBatch(c.schema, 12, c.config.classes, 5);
@@ -140,7 +81,7 @@ TEST_P(Gradient, EqualsFiniteDifferences) {
   FAIL() << "no draw agrees:" << found;
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Gradient, ::testing::ValuesIn(Cases()),
+INSTANTIATE_TEST_SUITE_P(Models, Gradient, ::testing::ValuesIn(test::EveryModel()),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -1,0 +1,209 @@
+// What steps on a GPU reach of what it can: embedding lookups beside copying memory, a layer's
+// products beside cuBLAS' own rate, and a whole step beside the longest of its parts alone. Needs a
+// GPU. Prints JSON lines; each compares its result with the CPU's in the same run.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/deadline.h"
+#include "tests/worker/models/random_batch.h"
+#include "worker/models/device_step.h"
+#include "worker/models/model.h"
+#include "worker/ops/device_queue.h"
+
+namespace cairn {
+namespace {
+
+constexpr int kRepeats = 20;
+
+void Check(bool good, const std::string& what) {
+  if (good) return;
+  std::fprintf(stderr, "gpu_bench: %s\n", what.c_str());
+  std::exit(1);
+}
+
+// Of several rounds of kRepeats calls, the fastest: seconds a call.
+double Seconds(DeviceQueue& queue, const std::function<void()>& call) {
+  double best = 1e9;
+  for (int round = 0; round < 5; ++round) {
+    const absl::Time begin = MonotonicNow();
+    for (int i = 0; i < kRepeats; ++i) call();
+    Check(queue.Finish().ok(), "a step failed");
+    best = std::min(best, absl::ToDoubleSeconds(MonotonicNow() - begin) / kRepeats);
+  }
+  return best;
+}
+
+class Floats {
+ public:
+  Floats(DeviceQueue& queue, size_t count)
+      : queue_(queue),
+        count_(count),
+        data_(static_cast<float*>(queue.AllocateDevice(count * sizeof(float)).value())) {}
+  ~Floats() { queue_.FreeDevice(data_); }
+  Floats(const Floats&) = delete;
+  Floats& operator=(const Floats&) = delete;
+
+  float* get() const { return data_; }
+  void Set(const void* from) {
+    Check(cudaMemcpy(data_, from, count_ * sizeof(float), cudaMemcpyHostToDevice) == cudaSuccess,
+          "copy in");
+  }
+  std::vector<float> Get() const {
+    std::vector<float> values(count_);
+    Check(cudaMemcpy(values.data(), data_, count_ * sizeof(float), cudaMemcpyDeviceToHost) ==
+              cudaSuccess,
+          "copy out");
+    return values;
+  }
+
+ private:
+  DeviceQueue& queue_;
+  const size_t count_;
+  float* const data_;
+};
+
+std::vector<float> Normal(size_t count, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(count);
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+bool Near(const std::vector<float>& got, const std::vector<float>& want, float tolerance) {
+  if (got.size() != want.size()) return false;
+  for (size_t i = 0; i < want.size(); ++i) {
+    if (!(std::abs(got[i] - want[i]) <= tolerance * (1 + std::abs(want[i])))) return false;
+  }
+  return true;
+}
+
+// Rows drawn at random from a table too big for the GPU's caches, beside cudaMemcpy from device to
+// device. Both read and write every byte once.
+void Gather(DeviceQueue& queue) {
+  constexpr size_t kTableRows = 1 << 22, kRows = 1 << 20;
+  for (const size_t width : {size_t{16}, size_t{64}}) {
+    Floats table(queue, kTableRows * width), out(queue, kRows * width), positions(queue, kRows);
+    const std::vector<float> values = Normal(kTableRows * width, 1);
+    table.Set(values.data());
+    std::mt19937 random(2);
+    std::vector<int32_t> rows(kRows);
+    for (int32_t& row : rows) row = static_cast<int32_t>(random() % kTableRows);
+    positions.Set(rows.data());
+    const auto* const at = reinterpret_cast<const int32_t*>(positions.get());
+    const double gather = Seconds(
+        queue, [&] { queue.ops().GatherRows(table.get(), width, at, kRows, out.get(), width); });
+    std::vector<float> want(kRows * width);
+    CpuOps().GatherRows(values.data(), width, rows.data(), kRows, want.data(), width);
+    const bool verified = Near(out.Get(), want, 0);
+    Floats copy(queue, kRows * width);
+    double copying = 1e9;
+    for (int i = 0; i < 10; ++i) {
+      Check(cudaDeviceSynchronize() == cudaSuccess, "synchronize");
+      const absl::Time begin = MonotonicNow();
+      for (int n = 0; n < kRepeats; ++n) {
+        cudaMemcpyAsync(copy.get(), out.get(), kRows * width * sizeof(float),
+                        cudaMemcpyDeviceToDevice, nullptr);
+      }
+      Check(cudaDeviceSynchronize() == cudaSuccess, "copy");
+      copying = std::min(copying, absl::ToDoubleSeconds(MonotonicNow() - begin) / kRepeats);
+    }
+    std::printf(
+        "{\"bench\":\"gather %zu rows of %zu floats beside a device copy\",\"us\":%.1f,"
+        "\"other_us\":%.1f,\"ratio\":%.3f,\"bar\":0.60,\"met\":%s,\"verified\":%s}\n",
+        kRows, width, gather * 1e6, copying * 1e6, copying / gather,
+        copying >= 0.6 * gather ? "true" : "false", verified ? "true" : "false");
+  }
+}
+
+// A layer forward, beside products alone of a size at which cuBLAS is at its best.
+void Layer(DeviceQueue& queue) {
+  constexpr int64_t kBig = 4096;
+  const auto rate = [&](int64_t rows, int64_t inputs, int64_t outputs, bool* verified) {
+    const std::vector<float> x = Normal(static_cast<size_t>(rows * inputs), 3);
+    const std::vector<float> w = Normal(static_cast<size_t>(inputs * outputs), 4);
+    const std::vector<float> b = Normal(static_cast<size_t>(outputs), 5);
+    Floats dx(queue, x.size()), dw(queue, w.size()), db(queue, b.size());
+    Floats y(queue, static_cast<size_t>(rows * outputs));
+    dx.Set(x.data());
+    dw.Set(w.data());
+    db.Set(b.data());
+    const DenseShape shape{rows, inputs, outputs, inputs};
+    const double seconds = Seconds(queue, [&] {
+      queue.ops().DenseForward(shape, dx.get(), dw.get(), db.get(), true, y.get());
+    });
+    // The first rows tell.
+    const DenseShape few{std::min<int64_t>(rows, 8), inputs, outputs, inputs};
+    std::vector<float> want(static_cast<size_t>(few.rows * outputs));
+    CpuOps().DenseForward(few, x.data(), w.data(), b.data(), true, want.data());
+    std::vector<float> got = y.Get();
+    got.resize(want.size());
+    *verified = Near(got, want, 1e-3f);
+    return 2.0 * static_cast<double>(rows * inputs * outputs) / seconds;
+  };
+  bool big_verified = false, verified = false;
+  const double best = rate(kBig, kBig, kBig, &big_verified);
+  const double layer = rate(8192, 1024, 1024, &verified);
+  std::printf(
+      "{\"bench\":\"layer 8192 x 1024 -> 1024 with bias and relu beside 4096^3\","
+      "\"tflops\":%.2f,\"other_tflops\":%.2f,\"ratio\":%.3f,\"verified\":%s}\n",
+      layer / 1e12, best / 1e12, layer / best, verified && big_verified ? "true" : "false");
+}
+
+// A whole step of dlrm and of an mlp on the GPU beside the CPU.
+void Step(const std::string& type, const Schema& schema, int64_t rows) {
+  ModelConfig config;
+  config.type = type;
+  config.hidden = {1024, 1024};
+  const auto model = Model::Create(config, {}, schema).value();
+  const Batch batch = test::RandomBatch(schema, rows, 1, 1);
+  StepState on_gpu, on_cpu;
+  on_gpu.device = std::make_shared<StepDevice>(OpenGpuQueue(Gpu(0)).value());
+  double best[2] = {1e9, 1e9}, loss[2] = {0, 0};
+  StepState* const states[2] = {&on_gpu, &on_cpu};
+  for (int s = 0; s < 2; ++s) {
+    Check(model->Plan(batch, states[s]).ok(), "plan");
+    test::RandomValues(states[s], 0.05f, 1);
+    for (int i = 0; i < 5; ++i) {
+      const absl::Time begin = MonotonicNow();
+      loss[s] = model->Train(batch, states[s]).value();
+      best[s] = std::min(best[s], absl::ToDoubleSeconds(MonotonicNow() - begin));
+    }
+  }
+  bool verified = std::abs(loss[0] - loss[1]) < 1e-4 * (1 + std::abs(loss[1]));
+  for (size_t v = 0; v < on_cpu.uses.size(); ++v) {
+    verified = verified && Near(on_gpu.uses[v].gradient, on_cpu.uses[v].gradient, 1e-4f);
+  }
+  std::printf(
+      "{\"bench\":\"%s step of %lld rows on gpu:0 beside one core\",\"us\":%.1f,"
+      "\"other_us\":%.1f,\"ratio\":%.2f,\"verified\":%s}\n",
+      type.c_str(), static_cast<long long>(rows), best[0] * 1e6, best[1] * 1e6, best[1] / best[0],
+      verified ? "true" : "false");
+}
+
+int Main() {
+  absl::StatusOr<std::unique_ptr<DeviceQueue>> queue = OpenGpuQueue(Gpu(0));
+  if (!queue.ok()) {
+    std::fprintf(stderr, "gpu_bench: %s\n", std::string(queue.status().message()).c_str());
+    return 1;
+  }
+  Gather(**queue);
+  Layer(**queue);
+  Step("mlp", {.dense_columns = 1024}, 4096);
+  Step("dlrm", {.dense_columns = 13, .key_columns = 26}, 4096);
+  Step("wide_deep", {.dense_columns = 13, .key_columns = 26}, 4096);
+  return 0;
+}
+
+}  // namespace
+}  // namespace cairn
+
+int main() { return cairn::Main(); }

@@ -1,0 +1,135 @@
+// A device that is loops on the CPU: the kernels of GPUs, and the rules of their memory and queues.
+#pragma once
+
+#include <cblas.h>
+
+#include <cstring>
+#include <deque>
+#include <limits>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "worker/ops/device_queue.h"
+#include "worker/ops/loop_ops_cuda.h"
+
+namespace cairn::test {
+
+// Runs the bodies of kernels_cuda.h, last element first: their order does not matter. What would
+// be a mistake on a GPU shows: memory holds NaN until it is written; copies in are done as late as
+// they may be, when an op or Finish waits for them, and what a copy reads must not have changed by
+// then; what was copied out must not have changed when the queue is finished.
+class LoopQueue final : public DeviceQueue {
+ public:
+  LoopQueue() : ops_(*this) {}
+  ~LoopQueue() override {
+    EXPECT_TRUE(sizes_.empty()) << sizes_.size() << " pieces of memory were not freed";
+  }
+
+  // Of allocations from now on, `count` succeed.
+  void LimitAllocations(int count) { allocations_left_ = count; }
+
+  Ops& ops() override { return ops_; }
+  absl::StatusOr<void*> AllocateDevice(size_t bytes) override { return Allocate(bytes); }
+  void FreeDevice(void* memory) override { Free(memory); }
+  absl::StatusOr<void*> AllocateHost(size_t bytes) override { return Allocate(bytes); }
+  void FreeHost(void* memory) override { Free(memory); }
+
+  int CopyIn(const void* host, void* device, size_t bytes) override {
+    const auto* const from = static_cast<const std::byte*>(host);
+    in_.push_back({from, static_cast<std::byte*>(device), {from, from + bytes}});
+    return static_cast<int>(begun_++);
+  }
+  void AwaitCopy(int copy) override {
+    while (done_ <= static_cast<size_t>(copy)) CopyOne();
+  }
+  void CopyOut(const void* device, void* host, size_t bytes) override {
+    if (!error_.ok()) return;
+    const auto* const from = static_cast<const std::byte*>(device);
+    out_.push_back({from, static_cast<std::byte*>(host), {from, from + bytes}});
+  }
+  void Fail(const absl::Status& why) override { error_.Update(why); }
+  absl::Status Finish() override {
+    while (done_ < begun_) CopyOne();
+    for (const Copy& copy : out_) {
+      EXPECT_EQ(std::memcmp(copy.from, copy.bytes.data(), copy.bytes.size()), 0)
+          << "an op wrote what was being copied out";
+      std::memcpy(copy.to, copy.bytes.data(), copy.bytes.size());
+    }
+    out_.clear();
+    done_ = begun_ = 0;
+    return std::exchange(error_, absl::OkStatus());
+  }
+
+  // What LoopOps needs.
+  template <typename Body>
+  void ForEach(uint64_t count, const Body& body) {
+    if (!error_.ok()) return;
+    for (uint64_t i = count; i-- > 0;) {
+      // Both widths of the index take turns.
+      if (i % 2 == 0) {
+        body(static_cast<uint32_t>(i));
+      } else {
+        body(i);
+      }
+    }
+  }
+  void Zero(float* x, size_t count) {
+    if (error_.ok()) std::memset(x, 0, count * sizeof(float));
+  }
+  void Multiply(int64_t m, int64_t n, int64_t k, ColumnMajor a, ColumnMajor b, float* c,
+                int64_t c_stride) {
+    if (!error_.ok()) return;
+    const auto op = [](const ColumnMajor& x) { return x.transposed ? CblasTrans : CblasNoTrans; };
+    const auto number = [](int64_t extent) { return static_cast<int>(extent); };
+    cblas_sgemm(CblasColMajor, op(a), op(b), number(m), number(n), number(k), 1.0f, a.data,
+                number(a.stride), b.data, number(b.stride), 0.0f, c, number(c_stride));
+  }
+
+ private:
+  struct Copy {
+    const std::byte* from;
+    std::byte* to;
+    std::vector<std::byte> bytes;  // as they were when the copy was asked for
+  };
+
+  void CopyOne() {
+    const Copy& copy = in_.front();
+    EXPECT_EQ(std::memcmp(copy.from, copy.bytes.data(), copy.bytes.size()), 0)
+        << "the host wrote what was being copied";
+    std::memcpy(copy.to, copy.from, copy.bytes.size());
+    in_.pop_front();
+    ++done_;
+  }
+
+  absl::StatusOr<void*> Allocate(size_t bytes) {
+    if (allocations_left_-- == 0) {
+      return absl::ResourceExhaustedError(absl::StrCat(bytes, " bytes are too many for this test"));
+    }
+    constexpr size_t kAlignment = 256;
+    const size_t floats = (bytes + kAlignment - 1) / kAlignment * kAlignment / sizeof(float);
+    auto* const memory =
+        static_cast<float*>(std::aligned_alloc(kAlignment, floats * sizeof(float)));
+    std::fill_n(memory, floats, std::numeric_limits<float>::quiet_NaN());
+    sizes_[memory] = bytes;
+    return memory;
+  }
+  void Free(void* memory) {
+    if (memory == nullptr) return;
+    EXPECT_EQ(sizes_.erase(memory), 1u) << "freed twice, or not from here";
+    std::free(memory);
+  }
+
+  std::deque<Copy> in_;
+  size_t begun_ = 0, done_ = 0;
+  std::vector<Copy> out_;
+  std::map<void*, size_t> sizes_;
+  int allocations_left_ = -1;  // < 0: no limit
+  absl::Status error_;
+  LoopOps<LoopQueue> ops_;
+};
+
+}  // namespace cairn::test

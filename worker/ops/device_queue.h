@@ -1,0 +1,57 @@
+// A device with memory of its own: what is needed to compute a step there.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/device.h"
+#include "worker/ops/ops.h"
+
+namespace cairn {
+
+// Memory on a device, and three queues of work on it: copies in, ops, copies out. The queues run
+// beside each other but for the orders named here. What fails when it is done turns up in Finish.
+// Thread safety: one thread at a time. Several queues on one device are independent.
+class DeviceQueue {
+ public:
+  virtual ~DeviceQueue() = default;
+
+  virtual Ops& ops() = 0;
+
+  // Memory of the device, and of the host where copies run beside the host's work (page-locked);
+  // 256-byte aligned, uninitialized. kResourceExhausted says how much was asked for. Free what was
+  // allocated before the queue ends and when no work uses it; null does nothing.
+  virtual absl::StatusOr<void*> AllocateDevice(size_t bytes) = 0;
+  virtual void FreeDevice(void* memory) = 0;
+  virtual absl::StatusOr<void*> AllocateHost(size_t bytes) = 0;
+  virtual void FreeHost(void* memory) = 0;
+
+  // Copies from the host, in the order of the calls, after everything queued before the last
+  // Finish. Returns the copy's number for AwaitCopy. `host` stays as it is until then.
+  virtual int CopyIn(const void* host, void* device, size_t bytes) = 0;
+  // Ops called from here on come after that copy.
+  virtual void AwaitCopy(int copy) = 0;
+  // Copies to the host, after the ops called so far; those called later do not wait for it, so they
+  // leave `device` as it is.
+  virtual void CopyOut(const void* device, void* host, size_t bytes) = 0;
+
+  // Ops and copies called from here on until Finish do nothing, and it returns `why`: for what
+  // cannot be had in the middle of a step.
+  virtual void Fail(const absl::Status& why) = 0;
+
+  // Waits until all of it is done. The first error since the last call: the device's memory is
+  // unspecified then.
+  virtual absl::Status Finish() = 0;
+};
+
+// How many GPUs this process can compute on: 0 where there are none, no driver, or where this
+// program was built without CUDA. Asks the driver once.
+int UsableGpuCount();
+
+// A queue on gpu:N. kUnimplemented: built without CUDA. kFailedPrecondition: no such GPU, or CUDA
+// or cuBLAS cannot be used; says why.
+absl::StatusOr<std::unique_ptr<DeviceQueue>> OpenGpuQueue(Device device);
+
+}  // namespace cairn

@@ -1,0 +1,16 @@
+// In place of device_queue_cuda.cu where there is no CUDA toolkit.
+#include "absl/strings/str_cat.h"
+#include "worker/ops/device_queue.h"
+
+namespace cairn {
+
+int UsableGpuCount() { return 0; }
+
+absl::StatusOr<std::unique_ptr<DeviceQueue>> OpenGpuQueue(Device device) {
+  return absl::UnimplementedError(
+      absl::StrCat(device.text(),
+                   ": this program was built without CUDA (no toolkit was found, or -Dcuda=disabled "
+                   "was given); use cpu:N, or build where nvcc is"));
+}
+
+}  // namespace cairn

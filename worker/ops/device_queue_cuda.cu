@@ -1,0 +1,364 @@
+// Steps on GPUs: CUDA's memory, streams and events, cuBLAS' products, the bodies of kernels_cuda.h.
+#include <cublas_v2.h>
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+
+#include <limits>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/deadline.h"
+#include "common/status.h"
+#include "worker/ops/device_queue.h"
+#include "worker/ops/loop_ops_cuda.h"
+
+namespace cairn {
+namespace {
+
+constexpr unsigned kThreadsPerBlock = 256;
+
+// A step takes milliseconds; other programs on the GPU may hold it up.
+constexpr absl::Duration kStepTimeout = absl::Seconds(120);
+constexpr int kLooksWithoutPause = 200;
+constexpr absl::Duration kLookPause = absl::Microseconds(20);
+
+// Threads take elements in strides of the whole grid, so that neighbours read neighbours.
+template <typename Index, typename Body>
+__global__ void __launch_bounds__(kThreadsPerBlock) ForEachKernel(Index count, Body body) {
+  const Index stride = static_cast<Index>(gridDim.x) * blockDim.x;
+  for (Index i = static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
+       i += stride) {
+    body(i);
+  }
+}
+
+// cuBLAS' functions, looked up when a GPU is first used.
+struct Cublas {
+  std::string missing;  // empty: all there
+  decltype(&cublasCreate_v2) create = nullptr;
+  decltype(&cublasDestroy_v2) destroy = nullptr;
+  decltype(&cublasSetStream_v2) set_stream = nullptr;
+  decltype(&cublasSgemm_v2_64) sgemm = nullptr;
+  decltype(&cublasGetStatusString) text = nullptr;
+
+  static const Cublas& Loaded() {
+    static const Cublas* const loaded = new Cublas(Load());
+    return *loaded;
+  }
+
+ private:
+  static Cublas Load() {
+    Cublas cublas;
+    const std::string name = absl::StrCat("libcublas.so.", CUBLAS_VER_MAJOR);
+    void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+      cublas.missing = dlerror();
+      return cublas;
+    }
+    const auto find = [&](const char* symbol, auto* function) {
+      *function =
+          reinterpret_cast<std::remove_pointer_t<decltype(function)>>(dlsym(library, symbol));
+      if (*function == nullptr) cublas.missing = absl::StrCat(name, " has no ", symbol);
+    };
+    find("cublasCreate_v2", &cublas.create);
+    find("cublasDestroy_v2", &cublas.destroy);
+    find("cublasSetStream_v2", &cublas.set_stream);
+    find("cublasSgemm_v2_64", &cublas.sgemm);
+    find("cublasGetStatusString", &cublas.text);
+    return cublas;
+  }
+};
+
+// A stream that is destroyed with its owner.
+class Stream {
+ public:
+  Stream() = default;
+  ~Stream() {
+    if (stream_ != nullptr) cudaStreamDestroy(stream_);
+  }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  cudaError_t Create() { return cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking); }
+  cudaStream_t get() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+// Points in streams, used again after each Finish.
+class Events {
+ public:
+  Events() = default;
+  ~Events() {
+    for (cudaEvent_t event : events_) cudaEventDestroy(event);
+  }
+  Events(const Events&) = delete;
+  Events& operator=(const Events&) = delete;
+
+  // The number of an event of what `stream` has by now.
+  cudaError_t Record(cudaStream_t stream, int* number) {
+    if (used_ == events_.size()) {
+      cudaEvent_t event = nullptr;
+      const cudaError_t error = cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+      if (error != cudaSuccess) return error;
+      events_.push_back(event);
+    }
+    *number = static_cast<int>(used_);
+    return cudaEventRecord(events_[used_++], stream);
+  }
+  cudaError_t Await(cudaStream_t stream, int number) const {
+    return cudaStreamWaitEvent(stream, events_[static_cast<size_t>(number)], 0);
+  }
+  void Reset() { used_ = 0; }
+
+ private:
+  std::vector<cudaEvent_t> events_;
+  size_t used_ = 0;
+};
+
+class CudaQueue final : public DeviceQueue {
+ public:
+  explicit CudaQueue(Device device) : device_(device), ops_(*this) {}
+  ~CudaQueue() override {
+    if (blas_ == nullptr || stuck_) return;
+    Select();
+    Cublas::Loaded().destroy(blas_);
+  }
+  absl::Status Open();
+
+  Ops& ops() override { return ops_; }
+  absl::StatusOr<void*> AllocateDevice(size_t bytes) override;
+  void FreeDevice(void* memory) override;
+  absl::StatusOr<void*> AllocateHost(size_t bytes) override;
+  void FreeHost(void* memory) override;
+  int CopyIn(const void* host, void* device, size_t bytes) override;
+  void AwaitCopy(int copy) override;
+  void CopyOut(const void* device, void* host, size_t bytes) override;
+  void Fail(const absl::Status& why) override;
+  absl::Status Finish() override;
+
+  // What LoopOps needs.
+  template <typename Body>
+  void ForEach(uint64_t count, const Body& body);
+  void Zero(float* x, size_t count);
+  void Multiply(int64_t m, int64_t n, int64_t k, ColumnMajor a, ColumnMajor b, float* c,
+                int64_t c_stride);
+
+ private:
+  // The calling thread works on this device from here on.
+  void Select() { Note(cudaSetDevice(device_.index), "select"); }
+  void Note(cudaError_t error, absl::string_view what);
+  absl::Status Refused(absl::string_view what, size_t bytes, cudaError_t error);
+
+  cudaError_t Await(cudaStream_t stream);
+
+  const Device device_;
+  // A step never ended: what it may still use is left to the end of the process, since freeing it
+  // would wait for it.
+  bool stuck_ = false;
+  Stream in_, compute_, out_;
+  Events events_;
+  cublasHandle_t blas_ = nullptr;
+  unsigned blocks_ = 1;  // that the device runs at once, several a multiprocessor
+  absl::Status error_;
+  LoopOps<CudaQueue> ops_;
+};
+
+// The first error is kept (Update): those after it follow from it.
+void CudaQueue::Note(cudaError_t error, absl::string_view what) {
+  if (error == cudaSuccess) return;
+  error_.Update(absl::InternalError(
+      absl::StrCat(device_.text(), ": ", what, ": ", cudaGetErrorString(error))));
+}
+
+absl::Status CudaQueue::Open() {
+  Select();
+  Note(in_.Create(), "stream");
+  Note(compute_.Create(), "stream");
+  Note(out_.Create(), "stream");
+  int processors = 1;
+  Note(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device_.index),
+       "number of multiprocessors");
+  constexpr unsigned kBlocksPerProcessor = 2048 / kThreadsPerBlock;
+  blocks_ = static_cast<unsigned>(processors) * kBlocksPerProcessor;
+  RETURN_IF_ERROR(error_);
+  const Cublas& cublas = Cublas::Loaded();
+  if (!cublas.missing.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(device_.text(), ": cuBLAS is missing (", cublas.missing,
+                     "): install CUDA's cuBLAS library, or name its folder in LD_LIBRARY_PATH"));
+  }
+  cublasStatus_t status = cublas.create(&blas_);
+  if (status == CUBLAS_STATUS_SUCCESS) status = cublas.set_stream(blas_, compute_.get());
+  if (status == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(device_.text(), ": cuBLAS: ", cublas.text(status)));
+}
+
+absl::Status CudaQueue::Refused(absl::string_view what, size_t bytes, cudaError_t error) {
+  cudaGetLastError();  // or the next launch would report it
+  return absl::ResourceExhaustedError(
+      absl::StrCat(device_.text(), ": ", bytes, " bytes of ", what, ": ", cudaGetErrorString(error),
+                   "; take smaller batches, or fewer replicas on this GPU"));
+}
+
+absl::StatusOr<void*> CudaQueue::AllocateDevice(size_t bytes) {
+  Select();
+  RETURN_IF_ERROR(error_);
+  void* memory = nullptr;
+  const cudaError_t error = cudaMalloc(&memory, bytes);
+  if (error != cudaSuccess) return Refused("its memory", bytes, error);
+  return memory;
+}
+
+void CudaQueue::FreeDevice(void* memory) {
+  if (memory == nullptr || stuck_) return;
+  Select();
+  Note(cudaFree(memory), "free");
+}
+
+absl::StatusOr<void*> CudaQueue::AllocateHost(size_t bytes) {
+  Select();
+  RETURN_IF_ERROR(error_);
+  void* memory = nullptr;
+  const cudaError_t error = cudaMallocHost(&memory, bytes);
+  if (error != cudaSuccess) return Refused("page-locked host memory", bytes, error);
+  return memory;
+}
+
+void CudaQueue::FreeHost(void* memory) {
+  if (memory != nullptr && !stuck_) Note(cudaFreeHost(memory), "free");
+}
+
+int CudaQueue::CopyIn(const void* host, void* device, size_t bytes) {
+  int number = 0;
+  if (!error_.ok()) return number;
+  Select();
+  Note(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, in_.get()), "copy in");
+  Note(events_.Record(in_.get(), &number), "event");
+  return number;
+}
+
+void CudaQueue::AwaitCopy(int copy) {
+  if (error_.ok()) Note(events_.Await(compute_.get(), copy), "wait for a copy");
+}
+
+void CudaQueue::CopyOut(const void* device, void* host, size_t bytes) {
+  if (!error_.ok()) return;
+  Select();
+  int number = 0;
+  Note(events_.Record(compute_.get(), &number), "event");
+  if (error_.ok()) Note(events_.Await(out_.get(), number), "wait for ops");
+  if (!error_.ok()) return;
+  Note(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, out_.get()), "copy out");
+}
+
+void CudaQueue::Fail(const absl::Status& why) { error_.Update(why); }
+
+// A small step is done in some 50 us, so the first looks are without a pause.
+cudaError_t CudaQueue::Await(cudaStream_t stream) {
+  const Deadline deadline = Deadline::In(kStepTimeout);
+  for (int looks = 0;; ++looks) {
+    const cudaError_t error = cudaStreamQuery(stream);
+    if (error != cudaErrorNotReady) return error;
+    if (looks < kLooksWithoutPause) continue;
+    if (deadline.Expired()) {
+      Fail(absl::DeadlineExceededError(absl::StrCat(device_.text(), ": a step was not done in ",
+                                                    absl::FormatDuration(kStepTimeout),
+                                                    ": the GPU hangs, or others use it")));
+      stuck_ = true;
+      return error;
+    }
+    absl::SleepFor(kLookPause);
+  }
+}
+
+absl::Status CudaQueue::Finish() {
+  Select();
+  for (const Stream* stream : {&in_, &compute_, &out_}) {
+    if (!stuck_) Note(Await(stream->get()), "computing a step");
+  }
+  events_.Reset();
+  return std::exchange(error_, absl::OkStatus());
+}
+
+template <typename Body>
+void CudaQueue::ForEach(uint64_t count, const Body& body) {
+  if (!error_.ok()) return;
+  Select();
+  const uint64_t needed = (count + kThreadsPerBlock - 1) / kThreadsPerBlock;
+  const unsigned blocks = needed < blocks_ ? static_cast<unsigned>(needed) : blocks_;
+  // Half of what 32 bits count: a stride is added before the comparison.
+  if (count <= std::numeric_limits<uint32_t>::max() / 2) {
+    ForEachKernel<uint32_t>
+        <<<blocks, kThreadsPerBlock, 0, compute_.get()>>>(static_cast<uint32_t>(count), body);
+  } else {
+    ForEachKernel<uint64_t><<<blocks, kThreadsPerBlock, 0, compute_.get()>>>(count, body);
+  }
+  Note(cudaGetLastError(), "launch");
+}
+
+void CudaQueue::Zero(float* x, size_t count) {
+  if (!error_.ok()) return;
+  Select();
+  Note(cudaMemsetAsync(x, 0, count * sizeof(float), compute_.get()), "zero");
+}
+
+void CudaQueue::Multiply(int64_t m, int64_t n, int64_t k, ColumnMajor a, ColumnMajor b, float* c,
+                         int64_t c_stride) {
+  if (!error_.ok()) return;
+  Select();
+  const auto op = [](const ColumnMajor& x) { return x.transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
+  const float one = 1, zero = 0;
+  const cublasStatus_t status = Cublas::Loaded().sgemm(
+      blas_, op(a), op(b), m, n, k, &one, a.data, a.stride, b.data, b.stride, &zero, c, c_stride);
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  Fail(
+      absl::InternalError(absl::StrCat(device_.text(), ": cuBLAS: product of ", m, " x ", k,
+                                       " and ", k, " x ", n, ": ", Cublas::Loaded().text(status))));
+}
+
+// What the driver said when it was first asked.
+struct Gpus {
+  int count = 0;
+  cudaError_t error = cudaSuccess;
+};
+
+const Gpus& Found() {
+  static const Gpus* const found = [] {
+    auto* const gpus = new Gpus;
+    gpus->error = cudaGetDeviceCount(&gpus->count);
+    if (gpus->error != cudaSuccess) {
+      gpus->count = 0;
+      cudaGetLastError();
+    }
+    return gpus;
+  }();
+  return *found;
+}
+
+}  // namespace
+
+int UsableGpuCount() { return Found().count; }
+
+absl::StatusOr<std::unique_ptr<DeviceQueue>> OpenGpuQueue(Device device) {
+  const Gpus& found = Found();
+  if (device.is_cpu() || device.index < 0 || device.index >= found.count) {
+    const std::string why =
+        found.error != cudaSuccess
+            ? absl::StrCat("CUDA finds no GPU: ", cudaGetErrorString(found.error))
+            : absl::StrCat("this process sees ", found.count,
+                           " GPUs, counted from 0 (CUDA_VISIBLE_DEVICES chooses)");
+    return absl::FailedPreconditionError(absl::StrCat(device.text(), ": ", why));
+  }
+  auto queue = std::make_unique<CudaQueue>(device);
+  RETURN_IF_ERROR(queue->Open());
+  return queue;
+}
+
+}  // namespace cairn

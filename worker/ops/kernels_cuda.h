@@ -1,0 +1,491 @@
+// The ops of models as bodies of loops, one for each element or row, that a GPU runs all at once.
+//
+// The bodies are ordinary C++ too: device_queue_cuda.cu runs them on a GPU, the tests run the very
+// same ones over a loop on the CPU. So nothing here needs shared memory or an order of threads;
+// sums over rows are added up atomically, in any order, and sums that one thread can hold are not.
+// Formulas are those of the functions of the same names (interaction.h, loss.h, ...).
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#ifdef __CUDACC__
+#define CAIRN_ANYWHERE __host__ __device__
+#else
+#define CAIRN_ANYWHERE
+#endif
+
+namespace cairn::kernels {
+
+CAIRN_ANYWHERE inline void AtomicAdd(float* to, float value) {
+#ifdef __CUDA_ARCH__
+  atomicAdd(to, value);
+#else
+  *to += value;
+#endif
+}
+
+// Rows that one thread adds up before it adds its sum to those of others.
+inline constexpr uint32_t kRowsPerSum = 32;
+inline uint64_t SumsOver(uint64_t rows) { return (rows + kRowsPerSum - 1) / kRowsPerSum; }
+
+// As many floats as one instruction moves; aligned as that needs.
+template <int kFloats>
+struct alignas(kFloats * sizeof(float)) Pack {
+  float x[kFloats];
+};
+
+// In every body `i` counts elements; Index is 32 bits wide where that suffices, for the sake of
+// divisions.
+
+struct ScaleBody {
+  float scale;
+  float* x;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    x[i] *= scale;
+  }
+};
+
+struct ReluBackwardBody {
+  const float* y;
+  float* d_y;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    if (y[i] <= 0) d_y[i] = 0;
+  }
+};
+
+struct AddToRowsBody {
+  const float* row;
+  uint32_t width;
+  bool relu;
+  float* y;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    const float sum = y[i] + row[i % width];
+    y[i] = relu && sum < 0 ? 0 : sum;  // NaN stays
+  }
+};
+
+// i: block of rows x column.
+struct SumRowsBody {
+  const float* x;
+  uint32_t rows, width;
+  float* sum;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    const uint32_t column = i % width;
+    const uint32_t first = static_cast<uint32_t>(i / width) * kRowsPerSum;
+    float total = 0;
+    for (uint32_t r = first; r < first + kRowsPerSum && r < rows; ++r) {
+      total += x[static_cast<size_t>(r) * width + column];
+    }
+    AtomicAdd(sum + column, total);
+  }
+};
+
+// i: row x pack of columns.
+template <int kFloats>
+struct CopyColumnsBody {
+  const float* from;
+  uint64_t from_stride;
+  uint32_t packs;  // a row
+  float* to;
+  uint64_t to_stride;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    using P = Pack<kFloats>;
+    const Index row = i / packs, pack = i % packs;
+    reinterpret_cast<P*>(to + row * to_stride)[pack] =
+        reinterpret_cast<const P*>(from + row * from_stride)[pack];
+  }
+};
+
+// i: row x column.
+struct AddColumnsBody {
+  const float* a;
+  uint64_t a_stride;
+  const float* b;
+  uint64_t b_stride;
+  uint32_t width;
+  float* out;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    const Index row = i / width, column = i % width;
+    out[i] = a[row * a_stride + column] + b[row * b_stride + column];
+  }
+};
+
+// i: row x pack of columns.
+template <int kFloats>
+struct GatherRowsBody {
+  const float* table;
+  const int32_t* positions;
+  uint32_t packs;  // a row
+  float* out;
+  uint64_t out_stride;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    using P = Pack<kFloats>;
+    const Index row = i / packs, pack = i % packs;
+    reinterpret_cast<P*>(out + row * out_stride)[pack] =
+        reinterpret_cast<const P*>(table)[static_cast<uint64_t>(positions[row]) * packs + pack];
+  }
+};
+
+struct AddByPositionBody {
+  const float* table;
+  const int32_t* positions;
+  float* sums;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    sums[i] += table[positions[i]];
+  }
+};
+
+// i: row x column.
+struct SumRowsByPositionBody {
+  const float* d_out;
+  uint64_t d_out_stride;
+  uint32_t width;
+  const int32_t* positions;
+  float* sums;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    const Index row = i / width, column = i % width;
+    AtomicAdd(sums + static_cast<uint64_t>(positions[row]) * width + column,
+              d_out[row * d_out_stride + column]);
+  }
+};
+
+// i: row.
+struct DotsByPositionBody {
+  const float* a;
+  const int32_t* a_positions;
+  const float* b;
+  const int32_t* b_positions;
+  uint32_t width;
+  float* out;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    const float* x = a + static_cast<uint64_t>(a_positions[i]) * width;
+    const float* y = b + static_cast<uint64_t>(b_positions[i]) * width;
+    float dot = 0;
+    for (uint32_t k = 0; k < width; ++k) dot += x[k] * y[k];
+    out[i] = dot;
+  }
+};
+
+// i: row x column.
+struct SumScaledRowsBody {
+  const float* table;
+  const int32_t* from;
+  const float* scale;
+  const int32_t* to;
+  uint32_t width;
+  float* sums;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    const Index row = i / width, column = i % width;
+    AtomicAdd(sums + static_cast<uint64_t>(to[row]) * width + column,
+              scale[row] * table[static_cast<uint64_t>(from[row]) * width + column]);
+  }
+};
+
+// y[row] += x[row] . w; i: row.
+struct AddMatrixTimesVectorBody {
+  const float* x;
+  uint32_t columns;
+  const float* w;
+  float* y;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    float dot = 0;
+    for (uint32_t c = 0; c < columns; ++c) dot += x[static_cast<uint64_t>(i) * columns + c] * w[c];
+    y[i] += dot;
+  }
+};
+
+// i: block of rows x column.
+struct TransposedMatrixTimesVectorBody {
+  const float* x;
+  uint32_t rows, columns;
+  const float* d_y;
+  float* d_w;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    const uint32_t column = i % columns;
+    const uint32_t first = static_cast<uint32_t>(i / columns) * kRowsPerSum;
+    float total = 0;
+    for (uint32_t r = first; r < first + kRowsPerSum && r < rows; ++r) {
+      total += x[static_cast<uint64_t>(r) * columns + column] * d_y[r];
+    }
+    AtomicAdd(d_w + column, total);
+  }
+};
+
+// Rows of a sparse matrix, as CsrView has them.
+struct Rows {
+  const int64_t* offsets;
+  const int32_t* columns;
+  const float* values;
+};
+
+// i: row x column of y.
+struct SparseTimesDenseBody {
+  Rows x;
+  const float* w;
+  uint32_t width;
+  float* y;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    const Index row = i / width, column = i % width;
+    float sum = 0;
+    for (int64_t n = x.offsets[row]; n < x.offsets[row + 1]; ++n) {
+      sum += x.values[n] * w[static_cast<uint64_t>(x.columns[n]) * width + column];
+    }
+    y[i] = sum;
+  }
+};
+
+// i: row x column of d_y.
+struct SparseTransposedTimesDenseBody {
+  Rows x;
+  const float* d_y;
+  uint32_t width;
+  float* d_w;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    const Index row = i / width, column = i % width;
+    for (int64_t n = x.offsets[row]; n < x.offsets[row + 1]; ++n) {
+      AtomicAdd(d_w + static_cast<uint64_t>(x.columns[n]) * width + column, x.values[n] * d_y[i]);
+    }
+  }
+};
+
+// i: row; a column may come twice.
+struct SparseToDenseBody {
+  Rows x;
+  uint64_t width;
+  float* out;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    for (int64_t n = x.offsets[i]; n < x.offsets[i + 1]; ++n) {
+      out[i * width + static_cast<uint64_t>(x.columns[n])] += x.values[n];
+    }
+  }
+};
+
+// i: row x factor.
+struct FmForwardBody {
+  const float* e;
+  uint32_t fields, factors;
+  float* sums;
+  float* out;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    const Index row = i / factors, factor = i % factors;
+    const float* x = e + static_cast<uint64_t>(row) * fields * factors + factor;
+    float sum = 0, squares = 0;
+    for (uint32_t f = 0; f < fields; ++f, x += factors) {
+      sum += *x;
+      squares += *x * *x;
+    }
+    sums[i] = sum;
+    AtomicAdd(out + row, 0.5f * (sum * sum - squares));
+  }
+};
+
+// i: row x field x factor.
+struct FmBackwardBody {
+  const float* e;
+  const float* sums;
+  const float* d_out;
+  uint32_t fields, factors;
+  float* d_e;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    const Index row = i / (fields * factors), factor = i % factors;
+    d_e[i] = d_out[row] * (sums[row * factors + factor] - e[i]);
+  }
+};
+
+// i: row x factor.
+struct FmSparseForwardBody {
+  Rows x;
+  const float* v;
+  uint32_t factors;
+  float* sums;
+  float* out;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    const Index row = i / factors, factor = i % factors;
+    float sum = 0, squares = 0;
+    for (int64_t n = x.offsets[row]; n < x.offsets[row + 1]; ++n) {
+      const float term = x.values[n] * v[static_cast<uint64_t>(x.columns[n]) * factors + factor];
+      sum += term;
+      squares += term * term;
+    }
+    sums[i] = sum;
+    AtomicAdd(out + row, 0.5f * (sum * sum - squares));
+  }
+};
+
+// i: row x factor.
+struct FmSparseBackwardBody {
+  Rows x;
+  const float* v;
+  const float* sums;
+  const float* d_out;
+  uint32_t factors;
+  float* d_v;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    const Index row = i / factors, factor = i % factors;
+    for (int64_t n = x.offsets[row]; n < x.offsets[row + 1]; ++n) {
+      const uint64_t at = static_cast<uint64_t>(x.columns[n]) * factors + factor;
+      AtomicAdd(d_v + at, d_out[row] * x.values[n] * (sums[i] - x.values[n] * v[at]));
+    }
+  }
+};
+
+// i: row x field x factor.
+struct ScaleFieldsBody {
+  const float* x;
+  const float* v;
+  uint32_t fields, factors;
+  float* e;
+  uint64_t e_stride;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    const uint32_t row_floats = fields * factors;
+    const Index row = i / row_floats, at = i % row_floats;
+    e[row * e_stride + at] = x[row * fields + at / factors] * v[at];
+  }
+};
+
+// i: block of rows x field x factor.
+struct ScaleFieldsBackwardBody {
+  const float* x;
+  const float* d_e;
+  uint64_t d_e_stride;
+  uint32_t rows, fields, factors;
+  float* d_v;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    const uint32_t row_floats = fields * factors;
+    const uint32_t at = i % row_floats;
+    const uint32_t first = static_cast<uint32_t>(i / row_floats) * kRowsPerSum;
+    float total = 0;
+    for (uint32_t r = first; r < first + kRowsPerSum && r < rows; ++r) {
+      total += x[static_cast<uint64_t>(r) * fields + at / factors] * d_e[r * d_e_stride + at];
+    }
+    AtomicAdd(d_v + at, total);
+  }
+};
+
+// Where the dot product of vectors i > j is in a row.
+CAIRN_ANYWHERE inline uint32_t PairIndex(uint32_t i, uint32_t j) { return i * (i - 1) / 2 + j; }
+
+// i: row x vector x vector, of which those with the first number above the second have work.
+struct DotInteractionBody {
+  const float* e;
+  uint32_t vectors, width;
+  float* out;
+  uint64_t out_stride;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    const Index row = i / (vectors * vectors);
+    const uint32_t pair = i % (vectors * vectors);
+    const uint32_t a = pair / vectors, b = pair % vectors;
+    if (b >= a) return;
+    const float* first = e + static_cast<uint64_t>(row) * vectors * width;
+    float dot = 0;
+    for (uint32_t k = 0; k < width; ++k) dot += first[a * width + k] * first[b * width + k];
+    out[row * out_stride + PairIndex(a, b)] = dot;
+  }
+};
+
+// i: row x vector x column.
+struct DotInteractionBackwardBody {
+  const float* e;
+  const float* d_out;
+  uint64_t d_out_stride;
+  uint32_t vectors, width;
+  float* d_e;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    const Index row = i / (vectors * width);
+    const uint32_t at = i % (vectors * width);
+    const uint32_t vector = at / width, column = at % width;
+    const float* first = e + static_cast<uint64_t>(row) * vectors * width;
+    const float* d = d_out + row * d_out_stride;
+    float sum = 0;
+    for (uint32_t other = 0; other < vectors; ++other) {
+      if (other == vector) continue;
+      const uint32_t pair = other < vector ? PairIndex(vector, other) : PairIndex(other, vector);
+      sum += d[pair] * first[other * width + column];
+    }
+    d_e[i] = sum;
+  }
+};
+
+struct SigmoidCrossEntropyBody {
+  const float* logits;
+  const float* labels;
+  float* loss;
+  float* d_logits;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    const float x = logits[i], y = labels[i] < 0 ? 0 : labels[i];
+    const float decay = expf(-fabsf(x));
+    loss[i] = (x > 0 ? x : 0) - x * y + log1pf(decay);
+    d_logits[i] = (x < 0 ? decay : 1.0f) / (1.0f + decay) - y;
+  }
+};
+
+// i: row.
+struct SoftmaxCrossEntropyBody {
+  const float* logits;
+  const float* labels;
+  uint32_t classes;
+  float* loss;
+  float* d_logits;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    const float* x = logits + static_cast<uint64_t>(i) * classes;
+    float* d = d_logits + static_cast<uint64_t>(i) * classes;
+    float max = x[0];
+    for (uint32_t c = 1; c < classes; ++c) max = x[c] > max ? x[c] : max;
+    const auto label = static_cast<uint32_t>(labels[i]);
+    const float own = x[label] - max;
+    float sum = 0;
+    for (uint32_t c = 0; c < classes; ++c) sum += d[c] = expf(x[c] - max);
+    for (uint32_t c = 0; c < classes; ++c) d[c] /= sum;
+    d[label] -= 1.0f;
+    loss[i] = logf(sum) - own;
+  }
+};
+
+// i: row.
+struct SquaredErrorBody {
+  const float* predictions;
+  const float* targets;
+  uint32_t width;
+  float* loss;
+  float* d_predictions;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    const float scale = 1.0f / static_cast<float>(width);
+    float sum = 0;
+    for (uint64_t at = static_cast<uint64_t>(i) * width; at < (i + uint64_t{1}) * width; ++at) {
+      const float error = predictions[at] - targets[at];
+      sum += error * error;
+      d_predictions[at] = 2.0f * error * scale;
+    }
+    loss[i] = sum * scale;
+  }
+};
+
+}  // namespace cairn::kernels

@@ -1,0 +1,245 @@
+// All ops of models over an engine that runs the bodies of kernels_cuda.h and matrix products.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "worker/ops/kernels_cuda.h"
+#include "worker/ops/ops.h"
+
+namespace cairn {
+
+// A matrix as cuBLAS and Fortran have it: column by column, columns `stride` floats apart, used
+// transposed where `transposed`. A row-major matrix is its own transposed one in this order.
+struct ColumnMajor {
+  const float* data;
+  bool transposed;
+  int64_t stride;
+};
+
+// `Engine` has, in the order of the calls:
+//   template <typename Body> void ForEach(uint64_t count, const Body& body)
+//       body(i) for every i below `count`, in any order and several at once
+//   void Zero(float* x, size_t count)
+//   void Multiply(int64_t m, int64_t n, int64_t k, ColumnMajor a, ColumnMajor b, float* c,
+//                 int64_t c_stride)
+//       c [m, n] = a [m, k] b [k, n], all column-major
+template <typename Engine>
+class LoopOps final : public Ops {
+ public:
+  explicit LoopOps(Engine& engine) : engine_(engine) {}
+
+  // Row-major y = x w is column-major y^T = w^T x^T.
+  void DenseForward(const DenseShape& shape, const float* x, const float* w, const float* b,
+                    bool relu, float* y) override {
+    engine_.Multiply(shape.outputs, shape.rows, shape.inputs, {w, false, shape.outputs},
+                     {x, false, shape.x_stride}, y, shape.outputs);
+    AddToRows(b, Size(shape.rows), Size(shape.outputs), relu, y);
+  }
+
+  void DenseBackward(const DenseShape& shape, const float* x, const float* w, const float* d_y,
+                     float* d_x, int64_t d_x_columns, float* d_w, float* d_b) override {
+    SumRows(d_y, Size(shape.rows), Size(shape.outputs), d_b);
+    engine_.Multiply(shape.outputs, shape.inputs, shape.rows, {d_y, false, shape.outputs},
+                     {x, true, shape.x_stride}, d_w, shape.outputs);
+    if (d_x == nullptr) return;
+    engine_.Multiply(d_x_columns, shape.rows, shape.outputs, {w, true, shape.outputs},
+                     {d_y, false, shape.outputs}, d_x, shape.x_stride);
+  }
+
+  void AddMatrixTimesVector(const float* x, int64_t rows, int64_t columns, const float* w,
+                            float* y) override {
+    Run(Size(rows), kernels::AddMatrixTimesVectorBody{x, Extent(columns), w, y});
+  }
+
+  void TransposedMatrixTimesVector(const float* x, int64_t rows, int64_t columns, const float* d_y,
+                                   float* d_w) override {
+    Zero(d_w, Size(columns));
+    Run(kernels::SumsOver(Size(rows)) * Size(columns),
+        kernels::TransposedMatrixTimesVectorBody{x, Extent(rows), Extent(columns), d_y, d_w});
+  }
+
+  void SparseTimesDense(const CsrView& x, const float* w, size_t width, float* y) override {
+    Run(x.rows * width, kernels::SparseTimesDenseBody{RowsOf(x), w, Extent(width), y});
+  }
+
+  void SparseTransposedTimesDense(const CsrView& x, const float* d_y, size_t width, size_t w_rows,
+                                  float* d_w) override {
+    Zero(d_w, w_rows * width);
+    Run(x.rows * width,
+        kernels::SparseTransposedTimesDenseBody{RowsOf(x), d_y, Extent(width), d_w});
+  }
+
+  void SparseToDense(const CsrView& x, size_t width, float* out) override {
+    Zero(out, x.rows * width);
+    Run(x.rows, kernels::SparseToDenseBody{RowsOf(x), width, out});
+  }
+
+  void Zero(float* x, size_t count) override {
+    if (count > 0) engine_.Zero(x, count);
+  }
+
+  void Scale(float scale, float* x, size_t count) override {
+    Run(count, kernels::ScaleBody{scale, x});
+  }
+
+  void ReluBackward(const float* y, float* d_y, size_t count) override {
+    Run(count, kernels::ReluBackwardBody{y, d_y});
+  }
+
+  void AddToRows(const float* row, size_t rows, size_t width, bool relu, float* y) override {
+    Run(rows * width, kernels::AddToRowsBody{row, Extent(width), relu, y});
+  }
+
+  void SumRows(const float* x, size_t rows, size_t width, float* sum) override {
+    Zero(sum, width);
+    Run(kernels::SumsOver(rows) * width, kernels::SumRowsBody{x, Extent(rows), Extent(width), sum});
+  }
+
+  void CopyColumns(const float* from, int64_t from_stride, int64_t rows, int64_t width, float* to,
+                   int64_t to_stride) override {
+    const uint64_t from_floats = Size(from_stride), to_floats = Size(to_stride);
+    if (InPacks(Size(width), from, from_floats, to, to_floats)) {
+      Run(Size(rows) * Size(width) / kPack,
+          kernels::CopyColumnsBody<kPack>{from, from_floats, Extent(width / kPack), to, to_floats});
+    } else {
+      Run(Size(rows) * Size(width),
+          kernels::CopyColumnsBody<1>{from, from_floats, Extent(width), to, to_floats});
+    }
+  }
+
+  void AddColumns(const float* a, int64_t a_stride, const float* b, int64_t b_stride, int64_t rows,
+                  int64_t width, float* out) override {
+    Run(Size(rows) * Size(width),
+        kernels::AddColumnsBody{a, Size(a_stride), b, Size(b_stride), Extent(width), out});
+  }
+
+  void GatherRows(const float* table, size_t width, const int32_t* positions, size_t count,
+                  float* out, size_t out_stride) override {
+    if (InPacks(width, table, width, out, out_stride)) {
+      Run(count * width / kPack,
+          kernels::GatherRowsBody<kPack>{table, positions, Extent(width / kPack), out, out_stride});
+    } else {
+      Run(count * width,
+          kernels::GatherRowsBody<1>{table, positions, Extent(width), out, out_stride});
+    }
+  }
+
+  void AddByPosition(const float* table, const int32_t* positions, size_t count,
+                     float* sums) override {
+    Run(count, kernels::AddByPositionBody{table, positions, sums});
+  }
+
+  void SumRowsByPosition(const float* d_out, size_t d_out_stride, size_t width,
+                         const int32_t* positions, size_t count, size_t distinct,
+                         float* sums) override {
+    Zero(sums, distinct * width);
+    Run(count * width,
+        kernels::SumRowsByPositionBody{d_out, d_out_stride, Extent(width), positions, sums});
+  }
+
+  void DotsByPosition(const float* a, const int32_t* a_positions, const float* b,
+                      const int32_t* b_positions, size_t width, size_t count, float* out) override {
+    Run(count, kernels::DotsByPositionBody{a, a_positions, b, b_positions, Extent(width), out});
+  }
+
+  void SumScaledRowsByPosition(const float* table, const int32_t* from, const float* scale,
+                               const int32_t* to, size_t width, size_t count, size_t distinct,
+                               float* sums) override {
+    Zero(sums, distinct * width);
+    Run(count * width, kernels::SumScaledRowsBody{table, from, scale, to, Extent(width), sums});
+  }
+
+  void FmForward(const float* e, size_t rows, size_t fields, size_t factors, float* sums,
+                 float* out) override {
+    Run(rows * factors, kernels::FmForwardBody{e, Extent(fields), Extent(factors), sums, out});
+  }
+
+  void FmBackward(const float* e, const float* sums, const float* d_out, size_t rows, size_t fields,
+                  size_t factors, float* d_e) override {
+    Run(rows * fields * factors,
+        kernels::FmBackwardBody{e, sums, d_out, Extent(fields), Extent(factors), d_e});
+  }
+
+  void ScaleFields(const float* x, const float* v, size_t rows, size_t fields, size_t factors,
+                   float* e, size_t e_stride) override {
+    Run(rows * fields * factors,
+        kernels::ScaleFieldsBody{x, v, Extent(fields), Extent(factors), e, e_stride});
+  }
+
+  void ScaleFieldsBackward(const float* x, const float* d_e, size_t e_stride, size_t rows,
+                           size_t fields, size_t factors, float* d_v) override {
+    Zero(d_v, fields * factors);
+    Run(kernels::SumsOver(rows) * fields * factors,
+        kernels::ScaleFieldsBackwardBody{x, d_e, e_stride, Extent(rows), Extent(fields),
+                                         Extent(factors), d_v});
+  }
+
+  void FmSparseForward(const CsrView& x, const float* v, size_t factors, float* sums,
+                       float* out) override {
+    Run(x.rows * factors, kernels::FmSparseForwardBody{RowsOf(x), v, Extent(factors), sums, out});
+  }
+
+  void FmSparseBackward(const CsrView& x, const float* v, const float* sums, const float* d_out,
+                        size_t factors, size_t v_rows, float* d_v) override {
+    Zero(d_v, v_rows * factors);
+    Run(x.rows * factors,
+        kernels::FmSparseBackwardBody{RowsOf(x), v, sums, d_out, Extent(factors), d_v});
+  }
+
+  void DotInteraction(const float* e, size_t rows, size_t vectors, size_t width, float* out,
+                      size_t out_stride) override {
+    Run(rows * vectors * vectors,
+        kernels::DotInteractionBody{e, Extent(vectors), Extent(width), out, out_stride});
+  }
+
+  void DotInteractionBackward(const float* e, const float* d_out, size_t d_out_stride, size_t rows,
+                              size_t vectors, size_t width, float* d_e) override {
+    Run(rows * vectors * width, kernels::DotInteractionBackwardBody{
+                                    e, d_out, d_out_stride, Extent(vectors), Extent(width), d_e});
+  }
+
+  void SigmoidCrossEntropy(const float* logits, const float* labels, size_t count, float* loss,
+                           float* d_logits) override {
+    Run(count, kernels::SigmoidCrossEntropyBody{logits, labels, loss, d_logits});
+  }
+
+  void SoftmaxCrossEntropy(const float* logits, const float* labels, size_t rows, size_t classes,
+                           float* loss, float* d_logits) override {
+    Run(rows, kernels::SoftmaxCrossEntropyBody{logits, labels, Extent(classes), loss, d_logits});
+  }
+
+  void SquaredError(const float* predictions, const float* targets, size_t rows, size_t width,
+                    float* loss, float* d_predictions) override {
+    Run(rows, kernels::SquaredErrorBody{predictions, targets, Extent(width), loss, d_predictions});
+  }
+
+ private:
+  static constexpr int kPack = 4;  // floats: 16 bytes are the widest load
+
+  // Extents of a batch are below 2^31 (columns and positions are counted so).
+  template <typename T>
+  static uint32_t Extent(T extent) {
+    return static_cast<uint32_t>(extent);
+  }
+  static size_t Size(int64_t extent) { return static_cast<size_t>(extent); }
+  static kernels::Rows RowsOf(const CsrView& x) { return {x.row_offsets, x.columns, x.values}; }
+
+  // Whether rows of both can be moved in packs.
+  static bool InPacks(size_t width, const float* from, uint64_t from_stride, const float* to,
+                      uint64_t to_stride) {
+    constexpr uintptr_t kBytes = kPack * sizeof(float);
+    return width % kPack == 0 && from_stride % kPack == 0 && to_stride % kPack == 0 &&
+           reinterpret_cast<uintptr_t>(from) % kBytes == 0 &&
+           reinterpret_cast<uintptr_t>(to) % kBytes == 0;
+  }
+
+  template <typename Body>
+  void Run(uint64_t count, const Body& body) {
+    if (count > 0) engine_.ForEach(count, body);
+  }
+
+  Engine& engine_;
+};
+
+}  // namespace cairn
