@@ -33,7 +33,7 @@ void Check(bool good, const std::string& what) {
 double Seconds(DeviceQueue& queue, const std::function<void()>& call) {
   double best = 1e9;
   for (int round = 0; round < 5; ++round) {
-    const absl::Time begin = MonotonicNow();
+    const absl::Duration begin = MonotonicNow();
     for (int i = 0; i < kRepeats; ++i) call();
     Check(queue.Finish().ok(), "a step failed");
     best = std::min(best, absl::ToDoubleSeconds(MonotonicNow() - begin) / kRepeats);
@@ -108,7 +108,7 @@ void Gather(DeviceQueue& queue) {
     double copying = 1e9;
     for (int i = 0; i < 10; ++i) {
       Check(cudaDeviceSynchronize() == cudaSuccess, "synchronize");
-      const absl::Time begin = MonotonicNow();
+      const absl::Duration begin = MonotonicNow();
       for (int n = 0; n < kRepeats; ++n) {
         cudaMemcpyAsync(copy.get(), out.get(), kRows * width * sizeof(float),
                         cudaMemcpyDeviceToDevice, nullptr);
@@ -173,7 +173,7 @@ void Step(const std::string& type, const Schema& schema, int64_t rows) {
     Check(model->Plan(batch, states[s]).ok(), "plan");
     test::RandomValues(states[s], 0.05f, 1);
     for (int i = 0; i < 5; ++i) {
-      const absl::Time begin = MonotonicNow();
+      const absl::Duration begin = MonotonicNow();
       loss[s] = model->Train(batch, states[s]).value();
       best[s] = std::min(best[s], absl::ToDoubleSeconds(MonotonicNow() - begin));
     }
