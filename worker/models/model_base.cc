@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/shape.h"
@@ -164,8 +163,8 @@ absl::Status ModelBase::Predict(const Batch& batch, StepState* state,
   return absl::OkStatus();
 }
 
-InitializerConfig InitializerOr(const ModelConfig& config, InitializerConfig fallback) {
-  return config.init_given ? config.init : std::move(fallback);
+InitializerConfig InitializerOr(const ModelConfig& config, const InitializerConfig& fallback) {
+  return config.init_given ? config.init : fallback;
 }
 
 }  // namespace cairn

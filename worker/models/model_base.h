@@ -56,7 +56,7 @@ class ModelBase : public Model {
 };
 
 // The job's `init` where given, else `fallback`.
-InitializerConfig InitializerOr(const ModelConfig& config, InitializerConfig fallback);
+InitializerConfig InitializerOr(const ModelConfig& config, const InitializerConfig& fallback);
 
 // kInvalidArgument: the schema does not fit; says which data does.
 absl::StatusOr<std::unique_ptr<Model>> MakeLinear(const ModelArguments& arguments);

@@ -7,10 +7,10 @@ namespace cairn {
 int UsableGpuCount() { return 0; }
 
 absl::StatusOr<std::unique_ptr<DeviceQueue>> OpenGpuQueue(Device device) {
-  return absl::UnimplementedError(
-      absl::StrCat(device.text(),
-                   ": this program was built without CUDA (no toolkit was found, or -Dcuda=disabled "
-                   "was given); use cpu:N, or build where nvcc is"));
+  return absl::UnimplementedError(absl::StrCat(
+      device.text(),
+      ": this program was built without CUDA (no toolkit was found, or -Dcuda=disabled "
+      "was given); use cpu:N, or build where nvcc is"));
 }
 
 }  // namespace cairn

@@ -59,8 +59,9 @@ class OnCpu final : public Ops {
   void AddColumns(const float* a, int64_t a_stride, const float* b, int64_t b_stride, int64_t rows,
                   int64_t width, float* out) override {
     for (int64_t r = 0; r < rows; ++r) {
-      for (int64_t i = 0; i < width; ++i)
+      for (int64_t i = 0; i < width; ++i) {
         out[r * width + i] = a[r * a_stride + i] + b[r * b_stride + i];
+      }
     }
   }
   void GatherRows(const float* table, size_t width, const int32_t* positions, size_t count,
