@@ -1,7 +1,6 @@
 #include "worker/collective/nccl_group.h"
 
 #include <cuda_runtime_api.h>
-#include <nccl.h>
 
 #include <cstring>
 #include <utility>
@@ -9,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "worker/collective/collective_call.h"
+#include "worker/collective/nccl_library.h"
 
 namespace cairn {
 namespace {
@@ -25,7 +25,7 @@ absl::Status Check(cudaError_t error, absl::string_view what) {
 
 absl::Status Check(ncclResult_t result, absl::string_view what) {
   if (result == ncclSuccess || result == ncclInProgress) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("NCCL: ", what, ": ", ncclGetErrorString(result)));
+  return absl::InternalError(absl::StrCat("NCCL: ", what, ": ", Nccl::Get().error_text(result)));
 }
 
 ncclDataType_t TypeOf(DType dtype) {
@@ -110,18 +110,19 @@ class NcclGroup final : public CollectiveGroup {
 
 NcclGroup::~NcclGroup() {
   // Work on the stream is done, or the communicator has been aborted.
-  if (comm_ != nullptr) ncclCommAbort(comm_);
+  if (comm_ != nullptr) Nccl::Get().abort(comm_);
   if (owns_stream_) cudaStreamDestroy(stream_);
 }
 
 absl::Status NcclGroup::Connect(Deadline deadline) {
   ncclUniqueId id = {};
-  absl::Status own = Check(cudaSetDevice(device_), absl::StrCat("gpu:", device_));
+  absl::Status own = Nccl::Get().loaded;
+  if (own.ok()) own = Check(cudaSetDevice(device_), absl::StrCat("gpu:", device_));
   if (own.ok() && stream_ == nullptr) {
     own = Check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
     owns_stream_ = own.ok();
   }
-  if (own.ok() && rank() == 0) own = Check(ncclGetUniqueId(&id), "unique id");
+  if (own.ok() && rank() == 0) own = Check(Nccl::Get().unique_id(&id), "unique id");
   // Before any rank waits in NCCL for one that will not come.
   RETURN_IF_ERROR(AllOk(own, "cannot use their GPU", deadline));
   static_assert(sizeof(id) % sizeof(int64_t) == 0);
@@ -132,7 +133,7 @@ absl::Status NcclGroup::Connect(Deadline deadline) {
   std::memcpy(&id, words, sizeof(id));
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  RETURN_IF_ERROR(Check(ncclCommInitRankConfig(&comm_, size(), id, rank(), &config), "connect"));
+  RETURN_IF_ERROR(Check(Nccl::Get().init_rank(&comm_, size(), id, rank(), &config), "connect"));
   return AwaitReady(deadline, "connecting");
 }
 
@@ -148,7 +149,7 @@ absl::Status NcclGroup::AwaitReady(Deadline deadline, absl::string_view what) {
   return Await(
       [&](bool* done) {
         ncclResult_t state = ncclSuccess;
-        RETURN_IF_ERROR(Check(ncclCommGetAsyncError(comm_, &state), what));
+        RETURN_IF_ERROR(Check(Nccl::Get().async_error(comm_, &state), what));
         *done = state != ncclInProgress;
         return Check(state, what);
       },
@@ -163,7 +164,7 @@ absl::Status NcclGroup::AwaitStream(Deadline deadline, absl::string_view what) {
         *done = state == cudaSuccess;
         if (state != cudaErrorNotReady) return Check(state, what);
         ncclResult_t asynchronous = ncclSuccess;
-        RETURN_IF_ERROR(Check(ncclCommGetAsyncError(comm_, &asynchronous), what));
+        RETURN_IF_ERROR(Check(Nccl::Get().async_error(comm_, &asynchronous), what));
         return Check(asynchronous, what);
       },
       deadline, what);
@@ -184,7 +185,7 @@ absl::Status NcclGroup::Compare(const CollectiveCall& call, Deadline deadline) {
 
 absl::Status NcclGroup::Break(const absl::Status& status) {
   broken_ = status;
-  ncclCommAbort(comm_);
+  Nccl::Get().abort(comm_);
   comm_ = nullptr;
   return status;
 }
@@ -220,16 +221,16 @@ absl::Status NcclGroup::usable() const {
 absl::Status NcclGroup::AllReduce(ReduceOp op, ConstBuffer in, MutableBuffer out,
                                   Deadline deadline) {
   return Run({.kind = CollectiveKind::kAllReduce, .reduce = op}, in, &out, deadline, [&] {
-    return Check(ncclAllReduce(in.data, out.data, static_cast<size_t>(in.count), TypeOf(in.dtype),
-                               OpOf(op), comm_, stream_),
+    return Check(Nccl::Get().all_reduce(in.data, out.data, static_cast<size_t>(in.count),
+                                        TypeOf(in.dtype), OpOf(op), comm_, stream_),
                  "all_reduce");
   });
 }
 
 absl::Status NcclGroup::Broadcast(int root, MutableBuffer buffer, Deadline deadline) {
   return Run({.kind = CollectiveKind::kBroadcast, .root = root}, buffer, nullptr, deadline, [&] {
-    return Check(ncclBroadcast(buffer.data, buffer.data, static_cast<size_t>(buffer.count),
-                               TypeOf(buffer.dtype), root, comm_, stream_),
+    return Check(Nccl::Get().broadcast(buffer.data, buffer.data, static_cast<size_t>(buffer.count),
+                                       TypeOf(buffer.dtype), root, comm_, stream_),
                  "broadcast");
   });
 }
@@ -248,20 +249,20 @@ absl::Status NcclGroup::AllGatherV(ConstBuffer in, PlaceGathered place, Deadline
     return AllOk(status, "have no place for the output", deadline);
   };
   const auto launch = [&] {
-    absl::Status status = Check(ncclGroupStart(), "all_gather");
+    absl::Status status = Check(Nccl::Get().group_start(), "all_gather");
     if (!status.ok()) return status;
     auto* to = static_cast<char*>(out.data);
     for (int r = 0; r < size() && status.ok(); ++r) {
       const auto count = static_cast<size_t>(counts[static_cast<size_t>(r)]);
       const auto own = static_cast<size_t>(in.count);
       const ncclDataType_t type = TypeOf(in.dtype);
-      if (own > 0) status = Check(ncclSend(in.data, own, type, r, comm_, stream_), "send");
+      if (own > 0) status = Check(Nccl::Get().send(in.data, own, type, r, comm_, stream_), "send");
       if (count > 0 && status.ok()) {
-        status = Check(ncclRecv(to, count, type, r, comm_, stream_), "receive");
+        status = Check(Nccl::Get().receive(to, count, type, r, comm_, stream_), "receive");
       }
       to += count * DTypeBytes(in.dtype);
     }
-    const absl::Status ended = Check(ncclGroupEnd(), "all_gather");
+    const absl::Status ended = Check(Nccl::Get().group_end(), "all_gather");
     return status.ok() ? ended : status;
   };
   return Run({.kind = CollectiveKind::kAllGather}, in, nullptr, deadline, prepare, launch);
@@ -270,8 +271,8 @@ absl::Status NcclGroup::AllGatherV(ConstBuffer in, PlaceGathered place, Deadline
 absl::Status NcclGroup::ReduceScatter(ReduceOp op, ConstBuffer in, MutableBuffer out,
                                       Deadline deadline) {
   return Run({.kind = CollectiveKind::kReduceScatter, .reduce = op}, in, &out, deadline, [&] {
-    return Check(ncclReduceScatter(in.data, out.data, static_cast<size_t>(out.count),
-                                   TypeOf(in.dtype), OpOf(op), comm_, stream_),
+    return Check(Nccl::Get().reduce_scatter(in.data, out.data, static_cast<size_t>(out.count),
+                                            TypeOf(in.dtype), OpOf(op), comm_, stream_),
                  "reduce_scatter");
   });
 }
