@@ -132,6 +132,7 @@ struct EvaluationConfig {
 struct OutputConfig {
   std::string metrics_file;
   std::string export_file;  // key `export`
+  std::string tensorboard;  // a folder
 };
 
 // Thread safety: a value.

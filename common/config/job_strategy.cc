@@ -97,15 +97,6 @@ absl::Status ReadPartitioner(const ConfigNode& value, const std::string& path,
   return absl::OkStatus();
 }
 
-// Text of which only "" is built.
-Field OnlyEmpty(absl::string_view key, std::string instead) {
-  return Custom(key, [=](const ConfigNode& value, const std::string& path) -> absl::Status {
-    std::string text;
-    RETURN_IF_ERROR(ReadText(value, path, &text));
-    return text.empty() ? absl::OkStatus() : NotBuilt(key, instead).read(value, path);
-  });
-}
-
 absl::Status ReadExport(const ConfigNode& value, const std::string& path, std::string* out) {
   std::string text;
   RETURN_IF_ERROR(ReadText(value, path, &text));
@@ -309,7 +300,7 @@ absl::Status ReadOutput(const ConfigNode& section, const std::string& path, JobC
                              [&](const ConfigNode& value, const std::string& at) {
                                return ReadExport(value, at, &job->output.export_file);
                              }),
-                      OnlyEmpty("tensorboard", "metrics_file has the same numbers as JSON lines")});
+                      Text("tensorboard", &job->output.tensorboard)});
 }
 
 }  // namespace cairn

@@ -16,6 +16,7 @@
 #include "common/time_text.h"
 #include "worker/trainer/checkpoint_folders.h"
 #include "worker/trainer/exit_status.h"
+#include "worker/trainer/training_events.h"
 
 namespace cairn {
 namespace {
@@ -68,11 +69,23 @@ class Follower {
     LOG(INFO) << options_.task << ": follows the checkpoints of job '" << options_.job.name
               << "' in " << config_.directory
               << (first_.empty() ? ", where there are none yet" : absl::StrCat(", from ", first_));
-    const std::string& path = options_.job.output.metrics_file;
-    if (path.empty()) return absl::OkStatus();
-    absl::StatusOr<std::unique_ptr<MetricsFile>> file = MetricsFile::Open(path, /*append=*/false);
-    if (!file.ok()) return AsBadInput(file.status());
-    metrics_ = *std::move(file);
+    return OpenOutput();
+  }
+
+  absl::Status OpenOutput() {
+    const OutputConfig& output = options_.job.output;
+    if (!output.metrics_file.empty()) {
+      absl::StatusOr<std::unique_ptr<MetricsFile>> file =
+          MetricsFile::Open(output.metrics_file, /*append=*/false);
+      if (!file.ok()) return AsBadInput(file.status());
+      metrics_ = *std::move(file);
+    }
+    if (!output.tensorboard.empty()) {
+      absl::StatusOr<std::unique_ptr<TrainingEvents>> events = TrainingEvents::Open(
+          EventFolder(output.tensorboard, options_.task), /*first_step=*/0, std::nullopt);
+      if (!events.ok()) return AsBadInput(events.status());
+      events_ = *std::move(events);
+    }
     return absl::OkStatus();
   }
 
@@ -106,8 +119,11 @@ class Follower {
     ++checkpoints_;
     LOG(INFO) << "step " << manifest.step << " (" << manifest.name
               << "): " << EvaluationText(*report_.eval);
-    if (metrics_ == nullptr) return absl::OkStatus();
-    return metrics_->WriteEvaluation(manifest.step, *report_.eval);
+    if (metrics_ != nullptr) {
+      RETURN_IF_ERROR(metrics_->WriteEvaluation(manifest.step, *report_.eval));
+    }
+    if (events_ != nullptr) RETURN_IF_ERROR(events_->Evaluated(manifest.step, *report_.eval));
+    return absl::OkStatus();
   }
 
   absl::StatusOr<Report> Evaluate(const std::string& folder) {
@@ -122,6 +138,7 @@ class Follower {
 
   absl::StatusOr<Report> End(const std::string& status) {
     if (metrics_ != nullptr) RETURN_IF_ERROR(metrics_->Close());
+    if (events_ != nullptr) RETURN_IF_ERROR(events_->Close());
     report_.status = status;
     report_.task = options_.task;
     report_.checkpoints = checkpoints_;
@@ -142,6 +159,7 @@ class Follower {
   const CheckpointOpener& open_;
   const CheckpointConfig& config_;
   std::unique_ptr<MetricsFile> metrics_;
+  std::unique_ptr<TrainingEvents> events_;
   std::string first_;  // the newest when this began
   std::string last_;   // that was scored
   bool run_ended_ = false;

@@ -10,7 +10,7 @@ namespace cairn {
 
 // Evaluates data.eval with the newest checkpoint in checkpoint.directory, then with each newer one;
 // those that came and went meanwhile are left out. Logs each, and writes a line of
-// output.metrics_file. Needs no server; changes nothing. Ends
+// output.metrics_file, a point in output.tensorboard. Needs no server; changes nothing. Ends
 // - "completed" after the checkpoint that ends a run which was still under way when this began,
 //   or after the end of an earlier run when nothing newer comes for
 //   evaluation.checkpoint_wait_seconds;

@@ -98,7 +98,7 @@ absl::Status TrainLoop::DoStep(int64_t number) {
   const int64_t dropped = finishes ? parts_.client.counters().pushes_dropped : 0;
   const bool pulls = !stopping_ && next_pull < loaded_;
   RETURN_IF_ERROR(pipeline_.Exchange(number, pulls ? next_pull : -1));
-  RETURN_IF_ERROR(Record(number, loss, rows));
+  RETURN_IF_ERROR(Record(number, loss, rows, finishes || stopping_));
   if (!finishes) return DoWhatIsDue(number);
   RETURN_IF_ERROR(pipeline_.WaitPushed(number));
   if (parts_.synchronous) return absl::OkStatus();
@@ -127,7 +127,7 @@ void TrainLoop::PreparePush(int64_t number, bool finishes) {
   }
 }
 
-absl::Status TrainLoop::Record(int64_t number, double loss, int64_t rows) {
+absl::Status TrainLoop::Record(int64_t number, double loss, int64_t rows, bool last) {
   const Batch& batch = pipeline_.step(number).batch;
   ++steps_done_;
   examples_ += batch.rows;
@@ -137,10 +137,16 @@ absl::Status TrainLoop::Record(int64_t number, double loss, int64_t rows) {
     parts_.meter->StepDone(batch.rows, recent_loss_.mean(), now - last_step_end_);
     last_step_end_ = now;
   }
+  const int64_t step = position_.total_steps;
+  const auto seconds = [this] {
+    return absl::ToDoubleSeconds(MonotonicNow() - started_ - paused_);
+  };
   if (parts_.metrics != nullptr) {
-    RETURN_IF_ERROR(
-        parts_.metrics->Write(position_.total_steps, loss, rows,
-                              absl::ToDoubleSeconds(MonotonicNow() - started_ - paused_)));
+    RETURN_IF_ERROR(parts_.metrics->Write(step, loss, rows, seconds()));
+  }
+  if (parts_.events != nullptr) {
+    RETURN_IF_ERROR(parts_.events->StepDone({step, loss, rows, seconds()}, last,
+                                            [this] { return parts_.client.staleness(); }));
   }
   if (progress_.Due()) {
     progress_.Update(examples_, RunShare(batch), loss, parts_.client.staleness().mean);
@@ -189,8 +195,12 @@ absl::Status TrainLoop::DoWhatIsDue(int64_t number) {
 absl::Status TrainLoop::Evaluate() {
   ASSIGN_OR_RETURN(const Evaluation evaluation, parts_.evaluator->Evaluate());
   LOG(INFO) << "step " << position_.total_steps << ": " << EvaluationText(evaluation);
-  if (parts_.metrics == nullptr) return absl::OkStatus();
-  return parts_.metrics->WriteEvaluation(position_.total_steps, evaluation);
+  const int64_t step = position_.total_steps;
+  if (parts_.metrics != nullptr) {
+    RETURN_IF_ERROR(parts_.metrics->WriteEvaluation(step, evaluation));
+  }
+  if (parts_.events != nullptr) RETURN_IF_ERROR(parts_.events->Evaluated(step, evaluation));
+  return absl::OkStatus();
 }
 
 }  // namespace cairn

@@ -20,6 +20,7 @@
 #include "worker/trainer/run_meter.h"
 #include "worker/trainer/run_start.h"
 #include "worker/trainer/step_pipeline.h"
+#include "worker/trainer/training_events.h"
 
 namespace cairn {
 
@@ -34,6 +35,7 @@ struct TrainLoopParts {
   Evaluator* evaluator = nullptr;        // every evaluation.every_steps; null: not by this worker
   Checkpointer* checkpointer = nullptr;  // every checkpoint.every_steps; null: not by this worker
   MetricsFile* metrics = nullptr;        // null: none is written
+  TrainingEvents* events = nullptr;      // the same
   RunMeter* meter = nullptr;             // null: nobody watches
   std::string task;                      // "worker:0"
   Lockstep* lockstep = nullptr;          // of workers that train as one; null: this one alone
@@ -72,8 +74,8 @@ class TrainLoop {
   void PreparePush(int64_t number, bool finishes);
   // The end of the run as a push of its own; every push before it has been answered.
   absl::Status AnnounceEnd();
-  // `loss` is the mean over `rows`.
-  absl::Status Record(int64_t number, double loss, int64_t rows);
+  // `loss` is the mean over `rows`; `last`: no step follows.
+  absl::Status Record(int64_t number, double loss, int64_t rows, bool last);
   bool CheckpointDue() const;
   bool EvaluationDue() const;
   // What is due after step `number`, while workers that train as one wait.

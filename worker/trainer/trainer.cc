@@ -27,6 +27,7 @@
 #include "worker/trainer/run_meter.h"
 #include "worker/trainer/run_start.h"
 #include "worker/trainer/train_loop.h"
+#include "worker/trainer/training_events.h"
 #include "worker/trainer/variable_plan.h"
 #include "worker/trainer/warm_start.h"
 
@@ -151,6 +152,10 @@ class Training {
       status = checkpointer_->End(report_.total_steps);
     }
     if (status.ok() && options_.worker == 0) status = EvaluateAndExport();
+    if (events_ != nullptr && (status.ok() || absl::IsCancelled(status))) {
+      const absl::Status closed = events_->Close();
+      if (!closed.ok()) return closed;
+    }
     if (!absl::IsCancelled(status)) return status;
     report_.status = "interrupted";
     return absl::OkStatus();
@@ -363,11 +368,26 @@ class Training {
     return absl::OkStatus();
   }
 
+  absl::Status OpenEvents() {
+    std::string folder = options_.job.output.tensorboard;
+    if (folder.empty() || (options_.worker != 0 && options_.group != nullptr)) {
+      return absl::OkStatus();  // the first writes what is of all
+    }
+    if (WorkersOnServers(options_) > 1) folder = EventFolder(folder, options_.task);
+    absl::StatusOr<std::unique_ptr<TrainingEvents>> events =
+        TrainingEvents::Open(folder, start_.position.total_steps + 1,
+                             KnownLearningRate(options_.job, WorkersOnServers(options_)));
+    if (!events.ok()) return AsBadInput(events.status());
+    events_ = *std::move(events);
+    return absl::OkStatus();
+  }
+
   absl::Status Train() {
     report_.total_steps = start_.position.total_steps;
     if (start_.nothing_to_do) return absl::OkStatus();
     reader_->StartAt(start_.position.epoch, start_.position.row, start_.end_epoch);
     RETURN_IF_ERROR(OpenMetrics());
+    RETURN_IF_ERROR(OpenEvents());
     const GradientClipper clipper(options_.job, specs_);
     // Others who wait for an evaluation may be gone.
     const StopRequested cut_short = [this] {
@@ -402,6 +422,7 @@ class Training {
          .evaluator = evaluates ? &evaluator : nullptr,
          .checkpointer = checkpointer_.get(),
          .metrics = metrics_.get(),
+         .events = events_.get(),
          .meter = options_.meter,
          .task = options_.task,
          .lockstep = lockstep_.has_value() ? &*lockstep_ : nullptr,
@@ -461,6 +482,9 @@ class Training {
       Evaluator evaluator(options_.job, *model_, *client_, CallTimeout(options_),
                           options_.stop_requested);
       ASSIGN_OR_RETURN(report_.eval, evaluator.Evaluate());
+      if (events_ != nullptr) {
+        RETURN_IF_ERROR(events_->Evaluated(report_.total_steps, *report_.eval));
+      }
     }
     const std::string& path = options_.job.output.export_file;
     if (path.empty()) return absl::OkStatus();
@@ -475,6 +499,7 @@ class Training {
   std::unique_ptr<PsClient> client_;
   std::unique_ptr<Checkpointer> checkpointer_;  // of the first worker, where a directory is named
   std::unique_ptr<MetricsFile> metrics_;
+  std::unique_ptr<TrainingEvents> events_;
   std::vector<VariableSpec> specs_;
   bool went_back_ = false;            // --fresh, to a checkpoint
   std::optional<Lockstep> lockstep_;  // of workers that train as one

@@ -57,6 +57,7 @@ void ExpectDefaults(const JobConfig& job) {
   EXPECT_EQ(job.evaluation.checkpoint_wait_seconds, 600);
   EXPECT_EQ(job.output.metrics_file, "");
   EXPECT_EQ(job.output.export_file, "");
+  EXPECT_EQ(job.output.tensorboard, "");
   EXPECT_FALSE(job.has_cluster);
 }
 
