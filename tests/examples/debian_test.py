@@ -50,7 +50,12 @@ class DebianTest(unittest.TestCase):
 
     def test_lintian_finds_nothing_unexplained(self):
         self.assertEqual(sorted(self.packages), ["cairn", "libcairn-dev", "libcairn-worker0.1"])
-        done = subprocess.run(["lintian", "--allow-root", "--fail-on", "error,warning",
+        # A tree with CUDA names the toolkit's folder, where the archive finds the runtime; builds of
+        # packages leave CUDA out (debian/rules).
+        with open(os.path.join(BUILD, "worker", "library", "cairn-static.pc"),
+                  encoding="ascii") as f:
+            toolkit = ["--suppress-tags", "pkg-config-bad-directive"] if "cudart" in f.read() else []
+        done = subprocess.run(["lintian", "--allow-root", "--fail-on", "error,warning", *toolkit,
                                *self.packages.values()], capture_output=True, text=True,
                               timeout=300, check=False)
         self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
