@@ -10,4 +10,8 @@ std::string TimeOfDayText(absl::Time time) {
   return absl::FormatTime("%H:%M:%S", time, absl::LocalTimeZone());
 }
 
+std::string UtcText(absl::Time time) {
+  return absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", time, absl::UTCTimeZone());
+}
+
 }  // namespace cairn

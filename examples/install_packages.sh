@@ -8,7 +8,8 @@ packages=(
   g++ meson ninja-build pkg-config python3 libboost-dev          # Thrift's headers need Boost's
   libthrift-dev thrift-compiler libabsl-dev librocksdb-dev libgoogle-glog-dev
   libgloo-dev libyaml-cpp-dev nlohmann-json3-dev libcli11-dev libopenblas-dev libhwy-dev
-  zlib1g-dev libxxhash-dev libdlpack-dev libsystemd-dev prometheus-cpp-dev libcivetweb-dev
+  zlib1g-dev libxxhash-dev libdlpack-dev libssl-dev libsystemd-dev prometheus-cpp-dev
+  libcivetweb-dev
   # RocksDB's .pc names these privately; a static link of it would need them.
   libsnappy-dev liblz4-dev libzstd-dev libbz2-dev
 )
@@ -19,6 +20,7 @@ test_packages=(
   python3-thrift python3-numpy clang-format clang-tidy ccache cmake
   slurm-wlm python3-venv python3-yaml
   debhelper help2man lintian mmdebstrap
+  fish zsh                                         # their completion of cairnctl
 )
 [ "${1:-}" = "--tests" ] && packages+=("${test_packages[@]}")
 

@@ -1,7 +1,6 @@
 #include "ps_server/checkpoint_calls.h"
 
 #include <glog/logging.h>
-#include <unistd.h>
 
 #include <string>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "absl/time/time.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
+#include "common/host_name.h"
 #include "common/status.h"
 #include "ps_server/variable_calls.h"
 #include "storage/checkpoint_folder.h"
@@ -24,11 +24,6 @@ namespace {
 constexpr int kDiskWaits = 5;
 // Opening a copy reads an index of it and no rows.
 constexpr size_t kReaderCacheBytes = 8 << 20;
-
-std::string HostName() {
-  char name[256] = {};
-  return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown host";
-}
 
 absl::Status CheckPlace(const ServerCore& core, const wire::CheckpointRequest& request) {
   if (!absl::StartsWith(request.directory, "/")) {

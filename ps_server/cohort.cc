@@ -260,18 +260,20 @@ std::string Cohort::Describe(absl::Span<const int32_t> workers) const {
 }
 
 std::vector<wire::WorkerStanding> Cohort::StandingsOf(absl::Span<const int32_t> workers) const {
-  absl::MutexLock lock(&mutex_);
-  std::vector<wire::WorkerStanding> standings;
-  for (const int32_t worker : workers) {
-    if (const auto member = members_.find(worker); member != members_.end()) {
-      standings.push_back(StandingOf(worker, member->second));
-    } else {
-      wire::WorkerStanding& standing = standings.emplace_back();
-      standing.worker = worker;
-      standing.state = "expected";
+  std::vector<Seen> seen;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const int32_t worker : workers) {
+      if (const auto member = members_.find(worker); member != members_.end()) {
+        seen.push_back(See(worker, member->second));
+      } else {
+        wire::WorkerStanding& standing = seen.emplace_back().standing;
+        standing.worker = worker;
+        standing.state = "expected";
+      }
     }
   }
-  return standings;
+  return Complete(std::move(seen));
 }
 
 Consistency Cohort::settings() const {
@@ -368,43 +370,90 @@ void Cohort::Close(const absl::Status& why) {
   Changed();
 }
 
-wire::WorkerStanding Cohort::StandingOf(int32_t worker, const Member& member) const {
-  wire::WorkerStanding standing;
-  standing.worker = worker;
-  standing.origin = member.session->origin();
-  standing.state = std::string(StandingName(member.standing));
-  standing.step = member.step;
-  standing.seconds_since_seen = absl::ToDoubleSeconds(member.session->SinceSeen());
-  standing.largest_step_gap = member.largest_gap;
-  if (const auto [vitals, ago] = member.session->vitals(); ago < absl::InfiniteDuration()) {
-    standing.__set_vitals(vitals);
-    standing.seconds_since_vitals = absl::ToDoubleSeconds(ago);
-  }
-  wire::ServerState state;
-  member.session->Fill(state);
-  standing.applied = state.applied;
-  standing.durable = state.durable;
-  return standing;
+Cohort::Seen Cohort::See(int32_t worker, const Member& member) {
+  Seen seen{.session = member.session};
+  seen.standing.worker = worker;
+  seen.standing.state = std::string(StandingName(member.standing));
+  seen.standing.step = member.step;
+  seen.standing.largest_step_gap = member.largest_gap;
+  return seen;
 }
 
-void Cohort::FillWhy(wire::WhyReply& reply) const {
-  absl::MutexLock lock(&mutex_);
-  const absl::Duration now = MonotonicNow();
-  for (const auto& [worker, member] : members_) {
-    reply.workers.push_back(StandingOf(worker, member));
-  }
-  for (const Waiter& waiter : waiters_) {
-    wire::WaitingCall call;
-    call.worker = waiter.worker;
-    call.waits_for = "step";
-    call.seconds = absl::ToDoubleSeconds(now - waiter.since);
-    call.text = WaitText(waiter);
-    for (const Member* member : Missing(waiter.worker, waiter.step)) {
-      call.missing.push_back(StandingOf(member->session->worker(), *member));
+std::vector<Cohort::Seen> Cohort::SeeMembers() const {
+  std::vector<Seen> seen;
+  seen.reserve(members_.size());
+  for (const auto& [worker, member] : members_) seen.push_back(See(worker, member));
+  return seen;
+}
+
+std::vector<wire::WorkerStanding> Cohort::Complete(std::vector<Seen> seen) {
+  std::vector<wire::WorkerStanding> standings;
+  standings.reserve(seen.size());
+  for (auto& [standing, session] : seen) {
+    if (session == nullptr) {  // of a worker that has not said hello yet
+      standings.push_back(std::move(standing));
+      continue;
     }
-    reply.waiting.push_back(std::move(call));
+    standing.origin = session->origin();
+    standing.seconds_since_seen = absl::ToDoubleSeconds(session->SinceSeen());
+    if (const auto [vitals, ago] = session->vitals(); ago < absl::InfiniteDuration()) {
+      standing.__set_vitals(vitals);
+      standing.seconds_since_vitals = absl::ToDoubleSeconds(ago);
+    }
+    wire::ServerState state;
+    session->Fill(state);
+    standing.applied = state.applied;
+    standing.durable = state.durable;
+    standings.push_back(std::move(standing));
   }
-  reply.largest_step_gap = largest_gap_;
+  return standings;
+}
+
+std::vector<wire::WorkerStanding> Cohort::Standings() const {
+  std::vector<Seen> seen;
+  {
+    absl::MutexLock lock(&mutex_);
+    seen = SeeMembers();
+  }
+  return Complete(std::move(seen));
+}
+
+size_t Cohort::waiting() const {
+  absl::MutexLock lock(&mutex_);
+  return waiters_.size();
+}
+
+void Cohort::FillWhy(wire::WhyReply& reply, size_t most_waits) const {
+  std::vector<Seen> seen;
+  std::vector<std::vector<int32_t>> missing;  // by call
+  {
+    absl::MutexLock lock(&mutex_);
+    seen = SeeMembers();
+    const absl::Duration now = MonotonicNow();
+    for (const Waiter& waiter : waiters_) {
+      if (missing.size() == most_waits) break;
+      wire::WaitingCall call;
+      call.worker = waiter.worker;
+      call.waits_for = "step";
+      call.seconds = absl::ToDoubleSeconds(now - waiter.since);
+      call.text = WaitText(waiter);
+      reply.waiting.push_back(std::move(call));
+      std::vector<int32_t>& workers = missing.emplace_back();
+      for (const Member* member : Missing(waiter.worker, waiter.step)) {
+        workers.push_back(member->session->worker());
+      }
+    }
+    reply.largest_step_gap = largest_gap_;
+  }
+  reply.workers = Complete(std::move(seen));
+  const size_t first = reply.waiting.size() - missing.size();
+  for (size_t i = 0; i < missing.size(); ++i) {
+    for (const wire::WorkerStanding& worker : reply.workers) {  // both in the workers' order
+      const bool is_missing =
+          std::binary_search(missing[i].begin(), missing[i].end(), worker.worker);
+      if (is_missing) reply.waiting[first + i].missing.push_back(worker);
+    }
+  }
 }
 
 }  // namespace cairn

@@ -87,7 +87,10 @@ class Cohort {
   // Ends every wait, now and later, with `why`.
   void Close(const absl::Status& why);
 
-  void FillWhy(wire::WhyReply& reply) const;
+  std::vector<wire::WorkerStanding> Standings() const;
+  size_t waiting() const;
+  // `most_waits` calls that wait, those that came first.
+  void FillWhy(wire::WhyReply& reply, size_t most_waits) const;
 
  private:
   enum class Standing { kReturning, kJoining, kLive, kFinished, kLeft, kLost };
@@ -136,8 +139,14 @@ class Cohort {
   void Announce(Member& member, int64_t step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status AwaitOthers(const Session& session, int64_t incarnation, int64_t step,
                            Deadline deadline, Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  wire::WorkerStanding StandingOf(int32_t worker, const Member& member) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What mutex_ guards of a member; what its session has is added without it.
+  struct Seen {
+    wire::WorkerStanding standing;
+    std::shared_ptr<Session> session;  // null: it has not said hello yet
+  };
+  static Seen See(int32_t worker, const Member& member);
+  std::vector<Seen> SeeMembers() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static std::vector<wire::WorkerStanding> Complete(std::vector<Seen> seen);
 
   const std::string job_;
   const std::function<void()> notify_;

@@ -72,7 +72,8 @@ class ServingEngine final : public Engine {
     return core_.budget.Acquire(bytes, absl::StrCat("a message to ", core_.name));
   }
   void ReleaseMessage(int64_t bytes) override { core_.budget.Release(bytes); }
-  EngineFigures Figures() const override { return FiguresOf(core_); }
+  EngineFigures Figures(FigureDetail detail) const override { return FiguresOf(core_, detail); }
+  absl::Status failure() const override { return core_.flusher.failure(); }
   int32_t live_workers() const override;
   absl::Status Close() override;
 

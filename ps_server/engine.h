@@ -69,8 +69,9 @@ class Engine {
   virtual absl::Status AcquireMessage(int64_t bytes) = 0;
   virtual void ReleaseMessage(int64_t bytes) = 0;
 
-  // Reads a file's size for each file on disk, and otherwise memory alone.
-  virtual EngineFigures Figures() const = 0;
+  virtual EngineFigures Figures(FigureDetail detail) const = 0;
+  // Why it refuses pushes; ok: it does not. Reads memory alone.
+  virtual absl::Status failure() const = 0;
   // Workers of all jobs that neither left nor were silent for a lease.
   virtual int32_t live_workers() const = 0;
 

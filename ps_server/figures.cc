@@ -3,14 +3,31 @@
 #include <algorithm>
 #include <memory>
 
-#include "absl/time/clock.h"
 #include "common/consistency.h"
+#include "common/deadline.h"
 #include "ps_server/server_core.h"
 
 namespace cairn {
 namespace {
 
-JobFigures FiguresOf(const ServerCore& core, Job& job) {
+void AddWaits(const ServerCore& core, Job& job, JobFigures& figures) {
+  wire::WhyReply why;
+  job.cohort().FillWhy(why, kMostWaitsShown);
+  job.steps().FillWhy(why, kMostWaitsShown);
+  const size_t listed = why.waiting.size();
+  core.waits.List(job.name(), why.waiting);
+  std::map<std::string, int64_t> counts;
+  job.steps().CountWaits(counts);
+  figures.waiting_count =
+      static_cast<int64_t>(job.cohort().waiting() + why.waiting.size() - listed);
+  for (const auto& [kind, count] : counts) figures.waiting_count += count;
+  figures.waiting = std::move(why.waiting);
+  std::sort(figures.waiting.begin(), figures.waiting.end(),
+            [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+  figures.workers = std::move(why.workers);
+}
+
+JobFigures FiguresOf(const ServerCore& core, FigureDetail detail, Job& job) {
   JobFigures figures{.name = job.name(), .consistency = ConsistencyText(job.cohort().settings())};
   const auto variables = job.variables();
   figures.variables = static_cast<int64_t>(variables->size());
@@ -18,67 +35,84 @@ JobFigures FiguresOf(const ServerCore& core, Job& job) {
     for (HostedShard* shard : variable->shards()) {
       figures.rows += shard->row_count();
       figures.memory_bytes += shard->memory_bytes();
-      figures.dirty_stripes += shard->dirty().count();
     }
   }
+  figures.dirty_stripes = DirtyStripesOf(job);
   wire::ServerState state;
   job.steps().Fill(state);
   figures.closed_step = state.closed_step;
-  job.cohort().FillWhy(figures.why);
-  job.steps().FillWhy(figures.why);
-  core.waits.List(job.name(), figures.why.waiting);
-  std::sort(figures.why.waiting.begin(), figures.why.waiting.end(),
-            [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+  if (detail == FigureDetail::kPage) {
+    AddWaits(core, job, figures);
+  } else {
+    figures.workers = job.cohort().Standings();
+  }
   return figures;
+}
+
+void CountWaits(const ServerCore& core, const std::vector<std::shared_ptr<Job>>& jobs,
+                std::map<std::string, int64_t>& counts) {
+  core.waits.Count(counts);
+  for (const std::shared_ptr<Job>& job : jobs) {
+    counts["step"] += static_cast<int64_t>(job->cohort().waiting());
+    job->steps().CountWaits(counts);
+  }
 }
 
 }  // namespace
 
 int64_t JobFigures::DurableLag() const {
   int64_t lag = 0;
-  for (const wire::WorkerStanding& worker : why.workers) {
+  for (const wire::WorkerStanding& worker : workers) {
     lag += std::max<int64_t>(0, worker.applied - worker.durable);
   }
   return lag;
 }
 
-EngineFigures FiguresOf(const ServerCore& core) {
-  EngineFigures figures;
-  figures.durability = std::string(DurabilityName(core.options.durability));
-  figures.uptime_seconds = absl::ToDoubleSeconds(absl::Now() - core.started);
-  figures.lease_seconds = absl::ToDoubleSeconds(core.options.lease);
-  figures.failure = core.flusher.failure();
-  figures.counters = core.counters.ByName();
-  figures.counters["epochs"] = core.flusher.epochs();
-  figures.memory_used_bytes = core.budget.used_bytes();
-  figures.memory_budget_bytes = core.budget.limit_bytes();
-  core.waits.Count(figures.waiting_calls);
+absl::Duration UptimeOf(const ServerCore& core) { return MonotonicNow() - core.started; }
+
+std::map<std::string, int64_t> CountersOf(const ServerCore& core) {
+  std::map<std::string, int64_t> counters = core.counters.ByName();
+  counters["epochs"] = core.flusher.epochs();
+  return counters;
+}
+
+int64_t DirtyStripesOf(Job& job) {
+  int64_t dirty = 0;
+  for (const auto& [name, variable] : *job.variables()) {
+    for (HostedShard* shard : variable->shards()) dirty += shard->dirty().count();
+  }
+  return dirty;
+}
+
+EngineFigures FiguresOf(const ServerCore& core, FigureDetail detail) {
+  EngineFigures figures{.boot_id = core.boot_id,
+                        .durability = std::string(DurabilityName(core.options.durability)),
+                        .uptime = UptimeOf(core),
+                        .lease = core.options.lease,
+                        .failure = core.flusher.failure(),
+                        .counters = CountersOf(core),
+                        .memory_used_bytes = core.budget.used_bytes(),
+                        .memory_budget_bytes = core.budget.limit_bytes(),
+                        .rpcs_running = core.rpcs.running(),
+                        .staleness = core.staleness.Read(),
+                        .epoch_seconds = core.flusher.epoch_seconds(),
+                        .since_epoch = core.flusher.SinceEpoch()};
   std::vector<std::shared_ptr<Job>> jobs = core.registry.jobs();
   std::sort(jobs.begin(), jobs.end(),
             [](const auto& a, const auto& b) { return a->name() < b->name(); });
   for (const std::shared_ptr<Job>& job : jobs) {
-    figures.jobs.push_back(FiguresOf(core, *job));
-    for (const wire::WaitingCall& call : figures.jobs.back().why.waiting) {
-      // The board's are counted already.
-      if (call.waits_for == "step" || call.waits_for == "contribution") {
-        ++figures.waiting_calls[call.waits_for];
-      }
-    }
+    figures.jobs.push_back(FiguresOf(core, detail, *job));
   }
-  figures.rpcs = core.rpcs.Read();
-  figures.rpcs_running = core.rpcs.running();
-  figures.staleness = core.staleness.Read();
-  figures.epoch_seconds = core.flusher.epoch_seconds();
-  if (const auto since = core.flusher.SinceEpoch(); since.has_value()) {
-    figures.seconds_since_epoch = absl::ToDoubleSeconds(*since);
+  if (detail == FigureDetail::kMetrics) {
+    CountWaits(core, jobs, figures.waiting_calls);
+    figures.rpcs = core.rpcs.Read();
+    figures.store = core.store->Figures();
   }
-  figures.store = core.store->Figures();
-  figures.disk_bytes = core.store->DiskBytes();
+  if (detail != FigureDetail::kSample) figures.disk_bytes = core.store->DiskBytes();
   return figures;
 }
 
-wire::Staleness StalenessOf(const ServerCore& core) {
-  const Histogram::Reading reading = core.staleness.Read();
+wire::Staleness StalenessOf(const Histogram::Reading& reading) {
   wire::Staleness staleness;
   staleness.pushes = reading.count;
   staleness.mean = reading.mean();

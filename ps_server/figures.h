@@ -3,16 +3,28 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "common/metrics/slotted.h"
 #include "ps_server/rpc_meter.h"
 #include "storage/stripe_store.h"
 #include "thrift/cairn_types.h"
 
 namespace cairn {
+
+// Who asks, and so what it may cost: samples are taken once a second, pages ask more often.
+enum class FigureDetail {
+  kSample,   // no `rpcs`, `store`, `disk_bytes` and waits
+  kMetrics,  // all but the calls that wait, which are counted in `waiting_calls`
+  kPage,     // no `rpcs`, `store` and `waiting_calls`
+};
+
+// Calls that wait, of one job, in EngineFigures: those that have waited longest.
+inline constexpr size_t kMostWaitsShown = 100;
 
 struct JobFigures {
   std::string name;
@@ -22,16 +34,19 @@ struct JobFigures {
   int64_t memory_bytes = 0;
   int64_t dirty_stripes = 0;
   int64_t closed_step = 0;  // of a synchronous job
-  wire::WhyReply why;       // workers, and calls that wait for others
+  std::vector<wire::WorkerStanding> workers;
+  int64_t waiting_count = 0;
+  std::vector<wire::WaitingCall> waiting;
 
   // Pushes of workers that count, applied and not durable yet.
   int64_t DurableLag() const;
 };
 
 struct EngineFigures {
+  int64_t boot_id = 0;  // of this start alone
   std::string durability;
-  double uptime_seconds = 0;
-  double lease_seconds = 0;
+  absl::Duration uptime;
+  absl::Duration lease;
   absl::Status failure;  // why it refuses pushes
   std::map<std::string, int64_t> counters;
   std::map<std::string, int64_t> waiting_calls;  // by what they wait for
@@ -42,17 +57,25 @@ struct EngineFigures {
   int64_t rpcs_running = 0;
   Histogram::Reading staleness;
   Histogram::Reading epoch_seconds;
-  double seconds_since_epoch = -1;  // -1: none ended yet
+  std::optional<absl::Duration> since_epoch;  // none ended yet: nullopt
   std::vector<StoreFigure> store;
   int64_t disk_bytes = 0;
+
+  // Since the last epoch, else since the start.
+  absl::Duration EpochAge() const { return since_epoch.value_or(uptime); }
 };
 
+class Job;
 struct ServerCore;
 
-// Takes no lock for longer than one job's lists need.
-EngineFigures FiguresOf(const ServerCore& core);
+// Holds no lock for longer than one job's lists need.
+EngineFigures FiguresOf(const ServerCore& core, FigureDetail detail);
 
+absl::Duration UptimeOf(const ServerCore& core);
+// Of every job, with "epochs".
+std::map<std::string, int64_t> CountersOf(const ServerCore& core);
+int64_t DirtyStripesOf(Job& job);
 // "p99" and so on of pushes to any job.
-wire::Staleness StalenessOf(const ServerCore& core);
+wire::Staleness StalenessOf(const Histogram::Reading& reading);
 
 }  // namespace cairn

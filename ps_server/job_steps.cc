@@ -383,25 +383,36 @@ void JobSteps::WaitForWake(int64_t generation, Deadline deadline) {
   }
 }
 
-void JobSteps::FillWhy(wire::WhyReply& reply) const {
-  std::vector<Waiter> waiters;
+std::vector<JobSteps::Waiter> JobSteps::Waiters() const {
   // Held while a decision is written. Where that takes long the board tells of it, and whoever asks
   // why is not to wait for the disk too.
   for (const Deadline patience = Deadline::In(kLongestWhyWait); !mutex_.TryLock();) {
-    if (patience.Expired()) return;
+    if (patience.Expired()) return {};
     absl::SleepFor(kWhyPause);
   }
-  waiters.assign(waiters_.begin(), waiters_.end());
+  std::vector<Waiter> waiters(waiters_.begin(), waiters_.end());
   mutex_.Unlock();
+  return waiters;
+}
+
+void JobSteps::CountWaits(std::map<std::string, int64_t>& counts) const {
+  const size_t waiting = Waiters().size();
+  if (waiting > 0) counts[std::string(FindMissing().waits_for)] += static_cast<int64_t>(waiting);
+}
+
+void JobSteps::FillWhy(wire::WhyReply& reply, size_t most_waits) const {
+  std::vector<Waiter> waiters = Waiters();
+  if (waiters.size() > most_waits) waiters.resize(most_waits);
   if (waiters.empty()) return;
   const Missing missing = FindMissing();
+  const std::vector<wire::WorkerStanding> standings = cohort_.StandingsOf(missing.workers);
   for (const Waiter& waiter : waiters) {
     wire::WaitingCall& call = reply.waiting.emplace_back();
     call.worker = waiter.worker;
     call.waits_for = std::string(missing.waits_for);
     call.seconds = absl::ToDoubleSeconds(MonotonicNow() - waiter.since);
     call.text = WaitText(waiter, missing);
-    call.missing = cohort_.StandingsOf(missing.workers);
+    call.missing = standings;
   }
 }
 

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -75,7 +76,10 @@ class JobSteps {
   // Ends every wait, now and later, with `why`.
   void Stop(const absl::Status& why);
 
-  void FillWhy(wire::WhyReply& reply) const;
+  // Calls that wait here, by what for, added to `counts`.
+  void CountWaits(std::map<std::string, int64_t>& counts) const;
+  // `most_waits` of them, those that came first.
+  void FillWhy(wire::WhyReply& reply, size_t most_waits) const;
 
   // Held while the closing of a step is told to its workers' sessions, and while an epoch takes
   // note of them all: what is published of them belongs together.
@@ -103,6 +107,7 @@ class JobSteps {
   absl::Status CloseOne(ServerCore& core, const Admitted& admitted, SyncSteps::Closing closing);
   // Whether a pull for `step` is to be answered.
   bool Ready(const ServerCore& core, int64_t step) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  std::vector<Waiter> Waiters() const;
   Missing FindMissing() const;
   std::string WaitText(const Waiter& waiter, const Missing& missing) const;
   void FillDecisions(const wire::PullRequest& request, wire::PullReply& reply) const

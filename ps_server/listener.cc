@@ -17,9 +17,11 @@
 #include <thread>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/config/cluster_config.h"
 #include "common/metrics/slotted.h"
 #include "common/monotonic_cond_var.h"
 #include "common/status.h"
@@ -29,6 +31,8 @@
 #include "thrift/checked_service.h"
 #include "thrift/errors.h"
 #include "thrift/limits.h"
+#include "thrift/security/guarded_processor.h"
+#include "thrift/security/server_security.h"
 
 namespace cairn {
 namespace {
@@ -51,24 +55,34 @@ constexpr int kKeepAliveCount = 6;
 // Anyone can make these lines appear, so they are rationed.
 #define LOG_RATIONED(severity) LOG_EVERY_T(severity, 1)
 
+template <typename Number>
+absl::Status Within(absl::string_view flag, Number found, Number least, Number most) {
+  if (found >= least && found <= most) return absl::OkStatus();  // not so for NaN
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", flag, " is ", found, "; it is ", least, " … ", most));
+}
+
 absl::Status Validate(const ListenerOptions& options) {
-  const auto outside = [](absl::string_view flag, auto found, auto least, auto most) {
+  RETURN_IF_ERROR(Within("port", options.port, 0, 65535));
+  RETURN_IF_ERROR(Within("max_message_bytes", options.max_message_bytes, kLowestMaxMessageBytes,
+                         kHighestMaxMessageBytes));
+  RETURN_IF_ERROR(Within("max_connections", options.max_connections, 1, kHighestMaxConnections));
+  RETURN_IF_ERROR(Within("max_connections_per_peer", options.max_connections_per_peer, 1,
+                         kHighestMaxConnections));
+  RETURN_IF_ERROR(
+      Within("stall_seconds", options.stall_seconds, kLowestStallSeconds, kHighestStallSeconds));
+  RETURN_IF_ERROR(
+      Within("idle_seconds", options.idle_seconds, kLowestIdleSeconds, kHighestIdleSeconds));
+  RETURN_IF_ERROR(Within("handshake_seconds", options.handshake_seconds, kLowestHandshakeSeconds,
+                         kHighestHandshakeSeconds));
+  RETURN_IF_ERROR(Within("max_handshakes", options.max_handshakes, 1, kHighestMaxHandshakes));
+  const SecurityOptions& security = options.security;
+  if (!security.tls() && !security.allow_plaintext && !IsLoopback(options.host)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--", flag, " is ", found, "; it is ", least, " … ", most));
-  };
-  if (options.port < 0 || options.port > 65535) return outside("port", options.port, 0, 65535);
-  if (options.max_message_bytes < kLowestMaxMessageBytes ||
-      options.max_message_bytes > kHighestMaxMessageBytes) {
-    return outside("max_message_bytes", options.max_message_bytes, kLowestMaxMessageBytes,
-                   kHighestMaxMessageBytes);
-  }
-  if (options.max_connections < 1 || options.max_connections > kHighestMaxConnections) {
-    return outside("max_connections", options.max_connections, 1, kHighestMaxConnections);
-  }
-  if (!(options.stall_seconds >= kLowestStallSeconds &&
-        options.stall_seconds <= kHighestStallSeconds)) {
-    return outside("stall_seconds", options.stall_seconds, kLowestStallSeconds,
-                   kHighestStallSeconds);
+        absl::StrCat(options.host,
+                     " can be reached by other hosts, and there is no encryption: give "
+                     "--tls_certificate, --tls_key and --tls_ca, or --allow_plaintext if the "
+                     "network is trusted"));
   }
   return absl::OkStatus();
 }
@@ -80,11 +94,6 @@ void LogThriftOutput() {
     apache::thrift::GlobalOutput.setOutputFunction(
         [](const char* text) { LOG_RATIONED(INFO) << "thrift: " << text; });
   });
-}
-
-std::string HostPort(const std::string& host, int port) {
-  return host.find(':') == std::string::npos ? absl::StrCat(host, ":", port)
-                                             : absl::StrCat("[", host, "]:", port);
 }
 
 void KeepAlive(int fd) {
@@ -109,25 +118,13 @@ absl::Status RefusalOf(const TProtocolException& error) {
   return absl::InvalidArgumentError(absl::StrCat("malformed message: ", error.what()));
 }
 
-// Sends `status` as the ServerError of the call whose message was read last. Field 1 of every
-// method's result is its ServerError.
-void Answer(BulkProtocol& protocol, BulkTransport& transport, const absl::Status& status) {
-  if (protocol.method().empty() || !transport.DropUnsent()) return;
-  using apache::thrift::protocol::T_REPLY;
-  using apache::thrift::protocol::T_STRUCT;
-  protocol.writeMessageBegin(protocol.method(), T_REPLY, protocol.sequence_id());
-  protocol.writeFieldBegin("error", T_STRUCT, 1);
-  ToServerError(status).write(&protocol);
-  protocol.writeFieldStop();
-  transport.flush();
-}
-
 class ListenerImpl : public Listener {
  public:
-  ListenerImpl(Engine& engine, const ListenerOptions& options)
+  ListenerImpl(Engine& engine, const ListenerOptions& options,
+               std::unique_ptr<ServerSecurity> security)
       : engine_(engine),
         options_(options),
-        service_(std::make_shared<CheckedService>(engine.service())),
+        security_(std::move(security)),
         socket_(options.host, options.port) {}
   ~ListenerImpl() override { Stop(); }
 
@@ -138,9 +135,12 @@ class ListenerImpl : public Listener {
 
  private:
   struct Connection {
-    explicit Connection(std::shared_ptr<TSocket> of) : socket(std::move(of)) {}
+    explicit Connection(std::shared_ptr<TSocket> of)
+        : socket(std::move(of)), host(socket->getPeerAddress()) {}
     const std::shared_ptr<TSocket> socket;
+    const std::string host;
     std::thread thread;
+    bool awaits_proof = false;  // is in unproven_
     bool is_done = false;
   };
   using Connections = std::list<Connection>;
@@ -149,16 +149,22 @@ class ListenerImpl : public Listener {
   void Admit(const std::shared_ptr<TSocket>& socket);
   // Threads that have ended, for the caller to join without the lock.
   Connections TakeDone() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Refuse(const std::shared_ptr<TSocket>& socket, const std::string& why) const;
+  std::string WhyFull(const std::string& host) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void MakeRoomForProof() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Refuse(const std::shared_ptr<TSocket>& socket,
+              TApplicationException::TApplicationExceptionType type, const std::string& why) const;
   BulkTransportOptions TransportOptions(TSocket& socket) const;
   void Run(Connection& connection);
-  void Serve(const std::shared_ptr<TSocket>& socket);
-  void ServeCalls(BulkProtocol& protocol, BulkTransport& transport,
-                  const std::shared_ptr<BulkProtocol>& shared);
+  void Serve(Connection& connection);
+  bool SpeaksAsExpected(const std::shared_ptr<TSocket>& socket, Deadline proof) const;
+  void ServeCalls(Connection& connection, const std::shared_ptr<BulkTransport>& transport,
+                  PeerGuard& guard);
+  // The caller is known: it has time, and room, and is pushed out by nobody.
+  void NoteProof(Connection& connection);
 
   Engine& engine_;
   const ListenerOptions options_;
-  const std::shared_ptr<CheckedService> service_;
+  const std::unique_ptr<ServerSecurity> security_;
   TServerSocket socket_;
   std::string address_;
   std::atomic<bool> stopping_ = false;
@@ -170,6 +176,8 @@ class ListenerImpl : public Listener {
   int64_t accepted_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t refused_ ABSL_GUARDED_BY(mutex_) = 0;
   Connections connections_ ABSL_GUARDED_BY(mutex_);
+  std::list<Connection*> unproven_ ABSL_GUARDED_BY(mutex_);  // the oldest first
+  absl::flat_hash_map<std::string, int32_t> running_of_host_ ABSL_GUARDED_BY(mutex_);
   MonotonicCondVar changed_;                     // running_, or stopping_
   int32_t running_ ABSL_GUARDED_BY(mutex_) = 0;  // connections that are not done
 };
@@ -180,10 +188,10 @@ absl::Status ListenerImpl::Listen() {
     socket_.listen();
   } catch (const TTransportException& error) {
     return absl::UnavailableError(absl::StrCat(
-        "listen on ", HostPort(options_.host, options_.port), ": ", error.what(),
+        "listen on ", HostPortText(options_.host, options_.port), ": ", error.what(),
         "; choose another --port (0 finds a free one) or an address of this machine as --host"));
   }
-  address_ = HostPort(options_.host, socket_.getPort());
+  address_ = HostPortText(options_.host, socket_.getPort());
   accept_thread_ = std::thread([this] { AcceptLoop(); });
   return absl::OkStatus();
 }
@@ -219,18 +227,19 @@ void ListenerImpl::Admit(const std::shared_ptr<TSocket>& socket) {
   {
     const absl::MutexLock lock(&mutex_);
     done = TakeDone();
-    if (stopping_.load()) {
-      refusal = "is stopping";
-    } else if (running_ >= options_.max_connections) {
-      refusal = absl::StrCat("has ", running_,
-                             " connections open, all that max_connections "
-                             "allows; close some or raise --max_connections");
-    } else {
+    refusal = stopping_.load() ? "is stopping" : WhyFull(socket->getPeerAddress());
+    if (refusal.empty()) {
       Connection& connection = connections_.emplace_back(socket);
       try {
         connection.thread = std::thread([this, &connection] { Run(connection); });
         ++running_;
         ++accepted_;
+        ++running_of_host_[connection.host];
+        if (security_->asks()) {
+          MakeRoomForProof();
+          connection.awaits_proof = true;
+          unproven_.push_back(&connection);
+        }
       } catch (const std::system_error& error) {
         connections_.pop_back();
         refusal = absl::StrCat("cannot start a thread: ", error.what());
@@ -238,17 +247,59 @@ void ListenerImpl::Admit(const std::shared_ptr<TSocket>& socket) {
     }
     if (!refusal.empty()) ++refused_;
   }
-  if (!refusal.empty()) Refuse(socket, refusal);
+  if (!refusal.empty() && security_->has_tls()) {
+    LOG_RATIONED(WARNING) << address_ << " " << refusal;
+    SendAlert(socket->getSocketFD(), PlainAlert::kNotNow);
+    ::shutdown(socket->getSocketFD(), SHUT_WR);
+  } else if (!refusal.empty()) {
+    Refuse(socket, TApplicationException::INTERNAL_ERROR, refusal);
+  }
   for (Connection& connection : done) connection.thread.join();
+}
+
+std::string ListenerImpl::WhyFull(const std::string& host) const {
+  if (running_ >= options_.max_connections) {
+    return absl::StrCat("has ", running_,
+                        " connections open, all that max_connections allows; close some or raise "
+                        "--max_connections");
+  }
+  const auto of_host = running_of_host_.find(host);
+  if (of_host == running_of_host_.end() || of_host->second < options_.max_connections_per_peer) {
+    return "";
+  }
+  return absl::StrCat("has ", of_host->second, " connections of ", host,
+                      " open, all that max_connections_per_peer allows; close some or raise "
+                      "--max_connections_per_peer");
+}
+
+// A flood of half-open connections pushes itself out; who answers at once is done before that.
+void ListenerImpl::MakeRoomForProof() {
+  while (unproven_.size() >= static_cast<size_t>(options_.max_handshakes)) {
+    Connection& oldest = *unproven_.front();
+    unproven_.pop_front();
+    oldest.awaits_proof = false;
+    ::shutdown(oldest.socket->getSocketFD(), SHUT_RDWR);
+    LOG_RATIONED(WARNING)
+        << address_ << ": more than max_handshakes, " << options_.max_handshakes
+        << ", connections have not authenticated themselves: ending the oldest, of " << oldest.host;
+  }
+}
+
+void ListenerImpl::NoteProof(Connection& connection) {
+  const absl::MutexLock lock(&mutex_);
+  if (!connection.awaits_proof) return;
+  connection.awaits_proof = false;
+  unproven_.remove(&connection);
 }
 
 // Sends an exception that answers whatever the peer is about to ask. A few hundred bytes always fit
 // an empty socket buffer, so the accept thread does not wait here.
-void ListenerImpl::Refuse(const std::shared_ptr<TSocket>& socket, const std::string& why) const {
+void ListenerImpl::Refuse(const std::shared_ptr<TSocket>& socket,
+                          TApplicationException::TApplicationExceptionType type,
+                          const std::string& why) const {
   const auto transport = std::make_shared<BulkTransport>(socket, TransportOptions(*socket));
   BulkProtocol protocol(transport);
-  const TApplicationException exception(TApplicationException::INTERNAL_ERROR,
-                                        absl::StrCat(address_, " ", why));
+  const TApplicationException exception(type, absl::StrCat(address_, " ", why));
   LOG_RATIONED(WARNING) << exception.what();
   try {
     protocol.writeMessageBegin("", apache::thrift::protocol::T_EXCEPTION, 0);
@@ -262,17 +313,22 @@ void ListenerImpl::Refuse(const std::shared_ptr<TSocket>& socket, const std::str
 
 BulkTransportOptions ListenerImpl::TransportOptions(TSocket& socket) const {
   BulkTransportOptions options;
-  options.peer = HostPort(socket.getPeerAddress(), socket.getPeerPort());
+  options.peer = HostPortText(socket.getPeerAddress(), socket.getPeerPort());
   options.max_message_bytes = options_.max_message_bytes;
   options.stall = absl::Seconds(options_.stall_seconds);
+  options.idle = absl::Seconds(options_.idle_seconds);
   options.acquire = [this](int64_t bytes) { return engine_.AcquireMessage(bytes); };
   options.release = [this](int64_t bytes) { engine_.ReleaseMessage(bytes); };
   return options;
 }
 
 void ListenerImpl::Run(Connection& connection) {
-  Serve(connection.socket);
+  Serve(connection);
   const absl::MutexLock lock(&mutex_);
+  if (connection.awaits_proof) unproven_.remove(&connection);
+  connection.awaits_proof = false;
+  const auto of_host = running_of_host_.find(connection.host);
+  if (--of_host->second == 0) running_of_host_.erase(of_host);
   // Closed under the lock: Stop must not shut down a descriptor that is another's by now.
   connection.socket->close();
   connection.is_done = true;
@@ -280,11 +336,57 @@ void ListenerImpl::Run(Connection& connection) {
   changed_.SignalAll();
 }
 
-void ListenerImpl::Serve(const std::shared_ptr<TSocket>& socket) {
+// Whether the peer begins as this port wants it; told so if it does not.
+bool ListenerImpl::SpeaksAsExpected(const std::shared_ptr<TSocket>& socket, Deadline proof) const {
+  const int fd = socket->getSocketFD();
+  const std::string peer = HostPortText(socket->getPeerAddress(), socket->getPeerPort());
+  const Opening opening = AwaitOpening(fd, proof);
+  if (opening == Opening::kNothing) {
+    if (!proof.Expired()) return false;
+    LOG_RATIONED(WARNING) << address_ << ": closing a connection: " << peer
+                          << " sent nothing in time";
+    return false;
+  }
+  if (security_->has_tls() && opening == Opening::kThrift) {
+    Refuse(socket, TApplicationException::UNSUPPORTED_CLIENT_TYPE,
+           absl::StrCat("speaks TLS alone, and ", peer,
+                        " called without: give --tls_certificate, --tls_key and --tls_ca"));
+  } else if (!security_->has_tls() && opening == Opening::kTls) {
+    LOG_RATIONED(WARNING) << address_ << ": refused: " << peer
+                          << " speaks TLS, and this server was started without: give it "
+                             "--tls_certificate, --tls_key and --tls_ca";
+    SendAlert(fd, PlainAlert::kNoTlsHere);
+  } else {
+    return true;  // anything else is refused by what reads it
+  }
+  BulkTransport(socket, TransportOptions(*socket)).Drain();
+  return false;
+}
+
+void ListenerImpl::Serve(Connection& connection) {
+  const std::shared_ptr<TSocket>& socket = connection.socket;
+  const Deadline proof = Deadline::In(
+      absl::Seconds(security_->asks() ? options_.handshake_seconds : options_.idle_seconds));
   try {
-    const auto transport = std::make_shared<BulkTransport>(socket, TransportOptions(*socket));
-    const auto protocol = std::make_shared<BulkProtocol>(transport);
-    ServeCalls(*protocol, *transport, protocol);
+    if (!SpeaksAsExpected(socket, proof)) return;
+    BulkTransportOptions options = TransportOptions(*socket);
+    absl::StatusOr<ServerSecurity::Entry> entry =
+        security_->Enter(socket->getSocketFD(), options.peer, proof);
+    if (!entry.ok()) {
+      LOG_RATIONED(WARNING) << address_ << ": refused: " << entry.status().message();
+      // So that the peer reads the alert, not a reset.
+      if (!stopping_.load()) BulkTransport(socket, options).Drain();
+      return;
+    }
+    options.peer = entry->peer;
+    const auto transport =
+        std::make_shared<BulkTransport>(socket, options, std::move(entry->stream));
+    if (entry->guard.proven()) {
+      NoteProof(connection);
+    } else {
+      transport->AwaitProof(kMaxUnprovenMessageBytes, proof);
+    }
+    ServeCalls(connection, transport, entry->guard);
   } catch (const TTransportException& error) {
     if (error.getType() == TTransportException::TIMED_OUT) {
       LOG_RATIONED(WARNING) << address_ << ": closing a connection: " << error.what();
@@ -297,16 +399,25 @@ void ListenerImpl::Serve(const std::shared_ptr<TSocket>& socket) {
 }
 
 // Returns where the connection is to be closed.
-void ListenerImpl::ServeCalls(BulkProtocol& protocol, BulkTransport& transport,
-                              const std::shared_ptr<BulkProtocol>& shared) {
-  wire::ParameterServerProcessorT<BulkProtocol> processor(service_);
+void ListenerImpl::ServeCalls(Connection& connection,
+                              const std::shared_ptr<BulkTransport>& transport, PeerGuard& guard) {
+  const auto protocol = std::make_shared<BulkProtocol>(transport);
+  const auto log = [&](const absl::Status& status) {
+    LOG_RATIONED(WARNING) << address_ << ": refused: call from " << transport->peer() << ": "
+                          << status.message();
+  };
+  GuardedProcessor processor(std::make_shared<CheckedService>(engine_.service(), &guard.identity()),
+                             guard, *transport, log, [&] {
+                               NoteProof(connection);
+                               transport->LiftProof();
+                             });
   ReplyHolds replies;
   absl::Status refusal;
   try {
-    while (!stopping_.load() && processor.process(shared, shared, nullptr)) {
-      received_bytes_.Add(transport.max_message_bytes() - transport.remaining_bytes());
-      sent_bytes_.Add(transport.written_bytes());
-      transport.EndMessage();
+    while (!stopping_.load() && processor.process(protocol, protocol, nullptr)) {
+      received_bytes_.Add(transport->max_message_bytes() - transport->remaining_bytes());
+      sent_bytes_.Add(transport->written_bytes());
+      transport->EndMessage();
       replies.Release();
     }
     return;
@@ -315,12 +426,12 @@ void ListenerImpl::ServeCalls(BulkProtocol& protocol, BulkTransport& transport,
   } catch (const std::bad_alloc&) {
     refusal = absl::ResourceExhaustedError("no memory for the request");
   }
-  transport.EndMessage();
+  transport->EndMessage();
   replies.Release();
-  const absl::Status named = Annotate(refusal, absl::StrCat("call from ", transport.peer()));
-  LOG_RATIONED(WARNING) << address_ << ": refused: " << named.message();
-  Answer(protocol, transport, named);
-  transport.Drain();
+  log(refusal);
+  AnswerError(*protocol, *transport,
+              Annotate(refusal, absl::StrCat("call from ", transport->peer())));
+  transport->Drain();
 }
 
 ListenerFigures ListenerImpl::figures() const {
@@ -367,7 +478,9 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Start(Engine& engine,
                                                           const ListenerOptions& options) {
   RETURN_IF_ERROR(Validate(options));
   LogThriftOutput();
-  auto listener = std::make_unique<ListenerImpl>(engine, options);
+  ASSIGN_OR_RETURN(std::unique_ptr<ServerSecurity> security,
+                   ServerSecurity::Load(options.security));
+  auto listener = std::make_unique<ListenerImpl>(engine, options, std::move(security));
   RETURN_IF_ERROR(listener->Listen());
   return listener;
 }

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/config/security_options.h"
 #include "ps_server/engine.h"
 #include "thrift/limits.h"
 
@@ -17,8 +18,17 @@ struct ListenerOptions {
   int32_t port = 0;  // 0: a free one
   int64_t max_message_bytes = kDefaultMaxMessageBytes;
   int32_t max_connections = kDefaultMaxConnections;
-  // A connection that starts a message and then stalls this long is closed.
+  int32_t max_connections_per_peer = kDefaultMaxConnectionsPerPeer;  // of one IP address
+  // A connection that starts a message and then stalls this long is closed; one that rests between
+  // messages for idle_seconds likewise.
   double stall_seconds = kDefaultStallSeconds;
+  double idle_seconds = kDefaultIdleSeconds;
+  // Who may call; by default everybody on this host.
+  SecurityOptions security;
+  // Callers that have not proved who they are: how long one may take, and how many there may be;
+  // one more ends the oldest.
+  double handshake_seconds = kDefaultHandshakeSeconds;
+  int32_t max_handshakes = kDefaultMaxHandshakes;
 };
 
 // Since the start, but for `connections`, which are open now.
@@ -37,8 +47,9 @@ class Listener {
   virtual ~Listener() = default;  // as Stop
 
   // Accepts calls when it returns. `engine` must outlive the listener.
-  // kInvalidArgument: an option out of range. kUnavailable: port in use, or the address is not this
-  // machine's; the message says which.
+  // kInvalidArgument: an option out of range, or plaintext where other hosts can reach it without
+  // security.allow_plaintext. kUnavailable: port in use, or the address is not this machine's; the
+  // message says which. Errors of the security's files: ServerSecurity::Load.
   static absl::StatusOr<std::unique_ptr<Listener>> Start(Engine& engine,
                                                          const ListenerOptions& options);
   // "127.0.0.1:7001", with the port that was bound.

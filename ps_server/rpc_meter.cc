@@ -1,13 +1,15 @@
 #include "ps_server/rpc_meter.h"
 
+#include "common/deadline.h"
+
 namespace cairn {
 
 absl::string_view MethodName(Method method) {
   static constexpr absl::string_view kNames[] = {
-      "hello",  "heartbeat", "leave",    "create_variables", "push",
-      "assign", "pull",      "step",     "describe",         "scan",
-      "flush",  "why",       "drop_job", "checkpoint",       "drop_checkpoint",
-      "restore"};
+      "hello",   "heartbeat", "leave",    "create_variables", "push",
+      "assign",  "pull",      "step",     "describe",         "scan",
+      "flush",   "why",       "drop_job", "checkpoint",       "drop_checkpoint",
+      "restore", "drain"};
   return kNames[static_cast<size_t>(method)];
 }
 
@@ -15,8 +17,17 @@ RpcMeter::RpcMeter() {
   for (auto& histogram : ok_) histogram = std::make_unique<Histogram>(CallSecondsBounds());
 }
 
-void RpcMeter::Done(Method method, absl::StatusCode outcome, absl::Duration took) {
-  running_.Add(-1);
+RpcMeter::Call::Call(RpcMeter& meter, Method method)
+    : meter_(meter), method_(method), begin_(MonotonicNow()) {
+  meter_.running_.Add(1);
+}
+
+RpcMeter::Call::~Call() {
+  meter_.running_.Add(-1);
+  meter_.Add(method_, outcome_, MonotonicNow() - begin_);
+}
+
+void RpcMeter::Add(Method method, absl::StatusCode outcome, absl::Duration took) {
   const double seconds = absl::ToDoubleSeconds(took);
   if (outcome == absl::StatusCode::kOk) return ok_[static_cast<size_t>(method)]->Observe(seconds);
   absl::MutexLock lock(&mutex_);

@@ -35,7 +35,8 @@ enum class Method : int {
   kCheckpoint,
   kDropCheckpoint,
   kRestore,
-  kLast = kRestore
+  kDrain,
+  kLast = kDrain
 };
 absl::string_view MethodName(Method method);
 
@@ -50,15 +51,32 @@ class RpcMeter {
  public:
   RpcMeter();
 
-  void Begun() { running_.Add(1); }
-  // From the request's being read to its reply's being made; waits for others included.
-  void Done(Method method, absl::StatusCode outcome, absl::Duration took);
+  // One call while in scope: from the request's being read to its reply's being made, waits for
+  // others included.
+  class Call {
+   public:
+    Call(RpcMeter& meter, Method method);
+    ~Call();
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+    // Else it failed in an unknown way.
+    void Ended(absl::StatusCode outcome) { outcome_ = outcome; }
+
+   private:
+    RpcMeter& meter_;
+    const Method method_;
+    const absl::Duration begin_;
+    absl::StatusCode outcome_ = absl::StatusCode::kUnknown;
+  };
 
   int64_t running() const { return running_.Read(); }
   // OK of every method; of other outcomes those that there were.
   std::vector<RpcFigure> Read() const;
 
  private:
+  void Add(Method method, absl::StatusCode outcome, absl::Duration took);
+
   static constexpr size_t kMethods = static_cast<size_t>(Method::kLast) + 1;
 
   SlottedCount running_;

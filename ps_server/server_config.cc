@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/config/cluster_config.h"
 #include "common/config/command_line.h"
+#include "common/config/security_flags.h"
 #include "common/nearest.h"
 #include "common/status.h"
 #include "thrift/limits.h"
@@ -37,18 +38,45 @@ ABSL_FLAG(int32_t, max_jobs, cairn::kDefaultMaxJobs, "a number");
 ABSL_FLAG(int32_t, max_workers, cairn::kDefaultMaxWorkers, "a number");
 ABSL_FLAG(double, stall_seconds, cairn::kDefaultStallSeconds, "seconds");
 ABSL_FLAG(std::string, port_file, "", "a file");
-ABSL_FLAG(bool, allow_plaintext, false, "true or false");
+ABSL_FLAG(double, idle_seconds, cairn::kDefaultIdleSeconds, "seconds");
+ABSL_FLAG(int32_t, max_connections_per_peer, cairn::kDefaultMaxConnectionsPerPeer, "a number");
+ABSL_FLAG(double, handshake_seconds, cairn::kDefaultHandshakeSeconds, "seconds");
+ABSL_FLAG(int32_t, max_handshakes, cairn::kDefaultMaxHandshakes, "a number");
+ABSL_FLAG(std::string, accepted_tokens, "", "a file");
 
 namespace cairn {
 namespace {
 
-constexpr absl::string_view kFlags[] = {
-    "cluster",       "task_type",         "task_index",          "data_dir",
-    "durability",    "port_file",         "memory_budget_bytes", "memory_wait_seconds",
-    "not_finite",    "max_message_bytes", "max_connections",     "max_jobs",
-    "max_workers",   "stall_seconds",     "lease_seconds",       "allow_plaintext",
-    kHttpFlags[0],   kHttpFlags[1],       kHttpFlags[2],         "snapshot_interval_seconds",
-    "linger_seconds"};
+constexpr absl::string_view kFlags[] = {"cluster",
+                                        "task_type",
+                                        "task_index",
+                                        "data_dir",
+                                        "durability",
+                                        "port_file",
+                                        "memory_budget_bytes",
+                                        "memory_wait_seconds",
+                                        "not_finite",
+                                        "max_message_bytes",
+                                        "max_connections",
+                                        "max_jobs",
+                                        "max_workers",
+                                        "stall_seconds",
+                                        "lease_seconds",
+                                        "allow_plaintext",
+                                        kHttpFlags[0],
+                                        kHttpFlags[1],
+                                        kHttpFlags[2],
+                                        kHttpFlags[3],
+                                        "snapshot_interval_seconds",
+                                        "idle_seconds",
+                                        "max_connections_per_peer",
+                                        "handshake_seconds",
+                                        "max_handshakes",
+                                        "accepted_tokens",
+                                        "tls_certificate",
+                                        "tls_key",
+                                        "tls_ca",
+                                        "linger_seconds"};
 
 constexpr char kUsage[] =
     R"(cairn-ps serves shards of variables to workers and keeps them in RocksDB.
@@ -72,18 +100,31 @@ constexpr char kUsage[] =
                         schedulers that end workers and servers at one time; default 0
   --max_message_bytes N           largest message read; default 1 GiB
   --max_connections N             default 1024
+  --max_connections_per_peer N    of one IP address; default 512
   --max_jobs N, --max_workers N   jobs kept, and workers of all jobs together, those that are away
                                   included; default 1024 and 16384
   --stall_seconds S     a connection that stops in the middle of a message is closed; default 30
+  --idle_seconds S      one that sends nothing between messages is closed; default 3600
   --port_file FILE      gets the address that was bound, once it accepts calls (port 0: a free one)
   --http_port N         answer HTTP for operators: a status page (/), metrics for Prometheus
                         (/metrics), /healthz, /readyz, /status.json; 0: a free port; default: none
-  --http_address A      on this address; default 127.0.0.1. Another needs --allow_plaintext: these
-                        pages change nothing, but whoever reaches them can read them
+  --http_address A      on this address; default 127.0.0.1. Another needs --http_allow_plaintext:
+                        these pages change nothing, but whoever reaches them can read them
   --http_port_file FILE gets the address that HTTP was bound to
-  --allow_plaintext     serve on an address other hosts can reach. This version has neither
-                        encryption nor authentication: whoever reaches the port can read and write
-                        everything, so give it on a trusted network only
+
+Security (thrift/SECURITY.md): with the first three only callers with a certificate of that CA are
+served, over TLS; files are read again when they change.
+  --tls_certificate FILE          this server's certificate (PEM), then those between it and the CA
+  --tls_key FILE                  its private key (PEM), not readable by others
+  --tls_ca FILE                   certificates (PEM) of who signs the callers'
+  --accepted_tokens FILE          lines of TOKEN ROLE[,ROLE] [NAME]; a caller without a role of its
+                                  certificate needs one of them; not readable by others
+  --handshake_seconds S           how long a caller may take to prove who it is; default 10
+  --max_handshakes N              callers that have not yet; one more ends the oldest; default 128
+  --allow_plaintext     serve without TLS on an address other hosts can reach: whoever listens on
+                        the way reads everything, tokens too; on a trusted network only.
+                        It is --http_allow_plaintext too
+
   --help                this text
 
 SIGTERM and SIGINT write everything and end the program.
@@ -163,11 +204,16 @@ absl::Status ReadTask(ServerConfig& config) {
   }
   const std::string& address = addresses[static_cast<size_t>(index)];
   ASSIGN_OR_RETURN(const HostPort host_port, ParseHostPort(address));
-  if (!IsLoopback(host_port.host) && !absl::GetFlag(FLAGS_allow_plaintext)) {
+  config.listener.security = SecurityFromFlags();
+  config.listener.security.accepted_tokens = absl::GetFlag(FLAGS_accepted_tokens);
+  RETURN_IF_ERROR(config.listener.security.Validate());
+  if (!IsLoopback(host_port.host) && !config.listener.security.tls() &&
+      !config.listener.security.allow_plaintext) {
     return absl::InvalidArgumentError(
         absl::StrCat("ps:", index, " at ", address,
-                     " can be reached by other hosts, and this version has neither encryption nor "
-                     "authentication: give --allow_plaintext if the network is trusted"));
+                     " can be reached by other hosts, and there is no encryption: give "
+                     "--tls_certificate, --tls_key and --tls_ca (cairnctl certs makes them), or "
+                     "--allow_plaintext if the network is trusted"));
   }
   config.engine.server_index = index;
   config.engine.server_count = static_cast<int32_t>(addresses.size());
@@ -190,9 +236,13 @@ absl::StatusOr<ServerConfig> ReadServerConfig(absl::Span<const char* const> argu
   RETURN_IF_ERROR(ReadTask(config));
   config.listener.max_message_bytes = config.engine.max_message_bytes;
   config.listener.max_connections = absl::GetFlag(FLAGS_max_connections);
+  config.listener.max_connections_per_peer = absl::GetFlag(FLAGS_max_connections_per_peer);
   config.listener.stall_seconds = absl::GetFlag(FLAGS_stall_seconds);
+  config.listener.idle_seconds = absl::GetFlag(FLAGS_idle_seconds);
+  config.listener.handshake_seconds = absl::GetFlag(FLAGS_handshake_seconds);
+  config.listener.max_handshakes = absl::GetFlag(FLAGS_max_handshakes);
   config.port_file = absl::GetFlag(FLAGS_port_file);
-  ASSIGN_OR_RETURN(config.http, ReadHttpFlags(absl::GetFlag(FLAGS_allow_plaintext)));
+  ASSIGN_OR_RETURN(config.http, ReadHttpFlags(SecurityFromFlags().allow_plaintext));
   ASSIGN_OR_RETURN(config.linger,
                    Seconds("linger_seconds", absl::GetFlag(FLAGS_linger_seconds), 0));
   return config;

@@ -7,7 +7,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/deadline.h"
 #include "common/status.h"
 #include "ps_server/order_rules.h"
 #include "thrift/errors.h"
@@ -37,7 +37,7 @@ ServerCore::ServerCore(const EngineOptions& engine_options,
       name(absl::StrCat("ps:", engine_options.server_index)),
       store(std::move(stripe_store)),
       boot_id(MakeBootId(store->boot_count())),
-      started(absl::Now()),
+      started(MonotonicNow()),
       budget(engine_options.memory_budget_bytes, engine_options.memory_wait, &waits),
       registry(name, {.jobs = options.max_jobs, .workers = options.max_workers}, budget),
       flusher(*store, registry, options, &waits) {}

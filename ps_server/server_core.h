@@ -30,8 +30,8 @@ struct ServerCore {
   const EngineOptions options;
   const std::string name;  // "ps:0", for messages
   const std::unique_ptr<StripeStore> store;
-  const int64_t boot_id;  // > 0; of this start alone, also where the directory was made anew
-  const absl::Time started;
+  const int64_t boot_id;         // > 0; of this start alone, also where the directory was made anew
+  const absl::Duration started;  // on the monotonic clock
   WaitBoard waits;
   MemoryBudget budget;
   Registry registry;

@@ -62,8 +62,7 @@ void Service::Throw(const wire::Caller& caller, const absl::Status& status) {
 
 void Service::Guard(Method method, const wire::Caller& caller,
                     absl::FunctionRef<absl::Status()> call) {
-  const absl::Duration begin = MonotonicNow();
-  core_.rpcs.Begun();
+  RpcMeter::Call metered(core_.rpcs, method);
   absl::Status status;
   const WaitBoard::Calling calling(caller.job, caller.worker);
   if (gate_.Enter()) {
@@ -80,7 +79,7 @@ void Service::Guard(Method method, const wire::Caller& caller,
   } else {
     status = Refusal();
   }
-  core_.rpcs.Done(method, status.code(), MonotonicNow() - begin);
+  metered.Ended(status.code());
   if (!status.ok()) Throw(caller, status);
 }
 
@@ -211,18 +210,26 @@ void Service::restore(wire::RestoreReply& reply, const wire::RestoreRequest& req
       [&](const Admitted&) { return Restore(core_, request, reply); });
 }
 
-void Service::drain(wire::ServerState& state, const wire::Caller& caller) {
+absl::Status Service::Drain(const wire::Caller& caller) {
   if (!core_.options.drained) {
-    Throw(caller, absl::UnimplementedError(absl::StrCat(
-                      core_.name, " lives in the process of a worker: end that instead")));
+    return absl::UnimplementedError(
+        absl::StrCat(core_.name, " lives in the process of a worker: end that instead"));
   }
   // Not inside the gate, which is shut here.
   draining_.store(true);
-  LOG(INFO) << core_.name << " drains: no more calls, everything is written, then the end";
+  LOG(INFO) << core_.name << " drains, as " << caller.job
+            << " asks: no more calls, everything is written, then the end";
   Shut();
   const absl::Status flushed = core_.flusher.Flush(Flusher::Reach::kSynced);
   core_.options.drained();
-  if (!flushed.ok()) Throw(caller, flushed);
+  return flushed;
+}
+
+void Service::drain(wire::ServerState& state, const wire::Caller& caller) {
+  RpcMeter::Call metered(core_.rpcs, Method::kDrain);
+  const absl::Status status = Drain(caller);
+  metered.Ended(status.code());
+  if (!status.ok()) Throw(caller, status);
   FillState(core_, nullptr, nullptr, state);
 }
 

@@ -65,6 +65,7 @@ class Service final : public wire::ParameterServerIf {
   void drain(wire::ServerState& state, const wire::Caller& caller) override;
 
  private:
+  absl::Status Drain(const wire::Caller& caller);
   // Runs `call` inside the gate and throws what goes wrong.
   void Guard(Method method, const wire::Caller& caller, absl::FunctionRef<absl::Status()> call);
   // The same with the caller admitted and its `through` noted; fills `state` at the end.

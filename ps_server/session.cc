@@ -105,6 +105,10 @@ void Session::Through(int64_t through) {
 
 void Session::Renew(absl::Duration lease) {
   absl::MutexLock lock(&mutex_);
+  RenewLocked(lease);
+}
+
+void Session::RenewLocked(absl::Duration lease) {
   leased_ = true;
   seen_ = MonotonicNow();
   lease_until_ = seen_ + lease;
@@ -136,10 +140,7 @@ void Session::Beat(absl::Duration lease, const wire::WorkerVitals& vitals) {
   absl::MutexLock lock(&mutex_);
   vitals_ = vitals;
   vitals_at_ = MonotonicNow();
-  if (left_ && !leased_) return;
-  leased_ = true;
-  seen_ = vitals_at_;
-  lease_until_ = seen_ + lease;
+  if (!left_ || leased_) RenewLocked(lease);
 }
 
 std::pair<wire::WorkerVitals, absl::Duration> Session::vitals() const {

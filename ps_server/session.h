@@ -96,6 +96,7 @@ class Session {
   void Published(const WorkerRecord& record);
 
  private:
+  void RenewLocked(absl::Duration lease) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   const std::string job_;
   const int32_t worker_;
   const bool applied_is_durable_;

@@ -1,6 +1,7 @@
 #include "ps_server/step_calls.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/time/time.h"
 #include "common/deadline.h"
@@ -35,8 +36,9 @@ absl::Status Why(ServerCore& core, const wire::Caller& caller, wire::WhyReply& r
   RETURN_IF_ERROR(CheckJobName(caller.job));
   FillState(core, nullptr, nullptr, reply.state);
   if (const std::shared_ptr<Job> job = core.registry.Find(caller.job); job != nullptr) {
-    job->cohort().FillWhy(reply);
-    job->steps().FillWhy(reply);
+    constexpr size_t kAll = std::numeric_limits<size_t>::max();
+    job->cohort().FillWhy(reply, kAll);
+    job->steps().FillWhy(reply, kAll);
   }
   core.waits.List(caller.job, reply.waiting);
   std::sort(reply.waiting.begin(), reply.waiting.end(),

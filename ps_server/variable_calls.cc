@@ -93,12 +93,10 @@ void FillServerFigures(const ServerCore& core, wire::DescribeReply& reply) {
   reply.disk_bytes = core.store->DiskBytes();
   const auto since = core.flusher.SinceEpoch();
   reply.seconds_since_epoch = since.has_value() ? absl::ToDoubleSeconds(*since) : -1;
-  reply.__set_staleness(StalenessOf(core));
+  reply.__set_staleness(StalenessOf(core.staleness.Read()));
   for (const std::shared_ptr<Job>& job : core.registry.jobs()) {
     reply.jobs.push_back(job->name());
-    for (const auto& [name, variable] : *job->variables()) {
-      for (HostedShard* shard : variable->shards()) reply.dirty_stripes += shard->dirty().count();
-    }
+    reply.dirty_stripes += DirtyStripesOf(*job);
   }
   std::sort(reply.jobs.begin(), reply.jobs.end());
   if (reply.jobs.size() > kMostJobs) reply.jobs.resize(kMostJobs);
@@ -200,10 +198,9 @@ absl::Status Describe(ServerCore& core, const Admitted& admitted,
   reply.durability = std::string(DurabilityName(core.options.durability));
   reply.memory_used_bytes = core.budget.used_bytes();
   reply.memory_budget_bytes = core.budget.limit_bytes();
-  reply.uptime_seconds = absl::ToDoubleSeconds(absl::Now() - core.started);
-  reply.counters = core.counters.ByName();
-  reply.counters["epochs"] = core.flusher.epochs();
-  FillServerFigures(core, reply);
+  reply.uptime_seconds = absl::ToDoubleSeconds(UptimeOf(core));
+  reply.counters = CountersOf(core);
+  if (request.with_server) FillServerFigures(core, reply);
   return absl::OkStatus();
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <system_error>
 
+#include "common/deadline.h"
 #include "rocksdb/options.h"
 #include "rocksdb/statistics.h"
 
@@ -89,17 +90,31 @@ std::vector<StoreFigure> FiguresOf(rocksdb::DB& db) {
   return figures;
 }
 
+// Folder by folder: where one goes meanwhile, the others are still counted.
 int64_t FolderBytes(const std::string& folder) {
   namespace fs = std::filesystem;
   int64_t bytes = 0;
   std::error_code error;
-  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end;
-       at.increment(error)) {
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     std::error_code gone;
-    const auto size = at->is_regular_file(gone) ? at->file_size(gone) : 0;
-    if (!gone) bytes += static_cast<int64_t>(size);
+    if (at->is_directory(gone) && !at->is_symlink(gone)) {
+      bytes += FolderBytes(at->path().string());
+    } else if (at->is_regular_file(gone)) {
+      const auto size = at->file_size(gone);
+      if (!gone) bytes += static_cast<int64_t>(size);
+    }
   }
   return bytes;
+}
+
+int64_t FolderMeter::Bytes() {
+  const absl::Duration now = MonotonicNow();
+  absl::MutexLock lock(&mutex_);
+  if (!counted_at_.has_value() || now - *counted_at_ >= kFolderFreshness) {
+    bytes_ = FolderBytes(folder_);
+    counted_at_ = now;
+  }
+  return bytes_;
 }
 
 }  // namespace cairn

@@ -2,9 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "rocksdb/db.h"
 #include "storage/stripe_store.h"
 
@@ -15,5 +20,20 @@ std::vector<StoreFigure> FiguresOf(rocksdb::DB& db);
 
 // Of all files in `folder` and below; those that go meanwhile may count or not.
 int64_t FolderBytes(const std::string& folder);
+
+// FolderBytes, which looks at every file, as of the last few seconds.
+// Thread safety: every method may be called from several threads at once.
+class FolderMeter {
+ public:
+  explicit FolderMeter(std::string folder) : folder_(std::move(folder)) {}
+  int64_t Bytes();
+
+ private:
+  const std::string folder_;
+  absl::Mutex mutex_;
+  std::optional<absl::Duration> counted_at_ ABSL_GUARDED_BY(mutex_);
+  int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+inline constexpr absl::Duration kFolderFreshness = absl::Seconds(5);
 
 }  // namespace cairn

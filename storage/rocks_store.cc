@@ -87,7 +87,10 @@ absl::Status Failure::Get() const {
 }
 
 RocksStore::RocksStore(std::string directory, bool read_only)
-    : directory_(std::move(directory)), read_only_(read_only), synced_note_(directory_) {}
+    : directory_(std::move(directory)),
+      read_only_(read_only),
+      files_(directory_),
+      synced_note_(directory_) {}
 
 RocksStore::~RocksStore() { Close().IgnoreError(); }
 

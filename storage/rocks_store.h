@@ -69,7 +69,7 @@ class RocksStore : public StripeStore {
   absl::Status Checkpoint(const std::string& folder) override;
   absl::Status StartCompaction() override;
   std::vector<StoreFigure> Figures() const override;
-  int64_t DiskBytes() const override { return FolderBytes(directory_); }
+  int64_t DiskBytes() const override { return files_.Bytes(); }
   absl::Status Close() override;
 
  private:
@@ -113,6 +113,7 @@ class RocksStore : public StripeStore {
   MetaRecord meta_;
   Failure failure_;
   std::shared_ptr<RocksLog> log_;
+  mutable FolderMeter files_;
   SyncedNote synced_note_;  // of whoever opens, or syncs: one thread at a time
 
   // Calls hold it shared; Close holds it alone, so that it runs when no call does.

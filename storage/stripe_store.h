@@ -205,7 +205,7 @@ class StripeStore {
 
   // In memory: reads no file. Empty once closed.
   virtual std::vector<StoreFigure> Figures() const = 0;
-  // Of every file in the folder, as the file system says.
+  // Of every file in the folder, as the file system said some seconds ago at most.
   virtual int64_t DiskBytes() const = 0;
 
   // Syncs and closes. Later calls fail. Also done, without a report, by the destructor.

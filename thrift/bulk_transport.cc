@@ -42,11 +42,15 @@ int64_t CeilToMs(absl::Duration duration) {
 RefusedMessage::RefusedMessage(absl::Status status)
     : TProtocolException(SIZE_LIMIT, std::string(status.message())), status_(std::move(status)) {}
 
-BulkTransport::BulkTransport(std::shared_ptr<TSocket> socket, BulkTransportOptions options)
+BulkTransport::BulkTransport(std::shared_ptr<TSocket> socket, BulkTransportOptions options,
+                             std::unique_ptr<SocketStream> stream)
     : TVirtualTransport(Configuration()),
       socket_(std::move(socket)),
       options_(std::move(options)),
+      stream_(stream != nullptr ? std::move(stream)
+                                : std::make_unique<PlainStream>(socket_->getSocketFD())),
       deadline_(Deadline::In(absl::ZeroDuration())),
+      message_limit_bytes_(options_.max_message_bytes),
       buffer_(new uint8_t[kBufferBytes]),
       remaining_bytes_(options_.max_message_bytes),
       out_buffer_(new uint8_t[kBufferBytes]) {
@@ -59,11 +63,28 @@ BulkTransport::BulkTransport(std::shared_ptr<TSocket> socket, BulkTransportOptio
   SetSocketTimeout(kSend, ms);
 }
 
-BulkTransport::~BulkTransport() { EndMessage(); }
+BulkTransport::~BulkTransport() {
+  if (socket_->isOpen()) stream_->Farewell();
+  EndMessage();
+}
+
+void BulkTransport::AwaitProof(int64_t bytes, Deadline deadline) {
+  awaits_proof_ = true;
+  message_limit_bytes_ = bytes;
+  deadline_ = deadline;
+}
+
+void BulkTransport::LiftProof() {
+  awaits_proof_ = false;
+  remaining_bytes_ += options_.max_message_bytes - message_limit_bytes_;
+  message_limit_bytes_ = options_.max_message_bytes;
+}
 
 void BulkTransport::BeginMessage() {
   EndMessage();
-  remaining_bytes_ = options_.max_message_bytes;
+  remaining_bytes_ = message_limit_bytes_;
+  rests_since_ = {};
+  sent_bytes_ = 0;  // nothing of its answer has left
   progress_[kReceive] = {.bytes = static_cast<int64_t>(end_ - begin_)};
 }
 
@@ -82,6 +103,13 @@ void BulkTransport::Acquire() {
 }
 
 void BulkTransport::RefuseSize() {
+  if (awaits_proof_) {
+    throw RefusedMessage(WithReason(
+        absl::UnauthenticatedError(absl::StrCat("a message of more than ", message_limit_bytes_,
+                                                " bytes (kMaxUnprovenMessageBytes) came before the "
+                                                "caller had authenticated itself")),
+        wire::ErrorReason::LIMIT));
+  }
   throw RefusedMessage(WithReason(
       absl::ResourceExhaustedError(absl::StrCat("a message has more than max_message_bytes, ",
                                                 options_.max_message_bytes,
@@ -95,9 +123,21 @@ void BulkTransport::Throw(TTransportException::TTransportExceptionType type,
   throw TTransportException(type, what);
 }
 
+void BulkTransport::ThrowFailure(Direction direction) {
+  failure_ = stream_->failure();
+  const bool is_trust = !absl::IsUnavailable(failure_);
+  const auto type = is_trust             ? TTransportException::CORRUPTED_DATA
+                    : direction == kSend ? TTransportException::NOT_OPEN
+                                         : TTransportException::END_OF_FILE;
+  if (is_trust) Throw(type, std::string(failure_.message()));
+  Throw(type, absl::StrCat(direction == kSend ? "sending to " : "receiving from ", options_.peer,
+                           " ", ProgressText(direction), ": ", failure_.message()));
+}
+
 void BulkTransport::close() {
   pending_count_ = run_begin_ = out_end_ = 0;
   EndMessage();
+  if (socket_->isOpen()) stream_->Farewell();
   socket_->close();
 }
 
@@ -159,7 +199,7 @@ void BulkTransport::Discard(int64_t bytes) {
 
 void BulkTransport::Drain() {
   const int fd = socket_->getSocketFD();
-  ::shutdown(fd, SHUT_WR);
+  stream_->EndSending();
   const Deadline deadline = Deadline::In(absl::Seconds(kDrainSeconds));
   SetSocketTimeout(kReceive, 100);
   for (int64_t drained = 0; drained < kDrainBytes && !deadline.Expired();) {
@@ -207,52 +247,40 @@ void BulkTransport::WriteSlowly(const uint8_t* data, size_t bytes) {
 }
 
 size_t BulkTransport::Receive(iovec* parts, size_t count) {
-  msghdr message = {};
-  message.msg_iov = parts;
-  message.msg_iovlen = count;
   for (;;) {
     BeforeWait(kReceive);
-    const ssize_t got = ::recvmsg(socket_->getSocketFD(), &message, 0);
+    const ssize_t got = stream_->Receive(parts, count);
     if (got > 0) {
       progress_[kReceive].bytes += got;
       return static_cast<size_t>(got);
     }
-    if (got == 0) {
-      Throw(TTransportException::END_OF_FILE,
-            absl::StrCat(options_.peer, " closed the connection ", ProgressText(kReceive)));
-    }
-    if (errno == EINTR || errno == EAGAIN) continue;
-    const std::string error = std::strerror(errno);
+    if (got == SocketStream::kNotYet) continue;
+    if (got == SocketStream::kFailed) ThrowFailure(kReceive);
     Throw(TTransportException::END_OF_FILE,
-          absl::StrCat("receiving from ", options_.peer, " ", ProgressText(kReceive), ": ", error));
+          absl::StrCat(options_.peer, " closed the connection ", ProgressText(kReceive)));
   }
 }
 
 void BulkTransport::SendPending() {
   ClosePendingRun();
-  msghdr message = {};
-  message.msg_iov = pending_.data();
-  message.msg_iovlen = pending_count_;
+  iovec* at = pending_.data();
+  size_t count = pending_count_;
   pending_count_ = run_begin_ = out_end_ = 0;
-  while (message.msg_iovlen > 0) {
+  while (count > 0) {
     BeforeWait(kSend);
-    ssize_t sent = ::sendmsg(socket_->getSocketFD(), &message, MSG_NOSIGNAL);
-    if (sent < 0) {
-      if (errno == EINTR || errno == EAGAIN) continue;
-      const std::string error = std::strerror(errno);
-      Throw(TTransportException::NOT_OPEN,
-            absl::StrCat("sending to ", options_.peer, " ", ProgressText(kSend), ": ", error));
-    }
+    ssize_t sent = stream_->Send(at, count);
+    if (sent == SocketStream::kNotYet) continue;
+    if (sent == SocketStream::kFailed) ThrowFailure(kSend);
     progress_[kSend].bytes += sent;
     sent_bytes_ += sent;
-    while (message.msg_iovlen > 0 && static_cast<size_t>(sent) >= message.msg_iov->iov_len) {
-      sent -= static_cast<ssize_t>(message.msg_iov->iov_len);
-      ++message.msg_iov;
-      --message.msg_iovlen;
+    while (count > 0 && static_cast<size_t>(sent) >= at->iov_len) {
+      sent -= static_cast<ssize_t>(at->iov_len);
+      ++at;
+      --count;
     }
-    if (message.msg_iovlen > 0) {
-      message.msg_iov->iov_base = static_cast<char*>(message.msg_iov->iov_base) + sent;
-      message.msg_iov->iov_len -= static_cast<size_t>(sent);
+    if (count > 0) {
+      at->iov_base = static_cast<char*>(at->iov_base) + sent;
+      at->iov_len -= static_cast<size_t>(sent);
     }
   }
 }
@@ -270,10 +298,25 @@ void BulkTransport::BeforeWait(Direction direction) {
   SetSocketTimeout(direction, std::clamp<int64_t>(CeilToMs(left), 1, kSliceMs));
 }
 
+void BulkTransport::CheckRest() {
+  if (options_.idle <= absl::ZeroDuration()) return;
+  const Clock::time_point now = Clock::now();
+  if (rests_since_ == Clock::time_point{}) rests_since_ = now;
+  const std::chrono::duration<double> idle = absl::ToChronoNanoseconds(options_.idle);
+  if (now - rests_since_ <= idle) return;
+  Throw(TTransportException::TIMED_OUT,
+        absl::StrCat(options_.peer, " sent nothing for longer than --idle_seconds, ",
+                     absl::ToDoubleSeconds(options_.idle)));
+}
+
 // A message that has begun must go on within `stall`, and at kLowestBytesPerSecond on average.
 void BulkTransport::CheckStall(Direction direction) {
+  if (awaits_proof_ && deadline_.Expired()) {
+    Throw(TTransportException::TIMED_OUT,
+          absl::StrCat(options_.peer, " did not authenticate itself within --handshake_seconds"));
+  }
   Progress& progress = progress_[direction];
-  if (direction == kReceive && progress.bytes == 0) return;  // between messages
+  if (direction == kReceive && progress.bytes == 0) return CheckRest();
   const Clock::time_point now = Clock::now();
   if (progress.bytes_at_last < 0) progress.since = now;
   if (progress.bytes_at_last != progress.bytes) {

@@ -22,6 +22,7 @@
 #include "absl/time/time.h"
 #include "common/deadline.h"
 #include "thrift/limits.h"
+#include "thrift/socket_stream.h"
 
 namespace cairn {
 
@@ -40,33 +41,37 @@ class RefusedMessage : public apache::thrift::protocol::TProtocolException {
 struct BulkTransportOptions {
   std::string peer;                                     // for messages: "127.0.0.1:7001"
   int64_t max_message_bytes = kDefaultMaxMessageBytes;  // read or written
-  // Server side: how long a message may stall. Between messages the connection may rest for ever.
-  // Zero: client side; every wait ends at the deadline set last.
+  // Server side: how long a message may stall. Zero: client side; every wait ends at the deadline
+  // set last.
   absl::Duration stall = absl::ZeroDuration();
+  // Server side: how long the connection may rest between messages. Zero: for ever.
+  absl::Duration idle = absl::ZeroDuration();
   // Server side: the account of memory that messages being read hold. Empty: none.
   std::function<absl::Status(int64_t bytes)> acquire;
   std::function<void(int64_t bytes)> release;
 };
 
 // Thread safety: none, one thread at a time. Another thread ends its waits by shutting the socket
-// down. Errors are TTransportException (END_OF_FILE: the peer is gone; TIMED_OUT: deadline or
-// stall) and RefusedMessage, all with the peer's name in their text.
-//
-// Only Receive and SendPending touch the socket, by its descriptor: a TLS connection overrides
-// those two with TSSLSocket's read and write.
+// down. Errors are TTransportException (END_OF_FILE, NOT_OPEN: the peer is gone; TIMED_OUT:
+// deadline, stall or rest; CORRUPTED_DATA: one side does not trust the other, failure() has the
+// code) and RefusedMessage, all with the peer's name in their text.
 class BulkTransport : public apache::thrift::transport::TVirtualTransport<BulkTransport> {
  public:
   // Reads and writes of half a buffer or more do not pass through it.
   static constexpr size_t kBufferBytes = 32 << 10;
   static constexpr size_t kDirectBytes = kBufferBytes / 2;
 
-  // `socket` is open. TCP_NODELAY is switched on.
+  // `socket` is open. TCP_NODELAY is switched on. `stream` moves its bytes; null: as they are.
   BulkTransport(std::shared_ptr<apache::thrift::transport::TSocket> socket,
-                BulkTransportOptions options);
+                BulkTransportOptions options, std::unique_ptr<SocketStream> stream = nullptr);
   ~BulkTransport() override;
 
   // Client side: ends every later wait.
   void SetDeadline(Deadline deadline) { deadline_ = deadline; }
+  // Server side, until LiftProof: messages have at most `bytes`, and all waits end at `deadline`.
+  // For a peer that has not proved yet who it is.
+  void AwaitProof(int64_t bytes, Deadline deadline);
+  void LiftProof();
 
   // Brackets a message that is read: resets what it may still have, and gives its memory back.
   void BeginMessage();
@@ -94,12 +99,15 @@ class BulkTransport : public apache::thrift::transport::TVirtualTransport<BulkTr
   bool DropUnsent();
 
   const std::string& peer() const { return options_.peer; }
-  int descriptor() const { return socket_->getSocketFD(); }
+  // See SocketStream.
+  bool HasNews() { return stream_->HasNews(); }
+  // What the last CORRUPTED_DATA was about.
+  const absl::Status& failure() const { return failure_; }
   int64_t max_message_bytes() const { return options_.max_message_bytes; }
 
   // What Thrift expects of a transport.
   bool isOpen() const override { return socket_->isOpen(); }
-  bool peek() override { return begin_ < end_ || socket_->peek(); }
+  bool peek() override { return begin_ < end_ || stream_->HoldsBytes() || socket_->peek(); }
   void close() override;
   uint32_t read(uint8_t* to, uint32_t bytes);
   uint32_t readAll(uint8_t* to, uint32_t bytes) {
@@ -156,12 +164,19 @@ class BulkTransport : public apache::thrift::transport::TVirtualTransport<BulkTr
   void SendPending();
   void BeforeWait(Direction direction);
   void CheckStall(Direction direction);
+  void CheckRest();
+  [[noreturn]] void ThrowFailure(Direction direction);
   void SetSocketTimeout(Direction direction, int64_t ms);
   std::string ProgressText(Direction direction) const;
 
   const std::shared_ptr<apache::thrift::transport::TSocket> socket_;
   const BulkTransportOptions options_;
+  const std::unique_ptr<SocketStream> stream_;
+  absl::Status failure_;
   Deadline deadline_;
+  bool awaits_proof_ = false;
+  int64_t message_limit_bytes_;
+  Clock::time_point rests_since_{};  // between messages; zero: not looked at yet
   std::array<int64_t, 2> socket_timeout_ms_ = {0, 0};
   std::array<Progress, 2> progress_;
 

@@ -434,6 +434,9 @@ struct DescribeRequest {
   1: Caller caller
   /** Empty: every variable of the job. */
   2: list<string> variables
+  /** Whether the reply has what is of the whole server, its fields 9 to 13: costs a look at every
+      job and file. */
+  3: bool with_server = false
 }
 
 /** How many updates of others lay between pull and push, counted once for each shard pushed. */
@@ -606,6 +609,24 @@ struct WhyReply {
   4: i64 largest_step_gap
 }
 
+/** Who the server takes the connection's caller for. */
+struct Identity {
+  /** reader, worker, admin: what it may call (thrift/security/roles.h). */
+  1: list<string> roles
+  /** The certificate's or the token's name; for messages. */
+  2: string name
+}
+
+/** Spoken on the same connection as ParameterServer, before its first call. A server that accepts
+    tokens answers nothing else to a caller that neither a certificate nor a token has named, and
+    closes the connection; a connection has handshake_seconds to get this far. */
+service Authentication {
+  /** UNAUTHENTICATED: no such token, or not any more; the connection is closed. */
+  Identity authenticate(1: string token) throws (1: ServerError error)
+}
+
+/** Every call: PERMISSION_DENIED where no role of the caller may make it; nothing is done then.
+    UNAUTHENTICATED: its token has been revoked since. */
 service ParameterServer {
   HelloReply hello(1: HelloRequest request) throws (1: ServerError error)
 

@@ -264,7 +264,19 @@ absl::Status CheckRequest(const wire::RestoreRequest& request) {
   return absl::OkStatus();
 }
 
+void CheckedService::CheckReader(bool only_asks) const {
+  if (only_asks || identity_ == nullptr || !identity_->reads_only()) return;
+  Throw(absl::PermissionDeniedError(
+      "the caller has the role reader, and speaks for a worker: a reader leaves worker at -1, "
+      "announces no step and brings no decisions; use a certificate or a token with role worker"));
+}
+
+void CheckedService::CheckReader(const wire::Caller& caller) const {
+  CheckReader(caller.worker == -1 && caller.incarnation == 0 && caller.through == 0);
+}
+
 void CheckedService::hello(wire::HelloReply& reply, const wire::HelloRequest& request) {
+  CheckReader(request.worker == -1 && request.incarnation == 0);
   Throw(CheckRequest(request));
   service_.hello(reply, request);
 }
@@ -297,6 +309,8 @@ void CheckedService::assign(wire::PushReply& reply, const wire::AssignRequest& r
 }
 
 void CheckedService::pull(wire::PullReply& reply, const wire::PullRequest& request) {
+  CheckReader(request.caller);
+  CheckReader(request.step == 0 && request.decisions.empty() && request.all_durable_step == 0);
   Throw(CheckRequest(request));
   service_.pull(reply, request);
 }
@@ -308,11 +322,13 @@ void CheckedService::step(wire::StepReply& reply, const wire::StepRequest& reque
 }
 
 void CheckedService::describe(wire::DescribeReply& reply, const wire::DescribeRequest& request) {
+  CheckReader(request.caller);
   Throw(CheckRequest(request));
   service_.describe(reply, request);
 }
 
 void CheckedService::scan(wire::ScanReply& reply, const wire::ScanRequest& request) {
+  CheckReader(request.caller);
   Throw(CheckRequest(request));
   service_.scan(reply, request);
 }
@@ -323,6 +339,7 @@ void CheckedService::flush(wire::ServerState& reply, const wire::Caller& caller)
 }
 
 void CheckedService::why(wire::WhyReply& reply, const wire::Caller& caller) {
+  CheckReader(caller);
   Throw(CheckRequest(caller));
   service_.why(reply, caller);
 }

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "thrift/ParameterServer.h"
+#include "thrift/security/roles.h"
 
 namespace cairn {
 
@@ -26,7 +27,11 @@ absl::Status CheckRequest(const wire::RestoreRequest& request);
 // Thread safety: that of `service`, which must outlive it.
 class CheckedService : public wire::ParameterServerIf {
  public:
-  explicit CheckedService(wire::ParameterServerIf& service) : service_(service) {}
+  // `identity` is whose calls come, which may change between them, and outlives this; null: anybody
+  // with every right. A reader's calls are refused (PERMISSION_DENIED) where they speak for a
+  // worker: they would keep its lease, move its clock or let decisions be forgotten.
+  explicit CheckedService(wire::ParameterServerIf& service, const PeerIdentity* identity = nullptr)
+      : service_(service), identity_(identity) {}
 
   void hello(wire::HelloReply& reply, const wire::HelloRequest& request) override;
   void heartbeat(wire::ServerState& reply, const wire::Caller& caller) override;
@@ -48,7 +53,11 @@ class CheckedService : public wire::ParameterServerIf {
   void drain(wire::ServerState& reply, const wire::Caller& caller) override;
 
  private:
+  void CheckReader(bool only_asks) const;
+  void CheckReader(const wire::Caller& caller) const;
+
   wire::ParameterServerIf& service_;
+  const PeerIdentity* const identity_;
 };
 
 }  // namespace cairn

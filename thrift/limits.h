@@ -56,6 +56,11 @@ inline constexpr int32_t kHighestMaxConnections = 65536;  // Linux' usual limits
 inline constexpr double kDefaultStallSeconds = 30;
 inline constexpr double kLowestStallSeconds = 0.05;
 inline constexpr double kHighestStallSeconds = 86400;
+// Seconds a connection may rest between messages: --idle_seconds. Cairn's own clients call every
+// few seconds and connect again when they have to; what rests longer is a peer that was forgotten.
+inline constexpr double kDefaultIdleSeconds = 3600;
+inline constexpr double kLowestIdleSeconds = 0.05;
+inline constexpr double kHighestIdleSeconds = 86400.0 * 365;
 // A message must arrive (or a reply be taken) at this mean rate, after stall_seconds of grace, so
 // that a trickle of single bytes cannot hold memory for ever.
 inline constexpr int64_t kLowestBytesPerSecond = 64 << 10;
@@ -63,6 +68,35 @@ inline constexpr int64_t kLowestBytesPerSecond = 64 << 10;
 // long, so that the peer reads the error instead of a connection reset.
 inline constexpr int64_t kDrainBytes = 64 << 20;
 inline constexpr double kDrainSeconds = 2;
+
+// Callers that have not proved who they are (thrift/security/)
+
+// Seconds from accepting a connection to the end of its TLS handshake and, where that does not name
+// the caller, its token: --handshake_seconds. A handshake takes milliseconds; ten seconds are some
+// lost packets, and a machine that is busy.
+inline constexpr double kDefaultHandshakeSeconds = 10;
+inline constexpr double kLowestHandshakeSeconds = 0.05;
+inline constexpr double kHighestHandshakeSeconds = 3600;
+// Connections on the way to that: --max_handshakes. One more ends the oldest of them, so a flood of
+// half-open ones cannot keep out a caller that answers within the time they need to push it out.
+// Each has a thread and about 100 KiB.
+inline constexpr int32_t kDefaultMaxHandshakes = 128;
+inline constexpr int32_t kHighestMaxHandshakes = 65536;
+// Open connections of one IP address: --max_connections_per_peer. Half of max_connections: one host
+// cannot take all. A worker has one or two to each server.
+inline constexpr int32_t kDefaultMaxConnectionsPerPeer = 512;
+// Bytes received for one TLS handshake: a certificate chain has some KiB, OpenSSL's own limit for
+// one message of it is 100 KiB.
+inline constexpr int64_t kMaxHandshakeBytes = 256 << 10;
+// Bytes of a message before the caller has authenticated itself: `authenticate` with a token.
+inline constexpr int64_t kMaxUnprovenMessageBytes = 4 << 10;
+// Bytes of a token. From 16, of what is drawn at random, guessing is hopeless; 512 is more than any
+// program that makes tokens writes (a SHA-512 in hexadecimal has 128).
+inline constexpr size_t kLowestTokenBytes = 16;
+inline constexpr size_t kMaxTokenBytes = 512;
+// Bytes of the file of accepted tokens, and lines: every authentication compares with all of them.
+inline constexpr int64_t kMaxTokenFileBytes = 1 << 20;
+inline constexpr size_t kMaxTokens = 4096;
 
 // What callers make by naming it (ps_server/quota.h)
 
@@ -91,6 +125,11 @@ inline constexpr int64_t kMaxIdsPerCall = int64_t{1} << 24;
 // How long a pull may ask to wait for other workers before it is answered with who is missing: a
 // client asks again, so a longer wait gains nothing and would hold a connection.
 inline constexpr double kMaxWaitSeconds = 60;
+// How often a worker tells each server how it is, whatever else it does (and before a third of its
+// lease has passed): servers call one missing of which three in a row did not come. Others may wait
+// for what it is to tell, or to send again to, a server that was restarted, while it waits
+// elsewhere itself: so it notices.
+inline constexpr double kHeartbeatSeconds = 0.4;
 // Decisions in one call, and the contributions they name together. Workers carry the decisions of
 // the steps that a server is behind; one that is further behind is told in several calls.
 inline constexpr int64_t kMaxDecisionsPerCall = 4096;

@@ -17,7 +17,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "thrift/Authentication.h"
 #include "thrift/errors.h"
+#include "thrift/security/tls_stream.h"
 
 template class cairn::wire::ParameterServerClientT<cairn::BulkProtocol>;
 
@@ -121,6 +123,20 @@ absl::StatusOr<int> ConnectTo(const HostPort& target, Deadline deadline) {
   return last;
 }
 
+// The server sends UNKNOWN_METHOD where it does not know the call, INTERNAL_ERROR where it refuses
+// the connection, UNSUPPORTED_CLIENT_TYPE where it speaks TLS alone, UNKNOWN where its handler
+// failed without a ServerError.
+absl::Status FromApplication(const TApplicationException& error) {
+  switch (error.getType()) {
+    case TApplicationException::UNKNOWN_METHOD:
+      return absl::UnimplementedError(absl::StrCat("the server is older: ", error.what()));
+    case TApplicationException::INTERNAL_ERROR: return absl::UnavailableError(error.what());
+    case TApplicationException::UNSUPPORTED_CLIENT_TYPE:
+      return absl::FailedPreconditionError(error.what());
+    default: return absl::InternalError(error.what());
+  }
+}
+
 // The reply of any method: field 1 of its result struct is what it throws.
 absl::Status ReadRefusal(BulkProtocol& protocol) {
   std::string name;
@@ -130,7 +146,7 @@ absl::Status ReadRefusal(BulkProtocol& protocol) {
   if (type == apache::thrift::protocol::T_EXCEPTION) {
     TApplicationException exception;
     exception.read(&protocol);
-    return absl::UnavailableError(exception.what());
+    return FromApplication(exception);
   }
   apache::thrift::protocol::TType field_type{};
   int16_t id = 0;
@@ -147,23 +163,6 @@ absl::Status ReadRefusal(BulkProtocol& protocol) {
   }
 }
 
-absl::Status FromException(const TTransportException& error) {
-  return error.getType() == TTransportException::TIMED_OUT
-             ? absl::DeadlineExceededError(error.what())
-             : absl::UnavailableError(error.what());
-}
-
-// The server sends UNKNOWN_METHOD where it does not know the call, INTERNAL_ERROR where it refuses
-// the connection, UNKNOWN where its handler failed without a ServerError.
-absl::Status FromException(const TApplicationException& error) {
-  switch (error.getType()) {
-    case TApplicationException::UNKNOWN_METHOD:
-      return absl::UnimplementedError(absl::StrCat("the server is older: ", error.what()));
-    case TApplicationException::INTERNAL_ERROR: return absl::UnavailableError(error.what());
-    default: return absl::InternalError(error.what());
-  }
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WireClient>> WireClient::Connect(const std::string& address,
@@ -176,10 +175,29 @@ absl::StatusOr<std::unique_ptr<WireClient>> WireClient::Connect(const std::strin
   BulkTransportOptions transport_options;
   transport_options.peer = peer;
   transport_options.max_message_bytes = options.max_message_bytes;
-  auto transport =
-      std::make_shared<BulkTransport>(std::make_shared<TSocket>(*fd), transport_options);
+  const auto socket = std::make_shared<TSocket>(*fd);  // closes it
+  std::unique_ptr<SocketStream> stream;
+  ClientSecurity* const security = options.security.get();
+  if (security != nullptr && security->tls() != nullptr) {
+    ASSIGN_OR_RETURN(stream,
+                     TlsStream::Connect(*security->tls(), *fd, target.host, peer, deadline));
+  }
+  auto transport = std::make_shared<BulkTransport>(socket, transport_options, std::move(stream));
   transport->SetDeadline(deadline);
-  return std::unique_ptr<WireClient>(new WireClient(std::move(peer), std::move(transport)));
+  std::unique_ptr<WireClient> client(new WireClient(std::move(peer), std::move(transport)));
+  if (security != nullptr && security->has_token()) {
+    RETURN_IF_ERROR(security->CheckTokenMayTravel(target.host));
+    ASSIGN_OR_RETURN(const std::string token, security->Token());
+    RETURN_IF_ERROR(client->Authenticate(token, deadline));
+  }
+  return client;
+}
+
+absl::Status WireClient::Authenticate(const std::string& token, Deadline deadline) {
+  return Guarded("authenticate", deadline, [&] {
+    wire::Identity identity;
+    wire::AuthenticationClientT<BulkProtocol>(protocol_).authenticate(identity, token);
+  });
 }
 
 WireClient::WireClient(std::string peer, std::shared_ptr<BulkTransport> transport)
@@ -192,20 +210,28 @@ WireClient::~WireClient() { transport_->close(); }
 
 absl::Status WireClient::Call(absl::string_view method, Deadline deadline,
                               absl::FunctionRef<void(Stub&)> call) {
+  return Guarded(method, deadline, [&] { call(stub_); });
+}
+
+absl::Status WireClient::Guarded(absl::string_view method, Deadline deadline,
+                                 absl::FunctionRef<void()> call) {
   const auto named = [&](const absl::Status& status) {
     return Annotate(status, absl::StrCat(method, " to ", peer_));
   };
   if (!usable_) return named(absl::UnavailableError("the connection broke earlier"));
   transport_->SetDeadline(deadline);
   try {
-    call(stub_);
+    call();
     return absl::OkStatus();
   } catch (const wire::ServerError& error) {
     const absl::Status status = FromServerError(error);
-    if (error.reason == wire::ErrorReason::LIMIT) usable_ = false;  // the server closes after it
+    // The server closes after these.
+    const bool is_last =
+        error.reason == wire::ErrorReason::LIMIT || error.code == wire::ErrorCode::UNAUTHENTICATED;
+    if (is_last) usable_ = false;
     return named(status);
   } catch (const TApplicationException& error) {
-    return named(Fail(FromException(error)));
+    return named(Fail(FromApplication(error)));
   } catch (const RefusedMessage& error) {
     return named(Fail(error.status()));
   } catch (const TTransportException& error) {
@@ -216,6 +242,15 @@ absl::Status WireClient::Call(absl::string_view method, Deadline deadline,
     return named(Fail(absl::InternalError(absl::StrCat("no valid reply: ", error.what()))));
   } catch (const std::bad_alloc&) {
     return named(Fail(absl::ResourceExhaustedError("no memory for the reply")));
+  }
+}
+
+absl::Status WireClient::FromException(const TTransportException& error) const {
+  switch (error.getType()) {
+    case TTransportException::TIMED_OUT: return absl::DeadlineExceededError(error.what());
+    case TTransportException::CORRUPTED_DATA:
+      return absl::Status(transport_->failure().code(), error.what());
+    default: return absl::UnavailableError(error.what());
   }
 }
 
@@ -230,6 +265,9 @@ absl::Status WireClient::AfterBrokenSend(absl::Status status) {
   try {
     const absl::Status refusal = ReadRefusal(*protocol_);
     return refusal.ok() ? status : refusal;
+  } catch (const TTransportException& error) {
+    const bool is_reason = error.getType() == TTransportException::CORRUPTED_DATA;
+    return is_reason ? FromException(error) : status;
   } catch (const apache::thrift::TException&) {
     return status;  // it said nothing
   }
@@ -239,10 +277,6 @@ void WireClient::ReadPayloadsInto(absl::Span<const absl::Span<std::byte>> target
   protocol_->SetTargets(targets);
 }
 
-bool WireClient::PeerClosed() const {
-  char byte = 0;
-  const ssize_t got = ::recv(transport_->descriptor(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-  return got >= 0 || (errno != EAGAIN && errno != EINTR);
-}
+bool WireClient::PeerClosed() const { return transport_->HasNews(); }
 
 }  // namespace cairn

@@ -16,6 +16,7 @@
 #include "thrift/ParameterServer.h"
 #include "thrift/bulk_protocol.h"
 #include "thrift/limits.h"
+#include "thrift/security/client_security.h"
 
 // Compiled once, in wire_client.cc.
 extern template class cairn::wire::ParameterServerClientT<cairn::BulkProtocol>;
@@ -25,6 +26,7 @@ namespace cairn {
 struct WireClientOptions {
   std::string peer;  // how errors name the server: "ps:2 (127.0.0.1:9092)"; empty: the address
   int64_t max_message_bytes = kDefaultMaxMessageBytes;  // of a reply, and of a request
+  std::shared_ptr<ClientSecurity> security;             // null: plaintext, without a token
 };
 
 // Thread safety: none; one thread at a time.
@@ -41,6 +43,8 @@ class WireClient {
 
   // `address` is "host:port", "[v6]:port" for a numeric IPv6 host. kInvalidArgument: it is not.
   // kUnavailable: nobody answers there, or the name is unknown. kDeadlineExceeded.
+  // kUnauthenticated, kFailedPrecondition: one side does not trust the other, or speaks something
+  // else; what the server has against a client's certificate may also come from the first call.
   static absl::StatusOr<std::unique_ptr<WireClient>> Connect(const std::string& address,
                                                              const WireClientOptions& options,
                                                              Deadline deadline);
@@ -72,6 +76,9 @@ class WireClient {
 
  private:
   WireClient(std::string peer, std::shared_ptr<BulkTransport> transport);
+  absl::Status Authenticate(const std::string& token, Deadline deadline);
+  absl::Status Guarded(absl::string_view method, Deadline deadline, absl::FunctionRef<void()> call);
+  absl::Status FromException(const apache::thrift::transport::TTransportException& error) const;
   absl::Status Fail(absl::Status status);
   // What the server said before it hung up, else `status`.
   absl::Status AfterBrokenSend(absl::Status status);

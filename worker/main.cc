@@ -20,9 +20,11 @@
 #include "common/config/cluster_config.h"
 #include "common/config/command_line.h"
 #include "common/config/job_config.h"
+#include "common/config/security_flags.h"
 #include "common/http/http_flags.h"
 #include "common/monotonic_cond_var.h"
 #include "common/status.h"
+#include "thrift/security/client_security.h"
 #include "worker/cluster/named_cluster.h"
 #include "worker/collective/gloo_group.h"
 #include "worker/monitor/worker_monitor.h"
@@ -47,7 +49,6 @@ ABSL_FLAG(int64_t, max_steps, -1, "steps of this worker; 0: no limit");
 ABSL_FLAG(std::string, mode, "train", "train, evaluate or predict");
 ABSL_FLAG(std::string, predictions, "", "output of --mode predict");
 ABSL_FLAG(bool, fresh, false, "start over");
-ABSL_FLAG(bool, allow_plaintext, false, "true or false");
 
 namespace cairn {
 namespace {
@@ -67,10 +68,15 @@ constexpr absl::string_view kFlags[] = {"job",
                                         "mode",
                                         "predictions",
                                         "fresh",
+                                        "tls_certificate",
+                                        "tls_key",
+                                        "tls_ca",
+                                        "token_file",
                                         "allow_plaintext",
                                         kHttpFlags[0],
                                         kHttpFlags[1],
-                                        kHttpFlags[2]};
+                                        kHttpFlags[2],
+                                        kHttpFlags[3]};
 
 constexpr char kUsage[] =
     R"(cairn-worker trains, evaluates and predicts by a job file.
@@ -97,11 +103,17 @@ constexpr char kUsage[] =
   --predictions FILE    where --mode predict writes one line a row
   --fresh               forgets what the servers hold of the job and starts over; give it to every
                         worker: the first (chief, else worker 0) forgets, the others wait for it
-  --allow_plaintext     multi_worker_mirrored: listen where other hosts can reach this one. This
-                        version has neither encryption nor authentication for that
+  --tls_certificate FILE, --tls_key FILE, --tls_ca FILE
+                        this process's certificate, its key, and who signs the servers' (PEM): TLS
+                        to every server; read again when they change (thrift/SECURITY.md)
+  --token_file FILE     its first line is sent to servers that ask for a token
+  --allow_plaintext     multi_worker_mirrored: listen where other hosts can reach this one: between
+                        workers there is neither encryption nor authentication. parameter_server:
+                        send the token unencrypted
   --http_port N         answer HTTP for operators: metrics for Prometheus (/metrics) and /healthz;
                         0: a free port; default: none
-  --http_address A      on this address; default 127.0.0.1. Another needs --allow_plaintext
+  --http_address A      on this address; default 127.0.0.1. Another needs
+                        --http_allow_plaintext
   --http_port_file FILE gets the address that HTTP was bound to
   --set KEY.PATH=VALUE  overrides a key of the job file; may be given several times
   --help                this text
@@ -260,8 +272,12 @@ absl::StatusOr<Report> RunOnServers(TrainerOptions options, const ClusterConfig&
   if (absl::GetFlag(FLAGS_mode) == "train" || !cluster.task_type.empty()) {
     RETURN_IF_ERROR(FindTask(cluster, &options));
   }
+  const SecurityOptions security = SecurityFromFlags();
+  const absl::Status usable = ClientSecurity::Load(security).status();
+  if (!usable.ok()) return AsBadInput(usable);
   const Connector connect = [&](ClientOptions client, Deadline deadline) {
     client.servers = cluster.addresses("ps");
+    client.security = security;
     return PsClient::Connect(client, deadline);
   };
   return RunMode(options, connect);
@@ -275,10 +291,10 @@ absl::StatusOr<GlooOptions> JointGroup(const TrainerOptions& options,
   const std::string& own = gloo.addresses[static_cast<size_t>(gloo.rank)];
   const absl::StatusOr<HostPort> host_port = ParseHostPort(own);
   if (!host_port.ok()) return AsBadInput(host_port.status());
-  if (IsLoopback(host_port->host) || absl::GetFlag(FLAGS_allow_plaintext)) return gloo;
+  if (IsLoopback(host_port->host) || SecurityFromFlags().allow_plaintext) return gloo;
   return BadFlag(absl::StrCat(options.task, " at ", own,
-                              " can be reached by other hosts, and this version has neither "
-                              "encryption nor authentication between workers: give "
+                              " can be reached by other hosts, and between workers there is "
+                              "neither encryption nor authentication: give "
                               "--allow_plaintext if the network is trusted"));
 }
 
@@ -327,10 +343,19 @@ absl::StatusOr<Report> RunTogether(TrainerOptions options, const ClusterConfig& 
 // Null: none is wanted.
 absl::StatusOr<std::unique_ptr<HttpServer>> Monitor(const RunMeter& meter) {
   const absl::StatusOr<std::optional<HttpFlags>> flags =
-      ReadHttpFlags(absl::GetFlag(FLAGS_allow_plaintext));
+      ReadHttpFlags(SecurityFromFlags().allow_plaintext);
   if (!flags.ok()) return AsBadInput(flags.status());
   if (!flags->has_value()) return std::unique_ptr<HttpServer>();
   return StartWorkerMonitor(**flags, meter);
+}
+
+absl::Status CheckSecurityFlags(bool calls_servers) {
+  const SecurityOptions security = SecurityFromFlags();
+  RETURN_IF_ERROR(AsBadInput(security.Validate()));
+  if (calls_servers || (!security.tls() && security.token_file.empty())) return absl::OkStatus();
+  return BadFlag(
+      "--tls_certificate, --tls_key, --tls_ca and --token_file are for calls to ps tasks, and this "
+      "task makes none: leave them out");
 }
 
 absl::StatusOr<Report> Run(const CommandLine& line) {
@@ -349,15 +374,18 @@ absl::StatusOr<Report> Run(const CommandLine& line) {
   options.fresh = absl::GetFlag(FLAGS_fresh);
   options.stop_requested = [] { return stop_signal.load(std::memory_order_relaxed) != 0; };
   ASSIGN_OR_RETURN(const ClusterConfig cluster, FindCluster(options.job));
+  const std::string& type = options.job.strategy.type;
+  const bool evaluates = cluster.task_type == kEvaluator;
+  RETURN_IF_ERROR(CheckSecurityFlags(
+      /*calls_servers=*/!evaluates && !cluster.tasks.empty() && type == "parameter_server"));
   options.open_checkpoint = OpensCheckpoints(options.job, "warm-start");
-  RunMeter meter;
+  RunMeter meter(options.job.name, cluster.task_type.empty()
+                                       ? options.task
+                                       : absl::StrCat(cluster.task_type, ":", cluster.task_index));
   options.meter = &meter;
   ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> monitor, Monitor(meter));
-  if (cluster.task_type == kEvaluator) {
-    return RunEvaluator(std::move(options), cluster.task_index);
-  }
+  if (evaluates) return RunEvaluator(std::move(options), cluster.task_index);
   if (cluster.tasks.empty()) return RunInProcess(options, /*folder_of=*/"");
-  const std::string& type = options.job.strategy.type;
   if (type == "parameter_server") return RunOnServers(std::move(options), cluster);
   if (type == "multi_worker_mirrored") return RunTogether(std::move(options), cluster);
   return BadFlag(

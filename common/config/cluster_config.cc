@@ -256,4 +256,9 @@ absl::StatusOr<HostPort> ParseHostPort(absl::string_view address) {
   return result;
 }
 
+std::string HostPortText(absl::string_view host, int32_t port) {
+  return absl::StrContains(host, ':') ? absl::StrCat("[", host, "]:", port)
+                                      : absl::StrCat(host, ":", port);
+}
+
 }  // namespace cairn

@@ -43,6 +43,8 @@ struct HostPort {
   int32_t port = 0;
 };
 absl::StatusOr<HostPort> ParseHostPort(absl::string_view address);
+// The reverse: "host:port", "[::1]:7001".
+std::string HostPortText(absl::string_view host, int32_t port);
 // Whether only this host can reach a listener on `host`, by its name or number.
 bool IsLoopback(absl::string_view host);
 

@@ -1,4 +1,5 @@
-// --http_port, --http_address and --http_port_file of the programs that answer HTTP.
+// --http_port, --http_address, --http_port_file and --http_allow_plaintext of the programs that
+// answer HTTP.
 #pragma once
 
 #include <optional>
@@ -12,7 +13,8 @@
 namespace cairn {
 
 // To go into a program's list of flags (CommandLineRules).
-inline constexpr absl::string_view kHttpFlags[] = {"http_port", "http_address", "http_port_file"};
+inline constexpr absl::string_view kHttpFlags[] = {"http_port", "http_address", "http_port_file",
+                                                   "http_allow_plaintext"};
 
 struct HttpFlags {
   HttpOptions server;
@@ -20,7 +22,8 @@ struct HttpFlags {
 };
 
 // nullopt: no HTTP. kInvalidArgument: a number out of range, a flag that needs --http_port, or an
-// address that other hosts can reach without `allow_plaintext`.
+// address that other hosts can reach without --http_allow_plaintext or `allow_plaintext`, which the
+// program's own port has.
 absl::StatusOr<std::optional<HttpFlags>> ReadHttpFlags(bool allow_plaintext);
 
 // Writes `address` to `path`: readers see the whole line or no file. `flag` is for messages.

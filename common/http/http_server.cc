@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -51,11 +52,6 @@ absl::string_view Reason(int status) {
     case 503: return "Service Unavailable";
     default: return "Error";
   }
-}
-
-std::string HostPortText(const std::string& host, int32_t port) {
-  return host.find(':') == std::string::npos ? absl::StrCat(host, ":", port)
-                                             : absl::StrCat("[", host, "]:", port);
 }
 
 // "host", "host:1", "[::1]", "[::1]:1" without the port and brackets.
@@ -144,8 +140,12 @@ void CivetwebServer::Send(mg_connection* connection, const HttpReply& reply, boo
 int CivetwebServer::OnRequest(mg_connection* connection) {
   const mg_request_info* const request = mg_get_request_info(connection);
   const auto* const server = static_cast<const CivetwebServer*>(request->user_data);
-  Send(connection, server->Answer(connection, *request),
-       absl::string_view(request->request_method) != "HEAD");
+  const bool with_body = absl::string_view(request->request_method) != "HEAD";
+  try {
+    Send(connection, server->Answer(connection, *request), with_body);
+  } catch (const std::bad_alloc&) {  // civetweb is C
+    Send(connection, {.status = 503, .body = "no memory left\n"}, with_body);
+  }
   return 1;  // answered: civetweb's own handlers never see a request
 }
 

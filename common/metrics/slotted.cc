@@ -28,7 +28,7 @@ double Histogram::Reading::Quantile(double share) const {
 
 Histogram::Histogram(absl::Span<const double> bounds) : bounds_(bounds) {
   for (Slot& slot : slots_) {
-    slot.counts = std::make_unique<std::atomic<int64_t>[]>(bounds.size() + 1);
+    slot.lines = std::make_unique<Line[]>(bounds.size() / kCountsPerLine + 1);
   }
 }
 
@@ -36,7 +36,7 @@ void Histogram::Observe(double value) {
   const size_t bucket = static_cast<size_t>(
       std::lower_bound(bounds_.begin(), bounds_.end(), value) - bounds_.begin());
   Slot& slot = slots_[MeterSlot()];
-  slot.counts[bucket].fetch_add(1, std::memory_order_relaxed);
+  slot.count(bucket).fetch_add(1, std::memory_order_relaxed);
   slot.sum.fetch_add(value, std::memory_order_relaxed);
   double max = slot.max.load(std::memory_order_relaxed);
   while (value > max && !slot.max.compare_exchange_weak(max, value, std::memory_order_relaxed)) {
@@ -47,7 +47,7 @@ Histogram::Reading Histogram::Read() const {
   Reading reading{.bounds = bounds_, .counts = std::vector<int64_t>(bounds_.size() + 1)};
   for (const Slot& slot : slots_) {
     for (size_t i = 0; i < reading.counts.size(); ++i) {
-      const int64_t count = slot.counts[i].load(std::memory_order_relaxed);
+      const int64_t count = slot.count(i).load(std::memory_order_relaxed);
       reading.counts[i] += count;
       reading.count += count;
     }

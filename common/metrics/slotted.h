@@ -1,4 +1,4 @@
-// Counts that many threads raise and few read: each thread has a cache line of its own, as long as
+// Counts that many threads raise and few read: each thread has cache lines of its own, as long as
 // there are no more threads than slots, so that counting costs a few nanoseconds.
 #pragma once
 
@@ -13,6 +13,7 @@
 
 namespace cairn {
 
+// More threads than these share: two that count at once cost some ten nanoseconds more.
 constexpr size_t kMeterSlots = 8;
 
 // The calling thread's, in [0, kMeterSlots).
@@ -57,10 +58,21 @@ class Histogram {
   Reading Read() const;
 
  private:
+  static constexpr size_t kCountsPerLine = 8;
+  struct alignas(64) Line {
+    std::array<std::atomic<int64_t>, kCountsPerLine> counts{};
+  };
   struct alignas(64) Slot {
     std::atomic<double> sum{0};
     std::atomic<double> max{0};
-    std::unique_ptr<std::atomic<int64_t>[]> counts;
+    std::unique_ptr<Line[]> lines;
+
+    std::atomic<int64_t>& count(size_t bucket) {
+      return lines[bucket / kCountsPerLine].counts[bucket % kCountsPerLine];
+    }
+    const std::atomic<int64_t>& count(size_t bucket) const {
+      return lines[bucket / kCountsPerLine].counts[bucket % kCountsPerLine];
+    }
   };
   const absl::Span<const double> bounds_;
   std::array<Slot, kMeterSlots> slots_;

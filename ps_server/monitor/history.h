@@ -12,7 +12,6 @@
 
 #include "absl/time/time.h"
 #include "ps_server/figures.h"
-#include "ps_server/listener.h"
 
 namespace cairn {
 
@@ -24,7 +23,7 @@ inline constexpr size_t kMostJobsCharted = 8;
 
 struct JobSample {
   std::string name;
-  std::optional<double> loss;  // mean of the live workers' recent losses
+  std::optional<double> loss;  // MeanLoss
   // Of all workers together that have spoken twice.
   std::optional<double> examples_per_second;
   std::optional<double> steps_per_second;
@@ -34,13 +33,7 @@ struct JobSample {
 struct Sample {
   int64_t number = 0;  // 1, 2, …
   absl::Time at;
-  double pushes_per_second = 0;
-  double pulls_per_second = 0;
-  double received_bytes_per_second = 0;
-  double sent_bytes_per_second = 0;
   std::optional<double> staleness_mean;  // of the pushes since the sample before
-  double epoch_age_seconds = 0;
-  int64_t memory_used_bytes = 0;
   std::vector<JobSample> jobs;
 };
 
@@ -49,8 +42,7 @@ class History {
  public:
   // `now` on the monotonic clock, `at` on the wall's. The first one yields no sample: rates need
   // two.
-  void Add(const EngineFigures& engine, const ListenerFigures& listener, absl::Duration now,
-           absl::Time at);
+  void Add(const EngineFigures& engine, absl::Duration now, absl::Time at);
   // Samples above `after`, oldest first.
   std::vector<Sample> After(int64_t after) const;
   int64_t last() const { return last_; }
@@ -70,9 +62,6 @@ class History {
   static void Rate(const WorkerCount& before, WorkerCount& count);
 
   bool any_ = false;
-  absl::Duration before_;
-  std::map<std::string, int64_t> counters_before_;
-  ListenerFigures listener_before_;
   int64_t staleness_count_before_ = 0;
   double staleness_sum_before_ = 0;
   Workers workers_before_;

@@ -52,11 +52,14 @@ class MonitorImpl final : public Monitor {
     EngineFigures engine;
     ListenerFigures listener;
   };
+  // All of one moment.
+  struct Reading {
+    ClusterPlace place;
+    std::string state;
+    std::optional<Figures> serving;  // nullopt: it does not
+  };
 
-  // nullopt: it does not serve.
-  std::optional<Figures> Read() const;
-  std::string StateText() const;
-  ClusterPlace Place() const;
+  Reading Read(FigureDetail detail) const;
   HttpReply Metrics() const;
   HttpReply Ready() const;
   HttpReply Status(absl::string_view query) const;
@@ -112,37 +115,29 @@ void MonitorImpl::Stopping() {
   listener_ = nullptr;
 }
 
-std::optional<MonitorImpl::Figures> MonitorImpl::Read() const {
+MonitorImpl::Reading MonitorImpl::Read(FigureDetail detail) const {
   const absl::ReaderMutexLock lock(&mutex_);
-  if (engine_ == nullptr) return std::nullopt;
-  return Figures{.engine = engine_->Figures(), .listener = listener_->figures()};
-}
-
-std::string MonitorImpl::StateText() const {
-  const absl::ReaderMutexLock lock(&mutex_);
-  return state_;
-}
-
-ClusterPlace MonitorImpl::Place() const {
-  const absl::ReaderMutexLock lock(&mutex_);
-  return place_;
+  Reading reading{.place = place_, .state = state_};
+  if (engine_ != nullptr) reading.serving = {engine_->Figures(detail), listener_->figures()};
+  return reading;
 }
 
 HttpReply MonitorImpl::Metrics() const {
   Families families;
-  const std::optional<Figures> figures = Read();
+  const std::optional<Figures> serving = Read(FigureDetail::kMetrics).serving;
   families.Gauge("cairn_ps_ready", "1: it answers calls and can write.",
-                 figures.has_value() && figures->engine.failure.ok() ? 1 : 0);
-  if (figures.has_value()) AddServerMetrics(figures->engine, figures->listener, families);
+                 serving.has_value() && serving->engine.failure.ok() ? 1 : 0);
+  if (serving.has_value()) AddServerMetrics(serving->engine, serving->listener, families);
   AddProcessMetrics(families);
   return {.content_type = std::string(kMetricsTextType), .body = MetricsText(families.Take())};
 }
 
 HttpReply MonitorImpl::Ready() const {
-  const std::optional<Figures> figures = Read();
-  if (!figures.has_value()) return {.status = 503, .body = StateText() + "\n"};
-  if (figures->engine.failure.ok()) return {.body = "ready\n"};
-  return {.status = 503, .body = absl::StrCat(figures->engine.failure.message(), "\n")};
+  const absl::ReaderMutexLock lock(&mutex_);
+  if (engine_ == nullptr) return {.status = 503, .body = absl::StrCat(state_, "\n")};
+  const absl::Status failure = engine_->failure();
+  if (failure.ok()) return {.body = "ready\n"};
+  return {.status = 503, .body = absl::StrCat(failure.message(), "\n")};
 }
 
 HttpReply MonitorImpl::Status(absl::string_view query) const {
@@ -150,7 +145,7 @@ HttpReply MonitorImpl::Status(absl::string_view query) const {
   if (!after.has_value()) {
     return {.status = 400, .body = "after= takes the number of a sample, 0 or more\n"};
   }
-  const std::optional<Figures> figures = Read();
+  const Reading reading = Read(FigureDetail::kPage);
   std::vector<Sample> samples;
   int64_t last = 0;
   {
@@ -158,18 +153,19 @@ HttpReply MonitorImpl::Status(absl::string_view query) const {
     samples = history_.After(*after);
     last = history_.last();
   }
-  return {.content_type = "application/json; charset=utf-8",
-          .body = StatusJson(Place(), StateText(), figures.has_value() ? &figures->engine : nullptr,
-                             figures.has_value() ? figures->listener : ListenerFigures(), samples,
-                             last)};
+  const bool serves = reading.serving.has_value();
+  return {
+      .content_type = "application/json; charset=utf-8",
+      .body = StatusJson(reading.place, reading.state, serves ? &reading.serving->engine : nullptr,
+                         serves ? reading.serving->listener : ListenerFigures(), samples, last)};
 }
 
 void MonitorImpl::SampleLoop() {
   do {
-    const std::optional<Figures> figures = Read();
-    if (!figures.has_value()) return;
+    const std::optional<Figures> serving = Read(FigureDetail::kSample).serving;
+    if (!serving.has_value()) return;
     const absl::MutexLock lock(&history_mutex_);
-    history_.Add(figures->engine, figures->listener, MonotonicNow(), absl::Now());
+    history_.Add(serving->engine, MonotonicNow(), absl::Now());
   } while (!stop_.WaitFor(kSampleInterval));
 }
 

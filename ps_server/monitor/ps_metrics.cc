@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "absl/strings/ascii.h"
@@ -77,9 +78,8 @@ void AddCalls(const EngineFigures& engine, const ListenerFigures& listener, Fami
 void AddStore(const EngineFigures& engine, Families& families) {
   families.Distribution("cairn_ps_epoch_duration_seconds", "Epochs that ended well.",
                         engine.epoch_seconds);
-  const bool any = engine.seconds_since_epoch >= 0;
   families.Gauge("cairn_ps_epoch_age_seconds", "Since the last epoch, else the start.",
-                 any ? engine.seconds_since_epoch : engine.uptime_seconds);
+                 absl::ToDoubleSeconds(engine.EpochAge()));
   families.Gauge("cairn_ps_store_failed", "1: it cannot write, and refuses pushes.",
                  engine.failure.ok() ? 0 : 1);
   families.Gauge("cairn_ps_disk_bytes", "Files in the server's folder.",
@@ -98,20 +98,14 @@ void AddWorkers(const JobFigures& job, const MetricLabels& label, Families& fami
   std::map<std::string, int64_t> states;
   double missing = 0;
   double silence = 0;
-  double loss_sum = 0;
-  double loss_count = 0;
   int64_t first = 0;
   int64_t last = 0;
   bool any = false;
-  for (const wire::WorkerStanding& worker : job.why.workers) {
+  for (const wire::WorkerStanding& worker : job.workers) {
     ++states[worker.state];
     missing += IsMissing(worker) ? 1 : 0;
     if (!IsExpectedToCall(worker)) continue;
     silence = std::max(silence, worker.seconds_since_seen);
-    if (worker.vitals.__isset.loss) {
-      loss_sum += worker.vitals.loss;
-      ++loss_count;
-    }
     if (worker.state != "live") continue;
     first = any ? std::min(first, worker.step) : worker.step;
     last = std::max(last, worker.step);
@@ -131,9 +125,9 @@ void AddWorkers(const JobFigures& job, const MetricLabels& label, Families& fami
                  static_cast<double>(last), label);
   families.Gauge("cairn_ps_worker_step_first", "Step of the live worker that is behind most.",
                  static_cast<double>(first), label);
-  if (loss_count > 0) {
-    families.Gauge("cairn_ps_training_loss", "Mean of the live workers' recent losses.",
-                   loss_sum / loss_count, label);
+  if (const std::optional<double> loss = MeanLoss(job.workers); loss.has_value()) {
+    families.Gauge("cairn_ps_training_loss",
+                   "Mean of the recent losses of the workers that are heard.", *loss, label);
   }
 }
 
@@ -159,7 +153,7 @@ void AddServerMetrics(const EngineFigures& engine, const ListenerFigures& listen
   families.Gauge("cairn_ps_info", "1, with the durability as a label.", 1,
                  {{"durability", engine.durability}});
   families.Gauge("cairn_ps_lease_seconds", "How long a worker counts as there without a call.",
-                 engine.lease_seconds);
+                 absl::ToDoubleSeconds(engine.lease));
   AddCalls(engine, listener, families);
   for (const CounterText& counter : kCounters) {
     const auto found = engine.counters.find(counter.counter);

@@ -13,4 +13,20 @@ bool IsMissing(const wire::WorkerStanding& worker) {
          worker.seconds_since_seen > kMissingSeconds;
 }
 
+bool IsHeard(const wire::WorkerStanding& worker) {
+  return IsExpectedToCall(worker) && !IsMissing(worker);
+}
+
+std::optional<double> MeanLoss(absl::Span<const wire::WorkerStanding> workers) {
+  double sum = 0;
+  int64_t count = 0;
+  for (const wire::WorkerStanding& worker : workers) {
+    if (!IsHeard(worker) || !worker.__isset.vitals || !worker.vitals.__isset.loss) continue;
+    sum += worker.vitals.loss;
+    ++count;
+  }
+  if (count == 0) return std::nullopt;
+  return sum / static_cast<double>(count);
+}
+
 }  // namespace cairn

@@ -5,11 +5,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "ps_server/monitor/standing.h"
 
@@ -31,56 +29,53 @@ std::string TaskOf(const wire::WorkerStanding& worker) {
 Json WorkerJson(const wire::WorkerStanding& worker) {
   const wire::WorkerVitals& vitals = worker.vitals;
   Json json = {{"task", TaskOf(worker)},
-               {"ordinal", worker.worker},
                {"state", worker.state},
                {"missing", IsMissing(worker)},
                {"seconds_since_seen", worker.seconds_since_seen},
                {"step", worker.step},
                {"origin", worker.origin},
-               {"largest_step_gap", worker.largest_step_gap},
                {"durable_lag_pushes", std::max<int64_t>(0, worker.applied - worker.durable)}};
-  if (vitals.__isset.steps) json["steps_done"] = vitals.steps;
-  if (vitals.__isset.examples) json["examples_done"] = vitals.examples;
   if (vitals.__isset.loss) json["loss"] = NumberOrNull(vitals.loss);
   if (vitals.__isset.staleness_mean) json["staleness_mean"] = NumberOrNull(vitals.staleness_mean);
-  if (vitals.__isset.staleness_max) json["staleness_max"] = vitals.staleness_max;
-  if (vitals.__isset.retained_bytes) json["retained_bytes"] = vitals.retained_bytes;
   return json;
 }
 
-Json WaitJson(const wire::WaitingCall& call) {
-  Json missing = Json::array();
-  for (const wire::WorkerStanding& worker : call.missing) missing.push_back(worker.worker);
-  return {{"worker", call.worker},
-          {"waits_for", call.waits_for},
-          {"seconds", call.seconds},
-          {"text", call.text},
-          {"missing", std::move(missing)}};
-}
-
-Json JobJson(const JobFigures& job) {
+// Takes the workers it shows off `room`.
+Json JobJson(const JobFigures& job, size_t& room) {
   Json workers = Json::array();
-  for (const wire::WorkerStanding& worker : job.why.workers) {
-    if (workers.size() == kMostWorkersShown) break;
+  for (const wire::WorkerStanding& worker : job.workers) {
+    if (room == 0) break;
+    --room;
     workers.push_back(WorkerJson(worker));
   }
   Json waiting = Json::array();
-  for (const wire::WaitingCall& call : job.why.waiting) {
+  for (const wire::WaitingCall& call : job.waiting) {
     if (waiting.size() == kMostWaitsShown) break;
-    waiting.push_back(WaitJson(call));
+    waiting.push_back({{"seconds", call.seconds}, {"text", call.text}});
   }
   return {{"name", job.name},
           {"consistency", job.consistency},
           {"variables", job.variables},
           {"rows", job.rows},
-          {"memory_bytes", job.memory_bytes},
-          {"dirty_stripes", job.dirty_stripes},
           {"durable_lag_pushes", job.DurableLag()},
-          {"closed_step", job.closed_step},
-          {"worker_count", job.why.workers.size()},
+          {"worker_count", job.workers.size()},
           {"workers", std::move(workers)},
-          {"waiting_count", job.why.waiting.size()},
+          {"waiting_count", job.waiting_count},
           {"waiting", std::move(waiting)}};
+}
+
+Json JobsJson(const std::vector<JobFigures>& jobs) {
+  std::vector<const JobFigures*> order;
+  order.reserve(jobs.size());
+  for (const JobFigures& job : jobs) order.push_back(&job);
+  std::stable_partition(order.begin(), order.end(), [](const JobFigures* job) {
+    return std::any_of(job->workers.begin(), job->workers.end(), IsExpectedToCall);
+  });
+  if (order.size() > kMostJobsShown) order.resize(kMostJobsShown);
+  Json json = Json::array();
+  size_t room = kMostWorkersShown;
+  for (const JobFigures* job : order) json.push_back(JobJson(*job, room));
+  return json;
 }
 
 // What workers that are heard of say of the other servers.
@@ -89,8 +84,8 @@ Json ServersJson(const ClusterPlace& place, const std::string& state, const Engi
   bool anyone = false;
   if (engine != nullptr) {
     for (const JobFigures& job : engine->jobs) {
-      for (const wire::WorkerStanding& worker : job.why.workers) {
-        if (!IsExpectedToCall(worker) || IsMissing(worker) || !worker.__isset.vitals) continue;
+      for (const wire::WorkerStanding& worker : job.workers) {
+        if (!IsHeard(worker) || !worker.__isset.vitals) continue;
         anyone = true;
         for (const int32_t server : worker.vitals.servers_gone) {
           gone[server].push_back(TaskOf(worker));
@@ -103,6 +98,9 @@ Json ServersJson(const ClusterPlace& place, const std::string& state, const Engi
     const auto index = static_cast<int32_t>(i);
     const bool self = index == place.server_index;
     const bool unreached = gone.contains(index);
+    std::vector<std::string>& by = gone[index];
+    const size_t count = self ? 0 : by.size();
+    by.resize(std::min(count, kMostNamed));
     servers.push_back({{"task", absl::StrCat("ps:", i)},
                        {"address", place.servers[i]},
                        {"self", self},
@@ -110,7 +108,8 @@ Json ServersJson(const ClusterPlace& place, const std::string& state, const Engi
                                  : unreached ? "gone"
                                  : anyone    ? "reached"
                                              : "unknown"},
-                       {"gone_for", unreached && !self ? Json(gone[index]) : Json::array()}});
+                       {"gone_for", by},
+                       {"gone_for_count", count}});
   }
   return servers;
 }
@@ -125,35 +124,26 @@ Json SampleJson(const Sample& sample) {
   }
   return {{"n", sample.number},
           {"t", absl::ToUnixMillis(sample.at)},
-          {"pushes", sample.pushes_per_second},
-          {"pulls", sample.pulls_per_second},
-          {"received", sample.received_bytes_per_second},
-          {"sent", sample.sent_bytes_per_second},
           {"staleness", NumberOrNull(sample.staleness_mean)},
-          {"epoch_age", sample.epoch_age_seconds},
-          {"memory", sample.memory_used_bytes},
           {"jobs", std::move(jobs)}};
 }
 
 void AddServer(const EngineFigures& engine, const ListenerFigures& listener, Json& json) {
+  const wire::Staleness staleness = StalenessOf(engine.staleness);
+  json["boot"] = absl::StrCat(engine.boot_id);  // more digits than JavaScript's numbers have
   json["durability"] = engine.durability;
-  json["uptime_seconds"] = engine.uptime_seconds;
-  json["lease_seconds"] = engine.lease_seconds;
+  json["uptime_seconds"] = absl::ToDoubleSeconds(engine.uptime);
+  json["lease_seconds"] = absl::ToDoubleSeconds(engine.lease);
   json["failure"] = std::string(engine.failure.message());
   json["memory_used_bytes"] = engine.memory_used_bytes;
   json["memory_budget_bytes"] = engine.memory_budget_bytes;
   json["disk_bytes"] = engine.disk_bytes;
   json["seconds_since_epoch"] =
-      engine.seconds_since_epoch < 0 ? Json() : Json(engine.seconds_since_epoch);
+      engine.since_epoch.has_value() ? Json(absl::ToDoubleSeconds(*engine.since_epoch)) : Json();
   json["connections"] = listener.connections;
-  json["rpcs_in_flight"] = engine.rpcs_running;
-  json["counters"] = engine.counters;
-  json["staleness"] = {{"pushes", engine.staleness.count},
-                       {"mean", engine.staleness.mean()},
-                       {"p99", engine.staleness.Quantile(0.99)},
-                       {"max", engine.staleness.max}};
-  json["jobs"] = Json::array();
-  for (const JobFigures& job : engine.jobs) json["jobs"].push_back(JobJson(job));
+  json["staleness"] = {{"mean", staleness.mean}, {"p99", staleness.p99}};
+  json["job_count"] = engine.jobs.size();
+  json["jobs"] = JobsJson(engine.jobs);
 }
 
 }  // namespace
@@ -163,8 +153,6 @@ std::string StatusJson(const ClusterPlace& place, const std::string& state,
                        const std::vector<Sample>& samples, int64_t last_sample) {
   Json json = {{"server", absl::StrCat("ps:", place.server_index)},
                {"state", state},
-               {"time", absl::ToUnixMillis(absl::Now())},
-               {"missing_after_seconds", kMissingSeconds},
                {"servers", ServersJson(place, state, engine)}};
   if (engine != nullptr) AddServer(*engine, listener, json);
   json["last_sample"] = last_sample;

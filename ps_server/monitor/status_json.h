@@ -17,9 +17,12 @@ struct ClusterPlace {
   std::vector<std::string> servers;  // addresses, by index
 };
 
-// Workers and waiting calls of one job in one answer; the text says how many there are more.
+// Jobs in one answer, and workers of all of them together: those with workers that are there come
+// first. The answer has the counts of all.
+inline constexpr size_t kMostJobsShown = 64;
 inline constexpr size_t kMostWorkersShown = 500;
-inline constexpr size_t kMostWaitsShown = 100;
+// Workers that do not reach a server.
+inline constexpr size_t kMostNamed = 3;
 
 // `state`: "opening", "serving", "stopping". `engine` is null but while it serves.
 std::string StatusJson(const ClusterPlace& place, const std::string& state,

@@ -15,19 +15,13 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import processes  # noqa: E402
+import scene  # noqa: E402
 import scrape  # noqa: E402
 
 ROUND_SECONDS = 2
 BAR = 0.95
 # Prometheus scrapes once in 10 or 15 s, a page asks every 0.4 s.
 SCRAPES_PER_SECOND = 10
-
-JOB = """name: watched
-model: {type: linear}
-data: {format: libsvm, train: [train.libsvm], features: 64, batch_size: 32, epochs: 1000000}
-optimizer: {type: adagrad, learning_rate: 0.01}
-strategy: {type: parameter_server}
-"""
 
 
 def measure(ps, worker, watched):
@@ -66,12 +60,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=9)
     rounds = parser.parse_args().rounds
     with tempfile.TemporaryDirectory() as folder:
-        with open(os.path.join(folder, "train.libsvm"), "w", encoding="ascii") as f:
-            for row in range(6400):
-                f.write(f"{1 if row * 7 % 11 > 4 else -1} {row % 64 + 1}:1\n")
-        job = os.path.join(folder, "job.yaml")
-        with open(job, "w", encoding="ascii") as f:
-            f.write(JOB)
+        job = scene.write_endless_job(folder, "watched")
         ps = scrape.Http(os.path.join(folder, "ps.http"))
         worker = scrape.Http(os.path.join(folder, "worker.http"))
         with processes.Cluster(folder, 1, scrape.flags(ps.port_file)) as cluster:

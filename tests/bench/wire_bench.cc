@@ -2,9 +2,17 @@
 // trip, and a 4 MiB push that a real engine applies with SGD. One thread a side, loopback. Rounds
 // of raw and ours alternate; each line gives the median of their ratios, that of processor
 // time besides (ours over raw), and has checked in the same run that the bytes arrived. --rounds=N
-// (15), --round_seconds=S (0.2).
+// (15), --round_seconds=S (0.2), --row=NAME (all).
+//
+// TLS is measured beside its bound: what the same bytes cost over raw TCP, and once through
+// AES-128-GCM at each side in records of 16 KiB, as `openssl speed -evp aes-128-gcm -bytes 16384`
+// does it, one after the other: t = bytes / tcp_rate + 2 * bytes / gcm_rate. In the rows of one
+// core all of both sides, ours and the bound, runs on that core; in the others the two sides
+// overlap as they do in use.
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <openssl/evp.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -26,10 +34,12 @@
 #include "ps_server/listener.h"
 #include "tests/support/fake_engine.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/test_certificates.h"
 #include "thrift/wire_client.h"
 
 ABSL_FLAG(int, rounds, 15, "Pairs of rounds, raw and ours");
 ABSL_FLAG(double, round_seconds, 0.2, "Length of a round");
+ABSL_FLAG(std::string, row, "", "The row to measure alone");
 
 namespace cairn {
 namespace {
@@ -233,15 +243,26 @@ wire::VariableSpec Spec() {
 
 // A server and a connection to it.
 struct Served {
-  explicit Served(Engine& engine) {
-    listener = Listener::Start(engine, {}).value();
-    client = WireClient::Connect(listener->address(), {}, Soon()).value();
+  explicit Served(Engine& engine, const SecurityOptions& server = {},
+                  const SecurityOptions& caller = {}) {
+    listener = Listener::Start(engine, {.security = server}).value();
+    client = WireClient::Connect(listener->address(),
+                                 {.security = ClientSecurity::Load(caller).value()}, Soon())
+                 .value();
     wire::ServerState state;
     Require(client->Call("create_variables", Soon(),
                          [&](auto& stub) { stub.create_variables(state, Tool(), {Spec()}); }));
   }
   void Push(const wire::PushRequest& request) {
     Require(client->Call("push", Soon(), [&](auto& stub) { stub.push(reply, request); }));
+  }
+  void Assign(const Payload& values) {
+    wire::AssignRequest request;
+    request.caller = Tool();
+    request.items.resize(1);
+    request.items[0].variable = "w";
+    request.items[0].values = Payload::View(values.data(), values.size());
+    Require(client->Call("assign", Soon(), [&](auto& stub) { stub.assign(reply, request); }));
   }
   void PullInto(absl::Span<float> out) {
     wire::PullRequest request;
@@ -291,21 +312,15 @@ void MeasurePush(const char* name, size_t floats, double bar, bool is_latency) {
       [&] { return wrong == 0 && expected == number; });
 }
 
-void MeasurePull() {
+void MeasurePull(const char* name) {
   FakeEngine engine(FakeEngineOptions{.only_wire = true});
   Served served(engine);
   const Payload values = Numbered(kFloats);
-  wire::AssignRequest assign;
-  assign.caller = Tool();
-  assign.items.resize(1);
-  assign.items[0].variable = "w";
-  assign.items[0].values = Payload::View(values.data(), values.size());
-  Require(served.client->Call("assign", Soon(),
-                              [&](auto& stub) { stub.assign(served.reply, assign); }));
+  served.Assign(values);
   Payload out = Buffer(kLargeBytes);
   RawPair raw(kPullBytes, kLargeBytes + kPullReplyOverheadBytes);
   Measure(
-      "pull_4MiB", kLargeBytes, 0.80, false, [&] { raw.Call(); },
+      name, kLargeBytes, 0.80, false, [&] { raw.Call(); },
       [&] { served.PullInto(out.MutableAs<float>()); },
       [&] {
         std::fill_n(out.mutable_data(), kLargeBytes, std::byte{1});
@@ -314,7 +329,129 @@ void MeasurePull() {
       });
 }
 
-void MeasureSgd() {
+// AES-128-GCM over a payload, a TLS record at a time.
+class Cipher {
+ public:
+  explicit Cipher(bool seals) : seals_(seals), context_(EVP_CIPHER_CTX_new()) {
+    if (EVP_CipherInit_ex(context_, EVP_aes_128_gcm(), nullptr, key_, nonce_, seals_ ? 1 : 0) !=
+        1) {
+      Die("aes-128-gcm");
+    }
+  }
+  ~Cipher() { EVP_CIPHER_CTX_free(context_); }
+  void Run(const Payload& payload) {
+    constexpr size_t kRecordBytes = 16 << 10;
+    const auto* const from = reinterpret_cast<const unsigned char*>(payload.data());
+    for (size_t at = 0; at < payload.size(); at += kRecordBytes) {
+      const auto bytes = static_cast<int>(std::min(kRecordBytes, payload.size() - at));
+      int written = 0;
+      if (EVP_CipherInit_ex(context_, nullptr, nullptr, nullptr, nonce_, seals_ ? 1 : 0) != 1 ||
+          EVP_CipherUpdate(context_, out_, &written, from + at, bytes) != 1 || written != bytes) {
+        Die("aes-128-gcm");
+      }
+      if (seals_ && EVP_CipherFinal_ex(context_, out_, &written) != 1) Die("aes-128-gcm");
+    }
+  }
+
+ private:
+  const bool seals_;
+  const unsigned char key_[16] = {1};
+  const unsigned char nonce_[12] = {2};
+  EVP_CIPHER_CTX* const context_;
+  unsigned char out_[(16 << 10) + 64];
+};
+
+// Threads that are started meanwhile run on one core alone.
+class OnOneCore {
+ public:
+  explicit OnOneCore(bool wanted) {
+    ::sched_getaffinity(0, sizeof(before_), &before_);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(::sched_getcpu(), &one);
+    if (wanted) ::sched_setaffinity(0, sizeof(one), &one);
+  }
+  ~OnOneCore() { ::sched_setaffinity(0, sizeof(before_), &before_); }
+  OnOneCore(const OnOneCore&) = delete;
+  OnOneCore& operator=(const OnOneCore&) = delete;
+
+ private:
+  cpu_set_t before_;
+};
+
+// A server and a client that trust each other.
+struct TlsServed {
+  TestCertificates certificates;
+  FakeEngine engine{FakeEngineOptions{.only_wire = true}};
+  Served served{engine, certificates.Issue(TestCertificates::ServerRequest()),
+                certificates.Issue(TestCertificates::ClientRequest("bench", kWorker))};
+};
+
+// Raw TCP, and the payload once through the cipher at each side.
+class TlsBound {
+ public:
+  TlsBound(size_t request, size_t reply) : raw_(request, reply) {}
+  void Call(const Payload& payload) {
+    raw_.Call();
+    seal_.Run(payload);
+    open_.Run(payload);
+  }
+
+ private:
+  RawPair raw_;
+  Cipher seal_{/*seals=*/true};
+  Cipher open_{/*seals=*/false};
+};
+
+void MeasureTlsPush(const char* name, bool on_one_core) {
+  const OnOneCore core(on_one_core);
+  TlsServed tls;
+  const Payload values = Numbered(kFloats);
+  const wire::PushRequest request = PushOf(values.As<float>());
+  TlsBound bound(kLargeBytes + kPushOverheadBytes, kPushReplyBytes);
+  int64_t pushes = 0;
+  Measure(
+      name, kLargeBytes, 0.60, false, [&] { bound.Call(values); },
+      [&] {
+        tls.served.Push(request);
+        ++pushes;
+      },
+      [&] { return tls.engine.pushed_bytes() == pushes * static_cast<int64_t>(kLargeBytes); });
+}
+
+void MeasureTlsPull(const char* name, bool on_one_core) {
+  const OnOneCore core(on_one_core);
+  TlsServed tls;
+  const Payload values = Numbered(kFloats);
+  tls.served.Assign(values);
+  TlsBound bound(kPullBytes, kLargeBytes + kPullReplyOverheadBytes);
+  Payload out = Buffer(kLargeBytes);
+  Measure(
+      name, kLargeBytes, 0.60, false, [&] { bound.Call(values); },
+      [&] { tls.served.PullInto(out.MutableAs<float>()); },
+      [&] {
+        std::fill_n(out.mutable_data(), kLargeBytes, std::byte{1});
+        tls.served.PullInto(out.MutableAs<float>());
+        return out == values;
+      });
+}
+
+// What `openssl speed -evp aes-128-gcm -bytes 16384` says, with -decrypt too: what TLS cannot
+// exceed where each side has a core, and half of it where both share one.
+void MeasureCipher(const char* name) {
+  const Payload values = Numbered(kFloats);
+  const auto rate = [&](bool seals) {
+    Cipher cipher(seals);
+    const Cost cost = CostOf([&] { cipher.Run(values); });
+    return static_cast<double>(kLargeBytes) / cost.seconds / 1e9;
+  };
+  std::printf(
+      "{\"name\": \"%s\", \"seal_gigabytes_per_second\": %.2f, "
+      "\"open_gigabytes_per_second\": %.2f}\n",
+      name, rate(true), rate(false));
+}
+
+void MeasureSgd(const char* name) {
   TempDir folder;
   EngineOptions options;
   options.directory = folder.Join("ps");
@@ -328,7 +465,7 @@ void MeasureSgd() {
     RawPair raw(kLargeBytes + kPushOverheadBytes, kPushReplyBytes);
     int64_t pushes = 0;
     Measure(
-        "push_4MiB_sgd", kLargeBytes, 0.60, false, [&] { raw.Call(); },
+        name, kLargeBytes, 0.60, false, [&] { raw.Call(); },
         [&] {
           ++pushes;
           served.Push(request);
@@ -345,10 +482,21 @@ void MeasureSgd() {
 }
 
 int Main() {
-  MeasurePush("push_4MiB", kFloats, 0.80, false);
-  MeasurePull();
-  MeasurePush("round_trip_64B", kSmallFloats, 1.5, true);
-  MeasureSgd();
+  const std::string wanted = absl::GetFlag(FLAGS_row);
+  const auto row = [&](const char* name, const std::function<void(const char*)>& measure) {
+    if (wanted.empty() || wanted == name) measure(name);
+  };
+  row("push_4MiB", [](const char* name) { MeasurePush(name, kFloats, 0.80, false); });
+  row("pull_4MiB", MeasurePull);
+  row("round_trip_64B", [](const char* name) { MeasurePush(name, kSmallFloats, 1.5, true); });
+  row("push_4MiB_sgd", MeasureSgd);
+  row("aes_128_gcm", MeasureCipher);
+  for (const bool on_one_core : {false, true}) {
+    row(on_one_core ? "push_4MiB_tls_one_core" : "push_4MiB_tls",
+        [&](const char* name) { MeasureTlsPush(name, on_one_core); });
+    row(on_one_core ? "pull_4MiB_tls_one_core" : "pull_4MiB_tls",
+        [&](const char* name) { MeasureTlsPull(name, on_one_core); });
+  }
   return 0;
 }
 

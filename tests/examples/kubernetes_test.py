@@ -5,6 +5,7 @@ import glob
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -143,6 +144,28 @@ class KubernetesTest(unittest.TestCase):
             self.assertIn(one[probe]["httpGet"]["port"], ports)
         self.assertIn(f"--http_port={ports['http']}", one["args"])
 
+    def certificates(self, cluster_file):
+        """What README's steps make: {kind: the folder of its Secret}, and {name: hosts}."""
+        done = subprocess.run([processes.CTL, "certs", self.path("tls"), "--cluster", cluster_file,
+                               "--json"], capture_output=True, check=True, timeout=60)
+        hosts = {one["name"]: one["hosts"] for one in json.loads(done.stdout)["certificates"]}
+        folders = {}
+        for job, (manifest, _) in TASKS.items():
+            (secret,) = [volume["secret"] for volume in manifest["spec"]["template"]["spec"]["volumes"]
+                         if "secret" in volume]
+            self.assertEqual(secret, {"secretName": f"cairn-{job}-tls", "defaultMode": 0o440})
+            folders[job] = self.path(job + "-tls")
+            os.mkdir(folders[job])
+            for path in [self.path("tls/ca.crt"), *glob.glob(self.path(f"tls/{job}-*"))]:
+                shutil.copy(path, folders[job])
+                os.chmod(os.path.join(folders[job], os.path.basename(path)), secret["defaultMode"])
+        return folders, hosts
+
+    def test_each_servers_certificate_is_for_its_name(self):
+        _, hosts = self.certificates(self.path("plan.yaml", JOB_CONFIG["cluster.yaml"]))
+        for index in range(TASKS["ps"][1]):
+            self.assertEqual(hosts[f"ps-{index}"], [address(PS, index).rsplit(":", 1)[0]])
+
     def command(self, manifest, index, places):
         """What a pod runs, with the places of this machine for its own."""
         one = container(manifest)
@@ -172,11 +195,13 @@ class KubernetesTest(unittest.TestCase):
         places = {"/etc/cairn/cluster.yaml": self.path("cluster.yaml", text),
                   "/etc/cairn/job.yaml": self.path("job.yaml", JOB_CONFIG["job.yaml"]),
                   "/data": data}
+        tls, _ = self.certificates(places["/etc/cairn/cluster.yaml"])
         started, logs = [], []
         self.addCleanup(lambda: [processes.end(one) for one in started])
         for job, (manifest, count) in TASKS.items():
             for index in range(count):
-                here = {**places, "/var/lib/cairn": self.path(f"{job}{index}")}
+                here = {**places, "/var/lib/cairn": self.path(f"{job}{index}"),
+                        "/etc/cairn-tls": tls[job]}
                 os.mkdir(here["/var/lib/cairn"])  # the volume
                 logs.append(open(self.path(f"{job}{index}.log"), "w+", encoding="utf-8"))
                 self.addCleanup(logs[-1].close)

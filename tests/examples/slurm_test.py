@@ -144,13 +144,13 @@ class SlurmTest(unittest.TestCase):
             raise AssertionError(f"{command}: status {done.returncode}\n{done.stdout}{done.stderr}")
         return done.stdout
 
-    def submit(self, job, state, worker_flags, ps_flags=""):
+    def submit(self, job, state, worker_flags, ps_flags="", cluster="ps=2,worker=2"):
         """A job's number and the file that gets its output."""
         output = os.path.join(self.folder, state + ".out")
         said = self.slurm(
             "sbatch", "--parsable", "--output", output, SCRIPT, CAIRN_JOB=job,
             CAIRN_BIN=os.path.join(self.folder, "bin"), CAIRN_PORT=str(free_run(4)),
-            CAIRN_STATE=os.path.join(self.folder, state), CAIRN_CLUSTER="ps=2,worker=2",
+            CAIRN_STATE=os.path.join(self.folder, state), CAIRN_CLUSTER=cluster,
             CAIRN_WORKER_FLAGS=worker_flags, CAIRN_PS_FLAGS=ps_flags)
         number = said.strip()
         self.addCleanup(self.slurm, "scancel", "--quiet", "--signal=KILL", "--full", number,
@@ -212,16 +212,26 @@ class SlurmTest(unittest.TestCase):
         self.assertEqual(sorted(reports), ["worker:0", "worker:1"], self.text(output))
         self.assertGreaterEqual(reports["worker:0"]["eval"]["auc"], 0.900)
         self.assertIn("ps:1 ", "".join(self.output(output)["1"]))
+        kept = os.listdir(os.path.join(self.folder, "a9a"))
+        self.assertEqual(sorted(kept), ["ps0", "ps1"], "the certificates go with the job")
         self.assert_nothing_runs("a9a")
 
     def test_scancel_ends_all_with_everything_on_disk_and_a_later_job_goes_on(self):
         job = self.endless_job()
         # No epoch but the last one, at the end.
-        number, output = self.submit(job, "cancelled", f"--metrics_file {self.folder}/steps.jsonl",
+        events = os.path.join(self.folder, "events")
+        number, output = self.submit(job, "cancelled", f"--set output.tensorboard={events}",
                                      "--snapshot_interval_seconds=3600")
-        steps = os.path.join(self.folder, "steps.jsonl")
-        processes.wait_for(lambda: os.path.exists(steps) and len(self.text(steps)) > 10000, WAIT,
-                           "steps")
+
+        def both_train():
+            sizes = [os.path.getsize(path) for path in glob.glob(os.path.join(events, "*", "*"))]
+            return len(sizes) == 2 and min(sizes) > 20000
+        processes.wait_for(both_train, WAIT, "some hundred steps of each worker")
+        calls = running(os.path.join(self.folder, "cancelled"))
+        for program in ("cairn-ps", "cairn-worker"):
+            flags = [words for words in calls if program + " " in words]
+            self.assertEqual(len(flags), 2, calls)
+            self.assertTrue(all(" --tls_certificate " in words for words in flags), flags)
         self.slurm("scancel", number)
         self.assertEqual(self.ended(number)[0], "CANCELLED", self.text(output))
         self.assert_nothing_runs("cancelled")
@@ -239,6 +249,14 @@ class SlurmTest(unittest.TestCase):
         for report in reports.values():  # more steps than these are behind it
             self.assertEqual(report["steps"], 0, report)
             self.assertGreater(report["total_steps"], 50, report)
+
+    def test_workers_that_train_as_one_need_no_servers(self):
+        number, output = self.submit(
+            self.endless_job(), "together", "--max_steps 5 --set strategy.type=multi_worker_mirrored",
+            cluster="worker=2")
+        self.assertEqual(self.ended(number), ("COMPLETED", 0), self.text(output))
+        self.assertEqual(sorted(self.reports(output)), ["worker:0", "worker:1"], self.text(output))
+        self.assertEqual(os.listdir(os.path.join(self.folder, "together")), [])
 
     def test_a_task_that_fails_ends_the_others_and_the_job_says_so(self):
         number, output = self.submit(self.endless_job(), "failed", "--set data.batch_size=none")

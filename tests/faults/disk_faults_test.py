@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import sys
-import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import processes  # noqa: E402

@@ -8,25 +8,20 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import processes  # noqa: E402
+import scene  # noqa: E402
 import tap  # noqa: E402
 
 ROWS, COLUMNS, BATCH = 4000, 50, 50
 STEPS = ROWS // BATCH  # an epoch
 
 
-class Checkpoints(unittest.TestCase):
+class Checkpoints(scene.FolderTest):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
+        super().setUp()
         self.directory = os.path.join(self.folder, "checkpoints")
-
-    def path(self, *parts):
-        return os.path.join(self.folder, *parts)
 
     def write_job(self, epochs, every_steps=0, keep=3):
         rows = self.path("rows.libsvm")

@@ -4,23 +4,17 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
-import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import processes  # noqa: E402
+import scene  # noqa: E402
 import tap  # noqa: E402
 
 STEP = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "3", "SLURM_STEP_NODELIST": "n[1-2]",
         "SLURM_STEP_TASKS_PER_NODE": "1,2"}
 
 
-class ClusterResolver(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
+class ClusterResolver(scene.FolderTest):
     def worker(self, *flags, **variables):
         environment = {k: v for k, v in os.environ.items()
                        if k != "TF_CONFIG" and not k.startswith("SLURM_")}

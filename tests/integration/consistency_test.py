@@ -6,12 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import processes  # noqa: E402
+import scene  # noqa: E402
 import tap  # noqa: E402
 
 ROWS, BATCH = 40000, 5
@@ -62,11 +61,9 @@ class Worker:
         return json.loads(out.splitlines()[-1]) if code == 0 else None
 
 
-class Consistency(unittest.TestCase):
+class Consistency(scene.FolderTest):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
+        super().setUp()
         rows = os.path.join(self.folder, "rows.libsvm")
         with open(rows, "w", encoding="ascii") as f:
             for i in range(ROWS):

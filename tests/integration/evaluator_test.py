@@ -3,36 +3,25 @@ job's values (checkpoint.warm_start). With real processes."""
 import glob
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
 import tempfile
-import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import processes  # noqa: E402
+import scene  # noqa: E402
 import tap  # noqa: E402
 
 ROWS, COLUMNS, BATCH = 4000, 20, 50
 STEPS = ROWS // BATCH  # an epoch
 
 
-class Jobs(unittest.TestCase):
+class Jobs(scene.FolderTest):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
+        super().setUp()
         self.directory = self.path("checkpoints")
-        draw = random.Random(3)
-        with open(self.path("rows.libsvm"), "w", encoding="ascii") as f:
-            for _ in range(ROWS):
-                columns = sorted(draw.sample(range(1, COLUMNS + 1), 4))
-                label = int(sum(1 if c % 2 else -1 for c in columns) + draw.uniform(-1, 1) > 0)
-                f.write(f"{label} " + " ".join(f"{c}:1" for c in columns) + "\n")
-
-    def path(self, *parts):
-        return os.path.join(self.folder, *parts)
+        scene.write_rows(self.path("rows.libsvm"), ROWS, COLUMNS, noise=1)
 
     def write_job(self, name="job", model=None, **sections):
         path = self.path(name + ".yaml")

@@ -9,11 +9,10 @@ import select
 import signal
 import subprocess
 import sys
-import tempfile
-import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import processes  # noqa: E402
+import scene  # noqa: E402
 import tap  # noqa: E402
 
 CTL = os.environ["CAIRNCTL"]
@@ -59,11 +58,9 @@ def gone(pid):
         return True
 
 
-class LaunchTest(unittest.TestCase):
+class LaunchTest(scene.FolderTest):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
+        super().setUp()
         # Where the launch makes its own folder.
         self.temporary = os.path.join(self.folder, "tmp")
         os.mkdir(self.temporary)
@@ -113,6 +110,20 @@ class LaunchTest(unittest.TestCase):
         names = {re.match(r"(\S+) +\| ", line).group(1) for line in self.log().splitlines()}
         self.assertEqual(names, {"ps:0", "ps:1", "worker:0", "worker:1", "launch"})
         self.assertNotIn("\033", self.log())
+
+    def test_with_a_folder_for_certificates_the_tasks_speak_tls(self):
+        tls = os.path.join(self.folder, "tls")
+        status, out = self.finish(self.launch("--ps", "2", "--worker", "1", "--tls_directory", tls))
+        self.assertEqual(status, 0, self.log())
+        self.assertEqual(json.loads(out)["status"], "completed")
+        self.assertIn(f"--job launched --tls_certificate {tls}/reader.crt", self.log())
+        # The servers' ends of it: a worker without certificates is refused.
+        status, _ = self.finish(self.launch("--ps", "1", "--worker", "1", *(
+            word for kind, file in (("certificate", "ps-0.crt"), ("key", "ps-0.key"),
+                                    ("ca", "ca.crt"))
+            for word in ("--ps_flag", f"--tls_{kind}={tls}/{file}"))))
+        self.assertEqual(status, 1, self.log())
+        self.assertIn("speaks TLS alone", self.log())
 
     def test_with_json_stdout_is_one_object(self):
         status, out = self.finish(self.launch("--ps", "1", "--worker", "1", "--json", "--",

@@ -9,13 +9,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import npz  # noqa: E402
 import processes  # noqa: E402
+import scene  # noqa: E402
 import tap  # noqa: E402
 
 ROWS, FEATURES, SECONDS = 3001, 20, 180
@@ -38,15 +37,7 @@ def write_ratings(path, rows):
             f.write(f"{draw.randrange(300)}::{draw.randrange(200)}::{1 + i % 5}::0\n")
 
 
-class MultiWorkerMirrored(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
-    def path(self, *parts):
-        return os.path.join(self.folder, *parts)
-
+class MultiWorkerMirrored(scene.FolderTest):
     def rows(self, count, write=write_sparse):
         path = self.path(f"{write.__name__}{count}")
         if not os.path.exists(path):

@@ -9,38 +9,24 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
-import unittest
 
 import numpy
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import processes  # noqa: E402
+import scene  # noqa: E402
 import tap  # noqa: E402
 
-CTL = os.environ["CAIRNCTL"]
 WAIT = 60
 
 
-def ctl(*arguments, code=0):
-    """The JSON answer of a command that ends with `code`, and its stderr."""
-    done = subprocess.run([CTL, *arguments, "--json"], capture_output=True, text=True,
-                          timeout=WAIT, check=False)
-    if done.returncode != code:
-        raise AssertionError(f"{arguments}: status {done.returncode}, not {code}\n{done.stdout}"
-                             f"{done.stderr}")
-    return json.loads(done.stdout), done.stderr
-
-
 def refused(*arguments, code=1):
-    return ctl(*arguments, code=code)[0]["error"]
+    return processes.ctl(*arguments, code=code)[0]["error"]
 
 
-class OperatorTest(unittest.TestCase):
+class OperatorTest(scene.FolderTest):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
+        super().setUp()
         self.checkpoints = os.path.join(self.folder, "checkpoints")
 
     def write_job(self, **strategy):
@@ -67,7 +53,7 @@ class OperatorTest(unittest.TestCase):
         log = os.path.join(self.folder, "log")
         with open(log, "w", encoding="utf-8") as err:
             process = subprocess.Popen(
-                [CTL, "launch", "--cairn_ps", processes.PS, "--cairn_worker", processes.WORKER,
+                [processes.CTL, "launch", "--cairn_ps", processes.PS, "--cairn_worker", processes.WORKER,
                  *flags], stdout=subprocess.DEVNULL, stderr=err)
 
         def cluster():
@@ -97,7 +83,7 @@ class OperatorTest(unittest.TestCase):
 
     def step_of(self, target, worker, at_least):
         def reached():
-            for one in ctl("status", *target)[0]["workers"]:
+            for one in processes.ctl("status", *target)[0]["workers"]:
                 if one["worker"] == worker and one["step"] >= at_least:
                     return one["step"]
             return None
@@ -108,12 +94,12 @@ class OperatorTest(unittest.TestCase):
         with self.launched("--job", job) as (process, cluster):
             target = [*cluster, "--job", job]
             self.step_of(target, "worker:1", 5)
-            status, _ = ctl("status", *target)
+            status, _ = processes.ctl("status", *target)
             self.assertEqual([s["state"] for s in status["servers"]], ["ok", "ok"])
             self.assertEqual([w["state"] for w in status["workers"]], ["live", "live"])
             self.assertGreater(status["servers"][0]["counters"]["pushes"], 0)
 
-            watch = subprocess.Popen([CTL, "status", *target, "--json", "--watch", "0.2"],
+            watch = subprocess.Popen([processes.CTL, "status", *target, "--json", "--watch", "0.2"],
                                      stdout=subprocess.PIPE, text=True)
             try:
                 samples = [json.loads(watch.stdout.readline()) for _ in range(3)]
@@ -126,7 +112,7 @@ class OperatorTest(unittest.TestCase):
             pid = self.stopped(process, "cairn-worker", 1)
 
             def explained():
-                why, _ = ctl("why", *cluster, "--job", "story")
+                why, _ = processes.ctl("why", *cluster, "--job", "story")
                 causes = [c for c in why["causes"] if c["waited_for_by"] > 0
                           and c["seconds_since_seen"] > 2]
                 return (why, causes) if causes else None
@@ -143,13 +129,13 @@ class OperatorTest(unittest.TestCase):
             target = [*cluster, "--job", "story", "--timeout_seconds", "1"]
             self.step_of(target, "worker:0", 5)
             pid = self.stopped(process, "cairn-ps", 1)
-            status, err = ctl("status", *target, code=1)
+            status, err = processes.ctl("status", *target, code=1)
             self.assertEqual([s["state"] for s in status["servers"]], ["ok", "no answer"])
             self.assertIn("deadline", status["servers"][1]["error"])
             self.assertIn("ps:1", err)
-            why, _ = ctl("why", *target, code=1)
+            why, _ = processes.ctl("why", *target, code=1)
             self.assertTrue(why["servers_without_answer"][0]["server"].startswith("ps:1"))
-            doctor, _ = ctl("doctor", *cluster, "--timeout_seconds", "1", "--data_dir", self.folder,
+            doctor, _ = processes.ctl("doctor", *cluster, "--timeout_seconds", "1", "--data_dir", self.folder,
                             code=1)
             servers = [f for f in doctor["findings"] if f["what"].startswith("ps:")]
             self.assertEqual([f["level"] for f in servers], ["ok", "bad"])
@@ -166,9 +152,24 @@ class OperatorTest(unittest.TestCase):
                           refused("checkpoint", "create", *target, folder))
             self.assertEqual(os.listdir(folder), [])
             pid = self.stopped(process, "cairn-worker", 1)
-            made, _ = ctl("checkpoint", "create", *target, folder)
-            self.assertTrue(ctl("checkpoint", "verify", made["folder"])[0]["ok"])
+            made, _ = processes.ctl("checkpoint", "create", *target, folder)
+            self.assertTrue(processes.ctl("checkpoint", "verify", made["folder"])[0]["ok"])
             os.kill(pid, signal.SIGCONT)
+
+    def test_the_wire_is_measured_and_nothing_is_left_of_it(self):
+        with processes.Cluster(self.folder, 2) as cluster:
+            target = ["--cluster", cluster.worker_file(1)]
+            found, _ = processes.ctl("bench", *target, "--mib", "1", "--seconds", "0.05")
+            self.assertEqual([s["server"] for s in found["servers"]], ["ps:0", "ps:1"])
+            for rates in [*found["servers"], found["together"]]:
+                self.assertGreater(rates["push_bytes_per_second"], 0)
+                self.assertGreater(rates["pull_bytes_per_second"], 0)
+            trips = found["servers"][0]["round_trip_seconds"]
+            self.assertLess(0, trips["median"])
+            self.assertLessEqual(trips["median"], trips["p99"])
+            status, _ = processes.ctl("status", *target, "--job", "any")
+            self.assertEqual([s["jobs"] for s in status["servers"]], [[], []])
+            self.assertIn("1 to 256", refused("bench", *target, "--mib", "0", code=2))
 
     def flip(self, path):
         with open(path, "r+b") as f:
@@ -182,11 +183,11 @@ class OperatorTest(unittest.TestCase):
         state = os.path.join(self.folder, "state")
         with self.launched("--job", job, "--state", state) as (_, cluster):
             self.step_of([*cluster, "--job", job], "worker:0", 1000)
-            made, _ = ctl("checkpoint", "create", *cluster, "--job", job)
+            made, _ = processes.ctl("checkpoint", "create", *cluster, "--job", job)
             self.assertEqual(made["servers"], 2)
             self.assertGreaterEqual(made["step"], 1000)
             live = os.path.join(self.folder, "live.npz")
-            ctl("export", live, *cluster, "--job", "story")
+            processes.ctl("export", live, *cluster, "--job", "story")
             with numpy.load(live) as arrays:
                 self.assertEqual({n: a.shape for n, a in arrays.items()},
                                  {"kernel": (4, 1), "bias": (1,)})
@@ -197,16 +198,16 @@ class OperatorTest(unittest.TestCase):
                           refused("inspect", "--data_dir", os.path.join(state, "ps0")))
             self.assertIn("is live at step",
                           refused("checkpoint", "restore", made["folder"], *cluster))
-        listed, _ = ctl("checkpoint", "list", "--job", job)
+        listed, _ = processes.ctl("checkpoint", "list", "--job", job)
         kept = [c for c in listed["checkpoints"] if c["kept_by_operator"]]
         self.assertEqual([c["folder"] for c in kept], [made["folder"]])
         self.assertGreater(len(listed["checkpoints"]), 1, "the job makes its own")
 
-        whole, _ = ctl("checkpoint", "verify", made["folder"])
+        whole, _ = processes.ctl("checkpoint", "verify", made["folder"])
         self.assertTrue(whole["ok"])
         self.assertGreater(whole["checkpoints"][0]["files"], 4)
         values = os.path.join(self.folder, "values.npz")
-        ctl("export", values, "--checkpoint", made["folder"])
+        processes.ctl("export", values, "--checkpoint", made["folder"])
         with numpy.load(values) as arrays:
             before = {name: array.copy() for name, array in arrays.items()}
         self.assertEqual(set(before), {"kernel", "bias"})
@@ -217,20 +218,20 @@ class OperatorTest(unittest.TestCase):
                      for name in os.listdir(os.path.join(made["folder"], "ps-1", "db"))
                      if name.endswith(".sst"))
         self.flip(table)
-        damaged, err = ctl("checkpoint", "verify", made["folder"], code=1)
+        damaged, err = processes.ctl("checkpoint", "verify", made["folder"], code=1)
         self.assertFalse(damaged["ok"])
         self.assertEqual(len(damaged["checkpoints"][0]["wrong"]), 1)
         self.assertIn(os.path.basename(table), damaged["checkpoints"][0]["wrong"][0])
         self.assertIn("1 file is damaged", err)
         # Of a whole directory each one is told; a table may be that of several, by hard links.
-        several, _ = ctl("checkpoint", "verify", self.checkpoints, code=1)
+        several, _ = processes.ctl("checkpoint", "verify", self.checkpoints, code=1)
         self.assertEqual(len(several["checkpoints"]), len(listed["checkpoints"]))
         self.assertIn(made["folder"], [c["folder"] for c in several["checkpoints"] if not c["ok"]])
 
     def check_files(self, state, made):
         """What inspect reads in files that no server uses, a data directory's or a part's."""
         for folder in (os.path.join(state, "ps0"), os.path.join(made["folder"], "ps-0")):
-            found, _ = ctl("inspect", "--data_dir", folder)
+            found, _ = processes.ctl("inspect", "--data_dir", folder)
             self.assertEqual(found["server"], "ps:0")
             names = {v["name"]: v for v in found["variables"]}
             self.assertEqual(names["cairn/workers"]["rows"], 2)
@@ -241,16 +242,16 @@ class OperatorTest(unittest.TestCase):
     def restore_to_three(self, made, before):
         """The checkpoint of two servers on three, with the same values."""
         with self.launched("--ps", "3", "--worker", "0") as (_, cluster):
-            done, _ = ctl("checkpoint", "restore", made["folder"], *cluster)
+            done, _ = processes.ctl("checkpoint", "restore", made["folder"], *cluster)
             self.assertEqual((done["job"], done["step"]), ("story", made["step"]))
             self.assertIn("--replace", refused("checkpoint", "restore", made["folder"], *cluster))
-            ctl("checkpoint", "restore", made["folder"], *cluster, "--replace")
+            processes.ctl("checkpoint", "restore", made["folder"], *cluster, "--replace")
             again = os.path.join(self.folder, "again.npz")
-            ctl("export", again, *cluster, "--job", "story")
+            processes.ctl("export", again, *cluster, "--job", "story")
             with numpy.load(again) as arrays:
                 for name, array in before.items():
                     numpy.testing.assert_array_equal(array, arrays[name])
-            kernel, _ = ctl("inspect", *cluster, "--job", "story", "kernel")
+            kernel, _ = processes.ctl("inspect", *cluster, "--job", "story", "kernel")
             self.assertEqual(kernel["variables"][0]["rows"], 4)
             self.assertEqual(kernel["variables"][0]["slots"], ["accumulator"])
 

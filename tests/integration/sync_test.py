@@ -8,27 +8,18 @@ import random
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import npz  # noqa: E402
 import processes  # noqa: E402
+import scene  # noqa: E402
 import tap  # noqa: E402
 
 ROWS, FEATURES = 3010, 20
 
 
-class Sync(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
+class Sync(scene.FolderTest):
     def write_job(self, name, batch, consistency="sync", optimizer="adagrad", model=None,
                   rows=ROWS, epochs=1, checkpoint=None, **strategy):
         data = self.path(f"rows{rows}.libsvm")

@@ -3,15 +3,13 @@ the metrics file and the report."""
 import glob
 import json
 import os
-import random
 import subprocess
 import sys
-import tempfile
-import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import processes  # noqa: E402
 import python_packages  # noqa: E402
+import scene  # noqa: E402
 import tap  # noqa: E402
 
 BUILD = sys.argv[1]
@@ -45,22 +43,12 @@ print(json.dumps(runs))
 """
 
 
-class EventFiles(unittest.TestCase):
+class EventFiles(scene.FolderTest):
     def setUp(self):
         self.python = python_packages.python_with(BUILD, "tensorboard", TENSORBOARD)
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
+        super().setUp()
         self.logs = self.path("logs")
-        draw = random.Random(3)
-        with open(self.path("rows.libsvm"), "w", encoding="ascii") as f:
-            for _ in range(ROWS):
-                columns = sorted(draw.sample(range(1, COLUMNS + 1), 4))
-                label = int(sum(1 if c % 2 else -1 for c in columns) > 0)
-                f.write(f"{label} " + " ".join(f"{c}:1" for c in columns) + "\n")
-
-    def path(self, *parts):
-        return os.path.join(self.folder, *parts)
+        scene.write_rows(self.path("rows.libsvm"), ROWS, COLUMNS)
 
     def write_job(self, **output):
         path = self.path("job.yaml")
@@ -153,6 +141,22 @@ class EventFiles(unittest.TestCase):
             # A schedule goes by the updates of both.
             self.assertNotIn("learning_rate", run["scalars"])
             self.assertEqual("eval/auc" in run["scalars"], report["task"] == "worker:0")
+
+    def test_an_evaluator_has_a_folder_with_the_scores_of_its_checkpoints(self):
+        job = self.write_job()
+        made = ["--set", f"checkpoint.directory={self.path('made')}"]
+        trained = processes.run_worker(job, flags=made)
+        # After the run's end it waits for another.
+        report = processes.run_worker(job, flags=[
+            "--task_type", "evaluator", *made, "--set", "evaluation.checkpoint_wait_seconds=0.2"])
+        self.assertEqual(report["checkpoints"], 1)
+        runs = self.load()
+        self.assertEqual(sorted(runs), [".", "evaluator-0"])
+        run = runs["evaluator-0"]
+        self.assertEqual(sorted(run["scalars"]), sorted(EVAL))
+        for tag in EVAL:
+            self.assert_same(self.steps_and_values(run, tag), [(STEPS, trained["eval"][tag[5:]])])
+        self.assertEqual(list(run["events"].values()), [2 + 1])
 
     def test_a_folder_that_cannot_be_written_ends_the_run_with_its_name(self):
         job = self.write_job()

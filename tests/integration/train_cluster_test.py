@@ -11,6 +11,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import processes  # noqa: E402
+import scene  # noqa: E402
 import tap  # noqa: E402
 
 A9A = processes.shared("data", "a9a")
@@ -50,12 +51,7 @@ def lines_of(path):
         return f.read().count(b"\n")
 
 
-class TrainCluster(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-
+class TrainCluster(scene.FolderTest):
     def finish(self, process, code=0):
         out, err = process.communicate(timeout=120)
         self.assertEqual(process.returncode, code, err[-4000:])

@@ -56,7 +56,7 @@ class CohortTest : public ::testing::Test {
   }
   wire::WhyReply Why() {
     wire::WhyReply reply;
-    cohort_.FillWhy(reply);
+    cohort_.FillWhy(reply, 100);
     return reply;
   }
   // Until `count` calls wait.
@@ -101,7 +101,7 @@ TEST_F(CohortTest, UnderBoundSAStepBeginsOnceOthersHaveBegunTheOneSBefore) {
           << "bound " << bound << ", slow worker at " << slow_step;
     }
     wire::WhyReply why;
-    cohort.FillWhy(why);
+    cohort.FillWhy(why, 100);
     EXPECT_EQ(why.largest_step_gap, bound);
   }
 }

@@ -289,6 +289,7 @@ TEST_F(ListenerTest, APortInUseIsNamed) {
                        AllOf(HasSubstr("listen on " + address()), HasSubstr("in use"))));
   ListenerOptions elsewhere;
   elsewhere.host = "203.0.113.1";  // documentation range: nobody's
+  elsewhere.security.allow_plaintext = true;
   EXPECT_THAT(Listener::Start(engine_, elsewhere).status(),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("203.0.113.1")));
 }
@@ -301,7 +302,13 @@ TEST_F(ListenerTest, OptionsOutOfRangeAreNamed) {
   refused({.port = 65536}, "--port");
   refused({.max_message_bytes = 1000}, "--max_message_bytes");
   refused({.max_connections = 0}, "--max_connections");
+  refused({.max_connections_per_peer = 0}, "--max_connections_per_peer");
   refused({.stall_seconds = 0}, "--stall_seconds");
+  refused({.idle_seconds = 0}, "--idle_seconds");
+  refused({.handshake_seconds = 0}, "--handshake_seconds");
+  refused({.max_handshakes = 0}, "--max_handshakes");
+  refused({.host = "0.0.0.0"}, "--allow_plaintext");
+  refused({.security = {.tls_certificate = "only.crt"}}, "--tls_key is missing");
 }
 
 TEST_F(ListenerTest, StopEndsIdleStalledAndBusyConnections) {

@@ -51,7 +51,8 @@ class FakeEngine : public Engine, private wire::ParameterServerIf {
     const absl::MutexLock lock(&mutex_);
     message_bytes_ -= bytes;
   }
-  EngineFigures Figures() const override { return {}; }
+  EngineFigures Figures(FigureDetail) const override { return {}; }
+  absl::Status failure() const override { return absl::OkStatus(); }
   int32_t live_workers() const override { return 0; }
   absl::Status Close() override { return absl::OkStatus(); }
 

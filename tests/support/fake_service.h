@@ -51,7 +51,8 @@ class FakeService : public wire::ParameterServerIf, public Engine {
   wire::ParameterServerIf& service() override { return *this; }
   absl::Status AcquireMessage(int64_t) override { return absl::OkStatus(); }
   void ReleaseMessage(int64_t) override {}
-  EngineFigures Figures() const override { return {}; }
+  EngineFigures Figures(FigureDetail) const override { return {}; }
+  absl::Status failure() const override { return absl::OkStatus(); }
   int32_t live_workers() const override { return 0; }
   absl::Status Close() override { return absl::OkStatus(); }
 

@@ -195,3 +195,13 @@ def run_workers(job, cluster, count, flags=(), seconds=300):
                 process.wait(START_SECONDS)
             for log in logs:
                 log.close()
+
+
+def ctl(*arguments, code=0):
+    """The JSON answer of a cairnctl command that ends with `code`, and its stderr."""
+    done = subprocess.run([CTL, *arguments, "--json"], capture_output=True, text=True,
+                          timeout=START_SECONDS, check=False)
+    if done.returncode != code:
+        raise AssertionError(f"{arguments}: status {done.returncode}, not {code}\n{done.stdout}"
+                             f"{done.stderr}")
+    return json.loads(done.stdout), done.stderr

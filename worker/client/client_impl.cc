@@ -9,10 +9,12 @@
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
+#include "common/host_name.h"
 #include "common/status.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/errors.h"
 #include "thrift/limits.h"
+#include "thrift/security/client_security.h"
 #include "worker/client/position.h"
 
 namespace cairn {
@@ -22,18 +24,11 @@ namespace {
 // for one.
 constexpr absl::Duration kHeartbeatTimeout = absl::Seconds(1);
 constexpr absl::Duration kShortestHeartbeatTimeout = absl::Milliseconds(100);
-// How often servers are told how the worker is, whatever else it does: status pages call one
-// missing of which three in a row did not come (ps_server/monitor/standing.h). And others may wait
-// for what it is to tell, or to send again to, a server that was restarted, while it waits
-// elsewhere itself: it must notice.
-constexpr absl::Duration kVitalsInterval = absl::Milliseconds(400);
 // The same for an early epoch; one that takes longer goes on without being waited for.
 constexpr absl::Duration kEarlyEpochTimeout = absl::Seconds(5);
 
 std::string Origin() {
-  char host[256] = "unknown";
-  (void)gethostname(host, sizeof host - 1);
-  return absl::StrCat(absl::string_view(host).substr(0, kMaxOriginBytes - 32), "/", getpid());
+  return absl::StrCat(HostName().substr(0, kMaxOriginBytes - 32), "/", getpid());
 }
 
 ClientIdentity IdentityOf(const ClientOptions& options, size_t server_count, Retention* retention,
@@ -76,11 +71,14 @@ absl::Status CheckOptions(const ClientOptions& options, size_t server_count) {
 absl::StatusOr<std::unique_ptr<PsClient>> PsClient::Connect(const ClientOptions& options,
                                                             Deadline deadline) {
   RETURN_IF_ERROR(CheckOptions(options, options.servers.size()));
+  ASSIGN_OR_RETURN(const std::shared_ptr<ClientSecurity> security,
+                   ClientSecurity::Load(options.security));
   std::vector<std::string> names;
   std::vector<std::unique_ptr<ServerLink>> links;
   for (size_t s = 0; s < options.servers.size(); ++s) {
     names.push_back(absl::StrCat("ps:", s, " (", options.servers[s], ")"));
-    links.push_back(RemoteLink(names.back(), options.servers[s], options.max_message_bytes));
+    links.push_back(
+        RemoteLink(names.back(), options.servers[s], options.max_message_bytes, security));
   }
   return PsClientImpl::Start(options, std::move(names), std::move(links), deadline);
 }
@@ -322,20 +320,15 @@ void PsClientImpl::StopHeartbeats() {
 
 void PsClientImpl::HeartbeatLoop(ServerSession& session, absl::Duration interval) {
   const absl::Duration timeout = std::clamp(interval, kShortestHeartbeatTimeout, kHeartbeatTimeout);
-  absl::Duration told = -absl::InfiniteDuration();
   do {  // at once: one that stops soon after its hello is to be missed too
     const absl::ReaderMutexLock lock(&heartbeat_mutex_);
-    // Any call renews the lease, but says nothing of the worker.
-    const absl::Duration now = MonotonicNow();
-    if (session.SinceLastAnswer() < interval && now - told < kVitalsInterval) continue;
-    told = now;
     const absl::Status status = Beat(session, timeout);
     // A server that is gone is in the log, and no reason to end; calls wait for it. One that has
     // fenced this process tells every call so.
     if (ReasonOf(status) != wire::ErrorReason::FENCED) continue;
     LOG(ERROR) << status.message();
     return;
-  } while (!stop_.WaitFor(std::min(interval, kVitalsInterval)));
+  } while (!stop_.WaitFor(std::min(interval, absl::Seconds(kHeartbeatSeconds))));
 }
 
 wire::WorkerVitals PsClientImpl::Vitals() const {

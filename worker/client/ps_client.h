@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/config/partitioner.h"
+#include "common/config/security_options.h"
 #include "common/consistency.h"
 #include "common/deadline.h"
 #include "common/variable_spec.h"
@@ -103,6 +104,8 @@ struct ClientOptions {
   // Bound of one attempt of one RPC.
   absl::Duration rpc_timeout = absl::Seconds(30);
   int64_t max_message_bytes = int64_t{1} << 30;
+  // TLS, and the token sent to servers; its files are read again when they change.
+  SecurityOptions security;
   // How a worker keeps together with the others; the same for all that are live.
   Consistency consistency;
   // How many workers the job is started with: under sync those are waited for; 0: not known.

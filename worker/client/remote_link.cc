@@ -15,17 +15,10 @@
 namespace cairn {
 namespace {
 
-// A server's answer leaves the connection usable, but for a refusal by LIMIT, after which the
-// server closes it; any other failure is the connection's.
-Outcome OutcomeOf(absl::Status status, const WireClient& client) {
-  if (status.ok()) return {};
-  const bool answered = client.usable() || ReasonOf(status) == wire::ErrorReason::LIMIT;
-  return {answered ? Progress::kAnswered : Progress::kUnknown, std::move(status)};
-}
-
 class RemoteChannel : public Channel {
  public:
-  explicit RemoteChannel(std::unique_ptr<WireClient> client) : client_(std::move(client)) {}
+  RemoteChannel(std::unique_ptr<WireClient> client, bool has_token)
+      : client_(std::move(client)), has_token_(has_token) {}
 
   WireClient& client() { return *client_; }
 
@@ -38,7 +31,7 @@ class RemoteChannel : public Channel {
         case CallKind::kStep: stub.send_step(call.request); break;
       }
     });
-    return OutcomeOf(std::move(status), *client_);
+    return OutcomeOf(std::move(status));
   }
 
   Outcome Receive(DataCall& call, Deadline deadline) override {
@@ -51,25 +44,42 @@ class RemoteChannel : public Channel {
         case CallKind::kStep: stub.recv_step(call.reply); break;
       }
     });
-    return OutcomeOf(std::move(status), *client_);
+    return OutcomeOf(std::move(status));
   }
 
   Outcome Call(absl::string_view method, absl::FunctionRef<void(wire::ParameterServerIf&)> body,
                Deadline deadline) override {
     absl::Status status =
         client_->Call(method, deadline, [&](WireClient::Stub& stub) { body(stub); });
-    return OutcomeOf(std::move(status), *client_);
+    return OutcomeOf(std::move(status));
   }
 
  private:
+  Outcome OutcomeOf(absl::Status status) const {
+    if (status.ok()) return {};
+    // The token was accepted once, and nothing was done for the call: the one that its file holds
+    // by now is let in with the next connection, or that one is told that it is not.
+    if (has_token_ && absl::IsUnauthenticated(status)) {
+      return {Progress::kNotSent, absl::UnavailableError(status.message())};
+    }
+    // A server's answer leaves the connection usable, but for a refusal by LIMIT, after which the
+    // server closes it; any other failure is the connection's.
+    const bool answered = client_->usable() || ReasonOf(status) == wire::ErrorReason::LIMIT;
+    return {answered ? Progress::kAnswered : Progress::kUnknown, std::move(status)};
+  }
+
   const std::unique_ptr<WireClient> client_;
+  const bool has_token_;
 };
 
 class Remote : public ServerLink {
  public:
-  Remote(std::string name, std::string address, int64_t max_message_bytes)
+  Remote(std::string name, std::string address, int64_t max_message_bytes,
+         std::shared_ptr<ClientSecurity> security)
       : address_(std::move(address)),
-        options_{.peer = std::move(name), .max_message_bytes = max_message_bytes} {}
+        options_{.peer = std::move(name),
+                 .max_message_bytes = max_message_bytes,
+                 .security = std::move(security)} {}
 
   ~Remote() override { Close(&idle_); }
 
@@ -87,7 +97,8 @@ class Remote : public ServerLink {
     absl::StatusOr<std::unique_ptr<WireClient>> client =
         WireClient::Connect(address_, options_, deadline);
     if (!client.ok()) return {Progress::kNotSent, std::move(client).status()};
-    *channel = new RemoteChannel(*std::move(client));
+    const bool has_token = options_.security != nullptr && options_.security->has_token();
+    *channel = new RemoteChannel(*std::move(client), has_token);
     return {};
   }
 
@@ -136,8 +147,10 @@ class Remote : public ServerLink {
 }  // namespace
 
 std::unique_ptr<ServerLink> RemoteLink(std::string name, std::string address,
-                                       int64_t max_message_bytes) {
-  return std::make_unique<Remote>(std::move(name), std::move(address), max_message_bytes);
+                                       int64_t max_message_bytes,
+                                       std::shared_ptr<ClientSecurity> security) {
+  return std::make_unique<Remote>(std::move(name), std::move(address), max_message_bytes,
+                                  std::move(security));
 }
 
 }  // namespace cairn

@@ -16,6 +16,8 @@
 
 namespace cairn {
 
+class ClientSecurity;
+
 namespace wire {
 class ParameterServerIf;
 }
@@ -87,7 +89,9 @@ class ServerLink {
 
 // `name` is how errors call the server: "ps:1 (127.0.0.1:7002)". `service` outlives the link.
 std::unique_ptr<ServerLink> InProcessLink(std::string name, wire::ParameterServerIf* service);
+// `security` is that of WireClientOptions.
 std::unique_ptr<ServerLink> RemoteLink(std::string name, std::string address,
-                                       int64_t max_message_bytes);
+                                       int64_t max_message_bytes,
+                                       std::shared_ptr<ClientSecurity> security = nullptr);
 
 }  // namespace cairn

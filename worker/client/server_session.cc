@@ -439,7 +439,6 @@ absl::Status ServerSession::GaveUp(const Outcome& outcome, bool deadline_passed)
 }
 
 void ServerSession::NoteAnswer() {
-  last_answer_ns_.store(absl::ToInt64Nanoseconds(MonotonicNow()), std::memory_order_relaxed);
   if (!gone_.load(std::memory_order_relaxed)) return;
   absl::MutexLock lock(&mutex_);
   if (!gone_.exchange(false)) return;
@@ -458,10 +457,6 @@ void ServerSession::NoteGone(const absl::Status& error) {
   LOG(WARNING) << name_ << what << " since " << TimeOfDayText(gone_since_) << ": "
                << WithoutPeer(error.message(), name_) << "; waiting up to "
                << absl::FormatDuration(identity_.ps_wait);
-}
-
-absl::Duration ServerSession::SinceLastAnswer() const {
-  return MonotonicNow() - absl::Nanoseconds(last_answer_ns_.load(std::memory_order_relaxed));
 }
 
 }  // namespace cairn

@@ -106,7 +106,6 @@ class ServerSession {
   // The error of a call that waited in vain for this server, after its last attempt's `outcome`.
   absl::Status GaveUp(const Outcome& outcome, bool deadline_passed) const;
 
-  absl::Duration SinceLastAnswer() const;
   // Whether its last call was not answered.
   bool gone() const { return gone_.load(std::memory_order_relaxed); }
 
@@ -141,7 +140,6 @@ class ServerSession {
   std::atomic<int64_t> closed_step_{0};
   std::atomic<int64_t> durable_step_{0};
 
-  std::atomic<int64_t> last_answer_ns_{0};
   std::atomic<bool> gone_{false};
 
   mutable absl::Mutex push_mutex_;  // orders renewals, acknowledgements and what is durable

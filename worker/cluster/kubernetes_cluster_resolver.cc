@@ -7,6 +7,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/config/cluster_config.h"
 #include "common/status.h"
 #include "worker/cluster/kubernetes_pods.h"
 
@@ -40,8 +41,7 @@ absl::StatusOr<std::string> AddressOf(const Pod& pod, const KubernetesOptions& o
     return absl::FailedPreconditionError(absl::StrCat("Pod \"", pod.name, "\" has no status.",
                                                       of_host ? "hostIP" : "podIP", " yet"));
   }
-  const bool is_v6 = absl::StrContains(ip, ":");
-  return absl::StrCat(is_v6 ? "[" : "", ip, is_v6 ? "]:" : ":", options.server_port);
+  return HostPortText(ip, options.server_port);
 }
 
 absl::Status TakenTwice(const std::string& address, const std::string& one, const Pod& other,

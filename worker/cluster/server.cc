@@ -130,6 +130,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Create(const ClusterSpec& cluste
   Task task;
   ASSIGN_OR_RETURN(task.address, cluster.task_address(job, index));
   RETURN_IF_ERROR(SplitAddress(task.address, &task.listener));
+  task.listener.security = options.security;
   task.engine.directory = options.data_directory;
   task.engine.server_index = index;
   task.engine.server_count = cluster.task_count(job);

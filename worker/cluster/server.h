@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/config/security_options.h"
 #include "common/deadline.h"
 #include "worker/cluster/cluster_spec.h"
 
@@ -21,6 +22,8 @@ struct ServerOptions {
   std::optional<int32_t> task_index;
   std::string data_directory;           // made where it is not there; of this server alone
   std::string durability = "snapshot";  // off snapshot log log_sync
+  // TLS and tokens; an address that other hosts can reach needs TLS, or allow_plaintext.
+  SecurityOptions security;
   bool start = true;
 };
 

@@ -129,8 +129,7 @@ absl::Status GlooGroup::CheckOptions() const {
 absl::Status GlooGroup::Connect(Deadline deadline) {
   RETURN_IF_ERROR(CheckOptions());
   ASSIGN_OR_RETURN(const HostPort own, ParseHostPort(peer(rank())));
-  const bool is_v6 = own.host.find(':') != std::string::npos;
-  const std::string any_port = absl::StrCat(is_v6 ? "[" + own.host + "]" : own.host, ":0");
+  const std::string any_port = HostPortText(own.host, 0);
   ASSIGN_OR_RETURN(status_server_, ControlServer::Start(any_port, [this](const std::string& told) {
                      return ExchangeStatus(told);
                    }));

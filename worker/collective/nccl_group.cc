@@ -116,7 +116,7 @@ NcclGroup::~NcclGroup() {
 
 absl::Status NcclGroup::Connect(Deadline deadline) {
   ncclUniqueId id = {};
-  absl::Status own = Nccl::Get().loaded;
+  absl::Status own = Nccl::Get().library.status();
   if (own.ok()) own = Check(cudaSetDevice(device_), absl::StrCat("gpu:", device_));
   if (own.ok() && stream_ == nullptr) {
     own = Check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
@@ -285,6 +285,8 @@ absl::Status NcclGroup::Barrier(Deadline deadline) {
 }  // namespace
 
 bool HasNccl() { return true; }
+
+absl::Status NcclStatus() { return Nccl::Get().library.status(); }
 
 absl::StatusOr<std::unique_ptr<CollectiveGroup>> ConnectNccl(CollectiveGroup& bootstrap,
                                                              const NcclOptions& options,

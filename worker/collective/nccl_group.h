@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/collective/collective_group.h"
 
@@ -14,6 +15,9 @@ namespace cairn {
 
 // Whether this build has NCCL, which ConnectNccl needs.
 bool HasNccl();
+// Whether NCCL can be loaded here. kUnimplemented: the build has none. kFailedPrecondition: what is
+// missing, and what to do.
+absl::Status NcclStatus();
 
 struct NcclOptions {
   int device = 0;  // number of the GPU, as CUDA counts them

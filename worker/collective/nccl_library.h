@@ -1,29 +1,30 @@
-// NCCL's functions, looked up when they are first asked for: a program that uses no GPU starts
-// without NCCL, and where it is not installed.
+// NCCL's functions.
 #pragma once
 
 #include <nccl.h>
 
-#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/dynamic_library.h"
 
 namespace cairn {
 
 // Thread safety: immutable.
 struct Nccl {
-  absl::Status loaded;  // kFailedPrecondition: the library or a function of it is missing; says why
-  decltype(&ncclAllReduce) all_reduce = nullptr;
-  decltype(&ncclBroadcast) broadcast = nullptr;
-  decltype(&ncclReduceScatter) reduce_scatter = nullptr;
-  decltype(&ncclSend) send = nullptr;
-  decltype(&ncclRecv) receive = nullptr;
-  decltype(&ncclGroupStart) group_start = nullptr;
-  decltype(&ncclGroupEnd) group_end = nullptr;
-  decltype(&ncclCommInitRankConfig) init_rank = nullptr;
-  decltype(&ncclCommAbort) abort = nullptr;
-  decltype(&ncclCommGetAsyncError) async_error = nullptr;
-  decltype(&ncclGetUniqueId) unique_id = nullptr;
-  decltype(&ncclGetErrorString) error_text = nullptr;
+  DynamicLibrary library{"NCCL", absl::StrCat("libnccl.so.", NCCL_MAJOR)};
+  DynamicFunction<decltype(ncclAllReduce)> all_reduce{library, "ncclAllReduce"};
+  DynamicFunction<decltype(ncclBroadcast)> broadcast{library, "ncclBroadcast"};
+  DynamicFunction<decltype(ncclReduceScatter)> reduce_scatter{library, "ncclReduceScatter"};
+  DynamicFunction<decltype(ncclSend)> send{library, "ncclSend"};
+  DynamicFunction<decltype(ncclRecv)> receive{library, "ncclRecv"};
+  DynamicFunction<decltype(ncclGroupStart)> group_start{library, "ncclGroupStart"};
+  DynamicFunction<decltype(ncclGroupEnd)> group_end{library, "ncclGroupEnd"};
+  DynamicFunction<decltype(ncclCommInitRankConfig)> init_rank{library, "ncclCommInitRankConfig"};
+  DynamicFunction<decltype(ncclCommAbort)> abort{library, "ncclCommAbort"};
+  DynamicFunction<decltype(ncclCommGetAsyncError)> async_error{library, "ncclCommGetAsyncError"};
+  DynamicFunction<decltype(ncclGetUniqueId)> unique_id{library, "ncclGetUniqueId"};
+  DynamicFunction<decltype(ncclGetErrorString)> error_text{library, "ncclGetErrorString"};
 
+  // Loaded when it is first asked for. Where library.status() is not ok, nothing may be called.
   static const Nccl& Get();
 };
 

@@ -35,6 +35,7 @@ constexpr int kTries = 5;
 absl::StatusOr<std::unique_ptr<PsClient>> Connect(const Target& target) {
   ClientOptions options{.job = target.job, .task = "cairnctl", .servers = target.servers};
   options.ps_wait = target.timeout;
+  options.security = target.security;
   return PsClient::Connect(options, Deadline::In(target.timeout));
 }
 

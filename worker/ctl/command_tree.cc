@@ -13,7 +13,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/config/security_flags.h"
 #include "common/nearest.h"
+#include "worker/ctl/bench.h"
+#include "worker/ctl/certs.h"
 #include "worker/ctl/checkpoints.h"
 #include "worker/ctl/completion.h"
 #include "worker/ctl/doctor.h"
@@ -91,6 +94,8 @@ class Tree {
     AddExport();
     AddDrain();
     AddDoctor();
+    AddBench();
+    AddCerts();
     AddCompletion();
   }
 
@@ -108,6 +113,8 @@ class Tree {
   void AddExport();
   void AddDrain();
   void AddDoctor();
+  void AddBench();
+  void AddCerts();
   void AddCompletion();
   void NoteChosen();
   std::string Unexpected(const std::string& word) const;
@@ -162,6 +169,12 @@ void Tree::AddLaunch() {
                    "where the servers keep their data, for a later launch to go on from; else a "
                    "temporary folder")
       ->type_name("DIR");
+  command
+      ->add_option(
+          "--tls_directory", options->tls_directory,
+          "TLS between the tasks, with the certificates in it that cairnctl certs made for "
+          "them; made where it is not there")
+      ->type_name("DIR");
   command->add_option("--set", options->sets, "KEY.PATH=VALUE over the job file; several times")
       ->type_name("SET")
       ->allow_extra_args(false);
@@ -195,6 +208,16 @@ void Tree::AddLaunch() {
       ->type_name("FLAG");
 }
 
+void AddSecurity(CLI::App* command, SecurityOptions* security) {
+  for (const SecurityFlag& flag : SecurityFlags()) {
+    command
+        ->add_option(absl::StrCat("--", flag.name), security->*flag.field, std::string(flag.text))
+        ->type_name(std::string(flag.type));
+  }
+  command->add_flag("--allow_plaintext", security->allow_plaintext,
+                    "send the token to other hosts without TLS");
+}
+
 // Which servers.
 void AddServers(CLI::App* command, TargetOptions* target) {
   command
@@ -207,6 +230,7 @@ void AddServers(CLI::App* command, TargetOptions* target) {
       ->add_option("--timeout_seconds", target->timeout_seconds,
                    "how long a server may take to answer; default 3")
       ->type_name("S");
+  AddSecurity(command, &target->security);
 }
 
 // And which job.
@@ -351,6 +375,49 @@ void Tree::AddDoctor() {
       ->add_option("--timeout_seconds", options->timeout_seconds,
                    "how long a server may take to answer; default 3")
       ->type_name("S");
+  AddSecurity(command, &options->security);
+}
+
+void Tree::AddCerts() {
+  const auto options = std::make_shared<CertsOptions>();
+  CLI::App* const command =
+      Add(&app_, "certs", "Makes a CA and certificates for a cluster's tasks (thrift/SECURITY.md)",
+          "cairnctl certs /etc/cairn/tls --cluster cluster.yaml --days 90\n"
+          "  cairnctl certs /etc/cairn/tls --issue grafana=reader",
+          [options] { return MakeCerts(*options); });
+  command
+      ->add_option("directory", options->directory,
+                   "where they are written; the CA that is there signs them, else a new one")
+      ->type_name("DIR")
+      ->required();
+  command
+      ->add_option("--cluster", options->cluster_file,
+                   "servers, workers, an admin and a reader of this cluster")
+      ->type_name("FILE");
+  command
+      ->add_option("--issue", options->issue,
+                   "NAME=ROLE[,ROLE] (reader, worker, admin) or NAME=server:HOST[,HOST]; several "
+                   "times")
+      ->type_name("WHOM")
+      ->allow_extra_args(false);
+  command->add_option("--days", options->days, "how long they are good; default 30")
+      ->type_name("N");
+}
+
+void Tree::AddBench() {
+  const auto options = std::make_shared<BenchOptions>();
+  CLI::App* const command = Add(
+      &app_, "bench", "How fast the wire is from here to the servers: round trips, push, pull",
+      "cairnctl bench --cluster cluster.yaml --mib 16", [options] { return RunBench(*options); });
+  AddServers(command, &options->target);
+  command->add_option("--mib", options->mib, "of a push and of a pull; default 4")
+      ->type_name("MIB");
+  command
+      ->add_option(
+          "--seconds", options->seconds,
+          "for each measurement; default 1. Uses a job of its own, which is dropped at the "
+          "end; servers that train meanwhile slow it down, and it them")
+      ->type_name("S");
 }
 
 // Every command with what may follow it.
@@ -358,9 +425,9 @@ void CollectWords(const CLI::App& app, const std::string& path,
                   std::vector<CompletedCommand>* commands) {
   CompletedCommand command{.path = path};
   const std::vector<const CLI::App*> below = app.get_subcommands(nullptr);
-  for (const CLI::App* one : below) command.words.push_back(one->get_name());
+  for (const CLI::App* one : below) command.commands.push_back(one->get_name());
   for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) command.words.push_back("--" + name);
+    for (const std::string& name : option->get_lnames()) command.flags.push_back("--" + name);
   }
   commands->push_back(std::move(command));
   for (const CLI::App* one : below) {
@@ -372,14 +439,13 @@ void Tree::AddCompletion() {
   const auto shell = std::make_shared<std::string>();
   const auto commands = std::make_shared<std::vector<CompletedCommand>>();
   Add(&app_, "completion", "Prints what makes the shell complete commands and flags",
-      "cairnctl completion bash > ~/.local/share/bash-completion/completions/cairnctl",
-      [shell, commands] { return BashCompletion(*commands); })
-      ->add_option("shell", *shell, "bash")
+      "cairnctl completion bash > ~/.local/share/bash-completion/completions/cairnctl\n"
+      "  cairnctl completion fish > ~/.config/fish/completions/cairnctl.fish\n"
+      "  cairnctl completion zsh > \"${fpath[1]}/_cairnctl\"",
+      [shell, commands] { return Completion(*shell, *commands); })
+      ->add_option("shell", *shell, CompletedShells())
       ->type_name("SHELL")
-      ->required()
-      ->check([](const std::string& name) {
-        return name == "bash" ? std::string() : absl::StrCat("'", name, "'; there is bash");
-      });
+      ->required();
   CollectWords(app_, "", commands.get());
 }
 

@@ -1,6 +1,5 @@
 #include "worker/ctl/doctor.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
@@ -18,11 +17,16 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
 #include "common/config/cluster_config.h"
 #include "common/deadline.h"
 #include "common/status.h"
+#include "common/write_all.h"
 #include "thrift/limits.h"
+#include "thrift/security/client_security.h"
 #include "worker/cluster/local_gpus.h"
+#include "worker/collective/nccl_group.h"
+#include "worker/ctl/doctor_tls.h"
 #include "worker/ctl/human_text.h"
 #include "worker/ctl/local_ports.h"
 #include "worker/ctl/server_view.h"
@@ -81,17 +85,6 @@ Finding Space(const std::string& directory) {
   return finding;
 }
 
-absl::Status WriteAll(int file, const std::string& bytes) {
-  size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t wrote = write(file, bytes.data() + done, bytes.size() - done);
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) return absl::ErrnoToStatus(errno, "writing");
-    done += static_cast<size_t>(wrote);
-  }
-  return absl::OkStatus();
-}
-
 struct DiskRate {
   double bytes_per_second = 0;
   double sync_seconds = 0;  // of a small write, the median
@@ -111,7 +104,7 @@ absl::StatusOr<DiskRate> MeasureDisk(const std::string& directory) {
   std::string block(size_t{4} << 20, '\0');
   for (size_t i = 0; i < block.size(); ++i) block[i] = static_cast<char>(i * 131 >> 3);
   for (size_t done = 0; done < kWriteBytes; done += block.size()) {
-    RETURN_IF_ERROR(WriteAll(file, block));
+    if (!WriteAll(file, block)) return absl::ErrnoToStatus(errno, "writing");
   }
   if (fsync(file) != 0) return absl::ErrnoToStatus(errno, "syncing");
   rate.bytes_per_second =
@@ -119,7 +112,7 @@ absl::StatusOr<DiskRate> MeasureDisk(const std::string& directory) {
   std::array<double, kSyncs> seconds = {};
   for (double& one : seconds) {
     begin = MonotonicNow();
-    RETURN_IF_ERROR(WriteAll(file, "one record of a log"));
+    if (!WriteAll(file, "one record of a log")) return absl::ErrnoToStatus(errno, "writing");
     if (fdatasync(file) != 0) return absl::ErrnoToStatus(errno, "syncing");
     one = absl::ToDoubleSeconds(MonotonicNow() - begin);
   }
@@ -138,14 +131,10 @@ Finding Disk(const std::string& directory) {
 Finding Gpus() {
   const int32_t count = LocalGpuCount();
   if (count == 0) return {Level::kFine, "GPUs", "none; workers compute on CPUs", ""};
-  // Closed again at once: whether it can be found is all that is asked.
-  void* const nccl = dlopen("libnccl.so.2", RTLD_LAZY | RTLD_LOCAL);
-  if (nccl != nullptr) {
-    dlclose(nccl);
-    return {Level::kFine, "GPUs", absl::StrCat(count, ", and NCCL is there"), ""};
-  }
-  return {Level::kWarning, "GPUs", absl::StrCat(count, ", but libnccl.so.2 is not found"),
-          "install NCCL, or set LD_LIBRARY_PATH to where it is"};
+  const absl::Status nccl = NcclStatus();
+  if (nccl.ok()) return {Level::kFine, "GPUs", absl::StrCat(count, ", and NCCL is there"), ""};
+  return {Level::kWarning, "GPUs", absl::StrCat(count, ", but no NCCL"),
+          std::string(nccl.message())};
 }
 
 // A ps task's address: one that answers, one that is free here, or neither.
@@ -173,13 +162,21 @@ Finding Server(const Target& target, const ServerView& view, size_t index) {
   return finding;
 }
 
+// The files of TLS first: where they are bad, the servers are not asked with them.
 absl::Status AddServers(const DoctorOptions& options, std::vector<Finding>* findings) {
-  if (options.cluster_file.empty()) return absl::OkStatus();
+  ClusterConfig cluster;
+  if (!options.cluster_file.empty()) {
+    ASSIGN_OR_RETURN(cluster, ReadClusterFile(options.cluster_file));
+  }
+  const std::vector<Finding> tls = JudgeTls(options.security, cluster, absl::Now());
+  findings->insert(findings->end(), tls.begin(), tls.end());
+  const bool usable = ClientSecurity::Load(options.security).ok();
+  if (options.cluster_file.empty() || !usable) return absl::OkStatus();
   // Any job's name will do: what the servers hold is not looked at.
-  ASSIGN_OR_RETURN(const Target target,
-                   ResolveTarget({.cluster_file = options.cluster_file,
-                                  .job = "doctor",
-                                  .timeout_seconds = options.timeout_seconds}));
+  ASSIGN_OR_RETURN(const Target target, ResolveTarget({.cluster_file = options.cluster_file,
+                                                       .job = "doctor",
+                                                       .timeout_seconds = options.timeout_seconds,
+                                                       .security = options.security}));
   const std::vector<ServerView> servers = AskServers(target);
   for (size_t i = 0; i < servers.size(); ++i) findings->push_back(Server(target, servers[i], i));
   return absl::OkStatus();

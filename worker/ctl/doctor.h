@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/config/security_options.h"
 #include "worker/ctl/answer.h"
 
 namespace cairn {
@@ -14,6 +15,7 @@ struct DoctorOptions {
   std::string directory;     // where a server's data would be; empty: the working folder
   std::string cluster_file;  // empty: no addresses are looked at
   double timeout_seconds = 3;
+  SecurityOptions security;  // its files are judged, and used with the cluster's servers
 };
 
 // One thing that was looked at.

@@ -10,9 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/deadline.h"
-#include "common/monotonic_cond_var.h"
 #include "common/status.h"
-#include "thrift/wire_client.h"
 #include "worker/ctl/human_text.h"
 #include "worker/trainer/exit_status.h"
 
@@ -52,20 +50,13 @@ absl::StatusOr<std::vector<size_t>> ServersOf(const DrainOptions& options, const
   return servers;
 }
 
-absl::StatusOr<std::unique_ptr<WireClient>> Connect(const Target& target, size_t server,
-                                                    Deadline deadline) {
-  WireClientOptions options;
-  options.peer = target.ServerName(server);
-  return WireClient::Connect(target.servers[server], options, deadline);
-}
-
 // Until nobody listens there.
 absl::Status AwaitEnd(const Target& target, size_t server, Deadline deadline) {
   while (!deadline.Expired()) {
     const absl::Status there =
-        Connect(target, server, Deadline::Earlier(deadline, Deadline::In(target.timeout))).status();
+        target.Connect(server, Deadline::Earlier(deadline, Deadline::In(target.timeout))).status();
     if (absl::IsUnavailable(there)) return absl::OkStatus();
-    StopFlag().WaitFor(kLookAgain);
+    absl::SleepFor(kLookAgain);
   }
   return absl::DeadlineExceededError(
       absl::StrCat(target.ServerName(server),
@@ -75,11 +66,12 @@ absl::Status AwaitEnd(const Target& target, size_t server, Deadline deadline) {
 
 absl::Status Drain(const Target& target, size_t server, Deadline deadline) {
   ASSIGN_OR_RETURN(const std::unique_ptr<WireClient> client,
-                   Connect(target, server, Deadline::In(target.timeout)));
+                   target.Connect(server, Deadline::In(target.timeout)));
   RETURN_IF_ERROR(client->Call("drain", deadline, [](WireClient::Stub& stub) {
     wire::ServerState state;
     wire::Caller caller;
-    caller.job = "cairnctl";  // any name: it is about all jobs
+    // For the server's log: it is about all jobs.
+    caller.job = JobOfCommand("drain");
     stub.drain(state, caller);
   }));
   return AwaitEnd(target, server, deadline);

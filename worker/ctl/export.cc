@@ -92,8 +92,11 @@ absl::StatusOr<Answer> RunExport(const ExportOptions& options) {
     return ExportCheckpoint(options);
   }
   ASSIGN_OR_RETURN(const Target target, ResolveTarget(wanted));
-  ClientOptions client_options{
-      .job = target.job, .task = "cairnctl", .servers = target.servers, .ps_wait = target.timeout};
+  const ClientOptions client_options{.job = target.job,
+                                     .task = "cairnctl",
+                                     .servers = target.servers,
+                                     .ps_wait = target.timeout,
+                                     .security = target.security};
   ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> client,
                    PsClient::Connect(client_options, Deadline::In(target.timeout)));
   return Export(*client, target.job, "the servers", options.file);

@@ -17,6 +17,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "common/deadline.h"
 #include "common/status.h"
@@ -195,7 +196,8 @@ absl::Status Launcher::Advance() {
     self_->Say(absl::StrCat(
         plan_.job.empty() ? "servers accept calls" : absl::StrCat("job '", plan_.job, "' runs"),
         "; watch it: cairnctl status --cluster ", plan_.cluster_file,
-        plan_.job.empty() ? " --job NAME" : absl::StrCat(" --job ", plan_.job)));
+        plan_.job.empty() ? " --job NAME" : absl::StrCat(" --job ", plan_.job),
+        plan_.reader_flags.empty() ? "" : " ", absl::StrJoin(plan_.reader_flags, " ")));
   }
   if (phase_ == Phase::kRuns && AllWorkersEnded()) End(0, "");
   if (phase_ == Phase::kWorkersEnd && !AnyRuns(/*servers=*/false)) {

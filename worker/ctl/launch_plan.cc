@@ -14,6 +14,7 @@
 #include "common/config/job_config.h"
 #include "common/status.h"
 #include "worker/cluster/named_cluster.h"
+#include "worker/ctl/certs.h"
 #include "worker/ctl/local_ports.h"
 #include "worker/trainer/exit_status.h"
 
@@ -23,6 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr absl::string_view kServer = "ps";
+constexpr absl::string_view kEvaluator = "evaluator";
 constexpr absl::string_view kAnyPort = "127.0.0.1:0";
 
 absl::Status BadFlag(absl::string_view text) { return absl::InvalidArgumentError(text); }
@@ -78,6 +80,31 @@ absl::StatusOr<std::string> ReadJobName(const LaunchOptions& options, bool neede
   return job.name;
 }
 
+// The flags of the one that `cairnctl certs` calls `name`; none without TLS.
+std::vector<std::string> TlsFlags(const std::string& directory, const std::string& name) {
+  if (directory.empty()) return {};
+  const std::string path = absl::StrCat(directory, "/", name);
+  return {"--tls_certificate", absl::StrCat(path, ".crt"),
+          "--tls_key",         absl::StrCat(path, ".key"),
+          "--tls_ca",          absl::StrCat(directory, "/ca.crt")};
+}
+
+void Append(const std::vector<std::string>& flags, std::vector<std::string>* command) {
+  command->insert(command->end(), flags.begin(), flags.end());
+}
+
+absl::Status MakeTls(const LaunchOptions& options, const LaunchPlan& plan) {
+  if (options.tls_directory.empty()) return absl::OkStatus();
+  if (plan.cluster.addresses(kServer).empty()) {
+    return BadFlag(
+        "--tls_directory is for calls to ps tasks, and the cluster has none: leave it out");
+  }
+  std::error_code error;
+  if (fs::exists(options.tls_directory, error)) return absl::OkStatus();
+  return MakeCerts({.directory = options.tls_directory, .cluster_file = plan.cluster_file})
+      .status();
+}
+
 PlannedTask ServerTask(const LaunchOptions& options, const std::string& program,
                        const std::string& cluster_file, const std::string& folder, size_t index) {
   PlannedTask task{.task = absl::StrCat(kServer, ":", index), .server = true};
@@ -93,11 +120,12 @@ PlannedTask ServerTask(const LaunchOptions& options, const std::string& program,
                   "--port_file",
                   task.port_file};
   // Its log names the status page.
-  const bool chosen =
-      std::any_of(options.server_flags.begin(), options.server_flags.end(),
-                  [](const std::string& flag) { return absl::StartsWith(flag, "--http_port"); });
-  if (!chosen) task.command.insert(task.command.end(), {"--http_port", "0"});
-  task.command.insert(task.command.end(), options.server_flags.begin(), options.server_flags.end());
+  const bool chosen = std::any_of(
+      options.server_flags.begin(), options.server_flags.end(),
+      [](absl::string_view flag) { return flag.substr(0, flag.find('=')) == "--http_port"; });
+  if (!chosen) Append({"--http_port", "0"}, &task.command);
+  Append(TlsFlags(options.tls_directory, absl::StrCat(kServer, "-", index)), &task.command);
+  Append(options.server_flags, &task.command);
   return task;
 }
 
@@ -106,13 +134,12 @@ PlannedTask WorkerTask(const LaunchOptions& options, const std::string& program,
   PlannedTask task{.task = absl::StrCat(type, ":", index)};
   task.command = {program,       "--job", options.job_file, "--cluster",        cluster_file,
                   "--task_type", type,    "--task_index",   absl::StrCat(index)};
-  if (!options.data_root.empty()) {
-    task.command.insert(task.command.end(), {"--data_root", options.data_root});
+  if (!options.data_root.empty()) Append({"--data_root", options.data_root}, &task.command);
+  for (const std::string& set : options.sets) Append({"--set", set}, &task.command);
+  if (type != kEvaluator) {  // which reads checkpoints, and calls no server
+    Append(TlsFlags(options.tls_directory, absl::StrCat(type, "-", index)), &task.command);
   }
-  for (const std::string& set : options.sets) {
-    task.command.insert(task.command.end(), {"--set", set});
-  }
-  task.command.insert(task.command.end(), options.worker_flags.begin(), options.worker_flags.end());
+  Append(options.worker_flags, &task.command);
   return task;
 }
 
@@ -148,6 +175,8 @@ absl::StatusOr<LaunchPlan> Plan(const LaunchOptions& options, const std::string&
   RETURN_IF_ERROR(ChoosePorts(&plan.cluster));
   plan.cluster_file = absl::StrCat(folder, "/cluster.json");
   RETURN_IF_ERROR(WriteText(plan.cluster_file, ClusterFileText(plan.cluster)));
+  RETURN_IF_ERROR(MakeTls(options, plan));
+  plan.reader_flags = TlsFlags(options.tls_directory, "reader");
   if (!options.state.empty()) {
     std::error_code error;
     fs::create_directories(options.state, error);

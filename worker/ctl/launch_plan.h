@@ -19,6 +19,9 @@ struct LaunchOptions {
   std::string job_file;  // needed where there are workers
   std::string data_root;
   std::string state;  // folder of the servers' data; empty: a temporary one
+  // Of certificates as `cairnctl certs` names them, for TLS between the tasks; made where it is not
+  // there. Empty: plaintext.
+  std::string tls_directory;
   bool restart_on_failure = false;
   int32_t max_restarts = 3;  // of each task
   double grace_seconds = 30;
@@ -38,8 +41,9 @@ struct PlannedTask {
 
 // Thread safety: a value.
 struct LaunchPlan {
-  std::string job;           // its name; empty: servers alone
-  std::string cluster_file;  // in the launch's folder
+  std::string job;                        // its name; empty: servers alone
+  std::string cluster_file;               // in the launch's folder
+  std::vector<std::string> reader_flags;  // for commands that look at the servers
   ClusterConfig cluster;
   std::vector<PlannedTask> tasks;  // servers first
 };

@@ -11,19 +11,13 @@
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
 #include "common/status.h"
+#include "common/write_all.h"
 
 namespace cairn {
 namespace {
 
 // Where nobody reads stderr any more, the run goes on.
-void WriteAll(int file, absl::string_view text) {
-  while (!text.empty()) {
-    const ssize_t wrote = write(file, text.data(), text.size());
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) return;
-    text.remove_prefix(static_cast<size_t>(wrote));
-  }
-}
+void Show(absl::string_view text) { (void)WriteAll(STDERR_FILENO, text); }
 
 }  // namespace
 
@@ -50,7 +44,7 @@ bool LaunchTask::ready() const {
 
 void LaunchTask::Say(const std::string& text) const {
   const std::string padding(name_width_ - std::min(name_width_, plan_.task.size()), ' ');
-  WriteAll(STDERR_FILENO, absl::StrCat(plan_.task, padding, " | ", text, "\n"));
+  Show(absl::StrCat(plan_.task, padding, " | ", text, "\n"));
 }
 
 void LaunchTask::TakeReport(absl::string_view chunk) {
@@ -58,12 +52,12 @@ void LaunchTask::TakeReport(absl::string_view chunk) {
   size_t end = 0;
   while ((end = out_.find('\n')) != std::string::npos) {
     // What comes before the report is for people.
-    if (!report_.empty()) WriteAll(STDERR_FILENO, out_prefix_.Feed(absl::StrCat(report_, "\n")));
+    if (!report_.empty()) Show(out_prefix_.Feed(absl::StrCat(report_, "\n")));
     report_ = out_.substr(0, end);
     out_.erase(0, end + 1);
   }
   if (out_.size() > LinePrefix::kMaxLineBytes) {
-    WriteAll(STDERR_FILENO, out_prefix_.Feed(out_));
+    Show(out_prefix_.Feed(out_));
     out_.clear();
   }
 }
@@ -71,7 +65,7 @@ void LaunchTask::TakeReport(absl::string_view chunk) {
 void LaunchTask::Forward() {
   std::string err;
   process_.Read(ChildProcess::kErr, &err);
-  WriteAll(STDERR_FILENO, prefix_.Feed(err));
+  Show(prefix_.Feed(err));
   std::string out;
   process_.Read(ChildProcess::kOut, &out);
   if (!out.empty()) TakeReport(out);
@@ -88,7 +82,7 @@ void LaunchTask::Ended(const Ending& ending) {
     if (!open) break;
     Forward();
   }
-  WriteAll(STDERR_FILENO, prefix_.End());
+  Show(prefix_.End());
 }
 
 }  // namespace cairn

@@ -79,8 +79,7 @@ absl::StatusOr<std::string> LocalPorts::Hold(const std::string& address, bool mu
   }
   if (parsed.port != 0) return address;
   ASSIGN_OR_RETURN(const int port, BoundPort(file));
-  const bool v6 = absl::StrContains(parsed.host, ':');
-  return absl::StrCat(v6 ? "[" : "", parsed.host, v6 ? "]:" : ":", port);
+  return HostPortText(parsed.host, port);
 }
 
 }  // namespace cairn

@@ -9,18 +9,15 @@
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
 #include "common/status.h"
-#include "thrift/wire_client.h"
 
 namespace cairn {
 namespace {
 
-absl::Status Ask(const std::string& address, const Target& target, ServerView* view) {
+absl::Status Ask(const Target& target, size_t server, ServerView* view) {
   const Deadline deadline = Deadline::In(target.timeout);
-  WireClientOptions options;
-  options.peer = view->name;
-  ASSIGN_OR_RETURN(const std::unique_ptr<WireClient> client,
-                   WireClient::Connect(address, options, deadline));
+  ASSIGN_OR_RETURN(const std::unique_ptr<WireClient> client, target.Connect(server, deadline));
   wire::DescribeRequest request;
+  request.with_server = true;
   request.caller.job = target.job;
   RETURN_IF_ERROR(client->Call("describe", deadline, [&](WireClient::Stub& stub) {
     stub.describe(view->described, request);
@@ -39,7 +36,7 @@ std::vector<ServerView> AskServers(const Target& target) {
     views[i].name = target.ServerName(i);
     threads.emplace_back([&, i] {
       ServerView answer{.name = views[i].name};
-      answer.status = Ask(target.servers[i], target, &answer);
+      answer.status = Ask(target, i, &answer);
       if (answer.status.ok() && answer.described.server_index != static_cast<int32_t>(i)) {
         answer.status = absl::FailedPreconditionError(
             absl::StrCat("answers as ps:", answer.described.server_index,

@@ -1,13 +1,18 @@
 #include "worker/ctl/target.h"
 
+#include <unistd.h>
+
 #include <filesystem>
 #include <optional>
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/host_name.h"
 #include "common/status.h"
+#include "thrift/security/client_security.h"
 #include "worker/trainer/exit_status.h"
 
 namespace cairn {
@@ -28,6 +33,8 @@ absl::Status Resolve(const TargetOptions& options, Target* target) {
     return absl::InvalidArgumentError("--timeout_seconds is a number above 0");
   }
   target->timeout = absl::Seconds(options.timeout_seconds);
+  RETURN_IF_ERROR(ClientSecurity::Load(options.security).status());
+  target->security = options.security;
   if (!options.servers.empty()) {
     if (!options.cluster_file.empty()) {
       return absl::InvalidArgumentError("--servers and --cluster both name servers: give one");
@@ -55,6 +62,22 @@ std::string Target::WorkerName(int32_t ordinal) const {
   const int32_t chiefs = static_cast<int32_t>(cluster.addresses("chief").size());
   return ordinal < chiefs ? absl::StrCat("chief:", ordinal)
                           : absl::StrCat("worker:", ordinal - chiefs);
+}
+
+std::string JobOfCommand(const std::string& command) {
+  std::string name = absl::StrCat("cairnctl-", command, "-", HostName(), "-", getpid());
+  for (char& c : name) {
+    if (!absl::ascii_isalnum(static_cast<unsigned char>(c)) && c != '.') c = '-';
+  }
+  return name;
+}
+
+absl::StatusOr<std::unique_ptr<WireClient>> Target::Connect(size_t server,
+                                                            Deadline deadline) const {
+  WireClientOptions options;
+  options.peer = ServerName(server);
+  ASSIGN_OR_RETURN(options.security, ClientSecurity::Load(security));
+  return WireClient::Connect(servers[server], options, deadline);
 }
 
 absl::Status ResolveJob(const std::string& job, Target* target) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,9 @@
 #include "absl/time/time.h"
 #include "common/config/cluster_config.h"
 #include "common/config/job_config.h"
+#include "common/config/security_options.h"
+#include "common/deadline.h"
+#include "thrift/wire_client.h"
 
 namespace cairn {
 
@@ -18,6 +22,7 @@ struct TargetOptions {
   std::string servers;       // --servers: "host:port,host:port", in the order of ps tasks
   std::string job;           // --job: a job file, or a job's name
   double timeout_seconds = 3;
+  SecurityOptions security;  // --tls_certificate, …
 };
 
 // Thread safety: a value.
@@ -27,12 +32,18 @@ struct Target {
   std::string job;
   std::optional<JobConfig> job_file;  // where --job names one; its data files are not looked at
   absl::Duration timeout;
+  SecurityOptions security;  // its files are there and fit each other
 
   // "ps:1 (127.0.0.1:7002)".
   std::string ServerName(size_t index) const;
   // "chief:0", "worker:1"; "worker 1" where the cluster is not known.
   std::string WorkerName(int32_t ordinal) const;
+  // Errors as ClientSecurity::Load and WireClient::Connect.
+  absl::StatusOr<std::unique_ptr<WireClient>> Connect(size_t server, Deadline deadline) const;
 };
+
+// A job name that tells servers' logs which process asks: "cairnctl-drain-HOST-PID".
+std::string JobOfCommand(const std::string& command);
 
 // Servers are those of --servers, else of --cluster, else of TF_CONFIG, else of the job file's
 // cluster. Errors are those of flags and files (AsBadInput).

@@ -5,14 +5,15 @@
 namespace cairn {
 namespace {
 
-// The client's buckets have the same bounds: 0, 1, 2, 4, …
+// The client's buckets, whose bounds are among these: 0, 1, 2, 4, …
 Histogram::Reading ReadingOf(const StalenessSummary& staleness) {
   Histogram::Reading reading{.bounds = StalenessBounds()};
   reading.counts.resize(reading.bounds.size() + 1);
-  for (size_t i = 0; i < staleness.histogram.size(); ++i) {
-    const int64_t pushes = staleness.histogram[i].pushes;
-    reading.counts[std::min(i, reading.bounds.size())] += pushes;
-    reading.count += pushes;
+  for (const StalenessSummary::Bucket& bucket : staleness.histogram) {
+    const auto bound = std::lower_bound(reading.bounds.begin(), reading.bounds.end(),
+                                        static_cast<double>(bucket.up_to));
+    reading.counts[static_cast<size_t>(bound - reading.bounds.begin())] += bucket.pushes;
+    reading.count += bucket.pushes;
   }
   reading.sum = staleness.mean * static_cast<double>(reading.count);
   return reading;

@@ -1,11 +1,9 @@
 // Steps on GPUs: CUDA's memory, streams and events, cuBLAS' products, the bodies of kernels_cuda.h.
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
 
 #include <limits>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -13,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/deadline.h"
+#include "common/dynamic_library.h"
 #include "common/status.h"
 #include "worker/ops/device_queue.h"
 #include "worker/ops/loop_ops_cuda.h"
@@ -37,40 +36,19 @@ __global__ void __launch_bounds__(kThreadsPerBlock) ForEachKernel(Index count, B
   }
 }
 
-// cuBLAS' functions, looked up when a GPU is first used.
+// cuBLAS' functions.
 struct Cublas {
-  std::string missing;  // empty: all there
-  decltype(&cublasCreate_v2) create = nullptr;
-  decltype(&cublasDestroy_v2) destroy = nullptr;
-  decltype(&cublasSetStream_v2) set_stream = nullptr;
-  decltype(&cublasSgemm_v2_64) sgemm = nullptr;
-  decltype(&cublasGetStatusString) text = nullptr;
+  DynamicLibrary library{"cuBLAS", absl::StrCat("libcublas.so.", CUBLAS_VER_MAJOR)};
+  DynamicFunction<decltype(cublasCreate_v2)> create{library, "cublasCreate_v2"};
+  DynamicFunction<decltype(cublasDestroy_v2)> destroy{library, "cublasDestroy_v2"};
+  DynamicFunction<decltype(cublasSetStream_v2)> set_stream{library, "cublasSetStream_v2"};
+  DynamicFunction<decltype(cublasSgemm_v2_64)> sgemm{library, "cublasSgemm_v2_64"};
+  DynamicFunction<decltype(cublasGetStatusString)> text{library, "cublasGetStatusString"};
 
-  static const Cublas& Loaded() {
-    static const Cublas* const loaded = new Cublas(Load());
-    return *loaded;
-  }
-
- private:
-  static Cublas Load() {
-    Cublas cublas;
-    const std::string name = absl::StrCat("libcublas.so.", CUBLAS_VER_MAJOR);
-    void* const library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) {
-      cublas.missing = dlerror();
-      return cublas;
-    }
-    const auto find = [&](const char* symbol, auto* function) {
-      *function =
-          reinterpret_cast<std::remove_pointer_t<decltype(function)>>(dlsym(library, symbol));
-      if (*function == nullptr) cublas.missing = absl::StrCat(name, " has no ", symbol);
-    };
-    find("cublasCreate_v2", &cublas.create);
-    find("cublasDestroy_v2", &cublas.destroy);
-    find("cublasSetStream_v2", &cublas.set_stream);
-    find("cublasSgemm_v2_64", &cublas.sgemm);
-    find("cublasGetStatusString", &cublas.text);
-    return cublas;
+  // Loaded when it is first asked for. Where library.status() is not ok, nothing may be called.
+  static const Cublas& Get() {
+    static const Cublas* const cublas = new Cublas;
+    return *cublas;
   }
 };
 
@@ -127,7 +105,7 @@ class CudaQueue final : public DeviceQueue {
   ~CudaQueue() override {
     if (blas_ == nullptr || stuck_) return;
     Select();
-    Cublas::Loaded().destroy(blas_);
+    Cublas::Get().destroy(blas_);
   }
   absl::Status Open();
 
@@ -153,8 +131,8 @@ class CudaQueue final : public DeviceQueue {
   // The calling thread works on this device from here on.
   void Select() { Note(cudaSetDevice(device_.index), "select"); }
   void Note(cudaError_t error, absl::string_view what);
-  absl::Status Refused(absl::string_view what, size_t bytes, cudaError_t error);
-
+  template <typename Get>
+  absl::StatusOr<void*> Allocate(absl::string_view what, size_t bytes, Get get);
   cudaError_t Await(cudaStream_t stream);
 
   const Device device_;
@@ -187,12 +165,8 @@ absl::Status CudaQueue::Open() {
   constexpr unsigned kBlocksPerProcessor = 2048 / kThreadsPerBlock;
   blocks_ = static_cast<unsigned>(processors) * kBlocksPerProcessor;
   RETURN_IF_ERROR(error_);
-  const Cublas& cublas = Cublas::Loaded();
-  if (!cublas.missing.empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(device_.text(), ": cuBLAS is missing (", cublas.missing,
-                     "): install CUDA's cuBLAS library, or name its folder in LD_LIBRARY_PATH"));
-  }
+  const Cublas& cublas = Cublas::Get();
+  RETURN_IF_ERROR(Annotate(cublas.library.status(), device_.text()));
   cublasStatus_t status = cublas.create(&blas_);
   if (status == CUBLAS_STATUS_SUCCESS) status = cublas.set_stream(blas_, compute_.get());
   if (status == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
@@ -200,7 +174,13 @@ absl::Status CudaQueue::Open() {
       absl::StrCat(device_.text(), ": cuBLAS: ", cublas.text(status)));
 }
 
-absl::Status CudaQueue::Refused(absl::string_view what, size_t bytes, cudaError_t error) {
+template <typename Get>
+absl::StatusOr<void*> CudaQueue::Allocate(absl::string_view what, size_t bytes, Get get) {
+  Select();
+  RETURN_IF_ERROR(error_);
+  void* memory = nullptr;
+  const cudaError_t error = get(&memory, bytes);
+  if (error == cudaSuccess) return memory;
   cudaGetLastError();  // or the next launch would report it
   return absl::ResourceExhaustedError(
       absl::StrCat(device_.text(), ": ", bytes, " bytes of ", what, ": ", cudaGetErrorString(error),
@@ -208,27 +188,19 @@ absl::Status CudaQueue::Refused(absl::string_view what, size_t bytes, cudaError_
 }
 
 absl::StatusOr<void*> CudaQueue::AllocateDevice(size_t bytes) {
-  Select();
-  RETURN_IF_ERROR(error_);
-  void* memory = nullptr;
-  const cudaError_t error = cudaMalloc(&memory, bytes);
-  if (error != cudaSuccess) return Refused("its memory", bytes, error);
-  return memory;
+  return Allocate("its memory", bytes,
+                  [](void** memory, size_t size) { return cudaMalloc(memory, size); });
+}
+
+absl::StatusOr<void*> CudaQueue::AllocateHost(size_t bytes) {
+  return Allocate("page-locked host memory", bytes,
+                  [](void** memory, size_t size) { return cudaMallocHost(memory, size); });
 }
 
 void CudaQueue::FreeDevice(void* memory) {
   if (memory == nullptr || stuck_) return;
   Select();
   Note(cudaFree(memory), "free");
-}
-
-absl::StatusOr<void*> CudaQueue::AllocateHost(size_t bytes) {
-  Select();
-  RETURN_IF_ERROR(error_);
-  void* memory = nullptr;
-  const cudaError_t error = cudaMallocHost(&memory, bytes);
-  if (error != cudaSuccess) return Refused("page-locked host memory", bytes, error);
-  return memory;
 }
 
 void CudaQueue::FreeHost(void* memory) {
@@ -315,12 +287,11 @@ void CudaQueue::Multiply(int64_t m, int64_t n, int64_t k, ColumnMajor a, ColumnM
   Select();
   const auto op = [](const ColumnMajor& x) { return x.transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
   const float one = 1, zero = 0;
-  const cublasStatus_t status = Cublas::Loaded().sgemm(
-      blas_, op(a), op(b), m, n, k, &one, a.data, a.stride, b.data, b.stride, &zero, c, c_stride);
+  const cublasStatus_t status = Cublas::Get().sgemm(blas_, op(a), op(b), m, n, k, &one, a.data,
+                                                    a.stride, b.data, b.stride, &zero, c, c_stride);
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  Fail(
-      absl::InternalError(absl::StrCat(device_.text(), ": cuBLAS: product of ", m, " x ", k,
-                                       " and ", k, " x ", n, ": ", Cublas::Loaded().text(status))));
+  Fail(absl::InternalError(absl::StrCat(device_.text(), ": cuBLAS: product of ", m, " x ", k,
+                                        " and ", k, " x ", n, ": ", Cublas::Get().text(status))));
 }
 
 // What the driver said when it was first asked.

@@ -25,6 +25,12 @@ CAIRN_ANYWHERE inline void AtomicAdd(float* to, float value) {
 #endif
 }
 
+CAIRN_ANYWHERE inline float Dot(const float* x, const float* y, uint32_t count) {
+  float dot = 0;
+  for (uint32_t k = 0; k < count; ++k) dot += x[k] * y[k];
+  return dot;
+}
+
 // Rows that one thread adds up before it adds its sum to those of others.
 inline constexpr uint32_t kRowsPerSum = 32;
 inline uint64_t SumsOver(uint64_t rows) { return (rows + kRowsPerSum - 1) / kRowsPerSum; }
@@ -68,20 +74,49 @@ struct AddToRowsBody {
   }
 };
 
-// i: block of rows x column.
-struct SumRowsBody {
-  const float* x;
+// sums[column] += term(row, column) over all rows; i: block of rows x column.
+template <typename Term>
+struct SumOverRowsBody {
+  Term term;
   uint32_t rows, width;
-  float* sum;
+  float* sums;
   template <typename Index>
   CAIRN_ANYWHERE void operator()(Index i) const {
     const uint32_t column = i % width;
     const uint32_t first = static_cast<uint32_t>(i / width) * kRowsPerSum;
     float total = 0;
-    for (uint32_t r = first; r < first + kRowsPerSum && r < rows; ++r) {
-      total += x[static_cast<size_t>(r) * width + column];
+    for (uint32_t row = first; row < first + kRowsPerSum && row < rows; ++row) {
+      total += term(row, column);
     }
-    AtomicAdd(sum + column, total);
+    AtomicAdd(sums + column, total);
+  }
+};
+
+struct ElementTerm {
+  const float* x;
+  uint32_t width;
+  CAIRN_ANYWHERE float operator()(uint64_t row, uint32_t column) const {
+    return x[row * width + column];
+  }
+};
+
+// x [rows, width] by d_y [rows].
+struct WeightedElementTerm {
+  ElementTerm x;
+  const float* d_y;
+  CAIRN_ANYWHERE float operator()(uint64_t row, uint32_t column) const {
+    return x(row, column) * d_y[row];
+  }
+};
+
+// x [rows, fields] by d_e [rows, fields, factors]; column: field x factor.
+struct FieldTerm {
+  const float* x;
+  const float* d_e;
+  uint64_t d_e_stride;
+  uint32_t fields, factors;
+  CAIRN_ANYWHERE float operator()(uint64_t row, uint32_t column) const {
+    return x[row * fields + column / factors] * d_e[row * d_e_stride + column];
   }
 };
 
@@ -169,11 +204,8 @@ struct DotsByPositionBody {
   float* out;
   template <typename Index>
   CAIRN_ANYWHERE void operator()(Index i) const {
-    const float* x = a + static_cast<uint64_t>(a_positions[i]) * width;
-    const float* y = b + static_cast<uint64_t>(b_positions[i]) * width;
-    float dot = 0;
-    for (uint32_t k = 0; k < width; ++k) dot += x[k] * y[k];
-    out[i] = dot;
+    out[i] = Dot(a + static_cast<uint64_t>(a_positions[i]) * width,
+                 b + static_cast<uint64_t>(b_positions[i]) * width, width);
   }
 };
 
@@ -201,27 +233,7 @@ struct AddMatrixTimesVectorBody {
   float* y;
   template <typename Index>
   CAIRN_ANYWHERE void operator()(Index i) const {
-    float dot = 0;
-    for (uint32_t c = 0; c < columns; ++c) dot += x[static_cast<uint64_t>(i) * columns + c] * w[c];
-    y[i] += dot;
-  }
-};
-
-// i: block of rows x column.
-struct TransposedMatrixTimesVectorBody {
-  const float* x;
-  uint32_t rows, columns;
-  const float* d_y;
-  float* d_w;
-  template <typename Index>
-  CAIRN_ANYWHERE void operator()(Index i) const {
-    const uint32_t column = i % columns;
-    const uint32_t first = static_cast<uint32_t>(i / columns) * kRowsPerSum;
-    float total = 0;
-    for (uint32_t r = first; r < first + kRowsPerSum && r < rows; ++r) {
-      total += x[static_cast<uint64_t>(r) * columns + column] * d_y[r];
-    }
-    AtomicAdd(d_w + column, total);
+    y[i] += Dot(x + static_cast<uint64_t>(i) * columns, w, columns);
   }
 };
 
@@ -277,6 +289,16 @@ struct SparseToDenseBody {
   }
 };
 
+// One factor's part of a factorization machine: the sum of the products of all pairs of terms.
+struct PairSum {
+  float sum = 0, squares = 0;
+  CAIRN_ANYWHERE void Add(float term) {
+    sum += term;
+    squares += term * term;
+  }
+  CAIRN_ANYWHERE float products() const { return 0.5f * (sum * sum - squares); }
+};
+
 // i: row x factor.
 struct FmForwardBody {
   const float* e;
@@ -287,13 +309,10 @@ struct FmForwardBody {
   CAIRN_ANYWHERE void operator()(Index i) const {
     const Index row = i / factors, factor = i % factors;
     const float* x = e + static_cast<uint64_t>(row) * fields * factors + factor;
-    float sum = 0, squares = 0;
-    for (uint32_t f = 0; f < fields; ++f, x += factors) {
-      sum += *x;
-      squares += *x * *x;
-    }
-    sums[i] = sum;
-    AtomicAdd(out + row, 0.5f * (sum * sum - squares));
+    PairSum pairs;
+    for (uint32_t f = 0; f < fields; ++f, x += factors) pairs.Add(*x);
+    sums[i] = pairs.sum;
+    AtomicAdd(out + row, pairs.products());
   }
 };
 
@@ -321,14 +340,12 @@ struct FmSparseForwardBody {
   template <typename Index>
   CAIRN_ANYWHERE void operator()(Index i) const {
     const Index row = i / factors, factor = i % factors;
-    float sum = 0, squares = 0;
+    PairSum pairs;
     for (int64_t n = x.offsets[row]; n < x.offsets[row + 1]; ++n) {
-      const float term = x.values[n] * v[static_cast<uint64_t>(x.columns[n]) * factors + factor];
-      sum += term;
-      squares += term * term;
+      pairs.Add(x.values[n] * v[static_cast<uint64_t>(x.columns[n]) * factors + factor]);
     }
-    sums[i] = sum;
-    AtomicAdd(out + row, 0.5f * (sum * sum - squares));
+    sums[i] = pairs.sum;
+    AtomicAdd(out + row, pairs.products());
   }
 };
 
@@ -365,26 +382,6 @@ struct ScaleFieldsBody {
   }
 };
 
-// i: block of rows x field x factor.
-struct ScaleFieldsBackwardBody {
-  const float* x;
-  const float* d_e;
-  uint64_t d_e_stride;
-  uint32_t rows, fields, factors;
-  float* d_v;
-  template <typename Index>
-  CAIRN_ANYWHERE void operator()(Index i) const {
-    const uint32_t row_floats = fields * factors;
-    const uint32_t at = i % row_floats;
-    const uint32_t first = static_cast<uint32_t>(i / row_floats) * kRowsPerSum;
-    float total = 0;
-    for (uint32_t r = first; r < first + kRowsPerSum && r < rows; ++r) {
-      total += x[static_cast<uint64_t>(r) * fields + at / factors] * d_e[r * d_e_stride + at];
-    }
-    AtomicAdd(d_v + at, total);
-  }
-};
-
 // Where the dot product of vectors i > j is in a row.
 CAIRN_ANYWHERE inline uint32_t PairIndex(uint32_t i, uint32_t j) { return i * (i - 1) / 2 + j; }
 
@@ -401,9 +398,7 @@ struct DotInteractionBody {
     const uint32_t a = pair / vectors, b = pair % vectors;
     if (b >= a) return;
     const float* first = e + static_cast<uint64_t>(row) * vectors * width;
-    float dot = 0;
-    for (uint32_t k = 0; k < width; ++k) dot += first[a * width + k] * first[b * width + k];
-    out[row * out_stride + PairIndex(a, b)] = dot;
+    out[row * out_stride + PairIndex(a, b)] = Dot(first + a * width, first + b * width, width);
   }
 };
 

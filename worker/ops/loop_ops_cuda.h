@@ -54,9 +54,8 @@ class LoopOps final : public Ops {
 
   void TransposedMatrixTimesVector(const float* x, int64_t rows, int64_t columns, const float* d_y,
                                    float* d_w) override {
-    Zero(d_w, Size(columns));
-    Run(kernels::SumsOver(Size(rows)) * Size(columns),
-        kernels::TransposedMatrixTimesVectorBody{x, Extent(rows), Extent(columns), d_y, d_w});
+    SumOverRows(kernels::WeightedElementTerm{{x, Extent(columns)}, d_y}, Size(rows), Size(columns),
+                d_w);
   }
 
   void SparseTimesDense(const CsrView& x, const float* w, size_t width, float* y) override {
@@ -92,8 +91,7 @@ class LoopOps final : public Ops {
   }
 
   void SumRows(const float* x, size_t rows, size_t width, float* sum) override {
-    Zero(sum, width);
-    Run(kernels::SumsOver(rows) * width, kernels::SumRowsBody{x, Extent(rows), Extent(width), sum});
+    SumOverRows(kernels::ElementTerm{x, Extent(width)}, rows, width, sum);
   }
 
   void CopyColumns(const float* from, int64_t from_stride, int64_t rows, int64_t width, float* to,
@@ -169,10 +167,8 @@ class LoopOps final : public Ops {
 
   void ScaleFieldsBackward(const float* x, const float* d_e, size_t e_stride, size_t rows,
                            size_t fields, size_t factors, float* d_v) override {
-    Zero(d_v, fields * factors);
-    Run(kernels::SumsOver(rows) * fields * factors,
-        kernels::ScaleFieldsBackwardBody{x, d_e, e_stride, Extent(rows), Extent(fields),
-                                         Extent(factors), d_v});
+    SumOverRows(kernels::FieldTerm{x, d_e, e_stride, Extent(fields), Extent(factors)}, rows,
+                fields * factors, d_v);
   }
 
   void FmSparseForward(const CsrView& x, const float* v, size_t factors, float* sums,
@@ -237,6 +233,13 @@ class LoopOps final : public Ops {
   template <typename Body>
   void Run(uint64_t count, const Body& body) {
     if (count > 0) engine_.ForEach(count, body);
+  }
+
+  template <typename Term>
+  void SumOverRows(const Term& term, size_t rows, size_t width, float* sums) {
+    Zero(sums, width);
+    Run(kernels::SumsOver(rows) * width,
+        kernels::SumOverRowsBody<Term>{term, Extent(rows), Extent(width), sums});
   }
 
   Engine& engine_;

@@ -8,6 +8,7 @@
 #include "glog/logging.h"
 #include "worker/ops/tensor_math.h"
 #include "worker/strategy/context_stack.h"
+#include "worker/strategy/reduce_values.h"
 #include "worker/strategy/replica_meeting.h"
 #include "worker/strategy/strategy.h"
 
@@ -173,6 +174,28 @@ absl::StatusOr<std::vector<Value>> AsTensors(absl::Span<const Value> leaves) {
   return tensors;
 }
 
+// AllReduce of structures that are alike: their leaves all at once.
+absl::StatusOr<std::vector<Value>> ReduceTogether(Strategy& strategy, ReduceOp op,
+                                                  absl::Span<const Value> of_replicas,
+                                                  const CommunicationOptions& options) {
+  std::vector<Value::Sequence> leaves;
+  const auto collect =
+      [&leaves](absl::Span<const Value> of_leaf) -> absl::StatusOr<std::vector<Value>> {
+    if (!of_leaf[0].is_none()) {
+      ASSIGN_OR_RETURN(leaves.emplace_back(), AsTensors(of_leaf));
+    }
+    return std::vector<Value>(of_leaf.begin(), of_leaf.end());
+  };
+  RETURN_IF_ERROR(MapTogether(of_replicas, collect).status());
+  ASSIGN_OR_RETURN(const std::vector<Value> reduced, strategy.ReduceAll(op, leaves, options));
+  auto next = reduced.begin();
+  return MapTogether(of_replicas,
+                     [&](absl::Span<const Value> of_leaf) -> absl::StatusOr<std::vector<Value>> {
+                       if (of_leaf[0].is_none()) return std::vector<Value>(of_leaf.size());
+                       return SpreadOver(*next++, strategy.worker_devices());
+                     });
+}
+
 // The first argument of each.
 std::vector<Value> Firsts(absl::Span<const Value::Sequence> of_replicas) {
   std::vector<Value> firsts;
@@ -187,14 +210,7 @@ absl::StatusOr<Value> ReplicaContext::AllReduce(ReduceOp op, const Value& value,
   RETURN_IF_ERROR(CheckCurrent());
   Strategy* const strategy = strategy_;
   const auto reduce = [strategy, op, &options](absl::Span<const Value> of_replicas) {
-    return MapTogether(of_replicas,
-                       [&](absl::Span<const Value> leaves) -> absl::StatusOr<std::vector<Value>> {
-                         if (leaves[0].is_none()) {
-                           return std::vector<Value>(leaves.begin(), leaves.end());
-                         }
-                         ASSIGN_OR_RETURN(const std::vector<Value> tensors, AsTensors(leaves));
-                         return strategy->AllReduceReplicas(op, tensors, options);
-                       });
+    return ReduceTogether(*strategy, op, of_replicas, options);
   };
   if (meeting_ == nullptr) {
     ASSIGN_OR_RETURN(std::vector<Value> own, reduce({&value, 1}));

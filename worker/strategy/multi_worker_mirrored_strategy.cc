@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status.h"
+#include "worker/collective/batch_all_reduce.h"
 #include "worker/collective/gather_slices.h"
 #include "worker/collective/gloo_group.h"
 #include "worker/ops/tensor_math.h"
@@ -27,13 +28,11 @@ ConstBuffer BufferOf(const Tensor& tensor) {
 // What of the options is built here.
 absl::Status CheckCommunication(const CommunicationOptions& options) {
   RETURN_IF_ERROR(options.Validate());
-  if (options.bytes_per_pack == 0 && options.implementation != CommunicationImplementation::kNccl) {
-    return absl::OkStatus();
-  }
-  return absl::UnimplementedError(absl::StrCat(
-      "MultiWorkerMirroredStrategy: found bytes_per_pack ", options.bytes_per_pack,
-      " and implementation ", CommunicationImplementationName(options.implementation),
-      "; it reduces values one by one between CPUs: leave bytes_per_pack 0 and use AUTO or RING"));
+  if (options.implementation != CommunicationImplementation::kNccl) return absl::OkStatus();
+  return absl::UnimplementedError(
+      "MultiWorkerMirroredStrategy: found implementation NCCL; it reduces between CPUs: use AUTO "
+      "or "
+      "RING");
 }
 
 // What one worker tells the others of its tensor before a gather: whether it has one, its dtype,
@@ -151,51 +150,66 @@ absl::StatusOr<Value> MultiWorkerMirroredStrategy::SumSlices(const IndexedSlices
   return Value(IndexedSlices{Tensor::Vector<int64_t>(gathered.ids), std::move(values)});
 }
 
-absl::StatusOr<Value> MultiWorkerMirroredStrategy::SumOverWorkers(
-    const absl::StatusOr<Value>& local, Deadline deadline) {
+absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::SumOverWorkers(
+    absl::StatusOr<std::vector<Value>> locals, const CommunicationOptions& options) {
+  const CommunicationOptions merged = communication_.Merge(options);
   absl::MutexLock lock(&mutex_);
-  if (!local.ok()) {
+  if (!locals.ok()) {
     // Nobody is to wait for a worker that cannot take part: a call that no other makes fails on
     // all.
-    group_->AllReduce(ReduceOp::kSum, MutableBuffer{DType::kFloat32, nullptr, -1}, deadline)
+    group_
+        ->AllReduce(ReduceOp::kSum, MutableBuffer{DType::kFloat32, nullptr, -1},
+                    CallDeadline(options))
         .IgnoreError();
-    return local.status();
+    return locals.status();
   }
-  if (local->kind() == Value::Kind::kSlices) return SumSlices(local->slices(), deadline);
-  Tensor sum = local->tensor().Copy();
-  RETURN_IF_ERROR(group_->AllReduce(ReduceOp::kSum, BufferOf(sum), deadline));
-  return Value(std::move(sum));
+  std::vector<Tensor> sums;
+  std::vector<MutableBuffer> buffers;
+  for (const Value& local : *locals) {
+    if (local.kind() != Value::Kind::kSlices) sums.push_back(local.tensor().Copy());
+  }
+  for (Tensor& sum : sums) buffers.push_back(BufferOf(sum));
+  const absl::Duration each = merged.timeout.value_or(kCallTimeout);
+  RETURN_IF_ERROR(BatchAllReduce(*group_, ReduceOp::kSum, buffers, merged,
+                                 Deadline::In(each * static_cast<int64_t>(buffers.size()))));
+  std::vector<Value> results;
+  auto sum = sums.begin();
+  for (const Value& local : *locals) {
+    if (local.kind() != Value::Kind::kSlices) {
+      results.emplace_back(std::move(*sum++));
+      continue;
+    }
+    ASSIGN_OR_RETURN(Value slices, SumSlices(local.slices(), CallDeadline(options)));
+    results.push_back(std::move(slices));
+  }
+  return results;
 }
 
-absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::ReduceWithin(
-    ReduceOp op, absl::Span<const Value> locals, absl::Span<const Device> devices,
-    Deadline deadline) {
-  ASSIGN_OR_RETURN(Value sum, SumOverWorkers(SumValues(locals), deadline));
-  const int64_t count = static_cast<int64_t>(locals.size()) * workers();
-  if (op == ReduceOp::kMean) sum = MeanOf(sum, count);
-  return SpreadOver(sum, devices);
-}
-
-absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::ReduceOnto(
-    ReduceOp op, absl::Span<const Value> locals, absl::Span<const Device> devices) {
-  return ReduceWithin(op, locals, devices, CallDeadline({}));
-}
-
-absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::AllReduceReplicas(
-    ReduceOp op, absl::Span<const Value> locals, const CommunicationOptions& options) {
+absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::ReduceAll(
+    ReduceOp op, absl::Span<const Value::Sequence> locals, const CommunicationOptions& options) {
   RETURN_IF_ERROR(CheckCommunication(options));
-  return ReduceWithin(op, locals, worker_devices(), CallDeadline(options));
+  ASSIGN_OR_RETURN(
+      std::vector<Value> sums,
+      SumOverWorkers(MirroredStrategy::ReduceAll(ReduceOp::kSum, locals, options), options));
+  if (op == ReduceOp::kSum) return sums;
+  for (size_t i = 0; i < sums.size(); ++i) {
+    sums[i] = MeanOf(sums[i], static_cast<int64_t>(locals[i].size()) * workers());
+  }
+  return sums;
 }
 
 absl::StatusOr<Value> MultiWorkerMirroredStrategy::ReducePlain(ReduceOp op, const Value& value) {
   if (value.kind() == Value::Kind::kMirrored || workers() == 1) {
     return MirroredStrategy::ReducePlain(op, value);
   }
-  const absl::StatusOr<Tensor> tensor = value.ToTensor();
-  const absl::StatusOr<Value> local =
-      tensor.ok() ? absl::StatusOr<Value>(*tensor) : tensor.status();
-  ASSIGN_OR_RETURN(const Value sum, SumOverWorkers(local, CallDeadline({})));
-  return op == ReduceOp::kMean ? MeanOf(sum, workers()) : sum;
+  absl::StatusOr<std::vector<Value>> local = std::vector<Value>();
+  if (absl::StatusOr<Tensor> tensor = value.ToTensor(); tensor.ok()) {
+    local->emplace_back(*std::move(tensor));
+  } else {
+    local = tensor.status();
+  }
+  ASSIGN_OR_RETURN(const std::vector<Value> sums, SumOverWorkers(std::move(local), {}));
+  return op == ReduceOp::kMean ? MeanOf(sums[0], workers()) : sums[0];
 }
 
 absl::StatusOr<Tensor> MultiWorkerMirroredStrategy::FirstValue(const Tensor& initial) {

@@ -22,8 +22,8 @@ struct MultiWorkerMirroredOptions {
   std::vector<std::string> workers;
   int32_t worker_index = 0;     // which of them this process is
   std::vector<Device> devices;  // of this process; as many on every worker
-  // timeout: how long a worker waits for the others in one reduction (default 60 s). Values are
-  // reduced one by one between CPUs: kUnimplemented for bytes_per_pack and kNccl, here and in
+  // timeout: how long a worker waits for the others in one collective (default 60 s). Lists of
+  // values travel in packs (bytes_per_pack), between CPUs: kUnimplemented for kNccl, here and in
   // calls.
   CommunicationOptions communication;
   absl::Duration connect_timeout = absl::Minutes(5);  // for all workers to come
@@ -63,10 +63,9 @@ class MultiWorkerMirroredStrategy : public MirroredStrategy {
 
   absl::StatusOr<Tensor> FirstValue(const Tensor& initial) override;
   absl::StatusOr<Value> BroadcastFirst(const Value& value) override;
-  absl::StatusOr<std::vector<Value>> ReduceOnto(ReduceOp op, absl::Span<const Value> locals,
-                                                absl::Span<const Device> devices) override;
-  absl::StatusOr<std::vector<Value>> AllReduceReplicas(
-      ReduceOp op, absl::Span<const Value> locals, const CommunicationOptions& options) override;
+  absl::StatusOr<std::vector<Value>> ReduceAll(ReduceOp op,
+                                               absl::Span<const Value::Sequence> locals,
+                                               const CommunicationOptions& options) override;
   absl::StatusOr<Value> ReducePlain(ReduceOp op, const Value& value) override;
   absl::StatusOr<Tensor> GatherAll(absl::Span<const Value> locals, int64_t axis,
                                    const CommunicationOptions& options) override;
@@ -81,13 +80,12 @@ class MultiWorkerMirroredStrategy : public MirroredStrategy {
 
   absl::Status CheckDeviceCounts();
   Deadline CallDeadline(const CommunicationOptions& options) const;
-  // The sum over the workers of what each has; an error here is told to them all.
-  absl::StatusOr<Value> SumOverWorkers(const absl::StatusOr<Value>& local, Deadline deadline);
+  // The sums over the workers of what each has, tensors in packs; an error here is told to them
+  // all.
+  absl::StatusOr<std::vector<Value>> SumOverWorkers(absl::StatusOr<std::vector<Value>> locals,
+                                                    const CommunicationOptions& options);
   absl::StatusOr<Value> SumSlices(const IndexedSlices& slices, Deadline deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<std::vector<Value>> ReduceWithin(ReduceOp op, absl::Span<const Value> locals,
-                                                  absl::Span<const Device> devices,
-                                                  Deadline deadline);
   absl::StatusOr<bool> AnyHasData(bool local);
 
   const CommunicationOptions communication_;

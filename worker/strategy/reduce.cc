@@ -54,6 +54,11 @@ absl::Status NotDistributed(const Value& value, ReduceOp op) {
       ": it is no replica's; return it from the replica function, or use MEAN"));
 }
 
+Value OneOrMirrored(std::vector<Value> copies) {
+  if (copies.size() == 1) return std::move(copies[0]);
+  return Value::Mirrored(std::move(copies));
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<Device>> Destinations::Devices() const {
@@ -172,16 +177,31 @@ absl::StatusOr<Value> Strategy::ReduceTo(ReduceOp op, const Value& value,
     ASSIGN_OR_RETURN(const Value reduced, ReducePlain(op, read));
     return BroadcastTo(reduced, destinations);
   }
-  if (results.size() == 1) return std::move(results[0]);
-  return Value::Mirrored(std::move(results));
+  return OneOrMirrored(std::move(results));
 }
 
 absl::StatusOr<std::vector<Value>> Strategy::BatchReduceTo(
     ReduceOp op, absl::Span<const std::pair<Value, Destinations>> values) {
-  std::vector<Value> results;
-  for (const auto& [value, destinations] : values) {
-    ASSIGN_OR_RETURN(Value result, ReduceTo(op, value, destinations));
-    results.push_back(std::move(result));
+  RETURN_IF_ERROR(CheckCrossReplica("BatchReduceTo"));
+  std::vector<Value> results(values.size());
+  // What is distributed is reduced together.
+  std::vector<Value::Sequence> locals;
+  std::vector<size_t> places;
+  std::vector<std::vector<Device>> devices;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto& [value, destinations] = values[i];
+    ASSIGN_OR_RETURN(const Value read, ReadCopies(value));
+    if (read.kind() != Value::Kind::kPerReplica) {
+      ASSIGN_OR_RETURN(results[i], ReduceTo(op, value, destinations));
+      continue;
+    }
+    ASSIGN_OR_RETURN(devices.emplace_back(), destinations.Devices());
+    locals.emplace_back(read.items().begin(), read.items().end());
+    places.push_back(i);
+  }
+  ASSIGN_OR_RETURN(const std::vector<Value> reduced, ReduceAll(op, locals, {}));
+  for (size_t i = 0; i < reduced.size(); ++i) {
+    results[places[i]] = OneOrMirrored(SpreadOver(reduced[i], devices[i]));
   }
   return results;
 }
@@ -192,18 +212,30 @@ absl::StatusOr<Value> Strategy::BroadcastTo(const Value& value, const Destinatio
   ASSIGN_OR_RETURN(const Tensor tensor, value.ToTensor());
   Value::Sequence copies;
   for (const Device device : devices) copies.emplace_back(tensor.CopyTo(device));
-  if (copies.size() == 1) return std::move(copies[0]);
-  return Value::Mirrored(std::move(copies));
+  return OneOrMirrored(std::move(copies));
+}
+
+// Within one process nothing is communicated: there is nothing to choose.
+absl::StatusOr<std::vector<Value>> Strategy::ReduceAll(ReduceOp op,
+                                                       absl::Span<const Value::Sequence> locals,
+                                                       const CommunicationOptions& /*options*/) {
+  std::vector<Value> results;
+  results.reserve(locals.size());
+  for (const Value::Sequence& values : locals) {
+    ASSIGN_OR_RETURN(Value reduced, SumValues(values));
+    if (op == ReduceOp::kMean) reduced = MeanOf(reduced, static_cast<int64_t>(values.size()));
+    results.push_back(std::move(reduced));
+  }
+  return results;
 }
 
 absl::StatusOr<std::vector<Value>> Strategy::ReduceOnto(ReduceOp op, absl::Span<const Value> locals,
                                                         absl::Span<const Device> devices) {
-  ASSIGN_OR_RETURN(Value reduced, SumValues(locals));
-  if (op == ReduceOp::kMean) reduced = MeanOf(reduced, static_cast<int64_t>(locals.size()));
-  return SpreadOver(reduced, devices);
+  const Value::Sequence values(locals.begin(), locals.end());
+  ASSIGN_OR_RETURN(const std::vector<Value> reduced, ReduceAll(op, {&values, 1}, {}));
+  return SpreadOver(reduced[0], devices);
 }
 
-// Within one process nothing is communicated: there is nothing to choose.
 absl::StatusOr<Tensor> Strategy::GatherAll(absl::Span<const Value> locals, int64_t axis,
                                            const CommunicationOptions& /*options*/) {
   std::vector<Tensor> tensors;
@@ -216,11 +248,6 @@ absl::StatusOr<Tensor> Strategy::GatherAll(absl::Span<const Value> locals, int64
     tensors.push_back(std::move(tensor));
   }
   return ConcatTensors(tensors, axis);
-}
-
-absl::StatusOr<std::vector<Value>> Strategy::AllReduceReplicas(
-    ReduceOp op, absl::Span<const Value> locals, const CommunicationOptions& /*options*/) {
-  return ReduceOnto(op, locals, worker_devices());
 }
 
 }  // namespace cairn

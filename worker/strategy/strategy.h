@@ -184,10 +184,15 @@ class Strategy {
 
   // The first worker's `initial`, for variables with copies on every worker.
   virtual absl::StatusOr<Tensor> FirstValue(const Tensor& initial) { return initial; }
-  // Sums or averages one tensor (or slices) of each local replica over all replicas of all workers
-  // onto `devices` of this process; the same bits on each. Called in cross-replica context.
-  virtual absl::StatusOr<std::vector<Value>> ReduceOnto(ReduceOp op, absl::Span<const Value> locals,
-                                                        absl::Span<const Device> devices);
+  // Sums or averages over all replicas of all workers, for several values at once: `locals[v]` has
+  // the tensor (or slices) of value v of each local replica. One result a value, the same bits in
+  // every process. Called in cross-replica context. The default is that of one process.
+  virtual absl::StatusOr<std::vector<Value>> ReduceAll(ReduceOp op,
+                                                       absl::Span<const Value::Sequence> locals,
+                                                       const CommunicationOptions& options);
+  // The same of one value, onto `devices` of this process.
+  absl::StatusOr<std::vector<Value>> ReduceOnto(ReduceOp op, absl::Span<const Value> locals,
+                                                absl::Span<const Device> devices);
   // Reduces a value that is not distributed. The default: a mean, a host zero, or one replica's is
   // itself; kInvalidArgument for other sums.
   virtual absl::StatusOr<Value> ReducePlain(ReduceOp op, const Value& value);
@@ -200,11 +205,6 @@ class Strategy {
   // Concatenates, likewise.
   virtual absl::StatusOr<Tensor> GatherAll(absl::Span<const Value> locals, int64_t axis,
                                            const CommunicationOptions& options);
-  // AllReduce of a replica function: all local replicas have arrived with values of equal types.
-  // The default reduces in cross-replica context.
-  virtual absl::StatusOr<std::vector<Value>> AllReduceReplicas(ReduceOp op,
-                                                               absl::Span<const Value> locals,
-                                                               const CommunicationOptions& options);
 
   // kFailedPrecondition unless called in cross-replica context or outside every scope.
   absl::Status CheckCrossReplica(absl::string_view method) const;

@@ -16,7 +16,7 @@
 #include "common/time_text.h"
 #include "worker/trainer/checkpoint_folders.h"
 #include "worker/trainer/exit_status.h"
-#include "worker/trainer/training_events.h"
+#include "worker/trainer/run_output.h"
 
 namespace cairn {
 namespace {
@@ -73,20 +73,13 @@ class Follower {
   }
 
   absl::Status OpenOutput() {
-    const OutputConfig& output = options_.job.output;
-    if (!output.metrics_file.empty()) {
-      absl::StatusOr<std::unique_ptr<MetricsFile>> file =
-          MetricsFile::Open(output.metrics_file, /*append=*/false);
-      if (!file.ok()) return AsBadInput(file.status());
-      metrics_ = *std::move(file);
+    const OutputConfig& config = options_.job.output;
+    if (!config.metrics_file.empty()) {
+      RETURN_IF_ERROR(output_.OpenMetrics(config.metrics_file, /*append=*/false));
     }
-    if (!output.tensorboard.empty()) {
-      absl::StatusOr<std::unique_ptr<TrainingEvents>> events = TrainingEvents::Open(
-          EventFolder(output.tensorboard, options_.task), /*first_step=*/0, std::nullopt);
-      if (!events.ok()) return AsBadInput(events.status());
-      events_ = *std::move(events);
-    }
-    return absl::OkStatus();
+    if (config.tensorboard.empty()) return absl::OkStatus();
+    return output_.OpenEvents(EventFolder(config.tensorboard, options_.task), /*first_step=*/0,
+                              std::nullopt);
   }
 
   // The newest, unless it was the last.
@@ -119,11 +112,7 @@ class Follower {
     ++checkpoints_;
     LOG(INFO) << "step " << manifest.step << " (" << manifest.name
               << "): " << EvaluationText(*report_.eval);
-    if (metrics_ != nullptr) {
-      RETURN_IF_ERROR(metrics_->WriteEvaluation(manifest.step, *report_.eval));
-    }
-    if (events_ != nullptr) RETURN_IF_ERROR(events_->Evaluated(manifest.step, *report_.eval));
-    return absl::OkStatus();
+    return output_.Evaluated(manifest.step, *report_.eval);
   }
 
   absl::StatusOr<Report> Evaluate(const std::string& folder) {
@@ -137,8 +126,7 @@ class Follower {
   }
 
   absl::StatusOr<Report> End(const std::string& status) {
-    if (metrics_ != nullptr) RETURN_IF_ERROR(metrics_->Close());
-    if (events_ != nullptr) RETURN_IF_ERROR(events_->Close());
+    RETURN_IF_ERROR(output_.Close());
     report_.status = status;
     report_.task = options_.task;
     report_.checkpoints = checkpoints_;
@@ -158,8 +146,7 @@ class Follower {
   TrainerOptions options_;
   const CheckpointOpener& open_;
   const CheckpointConfig& config_;
-  std::unique_ptr<MetricsFile> metrics_;
-  std::unique_ptr<TrainingEvents> events_;
+  RunOutput output_;
   std::string first_;  // the newest when this began
   std::string last_;   // that was scored
   bool run_ended_ = false;

@@ -49,18 +49,15 @@ absl::Status PlaceStep(Device device, const OpenQueue& open, StepState* state) {
   return absl::OkStatus();
 }
 
-DeviceModel::DeviceModel(std::unique_ptr<Model> model, Device device, OpenQueue open)
-    : model_(std::move(model)), device_(device), open_(std::move(open)) {}
-
-absl::StatusOr<double> DeviceModel::Train(const Batch& batch, StepState* state) const {
-  RETURN_IF_ERROR(PlaceStep(device_, open_, state));
-  return model_->Train(batch, state);
-}
-
-absl::Status DeviceModel::Predict(const Batch& batch, StepState* state,
+absl::Status PlacedModel::Predict(const Batch& batch, StepState* state,
                                   std::vector<float>* scores) const {
   RETURN_IF_ERROR(PlaceStep(device_, open_, state));
   return model_->Predict(batch, state, scores);
+}
+
+absl::StatusOr<double> DeviceModel::Train(const Batch& batch, StepState* state) const {
+  RETURN_IF_ERROR(PlaceStep(device(), open(), state));
+  return model().Train(batch, state);
 }
 
 }  // namespace cairn

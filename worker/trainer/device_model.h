@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -30,24 +31,39 @@ std::string DevicesText(absl::Span<const Device> devices);
 // GPU the first time.
 absl::Status PlaceStep(Device device, const OpenQueue& open, StepState* state);
 
-// `model` with its steps computed on a GPU. Plans are made on the CPU.
-class DeviceModel : public Model {
+// A model over another one that plans on the CPU and predicts on `device`; how it trains is left to
+// its kinds.
+class PlacedModel : public Model {
  public:
-  DeviceModel(std::unique_ptr<Model> model, Device device, OpenQueue open = OpenGpuQueue);
-
   absl::Span<const VariableSpec> variables() const override { return model_->variables(); }
   int64_t outputs() const override { return model_->outputs(); }
   absl::Status Plan(const Batch& batch, StepState* state) const override {
     return model_->Plan(batch, state);
   }
-  absl::StatusOr<double> Train(const Batch& batch, StepState* state) const override;
   absl::Status Predict(const Batch& batch, StepState* state,
                        std::vector<float>* scores) const override;
+
+ protected:
+  PlacedModel(std::unique_ptr<Model> model, Device device, OpenQueue open)
+      : model_(std::move(model)), device_(device), open_(std::move(open)) {}
+
+  const Model& model() const { return *model_; }
+  Device device() const { return device_; }
+  const OpenQueue& open() const { return open_; }
 
  private:
   const std::unique_ptr<Model> model_;
   const Device device_;
   const OpenQueue open_;
+};
+
+// A model with all of its steps computed on one device.
+class DeviceModel : public PlacedModel {
+ public:
+  DeviceModel(std::unique_ptr<Model> model, Device device, OpenQueue open = OpenGpuQueue)
+      : PlacedModel(std::move(model), device, std::move(open)) {}
+
+  absl::StatusOr<double> Train(const Batch& batch, StepState* state) const override;
 };
 
 }  // namespace cairn

@@ -10,7 +10,9 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "common/host_name.h"
 #include "common/status.h"
+#include "common/write_all.h"
 #include "worker/input/dataset/record_file.h"
 
 namespace cairn {
@@ -88,11 +90,6 @@ absl::Status Failed(const std::string& path, int error) {
                           "output.tensorboard)"));
 }
 
-std::string HostName() {
-  char name[HOST_NAME_MAX + 1] = {};
-  return ::gethostname(name, HOST_NAME_MAX) == 0 && name[0] != '\0' ? name : "localhost";
-}
-
 }  // namespace
 
 std::string EncodeEvent(const Event& event) {
@@ -145,16 +142,11 @@ absl::Status EventFile::Add(const Event& event) {
 
 absl::Status EventFile::Flush() {
   const std::string bytes = std::exchange(pending_, {});
-  for (size_t done = 0; done < bytes.size();) {
-    const ssize_t some = ::write(file_, bytes.data() + done, bytes.size() - done);
-    if (some < 0 && errno == EINTR) continue;
-    if (some < 0) {
-      const int error = errno;
-      // Of a disk that is full or broken; what fails too leaves a torn end, which readers skip.
-      [[maybe_unused]] const int cut = ::ftruncate(file_, written_bytes_);
-      return Failed(path_, error);
-    }
-    done += static_cast<size_t>(some);
+  if (!WriteAll(file_, bytes)) {
+    const int error = errno;
+    // Of a disk that is full or broken; what fails too leaves a torn end, which readers skip.
+    [[maybe_unused]] const int cut = ::ftruncate(file_, written_bytes_);
+    return Failed(path_, error);
   }
   written_bytes_ += static_cast<int64_t>(bytes.size());
   return absl::OkStatus();

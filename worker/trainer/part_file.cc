@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/write_all.h"
 
 namespace cairn {
 namespace {
@@ -36,13 +37,8 @@ absl::Status PartFile::Failed(absl::string_view doing, int error) const {
 }
 
 absl::Status PartFile::Append(absl::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(file_, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return Failed("writing", errno);
-    bytes_ += static_cast<uint64_t>(written);
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
+  if (!WriteAll(file_, bytes)) return Failed("writing", errno);
+  bytes_ += bytes.size();
   return absl::OkStatus();
 }
 

@@ -62,9 +62,9 @@ void AddScaled(const float* from, size_t count, float scale, float* to) {
 class ReplicatedModel::StepOfReplicas {
  public:
   StepOfReplicas(const ReplicatedModel& model, const Batch& batch, StepState* state)
-      : model_(*model.model_),
+      : model_(model.model()),
         devices_(model.devices_),
-        open_(model.open_),
+        open_(model.open()),
         replicas_(model.devices_.size()),
         batch_(batch),
         state_(*state),
@@ -184,16 +184,9 @@ class ReplicatedModel::StepOfReplicas {
 
 ReplicatedModel::ReplicatedModel(std::unique_ptr<Model> model, std::unique_ptr<Strategy> strategy,
                                  std::vector<Device> devices, OpenQueue open)
-    : model_(std::move(model)),
+    : PlacedModel(std::move(model), devices.front(), std::move(open)),
       strategy_(std::move(strategy)),
-      devices_(std::move(devices)),
-      open_(std::move(open)) {}
-
-absl::Status ReplicatedModel::Predict(const Batch& batch, StepState* state,
-                                      std::vector<float>* scores) const {
-  RETURN_IF_ERROR(PlaceStep(devices_.front(), open_, state));
-  return model_->Predict(batch, state, scores);
-}
+      devices_(std::move(devices)) {}
 
 absl::StatusOr<double> ReplicatedModel::Train(const Batch& batch, StepState* state) const {
   StepOfReplicas step(*this, batch, state);
@@ -217,15 +210,16 @@ absl::StatusOr<double> ReplicatedModel::Train(const Batch& batch, StepState* sta
 }
 
 absl::StatusOr<std::unique_ptr<Model>> DivideOverReplicas(std::unique_ptr<Model> model,
-                                                          const StrategyConfig& config) {
-  ASSIGN_OR_RETURN(std::vector<Device> devices, DevicesOf(config));
+                                                          const std::string& strategy_type,
+                                                          std::vector<Device> devices) {
   if (devices.size() == 1) {
     if (devices[0].is_cpu()) return model;
     return std::make_unique<DeviceModel>(std::move(model), devices[0]);
   }
   // Inside a worker the strategies of several workers are synchronous over its replicas.
-  const bool alone = config.type != "parameter_server" && config.type != "multi_worker_mirrored";
-  const std::string type = alone ? config.type : "mirrored";
+  const bool alone =
+      strategy_type != "parameter_server" && strategy_type != "multi_worker_mirrored";
+  const std::string type = alone ? strategy_type : "mirrored";
   std::vector<Device> places;
   for (size_t i = 0; i < devices.size(); ++i) places.push_back(Cpu(static_cast<int32_t>(i)));
   ASSIGN_OR_RETURN(std::unique_ptr<Strategy> strategy,

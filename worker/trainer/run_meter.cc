@@ -2,15 +2,9 @@
 
 namespace cairn {
 
-void RunMeter::Begin(const std::string& job, const std::string& task) {
-  absl::MutexLock lock(&mutex_);
-  job_ = job;
-  task_ = task;
-}
-
 void RunMeter::StepDone(int64_t rows, std::optional<double> loss, absl::Duration took) {
-  step_seconds_.Observe(absl::ToDoubleSeconds(took));
   absl::MutexLock lock(&mutex_);
+  step_seconds_.Observe(absl::ToDoubleSeconds(took));
   ++training_.steps;
   training_.examples += rows;
   training_.loss = loss;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -26,7 +27,8 @@ struct RunFigures {
 // Thread safety: every method may be called from several threads at once.
 class RunMeter {
  public:
-  void Begin(const std::string& job, const std::string& task);
+  RunMeter(std::string job, std::string task) : job_(std::move(job)), task_(std::move(task)) {}
+
   void StepDone(int64_t rows, std::optional<double> loss, absl::Duration took);
   // A round trip to the servers: a push, and the next pull.
   void ExchangeDone(absl::Duration took) { exchange_seconds_.Observe(absl::ToDoubleSeconds(took)); }
@@ -50,11 +52,11 @@ class RunMeter {
  private:
   void TakeCounts() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  const std::string job_;
+  const std::string task_;
   Histogram step_seconds_{CallSecondsBounds()};
   Histogram exchange_seconds_{CallSecondsBounds()};
   mutable absl::Mutex mutex_;
-  std::string job_ ABSL_GUARDED_BY(mutex_);
-  std::string task_ ABSL_GUARDED_BY(mutex_);
   TrainingVitals training_ ABSL_GUARDED_BY(mutex_);
   const PsClient* client_ ABSL_GUARDED_BY(mutex_) = nullptr;
   mutable ClientCounters counters_ ABSL_GUARDED_BY(mutex_);

@@ -137,17 +137,9 @@ absl::Status TrainLoop::Record(int64_t number, double loss, int64_t rows, bool l
     parts_.meter->StepDone(batch.rows, recent_loss_.mean(), now - last_step_end_);
     last_step_end_ = now;
   }
-  const int64_t step = position_.total_steps;
-  const auto seconds = [this] {
-    return absl::ToDoubleSeconds(MonotonicNow() - started_ - paused_);
-  };
-  if (parts_.metrics != nullptr) {
-    RETURN_IF_ERROR(parts_.metrics->Write(step, loss, rows, seconds()));
-  }
-  if (parts_.events != nullptr) {
-    RETURN_IF_ERROR(parts_.events->StepDone({step, loss, rows, seconds()}, last,
-                                            [this] { return parts_.client.staleness(); }));
-  }
+  const double seconds = absl::ToDoubleSeconds(MonotonicNow() - started_ - paused_);
+  RETURN_IF_ERROR(parts_.output.StepDone({position_.total_steps, loss, rows, seconds}, last,
+                                         [this] { return parts_.client.staleness(); }));
   if (progress_.Due()) {
     progress_.Update(examples_, RunShare(batch), loss, parts_.client.staleness().mean);
   }
@@ -195,12 +187,7 @@ absl::Status TrainLoop::DoWhatIsDue(int64_t number) {
 absl::Status TrainLoop::Evaluate() {
   ASSIGN_OR_RETURN(const Evaluation evaluation, parts_.evaluator->Evaluate());
   LOG(INFO) << "step " << position_.total_steps << ": " << EvaluationText(evaluation);
-  const int64_t step = position_.total_steps;
-  if (parts_.metrics != nullptr) {
-    RETURN_IF_ERROR(parts_.metrics->WriteEvaluation(step, evaluation));
-  }
-  if (parts_.events != nullptr) RETURN_IF_ERROR(parts_.events->Evaluated(step, evaluation));
-  return absl::OkStatus();
+  return parts_.output.Evaluated(position_.total_steps, evaluation);
 }
 
 }  // namespace cairn

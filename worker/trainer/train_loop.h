@@ -18,9 +18,9 @@
 #include "worker/trainer/report.h"
 #include "worker/trainer/roster.h"
 #include "worker/trainer/run_meter.h"
+#include "worker/trainer/run_output.h"
 #include "worker/trainer/run_start.h"
 #include "worker/trainer/step_pipeline.h"
-#include "worker/trainer/training_events.h"
 
 namespace cairn {
 
@@ -31,11 +31,10 @@ struct TrainLoopParts {
   PsClient& client;
   Reader& reader;
   const GradientClipper& clipper;
+  RunOutput& output;
   RosterEntry& roster_entry;
   Evaluator* evaluator = nullptr;        // every evaluation.every_steps; null: not by this worker
   Checkpointer* checkpointer = nullptr;  // every checkpoint.every_steps; null: not by this worker
-  MetricsFile* metrics = nullptr;        // null: none is written
-  TrainingEvents* events = nullptr;      // the same
   RunMeter* meter = nullptr;             // null: nobody watches
   std::string task;                      // "worker:0"
   Lockstep* lockstep = nullptr;          // of workers that train as one; null: this one alone

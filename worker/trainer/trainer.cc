@@ -104,11 +104,12 @@ absl::StatusOr<std::unique_ptr<Reader>> OpenTrainReader(const TrainerOptions& op
   return opened;
 }
 
-// The model for what `files` hold.
-absl::StatusOr<std::unique_ptr<Model>> MakeModel(const JobConfig& job, const Schema& schema) {
+// The model for rows of `schema`, on `devices`.
+absl::StatusOr<std::unique_ptr<Model>> MakeModel(const JobConfig& job, const Schema& schema,
+                                                 std::vector<Device> devices) {
   absl::StatusOr<std::unique_ptr<Model>> model = Model::Create(job.model, job.data, schema);
   if (!model.ok()) return AsBadInput(model.status());
-  return DivideOverReplicas(*std::move(model), job.strategy);
+  return DivideOverReplicas(*std::move(model), job.strategy.type, std::move(devices));
 }
 
 // One worker's run, from the first call to the last.
@@ -119,7 +120,6 @@ class Training {
 
   absl::StatusOr<Report> Run() {
     RETURN_IF_ERROR(CheckQuorum());
-    if (options_.meter != nullptr) options_.meter->Begin(options_.job.name, options_.task);
     const absl::Status status = RunSteps();
     // Nobody is to wait for a worker that has given up.
     if (options_.group != nullptr) options_.group->Abort(status);
@@ -152,10 +152,7 @@ class Training {
       status = checkpointer_->End(report_.total_steps);
     }
     if (status.ok() && options_.worker == 0) status = EvaluateAndExport();
-    if (events_ != nullptr && (status.ok() || absl::IsCancelled(status))) {
-      const absl::Status closed = events_->Close();
-      if (!closed.ok()) return closed;
-    }
+    if (status.ok() || absl::IsCancelled(status)) RETURN_IF_ERROR(output_.Close());
     if (!absl::IsCancelled(status)) return status;
     report_.status = "interrupted";
     return absl::OkStatus();
@@ -177,12 +174,12 @@ class Training {
           absl::InvalidArgumentError("data.train names no file; there is nothing to train on"));
     }
     ASSIGN_OR_RETURN(reader_, OpenTrainReader(options_));
-    ASSIGN_OR_RETURN(model_, MakeModel(options_.job, reader_->schema()));
-    ASSIGN_OR_RETURN(const std::vector<Device> devices, DevicesOf(options_.job.strategy));
+    ASSIGN_OR_RETURN(std::vector<Device> devices, DevicesOf(options_.job.strategy));
     LOG(INFO) << options_.task << ": computes on " << DevicesText(devices)
               << (options_.job.strategy.devices.empty() && devices[0].is_cpu()
                       ? ", since there is no GPU that it can use"
                       : "");
+    ASSIGN_OR_RETURN(model_, MakeModel(options_.job, reader_->schema(), std::move(devices)));
     return absl::OkStatus();
   }
 
@@ -355,39 +352,31 @@ class Training {
     return absl::OkStatus();
   }
 
-  absl::Status OpenMetrics() {
-    const std::string& path = options_.job.output.metrics_file;
-    if (!path.empty() && options_.worker != 0 && options_.group != nullptr) {
-      LOG(INFO) << "the first worker writes the metrics, which are of all: no " << path;
-    } else if (!path.empty()) {
-      absl::StatusOr<std::unique_ptr<MetricsFile>> file =
-          MetricsFile::Open(path, /*append=*/start_.position.run_steps > 0);
-      if (!file.ok()) return AsBadInput(file.status());
-      metrics_ = *std::move(file);
+  absl::Status OpenOutput() {
+    const OutputConfig& config = options_.job.output;
+    if (options_.worker != 0 && options_.group != nullptr) {
+      if (!config.metrics_file.empty()) {
+        LOG(INFO) << "the first worker writes the metrics, which are of all: no "
+                  << config.metrics_file;
+      }
+      return absl::OkStatus();
     }
-    return absl::OkStatus();
-  }
-
-  absl::Status OpenEvents() {
-    std::string folder = options_.job.output.tensorboard;
-    if (folder.empty() || (options_.worker != 0 && options_.group != nullptr)) {
-      return absl::OkStatus();  // the first writes what is of all
+    if (!config.metrics_file.empty()) {
+      RETURN_IF_ERROR(
+          output_.OpenMetrics(config.metrics_file, /*append=*/start_.position.run_steps > 0));
     }
-    if (WorkersOnServers(options_) > 1) folder = EventFolder(folder, options_.task);
-    absl::StatusOr<std::unique_ptr<TrainingEvents>> events =
-        TrainingEvents::Open(folder, start_.position.total_steps + 1,
-                             KnownLearningRate(options_.job, WorkersOnServers(options_)));
-    if (!events.ok()) return AsBadInput(events.status());
-    events_ = *std::move(events);
-    return absl::OkStatus();
+    if (config.tensorboard.empty()) return absl::OkStatus();
+    const int32_t workers = WorkersOnServers(options_);
+    return output_.OpenEvents(
+        workers > 1 ? EventFolder(config.tensorboard, options_.task) : config.tensorboard,
+        start_.position.total_steps + 1, KnownLearningRate(options_.job, workers));
   }
 
   absl::Status Train() {
     report_.total_steps = start_.position.total_steps;
     if (start_.nothing_to_do) return absl::OkStatus();
     reader_->StartAt(start_.position.epoch, start_.position.row, start_.end_epoch);
-    RETURN_IF_ERROR(OpenMetrics());
-    RETURN_IF_ERROR(OpenEvents());
+    RETURN_IF_ERROR(OpenOutput());
     const GradientClipper clipper(options_.job, specs_);
     // Others who wait for an evaluation may be gone.
     const StopRequested cut_short = [this] {
@@ -418,11 +407,10 @@ class Training {
          .client = *client_,
          .reader = *reader_,
          .clipper = clipper,
+         .output = output_,
          .roster_entry = entry_,
          .evaluator = evaluates ? &evaluator : nullptr,
          .checkpointer = checkpointer_.get(),
-         .metrics = metrics_.get(),
-         .events = events_.get(),
          .meter = options_.meter,
          .task = options_.task,
          .lockstep = lockstep_.has_value() ? &*lockstep_ : nullptr,
@@ -433,7 +421,7 @@ class Training {
         start_);
     RETURN_IF_ERROR(loop.Run());
     if (lockstep_.has_value()) LeaveTogether();
-    if (metrics_ != nullptr) RETURN_IF_ERROR(metrics_->Close());
+    RETURN_IF_ERROR(output_.CloseMetrics());
     loop.position().EncodeTo(&last_position_);
     report_.steps = loop.steps();
     report_.total_steps = loop.position().total_steps;
@@ -482,9 +470,7 @@ class Training {
       Evaluator evaluator(options_.job, *model_, *client_, CallTimeout(options_),
                           options_.stop_requested);
       ASSIGN_OR_RETURN(report_.eval, evaluator.Evaluate());
-      if (events_ != nullptr) {
-        RETURN_IF_ERROR(events_->Evaluated(report_.total_steps, *report_.eval));
-      }
+      RETURN_IF_ERROR(output_.Evaluated(report_.total_steps, *report_.eval));
     }
     const std::string& path = options_.job.output.export_file;
     if (path.empty()) return absl::OkStatus();
@@ -498,8 +484,7 @@ class Training {
   std::unique_ptr<Model> model_;
   std::unique_ptr<PsClient> client_;
   std::unique_ptr<Checkpointer> checkpointer_;  // of the first worker, where a directory is named
-  std::unique_ptr<MetricsFile> metrics_;
-  std::unique_ptr<TrainingEvents> events_;
+  RunOutput output_;
   std::vector<VariableSpec> specs_;
   bool went_back_ = false;            // --fresh, to a checkpoint
   std::optional<Lockstep> lockstep_;  // of workers that train as one
@@ -546,7 +531,9 @@ absl::StatusOr<Trained> OpenTrained(const TrainerOptions& options, const Connect
   absl::StatusOr<std::unique_ptr<Reader>> opened = Reader::Open(reader);
   if (!opened.ok()) return AsBadInput(Annotate(opened.status(), "data.eval"));
   trained.reader = *std::move(opened);
-  ASSIGN_OR_RETURN(trained.model, MakeModel(options.job, trained.reader->schema()));
+  ASSIGN_OR_RETURN(std::vector<Device> devices, DevicesOf(options.job.strategy));
+  ASSIGN_OR_RETURN(trained.model,
+                   MakeModel(options.job, trained.reader->schema(), std::move(devices)));
   const Deadline deadline = Deadline::In(CallTimeout(options));
   ASSIGN_OR_RETURN(trained.client, connect(ClientOptionsFor(options, -1), deadline));
   ASSIGN_OR_RETURN(const std::vector<VariableSpec> there, trained.client->Describe(deadline));

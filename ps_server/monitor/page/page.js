@@ -1,7 +1,7 @@
 // Asks /status.json a few times a second and shows what it says.
 import {Chart} from "./chart.js";
 
-// With missing_after_seconds of the server this shows a stopped worker within 2 s.
+// The server calls a worker missing after 1.4 s (standing.h); so this shows it within 2 s.
 const POLL_MS = 400;
 const POLL_HIDDEN_MS = 5000;
 const REQUEST_MS = 3000;
@@ -64,13 +64,18 @@ const charts = {
 };
 
 let samples = [];
+let boot = null;  // which start of the server they are of
 let chosenJob = null;
 let lastAnswer = performance.now();
 let known = new Map();  // task -> whether it was missing, for what is read aloud
 
 function takeSamples(status) {
-  // A server that was started again counts from 1.
-  if (samples.length > 0 && status.last_sample < samples[samples.length - 1].n) samples = [];
+  if (status.boot !== boot) {  // it counts from 1 again; what was asked for may leave some out
+    const first = boot === null;
+    boot = status.boot;
+    samples = [];
+    if (!first) return;
+  }
   const last = samples.length > 0 ? samples[samples.length - 1].n : 0;
   samples.push(...status.samples.filter((sample) => sample.n > last));
   samples.splice(0, samples.length - MOST_SAMPLES);
@@ -134,7 +139,9 @@ function pill([text, kind]) {
 function serverRow(server) {
   const state = SERVER_STATES[server.state] ?? [server.state, ""];
   const where = server.gone_for.length > 0 ? `${server.address}: does not answer ` +
-      `${server.gone_for.slice(0, 3).join(", ")}` : server.address;
+      `${server.gone_for.join(", ")}` +
+      (server.gone_for_count > server.gone_for.length
+          ? ` and ${server.gone_for_count - server.gone_for.length} more` : "") : server.address;
   const empty = ["", "number", ""];
   return rowOf(server.self ? `${server.task} (this)` : server.task,
       [[pill(state), "state", "State"], ["", "", ""], empty, empty, empty, empty, empty,
@@ -241,7 +248,9 @@ function show(status) {
   const before = chosenJob;
   const job = chooseJob(status.jobs);
   put(element("job-text"), job === null ? "no job yet"
-      : `${job.name} · ${job.consistency} · ${job.variables} variables, ${countText(job.rows)} rows`);
+      : `${job.name} · ${job.consistency} · ${job.variables} variables, ${countText(job.rows)} rows` +
+        (status.job_count > status.jobs.length
+            ? ` · ${status.job_count - status.jobs.length} jobs more, not shown` : ""));
   showTiles(status, job);
   showTasks(status, job);
   if (fresh || before !== chosenJob) showCharts(job);

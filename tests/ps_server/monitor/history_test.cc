@@ -27,15 +27,13 @@ wire::WorkerStanding Worker(int64_t examples, double loss, double seconds_since_
 class HistoryTest : public testing::Test {
  protected:
   // A second later than the one before.
-  void Add(const wire::WorkerStanding& worker, int64_t pushes) {
+  void Add(const wire::WorkerStanding& worker) {
     EngineFigures engine;
-    engine.counters["pushes"] = pushes;
     JobFigures job{.name = "clicks"};
-    job.why.workers = {worker};
+    job.workers = {worker};
     engine.jobs.push_back(job);
     now_ += absl::Seconds(1);
-    history_.Add(engine, ListenerFigures{.received_bytes = 100 * pushes}, now_,
-                 absl::UnixEpoch() + now_);
+    history_.Add(engine, now_, absl::UnixEpoch() + now_);
   }
 
   History history_;
@@ -43,13 +41,11 @@ class HistoryTest : public testing::Test {
 };
 
 TEST_F(HistoryTest, RatesAreThoseBetweenTwoSamples) {
-  Add(Worker(0, 0.5, 0), 10);
+  Add(Worker(0, 0.5, 0));
   EXPECT_EQ(history_.last(), 0);  // one gives no rate
-  Add(Worker(1000, 0.4, 0), 60);
+  Add(Worker(1000, 0.4, 0));
   ASSERT_EQ(history_.last(), 1);
   const Sample sample = history_.After(0).front();
-  EXPECT_EQ(sample.pushes_per_second, 50);
-  EXPECT_EQ(sample.received_bytes_per_second, 5000);
   ASSERT_EQ(sample.jobs.size(), 1U);
   EXPECT_EQ(sample.jobs[0].loss, 0.4);
   EXPECT_THAT(sample.jobs[0].examples_per_second, Optional(DoubleNear(1000, 1e-6)));
@@ -59,21 +55,20 @@ TEST_F(HistoryTest, RatesAreThoseBetweenTwoSamples) {
 
 // It speaks every 0.4 s: what it had done by then is not what it has done by the sample.
 TEST_F(HistoryTest, AWorkersRateIsTakenBetweenTheTimesAtWhichItSpoke) {
-  Add(Worker(600, 1, 0.4), 0);
-  Add(Worker(1600 + 400, 1, 0), 0);
+  Add(Worker(600, 1, 0.4));
+  Add(Worker(1600 + 400, 1, 0));
   EXPECT_THAT(history_.After(0).front().jobs[0].examples_per_second,
               Optional(DoubleNear(1000, 1e-6)));
 }
 
 TEST_F(HistoryTest, AWorkerThatWasStartedAgainDoesNotCountBackwards) {
-  Add(Worker(5000, 1, 0), 900);
-  Add(Worker(10, 1, 0), 3);
+  Add(Worker(5000, 1, 0));
+  Add(Worker(10, 1, 0));
   EXPECT_THAT(history_.After(0).front().jobs[0].examples_per_second, Optional(0.0));
-  EXPECT_EQ(history_.After(0).front().pushes_per_second, 0);
 }
 
 TEST_F(HistoryTest, ItIsBoundedAndGivesWhatCameAfterANumber) {
-  for (size_t i = 0; i < kMostSamples + 51; ++i) Add(Worker(0, 1, 0), 0);
+  for (size_t i = 0; i < kMostSamples + 51; ++i) Add(Worker(0, 1, 0));
   const int64_t last = history_.last();
   EXPECT_EQ(last, static_cast<int64_t>(kMostSamples) + 50);
   EXPECT_EQ(history_.After(0).size(), kMostSamples);

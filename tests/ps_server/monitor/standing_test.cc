@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace cairn {
 namespace {
@@ -26,6 +28,16 @@ TEST(Standing, OneThatHasLeftOrNeverTellsIsNot) {
   EXPECT_FALSE(IsMissing(Worker("left", 100, true)));
   EXPECT_FALSE(IsMissing(Worker("returning", 100, true)));
   EXPECT_FALSE(IsMissing(Worker("live", 5, false)));
+}
+
+TEST(Standing, TheLossIsTheMeanOfThoseThatAreHeard) {
+  std::vector<wire::WorkerStanding> workers = {Worker("live", 0, true), Worker("live", 0, true),
+                                               Worker("live", kMissingSeconds + 1, true),
+                                               Worker("left", 0, true), Worker("live", 0, false)};
+  EXPECT_EQ(MeanLoss(workers), std::nullopt);
+  double loss = 1;
+  for (wire::WorkerStanding& worker : workers) worker.vitals.__set_loss(loss *= 2);
+  EXPECT_EQ(MeanLoss(workers), 3.0);
 }
 
 }  // namespace

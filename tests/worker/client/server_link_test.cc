@@ -1,7 +1,15 @@
 // Both ways to a server say the same of how far a call got: answered, not sent, or not known.
 #include "worker/client/server_link.h"
+
+#include <sys/stat.h>
+
+#include <cstdio>
+#include <fstream>
+
+#include "tests/support/temp_dir.h"
 #include "tests/worker/client/fleet.h"
 #include "thrift/errors.h"
+#include "thrift/security/client_security.h"
 
 namespace cairn::test {
 namespace {
@@ -87,6 +95,69 @@ TEST_P(RemoteLinkTest, TellsNotSentFromNotKnown) {
   EXPECT_EQ(outcome.progress, Progress::kNotSent);
   EXPECT_THAT(outcome.status, StatusIs(absl::StatusCode::kUnavailable,
                                        AllOf(HasSubstr("ps:9"), HasSubstr("refused"))));
+}
+
+class TokenLinkTest : public ::testing::Test {
+ protected:
+  void Accept(const std::string& token) { Write(tokens_, token + " worker"); }
+  void Send(const std::string& token) { Write(token_, token); }
+  Outcome Call() {
+    Channel* channel = nullptr;
+    Outcome outcome = link_->Take(Soon(), &channel);
+    if (channel == nullptr) return outcome;
+    outcome = channel->Call("flush", Flush, Soon());
+    link_->Release(channel);
+    return outcome;
+  }
+
+  FakeService fake_;
+  std::unique_ptr<Listener> listener_;
+  std::unique_ptr<ServerLink> link_;
+
+ private:
+  // Another file in its place, readable by nobody else.
+  static void Write(const std::string& path, const std::string& line) {
+    const std::string part = path + ".part";
+    std::ofstream(part) << line << "\n";
+    ASSERT_EQ(::chmod(part.c_str(), 0600), 0);
+    ASSERT_EQ(std::rename(part.c_str(), path.c_str()), 0);
+  }
+  void SetUp() override {
+    Accept("the-first-token-of-all");
+    Send("the-first-token-of-all");
+    ListenerOptions options;
+    options.security.accepted_tokens = tokens_;
+    listener_ = Listener::Start(fake_, options).value();
+    SecurityOptions security;
+    security.token_file = token_;
+    link_ =
+        RemoteLink("ps:0", listener_->address(), 1 << 20, ClientSecurity::Load(security).value());
+  }
+
+  const TempDir folder_;
+  const std::string tokens_ = folder_.Join("accepted");
+  const std::string token_ = folder_.Join("token");
+};
+
+TEST_F(TokenLinkTest, ATokenThatWasExchangedIsSentByTheNextConnection) {
+  ASSERT_OK(Call().status);
+  Accept("a-second-token-instead");
+  Send("a-second-token-instead");
+  const Outcome refused = Call();
+  EXPECT_EQ(refused.progress, Progress::kNotSent);
+  EXPECT_THAT(refused.status, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("revoked")));
+  EXPECT_EQ(fake_.calls("flush"), 1);
+  EXPECT_OK(Call().status);
+}
+
+TEST_F(TokenLinkTest, ATokenThatIsNotAcceptedAnyMoreEndsTheTrying) {
+  ASSERT_OK(Call().status);
+  Accept("a-second-token-instead");
+  EXPECT_THAT(Call().status, StatusIs(absl::StatusCode::kUnavailable, HasSubstr("revoked")));
+  const Outcome refused = Call();
+  EXPECT_EQ(refused.progress, Progress::kNotSent);
+  EXPECT_THAT(refused.status,
+              StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("not accepted here")));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 the nearest name and where to read on."""
 import json
 import os
+import shutil
 import subprocess
 import sys
 import unittest
@@ -62,22 +63,50 @@ class CommandLine(unittest.TestCase):
                       self.refused("launch", "--restart", "sometimes"))
         self.assertIn("--cluster", self.refused("launch", "--ps", "1", "--cluster", "x"))
 
-    def complete(self, *words):
-        """What bash offers for the last of `words`."""
+    def in_bash(self, *words):
         script = ('source <("$0" completion bash); COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
                   '_cairnctl; printf "%s\\n" "${COMPREPLY[@]}"')
         done = subprocess.run(["/bin/bash", "-c", script, CTL, *words], capture_output=True,
                               text=True, timeout=30, check=True)
         return done.stdout.split()
 
+    def in_fish(self, *words):
+        script = 'source ($argv[1] completion fish | psub); complete -C "$argv[2]"'
+        done = subprocess.run(["fish", "--no-config", "-c", script, CTL, " ".join(words)],
+                              capture_output=True, text=True, timeout=30, check=True)
+        return [line.split("\t")[0] for line in done.stdout.splitlines()]
+
+    def in_zsh(self, *words):
+        # What zsh has while it completes: the words, and the number of the last.
+        script = ('compdef() { : }; compadd() { shift; offered_here=($@); [ $# -gt 0 ] }; '
+                  '_files() { : }; source <("$0" completion zsh); words=($@); CURRENT=$#; '
+                  '_cairnctl; print -l -- ${(M)offered_here:#${words[-1]}*}')
+        done = subprocess.run(["zsh", "-f", "-c", script, CTL, *words], capture_output=True,
+                              text=True, timeout=30, check=True)
+        return done.stdout.split()
+
+    def check_completion(self, complete):
+        self.assertEqual(complete("cairnctl", "insp"), ["inspect"])
+        self.assertEqual(complete("cairnctl", "checkpoint", "ver"), ["verify"])
+        self.assertEqual(complete("cairnctl", "checkpoint", "restore", "--rep"), ["--replace"])
+        self.assertEqual(complete("cairnctl", "status", "--job", "x", "--wa"), ["--watch"])
+        self.assertEqual(complete("cairnctl", "status", "no-flag"), [])
+
     def test_bash_completes_commands_and_their_flags(self):
-        self.assertEqual(self.complete("cairnctl", "insp"), ["inspect"])
-        self.assertEqual(self.complete("cairnctl", "checkpoint", "ver"), ["verify"])
-        self.assertEqual(self.complete("cairnctl", "checkpoint", "restore", "--rep"),
-                         ["--replace"])
-        self.assertEqual(self.complete("cairnctl", "status", "--job", "x", "--wa"), ["--watch"])
-        self.assertEqual(self.complete("cairnctl", "status", "no-flag"), [])
-        self.assertIn("there is bash", self.refused("completion", "tcsh"))
+        self.check_completion(self.in_bash)
+
+    @unittest.skipIf(shutil.which("fish") is None, "fish is not installed")
+    def test_fish_does(self):
+        self.check_completion(self.in_fish)
+
+    @unittest.skipIf(shutil.which("zsh") is None, "zsh is not installed")
+    def test_zsh_does(self):
+        self.check_completion(self.in_zsh)
+
+    def test_other_shells_are_refused_by_name(self):
+        done = ctl("completion", "tcsh")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("'tcsh' is none of the shells: bash, fish, zsh", done.stderr)
 
     def test_with_json_an_error_is_an_object_too(self):
         done = ctl("launch", "--json")

@@ -86,6 +86,26 @@ TEST_F(LaunchPlanTest, TheClusterFileHasTheAddressesAndPortZeroIsReplaced) {
   EXPECT_EQ(plan->tasks[1].task, "chief:0");
 }
 
+TEST_F(LaunchPlanTest, EveryTaskHasItsOwnCertificateWhichIsMadeWhereThereIsNone) {
+  LaunchOptions options = Options();
+  options.tls_directory = temp_.Join("tls");
+  const auto plan = PlanLaunch(options, temp_.path());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const char* const names[] = {"ps-0", "ps-1", "worker-0", "worker-1"};
+  for (size_t i = 0; i < plan->tasks.size(); ++i) {
+    const std::string path = options.tls_directory + "/" + names[i];
+    const std::string command = absl::StrJoin(plan->tasks[i].command, " ");
+    EXPECT_TRUE(
+        absl::EndsWith(command, absl::StrCat(" --tls_certificate ", path, ".crt --tls_key ", path,
+                                             ".key --tls_ca ", options.tls_directory, "/ca.crt")))
+        << command;
+    EXPECT_TRUE(std::ifstream(path + ".crt").good()) << path;
+  }
+  const auto again = PlanLaunch(options, temp_.path());  // those that are there
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->reader_flags[1], options.tls_directory + "/reader.crt");
+}
+
 TEST_F(LaunchPlanTest, ServersAloneNeedNoJob) {
   LaunchOptions options;
   options.workers = 0;
@@ -111,6 +131,11 @@ TEST_F(LaunchPlanTest, RefusesWhatCouldNotRun) {
   options = Options();
   options.cluster_file = Write("far.yaml", "cluster: {ps: ['192.0.2.7:7001']}\n");
   EXPECT_TRUE(absl::StrContains(Refusal(options), "ps:0: 192.0.2.7:7001 is not an address of"));
+
+  options = Options();
+  options.servers = 0;
+  options.tls_directory = temp_.Join("tls");
+  EXPECT_TRUE(absl::StrContains(Refusal(options), "--tls_directory is for calls to ps tasks"));
 
   options = Options();
   options.servers = -1;

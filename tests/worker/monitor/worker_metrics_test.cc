@@ -8,18 +8,22 @@
 namespace cairn {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
+std::string TextOf(const RunFigures& run) {
+  Families families;
+  AddWorkerMetrics(run, families);
+  return MetricsText(families.Take());
+}
+
 TEST(WorkerMetrics, TellWhatTheRunHasDone) {
-  RunMeter meter;
-  meter.Begin("clicks", "worker:3");
+  RunMeter meter("clicks", "worker:3");
   meter.StepDone(32, 0.5, absl::Milliseconds(2));
   meter.StepDone(16, 0.25, absl::Milliseconds(2));
   meter.ExchangeDone(absl::Milliseconds(1));
-  Families families;
-  AddWorkerMetrics(meter.Read(), families);
-  const std::string text = MetricsText(families.Take());
+  const std::string text = TextOf(meter.Read());
   EXPECT_THAT(text, HasSubstr("cairn_worker_info{cairn_job=\"clicks\",task=\"worker:3\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("cairn_worker_steps_total 2\n"));
   EXPECT_THAT(text, HasSubstr("cairn_worker_examples_total 48\n"));
@@ -32,20 +36,15 @@ TEST(WorkerMetrics, TellWhatTheRunHasDone) {
 TEST(WorkerMetrics, StalenessKeepsItsBuckets) {
   RunFigures run;
   run.staleness = {.mean = 2.5, .histogram = {{0, 1}, {1, 0}, {2, 2}, {4, 1}}};
-  Families families;
-  AddWorkerMetrics(run, families);
-  const std::string text = MetricsText(families.Take());
-  EXPECT_THAT(text, HasSubstr("cairn_worker_staleness_updates_bucket{le=\"0\"} 1\n"));
-  EXPECT_THAT(text, HasSubstr("cairn_worker_staleness_updates_bucket{le=\"1\"} 1\n"));
-  EXPECT_THAT(text, HasSubstr("cairn_worker_staleness_updates_bucket{le=\"2\"} 3\n"));
-  EXPECT_THAT(text, HasSubstr("cairn_worker_staleness_updates_bucket{le=\"4\"} 4\n"));
-  EXPECT_THAT(text, HasSubstr("cairn_worker_staleness_updates_sum 10\n"));
+  EXPECT_THAT(TextOf(run), AllOf(HasSubstr("cairn_worker_staleness_updates_bucket{le=\"0\"} 1\n"),
+                                 HasSubstr("cairn_worker_staleness_updates_bucket{le=\"1\"} 1\n"),
+                                 HasSubstr("cairn_worker_staleness_updates_bucket{le=\"2\"} 3\n"),
+                                 HasSubstr("cairn_worker_staleness_updates_bucket{le=\"4\"} 4\n"),
+                                 HasSubstr("cairn_worker_staleness_updates_sum 10\n")));
 }
 
 TEST(WorkerMetrics, ThereIsNoLossBeforeTheFirstStep) {
-  Families families;
-  AddWorkerMetrics(RunMeter().Read(), families);
-  EXPECT_THAT(MetricsText(families.Take()), Not(HasSubstr("cairn_worker_loss")));
+  EXPECT_THAT(TextOf(RunMeter("clicks", "worker:3").Read()), Not(HasSubstr("cairn_worker_loss")));
 }
 
 }  // namespace

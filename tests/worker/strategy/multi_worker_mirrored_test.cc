@@ -104,6 +104,41 @@ TEST(MultiWorkerMirrored, AllReduceAndAllGatherInReplicas) {
   });
 }
 
+// Tensors of several types and sizes, a number, slices, nothing: each comes back as it would alone,
+// with packs of any size.
+TEST(MultiWorkerMirrored, ListsAreReducedInPacksToWhatEachGivesAlone) {
+  Workers(2, 2).Each([](MultiWorkerMirroredStrategy& strategy) {
+    for (const int64_t bytes_per_pack : {int64_t{0}, int64_t{64}}) {
+      const auto reduced = strategy.Run([&](absl::Span<const Value>) -> absl::StatusOr<Value> {
+        const auto id = static_cast<float>(ReplicaId());
+        const Value list =
+            Value::List({Tensor::Full(DType::kFloat32, {40000}, id), Floats({id, 1}),
+                         Scalar(ReplicaId()), Value(), Tensor::Full(DType::kFloat64, {3}, 2 * id),
+                         IndexedSlices{Tensor::Vector<int64_t>({ReplicaId() % 2}),
+                                       Tensor::Of<float>({1, 1}, {id})},
+                         Value::OfDict({{"last", Floats({5})}})});
+        return GetReplicaContext()->AllReduce(ReduceOp::kMean, list,
+                                              {.bytes_per_pack = bytes_per_pack});
+      });
+      ASSERT_OK(reduced);
+      const std::vector<Value> locals = strategy.LocalResults(*reduced).value();
+      for (const Value& own : locals) {
+        const auto& items = own.items();
+        EXPECT_THAT(Doubles(items[0]), ::testing::Each(1.5));
+        EXPECT_THAT(Doubles(items[1]), ElementsAre(1.5, 1));
+        EXPECT_THAT(Doubles(items[2]), ElementsAre(1.5));
+        EXPECT_TRUE(items[3].is_none());
+        EXPECT_THAT(Doubles(items[4]), ElementsAre(3, 3, 3));
+        // Of rows 0 and 1 there are two each; densely: the sum of a row's values by four replicas.
+        double rows = 0;
+        for (const double value : items[5].slices().values.ToDoubles()) rows += value;
+        EXPECT_EQ(rows, 1.5);
+        EXPECT_THAT(Doubles(items[6].dict().at("last")), ElementsAre(5));
+      }
+    }
+  });
+}
+
 // Every worker has the first one's initial value, and the same value after each write.
 TEST(MultiWorkerMirrored, VariablesStayEqual) {
   Workers(2, 2).Each([](MultiWorkerMirroredStrategy& strategy) {
@@ -187,8 +222,8 @@ TEST(MultiWorkerMirrored, AMissingWorkerIsNamed) {
 TEST(MultiWorkerMirrored, OptionsThatAreNotBuiltAreRefused) {
   EXPECT_THAT(MultiWorkerMirroredStrategy::Create({.workers = {"127.0.0.1:5000"},
                                                    .devices = CpusUpTo(1),
-                                                   .communication = {.bytes_per_pack = 64}}),
-              StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("bytes_per_pack 64")));
+                                                   .communication = {.bytes_per_pack = -1}}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("bytes_per_pack")));
   EXPECT_THAT(MultiWorkerMirroredStrategy::Create(
                   {.workers = {"127.0.0.1:5000"},
                    .devices = CpusUpTo(1),

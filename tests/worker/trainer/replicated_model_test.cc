@@ -46,9 +46,9 @@ std::unique_ptr<Model> DividedOver(const test::ModelScene& scene, std::vector<De
 }
 
 std::unique_ptr<Model> Divided(const test::ModelScene& scene, size_t replicas) {
-  StrategyConfig config;
-  for (size_t i = 0; i < replicas; ++i) config.devices.push_back(absl::StrCat("cpu:", i));
-  return DivideOverReplicas(scene.MakeModel(), config).value();
+  std::vector<Device> devices;
+  for (size_t i = 0; i < replicas; ++i) devices.push_back(Cpu(static_cast<int32_t>(i)));
+  return DivideOverReplicas(scene.MakeModel(), "parameter_server", std::move(devices)).value();
 }
 
 void ExpectSameGradients(const StepState& got, const StepState& want, const Model& model) {
@@ -143,9 +143,7 @@ TEST(ReplicatedModel, OneDeviceIsTheModelItself) {
   const test::ModelScene scene = test::SparseScene("linear", 12);
   auto model = scene.MakeModel();
   const Model* const address = model.get();
-  StrategyConfig config;
-  config.devices = {"cpu:3"};
-  EXPECT_EQ(DivideOverReplicas(std::move(model), config).value().get(), address);
+  EXPECT_EQ(DivideOverReplicas(std::move(model), "mirrored", {Cpu(3)}).value().get(), address);
 }
 
 // An error of one replica is the step's.

@@ -1,0 +1,43 @@
+"""What tests of whole programs begin with: a folder of their own, and rows to train on."""
+import json
+import os
+import random
+import tempfile
+import unittest
+
+
+class FolderTest(unittest.TestCase):
+    """Every test has a folder, which goes with it."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def path(self, *parts):
+        return os.path.join(self.folder, *parts)
+
+
+def write_rows(path, rows, columns, noise=0.0):
+    """libsvm rows of four columns each; odd ones speak for label 1, even ones for 0, within `noise`."""
+    draw = random.Random(3)
+    with open(path, "w", encoding="ascii") as f:
+        for _ in range(rows):
+            chosen = sorted(draw.sample(range(1, columns + 1), 4))
+            label = int(sum(1 if c % 2 else -1 for c in chosen) + draw.uniform(-noise, noise) > 0)
+            f.write(f"{label} " + " ".join(f"{c}:1" for c in chosen) + "\n")
+
+
+def write_endless_job(folder, name, batch=32, **sections):
+    """The path of a job that trains a linear model until it is stopped."""
+    rows, features = os.path.join(folder, "rows.libsvm"), 64
+    with open(rows, "w", encoding="ascii") as f:
+        for row in range(6400):
+            f.write(f"{1 if row * 7 % 11 > 4 else -1} {row % features + 1}:1\n")
+    path = os.path.join(folder, "job.yaml")
+    with open(path, "w", encoding="ascii") as f:
+        json.dump({"name": name, "model": {"type": "linear"},
+                   "data": {"format": "libsvm", "train": [rows], "features": features,
+                            "batch_size": batch, "epochs": 10 ** 7},
+                   "optimizer": {"type": "adagrad", "learning_rate": 0.01}, **sections}, f)
+    return path

@@ -1,0 +1,37 @@
+// A CA with certificates in files, for tests of TLS.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/config/security_options.h"
+#include "tests/support/temp_dir.h"
+#include "thrift/security/certificate_authority.h"
+
+namespace cairn {
+
+// Writes `text` to `path` with that mode, in place of what was there, in one step.
+void WriteFile(const std::string& path, const std::string& text, unsigned mode = 0600);
+
+// Thread safety: none. Aborts where a file cannot be written.
+class TestCertificates {
+ public:
+  explicit TestCertificates(const std::string& ca_name = "test CA");
+
+  // Good from an hour ago, for a day; the caller changes what it wants.
+  static CertificateRequest Request(const std::string& name, RoleSet roles = 0);
+  // Of a server at 127.0.0.1 and localhost; of a client.
+  static CertificateRequest ServerRequest();
+  static CertificateRequest ClientRequest(const std::string& name, RoleSet roles);
+
+  // Writes NAME.crt and NAME.key; those files with this CA's ca.crt. Again: in place of the files.
+  SecurityOptions Issue(const CertificateRequest& request);
+  std::string path(const std::string& name) const { return folder_.Join(name); }
+
+ private:
+  TempDir folder_;
+  std::unique_ptr<CertificateAuthority> authority_;
+};
+
+}  // namespace cairn

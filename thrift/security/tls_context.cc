@@ -1,0 +1,124 @@
+#include "thrift/security/tls_context.h"
+
+#include <glog/logging.h>
+
+#include <array>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "common/status.h"
+#include "thrift/security/certificate.h"
+#include "thrift/security/file_stamp.h"
+#include "thrift/security/openssl_ptr.h"
+#include "thrift/security/tls_errors.h"
+
+namespace cairn {
+namespace {
+
+constexpr char kCiphers13[] =
+    "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256";
+constexpr char kCiphers12[] = "ECDHE+AESGCM:ECDHE+CHACHA20";
+
+absl::Status Refused(absl::string_view flag, const std::string& path) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", flag, " ", path, " cannot be used: ", TakeOpensslError()));
+}
+
+absl::StatusOr<std::shared_ptr<SSL_CTX>> Make(const SecurityOptions& options,
+                                              TlsContext::Side side) {
+  RETURN_IF_ERROR(ReadCertificate(options.tls_ca).status());
+  RETURN_IF_ERROR(CheckSecretFile(options.tls_key, "tls_key"));
+  RETURN_IF_ERROR(CheckKeyMatches(options.tls_certificate, options.tls_key));
+  const bool serves = side == TlsContext::Side::kServer;
+  const std::shared_ptr<SSL_CTX> context(
+      SSL_CTX_new(serves ? TLS_server_method() : TLS_client_method()), OpensslFree());
+  if (context == nullptr) return absl::ResourceExhaustedError("no memory for TLS");
+  SSL_CTX* const raw = context.get();
+  SSL_CTX_set_min_proto_version(raw, TLS1_2_VERSION);
+  SSL_CTX_set_options(raw, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_TICKET |
+                               SSL_OP_CIPHER_SERVER_PREFERENCE);
+  SSL_CTX_set_session_cache_mode(raw, SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_num_tickets(raw, 0);
+  SSL_CTX_set_mode(raw, SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_NO_AUTO_CHAIN);
+  if (SSL_CTX_set_ciphersuites(raw, kCiphers13) != 1 ||
+      SSL_CTX_set_cipher_list(raw, kCiphers12) != 1) {
+    return absl::InternalError(absl::StrCat("TLS ciphers: ", TakeOpensslError()));
+  }
+  if (SSL_CTX_use_certificate_chain_file(raw, options.tls_certificate.c_str()) != 1) {
+    return Refused("tls_certificate", options.tls_certificate);
+  }
+  if (SSL_CTX_use_PrivateKey_file(raw, options.tls_key.c_str(), SSL_FILETYPE_PEM) != 1) {
+    return Refused("tls_key", options.tls_key);
+  }
+  if (SSL_CTX_load_verify_file(raw, options.tls_ca.c_str()) != 1) {
+    return Refused("tls_ca", options.tls_ca);
+  }
+  // A CA of one's own may itself be signed by one that is not to be trusted here.
+  X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(raw), X509_V_FLAG_PARTIAL_CHAIN);
+  if (serves) {
+    // Takes the list; clients choose by it which certificate to send.
+    SSL_CTX_set_client_CA_list(raw, SSL_load_client_CA_file(options.tls_ca.c_str()));
+  }
+  SSL_CTX_set_verify(raw, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, &NoteVerification);
+  return context;
+}
+
+class WatchedContext : public TlsContext {
+ public:
+  WatchedContext(SecurityOptions options, Side side) : options_(std::move(options)), side_(side) {}
+
+  const SecurityOptions& options() const override { return options_; }
+
+  absl::Status Load() {
+    const absl::MutexLock lock(&mutex_);
+    return Reload(Stamps());
+  }
+
+  std::shared_ptr<SSL_CTX> Current() override {
+    const absl::MutexLock lock(&mutex_);
+    const std::array<FileStamp, 3> stamps = Stamps();
+    if (stamps == loaded_) return current_;
+    const absl::Status status = Reload(stamps);
+    if (status.ok()) {
+      LOG(INFO) << "TLS: new connections use the changed files, " << options_.tls_certificate;
+    } else {
+      LOG_EVERY_T(ERROR, 10) << "TLS: the files changed and cannot be used; the earlier ones stay "
+                                "in use until they can: "
+                             << status.message();
+    }
+    return current_;
+  }
+
+ private:
+  std::array<FileStamp, 3> Stamps() const {
+    return {FileStamp::Of(options_.tls_certificate), FileStamp::Of(options_.tls_key),
+            FileStamp::Of(options_.tls_ca)};
+  }
+
+  absl::Status Reload(const std::array<FileStamp, 3>& stamps)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    ASSIGN_OR_RETURN(std::shared_ptr<SSL_CTX> made, Make(options_, side_));
+    current_ = std::move(made);
+    loaded_ = stamps;
+    return absl::OkStatus();
+  }
+
+  const SecurityOptions options_;
+  const Side side_;
+  absl::Mutex mutex_;
+  std::shared_ptr<SSL_CTX> current_ ABSL_GUARDED_BY(mutex_);
+  std::array<FileStamp, 3> loaded_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<TlsContext>> TlsContext::Load(const SecurityOptions& options,
+                                                             Side side) {
+  RETURN_IF_ERROR(options.Validate());
+  auto context = std::make_shared<WatchedContext>(options, side);
+  RETURN_IF_ERROR(context->Load());
+  return context;
+}
+
+}  // namespace cairn

@@ -1,0 +1,39 @@
+// TLS over a connection's socket: a SocketStream. A payload's bytes are encrypted straight from the
+// caller's memory, a record (16 KiB) at a time, and decrypted straight into it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/deadline.h"
+#include "thrift/security/certificate.h"
+#include "thrift/security/tls_context.h"
+#include "thrift/socket_stream.h"
+
+namespace cairn {
+
+// Thread safety: none; another thread ends its waits by shutting the socket down.
+class TlsStream : public SocketStream {
+ public:
+  // The handshake of either side over `fd`, a connected, blocking socket that stays the caller's
+  // and outlives the stream. `peer` is how messages name the other side.
+  //   host  what the server's certificate must be for: a DNS name or an address.
+  // kUnauthenticated: one side does not trust the other; kFailedPrecondition: the peer does not
+  // speak TLS; kUnavailable: it went; kDeadlineExceeded. Messages begin with `peer`, say what was
+  // found and what to do.
+  static absl::StatusOr<std::unique_ptr<TlsStream>> Connect(TlsContext& context, int fd,
+                                                            const std::string& host,
+                                                            const std::string& peer,
+                                                            Deadline deadline);
+  static absl::StatusOr<std::unique_ptr<TlsStream>> Accept(TlsContext& context, int fd,
+                                                           const std::string& peer,
+                                                           Deadline deadline);
+
+  virtual const CertificateFacts& peer_certificate() const = 0;
+  // "TLSv1.3 TLS_AES_128_GCM_SHA256".
+  virtual std::string Terms() const = 0;
+};
+
+}  // namespace cairn

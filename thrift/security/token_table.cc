@@ -1,0 +1,117 @@
+#include "thrift/security/token_table.h"
+
+#include <glog/logging.h>
+#include <openssl/crypto.h>
+#include <openssl/sha.h>
+
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/nearest.h"
+#include "common/status.h"
+#include "thrift/limits.h"
+#include "thrift/security/certificate.h"
+
+namespace cairn {
+namespace {
+
+// "worker,admin".
+absl::StatusOr<RoleSet> RolesIn(absl::string_view text) {
+  RoleSet roles = 0;
+  for (const absl::string_view name : absl::StrSplit(text, ',')) {
+    const RoleSet role = RoleFromName(name);
+    if (role == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("role '", name, "'", DidYouMean(name, {"reader", "worker", "admin"}),
+                       "; there are reader, worker and admin"));
+    }
+    roles |= role;
+  }
+  return roles;
+}
+
+}  // namespace
+
+TokenDigest DigestOf(absl::string_view token) {
+  TokenDigest digest = {};
+  SHA256(reinterpret_cast<const unsigned char*>(token.data()), token.size(), digest.data());
+  return digest;
+}
+
+absl::StatusOr<std::shared_ptr<TokenTable>> TokenTable::Load(const std::string& path) {
+  std::shared_ptr<TokenTable> table(new TokenTable(path));
+  const absl::MutexLock lock(&table->mutex_);
+  table->stamp_ = FileStamp::Of(path);
+  ASSIGN_OR_RETURN(table->entries_, table->Read());
+  return table;
+}
+
+absl::StatusOr<std::vector<TokenTable::Entry>> TokenTable::Read() const {
+  RETURN_IF_ERROR(CheckSecretFile(path_, "accepted_tokens"));
+  std::ifstream file(path_);
+  std::vector<Entry> entries;
+  std::string line;
+  int64_t bytes = 0;
+  const auto refuse = [&](int number, absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("--accepted_tokens ", path_, ":", number, ": ",
+                                                   what, "; a line is TOKEN ROLE[,ROLE] [NAME]"));
+  };
+  for (int number = 1; std::getline(file, line); ++number) {
+    bytes += static_cast<int64_t>(line.size()) + 1;
+    if (bytes > kMaxTokenFileBytes) return refuse(number, "more than kMaxTokenFileBytes");
+    const std::vector<std::string> words =
+        absl::StrSplit(line, absl::ByAnyChar(" \t\r"), absl::SkipEmpty());
+    if (words.empty() || words[0][0] == '#') continue;
+    if (words.size() < 2 || words.size() > 3) {
+      return refuse(number, absl::StrCat(words.size(), " words"));
+    }
+    if (words[0].size() < kLowestTokenBytes || words[0].size() > kMaxTokenBytes) {
+      return refuse(number, absl::StrCat("a token of ", words[0].size(), " bytes, not ",
+                                         kLowestTokenBytes, " … ", kMaxTokenBytes));
+    }
+    const absl::StatusOr<RoleSet> roles = RolesIn(words[1]);
+    if (!roles.ok()) return refuse(number, std::string(roles.status().message()));
+    if (entries.size() == kMaxTokens) return refuse(number, "more than kMaxTokens tokens");
+    entries.push_back(
+        {DigestOf(words[0]), {.roles = *roles, .name = words.size() == 3 ? words[2] : ""}});
+  }
+  return entries;
+}
+
+void TokenTable::Refresh() {
+  const FileStamp stamp = FileStamp::Of(path_);
+  if (stamp == stamp_) return;
+  absl::StatusOr<std::vector<Entry>> entries = Read();
+  if (!entries.ok()) {
+    LOG_EVERY_T(ERROR, 10) << "the accepted tokens changed and cannot be used; the earlier ones "
+                              "stay accepted until they can: "
+                           << entries.status().message();
+    return;
+  }
+  stamp_ = stamp;
+  entries_ = *std::move(entries);
+  ++version_;
+  LOG(INFO) << "the accepted tokens are read again: " << entries_.size() << " in " << path_;
+}
+
+int64_t TokenTable::Version() {
+  const absl::MutexLock lock(&mutex_);
+  Refresh();
+  return version_;
+}
+
+std::optional<PeerIdentity> TokenTable::Find(const TokenDigest& digest) {
+  const absl::MutexLock lock(&mutex_);
+  Refresh();
+  const Entry* found = nullptr;
+  for (const Entry& entry : entries_) {
+    const bool is_equal = CRYPTO_memcmp(entry.digest.data(), digest.data(), digest.size()) == 0;
+    found = is_equal ? &entry : found;
+  }
+  if (found == nullptr) return std::nullopt;
+  return found->identity;
+}
+
+}  // namespace cairn

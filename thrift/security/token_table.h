@@ -1,0 +1,62 @@
+// The tokens a server accepts: a file, read again when it changes.
+//
+//   # TOKEN ROLE[,ROLE...] [NAME]
+//   2f1d0c7b9a6e4f53 reader grafana
+//
+// Tokens have no spaces and 16 … 512 bytes. Others may not read the file.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "thrift/security/file_stamp.h"
+#include "thrift/security/roles.h"
+
+namespace cairn {
+
+// SHA-256 of a token: what is kept and compared, so that neither length nor time tells anything.
+using TokenDigest = std::array<uint8_t, 32>;
+TokenDigest DigestOf(absl::string_view token);
+
+// Thread safety: every method may be called from several threads at once.
+class TokenTable {
+ public:
+  // kNotFound, kFailedPrecondition (everybody can read it), kInvalidArgument (with the line): the
+  // message names the file, never a token.
+  static absl::StatusOr<std::shared_ptr<TokenTable>> Load(const std::string& path);
+
+  // Looks at the file. Changes when the tokens have. Where the changed file cannot be used (or is
+  // gone) the last good tokens stay, and the log says so.
+  int64_t Version();
+  // Compares with every token in constant time. Looks at the file.
+  std::optional<PeerIdentity> Find(const TokenDigest& digest);
+
+  const std::string& path() const { return path_; }
+
+ private:
+  struct Entry {
+    TokenDigest digest;
+    PeerIdentity identity;
+  };
+
+  explicit TokenTable(std::string path) : path_(std::move(path)) {}
+  absl::StatusOr<std::vector<Entry>> Read() const;
+  void Refresh() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const std::string path_;
+  absl::Mutex mutex_;
+  FileStamp stamp_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  int64_t version_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace cairn
