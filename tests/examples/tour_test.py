@@ -1,0 +1,150 @@
+"""The README's tour of a cluster: every command of its transcript, in one shell, prints what the
+transcript shows but for the numbers. Once on click logs, which is what readers type, and once on a9a."""
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import processes  # noqa: E402
+import scene  # noqa: E402
+import tap  # noqa: E402
+
+BUILD = os.path.abspath(sys.argv.pop()) if len(sys.argv) > 1 else os.path.join(processes.TOP, "build")
+FOLDER = "/tmp/tour"
+COMMAND_SECONDS = 240
+LOOK_SECONDS = 60
+# What only looks may be typed again until it sees what the transcript shows.
+LOOKS = "cairnctl status", "cairnctl why"
+
+
+def transcript():
+    """[command, lines of output] of the README's console block."""
+    with open(os.path.join(processes.TOP, "README.md"), encoding="utf-8") as f:
+        (text,) = re.findall(r"^```console\n(.*?)^```$", f.read(), re.M | re.S)
+    steps = []
+    for line in text.splitlines():
+        if line.startswith("$ "):
+            steps.append((line[2:], []))
+        elif steps[-1][1] == [] and line.startswith("> "):
+            steps[-1] = (steps[-1][0] + "\n" + line[2:], [])
+        else:
+            steps[-1][1].append(line)
+    return steps
+
+
+def pattern(line, folder):
+    """A line without its numbers, random names, hosts and the width of its columns."""
+    line = line.replace(folder, FOLDER)
+    line = re.sub(r"[\w.-]+/\d+\b", "HOST/PID", line)
+    line = re.sub(r"cairn-launch\.\w+", "cairn-launch.XXXXXX", line)
+    line = re.sub(r"\bstep-[0-9a-f-]+", "step-NAME", line)
+    line = re.sub(r"\d+(\.\d+)?", "0", line)
+    line = re.sub(r"0 ([KMG]i)?B\b", "0 B", line)
+    line = re.sub(r"0(us|ms|s|m|h|d)\b", "0s", line)
+    # A worker that is stopped between telling two servers its step is missed by the second alone.
+    line = re.sub(r"(ps:0 \(0\.0:0\))(, ps:0 \(0\.0:0\))+", r"\1", line)
+    line = re.sub(r"\b0 calls? waits?\b", "0 calls wait", line)
+    return " ".join(line.split())
+
+
+class Shell:
+    """One bash, with everything that is started in it in a process group of its own."""
+
+    def __init__(self):
+        self.process = subprocess.Popen(
+            ["/bin/bash", "--norc"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, cwd=processes.TOP, start_new_session=True)
+
+    def run(self, command):
+        """What it printed. The shell says when it is done."""
+        end = f"done-{os.urandom(8).hex()}"
+        self.process.stdin.write(f"{command}\necho; echo {end}\n".encode())
+        self.process.stdin.flush()
+        deadline = time.monotonic() + COMMAND_SECONDS
+        out = b""
+        while f"\n{end}\n".encode() not in out:
+            ready, _, _ = select.select([self.process.stdout], [], [],
+                                        max(0, deadline - time.monotonic()))
+            chunk = os.read(self.process.stdout.fileno(), 65536) if ready else b""
+            if not chunk:
+                raise AssertionError(f"{command}\ndid not end; it printed\n{out.decode()}")
+            out += chunk
+        lines = out.decode().split(f"\n{end}\n")[0].rstrip("\n")
+        return lines.splitlines()
+
+    def close(self):
+        try:
+            os.killpg(self.process.pid, signal.SIGTERM)
+            os.killpg(self.process.pid, signal.SIGCONT)
+            self.process.communicate(timeout=COMMAND_SECONDS)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            pass
+        finally:
+            try:
+                os.killpg(self.process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            self.process.wait()
+
+
+class Tour(scene.FolderTest):
+    def setUp(self):
+        super().setUp()
+        self.shell = Shell()
+        self.addCleanup(self.shell.close)
+
+    def follow(self, replaced):
+        """Types every command; all that was printed."""
+        replaced = [*replaced, ("$PWD/build", BUILD), (FOLDER, self.folder)]
+        replaced += zip(("127.0.0.1:7001", "127.0.0.1:7002", "127.0.0.1:7101", "127.0.0.1:7102"),
+                        processes.free_addresses(4))
+        printed = []
+        for command, wanted in transcript():
+            for old, new in replaced:
+                command = command.replace(old, new)
+                wanted = [line.replace(old, new) for line in wanted]
+            got = self.type_command(command, [pattern(line, self.folder) for line in wanted])
+            printed += got
+        return "\n".join(printed)
+
+    def type_command(self, command, wanted):
+        deadline = time.monotonic() + LOOK_SECONDS
+        seen = []
+        while True:
+            got = self.shell.run(command)
+            if [pattern(line, self.folder) for line in got] == wanted:
+                return got
+            if got not in seen:
+                seen.append(got)
+            if not command.startswith(LOOKS) or time.monotonic() >= deadline:
+                break
+        self.fail(f"$ {command}\nwanted, but for numbers:\n" + "\n".join(wanted) +
+                  "".join("\nprinted:\n" + "\n".join(got) for got in seen[:5] + seen[5:][-2:]))
+
+    def test_of_click_logs(self):
+        for rows, seed, name in ((20000, 1, "train.tsv"), (4000, 2, "eval.tsv")):
+            subprocess.run([os.path.join(BUILD, "examples", "clicks", "cairn-make-clicks"),
+                            "--rows", str(rows), "--seed", str(seed), "--out", self.path(name)],
+                           check=True, capture_output=True, timeout=60)
+        self.follow([])
+
+    def test_of_a9a(self):
+        data = processes.shared("data", "a9a")
+        if data is None:
+            self.skipTest("no shared data; CAIRN_SHARED names the folder")
+        printed = self.follow([("examples/clicks/clicks.yaml", "examples/a9a.yaml"),
+                               ("--data_root /tmp/tour", f"--data_root {os.path.dirname(data)}"),
+                               ("data.epochs=20", "data.epochs=300"), ("clicks", "a9a")])
+        auc = float(re.search(r'"auc":([\d.]+)', printed).group(1))
+        print(f"# a9a: AUC {auc}")
+        self.assertGreaterEqual(auc, 0.900)
+
+
+if __name__ == "__main__":
+    tap.main()
