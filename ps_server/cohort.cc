@@ -423,11 +423,13 @@ size_t Cohort::waiting() const {
   return waiters_.size();
 }
 
-void Cohort::FillWhy(wire::WhyReply& reply, size_t most_waits) const {
+size_t Cohort::FillWhy(wire::WhyReply& reply, size_t most_waits) const {
+  size_t count = 0;
   std::vector<Seen> seen;
   std::vector<std::vector<int32_t>> missing;  // by call
   {
     absl::MutexLock lock(&mutex_);
+    count = waiters_.size();
     seen = SeeMembers();
     const absl::Duration now = MonotonicNow();
     for (const Waiter& waiter : waiters_) {
@@ -454,6 +456,7 @@ void Cohort::FillWhy(wire::WhyReply& reply, size_t most_waits) const {
       if (is_missing) reply.waiting[first + i].missing.push_back(worker);
     }
   }
+  return count;
 }
 
 }  // namespace cairn

@@ -89,8 +89,8 @@ class Cohort {
 
   std::vector<wire::WorkerStanding> Standings() const;
   size_t waiting() const;
-  // `most_waits` calls that wait, those that came first.
-  void FillWhy(wire::WhyReply& reply, size_t most_waits) const;
+  // `most_waits` calls that wait, those that came first. How many there are.
+  size_t FillWhy(wire::WhyReply& reply, size_t most_waits) const;
 
  private:
   enum class Standing { kReturning, kJoining, kLive, kFinished, kLeft, kLost };

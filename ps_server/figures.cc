@@ -10,25 +10,7 @@
 namespace cairn {
 namespace {
 
-void AddWaits(const ServerCore& core, Job& job, JobFigures& figures) {
-  wire::WhyReply why;
-  job.cohort().FillWhy(why, kMostWaitsShown);
-  job.steps().FillWhy(why, kMostWaitsShown);
-  const size_t listed = why.waiting.size();
-  core.waits.List(job.name(), why.waiting);
-  std::map<std::string, int64_t> counts;
-  job.steps().CountWaits(counts);
-  figures.waiting_count =
-      static_cast<int64_t>(job.cohort().waiting() + why.waiting.size() - listed);
-  for (const auto& [kind, count] : counts) figures.waiting_count += count;
-  figures.waiting = std::move(why.waiting);
-  std::sort(figures.waiting.begin(), figures.waiting.end(),
-            [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
-  figures.workers = std::move(why.workers);
-}
-
-JobFigures FiguresOf(const ServerCore& core, FigureDetail detail, Job& job) {
-  JobFigures figures{.name = job.name(), .consistency = ConsistencyText(job.cohort().settings())};
+void AddVariables(Job& job, JobFigures& figures) {
   const auto variables = job.variables();
   figures.variables = static_cast<int64_t>(variables->size());
   for (const auto& [name, variable] : *variables) {
@@ -37,10 +19,25 @@ JobFigures FiguresOf(const ServerCore& core, FigureDetail detail, Job& job) {
       figures.memory_bytes += shard->memory_bytes();
     }
   }
-  figures.dirty_stripes = DirtyStripesOf(job);
-  wire::ServerState state;
-  job.steps().Fill(state);
-  figures.closed_step = state.closed_step;
+}
+
+void AddWaits(const ServerCore& core, Job& job, JobFigures& figures) {
+  wire::WhyReply why;
+  size_t waiting = job.cohort().FillWhy(why, kMostWaitsShown);
+  waiting += job.steps().FillWhy(why, kMostWaitsShown);
+  const size_t listed = why.waiting.size();
+  core.waits.List(job.name(), why.waiting);
+  figures.waiting_count = static_cast<int64_t>(waiting + why.waiting.size() - listed);
+  figures.waiting = std::move(why.waiting);
+  std::sort(figures.waiting.begin(), figures.waiting.end(),
+            [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+  figures.workers = std::move(why.workers);
+}
+
+JobFigures FiguresOf(const ServerCore& core, FigureDetail detail, Job& job) {
+  JobFigures figures{.name = job.name(), .consistency = ConsistencyText(job.cohort().settings())};
+  if (detail != FigureDetail::kSample) AddVariables(job, figures);
+  if (detail == FigureDetail::kMetrics) figures.dirty_stripes = DirtyStripesOf(job);
   if (detail == FigureDetail::kPage) {
     AddWaits(core, job, figures);
   } else {

@@ -18,9 +18,9 @@ namespace cairn {
 
 // Who asks, and so what it may cost: samples are taken once a second, pages ask more often.
 enum class FigureDetail {
-  kSample,   // no `rpcs`, `store`, `disk_bytes` and waits
+  kSample,   // workers and what is counted anyway: no variables, `rpcs`, `store`, disk and waits
   kMetrics,  // all but the calls that wait, which are counted in `waiting_calls`
-  kPage,     // no `rpcs`, `store` and `waiting_calls`
+  kPage,     // no `rpcs`, `store`, `waiting_calls` and dirty stripes
 };
 
 // Calls that wait, of one job, in EngineFigures: those that have waited longest.
@@ -33,7 +33,6 @@ struct JobFigures {
   int64_t rows = 0;
   int64_t memory_bytes = 0;
   int64_t dirty_stripes = 0;
-  int64_t closed_step = 0;  // of a synchronous job
   std::vector<wire::WorkerStanding> workers;
   int64_t waiting_count = 0;
   std::vector<wire::WaitingCall> waiting;

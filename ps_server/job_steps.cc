@@ -400,10 +400,11 @@ void JobSteps::CountWaits(std::map<std::string, int64_t>& counts) const {
   if (waiting > 0) counts[std::string(FindMissing().waits_for)] += static_cast<int64_t>(waiting);
 }
 
-void JobSteps::FillWhy(wire::WhyReply& reply, size_t most_waits) const {
+size_t JobSteps::FillWhy(wire::WhyReply& reply, size_t most_waits) const {
   std::vector<Waiter> waiters = Waiters();
-  if (waiters.size() > most_waits) waiters.resize(most_waits);
-  if (waiters.empty()) return;
+  const size_t count = waiters.size();
+  if (count > most_waits) waiters.resize(most_waits);
+  if (waiters.empty()) return count;
   const Missing missing = FindMissing();
   const std::vector<wire::WorkerStanding> standings = cohort_.StandingsOf(missing.workers);
   for (const Waiter& waiter : waiters) {
@@ -414,6 +415,7 @@ void JobSteps::FillWhy(wire::WhyReply& reply, size_t most_waits) const {
     call.text = WaitText(waiter, missing);
     call.missing = standings;
   }
+  return count;
 }
 
 }  // namespace cairn

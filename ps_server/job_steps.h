@@ -78,8 +78,8 @@ class JobSteps {
 
   // Calls that wait here, by what for, added to `counts`.
   void CountWaits(std::map<std::string, int64_t>& counts) const;
-  // `most_waits` of them, those that came first.
-  void FillWhy(wire::WhyReply& reply, size_t most_waits) const;
+  // `most_waits` of them, those that came first. How many there are.
+  size_t FillWhy(wire::WhyReply& reply, size_t most_waits) const;
 
   // Held while the closing of a step is told to its workers' sessions, and while an epoch takes
   // note of them all: what is published of them belongs together.

@@ -76,15 +76,7 @@ absl::Status Validate(const ListenerOptions& options) {
   RETURN_IF_ERROR(Within("handshake_seconds", options.handshake_seconds, kLowestHandshakeSeconds,
                          kHighestHandshakeSeconds));
   RETURN_IF_ERROR(Within("max_handshakes", options.max_handshakes, 1, kHighestMaxHandshakes));
-  const SecurityOptions& security = options.security;
-  if (!security.tls() && !security.allow_plaintext && !IsLoopback(options.host)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(options.host,
-                     " can be reached by other hosts, and there is no encryption: give "
-                     "--tls_certificate, --tls_key and --tls_ca, or --allow_plaintext if the "
-                     "network is trusted"));
-  }
-  return absl::OkStatus();
+  return options.security.CheckMayListen(options.host);
 }
 
 // Thrift's own messages to standard error become log lines.

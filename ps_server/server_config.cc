@@ -62,20 +62,12 @@ constexpr absl::string_view kFlags[] = {"cluster",
                                         "max_workers",
                                         "stall_seconds",
                                         "lease_seconds",
-                                        "allow_plaintext",
-                                        kHttpFlags[0],
-                                        kHttpFlags[1],
-                                        kHttpFlags[2],
-                                        kHttpFlags[3],
                                         "snapshot_interval_seconds",
                                         "idle_seconds",
                                         "max_connections_per_peer",
                                         "handshake_seconds",
                                         "max_handshakes",
                                         "accepted_tokens",
-                                        "tls_certificate",
-                                        "tls_key",
-                                        "tls_ca",
                                         "linger_seconds"};
 
 constexpr char kUsage[] =
@@ -207,14 +199,8 @@ absl::Status ReadTask(ServerConfig& config) {
   config.listener.security = SecurityFromFlags();
   config.listener.security.accepted_tokens = absl::GetFlag(FLAGS_accepted_tokens);
   RETURN_IF_ERROR(config.listener.security.Validate());
-  if (!IsLoopback(host_port.host) && !config.listener.security.tls() &&
-      !config.listener.security.allow_plaintext) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("ps:", index, " at ", address,
-                     " can be reached by other hosts, and there is no encryption: give "
-                     "--tls_certificate, --tls_key and --tls_ca (cairnctl certs makes them), or "
-                     "--allow_plaintext if the network is trusted"));
-  }
+  RETURN_IF_ERROR(Annotate(config.listener.security.CheckMayListen(host_port.host),
+                           absl::StrCat("ps:", index, " at ", address)));
   config.engine.server_index = index;
   config.engine.server_count = static_cast<int32_t>(addresses.size());
   config.servers = addresses;
@@ -229,7 +215,8 @@ absl::string_view ServerUsage() { return kUsage; }
 
 absl::StatusOr<ServerConfig> ReadServerConfig(absl::Span<const char* const> arguments) {
   CommandLine line;
-  RETURN_IF_ERROR(ReadCommandLine(arguments, {.names = kFlags}, line));
+  RETURN_IF_ERROR(
+      ReadCommandLine(arguments, {.names = {kFlags, kSecurityFlags, kHttpFlags}}, line));
   ServerConfig config{.help = line.help};
   if (line.help) return config;
   RETURN_IF_ERROR(ReadEngineFlags(config.engine));

@@ -53,30 +53,12 @@ ABSL_FLAG(bool, fresh, false, "start over");
 namespace cairn {
 namespace {
 
-constexpr absl::string_view kFlags[] = {"job",
-                                        "cluster",
-                                        "cluster_resolver",
-                                        "cluster_jobs",
-                                        "cluster_port",
-                                        "print_cluster",
-                                        "task_type",
-                                        "task_index",
-                                        "data_root",
-                                        "metrics_file",
-                                        "export",
-                                        "max_steps",
-                                        "mode",
-                                        "predictions",
-                                        "fresh",
-                                        "tls_certificate",
-                                        "tls_key",
-                                        "tls_ca",
-                                        "token_file",
-                                        "allow_plaintext",
-                                        kHttpFlags[0],
-                                        kHttpFlags[1],
-                                        kHttpFlags[2],
-                                        kHttpFlags[3]};
+constexpr absl::string_view kFlags[] = {"job",          "cluster",      "cluster_resolver",
+                                        "cluster_jobs", "cluster_port", "print_cluster",
+                                        "task_type",    "task_index",   "data_root",
+                                        "metrics_file", "export",       "max_steps",
+                                        "mode",         "predictions",  "fresh",
+                                        "token_file"};
 
 constexpr char kUsage[] =
     R"(cairn-worker trains, evaluates and predicts by a job file.
@@ -417,7 +399,7 @@ int Main(int argc, char** argv) {
   CommandLine line;
   const absl::Status parsed =
       ReadCommandLine(absl::MakeConstSpan(argv + 1, static_cast<size_t>(argc - 1)),
-                      {.names = kFlags, .allow_set = true}, line);
+                      {.names = {kFlags, kSecurityFlags, kHttpFlags}, .allow_set = true}, line);
   if (!parsed.ok()) {
     PrintError(parsed);
     return 2;

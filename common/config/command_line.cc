@@ -30,7 +30,9 @@ class Reader {
                          std::string& value);
   absl::CommandLineFlag* Find(absl::string_view name) const {
     const bool known =
-        std::find(rules_.names.begin(), rules_.names.end(), name) != rules_.names.end();
+        std::any_of(rules_.names.begin(), rules_.names.end(), [name](FlagNames names) {
+          return std::find(names.begin(), names.end(), name) != names.end();
+        });
     return known ? absl::FindCommandLineFlag(name) : nullptr;
   }
 
@@ -41,7 +43,8 @@ class Reader {
 };
 
 absl::Status Reader::Unknown(absl::string_view name) const {
-  std::vector<absl::string_view> known(rules_.names.begin(), rules_.names.end());
+  std::vector<absl::string_view> known;
+  for (const FlagNames names : rules_.names) known.insert(known.end(), names.begin(), names.end());
   if (rules_.allow_set) known.push_back("set");
   known.push_back("help");
   return absl::InvalidArgumentError(

@@ -15,9 +15,11 @@ struct CommandLine {
   std::vector<std::string> sets;  // values of --set, in order, where it is allowed
 };
 
+using FlagNames = absl::Span<const absl::string_view>;
+
 struct CommandLineRules {
-  absl::Span<const absl::string_view> names;  // Abseil flags that may be given
-  bool allow_set = false;                     // --set KEY.PATH=VALUE, any number of times
+  std::vector<FlagNames> names;  // Abseil flags that may be given
+  bool allow_set = false;        // --set KEY.PATH=VALUE, any number of times
 };
 
 // Sets the Abseil flags that `rules` lists, as "--name=value", "--name value" and, for booleans,

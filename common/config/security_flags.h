@@ -9,6 +9,10 @@
 
 namespace cairn {
 
+// Abseil's of every program. One that connects to servers has "token_file" too.
+inline constexpr absl::string_view kSecurityFlags[] = {"tls_certificate", "tls_key", "tls_ca",
+                                                       "allow_plaintext"};
+
 struct SecurityFlag {
   absl::string_view name;  // without the dashes
   absl::string_view type;  // "FILE"

@@ -1,6 +1,7 @@
 #include "common/config/security_options.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/config/cluster_config.h"
 
 namespace cairn {
 
@@ -13,6 +14,15 @@ absl::Status SecurityOptions::Validate() const {
                    : tls_key.empty()       ? "--tls_key"
                                            : "--tls_ca",
                    " is missing: TLS needs --tls_certificate, --tls_key and --tls_ca together"));
+}
+
+absl::Status SecurityOptions::CheckMayListen(absl::string_view host) const {
+  if (tls() || allow_plaintext || IsLoopback(host)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(host,
+                   " can be reached by other hosts, and there is no encryption: give "
+                   "--tls_certificate, --tls_key and --tls_ca (cairnctl certs makes them), or "
+                   "--allow_plaintext if the network is trusted"));
 }
 
 }  // namespace cairn

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 
 namespace cairn {
 
@@ -25,6 +26,9 @@ struct SecurityOptions {
 
   // kInvalidArgument: some of the three without the others. Files are not looked at.
   absl::Status Validate() const;
+  // Server. kInvalidArgument: other hosts can reach `host`, and there is neither TLS nor
+  // allow_plaintext.
+  absl::Status CheckMayListen(absl::string_view host) const;
 };
 
 }  // namespace cairn

@@ -18,13 +18,15 @@ import math
 import os
 import random
 import re
-import socket
 import subprocess
 import sys
 import tempfile
 
-TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
-SHARED = os.environ.get("CAIRN_SHARED", os.path.join(TOP, "..", "shared"))
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import processes  # noqa: E402
+
+TOP = processes.TOP
+SHARED = processes.SHARED
 # (model, batch per worker) -> at least this many times TensorFlow's rate.
 BARS = {("lr", 128): 10, ("lr", 1024): 5, ("mlp", 128): 2, ("wide", 128): 5, ("wide", 1024): 3}
 VW_BARS = {128: 1, 1024: 2}
@@ -73,16 +75,6 @@ def write_wide(path):
             f.write("\t".join([str(rng.randrange(2)), *dense, *keys]) + "\n")
 
 
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for s in sockets:
-        s.bind(("127.0.0.1", 0))
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
-
-
 def verified(metrics):
     """Loss of every step finite, and lower at the end than at the start."""
     with open(metrics, encoding="ascii") as f:
@@ -94,7 +86,7 @@ def verified(metrics):
 
 def run_cluster(build, folder, job_path):
     """Two servers, two workers; the sum of the reports' rates."""
-    ports = free_ports(4)
+    ports = processes.free_ports(4)
     cluster = os.path.join(folder, "cluster.yaml")
     with open(cluster, "w", encoding="ascii") as f:
         f.write("cluster:\n  ps: [" + ", ".join(f'"127.0.0.1:{p}"' for p in ports[:2]) +

@@ -15,6 +15,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import processes  # noqa: E402
+import scene  # noqa: E402
 import tap  # noqa: E402
 
 SCRIPT = os.path.join(processes.TOP, "examples", "slurm", "train.sbatch")
@@ -48,14 +49,6 @@ MinJobAge=3600
 NodeName=localhost NodeHostname=localhost NodeAddr=127.0.0.1 CPUs=4 State=UNKNOWN
 PartitionName=test Nodes=localhost Default=YES MaxTime=INFINITE State=UP
 """
-
-
-def free_ports(count):
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-    return ports
 
 
 def free_run(count):
@@ -108,7 +101,7 @@ class SlurmTest(unittest.TestCase):
             os.mkdir(os.path.join(cls.folder, name))
         for program in (processes.PS, processes.WORKER, CTL):
             os.symlink(program, os.path.join(cls.folder, "bin", os.path.basename(program)))
-        ctld_port, d_port = free_ports(2)
+        ctld_port, d_port = processes.free_ports(2)
         config = os.path.join(cls.folder, "slurm.conf")
         with open(config, "w", encoding="ascii") as f:
             f.write(CONFIG.format(folder=cls.folder, ctld_port=ctld_port, d_port=d_port))
@@ -190,16 +183,7 @@ class SlurmTest(unittest.TestCase):
         processes.wait_for(left, 30, "all processes of the job to be gone")
 
     def endless_job(self):
-        rows = os.path.join(self.folder, "rows.libsvm")
-        with open(rows, "w", encoding="ascii") as f:
-            f.write("1 1:1\n0 2:1\n" * 500)
-        path = os.path.join(self.folder, "endless.yaml")
-        with open(path, "w", encoding="ascii") as f:
-            json.dump({"name": "endless", "model": {"type": "linear"},
-                       "data": {"format": "libsvm", "features": 2, "batch_size": 10,
-                                "train": [rows], "epochs": 1000000},
-                       "optimizer": {"type": "sgd", "learning_rate": 0.1}}, f)
-        return path
+        return scene.write_endless_job(self.folder, "endless", batch=10)
 
     def test_a9a_reaches_its_auc_and_the_job_ends_by_itself(self):
         if processes.shared("data", "a9a") is None:

@@ -115,13 +115,17 @@ class Cluster:
         return path
 
 
-def free_addresses(count):
-    """Of 127.0.0.1, with ports that were free a moment ago."""
+def free_ports(count):
+    """Of 127.0.0.1, that were free a moment ago."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    addresses = [f"127.0.0.1:{s.getsockname()[1]}" for s in sockets]
+    ports = [s.getsockname()[1] for s in sockets]
     for one in sockets:
         one.close()
-    return addresses
+    return ports
+
+
+def free_addresses(count):
+    return [f"127.0.0.1:{port}" for port in free_ports(count)]
 
 
 def workers_alone(folder, count):

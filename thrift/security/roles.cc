@@ -3,7 +3,10 @@
 #include <array>
 #include <utility>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 
 namespace cairn {
 namespace {
@@ -18,6 +21,19 @@ RoleSet RoleFromName(absl::string_view name) {
     if (known == name) return role;
   }
   return 0;
+}
+
+absl::StatusOr<RoleSet> RolesFromText(absl::string_view text) {
+  RoleSet roles = 0;
+  for (const absl::string_view name : absl::StrSplit(text, ',')) {
+    const RoleSet role = RoleFromName(name);
+    if (role == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", name, "' is no role: there are reader, worker and admin"));
+    }
+    roles |= role;
+  }
+  return roles;
 }
 
 std::vector<std::string> RoleNames(RoleSet roles) {

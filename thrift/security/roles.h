@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace cairn {
@@ -65,6 +66,8 @@ struct PeerIdentity {
 
 // "worker" → kWorker; 0: there is no such role.
 RoleSet RoleFromName(absl::string_view name);
+// "worker,admin". kInvalidArgument: there is no such role; names it, and those there are.
+absl::StatusOr<RoleSet> RolesFromText(absl::string_view text);
 // {"worker", "admin"}; for people "worker, admin", or "none".
 std::vector<std::string> RoleNames(RoleSet roles);
 std::string RolesText(RoleSet roles);

@@ -9,30 +9,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "common/nearest.h"
 #include "common/status.h"
 #include "thrift/limits.h"
 #include "thrift/security/certificate.h"
 
 namespace cairn {
-namespace {
-
-// "worker,admin".
-absl::StatusOr<RoleSet> RolesIn(absl::string_view text) {
-  RoleSet roles = 0;
-  for (const absl::string_view name : absl::StrSplit(text, ',')) {
-    const RoleSet role = RoleFromName(name);
-    if (role == 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("role '", name, "'", DidYouMean(name, {"reader", "worker", "admin"}),
-                       "; there are reader, worker and admin"));
-    }
-    roles |= role;
-  }
-  return roles;
-}
-
-}  // namespace
 
 TokenDigest DigestOf(absl::string_view token) {
   TokenDigest digest = {};
@@ -71,7 +52,7 @@ absl::StatusOr<std::vector<TokenTable::Entry>> TokenTable::Read() const {
       return refuse(number, absl::StrCat("a token of ", words[0].size(), " bytes, not ",
                                          kLowestTokenBytes, " … ", kMaxTokenBytes));
     }
-    const absl::StatusOr<RoleSet> roles = RolesIn(words[1]);
+    const absl::StatusOr<RoleSet> roles = RolesFromText(words[1]);
     if (!roles.ok()) return refuse(number, std::string(roles.status().message()));
     if (entries.size() == kMaxTokens) return refuse(number, "more than kMaxTokens tokens");
     entries.push_back(

@@ -23,6 +23,7 @@
 #include "common/config/cluster_config.h"
 #include "common/status.h"
 #include "common/time_text.h"
+#include "common/write_all.h"
 #include "thrift/security/certificate.h"
 #include "thrift/security/certificate_authority.h"
 #include "worker/trainer/exit_status.h"
@@ -96,14 +97,9 @@ absl::StatusOr<CertificateRequest> ParseIssue(const std::string& text) {
     if (hosts.empty()) return refuse("no host");
     return ServerRequest(name, std::move(hosts));
   }
-  RoleSet roles = 0;
-  for (const absl::string_view role : absl::StrSplit(rest, ',')) {
-    if (RoleFromName(role) == 0) {
-      return refuse(absl::StrCat("'", role, "' is no role: there are reader, worker and admin"));
-    }
-    roles |= RoleFromName(role);
-  }
-  return ClientRequest(name, roles);
+  const absl::StatusOr<RoleSet> roles = RolesFromText(rest);
+  if (!roles.ok()) return refuse(roles.status().message());
+  return ClientRequest(name, *roles);
 }
 
 absl::StatusOr<std::vector<CertificateRequest>> Requests(const CertsOptions& options) {
@@ -122,10 +118,11 @@ absl::StatusOr<std::vector<CertificateRequest>> Requests(const CertsOptions& opt
 absl::Status WriteNew(const std::string& path, const std::string& text, mode_t mode) {
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
   if (file < 0) return absl::ErrnoToStatus(errno, absl::StrCat("making ", path));
-  const ssize_t wrote = ::write(file, text.data(), text.size());
-  const int error = wrote < 0 ? errno : EIO;
-  if (::close(file) == 0 && wrote == static_cast<ssize_t>(text.size())) return absl::OkStatus();
-  return absl::ErrnoToStatus(error, absl::StrCat("writing ", path));
+  const bool written = WriteAll(file, text);
+  const int error = errno;
+  if (::close(file) != 0 && written)
+    return absl::ErrnoToStatus(errno, absl::StrCat("closing ", path));
+  return written ? absl::OkStatus() : absl::ErrnoToStatus(error, absl::StrCat("writing ", path));
 }
 
 absl::Status WritePair(const CertsOptions& options, const std::string& name, const KeyPair& pair) {

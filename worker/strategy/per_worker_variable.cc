@@ -8,19 +8,6 @@
 #include "worker/strategy/worker_scope.h"
 
 namespace cairn {
-namespace {
-
-std::optional<int32_t>& OfThisThread() {
-  thread_local std::optional<int32_t> worker;
-  return worker;
-}
-
-}  // namespace
-
-std::optional<int32_t> CurrentWorker() { return OfThisThread(); }
-
-WorkerScope::WorkerScope(int32_t worker) : before_(OfThisThread()) { OfThisThread() = worker; }
-WorkerScope::~WorkerScope() { OfThisThread() = before_; }
 
 PerWorkerVariable::PerWorkerVariable(VariableTraits traits, const Tensor& initial, int32_t workers)
     : VariableBase(std::move(traits)) {

@@ -10,6 +10,7 @@
 #include "worker/strategy/context_stack.h"
 #include "worker/strategy/replica_meeting.h"
 #include "worker/strategy/replica_threads.h"
+#include "worker/strategy/worker_scope.h"
 
 namespace cairn {
 namespace {
@@ -133,6 +134,7 @@ absl::StatusOr<Value> Strategy::RunReplicas(const ReplicaFn& fn, absl::Span<cons
   const PushedMode cross(this, nullptr);
   ReplicaMeeting meeting(local_replicas(), kMeetingTimeout);
   const std::vector<VariableCreatorScope::Creator> creators = ContextStack::OfThisThread().creators;
+  const std::optional<int32_t> worker = CurrentWorker();
   std::vector<absl::StatusOr<Value>> results(count, Value());
   for (size_t i = 0; i < count; ++i) {
     threads_->Start([&, i] {
@@ -143,6 +145,7 @@ absl::StatusOr<Value> Strategy::RunReplicas(const ReplicaFn& fn, absl::Span<cons
                                                    worker_index() * local_replicas() + local,
                                                    worker_devices_[i]));
         const DeviceScope device(worker_devices_[i]);
+        const WorkerScope of_worker(worker);
         ContextStack::OfThisThread().creators = creators;
         results[i] = fn(own[i]);
         ContextStack::OfThisThread().creators.clear();

@@ -6,13 +6,13 @@
 
 namespace cairn {
 
-// Empty outside the functions that a coordinator calls, and in the threads of their replicas.
+// Empty outside the functions that a coordinator calls; their replicas' threads have it too.
 std::optional<int32_t> CurrentWorker();
 
 // While it lives, CurrentWorker() is `worker` in this thread.
 class WorkerScope {
  public:
-  explicit WorkerScope(int32_t worker);
+  explicit WorkerScope(std::optional<int32_t> worker);
   ~WorkerScope();
   WorkerScope(const WorkerScope&) = delete;
   WorkerScope& operator=(const WorkerScope&) = delete;

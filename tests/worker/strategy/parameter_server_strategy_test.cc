@@ -6,6 +6,7 @@
 #include <numeric>
 #include <thread>
 
+#include "common/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
@@ -303,6 +304,27 @@ TEST_F(PsStrategyTest, EveryWorkerHasItsOwnPerWorkerVariable) {
     all.push_back(value.values<float>()[0]);
   }
   EXPECT_THAT(all, ElementsAre(3, 4));
+}
+
+TEST_F(PsStrategyTest, ReplicasOfAWorkerShareItsPerWorkerVariable) {
+  Start(1, {.worker_devices = {Cpu(0), Cpu(1), Cpu(2)}});
+  const VariablePtr v =
+      Make({.name = "v", .initial_value = Tensor::Scalar<float>(3), .per_worker = true}).value();
+  const auto count = [&v](absl::Span<const Value>) -> absl::StatusOr<Value> {
+    RETURN_IF_ERROR(v->AssignAdd(1));
+    return Value();
+  };
+  EXPECT_THAT(strategy_->Run(count, {}).status(),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("scheduled function")));
+  {
+    const WorkerScope worker(1);
+    ASSERT_OK(strategy_->Run(count, {}).status());
+  }
+  EXPECT_FALSE(strategy_->Run(count, {}).ok()) << "a replica's thread keeps the worker of before";
+  const std::vector<Tensor> values = dynamic_cast<PerWorkerVariable&>(*v).ReadAll().value();
+  ASSERT_EQ(values.size(), 2U);
+  EXPECT_EQ(values[0].values<float>()[0], 3);
+  EXPECT_EQ(values[1].values<float>()[0], 6);
 }
 
 TEST_F(PsStrategyTest, ClustersThatCannotTrainAreRefused) {
