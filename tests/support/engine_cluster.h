@@ -29,7 +29,10 @@ class EngineCluster {
     Stop(server);
     Start(server, std::stoi(address.substr(address.rfind(':') + 1)));
   }
-  void Stop(int32_t server) { servers_[server] = {}; }
+  void Stop(int32_t server) {
+    servers_[server].listener.reset();  // its threads call the engine
+    servers_[server].engine.reset();
+  }
 
   std::string address(int32_t server) const { return servers_[server].listener->address(); }
   Engine& engine(int32_t server) { return *servers_[server].engine; }
