@@ -36,6 +36,20 @@ enum Selection {
   KEYS = 3
 }
 
+/** How float32 values travel; common/value_format.h has the bytes of each. */
+enum ValueFormat {
+  PLAIN = 0,
+  /** 2 bytes a value, to the nearest; beyond the largest there is it is that one. */
+  FLOAT16 = 1,
+  BFLOAT16 = 2,
+  /** A float32 scale s a row (a row of fewer than 8 values shares it with the next ones, up to 64
+      values), all of them first; then a signed byte b a value, which is b * s. */
+  INT8 = 3,
+  /** Pushes, WHOLE: uint32 indices into the shard's values, ascending, then as many float32; the
+      others are 0. */
+  TOP_K = 4
+}
+
 /** The numbers of absl::StatusCode. */
 enum ErrorCode {
   CANCELLED = 1, UNKNOWN = 2, INVALID_ARGUMENT = 3, DEADLINE_EXCEEDED = 4, NOT_FOUND = 5,
@@ -252,6 +266,8 @@ struct PushItem {
   6: TensorData values
   /** Version (PulledItem.version) the gradient was computed from; -1: not known. */
   7: i64 pulled_version = -1
+  /** Of `values`. */
+  8: ValueFormat format = ValueFormat.PLAIN
 }
 
 struct PushRequest {
@@ -312,6 +328,8 @@ struct PullItem {
   4: TensorData ids
   /** Empty: the value. Else one of the optimizer's slots, by Keras' name. */
   5: string slot
+  /** Of the answer's `values`; slots travel PLAIN. */
+  6: ValueFormat format = ValueFormat.PLAIN
 }
 
 struct PullRequest {
@@ -343,6 +361,8 @@ struct PulledItem {
   /** Updates of this shard when it was read. Rows are never torn; different rows may be read at
       slightly different versions, this being the lowest. */
   3: i64 version
+  /** Of `values`: the one asked for. */
+  4: ValueFormat format = ValueFormat.PLAIN
 }
 
 struct PullReply {

@@ -1,0 +1,250 @@
+// Highway's rule: foreach_target.h, which includes this file once per instruction set, comes before
+// anything else that uses HWY_NAMESPACE. The loops are plain: the compiler makes vectors of them.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "common/value_format.cc"
+#include "hwy/foreach_target.h"
+//
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "absl/base/casts.h"
+#include "absl/strings/str_cat.h"
+#include "common/value_format.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace cairn {
+namespace HWY_NAMESPACE {
+
+constexpr uint32_t kMagnitude = 0x7fffffff, kInfinity = 0x7f800000;
+// float32's bits of 65504, of 2^-14 and of 0.5, and what its exponent has more than float16's.
+constexpr uint32_t kLargestHalf = 0x477fe000, kSmallestNormalHalf = 0x38800000;
+constexpr uint32_t kOneHalf = 0x3f000000, kExponentOffset = 112U << 23;
+
+// To the nearest, ties to even.
+void ToHalves(const float* from, size_t count, uint16_t* to) {
+  for (size_t i = 0; i < count; ++i) {
+    const auto bits = absl::bit_cast<uint32_t>(from[i]);
+    const uint32_t magnitude = std::min(bits & kMagnitude, kLargestHalf);
+    const uint32_t normal = (magnitude + 0xfff + ((magnitude >> 13) & 1) - kExponentOffset) >> 13;
+    // Below 2^-14 a half counts 2^-24s, which is what the sum with 0.5 rounds to.
+    const uint32_t small =
+        absl::bit_cast<uint32_t>(absl::bit_cast<float>(magnitude) + 0.5F) - kOneHalf;
+    const uint32_t number = magnitude < kSmallestNormalHalf ? small : normal;
+    const uint32_t half = (bits & kMagnitude) > kInfinity ? 0x7e00 : number;  // NaN stays
+    to[i] = static_cast<uint16_t>(half | ((bits & ~kMagnitude) >> 16));
+  }
+}
+
+void FromHalves(const uint16_t* from, size_t count, float* to) {
+  constexpr float kScale = 0x1p112F;
+  for (size_t i = 0; i < count; ++i) {
+    const uint32_t half = from[i];
+    const uint32_t magnitude = (half & 0x7fff) << 13;
+    const uint32_t finite = absl::bit_cast<uint32_t>(absl::bit_cast<float>(magnitude) * kScale);
+    const uint32_t other = magnitude | kInfinity;  // or NaN
+    const uint32_t bits = (half & 0x7c00) == 0x7c00 ? other : finite;
+    to[i] = absl::bit_cast<float>(bits | ((half & 0x8000) << 16));
+  }
+}
+
+void ToBFloats(const float* from, size_t count, uint16_t* to) {
+  constexpr uint32_t kLargest = 0x7f7f0000;
+  for (size_t i = 0; i < count; ++i) {
+    const auto bits = absl::bit_cast<uint32_t>(from[i]);
+    const uint32_t magnitude = std::min(bits & kMagnitude, kLargest);
+    const uint32_t number = (magnitude + 0x7fff + ((magnitude >> 16) & 1)) >> 16;
+    const uint32_t rounded = (bits & kMagnitude) > kInfinity ? 0x7fc0 : number;  // NaN stays
+    to[i] = static_cast<uint16_t>(rounded | ((bits & ~kMagnitude) >> 16));
+  }
+}
+
+void FromBFloats(const uint16_t* from, size_t count, float* to) {
+  for (size_t i = 0; i < count; ++i) to[i] = absl::bit_cast<float>(uint32_t{from[i]} << 16);
+}
+
+// The scale; NaN where a value is not finite.
+float ToBytes(const float* from, size_t count, int8_t* to) {
+  uint32_t largest = 0;
+  for (size_t i = 0; i < count; ++i) {
+    largest = std::max(largest, absl::bit_cast<uint32_t>(from[i]) & kMagnitude);
+  }
+  const float scale = absl::bit_cast<float>(largest) / 127;
+  // What is smaller than the smallest scale there is counts as 0.
+  if (largest >= kInfinity || scale < 0x1p-126F) {
+    std::fill_n(to, count, int8_t{0});
+    return largest >= kInfinity ? std::numeric_limits<float>::quiet_NaN() : 0;
+  }
+  const float inverse = 1 / scale;
+  for (size_t i = 0; i < count; ++i) {
+    const float scaled = from[i] * inverse;
+    to[i] = static_cast<int8_t>(static_cast<int32_t>(scaled + (scaled < 0 ? -0.5F : 0.5F)));
+  }
+  return scale;
+}
+
+void FromBytes(const int8_t* from, size_t count, float scale, float* to) {
+  for (size_t i = 0; i < count; ++i) to[i] = static_cast<float>(from[i]) * scale;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace cairn
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace cairn {
+namespace {
+
+HWY_EXPORT(ToHalves);
+HWY_EXPORT(FromHalves);
+HWY_EXPORT(ToBFloats);
+HWY_EXPORT(FromBFloats);
+HWY_EXPORT(ToBytes);
+HWY_EXPORT(FromBytes);
+
+constexpr int64_t kNarrow = 8;           // values of a row that a scale of its own would outweigh
+constexpr int64_t kValuesOfAScale = 64;  // of rows that are narrow
+
+int64_t Scales(int64_t rows, int64_t width) {
+  const int64_t shared = ScaledRows(width);
+  return (rows + shared - 1) / shared;
+}
+
+// The values of each scale in turn: fn(scale's index, first value, values).
+template <typename Fn>
+void ForEachScale(int64_t rows, int64_t width, const Fn& fn) {
+  const int64_t values = rows * width, step = ScaledRows(width) * width;
+  for (int64_t first = 0, i = 0; first < values; first += step, ++i) {
+    fn(i, first, static_cast<size_t>(std::min(step, values - first)));
+  }
+}
+
+void EncodeInt8(const float* values, int64_t rows, int64_t width, std::byte* out) {
+  auto* const bytes =
+      reinterpret_cast<int8_t*>(out + static_cast<size_t>(Scales(rows, width)) * sizeof(float));
+  ForEachScale(rows, width, [&](int64_t i, int64_t first, size_t count) {
+    const float scale = HWY_DYNAMIC_DISPATCH(ToBytes)(values + first, count, bytes + first);
+    std::memcpy(out + static_cast<size_t>(i) * sizeof scale, &scale, sizeof scale);
+  });
+}
+
+void DecodeInt8(const std::byte* in, int64_t rows, int64_t width, float* out) {
+  const auto* const bytes = reinterpret_cast<const int8_t*>(
+      in + static_cast<size_t>(Scales(rows, width)) * sizeof(float));
+  ForEachScale(rows, width, [&](int64_t i, int64_t first, size_t count) {
+    float scale = 0;
+    std::memcpy(&scale, in + static_cast<size_t>(i) * sizeof scale, sizeof scale);
+    HWY_DYNAMIC_DISPATCH(FromBytes)(bytes + first, count, scale, out + first);
+  });
+}
+
+absl::Status DecodeTopK(absl::Span<const std::byte> bytes, int64_t count, float* out) {
+  if (bytes.size() % TopKBytes(1) != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        bytes.size(), " bytes are not pairs of an index and a value, of ", TopKBytes(1), " bytes"));
+  }
+  const size_t kept = bytes.size() / TopKBytes(1);
+  std::fill_n(out, count, 0.0F);
+  int64_t before = -1;
+  for (size_t i = 0; i < kept; ++i) {
+    uint32_t index = 0;
+    std::memcpy(&index, bytes.data() + i * sizeof index, sizeof index);
+    if (index <= before || index >= count) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("index ", index, " after ", before, "; indices ascend, below ", count));
+    }
+    std::memcpy(&out[index], bytes.data() + (kept + i) * sizeof(float), sizeof(float));
+    before = index;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::string_view ValueFormatName(ValueFormat format) {
+  return kValueFormatNames[static_cast<size_t>(format)];
+}
+
+ValueFormat ValueFormatFromName(absl::string_view name) {
+  const auto* const found =
+      std::find(std::begin(kValueFormatNames), std::end(kValueFormatNames), name);
+  return found == std::end(kValueFormatNames)
+             ? ValueFormat::kPlain
+             : static_cast<ValueFormat>(found - std::begin(kValueFormatNames));
+}
+
+int64_t ScaledRows(int64_t width) {
+  return width >= kNarrow || width < 1 ? 1 : (kValuesOfAScale + width - 1) / width;
+}
+
+size_t EncodedBytes(ValueFormat format, int64_t rows, int64_t width) {
+  const auto values = static_cast<size_t>(rows * width);
+  switch (format) {
+    case ValueFormat::kPlain: return values * sizeof(float);
+    case ValueFormat::kFloat16:
+    case ValueFormat::kBFloat16: return values * sizeof(uint16_t);
+    case ValueFormat::kInt8:
+      return values + static_cast<size_t>(Scales(rows, width)) * sizeof(float);
+    case ValueFormat::kTopK: break;
+  }
+  return 0;
+}
+
+int64_t KeptValues(double fraction, int64_t count) {
+  return std::min(count, static_cast<int64_t>(std::ceil(fraction * static_cast<double>(count))));
+}
+
+void EncodeValues(ValueFormat format, const float* values, int64_t rows, int64_t width,
+                  std::byte* out) {
+  const auto count = static_cast<size_t>(rows * width);
+  auto* const halves = reinterpret_cast<uint16_t*>(out);
+  if (format == ValueFormat::kFloat16) HWY_DYNAMIC_DISPATCH(ToHalves)(values, count, halves);
+  if (format == ValueFormat::kBFloat16) HWY_DYNAMIC_DISPATCH(ToBFloats)(values, count, halves);
+  if (format == ValueFormat::kInt8) EncodeInt8(values, rows, width, out);
+}
+
+void EncodeTopK(absl::Span<const float> values, int64_t kept, std::byte* out) {
+  if (kept == 0) return;
+  std::vector<float> sizes(values.size());
+  for (size_t i = 0; i < values.size(); ++i) sizes[i] = std::abs(values[i]);
+  const auto last = sizes.begin() + kept - 1;
+  std::nth_element(sizes.begin(), last, sizes.end(), std::greater<>());
+  const float smallest = *last;
+  // Those that are as large as the smallest one, and kept.
+  auto ties =
+      kept - std::count_if(sizes.begin(), last, [&](float size) { return size > smallest; });
+  auto* const value_bytes = out + static_cast<size_t>(kept) * sizeof(uint32_t);
+  size_t done = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const float size = std::abs(values[i]);
+    if (size < smallest || (size == smallest && ties-- <= 0)) continue;
+    const auto index = static_cast<uint32_t>(i);
+    std::memcpy(out + done * sizeof index, &index, sizeof index);
+    std::memcpy(value_bytes + done * sizeof(float), &values[i], sizeof(float));
+    ++done;
+  }
+}
+
+absl::Status DecodeValues(ValueFormat format, absl::Span<const std::byte> bytes, int64_t rows,
+                          int64_t width, float* out) {
+  if (format == ValueFormat::kTopK) return DecodeTopK(bytes, rows * width, out);
+  const size_t wanted = EncodedBytes(format, rows, width);
+  if (bytes.size() != wanted) {
+    return absl::InvalidArgumentError(absl::StrCat(bytes.size(), " bytes, expected ", wanted, " (",
+                                                   rows, " rows x ", width, " ",
+                                                   ValueFormatName(format), ")"));
+  }
+  const auto count = static_cast<size_t>(rows * width);
+  const auto* const halves = reinterpret_cast<const uint16_t*>(bytes.data());
+  if (format == ValueFormat::kFloat16) HWY_DYNAMIC_DISPATCH(FromHalves)(halves, count, out);
+  if (format == ValueFormat::kBFloat16) HWY_DYNAMIC_DISPATCH(FromBFloats)(halves, count, out);
+  if (format == ValueFormat::kInt8) DecodeInt8(bytes.data(), rows, width, out);
+  return absl::OkStatus();
+}
+
+}  // namespace cairn
+#endif  // HWY_ONCE
