@@ -10,6 +10,7 @@
 #include "common/status.h"
 #include "ps_server/reply_holds.h"
 #include "ps_server/request_items.h"
+#include "ps_server/value_coding.h"
 #include "thrift/convert.h"
 #include "thrift/errors.h"
 #include "thrift/limits.h"
@@ -25,8 +26,13 @@ constexpr int64_t kUnchargedBytes = 64 << 10;
 // A scan's reply stays below this, however wide the rows.
 constexpr int64_t kScanBytes = 64 << 20;
 
+struct PullTargetItem {
+  ItemTarget target;
+  wire::ValueFormat::type format = wire::ValueFormat::PLAIN;
+};
+
 struct PullScratch {
-  std::vector<ItemTarget> targets;
+  std::vector<PullTargetItem> targets;
   std::vector<std::unique_ptr<KeyGroups>> groups;
   RowScratch rows;
 
@@ -45,13 +51,7 @@ std::byte* Prepare(Payload& values, size_t size) {
 }
 
 // `pulled`: where rows found are noted; may be null.
-void PullItem(const ItemTarget& target, RowScratch& scratch, PulledRows* pulled,
-              wire::PulledItem& item) {
-  const size_t bytes = static_cast<size_t>(target.rows) * target.row_bytes();
-  item.dtype = ToWire(target.part_dtype());
-  // Before the rows are read: the lowest version they may have.
-  item.version = target.shard().version();
-  std::byte* out = Prepare(item.values, bytes);
+void ReadRows(const ItemTarget& target, RowScratch& scratch, PulledRows* pulled, std::byte* out) {
   if (target.table != nullptr) {
     target.table->Pull(target.part, *target.groups, reinterpret_cast<float*>(out), pulled);
   } else if (target.whole) {
@@ -59,6 +59,23 @@ void PullItem(const ItemTarget& target, RowScratch& scratch, PulledRows* pulled,
   } else {
     target.dense->PullRows(target.part, target.ids, scratch, out);
   }
+}
+
+void PullItem(const PullTargetItem& pulls, RowScratch& scratch, PulledRows* pulled,
+              wire::PulledItem& item) {
+  const ItemTarget& target = pulls.target;
+  item.dtype = ToWire(target.part_dtype());
+  item.format = pulls.format;
+  // Before the rows are read: the lowest version they may have.
+  item.version = target.shard().version();
+  const size_t bytes = static_cast<size_t>(target.rows) * target.row_bytes();
+  if (pulls.format == wire::ValueFormat::PLAIN) {
+    ReadRows(target, scratch, pulled, Prepare(item.values, bytes));
+    return;
+  }
+  Payload plain = Payload::Uninitialized(bytes);
+  ReadRows(target, scratch, pulled, plain.mutable_data());
+  Encode(target, pulls.format, plain, Prepare(item.values, EncodedBytesOf(target, pulls.format)));
 }
 
 absl::Status PullWith(ServerCore& core, const Admitted& admitted, const wire::PullRequest& request,
@@ -83,8 +100,12 @@ absl::Status PullWith(ServerCore& core, const Admitted& admitted, const wire::Pu
               " (kMaxPayloadBytes): name fewer rows, or cut the variable into more shards")),
           wire::ErrorReason::LIMIT);
     }
+    RETURN_IF_ERROR(CheckPullFormat(core, name, target, item.format));
     bytes += item_bytes;
-    scratch.targets.push_back(target);
+    if (item.format != wire::ValueFormat::PLAIN) {
+      bytes += static_cast<int64_t>(EncodedBytesOf(target, item.format));
+    }
+    scratch.targets.push_back({target, item.format});
   }
   MemoryHold hold;
   if (bytes > kUnchargedBytes) {

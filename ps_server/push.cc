@@ -14,6 +14,7 @@
 #include "ps_server/request_items.h"
 #include "ps_server/sequencing.h"
 #include "ps_server/step_mean.h"
+#include "ps_server/value_coding.h"
 #include "thrift/errors.h"
 
 namespace cairn {
@@ -27,6 +28,7 @@ constexpr int64_t kScratchBytesPerId = 40;
 // One item's part of a push that has passed every check.
 struct PreparedItem {
   ItemTarget target;
+  absl::Span<const std::byte> values;  // as pushed, in the variable's dtype
   const std::byte* gradient = nullptr;
   SortedRows rows;  // ROWS
   int64_t pulled_version = -1;
@@ -96,9 +98,15 @@ class Push {
   // The checks of Run alone, and the reply of a push that is kept. False: it is to be skipped, for
   // it is not finite.
   absl::StatusOr<bool> Check(const VariableMap& variables, wire::PushReply& reply);
+  // After a Check that returned true: of each item, in the variable's dtype.
+  std::vector<absl::Span<const std::byte>> values() const;
 
  private:
   absl::Status Prepare(const VariableMap& variables, size_t i);
+  // The values of an item, decoded where they travelled in another format.
+  absl::StatusOr<absl::Span<const std::byte>> ValuesOf(const wire::PushItem& item,
+                                                       const ItemName& name,
+                                                       const ItemTarget& target);
   absl::Status CheckDistinct();
   // Of all items. False: one is not finite, and the server's policy is to skip such a push.
   absl::StatusOr<bool> PrepareAll(const VariableMap& variables, wire::PushReply& reply);
@@ -112,9 +120,28 @@ class Push {
   ServerCore& core_;
   const std::vector<wire::PushItem>& items_;
   PushScratch& scratch_;
+  std::vector<DecodedValues> decoded_;
   bool finite_ = true;
   std::string not_finite_item_;
 };
+
+absl::StatusOr<absl::Span<const std::byte>> Push::ValuesOf(const wire::PushItem& item,
+                                                           const ItemName& name,
+                                                           const ItemTarget& target) {
+  if (item.format == wire::ValueFormat::PLAIN) {
+    RETURN_IF_ERROR(CheckValues(core_, name, target, item.dtype, item.values));
+    return absl::MakeConstSpan(item.values.data(), item.values.size());
+  }
+  ASSIGN_OR_RETURN(DecodedValues decoded,
+                   Decode(core_, name, target, {item.dtype, item.format}, item.values));
+  return decoded_.emplace_back(std::move(decoded)).bytes();
+}
+
+std::vector<absl::Span<const std::byte>> Push::values() const {
+  std::vector<absl::Span<const std::byte>> values;
+  for (const PreparedItem& item : scratch_.prepared) values.push_back(item.values);
+  return values;
+}
 
 absl::Status Push::Prepare(const VariableMap& variables, size_t i) {
   const wire::PushItem& item = items_[i];
@@ -123,10 +150,10 @@ absl::Status Push::Prepare(const VariableMap& variables, size_t i) {
   PreparedItem prepared{.pulled_version = item.pulled_version};
   ASSIGN_OR_RETURN(prepared.target, ResolveItem(core_, variables, name, item.ids, scratch.groups));
   RETURN_IF_ERROR(CheckMovable(core_, name, *prepared.target.variable));
-  RETURN_IF_ERROR(CheckValues(core_, name, prepared.target, item.dtype, item.values));
-  prepared.gradient = item.values.data();
+  ASSIGN_OR_RETURN(prepared.values, ValuesOf(item, name, prepared.target));
+  prepared.gradient = prepared.values.data();
   const DType dtype = prepared.target.part_dtype();
-  if (!AllFinite(dtype, prepared.gradient, item.values.size() / DTypeBytes(dtype))) {
+  if (!AllFinite(dtype, prepared.gradient, prepared.values.size() / DTypeBytes(dtype))) {
     if (finite_) not_finite_item_ = ItemText(core_, name);
     finite_ = false;
     return absl::OkStatus();  // other items may have worse to say
@@ -288,7 +315,7 @@ absl::Status Keep(ServerCore& core, const Admitted& admitted, const wire::PushRe
   if (const absl::StatusOr<bool> counts = push.Check(*admitted.variables, reply); !counts.ok()) {
     status = counts.status();
   } else if (*counts) {
-    auto parts = KeepParts(core.budget, core.name, request.items);
+    auto parts = KeepParts(core.budget, core.name, request.items, push.values());
     status = parts.status();
     if (parts.ok()) contribution.parts = *std::move(parts);
   }

@@ -194,20 +194,21 @@ int64_t ScratchBytes(const Parts& parts, SyncMean mean) {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const ContributionParts>> KeepParts(
-    MemoryBudget& budget, absl::string_view server, const std::vector<wire::PushItem>& items) {
+    MemoryBudget& budget, absl::string_view server, const std::vector<wire::PushItem>& items,
+    absl::Span<const absl::Span<const std::byte>> values) {
   int64_t bytes = sizeof(ContributionParts);
-  for (const wire::PushItem& item : items) {
-    bytes += static_cast<int64_t>(sizeof(item) + item.ids.size() + item.values.size());
+  for (size_t i = 0; i < items.size(); ++i) {
+    bytes += static_cast<int64_t>(sizeof(items[i]) + items[i].ids.size() + values[i].size());
   }
   RETURN_IF_ERROR(budget.Acquire(
       bytes, absl::StrCat("a contribution on ", server, ", kept until its step closes,")));
   auto parts = std::make_shared<ContributionParts>();
   parts->hold = MemoryHold(budget, bytes);
   parts->items.reserve(items.size());
-  for (const wire::PushItem& item : items) {
-    wire::PushItem& copy = parts->items.emplace_back(ItemLike(item, item.selection));
-    copy.ids = Payload::Copy(item.ids.data(), item.ids.size());
-    copy.values = Payload::Copy(item.values.data(), item.values.size());
+  for (size_t i = 0; i < items.size(); ++i) {
+    wire::PushItem& copy = parts->items.emplace_back(ItemLike(items[i], items[i].selection));
+    copy.ids = Payload::Copy(items[i].ids.data(), items[i].ids.size());
+    copy.values = Payload::Copy(values[i].data(), values[i].size());
   }
   return parts;
 }

@@ -19,10 +19,11 @@ struct ContributionParts {
   MemoryHold hold;
 };
 
-// Copies the payloads of `items`, which have passed every check of a push. kResourceExhausted as
-// MemoryBudget::Acquire.
+// Copies the ids of `items`, which have passed every check of a push, and their `values`, which are
+// decoded. kResourceExhausted as MemoryBudget::Acquire.
 absl::StatusOr<std::shared_ptr<const ContributionParts>> KeepParts(
-    MemoryBudget& budget, absl::string_view server, const std::vector<wire::PushItem>& items);
+    MemoryBudget& budget, absl::string_view server, const std::vector<wire::PushItem>& items,
+    absl::Span<const absl::Span<const std::byte>> values);
 
 // Views the contributions where one is all there is of a variable.
 struct StepMean {

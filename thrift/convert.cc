@@ -1,5 +1,6 @@
 #include "thrift/convert.h"
 
+#include <iterator>
 #include <map>
 #include <string>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/status.h"
 #include "thrift/limits.h"
 
@@ -154,6 +156,20 @@ absl::StatusOr<VariableSpec> FromWire(const wire::VariableSpec& spec, int32_t se
 }
 
 wire::DType::type ToWire(DType dtype) { return static_cast<wire::DType::type>(dtype); }
+
+wire::ValueFormat::type ToWire(ValueFormat format) {
+  return static_cast<wire::ValueFormat::type>(format);
+}
+
+absl::StatusOr<ValueFormat> FromWire(wire::ValueFormat::type format) {
+  const auto number = static_cast<int32_t>(format);
+  if (number >= 0 && number < static_cast<int32_t>(std::size(kValueFormatNames))) {
+    return static_cast<ValueFormat>(number);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("format number ", number, " is unknown; known are 0 to ",
+                   std::size(kValueFormatNames) - 1, ": ", absl::StrJoin(kValueFormatNames, ", ")));
+}
 
 absl::StatusOr<DType> FromWire(wire::DType::type dtype) {
   return DTypeFromNumber(static_cast<int32_t>(dtype));

@@ -3,6 +3,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/consistency.h"
+#include "common/value_format.h"
 #include "common/variable_spec.h"
 #include "thrift/cairn_types.h"
 
@@ -16,6 +17,9 @@ absl::StatusOr<VariableSpec> FromWire(const wire::VariableSpec& spec, int32_t se
 
 wire::DType::type ToWire(DType dtype);
 absl::StatusOr<DType> FromWire(wire::DType::type dtype);
+
+wire::ValueFormat::type ToWire(ValueFormat format);
+absl::StatusOr<ValueFormat> FromWire(wire::ValueFormat::type format);
 
 wire::Consistency ToWire(const Consistency& consistency);
 // kInvalidArgument names the field.

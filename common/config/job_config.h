@@ -86,6 +86,23 @@ struct CommunicationConfig {
   double connect_timeout_seconds = 300;  // and, at the start, for all of them to come
 };
 
+// In what format values travel (common/value_format.h).
+struct WireFormatConfig {
+  std::string push = "plain";  // float16 bfloat16 int8 top_k
+  std::string pull = "plain";  // float16 bfloat16 int8
+  double top_k_fraction = 0.01;
+};
+
+struct VariableWireFormat {
+  std::string match;
+  WireFormatConfig format;
+};
+
+struct WireConfig {
+  WireFormatConfig format;
+  std::vector<VariableWireFormat> per_variable;  // first match wins, and says all
+};
+
 struct StrategyConfig {
   // mirrored, central_storage, one_device, default: in one process, whose variables are kept by a
   // server in it. multi_worker_mirrored: the same in each of several processes.
@@ -100,6 +117,7 @@ struct StrategyConfig {
   std::string on_worker_loss = "continue";
   PartitionerConfig partitioner;
   CommunicationConfig communication;
+  WireConfig wire;  // parameter_server
 };
 
 struct StorageConfig {
@@ -167,6 +185,8 @@ struct JobOptions {
 absl::StatusOr<JobConfig> ParseJob(absl::string_view text, absl::string_view source,
                                    const JobOptions& options);
 absl::StatusOr<JobConfig> ReadJobFile(const std::string& path, const JobOptions& options);
+
+const WireFormatConfig& WireFormatFor(const WireConfig& config, absl::string_view variable);
 
 // Whether `pattern`, in which '*' stands for any run of characters, is for `name`.
 bool MatchesPattern(absl::string_view pattern, absl::string_view name);

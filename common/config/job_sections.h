@@ -13,6 +13,7 @@ namespace cairn {
 absl::Status ReadModel(const ConfigNode& section, const std::string& path, JobConfig* job);
 absl::Status ReadOptimizer(const ConfigNode& section, const std::string& path, JobConfig* job);
 absl::Status ReadStrategy(const ConfigNode& section, const std::string& path, JobConfig* job);
+absl::Status ReadWire(const ConfigNode& section, const std::string& path, WireConfig* config);
 absl::Status ReadStorage(const ConfigNode& section, const std::string& path, JobConfig* job);
 absl::Status ReadCheckpoint(const ConfigNode& section, const std::string& path, JobConfig* job);
 absl::Status ReadEvaluation(const ConfigNode& section, const std::string& path, JobConfig* job);

@@ -132,6 +132,8 @@ absl::Status ReadStrategy(const ConfigNode& section, const std::string& path, Jo
               [&](const ConfigNode& value, const std::string& at) {
                 return ReadPartitioner(value, at, &strategy.partitioner);
               }),
+       Custom("wire", [&](const ConfigNode& value,
+                          const std::string& at) { return ReadWire(value, at, &strategy.wire); }),
        PartlyBuiltChoice("cross_device_ops", &unused,
                          {"auto", "nccl", "hierarchical_copy", "reduction_to_one_device"},
                          {"auto", "reduction_to_one_device"}),
@@ -168,13 +170,13 @@ absl::Status CheckCommunication(const ConfigNode& root, const StrategyConfig& st
 absl::Status CheckStrategyType(const ConfigNode& root, const StrategyConfig& strategy) {
   if (strategy.type == "parameter_server") return absl::OkStatus();
   for (const char* key : {"consistency", "staleness_bound_steps", "replicas_to_aggregate",
-                          "sync_mean", "on_worker_loss"}) {
+                          "sync_mean", "on_worker_loss", "wire"}) {
     const std::string path = absl::StrCat("strategy.", key);
     const ConfigNode* section = root.Find("strategy");
     if (section == nullptr || section->Find(key) == nullptr) continue;
     return JobError(root, path,
                     absl::StrCat("is for type: parameter_server; with type: ", strategy.type,
-                                 " every step is synchronous: leave it out"));
+                                 " every step is synchronous, in its own process: leave it out"));
   }
   const bool one = strategy.type == "one_device" || strategy.type == "default";
   if (!one || strategy.devices.size() <= 1) return absl::OkStatus();

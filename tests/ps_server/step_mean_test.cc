@@ -10,12 +10,20 @@ namespace {
 
 using ::testing::ElementsAre;
 
+std::vector<absl::Span<const std::byte>> ValuesOf(const std::vector<wire::PushItem>& items) {
+  std::vector<absl::Span<const std::byte>> values;
+  for (const wire::PushItem& item : items) {
+    values.emplace_back(item.values.data(), item.values.size());
+  }
+  return values;
+}
+
 class StepMeanTest : public ::testing::Test {
  protected:
   void Contribute(int64_t rows, const std::vector<wire::PushItem>& items) {
     PendingContribution contribution;
     contribution.name.rows = rows;
-    contribution.parts = *KeepParts(budget_, "ps:0", items);
+    contribution.parts = *KeepParts(budget_, "ps:0", items, ValuesOf(items));
     contributions_.push_back(std::move(contribution));
   }
   StepMean Mean(SyncMean mean) {
@@ -86,7 +94,8 @@ TEST_F(StepMeanTest, MemoryIsChargedAndGivenBack) {
   contributions_.clear();
   EXPECT_EQ(budget_.used_bytes(), before);
   MemoryBudget small(100, absl::ZeroDuration());
-  EXPECT_THAT(KeepParts(small, "ps:0", {WholeItem("w", std::vector<float>(1000, 1))}),
+  const std::vector<wire::PushItem> items = {WholeItem("w", std::vector<float>(1000, 1))};
+  EXPECT_THAT(KeepParts(small, "ps:0", items, ValuesOf(items)),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        ::testing::HasSubstr("kept until its step closes")));
 }

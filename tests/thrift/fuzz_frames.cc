@@ -20,11 +20,13 @@
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
+#include "common/value_format.h"
 #include "ps_server/engine.h"
 #include "ps_server/listener.h"
 #include "tests/support/temp_dir.h"
 #include "tests/thrift/examples.h"
 #include "tests/thrift/raw_socket.h"
+#include "thrift/convert.h"
 #include "thrift/wire_client.h"
 
 ABSL_FLAG(int64_t, frames, 20000, "Frames to send");
@@ -53,6 +55,26 @@ size_t Below(Random& random, size_t bound) {
   return bound == 0 ? 0 : std::uniform_int_distribution<size_t>(0, bound - 1)(random);
 }
 
+// `step` with its values, and those of the answer, in other formats.
+void EncodeItems(ValueFormat push, ValueFormat pull, wire::StepRequest* step) {
+  for (wire::PushItem& item : step->push.items) {
+    const bool is_whole = item.selection == wire::Selection::WHOLE;
+    const ValueFormat format = is_whole || push != ValueFormat::kTopK ? push : ValueFormat::kInt8;
+    const absl::Span<const float> values = item.values.As<float>();
+    const int64_t width = 4, rows = static_cast<int64_t>(values.size()) / width;
+    Payload bytes = Payload::Uninitialized(
+        format == ValueFormat::kTopK ? TopKBytes(3) : EncodedBytes(format, rows, width));
+    if (format == ValueFormat::kTopK) {
+      EncodeTopK(values, 3, bytes.mutable_data());
+    } else {
+      EncodeValues(format, values.data(), rows, width, bytes.mutable_data());
+    }
+    item.values = std::move(bytes);
+    item.format = ToWire(format);
+  }
+  for (wire::PullItem& item : step->pull.items) item.format = ToWire(pull);
+}
+
 // The calls of the examples, and those of a worker whose pushes are numbered.
 std::vector<std::string> Seeds() {
   std::vector<std::string> frequent;
@@ -75,6 +97,12 @@ std::vector<std::string> Seeds() {
     frequent.push_back(FrameOf([&](auto& client) { client.send_step(step); }));
     frequent.push_back(FrameOf([&](auto& client) { client.send_push(step.push); }));
     frequent.push_back(FrameOf([&](auto& client) { client.send_pull(step.pull); }));
+    for (const ValueFormat format :
+         {ValueFormat::kFloat16, ValueFormat::kInt8, ValueFormat::kTopK}) {
+      wire::StepRequest encoded = step;
+      EncodeItems(format, format == ValueFormat::kTopK ? ValueFormat::kBFloat16 : format, &encoded);
+      frequent.push_back(FrameOf([&](auto& client) { client.send_step(encoded); }));
+    }
   }
   wire::HelloRequest hello = ExampleHello();
   hello.worker = 0;

@@ -77,11 +77,15 @@ absl::Status PsClientImpl::PlanPush(absl::Span<const PushSource> sources, DataPl
     ASSIGN_OR_RETURN(const ClientVariable* variable, FindVariable("push", source.variable));
     ASSIGN_OR_RETURN(const bool finite, AllFinite(*variable, source));
     if (!finite) *skip = true;
-    RETURN_IF_ERROR(plan->AddPush(*variable, source));
   }
-  if (!*skip) return absl::OkStatus();
-  pushes_dropped_.fetch_add(1, std::memory_order_relaxed);
-  plan->Reset();
+  if (*skip) {
+    pushes_dropped_.fetch_add(1, std::memory_order_relaxed);
+    return absl::OkStatus();
+  }
+  // Residuals change from here on.
+  for (const PushSource& source : sources) {
+    RETURN_IF_ERROR(plan->AddPush(**FindVariable("push", source.variable), source));
+  }
   return absl::OkStatus();
 }
 

@@ -8,9 +8,11 @@
 #include "absl/strings/str_cat.h"
 #include "common/shape.h"
 #include "common/status.h"
+#include "thrift/convert.h"
 #include "thrift/errors.h"
 #include "thrift/limits.h"
 #include "worker/client/row_moves.h"
+#include "worker/client/value_coding.h"
 
 namespace cairn {
 namespace {
@@ -47,6 +49,10 @@ void FillItem(const ClientVariable& variable, size_t group, Part part,
   item->ids = Payload::ViewOf(ids);
 }
 
+int64_t WidthOf(const ClientVariable& variable) {
+  return static_cast<int64_t>(variable.row_bytes() / sizeof(float));
+}
+
 }  // namespace
 
 DataPlan::DataPlan(absl::Span<const std::unique_ptr<ServerSession>> sessions,
@@ -57,7 +63,7 @@ DataPlan::DataPlan(absl::Span<const std::unique_ptr<ServerSession>> sessions,
       current_(sessions.size(), nullptr) {}
 
 void DataPlan::Reset() {
-  used_ = sorted_used_ = 0;
+  used_ = sorted_used_ = encoded_used_ = 0;
   bytes_out_ = bytes_in_ = 0;
   contribution_step_ = contribution_rows_ = 0;
   std::fill(first_.begin(), first_.end(), nullptr);
@@ -66,7 +72,10 @@ void DataPlan::Reset() {
   wave_ends_.clear();
   size_t bytes = 0;
   for (const Sorted& sorted : sorted_) bytes += sorted.bytes();
-  if (bytes > kKeptScratchBytes) sorted_.clear();
+  for (const auto& encoded : encoded_) bytes += encoded.bytes();
+  if (bytes <= kKeptScratchBytes) return;
+  sorted_.clear();
+  encoded_.clear();
 }
 
 DataPlan::Slot& DataPlan::NewSlot(int32_t server, size_t wave) {
@@ -143,6 +152,34 @@ absl::Status DataPlan::CheckPart(const ClientVariable& variable, Part part,
                                                  variable.rows(), ")"));
 }
 
+size_t DataPlan::BytesOf(const Landing& landing) {
+  return landing.format == ValueFormat::kPlain
+             ? static_cast<size_t>(landing.rows) * landing.variable->row_bytes()
+             : EncodedBytes(landing.format, landing.rows, WidthOf(*landing.variable));
+}
+
+ScratchArray<std::byte>& DataPlan::NextScratch() {
+  if (encoded_used_ == encoded_.size()) encoded_.emplace_back();
+  return encoded_[encoded_used_++];
+}
+
+absl::Span<const std::byte> DataPlan::Encode(const Cut& cut) {
+  const int64_t width = WidthOf(*cut.variable);
+  const PushCoding coding{cut.format, cut.kept_fraction,
+                          static_cast<int64_t>(cut.values.size() / cut.variable->row_bytes()),
+                          width};
+  const auto* const values = reinterpret_cast<const float*>(cut.values.data());
+  const size_t bytes = TravelBytes(coding);
+  std::byte* const out = NextScratch().Get(bytes);
+  if (cut.residual.empty()) {
+    EncodePush(coding, values, out);
+  } else {
+    auto* const sums = reinterpret_cast<float*>(NextScratch().Get(cut.values.size()));
+    EncodeWithFeedback(coding, values, cut.residual, sums, out);
+  }
+  return {out, bytes};
+}
+
 absl::StatusOr<DataPlan::Sorted*> DataPlan::Sort(const ClientVariable& variable,
                                                  absl::Span<const int64_t> ids) {
   if (sorted_used_ == sorted_.size()) sorted_.emplace_back();
@@ -186,6 +223,7 @@ absl::Status DataPlan::AddPush(const ClientVariable& variable, const PushSource&
         absl::StrCat("push \"", variable.spec().name, "\" names slot \"", source.slot,
                      "\": gradients go to the value; slots are set by assign"));
   }
+  RETURN_IF_ERROR(CheckPushFormat(variable.spec(), source));
   return AddUpdate(variable, source, /*assign=*/false);
 }
 
@@ -199,11 +237,20 @@ absl::Status DataPlan::AddUpdate(const ClientVariable& variable, const PushSourc
                             assign ? "assign" : "push"));
   const absl::Span<const ClientVariableGroup> groups = variable.groups();
   Cut cut{&variable, 0, source.part, source.ids, source.values, source.slot};
+  if (!assign) {
+    cut.format = source.format;
+    cut.kept_fraction = source.kept_fraction;
+    cut.residual = source.residual;
+  }
   if (source.part == Part::kWhole) {
     for (cut.group = 0; cut.group < groups.size(); ++cut.group) {
       const ClientVariableGroup& group = groups[cut.group];
       cut.values = source.values.subspan(group.first_row * variable.row_bytes(),
                                          group.rows * variable.row_bytes());
+      if (!source.residual.empty()) {
+        const size_t width = variable.row_bytes() / sizeof(float);
+        cut.residual = source.residual.subspan(group.first_row * width, group.rows * width);
+      }
       RETURN_IF_ERROR(PutUpdate(cut, assign));
     }
     return absl::OkStatus();
@@ -230,7 +277,9 @@ absl::Status DataPlan::AddUpdate(const ClientVariable& variable, const PushSourc
 
 absl::Status DataPlan::PutUpdate(const Cut& cut, bool assign) {
   Slot& slot = FirstSlot(cut.variable->groups()[cut.group].server);
-  const int64_t payload = cut.values.size() + cut.ids.size() * sizeof(int64_t);
+  const absl::Span<const std::byte> values =
+      cut.format == ValueFormat::kPlain ? cut.values : Encode(cut);
+  const int64_t payload = values.size() + cut.ids.size() * sizeof(int64_t);
   slot.out_bytes += payload + cut.variable->spec().name.size() + kItemBytes;
   slot.ids += cut.ids.size();
   bytes_out_ += payload;
@@ -245,7 +294,8 @@ absl::Status DataPlan::PutUpdate(const Cut& cut, bool assign) {
     wire::PushItem& item = Next(slot.call.request.push.items, slot.pushes++);
     FillItem(*cut.variable, cut.group, cut.part, cut.ids, &item);
     item.dtype = dtype;
-    item.values = Payload::ViewOf(cut.values);
+    item.format = ToWire(cut.format);
+    item.values = Payload::ViewOf(values);
     item.pulled_version = cut.variable->pulled_version(cut.group);
   }
   // One push is one message a server, so it cannot be cut further here.
@@ -266,10 +316,14 @@ absl::Status DataPlan::PutUpdate(const Cut& cut, bool assign) {
 
 absl::Status DataPlan::AddPull(const ClientVariable& variable, const PullTarget& target) {
   RETURN_IF_ERROR(CheckPart(variable, target.part, target.ids, target.out.size(), "pull"));
+  RETURN_IF_ERROR(CheckPullFormat(variable.spec(), target));
   const absl::Span<const ClientVariableGroup> groups = variable.groups();
   const size_t row_bytes = variable.row_bytes();
   Cut cut{&variable, 0, target.part, target.ids, {}, target.slot};
-  Landing landing{.variable = &variable, .value = target.slot.empty(), .out = target.out.data()};
+  Landing landing{.variable = &variable,
+                  .value = target.slot.empty(),
+                  .format = target.format,
+                  .out = target.out.data()};
   if (target.part == Part::kWhole) {
     for (cut.group = 0; cut.group < groups.size(); ++cut.group) {
       landing.group = cut.group;
@@ -316,7 +370,7 @@ absl::Status DataPlan::PutPull(const Cut& cut, Landing landing, std::byte* targe
 
 absl::Status DataPlan::PutPullItem(const Cut& cut, const Landing& landing, std::byte* target) {
   const int32_t server = cut.variable->groups()[cut.group].server;
-  const int64_t values = landing.rows * static_cast<int64_t>(cut.variable->row_bytes());
+  const int64_t values = static_cast<int64_t>(BytesOf(landing));
   const int64_t ids = static_cast<int64_t>(cut.ids.size());
   const int64_t named = static_cast<int64_t>(cut.variable->spec().name.size()) + kItemBytes;
   if (values + named + kMessageBytes > limits_.max_message_bytes || values > kMaxPayloadBytes) {
@@ -339,7 +393,12 @@ absl::Status DataPlan::PutPullItem(const Cut& cut, const Landing& landing, std::
   wire::PullItem& item = Next(slot->call.request.pull.items, slot->landings.size());
   FillItem(*cut.variable, cut.group, cut.part, cut.ids, &item);
   item.slot.assign(cut.slot.data(), cut.slot.size());
+  item.format = ToWire(landing.format);
   slot->landings.push_back(landing);
+  if (landing.format != ValueFormat::kPlain) {
+    slot->landings.back().decoded = target;
+    target = NextScratch().Get(static_cast<size_t>(values));
+  }
   slot->call.targets.push_back(absl::MakeSpan(target, values));
   slot->in_bytes += values + named;
   slot->out_bytes += ids * 8 + named;
@@ -427,20 +486,28 @@ absl::Status DataPlan::Land(Exchange& exchange, absl::FunctionRef<void(int64_t)>
 absl::Status DataPlan::LandItem(const Exchange& exchange, const Landing& landing,
                                 const wire::PulledItem& item) const {
   const ClientVariable& variable = *landing.variable;
-  const size_t bytes = landing.rows * variable.row_bytes();
+  const size_t bytes = BytesOf(landing);
   // Slots have the variable's dtype too.
   if (static_cast<int32_t>(item.dtype) != static_cast<int32_t>(variable.spec().dtype) ||
-      item.values.size() != bytes) {
-    return absl::InternalError(
-        absl::StrCat(CallName(exchange.call.kind), " to ", exchange.session->name(),
-                     ": the reply has ", item.values.size(), " bytes of dtype ",
-                     static_cast<int32_t>(item.dtype), " for \"", variable.spec().name, "\"; ",
-                     bytes, " bytes of ", DTypeName(variable.spec().dtype), " were asked for"));
+      item.format != ToWire(landing.format) || item.values.size() != bytes) {
+    return absl::InternalError(absl::StrCat(
+        CallName(exchange.call.kind), " to ", exchange.session->name(), ": the reply has ",
+        item.values.size(), " bytes of dtype ", static_cast<int32_t>(item.dtype), " in format ",
+        static_cast<int32_t>(item.format), " for \"", variable.spec().name, "\"; ", bytes,
+        " bytes of ", DTypeName(variable.spec().dtype), ", ", ValueFormatName(landing.format),
+        ", were asked for"));
   }
+  const std::byte* values = item.values.data();
+  if (landing.format != ValueFormat::kPlain) {
+    RETURN_IF_ERROR(DecodeValues(landing.format, {values, bytes}, landing.rows, WidthOf(variable),
+                                 reinterpret_cast<float*>(landing.decoded)));
+    values = landing.decoded;
+  }
+  const size_t row_bytes = variable.row_bytes();
   if (landing.order != nullptr) {
-    ScatterRows(item.values.data(), landing.order, landing.rows, variable.row_bytes(), landing.out);
-  } else if (item.values.data() != landing.out) {
-    std::memcpy(landing.out, item.values.data(), bytes);
+    ScatterRows(values, landing.order, landing.rows, row_bytes, landing.out);
+  } else if (values != landing.out) {
+    std::memcpy(landing.out, values, static_cast<size_t>(landing.rows) * row_bytes);
   }
   if (landing.value) variable.set_pulled_version(landing.group, item.version);
   return absl::OkStatus();

@@ -99,7 +99,9 @@ class DataPlan {
   struct Landing {
     const ClientVariable* variable = nullptr;
     size_t group = 0;
-    bool value = true;               // not a slot
+    bool value = true;  // not a slot
+    ValueFormat format = ValueFormat::kPlain;
+    std::byte* decoded = nullptr;    // where values in another format are decoded to
     std::byte* out = nullptr;        // order == nullptr: the item's rows, in order; else row 0
     const int32_t* order = nullptr;  // row i of the item is row order[i] of out
     int64_t rows = 0;
@@ -123,6 +125,9 @@ class DataPlan {
     absl::Span<const int64_t> ids;
     absl::Span<const std::byte> values;
     absl::string_view slot;
+    ValueFormat format = ValueFormat::kPlain;
+    double kept_fraction = 0;
+    absl::Span<float> residual;
   };
 
   Slot& NewSlot(int32_t server, size_t wave);
@@ -130,6 +135,11 @@ class DataPlan {
   Slot& FirstSlot(int32_t server);
   absl::Status CheckPart(const ClientVariable& variable, Part part, absl::Span<const int64_t> ids,
                          size_t value_bytes, absl::string_view what) const;
+  // Of the values as they travel.
+  static size_t BytesOf(const Landing& landing);
+  ScratchArray<std::byte>& NextScratch();
+  // The values of a push in its format, in scratch memory.
+  absl::Span<const std::byte> Encode(const Cut& cut);
   absl::StatusOr<Sorted*> Sort(const ClientVariable& variable, absl::Span<const int64_t> ids);
   absl::Status AddUpdate(const ClientVariable& variable, const PushSource& source, bool assign);
   absl::Status PutUpdate(const Cut& cut, bool assign);
@@ -147,6 +157,8 @@ class DataPlan {
   std::vector<Slot*> current_;  // by server: the one that takes the next pull
   std::deque<Sorted> sorted_;
   size_t sorted_used_ = 0;
+  std::deque<ScratchArray<std::byte>> encoded_;  // values that travel in another format
+  size_t encoded_used_ = 0;
   int64_t contribution_step_ = 0;  // > 0: all of wave 0 are pushes
   int64_t contribution_rows_ = 0;
   std::vector<Exchange*> waves_;

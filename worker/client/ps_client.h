@@ -18,6 +18,7 @@
 #include "common/config/security_options.h"
 #include "common/consistency.h"
 #include "common/deadline.h"
+#include "common/value_format.h"
 #include "common/variable_spec.h"
 #include "worker/client/checkpoint_part.h"
 
@@ -43,6 +44,8 @@ struct PullTarget {
   // Unspecified unless OK is returned.
   absl::Span<std::byte> out;
   absl::string_view slot;  // empty: the value; else an optimizer slot by Keras' name
+  // How the values travel: in fewer bytes they come rounded. Of float32 values; not kTopK.
+  ValueFormat format = ValueFormat::kPlain;
 };
 
 // One variable's part of a Push (gradients) or Assign (values).
@@ -52,6 +55,13 @@ struct PushSource {
   absl::Span<const int64_t> ids;       // push: repeats are summed first; assign: no repeats
   absl::Span<const std::byte> values;  // shaped as in PullTarget; read only during the call
   absl::string_view slot;              // assign only
+  // Pushes of float32 variables: how the gradients travel, rounded where that takes fewer bytes.
+  ValueFormat format = ValueFormat::kPlain;
+  double kept_fraction = 0.01;  // kTopK, which is for kWhole: of the values of each shard
+  // Error feedback, for kWhole and formats but kPlain; empty: none. One float a value, 0 before the
+  // first push: added to the gradients; what rounding leaves out of their sum is put there for the
+  // next push. Written where the push fails, too.
+  absl::Span<float> residual;
 };
 
 // How stale this client's pushes were: by how many updates of others each shard had changed between

@@ -29,10 +29,11 @@ void ListSources(const Model& model, const StepState& state, std::vector<PushSou
   }
 }
 
-StepPipeline::StepPipeline(PsClient* client, const Model* model, int64_t pull_ahead,
-                           absl::Duration call_timeout, RunMeter* meter)
+StepPipeline::StepPipeline(PsClient* client, const Model* model, const WireFormats* formats,
+                           int64_t pull_ahead, absl::Duration call_timeout, RunMeter* meter)
     : client_(client),
       model_(model),
+      formats_(formats),
       pull_ahead_(pull_ahead),
       call_timeout_(call_timeout),
       meter_(meter),
@@ -64,6 +65,7 @@ absl::Status StepPipeline::CallServers(const Work& work) {
   if (work.pull >= 0) {
     Step& next = step(work.pull);
     ListTargets(*model_, &next.state, &next.targets);
+    formats_->SetTargets(absl::MakeSpan(next.targets));
     if (work.push < 0) {
       return work.pull == 0 ? client_->Step({}, "", next.targets, deadline)
                             : client_->Pull(next.targets, deadline);

@@ -19,6 +19,7 @@
 #include "worker/trainer/gradient_exchange.h"
 #include "worker/trainer/roster.h"
 #include "worker/trainer/run_meter.h"
+#include "worker/trainer/wire_formats.h"
 
 namespace cairn {
 
@@ -45,10 +46,10 @@ void ListSources(const Model& model, const StepState& state, std::vector<PushSou
 // Thread safety: none; one thread calls.
 class StepPipeline {
  public:
-  // `call_timeout` bounds each round trip. `client`, `model` and `meter` outlive the pipeline;
-  // `meter` may be null.
-  StepPipeline(PsClient* client, const Model* model, int64_t pull_ahead,
-               absl::Duration call_timeout, RunMeter* meter = nullptr);
+  // `call_timeout` bounds each round trip. `client`, `model`, `formats` and `meter` outlive the
+  // pipeline; `meter` may be null.
+  StepPipeline(PsClient* client, const Model* model, const WireFormats* formats, int64_t pull_ahead,
+               absl::Duration call_timeout, RunMeter* meter);
   ~StepPipeline();
 
   // How many steps are pulled before the first push.
@@ -78,6 +79,7 @@ class StepPipeline {
 
   PsClient* const client_;
   const Model* const model_;
+  const WireFormats* const formats_;
   const int64_t pull_ahead_;
   const absl::Duration call_timeout_;
   RunMeter* const meter_;

@@ -19,7 +19,7 @@ TrainLoop::TrainLoop(const TrainLoopParts& parts, const RunStart& start)
       max_loads_(parts.job.data.max_steps == 0
                      ? std::numeric_limits<int64_t>::max()
                      : parts.job.data.max_steps - start.position.run_steps),
-      pipeline_(&parts.client, &parts.model, parts.job.strategy.pull_ahead_steps,
+      pipeline_(&parts.client, &parts.model, &parts.formats, parts.job.strategy.pull_ahead_steps,
                 parts.call_timeout, parts.meter),
       progress_(parts.task) {}
 
@@ -116,6 +116,7 @@ void TrainLoop::PreparePush(int64_t number, bool finishes) {
   position_.finished = finishes && !parts_.synchronous;
   position_.EncodeTo(&step.position);
   ListSources(parts_.model, step.state, &step.sources);
+  parts_.formats.SetSources(absl::MakeSpan(step.sources));
   if (parts_.synchronous) return;
   if (finishes) {
     step.sources.push_back(parts_.roster_entry.Source(MonotonicNow(), 1, &step.roster_gradient));

@@ -21,6 +21,7 @@
 #include "worker/trainer/run_output.h"
 #include "worker/trainer/run_start.h"
 #include "worker/trainer/step_pipeline.h"
+#include "worker/trainer/wire_formats.h"
 
 namespace cairn {
 
@@ -33,6 +34,7 @@ struct TrainLoopParts {
   const GradientClipper& clipper;
   RunOutput& output;
   RosterEntry& roster_entry;
+  WireFormats& formats;
   Evaluator* evaluator = nullptr;        // every evaluation.every_steps; null: not by this worker
   Checkpointer* checkpointer = nullptr;  // every checkpoint.every_steps; null: not by this worker
   RunMeter* meter = nullptr;             // null: nobody watches

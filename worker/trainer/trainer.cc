@@ -400,6 +400,8 @@ class Training {
     }
     const bool evaluates = options_.worker == 0 && !options_.job.data.eval.empty();
     const StopRequested stopped_together = [this] { return lockstep_->stopped_by() >= 0; };
+    absl::StatusOr<WireFormats> formats = WireFormats::Create(options_.job.strategy.wire, *model_);
+    if (!formats.ok()) return AsBadInput(formats.status());
     const RunMeter::Watching watching(options_.meter, client_.get());
     TrainLoop loop(
         {.job = options_.job,
@@ -409,6 +411,7 @@ class Training {
          .clipper = clipper,
          .output = output_,
          .roster_entry = entry_,
+         .formats = *formats,
          .evaluator = evaluates ? &evaluator : nullptr,
          .checkpointer = checkpointer_.get(),
          .meter = options_.meter,

@@ -164,6 +164,21 @@ TEST(JobErrors, AnArgumentOfAnotherOptimizerIsRefusedAtItsOwnLine) {
   EXPECT_THAT(std::string(job.status().message()), HasSubstr("job.yaml:6: optimizer: "));
 }
 
+TEST(JobErrors, WireFormatsMustBeKnownAndFit) {
+  ExpectRefused(
+      absl::StatusCode::kInvalidArgument,
+      {{{"strategy.wire={push: int7}"}, "expected one of: plain, float16, bfloat16, int8, top_k"},
+       {{"strategy.wire={pull: top_k}"}, "expected one of: plain, float16, bfloat16, int8"},
+       {{"strategy.wire={push: top_k, top_k_fraction: 0}"},
+        "expected a number above 0 and up to 1"},
+       {{"strategy.wire={push: int8, top_k_fraction: 0.5}"},
+        "strategy.wire.top_k_fraction: is for push: top_k, not for int8"},
+       {{"strategy.wire={per_variable: [{push: int8}]}"}, "per_variable[0]: needs match"},
+       {{"strategy.wire={per_variable: int8}"}, "expected a list"},
+       {{"strategy.type=mirrored", "strategy.wire={push: int8}"},
+        "strategy.wire: is for type: parameter_server"}});
+}
+
 TEST(JobErrors, StrategiesAndDevicesMustFit) {
   ExpectRefused(absl::StatusCode::kInvalidArgument,
                 {{{"strategy.devices=[cpu:0, cpu:0]"}, "cpu:0 is named twice"},

@@ -38,7 +38,8 @@ class OneNumber : public Model {
 // Runs `steps` steps, step t pushing t + 1; what each step saw.
 std::vector<float> RunSteps(RecordingClient& client, int64_t pull_ahead, int64_t steps) {
   const OneNumber model;
-  StepPipeline pipeline(&client, &model, pull_ahead, absl::Seconds(10));
+  const WireFormats plain = WireFormats::Create({}, model).value();
+  StepPipeline pipeline(&client, &model, &plain, pull_ahead, absl::Seconds(10), nullptr);
   std::vector<float> seen;
   const auto plan = [&](int64_t number) {
     EXPECT_OK(model.Plan({}, &pipeline.step(number).state));
@@ -91,7 +92,8 @@ TEST(StepPipeline, ManyStepsKeepTheirOrder) {
 TEST(StepPipeline, AnErrorOfTheThreadEndsEveryWait) {
   RecordingClient client;
   const OneNumber model;
-  StepPipeline pipeline(&client, &model, 1, absl::Seconds(10));
+  const WireFormats plain = WireFormats::Create({}, model).value();
+  StepPipeline pipeline(&client, &model, &plain, 1, absl::Seconds(10), nullptr);
   for (int64_t number = 0; number < 2; ++number) {
     ASSERT_OK(model.Plan({}, &pipeline.step(number).state));
     ASSERT_OK(pipeline.Pull(number));

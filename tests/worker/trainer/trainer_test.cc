@@ -99,6 +99,41 @@ TEST_F(TrainerTest, LearnsAndReports) {
   EXPECT_GT(report.counters.bytes_pushed, 40 * kColumns * 4);
 }
 
+TEST_F(TrainerTest, ValuesTravelInEachFormatAndTheModelLearnsAllTheSame) {
+  options_.job.data.epochs = 4;
+  Engines plain_engines(2);
+  const Report plain = Train(plain_engines);
+  for (const char* consistency : {"async", "sync"}) {
+    options_.job.strategy.consistency = consistency;
+    for (const char* push : {"float16", "bfloat16", "int8", "top_k"}) {
+      SCOPED_TRACE(absl::StrCat(consistency, " ", push));
+      WireFormatConfig& format = options_.job.strategy.wire.format;
+      format.push = push;
+      format.pull = format.push == "top_k" ? "int8" : push;
+      format.top_k_fraction = 0.25;
+      Engines engines(2);
+      const Report report = Train(engines);
+      EXPECT_EQ(report.total_steps, plain.total_steps);
+      EXPECT_LT(report.counters.bytes_pushed, plain.counters.bytes_pushed);
+      EXPECT_LT(report.counters.bytes_pulled, plain.counters.bytes_pulled);
+      ASSERT_TRUE(report.eval.has_value());
+      EXPECT_NEAR(*report.eval->auc, *plain.eval->auc, 0.01);
+      EXPECT_NE(Kernel(engines), Kernel(plain_engines));
+    }
+  }
+}
+
+TEST_F(TrainerTest, FormatsAreChosenByVariable) {
+  options_.job.strategy.wire.per_variable = {{.match = "b*", .format = {}}};
+  options_.job.strategy.wire.format = {.push = "float16", .pull = "float16"};
+  options_.job.data.max_steps = 10;
+  Engines engines(1);
+  const Report report = Train(engines);
+  // The kernel's eight values in two bytes each, the bias plain; the roster beside them is small.
+  EXPECT_GE(report.counters.bytes_pushed, 10 * (kColumns * 2 + 4));
+  EXPECT_LT(report.counters.bytes_pushed, 10 * (kColumns * 4 + 4));
+}
+
 TEST_F(TrainerTest, AStoppedRunContinuedEqualsOneThatNeverStopped) {
   Engines whole(2);
   Train(whole);

@@ -1,0 +1,85 @@
+// Section `strategy.wire`: how values travel between a job's workers and its servers.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/config/job_sections.h"
+#include "common/config/section_reader.h"
+#include "common/status.h"
+#include "common/value_format.h"
+
+namespace cairn {
+namespace {
+
+absl::Status ReadFraction(const ConfigNode& value, const std::string& path, double* out) {
+  double fraction = 0;
+  RETURN_IF_ERROR(ReadNumber(value, path, &fraction));
+  if (!(fraction > 0 && fraction <= 1)) {
+    return Unexpected(value, path, "a number above 0 and up to 1");
+  }
+  *out = fraction;
+  return absl::OkStatus();
+}
+
+std::vector<Field> FormatFields(WireFormatConfig* config) {
+  const Names all(std::begin(kValueFormatNames), std::end(kValueFormatNames));
+  return {Choice("push", &config->push, all),
+          // Pulls bring values, of which none can be left out.
+          Choice("pull", &config->pull, Names(all.begin(), all.end() - 1)),
+          Custom("top_k_fraction", [config](const ConfigNode& value, const std::string& path) {
+            return ReadFraction(value, path, &config->top_k_fraction);
+          })};
+}
+
+absl::Status CheckFraction(const ConfigNode& section, const std::string& path,
+                           const WireFormatConfig& config) {
+  const ConfigNode* fraction = section.Find("top_k_fraction");
+  if (fraction == nullptr || config.push == "top_k") return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      fraction->where, ": ", path, ".top_k_fraction: is for push: top_k, not for ", config.push));
+}
+
+absl::Status ReadPerVariable(const ConfigNode& value, const std::string& path,
+                             std::vector<VariableWireFormat>* out) {
+  if (value.kind == ConfigNode::Kind::kEmpty) return absl::OkStatus();
+  if (value.kind != ConfigNode::Kind::kList) {
+    return Unexpected(value, path, "a list, as in [{match: \"embedding/*\", push: int8}]");
+  }
+  for (size_t i = 0; i < value.children.size(); ++i) {
+    const ConfigNode& entry = value.children[i];
+    const std::string at = absl::StrCat(path, "[", i, "]");
+    VariableWireFormat result;
+    std::vector<Field> fields = FormatFields(&result.format);
+    fields.push_back(Text("match", &result.match));
+    RETURN_IF_ERROR(ReadSection(entry, at, fields));
+    if (result.match.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(entry.where, ": ", at, ": needs match (variables, as in \"embedding/*\")"));
+    }
+    RETURN_IF_ERROR(CheckFraction(entry, at, result.format));
+    out->push_back(std::move(result));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ReadWire(const ConfigNode& section, const std::string& path, WireConfig* config) {
+  WireConfig result;
+  std::vector<Field> fields = FormatFields(&result.format);
+  fields.push_back(Custom("per_variable", [&](const ConfigNode& value, const std::string& at) {
+    return ReadPerVariable(value, at, &result.per_variable);
+  }));
+  RETURN_IF_ERROR(ReadSection(section, path, fields));
+  RETURN_IF_ERROR(CheckFraction(section, path, result.format));
+  *config = std::move(result);
+  return absl::OkStatus();
+}
+
+const WireFormatConfig& WireFormatFor(const WireConfig& config, absl::string_view variable) {
+  for (const VariableWireFormat& entry : config.per_variable) {
+    if (MatchesPattern(entry.match, variable)) return entry.format;
+  }
+  return config.format;
+}
+
+}  // namespace cairn
