@@ -8,12 +8,14 @@
 #include <algorithm>
 #include <mutex>
 #include <new>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/config/cluster_config.h"
+#include "common/monotonic_cond_var.h"
 
 // civetweb is built for threads of 100 KiB, and glibc takes the thread-local memory of every
 // library from that first: 91 KiB in cairn-worker (OpenBLAS 60, glog 30), whose first thread
@@ -73,13 +75,14 @@ class CivetwebServer final : public HttpServer {
  public:
   explicit CivetwebServer(std::map<std::string, HttpPage> pages) : pages_(std::move(pages)) {}
   ~CivetwebServer() override {
-    if (context_ != nullptr) mg_stop(context_);
+    if (context_ != nullptr) Stop();
   }
 
   absl::Status Listen(const HttpOptions& options);
   const std::string& address() const override { return address_; }
 
  private:
+  void Stop();
   static int OnRequest(mg_connection* connection);
   static int OnLog(const mg_connection* connection, const char* text);
 
@@ -88,11 +91,29 @@ class CivetwebServer final : public HttpServer {
 
   const std::map<std::string, HttpPage> pages_;
   bool loopback_ = true;
+  std::string host_;
+  int32_t port_ = 0;
   std::string address_;
   mg_context* context_ = nullptr;
   std::mutex log_mutex_;
   std::string first_log_;  // what civetweb said first: while it started, where that failed
 };
+
+// civetweb looks whether it is to end when somebody connects, else every two seconds.
+void CivetwebServer::Stop() {
+  StopFlag ended;
+  std::thread knocks([&] {
+    do {
+      char error[100];
+      mg_connection* const call =
+          mg_connect_client(host_.c_str(), port_, /*use_ssl=*/0, error, sizeof(error));
+      if (call != nullptr) mg_close_connection(call);
+    } while (!ended.WaitFor(absl::Milliseconds(20)));
+  });
+  mg_stop(context_);
+  ended.Stop();
+  knocks.join();
+}
 
 int CivetwebServer::OnLog(const mg_connection* connection, const char* text) {
   auto* const server = static_cast<CivetwebServer*>(mg_get_user_data(mg_get_context(connection)));
@@ -182,6 +203,8 @@ absl::Status CivetwebServer::Listen(const HttpOptions& options) {
         absl::StrCat("HTTP on ", wanted, ": ", first_log_.empty() ? "cannot listen" : first_log_,
                      "; choose another --http_port (0 finds a free one) or --http_address"));
   }
+  host_ = host;
+  port_ = bound.port;
   address_ = HostPortText(host, bound.port);
   return absl::OkStatus();
 }
