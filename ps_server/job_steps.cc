@@ -95,10 +95,16 @@ void JobSteps::Fill(wire::ServerState& state) const {
   state.durable_step = steps.durable;
 }
 
-int64_t JobSteps::Restart(const ServerCore& core, int32_t worker) {
+void JobSteps::Restart(const ServerCore& core, int32_t worker) {
+  if (!active() || !IsCoordinator(core)) return;
+  absl::MutexLock lock(&mutex_);
+  steps_.Restart(worker);
+}
+
+int64_t JobSteps::LastNamed(const ServerCore& core, int32_t worker) const {
   if (!active() || !IsCoordinator(core)) return 0;
   absl::MutexLock lock(&mutex_);
-  return steps_.Restart(worker);
+  return steps_.LastNamed(worker);
 }
 
 SyncSteps::Added JobSteps::Add(PendingContribution contribution) {

@@ -49,9 +49,10 @@ class JobSteps {
   int64_t open() const;
   void Fill(wire::ServerState& state) const;
 
-  // A worker's new start. On the coordinator: the last sequence of it that a decision names; else
-  // 0.
-  int64_t Restart(const ServerCore& core, int32_t worker);
+  // A worker's new start: of its earlier ones nothing more is named.
+  void Restart(const ServerCore& core, int32_t worker);
+  // On the coordinator: the last sequence of a worker that a decision names; else 0.
+  int64_t LastNamed(const ServerCore& core, int32_t worker) const;
 
   // As SyncSteps::Add.
   SyncSteps::Added Add(PendingContribution contribution);

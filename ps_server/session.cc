@@ -45,7 +45,7 @@ int64_t Session::durable_incarnation() const {
   return durable_.incarnation;
 }
 
-void Session::Admit(int64_t incarnation, absl::string_view origin) {
+void Session::Admit(int64_t incarnation, absl::string_view origin, int64_t start) {
   absl::MutexLock lock(&mutex_);
   // What the start before left waiting is followed by nobody.
   if (incarnation > incarnation_) {
@@ -55,7 +55,13 @@ void Session::Admit(int64_t incarnation, absl::string_view origin) {
   }
   incarnation_ = std::max(incarnation_, incarnation);
   origin_ = std::string(origin);
+  start_ = start;
   left_ = false;
+}
+
+int64_t Session::start() const {
+  absl::MutexLock lock(&mutex_);
+  return start_;
 }
 
 std::string Session::origin() const {

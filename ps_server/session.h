@@ -39,9 +39,11 @@ class Session {
   bool left() const;
   // Highest incarnation of this session that is on disk.
   int64_t durable_incarnation() const;
-  // The incarnation only rises; `origin` is for messages.
-  void Admit(int64_t incarnation, absl::string_view origin);
+  // The incarnation only rises; `origin` is for messages. `start`: HelloRequest.start.
+  void Admit(int64_t incarnation, absl::string_view origin, int64_t start = 0);
   std::string origin() const;
+  // The start that has the incarnation; 0: not known.
+  int64_t start() const;
 
   // Everything of `sequence` is in its stripes (or it is void). Order held.
   void Applied(int64_t sequence, absl::string_view position);
@@ -105,6 +107,7 @@ class Session {
   mutable absl::Mutex mutex_;  // guards what follows
   int64_t incarnation_ = 0;
   std::string origin_;
+  int64_t start_ = 0;
   int64_t applied_ = 0;          // the last with a part here, or void
   std::string position_;         // of applied_; after Closed, of an earlier one
   std::deque<int64_t> waiting_;  // sequences above applied_ that wait for their step, in order

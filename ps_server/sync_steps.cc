@@ -156,18 +156,21 @@ SyncSteps::Closed SyncSteps::Close() {
   return closed;
 }
 
-int64_t SyncSteps::Restart(int32_t worker) {
+int64_t SyncSteps::LastNamed(int32_t worker) const {
   int64_t last = 0;
   for (const auto& [step, decision] : decisions_) {
     for (const NamedContribution& name : decision.contributions) {
       if (name.worker == worker) last = std::max(last, name.sequence);
     }
   }
+  return last;
+}
+
+void SyncSteps::Restart(int32_t worker) {
   for (auto at = pending_.lower_bound({worker, 0});
        at != pending_.end() && at->first.first == worker;) {
     at = IsNamed(at->second.name) ? std::next(at) : pending_.erase(at);
   }
-  return last;
 }
 
 }  // namespace cairn

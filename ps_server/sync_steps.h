@@ -99,9 +99,11 @@ class SyncSteps {
   Closed Close();
 
   // The coordinator, for a new start of `worker`: what its earlier ones had pending and is not
-  // named will never count, for others may lack it. Returns the last sequence that is named in a
-  // decision known here, 0 for none: what comes after it is new.
-  int64_t Restart(int32_t worker);
+  // named will never count, for others may lack it.
+  void Restart(int32_t worker);
+  // The last sequence of `worker` that is named in a decision known here, 0 for none: to a start of
+  // it, what comes after is new.
+  int64_t LastNamed(int32_t worker) const;
 
   size_t pending_count() const { return pending_.size(); }
 

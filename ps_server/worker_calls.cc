@@ -72,7 +72,8 @@ absl::StatusOr<int64_t> Incarnation(ServerCore& core, const Session& session,
                                     const wire::HelloRequest& request) {
   const int64_t known = session.incarnation();
   if (request.incarnation == 0) {
-    if (core.options.server_index == 0) return known + 1;
+    const bool is_again = request.start != 0 && request.start == session.start();
+    if (core.options.server_index == 0) return is_again ? known : known + 1;
     return absl::FailedPreconditionError(
         absl::StrCat(core.name,
                      " grants no incarnations: say hello to ps:0 first, and tell the "
@@ -126,9 +127,12 @@ absl::Status Join(ServerCore& core, const wire::HelloRequest& request, wire::Hel
   if (hello.consistency && hello.consistency->mode == ConsistencyMode::kSync) {
     job->steps().Begin(core);
   }
-  session->Admit(incarnation, request.origin);
+  session->Admit(incarnation, request.origin, request.start);
   CAIRN_CRASH_POINT("hello: admitted");
-  const int64_t named = is_new ? job->steps().Restart(core, request.worker) : 0;
+  if (is_new) job->steps().Restart(core, request.worker);
+  // Also where this start was granted its incarnation before, and did not hear of it.
+  const bool begins = is_new || request.incarnation == 0;
+  const int64_t named = begins ? job->steps().LastNamed(core, request.worker) : 0;
   // Also where a hello before this one was admitted, but its epoch failed.
   if (is_new || session->durable_incarnation() < incarnation) {
     RETURN_IF_ERROR(MakeDurable(core, *session));

@@ -406,6 +406,10 @@ struct HelloRequest {
   8: i64 step = 0
   /** SYNC: how many training workers the job is started with; 0: not known. */
   9: i32 expected_workers = 0
+  /** With incarnation 0: a number, not 0, that this start of the worker alone has. ps:0 answers it
+      with the incarnation that it last granted it, if no other start has come since, so that a
+      hello that is sent again fences nobody. 0: grants a new one. Forgotten when ps:0 ends. */
+  10: i64 start = 0
 }
 
 struct HelloReply {

@@ -64,6 +64,31 @@ TEST_F(SessionTest, EachStartOfAWorkerGetsAHigherIncarnationAlsoAfterARestart) {
   EXPECT_EQ(Joined(4).caller().incarnation, 1);
 }
 
+TEST_F(SessionTest, AHelloThatIsSentAgainFencesNobody) {
+  wire::HelloRequest request;
+  request.protocol_version = wire::g_cairn_constants.PROTOCOL_VERSION;
+  request.job = "job";
+  request.worker = 3;
+  request.start = 77;
+  const auto granted = [&] {
+    wire::HelloReply reply;
+    EXPECT_OK(CallStatus([&] { engine().service().hello(reply, request); }));
+    return reply.incarnation;
+  };
+  EXPECT_EQ(granted(), 1);
+  EXPECT_EQ(granted(), 1) << "its answer was lost, or it arrives late";
+  TestClient worker = Client(3);
+  ASSERT_OK(worker.Hello(1));  // names the incarnation, and no start
+  ASSERT_OK(worker.Push("w", {1, 1}));
+  request.start = 78;
+  EXPECT_EQ(granted(), 2) << "another start";
+  EXPECT_EQ(ReasonOf(worker.Push("w", {1, 1}).status()), wire::ErrorReason::FENCED);
+  EXPECT_EQ(granted(), 2);
+  request.start = 0;
+  EXPECT_EQ(granted(), 3) << "a client that does not tell its starts apart";
+  EXPECT_EQ(granted(), 4);
+}
+
 TEST_F(SessionTest, OlderIncarnationIsFencedOnEveryCall) {
   TestClient old = Joined(0);
   ASSERT_OK(old.Push("w", {1, 1}));

@@ -152,11 +152,13 @@ TEST_F(SyncStepsTest, ANewStartGoesOnAfterWhatIsNamedAndItsOtherPushesNeverCount
   steps_.Add(To(2, Name(0, 2)));
   steps_.Add(To(1, Name(1, 1)));
   EXPECT_THAT(DecideNow({{0, 2, true}, {1, 2, true}}), ElementsAre(0, 1));
-  EXPECT_EQ(steps_.Restart(0), 1);
+  steps_.Restart(0);
+  EXPECT_EQ(steps_.LastNamed(0), 1);
   EXPECT_EQ(steps_.pending_count(), 2u);  // of step 2 it is gone
   EXPECT_THAT(steps_.Close().named, ElementsAre(Name(0, 1), Name(1, 1)));
   EXPECT_EQ(steps_.Add(To(2, Name(0, 2, 2))), Added::kPending);
-  EXPECT_EQ(steps_.Restart(5), 0);
+  steps_.Restart(5);
+  EXPECT_EQ(steps_.LastNamed(5), 0);
 }
 
 // Another server does not know whether the older push was named: the newer one takes its place.
@@ -232,7 +234,8 @@ TEST_F(SyncStepsTest, StoredDecisionsAreKnownAgainAndTheOpenStepIsBehindThem) {
   EXPECT_EQ(steps_.closed(), 1);
   EXPECT_EQ(steps_.open(), 4);
   EXPECT_EQ(steps_.DecisionsAfter(0, 10, 100).size(), 3u);
-  EXPECT_EQ(steps_.Restart(0), 3);
+  steps_.Restart(0);
+  EXPECT_EQ(steps_.LastNamed(0), 3);
   steps_.Add(To(2, Name(0, 2)));
   EXPECT_THAT(steps_.NextClosing(Nobody)->awaited, IsEmpty());
 }

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -31,6 +32,11 @@ std::string Origin() {
   return absl::StrCat(HostName().substr(0, kMaxOriginBytes - 32), "/", getpid());
 }
 
+int64_t StartNumber() {
+  std::random_device random;
+  return static_cast<int64_t>(uint64_t{random()} << 31 | (random() >> 1)) | 1;
+}
+
 ClientIdentity IdentityOf(const ClientOptions& options, size_t server_count, Retention* retention,
                           StepClock* clock, StepBook* steps) {
   const bool synchronous =
@@ -38,6 +44,7 @@ ClientIdentity IdentityOf(const ClientOptions& options, size_t server_count, Ret
   return {.job = options.job,
           .task = options.task,
           .origin = Origin(),
+          .start = StartNumber(),
           .worker = options.worker,
           .server_count = static_cast<int32_t>(server_count),
           .ps_wait = options.ps_wait,

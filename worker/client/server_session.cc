@@ -49,6 +49,7 @@ Outcome ServerSession::Hello(int64_t incarnation, Deadline deadline, wire::Hello
   request.worker = identity_.worker;
   request.incarnation = incarnation;
   request.origin = identity_.origin;
+  request.start = identity_.start;
   if (identity_.sequenced() && identity_.clock != nullptr) {
     request.__set_consistency(ToWire(identity_.consistency));
     request.step = identity_.clock->Announced();

@@ -31,6 +31,7 @@ struct ClientIdentity {
   std::string job;
   std::string task;    // "worker:0", for messages
   std::string origin;  // "host/1234"
+  int64_t start = 0;   // HelloRequest.start
   int32_t worker = -1;
   int32_t server_count = 0;
   absl::Duration ps_wait;
