@@ -16,8 +16,8 @@
 #include "common/nearest.h"
 #include "common/status.h"
 #include "ps_server/server_core.h"
+#include "ps_server/server_load.h"
 #include "ps_server/service.h"
-#include "ps_server/variable_load.h"
 #include "storage/checkpoint_note.h"
 #include "thrift/errors.h"
 
@@ -78,12 +78,6 @@ class ServingEngine final : public Engine {
   absl::Status Close() override;
 
  private:
-  absl::Status ReadVariables(int64_t& variables);
-  absl::Status ReadShards();
-  absl::Status ReadWorkers();
-  // `closed`: by job, the records of kStepWorker.
-  absl::Status ReadSteps(absl::flat_hash_map<std::string, WorkerRecord> closed);
-
   ServerCore core_;
   Service service_;
   absl::Mutex close_mutex_;
@@ -91,90 +85,16 @@ class ServingEngine final : public Engine {
   absl::Status close_status_;
 };
 
-absl::Status ServingEngine::ReadVariables(int64_t& variables) {
-  ASSIGN_OR_RETURN(const std::vector<VariableRecord> records, core_.store->Variables());
-  std::vector<std::shared_ptr<Variable>> loaded;
-  for (const VariableRecord& record : records) {
-    ASSIGN_OR_RETURN(std::shared_ptr<Variable> variable,
-                     Variable::FromRecord(record, core_.options.server_index,
-                                          core_.options.server_count, core_.budget));
-    ASSIGN_OR_RETURN(const std::shared_ptr<Job> job,
-                     core_.registry.FindOrMake(record.job, Quota::For::kStore));
-    job->Add({variable});
-    core_.next_variable_id = std::max(core_.next_variable_id, record.id + 1);
-    loaded.push_back(std::move(variable));
-  }
-  CAIRN_CRASH_POINT("start: variables read");
-  // A restore that was interrupted; ids count up, so its are used again.
-  RETURN_IF_ERROR(
-      core_.store->DropLeftovers(core_.next_variable_id, std::numeric_limits<uint32_t>::max()));
-  variables = static_cast<int64_t>(loaded.size());
-  return LoadVariables(*core_.store, core_.budget, loaded);
-}
-
-absl::Status ServingEngine::ReadShards() {
-  ASSIGN_OR_RETURN(const std::vector<ShardRecord> records, core_.store->Shards());
-  absl::flat_hash_map<uint32_t, std::shared_ptr<Variable>> by_id;
-  for (const auto& job : core_.registry.jobs()) {
-    for (const auto& [name, variable] : *job->variables()) by_id[variable->id()] = variable;
-  }
-  for (const ShardRecord& record : records) {
-    const auto variable = by_id.find(record.variable);
-    if (variable == by_id.end()) continue;
-    for (HostedShard* shard : variable->second->shards()) {
-      if (shard->index() == static_cast<int32_t>(record.shard)) shard->Load(record);
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ServingEngine::ReadWorkers() {
-  ASSIGN_OR_RETURN(const std::vector<WorkerRecord> records, core_.store->Workers());
-  absl::flat_hash_map<std::string, WorkerRecord> closed;
-  for (const WorkerRecord& record : records) {
-    ASSIGN_OR_RETURN(const std::shared_ptr<Job> job,
-                     core_.registry.FindOrMake(record.job, Quota::For::kStore));
-    if (record.worker == kStepWorker) {
-      closed[record.job] = record;
-      continue;
-    }
-    ASSIGN_OR_RETURN(const std::shared_ptr<Session> session,
-                     job->AddSession(std::make_shared<Session>(record, core_.applied_is_durable()),
-                                     Quota::For::kStore));
-    // It may be on its way to say hello again; until its lease ends others keep step with it.
-    if (!session->left()) session->Renew(core_.options.lease);
-    job->cohort().Return(session);
-  }
-  return ReadSteps(std::move(closed));
-}
-
-absl::Status ServingEngine::ReadSteps(absl::flat_hash_map<std::string, WorkerRecord> closed) {
-  ASSIGN_OR_RETURN(std::vector<DecisionRecord> records, core_.store->Decisions());
-  absl::flat_hash_map<std::string, std::vector<DecisionRecord>> decisions;
-  for (DecisionRecord& record : records) {
-    // A step may have been decided, and none have closed, before the last epoch.
-    closed.try_emplace(record.job, WorkerRecord{.job = record.job, .worker = kStepWorker});
-    decisions[record.job].push_back(std::move(record));
-  }
-  for (const auto& [job, record] : closed) {
-    ASSIGN_OR_RETURN(const std::shared_ptr<Job> made,
-                     core_.registry.FindOrMake(job, Quota::For::kStore));
-    made->steps().Load(core_, record, std::move(decisions[job]));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status ServingEngine::Load() {
   const absl::Duration begin = MonotonicNow();
   const StoreMemory memory = StoreMemoryOf(core_.options.memory_budget_bytes);
   RETURN_IF_ERROR(core_.budget.Acquire(memory.total_bytes, "the store"));
-  int64_t variables = 0;
-  absl::Status status = ReadVariables(variables);
-  if (status.ok()) status = ReadShards();
-  if (status.ok()) status = ReadWorkers();
-  if (!status.ok()) return Annotate(status, absl::StrCat("open ", core_.options.directory));
+  const absl::StatusOr<int64_t> variables = LoadServer(core_);
+  if (!variables.ok()) {
+    return Annotate(variables.status(), absl::StrCat("open ", core_.options.directory));
+  }
   LOG(INFO) << core_.name << " opened " << core_.options.directory << " (start "
-            << core_.store->boot_count() << "): " << variables << " variables, "
+            << core_.store->boot_count() << "): " << *variables << " variables, "
             << core_.budget.used_bytes() << " of " << core_.budget.limit_bytes()
             << " bytes of memory, in " << absl::FormatDuration(MonotonicNow() - begin);
   if (core_.applied_is_durable()) {

@@ -22,7 +22,11 @@ constexpr absl::Duration kSlicePause = absl::Microseconds(100);
 
 Flusher::Flusher(StripeStore& store, Registry& registry, const EngineOptions& options,
                  WaitBoard* board)
-    : store_(store), registry_(registry), options_(options), board_(board) {}
+    : store_(store),
+      registry_(registry),
+      options_(options),
+      board_(board),
+      next_epoch_(MonotonicNow() + options.snapshot_interval) {}
 
 void Flusher::Start() { thread_ = std::thread(&Flusher::Loop, this); }
 
@@ -249,16 +253,29 @@ void Flusher::RenewLeases() {
   }
 }
 
+absl::Duration Flusher::TickInterval() const {
+  const absl::Duration of_leases = options_.lease / 4;
+  const absl::Duration tick = options_.durability == Durability::kSnapshot
+                                  ? std::min(options_.snapshot_interval, of_leases)
+                                  : of_leases;
+  return std::max(absl::Milliseconds(1), tick);
+}
+
+void Flusher::Tick() {
+  const bool by_the_clock = options_.durability == Durability::kSnapshot;
+  const bool early = AnyLeaseRanOut() && options_.durability != Durability::kOff;
+  if (!failure().ok() || (!early && !(by_the_clock && MonotonicNow() >= next_epoch_))) return;
+  // A failure is logged and kept where it happens.
+  AwaitEpoch(Reach::kSynced).IgnoreError();
+  next_epoch_ = MonotonicNow() + options_.snapshot_interval;
+}
+
 void Flusher::Loop() {
   // Here, not where the server opens: RocksDB syncs a file for it, and nobody need wait for that.
   if (const absl::Status status = store_.StartCompaction(); !status.ok()) {
     Refuse(status).IgnoreError();  // logged and kept
   }
-  const bool by_the_clock = options_.durability == Durability::kSnapshot;
-  const absl::Duration tick = std::max(
-      absl::Milliseconds(1),
-      by_the_clock ? std::min(options_.snapshot_interval, options_.lease / 4) : options_.lease / 4);
-  absl::Duration next = MonotonicNow() + options_.snapshot_interval;
+  const absl::Duration tick = TickInterval();
   absl::MutexLock lock(&mutex_);
   while (!stopping_) {
     const Deadline tick_end = Deadline::In(tick);
@@ -269,12 +286,7 @@ void Flusher::Loop() {
     // This process was stopped itself (SIGSTOP, a suspended machine): workers that called meanwhile
     // could not be heard.
     if (late.Expired()) RenewLeases();
-    const bool early = AnyLeaseRanOut() && options_.durability != Durability::kOff;
-    if (failure().ok() && (early || (by_the_clock && MonotonicNow() >= next))) {
-      // A failure is logged and kept where it happens.
-      AwaitEpoch(Reach::kSynced).IgnoreError();
-      next = MonotonicNow() + options_.snapshot_interval;
-    }
+    Tick();
     mutex_.Lock();
   }
 }

@@ -47,6 +47,10 @@ class Flusher {
   // clock (snapshot) and watches leases.
   void Start();
   void Stop();
+  // What that thread does every TickInterval(), for whoever has a clock of their own instead: ends
+  // leases that ran out, and runs the epoch that is due.
+  absl::Duration TickInterval() const;
+  void Tick();
 
   // Waits until everything applied before the call has got as far as `reach`.
   // kDeadlineExceeded: the disk did not answer for options.disk_wait. Else as failure(). Whoever
@@ -107,7 +111,8 @@ class Flusher {
   MonotonicCondVar stop_;  // wakes Loop only, which epochs need not do
   std::thread thread_;
 
-  bool unsynced_ = false;  // belongs to the running epoch
+  bool unsynced_ = false;      // belongs to the running epoch
+  absl::Duration next_epoch_;  // on the monotonic clock; belongs to whoever calls Tick
   Histogram epoch_seconds_{EpochSecondsBounds()};
 };
 

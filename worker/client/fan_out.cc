@@ -1,12 +1,12 @@
 #include "worker/client/fan_out.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/crash_point.h"
+#include "common/deadline.h"
 #include "common/hash.h"
+#include "common/monotonic_cond_var.h"
 #include "common/status.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/errors.h"
@@ -34,9 +34,9 @@ bool Backoff::Pause() {
   if (!give_up_) give_up_ = Deadline::Earlier(deadline_, Deadline::In(ps_wait_));
   const absl::Duration left = give_up_->Remaining();
   if (left <= absl::ZeroDuration()) return false;
-  const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
+  const int64_t now = absl::ToInt64Nanoseconds(MonotonicNow());
   const double cut = static_cast<double>(MixBits(static_cast<uint64_t>(now)) >> 11) * 0x1p-54;
-  absl::SleepFor(std::min(left, next_ * (1 - cut)));
+  StopFlag().WaitFor(std::min(left, next_ * (1 - cut)));  // on the same clock as deadlines
   next_ = std::min(next_ * 2, absl::Seconds(1));
   return true;
 }
