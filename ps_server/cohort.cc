@@ -3,7 +3,6 @@
 #include <glog/logging.h>
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -55,7 +54,9 @@ void Cohort::Return(std::shared_ptr<Session> session) {
   absl::MutexLock lock(&mutex_);
   const int32_t worker = session->worker();
   const Standing standing = session->left() ? Standing::kLeft : Standing::kReturning;
-  members_[worker] = {.session = std::move(session), .standing = standing};
+  Member& member = members_[worker];
+  member.session = std::move(session);
+  Place(member, standing, 0);
 }
 
 absl::StatusOr<int64_t> Cohort::Join(std::shared_ptr<Session> session, const Hello& hello) {
@@ -73,17 +74,16 @@ absl::StatusOr<int64_t> Cohort::Join(std::shared_ptr<Session> session, const Hel
   const bool was_there = !is_new && !hello.fresh && member.standing != Standing::kLost &&
                          member.standing != Standing::kLeft &&
                          member.standing != Standing::kJoining;
-  if (settings_.mode == ConsistencyMode::kSync) {
-    // What it contributed before may not be here: it announces that again when it is.
-    if (!was_there) member.step = 0;
-  } else {
-    member.step = std::max({hello.step, was_there ? member.step : slowest, int64_t{0}});
+  // Under sync, what it contributed before may not be here: it announces that again when it is.
+  int64_t step = was_there ? member.step : 0;
+  if (settings_.mode != ConsistencyMode::kSync) {
+    step = std::max({hello.step, was_there ? step : slowest, int64_t{0}});
   }
   if (hello.fresh) member.largest_gap = 0;
   const bool steps = hello.consistency && hello.step >= 0;
   const bool joins = !was_there && slowest < 0 && settings_.mode == ConsistencyMode::kSsp &&
                      AnyReturningBut(worker);
-  member.standing = !steps ? Standing::kFinished : joins ? Standing::kJoining : Standing::kLive;
+  Place(member, !steps ? Standing::kFinished : joins ? Standing::kJoining : Standing::kLive, step);
   member.has_settings = hello.consistency.has_value();
   member.awaited = false;
   member.loss = absl::OkStatus();
@@ -94,16 +94,38 @@ absl::StatusOr<int64_t> Cohort::Join(std::shared_ptr<Session> session, const Hel
 }
 
 bool Cohort::AnyReturningBut(int32_t worker) const {
-  return std::any_of(members_.begin(), members_.end(), [worker](const auto& other) {
-    return other.first != worker && other.second.standing == Standing::kReturning;
-  });
+  return LowestBut(worker, Standing::kReturning) >= 0;
+}
+
+void Cohort::Place(Member& member, Standing standing, int64_t step) {
+  if (member.placed) {
+    Steps& before = places_[static_cast<size_t>(member.standing)];
+    const auto found = before.find(member.step);
+    if (--found->second == 0) before.erase(found);
+  }
+  member.placed = true;
+  member.standing = standing;
+  member.step = step;
+  ++places_[static_cast<size_t>(standing)][step];
+}
+
+int64_t Cohort::LowestBut(int32_t worker, Standing standing) const {
+  const Steps& steps = At(standing);
+  if (steps.empty()) return -1;
+  auto lowest = steps.begin();
+  const auto own = members_.find(worker);
+  const bool is_own = own != members_.end() && own->second.placed &&
+                      own->second.standing == standing && own->second.step == lowest->first;
+  if (is_own && lowest->second == 1) ++lowest;
+  return lowest == steps.end() ? -1 : lowest->first;
 }
 
 void Cohort::PlaceJoining() {
+  if (At(Standing::kJoining).empty()) return;
   for (auto& [worker, member] : members_) {
     if (member.standing != Standing::kJoining || AnyReturningBut(worker)) continue;
     if (SlowestBut(worker) < 0) {
-      member.standing = Standing::kLive;  // there is nobody to keep step with
+      Place(member, Standing::kLive, member.step);  // there is nobody to keep step with
     } else {
       member.session->set_stopped(true);
     }
@@ -127,7 +149,7 @@ void Cohort::Leave(int32_t worker) {
   absl::MutexLock lock(&mutex_);
   const auto found = members_.find(worker);
   if (found == members_.end()) return;
-  found->second.standing = Standing::kLeft;
+  Place(found->second, Standing::kLeft, found->second.step);
   Changed();
 }
 
@@ -161,7 +183,7 @@ void Cohort::Lose(int32_t worker) {
   if (lost.session->leased()) return;  // it was heard of meanwhile
   // One that takes no more steps is missed by nobody.
   if (Counts(lost) && settings_.on_worker_loss == WorkerLoss::kFail) Fail(LossOf(lost));
-  lost.standing = Standing::kLost;
+  Place(lost, Standing::kLost, lost.step);
   lost.session->set_stopped(true);
   lost.session->SetLeft(true);
   Changed();
@@ -190,7 +212,7 @@ absl::Status Cohort::CheckMember(Member& member) {
       ") was not heard of for ", DurationText(session.SinceSeen()), " and its lease has ended");
   if (settings_.mode == ConsistencyMode::kAsync) {
     LOG(INFO) << who << "; it is back";
-    member.standing = member.has_settings ? Standing::kLive : Standing::kFinished;
+    Place(member, member.has_settings ? Standing::kLive : Standing::kFinished, member.step);
     session.SetLeft(false);
     session.set_stopped(false);
     return absl::OkStatus();
@@ -200,13 +222,13 @@ absl::Status Cohort::CheckMember(Member& member) {
                     wire::ErrorReason::LEASE_ENDED);
 }
 
-int64_t Cohort::SlowestBut(int32_t worker) const {
-  int64_t slowest = std::numeric_limits<int64_t>::max();
-  for (const auto& [other, member] : members_) {
-    if (other == worker || member.standing != Standing::kLive) continue;
-    slowest = std::min(slowest, member.step);
+bool Cohort::AnyMissing(int32_t worker, int64_t step) const {
+  const int64_t needed = step - settings_.staleness_bound_steps;
+  for (const Standing counts : {Standing::kLive, Standing::kReturning, Standing::kJoining}) {
+    const int64_t lowest = LowestBut(worker, counts);
+    if (lowest >= 0 && lowest < needed) return true;
   }
-  return slowest == std::numeric_limits<int64_t>::max() ? -1 : slowest;
+  return false;
 }
 
 std::vector<const Cohort::Member*> Cohort::Missing(int32_t worker, int64_t step) const {
@@ -308,8 +330,7 @@ void Cohort::Announce(Member& member, int64_t step) {
                                                                     : Standing::kLive;
   if (step <= member.step && standing == member.standing) return;
   if (member.standing == Standing::kLeft) member.session->SetLeft(false);
-  member.step = std::max(member.step, step);
-  member.standing = standing;
+  Place(member, standing, std::max(member.step, step));
   Changed();
 }
 
@@ -344,7 +365,7 @@ absl::Status Cohort::Await(const Session& session, int64_t incarnation, int64_t 
 absl::Status Cohort::AwaitOthers(const Session& session, int64_t incarnation, int64_t step,
                                  Deadline deadline, Member& member) {
   const int32_t worker = session.worker();
-  if (closed_.ok() && Missing(worker, step).empty()) return absl::OkStatus();
+  if (closed_.ok() && !AnyMissing(worker, step)) return absl::OkStatus();
   const auto waiter =
       waiters_.insert(waiters_.end(), {.worker = worker, .step = step, .since = MonotonicNow()});
   const auto done = absl::MakeCleanup([&] {
@@ -355,7 +376,7 @@ absl::Status Cohort::AwaitOthers(const Session& session, int64_t incarnation, in
     if (!closed_.ok()) return closed_;
     RETURN_IF_ERROR(CheckMember(member));
     RETURN_IF_ERROR(CheckPlace(session, incarnation, member));
-    if (Missing(worker, step).empty()) return absl::OkStatus();
+    if (!AnyMissing(worker, step)) return absl::OkStatus();
     if (deadline.Expired()) {
       return WithReason(absl::DeadlineExceededError(WaitText(*waiter)),
                         wire::ErrorReason::WAIT_EXPIRED);

@@ -1,6 +1,7 @@
 // The workers of one job as its consistency sees them: who is live, at which step, who waits.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -94,11 +95,13 @@ class Cohort {
 
  private:
   enum class Standing { kReturning, kJoining, kLive, kFinished, kLeft, kLost };
+  static constexpr size_t kStandings = 6;
   struct Member {
     std::shared_ptr<Session> session;
+    bool placed = false;  // what follows is in places_, and changes by Place alone
     Standing standing = Standing::kLive;
-    bool has_settings = false;  // it said hello with some
     int64_t step = 0;           // its clock
+    bool has_settings = false;  // it said hello with some
     int64_t largest_gap = 0;
     bool awaited = false;  // sync: it left in an earlier run and is expected in this one
     absl::Status loss;     // which ends this one (on_worker_loss: fail): another's or its own
@@ -109,6 +112,8 @@ class Cohort {
     absl::Duration since;  // on the monotonic clock
   };
   using Members = std::map<int32_t, Member>;
+  // How many members are at which step, so that every call that announces one need not look at all.
+  using Steps = std::map<int64_t, int32_t>;
 
   static absl::string_view StandingName(Standing standing);
   static bool Counts(const Member& member) {
@@ -117,6 +122,12 @@ class Cohort {
   }
   static std::string Text(const Member& member);
   void Changed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Place(Member& member, Standing standing, int64_t step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  const Steps& At(Standing standing) const ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return places_[static_cast<size_t>(standing)];
+  }
+  // The lowest step of members of that standing but `worker`; -1: there are none.
+  int64_t LowestBut(int32_t worker, Standing standing) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool AnyReturningBut(int32_t worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Joining workers are told to say hello again once it is known where the others are.
   void PlaceJoining() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -129,7 +140,10 @@ class Cohort {
   absl::Status CheckPlace(const Session& session, int64_t incarnation, const Member& member) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The lowest clock of live workers but `worker`; -1: there are none.
-  int64_t SlowestBut(int32_t worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int64_t SlowestBut(int32_t worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return LowestBut(worker, Standing::kLive);
+  }
+  bool AnyMissing(int32_t worker, int64_t step) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<const Member*> Missing(int32_t worker, int64_t step) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string WaitText(const Waiter& waiter) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -154,6 +168,7 @@ class Cohort {
   MonotonicCondVar changed_;
   Consistency settings_ ABSL_GUARDED_BY(mutex_);
   Members members_ ABSL_GUARDED_BY(mutex_);
+  std::array<Steps, kStandings> places_ ABSL_GUARDED_BY(mutex_);  // by standing
   int32_t expected_workers_ ABSL_GUARDED_BY(mutex_) = 0;
   std::list<Waiter> waiters_ ABSL_GUARDED_BY(mutex_);
   int64_t largest_gap_ ABSL_GUARDED_BY(mutex_) = 0;
