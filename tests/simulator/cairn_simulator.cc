@@ -1,0 +1,94 @@
+// Runs the simulator; tests/simulator/README.md. Exit status 0: nothing was found. Prints one line
+// of JSON, and where something was found what, and how to see it again.
+#include <glog/logging.h>
+
+#include <cstdio>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "tests/simulator/simulation.h"
+
+ABSL_FLAG(int32_t, servers, 8, "Parameter servers.");
+ABSL_FLAG(int32_t, workers, 16, "Workers.");
+ABSL_FLAG(int64_t, steps, 60, "Steps of each worker.");
+ABSL_FLAG(uint64_t, seed, 1, "Of everything that is random.");
+ABSL_FLAG(uint64_t, seeds, 1,
+          "Runs with so many seeds, from --seed on; ends at the first finding.");
+ABSL_FLAG(int32_t, reach, 4, "Servers that the pushes of one worker reach, ps:0 excepted.");
+ABSL_FLAG(double, skew, 0, "Zipf exponent of the servers' popularity.");
+ABSL_FLAG(int64_t, staleness_bound, -1, "ssp with this bound; -1: async.");
+ABSL_FLAG(std::string, faults, "some", "none, some or many.");
+ABSL_FLAG(std::string, mutation, "none", "A rule that is left out (options.h).");
+ABSL_FLAG(int64_t, compute_ms, 1000, "Of a step, on average.");
+ABSL_FLAG(int64_t, latency_us, 100, "Of a message, on average.");
+ABSL_FLAG(int64_t, call_us, 20, "Of a server's core, for each call.");
+ABSL_FLAG(int32_t, cores, 2, "Of a server.");
+ABSL_FLAG(int64_t, snapshot_ms, 5000, "Between epochs.");
+ABSL_FLAG(int64_t, lease_seconds, 10, "Of a worker.");
+ABSL_FLAG(int64_t, heartbeat_ms, 400, "Between heartbeats.");
+ABSL_FLAG(double, disk_write_ms, 0.05, "Of a stripe, into a server's log.");
+ABSL_FLAG(double, disk_sync_ms, 2, "Of a server's log.");
+ABSL_FLAG(int64_t, verify_one_in, 1, "Reads the rows of one push in so many.");
+
+namespace cairn::simulator {
+namespace {
+
+Mutation MutationOf(const std::string& name) {
+  for (int m = 0; m <= static_cast<int>(Mutation::kStaysAway); ++m) {
+    if (name == MutationName(static_cast<Mutation>(m))) return static_cast<Mutation>(m);
+  }
+  LOG(FATAL) << "--mutation is '" << name << "'; options.h has their names";
+  return Mutation::kNone;
+}
+
+Options FromFlags() {
+  Options options;
+  options.servers = absl::GetFlag(FLAGS_servers);
+  options.workers = absl::GetFlag(FLAGS_workers);
+  options.steps = absl::GetFlag(FLAGS_steps);
+  options.seed = absl::GetFlag(FLAGS_seed);
+  options.reach = absl::GetFlag(FLAGS_reach);
+  options.skew = absl::GetFlag(FLAGS_skew);
+  if (const int64_t bound = absl::GetFlag(FLAGS_staleness_bound); bound >= 0) {
+    options.consistency = {.mode = ConsistencyMode::kSsp, .staleness_bound_steps = bound};
+  }
+  options.fault_level = absl::GetFlag(FLAGS_faults);
+  options.faults = Faults::Named(options.fault_level);
+  options.mutation = MutationOf(absl::GetFlag(FLAGS_mutation));
+  options.compute = absl::GetFlag(FLAGS_compute_ms) * kMillisecond;
+  options.latency = absl::GetFlag(FLAGS_latency_us) * kMicrosecond;
+  options.call_cost = absl::GetFlag(FLAGS_call_us) * kMicrosecond;
+  options.cores = absl::GetFlag(FLAGS_cores);
+  options.snapshot_interval = absl::GetFlag(FLAGS_snapshot_ms) * kMillisecond;
+  options.lease = absl::GetFlag(FLAGS_lease_seconds) * kSecond;
+  options.heartbeat = absl::GetFlag(FLAGS_heartbeat_ms) * kMillisecond;
+  options.disk.write = static_cast<Nanos>(absl::GetFlag(FLAGS_disk_write_ms) * kMillisecond);
+  options.disk.sync = static_cast<Nanos>(absl::GetFlag(FLAGS_disk_sync_ms) * kMillisecond);
+  options.verify_one_in = absl::GetFlag(FLAGS_verify_one_in);
+  return options;
+}
+
+int Main() {
+  Options options = FromFlags();
+  for (uint64_t run = 0; run < absl::GetFlag(FLAGS_seeds); ++run, ++options.seed) {
+    const Result result = Simulate(options);
+    std::printf("%s\n", result.Json(options).c_str());
+    if (result.violation.empty()) continue;
+    std::fprintf(stderr, "%s\n", result.violation.c_str());
+    return 1;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace cairn::simulator
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage("simulates servers and workers of a job, with faults");
+  absl::ParseCommandLine(argc, argv);
+  FLAGS_minloglevel = google::GLOG_FATAL;  // servers come and go by the thousand
+  FLAGS_logtostderr = true;
+  google::InitGoogleLogging(argv[0]);
+  return cairn::simulator::Main();
+}

@@ -1,0 +1,54 @@
+// One call from a worker to a server, as it travels.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "tests/simulator/fibers.h"
+#include "thrift/cairn_types.h"
+
+namespace cairn::simulator {
+
+enum class Method : uint8_t { kPush, kPull, kStep, kHello, kHeartbeat, kLeave, kFlush };
+
+struct Call {
+  int64_t number = 0;  // of the run
+  Method method = Method::kPush;
+  int32_t worker = 0;
+  size_t slot = 0;  // the worker's number for the server
+  int32_t server = 0;
+
+  // By method; as the client filled them in.
+  wire::StepRequest data;  // kPush, kPull, kStep
+  wire::HelloRequest hello;
+  wire::Caller caller;  // the others
+
+  // The server's.
+  absl::Status refusal;
+  wire::StepReply data_reply;
+  wire::HelloReply hello_reply;
+  wire::ServerState state;
+
+  enum class Fate { kUnderWay, kAnswered, kBroken };
+  Fate fate = Fate::kUnderWay;
+  absl::Status broken;  // why
+  bool waited_for = false;
+  Ticket waiter;
+};
+using CallPtr = std::shared_ptr<Call>;
+
+// Who calls, and the push in it (nullptr: none).
+inline wire::Caller& CallerOf(Call& call) {
+  switch (call.method) {
+    case Method::kPush:
+    case Method::kStep: return call.data.push.caller;
+    case Method::kPull: return call.data.pull.caller;
+    default: return call.caller;
+  }
+}
+inline wire::PushRequest* PushOf(Call& call) {
+  return call.method == Method::kPush || call.method == Method::kStep ? &call.data.push : nullptr;
+}
+
+}  // namespace cairn::simulator

@@ -1,0 +1,230 @@
+#include "tests/simulator/client.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "thrift/ParameterServer.h"
+#include "thrift/errors.h"
+
+namespace cairn::simulator {
+namespace {
+
+// PsClient's own.
+constexpr absl::Duration kPsWait = absl::Seconds(60), kRpcTimeout = absl::Seconds(30);
+constexpr absl::Duration kHeartbeatTimeout = absl::Seconds(1);
+constexpr int64_t kRetainedBytes = int64_t{1} << 30;
+// Longer than any outage: a worker gives up by ps_wait.
+constexpr absl::Duration kCallDeadline = absl::Minutes(10);
+
+ClientIdentity IdentityOf(const Options& options, const Process& process, size_t slots,
+                          Retention* retention, StepClock* clock) {
+  return {.job = kJob,
+          .task = absl::StrCat("worker:", process.worker),
+          .origin = absl::StrCat("host/", process.number),
+          .worker = process.worker,
+          .server_count = static_cast<int32_t>(slots),
+          .ps_wait = kPsWait,
+          .retention = retention,
+          .consistency = options.consistency,
+          .clock = clock};
+}
+
+std::vector<std::unique_ptr<ServerSession>> SessionsOf(Network* network, const Workload& work,
+                                                       const std::shared_ptr<Process>& process,
+                                                       const ClientIdentity* identity) {
+  std::vector<std::unique_ptr<ServerSession>> sessions;
+  const std::vector<int32_t>& servers = work.Servers(process->worker);
+  for (size_t slot = 0; slot < servers.size(); ++slot) {
+    sessions.push_back(std::make_unique<ServerSession>(
+        static_cast<int32_t>(slot), absl::StrCat("ps:", servers[slot]),
+        SimulatedLink(network, work, process, slot), identity));
+  }
+  return sessions;
+}
+
+}  // namespace
+
+Client::Client(Network* network, const Workload& work, std::shared_ptr<Process> process)
+    : network_(*network),
+      work_(work),
+      process_(std::move(process)),
+      retention_(kRetainedBytes),
+      identity_(IdentityOf(network->options(), *process_, work.Servers(process_->worker).size(),
+                           &retention_, &clock_)),
+      limits_{.ps_wait = kPsWait, .rpc_timeout = kRpcTimeout},
+      sessions_(SessionsOf(network, work, process_, &identity_)),
+      order_(sessions_),
+      fan_out_(&limits_),
+      exchanges_(sessions_.size()) {
+  for (size_t slot = 0; slot < sessions_.size(); ++slot) {
+    exchanges_[slot].session = sessions_[slot].get();
+  }
+}
+
+absl::Status Client::HelloTo(size_t slot, int64_t incarnation, wire::HelloReply* reply) {
+  const Deadline deadline = Deadline::In(kCallDeadline);
+  Backoff backoff(kPsWait, deadline);
+  for (;;) {
+    Outcome outcome = sessions_[slot]->Hello(incarnation, deadline, reply);
+    const Verdict verdict = sessions_[slot]->Judge(&outcome, /*repeatable=*/true, 0, deadline);
+    if (verdict == Verdict::kDone || verdict == Verdict::kFail) return outcome.status;
+    if (!backoff.Pause()) return sessions_[slot]->GaveUp(outcome, false);
+    ++retries_;
+  }
+}
+
+absl::Status Client::ForEachServer(size_t first, absl::FunctionRef<absl::Status(size_t)> body) {
+  std::vector<absl::Status> statuses(sessions_.size());
+  size_t left = sessions_.size() - first;
+  Scheduler& scheduler = Scheduler::Current();
+  for (size_t slot = first; slot < sessions_.size(); ++slot) {
+    scheduler.Spawn("a call to one of all servers", [&, slot] {
+      statuses[slot] = body(slot);
+      if (--left == 0) scheduler.WakeAll(&left);
+    });
+  }
+  while (left > 0) scheduler.WaitOn(&left, kForever);
+  return Join(statuses);
+}
+
+absl::Status Client::Connect() {
+  std::vector<wire::HelloReply> replies(sessions_.size());
+  RETURN_IF_ERROR(HelloTo(0, 0, &replies[0]));
+  const int64_t incarnation = replies[0].incarnation;
+  RETURN_IF_ERROR(
+      ForEachServer(1, [&](size_t slot) { return HelloTo(slot, incarnation, &replies[slot]); }));
+  Resume(replies);
+  return absl::OkStatus();
+}
+
+void Client::Resume(const std::vector<wire::HelloReply>& replies) {
+  std::vector<ResumeAnswer> answers;
+  for (const wire::HelloReply& reply : replies) {
+    answers.push_back({reply.state.durable, reply.position});
+  }
+  ResumePoint point = ChooseResumePoint(answers);
+  if (network_.options().mutation == Mutation::kResumesHighest) {
+    for (size_t slot = 0; slot < answers.size(); ++slot) {
+      point.last_part[slot] = answers[slot].applied;
+      point.sequence = std::max(point.sequence, answers[slot].applied);
+    }
+  }
+  for (size_t slot = 0; slot < sessions_.size(); ++slot) {
+    sessions_[slot]->Begin(replies[slot], replies[0].incarnation, point.last_part[slot],
+                           point.sequence);
+  }
+  order_.Reset(point.sequence, point.position);
+}
+
+std::vector<std::string> Client::Gone() const {
+  std::vector<std::string> names;
+  for (const auto& session : sessions_) {
+    if (session->gone()) names.push_back(session->name());
+  }
+  return names;
+}
+
+bool Client::Prepare(Exchange* exchange, size_t slot, int64_t step) {
+  const int64_t sequence = order_.next();
+  const uint32_t stripes = work_.Stripes(process_->worker, sequence, slot);
+  const bool everywhere = identity_.consistency.mode == ConsistencyMode::kSsp;
+  if (stripes == 0 && !everywhere) return false;
+  DataCall& call = exchange->call;
+  call.kind = stripes != 0 ? CallKind::kStep : CallKind::kPull;
+  call.request.pull.step = step;
+  call.request.push.items.clear();
+  if (stripes == 0) return true;
+  std::vector<int64_t> keys;
+  std::vector<float> values;
+  for (uint32_t stripe = 0; stripes >> stripe != 0; ++stripe) {
+    if ((stripes >> stripe & 1) == 0) continue;
+    keys.push_back(work_.Key(process_->worker, stripe));
+    values.push_back(-1);  // SGD subtracts
+    values.push_back(static_cast<float>(-Workload::Mark(process_->worker, sequence)));
+  }
+  wire::PushItem& item = call.request.push.items.emplace_back();
+  item.variable = kTable;
+  item.selection = wire::Selection::KEYS;
+  item.ids = Payload::Copy(keys.data(), keys.size() * sizeof(int64_t));
+  item.values = Payload::Copy(values.data(), values.size() * sizeof(float));
+  return true;
+}
+
+absl::Status Client::Step() {
+  const Deadline deadline = Deadline::In(kCallDeadline);
+  RETURN_IF_ERROR(order_.TakeTurn(deadline));
+  const int64_t step = clock_.Next();
+  std::vector<Exchange*> exchanges;
+  for (size_t slot = 0; slot < exchanges_.size(); ++slot) {
+    if (Prepare(&exchanges_[slot], slot, step)) exchanges.push_back(&exchanges_[slot]);
+  }
+  const absl::string_view position;
+  absl::Status status = order_.Number(exchanges, &position);
+  if (status.ok()) {
+    status = fan_out_.Run(
+        exchanges, /*finish_all=*/true, deadline,
+        [&](Exchange& exchange) -> absl::Status {
+          const bool pushed = exchange.call.kind != CallKind::kPull;
+          if (pushed && !order_.Answered(exchange)) {
+            return absl::AbortedError("the server was restarted while it answered");
+          }
+          if (!pushed) exchange.session->Learn(exchange.call.reply.pull.state);
+          return absl::OkStatus();
+        },
+        &retries_);
+    order_.Settle(exchanges, status);
+  }
+  order_.EndTurn();
+  return status;
+}
+
+absl::Status Client::Call(
+    size_t slot, absl::string_view method, Deadline deadline,
+    absl::FunctionRef<void(wire::ParameterServerIf&, const wire::Caller&)> body) {
+  return fan_out_.Call(*sessions_[slot], method, kRpcTimeout, kPsWait, deadline, body, &retries_);
+}
+
+absl::Status Client::EndSteps() {
+  clock_.End();
+  const Deadline deadline = Deadline::In(kCallDeadline);
+  return ForEachServer(0, [&](size_t slot) {
+    return Call(slot, "pull", deadline,
+                [](wire::ParameterServerIf& service, const wire::Caller& caller) {
+                  wire::PullRequest request;
+                  request.caller = caller;
+                  request.step = -1;
+                  wire::PullReply reply;
+                  service.pull(reply, request);
+                });
+  });
+}
+
+absl::Status Client::Leave() {
+  const Deadline deadline = Deadline::In(kCallDeadline);
+  return ForEachServer(0, [&](size_t slot) {
+    wire::ServerState state;
+    RETURN_IF_ERROR(Call(slot, "leave", deadline,
+                         [&](wire::ParameterServerIf& service, const wire::Caller& caller) {
+                           service.leave(state, caller);
+                         }));
+    sessions_[slot]->Learn(state);
+    return absl::OkStatus();
+  });
+}
+
+absl::Status Client::Beat(size_t slot) {
+  wire::ServerState state;
+  absl::Status status = fan_out_.Call(
+      *sessions_[slot], "heartbeat", kHeartbeatTimeout, absl::ZeroDuration(),
+      Deadline::In(kHeartbeatTimeout),
+      [&](wire::ParameterServerIf& service, const wire::Caller& caller) {
+        service.heartbeat(state, caller);
+      },
+      &retries_);
+  if (status.ok()) sessions_[slot]->Learn(state);
+  return status;
+}
+
+}  // namespace cairn::simulator

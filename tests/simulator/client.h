@@ -1,0 +1,72 @@
+// A worker's client: the program's own sessions, push order, fan-out and resume rules, put together
+// as PsClientImpl does, without tensors and without threads.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "common/deadline.h"
+#include "tests/simulator/network.h"
+#include "tests/simulator/options.h"
+#include "tests/simulator/workload.h"
+#include "worker/client/fan_out.h"
+#include "worker/client/position.h"
+#include "worker/client/push_order.h"
+#include "worker/client/retention.h"
+#include "worker/client/server_session.h"
+#include "worker/client/step_clock.h"
+
+namespace cairn::simulator {
+
+// Called in fibers of its process. Thread safety: none; fibers may call Beat beside the others.
+class Client {
+ public:
+  // All outlive the client.
+  Client(Network* network, const Workload& work, std::shared_ptr<Process> process);
+
+  // Says hello to every server, as a new start.
+  absl::Status Connect();
+  // The number of the next push.
+  int64_t next() const { return order_.next(); }
+  // The last step announced; -1: none are taken any more.
+  int64_t clock() const { return clock_.Announced(); }
+
+  // Pushes `next()` and begins the step after it.
+  absl::Status Step();
+  absl::Status EndSteps();
+  absl::Status Leave();
+  absl::Status Beat(size_t slot);
+  size_t slots() const { return sessions_.size(); }
+  // Servers that have not answered its last call, by their names.
+  std::vector<std::string> Gone() const;
+
+  int64_t retries() const { return retries_; }
+
+ private:
+  absl::Status HelloTo(size_t slot, int64_t incarnation, wire::HelloReply* reply);
+  absl::Status ForEachServer(size_t first, absl::FunctionRef<absl::Status(size_t)> body);
+  void Resume(const std::vector<wire::HelloReply>& replies);
+  // Fills in what the next push has for that server; false: nothing.
+  bool Prepare(Exchange* exchange, size_t slot, int64_t step);
+  absl::Status Call(size_t slot, absl::string_view method, Deadline deadline,
+                    absl::FunctionRef<void(wire::ParameterServerIf&, const wire::Caller&)> body);
+
+  Network& network_;
+  const Workload& work_;
+  const std::shared_ptr<Process> process_;
+  StepClock clock_;
+  Retention retention_;
+  const ClientIdentity identity_;
+  const FanOut::Limits limits_;
+  const std::vector<std::unique_ptr<ServerSession>> sessions_;
+  PushOrder order_;
+  FanOut fan_out_;
+  std::vector<Exchange> exchanges_;  // by slot
+  int64_t retries_ = 0;
+};
+
+}  // namespace cairn::simulator

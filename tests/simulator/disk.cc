@@ -1,0 +1,168 @@
+#include "tests/simulator/disk.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/status.h"
+#include "storage/bytes.h"
+#include "storage/stored_rows.h"
+
+namespace cairn::simulator {
+
+void Disk::Apply(Write write) {
+  if (write.is_stripe) {
+    StripeContent& kept = synced_.stripes[{write.id.variable, write.id.stripe}];
+    kept.watermarks = std::move(write.stripe.watermarks);
+    for (auto& [key, row] : write.stripe.rows) kept.rows[key] = std::move(row);
+  }
+  for (ShardRecord& shard : write.shards) synced_.shards[shard.variable] = std::move(shard);
+  for (WorkerRecord& worker : write.workers) synced_.workers[worker.worker] = std::move(worker);
+}
+
+void Disk::Sync() {
+  if (lies_) return;
+  for (Write& write : pending_) Apply(std::move(write));
+  pending_.clear();
+}
+
+void Disk::EndMachine(Random& random) {
+  const size_t kept = random.Below(static_cast<int64_t>(pending_.size()) + 1);
+  for (size_t i = 0; i < kept; ++i) Apply(std::move(pending_[i]));
+  if (tears_ && kept < pending_.size() && pending_[kept].is_stripe) {
+    pending_[kept].stripe.rows.clear();  // its watermarks alone
+    Apply(std::move(pending_[kept]));
+  }
+  pending_.clear();
+}
+
+namespace {
+
+absl::Status NotHere() { return absl::UnimplementedError("not on a simulated disk"); }
+
+class Batch : public StripeBatch {
+ public:
+  Batch(const StripeId& id, bool first) : first_(first) {
+    write_.is_stripe = true;
+    write_.id = id;
+  }
+  void SetWatermarks(absl::Span<const Watermark> watermarks) override {
+    write_.stripe.watermarks.assign(watermarks.begin(), watermarks.end());
+  }
+  void PutImage(absl::Span<const absl::string_view>) override {}  // there are tables only
+  void PutRow(int64_t key, absl::string_view bytes) override {
+    write_.stripe.rows[key] = std::string(bytes);
+  }
+  bool wants_every_row() const override { return first_; }
+  void Settle() override {}
+  size_t bytes() const override { return write_.stripe.rows.size(); }
+  Disk::Write Take() { return std::move(write_); }
+
+ private:
+  const bool first_;
+  Disk::Write write_;
+};
+
+class Store : public StripeStore {
+ public:
+  Store(Disk* disk, const DiskCosts& costs, const bool* alive)
+      : disk_(*disk), costs_(costs), alive_(*alive), boots_(disk->Open()) {}
+
+  int64_t boot_count() const override { return boots_; }
+
+  absl::Status PutVariable(const VariableRecord& record) override {
+    RETURN_IF_ERROR(Take(costs_.sync));
+    disk_.PutVariable(record);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<VariableRecord>> Variables() const override {
+    return disk_.content().variables;
+  }
+  absl::Status PutJob(absl::Span<const VariableRecord>, absl::Span<const ShardRecord>,
+                      absl::Span<const WorkerRecord>) override {
+    return NotHere();
+  }
+  absl::Status DropLeftovers(uint32_t, uint32_t) override { return absl::OkStatus(); }
+  absl::Status DropJob(absl::string_view) override { return NotHere(); }
+
+  std::unique_ptr<StripeBatch> NewBatch(const StripeId& id) override {
+    return std::make_unique<Batch>(id, !disk_.content().stripes.contains({id.variable, id.stripe}));
+  }
+  absl::Status Write(StripeBatch& batch) override {
+    RETURN_IF_ERROR(Take(costs_.write));
+    disk_.Put(static_cast<Batch&>(batch).Take());
+    return absl::OkStatus();
+  }
+  absl::Status WriteEpoch(absl::Span<const ShardRecord> shards,
+                          absl::Span<const WorkerRecord> workers) override {
+    RETURN_IF_ERROR(Take(costs_.write));
+    Disk::Write write;
+    write.shards.assign(shards.begin(), shards.end());
+    write.workers.assign(workers.begin(), workers.end());
+    disk_.Put(std::move(write));
+    return absl::OkStatus();
+  }
+  absl::Status Sync() override {
+    RETURN_IF_ERROR(Take(costs_.sync));
+    disk_.Sync();
+    return absl::OkStatus();
+  }
+
+  absl::Status PutDecision(const DecisionRecord&) override { return NotHere(); }
+  absl::Status DropDecisions(absl::string_view, int64_t) override { return NotHere(); }
+  absl::StatusOr<std::vector<DecisionRecord>> Decisions() const override {
+    return std::vector<DecisionRecord>();
+  }
+  absl::StatusOr<std::vector<ShardRecord>> Shards() const override {
+    std::vector<ShardRecord> shards;
+    for (const auto& [variable, shard] : disk_.content().shards) shards.push_back(shard);
+    return shards;
+  }
+  absl::StatusOr<std::vector<WorkerRecord>> Workers() const override {
+    std::vector<WorkerRecord> workers;
+    for (const auto& [worker, record] : disk_.content().workers) workers.push_back(record);
+    return workers;
+  }
+  absl::Status LoadStripes(const StripeId& first, const StripeId& end,
+                           StripeVisitor& visitor) const override;
+  absl::Status Checkpoint(const std::string&) override { return NotHere(); }
+  absl::Status StartCompaction() override { return absl::OkStatus(); }
+  std::vector<StoreFigure> Figures() const override { return {}; }
+  int64_t DiskBytes() const override { return 0; }
+  absl::Status Close() override { return absl::OkStatus(); }
+
+ private:
+  absl::Status Take(Nanos cost) {
+    if (alive_) Scheduler::Current().Sleep(cost);
+    return alive_ ? absl::OkStatus() : absl::UnavailableError("the server has crashed");
+  }
+
+  Disk& disk_;
+  const DiskCosts costs_;
+  const bool& alive_;
+  const int64_t boots_;
+};
+
+absl::Status Store::LoadStripes(const StripeId& first, const StripeId& end,
+                                StripeVisitor& visitor) const {
+  const auto& stripes = disk_.content().stripes;
+  const auto last = stripes.lower_bound({end.variable, end.stripe});
+  for (auto at = stripes.lower_bound({first.variable, first.stripe}); at != last; ++at) {
+    const StripeId id{.variable = at->first.first, .stripe = at->first.second};
+    RETURN_IF_ERROR(visitor.Header(id, at->second.watermarks));
+    for (const auto& [key, row] : at->second.rows) {
+      std::string bytes(StoredRows::kKeyBytes, '\0');
+      StoreLittleEndian(static_cast<uint64_t>(key), bytes.data());
+      bytes += row;
+      RETURN_IF_ERROR(visitor.Rows(id, StoredRows(bytes, row.size())));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::unique_ptr<StripeStore> OpenOn(Disk* disk, const DiskCosts& costs, const bool* alive) {
+  return std::make_unique<Store>(disk, costs, alive);
+}
+
+}  // namespace cairn::simulator

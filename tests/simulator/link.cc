@@ -1,0 +1,242 @@
+// Links of the client into the simulated network.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "common/status.h"
+#include "tests/simulator/network.h"
+#include "thrift/ParameterServer.h"
+
+namespace cairn::simulator {
+namespace {
+
+struct Failed {
+  Outcome outcome;
+};
+
+Outcome Dead() { return {Progress::kNotSent, absl::CancelledError("this process has ended")}; }
+
+class Channel;
+
+class Link : public ServerLink {
+ public:
+  Link(Network* network, const Workload& work, std::shared_ptr<Process> process, size_t slot)
+      : network_(*network),
+        work_(work),
+        process_(std::move(process)),
+        slot_(slot),
+        server_(work.Servers(process_->worker)[slot]) {}
+
+  Outcome Take(Deadline deadline, cairn::Channel** channel) override;
+  void Release(cairn::Channel* channel) override { idle_.push_back(channel); }
+  void Discard(cairn::Channel* channel) override {
+    idle_.push_back(channel);
+    connected_to_ = 0;
+  }
+  bool in_process() const override { return false; }
+
+  Network& network() { return network_; }
+  Process& process() { return *process_; }
+  size_t slot() const { return slot_; }
+  size_t slots() const { return work_.Servers(process_->worker).size(); }
+  // Highest push that was acknowledged here: a lower one is sent again.
+  int64_t acknowledged = 0;
+
+ private:
+  Outcome Connect(Deadline deadline);
+
+  Network& network_;
+  const Workload& work_;
+  const std::shared_ptr<Process> process_;
+  const size_t slot_;
+  const int32_t server_;
+  int64_t connected_to_ = 0;  // a server's start; 0: to none
+  std::vector<std::unique_ptr<cairn::Channel>> channels_;
+  std::vector<cairn::Channel*> idle_;
+};
+
+// The calls of the service, each of which travels.
+class Stub;
+
+class Channel : public cairn::Channel {
+ public:
+  explicit Channel(Link* link) : link_(*link) {}
+
+  Outcome Send(const DataCall& call, Deadline deadline) override;
+  Outcome Receive(DataCall& call, Deadline deadline) override;
+  Outcome Call(absl::string_view method, absl::FunctionRef<void(wire::ParameterServerIf&)> body,
+               Deadline deadline) override;
+
+  CallPtr New(Method method);
+  // Waits for the answer to `call`, which has been sent.
+  Outcome Await(const CallPtr& call, Deadline deadline);
+  Link& link() { return link_; }
+
+ private:
+  Link& link_;
+  CallPtr sent_;  // between Send and Receive
+  bool pretended_ = false;
+};
+
+class Stub : public wire::ParameterServerNull {
+ public:
+  Stub(Channel* channel, Deadline deadline) : channel_(*channel), deadline_(deadline) {}
+
+  void hello(wire::HelloReply& reply, const wire::HelloRequest& request) override {
+    const CallPtr call = channel_.New(Method::kHello);
+    call->hello = request;
+    const uint64_t bit = uint64_t{1} << channel_.link().slot();
+    channel_.link().process().unsure |= bit;
+    Travel(call);
+    channel_.link().process().unsure &= ~bit;
+    reply = call->hello_reply;
+    // The worker knows a few servers only, and numbers them itself.
+    reply.server_index = static_cast<int32_t>(channel_.link().slot());
+    reply.server_count = static_cast<int32_t>(channel_.link().slots());
+  }
+  void heartbeat(wire::ServerState& state, const wire::Caller& caller) override {
+    Tell(Method::kHeartbeat, state, caller);
+  }
+  void leave(wire::ServerState& state, const wire::Caller& caller) override {
+    Tell(Method::kLeave, state, caller);
+  }
+  void flush(wire::ServerState& state, const wire::Caller& caller) override {
+    Tell(Method::kFlush, state, caller);
+  }
+  void pull(wire::PullReply& reply, const wire::PullRequest& request) override {
+    const CallPtr call = channel_.New(Method::kPull);
+    call->data.pull = request;
+    Travel(call);
+    reply = call->data_reply.pull;
+  }
+
+ private:
+  void Tell(Method method, wire::ServerState& state, const wire::Caller& caller) {
+    const CallPtr call = channel_.New(method);
+    call->caller = caller;
+    Travel(call);
+    state = call->state;
+  }
+  void Travel(const CallPtr& call) {
+    channel_.link().network().Send(call);
+    Outcome outcome = channel_.Await(call, deadline_);
+    if (outcome.progress != Progress::kAnswered || !outcome.status.ok()) {
+      throw Failed{std::move(outcome)};
+    }
+  }
+
+  Channel& channel_;
+  const Deadline deadline_;
+};
+
+CallPtr Channel::New(Method method) {
+  CallPtr call = link_.network().NewCall(link_.process(), link_.slot());
+  call->method = method;
+  return call;
+}
+
+Outcome Channel::Await(const CallPtr& call, Deadline deadline) {
+  Process& process = link_.process();
+  Scheduler& scheduler = Scheduler::Current();
+  if (process.alive && call->fate == Call::Fate::kUnderWay) {
+    call->waited_for = true;
+    call->waiter = scheduler.Prepare();
+    process.waiting.push_back(call);
+    const Nanos left = absl::ToInt64Nanoseconds(deadline.Remaining());
+    scheduler.Wait(call->waiter, scheduler.now() + std::min(left, kForever - scheduler.now()));
+    call->waited_for = false;
+    process.waiting.erase(std::find(process.waiting.begin(), process.waiting.end(), call));
+  }
+  if (!process.alive) return {Progress::kUnknown, Dead().status};
+  switch (call->fate) {
+    case Call::Fate::kAnswered: return {Progress::kAnswered, call->refusal};
+    case Call::Fate::kBroken: return {Progress::kUnknown, call->broken};
+    case Call::Fate::kUnderWay: break;
+  }
+  call->fate = Call::Fate::kBroken;  // nobody listens any more
+  return {Progress::kUnknown, absl::DeadlineExceededError("no answer came in time")};
+}
+
+Outcome Channel::Send(const DataCall& call, Deadline) {
+  if (!link_.process().alive) return Dead();
+  const wire::PushRequest& push = call.request.push;
+  pretended_ = call.kind != CallKind::kPull && push.sequence.sequence <= link_.acknowledged &&
+               link_.network().options().mutation == Mutation::kForgetsReplay;
+  if (pretended_) return {};
+  switch (call.kind) {
+    case CallKind::kPush:
+    case CallKind::kAssign: sent_ = New(Method::kPush); break;
+    case CallKind::kPull: sent_ = New(Method::kPull); break;
+    case CallKind::kStep: sent_ = New(Method::kStep); break;
+  }
+  if (call.kind != CallKind::kPull) sent_->data.push = push;
+  if (call.kind != CallKind::kPush) sent_->data.pull = call.request.pull;
+  link_.network().Send(sent_);
+  return {};
+}
+
+Outcome Channel::Receive(DataCall& call, Deadline deadline) {
+  if (std::exchange(pretended_, false)) return {};
+  const CallPtr sent = std::exchange(sent_, nullptr);
+  Outcome outcome = Await(sent, deadline);
+  if (outcome.progress != Progress::kAnswered || !outcome.status.ok()) return outcome;
+  call.reply = sent->data_reply;
+  if (sent->method != Method::kPull) {
+    link_.acknowledged = std::max(link_.acknowledged, sent->data.push.sequence.sequence);
+  }
+  return outcome;
+}
+
+Outcome Channel::Call(absl::string_view, absl::FunctionRef<void(wire::ParameterServerIf&)> body,
+                      Deadline deadline) {
+  if (!link_.process().alive) return Dead();
+  Stub stub(this, deadline);
+  try {
+    body(stub);
+  } catch (const Failed& failed) {
+    return failed.outcome;
+  }
+  return {};
+}
+
+Outcome Link::Connect(Deadline deadline) {
+  Scheduler& scheduler = Scheduler::Current();
+  network_.observer().Attempt();
+  const Nanos blocked = network_.Blocked(process_->worker, server_);
+  const Nanos left = absl::ToInt64Nanoseconds(deadline.Remaining());
+  if (blocked >= left) {
+    scheduler.Sleep(left);
+    return {Progress::kNotSent, absl::DeadlineExceededError("no connection in time")};
+  }
+  scheduler.Sleep(blocked + 2 * network_.Delay());
+  if (!process_->alive) return Dead();
+  Server& server = network_.server(server_);
+  if (!server.up()) return {Progress::kNotSent, absl::UnavailableError("connection refused")};
+  connected_to_ = server.start_number();
+  return {};
+}
+
+Outcome Link::Take(Deadline deadline, cairn::Channel** channel) {
+  *channel = nullptr;
+  if (!process_->alive) return Dead();
+  if (connected_to_ != network_.server(server_).start_number()) {
+    Outcome outcome = Connect(deadline);
+    if (!outcome.status.ok()) return outcome;
+  }
+  if (idle_.empty()) {
+    channels_.push_back(std::make_unique<Channel>(this));
+    idle_.push_back(channels_.back().get());
+  }
+  *channel = idle_.back();
+  idle_.pop_back();
+  return {};
+}
+
+}  // namespace
+
+std::unique_ptr<ServerLink> SimulatedLink(Network* network, const Workload& work,
+                                          std::shared_ptr<Process> process, size_t slot) {
+  return std::make_unique<Link>(network, work, std::move(process), slot);
+}
+
+}  // namespace cairn::simulator

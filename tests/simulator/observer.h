@@ -1,0 +1,73 @@
+// What is true of a run, seen from outside: counts, and what must never happen.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "common/hash.h"
+#include "tests/simulator/fibers.h"
+#include "tests/simulator/options.h"
+#include "tests/simulator/workload.h"
+
+namespace cairn::simulator {
+
+// Thread safety: none.
+class Observer {
+ public:
+  Observer(const Options& options, const Workload& work);
+
+  // The first is kept and ends the run.
+  void Violation(const std::string& what);
+  const std::string& violation() const { return violation_; }
+
+  // Everything that happens, in order: equal for equal seeds.
+  void Trace(int64_t a, int64_t b, int64_t c);
+  uint64_t trace_hash() const { return trace_; }
+
+  // A worker's row as a server has it once its pushes up to `sequence` are in.
+  void CheckRow(int32_t worker, size_t slot, uint32_t stripe, int64_t sequence,
+                const RowValue& found);
+  // ps:0 has granted it.
+  void Granted(int32_t worker, int64_t incarnation);
+  // A server has answered a hello of it, and then takes a push.
+  void Promised(int32_t server, int32_t worker, int64_t incarnation);
+  int64_t promised(int32_t server, int32_t worker) const;
+  void Pushed(int32_t server, int32_t worker, int64_t incarnation, int64_t sequence);
+
+  // Calls that workers try to make, connections included, and steps that they finish.
+  void Attempt() { ++Bucket(&attempts_); }
+  void Stepped() { ++Bucket(&steps_); }
+  const std::vector<int64_t>& attempts() const { return attempts_; }  // by second
+  const std::vector<int64_t>& steps() const { return steps_; }
+  void Served(int32_t server, Nanos cost);
+  const std::vector<int64_t>& calls() const { return calls_; }  // by server
+  const std::vector<Nanos>& busy() const { return busy_; }
+
+  int64_t rows_checked = 0, pushes = 0, server_crashes = 0, worker_starts = 0, fenced = 0,
+          fenced_by_late_hello = 0, gave_up = 0, resets = 0, replies_lost = 0, late = 0,
+          partitions = 0, epochs = 0;
+  Nanos mass_restart_at = -1;
+
+ private:
+  int64_t& Bucket(std::vector<int64_t>* of);
+
+  const Options& options_;
+  const Workload& work_;
+  std::string violation_;
+  uint64_t trace_ = 0;
+  // Of a worker's row in a stripe: what it holds after `through`, so that it need not be summed up
+  // from the first push each time.
+  struct Known {
+    int64_t through = 0;
+    RowValue value;
+  };
+  std::vector<std::vector<Known>> known_;  // by worker, slot and stripe
+  std::vector<int64_t> granted_;
+  std::vector<std::vector<int64_t>> promised_;  // by worker, slot
+  std::vector<int64_t> attempts_, steps_, calls_;
+  std::vector<Nanos> busy_;
+};
+
+}  // namespace cairn::simulator

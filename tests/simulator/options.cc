@@ -1,0 +1,62 @@
+#include "tests/simulator/options.h"
+
+#include <glog/logging.h>
+
+#include "absl/strings/str_cat.h"
+
+namespace cairn::simulator {
+
+const char* MutationName(Mutation mutation) {
+  switch (mutation) {
+    case Mutation::kNone: return "none";
+    case Mutation::kNoAfter: return "no_after";
+    case Mutation::kNoFence: return "no_fence";
+    case Mutation::kNoIdentity: return "no_identity";
+    case Mutation::kDiskLies: return "disk_lies";
+    case Mutation::kTornStripes: return "torn_stripes";
+    case Mutation::kForgetsReplay: return "forgets_replay";
+    case Mutation::kFreesApplied: return "frees_applied";
+    case Mutation::kResumesHighest: return "resumes_highest";
+    case Mutation::kStaysAway: return "stays_away";
+  }
+  return "";
+}
+
+Faults Faults::Named(const std::string& name) {
+  Faults faults;
+  if (name == "none") return faults;
+  CHECK(name == "some" || name == "many") << "--faults is '" << name << "'; none, some or many";
+  const double scale = name == "many" ? 1 : 0.02;
+  faults.server_crashes = 60 * scale;
+  faults.worker_crashes = 40 * scale;
+  faults.worker_zombies = 20 * scale;
+  faults.partitions = 60 * scale;
+  faults.slow_hosts = 40 * scale;
+  faults.resets = 0.01 * scale;
+  faults.mass_restart = true;
+  return faults;
+}
+
+Nanos ExpectedTime(const Options& options) {
+  const Nanos step = options.compute + 20 * options.latency + 50 * options.call_cost;
+  return options.steps * step;
+}
+
+std::string Options::CommandLine() const {
+  return absl::StrCat(
+      "cairn_simulator --servers=", servers, " --workers=", workers, " --steps=", steps,
+      " --seed=", seed, " --reach=", reach, " --skew=", skew,
+      consistency.mode == ConsistencyMode::kSsp
+          ? absl::StrCat(" --staleness_bound=", consistency.staleness_bound_steps)
+          : "",
+      " --faults=", fault_level, " --mutation=", MutationName(mutation),
+      " --compute_ms=", compute / kMillisecond, " --lease_seconds=", lease / kSecond,
+      " --heartbeat_ms=", heartbeat / kMillisecond,
+      " --snapshot_ms=", snapshot_interval / kMillisecond, " --latency_us=", latency / kMicrosecond,
+      " --call_us=", call_cost / kMicrosecond, " --cores=", cores,
+      " --disk_write_ms=", static_cast<double>(disk.write) / kMillisecond,
+      " --disk_sync_ms=", static_cast<double>(disk.sync) / kMillisecond,
+      " --verify_one_in=", verify_one_in);
+}
+
+}  // namespace cairn::simulator

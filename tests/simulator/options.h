@@ -1,0 +1,77 @@
+// What a run of the simulator is made of.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "common/consistency.h"
+#include "tests/simulator/disk.h"
+#include "tests/simulator/fibers.h"
+
+namespace cairn::simulator {
+
+// Rules left out, on one side of the wire or the other. Each must be found.
+enum class Mutation {
+  kNone,
+  kNoAfter,         // servers take pushes of any boot, whatever came before them
+  kNoFence,         // servers take the pushes of older incarnations
+  kNoIdentity,      // servers apply what they are sent, as often as they are sent it
+  kDiskLies,        // a sync that does not reach the disk
+  kTornStripes,     // a stripe's write may leave its watermarks without its rows
+  kForgetsReplay,   // a client takes what it should send again for sent
+  kFreesApplied,    // a client believes what is applied to be durable
+  kResumesHighest,  // a new start goes on after the highest that any server has
+  kStaysAway,       // a server that has crashed is not started again
+};
+const char* MutationName(Mutation mutation);
+
+// How often what goes wrong, while faults last. Rates are of one hour of one server or worker.
+struct Faults {
+  double server_crashes = 0;  // half of them take the machine along, unsynced writes and all
+  double worker_crashes = 0;  // a new incarnation starts a while later
+  double worker_zombies = 0;  // … while the old one still runs
+  double partitions = 0;      // of servers: some workers do not reach some servers for a while
+  double slow_hosts = 0;      // a server or worker runs at a tenth of its speed for a while
+  double resets = 0;          // of each message: the connection breaks
+  bool mass_restart = false;  // every server's process ends in the middle of the run
+  Nanos longest_outage = 8 * kSecond;
+
+  // "none", "some", "many".
+  static Faults Named(const std::string& name);
+};
+
+struct Options {
+  int32_t servers = 8;
+  int32_t workers = 16;
+  int64_t steps = 60;  // of each worker
+  uint64_t seed = 1;
+  // Servers that one worker's pushes reach, ps:0 excepted; the others do not know it.
+  int32_t reach = 4;
+  double skew = 0;          // of the servers' popularity: a Zipf exponent
+  double touches = 0.7;     // of the servers within reach, by each push
+  int32_t stripes = 4;      // of a server; a power of two
+  Consistency consistency;  // async or ssp
+  Faults faults;
+  std::string fault_level = "none";  // by which they were named
+  Mutation mutation = Mutation::kNone;
+
+  Nanos compute = kSecond;  // of a step, on average; 0: none
+  Nanos latency = 100 * kMicrosecond;
+  Nanos call_cost = 20 * kMicrosecond;  // of a server's core
+  int32_t cores = 2;                    // of a server
+  Nanos snapshot_interval = 5 * kSecond;
+  Nanos lease = 10 * kSecond;
+  Nanos heartbeat = 400 * kMillisecond;
+  DiskCosts disk;
+
+  // Rows are read after one push in so many.
+  int64_t verify_one_in = 1;
+
+  // Flags that make this run again.
+  std::string CommandLine() const;
+};
+
+// The largest stretch of simulated time in which a run without faults is to end.
+Nanos ExpectedTime(const Options& options);
+
+}  // namespace cairn::simulator

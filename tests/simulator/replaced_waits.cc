@@ -1,0 +1,86 @@
+// The clock, the condition variables and the locks of the program, in simulated time. These
+// definitions stand for those of common/deadline.cc, common/monotonic_cond_var.cc and
+// ps_server/wait_board.cc: the linker finds them first and leaves the others in their libraries.
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/deadline.h"
+#include "common/monotonic_cond_var.h"
+#include "common/time_text.h"
+#include "ps_server/wait_board.h"
+#include "tests/simulator/fibers.h"
+
+namespace cairn {
+
+using simulator::kMillisecond;
+using simulator::Nanos;
+using simulator::Scheduler;
+
+absl::Duration MonotonicNow() { return absl::Nanoseconds(Scheduler::Current().ReadClock()); }
+
+Deadline Deadline::In(absl::Duration timeout) {
+  const Nanos now = Scheduler::Current().ReadClock();
+  const Nanos room = std::numeric_limits<Nanos>::max() - now;
+  return Deadline(now + std::clamp<Nanos>(absl::ToInt64Nanoseconds(timeout), 0, room));
+}
+
+absl::Duration Deadline::Remaining() const {
+  return absl::Nanoseconds(std::max<Nanos>(0, at_ns_ - Scheduler::Current().ReadClock()));
+}
+
+void MonotonicCondVar::WaitUntil(absl::Mutex* mutex, Deadline deadline) {
+  Scheduler& scheduler = Scheduler::Current();
+  const Nanos left = absl::ToInt64Nanoseconds(deadline.Remaining());
+  const Nanos read = scheduler.ReadClock();
+  mutex->Unlock();
+  scheduler.WaitOn(this, read + std::min(left, std::numeric_limits<Nanos>::max() - read));
+  mutex->Lock();
+}
+
+void MonotonicCondVar::SignalAll() { Scheduler::Current().WakeAll(this); }
+
+WaitBoard::Calling::Calling(absl::string_view, int32_t) : worker_before_(-1) {}
+WaitBoard::Calling::~Calling() = default;
+
+WaitBoard::Waiting::Waiting(WaitBoard* board, absl::string_view waits_for, absl::string_view what)
+    : board_(board) {
+  if (board_ == nullptr) return;
+  Entry entry{
+      .waits_for = std::string(waits_for), .text = std::string(what), .since = MonotonicNow()};
+  absl::MutexLock lock(&board_->mutex_);
+  entry_ = board_->entries_.insert(board_->entries_.end(), std::move(entry));
+}
+
+WaitBoard::Waiting::~Waiting() {
+  if (board_ == nullptr) return;
+  absl::MutexLock lock(&board_->mutex_);
+  board_->entries_.erase(entry_);
+}
+
+// A fiber that waits for a mutex must let its owner go on.
+NotedLock::NotedLock(absl::Mutex* mutex, WaitBoard* board, absl::string_view waits_for,
+                     absl::string_view what)
+    : mutex_(mutex) {
+  if (mutex_->TryLock()) return;
+  const WaitBoard::Waiting waiting(board, waits_for, what);
+  while (!mutex_->TryLock()) Scheduler::Current().Sleep(kMillisecond);
+}
+
+void WaitBoard::Count(std::map<std::string, int64_t>& counts) const {
+  absl::MutexLock lock(&mutex_);
+  for (const Entry& entry : entries_) ++counts[entry.waits_for];
+}
+
+void WaitBoard::List(absl::string_view, std::vector<wire::WaitingCall>& waiting) const {
+  absl::MutexLock lock(&mutex_);
+  for (const Entry& entry : entries_) {
+    wire::WaitingCall& call = waiting.emplace_back();
+    call.waits_for = entry.waits_for;
+    call.text = absl::StrCat("a call waits for ", entry.text, ", since ",
+                             DurationText(MonotonicNow() - entry.since));
+  }
+}
+
+}  // namespace cairn

@@ -1,0 +1,281 @@
+#include "tests/simulator/server.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "ps_server/server_load.h"
+#include "thrift/errors.h"
+
+namespace cairn::simulator {
+namespace {
+
+EngineOptions OptionsOf(int32_t index, const Options& options) {
+  EngineOptions engine;
+  engine.directory = absl::StrCat("simulated/ps-", index);
+  engine.server_index = index;
+  engine.server_count = options.servers;
+  engine.snapshot_interval = absl::Nanoseconds(options.snapshot_interval);
+  engine.lease = absl::Nanoseconds(options.lease);
+  return engine;
+}
+
+// A table whose buckets are all here: rows of two columns to which pushes are added.
+wire::VariableSpec TableSpec(int32_t server, int32_t stripes) {
+  wire::VariableSpec spec;
+  spec.name = kTable;
+  spec.kind = wire::VariableKind::EMBEDDING;
+  spec.shape = {2};
+  spec.optimizer.type = "sgd";
+  spec.optimizer.learning_rate.arguments["learning_rate"] = 1;
+  spec.__set_touched_rows(wire::TouchedRows::PUSHED);
+  spec.bucket_ps.assign(stripes, server);
+  return spec;
+}
+
+wire::Caller Anybody() {
+  wire::Caller caller;
+  caller.job = kJob;
+  return caller;
+}
+
+}  // namespace
+
+// One start. Its fibers keep it until they have ended.
+struct Server::Run {
+  Run(const EngineOptions& options, Disk* disk, const DiskCosts& costs)
+      : core(options, OpenOn(disk, costs, &alive)), service(core) {}
+
+  bool alive = true;
+  ServerCore core;
+  Service service;
+  std::map<int64_t, CallPtr> calls;  // that are not answered
+};
+
+Server::Server(int32_t index, const Options& options, const Workload& work, Observer* observer,
+               std::function<void(CallPtr)> answered)
+    : index_(index),
+      options_(options),
+      work_(work),
+      observer_(*observer),
+      answered_(std::move(answered)),
+      cores_(options.cores) {
+  if (options.mutation == Mutation::kDiskLies) disk_.LoseEverySync();
+  if (options.mutation == Mutation::kTornStripes) disk_.TearWrites();
+}
+
+Server::~Server() = default;
+
+void Server::Start() {
+  if (run_ != nullptr) return;
+  ++starts_;
+  run_ = std::make_shared<Run>(OptionsOf(index_, options_), &disk_, options_.disk);
+  Scheduler::Current().Spawn("a server's start", [this, run = run_] { Load(run); });
+}
+
+void Server::Load(const std::shared_ptr<Run>& run) {
+  ServerCore& core = run->core;
+  const absl::StatusOr<int64_t> variables = LoadServer(core);
+  CHECK(variables.ok()) << variables.status();
+  if (*variables == 0) {
+    wire::ServerState state;
+    try {
+      run->service.create_variables(state, Anybody(), {TableSpec(index_, options_.stripes)});
+    } catch (const wire::ServerError& error) {
+      CHECK(!run->alive) << error.message;
+    }
+  }
+  if (!run->alive) return;
+  std::fill(cores_.begin(), cores_.end(), Scheduler::Current().now());
+  up_ = true;
+  // Its flusher's thread.
+  while (run->alive) {
+    Scheduler::Current().Sleep(absl::ToInt64Nanoseconds(core.flusher.TickInterval()));
+    if (run->alive) core.flusher.Tick();
+  }
+}
+
+void Server::Crash(bool machine, Random& random) {
+  if (run_ == nullptr) return;
+  ++observer_.server_crashes;
+  const std::shared_ptr<Run> run = std::exchange(run_, nullptr);
+  up_ = false;
+  run->alive = false;
+  epochs_before_ += run->core.flusher.epochs();
+  if (machine) {
+    disk_.EndMachine(random);
+  } else {
+    disk_.EndProcess();
+  }
+  for (const auto& job : run->core.registry.jobs()) {
+    job->EndWaits(absl::UnavailableError("the server has crashed"));
+  }
+  for (auto& [number, call] : run->calls) {
+    call->fate = Call::Fate::kBroken;
+    call->broken = absl::UnavailableError("the connection was reset");
+    answered_(call);
+  }
+  run->calls.clear();
+}
+
+bool Server::Receive(CallPtr call) {
+  if (!up_) return false;
+  const auto core = std::min_element(cores_.begin(), cores_.end());
+  const auto cost = static_cast<Nanos>(static_cast<double>(options_.call_cost) * slow_);
+  Scheduler& scheduler = Scheduler::Current();
+  *core = std::max(*core, scheduler.now()) + cost;
+  observer_.Served(index_, cost);
+  run_->calls[call->number] = call;
+  scheduler.At(*core, [this, run = run_, call = std::move(call)] {
+    if (!run->alive) return;
+    Scheduler::Current().Spawn("a call", [this, run, call] { Serve(run, call); });
+  });
+  return true;
+}
+
+void Server::Mutate(Call& call) const {
+  wire::PushRequest* const push = PushOf(call);
+  if (push == nullptr) return;
+  switch (options_.mutation) {
+    case Mutation::kNoAfter: push->caller.boot_id = push->sequence.after = 0; break;
+    case Mutation::kNoFence:
+      push->caller.incarnation =
+          std::max(push->caller.incarnation, observer_.promised(index_, call.worker));
+      call.data.pull.caller.incarnation = push->caller.incarnation;
+      break;
+    case Mutation::kNoIdentity: push->caller.worker = -1; break;
+    default: break;
+  }
+}
+
+void Server::Serve(const std::shared_ptr<Run>& run, const CallPtr& call) {
+  if (!run->alive) return;
+  const int64_t incarnation = CallerOf(*call).incarnation;
+  Mutate(*call);
+  Execute(*run, *call);
+  if (!run->alive) return;  // nobody hears of it
+  Observe(*run, *call, incarnation);
+  run->calls.erase(call->number);
+  call->fate = Call::Fate::kAnswered;
+  answered_(call);
+}
+
+void Server::Execute(Run& run, Call& call) {
+  Service& service = run.service;
+  try {
+    switch (call.method) {
+      case Method::kPush: service.push(call.data_reply.push, call.data.push); break;
+      case Method::kPull: service.pull(call.data_reply.pull, call.data.pull); break;
+      case Method::kStep: service.step(call.data_reply, call.data); break;
+      case Method::kHello: service.hello(call.hello_reply, call.hello); break;
+      case Method::kHeartbeat: service.heartbeat(call.state, call.caller); break;
+      case Method::kLeave: service.leave(call.state, call.caller); break;
+      case Method::kFlush: service.flush(call.state, call.caller); break;
+    }
+  } catch (const wire::ServerError& error) {
+    call.refusal = FromServerError(error);
+  }
+}
+
+void Server::Observe(Run& run, Call& call, int64_t incarnation) {
+  const wire::PushRequest* const push = PushOf(call);
+  observer_.Trace(index_ * int64_t{16} + static_cast<int>(call.method), call.worker,
+                  static_cast<int64_t>(call.refusal.code()) * 16 + ReasonOf(call.refusal));
+  if (!call.refusal.ok()) return;
+  if (call.method == Method::kHello) {
+    const int64_t answered = call.hello_reply.incarnation;
+    if (call.hello.incarnation == 0) observer_.Granted(call.worker, answered);
+    observer_.Promised(index_, call.worker, answered);
+  }
+  if (push != nullptr) {
+    const int64_t sequence = push->sequence.sequence;
+    wire::ServerState& state = call.data_reply.push.state;
+    observer_.Trace(sequence, state.applied, state.durable);
+    observer_.Pushed(index_, call.worker, incarnation, sequence);
+    if (observer_.pushes % options_.verify_one_in == 0) {
+      CheckRows(run, call.worker, call.slot, work_.Stripes(call.worker, sequence, call.slot),
+                std::max(state.applied, sequence));
+    }
+    if (options_.mutation == Mutation::kFreesApplied) {
+      state.durable = state.applied;
+      call.data_reply.pull.state = state;
+    }
+  }
+  CheckStep(run, call);
+}
+
+void Server::CheckStep(Run& run, const Call& call) {
+  const bool pulls = call.method == Method::kStep || call.method == Method::kPull;
+  if (!clock_of || !pulls || call.data.pull.step <= 0) return;
+  const std::shared_ptr<Job> job = run.core.registry.Find(kJob);
+  const int64_t needed = call.data.pull.step - options_.consistency.staleness_bound_steps;
+  for (int32_t w = 0; w < options_.workers; ++w) {
+    if (w == call.worker) continue;
+    const int64_t clock = clock_of(w);
+    if (clock < 0 || clock >= needed) continue;
+    const std::shared_ptr<Session> session = job->FindSession(w);
+    if (session == nullptr || !session->leased() || session->stopped()) continue;
+    const std::vector<wire::WorkerStanding> standing = job->cohort().StandingsOf({w});
+    observer_.Violation(absl::StrCat("staleness: ps:", index_, " lets worker ", call.worker,
+                                     " begin step ", call.data.pull.step, " while worker ", w,
+                                     " is at step ", clock, "; to the server it is ",
+                                     standing[0].state, " at step ", standing[0].step));
+  }
+}
+
+void Server::CheckRows(Run& run, int32_t worker, size_t slot, uint32_t stripes, int64_t sequence) {
+  std::vector<uint32_t> found;
+  std::vector<int64_t> keys;
+  for (uint32_t stripe = 0; stripe < static_cast<uint32_t>(options_.stripes); ++stripe) {
+    if ((stripes >> stripe & 1) == 0) continue;
+    found.push_back(stripe);
+    keys.push_back(work_.Key(worker, stripe));
+  }
+  if (keys.empty()) return;
+  wire::PullRequest request;
+  request.caller = Anybody();
+  wire::PullItem& item = request.items.emplace_back();
+  item.variable = kTable;
+  item.selection = wire::Selection::KEYS;
+  item.ids = Payload::View(keys.data(), keys.size() * sizeof(int64_t));
+  wire::PullReply reply;
+  run.service.pull(reply, request);
+  const absl::Span<const float> values = reply.items[0].values.As<float>();
+  for (size_t i = 0; i < found.size(); ++i) {
+    observer_.CheckRow(worker, slot, found[i], sequence,
+                       {.pushes = values[2 * i], .marks = values[2 * i + 1]});
+  }
+}
+
+void Server::CheckEverything(int64_t steps) {
+  for (int32_t w = 0; w < options_.workers; ++w) {
+    const std::vector<int32_t>& servers = work_.Servers(w);
+    const auto slot = std::find(servers.begin(), servers.end(), index_) - servers.begin();
+    if (static_cast<size_t>(slot) == servers.size()) continue;
+    CheckRows(*run_, w, slot, (1u << options_.stripes) - 1, steps);
+  }
+}
+
+std::vector<std::string> Server::Waits() {
+  std::vector<std::string> texts;
+  if (run_ == nullptr) return {absl::StrCat("ps:", index_, " is down")};
+  wire::WhyReply reply;
+  try {
+    run_->service.why(reply, Anybody());
+  } catch (const wire::ServerError& error) {
+    return {absl::StrCat("ps:", index_, ": ", error.message)};
+  }
+  for (const wire::WaitingCall& call : reply.waiting) {
+    texts.push_back(absl::StrCat("ps:", index_, ": ", call.text));
+  }
+  return texts;
+}
+
+int64_t Server::epochs() const {
+  return epochs_before_ + (run_ == nullptr ? 0 : run_->core.flusher.epochs());
+}
+
+}  // namespace cairn::simulator

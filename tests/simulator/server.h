@@ -1,0 +1,81 @@
+// A parameter server of the simulation: the engine as it is (ServerCore, Service, Flusher) over a
+// simulated disk, started again after every crash.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ps_server/server_core.h"
+#include "ps_server/service.h"
+#include "tests/simulator/call.h"
+#include "tests/simulator/disk.h"
+#include "tests/simulator/observer.h"
+#include "tests/simulator/options.h"
+
+namespace cairn::simulator {
+
+inline constexpr char kJob[] = "sim", kTable[] = "table";
+
+// Thread safety: none.
+class Server {
+ public:
+  // `answered`: called with every call that is answered, and with every one that breaks because the
+  // server ends. All outlive the server.
+  Server(int32_t index, const Options& options, const Workload& work, Observer* observer,
+         std::function<void(CallPtr)> answered);
+  ~Server();
+
+  // Loads what the disk has, and is up once that is done. Of no effect on one that is up or on its
+  // way.
+  void Start();
+  void Crash(bool machine, Random& random);
+  bool up() const { return up_; }
+  // Differs from start to start.
+  int64_t start_number() const { return starts_; }
+
+  // A call that has arrived. False: nobody is there.
+  bool Receive(CallPtr call);
+  // How much slower than usual it is.
+  void SetSlow(double factor) { slow_ = factor; }
+
+  // Every row of every worker that it holds, beside what `steps` pushes of each make of it.
+  void CheckEverything(int64_t steps);
+  // What calls wait for, as the server itself says.
+  std::vector<std::string> Waits();
+  int64_t epochs() const;
+
+ private:
+  struct Run;
+
+  void Load(const std::shared_ptr<Run>& run);
+  void Serve(const std::shared_ptr<Run>& run, const CallPtr& call);
+  void Execute(Run& run, Call& call);
+  void Mutate(Call& call) const;
+  void Observe(Run& run, Call& call, int64_t incarnation);
+  void CheckStep(Run& run, const Call& call);
+  // The worker's rows in `stripes` of this server.
+  void CheckRows(Run& run, int32_t worker, size_t slot, uint32_t stripes, int64_t sequence);
+
+  const int32_t index_;
+  const Options& options_;
+  const Workload& work_;
+  Observer& observer_;
+  const std::function<void(CallPtr)> answered_;
+  Disk disk_;
+  std::shared_ptr<Run> run_;
+  bool up_ = false;
+  int64_t starts_ = 0;
+  int64_t epochs_before_ = 0;
+  double slow_ = 1;
+  std::vector<Nanos> cores_;  // when each is free
+
+ public:
+  // The last step that a worker has announced, -1: exempt. Of ssp; empty: not checked.
+  std::function<int64_t(int32_t worker)> clock_of;
+};
+
+}  // namespace cairn::simulator

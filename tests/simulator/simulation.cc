@@ -1,0 +1,383 @@
+#include "tests/simulator/simulation.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/synchronization/mutex.h"
+#include "tests/simulator/client.h"
+#include "tests/simulator/figures.h"
+#include "tests/simulator/network.h"
+#include "tests/simulator/observer.h"
+#include "tests/simulator/server.h"
+#include "thrift/errors.h"
+
+namespace cairn::simulator {
+namespace {
+
+constexpr Nanos kRestartPause = kSecond;  // before a launcher starts a process again
+// Of a run whose faults have ended: the longest outage a client sits out, and a lease, and more.
+constexpr Nanos kSettle = 200 * kSecond;
+
+class Simulation {
+ public:
+  explicit Simulation(const Options& options)
+      : options_(options),
+        work_(options),
+        observer_(options, work_),
+        network_(options, work_, &observer_),
+        random_(options.seed, 3),
+        pace_(options.seed, 4),
+        workers_(options.workers) {}
+
+  Result Run();
+
+ private:
+  struct Worker {
+    std::shared_ptr<Process> process;  // the latest
+    std::shared_ptr<Client> client;
+    double slow = 1;
+    int32_t running = 0;  // processes, with those that another start has replaced
+    bool replaced = false;
+    bool done = false;
+    const char* does = "nothing";
+    Nanos since = 0;
+  };
+  using Kind = void (Simulation::*)();
+
+  void StartServers();
+  bool ServersAreUp() const;
+  int64_t ClockOf(int32_t w) const;
+  void StartWorker(int32_t w);
+  void EndProcess(const std::shared_ptr<Process>& process);
+  // The main thread of a process, and its heartbeats.
+  void Train(int32_t w, const std::shared_ptr<Process>& process,
+             const std::shared_ptr<Client>& client);
+  absl::Status TakeSteps(int32_t w, Process& process, Client& client);
+  void Beats(const std::shared_ptr<Process>& process, const std::shared_ptr<Client>& client);
+  void Ended(int32_t w, const absl::Status& status);
+  void StartAgain(int32_t w, Nanos pause);
+  void Does(int32_t w, const Process& process, const char* what);
+
+  // One fault of a kind every 1 / rate hours of `hosts` hosts.
+  void Plan(double per_hour, int32_t hosts, Kind kind);
+  void CrashServer();
+  void CrashWorker();
+  void Zombie();
+  void Partition();
+  void SlowHost();
+  void MassRestart();
+  void RestartServer(int32_t server, bool machine);
+  Nanos Outage() { return kSecond + random_.Below(options_.faults.longest_outage); }
+  int32_t AnyWorker() { return static_cast<int32_t>(random_.Below(options_.workers)); }
+  int32_t AnyServer() { return static_cast<int32_t>(random_.Below(options_.servers)); }
+
+  std::string Stuck();
+  void CheckDurable();
+  void Finish();
+
+  const Options& options_;
+  const Workload work_;
+  Scheduler scheduler_;
+  Observer observer_;
+  Network network_;
+  Random random_, pace_;
+  std::vector<std::unique_ptr<Server>> servers_;
+  std::vector<Worker> workers_;
+  int64_t processes_ = 0;
+  int64_t retries_ = 0;
+  int32_t done_ = 0;
+  Nanos faults_until_ = 0;
+  bool finishing_ = false;
+};
+
+void Simulation::StartServers() {
+  for (int32_t s = 0; s < options_.servers; ++s) {
+    servers_.push_back(std::make_unique<Server>(s, options_, work_, &observer_,
+                                                [this](CallPtr call) { network_.Answered(call); }));
+    if (options_.consistency.mode != ConsistencyMode::kSsp) continue;
+    servers_.back()->clock_of = [this](int32_t w) { return ClockOf(w); };
+  }
+  network_.SetServers(&servers_);
+  for (const auto& server : servers_) server->Start();
+}
+
+bool Simulation::ServersAreUp() const {
+  return std::all_of(servers_.begin(), servers_.end(),
+                     [](const auto& server) { return server->up(); });
+}
+
+int64_t Simulation::ClockOf(int32_t w) const {
+  const Worker& worker = workers_[w];
+  const Process& process = *worker.process;
+  const bool known =
+      worker.running == 1 && process.alive && process.connected && process.unsure == 0;
+  return known ? worker.client->clock() : -1;
+}
+
+void Simulation::Does(int32_t w, const Process& process, const char* what) {
+  if (workers_[w].process.get() != &process) return;
+  workers_[w].does = what;
+  workers_[w].since = scheduler_.now();
+}
+
+void Simulation::StartWorker(int32_t w) {
+  if (finishing_) return;
+  ++observer_.worker_starts;
+  ++workers_[w].running;
+  auto process = std::make_shared<Process>();
+  process->worker = w;
+  process->number = ++processes_;
+  auto client = std::make_shared<Client>(&network_, work_, process);
+  workers_[w].process = process;
+  workers_[w].client = client;
+  scheduler_.Spawn("a worker", [this, w, process, client] { Train(w, process, client); });
+}
+
+void Simulation::EndProcess(const std::shared_ptr<Process>& process) {
+  if (process->alive) --workers_[process->worker].running;
+  process->alive = false;
+  for (const CallPtr& call : process->waiting) scheduler_.Wake(call->waiter);
+}
+
+void Simulation::Train(int32_t w, const std::shared_ptr<Process>& process,
+                       const std::shared_ptr<Client>& client) {
+  Does(w, *process, "says hello");
+  absl::Status status = client->Connect();
+  if (status.ok()) {
+    process->connected = true;
+    scheduler_.Spawn("heartbeats", [this, process, client] { Beats(process, client); });
+    status = TakeSteps(w, *process, *client);
+  }
+  retries_ += client->retries();
+  if (!process->alive) return;
+  EndProcess(process);
+  Ended(w, status);
+}
+
+absl::Status Simulation::TakeSteps(int32_t w, Process& process, Client& client) {
+  while (process.alive && client.next() <= options_.steps) {
+    if (options_.compute > 0) {
+      Does(w, process, "computes");
+      const double slow = workers_[w].slow * (0.8 + 0.4 * pace_.Unit());
+      scheduler_.Sleep(static_cast<Nanos>(static_cast<double>(options_.compute) * slow));
+    }
+    Does(w, process, "pushes");
+    absl::Status status = client.Step();
+    if (!status.ok()) return status;
+    observer_.Stepped();
+    observer_.Trace(-1, w, client.next());
+  }
+  Does(w, process, "ends its steps");
+  absl::Status status = client.EndSteps();
+  if (!status.ok()) return status;
+  Does(w, process, "leaves");
+  return client.Leave();
+}
+
+void Simulation::Beats(const std::shared_ptr<Process>& process,
+                       const std::shared_ptr<Client>& client) {
+  scheduler_.Sleep(pace_.Below(options_.heartbeat));
+  while (process->alive) {
+    for (size_t slot = 0; slot < client->slots() && process->alive; ++slot) {
+      if (ReasonOf(client->Beat(slot)) == wire::ErrorReason::FENCED) return;
+    }
+    scheduler_.Sleep(options_.heartbeat);
+  }
+}
+
+void Simulation::Ended(int32_t w, const absl::Status& status) {
+  Worker& worker = workers_[w];
+  observer_.Trace(-2, w, static_cast<int64_t>(status.code()));
+  if (status.ok()) {
+    if (!worker.done) ++done_;
+    worker.done = true;
+    return;
+  }
+  if (ReasonOf(status) == wire::ErrorReason::FENCED) {
+    ++observer_.fenced;
+    // A hello whose caller has turned to another connection may be granted an incarnation after the
+    // one that counts.
+    if (!worker.replaced) ++observer_.fenced_by_late_hello;
+    if (!worker.replaced && options_.faults.resets == 0) {
+      observer_.Violation(absl::StrCat("the only start is fenced: ", status.ToString()));
+    }
+  } else if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
+    ++observer_.gave_up;  // after ps_wait: of a push whose fate is not known a new start can tell
+  } else {
+    observer_.Violation(absl::StrCat("worker ", w, " fails: ", status.ToString()));
+  }
+  if (worker.running == 0) StartAgain(w, kRestartPause);
+}
+
+void Simulation::StartAgain(int32_t w, Nanos pause) {
+  scheduler_.In(pause, [this, w] {
+    if (workers_[w].running == 0 && !workers_[w].done) StartWorker(w);
+  });
+}
+
+void Simulation::Plan(double per_hour, int32_t hosts, Kind kind) {
+  if (per_hour <= 0) return;
+  const double mean = 3600e9 / (per_hour * hosts);
+  const auto wait = static_cast<Nanos>(std::min(mean * random_.Exponential(), 1e18));
+  if (scheduler_.now() + wait >= faults_until_) return;
+  scheduler_.In(wait, [this, per_hour, hosts, kind] {
+    (this->*kind)();
+    Plan(per_hour, hosts, kind);
+  });
+}
+
+void Simulation::RestartServer(int32_t server, bool machine) {
+  if (!servers_[server]->up()) return;
+  observer_.Trace(-3, server, machine);
+  servers_[server]->Crash(machine, random_);
+  if (options_.mutation == Mutation::kStaysAway) return;
+  scheduler_.In(Outage(), [this, server] {
+    if (!finishing_) servers_[server]->Start();
+  });
+}
+
+void Simulation::CrashServer() { RestartServer(AnyServer(), random_.Chance(0.5)); }
+
+void Simulation::CrashWorker() {
+  const int32_t w = AnyWorker();
+  if (workers_[w].done || !workers_[w].process->alive) return;
+  observer_.Trace(-4, w, 0);
+  EndProcess(workers_[w].process);
+  StartAgain(w, Outage());
+}
+
+void Simulation::Zombie() {
+  const int32_t w = AnyWorker();
+  if (workers_[w].done || !workers_[w].process->alive) return;
+  observer_.Trace(-5, w, 0);
+  workers_[w].replaced = true;
+  StartWorker(w);
+}
+
+void Simulation::Partition() {
+  const int64_t one_in = 2 + random_.Below(std::min<int64_t>(options_.servers, 20));
+  observer_.Trace(-6, one_in, 0);
+  network_.Part(scheduler_.now() + Outage(), random_.Bits(), one_in);
+}
+
+void Simulation::SlowHost() {
+  constexpr double kSlow = 10;
+  if (random_.Chance(0.5)) {
+    Server* const server = servers_[AnyServer()].get();
+    server->SetSlow(kSlow);
+    scheduler_.In(3 * Outage(), [server] { server->SetSlow(1); });
+  } else {
+    Worker* const worker = &workers_[AnyWorker()];
+    worker->slow = kSlow;
+    scheduler_.In(3 * Outage(), [worker] { worker->slow = 1; });
+  }
+}
+
+void Simulation::MassRestart() {
+  observer_.mass_restart_at = scheduler_.now();
+  for (int32_t s = 0; s < options_.servers; ++s) RestartServer(s, /*machine=*/false);
+}
+
+std::string Simulation::Stuck() {
+  std::vector<std::string> lines;
+  for (int32_t w = 0; w < options_.workers && lines.size() < 20; ++w) {
+    const Worker& worker = workers_[w];
+    if (worker.done) continue;
+    std::string line =
+        absl::StrCat("worker ", w, ", whose next push is ", worker.client->next(), ", ",
+                     worker.does, " since ", worker.since / kMillisecond, " ms");
+    if (!worker.process->alive) line += "; its process has ended";
+    for (const CallPtr& call : worker.process->waiting) {
+      absl::StrAppend(&line, "; it waits for ps:", call->server);
+    }
+    for (const std::string& name : worker.client->Gone()) {
+      absl::StrAppend(&line, "; ", name, " does not answer it");
+    }
+    lines.push_back(std::move(line));
+  }
+  for (const auto& server : servers_) {
+    for (std::string& text : server->Waits()) {
+      if (lines.size() < 40) lines.push_back(std::move(text));
+    }
+  }
+  return absl::StrCat(done_, " of ", options_.workers, " workers are done:\n  ",
+                      absl::StrJoin(lines, "\n  "));
+}
+
+// Whoever has left has all of its pushes on disk: nothing else is left once every machine has
+// ended.
+void Simulation::CheckDurable() {
+  if (!observer_.violation().empty()) return;
+  for (const auto& server : servers_) {
+    server->Crash(/*machine=*/true, random_);
+    server->Start();
+  }
+  if (!scheduler_.Run(scheduler_.now() + kSettle, [this] { return ServersAreUp(); })) {
+    return observer_.Violation("servers do not start");
+  }
+  for (const auto& server : servers_) server->CheckEverything(options_.steps);
+}
+
+// Lets every fiber end, so that nothing is left on a stack.
+void Simulation::Finish() {
+  finishing_ = true;
+  for (const auto& server : servers_) server->Crash(/*machine=*/false, random_);
+  for (Worker& worker : workers_) {
+    if (worker.process != nullptr) EndProcess(worker.process);
+  }
+  const bool ended = scheduler_.Run(kForever, [this] { return scheduler_.fibers() == 0; });
+  if (!ended) observer_.Violation("fibers are left that wait for nothing");
+}
+
+Result Simulation::Run() {
+  const auto begin = std::chrono::steady_clock::now();
+  const Nanos expected = ExpectedTime(options_);
+  faults_until_ = expected;
+  StartServers();
+  for (int32_t w = 0; w < options_.workers; ++w) StartWorker(w);
+  const Faults& faults = options_.faults;
+  network_.SetResets(faults.resets);
+  scheduler_.At(faults_until_, [this] { network_.SetResets(0); });
+  Plan(faults.server_crashes, options_.servers, &Simulation::CrashServer);
+  Plan(faults.worker_crashes, options_.workers, &Simulation::CrashWorker);
+  Plan(faults.worker_zombies, options_.workers, &Simulation::Zombie);
+  Plan(faults.partitions, options_.servers, &Simulation::Partition);
+  Plan(faults.slow_hosts, options_.servers, &Simulation::SlowHost);
+  if (faults.mass_restart) scheduler_.At(expected / 2, [this] { MassRestart(); });
+  const auto over = [this] { return done_ == options_.workers || !observer_.violation().empty(); };
+  if (!scheduler_.Run(2 * expected + kSettle, over)) {
+    observer_.Violation(absl::StrCat("no end: ", Stuck()));
+  }
+  Result result;
+  result.simulated_seconds = static_cast<double>(scheduler_.now()) / kSecond;
+  FillFigures(options_, observer_, scheduler_.now(), &result);
+  CheckDurable();
+  for (const auto& server : servers_) result.epochs += server->epochs();
+  result.violation = observer_.violation();
+  result.rows_checked = observer_.rows_checked;
+  result.retries = retries_;
+  result.events = scheduler_.events();
+  Finish();
+  if (result.violation.empty()) result.violation = observer_.violation();
+  if (!result.violation.empty()) {
+    absl::StrAppend(&result.violation, "\n  again: ", options_.CommandLine());
+  }
+  result.trace_hash = observer_.trace_hash();
+  result.wall_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return result;
+}
+
+}  // namespace
+
+Result Simulate(const Options& options) {
+  // To Abseil all fibers are one thread, which holds what any of them holds.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  return Simulation(options).Run();
+}
+
+}  // namespace cairn::simulator
