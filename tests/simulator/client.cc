@@ -23,6 +23,7 @@ ClientIdentity IdentityOf(const Options& options, const Process& process, size_t
   return {.job = kJob,
           .task = absl::StrCat("worker:", process.worker),
           .origin = absl::StrCat("host/", process.number),
+          .start = process.number + 1,
           .worker = process.worker,
           .server_count = static_cast<int32_t>(slots),
           .ps_wait = kPsWait,

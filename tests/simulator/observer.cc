@@ -60,12 +60,16 @@ void Observer::CheckRow(int32_t worker, size_t slot, uint32_t stripe, int64_t se
                          known.value.marks, ")"));
 }
 
-void Observer::Granted(int32_t worker, int64_t incarnation) {
-  if (incarnation <= granted_[worker]) {
+// To a start that asks again, what it has.
+void Observer::Granted(int32_t worker, int64_t start, int64_t incarnation) {
+  Grant& last = granted_[worker];
+  const bool is_again = incarnation == last.incarnation && start == last.start;
+  if (incarnation <= last.incarnation && !is_again) {
     Violation(absl::StrCat("ps:0 grants incarnation ", incarnation, " of worker ", worker,
-                           " again; it had granted ", granted_[worker]));
+                           " to start ", start, "; it had granted ", last.incarnation, " to start ",
+                           last.start));
   }
-  granted_[worker] = incarnation;
+  last = {.incarnation = incarnation, .start = start};
 }
 
 namespace {

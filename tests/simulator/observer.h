@@ -30,7 +30,7 @@ class Observer {
   void CheckRow(int32_t worker, size_t slot, uint32_t stripe, int64_t sequence,
                 const RowValue& found);
   // ps:0 has granted it.
-  void Granted(int32_t worker, int64_t incarnation);
+  void Granted(int32_t worker, int64_t start, int64_t incarnation);
   // A server has answered a hello of it, and then takes a push.
   void Promised(int32_t server, int32_t worker, int64_t incarnation);
   int64_t promised(int32_t server, int32_t worker) const;
@@ -64,7 +64,11 @@ class Observer {
     RowValue value;
   };
   std::vector<std::vector<Known>> known_;  // by worker, slot and stripe
-  std::vector<int64_t> granted_;
+  struct Grant {
+    int64_t incarnation = 0;
+    int64_t start = 0;
+  };
+  std::vector<Grant> granted_;                  // by worker, the last
   std::vector<std::vector<int64_t>> promised_;  // by worker, slot
   std::vector<int64_t> attempts_, steps_, calls_;
   std::vector<Nanos> busy_;

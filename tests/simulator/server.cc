@@ -187,7 +187,9 @@ void Server::Observe(Run& run, Call& call, int64_t incarnation) {
   if (!call.refusal.ok()) return;
   if (call.method == Method::kHello) {
     const int64_t answered = call.hello_reply.incarnation;
-    if (call.hello.incarnation == 0) observer_.Granted(call.worker, answered);
+    if (call.hello.incarnation == 0) {
+      observer_.Granted(call.worker, call.hello.start, answered);
+    }
     observer_.Promised(index_, call.worker, answered);
   }
   if (push != nullptr) {
