@@ -5,6 +5,7 @@
 #include "hwy/foreach_target.h"
 //
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -142,6 +143,35 @@ void DecodeInt8(const std::byte* in, int64_t rows, int64_t width, float* out) {
   });
 }
 
+// Compares as the value without its sign does.
+uint32_t SizeOf(float value) { return absl::bit_cast<uint32_t>(value) & 0x7fffffff; }
+
+struct SmallestKept {
+  uint32_t size = 0;  // SizeOf the smallest of the `kept` largest values
+  int64_t ties = 0;   // how many of that size are among them
+};
+
+// Sizes are counted by their first bits; those that share them with the one looked for are sorted.
+SmallestKept FindSmallest(absl::Span<const float> values, int64_t kept) {
+  constexpr int kShift = 20;
+  std::array<int64_t, size_t{1} << (31 - kShift)> counts{};
+  for (const float value : values) ++counts[SizeOf(value) >> kShift];
+  size_t bits = counts.size() - 1;
+  int64_t rank = kept;  // among those with these bits, from the largest, 1 being the first
+  while (counts[bits] < rank) rank -= counts[bits--];
+  std::vector<uint32_t> sizes;
+  sizes.reserve(static_cast<size_t>(counts[bits]));
+  for (const float value : values) {
+    if (SizeOf(value) >> kShift == bits) sizes.push_back(SizeOf(value));
+  }
+  const auto last = sizes.begin() + rank - 1;
+  std::nth_element(sizes.begin(), last, sizes.end(), std::greater<>());
+  const uint32_t size = *last;
+  return {.size = size, .ties = rank - std::count_if(sizes.begin(), last, [size](uint32_t other) {
+                                  return other > size;
+                                })};
+}
+
 absl::Status DecodeTopK(absl::Span<const std::byte> bytes, int64_t count, float* out) {
   if (bytes.size() % TopKBytes(1) != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -209,19 +239,13 @@ void EncodeValues(ValueFormat format, const float* values, int64_t rows, int64_t
 
 void EncodeTopK(absl::Span<const float> values, int64_t kept, std::byte* out) {
   if (kept == 0) return;
-  std::vector<float> sizes(values.size());
-  for (size_t i = 0; i < values.size(); ++i) sizes[i] = std::abs(values[i]);
-  const auto last = sizes.begin() + kept - 1;
-  std::nth_element(sizes.begin(), last, sizes.end(), std::greater<>());
-  const float smallest = *last;
-  // Those that are as large as the smallest one, and kept.
-  auto ties =
-      kept - std::count_if(sizes.begin(), last, [&](float size) { return size > smallest; });
+  const SmallestKept least = FindSmallest(values, kept);
+  int64_t ties = least.ties;
   auto* const value_bytes = out + static_cast<size_t>(kept) * sizeof(uint32_t);
   size_t done = 0;
   for (size_t i = 0; i < values.size(); ++i) {
-    const float size = std::abs(values[i]);
-    if (size < smallest || (size == smallest && ties-- <= 0)) continue;
+    const uint32_t size = SizeOf(values[i]);
+    if (size < least.size || (size == least.size && ties-- <= 0)) continue;
     const auto index = static_cast<uint32_t>(i);
     std::memcpy(out + done * sizeof index, &index, sizeof index);
     std::memcpy(value_bytes + done * sizeof(float), &values[i], sizeof(float));

@@ -1,9 +1,11 @@
 // Values in fewer bytes: what is lost of them, and bytes that are none of ours.
 #include "common/value_format.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -158,6 +160,23 @@ TEST(ValueFormat, TheLargestValuesAreKeptAndOfEqualOnesTheFirst) {
   bytes.resize(TopKBytes(7));
   EncodeTopK(values, 7, bytes.data());
   EXPECT_EQ(Decoded(ValueFormat::kTopK, bytes, 7, 1), values);
+}
+
+TEST(ValueFormat, TheKeptValuesAreThoseThatASortPutsFirst) {
+  std::mt19937 random(5);
+  std::vector<float> values = ManySizes(3000);
+  for (size_t i = 0; i < values.size(); i += 3) values[i] = static_cast<float>(random() % 7) - 3;
+  std::vector<size_t> order(values.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return std::abs(values[a]) > std::abs(values[b]); });
+  for (const size_t kept : {1, 2, 500, 1400, 2100, 3000}) {
+    std::vector<float> want(values.size(), 0);
+    for (size_t i = 0; i < kept; ++i) want[order[i]] = values[order[i]];
+    std::vector<std::byte> bytes(TopKBytes(static_cast<int64_t>(kept)));
+    EncodeTopK(values, static_cast<int64_t>(kept), bytes.data());
+    EXPECT_EQ(Decoded(ValueFormat::kTopK, bytes, 3000, 1), want) << kept;
+  }
 }
 
 TEST(ValueFormat, BytesThatAreNotOfTheFormatAreRefused) {
