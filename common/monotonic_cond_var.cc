@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "common/blocking.h"
+
 namespace cairn {
 namespace {
 
@@ -14,6 +16,7 @@ constexpr absl::Duration kLongestWait = absl::Hours(1);
 void MonotonicCondVar::WaitUntil(absl::Mutex* mutex, Deadline deadline) {
   const absl::Duration timeout = std::min(deadline.Remaining(), kLongestWait);
   {
+    const Blocking blocking;
     // Taken before `mutex` is given up: a signal after that finds this thread waiting.
     std::unique_lock<std::mutex> lock(inner_);
     mutex->Unlock();

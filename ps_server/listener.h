@@ -1,4 +1,5 @@
-// Serves an Engine over Thrift: one thread a connection, bulk protocol on TCP.
+// Serves an Engine over Thrift: bulk protocol on TCP, threads for calls that run or wait, none for
+// connections that rest.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +20,13 @@ struct ListenerOptions {
   int64_t max_message_bytes = kDefaultMaxMessageBytes;
   int32_t max_connections = kDefaultMaxConnections;
   int32_t max_connections_per_peer = kDefaultMaxConnectionsPerPeer;  // of one IP address
+  // Calls that run at a time, those that wait (for other workers, memory, a disk, the peer) not
+  // counted; 0: DefaultServingThreads.
+  int32_t serving_threads = 0;
+  // Calls that have come and are not served yet. One more that moves rows (pull, push, step,
+  // assign, scan) is refused with reason BUSY before anything of it is looked at, and told when to
+  // come back.
+  int32_t max_queued_calls = kDefaultMaxQueuedCalls;
   // A connection that starts a message and then stalls this long is closed; one that rests between
   // messages for idle_seconds likewise.
   double stall_seconds = kDefaultStallSeconds;
@@ -31,7 +39,10 @@ struct ListenerOptions {
   int32_t max_handshakes = kDefaultMaxHandshakes;
 };
 
-// Since the start, but for `connections`, which are open now.
+// Two a core, and kLeastDefaultServingThreads at least.
+int32_t DefaultServingThreads();
+
+// Since the start, but for `connections`, which are open now, and the first three of calls.
 struct ListenerFigures {
   int64_t connections = 0;
   int64_t accepted = 0;
@@ -39,6 +50,10 @@ struct ListenerFigures {
   // Of messages that were read or answered to their end.
   int64_t received_bytes = 0;
   int64_t sent_bytes = 0;
+  int64_t queued_calls = 0;   // that have come and are not served yet
+  int64_t busy_threads = 0;   // that serve a call which does not wait
+  int64_t threads = 0;        // with those whose call waits, and idle ones
+  int64_t refused_calls = 0;  // that were one too many
 };
 
 // Thread safety: every method may be called from several threads at once.
@@ -55,8 +70,8 @@ class Listener {
   // "127.0.0.1:7001", with the port that was bound.
   virtual std::string address() const = 0;
   virtual ListenerFigures figures() const = 0;
-  // Stops accepting, lets running calls answer for up to a second, ends every connection, joins all
-  // threads. Idempotent.
+  // Stops accepting and serving, lets running calls answer for up to a second, ends every
+  // connection, joins all threads. Idempotent.
   virtual void Stop() = 0;
 };
 

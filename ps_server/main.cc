@@ -1,9 +1,12 @@
 // cairn-ps: one parameter server.
 #include <glog/logging.h>
 #include <malloc.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -35,6 +38,19 @@ sigset_t BlockStopSignals() {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::signal(SIGPIPE, SIG_IGN);  // a closed connection is an error of its call
   return signals;
+}
+
+// A descriptor a connection; RocksDB's files, the log and HTTP come on top.
+void AllowDescriptors(int32_t max_connections) {
+  constexpr rlim_t kOthers = 512;
+  const rlim_t wanted = static_cast<rlim_t>(max_connections) + kOthers;
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
+  limit.rlim_cur = std::min(wanted, limit.rlim_max);
+  if (setrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur == wanted) return;
+  LOG(WARNING) << "--max_connections " << max_connections << " needs " << wanted
+               << " open files, and " << limit.rlim_cur
+               << " are allowed: raise the hard limit (ulimit -Hn, systemd's LimitNOFILE)";
 }
 
 // HTTP, where it is asked for, from before the engine opens its files until it has closed them.
@@ -73,6 +89,7 @@ void Linger(const Engine& engine, absl::Duration longest, const sigset_t& stop_s
 absl::Status Serve(ServerConfig config, const sigset_t& stop_signals) {
   // As if it had been told to stop; SIGINT, which does not linger.
   config.engine.drained = [] { kill(getpid(), SIGINT); };
+  AllowDescriptors(config.listener.max_connections);
   // A file of an earlier run would send readers to a port that is not this one's.
   if (!config.port_file.empty()) unlink(config.port_file.c_str());
   ASSIGN_OR_RETURN(const std::unique_ptr<Monitor> monitor, StartMonitor(config));

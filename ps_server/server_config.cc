@@ -41,6 +41,8 @@ ABSL_FLAG(std::string, port_file, "", "a file");
 ABSL_FLAG(double, idle_seconds, cairn::kDefaultIdleSeconds, "seconds");
 ABSL_FLAG(int32_t, max_connections_per_peer, cairn::kDefaultMaxConnectionsPerPeer, "a number");
 ABSL_FLAG(double, handshake_seconds, cairn::kDefaultHandshakeSeconds, "seconds");
+ABSL_FLAG(int32_t, serving_threads, 0, "a number");
+ABSL_FLAG(int32_t, max_queued_calls, cairn::kDefaultMaxQueuedCalls, "a number");
 ABSL_FLAG(int32_t, max_handshakes, cairn::kDefaultMaxHandshakes, "a number");
 ABSL_FLAG(std::string, accepted_tokens, "", "a file");
 
@@ -58,6 +60,8 @@ constexpr absl::string_view kFlags[] = {"cluster",
                                         "not_finite",
                                         "max_message_bytes",
                                         "max_connections",
+                                        "serving_threads",
+                                        "max_queued_calls",
                                         "max_jobs",
                                         "max_workers",
                                         "stall_seconds",
@@ -93,6 +97,10 @@ constexpr char kUsage[] =
   --max_message_bytes N           largest message read; default 1 GiB
   --max_connections N             default 1024
   --max_connections_per_peer N    of one IP address; default 512
+  --serving_threads N   calls that run at a time, those that wait not counted; default 2 a core,
+                        4 at least
+  --max_queued_calls N  calls that wait for their turn; one more that moves rows is refused and told
+                        when to come back; default 512
   --max_jobs N, --max_workers N   jobs kept, and workers of all jobs together, those that are away
                                   included; default 1024 and 16384
   --stall_seconds S     a connection that stops in the middle of a message is closed; default 30
@@ -224,6 +232,8 @@ absl::StatusOr<ServerConfig> ReadServerConfig(absl::Span<const char* const> argu
   config.listener.max_message_bytes = config.engine.max_message_bytes;
   config.listener.max_connections = absl::GetFlag(FLAGS_max_connections);
   config.listener.max_connections_per_peer = absl::GetFlag(FLAGS_max_connections_per_peer);
+  config.listener.serving_threads = absl::GetFlag(FLAGS_serving_threads);
+  config.listener.max_queued_calls = absl::GetFlag(FLAGS_max_queued_calls);
   config.listener.stall_seconds = absl::GetFlag(FLAGS_stall_seconds);
   config.listener.idle_seconds = absl::GetFlag(FLAGS_idle_seconds);
   config.listener.handshake_seconds = absl::GetFlag(FLAGS_handshake_seconds);

@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/blocking.h"
 #include "thrift/cairn_types.h"
 
 namespace cairn {
@@ -51,6 +52,7 @@ class WaitBoard {
     Waiting& operator=(const Waiting&) = delete;
 
    private:
+    const Blocking blocking_;
     WaitBoard* const board_;
     std::list<Entry>::iterator entry_;
   };

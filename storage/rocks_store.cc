@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/blocking.h"
 #include "common/crash_point.h"
 #include "common/status.h"
 #include "rocksdb/env.h"
@@ -224,6 +225,7 @@ absl::Status RocksStore::Commit(rocksdb::WriteBatch& batch, bool sync, absl::str
   RETURN_IF_ERROR(CheckUsable());
   rocksdb::WriteOptions options;
   options.sync = sync;
+  const Blocking blocking;
   const rocksdb::Status written = db_->Write(options, &batch);
   if (written.ok()) return absl::OkStatus();
   return failure_.Set(FromRocks(written, Context(what)));
@@ -342,6 +344,7 @@ absl::Status RocksStore::Write(StripeBatch& batch) {
   if (!changes.status().ok()) return FromRocks(changes.status(), Context("fill a stripe's batch"));
   RETURN_IF_ERROR(CheckUsable());
   if (changes.empty()) return absl::OkStatus();
+  const Blocking blocking;
   const rocksdb::Status written = db_->Write(rocksdb::WriteOptions(), &changes.batch());
   if (written.ok()) {
     absl::MutexLock segments_lock(&segments_mutex_);
@@ -448,6 +451,7 @@ absl::Status RocksStore::DropDecisions(absl::string_view job, int64_t step) {
 }
 
 absl::Status RocksStore::SyncOnce() {
+  const Blocking blocking;
   const uint64_t sequence = db_->GetLatestSequenceNumber();  // of what is in the log by now
   const rocksdb::Status synced = db_->SyncWAL();
   if (synced.ok()) {
@@ -465,6 +469,7 @@ absl::Status RocksStore::Sync() {
   const int64_t needed = syncs_started_ + 1;
   while (syncs_finished_ < needed) {
     if (sync_running_) {
+      const Blocking blocking;
       sync_done_.Wait(&sync_mutex_);  // ends with the fsync of another caller
       continue;
     }

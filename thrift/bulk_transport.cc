@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/blocking.h"
 #include "thrift/errors.h"
 
 namespace cairn {
@@ -23,6 +24,9 @@ using apache::thrift::transport::TTransportException;
 // The socket's own timeout. Waits block in the kernel for at most this long and then look at the
 // clock again; so deadlines cost no system call unless one is nearer than this.
 constexpr int64_t kSliceMs = 1000;
+// A peer that calls again within this time is heard without the way through epoll and another
+// thread, which takes as long as a call of 64 bytes (tests/bench/wire_bench).
+constexpr int64_t kLingerMs = 4;
 
 // Thrift's own count of message bytes runs over the life of a connection; this transport counts
 // for itself, per message, so Thrift's is set out of reach.
@@ -56,11 +60,11 @@ BulkTransport::BulkTransport(std::shared_ptr<TSocket> socket, BulkTransportOptio
       out_buffer_(new uint8_t[kBufferBytes]) {
   const int one = 1;  // a call is one small message: it must not wait for the last one's ack
   ::setsockopt(socket_->getSocketFD(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-  const int64_t ms = options_.stall == absl::ZeroDuration()
-                         ? kSliceMs
-                         : std::clamp<int64_t>(CeilToMs(options_.stall), 1, kSliceMs);
-  SetSocketTimeout(kReceive, ms);
-  SetSocketTimeout(kSend, ms);
+  slice_ms_ = options_.stall == absl::ZeroDuration()
+                  ? kSliceMs
+                  : std::clamp<int64_t>(CeilToMs(options_.stall), 1, kSliceMs);
+  SetSocketTimeout(kReceive, slice_ms_);
+  SetSocketTimeout(kSend, slice_ms_);
 }
 
 BulkTransport::~BulkTransport() {
@@ -78,6 +82,30 @@ void BulkTransport::LiftProof() {
   awaits_proof_ = false;
   remaining_bytes_ += options_.max_message_bytes - message_limit_bytes_;
   message_limit_bytes_ = options_.max_message_bytes;
+}
+
+void BulkTransport::GiveBuffersBack() {
+  if (begin_ == end_) {
+    begin_ = end_ = 0;
+    buffer_.reset();
+  }
+  if (pending_count_ == 0 && out_end_ == 0) out_buffer_.reset();
+  stream_->Rest();
+}
+
+void BulkTransport::Wake() {
+  if (buffer_ == nullptr) buffer_.reset(new uint8_t[kBufferBytes]);
+  if (out_buffer_ == nullptr) out_buffer_.reset(new uint8_t[kBufferBytes]);
+}
+
+bool BulkTransport::Linger() {
+  SetSocketTimeout(kReceive, std::min(kLingerMs, slice_ms_));
+  iovec part = {buffer_.get(), kBufferBytes};
+  begin_ = 0;
+  end_ = 0;
+  const ssize_t got = stream_->Receive(&part, 1);
+  end_ = static_cast<size_t>(std::max<ssize_t>(got, 0));
+  return got != SocketStream::kNotYet;
 }
 
 void BulkTransport::BeginMessage() {
@@ -198,6 +226,7 @@ void BulkTransport::Discard(int64_t bytes) {
 }
 
 void BulkTransport::Drain() {
+  const Blocking blocking(WaitFor::kPeer);
   const int fd = socket_->getSocketFD();
   stream_->EndSending();
   const Deadline deadline = Deadline::In(absl::Seconds(kDrainSeconds));
@@ -246,10 +275,25 @@ void BulkTransport::WriteSlowly(const uint8_t* data, size_t bytes) {
   write(data, static_cast<uint32_t>(bytes));
 }
 
+// A wait that somebody is to be told of is one that there is: so first without.
+ssize_t BulkTransport::MoveOnce(Direction direction, iovec* parts, size_t count) {
+  const auto move = [&] {
+    return direction == kSend ? stream_->Send(parts, count) : stream_->Receive(parts, count);
+  };
+  if (!Blocking::IsObserved()) return move();
+  stream_->SetWaits(false);
+  const ssize_t moved = move();
+  stream_->SetWaits(true);
+  if (moved != SocketStream::kNotYet) return moved;
+  const Blocking blocking(WaitFor::kPeer);
+  SetSocketTimeout(direction, slice_ms_);
+  return move();
+}
+
 size_t BulkTransport::Receive(iovec* parts, size_t count) {
   for (;;) {
     BeforeWait(kReceive);
-    const ssize_t got = stream_->Receive(parts, count);
+    const ssize_t got = MoveOnce(kReceive, parts, count);
     if (got > 0) {
       progress_[kReceive].bytes += got;
       return static_cast<size_t>(got);
@@ -268,7 +312,7 @@ void BulkTransport::SendPending() {
   pending_count_ = run_begin_ = out_end_ = 0;
   while (count > 0) {
     BeforeWait(kSend);
-    ssize_t sent = stream_->Send(at, count);
+    ssize_t sent = MoveOnce(kSend, at, count);
     if (sent == SocketStream::kNotYet) continue;
     if (sent == SocketStream::kFailed) ThrowFailure(kSend);
     progress_[kSend].bytes += sent;
@@ -300,13 +344,17 @@ void BulkTransport::BeforeWait(Direction direction) {
 
 void BulkTransport::CheckRest() {
   if (options_.idle <= absl::ZeroDuration()) return;
-  const Clock::time_point now = Clock::now();
-  if (rests_since_ == Clock::time_point{}) rests_since_ = now;
+  if (rests_since_ == Clock::time_point{}) rests_since_ = Clock::now();
+  const absl::Status rested = RestedTooLong();
+  if (!rested.ok()) Throw(TTransportException::TIMED_OUT, std::string(rested.message()));
+}
+
+absl::Status BulkTransport::RestedTooLong() const {
   const std::chrono::duration<double> idle = absl::ToChronoNanoseconds(options_.idle);
-  if (now - rests_since_ <= idle) return;
-  Throw(TTransportException::TIMED_OUT,
-        absl::StrCat(options_.peer, " sent nothing for longer than --idle_seconds, ",
-                     absl::ToDoubleSeconds(options_.idle)));
+  if (Clock::now() - rests_since_ <= idle) return absl::OkStatus();
+  return absl::DeadlineExceededError(absl::StrCat(options_.peer,
+                                                  " sent nothing for longer than --idle_seconds, ",
+                                                  absl::ToDoubleSeconds(options_.idle)));
 }
 
 // A message that has begun must go on within `stall`, and at kLowestBytesPerSecond on average.

@@ -76,6 +76,16 @@ class BulkTransport : public apache::thrift::transport::TVirtualTransport<BulkTr
   // Brackets a message that is read: resets what it may still have, and gives its memory back.
   void BeginMessage();
   void EndMessage();
+  // Server side, between messages. RestedTooLong says so where `idle` has passed since Rest.
+  void Rest() { rests_since_ = Clock::now(); }
+  absl::Status RestedTooLong() const;
+  // Buffers without bytes in them, until Wake.
+  void GiveBuffersBack();
+  void Wake();
+  // Waits a moment for the next message. False: nothing has come; true: bytes, or the end.
+  bool Linger();
+  // Whether bytes of a message are here already, below the socket. Does not wait.
+  bool HasBytes() { return begin_ < end_ || (stream_->HoldsBytes() && stream_->HasNews()); }
   // Bytes the message being read may still have.
   int64_t remaining_bytes() const { return remaining_bytes_; }
   // Charges memory that the message being read is about to allocate; may wait for it.
@@ -161,6 +171,7 @@ class BulkTransport : public apache::thrift::transport::TVirtualTransport<BulkTr
   void WriteSlowly(const uint8_t* data, size_t bytes);
   void ClosePendingRun();
   size_t Receive(iovec* parts, size_t count);
+  ssize_t MoveOnce(Direction direction, iovec* parts, size_t count);
   void SendPending();
   void BeforeWait(Direction direction);
   void CheckStall(Direction direction);
@@ -178,10 +189,11 @@ class BulkTransport : public apache::thrift::transport::TVirtualTransport<BulkTr
   int64_t message_limit_bytes_;
   Clock::time_point rests_since_{};  // between messages; zero: not looked at yet
   std::array<int64_t, 2> socket_timeout_ms_ = {0, 0};
+  int64_t slice_ms_ = 0;  // of waits on the server's side
   std::array<Progress, 2> progress_;
 
   // Reading: buffer_[begin_, end_) has arrived and is not consumed.
-  const std::unique_ptr<uint8_t[]> buffer_;
+  std::unique_ptr<uint8_t[]> buffer_;
   size_t begin_ = 0;
   size_t end_ = 0;
   int64_t remaining_bytes_;
@@ -191,7 +203,7 @@ class BulkTransport : public apache::thrift::transport::TVirtualTransport<BulkTr
   // Writing: pending_[0, pending_count_) are to be sent in order, then out_buffer_[run_begin_,
   // out_end_). Views lie between runs of the buffer.
   static constexpr size_t kMaxPending = 64;
-  const std::unique_ptr<uint8_t[]> out_buffer_;
+  std::unique_ptr<uint8_t[]> out_buffer_;
   std::array<iovec, kMaxPending> pending_;
   size_t pending_count_ = 0;
   size_t run_begin_ = 0;

@@ -86,7 +86,10 @@ enum ErrorReason {
   /** Another worker was lost, and the job's `on_worker_loss` is FAIL: this process must stop. */
   WORKER_LOST = 11,
   /** Live workers of the job keep together by another Consistency; the message shows both. */
-  CONSISTENCY_CONFLICT = 12
+  CONSISTENCY_CONFLICT = 12,
+  /** More calls wait to be served than the server lets queue up: this one was not looked at. Send
+      the same call again after `retry_after_ms`. */
+  BUSY = 13
 }
 
 enum ConsistencyMode { ASYNC = 1, SSP = 2, SYNC = 3 }
@@ -135,6 +138,8 @@ exception ServerError {
   /** With REPLAY: the sequence this server has applied; replay starts above it. */
   4: i64 replay_after = 0
   5: optional ServerState state
+  /** With BUSY: milliseconds until the server expects to have room for the call. */
+  6: optional i32 retry_after_ms
 }
 
 /** What a worker says of its training, for status pages and tools; nothing else depends on it. */

@@ -1,5 +1,7 @@
 #include "thrift/errors.h"
 
+#include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -15,6 +17,7 @@ namespace {
 // Payloads of the Status: decimal numbers.
 constexpr char kReasonUrl[] = "cairn/error_reason";
 constexpr char kReplayAfterUrl[] = "cairn/replay_after";
+constexpr char kRetryAfterUrl[] = "cairn/retry_after_ms";
 
 int64_t NumberIn(const absl::Status& status, absl::string_view url) {
   const auto payload = status.GetPayload(url);
@@ -37,6 +40,9 @@ wire::ServerError ToServerError(const absl::Status& status) {
   error.reason = ReasonOf(status);
   error.message = std::string(status.message().substr(0, kMaxErrorTextBytes));
   error.replay_after = ReplayAfterOf(status);
+  if (const int64_t ms = NumberIn(status, kRetryAfterUrl); ms > 0) {
+    error.__set_retry_after_ms(static_cast<int32_t>(ms));
+  }
   return error;
 }
 
@@ -45,7 +51,11 @@ absl::Status FromServerError(const wire::ServerError& error) {
   absl::Status status(
       IsErrorCode(code) ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown,
       error.message);
-  return WithReason(std::move(status), error.reason, error.replay_after);
+  status = WithReason(std::move(status), error.reason, error.replay_after);
+  if (error.__isset.retry_after_ms && error.retry_after_ms > 0) {
+    status.SetPayload(kRetryAfterUrl, absl::Cord(absl::StrCat(error.retry_after_ms)));
+  }
+  return status;
 }
 
 absl::Status WithReason(absl::Status status, wire::ErrorReason::type reason, int64_t replay_after) {
@@ -67,5 +77,18 @@ wire::ErrorReason::type ReasonOf(const absl::Status& status) {
 }
 
 int64_t ReplayAfterOf(const absl::Status& status) { return NumberIn(status, kReplayAfterUrl); }
+
+absl::Status BusyError(absl::string_view message, absl::Duration retry_after) {
+  const int64_t ms = absl::ToInt64Milliseconds(absl::Ceil(retry_after, absl::Milliseconds(1)));
+  absl::Status status = WithReason(absl::UnavailableError(message), wire::ErrorReason::BUSY);
+  status.SetPayload(
+      kRetryAfterUrl,
+      absl::Cord(absl::StrCat(std::clamp<int64_t>(ms, 1, std::numeric_limits<int32_t>::max()))));
+  return status;
+}
+
+absl::Duration RetryAfterOf(const absl::Status& status) {
+  return absl::Milliseconds(NumberIn(status, kRetryAfterUrl));
+}
 
 }  // namespace cairn

@@ -1,9 +1,12 @@
-// wire::ServerError <-> absl::Status. Both ways keep code, message, reason and replay_after.
+// wire::ServerError <-> absl::Status. Both ways keep code, message, reason, replay_after and
+// retry_after_ms.
 #pragma once
 
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "thrift/cairn_types.h"
 
 namespace cairn {
@@ -20,5 +23,11 @@ absl::Status WithReason(absl::Status status, wire::ErrorReason::type reason,
 wire::ErrorReason::type ReasonOf(const absl::Status& status);
 // 0 where none is attached.
 int64_t ReplayAfterOf(const absl::Status& status);
+
+// kUnavailable, reason BUSY: nothing was done, and the call is welcome again after `retry_after`
+// (in whole milliseconds, 1 at least).
+absl::Status BusyError(absl::string_view message, absl::Duration retry_after);
+// Zero where none is attached.
+absl::Duration RetryAfterOf(const absl::Status& status);
 
 }  // namespace cairn

@@ -49,7 +49,8 @@ inline constexpr int64_t kPooledPayloadBytes = 64 << 20;
 
 // Connections (ps_server/listener.h)
 
-// Open connections: --max_connections. Each has a thread and up to 64 KiB of uncharged memory.
+// Open connections: --max_connections. Each has up to 64 KiB of uncharged memory, and, while a call
+// of it waits (for other workers, memory, the disk, its peer), a thread.
 inline constexpr int32_t kDefaultMaxConnections = 1024;
 inline constexpr int32_t kHighestMaxConnections = 65536;  // Linux' usual limits of threads, files
 // Seconds without progress inside a message before its connection is closed: --stall_seconds.
@@ -69,6 +70,17 @@ inline constexpr int64_t kLowestBytesPerSecond = 64 << 10;
 inline constexpr int64_t kDrainBytes = 64 << 20;
 inline constexpr double kDrainSeconds = 2;
 
+// Calls that run at a time, those that wait not counted: --serving_threads. By default two a core,
+// so that small calls are not held up by large ones, and this many at least.
+inline constexpr int32_t kLeastDefaultServingThreads = 4;
+inline constexpr int32_t kHighestServingThreads = 4096;
+// Connections whose call has come and is not served yet: --max_queued_calls. One more call that
+// moves rows is refused, and told when to come back. As many as one host may have connections by
+// default; a job's workers that all call at one moment are fewer.
+inline constexpr int32_t kDefaultMaxQueuedCalls = 512;
+// A refused call is asked to stay away this long at most.
+inline constexpr double kLongestRetryAfterSeconds = 1;
+
 // Callers that have not proved who they are (thrift/security/)
 
 // Seconds from accepting a connection to the end of its TLS handshake and, where that does not name
@@ -79,7 +91,7 @@ inline constexpr double kLowestHandshakeSeconds = 0.05;
 inline constexpr double kHighestHandshakeSeconds = 3600;
 // Connections on the way to that: --max_handshakes. One more ends the oldest of them, so a flood of
 // half-open ones cannot keep out a caller that answers within the time they need to push it out.
-// Each has a thread and about 100 KiB.
+// Each has about 100 KiB.
 inline constexpr int32_t kDefaultMaxHandshakes = 128;
 inline constexpr int32_t kHighestMaxHandshakes = 65536;
 // Open connections of one IP address: --max_connections_per_peer. Half of max_connections: one host

@@ -11,7 +11,7 @@ ssize_t PlainStream::Receive(const iovec* parts, size_t count) {
   msghdr message = {};
   message.msg_iov = const_cast<iovec*>(parts);  // it is only read
   message.msg_iovlen = count;
-  const ssize_t got = ::recvmsg(fd_, &message, 0);
+  const ssize_t got = ::recvmsg(fd_, &message, waits() ? 0 : MSG_DONTWAIT);
   if (got >= 0) return got;
   error_ = errno;
   return error_ == EINTR || error_ == EAGAIN ? kNotYet : kFailed;
@@ -21,7 +21,7 @@ ssize_t PlainStream::Send(const iovec* parts, size_t count) {
   msghdr message = {};
   message.msg_iov = const_cast<iovec*>(parts);
   message.msg_iovlen = count;
-  const ssize_t sent = ::sendmsg(fd_, &message, MSG_NOSIGNAL);
+  const ssize_t sent = ::sendmsg(fd_, &message, MSG_NOSIGNAL | (waits() ? 0 : MSG_DONTWAIT));
   if (sent >= 0) return sent;
   error_ = errno;
   return error_ == EINTR || error_ == EAGAIN ? kNotYet : kFailed;

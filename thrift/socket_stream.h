@@ -11,7 +11,7 @@
 
 namespace cairn {
 
-// On a blocking socket whose waits end by SO_RCVTIMEO and SO_SNDTIMEO.
+// On a blocking socket whose waits end by SO_RCVTIMEO and SO_SNDTIMEO, or without waits.
 // Thread safety: none, one thread at a time.
 class SocketStream {
  public:
@@ -20,6 +20,9 @@ class SocketStream {
   static constexpr ssize_t kFailed = -2;  // failure() says why
 
   virtual ~SocketStream() = default;
+
+  // From here on Receive and Send wait (as from the start), or return kNotYet where they would.
+  void SetWaits(bool waits) { waits_ = waits; }
 
   // Waits for bytes and fills `parts` in order. > 0: how many came; 0: the peer has ended.
   virtual ssize_t Receive(const iovec* parts, size_t count) = 0;
@@ -34,9 +37,17 @@ class SocketStream {
   virtual bool HasNews() = 0;
   // Bytes that have arrived below and were not handed on: HasNews and peek of the socket miss them.
   virtual bool HoldsBytes() const = 0;
+  // Gives back what memory it can until the next bytes: between messages.
+  virtual void Rest() = 0;
   // Of the last kFailed. kUnavailable: the connection broke. kUnauthenticated, kFailedPrecondition:
   // trying again does not help; the text says what was found and what to do.
   virtual absl::Status failure() const = 0;
+
+ protected:
+  bool waits() const { return waits_; }
+
+ private:
+  bool waits_ = true;
 };
 
 // The socket's own bytes. `fd` stays the caller's.
@@ -50,6 +61,7 @@ class PlainStream : public SocketStream {
   void Farewell() override {}
   bool HasNews() override;
   bool HoldsBytes() const override { return false; }
+  void Rest() override {}
   absl::Status failure() const override;
 
  private:

@@ -12,7 +12,7 @@ namespace {
 
 TEST(Errors, EveryCodeAndReasonSurvivesBothWays) {
   for (int code = 1; code <= 16; ++code) {
-    for (int reason = 0; reason <= 8; ++reason) {
+    for (int reason = 0; reason <= 13; ++reason) {
       const absl::Status status =
           WithReason(absl::Status(static_cast<absl::StatusCode>(code), "text"),
                      static_cast<wire::ErrorReason::type>(reason), reason == 1 ? 41 : 0);
@@ -46,6 +46,20 @@ TEST(Errors, AReasonIsReplacedAndKeptByAnnotate) {
   status = WithReason(status, wire::ErrorReason::FENCED);
   EXPECT_EQ(ReasonOf(status), wire::ErrorReason::FENCED);
   EXPECT_EQ(ReplayAfterOf(status), 0);
+}
+
+TEST(Errors, ABusyServerSaysWhenToComeBack) {
+  const absl::Status busy = BusyError("busy", absl::Microseconds(36500));
+  EXPECT_EQ(RetryAfterOf(busy), absl::Milliseconds(37));
+  const absl::Status back = FromServerError(ToServerError(busy));
+  EXPECT_EQ(back.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ReasonOf(back), wire::ErrorReason::BUSY);
+  EXPECT_EQ(RetryAfterOf(Annotate(back, "pull")), absl::Milliseconds(37));
+  EXPECT_EQ(RetryAfterOf(BusyError("busy", absl::ZeroDuration())), absl::Milliseconds(1));
+  EXPECT_EQ(RetryAfterOf(absl::UnavailableError("gone")), absl::ZeroDuration());
+  wire::ServerError negative = ToServerError(busy);
+  negative.retry_after_ms = -5;
+  EXPECT_EQ(RetryAfterOf(FromServerError(negative)), absl::ZeroDuration());
 }
 
 TEST(Errors, LongTextIsCutToWhatAClientReads) {

@@ -34,7 +34,7 @@ MAY_NAME_SERVER = {"worker/trainer/in_process_server.cc", "worker/trainer/in_pro
 # cairnctl reads the files of a server that does not run.
 MAY_NAME_STORAGE = {"worker/ctl/data_directory.cc"}
 # Besides thrift/: where a server or a connection is hosted.
-MAY_NAME_THRIFT = {"ps_server/listener.cc", "worker/client/remote_link.cc",
+MAY_NAME_THRIFT = {"ps_server/connection.cc", "ps_server/listener.cc", "worker/client/remote_link.cc",
                    "worker/client/remote_link.h"}
 MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_COLUMNS = 600, 70, 100
 

@@ -11,6 +11,16 @@ namespace cairn {
 using apache::thrift::protocol::T_REPLY;
 using apache::thrift::protocol::T_STRUCT;
 
+namespace {
+
+// The calls that are work, in bytes and rows.
+bool MovesRows(const std::string& method) {
+  return method == "pull" || method == "push" || method == "step" || method == "assign" ||
+         method == "scan";
+}
+
+}  // namespace
+
 void AnswerError(BulkProtocol& protocol, BulkTransport& transport, const absl::Status& status) {
   if (protocol.method().empty() || !transport.DropUnsent()) return;
   protocol.writeMessageBegin(protocol.method(), T_REPLY, protocol.sequence_id());
@@ -80,21 +90,33 @@ bool GuardedProcessor::dispatchCallTemplated(BulkProtocol* in, BulkProtocol* out
   }
   const absl::Status status = guard_.Check(method);
   if (absl::IsUnauthenticated(status)) throw RefusedMessage(status);
+  const absl::Status refusal = std::exchange(refusal_, absl::OkStatus());
+  if (status.ok() && !refusal.ok() && MovesRows(method)) {
+    Answer(*in, refusal);
+    return true;
+  }
   if (status.ok()) return Base::dispatchCallTemplated(in, out, method, sequence_id, context);
-  in->skip(T_STRUCT);
-  in->readMessageEnd();
   if (RolesFor(method) == 0) {
     const apache::thrift::TApplicationException unknown(
         apache::thrift::TApplicationException::UNKNOWN_METHOD,
         absl::StrCat("Invalid method name: '", method, "'"));
+    in->skip(T_STRUCT);
+    in->readMessageEnd();
     out->writeMessageBegin(method, apache::thrift::protocol::T_EXCEPTION, sequence_id);
     unknown.write(out);
     transport_.flush();
     return true;
   }
-  on_refusal_(status);
-  AnswerError(*in, transport_, status);
+  Answer(*in, status);
   return true;
+}
+
+// A call that is not looked at.
+void GuardedProcessor::Answer(BulkProtocol& protocol, const absl::Status& status) {
+  protocol.skip(T_STRUCT);
+  protocol.readMessageEnd();
+  on_refusal_(status);
+  AnswerError(protocol, transport_, status);
 }
 
 }  // namespace cairn

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "thrift/Authentication.h"
@@ -29,6 +30,10 @@ class GuardedProcessor : public wire::ParameterServerProcessorT<BulkProtocol> {
                    BulkTransport& transport, std::function<void(const absl::Status&)> on_refusal,
                    std::function<void()> on_proof);
 
+  // The next call is answered with `refusal` where it is one of those that move rows: its arguments
+  // are thrown away unread. Others, by which a worker keeps its place, are served all the same.
+  void RefuseNext(absl::Status refusal) { refusal_ = std::move(refusal); }
+
  protected:
   bool dispatchCallTemplated(BulkProtocol* in, BulkProtocol* out, const std::string& method,
                              int32_t sequence_id, void* context) override;
@@ -42,8 +47,11 @@ class GuardedProcessor : public wire::ParameterServerProcessorT<BulkProtocol> {
   using Base = wire::ParameterServerProcessorT<BulkProtocol>;
   class Authenticator;
 
+  void Answer(BulkProtocol& protocol, const absl::Status& status);
+
   PeerGuard& guard_;
   BulkTransport& transport_;
+  absl::Status refusal_;
   const std::function<void(const absl::Status&)> on_refusal_;
   const std::shared_ptr<Authenticator> authenticator_;
 };

@@ -1,17 +1,13 @@
 #include "thrift/security/server_security.h"
 
-#include <poll.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "common/status.h"
-#include "thrift/security/tls_stream.h"
 
 namespace cairn {
 namespace {
@@ -21,23 +17,14 @@ constexpr uint8_t kThriftStrict = 0x80;
 
 }  // namespace
 
-Opening AwaitOpening(int fd, Deadline deadline) {
-  for (;;) {
-    const absl::Duration left = deadline.Remaining();
-    if (left <= absl::ZeroDuration()) return Opening::kNothing;
-    pollfd waiting = {fd, POLLIN, 0};
-    const int64_t ms = absl::ToInt64Milliseconds(absl::Ceil(left, absl::Milliseconds(1)));
-    const int ready = ::poll(&waiting, 1, static_cast<int>(std::min<int64_t>(ms, 1 << 30)));
-    if (ready < 0 && errno != EINTR) return Opening::kNothing;
-    if (ready <= 0) continue;
-    uint8_t first = 0;
-    const ssize_t got = ::recv(fd, &first, 1, MSG_PEEK | MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-    if (got <= 0) return Opening::kNothing;
-    return first == kTlsHandshake   ? Opening::kTls
-           : first == kThriftStrict ? Opening::kThrift
-                                    : Opening::kOther;
-  }
+std::optional<Opening> OpeningOf(int fd) {
+  uint8_t first = 0;
+  const ssize_t got = ::recv(fd, &first, 1, MSG_PEEK | MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
+  if (got <= 0) return Opening::kNothing;
+  return first == kTlsHandshake   ? Opening::kTls
+         : first == kThriftStrict ? Opening::kThrift
+                                  : Opening::kOther;
 }
 
 void SendAlert(int fd, PlainAlert alert) {
@@ -61,11 +48,15 @@ absl::StatusOr<std::unique_ptr<ServerSecurity>> ServerSecurity::Load(
   return security;
 }
 
-absl::StatusOr<ServerSecurity::Entry> ServerSecurity::Enter(int fd, const std::string& peer,
-                                                            Deadline deadline) {
+absl::StatusOr<std::unique_ptr<TlsStream>> ServerSecurity::BeginHandshake(int fd,
+                                                                          const std::string& peer) {
+  return TlsStream::BeginAccept(*tls_, fd, peer);
+}
+
+ServerSecurity::Entry ServerSecurity::Enter(std::unique_ptr<TlsStream> stream,
+                                            const std::string& peer) {
   if (!asks()) return Entry{nullptr, PeerGuard::Open(), peer};
   if (!has_tls()) return Entry{nullptr, PeerGuard({}, tokens_), peer};
-  ASSIGN_OR_RETURN(std::unique_ptr<TlsStream> stream, TlsStream::Accept(*tls_, fd, peer, deadline));
   const CertificateFacts& facts = stream->peer_certificate();
   PeerGuard guard({.roles = facts.roles, .name = facts.name}, tokens_);
   return Entry{std::move(stream), std::move(guard),

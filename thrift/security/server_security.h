@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -10,6 +11,7 @@
 #include "common/deadline.h"
 #include "thrift/security/peer_guard.h"
 #include "thrift/security/tls_context.h"
+#include "thrift/security/tls_stream.h"
 #include "thrift/security/token_table.h"
 #include "thrift/socket_stream.h"
 
@@ -18,8 +20,8 @@ namespace cairn {
 // What a connection begins with, by its first byte, which stays to be read.
 enum class Opening { kNothing, kTls, kThrift, kOther };
 
-// kNothing: the peer ended, or sent nothing until `deadline`.
-Opening AwaitOpening(int fd, Deadline deadline);
+// Does not wait. nullopt: nothing has come yet. kNothing: the peer ended.
+std::optional<Opening> OpeningOf(int fd);
 // To a peer that speaks TLS to a port that does not, or that is not let in: a fatal alert, 7 bytes
 // that fit every empty socket buffer.
 enum class PlainAlert { kNoTlsHere, kNotNow };
@@ -40,9 +42,12 @@ class ServerSecurity {
     PeerGuard guard;
     std::string peer;  // with the certificate's name
   };
-  // The TLS handshake, where there is one. Errors are those of TlsStream::Accept. A certificate
-  // without a role is let in: its first call is told so, or brings a token.
-  absl::StatusOr<Entry> Enter(int fd, const std::string& peer, Deadline deadline);
+  // Where there is TLS: the handshake of a connection, to be stepped to its end. Errors are those
+  // of TlsStream::Accept.
+  absl::StatusOr<std::unique_ptr<TlsStream>> BeginHandshake(int fd, const std::string& peer);
+  // `stream`: of a handshake that is over; null where there is no TLS. A certificate without a role
+  // is let in: its first call is told so, or brings a token.
+  Entry Enter(std::unique_ptr<TlsStream> stream, const std::string& peer);
 
  private:
   std::shared_ptr<TlsContext> tls_;

@@ -38,6 +38,12 @@ class SocketBio {
   // again.
   bool Flush();
 
+  // Gives the memory back that holds nothing.
+  void Rest() {
+    if (!holds_bytes()) ahead_.reset();
+    if (begin_ == end_) gathered_.reset();
+  }
+
   int64_t received_bytes() const { return received_bytes_; }
   bool holds_bytes() const { return ahead_begin_ < ahead_end_; }  // received, and not asked for yet
   bool ended() const { return ended_; }                           // the peer has

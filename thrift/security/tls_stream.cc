@@ -38,6 +38,7 @@ class OpensslStream : public TlsStream {
   OpensslStream(int fd, TlsKnown known) : bio_(fd), known_(std::move(known)), fd_(fd) {}
   absl::Status Begin(SSL_CTX* context);
   absl::Status Handshake(Deadline deadline);
+  absl::StatusOr<Stage> Step(Deadline deadline) override;
 
   ssize_t Receive(const iovec* parts, size_t count) override;
   ssize_t Send(const iovec* parts, size_t count) override;
@@ -50,6 +51,7 @@ class OpensslStream : public TlsStream {
   bool HoldsBytes() const override {
     return bio_.holds_bytes() || SSL_has_pending(ssl_.get()) == 1;
   }
+  void Rest() override { bio_.Rest(); }
   absl::Status failure() const override { return failure_; }
   const CertificateFacts& peer_certificate() const override { return peer_certificate_; }
   std::string Terms() const override {
@@ -57,6 +59,8 @@ class OpensslStream : public TlsStream {
   }
 
  private:
+  // One step, which waits for at most a slice where `waits`.
+  absl::StatusOr<Stage> Shake(Deadline deadline, bool waits);
   ssize_t Encrypt(const iovec* parts, size_t count);
   // After a call that returned `result` <= 0: 0, kNotYet or kFailed.
   ssize_t Judge(int result, bool is_handshake);
@@ -97,38 +101,49 @@ absl::Status OpensslStream::Begin(SSL_CTX* context) {
       absl::StrCat(known_.peer, ": \"", known_.host, "\" is no host name: ", TakeOpensslError()));
 }
 
+absl::StatusOr<TlsStream::Stage> OpensslStream::Shake(Deadline deadline, bool waits) {
+  const absl::Duration left = deadline.Remaining();
+  if (left <= absl::ZeroDuration()) {
+    failed_ = true;
+    return absl::DeadlineExceededError(
+        absl::StrCat(known_.peer, " did not end the TLS handshake in time"));
+  }
+  if (bio_.received_bytes() > kMaxHandshakeBytes) {
+    failed_ = true;
+    return absl::UnauthenticatedError(
+        absl::StrCat(known_.peer, " sent more than ", kMaxHandshakeBytes,
+                     " bytes (kMaxHandshakeBytes) for one TLS handshake"));
+  }
+  if (waits) SetTimeouts(fd_, std::min(left, kSlice));
+  bio_.AllowReads(1, waits);
+  ERR_clear_error();
+  const int result = SSL_do_handshake(ssl_.get());
+  if (result == 1) {
+    established_ = true;
+    const OpensslPtr<X509> certificate(SSL_get1_peer_certificate(ssl_.get()));
+    if (certificate != nullptr) peer_certificate_ = FactsOf(certificate.get());
+    return Stage::kDone;
+  }
+  const bool needs_room = SSL_want_write(ssl_.get());
+  const ssize_t judged = Judge(result, /*is_handshake=*/true);
+  if (judged == kNotYet) return needs_room ? Stage::kNeedsRoom : Stage::kNeedsBytes;
+  if (judged == kFailed) return failure_;
+  return absl::UnavailableError(absl::StrCat(
+      known_.peer, " closed the connection in the TLS handshake",
+      known_.serves ? ""
+                    : ": it is a port without TLS, or has too many connections; its log says "
+                      "which"));
+}
+
 absl::Status OpensslStream::Handshake(Deadline deadline) {
   for (;;) {
-    const absl::Duration left = deadline.Remaining();
-    if (left <= absl::ZeroDuration()) {
-      failed_ = true;
-      return absl::DeadlineExceededError(
-          absl::StrCat(known_.peer, " did not end the TLS handshake in time"));
-    }
-    if (bio_.received_bytes() > kMaxHandshakeBytes) {
-      failed_ = true;
-      return absl::UnauthenticatedError(
-          absl::StrCat(known_.peer, " sent more than ", kMaxHandshakeBytes,
-                       " bytes (kMaxHandshakeBytes) for one TLS handshake"));
-    }
-    SetTimeouts(fd_, std::min(left, kSlice));
-    bio_.AllowReads(1);
-    ERR_clear_error();
-    const int result = SSL_do_handshake(ssl_.get());
-    if (result == 1) break;
-    const ssize_t judged = Judge(result, /*is_handshake=*/true);
-    if (judged == kNotYet) continue;
-    if (judged == kFailed) return failure_;
-    return absl::UnavailableError(absl::StrCat(
-        known_.peer, " closed the connection in the TLS handshake",
-        known_.serves ? ""
-                      : ": it is a port without TLS, or has too many connections; its log says "
-                        "which"));
+    ASSIGN_OR_RETURN(const Stage stage, Shake(deadline, /*waits=*/true));
+    if (stage == Stage::kDone) return absl::OkStatus();
   }
-  established_ = true;
-  const OpensslPtr<X509> certificate(SSL_get1_peer_certificate(ssl_.get()));
-  if (certificate != nullptr) peer_certificate_ = FactsOf(certificate.get());
-  return absl::OkStatus();
+}
+
+absl::StatusOr<TlsStream::Stage> OpensslStream::Step(Deadline deadline) {
+  return Shake(deadline, /*waits=*/false);
 }
 
 ssize_t OpensslStream::Judge(int result, bool is_handshake) {
@@ -149,7 +164,8 @@ ssize_t OpensslStream::Judge(int result, bool is_handshake) {
 }
 
 ssize_t OpensslStream::Receive(const iovec* parts, size_t count) {
-  bio_.AllowReads(1);
+  if (!failure_.ok()) return kFailed;  // found by HasNews
+  bio_.AllowReads(1, waits());
   ERR_clear_error();
   ssize_t total = 0;
   for (size_t i = 0; i < count; ++i) {
@@ -169,7 +185,7 @@ ssize_t OpensslStream::Receive(const iovec* parts, size_t count) {
 }
 
 ssize_t OpensslStream::Send(const iovec* parts, size_t count) {
-  bio_.AllowReads(1);
+  bio_.AllowReads(1, waits());
   ERR_clear_error();
   if (unreported_bytes_ == 0) {
     const ssize_t taken = Encrypt(parts, count);
@@ -222,11 +238,16 @@ void OpensslStream::Farewell() {
   ERR_clear_error();
 }
 
-absl::StatusOr<std::unique_ptr<TlsStream>> Shake(TlsContext& context, int fd, TlsKnown known,
-                                                 Deadline deadline) {
+absl::StatusOr<std::unique_ptr<OpensslStream>> Make(TlsContext& context, int fd, TlsKnown known) {
   known.ca = context.options().tls_ca;
   auto stream = std::make_unique<OpensslStream>(fd, std::move(known));
   RETURN_IF_ERROR(stream->Begin(context.Current().get()));
+  return stream;
+}
+
+absl::StatusOr<std::unique_ptr<TlsStream>> Shake(TlsContext& context, int fd, TlsKnown known,
+                                                 Deadline deadline) {
+  ASSIGN_OR_RETURN(std::unique_ptr<OpensslStream> stream, Make(context, fd, std::move(known)));
   RETURN_IF_ERROR(stream->Handshake(deadline));
   return stream;
 }
@@ -244,6 +265,11 @@ absl::StatusOr<std::unique_ptr<TlsStream>> TlsStream::Accept(TlsContext& context
                                                              const std::string& peer,
                                                              Deadline deadline) {
   return Shake(context, fd, {.peer = peer, .serves = true}, deadline);
+}
+
+absl::StatusOr<std::unique_ptr<TlsStream>> TlsStream::BeginAccept(TlsContext& context, int fd,
+                                                                  const std::string& peer) {
+  return Make(context, fd, {.peer = peer, .serves = true});
 }
 
 }  // namespace cairn

@@ -30,6 +30,12 @@ class TlsStream : public SocketStream {
   static absl::StatusOr<std::unique_ptr<TlsStream>> Accept(TlsContext& context, int fd,
                                                            const std::string& peer,
                                                            Deadline deadline);
+  // The server's handshake in steps that do not wait; Step until it is over. `fd` may block.
+  static absl::StatusOr<std::unique_ptr<TlsStream>> BeginAccept(TlsContext& context, int fd,
+                                                                const std::string& peer);
+  enum class Stage { kNeedsBytes, kNeedsRoom, kDone };  // next: fd readable; writable; calls
+  // Errors as Accept.
+  virtual absl::StatusOr<Stage> Step(Deadline deadline) = 0;
 
   virtual const CertificateFacts& peer_certificate() const = 0;
   // "TLSv1.3 TLS_AES_128_GCM_SHA256".
