@@ -30,13 +30,20 @@ double StepWaitSeconds(Deadline attempt_end) {
 
 }  // namespace
 
-bool Backoff::Pause() {
+bool Backoff::Pause(absl::Duration retry_after) {
   if (!give_up_) give_up_ = Deadline::Earlier(deadline_, Deadline::In(ps_wait_));
   const absl::Duration left = give_up_->Remaining();
   if (left <= absl::ZeroDuration()) return false;
   const int64_t now = absl::ToInt64Nanoseconds(MonotonicNow());
   const double cut = static_cast<double>(MixBits(static_cast<uint64_t>(now)) >> 11) * 0x1p-54;
-  StopFlag().WaitFor(std::min(left, next_ * (1 - cut)));  // on the same clock as deadlines
+  StopFlag clock;  // the same clock as deadlines
+  if (retry_after > absl::ZeroDuration()) {
+    const absl::Duration pause = retry_after * (1 + cut / 2);
+    if (pause >= left) return false;
+    clock.WaitFor(pause);
+    return true;
+  }
+  clock.WaitFor(std::min(left, next_ * (1 - cut)));
   next_ = std::min(next_ * 2, absl::Seconds(1));
   return true;
 }
@@ -62,7 +69,7 @@ void FanOut::Send(Exchange& exchange, Deadline deadline) {
 }
 
 bool FanOut::Receive(Exchange& exchange, Deadline deadline,
-                     absl::FunctionRef<absl::Status(Exchange&)> answered, bool* pause) {
+                     absl::FunctionRef<absl::Status(Exchange&)> answered, Next* next) {
   ServerSession& session = *exchange.session;
   if (exchange.channel != nullptr) {
     if (exchange.outcome.progress == Progress::kAnswered && exchange.outcome.status.ok()) {
@@ -82,7 +89,10 @@ bool FanOut::Receive(Exchange& exchange, Deadline deadline,
       session.Judge(&exchange.outcome, exchange.repeatable, exchange.boot_id, deadline);
   switch (verdict) {
     case Verdict::kAgain: return true;
-    case Verdict::kAgainLater: *pause = true; return true;
+    case Verdict::kAgainLater:
+      next->pause = true;
+      next->retry_after = std::max(next->retry_after, RetryAfterOf(exchange.outcome.status));
+      return true;
     case Verdict::kFail: exchange.done = true; return false;
     case Verdict::kDone: break;
   }
@@ -111,18 +121,19 @@ absl::Status FanOut::Run(absl::Span<Exchange* const> exchanges, bool finish_all,
       Send(*exchange, attempt_end);
       CAIRN_CRASH_POINT("worker: a server is sent its part");
     }
-    bool again = false, pause = false, waits = false, waited = false;
+    bool again = false, waits = false, waited = false;
+    Next next;
     for (Exchange* exchange : exchanges) {
       if (exchange->done) continue;
-      if (Receive(*exchange, attempt_end, answered, &pause)) again = true;
+      if (Receive(*exchange, attempt_end, answered, &next)) again = true;
       CAIRN_CRASH_POINT("worker: a server has answered");
       if (!exchange->done && !exchange->expired_wait.ok()) waits = true;
       if (ReasonOf(exchange->outcome.status) == wire::ErrorReason::WAIT_EXPIRED) waited = true;
       if (exchange->done && !exchange->outcome.status.ok()) failed = true;
     }
     if (!again || (failed && !finish_all)) break;
-    if (!waited && ++renewals > kMaxRenewals) pause = true;
-    if (deadline.Expired() || (pause && !backoff.Pause())) break;
+    if (!waited && ++renewals > kMaxRenewals) next.pause = true;
+    if (deadline.Expired() || (next.pause && !backoff.Pause(next.retry_after))) break;
     if (waits && deadline.Remaining() < kShortestStepWait) break;
     ++*retries;
   }
@@ -165,7 +176,7 @@ absl::Status FanOut::Call(
     if (verdict == Verdict::kDone || verdict == Verdict::kFail) return outcome.status;
     const bool waited = ReasonOf(outcome.status) == wire::ErrorReason::WAIT_EXPIRED;
     const bool pause = verdict == Verdict::kAgainLater || (!waited && ++renewals > kMaxRenewals);
-    if (deadline.Expired() || (pause && !backoff.Pause())) {
+    if (deadline.Expired() || (pause && !backoff.Pause(RetryAfterOf(outcome.status)))) {
       return session.GaveUp(outcome, deadline.Expired());
     }
     ++*retries;

@@ -24,8 +24,10 @@ class Backoff {
   // The time to wait for a server starts with the first pause.
   Backoff(absl::Duration ps_wait, Deadline deadline) : ps_wait_(ps_wait), deadline_(deadline) {}
 
-  // False, at once, where the time is up.
-  bool Pause();
+  // False, at once, where the time is up. `retry_after` above zero: a server has said when it has
+  // room again; the pause lasts so long, and up to a quarter more at random, and does not grow.
+  // False where there is not so much time.
+  bool Pause(absl::Duration retry_after = absl::ZeroDuration());
 
  private:
   const absl::Duration ps_wait_;
@@ -78,9 +80,14 @@ class FanOut {
 
  private:
   void Send(Exchange& exchange, Deadline deadline);
-  // True where another attempt is to follow; *pause where it is not to follow at once.
+  // What an attempt's outcomes ask of the next one.
+  struct Next {
+    bool pause = false;          // it is not to follow at once
+    absl::Duration retry_after;  // the longest that a busy server has asked for
+  };
+  // True where another attempt is to follow; adds to *next.
   bool Receive(Exchange& exchange, Deadline deadline,
-               absl::FunctionRef<absl::Status(Exchange&)> answered, bool* pause);
+               absl::FunctionRef<absl::Status(Exchange&)> answered, Next* next);
 
   const Limits& limits_;
 };

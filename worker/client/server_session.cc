@@ -231,6 +231,9 @@ Verdict ServerSession::Judge(Outcome* outcome, bool repeatable, int64_t boot_id,
         NoteAnswer();
         LOG(WARNING) << outcome->status.message();
         return Verdict::kAgain;
+      case wire::ErrorReason::BUSY:  // not looked at: whatever it is may be sent again
+        NoteAnswer();
+        return Verdict::kAgainLater;
       case wire::ErrorReason::STOPPING:
         NoteGone(outcome->status);
         return repeatable ? Verdict::kAgainLater : Verdict::kFail;
@@ -382,6 +385,7 @@ Verdict ServerSession::JudgeRenewal(Outcome* outcome) {
     outcome->status = Fenced(outcome->status);
     return Verdict::kFail;
   }
+  if (reason == wire::ErrorReason::BUSY) return Verdict::kAgainLater;
   // REBOOTED, LEASE_ENDED: restarted, or lost, again meanwhile. WAIT_EXPIRED: an update comes after
   // contributions whose steps wait for what other workers send again.
   if (outcome->progress == Progress::kAnswered && reason != wire::ErrorReason::STOPPING &&
@@ -425,6 +429,12 @@ absl::Status ServerSession::PushesLost(const ReplayPlan& plan,
 absl::Status ServerSession::GaveUp(const Outcome& outcome, bool deadline_passed) const {
   // It names who is missing.
   if (ReasonOf(outcome.status) == wire::ErrorReason::WAIT_EXPIRED) return outcome.status;
+  // It is there, and says why it does not serve.
+  if (ReasonOf(outcome.status) == wire::ErrorReason::BUSY) {
+    return Annotate(outcome.status,
+                    absl::StrCat("gave up, for that is beyond the call's deadline or ps_wait, ",
+                                 absl::FormatDuration(identity_.ps_wait)));
+  }
   const absl::string_view error = WithoutPeer(outcome.status.message(), name_);
   const bool slow = outcome.status.code() == absl::StatusCode::kDeadlineExceeded;
   if (deadline_passed && slow) {

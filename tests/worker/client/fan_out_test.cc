@@ -17,6 +17,19 @@ TEST(Backoff, EndsAfterTheTimeToWait) {
   EXPECT_LE(pauses, 6);
 }
 
+TEST(Backoff, ABusyServerIsWaitedForAsLongAsItSays) {
+  Backoff backoff(absl::Seconds(100), Soon());
+  for (int i = 0; i < 3; ++i) {
+    const absl::Duration start = MonotonicNow();
+    ASSERT_TRUE(backoff.Pause(absl::Milliseconds(40)));
+    EXPECT_GE(MonotonicNow() - start, absl::Milliseconds(40));
+  }
+  Backoff short_of_time(absl::Seconds(100), Soon());
+  const absl::Duration start = MonotonicNow();
+  EXPECT_FALSE(short_of_time.Pause(absl::Hours(1)));
+  EXPECT_LT(MonotonicNow() - start, absl::Seconds(10));
+}
+
 TEST(Backoff, EndsAtTheDeadline) {
   Backoff backoff(absl::Seconds(100), Deadline::In(absl::ZeroDuration()));
   EXPECT_FALSE(backoff.Pause());
@@ -36,6 +49,45 @@ TEST(Join, KeepsTheReasonOfWhoeverHasOne) {
   EXPECT_EQ(ReasonOf(Join({absl::UnavailableError("a"), fenced})), wire::ErrorReason::FENCED);
   EXPECT_EQ(ReasonOf(Join({fenced, fenced})), wire::ErrorReason::FENCED);
   EXPECT_EQ(ReasonOf(Join({absl::UnavailableError("a")})), wire::ErrorReason::NONE);
+}
+
+// Even one that must not run twice: it was not looked at.
+TEST(FanOut, ACallThatABusyServerRefusedIsSentAgainWhenItSays) {
+  const FanOut::Limits limits{absl::Seconds(10), absl::Seconds(10)};
+  const ClientIdentity identity{.job = "job", .server_count = 1};
+  Fleet fleet(1, true);
+  ServerSession session(0, "ps:0", RemoteLink("ps:0", fleet.proxy(0).address(), 1 << 20),
+                        &identity);
+  int refusals = 2;
+  fleet.fake(0).before = [&](absl::string_view) {
+    if (refusals-- > 0) throw ToServerError(BusyError("busy", absl::Milliseconds(50)));
+  };
+  Exchange exchange;
+  exchange.session = &session;
+  exchange.repeatable = false;
+  Exchange* const one = &exchange;
+  int64_t retries = 0;
+  absl::Duration start = MonotonicNow();
+  EXPECT_OK(FanOut(&limits).Run(
+      {&one, 1}, false, Soon(), [](Exchange&) { return absl::OkStatus(); }, &retries));
+  EXPECT_GE(MonotonicNow() - start, absl::Milliseconds(100));
+  EXPECT_EQ(retries, 2);
+  // Another kind of call; and one for which it is busy too long.
+  const auto ask = [](wire::ParameterServerIf& service, const wire::Caller& caller) {
+    wire::ServerState state;
+    service.heartbeat(state, caller);
+  };
+  refusals = 1;
+  EXPECT_OK(FanOut(&limits).Call(session, "heartbeat", absl::Seconds(10), absl::Seconds(10), Soon(),
+                                 ask, &retries));
+  EXPECT_EQ(retries, 3);
+  refusals = 1000;
+  const absl::Status busy =
+      FanOut(&limits).Call(session, "heartbeat", absl::Seconds(10), absl::Seconds(10),
+                           Deadline::In(absl::Milliseconds(200)), ask, &retries);
+  EXPECT_THAT(busy, StatusIs(absl::StatusCode::kUnavailable,
+                             ::testing::AllOf(::testing::HasSubstr("busy"),
+                                              ::testing::HasSubstr("gave up, for"))));
 }
 
 TEST(FanOut, SendsToAllBeforeItReceives) {
