@@ -69,6 +69,16 @@ void AddCalls(const EngineFigures& engine, const ListenerFigures& listener, Fami
                    static_cast<double>(listener.accepted));
   families.Counter("cairn_ps_connections_refused_total", "Connections refused, being one too many.",
                    static_cast<double>(listener.refused));
+  families.Gauge("cairn_ps_queued_calls", "Calls that have come and wait for a thread.",
+                 static_cast<double>(listener.queued_calls));
+  families.Gauge("cairn_ps_busy_threads", "Threads that serve a call which does not wait.",
+                 static_cast<double>(listener.busy_threads));
+  families.Gauge("cairn_ps_call_threads",
+                 "Threads for calls: busy ones, those whose call waits, and idle ones.",
+                 static_cast<double>(listener.threads));
+  families.Counter("cairn_ps_calls_refused_busy_total",
+                   "Calls refused because too many waited, and told when to come back.",
+                   static_cast<double>(listener.refused_calls));
   families.Counter("cairn_ps_received_bytes_total", "Of requests that were read to their end.",
                    static_cast<double>(listener.received_bytes));
   families.Counter("cairn_ps_sent_bytes_total", "Of replies that were sent.",

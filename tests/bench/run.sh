@@ -19,6 +19,7 @@ run optimizer_bench --benchmark_format=console
 run model_bench
 run reader_bench
 run wire_bench
+run connections_bench
 run engine_bench
 run client_bench
 run collective_bench
