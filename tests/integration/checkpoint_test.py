@@ -58,16 +58,24 @@ class Checkpoints(scene.FolderTest):
         return processes.Cluster(self.path(name), servers)
 
     def kill_after_checkpoints(self, name, servers, workers, job, count):
-        """Trains until `count` more checkpoints are there, then kills everything and its disks."""
+        """Trains until `count` more checkpoints are there, the last with steps of every worker, then
+        kills everything and its disks."""
         wanted = self.newest_number() + count
+
+        def all_there():
+            found = processes.checkpoints(self.directory)
+            return found and found[-1][0]["number"] >= wanted and all(
+                sum(w["sequence"] > 0 for w in part["workers"]) == workers
+                for part in found[-1][0]["servers"])
+
         with self.cluster(name, servers) as cluster:
             file = cluster.worker_file(workers)
             started = [subprocess.Popen(processes.worker_command(job, file, index),
                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
                        for index in range(workers)]
             try:
-                processes.wait_for(lambda: self.newest_number() >= wanted or
-                                   started[0].poll() is not None, 120, f"{count} checkpoints")
+                processes.wait_for(lambda: all_there() or started[0].poll() is not None, 120,
+                                   f"{count} checkpoints")
             finally:
                 for worker in started:
                     worker.kill()
