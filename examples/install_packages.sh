@@ -18,7 +18,7 @@ test_packages=(
   libgtest-dev libgmock-dev libbenchmark-dev
   prometheus chromium python3-websocket            # promtool; the status page
   python3-thrift python3-numpy clang-format clang-tidy ccache cmake
-  slurm-wlm python3-venv python3-yaml
+  slurm-wlm python3-venv python3-yaml xxhash
   debhelper help2man lintian mmdebstrap
   fish zsh                                         # their completion of cairnctl
 )
