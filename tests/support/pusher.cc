@@ -18,6 +18,7 @@
 //     Writes what each server answers to `why`: a JSON list, null for one that does not answer.
 //
 // SERVERS: host:port,host:port,host:port
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -114,8 +115,13 @@ absl::Status Why(const Words& words) {
     }
     std::vector<std::string> workers;
     for (const wire::WorkerStanding& worker : reply.workers) {
+      const bool waits = std::any_of(
+          reply.waiting.begin(), reply.waiting.end(), [&worker](const wire::WaitingCall& call) {
+            return call.worker == worker.worker && call.waits_for == "step";
+          });
       workers.push_back(absl::StrCat("{\"worker\":", worker.worker, ",\"state\":\"", worker.state,
-                                     "\",\"step\":", worker.step, "}"));
+                                     "\",\"step\":", worker.step,
+                                     ",\"waits\":", waits ? "true" : "false", "}"));
     }
     answers.push_back(absl::StrCat("{\"largest_step_gap\":", reply.largest_step_gap,
                                    ",\"workers\":[", absl::StrJoin(workers, ","), "]}"));
