@@ -157,7 +157,7 @@ class LaunchTest(scene.FolderTest):
         self.assertTrue(all(map(gone, started)))
 
     def test_killed_tasks_are_started_again_and_the_job_ends_as_if_nothing_had_been(self):
-        process = self.launch("--restart", "on-failure", "--json", epochs=100)
+        process = self.launch("--restart", "on-failure", "--json", epochs=2000)
         self.wait_for_log("worker:0 .*starts run 1")
         os.kill(self.pids(process, "cairn-worker", 2)[0], signal.SIGKILL)
         self.wait_for_log("worker:0 was ended by signal 9 .*started again")
@@ -167,7 +167,7 @@ class LaunchTest(scene.FolderTest):
         answer = json.loads(out)
         self.assertEqual({t["task"]: t["restarts"] for t in answer["tasks"]},
                          {"ps:0": 0, "ps:1": 1, "worker:0": 1, "worker:1": 0})
-        self.assertEqual([r["total_steps"] for r in answer["reports"]], [2000, 2000])
+        self.assertEqual([r["total_steps"] for r in answer["reports"]], [40000, 40000])
 
     def test_restarts_are_bounded(self):
         process = self.launch("--restart", "on-failure", "--max_restarts", "2", "--ps", "1",
