@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/crash_point.h"
@@ -73,18 +74,20 @@ absl::Status PsClientImpl::PlanPush(absl::Span<const PushSource> sources, DataPl
                                     bool* skip) {
   *skip = false;
   RETURN_IF_ERROR(CheckTwice(sources));
+  absl::InlinedVector<const ClientVariable*, 64> variables;
   for (const PushSource& source : sources) {
     ASSIGN_OR_RETURN(const ClientVariable* variable, FindVariable("push", source.variable));
     ASSIGN_OR_RETURN(const bool finite, AllFinite(*variable, source));
     if (!finite) *skip = true;
+    variables.push_back(variable);
   }
   if (*skip) {
     pushes_dropped_.fetch_add(1, std::memory_order_relaxed);
     return absl::OkStatus();
   }
   // Residuals change from here on.
-  for (const PushSource& source : sources) {
-    RETURN_IF_ERROR(plan->AddPush(**FindVariable("push", source.variable), source));
+  for (size_t i = 0; i < sources.size(); ++i) {
+    RETURN_IF_ERROR(plan->AddPush(*variables[i], sources[i]));
   }
   return absl::OkStatus();
 }
