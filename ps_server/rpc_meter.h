@@ -35,6 +35,7 @@ enum class Method : int {
   kCheckpoint,
   kDropCheckpoint,
   kRestore,
+  kMove,
   kDrain,
   kLast = kDrain
 };

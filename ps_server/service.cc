@@ -12,6 +12,7 @@
 #include "common/status.h"
 #include "ps_server/assign.h"
 #include "ps_server/checkpoint_calls.h"
+#include "ps_server/move_calls.h"
 #include "ps_server/pull.h"
 #include "ps_server/push.h"
 #include "ps_server/sequencing.h"
@@ -208,6 +209,11 @@ void Service::drop_checkpoint(wire::ServerState& state, const wire::CheckpointRe
 void Service::restore(wire::RestoreReply& reply, const wire::RestoreRequest& request) {
   Run(Method::kRestore, request.caller, reply.state,
       [&](const Admitted&) { return Restore(core_, request, reply); });
+}
+
+void Service::move(wire::MoveReply& reply, const wire::MoveRequest& request) {
+  Run(Method::kMove, request.caller, reply.state,
+      [&](const Admitted& admitted) { return MoveRows(core_, admitted, request, reply); });
 }
 
 absl::Status Service::Drain(const wire::Caller& caller) {

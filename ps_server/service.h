@@ -62,6 +62,7 @@ class Service final : public wire::ParameterServerIf {
   void checkpoint(wire::CheckpointReply& reply, const wire::CheckpointRequest& request) override;
   void drop_checkpoint(wire::ServerState& state, const wire::CheckpointRequest& request) override;
   void restore(wire::RestoreReply& reply, const wire::RestoreRequest& request) override;
+  void move(wire::MoveReply& reply, const wire::MoveRequest& request) override;
   void drain(wire::ServerState& state, const wire::Caller& caller) override;
 
  private:

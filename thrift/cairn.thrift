@@ -89,7 +89,11 @@ enum ErrorReason {
   CONSISTENCY_CONFLICT = 12,
   /** More calls wait to be served than the server lets queue up: this one was not looked at. Send
       the same call again after `retry_after_ms`. */
-  BUSY = 13
+  BUSY = 13,
+  /** Rows that the call names have moved to another server, or are not here yet. `moved` has the
+      maps as they are known here. Of an update nothing was applied, and its sequence is not
+      recorded: send each server its part by the newer map, those that had it already as `late`. */
+  MOVED = 14
 }
 
 enum ConsistencyMode { ASYNC = 1, SSP = 2, SYNC = 3 }
@@ -128,18 +132,6 @@ struct ServerState {
   /** SYNC: the last step whose mean is applied here, and the last that survives a crash. */
   4: i64 closed_step = 0
   5: i64 durable_step = 0
-}
-
-exception ServerError {
-  1: ErrorCode code
-  2: ErrorReason reason
-  /** One line: who, what, found, allowed, next step. */
-  3: string message
-  /** With REPLAY: the sequence this server has applied; replay starts above it. */
-  4: i64 replay_after = 0
-  5: optional ServerState state
-  /** With BUSY: milliseconds until the server expects to have room for the call. */
-  6: optional i32 retry_after_ms
 }
 
 /** What a worker says of its training, for status pages and tools; nothing else depends on it. */
@@ -222,6 +214,17 @@ struct DenseShard {
   3: i32 ps
 }
 
+/** What an embedding table does with rows that are rarely used. */
+struct RowRules {
+  /** A key gets a row with its n-th push; the pushes before do not move it. 1 … 255. */
+  1: i32 admit_after_pushes = 1
+  /** Rows not pushed for so long are deleted, some time later; 0: never. */
+  2: i64 expire_after_seconds = 0
+  /** Of the whole table, shared among its buckets: beyond it, rows not pushed for longest are
+      deleted. 0: no limit. */
+  3: i64 max_rows = 0
+}
+
 struct VariableSpec {
   /** 1 … 512 bytes of [A-Za-z0-9_./-]. */
   1: string name
@@ -237,6 +240,21 @@ struct VariableSpec {
   /** EMBEDDING: server of each hash bucket; a power of two, 1 … 65536. Empty: 16 buckets here. */
   9: list<i32> bucket_ps
   10: i64 map_version = 1
+  11: optional RowRules rows
+}
+
+exception ServerError {
+  1: ErrorCode code
+  2: ErrorReason reason
+  /** One line: who, what, found, allowed, next step. */
+  3: string message
+  /** With REPLAY: the sequence this server has applied; replay starts above it. */
+  4: i64 replay_after = 0
+  5: optional ServerState state
+  /** With BUSY: milliseconds until the server expects to have room for the call. */
+  6: optional i32 retry_after_ms
+  /** With MOVED: the variables concerned. */
+  7: optional list<VariableSpec> moved
 }
 
 /** SYNC: one worker's push for a step. */
@@ -273,6 +291,8 @@ struct PushItem {
   7: i64 pulled_version = -1
   /** Of `values`. */
   8: ValueFormat format = ValueFormat.PLAIN
+  /** VariableSpec.map_version of the map that the item was cut by; 0: not told. */
+  9: i64 map_version = 0
 }
 
 struct PushRequest {
@@ -286,6 +306,9 @@ struct PushRequest {
   5: i64 rows = 0
   /** SYNC: decisions that this server may lack, by step. */
   6: list<StepDecision> decisions
+  /** A part of a sequence that this server may have applied, of rows that have moved here since:
+      each stripe is asked. Durable when it is answered. */
+  7: bool late = false
 }
 
 /** What became of one PushItem. */
@@ -317,12 +340,16 @@ struct AssignItem {
   6: TensorData values
   /** Empty: the value. Else one of the optimizer's slots, by Keras' name. */
   7: string slot
+  /** As PushItem.map_version. */
+  8: i64 map_version = 0
 }
 
 struct AssignRequest {
   1: Caller caller
   2: Sequence sequence
   3: list<AssignItem> items
+  /** As PushRequest.late. */
+  4: bool late = false
 }
 
 struct PullItem {
@@ -335,6 +362,8 @@ struct PullItem {
   5: string slot
   /** Of the answer's `values`; slots travel PLAIN. */
   6: ValueFormat format = ValueFormat.PLAIN
+  /** As PushItem.map_version. */
+  7: i64 map_version = 0
 }
 
 struct PullRequest {
@@ -415,6 +444,16 @@ struct HelloRequest {
       with the incarnation that it last granted it, if no other start has come since, so that a
       hello that is sent again fences nobody. 0: grants a new one. Forgotten when ps:0 ends. */
   10: i64 start = 0
+  /** Names the caller's host and network namespace; empty: not told. */
+  11: string host_id
+}
+
+/** A way into the server for callers on its own host. */
+struct LocalEndpoint {
+  /** Of a Unix-domain socket; begins with a zero byte where it is an abstract one. */
+  1: binary path
+  /** Shown first on that socket: the connection then is the caller's who got it. Used once. */
+  2: binary ticket
 }
 
 struct HelloReply {
@@ -437,6 +476,27 @@ struct HelloReply {
       servers. One that is new, or comes back after its lease, gets the clock of the slowest live
       worker; 0: there is none. SYNC: the open step. */
   10: i64 step
+  /** Where host_id is the server's own, and it has one. */
+  11: optional LocalEndpoint local
+}
+
+/** What became of the rows of an embedding table, since the server's start. */
+struct RowFigures {
+  /** Keys of pulls and pushes that had their row in memory, on disk alone, nowhere. */
+  1: i64 found
+  2: i64 loaded
+  3: i64 absent
+  /** Rows that left memory for the disk. */
+  4: i64 evicted
+  /** Pushes of keys that have no row yet (RowRules.admit_after_pushes). */
+  5: i64 not_admitted
+  /** Rows deleted: for their age, for the table's size. */
+  6: i64 expired
+  7: i64 crowded_out
+  /** Of the rows in memory: how many were pushed last less than 1, 2, 4, 8 … seconds ago; were
+      pushed, since they came to memory, 1, 2 to 3, 4 to 7, … times. */
+  8: list<i64> rows_by_age
+  9: list<i64> rows_by_pushes
 }
 
 struct ShardInfo {
@@ -449,6 +509,9 @@ struct ShardInfo {
   5: i64 version
   /** Values, slots and row metadata in memory. */
   6: i64 memory_bytes
+  /** EMBEDDING: rows whose values are in memory; the others are on disk alone. -1: not told. */
+  7: i64 rows_in_memory = -1
+  8: optional RowFigures row_figures
 }
 
 struct VariableInfo {
@@ -638,6 +701,58 @@ struct WhyReply {
   4: i64 largest_step_gap
 }
 
+/** The steps of a move, in their order. */
+enum MoveAction {
+  /** To the target, then to the source: makes ready for it. */
+  PREPARE = 1,
+  /** To the source: the next of the stripes that changed since they were last read. */
+  READ = 2,
+  /** To the target: what READ has answered. */
+  WRITE = 3,
+  /** To the source: turns updates of the variable away (BUSY) until COMMIT or ABORT, or until
+      hold_seconds have passed; then ABORT has happened. */
+  HOLD = 4,
+  /** To the target: has everything, durably. */
+  READY = 5,
+  /** To the source, the point of no return: durably gives the rows away. Then to the target, which
+      owns them, and to the other servers, for their maps. Idempotent. */
+  COMMIT = 6,
+  /** To both: as if there had been no PREPARE. FAILED_PRECONDITION after COMMIT at the source. */
+  ABORT = 7
+}
+
+/** Gives hash buckets of one table, or whole shards of one dense variable, from one server to
+    another while both serve. ADMIN alone. */
+struct MoveRequest {
+  1: Caller caller
+  2: MoveAction action
+  3: string variable
+  /** The map with which the move ends: version one above the present one, and bucket_ps or shards
+      that differ from it in what goes from `source` to `target`. */
+  4: i64 map_version
+  5: list<i32> bucket_ps
+  6: list<DenseShard> shards
+  7: i32 source
+  8: i32 target
+  /** READ: about how much to answer, 64 KiB … 64 MiB. */
+  9: i64 max_bytes = 4194304
+  /** WRITE. */
+  10: TensorData data
+  /** HOLD: above 0, at most 60. */
+  11: double hold_seconds = 5
+}
+
+struct MoveReply {
+  1: ServerState state
+  /** READ: stripes, as WRITE takes them. Empty: nothing has changed since it was read. */
+  2: TensorData data
+  /** READ: about what is left to be read now. PREPARE at the source: of the whole move. */
+  3: i64 bytes_left
+  /** Stripes and rows in memory that the move is about. */
+  4: i64 stripes
+  5: i64 rows
+}
+
 /** Who the server takes the connection's caller for. */
 struct Identity {
   /** reader, worker, admin: what it may call (thrift/security/roles.h). */
@@ -699,6 +814,9 @@ service ParameterServer {
   /** Takes over this server's part of a checkpoint, whole or not at all, verified. ALREADY_EXISTS:
       the server holds variables of the job. */
   RestoreReply restore(1: RestoreRequest request) throws (1: ServerError error)
+
+  /** One step of a move. */
+  MoveReply move(1: MoveRequest request) throws (1: ServerError error)
 
   /** Turns every other call away from now on (STOPPING, the message says that the server drains),
       waits for those that run, makes everything durable and answers; then the program ends with exit

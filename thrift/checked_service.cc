@@ -264,6 +264,28 @@ absl::Status CheckRequest(const wire::RestoreRequest& request) {
   return absl::OkStatus();
 }
 
+absl::Status CheckRequest(const wire::MoveRequest& request) {
+  RETURN_IF_ERROR(CheckRequest(request.caller));
+  RETURN_IF_ERROR(CheckVariable("variable", request.variable));
+  const auto action = static_cast<int32_t>(request.action);
+  if (action < wire::MoveAction::PREPARE || action > wire::MoveAction::ABORT) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("field action is ", action, "; it is 1 (PREPARE) … 7 (ABORT)"));
+  }
+  RETURN_IF_ERROR(CheckAtLeast("map_version", request.map_version, 2));
+  RETURN_IF_ERROR(CheckAtLeast("source", request.source, 0));
+  RETURN_IF_ERROR(CheckAtLeast("target", request.target, 0));
+  RETURN_IF_ERROR(CheckItemCount("shards", request.shards.size()));
+  RETURN_IF_ERROR(CheckAtLeast("max_bytes", request.max_bytes, kLeastMoveBytes));
+  if (request.max_bytes > kMaxMoveBytes) {
+    return Beyond("max_bytes", request.max_bytes, "bytes", kMaxMoveBytes, "kMaxMoveBytes");
+  }
+  if (request.hold_seconds > 0 && request.hold_seconds <= kMaxHoldSeconds) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("field hold_seconds is ", request.hold_seconds,
+                                                 "; it is above 0 and at most ", kMaxHoldSeconds,
+                                                 " (kMaxHoldSeconds)"));
+}
+
 void CheckedService::CheckReader(bool only_asks) const {
   if (only_asks || identity_ == nullptr || !identity_->reads_only()) return;
   Throw(absl::PermissionDeniedError(
@@ -364,6 +386,11 @@ void CheckedService::drop_checkpoint(wire::ServerState& reply,
 void CheckedService::restore(wire::RestoreReply& reply, const wire::RestoreRequest& request) {
   Throw(CheckRequest(request));
   service_.restore(reply, request);
+}
+
+void CheckedService::move(wire::MoveReply& reply, const wire::MoveRequest& request) {
+  Throw(CheckRequest(request));
+  service_.move(reply, request);
 }
 
 void CheckedService::drain(wire::ServerState& reply, const wire::Caller& caller) {

@@ -23,6 +23,7 @@ absl::Status CheckRequest(const wire::DescribeRequest& request);
 absl::Status CheckRequest(const wire::ScanRequest& request);
 absl::Status CheckRequest(const wire::CheckpointRequest& request);
 absl::Status CheckRequest(const wire::RestoreRequest& request);
+absl::Status CheckRequest(const wire::MoveRequest& request);
 
 // Thread safety: that of `service`, which must outlive it.
 class CheckedService : public wire::ParameterServerIf {
@@ -50,6 +51,7 @@ class CheckedService : public wire::ParameterServerIf {
   void checkpoint(wire::CheckpointReply& reply, const wire::CheckpointRequest& request) override;
   void drop_checkpoint(wire::ServerState& reply, const wire::CheckpointRequest& request) override;
   void restore(wire::RestoreReply& reply, const wire::RestoreRequest& request) override;
+  void move(wire::MoveReply& reply, const wire::MoveRequest& request) override;
   void drain(wire::ServerState& reply, const wire::Caller& caller) override;
 
  private:

@@ -5,11 +5,13 @@
 #include <string>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "thrift/limits.h"
+#include "thrift/spec_bytes.h"
 
 namespace cairn {
 namespace {
@@ -18,6 +20,8 @@ namespace {
 constexpr char kReasonUrl[] = "cairn/error_reason";
 constexpr char kReplayAfterUrl[] = "cairn/replay_after";
 constexpr char kRetryAfterUrl[] = "cairn/retry_after_ms";
+// One a variable, by its place: SpecToBytes.
+constexpr char kMovedUrl[] = "cairn/moved/";
 
 int64_t NumberIn(const absl::Status& status, absl::string_view url) {
   const auto payload = status.GetPayload(url);
@@ -28,6 +32,12 @@ int64_t NumberIn(const absl::Status& status, absl::string_view url) {
 
 bool IsErrorCode(int32_t code) {
   return wire::_ErrorCode_VALUES_TO_NAMES.find(code) != wire::_ErrorCode_VALUES_TO_NAMES.end();
+}
+
+void AttachMaps(absl::Span<const wire::VariableSpec> maps, absl::Status* status) {
+  for (size_t i = 0; i < maps.size(); ++i) {
+    status->SetPayload(absl::StrCat(kMovedUrl, i), absl::Cord(SpecToBytes(maps[i])));
+  }
 }
 
 }  // namespace
@@ -43,6 +53,8 @@ wire::ServerError ToServerError(const absl::Status& status) {
   if (const int64_t ms = NumberIn(status, kRetryAfterUrl); ms > 0) {
     error.__set_retry_after_ms(static_cast<int32_t>(ms));
   }
+  std::vector<wire::VariableSpec> moved = MovedOf(status);
+  if (!moved.empty()) error.__set_moved(moved);
   return error;
 }
 
@@ -55,6 +67,7 @@ absl::Status FromServerError(const wire::ServerError& error) {
   if (error.__isset.retry_after_ms && error.retry_after_ms > 0) {
     status.SetPayload(kRetryAfterUrl, absl::Cord(absl::StrCat(error.retry_after_ms)));
   }
+  if (error.__isset.moved) AttachMaps(error.moved, &status);
   return status;
 }
 
@@ -89,6 +102,24 @@ absl::Status BusyError(absl::string_view message, absl::Duration retry_after) {
 
 absl::Duration RetryAfterOf(const absl::Status& status) {
   return absl::Milliseconds(NumberIn(status, kRetryAfterUrl));
+}
+
+absl::Status MovedError(absl::string_view message, absl::Span<const wire::VariableSpec> maps) {
+  absl::Status status =
+      WithReason(absl::FailedPreconditionError(message), wire::ErrorReason::MOVED);
+  AttachMaps(maps, &status);
+  return status;
+}
+
+std::vector<wire::VariableSpec> MovedOf(const absl::Status& status) {
+  std::vector<wire::VariableSpec> maps;
+  while (true) {
+    const auto bytes = status.GetPayload(absl::StrCat(kMovedUrl, maps.size()));
+    if (!bytes.has_value()) return maps;
+    absl::StatusOr<wire::VariableSpec> spec = SpecFromBytes(std::string(*bytes));
+    if (!spec.ok()) return maps;
+    maps.push_back(*std::move(spec));
+  }
 }
 
 }  // namespace cairn

@@ -1,12 +1,14 @@
-// wire::ServerError <-> absl::Status. Both ways keep code, message, reason, replay_after and
-// retry_after_ms.
+// wire::ServerError <-> absl::Status. Both ways keep code, message, reason, replay_after,
+// retry_after_ms and moved.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "thrift/cairn_types.h"
 
 namespace cairn {
@@ -29,5 +31,10 @@ int64_t ReplayAfterOf(const absl::Status& status);
 absl::Status BusyError(absl::string_view message, absl::Duration retry_after);
 // Zero where none is attached.
 absl::Duration RetryAfterOf(const absl::Status& status);
+
+// kFailedPrecondition, reason MOVED, with the variables' maps.
+absl::Status MovedError(absl::string_view message, absl::Span<const wire::VariableSpec> maps);
+// Empty where none are attached.
+std::vector<wire::VariableSpec> MovedOf(const absl::Status& status);
 
 }  // namespace cairn

@@ -137,6 +137,12 @@ inline constexpr int64_t kMaxIdsPerCall = int64_t{1} << 24;
 // How long a pull may ask to wait for other workers before it is answered with who is missing: a
 // client asks again, so a longer wait gains nothing and would hold a connection.
 inline constexpr double kMaxWaitSeconds = 60;
+// Bytes of a moving table that one read answers, about: what a stripe has is not cut, so a reply may
+// be longer by one stripe. Larger pieces gain no speed, and are held in memory three times.
+inline constexpr int64_t kLeastMoveBytes = 64 << 10;
+inline constexpr int64_t kMaxMoveBytes = 64 << 20;
+// How long a move may turn updates away, at most: its mover may end meanwhile.
+inline constexpr double kMaxHoldSeconds = 60;
 // How often a worker tells each server how it is, whatever else it does (and before a third of its
 // lease has passed): servers call one missing of which three in a row did not come. Others may wait
 // for what it is to tell, or to send again to, a server that was restarted, while it waits

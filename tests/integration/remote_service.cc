@@ -66,6 +66,10 @@ void RemoteService::why(wire::WhyReply& reply, const wire::Caller& caller) {
 void RemoteService::drop_job(wire::ServerState& reply, const wire::Caller& caller) {
   Call("drop_job", [&](WireClient::Stub& stub) { stub.drop_job(reply, caller); });
 }
+void RemoteService::move(wire::MoveReply& reply, const wire::MoveRequest& request) {
+  Call("move", [&](WireClient::Stub& stub) { stub.move(reply, request); });
+}
+
 void RemoteService::drain(wire::ServerState& reply, const wire::Caller& caller) {
   Call("drain", [&](WireClient::Stub& stub) { stub.drain(reply, caller); });
 }

@@ -32,6 +32,7 @@ class RemoteService : public wire::ParameterServerIf {
   void flush(wire::ServerState& reply, const wire::Caller& caller) override;
   void why(wire::WhyReply& reply, const wire::Caller& caller) override;
   void drop_job(wire::ServerState& reply, const wire::Caller& caller) override;
+  void move(wire::MoveReply& reply, const wire::MoveRequest& request) override;
   void drain(wire::ServerState& reply, const wire::Caller& caller) override;
   void checkpoint(wire::CheckpointReply& reply, const wire::CheckpointRequest& request) override;
   void drop_checkpoint(wire::ServerState& reply, const wire::CheckpointRequest& request) override;

@@ -94,6 +94,7 @@ class FakeEngine : public Engine, private wire::ParameterServerIf {
     const absl::MutexLock lock(&mutex_);
     variables_.clear();
   }
+  void move(wire::MoveReply& reply, const wire::MoveRequest&) override { Touch(reply.state); }
   void drain(wire::ServerState& reply, const wire::Caller&) override { Touch(reply); }
   void checkpoint(wire::CheckpointReply& reply, const wire::CheckpointRequest&) override {
     Touch(reply.state);

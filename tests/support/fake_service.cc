@@ -380,6 +380,10 @@ void FakeService::drain(wire::ServerState&, const wire::Caller&) {
   Refuse(wire::ErrorCode::UNIMPLEMENTED, wire::ErrorReason::NONE, "drain of a fake");
 }
 
+void FakeService::move(wire::MoveReply&, const wire::MoveRequest&) {
+  Refuse(wire::ErrorCode::UNIMPLEMENTED, wire::ErrorReason::NONE, "move of a fake");
+}
+
 // Variables of maps have no files: checkpoints are tested with real engines.
 void FakeService::checkpoint(wire::CheckpointReply&, const wire::CheckpointRequest&) {
   Refuse(wire::ErrorCode::UNIMPLEMENTED, wire::ErrorReason::NONE, "checkpoint of a fake");

@@ -71,6 +71,7 @@ class FakeService : public wire::ParameterServerIf, public Engine {
   void flush(wire::ServerState& state, const wire::Caller& caller) override;
   void why(wire::WhyReply& reply, const wire::Caller& caller) override;
   void drop_job(wire::ServerState& state, const wire::Caller& caller) override;
+  void move(wire::MoveReply& reply, const wire::MoveRequest& request) override;
   void drain(wire::ServerState& state, const wire::Caller& caller) override;
   void checkpoint(wire::CheckpointReply& reply, const wire::CheckpointRequest& request) override;
   void drop_checkpoint(wire::ServerState& state, const wire::CheckpointRequest& request) override;

@@ -248,6 +248,19 @@ wire::ScanRequest ExampleScan() {
   return request;
 }
 
+wire::MoveRequest ExampleMove() {
+  wire::MoveRequest request;
+  request.__set_caller(ExampleCaller());
+  request.__set_action(wire::MoveAction::WRITE);
+  request.__set_variable("emb");
+  request.__set_map_version(2);
+  request.__set_bucket_ps({0, 1, 1, 0});
+  request.__set_source(0);
+  request.__set_target(1);
+  request.__set_data(Floats(8));
+  return request;
+}
+
 wire::ScanReply ExampleScanReply() {
   wire::ScanReply reply;
   reply.__set_state(State());
@@ -294,6 +307,7 @@ std::vector<ExampleFrame> ExampleFrames() {
   add("flush", [](Client& client) { client.send_flush(ExampleCaller()); });
   add("why", [](Client& client) { client.send_why(ExampleCaller()); });
   add("drop_job", [](Client& client) { client.send_drop_job(ExampleCaller()); });
+  add("move", [](Client& client) { client.send_move(ExampleMove()); });
   add("drain", [](Client& client) { client.send_drain(ExampleCaller()); });
   return frames;
 }

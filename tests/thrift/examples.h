@@ -23,6 +23,7 @@ wire::PullReply ExamplePullReply();
 wire::DescribeRequest ExampleDescribe();
 wire::DescribeReply ExampleDescribeReply();
 wire::ScanRequest ExampleScan();
+wire::MoveRequest ExampleMove();
 wire::ScanReply ExampleScanReply();
 wire::ServerError ExampleError();
 

@@ -44,6 +44,7 @@ inline constexpr MethodRoles kMethodRoles[] = {
     {"checkpoint", kAdmin},
     {"drop_checkpoint", kAdmin},
     {"restore", kAdmin},
+    {"move", kAdmin},
     {"drain", kAdmin},
 };
 
