@@ -7,8 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
 #include "common/status.h"
+#include "ps_server/move_calls.h"
 #include "ps_server/request_items.h"
 #include "ps_server/sequencing.h"
+#include "thrift/errors.h"
 
 namespace cairn {
 namespace {
@@ -26,7 +28,8 @@ ItemName NameOf(const wire::AssignItem& item) {
           .variable = item.variable,
           .shard = item.shard,
           .selection = item.selection,
-          .slot = item.slot};
+          .slot = item.slot,
+          .map_version = item.map_version};
 }
 
 absl::Status CheckNoRepeats(const ServerCore& core, const ItemName& name,
@@ -48,6 +51,7 @@ absl::StatusOr<std::vector<PreparedItem>> Prepare(const ServerCore& core,
     const ItemName name = NameOf(item);
     ASSIGN_OR_RETURN(prepared[i].target,
                      ResolveItem(core, variables, name, item.ids, *prepared[i].groups));
+    RETURN_IF_ERROR(prepared[i].target.variable->CheckNotHeld(ItemText(core, name)));
     RETURN_IF_ERROR(CheckValues(core, name, prepared[i].target, item.dtype, item.values));
     RETURN_IF_ERROR(CheckNoRepeats(core, name, prepared[i].target.ids));
     prepared[i].values = item.values.data();
@@ -113,7 +117,7 @@ absl::Status Run(ServerCore& core, const VariableMap& variables, const wire::Ass
     reply.items.push_back(assigned);
   }
   reply.repeated = origin.worker >= 0 && touched.empty() && !items.empty();
-  return absl::OkStatus();
+  return origin.applied && !touched.empty() ? AwaitDurable(core) : absl::OkStatus();
 }
 
 }  // namespace
@@ -124,9 +128,13 @@ absl::Status ApplyAssign(ServerCore& core, const Admitted& admitted,
   RETURN_IF_ERROR(CheckCallSize(core, "assign", request.items.size(), ids));
   RETURN_IF_ERROR(core.budget.Acquire(ids * kScratchBytesPerId, "sorting the ids of an assign"));
   const MemoryHold hold(core.budget, ids * kScratchBytesPerId);
-  absl::Status status = ApplyInOrder(
-      core, admitted, request.caller, request.sequence,
-      [&](const Origin& origin) { return Run(core, *admitted.variables, request, origin, reply); });
+  const auto apply = [&](const Origin& origin) {
+    return Run(core, *admitted.variables, request, origin, reply);
+  };
+  const absl::Status status =
+      request.late ? ApplyLate(core, admitted, request.caller, request.sequence, apply)
+                   : ApplyInOrder(core, admitted, request.caller, request.sequence, apply);
+  if (ReasonOf(status) == wire::ErrorReason::BUSY) TakeArrivedFor(core, admitted, request.items);
   core.counters.Add(status.ok() ? Counter::kAssigns : Counter::kPushesRefused);
   return status;
 }

@@ -156,6 +156,12 @@ void DenseStripe::DrainContent(StripeBatch& batch) {
   batch.PutImage(absl::MakeConstSpan(pieces, layout_.slot_count + 1));
 }
 
+void DenseStripe::AppendImage(std::string* image) const {
+  for (size_t part = 0; part <= layout_.slot_count; ++part) {
+    image->append(reinterpret_cast<const char*>(Row(part, 0)), part_bytes(part));
+  }
+}
+
 absl::Status DenseStripe::LoadImage(absl::string_view image) {
   size_t expected = 0;
   for (size_t part = 0; part <= layout_.slot_count; ++part) expected += part_bytes(part);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -53,6 +54,8 @@ class DenseStripe final : public Stripe {
   // The update of rows [row, row + count) with a zero gradient.
   void ApplyZero(const Optimizer& optimizer, const UpdateStep& step, int64_t row, int64_t count);
 
+  // What LoadImage takes.
+  void AppendImage(std::string* image) const;
   // kDataLoss: not an image of this layout.
   absl::Status LoadImage(absl::string_view image);
 

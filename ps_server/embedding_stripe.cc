@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "storage/bytes.h"
 
 namespace cairn {
 namespace {
@@ -123,7 +124,28 @@ void EmbeddingStripe::CopyRow(size_t part, int64_t key, uint32_t row, float* to)
 void EmbeddingStripe::SetRow(size_t part, int64_t key, uint32_t row, const float* from,
                              int64_t& made) {
   row = FoundOrMade(row, key, made);
+  table_.set_last_update(row, updates_);
   CopyFloats(from, layout_.dim, table_.floats(row) + part * layout_.dim);
+  MarkDirty(row);
+}
+
+void EmbeddingStripe::AppendRows(std::optional<uint32_t> since, std::string* bytes) const {
+  // Counted anew since: every row may have changed.
+  if (since.has_value() && *since > updates_) since.reset();
+  char key_bytes[sizeof(uint64_t)];
+  for (uint32_t row = 0; row < table_.size(); ++row) {
+    if (since.has_value() && table_.last_update(row) <= *since) continue;
+    StoreLittleEndian(static_cast<uint64_t>(table_.key(row)), key_bytes);
+    bytes->append(key_bytes, sizeof(key_bytes));
+    bytes->append(reinterpret_cast<const char*>(table_.stored(row)), table_.stored_bytes());
+  }
+}
+
+void EmbeddingStripe::SetStoredRow(int64_t key, absl::string_view stored, int64_t& made) {
+  const auto [row, is_new] = table_.FindOrInsert(key);
+  made += is_new;
+  std::memcpy(table_.stored(row), stored.data(), table_.stored_bytes());
+  updates_ = std::max(updates_, table_.last_update(row));
   MarkDirty(row);
 }
 

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -63,10 +65,19 @@ class EmbeddingStripe final : public Stripe {
 
   // Part `part` of a row. An absent key yields its initial value.
   void CopyRow(size_t part, int64_t key, uint32_t row, float* to) const;
-  // Sets part `part` of a row, made first where absent, and counted in `made` then.
+  // An assign is BeginPush, SetRow for each of its keys: sets part `part` of a row, made first
+  // where absent, and counted in `made` then.
   void SetRow(size_t part, int64_t key, uint32_t row, const float* from, int64_t& made);
   // Rows [first, first + count): keys and part `part`.
   void Copy(size_t part, uint32_t first, uint32_t count, int64_t* keys, float* values) const;
+
+  // The number of its last update, which the rows it changed carry; starts over after 2^32.
+  uint32_t updates() const { return updates_; }
+  // Appends rows as StoredRows has them: all, or those changed by updates after `since`, which is
+  // what updates() was.
+  void AppendRows(std::optional<uint32_t> since, std::string* bytes) const;
+  // Sets one row as another server had it, made first where absent, and counted in `made` then.
+  void SetStoredRow(int64_t key, absl::string_view stored, int64_t& made);
 
   // Sets rows, whose keys may come again: the last one counts. kDataLoss: they are not of this
   // table.

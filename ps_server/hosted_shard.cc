@@ -5,9 +5,9 @@
 namespace cairn {
 
 HostedShard::Update HostedShard::CountUpdate(const Origin& origin, int64_t pulled_version) {
-  absl::MutexLock lock(&mutex_);
-  const int64_t version = version_.load(std::memory_order_relaxed);
-  if (watermarks_.Has(origin)) {
+  absl::MutexLock lock(&state_->mutex);
+  const int64_t version = state_->version.load(std::memory_order_relaxed);
+  if (state_->watermarks.Has(origin)) {
     // Replay of a counted update: its step is at most the current count.
     return {.first = false, .version = version, .done_before = std::max<int64_t>(version - 1, 0)};
   }
@@ -15,15 +15,15 @@ HostedShard::Update HostedShard::CountUpdate(const Origin& origin, int64_t pulle
   if (pulled_version >= 0 && pulled_version <= version) {
     update.staleness = version - pulled_version - OwnSince(origin.worker, pulled_version);
   }
-  watermarks_.Raise(origin);
+  state_->watermarks.Raise(origin);
   RememberOwn(origin.worker, version + 1);
-  version_.store(version + 1, std::memory_order_release);
+  state_->version.store(version + 1, std::memory_order_release);
   return update;
 }
 
 int64_t HostedShard::OwnSince(int32_t worker, int64_t version) const {
   if (worker < 0) return 0;
-  for (const OwnVersions& own : own_) {
+  for (const OwnVersions& own : state_->own) {
     if (own.worker != worker) continue;
     return std::count_if(own.versions.begin(), own.versions.end(),
                          [version](int64_t v) { return v > version; });
@@ -33,34 +33,49 @@ int64_t HostedShard::OwnSince(int32_t worker, int64_t version) const {
 
 void HostedShard::RememberOwn(int32_t worker, int64_t version) {
   if (worker < 0) return;
-  auto own = std::find_if(own_.begin(), own_.end(),
+  auto own = std::find_if(state_->own.begin(), state_->own.end(),
                           [worker](const OwnVersions& o) { return o.worker == worker; });
-  if (own == own_.end()) own = own_.insert(own_.end(), OwnVersions{.worker = worker});
+  if (own == state_->own.end())
+    own = state_->own.insert(state_->own.end(), OwnVersions{.worker = worker});
   own->versions[own->next++ % kOwnVersions] = version;
 }
 
 bool HostedShard::Note(uint32_t variable, absl::Span<const Watermark> away, ShardRecord& record) {
-  absl::MutexLock lock(&mutex_);
-  const int64_t version = version_.load(std::memory_order_relaxed);
-  if (version == noted_version_) return false;
-  noted_version_ = version;
-  watermarks_.Forget(away);
-  std::erase_if(own_, [away](const OwnVersions& own) {
+  absl::MutexLock lock(&state_->mutex);
+  const int64_t version = state_->version.load(std::memory_order_relaxed);
+  if (version == state_->noted_version) return false;
+  state_->noted_version = version;
+  state_->watermarks.Forget(away);
+  std::erase_if(state_->own, [away](const OwnVersions& own) {
     return std::any_of(away.begin(), away.end(),
                        [&own](const Watermark& mark) { return mark.worker == own.worker; });
   });
   record.variable = variable;
   record.shard = static_cast<uint32_t>(index_);
   record.update_count = version;
-  record.watermarks.assign(watermarks_.marks().begin(), watermarks_.marks().end());
+  record.watermarks.assign(state_->watermarks.marks().begin(), state_->watermarks.marks().end());
   return true;
 }
 
+void HostedShard::TakeOver(const ShardRecord& record) {
+  Load(record);
+  absl::MutexLock lock(&state_->mutex);
+  state_->watermarks.MakeExact();
+  state_->noted_version = -1;  // the store does not have it
+}
+
+void HostedShard::Read(ShardRecord& record) const {
+  absl::MutexLock lock(&state_->mutex);
+  record.shard = static_cast<uint32_t>(index_);
+  record.update_count = version();
+  record.watermarks.assign(state_->watermarks.marks().begin(), state_->watermarks.marks().end());
+}
+
 void HostedShard::Load(const ShardRecord& record) {
-  absl::MutexLock lock(&mutex_);
-  version_.store(record.update_count, std::memory_order_release);
-  noted_version_ = record.update_count;
-  watermarks_.Reset(record.watermarks);
+  absl::MutexLock lock(&state_->mutex);
+  state_->version.store(record.update_count, std::memory_order_release);
+  state_->noted_version = record.update_count;
+  state_->watermarks.Reset(record.watermarks);
 }
 
 }  // namespace cairn

@@ -44,15 +44,39 @@ const uint32_t* PulledRows::Of(const HostedTable& table, const KeyGroups& groups
 HostedTable::HostedTable(uint32_t variable, TableLayout layout, absl::Span<const int32_t> bucket_ps,
                          int32_t server_index)
     : HostedShard(0),
-      layout_(std::move(layout)),
-      pool_(RowTable::ChunkBytes(layout_.floats_per_row())),
+      core_([&] {
+        const size_t chunk_bytes = RowTable::ChunkBytes(layout.floats_per_row());
+        return std::make_shared<Core>(std::move(layout), chunk_bytes);
+      }()),
       stripes_(bucket_ps.size()) {
   for (size_t bucket = 0; bucket < bucket_ps.size(); ++bucket) {
     if (bucket_ps[bucket] != server_index) continue;
     const StripeId id{.variable = variable, .stripe = static_cast<uint32_t>(bucket)};
-    stripes_[bucket] = std::make_unique<EmbeddingStripe>(id, layout_, pool_);
+    stripes_[bucket] = std::make_shared<EmbeddingStripe>(id, core_->layout, core_->pool);
     ++local_buckets_;
   }
+}
+
+HostedTable::HostedTable(const HostedTable& before, absl::Span<const int32_t> bucket_ps,
+                         int32_t server_index, const HostedTable* arriving)
+    : HostedShard(before),
+      core_(before.core_),
+      arrived_(before.arrived_),
+      stripes_(before.stripes_.size()) {
+  if (arriving != nullptr) arrived_.push_back(arriving->core_);
+  int64_t rows = 0;
+  for (size_t bucket = 0; bucket < stripes_.size(); ++bucket) {
+    const std::shared_ptr<EmbeddingStripe>& here = before.stripes_[bucket];
+    if (bucket_ps[bucket] != server_index) {
+      if (here != nullptr) rows -= here->row_count();
+      continue;
+    }
+    stripes_[bucket] = here != nullptr || arriving == nullptr ? here : arriving->stripes_[bucket];
+    if (stripes_[bucket] == nullptr) continue;
+    ++local_buckets_;
+    if (here == nullptr) rows += stripes_[bucket]->row_count();
+  }
+  core_->rows.fetch_add(rows, std::memory_order_relaxed);
 }
 
 int64_t HostedTable::FixedBytes(size_t buckets, int64_t local_buckets) {
@@ -181,7 +205,7 @@ HostedTable::Changed HostedTable::Push(const UpdateStep& step, const Origin& ori
       changed.any = true;
     }
   });
-  if (changed.made != 0) rows_.fetch_add(changed.made, std::memory_order_relaxed);
+  if (changed.made != 0) core_->rows.fetch_add(changed.made, std::memory_order_relaxed);
   return changed;
 }
 
@@ -189,7 +213,7 @@ void HostedTable::Pull(size_t part, const KeyGroups& groups, float* out, PulledR
   uint32_t* const found = pulled == nullptr ? nullptr : pulled->Begin(*this, groups);
   ForEachWindow(groups, /*shared=*/true, [&](const Window& window) {
     window.ForEachKey(groups, nullptr, [&](size_t g, uint32_t at, uint32_t row) {
-      window.stripe(g).CopyRow(part, groups.key(at), row, out + groups.position(at) * layout_.dim);
+      window.stripe(g).CopyRow(part, groups.key(at), row, out + groups.position(at) * layout().dim);
       if (found != nullptr) found[at] = row;
     });
   });
@@ -200,11 +224,14 @@ int64_t HostedTable::Assign(size_t part, const Origin& origin, const KeyGroups& 
   int64_t made = 0;
   ForEachWindow(groups, /*shared=*/false, [&](const Window& window) {
     std::array<bool, kWindowStripes> wanted{};
-    for (size_t g = 0; g < window.size(); ++g) wanted[g] = !window.stripe(g).Has(origin);
+    for (size_t g = 0; g < window.size(); ++g) {
+      wanted[g] = !window.stripe(g).Has(origin);
+      if (wanted[g]) window.stripe(g).BeginPush();
+    }
     window.ForEachKey(groups, nullptr, [&](size_t g, uint32_t at, uint32_t row) {
       if (!wanted[g]) return;
-      window.stripe(g).SetRow(part, groups.key(at), row, values + groups.position(at) * layout_.dim,
-                              made);
+      window.stripe(g).SetRow(part, groups.key(at), row,
+                              values + groups.position(at) * layout().dim, made);
     });
     for (size_t g = 0; g < window.size(); ++g) {
       if (!wanted[g]) continue;
@@ -212,7 +239,7 @@ int64_t HostedTable::Assign(size_t part, const Origin& origin, const KeyGroups& 
       touched.push_back({.stripe = &window.stripe(g), .dirty = &dirty()});
     }
   });
-  if (made != 0) rows_.fetch_add(made, std::memory_order_relaxed);
+  if (made != 0) core_->rows.fetch_add(made, std::memory_order_relaxed);
   return made;
 }
 

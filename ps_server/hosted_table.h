@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -44,24 +45,31 @@ class HostedTable final : public HostedShard {
  public:
   HostedTable(uint32_t variable, TableLayout layout, absl::Span<const int32_t> bucket_ps,
               int32_t server_index);
+  // The same table by another map: the stripes that stay here are shared with `before`, whose
+  // others end with it; those that are new here come from `arriving` (null: none), as they are. Not
+  // while either is updated; `before` may be read meanwhile and afterwards.
+  HostedTable(const HostedTable& before, absl::Span<const int32_t> bucket_ps, int32_t server_index,
+              const HostedTable* arriving);
 
   int64_t first_row() const override { return 0; }
-  int64_t row_count() const override { return rows_.load(std::memory_order_relaxed); }
+  int64_t row_count() const override { return core_->rows.load(std::memory_order_relaxed); }
   int64_t stripe_count() const override { return local_buckets_; }
   // Rows at their charge to the memory budget, and the stripes themselves.
   int64_t memory_bytes() const override {
-    return fixed_bytes() + row_count() * layout_.row_charge();
+    return fixed_bytes() + row_count() * layout().row_charge();
   }
   int64_t fixed_bytes() const { return FixedBytes(stripes_.size(), local_buckets_); }
   static int64_t FixedBytes(size_t buckets, int64_t local_buckets);
 
-  const TableLayout& layout() const { return layout_; }
+  const TableLayout& layout() const { return core_->layout; }
   uint32_t bucket_count() const { return static_cast<uint32_t>(stripes_.size()); }
   bool all_buckets_here() const { return local_buckets_ == static_cast<int64_t>(stripes_.size()); }
   // nullptr where the bucket lives elsewhere.
   EmbeddingStripe* stripe(uint32_t bucket) const { return stripes_[bucket].get(); }
   // Rows that were loaded into stripes.
-  void CountLoaded(int64_t rows) { rows_.fetch_add(rows, std::memory_order_relaxed); }
+  void CountLoaded(int64_t rows) { core_->rows.fetch_add(rows, std::memory_order_relaxed); }
+  // Lives as long as any stripe: the optimizer.
+  void KeepAlive(std::shared_ptr<const void> kept) { core_->kept = std::move(kept); }
 
   // Below, all groups must be of buckets that live here.
   // How many of the keys have no row; a repeated key counts each time.
@@ -82,16 +90,24 @@ class HostedTable final : public HostedShard {
                  std::vector<TouchedStripe>& touched);
 
  private:
+  // What the stripes that were made together share.
+  struct Core {
+    Core(TableLayout table_layout, size_t chunk_bytes)
+        : layout(std::move(table_layout)), pool(chunk_bytes) {}
+    const TableLayout layout;
+    ChunkPool pool;
+    std::atomic<int64_t> rows{0};
+    std::shared_ptr<const void> kept;
+  };
   class Window;
   // Calls visit(window) with the stripes of all groups, some at a time, locked.
   template <typename Visit>
   void ForEachWindow(const KeyGroups& groups, bool shared, Visit visit) const;
 
-  const TableLayout layout_;
-  ChunkPool pool_;
-  std::vector<std::unique_ptr<EmbeddingStripe>> stripes_;  // by bucket
+  const std::shared_ptr<Core> core_;
+  std::vector<std::shared_ptr<Core>> arrived_;  // of stripes that came from other servers
+  std::vector<std::shared_ptr<EmbeddingStripe>> stripes_;  // by bucket
   int64_t local_buckets_ = 0;
-  std::atomic<int64_t> rows_{0};
 };
 
 }  // namespace cairn

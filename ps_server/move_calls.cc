@@ -1,12 +1,419 @@
 #include "ps_server/move_calls.h"
 
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "common/crash_point.h"
+#include "common/deadline.h"
+#include "common/status.h"
+#include "common/variable_map.h"
+#include "ps_server/arriving_rows.h"
+#include "ps_server/outgoing_rows.h"
+#include "ps_server/reply_holds.h"
+#include "ps_server/sequencing.h"
+#include "ps_server/variable_load.h"
+#include "thrift/convert.h"
+#include "thrift/errors.h"
+#include "thrift/limits.h"
 
 namespace cairn {
+namespace {
 
-absl::Status MoveRows(ServerCore& core, const Admitted&, const wire::MoveRequest& request,
-                      wire::MoveReply&) {
-  return absl::UnimplementedError(absl::StrCat(core.name, ": move of ", request.variable));
+template <typename... Parts>
+absl::Status NotDue(const Parts&... parts) {
+  return absl::FailedPreconditionError(absl::StrCat(parts...));
+}
+
+// The server that each piece is on, buckets and shards alike.
+std::vector<int32_t> Places(const VariableSpec& spec) {
+  std::vector<int32_t> places = spec.bucket_ps;
+  for (const DenseShard& shard : spec.shards) places.push_back(shard.ps);
+  return places;
+}
+
+class Moving {
+ public:
+  Moving(ServerCore& core, const Admitted& admitted, const wire::MoveRequest& request)
+      : core_(core),
+        admitted_(admitted),
+        request_(request),
+        here_(core.options.server_index),
+        text_(absl::StrCat("move of \"", request.variable, "\" of job ", request.caller.job,
+                           " from ps:", request.source, " to ps:", request.target)) {}
+
+  absl::Status Run(wire::MoveReply& reply);
+
+ private:
+  absl::Status CheckMap(const VariableSpec& map) const;
+  absl::Status Prepare(wire::MoveReply& reply);
+  absl::Status Read(wire::MoveReply& reply);
+  absl::Status Write();
+  absl::Status Hold();
+  absl::Status Ready();
+  absl::Status Commit();
+  absl::Status GiveAway(Move& move);
+  absl::Status Learn();
+  absl::Status Abort();
+  std::vector<Watermark> Numbers() const;
+  // The move that this step is of, for one side of it.
+  absl::StatusOr<std::shared_ptr<Move>> FindMove(bool outgoing) const;
+
+  ServerCore& core_;
+  const Admitted& admitted_;
+  const wire::MoveRequest& request_;
+  const int32_t here_;
+  const std::string text_;
+  std::shared_ptr<Variable> variable_;
+  VariableSpec map_;
+};
+
+// Between epochs, unless the job was dropped meanwhile. `write` failed: the disk did.
+absl::Status WriteRecord(ServerCore& core, const Job& job,
+                         absl::FunctionRef<absl::Status()> write) {
+  return core.flusher.Exclusively([&]() -> absl::Status {
+    if (core.registry.Find(job.name()).get() != &job) {
+      return NotDue("the job was dropped or restored meanwhile");
+    }
+    const absl::Status written = write();
+    return written.ok() ? written : core.flusher.Refuse(written);
+  });
+}
+
+// `variable` by another map, in memory and on disk, between epochs. create_turn held.
+absl::Status TakeMap(ServerCore& core, Job& job, Variable& variable, const VariableSpec& map,
+                     ArrivingRows* arriving, absl::Span<const StripeId> gone) {
+  Variable* const comes = arriving == nullptr ? nullptr : arriving->variable().get();
+  return WriteRecord(core, job, [&]() -> absl::Status {
+    const bool none_before = variable.shards().empty();
+    std::vector<ShardRecord> shards;
+    if (comes != nullptr) shards = arriving->shards();
+    const std::shared_ptr<Variable> next =
+        Variable::WithMap(variable, map, core.options.server_index, comes);
+    if (next->table() != nullptr) {
+      // Its updates are counted once for all its buckets here.
+      if (none_before && !shards.empty()) next->table()->TakeOver(shards.front());
+      if (!none_before) shards.clear();
+    }
+    CAIRN_CRASH_POINT("move: before the map");
+    RETURN_IF_ERROR(core.store->PutMap(next->record(), shards, gone));
+    CAIRN_CRASH_POINT("move: map written");
+    job.Replace(next);
+    return absl::OkStatus();
+  });
+}
+
+absl::Status Moving::CheckMap(const VariableSpec& map) const {
+  const VariableSpec& now = variable_->spec();
+  RETURN_IF_ERROR(ValidateSpec(map, core_.options.server_count));
+  if (!SameButPlaces(now, map)) return absl::InvalidArgumentError("the map has other pieces");
+  if (map.map_version != now.map_version + 1) {
+    return NotDue("its map has version ", now.map_version, " here, not ", map.map_version - 1);
+  }
+  const std::vector<int32_t> before = Places(now), after = Places(map);
+  int64_t moved = 0;
+  for (size_t i = 0; i < before.size(); ++i) {
+    if (before[i] == after[i]) continue;
+    if (before[i] != request_.source || after[i] != request_.target) {
+      return absl::InvalidArgumentError(absl::StrCat("piece ", i, " goes from ps:", before[i],
+                                                     " to ps:", after[i], ": one move, one way"));
+    }
+    ++moved;
+  }
+  if (moved == 0) return absl::InvalidArgumentError("nothing moves by that map");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<Move>> Moving::FindMove(bool outgoing) const {
+  std::shared_ptr<Move> move = core_.moves.Find(request_.caller.job, request_.variable);
+  if (move == nullptr || (move->outgoing != nullptr) != outgoing || !(move->map == map_)) {
+    return NotDue("none such has begun here (", core_.name,
+                  " may have been restarted since): begin with PREPARE");
+  }
+  return move;
+}
+
+absl::Status Moving::Prepare(wire::MoveReply& reply) {
+  RETURN_IF_ERROR(CheckMap(map_));
+  if (admitted_.job->cohort().settings().mode == ConsistencyMode::kSync) {
+    return absl::UnimplementedError(
+        "the job trains synchronously, and rows move under async and ssp only: checkpoint it, and "
+        "restore into as many servers as it is to have");
+  }
+  const std::shared_ptr<Move> before = core_.moves.Find(request_.caller.job, request_.variable);
+  if (before != nullptr) {
+    absl::MutexLock lock(&before->mutex);
+    if (before->ready && !before->ended) {
+      return NotDue(
+          "rows have arrived here by another move that neither ended nor was given up: "
+          "end it with COMMIT if its source has, else with ABORT");
+    }
+    before->ended = true;
+  }
+  std::shared_ptr<Move> move;
+  if (here_ == request_.source) {
+    if (before != nullptr && before->outgoing != nullptr) variable_->Hold(absl::ZeroDuration());
+    auto rows = std::make_unique<OutgoingRows>(variable_, map_, request_.target);
+    reply.stripes = rows->stripes();
+    reply.rows = rows->rows();
+    reply.bytes_left = rows->bytes();
+    move = std::make_shared<Move>(map_, std::move(rows), nullptr);
+  } else {
+    ASSIGN_OR_RETURN(std::unique_ptr<ArrivingRows> rows,
+                     ArrivingRows::Make(*variable_, map_, here_, core_.budget));
+    // What an earlier move left of them.
+    const std::vector<StripeId> ids = rows->ids();
+    RETURN_IF_ERROR(WriteRecord(core_, *admitted_.job,
+                                [&] { return core_.store->PutMap(variable_->record(), {}, ids); }));
+    reply.stripes = static_cast<int64_t>(ids.size());
+    move = std::make_shared<Move>(map_, nullptr, std::move(rows));
+  }
+  core_.moves.Put(request_.caller.job, request_.variable, std::move(move));
+  return absl::OkStatus();
+}
+
+// Everything up to these is in every stripe here: nobody's update runs that was not turned away.
+std::vector<Watermark> Moving::Numbers() const {
+  std::vector<Watermark> numbers;
+  for (const auto& session : admitted_.job->sessions()) {
+    numbers.push_back({.worker = session->worker(), .sequence = session->reached()});
+  }
+  return numbers;
+}
+
+absl::Status Moving::Read(wire::MoveReply& reply) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/true));
+  absl::MutexLock lock(&move->mutex);
+  OutgoingRows& rows = *move->outgoing;
+  const int64_t most = 2 * (request_.max_bytes + rows.largest_bytes());
+  RETURN_IF_ERROR(core_.budget.Acquire(most, "rows to be moved"));
+  MemoryHold hold(core_.budget, most);
+  std::string pieces;
+  reply.bytes_left = rows.Read(request_.max_bytes, &pieces);
+  if (rows.variable().Held() && reply.bytes_left == 0) {
+    if (rows.AllRead()) {
+      rows.AppendNumbers(Numbers(), &pieces);
+    } else {
+      reply.bytes_left = 1;
+    }
+  }
+  if (static_cast<int64_t>(pieces.size()) > kMaxPayloadBytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("a stripe has ", rows.largest_bytes(), " bytes; a payload has at most ",
+                     kMaxPayloadBytes, ": make the table with more buckets"));
+  }
+  reply.data = Payload::Copy(pieces.data(), pieces.size());
+  reply.stripes = rows.stripes();
+  ReplyHolds::Keep(std::move(hold));
+  return absl::OkStatus();
+}
+
+absl::Status Moving::Write() {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/false));
+  absl::MutexLock lock(&move->mutex);
+  if (move->ready || move->ended) return NotDue("all of it has arrived here, or it was given up");
+  RETURN_IF_ERROR(core_.flusher.failure());
+  const absl::string_view pieces(reinterpret_cast<const char*>(request_.data.data()),
+                                 request_.data.size());
+  return move->arriving->Write(pieces, *core_.store);
+}
+
+absl::Status Moving::Hold() {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/true));
+  absl::MutexLock lock(&move->mutex);
+  if (move->ended) return NotDue("it was given up");
+  Variable& variable = move->outgoing->variable();
+  variable.Hold(MonotonicNow() + absl::Seconds(request_.hold_seconds));
+  CAIRN_CRASH_POINT("move: updates are turned away");
+  // Those that did not see it yet have ended when their locks have been had.
+  { absl::MutexLock unsequenced(&core_.unsequenced); }
+  for (const auto& session : admitted_.job->sessions()) absl::MutexLock order(&session->order());
+  // What has parts of the rows is durable, so that nobody sends it again by the old map.
+  const absl::Status durable = AwaitDurable(core_);
+  if (!durable.ok()) variable.Hold(absl::ZeroDuration());
+  return durable;
+}
+
+absl::Status Moving::Ready() {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/false));
+  absl::MutexLock lock(&move->mutex);
+  if (move->ready) return absl::OkStatus();
+  if (move->ended) return NotDue("it was given up");
+  RETURN_IF_ERROR(move->arriving->CheckWhole());
+  CAIRN_CRASH_POINT("move: before it is ready");
+  // Shards beside the record where they are new here; a table's count is its own where it has one.
+  std::vector<ShardRecord> shards = move->arriving->shards();
+  if (variable_->table() != nullptr && !variable_->shards().empty()) shards.clear();
+  RETURN_IF_ERROR(WriteRecord(core_, *admitted_.job, [&] {
+    return core_.store->PutMap(variable_->record(&map_), shards, {});
+  }));
+  CAIRN_CRASH_POINT("move: ready");
+  move->ready = true;
+  return absl::OkStatus();
+}
+
+absl::Status Moving::GiveAway(Move& move) {
+  absl::MutexLock lock(&move.mutex);
+  if (move.ended) return NotDue("it was given up");
+  OutgoingRows& rows = *move.outgoing;
+  if (!rows.variable().Held()) {
+    return NotDue("updates are not turned away, or not any more: HOLD, READ the rest, READY");
+  }
+  if (!rows.AllRead()) return NotDue("stripes have changed since they were read");
+  ASSIGN_OR_RETURN(const Turn::Held turn, TakeCreateTurn(core_, text_));
+  // From here on it cannot run out.
+  if (!rows.variable().Held(/*for_good=*/true)) return NotDue("the hold has run out");
+  CAIRN_CRASH_POINT("move: before the rows are given away");
+  RETURN_IF_ERROR(TakeMap(core_, *admitted_.job, rows.variable(), map_, nullptr, rows.ids()));
+  rows.variable().Hold(absl::ZeroDuration());  // what took its place is free
+  move.ended = true;
+  core_.moves.Erase(request_.caller.job, request_.variable);
+  LOG(INFO) << core_.name << ": " << text_ << ": " << rows.stripes() << " stripes given away";
+  return absl::OkStatus();
+}
+
+// A server that the move does not touch, or that has taken the map already.
+absl::Status Moving::Learn() {
+  const VariableSpec& now = variable_->spec();
+  if (now.map_version >= map_.map_version) return absl::OkStatus();
+  RETURN_IF_ERROR(ValidateSpec(map_, core_.options.server_count));
+  if (!SameButPlaces(now, map_)) return absl::InvalidArgumentError("the map has other pieces");
+  const std::vector<int32_t> before = Places(now), after = Places(map_);
+  for (size_t i = 0; i < before.size(); ++i) {
+    if ((before[i] == here_) == (after[i] == here_)) continue;
+    return NotDue("by that map piece ", i, " goes from ps:", before[i], " to ps:", after[i],
+                  ", and no such move has come to its end here");
+  }
+  ASSIGN_OR_RETURN(const Turn::Held turn, TakeCreateTurn(core_, text_));
+  return TakeMap(core_, *admitted_.job, *variable_, map_, nullptr, {});
+}
+
+absl::Status Moving::Commit() {
+  const std::shared_ptr<Move> move = core_.moves.Find(request_.caller.job, request_.variable);
+  if (move == nullptr || !(move->map == map_)) return Learn();
+  if (move->outgoing != nullptr) return GiveAway(*move);
+  {
+    absl::MutexLock lock(&move->mutex);
+    if (!move->ready) return NotDue("not all of it has arrived here: READY comes first");
+  }
+  return TakeArrived(core_, *admitted_.job, request_.variable, map_.map_version);
+}
+
+absl::Status Moving::Abort() {
+  if (variable_->spec().map_version >= map_.map_version) {
+    return NotDue("map version ", map_.map_version,
+                  " is in force here already: COMMIT it on every "
+                  "server");
+  }
+  const std::shared_ptr<Move> move = core_.moves.Find(request_.caller.job, request_.variable);
+  if (move == nullptr || move->map.map_version != map_.map_version) return absl::OkStatus();
+  absl::MutexLock lock(&move->mutex);
+  if (move->ended) return absl::OkStatus();
+  if (move->outgoing != nullptr) {
+    variable_->Hold(absl::ZeroDuration());
+  } else {
+    const std::vector<StripeId> ids = move->arriving->ids();
+    RETURN_IF_ERROR(WriteRecord(core_, *admitted_.job,
+                                [&] { return core_.store->PutMap(variable_->record(), {}, ids); }));
+  }
+  move->ended = true;
+  core_.moves.Erase(request_.caller.job, request_.variable);
+  return absl::OkStatus();
+}
+
+absl::Status Moving::Run(wire::MoveReply& reply) {
+  const int32_t count = core_.options.server_count;
+  if (request_.source >= count || request_.target >= count || request_.source == request_.target) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("there are ", count, " servers; two of them are to be named"));
+  }
+  const bool both = request_.action == wire::MoveAction::PREPARE ||
+                    request_.action == wire::MoveAction::COMMIT ||
+                    request_.action == wire::MoveAction::ABORT;
+  const bool of_target =
+      request_.action == wire::MoveAction::WRITE || request_.action == wire::MoveAction::READY;
+  const bool part = here_ == request_.source || here_ == request_.target;
+  if (both ? (!part && request_.action != wire::MoveAction::COMMIT)
+           : here_ != (of_target ? request_.target : request_.source)) {
+    return absl::InvalidArgumentError("that step is for another server");
+  }
+  const auto found = admitted_.variables->find(request_.variable);
+  if (found == admitted_.variables->end()) {
+    // A server without a part of it need not know it.
+    if (request_.action == wire::MoveAction::COMMIT && !part) return absl::OkStatus();
+    return absl::NotFoundError("the job has no such variable here: create it first");
+  }
+  variable_ = found->second;
+  map_ = variable_->spec();
+  map_.map_version = request_.map_version;
+  map_.bucket_ps = request_.bucket_ps;
+  map_.shards.clear();
+  for (const wire::DenseShard& shard : request_.shards) {
+    map_.shards.push_back({.first_row = shard.first_row, .rows = shard.rows, .ps = shard.ps});
+  }
+  switch (request_.action) {
+    case wire::MoveAction::PREPARE: return Prepare(reply);
+    case wire::MoveAction::READ: return Read(reply);
+    case wire::MoveAction::WRITE: return Write();
+    case wire::MoveAction::HOLD: return Hold();
+    case wire::MoveAction::READY: return Ready();
+    case wire::MoveAction::COMMIT: return Commit();
+    case wire::MoveAction::ABORT: return Abort();
+  }
+  return absl::InvalidArgumentError("no such step");
+}
+
+}  // namespace
+
+absl::Status MoveRows(ServerCore& core, const Admitted& admitted, const wire::MoveRequest& request,
+                      wire::MoveReply& reply) {
+  Moving moving(core, admitted, request);
+  return Annotate(moving.Run(reply), absl::StrCat(core.name, ": move of \"", request.variable,
+                                                  "\" of job ", request.caller.job, " from ps:",
+                                                  request.source, " to ps:", request.target));
+}
+
+absl::Status TakeArrived(ServerCore& core, Job& job, absl::string_view variable, int64_t version) {
+  const std::shared_ptr<Move> move = core.moves.Find(job.name(), variable);
+  if (move == nullptr || move->arriving == nullptr || move->map.map_version > version) {
+    return absl::OkStatus();
+  }
+  absl::MutexLock lock(&move->mutex);
+  if (!move->ready || move->ended) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const Turn::Held turn,
+                   TakeCreateTurn(core, absl::StrCat("rows of \"", variable, "\" that arrive")));
+  const auto variables = job.variables();
+  const auto found = variables->find(variable);
+  if (found == variables->end()) return absl::OkStatus();
+  RETURN_IF_ERROR(TakeMap(core, job, *found->second, move->map, move->arriving.get(), {}));
+  move->ended = true;
+  core.moves.Erase(job.name(), variable);
+  LOG(INFO) << core.name << " has taken rows of \"" << variable << "\" of job " << job.name()
+            << ", by map version " << move->map.map_version;
+  return absl::OkStatus();
+}
+
+absl::Status LoadArrived(ServerCore& core, const Variable& variable, const VariableSpec& map) {
+  ASSIGN_OR_RETURN(std::unique_ptr<ArrivingRows> rows,
+                   ArrivingRows::Make(variable, map, core.options.server_index, core.budget));
+  RETURN_IF_ERROR(LoadVariables(*core.store, core.budget, {rows->variable()}));
+  ASSIGN_OR_RETURN(const std::vector<ShardRecord> records, core.store->Shards());
+  for (const ShardRecord& record : records) {
+    if (record.variable != variable.id()) continue;
+    for (HostedShard* shard : rows->variable()->shards()) {
+      if (shard->index() == static_cast<int32_t>(record.shard)) shard->TakeOver(record);
+    }
+  }
+  auto move = std::make_shared<Move>(map, nullptr, std::move(rows));
+  move->ready = true;
+  core.moves.Put(variable.job(), variable.spec().name, std::move(move));
+  return absl::OkStatus();
 }
 
 }  // namespace cairn

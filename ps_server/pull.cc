@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "ps_server/move_calls.h"
 #include "ps_server/reply_holds.h"
 #include "ps_server/request_items.h"
 #include "ps_server/value_coding.h"
@@ -88,7 +89,8 @@ absl::Status PullWith(ServerCore& core, const Admitted& admitted, const wire::Pu
                         .variable = item.variable,
                         .shard = item.shard,
                         .selection = item.selection,
-                        .slot = item.slot};
+                        .slot = item.slot,
+                        .map_version = item.map_version};
     ASSIGN_OR_RETURN(ItemTarget target,
                      ResolveItem(core, *admitted.variables, name, item.ids, scratch.group(i)));
     const int64_t item_bytes = target.rows * static_cast<int64_t>(target.row_bytes());
@@ -192,6 +194,7 @@ absl::Status Pull(ServerCore& core, const Admitted& admitted, const wire::PullRe
   PulledRows* const pulled = ids > kKeptIds ? nullptr : &PulledByThread();
   PulledByThread().Clear();
   const absl::Status status = PullWith(core, admitted, request, *scratch, pulled, reply);
+  if (ReasonOf(status) == wire::ErrorReason::BUSY) TakeArrivedFor(core, admitted, request.items);
   if (ids > kKeptIds) scratch = std::make_unique<PullScratch>();
   if (status.ok()) core.counters.Add(Counter::kPulls);
   return status;

@@ -10,6 +10,7 @@
 #include "common/crash_point.h"
 #include "common/status.h"
 #include "ps_server/gradient_check.h"
+#include "ps_server/move_calls.h"
 #include "ps_server/pull.h"
 #include "ps_server/request_items.h"
 #include "ps_server/sequencing.h"
@@ -54,8 +55,11 @@ struct PushScratch {
 };
 
 ItemName NameOf(const wire::PushItem& item) {
-  return {
-      .call = "push", .variable = item.variable, .shard = item.shard, .selection = item.selection};
+  return {.call = "push",
+          .variable = item.variable,
+          .shard = item.shard,
+          .selection = item.selection,
+          .map_version = item.map_version};
 }
 
 absl::Status CheckMovable(const ServerCore& core, const ItemName& name, const Variable& variable) {
@@ -150,6 +154,7 @@ absl::Status Push::Prepare(const VariableMap& variables, size_t i) {
   PreparedItem prepared{.pulled_version = item.pulled_version};
   ASSIGN_OR_RETURN(prepared.target, ResolveItem(core_, variables, name, item.ids, scratch.groups));
   RETURN_IF_ERROR(CheckMovable(core_, name, *prepared.target.variable));
+  RETURN_IF_ERROR(prepared.target.variable->CheckNotHeld(ItemText(core_, name)));
   ASSIGN_OR_RETURN(prepared.values, ValuesOf(item, name, prepared.target));
   prepared.gradient = prepared.values.data();
   const DType dtype = prepared.target.part_dtype();
@@ -296,7 +301,10 @@ absl::Status Push::Run(const VariableMap& variables, const Origin& origin, wire:
     CAIRN_CRASH_POINT("push: between variables");
   }
   if (reply.repeated) core_.counters.Add(Counter::kPushesRepeated);
-  return absl::OkStatus();
+  // Only stripes that came from another server take what this one has by its number: the worker
+  // takes that for durable, perhaps.
+  const bool late = origin.applied && !reply.repeated && !scratch_.prepared.empty();
+  return late ? AwaitDurable(core_) : absl::OkStatus();
 }
 
 // A contribution: checked, and kept by the job's steps.
@@ -344,11 +352,12 @@ absl::Status ApplyOrKeep(ServerCore& core, const Admitted& admitted,
                          const wire::PushRequest& request, PushScratch& scratch,
                          wire::PushReply& reply) {
   if (request.step == 0) {
-    return ApplyInOrder(core, admitted, request.caller, request.sequence,
-                        [&](const Origin& origin) {
-                          Push push(core, request.items, scratch);
-                          return push.Run(*admitted.variables, origin, reply);
-                        });
+    const auto apply = [&](const Origin& origin) {
+      Push push(core, request.items, scratch);
+      return push.Run(*admitted.variables, origin, reply);
+    };
+    return request.late ? ApplyLate(core, admitted, request.caller, request.sequence, apply)
+                        : ApplyInOrder(core, admitted, request.caller, request.sequence, apply);
   }
   return KeepInOrder(core, admitted, request.caller, request.sequence, [&](bool applied) {
     if (!applied) return Keep(core, admitted, request, scratch, reply);
@@ -384,6 +393,7 @@ absl::Status ApplyPush(ServerCore& core, const Admitted& admitted, const wire::P
     RETURN_IF_ERROR(admitted.job->steps().Learn(core, request.decisions));
   }
   absl::Status status = ApplyOrKeep(core, admitted, request, *scratch, reply);
+  if (ReasonOf(status) == wire::ErrorReason::BUSY) TakeArrivedFor(core, admitted, request.items);
   if (ids > kKeptIds) scratch = std::make_unique<PushScratch>();
   core.counters.Add(status.ok() ? Counter::kPushes : Counter::kPushesRefused);
   // What the decisions or the push were missing for.

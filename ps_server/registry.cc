@@ -45,6 +45,14 @@ void Job::Add(absl::Span<const std::shared_ptr<Variable>> variables) {
   variables_ = std::move(map);
 }
 
+void Job::Replace(std::shared_ptr<Variable> variable) {
+  absl::MutexLock lock(&mutex_);
+  auto map = std::make_shared<VariableMap>(*variables_);
+  const std::string name = variable->spec().name;
+  (*map)[name] = std::move(variable);
+  variables_ = std::move(map);
+}
+
 std::shared_ptr<Session> Job::FindSession(int32_t worker) const {
   absl::ReaderMutexLock lock(&mutex_);
   const auto found = sessions_.find(worker);

@@ -37,6 +37,8 @@ class Job {
   std::shared_ptr<const VariableMap> variables() const;
   // Variables of names not there yet.
   void Add(absl::Span<const std::shared_ptr<Variable>> variables);
+  // Instead of the one of its name.
+  void Replace(std::shared_ptr<Variable> variable);
 
   // nullptr: never said hello here.
   std::shared_ptr<Session> FindSession(int32_t worker) const;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/nearest.h"
 #include "common/status.h"
+#include "thrift/convert.h"
 #include "thrift/errors.h"
 #include "thrift/limits.h"
 
@@ -22,6 +23,8 @@ absl::string_view SelectionName(wire::Selection::type selection) {
   return "an unknown number";
 }
 
+constexpr absl::Duration kArrivalRetry = absl::Milliseconds(10);
+
 template <typename... Parts>
 absl::Status Refuse(const ServerCore& core, const ItemName& item, const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat(ItemText(core, item), ": ", parts...));
@@ -29,8 +32,20 @@ absl::Status Refuse(const ServerCore& core, const ItemName& item, const Parts&..
 
 absl::Status ElsewhereError(const ServerCore& core, const ItemName& item, const Variable& variable,
                             absl::string_view what, int64_t number, int32_t ps) {
-  return Refuse(core, item, what, " ", number, " lives on ps:", ps, " by partition map version ",
-                variable.spec().map_version, ": reload the map");
+  const int64_t version = variable.spec().map_version;
+  const std::string text = absl::StrCat(ItemText(core, item), ": ", what, " ", number,
+                                        " lives on ps:", ps, " by partition map version ", version);
+  if (item.map_version > version) {
+    return BusyError(absl::StrCat(text, ", and the caller's has version ", item.map_version,
+                                  ": its rows are about to arrive here"),
+                     kArrivalRetry);
+  }
+  if (item.map_version > 0 && item.map_version < version) {
+    return MovedError(absl::StrCat(text, ", and the caller's has version ", item.map_version,
+                                   ": send its part there"),
+                      {ToWire(variable.spec())});
+  }
+  return absl::InvalidArgumentError(absl::StrCat(text, ": reload the map"));
 }
 
 absl::Status TakeDenseShard(const ServerCore& core, const ItemName& item, ItemTarget& target) {

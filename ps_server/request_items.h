@@ -23,6 +23,7 @@ struct ItemName {
   int32_t shard = 0;
   wire::Selection::type selection = wire::Selection::WHOLE;
   absl::string_view slot;
+  int64_t map_version = 0;  // of the caller's map; 0: not told
 };
 
 struct ItemTarget {
@@ -51,8 +52,10 @@ absl::Status UnknownVariable(const ServerCore& core, const VariableMap& variable
                              const ItemName& item);
 
 // kNotFound: unknown variable (names the nearest) or slot. kInvalidArgument: a shard or bucket that
-// lives elsewhere, a selection the variable does not have, ids that are no int64 or out of range.
-// `groups` holds KEYS' ids by bucket and outlives the target, as `ids` does.
+// lives elsewhere by the caller's map too, a selection the variable does not have, ids that are no
+// int64 or out of range. MOVED: it lives elsewhere by a newer map than the caller's. BUSY: by an
+// older one; what the caller names is yet to arrive, and MapAwaited names the variable. `groups`
+// holds KEYS' ids by bucket and outlives the target, as `ids` does.
 absl::StatusOr<ItemTarget> ResolveItem(const ServerCore& core, const VariableMap& variables,
                                        const ItemName& item, const Payload& ids, KeyGroups& groups);
 

@@ -17,6 +17,7 @@
 #include "common/crash_point.h"
 #include "common/deadline.h"
 #include "common/status.h"
+#include "common/variable_map.h"
 #include "ps_server/checkpoint_calls.h"
 #include "ps_server/deal.h"
 #include "ps_server/variable_load.h"
@@ -173,6 +174,15 @@ class Restoring {
         Incoming incoming{
             .before = kept.spec, .spec = kept.spec, .rows_per_stripe = kept.rows_per_stripe};
         const auto [at, is_new] = incoming_.try_emplace(name, std::move(incoming));
+        Incoming& known = at->second;
+        // Rows moved between the two: the newer map says which part has them.
+        if (!is_new && known.before.map_version != kept.spec.map_version &&
+            SameButPlaces(known.before, kept.spec)) {
+          if (kept.spec.map_version > known.before.map_version) {
+            known.before = known.spec = kept.spec;
+          }
+          continue;
+        }
         if (!is_new && !(at->second.before == kept.spec)) {
           return absl::DataLossError(
               absl::StrCat(source.folder->path, " has variable \"", name, "\" as ",
@@ -300,6 +310,8 @@ class Restoring {
       for (uint32_t i = range.first; i < range.end; ++i) {
         Stripe* const stripe =
             table != nullptr ? static_cast<Stripe*>(table->stripe(i)) : dense->stripe(i);
+        // What has come from another server has what its marks say, whatever this one has.
+        if (stripe->exact()) continue;
         for (const Watermark& mark : source.ahead) {
           stripe->RaiseWatermark({.worker = mark.worker, .sequence = mark.sequence});
         }

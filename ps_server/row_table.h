@@ -75,6 +75,7 @@ class RowTable {
     return reinterpret_cast<const float*>(Bytes(row) + kHeaderBytes);
   }
   std::byte* stored(uint32_t row) { return Bytes(row) + sizeof(int64_t); }
+  const std::byte* stored(uint32_t row) const { return Bytes(row) + sizeof(int64_t); }
   // Asks for the row's memory, to write it.
   void Prefetch(uint32_t row) const;
 

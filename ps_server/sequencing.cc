@@ -43,13 +43,25 @@ absl::Status ReplayError(ServerCore& core, const Session& session, const wire::S
       wire::ErrorReason::REPLAY, applied);
 }
 
+// What was refused for want of memory, or for rows that move, may be a push that this server had
+// acknowledged before it was restarted: as void it would be lost, so the worker has to send it
+// again.
+bool Passes(const absl::Status& status) {
+  const wire::ErrorReason::type reason = ReasonOf(status);
+  return absl::IsResourceExhausted(status) || reason == wire::ErrorReason::BUSY ||
+         reason == wire::ErrorReason::MOVED;
+}
+
 }  // namespace
 
 absl::Status ApplyInOrder(ServerCore& core, const Admitted& admitted, const wire::Caller& caller,
                           const wire::Sequence& sequence,
                           absl::FunctionRef<absl::Status(const Origin&)> apply) {
   RETURN_IF_ERROR(core.flusher.failure());
-  if (admitted.session == nullptr) return apply(Origin{});
+  if (admitted.session == nullptr) {
+    absl::ReaderMutexLock lock(&core.unsequenced);
+    return apply(Origin{});
+  }
   Session& session = *admitted.session;
   RETURN_IF_ERROR(CheckSequence(core, sequence));
   const NotedLock order(&session.order(), &core.waits, "order", "an earlier call of the worker");
@@ -67,10 +79,34 @@ absl::Status ApplyInOrder(ServerCore& core, const Admitted& admitted, const wire
                                      .sequence = sequence.sequence,
                                      .applied = IsApplied(sequence.sequence, applied)});
   CAIRN_CRASH_POINT("push: applied, not in order yet");
-  // What was refused for want of memory may be a push that this server had acknowledged before it
-  // was restarted: as void it would be lost, so the worker has to send it again.
-  if (!absl::IsResourceExhausted(status)) session.Applied(sequence.sequence, sequence.position);
+  if (!Passes(status)) session.Applied(sequence.sequence, sequence.position);
   return status;
+}
+
+absl::Status ApplyLate(ServerCore& core, const Admitted& admitted, const wire::Caller& caller,
+                       const wire::Sequence& sequence,
+                       absl::FunctionRef<absl::Status(const Origin&)> apply) {
+  RETURN_IF_ERROR(core.flusher.failure());
+  if (admitted.session == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(core.name, ": a late part comes from a worker; this caller is not sequenced"));
+  }
+  Session& session = *admitted.session;
+  RETURN_IF_ERROR(CheckSequence(core, sequence));
+  {
+    const NotedLock order(&session.order(), &core.waits, "order", "an earlier call of the worker");
+    RETURN_IF_ERROR(CheckIncarnation(core, session, caller.incarnation));
+    RETURN_IF_ERROR(apply({.worker = session.worker(),
+                           .sequence = sequence.sequence,
+                           .applied = IsApplied(sequence.sequence, session.applied())}));
+  }
+  CAIRN_CRASH_POINT("late part: applied, not durable");
+  return AwaitDurable(core);
+}
+
+absl::Status AwaitDurable(ServerCore& core) {
+  if (core.options.durability == Durability::kOff) return absl::OkStatus();
+  return core.flusher.Flush(Flusher::Reach::kSynced);
 }
 
 absl::Status KeepInOrder(ServerCore& core, const Admitted& admitted, const wire::Caller& caller,

@@ -11,8 +11,8 @@ namespace cairn {
 
 // Runs `apply` in the order of the caller's sequences: after `sequence.after`, never beside another
 // of the same worker. Records the sequence as applied when `apply` returns, also where it refuses:
-// then it is void, so that the order goes on; but not where memory is short (kResourceExhausted),
-// which passes. An unsequenced caller's `apply` runs at once.
+// then it is void, so that the order goes on; but not where memory is short (kResourceExhausted) or
+// rows have moved (BUSY, MOVED), which passes. An unsequenced caller's `apply` runs at once.
 //
 // Where earlier ones of the worker wait for their step it waits too: WAIT_EXPIRED.
 // FENCED, REBOOTED, REPLAY, STOPPING and WAIT_EXPIRED are returned without running it, and nothing
@@ -20,6 +20,13 @@ namespace cairn {
 absl::Status ApplyInOrder(ServerCore& core, const Admitted& admitted, const wire::Caller& caller,
                           const wire::Sequence& sequence,
                           absl::FunctionRef<absl::Status(const Origin&)> apply);
+
+// Runs `apply` for a part of a sequence that comes late, of rows that have moved here since it was
+// sent: whatever the caller's order here, whose record it leaves alone. What it applies is durable
+// when this returns OK. kInvalidArgument: the caller is not sequenced.
+absl::Status ApplyLate(ServerCore& core, const Admitted& admitted, const wire::Caller& caller,
+                       const wire::Sequence& sequence,
+                       absl::FunctionRef<absl::Status(const Origin&)> apply);
 
 // The same for a push that is a contribution to a step. `keep(false)` keeps it, and records that it
 // waits or is applied; `keep(true)` answers one that is applied. kFailedPrecondition: the job is
@@ -31,6 +38,10 @@ absl::Status KeepInOrder(ServerCore& core, const Admitted& admitted, const wire:
 // Waits until what was applied so far is as safe as the server's durability promises before an
 // acknowledgement. STOPPING where the disk failed.
 absl::Status AwaitPromised(ServerCore& core);
+
+// Waits until what was applied so far is durable, whatever the server promises; but for durability
+// off.
+absl::Status AwaitDurable(ServerCore& core);
 
 // Takes note of caller.through, unless a push of the worker is running (its next call repeats it).
 void CarryThrough(const Admitted& admitted, const wire::Caller& caller);

@@ -15,6 +15,7 @@
 #include "ps_server/engine.h"
 #include "ps_server/flusher.h"
 #include "ps_server/memory_budget.h"
+#include "ps_server/moves.h"
 #include "ps_server/registry.h"
 #include "ps_server/rpc_meter.h"
 #include "ps_server/turn.h"
@@ -39,6 +40,10 @@ struct ServerCore {
   Counters counters;
   RpcMeter rpcs;
   Histogram staleness{StalenessBounds()};  // of each shard that was pushed
+
+  // Held shared over updates of callers that are not sequenced, which have no order to hold.
+  absl::Mutex unsequenced;
+  Moves moves;
 
   Turn create_turn;               // one create_variables, drop_job or restore's end at a time
   uint32_t next_variable_id = 1;  // of whoever has create_turn

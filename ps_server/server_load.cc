@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "common/crash_point.h"
 #include "common/status.h"
+#include "ps_server/move_calls.h"
 #include "ps_server/variable_load.h"
 #include "storage/stripe_store.h"
 #include "thrift/limits.h"
@@ -17,13 +18,22 @@
 namespace cairn {
 namespace {
 
+struct Arrived {
+  std::shared_ptr<Variable> variable;
+  VariableSpec map;
+};
+
 absl::Status ReadVariables(ServerCore& core, int64_t& variables) {
   ASSIGN_OR_RETURN(const std::vector<VariableRecord> records, core.store->Variables());
   std::vector<std::shared_ptr<Variable>> loaded;
+  std::vector<Arrived> arrived;
   for (const VariableRecord& record : records) {
+    ASSIGN_OR_RETURN(Variable::Kept kept, Variable::Decode(record, core.options.server_index,
+                                                           core.options.server_count));
     ASSIGN_OR_RETURN(std::shared_ptr<Variable> variable,
-                     Variable::FromRecord(record, core.options.server_index,
-                                          core.options.server_count, core.budget));
+                     Variable::Make(record.id, record.job, kept.spec, core.options.server_index,
+                                    kept.rows_per_stripe, core.budget));
+    if (kept.arriving.has_value()) arrived.push_back({variable, *std::move(kept.arriving)});
     ASSIGN_OR_RETURN(const std::shared_ptr<Job> job,
                      core.registry.FindOrMake(record.job, Quota::For::kStore));
     job->Add({variable});
@@ -35,7 +45,11 @@ absl::Status ReadVariables(ServerCore& core, int64_t& variables) {
   RETURN_IF_ERROR(
       core.store->DropLeftovers(core.next_variable_id, std::numeric_limits<uint32_t>::max()));
   variables = static_cast<int64_t>(loaded.size());
-  return LoadVariables(*core.store, core.budget, loaded);
+  RETURN_IF_ERROR(LoadVariables(*core.store, core.budget, loaded));
+  for (const Arrived& rows : arrived) {
+    RETURN_IF_ERROR(LoadArrived(core, *rows.variable, rows.map));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ReadShards(ServerCore& core) {

@@ -11,7 +11,7 @@ bool ByWorker(const Watermark& mark, int32_t worker) { return mark.worker < work
 
 bool Watermarks::Has(const Origin& origin) const {
   if (origin.worker < 0) return false;
-  if (origin.applied) return true;
+  if (origin.applied && !exact()) return true;
   const auto mark = std::lower_bound(marks_.begin(), marks_.end(), origin.worker, ByWorker);
   return mark != marks_.end() && mark->worker == origin.worker && mark->sequence >= origin.sequence;
 }
@@ -26,7 +26,12 @@ void Watermarks::Raise(const Origin& origin) {
   }
 }
 
+void Watermarks::MakeExact() {
+  if (!exact()) marks_.insert(marks_.begin(), Watermark{.worker = kExact});
+}
+
 void Watermarks::Forget(absl::Span<const Watermark> durable) {
+  if (exact()) return;
   for (const Watermark& known : durable) {
     const auto mark = std::lower_bound(marks_.begin(), marks_.end(), known.worker, ByWorker);
     if (mark != marks_.end() && mark->worker == known.worker && mark->sequence <= known.sequence) {
@@ -41,8 +46,14 @@ void Watermarks::Reset(absl::Span<const Watermark> marks) {
             [](const Watermark& a, const Watermark& b) { return a.worker < b.worker; });
 }
 
+void Stripe::TakeOver(absl::Span<const Watermark> marks) {
+  watermarks_.Reset(marks);
+  watermarks_.MakeExact();
+}
+
 void Stripe::Touch(const Origin& origin, DirtyList& dirty) {
   watermarks_.Raise(origin);
+  ++changes_;
   if (dirty_) return;
   dirty_ = true;
   dirty.Add(this);

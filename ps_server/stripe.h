@@ -20,10 +20,16 @@ struct Origin {
 };
 
 // Highest sequence applied, by worker. One that every stripe of the server has, durably, is known
-// by its number alone, so a mark at or below it is no more than the answer at hand. Thread safety:
-// none.
+// by its number alone, so a mark at or below it is no more than the answer at hand; but not of a
+// stripe that has come from another server: the numbers of this one say nothing about it, and its
+// marks are exact. Thread safety: none.
 class Watermarks {
  public:
+  // Stands among the marks of a stripe that moved, as a worker's would.
+  static constexpr int32_t kExact = -1;
+
+  bool exact() const { return !marks_.empty() && marks_.front().worker == kExact; }
+  void MakeExact();
   // True where `origin`'s part is in already.
   bool Has(const Origin& origin) const;
   // Records it. An unsequenced origin leaves no trace.
@@ -55,6 +61,10 @@ class Stripe {
 
   // Lock held.
   bool Has(const Origin& origin) const { return watermarks_.Has(origin); }
+  bool exact() const { return watermarks_.exact(); }
+  // Lock held. Rises with every Touch; for whoever copies the stripe while it is in use.
+  uint64_t changes() const { return changes_; }
+  absl::Span<const Watermark> watermarks() const { return watermarks_.marks(); }
   // Lock held, after `origin`'s part was applied: raises the watermark and queues the stripe in
   // `dirty` unless it is there.
   void Touch(const Origin& origin, DirtyList& dirty);
@@ -68,6 +78,8 @@ class Stripe {
   void Drain(StripeBatch& batch);
 
   void LoadWatermarks(absl::Span<const Watermark> marks) { watermarks_.Reset(marks); }
+  // Lock held. They are those of another server's stripe, which is to be this one.
+  void TakeOver(absl::Span<const Watermark> marks);
   // After a load: it has `origin`'s part, or there is none of it here.
   void RaiseWatermark(const Origin& origin) { watermarks_.Raise(origin); }
   // Lock held. Watermarks::Forget; they go with the next Drain.
@@ -83,6 +95,7 @@ class Stripe {
   mutable absl::Mutex mutex_;
   bool dirty_ = false;
   Stripe* next_dirty_ = nullptr;  // belongs to the list while dirty_
+  uint64_t changes_ = 0;
   Watermarks watermarks_;
 };
 

@@ -8,17 +8,23 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/deadline.h"
 #include "common/hash.h"
 #include "common/nearest.h"
 #include "common/status.h"
 #include "thrift/convert.h"
+#include "thrift/errors.h"
 #include "thrift/spec_bytes.h"
 
 namespace cairn {
 namespace {
 
-// VariableRecord::spec: this number, rows of a dense stripe (both little-endian), Thrift bytes.
+// VariableRecord::spec: this number, rows of a dense stripe (both little-endian), Thrift bytes. Of
+// the second version, between the two: 8 bytes with the length of Thrift bytes, and these, of the
+// map by which rows are arriving.
 constexpr uint32_t kRecordVersion = 1;
+constexpr uint32_t kArrivingRecordVersion = 2;
+constexpr absl::Duration kHeldRetry = absl::Milliseconds(20);
 constexpr size_t kRecordHeaderBytes = sizeof(uint32_t) + sizeof(uint64_t);
 constexpr int64_t kInitializeElements = 4096;
 
@@ -87,32 +93,46 @@ absl::StatusOr<Variable::Kept> Variable::Decode(const VariableRecord& record, in
     std::memcpy(&version, record.spec.data(), sizeof(version));
     std::memcpy(&rows_per_stripe, record.spec.data() + sizeof(version), sizeof(rows_per_stripe));
   }
-  if (version != kRecordVersion || rows_per_stripe == 0) {
+  const bool arriving = version == kArrivingRecordVersion;
+  if ((version != kRecordVersion && !arriving) || rows_per_stripe == 0) {
     return absl::DataLossError(absl::StrCat(who, ": its record of ", record.spec.size(),
                                             " bytes has version ", version, ", this program reads ",
-                                            kRecordVersion));
+                                            kRecordVersion, " and ", kArrivingRecordVersion));
   }
-  const absl::StatusOr<wire::VariableSpec> kept =
-      SpecFromBytes(absl::string_view(record.spec).substr(kRecordHeaderBytes));
-  if (!kept.ok()) return Annotate(kept.status(), who);
-  absl::StatusOr<VariableSpec> spec = FromWire(*kept, server_index, server_count);
-  if (!spec.ok()) return Annotate(spec.status(), who);
-  return Kept{*std::move(spec), static_cast<int64_t>(rows_per_stripe)};
+  const auto read = [&](absl::string_view bytes) -> absl::StatusOr<VariableSpec> {
+    const absl::StatusOr<wire::VariableSpec> kept = SpecFromBytes(bytes);
+    if (!kept.ok()) return Annotate(kept.status(), who);
+    absl::StatusOr<VariableSpec> spec = FromWire(*kept, server_index, server_count);
+    return spec.ok() ? spec : Annotate(spec.status(), who);
+  };
+  Kept kept{.rows_per_stripe = static_cast<int64_t>(rows_per_stripe)};
+  absl::string_view rest = absl::string_view(record.spec).substr(kRecordHeaderBytes);
+  if (arriving) {
+    uint64_t bytes = 0;
+    if (rest.size() >= sizeof(bytes)) std::memcpy(&bytes, rest.data(), sizeof(bytes));
+    rest.remove_prefix(std::min(rest.size(), sizeof(bytes)));
+    if (bytes == 0 || bytes > rest.size()) {
+      return absl::DataLossError(absl::StrCat(who, ": its record ends inside a map"));
+    }
+    ASSIGN_OR_RETURN(kept.arriving, read(rest.substr(0, bytes)));
+    rest.remove_prefix(bytes);
+  }
+  ASSIGN_OR_RETURN(kept.spec, read(rest));
+  return kept;
 }
 
-absl::StatusOr<std::shared_ptr<Variable>> Variable::FromRecord(const VariableRecord& record,
-                                                               int32_t server_index,
-                                                               int32_t server_count,
-                                                               MemoryBudget& budget) {
-  ASSIGN_OR_RETURN(const Kept kept, Decode(record, server_index, server_count));
-  return Make(record.id, record.job, kept.spec, server_index, kept.rows_per_stripe, budget);
-}
-
-VariableRecord Variable::record() const {
+VariableRecord Variable::record(const VariableSpec* arriving) const {
+  const uint32_t version = arriving == nullptr ? kRecordVersion : kArrivingRecordVersion;
   const uint64_t rows_per_stripe = static_cast<uint64_t>(rows_per_stripe_);
   std::string bytes(kRecordHeaderBytes, '\0');
-  std::memcpy(bytes.data(), &kRecordVersion, sizeof(kRecordVersion));
-  std::memcpy(bytes.data() + sizeof(kRecordVersion), &rows_per_stripe, sizeof(rows_per_stripe));
+  std::memcpy(bytes.data(), &version, sizeof(version));
+  std::memcpy(bytes.data() + sizeof(version), &rows_per_stripe, sizeof(rows_per_stripe));
+  if (arriving != nullptr) {
+    const std::string map = SpecToBytes(ToWire(*arriving));
+    const uint64_t map_bytes = map.size();
+    bytes.append(reinterpret_cast<const char*>(&map_bytes), sizeof(map_bytes));
+    bytes += map;
+  }
   bytes += SpecToBytes(ToWire(spec_));
   return {.id = id_, .job = job_, .name = spec_.name, .spec = std::move(bytes)};
 }
@@ -146,7 +166,7 @@ void Variable::AllocateDense(int32_t server_index, const DenseLayout& layout) {
   for (size_t i = 0; i < dense_.size(); ++i) {
     const DenseShard& shard = spec_.shards[i];
     if (shard.ps != server_index) continue;
-    dense_[i] = std::make_unique<HostedDense>(id_, static_cast<int32_t>(i), layout, shard.first_row,
+    dense_[i] = std::make_shared<HostedDense>(id_, static_cast<int32_t>(i), layout, shard.first_row,
                                               shard.rows, rows_per_stripe_);
     shards_.push_back(dense_[i].get());
   }
@@ -161,9 +181,68 @@ void Variable::AllocateTable(int32_t server_index) {
   for (const SlotSpec& slot : slots()) {
     layout.slot_initial.push_back(static_cast<float>(slot.initial_value));
   }
-  table_ = std::make_unique<HostedTable>(id_, std::move(layout), spec_.bucket_ps, server_index);
+  table_ = std::make_shared<HostedTable>(id_, std::move(layout), spec_.bucket_ps, server_index);
+  table_->KeepAlive(optimizer_);
   if (table_->stripe_count() > 0) shards_.push_back(table_.get());
   whole_here_ = table_->all_buckets_here();
+}
+
+std::shared_ptr<Variable> Variable::WithMap(Variable& before, const VariableSpec& spec,
+                                            int32_t server_index, Variable* arriving) {
+  std::shared_ptr<Variable> variable(new Variable(before.id_, before.job_, spec, before.budget_));
+  variable->width_ = before.width_;
+  variable->rows_per_stripe_ = before.rows_per_stripe_;
+  variable->optimizer_ = before.optimizer_;
+  int64_t leaving = 0;
+  if (before.table_ != nullptr) {
+    const int64_t was = before.table_->memory_bytes();
+    HostedTable* const comes = arriving == nullptr ? nullptr : arriving->table_.get();
+    variable->table_ =
+        std::make_shared<HostedTable>(*before.table_, spec.bucket_ps, server_index, comes);
+    const int64_t stays =
+        variable->table_->memory_bytes() - (comes == nullptr ? 0 : comes->memory_bytes());
+    leaving += std::max<int64_t>(0, was - stays);
+    if (variable->table_->stripe_count() > 0) variable->shards_.push_back(variable->table_.get());
+    variable->whole_here_ = variable->table_->all_buckets_here();
+  } else {
+    variable->dense_.resize(spec.shards.size());
+    for (size_t i = 0; i < spec.shards.size(); ++i) {
+      const bool here = spec.shards[i].ps == server_index;
+      if (!here && before.dense_[i] != nullptr) leaving += before.dense_[i]->memory_bytes();
+      if (!here) continue;
+      const bool comes = before.dense_[i] == nullptr && arriving != nullptr;
+      variable->dense_[i] = comes ? arriving->dense_[i] : before.dense_[i];
+      if (variable->dense_[i] != nullptr) variable->shards_.push_back(variable->dense_[i].get());
+    }
+    variable->whole_here_ = variable->dense_.size() == 1 && variable->dense_[0] != nullptr;
+  }
+  variable->shared_ = before.shared_;
+  variable->shared_->charged_bytes.fetch_sub(leaving);
+  before.leaving_ = MemoryHold(before.budget_, leaving);
+  if (arriving != nullptr) variable->Charge(arriving->shared_->charged_bytes.exchange(0));
+  before.replaced_.store(true);
+  return variable;
+}
+
+absl::Status Variable::CheckNotHeld(absl::string_view what) const {
+  const int64_t until = shared_->held_until_ns.load();
+  const bool held = until != 0 && absl::ToInt64Nanoseconds(MonotonicNow()) < until;
+  if (!held && !replaced_.load()) return absl::OkStatus();
+  return BusyError(absl::StrCat(what,
+                                ": its rows are moving to another server, which takes less "
+                                "than a second: send it again"),
+                   kHeldRetry);
+}
+
+bool Variable::Held(bool for_good) {
+  int64_t until = shared_->held_until_ns.load();
+  while (until != 0 && absl::ToInt64Nanoseconds(MonotonicNow()) < until) {
+    if (!for_good) return true;
+    if (shared_->held_until_ns.compare_exchange_weak(until, std::numeric_limits<int64_t>::max())) {
+      return true;
+    }
+  }
+  return false;
 }
 
 HostedDense* Variable::dense(int32_t shard) const {

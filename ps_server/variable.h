@@ -5,12 +5,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/variable_spec.h"
 #include "ps_server/hosted_dense.h"
@@ -35,19 +37,19 @@ class Variable {
                                                         int32_t server_index,
                                                         int64_t rows_per_stripe,
                                                         MemoryBudget& budget);
+  // `before` by another map of the same variable: what stays here is shared with it, what is new
+  // here comes from `arriving` (null: nothing does), a variable of those rows alone. Not while
+  // either is updated. Of memory that is charged, `before` keeps what it alone has from now on.
+  static std::shared_ptr<Variable> WithMap(Variable& before, const VariableSpec& spec,
+                                           int32_t server_index, Variable* arriving);
   // What record() kept. kDataLoss: unreadable.
   struct Kept {
     VariableSpec spec;
     int64_t rows_per_stripe = 0;
+    std::optional<VariableSpec> arriving;  // the map by which rows have come that are not taken yet
   };
   static absl::StatusOr<Kept> Decode(const VariableRecord& record, int32_t server_index,
                                      int32_t server_count);
-  // The same from what record() kept. kDataLoss: unreadable.
-  static absl::StatusOr<std::shared_ptr<Variable>> FromRecord(const VariableRecord& record,
-                                                              int32_t server_index,
-                                                              int32_t server_count,
-                                                              MemoryBudget& budget);
-  ~Variable() { budget_.Release(charged_.load()); }
   Variable(const Variable&) = delete;
   Variable& operator=(const Variable&) = delete;
 
@@ -57,7 +59,9 @@ class Variable {
   const Optimizer& optimizer() const { return *optimizer_; }
   absl::Span<const SlotSpec> slots() const { return optimizer_->slots(); }
   int64_t width() const { return width_; }  // elements of a row
-  VariableRecord record() const;
+  int64_t rows_per_stripe() const { return rows_per_stripe_; }
+  // `arriving`: the map by which rows have come that this server does not own yet; may be null.
+  VariableRecord record(const VariableSpec* arriving = nullptr) const;
 
   // True where every shard or bucket is here: norms of whole gradients can be taken.
   bool whole_here() const { return whole_here_; }
@@ -75,11 +79,24 @@ class Variable {
   void InitializeStripe(HostedDense& shard, DenseStripe& stripe);
 
   // Takes over `bytes` that were acquired for rows of this variable.
-  void Charge(int64_t bytes) { charged_.fetch_add(bytes); }
+  void Charge(int64_t bytes) { shared_->charged_bytes.fetch_add(bytes); }
+
+  // While its rows go to another server, updates are turned away: BUSY; those of callers who still
+  // have this one where another has taken its place, for good. Looked at with the order of the
+  // worker's calls held.
+  absl::Status CheckNotHeld(absl::string_view what) const;
+  // Until the monotonic clock shows `until`; zero: no more.
+  void Hold(absl::Duration until) { shared_->held_until_ns.store(absl::ToInt64Nanoseconds(until)); }
+  // Whether the hold has not run out; with `for_good`, it never will.
+  bool Held(bool for_good = false);
 
  private:
   Variable(uint32_t id, absl::string_view job, const VariableSpec& spec, MemoryBudget& budget)
-      : id_(id), job_(job), spec_(spec), budget_(budget) {}
+      : id_(id),
+        job_(job),
+        spec_(spec),
+        budget_(budget),
+        shared_(std::make_shared<Shared>(budget)) {}
   absl::Status Allocate(int32_t server_index);
   void AllocateDense(int32_t server_index, const DenseLayout& layout);
   void AllocateTable(int32_t server_index);
@@ -88,13 +105,23 @@ class Variable {
   const std::string job_;
   const VariableSpec spec_;
   MemoryBudget& budget_;
-  std::atomic<int64_t> charged_{0};
+  // The same variable's by any map.
+  struct Shared {
+    explicit Shared(MemoryBudget& of) : budget(of) {}
+    ~Shared() { budget.Release(charged_bytes.load()); }
+    MemoryBudget& budget;
+    std::atomic<int64_t> charged_bytes{0};
+    std::atomic<int64_t> held_until_ns{0};  // on the monotonic clock; 0: not held
+  };
+  std::shared_ptr<Shared> shared_;
+  MemoryHold leaving_;                 // of rows that only this one has still
+  std::atomic<bool> replaced_{false};  // by one with another map
   int64_t width_ = 1;
   int64_t rows_per_stripe_ = 0;  // fixed when the variable is made: stripes are never cut anew
   bool whole_here_ = false;
-  std::unique_ptr<Optimizer> optimizer_;
-  std::vector<std::unique_ptr<HostedDense>> dense_;  // by shard
-  std::unique_ptr<HostedTable> table_;
+  std::shared_ptr<Optimizer> optimizer_;
+  std::vector<std::shared_ptr<HostedDense>> dense_;  // by shard
+  std::shared_ptr<HostedTable> table_;
   std::vector<HostedShard*> shards_;
 };
 

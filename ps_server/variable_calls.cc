@@ -11,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "common/crash_point.h"
 #include "common/status.h"
+#include "common/variable_map.h"
 #include "ps_server/figures.h"
 #include "ps_server/request_items.h"
 #include "thrift/convert.h"
@@ -27,6 +28,12 @@ absl::Status ConflictError(const ServerCore& core, const VariableSpec& have,
                                             SpecText(have), "; asked for was ", SpecText(want),
                                             ": use that spec, another name, or drop the job")),
       wire::ErrorReason::SPEC_CONFLICT);
+}
+
+// Whether both are the same variable before and after its rows moved: whoever has the older map is
+// told when it names a row.
+bool HasMoved(const VariableSpec& have, const VariableSpec& want) {
+  return have.map_version != want.map_version && SameButPlaces(have, want);
 }
 
 // The specs that are not there yet, each once.
@@ -47,7 +54,7 @@ absl::StatusOr<std::vector<VariableSpec>> NewSpecs(const ServerCore& core,
     if (have == nullptr) {
       index.emplace(spec->name, fresh.size());
       fresh.push_back(*std::move(spec));
-    } else if (!(*have == *spec)) {
+    } else if (!(*have == *spec) && !HasMoved(*have, *spec)) {
       return ConflictError(core, *have, *spec);
     }
   }
@@ -65,6 +72,7 @@ absl::Status Remove(ServerCore& core, const std::string& name) {
     }
     CAIRN_CRASH_POINT("drop: gone on disk");
     core.registry.Erase(name);
+    core.moves.EraseJob(name);
     return absl::OkStatus();
   }));
   if (job != nullptr) {

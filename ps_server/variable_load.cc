@@ -31,26 +31,28 @@ class Loader final : public StripeVisitor {
   absl::Status Header(const StripeId& id, absl::Span<const Watermark> watermarks) override {
     RETURN_IF_ERROR(FinishTable());
     Stripe* stripe = nullptr;
+    embedding_ = nullptr;
+    dense_ = nullptr;
     if (HostedTable* table = variable_.table(); table != nullptr) {
-      stripe = embedding_ = table->stripe(id.stripe);
+      if (id.stripe < table->bucket_count()) stripe = embedding_ = table->stripe(id.stripe);
     } else {
       stripe = dense_ = variable_.dense(static_cast<int32_t>(id.shard))->stripe(id.stripe);
     }
-    if (stripe == nullptr) {
-      return absl::DataLossError(absl::StrCat("stripe ", id.stripe, " of shard ", id.shard,
-                                              " is stored, but not part of the variable here"));
-    }
-    stripe->LoadWatermarks(watermarks);
+    // One that is on its way here, or was.
+    foreign_ = stripe == nullptr;
+    if (stripe != nullptr) stripe->LoadWatermarks(watermarks);
     return absl::OkStatus();
   }
 
   absl::Status Image(const StripeId& id, absl::string_view bytes) override {
+    if (foreign_) return absl::OkStatus();
     if (dense_ == nullptr) return absl::DataLossError("an embedding has a dense image");
     has_image_[id.stripe - first_] = true;
     return dense_->LoadImage(bytes);
   }
 
   absl::Status Rows(const StripeId&, const StoredRows& rows) override {
+    if (foreign_) return absl::OkStatus();
     if (embedding_ == nullptr) return absl::DataLossError("a dense variable has rows by key");
     return embedding_->LoadRows(rows);
   }
@@ -82,6 +84,7 @@ class Loader final : public StripeVisitor {
   const uint32_t first_;
   EmbeddingStripe* embedding_ = nullptr;
   DenseStripe* dense_ = nullptr;
+  bool foreign_ = false;
   std::vector<bool> has_image_;  // by stripe of the unit
 };
 

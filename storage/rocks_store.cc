@@ -398,6 +398,27 @@ absl::Status RocksStore::PutJob(absl::Span<const VariableRecord> variables,
   return Commit(batch, /*sync=*/true, "write a job");
 }
 
+absl::Status RocksStore::PutMap(const VariableRecord& record, absl::Span<const ShardRecord> shards,
+                                absl::Span<const StripeId> gone) {
+  absl::ReaderMutexLock lock(&life_);
+  rocksdb::WriteBatch batch;
+  RETURN_IF_ERROR(FillEpoch(shards, {}, batch));
+  const std::string key = VariableKey(record.id);
+  RETURN_IF_ERROR(FromRocks(batch.Put(key, EncodeVariable(key, record)), Context("variable")));
+  for (const StripeId& id : gone) {
+    StripeKeys first(id);
+    StripeId after = id;
+    ++after.stripe;
+    StripeKeys end(after);
+    RETURN_IF_ERROR(FromRocks(batch.DeleteRange(ToSlice(first.Header()), ToSlice(end.Header())),
+                              Context("drop stripes")));
+  }
+  RETURN_IF_ERROR(Commit(batch, /*sync=*/true, "write a map"));
+  absl::MutexLock segments_lock(&segments_mutex_);
+  for (const StripeId& id : gone) segments_.erase(id);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<bool> RocksStore::HasAny(absl::string_view first, absl::string_view end) const {
   const rocksdb::Slice end_slice = ToSlice(end);
   rocksdb::ReadOptions options;

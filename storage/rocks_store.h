@@ -49,6 +49,8 @@ class RocksStore : public StripeStore {
   absl::Status PutVariable(const VariableRecord& record) override;
   absl::StatusOr<std::vector<VariableRecord>> Variables() const override;
   absl::Status DropJob(absl::string_view job) override;
+  absl::Status PutMap(const VariableRecord& record, absl::Span<const ShardRecord> shards,
+                      absl::Span<const StripeId> gone) override;
   absl::Status PutJob(absl::Span<const VariableRecord> variables,
                       absl::Span<const ShardRecord> shards,
                       absl::Span<const WorkerRecord> workers) override;

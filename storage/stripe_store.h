@@ -160,6 +160,10 @@ class StripeStore {
   virtual absl::Status PutJob(absl::Span<const VariableRecord> variables,
                               absl::Span<const ShardRecord> shards,
                               absl::Span<const WorkerRecord> workers) = 0;
+  // A variable's record and shards as they are from now on, without the stripes in `gone`: one
+  // batch, synced.
+  virtual absl::Status PutMap(const VariableRecord& record, absl::Span<const ShardRecord> shards,
+                              absl::Span<const StripeId> gone) = 0;
   // Removes shards and stripes of variables [first, end), which have no record: what PutJob did not
   // come to.
   virtual absl::Status DropLeftovers(uint32_t first, uint32_t end) = 0;

@@ -77,6 +77,10 @@ class Store : public StripeStore {
   absl::StatusOr<std::vector<VariableRecord>> Variables() const override {
     return disk_.content().variables;
   }
+  absl::Status PutMap(const VariableRecord&, absl::Span<const ShardRecord>,
+                      absl::Span<const StripeId>) override {
+    return NotHere();
+  }
   absl::Status PutJob(absl::Span<const VariableRecord>, absl::Span<const ShardRecord>,
                       absl::Span<const WorkerRecord>) override {
     return NotHere();

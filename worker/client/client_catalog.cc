@@ -8,6 +8,7 @@
 #include "common/dtype.h"
 #include "common/shape.h"
 #include "common/status.h"
+#include "common/variable_map.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/convert.h"
 #include "thrift/errors.h"
@@ -73,6 +74,11 @@ absl::Status PsClientImpl::Place(const VariableSpec* existing, VariableSpec* spe
   }
   if (existing != nullptr) {
     if (!Placed(*spec) && spec->kind == existing->kind) {
+      spec->shards = existing->shards;
+      spec->bucket_ps = existing->bucket_ps;
+      spec->map_version = existing->map_version;
+    } else if (existing->map_version > spec->map_version && SameButPlaces(*existing, *spec)) {
+      // Rows have moved since they were placed as the caller says.
       spec->shards = existing->shards;
       spec->bucket_ps = existing->bucket_ps;
       spec->map_version = existing->map_version;
@@ -148,6 +154,12 @@ absl::StatusOr<std::vector<VariableSpec>> PsClientImpl::Describe(Deadline deadli
         return Annotate(spec.status(), absl::StrCat("describe to ", sessions_[s]->name()));
       }
       const auto [at, inserted] = by_name.try_emplace(spec->name, *spec);
+      // Servers whose rows did not move need not know the newest map.
+      if (!inserted && SameButPlaces(at->second, *spec) &&
+          at->second.map_version != spec->map_version) {
+        if (spec->map_version > at->second.map_version) at->second = *std::move(spec);
+        continue;
+      }
       if (!inserted && !(at->second == *spec)) {
         return absl::FailedPreconditionError(
             absl::StrCat(sessions_[s]->name(), " holds \"", spec->name,
@@ -204,7 +216,15 @@ absl::Status PsClientImpl::Scan(
       request.cursor = std::move(reply.cursor);
     } while (!request.cursor.empty());
   }
-  return absl::OkStatus();
+  RETURN_IF_ERROR(Describe(deadline).status());
+  const ClientVariable* const now = variables_.Find(variable);
+  if (now == nullptr || now->spec().map_version == found->spec().map_version) {
+    return absl::OkStatus();
+  }
+  return absl::UnavailableError(
+      absl::StrCat("scan \"", variable, "\": rows moved between servers meanwhile (map version ",
+                   found->spec().map_version, " is now ", now->spec().map_version,
+                   "), so that some were missed, or came twice: scan again"));
 }
 
 }  // namespace cairn

@@ -8,6 +8,7 @@
 #include "common/crash_point.h"
 #include "common/status.h"
 #include "common/time_text.h"
+#include "thrift/errors.h"
 #include "worker/client/client_impl.h"
 #include "worker/client/not_finite.h"
 #include "worker/client/retained_call.h"
@@ -102,9 +103,20 @@ absl::Status PsClientImpl::PlanPulls(absl::Span<const PullTarget> targets, DataP
 
 absl::Status PsClientImpl::Pull(absl::Span<const PullTarget> targets, Deadline deadline) {
   RETURN_IF_ERROR(CheckOpen("pull", deadline));
-  PlanPool::Lease plan(&plans_);
-  RETURN_IF_ERROR(PlanPulls(targets, &*plan));
-  return RunPlan(*plan, /*updates=*/false, nullptr, deadline);
+  return PullAll(targets, 0, deadline);
+}
+
+absl::Status PsClientImpl::PullAll(absl::Span<const PullTarget> targets, int64_t step,
+                                   Deadline deadline) {
+  while (true) {
+    PlanPool::Lease plan(&plans_);
+    RETURN_IF_ERROR(PlanPulls(targets, &*plan));
+    if (step > 0) (*plan).BeginStep(step, options_.consistency.mode == ConsistencyMode::kSsp);
+    bool moved = false;
+    RETURN_IF_ERROR(RunPlan(*plan, /*updates=*/false, nullptr, deadline, &moved));
+    if (!moved) return absl::OkStatus();
+    RETURN_IF_ERROR(CheckOpen("pull, while rows move", deadline));
+  }
 }
 
 absl::Status PsClientImpl::Push(absl::Span<const PushSource> sources, absl::string_view position,
@@ -128,10 +140,11 @@ absl::Status PsClientImpl::PushThenPull(absl::Span<const PushSource> sources,
   bool skip = false;
   RETURN_IF_ERROR(PlanPush(sources, &*plan, &skip));
   RETURN_IF_ERROR(PlanPulls(targets, &*plan));
-  if (begins_step) {
-    (*plan).BeginStep(clock_.Next(), options_.consistency.mode == ConsistencyMode::kSsp);
-  }
-  return RunPlan(*plan, !skip && !sources.empty(), &position, deadline);
+  const int64_t step = begins_step ? clock_.Next() : 0;
+  if (begins_step) (*plan).BeginStep(step, options_.consistency.mode == ConsistencyMode::kSsp);
+  bool moved = false;
+  RETURN_IF_ERROR(RunPlan(*plan, !skip && !sources.empty(), &position, deadline, &moved));
+  return moved ? PullAll(targets, step, deadline) : absl::OkStatus();
 }
 
 absl::Status PsClientImpl::Assign(absl::Span<const PushSource> sources, Deadline deadline) {
@@ -141,21 +154,33 @@ absl::Status PsClientImpl::Assign(absl::Span<const PushSource> sources, Deadline
     ASSIGN_OR_RETURN(const ClientVariable* variable, FindVariable("assign", source.variable));
     RETURN_IF_ERROR((*plan).AddAssign(*variable, source));
   }
-  return RunPlan(*plan, /*updates=*/true, nullptr, deadline);
+  bool moved = false;
+  return RunPlan(*plan, /*updates=*/true, nullptr, deadline, &moved);
 }
 
 absl::Status PsClientImpl::RunPlan(DataPlan& plan, bool updates, const absl::string_view* position,
-                                   Deadline deadline) {
+                                   Deadline deadline, bool* moved) {
   const size_t waves = plan.WaveCount();
   if (waves == 0) return absl::OkStatus();
   if (updates && identity_.sequenced()) {
-    RETURN_IF_ERROR(RunNumbered(plan, position, deadline));
+    RETURN_IF_ERROR(RunNumbered(plan, position, deadline, moved));
   } else {
     for (Exchange* exchange : plan.Wave(0)) exchange->repeatable = !DataPlan::Updates(*exchange);
-    RETURN_IF_ERROR(RunWave(plan, 0, /*numbered=*/false, deadline));
+    absl::Status status = RunWave(plan, 0, /*numbered=*/false, deadline);
+    if (!status.ok() && LearnMaps(plan.Wave(0))) {
+      *moved = true;
+      if (updates) status = SendMoved(plan.Wave(0), /*numbered=*/false, deadline);
+      if (!updates && ReasonOf(status) == wire::ErrorReason::MOVED) return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(status);
   }
-  for (size_t wave = 1; wave < waves; ++wave) {
-    RETURN_IF_ERROR(RunWave(plan, wave, /*numbered=*/false, deadline));
+  for (size_t wave = 1; wave < waves && !*moved; ++wave) {
+    const absl::Status status = RunWave(plan, wave, /*numbered=*/false, deadline);
+    if (ReasonOf(status) != wire::ErrorReason::MOVED) {
+      RETURN_IF_ERROR(status);
+    } else {
+      *moved = LearnMaps(plan.Wave(wave));
+    }
   }
   bytes_pushed_.fetch_add(plan.bytes_out(), std::memory_order_relaxed);
   bytes_pulled_.fetch_add(plan.bytes_in(), std::memory_order_relaxed);
@@ -163,13 +188,17 @@ absl::Status PsClientImpl::RunPlan(DataPlan& plan, bool updates, const absl::str
 }
 
 absl::Status PsClientImpl::RunNumbered(DataPlan& plan, const absl::string_view* position,
-                                       Deadline deadline) {
+                                       Deadline deadline, bool* moved) {
   RETURN_IF_ERROR(order_.TakeTurn(deadline));
   absl::Status status = MakeRoom(plan.Wave(0), deadline);
   CAIRN_CRASH_POINT("worker: before a push is numbered");
   if (status.ok()) status = order_.Number(plan.Wave(0), position);
   if (status.ok()) {
     status = RunWave(plan, 0, /*numbered=*/true, deadline);
+    if (!status.ok() && LearnMaps(plan.Wave(0))) {
+      *moved = true;
+      status = SendMoved(plan.Wave(0), /*numbered=*/true, deadline);
+    }
     order_.Settle(plan.Wave(0), status);
     CAIRN_CRASH_POINT("worker: a push is acknowledged by all");
   }
@@ -219,8 +248,11 @@ absl::Status PsClientImpl::MakeRoom(absl::Span<Exchange* const> exchanges, Deadl
 
 absl::Status PsClientImpl::RunWave(DataPlan& plan, size_t wave, bool numbered, Deadline deadline) {
   int64_t retries = 0;
+  const absl::Span<Exchange* const> exchanges = plan.Wave(wave);
+  const bool finish_all = std::any_of(exchanges.begin(), exchanges.end(),
+                                      [](const Exchange* e) { return DataPlan::Updates(*e); });
   absl::Status status = fan_out_.Run(
-      plan.Wave(wave), /*finish_all=*/numbered, deadline,
+      plan.Wave(wave), finish_all, deadline,
       [&](Exchange& exchange) -> absl::Status {
         const bool updates = DataPlan::Updates(exchange);
         if (numbered && updates && !order_.Answered(exchange)) {

@@ -1,6 +1,6 @@
-// PsClient over any ServerLink. Five source files: client_impl.cc has sessions and leases,
-// client_data.cc the hot path, client_steps.cc training steps, client_catalog.cc what concerns
-// whole variables, client_checkpoint.cc the whole job.
+// PsClient over any ServerLink. Six source files: client_impl.cc has sessions and leases,
+// client_data.cc the hot path, client_moves.cc rows that move, client_steps.cc training steps,
+// client_catalog.cc what concerns whole variables, client_checkpoint.cc the whole job.
 #pragma once
 
 #include <atomic>
@@ -110,12 +110,31 @@ class PsClientImpl : public PsClient {
   absl::Status CheckTwice(absl::Span<const PushSource> sources) const;
   absl::StatusOr<bool> AllFinite(const ClientVariable& variable, const PushSource& source) const;
   // Runs the plan's calls. `position`: of a push; nullptr: the plan has assigns or pulls only.
+  // *moved: rows have moved, and the new map is known: the updates are in all the same, the pulls
+  // are to be planned and run anew.
   absl::Status RunPlan(DataPlan& plan, bool updates, const absl::string_view* position,
-                       Deadline deadline);
-  absl::Status RunNumbered(DataPlan& plan, const absl::string_view* position, Deadline deadline);
+                       Deadline deadline, bool* moved);
+  absl::Status RunNumbered(DataPlan& plan, const absl::string_view* position, Deadline deadline,
+                           bool* moved);
+  // Pulls until no rows move meanwhile; `step` above 0 begins it.
+  absl::Status PullAll(absl::Span<const PullTarget> targets, int64_t step, Deadline deadline);
   // Waits until the updates of `exchanges` fit in what may be retained.
   absl::Status MakeRoom(absl::Span<Exchange* const> exchanges, Deadline deadline);
   absl::Status RunWave(DataPlan& plan, size_t wave, bool numbered, Deadline deadline);
+
+  // --- client_moves.cc ---
+  void LearnMaps(const absl::Status& moved);
+  // False: none of them met rows that have moved.
+  bool LearnMaps(absl::Span<Exchange* const> exchanges);
+  // After a wave in which updates met rows that have moved: sends every server what is its own.
+  // `exchanges` have ended then as if none had.
+  absl::Status SendMoved(absl::Span<Exchange* const> exchanges, bool numbered, Deadline deadline);
+  absl::Status SendMovedOf(Exchange& exchange, bool numbered, Deadline deadline);
+  template <typename Item>
+  absl::Status SendParts(Exchange& exchange, std::vector<Item>& items, bool numbered,
+                         Deadline deadline);
+  absl::Status RunLate(Exchange& late, Deadline deadline);
+  absl::Status RunExchange(Exchange& exchange, bool numbered, Deadline deadline);
 
   // --- client_steps.cc ---
   // Under sync, a new start: what its pushes after `point` are.

@@ -84,7 +84,8 @@ absl::Status PsClientImpl::Contribute(absl::Span<const PushSource> sources,
     RETURN_IF_ERROR(PlanPush(sources, &*plan, &skip));
     if (!skip) {
       (*plan).ContributeToAll(step, rows);
-      RETURN_IF_ERROR(RunPlan(*plan, /*updates=*/true, &position, deadline));
+      bool moved = false;  // not under sync
+      RETURN_IF_ERROR(RunPlan(*plan, /*updates=*/true, &position, deadline, &moved));
       const absl::Span<Exchange* const> pushed = (*plan).Wave(0);
       const bool late = std::any_of(pushed.begin(), pushed.end(), [](const Exchange* exchange) {
         return exchange->call.reply.push.dropped;

@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "common/dtype.h"
 #include "common/shape.h"
+#include "common/variable_map.h"
 
 namespace cairn {
 
@@ -57,7 +58,11 @@ const ClientVariable* ClientVariableMap::Find(absl::string_view name) const {
 const ClientVariable* ClientVariableMap::Insert(VariableSpec spec) {
   absl::MutexLock lock(&mutex_);
   const auto found = by_name_.find(spec.name);
-  if (found != by_name_.end() && found->second->spec() == spec) return found->second;
+  if (found != by_name_.end()) {
+    const VariableSpec& there = found->second->spec();
+    const bool newer = there.map_version > spec.map_version && SameButPlaces(there, spec);
+    if (newer || there == spec) return found->second;
+  }
   all_.push_back(std::make_unique<const ClientVariable>(std::move(spec)));
   const ClientVariable* variable = all_.back().get();
   by_name_[variable->spec().name] = variable;

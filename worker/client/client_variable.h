@@ -69,7 +69,7 @@ class ClientVariableMap {
  public:
   // nullptr: none of that name.
   const ClientVariable* Find(absl::string_view name) const;
-  // Keeps the one that is there if its spec is equal.
+  // Keeps the one that is there if its spec is equal, or the same by a newer map.
   const ClientVariable* Insert(VariableSpec spec);
   void Clear();
 

@@ -46,6 +46,7 @@ void FillItem(const ClientVariable& variable, size_t group, Part part,
   item->variable = variable.spec().name;
   item->shard = variable.groups()[group].shard;
   item->selection = SelectionOf(part);
+  item->map_version = variable.spec().map_version;
   item->ids = Payload::ViewOf(ids);
 }
 

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
+#include <vector>
 
 #include "worker/client/push_ledger.h"
 #include "worker/client/server_link.h"
@@ -12,6 +14,15 @@ namespace cairn {
 // The number of a kPush, kStep or kAssign call.
 wire::Sequence& SequenceOf(DataCall& call);
 const wire::Sequence& SequenceOf(const DataCall& call);
+
+template <typename Item>
+std::vector<Item>& ItemsOf(DataCall& call) {
+  if constexpr (std::is_same_v<Item, wire::AssignItem>) {
+    return call.assign.items;
+  } else {
+    return call.request.push.items;
+  }
+}
 
 // Bytes of ids and values that the call's push or assign carries.
 int64_t UpdateBytes(const DataCall& call);

@@ -1,0 +1,16 @@
+// Where the rows of a variable lie, as apart from what it is.
+#pragma once
+
+#include <cstdint>
+
+#include "common/variable_spec.h"
+
+namespace cairn {
+
+// Whether both are the same variable in the same pieces, wherever these lie.
+bool SameButPlaces(const VariableSpec& a, const VariableSpec& b);
+
+// How many hash buckets or shards lie on server `ps`.
+int64_t PiecesOn(const VariableSpec& spec, int32_t ps);
+
+}  // namespace cairn

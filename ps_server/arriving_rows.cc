@@ -1,0 +1,182 @@
+#include "ps_server/arriving_rows.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/crash_point.h"
+#include "common/status.h"
+#include "ps_server/move_pieces.h"
+
+namespace cairn {
+namespace {
+
+// `map` with what `there` has, or somebody else, out of this server's hands.
+VariableSpec ArrivingSpec(const VariableSpec& there, const VariableSpec& map,
+                          int32_t server_index) {
+  VariableSpec spec = map;
+  for (size_t i = 0; i < spec.bucket_ps.size(); ++i) {
+    if (there.bucket_ps[i] == server_index) spec.bucket_ps[i] = -1;
+  }
+  for (size_t i = 0; i < spec.shards.size(); ++i) {
+    if (there.shards[i].ps == server_index) spec.shards[i].ps = -1;
+  }
+  return spec;
+}
+
+absl::Status Put(Stripe& stripe, StripeStore& store) {
+  const std::unique_ptr<StripeBatch> batch = store.NewBatch(stripe.id());
+  {
+    absl::MutexLock lock(&stripe.mutex());
+    stripe.Drain(*batch);
+  }
+  return store.Write(*batch);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ArrivingRows>> ArrivingRows::Make(const Variable& there,
+                                                                 const VariableSpec& map,
+                                                                 int32_t server_index,
+                                                                 MemoryBudget& budget) {
+  std::unique_ptr<ArrivingRows> arriving(new ArrivingRows(budget));
+  ASSIGN_OR_RETURN(
+      arriving->variable_,
+      Variable::Make(there.id(), there.job(), ArrivingSpec(there.spec(), map, server_index),
+                     server_index, there.rows_per_stripe(), budget));
+  return arriving;
+}
+
+std::vector<StripeId> ArrivingRows::ids() const {
+  std::vector<StripeId> ids;
+  for (const HostedShard* shard : variable_->shards()) {
+    const HostedTable* const table = variable_->table();
+    const uint32_t count =
+        table != nullptr ? table->bucket_count() : static_cast<uint32_t>(shard->stripe_count());
+    for (uint32_t i = 0; i < count; ++i) {
+      const Stripe* const stripe = Find(static_cast<uint32_t>(shard->index()), i);
+      if (stripe != nullptr) ids.push_back(stripe->id());
+    }
+  }
+  return ids;
+}
+
+Stripe* ArrivingRows::Find(uint32_t shard, uint32_t stripe) const {
+  if (const HostedTable* const table = variable_->table(); table != nullptr) {
+    return shard == 0 && stripe < table->bucket_count() ? table->stripe(stripe) : nullptr;
+  }
+  HostedDense* const dense = variable_->dense(static_cast<int32_t>(shard));
+  return dense == nullptr ? nullptr : dense->stripe(stripe);
+}
+
+absl::Status ArrivingRows::WriteRows(EmbeddingStripe& stripe, const StoredRows& rows) {
+  HostedTable& table = *variable_->table();
+  const auto most = static_cast<int64_t>(rows.size()) * table.layout().row_charge();
+  RETURN_IF_ERROR(
+      budget_.Acquire(most, absl::StrCat("rows of \"", variable_->spec().name, "\" that arrive")));
+  MemoryHold hold(budget_, most);
+  int64_t made = 0;
+  {
+    absl::MutexLock lock(&stripe.mutex());
+    for (size_t i = 0; i < rows.size(); ++i) stripe.SetStoredRow(rows.key(i), rows.row(i), made);
+  }
+  variable_->Charge(hold.Keep(made * table.layout().row_charge()));
+  table.CountLoaded(made);
+  return absl::OkStatus();
+}
+
+absl::Status ArrivingRows::WriteStripe(const MovePiece& piece, StripeStore& store) {
+  Stripe* const stripe = Find(piece.shard, piece.stripe);
+  if (stripe == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("stripe ", piece.stripe, " of shard ",
+                                                   piece.shard, " is no part of the move"));
+  }
+  const bool rows = piece.kind == PieceKind::kRows;
+  if (rows != (variable_->table() != nullptr)) {
+    return absl::InvalidArgumentError("rows by key are a table's, images a dense variable's");
+  }
+  numbered_ = false;
+  if (rows) {
+    auto& table_stripe = static_cast<EmbeddingStripe&>(*stripe);
+    const size_t row_bytes = table_stripe.table().stored_bytes();
+    if (piece.count != static_cast<int64_t>(row_bytes) ||
+        piece.bytes.size() % (row_bytes + StoredRows::kKeyBytes) != 0) {
+      return absl::InvalidArgumentError(absl::StrCat(piece.bytes.size(), " bytes of rows of ",
+                                                     piece.count, " bytes; here a row has ",
+                                                     row_bytes, " and its key"));
+    }
+    RETURN_IF_ERROR(WriteRows(table_stripe, StoredRows(piece.bytes, row_bytes)));
+  } else {
+    absl::MutexLock lock(&stripe->mutex());
+    RETURN_IF_ERROR(static_cast<DenseStripe&>(*stripe).LoadImage(piece.bytes));
+  }
+  if (!piece.marks.empty() && piece.marks.front().worker == Watermarks::kExact) {
+    exact_.insert(stripe->id());
+  }
+  {
+    absl::MutexLock lock(&stripe->mutex());
+    stripe->TakeOver(piece.marks);
+  }
+  written_.insert(stripe->id());
+  return Put(*stripe, store);
+}
+
+absl::Status ArrivingRows::WriteNumbers(const MovePiece& piece, StripeStore& store) {
+  for (const StripeId& id : ids()) {
+    if (exact_.contains(id)) continue;
+    Stripe& stripe = *Find(id.shard, id.stripe);
+    {
+      absl::MutexLock lock(&stripe.mutex());
+      for (const Watermark& mark : piece.marks) {
+        stripe.RaiseWatermark({.worker = mark.worker, .sequence = mark.sequence});
+      }
+    }
+    RETURN_IF_ERROR(Put(stripe, store));
+  }
+  numbered_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status ArrivingRows::WriteShard(const MovePiece& piece) {
+  for (HostedShard* shard : variable_->shards()) {
+    if (shard->index() != static_cast<int32_t>(piece.shard)) continue;
+    shard->TakeOver({.variable = variable_->id(),
+                     .shard = piece.shard,
+                     .update_count = piece.count,
+                     .watermarks = piece.marks});
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("shard ", piece.shard, " is no part of the move"));
+}
+
+absl::Status ArrivingRows::Write(absl::string_view pieces, StripeStore& store) {
+  while (!pieces.empty()) {
+    ASSIGN_OR_RETURN(const MovePiece piece, TakePiece(&pieces));
+    switch (piece.kind) {
+      case PieceKind::kRows:
+      case PieceKind::kImage: RETURN_IF_ERROR(WriteStripe(piece, store)); break;
+      case PieceKind::kShard: RETURN_IF_ERROR(WriteShard(piece)); break;
+      case PieceKind::kNumbers: RETURN_IF_ERROR(WriteNumbers(piece, store)); break;
+    }
+    CAIRN_CRASH_POINT("move: a piece is written");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ArrivingRows::CheckWhole() const {
+  const size_t wanted = ids().size();
+  if (written_.size() == wanted && numbered_) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "of ", wanted, " stripes ", written_.size(), " have come",
+      numbered_ ? "" : ", without how far workers are", ": send what the source reads first"));
+}
+
+std::vector<ShardRecord> ArrivingRows::shards() const {
+  std::vector<ShardRecord> records;
+  for (const HostedShard* shard : variable_->shards()) {
+    shard->Read(records.emplace_back());
+    records.back().variable = variable_->id();
+  }
+  return records;
+}
+
+}  // namespace cairn

@@ -1,0 +1,59 @@
+// The target's side of a move: gathers what comes, in memory and in the store, until it is whole.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/variable_spec.h"
+#include "ps_server/memory_budget.h"
+#include "ps_server/variable.h"
+#include "storage/stripe_store.h"
+
+namespace cairn {
+
+// Thread safety: none; nobody else knows its stripes.
+class ArrivingRows {
+ public:
+  // For what `map` gives to server `server_index` beyond what `there` has. kResourceExhausted:
+  // MEMORY_BUDGET.
+  static absl::StatusOr<std::unique_ptr<ArrivingRows>> Make(const Variable& there,
+                                                            const VariableSpec& map,
+                                                            int32_t server_index,
+                                                            MemoryBudget& budget);
+
+  // A variable of these rows alone.
+  const std::shared_ptr<Variable>& variable() const { return variable_; }
+  std::vector<StripeId> ids() const;
+
+  // Pieces, as the source reads them; they are in the store, not synced, when it returns.
+  // kInvalidArgument: not pieces of this move. kResourceExhausted: MEMORY_BUDGET; what came before
+  // is kept.
+  absl::Status Write(absl::string_view pieces, StripeStore& store);
+  // After the last Write: kFailedPrecondition where stripes are missing, or how far workers are.
+  absl::Status CheckWhole() const;
+  // Of shards, as they are to be.
+  std::vector<ShardRecord> shards() const;
+
+ private:
+  explicit ArrivingRows(MemoryBudget& budget) : budget_(budget) {}
+  // nullptr: none of this move.
+  Stripe* Find(uint32_t shard, uint32_t stripe) const;
+  absl::Status WriteRows(EmbeddingStripe& stripe, const StoredRows& rows);
+  absl::Status WriteStripe(const struct MovePiece& piece, StripeStore& store);
+  absl::Status WriteNumbers(const struct MovePiece& piece, StripeStore& store);
+  absl::Status WriteShard(const struct MovePiece& piece);
+
+  MemoryBudget& budget_;
+  std::shared_ptr<Variable> variable_;
+  absl::flat_hash_set<StripeId> written_;
+  // Those that had come to the source from elsewhere: its numbers say nothing about them.
+  absl::flat_hash_set<StripeId> exact_;
+  bool numbered_ = false;  // since the last stripe was written
+};
+
+}  // namespace cairn

@@ -1,0 +1,54 @@
+// The moves of rows that have begun and not ended, of all jobs.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "common/variable_spec.h"
+
+namespace cairn {
+
+class ArrivingRows;
+class OutgoingRows;
+
+// One side of a move.
+struct Move {
+  Move(VariableSpec to, std::unique_ptr<OutgoingRows> out, std::unique_ptr<ArrivingRows> in);
+  ~Move();
+
+  const VariableSpec map;  // with which it ends
+  absl::Mutex mutex;       // held over each step; guards what follows
+  // One of the two.
+  const std::unique_ptr<OutgoingRows> outgoing;
+  const std::unique_ptr<ArrivingRows> arriving;
+  bool ready = false;  // arriving: all of it is durable here
+  bool ended = false;
+};
+
+// One a variable at most. Thread safety: every method may be called from several threads at once.
+class Moves {
+ public:
+  // nullptr: none.
+  std::shared_ptr<Move> Find(absl::string_view job, absl::string_view variable) const;
+  // Instead of the one there is.
+  void Put(absl::string_view job, absl::string_view variable, std::shared_ptr<Move> move);
+  void Erase(absl::string_view job, absl::string_view variable);
+  void EraseJob(absl::string_view job);
+
+ private:
+  using Key = std::pair<std::string, std::string>;
+  static Key KeyOf(absl::string_view job, absl::string_view variable) {
+    return {std::string(job), std::string(variable)};
+  }
+
+  mutable absl::Mutex mutex_;
+  absl::flat_hash_map<Key, std::shared_ptr<Move>> moves_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace cairn

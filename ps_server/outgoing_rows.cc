@@ -1,0 +1,131 @@
+#include "ps_server/outgoing_rows.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "ps_server/move_pieces.h"
+
+namespace cairn {
+
+OutgoingRows::OutgoingRows(std::shared_ptr<Variable> variable, const VariableSpec& map,
+                           int32_t target)
+    : variable_(std::move(variable)) {
+  if (HostedTable* const table = variable_->table(); table != nullptr) {
+    for (uint32_t bucket = 0; bucket < table->bucket_count(); ++bucket) {
+      if (map.bucket_ps[bucket] != target || table->stripe(bucket) == nullptr) continue;
+      parts_.push_back({.shard = table, .table = table->stripe(bucket)});
+    }
+    return;
+  }
+  for (size_t i = 0; i < map.shards.size(); ++i) {
+    HostedDense* const shard = variable_->dense(static_cast<int32_t>(i));
+    if (map.shards[i].ps != target || shard == nullptr) continue;
+    for (uint32_t s = 0; s < static_cast<uint32_t>(shard->stripe_count()); ++s) {
+      parts_.push_back({.shard = shard, .dense = shard->stripe(s)});
+    }
+  }
+}
+
+int64_t OutgoingRows::BytesOf(const Part& part) const {
+  if (part.dense != nullptr) return static_cast<int64_t>(part.dense->memory_bytes());
+  absl::ReaderMutexLock lock(&part.table->mutex());
+  const auto row_bytes = static_cast<int64_t>(part.table->table().stored_bytes());
+  return part.table->row_count() * (row_bytes + static_cast<int64_t>(StoredRows::kKeyBytes));
+}
+
+int64_t OutgoingRows::rows() const {
+  int64_t rows = 0;
+  for (const Part& part : parts_) {
+    if (part.dense != nullptr) {
+      rows += part.dense->rows();
+    } else {
+      absl::ReaderMutexLock lock(&part.table->mutex());
+      rows += part.table->row_count();
+    }
+  }
+  return rows;
+}
+
+int64_t OutgoingRows::bytes() const {
+  int64_t bytes = 0;
+  for (const Part& part : parts_) bytes += BytesOf(part);
+  return bytes;
+}
+
+int64_t OutgoingRows::largest_bytes() const {
+  int64_t largest = 0;
+  for (const Part& part : parts_) largest = std::max(largest, BytesOf(part));
+  return largest;
+}
+
+void OutgoingRows::ReadPart(Part& part, std::string* pieces) {
+  std::string bytes;
+  MovePiece piece{.shard = part.stripe().id().shard, .stripe = part.stripe().id().stripe};
+  {
+    absl::ReaderMutexLock lock(&part.stripe().mutex());
+    if (part.read_changes == part.stripe().changes()) return;
+    part.read_changes = part.stripe().changes();
+    piece.marks.assign(part.stripe().watermarks().begin(), part.stripe().watermarks().end());
+    if (part.table != nullptr) {
+      piece.count = static_cast<int64_t>(part.table->table().stored_bytes());
+      part.table->AppendRows(part.read_updates, &bytes);
+      part.read_updates = part.table->updates();
+    } else {
+      piece.kind = PieceKind::kImage;
+      part.dense->AppendImage(&bytes);
+    }
+  }
+  piece.bytes = bytes;
+  AppendPiece(piece, pieces);
+}
+
+void OutgoingRows::AppendShards(std::string* pieces) const {
+  const HostedShard* last = nullptr;
+  for (const Part& part : parts_) {
+    if (part.shard == last) continue;
+    last = part.shard;
+    ShardRecord record;
+    last->Read(record);
+    AppendPiece({.kind = PieceKind::kShard,
+                 .shard = record.shard,
+                 .count = record.update_count,
+                 .marks = record.watermarks},
+                pieces);
+  }
+}
+
+int64_t OutgoingRows::Read(int64_t max_bytes, std::string* pieces) {
+  const auto changed = [](const Part& part) {
+    absl::ReaderMutexLock lock(&part.stripe().mutex());
+    return part.read_changes != part.stripe().changes();
+  };
+  if (next_ == 0) AppendShards(pieces);
+  for (; next_ < parts_.size() && static_cast<int64_t>(pieces->size()) < max_bytes; ++next_) {
+    ReadPart(parts_[next_], pieces);
+  }
+  int64_t left = 0;
+  for (size_t i = next_; i < parts_.size(); ++i) {
+    if (changed(parts_[i])) left += BytesOf(parts_[i]);
+  }
+  if (left == 0) next_ = 0;
+  return left;
+}
+
+void OutgoingRows::AppendNumbers(absl::Span<const Watermark> numbers, std::string* pieces) const {
+  AppendPiece({.kind = PieceKind::kNumbers, .marks = {numbers.begin(), numbers.end()}}, pieces);
+}
+
+bool OutgoingRows::AllRead() const {
+  return std::all_of(parts_.begin(), parts_.end(), [](const Part& part) {
+    absl::ReaderMutexLock lock(&part.stripe().mutex());
+    return part.read_changes == part.stripe().changes();
+  });
+}
+
+std::vector<StripeId> OutgoingRows::ids() const {
+  std::vector<StripeId> ids;
+  for (const Part& part : parts_) ids.push_back(part.stripe().id());
+  return ids;
+}
+
+}  // namespace cairn

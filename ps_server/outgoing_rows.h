@@ -1,0 +1,65 @@
+// The source's side of a move: reads what goes while it is in use.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/variable_spec.h"
+#include "ps_server/variable.h"
+#include "storage/stripe_store.h"
+
+namespace cairn {
+
+// Thread safety: none; the stripes may be in use by others.
+class OutgoingRows {
+ public:
+  // The stripes that `variable` has and, by `map`, server `target` is to have.
+  OutgoingRows(std::shared_ptr<Variable> variable, const VariableSpec& map, int32_t target);
+
+  Variable& variable() { return *variable_; }
+  int64_t stripes() const { return static_cast<int64_t>(parts_.size()); }
+  // As they are now.
+  int64_t rows() const;
+  int64_t bytes() const;
+  // The largest stripe's.
+  int64_t largest_bytes() const;
+
+  // Appends pieces of stripes that changed since they were read, until there are `max_bytes` or
+  // this pass has seen all of them. Returns about how many bytes the pass has left; 0: it has
+  // ended, and the next call begins another.
+  int64_t Read(int64_t max_bytes, std::string* pieces);
+  // While updates are turned away: how far workers are, for the stripes that changed no more.
+  void AppendNumbers(absl::Span<const Watermark> numbers, std::string* pieces) const;
+  // Whether nothing has changed since it was read.
+  bool AllRead() const;
+
+  std::vector<StripeId> ids() const;
+
+ private:
+  struct Part {
+    HostedShard* shard = nullptr;
+    EmbeddingStripe* table = nullptr;  // exactly one of the two
+    DenseStripe* dense = nullptr;
+    std::optional<uint64_t> read_changes;
+    std::optional<uint32_t> read_updates;
+
+    const Stripe& stripe() const {
+      return table != nullptr ? static_cast<const Stripe&>(*table) : *dense;
+    }
+  };
+
+  void AppendShards(std::string* pieces) const;
+  void ReadPart(Part& part, std::string* pieces);
+  int64_t BytesOf(const Part& part) const;
+
+  const std::shared_ptr<Variable> variable_;
+  std::vector<Part> parts_;
+  size_t next_ = 0;  // of the pass
+};
+
+}  // namespace cairn

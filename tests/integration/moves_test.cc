@@ -1,0 +1,216 @@
+// Rows go from server to server while workers push: every push counts once on every row, wherever
+// it lies when it comes.
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/engine_cluster.h"
+#include "tests/support/row_moves.h"
+#include "tests/support/status_matchers.h"
+#include "worker/client/ps_client.h"
+#include "worker/client/row_mover.h"
+
+namespace cairn::test {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+constexpr int32_t kServers = 3;
+constexpr int64_t kKeys = 200;
+
+Deadline Soon() { return Deadline::In(absl::Seconds(60)); }
+
+ClientOptions Options(int32_t worker) {
+  ClientOptions options;
+  options.job = "job";
+  options.worker = worker;
+  options.task = worker < 0 ? "tool" : absl::StrCat("worker:", worker);
+  return options;
+}
+
+VariableSpec Counting(VariableSpec spec) {
+  spec.optimizer.learning_rate.arguments["learning_rate"] = 1;
+  spec.initializer.type = "zeros";
+  return spec;
+}
+VariableSpec Table() {
+  return Counting({.name = "emb",
+                   .kind = VariableKind::kEmbedding,
+                   .shape = {2},
+                   .touched_rows = TouchedRows::kPushed,
+                   .bucket_ps = {0, 1, 0, 1, 0, 1, 0, 1}});
+}
+VariableSpec Dense() {
+  return Counting({.name = "w", .shape = {6, 2}, .shards = {{0, 3, 0}, {3, 3, 1}}});
+}
+
+class MovesTest : public ::testing::Test {
+ protected:
+  void Begin() {
+    tool_ = cluster_.Connect(Options(-1), true, Soon()).value();
+    ASSERT_OK(tool_->Create({Table(), Dense()}, Soon()));
+  }
+  VariableSpec Now(const std::string& name) {
+    const std::vector<VariableSpec> specs = tool_->Describe(Soon()).value();
+    for (const VariableSpec& spec : specs) {
+      if (spec.name == name) return spec;
+    }
+    return {};
+  }
+  absl::StatusOr<RowMoveOutcome> Move(const std::string& name, int32_t source, int32_t target,
+                                      size_t pieces) {
+    return MoveSome(Now(name), source, target, pieces, kServers, moves_);
+  }
+  std::vector<float> Pull(PsClient& client) {
+    std::vector<int64_t> keys(kKeys);
+    for (int64_t k = 0; k < kKeys; ++k) keys[k] = k;
+    std::vector<float> out(kKeys * 2);
+    EXPECT_OK(client.Pull({{.variable = "emb",
+                            .part = Part::kKeys,
+                            .ids = keys,
+                            .out = AsWritableBytes(absl::MakeSpan(out))}},
+                          Soon()));
+    return out;
+  }
+  std::vector<float> PullDense(PsClient& client) {
+    std::vector<float> out(12);
+    EXPECT_OK(
+        client.Pull({{.variable = "w", .out = AsWritableBytes(absl::MakeSpan(out))}}, Soon()));
+    return out;
+  }
+
+  EngineCluster cluster_{kServers};
+  EngineMoves moves_{cluster_};
+  std::unique_ptr<PsClient> tool_;
+};
+
+TEST_F(MovesTest, RowsKeepTheirValuesAndServersTheirParts) {
+  Begin();
+  const auto worker = cluster_.Connect(Options(0), true, Soon()).value();
+  ASSERT_OK(worker->Create({Table(), Dense()}, Soon()));
+  const std::vector<int64_t> keys = {1, 2, 3, 4, 5, 6, 7, 8};
+  const std::vector<float> ones(16, 1), all(12, 1);
+  const auto push = [&] {
+    return worker->Push({{.variable = "emb",
+                          .part = Part::kKeys,
+                          .ids = keys,
+                          .values = AsBytes(absl::MakeConstSpan(ones))},
+                         {.variable = "w", .values = AsBytes(absl::MakeConstSpan(all))}},
+                        "", Soon());
+  };
+  ASSERT_OK(push());
+  const auto moved = Move("emb", 0, 2, 4);
+  ASSERT_OK(moved);
+  EXPECT_EQ(moved->stripes, 4);
+  ASSERT_OK(Move("w", 1, 2, 1));
+  ASSERT_OK(push());
+  EXPECT_THAT(PullDense(*worker), Each(-2));
+  const std::vector<float> rows = Pull(*worker);
+  for (const int64_t key : keys) EXPECT_EQ(rows[key * 2], -2) << key;
+  EXPECT_EQ(Pull(*tool_), rows);
+  const VariableSpec now = Now("emb");
+  EXPECT_EQ(now.map_version, 2);
+  EXPECT_EQ(std::count(now.bucket_ps.begin(), now.bucket_ps.end(), 0), 0);
+  EXPECT_EQ(std::count(now.bucket_ps.begin(), now.bucket_ps.end(), 2), 4);
+  // As they are on disk.
+  for (int32_t s = 0; s < kServers; ++s) cluster_.Restart(s);
+  const auto after = cluster_.Connect(Options(-1), true, Soon()).value();
+  ASSERT_OK(after->Describe(Soon()).status());
+  EXPECT_EQ(Pull(*after), rows);
+  EXPECT_THAT(PullDense(*after), Each(-2));
+}
+
+// What each worker pushed of each key, and how often.
+struct Counted {
+  std::vector<int64_t> keys = std::vector<int64_t>(kKeys);
+  int64_t pushes = 0;
+};
+
+void PushUntil(PsClient& client, uint64_t seed, const std::atomic<bool>& stop, Counted& counted) {
+  std::mt19937_64 random(seed);
+  const std::vector<float> all(12, 1);
+  while (!stop.load()) {
+    std::vector<int64_t> keys(1 + random() % 20);
+    for (int64_t& key : keys) key = static_cast<int64_t>(random() % kKeys);
+    const std::vector<float> ones(keys.size() * 2, 1);
+    std::vector<float> pulled(keys.size() * 2);
+    ASSERT_OK(
+        client.PushPull({{.variable = "emb",
+                          .part = Part::kKeys,
+                          .ids = keys,
+                          .values = AsBytes(absl::MakeConstSpan(ones)),
+                          .format = seed % 2 == 0 ? ValueFormat::kPlain : ValueFormat::kFloat16},
+                         {.variable = "w", .values = AsBytes(absl::MakeConstSpan(all))}},
+                        "",
+                        {{.variable = "emb",
+                          .part = Part::kKeys,
+                          .ids = keys,
+                          .out = AsWritableBytes(absl::MakeSpan(pulled))}},
+                        Soon()));
+    for (const int64_t key : keys) ++counted.keys[key];
+    ++counted.pushes;
+    for (size_t i = 0; i < keys.size(); ++i) {
+      ASSERT_LE(pulled[i * 2], -static_cast<float>(counted.keys[keys[i]])) << keys[i];
+    }
+  }
+}
+
+class BusyMovesTest : public MovesTest, public ::testing::WithParamInterface<bool> {};
+
+TEST_P(BusyMovesTest, EveryPushCountsOnce) {
+  Begin();
+  constexpr int32_t kWorkers = 3;
+  std::atomic<bool> stop{false};
+  std::vector<Counted> counted(kWorkers);
+  std::vector<std::unique_ptr<PsClient>> clients;
+  std::vector<std::thread> threads;
+  for (int32_t w = 0; w < kWorkers; ++w) {
+    clients.push_back(cluster_.Connect(Options(w), GetParam(), Soon()).value());
+    ASSERT_OK(clients.back()->Create({Table(), Dense()}, Soon()));
+  }
+  for (int32_t w = 0; w < kWorkers; ++w) {
+    threads.emplace_back(
+        [&, w] { PushUntil(*clients[w], static_cast<uint64_t>(w), stop, counted[w]); });
+  }
+  std::mt19937_64 random(7);
+  int moves = 0;
+  for (int i = 0; i < 60; ++i) {
+    const std::string name = random() % 4 == 0 ? "w" : "emb";
+    const auto source = static_cast<int32_t>(random() % kServers);
+    const auto target = static_cast<int32_t>((source + 1 + random() % 2) % kServers);
+    if (PiecesOn(Now(name), source) == 0) continue;
+    const auto moved = Move(name, source, target, 1 + random() % 4);
+    EXPECT_OK(moved);
+    moves += moved.ok();
+  }
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(moves, 20);
+  std::vector<float> expected(kKeys * 2);
+  int64_t pushes = 0;
+  for (const Counted& one : counted) {
+    for (int64_t k = 0; k < kKeys; ++k) {
+      expected[k * 2] -= static_cast<float>(one.keys[k]);
+      expected[k * 2 + 1] = expected[k * 2];
+    }
+    pushes += one.pushes;
+  }
+  EXPECT_EQ(Pull(*clients[0]), expected);
+  EXPECT_THAT(PullDense(*clients[1]), Each(-static_cast<float>(pushes)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Links, BusyMovesTest, ::testing::Bool(), [](const auto& info) {
+  return info.param ? std::string("InProcess") : std::string("Sockets");
+});
+
+}  // namespace
+}  // namespace cairn::test

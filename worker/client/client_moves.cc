@@ -1,0 +1,133 @@
+// What becomes of a call that meets rows which have moved to another server.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/crash_point.h"
+#include "common/status.h"
+#include "thrift/convert.h"
+#include "thrift/errors.h"
+#include "worker/client/client_impl.h"
+#include "worker/client/moved_parts.h"
+#include "worker/client/retained_call.h"
+
+namespace cairn {
+namespace {
+
+bool Moved(const Exchange& exchange) {
+  return ReasonOf(exchange.outcome.status) == wire::ErrorReason::MOVED;
+}
+
+}  // namespace
+
+void PsClientImpl::LearnMaps(const absl::Status& moved) {
+  for (const wire::VariableSpec& wire : MovedOf(moved)) {
+    absl::StatusOr<VariableSpec> spec = FromWire(wire, 0, server_count());
+    if (spec.ok()) variables_.Insert(*std::move(spec));
+  }
+}
+
+bool PsClientImpl::LearnMaps(absl::Span<Exchange* const> exchanges) {
+  bool any = false;
+  for (const Exchange* exchange : exchanges) {
+    if (!Moved(*exchange)) continue;
+    LearnMaps(exchange->outcome.status);
+    any = true;
+  }
+  return any;
+}
+
+absl::Status PsClientImpl::SendMoved(absl::Span<Exchange* const> exchanges, bool numbered,
+                                     Deadline deadline) {
+  absl::Status status;
+  for (const Exchange* exchange : exchanges) {
+    if (!exchange->outcome.status.ok() && !Moved(*exchange)) status = exchange->outcome.status;
+  }
+  for (Exchange* exchange : exchanges) {
+    if (!Moved(*exchange)) continue;
+    if (status.ok()) status = SendMovedOf(*exchange, numbered, deadline);
+    // Some servers have the push, and this one does not: it is not void.
+    if (!status.ok()) exchange->outcome = {Progress::kUnknown, status};
+  }
+  return status;
+}
+
+// The order matters: that the server it was for has its part says that the others have theirs, to a
+// start of this worker that asks what it is to compute again.
+absl::Status PsClientImpl::SendMovedOf(Exchange& exchange, bool numbered, Deadline deadline) {
+  DataCall& call = exchange.call;
+  if (call.kind == CallKind::kStep) call.kind = CallKind::kPush;
+  if (call.kind == CallKind::kPull) {
+    exchange.outcome.status = absl::OkStatus();  // the pulls follow
+    return absl::OkStatus();
+  }
+  absl::Status status = exchange.outcome.status;
+  while (ReasonOf(status) == wire::ErrorReason::MOVED) {
+    LearnMaps(status);
+    RETURN_IF_ERROR(call.kind == CallKind::kAssign
+                        ? SendParts(exchange, call.assign.items, numbered, deadline)
+                        : SendParts(exchange, call.request.push.items, numbered, deadline));
+    CAIRN_CRASH_POINT("worker: what has moved is sent");
+    status = RunExchange(exchange, numbered, deadline);
+  }
+  return status;
+}
+
+template <typename Item>
+absl::Status PsClientImpl::SendParts(Exchange& exchange, std::vector<Item>& items, bool numbered,
+                                     Deadline deadline) {
+  ASSIGN_OR_RETURN(MovedParts<Item> parts, CutAnew(items, exchange.session->index(), variables_));
+  for (auto& [server, elsewhere] : parts.elsewhere) {
+    Exchange late{.session = sessions_[static_cast<size_t>(server)].get(), .repeatable = numbered};
+    late.call.kind = exchange.call.kind;
+    SequenceOf(late.call) = SequenceOf(exchange.call);
+    if (late.call.kind == CallKind::kAssign) {
+      late.call.assign.late = numbered;
+    } else {
+      late.call.request.push.late = numbered;
+    }
+    ItemsOf<Item>(late.call) = std::move(elsewhere);
+    CAIRN_CRASH_POINT("worker: before what has moved is sent");
+    while (true) {
+      const absl::Status status = RunLate(late, deadline);
+      if (status.ok()) break;
+      if (!Moved(late)) return status;
+      // Moved on meanwhile.
+      LearnMaps(late.outcome.status);
+      RETURN_IF_ERROR(SendParts(late, ItemsOf<Item>(late.call), numbered, deadline));
+    }
+  }
+  items = std::move(parts.here);
+  return absl::OkStatus();
+}
+
+absl::Status PsClientImpl::RunLate(Exchange& late, Deadline deadline) {
+  int64_t retries = 0;
+  Exchange* const one[] = {&late};
+  const absl::Status status = fan_out_.Run(
+      one, /*finish_all=*/true, deadline,
+      [](Exchange& exchange) {
+        exchange.session->Learn(exchange.call.reply.push.state);
+        return absl::OkStatus();
+      },
+      &retries);
+  if (retries > 0) retries_.fetch_add(retries, std::memory_order_relaxed);
+  return status;
+}
+
+absl::Status PsClientImpl::RunExchange(Exchange& exchange, bool numbered, Deadline deadline) {
+  int64_t retries = 0;
+  Exchange* const one[] = {&exchange};
+  const absl::Status status = fan_out_.Run(
+      one, /*finish_all=*/true, deadline,
+      [&](Exchange& answered) -> absl::Status {
+        if (numbered && !order_.Answered(answered)) {
+          return absl::AbortedError("the server was restarted while it answered");
+        }
+        return absl::OkStatus();
+      },
+      &retries);
+  if (retries > 0) retries_.fetch_add(retries, std::memory_order_relaxed);
+  return status;
+}
+
+}  // namespace cairn

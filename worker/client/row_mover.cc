@@ -1,0 +1,182 @@
+#include "worker/client/row_mover.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/crash_point.h"
+#include "common/monotonic_cond_var.h"
+#include "common/status.h"
+#include "thrift/convert.h"
+
+namespace cairn {
+namespace {
+
+constexpr absl::Duration kRetryPause = absl::Milliseconds(100);
+// How often what changes faster than it is copied is tried again.
+constexpr int kMostHolds = 3;
+// How long a source is asked again whether it has given the rows away.
+constexpr absl::Duration kCommitPatience = absl::Seconds(30);
+
+wire::MoveRequest RequestOf(const std::string& job, const VariableSpec& map, int32_t source,
+                            int32_t target) {
+  const wire::VariableSpec spec = ToWire(map);
+  wire::MoveRequest request;
+  request.caller.job = job;
+  request.variable = map.name;
+  request.map_version = map.map_version;
+  request.bucket_ps = spec.bucket_ps;
+  request.shards = spec.shards;
+  request.source = source;
+  request.target = target;
+  return request;
+}
+
+class Mover {
+ public:
+  Mover(const RowMove& move, const RowMoveOptions& options, MoveServers& servers, Deadline deadline)
+      : move_(move),
+        options_(options),
+        servers_(servers),
+        deadline_(deadline),
+        request_(RequestOf(move.job, move.next, move.source, move.target)) {
+    request_.max_bytes = options.piece_bytes;
+    request_.hold_seconds = absl::ToDoubleSeconds(options.hold);
+  }
+
+  absl::StatusOr<RowMoveOutcome> Run() {
+    const absl::Duration begin = MonotonicNow();
+    for (int hold = 1;; ++hold) {
+      absl::Status status = Copy();
+      if (status.ok()) status = GiveAway();
+      if (status.ok()) break;
+      if (unknown_) return status;
+      if (absl::IsFailedPrecondition(status) && hold < kMostHolds && !deadline_.Expired()) {
+        LOG(INFO) << status.message() << "; once more";
+        continue;
+      }
+      Step(move_.source, wire::MoveAction::ABORT).status().IgnoreError();
+      Step(move_.target, wire::MoveAction::ABORT).status().IgnoreError();
+      return status;
+    }
+    CAIRN_CRASH_POINT("mover: the source has given the rows away");
+    RETURN_IF_ERROR(FinishMove(move_.job, move_.next, move_.server_count, servers_));
+    outcome_.took = MonotonicNow() - begin;
+    return outcome_;
+  }
+
+ private:
+  absl::StatusOr<wire::MoveReply> Step(int32_t server, wire::MoveAction::type action) {
+    request_.action = action;
+    return servers_.Move(server, request_);
+  }
+
+  absl::Status CheckTime() const {
+    if (!deadline_.Expired()) return absl::OkStatus();
+    return absl::DeadlineExceededError(
+        absl::StrCat("the rows of \"", move_.next.name,
+                     "\" change as fast as they are copied, or "
+                     "there was too little time; nothing has moved"));
+  }
+
+  // What the source has changed since the last pass goes to the target. *numbers: the source says
+  // how far workers are, which it does where updates are turned away.
+  absl::Status Pass(bool gently, int64_t* bytes) {
+    *bytes = 0;
+    while (true) {
+      RETURN_IF_ERROR(CheckTime());
+      const absl::Duration begin = MonotonicNow();
+      ASSIGN_OR_RETURN(wire::MoveReply read, Step(move_.source, wire::MoveAction::READ));
+      *bytes += static_cast<int64_t>(read.data.size());
+      outcome_.bytes += static_cast<int64_t>(read.data.size());
+      request_.data = std::move(read.data);
+      const absl::Status written = Step(move_.target, wire::MoveAction::WRITE).status();
+      request_.data = Payload();
+      RETURN_IF_ERROR(written);
+      CAIRN_CRASH_POINT("mover: a piece is copied");
+      if (read.bytes_left == 0) return absl::OkStatus();
+      if (gently) Rest(MonotonicNow() - begin);
+    }
+  }
+
+  void Rest(absl::Duration busy) {
+    const double fraction = std::clamp(options_.busy_fraction, 0.01, 1.0);
+    clock_.WaitFor(std::min(busy * (1 / fraction - 1), absl::Seconds(1)));
+  }
+
+  // Until the target has everything, durably, while updates are turned away.
+  absl::Status Copy() {
+    RETURN_IF_ERROR(servers_.Create(move_.target, move_.job, move_.now));
+    // Of a mover that died: the source is by the map before, so that its move has not ended.
+    RETURN_IF_ERROR(Step(move_.target, wire::MoveAction::ABORT).status());
+    RETURN_IF_ERROR(Step(move_.source, wire::MoveAction::ABORT).status());
+    RETURN_IF_ERROR(Step(move_.target, wire::MoveAction::PREPARE).status());
+    ASSIGN_OR_RETURN(const wire::MoveReply begun, Step(move_.source, wire::MoveAction::PREPARE));
+    outcome_.stripes = begun.stripes;
+    outcome_.rows = begun.rows;
+    int64_t before = 0;
+    while (outcome_.passes < options_.most_passes) {
+      int64_t bytes = 0;
+      RETURN_IF_ERROR(Pass(/*gently=*/true, &bytes));
+      ++outcome_.passes;
+      const bool shrinks = before == 0 || bytes < before - before / 4;
+      if (bytes <= options_.last_pass_bytes || !shrinks) break;
+      before = bytes;
+    }
+    return absl::OkStatus();
+  }
+
+  // The rest while updates are turned away, and the point of no return.
+  absl::Status GiveAway() {
+    const absl::Duration begin = MonotonicNow();
+    RETURN_IF_ERROR(Step(move_.source, wire::MoveAction::HOLD).status());
+    int64_t bytes = 0;
+    RETURN_IF_ERROR(Pass(/*gently=*/false, &bytes));
+    RETURN_IF_ERROR(Step(move_.target, wire::MoveAction::READY).status());
+    CAIRN_CRASH_POINT("mover: before the point of no return");
+    // Repeated as is safe: a source that has done it says so.
+    absl::Status status;
+    const Deadline end = Deadline::In(kCommitPatience);
+    do {
+      status = Step(move_.source, wire::MoveAction::COMMIT).status();
+      unknown_ = absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+      if (unknown_) clock_.WaitFor(kRetryPause);
+    } while (unknown_ && !end.Expired());
+    outcome_.held += MonotonicNow() - begin;
+    return status;
+  }
+
+  const RowMove& move_;
+  const RowMoveOptions& options_;
+  MoveServers& servers_;
+  const Deadline deadline_;
+  wire::MoveRequest request_;
+  RowMoveOutcome outcome_;
+  bool unknown_ = false;  // whether the source has given the rows away
+  StopFlag clock_;
+};
+
+}  // namespace
+
+absl::StatusOr<RowMoveOutcome> MoveRows(const RowMove& move, const RowMoveOptions& options,
+                                        MoveServers& servers, Deadline deadline) {
+  return Mover(move, options, servers, deadline).Run();
+}
+
+absl::Status FinishMove(const std::string& job, const VariableSpec& newest, int32_t server_count,
+                        MoveServers& servers) {
+  absl::Status first;
+  for (int32_t server = 0; server < server_count && newest.map_version > 1; ++server) {
+    wire::MoveRequest request =
+        RequestOf(job, newest, server, (server + 1) % std::max(server_count, 2));
+    request.action = wire::MoveAction::COMMIT;
+    const absl::Status told = servers.Move(server, request).status();
+    // One that does not know the variable has no use for its map.
+    if (first.ok() && !told.ok() && !absl::IsNotFound(told)) first = told;
+  }
+  return first;
+}
+
+}  // namespace cairn
