@@ -61,6 +61,8 @@ class Moving {
   absl::Status GiveAway(Move& move);
   absl::Status Learn();
   absl::Status Abort();
+  // FAILED_PRECONDITION: the move's map is in force here. Looks at the variable anew.
+  absl::Status CheckNotTaken();
   std::vector<Watermark> Numbers() const;
   // The move that this step is of, for one side of it.
   absl::StatusOr<std::shared_ptr<Move>> FindMove(bool outgoing) const;
@@ -233,7 +235,9 @@ absl::Status Moving::Hold() {
   CAIRN_CRASH_POINT("move: updates are turned away");
   // Those that did not see it yet have ended when their locks have been had.
   { absl::MutexLock unsequenced(&core_.unsequenced); }
-  for (const auto& session : admitted_.job->sessions()) absl::MutexLock order(&session->order());
+  for (const auto& session : admitted_.job->sessions()) {
+    const NotedLock order(&session->order(), &core_.waits, "order", "updates before a move");
+  }
   // What has parts of the rows is durable, so that nobody sends it again by the old map.
   const absl::Status durable = AwaitDurable(core_);
   if (!durable.ok()) variable.Hold(absl::ZeroDuration());
@@ -306,17 +310,13 @@ absl::Status Moving::Commit() {
 }
 
 absl::Status Moving::Abort() {
-  if (variable_->spec().map_version >= map_.map_version) {
-    return NotDue("map version ", map_.map_version,
-                  " is in force here already: COMMIT it on every "
-                  "server");
-  }
   const std::shared_ptr<Move> move = core_.moves.Find(request_.caller.job, request_.variable);
-  if (move == nullptr || move->map.map_version != map_.map_version) return absl::OkStatus();
+  if (move == nullptr || move->map.map_version != map_.map_version) return CheckNotTaken();
   absl::MutexLock lock(&move->mutex);
+  RETURN_IF_ERROR(CheckNotTaken());
   if (move->ended) return absl::OkStatus();
   if (move->outgoing != nullptr) {
-    variable_->Hold(absl::ZeroDuration());
+    move->outgoing->variable().Hold(absl::ZeroDuration());
   } else {
     const std::vector<StripeId> ids = move->arriving->ids();
     RETURN_IF_ERROR(WriteRecord(core_, *admitted_.job,
@@ -325,6 +325,17 @@ absl::Status Moving::Abort() {
   move->ended = true;
   core_.moves.Erase(request_.caller.job, request_.variable);
   return absl::OkStatus();
+}
+
+// As it is now: a COMMIT may have run since this call was admitted.
+absl::Status Moving::CheckNotTaken() {
+  const auto variables = admitted_.job->variables();
+  const auto found = variables->find(request_.variable);
+  if (found == variables->end()) return NotDue("the variable was dropped meanwhile");
+  variable_ = found->second;
+  if (variable_->spec().map_version < map_.map_version) return absl::OkStatus();
+  return NotDue("map version ", map_.map_version,
+                " is in force here already: COMMIT it on every server");
 }
 
 absl::Status Moving::Run(wire::MoveReply& reply) {

@@ -3,7 +3,7 @@ counted exactly once on every server: totals of integers that depend on (worker,
 key for each push, and the update count of every shard.
 
     soak.py [--kills N] [--seed S] [--durability snapshot,log,log_sync]
-            [--consistency async,ssp,sync,backup] [--folder DIR]
+            [--consistency async,ssp,sync,backup] [--moves] [--folder DIR]
 
 Three cairn-ps, three workers that are killed, paused, replaced while paused (the one that was
 paused must find itself fenced), and a fourth that is paused only, and under async and ssp pushes
@@ -14,6 +14,9 @@ ssp: steps with staleness_bound_steps 2; the gap that servers report, and that o
 show, stay within it. sync: the mean of each step's pushes is applied once on every server, and
 where no lease ends every push counts. backup: sync with replicas_to_aggregate 2; a push counts on
 all servers or on none, and the fourth worker knows of how many of its own did not.
+
+--moves: meanwhile a mover, which is killed too, carries buckets and shards from server to server
+(async and ssp).
 
 It also fails where nobody gets on for a minute while everything runs, and where the end does not
 come."""
@@ -54,7 +57,8 @@ class Failure(Exception):
 class Soak:
     """One run under one durability and consistency."""
 
-    def __init__(self, folder, durability, consistency, kills, seed):
+    def __init__(self, folder, durability, consistency, kills, seed, moves=False):
+        self.moves, self.mover, self.movers = moves, None, 0
         self.folder, self.durability, self.consistency = folder, durability, consistency
         self.kills, self.seed = kills, seed
         self.random = random.Random(f"{seed}/{durability}/{consistency}")
@@ -86,8 +90,38 @@ class Soak:
                  CONSISTENCIES[self.consistency]],
                 stdout=out, stderr=log)
 
+    def spawn_mover(self):
+        self.movers += 1
+        with open(self.cluster.path("mover.log"), "ab") as log:
+            self.mover = subprocess.Popen(
+                [PUSHER, "move", ",".join(self.cluster.addresses),
+                 str(self.seed * 1000 + self.movers), self.folder], stderr=log)
+
+    def moved(self):
+        """How many moves ended well."""
+        count = 0
+        for name in os.listdir(self.folder):
+            if name.startswith("moves-"):
+                with open(self.cluster.path(name), encoding="ascii") as f:
+                    count += len(f.readlines())
+        return count
+
+    def end_mover(self):
+        with open(self.cluster.path("stop-moves"), "wb"):
+            pass
+        try:
+            status = self.mover.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise Failure(f"the mover did not end in {END_SECONDS} s") from None
+        if status != 0:
+            raise Failure(f"the mover ended with {status}")
+        if self.moved() == 0:
+            raise Failure("nothing was moved")
+
     def process(self, name):
         kind, index = name
+        if kind == "mover":
+            return self.mover
         return self.cluster.processes[index] if kind == "ps" else self.pushers[index]
 
     def kill(self, names):
@@ -103,6 +137,8 @@ class Soak:
         kind, index = name
         if kind == "ps":
             self.cluster.spawn(index, self.cluster.addresses[index])
+        elif kind == "mover":
+            self.spawn_mover()
         else:
             self.spawn_pusher(index)
 
@@ -193,6 +229,8 @@ class Soak:
             names += self.some(servers, [6, 3, 2])
         if kind != "servers":
             names += self.some(workers, [6, 3, 2])
+        if self.moves and self.random.random() < 0.25:
+            names.append(("mover", 0))
         self.random.shuffle(names)
         return names
 
@@ -258,11 +296,13 @@ class Soak:
                 for worker in range(WORKERS + 1):
                     self.spawn_pusher(worker)
                 self.until_all_got_on(10)
+                if self.moves:
+                    self.spawn_mover()
                 while self.killed < self.kills:
                     self.one_event()
                 return self.finish()
             finally:
-                for process in self.pushers:
+                for process in self.pushers + [self.mover]:
                     if process is not None and process.poll() is None:
                         process.kill()
                         process.wait(END_SECONDS)
@@ -281,6 +321,9 @@ class Soak:
     def finish(self):
         """Everybody leaves, disturbed once more; the servers are killed; what is there is compared."""
         self.until_all_got_on(5)
+        if self.moves:
+            self.say("the mover is told to end")
+            self.end_mover()
         self.say("the workers are told to leave")
         with open(self.cluster.path("stop"), "wb"):
             pass
@@ -317,7 +360,9 @@ class Soak:
         return json.loads(check.stdout or "null")
 
     def check_pushes(self, counts):
-        self.ask("check", counts)
+        self.ask("check_moved" if self.moves else "check", counts)
+        if self.moves:
+            return {"moves": self.moved(), "movers": self.movers}
         return {"largest_step_gap": self.largest_gap} if self.consistency == "ssp" else {}
 
     def check_sync(self, reports):
@@ -365,7 +410,7 @@ class Soak:
         lines = [f"FAILED: {failure}", f"seed {self.seed}, durability {self.durability}, "
                  f"consistency {self.consistency}; again: soak.py --seed {self.seed} "
                  f"--durability {self.durability} --consistency {self.consistency} "
-                 f"--kills {self.kills}", "history:"] + self.history
+                 f"--kills {self.kills}{' --moves' if self.moves else ''}", "history:"] + self.history
         for name in sorted(os.listdir(self.folder)):
             if name.endswith(".log"):
                 with open(os.path.join(self.folder, name), encoding="utf-8",
@@ -386,6 +431,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--durability", default="snapshot,log,log_sync")
     parser.add_argument("--consistency", default=",".join(CONSISTENCIES))
+    parser.add_argument("--moves", action="store_true", help="rows go from server to server too")
     parser.add_argument("--folder", help="where servers keep their data; default: a temporary one")
     args = parser.parse_args()
     runs = [(durability, consistency) for consistency in args.consistency.split(",")
@@ -393,7 +439,8 @@ def main():
     for durability, consistency in runs:
         folder = tempfile.mkdtemp(prefix="cairn-soak-", dir=args.folder)
         try:
-            soak = Soak(folder, durability, consistency, -(-args.kills // len(runs)), args.seed)
+            soak = Soak(folder, durability, consistency, -(-args.kills // len(runs)), args.seed,
+                        args.moves)
             try:
                 print(json.dumps(soak.run()), flush=True)
             except (Failure, AssertionError, subprocess.TimeoutExpired) as failure:

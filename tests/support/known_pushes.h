@@ -34,8 +34,8 @@ class KnownPush {
 };
 
 // Compares what the servers hold with pushes 1 … counts[w] of every worker w, each counted once.
-// Updates of every shard are counted too. kDataLoss: every difference, up to some lines.
+// With `updates_too` those of every shard as well. kDataLoss: every difference, up to some lines.
 absl::Status CheckKnownPushes(const std::vector<std::string>& servers, const std::string& job,
-                              const std::vector<int64_t>& counts);
+                              const std::vector<int64_t>& counts, bool updates_too);
 
 }  // namespace cairn::test

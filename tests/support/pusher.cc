@@ -14,12 +14,22 @@
 //   cairn-pusher check_sync SERVERS COUNT,COUNT,… [SERVER/WORKER/COUNT …]
 //     The same under sync, where a push may be dropped everywhere, and so many of a worker may be
 //     missing on a server alone. Writes {"steps":N,"counted":N,"dropped":[N,…]}.
+//   cairn-pusher move SERVERS SEED FOLDER
+//     Moves random buckets and shards between servers, one move after the other, until
+//     FOLDER/stop-moves is there. FOLDER/moves-SEED has a line for each that ended well. Where a
+//     server is gone a move fails, and another follows.
+//   cairn-pusher check_moved SERVERS COUNT,COUNT,…
+//     As check, but for the number of updates of shards: one that moves misses those that were on
+//     their way and had no rows of it.
 //   cairn-pusher why SERVERS
 //     Writes what each server answers to `why`: a JSON list, null for one that does not answer.
 //
 // SERVERS: host:port,host:port,host:port
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -27,12 +37,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/monotonic_cond_var.h"
 #include "common/status.h"
+#include "common/variable_map.h"
 #include "tests/support/known_contributions.h"
 #include "tests/support/known_pushes.h"
 #include "tests/support/soak_worker.h"
 #include "thrift/errors.h"
 #include "thrift/wire_client.h"
+#include "worker/client/remote_moves.h"
+#include "worker/client/row_mover.h"
 
 namespace cairn::test {
 namespace {
@@ -97,6 +111,51 @@ absl::Status CheckSync(const Words& words) {
   return absl::OkStatus();
 }
 
+// Some pieces of a variable go from one server to another. Nothing where none are there.
+absl::Status MoveAny(RemoteMoves& moves, int32_t servers, std::mt19937_64& random) {
+  ASSIGN_OR_RETURN(const std::vector<VariablePlaces> variables, moves.Describe(kSoakJob));
+  if (variables.empty()) return absl::NotFoundError("no variables yet");
+  for (const VariablePlaces& places : variables) {
+    if (!places.all_know) RETURN_IF_ERROR(FinishMove(kSoakJob, places.newest, servers, moves));
+  }
+  const VariableSpec& now = variables[random() % variables.size()].newest;
+  RowMove move{.job = kSoakJob, .now = now, .next = now, .server_count = servers};
+  move.source = static_cast<int32_t>(random() % static_cast<uint64_t>(servers));
+  move.target = (move.source + 1 + static_cast<int32_t>(random() % 2)) % servers;
+  uint64_t pieces = 1 + random() % 8;
+  ++move.next.map_version;
+  for (int32_t& ps : move.next.bucket_ps) {
+    if (ps == move.source && pieces > 0) --pieces, ps = move.target;
+  }
+  for (DenseShard& shard : move.next.shards) {
+    if (shard.ps == move.source && pieces > 0) --pieces, shard.ps = move.target;
+  }
+  if (PiecesOn(now, move.source) == 0 || move.source == move.target) return absl::OkStatus();
+  return MoveRows(move, {.busy_fraction = 1}, moves, Deadline::In(absl::Seconds(30))).status();
+}
+
+absl::Status MoveUntilStopped(const Words& words) {
+  uint64_t seed = 0;
+  if (words.size() != 4 || !absl::SimpleAtoi(words[2], &seed)) return BadUsage();
+  const std::vector<std::string> servers = absl::StrSplit(words[1], ',');
+  RemoteMoves moves(static_cast<int32_t>(servers.size()), absl::Seconds(10), [&](int32_t server) {
+    return WireClient::Connect(servers[static_cast<size_t>(server)], {},
+                               Deadline::In(absl::Seconds(2)));
+  });
+  std::mt19937_64 random(seed);
+  std::ofstream done(absl::StrCat(words[3], "/moves-", seed), std::ios::app);
+  while (!std::filesystem::exists(words[3] + "/stop-moves")) {
+    const absl::Status moved = MoveAny(moves, static_cast<int32_t>(servers.size()), random);
+    if (moved.ok()) {
+      done << "moved" << std::endl;
+    } else {
+      std::fprintf(stderr, "cairn-pusher: %s\n", moved.ToString().c_str());
+      StopFlag().WaitFor(absl::Milliseconds(20));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Ask(const std::string& server, wire::WhyReply* reply) {
   const Deadline soon = Deadline::In(absl::Seconds(1));
   ASSIGN_OR_RETURN(const auto client, WireClient::Connect(server, {}, soon));
@@ -133,12 +192,14 @@ absl::Status Why(const Words& words) {
 absl::Status Main(const Words& words) {
   if (words.size() < 2) return BadUsage();
   if (words[0] == "push") return Push(words);
+  if (words[0] == "move") return MoveUntilStopped(words);
   if (words[0] == "why") return Why(words);
   if (words.size() < 3) return BadUsage();
   if (words[0] == "check_sync") return CheckSync(words);
-  if (words[0] != "check") return BadUsage();
+  if (words[0] != "check" && words[0] != "check_moved") return BadUsage();
   ASSIGN_OR_RETURN(const std::vector<int64_t> counts, Numbers(words[2], ','));
-  return CheckKnownPushes(absl::StrSplit(words[1], ','), kSoakJob, counts);
+  return CheckKnownPushes(absl::StrSplit(words[1], ','), kSoakJob, counts,
+                          /*updates_too=*/words[0] == "check");
 }
 
 int ExitStatus(const absl::Status& status) {

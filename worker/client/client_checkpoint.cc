@@ -8,6 +8,7 @@
 #include "common/status.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/convert.h"
+#include "thrift/errors.h"
 #include "worker/client/client_impl.h"
 #include "worker/client/position.h"
 
@@ -89,11 +90,51 @@ std::vector<wire::CheckpointWorker> WorkersAt(const RestoreSource& source, size_
   return workers;
 }
 
+// The server of each bucket or shard.
+std::vector<int32_t> Places(const wire::VariableSpec& spec) {
+  std::vector<int32_t> places = spec.bucket_ps;
+  for (const wire::DenseShard& shard : spec.shards) places.push_back(shard.ps);
+  return places;
+}
+
+// Whether each row is in the copy of the server that has it by the newest map. Not where rows moved
+// while servers were copied, one after the other: a row may be in none of the copies then.
+bool Whole(const std::vector<wire::CheckpointReply>& replies) {
+  std::map<std::string, const wire::VariableSpec*> newest;
+  for (const wire::CheckpointReply& reply : replies) {
+    for (const wire::VariableInfo& info : reply.variables) {
+      const wire::VariableSpec*& known = newest[info.spec.name];
+      if (known == nullptr || info.spec.map_version > known->map_version) known = &info.spec;
+    }
+  }
+  for (size_t s = 0; s < replies.size(); ++s) {
+    for (const wire::VariableInfo& info : replies[s].variables) {
+      const std::vector<int32_t> mine = Places(info.spec);
+      const std::vector<int32_t> now = Places(*newest[info.spec.name]);
+      for (size_t i = 0; i < std::min(mine.size(), now.size()); ++i) {
+        const auto here = static_cast<int32_t>(s);
+        if (now[i] == here && mine[i] != here) return false;
+      }
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<ServerCheckpoint>> PsClientImpl::Checkpoint(absl::string_view directory,
                                                                        absl::string_view name,
                                                                        Deadline deadline) {
+  constexpr int kMostTries = 3;
+  for (int tries = 1;; ++tries) {
+    absl::StatusOr<std::vector<ServerCheckpoint>> parts = TryCheckpoint(directory, name, deadline);
+    if (ReasonOf(parts.status()) != wire::ErrorReason::MOVED || tries == kMostTries) return parts;
+    RETURN_IF_ERROR(DropCheckpoint(directory, name, deadline));
+  }
+}
+
+absl::StatusOr<std::vector<ServerCheckpoint>> PsClientImpl::TryCheckpoint(
+    absl::string_view directory, absl::string_view name, Deadline deadline) {
   RETURN_IF_ERROR(CheckOpen("checkpoint", deadline));
   std::vector<wire::CheckpointReply> replies(sessions_.size());
   RETURN_IF_ERROR(
@@ -102,6 +143,13 @@ absl::StatusOr<std::vector<ServerCheckpoint>> PsClientImpl::Checkpoint(absl::str
                 replies[server] = {};
                 service.checkpoint(replies[server], RequestOf(caller, directory, name));
               }));
+  if (!Whole(replies)) {
+    return WithReason(
+        absl::UnavailableError(absl::StrCat("checkpoint ", name,
+                                            ": rows went from server to "
+                                            "server while it was written: make it again")),
+        wire::ErrorReason::MOVED);
+  }
   std::vector<ServerCheckpoint> parts;
   for (int32_t s = 0; s < server_count(); ++s) {
     absl::StatusOr<ServerCheckpoint> part = FromReply(replies[s], s, server_count());

@@ -95,6 +95,12 @@ class PsClientImpl : public PsClient {
   absl::Status Beat(ServerSession& session, absl::Duration timeout);
   wire::WorkerVitals Vitals() const;
 
+  // --- client_checkpoint.cc ---
+  // MOVED: rows moved between servers meanwhile, and some may be missing; it is to be dropped.
+  absl::StatusOr<std::vector<ServerCheckpoint>> TryCheckpoint(absl::string_view directory,
+                                                              absl::string_view name,
+                                                              Deadline deadline);
+
   // --- client_data.cc ---
   // PushPull, and where `begins_step` Step.
   absl::Status PushThenPull(absl::Span<const PushSource> sources, absl::string_view position,

@@ -57,8 +57,7 @@ class Mover {
         LOG(INFO) << status.message() << "; once more";
         continue;
       }
-      Step(move_.source, wire::MoveAction::ABORT).status().IgnoreError();
-      Step(move_.target, wire::MoveAction::ABORT).status().IgnoreError();
+      GiveUp().IgnoreError();  // else the next move of the variable does
       return status;
     }
     CAIRN_CRASH_POINT("mover: the source has given the rows away");
@@ -71,6 +70,13 @@ class Mover {
   absl::StatusOr<wire::MoveReply> Step(int32_t server, wire::MoveAction::type action) {
     request_.action = action;
     return servers_.Move(server, request_);
+  }
+
+  // The source first: where it has given the rows away, which a COMMIT on its way may just have
+  // done, the target must keep them.
+  absl::Status GiveUp() {
+    RETURN_IF_ERROR(Step(move_.source, wire::MoveAction::ABORT).status());
+    return Step(move_.target, wire::MoveAction::ABORT).status();
   }
 
   absl::Status CheckTime() const {
@@ -109,9 +115,7 @@ class Mover {
   // Until the target has everything, durably, while updates are turned away.
   absl::Status Copy() {
     RETURN_IF_ERROR(servers_.Create(move_.target, move_.job, move_.now));
-    // Of a mover that died: the source is by the map before, so that its move has not ended.
-    RETURN_IF_ERROR(Step(move_.target, wire::MoveAction::ABORT).status());
-    RETURN_IF_ERROR(Step(move_.source, wire::MoveAction::ABORT).status());
+    RETURN_IF_ERROR(GiveUp());  // of a mover that died
     RETURN_IF_ERROR(Step(move_.target, wire::MoveAction::PREPARE).status());
     ASSIGN_OR_RETURN(const wire::MoveReply begun, Step(move_.source, wire::MoveAction::PREPARE));
     outcome_.stripes = begun.stripes;

@@ -24,6 +24,7 @@
 #include "worker/ctl/export.h"
 #include "worker/ctl/inspect.h"
 #include "worker/ctl/launch.h"
+#include "worker/ctl/rebalance.h"
 #include "worker/ctl/status.h"
 #include "worker/ctl/target.h"
 #include "worker/ctl/why.h"
@@ -93,6 +94,7 @@ class Tree {
     AddCheckpoint();
     AddExport();
     AddDrain();
+    AddRebalance();
     AddDoctor();
     AddBench();
     AddCerts();
@@ -112,6 +114,7 @@ class Tree {
   void AddCheckpointCalls(CLI::App* checkpoint);
   void AddExport();
   void AddDrain();
+  void AddRebalance();
   void AddDoctor();
   void AddBench();
   void AddCerts();
@@ -356,6 +359,34 @@ void Tree::AddDrain() {
       ->type_name("S");
   command->add_flag("--all", options->all, "every server of the cluster");
   command->add_option("servers", options->tasks, "or these, by their tasks")->type_name("ps:N");
+}
+
+void Tree::AddRebalance() {
+  const auto options = std::make_shared<RebalanceOptions>();
+  CLI::App* const command =
+      Add(&app_, "rebalance", "Moves rows between servers while the job trains, to even out memory",
+          "cairnctl rebalance --cluster cluster.yaml --job ads --plan\n"
+          "  cairnctl rebalance --cluster cluster.yaml --job ads --empty ps:2",
+          [options] { return RunRebalance(*options); });
+  AddTarget(command, &options->target);
+  command->add_flag("--plan", options->plan_only, "shows what would be moved, and moves nothing");
+  command
+      ->add_option("--empty", options->emptied,
+                   "a server that is to end without rows; several times")
+      ->type_name("ps:N")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--tolerance", options->tolerance,
+                   "a server may have so much more than the mean; default 0.05")
+      ->type_name("FRACTION");
+  command
+      ->add_option("--busy_fraction", options->busy_fraction,
+                   "of the time, to copy; the rest is left to those that train; default 0.5")
+      ->type_name("FRACTION");
+  command
+      ->add_option("--wait_seconds", options->wait_seconds,
+                   "how long one move may take; default 600")
+      ->type_name("S");
 }
 
 void Tree::AddDoctor() {

@@ -1,0 +1,98 @@
+"""cairnctl rebalance while a job trains: the model is bit by bit what it is without, for a worker that
+trains alone; plans move nothing; servers that are emptied hold nothing."""
+import json
+import os
+import random
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import npz  # noqa: E402
+import processes  # noqa: E402
+import scene  # noqa: E402
+import tap  # noqa: E402
+
+WAIT = 60
+ROWS, USERS, FILMS, EPOCHS = 4000, 300, 200, 20
+
+
+class RebalanceTest(scene.FolderTest):
+    def job(self, name):
+        """Film ratings by Adam, whose step counts with every update; some seconds of one core."""
+        ratings = self.path("ratings.dat")
+        draw = random.Random(5)
+        if not os.path.exists(ratings):
+            with open(ratings, "w", encoding="ascii") as f:
+                for _ in range(ROWS):
+                    f.write(f"{draw.randrange(USERS)}::{draw.randrange(FILMS)}::"
+                            f"{draw.randrange(1, 6)}::0\n")
+        path = self.path(name + ".yaml")
+        with open(path, "w", encoding="ascii") as f:
+            json.dump({"name": name, "model": {"type": "matrix_factorization", "factors": 4},
+                       "data": {"format": "movielens", "train": [ratings], "batch_size": 8,
+                                "epochs": EPOCHS},
+                       "optimizer": {"type": "adam", "learning_rate": 0.01}}, f)
+        return path
+
+    def export(self, name):
+        return ["--export", self.path(name + ".npz")]
+
+    def rebalance(self, cluster, job, *flags, code=0):
+        return processes.ctl("rebalance", "--servers", ",".join(cluster.addresses), "--job", job,
+                             "--busy_fraction", "1", *flags, code=code)[0]
+
+    def test_a_model_is_what_it_is_without(self):
+        with processes.Cluster(self.folder, 3) as cluster:
+            file = cluster.worker_file(1)
+            processes.run_worker(self.job("plain"), file, flags=self.export("plain"))
+            moving = subprocess.Popen(processes.worker_command(self.job("moving"), file,
+                                                               flags=self.export("moving")),
+                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            self.addCleanup(processes.end, moving)
+            moves, emptied = 0, 0
+
+            def there():
+                return processes.ctl("status", "--servers", ",".join(cluster.addresses), "--job",
+                                     "moving")[0]["variables"]
+            processes.wait_for(there, WAIT, "variables")
+            while moving.poll() is None:
+                answer = self.rebalance(cluster, "moving", "--empty", f"ps:{emptied % 3}")
+                moves += sum(move["moved"] for move in answer["moves"])
+                emptied += 1
+            out, log = moving.communicate(timeout=WAIT)
+            self.assertEqual(moving.returncode, 0, log)
+            self.assertEqual(json.loads(out.splitlines()[-1])["status"], "completed")
+            self.assertGreater(moves, 10)
+            plain, moved = (npz.by_key(npz.read(self.path(name + ".npz")))
+                            for name in ("plain", "moving"))
+            self.assertEqual(plain.keys(), moved.keys())
+            for name, values in plain.items():
+                self.assertEqual(values, moved[name], name)
+            # Whoever is emptied holds nothing, and what is even stays.
+            self.rebalance(cluster, "moving", "--empty", "ps:1")
+            answer = self.rebalance(cluster, "moving", "--empty", "ps:1", "--plan")
+            self.assertEqual(answer["servers"][1]["bytes"], 0)
+            self.assertEqual(answer["moves"], [])
+
+    def test_a_plan_moves_nothing(self):
+        with processes.Cluster(self.folder, 2) as cluster:
+            processes.run_worker(self.job("plain"), cluster.worker_file(1))
+            before = self.rebalance(cluster, "plain", "--plan", "--empty", "ps:0")
+            self.assertNotEqual(before["moves"], [])
+            self.assertNotIn("moved", before["moves"][0])
+            self.assertEqual(self.rebalance(cluster, "plain", "--plan", "--empty", "ps:0"), before)
+
+    def test_what_cannot_be_moved_is_refused(self):
+        with processes.Cluster(self.folder, 2) as cluster:
+            processes.run_worker(self.job("plain"), cluster.worker_file(1))
+            for job, words, code, why in [
+                    ("plain", ["--empty", "ps:2"], 2, "'ps:2' is no server: the cluster has 2"),
+                    ("plain", ["--empty", "ps:0", "--empty", "ps:1"], 2, "one has to keep the rows"),
+                    ("plain", ["--busy_fraction", "0"], 2, "--busy_fraction is above 0"),
+                    ("nobody", [], 1, "no variables of job nobody")]:
+                answer = self.rebalance(cluster, job, *words, code=code)
+                self.assertIn(why, answer["error"], words)
+
+
+if __name__ == "__main__":
+    tap.main()

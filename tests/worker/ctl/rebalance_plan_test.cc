@@ -1,0 +1,90 @@
+// Plans of moves even out memory, empty servers, and move no more than that takes.
+#include "worker/ctl/rebalance_plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "common/variable_map.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cairn {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+VariablePlaces Table(const std::string& name, std::vector<int32_t> bucket_ps,
+                     std::vector<int64_t> bytes) {
+  VariablePlaces places;
+  places.newest.name = name;
+  places.newest.kind = VariableKind::kEmbedding;
+  places.newest.bucket_ps = std::move(bucket_ps);
+  places.bytes = std::move(bytes);
+  return places;
+}
+VariablePlaces Dense(const std::string& name, std::vector<DenseShard> shards,
+                     std::vector<int64_t> bytes) {
+  VariablePlaces places;
+  places.newest.name = name;
+  places.newest.shards = std::move(shards);
+  places.bytes = std::move(bytes);
+  return places;
+}
+
+TEST(RebalancePlan, AServerWithoutRowsGetsItsShare) {
+  const std::vector<VariablePlaces> variables = {
+      Table("emb", {0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1}, {600, 600, 0})};
+  const auto plan = PlanRebalance(variables, 3, {}, 0.05);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_THAT(plan->before, ElementsAre(600, 600, 0));
+  EXPECT_THAT(plan->after, ElementsAre(400, 400, 400));
+  ASSERT_EQ(plan->moves.size(), 2U);
+  VariableSpec map = variables[0].newest;
+  for (const PlannedMove& move : plan->moves) {
+    EXPECT_EQ(move.target, 2);
+    EXPECT_EQ(move.pieces.size(), 2U);
+    EXPECT_EQ(move.bytes, 200);
+    for (const size_t piece : move.pieces) EXPECT_EQ(map.bucket_ps[piece], move.source);
+    map = MapAfter(map, move);
+  }
+  EXPECT_EQ(map.map_version, 3);
+  for (int32_t s = 0; s < 3; ++s) EXPECT_EQ(PiecesOn(map, s), 4) << s;
+}
+
+TEST(RebalancePlan, WhatIsEvenStays) {
+  EXPECT_THAT(PlanRebalance({Table("emb", {0, 1}, {100, 100})}, 2, {}, 0.05)->moves, IsEmpty());
+  EXPECT_THAT(PlanRebalance({Table("emb", {0, 1}, {103, 100})}, 2, {}, 0.05)->moves, IsEmpty());
+  // One piece, which would make the other server what this one is.
+  EXPECT_THAT(PlanRebalance({Dense("w", {{0, 4, 0}}, {1000, 0})}, 2, {}, 0.05)->moves, IsEmpty());
+}
+
+TEST(RebalancePlan, ServersAreEmptied) {
+  const std::vector<VariablePlaces> variables = {Table("emb", {0, 1, 2, 0, 1, 2}, {200, 200, 200}),
+                                                 Dense("w", {{0, 4, 2}, {4, 4, 0}}, {50, 0, 50})};
+  const auto plan = PlanRebalance(variables, 3, {2}, 0.05);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->after[2], 0);
+  EXPECT_EQ(plan->after[0] + plan->after[1], 700);
+  EXPECT_EQ(plan->after[0], 350);
+  std::vector<VariableSpec> maps = {variables[0].newest, variables[1].newest};
+  for (const PlannedMove& move : plan->moves)
+    maps[move.variable] = MapAfter(maps[move.variable], move);
+  EXPECT_EQ(PiecesOn(maps[0], 2) + PiecesOn(maps[1], 2), 0);
+}
+
+// A server without memory in use still has pieces to give.
+TEST(RebalancePlan, EmptyTablesLeaveServersThatAreEmptied) {
+  const auto plan = PlanRebalance({Table("emb", {0, 1}, {0, 0})}, 2, {1}, 0.05);
+  ASSERT_TRUE(plan.ok());
+  ASSERT_EQ(plan->moves.size(), 1U);
+  EXPECT_EQ(plan->moves[0].source, 1);
+}
+
+TEST(RebalancePlan, SomebodyHasToKeepTheRows) {
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      PlanRebalance({Table("emb", {0, 1}, {1, 1})}, 2, {0, 1}, 0.05).status()));
+}
+
+}  // namespace
+}  // namespace cairn

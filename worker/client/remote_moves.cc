@@ -1,0 +1,77 @@
+#include "worker/client/remote_moves.h"
+
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/deadline.h"
+#include "common/status.h"
+#include "common/variable_map.h"
+#include "thrift/convert.h"
+
+namespace cairn {
+
+RemoteMoves::RemoteMoves(int32_t server_count, absl::Duration patience, Connect connect)
+    : patience_(patience),
+      connect_(std::move(connect)),
+      clients_(static_cast<size_t>(server_count)) {}
+
+absl::Status RemoteMoves::Call(int32_t server, absl::string_view method,
+                               absl::FunctionRef<void(WireClient::Stub&)> call) {
+  std::unique_ptr<WireClient>& client = clients_[static_cast<size_t>(server)];
+  // One that rested may belong to a server that has been restarted since.
+  if (client == nullptr || !client->usable() || client->PeerClosed()) {
+    ASSIGN_OR_RETURN(client, connect_(server));
+  }
+  return client->Call(method, Deadline::In(patience_), call);
+}
+
+absl::StatusOr<wire::MoveReply> RemoteMoves::Move(int32_t server,
+                                                  const wire::MoveRequest& request) {
+  wire::MoveReply reply;
+  RETURN_IF_ERROR(Call(server, "move", [&](WireClient::Stub& stub) { stub.move(reply, request); }));
+  return reply;
+}
+
+absl::Status RemoteMoves::Create(int32_t server, const std::string& job, const VariableSpec& spec) {
+  return Call(server, "create_variables", [&](WireClient::Stub& stub) {
+    wire::ServerState state;
+    wire::Caller caller;
+    caller.job = job;
+    stub.create_variables(state, caller, {ToWire(spec)});
+  });
+}
+
+absl::StatusOr<std::vector<VariablePlaces>> RemoteMoves::Describe(const std::string& job) {
+  const auto count = static_cast<int32_t>(clients_.size());
+  std::map<std::string, VariablePlaces> by_name;
+  for (int32_t server = 0; server < count; ++server) {
+    wire::DescribeReply reply;
+    wire::DescribeRequest request;
+    request.caller.job = job;
+    RETURN_IF_ERROR(
+        Call(server, "describe", [&](WireClient::Stub& stub) { stub.describe(reply, request); }));
+    for (const wire::VariableInfo& info : reply.variables) {
+      absl::StatusOr<VariableSpec> spec = FromWire(info.spec, server, count);
+      if (!spec.ok()) return Annotate(spec.status(), absl::StrCat("describe to ps:", server));
+      const auto [at, is_new] = by_name.try_emplace(spec->name, VariablePlaces{.newest = *spec});
+      VariablePlaces& places = at->second;
+      places.bytes.resize(clients_.size());
+      if (!SameButPlaces(places.newest, *spec)) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("ps:", server, " has \"", spec->name, "\" as ", SpecText(*spec),
+                         ", a server before it as ", SpecText(places.newest)));
+      }
+      if (spec->map_version != places.newest.map_version) places.all_know = false;
+      if (spec->map_version > places.newest.map_version) places.newest = *spec;
+      for (const wire::ShardInfo& shard : info.shards) {
+        places.bytes[static_cast<size_t>(server)] += shard.memory_bytes;
+      }
+    }
+  }
+  std::vector<VariablePlaces> all;
+  for (auto& [name, places] : by_name) all.push_back(std::move(places));
+  return all;
+}
+
+}  // namespace cairn

@@ -1,0 +1,170 @@
+#include "worker/ctl/rebalance.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/deadline.h"
+#include "common/status.h"
+#include "worker/client/remote_moves.h"
+#include "worker/ctl/human_text.h"
+#include "worker/ctl/rebalance_plan.h"
+#include "worker/trainer/exit_status.h"
+
+namespace cairn {
+namespace {
+
+constexpr absl::Duration kCallPatience = absl::Seconds(60);
+
+absl::StatusOr<std::vector<int32_t>> EmptiedServers(const RebalanceOptions& options,
+                                                    size_t server_count) {
+  std::vector<int32_t> servers;
+  for (const std::string& task : options.emptied) {
+    int32_t index = 0;
+    if (!absl::SimpleAtoi(absl::StripPrefix(task, "ps:"), &index) || index < 0 ||
+        static_cast<size_t>(index) >= server_count) {
+      return absl::InvalidArgumentError(absl::StrCat("'", task, "' is no server: the cluster has ",
+                                                     server_count, ", from ps:0 on"));
+    }
+    servers.push_back(index);
+  }
+  return servers;
+}
+
+absl::Status CheckOptions(const RebalanceOptions& options) {
+  if (!(options.tolerance >= 0)) return absl::InvalidArgumentError("--tolerance is 0 or more");
+  if (!(options.busy_fraction > 0 && options.busy_fraction <= 1)) {
+    return absl::InvalidArgumentError("--busy_fraction is above 0 and at most 1");
+  }
+  if (!(options.wait_seconds > 0)) {
+    return absl::InvalidArgumentError("--wait_seconds is a number above 0");
+  }
+  return absl::OkStatus();
+}
+
+std::string MoveText(const PlannedMove& move, const VariableSpec& spec) {
+  return absl::StrCat(spec.name, ": ", move.pieces.size(),
+                      spec.kind == VariableKind::kEmbedding ? " buckets" : " shards",
+                      " of ps:", move.source, " to ps:", move.target, ", about ",
+                      BytesText(move.bytes));
+}
+
+nlohmann::ordered_json JsonOf(const PlannedMove& move, const VariableSpec& spec) {
+  return {{"variable", spec.name},
+          {"source", absl::StrCat("ps:", move.source)},
+          {"target", absl::StrCat("ps:", move.target)},
+          {"pieces", move.pieces.size()},
+          {"bytes", move.bytes}};
+}
+
+void ShowPlan(const std::vector<VariablePlaces>& variables, const RebalancePlan& plan,
+              Answer* answer) {
+  answer->json["servers"] = nlohmann::ordered_json::array();
+  for (size_t s = 0; s < plan.before.size(); ++s) {
+    absl::StrAppend(&answer->text, "ps:", s, " has ", BytesText(plan.before[s]), ", is to have ",
+                    BytesText(plan.after[s]), "\n");
+    answer->json["servers"].push_back({{"server", absl::StrCat("ps:", s)},
+                                       {"bytes", plan.before[s]},
+                                       {"planned_bytes", plan.after[s]}});
+  }
+  answer->json["moves"] = nlohmann::ordered_json::array();
+  for (const PlannedMove& move : plan.moves) {
+    const VariableSpec& spec = variables[move.variable].newest;
+    absl::StrAppend(&answer->text, MoveText(move, spec), "\n");
+    answer->json["moves"].push_back(JsonOf(move, spec));
+  }
+  if (plan.moves.empty()) answer->text += "nothing is to be moved\n";
+}
+
+class Rebalancing {
+ public:
+  Rebalancing(const Target& target, const RebalanceOptions& options)
+      : target_(target),
+        options_(options),
+        servers_(
+            static_cast<int32_t>(target.servers.size()), kCallPatience, [this](int32_t server) {
+              return target_.Connect(static_cast<size_t>(server), Deadline::In(target_.timeout));
+            }) {}
+
+  absl::StatusOr<Answer> Run(const std::vector<int32_t>& emptied) {
+    const auto count = static_cast<int32_t>(target_.servers.size());
+    ASSIGN_OR_RETURN(std::vector<VariablePlaces> variables, servers_.Describe(target_.job));
+    if (variables.empty()) {
+      return absl::NotFoundError(
+          absl::StrCat("the servers have no variables of job ", target_.job));
+    }
+    const absl::StatusOr<RebalancePlan> plan =
+        PlanRebalance(variables, count, emptied, options_.tolerance);
+    if (!plan.ok()) return AsBadInput(plan.status());
+    Answer answer;
+    ShowPlan(variables, *plan, &answer);
+    if (options_.plan_only) return answer;
+    // The cost, before it is paid.
+    std::fprintf(stderr, "%s", answer.text.c_str());
+    answer.text.clear();
+    for (const VariablePlaces& places : variables) {
+      if (places.all_know) continue;
+      RETURN_IF_ERROR(FinishMove(target_.job, places.newest, count, servers_));
+    }
+    for (size_t i = 0; i < plan->moves.size(); ++i) {
+      const PlannedMove& planned = plan->moves[i];
+      answer.finding =
+          MoveOne(planned, variables[planned.variable], count, &answer, &answer.json["moves"][i]);
+      if (!answer.finding.ok()) break;
+    }
+    return answer;
+  }
+
+ private:
+  absl::Status MoveOne(const PlannedMove& planned, VariablePlaces& variable, int32_t count,
+                       Answer* answer, nlohmann::ordered_json* json) {
+    const RowMove move{.job = target_.job,
+                       .now = variable.newest,
+                       .next = MapAfter(variable.newest, planned),
+                       .source = planned.source,
+                       .target = planned.target,
+                       .server_count = count};
+    const absl::StatusOr<RowMoveOutcome> moved =
+        MoveRows(move, {.busy_fraction = options_.busy_fraction}, servers_,
+                 Deadline::In(absl::Seconds(options_.wait_seconds)));
+    (*json)["moved"] = moved.ok();
+    if (!moved.ok()) {
+      (*json)["error"] = std::string(moved.status().message());
+      return Annotate(moved.status(), MoveText(planned, variable.newest));
+    }
+    variable.newest = move.next;
+    const double seconds = absl::ToDoubleSeconds(moved->took);
+    const double held = absl::ToDoubleSeconds(moved->held);
+    (*json)["copied_bytes"] = moved->bytes;
+    (*json)["seconds"] = seconds;
+    (*json)["held_seconds"] = held;
+    (*json)["map_version"] = move.next.map_version;
+    absl::StrAppend(&answer->text, move.next.name, ": ", moved->stripes, " stripes with ",
+                    moved->rows, " rows went from ps:", move.source, " to ps:", move.target, " in ",
+                    SecondsText(seconds), ", ", BytesText(moved->bytes),
+                    " copied; updates of it waited for ", SecondsText(held), "\n");
+    return absl::OkStatus();
+  }
+
+  const Target& target_;
+  const RebalanceOptions& options_;
+  RemoteMoves servers_;
+};
+
+}  // namespace
+
+absl::StatusOr<Answer> RunRebalance(const RebalanceOptions& options) {
+  ASSIGN_OR_RETURN(const Target target, ResolveTarget(options.target));
+  if (const absl::Status valid = CheckOptions(options); !valid.ok()) return AsBadInput(valid);
+  const absl::StatusOr<std::vector<int32_t>> emptied =
+      EmptiedServers(options, target.servers.size());
+  if (!emptied.ok()) return AsBadInput(emptied.status());
+  return Rebalancing(target, options).Run(*emptied);
+}
+
+}  // namespace cairn
