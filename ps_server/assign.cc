@@ -51,7 +51,8 @@ absl::StatusOr<std::vector<PreparedItem>> Prepare(const ServerCore& core,
     const ItemName name = NameOf(item);
     ASSIGN_OR_RETURN(prepared[i].target,
                      ResolveItem(core, variables, name, item.ids, *prepared[i].groups));
-    RETURN_IF_ERROR(prepared[i].target.variable->CheckNotHeld(ItemText(core, name)));
+    RETURN_IF_ERROR(
+        prepared[i].target.variable->CheckTakesUpdates(ItemText(core, name), item.map_version));
     RETURN_IF_ERROR(CheckValues(core, name, prepared[i].target, item.dtype, item.values));
     RETURN_IF_ERROR(CheckNoRepeats(core, name, prepared[i].target.ids));
     prepared[i].values = item.values.data();

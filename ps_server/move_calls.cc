@@ -61,6 +61,7 @@ class Moving {
   absl::Status GiveAway(Move& move);
   absl::Status Learn();
   absl::Status Abort();
+  void Refresh();
   // FAILED_PRECONDITION: the move's map is in force here. Looks at the variable anew.
   absl::Status CheckNotTaken();
   std::vector<Watermark> Numbers() const;
@@ -103,6 +104,7 @@ absl::Status TakeMap(ServerCore& core, Job& job, Variable& variable, const Varia
       if (none_before && !shards.empty()) next->table()->TakeOver(shards.front());
       if (!none_before) shards.clear();
     }
+    if (!gone.empty()) next->NoteGone();
     CAIRN_CRASH_POINT("move: before the map");
     RETURN_IF_ERROR(core.store->PutMap(next->record(), shards, gone));
     CAIRN_CRASH_POINT("move: map written");
@@ -284,6 +286,7 @@ absl::Status Moving::GiveAway(Move& move) {
 
 // A server that the move does not touch, or that has taken the map already.
 absl::Status Moving::Learn() {
+  Refresh();
   const VariableSpec& now = variable_->spec();
   if (now.map_version >= map_.map_version) return absl::OkStatus();
   RETURN_IF_ERROR(ValidateSpec(map_, core_.options.server_count));
@@ -327,15 +330,18 @@ absl::Status Moving::Abort() {
   return absl::OkStatus();
 }
 
-// As it is now: a COMMIT may have run since this call was admitted.
 absl::Status Moving::CheckNotTaken() {
-  const auto variables = admitted_.job->variables();
-  const auto found = variables->find(request_.variable);
-  if (found == variables->end()) return NotDue("the variable was dropped meanwhile");
-  variable_ = found->second;
+  Refresh();
   if (variable_->spec().map_version < map_.map_version) return absl::OkStatus();
   return NotDue("map version ", map_.map_version,
                 " is in force here already: COMMIT it on every server");
+}
+
+// The variable as it is now: another step may have run since this call was admitted.
+void Moving::Refresh() {
+  const auto variables = admitted_.job->variables();
+  const auto found = variables->find(request_.variable);
+  if (found != variables->end()) variable_ = found->second;
 }
 
 absl::Status Moving::Run(wire::MoveReply& reply) {

@@ -216,6 +216,7 @@ std::shared_ptr<Variable> Variable::WithMap(Variable& before, const VariableSpec
     }
     variable->whole_here_ = variable->dense_.size() == 1 && variable->dense_[0] != nullptr;
   }
+  variable->gone_version_ = before.gone_version_;
   variable->shared_ = before.shared_;
   variable->shared_->charged_bytes.fetch_sub(leaving);
   before.leaving_ = MemoryHold(before.budget_, leaving);
@@ -224,14 +225,21 @@ std::shared_ptr<Variable> Variable::WithMap(Variable& before, const VariableSpec
   return variable;
 }
 
-absl::Status Variable::CheckNotHeld(absl::string_view what) const {
+absl::Status Variable::CheckTakesUpdates(absl::string_view what, int64_t map_version) const {
   const int64_t until = shared_->held_until_ns.load();
   const bool held = until != 0 && absl::ToInt64Nanoseconds(MonotonicNow()) < until;
-  if (!held && !replaced_.load()) return absl::OkStatus();
-  return BusyError(absl::StrCat(what,
-                                ": its rows are moving to another server, which takes less "
-                                "than a second: send it again"),
-                   kHeldRetry);
+  if (held || replaced_.load()) {
+    return BusyError(absl::StrCat(what,
+                                  ": its rows are moving to another server, which takes less "
+                                  "than a second: send it again"),
+                     kHeldRetry);
+  }
+  if (map_version == 0 || map_version >= gone_version_) return absl::OkStatus();
+  return MovedError(
+      absl::StrCat(what, ": rows have gone to other servers by partition map version ",
+                   spec_.map_version, ", and the caller's has version ", map_version,
+                   ": send each its part"),
+      {ToWire(spec_)});
 }
 
 bool Variable::Held(bool for_good) {

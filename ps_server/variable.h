@@ -81,10 +81,14 @@ class Variable {
   // Takes over `bytes` that were acquired for rows of this variable.
   void Charge(int64_t bytes) { shared_->charged_bytes.fetch_add(bytes); }
 
-  // While its rows go to another server, updates are turned away: BUSY; those of callers who still
-  // have this one where another has taken its place, for good. Looked at with the order of the
+  // Of an update cut by a map of version `map_version` (0: not told). While its rows go to another
+  // server, updates are turned away: BUSY; those of callers who still have this one where another
+  // has taken its place, for good. MOVED: rows have gone since that map, and whoever got them is to
+  // count the update too, whether it has rows there or not. Looked at with the order of the
   // worker's calls held.
-  absl::Status CheckNotHeld(absl::string_view what) const;
+  absl::Status CheckTakesUpdates(absl::string_view what, int64_t map_version) const;
+  // Rows have gone with the map that it has now.
+  void NoteGone() { gone_version_ = spec_.map_version; }
   // Until the monotonic clock shows `until`; zero: no more.
   void Hold(absl::Duration until) { shared_->held_until_ns.store(absl::ToInt64Nanoseconds(until)); }
   // Whether the hold has not run out; with `for_good`, it never will.
@@ -116,6 +120,7 @@ class Variable {
   std::shared_ptr<Shared> shared_;
   MemoryHold leaving_;                 // of rows that only this one has still
   std::atomic<bool> replaced_{false};  // by one with another map
+  int64_t gone_version_ = 0;  // of the last map with which rows went; 0: since the start none
   int64_t width_ = 1;
   int64_t rows_per_stripe_ = 0;  // fixed when the variable is made: stripes are never cut anew
   bool whole_here_ = false;

@@ -53,7 +53,7 @@ class RebalanceTest(scene.FolderTest):
 
             def there():
                 return processes.ctl("status", "--servers", ",".join(cluster.addresses), "--job",
-                                     "moving")[0]["variables"]
+                                     "moving")[0]["variables"]["count"] >= 5
             processes.wait_for(there, WAIT, "variables")
             while moving.poll() is None:
                 answer = self.rebalance(cluster, "moving", "--empty", f"ps:{emptied % 3}")
@@ -88,7 +88,7 @@ class RebalanceTest(scene.FolderTest):
             for job, words, code, why in [
                     ("plain", ["--empty", "ps:2"], 2, "'ps:2' is no server: the cluster has 2"),
                     ("plain", ["--empty", "ps:0", "--empty", "ps:1"], 2, "one has to keep the rows"),
-                    ("plain", ["--busy_fraction", "0"], 2, "--busy_fraction is above 0"),
+                    ("plain", ["--tolerance", "-1"], 2, "--tolerance is 0 or more"),
                     ("nobody", [], 1, "no variables of job nobody")]:
                 answer = self.rebalance(cluster, job, *words, code=code)
                 self.assertIn(why, answer["error"], words)

@@ -221,7 +221,7 @@ absl::Status PsClientImpl::Scan(
   if (now == nullptr || now->spec().map_version == found->spec().map_version) {
     return absl::OkStatus();
   }
-  return absl::UnavailableError(
+  return absl::AbortedError(
       absl::StrCat("scan \"", variable, "\": rows moved between servers meanwhile (map version ",
                    found->spec().map_version, " is now ", now->spec().map_version,
                    "), so that some were missed, or came twice: scan again"));

@@ -169,17 +169,17 @@ absl::Status PsClientImpl::RunPlan(DataPlan& plan, bool updates, const absl::str
     absl::Status status = RunWave(plan, 0, /*numbered=*/false, deadline);
     if (!status.ok() && LearnMaps(plan.Wave(0))) {
       *moved = true;
-      if (updates) status = SendMoved(plan.Wave(0), /*numbered=*/false, deadline);
-      if (!updates && ReasonOf(status) == wire::ErrorReason::MOVED) return absl::OkStatus();
+      // What else is wrong with a pull shows again.
+      status = updates ? SendMoved(plan.Wave(0), /*numbered=*/false, deadline) : absl::OkStatus();
     }
     RETURN_IF_ERROR(status);
   }
   for (size_t wave = 1; wave < waves && !*moved; ++wave) {
     const absl::Status status = RunWave(plan, wave, /*numbered=*/false, deadline);
-    if (ReasonOf(status) != wire::ErrorReason::MOVED) {
-      RETURN_IF_ERROR(status);
+    if (!status.ok() && LearnMaps(plan.Wave(wave))) {
+      *moved = true;
     } else {
-      *moved = LearnMaps(plan.Wave(wave));
+      RETURN_IF_ERROR(status);
     }
   }
   bytes_pushed_.fetch_add(plan.bytes_out(), std::memory_order_relaxed);

@@ -10,7 +10,8 @@
 
 namespace cairn {
 
-ClientVariable::ClientVariable(VariableSpec spec) : spec_(std::move(spec)) {
+ClientVariable::ClientVariable(VariableSpec spec, const ClientVariable* before)
+    : spec_(std::move(spec)) {
   const size_t element_bytes = DTypeBytes(spec_.dtype);
   if (embedding()) {
     row_bytes_ = static_cast<size_t>(spec_.shape[0]) * element_bytes;
@@ -33,6 +34,11 @@ ClientVariable::ClientVariable(VariableSpec spec) : spec_(std::move(spec)) {
                          .shard = static_cast<int32_t>(i),
                          .first_row = shard.first_row,
                          .rows = shard.rows});
+    }
+  }
+  for (const ClientVariableGroup& group : groups_) {
+    if (before != nullptr && PiecesOn(before->spec(), group.server) == 0) {
+      newcomers_.push_back(group.server);
     }
   }
   versions_ = std::make_unique<std::atomic<int64_t>[]>(groups_.size());
@@ -63,7 +69,10 @@ const ClientVariable* ClientVariableMap::Insert(VariableSpec spec) {
     const bool newer = there.map_version > spec.map_version && SameButPlaces(there, spec);
     if (newer || there == spec) return found->second;
   }
-  all_.push_back(std::make_unique<const ClientVariable>(std::move(spec)));
+  const ClientVariable* const before =
+      found != by_name_.end() && SameButPlaces(found->second->spec(), spec) ? found->second
+                                                                            : nullptr;
+  all_.push_back(std::make_unique<const ClientVariable>(std::move(spec), before));
   const ClientVariable* variable = all_.back().get();
   by_name_[variable->spec().name] = variable;
   return variable;

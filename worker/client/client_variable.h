@@ -29,14 +29,18 @@ struct ClientVariableGroup {
 // Immutable after Make but for the versions. Thread safety: may be shared by threads.
 class ClientVariable {
  public:
-  // `spec` is valid and placed.
-  explicit ClientVariable(VariableSpec spec);
+  // `spec` is valid and placed. `before`: the same by the map that this client knew before; null:
+  // it knew none.
+  explicit ClientVariable(VariableSpec spec, const ClientVariable* before = nullptr);
 
   const VariableSpec& spec() const { return spec_; }
   bool embedding() const { return spec_.kind == VariableKind::kEmbedding; }
   int64_t rows() const { return rows_; }  // dense
   size_t row_bytes() const { return row_bytes_; }
   absl::Span<const ClientVariableGroup> groups() const { return groups_; }
+
+  // Servers that have rows of it, and had none by the map before.
+  absl::Span<const int32_t> newcomers() const { return newcomers_; }
 
   // Group of an embedding key.
   uint32_t GroupOfKey(int64_t key) const {
@@ -59,6 +63,7 @@ class ClientVariable {
   int64_t rows_ = 0;
   size_t row_bytes_ = 0;
   std::vector<ClientVariableGroup> groups_;
+  std::vector<int32_t> newcomers_;
   std::vector<uint16_t> bucket_group_;
   std::unique_ptr<std::atomic<int64_t>[]> versions_;
 };

@@ -63,7 +63,13 @@ absl::Status DealKeys(Item item, const ClientVariable& variable, int32_t server,
       parts->elsewhere[owner].push_back(std::move(part));
     }
   }
-  // An update without rows counts too, where some of the variable still are.
+  // An update without rows counts too: where the variable is new, for nobody has told it there, and
+  // where some of it still is.
+  for (const int32_t newcomer : variable.newcomers()) {
+    if (newcomer != server && !rows.contains(newcomer)) {
+      parts->elsewhere[newcomer].push_back(Without(item));
+    }
+  }
   bool any_here = rows.contains(server);
   for (const ClientVariableGroup& group : variable.groups()) {
     if (!any_here && group.server == server) {

@@ -15,7 +15,7 @@ namespace cairn {
 template <typename Item>
 struct MovedParts {
   std::vector<Item> here;
-  absl::btree_map<int32_t, std::vector<Item>> elsewhere;  // by server; without empty items
+  absl::btree_map<int32_t, std::vector<Item>> elsewhere;  // by server
 };
 
 // `items` were for server `server`, by the maps of their time; they are dealt by those in

@@ -143,7 +143,7 @@ struct ClientOptions {
 // deadline (the message says which server, since when and the last error); kDeadlineExceeded;
 // kFailedPrecondition: fenced by a newer start of this worker, or a server came back without pushes
 // that cannot be sent again (another directory, durability off, the job dropped). kAborted: see
-// Step.
+// Step and Scan.
 //
 // A server that is restarted is sent the pushes that it does not have, in order, by the call that
 // meets it first; the others wait for that. A push counts once on every stripe it touches.
@@ -215,7 +215,8 @@ class PsClient {
   virtual absl::Status Assign(absl::Span<const PushSource> sources, Deadline deadline) = 0;
 
   // Calls `row(key, values)` for every stored row of an embedding table; values are [dim] of its
-  // dtype, valid during the call.
+  // dtype, valid during the call. kAborted: rows moved between servers meanwhile, so that some were
+  // missed, or came twice: scan again.
   virtual absl::Status Scan(
       absl::string_view variable,
       const std::function<void(int64_t key, absl::Span<const std::byte> values)>& row,

@@ -37,7 +37,13 @@ absl::Status ExportTable(PsClient& client, const VariableSpec& spec, ArrayWriter
     keys.push_back(key);
     rows.insert(rows.end(), values.begin(), values.end());
   };
-  RETURN_IF_ERROR(client.Scan(spec.name, add, deadline));
+  absl::Status scanned;
+  do {
+    keys.clear();
+    rows.clear();
+    scanned = client.Scan(spec.name, add, deadline);
+  } while (absl::IsAborted(scanned));  // rows moved meanwhile
+  RETURN_IF_ERROR(scanned);
   const size_t row_bytes = static_cast<size_t>(spec.shape[0]) * DTypeBytes(spec.dtype);
   std::vector<size_t> order(keys.size());
   std::iota(order.begin(), order.end(), size_t{0});
