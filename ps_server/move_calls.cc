@@ -26,6 +26,8 @@
 namespace cairn {
 namespace {
 
+constexpr absl::Duration kCaughtUpRetry = absl::Milliseconds(50);
+
 template <typename... Parts>
 absl::Status NotDue(const Parts&... parts) {
   return absl::FailedPreconditionError(absl::StrCat(parts...));
@@ -56,6 +58,8 @@ class Moving {
   absl::Status Read(wire::MoveReply& reply);
   absl::Status Write();
   absl::Status Hold();
+  // BUSY: the worker it names is to be waited for.
+  absl::Status CheckCaughtUp() const;
   absl::Status Ready();
   absl::Status Commit();
   absl::Status GiveAway(Move& move);
@@ -240,10 +244,31 @@ absl::Status Moving::Hold() {
   for (const auto& session : admitted_.job->sessions()) {
     const NotedLock order(&session->order(), &core_.waits, "order", "updates before a move");
   }
+  absl::Status status = CheckCaughtUp();
   // What has parts of the rows is durable, so that nobody sends it again by the old map.
-  const absl::Status durable = AwaitDurable(core_);
-  if (!durable.ok()) variable.Hold(absl::ZeroDuration());
-  return durable;
+  if (status.ok()) status = AwaitDurable(core_);
+  if (!status.ok()) variable.Hold(absl::ZeroDuration());
+  return status;
+}
+
+// What this server lost when it was restarted has to be sent again before the rows may go: where
+// they are then, a later push would be taken, and those before it for repeated ones. A worker that
+// is away may come back with them all the same: it is fenced, and computes them again.
+absl::Status Moving::CheckCaughtUp() const {
+  for (const auto& session : admitted_.job->sessions()) {
+    if (session->caught_up()) continue;
+    if (!session->left()) {
+      return BusyError(
+          absl::StrCat("worker ", session->worker(), " of job ", request_.caller.job, " (",
+                       session->origin(),
+                       ") has not sent again what was lost when this server was "
+                       "restarted: the rows wait for that, or for the end of its lease"),
+          kCaughtUpRetry);
+    }
+    session->Admit(session->incarnation() + 1, session->origin());
+    session->SetLeft(true);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Moving::Ready() {

@@ -98,6 +98,7 @@ absl::Status ReadWorkers(ServerCore& core) {
     ASSIGN_OR_RETURN(const std::shared_ptr<Session> session,
                      job->AddSession(std::make_shared<Session>(record, core.applied_is_durable()),
                                      Quota::For::kStore));
+    session->NoteRestarted();
     // It may be on its way to say hello again; until its lease ends others keep step with it.
     if (!session->left()) session->Renew(core.options.lease);
     job->cohort().Return(session);

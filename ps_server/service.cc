@@ -99,6 +99,11 @@ void Service::Run(Method method, const wire::Caller& caller, wire::ServerState& 
   Guard(method, caller, [&] {
     ASSIGN_OR_RETURN(const Admitted admitted, Admit(core_, caller));
     CarryThrough(admitted, caller);
+    // A client names this boot in other calls than pushes once it has sent again what was lost.
+    const bool pushes = method == Method::kPush || method == Method::kAssign;
+    if (!pushes && admitted.session != nullptr && caller.boot_id == core_.boot_id) {
+      admitted.session->NoteCaughtUp();
+    }
     RETURN_IF_ERROR(call(admitted));
     FillState(core_, admitted.job.get(), admitted.session.get(), state);
     return absl::OkStatus();

@@ -50,6 +50,7 @@ void Session::Admit(int64_t incarnation, absl::string_view origin, int64_t start
   // What the start before left waiting is followed by nobody.
   if (incarnation > incarnation_) {
     waiting_.clear();
+    NoteCaughtUp();  // it computes again what is missing
     vitals_ = {};
     vitals_at_ = -absl::InfiniteDuration();
   }

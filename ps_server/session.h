@@ -74,6 +74,14 @@ class Session {
   // The last, and how long ago; for ever where there were none since the worker's start.
   std::pair<wire::WorkerVitals, absl::Duration> vitals() const;
 
+  // Whether the worker has sent again what this server lost when it was restarted: it made a call
+  // that comes after that, or is a start that lost nothing here.
+  bool caught_up() const { return caught_up_.load(std::memory_order_acquire); }
+  void NoteCaughtUp() {
+    if (!caught_up()) caught_up_.store(true, std::memory_order_release);
+  }
+  void NoteRestarted() { caught_up_.store(false, std::memory_order_release); }
+
   // Since the last Renew; since this was made, where there was none.
   absl::Duration SinceSeen() const;
 
@@ -121,6 +129,7 @@ class Session {
   absl::Duration vitals_at_ = -absl::InfiniteDuration();  // likewise
 
   std::atomic<bool> stopped_{false};
+  std::atomic<bool> caught_up_{true};
 };
 
 }  // namespace cairn

@@ -60,12 +60,15 @@ class MovesTest : public ::testing::Test {
   }
   // What a crash of its process would leave starts again.
   void Crash(int32_t s) {
+    CrashUnseen(s);
+    Greet(s);
+  }
+  void CrashUnseen(int32_t s) {
     const std::string copy = folder_.Join(absl::StrCat("copy", copies_++));
     fs::copy(servers_[s].directory, copy, fs::copy_options::recursive);
     servers_[s].engine.reset();
     servers_[s].directory = copy;
     Open(s);
-    Greet(s);
   }
   void Hello() {
     TestClient first(Service(0), 0);
@@ -74,9 +77,21 @@ class MovesTest : public ::testing::Test {
     incarnation_ = reply->incarnation;
     for (int32_t s = 1; s < kServers; ++s) Greet(s);
   }
+  // As a worker does that has nothing to send again.
   void Greet(int32_t s) {
-    TestClient client(Service(s), 0);
-    ASSERT_OK(client.Hello(incarnation_));
+    const int64_t boot_id = SayHello(s);
+    wire::Caller caller;
+    caller.job = "job";
+    caller.worker = 0;
+    caller.incarnation = incarnation_;
+    caller.boot_id = boot_id;
+    wire::ServerState state;
+    ASSERT_OK(CallStatus([&] { Service(s).heartbeat(state, caller); }));
+  }
+  int64_t SayHello(int32_t s) {
+    const auto reply = TestClient(Service(s), 0).Hello(incarnation_);
+    EXPECT_OK(reply);
+    return reply.ok() ? reply->state.boot_id : 0;
   }
   wire::ParameterServerIf& Service(int32_t s) { return servers_[s].engine->service(); }
 
@@ -274,6 +289,39 @@ TEST_F(MovesTest, ASourceThatCrashedOwnsItsRows) {
   ASSERT_OK(At(1, wire::MoveAction::ABORT, 0, 1, 2));
   ASSERT_OK(Move(0, 1, 2));
   EXPECT_THAT(*Pull(1, {5}, 2), ElementsAre(-2));
+}
+
+TEST_F(MovesTest, RowsWaitForWhatTheirServerLost) {
+  ASSERT_OK(Push(0, 1, 0, {5}, 1));  // acknowledged, and lost
+  CrashUnseen(0);
+  ASSERT_OK(Begin(0, 1, 2));
+  const auto hold = [&] { return At(0, wire::MoveAction::HOLD, 0, 1, 2); };
+  EXPECT_EQ(ReasonOf(hold()), wire::ErrorReason::BUSY);
+  SayHello(0);
+  const absl::Status held = hold();
+  EXPECT_EQ(ReasonOf(held), wire::ErrorReason::BUSY);
+  EXPECT_THAT(held.message(), HasSubstr("worker 0 of job job"));
+  ASSERT_OK(Push(0, 1, 0, {5}, 1));  // and others are not turned away meanwhile
+  Greet(0);
+  ASSERT_OK(hold());
+}
+
+TEST_F(MovesTest, WhoeverIsAwayWhileRowsGoStartsAnew) {
+  ASSERT_OK(Push(0, 1, 0, {5}, 1));
+  wire::Caller caller;
+  caller.job = "job";
+  caller.worker = 0;
+  caller.incarnation = incarnation_;
+  ASSERT_OK(CallStatus([&] {
+    wire::ServerState state;
+    Service(0).leave(state, caller);
+  }));
+  CrashUnseen(0);
+  ASSERT_OK(Move(0, 1, 2));
+  EXPECT_EQ(ReasonOf(TestClient(Service(0), 0).Hello(incarnation_).status()),
+            wire::ErrorReason::FENCED);
+  Hello();
+  EXPECT_EQ(ReasonOf(Push(0, 2, 1, {5}, 1)), wire::ErrorReason::MOVED);
 }
 
 TEST_F(MovesTest, AHoldEndsByItself) {

@@ -10,6 +10,7 @@
 #include "common/monotonic_cond_var.h"
 #include "common/status.h"
 #include "thrift/convert.h"
+#include "thrift/errors.h"
 
 namespace cairn {
 namespace {
@@ -134,8 +135,15 @@ class Mover {
 
   // The rest while updates are turned away, and the point of no return.
   absl::Status GiveAway() {
-    const absl::Duration begin = MonotonicNow();
-    RETURN_IF_ERROR(Step(move_.source, wire::MoveAction::HOLD).status());
+    absl::Duration begin;
+    while (true) {
+      begin = MonotonicNow();
+      const absl::Status held = Step(move_.source, wire::MoveAction::HOLD).status();
+      if (held.ok()) break;
+      // Workers have to send it again what it lost.
+      if (ReasonOf(held) != wire::ErrorReason::BUSY || deadline_.Expired()) return held;
+      clock_.WaitFor(RetryAfterOf(held));
+    }
     int64_t bytes = 0;
     RETURN_IF_ERROR(Pass(/*gently=*/false, &bytes));
     RETURN_IF_ERROR(Step(move_.target, wire::MoveAction::READY).status());
