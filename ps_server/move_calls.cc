@@ -140,7 +140,8 @@ absl::Status Moving::CheckMap(const VariableSpec& map) const {
 
 absl::StatusOr<std::shared_ptr<Move>> Moving::FindMove(bool outgoing) const {
   std::shared_ptr<Move> move = core_.moves.Find(request_.caller.job, request_.variable);
-  if (move == nullptr || (move->outgoing != nullptr) != outgoing || !(move->map == map_)) {
+  if (move == nullptr || (move->outgoing != nullptr) != outgoing || !(move->map == map_) ||
+      move->start != request_.start) {
     return NotDue("none such has begun here (", core_.name,
                   " may have been restarted since): begin with PREPARE");
   }
@@ -171,7 +172,7 @@ absl::Status Moving::Prepare(wire::MoveReply& reply) {
     reply.stripes = rows->stripes();
     reply.rows = rows->rows();
     reply.bytes_left = rows->bytes();
-    move = std::make_shared<Move>(map_, std::move(rows), nullptr);
+    move = std::make_shared<Move>(map_, request_.start, std::move(rows), nullptr);
   } else {
     ASSIGN_OR_RETURN(std::unique_ptr<ArrivingRows> rows,
                      ArrivingRows::Make(*variable_, map_, here_, core_.budget));
@@ -180,7 +181,7 @@ absl::Status Moving::Prepare(wire::MoveReply& reply) {
     RETURN_IF_ERROR(WriteRecord(core_, *admitted_.job,
                                 [&] { return core_.store->PutMap(variable_->record(), {}, ids); }));
     reply.stripes = static_cast<int64_t>(ids.size());
-    move = std::make_shared<Move>(map_, nullptr, std::move(rows));
+    move = std::make_shared<Move>(map_, request_.start, nullptr, std::move(rows));
   }
   core_.moves.Put(request_.caller.job, request_.variable, std::move(move));
   return absl::OkStatus();
@@ -329,7 +330,10 @@ absl::Status Moving::Learn() {
 absl::Status Moving::Commit() {
   const std::shared_ptr<Move> move = core_.moves.Find(request_.caller.job, request_.variable);
   if (move == nullptr || !(move->map == map_)) return Learn();
-  if (move->outgoing != nullptr) return GiveAway(*move);
+  if (move->outgoing != nullptr) {
+    if (move->start != request_.start) return NotDue("another try has begun since");
+    return GiveAway(*move);
+  }
   {
     absl::MutexLock lock(&move->mutex);
     if (!move->ready) return NotDue("not all of it has arrived here: READY comes first");
@@ -452,7 +456,7 @@ absl::Status LoadArrived(ServerCore& core, const Variable& variable, const Varia
       if (shard->index() == static_cast<int32_t>(record.shard)) shard->TakeOver(record);
     }
   }
-  auto move = std::make_shared<Move>(map, nullptr, std::move(rows));
+  auto move = std::make_shared<Move>(map, /*begun_as=*/0, nullptr, std::move(rows));
   move->ready = true;
   core.moves.Put(variable.job(), variable.spec().name, std::move(move));
   return absl::OkStatus();

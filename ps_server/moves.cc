@@ -5,8 +5,9 @@
 
 namespace cairn {
 
-Move::Move(VariableSpec to, std::unique_ptr<OutgoingRows> out, std::unique_ptr<ArrivingRows> in)
-    : map(std::move(to)), outgoing(std::move(out)), arriving(std::move(in)) {}
+Move::Move(VariableSpec to, int64_t begun_as, std::unique_ptr<OutgoingRows> out,
+           std::unique_ptr<ArrivingRows> in)
+    : map(std::move(to)), start(begun_as), outgoing(std::move(out)), arriving(std::move(in)) {}
 
 Move::~Move() = default;
 

@@ -19,10 +19,12 @@ class OutgoingRows;
 
 // One side of a move.
 struct Move {
-  Move(VariableSpec to, std::unique_ptr<OutgoingRows> out, std::unique_ptr<ArrivingRows> in);
+  Move(VariableSpec to, int64_t begun_as, std::unique_ptr<OutgoingRows> out,
+       std::unique_ptr<ArrivingRows> in);
   ~Move();
 
   const VariableSpec map;  // with which it ends
+  const int64_t start;     // MoveRequest.start; 0: it is from before this server's start
   absl::Mutex mutex;       // held over each step; guards what follows
   // One of the two.
   const std::unique_ptr<OutgoingRows> outgoing;

@@ -157,7 +157,11 @@ void Service::pull(wire::PullReply& reply, const wire::PullRequest& request) {
 absl::Status Service::PullInStep(const Admitted& admitted, const wire::PullRequest& request,
                                  wire::PullReply& reply) {
   RETURN_IF_ERROR(AwaitStep(core_, admitted, request, reply));
-  return Pull(core_, admitted, request, reply);
+  if (request.step == 0 || admitted.job == nullptr) return Pull(core_, admitted, request, reply);
+  // Rows may have moved while it waited, and have newer values where they are now.
+  Admitted now = admitted;
+  now.variables = admitted.job->variables();
+  return Pull(core_, now, request, reply);
 }
 
 void Service::step(wire::StepReply& reply, const wire::StepRequest& request) {

@@ -740,6 +740,9 @@ struct MoveRequest {
   10: TensorData data
   /** HOLD: above 0, at most 60. */
   11: double hold_seconds = 5
+  /** Drawn anew for each PREPARE, and the same in the steps that follow it: what an earlier try
+      still has on its way is refused. */
+  12: i64 start = 0
 }
 
 struct MoveReply {

@@ -3,6 +3,7 @@
 #include <glog/logging.h>
 
 #include <algorithm>
+#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -33,6 +34,11 @@ wire::MoveRequest RequestOf(const std::string& job, const VariableSpec& map, int
   request.source = source;
   request.target = target;
   return request;
+}
+
+int64_t DrawStart() {
+  std::random_device random;
+  return static_cast<int64_t>(uint64_t{random()} << 31 | (random() >> 1)) | 1;
 }
 
 class Mover {
@@ -117,6 +123,7 @@ class Mover {
   absl::Status Copy() {
     RETURN_IF_ERROR(servers_.Create(move_.target, move_.job, move_.now));
     RETURN_IF_ERROR(GiveUp());  // of a mover that died
+    request_.start = DrawStart();
     RETURN_IF_ERROR(Step(move_.target, wire::MoveAction::PREPARE).status());
     ASSIGN_OR_RETURN(const wire::MoveReply begun, Step(move_.source, wire::MoveAction::PREPARE));
     outcome_.stripes = begun.stripes;
