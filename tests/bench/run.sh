@@ -24,5 +24,6 @@ run engine_bench
 run client_bench
 run collective_bench
 run straggler_bench
+run moves_bench
 run storage_bench --directory="$scratch"
 run durability_bench --directory="$scratch"
