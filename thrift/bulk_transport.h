@@ -1,5 +1,5 @@
-// The byte stream under BulkProtocol: a TCP connection whose large reads and writes bypass the
-// buffers (DESIGN §2).
+// The byte stream under BulkProtocol: a connection (TCP, TLS, or of one host) whose large reads and
+// writes bypass the buffers (DESIGN §2).
 #pragma once
 
 #include <sys/socket.h>
@@ -109,6 +109,7 @@ class BulkTransport : public apache::thrift::transport::TVirtualTransport<BulkTr
   bool DropUnsent();
 
   const std::string& peer() const { return options_.peer; }
+  int fd() const { return socket_->getSocketFD(); }
   // See SocketStream.
   bool HasNews() { return stream_->HasNews(); }
   // What the last CORRUPTED_DATA was about.

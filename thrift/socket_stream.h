@@ -1,5 +1,5 @@
-// The bytes of one connection below its buffers: the socket's own, or TLS over it
-// (thrift/security/tls_stream.h).
+// The bytes of one connection below its buffers: the socket's own, TLS over it
+// (thrift/security/tls_stream.h), or shared memory beside it (thrift/local/local_stream.h).
 #pragma once
 
 #include <sys/types.h>
@@ -16,7 +16,7 @@ namespace cairn {
 class SocketStream {
  public:
   static constexpr ssize_t kNotYet =
-      -1;  // the socket's time limit passed, or TLS's own bytes moved
+      -1;  // the time limit passed, or the stream's own bytes moved
   static constexpr ssize_t kFailed = -2;  // failure() says why
 
   virtual ~SocketStream() = default;

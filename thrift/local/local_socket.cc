@@ -1,0 +1,186 @@
+#include "thrift/local/local_socket.h"
+
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "thrift/local/local_stream.h"
+#include "thrift/local/shared_rings.h"
+
+namespace cairn {
+namespace {
+
+constexpr int kBacklog = 128;
+
+// Of a verdict; its text follows.
+struct Verdict {
+  uint32_t code = 0;
+  uint32_t text_bytes = 0;
+};
+
+absl::Status Failed(const char* what) {
+  const bool is_late = errno == EAGAIN || errno == EINTR;
+  const std::string text = absl::StrCat("local transport: ", what, ": ",
+                                        is_late ? "no answer in time" : std::strerror(errno));
+  return is_late ? absl::DeadlineExceededError(text) : absl::UnavailableError(text);
+}
+
+absl::StatusOr<socklen_t> AddressOf(const std::string& path, sockaddr_un* address) {
+  if (path.empty() || path[0] != '\0' || path.size() > sizeof(address->sun_path)) {
+    return absl::InvalidArgumentError(absl::StrCat("local transport: \"", absl::CEscape(path),
+                                                   "\" is no name of an abstract socket"));
+  }
+  address->sun_family = AF_UNIX;
+  std::memcpy(address->sun_path, path.data(), path.size());
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size());
+}
+
+// With `memory` beside the bytes.
+bool SendOpening(int fd, const LocalOpening& opening, int memory) {
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control = {};
+  iovec part = {const_cast<LocalOpening*>(&opening), sizeof(opening)};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(header), &memory, sizeof(int));
+  return ::sendmsg(fd, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof(opening));
+}
+
+absl::Status ReceiveAll(int fd, void* to, size_t bytes) {
+  auto* at = static_cast<char*>(to);
+  while (bytes > 0) {
+    const ssize_t got = ::recv(fd, at, bytes, 0);
+    if (got == 0) return absl::UnavailableError("local transport: the server closed it");
+    if (got < 0) return Failed("the server's answer");
+    at += got;
+    bytes -= static_cast<size_t>(got);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReceiveVerdict(int fd) {
+  Verdict verdict;
+  RETURN_IF_ERROR(ReceiveAll(fd, &verdict, sizeof(verdict)));
+  std::string text(std::min(verdict.text_bytes, kLocalVerdictBytes), '\0');
+  RETURN_IF_ERROR(ReceiveAll(fd, text.data(), text.size()));
+  if (verdict.code == 0) return absl::OkStatus();
+  return {static_cast<absl::StatusCode>(verdict.code), absl::StrCat("local transport: ", text)};
+}
+
+}  // namespace
+
+absl::StatusOr<LocalListener> ListenLocally() {
+  std::array<char, 16> drawn;
+  if (::getrandom(drawn.data(), drawn.size(), 0) != static_cast<ssize_t>(drawn.size())) {
+    return Failed("getrandom");
+  }
+  const std::string path =
+      absl::StrCat(absl::string_view("\0cairn-", 7),
+                   absl::BytesToHexString(absl::string_view(drawn.data(), drawn.size())));
+  sockaddr_un address = {};
+  ASSIGN_OR_RETURN(const socklen_t size, AddressOf(path, &address));
+  Descriptor fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (fd.get() < 0 || ::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+      ::listen(fd.get(), kBacklog) != 0) {
+    return Failed("listen");
+  }
+  return LocalListener{std::move(fd), path};
+}
+
+absl::StatusOr<LocalPeer> CheckLocalPeer(int fd, LocalTransport allowed, const char* whom) {
+  ucred found = {};
+  socklen_t size = sizeof(found);
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &found, &size) != 0) return Failed("SO_PEERCRED");
+  if (found.uid != ::geteuid() && allowed != LocalTransport::kAnyUser) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(whom, " is of user ", found.uid, ", this process of user ", ::geteuid(),
+                     ": --local_transport=any_user on both sides allows that"));
+  }
+  return LocalPeer{found.pid, found.uid};
+}
+
+absl::StatusOr<LocalArrival> ReceiveOpening(int fd, LocalOpening* opening, Descriptor* memory) {
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control = {};
+  iovec part = {opening, sizeof(*opening)};
+  msghdr message = {};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  const ssize_t got = ::recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return LocalArrival::kNotYet;
+  if (got <= 0) return LocalArrival::kEnded;
+  // There is room for one descriptor: the system closes others.
+  const cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  if (header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
+      header->cmsg_len == CMSG_LEN(sizeof(int))) {
+    int fd = -1;
+    std::memcpy(&fd, CMSG_DATA(header), sizeof(fd));
+    memory->Reset(fd);
+  }
+  if (got != static_cast<ssize_t>(sizeof(*opening)) || opening->magic != LocalOpening::kMagic) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "what came first, ", got, " bytes, is no opening of this release's local transport"));
+  }
+  return LocalArrival::kOpening;
+}
+
+bool SendVerdict(int fd, const absl::Status& verdict) {
+  const std::string text(verdict.message().substr(0, kLocalVerdictBytes));
+  const Verdict head = {static_cast<uint32_t>(verdict.code()), static_cast<uint32_t>(text.size())};
+  std::string bytes(reinterpret_cast<const char*>(&head), sizeof(head));
+  bytes += text;
+  return ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
+         static_cast<ssize_t>(bytes.size());
+}
+
+absl::StatusOr<LocalConnection> ConnectLocally(const std::string& path, const std::string& ticket,
+                                               LocalTransport allowed, const std::string& peer,
+                                               Deadline deadline) {
+  sockaddr_un address = {};
+  ASSIGN_OR_RETURN(const socklen_t size, AddressOf(path, &address));
+  LocalOpening opening;
+  opening.ring_bytes = kLocalRingBytes;
+  if (ticket.size() != opening.ticket.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("local transport: a ticket of ", ticket.size(),
+                                                   " bytes; it has ", opening.ticket.size()));
+  }
+  std::copy(ticket.begin(), ticket.end(), opening.ticket.begin());
+  Descriptor fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (fd.get() < 0) return Failed("socket");
+  const absl::Duration longest =
+      std::clamp(deadline.Remaining(), absl::Milliseconds(1), absl::Seconds(kLocalConnectSeconds));
+  const timeval timeout = absl::ToTimeval(longest);
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
+  if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), size) != 0) {
+    return Failed("connect");
+  }
+  RETURN_IF_ERROR(CheckLocalPeer(fd.get(), allowed, "the server").status());
+  Descriptor memory;
+  ASSIGN_OR_RETURN(SharedRings rings, SharedRings::Create(kLocalRingBytes, &memory));
+  // A server that refuses at once may have closed by now: its verdict says why.
+  (void)SendOpening(fd.get(), opening, memory.get());
+  RETURN_IF_ERROR(ReceiveVerdict(fd.get()));
+  auto stream =
+      std::make_unique<LocalStream>(fd.get(), std::move(rings), LocalStream::Side::kClient, peer);
+  return LocalConnection{std::move(fd), std::move(stream)};
+}
+
+}  // namespace cairn
