@@ -18,6 +18,7 @@
 #include "thrift/checked_service.h"
 #include "thrift/errors.h"
 #include "thrift/limits.h"
+#include "thrift/local/local_socket.h"
 #include "thrift/security/guarded_processor.h"
 
 namespace cairn {
@@ -60,6 +61,15 @@ BulkTransportOptions TransportOptions(ConnectionHost& host, std::string peer) {
 
 }  // namespace
 
+ConnectionOrigin ConnectionOrigin::Of(TSocket& socket) {
+  const std::string host = socket.getPeerAddress();
+  return {host, HostPortText(host, socket.getPeerPort())};
+}
+
+ConnectionOrigin ConnectionOrigin::Of(const LocalPeer& peer) {
+  return {"this host", absl::StrCat("process ", peer.pid, " of this host"), /*is_local=*/true};
+}
+
 void RefusePeer(ConnectionHost& host, const std::shared_ptr<TSocket>& socket, bool is_tls_expected,
                 const std::string& why) {
   const std::string peer = HostPortText(socket->getPeerAddress(), socket->getPeerPort());
@@ -84,14 +94,17 @@ void RefusePeer(ConnectionHost& host, const std::shared_ptr<TSocket>& socket, bo
 struct Connection::Calls {
   Calls(Connection& connection, ServerSecurity::Entry entry)
       : guard(std::move(entry.guard)),
-        is_encrypted(entry.stream != nullptr),
+        has_records(entry.stream != nullptr),
         transport(std::make_shared<BulkTransport>(
             connection.socket_, TransportOptions(connection.host_, std::move(entry.peer)),
             std::move(entry.stream))),
         protocol(std::make_shared<BulkProtocol>(transport)),
         processor(
-            std::make_shared<CheckedService>(connection.host_.engine().service(),
-                                             &guard.identity()),
+            std::make_shared<CheckedService>(
+                connection.host_.engine().service(), &guard.identity(),
+                [&connection, this](const wire::HelloRequest& request, wire::HelloReply& reply) {
+                  connection.Offer(guard, request, reply);
+                }),
             guard, *transport,
             [&connection](const absl::Status& status) { connection.LogRefusal(status); },
             [&connection, this] {
@@ -100,20 +113,21 @@ struct Connection::Calls {
             }) {}
 
   PeerGuard guard;
-  const bool is_encrypted;
+  const bool has_records;  // below the messages: what is readable may be a part of one
   const std::shared_ptr<BulkTransport> transport;
   const std::shared_ptr<BulkProtocol> protocol;
   GuardedProcessor processor;
 };
 
-Connection::Connection(ConnectionHost* host, std::shared_ptr<TSocket> socket)
+Connection::Connection(ConnectionHost* host, std::shared_ptr<TSocket> socket,
+                       ConnectionOrigin origin)
     : host_(*host),
       socket_(std::move(socket)),
       fd_(socket_->getSocketFD()),
-      peer_host_(socket_->getPeerAddress()),
-      peer_(HostPortText(peer_host_, socket_->getPeerPort())),
-      proof_(Deadline::In(absl::Seconds(host_.security().asks() ? host_.options().handshake_seconds
-                                                                : host_.options().idle_seconds))) {}
+      origin_(std::move(origin)),
+      proof_(Deadline::In(absl::Seconds(host_.security().asks() || origin_.is_local
+                                            ? host_.options().handshake_seconds
+                                            : host_.options().idle_seconds))) {}
 
 Connection::~Connection() = default;
 
@@ -135,7 +149,8 @@ void Connection::Run(CallPool::Turn& turn) {
   try {
     next = Proceed(turn);
   } catch (const TTransportException& error) {
-    if (error.getType() == TTransportException::TIMED_OUT) {
+    const auto type = error.getType();
+    if (type == TTransportException::TIMED_OUT || type == TTransportException::CORRUPTED_DATA) {
       LOG_RATIONED(WARNING) << host_.name() << ": closing a connection: " << error.what();
     } else {
       VLOG(1) << host_.name() << ": " << error.what();
@@ -154,7 +169,7 @@ void Connection::Run(CallPool::Turn& turn) {
       is_known ? Deadline::In(absl::Seconds(host_.options().idle_seconds)) : proof_;
   if (calls_ != nullptr) calls_->transport->Rest();
   // TLS has 200 KiB more of them than a plain connection, and calls that cost more than this.
-  if (calls_ != nullptr && calls_->is_encrypted) calls_->transport->GiveBuffersBack();
+  if (calls_ != nullptr && calls_->has_records && !is_local()) calls_->transport->GiveBuffersBack();
   loop.Rest(*this,
             next == Next::kRestForRoom ? ConnectionLoop::Until::kWritable
                                        : ConnectionLoop::Until::kReadable,
@@ -163,7 +178,7 @@ void Connection::Run(CallPool::Turn& turn) {
 
 Connection::Next Connection::Proceed(CallPool::Turn& turn) {
   if (!is_open_) {
-    const Next next = Open();
+    const Next next = is_local() ? OpenLocally() : Open();
     if (next != Next::kServe) return next;
     is_open_ = true;
   }
@@ -179,7 +194,7 @@ Connection::Next Connection::Open() {
   const std::optional<Opening> opening = OpeningOf(fd_);
   if (!opening.has_value() && !proof_.Expired()) return Next::kRest;
   if (!opening.has_value()) {
-    LOG_RATIONED(WARNING) << host_.name() << ": closing a connection: " << peer_
+    LOG_RATIONED(WARNING) << host_.name() << ": closing a connection: " << origin_.peer
                           << " sent nothing in time";
     return Next::kEnd;
   }
@@ -187,19 +202,20 @@ Connection::Next Connection::Open() {
   const bool has_tls = host_.security().has_tls();
   if (has_tls && *opening == Opening::kThrift) {
     RefusePeer(host_, socket_, /*is_tls_expected=*/true,
-               absl::StrCat("speaks TLS alone, and ", peer_,
+               absl::StrCat("speaks TLS alone, and ", origin_.peer,
                             " called without: give --tls_certificate, --tls_key and --tls_ca"));
   } else if (!has_tls && *opening == Opening::kTls) {
-    LOG_RATIONED(WARNING) << host_.name() << ": refused: " << peer_
+    LOG_RATIONED(WARNING) << host_.name() << ": refused: " << origin_.peer
                           << " speaks TLS, and this server was started without: give it "
                              "--tls_certificate, --tls_key and --tls_ca";
     SendAlert(fd_, PlainAlert::kNoTlsHere);
   } else {  // anything else is refused by what reads it
     if (!has_tls) {
-      Enter(nullptr);
+      Enter(host_.security().Enter(nullptr, origin_.peer));
       return Next::kServe;
     }
-    absl::StatusOr<std::unique_ptr<TlsStream>> begun = host_.security().BeginHandshake(fd_, peer_);
+    absl::StatusOr<std::unique_ptr<TlsStream>> begun =
+        host_.security().BeginHandshake(fd_, origin_.peer);
     if (begun.ok()) {
       handshake_ = *std::move(begun);
       return Next::kServe;
@@ -220,12 +236,40 @@ Connection::Next Connection::Shake() {
   }
   if (*stage == TlsStream::Stage::kNeedsBytes) return Next::kRest;
   if (*stage == TlsStream::Stage::kNeedsRoom) return Next::kRestForRoom;
-  Enter(std::move(handshake_));
+  Enter(host_.security().Enter(std::move(handshake_), origin_.peer));
   return Next::kServe;
 }
 
-void Connection::Enter(std::unique_ptr<TlsStream> stream) {
-  calls_ = std::make_unique<Calls>(*this, host_.security().Enter(std::move(stream), peer_));
+Connection::Next Connection::OpenLocally() {
+  absl::StatusOr<std::optional<LocalEntry>> entered =
+      EnterLocally(*host_.local_door(), host_.engine(), fd_, origin_.peer);
+  if (entered.ok() && !entered->has_value()) {
+    if (!proof_.Expired()) return Next::kRest;
+    entered = absl::DeadlineExceededError("it sent nothing in time");
+  }
+  if (absl::IsCancelled(entered.status())) return Next::kEnd;
+  SendVerdict(fd_, entered.status());
+  if (!entered.ok()) {
+    LOG_RATIONED(WARNING) << host_.name() << ": refused: local transport: " << origin_.peer << ": "
+                          << entered.status().message();
+    return Next::kEnd;
+  }
+  rings_memory_ = std::make_unique<MessageMemory>(std::move((*entered)->memory));
+  Enter(std::move((*entered)->entry));
+  return Next::kServe;
+}
+
+void Connection::Offer(const PeerGuard& guard, const wire::HelloRequest& request,
+                       wire::HelloReply& reply) {
+  LocalDoor* const door = host_.local_door();
+  if (door == nullptr || is_local() || request.host_id.empty()) return;
+  std::optional<wire::LocalEndpoint> endpoint =
+      door->Offer(request.host_id, guard, calls_->transport->peer());
+  if (endpoint.has_value()) reply.__set_local(*std::move(endpoint));
+}
+
+void Connection::Enter(ServerSecurity::Entry entry) {
+  calls_ = std::make_unique<Calls>(*this, std::move(entry));
   if (calls_->guard.proven()) {
     host_.NoteProof(*this);
   } else {
@@ -233,7 +277,7 @@ void Connection::Enter(std::unique_ptr<TlsStream> stream) {
   }
 }
 
-void Connection::Drain() { BulkTransport(socket_, TransportOptions(host_, peer_)).Drain(); }
+void Connection::Drain() { BulkTransport(socket_, TransportOptions(host_, origin_.peer)).Drain(); }
 
 void Connection::LogRefusal(const absl::Status& status) const {
   if (ReasonOf(status) == wire::ErrorReason::BUSY) host_.NoteBusy();
@@ -251,7 +295,8 @@ Connection::Next Connection::ServeCalls(CallPool::Turn& turn) {
   }
   transport.Wake();
   // What is readable may be the first part of a record.
-  const bool is_call = !calls_->is_encrypted || expired() || transport.HasNews();
+  const bool is_call =
+      !calls_->has_records || expired() || transport.HasBytes() || transport.HasNews();
   if (!is_call) return Next::kRest;
   absl::Status refusal;
   try {

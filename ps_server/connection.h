@@ -12,6 +12,8 @@
 #include "ps_server/connection_loop.h"
 #include "ps_server/engine.h"
 #include "ps_server/listener.h"
+#include "ps_server/local_door.h"
+#include "ps_server/local_entry.h"
 #include "thrift/security/server_security.h"
 
 namespace apache::thrift::transport {
@@ -31,6 +33,7 @@ class ConnectionHost {
   virtual const ListenerOptions& options() const = 0;
   virtual Engine& engine() = 0;
   virtual ServerSecurity& security() = 0;
+  virtual LocalDoor* local_door() = 0;  // null: there is none
   virtual ConnectionLoop& loop() = 0;
   virtual bool stopping() const = 0;
   // The caller is known: it has time, and room, and is pushed out by nobody.
@@ -49,9 +52,20 @@ void RefusePeer(ConnectionHost& host,
                 const std::shared_ptr<apache::thrift::transport::TSocket>& socket,
                 bool is_tls_expected, const std::string& why);
 
+// Where a connection comes from.
+struct ConnectionOrigin {
+  std::string host;  // an IP address
+  std::string peer;  // "127.0.0.1:41234", "process 4242 of this host"
+  bool is_local = false;
+  // Of TCP; of the local transport, all of whose callers count as one host.
+  static ConnectionOrigin Of(apache::thrift::transport::TSocket& socket);
+  static ConnectionOrigin Of(const LocalPeer& peer);
+};
+
 class Connection : public ConnectionLoop::Guest {
  public:
-  Connection(ConnectionHost* host, std::shared_ptr<apache::thrift::transport::TSocket> socket);
+  Connection(ConnectionHost* host, std::shared_ptr<apache::thrift::transport::TSocket> socket,
+             ConnectionOrigin origin);
   ~Connection() override;
 
   // Begins to wait for the peer.
@@ -61,7 +75,8 @@ class Connection : public ConnectionLoop::Guest {
   bool MayBeRefused() const override;
   void Run(CallPool::Turn& turn) override;
 
-  const std::string& host() const { return peer_host_; }
+  const std::string& host() const { return origin_.host; }
+  bool is_local() const { return origin_.is_local; }
   // The host's: whether it is among those that have not proved who they are.
   bool awaits_proof = false;
 
@@ -76,8 +91,10 @@ class Connection : public ConnectionLoop::Guest {
 
   Next Proceed(CallPool::Turn& turn);
   Next Open();
+  Next OpenLocally();
   Next Shake();
-  void Enter(std::unique_ptr<TlsStream> stream);
+  void Enter(ServerSecurity::Entry entry);
+  void Offer(const PeerGuard& guard, const wire::HelloRequest& request, wire::HelloReply& reply);
   Next ServeCalls(CallPool::Turn& turn);
   Next ServeEach(CallPool::Turn& turn);
   Next Refuse(const absl::Status& refusal);
@@ -89,12 +106,12 @@ class Connection : public ConnectionLoop::Guest {
   ConnectionHost& host_;
   std::shared_ptr<apache::thrift::transport::TSocket> socket_;
   const int fd_;
-  const std::string peer_host_;
-  const std::string peer_;
+  const ConnectionOrigin origin_;
   const Deadline proof_;     // by when it must have proved who it is, or begun at least
   bool is_open_ = false;     // its first byte has come
   absl::Duration answered_;  // when its last call was, on the monotonic clock
   std::unique_ptr<TlsStream> handshake_;
+  std::unique_ptr<MessageMemory> rings_memory_;  // of the local transport
   std::unique_ptr<Calls> calls_;
 };
 

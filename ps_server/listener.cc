@@ -26,7 +26,9 @@
 #include "ps_server/call_pool.h"
 #include "ps_server/connection.h"
 #include "ps_server/connection_loop.h"
+#include "ps_server/local_door.h"
 #include "thrift/limits.h"
+#include "thrift/local/local_socket.h"
 #include "thrift/security/server_security.h"
 
 namespace cairn {
@@ -130,6 +132,7 @@ class ListenerImpl : public Listener, public ConnectionHost {
   const ListenerOptions& options() const override { return options_; }
   Engine& engine() override { return engine_; }
   ServerSecurity& security() override { return *security_; }
+  LocalDoor* local_door() override { return local_door_.get(); }
   ConnectionLoop& loop() override { return *loop_; }
   bool stopping() const override { return stopping_.load(); }
   void NoteProof(Connection& connection) override;
@@ -137,8 +140,10 @@ class ListenerImpl : public Listener, public ConnectionHost {
   void NoteBusy() override { refused_calls_.Add(1); }
   void End(Connection& connection) override;
 
+  void OpenLocalDoor();
   void AcceptLoop();
-  void Admit(const std::shared_ptr<TSocket>& socket);
+  void Admit(const std::shared_ptr<TSocket>& socket, ConnectionOrigin origin);
+  void Refuse(const std::shared_ptr<TSocket>& socket, bool is_local, const std::string& refusal);
   std::string WhyFull(const std::string& host) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void MakeRoomForProof() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ShutDownAll(int how) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -164,6 +169,7 @@ class ListenerImpl : public Listener, public ConnectionHost {
   // From Listen on.
   std::unique_ptr<ConnectionLoop> loop_;
   std::unique_ptr<CallPool> pool_;
+  std::unique_ptr<LocalDoor> local_door_;
 };
 
 absl::Status ListenerImpl::Listen() {
@@ -185,14 +191,36 @@ absl::Status ListenerImpl::Listen() {
       loop_.get());
   RETURN_IF_ERROR(loop_->Open(pool_.get()));
   RETURN_IF_ERROR(pool_->Start());
+  OpenLocalDoor();
   accept_thread_ = std::thread([this] { AcceptLoop(); });
   return absl::OkStatus();
+}
+
+void ListenerImpl::OpenLocalDoor() {
+  if (options_.local_transport == LocalTransport::kOff) return;
+  const LocalDoorOptions options = {
+      .name = address_,
+      .transport = options_.local_transport,
+      .max_tickets = static_cast<size_t>(options_.max_handshakes),
+      .ticket_life = absl::Seconds(options_.handshake_seconds),
+  };
+  absl::StatusOr<std::unique_ptr<LocalDoor>> door = LocalDoor::Open(options);
+  if (!door.ok()) {
+    LOG(WARNING) << address_ << " has no local transport, TCP alone: " << door.status().message();
+    return;
+  }
+  local_door_ = *std::move(door);
+  local_door_->Start([this](Descriptor fd, const LocalPeer& peer) {
+    Admit(std::make_shared<TSocket>(fd.Release()), ConnectionOrigin::Of(peer));
+  });
 }
 
 void ListenerImpl::AcceptLoop() {
   while (!stopping_.load()) {
     try {
-      Admit(std::dynamic_pointer_cast<TSocket>(socket_.accept()));
+      const auto socket = std::dynamic_pointer_cast<TSocket>(socket_.accept());
+      KeepAlive(socket->getSocketFD());
+      Admit(socket, ConnectionOrigin::Of(*socket));
     } catch (const TTransportException& error) {
       if (stopping_.load()) return;
       LOG_RATIONED(WARNING) << address_ << ": accept: " << error.what();
@@ -203,9 +231,9 @@ void ListenerImpl::AcceptLoop() {
   }
 }
 
-void ListenerImpl::Admit(const std::shared_ptr<TSocket>& socket) {
-  KeepAlive(socket->getSocketFD());
-  auto admitted = std::make_unique<Connection>(this, socket);
+void ListenerImpl::Admit(const std::shared_ptr<TSocket>& socket, ConnectionOrigin origin) {
+  auto admitted = std::make_unique<Connection>(this, socket, std::move(origin));
+  const bool is_local = admitted->is_local();
   std::string refusal;
   {
     const absl::MutexLock lock(&mutex_);
@@ -213,7 +241,7 @@ void ListenerImpl::Admit(const std::shared_ptr<TSocket>& socket) {
     if (refusal.empty()) {
       ++accepted_;
       ++open_of_host_[admitted->host()];
-      if (security_->asks()) {
+      if (security_->asks() || is_local) {
         MakeRoomForProof();
         admitted->awaits_proof = true;
         unproven_.push_back(admitted.get());
@@ -225,7 +253,16 @@ void ListenerImpl::Admit(const std::shared_ptr<TSocket>& socket) {
     }
     ++refused_;
   }
-  if (security_->has_tls()) {
+  Refuse(socket, is_local, refusal);
+}
+
+void ListenerImpl::Refuse(const std::shared_ptr<TSocket>& socket, bool is_local,
+                          const std::string& refusal) {
+  if (is_local) {
+    LOG_RATIONED(WARNING) << address_ << " " << refusal;
+    SendVerdict(socket->getSocketFD(),
+                absl::UnavailableError(absl::StrCat(address_, " ", refusal)));
+  } else if (security_->has_tls()) {
     LOG_RATIONED(WARNING) << address_ << " " << refusal;
     SendAlert(socket->getSocketFD(), PlainAlert::kNotNow);
     ::shutdown(socket->getSocketFD(), SHUT_WR);
@@ -320,6 +357,7 @@ void ListenerImpl::Stop() {
   socket_.interrupt();
   accept_thread_.join();
   socket_.close();
+  if (local_door_ != nullptr) local_door_->Close();
   {
     const absl::MutexLock lock(&mutex_);
     ShutDownAll(SHUT_RD);  // those at rest end at once, running calls can still be answered

@@ -1,5 +1,5 @@
-// Serves an Engine over Thrift: bulk protocol on TCP, threads for calls that run or wait, none for
-// connections that rest.
+// Serves an Engine over Thrift: bulk protocol on TCP and, for callers on this host, shared memory;
+// threads for calls that run or wait, none for connections that rest.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/config/local_transport.h"
 #include "common/config/security_options.h"
 #include "ps_server/engine.h"
 #include "thrift/limits.h"
@@ -37,6 +38,9 @@ struct ListenerOptions {
   // one more ends the oldest.
   double handshake_seconds = kDefaultHandshakeSeconds;
   int32_t max_handshakes = kDefaultMaxHandshakes;
+  // Whether hello offers callers on this host a way in past TCP (thrift/LOCAL.md). Where the system
+  // has none, the log says so.
+  LocalTransport local_transport = LocalTransport::kSameUser;
 };
 
 // Two a core, and kLeastDefaultServingThreads at least.

@@ -44,6 +44,7 @@ ABSL_FLAG(double, handshake_seconds, cairn::kDefaultHandshakeSeconds, "seconds")
 ABSL_FLAG(int32_t, serving_threads, 0, "a number");
 ABSL_FLAG(int32_t, max_queued_calls, cairn::kDefaultMaxQueuedCalls, "a number");
 ABSL_FLAG(int32_t, max_handshakes, cairn::kDefaultMaxHandshakes, "a number");
+ABSL_FLAG(std::string, local_transport, "auto", "auto, any_user or off");
 ABSL_FLAG(std::string, accepted_tokens, "", "a file");
 
 namespace cairn {
@@ -71,6 +72,7 @@ constexpr absl::string_view kFlags[] = {"cluster",
                                         "max_connections_per_peer",
                                         "handshake_seconds",
                                         "max_handshakes",
+                                        "local_transport",
                                         "accepted_tokens",
                                         "linger_seconds"};
 
@@ -105,6 +107,8 @@ constexpr char kUsage[] =
                                   included; default 1024 and 16384
   --stall_seconds S     a connection that stops in the middle of a message is closed; default 30
   --idle_seconds S      one that sends nothing between messages is closed; default 3600
+  --local_transport M   callers on this host may go past TCP, through shared memory: auto (default):
+                        those of this process's user; any_user; off (thrift/LOCAL.md)
   --port_file FILE      gets the address that was bound, once it accepts calls (port 0: a free one)
   --http_port N         answer HTTP for operators: a status page (/), metrics for Prometheus
                         (/metrics), /healthz, /readyz, /status.json; 0: a free port; default: none
@@ -238,6 +242,8 @@ absl::StatusOr<ServerConfig> ReadServerConfig(absl::Span<const char* const> argu
   config.listener.idle_seconds = absl::GetFlag(FLAGS_idle_seconds);
   config.listener.handshake_seconds = absl::GetFlag(FLAGS_handshake_seconds);
   config.listener.max_handshakes = absl::GetFlag(FLAGS_max_handshakes);
+  ASSIGN_OR_RETURN(config.listener.local_transport,
+                   LocalTransportFromName(absl::GetFlag(FLAGS_local_transport)));
   config.port_file = absl::GetFlag(FLAGS_port_file);
   ASSIGN_OR_RETURN(config.http, ReadHttpFlags(SecurityFromFlags().allow_plaintext));
   ASSIGN_OR_RETURN(config.linger,

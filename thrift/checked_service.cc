@@ -168,6 +168,7 @@ absl::Status CheckRequest(const wire::HelloRequest& request) {
   RETURN_IF_ERROR(
       CheckLength("task_type", request.task_type, kMaxTaskTypeBytes, "kMaxTaskTypeBytes"));
   RETURN_IF_ERROR(CheckLength("origin", request.origin, kMaxOriginBytes, "kMaxOriginBytes"));
+  RETURN_IF_ERROR(CheckLength("host_id", request.host_id, kMaxOriginBytes, "kMaxOriginBytes"));
   RETURN_IF_ERROR(CheckAtLeast("worker", request.worker, -1));
   RETURN_IF_ERROR(CheckAtLeast("incarnation", request.incarnation, 0));
   RETURN_IF_ERROR(CheckAtLeast("step", request.step, -1));
@@ -301,6 +302,7 @@ void CheckedService::hello(wire::HelloReply& reply, const wire::HelloRequest& re
   CheckReader(request.worker == -1 && request.incarnation == 0);
   Throw(CheckRequest(request));
   service_.hello(reply, request);
+  if (on_hello_ != nullptr) on_hello_(request, reply);
 }
 
 void CheckedService::heartbeat(wire::ServerState& reply, const wire::Caller& caller) {

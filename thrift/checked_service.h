@@ -2,6 +2,8 @@
 // could use, before they reach the service behind it.
 #pragma once
 
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -31,8 +33,11 @@ class CheckedService : public wire::ParameterServerIf {
   // `identity` is whose calls come, which may change between them, and outlives this; null: anybody
   // with every right. A reader's calls are refused (PERMISSION_DENIED) where they speak for a
   // worker: they would keep its lease, move its clock or let decisions be forgotten.
-  explicit CheckedService(wire::ParameterServerIf& service, const PeerIdentity* identity = nullptr)
-      : service_(service), identity_(identity) {}
+  //   on_hello  adds to the answers of hello what is the connection's; empty: nothing.
+  using OnHello = std::function<void(const wire::HelloRequest&, wire::HelloReply&)>;
+  explicit CheckedService(wire::ParameterServerIf& service, const PeerIdentity* identity = nullptr,
+                          OnHello on_hello = nullptr)
+      : service_(service), identity_(identity), on_hello_(std::move(on_hello)) {}
 
   void hello(wire::HelloReply& reply, const wire::HelloRequest& request) override;
   void heartbeat(wire::ServerState& reply, const wire::Caller& caller) override;
@@ -60,6 +65,7 @@ class CheckedService : public wire::ParameterServerIf {
 
   wire::ParameterServerIf& service_;
   const PeerIdentity* const identity_;
+  const OnHello on_hello_;
 };
 
 }  // namespace cairn

@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 #include <thrift/TApplicationException.h>
 #include <thrift/transport/TTransportException.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -18,7 +17,11 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "thrift/Authentication.h"
+#include "thrift/cairn_constants.h"
+#include "thrift/descriptor.h"
 #include "thrift/errors.h"
+#include "thrift/local/host_id.h"
+#include "thrift/local/local_socket.h"
 #include "thrift/security/tls_stream.h"
 
 template class cairn::wire::ParameterServerClientT<cairn::BulkProtocol>;
@@ -52,22 +55,6 @@ absl::StatusOr<HostPort> Split(const std::string& address) {
   }
   return HostPort{std::move(host), address.substr(colon + 1)};
 }
-
-// Owns a descriptor until it is handed on.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  int Release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
 
 absl::Status Unreachable(int error) { return absl::UnavailableError(std::strerror(error)); }
 
@@ -163,18 +150,59 @@ absl::Status ReadRefusal(BulkProtocol& protocol) {
   }
 }
 
+BulkTransportOptions TransportOptions(const std::string& peer, const WireClientOptions& options) {
+  BulkTransportOptions transport_options;
+  transport_options.peer = peer;
+  transport_options.max_message_bytes = options.max_message_bytes;
+  return transport_options;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<WireClient>> WireClient::Connect(const std::string& address,
                                                                 const WireClientOptions& options,
                                                                 Deadline deadline) {
+  ASSIGN_OR_RETURN(std::unique_ptr<WireClient> client, ConnectTcp(address, options, deadline));
+  if (options.local == LocalTransport::kOff) return client;
+  ASSIGN_OR_RETURN(std::unique_ptr<WireClient> local, client->FindLocal(options, deadline));
+  return local != nullptr ? std::move(local) : std::move(client);
+}
+
+absl::StatusOr<std::unique_ptr<WireClient>> WireClient::FindLocal(const WireClientOptions& options,
+                                                                  Deadline deadline) {
+  if (LocalHostId().empty() || !PeerMayBeLocal(transport_->fd())) return nullptr;
+  wire::HelloRequest request;
+  request.protocol_version = wire::g_cairn_constants.PROTOCOL_VERSION;
+  request.job = "local-transport";  // of nobody: nothing is kept of it
+  request.worker = -1;
+  request.host_id = LocalHostId();
+  wire::HelloReply reply;
+  const absl::Status said =
+      Call("hello", deadline, [&](Stub& stub) { stub.hello(reply, request); });
+  if (!said.ok() && !usable_) return said;
+  if (!said.ok() || !reply.__isset.local) return nullptr;
+  absl::StatusOr<LocalConnection> connection =
+      ConnectLocally(reply.local.path, reply.local.ticket, options.local, peer_, deadline);
+  if (!connection.ok()) {
+    local_failure_ = Annotate(connection.status(), absl::StrCat("connect to ", peer_));
+    return nullptr;
+  }
+  const auto socket = std::make_shared<TSocket>(connection->fd.Release());  // closes it
+  auto transport = std::make_shared<BulkTransport>(socket, TransportOptions(peer_, options),
+                                                   std::move(connection->stream));
+  transport->SetDeadline(deadline);
+  std::unique_ptr<WireClient> local(new WireClient(peer_, std::move(transport)));
+  local->is_local_ = true;
+  return local;
+}
+
+absl::StatusOr<std::unique_ptr<WireClient>> WireClient::ConnectTcp(const std::string& address,
+                                                                   const WireClientOptions& options,
+                                                                   Deadline deadline) {
   ASSIGN_OR_RETURN(const HostPort target, Split(address));
   std::string peer = options.peer.empty() ? address : options.peer;
   absl::StatusOr<int> fd = ConnectTo(target, deadline);
   if (!fd.ok()) return Annotate(fd.status(), absl::StrCat("connect to ", peer));
-  BulkTransportOptions transport_options;
-  transport_options.peer = peer;
-  transport_options.max_message_bytes = options.max_message_bytes;
   const auto socket = std::make_shared<TSocket>(*fd);  // closes it
   std::unique_ptr<SocketStream> stream;
   ClientSecurity* const security = options.security.get();
@@ -182,7 +210,8 @@ absl::StatusOr<std::unique_ptr<WireClient>> WireClient::Connect(const std::strin
     ASSIGN_OR_RETURN(stream,
                      TlsStream::Connect(*security->tls(), *fd, target.host, peer, deadline));
   }
-  auto transport = std::make_shared<BulkTransport>(socket, transport_options, std::move(stream));
+  auto transport =
+      std::make_shared<BulkTransport>(socket, TransportOptions(peer, options), std::move(stream));
   transport->SetDeadline(deadline);
   std::unique_ptr<WireClient> client(new WireClient(std::move(peer), std::move(transport)));
   if (security != nullptr && security->has_token()) {

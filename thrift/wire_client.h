@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/config/local_transport.h"
 #include "common/deadline.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/bulk_protocol.h"
@@ -27,6 +28,10 @@ struct WireClientOptions {
   std::string peer;  // how errors name the server: "ps:2 (127.0.0.1:9092)"; empty: the address
   int64_t max_message_bytes = kDefaultMaxMessageBytes;  // of a reply, and of a request
   std::shared_ptr<ClientSecurity> security;             // null: plaintext, without a token
+  // Where the server is on this host and offers it in hello: shared memory (thrift/LOCAL.md), else
+  // and where that fails TCP. One more call, hello in nobody's name, for each connection that is
+  // made to this host's addresses.
+  LocalTransport local = LocalTransport::kOff;
 };
 
 // Thread safety: none; one thread at a time.
@@ -73,9 +78,18 @@ class WireClient {
   // one system call, for connections that rested in a pool.
   bool PeerClosed() const;
   const std::string& peer() const { return peer_; }
+  // Whether it goes past TCP; and why not, where the server offered that and it failed.
+  bool is_local() const { return is_local_; }
+  const absl::Status& local_failure() const { return local_failure_; }
 
  private:
   WireClient(std::string peer, std::shared_ptr<BulkTransport> transport);
+  static absl::StatusOr<std::unique_ptr<WireClient>> ConnectTcp(const std::string& address,
+                                                                const WireClientOptions& options,
+                                                                Deadline deadline);
+  // The same server past TCP; null: it offers nothing, or local_failure() says why that failed.
+  absl::StatusOr<std::unique_ptr<WireClient>> FindLocal(const WireClientOptions& options,
+                                                        Deadline deadline);
   absl::Status Authenticate(const std::string& token, Deadline deadline);
   absl::Status Guarded(absl::string_view method, Deadline deadline, absl::FunctionRef<void()> call);
   absl::Status FromException(const apache::thrift::transport::TTransportException& error) const;
@@ -88,6 +102,8 @@ class WireClient {
   std::shared_ptr<BulkProtocol> protocol_;
   Stub stub_;
   bool usable_ = true;
+  bool is_local_ = false;
+  absl::Status local_failure_;
 };
 
 }  // namespace cairn

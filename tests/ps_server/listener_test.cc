@@ -21,6 +21,7 @@
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 #include "tests/thrift/examples.h"
+#include "tests/thrift/local/raw_local.h"
 #include "tests/thrift/raw_socket.h"
 #include "thrift/errors.h"
 #include "thrift/wire_client.h"
@@ -45,7 +46,7 @@ class ListenerTest : public ::testing::Test {
   }
   std::string address() const { return listener_->address(); }
   std::unique_ptr<WireClient> Connect() {
-    auto client = WireClient::Connect(address(), {}, Soon());
+    auto client = WireClient::Connect(address(), {.local = local_}, Soon());
     EXPECT_OK(client);
     return *std::move(client);
   }
@@ -64,15 +65,29 @@ class ListenerTest : public ::testing::Test {
   }
   // What the listener says to `bytes`, until it closes.
   std::string ReplyTo(const std::string& bytes) {
+    if (local_ != LocalTransport::kOff) return LocalReplyTo(address(), bytes);
     RawSocket socket = RawSocket::Connect(address());
     socket.Send(bytes);
     socket.EndSending();
     return socket.ReceiveUntilClosed();
   }
 
+  LocalTransport local_ = LocalTransport::kOff;
   FakeEngine engine_;
   std::unique_ptr<Listener> listener_;
 };
+
+// Over TCP, and past it.
+class AnyListenerTest : public ListenerTest, public ::testing::WithParamInterface<LocalTransport> {
+ protected:
+  AnyListenerTest() { local_ = GetParam(); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Transports, AnyListenerTest,
+                         ::testing::Values(LocalTransport::kOff, LocalTransport::kSameUser),
+                         [](const auto& test) {
+                           return test.param == LocalTransport::kOff ? "Tcp" : "Local";
+                         });
 
 // The start of a call of `method`, up to its arguments.
 std::string Call(const std::string& method) {
@@ -113,7 +128,7 @@ TEST_F(ListenerTest, AStockThriftClientIsServed) {
   client.heartbeat(state, ExampleCaller());  // the connection is as good as before
 }
 
-TEST_F(ListenerTest, EveryExampleFrameIsAnsweredInTurn) {
+TEST_P(AnyListenerTest, EveryExampleFrameIsAnsweredInTurn) {
   Start();
   std::string all;
   for (const ExampleFrame& frame : ExampleFrames()) all += frame.bytes;
@@ -121,14 +136,14 @@ TEST_F(ListenerTest, EveryExampleFrameIsAnsweredInTurn) {
   for (const ExampleFrame& frame : ExampleFrames()) EXPECT_THAT(replies, HasSubstr(frame.method));
 }
 
-TEST_F(ListenerTest, UnknownMethodsAreAnsweredAndTheConnectionGoesOn) {
+TEST_P(AnyListenerTest, UnknownMethodsAreAnsweredAndTheConnectionGoesOn) {
   Start();
   const std::string reply =
       ReplyTo(Call("frobnicate") + std::string(1, '\0') + ExampleFrames()[1].bytes);
   EXPECT_THAT(reply, AllOf(HasSubstr("Invalid method name"), HasSubstr("heartbeat")));
 }
 
-TEST_F(ListenerTest, LimitsAreAnsweredByName) {
+TEST_P(AnyListenerTest, LimitsAreAnsweredByName) {
   ListenerOptions options;
   options.max_message_bytes = 1 << 20;
   Start(options);
@@ -153,10 +168,11 @@ TEST_F(ListenerTest, LimitsAreAnsweredByName) {
   EXPECT_THAT(client->Call("pull", Soon(), [&](auto& stub) { stub.pull(reply, scan); }),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("kMaxVariableNameBytes")));
   ExpectStillServing();
+  listener_->Stop();
   EXPECT_EQ(engine_.message_bytes(), 0);
 }
 
-TEST_F(ListenerTest, GarbageIsClosedWithoutAnAnswer) {
+TEST_P(AnyListenerTest, GarbageIsClosedWithoutAnAnswer) {
   Start();
   EXPECT_EQ(ReplyTo("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), "");
   EXPECT_EQ(ReplyTo(std::string(100000, '\xff')), "");
@@ -169,7 +185,7 @@ TEST_F(ListenerTest, GarbageIsClosedWithoutAnAnswer) {
   ExpectStillServing();
 }
 
-TEST_F(ListenerTest, TruncatedCallsAreClosedWithoutEffect) {
+TEST_P(AnyListenerTest, TruncatedCallsAreClosedWithoutEffect) {
   Start();
   const std::string whole = ExampleFrames()[4].bytes;
   for (size_t size = 0; size < whole.size(); size += 7) {
@@ -224,7 +240,7 @@ TEST_F(ListenerTest, AMessageBeyondTheMemoryBudgetIsRefusedNotKilled) {
   EXPECT_EQ(small.message_bytes(), 0);
 }
 
-TEST_F(ListenerTest, IdleConnectionsAreNotClosed) {
+TEST_P(AnyListenerTest, IdleConnectionsAreNotClosed) {
   ListenerOptions options;
   options.stall_seconds = 0.1;
   Start(options);
@@ -311,7 +327,7 @@ TEST_F(ListenerTest, OptionsOutOfRangeAreNamed) {
   refused({.security = {.tls_certificate = "only.crt"}}, "--tls_key is missing");
 }
 
-TEST_F(ListenerTest, StopEndsIdleStalledAndBusyConnections) {
+TEST_P(AnyListenerTest, StopEndsIdleStalledAndBusyConnections) {
   Start();
   const auto idle = Connect();
   ASSERT_OK(Heartbeat(*idle));
@@ -376,7 +392,7 @@ TEST(ListenerWithEngine, AReplyCountsAgainstTheBudgetUntilItIsSent) {
   EXPECT_EQ(MemoryUsed(**other), before);
 }
 
-TEST_F(ListenerTest, ManyConnectionsAtOnceAreServed) {
+TEST_P(AnyListenerTest, ManyConnectionsAtOnceAreServed) {
   Start();
   std::vector<std::thread> threads;
   std::atomic<int> good = 0;

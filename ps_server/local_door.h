@@ -1,0 +1,66 @@
+// The listener's way in for callers on its own host: an abstract Unix-domain socket, and the
+// tickets that hello gives out for it (thrift/LOCAL.md).
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/config/local_transport.h"
+#include "common/monotonic_cond_var.h"
+#include "thrift/cairn_types.h"
+#include "thrift/descriptor.h"
+#include "thrift/local/local_socket.h"
+#include "thrift/local/ticket_table.h"
+
+namespace cairn {
+
+struct LocalDoorOptions {
+  std::string name;  // the listener's, for messages
+  LocalTransport transport = LocalTransport::kSameUser;
+  size_t max_tickets = 1;
+  absl::Duration ticket_life;
+};
+
+// Thread safety: every method may be called from several threads at once.
+class LocalDoor {
+ public:
+  // kUnavailable: the system has no such sockets.
+  static absl::StatusOr<std::unique_ptr<LocalDoor>> Open(const LocalDoorOptions& options);
+  ~LocalDoor() { Close(); }
+
+  // From here until Close `admit` gets those who knock, on a thread of the door.
+  using Admit = std::function<void(Descriptor, const LocalPeer&)>;
+  void Start(Admit admit);
+  // What hello answers to a caller of host `host_id`; nullopt where that is another one.
+  std::optional<wire::LocalEndpoint> Offer(const std::string& host_id, const PeerGuard& guard,
+                                           const std::string& peer);
+  TicketTable& tickets() { return tickets_; }
+  // Admits nobody any more when it returns. Idempotent.
+  void Close();
+
+ private:
+  LocalDoor(LocalDoorOptions options, LocalListener listener);
+  void AcceptLoop();
+  void Pause();
+
+  const LocalDoorOptions options_;
+  const LocalListener listener_;
+  Admit admit_;
+  TicketTable tickets_;
+  std::atomic<bool> closing_{false};
+  absl::Mutex mutex_;
+  MonotonicCondVar closes_;
+  std::thread thread_;
+};
+
+}  // namespace cairn
