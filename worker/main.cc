@@ -20,6 +20,7 @@
 #include "common/config/cluster_config.h"
 #include "common/config/command_line.h"
 #include "common/config/job_config.h"
+#include "common/config/local_transport.h"
 #include "common/config/security_flags.h"
 #include "common/http/http_flags.h"
 #include "common/monotonic_cond_var.h"
@@ -49,16 +50,17 @@ ABSL_FLAG(int64_t, max_steps, -1, "steps of this worker; 0: no limit");
 ABSL_FLAG(std::string, mode, "train", "train, evaluate or predict");
 ABSL_FLAG(std::string, predictions, "", "output of --mode predict");
 ABSL_FLAG(bool, fresh, false, "start over");
+ABSL_FLAG(std::string, local_transport, "auto", "auto, any_user or off");
 
 namespace cairn {
 namespace {
 
-constexpr absl::string_view kFlags[] = {"job",          "cluster",      "cluster_resolver",
-                                        "cluster_jobs", "cluster_port", "print_cluster",
-                                        "task_type",    "task_index",   "data_root",
-                                        "metrics_file", "export",       "max_steps",
-                                        "mode",         "predictions",  "fresh",
-                                        "token_file"};
+constexpr absl::string_view kFlags[] = {"job",          "cluster",        "cluster_resolver",
+                                        "cluster_jobs", "cluster_port",   "print_cluster",
+                                        "task_type",    "task_index",     "data_root",
+                                        "metrics_file", "export",         "max_steps",
+                                        "mode",         "predictions",    "fresh",
+                                        "token_file",   "local_transport"};
 
 constexpr char kUsage[] =
     R"(cairn-worker trains, evaluates and predicts by a job file.
@@ -92,6 +94,8 @@ constexpr char kUsage[] =
   --allow_plaintext     multi_worker_mirrored: listen where other hosts can reach this one: between
                         workers there is neither encryption nor authentication. parameter_server:
                         send the token unencrypted
+  --local_transport M   how to call servers of this host: auto (default): through shared memory where
+                        they are of this process's user; any_user; off: over TCP (thrift/LOCAL.md)
   --http_port N         answer HTTP for operators: metrics for Prometheus (/metrics) and /healthz;
                         0: a free port; default: none
   --http_address A      on this address; default 127.0.0.1. Another needs
@@ -244,6 +248,13 @@ absl::StatusOr<Report> RunInProcess(const TrainerOptions& options, const std::st
   return report;
 }
 
+absl::StatusOr<LocalTransport> LocalTransportFlag() {
+  const absl::StatusOr<LocalTransport> transport =
+      LocalTransportFromName(absl::GetFlag(FLAGS_local_transport));
+  if (!transport.ok()) return AsBadInput(transport.status());
+  return transport;
+}
+
 // With ps tasks in the cluster.
 absl::StatusOr<Report> RunOnServers(TrainerOptions options, const ClusterConfig& cluster) {
   if (cluster.addresses("ps").empty()) {
@@ -257,9 +268,11 @@ absl::StatusOr<Report> RunOnServers(TrainerOptions options, const ClusterConfig&
   const SecurityOptions security = SecurityFromFlags();
   const absl::Status usable = ClientSecurity::Load(security).status();
   if (!usable.ok()) return AsBadInput(usable);
+  ASSIGN_OR_RETURN(const LocalTransport local_transport, LocalTransportFlag());
   const Connector connect = [&](ClientOptions client, Deadline deadline) {
     client.servers = cluster.addresses("ps");
     client.security = security;
+    client.local_transport = local_transport;
     return PsClient::Connect(client, deadline);
   };
   return RunMode(options, connect);
@@ -331,10 +344,16 @@ absl::StatusOr<std::unique_ptr<HttpServer>> Monitor(const RunMeter& meter) {
   return StartWorkerMonitor(**flags, meter);
 }
 
-absl::Status CheckSecurityFlags(bool calls_servers) {
+absl::Status CheckCallFlags(bool calls_servers) {
   const SecurityOptions security = SecurityFromFlags();
   RETURN_IF_ERROR(AsBadInput(security.Validate()));
-  if (calls_servers || (!security.tls() && security.token_file.empty())) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const LocalTransport local_transport, LocalTransportFlag());
+  if (calls_servers) return absl::OkStatus();
+  if (local_transport != LocalTransport::kSameUser) {
+    return BadFlag(
+        "--local_transport is for calls to ps tasks, and this task makes none: leave it out");
+  }
+  if (!security.tls() && security.token_file.empty()) return absl::OkStatus();
   return BadFlag(
       "--tls_certificate, --tls_key, --tls_ca and --token_file are for calls to ps tasks, and this "
       "task makes none: leave them out");
@@ -358,7 +377,7 @@ absl::StatusOr<Report> Run(const CommandLine& line) {
   ASSIGN_OR_RETURN(const ClusterConfig cluster, FindCluster(options.job));
   const std::string& type = options.job.strategy.type;
   const bool evaluates = cluster.task_type == kEvaluator;
-  RETURN_IF_ERROR(CheckSecurityFlags(
+  RETURN_IF_ERROR(CheckCallFlags(
       /*calls_servers=*/!evaluates && !cluster.tasks.empty() && type == "parameter_server"));
   options.open_checkpoint = OpensCheckpoints(options.job, "warm-start");
   RunMeter meter(options.job.name, cluster.task_type.empty()

@@ -133,6 +133,7 @@ TEST(ClientServers, ApplyAPushOnceThoughItsAnswerIsLost) {
   TcpProxy first(cluster.address(0)), second(cluster.address(1));
   ClientOptions options = Options();
   options.servers = {first.address(), second.address()};
+  options.local_transport = LocalTransport::kOff;  // which goes past proxies
   auto client = cluster.Connect(options, false, Soon());
   ASSERT_OK(client);
   ASSERT_OK((*client)->Create({Sgd("a", {3}), Sgd("b", {3})}, Soon()));
@@ -154,6 +155,7 @@ TEST(ClientServers, DropTheJobThoughTheAnswerIsLost) {
   TcpProxy first(cluster.address(0)), second(cluster.address(1));
   ClientOptions options = Options();
   options.servers = {first.address(), second.address()};
+  options.local_transport = LocalTransport::kOff;  // which goes past proxies
   auto client = cluster.Connect(options, false, Soon());
   ASSERT_OK(client);
   const std::vector<float> ones(3, 1);

@@ -84,8 +84,8 @@ absl::StatusOr<std::unique_ptr<PsClient>> PsClient::Connect(const ClientOptions&
   std::vector<std::unique_ptr<ServerLink>> links;
   for (size_t s = 0; s < options.servers.size(); ++s) {
     names.push_back(absl::StrCat("ps:", s, " (", options.servers[s], ")"));
-    links.push_back(
-        RemoteLink(names.back(), options.servers[s], options.max_message_bytes, security));
+    links.push_back(RemoteLink(names.back(), options.servers[s], options.max_message_bytes,
+                               security, options.local_transport));
   }
   return PsClientImpl::Start(options, std::move(names), std::move(links), deadline);
 }

@@ -14,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/config/local_transport.h"
 #include "common/config/partitioner.h"
 #include "common/config/security_options.h"
 #include "common/consistency.h"
@@ -116,6 +117,9 @@ struct ClientOptions {
   int64_t max_message_bytes = int64_t{1} << 30;
   // TLS, and the token sent to servers; its files are read again when they change.
   SecurityOptions security;
+  // How servers of this host are reached: past TCP, and so past whatever stands before their port
+  // there (a proxy, a port that is forwarded), unless it is kOff (thrift/LOCAL.md).
+  LocalTransport local_transport = LocalTransport::kSameUser;
   // How a worker keeps together with the others; the same for all that are live.
   Consistency consistency;
   // How many workers the job is started with: under sync those are waited for; 0: not known.

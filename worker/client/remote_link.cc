@@ -1,4 +1,6 @@
 // Pooled connections to a server of another process.
+#include <glog/logging.h>
+
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -8,7 +10,10 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/deadline.h"
 #include "thrift/errors.h"
+#include "thrift/local/limits.h"
 #include "thrift/wire_client.h"
 #include "worker/client/server_link.h"
 
@@ -75,11 +80,12 @@ class RemoteChannel : public Channel {
 class Remote : public ServerLink {
  public:
   Remote(std::string name, std::string address, int64_t max_message_bytes,
-         std::shared_ptr<ClientSecurity> security)
+         std::shared_ptr<ClientSecurity> security, LocalTransport local)
       : address_(std::move(address)),
         options_{.peer = std::move(name),
                  .max_message_bytes = max_message_bytes,
-                 .security = std::move(security)} {}
+                 .security = std::move(security),
+                 .local = local} {}
 
   ~Remote() override { Close(&idle_); }
 
@@ -95,8 +101,9 @@ class Remote : public ServerLink {
     }
     *channel = nullptr;
     absl::StatusOr<std::unique_ptr<WireClient>> client =
-        WireClient::Connect(address_, options_, deadline);
+        WireClient::Connect(address_, OptionsNow(), deadline);
     if (!client.ok()) return {Progress::kNotSent, std::move(client).status()};
+    NoteLocal(**client);
     const bool has_token = options_.security != nullptr && options_.security->has_token();
     *channel = new RemoteChannel(*std::move(client), has_token);
     return {};
@@ -133,6 +140,28 @@ class Remote : public ServerLink {
     return channel;
   }
 
+  WireClientOptions OptionsNow() {
+    WireClientOptions options = options_;
+    absl::MutexLock lock(&mutex_);
+    if (MonotonicNow() < try_local_again_) options.local = LocalTransport::kOff;
+    return options;
+  }
+
+  // Each is said once. After a failure connections are over TCP for a while.
+  void NoteLocal(const WireClient& client) {
+    if (!client.is_local() && client.local_failure().ok()) return;
+    absl::MutexLock lock(&mutex_);
+    if (client.is_local()) {
+      if (std::exchange(said_local_, true)) return;
+      LOG(INFO) << client.peer() << " is on this host: calls go through shared memory";
+      return;
+    }
+    try_local_again_ = MonotonicNow() + absl::Seconds(kLocalRetrySeconds);
+    if (std::exchange(said_local_failure_, true)) return;
+    LOG(WARNING) << client.local_failure().message()
+                 << "; going on over TCP (--local_transport=off is TCP alone)";
+  }
+
   static void Close(std::vector<RemoteChannel*>* channels) {
     for (RemoteChannel* channel : *channels) delete channel;
     channels->clear();
@@ -142,15 +171,19 @@ class Remote : public ServerLink {
   const WireClientOptions options_;
   absl::Mutex mutex_;
   std::vector<RemoteChannel*> idle_ ABSL_GUARDED_BY(mutex_);  // owned
+  absl::Duration try_local_again_ ABSL_GUARDED_BY(mutex_);    // on the monotonic clock
+  bool said_local_ ABSL_GUARDED_BY(mutex_) = false;
+  bool said_local_failure_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace
 
 std::unique_ptr<ServerLink> RemoteLink(std::string name, std::string address,
                                        int64_t max_message_bytes,
-                                       std::shared_ptr<ClientSecurity> security) {
+                                       std::shared_ptr<ClientSecurity> security,
+                                       LocalTransport local) {
   return std::make_unique<Remote>(std::move(name), std::move(address), max_message_bytes,
-                                  std::move(security));
+                                  std::move(security), local);
 }
 
 }  // namespace cairn

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/config/local_transport.h"
 #include "common/deadline.h"
 #include "thrift/cairn_types.h"
 
@@ -89,9 +90,10 @@ class ServerLink {
 
 // `name` is how errors call the server: "ps:1 (127.0.0.1:7002)". `service` outlives the link.
 std::unique_ptr<ServerLink> InProcessLink(std::string name, wire::ParameterServerIf* service);
-// `security` is that of WireClientOptions.
+// `security` and `local` are those of WireClientOptions.
 std::unique_ptr<ServerLink> RemoteLink(std::string name, std::string address,
                                        int64_t max_message_bytes,
-                                       std::shared_ptr<ClientSecurity> security = nullptr);
+                                       std::shared_ptr<ClientSecurity> security = nullptr,
+                                       LocalTransport local = LocalTransport::kOff);
 
 }  // namespace cairn

@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/config/local_transport.h"
 #include "common/config/security_flags.h"
 #include "common/nearest.h"
 #include "worker/ctl/bench.h"
@@ -337,6 +338,9 @@ void Tree::AddExport() {
           [options] { return RunExport(*options); });
   command->add_option("file", options->file, "what to write")->type_name("FILE")->required();
   AddTarget(command, &options->target);
+  command
+      ->add_option("--local_transport", options->local_transport, std::string(kLocalTransportText))
+      ->type_name("auto|any_user|off");
   command->add_option("--checkpoint", options->checkpoint, "from this one instead of servers")
       ->type_name("FOLDER");
   command

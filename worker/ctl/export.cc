@@ -91,12 +91,16 @@ absl::StatusOr<Answer> RunExport(const ExportOptions& options) {
     }
     return ExportCheckpoint(options);
   }
+  const absl::StatusOr<LocalTransport> local_transport =
+      LocalTransportFromName(options.local_transport);
+  if (!local_transport.ok()) return AsBadInput(local_transport.status());
   ASSIGN_OR_RETURN(const Target target, ResolveTarget(wanted));
   const ClientOptions client_options{.job = target.job,
                                      .task = "cairnctl",
                                      .servers = target.servers,
                                      .ps_wait = target.timeout,
-                                     .security = target.security};
+                                     .security = target.security,
+                                     .local_transport = *local_transport};
   ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> client,
                    PsClient::Connect(client_options, Deadline::In(target.timeout)));
   return Export(*client, target.job, "the servers", options.file);

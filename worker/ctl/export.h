@@ -12,8 +12,9 @@ namespace cairn {
 struct ExportOptions {
   std::string file;  // .npz or .safetensors
   TargetOptions target;
-  std::string checkpoint;  // not empty: of this one instead of servers
-  std::string scratch;     // for a checkpoint: where its folder of the moment is; empty: TMPDIR
+  std::string checkpoint;                // not empty: of this one instead of servers
+  std::string local_transport = "auto";  // to live servers
+  std::string scratch;  // for a checkpoint: where its folder of the moment is; empty: TMPDIR
 };
 
 // While training goes on, variables of live servers are of slightly different moments; a

@@ -45,6 +45,7 @@ class Fleet {
   absl::StatusOr<std::unique_ptr<PsClient>> TryConnect(ClientOptions options,
                                                        Deadline deadline = Soon()) {
     if (remote_) {
+      options.local_transport = LocalTransport::kOff;  // which goes past proxies
       for (const auto& proxy : proxies_) options.servers.push_back(proxy->address());
       return PsClient::Connect(options, deadline);
     }
