@@ -206,7 +206,7 @@ void ListenerImpl::OpenLocalDoor() {
   };
   absl::StatusOr<std::unique_ptr<LocalDoor>> door = LocalDoor::Open(options);
   if (!door.ok()) {
-    LOG(WARNING) << address_ << " has no local transport, TCP alone: " << door.status().message();
+    LOG(INFO) << address_ << " has no local transport, TCP alone: " << door.status().message();
     return;
   }
   local_door_ = *std::move(door);

@@ -20,7 +20,8 @@ struct ListenerOptions {
   int32_t port = 0;  // 0: a free one
   int64_t max_message_bytes = kDefaultMaxMessageBytes;
   int32_t max_connections = kDefaultMaxConnections;
-  int32_t max_connections_per_peer = kDefaultMaxConnectionsPerPeer;  // of one IP address
+  // Of one IP address; of all callers of this host past TCP.
+  int32_t max_connections_per_peer = kDefaultMaxConnectionsPerPeer;
   // Calls that run at a time, those that wait (for other workers, memory, a disk, the peer) not
   // counted; 0: DefaultServingThreads.
   int32_t serving_threads = 0;

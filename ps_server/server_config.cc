@@ -98,7 +98,7 @@ constexpr char kUsage[] =
                         schedulers that end workers and servers at one time; default 0
   --max_message_bytes N           largest message read; default 1 GiB
   --max_connections N             default 1024
-  --max_connections_per_peer N    of one IP address; default 512
+  --max_connections_per_peer N    of one IP address, and of this host past TCP; default 512
   --serving_threads N   calls that run at a time, those that wait not counted; default 2 a core,
                         4 at least
   --max_queued_calls N  calls that wait for their turn; one more that moves rows is refused and told

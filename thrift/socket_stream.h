@@ -16,7 +16,7 @@ namespace cairn {
 class SocketStream {
  public:
   static constexpr ssize_t kNotYet =
-      -1;  // the time limit passed, or the stream's own bytes moved
+      -1;  // the socket's time limit passed, or the stream's own bytes moved
   static constexpr ssize_t kFailed = -2;  // failure() says why
 
   virtual ~SocketStream() = default;

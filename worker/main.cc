@@ -94,8 +94,9 @@ constexpr char kUsage[] =
   --allow_plaintext     multi_worker_mirrored: listen where other hosts can reach this one: between
                         workers there is neither encryption nor authentication. parameter_server:
                         send the token unencrypted
-  --local_transport M   how to call servers of this host: auto (default): through shared memory where
-                        they are of this process's user; any_user; off: over TCP (thrift/LOCAL.md)
+  --local_transport M   how to call servers of this host: through shared memory, where they are of
+                        this process's user (auto, default) or of any (any_user); or off, over TCP
+                        (thrift/LOCAL.md)
   --http_port N         answer HTTP for operators: metrics for Prometheus (/metrics) and /healthz;
                         0: a free port; default: none
   --http_address A      on this address; default 127.0.0.1. Another needs

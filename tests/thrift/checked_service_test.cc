@@ -43,6 +43,7 @@ TEST(CheckRequest, EachLimitIsNamed) {
   };
   limit(After(ExampleHello(), [](auto& r) { r.job.assign(257, 'j'); }), "kMaxJobNameBytes");
   limit(After(ExampleHello(), [](auto& r) { r.task_type.assign(65, 't'); }), "kMaxTaskTypeBytes");
+  limit(After(ExampleHello(), [](auto& r) { r.host_id.assign(257, 'h'); }), "host_id");
   limit(After(ExampleHello(), [](auto& r) { r.origin.assign(257, 'o'); }), "kMaxOriginBytes");
   limit(After(ExamplePush(), [](auto& r) { r.sequence.position.assign(1025, 'p'); }),
         "kMaxPositionBytes");

@@ -52,7 +52,7 @@ LocalStream::LocalStream(int fd, SharedRings rings, Side side, std::string peer)
       peer_(std::move(peer)) {}
 
 void LocalStream::Violated(absl::string_view what) {
-  violated_ = true;
+  broken_ = true;
   failure_ = absl::InternalError(
       absl::StrCat(peer_, " broke the rules of the local transport: it ", what,
                    "; run the same release on both sides, or --local_transport=off"));
@@ -66,7 +66,7 @@ ssize_t LocalStream::FailedBy(int error) {
 
 // Counts are checked here and nowhere else, against this side's own.
 void LocalStream::Scan() {
-  while (!violated_ && scan_ + kRecord <= end_) {
+  while (!broken_ && scan_ + kRecord <= end_) {
     LocalRecord record;
     std::memcpy(&record, held_.get() + scan_, kRecord);
     scan_ += kRecord;
@@ -92,7 +92,7 @@ void LocalStream::Scan() {
 }
 
 ssize_t LocalStream::Fill(bool waits) {
-  if (violated_) return kFailed;
+  if (broken_) return kFailed;
   if (ended_) return 0;
   if (held_ == nullptr) held_.reset(new uint8_t[kLocalHeldBytes]);
   if (at_ == end_ || end_ == kLocalHeldBytes) {
@@ -108,12 +108,12 @@ ssize_t LocalStream::Fill(bool waits) {
   ended_ = got == 0;
   end_ += static_cast<size_t>(got);
   Scan();
-  return violated_ ? kFailed : got;
+  return broken_ ? kFailed : got;
 }
 
 // Whether bytes are here; goes to the record that has them.
 bool LocalStream::AtData() {
-  while (!violated_) {
+  while (!broken_) {
     if (ring_left_ > 0) return true;
     if (inline_left_ > 0) return at_ < end_;
     if (std::exchange(asks_, false)) {
@@ -139,8 +139,13 @@ void LocalStream::TellRoom() {
   }
   const LocalRecord record = {.kind = LocalRecord::kRoom, .bytes = 0, .room = TakeRoom()};
   const ssize_t sent = ::send(fd_, &record, kRecord, MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (sent == static_cast<ssize_t>(kRecord) || errno == EPIPE || errno == ECONNRESET) return;
-  Violated("asks for room, and does not read what it is told");
+  if (sent == static_cast<ssize_t>(kRecord)) return;
+  if (sent < 0 && (errno == EPIPE || errno == ECONNRESET)) return;  // it is read to its end
+  if (sent >= 0 || errno == EAGAIN) {
+    return Violated("asks for room, and does not read what it is told");
+  }
+  broken_ = true;
+  failure_ = absl::UnavailableError(std::strerror(errno));
 }
 
 uint32_t LocalStream::TakeRoom() {
@@ -169,13 +174,13 @@ ssize_t LocalStream::Receive(const iovec* parts, size_t count) {
   if (!AtData()) {
     const ssize_t filled = Fill(waits());
     if (filled <= 0) return filled;
-    if (!AtData()) return violated_ ? kFailed : kNotYet;
+    if (!AtData()) return broken_ ? kFailed : kNotYet;
   }
   ssize_t total = 0;
   for (size_t i = 0; i < count; ++i) {
     auto* to = static_cast<std::byte*>(parts[i].iov_base);
     for (size_t left = parts[i].iov_len; left > 0;) {
-      if (!AtData()) return violated_ ? kFailed : total;
+      if (!AtData()) return broken_ ? kFailed : total;
       const size_t took = Take(to, left);
       total += static_cast<ssize_t>(took);
       to += took;
@@ -183,14 +188,14 @@ ssize_t LocalStream::Receive(const iovec* parts, size_t count) {
     }
   }
   (void)AtData();  // a peer that waits for room is told now, not with the next read
-  return violated_ ? kFailed : total;
+  return broken_ ? kFailed : total;
 }
 
 bool LocalStream::HasNews() {
-  if (AtData() || violated_) return true;
+  if (AtData() || broken_) return true;
   const ssize_t filled = Fill(/*waits=*/false);
   if (filled == kNotYet) return false;
-  return filled <= 0 || AtData() || violated_;
+  return filled <= 0 || AtData() || broken_;
 }
 
 void LocalStream::Rest() {
@@ -221,7 +226,7 @@ ssize_t LocalStream::Flush() {
 }
 
 ssize_t LocalStream::Send(const iovec* parts, size_t count) {
-  if (violated_) return kFailed;
+  if (broken_) return kFailed;
   if (out_at_ < out_end_) {
     const ssize_t flushed = Flush();
     if (flushed != 0) return flushed;

@@ -77,7 +77,7 @@ class LocalStream : public SocketStream {
   std::byte* const out_ring_;
   const std::string peer_;
   absl::Status failure_;
-  bool violated_ = false;
+  bool broken_ = false;  // for good: failure_ says why
   bool ended_ = false;
 
   // Reading. held_[at_, end_) has come by the socket; records up to scan_, which may be beyond,
