@@ -161,6 +161,7 @@ void Connection::Run(CallPool::Turn& turn) {
   ConnectionLoop& loop = host_.loop();
   if (next == Next::kEnd) {
     calls_.reset();  // with its farewell, while the socket is open
+    rings_memory_.reset();
     return host_.End(*this);
   }
   if (next == Next::kQueue) return loop.Queue(*this);

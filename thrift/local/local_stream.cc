@@ -102,8 +102,16 @@ ssize_t LocalStream::Fill(bool waits) {
     at_ = 0;
   }
   if (end_ == kLocalHeldBytes) return kNotYet;  // its reader is to come first
-  const ssize_t got =
-      ::recv(fd_, held_.get() + end_, kLocalHeldBytes - end_, waits ? 0 : MSG_DONTWAIT);
+  ssize_t got = -1;
+  const auto receive = [&](int flags) {
+    got = ::recv(fd_, held_.get() + end_, kLocalHeldBytes - end_, flags);
+    return got >= 0 || errno != EAGAIN;
+  };
+  if (!waits) {
+    receive(MSG_DONTWAIT);
+  } else if (is_bulk_ || !spin_.Try([&] { return receive(MSG_DONTWAIT); })) {
+    receive(0);
+  }
   if (got < 0) return FailedBy(errno);
   ended_ = got == 0;
   end_ += static_cast<size_t>(got);
@@ -125,6 +133,7 @@ bool LocalStream::AtData() {
     std::memcpy(&record, held_.get() + at_, kRecord);
     at_ += kRecord;
     asks_ = record.kind == LocalRecord::kRingAndAsks;
+    is_bulk_ = IsRing(record);
     (record.kind == LocalRecord::kInline ? inline_left_ : ring_left_) = record.bytes;
   }
   return false;

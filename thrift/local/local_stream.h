@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "thrift/local/brief_spin.h"
 #include "thrift/local/limits.h"
 #include "thrift/local/shared_rings.h"
 #include "thrift/socket_stream.h"
@@ -79,6 +80,8 @@ class LocalStream : public SocketStream {
   absl::Status failure_;
   bool broken_ = false;  // for good: failure_ says why
   bool ended_ = false;
+  BriefSpin spin_;
+  bool is_bulk_ = false;  // what came last was in the ring: the next takes longer than a look
 
   // Reading. held_[at_, end_) has come by the socket; records up to scan_, which may be beyond,
   // were looked at for room and for how much is in the ring.

@@ -1,0 +1,53 @@
+// A look that pays goes on; one that does not is left out for longer and longer.
+#include "thrift/local/brief_spin.h"
+
+#include <chrono>
+#include <cstdint>
+
+#include "gtest/gtest.h"
+
+namespace cairn {
+namespace {
+
+// How often in a row Try does not look at all.
+int SkippedBefore(BriefSpin& spin, bool comes) {
+  for (int skipped = 0;; ++skipped) {
+    bool looked = false;
+    const bool found = spin.Try([&] {
+      looked = true;
+      return comes;
+    });
+    EXPECT_EQ(found, looked && comes);
+    if (looked) return skipped;
+  }
+}
+
+TEST(BriefSpin, WhatComesIsLookedForAgain) {
+  BriefSpin spin;
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(SkippedBefore(spin, true), 0);
+}
+
+TEST(BriefSpin, WhatDoesNotComeIsLookedForLessAndLess) {
+  BriefSpin spin;
+  EXPECT_EQ(SkippedBefore(spin, false), 0);
+  for (int32_t skipped = BriefSpin::kLeastSkipped; skipped < BriefSpin::kMostSkipped;
+       skipped *= 2) {
+    EXPECT_EQ(SkippedBefore(spin, false), skipped);
+  }
+  EXPECT_EQ(SkippedBefore(spin, false), BriefSpin::kMostSkipped);
+  EXPECT_EQ(SkippedBefore(spin, true), BriefSpin::kMostSkipped);
+  EXPECT_EQ(SkippedBefore(spin, false), 0);
+  EXPECT_EQ(SkippedBefore(spin, false), BriefSpin::kLeastSkipped);
+}
+
+TEST(BriefSpin, ItEndsSoon) {
+  BriefSpin spin;
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_FALSE(spin.Try([] { return false; }));
+  const auto took = std::chrono::steady_clock::now() - start;
+  EXPECT_GE(took, BriefSpin::kLongest);
+  EXPECT_LT(took, std::chrono::seconds(5));
+}
+
+}  // namespace
+}  // namespace cairn
