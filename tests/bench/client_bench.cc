@@ -41,6 +41,7 @@ std::unique_ptr<PsClient> Connect(test::EngineCluster& cluster, bool in_process,
   options.job = "bench";
   options.worker = worker;
   options.task = absl::StrCat("worker:", worker);
+  options.local_transport = LocalTransport::kOff;  // as to another host
   return cluster.Connect(options, in_process, Soon()).value();
 }
 

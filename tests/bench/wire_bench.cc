@@ -9,6 +9,9 @@
 // does it, one after the other: t = bytes / tcp_rate + 2 * bytes / gcm_rate. In the rows of one
 // core all of both sides, ours and the bound, runs on that core; in the others the two sides
 // overlap as they do in use.
+//
+// The rows of the local transport (thrift/LOCAL.md) are measured beside the same calls to the same
+// server over TCP: there "raw" is Cairn's own TCP connection.
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <openssl/evp.h>
@@ -241,14 +244,10 @@ wire::VariableSpec Spec() {
   return spec;
 }
 
-// A server and a connection to it.
-struct Served {
-  explicit Served(Engine& engine, const SecurityOptions& server = {},
-                  const SecurityOptions& caller = {}) {
-    listener = Listener::Start(engine, {.security = server}).value();
-    client = WireClient::Connect(listener->address(),
-                                 {.security = ClientSecurity::Load(caller).value()}, Soon())
-                 .value();
+// A connection to a server.
+struct Connected {
+  Connected(const std::string& address, const WireClientOptions& options)
+      : client(WireClient::Connect(address, options, Soon()).value()) {
     wire::ServerState state;
     Require(client->Call("create_variables", Soon(),
                          [&](auto& stub) { stub.create_variables(state, Tool(), {Spec()}); }));
@@ -279,9 +278,31 @@ struct Served {
     }
   }
 
-  std::unique_ptr<Listener> listener;
   std::unique_ptr<WireClient> client;
   wire::PushReply reply;
+};
+
+struct Server {
+  Server(Engine& engine, const SecurityOptions& security)
+      : listener(Listener::Start(engine, {.security = security}).value()) {}
+  std::unique_ptr<Listener> listener;
+};
+
+// A server and a connection to it.
+struct Served : Server, Connected {
+  explicit Served(Engine& engine, const SecurityOptions& server = {},
+                  const SecurityOptions& caller = {})
+      : Server(engine, server),
+        Connected(listener->address(), {.security = ClientSecurity::Load(caller).value()}) {}
+};
+
+// The same with one more connection to it, through shared memory.
+struct LocallyServed : Served {
+  explicit LocallyServed(Engine& engine)
+      : Served(engine), local(listener->address(), {.local = LocalTransport::kSameUser}) {
+    if (!local.client->is_local()) Die("no local transport here");
+  }
+  Connected local;
 };
 
 void MeasurePush(const char* name, size_t floats, double bar, bool is_latency) {
@@ -325,6 +346,49 @@ void MeasurePull(const char* name) {
       [&] {
         std::fill_n(out.mutable_data(), kLargeBytes, std::byte{1});
         served.PullInto(out.MutableAs<float>());
+        return out == values;
+      });
+}
+
+// The same pushes by TCP and by the local transport in turn.
+void MeasureLocalPush(const char* name, size_t floats, double bar, bool is_latency) {
+  Payload payload = Numbered(floats);
+  const absl::Span<float> values = payload.MutableAs<float>();
+  std::atomic<int64_t> wrong = 0;
+  float expected = 0;
+  FakeEngine engine({.only_wire = true, .on_push = [&](const wire::PushItem& item) {
+                       const auto pushed = item.values.As<float>();
+                       wrong += pushed.size() == floats && pushed.front() == expected &&
+                                        pushed.back() == expected
+                                    ? 0
+                                    : 1;
+                       expected = expected + 1 < 1e6F ? expected + 1 : 0;
+                     }});
+  LocallyServed served(engine);
+  const wire::PushRequest request = PushOf(values);
+  float number = 0;
+  const auto push = [&](Connected& by) {
+    values.front() = values.back() = number;
+    number = number + 1 < 1e6F ? number + 1 : 0;
+    by.Push(request);
+  };
+  Measure(
+      name, floats * sizeof(float), bar, is_latency, [&] { push(served); },
+      [&] { push(served.local); }, [&] { return wrong == 0 && expected == number; });
+}
+
+void MeasureLocalPull(const char* name) {
+  FakeEngine engine(FakeEngineOptions{.only_wire = true});
+  LocallyServed served(engine);
+  const Payload values = Numbered(kFloats);
+  served.Assign(values);
+  Payload out = Buffer(kLargeBytes);
+  Measure(
+      name, kLargeBytes, 1.5, false, [&] { served.PullInto(out.MutableAs<float>()); },
+      [&] { served.local.PullInto(out.MutableAs<float>()); },
+      [&] {
+        std::fill_n(out.mutable_data(), kLargeBytes, std::byte{1});
+        served.local.PullInto(out.MutableAs<float>());
         return out == values;
       });
 }
@@ -490,6 +554,10 @@ int Main() {
   row("pull_4MiB", MeasurePull);
   row("round_trip_64B", [](const char* name) { MeasurePush(name, kSmallFloats, 1.5, true); });
   row("push_4MiB_sgd", MeasureSgd);
+  row("push_4MiB_local", [](const char* name) { MeasureLocalPush(name, kFloats, 1.5, false); });
+  row("pull_4MiB_local", MeasureLocalPull);
+  row("round_trip_64B_local",
+      [](const char* name) { MeasureLocalPush(name, kSmallFloats, 0.7, true); });
   row("aes_128_gcm", MeasureCipher);
   for (const bool on_one_core : {false, true}) {
     row(on_one_core ? "push_4MiB_tls_one_core" : "push_4MiB_tls",
