@@ -24,6 +24,7 @@ VariableSpec ArrivingSpec(const VariableSpec& there, const VariableSpec& map,
 }
 
 absl::Status Put(Stripe& stripe, StripeStore& store) {
+  absl::MutexLock writing(&stripe.writing());
   const std::unique_ptr<StripeBatch> batch = store.NewBatch(stripe.id());
   {
     absl::MutexLock lock(&stripe.mutex());
@@ -80,7 +81,7 @@ absl::Status ArrivingRows::WriteRows(EmbeddingStripe& stripe, const StoredRows& 
     for (size_t i = 0; i < rows.size(); ++i) stripe.SetStoredRow(rows.key(i), rows.row(i), made);
   }
   variable_->Charge(hold.Keep(made * table.layout().row_charge()));
-  table.CountLoaded(made);
+  table.CountRows(made, 0);
   return absl::OkStatus();
 }
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
 #include "common/status.h"
+#include "ps_server/cold_rows.h"
 #include "ps_server/move_calls.h"
 #include "ps_server/request_items.h"
 #include "ps_server/sequencing.h"
@@ -21,6 +22,7 @@ struct PreparedItem {
   ItemTarget target;
   const std::byte* values = nullptr;
   std::unique_ptr<KeyGroups> groups = std::make_unique<KeyGroups>();
+  std::unique_ptr<ColdFetch> cold = std::make_unique<ColdFetch>();  // KEYS
 };
 
 ItemName NameOf(const wire::AssignItem& item) {
@@ -42,8 +44,7 @@ absl::Status CheckNoRepeats(const ServerCore& core, const ItemName& name,
       absl::StrCat(ItemText(core, name), ": id ", *twice, " is named twice: give it one value"));
 }
 
-absl::StatusOr<std::vector<PreparedItem>> Prepare(const ServerCore& core,
-                                                  const VariableMap& variables,
+absl::StatusOr<std::vector<PreparedItem>> Prepare(ServerCore& core, const VariableMap& variables,
                                                   const wire::AssignRequest& request) {
   std::vector<PreparedItem> prepared(request.items.size());
   for (size_t i = 0; i < prepared.size(); ++i) {
@@ -56,34 +57,30 @@ absl::StatusOr<std::vector<PreparedItem>> Prepare(const ServerCore& core,
     RETURN_IF_ERROR(CheckValues(core, name, prepared[i].target, item.dtype, item.values));
     RETURN_IF_ERROR(CheckNoRepeats(core, name, prepared[i].target.ids));
     prepared[i].values = item.values.data();
+    if (prepared[i].target.table == nullptr) continue;
+    prepared[i].cold->Begin(core, *prepared[i].target.variable, *prepared[i].groups);
   }
   return prepared;
 }
 
-// Memory for the rows that the assign may make.
+// Memory for the rows that the assign may make or bring.
 absl::Status AcquireRows(ServerCore& core, const std::vector<PreparedItem>& items,
                          MemoryHold& hold) {
-  TableScratch scratch;
-  int64_t bytes = 0;
+  std::vector<ColdFetch*> fetches;
   for (const PreparedItem& item : items) {
-    if (const HostedTable* table = item.target.table; table != nullptr) {
-      bytes += table->CountAbsent(*item.target.groups) * table->layout().row_charge();
-    }
+    if (item.target.table != nullptr) fetches.push_back(item.cold.get());
   }
-  if (bytes == 0) return absl::OkStatus();
-  RETURN_IF_ERROR(
-      core.budget.Acquire(bytes, absl::StrCat("assign on ", core.name, ": new embedding rows")));
-  hold = MemoryHold(core.budget, bytes);
-  return absl::OkStatus();
+  return FetchRows(core, fetches, absl::StrCat("assign on ", core.name), hold);
 }
 
-void Apply(ServerCore& core, const PreparedItem& item, const Origin& origin, MemoryHold& hold,
-           std::vector<TouchedStripe>& touched) {
+absl::Status Apply(ServerCore& core, const PreparedItem& item, const Origin& origin,
+                   MemoryHold& hold, std::vector<TouchedStripe>& touched) {
   const ItemTarget& target = item.target;
   if (target.table != nullptr) {
-    const int64_t made = target.table->Assign(target.part, origin, *target.groups,
-                                              reinterpret_cast<const float*>(item.values), touched);
-    if (made == 0) return;
+    const int64_t made =
+        target.table->Assign(target.part, origin, *target.groups,
+                             reinterpret_cast<const float*>(item.values), touched, *item.cold);
+    RETURN_IF_ERROR(item.cold->Failure());
     core.counters.Add(Counter::kRowsMade, made);
     target.variable->Charge(hold.Keep(made * target.table->layout().row_charge()));
   } else if (target.whole) {
@@ -92,6 +89,7 @@ void Apply(ServerCore& core, const PreparedItem& item, const Origin& origin, Mem
     RowScratch scratch;
     target.dense->AssignRows(target.part, origin, target.ids, scratch, item.values, touched);
   }
+  return absl::OkStatus();
 }
 
 absl::Status Run(ServerCore& core, const VariableMap& variables, const wire::AssignRequest& request,
@@ -102,7 +100,7 @@ absl::Status Run(ServerCore& core, const VariableMap& variables, const wire::Ass
   std::vector<TouchedStripe> touched;
   for (const PreparedItem& item : items) {
     CAIRN_CRASH_POINT("assign: before a variable");
-    Apply(core, item, origin, hold, touched);
+    RETURN_IF_ERROR(Apply(core, item, origin, hold, touched));
   }
   CAIRN_CRASH_POINT("assign: applied, not marked");
   // Only now: an item must not find the watermark of the one before it.

@@ -53,9 +53,12 @@ uint32_t EmbeddingStripe::FoundOrMade(uint32_t found, int64_t key, int64_t& made
 }
 
 bool EmbeddingStripe::Take(int64_t key, uint32_t& row, int64_t& made) {
+  const int64_t made_before = made;
   row = FoundOrMade(row, key, made);
   const bool taken = table_.last_update(row) == updates_;
   table_.set_last_update(row, updates_);
+  // Of a row that has just come to memory this is the use that brought it.
+  if (!taken && made == made_before && !spare(row)) table_.Touch(row);
   MarkDirty(row);
   return taken;
 }
@@ -113,12 +116,17 @@ void EmbeddingStripe::ApplySummed(const UpdateStep& step, absl::Span<const uint3
 
 void EmbeddingStripe::CopyRow(size_t part, int64_t key, uint32_t row, float* to) const {
   if (row != RowTable::kNone) {
-    CopyFloats(table_.floats(row) + part * layout_.dim, layout_.dim, to);
+    table_.Touch(row);
+    PeekRow(part, row, to);
   } else if (part == 0) {
     InitializeRow(layout_.initializer, layout_.table_hash, key, absl::MakeSpan(to, layout_.dim));
   } else {
     std::fill_n(to, layout_.dim, layout_.slot_initial[part - 1]);
   }
+}
+
+void EmbeddingStripe::PeekRow(size_t part, uint32_t row, float* to) const {
+  CopyFloats(table_.floats(row) + part * layout_.dim, layout_.dim, to);
 }
 
 void EmbeddingStripe::SetRow(size_t part, int64_t key, uint32_t row, const float* from,
@@ -138,6 +146,9 @@ void EmbeddingStripe::AppendRows(std::optional<uint32_t> since, std::string* byt
     StoreLittleEndian(static_cast<uint64_t>(table_.key(row)), key_bytes);
     bytes->append(key_bytes, sizeof(key_bytes));
     bytes->append(reinterpret_cast<const char*>(table_.stored(row)), table_.stored_bytes());
+    // Without the mark of use.
+    const uint32_t update = table_.last_update(row);
+    std::memcpy(bytes->data() + bytes->size() - table_.stored_bytes(), &update, sizeof(update));
   }
 }
 
@@ -149,19 +160,14 @@ void EmbeddingStripe::SetStoredRow(int64_t key, absl::string_view stored, int64_
   MarkDirty(row);
 }
 
-void EmbeddingStripe::Copy(size_t part, uint32_t first, uint32_t count, int64_t* keys,
-                           float* values) const {
-  for (uint32_t i = 0; i < count; ++i) {
-    keys[i] = table_.key(first + i);
-    CopyFloats(table_.floats(first + i) + part * layout_.dim, layout_.dim,
-               values + i * layout_.dim);
-  }
-}
-
 void EmbeddingStripe::MarkDirty(uint32_t row) {
   const size_t word = row / 64;
   if (word >= dirty_bits_.size()) dirty_bits_.resize(word + 1);
   const uint64_t bit = uint64_t{1} << (row % 64);
+  if (spare(row)) {
+    spare_bits_[word] &= ~bit;
+    --spare_count_;
+  }
   if ((dirty_bits_[word] & bit) != 0) return;
   dirty_bits_[word] |= bit;
   ++dirty_count_;
@@ -178,13 +184,20 @@ void EmbeddingStripe::MarkEveryRow() {
   dirty_bits_.resize((rows + 63) / 64);
   std::fill(dirty_bits_.begin(), dirty_bits_.end(), ~uint64_t{0});
   if (rows % 64 != 0) dirty_bits_.back() = (uint64_t{1} << rows % 64) - 1;
-  dirty_count_ = rows;
+  // Those that the disk has as cold ones stay so.
+  for (size_t word = 0; word < std::min(spare_bits_.size(), dirty_bits_.size()); ++word) {
+    dirty_bits_[word] &= ~spare_bits_[word];
+  }
+  dirty_count_ = rows - spare_count_;
   many_dirty_ = true;
 }
 
 void EmbeddingStripe::PutRow(StripeBatch& batch, uint32_t row) {
-  batch.PutRow(table_.key(row),
-               {reinterpret_cast<const char*>(table_.stored(row)), table_.stored_bytes()});
+  batch.PutRow(table_.key(row), Stored(row));
+}
+
+absl::string_view EmbeddingStripe::Stored(uint32_t row) {
+  return {reinterpret_cast<const char*>(table_.stored(row)), table_.stored_bytes()};
 }
 
 size_t EmbeddingStripe::PutDirty(StripeBatch& batch, size_t word, size_t max_rows) {
@@ -228,9 +241,16 @@ void EmbeddingStripe::DrainContent(StripeBatch& batch) {
   sweeping_ = false;
   sweep_word_ = 0;
   sweeps_ = 0;
+  const int64_t cold = cold_rows_ + spare_count_;
+  if (cold != counted_cold_) batch.SetColdCount(cold);
+  counted_cold_ = cold;
 }
 
 absl::Status EmbeddingStripe::LoadRows(const StoredRows& rows) {
+  if (rows.row_bytes() == 0) {
+    table_.RemoveAppended(rows);
+    return absl::OkStatus();
+  }
   if (rows.row_bytes() != table_.stored_bytes() && rows.size() > 0) {
     return absl::DataLossError(absl::StrCat("the row of key ", rows.key(0), " has ",
                                             rows.row_bytes(), " bytes, not ",

@@ -1,6 +1,7 @@
 // The rows of an embedding table whose keys fall into one hash bucket.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -53,7 +54,7 @@ class EmbeddingStripe final : public Stripe {
   const RowTable& table() const { return table_; }
 
   // A push is BeginPush, Take for each of its keys, Apply.
-  void BeginPush() { ++updates_; }
+  void BeginPush() { updates_ = (updates_ + 1) & RowTable::kLastUpdate; }
   // Makes the row of `key` where there is none, counting it in `made`, and marks it as changed.
   // True where the push took it before.
   bool Take(int64_t key, uint32_t& row, int64_t& made);
@@ -65,16 +66,16 @@ class EmbeddingStripe final : public Stripe {
 
   // Part `part` of a row. An absent key yields its initial value.
   void CopyRow(size_t part, int64_t key, uint32_t row, float* to) const;
+  // Of a row that is there, without its being used by that.
+  void PeekRow(size_t part, uint32_t row, float* to) const;
   // An assign is BeginPush, SetRow for each of its keys: sets part `part` of a row, made first
   // where absent, and counted in `made` then.
   void SetRow(size_t part, int64_t key, uint32_t row, const float* from, int64_t& made);
-  // Rows [first, first + count): keys and part `part`.
-  void Copy(size_t part, uint32_t first, uint32_t count, int64_t* keys, float* values) const;
 
-  // The number of its last update, which the rows it changed carry; starts over after 2^32.
+  // The number of its last update, which the rows it changed carry; starts over after 2^31.
   uint32_t updates() const { return updates_; }
-  // Appends rows as StoredRows has them: all, or those changed by updates after `since`, which is
-  // what updates() was.
+  // Appends rows in memory as StoredRows has them: all, or those changed by updates after `since`,
+  // which is what updates() was.
   void AppendRows(std::optional<uint32_t> since, std::string* bytes) const;
   // Sets one row as another server had it, made first where absent, and counted in `made` then.
   void SetStoredRow(int64_t key, absl::string_view stored, int64_t& made);
@@ -82,10 +83,39 @@ class EmbeddingStripe final : public Stripe {
   // Sets rows, whose keys may come again: the last one counts. kDataLoss: they are not of this
   // table.
   absl::Status LoadRows(const StoredRows& rows);
+  void LoadColdCount(int64_t rows) { cold_rows_ = counted_cold_ = rows; }
   // After the last LoadRows.
   void FinishLoad() { table_.FinishAppending(); }
 
   bool DrainAhead(StripeBatch& batch, size_t bytes) override;
+
+  // Cold rows (COLD_ROWS.md): they are on disk and not in memory.
+  int64_t cold_rows() const { return cold_rows_; }
+  // Rises whenever rows leave memory. A key that has no row in memory, and had none when this was
+  // the same, has not changed on disk since. Without the lock: of some moment before.
+  uint64_t departures() const { return departures_.load(std::memory_order_acquire); }
+  // A cold row comes back, as the disk has it. It must be absent. Returns its row.
+  uint32_t Promote(int64_t key, const char* stored);
+  // Makes the row of a key that has none anywhere, for a push that follows.
+  uint32_t Make(int64_t key, int64_t& made) { return FoundOrMade(RowTable::kNone, key, made); }
+
+  // Rows that are to leave memory: Choose until it returns false, DrainEarly and the batch's Write
+  // if `writes`, DropChosen. Whoever does it holds writing() all the while.
+  struct Leaving {
+    std::vector<uint32_t> rows;  // increasing
+    bool writes = false;
+    uint32_t looked_at = 0;  // rows
+  };
+  // Which rows may go.
+  enum class Leave {
+    kUntouched,  // not used since the last look at them
+    kAny,
+  };
+  // Chooses among the rows that follow, `max_rows` at most in all, and puts those that are not on
+  // disk as they are; about `bytes` a call. False: there are enough, or it has looked at every row.
+  bool Choose(StripeBatch& batch, size_t bytes, Leave which, uint32_t max_rows, Leaving& leaving);
+  // Those that were not used meanwhile leave. Returns how many.
+  uint32_t DropChosen(Leave which, const Leaving& leaving);
 
  protected:
   void DrainContent(StripeBatch& batch) override;
@@ -104,6 +134,14 @@ class EmbeddingStripe final : public Stripe {
   // then. Returns the word it came to.
   size_t PutDirty(StripeBatch& batch, size_t word, size_t max_rows);
   void PutRow(StripeBatch& batch, uint32_t row);
+  absl::string_view Stored(uint32_t row);
+  bool spare(uint32_t row) const { return Bit(spare_bits_, row); }
+  // Puts a row as a cold one.
+  void Spill(StripeBatch& batch, uint32_t row);
+  void DropRow(uint32_t row);
+  static bool Bit(const std::vector<uint64_t>& bits, uint32_t row) {
+    return row / 64 < bits.size() && (bits[row / 64] >> (row % 64) & 1) != 0;
+  }
 
   const TableLayout& layout_;
   RowTable table_;
@@ -117,6 +155,13 @@ class EmbeddingStripe final : public Stripe {
   bool sweeping_ = false;
   size_t sweep_word_ = 0;
   int sweeps_ = 0;
+  // Rows in memory that are as their cold records say, and are not in the segments: they may go.
+  std::vector<uint64_t> spare_bits_;
+  uint32_t spare_count_ = 0;
+  int64_t cold_rows_ = 0;
+  int64_t counted_cold_ = 0;  // as the disk has it: rows that a load does not bring to memory
+  uint32_t hand_ = 0;         // where Choose goes on
+  std::atomic<uint64_t> departures_{0};
 };
 
 }  // namespace cairn

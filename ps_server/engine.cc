@@ -103,6 +103,7 @@ absl::Status ServingEngine::Load() {
   }
   CAIRN_CRASH_POINT("start: loaded");
   core_.flusher.Start();
+  core_.evictor.Start();
   return absl::OkStatus();
 }
 
@@ -121,7 +122,11 @@ absl::Status ServingEngine::Close() {
   service_.Shut();
   CAIRN_CRASH_POINT("end: before the last epoch");
   core_.flusher.Stop();
+  core_.evictor.Stop();
   close_status_ = core_.flusher.Flush(Flusher::Reach::kSynced);
+  if (close_status_.ok() && core_.applied_is_durable()) {
+    close_status_ = core_.store->SetUnfinished(false);
+  }
   const absl::Status closed = core_.store->Close();
   if (close_status_.ok()) close_status_ = closed;
   return close_status_;

@@ -17,7 +17,14 @@ void AddVariables(Job& job, JobFigures& figures) {
     for (HostedShard* shard : variable->shards()) {
       figures.rows += shard->row_count();
       figures.memory_bytes += shard->memory_bytes();
+      figures.rows_in_memory += shard->row_count();
     }
+    const HostedTable* const table = variable->table();
+    if (table == nullptr) continue;
+    figures.rows_in_memory -= table->cold_rows();
+    figures.row_hits += table->counts().found.load();
+    figures.row_loads += table->counts().loaded.load();
+    figures.row_evictions += table->counts().evicted.load();
   }
 }
 

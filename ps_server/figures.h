@@ -31,6 +31,12 @@ struct JobFigures {
   std::string consistency;  // "async", "ssp, …": ConsistencyText
   int64_t variables = 0;
   int64_t rows = 0;
+  int64_t rows_in_memory = 0;
+  // Of tables, since the start: keys that had their row in memory, rows read from the disk, rows
+  // that left memory.
+  int64_t row_hits = 0;
+  int64_t row_loads = 0;
+  int64_t row_evictions = 0;
   int64_t memory_bytes = 0;
   int64_t dirty_stripes = 0;
   std::vector<wire::WorkerStanding> workers;

@@ -179,6 +179,7 @@ Flusher::Notes Flusher::TakeNotes() {
 }
 
 absl::Status Flusher::WriteStripe(Stripe& stripe, absl::Span<const Watermark> away) {
+  const absl::MutexLock writing(&stripe.writing());
   const std::unique_ptr<StripeBatch> batch = store_.NewBatch(stripe.id());
   for (bool more = true; more;) {
     {

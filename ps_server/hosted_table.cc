@@ -64,19 +64,22 @@ HostedTable::HostedTable(const HostedTable& before, absl::Span<const int32_t> bu
       arrived_(before.arrived_),
       stripes_(before.stripes_.size()) {
   if (arriving != nullptr) arrived_.push_back(arriving->core_);
-  int64_t rows = 0;
+  int64_t rows = 0, cold = 0;
   for (size_t bucket = 0; bucket < stripes_.size(); ++bucket) {
     const std::shared_ptr<EmbeddingStripe>& here = before.stripes_[bucket];
     if (bucket_ps[bucket] != server_index) {
       if (here != nullptr) rows -= here->row_count();
+      if (here != nullptr) cold -= here->cold_rows();
       continue;
     }
     stripes_[bucket] = here != nullptr || arriving == nullptr ? here : arriving->stripes_[bucket];
     if (stripes_[bucket] == nullptr) continue;
     ++local_buckets_;
-    if (here == nullptr) rows += stripes_[bucket]->row_count();
+    if (here != nullptr) continue;
+    rows += stripes_[bucket]->row_count();
+    cold += stripes_[bucket]->cold_rows();
   }
-  core_->rows.fetch_add(rows, std::memory_order_relaxed);
+  CountRows(rows, cold);
 }
 
 int64_t HostedTable::FixedBytes(size_t buckets, int64_t local_buckets) {
@@ -151,24 +154,52 @@ class HostedTable::Window {
   std::array<EmbeddingStripe*, kWindowStripes> stripes_{};
 };
 
-template <typename Visit>
-void HostedTable::ForEachWindow(const KeyGroups& groups, bool shared, Visit visit) const {
-  const absl::Span<const KeyGroup> all = groups.groups();
+template <typename Visit, typename Again>
+void HostedTable::ForEachWindow(const HostedTable& table, absl::Span<const KeyGroup> all,
+                                bool shared, Visit visit, Again again) {
   for (size_t first = 0; first < all.size();) {
     size_t last = first + 1;
     while (last < all.size() && last - first < kWindowStripes &&
            all[last].end - all[first].begin <= kFlightKeys) {
       ++last;
     }
-    const Window window(*this, all.subspan(first, last - first), shared);
-    visit(window);
+    const absl::Span<const KeyGroup> some = all.subspan(first, last - first);
+    for (bool done = false; !done;) {
+      {
+        const Window window(table, some, shared);
+        done = visit(window);
+      }
+      if (!done && !again(some)) return;
+    }
     first = last;
   }
 }
 
+template <typename Visit>
+void HostedTable::ForEachWindow(absl::Span<const KeyGroup> groups, Visit visit) const {
+  const auto once = [&](const Window& window) {
+    visit(window);
+    return true;
+  };
+  ForEachWindow(*this, groups, /*shared=*/true, once,
+                [](absl::Span<const KeyGroup>) { return false; });
+}
+
+bool HostedTable::AllHere(const KeyGroups& groups, const Window& window,
+                          const Presence& presence) const {
+  for (size_t g = 0; g < window.size(); ++g) {
+    if (window.stripe(g).cold_rows() == 0) continue;
+    const auto group = static_cast<size_t>(&window.group(g) - groups.groups().data());
+    if (!presence.located() || presence.departures[group] != window.stripe(g).departures()) {
+      return false;
+    }
+  }
+  return true;
+}
+
 int64_t HostedTable::CountAbsent(const KeyGroups& groups) const {
   int64_t absent = 0;
-  ForEachWindow(groups, /*shared=*/true, [&](const Window& window) {
+  ForEachWindow(groups.groups(), [&](const Window& window) {
     window.ForEachKey(groups, nullptr, [&](size_t, uint32_t, uint32_t row) {
       if (row == RowTable::kNone) ++absent;
     });
@@ -176,12 +207,35 @@ int64_t HostedTable::CountAbsent(const KeyGroups& groups) const {
   return absent;
 }
 
+int64_t HostedTable::Locate(const KeyGroups& all, absl::Span<const KeyGroup> groups,
+                            Presence& presence, std::vector<uint32_t>& missing) const {
+  presence.rows.resize(all.key_count());
+  presence.departures.resize(all.groups().size());
+  int64_t absent = 0;
+  ForEachWindow(groups, [&](const Window& window) {
+    const auto first = static_cast<size_t>(&window.group(0) - all.groups().data());
+    for (size_t g = 0; g < window.size(); ++g) {
+      presence.departures[first + g] = window.stripe(g).departures();
+    }
+    window.ForEachKey(all, nullptr, [&](size_t g, uint32_t at, uint32_t row) {
+      presence.rows[at] = row;
+      if (row != RowTable::kNone) return;
+      ++absent;
+      if (window.stripe(g).cold_rows() > 0) missing.push_back(at);
+    });
+  });
+  return absent;
+}
+
 HostedTable::Changed HostedTable::Push(const UpdateStep& step, const Origin& origin,
                                        const KeyGroups& groups, const float* gradients,
-                                       const PulledRows& pulled, TableScratch& scratch) {
-  const uint32_t* const likely = pulled.Of(*this, groups);
+                                       const PulledRows& pulled, TableScratch& scratch,
+                                       Presence& presence) {
+  const uint32_t* const pulled_rows = pulled.Of(*this, groups);
   Changed changed;
-  ForEachWindow(groups, /*shared=*/false, [&](const Window& window) {
+  const auto push = [&](const Window& window) {
+    if (!AllHere(groups, window, presence)) return false;
+    const uint32_t* const likely = presence.located() ? presence.rows.data() : pulled_rows;
     std::array<bool, kWindowStripes> wanted{};
     std::array<bool, kWindowStripes> repeats{};
     for (size_t g = 0; g < window.size(); ++g) {
@@ -204,25 +258,46 @@ HostedTable::Changed HostedTable::Push(const UpdateStep& step, const Origin& ori
       CAIRN_CRASH_POINT("push: between buckets");
       changed.any = true;
     }
-  });
-  if (changed.made != 0) core_->rows.fetch_add(changed.made, std::memory_order_relaxed);
+    return true;
+  };
+  ForEachWindow(*this, groups.groups(), /*shared=*/false, push,
+                [&](absl::Span<const KeyGroup> some) { return presence.Fetch(some); });
+  if (changed.made != 0) CountRows(changed.made, 0);
+  if (!presence.located()) {
+    RowCounts::Add(core_->counts.found, static_cast<int64_t>(groups.key_count()) - changed.made);
+    RowCounts::Add(core_->counts.absent, changed.made);
+  }
   return changed;
 }
 
-void HostedTable::Pull(size_t part, const KeyGroups& groups, float* out, PulledRows* pulled) const {
+void HostedTable::Pull(size_t part, const KeyGroups& groups, float* out, PulledRows* pulled,
+                       std::vector<uint32_t>& missing) const {
   uint32_t* const found = pulled == nullptr ? nullptr : pulled->Begin(*this, groups);
-  ForEachWindow(groups, /*shared=*/true, [&](const Window& window) {
+  int64_t absent = 0;
+  ForEachWindow(groups.groups(), [&](const Window& window) {
     window.ForEachKey(groups, nullptr, [&](size_t g, uint32_t at, uint32_t row) {
-      window.stripe(g).CopyRow(part, groups.key(at), row, out + groups.position(at) * layout().dim);
       if (found != nullptr) found[at] = row;
+      if (row == RowTable::kNone) {
+        ++absent;
+        if (window.stripe(g).cold_rows() > 0) {
+          missing.push_back(at);
+          return;
+        }
+      }
+      window.stripe(g).CopyRow(part, groups.key(at), row, out + groups.position(at) * layout().dim);
     });
   });
+  RowCounts::Add(core_->counts.found, static_cast<int64_t>(groups.key_count()) - absent);
+  absent -= static_cast<int64_t>(missing.size());  // those are counted when it is known
+  if (absent > 0) RowCounts::Add(core_->counts.absent, absent);
 }
 
 int64_t HostedTable::Assign(size_t part, const Origin& origin, const KeyGroups& groups,
-                            const float* values, std::vector<TouchedStripe>& touched) {
+                            const float* values, std::vector<TouchedStripe>& touched,
+                            Presence& presence) {
   int64_t made = 0;
-  ForEachWindow(groups, /*shared=*/false, [&](const Window& window) {
+  const auto assign = [&](const Window& window) {
+    if (!AllHere(groups, window, presence)) return false;
     std::array<bool, kWindowStripes> wanted{};
     for (size_t g = 0; g < window.size(); ++g) {
       wanted[g] = !window.stripe(g).Has(origin);
@@ -238,8 +313,11 @@ int64_t HostedTable::Assign(size_t part, const Origin& origin, const KeyGroups& 
       window.stripe(g).Touch(Origin{}, dirty());
       touched.push_back({.stripe = &window.stripe(g), .dirty = &dirty()});
     }
-  });
-  if (made != 0) core_->rows.fetch_add(made, std::memory_order_relaxed);
+    return true;
+  };
+  ForEachWindow(*this, groups.groups(), /*shared=*/false, assign,
+                [&](absl::Span<const KeyGroup> some) { return presence.Fetch(some); });
+  if (made != 0) CountRows(made, 0);
   return made;
 }
 

@@ -40,6 +40,35 @@ class PulledRows {
   size_t used_ = 0;  // of them; the others keep their memory
 };
 
+// The rows of a request's keys, brought to memory before the request changes them: where some of a
+// table's rows are cold, a key without a row may have one on disk. Thread safety: none.
+class Presence {
+ public:
+  virtual ~Presence() = default;
+  // Brings those of `groups`, which are some of the request's: rows may have left since they were
+  // brought. False: the disk could not be read, and the request ends where it is.
+  virtual bool Fetch(absl::Span<const KeyGroup> groups) = 0;
+
+  // Nothing was brought yet.
+  void Clear() { rows.clear(), departures.clear(); }
+  bool located() const { return !departures.empty(); }
+
+  std::vector<uint32_t> rows;        // by KeyGroups' order, as RowTable::FindAgain takes them
+  std::vector<uint64_t> departures;  // by group: the stripe's, when the rows were there
+};
+
+// What became of rows, since the start (RowFigures of the IDL).
+struct RowCounts {
+  std::atomic<int64_t> found{0};
+  std::atomic<int64_t> loaded{0};
+  std::atomic<int64_t> absent{0};
+  std::atomic<int64_t> evicted{0};
+
+  static void Add(std::atomic<int64_t>& count, int64_t more) {
+    count.fetch_add(more, std::memory_order_relaxed);
+  }
+};
+
 // Thread safety: every method may be called from several threads at once.
 class HostedTable final : public HostedShard {
  public:
@@ -52,42 +81,62 @@ class HostedTable final : public HostedShard {
               const HostedTable* arriving);
 
   int64_t first_row() const override { return 0; }
-  int64_t row_count() const override { return core_->rows.load(std::memory_order_relaxed); }
+  // Those on disk alone, too.
+  int64_t row_count() const override { return rows_in_memory() + cold_rows(); }
+  int64_t rows_in_memory() const { return core_->in_memory.load(std::memory_order_relaxed); }
+  int64_t cold_rows() const { return core_->cold.load(std::memory_order_relaxed); }
   int64_t stripe_count() const override { return local_buckets_; }
   // Rows at their charge to the memory budget, and the stripes themselves.
   int64_t memory_bytes() const override {
-    return fixed_bytes() + row_count() * layout().row_charge();
+    return fixed_bytes() + rows_in_memory() * layout().row_charge();
   }
   int64_t fixed_bytes() const { return FixedBytes(stripes_.size(), local_buckets_); }
   static int64_t FixedBytes(size_t buckets, int64_t local_buckets);
 
   const TableLayout& layout() const { return core_->layout; }
+  // Of a row as the disk has it, and where part `part` begins in it.
+  size_t row_bytes() const { return part_offset(1 + layout().slot_initial.size()); }
+  size_t part_offset(size_t part) const {
+    return sizeof(uint32_t) + part * layout().dim * sizeof(float);
+  }
   uint32_t bucket_count() const { return static_cast<uint32_t>(stripes_.size()); }
   bool all_buckets_here() const { return local_buckets_ == static_cast<int64_t>(stripes_.size()); }
   // nullptr where the bucket lives elsewhere.
   EmbeddingStripe* stripe(uint32_t bucket) const { return stripes_[bucket].get(); }
-  // Rows that were loaded into stripes.
-  void CountLoaded(int64_t rows) { core_->rows.fetch_add(rows, std::memory_order_relaxed); }
+  // Rows that came to the memory of stripes, or left it; that became cold, or are it no more.
+  void CountRows(int64_t in_memory, int64_t cold) {
+    core_->in_memory.fetch_add(in_memory, std::memory_order_relaxed);
+    core_->cold.fetch_add(cold, std::memory_order_relaxed);
+  }
+  RowCounts& counts() const { return core_->counts; }
   // Lives as long as any stripe: the optimizer.
   void KeepAlive(std::shared_ptr<const void> kept) { core_->kept = std::move(kept); }
 
   // Below, all groups must be of buckets that live here.
-  // How many of the keys have no row; a repeated key counts each time.
+  // How many of the keys have no row in memory; a repeated key counts each time.
   int64_t CountAbsent(const KeyGroups& groups) const;
+  // Notes in `presence` where the rows of `groups` are, which are some of `all`, and appends to
+  // `missing` the positions of keys that may have a cold one. Returns how many have none in memory.
+  int64_t Locate(const KeyGroups& all, absl::Span<const KeyGroup> groups, Presence& presence,
+                 std::vector<uint32_t>& missing) const;
 
   struct Changed {
     bool any = false;  // false: every stripe had the origin's part already
     int64_t made = 0;  // rows
   };
-  // One update of each key's row, made first where absent. `gradients`: [keys, dim].
+  // One update of each key's row, made first where there is none. `gradients`: [keys, dim]. What
+  // was done by the time at which `presence` fails stays done, of each stripe all or nothing.
   Changed Push(const UpdateStep& step, const Origin& origin, const KeyGroups& groups,
-               const float* gradients, const PulledRows& pulled, TableScratch& scratch);
-  // out [keys, dim]: part `part` of each key's row, of absent ones its initial value. `pulled` may
-  // be null.
-  void Pull(size_t part, const KeyGroups& groups, float* out, PulledRows* pulled) const;
-  // As HostedDense::AssignRows. Returns the number of rows made.
+               const float* gradients, const PulledRows& pulled, TableScratch& scratch,
+               Presence& presence);
+  // out [keys, dim]: part `part` of each key's row, of absent ones its initial value. Positions of
+  // keys that may have a cold row are appended to `missing`, and nothing is written for them.
+  // `pulled` may be null.
+  void Pull(size_t part, const KeyGroups& groups, float* out, PulledRows* pulled,
+            std::vector<uint32_t>& missing) const;
+  // As HostedDense::AssignRows. Returns the number of rows made. `presence` as for Push.
   int64_t Assign(size_t part, const Origin& origin, const KeyGroups& groups, const float* values,
-                 std::vector<TouchedStripe>& touched);
+                 std::vector<TouchedStripe>& touched, Presence& presence);
 
  private:
   // What the stripes that were made together share.
@@ -96,13 +145,22 @@ class HostedTable final : public HostedShard {
         : layout(std::move(table_layout)), pool(chunk_bytes) {}
     const TableLayout layout;
     ChunkPool pool;
-    std::atomic<int64_t> rows{0};
+    std::atomic<int64_t> in_memory{0};  // rows
+    std::atomic<int64_t> cold{0};       // rows
+    mutable RowCounts counts;
     std::shared_ptr<const void> kept;
   };
   class Window;
-  // Calls visit(window) with the stripes of all groups, some at a time, locked.
+  // Calls visit(window) with the stripes of `groups`, some at a time, locked. Where it returns
+  // false, again(window's groups) is called without the locks, and then visit once more, until
+  // again returns false.
+  template <typename Visit, typename Again>
+  static void ForEachWindow(const HostedTable& table, absl::Span<const KeyGroup> groups,
+                            bool shared, Visit visit, Again again);
   template <typename Visit>
-  void ForEachWindow(const KeyGroups& groups, bool shared, Visit visit) const;
+  void ForEachWindow(absl::Span<const KeyGroup> groups, Visit visit) const;
+  // Whether the window's keys have their rows in memory, or nowhere.
+  bool AllHere(const KeyGroups& groups, const Window& window, const Presence& presence) const;
 
   const std::shared_ptr<Core> core_;
   std::vector<std::shared_ptr<Core>> arrived_;  // of stripes that came from other servers

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
@@ -126,6 +127,9 @@ int Main(int argc, char** argv) {
   mallopt(M_MMAP_THRESHOLD, 1 << 20);
   // But not what the next request needs at once: a fault a page costs as much as the request.
   mallopt(M_TRIM_THRESHOLD, 8 << 20);
+  // What one thread allocates and another frees (RocksDB's blocks and write buffers) leaves holes
+  // in every arena: with 8 a core a table larger than memory took 1.7 times its budget.
+  mallopt(M_ARENA_MAX, static_cast<int>(std::max(2u, std::thread::hardware_concurrency() / 2)));
   FLAGS_logtostderr = true;
   google::InitGoogleLogging(argv[0]);
   const absl::StatusOr<ServerConfig> config =

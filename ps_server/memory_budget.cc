@@ -1,19 +1,37 @@
 #include "ps_server/memory_budget.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
 #include "thrift/errors.h"
 
 namespace cairn {
+namespace {
+
+// Nobody waits for the reclaimer to look again: a wake-up that tells nothing.
+constexpr absl::Duration kIdleWait = absl::Seconds(10);
+
+}  // namespace
 
 MemoryBudget::MemoryBudget(int64_t limit_bytes, absl::Duration wait, WaitBoard* board)
     : limit_(limit_bytes), wait_(wait), board_(board) {}
 
-bool MemoryBudget::TryAcquire(int64_t bytes) {
+bool MemoryBudget::TryAcquireBelow(int64_t bytes, int64_t limit_bytes) {
   int64_t used = used_.load(std::memory_order_relaxed);
   do {
-    if (bytes > limit_ - used) return false;
+    if (bytes > limit_bytes - used) return false;
   } while (!used_.compare_exchange_weak(used, used + bytes));
+  return true;
+}
+
+bool MemoryBudget::TryAcquire(int64_t bytes) {
+  if (!TryAcquireLocked(bytes)) return false;
+  // As with waiters_: either the reclaimer sees what is in use now, or this thread that it waits.
+  if (used_.load() > high_bytes() && idle_.load()) {
+    absl::MutexLock lock(&mutex_);
+    shortage_.SignalAll();
+  }
   return true;
 }
 
@@ -28,12 +46,20 @@ absl::Status MemoryBudget::Acquire(int64_t bytes, absl::string_view what) {
   // Release looks at waiters_ after it has lowered used_; both are sequentially consistent, so
   // either this thread sees the room or Release sees this thread.
   waiters_.fetch_add(1);
-  bool acquired = TryAcquire(bytes);
-  while (!acquired && !deadline.Expired()) {
-    released_.WaitUntil(&mutex_, deadline);
-    acquired = TryAcquire(bytes);
+  wanted_ = std::max(wanted_, bytes);
+  const int64_t round = rounds_begun_ + 1;  // the first that knows of this call
+  rounds_asked_ = round;
+  const Deadline patience = Deadline::In(std::max(patience_, wait_));
+  const auto hopeful = [&] {
+    return reclaiming_ && !patience.Expired() && (rounds_ended_ < round || freed_);
+  };
+  shortage_.SignalAll();
+  bool acquired = TryAcquireLocked(bytes);
+  while (!acquired && (!deadline.Expired() || hopeful())) {
+    released_.WaitUntil(&mutex_, deadline.Expired() ? patience : deadline);
+    acquired = TryAcquireLocked(bytes);
   }
-  waiters_.fetch_sub(1);
+  if (waiters_.fetch_sub(1) == 1) wanted_ = 0;
   return acquired ? absl::OkStatus() : Exhausted(bytes, what);
 }
 
@@ -44,6 +70,44 @@ void MemoryBudget::Release(int64_t bytes) {
     absl::MutexLock lock(&mutex_);
     released_.SignalAll();
   }
+}
+
+void MemoryBudget::BeginReclaiming(absl::Duration patience) {
+  absl::MutexLock lock(&mutex_);
+  reclaiming_ = true;
+  patience_ = patience;
+}
+
+void MemoryBudget::EndReclaiming() {
+  absl::MutexLock lock(&mutex_);
+  reclaiming_ = false;
+  shortage_.SignalAll();
+  released_.SignalAll();
+}
+
+std::optional<int64_t> MemoryBudget::AwaitShortage(absl::Duration pause) {
+  const Deadline retry = Deadline::In(pause);
+  absl::MutexLock lock(&mutex_);
+  idle_.store(true);
+  while (reclaiming_ && rounds_asked_ <= rounds_begun_) {
+    const bool short_of_it = used_.load() > high_bytes();
+    if (!short_of_it) futile_ = false;
+    if (short_of_it && (!futile_ || retry.Expired())) break;
+    shortage_.WaitUntil(&mutex_, short_of_it ? retry : Deadline::In(kIdleWait));
+  }
+  idle_.store(false);
+  if (!reclaiming_) return std::nullopt;
+  ++rounds_begun_;
+  return std::min(low_bytes(), limit_ - wanted_);
+}
+
+void MemoryBudget::EndRound(bool freed) {
+  absl::MutexLock lock(&mutex_);
+  rounds_ended_ = rounds_begun_;
+  freed_ = freed;
+  futile_ = !freed;
+  if (waiters_.load() > 0 && freed) rounds_asked_ = rounds_begun_ + 1;
+  released_.SignalAll();
 }
 
 absl::Status MemoryBudget::Exhausted(int64_t bytes, absl::string_view what) const {

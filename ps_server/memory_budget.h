@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -13,7 +14,7 @@
 
 namespace cairn {
 
-// A counter with a limit; it owns no memory itself.
+// A counter with a limit; it owns no memory itself. One thread, the reclaimer, may make room.
 // Thread safety: every method may be called from several threads at once. While there is room,
 // Acquire and Release are one atomic operation.
 class MemoryBudget {
@@ -22,17 +23,37 @@ class MemoryBudget {
   // outlives this, may be null.
   MemoryBudget(int64_t limit_bytes, absl::Duration wait, WaitBoard* board = nullptr);
 
-  // Takes `bytes` (>= 0) or, after the wait, returns kResourceExhausted with reason MEMORY_BUDGET:
+  // Takes `bytes` (>= 0) or, after the wait, and once the reclaimer has found nothing that could
+  // go, returns kResourceExhausted with reason MEMORY_BUDGET:
   // "`what` needs … bytes; … of … are in use". Bytes beyond the whole limit fail at once.
   absl::Status Acquire(int64_t bytes, absl::string_view what);
   // The same without waiting.
   bool TryAcquire(int64_t bytes);
+  // … where no more than `limit_bytes` are in use then.
+  bool TryAcquireBelow(int64_t bytes, int64_t limit_bytes);
   void Release(int64_t bytes);
+  // Takes them even beyond the limit: for what cannot be given up half way, and is little.
+  void Force(int64_t bytes) { used_.fetch_add(bytes); }
+
+  // What the reclaimer keeps: it is woken when more than high_bytes() are in use, and frees until
+  // no more than low_bytes() are.
+  int64_t high_bytes() const { return limit_ / 100 * 95; }
+  int64_t low_bytes() const { return limit_ / 100 * 92; }
+  // Between the two there is a reclaimer: Acquire waits for it, `patience` at most.
+  void BeginReclaiming(absl::Duration patience);
+  void EndReclaiming();
+  // The reclaimer waits until there is something to do, `pause` at most where the last round freed
+  // nothing and nobody new waits, and begins a round. Returns how much may be in use at its end;
+  // nullopt: EndReclaiming.
+  std::optional<int64_t> AwaitShortage(absl::Duration pause);
+  void EndRound(bool freed);
 
   int64_t used_bytes() const { return used_.load(std::memory_order_relaxed); }
   int64_t limit_bytes() const { return limit_; }
 
  private:
+  // Wakes nobody.
+  bool TryAcquireLocked(int64_t bytes) { return TryAcquireBelow(bytes, limit_); }
   absl::Status Exhausted(int64_t bytes, absl::string_view what) const;
 
   const int64_t limit_;
@@ -40,8 +61,18 @@ class MemoryBudget {
   WaitBoard* const board_;
   std::atomic<int64_t> used_{0};
   std::atomic<int32_t> waiters_{0};
-  absl::Mutex mutex_;  // for waiting only
+  std::atomic<bool> idle_{false};  // the reclaimer waits
+  absl::Mutex mutex_;              // for waiting only; guards what follows
   MonotonicCondVar released_;
+  MonotonicCondVar shortage_;
+  bool reclaiming_ = false;
+  absl::Duration patience_;
+  int64_t wanted_ = 0;  // the most that one who waits wants
+  int64_t rounds_asked_ = 0;
+  int64_t rounds_begun_ = 0;
+  int64_t rounds_ended_ = 0;
+  bool freed_ = false;   // by the last round
+  bool futile_ = false;  // it freed nothing, and since then there was no room
 };
 
 // Bytes taken from a budget, given back by the destructor. Movable.
@@ -59,6 +90,8 @@ class MemoryHold {
   int64_t bytes() const { return bytes_; }
   // Gives `bytes` of it back now.
   void Shrink(int64_t bytes);
+  // Takes over `bytes` more that were acquired from the same budget.
+  void Grow(int64_t bytes) { bytes_ += bytes; }
   // Leaves `bytes` of it acquired, for the caller to account for, and returns them.
   int64_t Keep(int64_t bytes);
 

@@ -40,6 +40,17 @@ std::vector<int32_t> Places(const VariableSpec& spec) {
   return places;
 }
 
+// Rows on disk alone are not read.
+absl::Status CheckInMemory(const OutgoingRows& rows) {
+  const int64_t cold = rows.cold_rows();
+  if (cold == 0) return absl::OkStatus();
+  return absl::UnimplementedError(
+      absl::StrCat(cold,
+                   " of its rows are on disk alone, for want of memory, and rows move from "
+                   "memory only: give this server more (--memory_budget_bytes) and restart it, or "
+                   "checkpoint the job and restore it into more servers"));
+}
+
 class Moving {
  public:
   Moving(ServerCore& core, const Admitted& admitted, const wire::MoveRequest& request)
@@ -88,7 +99,8 @@ absl::Status WriteRecord(ServerCore& core, const Job& job,
     if (core.registry.Find(job.name()).get() != &job) {
       return NotDue("the job was dropped or restored meanwhile");
     }
-    const absl::Status written = write();
+    // The evictor would write stripes again that have gone.
+    const absl::Status written = core.evictor.Exclusively(write);
     return written.ok() ? written : core.flusher.Refuse(written);
   });
 }
@@ -169,6 +181,7 @@ absl::Status Moving::Prepare(wire::MoveReply& reply) {
   if (here_ == request_.source) {
     if (before != nullptr && before->outgoing != nullptr) variable_->Hold(absl::ZeroDuration());
     auto rows = std::make_unique<OutgoingRows>(variable_, map_, request_.target);
+    RETURN_IF_ERROR(CheckInMemory(*rows));
     reply.stripes = rows->stripes();
     reply.rows = rows->rows();
     reply.bytes_left = rows->bytes();
@@ -200,6 +213,7 @@ absl::Status Moving::Read(wire::MoveReply& reply) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/true));
   absl::MutexLock lock(&move->mutex);
   OutgoingRows& rows = *move->outgoing;
+  RETURN_IF_ERROR(CheckInMemory(rows));
   const int64_t most = 2 * (request_.max_bytes + rows.largest_bytes());
   RETURN_IF_ERROR(core_.budget.Acquire(most, "rows to be moved"));
   MemoryHold hold(core_.budget, most);
@@ -297,6 +311,7 @@ absl::Status Moving::GiveAway(Move& move) {
   if (!rows.variable().Held()) {
     return NotDue("updates are not turned away, or not any more: HOLD, READ the rest, READY");
   }
+  RETURN_IF_ERROR(CheckInMemory(rows));
   if (!rows.AllRead()) return NotDue("stripes have changed since they were read");
   ASSIGN_OR_RETURN(const Turn::Held turn, TakeCreateTurn(core_, text_));
   // From here on it cannot run out.

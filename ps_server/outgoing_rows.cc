@@ -46,6 +46,16 @@ int64_t OutgoingRows::rows() const {
   return rows;
 }
 
+int64_t OutgoingRows::cold_rows() const {
+  int64_t rows = 0;
+  for (const Part& part : parts_) {
+    if (part.table == nullptr) continue;
+    absl::ReaderMutexLock lock(&part.table->mutex());
+    rows += part.table->cold_rows();
+  }
+  return rows;
+}
+
 int64_t OutgoingRows::bytes() const {
   int64_t bytes = 0;
   for (const Part& part : parts_) bytes += BytesOf(part);

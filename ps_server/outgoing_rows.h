@@ -25,6 +25,7 @@ class OutgoingRows {
   int64_t stripes() const { return static_cast<int64_t>(parts_.size()); }
   // As they are now.
   int64_t rows() const;
+  int64_t cold_rows() const;
   int64_t bytes() const;
   // The largest stripe's.
   int64_t largest_bytes() const;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
 #include "common/status.h"
+#include "ps_server/cold_rows.h"
 #include "ps_server/gradient_check.h"
 #include "ps_server/move_calls.h"
 #include "ps_server/pull.h"
@@ -31,13 +32,15 @@ struct PreparedItem {
   ItemTarget target;
   absl::Span<const std::byte> values;  // as pushed, in the variable's dtype
   const std::byte* gradient = nullptr;
-  SortedRows rows;  // ROWS
+  SortedRows rows;            // ROWS
+  ColdFetch* cold = nullptr;  // KEYS
   int64_t pulled_version = -1;
 };
 
 // A thread's memory for the items of a push.
 struct ItemScratch {
   KeyGroups groups;
+  ColdFetch cold;
   RowScratch rows;
   std::vector<std::byte> clipped;
 };
@@ -117,8 +120,8 @@ class Push {
   // Tells the versions there are, as if each item had been left out.
   void FillVersions(const VariableMap& variables, wire::PushReply& reply) const;
   absl::Status AcquireRows(MemoryHold& hold);
-  void Apply(const PreparedItem& item, const Origin& origin, MemoryHold& hold,
-             wire::PushReply& reply);
+  absl::Status Apply(const PreparedItem& item, const Origin& origin, MemoryHold& hold,
+                     wire::PushReply& reply);
   bool ApplyDense(const PreparedItem& item, const UpdateStep& step, const Origin& origin);
 
   ServerCore& core_;
@@ -165,6 +168,10 @@ absl::Status Push::Prepare(const VariableMap& variables, size_t i) {
     return absl::OkStatus();  // other items may have worse to say
   }
   PrepareGradient(scratch, prepared);
+  if (prepared.target.table != nullptr) {
+    prepared.cold = &scratch.cold;
+    prepared.cold->Begin(core_, *prepared.target.variable, *prepared.target.groups);
+  }
   scratch_.prepared.push_back(std::move(prepared));
   return absl::OkStatus();
 }
@@ -188,15 +195,24 @@ absl::Status Push::CheckDistinct() {
 }
 
 // Memory for the rows this push may make. First as if all were new, which needs no look; where that
-// does not fit, for those that are.
+// does not fit, for those that are. Where rows are cold it is looked in any case, and they are
+// brought.
 absl::Status Push::AcquireRows(MemoryHold& hold) {
   int64_t most = 0;
+  bool any_cold = false;
   for (const PreparedItem& item : scratch_.prepared) {
-    if (item.target.table != nullptr) {
-      most += item.target.rows * item.target.table->layout().row_charge();
-    }
+    if (item.target.table == nullptr) continue;
+    any_cold |= item.target.table->cold_rows() > 0;
+    most += item.target.rows * item.target.table->layout().row_charge();
   }
   if (most == 0) return absl::OkStatus();
+  if (any_cold) {
+    std::vector<ColdFetch*> fetches;
+    for (const PreparedItem& item : scratch_.prepared) {
+      if (item.cold != nullptr) fetches.push_back(item.cold);
+    }
+    return FetchRows(core_, fetches, absl::StrCat("push on ", core_.name), hold);
+  }
   if (!core_.budget.TryAcquire(most)) {
     most = 0;
     for (const PreparedItem& item : scratch_.prepared) {
@@ -208,6 +224,9 @@ absl::Status Push::AcquireRows(MemoryHold& hold) {
         core_.budget.Acquire(most, absl::StrCat("push on ", core_.name, ": new embedding rows")));
   }
   hold = MemoryHold(core_.budget, most);
+  for (const PreparedItem& item : scratch_.prepared) {
+    if (item.cold != nullptr) item.cold->UseHold(hold);
+  }
   return absl::OkStatus();
 }
 
@@ -220,8 +239,8 @@ bool Push::ApplyDense(const PreparedItem& item, const UpdateStep& step, const Or
   return target.dense->PushRows(optimizer, step, origin, item.rows, others_too);
 }
 
-void Push::Apply(const PreparedItem& item, const Origin& origin, MemoryHold& hold,
-                 wire::PushReply& reply) {
+absl::Status Push::Apply(const PreparedItem& item, const Origin& origin, MemoryHold& hold,
+                         wire::PushReply& reply) {
   const ItemTarget& target = item.target;
   const HostedShard::Update update = target.shard().CountUpdate(origin, item.pulled_version);
   const UpdateStep step = target.variable->optimizer().Begin(update.done_before);
@@ -229,8 +248,9 @@ void Push::Apply(const PreparedItem& item, const Origin& origin, MemoryHold& hol
   if (target.table != nullptr) {
     const HostedTable::Changed changed = target.table->Push(
         step, origin, *target.groups, reinterpret_cast<const float*>(item.gradient),
-        PulledByThread(), scratch_.table);
+        PulledByThread(), scratch_.table, *item.cold);
     any |= changed.any;
+    RETURN_IF_ERROR(item.cold->Failure());
     if (changed.made > 0) {
       core_.counters.Add(Counter::kRowsMade, changed.made);
       target.variable->Charge(hold.Keep(changed.made * target.table->layout().row_charge()));
@@ -244,6 +264,7 @@ void Push::Apply(const PreparedItem& item, const Origin& origin, MemoryHold& hol
   pushed.staleness = update.staleness;
   core_.NoteStaleness(update.staleness);
   reply.items.push_back(pushed);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<bool> Push::PrepareAll(const VariableMap& variables, wire::PushReply& reply) {
@@ -298,7 +319,7 @@ absl::Status Push::Run(const VariableMap& variables, const Origin& origin, wire:
   reply.repeated = origin.worker >= 0 && !scratch_.prepared.empty();
   CAIRN_CRASH_POINT("push: before it is applied");
   for (const PreparedItem& item : scratch_.prepared) {
-    Apply(item, origin, hold, reply);
+    RETURN_IF_ERROR(Apply(item, origin, hold, reply));
     CAIRN_CRASH_POINT("push: between variables");
   }
   if (reply.repeated) core_.counters.Add(Counter::kPushesRepeated);

@@ -225,6 +225,7 @@ class Restoring {
     const auto stored = source.variables.find(incoming.spec.name);
     if (stored == source.variables.end() || incoming.variable == nullptr) return;
     const StripeRange range{.store = source.store.get(),
+                            .target = core_.store.get(),
                             .stored_id = stored->second.id,
                             .variable = incoming.variable.get()};
     const size_t listed = ranges_.size();

@@ -100,11 +100,32 @@ std::pair<uint32_t, bool> RowTable::FindOrInsert(int64_t key) {
   bool inserted = false;
   const auto at = index_.lazy_emplace(Key{key}, [&](const auto& construct) {
     std::memcpy(Bytes(size_), &key, sizeof(key));
-    set_last_update(size_, 0);
+    *Stamp(size_) = 0;
     construct(size_++);
     inserted = true;
   });
   return {*at, inserted};
+}
+
+void RowTable::Remove(uint32_t row) {
+  index_.erase(index_.find(Key{key(row)}));
+  const uint32_t last = --size_;
+  if (row == last) return;
+  const auto at = index_.find(Key{key(last)});
+  std::memcpy(Bytes(row), Bytes(last), row_bytes_);
+  // The same key, so the same place in the index.
+  const_cast<uint32_t&>(*at) = row;
+}
+
+void RowTable::RemoveAppended(const StoredRows& keys) {
+  IndexAppended();
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const uint32_t row = FindOne(keys.key(i));
+    if (row == kNone) continue;
+    Remove(row);
+    if (row != size_) appended_[row] = appended_[size_];
+    appended_.resize(size_);
+  }
 }
 
 uint32_t RowTable::Append(const StoredRows& rows) {
@@ -114,7 +135,7 @@ uint32_t RowTable::Append(const StoredRows& rows) {
     appended_.push_back(rows.key(i));
     uint32_t update;
     std::memcpy(&update, rows.row(i).data(), sizeof(update));
-    last_update = std::max(last_update, update);
+    last_update = std::max(last_update, update & kLastUpdate);
   }
   const char* from = rows.bytes().data();
   for (size_t left = rows.size(); left > 0;) {

@@ -1,6 +1,7 @@
 // Embedding rows in memory, found by key.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -20,8 +21,8 @@ namespace cairn {
 // A row is [key 8 bytes][last_update 4 bytes][floats …] in a chunk of about 16 KiB; the index holds
 // row numbers only and reads the keys from the rows. Beyond its floats a row costs 12 bytes, 5
 // bytes for each of 1.14 to 2.29 index slots, one bit, and its share of a half-filled chunk: at
-// most 24 bytes where the stripe has more than a few rows. Rows are never moved once their chunk is
-// full and never removed. Thread safety: none; const methods may run together.
+// most 24 bytes where the stripe has more than a few rows. A row that is removed is replaced by
+// the last one. Thread safety: none; const methods may run together.
 class RowTable {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
@@ -48,28 +49,48 @@ class RowTable {
   // The same with less to read where most of `likely` are right: likely[i] is what query i found
   // earlier. A wrong row costs a lookup of its own; kNone is taken as it is.
   static void FindAgain(absl::Span<const Query> queries, const uint32_t* likely, uint32_t* rows);
+  // The row of `key`, or kNone.
+  uint32_t FindOne(int64_t key) const;
   // The row of `key`, and whether it is new (its floats are unspecified then).
   // `key`'s table must have fewer than 2^32 - 1 rows.
   std::pair<uint32_t, bool> FindOrInsert(int64_t key);
 
+  // Removes a row; the last one gets its number.
+  void Remove(uint32_t row);
+  // Gives back chunks without rows.
+  void TrimMemory();
+
   // For loading a table that is empty: adds rows of stored_bytes() without looking whether their
-  // keys are there, and returns the greatest last_update among them. Nothing but these three may be
+  // keys are there, and returns the greatest last_update among them. Nothing but these four may be
   // called until FinishAppending.
   uint32_t Append(const StoredRows& rows);
   // Of the rows with the same key the last one stays; the others' memory is used again.
   void IndexAppended();
+  // Removes the rows of these keys, where they are.
+  void RemoveAppended(const StoredRows& keys);
   // Bytes of rows that IndexAppended has not seen.
   size_t appended_bytes() const { return (size_ - index_.size()) * row_bytes_; }
   // As IndexAppended; gives back what only loading needs.
   void FinishAppending();
 
   int64_t key(uint32_t row) const { return Load<int64_t>(Bytes(row)); }
-  // Number of the stripe's update that last changed the row.
-  uint32_t last_update(uint32_t row) const { return Load<uint32_t>(Bytes(row) + sizeof(int64_t)); }
+  // Number of the stripe's update that last changed the row; at most kLastUpdate.
+  uint32_t last_update(uint32_t row) const { return *Stamp(row) & kLastUpdate; }
   void set_last_update(uint32_t row, uint32_t update) {
-    std::memcpy(Bytes(row) + sizeof(int64_t), &update, sizeof(update));
+    *Stamp(row) = update | (*Stamp(row) & kTouched);
   }
-  // Valid until the next FindOrInsert.
+  static constexpr uint32_t kLastUpdate = ~(uint32_t{1} << 31);
+  // Whether the row was used since Untouch: a bit beside its last_update, on disk too, where it
+  // means nothing. Touch may run in several threads at once.
+  bool touched(uint32_t row) const { return (*Stamp(row) & kTouched) != 0; }
+  void Touch(uint32_t row) const {
+    const std::atomic_ref<uint32_t> stamp(*Stamp(row));
+    const uint32_t seen = stamp.load(std::memory_order_relaxed);
+    // Nobody else changes it to anything else meanwhile.
+    if ((seen & kTouched) == 0) stamp.store(seen | kTouched, std::memory_order_relaxed);
+  }
+  void Untouch(uint32_t row) { *Stamp(row) &= kLastUpdate; }
+  // Valid until the next FindOrInsert or Remove.
   float* floats(uint32_t row) { return reinterpret_cast<float*>(Bytes(row) + kHeaderBytes); }
   const float* floats(uint32_t row) const {
     return reinterpret_cast<const float*>(Bytes(row) + kHeaderBytes);
@@ -81,6 +102,7 @@ class RowTable {
 
  private:
   static constexpr size_t kHeaderBytes = 12;
+  static constexpr uint32_t kTouched = ~kLastUpdate;
   struct Free {
     void operator()(std::byte* memory) const { std::free(memory); }
   };
@@ -128,12 +150,12 @@ class RowTable {
     std::memcpy(&value, from, sizeof(value));
     return value;
   }
-  uint32_t FindOne(int64_t key) const;
+  uint32_t* Stamp(uint32_t row) const {
+    return reinterpret_cast<uint32_t*>(Bytes(row) + sizeof(int64_t));
+  }
   // An index of `rows` rows or more with the first `indexed`, whose keys are in appended_.
   void GrowIndex(uint32_t rows, uint32_t indexed);
   void AddMemory();
-  // Gives back chunks without rows.
-  void TrimMemory();
 
   const size_t floats_;
   const size_t row_bytes_;

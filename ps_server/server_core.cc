@@ -40,7 +40,8 @@ ServerCore::ServerCore(const EngineOptions& engine_options,
       started(MonotonicNow()),
       budget(engine_options.memory_budget_bytes, engine_options.memory_wait, &waits),
       registry(name, {.jobs = options.max_jobs, .workers = options.max_workers}, budget),
-      flusher(*store, registry, options, &waits) {}
+      flusher(*store, registry, options, &waits),
+      evictor(*store, registry, budget, flusher, options) {}
 
 StoreMemory StoreMemoryOf(int64_t memory_budget_bytes) {
   constexpr int64_t kMiB = 1 << 20;

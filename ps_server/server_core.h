@@ -13,6 +13,7 @@
 #include "common/metrics/slotted.h"
 #include "ps_server/counters.h"
 #include "ps_server/engine.h"
+#include "ps_server/evictor.h"
 #include "ps_server/flusher.h"
 #include "ps_server/memory_budget.h"
 #include "ps_server/moves.h"
@@ -37,6 +38,7 @@ struct ServerCore {
   MemoryBudget budget;
   Registry registry;
   Flusher flusher;
+  Evictor evictor;
   Counters counters;
   RpcMeter rpcs;
   Histogram staleness{StalenessBounds()};  // of each shard that was pushed

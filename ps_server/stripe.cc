@@ -63,6 +63,10 @@ bool Stripe::DrainAhead(StripeBatch&, size_t) { return false; }
 
 void Stripe::Drain(StripeBatch& batch) {
   dirty_ = false;
+  DrainEarly(batch);
+}
+
+void Stripe::DrainEarly(StripeBatch& batch) {
   batch.SetWatermarks(watermarks_.marks());
   DrainContent(batch);
 }

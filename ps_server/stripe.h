@@ -58,6 +58,9 @@ class Stripe {
 
   const StripeId& id() const { return id_; }
   absl::Mutex& mutex() const { return mutex_; }
+  // Held by whoever fills and writes a batch of the stripe, before mutex(): one at a time, so that
+  // they reach the disk in the order in which they were filled.
+  absl::Mutex& writing() const { return writing_; }
 
   // Lock held.
   bool Has(const Origin& origin) const { return watermarks_.Has(origin); }
@@ -76,6 +79,8 @@ class Stripe {
   // Lock held. Puts what changed since the last Drain and is not in `batch` as it is now; the
   // stripe is clean then.
   void Drain(StripeBatch& batch);
+  // Lock held. The same for a batch out of turn: the stripe stays queued if it was.
+  void DrainEarly(StripeBatch& batch);
 
   void LoadWatermarks(absl::Span<const Watermark> marks) { watermarks_.Reset(marks); }
   // Lock held. They are those of another server's stripe, which is to be this one.
@@ -93,6 +98,7 @@ class Stripe {
 
   const StripeId id_;
   mutable absl::Mutex mutex_;
+  mutable absl::Mutex writing_;
   bool dirty_ = false;
   Stripe* next_dirty_ = nullptr;  // belongs to the list while dirty_
   uint64_t changes_ = 0;

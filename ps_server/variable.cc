@@ -20,10 +20,11 @@ namespace cairn {
 namespace {
 
 // VariableRecord::spec: this number, rows of a dense stripe (both little-endian), Thrift bytes. Of
-// the second version, between the two: 8 bytes with the length of Thrift bytes, and these, of the
-// map by which rows are arriving.
+// a variable whose rows have moved the second version, which programs refuse that know nothing of
+// stripes from elsewhere; between the two stand 8 bytes with the length of Thrift bytes, and these,
+// of the map by which rows are arriving (0: none are).
 constexpr uint32_t kRecordVersion = 1;
-constexpr uint32_t kArrivingRecordVersion = 2;
+constexpr uint32_t kMovedRecordVersion = 2;
 constexpr absl::Duration kHeldRetry = absl::Milliseconds(20);
 constexpr size_t kRecordHeaderBytes = sizeof(uint32_t) + sizeof(uint64_t);
 constexpr int64_t kInitializeElements = 4096;
@@ -93,11 +94,11 @@ absl::StatusOr<Variable::Kept> Variable::Decode(const VariableRecord& record, in
     std::memcpy(&version, record.spec.data(), sizeof(version));
     std::memcpy(&rows_per_stripe, record.spec.data() + sizeof(version), sizeof(rows_per_stripe));
   }
-  const bool arriving = version == kArrivingRecordVersion;
-  if ((version != kRecordVersion && !arriving) || rows_per_stripe == 0) {
+  const bool moved = version == kMovedRecordVersion;
+  if ((version != kRecordVersion && !moved) || rows_per_stripe == 0) {
     return absl::DataLossError(absl::StrCat(who, ": its record of ", record.spec.size(),
                                             " bytes has version ", version, ", this program reads ",
-                                            kRecordVersion, " and ", kArrivingRecordVersion));
+                                            kRecordVersion, " and ", kMovedRecordVersion));
   }
   const auto read = [&](absl::string_view bytes) -> absl::StatusOr<VariableSpec> {
     const absl::StatusOr<wire::VariableSpec> kept = SpecFromBytes(bytes);
@@ -107,14 +108,14 @@ absl::StatusOr<Variable::Kept> Variable::Decode(const VariableRecord& record, in
   };
   Kept kept{.rows_per_stripe = static_cast<int64_t>(rows_per_stripe)};
   absl::string_view rest = absl::string_view(record.spec).substr(kRecordHeaderBytes);
-  if (arriving) {
+  if (moved) {
     uint64_t bytes = 0;
     if (rest.size() >= sizeof(bytes)) std::memcpy(&bytes, rest.data(), sizeof(bytes));
     rest.remove_prefix(std::min(rest.size(), sizeof(bytes)));
-    if (bytes == 0 || bytes > rest.size()) {
+    if (bytes > rest.size()) {
       return absl::DataLossError(absl::StrCat(who, ": its record ends inside a map"));
     }
-    ASSIGN_OR_RETURN(kept.arriving, read(rest.substr(0, bytes)));
+    if (bytes > 0) ASSIGN_OR_RETURN(kept.arriving, read(rest.substr(0, bytes)));
     rest.remove_prefix(bytes);
   }
   ASSIGN_OR_RETURN(kept.spec, read(rest));
@@ -122,13 +123,14 @@ absl::StatusOr<Variable::Kept> Variable::Decode(const VariableRecord& record, in
 }
 
 VariableRecord Variable::record(const VariableSpec* arriving) const {
-  const uint32_t version = arriving == nullptr ? kRecordVersion : kArrivingRecordVersion;
+  const bool moved = arriving != nullptr || spec_.map_version > 1;
+  const uint32_t version = moved ? kMovedRecordVersion : kRecordVersion;
   const uint64_t rows_per_stripe = static_cast<uint64_t>(rows_per_stripe_);
   std::string bytes(kRecordHeaderBytes, '\0');
   std::memcpy(bytes.data(), &version, sizeof(version));
   std::memcpy(bytes.data() + sizeof(version), &rows_per_stripe, sizeof(rows_per_stripe));
-  if (arriving != nullptr) {
-    const std::string map = SpecToBytes(ToWire(*arriving));
+  if (moved) {
+    const std::string map = arriving == nullptr ? "" : SpecToBytes(ToWire(*arriving));
     const uint64_t map_bytes = map.size();
     bytes.append(reinterpret_cast<const char*>(&map_bytes), sizeof(map_bytes));
     bytes += map;

@@ -80,6 +80,11 @@ class Variable {
 
   // Takes over `bytes` that were acquired for rows of this variable.
   void Charge(int64_t bytes) { shared_->charged_bytes.fetch_add(bytes); }
+  // Gives bytes of them back to the budget.
+  void GiveBack(int64_t bytes) {
+    shared_->charged_bytes.fetch_sub(bytes);
+    budget_.Release(bytes);
+  }
 
   // Of an update cut by a map of version `map_version` (0: not told). While its rows go to another
   // server, updates are turned away: BUSY; those of callers who still have this one where another

@@ -65,7 +65,7 @@ absl::StatusOr<std::vector<VariableSpec>> NewSpecs(const ServerCore& core,
 absl::Status Remove(ServerCore& core, const std::string& name) {
   // Between epochs: one that runs would write stripes of the job again.
   const std::shared_ptr<Job> job = core.registry.Find(name);
-  RETURN_IF_ERROR(core.flusher.Exclusively([&] {
+  const auto drop = [&] {
     CAIRN_CRASH_POINT("drop: begun");
     if (const absl::Status dropped = core.store->DropJob(name); !dropped.ok()) {
       return core.flusher.Refuse(dropped);
@@ -74,7 +74,8 @@ absl::Status Remove(ServerCore& core, const std::string& name) {
     core.registry.Erase(name);
     core.moves.EraseJob(name);
     return absl::OkStatus();
-  }));
+  };
+  RETURN_IF_ERROR(core.flusher.Exclusively([&] { return core.evictor.Exclusively(drop); }));
   if (job != nullptr) {
     job->EndWaits(absl::FailedPreconditionError(
         absl::StrCat("job ", name, " was dropped meanwhile: start this task again")));
@@ -110,6 +111,16 @@ void FillServerFigures(const ServerCore& core, wire::DescribeReply& reply) {
   if (reply.jobs.size() > kMostJobs) reply.jobs.resize(kMostJobs);
 }
 
+void FillRows(const HostedTable& table, wire::ShardInfo& info) {
+  info.rows_in_memory = table.rows_in_memory();
+  wire::RowFigures figures;
+  figures.found = table.counts().found.load();
+  figures.loaded = table.counts().loaded.load();
+  figures.absent = table.counts().absent.load();
+  figures.evicted = table.counts().evicted.load();
+  info.__set_row_figures(figures);
+}
+
 }  // namespace
 
 wire::VariableInfo InfoOf(const Variable& variable) {
@@ -123,6 +134,7 @@ wire::VariableInfo InfoOf(const Variable& variable) {
     part.stripes = shard->stripe_count();
     part.version = shard->version();
     part.memory_bytes = shard->memory_bytes();
+    if (shard == variable.table()) FillRows(*variable.table(), part);
     info.shards.push_back(part);
   }
   for (const SlotSpec& slot : variable.slots()) info.slots.push_back(slot.name);

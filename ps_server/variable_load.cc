@@ -4,12 +4,17 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/status.h"
+#include "ps_server/evictor.h"
 
 namespace cairn {
 namespace {
@@ -24,12 +29,16 @@ class Loader final : public StripeVisitor {
  public:
   Loader(MemoryBudget& budget, const StripeRange& unit)
       : budget_(budget),
+        unit_(unit),
         variable_(*unit.variable),
         first_(unit.first),
         has_image_(variable_.table() != nullptr ? 0 : unit.end - unit.first) {}
 
   absl::Status Header(const StripeId& id, absl::Span<const Watermark> watermarks) override {
-    RETURN_IF_ERROR(FinishTable());
+    if (FinishTable() == Finished::kUnsettled) {
+      resume_at_ = id.stripe;
+      return absl::CancelledError("the stripe before is to be settled");
+    }
     Stripe* stripe = nullptr;
     embedding_ = nullptr;
     dense_ = nullptr;
@@ -57,32 +66,96 @@ class Loader final : public StripeVisitor {
     return embedding_->LoadRows(rows);
   }
 
+  absl::Status ColdCount(const StripeId&, int64_t rows) override {
+    if (!foreign_) cold_ = rows;
+    return absl::OkStatus();
+  }
+
   // After the unit's last stripe. `dense`: the unit's shard; nullptr for a table.
   absl::Status Finish(HostedDense* dense) {
-    RETURN_IF_ERROR(FinishTable());
+    RETURN_IF_ERROR(Settle());
     for (uint32_t i = 0; i < has_image_.size(); ++i) {
       if (!has_image_[i]) variable_.InitializeStripe(*dense, *dense->stripe(first_ + i));
     }
     return absl::OkStatus();
   }
 
+  // Where the load was cut short, so that the store can be called: to go on with after Settle.
+  std::optional<uint32_t> TakeResumption() { return std::exchange(resume_at_, std::nullopt); }
+
+  // Outside the load: makes cold what there is no room for, and brings over what was cold.
+  absl::Status Settle() {
+    if (FinishTable() == Finished::kSettled) return absl::OkStatus();
+    EmbeddingStripe& stripe = *std::exchange(embedding_, nullptr);
+    HostedTable& table = *variable_.table();
+    const int64_t row_charge = table.layout().row_charge();
+    if (std::exchange(cold_, 0) > 0) RETURN_IF_ERROR(CopyCold(stripe));
+    if (!budget_.TryAcquireBelow(stripe.row_count() * row_charge, budget_.low_bytes())) {
+      const int64_t room = std::max<int64_t>(0, budget_.low_bytes() - budget_.used_bytes());
+      const int64_t gone = std::max<int64_t>(0, stripe.row_count() - room / row_charge);
+      RETURN_IF_ERROR(EvictRows(*unit_.target, stripe, EmbeddingStripe::Leave::kAny,
+                                static_cast<uint32_t>(gone))
+                          .status());
+      // Another thread may have taken the room meanwhile: a stripe's worth at most.
+      budget_.Force(stripe.row_count() * row_charge);
+    }
+    variable_.Charge(stripe.row_count() * row_charge);
+    table.CountRows(stripe.row_count(), stripe.cold_rows());
+    return absl::OkStatus();
+  }
+
  private:
+  enum class Finished { kSettled, kUnsettled };
+
   // The rows of the embedding stripe that was loaded last.
-  absl::Status FinishTable() {
-    if (embedding_ == nullptr) return absl::OkStatus();
+  Finished FinishTable() {
+    if (embedding_ == nullptr) return Finished::kSettled;
     embedding_->FinishLoad();
+    const bool restored = unit_.target != unit_.store;
+    if (cold_ > 0 && restored) return Finished::kUnsettled;
+    if (cold_ > 0) embedding_->LoadColdCount(std::exchange(cold_, 0));
     HostedTable& table = *variable_.table();
     const int64_t charge = embedding_->row_count() * table.layout().row_charge();
-    RETURN_IF_ERROR(budget_.Acquire(charge, "loading its rows"));
+    // Below the mark from which the evictor works there is room for what else a start takes.
+    if (!budget_.TryAcquireBelow(charge, budget_.low_bytes())) return Finished::kUnsettled;
     variable_.Charge(charge);
-    table.CountLoaded(embedding_->row_count());
+    table.CountRows(embedding_->row_count(), embedding_->cold_rows());
+    embedding_ = nullptr;
+    return Finished::kSettled;
+  }
+
+  // From the store that the job is restored from, but for those that it has otherwise, newer.
+  absl::Status CopyCold(EmbeddingStripe& stripe) {
+    constexpr size_t kBatchBytes = 1 << 20;
+    const StripeId stored{.variable = unit_.stored_id, .stripe = stripe.id().stripe};
+    std::unique_ptr<StripeBatch> batch = unit_.target->NewBatch(stripe.id());
+    absl::Status status;
+    int64_t copied = 0;
+    RETURN_IF_ERROR(unit_.store->ScanCold(stored, std::numeric_limits<int64_t>::min(),
+                                          [&](int64_t key, absl::string_view row) {
+                                            if (stripe.table().FindOne(key) != RowTable::kNone)
+                                              return true;
+                                            batch->PutCold(key, row);
+                                            ++copied;
+                                            if (batch->bytes() < kBatchBytes) return true;
+                                            status = unit_.target->Write(*batch);
+                                            batch = unit_.target->NewBatch(stripe.id());
+                                            return status.ok();
+                                          }));
+    RETURN_IF_ERROR(status);
+    batch->SetColdCount(copied);
+    RETURN_IF_ERROR(unit_.target->Write(*batch));
+    stripe.LoadColdCount(copied);
     return absl::OkStatus();
   }
 
   MemoryBudget& budget_;
+  const StripeRange& unit_;
   Variable& variable_;
   const uint32_t first_;
   EmbeddingStripe* embedding_ = nullptr;
+  int64_t cold_ = 0;  // rows of `embedding_`
+  std::optional<uint32_t> resume_at_;
   DenseStripe* dense_ = nullptr;
   bool foreign_ = false;
   std::vector<bool> has_image_;  // by stripe of the unit
@@ -90,14 +163,19 @@ class Loader final : public StripeVisitor {
 
 absl::Status LoadUnit(MemoryBudget& budget, const StripeRange& unit) {
   Loader loader(budget, unit);
-  absl::Status status = unit.store->LoadStripes(
-      {.variable = unit.stored_id, .shard = unit.shard, .stripe = unit.first},
-      {.variable = unit.stored_id, .shard = unit.shard, .stripe = unit.end}, loader);
+  StripeId first{.variable = unit.stored_id, .shard = unit.shard, .stripe = unit.first};
+  const StripeId end{.variable = unit.stored_id, .shard = unit.shard, .stripe = unit.end};
+  absl::Status status = unit.store->LoadStripes(first, end, loader);
+  for (auto next = loader.TakeResumption(); next.has_value(); next = loader.TakeResumption()) {
+    RETURN_IF_ERROR(loader.Settle());
+    first.stripe = *next;
+    status = unit.store->LoadStripes(first, end, loader);
+  }
   if (status.ok()) status = loader.Finish(unit.variable->dense(static_cast<int32_t>(unit.shard)));
   return Annotate(status, absl::StrCat("stored variable \"", unit.variable->spec().name, "\""));
 }
 
-std::vector<StripeRange> UnitsOf(const StripeStore& store,
+std::vector<StripeRange> UnitsOf(StripeStore& store,
                                  absl::Span<const std::shared_ptr<Variable>> variables) {
   std::vector<StripeRange> units;
   for (const auto& variable : variables) {
@@ -109,6 +187,7 @@ std::vector<StripeRange> UnitsOf(const StripeStore& store,
           table != nullptr ? (stripes + kUnitsPerTable - 1) / kUnitsPerTable : kDenseStripesPerUnit;
       for (uint32_t first = 0; first < stripes; first += step) {
         units.push_back({.store = &store,
+                         .target = &store,
                          .stored_id = variable->id(),
                          .variable = variable.get(),
                          .shard = static_cast<uint32_t>(shard->index()),
@@ -122,7 +201,7 @@ std::vector<StripeRange> UnitsOf(const StripeStore& store,
 
 }  // namespace
 
-absl::Status LoadVariables(const StripeStore& store, MemoryBudget& budget,
+absl::Status LoadVariables(StripeStore& store, MemoryBudget& budget,
                            absl::Span<const std::shared_ptr<Variable>> variables) {
   return LoadStripeRanges(budget, UnitsOf(store, variables));
 }

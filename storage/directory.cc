@@ -30,6 +30,7 @@ namespace {
 constexpr char kMarker[] = "CAIRN";
 constexpr char kNewMarker[] = "CAIRN.new";
 constexpr char kSyncedNote[] = "SYNCED";  // storage/synced_note.h
+constexpr char kUnfinished[] = "UNFINISHED";
 constexpr char kFirstLine[] = "cairn stripe store";
 constexpr size_t kMaxSmallFileBytes = 4096;  // read no more of a file that may not be ours
 
@@ -108,7 +109,28 @@ absl::Status Foreign(const std::string& directory, const std::vector<std::string
       "was changed"));
 }
 
+absl::Status Unfinished(const std::string& directory) {
+  return absl::DataLossError(absl::StrCat(
+      directory, "/", kUnfinished,
+      " says that a server with durability off, which kept rows here "
+      "for want of memory, did not end cleanly: some rows are as they were then and others older. "
+      "Remove the folder to start anew; without the file the server starts with what is there"));
+}
+
 }  // namespace
+
+absl::Status MarkUnfinished(const std::string& directory) {
+  RETURN_IF_ERROR(WriteSynced(Join(directory, kUnfinished), "not whole before a clean end\n"));
+  return SyncFolder(directory);
+}
+
+absl::Status ClearUnfinished(const std::string& directory) {
+  const std::string path = Join(directory, kUnfinished);
+  if (unlink(path.c_str()) != 0 && errno != ENOENT) {
+    return ErrnoStatus(errno, absl::StrCat("remove ", path));
+  }
+  return SyncFolder(directory);
+}
 
 absl::StatusOr<DirectoryState> PrepareDirectory(const std::string& directory,
                                                 int32_t server_index) {
@@ -123,6 +145,7 @@ absl::StatusOr<DirectoryState> PrepareDirectory(const std::string& directory,
           absl::StrCat(directory, "/db/CURRENT is missing though ", directory, "/", kMarker,
                        " says that a store was made here: restore the folder from a copy"));
     }
+    if (Contains(names, kUnfinished)) return Unfinished(directory);
     RETURN_IF_ERROR(CheckWritable(directory));
     return DirectoryState::kExisting;
   }

@@ -52,6 +52,10 @@ absl::StatusOr<std::string> ReadSmallFile(const std::string& path);
 // A file of these bytes, synced.
 absl::Status WriteSynced(const std::string& path, absl::string_view text);
 
+// The note that a store is not whole (StripeStore::SetUnfinished): DIR/UNFINISHED, synced.
+absl::Status MarkUnfinished(const std::string& directory);
+absl::Status ClearUnfinished(const std::string& directory);
+
 std::string DatabasePath(absl::string_view directory);
 std::string LogPath(absl::string_view directory);
 

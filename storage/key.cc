@@ -12,10 +12,15 @@ namespace {
 constexpr size_t kStripePartAt = 13;  // kind, variable, shard, stripe
 constexpr size_t kSegmentAt = 14;
 constexpr size_t kRowsKeyBytes = 18;
+constexpr size_t kColdKeyBytes = 22;
 
 // Orders signed numbers as bytes: the smallest becomes 0.
 constexpr uint32_t FlipSign(int32_t value) {
   return static_cast<uint32_t>(value) ^ (uint32_t{1} << 31);
+}
+
+constexpr uint64_t FlipSign(int64_t value) {
+  return static_cast<uint64_t>(value) ^ (uint64_t{1} << 63);
 }
 
 template <typename T>
@@ -114,6 +119,12 @@ absl::string_view StripeKeys::Rows(uint32_t segment) {
   return {bytes_.data(), kRowsKeyBytes};
 }
 
+absl::string_view StripeKeys::Cold(int64_t key) {
+  bytes_[kStripePartAt] = static_cast<char>(StripePart::kCold);
+  StoreBigEndian(FlipSign(key), &bytes_[kSegmentAt]);
+  return {bytes_.data(), kColdKeyBytes};
+}
+
 absl::StatusOr<StripeKey> ParseStripeKey(absl::string_view key) {
   if (!IsKind(key, RecordKind::kStripe) || key.size() < kSegmentAt) return NotAKey("stripe", key);
   StripeKey parsed;
@@ -124,11 +135,17 @@ absl::StatusOr<StripeKey> ParseStripeKey(absl::string_view key) {
   switch (parsed.part) {
     case StripePart::kHeader:
     case StripePart::kImage:
+    case StripePart::kColdCount:
       if (key.size() != kSegmentAt) return NotAKey("stripe", key);
       return parsed;
     case StripePart::kRows:
       if (key.size() != kRowsKeyBytes) return NotAKey("row segment", key);
       parsed.segment = LoadBigEndian<uint32_t>(&key[kSegmentAt]);
+      return parsed;
+    case StripePart::kCold:
+      if (key.size() != kColdKeyBytes) return NotAKey("cold row", key);
+      parsed.key =
+          static_cast<int64_t>(LoadBigEndian<uint64_t>(&key[kSegmentAt]) ^ (uint64_t{1} << 63));
       return parsed;
   }
   return NotAKey("stripe", key);
@@ -185,10 +202,12 @@ std::string KeyText(absl::string_view key) {
                         absl::CHexEscape(decision.job), "\"");
   }
   if (const auto stripe = ParseStripeKey(key); stripe.ok()) {
-    constexpr absl::string_view kParts[] = {" header", " image", " rows "};
+    constexpr absl::string_view kParts[] = {" header", " image", " rows ", " cold count",
+                                            " cold row "};
     std::string text = absl::StrCat("stripe ", stripe->id.variable, "/", stripe->id.shard, "/",
                                     stripe->id.stripe, kParts[static_cast<int>(stripe->part)]);
     if (stripe->part == StripePart::kRows) absl::StrAppend(&text, stripe->segment);
+    if (stripe->part == StripePart::kCold) absl::StrAppend(&text, stripe->key);
     return text;
   }
   return absl::StrCat("record ", absl::BytesToHexString(key.substr(0, 64)));

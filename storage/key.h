@@ -23,7 +23,7 @@ enum class RecordKind : uint8_t {
 };
 
 // What of a stripe a key names, in the order in which a stripe is read.
-enum class StripePart : uint8_t { kHeader = 0, kImage = 1, kRows = 2 };
+enum class StripePart : uint8_t { kHeader = 0, kImage = 1, kRows = 2, kColdCount = 3, kCold = 4 };
 
 // Longest job name that the key of a worker or decision can hold.
 inline constexpr size_t kMaxJobBytes = 65535;
@@ -56,10 +56,14 @@ class StripeKeys {
   absl::string_view Rows(uint32_t segment);
   // What all of them begin with.
   absl::string_view RowsPrefix() { return Part(StripePart::kRows); }
+  absl::string_view ColdCount() { return Part(StripePart::kColdCount); }
+  // Cold rows, in the order of their keys.
+  absl::string_view Cold(int64_t key);
+  absl::string_view ColdPrefix() { return Part(StripePart::kCold); }
 
  private:
   absl::string_view Part(StripePart part);
-  std::array<char, 18> bytes_;
+  std::array<char, 22> bytes_;
 };
 
 // The fields of a key, for reading. kDataLoss: not a key of that kind.
@@ -67,6 +71,7 @@ struct StripeKey {
   StripeId id;
   StripePart part = StripePart::kHeader;
   uint32_t segment = 0;  // kRows
+  int64_t key = 0;       // kCold
 };
 absl::StatusOr<StripeKey> ParseStripeKey(absl::string_view key);
 absl::StatusOr<uint32_t> ParseVariableKey(absl::string_view key);

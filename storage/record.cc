@@ -228,4 +228,18 @@ absl::Status DecodeHeader(absl::string_view key, absl::string_view value,
   return fields.Complete() ? absl::OkStatus() : Damaged(key, kWrongLength);
 }
 
+std::string EncodeColdCount(absl::string_view key, int64_t rows) {
+  std::string value;
+  Append(static_cast<uint64_t>(rows), value);
+  return Sealed(key, std::move(value));
+}
+
+absl::StatusOr<int64_t> DecodeColdCount(absl::string_view key, absl::string_view value) {
+  ASSIGN_OR_RETURN(const absl::string_view bytes, VerifyChecksum(key, value));
+  FieldReader fields(bytes);
+  const auto rows = static_cast<int64_t>(fields.Number<uint64_t>());
+  if (!fields.Complete()) return Damaged(key, kWrongLength);
+  return rows;
+}
+
 }  // namespace cairn

@@ -52,4 +52,8 @@ std::string EncodeHeader(absl::string_view key, absl::Span<const Watermark> wate
 absl::Status DecodeHeader(absl::string_view key, absl::string_view value,
                           std::vector<Watermark>& watermarks);
 
+// How many rows of a stripe are cold.
+std::string EncodeColdCount(absl::string_view key, int64_t rows);
+absl::StatusOr<int64_t> DecodeColdCount(absl::string_view key, absl::string_view value);
+
 }  // namespace cairn

@@ -67,6 +67,20 @@ void RocksStripeBatch::PutRow(int64_t key, absl::string_view bytes) {
   segment_.Add(key, bytes);
 }
 
+void RocksStripeBatch::PutCold(int64_t key, absl::string_view bytes) {
+  const absl::string_view record = keys_.Cold(key);
+  char checksum[kChecksumBytes];
+  StoreLittleEndian(ChecksumOf({record, bytes}), checksum);
+  const rocksdb::Slice record_slice = ToSlice(record);
+  const rocksdb::Slice value[] = {ToSlice(bytes), {checksum, sizeof(checksum)}};
+  Note(batch_.Put(cold_, rocksdb::SliceParts(&record_slice, 1), rocksdb::SliceParts(value, 2)));
+}
+
+void RocksStripeBatch::SetColdCount(int64_t rows) {
+  const absl::string_view key = keys_.ColdCount();
+  Note(batch_.Put(ToSlice(key), EncodeColdCount(key, rows)));
+}
+
 void RocksStripeBatch::Put(RowSegment& segment) {
   const absl::string_view key = keys_.Rows(segments_.next++);
   (wants_every_row_ ? segments_.base_bytes : segments_.change_bytes) += segment.bytes();

@@ -41,13 +41,17 @@ struct SegmentRange {
 
 class RocksStripeBatch : public StripeBatch {
  public:
-  // `on_disk`: the stripe's segments before this batch.
-  RocksStripeBatch(const StripeId& id, const SegmentRange& on_disk)
-      : id_(id), keys_(id), segments_(on_disk), wants_every_row_(on_disk.Wanting()) {}
+  // `on_disk`: the stripe's segments before this batch. `cold`: where cold rows are; outlives this.
+  RocksStripeBatch(const StripeId& id, const SegmentRange& on_disk,
+                   rocksdb::ColumnFamilyHandle* cold)
+      : id_(id), keys_(id), cold_(cold), segments_(on_disk), wants_every_row_(on_disk.Wanting()) {}
 
   void SetWatermarks(absl::Span<const Watermark> watermarks) override;
   void PutImage(absl::Span<const absl::string_view> pieces) override;
   void PutRow(int64_t key, absl::string_view bytes) override;
+  void PutCold(int64_t key, absl::string_view bytes) override;
+  void PutGone(int64_t key) override { PutRow(key, {}); }
+  void SetColdCount(int64_t rows) override;
   bool wants_every_row() const override { return wants_every_row_; }
   void Settle() override;
   size_t bytes() const override { return batch_.GetDataSize() + full_bytes_ + segment_.bytes(); }
@@ -73,6 +77,7 @@ class RocksStripeBatch : public StripeBatch {
 
   const StripeId id_;
   StripeKeys keys_;
+  rocksdb::ColumnFamilyHandle* const cold_;
   SegmentRange segments_;
   const bool wants_every_row_;
   bool has_rows_ = false;

@@ -41,9 +41,7 @@ absl::Status RocksStore::OpenDatabaseReadOnly(const StoreOptions& options) {
   rocksdb::Options rocks = MakeRocksOptions(options);
   rocks.info_log = log_;
   absl::MutexLock lock(&life_);
-  rocksdb::DB* db = nullptr;
-  const rocksdb::Status opened = rocksdb::DB::OpenForReadOnly(rocks, path, &db);
-  db_.reset(db);
+  const rocksdb::Status opened = OpenFamilies(rocks, path);
   return opened.ok() ? absl::OkStatus() : OpenError(opened, path);
 }
 

@@ -7,6 +7,7 @@
 #include "common/deadline.h"
 #include "rocksdb/options.h"
 #include "rocksdb/statistics.h"
+#include "storage/rocks_store.h"
 
 namespace cairn {
 namespace {
@@ -15,6 +16,7 @@ struct Property {
   const std::string& property;
   const char* name;
   const char* help;
+  bool of_database = false;  // else of a column family: the sum
 };
 
 struct Ticker {
@@ -34,26 +36,30 @@ void AddProperties(rocksdb::DB& db, std::vector<StoreFigure>& figures) {
       {Properties::kEstimateLiveDataSize, "rocksdb_live_data_bytes", "Estimate of live data."},
       {Properties::kEstimateNumKeys, "rocksdb_keys", "Estimate of the number of keys."},
       {Properties::kCurSizeAllMemTables, "rocksdb_memtable_bytes", "Write buffers in memory."},
-      {Properties::kBlockCacheUsage, "rocksdb_block_cache_bytes", "Block cache in use."},
+      {Properties::kBlockCacheUsage, "rocksdb_block_cache_bytes", "Block cache in use.", true},
       {Properties::kBlockCacheCapacity, "rocksdb_block_cache_capacity_bytes",
-       "Block cache at most."},
+       "Block cache at most.", true},
       {Properties::kEstimateTableReadersMem, "rocksdb_table_readers_bytes",
        "Memory of table readers outside the block cache."},
-      {Properties::kNumRunningFlushes, "rocksdb_running_flushes", "Flushes that run now."},
+      {Properties::kNumRunningFlushes, "rocksdb_running_flushes", "Flushes that run now.", true},
       {Properties::kNumRunningCompactions, "rocksdb_running_compactions",
-       "Compactions that run now."},
+       "Compactions that run now.", true},
       {Properties::kCompactionPending, "rocksdb_compaction_pending", "1: a compaction is due."},
       {Properties::kEstimatePendingCompactionBytes, "rocksdb_pending_compaction_bytes",
        "Estimate of what compactions have yet to rewrite."},
       {Properties::kActualDelayedWriteRate, "rocksdb_delayed_write_rate_bytes_per_second",
-       "What writes are slowed down to; 0: they are not."},
-      {Properties::kIsWriteStopped, "rocksdb_write_stopped", "1: writes wait for compactions."},
+       "What writes are slowed down to; 0: they are not.", true},
+      {Properties::kIsWriteStopped, "rocksdb_write_stopped", "1: writes wait for compactions.",
+       true},
       {Properties::kBackgroundErrors, "rocksdb_background_errors_total",
-       "Errors of flushes and compactions."},
+       "Errors of flushes and compactions.", true},
   };
   for (const Property& property : properties) {
     uint64_t value = 0;
-    if (!db.GetIntProperty(property.property, &value)) continue;
+    const bool known = property.of_database
+                           ? db.GetIntProperty(property.property, &value)
+                           : db.GetAggregatedIntProperty(property.property, &value);
+    if (!known) continue;
     figures.push_back({property.name, property.help, static_cast<double>(value)});
   }
 }
@@ -88,6 +94,11 @@ std::vector<StoreFigure> FiguresOf(rocksdb::DB& db) {
   const std::shared_ptr<rocksdb::Statistics> statistics = db.GetDBOptions().statistics;
   if (statistics != nullptr) AddTickers(*statistics, figures);
   return figures;
+}
+
+std::vector<StoreFigure> RocksStore::Figures() const {
+  absl::ReaderMutexLock lock(&life_);
+  return db_ == nullptr ? std::vector<StoreFigure>() : FiguresOf(*db_);
 }
 
 // Folder by folder: where one goes meanwhile, the others are still counted.

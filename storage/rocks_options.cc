@@ -1,6 +1,7 @@
 #include "storage/rocks_options.h"
 
 #include "rocksdb/cache.h"
+#include "rocksdb/filter_policy.h"
 #include "rocksdb/statistics.h"
 #include "rocksdb/table.h"
 
@@ -21,6 +22,24 @@ std::shared_ptr<rocksdb::TableFactory> MakeTableFactory(const StoreOptions& opti
   // readahead_size would copy every block once more, through a buffer of that size.)
   table.initial_auto_readahead_size = table.max_auto_readahead_size = 4 << 20;
   table.format_version = 5;
+  return std::shared_ptr<rocksdb::TableFactory>(rocksdb::NewBlockBasedTableFactory(table));
+}
+
+// Cold rows are looked up one by one, in any order.
+std::shared_ptr<rocksdb::TableFactory> MakeColdTableFactory(
+    const rocksdb::BlockBasedTableOptions& main) {
+  rocksdb::BlockBasedTableOptions table = main;
+  table.block_size = 4 << 10;  // what a lookup reads
+  // 1 % of the keys that are nowhere cost a block.
+  table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(10));
+  // In pieces, so that a lookup needs a few KiB of them in the cache and not the MiB of a table.
+  table.index_type = rocksdb::BlockBasedTableOptions::kTwoLevelIndexSearch;
+  table.partition_filters = true;
+  table.metadata_block_size = 4 << 10;
+  table.cache_index_and_filter_blocks_with_high_priority = true;
+  table.pin_top_level_index_and_filter = true;
+  table.data_block_index_type = rocksdb::BlockBasedTableOptions::kDataBlockBinaryAndHash;
+  table.data_block_hash_table_util_ratio = 0.75;
   return std::shared_ptr<rocksdb::TableFactory>(rocksdb::NewBlockBasedTableFactory(table));
 }
 
@@ -63,6 +82,10 @@ rocksdb::Options MakeRocksOptions(const StoreOptions& store) {
   options.table_factory = MakeTableFactory(store);
   options.write_buffer_size = store.write_buffer_bytes;
   options.max_write_buffer_number = 2;  // one fills while one is flushed; bounds memory
+  // Both column families together, which is what they are charged for.
+  options.db_write_buffer_size = 2 * store.write_buffer_bytes;
+  // A log goes when what it holds of either is in a table.
+  options.max_total_wal_size = 8 * store.write_buffer_bytes;
   // One flush and one compaction at a time: the server's threads need the other cores.
   options.max_background_jobs = 2;
   options.compaction_style = rocksdb::kCompactionStyleLevel;
@@ -75,6 +98,23 @@ rocksdb::Options MakeRocksOptions(const StoreOptions& store) {
   options.wal_bytes_per_sync = 1 << 20;
   SetHousekeeping(options);
   SetDurability(options);
+  return options;
+}
+
+rocksdb::ColumnFamilyOptions MakeColdOptions(const rocksdb::Options& main) {
+  rocksdb::ColumnFamilyOptions options(main);
+  options.table_factory =
+      MakeColdTableFactory(*main.table_factory->GetOptions<rocksdb::BlockBasedTableOptions>());
+  // A row is written again whenever it leaves memory changed, in any order: levels would copy each
+  // about ten times, runs of like size do it three or four times.
+  options.compaction_style = rocksdb::kCompactionStyleUniversal;
+  options.compaction_options_universal.allow_trivial_move = true;
+  options.level0_file_num_compaction_trigger = 6;
+  options.level0_slowdown_writes_trigger = 20;
+  options.level0_stop_writes_trigger = 36;
+  // Most lookups miss the write buffer.
+  options.memtable_prefix_bloom_size_ratio = 0.02;
+  options.memtable_whole_key_filtering = true;
   return options;
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -129,10 +130,8 @@ absl::Status RocksStore::OpenDatabase(const StoreOptions& options, bool create) 
   rocks.listeners.push_back(
       std::make_shared<FailureListener>(failure_, Context("background work stopped")));
   absl::MutexLock lock(&life_);
-  rocksdb::DB* db = nullptr;
   const std::string newest_log = NewestLog(path);  // recovery removes it
-  const rocksdb::Status opened = rocksdb::DB::Open(rocks, path, &db);
-  db_.reset(db);
+  const rocksdb::Status opened = OpenFamilies(rocks, path);
   if (!opened.ok()) return OpenError(opened, path);
   // Kept, so that closing it writes no note of its own.
   return failure_.Set(CheckSynced(newest_log));
@@ -170,6 +169,11 @@ absl::Status RocksStore::OpenError(const rocksdb::Status& status, const std::str
   std::string what = absl::StrCat("RocksDB in ", path);
   if (status.IsCorruption()) {
     std::vector<std::string> hints = UnreadableTables(path);
+    // The deletion of a log is the last that a MANIFEST says.
+    if (const auto current = ReadSmallFile(absl::StrCat(path, "/CURRENT"));
+        current.ok() && absl::StrContains(text, "Missing WAL")) {
+      hints.push_back(absl::StrCat("or the end of ", absl::StripTrailingAsciiWhitespace(*current)));
+    }
     const std::string warnings = log_->Warnings();
     if (!warnings.empty()) hints.push_back(warnings);
     if (!hints.empty()) absl::StrAppend(&what, " (", absl::StrJoin(hints, "; "), ")");
@@ -293,6 +297,7 @@ absl::Status RocksStore::DropJob(absl::string_view job) {
     if (put.ok()) put = batch.Delete(VariableKey(variable.id));
     drop(ShardsPrefix(variable.id));
     drop(StripesPrefix(variable.id));
+    if (put.ok()) put = DropCold(batch, variable.id, variable.id + 1);
   }
   if (job.size() <= kMaxJobBytes) {
     drop(WorkersPrefix(job));
@@ -331,7 +336,8 @@ absl::StatusOr<SegmentRange> RocksStore::Segments(const StripeId& id) {
 std::unique_ptr<StripeBatch> RocksStore::NewBatch(const StripeId& id) {
   absl::ReaderMutexLock lock(&life_);
   const absl::StatusOr<SegmentRange> segments = Segments(id);
-  auto batch = std::make_unique<RocksStripeBatch>(id, segments.ok() ? *segments : SegmentRange{});
+  auto batch =
+      std::make_unique<RocksStripeBatch>(id, segments.ok() ? *segments : SegmentRange{}, cold_);
   if (!segments.ok()) batch->Refuse(segments.status());
   return batch;
 }
@@ -440,6 +446,7 @@ absl::Status RocksStore::DropLeftovers(uint32_t first, uint32_t end) {
     if (any) RETURN_IF_ERROR(FromRocks(batch.DeleteRange(from, to), Context("drop leftovers")));
   }
   if (batch.Count() == 0) return absl::OkStatus();
+  RETURN_IF_ERROR(FromRocks(DropCold(batch, first, end), Context("drop leftovers")));
   RETURN_IF_ERROR(Commit(batch, /*sync=*/true, "drop leftovers"));
   absl::MutexLock segments_lock(&segments_mutex_);
   absl::erase_if(segments_, [&](const auto& entry) {
@@ -568,6 +575,10 @@ absl::Status RocksStore::LoadStripes(const StripeId& first, const StripeId& end,
       ASSIGN_OR_RETURN(const StoredRows rows, ReadRowSegment(key, value));
       return visitor.Rows(parsed.id, rows);
     }
+    if (parsed.part == StripePart::kColdCount) {
+      ASSIGN_OR_RETURN(const int64_t rows, DecodeColdCount(key, value));
+      return visitor.ColdCount(parsed.id, rows);
+    }
     ASSIGN_OR_RETURN(const absl::string_view image, VerifyChecksum(key, value));
     return visitor.Image(parsed.id, image);
   };
@@ -583,13 +594,7 @@ absl::Status RocksStore::LoadStripes(const StripeId& first, const StripeId& end,
 absl::Status RocksStore::StartCompaction() {
   absl::ReaderMutexLock lock(&life_);
   if (db_ == nullptr) return absl::FailedPreconditionError(Context("the store is closed"));
-  return FromRocks(db_->EnableAutoCompaction({db_->DefaultColumnFamily()}),
-                   Context("start the compaction"));
-}
-
-std::vector<StoreFigure> RocksStore::Figures() const {
-  absl::ReaderMutexLock lock(&life_);
-  return db_ == nullptr ? std::vector<StoreFigure>() : FiguresOf(*db_);
+  return FromRocks(db_->EnableAutoCompaction(families_), Context("start the compaction"));
 }
 
 absl::Status RocksStore::Close() {
@@ -598,7 +603,10 @@ absl::Status RocksStore::Close() {
   absl::Status result = failure_.Get();
   if (result.ok() && !read_only_) result = SyncOnce();
   // Saves the next start reading the WAL. Where it fails, what the WAL holds is safe there.
-  if (result.ok() && !read_only_) db_->Flush(rocksdb::FlushOptions()).PermitUncheckedError();
+  if (result.ok() && !read_only_) {
+    db_->Flush(rocksdb::FlushOptions(), families_).PermitUncheckedError();
+  }
+  CloseFamilies();
   const rocksdb::Status closed = db_->Close();
   if (result.ok()) result = FromRocks(closed, Context("close"));
   db_.reset();

@@ -69,6 +69,13 @@ class RocksStore : public StripeStore {
   absl::Status LoadStripes(const StripeId& first, const StripeId& end,
                            StripeVisitor& visitor) const override;
   absl::Status Checkpoint(const std::string& folder) override;
+  absl::Status ReadCold(absl::Span<const ColdKey> keys, size_t row_bytes,
+                        ColdRows& rows) const override;
+  absl::Status ScanCold(
+      const StripeId& id, int64_t first,
+      absl::FunctionRef<bool(int64_t key, absl::string_view row)> visit) const override;
+  void AddCache(size_t bytes) override;
+  absl::Status SetUnfinished(bool unfinished) override;
   absl::Status StartCompaction() override;
   std::vector<StoreFigure> Figures() const override;
   int64_t DiskBytes() const override { return files_.Bytes(); }
@@ -81,6 +88,13 @@ class RocksStore : public StripeStore {
 
   absl::Status OpenDatabase(const StoreOptions& options, bool create);
   absl::Status OpenDatabaseReadOnly(const StoreOptions& options);
+  // Opens both column families, so far as a database that is read alone has them.
+  rocksdb::Status OpenFamilies(const rocksdb::Options& options, const std::string& path)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(life_);
+  void CloseFamilies() ABSL_EXCLUSIVE_LOCKS_REQUIRED(life_);
+  // Of variables [first, end).
+  rocksdb::Status DropCold(rocksdb::WriteBatch& batch, uint32_t first, uint32_t end) const
+      ABSL_SHARED_LOCKS_REQUIRED(life_);
   // Why the database in `path` did not open.
   absl::Status OpenError(const rocksdb::Status& status, const std::string& path) const;
   // Reads the meta record, checks it, and stores it with a raised boot count.
@@ -121,6 +135,9 @@ class RocksStore : public StripeStore {
   // Calls hold it shared; Close holds it alone, so that it runs when no call does.
   mutable absl::Mutex life_;
   std::unique_ptr<rocksdb::DB> db_ ABSL_GUARDED_BY(life_);  // nullptr: closed
+  std::vector<rocksdb::ColumnFamilyHandle*> families_ ABSL_GUARDED_BY(life_);
+  // The one of cold rows; nullptr: it has none.
+  rocksdb::ColumnFamilyHandle* cold_ ABSL_GUARDED_BY(life_) = nullptr;
 
   // Row segments of the stripes that were loaded or written.
   mutable absl::Mutex segments_mutex_;

@@ -25,7 +25,7 @@ class RowSegment {
   bool Takes(size_t row_bytes) const {
     return bytes_.empty() || (row_bytes == row_bytes_ && bytes_.size() < kFullBytes);
   }
-  // The row must be one that it takes.
+  // The row must be one that it takes. One of no bytes says that its key's row is gone from here.
   void Add(int64_t key, absl::string_view row);
   // The record's value under `key`; the segment is empty then. `every_row`: it is of a write of all
   // rows of its stripe, not of changed ones.

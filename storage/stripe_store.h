@@ -17,10 +17,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "storage/cold_rows.h"
 #include "storage/stored_rows.h"
 
 namespace cairn {
@@ -30,17 +32,6 @@ struct Watermark {
   int32_t worker = 0;
   int64_t sequence = 0;
   bool operator==(const Watermark&) const = default;
-};
-
-struct StripeId {
-  uint32_t variable = 0;  // VariableRecord::id
-  uint32_t shard = 0;
-  uint32_t stripe = 0;  // embeddings: the bucket
-  bool operator==(const StripeId&) const = default;
-  template <typename H>
-  friend H AbslHashValue(H hash, const StripeId& id) {
-    return H::combine(std::move(hash), id.variable, id.shard, id.stripe);
-  }
 };
 
 struct VariableRecord {
@@ -98,6 +89,12 @@ class StripeBatch {
   // One embedding row: metadata, values and slots, laid out by the caller. Copied.
   // A key put again counts with its last bytes.
   virtual void PutRow(int64_t key, absl::string_view bytes) = 0;
+  // One embedding row on its own, where ReadCold finds it. Copied.
+  virtual void PutCold(int64_t key, absl::string_view bytes) = 0;
+  // The row of `key` is no longer among those that LoadStripes shows, unless it is put again.
+  virtual void PutGone(int64_t key) = 0;
+  // How many rows of the stripe are cold alone once this is written.
+  virtual void SetColdCount(int64_t rows) = 0;
   // True: nothing of the stripe is on disk, or so much has been written again that this batch
   // replaces all of its rows. It must get every one of them, changed or not, if it gets any.
   virtual bool wants_every_row() const = 0;
@@ -114,8 +111,11 @@ class StripeVisitor {
   // Before the stripe's image or rows. A non-OK status ends the load and is returned.
   virtual absl::Status Header(const StripeId& id, absl::Span<const Watermark> watermarks) = 0;
   virtual absl::Status Image(const StripeId& id, absl::string_view bytes) = 0;
-  // Some of its rows. A key comes again where its row was written again: the last one counts.
+  // Some of its rows. A key comes again where its row was written again: the last one counts. Rows
+  // of no bytes say that their keys' rows are not there any more.
   virtual absl::Status Rows(const StripeId& id, const StoredRows& rows) = 0;
+  // After its rows: how many others it has, which are cold. Not called where there were never any.
+  virtual absl::Status ColdCount(const StripeId&, int64_t) { return absl::OkStatus(); }
 };
 
 struct StoreOptions {
@@ -188,14 +188,30 @@ class StripeStore {
 
   virtual absl::StatusOr<std::vector<ShardRecord>> Shards() const = 0;
   virtual absl::StatusOr<std::vector<WorkerRecord>> Workers() const = 0;
-  // Every stripe in [first, end), in (variable, shard, stripe) order, rows as they were written,
-  // checksums verified. Ranges that do not overlap may be loaded by several threads at once.
+  // Every stripe in [first, end), in (variable, shard, stripe) order, without cold rows, rows as
+  // they were written, checksums verified. Ranges that do not overlap may be loaded by several
+  // threads at once.
   virtual absl::Status LoadStripes(const StripeId& first, const StripeId& end,
                                    StripeVisitor& visitor) const = 0;
   // Every stripe of `variable`.
   absl::Status LoadStripes(uint32_t variable, StripeVisitor& visitor) const {
     return LoadStripes({.variable = variable}, {.variable = variable + 1}, visitor);
   }
+
+  // The cold rows of `keys`, which are sorted and none of them named twice, each of `row_bytes`
+  // bytes. kDataLoss: a row is damaged, or of another size.
+  virtual absl::Status ReadCold(absl::Span<const ColdKey> keys, size_t row_bytes,
+                                ColdRows& rows) const = 0;
+  // Calls `visit` for the stripe's cold rows from key `first` on, in the order of keys, until it
+  // returns false. Views are valid during the call only.
+  virtual absl::Status ScanCold(
+      const StripeId& id, int64_t first,
+      absl::FunctionRef<bool(int64_t key, absl::string_view row)> visit) const = 0;
+  // Memory for finding cold rows, beyond StoreOptions::block_cache_bytes.
+  virtual void AddCache(size_t bytes) = 0;
+  // True: notes, durably, that what is written from here on is not whole before
+  // SetUnfinished(false) says so; a store that is opened with the note is refused (kDataLoss).
+  virtual absl::Status SetUnfinished(bool unfinished) = 0;
 
   // Copies the store as it is now into `folder`, a store folder then (storage/directory.h): tables
   // by hard links where the file system allows, everything synced. Writes go on meanwhile. The

@@ -147,6 +147,14 @@ void AddJob(const JobFigures& job, Families& families) {
   families.Gauge("cairn_ps_variables", "Variables.", static_cast<double>(job.variables), label);
   families.Gauge("cairn_ps_rows", "Rows of dense and embedding shards here.",
                  static_cast<double>(job.rows), label);
+  families.Gauge("cairn_ps_rows_in_memory", "Of them, those that are not on disk alone.",
+                 static_cast<double>(job.rows_in_memory), label);
+  families.Counter("cairn_ps_row_hits_total", "Keys of pulls and pushes whose row was in memory.",
+                   static_cast<double>(job.row_hits), label);
+  families.Counter("cairn_ps_row_loads_total", "Rows that were read from the disk for one.",
+                   static_cast<double>(job.row_loads), label);
+  families.Counter("cairn_ps_row_evictions_total", "Rows that left memory for the disk.",
+                   static_cast<double>(job.row_evictions), label);
   families.Gauge("cairn_ps_variable_memory_bytes", "Values, slots and metadata of rows.",
                  static_cast<double>(job.memory_bytes), label);
   families.Gauge("cairn_ps_dirty_stripes", "Stripes that the next epoch is to write.",

@@ -29,6 +29,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/deadline.h"
 #include "common/hash.h"
+#include "ps_server/cold_rows.h"
 #include "ps_server/engine.h"
 #include "ps_server/hosted_table.h"
 #include "ps_server/listener.h"
@@ -244,6 +245,7 @@ void BenchMemory() {
     auto table =
         std::make_unique<HostedTable>(1, std::move(layout), std::vector<int32_t>(64, 0), 0);
     TableScratch scratch;
+    ColdFetch none;  // without cold rows nothing is fetched
     KeyGroups groups;
     std::vector<int64_t> keys(1000);
     const std::vector<float> gradients(keys.size() * kDim, 0.5f);
@@ -251,7 +253,7 @@ void BenchMemory() {
       std::iota(keys.begin(), keys.end(), done);
       groups.Build(keys, 64);
       table->Push((*optimizer)->Begin(0), Origin{.worker = 0, .sequence = done + 1}, groups,
-                  gradients.data(), PulledRows(), scratch);
+                  gradients.data(), PulledRows(), scratch, none);
     }
     const double bytes = static_cast<double>(ResidentBytes() - before);
     const double beyond =

@@ -3,6 +3,9 @@
 // anew, with the drop. Servers may die under it at any moment.
 //
 //   cairn-caller-crash SERVERS
+//   cairn-caller-crash SERVERS cold
+//     Pushes to a table several times as large as servers of 16 MiB each hold in memory, and pulls
+//     it. Servers may die, this program not.
 //
 // Exit status: 0 everything was as it must be; 5 something counted not at all or twice; 1 else.
 #include <cstdio>
@@ -91,7 +94,65 @@ class Caller {
   std::vector<float> table_seen_ = std::vector<float>(kKeys * 2);
 };
 
-absl::Status Main(const std::string& servers) {
+class ColdCaller {
+ public:
+  explicit ColdCaller(PsClient& client) : client_(client) {}
+
+  absl::Status Run() {
+    VariableSpec table{.name = "table", .kind = VariableKind::kEmbedding, .shape = {kColdWidth}};
+    table.touched_rows = TouchedRows::kPushed;
+    table.optimizer = {.type = "sgd", .learning_rate = ConstantRate(1)};
+    RETURN_IF_ERROR(client_.Create({table}, Patience()));
+    for (int round = 1; round <= kColdRounds; ++round) {
+      for (int64_t first = 0; first < kColdKeys; first += kColdBatch) {
+        RETURN_IF_ERROR(Push(first));
+      }
+      // From the one that was used longest ago.
+      for (int64_t first = 0; first < kColdKeys; first += kColdBatch) {
+        RETURN_IF_ERROR(Expect(first, static_cast<float>(round)));
+      }
+    }
+    return client_.Leave(Patience());
+  }
+
+ private:
+  static constexpr int64_t kColdKeys = 160000, kColdBatch = 4000, kColdWidth = 64;
+  static constexpr int kColdRounds = 2;
+
+  absl::Span<const int64_t> Keys(int64_t first) {
+    keys_.clear();
+    for (int64_t key = first; key < first + kColdBatch; ++key) keys_.push_back(key * 1000003);
+    return keys_;
+  }
+  absl::Status Push(int64_t first) {
+    values_.assign(kColdBatch * kColdWidth, -1);
+    return client_.Push({{.variable = "table",
+                          .part = Part::kKeys,
+                          .ids = Keys(first),
+                          .values = AsBytes(absl::MakeConstSpan(values_))}},
+                        "", Patience());
+  }
+  absl::Status Expect(int64_t first, float want) {
+    values_.resize(kColdBatch * kColdWidth);
+    RETURN_IF_ERROR(client_.Pull({{.variable = "table",
+                                   .part = Part::kKeys,
+                                   .ids = Keys(first),
+                                   .out = AsWritableBytes(absl::MakeSpan(values_))}},
+                                 Patience()));
+    for (size_t i = 0; i < values_.size(); ++i) {
+      if (values_[i] == want) continue;
+      return absl::DataLossError(absl::StrCat("the row of key ", keys_[i / kColdWidth], " is ",
+                                              values_[i], ", not ", want));
+    }
+    return absl::OkStatus();
+  }
+
+  PsClient& client_;
+  std::vector<int64_t> keys_;
+  std::vector<float> values_;
+};
+
+absl::Status Main(const std::string& servers, bool cold) {
   const ClientOptions options = {.job = "calls",
                                  .worker = 0,
                                  .task = "worker:0",
@@ -99,15 +160,16 @@ absl::Status Main(const std::string& servers) {
                                  .ps_wait = absl::Seconds(50),
                                  .rpc_timeout = absl::Seconds(5)};
   ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> client, PsClient::Connect(options, Patience()));
-  return Caller(*client).Run();
+  return cold ? ColdCaller(*client).Run() : Caller(*client).Run();
 }
 
 }  // namespace
 }  // namespace cairn::test
 
 int main(int argc, char** argv) {
-  if (argc != 2) return 2;
-  const absl::Status status = cairn::test::Main(argv[1]);
+  const bool cold = argc == 3 && std::string(argv[2]) == "cold";
+  if (argc != 2 && !cold) return 2;
+  const absl::Status status = cairn::test::Main(argv[1], cold);
   if (!status.ok()) std::fprintf(stderr, "cairn-caller: %s\n", status.ToString().c_str());
   return status.ok() ? 0 : absl::IsDataLoss(status) ? 5 : 1;
 }

@@ -72,6 +72,12 @@ CALLS = {
     "drop: before the answer": ("ps", 2),
     "worker: job dropped": ("worker", 2),
 }
+# Points of rows that leave memory, and the passages at which a server dies, one start after the
+# other.
+COLD = {
+    "evict: before a stripe is written": (1, 9, 3, 12),
+    "evict: before rows are dropped": (2, 8, 1, 5),
+}
 # Points of synchronous steps.
 SYNC = {
     "contribution: kept, not in order yet": ("ps", 20),
@@ -227,6 +233,20 @@ class Calls(CrashCase):
             self.result("caller")
 
 
+class Cold(CrashCase):
+    """A table several times as large as the servers' memory."""
+
+    def run_point(self, point, durability):
+        with self.open_cluster(2, "--durability", durability, "--snapshot_interval_seconds", "0.2",
+                               "--memory_budget_bytes", str(16 << 20)):
+            self.start("caller", [CALLER, ",".join(self.cluster.addresses), "cold"])
+            for passage in COLD[point]:
+                self.arm_server(1, point, passage)
+                self.await_server_death(1, point)
+            self.respawn(1)
+            self.result("caller")
+
+
 class Training(CrashCase):
     """cairn-worker, undisturbed once and then with somebody killed."""
 
@@ -370,7 +390,7 @@ class Points(unittest.TestCase):
                                   recursive=True):
                 with open(path, encoding="utf-8") as f:
                     found |= set(re.findall(r'CAIRN_CRASH_POINT\(\s*"([^"]+)"\)', f.read()))
-        cases = {*PUSHES, *STARTS, *CALLS, *SYNC, *CHECKPOINTS, *RESTORES}
+        cases = {*PUSHES, *STARTS, *CALLS, *COLD, *SYNC, *CHECKPOINTS, *RESTORES}
         self.assertEqual(found ^ cases, set(), "points without a case, or cases without a point")
 
 
@@ -387,6 +407,10 @@ for name in STARTS:
     add(Pushes, name, lambda self, name=name: self.run_start(name))
 for name in CALLS:
     add(Calls, name, lambda self, name=name: self.run_point(name))
+for name in COLD:
+    for kind in ("snapshot", "log"):
+        add(Cold, f"{name} under {kind}",
+            lambda self, name=name, kind=kind: self.run_point(name, kind))
 for name in SYNC:
     add(Training, "sync " + name, lambda self, name=name: self.run_sync(name))
 for name in CHECKPOINTS:

@@ -206,7 +206,7 @@ TEST_F(TableTest, DamagedCursorIsRefusedOrPastTheEnd) {
   request.cursor = "abc";
   EXPECT_THAT(CallStatus([&] { engine().service().scan(reply, request); }),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("cursor has 3 bytes")));
-  request.cursor = "\xff\xff\xff\xff\xff\xff\xff\xff";
+  request.cursor = std::string(12, '\xff');
   EXPECT_OK(CallStatus([&] { engine().service().scan(reply, request); }));
   EXPECT_TRUE(reply.cursor.empty());
   EXPECT_TRUE(reply.keys.empty());

@@ -52,6 +52,9 @@ class Batch : public StripeBatch {
   void PutRow(int64_t key, absl::string_view bytes) override {
     write_.stripe.rows[key] = std::string(bytes);
   }
+  void PutCold(int64_t, absl::string_view) override {}  // budgets are ample
+  void PutGone(int64_t) override {}
+  void SetColdCount(int64_t) override {}
   bool wants_every_row() const override { return first_; }
   void Settle() override {}
   size_t bytes() const override { return write_.stripe.rows.size(); }
@@ -128,6 +131,15 @@ class Store : public StripeStore {
   }
   absl::Status LoadStripes(const StripeId& first, const StripeId& end,
                            StripeVisitor& visitor) const override;
+  absl::Status ReadCold(absl::Span<const ColdKey>, size_t, ColdRows&) const override {
+    return NotHere();
+  }
+  absl::Status ScanCold(const StripeId&, int64_t,
+                        absl::FunctionRef<bool(int64_t, absl::string_view)>) const override {
+    return absl::OkStatus();
+  }
+  void AddCache(size_t) override {}
+  absl::Status SetUnfinished(bool) override { return NotHere(); }
   absl::Status Checkpoint(const std::string&) override { return NotHere(); }
   absl::Status StartCompaction() override { return absl::OkStatus(); }
   std::vector<StoreFigure> Figures() const override { return {}; }

@@ -44,6 +44,24 @@ TEST(Key, AStripesKeysParseBackToTheirFields) {
   EXPECT_EQ(KeyText(RowsKey(id, 7)), "stripe 3/1/70000 rows 7");
 }
 
+TEST(Key, ColdRowsOfAStripeSortByTheirKeysAndParseBack) {
+  const StripeId id{3, 0, 70000};
+  std::string before(StripeKeys(id).ColdPrefix());
+  for (const int64_t key : {std::numeric_limits<int64_t>::min(), int64_t{-1}, int64_t{0},
+                            int64_t{255}, int64_t{256}, std::numeric_limits<int64_t>::max()}) {
+    StripeKeys keys(id);
+    const std::string bytes(keys.Cold(key));
+    EXPECT_LT(before, bytes);
+    before = bytes;
+    const absl::StatusOr<StripeKey> parsed = ParseStripeKey(bytes);
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_EQ(parsed->id, id);
+    EXPECT_EQ(parsed->key, key);
+  }
+  EXPECT_EQ(KeyText(StripeKeys(id).Cold(-7)), "stripe 3/0/70000 cold row -7");
+  EXPECT_EQ(KeyText(StripeKeys(id).ColdCount()), "stripe 3/0/70000 cold count");
+}
+
 // DropJob deletes the range of a prefix: it must end before the first key of the next one.
 TEST(Key, PrefixEndIsTheFirstKeyBeyondThePrefix) {
   EXPECT_EQ(PrefixEnd(StripesPrefix(7)), StripesPrefix(8));

@@ -18,6 +18,7 @@ struct LoadedStripe {
   std::vector<Watermark> watermarks;
   std::vector<std::string> images;
   std::vector<std::pair<int64_t, std::string>> rows;
+  int64_t cold_count = 0;
 };
 
 // Keeps every stripe in the order of the visit, and every row where its key came first.
@@ -34,7 +35,19 @@ class Recorder : public StripeVisitor {
   }
   absl::Status Rows(const StripeId& id, const StoredRows& rows) override {
     EXPECT_EQ(stripes.back().id, id);
-    for (size_t i = 0; i < rows.size(); ++i) Set(rows.key(i), rows.row(i));
+    for (size_t i = 0; i < rows.size(); ++i) {
+      if (rows.row_bytes() == 0) {
+        std::erase_if(stripes.back().rows,
+                      [&](const auto& row) { return row.first == rows.key(i); });
+      } else {
+        Set(rows.key(i), rows.row(i));
+      }
+    }
+    return absl::OkStatus();
+  }
+  absl::Status ColdCount(const StripeId& id, int64_t rows) override {
+    EXPECT_EQ(stripes.back().id, id);
+    stripes.back().cold_count = rows;
     return absl::OkStatus();
   }
   std::vector<LoadedStripe> stripes;

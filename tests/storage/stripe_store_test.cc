@@ -2,7 +2,9 @@
 #include "storage/stripe_store.h"
 
 #include <atomic>
+#include <filesystem>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <thread>
@@ -20,11 +22,13 @@
 namespace cairn {
 namespace {
 
+using absl::StatusCode;
 using ::testing::_;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
 
 class StripeStoreTest : public ::testing::Test {
  protected:
@@ -107,6 +111,69 @@ TEST_F(StripeStoreTest, ALaterWriteReplacesTheImageAndEachRowItNames) {
   EXPECT_THAT(Load(1)[0].images, ElementsAre("after"));
   EXPECT_THAT(Load(1)[0].watermarks, ElementsAre(Watermark{0, 2}));
   EXPECT_THAT(Load(2)[0].rows, ElementsAre(Pair(5, "five"), Pair(6, "SIX")));
+}
+
+TEST_F(StripeStoreTest, ColdRowsAreFoundByKeyAndNotShownByALoadUnlessPutAgain) {
+  const StripeId id{2, 0, 9};
+  ASSERT_OK(WriteRows(id, {{0, 1}}, {{5, "five"}, {-6, "six!"}, {7, "sevn"}}));
+  {
+    const std::unique_ptr<StripeBatch> batch = store_->NewBatch(id);
+    for (const auto& [key, row] : {std::pair<int64_t, const char*>{5, "FIVE"}, {-6, "SIX!"}}) {
+      batch->PutCold(key, row);
+      batch->PutGone(key);
+    }
+    batch->SetColdCount(2);
+    ASSERT_OK(store_->Write(*batch));
+  }
+  for (int i = 0; i < 2; ++i, Reopen()) {
+    const std::vector<LoadedStripe> stripes = Load(2);
+    EXPECT_THAT(stripes[0].rows, ElementsAre(Pair(7, "sevn")));
+    EXPECT_EQ(stripes[0].cold_count, 2);
+    ColdRows rows;
+    const std::vector<ColdKey> keys = {{StripeId{2, 0, 8}, 5}, {id, -6}, {id, 5}, {id, 6}, {id, 7}};
+    ASSERT_OK(store_->ReadCold(keys, 4, rows));
+    EXPECT_EQ(rows.found(), 2u);
+    EXPECT_EQ(rows.row(0), nullptr);
+    EXPECT_EQ(absl::string_view(rows.row(1), 4), "SIX!");
+    EXPECT_EQ(absl::string_view(rows.row(2), 4), "FIVE");
+    EXPECT_EQ(rows.row(3), nullptr);
+    EXPECT_EQ(rows.row(4), nullptr);
+    EXPECT_THAT(store_->ReadCold(keys, 5, rows),
+                StatusIs(StatusCode::kDataLoss, HasSubstr("stripe 2/0/9 cold row -6 has 4 bytes")));
+    std::vector<int64_t> scanned;
+    ASSERT_OK(store_->ScanCold(id, std::numeric_limits<int64_t>::min(),
+                               [&](int64_t key, absl::string_view) {
+                                 scanned.push_back(key);
+                                 return true;
+                               }));
+    EXPECT_THAT(scanned, ElementsAre(-6, 5));
+  }
+  ASSERT_OK(WriteRows(id, {}, {{5, "5555"}}));
+  EXPECT_THAT(Load(2)[0].rows, UnorderedElementsAre(Pair(7, "sevn"), Pair(5, "5555")));
+}
+
+TEST_F(StripeStoreTest, ADroppedJobTakesItsColdRowsAlong) {
+  ASSERT_OK(store_->PutVariable({2, "job", "t", ""}));
+  ASSERT_OK(WriteRows({2, 0, 0}, {{0, 1}}, {{1, "1"}}));
+  const std::unique_ptr<StripeBatch> batch = store_->NewBatch({2, 0, 0});
+  batch->PutCold(5, "five");
+  ASSERT_OK(store_->Write(*batch));
+  ASSERT_OK(store_->DropJob("job"));
+  ColdRows rows;
+  ASSERT_OK(store_->ReadCold(std::vector<ColdKey>{{{2, 0, 0}, 5}}, 4, rows));
+  EXPECT_EQ(rows.found(), 0u);
+}
+
+TEST_F(StripeStoreTest, AnUnfinishedStoreIsRefusedUntilItIsFinished) {
+  ASSERT_OK(store_->SetUnfinished(true));
+  ASSERT_OK(store_->Close());
+  EXPECT_THAT(OpenStore(directory_),
+              StatusIs(StatusCode::kDataLoss, HasSubstr("/UNFINISHED says that")));
+  std::filesystem::remove(directory_ + "/UNFINISHED");
+  Reopen();
+  ASSERT_OK(store_->SetUnfinished(true));
+  ASSERT_OK(store_->SetUnfinished(false));
+  Reopen();
 }
 
 // A stripe that is written again and again must neither grow without bound on disk nor lose a row:

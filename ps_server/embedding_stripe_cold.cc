@@ -1,0 +1,99 @@
+// How rows of a stripe leave memory and come back (COLD_ROWS.md).
+#include <algorithm>
+#include <cstring>
+
+#include "ps_server/embedding_stripe.h"
+
+namespace cairn {
+namespace {
+
+void SetBit(std::vector<uint64_t>& bits, uint32_t row, bool value) {
+  const size_t word = row / 64;
+  if (word >= bits.size()) {
+    if (!value) return;
+    bits.resize(word + 1);
+  }
+  const uint64_t bit = uint64_t{1} << (row % 64);
+  bits[word] = value ? bits[word] | bit : bits[word] & ~bit;
+}
+
+}  // namespace
+
+uint32_t EmbeddingStripe::Promote(int64_t key, const char* stored) {
+  const uint32_t row = table_.FindOrInsert(key).first;
+  std::memcpy(table_.stored(row), stored, table_.stored_bytes());
+  table_.Untouch(row);
+  SetBit(spare_bits_, row, true);
+  ++spare_count_;
+  --cold_rows_;
+  return row;
+}
+
+void EmbeddingStripe::Spill(StripeBatch& batch, uint32_t row) {
+  if (!sweeping_ && batch.wants_every_row()) MarkEveryRow();
+  sweeping_ = true;
+  many_dirty_ = true;  // the bits tell from here on
+  batch.PutCold(table_.key(row), Stored(row));
+  batch.PutGone(table_.key(row));
+  if (Bit(dirty_bits_, row)) {
+    SetBit(dirty_bits_, row, false);
+    --dirty_count_;
+  }
+  SetBit(spare_bits_, row, true);
+  ++spare_count_;
+}
+
+bool EmbeddingStripe::Choose(StripeBatch& batch, size_t bytes, Leave which, uint32_t max_rows,
+                             Leaving& leaving) {
+  // Looking at a row costs a cache miss: not so many at a time that a push waits for long.
+  constexpr uint32_t kLooks = 8192;
+  size_t left = std::max<size_t>(1, bytes / table_.stored_bytes());
+  const uint32_t rows = table_.size();
+  for (uint32_t looks = 0; looks < kLooks && left > 0; ++looks) {
+    if (leaving.looked_at >= rows || leaving.rows.size() >= max_rows) return false;
+    if (hand_ >= rows) hand_ = 0;
+    const uint32_t row = hand_++;
+    ++leaving.looked_at;
+    if (which == Leave::kUntouched && table_.touched(row)) {
+      table_.Untouch(row);
+      continue;
+    }
+    leaving.rows.push_back(row);
+    if (spare(row)) continue;
+    Spill(batch, row);
+    leaving.writes = true;
+    --left;
+  }
+  return true;
+}
+
+uint32_t EmbeddingStripe::DropChosen(Leave which, const Leaving& leaving) {
+  std::vector<uint32_t> rows = leaving.rows;
+  std::sort(rows.begin(), rows.end());  // the hand may have come round
+  uint32_t dropped = 0;
+  for (size_t i = rows.size(); i-- > 0;) {
+    const uint32_t row = rows[i];
+    if (!spare(row) || (which == Leave::kUntouched && table_.touched(row))) continue;
+    DropRow(row);
+    ++dropped;
+  }
+  if (dropped == 0) return 0;
+  departures_.fetch_add(1, std::memory_order_release);
+  table_.TrimMemory();
+  return dropped;
+}
+
+// Rows after it have been looked at: the last one, which takes its number, stays.
+void EmbeddingStripe::DropRow(uint32_t row) {
+  const uint32_t last = table_.size() - 1;
+  table_.Remove(row);
+  SetBit(spare_bits_, row, spare(last));
+  SetBit(spare_bits_, last, false);
+  SetBit(dirty_bits_, row, Bit(dirty_bits_, last));
+  SetBit(dirty_bits_, last, false);
+  many_dirty_ = true;  // the numbers of those that were few are others now
+  --spare_count_;
+  ++cold_rows_;
+}
+
+}  // namespace cairn

@@ -1,0 +1,170 @@
+#include "ps_server/evictor.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "common/crash_point.h"
+#include "common/status.h"
+
+namespace cairn {
+namespace {
+
+// As in an epoch: what is copied under a stripe's lock at a time, and the pause after it.
+constexpr size_t kSliceBytes = 256 << 10;
+constexpr absl::Duration kSlicePause = absl::Microseconds(50);
+// A stripe is written whole whatever few rows leave it, so no fewer than these; and no more, so
+// that the batch stays small.
+constexpr int64_t kFewestRows = 2048;
+constexpr int64_t kMostRows = 8192;
+// After a round in which nothing could go.
+constexpr absl::Duration kPause = absl::Milliseconds(100);
+// The part of the budget that finding cold rows gets: filters and indexes of 4 times as many rows.
+constexpr int64_t kCacheShare = 16;
+
+}  // namespace
+
+absl::StatusOr<uint32_t> EvictRows(StripeStore& store, EmbeddingStripe& stripe,
+                                   EmbeddingStripe::Leave which, uint32_t max_rows) {
+  const absl::MutexLock writing(&stripe.writing());
+  const std::unique_ptr<StripeBatch> batch = store.NewBatch(stripe.id());
+  EmbeddingStripe::Leaving leaving;
+  for (bool more = true; more;) {
+    {
+      absl::MutexLock lock(&stripe.mutex());
+      more = stripe.Choose(*batch, kSliceBytes, which, max_rows, leaving);
+    }
+    batch->Settle();
+    if (more) absl::SleepFor(kSlicePause);
+  }
+  for (bool more = leaving.writes; more;) {
+    {
+      absl::MutexLock lock(&stripe.mutex());
+      more = stripe.DrainAhead(*batch, kSliceBytes);
+    }
+    batch->Settle();
+    if (more) absl::SleepFor(kSlicePause);
+  }
+  if (leaving.writes) {
+    {
+      absl::MutexLock lock(&stripe.mutex());
+      stripe.DrainEarly(*batch);
+    }
+    CAIRN_CRASH_POINT("evict: before a stripe is written");
+    RETURN_IF_ERROR(store.Write(*batch));
+    CAIRN_CRASH_POINT("evict: before rows are dropped");
+  }
+  absl::MutexLock lock(&stripe.mutex());
+  return stripe.DropChosen(which, leaving);
+}
+
+Evictor::Evictor(StripeStore& store, Registry& registry, MemoryBudget& budget, Flusher& flusher,
+                 const EngineOptions& options)
+    : store_(store), registry_(registry), budget_(budget), flusher_(flusher), options_(options) {}
+
+void Evictor::Start() {
+  budget_.BeginReclaiming(options_.disk_wait);
+  thread_ = std::thread(&Evictor::Loop, this);
+}
+
+void Evictor::Stop() {
+  stopping_.store(true);
+  budget_.EndReclaiming();
+  if (thread_.joinable()) thread_.join();
+}
+
+absl::Status Evictor::Exclusively(absl::FunctionRef<absl::Status()> work) {
+  absl::MutexLock turn(&turn_);
+  return work();
+}
+
+void Evictor::Loop() {
+  while (const std::optional<int64_t> goal = budget_.AwaitShortage(kPause)) {
+    bool freed = false;
+    // What was not written must not be dropped, and what is failing is not asked again.
+    if (flusher_.failure().ok()) {
+      const absl::StatusOr<bool> round = Round(*goal);
+      freed = round.ok() && *round;
+      if (!round.ok()) flusher_.Refuse(round.status()).IgnoreError();  // logged and kept
+    }
+    budget_.EndRound(freed);
+  }
+}
+
+std::vector<std::shared_ptr<Variable>> Evictor::Tables() const {
+  std::vector<std::shared_ptr<Variable>> tables;
+  for (const auto& job : registry_.jobs()) {
+    for (const auto& [name, variable] : *job->variables()) {
+      if (variable->table() != nullptr) tables.push_back(variable);
+    }
+  }
+  std::sort(tables.begin(), tables.end(),
+            [](const auto& a, const auto& b) { return a->id() < b->id(); });
+  return tables;
+}
+
+absl::Status Evictor::Prepare() {
+  if (prepared_) return absl::OkStatus();
+  if (options_.durability == Durability::kOff) RETURN_IF_ERROR(store_.SetUnfinished(true));
+  const int64_t cache = budget_.limit_bytes() / kCacheShare;
+  budget_.Force(cache);
+  store_.AddCache(static_cast<size_t>(cache));
+  LOG(INFO) << "ps:" << options_.server_index << " has " << budget_.used_bytes() << " of "
+            << budget_.limit_bytes()
+            << " bytes of memory in use: rows of tables that are not used leave it for the disk";
+  prepared_ = true;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Evictor::Round(int64_t goal_bytes) {
+  absl::MutexLock turn(&turn_);
+  const std::vector<std::shared_ptr<Variable>> tables = Tables();
+  int64_t stripes = 0;
+  for (const auto& variable : tables) stripes += variable->table()->bucket_count();
+  int64_t freed = 0;
+  size_t at = 0;
+  while (at < tables.size() && tables[at]->id() < hand_variable_) ++at;
+  if (at < tables.size() && tables[at]->id() != hand_variable_) hand_bucket_ = 0;
+  // Twice round: the first time takes the marks of rows that were used.
+  for (int64_t looks = 0; looks <= 2 * stripes && budget_.used_bytes() > goal_bytes; ++looks) {
+    if (at == tables.size() || hand_bucket_ >= tables[at]->table()->bucket_count()) {
+      at = at >= tables.size() - 1 ? 0 : at + 1;
+      hand_bucket_ = 0;
+    }
+    if (tables.empty() || stopping_.load()) break;
+    EmbeddingStripe* const stripe = tables[at]->table()->stripe(hand_bucket_);
+    hand_variable_ = tables[at]->id();
+    int64_t bytes = 0;
+    if (stripe != nullptr) {
+      ASSIGN_OR_RETURN(bytes, Visit(*tables[at], *stripe, goal_bytes));
+    }
+    freed += bytes;
+    // Until it has no more to give.
+    if (bytes < kMostRows * tables[at]->table()->layout().row_charge()) ++hand_bucket_;
+  }
+  return freed > 0;
+}
+
+absl::StatusOr<int64_t> Evictor::Visit(Variable& variable, EmbeddingStripe& stripe,
+                                       int64_t goal_bytes) {
+  HostedTable& table = *variable.table();
+  const int64_t charge = table.layout().row_charge();
+  {
+    absl::ReaderMutexLock lock(&stripe.mutex());
+    if (stripe.row_count() == 0) return 0;
+  }
+  RETURN_IF_ERROR(Prepare());
+  const int64_t wanted = (budget_.used_bytes() - goal_bytes) / charge + 1;
+  ASSIGN_OR_RETURN(const uint32_t gone,
+                   EvictRows(store_, stripe, EmbeddingStripe::Leave::kUntouched,
+                             static_cast<uint32_t>(std::clamp(wanted, kFewestRows, kMostRows))));
+  table.CountRows(-int64_t{gone}, gone);
+  RowCounts::Add(table.counts().evicted, gone);
+  variable.GiveBack(gone * charge);
+  return gone * charge;
+}
+
+}  // namespace cairn

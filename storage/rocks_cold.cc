@@ -1,0 +1,138 @@
+// The column family of cold rows: single rows, looked up by key, that no load reads.
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/blocking.h"
+#include "common/status.h"
+#include "rocksdb/cache.h"
+#include "rocksdb/table.h"
+#include "storage/directory.h"
+#include "storage/key.h"
+#include "storage/record.h"
+#include "storage/rocks_options.h"
+#include "storage/rocks_status.h"
+#include "storage/rocks_store.h"
+
+namespace cairn {
+namespace {
+
+constexpr char kColdFamily[] = "cold";
+// Looked up together: RocksDB reads their blocks side by side in batches of 32.
+constexpr size_t kLookups = 256;
+
+}  // namespace
+
+rocksdb::Status RocksStore::OpenFamilies(const rocksdb::Options& options, const std::string& path) {
+  std::vector<rocksdb::ColumnFamilyDescriptor> families = {
+      {rocksdb::kDefaultColumnFamilyName, options}, {kColdFamily, MakeColdOptions(options)}};
+  rocksdb::DBOptions db_options(options);
+  db_options.create_missing_column_families = true;
+  rocksdb::DB* db = nullptr;
+  rocksdb::Status opened;
+  if (!read_only_) {
+    opened = rocksdb::DB::Open(db_options, path, families, &families_, &db);
+  } else {
+    std::vector<std::string> names;
+    opened = rocksdb::DB::ListColumnFamilies(db_options, path, &names);
+    if (!opened.ok()) return opened;
+    if (std::count(names.begin(), names.end(), kColdFamily) == 0) families.pop_back();
+    opened = rocksdb::DB::OpenForReadOnly(db_options, path, families, &families_, &db);
+  }
+  db_.reset(db);
+  if (opened.ok() && families_.size() > 1) cold_ = families_[1];
+  return opened;
+}
+
+void RocksStore::CloseFamilies() {
+  for (rocksdb::ColumnFamilyHandle* const family : families_) {
+    db_->DestroyColumnFamilyHandle(family).PermitUncheckedError();
+  }
+  families_.clear();
+  cold_ = nullptr;
+}
+
+rocksdb::Status RocksStore::DropCold(rocksdb::WriteBatch& batch, uint32_t first,
+                                     uint32_t end) const {
+  return batch.DeleteRange(cold_, StripesPrefix(first), StripesPrefix(end));
+}
+
+absl::Status RocksStore::ReadCold(absl::Span<const ColdKey> keys, size_t row_bytes,
+                                  ColdRows& rows) const {
+  absl::ReaderMutexLock lock(&life_);
+  if (db_ == nullptr) return absl::FailedPreconditionError(Context("the store is closed"));
+  rows.Reset(keys.size(), row_bytes);
+  if (cold_ == nullptr) return absl::OkStatus();
+  const Blocking blocking;
+  std::array<rocksdb::Slice, kLookups> slices;
+  std::array<rocksdb::PinnableSlice, kLookups> values;
+  std::array<rocksdb::Status, kLookups> statuses;
+  std::vector<StripeKeys> records;
+  records.reserve(kLookups);
+  for (size_t base = 0; base < keys.size(); base += kLookups) {
+    const size_t n = std::min(kLookups, keys.size() - base);
+    records.clear();
+    for (size_t i = 0; i < n; ++i) {
+      records.emplace_back(keys[base + i].id);
+      slices[i] = ToSlice(records[i].Cold(keys[base + i].key));
+    }
+    db_->MultiGet(rocksdb::ReadOptions(), cold_, n, slices.data(), values.data(), statuses.data(),
+                  /*sorted_input=*/true);
+    for (size_t i = 0; i < n; ++i) {
+      if (statuses[i].IsNotFound()) continue;
+      RETURN_IF_ERROR(FromRocks(statuses[i], Context("read a cold row")));
+      ASSIGN_OR_RETURN(const absl::string_view row,
+                       VerifyChecksum(FromSlice(slices[i]), FromSlice(values[i])));
+      if (row.size() != row_bytes) {
+        return absl::DataLossError(Context(absl::StrCat(KeyText(FromSlice(slices[i])), " has ",
+                                                        row.size(), " bytes, not ", row_bytes)));
+      }
+      rows.Set(base + i, row);
+      values[i].Reset();
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RocksStore::ScanCold(
+    const StripeId& id, int64_t first,
+    absl::FunctionRef<bool(int64_t key, absl::string_view row)> visit) const {
+  absl::ReaderMutexLock lock(&life_);
+  if (db_ == nullptr) return absl::FailedPreconditionError(Context("the store is closed"));
+  if (cold_ == nullptr) return absl::OkStatus();
+  const Blocking blocking;
+  StripeKeys keys(id);
+  const std::string end = PrefixEnd(keys.ColdPrefix());
+  const rocksdb::Slice end_slice = ToSlice(end);
+  rocksdb::ReadOptions options = MakeScanOptions();
+  options.iterate_upper_bound = &end_slice;
+  const std::unique_ptr<rocksdb::Iterator> at(db_->NewIterator(options, cold_));
+  for (at->Seek(ToSlice(keys.Cold(first))); at->Valid(); at->Next()) {
+    const absl::string_view key = FromSlice(at->key());
+    ASSIGN_OR_RETURN(const StripeKey parsed, ParseStripeKey(key));
+    ASSIGN_OR_RETURN(const absl::string_view row, VerifyChecksum(key, FromSlice(at->value())));
+    if (!visit(parsed.key, row)) return absl::OkStatus();
+  }
+  return FromRocks(at->status(), Context("scan cold rows"));
+}
+
+void RocksStore::AddCache(size_t bytes) {
+  absl::ReaderMutexLock lock(&life_);
+  if (db_ == nullptr) return;
+  const auto* table =
+      db_->GetOptions().table_factory->GetOptions<rocksdb::BlockBasedTableOptions>();
+  table->block_cache->SetCapacity(table->block_cache->GetCapacity() + bytes);
+}
+
+absl::Status RocksStore::SetUnfinished(bool unfinished) {
+  return unfinished ? MarkUnfinished(directory_) : ClearUnfinished(directory_);
+}
+
+}  // namespace cairn
