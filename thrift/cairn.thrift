@@ -214,17 +214,6 @@ struct DenseShard {
   3: i32 ps
 }
 
-/** What an embedding table does with rows that are rarely used. */
-struct RowRules {
-  /** A key gets a row with its n-th push; the pushes before do not move it. 1 … 255. */
-  1: i32 admit_after_pushes = 1
-  /** Rows not pushed for so long are deleted, some time later; 0: never. */
-  2: i64 expire_after_seconds = 0
-  /** Of the whole table, shared among its buckets: beyond it, rows not pushed for longest are
-      deleted. 0: no limit. */
-  3: i64 max_rows = 0
-}
-
 struct VariableSpec {
   /** 1 … 512 bytes of [A-Za-z0-9_./-]. */
   1: string name
@@ -240,7 +229,6 @@ struct VariableSpec {
   /** EMBEDDING: server of each hash bucket; a power of two, 1 … 65536. Empty: 16 buckets here. */
   9: list<i32> bucket_ps
   10: i64 map_version = 1
-  11: optional RowRules rows
 }
 
 exception ServerError {
@@ -488,15 +476,6 @@ struct RowFigures {
   3: i64 absent
   /** Rows that left memory for the disk. */
   4: i64 evicted
-  /** Pushes of keys that have no row yet (RowRules.admit_after_pushes). */
-  5: i64 not_admitted
-  /** Rows deleted: for their age, for the table's size. */
-  6: i64 expired
-  7: i64 crowded_out
-  /** Of the rows in memory: how many were pushed last less than 1, 2, 4, 8 … seconds ago; were
-      pushed, since they came to memory, 1, 2 to 3, 4 to 7, … times. */
-  8: list<i64> rows_by_age
-  9: list<i64> rows_by_pushes
 }
 
 struct ShardInfo {
