@@ -197,6 +197,19 @@ TEST_F(MovesTest, StepsThatAreNotDueAreRefused) {
   EXPECT_EQ(ReasonOf(Push(0, 2, 1, {5}, 1)), wire::ErrorReason::BUSY);
 }
 
+TEST_F(MovesTest, WhatAnEarlierTryHasOnItsWayIsRefused) {
+  wire::MoveRequest old = Request(wire::MoveAction::PREPARE, 0, 1, 2);
+  old.start = 7;
+  ASSERT_OK(Step(1, old));
+  ASSERT_OK(Step(0, old));
+  ASSERT_OK(UntilReady(0, 1, 2));
+  old.action = wire::MoveAction::WRITE;
+  EXPECT_TRUE(absl::IsFailedPrecondition(Step(1, old).status()));
+  old.action = wire::MoveAction::COMMIT;
+  EXPECT_THAT(Step(0, old).status().message(), HasSubstr("another try"));
+  ASSERT_OK(At(0, wire::MoveAction::COMMIT, 0, 1, 2));
+}
+
 TEST_F(MovesTest, MapsThatAreNotTheNextAreRefused) {
   EXPECT_THAT(At(0, wire::MoveAction::PREPARE, 0, 1, 3).message(), HasSubstr("version 1 here"));
   EXPECT_THAT(At(2, wire::MoveAction::PREPARE, 0, 1, 2).message(), HasSubstr("another server"));
