@@ -280,6 +280,22 @@ TEST_F(LocalListenerTest, WhoSaysNothingHasHandshakeSeconds) {
   EXPECT_THAT(silent.ReceiveUntilClosed(), HasSubstr("it sent nothing in time"));
 }
 
+TEST_F(LocalListenerTest, AServerThatDoesNotLetInIsGivenUp) {
+  const absl::StatusOr<LocalListener> mute = ListenLocally();
+  ASSERT_OK(mute);
+  const std::string ticket(kLocalTicketBytes, 't');
+  EXPECT_THAT(
+      ConnectLocally(mute->path, ticket, kSameUser, "ps:0", Deadline::In(absl::Milliseconds(50)))
+          .status(),
+      StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("not in time")));
+  EXPECT_THAT(ConnectLocally(mute->path + "x", ticket, kSameUser, "ps:0", Soon()).status(),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("Connection refused")));
+  EXPECT_THAT(ConnectLocally("/tmp/x", ticket, kSameUser, "ps:0", Soon()).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no name of an abstract")));
+  EXPECT_THAT(ConnectLocally(mute->path, "short", kSameUser, "ps:0", Soon()).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("a ticket of 5 bytes")));
+}
+
 TEST_F(LocalListenerTest, AFloodOfSilentCallersPushesItselfOut) {
   Start({.max_handshakes = 4});
   const std::string path = OfferFrom(address()).path;

@@ -30,8 +30,8 @@ struct Verdict {
 
 absl::Status Failed(const char* what) {
   const bool is_late = errno == EAGAIN || errno == EINTR;
-  const std::string text = absl::StrCat("local transport: ", what, ": ",
-                                        is_late ? "no answer in time" : std::strerror(errno));
+  const std::string text =
+      absl::StrCat("local transport: ", what, ": ", is_late ? "not in time" : std::strerror(errno));
   return is_late ? absl::DeadlineExceededError(text) : absl::UnavailableError(text);
 }
 
