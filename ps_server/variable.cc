@@ -115,7 +115,9 @@ absl::StatusOr<Variable::Kept> Variable::Decode(const VariableRecord& record, in
     if (bytes > rest.size()) {
       return absl::DataLossError(absl::StrCat(who, ": its record ends inside a map"));
     }
-    if (bytes > 0) ASSIGN_OR_RETURN(kept.arriving, read(rest.substr(0, bytes)));
+    if (bytes > 0) {
+      ASSIGN_OR_RETURN(kept.arriving, read(rest.substr(0, bytes)));
+    }
     rest.remove_prefix(bytes);
   }
   ASSIGN_OR_RETURN(kept.spec, read(rest));
