@@ -85,6 +85,11 @@ void ChunkPool::GiveBack(std::byte* chunk) {
   free_.push_back(chunk);
 }
 
+size_t ChunkPool::idle_bytes() const {
+  absl::MutexLock lock(&mutex_);
+  return free_.size() * chunk_bytes_;
+}
+
 // Mapped with a huge page to spare, of which what lies before and behind the alignment goes back.
 ChunkPool::Block ChunkPool::MapBlock(size_t bytes) {
   void* const mapped = mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE,

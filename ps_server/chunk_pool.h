@@ -25,6 +25,8 @@ class ChunkPool {
   std::byte* Take();
   // Makes `chunk` available to the next Take.
   void GiveBack(std::byte* chunk);
+  // Bytes of chunks that were given back and not taken again.
+  size_t idle_bytes() const;
 
  private:
   struct Free {
@@ -44,7 +46,7 @@ class ChunkPool {
   std::byte* TakeOfNewBlock(size_t bytes);
 
   const size_t chunk_bytes_;
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   std::vector<std::byte*> free_ ABSL_GUARDED_BY(mutex_);
   std::vector<Small> small_ ABSL_GUARDED_BY(mutex_);
   size_t small_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // of small_, and of those that are to join it

@@ -34,6 +34,9 @@ struct EngineOptions {
   Durability durability = Durability::kSnapshot;
   absl::Duration snapshot_interval = absl::Seconds(5);
   int64_t memory_budget_bytes = int64_t{4} << 30;
+  // The process is the server's alone: what it has resident beyond what is charged counts as used,
+  // where rows of tables can make room for it.
+  bool own_process = false;
   // How long a call may wait for memory (of others' calls in flight) before RESOURCE_EXHAUSTED.
   absl::Duration memory_wait = absl::Seconds(2);
   // How long a call waits for the disk, or for its turn to change what variables there are. A

@@ -1,8 +1,10 @@
 #include "ps_server/evictor.h"
 
 #include <glog/logging.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <optional>
 #include <utility>
 
@@ -20,10 +22,22 @@ constexpr absl::Duration kSlicePause = absl::Microseconds(50);
 // that the batch stays small.
 constexpr int64_t kFewestRows = 2048;
 constexpr int64_t kMostRows = 8192;
-// After a round in which nothing could go.
+// Between looks where nothing is to go, or could.
 constexpr absl::Duration kPause = absl::Milliseconds(100);
 // The part of the budget that finding cold rows gets: filters and indexes of 4 times as many rows.
 constexpr int64_t kCacheShare = 16;
+
+// At most: in a small budget the program must not take the rows' place. And at least: malloc needs
+// more when rows begin to come and go, and chunks of rows do not go back to the system.
+constexpr int64_t kLargestRestShare = 4;
+constexpr int64_t kSmallestRestShare = 8;
+
+int64_t ResidentBytes() {
+  int64_t pages = 0;
+  int64_t resident = 0;
+  std::ifstream("/proc/self/statm") >> pages >> resident;
+  return resident * sysconf(_SC_PAGE_SIZE);
+}
 
 }  // namespace
 
@@ -119,9 +133,27 @@ absl::Status Evictor::Prepare() {
   return absl::OkStatus();
 }
 
+void Evictor::ChargeRest(const std::vector<std::shared_ptr<Variable>>& tables) {
+  if (!options_.own_process) return;
+  int64_t idle = 0;
+  for (const auto& variable : tables) idle += variable->table()->idle_bytes();
+  const int64_t charged = budget_.used_bytes() - rest_bytes_;
+  int64_t rest = 0;
+  // While there is plenty it is nobody's concern.
+  if (!tables.empty() && charged > budget_.limit_bytes() / 2) {
+    const int64_t limit = budget_.limit_bytes();
+    rest = std::clamp(ResidentBytes() - idle - charged, limit / kSmallestRestShare,
+                      limit / kLargestRestShare);
+  }
+  if (rest > rest_bytes_) budget_.Force(rest - rest_bytes_);
+  if (rest < rest_bytes_) budget_.Release(rest_bytes_ - rest);
+  rest_bytes_ = rest;
+}
+
 absl::StatusOr<bool> Evictor::Round(int64_t goal_bytes) {
   absl::MutexLock turn(&turn_);
   const std::vector<std::shared_ptr<Variable>> tables = Tables();
+  ChargeRest(tables);
   int64_t stripes = 0;
   for (const auto& variable : tables) stripes += variable->table()->bucket_count();
   int64_t freed = 0;

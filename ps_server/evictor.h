@@ -50,6 +50,9 @@ class Evictor {
   absl::StatusOr<bool> Round(int64_t goal_bytes);
   // One stripe's part of it.
   absl::StatusOr<int64_t> Visit(Variable& variable, EmbeddingStripe& stripe, int64_t goal_bytes);
+  // Charges the budget with what the process has resident and nobody is charged for: the program,
+  // scratch memory, and what malloc keeps.
+  void ChargeRest(const std::vector<std::shared_ptr<Variable>>& tables);
   // Before the first row leaves memory.
   absl::Status Prepare();
   std::vector<std::shared_ptr<Variable>> Tables() const;
@@ -62,6 +65,7 @@ class Evictor {
   std::atomic<bool> stopping_{false};
   absl::Mutex turn_;  // held while rows leave; guards what follows
   bool prepared_ = false;
+  int64_t rest_bytes_ = 0;  // charged
   uint32_t hand_variable_ = 0;
   uint32_t hand_bucket_ = 0;
   std::thread thread_;

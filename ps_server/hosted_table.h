@@ -17,8 +17,8 @@ namespace cairn {
 
 class HostedTable;
 
-// Where a pull found its keys' rows, table by table. Rows stay where they are, and a worker soon
-// pushes what it has pulled, so a push of the same keys need not look them up again.
+// Where a pull found its keys' rows, table by table. Rows seldom move, and a worker soon pushes
+// what it has pulled, so a push of the same keys need not look them up again.
 // Thread safety: none.
 class PulledRows {
  public:
@@ -111,6 +111,8 @@ class HostedTable final : public HostedShard {
   RowCounts& counts() const { return core_->counts; }
   // Lives as long as any stripe: the optimizer.
   void KeepAlive(std::shared_ptr<const void> kept) { core_->kept = std::move(kept); }
+  // Memory that rows have left and others are to use.
+  int64_t idle_bytes() const { return static_cast<int64_t>(core_->pool.idle_bytes()); }
 
   // Below, all groups must be of buckets that live here.
   // How many of the keys have no row in memory; a repeated key counts each time.

@@ -7,13 +7,6 @@
 #include "thrift/errors.h"
 
 namespace cairn {
-namespace {
-
-// Nobody waits for the reclaimer to look again: a wake-up that tells nothing.
-constexpr absl::Duration kIdleWait = absl::Seconds(10);
-
-}  // namespace
-
 MemoryBudget::MemoryBudget(int64_t limit_bytes, absl::Duration wait, WaitBoard* board)
     : limit_(limit_bytes), wait_(wait), board_(board) {}
 
@@ -92,20 +85,21 @@ std::optional<int64_t> MemoryBudget::AwaitShortage(absl::Duration pause) {
   while (reclaiming_ && rounds_asked_ <= rounds_begun_) {
     const bool short_of_it = used_.load() > high_bytes();
     if (!short_of_it) futile_ = false;
-    if (short_of_it && (!futile_ || retry.Expired())) break;
-    shortage_.WaitUntil(&mutex_, short_of_it ? retry : Deadline::In(kIdleWait));
+    if ((short_of_it && !futile_) || retry.Expired()) break;
+    shortage_.WaitUntil(&mutex_, retry);
   }
   idle_.store(false);
   if (!reclaiming_) return std::nullopt;
   ++rounds_begun_;
-  return std::min(low_bytes(), limit_ - wanted_);
+  const int64_t goal = used_.load() > high_bytes() ? low_bytes() : high_bytes();
+  return std::min(goal, limit_ - wanted_);
 }
 
 void MemoryBudget::EndRound(bool freed) {
   absl::MutexLock lock(&mutex_);
   rounds_ended_ = rounds_begun_;
   freed_ = freed;
-  futile_ = !freed;
+  futile_ = !freed && used_.load() > high_bytes();
   if (waiters_.load() > 0 && freed) rounds_asked_ = rounds_begun_ + 1;
   released_.SignalAll();
 }

@@ -42,9 +42,9 @@ class MemoryBudget {
   // Between the two there is a reclaimer: Acquire waits for it, `patience` at most.
   void BeginReclaiming(absl::Duration patience);
   void EndReclaiming();
-  // The reclaimer waits until there is something to do, `pause` at most where the last round freed
-  // nothing and nobody new waits, and begins a round. Returns how much may be in use at its end;
-  // nullopt: EndReclaiming.
+  // The reclaimer waits until there is something to do, `pause` at most, where the last round freed
+  // nothing and nobody new waits even then, and begins a round. Returns how much may be in use at
+  // its end; nullopt: EndReclaiming.
   std::optional<int64_t> AwaitShortage(absl::Duration pause);
   void EndRound(bool freed);
 

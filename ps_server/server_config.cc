@@ -165,6 +165,7 @@ absl::Status ReadEngineFlags(EngineOptions& engine) {
   ASSIGN_OR_RETURN(engine.lease, Seconds("lease_seconds", absl::GetFlag(FLAGS_lease_seconds), 0.1));
   const int64_t budget = absl::GetFlag(FLAGS_memory_budget_bytes);
   engine.memory_budget_bytes = budget == 0 ? DefaultBudget() : budget;
+  engine.own_process = true;
   const std::string not_finite = absl::GetFlag(FLAGS_not_finite);
   if (not_finite != "reject" && not_finite != "skip") {
     return absl::InvalidArgumentError(absl::StrCat("--not_finite is '", not_finite, "'",

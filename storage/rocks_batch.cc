@@ -17,8 +17,8 @@ void RocksStripeBatch::Note(rocksdb::Status status) {
   if (status_.ok()) status_ = std::move(status);
 }
 
-// One allocation and no copying of images where growth by doubling would make several. The batch so
-// far is at most a header.
+// One allocation and no copying of images where growth by doubling would make several. There is
+// little in the batch so far.
 void RocksStripeBatch::Reserve(size_t image_bytes) {
   constexpr size_t kFramingBytes = 1024;  // keys, lengths, and a header put afterwards
   std::string bytes;
@@ -88,6 +88,13 @@ void RocksStripeBatch::Put(RowSegment& segment) {
 }
 
 void RocksStripeBatch::Settle() {
+  // Growing by doubling asks the system for new pages each time. What is not used is not touched.
+  constexpr size_t kLargeBytes = 128 << 10;
+  constexpr size_t kRoomBytes = 8 << 20;
+  if (!has_room_ && batch_.GetDataSize() + full_bytes_ > kLargeBytes) {
+    has_room_ = true;
+    Reserve(kRoomBytes);
+  }
   for (RowSegment& segment : full_) Put(segment);
   full_.clear();
   full_bytes_ = 0;

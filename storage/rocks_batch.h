@@ -81,6 +81,7 @@ class RocksStripeBatch : public StripeBatch {
   SegmentRange segments_;
   const bool wants_every_row_;
   bool has_rows_ = false;
+  bool has_room_ = false;
   std::vector<RowSegment> full_;  // not put yet
   size_t full_bytes_ = 0;
   RowSegment segment_;

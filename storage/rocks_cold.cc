@@ -59,11 +59,6 @@ void RocksStore::CloseFamilies() {
   cold_ = nullptr;
 }
 
-rocksdb::Status RocksStore::DropCold(rocksdb::WriteBatch& batch, uint32_t first,
-                                     uint32_t end) const {
-  return batch.DeleteRange(cold_, StripesPrefix(first), StripesPrefix(end));
-}
-
 absl::Status RocksStore::ReadCold(absl::Span<const ColdKey> keys, size_t row_bytes,
                                   ColdRows& rows) const {
   absl::ReaderMutexLock lock(&life_);

@@ -112,7 +112,8 @@ class RocksStore : public StripeStore {
   absl::Status Scan(absl::string_view first, absl::string_view end, absl::string_view what,
                     const Record& record) const ABSL_SHARED_LOCKS_REQUIRED(life_);
   // Whether there is a record with a key in [first, end).
-  absl::StatusOr<bool> HasAny(absl::string_view first, absl::string_view end) const
+  absl::StatusOr<bool> HasAny(absl::string_view first, absl::string_view end,
+                              rocksdb::ColumnFamilyHandle* family) const
       ABSL_SHARED_LOCKS_REQUIRED(life_);
   absl::Status FillEpoch(absl::Span<const ShardRecord> shards,
                          absl::Span<const WorkerRecord> workers, rocksdb::WriteBatch& batch) const;

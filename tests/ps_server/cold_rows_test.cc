@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <map>
 #include <random>
-#include <set>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -76,33 +75,6 @@ class ColdRowsTest : public ServerTest {
         ASSERT_EQ(std::count(row, row + kDim, want), kDim) << keys[i] << " is " << row[0];
       }
     }
-  }
-  // Names in the store's folder.
-  std::set<std::string> Files() const {
-    std::set<std::string> names;
-    for (const auto& entry : fs::recursive_directory_iterator(options_.directory)) {
-      names.insert(entry.path().string());
-    }
-    return names;
-  }
-  // A copy of the folder at one moment: RocksDB's background work must neither make nor remove a
-  // file meanwhile.
-  std::string CopyAsOfNow() {
-    for (int tries = 0; tries < 1000; ++tries) {
-      const std::string copy = folder_.Join(absl::StrCat("crashed", tries));
-      const std::set<std::string> before = Files();
-      std::error_code failed;
-      fs::copy(options_.directory, copy, fs::copy_options::recursive, failed);
-      if (!failed && Files() == before) return copy;
-      fs::remove_all(copy);
-    }
-    ADD_FAILURE() << "files come and go";
-    return "";
-  }
-  void StartFromCrash() {
-    options_.directory = CopyAsOfNow();
-    engine_.reset();
-    Start();
   }
   static wire::ShardInfo Info(TestClient& client) {
     return client.Describe()->variables[0].shards[0];
@@ -186,7 +158,8 @@ TEST_F(ColdRowsTest, ACrashLosesNothingThatWasDurableAndReplayDoublesNothing) {
     later.push_back(Range((i * 7919) % (kKeys - kBatch), kBatch));
     ASSERT_OK(PushOnes(client, later.back(), model));
   }
-  ASSERT_NO_FATAL_FAILURE(StartFromCrash());
+  ASSERT_NO_FATAL_FAILURE(StartFromCopy());
+  crashed_.reset();
   TestClient back = Client(0);
   EXPECT_EQ(back.Hello(client.caller().incarnation)->state.applied, durable);
   Model counted;
@@ -202,7 +175,8 @@ TEST_F(ColdRowsTest, UnderLogWhatWasAcknowledgedSurvivesACrash) {
   ASSERT_OK(client.Create({Spec("t")}));
   Model model;
   ASSERT_NO_FATAL_FAILURE(PushAll(client, model));
-  ASSERT_NO_FATAL_FAILURE(StartFromCrash());
+  ASSERT_NO_FATAL_FAILURE(StartFromCopy());
+  crashed_.reset();
   TestClient back = Joined(0);
   ASSERT_NO_FATAL_FAILURE(ExpectHolds(back, model));
 }

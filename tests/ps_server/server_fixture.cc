@@ -1,6 +1,8 @@
 #include "tests/ps_server/server_fixture.h"
 
 #include <filesystem>
+#include <set>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -216,10 +218,31 @@ void ServerTest::Restart() {
   Start();
 }
 
+std::string ServerTest::CopyAsOfNow() {
+  namespace fs = std::filesystem;
+  const auto files = [&] {
+    std::set<std::string> names;
+    std::error_code gone;
+    for (fs::recursive_directory_iterator at(options_.directory, gone), end; !gone && at != end;
+         at.increment(gone)) {
+      names.insert(at->path().string());
+    }
+    return names;
+  };
+  for (int tries = 0; tries < 1000; ++tries) {
+    const std::string copy = folder_.Join(absl::StrCat("copy", copies_++));
+    const std::set<std::string> before = files();
+    std::error_code failed;
+    fs::copy(options_.directory, copy, fs::copy_options::recursive, failed);
+    if (!failed && files() == before) return copy;
+    fs::remove_all(copy);
+  }
+  ADD_FAILURE() << "files come and go in " << options_.directory;
+  return "";
+}
+
 void ServerTest::StartFromCopy() {
-  const std::string copy = folder_.Join(absl::StrCat("copy", copies_++));
-  std::filesystem::copy(options_.directory, copy, std::filesystem::copy_options::recursive);
-  options_.directory = copy;
+  options_.directory = CopyAsOfNow();
   crashed_ = std::move(engine_);
   Start();
 }

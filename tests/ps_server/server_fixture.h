@@ -113,6 +113,9 @@ class ServerTest : public ::testing::Test {
   void Restart();
   // Starts on a copy of the folder as it is now: what a crash of the process would leave.
   void StartFromCopy();
+  // A copy of the folder as it is now: RocksDB's background work neither makes nor removes a file
+  // meanwhile.
+  std::string CopyAsOfNow();
   Engine& engine() { return *engine_; }
   TestClient Client(int32_t worker = -1) { return TestClient(engine_->service(), worker); }
   // A worker that has said hello.

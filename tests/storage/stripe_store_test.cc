@@ -164,6 +164,16 @@ TEST_F(StripeStoreTest, ADroppedJobTakesItsColdRowsAlong) {
   EXPECT_EQ(rows.found(), 0u);
 }
 
+TEST_F(StripeStoreTest, ColdRowsAloneAreLeftoversToo) {
+  const std::unique_ptr<StripeBatch> batch = store_->NewBatch({7, 0, 0});
+  batch->PutCold(5, "five");
+  ASSERT_OK(store_->Write(*batch));
+  ASSERT_OK(store_->DropLeftovers(7, std::numeric_limits<uint32_t>::max()));
+  ColdRows rows;
+  ASSERT_OK(store_->ReadCold(std::vector<ColdKey>{{{7, 0, 0}, 5}}, 4, rows));
+  EXPECT_EQ(rows.found(), 0u);
+}
+
 TEST_F(StripeStoreTest, AnUnfinishedStoreIsRefusedUntilItIsFinished) {
   ASSERT_OK(store_->SetUnfinished(true));
   ASSERT_OK(store_->Close());
