@@ -137,7 +137,7 @@ inline constexpr int64_t kMaxIdsPerCall = int64_t{1} << 24;
 // How long a pull may ask to wait for other workers before it is answered with who is missing: a
 // client asks again, so a longer wait gains nothing and would hold a connection.
 inline constexpr double kMaxWaitSeconds = 60;
-// Bytes of a moving table that one read answers, about: what a stripe has is not cut, so a reply may
+// Bytes of a moving table that a read answers, about: what a stripe has is not cut, so a reply may
 // be longer by one stripe. Larger pieces gain no speed, and are held in memory three times.
 inline constexpr int64_t kLeastMoveBytes = 64 << 10;
 inline constexpr int64_t kMaxMoveBytes = 64 << 20;
