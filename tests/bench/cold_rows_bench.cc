@@ -92,8 +92,8 @@ class Run {
 
   // Every row is pushed once.
   void Fill();
-  // Pulls and pushes for so long; keys a second of both together.
-  double Measure(double seconds);
+  // Pulls and pushes for so long, and at least so many keys; keys a second of both together.
+  double Measure(double seconds, int64_t keys);
   void Print(double rate, double other_rate);
 
  private:
@@ -216,13 +216,13 @@ void Run::Verify() {
   }
 }
 
-double Run::Measure(double seconds) {
+double Run::Measure(double seconds, int64_t least_keys) {
   const auto batch = static_cast<size_t>(absl::GetFlag(FLAGS_batch));
   double spent = 0;
   int64_t keys = 0;
   gradients_.assign(batch * kDim, 0.5f);
   before_ = Info().row_figures;
-  while (spent < seconds) {
+  while (spent < seconds || keys < least_keys) {
     ranks_.resize(batch);
     keys_.resize(batch);
     for (size_t i = 0; i < batch; ++i) {
@@ -278,8 +278,9 @@ double RunOne(const std::string& name, int64_t budget_mib, int64_t rows, double 
   Run run(name, budget_mib, rows);
   run.Fill();
   const double seconds = absl::GetFlag(FLAGS_seconds);
-  run.Measure(seconds);  // until the rows in memory are those of the stream
-  const double rate = run.Measure(seconds);
+  // Until the rows in memory are those of the stream.
+  run.Measure(0, std::min(rows, int64_t{2} * (budget_mib << 20) / kRowBytes));
+  const double rate = run.Measure(seconds, 0);
   run.Print(rate, other_rate);
   return rate;
 }
