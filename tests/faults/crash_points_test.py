@@ -15,7 +15,7 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import processes  # noqa: E402
 import tap  # noqa: E402
-from harness import PUSHERS, SECONDS, PushersCase, ServersCase  # noqa: E402
+from harness import PUSHER, PUSHERS, SECONDS, PushersCase, ServersCase  # noqa: E402
 
 CALLER = os.environ.get("CAIRN_CALLER")
 STEPS, BATCH, COLUMNS = 120, 20, 40  # of a training run
@@ -77,6 +77,22 @@ CALLS = {
 COLD = {
     "evict: before a stripe is written": (1, 9, 3, 12),
     "evict: before rows are dropped": (2, 8, 1, 5),
+}
+# Points of rows that go from server to server while workers push: who dies, and at which passage.
+MOVES = {
+    "move: a piece is written": ("ps", 5),
+    "move: updates are turned away": ("ps", 2),
+    "move: before it is ready": ("ps", 2),
+    "move: ready": ("ps", 2),
+    "move: before the rows are given away": ("ps", 2),
+    "move: before the map": ("ps", 3),
+    "move: map written": ("ps", 3),
+    "late part: applied, not durable": ("ps", 1),
+    "worker: before what has moved is sent": ("worker", 2),
+    "worker: what has moved is sent": ("worker", 2),
+    "mover: a piece is copied": ("mover", 5),
+    "mover: before the point of no return": ("mover", 2),
+    "mover: the source has given the rows away": ("mover", 2),
 }
 # Points of synchronous steps.
 SYNC = {
@@ -211,6 +227,54 @@ class Pushes(CrashCase, PushersCase):
             self.respawn(1)
             self.until_all_got_on(10)
             self.finish()
+
+
+class Moves(CrashCase, PushersCase):
+    """The same, while a mover carries buckets and shards between the servers."""
+
+    def start_mover(self, name, seed):
+        return self.start(name, [PUSHER, "move", ",".join(self.cluster.addresses), str(seed),
+                                 self.folder])
+
+    def run_point(self, point, durability):
+        role, passage = MOVES[point]
+        victim = 1
+        with self.open_cluster(3, "--durability", durability, "--snapshot_interval_seconds", "0.2"):
+            if role == "ps":
+                self.arm_server(victim, point, passage)
+            for worker in range(PUSHERS):
+                with armed(point, passage) if (role, victim) == ("worker", worker) \
+                        else contextlib.nullcontext():
+                    self.start_pusher(worker)
+            with armed(point, passage) if role == "mover" else contextlib.nullcontext():
+                self.start_mover("mover", 1)
+            name = {"worker": f"worker{victim}", "mover": "mover"}.get(role)
+            if role == "ps":
+                self.await_server_death(victim, point)
+                self.respawn(victim)
+            else:
+                self.await_death(self.tasks[name], lambda: self.log(name), point)
+                if role == "worker":
+                    self.start_pusher(victim)
+            # Another mover where the first was killed; it finds what that one left.
+            last = 2 if role == "mover" else 1
+            if role == "mover":
+                self.start_mover("mover2", last)
+            before = 0 if role == "mover" else self.count_moves(last)
+            processes.wait_for(lambda: self.count_moves(last) >= before + 5, SECONDS,
+                               f"moves:\n{self.logs()}")
+            self.until_all_got_on(10)
+            with open(self.path("stop-moves"), "wb"):
+                pass
+            self.result("mover2" if role == "mover" else "mover")
+            self.finish("check_moved")
+
+    def count_moves(self, seed):
+        try:
+            with open(self.path(f"moves-{seed}"), encoding="ascii") as f:
+                return len(f.readlines())
+        except OSError:
+            return 0
 
 
 class Calls(CrashCase):
@@ -390,7 +454,7 @@ class Points(unittest.TestCase):
                                   recursive=True):
                 with open(path, encoding="utf-8") as f:
                     found |= set(re.findall(r'CAIRN_CRASH_POINT\(\s*"([^"]+)"\)', f.read()))
-        cases = {*PUSHES, *STARTS, *CALLS, *COLD, *SYNC, *CHECKPOINTS, *RESTORES}
+        cases = {*PUSHES, *STARTS, *CALLS, *COLD, *MOVES, *SYNC, *CHECKPOINTS, *RESTORES}
         self.assertEqual(found ^ cases, set(), "points without a case, or cases without a point")
 
 
@@ -411,6 +475,10 @@ for name in COLD:
     for kind in ("snapshot", "log"):
         add(Cold, f"{name} under {kind}",
             lambda self, name=name, kind=kind: self.run_point(name, kind))
+for number, name in enumerate(MOVES):
+    kind = ("snapshot", "log", "log_sync")[number % 3]
+    add(Moves, f"{name} under {kind}",
+        lambda self, name=name, kind=kind: self.run_point(name, kind))
 for name in SYNC:
     add(Training, "sync " + name, lambda self, name=name: self.run_sync(name))
 for name in CHECKPOINTS:

@@ -106,7 +106,7 @@ class PushersCase(ServersCase):
         with open(self.path("stop"), "wb"):
             pass
 
-    def finish(self):
+    def finish(self, check="check"):
         """Everybody leaves, the servers are killed, and what they kept is compared."""
         self.stop()
         counts = [self.result(f"worker{w}")["pushes"] for w in range(PUSHERS)]
@@ -115,7 +115,7 @@ class PushersCase(ServersCase):
         for index in range(self.cluster.count):
             self.respawn(index)
         check = subprocess.run(
-            [PUSHER, "check", ",".join(self.cluster.addresses), ",".join(map(str, counts))],
+            [PUSHER, check, ",".join(self.cluster.addresses), ",".join(map(str, counts))],
             stderr=subprocess.PIPE, text=True, timeout=SECONDS, check=False)
         self.assertEqual(check.returncode, 0, check.stderr + self.logs())
         self.assertGreater(min(counts), 10)

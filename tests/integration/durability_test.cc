@@ -322,8 +322,9 @@ class SnapshotKillTest : public ServerProcessTest {
     server_->Kill();
   }
 
-  // Pushes until the server is killed, which happens after `pushes` acknowledgements.
-  void PushAndKill(int64_t pushes) {
+  // Pushes until the server is killed, which happens after `pushes` acknowledgements and, where
+  // `after_epoch`, an epoch.
+  void PushAndKill(int64_t pushes, bool after_epoch) {
     absl::Mutex mutex;
     int64_t acknowledged = 0;
     std::thread pusher([&] {
@@ -343,6 +344,9 @@ class SnapshotKillTest : public ServerProcessTest {
     {
       absl::MutexLock lock(&mutex);
       EXPECT_TRUE(mutex.AwaitWithTimeout(absl::Condition(&reached), kPatience)) << "slow pushes";
+    }
+    if (after_epoch) {
+      EXPECT_OK(Connect()->client.Flush());
     }
     server_->Kill();
     pusher.join();
@@ -387,7 +391,7 @@ TEST_F(SnapshotKillTest, AKillLeavesAConsistentStateAndReplayMakesItWhole) {
     SCOPED_TRACE(kill);
     ASSERT_NO_FATAL_FAILURE(Start());
     ASSERT_OK(Connect()->client.Create({Spec()}));
-    ASSERT_NO_FATAL_FAILURE(PushAndKill(20));
+    ASSERT_NO_FATAL_FAILURE(PushAndKill(20, /*after_epoch=*/kill % 2 == 0));
     ASSERT_NO_FATAL_FAILURE(Start());
     const auto worker = Connect(0);
     const int64_t published = worker->client.sequence;
