@@ -1,5 +1,4 @@
 // A move step by step: what each step refuses, and what there is after a crash behind each of them.
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,8 +13,6 @@
 
 namespace cairn {
 namespace {
-
-namespace fs = std::filesystem;
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -65,7 +62,7 @@ class MovesTest : public ::testing::Test {
   }
   void CrashUnseen(int32_t s) {
     const std::string copy = folder_.Join(absl::StrCat("copy", copies_++));
-    fs::copy(servers_[s].directory, copy, fs::copy_options::recursive);
+    CopyStore(servers_[s].directory, copy);
     servers_[s].engine.reset();
     servers_[s].directory = copy;
     Open(s);

@@ -218,27 +218,31 @@ void ServerTest::Restart() {
   Start();
 }
 
-std::string ServerTest::CopyAsOfNow() {
+void CopyStore(const std::string& from, const std::string& to) {
   namespace fs = std::filesystem;
   const auto files = [&] {
     std::set<std::string> names;
     std::error_code gone;
-    for (fs::recursive_directory_iterator at(options_.directory, gone), end; !gone && at != end;
+    for (fs::recursive_directory_iterator at(from, gone), end; !gone && at != end;
          at.increment(gone)) {
       names.insert(at->path().string());
     }
     return names;
   };
   for (int tries = 0; tries < 1000; ++tries) {
-    const std::string copy = folder_.Join(absl::StrCat("copy", copies_++));
     const std::set<std::string> before = files();
     std::error_code failed;
-    fs::copy(options_.directory, copy, fs::copy_options::recursive, failed);
-    if (!failed && files() == before) return copy;
-    fs::remove_all(copy);
+    fs::copy(from, to, fs::copy_options::recursive, failed);
+    if (!failed && files() == before) return;
+    fs::remove_all(to);
   }
-  ADD_FAILURE() << "files come and go in " << options_.directory;
-  return "";
+  ADD_FAILURE() << "files come and go in " << from;
+}
+
+std::string ServerTest::CopyAsOfNow() {
+  const std::string copy = folder_.Join(absl::StrCat("copy", copies_++));
+  CopyStore(options_.directory, copy);
+  return copy;
 }
 
 void ServerTest::StartFromCopy() {
