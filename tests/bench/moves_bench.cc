@@ -85,7 +85,8 @@ class Work {
                        .source = source,
                        .target = 1 - source,
                        .server_count = kServers};
-    const auto moved = MoveRows(move, {.busy_fraction = busy_fraction}, moves, Soon());
+    const auto moved =
+        MoveRowsInBatches(move, int64_t{1} << 30, {.busy_fraction = busy_fraction}, moves, Soon());
     Require(moved.status());
     return *moved;
   }
@@ -170,10 +171,11 @@ void Main() {
     const Work::Window during = work.Take();
     std::printf(
         "{\"bench\":\"move\",\"busy_fraction\":%.2f,\"rows\":%ld,\"copied_mib\":%.0f,"
-        "\"passes\":%d,\"seconds\":%.2f,\"held_ms\":%.1f,\"pushes_over_before\":%.3f,"
+        "\"passes\":%d,\"seconds\":%.2f,\"longest_hold_ms\":%.1f,\"pushes_over_before\":%.3f,"
         "\"slowest_push_ms\":%.1f,\"slowest_push_before_ms\":%.1f}\n",
         busy_fraction, static_cast<long>(moved.rows), static_cast<double>(moved.bytes) / (1 << 20),
-        moved.passes, absl::ToDoubleSeconds(moved.took), absl::ToDoubleMilliseconds(moved.held),
+        moved.passes, absl::ToDoubleSeconds(moved.took),
+        absl::ToDoubleMilliseconds(moved.longest_hold),
         during.pushes_per_second / before.pushes_per_second,
         absl::ToDoubleMilliseconds(during.slowest), absl::ToDoubleMilliseconds(before.slowest));
     std::fflush(stdout);

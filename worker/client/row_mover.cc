@@ -70,6 +70,7 @@ class Mover {
     CAIRN_CRASH_POINT("mover: the source has given the rows away");
     RETURN_IF_ERROR(FinishMove(move_.job, move_.next, move_.server_count, servers_));
     outcome_.took = MonotonicNow() - begin;
+    outcome_.map = move_.next;
     return outcome_;
   }
 
@@ -163,7 +164,9 @@ class Mover {
       unknown_ = absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
       if (unknown_) clock_.WaitFor(kRetryPause);
     } while (unknown_ && !end.Expired());
-    outcome_.held += MonotonicNow() - begin;
+    const absl::Duration held = MonotonicNow() - begin;
+    outcome_.held += held;
+    outcome_.longest_hold = std::max(outcome_.longest_hold, held);
     return status;
   }
 
@@ -182,6 +185,42 @@ class Mover {
 absl::StatusOr<RowMoveOutcome> MoveRows(const RowMove& move, const RowMoveOptions& options,
                                         MoveServers& servers, Deadline deadline) {
   return Mover(move, options, servers, deadline).Run();
+}
+
+absl::StatusOr<RowMoveOutcome> MoveRowsInBatches(const RowMove& move, int64_t bytes,
+                                                 const RowMoveOptions& options,
+                                                 MoveServers& servers, Deadline deadline) {
+  const VariableSpec& goal = move.next;
+  std::vector<int32_t*> places;  // in `all.map`, of what moves
+  RowMoveOutcome all;
+  all.map = move.now;
+  for (size_t i = 0; i < all.map.bucket_ps.size(); ++i) {
+    if (all.map.bucket_ps[i] != goal.bucket_ps[i]) places.push_back(&all.map.bucket_ps[i]);
+  }
+  for (size_t i = 0; i < all.map.shards.size(); ++i) {
+    if (all.map.shards[i].ps != goal.shards[i].ps) places.push_back(&all.map.shards[i].ps);
+  }
+  const auto count = static_cast<int64_t>(places.size());
+  const int64_t batches = std::clamp<int64_t>(bytes / std::max<int64_t>(1, options.batch_bytes), 1,
+                                              std::max<int64_t>(1, count));
+  for (int64_t b = 0; b < batches; ++b) {
+    RowMove batch = move;
+    batch.now = all.map;
+    for (int64_t i = b * count / batches; i < (b + 1) * count / batches; ++i) {
+      *places[static_cast<size_t>(i)] = move.target;
+    }
+    ++all.map.map_version;
+    batch.next = all.map;
+    ASSIGN_OR_RETURN(const RowMoveOutcome one, MoveRows(batch, options, servers, deadline));
+    all.stripes += one.stripes;
+    all.rows += one.rows;
+    all.bytes += one.bytes;
+    all.passes += one.passes;
+    all.held += one.held;
+    all.longest_hold = std::max(all.longest_hold, one.longest_hold);
+    all.took += one.took;
+  }
+  return all;
 }
 
 absl::Status FinishMove(const std::string& job, const VariableSpec& newest, int32_t server_count,

@@ -30,17 +30,22 @@ struct RowMoveOptions {
   int64_t last_pass_bytes = int64_t{4} << 20;
   int most_passes = 8;
   absl::Duration hold = absl::Seconds(5);  // updates are turned away at most so long
+  // MoveRowsInBatches: about so much of the source's memory moves at a time, so that little changes
+  // while it is copied.
+  int64_t batch_bytes = int64_t{32} << 20;
   // Of the time, at most; the rest is left to those that train.
   double busy_fraction = 0.5;
 };
 
 struct RowMoveOutcome {
   int64_t stripes = 0;
-  int64_t rows = 0;   // at the beginning
-  int64_t bytes = 0;  // copied, those that had changed again included
-  int passes = 0;     // before updates were turned away
-  absl::Duration held;
+  int64_t rows = 0;             // at the beginning
+  int64_t bytes = 0;            // copied, those that had changed again included
+  int passes = 0;               // before updates were turned away
+  absl::Duration held;          // in all
+  absl::Duration longest_hold;  // of one batch
   absl::Duration took;
+  VariableSpec map;  // as it is then
 };
 
 // Calls of servers, by index; their errors are the servers', or those of the way to them.
@@ -58,6 +63,12 @@ class MoveServers {
 // whether it was passed is not known, for the source does not answer; FinishMove finds out.
 absl::StatusOr<RowMoveOutcome> MoveRows(const RowMove& move, const RowMoveOptions& options,
                                         MoveServers& servers, Deadline deadline);
+
+// Moves them some at a time, each by a map of its own: where one batch fails those before it have
+// moved. `bytes`: about what they are, in the source's memory. Of `move.next` the places count.
+absl::StatusOr<RowMoveOutcome> MoveRowsInBatches(const RowMove& move, int64_t bytes,
+                                                 const RowMoveOptions& options,
+                                                 MoveServers& servers, Deadline deadline);
 
 // Tells every server the newest map that any of them is by: what a mover that died in the middle
 // has left to do. OK where there is nothing.

@@ -130,24 +130,24 @@ class Rebalancing {
                        .target = planned.target,
                        .server_count = count};
     const absl::StatusOr<RowMoveOutcome> moved =
-        MoveRows(move, {.busy_fraction = options_.busy_fraction}, servers_,
-                 Deadline::In(absl::Seconds(options_.wait_seconds)));
+        MoveRowsInBatches(move, planned.bytes, {.busy_fraction = options_.busy_fraction}, servers_,
+                          Deadline::In(absl::Seconds(options_.wait_seconds)));
     (*json)["moved"] = moved.ok();
     if (!moved.ok()) {
       (*json)["error"] = std::string(moved.status().message());
       return Annotate(moved.status(), MoveText(planned, variable.newest));
     }
-    variable.newest = move.next;
+    variable.newest = moved->map;
     const double seconds = absl::ToDoubleSeconds(moved->took);
-    const double held = absl::ToDoubleSeconds(moved->held);
+    const double held = absl::ToDoubleSeconds(moved->longest_hold);
     (*json)["copied_bytes"] = moved->bytes;
     (*json)["seconds"] = seconds;
-    (*json)["held_seconds"] = held;
-    (*json)["map_version"] = move.next.map_version;
+    (*json)["longest_hold_seconds"] = held;
+    (*json)["map_version"] = moved->map.map_version;
     absl::StrAppend(&answer->text, move.next.name, ": ", moved->stripes, " stripes with ",
                     moved->rows, " rows went from ps:", move.source, " to ps:", move.target, " in ",
                     SecondsText(seconds), ", ", BytesText(moved->bytes),
-                    " copied; updates of it waited for ", SecondsText(held), "\n");
+                    " copied; updates of it waited for ", SecondsText(held), " at most\n");
     return absl::OkStatus();
   }
 
