@@ -246,6 +246,7 @@ TEST_F(ColdRowsTest, AssigningOnePartOfAColdRowKeepsTheOthers) {
 // Sums of whole numbers, so that every lost or doubled push shows.
 TEST_F(ColdRowsTest, PushesAndPullsOfSeveralThreadsMeetEvictions) {
   options_.snapshot_interval = absl::Milliseconds(50);
+  options_.memory_wait = absl::Seconds(60);  // others may have the cores while rows are to leave
   ASSERT_NO_FATAL_FAILURE(Start());
   TestClient tool = Client();
   ASSERT_OK(tool.Create({Spec("t")}));
