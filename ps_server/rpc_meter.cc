@@ -9,7 +9,7 @@ absl::string_view MethodName(Method method) {
       "hello",   "heartbeat", "leave",    "create_variables", "push",
       "assign",  "pull",      "step",     "describe",         "scan",
       "flush",   "why",       "drop_job", "checkpoint",       "drop_checkpoint",
-      "restore", "move",      "drain"};
+      "restore", "move",      "members",  "change_members",   "drain"};
   return kNames[static_cast<size_t>(method)];
 }
 

@@ -36,6 +36,8 @@ enum class Method : int {
   kDropCheckpoint,
   kRestore,
   kMove,
+  kMembers,
+  kChangeMembers,
   kDrain,
   kLast = kDrain
 };

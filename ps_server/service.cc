@@ -12,6 +12,7 @@
 #include "common/status.h"
 #include "ps_server/assign.h"
 #include "ps_server/checkpoint_calls.h"
+#include "ps_server/member_calls.h"
 #include "ps_server/move_calls.h"
 #include "ps_server/pull.h"
 #include "ps_server/push.h"
@@ -223,6 +224,18 @@ void Service::restore(wire::RestoreReply& reply, const wire::RestoreRequest& req
 void Service::move(wire::MoveReply& reply, const wire::MoveRequest& request) {
   Run(Method::kMove, request.caller, reply.state,
       [&](const Admitted& admitted) { return MoveRows(core_, admitted, request, reply); });
+}
+
+void Service::members(wire::Members& reply, const wire::Caller& caller) {
+  wire::ServerState state;
+  Run(Method::kMembers, caller, state,
+      [&](const Admitted&) { return TellMembers(core_, caller, reply); });
+}
+
+void Service::change_members(wire::ChangeMembersReply& reply,
+                             const wire::ChangeMembersRequest& request) {
+  Run(Method::kChangeMembers, request.caller, reply.state,
+      [&](const Admitted&) { return ChangeMembers(core_, request, reply); });
 }
 
 absl::Status Service::Drain(const wire::Caller& caller) {

@@ -63,6 +63,9 @@ class Service final : public wire::ParameterServerIf {
   void drop_checkpoint(wire::ServerState& state, const wire::CheckpointRequest& request) override;
   void restore(wire::RestoreReply& reply, const wire::RestoreRequest& request) override;
   void move(wire::MoveReply& reply, const wire::MoveRequest& request) override;
+  void members(wire::Members& reply, const wire::Caller& caller) override;
+  void change_members(wire::ChangeMembersReply& reply,
+                      const wire::ChangeMembersRequest& request) override;
   void drain(wire::ServerState& state, const wire::Caller& caller) override;
 
  private:

@@ -132,6 +132,8 @@ struct ServerState {
   /** SYNC: the last step whose mean is applied here, and the last that survives a crash. */
   4: i64 closed_step = 0
   5: i64 durable_step = 0
+  /** ps:0, where its Members are not version 0: their version. */
+  6: optional i64 members_version
 }
 
 /** What a worker says of its training, for status pages and tools; nothing else depends on it. */
@@ -214,6 +216,17 @@ struct DenseShard {
   3: i32 ps
 }
 
+/** Which rows an embedding table keeps. */
+struct RowRules {
+  /** A key gets a row with its n-th push; the pushes before do not move it. 1 … 255. */
+  1: i32 admit_after_pushes = 1
+  /** Rows not pushed for so long are deleted, some time later; 0: never. */
+  2: i64 expire_after_seconds = 0
+  /** Of the whole table, shared among its buckets: beyond it, rows not pushed for longest are
+      deleted. 0: no limit. */
+  3: i64 max_rows = 0
+}
+
 struct VariableSpec {
   /** 1 … 512 bytes of [A-Za-z0-9_./-]. */
   1: string name
@@ -229,6 +242,8 @@ struct VariableSpec {
   /** EMBEDDING: server of each hash bucket; a power of two, 1 … 65536. Empty: 16 buckets here. */
   9: list<i32> bucket_ps
   10: i64 map_version = 1
+  /** EMBEDDING. */
+  11: optional RowRules row_rules
 }
 
 exception ServerError {
@@ -340,6 +355,13 @@ struct AssignRequest {
   4: bool late = false
 }
 
+/** What a caller has of a whole dense shard from an earlier pull. */
+struct HeldCopy {
+  /** ServerState.boot_id and PulledItem.mark of that pull's reply; 0: has none, wants a mark. */
+  1: i64 boot_id = 0
+  2: i64 mark = 0
+}
+
 struct PullItem {
   1: string variable
   2: i32 shard = 0
@@ -352,6 +374,8 @@ struct PullItem {
   6: ValueFormat format = ValueFormat.PLAIN
   /** As PushItem.map_version. */
   7: i64 map_version = 0
+  /** WHOLE, of the value: the rows that changed since are enough. */
+  8: optional HeldCopy held
 }
 
 struct PullRequest {
@@ -385,6 +409,11 @@ struct PulledItem {
   3: i64 version
   /** Of `values`: the one asked for. */
   4: ValueFormat format = ValueFormat.PLAIN
+  /** Where `held` was asked: stands for the copy that the caller has after this reply. */
+  5: optional i64 mark
+  /** Set: `values` has these rows alone, [sum of counts, width]; first row and count, by turns,
+      ascending. Not set: every row. */
+  6: optional list<i64> changed
 }
 
 struct PullReply {
@@ -436,6 +465,62 @@ struct HelloRequest {
   11: string host_id
 }
 
+/** A server that the cluster file does not have, or that is not one any more. */
+struct Member {
+  1: i32 index
+  /** "host:port". */
+  2: string address
+  /** Has no rows, and is not called any more. */
+  3: bool left = false
+  /** Where left: the caller's highest sequence applied there. */
+  4: i64 applied = 0
+}
+
+/** What differs from the cluster file. Kept by ps:0. */
+struct Members {
+  /** Rises with each change; 0: nothing differs. */
+  1: i64 version
+  /** How many indexes there are, of the cluster file and beyond. */
+  2: i32 server_count
+  /** By index. */
+  3: list<Member> members
+}
+
+/** How far a worker was on a server that leaves. */
+struct LastWord {
+  1: string job
+  2: i32 worker
+  3: i64 applied
+}
+
+enum MembersAction {
+  /** The server at `index`, which is the next one or has left, is one. */
+  ADD = 1,
+  /** The server takes no updates any more, and answers with its last words. To that server. */
+  CLOSE = 2,
+  /** The server at `index` is not one any more. ps:0 cannot leave. */
+  REMOVE = 3
+}
+
+/** ADMIN alone; to ps:0, unless the action says otherwise. Each may be repeated. */
+struct ChangeMembersRequest {
+  1: Caller caller
+  2: MembersAction action
+  3: i32 index
+  /** ADD: "host:port", as every worker can reach it. */
+  4: string address
+  /** REMOVE: what CLOSE has answered. */
+  5: list<LastWord> last_words
+}
+
+struct ChangeMembersReply {
+  1: ServerState state
+  /** Of ps:0. */
+  2: Members members
+  /** CLOSE: of every job's workers. */
+  3: list<LastWord> last_words
+}
+
 /** A way into the server for callers on its own host. */
 struct LocalEndpoint {
   /** Of a Unix-domain socket; begins with a zero byte where it is an abstract one. */
@@ -466,6 +551,8 @@ struct HelloReply {
   10: i64 step
   /** Where host_id is the server's own, and it has one. */
   11: optional LocalEndpoint local
+  /** ps:0, where their version is not 0. */
+  12: optional Members members
 }
 
 /** What became of the rows of an embedding table, since the server's start. */
@@ -476,6 +563,11 @@ struct RowFigures {
   3: i64 absent
   /** Rows that left memory for the disk. */
   4: i64 evicted
+  /** Pushes of keys that have no row yet (RowRules.admit_after_pushes). */
+  5: i64 not_admitted
+  /** Rows deleted: for their age, for the table's size. */
+  6: i64 expired
+  7: i64 crowded_out
 }
 
 struct ShardInfo {
@@ -799,6 +891,10 @@ service ParameterServer {
 
   /** One step of a move. */
   MoveReply move(1: MoveRequest request) throws (1: ServerError error)
+
+  /** Which servers there are, beyond and less than the cluster file. To ps:0. */
+  Members members(1: Caller caller) throws (1: ServerError error)
+  ChangeMembersReply change_members(1: ChangeMembersRequest request) throws (1: ServerError error)
 
   /** Turns every other call away from now on (STOPPING, the message says that the server drains),
       waits for those that run, makes everything durable and answers; then the program ends with exit

@@ -287,6 +287,22 @@ absl::Status CheckRequest(const wire::MoveRequest& request) {
                                                  " (kMaxHoldSeconds)"));
 }
 
+absl::Status CheckRequest(const wire::ChangeMembersRequest& request) {
+  RETURN_IF_ERROR(CheckRequest(request.caller));
+  const auto action = static_cast<int32_t>(request.action);
+  if (action < wire::MembersAction::ADD || action > wire::MembersAction::REMOVE) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("field action is ", action, "; it is 1 (ADD) … 3 (REMOVE)"));
+  }
+  RETURN_IF_ERROR(CheckAtLeast("index", request.index, 0));
+  if (request.index >= kMaxServers) {
+    return Beyond("index", request.index, "servers", kMaxServers - 1, "kMaxServers - 1");
+  }
+  const auto bytes = static_cast<int64_t>(request.address.size());
+  if (bytes <= kMaxAddressBytes) return absl::OkStatus();
+  return Beyond("address", bytes, "bytes", kMaxAddressBytes, "kMaxAddressBytes");
+}
+
 void CheckedService::CheckReader(bool only_asks) const {
   if (only_asks || identity_ == nullptr || !identity_->reads_only()) return;
   Throw(absl::PermissionDeniedError(
@@ -393,6 +409,17 @@ void CheckedService::restore(wire::RestoreReply& reply, const wire::RestoreReque
 void CheckedService::move(wire::MoveReply& reply, const wire::MoveRequest& request) {
   Throw(CheckRequest(request));
   service_.move(reply, request);
+}
+
+void CheckedService::members(wire::Members& reply, const wire::Caller& caller) {
+  Throw(CheckRequest(caller));
+  service_.members(reply, caller);
+}
+
+void CheckedService::change_members(wire::ChangeMembersReply& reply,
+                                    const wire::ChangeMembersRequest& request) {
+  Throw(CheckRequest(request));
+  service_.change_members(reply, request);
 }
 
 void CheckedService::drain(wire::ServerState& reply, const wire::Caller& caller) {

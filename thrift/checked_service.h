@@ -26,6 +26,7 @@ absl::Status CheckRequest(const wire::ScanRequest& request);
 absl::Status CheckRequest(const wire::CheckpointRequest& request);
 absl::Status CheckRequest(const wire::RestoreRequest& request);
 absl::Status CheckRequest(const wire::MoveRequest& request);
+absl::Status CheckRequest(const wire::ChangeMembersRequest& request);
 
 // Thread safety: that of `service`, which must outlive it.
 class CheckedService : public wire::ParameterServerIf {
@@ -57,6 +58,9 @@ class CheckedService : public wire::ParameterServerIf {
   void drop_checkpoint(wire::ServerState& reply, const wire::CheckpointRequest& request) override;
   void restore(wire::RestoreReply& reply, const wire::RestoreRequest& request) override;
   void move(wire::MoveReply& reply, const wire::MoveRequest& request) override;
+  void members(wire::Members& reply, const wire::Caller& caller) override;
+  void change_members(wire::ChangeMembersReply& reply,
+                      const wire::ChangeMembersRequest& request) override;
   void drain(wire::ServerState& reply, const wire::Caller& caller) override;
 
  private:

@@ -159,6 +159,9 @@ inline constexpr int32_t kStepWorker = std::numeric_limits<int32_t>::max();
 inline constexpr int32_t kMaxScanRows = 65536;
 // Buckets of an embedding table: a bucket is a stripe, and BucketOfKey uses 16 bits.
 inline constexpr int64_t kMaxBuckets = 65536;
+// Servers of a cluster, those included that have left it.
+inline constexpr int32_t kMaxServers = 1024;
+inline constexpr int64_t kMaxAddressBytes = 512;  // "host:port"
 // Axes of a shape, as in TensorFlow's and NumPy's dense kernels with room to spare.
 inline constexpr int64_t kMaxAxes = 32;
 // Bytes of names and of the opaque resume position, which is stored with every sequence.

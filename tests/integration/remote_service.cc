@@ -70,6 +70,13 @@ void RemoteService::move(wire::MoveReply& reply, const wire::MoveRequest& reques
   Call("move", [&](WireClient::Stub& stub) { stub.move(reply, request); });
 }
 
+void RemoteService::members(wire::Members& reply, const wire::Caller& caller) {
+  Call("members", [&](WireClient::Stub& stub) { stub.members(reply, caller); });
+}
+void RemoteService::change_members(wire::ChangeMembersReply& reply,
+                                   const wire::ChangeMembersRequest& request) {
+  Call("change_members", [&](WireClient::Stub& stub) { stub.change_members(reply, request); });
+}
 void RemoteService::drain(wire::ServerState& reply, const wire::Caller& caller) {
   Call("drain", [&](WireClient::Stub& stub) { stub.drain(reply, caller); });
 }

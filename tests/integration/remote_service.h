@@ -33,6 +33,9 @@ class RemoteService : public wire::ParameterServerIf {
   void why(wire::WhyReply& reply, const wire::Caller& caller) override;
   void drop_job(wire::ServerState& reply, const wire::Caller& caller) override;
   void move(wire::MoveReply& reply, const wire::MoveRequest& request) override;
+  void members(wire::Members& reply, const wire::Caller& caller) override;
+  void change_members(wire::ChangeMembersReply& reply,
+                      const wire::ChangeMembersRequest& request) override;
   void drain(wire::ServerState& reply, const wire::Caller& caller) override;
   void checkpoint(wire::CheckpointReply& reply, const wire::CheckpointRequest& request) override;
   void drop_checkpoint(wire::ServerState& reply, const wire::CheckpointRequest& request) override;

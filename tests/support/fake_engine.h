@@ -95,6 +95,10 @@ class FakeEngine : public Engine, private wire::ParameterServerIf {
     variables_.clear();
   }
   void move(wire::MoveReply& reply, const wire::MoveRequest&) override { Touch(reply.state); }
+  void members(wire::Members&, const wire::Caller&) override {}
+  void change_members(wire::ChangeMembersReply& reply, const wire::ChangeMembersRequest&) override {
+    Touch(reply.state);
+  }
   void drain(wire::ServerState& reply, const wire::Caller&) override { Touch(reply); }
   void checkpoint(wire::CheckpointReply& reply, const wire::CheckpointRequest&) override {
     Touch(reply.state);

@@ -384,6 +384,12 @@ void FakeService::move(wire::MoveReply&, const wire::MoveRequest&) {
   Refuse(wire::ErrorCode::UNIMPLEMENTED, wire::ErrorReason::NONE, "move of a fake");
 }
 
+void FakeService::members(wire::Members&, const wire::Caller&) {}
+
+void FakeService::change_members(wire::ChangeMembersReply&, const wire::ChangeMembersRequest&) {
+  Refuse(wire::ErrorCode::UNIMPLEMENTED, wire::ErrorReason::NONE, "change_members of a fake");
+}
+
 // Variables of maps have no files: checkpoints are tested with real engines.
 void FakeService::checkpoint(wire::CheckpointReply&, const wire::CheckpointRequest&) {
   Refuse(wire::ErrorCode::UNIMPLEMENTED, wire::ErrorReason::NONE, "checkpoint of a fake");

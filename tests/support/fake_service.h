@@ -72,6 +72,9 @@ class FakeService : public wire::ParameterServerIf, public Engine {
   void why(wire::WhyReply& reply, const wire::Caller& caller) override;
   void drop_job(wire::ServerState& state, const wire::Caller& caller) override;
   void move(wire::MoveReply& reply, const wire::MoveRequest& request) override;
+  void members(wire::Members& reply, const wire::Caller& caller) override;
+  void change_members(wire::ChangeMembersReply& reply,
+                      const wire::ChangeMembersRequest& request) override;
   void drain(wire::ServerState& state, const wire::Caller& caller) override;
   void checkpoint(wire::CheckpointReply& reply, const wire::CheckpointRequest& request) override;
   void drop_checkpoint(wire::ServerState& state, const wire::CheckpointRequest& request) override;

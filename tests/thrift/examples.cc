@@ -261,6 +261,19 @@ wire::MoveRequest ExampleMove() {
   return request;
 }
 
+wire::ChangeMembersRequest ExampleChangeMembers() {
+  wire::ChangeMembersRequest request;
+  request.__set_caller(ExampleCaller());
+  request.__set_action(wire::MembersAction::REMOVE);
+  request.__set_index(2);
+  wire::LastWord word;
+  word.__set_job("job");
+  word.__set_worker(0);
+  word.__set_applied(7);
+  request.__set_last_words({word});
+  return request;
+}
+
 wire::ScanReply ExampleScanReply() {
   wire::ScanReply reply;
   reply.__set_state(State());
@@ -308,6 +321,8 @@ std::vector<ExampleFrame> ExampleFrames() {
   add("why", [](Client& client) { client.send_why(ExampleCaller()); });
   add("drop_job", [](Client& client) { client.send_drop_job(ExampleCaller()); });
   add("move", [](Client& client) { client.send_move(ExampleMove()); });
+  add("members", [](Client& client) { client.send_members(ExampleCaller()); });
+  add("change_members", [](Client& client) { client.send_change_members(ExampleChangeMembers()); });
   add("drain", [](Client& client) { client.send_drain(ExampleCaller()); });
   return frames;
 }

@@ -24,6 +24,7 @@ wire::DescribeRequest ExampleDescribe();
 wire::DescribeReply ExampleDescribeReply();
 wire::ScanRequest ExampleScan();
 wire::MoveRequest ExampleMove();
+wire::ChangeMembersRequest ExampleChangeMembers();
 wire::ScanReply ExampleScanReply();
 wire::ServerError ExampleError();
 

@@ -45,6 +45,8 @@ inline constexpr MethodRoles kMethodRoles[] = {
     {"drop_checkpoint", kAdmin},
     {"restore", kAdmin},
     {"move", kAdmin},
+    {"members", kEveryRole},
+    {"change_members", kAdmin},
     {"drain", kAdmin},
 };
 

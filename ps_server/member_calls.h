@@ -1,0 +1,15 @@
+// Servers that come and go.
+#pragma once
+
+#include "absl/status/status.h"
+#include "ps_server/server_core.h"
+#include "thrift/cairn_types.h"
+
+namespace cairn {
+
+// The calls of the IDL.
+absl::Status TellMembers(ServerCore& core, const wire::Caller& caller, wire::Members& reply);
+absl::Status ChangeMembers(ServerCore& core, const wire::ChangeMembersRequest& request,
+                           wire::ChangeMembersReply& reply);
+
+}  // namespace cairn
