@@ -52,8 +52,10 @@ absl::StatusOr<std::vector<PreparedItem>> Prepare(ServerCore& core, const Variab
     const ItemName name = NameOf(item);
     ASSIGN_OR_RETURN(prepared[i].target,
                      ResolveItem(core, variables, name, item.ids, *prepared[i].groups));
-    RETURN_IF_ERROR(
-        prepared[i].target.variable->CheckTakesUpdates(ItemText(core, name), item.map_version));
+    if (const Variable& variable = *prepared[i].target.variable;
+        !variable.TakesUpdates(item.map_version)) {
+      RETURN_IF_ERROR(variable.WhyNoUpdates(ItemText(core, name), item.map_version));
+    }
     RETURN_IF_ERROR(CheckValues(core, name, prepared[i].target, item.dtype, item.values));
     RETURN_IF_ERROR(CheckNoRepeats(core, name, prepared[i].target.ids));
     prepared[i].values = item.values.data();

@@ -157,8 +157,10 @@ absl::Status Push::Prepare(const VariableMap& variables, size_t i) {
   PreparedItem prepared{.pulled_version = item.pulled_version};
   ASSIGN_OR_RETURN(prepared.target, ResolveItem(core_, variables, name, item.ids, scratch.groups));
   RETURN_IF_ERROR(CheckMovable(core_, name, *prepared.target.variable));
-  RETURN_IF_ERROR(
-      prepared.target.variable->CheckTakesUpdates(ItemText(core_, name), item.map_version));
+  if (const Variable& variable = *prepared.target.variable;
+      !variable.TakesUpdates(item.map_version)) {
+    RETURN_IF_ERROR(variable.WhyNoUpdates(ItemText(core_, name), item.map_version));
+  }
   ASSIGN_OR_RETURN(prepared.values, ValuesOf(item, name, prepared.target));
   prepared.gradient = prepared.values.data();
   const DType dtype = prepared.target.part_dtype();

@@ -229,7 +229,7 @@ std::shared_ptr<Variable> Variable::WithMap(Variable& before, const VariableSpec
   return variable;
 }
 
-absl::Status Variable::CheckTakesUpdates(absl::string_view what, int64_t map_version) const {
+absl::Status Variable::WhyNoUpdates(absl::string_view what, int64_t map_version) const {
   const int64_t until = shared_->held_until_ns.load();
   const bool held = until != 0 && absl::ToInt64Nanoseconds(MonotonicNow()) < until;
   if (held || replaced_.load()) {

@@ -86,12 +86,17 @@ class Variable {
     budget_.Release(bytes);
   }
 
-  // Of an update cut by a map of version `map_version` (0: not told). While its rows go to another
-  // server, updates are turned away: BUSY; those of callers who still have this one where another
-  // has taken its place, for good. MOVED: rows have gone since that map, and whoever got them is to
-  // count the update too, whether it has rows there or not. Looked at with the order of the
-  // worker's calls held.
-  absl::Status CheckTakesUpdates(absl::string_view what, int64_t map_version) const;
+  // Whether it takes an update cut by a map of version `map_version` (0: not told). While its rows
+  // go to another server, updates are turned away: BUSY; those of callers who still have this one
+  // where another has taken its place, for good. MOVED: rows have gone since that map, and whoever
+  // got them is to count the update too, whether it has rows there or not. Looked at with the order
+  // of the worker's calls held.
+  bool TakesUpdates(int64_t map_version) const {
+    return shared_->held_until_ns.load() == 0 && !replaced_.load() &&
+           (map_version == 0 || map_version >= gone_version_);
+  }
+  // Where it says false: why, of `what`; OK where a hold has run out since.
+  absl::Status WhyNoUpdates(absl::string_view what, int64_t map_version) const;
   // Rows have gone with the map that it has now.
   void NoteGone() { gone_version_ = spec_.map_version; }
   // Until the monotonic clock shows `until`; zero: no more.
