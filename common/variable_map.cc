@@ -13,6 +13,12 @@ bool SameButPlaces(const VariableSpec& a, const VariableSpec& b) {
   return there == a;
 }
 
+std::vector<int32_t> PlacesOf(const VariableSpec& spec) {
+  std::vector<int32_t> places = spec.bucket_ps;
+  for (const DenseShard& shard : spec.shards) places.push_back(shard.ps);
+  return places;
+}
+
 int64_t PiecesOn(const VariableSpec& spec, int32_t ps) {
   return std::count(spec.bucket_ps.begin(), spec.bucket_ps.end(), ps) +
          std::count_if(spec.shards.begin(), spec.shards.end(),

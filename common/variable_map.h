@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "common/variable_spec.h"
 
@@ -9,6 +10,9 @@ namespace cairn {
 
 // Whether both are the same variable in the same pieces, wherever these lie.
 bool SameButPlaces(const VariableSpec& a, const VariableSpec& b);
+
+// The server that each piece is on, buckets and shards alike.
+std::vector<int32_t> PlacesOf(const VariableSpec& spec);
 
 // How many hash buckets or shards lie on server `ps`.
 int64_t PiecesOn(const VariableSpec& spec, int32_t ps);

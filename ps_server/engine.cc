@@ -89,6 +89,9 @@ absl::Status ServingEngine::Load() {
   const absl::Duration begin = MonotonicNow();
   const StoreMemory memory = StoreMemoryOf(core_.options.memory_budget_bytes);
   RETURN_IF_ERROR(core_.budget.Acquire(memory.total_bytes, "the store"));
+  if (const absl::Status members = core_.members.Load(*core_.store); !members.ok()) {
+    return Annotate(members, absl::StrCat("open ", core_.options.directory));
+  }
   const absl::StatusOr<int64_t> variables = LoadServer(core_);
   if (!variables.ok()) {
     return Annotate(variables.status(), absl::StrCat("open ", core_.options.directory));

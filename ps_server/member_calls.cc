@@ -1,14 +1,127 @@
 #include "ps_server/member_calls.h"
 
-namespace cairn {
+#include <glog/logging.h>
 
-absl::Status TellMembers(ServerCore&, const wire::Caller&, wire::Members&) {
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/config/cluster_config.h"
+#include "common/crash_point.h"
+#include "common/status.h"
+#include "common/variable_map.h"
+
+namespace cairn {
+namespace {
+
+absl::Status CheckIsFirst(const ServerCore& core) {
+  if (core.options.server_index == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(core.name, " does not know which servers there are: ask ps:0"));
+}
+
+// Their workers are told of no change, and every server closes every step.
+absl::Status CheckNoneSynchronous(const ServerCore& core) {
+  for (const std::shared_ptr<Job>& job : core.registry.jobs()) {
+    if (job->cohort().settings().mode != ConsistencyMode::kSync) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        core.name, ": job ", job->name(),
+        " trains synchronously, and servers come and go under async and ssp only: checkpoint it, "
+        "and restore into as many servers as it is to have, or drop it"));
+  }
   return absl::OkStatus();
 }
 
-absl::Status ChangeMembers(ServerCore&, const wire::ChangeMembersRequest&,
-                           wire::ChangeMembersReply&) {
-  return absl::UnimplementedError("not yet");
+absl::Status CheckEmpty(const ServerCore& core) {
+  std::vector<std::string> held;
+  for (const std::shared_ptr<Job>& job : core.registry.jobs()) {
+    for (const auto& [name, variable] : *job->variables()) {
+      if (PiecesOn(variable->spec(), core.options.server_index) == 0) continue;
+      held.push_back(absl::StrCat(name, " of job ", job->name()));
+    }
+  }
+  if (held.empty()) return absl::OkStatus();
+  constexpr size_t kShown = 5;
+  const size_t count = held.size();
+  held.resize(std::min(count, kShown));
+  return absl::FailedPreconditionError(
+      absl::StrCat(core.name, " has rows of ", count, " variables (", absl::StrJoin(held, ", "),
+                   count > kShown ? ", …" : "",
+                   "): move them first, cairnctl rebalance --job JOB --empty ", core.name));
+}
+
+absl::Status Close(ServerCore& core, std::vector<wire::LastWord>& words) {
+  if (core.options.server_index == 0) {
+    return absl::InvalidArgumentError("ps:0 cannot leave: it is the one that knows who is there");
+  }
+  // Variables are made, and rows taken, in turn with this.
+  ASSIGN_OR_RETURN(const Turn::Held turn, TakeCreateTurn(core, "the server leaves"));
+  RETURN_IF_ERROR(CheckNoneSynchronous(core));
+  RETURN_IF_ERROR(CheckEmpty(core));
+  CAIRN_CRASH_POINT("members: before a server leaves");
+  RETURN_IF_ERROR(core.members.Leave(*core.store));
+  CAIRN_CRASH_POINT("members: a server has left");
+  for (const std::shared_ptr<Job>& job : core.registry.jobs()) {
+    for (const auto& session : job->sessions()) {
+      wire::LastWord& word = words.emplace_back();
+      word.job = job->name();
+      word.worker = session->worker();
+      word.applied = session->applied();
+    }
+  }
+  LOG(INFO) << core.name << " leaves the cluster: it takes no rows any more";
+  return absl::OkStatus();
+}
+
+absl::Status Add(ServerCore& core, const wire::ChangeMembersRequest& request) {
+  RETURN_IF_ERROR(CheckIsFirst(core));
+  const auto address = ParseHostPort(request.address);
+  if (!address.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("address: ", address.status().message()));
+  }
+  RETURN_IF_ERROR(CheckNoneSynchronous(core));
+  RETURN_IF_ERROR(core.members.Add(request.index, request.address, *core.store));
+  LOG(INFO) << core.name << ": ps:" << request.index << " is at " << request.address
+            << "; servers are those of version " << core.members.version();
+  return absl::OkStatus();
+}
+
+absl::Status Remove(ServerCore& core, const wire::ChangeMembersRequest& request) {
+  RETURN_IF_ERROR(CheckIsFirst(core));
+  RETURN_IF_ERROR(CheckNoneSynchronous(core));
+  RETURN_IF_ERROR(core.members.Remove(request.index, request.last_words, *core.store));
+  LOG(INFO) << core.name << ": ps:" << request.index << " has left; servers are those of version "
+            << core.members.version();
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status TellMembers(ServerCore& core, const wire::Caller& caller, wire::Members& reply) {
+  RETURN_IF_ERROR(core.members.CheckStays());
+  reply = core.members.Tell(caller.job, caller.worker);
+  return absl::OkStatus();
+}
+
+absl::Status ChangeMembers(ServerCore& core, const wire::ChangeMembersRequest& request,
+                           wire::ChangeMembersReply& reply) {
+  switch (request.action) {
+    case wire::MembersAction::ADD: RETURN_IF_ERROR(Add(core, request)); break;
+    case wire::MembersAction::REMOVE:
+      RETURN_IF_ERROR(Remove(core, request));
+      reply.last_words = core.members.LastWords(request.index);
+      break;
+    case wire::MembersAction::CLOSE:
+      if (request.index != core.options.server_index) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("this is ", core.name, ", and ps:", request.index, " was to leave"));
+      }
+      return Close(core, reply.last_words);
+  }
+  reply.members = core.members.Tell(request.caller.job, request.caller.worker);
+  return absl::OkStatus();
 }
 
 }  // namespace cairn

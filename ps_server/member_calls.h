@@ -7,7 +7,7 @@
 
 namespace cairn {
 
-// The calls of the IDL.
+// The calls of the IDL. Where a server has left, it says so instead of what it knows of others.
 absl::Status TellMembers(ServerCore& core, const wire::Caller& caller, wire::Members& reply);
 absl::Status ChangeMembers(ServerCore& core, const wire::ChangeMembersRequest& request,
                            wire::ChangeMembersReply& reply);

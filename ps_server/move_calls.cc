@@ -33,13 +33,6 @@ absl::Status NotDue(const Parts&... parts) {
   return absl::FailedPreconditionError(absl::StrCat(parts...));
 }
 
-// The server that each piece is on, buckets and shards alike.
-std::vector<int32_t> Places(const VariableSpec& spec) {
-  std::vector<int32_t> places = spec.bucket_ps;
-  for (const DenseShard& shard : spec.shards) places.push_back(shard.ps);
-  return places;
-}
-
 // Rows on disk alone are not read.
 absl::Status CheckInMemory(const OutgoingRows& rows) {
   const int64_t cold = rows.cold_rows();
@@ -76,6 +69,8 @@ class Moving {
   absl::Status GiveAway(Move& move);
   absl::Status Learn();
   absl::Status Abort();
+  absl::Status AbortArriving(Move& move);
+  absl::Status Discard(Move& move);
   void Refresh();
   // FAILED_PRECONDITION: the move's map is in force here. Looks at the variable anew.
   absl::Status CheckNotTaken();
@@ -131,12 +126,12 @@ absl::Status TakeMap(ServerCore& core, Job& job, Variable& variable, const Varia
 
 absl::Status Moving::CheckMap(const VariableSpec& map) const {
   const VariableSpec& now = variable_->spec();
-  RETURN_IF_ERROR(ValidateSpec(map, core_.options.server_count));
+  RETURN_IF_ERROR(ValidateSpec(map, core_.most_servers()));
   if (!SameButPlaces(now, map)) return absl::InvalidArgumentError("the map has other pieces");
   if (map.map_version != now.map_version + 1) {
     return NotDue("its map has version ", now.map_version, " here, not ", map.map_version - 1);
   }
-  const std::vector<int32_t> before = Places(now), after = Places(map);
+  const std::vector<int32_t> before = PlacesOf(now), after = PlacesOf(map);
   int64_t moved = 0;
   for (size_t i = 0; i < before.size(); ++i) {
     if (before[i] == after[i]) continue;
@@ -178,6 +173,7 @@ absl::Status Moving::Prepare(wire::MoveReply& reply) {
     before->ended = true;
   }
   std::shared_ptr<Move> move;
+  if (here_ == request_.target) RETURN_IF_ERROR(core_.members.CheckStays());
   if (here_ == request_.source) {
     if (before != nullptr && before->outgoing != nullptr) variable_->Hold(absl::ZeroDuration());
     auto rows = std::make_unique<OutgoingRows>(variable_, map_, request_.target);
@@ -317,8 +313,10 @@ absl::Status Moving::GiveAway(Move& move) {
   // From here on it cannot run out.
   if (!rows.variable().Held(/*for_good=*/true)) return NotDue("the hold has run out");
   CAIRN_CRASH_POINT("move: before the rows are given away");
-  RETURN_IF_ERROR(TakeMap(core_, *admitted_.job, rows.variable(), map_, nullptr, rows.ids()));
-  rows.variable().Hold(absl::ZeroDuration());  // what took its place is free
+  const absl::Status taken =
+      TakeMap(core_, *admitted_.job, rows.variable(), map_, nullptr, rows.ids());
+  rows.variable().Hold(absl::ZeroDuration());  // also what took its place is free
+  RETURN_IF_ERROR(taken);
   move.ended = true;
   core_.moves.Erase(request_.caller.job, request_.variable);
   LOG(INFO) << core_.name << ": " << text_ << ": " << rows.stripes() << " stripes given away";
@@ -330,13 +328,20 @@ absl::Status Moving::Learn() {
   Refresh();
   const VariableSpec& now = variable_->spec();
   if (now.map_version >= map_.map_version) return absl::OkStatus();
-  RETURN_IF_ERROR(ValidateSpec(map_, core_.options.server_count));
+  RETURN_IF_ERROR(ValidateSpec(map_, core_.most_servers()));
   if (!SameButPlaces(now, map_)) return absl::InvalidArgumentError("the map has other pieces");
-  const std::vector<int32_t> before = Places(now), after = Places(map_);
+  const std::vector<int32_t> before = PlacesOf(now), after = PlacesOf(map_);
   for (size_t i = 0; i < before.size(); ++i) {
     if ((before[i] == here_) == (after[i] == here_)) continue;
     return NotDue("by that map piece ", i, " goes from ps:", before[i], " to ps:", after[i],
                   ", and no such move has come to its end here");
+  }
+  // Rows that wait here for another map of that version, or an older one, will never be this
+  // server's.
+  if (const std::shared_ptr<Move> move = core_.moves.Find(request_.caller.job, request_.variable);
+      move != nullptr && move->arriving != nullptr) {
+    absl::MutexLock lock(&move->mutex);
+    if (!move->ended) RETURN_IF_ERROR(Discard(*move));
   }
   ASSIGN_OR_RETURN(const Turn::Held turn, TakeCreateTurn(core_, text_));
   return TakeMap(core_, *admitted_.job, *variable_, map_, nullptr, {});
@@ -356,22 +361,44 @@ absl::Status Moving::Commit() {
   return TakeArrived(core_, *admitted_.job, request_.variable, map_.map_version);
 }
 
+// Forgets what has arrived, in memory and on disk. move.mutex held.
+absl::Status Moving::Discard(Move& move) {
+  Refresh();
+  const std::vector<StripeId> ids = move.arriving->ids();
+  RETURN_IF_ERROR(WriteRecord(core_, *admitted_.job,
+                              [&] { return core_.store->PutMap(variable_->record(), {}, ids); }));
+  move.ended = true;
+  core_.moves.Erase(request_.caller.job, request_.variable);
+  return absl::OkStatus();
+}
+
 absl::Status Moving::Abort() {
   const std::shared_ptr<Move> move = core_.moves.Find(request_.caller.job, request_.variable);
-  if (move == nullptr || move->map.map_version != map_.map_version) return CheckNotTaken();
+  if (move == nullptr) return CheckNotTaken();
   absl::MutexLock lock(&move->mutex);
-  RETURN_IF_ERROR(CheckNotTaken());
-  if (move->ended) return absl::OkStatus();
-  if (move->outgoing != nullptr) {
-    move->outgoing->variable().Hold(absl::ZeroDuration());
-  } else {
-    const std::vector<StripeId> ids = move->arriving->ids();
-    RETURN_IF_ERROR(WriteRecord(core_, *admitted_.job,
-                                [&] { return core_.store->PutMap(variable_->record(), {}, ids); }));
+  if (move->arriving != nullptr && here_ == request_.target) {
+    RETURN_IF_ERROR(AbortArriving(*move));
   }
+  RETURN_IF_ERROR(CheckNotTaken());
+  if (move->ended || move->outgoing == nullptr || move->map.map_version != map_.map_version) {
+    return absl::OkStatus();
+  }
+  move->outgoing->variable().Hold(absl::ZeroDuration());
   move->ended = true;
   core_.moves.Erase(request_.caller.job, request_.variable);
   return absl::OkStatus();
+}
+
+// No server has taken that version, or will: each was asked to abort it as a source before.
+absl::Status Moving::AbortArriving(Move& move) {
+  if (move.ended) return absl::OkStatus();
+  Refresh();
+  const int64_t version = move.map.map_version;
+  if (version != map_.map_version && version > variable_->spec().map_version) {
+    return NotDue("rows have arrived here by map version ", version,
+                  ", which their source may have committed: COMMIT it on every server first");
+  }
+  return Discard(move);
 }
 
 absl::Status Moving::CheckNotTaken() {
@@ -389,10 +416,11 @@ void Moving::Refresh() {
 }
 
 absl::Status Moving::Run(wire::MoveReply& reply) {
-  const int32_t count = core_.options.server_count;
+  const int32_t count = core_.most_servers();
   if (request_.source >= count || request_.target >= count || request_.source == request_.target) {
     return absl::InvalidArgumentError(
-        absl::StrCat("there are ", count, " servers; two of them are to be named"));
+        absl::StrCat("from ps:", request_.source, " to ps:", request_.target,
+                     ": of the servers below ps:", count, " two of them are to be named"));
   }
   const bool both = request_.action == wire::MoveAction::PREPARE ||
                     request_.action == wire::MoveAction::COMMIT ||
@@ -451,7 +479,10 @@ absl::Status TakeArrived(ServerCore& core, Job& job, absl::string_view variable,
                    TakeCreateTurn(core, absl::StrCat("rows of \"", variable, "\" that arrive")));
   const auto variables = job.variables();
   const auto found = variables->find(variable);
-  if (found == variables->end()) return absl::OkStatus();
+  // Another map took the place of the one that they would follow: they are not this server's.
+  if (found == variables->end() || found->second->spec().map_version + 1 != move->map.map_version) {
+    return absl::OkStatus();
+  }
   RETURN_IF_ERROR(TakeMap(core, job, *found->second, move->map, move->arriving.get(), {}));
   move->ended = true;
   core.moves.Erase(job.name(), variable);

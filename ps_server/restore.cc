@@ -50,13 +50,17 @@ struct Incoming {
   std::vector<ShardRecord> shards;
 };
 
+// A server that had left before the checkpoint was made: nothing of it is in there.
+bool HasLeft(const wire::RestoreFolder& folder) { return folder.files.empty(); }
+
 class Restoring {
  public:
   Restoring(ServerCore& core, const wire::RestoreRequest& request)
       : core_(core),
         request_(request),
         job_(request.from_job.empty() ? request.caller.job : request.from_job),
-        same_(static_cast<int32_t>(request.folders.size()) == core.options.server_count) {}
+        same_(static_cast<int32_t>(request.folders.size()) == core.options.server_count &&
+              std::none_of(request.folders.begin(), request.folders.end(), HasLeft)) {}
 
   absl::Status Run(wire::RestoreReply& reply) {
     if (DoneBefore()) {
@@ -65,6 +69,7 @@ class Restoring {
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(CheckAbsent());
+    RETURN_IF_ERROR(core_.members.CheckStays());
     RETURN_IF_ERROR(OpenSources());
     RETURN_IF_ERROR(ReadSpecs());
     if (!same_) {
@@ -119,6 +124,7 @@ class Restoring {
   absl::Status OpenSources() {
     for (size_t i = 0; i < request_.folders.size(); ++i) {
       if (same_ && static_cast<int32_t>(i) != core_.options.server_index) continue;
+      if (HasLeft(request_.folders[i])) continue;
       Source source;
       source.index = static_cast<int32_t>(i);
       source.folder = &request_.folders[i];

@@ -41,7 +41,8 @@ ServerCore::ServerCore(const EngineOptions& engine_options,
       budget(engine_options.memory_budget_bytes, engine_options.memory_wait, &waits),
       registry(name, {.jobs = options.max_jobs, .workers = options.max_workers}, budget),
       flusher(*store, registry, options, &waits),
-      evictor(*store, registry, budget, flusher, options) {}
+      evictor(*store, registry, budget, flusher, options),
+      members(options.server_index, options.server_count) {}
 
 StoreMemory StoreMemoryOf(int64_t memory_budget_bytes) {
   constexpr int64_t kMiB = 1 << 20;
@@ -128,6 +129,9 @@ absl::StatusOr<Turn::Held> TakeCreateTurn(ServerCore& core, absl::string_view wh
 
 void FillState(const ServerCore& core, Job* job, const Session* session, wire::ServerState& state) {
   state.boot_id = core.boot_id;
+  if (const int64_t version = core.members.version(); version > 0) {
+    state.__set_members_version(version);
+  }
   if (job != nullptr) job->steps().Fill(state);
   if (session != nullptr) session->Fill(state);
 }

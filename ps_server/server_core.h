@@ -1,6 +1,7 @@
 // What the calls of one server share.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -15,6 +16,7 @@
 #include "ps_server/engine.h"
 #include "ps_server/evictor.h"
 #include "ps_server/flusher.h"
+#include "ps_server/members.h"
 #include "ps_server/memory_budget.h"
 #include "ps_server/moves.h"
 #include "ps_server/registry.h"
@@ -46,6 +48,7 @@ struct ServerCore {
   // Held shared over updates of callers that are not sequenced, which have no order to hold.
   absl::Mutex unsequenced;
   Moves moves;
+  Members members;
 
   Turn create_turn;               // one create_variables, drop_job or restore's end at a time
   uint32_t next_variable_id = 1;  // of whoever has create_turn
@@ -55,6 +58,8 @@ struct ServerCore {
   void NoteStaleness(int64_t updates) {
     if (updates >= 0) staleness.Observe(static_cast<double>(updates));
   }
+  // One above the highest index that a map may name.
+  int32_t most_servers() const { return std::max(options.server_count, kMaxServers); }
   bool applied_is_durable() const { return options.durability == Durability::kOff; }
 };
 

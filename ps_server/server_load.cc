@@ -28,8 +28,8 @@ absl::Status ReadVariables(ServerCore& core, int64_t& variables) {
   std::vector<std::shared_ptr<Variable>> loaded;
   std::vector<Arrived> arrived;
   for (const VariableRecord& record : records) {
-    ASSIGN_OR_RETURN(Variable::Kept kept, Variable::Decode(record, core.options.server_index,
-                                                           core.options.server_count));
+    ASSIGN_OR_RETURN(Variable::Kept kept,
+                     Variable::Decode(record, core.options.server_index, core.most_servers()));
     ASSIGN_OR_RETURN(std::shared_ptr<Variable> variable,
                      Variable::Make(record.id, record.job, kept.spec, core.options.server_index,
                                     kept.rows_per_stripe, core.budget));

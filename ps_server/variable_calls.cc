@@ -44,7 +44,7 @@ absl::StatusOr<std::vector<VariableSpec>> NewSpecs(const ServerCore& core,
   absl::flat_hash_map<std::string, size_t> index;
   for (const wire::VariableSpec& wire : specs) {
     absl::StatusOr<VariableSpec> spec =
-        FromWire(wire, core.options.server_index, core.options.server_count);
+        FromWire(wire, core.options.server_index, core.most_servers());
     if (!spec.ok()) return Annotate(spec.status(), absl::StrCat("create on ", core.name));
     const auto there = variables.find(spec->name);
     const auto earlier = index.find(spec->name);
@@ -85,7 +85,8 @@ absl::Status Remove(ServerCore& core, const std::string& name) {
 
 // An idle job, of those not seen for a lease the one that was last seen first; nullptr: none.
 std::shared_ptr<Job> LongestIdle(const ServerCore& core) {
-  const bool granting = core.options.server_index == 0 && core.options.server_count > 1;
+  const bool granting = core.options.server_index == 0 &&
+                        (core.options.server_count > 1 || core.members.version() > 0);
   std::shared_ptr<Job> longest;
   absl::Duration since = core.options.lease;
   for (const std::shared_ptr<Job>& job : core.registry.jobs()) {
@@ -157,6 +158,7 @@ absl::Status CreateVariables(ServerCore& core, const wire::Caller& caller,
   const auto there = job != nullptr ? job->variables() : std::make_shared<const VariableMap>();
   ASSIGN_OR_RETURN(const std::vector<VariableSpec> fresh, NewSpecs(core, *there, specs));
   if (fresh.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(core.members.CheckStays());
   std::vector<std::shared_ptr<Variable>> made;
   for (const VariableSpec& spec : fresh) {
     ASSIGN_OR_RETURN(std::shared_ptr<Variable> variable,

@@ -163,6 +163,9 @@ absl::Status Hello(ServerCore& core, const wire::HelloRequest& request, wire::He
   reply.durability = std::string(DurabilityName(core.options.durability));
   reply.lease_seconds = absl::ToDoubleSeconds(core.options.lease);
   reply.max_message_bytes = core.options.max_message_bytes;
+  if (core.members.version() > 0) {
+    reply.__set_members(core.members.Tell(request.job, request.worker));
+  }
   if (request.worker < 0) {
     FillState(core, nullptr, nullptr, reply.state);
     return absl::OkStatus();

@@ -82,6 +82,10 @@ std::string DecisionKey(absl::string_view job, int64_t step) {
   return key;
 }
 
+std::string NoteKey(absl::string_view name) {
+  return absl::StrCat(KindPrefix(RecordKind::kNote), name);
+}
+
 std::string WorkerKey(absl::string_view job, int32_t worker) {
   std::string key = WorkersPrefix(job);
   Append(FlipSign(worker), key);
@@ -182,6 +186,12 @@ absl::Status ParseDecisionKey(absl::string_view key, DecisionRecord& record) {
   return absl::OkStatus();
 }
 
+absl::Status ParseNoteKey(absl::string_view key, NoteRecord& record) {
+  if (!IsKind(key, RecordKind::kNote) || key.size() < 2) return NotAKey("note", key);
+  record.name = std::string(key.substr(1));
+  return absl::OkStatus();
+}
+
 std::string KeyText(absl::string_view key) {
   if (IsKind(key, RecordKind::kMeta) && key.size() == 1) return "meta record";
   if (const auto variable = ParseVariableKey(key); variable.ok()) {
@@ -200,6 +210,10 @@ std::string KeyText(absl::string_view key) {
   if (ParseDecisionKey(key, decision).ok()) {
     return absl::StrCat("decision of step ", decision.step, " of job \"",
                         absl::CHexEscape(decision.job), "\"");
+  }
+  NoteRecord note;
+  if (ParseNoteKey(key, note).ok()) {
+    return absl::StrCat("note \"", absl::CHexEscape(note.name), "\"");
   }
   if (const auto stripe = ParseStripeKey(key); stripe.ok()) {
     constexpr absl::string_view kParts[] = {" header", " image", " rows ", " cold count",

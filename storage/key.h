@@ -20,6 +20,7 @@ enum class RecordKind : uint8_t {
   kWorker = 4,
   kStripe = 5,
   kDecision = 6,
+  kNote = 7,
 };
 
 // What of a stripe a key names, in the order in which a stripe is read.
@@ -35,6 +36,8 @@ std::string ShardKey(uint32_t variable, uint32_t shard);
 std::string WorkerKey(absl::string_view job, int32_t worker);
 // `step` must not be negative.
 std::string DecisionKey(absl::string_view job, int64_t step);
+// `name` is not empty.
+std::string NoteKey(absl::string_view name);
 // What every key of a kind, of a job's workers or decisions, of a variable's shards or stripes
 // begins with.
 std::string KindPrefix(RecordKind kind);
@@ -78,6 +81,7 @@ absl::StatusOr<uint32_t> ParseVariableKey(absl::string_view key);
 absl::Status ParseShardKey(absl::string_view key, ShardRecord& record);        // variable, shard
 absl::Status ParseWorkerKey(absl::string_view key, WorkerRecord& record);      // job, worker
 absl::Status ParseDecisionKey(absl::string_view key, DecisionRecord& record);  // job, step
+absl::Status ParseNoteKey(absl::string_view key, NoteRecord& record);          // name
 
 // "stripe 3/0/17 rows 42", "worker record 0401…": what a key names, for messages. Any bytes.
 std::string KeyText(absl::string_view key);

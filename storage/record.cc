@@ -214,6 +214,22 @@ absl::StatusOr<DecisionRecord> DecodeDecision(absl::string_view key, absl::strin
   return record;
 }
 
+std::string EncodeNote(absl::string_view key, const NoteRecord& record) {
+  std::string value;
+  AppendText(record.text, value);
+  return Sealed(key, std::move(value));
+}
+
+absl::StatusOr<NoteRecord> DecodeNote(absl::string_view key, absl::string_view value) {
+  ASSIGN_OR_RETURN(const absl::string_view bytes, VerifyChecksum(key, value));
+  FieldReader fields(bytes);
+  NoteRecord record;
+  RETURN_IF_ERROR(ParseNoteKey(key, record));
+  record.text = std::string(fields.Text());
+  if (!fields.Complete()) return Damaged(key, kWrongLength);
+  return record;
+}
+
 std::string EncodeHeader(absl::string_view key, absl::Span<const Watermark> watermarks) {
   std::string value;
   AppendWatermarks(watermarks, value);

@@ -47,6 +47,9 @@ absl::StatusOr<WorkerRecord> DecodeWorker(absl::string_view key, absl::string_vi
 std::string EncodeDecision(absl::string_view key, const DecisionRecord& record);
 absl::StatusOr<DecisionRecord> DecodeDecision(absl::string_view key, absl::string_view value);
 
+std::string EncodeNote(absl::string_view key, const NoteRecord& record);
+absl::StatusOr<NoteRecord> DecodeNote(absl::string_view key, absl::string_view value);
+
 // A stripe's header. `watermarks` is replaced; unspecified unless OK is returned.
 std::string EncodeHeader(absl::string_view key, absl::Span<const Watermark> watermarks);
 absl::Status DecodeHeader(absl::string_view key, absl::string_view value,

@@ -394,6 +394,17 @@ absl::Status RocksStore::DropDecisions(absl::string_view job, int64_t step) {
   return Commit(batch, /*sync=*/false, "drop decisions");
 }
 
+absl::Status RocksStore::PutNotes(absl::Span<const NoteRecord> notes) {
+  absl::ReaderMutexLock lock(&life_);
+  rocksdb::WriteBatch batch;
+  for (const NoteRecord& note : notes) {
+    const std::string key = NoteKey(note.name);
+    RETURN_IF_ERROR(
+        FromRocks(batch.Put(key, EncodeNote(key, note)), Context("fill a note's batch")));
+  }
+  return Commit(batch, /*sync=*/true, "write notes");
+}
+
 absl::Status RocksStore::SyncOnce() {
   const Blocking blocking;
   const uint64_t sequence = db_->GetLatestSequenceNumber();  // of what is in the log by now
@@ -469,6 +480,20 @@ absl::StatusOr<std::vector<DecisionRecord>> RocksStore::Decisions() const {
            });
   if (!scanned.ok()) return Annotate(scanned, Context("list decisions"));
   return decisions;
+}
+
+absl::StatusOr<std::vector<NoteRecord>> RocksStore::Notes() const {
+  absl::ReaderMutexLock lock(&life_);
+  std::vector<NoteRecord> notes;
+  const absl::Status scanned =
+      Scan(KindPrefix(RecordKind::kNote), "list notes",
+           [&](absl::string_view key, absl::string_view value) -> absl::Status {
+             ASSIGN_OR_RETURN(NoteRecord record, DecodeNote(key, value));
+             notes.push_back(std::move(record));
+             return absl::OkStatus();
+           });
+  if (!scanned.ok()) return Annotate(scanned, Context("list notes"));
+  return notes;
 }
 
 absl::Status RocksStore::LoadStripes(const StripeId& first, const StripeId& end,

@@ -63,6 +63,8 @@ class RocksStore : public StripeStore {
   absl::Status PutDecision(const DecisionRecord& record) override;
   absl::Status DropDecisions(absl::string_view job, int64_t step) override;
   absl::StatusOr<std::vector<DecisionRecord>> Decisions() const override;
+  absl::Status PutNotes(absl::Span<const NoteRecord> notes) override;
+  absl::StatusOr<std::vector<NoteRecord>> Notes() const override;
   absl::StatusOr<std::vector<ShardRecord>> Shards() const override;
   absl::StatusOr<std::vector<WorkerRecord>> Workers() const override;
   using StripeStore::LoadStripes;

@@ -78,6 +78,13 @@ struct DecisionRecord {
   bool operator==(const DecisionRecord&) const = default;
 };
 
+// What the server keeps of itself.
+struct NoteRecord {
+  std::string name;  // not empty
+  std::string text;  // opaque
+  bool operator==(const NoteRecord&) const = default;
+};
+
 // One stripe's changes: header, image, rows. Written whole or not at all.
 // Thread safety: none; one thread fills and writes it.
 class StripeBatch {
@@ -185,6 +192,10 @@ class StripeStore {
   virtual absl::Status DropDecisions(absl::string_view job, int64_t step) = 0;
   // Of all jobs; those of one are in the order of steps.
   virtual absl::StatusOr<std::vector<DecisionRecord>> Decisions() const = 0;
+
+  // Each takes the place of the one of its name: one batch, synced.
+  virtual absl::Status PutNotes(absl::Span<const NoteRecord> notes) = 0;
+  virtual absl::StatusOr<std::vector<NoteRecord>> Notes() const = 0;
 
   virtual absl::StatusOr<std::vector<ShardRecord>> Shards() const = 0;
   virtual absl::StatusOr<std::vector<WorkerRecord>> Workers() const = 0;

@@ -84,7 +84,7 @@ class Work {
                        .next = NextMap(now, source, 1 - source, kBuckets),
                        .source = source,
                        .target = 1 - source,
-                       .server_count = kServers};
+                       .servers = FirstServers(kServers)};
     const auto moved =
         MoveRowsInBatches(move, int64_t{1} << 30, {.busy_fraction = busy_fraction}, moves, Soon());
     Require(moved.status());

@@ -94,6 +94,14 @@ MOVES = {
     "mover: before the point of no return": ("mover", 2),
     "mover: the source has given the rows away": ("mover", 2),
 }
+# Points of a fourth server that joins and leaves: who dies, which one, at which passage.
+MEMBERS = {
+    "members: before they are written": ("ps", 0, 2),
+    "members: written": ("ps", 0, 2),
+    "members: before a server leaves": ("ps", 3, 1),
+    "members: a server has left": ("ps", 3, 1),
+    "worker: a new server is greeted": ("worker", 1, 1),
+}
 # Points of synchronous steps.
 SYNC = {
     "contribution: kept, not in order yet": ("ps", 20),
@@ -233,7 +241,7 @@ class Moves(CrashCase, PushersCase):
     """The same, while a mover carries buckets and shards between the servers."""
 
     def start_mover(self, name, seed):
-        return self.start(name, [PUSHER, "move", ",".join(self.cluster.addresses), str(seed),
+        return self.start(name, [PUSHER, "move", self.cluster.first_addresses(), str(seed),
                                  self.folder])
 
     def run_point(self, point, durability):
@@ -277,13 +285,69 @@ class Moves(CrashCase, PushersCase):
             return 0
 
 
+class Members(CrashCase, PushersCase):
+    """The same, while a fourth server joins, gets rows, is emptied and leaves."""
+
+    GUEST = 3
+
+    def run_point(self, point, durability):
+        role, victim, passage = MEMBERS[point]
+        with self.open_cluster(3, "--durability", durability, "--snapshot_interval_seconds", "0.2"):
+            if (role, victim) == ("ps", 0):
+                self.arm_server(victim, point, passage)
+            for worker in range(PUSHERS):
+                with armed(point, passage) if (role, victim) == ("worker", worker) \
+                        else contextlib.nullcontext():
+                    self.start_pusher(worker)
+            self.until_all_got_on(10)
+            with armed(point, passage) if victim == self.GUEST else contextlib.nullcontext():
+                self.cluster.reach(self.GUEST)
+                self.cluster.spawn(self.GUEST, "127.0.0.1:0")
+            self.cluster.wait_until_ready(self.GUEST)
+            self.died_once = False
+            change = lambda *words: self.change(role, victim, point, words)  # noqa: E731
+            change("servers", "add", "ps:3", "--address", self.cluster.addresses[self.GUEST])
+            change("rebalance", "--job", "soak", "--tolerance", "0")
+            change("rebalance", "--job", "soak", "--empty", "ps:3")
+            change("servers", "remove", "ps:3")
+            self.assertTrue(self.died_once or self.revive(role, victim, point), self.logs())
+            self.cluster.stop(self.GUEST)
+            self.until_all_got_on(10)
+            self.finish("check_moved")
+
+    def change(self, role, victim, point, words):
+        """Until it is done; whoever dies at the point meanwhile is started again."""
+        def done():
+            self.died_once = self.died_once or self.revive(role, victim, point)
+            try:
+                processes.ctl(*words, "--servers", self.cluster.first_addresses())
+                return True
+            except AssertionError as failure:
+                self.last_failure = failure
+                return False
+        self.last_failure = None
+        processes.wait_for(done, SECONDS, f"{words}: {self.last_failure}\n{self.logs()}")
+
+    def revive(self, role, victim, point):
+        if role == "ps":
+            if not self.server_died(victim, point):
+                return False
+            self.respawn(victim)
+        else:
+            if not self.died(self.tasks[f"worker{victim}"], lambda: self.log(f"worker{victim}"),
+                             point):
+                return False
+            self.start_pusher(victim)
+        return True
+
+
 class Calls(CrashCase):
     """A worker that creates, assigns and drops."""
 
     def run_point(self, point):
         role, passage = CALLS[point]
         with self.open_cluster(2, "--snapshot_interval_seconds", "0.05"):
-            command = [CALLER, ",".join(self.cluster.addresses)]
+            command = [CALLER, self.cluster.first_addresses()]
             if role == "ps":
                 self.arm_server(1, point, passage)
                 self.start("caller", command)
@@ -303,7 +367,7 @@ class Cold(CrashCase):
     def run_point(self, point, durability):
         with self.open_cluster(2, "--durability", durability, "--snapshot_interval_seconds", "0.2",
                                "--memory_budget_bytes", str(16 << 20)):
-            self.start("caller", [CALLER, ",".join(self.cluster.addresses), "cold"])
+            self.start("caller", [CALLER, self.cluster.first_addresses(), "cold"])
             for passage in COLD[point]:
                 self.arm_server(1, point, passage)
                 self.await_server_death(1, point)
@@ -454,7 +518,7 @@ class Points(unittest.TestCase):
                                   recursive=True):
                 with open(path, encoding="utf-8") as f:
                     found |= set(re.findall(r'CAIRN_CRASH_POINT\(\s*"([^"]+)"\)', f.read()))
-        cases = {*PUSHES, *STARTS, *CALLS, *COLD, *MOVES, *SYNC, *CHECKPOINTS, *RESTORES}
+        cases = {*PUSHES, *STARTS, *CALLS, *COLD, *MOVES, *MEMBERS, *SYNC, *CHECKPOINTS, *RESTORES}
         self.assertEqual(found ^ cases, set(), "points without a case, or cases without a point")
 
 
@@ -478,6 +542,10 @@ for name in COLD:
 for number, name in enumerate(MOVES):
     kind = ("snapshot", "log", "log_sync")[number % 3]
     add(Moves, f"{name} under {kind}",
+        lambda self, name=name, kind=kind: self.run_point(name, kind))
+for number, name in enumerate(MEMBERS):
+    kind = ("snapshot", "log", "log_sync")[number % 3]
+    add(Members, f"{name} under {kind}",
         lambda self, name=name, kind=kind: self.run_point(name, kind))
 for name in SYNC:
     add(Training, "sync " + name, lambda self, name=name: self.run_sync(name))

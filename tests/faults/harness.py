@@ -78,7 +78,7 @@ class PushersCase(ServersCase):
 
     def start_pusher(self, worker):
         return self.start(f"worker{worker}", [
-            PUSHER, "push", ",".join(self.cluster.addresses), str(worker), self.folder,
+            PUSHER, "push", self.cluster.first_addresses(), str(worker), self.folder,
             str(1 << 20), "ordered", "async"])
 
     def progress(self):
@@ -115,7 +115,7 @@ class PushersCase(ServersCase):
         for index in range(self.cluster.count):
             self.respawn(index)
         check = subprocess.run(
-            [PUSHER, check, ",".join(self.cluster.addresses), ",".join(map(str, counts))],
+            [PUSHER, check, self.cluster.first_addresses(), ",".join(map(str, counts))],
             stderr=subprocess.PIPE, text=True, timeout=SECONDS, check=False)
         self.assertEqual(check.returncode, 0, check.stderr + self.logs())
         self.assertGreater(min(counts), 10)

@@ -74,6 +74,52 @@ class RebalanceTest(scene.FolderTest):
             self.assertEqual(answer["servers"][1]["bytes"], 0)
             self.assertEqual(answer["moves"], [])
 
+    def test_servers_join_and_leave(self):
+        """The cluster file of the worker is that of the beginning all the time."""
+        with processes.Cluster(self.folder, 2) as cluster:
+            file = cluster.worker_file(1)
+            first = ",".join(cluster.addresses)
+
+            def ctl(*words, code=0):
+                return processes.ctl(*words, "--servers", first, code=code)[0]
+            processes.run_worker(self.job("plain"), file, flags=self.export("plain"))
+            changing = subprocess.Popen(
+                processes.worker_command(self.job("changing"), file, flags=self.export("changing")),
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            self.addCleanup(processes.end, changing)
+            processes.wait_for(lambda: ctl("status", "--job", "changing")["variables"]["count"] >= 5,
+                               WAIT, "variables")
+            joins = 0
+            while changing.poll() is None:
+                guest = 2 + joins
+                joins += 1
+                cluster.reach(guest)
+                cluster.spawn(guest, "127.0.0.1:0")
+                cluster.wait_until_ready(guest)
+                task = f"ps:{guest}"
+                listed = ctl("servers", "add", task, "--address", cluster.addresses[guest])
+                self.assertEqual([s["state"] for s in listed["servers"]],
+                                 ["member"] * 2 + ["left"] * (joins - 1) + ["member"])
+                for job in "plain", "changing":
+                    ctl("rebalance", "--busy_fraction", "1", "--job", job)
+                if joins == 1:
+                    self.assertIn("has rows of", ctl("servers", "remove", task, code=1)["error"])
+                for job in "plain", "changing":
+                    ctl("rebalance", "--busy_fraction", "1", "--job", job, "--empty", task)
+                listed = ctl("servers", "remove", task)
+                self.assertEqual(listed["servers"][guest]["state"], "left")
+                cluster.stop(guest)
+            out, log = changing.communicate(timeout=WAIT)
+            self.assertEqual(changing.returncode, 0, log)
+            self.assertEqual(json.loads(out.splitlines()[-1])["status"], "completed")
+            self.assertGreater(joins, 1)
+            self.assertEqual(len(ctl("status", "--job", "changing")["servers"]), 2)
+            plain, changed = (npz.by_key(npz.read(self.path(name + ".npz")))
+                              for name in ("plain", "changing"))
+            self.assertEqual(plain.keys(), changed.keys())
+            for name, values in plain.items():
+                self.assertEqual(values, changed[name], name)
+
     def test_a_plan_moves_nothing(self):
         with processes.Cluster(self.folder, 2) as cluster:
             processes.run_worker(self.job("plain"), cluster.worker_file(1))

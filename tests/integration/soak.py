@@ -3,7 +3,7 @@ counted exactly once on every server: totals of integers that depend on (worker,
 key for each push, and the update count of every shard.
 
     soak.py [--kills N] [--seed S] [--durability snapshot,log,log_sync]
-            [--consistency async,ssp,sync,backup] [--moves] [--folder DIR]
+            [--consistency async,ssp,sync,backup] [--moves] [--members] [--folder DIR]
 
 Three cairn-ps, three workers that are killed, paused, replaced while paused (the one that was
 paused must find itself fenced), and a fourth that is paused only, and under async and ssp pushes
@@ -18,9 +18,13 @@ all servers or on none, and the fourth worker knows of how many of its own did n
 --moves: meanwhile a mover, which is killed too, carries buckets and shards from server to server
 (async and ssp).
 
+--members: --moves, and a fourth server joins the cluster, gets rows, is emptied and leaves; then
+another one does. It is killed too.
+
 It also fails where nobody gets on for a minute while everything runs, and where the end does not
 come."""
 import argparse
+import enum
 import json
 import os
 import random
@@ -54,11 +58,19 @@ class Failure(Exception):
     pass
 
 
+class Guest(enum.Enum):
+    """The server that comes and goes."""
+    ABSENT = 0
+    MEMBER = 1
+    LEAVING = 2
+
+
 class Soak:
     """One run under one durability and consistency."""
 
-    def __init__(self, folder, durability, consistency, kills, seed, moves=False):
-        self.moves, self.mover, self.movers = moves, None, 0
+    def __init__(self, folder, durability, consistency, kills, seed, moves=False, members=False):
+        self.moves, self.mover, self.movers = moves or members, None, 0
+        self.members, self.guest, self.joins = members, Guest.ABSENT, 0
         self.folder, self.durability, self.consistency = folder, durability, consistency
         self.kills, self.seed = kills, seed
         self.random = random.Random(f"{seed}/{durability}/{consistency}")
@@ -85,7 +97,7 @@ class Soak:
         with open(self.cluster.path(f"worker{worker}.log"), "ab") as log, \
                 open(self.cluster.path(f"worker{worker}.out"), "wb") as out:
             self.pushers[worker] = subprocess.Popen(
-                [PUSHER, "push", ",".join(self.cluster.addresses), str(worker), self.folder,
+                [PUSHER, "push", self.cluster.first_addresses(), str(worker), self.folder,
                  str(self.retained[worker]), "free" if worker == FREE else "ordered",
                  CONSISTENCIES[self.consistency]],
                 stdout=out, stderr=log)
@@ -94,7 +106,7 @@ class Soak:
         self.movers += 1
         with open(self.cluster.path("mover.log"), "ab") as log:
             self.mover = subprocess.Popen(
-                [PUSHER, "move", ",".join(self.cluster.addresses),
+                [PUSHER, "move", self.cluster.first_addresses(),
                  str(self.seed * 1000 + self.movers), self.folder], stderr=log)
 
     def moved(self):
@@ -117,6 +129,64 @@ class Soak:
             raise Failure(f"the mover ended with {status}")
         if self.moved() == 0:
             raise Failure("nothing was moved")
+
+    # --- the server that comes and goes ---
+
+    def ctl(self, *words):
+        """Whether cairnctl ended well; where servers are being killed it may not."""
+        done = subprocess.run([processes.CTL, *words, "--servers", self.cluster.first_addresses()],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              timeout=END_SECONDS, check=False)
+        if done.returncode != 0:
+            self.say(f"cairnctl {words[0]} {words[1]}: {done.stdout.splitlines()[-1]}")
+        return done.returncode == 0
+
+    def host(self, change):
+        """Does `change` until it is done; servers are killed meanwhile."""
+        deadline = time.monotonic() + END_SECONDS
+        while not change():
+            if time.monotonic() > deadline:
+                raise Failure("a server could not come or go")
+            if self.random.random() < 0.5:
+                self.kill_and_start()
+
+    def guest_index(self):
+        return SERVERS + self.joins - 1
+
+    def guest_joins(self):
+        self.joins += 1
+        self.say(f"ps:{self.guest_index()} comes")
+        guest = self.guest_index()
+        self.cluster.reach(guest)
+        self.cluster.spawn(guest, "127.0.0.1:0")
+        self.cluster.wait_until_ready(guest)
+        address = self.cluster.addresses[guest]
+        self.host(lambda: self.ctl("servers", "add", f"ps:{self.guest_index()}", "--address", address))
+        self.guest = Guest.MEMBER
+
+    def guest_leaves(self):
+        """The rows that it has go to the others; nobody else moves any meanwhile."""
+        self.say(f"ps:{self.guest_index()} goes")
+        self.guest = Guest.LEAVING
+        self.kill([("mover", 0)])
+        self.host(lambda: self.ctl("rebalance", "--job", "soak", "--empty", f"ps:{self.guest_index()}",
+                                   "--tolerance", "1000", "--wait_seconds", "30") and
+                  self.ctl("servers", "remove", f"ps:{self.guest_index()}"))
+        self.kill([("ps", self.guest_index())])
+        self.cluster.processes[self.guest_index()] = None
+        self.guest = Guest.ABSENT
+        self.spawn_mover()
+
+    def come_or_go(self):
+        if self.guest is Guest.ABSENT:
+            self.guest_joins()
+        else:
+            self.guest_leaves()
+
+    def servers(self):
+        """That may be killed."""
+        guests = [] if self.guest is Guest.ABSENT else [self.guest_index()]
+        return [("ps", i) for i in [*range(SERVERS), *guests]]
 
     def process(self, name):
         kind, index = name
@@ -145,7 +215,7 @@ class Soak:
     def check_running(self):
         """Nobody ends by itself, but for one that was fenced."""
         for index, process in enumerate(self.cluster.processes):
-            if process.poll() is not None:
+            if process is not None and process.poll() is not None:
                 raise Failure(f"ps:{index} ended with {process.returncode}")
         for worker, process in enumerate(self.pushers):
             status = process.poll()
@@ -200,7 +270,7 @@ class Soak:
                                   f"ahead: {json.dumps(server)}")
 
     def ask_why(self):
-        answer = subprocess.run([PUSHER, "why", ",".join(self.cluster.addresses)],
+        answer = subprocess.run([PUSHER, "why", self.cluster.first_addresses()],
                                 stdout=subprocess.PIPE, text=True, timeout=END_SECONDS, check=True)
         return json.loads(answer.stdout)
 
@@ -221,7 +291,7 @@ class Soak:
         return self.random.sample(names, count)
 
     def victims(self):
-        servers = [("ps", i) for i in range(SERVERS)]
+        servers = self.servers()
         workers = [("worker", i) for i in range(WORKERS)]
         kind = self.random.choices(["servers", "workers", "both"], [5, 2, 4])[0]
         names = []
@@ -229,7 +299,7 @@ class Soak:
             names += self.some(servers, [6, 3, 2])
         if kind != "servers":
             names += self.some(workers, [6, 3, 2])
-        if self.moves and self.random.random() < 0.25:
+        if self.moves and self.guest is not Guest.LEAVING and self.random.random() < 0.25:
             names.append(("mover", 0))
         self.random.shuffle(names)
         return names
@@ -251,7 +321,7 @@ class Soak:
         processes.wait_for(lambda: time.monotonic() >= end, seconds + 10, "time to pass")
 
     def stop_and_continue(self):
-        names = self.some([("ps", i) for i in range(SERVERS)] +
+        names = self.some(self.servers() +
                           [("worker", i) for i in range(WORKERS + 1)], [4, 3, 2, 1])
         seconds = self.random.choice([0.05, 0.3, 1, 2.5])
         self.say(f"pause {text(names)} for {seconds} s")
@@ -310,7 +380,8 @@ class Soak:
     def one_event(self):
         self.check_gap()
         event = self.random.choices(
-            [self.kill_and_start, self.stop_and_continue, self.replace], [12, 2, 1])[0]
+            [self.kill_and_start, self.stop_and_continue, self.replace, self.come_or_go],
+            [12, 2, 1, 12 if self.members else 0])[0]
         event()
         after = self.random.random()
         if after < 0.6:
@@ -321,6 +392,8 @@ class Soak:
     def finish(self):
         """Everybody leaves, disturbed once more; the servers are killed; what is there is compared."""
         self.until_all_got_on(5)
+        if self.guest is Guest.MEMBER:
+            self.guest_leaves()
         if self.moves:
             self.say("the mover is told to end")
             self.end_mover()
@@ -352,7 +425,7 @@ class Soak:
     def ask(self, what, counts, *more):
         """What cairn-pusher finds on the servers, in JSON."""
         check = subprocess.run(
-            [PUSHER, what, ",".join(self.cluster.addresses), ",".join(map(str, counts)), *more],
+            [PUSHER, what, self.cluster.first_addresses(), ",".join(map(str, counts)), *more],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=END_SECONDS,
             check=False)
         if check.returncode != 0:
@@ -362,7 +435,7 @@ class Soak:
     def check_pushes(self, counts):
         self.ask("check_moved" if self.moves else "check", counts)
         if self.moves:
-            return {"moves": self.moved(), "movers": self.movers}
+            return {"moves": self.moved(), "movers": self.movers, "joins": self.joins}
         return {"largest_step_gap": self.largest_gap} if self.consistency == "ssp" else {}
 
     def check_sync(self, reports):
@@ -410,7 +483,7 @@ class Soak:
         lines = [f"FAILED: {failure}", f"seed {self.seed}, durability {self.durability}, "
                  f"consistency {self.consistency}; again: soak.py --seed {self.seed} "
                  f"--durability {self.durability} --consistency {self.consistency} "
-                 f"--kills {self.kills}{' --moves' if self.moves else ''}", "history:"] + self.history
+                 f"--kills {self.kills}{' --members' if self.members else ' --moves' if self.moves else ''}", "history:"] + self.history
         for name in sorted(os.listdir(self.folder)):
             if name.endswith(".log"):
                 with open(os.path.join(self.folder, name), encoding="utf-8",
@@ -432,6 +505,8 @@ def main():
     parser.add_argument("--durability", default="snapshot,log,log_sync")
     parser.add_argument("--consistency", default=",".join(CONSISTENCIES))
     parser.add_argument("--moves", action="store_true", help="rows go from server to server too")
+    parser.add_argument("--members", action="store_true",
+                        help="and a server joins and leaves, again and again")
     parser.add_argument("--folder", help="where servers keep their data; default: a temporary one")
     args = parser.parse_args()
     runs = [(durability, consistency) for consistency in args.consistency.split(",")
@@ -440,7 +515,7 @@ def main():
         folder = tempfile.mkdtemp(prefix="cairn-soak-", dir=args.folder)
         try:
             soak = Soak(folder, durability, consistency, -(-args.kills // len(runs)), args.seed,
-                        args.moves)
+                        args.moves, args.members)
             try:
                 print(json.dumps(soak.run()), flush=True)
             except (Failure, AssertionError, subprocess.TimeoutExpired) as failure:

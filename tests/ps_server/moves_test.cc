@@ -301,6 +301,50 @@ TEST_F(MovesTest, ASourceThatCrashedOwnsItsRows) {
   EXPECT_THAT(*Pull(1, {5}, 2), ElementsAre(-2));
 }
 
+// A mover dies when ps:1 is ready; the next one gives the rows to ps:2.
+TEST_F(MovesTest, RowsThatWaitForAMoverThatIsGoneAreForgotten) {
+  ASSERT_OK(Push(0, 1, 0, {5}, 1));
+  ASSERT_OK(UntilReady(0, 1, 2));
+  Crash(1);  // they wait on its disk
+  // As a source each server says that nothing was given away; then whoever has rows forgets them.
+  for (int32_t s = 0; s < kServers; ++s) {
+    ASSERT_OK(At(s, wire::MoveAction::ABORT, s, (s + 1) % kServers, 2));
+  }
+  for (int32_t s = 0; s < kServers; ++s) {
+    ASSERT_OK(At(s, wire::MoveAction::ABORT, (s + 1) % kServers, s, 2));
+  }
+  ASSERT_OK(Move(0, 2, 2));
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_FALSE(Push(1, 2, 0, {5}, 2).ok());
+    EXPECT_THAT(*Pull(2, {5}, 2), ElementsAre(-1));
+    EXPECT_TRUE(TestClient(Service(1), -1).Describe()->variables[0].shards.empty());
+    Crash(1);
+  }
+  ASSERT_OK(Move(2, 1, 3));  // and can be a target again
+  EXPECT_THAT(*Pull(1, {5}, 3), ElementsAre(-1));
+}
+
+// The same where nobody asked ps:1 to forget them: they are of a map that never came to be.
+TEST_F(MovesTest, RowsOfAMapThatAnotherTookThePlaceOfAreNotTaken) {
+  ASSERT_OK(Push(0, 1, 0, {5}, 1));
+  ASSERT_OK(UntilReady(0, 1, 2));
+  ASSERT_OK(At(0, wire::MoveAction::ABORT, 0, 1, 2));
+  ASSERT_OK(Move(0, 2, 2));  // tells ps:1 of the other map
+  EXPECT_FALSE(Push(1, 2, 0, {5}, 2).ok());
+  EXPECT_TRUE(TestClient(Service(1), -1).Describe()->variables[0].shards.empty());
+  ASSERT_OK(Begin(2, 1, 3));
+}
+
+TEST_F(MovesTest, RowsThatWaitAreNotForgottenBeforeTheirSourceIsAsked) {
+  ASSERT_OK(Push(0, 1, 0, {5}, 1));
+  ASSERT_OK(UntilReady(0, 1, 2));
+  ASSERT_OK(At(0, wire::MoveAction::COMMIT, 0, 1, 2));  // the mover dies
+  EXPECT_FALSE(At(0, wire::MoveAction::ABORT, 0, 1, 2).ok());
+  EXPECT_THAT(At(1, wire::MoveAction::ABORT, 0, 1, 3).message(), HasSubstr("COMMIT it"));
+  EXPECT_EQ(ReasonOf(Pull(1, {5}, 2).status()), wire::ErrorReason::BUSY);
+  EXPECT_THAT(*Pull(1, {5}, 2), ElementsAre(-1));
+}
+
 TEST_F(MovesTest, RowsWaitForWhatTheirServerLost) {
   ASSERT_OK(Push(0, 1, 0, {5}, 1));  // acknowledged, and lost
   CrashUnseen(0);

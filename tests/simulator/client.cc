@@ -60,7 +60,7 @@ Client::Client(Network* network, const Workload& work, std::shared_ptr<Process> 
       fan_out_(&limits_),
       exchanges_(sessions_.size()) {
   for (size_t slot = 0; slot < sessions_.size(); ++slot) {
-    exchanges_[slot].session = sessions_[slot].get();
+    exchanges_[slot].session = &sessions_[slot];
   }
 }
 
@@ -68,10 +68,10 @@ absl::Status Client::HelloTo(size_t slot, int64_t incarnation, wire::HelloReply*
   const Deadline deadline = Deadline::In(kCallDeadline);
   Backoff backoff(kPsWait, deadline);
   for (;;) {
-    Outcome outcome = sessions_[slot]->Hello(incarnation, deadline, reply);
-    const Verdict verdict = sessions_[slot]->Judge(&outcome, /*repeatable=*/true, 0, deadline);
+    Outcome outcome = sessions_[slot].Hello(incarnation, deadline, reply);
+    const Verdict verdict = sessions_[slot].Judge(&outcome, /*repeatable=*/true, 0, deadline);
     if (verdict == Verdict::kDone || verdict == Verdict::kFail) return outcome.status;
-    if (!backoff.Pause()) return sessions_[slot]->GaveUp(outcome, false);
+    if (!backoff.Pause()) return sessions_[slot].GaveUp(outcome, false);
     ++retries_;
   }
 }
@@ -113,16 +113,16 @@ void Client::Resume(const std::vector<wire::HelloReply>& replies) {
     }
   }
   for (size_t slot = 0; slot < sessions_.size(); ++slot) {
-    sessions_[slot]->Begin(replies[slot], replies[0].incarnation, point.last_part[slot],
-                           point.sequence);
+    sessions_[slot].Begin(replies[slot], replies[0].incarnation, point.last_part[slot],
+                          point.sequence);
   }
   order_.Reset(point.sequence, point.position);
 }
 
 std::vector<std::string> Client::Gone() const {
   std::vector<std::string> names;
-  for (const auto& session : sessions_) {
-    if (session->gone()) names.push_back(session->name());
+  for (size_t slot = 0; slot < sessions_.size(); ++slot) {
+    if (sessions_[slot].gone()) names.push_back(sessions_[slot].name());
   }
   return names;
 }
@@ -184,7 +184,7 @@ absl::Status Client::Step() {
 absl::Status Client::Call(
     size_t slot, absl::string_view method, Deadline deadline,
     absl::FunctionRef<void(wire::ParameterServerIf&, const wire::Caller&)> body) {
-  return fan_out_.Call(*sessions_[slot], method, kRpcTimeout, kPsWait, deadline, body, &retries_);
+  return fan_out_.Call(sessions_[slot], method, kRpcTimeout, kPsWait, deadline, body, &retries_);
 }
 
 absl::Status Client::EndSteps() {
@@ -210,7 +210,7 @@ absl::Status Client::Leave() {
                          [&](wire::ParameterServerIf& service, const wire::Caller& caller) {
                            service.leave(state, caller);
                          }));
-    sessions_[slot]->Learn(state);
+    sessions_[slot].Learn(state);
     return absl::OkStatus();
   });
 }
@@ -218,13 +218,13 @@ absl::Status Client::Leave() {
 absl::Status Client::Beat(size_t slot) {
   wire::ServerState state;
   absl::Status status = fan_out_.Call(
-      *sessions_[slot], "heartbeat", kHeartbeatTimeout, absl::ZeroDuration(),
+      sessions_[slot], "heartbeat", kHeartbeatTimeout, absl::ZeroDuration(),
       Deadline::In(kHeartbeatTimeout),
       [&](wire::ParameterServerIf& service, const wire::Caller& caller) {
         service.heartbeat(state, caller);
       },
       &retries_);
-  if (status.ok()) sessions_[slot]->Learn(state);
+  if (status.ok()) sessions_[slot].Learn(state);
   return status;
 }
 

@@ -17,7 +17,7 @@
 #include "worker/client/position.h"
 #include "worker/client/push_order.h"
 #include "worker/client/retention.h"
-#include "worker/client/server_session.h"
+#include "worker/client/server_table.h"
 #include "worker/client/step_clock.h"
 
 namespace cairn::simulator {
@@ -62,7 +62,7 @@ class Client {
   Retention retention_;
   const ClientIdentity identity_;
   const FanOut::Limits limits_;
-  const std::vector<std::unique_ptr<ServerSession>> sessions_;
+  const ServerTable sessions_;
   PushOrder order_;
   FanOut fan_out_;
   std::vector<Exchange> exchanges_;  // by slot

@@ -115,6 +115,10 @@ class Store : public StripeStore {
   }
 
   absl::Status PutDecision(const DecisionRecord&) override { return NotHere(); }
+  absl::Status PutNotes(absl::Span<const NoteRecord>) override { return NotHere(); }
+  absl::StatusOr<std::vector<NoteRecord>> Notes() const override {
+    return std::vector<NoteRecord>();
+  }
   absl::Status DropDecisions(absl::string_view, int64_t) override { return NotHere(); }
   absl::StatusOr<std::vector<DecisionRecord>> Decisions() const override {
     return std::vector<DecisionRecord>();

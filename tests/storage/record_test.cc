@@ -30,6 +30,7 @@ constexpr char kWorkerValue[] = "02000000000000004d0000000000000003000000706f73e
 constexpr char kDecisionValue[] =
     "020000000000000002000000000000004d00000000000000800000000000000003000000706f730300000001"
     "000000000000000900000000000000050000000000000000000000d7fd1c97e5292b3c";
+constexpr char kNoteValue[] = "040000006e6f7465734a116926f3f58d";
 constexpr char kHeaderValue[] =
     "020000000000000009000000000000000100000008000000000000000982e0db289c648c";
 
@@ -38,6 +39,7 @@ const VariableRecord kVariable{5, "a9a", "kernel", std::string("\0spec", 5)};
 const ShardRecord kShard{5, 2, 41, {{0, 9}, {-1, int64_t{1} << 40}}};
 const WorkerRecord kWorker{"a9a", 1, 2, 77, "pos"};
 const DecisionRecord kDecision{"a9a", 258, {{0, 2, 77, 128, "pos"}, {3, 1, 9, 5, ""}}};
+const NoteRecord kNote{"members", "note"};
 const std::vector<Watermark> kWatermarks{{0, 9}, {1, 8}};
 
 std::string Hex(absl::string_view bytes) { return absl::BytesToHexString(bytes); }
@@ -53,6 +55,7 @@ TEST(RecordFormat, KeysHaveTheirGoldenBytes) {
   EXPECT_EQ(Hex(ShardKey(5, 2)), "030000000500000002");
   EXPECT_EQ(Hex(WorkerKey("a9a", 1)), "04000361396180000001");
   EXPECT_EQ(Hex(DecisionKey("a9a", 258)), "0600036139610000000000000102");
+  EXPECT_EQ(Hex(NoteKey("members")), "076d656d62657273");
   StripeKeys keys({5, 2, 17});
   EXPECT_EQ(Hex(keys.Header()), "0500000005000000020000001100");
   EXPECT_EQ(Hex(keys.Image()), "0500000005000000020000001101");
@@ -65,6 +68,7 @@ TEST(RecordFormat, ValuesHaveTheirGoldenBytes) {
   EXPECT_EQ(Hex(EncodeShard(ShardKey(5, 2), kShard)), kShardValue);
   EXPECT_EQ(Hex(EncodeWorker(WorkerKey("a9a", 1), kWorker)), kWorkerValue);
   EXPECT_EQ(Hex(EncodeDecision(DecisionKey("a9a", 258), kDecision)), kDecisionValue);
+  EXPECT_EQ(Hex(EncodeNote(NoteKey("members"), kNote)), kNoteValue);
   EXPECT_EQ(Hex(EncodeHeader(HeaderKey(), kWatermarks)), kHeaderValue);
 }
 
@@ -75,6 +79,7 @@ TEST(RecordFormat, GoldenBytesAreReadBack) {
   EXPECT_EQ(DecodeShard(ShardKey(5, 2), bytes(kShardValue)).value(), kShard);
   EXPECT_EQ(DecodeWorker(WorkerKey("a9a", 1), bytes(kWorkerValue)).value(), kWorker);
   EXPECT_EQ(DecodeDecision(DecisionKey("a9a", 258), bytes(kDecisionValue)).value(), kDecision);
+  EXPECT_EQ(DecodeNote(NoteKey("members"), bytes(kNoteValue)).value(), kNote);
   std::vector<Watermark> watermarks = {{9, 9}};
   ASSERT_OK(DecodeHeader(HeaderKey(), bytes(kHeaderValue), watermarks));
   EXPECT_EQ(watermarks, kWatermarks);
@@ -96,6 +101,7 @@ absl::Status Decode(absl::string_view key, absl::string_view value) {
     case RecordKind::kShard: return DecodeShard(key, value).status();
     case RecordKind::kWorker: return DecodeWorker(key, value).status();
     case RecordKind::kDecision: return DecodeDecision(key, value).status();
+    case RecordKind::kNote: return DecodeNote(key, value).status();
     case RecordKind::kStripe: {
       std::vector<Watermark> watermarks;
       return DecodeHeader(key, value, watermarks);
@@ -110,6 +116,7 @@ std::vector<std::pair<std::string, std::string>> GoldenRecords() {
           {ShardKey(5, 2), absl::HexStringToBytes(kShardValue)},
           {WorkerKey("a9a", 1), absl::HexStringToBytes(kWorkerValue)},
           {DecisionKey("a9a", 258), absl::HexStringToBytes(kDecisionValue)},
+          {NoteKey("members"), absl::HexStringToBytes(kNoteValue)},
           {HeaderKey(), absl::HexStringToBytes(kHeaderValue)}};
 }
 

@@ -29,6 +29,12 @@ class EngineCluster {
     Stop(server);
     Start(server, std::stoi(address.substr(address.rfind(':') + 1)));
   }
+  // One more, which only it knows of.
+  int32_t Add() {
+    servers_.emplace_back();
+    Start(static_cast<int32_t>(servers_.size()) - 1, 0);
+    return static_cast<int32_t>(servers_.size()) - 1;
+  }
   void Stop(int32_t server) {
     servers_[server].listener.reset();  // its threads call the engine
     servers_[server].engine.reset();

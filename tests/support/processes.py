@@ -67,10 +67,20 @@ class Cluster:
         with open(self.path(f"ps{index}.log"), encoding="utf-8", errors="replace") as f:
             return f.read()
 
+    def reach(self, index):
+        """There may be a server `index`, which those of the beginning do not know of."""
+        more = index + 1 - len(self.processes)
+        self.processes += [None] * more
+        self.addresses += [None] * more
+
+    def first_addresses(self):
+        """Of the servers of the beginning."""
+        return ",".join(self.addresses[:self.count])
+
     def spawn(self, index, address):
         """Starts server `index` without waiting for it."""
         cluster, port_file = self.path(f"ps{index}.yaml"), self.path(f"ps{index}.port")
-        addresses = [f"127.0.0.1:{i + 1}" for i in range(self.count)]
+        addresses = [f"127.0.0.1:{i + 1}" for i in range(max(self.count, index + 1))]
         addresses[index] = address
         with open(cluster, "w", encoding="ascii") as f:
             json.dump({"cluster": {"ps": addresses}}, f)
@@ -108,7 +118,7 @@ class Cluster:
     def worker_file(self, workers):
         """A cluster file for workers; their own addresses are names only."""
         path = self.path("cluster.yaml")
-        tasks = {"ps": self.addresses,
+        tasks = {"ps": self.addresses[:self.count],
                  "worker": [f"127.0.0.1:{w + 1}" for w in range(workers)]}
         with open(path, "w", encoding="ascii") as f:
             json.dump({"cluster": tasks}, f)

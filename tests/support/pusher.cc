@@ -42,6 +42,7 @@
 #include "common/variable_map.h"
 #include "tests/support/known_contributions.h"
 #include "tests/support/known_pushes.h"
+#include "tests/support/next_map.h"
 #include "tests/support/soak_worker.h"
 #include "thrift/errors.h"
 #include "thrift/wire_client.h"
@@ -112,40 +113,61 @@ absl::Status CheckSync(const Words& words) {
 }
 
 // Some pieces of a variable go from one server to another. Nothing where none are there.
-absl::Status MoveAny(RemoteMoves& moves, int32_t servers, std::mt19937_64& random) {
+absl::Status MoveAny(RemoteMoves& moves, std::mt19937_64& random) {
+  const std::vector<int32_t>& servers = moves.servers();
   ASSIGN_OR_RETURN(const std::vector<VariablePlaces> variables, moves.Describe(kSoakJob));
   if (variables.empty()) return absl::NotFoundError("no variables yet");
   for (const VariablePlaces& places : variables) {
     if (!places.all_know) RETURN_IF_ERROR(FinishMove(kSoakJob, places.newest, servers, moves));
   }
   const VariableSpec& now = variables[random() % variables.size()].newest;
-  RowMove move{.job = kSoakJob, .now = now, .next = now, .server_count = servers};
-  move.source = static_cast<int32_t>(random() % static_cast<uint64_t>(servers));
-  move.target = (move.source + 1 + static_cast<int32_t>(random() % 2)) % servers;
-  uint64_t pieces = 1 + random() % 8;
-  ++move.next.map_version;
-  for (int32_t& ps : move.next.bucket_ps) {
-    if (ps == move.source && pieces > 0) --pieces, ps = move.target;
-  }
-  for (DenseShard& shard : move.next.shards) {
-    if (shard.ps == move.source && pieces > 0) --pieces, shard.ps = move.target;
-  }
+  RowMove move{.job = kSoakJob, .now = now, .servers = servers};
+  const size_t source = random() % servers.size();
+  move.source = servers[source];
+  move.target = servers[(source + 1 + random() % 2) % servers.size()];
+  move.next = NextMap(now, move.source, move.target, 1 + random() % 8);
   if (PiecesOn(now, move.source) == 0 || move.source == move.target) return absl::OkStatus();
   return MoveRows(move, {.busy_fraction = 1}, moves, Deadline::In(absl::Seconds(30))).status();
+}
+
+// Between the servers there are now; `addresses` are those of the beginning, and gain the others'.
+absl::Status FindServers(std::vector<std::string>& addresses, std::unique_ptr<RemoteMoves>& moves) {
+  const auto connect = [&addresses](int32_t server) {
+    return WireClient::Connect(addresses[static_cast<size_t>(server)], {},
+                               Deadline::In(absl::Seconds(2)));
+  };
+  ASSIGN_OR_RETURN(const std::unique_ptr<WireClient> first, connect(0));
+  wire::Members members;
+  wire::Caller caller;
+  caller.job = kSoakJob;
+  RETURN_IF_ERROR(first->Call("members", Deadline::In(absl::Seconds(2)),
+                              [&](WireClient::Stub& stub) { stub.members(members, caller); }));
+  std::vector<int32_t> servers = FirstServers(static_cast<int32_t>(addresses.size()));
+  for (const wire::Member& member : members.members) {
+    const auto index = static_cast<size_t>(member.index);
+    if (index >= addresses.size()) {
+      addresses.resize(index + 1);
+      servers.push_back(member.index);
+    }
+    if (!member.address.empty()) addresses[index] = member.address;
+    if (member.left) std::erase(servers, member.index);
+  }
+  if (moves == nullptr || moves->servers() != servers) {
+    moves = std::make_unique<RemoteMoves>(servers, absl::Seconds(10), connect);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status MoveUntilStopped(const Words& words) {
   uint64_t seed = 0;
   if (words.size() != 4 || !absl::SimpleAtoi(words[2], &seed)) return BadUsage();
-  const std::vector<std::string> servers = absl::StrSplit(words[1], ',');
-  RemoteMoves moves(static_cast<int32_t>(servers.size()), absl::Seconds(10), [&](int32_t server) {
-    return WireClient::Connect(servers[static_cast<size_t>(server)], {},
-                               Deadline::In(absl::Seconds(2)));
-  });
+  std::vector<std::string> addresses = absl::StrSplit(words[1], ',');
+  std::unique_ptr<RemoteMoves> moves;
   std::mt19937_64 random(seed);
   std::ofstream done(absl::StrCat(words[3], "/moves-", seed), std::ios::app);
   while (!std::filesystem::exists(words[3] + "/stop-moves")) {
-    const absl::Status moved = MoveAny(moves, static_cast<int32_t>(servers.size()), random);
+    absl::Status moved = FindServers(addresses, moves);
+    if (moved.ok()) moved = MoveAny(*moves, random);
     if (moved.ok()) {
       done << "moved" << std::endl;
     } else {

@@ -1,13 +1,12 @@
 // Moves rows between servers of a test.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 
 #include "common/status.h"
-#include "common/variable_map.h"
 #include "tests/support/engine_cluster.h"
+#include "tests/support/next_map.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/convert.h"
 #include "thrift/errors.h"
@@ -48,20 +47,6 @@ class EngineMoves final : public MoveServers {
   EngineCluster& cluster_;
 };
 
-// `now` with its first `pieces` buckets or shards of server `source` on server `target`.
-inline VariableSpec NextMap(const VariableSpec& now, int32_t source, int32_t target,
-                            size_t pieces) {
-  VariableSpec next = now;
-  ++next.map_version;
-  for (int32_t& ps : next.bucket_ps) {
-    if (ps == source && pieces > 0) --pieces, ps = target;
-  }
-  for (DenseShard& shard : next.shards) {
-    if (shard.ps == source && pieces > 0) --pieces, shard.ps = target;
-  }
-  return next;
-}
-
 inline absl::StatusOr<RowMoveOutcome> MoveSome(const VariableSpec& now, int32_t source,
                                                int32_t target, size_t pieces, int32_t servers,
                                                MoveServers& calls) {
@@ -70,7 +55,7 @@ inline absl::StatusOr<RowMoveOutcome> MoveSome(const VariableSpec& now, int32_t 
                      .next = NextMap(now, source, target, pieces),
                      .source = source,
                      .target = target,
-                     .server_count = servers};
+                     .servers = FirstServers(servers)};
   return MoveRows(move, {.busy_fraction = 1}, calls, Deadline::In(absl::Seconds(60)));
 }
 

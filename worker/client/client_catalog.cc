@@ -58,19 +58,23 @@ int64_t WireBytes(const VariableSpec& spec) {
 
 absl::Status PsClientImpl::Place(const VariableSpec* existing, VariableSpec* spec) {
   const bool embedding = spec->kind == VariableKind::kEmbedding;
+  const std::vector<int32_t> servers = sessions_.Live();
+  if (options_.placement == nullptr && (placement_ == nullptr || placed_on_ != servers.size())) {
+    placement_ = RoundRobinPlacement(static_cast<int32_t>(servers.size()));
+    placed_on_ = servers.size();
+  }
   if (!Placed(*spec) && !embedding) {
     ASSIGN_OR_RETURN(const int64_t elements, ElementCount(spec->shape));
     // The placement is asked even where the variable exists, so that variables after it land where
     // they would have.
-    const int32_t ps = placement_->Next(elements * static_cast<int64_t>(DTypeBytes(spec->dtype)));
+    int32_t ps = placement_->Next(elements * static_cast<int64_t>(DTypeBytes(spec->dtype)));
+    if (options_.placement == nullptr) ps = servers[static_cast<size_t>(ps)];
     if (existing == nullptr) spec->shards = {{.rows = RowCount(spec->shape), .ps = ps}};
   }
   if (!Placed(*spec) && embedding && existing == nullptr) {
     size_t buckets = kBucketsPerServer;
-    while (buckets < kBucketsPerServer * sessions_.size() && buckets < kMaxBuckets) buckets *= 2;
-    for (size_t b = 0; b < buckets; ++b) {
-      spec->bucket_ps.push_back(static_cast<int32_t>(b % sessions_.size()));
-    }
+    while (buckets < kBucketsPerServer * servers.size() && buckets < kMaxBuckets) buckets *= 2;
+    for (size_t b = 0; b < buckets; ++b) spec->bucket_ps.push_back(servers[b % servers.size()]);
   }
   if (existing != nullptr) {
     if (!Placed(*spec) && spec->kind == existing->kind) {
@@ -86,7 +90,8 @@ absl::Status PsClientImpl::Place(const VariableSpec* existing, VariableSpec* spe
       return Conflict(*existing, *spec);
     }
   }
-  return Annotate(ValidateSpec(*spec, server_count()), absl::StrCat("create \"", spec->name, "\""));
+  return Annotate(ValidateSpec(*spec, static_cast<int32_t>(sessions_.size())),
+                  absl::StrCat("create \"", spec->name, "\""));
 }
 
 absl::Status PsClientImpl::Create(absl::Span<const VariableSpec> specs, Deadline deadline) {
@@ -107,7 +112,7 @@ absl::Status PsClientImpl::Create(absl::Span<const VariableSpec> specs, Deadline
 }
 
 absl::Status PsClientImpl::CreatePlaced(absl::Span<const VariableSpec> specs, Deadline deadline) {
-  return ForEachServer(0, [&](int32_t server) {
+  return ForEachServer(sessions_.Live(), [&](int32_t server) {
     std::vector<wire::VariableSpec> batch;
     int64_t batch_bytes = 0;
     const auto send = [&]() -> absl::Status {
@@ -138,20 +143,32 @@ absl::Status PsClientImpl::CreatePlaced(absl::Span<const VariableSpec> specs, De
 
 absl::StatusOr<std::vector<VariableSpec>> PsClientImpl::Describe(Deadline deadline) {
   RETURN_IF_ERROR(CheckOpen("describe", deadline));
+  absl::StatusOr<std::vector<VariableSpec>> specs = DescribeOn(sessions_.Live(), deadline);
+  while (absl::IsUnavailable(specs.status()) && MembersChanged(deadline)) {
+    specs = DescribeOn(sessions_.Live(), deadline);
+  }
+  RETURN_IF_ERROR(specs.status());
+  for (const VariableSpec& spec : *specs) RETURN_IF_ERROR(KnowServersOf(spec, deadline));
+  return specs;
+}
+
+absl::StatusOr<std::vector<VariableSpec>> PsClientImpl::DescribeOn(
+    absl::Span<const int32_t> servers, Deadline deadline) {
   std::vector<wire::DescribeReply> replies(sessions_.size());
   RETURN_IF_ERROR(
-      CallAll("describe", options_.rpc_timeout, deadline,
+      CallAll(servers, "describe", options_.rpc_timeout, deadline,
               [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t server) {
                 wire::DescribeRequest request;
                 request.caller = caller;
                 service.describe(replies[server], request);
               }));
   absl::btree_map<std::string, VariableSpec> by_name;
-  for (int32_t s = 0; s < server_count(); ++s) {
+  for (const int32_t server : servers) {
+    const auto s = static_cast<size_t>(server);
     for (const wire::VariableInfo& info : replies[s].variables) {
-      absl::StatusOr<VariableSpec> spec = FromWire(info.spec, s, server_count());
+      absl::StatusOr<VariableSpec> spec = FromWire(info.spec, server, most_servers());
       if (!spec.ok()) {
-        return Annotate(spec.status(), absl::StrCat("describe to ", sessions_[s]->name()));
+        return Annotate(spec.status(), absl::StrCat("describe to ", sessions_[s].name()));
       }
       const auto [at, inserted] = by_name.try_emplace(spec->name, *spec);
       // Servers whose rows did not move need not know the newest map.
@@ -162,7 +179,7 @@ absl::StatusOr<std::vector<VariableSpec>> PsClientImpl::Describe(Deadline deadli
       }
       if (!inserted && !(at->second == *spec)) {
         return absl::FailedPreconditionError(
-            absl::StrCat(sessions_[s]->name(), " holds \"", spec->name,
+            absl::StrCat(sessions_[s].name(), " holds \"", spec->name,
                          "\" with another spec than a server "
                          "before it.\n  here:  ",
                          SpecText(*spec), "\n  there: ", SpecText(at->second),
@@ -207,8 +224,9 @@ absl::Status PsClientImpl::Scan(
       if (reply.values.size() != keys.size() * row_bytes ||
           (keys.empty() && reply.cursor == request.cursor && !reply.cursor.empty())) {
         return absl::InternalError(absl::StrCat(
-            "scan \"", variable, "\" on ", sessions_[group.server]->name(), ": the reply has ",
-            reply.values.size(), " bytes for ", keys.size(), " rows of ", row_bytes, " bytes"));
+            "scan \"", variable, "\" on ", sessions_[static_cast<size_t>(group.server)].name(),
+            ": the reply has ", reply.values.size(), " bytes for ", keys.size(), " rows of ",
+            row_bytes, " bytes"));
       }
       for (size_t i = 0; i < keys.size(); ++i) {
         row(keys[i], absl::MakeConstSpan(reply.values.data() + i * row_bytes, row_bytes));

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
 #include "common/status.h"
+#include "common/variable_map.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/convert.h"
 #include "thrift/errors.h"
@@ -90,30 +91,24 @@ std::vector<wire::CheckpointWorker> WorkersAt(const RestoreSource& source, size_
   return workers;
 }
 
-// The server of each bucket or shard.
-std::vector<int32_t> Places(const wire::VariableSpec& spec) {
-  std::vector<int32_t> places = spec.bucket_ps;
-  for (const wire::DenseShard& shard : spec.shards) places.push_back(shard.ps);
-  return places;
-}
-
 // Whether each row is in the copy of the server that has it by the newest map. Not where rows moved
 // while servers were copied, one after the other: a row may be in none of the copies then.
-bool Whole(const std::vector<wire::CheckpointReply>& replies) {
-  std::map<std::string, const wire::VariableSpec*> newest;
-  for (const wire::CheckpointReply& reply : replies) {
-    for (const wire::VariableInfo& info : reply.variables) {
-      const wire::VariableSpec*& known = newest[info.spec.name];
-      if (known == nullptr || info.spec.map_version > known->map_version) known = &info.spec;
+bool Whole(const std::vector<ServerCheckpoint>& parts) {
+  std::map<std::string, const VariableSpec*> newest;
+  for (const ServerCheckpoint& part : parts) {
+    for (const CheckpointVariable& variable : part.variables) {
+      const VariableSpec*& known = newest[variable.spec.name];
+      if (known == nullptr || variable.spec.map_version > known->map_version) {
+        known = &variable.spec;
+      }
     }
   }
-  for (size_t s = 0; s < replies.size(); ++s) {
-    for (const wire::VariableInfo& info : replies[s].variables) {
-      const std::vector<int32_t> mine = Places(info.spec);
-      const std::vector<int32_t> now = Places(*newest[info.spec.name]);
+  for (const ServerCheckpoint& part : parts) {
+    for (const CheckpointVariable& variable : part.variables) {
+      const std::vector<int32_t> mine = PlacesOf(variable.spec);
+      const std::vector<int32_t> now = PlacesOf(*newest[variable.spec.name]);
       for (size_t i = 0; i < std::min(mine.size(), now.size()); ++i) {
-        const auto here = static_cast<int32_t>(s);
-        if (now[i] == here && mine[i] != here) return false;
+        if (now[i] == part.server && mine[i] != part.server) return false;
       }
     }
   }
@@ -136,35 +131,60 @@ absl::StatusOr<std::vector<ServerCheckpoint>> PsClientImpl::Checkpoint(absl::str
 absl::StatusOr<std::vector<ServerCheckpoint>> PsClientImpl::TryCheckpoint(
     absl::string_view directory, absl::string_view name, Deadline deadline) {
   RETURN_IF_ERROR(CheckOpen("checkpoint", deadline));
+  const std::vector<int32_t> servers = sessions_.Live();
   std::vector<wire::CheckpointReply> replies(sessions_.size());
   RETURN_IF_ERROR(
-      CallAll("checkpoint", deadline.Remaining(), deadline,
+      CallAll(servers, "checkpoint", deadline.Remaining(), deadline,
               [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t server) {
                 replies[server] = {};
                 service.checkpoint(replies[server], RequestOf(caller, directory, name));
               }));
-  if (!Whole(replies)) {
+  std::vector<ServerCheckpoint> parts;
+  for (size_t s = 0; s < replies.size(); ++s) {
+    const auto server = static_cast<int32_t>(s);
+    const bool left = !std::binary_search(servers.begin(), servers.end(), server);
+    absl::StatusOr<ServerCheckpoint> part =
+        left ? PartOfLeft(server, deadline) : FromReply(replies[s], server, most_servers());
+    if (!part.ok()) {
+      return Annotate(part.status(), absl::StrCat("checkpoint of ", sessions_[s].name()));
+    }
+    parts.push_back(*std::move(part));
+  }
+  if (!Whole(parts)) {
     return WithReason(
         absl::UnavailableError(absl::StrCat("checkpoint ", name,
                                             ": rows went from server to "
                                             "server while it was written: make it again")),
         wire::ErrorReason::MOVED);
   }
-  std::vector<ServerCheckpoint> parts;
-  for (int32_t s = 0; s < server_count(); ++s) {
-    absl::StatusOr<ServerCheckpoint> part = FromReply(replies[s], s, server_count());
-    if (!part.ok()) {
-      return Annotate(part.status(), absl::StrCat("checkpoint of ", sessions_[s]->name()));
-    }
-    parts.push_back(*std::move(part));
-  }
   return parts;
+}
+
+// It has no files; how far workers were there is needed to tell where they go on.
+absl::StatusOr<ServerCheckpoint> PsClientImpl::PartOfLeft(int32_t server, Deadline deadline) {
+  wire::ChangeMembersReply reply;
+  RETURN_IF_ERROR(
+      CallOne(0, "change_members", options_.rpc_timeout, deadline,
+              [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
+                wire::ChangeMembersRequest request;
+                request.caller = caller;
+                request.action = wire::MembersAction::REMOVE;  // it is: says so
+                request.index = server;
+                service.change_members(reply, request);
+              }));
+  ServerCheckpoint part{.server = server};
+  for (const wire::LastWord& word : reply.last_words) {
+    if (word.job == identity_.job) {
+      part.workers.push_back({.worker = word.worker, .sequence = word.applied});
+    }
+  }
+  return part;
 }
 
 absl::Status PsClientImpl::DropCheckpoint(absl::string_view directory, absl::string_view name,
                                           Deadline deadline) {
   RETURN_IF_ERROR(CheckOpen("drop_checkpoint", deadline));
-  return CallAll("drop_checkpoint", deadline.Remaining(), deadline,
+  return CallAll(sessions_.Live(), "drop_checkpoint", deadline.Remaining(), deadline,
                  [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
                    wire::ServerState state;
                    service.drop_checkpoint(state, RequestOf(caller, directory, name));
@@ -173,6 +193,11 @@ absl::Status PsClientImpl::DropCheckpoint(absl::string_view directory, absl::str
 
 absl::Status PsClientImpl::Restore(const RestoreSource& source, Deadline deadline) {
   RETURN_IF_ERROR(CheckOpen("restore", deadline));
+  if (members_version_.load() > 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "restore: servers have come or gone since the cluster file was written, and rows are dealt "
+        "to those of one file: start the servers anew, with empty directories"));
+  }
   wire::RestoreRequest request = RequestOf(source);
   request.workers = WorkersAt(source, sessions_.size());
   const auto restore = [&](int32_t server) {
@@ -185,7 +210,8 @@ absl::Status PsClientImpl::Restore(const RestoreSource& source, Deadline deadlin
                    });
   };
   // ps:0 last: the job is there when ps:0 holds it.
-  RETURN_IF_ERROR(ForEachServer(1, restore));
+  const std::vector<int32_t> servers = sessions_.Live();
+  RETURN_IF_ERROR(ForEachServer(absl::MakeConstSpan(servers).subspan(1), restore));
   CAIRN_CRASH_POINT("restore: all but ps:0 have it");
   return restore(0);
 }

@@ -113,8 +113,10 @@ absl::Status PsClientImpl::PullAll(absl::Span<const PullTarget> targets, int64_t
     RETURN_IF_ERROR(PlanPulls(targets, &*plan));
     if (step > 0) (*plan).BeginStep(step, options_.consistency.mode == ConsistencyMode::kSsp);
     bool moved = false;
-    RETURN_IF_ERROR(RunPlan(*plan, /*updates=*/false, nullptr, deadline, &moved));
-    if (!moved) return absl::OkStatus();
+    const absl::Status status = RunPlan(*plan, /*updates=*/false, nullptr, deadline, &moved);
+    const bool again = absl::IsUnavailable(status) && MembersChanged(deadline);
+    if (!again) RETURN_IF_ERROR(status);
+    if (!moved && !again) return absl::OkStatus();
     RETURN_IF_ERROR(CheckOpen("pull, while rows move", deadline));
   }
 }
@@ -167,7 +169,7 @@ absl::Status PsClientImpl::RunPlan(DataPlan& plan, bool updates, const absl::str
   } else {
     for (Exchange* exchange : plan.Wave(0)) exchange->repeatable = !DataPlan::Updates(*exchange);
     absl::Status status = RunWave(plan, 0, /*numbered=*/false, deadline);
-    if (!status.ok() && LearnMaps(plan.Wave(0))) {
+    if (!status.ok() && LearnMaps(plan.Wave(0), deadline)) {
       *moved = true;
       // What else is wrong with a pull shows again.
       status = updates ? SendMoved(plan.Wave(0), /*numbered=*/false, deadline) : absl::OkStatus();
@@ -176,7 +178,7 @@ absl::Status PsClientImpl::RunPlan(DataPlan& plan, bool updates, const absl::str
   }
   for (size_t wave = 1; wave < waves && !*moved; ++wave) {
     const absl::Status status = RunWave(plan, wave, /*numbered=*/false, deadline);
-    if (!status.ok() && LearnMaps(plan.Wave(wave))) {
+    if (!status.ok() && LearnMaps(plan.Wave(wave), deadline)) {
       *moved = true;
     } else {
       RETURN_IF_ERROR(status);
@@ -195,7 +197,7 @@ absl::Status PsClientImpl::RunNumbered(DataPlan& plan, const absl::string_view* 
   if (status.ok()) status = order_.Number(plan.Wave(0), position);
   if (status.ok()) {
     status = RunWave(plan, 0, /*numbered=*/true, deadline);
-    if (!status.ok() && LearnMaps(plan.Wave(0))) {
+    if (!status.ok() && LearnMaps(plan.Wave(0), deadline)) {
       *moved = true;
       status = SendMoved(plan.Wave(0), /*numbered=*/true, deadline);
     }
@@ -221,18 +223,23 @@ absl::Status PsClientImpl::MakeRoom(absl::Span<Exchange* const> exchanges, Deadl
   // restarted closes when other workers have sent theirs again.
   Backoff backoff(options_.ps_wait, deadline);
   for (size_t epochs = 0; !retention_.HasRoomFor(needed); ++epochs) {
-    const bool waits = epochs >= sessions_.size();
-    const auto fullest = std::max_element(
-        sessions_.begin(), sessions_.end(),
-        [](const auto& a, const auto& b) { return a->retained_bytes() < b->retained_bytes(); });
-    ServerSession& session = waits ? *sessions_[epochs % sessions_.size()] : **fullest;
+    const std::vector<int32_t> servers = sessions_.Live();
+    const bool waits = epochs >= servers.size();
+    const auto held_by = [this](int32_t server) {
+      return sessions_[static_cast<size_t>(server)].retained_bytes();
+    };
+    const int32_t fullest =
+        *std::max_element(servers.begin(), servers.end(),
+                          [&](int32_t a, int32_t b) { return held_by(a) < held_by(b); });
+    ServerSession& session =
+        sessions_[static_cast<size_t>(waits ? servers[epochs % servers.size()] : fullest)];
     const absl::Time since = session.retained_since();
     const int64_t held = session.retained_bytes();
     absl::Status status = FlushServer(session.index(), deadline.Remaining(), deadline);
     if (status.ok() && waits && identity_.synchronous() && !backoff.Pause()) {
       status = absl::UnavailableError("the steps that they contribute to have not closed there");
     }
-    if (status.ok() && epochs > 3 * sessions_.size() && !identity_.synchronous()) {
+    if (status.ok() && epochs > 3 * servers.size() && !identity_.synchronous()) {
       status = absl::InternalError("its epochs do not make them durable");
     }
     if (status.ok()) continue;

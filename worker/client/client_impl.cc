@@ -4,13 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
 #include "common/host_name.h"
+#include "common/start_number.h"
 #include "common/status.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/errors.h"
@@ -27,26 +27,25 @@ constexpr absl::Duration kHeartbeatTimeout = absl::Seconds(1);
 constexpr absl::Duration kShortestHeartbeatTimeout = absl::Milliseconds(100);
 // The same for an early epoch; one that takes longer goes on without being waited for.
 constexpr absl::Duration kEarlyEpochTimeout = absl::Seconds(5);
+// To greet servers that have come; the next heartbeat tries again.
+constexpr absl::Duration kMembersTimeout = absl::Seconds(5);
 
 std::string Origin() {
   return absl::StrCat(HostName().substr(0, kMaxOriginBytes - 32), "/", getpid());
 }
 
-int64_t StartNumber() {
-  std::random_device random;
-  return static_cast<int64_t>(uint64_t{random()} << 31 | (random() >> 1)) | 1;
-}
-
-ClientIdentity IdentityOf(const ClientOptions& options, size_t server_count, Retention* retention,
+ClientIdentity IdentityOf(const ClientOptions& options, int32_t server_count,
+                          const std::atomic<int32_t>* most_servers, Retention* retention,
                           StepClock* clock, StepBook* steps) {
   const bool synchronous =
       options.worker >= 0 && options.consistency.mode == ConsistencyMode::kSync;
   return {.job = options.job,
           .task = options.task,
           .origin = Origin(),
-          .start = StartNumber(),
+          .start = DrawStartNumber(),
           .worker = options.worker,
-          .server_count = static_cast<int32_t>(server_count),
+          .server_count = server_count,
+          .most_servers = most_servers,
           .ps_wait = options.ps_wait,
           .retention = options.worker >= 0 && options.retained_bytes > 0 ? retention : nullptr,
           .consistency = options.consistency,
@@ -80,57 +79,69 @@ absl::StatusOr<std::unique_ptr<PsClient>> PsClient::Connect(const ClientOptions&
   RETURN_IF_ERROR(CheckOptions(options, options.servers.size()));
   ASSIGN_OR_RETURN(const std::shared_ptr<ClientSecurity> security,
                    ClientSecurity::Load(options.security));
-  std::vector<std::string> names;
-  std::vector<std::unique_ptr<ServerLink>> links;
-  for (size_t s = 0; s < options.servers.size(); ++s) {
-    names.push_back(absl::StrCat("ps:", s, " (", options.servers[s], ")"));
-    links.push_back(RemoteLink(names.back(), options.servers[s], options.max_message_bytes,
-                               security, options.local_transport));
-  }
-  return PsClientImpl::Start(options, std::move(names), std::move(links), deadline);
+  const auto reach = [options, security](
+                         int32_t server,
+                         const std::string& other) -> absl::StatusOr<PsClientImpl::Reached> {
+    const std::string& address =
+        other.empty() ? options.servers[static_cast<size_t>(server)] : other;
+    const std::string name = absl::StrCat("ps:", server, " (", address, ")");
+    return PsClientImpl::Reached{name, RemoteLink(name, address, options.max_message_bytes,
+                                                  security, options.local_transport)};
+  };
+  return PsClientImpl::Start(options, static_cast<int32_t>(options.servers.size()), reach,
+                             deadline);
 }
 
 absl::StatusOr<std::unique_ptr<PsClient>> PsClient::ConnectInProcess(
     const ClientOptions& options, std::vector<wire::ParameterServerIf*> servers,
     Deadline deadline) {
   RETURN_IF_ERROR(CheckOptions(options, servers.size()));
-  std::vector<std::string> names;
-  std::vector<std::unique_ptr<ServerLink>> links;
-  for (size_t s = 0; s < servers.size(); ++s) {
-    names.push_back(absl::StrCat("ps:", s, " (in process)"));
-    links.push_back(InProcessLink(names.back(), servers[s]));
-  }
-  return PsClientImpl::Start(options, std::move(names), std::move(links), deadline);
+  const auto reach = [servers](int32_t server,
+                               const std::string&) -> absl::StatusOr<PsClientImpl::Reached> {
+    if (static_cast<size_t>(server) >= servers.size()) {
+      return absl::UnimplementedError(absl::StrCat("ps:", server,
+                                                   " has joined, and this client reaches the ",
+                                                   servers.size(), " servers of its process only"));
+    }
+    const std::string name = absl::StrCat("ps:", server, " (in process)");
+    return PsClientImpl::Reached{name, InProcessLink(name, servers[static_cast<size_t>(server)])};
+  };
+  return PsClientImpl::Start(options, static_cast<int32_t>(servers.size()), reach, deadline);
 }
 
-absl::StatusOr<std::unique_ptr<PsClient>> PsClientImpl::Start(
-    const ClientOptions& options, std::vector<std::string> names,
-    std::vector<std::unique_ptr<ServerLink>> links, Deadline deadline) {
+absl::StatusOr<std::unique_ptr<PsClient>> PsClientImpl::Start(const ClientOptions& options,
+                                                              int32_t server_count, Reach reach,
+                                                              Deadline deadline) {
+  std::vector<Reached> reached;
+  for (int32_t server = 0; server < server_count; ++server) {
+    ASSIGN_OR_RETURN(reached.emplace_back(), reach(server, ""));
+  }
   std::unique_ptr<PsClientImpl> client(
-      new PsClientImpl(options, std::move(names), std::move(links)));
+      new PsClientImpl(options, std::move(reached), std::move(reach)));
   RETURN_IF_ERROR(client->SayHello(deadline));
   client->StartHeartbeats();
   return client;
 }
 
-PsClientImpl::PsClientImpl(const ClientOptions& options, std::vector<std::string> names,
-                           std::vector<std::unique_ptr<ServerLink>> links)
+PsClientImpl::PsClientImpl(const ClientOptions& options, std::vector<Reached> servers, Reach reach)
     : options_(options),
       retention_(options.retained_bytes),
-      identity_(IdentityOf(options, links.size(), &retention_, &clock_, &steps_)),
+      identity_(IdentityOf(options, static_cast<int32_t>(servers.size()), &most_servers_,
+                           &retention_, &clock_, &steps_)),
+      reach_(std::move(reach)),
       sessions_([&] {
         std::vector<std::unique_ptr<ServerSession>> sessions;
-        for (size_t s = 0; s < links.size(); ++s) {
-          sessions.push_back(std::make_unique<ServerSession>(
-              static_cast<int32_t>(s), std::move(names[s]), std::move(links[s]), &identity_));
+        for (Reached& server : servers) {
+          sessions.push_back(std::make_unique<ServerSession>(static_cast<int32_t>(sessions.size()),
+                                                             std::move(server.name),
+                                                             std::move(server.link), &identity_));
         }
         return sessions;
       }()),
       retry_limits_{options.ps_wait, options.rpc_timeout},
       plan_limits_{options.max_message_bytes, kMaxItemsPerCall, kMaxIdsPerCall},
       plans_(sessions_, plan_limits_),
-      placement_(options.placement != nullptr ? options.placement
-                                              : RoundRobinPlacement(server_count())),
+      placement_(options.placement),
       order_(sessions_) {}
 
 PsClientImpl::~PsClientImpl() {
@@ -139,13 +150,18 @@ PsClientImpl::~PsClientImpl() {
 }
 
 absl::Status PsClientImpl::SayHello(Deadline deadline) {
-  std::vector<wire::HelloReply> replies(sessions_.size());
-  // ps:0 grants the incarnation that the others are told.
-  RETURN_IF_ERROR(HelloTo(*sessions_[0], 0, deadline, &replies[0]));
-  const int64_t incarnation = replies[0].incarnation;
+  // ps:0 grants the incarnation that the others are told, and says who they are.
+  wire::HelloReply first;
+  RETURN_IF_ERROR(HelloTo(sessions_[0], 0, deadline, &first));
+  incarnation_ = first.incarnation;
+  if (first.__isset.members) RETURN_IF_ERROR(BeginMembers(first.members, deadline));
   CAIRN_CRASH_POINT("worker: hello to ps:0 alone");
-  RETURN_IF_ERROR(ForEachServer(1, [&](int32_t server) {
-    return HelloTo(*sessions_[server], incarnation, deadline, &replies[server]);
+  const std::vector<int32_t> servers = sessions_.Live();
+  std::vector<wire::HelloReply> replies(sessions_.size());
+  replies[0] = std::move(first);
+  RETURN_IF_ERROR(ForEachServer(absl::MakeConstSpan(servers).subspan(1), [&](int32_t server) {
+    return HelloTo(sessions_[static_cast<size_t>(server)], incarnation_, deadline,
+                   &replies[static_cast<size_t>(server)]);
   }));
   for (const wire::HelloReply& reply : replies) {
     if (reply.max_message_bytes > 0) {
@@ -156,13 +172,14 @@ absl::Status PsClientImpl::SayHello(Deadline deadline) {
   std::vector<ResumeAnswer> answers;
   answers.reserve(replies.size());
   // Everything applied there is durable by now, but what it has no part of is not in the number.
-  for (const wire::HelloReply& reply : replies) {
-    answers.push_back({reply.state.durable, reply.position});
+  for (size_t s = 0; s < replies.size(); ++s) {
+    answers.push_back({std::max(replies[s].state.durable, LastWord(s)), replies[s].position});
   }
   const ResumePoint point = ChooseResumePoint(answers);
   double lease_seconds = replies[0].lease_seconds;
-  for (size_t s = 0; s < sessions_.size(); ++s) {
-    sessions_[s]->Begin(replies[s], incarnation, point.last_part[s], point.sequence);
+  for (const int32_t server : servers) {
+    const auto s = static_cast<size_t>(server);
+    sessions_[s].Begin(replies[s], incarnation_, point.last_part[s], point.sequence);
     lease_seconds = std::min(lease_seconds, replies[s].lease_seconds);
   }
   lease_ = absl::Seconds(lease_seconds);
@@ -185,18 +202,19 @@ absl::Status PsClientImpl::HelloTo(ServerSession& session, int64_t incarnation, 
   }
 }
 
-absl::Status PsClientImpl::ForEachServer(int32_t first,
+absl::Status PsClientImpl::ForEachServer(absl::Span<const int32_t> servers,
                                          absl::FunctionRef<absl::Status(int32_t)> body) {
-  const int32_t count = server_count();
-  std::vector<absl::Status> statuses(count);
-  if (sessions_[0]->link().in_process() || count - first <= 1) {
-    for (int32_t s = first; s < count; ++s) statuses[s] = body(s);
+  std::vector<absl::Status> statuses(servers.size());
+  const auto run = [&](size_t i) {
+    statuses[i] = body(servers[i]);
+    if (sessions_[static_cast<size_t>(servers[i])].left()) statuses[i] = absl::OkStatus();
+  };
+  if (sessions_[0].link().in_process() || servers.size() <= 1) {
+    for (size_t i = 0; i < servers.size(); ++i) run(i);
     return Join(statuses);
   }
   std::vector<std::thread> threads;
-  for (int32_t s = first; s < count; ++s) {
-    threads.emplace_back([&, s] { statuses[s] = body(s); });
-  }
+  for (size_t i = 0; i < servers.size(); ++i) threads.emplace_back([&run, i] { run(i); });
   for (std::thread& thread : threads) thread.join();
   return Join(statuses);
 }
@@ -206,7 +224,7 @@ absl::Status PsClientImpl::CallOne(int32_t server, absl::string_view method,
                                    ServiceCall body) {
   int64_t retries = 0;
   absl::Status status = fan_out_.Call(
-      *sessions_[server], method, attempt_limit, options_.ps_wait, deadline,
+      sessions_[static_cast<size_t>(server)], method, attempt_limit, options_.ps_wait, deadline,
       [&](wire::ParameterServerIf& service, const wire::Caller& caller) {
         body(service, caller, server);
       },
@@ -215,16 +233,19 @@ absl::Status PsClientImpl::CallOne(int32_t server, absl::string_view method,
   return status;
 }
 
-absl::Status PsClientImpl::CallAll(absl::string_view method, absl::Duration attempt_limit,
-                                   Deadline deadline, ServiceCall body) {
-  return ForEachServer(
-      0, [&](int32_t server) { return CallOne(server, method, attempt_limit, deadline, body); });
+absl::Status PsClientImpl::CallAll(absl::Span<const int32_t> servers, absl::string_view method,
+                                   absl::Duration attempt_limit, Deadline deadline,
+                                   ServiceCall body) {
+  return ForEachServer(servers, [&](int32_t server) {
+    return CallOne(server, method, attempt_limit, deadline, body);
+  });
 }
 
 absl::Status PsClientImpl::Flush(Deadline deadline) {
   RETURN_IF_ERROR(CheckOpen("flush", deadline));
-  return ForEachServer(
-      0, [&](int32_t server) { return FlushServer(server, deadline.Remaining(), deadline); });
+  return ForEachServer(sessions_.Live(), [&](int32_t server) {
+    return FlushServer(server, deadline.Remaining(), deadline);
+  });
 }
 
 absl::Status PsClientImpl::FlushServer(int32_t server, absl::Duration attempt_limit,
@@ -233,14 +254,14 @@ absl::Status PsClientImpl::FlushServer(int32_t server, absl::Duration attempt_li
   absl::Status status = CallOne(server, "flush", attempt_limit, deadline,
                                 [&](wire::ParameterServerIf& service, const wire::Caller& caller,
                                     int32_t) { service.flush(state, caller); });
-  if (status.ok()) sessions_[server]->Learn(state);
+  if (status.ok()) sessions_[static_cast<size_t>(server)].Learn(state);
   return status;
 }
 
 void PsClientImpl::AskForEarlyEpochs() {
   // Whoever needs the room waits for it, and tells where it does not come.
-  ForEachServer(0, [&](int32_t server) {
-    if (sessions_[server]->retained_bytes() == 0) return absl::OkStatus();
+  ForEachServer(sessions_.Live(), [&](int32_t server) {
+    if (sessions_[static_cast<size_t>(server)].retained_bytes() == 0) return absl::OkStatus();
     return FlushServer(server, kEarlyEpochTimeout, Deadline::In(kEarlyEpochTimeout));
   }).IgnoreError();
 }
@@ -255,12 +276,12 @@ absl::Status PsClientImpl::Leave(Deadline deadline) {
   RETURN_IF_ERROR(order_.TakeTurn(deadline));  // after the push that is under way
   early_epochs_.Stop();  // one that came after `leave` would look like a worker that is back
   CAIRN_CRASH_POINT("worker: before it leaves");
-  absl::Status status = ForEachServer(0, [&](int32_t server) {
+  absl::Status status = ForEachServer(sessions_.Live(), [&](int32_t server) {
     wire::ServerState state;
     RETURN_IF_ERROR(CallOne(server, "leave", deadline.Remaining(), deadline,
                             [&](wire::ParameterServerIf& service, const wire::Caller& caller,
                                 int32_t) { service.leave(state, caller); }));
-    sessions_[server]->Learn(state);
+    sessions_[static_cast<size_t>(server)].Learn(state);
     CAIRN_CRASH_POINT("worker: has left one server");
     return absl::OkStatus();
   });
@@ -277,8 +298,9 @@ absl::Status PsClientImpl::DropJob(Deadline deadline) {
   {
     // A heartbeat between forgetting and hello would be one of an unknown worker.
     absl::MutexLock lock(&heartbeat_mutex_);
-    for (const std::unique_ptr<ServerSession>& session : sessions_) session->ForgetPushes();
-    status = CallAll("drop_job", deadline.Remaining(), deadline,
+    const std::vector<int32_t> servers = sessions_.Live();
+    for (const int32_t server : servers) sessions_[static_cast<size_t>(server)].ForgetPushes();
+    status = CallAll(servers, "drop_job", deadline.Remaining(), deadline,
                      [](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
                        wire::ServerState state;
                        service.drop_job(state, caller);
@@ -291,7 +313,7 @@ absl::Status PsClientImpl::DropJob(Deadline deadline) {
   }
   if (status.ok() && options_.placement == nullptr) {
     absl::MutexLock lock(&create_mutex_);
-    placement_ = RoundRobinPlacement(server_count());
+    placement_ = nullptr;  // from the first server on
   }
   order_.EndTurn();
   return status;
@@ -312,17 +334,31 @@ ClientCounters PsClientImpl::counters() const {
 
 void PsClientImpl::StartHeartbeats() {
   if (!identity_.sequenced() || lease_ <= absl::ZeroDuration()) return;
-  for (const std::unique_ptr<ServerSession>& session : sessions_) {
-    heartbeats_.emplace_back(
-        [this, &session = *session, interval = lease_ / 3] { HeartbeatLoop(session, interval); });
+  {
+    absl::MutexLock lock(&threads_mutex_);
+    beating_ = true;
   }
+  for (const int32_t server : sessions_.Live()) {
+    StartHeartbeat(sessions_[static_cast<size_t>(server)]);
+  }
+}
+
+void PsClientImpl::StartHeartbeat(ServerSession& session) {
+  absl::MutexLock lock(&threads_mutex_);
+  if (!beating_) return;
+  heartbeats_.emplace_back(
+      [this, &session, interval = lease_ / 3] { HeartbeatLoop(session, interval); });
 }
 
 void PsClientImpl::StopHeartbeats() {
   stop_.Stop();
-  for (std::thread& thread : heartbeats_) {
-    if (thread.joinable()) thread.join();
+  std::vector<std::thread> threads;
+  {
+    absl::MutexLock lock(&threads_mutex_);
+    beating_ = false;
+    threads.swap(heartbeats_);
   }
+  for (std::thread& thread : threads) thread.join();
 }
 
 void PsClientImpl::HeartbeatLoop(ServerSession& session, absl::Duration interval) {
@@ -330,6 +366,7 @@ void PsClientImpl::HeartbeatLoop(ServerSession& session, absl::Duration interval
   do {  // at once: one that stops soon after its hello is to be missed too
     const absl::ReaderMutexLock lock(&heartbeat_mutex_);
     const absl::Status status = Beat(session, timeout);
+    if (session.left()) return;
     // A server that is gone is in the log, and no reason to end; calls wait for it. One that has
     // fenced this process tells every call so.
     if (ReasonOf(status) != wire::ErrorReason::FENCED) continue;
@@ -348,9 +385,10 @@ wire::WorkerVitals PsClientImpl::Vitals() const {
   }
   vitals.__set_retained_bytes(retention_.bytes());
   vitals.__isset.servers_gone = true;
-  for (const std::unique_ptr<ServerSession>& session : sessions_) {
-    if (!session->gone() || vitals.servers_gone.size() >= kMaxGoneServers) continue;
-    vitals.servers_gone.push_back(session->index());
+  for (const int32_t server : sessions_.Live()) {
+    const bool gone = sessions_[static_cast<size_t>(server)].gone();
+    if (!gone || vitals.servers_gone.size() >= kMaxGoneServers) continue;
+    vitals.servers_gone.push_back(server);
   }
   if (options_.vitals == nullptr) return vitals;
   const TrainingVitals training = options_.vitals();
@@ -371,7 +409,12 @@ absl::Status PsClientImpl::Beat(ServerSession& session, absl::Duration timeout) 
         service.heartbeat(state, beating);
       },
       &retries);
-  if (status.ok()) session.Learn(state);
+  if (!status.ok()) return status;
+  session.Learn(state);
+  if (state.__isset.members_version && state.members_version > members_version_.load()) {
+    const absl::Status known = RefreshMembers(Deadline::In(kMembersTimeout));
+    if (!known.ok()) LOG(WARNING) << "servers came or went: " << known.message();
+  }
   return status;
 }
 

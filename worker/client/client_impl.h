@@ -1,10 +1,13 @@
-// PsClient over any ServerLink. Six source files: client_impl.cc has sessions and leases,
-// client_data.cc the hot path, client_moves.cc rows that move, client_steps.cc training steps,
+// PsClient over any ServerLink. Seven source files: client_impl.cc has sessions and leases,
+// client_members.cc servers that come and go, client_data.cc the hot path, client_moves.cc rows
+// that move, client_steps.cc training steps,
 // client_catalog.cc what concerns whole variables, client_checkpoint.cc the whole job.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -14,6 +17,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/synchronization/mutex.h"
 #include "common/monotonic_cond_var.h"
+#include "thrift/limits.h"
 #include "worker/client/client_variable.h"
 #include "worker/client/data_plan.h"
 #include "worker/client/early_epochs.h"
@@ -24,6 +28,7 @@
 #include "worker/client/push_order.h"
 #include "worker/client/retention.h"
 #include "worker/client/server_session.h"
+#include "worker/client/server_table.h"
 #include "worker/client/staleness.h"
 #include "worker/client/step_book.h"
 
@@ -31,13 +36,20 @@ namespace cairn {
 
 class PsClientImpl : public PsClient {
  public:
-  // Link s reaches server s, called names[s] in messages. Says hello.
-  static absl::StatusOr<std::unique_ptr<PsClient>> Start(
-      const ClientOptions& options, std::vector<std::string> names,
-      std::vector<std::unique_ptr<ServerLink>> links, Deadline deadline);
+  // How a server is reached: at `address`, which is empty for one of options.servers.
+  struct Reached {
+    std::string name;  // in messages
+    std::unique_ptr<ServerLink> link;
+  };
+  using Reach = std::function<absl::StatusOr<Reached>(int32_t server, const std::string& address)>;
+
+  // Of servers 0 … server_count - 1, and those that join them. Says hello.
+  static absl::StatusOr<std::unique_ptr<PsClient>> Start(const ClientOptions& options,
+                                                         int32_t server_count, Reach reach,
+                                                         Deadline deadline);
   ~PsClientImpl() override;
 
-  int32_t server_count() const override { return static_cast<int32_t>(sessions_.size()); }
+  std::vector<int32_t> servers() const override { return sessions_.Live(); }
   const std::string& position() const override { return position_; }
   absl::Status Create(absl::Span<const VariableSpec> specs, Deadline deadline) override;
   absl::StatusOr<std::vector<VariableSpec>> Describe(Deadline deadline) override;
@@ -72,34 +84,59 @@ class PsClientImpl : public PsClient {
   using ServiceCall =
       absl::FunctionRef<void(wire::ParameterServerIf&, const wire::Caller&, int32_t server)>;
 
-  PsClientImpl(const ClientOptions& options, std::vector<std::string> names,
-               std::vector<std::unique_ptr<ServerLink>> links);
+  PsClientImpl(const ClientOptions& options, std::vector<Reached> servers, Reach reach);
 
   // --- client_impl.cc ---
   absl::Status SayHello(Deadline deadline);
   absl::Status HelloTo(ServerSession& session, int64_t incarnation, Deadline deadline,
                        wire::HelloReply* reply);
-  // `body(server)` for servers [first, count), at once where they are other processes. All errors.
-  absl::Status ForEachServer(int32_t first, absl::FunctionRef<absl::Status(int32_t)> body);
-  // One call on every server, repeated as is safe for calls that may run twice.
-  absl::Status CallAll(absl::string_view method, absl::Duration attempt_limit, Deadline deadline,
-                       ServiceCall body);
+  // `body(server)` for each, at once where they are other processes. All errors but those of
+  // servers that leave meanwhile.
+  absl::Status ForEachServer(absl::Span<const int32_t> servers,
+                             absl::FunctionRef<absl::Status(int32_t)> body);
+  // One call on each, repeated as is safe for calls that may run twice.
+  absl::Status CallAll(absl::Span<const int32_t> servers, absl::string_view method,
+                       absl::Duration attempt_limit, Deadline deadline, ServiceCall body);
   absl::Status CallOne(int32_t server, absl::string_view method, absl::Duration attempt_limit,
                        Deadline deadline, ServiceCall body);
   // One server's pushes made durable; the session learns of it.
   absl::Status FlushServer(int32_t server, absl::Duration attempt_limit, Deadline deadline);
   void AskForEarlyEpochs();
   void StartHeartbeats();
+  void StartHeartbeat(ServerSession& session);
   void StopHeartbeats();
   void HeartbeatLoop(ServerSession& session, absl::Duration interval);
   absl::Status Beat(ServerSession& session, absl::Duration timeout);
   wire::WorkerVitals Vitals() const;
+
+  // --- client_members.cc ---
+  // Asks ps:0 which servers there are: says hello to those that have come, and learns who has the
+  // rows of those that have gone.
+  absl::Status RefreshMembers(Deadline deadline);
+  // As ps:0's hello says; the caller says hello to all of them.
+  absl::Status BeginMembers(const wire::Members& members, Deadline deadline);
+  absl::Status TakeMembers(const wire::Members& members, bool greet, Deadline deadline);
+  absl::Status Greet(const wire::Member& member, bool greet, Deadline deadline)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(members_mutex_);
+  // Every server that has a part of it is known, or RefreshMembers says why not.
+  absl::Status KnowServersOf(const VariableSpec& spec, Deadline deadline);
+  // Whether they differ from what was known: to a client without heartbeats a server that has left
+  // is one that is gone.
+  bool MembersChanged(Deadline deadline);
+  // The worker's last sequence on a server that has left; 0: it has not.
+  int64_t LastWord(size_t server) ABSL_LOCKS_EXCLUDED(members_mutex_);
+  // One above the highest index that a map may name.
+  int32_t most_servers() const {
+    return std::max(static_cast<int32_t>(sessions_.size()), kMaxServers);
+  }
 
   // --- client_checkpoint.cc ---
   // MOVED: rows moved between servers meanwhile, and some may be missing; it is to be dropped.
   absl::StatusOr<std::vector<ServerCheckpoint>> TryCheckpoint(absl::string_view directory,
                                                               absl::string_view name,
                                                               Deadline deadline);
+
+  absl::StatusOr<ServerCheckpoint> PartOfLeft(int32_t server, Deadline deadline);
 
   // --- client_data.cc ---
   // PushPull, and where `begins_step` Step.
@@ -129,9 +166,9 @@ class PsClientImpl : public PsClient {
   absl::Status RunWave(DataPlan& plan, size_t wave, bool numbered, Deadline deadline);
 
   // --- client_moves.cc ---
-  void LearnMaps(const absl::Status& moved);
+  void LearnMaps(const absl::Status& moved, Deadline deadline);
   // False: none of them met rows that have moved.
-  bool LearnMaps(absl::Span<Exchange* const> exchanges);
+  bool LearnMaps(absl::Span<Exchange* const> exchanges, Deadline deadline);
   // After a wave in which updates met rows that have moved: sends every server what is its own.
   // `exchanges` have ended then as if none had.
   absl::Status SendMoved(absl::Span<Exchange* const> exchanges, bool numbered, Deadline deadline);
@@ -160,13 +197,21 @@ class PsClientImpl : public PsClient {
   absl::Status Place(const VariableSpec* existing, VariableSpec* spec)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(create_mutex_);
   absl::Status CreatePlaced(absl::Span<const VariableSpec> specs, Deadline deadline);
+  absl::StatusOr<std::vector<VariableSpec>> DescribeOn(absl::Span<const int32_t> servers,
+                                                       Deadline deadline);
 
   const ClientOptions options_;
   Retention retention_;
   StepClock clock_;
   StepBook steps_;
+  std::atomic<int32_t> most_servers_{0};  // ClientIdentity::most_servers
   ClientIdentity identity_;
-  std::vector<std::unique_ptr<ServerSession>> sessions_;
+  const Reach reach_;
+  ServerTable sessions_;
+  std::atomic<int64_t> members_version_{0};
+  absl::Mutex members_mutex_;                                        // one change at a time
+  std::vector<int64_t> last_words_ ABSL_GUARDED_BY(members_mutex_);  // by server
+  int64_t incarnation_ = 0;
   const FanOut::Limits retry_limits_;
   FanOut fan_out_{&retry_limits_};
   PlanLimits plan_limits_;
@@ -183,6 +228,7 @@ class PsClientImpl : public PsClient {
 
   absl::Mutex create_mutex_;
   std::shared_ptr<Placement> placement_ ABSL_GUARDED_BY(create_mutex_);
+  size_t placed_on_ ABSL_GUARDED_BY(create_mutex_) = 0;  // servers that placement_ is for
 
   PushOrder order_;
   StalenessCounter staleness_;
@@ -195,7 +241,10 @@ class PsClientImpl : public PsClient {
   // Shared by heartbeats; alone: DropJob, which forgets the worker.
   absl::Mutex heartbeat_mutex_;
   StopFlag stop_;
-  std::vector<std::thread> heartbeats_;  // one a server: one that is gone holds up no other's
+  absl::Mutex threads_mutex_;
+  // One a server: one that is gone holds up no other's.
+  std::vector<std::thread> heartbeats_ ABSL_GUARDED_BY(threads_mutex_);
+  bool beating_ ABSL_GUARDED_BY(threads_mutex_) = false;
   EarlyEpochs early_epochs_{[this] { AskForEarlyEpochs(); }};
 };
 

@@ -17,20 +17,31 @@ bool Moved(const Exchange& exchange) {
   return ReasonOf(exchange.outcome.status) == wire::ErrorReason::MOVED;
 }
 
+// Of what is for a server that has left.
+absl::Status CheckNothingLeft(const DataCall& call) {
+  const size_t items =
+      call.kind == CallKind::kAssign ? call.assign.items.size() : call.request.push.items.size();
+  if (items == 0) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("push: the server that had the rows of ", items,
+                                             " variables has left, and nobody says who "
+                                             "has them now"));
+}
+
 }  // namespace
 
-void PsClientImpl::LearnMaps(const absl::Status& moved) {
+void PsClientImpl::LearnMaps(const absl::Status& moved, Deadline deadline) {
   for (const wire::VariableSpec& wire : MovedOf(moved)) {
-    absl::StatusOr<VariableSpec> spec = FromWire(wire, 0, server_count());
-    if (spec.ok()) variables_.Insert(*std::move(spec));
+    absl::StatusOr<VariableSpec> spec = FromWire(wire, 0, most_servers());
+    // The map says where rows are, and is of no use before its servers are known.
+    if (spec.ok() && KnowServersOf(*spec, deadline).ok()) variables_.Insert(*std::move(spec));
   }
 }
 
-bool PsClientImpl::LearnMaps(absl::Span<Exchange* const> exchanges) {
+bool PsClientImpl::LearnMaps(absl::Span<Exchange* const> exchanges, Deadline deadline) {
   bool any = false;
   for (const Exchange* exchange : exchanges) {
     if (!Moved(*exchange)) continue;
-    LearnMaps(exchange->outcome.status);
+    LearnMaps(exchange->outcome.status, deadline);
     any = true;
   }
   return any;
@@ -62,11 +73,15 @@ absl::Status PsClientImpl::SendMovedOf(Exchange& exchange, bool numbered, Deadli
   }
   absl::Status status = exchange.outcome.status;
   while (ReasonOf(status) == wire::ErrorReason::MOVED) {
-    LearnMaps(status);
+    LearnMaps(status, deadline);
     RETURN_IF_ERROR(call.kind == CallKind::kAssign
                         ? SendParts(exchange, call.assign.items, numbered, deadline)
                         : SendParts(exchange, call.request.push.items, numbered, deadline));
     CAIRN_CRASH_POINT("worker: what has moved is sent");
+    if (exchange.session->left()) {
+      exchange.outcome = {Progress::kAnswered, CheckNothingLeft(call)};
+      return exchange.outcome.status;
+    }
     status = RunExchange(exchange, numbered, deadline);
   }
   return status;
@@ -75,9 +90,13 @@ absl::Status PsClientImpl::SendMovedOf(Exchange& exchange, bool numbered, Deadli
 template <typename Item>
 absl::Status PsClientImpl::SendParts(Exchange& exchange, std::vector<Item>& items, bool numbered,
                                      Deadline deadline) {
-  ASSIGN_OR_RETURN(MovedParts<Item> parts, CutAnew(items, exchange.session->index(), variables_));
+  // One that has left keeps nothing.
+  constexpr int32_t kNone = -1;
+  const ServerSession& session = *exchange.session;
+  ASSIGN_OR_RETURN(MovedParts<Item> parts,
+                   CutAnew(items, session.left() ? kNone : session.index(), variables_));
   for (auto& [server, elsewhere] : parts.elsewhere) {
-    Exchange late{.session = sessions_[static_cast<size_t>(server)].get(), .repeatable = numbered};
+    Exchange late{.session = &sessions_[static_cast<size_t>(server)], .repeatable = numbered};
     late.call.kind = exchange.call.kind;
     SequenceOf(late.call) = SequenceOf(exchange.call);
     if (late.call.kind == CallKind::kAssign) {
@@ -92,8 +111,11 @@ absl::Status PsClientImpl::SendParts(Exchange& exchange, std::vector<Item>& item
       if (status.ok()) break;
       if (!Moved(late)) return status;
       // Moved on meanwhile.
-      LearnMaps(late.outcome.status);
+      LearnMaps(late.outcome.status, deadline);
       RETURN_IF_ERROR(SendParts(late, ItemsOf<Item>(late.call), numbered, deadline));
+      if (!late.session->left()) continue;
+      RETURN_IF_ERROR(CheckNothingLeft(late.call));
+      break;
     }
   }
   items = std::move(parts.here);

@@ -130,8 +130,8 @@ absl::Status PsClientImpl::RunStepPulls(DataPlan& plan, absl::Span<Exchange* con
                                         Deadline deadline) {
   if (exchanges.empty()) return absl::OkStatus();
   int64_t all_durable = std::numeric_limits<int64_t>::max();
-  for (const auto& session : sessions_) {
-    all_durable = std::min(all_durable, session->durable_step());
+  for (const int32_t server : sessions_.Live()) {
+    all_durable = std::min(all_durable, sessions_[static_cast<size_t>(server)].durable_step());
   }
   steps_.Forget(all_durable);
   for (Exchange* exchange : exchanges) {
@@ -165,7 +165,7 @@ absl::Status PsClientImpl::EndSteps(Deadline deadline) {
   RETURN_IF_ERROR(CheckOpen("end of steps", deadline));
   clock_.End();
   if (!identity_.sequenced()) return absl::OkStatus();
-  return CallAll("pull", options_.rpc_timeout, deadline,
+  return CallAll(sessions_.Live(), "pull", options_.rpc_timeout, deadline,
                  [](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
                    wire::PullRequest request;
                    request.caller = caller;
@@ -177,9 +177,10 @@ absl::Status PsClientImpl::EndSteps(Deadline deadline) {
 
 absl::StatusOr<int64_t> PsClientImpl::LargestStepGap(Deadline deadline) {
   RETURN_IF_ERROR(CheckOpen("why", deadline));
+  const std::vector<int32_t> servers = sessions_.Live();
   std::vector<int64_t> gaps(sessions_.size());
   RETURN_IF_ERROR(
-      CallAll("why", options_.rpc_timeout, deadline,
+      CallAll(servers, "why", options_.rpc_timeout, deadline,
               [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t server) {
                 wire::WhyReply reply;
                 service.why(reply, caller);

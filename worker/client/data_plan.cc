@@ -56,19 +56,17 @@ int64_t WidthOf(const ClientVariable& variable) {
 
 }  // namespace
 
-DataPlan::DataPlan(absl::Span<const std::unique_ptr<ServerSession>> sessions,
-                   const PlanLimits& limits)
-    : sessions_(sessions),
-      limits_(limits),
-      first_(sessions.size(), nullptr),
-      current_(sessions.size(), nullptr) {}
+DataPlan::DataPlan(const ServerTable& sessions, const PlanLimits& limits)
+    : sessions_(sessions), limits_(limits) {
+  Reset();
+}
 
 void DataPlan::Reset() {
   used_ = sorted_used_ = encoded_used_ = 0;
   bytes_out_ = bytes_in_ = 0;
   contribution_step_ = contribution_rows_ = 0;
-  std::fill(first_.begin(), first_.end(), nullptr);
-  std::fill(current_.begin(), current_.end(), nullptr);
+  first_.assign(sessions_.size(), nullptr);
+  current_.assign(sessions_.size(), nullptr);
   waves_.clear();
   wave_ends_.clear();
   size_t bytes = 0;
@@ -79,10 +77,18 @@ void DataPlan::Reset() {
   encoded_.clear();
 }
 
+// One may have come since the plan was begun.
+void DataPlan::Reach(int32_t server) {
+  const auto index = static_cast<size_t>(server);
+  if (index < first_.size()) return;
+  first_.resize(index + 1, nullptr);
+  current_.resize(index + 1, nullptr);
+}
+
 DataPlan::Slot& DataPlan::NewSlot(int32_t server, size_t wave) {
   if (used_ == slots_.size()) slots_.emplace_back();
   Slot& slot = slots_[used_++];
-  slot.session = sessions_[server].get();
+  slot.session = &sessions_[server];
   slot.repeatable = true;
   slot.call.targets.clear();
   slot.call.step = 0;
@@ -101,6 +107,7 @@ DataPlan::Slot& DataPlan::NewSlot(int32_t server, size_t wave) {
 }
 
 DataPlan::Slot& DataPlan::FirstSlot(int32_t server) {
+  Reach(server);
   if (first_[server] == nullptr) first_[server] = &NewSlot(server, 0);
   return *first_[server];
 }
@@ -108,11 +115,11 @@ DataPlan::Slot& DataPlan::FirstSlot(int32_t server) {
 void DataPlan::ContributeToAll(int64_t step, int64_t rows) {
   contribution_step_ = step;
   contribution_rows_ = rows;
-  for (size_t s = 0; s < sessions_.size(); ++s) FirstSlot(static_cast<int32_t>(s));
+  for (const int32_t server : sessions_.Live()) FirstSlot(server);
 }
 
 void DataPlan::PullFromAll(int64_t step) {
-  for (size_t s = 0; s < sessions_.size(); ++s) FirstSlot(static_cast<int32_t>(s)).call.step = step;
+  for (const int32_t server : sessions_.Live()) FirstSlot(server).call.step = step;
 }
 
 absl::Status DataPlan::CheckPart(const ClientVariable& variable, Part part,
@@ -382,6 +389,7 @@ absl::Status DataPlan::PutPullItem(const Cut& cut, const Landing& landing, std::
             limits_.max_message_bytes, " (--max_message_bytes): use more shards")),
         wire::ErrorReason::LIMIT);
   }
+  Reach(server);
   Slot* slot = current_[server];
   if (slot == nullptr) {
     slot = &FirstSlot(server);
@@ -409,9 +417,10 @@ absl::Status DataPlan::PutPullItem(const Cut& cut, const Landing& landing, std::
 }
 
 void DataPlan::BeginStep(int64_t step, bool everywhere) {
-  for (size_t server = 0; server < first_.size(); ++server) {
-    if (everywhere) FirstSlot(static_cast<int32_t>(server));
-    Slot* const slot = first_[server];
+  if (everywhere) {
+    for (const int32_t server : sessions_.Live()) FirstSlot(server);
+  }
+  for (Slot* const slot : first_) {
     if (slot == nullptr || (slot->landings.empty() && !everywhere)) continue;
     slot->call.request.pull.step = step;
   }

@@ -18,7 +18,7 @@
 #include "worker/client/client_variable.h"
 #include "worker/client/fan_out.h"
 #include "worker/client/ps_client.h"
-#include "worker/client/server_session.h"
+#include "worker/client/server_table.h"
 
 namespace cairn {
 
@@ -51,7 +51,7 @@ struct PlanLimits {
 // sources and targets stay valid until the call has ended.
 class DataPlan {
  public:
-  DataPlan(absl::Span<const std::unique_ptr<ServerSession>> sessions, const PlanLimits& limits);
+  DataPlan(const ServerTable& sessions, const PlanLimits& limits);
 
   // Forgets the call before. Memory is kept, up to some megabytes.
   void Reset();
@@ -130,6 +130,7 @@ class DataPlan {
     absl::Span<float> residual;
   };
 
+  void Reach(int32_t server);
   Slot& NewSlot(int32_t server, size_t wave);
   // The server's exchange of wave 0, for pushes.
   Slot& FirstSlot(int32_t server);
@@ -149,7 +150,7 @@ class DataPlan {
                         const wire::PulledItem& item) const;
   void Finish();
 
-  const absl::Span<const std::unique_ptr<ServerSession>> sessions_;
+  const ServerTable& sessions_;
   const PlanLimits& limits_;
   std::deque<Slot> slots_;  // used_ of them belong to this call
   size_t used_ = 0;

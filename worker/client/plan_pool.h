@@ -15,7 +15,7 @@ namespace cairn {
 class PlanPool {
  public:
   // Sessions and limits outlive the pool.
-  PlanPool(absl::Span<const std::unique_ptr<ServerSession>> sessions, const PlanLimits& limits)
+  PlanPool(const ServerTable& sessions, const PlanLimits& limits)
       : sessions_(sessions), limits_(limits) {}
 
   // Goes back to the pool at the end of its scope.
@@ -51,7 +51,7 @@ class PlanPool {
     idle_.push_back(std::move(plan));
   }
 
-  const absl::Span<const std::unique_ptr<ServerSession>> sessions_;
+  const ServerTable& sessions_;
   const PlanLimits& limits_;
   absl::Mutex mutex_;
   std::vector<std::unique_ptr<DataPlan>> idle_ ABSL_GUARDED_BY(mutex_);

@@ -11,8 +11,9 @@ namespace {
 
 // First bytes of an encoded position: neither valid UTF-8 nor the start of JSON or protobuf text,
 // so a position written by another client is not taken for one. The second is the format version.
-constexpr char kMagic[] = {'\xC1', '\x01'};
-constexpr size_t kVarintBytes = 10;  // of 64 bits, at most
+constexpr char kMagic[] = {'\xC1', '\x02'};
+constexpr char kDenseMagic[] = {'\xC1', '\x01'};  // of before: every server, in order
+constexpr size_t kVarintBytes = 10;               // of 64 bits, at most
 // Bytes of the user's position; the client's record of the servers has the rest of
 // kMaxPositionBytes.
 constexpr size_t kMaxUserPositionBytes = 512;
@@ -33,20 +34,36 @@ std::optional<uint64_t> GetVarint(absl::string_view* in) {
   return std::nullopt;
 }
 
+// The last part of one server, `behind` the sequence.
+bool GetLastPart(absl::string_view* in, int64_t sequence, int64_t* last_part) {
+  const std::optional<uint64_t> behind = GetVarint(in);
+  if (!behind || *behind > static_cast<uint64_t>(sequence)) return false;
+  *last_part = sequence - static_cast<int64_t>(*behind);
+  return true;
+}
+
 std::optional<ResumePoint> Decode(absl::string_view in, size_t server_count) {
-  if (in.substr(0, sizeof kMagic) != absl::string_view(kMagic, sizeof kMagic)) return std::nullopt;
+  const absl::string_view magic = in.substr(0, sizeof kMagic);
+  const bool dense = magic == absl::string_view(kDenseMagic, sizeof kDenseMagic);
+  if (!dense && magic != absl::string_view(kMagic, sizeof kMagic)) return std::nullopt;
   in.remove_prefix(sizeof kMagic);
   const std::optional<uint64_t> sequence = GetVarint(&in);
   const std::optional<uint64_t> count = GetVarint(&in);
-  if (!sequence || *sequence > std::numeric_limits<int64_t>::max() || count != server_count) {
+  if (!sequence || *sequence > std::numeric_limits<int64_t>::max() || !count ||
+      *count > server_count) {
     return std::nullopt;
   }
   ResumePoint point;
   point.sequence = static_cast<int64_t>(*sequence);
-  for (size_t s = 0; s < server_count; ++s) {
-    const std::optional<uint64_t> behind = GetVarint(&in);
-    if (!behind || *behind > *sequence) return std::nullopt;
-    point.last_part.push_back(point.sequence - static_cast<int64_t>(*behind));
+  point.last_part.resize(server_count, 0);  // those that came later had no part
+  uint64_t server = 0;
+  for (uint64_t i = 0; i < *count; ++i, ++server) {
+    const std::optional<uint64_t> skipped = dense ? 0 : GetVarint(&in);
+    if (!skipped || *skipped >= server_count) return std::nullopt;
+    server += *skipped;
+    if (server >= server_count || !GetLastPart(&in, point.sequence, &point.last_part[server])) {
+      return std::nullopt;
+    }
   }
   point.position = std::string(in);
   return point;
@@ -69,15 +86,26 @@ absl::Status CheckUserPosition(absl::string_view position) {
 
 size_t PositionOverheadBytes(size_t server_count) {
   // Servers are rarely more than 2^14 sequences behind; the bound is for those that always are.
-  return sizeof kMagic + (2 + server_count) * kVarintBytes;
+  return sizeof kMagic + (2 + 2 * server_count) * kVarintBytes;
 }
 
 void EncodePosition(int64_t sequence, absl::Span<const int64_t> last_part,
                     absl::string_view user_position, std::string* out) {
   out->assign(kMagic, sizeof kMagic);
   PutVarint(static_cast<uint64_t>(sequence), out);
-  PutVarint(last_part.size(), out);
-  for (const int64_t last : last_part) PutVarint(static_cast<uint64_t>(sequence - last), out);
+  // Those with a part: how many servers without one come before it, and how far it is behind.
+  const auto none = static_cast<uint64_t>(std::count(last_part.begin(), last_part.end(), 0));
+  PutVarint(last_part.size() - none, out);
+  uint64_t skipped = 0;
+  for (const int64_t last : last_part) {
+    if (last == 0) {
+      ++skipped;
+      continue;
+    }
+    PutVarint(skipped, out);
+    PutVarint(static_cast<uint64_t>(sequence - last), out);
+    skipped = 0;
+  }
   out->append(user_position.data(), user_position.size());
 }
 

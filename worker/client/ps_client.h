@@ -163,7 +163,10 @@ class PsClient {
       const ClientOptions& options, std::vector<wire::ParameterServerIf*> servers,
       Deadline deadline);
 
-  virtual int32_t server_count() const = 0;
+  // Indices of the servers there are, ascending from 0; the cluster file's, without those that have
+  // left, and with those that have joined since (ps_server/MEMBERS.md).
+  virtual std::vector<int32_t> servers() const = 0;
+  int32_t server_count() const { return static_cast<int32_t>(servers().size()); }
   // Resume position of this worker's last push that every server had when this client connected;
   // empty: none. The next push has the number after that push's: steps that some servers have
   // beyond it are computed again, and dropped there.

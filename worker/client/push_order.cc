@@ -58,7 +58,7 @@ absl::Status PushOrder::Number(absl::Span<Exchange* const> exchanges,
     numbered_position_.assign(position->data(), position->size());
   }
   last_part_.resize(sessions_.size());
-  for (size_t s = 0; s < sessions_.size(); ++s) last_part_[s] = sessions_[s]->last_part();
+  for (size_t s = 0; s < last_part_.size(); ++s) last_part_[s] = sessions_[s].last_part();
   for (Exchange* exchange : exchanges) {
     if (Updates(*exchange)) last_part_[exchange->session->index()] = next_;
   }
@@ -93,6 +93,11 @@ void PushOrder::Settle(absl::Span<Exchange* const> exchanges, const absl::Status
     unknown = unknown || !exchange->done || exchange->outcome.progress != Progress::kAnswered;
   }
   if (!sent) return;  // no server can have seen the number: the next push takes it
+  if (ReasonOf(status) == wire::ErrorReason::FENCED) {
+    // Servers that the newer start has not greeted yet would take more, under numbers that are its.
+    broken_ = status;
+    return;
+  }
   if (unknown) {
     // Some servers may have the push and others not. Only a new start, which asks them, can tell.
     broken_ = absl::FailedPreconditionError(
@@ -102,13 +107,8 @@ void PushOrder::Settle(absl::Span<Exchange* const> exchanges, const absl::Status
                      status.message()));
     return;
   }
-  if (ReasonOf(status) == wire::ErrorReason::FENCED) {
-    // Servers that the newer start has not greeted yet would take more, under numbers that are its.
-    broken_ = status;
-    return;
-  }
   // For servers that refused their part, as for those that had none, the number is void.
-  for (const std::unique_ptr<ServerSession>& session : sessions_) session->NoPart(next_);
+  for (size_t s = 0; s < sessions_.size(); ++s) sessions_[s].NoPart(next_);
   position_.swap(numbered_position_);
   ++next_;
 }

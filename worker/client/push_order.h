@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,7 +16,7 @@
 #include "common/deadline.h"
 #include "common/monotonic_cond_var.h"
 #include "worker/client/fan_out.h"
-#include "worker/client/server_session.h"
+#include "worker/client/server_table.h"
 
 namespace cairn {
 
@@ -26,8 +25,7 @@ namespace cairn {
 class PushOrder {
  public:
   // `sessions` outlives this.
-  explicit PushOrder(absl::Span<const std::unique_ptr<ServerSession>> sessions)
-      : sessions_(sessions) {}
+  explicit PushOrder(const ServerTable& sessions) : sessions_(sessions) {}
 
   // A new start, which resumes after `sequence` with the user's `position`.
   void Reset(int64_t sequence, std::string position);
@@ -54,7 +52,7 @@ class PushOrder {
   void Settle(absl::Span<Exchange* const> exchanges, const absl::Status& status);
 
  private:
-  const absl::Span<const std::unique_ptr<ServerSession>> sessions_;
+  const ServerTable& sessions_;
   absl::Mutex mutex_;
   MonotonicCondVar freed_;
   bool free_ ABSL_GUARDED_BY(mutex_) = true;

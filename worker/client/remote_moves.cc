@@ -1,5 +1,6 @@
 #include "worker/client/remote_moves.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -11,10 +12,11 @@
 
 namespace cairn {
 
-RemoteMoves::RemoteMoves(int32_t server_count, absl::Duration patience, Connect connect)
-    : patience_(patience),
+RemoteMoves::RemoteMoves(std::vector<int32_t> servers, absl::Duration patience, Connect connect)
+    : servers_(std::move(servers)),
+      patience_(patience),
       connect_(std::move(connect)),
-      clients_(static_cast<size_t>(server_count)) {}
+      clients_(static_cast<size_t>(*std::max_element(servers_.begin(), servers_.end())) + 1) {}
 
 absl::Status RemoteMoves::Call(int32_t server, absl::string_view method,
                                absl::FunctionRef<void(WireClient::Stub&)> call) {
@@ -45,7 +47,7 @@ absl::Status RemoteMoves::Create(int32_t server, const std::string& job, const V
 absl::StatusOr<std::vector<VariablePlaces>> RemoteMoves::Describe(const std::string& job) {
   const auto count = static_cast<int32_t>(clients_.size());
   std::map<std::string, VariablePlaces> by_name;
-  for (int32_t server = 0; server < count; ++server) {
+  for (const int32_t server : servers_) {
     wire::DescribeReply reply;
     wire::DescribeRequest request;
     request.caller.job = job;

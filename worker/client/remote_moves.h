@@ -30,8 +30,10 @@ class RemoteMoves final : public MoveServers {
  public:
   // A connection to a server.
   using Connect = std::function<absl::StatusOr<std::unique_ptr<WireClient>>(int32_t server)>;
-  // `patience`: of one call.
-  RemoteMoves(int32_t server_count, absl::Duration patience, Connect connect);
+  // `servers`: the indices of all there are. `patience`: of one call.
+  RemoteMoves(std::vector<int32_t> servers, absl::Duration patience, Connect connect);
+
+  const std::vector<int32_t>& servers() const { return servers_; }
 
   absl::StatusOr<wire::MoveReply> Move(int32_t server, const wire::MoveRequest& request) override;
   absl::Status Create(int32_t server, const std::string& job, const VariableSpec& spec) override;
@@ -42,9 +44,10 @@ class RemoteMoves final : public MoveServers {
   absl::Status Call(int32_t server, absl::string_view method,
                     absl::FunctionRef<void(WireClient::Stub&)> call);
 
+  const std::vector<int32_t> servers_;
   const absl::Duration patience_;
   const Connect connect_;
-  std::vector<std::unique_ptr<WireClient>> clients_;
+  std::vector<std::unique_ptr<WireClient>> clients_;  // by index
 };
 
 }  // namespace cairn

@@ -3,12 +3,12 @@
 #include <glog/logging.h>
 
 #include <algorithm>
-#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
 #include "common/monotonic_cond_var.h"
+#include "common/start_number.h"
 #include "common/status.h"
 #include "thrift/convert.h"
 #include "thrift/errors.h"
@@ -34,11 +34,6 @@ wire::MoveRequest RequestOf(const std::string& job, const VariableSpec& map, int
   request.source = source;
   request.target = target;
   return request;
-}
-
-int64_t DrawStart() {
-  std::random_device random;
-  return static_cast<int64_t>(uint64_t{random()} << 31 | (random() >> 1)) | 1;
 }
 
 class Mover {
@@ -68,7 +63,7 @@ class Mover {
       return status;
     }
     CAIRN_CRASH_POINT("mover: the source has given the rows away");
-    RETURN_IF_ERROR(FinishMove(move_.job, move_.next, move_.server_count, servers_));
+    RETURN_IF_ERROR(FinishMove(move_.job, move_.next, move_.servers, servers_));
     outcome_.took = MonotonicNow() - begin;
     outcome_.map = move_.next;
     return outcome_;
@@ -80,11 +75,29 @@ class Mover {
     return servers_.Move(server, request_);
   }
 
-  // The source first: where it has given the rows away, which a COMMIT on its way may just have
-  // done, the target must keep them.
+  // Every server, for the mover before this one may have had other rows, or another target, in
+  // mind. As a source first: where one has given its rows away, which a COMMIT on its way may just
+  // have done, whoever has them must keep them.
   absl::Status GiveUp() {
-    RETURN_IF_ERROR(Step(move_.source, wire::MoveAction::ABORT).status());
-    return Step(move_.target, wire::MoveAction::ABORT).status();
+    const auto abort = [this](int32_t source, int32_t target, int32_t server) {
+      request_.source = source;
+      request_.target = target;
+      const absl::Status status = Step(server, wire::MoveAction::ABORT).status();
+      return absl::IsNotFound(status) ? absl::OkStatus() : status;  // has no part of the variable
+    };
+    absl::Status status;
+    for (const int32_t server : move_.servers)
+      status.Update(abort(server, OtherThan(server), server));
+    for (const int32_t server : move_.servers) {
+      if (status.ok()) status = abort(OtherThan(server), server, server);
+    }
+    request_.source = move_.source;
+    request_.target = move_.target;
+    return status;
+  }
+
+  int32_t OtherThan(int32_t server) const {
+    return server == move_.source ? move_.target : move_.source;
   }
 
   absl::Status CheckTime() const {
@@ -124,7 +137,7 @@ class Mover {
   absl::Status Copy() {
     RETURN_IF_ERROR(servers_.Create(move_.target, move_.job, move_.now));
     RETURN_IF_ERROR(GiveUp());  // of a mover that died
-    request_.start = DrawStart();
+    request_.start = DrawStartNumber();
     RETURN_IF_ERROR(Step(move_.target, wire::MoveAction::PREPARE).status());
     ASSIGN_OR_RETURN(const wire::MoveReply begun, Step(move_.source, wire::MoveAction::PREPARE));
     outcome_.stripes = begun.stripes;
@@ -223,14 +236,14 @@ absl::StatusOr<RowMoveOutcome> MoveRowsInBatches(const RowMove& move, int64_t by
   return all;
 }
 
-absl::Status FinishMove(const std::string& job, const VariableSpec& newest, int32_t server_count,
-                        MoveServers& servers) {
+absl::Status FinishMove(const std::string& job, const VariableSpec& newest,
+                        absl::Span<const int32_t> servers, MoveServers& calls) {
   absl::Status first;
-  for (int32_t server = 0; server < server_count && newest.map_version > 1; ++server) {
-    wire::MoveRequest request =
-        RequestOf(job, newest, server, (server + 1) % std::max(server_count, 2));
+  if (newest.map_version == 1) return first;
+  for (const int32_t server : servers) {
+    wire::MoveRequest request = RequestOf(job, newest, server, server == 0 ? 1 : 0);
     request.action = wire::MoveAction::COMMIT;
-    const absl::Status told = servers.Move(server, request).status();
+    const absl::Status told = calls.Move(server, request).status();
     // One that does not know the variable has no use for its map.
     if (first.ok() && !told.ok() && !absl::IsNotFound(told)) first = told;
   }

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/deadline.h"
 #include "common/variable_spec.h"
 #include "thrift/cairn_types.h"
@@ -20,7 +22,7 @@ struct RowMove {
   VariableSpec next;  // version one above, places that differ from source to target
   int32_t source = 0;
   int32_t target = 0;
-  int32_t server_count = 0;
+  std::vector<int32_t> servers;  // all there are
 };
 
 struct RowMoveOptions {
@@ -72,7 +74,7 @@ absl::StatusOr<RowMoveOutcome> MoveRowsInBatches(const RowMove& move, int64_t by
 
 // Tells every server the newest map that any of them is by: what a mover that died in the middle
 // has left to do. OK where there is nothing.
-absl::Status FinishMove(const std::string& job, const VariableSpec& newest, int32_t server_count,
-                        MoveServers& servers);
+absl::Status FinishMove(const std::string& job, const VariableSpec& newest,
+                        absl::Span<const int32_t> servers, MoveServers& calls);
 
 }  // namespace cairn

@@ -74,12 +74,20 @@ absl::Status ServerSession::CheckHello(const wire::HelloReply& reply) const {
         absl::StrCat(name_, " speaks protocol version ", reply.protocol_version, ", this client ",
                      version, ": run servers and workers of the same release"));
   }
-  if (reply.server_index != index_ || reply.server_count != identity_.server_count) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        name_, " of ", identity_.server_count, " says that it is ps:", reply.server_index, " of ",
-        reply.server_count, ": give servers and workers the same cluster file"));
-  }
-  return absl::OkStatus();
+  int32_t most = identity_.most_servers == nullptr ? 0 : identity_.most_servers->load();
+  if (index_ == 0 && reply.__isset.members) most = reply.members.server_count;
+  // Those that came or went since it was written are not in everybody's file, and one that is about
+  // to come may be in that of a server that has been restarted.
+  const bool greeted = boot_id_.load(std::memory_order_relaxed) != 0;
+  const bool same = most > 0  ? std::max(reply.server_count, identity_.server_count) <= most
+                    : greeted ? reply.server_count >= identity_.server_count
+                              : reply.server_count == identity_.server_count;
+  if (reply.server_index == index_ && same) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      name_, " of ", most > 0 ? most : identity_.server_count,
+      " says that it is ps:", reply.server_index, " of ", reply.server_count,
+      ": give servers and workers the same cluster file (one more server joins a running cluster "
+      "by cairnctl servers add)"));
 }
 
 void ServerSession::Begin(const wire::HelloReply& reply, int64_t incarnation, int64_t last_part,
@@ -144,13 +152,14 @@ bool ServerSession::PushAnswered(const DataCall& call, int64_t boot_id) {
   const int64_t sequence = SequenceOf(call).sequence;
   const int64_t durable = call.reply.push.state.durable;
   Retention* const retention = identity_.retention;
-  const bool retain = retention != nullptr && durable < sequence;
+  bool retain = retention != nullptr && durable < sequence;
   RetainedPart part;
   if (retain) part = RetainPart(call);
   std::vector<RetainedPart> freed;  // without the lock
   {
     absl::MutexLock lock(&push_mutex_);
     if (!ledger_.Counts(boot_id)) return false;
+    retain = retain && !left();
     NoteSteps(call.reply.push.state);
     freed = TakeDurable(durable);
     if (retain) {
@@ -175,6 +184,14 @@ void ServerSession::ForgetPushes() {
   if (identity_.retention != nullptr) identity_.retention->Drop(ledger_.bytes());
   ledger_.Begin(ledger_.boot_id(), 0, 0);
   PublishLedger();
+}
+
+void ServerSession::SetLeft() {
+  {
+    absl::MutexLock lock(&push_mutex_);
+    left_.store(true, std::memory_order_release);
+  }
+  ForgetPushes();
 }
 
 void ServerSession::Learn(const wire::ServerState& state) {
@@ -216,6 +233,11 @@ absl::Time ServerSession::retained_since() const {
 
 Verdict ServerSession::Judge(Outcome* outcome, bool repeatable, int64_t boot_id,
                              Deadline deadline) {
+  if (left() && !(outcome->progress == Progress::kAnswered && outcome->status.ok())) {
+    *outcome = {Progress::kAnswered,
+                MovedError(absl::StrCat(name_, " has left the cluster: others have its rows"), {})};
+    return Verdict::kFail;
+  }
   if (outcome->progress == Progress::kAnswered) {
     if (outcome->status.ok()) {
       NoteAnswer();

@@ -33,7 +33,10 @@ struct ClientIdentity {
   std::string origin;  // "host/1234"
   int64_t start = 0;   // HelloRequest.start
   int32_t worker = -1;
-  int32_t server_count = 0;
+  int32_t server_count = 0;  // of the cluster file
+  // Where servers come and go: one above the highest index there is, 0 before that is known. Null:
+  // they do not.
+  const std::atomic<int32_t>* most_servers = nullptr;
   absl::Duration ps_wait;
   Retention* retention = nullptr;  // shared by all sessions; null: pushes are not retained
   Consistency consistency;
@@ -107,6 +110,11 @@ class ServerSession {
   // The error of a call that waited in vain for this server, after its last attempt's `outcome`.
   absl::Status GaveUp(const Outcome& outcome, bool deadline_passed) const;
 
+  // It has left the cluster, and its rows have other owners. Calls fail with MOVED from now on;
+  // nothing is sent to it again.
+  void SetLeft();
+  bool left() const { return left_.load(std::memory_order_acquire); }
+
   // Whether its last call was not answered.
   bool gone() const { return gone_.load(std::memory_order_relaxed); }
 
@@ -142,6 +150,7 @@ class ServerSession {
   std::atomic<int64_t> durable_step_{0};
 
   std::atomic<bool> gone_{false};
+  std::atomic<bool> left_{false};
 
   mutable absl::Mutex push_mutex_;  // orders renewals, acknowledgements and what is durable
   MonotonicCondVar renewed_;        // ledger_.renewing() has ended

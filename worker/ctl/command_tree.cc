@@ -26,6 +26,7 @@
 #include "worker/ctl/inspect.h"
 #include "worker/ctl/launch.h"
 #include "worker/ctl/rebalance.h"
+#include "worker/ctl/servers.h"
 #include "worker/ctl/status.h"
 #include "worker/ctl/target.h"
 #include "worker/ctl/why.h"
@@ -96,6 +97,7 @@ class Tree {
     AddExport();
     AddDrain();
     AddRebalance();
+    AddServersCommands();
     AddDoctor();
     AddBench();
     AddCerts();
@@ -116,6 +118,7 @@ class Tree {
   void AddExport();
   void AddDrain();
   void AddRebalance();
+  void AddServersCommands();
   void AddDoctor();
   void AddBench();
   void AddCerts();
@@ -391,6 +394,35 @@ void Tree::AddRebalance() {
       ->add_option("--wait_seconds", options->wait_seconds,
                    "how long one move may take; default 600")
       ->type_name("S");
+}
+
+void Tree::AddServersCommands() {
+  const auto options = std::make_shared<ServersOptions>();
+  CLI::App* const group =
+      Add(&app_, "servers", "Servers that join and leave a running cluster", "", nullptr);
+  group->require_subcommand(1);
+  CLI::App* const list = Add(group, "list", "Which servers there are, and which have left",
+                             "cairnctl servers list --cluster cluster.yaml",
+                             [options] { return RunServersList(*options); });
+  AddServers(list, &options->target);
+  CLI::App* const add =
+      Add(group, "add", "A server that runs already joins the cluster",
+          "cairnctl servers add --cluster cluster.yaml ps:2 --address 10.0.0.7:7001",
+          [options] { return RunServersAdd(*options); });
+  AddServers(add, &options->target);
+  add->add_option("--address", options->address,
+                  "where every worker reaches it; default: the cluster file's")
+      ->type_name("HOST:PORT");
+  add->add_option("server", options->task, "its task, as it was started")
+      ->type_name("ps:N")
+      ->required();
+  CLI::App* const remove = Add(group, "remove", "A server without rows leaves the cluster",
+                               "cairnctl servers remove --cluster cluster.yaml ps:2",
+                               [options] { return RunServersRemove(*options); });
+  AddServers(remove, &options->target);
+  remove->add_option("server", options->task, "its task; cairnctl rebalance --empty took its rows")
+      ->type_name("ps:N")
+      ->required();
 }
 
 void Tree::AddDoctor() {

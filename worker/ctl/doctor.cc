@@ -178,7 +178,8 @@ absl::Status AddServers(const DoctorOptions& options, std::vector<Finding>* find
                                                        .timeout_seconds = options.timeout_seconds,
                                                        .security = options.security}));
   const std::vector<ServerView> servers = AskServers(target);
-  for (size_t i = 0; i < servers.size(); ++i) findings->push_back(Server(target, servers[i], i));
+  for (size_t i = 0; i < servers.size(); ++i)
+    findings->push_back(Server(target, servers[i], servers[i].index));
   return absl::OkStatus();
 }
 

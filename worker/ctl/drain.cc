@@ -32,7 +32,7 @@ absl::StatusOr<std::vector<size_t>> ServersOf(const DrainOptions& options, const
         "which servers? give some, as in ps:0 ps:1, or --all; not both");
   }
   if (options.all) {
-    for (size_t i = 0; i < target.servers.size(); ++i) servers.push_back(i);
+    for (const int32_t server : target.Live()) servers.push_back(static_cast<size_t>(server));
     return servers;
   }
   for (const std::string& task : options.tasks) {
@@ -97,7 +97,8 @@ std::vector<Drained> DrainAll(const Target& target, const std::vector<size_t>& s
 }  // namespace
 
 absl::StatusOr<Answer> RunDrain(const DrainOptions& options) {
-  ASSIGN_OR_RETURN(const Target target, ResolveServers(options.target));
+  ASSIGN_OR_RETURN(Target target, ResolveServers(options.target));
+  target.LearnMembers().IgnoreError();  // ps:0 may be gone already
   if (options.wait_seconds <= 0) {
     return AsBadInput(absl::InvalidArgumentError("--wait_seconds is a number above 0"));
   }

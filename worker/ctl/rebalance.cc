@@ -86,10 +86,9 @@ class Rebalancing {
   Rebalancing(const Target& target, const RebalanceOptions& options)
       : target_(target),
         options_(options),
-        servers_(
-            static_cast<int32_t>(target.servers.size()), kCallPatience, [this](int32_t server) {
-              return target_.Connect(static_cast<size_t>(server), Deadline::In(target_.timeout));
-            }) {}
+        servers_(target.Live(), kCallPatience, [this](int32_t server) {
+          return target_.Connect(static_cast<size_t>(server), Deadline::In(target_.timeout));
+        }) {}
 
   absl::StatusOr<Answer> Run(const std::vector<int32_t>& emptied) {
     const auto count = static_cast<int32_t>(target_.servers.size());
@@ -109,7 +108,7 @@ class Rebalancing {
     answer.text.clear();
     for (const VariablePlaces& places : variables) {
       if (places.all_know) continue;
-      RETURN_IF_ERROR(FinishMove(target_.job, places.newest, count, servers_));
+      RETURN_IF_ERROR(FinishMove(target_.job, places.newest, servers_.servers(), servers_));
     }
     for (size_t i = 0; i < plan->moves.size(); ++i) {
       const PlannedMove& planned = plan->moves[i];
@@ -128,7 +127,7 @@ class Rebalancing {
                        .next = MapAfter(variable.newest, planned),
                        .source = planned.source,
                        .target = planned.target,
-                       .server_count = count};
+                       .servers = servers_.servers()};
     const absl::StatusOr<RowMoveOutcome> moved =
         MoveRowsInBatches(move, planned.bytes, {.busy_fraction = options_.busy_fraction}, servers_,
                           Deadline::In(absl::Seconds(options_.wait_seconds)));
@@ -159,11 +158,14 @@ class Rebalancing {
 }  // namespace
 
 absl::StatusOr<Answer> RunRebalance(const RebalanceOptions& options) {
-  ASSIGN_OR_RETURN(const Target target, ResolveTarget(options.target));
+  ASSIGN_OR_RETURN(Target target, ResolveTarget(options.target));
   if (const absl::Status valid = CheckOptions(options); !valid.ok()) return AsBadInput(valid);
-  const absl::StatusOr<std::vector<int32_t>> emptied =
-      EmptiedServers(options, target.servers.size());
+  RETURN_IF_ERROR(target.LearnMembers());
+  absl::StatusOr<std::vector<int32_t>> emptied = EmptiedServers(options, target.servers.size());
   if (!emptied.ok()) return AsBadInput(emptied.status());
+  for (size_t i = 0; i < target.left.size(); ++i) {
+    if (target.left[i]) emptied->push_back(static_cast<int32_t>(i));
+  }
   return Rebalancing(target, options).Run(*emptied);
 }
 

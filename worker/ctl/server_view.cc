@@ -28,16 +28,21 @@ absl::Status Ask(const Target& target, size_t server, ServerView* view) {
 
 }  // namespace
 
-std::vector<ServerView> AskServers(const Target& target) {
-  std::vector<ServerView> views(target.servers.size());
+std::vector<ServerView> AskServers(const Target& given) {
+  Target target = given;
+  // Where ps:0 does not answer, that shows.
+  target.LearnMembers().IgnoreError();
+  const std::vector<int32_t> servers = target.Live();
+  std::vector<ServerView> views(servers.size());
   std::vector<std::thread> threads;
   threads.reserve(views.size());
   for (size_t i = 0; i < views.size(); ++i) {
-    views[i].name = target.ServerName(i);
+    views[i].index = static_cast<size_t>(servers[i]);
+    views[i].name = target.ServerName(views[i].index);
     threads.emplace_back([&, i] {
-      ServerView answer{.name = views[i].name};
-      answer.status = Ask(target, i, &answer);
-      if (answer.status.ok() && answer.described.server_index != static_cast<int32_t>(i)) {
+      ServerView answer{.index = views[i].index, .name = views[i].name};
+      answer.status = Ask(target, answer.index, &answer);
+      if (answer.status.ok() && answer.described.server_index != servers[i]) {
         answer.status = absl::FailedPreconditionError(
             absl::StrCat("answers as ps:", answer.described.server_index,
                          ": name the servers in the order of the cluster's ps tasks"));

@@ -1,6 +1,7 @@
 // What the servers say of a job, those that answer.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -12,13 +13,14 @@
 namespace cairn {
 
 struct ServerView {
+  size_t index = 0;
   std::string name;     // "ps:1 (127.0.0.1:7002)"
   absl::Status status;  // why it does not answer; then the rest is empty
   wire::DescribeReply described;
   wire::WhyReply why;
 };
 
-// Asks every server at once; in their order. A server has target.timeout.
+// Asks every server at once that has not left; in their order. A server has target.timeout.
 std::vector<ServerView> AskServers(const Target& target);
 
 // kUnavailable where a server did not answer: names each with the reason.

@@ -12,6 +12,8 @@
 #include "absl/strings/str_split.h"
 #include "common/host_name.h"
 #include "common/status.h"
+#include "thrift/ParameterServer.h"
+#include "thrift/limits.h"
 #include "thrift/security/client_security.h"
 #include "worker/trainer/exit_status.h"
 
@@ -52,6 +54,35 @@ absl::Status Resolve(const TargetOptions& options, Target* target) {
 }
 
 }  // namespace
+
+absl::Status Target::LearnMembers() {
+  const Deadline deadline = Deadline::In(timeout);
+  ASSIGN_OR_RETURN(const std::unique_ptr<WireClient> first, Connect(0, deadline));
+  wire::Members members;
+  wire::Caller caller;
+  caller.job = JobOfCommand("members");
+  RETURN_IF_ERROR(first->Call("members", deadline,
+                              [&](WireClient::Stub& stub) { stub.members(members, caller); }));
+  members_version = members.version;
+  for (const wire::Member& member : members.members) {
+    if (member.index < 0 || member.index >= kMaxServers) continue;
+    const auto index = static_cast<size_t>(member.index);
+    if (index >= servers.size()) servers.resize(index + 1);
+    if (!member.address.empty()) servers[index] = member.address;
+    left.resize(servers.size());
+    left[index] = member.left;
+  }
+  left.resize(servers.size());
+  return absl::OkStatus();
+}
+
+std::vector<int32_t> Target::Live() const {
+  std::vector<int32_t> live;
+  for (size_t i = 0; i < servers.size(); ++i) {
+    if (i >= left.size() || !left[i]) live.push_back(static_cast<int32_t>(i));
+  }
+  return live;
+}
 
 std::string Target::ServerName(size_t index) const {
   return absl::StrCat("ps:", index, " (", servers[index], ")");

@@ -27,13 +27,20 @@ struct TargetOptions {
 
 // Thread safety: a value.
 struct Target {
-  std::vector<std::string> servers;  // of ps:0, ps:1, …
-  ClusterConfig cluster;             // without tasks where only servers were named
+  std::vector<std::string> servers;  // of ps:0, ps:1, …; after LearnMembers all there are
+  std::vector<bool> left;            // by server: it has left the cluster (after LearnMembers)
+  int64_t members_version = 0;
+  ClusterConfig cluster;  // without tasks where only servers were named
   std::string job;
   std::optional<JobConfig> job_file;  // where --job names one; its data files are not looked at
   absl::Duration timeout;
   SecurityOptions security;  // its files are there and fit each other
 
+  // Asks ps:0 which servers have come and gone since the cluster file was written. On an error
+  // they are as they were.
+  absl::Status LearnMembers();
+  // Indices of the servers that have not left.
+  std::vector<int32_t> Live() const;
   // "ps:1 (127.0.0.1:7002)".
   std::string ServerName(size_t index) const;
   // "chief:0", "worker:1"; "worker 1" where the cluster is not known.

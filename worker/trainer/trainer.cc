@@ -198,7 +198,7 @@ class Training {
   absl::Status StartTogether() {
     const absl::Duration timeout = *Communication().timeout;
     lockstep_.emplace(*options_.group, *model_, Communication(), options_.stop_requested);
-    ASSIGN_OR_RETURN(specs_, PlanVariables(options_.job, *model_, 1));
+    ASSIGN_OR_RETURN(specs_, PlanVariables(options_.job, *model_, {0}));
     RETURN_IF_ERROR(AsBadInput(CheckSameSettings(
         *options_.group, JointSettings(options_.job, options_.fresh, specs_), timeout)));
     RETURN_IF_ERROR(lockstep_->Meanwhile([this]() -> absl::Status {
@@ -270,7 +270,7 @@ class Training {
   }
 
   absl::Status CreateVariables() {
-    ASSIGN_OR_RETURN(specs_, PlanVariables(options_.job, *model_, client_->server_count()));
+    ASSIGN_OR_RETURN(specs_, PlanVariables(options_.job, *model_, client_->servers()));
     std::vector<VariableSpec> all = specs_;
     all.push_back(RosterSpec());
     ASSIGN_OR_RETURN(const std::vector<VariableSpec> there,

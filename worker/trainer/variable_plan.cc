@@ -37,7 +37,8 @@ absl::StatusOr<std::vector<DenseShard>> Cut(const VariableSpec& spec,
 }  // namespace
 
 absl::StatusOr<std::vector<VariableSpec>> PlanVariables(const JobConfig& job, const Model& model,
-                                                        int32_t server_count) {
+                                                        absl::Span<const int32_t> servers) {
+  const auto server_count = static_cast<int32_t>(servers.size());
   ASSIGN_OR_RETURN(const std::unique_ptr<Partitioner> partitioner,
                    MakePartitioner(job.strategy.partitioner, server_count));
   const std::unique_ptr<Placement> placement = RoundRobinPlacement(server_count);
@@ -51,6 +52,7 @@ absl::StatusOr<std::vector<VariableSpec>> PlanVariables(const JobConfig& job, co
         return Annotate(shards.status(), absl::StrCat("variable '", spec.name, "'"));
       }
       spec.shards = *std::move(shards);
+      for (DenseShard& shard : spec.shards) shard.ps = servers[static_cast<size_t>(shard.ps)];
     }
   }
   return specs;

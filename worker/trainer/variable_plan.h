@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/config/job_config.h"
 #include "common/variable_spec.h"
 #include "worker/models/model.h"
@@ -11,10 +12,10 @@
 namespace cairn {
 
 // The model's variables in creation order, each with the optimizer of the job file and, if dense,
-// cut by strategy.partitioner and dealt to the servers by round robin as in TensorFlow. Embedding
+// cut by strategy.partitioner and dealt to `servers` by round robin as in TensorFlow. Embedding
 // tables are left to the client, which deals out their buckets. Every worker of a job gets the
 // same. kInvalidArgument: a partitioner's or an optimizer's refusal, with the variable's name.
 absl::StatusOr<std::vector<VariableSpec>> PlanVariables(const JobConfig& job, const Model& model,
-                                                        int32_t server_count);
+                                                        absl::Span<const int32_t> servers);
 
 }  // namespace cairn

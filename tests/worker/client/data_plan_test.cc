@@ -12,16 +12,17 @@ using ::testing::HasSubstr;
 
 class DataPlanTest : public ::testing::Test {
  protected:
-  DataPlanTest() {
-    for (int32_t s = 0; s < 2; ++s) {
-      sessions_.push_back(std::make_unique<ServerSession>(
-          s, absl::StrCat("ps:", s), InProcessLink(absl::StrCat("ps:", s), &fake_), &identity_));
-    }
-  }
-
   FakeService fake_;
   const ClientIdentity identity_;
-  std::vector<std::unique_ptr<ServerSession>> sessions_;
+  const ServerTable sessions_{[this] {
+    std::vector<std::unique_ptr<ServerSession>> sessions;
+    for (int32_t s = 0; s < 2; ++s) {
+      const std::string name = absl::StrCat("ps:", s);
+      sessions.push_back(
+          std::make_unique<ServerSession>(s, name, InProcessLink(name, &fake_), &identity_));
+    }
+    return sessions;
+  }()};
   PlanLimits limits_{.max_message_bytes = 1 << 20, .max_items = 3, .max_ids = 100};
 };
 
@@ -36,7 +37,7 @@ TEST_F(DataPlanTest, ViewsTheCallersMemoryWhereOneServerHoldsAll) {
   ASSERT_EQ(plan.WaveCount(), 1u);
   ASSERT_EQ(plan.Wave(0).size(), 1u);
   const Exchange& exchange = *plan.Wave(0)[0];
-  EXPECT_EQ(exchange.session, sessions_[1].get());
+  EXPECT_EQ(exchange.session, &sessions_[1]);
   EXPECT_EQ(exchange.call.kind, CallKind::kStep);
   const wire::PushItem& item = exchange.call.request.push.items.at(0);
   EXPECT_EQ(static_cast<const void*>(item.values.data()), gradient.data());

@@ -18,7 +18,7 @@ class PushOrderTest : public ::testing::Test {
  protected:
   PushOrderTest() {
     for (int32_t s = 0; s < 2; ++s) {
-      exchanges_[s].session = sessions_[s].get();
+      exchanges_[s].session = &sessions_[s];
       exchanges_[s].call.kind = CallKind::kPush;
     }
     order_.Reset(0, "");
@@ -44,20 +44,20 @@ class PushOrderTest : public ::testing::Test {
   }
   int64_t Through(int server) {
     wire::Caller caller;
-    sessions_[server]->FillCaller(&caller);
+    sessions_[server].FillCaller(&caller);
     return caller.through;
   }
 
   FakeService fake_;
   const ClientIdentity identity_{.job = "job", .worker = 0, .server_count = 2};
-  const std::vector<std::unique_ptr<ServerSession>> sessions_ = [this] {
+  const ServerTable sessions_{[this] {
     std::vector<std::unique_ptr<ServerSession>> sessions;
     for (int32_t s = 0; s < 2; ++s) {
       sessions.push_back(
           std::make_unique<ServerSession>(s, "ps", InProcessLink("ps", &fake_), &identity_));
     }
     return sessions;
-  }();
+  }()};
   Exchange exchanges_[2];
   PushOrder order_{sessions_};
   absl::Status status_;

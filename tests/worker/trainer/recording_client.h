@@ -28,7 +28,7 @@ class RecordingClient : public PsClient {
     failure_ = std::move(status);
   }
 
-  int32_t server_count() const override { return 1; }
+  std::vector<int32_t> servers() const override { return {0}; }
   const std::string& position() const override { return position_; }
   absl::Status Create(absl::Span<const VariableSpec>, Deadline) override {
     return absl::OkStatus();

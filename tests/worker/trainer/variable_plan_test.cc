@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "gmock/gmock.h"
+#include "tests/support/next_map.h"
 #include "tests/support/status_matchers.h"
 #include "worker/trainer/gradient_clipper.h"
 
@@ -29,7 +30,7 @@ std::vector<VariableSpec> Plan(const JobConfig& job, int32_t servers) {
   schema.dense_columns = 10;
   const auto model = Model::Create(job.model, job.data, schema);
   EXPECT_OK(model);
-  const auto specs = PlanVariables(job, **model, servers);
+  const auto specs = PlanVariables(job, **model, test::FirstServers(servers));
   EXPECT_OK(specs);
   return specs.value_or(std::vector<VariableSpec>());
 }

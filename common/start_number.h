@@ -1,0 +1,15 @@
+// Numbers that tell one try, or one start, from another.
+#pragma once
+
+#include <cstdint>
+#include <random>
+
+namespace cairn {
+
+// Drawn from the system's entropy; above 0.
+inline int64_t DrawStartNumber() {
+  std::random_device random;
+  return static_cast<int64_t>(uint64_t{random()} << 31 | (random() >> 1)) | 1;
+}
+
+}  // namespace cairn

@@ -1,0 +1,261 @@
+// Servers join and leave while workers push: every push counts once, wherever its rows are by then.
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/engine_cluster.h"
+#include "tests/support/row_moves.h"
+#include "tests/support/status_matchers.h"
+#include "worker/client/ps_client.h"
+#include "worker/client/row_mover.h"
+
+namespace cairn::test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int64_t kKeys = 64;
+constexpr int kWorkers = 2;
+
+Deadline Soon() { return Deadline::In(absl::Seconds(60)); }
+
+VariableSpec Table() {
+  VariableSpec spec{.name = "emb",
+                    .kind = VariableKind::kEmbedding,
+                    .shape = {1},
+                    .touched_rows = TouchedRows::kPushed,
+                    .bucket_ps = {0, 1, 0, 1, 0, 1, 0, 1}};
+  spec.optimizer.learning_rate.arguments["learning_rate"] = 1;
+  spec.initializer.type = "zeros";
+  return spec;
+}
+
+class MembersTest : public ::testing::Test {
+ protected:
+  MembersTest() { first_ = {cluster_.address(0), cluster_.address(1)}; }
+
+  // By the cluster file of the beginning, whatever has come since.
+  absl::StatusOr<std::unique_ptr<PsClient>> Connect(int32_t worker) {
+    ClientOptions options;
+    options.job = "job";
+    options.worker = worker;
+    options.task = worker < 0 ? "reader" : absl::StrCat("worker:", worker);
+    options.servers = first_;
+    options.ps_wait = absl::Seconds(worker < 0 ? 1 : 30);
+    return PsClient::Connect(options, Soon());
+  }
+  absl::StatusOr<wire::ChangeMembersReply> Change(int32_t server, wire::MembersAction::type action,
+                                                  int32_t index,
+                                                  std::vector<wire::LastWord> words = {}) {
+    wire::ChangeMembersRequest request;
+    request.caller.job = "tool";
+    request.action = action;
+    request.index = index;
+    if (action == wire::MembersAction::ADD) request.address = cluster_.address(index);
+    request.last_words = std::move(words);
+    wire::ChangeMembersReply reply;
+    try {
+      cluster_.engine(server).service().change_members(reply, request);
+    } catch (const wire::ServerError& error) {
+      return FromServerError(error);
+    }
+    return reply;
+  }
+  absl::Status Add(int32_t index) { return Change(0, wire::MembersAction::ADD, index).status(); }
+  absl::Status Remove(int32_t index) {
+    ASSIGN_OR_RETURN(wire::ChangeMembersReply closed,
+                     Change(index, wire::MembersAction::CLOSE, index));
+    return Change(0, wire::MembersAction::REMOVE, index, std::move(closed.last_words)).status();
+  }
+  // All of `source` to `target`.
+  absl::Status Move(int32_t source, int32_t target, std::vector<int32_t> servers) {
+    ASSIGN_OR_RETURN(const std::vector<VariableSpec> specs, reader_->Describe(Soon()));
+    const RowMove move{.job = "job",
+                       .now = specs[0],
+                       .next = NextMap(specs[0], source, target, kKeys),
+                       .source = source,
+                       .target = target,
+                       .servers = std::move(servers)};
+    return MoveRows(move, {.busy_fraction = 1}, moves_, Soon()).status();
+  }
+
+  static absl::Status Push(PsClient& client, const std::string& position) {
+    std::vector<int64_t> keys(kKeys);
+    for (int64_t k = 0; k < kKeys; ++k) keys[static_cast<size_t>(k)] = k;
+    const std::vector<float> ones(kKeys, 1);
+    return client.Push({{.variable = "emb",
+                         .part = Part::kKeys,
+                         .ids = keys,
+                         .values = AsBytes(absl::MakeConstSpan(ones))}},
+                       position, Soon());
+  }
+  // The value of every key; fails where they differ.
+  static float Pull(PsClient& client) {
+    std::vector<int64_t> keys(kKeys);
+    for (int64_t k = 0; k < kKeys; ++k) keys[static_cast<size_t>(k)] = k;
+    std::vector<float> out(kKeys);
+    EXPECT_OK(client.Pull({{.variable = "emb",
+                            .part = Part::kKeys,
+                            .ids = keys,
+                            .out = AsWritableBytes(absl::MakeSpan(out))}},
+                          Soon()));
+    EXPECT_THAT(out, ::testing::Each(out[0]));
+    return out[0];
+  }
+
+  EngineCluster cluster_{2};
+  EngineMoves moves_{cluster_};
+  std::vector<std::string> first_;
+  std::unique_ptr<PsClient> reader_;
+};
+
+// Pushes until it is stopped.
+class Pushing {
+ public:
+  explicit Pushing(PsClient* client, absl::Status (*push)(PsClient&, const std::string&))
+      : thread_([this, client, push] {
+          while (!stop_ && status_.ok()) {
+            status_ = push(*client, absl::StrCat(pushes_ + 1));
+            if (status_.ok()) ++pushes_;
+          }
+        }) {}
+  ~Pushing() {
+    stop_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  // How often it has pushed.
+  int64_t Stop() {
+    stop_ = true;
+    thread_.join();
+    EXPECT_OK(status_);
+    return pushes_;
+  }
+  // Returns when so many more pushes are in.
+  void Await(int64_t more) const {
+    const int64_t until = pushes_ + more;
+    const Deadline deadline = Soon();
+    while (pushes_ < until && !deadline.Expired()) std::this_thread::yield();
+    EXPECT_GE(pushes_, until);
+  }
+
+ private:
+  std::atomic<bool> stop_{false};
+  std::atomic<int64_t> pushes_{0};
+  absl::Status status_;
+  std::thread thread_;
+};
+
+TEST_F(MembersTest, EveryPushCountsOnceWhileServersComeAndGo) {
+  std::vector<std::unique_ptr<PsClient>> workers;
+  for (int32_t w = 0; w < kWorkers; ++w) workers.push_back(Connect(w).value());
+  for (const auto& worker : workers) ASSERT_OK(worker->Create({Table()}, Soon()));
+  reader_ = Connect(-1).value();
+  {
+    std::vector<std::unique_ptr<Pushing>> pushing;
+    for (const auto& worker : workers) {
+      pushing.push_back(std::make_unique<Pushing>(worker.get(), &MembersTest::Push));
+    }
+    const auto await = [&] {
+      for (const auto& one : pushing) one->Await(20);
+    };
+    await();
+    ASSERT_EQ(cluster_.Add(), 2);
+    ASSERT_OK(Add(2));
+    ASSERT_OK(Move(1, 2, {0, 1, 2}));
+    await();
+    ASSERT_OK(Remove(1));
+    cluster_.Stop(1);  // whoever has not heard of it yet hears of it now
+    await();
+    ASSERT_EQ(cluster_.Add(), 3);
+    EXPECT_THAT(Add(1).message(), HasSubstr("the next one is ps:3"));
+    ASSERT_OK(Add(3));
+    ASSERT_OK(Move(0, 3, {0, 2, 3}));
+    await();
+    int64_t pushes = 0;
+    for (const auto& one : pushing) pushes += one->Stop();
+    EXPECT_EQ(Pull(*workers[0]), -static_cast<float>(pushes));
+    EXPECT_EQ(Pull(*reader_), -static_cast<float>(pushes));
+  }
+  EXPECT_THAT(workers[0]->servers(), ElementsAre(0, 2, 3));
+  // A new start, by the cluster file of old, goes on where the one before was.
+  const float before = Pull(*workers[0]);
+  for (const auto& worker : workers) ASSERT_OK(worker->Flush(Soon()));
+  workers.clear();
+  const auto again = Connect(0).value();
+  ASSERT_OK(again->Describe(Soon()).status());
+  EXPECT_THAT(again->servers(), ElementsAre(0, 2, 3));
+  EXPECT_NE(again->position(), "");
+  ASSERT_OK(Push(*again, "next"));
+  EXPECT_EQ(Pull(*again), before - 1);
+}
+
+TEST_F(MembersTest, AStartAfterAServerHasLeftResumes) {
+  auto worker = Connect(0).value();
+  ASSERT_OK(worker->Create({Table()}, Soon()));
+  reader_ = Connect(-1).value();
+  for (int i = 1; i <= 5; ++i) ASSERT_OK(Push(*worker, absl::StrCat(i)));
+  worker.reset();  // without a push after the move
+  ASSERT_OK(Move(1, 0, {0, 1}));
+  ASSERT_OK(Remove(1));
+  cluster_.Stop(1);
+  cluster_.Restart(0);  // what it knows of servers is on its disk
+  worker = Connect(0).value();
+  EXPECT_EQ(worker->position(), "5");
+  EXPECT_THAT(worker->servers(), ElementsAre(0));
+  ASSERT_OK(worker->Describe(Soon()).status());
+  EXPECT_EQ(Pull(*worker), -5);
+  VariableSpec other = Table();
+  other.name = "other";
+  other.bucket_ps.clear();
+  ASSERT_OK(worker->Create({other}, Soon()));  // dealt to whoever is there
+  EXPECT_EQ(Pull(*reader_), -5);               // whose map is of before
+}
+
+TEST_F(MembersTest, WhatIsNotDueIsRefused) {
+  const auto worker = Connect(0).value();
+  ASSERT_OK(worker->Create({Table()}, Soon()));
+  EXPECT_THAT(Remove(0).message(), HasSubstr("ps:0 cannot leave"));
+  EXPECT_THAT(Remove(1).message(), HasSubstr("emb of job job"));
+  EXPECT_THAT(Change(1, wire::MembersAction::CLOSE, 0).status().message(),
+              HasSubstr("this is ps:1"));
+  EXPECT_THAT(Change(0, wire::MembersAction::REMOVE, 2).status().message(),
+              HasSubstr("there is no ps:2"));
+  EXPECT_THAT(Change(1, wire::MembersAction::REMOVE, 1).status().message(), HasSubstr("ask ps:0"));
+  ASSERT_EQ(cluster_.Add(), 2);
+  ASSERT_EQ(cluster_.Add(), 3);
+  EXPECT_THAT(Add(3).message(), HasSubstr("the next one is ps:2"));
+  ASSERT_OK(Add(1));  // of the cluster file
+  ASSERT_OK(Add(2));
+  ASSERT_OK(Add(2));
+  ASSERT_OK(Remove(2));
+  ASSERT_OK(Change(2, wire::MembersAction::CLOSE, 2));  // as it is
+  // It takes nothing any more.
+  VariableSpec spec = Table();
+  spec.name = "late";
+  spec.bucket_ps = {2};
+  EXPECT_THAT(moves_.Create(2, "job", spec).message(), HasSubstr("has left the cluster"));
+}
+
+TEST_F(MembersTest, SynchronousJobsKeepTheirServers) {
+  ClientOptions options;
+  options.job = "job";
+  options.worker = 0;
+  options.task = "worker:0";
+  options.servers = first_;
+  options.consistency.mode = ConsistencyMode::kSync;
+  const auto worker = PsClient::Connect(options, Soon()).value();
+  ASSERT_EQ(cluster_.Add(), 2);
+  EXPECT_THAT(Add(2).message(), HasSubstr("trains synchronously"));
+  ASSERT_OK(worker->DropJob(Soon()));
+  ASSERT_OK(worker->Leave(Soon()));
+}
+
+}  // namespace
+}  // namespace cairn::test

@@ -1,0 +1,117 @@
+// Servers that come and go while the client lives (ps_server/MEMBERS.md).
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/crash_point.h"
+#include "common/status.h"
+#include "common/variable_map.h"
+#include "thrift/ParameterServer.h"
+#include "worker/client/client_impl.h"
+
+namespace cairn {
+
+absl::Status PsClientImpl::BeginMembers(const wire::Members& members, Deadline deadline) {
+  if (identity_.synchronous()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "servers have come or gone since the cluster file was written (version ", members.version,
+        " at ", sessions_[0].name(),
+        "), and a job that trains synchronously needs those of one file: train it by async or ssp, "
+        "or checkpoint it and restore it on new servers"));
+  }
+  return TakeMembers(members, /*greet=*/false, deadline);
+}
+
+absl::Status PsClientImpl::RefreshMembers(Deadline deadline) {
+  wire::Members members;
+  RETURN_IF_ERROR(
+      CallOne(0, "members", options_.rpc_timeout, deadline,
+              [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
+                members = {};
+                service.members(members, caller);
+              }));
+  return TakeMembers(members, /*greet=*/true, deadline);
+}
+
+absl::Status PsClientImpl::TakeMembers(const wire::Members& members, bool greet,
+                                       Deadline deadline) {
+  absl::MutexLock lock(&members_mutex_);
+  if (members.version <= members_version_.load()) return absl::OkStatus();
+  most_servers_.store(members.server_count);
+  last_words_.resize(static_cast<size_t>(std::max(members.server_count, 0)));
+  std::vector<ServerSession*> gone;
+  std::vector<int32_t> staying = sessions_.Live();
+  for (const wire::Member& member : members.members) {
+    if (member.index < 0 || member.index >= members.server_count) continue;
+    const auto index = static_cast<size_t>(member.index);
+    last_words_[index] = member.applied;
+    if (index >= sessions_.size()) {
+      RETURN_IF_ERROR(Greet(member, greet, deadline));
+    } else if (member.left && !sessions_[index].left()) {
+      gone.push_back(&sessions_[index]);
+      std::erase(staying, member.index);
+    }
+  }
+  // The maps, before the rows of those that have gone are looked for in vain.
+  if (!gone.empty() && greet) RETURN_IF_ERROR(DescribeOn(staying, deadline).status());
+  for (ServerSession* session : gone) {
+    session->SetLeft();
+    LOG(INFO) << session->name() << " has left the cluster";
+  }
+  members_version_.store(members.version);
+  return absl::OkStatus();
+}
+
+absl::Status PsClientImpl::Greet(const wire::Member& member, bool greet, Deadline deadline) {
+  if (static_cast<size_t>(member.index) > sessions_.size()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("ps:", member.index, " is a server, and the cluster file of this program has ",
+                     sessions_.size(), ": give it the file that ", sessions_[0].name(), " has"));
+  }
+  absl::StatusOr<Reached> reached = reach_(member.index, member.address);
+  if (!reached.ok()) return reached.status();
+  auto session = std::make_unique<ServerSession>(member.index, std::move(reached->name),
+                                                 std::move(reached->link), &identity_);
+  const bool live = !member.left;
+  if (live && greet) {
+    wire::HelloReply reply;
+    RETURN_IF_ERROR(HelloTo(*session, incarnation_, deadline, &reply));
+    CAIRN_CRASH_POINT("worker: a new server is greeted");
+    session->Begin(reply, incarnation_, /*last_part=*/0, /*through=*/0);
+    LOG(INFO) << session->name() << " has joined the cluster";
+  }
+  if (!live) session->SetLeft();
+  ServerSession& joined = *session;
+  sessions_.Put(std::move(session));
+  if (live && greet) StartHeartbeat(joined);
+  return absl::OkStatus();
+}
+
+absl::Status PsClientImpl::KnowServersOf(const VariableSpec& spec, Deadline deadline) {
+  const auto known = [this](int32_t server) {
+    const auto index = static_cast<size_t>(server);
+    return index < sessions_.size() && !sessions_[index].left();
+  };
+  const std::vector<int32_t> places = PlacesOf(spec);
+  if (std::all_of(places.begin(), places.end(), known)) return absl::OkStatus();
+  RETURN_IF_ERROR(RefreshMembers(deadline));
+  const auto unknown = std::find_if_not(places.begin(), places.end(), known);
+  if (unknown == places.end()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("\"", spec.name, "\" has rows on ps:", *unknown, ", which ", sessions_[0].name(),
+                   " does not know: give servers and workers the same cluster file"));
+}
+
+bool PsClientImpl::MembersChanged(Deadline deadline) {
+  const int64_t known = members_version_.load();
+  return RefreshMembers(deadline).ok() && members_version_.load() != known;
+}
+
+int64_t PsClientImpl::LastWord(size_t server) {
+  absl::MutexLock lock(&members_mutex_);
+  return server < last_words_.size() ? last_words_[server] : 0;
+}
+
+}  // namespace cairn

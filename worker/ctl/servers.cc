@@ -1,0 +1,154 @@
+#include "worker/ctl/servers.h"
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/deadline.h"
+#include "common/status.h"
+#include "thrift/ParameterServer.h"
+#include "thrift/cairn_constants.h"
+#include "thrift/limits.h"
+#include "thrift/wire_client.h"
+#include "worker/ctl/human_text.h"
+#include "worker/trainer/exit_status.h"
+
+namespace cairn {
+namespace {
+
+// Of a call that writes to a disk.
+constexpr absl::Duration kChangePatience = absl::Seconds(60);
+
+absl::StatusOr<int32_t> IndexOf(const std::string& task) {
+  int32_t index = 0;
+  if (absl::SimpleAtoi(absl::StripPrefix(task, "ps:"), &index) && index >= 0 &&
+      index < kMaxServers) {
+    return index;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", task, "' is no server's task: ps:0 … ps:", kMaxServers - 1));
+}
+
+absl::StatusOr<wire::ChangeMembersReply> Change(WireClient& client,
+                                                wire::ChangeMembersRequest request) {
+  wire::ChangeMembersReply reply;
+  request.caller.job = JobOfCommand("servers");
+  RETURN_IF_ERROR(
+      client.Call("change_members", Deadline::In(kChangePatience),
+                  [&](WireClient::Stub& stub) { stub.change_members(reply, request); }));
+  return reply;
+}
+
+// It is there, is the server that it is said to be, and has not left.
+absl::Status CheckNewcomer(const Target& target, int32_t index) {
+  const auto server = static_cast<size_t>(index);
+  const Deadline deadline = Deadline::In(target.timeout);
+  ASSIGN_OR_RETURN(const std::unique_ptr<WireClient> client, target.Connect(server, deadline));
+  wire::HelloReply hello;
+  RETURN_IF_ERROR(client->Call("hello", deadline, [&](WireClient::Stub& stub) {
+    wire::HelloRequest request;
+    request.protocol_version = wire::g_cairn_constants.PROTOCOL_VERSION;
+    request.job = JobOfCommand("servers");
+    request.task_type = "cairnctl";
+    stub.hello(hello, request);
+  }));
+  if (hello.server_index != index) {
+    return absl::FailedPreconditionError(absl::StrCat(target.ServerName(server),
+                                                      " says that it is ps:", hello.server_index,
+                                                      ": start it with --task_index ", index));
+  }
+  return client->Call("members", deadline, [&](WireClient::Stub& stub) {
+    wire::Members members;
+    wire::Caller caller;
+    caller.job = JobOfCommand("servers");
+    stub.members(members, caller);
+  });
+}
+
+Answer AnswerOf(const Target& target) {
+  Answer answer;
+  answer.json = {{"version", target.members_version}, {"servers", nlohmann::ordered_json::array()}};
+  TextTable table({"server", "address", "state"});
+  for (size_t i = 0; i < target.servers.size(); ++i) {
+    const char* const state = target.left[i] ? "left" : "member";
+    const std::string name = absl::StrCat("ps:", i);
+    table.Add({name, target.servers[i], state});
+    answer.json["servers"].push_back(
+        {{"server", name}, {"address", target.servers[i]}, {"state", state}});
+  }
+  answer.text = table.Text();
+  return answer;
+}
+
+}  // namespace
+
+absl::StatusOr<Answer> RunServersList(const ServersOptions& options) {
+  ASSIGN_OR_RETURN(Target target, ResolveServers(options.target));
+  const absl::Status learned = target.LearnMembers();
+  Answer answer = AnswerOf(target);
+  answer.finding = learned;
+  return answer;
+}
+
+absl::StatusOr<Answer> RunServersAdd(const ServersOptions& options) {
+  ASSIGN_OR_RETURN(Target target, ResolveServers(options.target));
+  const absl::StatusOr<int32_t> index = IndexOf(options.task);
+  if (!index.ok()) return AsBadInput(index.status());
+  const auto server = static_cast<size_t>(*index);
+  std::string address = options.address;
+  if (address.empty() && server < target.servers.size()) address = target.servers[server];
+  if (address.empty()) {
+    return AsBadInput(absl::InvalidArgumentError(
+        absl::StrCat("ps:", *index, " is not in the cluster file: give its --address HOST:PORT")));
+  }
+  RETURN_IF_ERROR(target.LearnMembers());
+  if (server >= target.servers.size()) target.servers.resize(server + 1);
+  target.servers[server] = address;
+  RETURN_IF_ERROR(Annotate(CheckNewcomer(target, *index), target.ServerName(server)));
+  ASSIGN_OR_RETURN(const std::unique_ptr<WireClient> first,
+                   target.Connect(0, Deadline::In(target.timeout)));
+  wire::ChangeMembersRequest request;
+  request.action = wire::MembersAction::ADD;
+  request.index = *index;
+  request.address = address;
+  RETURN_IF_ERROR(Change(*first, request).status());
+  RETURN_IF_ERROR(target.LearnMembers());
+  Answer answer = AnswerOf(target);
+  absl::StrAppend(&answer.text, target.ServerName(server),
+                  " is a server; cairnctl rebalance --job JOB gives it rows\n");
+  return answer;
+}
+
+absl::StatusOr<Answer> RunServersRemove(const ServersOptions& options) {
+  ASSIGN_OR_RETURN(Target target, ResolveServers(options.target));
+  const absl::StatusOr<int32_t> index = IndexOf(options.task);
+  if (!index.ok()) return AsBadInput(index.status());
+  const auto server = static_cast<size_t>(*index);
+  RETURN_IF_ERROR(target.LearnMembers());
+  if (server >= target.servers.size()) {
+    return AsBadInput(absl::NotFoundError(absl::StrCat(
+        "there is no ps:", *index, ": the cluster has ", target.servers.size(), " servers")));
+  }
+  if (target.left[server]) return AnswerOf(target);
+  ASSIGN_OR_RETURN(const std::unique_ptr<WireClient> leaving,
+                   target.Connect(server, Deadline::In(target.timeout)));
+  wire::ChangeMembersRequest request;
+  request.index = *index;
+  request.action = wire::MembersAction::CLOSE;
+  ASSIGN_OR_RETURN(wire::ChangeMembersReply closed, Change(*leaving, request));
+  ASSIGN_OR_RETURN(const std::unique_ptr<WireClient> first,
+                   target.Connect(0, Deadline::In(target.timeout)));
+  request.action = wire::MembersAction::REMOVE;
+  request.last_words = std::move(closed.last_words);
+  RETURN_IF_ERROR(Change(*first, request).status());
+  RETURN_IF_ERROR(target.LearnMembers());
+  Answer answer = AnswerOf(target);
+  absl::StrAppend(&answer.text, target.ServerName(server),
+                  " has left; it runs until you end it, and its --data_dir is of no more use\n");
+  return answer;
+}
+
+}  // namespace cairn
