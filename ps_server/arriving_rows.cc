@@ -157,6 +157,7 @@ absl::Status ArrivingRows::Write(absl::string_view pieces, StripeStore& store) {
       case PieceKind::kImage: RETURN_IF_ERROR(WriteStripe(piece, store)); break;
       case PieceKind::kShard: RETURN_IF_ERROR(WriteShard(piece)); break;
       case PieceKind::kNumbers: RETURN_IF_ERROR(WriteNumbers(piece, store)); break;
+      case PieceKind::kIncarnations: incarnations_ = piece.marks; break;
     }
     CAIRN_CRASH_POINT("move: a piece is written");
   }

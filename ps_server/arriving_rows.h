@@ -36,6 +36,8 @@ class ArrivingRows {
   absl::Status Write(absl::string_view pieces, StripeStore& store);
   // After the last Write: kFailedPrecondition where stripes are missing, or how far workers are.
   absl::Status CheckWhole() const;
+  // Of every worker as the source knows it, in the place of sequences.
+  const std::vector<Watermark>& incarnations() const { return incarnations_; }
   // Of shards, as they are to be.
   std::vector<ShardRecord> shards() const;
 
@@ -53,6 +55,7 @@ class ArrivingRows {
   absl::flat_hash_set<StripeId> written_;
   // Those that had come to the source from elsewhere: its numbers say nothing about them.
   absl::flat_hash_set<StripeId> exact_;
+  std::vector<Watermark> incarnations_;
   bool numbered_ = false;  // since the last stripe was written
 };
 

@@ -69,6 +69,7 @@ absl::Status Close(ServerCore& core, std::vector<wire::LastWord>& words) {
       word.job = job->name();
       word.worker = session->worker();
       word.applied = session->applied();
+      word.incarnation = session->incarnation();
     }
   }
   LOG(INFO) << core.name << " leaves the cluster: it takes no rows any more";

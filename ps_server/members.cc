@@ -71,7 +71,9 @@ wire::Members Members::Tell(absl::string_view job, int32_t worker) const {
     const auto words = last_words_.find(member.index);
     if (words == last_words_.end()) continue;
     for (const wire::LastWord& word : words->second) {
-      if (word.worker == worker && word.job == job) member.applied = word.applied;
+      if (word.worker != worker || word.job != job) continue;
+      member.applied = word.applied;
+      member.incarnation = word.incarnation;
     }
   }
   return told;

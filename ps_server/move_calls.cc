@@ -19,6 +19,7 @@
 #include "ps_server/reply_holds.h"
 #include "ps_server/sequencing.h"
 #include "ps_server/variable_load.h"
+#include "ps_server/worker_calls.h"
 #include "thrift/convert.h"
 #include "thrift/errors.h"
 #include "thrift/limits.h"
@@ -75,6 +76,9 @@ class Moving {
   // FAILED_PRECONDITION: the move's map is in force here. Looks at the variable anew.
   absl::Status CheckNotTaken();
   std::vector<Watermark> Numbers() const;
+  std::vector<Watermark> Incarnations() const;
+  // Whom the source has fenced may not reach the rows here either.
+  absl::Status Fence(const std::vector<Watermark>& incarnations);
   // The move that this step is of, for one side of it.
   absl::StatusOr<std::shared_ptr<Move>> FindMove(bool outgoing) const;
 
@@ -205,6 +209,34 @@ std::vector<Watermark> Moving::Numbers() const {
   return numbers;
 }
 
+std::vector<Watermark> Moving::Incarnations() const {
+  std::vector<Watermark> incarnations;
+  for (const auto& session : admitted_.job->sessions()) {
+    incarnations.push_back({.worker = session->worker(), .sequence = session->incarnation()});
+  }
+  return incarnations;
+}
+
+absl::Status Moving::Fence(const std::vector<Watermark>& incarnations) {
+  for (const Watermark& at_source : incarnations) {
+    std::shared_ptr<Session> session = admitted_.job->FindSession(at_source.worker);
+    if (session == nullptr) {
+      ASSIGN_OR_RETURN(session,
+                       admitted_.job->AddSession(
+                           std::make_shared<Session>(admitted_.job->name(), at_source.worker,
+                                                     core_.applied_is_durable()),
+                           Quota::For::kCaller));
+    }
+    if (session->incarnation() < at_source.sequence) {
+      session->Admit(at_source.sequence, session->origin());
+    }
+    if (session->durable_incarnation() < session->incarnation()) {
+      RETURN_IF_ERROR(MakeIncarnationDurable(core_, *session));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Moving::Read(wire::MoveReply& reply) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/true));
   absl::MutexLock lock(&move->mutex);
@@ -217,7 +249,7 @@ absl::Status Moving::Read(wire::MoveReply& reply) {
   reply.bytes_left = rows.Read(request_.max_bytes, &pieces);
   if (rows.variable().Held() && reply.bytes_left == 0) {
     if (rows.AllRead()) {
-      rows.AppendNumbers(Numbers(), &pieces);
+      rows.AppendNumbers(Numbers(), Incarnations(), &pieces);
     } else {
       reply.bytes_left = 1;
     }
@@ -288,6 +320,7 @@ absl::Status Moving::Ready() {
   if (move->ready) return absl::OkStatus();
   if (move->ended) return NotDue("it was given up");
   RETURN_IF_ERROR(move->arriving->CheckWhole());
+  RETURN_IF_ERROR(Fence(move->arriving->incarnations()));
   CAIRN_CRASH_POINT("move: before it is ready");
   // Shards beside the record where they are new here; a table's count is its own where it has one.
   std::vector<ShardRecord> shards = move->arriving->shards();

@@ -121,7 +121,12 @@ int64_t OutgoingRows::Read(int64_t max_bytes, std::string* pieces) {
   return left;
 }
 
-void OutgoingRows::AppendNumbers(absl::Span<const Watermark> numbers, std::string* pieces) const {
+void OutgoingRows::AppendNumbers(absl::Span<const Watermark> numbers,
+                                 absl::Span<const Watermark> incarnations,
+                                 std::string* pieces) const {
+  AppendPiece(
+      {.kind = PieceKind::kIncarnations, .marks = {incarnations.begin(), incarnations.end()}},
+      pieces);
   AppendPiece({.kind = PieceKind::kNumbers, .marks = {numbers.begin(), numbers.end()}}, pieces);
 }
 

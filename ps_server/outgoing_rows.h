@@ -35,7 +35,8 @@ class OutgoingRows {
   // ended, and the next call begins another.
   int64_t Read(int64_t max_bytes, std::string* pieces);
   // While updates are turned away: how far workers are, for the stripes that changed no more.
-  void AppendNumbers(absl::Span<const Watermark> numbers, std::string* pieces) const;
+  void AppendNumbers(absl::Span<const Watermark> numbers, absl::Span<const Watermark> incarnations,
+                     std::string* pieces) const;
   // Whether nothing has changed since it was read.
   bool AllRead() const;
 

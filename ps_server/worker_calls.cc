@@ -85,26 +85,6 @@ absl::StatusOr<int64_t> Incarnation(ServerCore& core, const Session& session,
   return request.incarnation;
 }
 
-// The incarnation, and what the worker's earlier ones had applied, on disk.
-absl::Status MakeDurable(ServerCore& core, Session& session) {
-  if (core.applied_is_durable()) {
-    // Only the fence is kept: the stripes on disk are older than what is applied.
-    RETURN_IF_ERROR(core.flusher.Exclusively([&] {
-      const WorkerRecord record = session.NoteIncarnation();
-      absl::Status written = core.store->WriteEpoch({}, {record});
-      if (written.ok()) written = core.store->Sync();
-      if (!written.ok()) return core.flusher.Refuse(written);
-      session.Published(record);
-      return absl::OkStatus();
-    }));
-  } else {
-    RETURN_IF_ERROR(core.flusher.Flush(Flusher::Reach::kSynced));
-  }
-  if (session.durable_incarnation() >= session.incarnation()) return absl::OkStatus();
-  return absl::AbortedError(absl::StrCat("hello to ", core.name, ": job ", session.job(),
-                                         " was dropped meanwhile: say hello again"));
-}
-
 absl::StatusOr<Cohort::Hello> CohortHello(const wire::HelloRequest& request) {
   Cohort::Hello hello{.step = request.step, .expected_workers = request.expected_workers};
   if (!request.__isset.consistency) return hello;
@@ -135,7 +115,7 @@ absl::Status Join(ServerCore& core, const wire::HelloRequest& request, wire::Hel
   const int64_t named = begins ? job->steps().LastNamed(core, request.worker) : 0;
   // Also where a hello before this one was admitted, but its epoch failed.
   if (is_new || session->durable_incarnation() < incarnation) {
-    RETURN_IF_ERROR(MakeDurable(core, *session));
+    RETURN_IF_ERROR(MakeIncarnationDurable(core, *session));
     CAIRN_CRASH_POINT("hello: durable");
     LOG(INFO) << core.name << ": " << request.task_type << " (worker " << request.worker
               << " of job " << request.job << ", " << request.origin << ") joined as incarnation "
@@ -154,6 +134,25 @@ absl::Status Join(ServerCore& core, const wire::HelloRequest& request, wire::Hel
 }
 
 }  // namespace
+
+absl::Status MakeIncarnationDurable(ServerCore& core, Session& session) {
+  if (core.applied_is_durable()) {
+    // Only the fence is kept: the stripes on disk are older than what is applied.
+    RETURN_IF_ERROR(core.flusher.Exclusively([&] {
+      const WorkerRecord record = session.NoteIncarnation();
+      absl::Status written = core.store->WriteEpoch({}, {record});
+      if (written.ok()) written = core.store->Sync();
+      if (!written.ok()) return core.flusher.Refuse(written);
+      session.Published(record);
+      return absl::OkStatus();
+    }));
+  } else {
+    RETURN_IF_ERROR(core.flusher.Flush(Flusher::Reach::kSynced));
+  }
+  if (session.durable_incarnation() >= session.incarnation()) return absl::OkStatus();
+  return absl::AbortedError(absl::StrCat("hello to ", core.name, ": job ", session.job(),
+                                         " was dropped meanwhile: say hello again"));
+}
 
 absl::Status Hello(ServerCore& core, const wire::HelloRequest& request, wire::HelloReply& reply) {
   RETURN_IF_ERROR(CheckHello(core, request));

@@ -11,6 +11,9 @@ namespace cairn {
 // durable, and so is the incarnation.
 absl::Status Hello(ServerCore& core, const wire::HelloRequest& request, wire::HelloReply& reply);
 
+// The incarnation, and what the worker's earlier ones had applied, on disk.
+absl::Status MakeIncarnationDurable(ServerCore& core, Session& session);
+
 // Waits until everything the worker pushed is durable, then ends its lease.
 absl::Status Leave(ServerCore& core, const Admitted& admitted);
 

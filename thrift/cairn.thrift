@@ -472,8 +472,10 @@ struct Member {
   2: string address
   /** Has no rows, and is not called any more. */
   3: bool left = false
-  /** Where left: the caller's highest sequence applied there. */
+  /** Where left: the caller's highest sequence applied there, and the incarnation that it was known
+      by. A lower one has been fenced there. */
   4: i64 applied = 0
+  5: i64 incarnation = 0
 }
 
 /** What differs from the cluster file. Kept by ps:0. */
@@ -491,6 +493,7 @@ struct LastWord {
   1: string job
   2: i32 worker
   3: i64 applied
+  4: i64 incarnation
 }
 
 enum MembersAction {

@@ -374,6 +374,11 @@ TEST_F(MovesTest, WhoeverIsAwayWhileRowsGoStartsAnew) {
   ASSERT_OK(Move(0, 1, 2));
   EXPECT_EQ(ReasonOf(TestClient(Service(0), 0).Hello(incarnation_).status()),
             wire::ErrorReason::FENCED);
+  // Nor where the rows are now: what comes later would hide that something is missing.
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(ReasonOf(Push(1, 2, 0, {5}, 2)), wire::ErrorReason::FENCED);
+    CrashUnseen(1);
+  }
   Hello();
   EXPECT_EQ(ReasonOf(Push(0, 2, 1, {5}, 1)), wire::ErrorReason::MOVED);
 }

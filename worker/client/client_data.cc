@@ -27,6 +27,14 @@ absl::Status PsClientImpl::CheckOpen(absl::string_view what, Deadline deadline) 
     return absl::FailedPreconditionError(
         absl::StrCat(what, ": ", identity_.task, " has left job \"", identity_.job, "\""));
   }
+  if (fenced_.load(std::memory_order_relaxed)) {
+    return WithReason(
+        absl::FailedPreconditionError(absl::StrCat(
+            what, ": a server took ", identity_.task,
+            " for gone, and gave its rows away without what it was to be sent again: this process "
+            "must stop; start this task again, it resumes exactly")),
+        wire::ErrorReason::FENCED);
+  }
   if (deadline.Expired()) {
     return absl::DeadlineExceededError(
         absl::StrCat(what, ": the deadline had passed before the call; nothing was sent"));

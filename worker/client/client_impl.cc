@@ -371,6 +371,7 @@ void PsClientImpl::HeartbeatLoop(ServerSession& session, absl::Duration interval
     // fenced this process tells every call so.
     if (ReasonOf(status) != wire::ErrorReason::FENCED) continue;
     LOG(ERROR) << status.message();
+    fenced_.store(true);
     return;
   } while (!stop_.WaitFor(std::min(interval, absl::Seconds(kHeartbeatSeconds))));
 }

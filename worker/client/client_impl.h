@@ -225,6 +225,7 @@ class PsClientImpl : public PsClient {
   int64_t void_through_ = 0;
   absl::Duration lease_ = absl::ZeroDuration();
   std::atomic<bool> left_{false};
+  std::atomic<bool> fenced_{false};  // a server has said so that no call may go to any more
 
   absl::Mutex create_mutex_;
   std::shared_ptr<Placement> placement_ ABSL_GUARDED_BY(create_mutex_);

@@ -50,6 +50,8 @@ absl::Status PsClientImpl::TakeMembers(const wire::Members& members, bool greet,
     if (index >= sessions_.size()) {
       RETURN_IF_ERROR(Greet(member, greet, deadline));
     } else if (member.left && !sessions_[index].left()) {
+      // It had taken this worker for gone, and its rows went without what was to be sent again.
+      if (greet && member.incarnation > incarnation_) fenced_.store(true);
       gone.push_back(&sessions_[index]);
       std::erase(staying, member.index);
     }

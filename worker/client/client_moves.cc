@@ -17,14 +17,9 @@ bool Moved(const Exchange& exchange) {
   return ReasonOf(exchange.outcome.status) == wire::ErrorReason::MOVED;
 }
 
-// Of what is for a server that has left.
-absl::Status CheckNothingLeft(const DataCall& call) {
-  const size_t items =
-      call.kind == CallKind::kAssign ? call.assign.items.size() : call.request.push.items.size();
-  if (items == 0) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("push: the server that had the rows of ", items,
-                                             " variables has left, and nobody says who "
-                                             "has them now"));
+bool NothingLeft(const DataCall& call) {
+  return call.kind == CallKind::kAssign ? call.assign.items.empty()
+                                        : call.request.push.items.empty();
 }
 
 }  // namespace
@@ -78,9 +73,9 @@ absl::Status PsClientImpl::SendMovedOf(Exchange& exchange, bool numbered, Deadli
                         ? SendParts(exchange, call.assign.items, numbered, deadline)
                         : SendParts(exchange, call.request.push.items, numbered, deadline));
     CAIRN_CRASH_POINT("worker: what has moved is sent");
-    if (exchange.session->left()) {
-      exchange.outcome = {Progress::kAnswered, CheckNothingLeft(call)};
-      return exchange.outcome.status;
+    if (exchange.session->left() && NothingLeft(call)) {
+      exchange.outcome = {Progress::kAnswered, absl::OkStatus()};
+      return absl::OkStatus();
     }
     status = RunExchange(exchange, numbered, deadline);
   }
@@ -90,6 +85,7 @@ absl::Status PsClientImpl::SendMovedOf(Exchange& exchange, bool numbered, Deadli
 template <typename Item>
 absl::Status PsClientImpl::SendParts(Exchange& exchange, std::vector<Item>& items, bool numbered,
                                      Deadline deadline) {
+  RETURN_IF_ERROR(CheckOpen("push, while rows move", deadline));
   // One that has left keeps nothing.
   constexpr int32_t kNone = -1;
   const ServerSession& session = *exchange.session;
@@ -113,9 +109,7 @@ absl::Status PsClientImpl::SendParts(Exchange& exchange, std::vector<Item>& item
       // Moved on meanwhile.
       LearnMaps(late.outcome.status, deadline);
       RETURN_IF_ERROR(SendParts(late, ItemsOf<Item>(late.call), numbered, deadline));
-      if (!late.session->left()) continue;
-      RETURN_IF_ERROR(CheckNothingLeft(late.call));
-      break;
+      if (late.session->left() && ItemsOf<Item>(late.call).empty()) break;
     }
   }
   items = std::move(parts.here);

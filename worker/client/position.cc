@@ -12,8 +12,10 @@ namespace {
 // First bytes of an encoded position: neither valid UTF-8 nor the start of JSON or protobuf text,
 // so a position written by another client is not taken for one. The second is the format version.
 constexpr char kMagic[] = {'\xC1', '\x02'};
-constexpr char kDenseMagic[] = {'\xC1', '\x01'};  // of before: every server, in order
-constexpr size_t kVarintBytes = 10;               // of 64 bits, at most
+// Every server has a part, in order: how far it is behind. Else: those that have one, each after
+// how many have none.
+constexpr char kDenseMagic[] = {'\xC1', '\x01'};
+constexpr size_t kVarintBytes = 10;  // of 64 bits, at most
 // Bytes of the user's position; the client's record of the servers has the rest of
 // kMaxPositionBytes.
 constexpr size_t kMaxUserPositionBytes = 512;
@@ -91,10 +93,9 @@ size_t PositionOverheadBytes(size_t server_count) {
 
 void EncodePosition(int64_t sequence, absl::Span<const int64_t> last_part,
                     absl::string_view user_position, std::string* out) {
-  out->assign(kMagic, sizeof kMagic);
-  PutVarint(static_cast<uint64_t>(sequence), out);
-  // Those with a part: how many servers without one come before it, and how far it is behind.
   const auto none = static_cast<uint64_t>(std::count(last_part.begin(), last_part.end(), 0));
+  out->assign(none == 0 ? kDenseMagic : kMagic, sizeof kMagic);
+  PutVarint(static_cast<uint64_t>(sequence), out);
   PutVarint(last_part.size() - none, out);
   uint64_t skipped = 0;
   for (const int64_t last : last_part) {
@@ -102,7 +103,7 @@ void EncodePosition(int64_t sequence, absl::Span<const int64_t> last_part,
       ++skipped;
       continue;
     }
-    PutVarint(skipped, out);
+    if (none > 0) PutVarint(skipped, out);
     PutVarint(static_cast<uint64_t>(sequence - last), out);
     skipped = 0;
   }
