@@ -22,7 +22,7 @@ size_t RoundUp(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kA
 }  // namespace
 
 DenseStripe::DenseStripe(const StripeId& id, const DenseLayout& layout, int64_t rows)
-    : Stripe(id), layout_(layout), rows_(rows) {
+    : Stripe(id), layout_(layout), rows_(rows), changed_(rows, layout.part_row_bytes(0)) {
   const size_t bytes = std::max(memory_bytes(), kAlignment);
   memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, bytes)));
   if (memory_ == nullptr) throw std::bad_alloc();

@@ -12,6 +12,7 @@
 #include "absl/types/span.h"
 #include "common/dtype.h"
 #include "common/optimizer/optimizer.h"
+#include "ps_server/change_marks.h"
 #include "ps_server/stripe.h"
 
 namespace cairn {
@@ -44,6 +45,9 @@ class DenseStripe final : public Stripe {
   // Rows from `row` on, counted from the stripe's first.
   const std::byte* Row(size_t part, int64_t row) const;
   void Write(size_t part, int64_t row, int64_t count, const std::byte* from);
+  // Whoever changes values notes it there.
+  ChangedRows& changed() { return changed_; }
+  const ChangedRows& changed() const { return changed_; }
 
   // One update of rows [row, row + count); `gradient` has the variable's dtype, any alignment.
   void Apply(const Optimizer& optimizer, const UpdateStep& step, int64_t row, int64_t count,
@@ -84,6 +88,7 @@ class DenseStripe final : public Stripe {
   const DenseLayout layout_;
   const int64_t rows_;
   std::unique_ptr<std::byte[], Free> memory_;
+  ChangedRows changed_;
 };
 
 }  // namespace cairn

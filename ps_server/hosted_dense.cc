@@ -115,6 +115,7 @@ bool HostedDense::PushWhole(const Optimizer& optimizer, const UpdateStep& step,
   for (const auto& stripe : stripes_) {
     absl::MutexLock lock(&stripe->mutex());
     if (!stripe->Has(origin)) {
+      stripe->changed().NoteAll(marks_.now());
       stripe->Apply(optimizer, step, 0, stripe->rows(), gradient);
       CAIRN_CRASH_POINT("push: stripe applied, not marked");
       stripe->Touch(origin, dirty());
@@ -128,7 +129,11 @@ bool HostedDense::PushWhole(const Optimizer& optimizer, const UpdateStep& step,
 void HostedDense::PushStripe(const Optimizer& optimizer, const UpdateStep& step,
                              DenseStripe& stripe, const SortedRows& rows, bool others_too) {
   const int64_t first_row = stripe_first_row(stripe.id().stripe);
-  if (!others_too) return stripe.ApplyRows(optimizer, step, rows.ids, first_row, rows.gradients);
+  if (!others_too) {
+    stripe.changed().Note(marks_.now(), rows.ids, first_row);
+    return stripe.ApplyRows(optimizer, step, rows.ids, first_row, rows.gradients);
+  }
+  stripe.changed().NoteAll(marks_.now());
   const size_t row_bytes = layout_.part_row_bytes(0);
   int64_t next = 0;  // first row of the stripe not visited yet
   for (size_t i = 0; i < rows.ids.size();) {
@@ -178,6 +183,35 @@ void HostedDense::PullWhole(size_t part, std::byte* out) const {
   }
 }
 
+bool HostedDense::ChangedSince(int64_t mark, size_t most, std::vector<RowRun>* runs) const {
+  if (!marks_.Knows(mark)) return false;
+  for (const auto& stripe : stripes_) {
+    absl::ReaderMutexLock lock(&stripe->mutex());
+    stripe->changed().AppendSince(mark, stripe_first_row(stripe->id().stripe), runs);
+    if (runs->size() > 2 * most) JoinRuns(most, runs);
+  }
+  JoinRuns(most, runs);
+  return true;
+}
+
+void HostedDense::PullRuns(absl::Span<const RowRun> runs, std::byte* out) const {
+  for (RowRun run : runs) {
+    while (run.count > 0) {
+      const size_t number = stripe_of(run.first);
+      const DenseStripe& stripe = *stripes_[number];
+      const int64_t row = run.first - stripe_first_row(static_cast<uint32_t>(number));
+      const int64_t count = std::min(run.count, stripe.rows() - row);
+      const size_t bytes = static_cast<size_t>(count) * layout_.part_row_bytes(0);
+      {
+        absl::ReaderMutexLock lock(&stripe.mutex());
+        std::memcpy(out, stripe.Row(0, row), bytes);
+      }
+      out += bytes;
+      run = {.first = run.first + count, .count = run.count - count};
+    }
+  }
+}
+
 void HostedDense::PullRows(size_t part, absl::Span<const int64_t> ids, RowScratch& scratch,
                            std::byte* out) const {
   const size_t row_bytes = layout_.part_row_bytes(part);
@@ -201,6 +235,7 @@ void HostedDense::AssignWhole(size_t part, const Origin& origin, const std::byte
   for (const auto& stripe : stripes_) {
     absl::MutexLock lock(&stripe->mutex());
     if (!stripe->Has(origin)) {
+      stripe->changed().NoteAll(marks_.now());
       stripe->Write(part, 0, stripe->rows(), values);
       stripe->Touch(Origin{}, dirty());
       touched.push_back({.stripe = stripe.get(), .dirty = &dirty()});
@@ -220,11 +255,14 @@ void HostedDense::AssignRows(size_t part, const Origin& origin, absl::Span<const
     const int64_t first_row = stripe_first_row(static_cast<uint32_t>(number));
     absl::MutexLock lock(&stripe.mutex());
     const bool has = stripe.Has(origin);
+    const int64_t now = marks_.now();
     for (; i < ids.size(); ++i) {
       const size_t position = scratch.order[i];
       const int64_t row = ids[position] - first_row;
       if (row >= stripe.rows()) break;
-      if (!has) stripe.Write(part, row, 1, values + position * row_bytes);
+      if (has) continue;
+      stripe.changed().Note(now, row);
+      stripe.Write(part, row, 1, values + position * row_bytes);
     }
     if (has) continue;
     stripe.Touch(Origin{}, dirty());

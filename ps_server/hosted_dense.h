@@ -8,6 +8,7 @@
 
 #include "absl/types/span.h"
 #include "common/variable_spec.h"
+#include "ps_server/change_marks.h"
 #include "ps_server/dense_stripe.h"
 #include "ps_server/hosted_shard.h"
 
@@ -62,6 +63,14 @@ class HostedDense final : public HostedShard {
   void PullRows(size_t part, absl::Span<const int64_t> ids, RowScratch& scratch,
                 std::byte* out) const;
 
+  // The mark of a copy of the values that begins now (CopyMarks::Begin).
+  int64_t BeginCopy() { return marks_.Begin(); }
+  // The rows whose values may have changed since the copy `mark` began, ascending, in `most` runs
+  // or fewer; those that change from now on may be missing. False: it is no mark of this shard.
+  bool ChangedSince(int64_t mark, size_t most, std::vector<RowRun>* runs) const;
+  // Copies the values of `runs`, in this shard and ascending, to `out`.
+  void PullRuns(absl::Span<const RowRun> runs, std::byte* out) const;
+
   // Sets part `part` of every row, or of `ids` (any order, in this shard, no repeats), in the
   // stripes that do not have `origin` yet, and adds those to `touched`. The caller raises their
   // watermarks when all items of its request are in.
@@ -79,6 +88,7 @@ class HostedDense final : public HostedShard {
                   const SortedRows& rows, bool others_too);
 
   const DenseLayout layout_;
+  CopyMarks marks_;
   const int64_t first_row_;
   const int64_t rows_;
   const int64_t rows_per_stripe_;

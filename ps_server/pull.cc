@@ -25,10 +25,16 @@ constexpr int64_t kKeptIds = 64 << 10;
 constexpr int64_t kScratchBytesPerId = 24;
 // Replies below this are not charged, so small pulls touch nothing shared.
 constexpr int64_t kUnchargedBytes = 64 << 10;
+// Of the changes that a call is answered, all items together: two entries of a list each.
+constexpr size_t kMaxRuns = static_cast<size_t>(kMaxContainerItems) / 2;
 
 struct PullTargetItem {
-  ItemTarget target;
+  ItemTarget target;  // its rows are those of the answer
   wire::ValueFormat::type format = wire::ValueFormat::PLAIN;
+  int64_t version = 0;
+  int64_t mark = 0;  // of the copy that the caller has after this; 0: none was asked for
+  bool only_changes = false;
+  std::vector<RowRun> changes;
 };
 
 struct PullScratch {
@@ -36,6 +42,7 @@ struct PullScratch {
   std::vector<std::unique_ptr<KeyGroups>> groups;
   RowScratch rows;
   std::vector<uint32_t> missing;
+  size_t runs = 0;  // of all targets
 
   KeyGroups& group(size_t i) {
     while (groups.size() <= i) groups.push_back(std::make_unique<KeyGroups>());
@@ -52,8 +59,9 @@ std::byte* Prepare(Payload& values, size_t size) {
 }
 
 // `pulled`: where rows found are noted; may be null.
-absl::Status ReadRows(ServerCore& core, const ItemTarget& target, PullScratch& scratch,
+absl::Status ReadRows(ServerCore& core, const PullTargetItem& pulls, PullScratch& scratch,
                       PulledRows* pulled, std::byte* out) {
+  const ItemTarget& target = pulls.target;
   if (target.table != nullptr) {
     float* const floats = reinterpret_cast<float*>(out);
     scratch.missing.clear();
@@ -61,7 +69,9 @@ absl::Status ReadRows(ServerCore& core, const ItemTarget& target, PullScratch& s
     if (scratch.missing.empty()) return absl::OkStatus();
     return PullCold(core, *target.variable, target.part, *target.groups, scratch.missing, floats);
   }
-  if (target.whole) {
+  if (pulls.only_changes) {
+    target.dense->PullRuns(pulls.changes, out);
+  } else if (target.whole) {
     target.dense->PullWhole(target.part, out);
   } else {
     target.dense->PullRows(target.part, target.ids, scratch.rows, out);
@@ -74,21 +84,48 @@ absl::Status PullItem(ServerCore& core, const PullTargetItem& pulls, PullScratch
   const ItemTarget& target = pulls.target;
   item.dtype = ToWire(target.part_dtype());
   item.format = pulls.format;
-  // Before the rows are read: the lowest version they may have.
-  item.version = target.shard().version();
+  item.version = pulls.version;
+  item.__isset.mark = pulls.mark > 0;
+  item.mark = pulls.mark;
+  item.__isset.changed = pulls.only_changes;
+  item.changed.clear();
+  for (const RowRun& run : pulls.changes) {
+    item.changed.push_back(run.first);
+    item.changed.push_back(run.count);
+  }
   const size_t bytes = static_cast<size_t>(target.rows) * target.row_bytes();
   if (pulls.format == wire::ValueFormat::PLAIN) {
-    return ReadRows(core, target, scratch, pulled, Prepare(item.values, bytes));
+    return ReadRows(core, pulls, scratch, pulled, Prepare(item.values, bytes));
   }
   Payload plain = Payload::Uninitialized(bytes);
-  RETURN_IF_ERROR(ReadRows(core, target, scratch, pulled, plain.mutable_data()));
+  RETURN_IF_ERROR(ReadRows(core, pulls, scratch, pulled, plain.mutable_data()));
   Encode(target, pulls.format, plain, Prepare(item.values, EncodedBytesOf(target, pulls.format)));
   return absl::OkStatus();
+}
+
+// Which rows of a whole dense shard the caller, who has a copy of it, is answered.
+void FindChanges(const ServerCore& core, const wire::HeldCopy& held, PullScratch& scratch,
+                 PullTargetItem& pulls) {
+  HostedDense& dense = *pulls.target.dense;
+  pulls.mark = dense.BeginCopy();
+  if (held.boot_id != core.boot_id || scratch.runs == kMaxRuns) return;
+  if (!dense.ChangedSince(held.mark, kMaxRuns - scratch.runs, &pulls.changes)) return;
+  int64_t rows = 0;
+  for (const RowRun& run : pulls.changes) rows += run.count;
+  // The caller takes the whole shard from the socket as it is, and has to copy rows.
+  if (rows >= dense.row_count() - dense.row_count() / 8) {
+    pulls.changes.clear();
+    return;
+  }
+  scratch.runs += pulls.changes.size();
+  pulls.target.rows = rows;
+  pulls.only_changes = true;
 }
 
 absl::Status PullWith(ServerCore& core, const Admitted& admitted, const wire::PullRequest& request,
                       PullScratch& scratch, PulledRows* pulled, wire::PullReply& reply) {
   scratch.targets.clear();
+  scratch.runs = 0;
   int64_t bytes = 0;
   for (size_t i = 0; i < request.items.size(); ++i) {
     const wire::PullItem& item = request.items[i];
@@ -98,8 +135,16 @@ absl::Status PullWith(ServerCore& core, const Admitted& admitted, const wire::Pu
                         .selection = item.selection,
                         .slot = item.slot,
                         .map_version = item.map_version};
-    ASSIGN_OR_RETURN(ItemTarget target,
+    PullTargetItem& pulls = scratch.targets.emplace_back();
+    pulls.format = item.format;
+    ASSIGN_OR_RETURN(pulls.target,
                      ResolveItem(core, *admitted.variables, name, item.ids, scratch.group(i)));
+    const ItemTarget& target = pulls.target;
+    // Before the rows are looked at: the lowest version they may have.
+    pulls.version = target.shard().version();
+    if (item.__isset.held && target.whole && target.part == 0) {
+      FindChanges(core, item.held, scratch, pulls);
+    }
     const int64_t item_bytes = target.rows * static_cast<int64_t>(target.row_bytes());
     if (item_bytes > kMaxPayloadBytes) {
       return WithReason(
@@ -114,7 +159,6 @@ absl::Status PullWith(ServerCore& core, const Admitted& admitted, const wire::Pu
     if (item.format != wire::ValueFormat::PLAIN) {
       bytes += static_cast<int64_t>(EncodedBytesOf(target, item.format));
     }
-    scratch.targets.push_back({target, item.format});
   }
   MemoryHold hold;
   if (bytes > kUnchargedBytes) {

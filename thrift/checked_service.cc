@@ -114,7 +114,16 @@ absl::Status CheckItem(const wire::AssignItem& item, int64_t& total_ids) {
 
 absl::Status CheckItem(const wire::PullItem& item, int64_t& total_ids) {
   RETURN_IF_ERROR(CheckTarget(item, total_ids));
-  return CheckSlot(item.slot);
+  RETURN_IF_ERROR(CheckSlot(item.slot));
+  if (!item.__isset.held) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckAtLeast("held.boot_id", item.held.boot_id, 0));
+  RETURN_IF_ERROR(CheckAtLeast("held.mark", item.held.mark, 0));
+  if (item.selection == wire::Selection::WHOLE && item.slot.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "field held is for selection WHOLE (1) of the value, found ",
+      item.slot.empty() ? absl::StrCat("selection ", static_cast<int32_t>(item.selection))
+                        : absl::StrCat("slot \"", item.slot, "\""),
+      ": leave it out"));
 }
 
 template <typename Item>

@@ -86,11 +86,12 @@ struct CommunicationConfig {
   double connect_timeout_seconds = 300;  // and, at the start, for all of them to come
 };
 
-// In what format values travel (common/value_format.h).
+// In what format values travel (common/value_format.h), and which.
 struct WireFormatConfig {
   std::string push = "plain";  // float16 bfloat16 int8 top_k
   std::string pull = "plain";  // float16 bfloat16 int8
   double top_k_fraction = 0.01;
+  bool delta_pulls = false;  // of dense variables that are pulled whole: the rows that changed
 };
 
 struct VariableWireFormat {

@@ -25,9 +25,11 @@ std::vector<Field> FormatFields(WireFormatConfig* config) {
   return {Choice("push", &config->push, all),
           // Pulls bring values, of which none can be left out.
           Choice("pull", &config->pull, Names(all.begin(), all.end() - 1)),
-          Custom("top_k_fraction", [config](const ConfigNode& value, const std::string& path) {
-            return ReadFraction(value, path, &config->top_k_fraction);
-          })};
+          Custom("top_k_fraction",
+                 [config](const ConfigNode& value, const std::string& path) {
+                   return ReadFraction(value, path, &config->top_k_fraction);
+                 }),
+          Boolean("delta_pulls", &config->delta_pulls)};
 }
 
 absl::Status CheckFraction(const ConfigNode& section, const std::string& path,

@@ -22,6 +22,7 @@ run wire_bench
 run connections_bench
 run engine_bench
 run client_bench
+run delta_bench
 run collective_bench
 run straggler_bench
 run moves_bench

@@ -24,6 +24,7 @@ FORMATS = {
     "int8": "{push: int8, pull: int8}",
     "int8, pulls bfloat16": "{push: int8, pull: bfloat16}",
     "top_k 0.05": "{push: top_k, top_k_fraction: 0.05}",
+    "plain, delta pulls": "{delta_pulls: true}",
 }
 
 

@@ -95,6 +95,22 @@ TEST(CheckRequest, FieldsNoServerCouldUseAreNamed) {
           "field ids has 8 bytes; with selection WHOLE there are none");
   refused(After(ExamplePush(), [](auto& r) { r.items[1].ids = Payload::Copy("1234567", 7); }),
           "field ids has 7 bytes, no multiple of 8");
+  const auto held = [](auto change) {
+    return After(ExamplePull(), [&](auto& r) {
+      r.items.resize(1);
+      r.items[0].selection = wire::Selection::WHOLE;
+      r.items[0].ids = {};
+      r.items[0].slot = "";
+      r.items[0].__set_held({});
+      change(r.items[0]);
+    });
+  };
+  EXPECT_OK(held([](auto&) {}));
+  refused(held([](auto& item) { item.held.boot_id = -1; }), "field held.boot_id is -1");
+  refused(held([](auto& item) { item.held.mark = -2; }), "field held.mark is -2");
+  refused(held([](auto& item) { item.selection = wire::Selection::ROWS; }),
+          "field held is for selection WHOLE (1) of the value, found selection 2: leave it out");
+  refused(held([](auto& item) { item.slot = "momentum"; }), "found slot \"momentum\"");
   refused(After(ExampleScan(), [](auto& r) { r.max_rows = 0; }), "field max_rows is 0");
   refused(After(ExampleDescribe(), [](auto& r) { r.variables[0] = ""; }), "variables is empty");
   wire::VariableSpec unnamed = ExampleDenseSpec();

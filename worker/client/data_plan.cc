@@ -1,7 +1,6 @@
 #include "worker/client/data_plan.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -48,10 +47,6 @@ void FillItem(const ClientVariable& variable, size_t group, Part part,
   item->selection = SelectionOf(part);
   item->map_version = variable.spec().map_version;
   item->ids = Payload::ViewOf(ids);
-}
-
-int64_t WidthOf(const ClientVariable& variable) {
-  return static_cast<int64_t>(variable.row_bytes() / sizeof(float));
 }
 
 }  // namespace
@@ -160,10 +155,14 @@ absl::Status DataPlan::CheckPart(const ClientVariable& variable, Part part,
                                                  variable.rows(), ")"));
 }
 
-size_t DataPlan::BytesOf(const Landing& landing) {
+int64_t DataPlan::WidthOf(const ClientVariable& variable) {
+  return static_cast<int64_t>(variable.row_bytes() / sizeof(float));
+}
+
+size_t DataPlan::BytesOf(const Landing& landing, int64_t rows) {
   return landing.format == ValueFormat::kPlain
-             ? static_cast<size_t>(landing.rows) * landing.variable->row_bytes()
-             : EncodedBytes(landing.format, landing.rows, WidthOf(*landing.variable));
+             ? static_cast<size_t>(rows) * landing.variable->row_bytes()
+             : EncodedBytes(landing.format, rows, WidthOf(*landing.variable));
 }
 
 ScratchArray<std::byte>& DataPlan::NextScratch() {
@@ -322,9 +321,22 @@ absl::Status DataPlan::PutUpdate(const Cut& cut, bool assign) {
       wire::ErrorReason::LIMIT);
 }
 
+absl::Status DataPlan::CheckHeld(const ClientVariable& variable, const PullTarget& target) const {
+  if (target.held == nullptr || (target.part == Part::kWhole && target.slot.empty())) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("pull \"", variable.spec().name,
+                   "\": held is for the value of the whole variable, and this is ",
+                   target.slot.empty() ? std::string("some rows of it")
+                                       : absl::StrCat("slot \"", target.slot, "\""),
+                   ": leave it out"));
+}
+
 absl::Status DataPlan::AddPull(const ClientVariable& variable, const PullTarget& target) {
   RETURN_IF_ERROR(CheckPart(variable, target.part, target.ids, target.out.size(), "pull"));
   RETURN_IF_ERROR(CheckPullFormat(variable.spec(), target));
+  RETURN_IF_ERROR(CheckHeld(variable, target));
   const absl::Span<const ClientVariableGroup> groups = variable.groups();
   const size_t row_bytes = variable.row_bytes();
   Cut cut{&variable, 0, target.part, target.ids, {}, target.slot};
@@ -333,7 +345,11 @@ absl::Status DataPlan::AddPull(const ClientVariable& variable, const PullTarget&
                   .format = target.format,
                   .out = target.out.data()};
   if (target.part == Part::kWhole) {
+    if (target.held != nullptr) {
+      target.held->Begin(target.out.data(), groups.size(), target.format);
+    }
     for (cut.group = 0; cut.group < groups.size(); ++cut.group) {
+      if (target.held != nullptr) landing.held = &target.held->shards_[cut.group];
       landing.group = cut.group;
       landing.rows = groups[cut.group].rows;
       landing.out = target.out.data() + groups[cut.group].first_row * row_bytes;
@@ -378,7 +394,7 @@ absl::Status DataPlan::PutPull(const Cut& cut, Landing landing, std::byte* targe
 
 absl::Status DataPlan::PutPullItem(const Cut& cut, const Landing& landing, std::byte* target) {
   const int32_t server = cut.variable->groups()[cut.group].server;
-  const int64_t values = static_cast<int64_t>(BytesOf(landing));
+  const int64_t values = static_cast<int64_t>(BytesOf(landing, landing.rows));
   const int64_t ids = static_cast<int64_t>(cut.ids.size());
   const int64_t named = static_cast<int64_t>(cut.variable->spec().name.size()) + kItemBytes;
   if (values + named + kMessageBytes > limits_.max_message_bytes || values > kMaxPayloadBytes) {
@@ -404,6 +420,13 @@ absl::Status DataPlan::PutPullItem(const Cut& cut, const Landing& landing, std::
   item.slot.assign(cut.slot.data(), cut.slot.size());
   item.format = ToWire(landing.format);
   slot->landings.push_back(landing);
+  item.__isset.held = landing.held != nullptr;
+  if (landing.held != nullptr) {
+    item.held.boot_id = landing.held->boot_id;
+    item.held.mark = landing.held->mark;
+    slot->landings.back().may_be_changes = landing.held->mark > 0;
+    *landing.held = {};
+  }
   if (landing.format != ValueFormat::kPlain) {
     slot->landings.back().decoded = target;
     target = NextScratch().Get(static_cast<size_t>(values));
@@ -462,65 +485,6 @@ size_t DataPlan::WaveCount() {
 absl::Span<Exchange* const> DataPlan::Wave(size_t wave) {
   const size_t begin = wave == 0 ? 0 : wave_ends_[wave - 1];
   return absl::MakeConstSpan(waves_).subspan(begin, wave_ends_[wave] - begin);
-}
-
-absl::Status DataPlan::Land(Exchange& exchange, absl::FunctionRef<void(int64_t)> staleness) {
-  const Slot& slot = static_cast<const Slot&>(exchange);
-  wire::StepReply& reply = exchange.call.reply;
-  const auto misfit = [&](absl::string_view what, size_t found, size_t wanted) {
-    return absl::InternalError(absl::StrCat(CallName(exchange.call.kind), " to ",
-                                            exchange.session->name(), ": the reply has ", found,
-                                            " ", what, " for ", wanted));
-  };
-  // A repeated push says nothing new about its items.
-  if (Updates(exchange) && !reply.push.repeated) {
-    if (reply.push.items.size() != slot.pushes + slot.assigns) {
-      return misfit("pushed items", reply.push.items.size(), slot.pushes + slot.assigns);
-    }
-    if (slot.pushes > 0) {
-      for (const wire::PushedItem& item : reply.push.items) staleness(item.staleness);
-    }
-  }
-  if (slot.landings.empty()) return absl::OkStatus();
-  if (reply.pull.items.size() != slot.landings.size()) {
-    return misfit("pulled items", reply.pull.items.size(), slot.landings.size());
-  }
-  for (size_t i = 0; i < slot.landings.size(); ++i) {
-    wire::PulledItem& item = reply.pull.items[i];
-    RETURN_IF_ERROR(LandItem(exchange, slot.landings[i], item));
-    item.values = Payload();  // a plan in the pool keeps no replies
-  }
-  return absl::OkStatus();
-}
-
-absl::Status DataPlan::LandItem(const Exchange& exchange, const Landing& landing,
-                                const wire::PulledItem& item) const {
-  const ClientVariable& variable = *landing.variable;
-  const size_t bytes = BytesOf(landing);
-  // Slots have the variable's dtype too.
-  if (static_cast<int32_t>(item.dtype) != static_cast<int32_t>(variable.spec().dtype) ||
-      item.format != ToWire(landing.format) || item.values.size() != bytes) {
-    return absl::InternalError(absl::StrCat(
-        CallName(exchange.call.kind), " to ", exchange.session->name(), ": the reply has ",
-        item.values.size(), " bytes of dtype ", static_cast<int32_t>(item.dtype), " in format ",
-        static_cast<int32_t>(item.format), " for \"", variable.spec().name, "\"; ", bytes,
-        " bytes of ", DTypeName(variable.spec().dtype), ", ", ValueFormatName(landing.format),
-        ", were asked for"));
-  }
-  const std::byte* values = item.values.data();
-  if (landing.format != ValueFormat::kPlain) {
-    RETURN_IF_ERROR(DecodeValues(landing.format, {values, bytes}, landing.rows, WidthOf(variable),
-                                 reinterpret_cast<float*>(landing.decoded)));
-    values = landing.decoded;
-  }
-  const size_t row_bytes = variable.row_bytes();
-  if (landing.order != nullptr) {
-    ScatterRows(values, landing.order, landing.rows, row_bytes, landing.out);
-  } else if (values != landing.out) {
-    std::memcpy(landing.out, values, static_cast<size_t>(landing.rows) * row_bytes);
-  }
-  if (landing.value) variable.set_pulled_version(landing.group, item.version);
-  return absl::OkStatus();
 }
 
 }  // namespace cairn

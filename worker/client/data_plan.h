@@ -80,7 +80,8 @@ class DataPlan {
   // True where the call to this server has a push or assign in it.
   static bool Updates(const Exchange& exchange) { return exchange.call.kind != CallKind::kPull; }
 
-  // Payload bytes of gradients, values and ids to send, and of values to be received.
+  // Payload bytes of gradients, values and ids to send, and of values to be received; less once
+  // they have landed, where only changes came.
   int64_t bytes_out() const { return bytes_out_; }
   int64_t bytes_in() const { return bytes_in_; }
 
@@ -105,6 +106,8 @@ class DataPlan {
     std::byte* out = nullptr;        // order == nullptr: the item's rows, in order; else row 0
     const int32_t* order = nullptr;  // row i of the item is row order[i] of out
     int64_t rows = 0;
+    HeldValues::Shard* held = nullptr;  // of what is in `out`; empty until it lands
+    bool may_be_changes = false;        // the caller has a copy
   };
 
   // An exchange and what it holds. Kept for later calls with its items' memory.
@@ -136,8 +139,10 @@ class DataPlan {
   Slot& FirstSlot(int32_t server);
   absl::Status CheckPart(const ClientVariable& variable, Part part, absl::Span<const int64_t> ids,
                          size_t value_bytes, absl::string_view what) const;
-  // Of the values as they travel.
-  static size_t BytesOf(const Landing& landing);
+  // Of `rows` of the values as they travel.
+  static size_t BytesOf(const Landing& landing, int64_t rows);
+  static int64_t WidthOf(const ClientVariable& variable);
+  absl::Status CheckHeld(const ClientVariable& variable, const PullTarget& target) const;
   ScratchArray<std::byte>& NextScratch();
   // The values of a push in its format, in scratch memory.
   absl::Span<const std::byte> Encode(const Cut& cut);
@@ -147,7 +152,11 @@ class DataPlan {
   absl::Status PutPull(const Cut& cut, Landing landing, std::byte* target);
   absl::Status PutPullItem(const Cut& cut, const Landing& landing, std::byte* target);
   absl::Status LandItem(const Exchange& exchange, const Landing& landing,
-                        const wire::PulledItem& item) const;
+                        const wire::PulledItem& item);
+  // How many rows an answer with changes alone has.
+  static bool CountChanges(const Landing& landing, const wire::PulledItem& item, int64_t* rows);
+  // Writes an item's `rows` rows to where they belong.
+  absl::Status PlaceRows(const Landing& landing, const wire::PulledItem& item, int64_t rows);
   void Finish();
 
   const ServerTable& sessions_;

@@ -63,6 +63,10 @@ void FanOut::Send(Exchange& exchange, Deadline deadline) {
       break;
   }
   session.FillSteps(&call);
+  // Fields that a reply leaves out keep what the reply before it had.
+  for (wire::PulledItem& item : call.reply.pull.items) {
+    item.__isset.mark = item.__isset.changed = false;
+  }
   if (call.request.pull.step != 0) call.request.pull.wait_seconds = StepWaitSeconds(deadline);
   exchange.sent = true;
   exchange.outcome = exchange.channel->Send(call, deadline);

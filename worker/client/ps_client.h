@@ -22,6 +22,7 @@
 #include "common/value_format.h"
 #include "common/variable_spec.h"
 #include "worker/client/checkpoint_part.h"
+#include "worker/client/held_values.h"
 
 namespace cairn {
 
@@ -47,6 +48,10 @@ struct PullTarget {
   absl::string_view slot;  // empty: the value; else an optimizer slot by Keras' name
   // How the values travel: in fewer bytes they come rounded. Of float32 values; not kTopK.
   ValueFormat format = ValueFormat::kPlain;
+  // Of kWhole and the value: `out` has what the last pull with this `held` put there, and nobody
+  // has written to it since: rows that have not changed stay as they are. Of a pull that fails
+  // `out` keeps what it may, and `held` knows what. Null: every row comes.
+  HeldValues* held = nullptr;
 };
 
 // One variable's part of a Push (gradients) or Assign (values).
@@ -82,7 +87,7 @@ struct StalenessSummary {
 
 struct ClientCounters {
   int64_t bytes_pushed = 0;  // payload bytes of gradients and ids
-  int64_t bytes_pulled = 0;  // payload bytes of values
+  int64_t bytes_pulled = 0;  // payload bytes of values, and of the list of rows that changed
   int64_t retries = 0;
   int64_t pushes_dropped = 0;  // for NaN or infinity (skip_not_finite)
   int64_t pushes_late = 0;     // under sync: their step closed without them

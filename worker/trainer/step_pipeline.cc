@@ -60,11 +60,31 @@ absl::Status StepPipeline::Do(const Work& work) {
   return status;
 }
 
+void StepPipeline::SetHeld(Step* done, Step* next) const {
+  next->held.resize(next->state.uses.size());
+  for (size_t i = 0; i < next->held.size(); ++i) {
+    VariableUse& use = next->state.uses[i];
+    if (!formats_->delta_pulls(i)) continue;
+    if (use.part != Part::kWhole) {
+      next->held[i].Clear();
+      continue;
+    }
+    if (done != nullptr && done->state.uses[i].part == Part::kWhole) {
+      std::swap(use.values, done->state.uses[i].values);
+      std::swap(next->held[i], done->held[i]);
+    }
+    PullTarget& target = next->targets[i];
+    target.out = AsWritableBytes(absl::MakeSpan(use.values));
+    target.held = &next->held[i];
+  }
+}
+
 absl::Status StepPipeline::CallServers(const Work& work) {
   const Deadline deadline = Deadline::In(call_timeout_);
   if (work.pull >= 0) {
     Step& next = step(work.pull);
     ListTargets(*model_, &next.state, &next.targets);
+    SetHeld(work.push < 0 ? nullptr : &step(work.push), &next);
     formats_->SetTargets(absl::MakeSpan(next.targets));
     if (work.push < 0) {
       return work.pull == 0 ? client_->Step({}, "", next.targets, deadline)

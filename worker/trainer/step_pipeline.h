@@ -28,6 +28,7 @@ struct Step {
   Batch batch;
   StepState state;
   std::vector<PullTarget> targets;  // of the values in `state`
+  std::vector<HeldValues> held;     // by variable: what `state` has of it from an earlier pull
   std::vector<PushSource> sources;  // of the gradients in `state`, and what the trainer adds
   RosterGradient roster_gradient;
   std::string position;
@@ -74,6 +75,9 @@ class StepPipeline {
     int64_t pull;
   };
   absl::Status Do(const Work& work);
+  // Sets what `next` holds of each variable. Of those of delta_pulls it takes over the values of
+  // `done` (null: there is none), which are newer than its own and of no more use there.
+  void SetHeld(Step* done, Step* next) const;
   absl::Status CallServers(const Work& work);
   void Run();
 

@@ -14,6 +14,7 @@ absl::StatusOr<WireFormats> WireFormats::Create(const WireConfig& config, const 
     variable.push = ValueFormatFromName(given.push);
     variable.pull = ValueFormatFromName(given.pull);
     variable.kept_fraction = given.top_k_fraction;
+    variable.delta = given.delta_pulls && spec.kind == VariableKind::kDense;
     if (variable.push == ValueFormat::kTopK && spec.kind == VariableKind::kEmbedding) {
       return absl::InvalidArgumentError(absl::StrCat(
           "strategy.wire.push: top_k is for dense variables, and ", spec.name,

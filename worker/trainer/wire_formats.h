@@ -23,12 +23,15 @@ class WireFormats {
   // The first of `sources` and `targets` are those of the model's variables, in their order.
   void SetSources(absl::Span<PushSource> sources);
   void SetTargets(absl::Span<PullTarget> targets) const;
+  // Of each variable whether a pull of all of it brings what has changed alone (delta_pulls).
+  bool delta_pulls(size_t variable) const { return variables_[variable].delta; }
 
  private:
   struct OfVariable {
     ValueFormat push = ValueFormat::kPlain;
     ValueFormat pull = ValueFormat::kPlain;
     double kept_fraction = 0;
+    bool delta = false;
     std::vector<float> residual;
   };
   std::vector<OfVariable> variables_;

@@ -175,6 +175,7 @@ TEST(JobErrors, WireFormatsMustBeKnownAndFit) {
         "strategy.wire.top_k_fraction: is for push: top_k, not for int8"},
        {{"strategy.wire={per_variable: [{push: int8}]}"}, "per_variable[0]: needs match"},
        {{"strategy.wire={per_variable: int8}"}, "expected a list"},
+       {{"strategy.wire={delta_pulls: 1}"}, "strategy.wire.delta_pulls"},
        {{"strategy.type=mirrored", "strategy.wire={push: int8}"},
         "strategy.wire: is for type: parameter_server"}});
 }

@@ -2,12 +2,14 @@
 // do not fit are errors, not memory faults.
 #include "worker/client/data_plan.h"
 
+#include "common/status.h"
 #include "tests/worker/client/fleet.h"
 
 namespace cairn::test {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 class DataPlanTest : public ::testing::Test {
@@ -114,6 +116,118 @@ TEST_F(DataPlanTest, ReportsRepliesThatDoNotFit) {
   EXPECT_THAT(land({16, 16}, wire::DType::FLOAT32), misfit("2 pulled items for 1"));
   EXPECT_THAT(land({12}, wire::DType::FLOAT32), misfit("12 bytes"));
   EXPECT_THAT(land({16}, wire::DType::INT32), misfit("dtype 5"));
+}
+
+// A variable of two shards; the second has rows 4 … 9.
+class HeldValuesTest : public DataPlanTest {
+ protected:
+  // One pull of it, answered by the second server with `item`; the first has mark 7 after it.
+  absl::Status Pull(wire::PulledItem item, ValueFormat format = ValueFormat::kPlain) {
+    DataPlan plan(sessions_, limits_);
+    RETURN_IF_ERROR(plan.AddPull(variable_, {.variable = "v",
+                                             .out = AsWritableBytes(absl::MakeSpan(out_)),
+                                             .format = format,
+                                             .held = &held_}));
+    EXPECT_EQ(plan.WaveCount(), 1u);
+    absl::Status status;
+    for (Exchange* exchange : plan.Wave(0)) {
+      const bool second = exchange->session == sessions_[1].get();
+      asked_[second] = exchange->call.request.pull.items.at(0).held;
+      exchange->call.reply.pull.state.boot_id = second ? 22 : 11;
+      exchange->call.reply.pull.items = {second ? item : Answer({0, 1, 2, 3}, 7)};
+      const absl::Status landed = plan.Land(*exchange, [](int64_t) {});
+      if (second) status = landed;
+    }
+    bytes_in_ = plan.bytes_in();
+    return status;
+  }
+  static wire::PulledItem Answer(const std::vector<float>& values, int64_t mark) {
+    wire::PulledItem item;
+    item.dtype = wire::DType::FLOAT32;
+    item.values = Payload::Copy(values.data(), values.size() * sizeof(float));
+    item.__set_mark(mark);
+    return item;
+  }
+  static wire::PulledItem Changes(const std::vector<int64_t>& changed,
+                                  const std::vector<float>& values, int64_t mark) {
+    wire::PulledItem item = Answer(values, mark);
+    item.__set_changed(changed);
+    return item;
+  }
+
+  const ClientVariable variable_{Dense("v", {10}, {{0, 4, 0}, {4, 6, 1}})};
+  std::vector<float> out_ = std::vector<float>(10, -1);
+  HeldValues held_;
+  wire::HeldCopy asked_[2];
+  int64_t bytes_in_ = 0;
+};
+
+TEST_F(HeldValuesTest, ChangesLandInPlaceAndTheRestStays) {
+  ASSERT_OK(Pull(Answer({4, 5, 6, 7, 8, 9}, 3)));
+  EXPECT_EQ(asked_[1].boot_id, 0);
+  EXPECT_EQ(asked_[1].mark, 0);
+  EXPECT_EQ(bytes_in_, 40);
+  ASSERT_OK(Pull(Changes({4, 1, 7, 2}, {40, 70, 80}, 4)));
+  EXPECT_EQ(asked_[0].mark, 7);
+  EXPECT_EQ(asked_[1].boot_id, 22);
+  EXPECT_EQ(asked_[1].mark, 3);
+  EXPECT_EQ(bytes_in_, 16 + 12 + 4 * 8);
+  EXPECT_THAT(out_, ElementsAre(0, 1, 2, 3, 40, 5, 6, 70, 80, 9));
+  ASSERT_OK(Pull(Changes({}, {}, 5)));
+  EXPECT_THAT(out_, ElementsAre(0, 1, 2, 3, 40, 5, 6, 70, 80, 9));
+  ASSERT_OK(Pull(Changes({4, 6}, {1, 2, 3, 4, 5, 6}, 5)));
+  EXPECT_THAT(out_, ElementsAre(0, 1, 2, 3, 1, 2, 3, 4, 5, 6));
+}
+
+TEST_F(HeldValuesTest, AfterAFailureEverythingIsAskedForAgain) {
+  ASSERT_OK(Pull(Answer({4, 5, 6, 7, 8, 9}, 3)));
+  const std::vector<std::vector<int64_t>> bad = {
+      {4},          {4, 0},       {4, -1},        {3, 1},         {10, 1},       {9, 2},
+      {5, 1, 4, 1}, {4, 2, 5, 1}, {9, INT64_MAX}, {INT64_MAX, 1}, {INT64_MIN, 1}};
+  for (const std::vector<int64_t>& changed : bad) {
+    EXPECT_THAT(Pull(Changes(changed, {1}, 4)),
+                StatusIs(absl::StatusCode::kInternal, HasSubstr("do not ascend in its shard")));
+    ASSERT_OK(Pull(Answer({4, 5, 6, 7, 8, 9}, 3)));
+    EXPECT_EQ(asked_[0].mark, 7);
+    EXPECT_EQ(asked_[1].mark, 0);
+  }
+  EXPECT_THAT(Pull(Changes({4, 2}, {1}, 4)),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("4 bytes")));
+  EXPECT_THAT(Pull(Changes({4, 1}, {1}, 4)),
+              StatusIs(absl::StatusCode::kInternal, HasSubstr("were not asked for")));
+}
+
+TEST_F(HeldValuesTest, OfOtherMemoryAnotherFormatOrNoMarkNothingIsHeld) {
+  wire::PulledItem no_mark = Answer({4, 5, 6, 7, 8, 9}, 0);
+  no_mark.__isset.mark = false;
+  ASSERT_OK(Pull(no_mark));
+  ASSERT_OK(Pull(Answer({4, 5, 6, 7, 8, 9}, 3)));
+  EXPECT_EQ(asked_[1].mark, 0);
+  std::vector<float> other(10);
+  out_.swap(other);
+  ASSERT_OK(Pull(Answer({4, 5, 6, 7, 8, 9}, 3)));
+  EXPECT_EQ(asked_[1].mark, 0);
+  held_.Clear();
+  ASSERT_OK(Pull(Answer({4, 5, 6, 7, 8, 9}, 3)));
+  EXPECT_EQ(asked_[1].mark, 0);
+  EXPECT_FALSE(Pull({}, ValueFormat::kInt8).ok());
+  EXPECT_EQ(asked_[0].mark, 0);
+}
+
+TEST_F(HeldValuesTest, IsForWholeValues) {
+  DataPlan plan(sessions_, limits_);
+  PullTarget slot = WholeInto("v", &out_);
+  slot.slot = "momentum";
+  slot.held = &held_;
+  EXPECT_THAT(plan.AddPull(variable_, slot),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("held is for the value of the whole variable, and this is slot")));
+  const std::vector<int64_t> ids = {1};
+  std::vector<float> row(1);
+  PullTarget some = SomeInto("v", Part::kRows, ids, &row);
+  some.held = &held_;
+  EXPECT_THAT(plan.AddPull(variable_, some),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("some rows of it")));
 }
 
 }  // namespace

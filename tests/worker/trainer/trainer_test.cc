@@ -66,10 +66,10 @@ class TrainerTest : public ::testing::Test {
     return report.value_or(Report());
   }
 
-  static std::vector<float> Kernel(Engines& engines) {
+  static std::vector<float> Kernel(Engines& engines, int64_t columns = kColumns) {
     const auto client = engines.Connect("j", -1);
     EXPECT_OK(client->Describe(Deadline::In(absl::Seconds(20))));
-    std::vector<float> kernel(kColumns);
+    std::vector<float> kernel(static_cast<size_t>(columns));
     const PullTarget target{.variable = "kernel", .out = AsWritableBytes(absl::MakeSpan(kernel))};
     EXPECT_OK(client->Pull({target}, Deadline::In(absl::Seconds(20))));
     return kernel;
@@ -132,6 +132,31 @@ TEST_F(TrainerTest, FormatsAreChosenByVariable) {
   // The kernel's eight values in two bytes each, the bias plain; the roster beside them is small.
   EXPECT_GE(report.counters.bytes_pushed, 10 * (kColumns * 2 + 4));
   EXPECT_LT(report.counters.bytes_pushed, 10 * (kColumns * 4 + 4));
+}
+
+// Pulled whole, or by rows where the columns are many. Each step changes all that it pulls whole.
+TEST_F(TrainerTest, DeltaPullsChangeNothingButBytes) {
+  options_.job.data.epochs = 2;
+  for (const int64_t features : {int64_t{kColumns}, int64_t{50 * 4}, int64_t{5000}}) {
+    for (const int64_t pull_ahead : {0, 2}) {
+      for (const char* consistency : {"async", "sync"}) {
+        if (pull_ahead > 0 && std::string(consistency) == "sync") continue;
+        SCOPED_TRACE(absl::StrCat(features, " ", pull_ahead, " ", consistency));
+        options_.job.data.features = features;
+        options_.job.strategy.consistency = consistency;
+        options_.job.strategy.pull_ahead_steps = pull_ahead;
+        options_.job.strategy.wire.format.delta_pulls = false;
+        Engines plain_engines(2), delta_engines(2);
+        const Report plain = Train(plain_engines);
+        options_.job.strategy.wire.format.delta_pulls = true;
+        const Report delta = Train(delta_engines);
+        EXPECT_EQ(delta.total_steps, plain.total_steps);
+        EXPECT_EQ(delta.eval->log_loss, plain.eval->log_loss);
+        EXPECT_EQ(Kernel(delta_engines, features), Kernel(plain_engines, features));
+        EXPECT_LE(delta.counters.bytes_pulled, plain.counters.bytes_pulled);
+      }
+    }
+  }
 }
 
 TEST_F(TrainerTest, AStoppedRunContinuedEqualsOneThatNeverStopped) {
