@@ -51,6 +51,9 @@ absl::Status CheckDense(const VariableSpec& spec, int32_t ps_count) {
   if (!spec.bucket_ps.empty()) {
     return Refuse(spec, "bucket_ps is for embeddings, this one is dense");
   }
+  if (!(spec.row_rules == RowRules())) {
+    return Refuse(spec, "row_rules are for embeddings, this one is dense");
+  }
   if (spec.shards.empty()) {
     return Refuse(spec, "shards is empty; a dense variable has at least one");
   }
@@ -84,6 +87,11 @@ absl::Status CheckEmbedding(const VariableSpec& spec, int32_t ps_count) {
     return Refuse(spec, "touched_rows must be 'pushed' for an embedding");
   }
   if (!spec.shards.empty()) return Refuse(spec, "shards are for dense variables, use bucket_ps");
+  const int32_t pushes = spec.row_rules.admit_after_pushes;
+  if (pushes < 1 || pushes > kMostPushesToAdmit) {
+    return Refuse(spec, "admit_after_pushes is ", pushes, "; 1 (every key that is pushed) to ",
+                  kMostPushesToAdmit, " are allowed");
+  }
   const size_t buckets = spec.bucket_ps.size();
   if (buckets == 0 || buckets > kMaxBuckets || (buckets & (buckets - 1)) != 0) {
     return Refuse(spec, "bucket_ps has ", buckets, " entries; a power of two from 1 to ",
@@ -144,6 +152,9 @@ std::string SpecText(const VariableSpec& spec) {
   if (embedding) {
     absl::StrAppend(&text, ", ", spec.bucket_ps.size(), " buckets (ps: buckets) {",
                     BucketText(spec.bucket_ps), "}");
+    if (spec.row_rules.admit_after_pushes > 1) {
+      absl::StrAppend(&text, ", admit_after_pushes ", spec.row_rules.admit_after_pushes);
+    }
   } else {
     absl::StrAppend(&text, ", shards (first row + rows @ ps) {",
                     absl::StrJoin(spec.shards, ", ",

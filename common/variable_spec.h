@@ -28,6 +28,15 @@ struct DenseShard {
   bool operator==(const DenseShard&) const = default;
 };
 
+// Which rows an embedding table keeps (ps_server/ROW_RULES.md).
+inline constexpr int32_t kMostPushesToAdmit = 255;  // a count takes a byte
+struct RowRules {
+  // A key gets a row with its n-th push; the pushes before do not move it. 1 … kMostPushesToAdmit.
+  int32_t admit_after_pushes = 1;
+
+  bool operator==(const RowRules&) const = default;
+};
+
 struct VariableSpec {
   std::string name;  // 1 … 512 bytes of [A-Za-z0-9_./-], e.g. "dense_0/kernel"
   VariableKind kind = VariableKind::kDense;
@@ -43,6 +52,7 @@ struct VariableSpec {
   // bucket is a stripe.
   std::vector<int32_t> bucket_ps;
   int64_t map_version = 1;  // of shards / bucket_ps
+  RowRules row_rules;       // embedding
 
   bool operator==(const VariableSpec&) const = default;
 };

@@ -121,6 +121,29 @@ absl::Status ArrivingRows::WriteStripe(const MovePiece& piece, StripeStore& stor
   return Put(*stripe, store);
 }
 
+// The rows that follow take them to the store.
+absl::Status ArrivingRows::SetWaiting(const MovePiece& piece) {
+  Stripe* const stripe = variable_->table() == nullptr ? nullptr : Find(piece.shard, piece.stripe);
+  if (stripe == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("stripe ", piece.stripe, ", of waiting keys, is no part of the move"));
+  }
+  auto& table_stripe = static_cast<EmbeddingStripe&>(*stripe);
+  int64_t more = 0;
+  {
+    absl::MutexLock lock(&stripe->mutex());
+    more -= static_cast<int64_t>(table_stripe.waiting_bytes());
+    const absl::Status set = table_stripe.SetWaiting(piece.bytes);
+    if (!set.ok()) return absl::InvalidArgumentError(set.message());
+    more += static_cast<int64_t>(table_stripe.waiting_bytes());
+  }
+  variable_->table()->CountWaiting(more);
+  if (more > 0) budget_.Force(more);
+  if (more > 0) variable_->Charge(more);
+  if (more < 0) variable_->GiveBack(-more);
+  return absl::OkStatus();
+}
+
 absl::Status ArrivingRows::WriteNumbers(const MovePiece& piece, StripeStore& store) {
   for (const StripeId& id : ids()) {
     if (exact_.contains(id)) continue;
@@ -158,6 +181,7 @@ absl::Status ArrivingRows::Write(absl::string_view pieces, StripeStore& store) {
       case PieceKind::kShard: RETURN_IF_ERROR(WriteShard(piece)); break;
       case PieceKind::kNumbers: RETURN_IF_ERROR(WriteNumbers(piece, store)); break;
       case PieceKind::kIncarnations: incarnations_ = piece.marks; break;
+      case PieceKind::kWaiting: RETURN_IF_ERROR(SetWaiting(piece)); break;
     }
     CAIRN_CRASH_POINT("move: a piece is written");
   }

@@ -156,6 +156,7 @@ bool ColdFetch::Fetch(absl::Span<const KeyGroup> groups) {
 absl::Status ColdFetch::FetchMissing() {
   HostedTable& table = *variable_->table();
   int64_t promoted = 0;
+  int64_t nowhere = 0;
   int64_t made = 0;
   const absl::Status status = reader_.Read(
       *core_->store, *variable_, *groups_, missing_, [](size_t) {},
@@ -165,13 +166,15 @@ absl::Status ColdFetch::FetchMissing() {
           row = found.stripe.Promote(found.key, found.cold);
           ++promoted;
         } else if (row == RowTable::kNone) {
-          row = found.stripe.Make(found.key, made);
+          ++nowhere;
+          // Where keys wait for their row it is the request's to say whether this one gets it.
+          if (!table.some_wait()) row = found.stripe.Make(found.key, made);
         }
         for (const uint32_t position : at) rows[position] = row;
       });
   table.CountRows(promoted + made, -promoted);
   RowCounts::Add(table.counts().loaded, promoted);
-  RowCounts::Add(table.counts().absent, made);
+  RowCounts::Add(table.counts().absent, nowhere);
   core_->counters.Add(Counter::kRowsMade, made);
   variable_->Charge(hold_->Keep((promoted + made) * table.layout().row_charge()));
   return status;

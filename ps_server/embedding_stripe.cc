@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "common/status.h"
 #include "storage/bytes.h"
 
 namespace cairn {
@@ -34,7 +35,9 @@ void CopyFloats(const float* from, size_t count, float* to) {
 }  // namespace
 
 EmbeddingStripe::EmbeddingStripe(const StripeId& id, const TableLayout& layout, ChunkPool& pool)
-    : Stripe(id), layout_(layout), table_(layout.floats_per_row(), pool) {}
+    : Stripe(id), layout_(layout), table_(layout.floats_per_row(), pool) {
+  if (layout.admit_after_pushes > 1) waiting_ = std::make_unique<WaitingKeys>();
+}
 
 uint32_t EmbeddingStripe::FoundOrMade(uint32_t found, int64_t key, int64_t& made) {
   if (found != RowTable::kNone) return found;
@@ -66,6 +69,23 @@ bool EmbeddingStripe::Take(int64_t key, uint32_t& row, int64_t& made) {
 void EmbeddingStripe::Apply(const UpdateStep& step, absl::Span<const uint32_t> rows,
                             absl::Span<const uint32_t> positions, bool repeats,
                             const float* gradients, TableScratch& scratch) {
+  if (waiting_ == nullptr) {
+    ApplyTaken(step, rows, positions, repeats, gradients, scratch);
+    return;
+  }
+  scratch.admitted.clear();
+  scratch.admitted_positions.clear();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i] == RowTable::kNone) continue;
+    scratch.admitted.push_back(rows[i]);
+    scratch.admitted_positions.push_back(positions[i]);
+  }
+  ApplyTaken(step, scratch.admitted, scratch.admitted_positions, repeats, gradients, scratch);
+}
+
+void EmbeddingStripe::ApplyTaken(const UpdateStep& step, absl::Span<const uint32_t> rows,
+                                 absl::Span<const uint32_t> positions, bool repeats,
+                                 const float* gradients, TableScratch& scratch) {
   scratch.gradients.resize(kApplyRows * layout_.dim);
   scratch.pointers.resize(kApplyRows);
   if (repeats) {
@@ -131,6 +151,7 @@ void EmbeddingStripe::PeekRow(size_t part, uint32_t row, float* to) const {
 
 void EmbeddingStripe::SetRow(size_t part, int64_t key, uint32_t row, const float* from,
                              int64_t& made) {
+  if (row == RowTable::kNone && waiting_ != nullptr) waiting_->Forget(key);
   row = FoundOrMade(row, key, made);
   table_.set_last_update(row, updates_);
   CopyFloats(from, layout_.dim, table_.floats(row) + part * layout_.dim);
@@ -244,6 +265,7 @@ void EmbeddingStripe::DrainContent(StripeBatch& batch) {
   const int64_t cold = cold_rows_ + spare_count_;
   if (cold != counted_cold_) batch.SetColdCount(cold);
   counted_cold_ = cold;
+  if (waiting_ != nullptr) waiting_->Put(batch);
 }
 
 absl::Status EmbeddingStripe::LoadRows(const StoredRows& rows) {
@@ -259,6 +281,28 @@ absl::Status EmbeddingStripe::LoadRows(const StoredRows& rows) {
   updates_ = std::max(updates_, table_.Append(rows));
   if (table_.appended_bytes() >= kIndexedBytes) table_.IndexAppended();
   return absl::OkStatus();
+}
+
+absl::Status EmbeddingStripe::LoadWaiting(absl::string_view page, bool put) {
+  if (waiting_ == nullptr) {
+    return absl::DataLossError("keys wait for their rows, in a table that admits every key");
+  }
+  return waiting_->Load(page, put);
+}
+
+absl::Status EmbeddingStripe::FinishLoad() {
+  table_.FinishAppending();
+  return waiting_ == nullptr ? absl::OkStatus() : waiting_->FinishLoad();
+}
+
+void EmbeddingStripe::AppendWaiting(std::string* bytes) const {
+  if (waiting_ != nullptr) waiting_->AppendTo(bytes);
+}
+
+absl::Status EmbeddingStripe::SetWaiting(absl::string_view pages) {
+  if (waiting_ != nullptr) waiting_->Clear();
+  RETURN_IF_ERROR(LoadWaiting(pages, /*put=*/false));
+  return waiting_->FinishLoad();
 }
 
 }  // namespace cairn

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "common/optimizer/optimizer.h"
 #include "ps_server/row_table.h"
 #include "ps_server/stripe.h"
+#include "ps_server/waiting_keys.h"
 
 namespace cairn {
 
@@ -25,6 +27,7 @@ struct TableLayout {
   InitializerConfig initializer;
   uint64_t table_hash = 0;          // HashBytes(name)
   std::vector<float> slot_initial;  // by slot
+  uint32_t admit_after_pushes = 1;  // RowRules
 
   size_t floats_per_row() const { return dim * (1 + slot_initial.size()); }
   // What a row costs the memory budget: its floats and at most 32 bytes beside them.
@@ -40,6 +43,13 @@ struct TableScratch {
   std::vector<uint64_t> ordered;
   std::vector<float> gradients;
   std::vector<float*> pointers;
+  std::vector<uint32_t> admitted;            // rows
+  std::vector<uint32_t> admitted_positions;  // of their gradients
+  struct Absent {
+    uint32_t group = 0;  // of a window
+    uint32_t at = 0;     // among the keys
+  };
+  std::vector<Absent> absent;  // keys without a row
 };
 
 // Part 0 of a row is the value, part s + 1 is slot s.
@@ -58,8 +68,12 @@ class EmbeddingStripe final : public Stripe {
   // Makes the row of `key` where there is none, counting it in `made`, and marks it as changed.
   // True where the push took it before.
   bool Take(int64_t key, uint32_t& row, int64_t& made);
+  // Instead of Take where the table admits keys after some pushes and `key` has no row: counts the
+  // push, once for all of the key's places in it. True: it gets its row, by Take.
+  bool Admit(int64_t key) { return waiting_->Admit(key, layout_.admit_after_pushes); }
   // One update of each row taken. Gradient of rows[i]: gradients + positions[i] * dim. `repeats`:
-  // rows may be among them several times; their gradients are summed in order.
+  // rows may be among them several times; their gradients are summed in order. RowTable::kNone: of
+  // a key that was not admitted.
   void Apply(const UpdateStep& step, absl::Span<const uint32_t> rows,
              absl::Span<const uint32_t> positions, bool repeats, const float* gradients,
              TableScratch& scratch);
@@ -84,8 +98,18 @@ class EmbeddingStripe final : public Stripe {
   // table.
   absl::Status LoadRows(const StoredRows& rows);
   void LoadColdCount(int64_t rows) { cold_rows_ = counted_cold_ = rows; }
-  // After the last LoadRows.
-  void FinishLoad() { table_.FinishAppending(); }
+  // A page of waiting keys. `put`: the store that the stripe is drained to has it. kDataLoss: the
+  // table has none, or it is no such page.
+  absl::Status LoadWaiting(absl::string_view page, bool put);
+  // After the last LoadRows and LoadWaiting. kDataLoss: something is missing.
+  absl::Status FinishLoad();
+
+  // Keys that were pushed and have no row yet (ROW_RULES.md).
+  size_t waiting_bytes() const { return waiting_ == nullptr ? 0 : waiting_->bytes(); }
+  // All pages, as SetWaiting takes them.
+  void AppendWaiting(std::string* bytes) const;
+  // As another server had them. Errors as LoadWaiting.
+  absl::Status SetWaiting(absl::string_view pages);
 
   bool DrainAhead(StripeBatch& batch, size_t bytes) override;
 
@@ -122,6 +146,9 @@ class EmbeddingStripe final : public Stripe {
 
  private:
   uint32_t FoundOrMade(uint32_t found, int64_t key, int64_t& made);
+  void ApplyTaken(const UpdateStep& step, absl::Span<const uint32_t> rows,
+                  absl::Span<const uint32_t> positions, bool repeats, const float* gradients,
+                  TableScratch& scratch);
   void ApplyOnce(const UpdateStep& step, absl::Span<const uint32_t> rows,
                  absl::Span<const uint32_t> positions, const float* gradients,
                  TableScratch& scratch);
@@ -145,7 +172,8 @@ class EmbeddingStripe final : public Stripe {
 
   const TableLayout& layout_;
   RowTable table_;
-  uint32_t updates_ = 0;  // stamps rows, to find keys that one push repeats
+  uint32_t updates_ = 0;                  // stamps rows, to find keys that one push repeats
+  std::unique_ptr<WaitingKeys> waiting_;  // null: a key's first push makes its row
   // Rows to write: a bit each, how many, and their numbers while they are few.
   std::vector<uint64_t> dirty_bits_;
   size_t dirty_count_ = 0;

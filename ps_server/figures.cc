@@ -25,6 +25,8 @@ void AddVariables(Job& job, JobFigures& figures) {
     figures.row_hits += table->counts().found.load();
     figures.row_loads += table->counts().loaded.load();
     figures.row_evictions += table->counts().evicted.load();
+    figures.row_absences += table->counts().absent.load();
+    figures.row_pushes_not_admitted += table->counts().not_admitted.load();
   }
 }
 

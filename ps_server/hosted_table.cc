@@ -64,12 +64,13 @@ HostedTable::HostedTable(const HostedTable& before, absl::Span<const int32_t> bu
       arrived_(before.arrived_),
       stripes_(before.stripes_.size()) {
   if (arriving != nullptr) arrived_.push_back(arriving->core_);
-  int64_t rows = 0, cold = 0;
+  int64_t rows = 0, cold = 0, waiting = 0;
   for (size_t bucket = 0; bucket < stripes_.size(); ++bucket) {
     const std::shared_ptr<EmbeddingStripe>& here = before.stripes_[bucket];
     if (bucket_ps[bucket] != server_index) {
       if (here != nullptr) rows -= here->row_count();
       if (here != nullptr) cold -= here->cold_rows();
+      if (here != nullptr) waiting -= static_cast<int64_t>(here->waiting_bytes());
       continue;
     }
     stripes_[bucket] = here != nullptr || arriving == nullptr ? here : arriving->stripes_[bucket];
@@ -78,8 +79,10 @@ HostedTable::HostedTable(const HostedTable& before, absl::Span<const int32_t> bu
     if (here != nullptr) continue;
     rows += stripes_[bucket]->row_count();
     cold += stripes_[bucket]->cold_rows();
+    waiting += static_cast<int64_t>(stripes_[bucket]->waiting_bytes());
   }
   CountRows(rows, cold);
+  CountWaiting(waiting);
 }
 
 int64_t HostedTable::FixedBytes(size_t buckets, int64_t local_buckets) {
@@ -227,6 +230,40 @@ int64_t HostedTable::Locate(const KeyGroups& all, absl::Span<const KeyGroup> gro
   return absent;
 }
 
+void HostedTable::Admit(const Window& window, const KeyGroups& groups, TableScratch& scratch,
+                        absl::Span<bool> repeats, Changed& changed) {
+  std::vector<TableScratch::Absent>& absent = scratch.absent;
+  // A key that the push repeats counts once.
+  std::sort(absent.begin(), absent.end(), [&](const auto& a, const auto& b) {
+    if (a.group != b.group) return a.group < b.group;
+    const int64_t a_key = groups.key(a.at), b_key = groups.key(b.at);
+    return a_key != b_key ? a_key < b_key : a.at < b.at;
+  });
+  for (size_t first = 0; first < absent.size();) {
+    const uint32_t g = absent[first].group;
+    const int64_t key = groups.key(absent[first].at);
+    size_t last = first + 1;
+    while (last < absent.size() && absent[last].group == g && groups.key(absent[last].at) == key) {
+      ++last;
+    }
+    EmbeddingStripe& stripe = window.stripe(g);
+    // It may have been made since it was looked up.
+    uint32_t row = stripe.table().FindOne(key);
+    const auto bytes = static_cast<int64_t>(stripe.waiting_bytes());
+    if (row == RowTable::kNone && !stripe.Admit(key)) {
+      changed.not_admitted += static_cast<int64_t>(last - first);
+      changed.waiting_bytes += static_cast<int64_t>(stripe.waiting_bytes()) - bytes;
+      first = last;
+      continue;
+    }
+    for (; first < last; ++first) {
+      repeats[g] |= stripe.Take(key, row, changed.made);
+      scratch.rows[absent[first].at - window.begin()] = row;
+    }
+  }
+  absent.clear();
+}
+
 HostedTable::Changed HostedTable::Push(const UpdateStep& step, const Origin& origin,
                                        const KeyGroups& groups, const float* gradients,
                                        const PulledRows& pulled, TableScratch& scratch,
@@ -245,9 +282,16 @@ HostedTable::Changed HostedTable::Push(const UpdateStep& step, const Origin& ori
     scratch.rows.resize(window.end() - window.begin());
     window.ForEachKey(groups, likely, [&](size_t g, uint32_t at, uint32_t row) {
       if (!wanted[g]) return;
-      repeats[g] |= window.stripe(g).Take(groups.key(at), row, changed.made);
+      if (row == RowTable::kNone && some_wait()) {
+        scratch.absent.push_back({.group = static_cast<uint32_t>(g), .at = at});
+      } else {
+        repeats[g] |= window.stripe(g).Take(groups.key(at), row, changed.made);
+      }
       scratch.rows[at - window.begin()] = row;
     });
+    if (!scratch.absent.empty()) {
+      Admit(window, groups, scratch, absl::MakeSpan(repeats), changed);
+    }
     for (size_t g = 0; g < window.size(); ++g) {
       if (!wanted[g]) continue;
       const KeyGroup& group = window.group(g);
@@ -263,9 +307,12 @@ HostedTable::Changed HostedTable::Push(const UpdateStep& step, const Origin& ori
   ForEachWindow(*this, groups.groups(), /*shared=*/false, push,
                 [&](absl::Span<const KeyGroup> some) { return presence.Fetch(some); });
   if (changed.made != 0) CountRows(changed.made, 0);
+  if (changed.not_admitted != 0) RowCounts::Add(core_->counts.not_admitted, changed.not_admitted);
+  if (changed.waiting_bytes != 0) CountWaiting(changed.waiting_bytes);
   if (!presence.located()) {
-    RowCounts::Add(core_->counts.found, static_cast<int64_t>(groups.key_count()) - changed.made);
-    RowCounts::Add(core_->counts.absent, changed.made);
+    const int64_t absent = changed.made + changed.not_admitted;
+    RowCounts::Add(core_->counts.found, static_cast<int64_t>(groups.key_count()) - absent);
+    RowCounts::Add(core_->counts.absent, absent);
   }
   return changed;
 }

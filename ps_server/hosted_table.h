@@ -63,6 +63,7 @@ struct RowCounts {
   std::atomic<int64_t> loaded{0};
   std::atomic<int64_t> absent{0};
   std::atomic<int64_t> evicted{0};
+  std::atomic<int64_t> not_admitted{0};
 
   static void Add(std::atomic<int64_t>& count, int64_t more) {
     count.fetch_add(more, std::memory_order_relaxed);
@@ -86,10 +87,11 @@ class HostedTable final : public HostedShard {
   int64_t rows_in_memory() const { return core_->in_memory.load(std::memory_order_relaxed); }
   int64_t cold_rows() const { return core_->cold.load(std::memory_order_relaxed); }
   int64_t stripe_count() const override { return local_buckets_; }
-  // Rows at their charge to the memory budget, and the stripes themselves.
+  // Rows at their charge to the memory budget, keys that wait for theirs, the stripes themselves.
   int64_t memory_bytes() const override {
-    return fixed_bytes() + rows_in_memory() * layout().row_charge();
+    return fixed_bytes() + waiting_bytes() + rows_in_memory() * layout().row_charge();
   }
+  int64_t waiting_bytes() const { return core_->waiting_bytes.load(std::memory_order_relaxed); }
   int64_t fixed_bytes() const { return FixedBytes(stripes_.size(), local_buckets_); }
   static int64_t FixedBytes(size_t buckets, int64_t local_buckets);
 
@@ -108,6 +110,12 @@ class HostedTable final : public HostedShard {
     core_->in_memory.fetch_add(in_memory, std::memory_order_relaxed);
     core_->cold.fetch_add(cold, std::memory_order_relaxed);
   }
+  // More memory for keys that wait.
+  void CountWaiting(int64_t bytes) {
+    core_->waiting_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  }
+  // Whether some keys are pushed before they get a row.
+  bool some_wait() const { return layout().admit_after_pushes > 1; }
   RowCounts& counts() const { return core_->counts; }
   // Lives as long as any stripe: the optimizer.
   void KeepAlive(std::shared_ptr<const void> kept) { core_->kept = std::move(kept); }
@@ -123,11 +131,14 @@ class HostedTable final : public HostedShard {
                  std::vector<uint32_t>& missing) const;
 
   struct Changed {
-    bool any = false;  // false: every stripe had the origin's part already
-    int64_t made = 0;  // rows
+    bool any = false;           // false: every stripe had the origin's part already
+    int64_t made = 0;           // rows
+    int64_t not_admitted = 0;   // keys, in each of their places
+    int64_t waiting_bytes = 0;  // that keys without a row took
   };
-  // One update of each key's row, made first where there is none. `gradients`: [keys, dim]. What
-  // was done by the time at which `presence` fails stays done, of each stripe all or nothing.
+  // One update of each key's row, made first where there is none and the table admits the key.
+  // `gradients`: [keys, dim]. What was done by the time at which `presence` fails stays done, of
+  // each stripe all or nothing.
   Changed Push(const UpdateStep& step, const Origin& origin, const KeyGroups& groups,
                const float* gradients, const PulledRows& pulled, TableScratch& scratch,
                Presence& presence);
@@ -149,6 +160,7 @@ class HostedTable final : public HostedShard {
     ChunkPool pool;
     std::atomic<int64_t> in_memory{0};  // rows
     std::atomic<int64_t> cold{0};       // rows
+    std::atomic<int64_t> waiting_bytes{0};
     mutable RowCounts counts;
     std::shared_ptr<const void> kept;
   };
@@ -161,6 +173,10 @@ class HostedTable final : public HostedShard {
                             bool shared, Visit visit, Again again);
   template <typename Visit>
   void ForEachWindow(absl::Span<const KeyGroup> groups, Visit visit) const;
+  // Counts the push of keys without a row, scratch.absent, and takes the rows of those that get
+  // one.
+  static void Admit(const Window& window, const KeyGroups& groups, TableScratch& scratch,
+                    absl::Span<bool> repeats, Changed& changed);
   // Whether the window's keys have their rows in memory, or nowhere.
   bool AllHere(const KeyGroups& groups, const Window& window, const Presence& presence) const;
 

@@ -30,7 +30,8 @@ int64_t OutgoingRows::BytesOf(const Part& part) const {
   if (part.dense != nullptr) return static_cast<int64_t>(part.dense->memory_bytes());
   absl::ReaderMutexLock lock(&part.table->mutex());
   const auto row_bytes = static_cast<int64_t>(part.table->table().stored_bytes());
-  return part.table->row_count() * (row_bytes + static_cast<int64_t>(StoredRows::kKeyBytes));
+  return part.table->row_count() * (row_bytes + static_cast<int64_t>(StoredRows::kKeyBytes)) +
+         static_cast<int64_t>(part.table->waiting_bytes());
 }
 
 int64_t OutgoingRows::rows() const {
@@ -69,7 +70,7 @@ int64_t OutgoingRows::largest_bytes() const {
 }
 
 void OutgoingRows::ReadPart(Part& part, std::string* pieces) {
-  std::string bytes;
+  std::string bytes, waiting;
   MovePiece piece{.shard = part.stripe().id().shard, .stripe = part.stripe().id().stripe};
   {
     absl::ReaderMutexLock lock(&part.stripe().mutex());
@@ -80,10 +81,18 @@ void OutgoingRows::ReadPart(Part& part, std::string* pieces) {
       piece.count = static_cast<int64_t>(part.table->table().stored_bytes());
       part.table->AppendRows(part.read_updates, &bytes);
       part.read_updates = part.table->updates();
+      part.table->AppendWaiting(&waiting);
     } else {
       piece.kind = PieceKind::kImage;
       part.dense->AppendImage(&bytes);
     }
+  }
+  if (!waiting.empty()) {
+    AppendPiece({.kind = PieceKind::kWaiting,
+                 .shard = piece.shard,
+                 .stripe = piece.stripe,
+                 .bytes = waiting},
+                pieces);
   }
   piece.bytes = bytes;
   AppendPiece(piece, pieces);

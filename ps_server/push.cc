@@ -257,6 +257,10 @@ absl::Status Push::Apply(const PreparedItem& item, const Origin& origin, MemoryH
       core_.counters.Add(Counter::kRowsMade, changed.made);
       target.variable->Charge(hold.Keep(changed.made * target.table->layout().row_charge()));
     }
+    if (changed.waiting_bytes > 0) {
+      core_.budget.Force(changed.waiting_bytes);  // bounded, and the push is applied
+      target.variable->Charge(changed.waiting_bytes);
+    }
   } else {
     any |= ApplyDense(item, step, origin);
   }

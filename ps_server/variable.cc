@@ -22,9 +22,11 @@ namespace {
 // VariableRecord::spec: this number, rows of a dense stripe (both little-endian), Thrift bytes. Of
 // a variable whose rows have moved the second version, which programs refuse that know nothing of
 // stripes from elsewhere; between the two stand 8 bytes with the length of Thrift bytes, and these,
-// of the map by which rows are arriving (0: none are).
+// of the map by which rows are arriving (0: none are). Of a table with row rules the third, which
+// is like the second, and refused by programs that would not keep the rules.
 constexpr uint32_t kRecordVersion = 1;
 constexpr uint32_t kMovedRecordVersion = 2;
+constexpr uint32_t kRulesRecordVersion = 3;
 constexpr absl::Duration kHeldRetry = absl::Milliseconds(20);
 constexpr size_t kRecordHeaderBytes = sizeof(uint32_t) + sizeof(uint64_t);
 constexpr int64_t kInitializeElements = 4096;
@@ -94,11 +96,11 @@ absl::StatusOr<Variable::Kept> Variable::Decode(const VariableRecord& record, in
     std::memcpy(&version, record.spec.data(), sizeof(version));
     std::memcpy(&rows_per_stripe, record.spec.data() + sizeof(version), sizeof(rows_per_stripe));
   }
-  const bool moved = version == kMovedRecordVersion;
+  const bool moved = version == kMovedRecordVersion || version == kRulesRecordVersion;
   if ((version != kRecordVersion && !moved) || rows_per_stripe == 0) {
     return absl::DataLossError(absl::StrCat(who, ": its record of ", record.spec.size(),
                                             " bytes has version ", version, ", this program reads ",
-                                            kRecordVersion, " and ", kMovedRecordVersion));
+                                            kRecordVersion, " to ", kRulesRecordVersion));
   }
   const auto read = [&](absl::string_view bytes) -> absl::StatusOr<VariableSpec> {
     const absl::StatusOr<wire::VariableSpec> kept = SpecFromBytes(bytes);
@@ -125,8 +127,11 @@ absl::StatusOr<Variable::Kept> Variable::Decode(const VariableRecord& record, in
 }
 
 VariableRecord Variable::record(const VariableSpec* arriving) const {
-  const bool moved = arriving != nullptr || spec_.map_version > 1;
-  const uint32_t version = moved ? kMovedRecordVersion : kRecordVersion;
+  const bool rules = !(spec_.row_rules == RowRules());
+  const bool moved = rules || arriving != nullptr || spec_.map_version > 1;
+  const uint32_t version = rules   ? kRulesRecordVersion
+                           : moved ? kMovedRecordVersion
+                                   : kRecordVersion;
   const uint64_t rows_per_stripe = static_cast<uint64_t>(rows_per_stripe_);
   std::string bytes(kRecordHeaderBytes, '\0');
   std::memcpy(bytes.data(), &version, sizeof(version));
@@ -182,6 +187,7 @@ void Variable::AllocateTable(int32_t server_index) {
                      .optimizer = optimizer_.get(),
                      .initializer = spec_.initializer,
                      .table_hash = HashBytes(spec_.name)};
+  layout.admit_after_pushes = static_cast<uint32_t>(spec_.row_rules.admit_after_pushes);
   for (const SlotSpec& slot : slots()) {
     layout.slot_initial.push_back(static_cast<float>(slot.initial_value));
   }

@@ -119,6 +119,7 @@ void FillRows(const HostedTable& table, wire::ShardInfo& info) {
   figures.loaded = table.counts().loaded.load();
   figures.absent = table.counts().absent.load();
   figures.evicted = table.counts().evicted.load();
+  figures.not_admitted = table.counts().not_admitted.load();
   info.__set_row_figures(figures);
 }
 

@@ -35,7 +35,8 @@ class Loader final : public StripeVisitor {
         has_image_(variable_.table() != nullptr ? 0 : unit.end - unit.first) {}
 
   absl::Status Header(const StripeId& id, absl::Span<const Watermark> watermarks) override {
-    if (FinishTable() == Finished::kUnsettled) {
+    ASSIGN_OR_RETURN(const Finished finished, FinishTable());
+    if (finished == Finished::kUnsettled) {
       resume_at_ = id.stripe;
       return absl::CancelledError("the stripe before is to be settled");
     }
@@ -71,6 +72,12 @@ class Loader final : public StripeVisitor {
     return absl::OkStatus();
   }
 
+  absl::Status Waiting(const StripeId&, uint32_t, absl::string_view bytes) override {
+    if (foreign_) return absl::OkStatus();
+    if (embedding_ == nullptr) return absl::DataLossError("a dense variable has waiting keys");
+    return embedding_->LoadWaiting(bytes, /*put=*/unit_.target == unit_.store);
+  }
+
   // After the unit's last stripe. `dense`: the unit's shard; nullptr for a table.
   absl::Status Finish(HostedDense* dense) {
     RETURN_IF_ERROR(Settle());
@@ -85,7 +92,8 @@ class Loader final : public StripeVisitor {
 
   // Outside the load: makes cold what there is no room for, and brings over what was cold.
   absl::Status Settle() {
-    if (FinishTable() == Finished::kSettled) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const Finished finished, FinishTable());
+    if (finished == Finished::kSettled) return absl::OkStatus();
     EmbeddingStripe& stripe = *std::exchange(embedding_, nullptr);
     HostedTable& table = *variable_.table();
     const int64_t row_charge = table.layout().row_charge();
@@ -101,6 +109,7 @@ class Loader final : public StripeVisitor {
     }
     variable_.Charge(stripe.row_count() * row_charge);
     table.CountRows(stripe.row_count(), stripe.cold_rows());
+    ChargeWaiting(stripe);
     return absl::OkStatus();
   }
 
@@ -108,9 +117,9 @@ class Loader final : public StripeVisitor {
   enum class Finished { kSettled, kUnsettled };
 
   // The rows of the embedding stripe that was loaded last.
-  Finished FinishTable() {
+  absl::StatusOr<Finished> FinishTable() {
     if (embedding_ == nullptr) return Finished::kSettled;
-    embedding_->FinishLoad();
+    RETURN_IF_ERROR(embedding_->FinishLoad());
     const bool restored = unit_.target != unit_.store;
     if (cold_ > 0 && restored) return Finished::kUnsettled;
     if (cold_ > 0) embedding_->LoadColdCount(std::exchange(cold_, 0));
@@ -120,8 +129,16 @@ class Loader final : public StripeVisitor {
     if (!budget_.TryAcquireBelow(charge, budget_.low_bytes())) return Finished::kUnsettled;
     variable_.Charge(charge);
     table.CountRows(embedding_->row_count(), embedding_->cold_rows());
+    ChargeWaiting(*embedding_);
     embedding_ = nullptr;
     return Finished::kSettled;
+  }
+
+  void ChargeWaiting(const EmbeddingStripe& stripe) {
+    const auto bytes = static_cast<int64_t>(stripe.waiting_bytes());
+    budget_.Force(bytes);
+    variable_.Charge(bytes);
+    variable_.table()->CountWaiting(bytes);
   }
 
   // From the store that the job is restored from, but for those that it has otherwise, newer.

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kStripePartAt = 13;  // kind, variable, shard, stripe
 constexpr size_t kSegmentAt = 14;
-constexpr size_t kRowsKeyBytes = 18;
+constexpr size_t kNumberedKeyBytes = 18;
 constexpr size_t kColdKeyBytes = 22;
 
 // Orders signed numbers as bytes: the smallest becomes 0.
@@ -117,10 +117,10 @@ absl::string_view StripeKeys::Part(StripePart part) {
   return {bytes_.data(), kSegmentAt};
 }
 
-absl::string_view StripeKeys::Rows(uint32_t segment) {
-  bytes_[kStripePartAt] = static_cast<char>(StripePart::kRows);
-  StoreBigEndian(segment, &bytes_[kSegmentAt]);
-  return {bytes_.data(), kRowsKeyBytes};
+absl::string_view StripeKeys::Numbered(StripePart part, uint32_t number) {
+  bytes_[kStripePartAt] = static_cast<char>(part);
+  StoreBigEndian(number, &bytes_[kSegmentAt]);
+  return {bytes_.data(), kNumberedKeyBytes};
 }
 
 absl::string_view StripeKeys::Cold(int64_t key) {
@@ -143,7 +143,8 @@ absl::StatusOr<StripeKey> ParseStripeKey(absl::string_view key) {
       if (key.size() != kSegmentAt) return NotAKey("stripe", key);
       return parsed;
     case StripePart::kRows:
-      if (key.size() != kRowsKeyBytes) return NotAKey("row segment", key);
+    case StripePart::kWaiting:
+      if (key.size() != kNumberedKeyBytes) return NotAKey("row segment", key);
       parsed.segment = LoadBigEndian<uint32_t>(&key[kSegmentAt]);
       return parsed;
     case StripePart::kCold:
@@ -216,11 +217,12 @@ std::string KeyText(absl::string_view key) {
     return absl::StrCat("note \"", absl::CHexEscape(note.name), "\"");
   }
   if (const auto stripe = ParseStripeKey(key); stripe.ok()) {
-    constexpr absl::string_view kParts[] = {" header", " image", " rows ", " cold count",
-                                            " cold row "};
+    constexpr absl::string_view kParts[] = {" header",     " image",     " rows ",
+                                            " cold count", " cold row ", " waiting keys "};
     std::string text = absl::StrCat("stripe ", stripe->id.variable, "/", stripe->id.shard, "/",
                                     stripe->id.stripe, kParts[static_cast<int>(stripe->part)]);
-    if (stripe->part == StripePart::kRows) absl::StrAppend(&text, stripe->segment);
+    const bool waiting = stripe->part == StripePart::kWaiting;
+    if (waiting || stripe->part == StripePart::kRows) absl::StrAppend(&text, stripe->segment);
     if (stripe->part == StripePart::kCold) absl::StrAppend(&text, stripe->key);
     return text;
   }

@@ -24,7 +24,14 @@ enum class RecordKind : uint8_t {
 };
 
 // What of a stripe a key names, in the order in which a stripe is read.
-enum class StripePart : uint8_t { kHeader = 0, kImage = 1, kRows = 2, kColdCount = 3, kCold = 4 };
+enum class StripePart : uint8_t {
+  kHeader = 0,
+  kImage = 1,
+  kRows = 2,
+  kColdCount = 3,
+  kCold = 4,
+  kWaiting = 5
+};
 
 // Longest job name that the key of a worker or decision can hold.
 inline constexpr size_t kMaxJobBytes = 65535;
@@ -56,15 +63,18 @@ class StripeKeys {
   absl::string_view Header() { return Part(StripePart::kHeader); }
   absl::string_view Image() { return Part(StripePart::kImage); }
   // Segments of rows count up from 0; a number is never used again.
-  absl::string_view Rows(uint32_t segment);
+  absl::string_view Rows(uint32_t segment) { return Numbered(StripePart::kRows, segment); }
   // What all of them begin with.
   absl::string_view RowsPrefix() { return Part(StripePart::kRows); }
   absl::string_view ColdCount() { return Part(StripePart::kColdCount); }
   // Cold rows, in the order of their keys.
   absl::string_view Cold(int64_t key);
   absl::string_view ColdPrefix() { return Part(StripePart::kCold); }
+  // Pages of waiting keys, from 0 on.
+  absl::string_view Waiting(uint32_t page) { return Numbered(StripePart::kWaiting, page); }
 
  private:
+  absl::string_view Numbered(StripePart part, uint32_t number);
   absl::string_view Part(StripePart part);
   std::array<char, 22> bytes_;
 };
@@ -73,7 +83,7 @@ class StripeKeys {
 struct StripeKey {
   StripeId id;
   StripePart part = StripePart::kHeader;
-  uint32_t segment = 0;  // kRows
+  uint32_t segment = 0;  // kRows; kWaiting: the page
   int64_t key = 0;       // kCold
 };
 absl::StatusOr<StripeKey> ParseStripeKey(absl::string_view key);

@@ -68,12 +68,22 @@ void RocksStripeBatch::PutRow(int64_t key, absl::string_view bytes) {
 }
 
 void RocksStripeBatch::PutCold(int64_t key, absl::string_view bytes) {
-  const absl::string_view record = keys_.Cold(key);
+  PutBytes(cold_, keys_.Cold(key), bytes);
+}
+
+void RocksStripeBatch::PutWaiting(uint32_t page, absl::string_view bytes) {
+  PutBytes(nullptr, keys_.Waiting(page), bytes);
+}
+
+void RocksStripeBatch::PutBytes(rocksdb::ColumnFamilyHandle* family, absl::string_view key,
+                                absl::string_view bytes) {
   char checksum[kChecksumBytes];
-  StoreLittleEndian(ChecksumOf({record, bytes}), checksum);
-  const rocksdb::Slice record_slice = ToSlice(record);
+  StoreLittleEndian(ChecksumOf({key, bytes}), checksum);
+  const rocksdb::Slice key_slice = ToSlice(key);
   const rocksdb::Slice value[] = {ToSlice(bytes), {checksum, sizeof(checksum)}};
-  Note(batch_.Put(cold_, rocksdb::SliceParts(&record_slice, 1), rocksdb::SliceParts(value, 2)));
+  const rocksdb::SliceParts keys(&key_slice, 1);
+  const rocksdb::SliceParts values(value, 2);
+  Note(family == nullptr ? batch_.Put(keys, values) : batch_.Put(family, keys, values));
 }
 
 void RocksStripeBatch::SetColdCount(int64_t rows) {

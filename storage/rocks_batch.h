@@ -52,6 +52,7 @@ class RocksStripeBatch : public StripeBatch {
   void PutCold(int64_t key, absl::string_view bytes) override;
   void PutGone(int64_t key) override { PutRow(key, {}); }
   void SetColdCount(int64_t rows) override;
+  void PutWaiting(uint32_t page, absl::string_view bytes) override;
   bool wants_every_row() const override { return wants_every_row_; }
   void Settle() override;
   size_t bytes() const override { return batch_.GetDataSize() + full_bytes_ + segment_.bytes(); }
@@ -73,6 +74,9 @@ class RocksStripeBatch : public StripeBatch {
  private:
   void Reserve(size_t image_bytes);
   void Note(rocksdb::Status status);
+  // With the checksum of both behind them.
+  void PutBytes(rocksdb::ColumnFamilyHandle* family, absl::string_view key,
+                absl::string_view bytes);
   void Put(RowSegment& segment);
 
   const StripeId id_;

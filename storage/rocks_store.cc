@@ -520,8 +520,11 @@ absl::Status RocksStore::LoadStripes(const StripeId& first, const StripeId& end,
       ASSIGN_OR_RETURN(const int64_t rows, DecodeColdCount(key, value));
       return visitor.ColdCount(parsed.id, rows);
     }
-    ASSIGN_OR_RETURN(const absl::string_view image, VerifyChecksum(key, value));
-    return visitor.Image(parsed.id, image);
+    ASSIGN_OR_RETURN(const absl::string_view bytes, VerifyChecksum(key, value));
+    if (parsed.part == StripePart::kWaiting) {
+      return visitor.Waiting(parsed.id, parsed.segment, bytes);
+    }
+    return visitor.Image(parsed.id, bytes);
   };
   StripeKeys first_keys(first);
   StripeKeys end_keys(end);

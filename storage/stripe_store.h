@@ -102,6 +102,8 @@ class StripeBatch {
   virtual void PutGone(int64_t key) = 0;
   // How many rows of the stripe are cold alone once this is written.
   virtual void SetColdCount(int64_t rows) = 0;
+  // A page of the stripe's waiting keys, laid out by the caller. Copied.
+  virtual void PutWaiting(uint32_t page, absl::string_view bytes) = 0;
   // True: nothing of the stripe is on disk, or so much has been written again that this batch
   // replaces all of its rows. It must get every one of them, changed or not, if it gets any.
   virtual bool wants_every_row() const = 0;
@@ -123,6 +125,10 @@ class StripeVisitor {
   virtual absl::Status Rows(const StripeId& id, const StoredRows& rows) = 0;
   // After its rows: how many others it has, which are cold. Not called where there were never any.
   virtual absl::Status ColdCount(const StripeId&, int64_t) { return absl::OkStatus(); }
+  // After those: a page of its waiting keys as it was put last.
+  virtual absl::Status Waiting(const StripeId&, uint32_t /*page*/, absl::string_view /*bytes*/) {
+    return absl::OkStatus();
+  }
 };
 
 struct StoreOptions {

@@ -119,6 +119,9 @@ absl::StatusOr<VariableSpec> Convert(const wire::VariableSpec& wire, int32_t ser
   }
   spec.bucket_ps = wire.bucket_ps;
   spec.map_version = wire.map_version;
+  if (wire.__isset.row_rules) {
+    spec.row_rules.admit_after_pushes = wire.row_rules.admit_after_pushes;
+  }
   FillIn(spec, server_index);
   RETURN_IF_ERROR(ValidateSpec(spec, server_count));
   return spec;
@@ -144,6 +147,11 @@ wire::VariableSpec ToWire(const VariableSpec& spec) {
   wire.__set_shards(shards);
   wire.__set_bucket_ps(spec.bucket_ps);
   wire.__set_map_version(spec.map_version);
+  if (!(spec.row_rules == RowRules())) {
+    wire::RowRules rules;
+    rules.__set_admit_after_pushes(spec.row_rules.admit_after_pushes);
+    wire.__set_row_rules(rules);
+  }
   return wire;
 }
 

@@ -18,7 +18,8 @@ namespace cairn {
 
 struct EmbeddingConfig {
   int64_t dim = 16;
-  int64_t hash_buckets = 0;  // 0: vocabulary: dynamic (one row per key)
+  int64_t hash_buckets = 0;        // 0: vocabulary: dynamic (one row per key)
+  int64_t admit_after_pushes = 1;  // RowRules
 };
 
 struct ModelConfig {

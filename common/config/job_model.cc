@@ -5,6 +5,7 @@
 #include "common/config/job_sections.h"
 #include "common/config/section_reader.h"
 #include "common/status.h"
+#include "common/variable_spec.h"
 
 namespace cairn {
 namespace {
@@ -69,7 +70,8 @@ absl::Status ReadEmbedding(const ConfigNode& value, const std::string& path, Mod
   RETURN_IF_ERROR(ReadSection(
       value, path,
       {Integer("dim", &embedding.dim, 1, kMaxWidth), Choice("vocabulary", &vocabulary, {"dynamic"}),
-       Integer("hash_buckets", &embedding.hash_buckets, 1, kMaxHashBuckets)}));
+       Integer("hash_buckets", &embedding.hash_buckets, 1, kMaxHashBuckets),
+       Integer("admit_after_pushes", &embedding.admit_after_pushes, 1, kMostPushesToAdmit)}));
   if (!vocabulary.empty() && embedding.hash_buckets > 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(value.where, ": ", path,
@@ -140,6 +142,7 @@ absl::Status FinishModel(const ConfigNode& root, JobConfig* job) {
         std::find(use.models.begin(), use.models.end(), model.type) != use.models.end()) {
       continue;
     }
+    if (use.key == "embedding") model.embedding = {};
     job->warnings.push_back(absl::StrCat(member->key_where, ": model.", use.key,
                                          " does nothing in a ", model.type, " model; it is for ",
                                          absl::StrJoin(use.models, ", ")));

@@ -155,6 +155,11 @@ void AddJob(const JobFigures& job, Families& families) {
                    static_cast<double>(job.row_loads), label);
   families.Counter("cairn_ps_row_evictions_total", "Rows that left memory for the disk.",
                    static_cast<double>(job.row_evictions), label);
+  families.Counter("cairn_ps_row_absences_total", "Keys of pulls and pushes that had no row.",
+                   static_cast<double>(job.row_absences), label);
+  families.Counter("cairn_ps_row_pushes_not_admitted_total",
+                   "Of them, those of pushes that did not get one either.",
+                   static_cast<double>(job.row_pushes_not_admitted), label);
   families.Gauge("cairn_ps_variable_memory_bytes", "Values, slots and metadata of rows.",
                  static_cast<double>(job.memory_bytes), label);
   families.Gauge("cairn_ps_dirty_stripes", "Stripes that the next epoch is to write.",

@@ -24,6 +24,7 @@
 #include "common/hash.h"
 #include "tests/support/ps_process.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/zipf.h"
 #include "thrift/wire_client.h"
 
 ABSL_FLAG(std::string, server, CAIRN_PS, "Path of cairn-ps");
@@ -57,31 +58,6 @@ void Require(const absl::Status& status) {
 }
 
 Deadline Soon() { return Deadline::In(absl::Minutes(2)); }
-
-// Ranks 1 … n, rank k with a probability in proportion to k^-s: rejection-inversion (Hörmann and
-// Derflinger, 1996).
-class Zipf {
- public:
-  Zipf(int64_t n, double s)
-      : n_(n), s_(s), low_(H(1.5) - 1), high_(H(static_cast<double>(n) + 0.5)) {}
-
-  int64_t Draw(std::mt19937_64& random) {
-    for (;;) {
-      const double u = low_ + (high_ - low_) * (static_cast<double>(random() >> 11) * 0x1p-53);
-      const double x = std::pow(1 + (1 - s_) * u, 1 / (1 - s_));
-      const double k = std::clamp(std::round(x), 1.0, static_cast<double>(n_));
-      if (u >= H(k + 0.5) - std::pow(k, -s_)) return static_cast<int64_t>(k);
-    }
-  }
-
- private:
-  double H(double x) const { return (std::pow(x, 1 - s_) - 1) / (1 - s_); }
-
-  const int64_t n_;
-  const double s_;
-  const double low_;
-  const double high_;
-};
 
 int64_t KeyOf(int64_t rank) { return static_cast<int64_t>(MixBits(static_cast<uint64_t>(rank))); }
 

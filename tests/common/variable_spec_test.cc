@@ -113,6 +113,16 @@ TEST(VariableSpec, EmbeddingRulesAreChecked) {
   spec = Embedding();
   spec.initializer.type = "wave";
   ExpectRefused(spec, "dense variables only");
+  spec = Embedding();
+  for (const int32_t pushes : {0, 256}) {
+    spec.row_rules.admit_after_pushes = pushes;
+    ExpectRefused(spec, "1 (every key that is pushed) to 255");
+  }
+  spec.row_rules.admit_after_pushes = 255;
+  EXPECT_OK(ValidateSpec(spec, 2));
+  VariableSpec dense = Dense();
+  dense.row_rules.admit_after_pushes = 2;
+  ExpectRefused(dense, "row_rules are for embeddings");
 }
 
 TEST(VariableSpec, ErrorsOfPartsNameTheVariable) {
@@ -147,6 +157,10 @@ TEST(VariableSpec, TextShowsWhatTwoSpecsMayDifferIn) {
   EXPECT_THAT(SpecText(Embedding()),
               AllOf(HasSubstr("embedding float32 [16]"), HasSubstr("touched_rows pushed"),
                     HasSubstr("4 buckets (ps: buckets) {0: 2, 1: 2}")));
+  VariableSpec ruled = Embedding();
+  ruled.row_rules.admit_after_pushes = 3;
+  EXPECT_THAT(SpecText(ruled), HasSubstr("admit_after_pushes 3"));
+  EXPECT_FALSE(ruled == Embedding());
 }
 
 }  // namespace

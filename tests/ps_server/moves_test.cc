@@ -434,6 +434,51 @@ TEST_F(MovesTest, RowsThatMoveTwiceDoNotTakeTheNumbersOfAServerOnTheWay) {
   EXPECT_THAT(*Pull(2, {5}, 3), ElementsAre(-1));
 }
 
+// The source crashes before the move, the target after it.
+TEST_F(MovesTest, KeysThatWaitForTheirRowsGoAlong) {
+  wire::VariableSpec table = Table();
+  table.name = "ruled";
+  wire::RowRules rules;
+  rules.admit_after_pushes = 3;
+  table.__set_row_rules(rules);
+  for (int32_t s = 0; s < kServers; ++s) {
+    ASSERT_OK(TestClient(Service(s), -1).Create({table}));
+  }
+  std::vector<int64_t> keys(2000);
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(i);
+  const std::vector<float> ones(keys.size(), -1);
+  const auto push = [&](int32_t s) {
+    return TestClient(Service(s), -1).PushKeys("ruled", keys, ones).status();
+  };
+  const auto step = [&](int32_t s, wire::MoveAction::type action, wire::MoveReply& reply,
+                        const Payload* data = nullptr) {
+    wire::MoveRequest request = Request(action, 0, 1, 2);
+    request.variable = "ruled";
+    if (data != nullptr) request.data = Payload::View(data->data(), data->size());
+    return CallStatus([&] { Service(s).move(reply, request); });
+  };
+  ASSERT_OK(push(0));
+  ASSERT_OK(TestClient(Service(0), -1).Flush());
+  ASSERT_NO_FATAL_FAILURE(Crash(0));
+  wire::MoveReply reply;
+  ASSERT_OK(step(1, wire::MoveAction::PREPARE, reply));
+  ASSERT_OK(step(0, wire::MoveAction::PREPARE, reply));
+  wire::MoveReply read;
+  ASSERT_OK(step(0, wire::MoveAction::READ, read));
+  ASSERT_OK(step(1, wire::MoveAction::WRITE, reply, &read.data));
+  ASSERT_OK(push(0));  // between two passes
+  ASSERT_OK(step(0, wire::MoveAction::HOLD, reply));
+  ASSERT_OK(step(0, wire::MoveAction::READ, read));
+  ASSERT_OK(step(1, wire::MoveAction::WRITE, reply, &read.data));
+  ASSERT_OK(step(1, wire::MoveAction::READY, reply));
+  for (int32_t s = 0; s < kServers; ++s) ASSERT_OK(step(s, wire::MoveAction::COMMIT, reply));
+  ASSERT_NO_FATAL_FAILURE(Crash(1));
+  EXPECT_EQ(TestClient(Service(1), -1).Describe()->variables[1].shards[0].rows, 0);
+  ASSERT_OK(push(1));
+  EXPECT_EQ(TestClient(Service(1), -1).Describe()->variables[1].shards[0].rows, 2000);
+  EXPECT_THAT(*TestClient(Service(1), -1).PullKeys("ruled", {0, 1999}), ElementsAre(1, 1));
+}
+
 TEST_F(MovesTest, TheMemoryOfRowsGoesWithThem) {
   std::vector<int64_t> keys(10000);
   for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(i);

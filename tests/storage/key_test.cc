@@ -62,6 +62,16 @@ TEST(Key, ColdRowsOfAStripeSortByTheirKeysAndParseBack) {
   EXPECT_EQ(KeyText(StripeKeys(id).ColdCount()), "stripe 3/0/70000 cold count");
 }
 
+TEST(Key, PagesOfWaitingKeysParseBack) {
+  StripeKeys keys({3, 0, 70000});
+  const absl::StatusOr<StripeKey> parsed = ParseStripeKey(keys.Waiting(511));
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->part, StripePart::kWaiting);
+  EXPECT_EQ(parsed->segment, 511u);
+  EXPECT_EQ(KeyText(keys.Waiting(511)), "stripe 3/0/70000 waiting keys 511");
+  EXPECT_EQ(absl::BytesToHexString(keys.Waiting(511)), "0500000003000000000001117005000001ff");
+}
+
 // DropJob deletes the range of a prefix: it must end before the first key of the next one.
 TEST(Key, PrefixEndIsTheFirstKeyBeyondThePrefix) {
   EXPECT_EQ(PrefixEnd(StripesPrefix(7)), StripesPrefix(8));

@@ -19,6 +19,7 @@ struct LoadedStripe {
   std::vector<std::string> images;
   std::vector<std::pair<int64_t, std::string>> rows;
   int64_t cold_count = 0;
+  std::vector<std::string> waiting;  // by page
 };
 
 // Keeps every stripe in the order of the visit, and every row where its key came first.
@@ -48,6 +49,12 @@ class Recorder : public StripeVisitor {
   absl::Status ColdCount(const StripeId& id, int64_t rows) override {
     EXPECT_EQ(stripes.back().id, id);
     stripes.back().cold_count = rows;
+    return absl::OkStatus();
+  }
+  absl::Status Waiting(const StripeId& id, uint32_t page, absl::string_view bytes) override {
+    EXPECT_EQ(stripes.back().id, id);
+    EXPECT_EQ(stripes.back().waiting.size(), page);
+    stripes.back().waiting.emplace_back(bytes);
     return absl::OkStatus();
   }
   std::vector<LoadedStripe> stripes;

@@ -152,6 +152,23 @@ TEST_F(StripeStoreTest, ColdRowsAreFoundByKeyAndNotShownByALoadUnlessPutAgain) {
   EXPECT_THAT(Load(2)[0].rows, UnorderedElementsAre(Pair(7, "sevn"), Pair(5, "5555")));
 }
 
+TEST_F(StripeStoreTest, PagesOfWaitingKeysAreShownAsTheyWerePutLastUntilTheStripeGoes) {
+  const StripeId id{2, 0, 9};
+  ASSERT_OK(WriteRows(id, {{0, 1}}, {{5, "five"}}));
+  for (const char* const first : {"0000", "zero"}) {
+    const std::unique_ptr<StripeBatch> batch = store_->NewBatch(id);
+    batch->PutWaiting(0, first);
+    if (first[0] == '0') batch->PutWaiting(1, "1111");
+    ASSERT_OK(store_->Write(*batch));
+  }
+  for (int i = 0; i < 2; ++i, Reopen()) {
+    EXPECT_THAT(Load(2)[0].waiting, ElementsAre("zero", "1111"));
+    EXPECT_THAT(Load(2)[0].rows, ElementsAre(Pair(5, "five")));
+  }
+  ASSERT_OK(store_->PutMap({2, "job", "t", ""}, {}, std::vector<StripeId>{id}));
+  EXPECT_TRUE(Load(2).empty());
+}
+
 TEST_F(StripeStoreTest, ADroppedJobTakesItsColdRowsAlong) {
   ASSERT_OK(store_->PutVariable({2, "job", "t", ""}));
   ASSERT_OK(WriteRows({2, 0, 0}, {{0, 1}}, {{1, "1"}}));

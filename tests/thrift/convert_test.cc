@@ -44,6 +44,21 @@ TEST(Convert, EveryFieldArrives) {
   EXPECT_EQ(spec->shards.size(), 1U);
 }
 
+TEST(Convert, RowRulesSurviveBothWaysAndTheDefaultsTakeNoBytes) {
+  wire::VariableSpec table = ExampleEmbeddingSpec();
+  absl::StatusOr<VariableSpec> spec = FromWire(table, 0, 1);
+  ASSERT_OK(spec);
+  EXPECT_EQ(spec->row_rules, RowRules());
+  EXPECT_FALSE(ToWire(*spec).__isset.row_rules);
+  wire::RowRules rules;
+  rules.__set_admit_after_pushes(7);
+  table.__set_row_rules(rules);
+  spec = FromWire(table, 0, 1);
+  ASSERT_OK(spec);
+  EXPECT_EQ(spec->row_rules.admit_after_pushes, 7);
+  EXPECT_EQ(ToWire(*spec).row_rules, rules);
+}
+
 TEST(Convert, WhatAClientLeavesOutIsFilledIn) {
   wire::VariableSpec dense = ExampleDenseSpec();
   dense.shards.clear();

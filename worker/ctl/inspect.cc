@@ -52,7 +52,10 @@ Json SpecJson(const wire::VariableSpec& spec) {
                {"learning_rate_arguments", optimizer.learning_rate.arguments},
                {"optimizer_arguments", optimizer.arguments},
                {"map_version", spec.map_version}};
-  if (spec.kind == wire::VariableKind::EMBEDDING) json["buckets"] = spec.bucket_ps.size();
+  if (spec.kind == wire::VariableKind::EMBEDDING) {
+    json["buckets"] = spec.bucket_ps.size();
+    json["row_rules"] = {{"admit_after_pushes", spec.row_rules.admit_after_pushes}};
+  }
   return json;
 }
 
@@ -80,12 +83,65 @@ std::pair<int64_t, int64_t> Versions(const Spread& spread) {
   return {lowest, highest};
 }
 
+bool IsTable(const Spread& spread) {
+  return spread.info->spec.kind == wire::VariableKind::EMBEDDING;
+}
+
+// Of all servers, since each one's start.
+struct SummedRows {
+  int64_t in_memory = 0;
+  wire::RowFigures figures;
+
+  // Of the keys that have a row, those that had it in memory.
+  double HitRate() const {
+    const int64_t there = figures.found + figures.loaded;
+    return there == 0 ? 1 : static_cast<double>(figures.found) / static_cast<double>(there);
+  }
+};
+
+SummedRows FiguresOf(const Spread& spread) {
+  SummedRows sum;
+  for (const auto& [server, shard] : spread.shards) {
+    sum.in_memory += shard->rows_in_memory;
+    sum.figures.found += shard->row_figures.found;
+    sum.figures.loaded += shard->row_figures.loaded;
+    sum.figures.absent += shard->row_figures.absent;
+    sum.figures.evicted += shard->row_figures.evicted;
+    sum.figures.not_admitted += shard->row_figures.not_admitted;
+  }
+  return sum;
+}
+
+Json FiguresJson(const SummedRows& rows) {
+  return {{"in_memory", rows.in_memory},     {"found", rows.figures.found},
+          {"loaded", rows.figures.loaded},   {"absent", rows.figures.absent},
+          {"evicted", rows.figures.evicted}, {"not_admitted", rows.figures.not_admitted},
+          {"hit_rate", rows.HitRate()}};
+}
+
+// Of tables; empty where there are none.
+std::string RowsText(const std::map<std::string, Spread>& by_name) {
+  TextTable table({"table", "rows", "in memory", "found there", "loaded", "hit rate",
+                   "without a row", "not admitted", "left memory"});
+  for (const auto& [name, spread] : by_name) {
+    if (!IsTable(spread)) continue;
+    const SummedRows rows = FiguresOf(spread);
+    table.Add({name, absl::StrCat(Sum(spread, &wire::ShardInfo::rows)),
+               absl::StrCat(rows.in_memory), absl::StrCat(rows.figures.found),
+               absl::StrCat(rows.figures.loaded), absl::StrFormat("%.3f", rows.HitRate()),
+               absl::StrCat(rows.figures.absent), absl::StrCat(rows.figures.not_admitted),
+               absl::StrCat(rows.figures.evicted)});
+  }
+  return table.empty() ? "" : absl::StrCat("\nkeys of pulls and pushes:\n", table.Text());
+}
+
 Json SpreadJson(const Spread& spread) {
   Json json = SpecJson(spread.info->spec);
   json["slots"] = spread.info->slots;
   json["rows"] = Sum(spread, &wire::ShardInfo::rows);
   json["stripes"] = Sum(spread, &wire::ShardInfo::stripes);
   json["memory_bytes"] = Sum(spread, &wire::ShardInfo::memory_bytes);
+  if (IsTable(spread)) json["row_figures"] = FiguresJson(FiguresOf(spread));
   const auto [lowest, highest] = Versions(spread);
   json["lowest_version"] = lowest;
   json["highest_version"] = highest;
@@ -201,7 +257,8 @@ Answer InspectAnswer(const Target& target, const std::vector<ServerView>& server
                BytesText(Sum(spread, &wire::ShardInfo::memory_bytes))});
   }
   answer.text = absl::StrCat("job ", target.job, "\n\n",
-                             table.empty() ? NoneText("the servers", patterns) : table.Text());
+                             table.empty() ? NoneText("the servers", patterns) : table.Text(),
+                             RowsText(by_name));
   if (by_name.size() == 1) {
     absl::StrAppend(&answer.text, "\n", ShardsText(by_name.begin()->second));
   }

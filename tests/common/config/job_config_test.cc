@@ -31,6 +31,7 @@ void ExpectDefaults(const JobConfig& job) {
   EXPECT_EQ(job.model.factors, 8);
   EXPECT_EQ(job.model.embedding.dim, 16);
   EXPECT_EQ(job.model.embedding.hash_buckets, 0);
+  EXPECT_EQ(job.model.embedding.admit_after_pushes, 1);
   EXPECT_EQ(job.data.index_base, 1);
   EXPECT_EQ(job.data.label_base, 0);
   EXPECT_EQ(job.data.batch_size, 128);
@@ -115,6 +116,9 @@ TEST(Job, KeysThatDoNothingInTheModelAreWarnings) {
   EXPECT_THAT(Parse(kManualJob).warnings,
               ElementsAre(HasSubstr("a9a.yaml:6: model.hidden does nothing in a linear model"),
                           HasSubstr("model.factors"), HasSubstr("model.embedding")));
+  const JobConfig linear = Parse(kShortJob, {"model.embedding={admit_after_pushes: 2}"});
+  EXPECT_EQ(linear.model.type, "linear");
+  EXPECT_EQ(linear.model.embedding.admit_after_pushes, 1);
 }
 
 TEST(Job, SchedulesTakeKerasArguments) {

@@ -195,6 +195,37 @@ TEST(Inspect, AVariableIsTheSumOfItsShards) {
   EXPECT_EQ(kernel["shards"][1]["server"], "ps:1 (b:2)");
   EXPECT_TRUE(absl::StrContains(answer.text, "10-11")) << answer.text;
   EXPECT_EQ(InspectAnswer(target, servers, {"bias"}).json["variables"].size(), 0U);
+  EXPECT_FALSE(kernel.contains("row_figures"));
+  EXPECT_FALSE(absl::StrContains(answer.text, "hit rate")) << answer.text;
+}
+
+TEST(Inspect, WhatBecameOfATablesKeysIsTheSumOverItsServers) {
+  const Target target = TwoServers();
+  std::vector<ServerView> servers = {Answering(target, 0, 1), Answering(target, 1, 1)};
+  for (ServerView& server : servers) {
+    wire::VariableInfo& info = server.described.variables[0];
+    info.spec.name = "emb";
+    info.spec.kind = wire::VariableKind::EMBEDDING;
+    info.spec.shape = {4};
+    info.spec.row_rules.admit_after_pushes = 2;
+    wire::RowFigures figures;
+    figures.found = 45;
+    figures.loaded = 5;
+    figures.absent = 7;
+    figures.evicted = 8;
+    figures.not_admitted = 6;
+    info.shards[0].__set_row_figures(figures);
+    info.shards[0].rows_in_memory = 3;
+  }
+  const Answer answer = InspectAnswer(target, servers, {"emb"});
+  const auto& table = answer.json["variables"][0];
+  EXPECT_EQ(table["row_rules"]["admit_after_pushes"], 2);
+  EXPECT_EQ(table["row_figures"]["in_memory"], 6);
+  EXPECT_EQ(table["row_figures"]["found"], 90);
+  EXPECT_EQ(table["row_figures"]["not_admitted"], 12);
+  EXPECT_EQ(table["row_figures"]["hit_rate"], 0.9);
+  EXPECT_TRUE(absl::StrContains(answer.text, "0.900")) << answer.text;
+  EXPECT_TRUE(absl::StrContains(answer.text, "not admitted")) << answer.text;
 }
 
 }  // namespace

@@ -91,6 +91,25 @@ std::vector<VariableSpec> TwoSpecs(double clipnorm, int64_t shards_of_second) {
   return specs;
 }
 
+TEST(VariablePlan, TablesGetTheRowRulesOfTheJob) {
+  JobConfig job = Job();
+  job.model.embedding.admit_after_pushes = 3;
+  Schema schema;
+  schema.dense_columns = 2;
+  schema.key_columns = 2;
+  const auto model = Model::Create(job.model, job.data, schema);
+  ASSERT_OK(model);
+  const auto specs = PlanVariables(job, **model, 1);
+  ASSERT_OK(specs);
+  int tables = 0;
+  for (const VariableSpec& spec : *specs) {
+    const bool table = spec.kind == VariableKind::kEmbedding;
+    tables += table;
+    EXPECT_EQ(spec.row_rules.admit_after_pushes, table ? 3 : 1) << spec.name;
+  }
+  EXPECT_EQ(tables, 2);
+}
+
 TEST(GradientClipper, GlobalNormCoversAllVariables) {
   JobConfig job;
   job.optimizer.global_clipnorm = 1;
