@@ -76,6 +76,22 @@ absl::Status CheckDense(const VariableSpec& spec, int32_t ps_count) {
   return Refuse(spec, "shards hold ", next, " rows, shape ", ShapeText(spec.shape), " has ", rows);
 }
 
+absl::Status CheckRules(const VariableSpec& spec) {
+  const RowRules& rules = spec.row_rules;
+  if (rules.admit_after_pushes < 1 || rules.admit_after_pushes > kMostPushesToAdmit) {
+    return Refuse(spec, "admit_after_pushes is ", rules.admit_after_pushes,
+                  "; 1 (every key that is pushed) to ", kMostPushesToAdmit, " are allowed");
+  }
+  if (rules.expire_after_seconds < 0 || rules.expire_after_seconds > kMostSecondsToExpire) {
+    return Refuse(spec, "expire_after_seconds is ", rules.expire_after_seconds, "; 0 (never) to ",
+                  kMostSecondsToExpire, " are allowed");
+  }
+  const auto buckets = static_cast<int64_t>(spec.bucket_ps.size());
+  if (rules.max_rows == 0 || rules.max_rows >= buckets) return absl::OkStatus();
+  return Refuse(spec, "max_rows is ", rules.max_rows, "; 0 (no limit), or ", buckets,
+                " (a row a bucket) or more");
+}
+
 absl::Status CheckEmbedding(const VariableSpec& spec, int32_t ps_count) {
   if (spec.dtype != DType::kFloat32) {
     return Refuse(spec, "dtype ", DTypeName(spec.dtype), ", but embeddings are float32");
@@ -87,11 +103,6 @@ absl::Status CheckEmbedding(const VariableSpec& spec, int32_t ps_count) {
     return Refuse(spec, "touched_rows must be 'pushed' for an embedding");
   }
   if (!spec.shards.empty()) return Refuse(spec, "shards are for dense variables, use bucket_ps");
-  const int32_t pushes = spec.row_rules.admit_after_pushes;
-  if (pushes < 1 || pushes > kMostPushesToAdmit) {
-    return Refuse(spec, "admit_after_pushes is ", pushes, "; 1 (every key that is pushed) to ",
-                  kMostPushesToAdmit, " are allowed");
-  }
   const size_t buckets = spec.bucket_ps.size();
   if (buckets == 0 || buckets > kMaxBuckets || (buckets & (buckets - 1)) != 0) {
     return Refuse(spec, "bucket_ps has ", buckets, " entries; a power of two from 1 to ",
@@ -100,7 +111,7 @@ absl::Status CheckEmbedding(const VariableSpec& spec, int32_t ps_count) {
   for (size_t i = 0; i < buckets; ++i) {
     RETURN_IF_ERROR(CheckPs(spec, "bucket_ps", i, spec.bucket_ps[i], ps_count));
   }
-  return absl::OkStatus();
+  return CheckRules(spec);
 }
 
 // How many buckets each server has, in the order of servers: "0: 32, 1: 32".
@@ -152,9 +163,14 @@ std::string SpecText(const VariableSpec& spec) {
   if (embedding) {
     absl::StrAppend(&text, ", ", spec.bucket_ps.size(), " buckets (ps: buckets) {",
                     BucketText(spec.bucket_ps), "}");
-    if (spec.row_rules.admit_after_pushes > 1) {
-      absl::StrAppend(&text, ", admit_after_pushes ", spec.row_rules.admit_after_pushes);
+    const RowRules& rules = spec.row_rules;
+    if (rules.admit_after_pushes > 1) {
+      absl::StrAppend(&text, ", admit_after_pushes ", rules.admit_after_pushes);
     }
+    if (rules.expire_after_seconds > 0) {
+      absl::StrAppend(&text, ", expire_after_seconds ", rules.expire_after_seconds);
+    }
+    if (rules.max_rows > 0) absl::StrAppend(&text, ", max_rows ", rules.max_rows);
   } else {
     absl::StrAppend(&text, ", shards (first row + rows @ ps) {",
                     absl::StrJoin(spec.shards, ", ",

@@ -30,9 +30,15 @@ struct DenseShard {
 
 // Which rows an embedding table keeps (ps_server/ROW_RULES.md).
 inline constexpr int32_t kMostPushesToAdmit = 255;  // a count takes a byte
+inline constexpr int64_t kMostSecondsToExpire = int64_t{100} * 366 * 86400;
 struct RowRules {
   // A key gets a row with its n-th push; the pushes before do not move it. 1 … kMostPushesToAdmit.
   int32_t admit_after_pushes = 1;
+  // Rows not pushed for so long are deleted, some time later; 0: never.
+  int64_t expire_after_seconds = 0;
+  // Of the whole table, shared among its buckets: beyond it, rows not pushed for longest are
+  // deleted. 0: no limit.
+  int64_t max_rows = 0;
 
   bool operator==(const RowRules&) const = default;
 };

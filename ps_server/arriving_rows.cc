@@ -122,18 +122,20 @@ absl::Status ArrivingRows::WriteStripe(const MovePiece& piece, StripeStore& stor
 }
 
 // The rows that follow take them to the store.
-absl::Status ArrivingRows::SetWaiting(const MovePiece& piece) {
+absl::Status ArrivingRows::SetRules(const MovePiece& piece) {
   Stripe* const stripe = variable_->table() == nullptr ? nullptr : Find(piece.shard, piece.stripe);
   if (stripe == nullptr) {
     return absl::InvalidArgumentError(
-        absl::StrCat("stripe ", piece.stripe, ", of waiting keys, is no part of the move"));
+        absl::StrCat("stripe ", piece.stripe, ", of row rules, is no part of the move"));
   }
   auto& table_stripe = static_cast<EmbeddingStripe&>(*stripe);
   int64_t more = 0;
   {
     absl::MutexLock lock(&stripe->mutex());
     more -= static_cast<int64_t>(table_stripe.waiting_bytes());
-    const absl::Status set = table_stripe.SetWaiting(piece.bytes);
+    const absl::Status set = piece.kind == PieceKind::kWaiting
+                                 ? table_stripe.SetWaiting(piece.bytes)
+                                 : table_stripe.LoadAges(piece.bytes);
     if (!set.ok()) return absl::InvalidArgumentError(set.message());
     more += static_cast<int64_t>(table_stripe.waiting_bytes());
   }
@@ -181,7 +183,8 @@ absl::Status ArrivingRows::Write(absl::string_view pieces, StripeStore& store) {
       case PieceKind::kShard: RETURN_IF_ERROR(WriteShard(piece)); break;
       case PieceKind::kNumbers: RETURN_IF_ERROR(WriteNumbers(piece, store)); break;
       case PieceKind::kIncarnations: incarnations_ = piece.marks; break;
-      case PieceKind::kWaiting: RETURN_IF_ERROR(SetWaiting(piece)); break;
+      case PieceKind::kWaiting:
+      case PieceKind::kAges: RETURN_IF_ERROR(SetRules(piece)); break;
     }
     CAIRN_CRASH_POINT("move: a piece is written");
   }

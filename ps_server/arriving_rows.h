@@ -47,7 +47,7 @@ class ArrivingRows {
   Stripe* Find(uint32_t shard, uint32_t stripe) const;
   absl::Status WriteRows(EmbeddingStripe& stripe, const StoredRows& rows);
   absl::Status WriteStripe(const struct MovePiece& piece, StripeStore& store);
-  absl::Status SetWaiting(const struct MovePiece& piece);
+  absl::Status SetRules(const struct MovePiece& piece);
   absl::Status WriteNumbers(const struct MovePiece& piece, StripeStore& store);
   absl::Status WriteShard(const struct MovePiece& piece);
 

@@ -94,7 +94,8 @@ void ColdReader::TakeStripe(EmbeddingStripe& stripe, const KeyGroups& groups,
     if (row == RowTable::kNone && !unchanged) {
       again_.insert(again_.end(), at.begin(), at.end());
     } else {
-      take({.stripe = stripe, .key = wanted, .row = row, .cold = rows_.row(key)}, at);
+      const char* const cold = stripe.Deleting(wanted) ? nullptr : rows_.row(key);
+      take({.stripe = stripe, .key = wanted, .row = row, .cold = cold}, at);
     }
   }
 }

@@ -37,6 +37,7 @@ void CopyFloats(const float* from, size_t count, float* to) {
 EmbeddingStripe::EmbeddingStripe(const StripeId& id, const TableLayout& layout, ChunkPool& pool)
     : Stripe(id), layout_(layout), table_(layout.floats_per_row(), pool) {
   if (layout.admit_after_pushes > 1) waiting_ = std::make_unique<WaitingKeys>();
+  if (layout.deletes_rows) ages_ = std::make_unique<RowAges>(layout.expire_after_seconds);
 }
 
 uint32_t EmbeddingStripe::FoundOrMade(uint32_t found, int64_t key, int64_t& made) {
@@ -266,6 +267,7 @@ void EmbeddingStripe::DrainContent(StripeBatch& batch) {
   if (cold != counted_cold_) batch.SetColdCount(cold);
   counted_cold_ = cold;
   if (waiting_ != nullptr) waiting_->Put(batch);
+  if (ages_ != nullptr) batch.PutAges(ages_->Encode(updates_));
 }
 
 absl::Status EmbeddingStripe::LoadRows(const StoredRows& rows) {

@@ -9,11 +9,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/initializer.h"
 #include "common/optimizer/optimizer.h"
+#include "ps_server/row_ages.h"
 #include "ps_server/row_table.h"
 #include "ps_server/stripe.h"
 #include "ps_server/waiting_keys.h"
@@ -27,7 +29,10 @@ struct TableLayout {
   InitializerConfig initializer;
   uint64_t table_hash = 0;          // HashBytes(name)
   std::vector<float> slot_initial;  // by slot
-  uint32_t admit_after_pushes = 1;  // RowRules
+  // RowRules.
+  uint32_t admit_after_pushes = 1;
+  int64_t expire_after_seconds = 0;
+  bool deletes_rows = false;
 
   size_t floats_per_row() const { return dim * (1 + slot_initial.size()); }
   // What a row costs the memory budget: its floats and at most 32 bytes beside them.
@@ -104,6 +109,11 @@ class EmbeddingStripe final : public Stripe {
   // After the last LoadRows and LoadWaiting. kDataLoss: something is missing.
   absl::Status FinishLoad();
 
+  // What LoadAges takes; empty of a table that deletes no rows.
+  std::string EncodeAges() const;
+  // As it was encoded. kDataLoss: the table deletes no rows, or not such bytes.
+  absl::Status LoadAges(absl::string_view bytes);
+
   // Keys that were pushed and have no row yet (ROW_RULES.md).
   size_t waiting_bytes() const { return waiting_ == nullptr ? 0 : waiting_->bytes(); }
   // All pages, as SetWaiting takes them.
@@ -141,6 +151,29 @@ class EmbeddingStripe final : public Stripe {
   // Those that were not used meanwhile leave. Returns how many.
   uint32_t DropChosen(Leave which, const Leaving& leaving);
 
+  // Rows that are deleted (ROW_RULES.md). Whoever deletes some holds writing() from before it chose
+  // them, drains the stripe to the same batch under the same lock, writes it, and calls
+  // EndDeletion. Notes how many updates there were at `now`; rows up to this one have expired
+  // (RowAges).
+  std::optional<uint32_t> NoteAges(int64_t now);
+  void ForgetAges(int64_t now) { ages_->ForgetUpTo(now); }
+  // Whether a row's last update is `up_to`, or came before it.
+  bool Old(uint32_t last_update, uint32_t up_to) const {
+    return ((updates_ - last_update) & RowTable::kLastUpdate) >=
+           ((updates_ - up_to) & RowTable::kLastUpdate);
+  }
+  struct Deleted {
+    int64_t in_memory = 0;
+    int64_t cold = 0;
+  };
+  // Deletes the row of `key`, in memory or on disk, unless it was changed after update `up_to`.
+  // After a DrainAhead of `batch`.
+  void Delete(StripeBatch& batch, int64_t key, uint32_t up_to, Deleted& deleted);
+  void EndDeletion();
+  // What the disk still has of the key is of a row that has been deleted.
+  bool Deleting(int64_t key) const { return !deleting_.empty() && deleting_.contains(key); }
+  bool deleting() const { return !deleting_.empty(); }
+
  protected:
   void DrainContent(StripeBatch& batch) override;
 
@@ -166,6 +199,8 @@ class EmbeddingStripe final : public Stripe {
   // Puts a row as a cold one.
   void Spill(StripeBatch& batch, uint32_t row);
   void DropRow(uint32_t row);
+  // The last row, with what is noted of it, gets its number.
+  void RemoveRow(uint32_t row);
   static bool Bit(const std::vector<uint64_t>& bits, uint32_t row) {
     return row / 64 < bits.size() && (bits[row / 64] >> (row % 64) & 1) != 0;
   }
@@ -174,6 +209,8 @@ class EmbeddingStripe final : public Stripe {
   RowTable table_;
   uint32_t updates_ = 0;                  // stamps rows, to find keys that one push repeats
   std::unique_ptr<WaitingKeys> waiting_;  // null: a key's first push makes its row
+  std::unique_ptr<RowAges> ages_;         // null: the table deletes no rows
+  absl::flat_hash_set<int64_t> deleting_;
   // Rows to write: a bit each, how many, and their numbers while they are few.
   std::vector<uint64_t> dirty_bits_;
   size_t dirty_count_ = 0;

@@ -1,7 +1,8 @@
-// How rows of a stripe leave memory and come back (COLD_ROWS.md).
+// How rows of a stripe leave memory and come back (COLD_ROWS.md), or end (ROW_RULES.md).
 #include <algorithm>
 #include <cstring>
 
+#include "common/status.h"
 #include "ps_server/embedding_stripe.h"
 
 namespace cairn {
@@ -85,6 +86,12 @@ uint32_t EmbeddingStripe::DropChosen(Leave which, const Leaving& leaving) {
 
 // Rows after it have been looked at: the last one, which takes its number, stays.
 void EmbeddingStripe::DropRow(uint32_t row) {
+  RemoveRow(row);
+  --spare_count_;
+  ++cold_rows_;
+}
+
+void EmbeddingStripe::RemoveRow(uint32_t row) {
   const uint32_t last = table_.size() - 1;
   table_.Remove(row);
   SetBit(spare_bits_, row, spare(last));
@@ -92,8 +99,49 @@ void EmbeddingStripe::DropRow(uint32_t row) {
   SetBit(dirty_bits_, row, Bit(dirty_bits_, last));
   SetBit(dirty_bits_, last, false);
   many_dirty_ = true;  // the numbers of those that were few are others now
-  --spare_count_;
-  ++cold_rows_;
+}
+
+std::optional<uint32_t> EmbeddingStripe::NoteAges(int64_t now) {
+  ages_->Note(updates_, now);
+  return ages_->ExpiredUpTo(now);
+}
+
+void EmbeddingStripe::Delete(StripeBatch& batch, int64_t key, uint32_t up_to, Deleted& deleted) {
+  const uint32_t row = table_.FindOne(key);
+  if (row != RowTable::kNone) {
+    if (!Old(table_.last_update(row), up_to)) return;
+    if (spare(row)) --spare_count_;
+    if (Bit(dirty_bits_, row)) --dirty_count_;
+    RemoveRow(row);
+    batch.PutGone(key);
+    ++deleted.in_memory;
+  } else {
+    --cold_rows_;
+    ++deleted.cold;
+  }
+  // A row in memory may have an older record there.
+  batch.DropCold(key);
+  deleting_.insert(key);
+  departures_.fetch_add(1, std::memory_order_release);
+}
+
+void EmbeddingStripe::EndDeletion() {
+  deleting_.clear();
+  departures_.fetch_add(1, std::memory_order_release);
+  table_.TrimMemory();
+}
+
+std::string EmbeddingStripe::EncodeAges() const {
+  return ages_ == nullptr ? std::string() : ages_->Encode(updates_);
+}
+
+absl::Status EmbeddingStripe::LoadAges(absl::string_view bytes) {
+  if (ages_ == nullptr) {
+    return absl::DataLossError("row ages, in a table that deletes no rows");
+  }
+  ASSIGN_OR_RETURN(const uint32_t updates, ages_->Decode(bytes));
+  updates_ = std::max(updates_, updates);
+  return absl::OkStatus();
 }
 
 }  // namespace cairn

@@ -75,6 +75,7 @@ class ServingEngine final : public Engine {
   EngineFigures Figures(FigureDetail detail) const override { return FiguresOf(core_, detail); }
   absl::Status failure() const override { return core_.flusher.failure(); }
   int32_t live_workers() const override;
+  absl::Status KeepRowRules() override { return core_.row_keeper.RunOnce(); }
   absl::Status Close() override;
 
  private:
@@ -107,6 +108,7 @@ absl::Status ServingEngine::Load() {
   CAIRN_CRASH_POINT("start: loaded");
   core_.flusher.Start();
   core_.evictor.Start();
+  core_.row_keeper.Start();
   return absl::OkStatus();
 }
 
@@ -125,6 +127,7 @@ absl::Status ServingEngine::Close() {
   service_.Shut();
   CAIRN_CRASH_POINT("end: before the last epoch");
   core_.flusher.Stop();
+  core_.row_keeper.Stop();
   core_.evictor.Stop();
   close_status_ = core_.flusher.Flush(Flusher::Reach::kSynced);
   if (close_status_.ok() && core_.applied_is_durable()) {

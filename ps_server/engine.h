@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "ps_server/figures.h"
 #include "thrift/ParameterServer.h"
@@ -49,6 +50,9 @@ struct EngineOptions {
   int32_t max_workers = kDefaultMaxWorkers;  // of all jobs
   // Told to clients by hello; whoever reads messages enforces it.
   int64_t max_message_bytes = kDefaultMaxMessageBytes;
+  // How often tables are looked at for rows that they are not to keep (RowRules).
+  absl::Duration row_rules_interval = absl::Seconds(1);
+  std::function<absl::Time()> wall_clock = [] { return absl::Now(); };
   // Called, in the thread of the call, when `drain` has written everything or failed to: the
   // program is to end. Null: the call is refused.
   std::function<void()> drained;
@@ -77,6 +81,9 @@ class Engine {
   virtual absl::Status failure() const = 0;
   // Workers of all jobs that neither left nor were silent for a lease.
   virtual int32_t live_workers() const = 0;
+
+  // Deletes what tables are not to keep now, whatever the interval. Errors as failure().
+  virtual absl::Status KeepRowRules() { return absl::OkStatus(); }
 
   // Refuses new calls (STOPPING), lets running ones end, flushes and closes the store.
   virtual absl::Status Close() = 0;

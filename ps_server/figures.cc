@@ -27,6 +27,8 @@ void AddVariables(Job& job, JobFigures& figures) {
     figures.row_evictions += table->counts().evicted.load();
     figures.row_absences += table->counts().absent.load();
     figures.row_pushes_not_admitted += table->counts().not_admitted.load();
+    figures.rows_expired += table->counts().expired.load();
+    figures.rows_crowded_out += table->counts().crowded_out.load();
   }
 }
 

@@ -39,6 +39,8 @@ struct JobFigures {
   int64_t row_evictions = 0;
   int64_t row_absences = 0;             // keys without a row anywhere
   int64_t row_pushes_not_admitted = 0;  // of them, those pushed and still without one
+  int64_t rows_expired = 0;
+  int64_t rows_crowded_out = 0;
   int64_t memory_bytes = 0;
   int64_t dirty_stripes = 0;
   std::vector<wire::WorkerStanding> workers;

@@ -64,6 +64,8 @@ struct RowCounts {
   std::atomic<int64_t> absent{0};
   std::atomic<int64_t> evicted{0};
   std::atomic<int64_t> not_admitted{0};
+  std::atomic<int64_t> expired{0};
+  std::atomic<int64_t> crowded_out{0};
 
   static void Add(std::atomic<int64_t>& count, int64_t more) {
     count.fetch_add(more, std::memory_order_relaxed);

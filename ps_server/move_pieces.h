@@ -19,7 +19,8 @@ enum class PieceKind : uint32_t {
   kShard = 3,    // a shard's update count and watermarks
   kNumbers = 4,  // how far every worker is: all stripes that were always the source's have so much
   kIncarnations = 5,  // of every worker, in the place of sequences: lower ones are fenced
-  kWaiting = 6,  // of a table's stripe: WaitingKeys, all of them; its kRows follow
+  kWaiting = 6,       // of a table's stripe: WaitingKeys, all of them; its kRows follow
+  kAges = 7,          // of a table's stripe: RowAges; its kRows follow
 };
 
 struct MovePiece {

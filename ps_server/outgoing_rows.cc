@@ -70,7 +70,7 @@ int64_t OutgoingRows::largest_bytes() const {
 }
 
 void OutgoingRows::ReadPart(Part& part, std::string* pieces) {
-  std::string bytes, waiting;
+  std::string bytes, waiting, ages;
   MovePiece piece{.shard = part.stripe().id().shard, .stripe = part.stripe().id().stripe};
   {
     absl::ReaderMutexLock lock(&part.stripe().mutex());
@@ -82,18 +82,19 @@ void OutgoingRows::ReadPart(Part& part, std::string* pieces) {
       part.table->AppendRows(part.read_updates, &bytes);
       part.read_updates = part.table->updates();
       part.table->AppendWaiting(&waiting);
+      ages = part.table->EncodeAges();
     } else {
       piece.kind = PieceKind::kImage;
       part.dense->AppendImage(&bytes);
     }
   }
-  if (!waiting.empty()) {
-    AppendPiece({.kind = PieceKind::kWaiting,
-                 .shard = piece.shard,
-                 .stripe = piece.stripe,
-                 .bytes = waiting},
+  const auto append = [&](PieceKind kind, absl::string_view of_rules) {
+    if (of_rules.empty()) return;
+    AppendPiece({.kind = kind, .shard = piece.shard, .stripe = piece.stripe, .bytes = of_rules},
                 pieces);
-  }
+  };
+  append(PieceKind::kWaiting, waiting);
+  append(PieceKind::kAges, ages);
   piece.bytes = bytes;
   AppendPiece(piece, pieces);
 }

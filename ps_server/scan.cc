@@ -125,10 +125,19 @@ absl::Status Scanner::ScanStripe(const EmbeddingStripe& stripe, int64_t first) {
     const uint64_t departures = stripe.departures();
     // Records of rows that are in memory are among them, so that there may be some in any case.
     RETURN_IF_ERROR(ReadCold(stripe, first, room));
-    absl::ReaderMutexLock lock(&stripe.mutex());
-    if (stripe.departures() != departures) continue;
-    Merge(stripe, first, room);
-    return absl::OkStatus();
+    bool deleting = false;
+    {
+      absl::ReaderMutexLock lock(&stripe.mutex());
+      deleting = stripe.deleting();
+      if (!deleting && stripe.departures() == departures) {
+        Merge(stripe, first, room);
+        return absl::OkStatus();
+      }
+    }
+    // The disk still has rows that are none: until they are gone there, too.
+    if (deleting) {
+      absl::MutexLock written(&stripe.writing());
+    }
   }
 }
 

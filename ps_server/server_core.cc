@@ -42,6 +42,7 @@ ServerCore::ServerCore(const EngineOptions& engine_options,
       registry(name, {.jobs = options.max_jobs, .workers = options.max_workers}, budget),
       flusher(*store, registry, options, &waits),
       evictor(*store, registry, budget, flusher, options),
+      row_keeper(*store, registry, budget, flusher, evictor, options),
       members(options.server_index, options.server_count) {}
 
 StoreMemory StoreMemoryOf(int64_t memory_budget_bytes) {

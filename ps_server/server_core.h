@@ -20,6 +20,7 @@
 #include "ps_server/memory_budget.h"
 #include "ps_server/moves.h"
 #include "ps_server/registry.h"
+#include "ps_server/row_keeper.h"
 #include "ps_server/rpc_meter.h"
 #include "ps_server/turn.h"
 #include "ps_server/wait_board.h"
@@ -41,6 +42,7 @@ struct ServerCore {
   Registry registry;
   Flusher flusher;
   Evictor evictor;
+  RowKeeper row_keeper;
   Counters counters;
   RpcMeter rpcs;
   Histogram staleness{StalenessBounds()};  // of each shard that was pushed

@@ -187,7 +187,10 @@ void Variable::AllocateTable(int32_t server_index) {
                      .optimizer = optimizer_.get(),
                      .initializer = spec_.initializer,
                      .table_hash = HashBytes(spec_.name)};
-  layout.admit_after_pushes = static_cast<uint32_t>(spec_.row_rules.admit_after_pushes);
+  const RowRules& rules = spec_.row_rules;
+  layout.admit_after_pushes = static_cast<uint32_t>(rules.admit_after_pushes);
+  layout.expire_after_seconds = rules.expire_after_seconds;
+  layout.deletes_rows = rules.expire_after_seconds > 0 || rules.max_rows > 0;
   for (const SlotSpec& slot : slots()) {
     layout.slot_initial.push_back(static_cast<float>(slot.initial_value));
   }

@@ -120,6 +120,8 @@ void FillRows(const HostedTable& table, wire::ShardInfo& info) {
   figures.absent = table.counts().absent.load();
   figures.evicted = table.counts().evicted.load();
   figures.not_admitted = table.counts().not_admitted.load();
+  figures.expired = table.counts().expired.load();
+  figures.crowded_out = table.counts().crowded_out.load();
   info.__set_row_figures(figures);
 }
 

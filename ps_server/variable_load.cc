@@ -78,6 +78,12 @@ class Loader final : public StripeVisitor {
     return embedding_->LoadWaiting(bytes, /*put=*/unit_.target == unit_.store);
   }
 
+  absl::Status Ages(const StripeId&, absl::string_view bytes) override {
+    if (foreign_) return absl::OkStatus();
+    if (embedding_ == nullptr) return absl::DataLossError("a dense variable has row ages");
+    return embedding_->LoadAges(bytes);
+  }
+
   // After the unit's last stripe. `dense`: the unit's shard; nullptr for a table.
   absl::Status Finish(HostedDense* dense) {
     RETURN_IF_ERROR(Settle());

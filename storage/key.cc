@@ -140,6 +140,7 @@ absl::StatusOr<StripeKey> ParseStripeKey(absl::string_view key) {
     case StripePart::kHeader:
     case StripePart::kImage:
     case StripePart::kColdCount:
+    case StripePart::kAges:
       if (key.size() != kSegmentAt) return NotAKey("stripe", key);
       return parsed;
     case StripePart::kRows:
@@ -217,8 +218,8 @@ std::string KeyText(absl::string_view key) {
     return absl::StrCat("note \"", absl::CHexEscape(note.name), "\"");
   }
   if (const auto stripe = ParseStripeKey(key); stripe.ok()) {
-    constexpr absl::string_view kParts[] = {" header",     " image",     " rows ",
-                                            " cold count", " cold row ", " waiting keys "};
+    constexpr absl::string_view kParts[] = {
+        " header", " image", " rows ", " cold count", " cold row ", " waiting keys ", " row ages"};
     std::string text = absl::StrCat("stripe ", stripe->id.variable, "/", stripe->id.shard, "/",
                                     stripe->id.stripe, kParts[static_cast<int>(stripe->part)]);
     const bool waiting = stripe->part == StripePart::kWaiting;

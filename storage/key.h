@@ -30,7 +30,8 @@ enum class StripePart : uint8_t {
   kRows = 2,
   kColdCount = 3,
   kCold = 4,
-  kWaiting = 5
+  kWaiting = 5,
+  kAges = 6
 };
 
 // Longest job name that the key of a worker or decision can hold.
@@ -70,6 +71,7 @@ class StripeKeys {
   // Cold rows, in the order of their keys.
   absl::string_view Cold(int64_t key);
   absl::string_view ColdPrefix() { return Part(StripePart::kCold); }
+  absl::string_view Ages() { return Part(StripePart::kAges); }
   // Pages of waiting keys, from 0 on.
   absl::string_view Waiting(uint32_t page) { return Numbered(StripePart::kWaiting, page); }
 

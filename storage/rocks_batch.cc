@@ -75,6 +75,12 @@ void RocksStripeBatch::PutWaiting(uint32_t page, absl::string_view bytes) {
   PutBytes(nullptr, keys_.Waiting(page), bytes);
 }
 
+void RocksStripeBatch::PutAges(absl::string_view bytes) { PutBytes(nullptr, keys_.Ages(), bytes); }
+
+void RocksStripeBatch::DropCold(int64_t key) {
+  Note(batch_.Delete(cold_, ToSlice(keys_.Cold(key))));
+}
+
 void RocksStripeBatch::PutBytes(rocksdb::ColumnFamilyHandle* family, absl::string_view key,
                                 absl::string_view bytes) {
   char checksum[kChecksumBytes];

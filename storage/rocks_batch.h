@@ -53,6 +53,8 @@ class RocksStripeBatch : public StripeBatch {
   void PutGone(int64_t key) override { PutRow(key, {}); }
   void SetColdCount(int64_t rows) override;
   void PutWaiting(uint32_t page, absl::string_view bytes) override;
+  void PutAges(absl::string_view bytes) override;
+  void DropCold(int64_t key) override;
   bool wants_every_row() const override { return wants_every_row_; }
   void Settle() override;
   size_t bytes() const override { return batch_.GetDataSize() + full_bytes_ + segment_.bytes(); }

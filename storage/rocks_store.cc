@@ -524,6 +524,7 @@ absl::Status RocksStore::LoadStripes(const StripeId& first, const StripeId& end,
     if (parsed.part == StripePart::kWaiting) {
       return visitor.Waiting(parsed.id, parsed.segment, bytes);
     }
+    if (parsed.part == StripePart::kAges) return visitor.Ages(parsed.id, bytes);
     return visitor.Image(parsed.id, bytes);
   };
   StripeKeys first_keys(first);

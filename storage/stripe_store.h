@@ -98,12 +98,16 @@ class StripeBatch {
   virtual void PutRow(int64_t key, absl::string_view bytes) = 0;
   // One embedding row on its own, where ReadCold finds it. Copied.
   virtual void PutCold(int64_t key, absl::string_view bytes) = 0;
+  // There is no such row of `key`, nor was there one that ReadCold and ScanCold find.
+  virtual void DropCold(int64_t key) = 0;
   // The row of `key` is no longer among those that LoadStripes shows, unless it is put again.
   virtual void PutGone(int64_t key) = 0;
   // How many rows of the stripe are cold alone once this is written.
   virtual void SetColdCount(int64_t rows) = 0;
   // A page of the stripe's waiting keys, laid out by the caller. Copied.
   virtual void PutWaiting(uint32_t page, absl::string_view bytes) = 0;
+  // How old the stripe's rows are, laid out by the caller. Copied.
+  virtual void PutAges(absl::string_view bytes) = 0;
   // True: nothing of the stripe is on disk, or so much has been written again that this batch
   // replaces all of its rows. It must get every one of them, changed or not, if it gets any.
   virtual bool wants_every_row() const = 0;
@@ -127,6 +131,10 @@ class StripeVisitor {
   virtual absl::Status ColdCount(const StripeId&, int64_t) { return absl::OkStatus(); }
   // After those: a page of its waiting keys as it was put last.
   virtual absl::Status Waiting(const StripeId&, uint32_t /*page*/, absl::string_view /*bytes*/) {
+    return absl::OkStatus();
+  }
+  // As it was put last; not called where it never was.
+  virtual absl::Status Ages(const StripeId&, absl::string_view /*bytes*/) {
     return absl::OkStatus();
   }
 };

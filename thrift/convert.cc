@@ -120,7 +120,9 @@ absl::StatusOr<VariableSpec> Convert(const wire::VariableSpec& wire, int32_t ser
   spec.bucket_ps = wire.bucket_ps;
   spec.map_version = wire.map_version;
   if (wire.__isset.row_rules) {
-    spec.row_rules.admit_after_pushes = wire.row_rules.admit_after_pushes;
+    spec.row_rules = {.admit_after_pushes = wire.row_rules.admit_after_pushes,
+                      .expire_after_seconds = wire.row_rules.expire_after_seconds,
+                      .max_rows = wire.row_rules.max_rows};
   }
   FillIn(spec, server_index);
   RETURN_IF_ERROR(ValidateSpec(spec, server_count));
@@ -150,6 +152,8 @@ wire::VariableSpec ToWire(const VariableSpec& spec) {
   if (!(spec.row_rules == RowRules())) {
     wire::RowRules rules;
     rules.__set_admit_after_pushes(spec.row_rules.admit_after_pushes);
+    rules.__set_expire_after_seconds(spec.row_rules.expire_after_seconds);
+    rules.__set_max_rows(spec.row_rules.max_rows);
     wire.__set_row_rules(rules);
   }
   return wire;

@@ -18,8 +18,11 @@ namespace cairn {
 
 struct EmbeddingConfig {
   int64_t dim = 16;
-  int64_t hash_buckets = 0;        // 0: vocabulary: dynamic (one row per key)
-  int64_t admit_after_pushes = 1;  // RowRules
+  int64_t hash_buckets = 0;  // 0: vocabulary: dynamic (one row per key)
+  // RowRules.
+  int64_t admit_after_pushes = 1;
+  int64_t expire_after_seconds = 0;
+  int64_t max_rows = 0;
 };
 
 struct ModelConfig {

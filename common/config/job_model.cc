@@ -71,7 +71,9 @@ absl::Status ReadEmbedding(const ConfigNode& value, const std::string& path, Mod
       value, path,
       {Integer("dim", &embedding.dim, 1, kMaxWidth), Choice("vocabulary", &vocabulary, {"dynamic"}),
        Integer("hash_buckets", &embedding.hash_buckets, 1, kMaxHashBuckets),
-       Integer("admit_after_pushes", &embedding.admit_after_pushes, 1, kMostPushesToAdmit)}));
+       Integer("admit_after_pushes", &embedding.admit_after_pushes, 1, kMostPushesToAdmit),
+       Integer("expire_after_seconds", &embedding.expire_after_seconds, 0, kMostSecondsToExpire),
+       Integer("max_rows", &embedding.max_rows, 0)}));
   if (!vocabulary.empty() && embedding.hash_buckets > 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(value.where, ": ", path,

@@ -160,6 +160,10 @@ void AddJob(const JobFigures& job, Families& families) {
   families.Counter("cairn_ps_row_pushes_not_admitted_total",
                    "Of them, those of pushes that did not get one either.",
                    static_cast<double>(job.row_pushes_not_admitted), label);
+  families.Counter("cairn_ps_rows_expired_total", "Rows deleted for their age.",
+                   static_cast<double>(job.rows_expired), label);
+  families.Counter("cairn_ps_rows_crowded_out_total", "Rows deleted for their table's size.",
+                   static_cast<double>(job.rows_crowded_out), label);
   families.Gauge("cairn_ps_variable_memory_bytes", "Values, slots and metadata of rows.",
                  static_cast<double>(job.memory_bytes), label);
   families.Gauge("cairn_ps_dirty_stripes", "Stripes that the next epoch is to write.",

@@ -120,6 +120,17 @@ TEST(VariableSpec, EmbeddingRulesAreChecked) {
   }
   spec.row_rules.admit_after_pushes = 255;
   EXPECT_OK(ValidateSpec(spec, 2));
+  spec.row_rules.expire_after_seconds = -1;
+  ExpectRefused(spec, "expire_after_seconds is -1; 0 (never)");
+  spec.row_rules.expire_after_seconds = kMostSecondsToExpire + 1;
+  ExpectRefused(spec, "expire_after_seconds");
+  spec.row_rules.expire_after_seconds = kMostSecondsToExpire;
+  spec.row_rules.max_rows = 3;
+  ExpectRefused(spec, "max_rows is 3; 0 (no limit), or 4 (a row a bucket) or more");
+  spec.row_rules.max_rows = -1;
+  ExpectRefused(spec, "max_rows is -1");
+  spec.row_rules.max_rows = 4;
+  EXPECT_OK(ValidateSpec(spec, 2));
   VariableSpec dense = Dense();
   dense.row_rules.admit_after_pushes = 2;
   ExpectRefused(dense, "row_rules are for embeddings");
@@ -158,8 +169,9 @@ TEST(VariableSpec, TextShowsWhatTwoSpecsMayDifferIn) {
               AllOf(HasSubstr("embedding float32 [16]"), HasSubstr("touched_rows pushed"),
                     HasSubstr("4 buckets (ps: buckets) {0: 2, 1: 2}")));
   VariableSpec ruled = Embedding();
-  ruled.row_rules.admit_after_pushes = 3;
-  EXPECT_THAT(SpecText(ruled), HasSubstr("admit_after_pushes 3"));
+  ruled.row_rules = {.admit_after_pushes = 3, .expire_after_seconds = 60, .max_rows = 100};
+  EXPECT_THAT(SpecText(ruled),
+              HasSubstr("admit_after_pushes 3, expire_after_seconds 60, max_rows 100"));
   EXPECT_FALSE(ruled == Embedding());
 }
 

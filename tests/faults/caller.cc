@@ -6,6 +6,8 @@
 //   cairn-caller-crash SERVERS cold
 //     Pushes to a table several times as large as servers of 16 MiB each hold in memory, and pulls
 //     it. Servers may die, this program not.
+//   cairn-caller-crash SERVERS rules
+//     The same of a table that deletes rows, and admits keys with their second push.
 //
 // Exit status: 0 everything was as it must be; 5 something counted not at all or twice; 1 else.
 #include <cstdio>
@@ -98,6 +100,25 @@ class ColdCaller {
  public:
   explicit ColdCaller(PsClient& client) : client_(client) {}
 
+  // A table that admits keys with their second push and keeps some of them: those that are pushed
+  // all the while have every push but the first, and new ones their second.
+  absl::Status RunRules() {
+    VariableSpec table{.name = "table", .kind = VariableKind::kEmbedding, .shape = {kColdWidth}};
+    table.touched_rows = TouchedRows::kPushed;
+    table.optimizer = {.type = "sgd", .learning_rate = ConstantRate(1)};
+    table.row_rules = {.admit_after_pushes = 2, .max_rows = 2 * kColdBatch};
+    RETURN_IF_ERROR(client_.Create({table}, Patience()));
+    for (int round = 1; round <= kRulesRounds; ++round) {
+      RETURN_IF_ERROR(Push(0));
+      // Few at a time, so that none is taken for another.
+      const int64_t fresh = kColdBatch + round * kFresh;
+      for (int push = 0; push < 2; ++push) RETURN_IF_ERROR(Push(fresh, kFresh));
+      RETURN_IF_ERROR(Expect(0, static_cast<float>(round - 1)));
+      RETURN_IF_ERROR(Expect(fresh, 1, kFresh));
+    }
+    return client_.Leave(Patience());
+  }
+
   absl::Status Run() {
     VariableSpec table{.name = "table", .kind = VariableKind::kEmbedding, .shape = {kColdWidth}};
     table.touched_rows = TouchedRows::kPushed;
@@ -118,25 +139,27 @@ class ColdCaller {
  private:
   static constexpr int64_t kColdKeys = 160000, kColdBatch = 4000, kColdWidth = 64;
   static constexpr int kColdRounds = 2;
+  static constexpr int kRulesRounds = 400;
+  static constexpr int64_t kFresh = 400;
 
-  absl::Span<const int64_t> Keys(int64_t first) {
+  absl::Span<const int64_t> Keys(int64_t first, int64_t count) {
     keys_.clear();
-    for (int64_t key = first; key < first + kColdBatch; ++key) keys_.push_back(key * 1000003);
+    for (int64_t key = first; key < first + count; ++key) keys_.push_back(key * 1000003);
     return keys_;
   }
-  absl::Status Push(int64_t first) {
-    values_.assign(kColdBatch * kColdWidth, -1);
+  absl::Status Push(int64_t first, int64_t count = kColdBatch) {
+    values_.assign(static_cast<size_t>(count * kColdWidth), -1);
     return client_.Push({{.variable = "table",
                           .part = Part::kKeys,
-                          .ids = Keys(first),
+                          .ids = Keys(first, count),
                           .values = AsBytes(absl::MakeConstSpan(values_))}},
                         "", Patience());
   }
-  absl::Status Expect(int64_t first, float want) {
-    values_.resize(kColdBatch * kColdWidth);
+  absl::Status Expect(int64_t first, float want, int64_t count = kColdBatch) {
+    values_.resize(static_cast<size_t>(count * kColdWidth));
     RETURN_IF_ERROR(client_.Pull({{.variable = "table",
                                    .part = Part::kKeys,
-                                   .ids = Keys(first),
+                                   .ids = Keys(first, count),
                                    .out = AsWritableBytes(absl::MakeSpan(values_))}},
                                  Patience()));
     for (size_t i = 0; i < values_.size(); ++i) {
@@ -152,7 +175,7 @@ class ColdCaller {
   std::vector<float> values_;
 };
 
-absl::Status Main(const std::string& servers, bool cold) {
+absl::Status Main(const std::string& servers, absl::string_view mode) {
   const ClientOptions options = {.job = "calls",
                                  .worker = 0,
                                  .task = "worker:0",
@@ -160,16 +183,17 @@ absl::Status Main(const std::string& servers, bool cold) {
                                  .ps_wait = absl::Seconds(50),
                                  .rpc_timeout = absl::Seconds(5)};
   ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> client, PsClient::Connect(options, Patience()));
-  return cold ? ColdCaller(*client).Run() : Caller(*client).Run();
+  if (mode == "rules") return ColdCaller(*client).RunRules();
+  return mode == "cold" ? ColdCaller(*client).Run() : Caller(*client).Run();
 }
 
 }  // namespace
 }  // namespace cairn::test
 
 int main(int argc, char** argv) {
-  const bool cold = argc == 3 && std::string(argv[2]) == "cold";
-  if (argc != 2 && !cold) return 2;
-  const absl::Status status = cairn::test::Main(argv[1], cold);
+  const std::string mode = argc == 3 ? argv[2] : "";
+  if (argc != 2 && mode != "cold" && mode != "rules") return 2;
+  const absl::Status status = cairn::test::Main(argv[1], mode);
   if (!status.ok()) std::fprintf(stderr, "cairn-caller: %s\n", status.ToString().c_str());
   return status.ok() ? 0 : absl::IsDataLoss(status) ? 5 : 1;
 }

@@ -78,6 +78,11 @@ COLD = {
     "evict: before a stripe is written": (1, 9, 3, 12),
     "evict: before rows are dropped": (2, 8, 1, 5),
 }
+# Points of rows that are deleted, likewise.
+RULES = {
+    "rules: before rows are deleted": (1, 9),
+    "rules: rows are deleted": (2, 7),
+}
 # Points of rows that go from server to server while workers push: who dies, and at which passage.
 MOVES = {
     "move: a piece is written": ("ps", 5),
@@ -362,13 +367,14 @@ class Calls(CrashCase):
 
 
 class Cold(CrashCase):
-    """A table several times as large as the servers' memory."""
+    """A table several times as large as the servers' memory, or one that deletes rows."""
 
     def run_point(self, point, durability):
         with self.open_cluster(2, "--durability", durability, "--snapshot_interval_seconds", "0.2",
                                "--memory_budget_bytes", str(16 << 20)):
-            self.start("caller", [CALLER, self.cluster.first_addresses(), "cold"])
-            for passage in COLD[point]:
+            mode, passages = ("cold", COLD[point]) if point in COLD else ("rules", RULES[point])
+            self.start("caller", [CALLER, self.cluster.first_addresses(), mode])
+            for passage in passages:
                 self.arm_server(1, point, passage)
                 self.await_server_death(1, point)
             self.respawn(1)
@@ -518,7 +524,8 @@ class Points(unittest.TestCase):
                                   recursive=True):
                 with open(path, encoding="utf-8") as f:
                     found |= set(re.findall(r'CAIRN_CRASH_POINT\(\s*"([^"]+)"\)', f.read()))
-        cases = {*PUSHES, *STARTS, *CALLS, *COLD, *MOVES, *MEMBERS, *SYNC, *CHECKPOINTS, *RESTORES}
+        cases = {*PUSHES, *STARTS, *CALLS, *COLD, *RULES, *MOVES, *MEMBERS, *SYNC, *CHECKPOINTS,
+                 *RESTORES}
         self.assertEqual(found ^ cases, set(), "points without a case, or cases without a point")
 
 
@@ -535,7 +542,7 @@ for name in STARTS:
     add(Pushes, name, lambda self, name=name: self.run_start(name))
 for name in CALLS:
     add(Calls, name, lambda self, name=name: self.run_point(name))
-for name in COLD:
+for name in [*COLD, *RULES]:
     for kind in ("snapshot", "log"):
         add(Cold, f"{name} under {kind}",
             lambda self, name=name, kind=kind: self.run_point(name, kind))

@@ -1,4 +1,5 @@
 // A move step by step: what each step refuses, and what there is after a crash behind each of them.
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -51,6 +52,8 @@ class MovesTest : public ::testing::Test {
     options.server_index = s;
     options.server_count = kServers;
     options.snapshot_interval = absl::Hours(1);
+    options.row_rules_interval = absl::Hours(1);
+    options.wall_clock = [this] { return absl::FromUnixSeconds(now_.load()); };
     auto engine = Engine::Open(options);
     ASSERT_OK(engine);
     servers_[s].engine = *std::move(engine);
@@ -97,7 +100,7 @@ class MovesTest : public ::testing::Test {
     wire::MoveRequest request;
     request.caller.job = "job";
     request.action = action;
-    request.variable = "emb";
+    request.variable = variable_;
     request.map_version = version;
     request.bucket_ps = {target};
     request.source = source;
@@ -168,7 +171,27 @@ class MovesTest : public ::testing::Test {
     return Values<float>(reply.items[0].values);
   }
 
+  // Another table, of one bucket on ps:0, which moves concern from then on.
+  void UseRuled(const wire::RowRules& rules) {
+    wire::VariableSpec table = Table();
+    table.name = variable_ = "ruled";
+    table.__set_row_rules(rules);
+    for (int32_t s = 0; s < kServers; ++s) {
+      ASSERT_OK(TestClient(Service(s), -1).Create({table}));
+    }
+  }
+  absl::Status PushRuled(int32_t server, const std::vector<int64_t>& keys) {
+    return TestClient(Service(server), -1)
+        .PushKeys("ruled", keys, std::vector<float>(keys.size(), -1))
+        .status();
+  }
+  int64_t RuledRows(int32_t server) {
+    return TestClient(Service(server), -1).Describe()->variables[1].shards[0].rows;
+  }
+
   TempDir folder_;
+  std::string variable_ = "emb";
+  std::atomic<int64_t> now_{1000};  // seconds since 1970
   Server servers_[kServers];
   int64_t incarnation_ = 0;
   int copies_ = 0;
@@ -436,47 +459,47 @@ TEST_F(MovesTest, RowsThatMoveTwiceDoNotTakeTheNumbersOfAServerOnTheWay) {
 
 // The source crashes before the move, the target after it.
 TEST_F(MovesTest, KeysThatWaitForTheirRowsGoAlong) {
-  wire::VariableSpec table = Table();
-  table.name = "ruled";
   wire::RowRules rules;
   rules.admit_after_pushes = 3;
-  table.__set_row_rules(rules);
-  for (int32_t s = 0; s < kServers; ++s) {
-    ASSERT_OK(TestClient(Service(s), -1).Create({table}));
-  }
+  ASSERT_NO_FATAL_FAILURE(UseRuled(rules));
   std::vector<int64_t> keys(2000);
   for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(i);
-  const std::vector<float> ones(keys.size(), -1);
-  const auto push = [&](int32_t s) {
-    return TestClient(Service(s), -1).PushKeys("ruled", keys, ones).status();
-  };
-  const auto step = [&](int32_t s, wire::MoveAction::type action, wire::MoveReply& reply,
-                        const Payload* data = nullptr) {
-    wire::MoveRequest request = Request(action, 0, 1, 2);
-    request.variable = "ruled";
-    if (data != nullptr) request.data = Payload::View(data->data(), data->size());
-    return CallStatus([&] { Service(s).move(reply, request); });
-  };
-  ASSERT_OK(push(0));
+  ASSERT_OK(PushRuled(0, keys));
   ASSERT_OK(TestClient(Service(0), -1).Flush());
   ASSERT_NO_FATAL_FAILURE(Crash(0));
-  wire::MoveReply reply;
-  ASSERT_OK(step(1, wire::MoveAction::PREPARE, reply));
-  ASSERT_OK(step(0, wire::MoveAction::PREPARE, reply));
-  wire::MoveReply read;
-  ASSERT_OK(step(0, wire::MoveAction::READ, read));
-  ASSERT_OK(step(1, wire::MoveAction::WRITE, reply, &read.data));
-  ASSERT_OK(push(0));  // between two passes
-  ASSERT_OK(step(0, wire::MoveAction::HOLD, reply));
-  ASSERT_OK(step(0, wire::MoveAction::READ, read));
-  ASSERT_OK(step(1, wire::MoveAction::WRITE, reply, &read.data));
-  ASSERT_OK(step(1, wire::MoveAction::READY, reply));
-  for (int32_t s = 0; s < kServers; ++s) ASSERT_OK(step(s, wire::MoveAction::COMMIT, reply));
+  ASSERT_OK(Begin(0, 1, 2));
+  ASSERT_OK(Copy(0, 1, 2));
+  ASSERT_OK(PushRuled(0, keys));  // between two passes
+  ASSERT_OK(At(0, wire::MoveAction::HOLD, 0, 1, 2));
+  ASSERT_OK(Copy(0, 1, 2));
+  ASSERT_OK(At(1, wire::MoveAction::READY, 0, 1, 2));
+  for (int32_t s = 0; s < kServers; ++s) ASSERT_OK(At(s, wire::MoveAction::COMMIT, 0, 1, 2));
   ASSERT_NO_FATAL_FAILURE(Crash(1));
-  EXPECT_EQ(TestClient(Service(1), -1).Describe()->variables[1].shards[0].rows, 0);
-  ASSERT_OK(push(1));
-  EXPECT_EQ(TestClient(Service(1), -1).Describe()->variables[1].shards[0].rows, 2000);
+  EXPECT_EQ(RuledRows(1), 0);
+  ASSERT_OK(PushRuled(1, keys));
+  EXPECT_EQ(RuledRows(1), 2000);
   EXPECT_THAT(*TestClient(Service(1), -1).PullKeys("ruled", {0, 1999}), ElementsAre(1, 1));
+}
+
+TEST_F(MovesTest, RowsAreAsOldWhereTheyHaveCome) {
+  wire::RowRules rules;
+  rules.expire_after_seconds = 160;
+  ASSERT_NO_FATAL_FAILURE(UseRuled(rules));
+  ASSERT_OK(PushRuled(0, {1, 2}));
+  ASSERT_OK(servers_[0].engine->KeepRowRules());
+  ASSERT_OK(PushRuled(0, {2}));
+  ASSERT_OK(Move(0, 1, 2));
+  now_ = 1100;
+  ASSERT_OK(PushRuled(1, {3}));
+  ASSERT_OK(servers_[1].engine->KeepRowRules());
+  EXPECT_EQ(RuledRows(1), 3);
+  now_ = 1160;
+  ASSERT_OK(servers_[1].engine->KeepRowRules());
+  EXPECT_THAT(*TestClient(Service(1), -1).PullKeys("ruled", {1, 2, 3}), ElementsAre(0, 2, 1));
+  ASSERT_NO_FATAL_FAILURE(Crash(1));
+  now_ = 1260;
+  ASSERT_OK(servers_[1].engine->KeepRowRules());
+  EXPECT_EQ(RuledRows(1), 0);
 }
 
 TEST_F(MovesTest, TheMemoryOfRowsGoesWithThem) {

@@ -32,6 +32,8 @@ class Pages final : public StripeBatch {
     numbers.push_back(page);
     pages[page] = std::string(bytes);
   }
+  void PutAges(absl::string_view) override {}
+  void DropCold(int64_t) override {}
   bool wants_every_row() const override { return false; }
   void Settle() override {}
   size_t bytes() const override { return 0; }

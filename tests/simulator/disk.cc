@@ -55,7 +55,9 @@ class Batch : public StripeBatch {
   void PutCold(int64_t, absl::string_view) override {}  // budgets are ample
   void PutGone(int64_t) override {}
   void SetColdCount(int64_t) override {}
-  void PutWaiting(uint32_t, absl::string_view) override {}  // tables admit every key
+  void PutWaiting(uint32_t, absl::string_view) override {}  // tables have no row rules
+  void PutAges(absl::string_view) override {}
+  void DropCold(int64_t) override {}
   bool wants_every_row() const override { return first_; }
   void Settle() override {}
   size_t bytes() const override { return write_.stripe.rows.size(); }

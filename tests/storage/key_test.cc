@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "gtest/gtest.h"
 
 namespace cairn {
@@ -69,6 +70,8 @@ TEST(Key, PagesOfWaitingKeysParseBack) {
   EXPECT_EQ(parsed->part, StripePart::kWaiting);
   EXPECT_EQ(parsed->segment, 511u);
   EXPECT_EQ(KeyText(keys.Waiting(511)), "stripe 3/0/70000 waiting keys 511");
+  EXPECT_EQ(KeyText(keys.Ages()), "stripe 3/0/70000 row ages");
+  EXPECT_EQ(ParseStripeKey(keys.Ages()).value().part, StripePart::kAges);
   EXPECT_EQ(absl::BytesToHexString(keys.Waiting(511)), "0500000003000000000001117005000001ff");
 }
 

@@ -20,6 +20,7 @@ struct LoadedStripe {
   std::vector<std::pair<int64_t, std::string>> rows;
   int64_t cold_count = 0;
   std::vector<std::string> waiting;  // by page
+  std::string ages;
 };
 
 // Keeps every stripe in the order of the visit, and every row where its key came first.
@@ -55,6 +56,11 @@ class Recorder : public StripeVisitor {
     EXPECT_EQ(stripes.back().id, id);
     EXPECT_EQ(stripes.back().waiting.size(), page);
     stripes.back().waiting.emplace_back(bytes);
+    return absl::OkStatus();
+  }
+  absl::Status Ages(const StripeId& id, absl::string_view bytes) override {
+    EXPECT_EQ(stripes.back().id, id);
+    stripes.back().ages = std::string(bytes);
     return absl::OkStatus();
   }
   std::vector<LoadedStripe> stripes;

@@ -152,6 +152,29 @@ TEST_F(StripeStoreTest, ColdRowsAreFoundByKeyAndNotShownByALoadUnlessPutAgain) {
   EXPECT_THAT(Load(2)[0].rows, UnorderedElementsAre(Pair(7, "sevn"), Pair(5, "5555")));
 }
 
+TEST_F(StripeStoreTest, AColdRowThatIsDroppedIsNotFoundAnyMore) {
+  const StripeId id{2, 0, 9};
+  const auto write = [&](bool put) {
+    const std::unique_ptr<StripeBatch> batch = store_->NewBatch(id);
+    for (const int64_t key : {int64_t{5}, int64_t{6}}) {
+      if (put) batch->PutCold(key, "cold");
+      if (!put && key == 5) batch->DropCold(key);
+    }
+    batch->PutAges(put ? "old" : "older");
+    return store_->Write(*batch);
+  };
+  ASSERT_OK(write(true));
+  EXPECT_EQ(Load(2)[0].ages, "old");
+  ASSERT_OK(write(false));
+  for (int i = 0; i < 2; ++i, Reopen()) {
+    ColdRows rows;
+    ASSERT_OK(store_->ReadCold(std::vector<ColdKey>{{id, 5}, {id, 6}}, 4, rows));
+    EXPECT_EQ(rows.row(0), nullptr);
+    EXPECT_NE(rows.row(1), nullptr);
+    EXPECT_EQ(Load(2)[0].ages, "older");
+  }
+}
+
 TEST_F(StripeStoreTest, PagesOfWaitingKeysAreShownAsTheyWerePutLastUntilTheStripeGoes) {
   const StripeId id{2, 0, 9};
   ASSERT_OK(WriteRows(id, {{0, 1}}, {{5, "five"}}));

@@ -52,10 +52,14 @@ TEST(Convert, RowRulesSurviveBothWaysAndTheDefaultsTakeNoBytes) {
   EXPECT_FALSE(ToWire(*spec).__isset.row_rules);
   wire::RowRules rules;
   rules.__set_admit_after_pushes(7);
+  rules.__set_expire_after_seconds(3600);
+  rules.__set_max_rows(1 << 20);
   table.__set_row_rules(rules);
   spec = FromWire(table, 0, 1);
   ASSERT_OK(spec);
   EXPECT_EQ(spec->row_rules.admit_after_pushes, 7);
+  EXPECT_EQ(spec->row_rules.expire_after_seconds, 3600);
+  EXPECT_EQ(spec->row_rules.max_rows, 1 << 20);
   EXPECT_EQ(ToWire(*spec).row_rules, rules);
 }
 

@@ -54,7 +54,10 @@ Json SpecJson(const wire::VariableSpec& spec) {
                {"map_version", spec.map_version}};
   if (spec.kind == wire::VariableKind::EMBEDDING) {
     json["buckets"] = spec.bucket_ps.size();
-    json["row_rules"] = {{"admit_after_pushes", spec.row_rules.admit_after_pushes}};
+    const wire::RowRules& rules = spec.row_rules;
+    json["row_rules"] = {{"admit_after_pushes", rules.admit_after_pushes},
+                         {"expire_after_seconds", rules.expire_after_seconds},
+                         {"max_rows", rules.max_rows}};
   }
   return json;
 }
@@ -108,6 +111,8 @@ SummedRows FiguresOf(const Spread& spread) {
     sum.figures.absent += shard->row_figures.absent;
     sum.figures.evicted += shard->row_figures.evicted;
     sum.figures.not_admitted += shard->row_figures.not_admitted;
+    sum.figures.expired += shard->row_figures.expired;
+    sum.figures.crowded_out += shard->row_figures.crowded_out;
   }
   return sum;
 }
@@ -116,13 +121,14 @@ Json FiguresJson(const SummedRows& rows) {
   return {{"in_memory", rows.in_memory},     {"found", rows.figures.found},
           {"loaded", rows.figures.loaded},   {"absent", rows.figures.absent},
           {"evicted", rows.figures.evicted}, {"not_admitted", rows.figures.not_admitted},
+          {"expired", rows.figures.expired}, {"crowded_out", rows.figures.crowded_out},
           {"hit_rate", rows.HitRate()}};
 }
 
 // Of tables; empty where there are none.
 std::string RowsText(const std::map<std::string, Spread>& by_name) {
   TextTable table({"table", "rows", "in memory", "found there", "loaded", "hit rate",
-                   "without a row", "not admitted", "left memory"});
+                   "without a row", "not admitted", "left memory", "deleted"});
   for (const auto& [name, spread] : by_name) {
     if (!IsTable(spread)) continue;
     const SummedRows rows = FiguresOf(spread);
@@ -130,7 +136,8 @@ std::string RowsText(const std::map<std::string, Spread>& by_name) {
                absl::StrCat(rows.in_memory), absl::StrCat(rows.figures.found),
                absl::StrCat(rows.figures.loaded), absl::StrFormat("%.3f", rows.HitRate()),
                absl::StrCat(rows.figures.absent), absl::StrCat(rows.figures.not_admitted),
-               absl::StrCat(rows.figures.evicted)});
+               absl::StrCat(rows.figures.evicted),
+               absl::StrCat(rows.figures.expired + rows.figures.crowded_out)});
   }
   return table.empty() ? "" : absl::StrCat("\nkeys of pulls and pushes:\n", table.Text());
 }

@@ -54,8 +54,10 @@ absl::StatusOr<std::vector<VariableSpec>> PlanVariables(const JobConfig& job, co
       spec.shards = *std::move(shards);
       for (DenseShard& shard : spec.shards) shard.ps = servers[static_cast<size_t>(shard.ps)];
     } else {
-      spec.row_rules.admit_after_pushes =
-          static_cast<int32_t>(job.model.embedding.admit_after_pushes);
+      const EmbeddingConfig& embedding = job.model.embedding;
+      spec.row_rules = {.admit_after_pushes = static_cast<int32_t>(embedding.admit_after_pushes),
+                        .expire_after_seconds = embedding.expire_after_seconds,
+                        .max_rows = embedding.max_rows};
     }
   }
   return specs;

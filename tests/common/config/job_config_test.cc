@@ -32,6 +32,8 @@ void ExpectDefaults(const JobConfig& job) {
   EXPECT_EQ(job.model.embedding.dim, 16);
   EXPECT_EQ(job.model.embedding.hash_buckets, 0);
   EXPECT_EQ(job.model.embedding.admit_after_pushes, 1);
+  EXPECT_EQ(job.model.embedding.expire_after_seconds, 0);
+  EXPECT_EQ(job.model.embedding.max_rows, 0);
   EXPECT_EQ(job.data.index_base, 1);
   EXPECT_EQ(job.data.label_base, 0);
   EXPECT_EQ(job.data.batch_size, 128);

@@ -84,6 +84,8 @@ TEST(JobErrors, TypesAndRangesAreChecked) {
        {{"model.embedding={vocabulary: fixed}"}, "expected one of: dynamic"},
        {{"model.embedding={admit_after_pushes: 0}"}, "expected an integer from 1 to 255"},
        {{"model.embedding={admit_after_pushes: 256}"}, "expected an integer from 1 to 255"},
+       {{"model.embedding={expire_after_seconds: -1}"}, "expected an integer"},
+       {{"model.embedding={max_rows: -1}"}, "expected an integer"},
        {{"model.loss=softmax_cross_entropy"}, "model.classes: is 1; softmax_cross_entropy needs"},
        {{"model.loss=mean_squared_error", "model.classes=3"}, "model.classes: is 3"},
        {{"model.init=[1]"}, "expected an initializer"},

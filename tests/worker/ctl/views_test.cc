@@ -214,6 +214,8 @@ TEST(Inspect, WhatBecameOfATablesKeysIsTheSumOverItsServers) {
     figures.absent = 7;
     figures.evicted = 8;
     figures.not_admitted = 6;
+    figures.expired = 1;
+    figures.crowded_out = 2;
     info.shards[0].__set_row_figures(figures);
     info.shards[0].rows_in_memory = 3;
   }
@@ -223,6 +225,8 @@ TEST(Inspect, WhatBecameOfATablesKeysIsTheSumOverItsServers) {
   EXPECT_EQ(table["row_figures"]["in_memory"], 6);
   EXPECT_EQ(table["row_figures"]["found"], 90);
   EXPECT_EQ(table["row_figures"]["not_admitted"], 12);
+  EXPECT_EQ(table["row_figures"]["expired"], 2);
+  EXPECT_EQ(table["row_figures"]["crowded_out"], 4);
   EXPECT_EQ(table["row_figures"]["hit_rate"], 0.9);
   EXPECT_TRUE(absl::StrContains(answer.text, "0.900")) << answer.text;
   EXPECT_TRUE(absl::StrContains(answer.text, "not admitted")) << answer.text;

@@ -94,6 +94,8 @@ std::vector<VariableSpec> TwoSpecs(double clipnorm, int64_t shards_of_second) {
 TEST(VariablePlan, TablesGetTheRowRulesOfTheJob) {
   JobConfig job = Job();
   job.model.embedding.admit_after_pushes = 3;
+  job.model.embedding.expire_after_seconds = 60;
+  job.model.embedding.max_rows = 1000;
   Schema schema;
   schema.dense_columns = 2;
   schema.key_columns = 2;
@@ -106,6 +108,8 @@ TEST(VariablePlan, TablesGetTheRowRulesOfTheJob) {
     const bool table = spec.kind == VariableKind::kEmbedding;
     tables += table;
     EXPECT_EQ(spec.row_rules.admit_after_pushes, table ? 3 : 1) << spec.name;
+    EXPECT_EQ(spec.row_rules.expire_after_seconds, table ? 60 : 0) << spec.name;
+    EXPECT_EQ(spec.row_rules.max_rows, table ? 1000 : 0) << spec.name;
   }
   EXPECT_EQ(tables, 2);
 }

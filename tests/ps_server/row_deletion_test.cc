@@ -1,0 +1,322 @@
+// Tables that delete rows, for their age or for the table's size: those and no others, in memory
+// and on disk, whatever happens meanwhile; a key that comes back starts anew.
+#include <atomic>
+#include <map>
+#include <random>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "common/hash.h"
+#include "common/status.h"
+#include "tests/ps_server/server_fixture.h"
+#include "thrift/errors.h"
+
+namespace cairn {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+class RowDeletionTest : public ServerTest {
+ protected:
+  RowDeletionTest() {
+    options_.snapshot_interval = absl::Hours(1);
+    options_.row_rules_interval = absl::Hours(1);
+    options_.wall_clock = [this] { return absl::FromUnixSeconds(now_.load()); };
+  }
+
+  static wire::VariableSpec Spec(int64_t expire_after_seconds, int64_t max_rows, size_t buckets = 1,
+                                 int64_t dim = 1) {
+    wire::VariableSpec spec = TableSpec("t", dim, WireOptimizer("sgd", 1));
+    spec.initializer.type = "zeros";
+    spec.bucket_ps.assign(buckets, 0);
+    wire::RowRules rules;
+    rules.expire_after_seconds = expire_after_seconds;
+    rules.max_rows = max_rows;
+    spec.__set_row_rules(rules);
+    return spec;
+  }
+  // Adds 1 to each key's row.
+  static absl::Status Push(TestClient& client, const std::vector<int64_t>& keys, int64_t dim = 1) {
+    return client
+        .PushKeys("t", keys, std::vector<float>(keys.size() * static_cast<size_t>(dim), -1))
+        .status();
+  }
+  static std::vector<float> Pull(TestClient& client, const std::vector<int64_t>& keys) {
+    const auto values = client.PullKeys("t", keys);
+    EXPECT_OK(values);
+    return values.ok() ? *values : std::vector<float>();
+  }
+  static wire::ShardInfo Info(TestClient& client) {
+    return client.Describe()->variables[0].shards[0];
+  }
+  static std::vector<int64_t> Range(int64_t first, int64_t count) {
+    std::vector<int64_t> keys;
+    for (int64_t i = 0; i < count; ++i) keys.push_back((first + i) * 1000003);
+    return keys;
+  }
+  absl::Status KeepAt(int64_t seconds) {
+    now_ = seconds;
+    return engine().KeepRowRules();
+  }
+  // Every key and the first value of its row, each once.
+  std::map<int64_t, float> Scanned() {
+    std::map<int64_t, float> rows;
+    wire::ScanRequest request;
+    request.caller.job = "job";
+    request.variable = "t";
+    request.max_rows = 5000;
+    do {
+      wire::ScanReply reply;
+      EXPECT_OK(CallStatus([&] { engine().service().scan(reply, request); }));
+      const auto keys = Values<int64_t>(reply.keys);
+      const auto values = Values<float>(reply.values);
+      for (size_t i = 0; i < keys.size(); ++i) {
+        EXPECT_TRUE(rows.emplace(keys[i], values[i * values.size() / keys.size()]).second);
+      }
+      request.cursor = reply.cursor;
+    } while (!request.cursor.empty());
+    return rows;
+  }
+
+  std::atomic<int64_t> now_{1000000};  // seconds since 1970
+};
+
+TEST_F(RowDeletionTest, RowsNotPushedForTheirLifetimeExpireAndComeBackAnew) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  TestClient client = Joined(0);
+  ASSERT_OK(client.Create({Spec(160, 0)}));
+  ASSERT_OK(Push(client, {1, 2}));
+  ASSERT_OK(client.AssignKeys("t", {3}, {30}));
+  ASSERT_OK(KeepAt(1000));
+  ASSERT_OK(Push(client, {2}));
+  ASSERT_OK(client.AssignKeys("t", {4}, {40}));
+  ASSERT_OK(KeepAt(1050));
+  EXPECT_THAT(Pull(client, {1, 2, 3, 4}), ElementsAre(1, 2, 30, 40));  // which keeps nothing
+  ASSERT_OK(KeepAt(1159));
+  EXPECT_EQ(Info(client).rows, 4);
+  ASSERT_OK(KeepAt(1160));
+  EXPECT_THAT(Pull(client, {1, 2, 3, 4}), ElementsAre(0, 2, 0, 40));
+  EXPECT_EQ(Info(client).rows, 2);
+  ASSERT_OK(Push(client, {1}));
+  EXPECT_THAT(Pull(client, {1}), ElementsAre(1));
+  ASSERT_OK(KeepAt(1210));
+  EXPECT_THAT(Pull(client, {1, 2, 3, 4}), ElementsAre(1, 0, 0, 0));
+  EXPECT_EQ(Info(client).row_figures.expired, 4);
+  EXPECT_THAT(Scanned(), ElementsAre(std::pair<const int64_t, float>(1, 1)));
+}
+
+TEST_F(RowDeletionTest, AgesOutliveARestart) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  {
+    TestClient client = Joined(0);
+    ASSERT_OK(client.Create({Spec(160, 0)}));
+    ASSERT_OK(Push(client, {1}));
+    ASSERT_OK(KeepAt(1000));
+    ASSERT_OK(Push(client, {2}));
+  }
+  ASSERT_NO_FATAL_FAILURE(Restart());
+  TestClient client = Joined(0);
+  ASSERT_OK(KeepAt(1100));
+  ASSERT_OK(KeepAt(1160));
+  EXPECT_THAT(Pull(client, {1, 2}), ElementsAre(0, 1));
+  ASSERT_NO_FATAL_FAILURE(Restart());
+  TestClient again = Joined(0);
+  EXPECT_THAT(Pull(again, {1, 2}), ElementsAre(0, 1));
+  ASSERT_OK(KeepAt(1260));
+  EXPECT_THAT(Pull(again, {1, 2}), ElementsAre(0, 0));
+}
+
+TEST_F(RowDeletionTest, ATableThatIsTooLargeLosesTheRowsNotPushedForLongest) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  TestClient client = Joined(0);
+  ASSERT_OK(client.Create({Spec(0, 160)}));
+  for (int64_t key = 0; key < 160; ++key) ASSERT_OK(Push(client, {key}));
+  ASSERT_OK(Push(client, {0}));
+  ASSERT_OK(engine().KeepRowRules());
+  EXPECT_EQ(Info(client).rows, 160);
+  const int64_t full = client.Describe()->memory_used_bytes;
+  for (int64_t key = 160; key < 200; ++key) ASSERT_OK(Push(client, {key}));
+  ASSERT_OK(engine().KeepRowRules());
+  // A sixteenth below the limit, so that not every few rows are looked for.
+  EXPECT_EQ(Info(client).rows, 150);
+  EXPECT_EQ(Info(client).row_figures.crowded_out, 50);
+  EXPECT_LT(client.Describe()->memory_used_bytes, full);
+  for (int64_t key = 1; key <= 50; ++key) ASSERT_THAT(Pull(client, {key}), ElementsAre(0)) << key;
+  for (int64_t key = 51; key < 200; ++key) ASSERT_THAT(Pull(client, {key}), ElementsAre(1)) << key;
+  EXPECT_THAT(Pull(client, {0}), ElementsAre(2));
+}
+
+// A row that goes is one that was pushed before all that stay, and what is deleted stays so: each
+// push since counts once.
+TEST_F(RowDeletionTest, DeletionsAndPushesSurviveACrashTogether) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  auto client = std::make_unique<TestClient>(Joined(0));
+  ASSERT_OK(client->Create({Spec(0, 200, 2)}));
+  std::map<int64_t, int> model;  // pushes since the row was made
+  std::map<int64_t, int> last;   // step of its last push
+  std::vector<wire::PushRequest> sent;
+  std::mt19937_64 random(17);
+  int64_t deleted = 0;
+  for (int step = 1; step <= 160; ++step) {
+    std::vector<int64_t> keys;
+    for (int i = 0; i < 20; ++i) keys.push_back(static_cast<int64_t>(random() % 400));
+    std::sort(keys.begin(), keys.end());
+    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+    wire::PushRequest push = client->NextRequest();
+    push.items = {IdItem("t", wire::Selection::KEYS, keys, std::vector<float>(keys.size(), -1))};
+    sent.push_back(push);
+    ASSERT_OK(client->Send(push));
+    for (const int64_t key : keys) ++model[key], last[key] = step;
+    if (step % 7 == 0) {
+      ASSERT_OK(engine().KeepRowRules());
+      std::array<int, 2> oldest_kept{step, step};
+      std::array<int, 2> newest_gone{0, 0};
+      for (auto at = model.begin(); at != model.end();) {
+        const uint32_t bucket = BucketOfKey(at->first, 2);
+        const float value = Pull(*client, {at->first})[0];
+        if (value == 0) {
+          newest_gone[bucket] = std::max(newest_gone[bucket], last[at->first]);
+          at = model.erase(at);
+          ++deleted;
+          continue;
+        }
+        ASSERT_EQ(value, at->second) << at->first;
+        oldest_kept[bucket] = std::min(oldest_kept[bucket], last[at->first]);
+        ++at;
+      }
+      for (int b : {0, 1}) ASSERT_LE(newest_gone[b], oldest_kept[b]);
+      ASSERT_EQ(Info(*client).rows, static_cast<int64_t>(model.size()));
+    }
+    if (step % 11 == 0) {
+      ASSERT_OK(client->Flush());
+    }
+    if (step % 20 != 0) continue;
+    ASSERT_NO_FATAL_FAILURE(StartFromCopy());
+    client = std::make_unique<TestClient>(Client(0));
+    const auto hello = client->Hello(sent.back().caller.incarnation);
+    ASSERT_OK(hello);
+    for (wire::PushRequest& again : sent) {
+      again.caller.boot_id = hello->state.boot_id;
+      if (again.sequence.sequence <= hello->state.applied) continue;
+      ASSERT_OK(client->Send(again));
+    }
+    client->sequence = step;
+    const std::map<int64_t, float> rows = Scanned();
+    ASSERT_EQ(rows.size(), model.size());
+    for (const auto& [key, count] : model) ASSERT_EQ(rows.at(key), count) << key;
+  }
+  EXPECT_GT(deleted, 100);
+}
+
+TEST_F(RowDeletionTest, RowsOnDiskAloneAreDeletedToo) {
+  constexpr int64_t kDim = 64;
+  constexpr int64_t kKeys = 120000;
+  constexpr int64_t kBatch = 2000;
+  constexpr int64_t kLimit = 80000;
+  options_.memory_budget_bytes = 16 << 20;
+  options_.memory_wait = absl::Milliseconds(1);
+  ASSERT_NO_FATAL_FAILURE(Start());
+  TestClient client = Joined(0);
+  ASSERT_OK(client.Create({Spec(0, kLimit, 16, kDim)}));
+  for (int64_t first = 0; first < kKeys; first += kBatch) {
+    ASSERT_OK(Push(client, Range(first, kBatch), kDim));
+  }
+  EXPECT_LT(Info(client).rows_in_memory, kLimit * 3 / 4);
+  ASSERT_OK(engine().KeepRowRules());
+  const int64_t rows = Info(client).rows;
+  EXPECT_LE(rows, kLimit);
+  EXPECT_GT(rows, kLimit * 8 / 10);  // buckets differ
+  EXPECT_EQ(Info(client).row_figures.crowded_out, kKeys - rows);
+  for (int start = 0; start < 2; ++start) {
+    TestClient reader = Client();
+    EXPECT_EQ(Info(reader).rows, rows);
+    for (int64_t first = 0; first < 30000; first += kBatch) {
+      ASSERT_THAT(Pull(reader, Range(first, kBatch)), Each(0)) << first;
+    }
+    for (int64_t first = kKeys - 60000; first < kKeys; first += kBatch) {
+      ASSERT_THAT(Pull(reader, Range(first, kBatch)), Each(1)) << first;
+    }
+    const std::map<int64_t, float> scanned = Scanned();
+    EXPECT_EQ(static_cast<int64_t>(scanned.size()), rows);
+    for (const auto& [key, value] : scanned) ASSERT_EQ(value, 1) << key;
+    ASSERT_NO_FATAL_FAILURE(Restart());
+  }
+  // Those deleted come back from their initial value, beside those on disk.
+  TestClient again = Joined(0);
+  ASSERT_OK(Push(again, Range(0, kBatch), kDim));
+  ASSERT_OK(Push(again, Range(kKeys - kBatch, kBatch), kDim));
+  EXPECT_THAT(Pull(again, Range(0, kBatch)), Each(1));
+  EXPECT_THAT(Pull(again, Range(kKeys - kBatch, kBatch)), Each(2));
+  EXPECT_EQ(Info(again).rows, rows + kBatch);
+}
+
+// Rows leave memory, come back and are deleted all the while; those pushed all the while stay.
+TEST_F(RowDeletionTest, ThreadsThatPushPullAndScanMeetDeletionsAndEvictions) {
+  constexpr int64_t kDim = 64;
+  constexpr int64_t kHot = 2000;
+  constexpr int kRounds = 60;
+  options_.memory_budget_bytes = 16 << 20;
+  options_.memory_wait = absl::Seconds(30);
+  options_.row_rules_interval = absl::Milliseconds(1);
+  options_.snapshot_interval = absl::Milliseconds(20);
+  ASSERT_NO_FATAL_FAILURE(Start());
+  TestClient tool = Client();
+  ASSERT_OK(tool.Create({Spec(0, 80000, 16, kDim)}));
+  std::atomic<bool> stop{false};
+  std::atomic<int> failures{0};
+  std::vector<std::thread> threads;
+  for (int32_t w = 0; w < 2; ++w) {
+    threads.emplace_back([&, w] {
+      TestClient client = Joined(w);
+      for (int64_t round = 0; round < kRounds; ++round) {
+        failures += !Push(client, Range(w * kHot, kHot), kDim).ok();
+        failures += !Push(client, Range(1000000 + (2 * round + w) * 2000, 2000), kDim).ok();
+      }
+    });
+  }
+  std::thread reader([&] {
+    TestClient client = Client();
+    while (!stop.load()) {
+      for (const float value : Pull(client, Range(1000000, 2000))) failures += value > 1;
+      for (const auto& [key, value] : Scanned()) failures += value < 1;
+    }
+  });
+  for (std::thread& thread : threads) thread.join();
+  stop = true;
+  reader.join();
+  EXPECT_EQ(failures.load(), 0);
+  ASSERT_OK(engine().KeepRowRules());
+  for (int start = 0; start < 2; ++start) {
+    TestClient client = Client();
+    EXPECT_LE(Info(client).rows, 80000);
+    for (int64_t first = 0; first < 2 * kHot; first += kHot) {
+      EXPECT_THAT(Pull(client, Range(first, kHot)), Each(kRounds)) << first;
+    }
+    EXPECT_EQ(static_cast<int64_t>(Scanned().size()), Info(client).rows);
+    if (start == 0) {
+      EXPECT_GT(Info(client).row_figures.crowded_out, 100000);
+    }
+    ASSERT_NO_FATAL_FAILURE(Restart());
+  }
+}
+
+TEST_F(RowDeletionTest, ADeletedKeyIsAdmittedAnew) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  TestClient client = Joined(0);
+  wire::VariableSpec spec = Spec(160, 0);
+  spec.row_rules.admit_after_pushes = 2;
+  ASSERT_OK(client.Create({spec}));
+  for (int push = 0; push < 2; ++push) ASSERT_OK(Push(client, {1}));
+  EXPECT_THAT(Pull(client, {1}), ElementsAre(1));
+  ASSERT_OK(KeepAt(1000));
+  ASSERT_OK(KeepAt(1160));
+  EXPECT_EQ(Info(client).rows, 0);
+  ASSERT_OK(Push(client, {1}));
+  EXPECT_THAT(Pull(client, {1}), ElementsAre(0));
+  ASSERT_OK(Push(client, {1}));
+  EXPECT_THAT(Pull(client, {1}), ElementsAre(1));
+}
+
+}  // namespace
+}  // namespace cairn
