@@ -82,7 +82,6 @@ TEST(JobErrors, TypesAndRangesAreChecked) {
        {{"model.embedding={vocabulary: dynamic, hash_buckets: 5}"},
         "has both vocabulary and hash_buckets"},
        {{"model.embedding={vocabulary: fixed}"}, "expected one of: dynamic"},
-       {{"model.embedding={admit_after_pushes: 0}"}, "expected an integer from 1 to 255"},
        {{"model.embedding={admit_after_pushes: 256}"}, "expected an integer from 1 to 255"},
        {{"model.embedding={expire_after_seconds: -1}"}, "expected an integer"},
        {{"model.embedding={max_rows: -1}"}, "expected an integer"},
