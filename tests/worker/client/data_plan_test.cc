@@ -131,7 +131,7 @@ class HeldValuesTest : public DataPlanTest {
     EXPECT_EQ(plan.WaveCount(), 1u);
     absl::Status status;
     for (Exchange* exchange : plan.Wave(0)) {
-      const bool second = exchange->session == sessions_[1].get();
+      const bool second = exchange->session == &sessions_[1];
       asked_[second] = exchange->call.request.pull.items.at(0).held;
       exchange->call.reply.pull.state.boot_id = second ? 22 : 11;
       exchange->call.reply.pull.items = {second ? item : Answer({0, 1, 2, 3}, 7)};

@@ -101,7 +101,7 @@ TEST(VariablePlan, TablesGetTheRowRulesOfTheJob) {
   schema.key_columns = 2;
   const auto model = Model::Create(job.model, job.data, schema);
   ASSERT_OK(model);
-  const auto specs = PlanVariables(job, **model, 1);
+  const auto specs = PlanVariables(job, **model, {0});
   ASSERT_OK(specs);
   int tables = 0;
   for (const VariableSpec& spec : *specs) {
