@@ -281,7 +281,7 @@ INSTANTIATE_TEST_SUITE_P(Durability, KillTest, ::testing::Values("log", "log_syn
 // any stripe may ever be in.
 class SnapshotKillTest : public ServerProcessTest {
  protected:
-  static constexpr int64_t kSteps = 300;
+  static constexpr int64_t kSteps = 3000;
   static constexpr int kKills = 6;
 
   struct State {
@@ -322,15 +322,15 @@ class SnapshotKillTest : public ServerProcessTest {
     server_->Kill();
   }
 
-  // Pushes until the server is killed, which happens after `pushes` acknowledgements and, where
-  // `after_epoch`, an epoch.
-  void PushAndKill(int64_t pushes, bool after_epoch) {
+  // Pushes, up to number `last`, until the server is killed, which happens after `pushes`
+  // acknowledgements and, where `after_epoch`, an epoch.
+  void PushAndKill(int64_t pushes, bool after_epoch, int64_t last) {
     absl::Mutex mutex;
     int64_t acknowledged = 0;
     std::thread pusher([&] {
       const auto worker = Connect(0);
       absl::StatusOr<wire::PushReply> reply = wire::PushReply();
-      while (reply.ok() && worker->client.sequence < kSteps) {
+      while (reply.ok() && worker->client.sequence < last) {
         reply = worker->client.Push("w", Gradient(worker->client.sequence + 1));
         sent_ = std::max(sent_, worker->client.sequence);
         absl::MutexLock lock(&mutex);
@@ -391,7 +391,8 @@ TEST_F(SnapshotKillTest, AKillLeavesAConsistentStateAndReplayMakesItWhole) {
     SCOPED_TRACE(kill);
     ASSERT_NO_FATAL_FAILURE(Start());
     ASSERT_OK(Connect()->client.Create({Spec()}));
-    ASSERT_NO_FATAL_FAILURE(PushAndKill(20, /*after_epoch=*/kill % 2 == 0));
+    ASSERT_NO_FATAL_FAILURE(
+        PushAndKill(20, /*after_epoch=*/kill % 2 == 0, (kill + 1) * kSteps / kKills));
     ASSERT_NO_FATAL_FAILURE(Start());
     const auto worker = Connect(0);
     const int64_t published = worker->client.sequence;
