@@ -214,12 +214,17 @@ absl::Status PsClientImpl::Scan(
     request.cursor.clear();
     do {
       wire::ScanReply reply;
-      RETURN_IF_ERROR(
+      const absl::Status scanned =
           CallOne(group.server, "scan", options_.rpc_timeout, deadline,
                   [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
                     request.caller = caller;
                     service.scan(reply, request);
-                  }));
+                  });
+      if (ReasonOf(scanned) == wire::ErrorReason::MOVED) {
+        return absl::AbortedError(absl::StrCat("scan \"", variable, "\": ", scanned.message(),
+                                               ", so that some were missed: scan again"));
+      }
+      RETURN_IF_ERROR(scanned);
       const absl::Span<const int64_t> keys = reply.keys.As<int64_t>();
       if (reply.values.size() != keys.size() * row_bytes ||
           (keys.empty() && reply.cursor == request.cursor && !reply.cursor.empty())) {

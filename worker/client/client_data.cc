@@ -28,12 +28,7 @@ absl::Status PsClientImpl::CheckOpen(absl::string_view what, Deadline deadline) 
         absl::StrCat(what, ": ", identity_.task, " has left job \"", identity_.job, "\""));
   }
   if (fenced_.load(std::memory_order_relaxed)) {
-    return WithReason(
-        absl::FailedPreconditionError(absl::StrCat(
-            what, ": a server took ", identity_.task,
-            " for gone, and gave its rows away without what it was to be sent again: this process "
-            "must stop; start this task again, it resumes exactly")),
-        wire::ErrorReason::FENCED);
+    return Annotate(FencedElsewhere(identity_.task), what);
   }
   if (deadline.Expired()) {
     return absl::DeadlineExceededError(
@@ -244,6 +239,7 @@ absl::Status PsClientImpl::MakeRoom(absl::Span<Exchange* const> exchanges, Deadl
     const absl::Time since = session.retained_since();
     const int64_t held = session.retained_bytes();
     absl::Status status = FlushServer(session.index(), deadline.Remaining(), deadline);
+    if (session.left()) status = absl::OkStatus();  // nothing is kept for it any more
     if (status.ok() && waits && identity_.synchronous() && !backoff.Pause()) {
       status = absl::UnavailableError("the steps that they contribute to have not closed there");
     }

@@ -35,8 +35,8 @@ std::string Origin() {
 }
 
 ClientIdentity IdentityOf(const ClientOptions& options, int32_t server_count,
-                          const std::atomic<int32_t>* most_servers, Retention* retention,
-                          StepClock* clock, StepBook* steps) {
+                          const std::atomic<int32_t>* most_servers, const std::atomic<bool>* fenced,
+                          Retention* retention, StepClock* clock, StepBook* steps) {
   const bool synchronous =
       options.worker >= 0 && options.consistency.mode == ConsistencyMode::kSync;
   return {.job = options.job,
@@ -46,6 +46,7 @@ ClientIdentity IdentityOf(const ClientOptions& options, int32_t server_count,
           .worker = options.worker,
           .server_count = server_count,
           .most_servers = most_servers,
+          .fenced = fenced,
           .ps_wait = options.ps_wait,
           .retention = options.worker >= 0 && options.retained_bytes > 0 ? retention : nullptr,
           .consistency = options.consistency,
@@ -126,7 +127,7 @@ absl::StatusOr<std::unique_ptr<PsClient>> PsClientImpl::Start(const ClientOption
 PsClientImpl::PsClientImpl(const ClientOptions& options, std::vector<Reached> servers, Reach reach)
     : options_(options),
       retention_(options.retained_bytes),
-      identity_(IdentityOf(options, static_cast<int32_t>(servers.size()), &most_servers_,
+      identity_(IdentityOf(options, static_cast<int32_t>(servers.size()), &most_servers_, &fenced_,
                            &retention_, &clock_, &steps_)),
       reach_(std::move(reach)),
       sessions_([&] {

@@ -205,6 +205,7 @@ class PsClientImpl : public PsClient {
   StepClock clock_;
   StepBook steps_;
   std::atomic<int32_t> most_servers_{0};  // ClientIdentity::most_servers
+  std::atomic<bool> fenced_{false};       // ClientIdentity::fenced
   ClientIdentity identity_;
   const Reach reach_;
   ServerTable sessions_;
@@ -225,7 +226,6 @@ class PsClientImpl : public PsClient {
   int64_t void_through_ = 0;
   absl::Duration lease_ = absl::ZeroDuration();
   std::atomic<bool> left_{false};
-  std::atomic<bool> fenced_{false};  // a server has said so that no call may go to any more
 
   absl::Mutex create_mutex_;
   std::shared_ptr<Placement> placement_ ABSL_GUARDED_BY(create_mutex_);

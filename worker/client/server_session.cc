@@ -34,6 +34,16 @@ absl::string_view WithoutPeer(absl::string_view message, absl::string_view name)
 
 }  // namespace
 
+absl::Status FencedElsewhere(const std::string& task) {
+  return WithReason(
+      absl::FailedPreconditionError(absl::StrCat(task,
+                                                 " was taken for gone: a newer start has its "
+                                                 "place, or a server gave its rows away without "
+                                                 "what it was to be sent again. This process must "
+                                                 "stop; started again, it resumes exactly")),
+      wire::ErrorReason::FENCED);
+}
+
 ServerSession::ServerSession(int32_t index, std::string name, std::unique_ptr<ServerLink> link,
                              const ClientIdentity* identity)
     : index_(index), name_(std::move(name)), link_(std::move(link)), identity_(*identity) {}
@@ -233,7 +243,12 @@ absl::Time ServerSession::retained_since() const {
 
 Verdict ServerSession::Judge(Outcome* outcome, bool repeatable, int64_t boot_id,
                              Deadline deadline) {
-  if (left() && !(outcome->progress == Progress::kAnswered && outcome->status.ok())) {
+  const bool served = outcome->progress == Progress::kAnswered && outcome->status.ok();
+  if (!served && identity_.fenced != nullptr && identity_.fenced->load()) {
+    *outcome = {Progress::kAnswered, FencedElsewhere(identity_.task)};
+    return Verdict::kFail;
+  }
+  if (left() && !served) {
     *outcome = {Progress::kAnswered,
                 MovedError(absl::StrCat(name_, " has left the cluster: others have its rows"), {})};
     return Verdict::kFail;

@@ -37,6 +37,9 @@ struct ClientIdentity {
   // Where servers come and go: one above the highest index there is, 0 before that is known. Null:
   // they do not.
   const std::atomic<int32_t>* most_servers = nullptr;
+  // Some server has said, to other calls than those that wait, that this process must stop; they
+  // need not wait for others. Null: nobody is asked.
+  const std::atomic<bool>* fenced = nullptr;
   absl::Duration ps_wait;
   Retention* retention = nullptr;  // shared by all sessions; null: pushes are not retained
   Consistency consistency;
@@ -47,6 +50,9 @@ struct ClientIdentity {
   bool sequenced() const { return worker >= 0; }
   bool synchronous() const { return steps != nullptr; }
 };
+
+// What calls of a client fail with that is fenced in that manner.
+absl::Status FencedElsewhere(const std::string& task);
 
 // What a caller does with the outcome of an attempt.
 enum class Verdict {
