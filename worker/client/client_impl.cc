@@ -191,11 +191,11 @@ absl::Status PsClientImpl::SayHello(Deadline deadline) {
 }
 
 absl::Status PsClientImpl::HelloTo(ServerSession& session, int64_t incarnation, Deadline deadline,
-                                   wire::HelloReply* reply) {
+                                   wire::HelloReply* reply, bool joins) {
   Backoff backoff(options_.ps_wait, deadline);
   for (;;) {
     // Not bounded by rpc_timeout: the server first makes durable what an earlier start had pushed.
-    Outcome outcome = session.Hello(incarnation, deadline, reply);
+    Outcome outcome = session.Hello(incarnation, deadline, reply, joins);
     const Verdict verdict = session.Judge(&outcome, /*repeatable=*/true, 0, deadline);
     if (verdict == Verdict::kDone || verdict == Verdict::kFail) return outcome.status;
     if (deadline.Expired() || !backoff.Pause()) return session.GaveUp(outcome, deadline.Expired());

@@ -89,7 +89,7 @@ class PsClientImpl : public PsClient {
   // --- client_impl.cc ---
   absl::Status SayHello(Deadline deadline);
   absl::Status HelloTo(ServerSession& session, int64_t incarnation, Deadline deadline,
-                       wire::HelloReply* reply);
+                       wire::HelloReply* reply, bool joins = false);
   // `body(server)` for each, at once where they are other processes. All errors but those of
   // servers that leave meanwhile.
   absl::Status ForEachServer(absl::Span<const int32_t> servers,

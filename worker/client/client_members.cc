@@ -79,7 +79,7 @@ absl::Status PsClientImpl::Greet(const wire::Member& member, bool greet, Deadlin
   const bool live = !member.left;
   if (live && greet) {
     wire::HelloReply reply;
-    RETURN_IF_ERROR(HelloTo(*session, incarnation_, deadline, &reply));
+    RETURN_IF_ERROR(HelloTo(*session, incarnation_, deadline, &reply, /*joins=*/true));
     CAIRN_CRASH_POINT("worker: a new server is greeted");
     session->Begin(reply, incarnation_, /*last_part=*/0, /*through=*/0);
     LOG(INFO) << session->name() << " has joined the cluster";

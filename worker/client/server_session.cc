@@ -48,7 +48,8 @@ ServerSession::ServerSession(int32_t index, std::string name, std::unique_ptr<Se
                              const ClientIdentity* identity)
     : index_(index), name_(std::move(name)), link_(std::move(link)), identity_(*identity) {}
 
-Outcome ServerSession::Hello(int64_t incarnation, Deadline deadline, wire::HelloReply* reply) {
+Outcome ServerSession::Hello(int64_t incarnation, Deadline deadline, wire::HelloReply* reply,
+                             bool joins) {
   Channel* channel = nullptr;
   Outcome outcome = link_->Take(deadline, &channel);
   if (channel == nullptr) return outcome;
@@ -70,7 +71,9 @@ Outcome ServerSession::Hello(int64_t incarnation, Deadline deadline, wire::Hello
   if (outcome.progress == Progress::kAnswered) {
     link_->Release(channel);
     if (outcome.status.ok()) outcome.status = CheckHello(*reply);
-    if (outcome.status.ok() && identity_.clock != nullptr) identity_.clock->RaiseTo(reply->step);
+    if (outcome.status.ok() && identity_.clock != nullptr && !joins) {
+      identity_.clock->RaiseTo(reply->step);
+    }
   } else {
     link_->Discard(channel);
   }

@@ -78,8 +78,10 @@ class ServerSession {
   ServerLink& link() { return *link_; }
 
   // One attempt of hello, which checks version and place of the server. `incarnation` 0 asks ps:0
-  // for a new one.
-  Outcome Hello(int64_t incarnation, Deadline deadline, wire::HelloReply* reply);
+  // for a new one. `joins`: to a server that has just come, which knows less of the job's clocks
+  // than this client: its answer does not raise the client's.
+  Outcome Hello(int64_t incarnation, Deadline deadline, wire::HelloReply* reply,
+                bool joins = false);
   // After the first hello: what later calls carry.
   void Begin(const wire::HelloReply& reply, int64_t incarnation, int64_t last_part,
              int64_t through);
