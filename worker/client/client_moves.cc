@@ -74,6 +74,7 @@ absl::Status PsClientImpl::SendMovedOf(Exchange& exchange, bool numbered, Deadli
                         : SendParts(exchange, call.request.push.items, numbered, deadline));
     CAIRN_CRASH_POINT("worker: what has moved is sent");
     if (exchange.session->left() && NothingLeft(call)) {
+      exchange.sent = true;  // to others: the number is used
       exchange.outcome = {Progress::kAnswered, absl::OkStatus()};
       return absl::OkStatus();
     }
