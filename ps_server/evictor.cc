@@ -11,12 +11,12 @@
 #include "absl/time/clock.h"
 #include "common/crash_point.h"
 #include "common/status.h"
+#include "ps_server/slices.h"
 
 namespace cairn {
 namespace {
 
 // As in an epoch: what is copied under a stripe's lock at a time, and the pause after it.
-constexpr size_t kSliceBytes = 256 << 10;
 constexpr absl::Duration kSlicePause = absl::Microseconds(50);
 // A stripe is written whole whatever few rows leave it, so no fewer than these; and no more, so
 // that the batch stays small.
@@ -46,23 +46,10 @@ absl::StatusOr<uint32_t> EvictRows(StripeStore& store, EmbeddingStripe& stripe,
   const absl::MutexLock writing(&stripe.writing());
   const std::unique_ptr<StripeBatch> batch = store.NewBatch(stripe.id());
   EmbeddingStripe::Leaving leaving;
-  for (bool more = true; more;) {
-    {
-      absl::MutexLock lock(&stripe.mutex());
-      more = stripe.Choose(*batch, kSliceBytes, which, max_rows, leaving);
-    }
-    batch->Settle();
-    if (more) absl::SleepFor(kSlicePause);
-  }
-  for (bool more = leaving.writes; more;) {
-    {
-      absl::MutexLock lock(&stripe.mutex());
-      more = stripe.DrainAhead(*batch, kSliceBytes);
-    }
-    batch->Settle();
-    if (more) absl::SleepFor(kSlicePause);
-  }
+  InSlices(stripe, *batch, kSlicePause,
+           [&] { return stripe.Choose(*batch, kSliceBytes, which, max_rows, leaving); });
   if (leaving.writes) {
+    InSlices(stripe, *batch, kSlicePause, [&] { return stripe.DrainAhead(*batch, kSliceBytes); });
     {
       absl::MutexLock lock(&stripe.mutex());
       stripe.DrainEarly(*batch);

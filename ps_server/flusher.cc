@@ -9,13 +9,13 @@
 #include "common/crash_point.h"
 #include "common/deadline.h"
 #include "common/status.h"
+#include "ps_server/slices.h"
 #include "thrift/errors.h"
 
 namespace cairn {
 namespace {
 
 // What is copied under a stripe's lock at a time: a fraction of a millisecond.
-constexpr size_t kSliceBytes = 256 << 10;
 constexpr absl::Duration kSlicePause = absl::Microseconds(100);
 
 }  // namespace
@@ -181,16 +181,7 @@ Flusher::Notes Flusher::TakeNotes() {
 absl::Status Flusher::WriteStripe(Stripe& stripe, absl::Span<const Watermark> away) {
   const absl::MutexLock writing(&stripe.writing());
   const std::unique_ptr<StripeBatch> batch = store_.NewBatch(stripe.id());
-  for (bool more = true; more;) {
-    {
-      absl::MutexLock lock(&stripe.mutex());
-      more = stripe.DrainAhead(*batch, kSliceBytes);
-    }
-    batch->Settle();
-    // absl::Mutex hands nothing over: without a pause the next slice would win the lock again from
-    // pushes that wait for it and have yet to wake up.
-    if (more) absl::SleepFor(kSlicePause);
-  }
+  InSlices(stripe, *batch, kSlicePause, [&] { return stripe.DrainAhead(*batch, kSliceBytes); });
   {
     absl::MutexLock lock(&stripe.mutex());
     stripe.ForgetWatermarks(away);

@@ -197,8 +197,22 @@ class Restoring {
         }
       }
     }
+    RETURN_IF_ERROR(CheckNoneLeft());
     if (!incoming_.empty() || same_) return absl::OkStatus();
     return absl::NotFoundError(absl::StrCat("the checkpoint has no variables of job ", job_));
+  }
+
+  // A server without files had no rows.
+  absl::Status CheckNoneLeft() const {
+    for (const auto& [name, incoming] : incoming_) {
+      for (const int32_t ps : PlacesOf(incoming.before)) {
+        if (!HasLeft(request_.folders[static_cast<size_t>(ps)])) continue;
+        return absl::DataLossError(
+            absl::StrCat("variable \"", name, "\" has rows on ps:", ps,
+                         ", of which the checkpoint names no files: it is not whole"));
+      }
+    }
+    return absl::OkStatus();
   }
 
   bool ComesHere(const VariableSpec& spec) const {

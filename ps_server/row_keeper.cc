@@ -11,12 +11,12 @@
 #include "common/crash_point.h"
 #include "common/deadline.h"
 #include "common/status.h"
+#include "ps_server/slices.h"
 
 namespace cairn {
 namespace {
 
 // As in an epoch.
-constexpr size_t kSliceBytes = 256 << 10;
 constexpr absl::Duration kSlicePause = absl::Microseconds(100);
 // Looked at, and deleted, under a stripe's lock at a time: about a millisecond.
 constexpr uint32_t kLooks = 8192;
@@ -114,14 +114,7 @@ class Deletion {
  private:
   absl::StatusOr<int64_t> Delete(absl::Span<const int64_t> keys, uint32_t up_to) {
     const std::unique_ptr<StripeBatch> batch = store_.NewBatch(stripe_.id());
-    for (bool more = true; more;) {
-      {
-        absl::MutexLock lock(&stripe_.mutex());
-        more = stripe_.DrainAhead(*batch, kSliceBytes);
-      }
-      batch->Settle();
-      if (more) absl::SleepFor(kSlicePause);
-    }
+    InSlices(stripe_, *batch, kSlicePause, [&] { return stripe_.DrainAhead(*batch, kSliceBytes); });
     EmbeddingStripe::Deleted deleted;
     {
       absl::MutexLock lock(&stripe_.mutex());

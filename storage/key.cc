@@ -145,7 +145,10 @@ absl::StatusOr<StripeKey> ParseStripeKey(absl::string_view key) {
       return parsed;
     case StripePart::kRows:
     case StripePart::kWaiting:
-      if (key.size() != kNumberedKeyBytes) return NotAKey("row segment", key);
+      if (key.size() != kNumberedKeyBytes) {
+        return NotAKey(parsed.part == StripePart::kRows ? "row segment" : "page of waiting keys",
+                       key);
+      }
       parsed.segment = LoadBigEndian<uint32_t>(&key[kSegmentAt]);
       return parsed;
     case StripePart::kCold:

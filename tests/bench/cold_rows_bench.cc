@@ -21,7 +21,6 @@
 #include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
-#include "common/hash.h"
 #include "tests/support/ps_process.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/zipf.h"
@@ -58,8 +57,6 @@ void Require(const absl::Status& status) {
 }
 
 Deadline Soon() { return Deadline::In(absl::Minutes(2)); }
-
-int64_t KeyOf(int64_t rank) { return static_cast<int64_t>(MixBits(static_cast<uint64_t>(rank))); }
 
 // A server with one table, and what its rows must be.
 class Run {
@@ -162,7 +159,7 @@ void Run::Fill() {
     for (; rank <= rows_ && static_cast<int64_t>(keys_.size()) < kAtOnce; ++rank) {
       // Not in the order of their frequency.
       ranks_.push_back(1 + (rank - 1) * 7919 % rows_);
-      keys_.push_back(KeyOf(ranks_.back()));
+      keys_.push_back(KeyOfRank(ranks_.back()));
     }
     gradients_.assign(keys_.size() * kDim, 0.5f);
     Push();
@@ -203,7 +200,7 @@ double Run::Measure(double seconds, int64_t least_keys) {
     keys_.resize(batch);
     for (size_t i = 0; i < batch; ++i) {
       ranks_[i] = zipf_.Draw(random_);
-      keys_[i] = KeyOf(ranks_[i]);
+      keys_[i] = KeyOfRank(ranks_[i]);
     }
     const auto start = Clock::now();
     Pull();

@@ -18,7 +18,6 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
-#include "common/hash.h"
 #include "ps_server/engine.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/zipf.h"
@@ -35,8 +34,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kDim = 16;
-
-int64_t KeyOf(int64_t rank) { return static_cast<int64_t>(MixBits(static_cast<uint64_t>(rank))); }
 
 std::unique_ptr<Engine> OpenEngine(const std::string& directory) {
   EngineOptions options;
@@ -92,7 +89,7 @@ Outcome Run(int32_t pushes) {
   for (int64_t done = 0; done < absl::GetFlag(FLAGS_keys); done += static_cast<int64_t>(batch)) {
     for (size_t i = 0; i < batch; ++i) {
       ranks[i] = zipf.Draw(random);
-      keys[i] = KeyOf(ranks[i]);
+      keys[i] = KeyOfRank(ranks[i]);
     }
     wire::PushRequest request;
     request.caller = caller;

@@ -307,28 +307,12 @@ TEST_F(ColdRowsTest, ACheckpointHasColdRowsAndIsRestoredByAsManyServersOrMore) {
   ASSERT_OK(client.Create({Spec("t")}));
   Model model;
   ASSERT_NO_FATAL_FAILURE(PushAll(client, model));
-  wire::CheckpointRequest checkpoint;
-  checkpoint.caller.job = "job";
-  checkpoint.directory = folder_.Join("checkpoints");
-  checkpoint.name = "a";
-  wire::CheckpointReply made;
-  ASSERT_OK(CallStatus([&] { engine().service().checkpoint(made, checkpoint); }));
   wire::RestoreRequest restore;
-  restore.caller.job = "job";
-  restore.workers = made.workers;
-  restore.folders.resize(1);
-  restore.folders[0].path = made.folder;
-  restore.folders[0].files = made.files;
+  ASSERT_NO_FATAL_FAILURE(MakeCheckpoint(&restore));
   for (const int32_t servers : {1, 2}) {
     size_t rows = 0;
     for (int32_t index = 0; index < servers; ++index) {
-      options_.server_count = servers;
-      options_.server_index = index;
-      options_.directory = folder_.Join(absl::StrCat("restored", servers, index));
-      engine_.reset();
-      ASSERT_NO_FATAL_FAILURE(Start());
-      wire::RestoreReply reply;
-      ASSERT_OK(CallStatus([&] { engine().service().restore(reply, restore); }));
+      ASSERT_NO_FATAL_FAILURE(StartRestored(restore, servers, index));
       for (int start = 0; start < 2; ++start) {
         TestClient reader = Client();
         const wire::VariableInfo info = reader.Describe()->variables[0];

@@ -251,6 +251,31 @@ void ServerTest::StartFromCopy() {
   Start();
 }
 
+void ServerTest::MakeCheckpoint(wire::RestoreRequest* restore) {
+  wire::CheckpointRequest request;
+  request.caller.job = "job";
+  request.directory = folder_.Join("checkpoints");
+  request.name = "a";
+  wire::CheckpointReply made;
+  ASSERT_OK(CallStatus([&] { engine_->service().checkpoint(made, request); }));
+  restore->caller.job = "job";
+  restore->workers = made.workers;
+  restore->folders.resize(1);
+  restore->folders[0].path = made.folder;
+  restore->folders[0].files = made.files;
+}
+
+void ServerTest::StartRestored(const wire::RestoreRequest& restore, int32_t servers,
+                               int32_t index) {
+  options_.server_count = servers;
+  options_.server_index = index;
+  options_.directory = folder_.Join(absl::StrCat("restored", servers, index));
+  engine_.reset();
+  ASSERT_NO_FATAL_FAILURE(Start());
+  wire::RestoreReply reply;
+  ASSERT_OK(CallStatus([&] { engine_->service().restore(reply, restore); }));
+}
+
 TestClient ServerTest::Joined(int32_t worker) {
   TestClient client = Client(worker);
   EXPECT_OK(client.Hello());

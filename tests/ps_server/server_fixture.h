@@ -123,6 +123,10 @@ class ServerTest : public ::testing::Test {
   TestClient Client(int32_t worker = -1) { return TestClient(engine_->service(), worker); }
   // A worker that has said hello.
   TestClient Joined(int32_t worker);
+  // Makes a checkpoint of the job, and says how it is restored.
+  void MakeCheckpoint(wire::RestoreRequest* restore);
+  // Starts server `index` of `servers` in a new folder, with its part of the checkpoint.
+  void StartRestored(const wire::RestoreRequest& restore, int32_t servers, int32_t index);
 
   TempDir folder_;
   EngineOptions options_;

@@ -46,6 +46,7 @@
 #include "tests/support/soak_worker.h"
 #include "thrift/errors.h"
 #include "thrift/wire_client.h"
+#include "worker/client/member_list.h"
 #include "worker/client/remote_moves.h"
 #include "worker/client/row_mover.h"
 
@@ -130,30 +131,21 @@ absl::Status MoveAny(RemoteMoves& moves, std::mt19937_64& random) {
   return MoveRows(move, {.busy_fraction = 1}, moves, Deadline::In(absl::Seconds(30))).status();
 }
 
-// Between the servers there are now; `addresses` are those of the beginning, and gain the others'.
-absl::Status FindServers(std::vector<std::string>& addresses, std::unique_ptr<RemoteMoves>& moves) {
-  const auto connect = [&addresses](int32_t server) {
-    return WireClient::Connect(addresses[static_cast<size_t>(server)], {},
+// Between the servers there are now.
+absl::Status FindServers(MemberList& members, std::unique_ptr<RemoteMoves>& moves) {
+  const auto connect = [&members](int32_t server) {
+    return WireClient::Connect(members.addresses[static_cast<size_t>(server)], {},
                                Deadline::In(absl::Seconds(2)));
   };
   ASSIGN_OR_RETURN(const std::unique_ptr<WireClient> first, connect(0));
-  wire::Members members;
+  wire::Members told;
   wire::Caller caller;
   caller.job = kSoakJob;
   RETURN_IF_ERROR(first->Call("members", Deadline::In(absl::Seconds(2)),
-                              [&](WireClient::Stub& stub) { stub.members(members, caller); }));
-  std::vector<int32_t> servers = FirstServers(static_cast<int32_t>(addresses.size()));
-  for (const wire::Member& member : members.members) {
-    const auto index = static_cast<size_t>(member.index);
-    if (index >= addresses.size()) {
-      addresses.resize(index + 1);
-      servers.push_back(member.index);
-    }
-    if (!member.address.empty()) addresses[index] = member.address;
-    if (member.left) std::erase(servers, member.index);
-  }
-  if (moves == nullptr || moves->servers() != servers) {
-    moves = std::make_unique<RemoteMoves>(servers, absl::Seconds(10), connect);
+                              [&](WireClient::Stub& stub) { stub.members(told, caller); }));
+  members.Take(told);
+  if (moves == nullptr || moves->servers() != members.Live()) {
+    moves = std::make_unique<RemoteMoves>(members.Live(), absl::Seconds(10), connect);
   }
   return absl::OkStatus();
 }
@@ -161,12 +153,12 @@ absl::Status FindServers(std::vector<std::string>& addresses, std::unique_ptr<Re
 absl::Status MoveUntilStopped(const Words& words) {
   uint64_t seed = 0;
   if (words.size() != 4 || !absl::SimpleAtoi(words[2], &seed)) return BadUsage();
-  std::vector<std::string> addresses = absl::StrSplit(words[1], ',');
+  MemberList members{.addresses = absl::StrSplit(words[1], ',')};
   std::unique_ptr<RemoteMoves> moves;
   std::mt19937_64 random(seed);
   std::ofstream done(absl::StrCat(words[3], "/moves-", seed), std::ios::app);
   while (!std::filesystem::exists(words[3] + "/stop-moves")) {
-    absl::Status moved = FindServers(addresses, moves);
+    absl::Status moved = FindServers(members, moves);
     if (moved.ok()) moved = MoveAny(*moves, random);
     if (moved.ok()) {
       done << "moved" << std::endl;

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <random>
 
+#include "common/hash.h"
+
 namespace cairn {
 
 // Ranks 1 … n, rank k with a probability in proportion to k^-s, s not 1: rejection-inversion
@@ -32,5 +34,10 @@ class Zipf {
   const double low_;
   const double high_;
 };
+
+// A key for a rank, so that ranks that follow each other lie anywhere in a table.
+inline int64_t KeyOfRank(int64_t rank) {
+  return static_cast<int64_t>(MixBits(static_cast<uint64_t>(rank)));
+}
 
 }  // namespace cairn

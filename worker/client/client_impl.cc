@@ -300,7 +300,7 @@ absl::Status PsClientImpl::DropJob(Deadline deadline) {
     // A heartbeat between forgetting and hello would be one of an unknown worker.
     absl::MutexLock lock(&heartbeat_mutex_);
     const std::vector<int32_t> servers = sessions_.Live();
-    for (const int32_t server : servers) sessions_[static_cast<size_t>(server)].ForgetPushes();
+    sessions_.ForEachLive([](ServerSession& session) { session.ForgetPushes(); });
     status = CallAll(servers, "drop_job", deadline.Remaining(), deadline,
                      [](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
                        wire::ServerState state;
@@ -339,9 +339,7 @@ void PsClientImpl::StartHeartbeats() {
     absl::MutexLock lock(&threads_mutex_);
     beating_ = true;
   }
-  for (const int32_t server : sessions_.Live()) {
-    StartHeartbeat(sessions_[static_cast<size_t>(server)]);
-  }
+  sessions_.ForEachLive([this](ServerSession& session) { StartHeartbeat(session); });
 }
 
 void PsClientImpl::StartHeartbeat(ServerSession& session) {
@@ -387,11 +385,10 @@ wire::WorkerVitals PsClientImpl::Vitals() const {
   }
   vitals.__set_retained_bytes(retention_.bytes());
   vitals.__isset.servers_gone = true;
-  for (const int32_t server : sessions_.Live()) {
-    const bool gone = sessions_[static_cast<size_t>(server)].gone();
-    if (!gone || vitals.servers_gone.size() >= kMaxGoneServers) continue;
-    vitals.servers_gone.push_back(server);
-  }
+  sessions_.ForEachLive([&](const ServerSession& session) {
+    if (!session.gone() || vitals.servers_gone.size() >= kMaxGoneServers) return;
+    vitals.servers_gone.push_back(session.index());
+  });
   if (options_.vitals == nullptr) return vitals;
   const TrainingVitals training = options_.vitals();
   vitals.__set_steps(training.steps);

@@ -130,9 +130,9 @@ absl::Status PsClientImpl::RunStepPulls(DataPlan& plan, absl::Span<Exchange* con
                                         Deadline deadline) {
   if (exchanges.empty()) return absl::OkStatus();
   int64_t all_durable = std::numeric_limits<int64_t>::max();
-  for (const int32_t server : sessions_.Live()) {
-    all_durable = std::min(all_durable, sessions_[static_cast<size_t>(server)].durable_step());
-  }
+  sessions_.ForEachLive([&](const ServerSession& session) {
+    all_durable = std::min(all_durable, session.durable_step());
+  });
   steps_.Forget(all_durable);
   for (Exchange* exchange : exchanges) {
     exchange->call.request.pull.all_durable_step = all_durable;

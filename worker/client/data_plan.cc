@@ -110,11 +110,12 @@ DataPlan::Slot& DataPlan::FirstSlot(int32_t server) {
 void DataPlan::ContributeToAll(int64_t step, int64_t rows) {
   contribution_step_ = step;
   contribution_rows_ = rows;
-  for (const int32_t server : sessions_.Live()) FirstSlot(server);
+  sessions_.ForEachLive([&](const ServerSession& session) { FirstSlot(session.index()); });
 }
 
 void DataPlan::PullFromAll(int64_t step) {
-  for (const int32_t server : sessions_.Live()) FirstSlot(server).call.step = step;
+  sessions_.ForEachLive(
+      [&](const ServerSession& session) { FirstSlot(session.index()).call.step = step; });
 }
 
 absl::Status DataPlan::CheckPart(const ClientVariable& variable, Part part,
@@ -441,7 +442,7 @@ absl::Status DataPlan::PutPullItem(const Cut& cut, const Landing& landing, std::
 
 void DataPlan::BeginStep(int64_t step, bool everywhere) {
   if (everywhere) {
-    for (const int32_t server : sessions_.Live()) FirstSlot(server);
+    sessions_.ForEachLive([&](const ServerSession& session) { FirstSlot(session.index()); });
   }
   for (Slot* const slot : first_) {
     if (slot == nullptr || (slot->landings.empty() && !everywhere)) continue;

@@ -15,10 +15,7 @@ ServerTable::ServerTable(std::vector<std::unique_ptr<ServerSession>> sessions)
 
 std::vector<int32_t> ServerTable::Live() const {
   std::vector<int32_t> live;
-  const size_t count = size();
-  for (size_t s = 0; s < count; ++s) {
-    if (!(*this)[s].left()) live.push_back(static_cast<int32_t>(s));
-  }
+  ForEachLive([&](const ServerSession& session) { live.push_back(session.index()); });
   return live;
 }
 

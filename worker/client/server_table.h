@@ -25,7 +25,15 @@ class ServerTable {
   ServerSession& operator[](size_t index) const {
     return *slots_[index].load(std::memory_order_acquire);
   }
-  // Indices of those that have not left, from 0 on.
+  // Calls body(session) for those that have not left, from index 0 on.
+  template <typename Body>
+  void ForEachLive(Body body) const {
+    const size_t count = size();
+    for (size_t s = 0; s < count; ++s) {
+      if (ServerSession& session = (*this)[s]; !session.left()) body(session);
+    }
+  }
+  // Their indices.
   std::vector<int32_t> Live() const;
 
   // The next one: its index is size().

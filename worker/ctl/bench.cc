@@ -230,7 +230,7 @@ absl::StatusOr<Json> BenchOne(BenchedServer& server, const Target& target, absl:
   table->Add({server.name(), absl::StrFormat("%.0f us", median * 1e6),
               absl::StrFormat("%.0f us", p99 * 1e6), RateText(pushed), RateText(pulled)});
   return Json{{"server", absl::StrCat("ps:", server.index())},
-              {"address", target.servers[server.index()]},
+              {"address", target.members.addresses[server.index()]},
               {"round_trip_seconds", {{"median", median}, {"p99", p99}}},
               {"push_bytes_per_second", pushed},
               {"pull_bytes_per_second", pulled}};
@@ -244,7 +244,7 @@ absl::StatusOr<Answer> RunBench(const BenchOptions& options) {
   const absl::Duration length = absl::Seconds(options.seconds);
   const std::string job = JobOfCommand("bench");
   Servers servers;
-  for (size_t i = 0; i < target.servers.size(); ++i) {
+  for (size_t i = 0; i < target.members.addresses.size(); ++i) {
     servers.push_back(std::make_unique<BenchedServer>(
         target, i, job, static_cast<size_t>(options.mib) * kFloatsPerMib));
     RETURN_IF_ERROR(servers.back()->Make());

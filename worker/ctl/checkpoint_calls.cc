@@ -33,7 +33,7 @@ namespace fs = std::filesystem;
 constexpr int kTries = 5;
 
 absl::StatusOr<std::unique_ptr<PsClient>> Connect(const Target& target) {
-  ClientOptions options{.job = target.job, .task = "cairnctl", .servers = target.servers};
+  ClientOptions options{.job = target.job, .task = "cairnctl", .servers = target.members.addresses};
   options.ps_wait = target.timeout;
   options.security = target.security;
   options.local_transport = LocalTransport::kOff;  // for a few small calls
@@ -223,8 +223,8 @@ absl::StatusOr<Answer> RestoreCheckpoint(const CheckpointRestoreOptions& options
   answer.json = {{"folder", options.folder},
                  {"job", target.job},
                  {"step", manifest->step},
-                 {"servers", target.servers.size()}};
-  answer.text = absl::StrCat("job ", target.job, " is on ", target.servers.size(),
+                 {"servers", target.members.addresses.size()}};
+  answer.text = absl::StrCat("job ", target.job, " is on ", target.members.addresses.size(),
                              " servers as it was at step ", manifest->step,
                              ": start its workers, which go on from there\n");
   return answer;

@@ -145,7 +145,8 @@ Finding Server(const Target& target, const ServerView& view, size_t index) {
     return finding;
   }
   LocalPorts ports;
-  const absl::Status held = ports.Hold(target.servers[index], /*must_be_free=*/true).status();
+  const absl::Status held =
+      ports.Hold(target.members.addresses[index], /*must_be_free=*/true).status();
   if (held.ok()) {
     finding.found = "is not started; the port is free on this machine";
     return finding;

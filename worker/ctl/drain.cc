@@ -32,15 +32,18 @@ absl::StatusOr<std::vector<size_t>> ServersOf(const DrainOptions& options, const
         "which servers? give some, as in ps:0 ps:1, or --all; not both");
   }
   if (options.all) {
-    for (const int32_t server : target.Live()) servers.push_back(static_cast<size_t>(server));
+    for (const int32_t server : target.members.Live()) {
+      servers.push_back(static_cast<size_t>(server));
+    }
     return servers;
   }
   for (const std::string& task : options.tasks) {
     int64_t index = 0;
     if (!absl::SimpleAtoi(absl::StripPrefix(task, "ps:"), &index) || index < 0 ||
-        index >= static_cast<int64_t>(target.servers.size())) {
+        index >= static_cast<int64_t>(target.members.addresses.size())) {
       return absl::InvalidArgumentError(absl::StrCat("'", task, "' is no server: the cluster has ",
-                                                     target.servers.size(), ", from ps:0 on"));
+                                                     target.members.addresses.size(),
+                                                     ", from ps:0 on"));
     }
     const size_t server = static_cast<size_t>(index);
     if (std::find(servers.begin(), servers.end(), server) == servers.end()) {
@@ -110,7 +113,7 @@ absl::StatusOr<Answer> RunDrain(const DrainOptions& options) {
   for (const Drained& one : DrainAll(target, *servers, absl::Seconds(options.wait_seconds))) {
     const double seconds = absl::ToDoubleSeconds(one.took);
     nlohmann::ordered_json json = {{"server", absl::StrCat("ps:", one.server)},
-                                   {"address", target.servers[one.server]},
+                                   {"address", target.members.addresses[one.server]},
                                    {"drained", one.status.ok()},
                                    {"seconds", seconds}};
     if (one.status.ok()) {

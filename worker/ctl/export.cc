@@ -97,7 +97,7 @@ absl::StatusOr<Answer> RunExport(const ExportOptions& options) {
   ASSIGN_OR_RETURN(const Target target, ResolveTarget(wanted));
   const ClientOptions client_options{.job = target.job,
                                      .task = "cairnctl",
-                                     .servers = target.servers,
+                                     .servers = target.members.addresses,
                                      .ps_wait = target.timeout,
                                      .security = target.security,
                                      .local_transport = *local_transport};

@@ -86,12 +86,12 @@ class Rebalancing {
   Rebalancing(const Target& target, const RebalanceOptions& options)
       : target_(target),
         options_(options),
-        servers_(target.Live(), kCallPatience, [this](int32_t server) {
+        servers_(target.members.Live(), kCallPatience, [this](int32_t server) {
           return target_.Connect(static_cast<size_t>(server), Deadline::In(target_.timeout));
         }) {}
 
   absl::StatusOr<Answer> Run(const std::vector<int32_t>& emptied) {
-    const auto count = static_cast<int32_t>(target_.servers.size());
+    const auto count = static_cast<int32_t>(target_.members.addresses.size());
     ASSIGN_OR_RETURN(std::vector<VariablePlaces> variables, servers_.Describe(target_.job));
     if (variables.empty()) {
       return absl::NotFoundError(
@@ -161,10 +161,11 @@ absl::StatusOr<Answer> RunRebalance(const RebalanceOptions& options) {
   ASSIGN_OR_RETURN(Target target, ResolveTarget(options.target));
   if (const absl::Status valid = CheckOptions(options); !valid.ok()) return AsBadInput(valid);
   RETURN_IF_ERROR(target.LearnMembers());
-  absl::StatusOr<std::vector<int32_t>> emptied = EmptiedServers(options, target.servers.size());
+  absl::StatusOr<std::vector<int32_t>> emptied =
+      EmptiedServers(options, target.members.addresses.size());
   if (!emptied.ok()) return AsBadInput(emptied.status());
-  for (size_t i = 0; i < target.left.size(); ++i) {
-    if (target.left[i]) emptied->push_back(static_cast<int32_t>(i));
+  for (size_t i = 0; i < target.members.addresses.size(); ++i) {
+    if (target.members.HasLeft(i)) emptied->push_back(static_cast<int32_t>(i));
   }
   return Rebalancing(target, options).Run(*emptied);
 }

@@ -32,7 +32,7 @@ std::vector<ServerView> AskServers(const Target& given) {
   Target target = given;
   // Where ps:0 does not answer, that shows.
   target.LearnMembers().IgnoreError();
-  const std::vector<int32_t> servers = target.Live();
+  const std::vector<int32_t> servers = target.members.Live();
   std::vector<ServerView> views(servers.size());
   std::vector<std::thread> threads;
   threads.reserve(views.size());

@@ -70,14 +70,14 @@ absl::Status CheckNewcomer(const Target& target, int32_t index) {
 
 Answer AnswerOf(const Target& target) {
   Answer answer;
-  answer.json = {{"version", target.members_version}, {"servers", nlohmann::ordered_json::array()}};
+  answer.json = {{"version", target.members.version}, {"servers", nlohmann::ordered_json::array()}};
   TextTable table({"server", "address", "state"});
-  for (size_t i = 0; i < target.servers.size(); ++i) {
-    const char* const state = target.left[i] ? "left" : "member";
+  for (size_t i = 0; i < target.members.addresses.size(); ++i) {
+    const char* const state = target.members.HasLeft(i) ? "left" : "member";
     const std::string name = absl::StrCat("ps:", i);
-    table.Add({name, target.servers[i], state});
+    table.Add({name, target.members.addresses[i], state});
     answer.json["servers"].push_back(
-        {{"server", name}, {"address", target.servers[i]}, {"state", state}});
+        {{"server", name}, {"address", target.members.addresses[i]}, {"state", state}});
   }
   answer.text = table.Text();
   return answer;
@@ -99,14 +99,16 @@ absl::StatusOr<Answer> RunServersAdd(const ServersOptions& options) {
   if (!index.ok()) return AsBadInput(index.status());
   const auto server = static_cast<size_t>(*index);
   std::string address = options.address;
-  if (address.empty() && server < target.servers.size()) address = target.servers[server];
+  if (address.empty() && server < target.members.addresses.size()) {
+    address = target.members.addresses[server];
+  }
   if (address.empty()) {
     return AsBadInput(absl::InvalidArgumentError(
         absl::StrCat("ps:", *index, " is not in the cluster file: give its --address HOST:PORT")));
   }
   RETURN_IF_ERROR(target.LearnMembers());
-  if (server >= target.servers.size()) target.servers.resize(server + 1);
-  target.servers[server] = address;
+  if (server >= target.members.addresses.size()) target.members.addresses.resize(server + 1);
+  target.members.addresses[server] = address;
   RETURN_IF_ERROR(Annotate(CheckNewcomer(target, *index), target.ServerName(server)));
   ASSIGN_OR_RETURN(const std::unique_ptr<WireClient> first,
                    target.Connect(0, Deadline::In(target.timeout)));
@@ -114,8 +116,8 @@ absl::StatusOr<Answer> RunServersAdd(const ServersOptions& options) {
   request.action = wire::MembersAction::ADD;
   request.index = *index;
   request.address = address;
-  RETURN_IF_ERROR(Change(*first, request).status());
-  RETURN_IF_ERROR(target.LearnMembers());
+  ASSIGN_OR_RETURN(const wire::ChangeMembersReply changed, Change(*first, request));
+  target.members.Take(changed.members);
   Answer answer = AnswerOf(target);
   absl::StrAppend(&answer.text, target.ServerName(server),
                   " is a server; cairnctl rebalance --job JOB gives it rows\n");
@@ -128,11 +130,12 @@ absl::StatusOr<Answer> RunServersRemove(const ServersOptions& options) {
   if (!index.ok()) return AsBadInput(index.status());
   const auto server = static_cast<size_t>(*index);
   RETURN_IF_ERROR(target.LearnMembers());
-  if (server >= target.servers.size()) {
-    return AsBadInput(absl::NotFoundError(absl::StrCat(
-        "there is no ps:", *index, ": the cluster has ", target.servers.size(), " servers")));
+  if (server >= target.members.addresses.size()) {
+    return AsBadInput(
+        absl::NotFoundError(absl::StrCat("there is no ps:", *index, ": the cluster has ",
+                                         target.members.addresses.size(), " servers")));
   }
-  if (target.left[server]) return AnswerOf(target);
+  if (target.members.HasLeft(server)) return AnswerOf(target);
   ASSIGN_OR_RETURN(const std::unique_ptr<WireClient> leaving,
                    target.Connect(server, Deadline::In(target.timeout)));
   wire::ChangeMembersRequest request;
@@ -143,8 +146,8 @@ absl::StatusOr<Answer> RunServersRemove(const ServersOptions& options) {
                    target.Connect(0, Deadline::In(target.timeout)));
   request.action = wire::MembersAction::REMOVE;
   request.last_words = std::move(closed.last_words);
-  RETURN_IF_ERROR(Change(*first, request).status());
-  RETURN_IF_ERROR(target.LearnMembers());
+  ASSIGN_OR_RETURN(const wire::ChangeMembersReply changed, Change(*first, request));
+  target.members.Take(changed.members);
   Answer answer = AnswerOf(target);
   absl::StrAppend(&answer.text, target.ServerName(server),
                   " has left; it runs until you end it, and its --data_dir is of no more use\n");

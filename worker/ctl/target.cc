@@ -13,7 +13,6 @@
 #include "common/host_name.h"
 #include "common/status.h"
 #include "thrift/ParameterServer.h"
-#include "thrift/limits.h"
 #include "thrift/security/client_security.h"
 #include "worker/trainer/exit_status.h"
 
@@ -41,13 +40,15 @@ absl::Status Resolve(const TargetOptions& options, Target* target) {
     if (!options.cluster_file.empty()) {
       return absl::InvalidArgumentError("--servers and --cluster both name servers: give one");
     }
-    target->servers = absl::StrSplit(options.servers, ',', absl::SkipWhitespace());
+    target->members.addresses = absl::StrSplit(options.servers, ',', absl::SkipWhitespace());
   } else {
     ASSIGN_OR_RETURN(target->cluster, FindCluster(options, *target));
-    target->servers = target->cluster.addresses("ps");
+    target->members.addresses = target->cluster.addresses("ps");
   }
-  if (target->servers.empty()) return absl::InvalidArgumentError("the cluster has no ps tasks");
-  for (const std::string& address : target->servers) {
+  if (target->members.addresses.empty()) {
+    return absl::InvalidArgumentError("the cluster has no ps tasks");
+  }
+  for (const std::string& address : target->members.addresses) {
     RETURN_IF_ERROR(ParseHostPort(address).status());
   }
   return absl::OkStatus();
@@ -58,34 +59,17 @@ absl::Status Resolve(const TargetOptions& options, Target* target) {
 absl::Status Target::LearnMembers() {
   const Deadline deadline = Deadline::In(timeout);
   ASSIGN_OR_RETURN(const std::unique_ptr<WireClient> first, Connect(0, deadline));
-  wire::Members members;
+  wire::Members told;
   wire::Caller caller;
   caller.job = JobOfCommand("members");
   RETURN_IF_ERROR(first->Call("members", deadline,
-                              [&](WireClient::Stub& stub) { stub.members(members, caller); }));
-  members_version = members.version;
-  for (const wire::Member& member : members.members) {
-    if (member.index < 0 || member.index >= kMaxServers) continue;
-    const auto index = static_cast<size_t>(member.index);
-    if (index >= servers.size()) servers.resize(index + 1);
-    if (!member.address.empty()) servers[index] = member.address;
-    left.resize(servers.size());
-    left[index] = member.left;
-  }
-  left.resize(servers.size());
+                              [&](WireClient::Stub& stub) { stub.members(told, caller); }));
+  members.Take(told);
   return absl::OkStatus();
 }
 
-std::vector<int32_t> Target::Live() const {
-  std::vector<int32_t> live;
-  for (size_t i = 0; i < servers.size(); ++i) {
-    if (i >= left.size() || !left[i]) live.push_back(static_cast<int32_t>(i));
-  }
-  return live;
-}
-
 std::string Target::ServerName(size_t index) const {
-  return absl::StrCat("ps:", index, " (", servers[index], ")");
+  return absl::StrCat("ps:", index, " (", members.addresses[index], ")");
 }
 
 std::string Target::WorkerName(int32_t ordinal) const {
@@ -108,7 +92,7 @@ absl::StatusOr<std::unique_ptr<WireClient>> Target::Connect(size_t server,
   WireClientOptions options;
   options.peer = ServerName(server);
   ASSIGN_OR_RETURN(options.security, ClientSecurity::Load(security));
-  return WireClient::Connect(servers[server], options, deadline);
+  return WireClient::Connect(members.addresses[server], options, deadline);
 }
 
 absl::Status ResolveJob(const std::string& job, Target* target) {

@@ -14,6 +14,7 @@
 #include "common/config/security_options.h"
 #include "common/deadline.h"
 #include "thrift/wire_client.h"
+#include "worker/client/member_list.h"
 
 namespace cairn {
 
@@ -27,9 +28,7 @@ struct TargetOptions {
 
 // Thread safety: a value.
 struct Target {
-  std::vector<std::string> servers;  // of ps:0, ps:1, …; after LearnMembers all there are
-  std::vector<bool> left;            // by server: it has left the cluster (after LearnMembers)
-  int64_t members_version = 0;
+  MemberList members;     // those named; after LearnMembers all there are
   ClusterConfig cluster;  // without tasks where only servers were named
   std::string job;
   std::optional<JobConfig> job_file;  // where --job names one; its data files are not looked at
@@ -39,8 +38,6 @@ struct Target {
   // Asks ps:0 which servers have come and gone since the cluster file was written. On an error
   // they are as they were.
   absl::Status LearnMembers();
-  // Indices of the servers that have not left.
-  std::vector<int32_t> Live() const;
   // "ps:1 (127.0.0.1:7002)".
   std::string ServerName(size_t index) const;
   // "chief:0", "worker:1"; "worker 1" where the cluster is not known.

@@ -16,8 +16,9 @@ namespace {
 
 Target TwoServers() {
   Target target;
-  target.servers = {"a:1", "b:2"};
-  target.cluster.tasks = {{"ps", target.servers}, {"chief", {"c:1"}}, {"worker", {"d:1"}}};
+  target.members.addresses = {"a:1", "b:2"};
+  target.cluster.tasks = {
+      {"ps", target.members.addresses}, {"chief", {"c:1"}}, {"worker", {"d:1"}}};
   target.job = "small";
   return target;
 }
