@@ -1,4 +1,5 @@
 // Servers join and leave while workers push: every push counts once, wherever its rows are by then.
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -12,6 +13,7 @@
 #include "tests/support/engine_cluster.h"
 #include "tests/support/row_moves.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temp_dir.h"
 #include "worker/client/ps_client.h"
 #include "worker/client/row_mover.h"
 
@@ -20,6 +22,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 constexpr int64_t kKeys = 64;
 constexpr int kWorkers = 2;
@@ -73,6 +76,17 @@ class MembersTest : public ::testing::Test {
     ASSIGN_OR_RETURN(wire::ChangeMembersReply closed,
                      Change(index, wire::MembersAction::CLOSE, index));
     return Change(0, wire::MembersAction::REMOVE, index, std::move(closed.last_words)).status();
+  }
+  // Whether ps:0 counts on `worker`.
+  bool IsLive(int32_t worker) {
+    wire::Caller caller;
+    caller.job = "job";
+    wire::WhyReply reply;
+    cluster_.engine(0).service().why(reply, caller);
+    return std::any_of(reply.workers.begin(), reply.workers.end(),
+                       [worker](const wire::WorkerStanding& standing) {
+                         return standing.worker == worker && standing.state == "live";
+                       });
   }
   // All of `source` to `target`.
   absl::Status Move(int32_t source, int32_t target, std::vector<int32_t> servers) {
@@ -216,6 +230,82 @@ TEST_F(MembersTest, AStartAfterAServerHasLeftResumes) {
   other.bucket_ps.clear();
   ASSERT_OK(worker->Create({other}, Soon()));  // dealt to whoever is there
   EXPECT_EQ(Pull(*reader_), -5);               // whose map is of before
+}
+
+// Which no heartbeat tells it: none runs yet.
+TEST_F(MembersTest, AStartDoesNotWaitForAServerThatLeavesMeanwhile) {
+  auto worker = Connect(0).value();
+  ASSERT_OK(worker->Create({Table()}, Soon()));
+  reader_ = Connect(-1).value();
+  for (int i = 1; i <= 5; ++i) ASSERT_OK(Push(*worker, absl::StrCat(i)));
+  ASSERT_OK(worker->Leave(Soon()));
+  worker.reset();
+  ASSERT_OK(Move(1, 0, {0, 1}));
+  wire::ChangeMembersReply closed = Change(1, wire::MembersAction::CLOSE, 1).value();
+  cluster_.Stop(1);
+  std::thread starting([&] { worker = Connect(0).value(); });
+  const Deadline deadline = Soon();
+  while (!IsLive(0) && !deadline.Expired()) std::this_thread::yield();  // until ps:0 has its hello
+  ASSERT_OK(Change(0, wire::MembersAction::REMOVE, 1, std::move(closed.last_words)));
+  starting.join();
+  EXPECT_EQ(worker->position(), "5");
+  EXPECT_THAT(worker->servers(), ElementsAre(0));
+  ASSERT_OK(worker->Describe(Soon()).status());
+  EXPECT_EQ(Pull(*worker), -5);
+  ASSERT_OK(Push(*worker, "6"));
+  EXPECT_EQ(Pull(*worker), -6);
+}
+
+// The server that left has no files in it, but what workers had done there is known.
+TEST_F(MembersTest, ACheckpointAfterAServerHasLeftIsWhole) {
+  auto worker = Connect(0).value();
+  ASSERT_OK(worker->Create({Table()}, Soon()));
+  reader_ = Connect(-1).value();
+  for (int i = 1; i <= 5; ++i) ASSERT_OK(Push(*worker, absl::StrCat(i)));
+  ASSERT_EQ(cluster_.Add(), 2);
+  ASSERT_OK(Add(2));
+  ASSERT_OK(Move(1, 2, {0, 1, 2}));
+  const TempDir folder;
+  // The worker may not have heard of ps:2 yet.
+  EXPECT_EQ(worker->Checkpoint(folder.path(), "joined", Soon()).value().size(), 3);
+  ASSERT_OK(Remove(1));
+  cluster_.Stop(1);
+  const std::vector<ServerCheckpoint> parts =
+      worker->Checkpoint(folder.path(), "made", Soon()).value();
+  ASSERT_EQ(parts.size(), 3);
+  EXPECT_THAT(parts[1].files, IsEmpty());
+  ASSERT_NE(FindWorker(parts[1], 0), nullptr);
+  EXPECT_EQ(FindWorker(parts[1], 0)->sequence, 5);
+  RestoreSource source{.job = "job", .timeline = 1};
+  for (const ServerCheckpoint& part : parts) {
+    source.folders.push_back(
+        {absl::StrCat(folder.path(), "/made/ps-", part.server), part.files, part.workers});
+  }
+  reader_ = Connect(-1).value();
+  EXPECT_THAT(reader_->Restore(source, Soon()).message(), HasSubstr("servers have come or gone"));
+  worker->Leave(Soon()).IgnoreError();
+  for (const int32_t servers : {1, 2, 3}) {
+    SCOPED_TRACE(servers);
+    EngineCluster restored(servers);
+    ClientOptions options{.job = "job"};
+    options.task = "restoring";
+    const auto tool = restored.Connect(options, /*in_process=*/false, Soon()).value();
+    ASSERT_OK(tool->Restore(source, Soon()));
+    options.worker = 0;
+    const auto again = restored.Connect(options, /*in_process=*/false, Soon()).value();
+    EXPECT_EQ(again->position(), "5");
+    ASSERT_OK(again->Describe(Soon()).status());
+    EXPECT_EQ(Pull(*again), -5);
+    ASSERT_OK(Push(*again, "6"));
+    EXPECT_EQ(Pull(*again), -6);
+  }
+  // Where it says that it had no files, but rows, something is missing.
+  source.folders[2].files.clear();
+  EngineCluster restored(1);
+  const auto tool = restored.Connect({.job = "job", .task = "restoring"}, false, Soon()).value();
+  const absl::Status partial = tool->Restore(source, Soon());
+  EXPECT_EQ(partial.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(partial.message(), HasSubstr("has rows on ps:2"));
 }
 
 TEST_F(MembersTest, WhatIsNotDueIsRefused) {

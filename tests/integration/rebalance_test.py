@@ -114,6 +114,8 @@ class RebalanceTest(scene.FolderTest):
             self.assertEqual(json.loads(out.splitlines()[-1])["status"], "completed")
             self.assertGreater(joins, 1)
             self.assertEqual(len(ctl("status", "--job", "changing")["servers"]), 2)
+            benched = ctl("bench", "--mib", "1", "--seconds", "0.01")["servers"]
+            self.assertEqual([s["server"] for s in benched], ["ps:0", "ps:1"])
             plain, changed = (npz.by_key(npz.read(self.path(name + ".npz")))
                               for name in ("plain", "changing"))
             self.assertEqual(plain.keys(), changed.keys())

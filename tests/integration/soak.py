@@ -77,7 +77,8 @@ class Soak:
         self.kills, self.seed = kills, seed
         self.random = random.Random(f"{seed}/{durability}/{consistency}")
         interval = self.random.choice([0.1, 0.3, 1.0, 5.0])
-        self.retained = [self.random.choice([1 << 16, 1 << 20, 1 << 30]) for _ in range(WORKERS + 1)]
+        self.retained = [self.random.choice([1 << 16, 1 << 20, 1 << 30])
+                         for _ in range(WORKERS + 1)]
         # Who is silent for a lease while rows go from a server that lost something of it is fenced.
         self.lease = self.random.choice([6 if self.moves else 1.5, LONG_LEASE_SECONDS])
         self.cluster = processes.Cluster(
@@ -262,12 +263,12 @@ class Soak:
                           f"{self.progress()} in {STUCK_SECONDS} s, not {pushes} on") from None
 
     def check_gap(self):
-        """Under ssp no worker runs further ahead than it may, as far as servers know that run now."""
+        """Under ssp no worker runs further ahead than it may, as far as running servers know."""
         if self.consistency != "ssp":
             return
-        # A worker says its clock to a server that was restarted a moment before it waits there again,
-        # and a new one may have its clock of servers that do not know all yet. Who has begun a step
-        # too early is known for good: as the largest gap.
+        # A worker says its clock to a server that was restarted a moment before it waits there
+        # again, and a new one may have its clock of servers that do not know all yet. Who has begun
+        # a step too early is known for good: as the largest gap.
         ahead = {}
 
         def within():
@@ -404,7 +405,7 @@ class Soak:
             self.wait_a_moment(self.random.uniform(0, 0.2))
 
     def finish(self):
-        """Everybody leaves, disturbed once more; the servers are killed; what is there is compared."""
+        """Everybody leaves, disturbed once more; servers are killed; what is there is compared."""
         self.until_all_got_on(5)
         if self.guest is Guest.MEMBER:
             self.guest_leaves()
@@ -453,7 +454,7 @@ class Soak:
         return {"largest_step_gap": self.largest_gap} if self.consistency == "ssp" else {}
 
     def check_sync(self, reports):
-        """A push may be dropped everywhere; or, where a server is killed and its worker's lease ends,
+        """A push may be dropped everywhere; or, where a server is killed and a worker's lease ends,
         be missing on that server, which says so."""
         lost = {}
         for index in range(SERVERS):

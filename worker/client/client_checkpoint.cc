@@ -10,6 +10,7 @@
 #include "thrift/ParameterServer.h"
 #include "thrift/convert.h"
 #include "thrift/errors.h"
+#include "thrift/limits.h"
 #include "worker/client/client_impl.h"
 #include "worker/client/position.h"
 
@@ -25,8 +26,7 @@ wire::CheckpointRequest RequestOf(const wire::Caller& caller, absl::string_view 
   return request;
 }
 
-absl::StatusOr<ServerCheckpoint> FromReply(const wire::CheckpointReply& reply, int32_t server,
-                                           int32_t server_count) {
+absl::StatusOr<ServerCheckpoint> FromReply(const wire::CheckpointReply& reply, int32_t server) {
   ServerCheckpoint part{
       .server = server, .folder = reply.folder, .host = reply.host, .seconds = reply.seconds};
   for (const wire::CheckpointFile& file : reply.files) {
@@ -37,7 +37,8 @@ absl::StatusOr<ServerCheckpoint> FromReply(const wire::CheckpointReply& reply, i
   }
   for (const wire::VariableInfo& info : reply.variables) {
     CheckpointVariable variable;
-    ASSIGN_OR_RETURN(variable.spec, FromWire(info.spec, server, server_count));
+    // Rows may be on servers that this client has not heard of: Whole finds that.
+    ASSIGN_OR_RETURN(variable.spec, FromWire(info.spec, server, kMaxServers));
     for (const wire::ShardInfo& shard : info.shards) {
       variable.rows += shard.rows;
       variable.updates = std::max(variable.updates, shard.version);
@@ -92,24 +93,32 @@ std::vector<wire::CheckpointWorker> WorkersAt(const RestoreSource& source, size_
 }
 
 // Whether each row is in the copy of the server that has it by the newest map. Not where rows moved
-// while servers were copied, one after the other: a row may be in none of the copies then.
+// while servers were copied, one after the other: a row may be in none of the copies then, or on a
+// server that came meanwhile and was not asked. `parts` by server.
 bool Whole(const std::vector<ServerCheckpoint>& parts) {
-  std::map<std::string, const VariableSpec*> newest;
-  for (const ServerCheckpoint& part : parts) {
-    for (const CheckpointVariable& variable : part.variables) {
-      const VariableSpec*& known = newest[variable.spec.name];
-      if (known == nullptr || variable.spec.map_version > known->map_version) {
-        known = &variable.spec;
-      }
+  std::map<std::string, std::vector<const VariableSpec*>> copies;  // by server
+  for (size_t s = 0; s < parts.size(); ++s) {
+    for (const CheckpointVariable& variable : parts[s].variables) {
+      std::vector<const VariableSpec*>& of_variable = copies[variable.spec.name];
+      of_variable.resize(parts.size());
+      of_variable[s] = &variable.spec;
     }
   }
-  for (const ServerCheckpoint& part : parts) {
-    for (const CheckpointVariable& variable : part.variables) {
-      const std::vector<int32_t> mine = PlacesOf(variable.spec);
-      const std::vector<int32_t> now = PlacesOf(*newest[variable.spec.name]);
-      for (size_t i = 0; i < std::min(mine.size(), now.size()); ++i) {
-        if (now[i] == part.server && mine[i] != part.server) return false;
-      }
+  for (const auto& [name, of_variable] : copies) {
+    const VariableSpec* newest = nullptr;
+    for (const VariableSpec* const copy : of_variable) {
+      if (copy == nullptr) continue;
+      if (newest == nullptr || copy->map_version > newest->map_version) newest = copy;
+    }
+    const std::vector<int32_t> now = PlacesOf(*newest);
+    std::vector<std::vector<int32_t>> then(parts.size());  // the copies' maps
+    for (size_t s = 0; s < parts.size(); ++s) {
+      if (of_variable[s] != nullptr) then[s] = PlacesOf(*of_variable[s]);
+    }
+    for (size_t i = 0; i < now.size(); ++i) {
+      const auto owner = static_cast<size_t>(now[i]);
+      const bool copied = owner < then.size() && i < then[owner].size();
+      if (!copied || then[owner][i] != now[i]) return false;
     }
   }
   return true;
@@ -124,6 +133,7 @@ absl::StatusOr<std::vector<ServerCheckpoint>> PsClientImpl::Checkpoint(absl::str
   for (int tries = 1;; ++tries) {
     absl::StatusOr<std::vector<ServerCheckpoint>> parts = TryCheckpoint(directory, name, deadline);
     if (ReasonOf(parts.status()) != wire::ErrorReason::MOVED || tries == kMostTries) return parts;
+    RETURN_IF_ERROR(RefreshMembers(deadline));
     RETURN_IF_ERROR(DropCheckpoint(directory, name, deadline));
   }
 }
@@ -142,9 +152,9 @@ absl::StatusOr<std::vector<ServerCheckpoint>> PsClientImpl::TryCheckpoint(
   std::vector<ServerCheckpoint> parts;
   for (size_t s = 0; s < replies.size(); ++s) {
     const auto server = static_cast<int32_t>(s);
-    const bool left = !std::binary_search(servers.begin(), servers.end(), server);
+    const bool left = sessions_[s].left();  // before this, or meanwhile
     absl::StatusOr<ServerCheckpoint> part =
-        left ? PartOfLeft(server, deadline) : FromReply(replies[s], server, most_servers());
+        left ? PartOfLeft(server, deadline) : FromReply(replies[s], server);
     if (!part.ok()) {
       return Annotate(part.status(), absl::StrCat("checkpoint of ", sessions_[s].name()));
     }

@@ -180,6 +180,7 @@ absl::Status PsClientImpl::SayHello(Deadline deadline) {
   double lease_seconds = replies[0].lease_seconds;
   for (const int32_t server : servers) {
     const auto s = static_cast<size_t>(server);
+    if (sessions_[s].left()) continue;
     sessions_[s].Begin(replies[s], incarnation_, point.last_part[s], point.sequence);
     lease_seconds = std::min(lease_seconds, replies[s].lease_seconds);
   }
@@ -199,6 +200,7 @@ absl::Status PsClientImpl::HelloTo(ServerSession& session, int64_t incarnation, 
     const Verdict verdict = session.Judge(&outcome, /*repeatable=*/true, 0, deadline);
     if (verdict == Verdict::kDone || verdict == Verdict::kFail) return outcome.status;
     if (deadline.Expired() || !backoff.Pause()) return session.GaveUp(outcome, deadline.Expired());
+    if (HasLeftUnheard(session, deadline, reply)) return absl::OkStatus();
     retries_.fetch_add(1, std::memory_order_relaxed);
   }
 }

@@ -88,6 +88,8 @@ class PsClientImpl : public PsClient {
 
   // --- client_impl.cc ---
   absl::Status SayHello(Deadline deadline);
+  // OK also where the server has left meanwhile: its session says so, and all that is in `reply` is
+  // how far this worker was there.
   absl::Status HelloTo(ServerSession& session, int64_t incarnation, Deadline deadline,
                        wire::HelloReply* reply, bool joins = false);
   // `body(server)` for each, at once where they are other processes. All errors but those of
@@ -124,6 +126,9 @@ class PsClientImpl : public PsClient {
   // is one that is gone.
   bool MembersChanged(Deadline deadline);
   // The worker's last sequence on a server that has left; 0: it has not.
+  // Asks ps:0 about a server that has not answered hello: where it has left, the session is told,
+  // and `reply` says how far this worker was there.
+  bool HasLeftUnheard(ServerSession& session, Deadline deadline, wire::HelloReply* reply);
   int64_t LastWord(size_t server) ABSL_LOCKS_EXCLUDED(members_mutex_);
   // One above the highest index that a map may name.
   int32_t most_servers() const {

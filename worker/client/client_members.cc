@@ -76,19 +76,41 @@ absl::Status PsClientImpl::Greet(const wire::Member& member, bool greet, Deadlin
   if (!reached.ok()) return reached.status();
   auto session = std::make_unique<ServerSession>(member.index, std::move(reached->name),
                                                  std::move(reached->link), &identity_);
-  const bool live = !member.left;
-  if (live && greet) {
+  if (member.left) session->SetLeft();
+  if (greet && !session->left()) {
     wire::HelloReply reply;
     RETURN_IF_ERROR(HelloTo(*session, incarnation_, deadline, &reply, /*joins=*/true));
-    CAIRN_CRASH_POINT("worker: a new server is greeted");
-    session->Begin(reply, incarnation_, /*last_part=*/0, /*through=*/0);
-    LOG(INFO) << session->name() << " has joined the cluster";
+    if (session->left()) {
+      last_words_[static_cast<size_t>(member.index)] = reply.state.durable;
+    } else {
+      CAIRN_CRASH_POINT("worker: a new server is greeted");
+      session->Begin(reply, incarnation_, /*last_part=*/0, /*through=*/0);
+      LOG(INFO) << session->name() << " has joined the cluster";
+    }
   }
-  if (!live) session->SetLeft();
+  const bool live = !session->left();
   ServerSession& joined = *session;
   sessions_.Put(std::move(session));
   if (live && greet) StartHeartbeat(joined);
   return absl::OkStatus();
+}
+
+bool PsClientImpl::HasLeftUnheard(ServerSession& session, Deadline deadline,
+                                  wire::HelloReply* reply) {
+  if (session.index() == 0 || identity_.synchronous()) return false;
+  wire::HelloReply first;
+  const Deadline soon = Deadline::Earlier(deadline, Deadline::In(options_.rpc_timeout));
+  const Outcome asked = sessions_[0].Hello(incarnation_, soon, &first, /*joins=*/true);
+  if (!asked.status.ok() || !first.__isset.members) return false;
+  for (const wire::Member& member : first.members.members) {
+    if (member.index != session.index() || !member.left) continue;
+    session.SetLeft();
+    *reply = {};
+    reply->state.durable = member.applied;
+    LOG(INFO) << session.name() << " has left the cluster";
+    return true;
+  }
+  return false;
 }
 
 absl::Status PsClientImpl::KnowServersOf(const VariableSpec& spec, Deadline deadline) {

@@ -240,13 +240,15 @@ absl::StatusOr<Json> BenchOne(BenchedServer& server, const Target& target, absl:
 
 absl::StatusOr<Answer> RunBench(const BenchOptions& options) {
   if (absl::Status status = CheckOptions(options); !status.ok()) return AsBadInput(status);
-  ASSIGN_OR_RETURN(const Target target, ResolveServers(options.target));
+  ASSIGN_OR_RETURN(Target target, ResolveServers(options.target));
+  RETURN_IF_ERROR(target.LearnMembers());
   const absl::Duration length = absl::Seconds(options.seconds);
   const std::string job = JobOfCommand("bench");
   Servers servers;
-  for (size_t i = 0; i < target.members.addresses.size(); ++i) {
-    servers.push_back(std::make_unique<BenchedServer>(
-        target, i, job, static_cast<size_t>(options.mib) * kFloatsPerMib));
+  for (const int32_t server : target.members.Live()) {
+    servers.push_back(
+        std::make_unique<BenchedServer>(target, static_cast<size_t>(server), job,
+                                        static_cast<size_t>(options.mib) * kFloatsPerMib));
     RETURN_IF_ERROR(servers.back()->Make());
   }
   Answer answer;
