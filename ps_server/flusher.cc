@@ -104,6 +104,49 @@ absl::Status Flusher::Exclusively(absl::FunctionRef<absl::Status()> write) {
   return status;
 }
 
+absl::Status Flusher::BetweenStripes(absl::FunctionRef<absl::Status()> write) {
+  const Deadline deadline = Deadline::In(options_.disk_wait);
+  const WaitBoard::Waiting waiting(
+      board_, "epoch", absl::StrCat("its turn between stripes to write to ", options_.directory));
+  absl::MutexLock lock(&mutex_);
+  ++waiting_between_;
+  while (between_ || (running_ && !paused_)) {
+    if (deadline.Expired()) break;
+    changed_.WaitUntil(&mutex_, deadline);
+  }
+  --waiting_between_;
+  const bool late = between_ || (running_ && !paused_);
+  if (late || !failure_.ok()) {
+    changed_.SignalAll();
+    if (!failure_.ok()) return failure_;
+    return absl::DeadlineExceededError(
+        absl::StrCat("writing a stripe to ", options_.directory, " takes longer than ",
+                     absl::FormatDuration(options_.disk_wait), ": check the disk, then retry"));
+  }
+  const bool alone = !running_;
+  if (alone) running_ = true;
+  between_ = true;
+  mutex_.Unlock();
+  absl::Status status = write();
+  mutex_.Lock();
+  between_ = false;
+  if (alone) running_ = false;
+  changed_.SignalAll();
+  return status;
+}
+
+void Flusher::LetOthersWrite() {
+  if (waiting_between_.load(std::memory_order_relaxed) == 0) return;
+  const Deadline deadline = Deadline::In(options_.disk_wait);
+  absl::MutexLock lock(&mutex_);
+  paused_ = true;
+  changed_.SignalAll();
+  while (between_ || (waiting_between_.load() > 0 && !deadline.Expired())) {
+    changed_.WaitUntil(&mutex_, Deadline::In(options_.disk_wait));
+  }
+  paused_ = false;
+}
+
 void Flusher::RunOne() {
   running_ = true;
   const int64_t epoch = ++begun_;
@@ -196,6 +239,8 @@ absl::Status Flusher::RunEpoch(bool sync) {
   CAIRN_CRASH_POINT("epoch: noted");
   for (const OfJob& job : notes.jobs) {
     for (Stripe* stripe : job.stripes) {
+      LetOthersWrite();
+      if (stripe->gone()) continue;
       RETURN_IF_ERROR(WriteStripe(*stripe, job.away));
       unsynced_ = true;
       CAIRN_CRASH_POINT("epoch: between stripes");

@@ -1,6 +1,7 @@
 // Writes what changed to the store, in epochs.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -58,6 +59,9 @@ class Flusher {
   absl::Status Flush(Reach reach);
   // Runs `write` while no epoch runs.
   absl::Status Exclusively(absl::FunctionRef<absl::Status()> write);
+  // Runs `write` while none runs or one stands between two stripes: it writes those that it has
+  // noted all the same, but for those that are gone (Stripe::SetGone). Errors as Exclusively.
+  absl::Status BetweenStripes(absl::FunctionRef<absl::Status()> write);
 
   // OK, or the first failure to write (reason STOPPING, naming the directory and the next step).
   // It stays: memory is ahead of the disk from then on, so nothing more may be acknowledged.
@@ -86,6 +90,8 @@ class Flusher {
   absl::Status RunEpoch(bool sync);
   Notes TakeNotes();
   absl::Status WriteStripe(Stripe& stripe, absl::Span<const Watermark> away);
+  // The running epoch, between two stripes.
+  void LetOthersWrite();
   // Flush without a note on the board.
   absl::Status AwaitEpoch(Reach reach);
   void Fail(const absl::Status& status);  // mutex_ held
@@ -101,10 +107,13 @@ class Flusher {
   mutable absl::Mutex mutex_;  // guards what follows
   MonotonicCondVar changed_;
   bool running_ = false;
-  int64_t begun_ = 0;        // number of the last epoch that began
-  int64_t written_ = 0;      // … that was written
-  int64_t synced_ = 0;       // … that was synced
-  int64_t sync_wanted_ = 0;  // epochs up to this one must be synced
+  bool paused_ = false;               // the running epoch stands between two stripes
+  bool between_ = false;              // somebody writes in that pause
+  std::atomic<int> waiting_between_;  // for one; changes under mutex_
+  int64_t begun_ = 0;                 // number of the last epoch that began
+  int64_t written_ = 0;               // … that was written
+  int64_t synced_ = 0;                // … that was synced
+  int64_t sync_wanted_ = 0;           // epochs up to this one must be synced
   absl::Status failure_;
   std::optional<absl::Duration> epoch_ended_;  // on the monotonic clock
   bool stopping_ = false;

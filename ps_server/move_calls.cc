@@ -65,6 +65,8 @@ class Moving {
   absl::Status Hold();
   // BUSY: the worker it names is to be waited for.
   absl::Status CheckCaughtUp() const;
+  // Whom it has fenced stays so, whatever becomes of this server.
+  absl::Status KeepFences();
   absl::Status Ready();
   absl::Status Commit();
   absl::Status GiveAway(Move& move);
@@ -91,10 +93,10 @@ class Moving {
   VariableSpec map_;
 };
 
-// Between epochs, unless the job was dropped meanwhile. `write` failed: the disk did.
+// Between epochs' stripes, unless the job was dropped meanwhile. `write` failed: the disk did.
 absl::Status WriteRecord(ServerCore& core, const Job& job,
                          absl::FunctionRef<absl::Status()> write) {
-  return core.flusher.Exclusively([&]() -> absl::Status {
+  return core.flusher.BetweenStripes([&]() -> absl::Status {
     if (core.registry.Find(job.name()).get() != &job) {
       return NotDue("the job was dropped or restored meanwhile");
     }
@@ -104,9 +106,10 @@ absl::Status WriteRecord(ServerCore& core, const Job& job,
   });
 }
 
-// `variable` by another map, in memory and on disk, between epochs. create_turn held.
+// `variable` by another map, in memory and on disk, between epochs' stripes: with what arrives,
+// without what goes; either may be null. create_turn held.
 absl::Status TakeMap(ServerCore& core, Job& job, Variable& variable, const VariableSpec& map,
-                     ArrivingRows* arriving, absl::Span<const StripeId> gone) {
+                     ArrivingRows* arriving, OutgoingRows* outgoing) {
   Variable* const comes = arriving == nullptr ? nullptr : arriving->variable().get();
   return WriteRecord(core, job, [&]() -> absl::Status {
     const bool none_before = variable.shards().empty();
@@ -119,10 +122,16 @@ absl::Status TakeMap(ServerCore& core, Job& job, Variable& variable, const Varia
       if (none_before && !shards.empty()) next->table()->TakeOver(shards.front());
       if (!none_before) shards.clear();
     }
-    if (!gone.empty()) next->NoteGone();
+    std::vector<StripeId> gone;
+    if (outgoing != nullptr) {
+      gone = outgoing->ids();
+      next->NoteGone();
+    }
     CAIRN_CRASH_POINT("move: before the map");
     RETURN_IF_ERROR(core.store->PutMap(next->record(), shards, gone));
     CAIRN_CRASH_POINT("move: map written");
+    if (outgoing != nullptr) outgoing->SetGone();
+    for (HostedShard* shard : variable.shards()) shard->dirty().DropGone();
     job.Replace(next);
     return absl::OkStatus();
   });
@@ -288,8 +297,7 @@ absl::Status Moving::Hold() {
     const NotedLock order(&session->order(), &core_.waits, "order", "updates before a move");
   }
   absl::Status status = CheckCaughtUp();
-  // What has parts of the rows is durable, so that nobody sends it again by the old map.
-  if (status.ok()) status = AwaitDurable(core_);
+  if (status.ok()) status = KeepFences();
   if (!status.ok()) variable.Hold(absl::ZeroDuration());
   return status;
 }
@@ -310,6 +318,14 @@ absl::Status Moving::CheckCaughtUp() const {
     }
     session->Admit(session->incarnation() + 1, session->origin());
     session->SetLeft(true);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Moving::KeepFences() {
+  for (const auto& session : admitted_.job->sessions()) {
+    if (session->durable_incarnation() >= session->incarnation()) continue;
+    RETURN_IF_ERROR(MakeIncarnationDurable(core_, *session));
   }
   return absl::OkStatus();
 }
@@ -346,8 +362,7 @@ absl::Status Moving::GiveAway(Move& move) {
   // From here on it cannot run out.
   if (!rows.variable().Held(/*for_good=*/true)) return NotDue("the hold has run out");
   CAIRN_CRASH_POINT("move: before the rows are given away");
-  const absl::Status taken =
-      TakeMap(core_, *admitted_.job, rows.variable(), map_, nullptr, rows.ids());
+  const absl::Status taken = TakeMap(core_, *admitted_.job, rows.variable(), map_, nullptr, &rows);
   rows.variable().Hold(absl::ZeroDuration());  // also what took its place is free
   RETURN_IF_ERROR(taken);
   move.ended = true;
@@ -377,7 +392,7 @@ absl::Status Moving::Learn() {
     if (!move->ended) RETURN_IF_ERROR(Discard(*move));
   }
   ASSIGN_OR_RETURN(const Turn::Held turn, TakeCreateTurn(core_, text_));
-  return TakeMap(core_, *admitted_.job, *variable_, map_, nullptr, {});
+  return TakeMap(core_, *admitted_.job, *variable_, map_, nullptr, nullptr);
 }
 
 absl::Status Moving::Commit() {
@@ -516,7 +531,7 @@ absl::Status TakeArrived(ServerCore& core, Job& job, absl::string_view variable,
   if (found == variables->end() || found->second->spec().map_version + 1 != move->map.map_version) {
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(TakeMap(core, job, *found->second, move->map, move->arriving.get(), {}));
+  RETURN_IF_ERROR(TakeMap(core, job, *found->second, move->map, move->arriving.get(), nullptr));
   move->ended = true;
   core.moves.Erase(job.name(), variable);
   LOG(INFO) << core.name << " has taken rows of \"" << variable << "\" of job " << job.name()

@@ -89,4 +89,12 @@ void DirtyList::TakeInto(std::vector<Stripe*>& taken) {
   }
 }
 
+void DirtyList::DropGone() {
+  std::vector<Stripe*> taken;
+  TakeInto(taken);
+  for (Stripe* stripe : taken) {
+    if (!stripe->gone()) Add(stripe);
+  }
+}
+
 }  // namespace cairn

@@ -62,6 +62,10 @@ class Stripe {
   // they reach the disk in the order in which they were filled.
   absl::Mutex& writing() const { return writing_; }
 
+  // Another server has it from now on: it is not written any more. Between epochs' stripes.
+  void SetGone() { gone_ = true; }
+  bool gone() const { return gone_; }
+
   // Lock held.
   bool Has(const Origin& origin) const { return watermarks_.Has(origin); }
   bool exact() const { return watermarks_.exact(); }
@@ -99,6 +103,7 @@ class Stripe {
   const StripeId id_;
   mutable absl::Mutex mutex_;
   mutable absl::Mutex writing_;
+  bool gone_ = false;
   bool dirty_ = false;
   Stripe* next_dirty_ = nullptr;  // belongs to the list while dirty_
   uint64_t changes_ = 0;
@@ -113,6 +118,8 @@ class DirtyList {
   void Add(Stripe* stripe);
   // Appends all of them, in no order. They stay marked until they are drained.
   void TakeInto(std::vector<Stripe*>& taken);
+  // Leaves those out that are gone. Not beside TakeInto.
+  void DropGone();
   // About how many are in it.
   int64_t count() const { return count_.load(std::memory_order_relaxed); }
 

@@ -89,7 +89,8 @@ class MovesTest : public ::testing::Test {
     return out;
   }
 
-  EngineCluster cluster_{kServers};
+  // Epochs run where somebody asks for one.
+  EngineCluster cluster_{kServers, Durability::kSnapshot, absl::Hours(1)};
   EngineMoves moves_{cluster_};
   std::unique_ptr<PsClient> tool_;
 };
@@ -130,6 +131,39 @@ TEST_F(MovesTest, RowsKeepTheirValuesAndServersTheirParts) {
   ASSERT_OK(after->Describe(Soon()).status());
   EXPECT_EQ(Pull(*after), rows);
   EXPECT_THAT(PullDense(*after), Each(-2));
+}
+
+// The moved rows are durable where they are now; the rest is sent again, without them.
+TEST_F(MovesTest, ASourceThatIsKilledAfterwardsIsSentWhatItHas) {
+  Begin();
+  const auto worker = cluster_.Connect(Options(0), false, Soon()).value();
+  ASSERT_OK(worker->Create({Table(), Dense()}, Soon()));
+  std::vector<int64_t> keys(kKeys);
+  for (int64_t k = 0; k < kKeys; ++k) keys[k] = k;
+  const std::vector<float> ones(kKeys * 2, 1), all(12, 1);
+  const auto push = [&] {
+    return worker->Push({{.variable = "emb",
+                          .part = Part::kKeys,
+                          .ids = keys,
+                          .values = AsBytes(absl::MakeConstSpan(ones))},
+                         {.variable = "w", .values = AsBytes(absl::MakeConstSpan(all))}},
+                        "", Soon());
+  };
+  for (int i = 0; i < 3; ++i) ASSERT_OK(push());
+  ASSERT_OK(Move("emb", 0, 2, 2));
+  ASSERT_OK(Move("emb", 0, 1, 1));
+  ASSERT_OK(Move("w", 0, 2, 1));
+  tool_.reset();
+  cluster_.Crash(0);
+  ASSERT_OK(push());
+  EXPECT_THAT(Pull(*worker), Each(-4));
+  EXPECT_THAT(PullDense(*worker), Each(-4));
+  EXPECT_EQ(worker->counters().replayed_pushes, 3);
+  cluster_.Crash(0);
+  cluster_.Crash(2);
+  ASSERT_OK(push());
+  EXPECT_THAT(Pull(*worker), Each(-5));
+  EXPECT_THAT(PullDense(*worker), Each(-5));
 }
 
 // What each worker pushed of each key, and how often.

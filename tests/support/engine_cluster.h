@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "ps_server/engine.h"
 #include "ps_server/listener.h"
 #include "tests/support/temp_dir.h"
@@ -18,8 +20,11 @@ namespace cairn::test {
 // Aborts where a server cannot be started. Thread safety: none, but for the servers themselves.
 class EngineCluster {
  public:
-  explicit EngineCluster(int32_t servers, Durability durability = Durability::kSnapshot)
-      : durability_(durability), servers_(static_cast<size_t>(servers)) {
+  explicit EngineCluster(int32_t servers, Durability durability = Durability::kSnapshot,
+                         absl::Duration snapshot_interval = EngineOptions().snapshot_interval)
+      : durability_(durability),
+        snapshot_interval_(snapshot_interval),
+        servers_(static_cast<size_t>(servers)) {
     for (int32_t s = 0; s < servers; ++s) Start(s, 0);
   }
 
@@ -27,6 +32,17 @@ class EngineCluster {
   void Restart(int32_t server) {
     const std::string address = this->address(server);
     Stop(server);
+    Start(server, std::stoi(address.substr(address.rfind(':') + 1)));
+  }
+  // As after a kill: it is started again with what is on its disk now. While nobody writes.
+  void Crash(int32_t server) {
+    namespace fs = std::filesystem;
+    const std::string address = this->address(server);
+    const std::string now = DirectoryOf(server);
+    fs::copy(now, now + ".kept", fs::copy_options::recursive);
+    Stop(server);
+    fs::remove_all(now);
+    fs::rename(now + ".kept", now);
     Start(server, std::stoi(address.substr(address.rfind(':') + 1)));
   }
   // One more, which only it knows of.
@@ -62,12 +78,15 @@ class EngineCluster {
     std::unique_ptr<Listener> listener;  // ends before its engine
   };
 
+  std::string DirectoryOf(int32_t server) const { return folder_.Join(absl::StrCat("ps", server)); }
+
   void Start(int32_t server, int32_t port) {
     EngineOptions options;
-    options.directory = folder_.Join(absl::StrCat("ps", server));
+    options.directory = DirectoryOf(server);
     options.server_index = server;
     options.server_count = static_cast<int32_t>(servers_.size());
     options.durability = durability_;
+    options.snapshot_interval = snapshot_interval_;
     Server& started = servers_[server];
     started.engine = Engine::Open(options).value();
     ListenerOptions listening;
@@ -76,6 +95,7 @@ class EngineCluster {
   }
 
   const Durability durability_;
+  const absl::Duration snapshot_interval_;
   const TempDir folder_;
   std::vector<Server> servers_;
 };

@@ -1,6 +1,8 @@
 // The hot path: pull, push, both in one round trip, assign.
 #include <algorithm>
+#include <iterator>
 #include <utility>
+#include <vector>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
@@ -199,17 +201,47 @@ absl::Status PsClientImpl::RunNumbered(DataPlan& plan, const absl::string_view* 
   CAIRN_CRASH_POINT("worker: before a push is numbered");
   if (status.ok()) status = order_.Number(plan.Wave(0), position);
   if (status.ok()) {
-    status = RunWave(plan, 0, /*numbered=*/true, deadline);
-    if (!status.ok() && LearnMaps(plan.Wave(0), deadline)) {
-      *moved = true;
-      status = SendMoved(plan.Wave(0), /*numbered=*/true, deadline);
-    }
+    status = SendNumbered(plan, deadline, moved);
     order_.Settle(plan.Wave(0), status);
     CAIRN_CRASH_POINT("worker: a push is acknowledged by all");
   }
   order_.EndTurn();
   if (retention_.bytes() > retention_.limit_bytes() / 2) early_epochs_.Ask();
   return status;
+}
+
+// An earlier start may have had some servers' acknowledgement of this number. They get what it
+// computes anew, of rows that have come there since, before any server that lacks the number: else
+// a start after this one would take it for everybody's too early (ps_server/MOVES.md).
+absl::Status PsClientImpl::SendNumbered(DataPlan& plan, Deadline deadline, bool* moved) {
+  const absl::Span<Exchange* const> all = plan.Wave(0);
+  const auto had = [number = order_.next()](const Exchange* exchange) {
+    return exchange->session->had_at_start() >= number;
+  };
+  const bool in_two = !identity_.synchronous() && std::any_of(all.begin(), all.end(), had);
+  if (!in_two) return SendPartsOf(plan, all, deadline, moved);
+  std::vector<Exchange*> first, then(all.begin(), all.end());
+  std::copy_if(all.begin(), all.end(), std::back_inserter(first), had);
+  std::erase_if(then, had);
+  for (Exchange* exchange : then) {
+    exchange->sent = exchange->done = false;
+    exchange->outcome = {Progress::kNotSent, absl::OkStatus()};
+  }
+  absl::Status status = SendPartsOf(plan, first, deadline, moved);
+  const bool known = std::all_of(first.begin(), first.end(), [](const Exchange* exchange) {
+    return exchange->done && exchange->outcome.progress == Progress::kAnswered;
+  });
+  if (!known || ReasonOf(status) == wire::ErrorReason::FENCED) return status;
+  const absl::Status rest = SendPartsOf(plan, then, deadline, moved);
+  return status.ok() ? rest : status;
+}
+
+absl::Status PsClientImpl::SendPartsOf(DataPlan& plan, absl::Span<Exchange* const> exchanges,
+                                       Deadline deadline, bool* moved) {
+  const absl::Status status = RunExchanges(plan, exchanges, /*numbered=*/true, deadline);
+  if (status.ok() || !LearnMaps(exchanges, deadline)) return status;
+  *moved = true;
+  return SendMoved(exchanges, /*numbered=*/true, deadline);
 }
 
 absl::Status PsClientImpl::MakeRoom(absl::Span<Exchange* const> exchanges, Deadline deadline) {
@@ -258,12 +290,16 @@ absl::Status PsClientImpl::MakeRoom(absl::Span<Exchange* const> exchanges, Deadl
 }
 
 absl::Status PsClientImpl::RunWave(DataPlan& plan, size_t wave, bool numbered, Deadline deadline) {
+  return RunExchanges(plan, plan.Wave(wave), numbered, deadline);
+}
+
+absl::Status PsClientImpl::RunExchanges(DataPlan& plan, absl::Span<Exchange* const> exchanges,
+                                        bool numbered, Deadline deadline) {
   int64_t retries = 0;
-  const absl::Span<Exchange* const> exchanges = plan.Wave(wave);
   const bool finish_all = std::any_of(exchanges.begin(), exchanges.end(),
                                       [](const Exchange* e) { return DataPlan::Updates(*e); });
   absl::Status status = fan_out_.Run(
-      plan.Wave(wave), finish_all, deadline,
+      exchanges, finish_all, deadline,
       [&](Exchange& exchange) -> absl::Status {
         const bool updates = DataPlan::Updates(exchange);
         if (numbered && updates && !order_.Answered(exchange)) {

@@ -169,6 +169,12 @@ class PsClientImpl : public PsClient {
   // Waits until the updates of `exchanges` fit in what may be retained.
   absl::Status MakeRoom(absl::Span<Exchange* const> exchanges, Deadline deadline);
   absl::Status RunWave(DataPlan& plan, size_t wave, bool numbered, Deadline deadline);
+  absl::Status RunExchanges(DataPlan& plan, absl::Span<Exchange* const> exchanges, bool numbered,
+                            Deadline deadline);
+  // The plan's first wave, which has its number.
+  absl::Status SendNumbered(DataPlan& plan, Deadline deadline, bool* moved);
+  absl::Status SendPartsOf(DataPlan& plan, absl::Span<Exchange* const> exchanges, Deadline deadline,
+                           bool* moved);
 
   // --- client_moves.cc ---
   void LearnMaps(const absl::Status& moved, Deadline deadline);

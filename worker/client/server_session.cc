@@ -15,10 +15,16 @@
 #include "thrift/cairn_constants.h"
 #include "thrift/convert.h"
 #include "thrift/errors.h"
+#include "thrift/limits.h"
+#include "worker/client/client_variable.h"
+#include "worker/client/moved_parts.h"
 #include "worker/client/retained_call.h"
 
 namespace cairn {
 namespace {
+
+// How often one push that is sent again may meet rows that have gone: a map a time.
+constexpr int kMostCuts = 1000;
 
 // The error without the server's name in front ("push to ps:1 (…): ps:1 (…) closed …"), for
 // sentences that begin with it.
@@ -112,6 +118,7 @@ void ServerSession::Begin(const wire::HelloReply& reply, int64_t incarnation, in
       identity_.synchronous() ? std::min(last_part, reply.state.durable) : last_part;
   ledger_.Begin(reply.state.boot_id, held, through);
   incarnation_.store(incarnation, std::memory_order_relaxed);
+  had_at_start_.store(reply.state.durable, std::memory_order_relaxed);
   NoteSteps(reply.state);
   PublishLedger();
 }
@@ -196,6 +203,7 @@ void ServerSession::ForgetPushes() {
   absl::MutexLock lock(&push_mutex_);
   if (identity_.retention != nullptr) identity_.retention->Drop(ledger_.bytes());
   ledger_.Begin(ledger_.boot_id(), 0, 0);
+  had_at_start_.store(0, std::memory_order_relaxed);
   PublishLedger();
 }
 
@@ -365,6 +373,15 @@ Verdict ServerSession::Replay(const ReplayPlan& plan, const wire::HelloReply& he
     const absl::Duration sent = MonotonicNow();
     CAIRN_CRASH_POINT("replay: before a push");
     *outcome = SendAgain(part, hello.state.boot_id, deadline, &told);
+    for (int cuts = 0; ReasonOf(outcome->status) == wire::ErrorReason::MOVED && cuts < kMostCuts;
+         ++cuts) {
+      const absl::Status cut = LeaveOutMoved(outcome->status, part.call.get());
+      if (!cut.ok()) {
+        *outcome = {Progress::kAnswered, cut};
+        break;
+      }
+      *outcome = SendAgain(part, hello.state.boot_id, deadline, &told);
+    }
     if (!outcome->status.ok()) {
       if (outcome->progress == Progress::kAnswered) {
         outcome->status = Annotate(
@@ -388,6 +405,24 @@ Verdict ServerSession::Replay(const ReplayPlan& plan, const wire::HelloReply& he
               << " pushes, " << bytes << " bytes, in " << DurationText(MonotonicNow() - start);
   }
   return Verdict::kAgain;
+}
+
+// Rows that have gone to another server since took with them all that this worker was told is
+// applied, durably (ps_server/MOVES.md).
+absl::Status ServerSession::LeaveOutMoved(const absl::Status& moved, DataCall* call) const {
+  ClientVariableMap newer;
+  for (const wire::VariableSpec& wire : MovedOf(moved)) {
+    ASSIGN_OR_RETURN(VariableSpec spec, FromWire(wire, index_, kMaxServers));
+    newer.Insert(std::move(spec));
+  }
+  if (call->kind == CallKind::kAssign) {
+    ASSIGN_OR_RETURN(auto parts, CutAnew(call->assign.items, index_, newer));
+    call->assign.items = std::move(parts.here);
+  } else {
+    ASSIGN_OR_RETURN(auto parts, CutAnew(call->request.push.items, index_, newer));
+    call->request.push.items = std::move(parts.here);
+  }
+  return absl::OkStatus();
 }
 
 Outcome ServerSession::SendAgain(const RetainedPart& part, int64_t boot_id, Deadline deadline,

@@ -97,6 +97,8 @@ class ServerSession {
   int64_t durable_step() const { return durable_step_.load(std::memory_order_relaxed); }
 
   // Pushes, as seen by this server.
+  // The last sequence of an earlier start that the server had at this one's hello.
+  int64_t had_at_start() const { return had_at_start_.load(std::memory_order_relaxed); }
   int64_t last_part() const { return last_part_.load(std::memory_order_relaxed); }
   // The server of boot `boot_id` has applied its part, as call.reply says. A copy is retained until
   // it is durable. False where the session has been renewed since: that answer came from a boot
@@ -133,6 +135,8 @@ class ServerSession {
   void NoteGone(const absl::Status& error);
   Verdict Renew(Outcome* outcome, int64_t stale_boot_id, Deadline deadline);
   Verdict HelloAgain(Outcome* outcome, Deadline deadline);
+  // `call` was to be sent again, and is refused with MOVED: without the rows that have gone.
+  absl::Status LeaveOutMoved(const absl::Status& moved, DataCall* call) const;
   Verdict Replay(const ReplayPlan& plan, const wire::HelloReply& hello, Outcome* outcome,
                  Deadline deadline);
   // `told`: the last step whose decision this boot of the server knows; raised.
@@ -151,6 +155,7 @@ class ServerSession {
   std::atomic<int64_t> incarnation_{0};
   // The ledger's, for readers without its lock.
   std::atomic<int64_t> boot_id_{0};
+  std::atomic<int64_t> had_at_start_{0};
   std::atomic<int64_t> last_part_{0};
   std::atomic<int64_t> through_{0};
   std::atomic<int64_t> oldest_{0};
