@@ -152,13 +152,17 @@ TEST_F(MovesTest, ASourceThatIsKilledAfterwardsIsSentWhatItHas) {
   for (int i = 0; i < 3; ++i) ASSERT_OK(push());
   ASSERT_OK(Move("emb", 0, 2, 2));
   ASSERT_OK(Move("emb", 0, 1, 1));
-  ASSERT_OK(Move("w", 0, 2, 1));
   tool_.reset();
   cluster_.Crash(0);
   ASSERT_OK(push());
   EXPECT_THAT(Pull(*worker), Each(-4));
   EXPECT_THAT(PullDense(*worker), Each(-4));
   EXPECT_EQ(worker->counters().replayed_pushes, 3);
+  // Now there is nothing left.
+  tool_ = cluster_.Connect(Options(-1), true, Soon()).value();
+  ASSERT_OK(Move("emb", 0, 1, 1));
+  ASSERT_OK(Move("w", 0, 2, 1));
+  tool_.reset();
   cluster_.Crash(0);
   cluster_.Crash(2);
   ASSERT_OK(push());

@@ -148,7 +148,10 @@ absl::StatusOr<std::vector<VariableSpec>> PsClientImpl::Describe(Deadline deadli
     specs = DescribeOn(sessions_.Live(), deadline);
   }
   RETURN_IF_ERROR(specs.status());
-  for (const VariableSpec& spec : *specs) RETURN_IF_ERROR(KnowServersOf(spec, deadline));
+  for (const VariableSpec& spec : *specs) {
+    RETURN_IF_ERROR(KnowServersOf(spec, deadline));
+    variables_.Insert(spec);
+  }
   return specs;
 }
 
@@ -188,10 +191,7 @@ absl::StatusOr<std::vector<VariableSpec>> PsClientImpl::DescribeOn(
     }
   }
   std::vector<VariableSpec> specs;
-  for (auto& [name, spec] : by_name) {
-    variables_.Insert(spec);
-    specs.push_back(std::move(spec));
-  }
+  for (auto& [name, spec] : by_name) specs.push_back(std::move(spec));
   return specs;
 }
 

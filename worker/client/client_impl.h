@@ -120,15 +120,17 @@ class PsClientImpl : public PsClient {
   absl::Status TakeMembers(const wire::Members& members, bool greet, Deadline deadline);
   absl::Status Greet(const wire::Member& member, bool greet, Deadline deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(members_mutex_);
-  // Every server that has a part of it is known, or RefreshMembers says why not.
+  // Whether every server that has a part of it is known; else *unknown is one that is not.
+  bool KnowsServersOf(const VariableSpec& spec, int32_t* unknown = nullptr) const;
+  // The same, or RefreshMembers says why not.
   absl::Status KnowServersOf(const VariableSpec& spec, Deadline deadline);
   // Whether they differ from what was known: to a client without heartbeats a server that has left
   // is one that is gone.
   bool MembersChanged(Deadline deadline);
-  // The worker's last sequence on a server that has left; 0: it has not.
   // Asks ps:0 about a server that has not answered hello: where it has left, the session is told,
   // and `reply` says how far this worker was there.
   bool HasLeftUnheard(ServerSession& session, Deadline deadline, wire::HelloReply* reply);
+  // The worker's last sequence on a server that has left; 0: it has not.
   int64_t LastWord(size_t server) ABSL_LOCKS_EXCLUDED(members_mutex_);
   // One above the highest index that a map may name.
   int32_t most_servers() const {
@@ -184,9 +186,13 @@ class PsClientImpl : public PsClient {
   // `exchanges` have ended then as if none had.
   absl::Status SendMoved(absl::Span<Exchange* const> exchanges, bool numbered, Deadline deadline);
   absl::Status SendMovedOf(Exchange& exchange, bool numbered, Deadline deadline);
+  // What of `items` is for other servers by now; the rest is left in it.
   template <typename Item>
   absl::Status SendParts(Exchange& exchange, std::vector<Item>& items, bool numbered,
                          Deadline deadline);
+  template <typename Item>
+  absl::Status CutParts(const Exchange& exchange, std::vector<Item>& items, bool numbered,
+                        std::vector<Exchange>* late);
   absl::Status RunLate(Exchange& late, Deadline deadline);
   absl::Status RunExchange(Exchange& exchange, bool numbered, Deadline deadline);
 
@@ -208,6 +214,7 @@ class PsClientImpl : public PsClient {
   absl::Status Place(const VariableSpec* existing, VariableSpec* spec)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(create_mutex_);
   absl::Status CreatePlaced(absl::Span<const VariableSpec> specs, Deadline deadline);
+  // What they have, by the newest maps, which this client does not go by yet.
   absl::StatusOr<std::vector<VariableSpec>> DescribeOn(absl::Span<const int32_t> servers,
                                                        Deadline deadline);
 

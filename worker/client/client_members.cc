@@ -57,7 +57,16 @@ absl::Status PsClientImpl::TakeMembers(const wire::Members& members, bool greet,
     }
   }
   // The maps, before the rows of those that have gone are looked for in vain.
-  if (!gone.empty() && greet) RETURN_IF_ERROR(DescribeOn(staying, deadline).status());
+  if (!gone.empty() && greet) {
+    ASSIGN_OR_RETURN(const std::vector<VariableSpec> specs, DescribeOn(staying, deadline));
+    for (const VariableSpec& spec : specs) {
+      if (!KnowsServersOf(spec)) {
+        return absl::UnavailableError(absl::StrCat("servers have come since: \"", spec.name,
+                                                   "\" has rows on some that this list lacks"));
+      }
+      variables_.Insert(spec);
+    }
+  }
   for (ServerSession* session : gone) {
     session->SetLeft();
     LOG(INFO) << session->name() << " has left the cluster";
@@ -113,18 +122,23 @@ bool PsClientImpl::HasLeftUnheard(ServerSession& session, Deadline deadline,
   return false;
 }
 
-absl::Status PsClientImpl::KnowServersOf(const VariableSpec& spec, Deadline deadline) {
-  const auto known = [this](int32_t server) {
+bool PsClientImpl::KnowsServersOf(const VariableSpec& spec, int32_t* unknown) const {
+  for (const int32_t server : PlacesOf(spec)) {
     const auto index = static_cast<size_t>(server);
-    return index < sessions_.size() && !sessions_[index].left();
-  };
-  const std::vector<int32_t> places = PlacesOf(spec);
-  if (std::all_of(places.begin(), places.end(), known)) return absl::OkStatus();
+    if (index < sessions_.size() && !sessions_[index].left()) continue;
+    if (unknown != nullptr) *unknown = server;
+    return false;
+  }
+  return true;
+}
+
+absl::Status PsClientImpl::KnowServersOf(const VariableSpec& spec, Deadline deadline) {
+  if (KnowsServersOf(spec)) return absl::OkStatus();
   RETURN_IF_ERROR(RefreshMembers(deadline));
-  const auto unknown = std::find_if_not(places.begin(), places.end(), known);
-  if (unknown == places.end()) return absl::OkStatus();
+  int32_t unknown = 0;
+  if (KnowsServersOf(spec, &unknown)) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("\"", spec.name, "\" has rows on ps:", *unknown, ", which ", sessions_[0].name(),
+      absl::StrCat("\"", spec.name, "\" has rows on ps:", unknown, ", which ", sessions_[0].name(),
                    " does not know: give servers and workers the same cluster file"));
 }
 

@@ -1,5 +1,6 @@
 // What becomes of a call that meets rows which have moved to another server.
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
@@ -12,6 +13,8 @@
 
 namespace cairn {
 namespace {
+
+constexpr absl::Duration kLeftRetry = absl::Milliseconds(10);
 
 bool Moved(const Exchange& exchange) {
   return ReasonOf(exchange.outcome.status) == wire::ErrorReason::MOVED;
@@ -86,32 +89,51 @@ absl::Status PsClientImpl::SendMovedOf(Exchange& exchange, bool numbered, Deadli
 template <typename Item>
 absl::Status PsClientImpl::SendParts(Exchange& exchange, std::vector<Item>& items, bool numbered,
                                      Deadline deadline) {
-  RETURN_IF_ERROR(CheckOpen("push, while rows move", deadline));
+  std::vector<Exchange> late;
+  RETURN_IF_ERROR(CutParts(exchange, items, numbered, &late));
+  Backoff backoff(options_.ps_wait, deadline);
+  while (!late.empty()) {
+    RETURN_IF_ERROR(CheckOpen("push, while rows move", deadline));
+    CAIRN_CRASH_POINT("worker: before what has moved is sent");
+    const absl::Status status = RunLate(late.back(), deadline);
+    if (status.ok()) {
+      late.pop_back();
+      continue;
+    }
+    if (!Moved(late.back())) return status;
+    // Moved on meanwhile; a server that has left does not say where to.
+    const absl::Status moved = late.back().outcome.status;
+    if (MovedOf(moved).empty() && !backoff.Pause(kLeftRetry)) return status;
+    LearnMaps(moved, deadline);
+    Exchange again = std::move(late.back());
+    late.pop_back();
+    std::vector<Item>& left = ItemsOf<Item>(again.call);
+    RETURN_IF_ERROR(CutParts(again, left, numbered, &late));
+    if (!again.session->left() || !left.empty()) late.push_back(std::move(again));
+  }
+  return absl::OkStatus();
+}
+
+template <typename Item>
+absl::Status PsClientImpl::CutParts(const Exchange& exchange, std::vector<Item>& items,
+                                    bool numbered, std::vector<Exchange>* late) {
   // One that has left keeps nothing.
   constexpr int32_t kNone = -1;
   const ServerSession& session = *exchange.session;
   ASSIGN_OR_RETURN(MovedParts<Item> parts,
                    CutAnew(items, session.left() ? kNone : session.index(), variables_));
   for (auto& [server, elsewhere] : parts.elsewhere) {
-    Exchange late{.session = &sessions_[static_cast<size_t>(server)], .repeatable = numbered};
-    late.call.kind = exchange.call.kind;
-    SequenceOf(late.call) = SequenceOf(exchange.call);
-    if (late.call.kind == CallKind::kAssign) {
-      late.call.assign.late = numbered;
+    Exchange& part = late->emplace_back();
+    part.session = &sessions_[static_cast<size_t>(server)];
+    part.repeatable = numbered;
+    part.call.kind = exchange.call.kind;
+    SequenceOf(part.call) = SequenceOf(exchange.call);
+    if (part.call.kind == CallKind::kAssign) {
+      part.call.assign.late = numbered;
     } else {
-      late.call.request.push.late = numbered;
+      part.call.request.push.late = numbered;
     }
-    ItemsOf<Item>(late.call) = std::move(elsewhere);
-    CAIRN_CRASH_POINT("worker: before what has moved is sent");
-    while (true) {
-      const absl::Status status = RunLate(late, deadline);
-      if (status.ok()) break;
-      if (!Moved(late)) return status;
-      // Moved on meanwhile.
-      LearnMaps(late.outcome.status, deadline);
-      RETURN_IF_ERROR(SendParts(late, ItemsOf<Item>(late.call), numbered, deadline));
-      if (late.session->left() && ItemsOf<Item>(late.call).empty()) break;
-    }
+    ItemsOf<Item>(part.call) = std::move(elsewhere);
   }
   items = std::move(parts.here);
   return absl::OkStatus();
