@@ -1,11 +1,14 @@
 #include "ps_server/arriving_rows.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
 #include "common/status.h"
 #include "ps_server/move_pieces.h"
+#include "storage/bytes.h"
+#include "storage/cold_rows.h"
 
 namespace cairn {
 namespace {
@@ -23,14 +26,33 @@ VariableSpec ArrivingSpec(const VariableSpec& there, const VariableSpec& map,
   return spec;
 }
 
-absl::Status Put(Stripe& stripe, StripeStore& store) {
-  absl::MutexLock writing(&stripe.writing());
-  const std::unique_ptr<StripeBatch> batch = store.NewBatch(stripe.id());
+// Rows looked for on disk, and given memory, together.
+constexpr size_t kBlockRows = 4096;
+// Of the memory budget rows that arrive get this part at most: until they are taken, which may be
+// long where a mover dies, they do not leave memory.
+constexpr int64_t kShare = 4;
+
+// What has changed, behind what is in the batch already.
+absl::Status Put(Stripe& stripe, StripeStore& store, StripeBatch& batch) {
   {
     absl::MutexLock lock(&stripe.mutex());
-    stripe.Drain(*batch);
+    stripe.Drain(batch);
   }
-  return store.Write(*batch);
+  return store.Write(batch);
+}
+
+// Which rows of `rows`, of those in `wanted`, the store has as cold ones.
+absl::StatusOr<std::vector<bool>> FindCold(const StripeId& id, const StoredRows& rows,
+                                           std::vector<size_t> wanted, const StripeStore& store) {
+  std::vector<bool> found(rows.size());
+  std::sort(wanted.begin(), wanted.end(),
+            [&](size_t a, size_t b) { return rows.key(a) < rows.key(b); });
+  std::vector<ColdKey> keys;
+  for (const size_t i : wanted) keys.push_back({.id = id, .key = rows.key(i)});
+  ColdRows cold;
+  RETURN_IF_ERROR(store.ReadCold(keys, rows.row_bytes(), cold));
+  for (size_t k = 0; k < wanted.size(); ++k) found[wanted[k]] = cold.row(k) != nullptr;
+  return found;
 }
 
 }  // namespace
@@ -69,19 +91,61 @@ Stripe* ArrivingRows::Find(uint32_t shard, uint32_t stripe) const {
   return dense == nullptr ? nullptr : dense->stripe(stripe);
 }
 
-absl::Status ArrivingRows::WriteRows(EmbeddingStripe& stripe, const StoredRows& rows) {
+absl::Status ArrivingRows::WriteBlock(EmbeddingStripe& stripe, const StoredRows& rows, bool cold,
+                                      const StripeStore& store, StripeBatch& batch) {
   HostedTable& table = *variable_->table();
-  const auto most = static_cast<int64_t>(rows.size()) * table.layout().row_charge();
-  RETURN_IF_ERROR(
-      budget_.Acquire(most, absl::StrCat("rows of \"", variable_->spec().name, "\" that arrive")));
-  MemoryHold hold(budget_, most);
-  int64_t made = 0;
-  {
-    absl::MutexLock lock(&stripe.mutex());
-    for (size_t i = 0; i < rows.size(); ++i) stripe.SetStoredRow(rows.key(i), rows.row(i), made);
+  std::vector<size_t> absent;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (stripe.table().FindOne(rows.key(i)) == RowTable::kNone) absent.push_back(i);
   }
-  variable_->Charge(hold.Keep(made * table.layout().row_charge()));
-  table.CountRows(made, 0);
+  // A row that has come as a cold one stays it, and is not counted again.
+  std::vector<bool> known(rows.size());
+  if (!absent.empty() && stripe.cold_rows() > 0) {
+    ASSIGN_OR_RETURN(known, FindCold(stripe.id(), rows, absent, store));
+  }
+  const auto is_new =
+      static_cast<int64_t>(absent.size()) - std::count(known.begin(), known.end(), true);
+  const int64_t charge = is_new * table.layout().row_charge();
+  const bool room = !cold && rows_bytes_ + charge <= budget_.limit_bytes() / kShare &&
+                    budget_.TryAcquireBelow(charge, budget_.low_bytes());
+  if (room) {
+    variable_->Charge(charge);
+    rows_bytes_ += charge;
+  }
+  std::vector<bool> to_disk = known;
+  for (const size_t i : absent) to_disk[i] = known[i] || !room;
+
+  int64_t made = 0;
+  uint32_t last_update = 0;
+  absl::MutexLock lock(&stripe.mutex());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (to_disk[i]) {
+      batch.PutCold(rows.key(i), rows.row(i));
+      last_update = std::max(last_update, LoadLittleEndian<uint32_t>(rows.row(i).data()));
+    } else {
+      stripe.SetStoredRow(rows.key(i), rows.row(i), made);
+    }
+  }
+  const int64_t spilled = room ? 0 : is_new;
+  stripe.AddCold(spilled, last_update & RowTable::kLastUpdate);
+  table.CountRows(made, spilled);
+  return absl::OkStatus();
+}
+
+absl::Status ArrivingRows::WriteRows(const MovePiece& piece, EmbeddingStripe& stripe,
+                                     const StripeStore& store, StripeBatch& batch) {
+  const size_t row_bytes = stripe.table().stored_bytes();
+  const size_t stride = row_bytes + StoredRows::kKeyBytes;
+  if (piece.count != static_cast<int64_t>(row_bytes) || piece.bytes.size() % stride != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(piece.bytes.size(), " bytes of rows of ",
+                                                   piece.count, " bytes; here a row has ",
+                                                   row_bytes, " and its key"));
+  }
+  const bool cold = piece.kind == PieceKind::kColdRows;
+  for (size_t at = 0; at < piece.bytes.size(); at += kBlockRows * stride) {
+    const StoredRows block(piece.bytes.substr(at, kBlockRows * stride), row_bytes);
+    RETURN_IF_ERROR(WriteBlock(stripe, block, cold, store, batch));
+  }
   return absl::OkStatus();
 }
 
@@ -91,34 +155,36 @@ absl::Status ArrivingRows::WriteStripe(const MovePiece& piece, StripeStore& stor
     return absl::InvalidArgumentError(absl::StrCat("stripe ", piece.stripe, " of shard ",
                                                    piece.shard, " is no part of the move"));
   }
-  const bool rows = piece.kind == PieceKind::kRows;
+  const bool cold = piece.kind == PieceKind::kColdRows;
+  const bool rows = cold || piece.kind == PieceKind::kRows;
   if (rows != (variable_->table() != nullptr)) {
     return absl::InvalidArgumentError("rows by key are a table's, images a dense variable's");
   }
+  if (cold && !written_.contains(stripe->id())) {
+    return absl::InvalidArgumentError("cold rows of a stripe come after those in memory");
+  }
   numbered_ = false;
+  written_.erase(stripe->id());  // until it has succeeded
+  absl::MutexLock writing(&stripe->writing());
+  const std::unique_ptr<StripeBatch> batch = store.NewBatch(stripe->id());
   if (rows) {
-    auto& table_stripe = static_cast<EmbeddingStripe&>(*stripe);
-    const size_t row_bytes = table_stripe.table().stored_bytes();
-    if (piece.count != static_cast<int64_t>(row_bytes) ||
-        piece.bytes.size() % (row_bytes + StoredRows::kKeyBytes) != 0) {
-      return absl::InvalidArgumentError(absl::StrCat(piece.bytes.size(), " bytes of rows of ",
-                                                     piece.count, " bytes; here a row has ",
-                                                     row_bytes, " and its key"));
-    }
-    RETURN_IF_ERROR(WriteRows(table_stripe, StoredRows(piece.bytes, row_bytes)));
+    RETURN_IF_ERROR(WriteRows(piece, static_cast<EmbeddingStripe&>(*stripe), store, *batch));
   } else {
     absl::MutexLock lock(&stripe->mutex());
     RETURN_IF_ERROR(static_cast<DenseStripe&>(*stripe).LoadImage(piece.bytes));
   }
-  if (!piece.marks.empty() && piece.marks.front().worker == Watermarks::kExact) {
-    exact_.insert(stripe->id());
-  }
-  {
+  if (cold) {
+    CAIRN_CRASH_POINT("move: before cold rows are written");
+  } else {
+    if (!piece.marks.empty() && piece.marks.front().worker == Watermarks::kExact) {
+      exact_.insert(stripe->id());
+    }
     absl::MutexLock lock(&stripe->mutex());
     stripe->TakeOver(piece.marks);
   }
+  RETURN_IF_ERROR(Put(*stripe, store, *batch));
   written_.insert(stripe->id());
-  return Put(*stripe, store);
+  return absl::OkStatus();
 }
 
 // The rows that follow take them to the store.
@@ -156,7 +222,9 @@ absl::Status ArrivingRows::WriteNumbers(const MovePiece& piece, StripeStore& sto
         stripe.RaiseWatermark({.worker = mark.worker, .sequence = mark.sequence});
       }
     }
-    RETURN_IF_ERROR(Put(stripe, store));
+    absl::MutexLock writing(&stripe.writing());
+    const std::unique_ptr<StripeBatch> batch = store.NewBatch(id);
+    RETURN_IF_ERROR(Put(stripe, store, *batch));
   }
   numbered_ = true;
   return absl::OkStatus();
@@ -179,6 +247,7 @@ absl::Status ArrivingRows::Write(absl::string_view pieces, StripeStore& store) {
     ASSIGN_OR_RETURN(const MovePiece piece, TakePiece(&pieces));
     switch (piece.kind) {
       case PieceKind::kRows:
+      case PieceKind::kColdRows:
       case PieceKind::kImage: RETURN_IF_ERROR(WriteStripe(piece, store)); break;
       case PieceKind::kShard: RETURN_IF_ERROR(WriteShard(piece)); break;
       case PieceKind::kNumbers: RETURN_IF_ERROR(WriteNumbers(piece, store)); break;

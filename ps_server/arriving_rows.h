@@ -16,6 +16,9 @@
 
 namespace cairn {
 
+// Rows that are in the source's memory come to memory while there is room below the mark from which
+// rows leave it, up to a quarter of the budget; the others are cold from the beginning
+// (COLD_ROWS.md).
 // Thread safety: none; nobody else knows its stripes.
 class ArrivingRows {
  public:
@@ -31,8 +34,7 @@ class ArrivingRows {
   std::vector<StripeId> ids() const;
 
   // Pieces, as the source reads them; they are in the store, not synced, when it returns.
-  // kInvalidArgument: not pieces of this move. kResourceExhausted: MEMORY_BUDGET; what came before
-  // is kept.
+  // kInvalidArgument: not pieces of this move. Errors of the store; what came before is kept.
   absl::Status Write(absl::string_view pieces, StripeStore& store);
   // After the last Write: kFailedPrecondition where stripes are missing, or how far workers are.
   absl::Status CheckWhole() const;
@@ -45,7 +47,10 @@ class ArrivingRows {
   explicit ArrivingRows(MemoryBudget& budget) : budget_(budget) {}
   // nullptr: none of this move.
   Stripe* Find(uint32_t shard, uint32_t stripe) const;
-  absl::Status WriteRows(EmbeddingStripe& stripe, const StoredRows& rows);
+  absl::Status WriteRows(const struct MovePiece& piece, EmbeddingStripe& stripe,
+                         const StripeStore& store, StripeBatch& batch);
+  absl::Status WriteBlock(EmbeddingStripe& stripe, const StoredRows& rows, bool cold,
+                          const StripeStore& store, StripeBatch& batch);
   absl::Status WriteStripe(const struct MovePiece& piece, StripeStore& store);
   absl::Status SetRules(const struct MovePiece& piece);
   absl::Status WriteNumbers(const struct MovePiece& piece, StripeStore& store);
@@ -57,7 +62,8 @@ class ArrivingRows {
   // Those that had come to the source from elsewhere: its numbers say nothing about them.
   absl::flat_hash_set<StripeId> exact_;
   std::vector<Watermark> incarnations_;
-  bool numbered_ = false;  // since the last stripe was written
+  bool numbered_ = false;   // since the last stripe was written
+  int64_t rows_bytes_ = 0;  // of the budget, for rows in memory
 };
 
 }  // namespace cairn

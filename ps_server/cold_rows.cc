@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "thrift/errors.h"
 
 namespace cairn {
 namespace {
@@ -190,6 +191,7 @@ absl::Status PullCold(ServerCore& core, Variable& variable, size_t part, const K
   int64_t promoted = 0;
   int64_t loaded = 0;
   int64_t absent = 0;
+  bool given_away = false;
   MemoryHold hold(core.budget, 0);
   const absl::Status status = reader->Read(
       *core.store, variable, groups, missing,
@@ -201,6 +203,10 @@ absl::Status PullCold(ServerCore& core, Variable& variable, size_t part, const K
       },
       [&](const ColdReader::Row& found, absl::Span<const uint32_t> at) {
         uint32_t row = found.row;
+        if (row == RowTable::kNone && found.stripe.given_away()) {
+          given_away = true;
+          return;
+        }
         if (row == RowTable::kNone && found.cold != nullptr && hold.bytes() >= charge) {
           row = found.stripe.Promote(found.key, found.cold);
           variable.Charge(hold.Keep(charge));
@@ -219,7 +225,14 @@ absl::Status PullCold(ServerCore& core, Variable& variable, size_t part, const K
   table.CountRows(promoted, -promoted);
   RowCounts::Add(table.counts().loaded, loaded);
   RowCounts::Add(table.counts().absent, absent);
-  return status;
+  RETURN_IF_ERROR(status);
+  return given_away ? GivenAwayError(variable) : absl::OkStatus();
+}
+
+absl::Status GivenAwayError(const Variable& variable) {
+  return BusyError(absl::StrCat("rows of \"", variable.spec().name,
+                                "\" went to another server while they were read: send it again"),
+                   absl::Milliseconds(1));
 }
 
 }  // namespace cairn

@@ -86,8 +86,12 @@ class ColdFetch final : public Presence {
 absl::Status FetchRows(ServerCore& core, absl::Span<ColdFetch* const> fetches,
                        absl::string_view what, MemoryHold& hold);
 
-// Answers a pull for the positions `missing`, which HostedTable::Pull left out.
+// Answers a pull for the positions `missing`, which HostedTable::Pull left out. BUSY: rows of them
+// have been given to another server meanwhile.
 absl::Status PullCold(ServerCore& core, Variable& variable, size_t part, const KeyGroups& groups,
                       std::vector<uint32_t>& missing, float* out);
+
+// BUSY: whoever comes again is told where the rows are.
+absl::Status GivenAwayError(const Variable& variable);
 
 }  // namespace cairn

@@ -1,6 +1,7 @@
 // The rows of an embedding table whose keys fall into one hash bucket.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -55,6 +56,14 @@ struct TableScratch {
     uint32_t at = 0;     // among the keys
   };
   std::vector<Absent> absent;  // keys without a row
+};
+
+// Rows of a stripe that left its memory and had been changed by an update after `since`.
+struct DepartedRows {
+  static constexpr uint32_t kNever = UINT32_MAX;
+  uint32_t since = kNever;
+  std::vector<int64_t> keys;  // some of them several times
+  bool too_many = false;      // to be noted: any row may have left, and `keys` is empty
 };
 
 // Part 0 of a row is the value, part s + 1 is slot s.
@@ -128,6 +137,24 @@ class EmbeddingStripe final : public Stripe {
   // Rises whenever rows leave memory. A key that has no row in memory, and had none when this was
   // the same, has not changed on disk since. Without the lock: of some moment before.
   uint64_t departures() const { return departures_.load(std::memory_order_acquire); }
+  // Whether the disk's record of `key`, where it has one, is its row as it is now.
+  bool ColdIsCurrent(int64_t key) const {
+    const uint32_t row = table_.FindOne(key);
+    return row == RowTable::kNone || spare(row);
+  }
+  // From now on `noted`, while there is one, is told which rows leave memory; instead of the one
+  // before.
+  void NoteDepartures(const std::shared_ptr<DepartedRows>& noted) { noted_ = noted; }
+  // `rows` were written as cold ones, which this server has had of another one. `last_update`: the
+  // greatest of theirs.
+  void AddCold(int64_t rows, uint32_t last_update) {
+    cold_rows_ += rows;
+    updates_ = std::max(updates_, last_update);
+  }
+  // Its rows have been given to another server: the disk does not have the cold ones any more, and
+  // none comes back.
+  void GiveAway() { given_away_ = true; }
+  bool given_away() const { return given_away_; }
   // A cold row comes back, as the disk has it. It must be absent. Returns its row.
   uint32_t Promote(int64_t key, const char* stored);
   // Makes the row of a key that has none anywhere, for a push that follows.
@@ -199,6 +226,7 @@ class EmbeddingStripe final : public Stripe {
   // Puts a row as a cold one.
   void Spill(StripeBatch& batch, uint32_t row);
   void DropRow(uint32_t row);
+  void NoteDeparture(uint32_t row, DepartedRows& noted) const;
   // The last row, with what is noted of it, gets its number.
   void RemoveRow(uint32_t row);
   static bool Bit(const std::vector<uint64_t>& bits, uint32_t row) {
@@ -227,6 +255,8 @@ class EmbeddingStripe final : public Stripe {
   int64_t counted_cold_ = 0;  // as the disk has it: rows that a load does not bring to memory
   uint32_t hand_ = 0;         // where Choose goes on
   std::atomic<uint64_t> departures_{0};
+  std::weak_ptr<DepartedRows> noted_;
+  bool given_away_ = false;
 };
 
 }  // namespace cairn

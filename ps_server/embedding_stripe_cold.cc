@@ -1,12 +1,16 @@
 // How rows of a stripe leave memory and come back (COLD_ROWS.md), or end (ROW_RULES.md).
 #include <algorithm>
 #include <cstring>
+#include <memory>
 
 #include "common/status.h"
 #include "ps_server/embedding_stripe.h"
 
 namespace cairn {
 namespace {
+
+// Departures that are noted: so many at least, or as many as there are rows in memory.
+constexpr size_t kNotedDepartures = 4096;
 
 void SetBit(std::vector<uint64_t>& bits, uint32_t row, bool value) {
   const size_t word = row / 64;
@@ -71,10 +75,12 @@ bool EmbeddingStripe::Choose(StripeBatch& batch, size_t bytes, Leave which, uint
 uint32_t EmbeddingStripe::DropChosen(Leave which, const Leaving& leaving) {
   std::vector<uint32_t> rows = leaving.rows;
   std::sort(rows.begin(), rows.end());  // the hand may have come round
+  const std::shared_ptr<DepartedRows> noted = noted_.lock();
   uint32_t dropped = 0;
   for (size_t i = rows.size(); i-- > 0;) {
     const uint32_t row = rows[i];
     if (!spare(row) || (which == Leave::kUntouched && table_.touched(row))) continue;
+    if (noted != nullptr) NoteDeparture(row, *noted);
     DropRow(row);
     ++dropped;
   }
@@ -82,6 +88,16 @@ uint32_t EmbeddingStripe::DropChosen(Leave which, const Leaving& leaving) {
   departures_.fetch_add(1, std::memory_order_release);
   table_.TrimMemory();
   return dropped;
+}
+
+void EmbeddingStripe::NoteDeparture(uint32_t row, DepartedRows& noted) const {
+  if (noted.too_many || table_.last_update(row) <= noted.since) return;
+  if (noted.keys.size() < std::max<size_t>(kNotedDepartures, table_.size())) {
+    noted.keys.push_back(table_.key(row));
+    return;
+  }
+  noted.too_many = true;
+  std::vector<int64_t>().swap(noted.keys);
 }
 
 // Rows after it have been looked at: the last one, which takes its number, stays.

@@ -58,21 +58,32 @@ HostedTable::HostedTable(uint32_t variable, TableLayout layout, absl::Span<const
 }
 
 HostedTable::HostedTable(const HostedTable& before, absl::Span<const int32_t> bucket_ps,
-                         int32_t server_index, const HostedTable* arriving)
+                         int32_t server_index, const HostedTable* arriving, int64_t* leaving_bytes)
     : HostedShard(before),
       core_(before.core_),
       arrived_(before.arrived_),
       stripes_(before.stripes_.size()) {
   if (arriving != nullptr) arrived_.push_back(arriving->core_);
-  int64_t rows = 0, cold = 0, waiting = 0;
+  int64_t rows = 0, cold = 0, waiting = 0, stripes = 0;
   for (size_t bucket = 0; bucket < stripes_.size(); ++bucket) {
     const std::shared_ptr<EmbeddingStripe>& here = before.stripes_[bucket];
-    if (bucket_ps[bucket] != server_index) {
-      if (here != nullptr) rows -= here->row_count();
-      if (here != nullptr) cold -= here->cold_rows();
-      if (here != nullptr) waiting -= static_cast<int64_t>(here->waiting_bytes());
-      continue;
-    }
+    if (here == nullptr || bucket_ps[bucket] == server_index) continue;
+    // Pulls bring rows to memory; from here on not to that of this stripe.
+    absl::MutexLock lock(&here->mutex());
+    here->GiveAway();
+    ++stripes;
+    rows += here->row_count();
+    cold += here->cold_rows();
+    waiting += static_cast<int64_t>(here->waiting_bytes());
+  }
+  CountRows(-rows, -cold);
+  CountWaiting(-waiting);
+  *leaving_bytes = rows * layout().row_charge() + waiting +
+                   stripes * static_cast<int64_t>(sizeof(EmbeddingStripe));
+  rows = cold = waiting = 0;
+  for (size_t bucket = 0; bucket < stripes_.size(); ++bucket) {
+    const std::shared_ptr<EmbeddingStripe>& here = before.stripes_[bucket];
+    if (bucket_ps[bucket] != server_index) continue;
     stripes_[bucket] = here != nullptr || arriving == nullptr ? here : arriving->stripes_[bucket];
     if (stripes_[bucket] == nullptr) continue;
     ++local_buckets_;

@@ -79,9 +79,10 @@ class HostedTable final : public HostedShard {
               int32_t server_index);
   // The same table by another map: the stripes that stay here are shared with `before`, whose
   // others end with it; those that are new here come from `arriving` (null: none), as they are. Not
-  // while either is updated; `before` may be read meanwhile and afterwards.
+  // while either is updated; `before` may be read meanwhile and afterwards. *leaving_bytes: the
+  // memory of those that end.
   HostedTable(const HostedTable& before, absl::Span<const int32_t> bucket_ps, int32_t server_index,
-              const HostedTable* arriving);
+              const HostedTable* arriving, int64_t* leaving_bytes);
 
   int64_t first_row() const override { return 0; }
   // Those on disk alone, too.

@@ -28,21 +28,13 @@ namespace cairn {
 namespace {
 
 constexpr absl::Duration kCaughtUpRetry = absl::Milliseconds(50);
+// Of the memory budget a READ takes as much, or so many bytes.
+constexpr int64_t kReadShare = 32;
+constexpr int64_t kFewestReadBytes = 64 << 10;
 
 template <typename... Parts>
 absl::Status NotDue(const Parts&... parts) {
   return absl::FailedPreconditionError(absl::StrCat(parts...));
-}
-
-// Rows on disk alone are not read.
-absl::Status CheckInMemory(const OutgoingRows& rows) {
-  const int64_t cold = rows.cold_rows();
-  if (cold == 0) return absl::OkStatus();
-  return absl::UnimplementedError(
-      absl::StrCat(cold,
-                   " of its rows are on disk alone, for want of memory, and rows move from "
-                   "memory only: give this server more (--memory_budget_bytes) and restart it, or "
-                   "checkpoint the job and restore it into more servers"));
 }
 
 class Moving {
@@ -190,7 +182,6 @@ absl::Status Moving::Prepare(wire::MoveReply& reply) {
   if (here_ == request_.source) {
     if (before != nullptr && before->outgoing != nullptr) variable_->Hold(absl::ZeroDuration());
     auto rows = std::make_unique<OutgoingRows>(variable_, map_, request_.target);
-    RETURN_IF_ERROR(CheckInMemory(*rows));
     reply.stripes = rows->stripes();
     reply.rows = rows->rows();
     reply.bytes_left = rows->bytes();
@@ -250,12 +241,14 @@ absl::Status Moving::Read(wire::MoveReply& reply) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/true));
   absl::MutexLock lock(&move->mutex);
   OutgoingRows& rows = *move->outgoing;
-  RETURN_IF_ERROR(CheckInMemory(rows));
-  const int64_t most = 2 * (request_.max_bytes + rows.largest_bytes());
+  // Of a small budget a small part.
+  const int64_t bytes = std::min(
+      request_.max_bytes, std::max(kFewestReadBytes, core_.budget.limit_bytes() / kReadShare));
+  const int64_t most = 2 * (bytes + rows.largest_bytes());
   RETURN_IF_ERROR(core_.budget.Acquire(most, "rows to be moved"));
   MemoryHold hold(core_.budget, most);
   std::string pieces;
-  reply.bytes_left = rows.Read(request_.max_bytes, &pieces);
+  ASSIGN_OR_RETURN(reply.bytes_left, rows.Read(*core_.store, bytes, &pieces));
   if (rows.variable().Held() && reply.bytes_left == 0) {
     if (rows.AllRead()) {
       rows.AppendNumbers(Numbers(), Incarnations(), &pieces);
@@ -356,7 +349,6 @@ absl::Status Moving::GiveAway(Move& move) {
   if (!rows.variable().Held()) {
     return NotDue("updates are not turned away, or not any more: HOLD, READ the rest, READY");
   }
-  RETURN_IF_ERROR(CheckInMemory(rows));
   if (!rows.AllRead()) return NotDue("stripes have changed since they were read");
   ASSIGN_OR_RETURN(const Turn::Held turn, TakeCreateTurn(core_, text_));
   // From here on it cannot run out.

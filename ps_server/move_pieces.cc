@@ -56,7 +56,7 @@ absl::StatusOr<MovePiece> TakePiece(absl::string_view* bytes) {
   const uint64_t marks = Take<uint64_t>(bytes);
   const uint64_t content = Take<uint64_t>(bytes);
   const bool known = kind >= static_cast<uint32_t>(PieceKind::kRows) &&
-                     kind <= static_cast<uint32_t>(PieceKind::kAges);
+                     kind <= static_cast<uint32_t>(PieceKind::kColdRows);
   if (!known || piece.count < 0 || marks > bytes->size() / kMarkBytes ||
       content > bytes->size() - marks * kMarkBytes) {
     return cut();

@@ -21,13 +21,14 @@ enum class PieceKind : uint32_t {
   kIncarnations = 5,  // of every worker, in the place of sequences: lower ones are fenced
   kWaiting = 6,       // of a table's stripe: WaitingKeys, all of them; its kRows follow
   kAges = 7,          // of a table's stripe: RowAges; its kRows follow
+  kColdRows = 8,      // as kRows, which came before, of rows that the source has on disk alone
 };
 
 struct MovePiece {
   PieceKind kind = PieceKind::kRows;
   uint32_t shard = 0;
   uint32_t stripe = 0;
-  int64_t count = 0;  // kRows: bytes of a row without its key; kShard: updates
+  int64_t count = 0;  // kRows, kColdRows: bytes of a row without its key; kShard: updates
   std::vector<Watermark> marks;
   absl::string_view bytes;
 };

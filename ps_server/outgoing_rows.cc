@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/crash_point.h"
+#include "common/status.h"
 #include "ps_server/move_pieces.h"
+#include "ps_server/slices.h"
 
 namespace cairn {
 
@@ -13,7 +16,9 @@ OutgoingRows::OutgoingRows(std::shared_ptr<Variable> variable, const VariableSpe
   if (HostedTable* const table = variable_->table(); table != nullptr) {
     for (uint32_t bucket = 0; bucket < table->bucket_count(); ++bucket) {
       if (map.bucket_ps[bucket] != target || table->stripe(bucket) == nullptr) continue;
-      parts_.push_back({.shard = table, .table = table->stripe(bucket)});
+      EmbeddingStripe* const stripe = table->stripe(bucket);
+      parts_.push_back(
+          {.shard = table, .table = stripe, .cold = std::make_unique<OutgoingCold>(*stripe)});
     }
     return;
   }
@@ -26,12 +31,17 @@ OutgoingRows::OutgoingRows(std::shared_ptr<Variable> variable, const VariableSpe
   }
 }
 
-int64_t OutgoingRows::BytesOf(const Part& part) const {
-  if (part.dense != nullptr) return static_cast<int64_t>(part.dense->memory_bytes());
-  absl::ReaderMutexLock lock(&part.table->mutex());
-  const auto row_bytes = static_cast<int64_t>(part.table->table().stored_bytes());
-  return part.table->row_count() * (row_bytes + static_cast<int64_t>(StoredRows::kKeyBytes)) +
-         static_cast<int64_t>(part.table->waiting_bytes());
+bool OutgoingRows::Part::Changed() const {
+  absl::ReaderMutexLock lock(&stripe().mutex());
+  return read_changes != stripe().changes();
+}
+
+int64_t OutgoingRows::Part::memory_bytes() const {
+  if (dense != nullptr) return static_cast<int64_t>(dense->memory_bytes());
+  absl::ReaderMutexLock lock(&table->mutex());
+  const auto row_bytes = static_cast<int64_t>(table->table().stored_bytes());
+  return table->row_count() * (row_bytes + static_cast<int64_t>(StoredRows::kKeyBytes)) +
+         static_cast<int64_t>(table->waiting_bytes());
 }
 
 int64_t OutgoingRows::rows() const {
@@ -41,35 +51,31 @@ int64_t OutgoingRows::rows() const {
       rows += part.dense->rows();
     } else {
       absl::ReaderMutexLock lock(&part.table->mutex());
-      rows += part.table->row_count();
+      rows += part.table->row_count() + part.table->cold_rows();
     }
-  }
-  return rows;
-}
-
-int64_t OutgoingRows::cold_rows() const {
-  int64_t rows = 0;
-  for (const Part& part : parts_) {
-    if (part.table == nullptr) continue;
-    absl::ReaderMutexLock lock(&part.table->mutex());
-    rows += part.table->cold_rows();
   }
   return rows;
 }
 
 int64_t OutgoingRows::bytes() const {
   int64_t bytes = 0;
-  for (const Part& part : parts_) bytes += BytesOf(part);
+  for (const Part& part : parts_) {
+    bytes += part.memory_bytes();
+    if (part.table == nullptr) continue;
+    absl::ReaderMutexLock lock(&part.table->mutex());
+    const size_t row_bytes = part.table->table().stored_bytes() + StoredRows::kKeyBytes;
+    bytes += part.table->cold_rows() * static_cast<int64_t>(row_bytes);
+  }
   return bytes;
 }
 
 int64_t OutgoingRows::largest_bytes() const {
   int64_t largest = 0;
-  for (const Part& part : parts_) largest = std::max(largest, BytesOf(part));
+  for (const Part& part : parts_) largest = std::max(largest, part.memory_bytes());
   return largest;
 }
 
-void OutgoingRows::ReadPart(Part& part, std::string* pieces) {
+void OutgoingRows::ReadMemory(Part& part, std::string* pieces) {
   std::string bytes, waiting, ages;
   MovePiece piece{.shard = part.stripe().id().shard, .stripe = part.stripe().id().stripe};
   {
@@ -81,6 +87,7 @@ void OutgoingRows::ReadPart(Part& part, std::string* pieces) {
       piece.count = static_cast<int64_t>(part.table->table().stored_bytes());
       part.table->AppendRows(part.read_updates, &bytes);
       part.read_updates = part.table->updates();
+      part.cold->Begin();
       part.table->AppendWaiting(&waiting);
       ages = part.table->EncodeAges();
     } else {
@@ -114,18 +121,41 @@ void OutgoingRows::AppendShards(std::string* pieces) const {
   }
 }
 
-int64_t OutgoingRows::Read(int64_t max_bytes, std::string* pieces) {
-  const auto changed = [](const Part& part) {
-    absl::ReaderMutexLock lock(&part.stripe().mutex());
-    return part.read_changes != part.stripe().changes();
-  };
+absl::Status OutgoingRows::ReadCold(Part& part, const StripeStore& store, int64_t max_bytes,
+                                    std::string* pieces) {
+  const size_t slice = std::min(kSliceBytes, static_cast<size_t>(max_bytes));
+  std::string rows;
+  while (!part.cold->done() && static_cast<int64_t>(pieces->size()) < max_bytes) {
+    rows.clear();
+    RETURN_IF_ERROR(part.cold->Read(store, slice, &rows));
+    CAIRN_CRASH_POINT("move: cold rows are read");
+    if (rows.empty()) continue;
+    AppendPiece({.kind = PieceKind::kColdRows,
+                 .shard = part.table->id().shard,
+                 .stripe = part.table->id().stripe,
+                 .count = static_cast<int64_t>(part.table->table().stored_bytes()),
+                 .bytes = rows},
+                pieces);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> OutgoingRows::Read(const StripeStore& store, int64_t max_bytes,
+                                           std::string* pieces) {
   if (next_ == 0) AppendShards(pieces);
   for (; next_ < parts_.size() && static_cast<int64_t>(pieces->size()) < max_bytes; ++next_) {
-    ReadPart(parts_[next_], pieces);
+    Part& part = parts_[next_];
+    // What is left of the call before comes first.
+    if (part.cold == nullptr || part.cold->done()) ReadMemory(part, pieces);
+    if (part.cold == nullptr) continue;
+    RETURN_IF_ERROR(ReadCold(part, store, max_bytes, pieces));
+    if (!part.cold->done()) break;
   }
   int64_t left = 0;
   for (size_t i = next_; i < parts_.size(); ++i) {
-    if (changed(parts_[i])) left += BytesOf(parts_[i]);
+    const Part& part = parts_[i];
+    if (part.cold != nullptr) left += part.cold->bytes_left();
+    if (part.Changed()) left += std::max<int64_t>(1, part.memory_bytes());
   }
   if (left == 0) next_ = 0;
   return left;
@@ -142,8 +172,7 @@ void OutgoingRows::AppendNumbers(absl::Span<const Watermark> numbers,
 
 bool OutgoingRows::AllRead() const {
   return std::all_of(parts_.begin(), parts_.end(), [](const Part& part) {
-    absl::ReaderMutexLock lock(&part.stripe().mutex());
-    return part.read_changes == part.stripe().changes();
+    return !part.Changed() && (part.cold == nullptr || part.cold->done());
   });
 }
 

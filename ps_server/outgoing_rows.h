@@ -8,8 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/variable_spec.h"
+#include "ps_server/outgoing_cold.h"
 #include "ps_server/variable.h"
 #include "storage/stripe_store.h"
 
@@ -23,17 +25,16 @@ class OutgoingRows {
 
   Variable& variable() { return *variable_; }
   int64_t stripes() const { return static_cast<int64_t>(parts_.size()); }
-  // As they are now.
+  // As they are now; those on disk alone, too.
   int64_t rows() const;
-  int64_t cold_rows() const;
   int64_t bytes() const;
-  // The largest stripe's.
+  // The largest stripe's in memory.
   int64_t largest_bytes() const;
 
   // Appends pieces of stripes that changed since they were read, until there are `max_bytes` or
   // this pass has seen all of them. Returns about how many bytes the pass has left; 0: it has
-  // ended, and the next call begins another.
-  int64_t Read(int64_t max_bytes, std::string* pieces);
+  // ended, and the next call begins another. Errors as StripeStore::ScanCold.
+  absl::StatusOr<int64_t> Read(const StripeStore& store, int64_t max_bytes, std::string* pieces);
   // While updates are turned away: how far workers are, for the stripes that changed no more.
   void AppendNumbers(absl::Span<const Watermark> numbers, absl::Span<const Watermark> incarnations,
                      std::string* pieces) const;
@@ -49,17 +50,22 @@ class OutgoingRows {
     HostedShard* shard = nullptr;
     EmbeddingStripe* table = nullptr;  // exactly one of the two
     DenseStripe* dense = nullptr;
+    std::unique_ptr<OutgoingCold> cold;  // of a table
     std::optional<uint64_t> read_changes;
     std::optional<uint32_t> read_updates;
 
+    // Both take the stripe's lock. Since it was read; of cold rows `cold` says.
+    bool Changed() const;
+    int64_t memory_bytes() const;
     const Stripe& stripe() const {
       return table != nullptr ? static_cast<const Stripe&>(*table) : *dense;
     }
   };
 
   void AppendShards(std::string* pieces) const;
-  void ReadPart(Part& part, std::string* pieces);
-  int64_t BytesOf(const Part& part) const;
+  static void ReadMemory(Part& part, std::string* pieces);
+  static absl::Status ReadCold(Part& part, const StripeStore& store, int64_t max_bytes,
+                               std::string* pieces);
 
   const std::shared_ptr<Variable> variable_;
   std::vector<Part> parts_;

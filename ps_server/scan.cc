@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "ps_server/cold_rows.h"
 #include "ps_server/pull.h"
 #include "ps_server/reply_holds.h"
 #include "ps_server/request_items.h"
@@ -50,8 +51,12 @@ absl::StatusOr<Cursor> CursorFrom(const std::string& bytes) {
 // Rows of one table, as many as a reply takes.
 class Scanner {
  public:
-  Scanner(const StripeStore& store, const HostedTable& table, size_t part, size_t max_rows)
-      : store_(store), table_(table), part_(part), max_rows_(max_rows) {}
+  Scanner(const StripeStore& store, const Variable& variable, size_t part, size_t max_rows)
+      : store_(store),
+        variable_(variable),
+        table_(*variable.table()),
+        part_(part),
+        max_rows_(max_rows) {}
 
   absl::Status Run(Cursor cursor, wire::ScanReply& reply);
 
@@ -69,6 +74,7 @@ class Scanner {
   void Merge(const EmbeddingStripe& stripe, int64_t first, size_t room);
 
   const StripeStore& store_;
+  const Variable& variable_;
   const HostedTable& table_;
   const size_t part_;
   const size_t max_rows_;
@@ -128,6 +134,7 @@ absl::Status Scanner::ScanStripe(const EmbeddingStripe& stripe, int64_t first) {
     bool deleting = false;
     {
       absl::ReaderMutexLock lock(&stripe.mutex());
+      if (stripe.given_away() && stripe.cold_rows() > 0) return GivenAwayError(variable_);
       deleting = stripe.deleting();
       if (!deleting && stripe.departures() == departures) {
         Merge(stripe, first, room);
@@ -184,7 +191,7 @@ absl::Status Scan(ServerCore& core, const Admitted& admitted, const wire::ScanRe
   const int64_t bytes = 3 * rows * row_bytes;  // from the disk, gathered, then copied
   RETURN_IF_ERROR(core.budget.Acquire(bytes, ItemText(core, name)));
   MemoryHold hold(core.budget, bytes);
-  Scanner scanner(*core.store, *target.table, target.part, static_cast<size_t>(rows));
+  Scanner scanner(*core.store, *target.variable, target.part, static_cast<size_t>(rows));
   const absl::Status status = scanner.Run(*cursor, reply);
   if (!status.ok()) return Annotate(status, ItemText(core, name));
   hold.Shrink(bytes / 3 * 2);

@@ -208,13 +208,11 @@ std::shared_ptr<Variable> Variable::WithMap(Variable& before, const VariableSpec
   variable->optimizer_ = before.optimizer_;
   int64_t leaving = 0;
   if (before.table_ != nullptr) {
-    const int64_t was = before.table_->memory_bytes();
     HostedTable* const comes = arriving == nullptr ? nullptr : arriving->table_.get();
-    variable->table_ =
-        std::make_shared<HostedTable>(*before.table_, spec.bucket_ps, server_index, comes);
-    const int64_t stays =
-        variable->table_->memory_bytes() - (comes == nullptr ? 0 : comes->memory_bytes());
-    leaving += std::max<int64_t>(0, was - stays);
+    variable->table_ = std::make_shared<HostedTable>(*before.table_, spec.bucket_ps, server_index,
+                                                     comes, &leaving);
+    // Whose list of stripes nobody has.
+    if (comes != nullptr) leaving += HostedTable::FixedBytes(spec.bucket_ps.size(), 0);
     if (variable->table_->stripe_count() > 0) variable->shards_.push_back(variable->table_.get());
     variable->whole_here_ = variable->table_->all_buckets_here();
   } else {

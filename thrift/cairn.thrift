@@ -825,7 +825,7 @@ struct MoveReply {
   2: TensorData data
   /** READ: about what is left to be read now. PREPARE at the source: of the whole move. */
   3: i64 bytes_left
-  /** Stripes and rows in memory that the move is about. */
+  /** Stripes and rows that the move is about; of these some may be on disk alone. */
   4: i64 stripes
   5: i64 rows
 }

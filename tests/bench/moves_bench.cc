@@ -1,11 +1,13 @@
 // 1 GiB of a table goes from one server to another while two workers push and pull: what they lose
 // meanwhile, beside the time before, and how long a push of theirs takes at most. JSON lines; the
 // last verifies that every push counted once.
+//   moves_bench [--cold]   --cold: 256 MiB, of which the servers have memory for less than a third
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <random>
 #include <thread>
@@ -25,8 +27,13 @@ namespace cairn::test {
 namespace {
 
 constexpr int32_t kServers = 2, kWorkers = 2;
-constexpr int64_t kDim = 125;       // 512 bytes a row
-constexpr int64_t kRows = 1 << 21;  // 1 GiB
+constexpr int64_t kDim = 125, kRowBytes = 512;
+struct Size {
+  int64_t rows = 1 << 21;  // 1 GiB
+  int64_t memory_budget_bytes = 0;
+  double least_fraction = 0.25;  // of the time that copying takes
+};
+constexpr Size kCold = {.rows = 1 << 19, .memory_budget_bytes = 96 << 20, .least_fraction = 0.5};
 constexpr size_t kBuckets = 256, kBatch = 256;
 constexpr absl::Duration kBefore = absl::Seconds(5);
 
@@ -49,7 +56,8 @@ VariableSpec Table() {
 
 class Work {
  public:
-  Work() {
+  explicit Work(const Size& size)
+      : rows_(size.rows), cluster_(kServers, Durability::kSnapshot, size.memory_budget_bytes) {
     for (int32_t w = 0; w < kWorkers; ++w) {
       const ClientOptions options{.job = "job", .worker = w, .task = absl::StrCat("worker:", w)};
       clients_.push_back(cluster_.Connect(options, /*in_process=*/false, Soon()).value());
@@ -86,7 +94,7 @@ class Work {
                        .target = 1 - source,
                        .servers = FirstServers(kServers)};
     const auto moved =
-        MoveRowsInBatches(move, int64_t{1} << 30, {.busy_fraction = busy_fraction}, moves, Soon());
+        MoveRowsInBatches(move, rows_ * kRowBytes, {.busy_fraction = busy_fraction}, moves, Soon());
     Require(moved.status());
     return *moved;
   }
@@ -112,7 +120,7 @@ class Work {
     constexpr int64_t kAtATime = 1 << 14;
     std::vector<int64_t> keys(kAtATime);
     const std::vector<float> ones(kAtATime * kDim, 1);
-    for (int64_t first = 0; first < kRows; first += kAtATime) {
+    for (int64_t first = 0; first < rows_; first += kAtATime) {
       for (int64_t i = 0; i < kAtATime; ++i) keys[i] = first + i;
       Require(clients_[0]->Push({{.variable = "table",
                                   .part = Part::kKeys,
@@ -129,7 +137,7 @@ class Work {
     const std::vector<float> ones(kBatch * kDim, 1);
     std::vector<float> pulled(kBatch * kDim);
     while (!stop_) {
-      for (int64_t& key : keys) key = static_cast<int64_t>(random() % kRows);
+      for (int64_t& key : keys) key = static_cast<int64_t>(random() % static_cast<uint64_t>(rows_));
       const absl::Duration begin = MonotonicNow();
       Require(clients_[worker]->PushPull({{.variable = "table",
                                            .part = Part::kKeys,
@@ -149,7 +157,8 @@ class Work {
     }
   }
 
-  EngineCluster cluster_{kServers};
+  const int64_t rows_;
+  EngineCluster cluster_;
   std::vector<std::unique_ptr<PsClient>> clients_;
   std::atomic<bool> stop_{false};
   std::atomic<int64_t> keys_pushed_{0};
@@ -160,9 +169,9 @@ class Work {
   std::vector<std::thread> threads_;
 };
 
-void Main() {
-  Work work;
-  for (const double busy_fraction : {0.5, 0.25}) {
+void Main(const Size& size) {
+  Work work(size);
+  for (double busy_fraction = 0.5; busy_fraction >= size.least_fraction; busy_fraction /= 2) {
     work.Take();
     absl::Notification never;
     never.WaitForNotificationWithTimeout(kBefore);
@@ -188,4 +197,8 @@ void Main() {
 }  // namespace
 }  // namespace cairn::test
 
-int main() { cairn::test::Main(); }
+int main(int argc, char** argv) {
+  const bool cold = argc == 2 && std::strcmp(argv[1], "--cold") == 0;
+  if (argc > 1 && !cold) return 2;
+  cairn::test::Main(cold ? cairn::test::kCold : cairn::test::Size{});
+}

@@ -99,6 +99,16 @@ MOVES = {
     "mover: before the point of no return": ("mover", 2),
     "mover: the source has given the rows away": ("mover", 2),
 }
+# The same of a table several times as large as the servers' memory; some of those above, too.
+COLD_MOVES = {
+    "move: cold rows are read": ("ps", 4),
+    "move: before cold rows are written": ("ps", 4),
+    "move: ready": ("ps", 3),
+    "move: before the map": ("ps", 4),
+    "move: map written": ("ps", 4),
+    "mover: a piece is copied": ("mover", 40),
+}
+COLD_WIDTH, COLD_BUDGET = 4096, 16 << 20
 # Points of a fourth server that joins and leaves: who dies, which one, at which passage.
 MEMBERS = {
     "members: before they are written": ("ps", 0, 2),
@@ -144,13 +154,18 @@ RESTORES = {
 
 
 @contextlib.contextmanager
-def armed(point, passage=1):
-    """Programs started inside die at the point."""
-    os.environ["CAIRN_CRASH_AT"] = f"{point}:{passage}"
+def told(name, value):
+    """Programs started inside have it in their environment."""
+    os.environ[name] = value
     try:
         yield
     finally:
-        del os.environ["CAIRN_CRASH_AT"]
+        del os.environ[name]
+
+
+def armed(point, passage=1):
+    """Programs started inside die at the point."""
+    return told("CAIRN_CRASH_AT", f"{point}:{passage}")
 
 
 class CrashCase(ServersCase):
@@ -249,10 +264,16 @@ class Moves(CrashCase, PushersCase):
         return self.start(name, [PUSHER, "move", self.cluster.first_addresses(), str(seed),
                                  self.folder])
 
-    def run_point(self, point, durability):
-        role, passage = MOVES[point]
+    def run_cold(self, point, durability):
+        with told("CAIRN_KNOWN_WIDTH", str(COLD_WIDTH)):
+            self.run_point(point, durability, COLD_MOVES[point], "--memory_budget_bytes",
+                           str(COLD_BUDGET), "--local_transport", "off")
+
+    def run_point(self, point, durability, how, *flags):
+        role, passage = how
         victim = 1
-        with self.open_cluster(3, "--durability", durability, "--snapshot_interval_seconds", "0.2"):
+        with self.open_cluster(3, "--durability", durability, "--snapshot_interval_seconds", "0.2",
+                               *flags):
             if role == "ps":
                 self.arm_server(victim, point, passage)
             for worker in range(PUSHERS):
@@ -524,8 +545,8 @@ class Points(unittest.TestCase):
                                   recursive=True):
                 with open(path, encoding="utf-8") as f:
                     found |= set(re.findall(r'CAIRN_CRASH_POINT\(\s*"([^"]+)"\)', f.read()))
-        cases = {*PUSHES, *STARTS, *CALLS, *COLD, *RULES, *MOVES, *MEMBERS, *SYNC, *CHECKPOINTS,
-                 *RESTORES}
+        cases = {*PUSHES, *STARTS, *CALLS, *COLD, *RULES, *MOVES, *COLD_MOVES, *MEMBERS, *SYNC,
+                 *CHECKPOINTS, *RESTORES}
         self.assertEqual(found ^ cases, set(), "points without a case, or cases without a point")
 
 
@@ -549,7 +570,11 @@ for name in [*COLD, *RULES]:
 for number, name in enumerate(MOVES):
     kind = ("snapshot", "log", "log_sync")[number % 3]
     add(Moves, f"{name} under {kind}",
-        lambda self, name=name, kind=kind: self.run_point(name, kind))
+        lambda self, name=name, kind=kind: self.run_point(name, kind, MOVES[name]))
+for number, name in enumerate(COLD_MOVES):
+    kind = ("snapshot", "log", "log_sync")[number % 3]
+    add(Moves, f"cold {name} under {kind}",
+        lambda self, name=name, kind=kind: self.run_cold(name, kind))
 for number, name in enumerate(MEMBERS):
     kind = ("snapshot", "log", "log_sync")[number % 3]
     add(Members, f"{name} under {kind}",

@@ -90,7 +90,7 @@ class MovesTest : public ::testing::Test {
   }
 
   // Epochs run where somebody asks for one.
-  EngineCluster cluster_{kServers, Durability::kSnapshot, absl::Hours(1)};
+  EngineCluster cluster_{kServers, Durability::kSnapshot, 0, absl::Hours(1)};
   EngineMoves moves_{cluster_};
   std::unique_ptr<PsClient> tool_;
 };

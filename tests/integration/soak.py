@@ -3,7 +3,7 @@ counted exactly once on every server: totals of integers that depend on (worker,
 key for each push, and the update count of every shard.
 
     soak.py [--kills N] [--seed S] [--durability snapshot,log,log_sync]
-            [--consistency async,ssp,sync,backup] [--moves] [--members] [--folder DIR]
+            [--consistency async,ssp,sync,backup] [--moves] [--members] [--cold] [--folder DIR]
 
 Three cairn-ps, three workers that are killed, paused, replaced while paused (the one that was
 paused must find itself fenced), and a fourth that is paused only (not with --moves), and under
@@ -18,6 +18,9 @@ all servers or on none, and the fourth worker knows of how many of its own did n
 
 --moves: meanwhile a mover, which is killed too, carries buckets and shards from server to server
 (async and ssp).
+
+--cold: --moves, and a table several times as large as what servers have memory for, so that its rows
+leave memory and come back while they go from server to server.
 
 --members: --moves, and a fourth server joins the cluster, gets rows, is emptied and leaves; then
 another one does. It is killed too.
@@ -51,6 +54,8 @@ BOUND = 2
 CONSISTENCIES = {"async": "async", "ssp": f"ssp:{BOUND}", "sync": "sync:0", "backup": "sync:2"}
 LONG_LEASE_SECONDS = 300
 STUCK_SECONDS = 60
+# Of servers whose rows do not fit, and the width of their table: 4,096 rows of 16 KiB each.
+SMALL_BUDGET, COLD_WIDTH = 16 << 20, 4096
 WAITS_AGAIN_SECONDS = 20
 END_SECONDS = 120
 FENCED = 3
@@ -70,8 +75,10 @@ class Guest(enum.Enum):
 class Soak:
     """One run under one durability and consistency."""
 
-    def __init__(self, folder, durability, consistency, kills, seed, moves=False, members=False):
-        self.moves, self.mover, self.movers = moves or members, None, 0
+    def __init__(self, folder, durability, consistency, kills, seed, moves=False, members=False,
+                 cold=False):
+        self.moves, self.mover, self.movers = moves or members or cold, None, 0
+        self.cold = cold
         self.members, self.guest, self.joins = members, Guest.ABSENT, 0
         self.folder, self.durability, self.consistency = folder, durability, consistency
         self.kills, self.seed = kills, seed
@@ -84,7 +91,9 @@ class Soak:
         self.cluster = processes.Cluster(
             folder, SERVERS,
             ["--durability", durability, "--snapshot_interval_seconds", str(interval),
-             "--lease_seconds", str(self.lease), "--memory_budget_bytes", str(256 << 20)])
+             "--lease_seconds", str(self.lease), "--memory_budget_bytes",
+             # Callers past TCP take memory for as long as they are there.
+             *([str(SMALL_BUDGET), "--local_transport", "off"] if cold else [str(256 << 20)])])
         self.pushers = [None] * (WORKERS + 1)
         self.killed = self.paused = self.fenced = self.replaced = self.largest_gap = 0
         self.history = []
@@ -426,6 +435,9 @@ class Soak:
             self.spawn(name)
         for index in range(SERVERS):
             self.cluster.wait_until_ready(index)
+        if self.cold and not any("leave it for the disk" in self.cluster.log(index)
+                                 for index in range(SERVERS)):
+            raise Failure("no row left memory")
         counts = [report["pushes"] for report in reports]
         self.say(f"check {counts} pushes")
         synchronous = CONSISTENCIES[self.consistency].startswith("sync")
@@ -495,7 +507,8 @@ class Soak:
             self.spawn_pusher(worker)
 
     def kind(self):
-        return " --members" if self.members else " --moves" if self.moves else ""
+        kind = " --members" if self.members else " --moves" if self.moves else ""
+        return kind + (" --cold" if self.cold else "")
 
     def explain(self, failure):
         lines = [f"FAILED: {failure}", f"seed {self.seed}, durability {self.durability}, "
@@ -525,15 +538,19 @@ def main():
     parser.add_argument("--moves", action="store_true", help="rows go from server to server too")
     parser.add_argument("--members", action="store_true",
                         help="and a server joins and leaves, again and again")
+    parser.add_argument("--cold", action="store_true",
+                        help="rows move too, of a table that is larger than the servers' memory")
     parser.add_argument("--folder", help="where servers keep their data; default: a temporary one")
     args = parser.parse_args()
+    if args.cold:
+        os.environ["CAIRN_KNOWN_WIDTH"] = str(COLD_WIDTH)
     runs = [(durability, consistency) for consistency in args.consistency.split(",")
             for durability in args.durability.split(",")]
     for durability, consistency in runs:
         folder = tempfile.mkdtemp(prefix="cairn-soak-", dir=args.folder)
         try:
             soak = Soak(folder, durability, consistency, -(-args.kills // len(runs)), args.seed,
-                        args.moves, args.members)
+                        args.moves, args.members, args.cold)
             try:
                 print(json.dumps(soak.run()), flush=True)
             except (Failure, AssertionError, subprocess.TimeoutExpired) as failure:

@@ -20,9 +20,12 @@ namespace cairn::test {
 // Aborts where a server cannot be started. Thread safety: none, but for the servers themselves.
 class EngineCluster {
  public:
+  // `memory_budget_bytes`: of each server; 0: EngineOptions' default.
   explicit EngineCluster(int32_t servers, Durability durability = Durability::kSnapshot,
+                         int64_t memory_budget_bytes = 0,
                          absl::Duration snapshot_interval = EngineOptions().snapshot_interval)
       : durability_(durability),
+        memory_budget_bytes_(memory_budget_bytes),
         snapshot_interval_(snapshot_interval),
         servers_(static_cast<size_t>(servers)) {
     for (int32_t s = 0; s < servers; ++s) Start(s, 0);
@@ -87,6 +90,7 @@ class EngineCluster {
     options.server_count = static_cast<int32_t>(servers_.size());
     options.durability = durability_;
     options.snapshot_interval = snapshot_interval_;
+    if (memory_budget_bytes_ > 0) options.memory_budget_bytes = memory_budget_bytes_;
     Server& started = servers_[server];
     started.engine = Engine::Open(options).value();
     ListenerOptions listening;
@@ -95,6 +99,7 @@ class EngineCluster {
   }
 
   const Durability durability_;
+  const int64_t memory_budget_bytes_;
   const absl::Duration snapshot_interval_;
   const TempDir folder_;
   std::vector<Server> servers_;

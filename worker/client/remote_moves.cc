@@ -11,6 +11,20 @@
 #include "thrift/convert.h"
 
 namespace cairn {
+namespace {
+
+// Values, slots, key and metadata of the rows that are not in memory.
+int64_t ColdBytes(const VariableSpec& spec, const wire::VariableInfo& info,
+                  const wire::ShardInfo& shard) {
+  constexpr int64_t kBesideFloats = sizeof(int64_t) + sizeof(uint32_t);
+  if (spec.kind != VariableKind::kEmbedding || shard.rows_in_memory < 0) return 0;
+  const auto parts = static_cast<int64_t>(1 + info.slots.size());
+  const int64_t row_bytes =
+      parts * spec.shape[0] * static_cast<int64_t>(sizeof(float)) + kBesideFloats;
+  return (shard.rows - shard.rows_in_memory) * row_bytes;
+}
+
+}  // namespace
 
 RemoteMoves::RemoteMoves(std::vector<int32_t> servers, absl::Duration patience, Connect connect)
     : servers_(std::move(servers)),
@@ -59,6 +73,7 @@ absl::StatusOr<std::vector<VariablePlaces>> RemoteMoves::Describe(const std::str
       const auto [at, is_new] = by_name.try_emplace(spec->name, VariablePlaces{.newest = *spec});
       VariablePlaces& places = at->second;
       places.bytes.resize(clients_.size());
+      places.cold_bytes.resize(clients_.size());
       if (!SameButPlaces(places.newest, *spec)) {
         return absl::FailedPreconditionError(
             absl::StrCat("ps:", server, " has \"", spec->name, "\" as ", SpecText(*spec),
@@ -68,6 +83,7 @@ absl::StatusOr<std::vector<VariablePlaces>> RemoteMoves::Describe(const std::str
       if (spec->map_version > places.newest.map_version) places.newest = *spec;
       for (const wire::ShardInfo& shard : info.shards) {
         places.bytes[static_cast<size_t>(server)] += shard.memory_bytes;
+        places.cold_bytes[static_cast<size_t>(server)] += ColdBytes(*spec, info, shard);
       }
     }
   }

@@ -20,9 +20,10 @@ namespace cairn {
 
 // Where a variable's rows lie.
 struct VariablePlaces {
-  VariableSpec newest;         // of the maps that servers are by
-  bool all_know = true;        // no server that has the variable is by an older one
-  std::vector<int64_t> bytes;  // of memory, by server
+  VariableSpec newest;   // of the maps that servers are by
+  bool all_know = true;  // no server that has the variable is by an older one
+  // By server: of memory, and of rows that are on disk alone.
+  std::vector<int64_t> bytes, cold_bytes;
 };
 
 // Thread safety: none.

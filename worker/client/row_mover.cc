@@ -19,6 +19,8 @@ namespace {
 constexpr absl::Duration kRetryPause = absl::Milliseconds(100);
 // How often what changes faster than it is copied is tried again.
 constexpr int kMostHolds = 3;
+// How long a server may take to find memory for a step.
+constexpr absl::Duration kRoomPatience = absl::Seconds(30);
 // How long a source is asked again whether it has given the rows away.
 constexpr absl::Duration kCommitPatience = absl::Seconds(30);
 
@@ -115,16 +117,26 @@ class Mover {
     while (true) {
       RETURN_IF_ERROR(CheckTime());
       const absl::Duration begin = MonotonicNow();
-      ASSIGN_OR_RETURN(wire::MoveReply read, Step(move_.source, wire::MoveAction::READ));
+      ASSIGN_OR_RETURN(wire::MoveReply read, StepWithRoom(move_.source, wire::MoveAction::READ));
       *bytes += static_cast<int64_t>(read.data.size());
       outcome_.bytes += static_cast<int64_t>(read.data.size());
       request_.data = std::move(read.data);
-      const absl::Status written = Step(move_.target, wire::MoveAction::WRITE).status();
+      const absl::Status written = StepWithRoom(move_.target, wire::MoveAction::WRITE).status();
       request_.data = Payload();
       RETURN_IF_ERROR(written);
       CAIRN_CRASH_POINT("mover: a piece is copied");
       if (read.bytes_left == 0) return absl::OkStatus();
       if (gently) Rest(MonotonicNow() - begin);
+    }
+  }
+
+  // A server whose memory is full makes room while others wait (ps_server/COLD_ROWS.md).
+  absl::StatusOr<wire::MoveReply> StepWithRoom(int32_t server, wire::MoveAction::type action) {
+    const Deadline patience = Deadline::Earlier(deadline_, Deadline::In(kRoomPatience));
+    while (true) {
+      absl::StatusOr<wire::MoveReply> reply = Step(server, action);
+      if (!absl::IsResourceExhausted(reply.status()) || patience.Expired()) return reply;
+      clock_.WaitFor(kRetryPause);
     }
   }
 

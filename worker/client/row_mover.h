@@ -32,8 +32,8 @@ struct RowMoveOptions {
   int64_t last_pass_bytes = int64_t{4} << 20;
   int most_passes = 8;
   absl::Duration hold = absl::Seconds(5);  // updates are turned away at most so long
-  // MoveRowsInBatches: about so much of the source's memory moves at a time, so that little changes
-  // while it is copied.
+  // MoveRowsInBatches: about so many bytes of rows move at a time, so that little changes while
+  // they are copied.
   int64_t batch_bytes = int64_t{32} << 20;
   // Of the time, at most; the rest is left to those that train.
   double busy_fraction = 0.5;
@@ -67,7 +67,7 @@ absl::StatusOr<RowMoveOutcome> MoveRows(const RowMove& move, const RowMoveOption
                                         MoveServers& servers, Deadline deadline);
 
 // Moves them some at a time, each by a map of its own: where one batch fails those before it have
-// moved. `bytes`: about what they are, in the source's memory. Of `move.next` the places count.
+// moved. `bytes`: about what they are, on disk alone or in memory. Of `move.next` the places count.
 absl::StatusOr<RowMoveOutcome> MoveRowsInBatches(const RowMove& move, int64_t bytes,
                                                  const RowMoveOptions& options,
                                                  MoveServers& servers, Deadline deadline);

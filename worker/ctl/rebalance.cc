@@ -48,10 +48,13 @@ absl::Status CheckOptions(const RebalanceOptions& options) {
 }
 
 std::string MoveText(const PlannedMove& move, const VariableSpec& spec) {
-  return absl::StrCat(spec.name, ": ", move.pieces.size(),
-                      spec.kind == VariableKind::kEmbedding ? " buckets" : " shards",
-                      " of ps:", move.source, " to ps:", move.target, ", about ",
-                      BytesText(move.bytes));
+  return absl::StrCat(
+      spec.name, ": ", move.pieces.size(),
+      spec.kind == VariableKind::kEmbedding ? " buckets" : " shards", " of ps:", move.source,
+      " to ps:", move.target, ", about ", BytesText(move.bytes),
+      move.cold_bytes == 0
+          ? ""
+          : absl::StrCat(" of memory, and ", BytesText(move.cold_bytes), " on disk alone"));
 }
 
 nlohmann::ordered_json JsonOf(const PlannedMove& move, const VariableSpec& spec) {
@@ -59,7 +62,8 @@ nlohmann::ordered_json JsonOf(const PlannedMove& move, const VariableSpec& spec)
           {"source", absl::StrCat("ps:", move.source)},
           {"target", absl::StrCat("ps:", move.target)},
           {"pieces", move.pieces.size()},
-          {"bytes", move.bytes}};
+          {"bytes", move.bytes},
+          {"cold_bytes", move.cold_bytes}};
 }
 
 void ShowPlan(const std::vector<VariablePlaces>& variables, const RebalancePlan& plan,
@@ -128,9 +132,9 @@ class Rebalancing {
                        .source = planned.source,
                        .target = planned.target,
                        .servers = servers_.servers()};
-    const absl::StatusOr<RowMoveOutcome> moved =
-        MoveRowsInBatches(move, planned.bytes, {.busy_fraction = options_.busy_fraction}, servers_,
-                          Deadline::In(absl::Seconds(options_.wait_seconds)));
+    const absl::StatusOr<RowMoveOutcome> moved = MoveRowsInBatches(
+        move, planned.bytes + planned.cold_bytes, {.busy_fraction = options_.busy_fraction},
+        servers_, Deadline::In(absl::Seconds(options_.wait_seconds)));
     (*json)["moved"] = moved.ok();
     if (!moved.ok()) {
       (*json)["error"] = std::string(moved.status().message());

@@ -16,6 +16,7 @@ struct Piece {
   size_t variable = 0;
   size_t index = 0;
   int64_t bytes = 0;
+  int64_t cold_bytes = 0;
 };
 
 class Planner {
@@ -57,10 +58,12 @@ class Planner {
       const int64_t count = PiecesOn(spec, static_cast<int32_t>(s));
       if (count == 0) continue;
       const int64_t bytes = s < variable.bytes.size() ? variable.bytes[s] : 0;
+      const int64_t cold = s < variable.cold_bytes.size() ? variable.cold_bytes[s] : 0;
       plan_.before[s] += bytes;
       for (size_t i = 0; i < std::max(spec.bucket_ps.size(), spec.shards.size()); ++i) {
         const int32_t ps = spec.bucket_ps.empty() ? spec.shards[i].ps : spec.bucket_ps[i];
-        if (ps == static_cast<int32_t>(s)) pieces_[s].push_back({v, i, bytes / count});
+        if (ps == static_cast<int32_t>(s))
+          pieces_[s].push_back({v, i, bytes / count, cold / count});
       }
     }
   }
@@ -106,6 +109,7 @@ class Planner {
     move.target = static_cast<int32_t>(to);
     move.pieces.push_back(piece.index);
     move.bytes += piece.bytes;
+    move.cold_bytes += piece.cold_bytes;
   }
 
   std::vector<std::vector<Piece>> pieces_;  // by server, the largest first

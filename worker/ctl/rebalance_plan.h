@@ -17,14 +17,15 @@ struct PlannedMove {
   int32_t target = 0;
   std::vector<size_t> pieces;  // hash buckets, or shards
   int64_t bytes = 0;           // of the source's memory, about
+  int64_t cold_bytes = 0;      // of rows on its disk alone, about
 };
 
 struct RebalancePlan {
-  std::vector<int64_t> before, after;  // bytes, by server
+  std::vector<int64_t> before, after;  // bytes of memory, by server
   std::vector<PlannedMove> moves;      // one a variable, source and target
 };
 
-// Moves as few bytes as it can find until no server of those that keep rows is more than
+// Moves as few bytes of memory as it can find until no server of those that keep rows is more than
 // `tolerance` (0.05: 5 %) above their mean, or no piece fits. A server in `emptied` ends without
 // any. Pieces of a variable on one server count as equal. kInvalidArgument: no server is left.
 absl::StatusOr<RebalancePlan> PlanRebalance(absl::Span<const VariablePlaces> variables,

@@ -52,6 +52,18 @@ TEST(RebalancePlan, AServerWithoutRowsGetsItsShare) {
   for (int32_t s = 0; s < 3; ++s) EXPECT_EQ(PiecesOn(map, s), 4) << s;
 }
 
+TEST(RebalancePlan, RowsOnDiskGoWithTheirBucketsAndEvenNothingOut) {
+  VariablePlaces table = Table("emb", {0, 0, 0, 0, 1}, {400, 100});
+  table.cold_bytes = {4000, 0};
+  const auto plan = PlanRebalance({table}, 2, {}, 0.05);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_THAT(plan->before, ElementsAre(400, 100));
+  EXPECT_THAT(plan->after, ElementsAre(300, 200));
+  ASSERT_EQ(plan->moves.size(), 1U);
+  EXPECT_EQ(plan->moves[0].bytes, 100);
+  EXPECT_EQ(plan->moves[0].cold_bytes, 1000);
+}
+
 TEST(RebalancePlan, WhatIsEvenStays) {
   EXPECT_THAT(PlanRebalance({Table("emb", {0, 1}, {100, 100})}, 2, {}, 0.05)->moves, IsEmpty());
   EXPECT_THAT(PlanRebalance({Table("emb", {0, 1}, {103, 100})}, 2, {}, 0.05)->moves, IsEmpty());
