@@ -14,10 +14,11 @@ import tap  # noqa: E402
 
 WAIT = 60
 ROWS, USERS, FILMS, EPOCHS = 4000, 300, 200, 20
+LONG = 4 * EPOCHS  # servers come and go twice meanwhile, on a slow machine too
 
 
 class RebalanceTest(scene.FolderTest):
-    def job(self, name):
+    def job(self, name, epochs=EPOCHS):
         """Film ratings by Adam, whose step counts with every update; some seconds of one core."""
         ratings = self.path("ratings.dat")
         draw = random.Random(5)
@@ -30,7 +31,7 @@ class RebalanceTest(scene.FolderTest):
         with open(path, "w", encoding="ascii") as f:
             json.dump({"name": name, "model": {"type": "matrix_factorization", "factors": 4},
                        "data": {"format": "movielens", "train": [ratings], "batch_size": 8,
-                                "epochs": EPOCHS},
+                                "epochs": epochs},
                        "optimizer": {"type": "adam", "learning_rate": 0.01}}, f)
         return path
 
@@ -82,9 +83,10 @@ class RebalanceTest(scene.FolderTest):
 
             def ctl(*words, code=0):
                 return processes.ctl(*words, "--servers", first, code=code)[0]
-            processes.run_worker(self.job("plain"), file, flags=self.export("plain"))
+            processes.run_worker(self.job("plain", LONG), file, flags=self.export("plain"))
             changing = subprocess.Popen(
-                processes.worker_command(self.job("changing"), file, flags=self.export("changing")),
+                processes.worker_command(self.job("changing", LONG), file,
+                                         flags=self.export("changing")),
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             self.addCleanup(processes.end, changing)
             processes.wait_for(lambda: ctl("status", "--job", "changing")["variables"]["count"] >= 5,
