@@ -151,10 +151,6 @@ class EmbeddingStripe final : public Stripe {
     cold_rows_ += rows;
     updates_ = std::max(updates_, last_update);
   }
-  // Its rows have been given to another server: the disk does not have the cold ones any more, and
-  // none comes back.
-  void GiveAway() { given_away_ = true; }
-  bool given_away() const { return given_away_; }
   // A cold row comes back, as the disk has it. It must be absent. Returns its row.
   uint32_t Promote(int64_t key, const char* stored);
   // Makes the row of a key that has none anywhere, for a push that follows.
@@ -256,7 +252,6 @@ class EmbeddingStripe final : public Stripe {
   uint32_t hand_ = 0;         // where Choose goes on
   std::atomic<uint64_t> departures_{0};
   std::weak_ptr<DepartedRows> noted_;
-  bool given_away_ = false;
 };
 
 }  // namespace cairn

@@ -82,54 +82,38 @@ absl::Status Flusher::AwaitEpoch(Reach reach) {
 }
 
 absl::Status Flusher::Exclusively(absl::FunctionRef<absl::Status()> write) {
+  return WriteInTurn(write, /*between=*/false);
+}
+
+absl::Status Flusher::BetweenStripes(absl::FunctionRef<absl::Status()> write) {
+  return WriteInTurn(write, /*between=*/true);
+}
+
+absl::Status Flusher::WriteInTurn(absl::FunctionRef<absl::Status()> write, bool between) {
   const Deadline deadline = Deadline::In(options_.disk_wait);
   const WaitBoard::Waiting waiting(board_, "epoch",
                                    absl::StrCat("its turn to write to ", options_.directory));
   absl::MutexLock lock(&mutex_);
-  while (running_) {
-    if (deadline.Expired()) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("an epoch of ", options_.directory, " runs for more than ",
-                       absl::FormatDuration(options_.disk_wait), ": check the disk, then retry"));
-    }
-    changed_.WaitUntil(&mutex_, deadline);
-  }
-  if (!failure_.ok()) return failure_;
-  running_ = true;
-  mutex_.Unlock();
-  absl::Status status = write();
-  mutex_.Lock();
-  running_ = false;
-  changed_.SignalAll();
-  return status;
-}
-
-absl::Status Flusher::BetweenStripes(absl::FunctionRef<absl::Status()> write) {
-  const Deadline deadline = Deadline::In(options_.disk_wait);
-  const WaitBoard::Waiting waiting(
-      board_, "epoch", absl::StrCat("its turn between stripes to write to ", options_.directory));
-  absl::MutexLock lock(&mutex_);
-  ++waiting_between_;
-  while (between_ || (running_ && !paused_)) {
-    if (deadline.Expired()) break;
-    changed_.WaitUntil(&mutex_, deadline);
-  }
-  --waiting_between_;
-  const bool late = between_ || (running_ && !paused_);
-  if (late || !failure_.ok()) {
-    changed_.SignalAll();
+  const auto blocked = [&] {
+    mutex_.AssertHeld();
+    return writing_ || (running_ && !(between && paused_));
+  };
+  waiting_between_ += between;
+  while (blocked() && !deadline.Expired()) changed_.WaitUntil(&mutex_, deadline);
+  waiting_between_ -= between;
+  if (blocked() || !failure_.ok()) {
+    changed_.SignalAll();  // the epoch waits for nobody any more
     if (!failure_.ok()) return failure_;
     return absl::DeadlineExceededError(
-        absl::StrCat("writing a stripe to ", options_.directory, " takes longer than ",
+        absl::StrCat("an epoch of ", options_.directory, " runs for more than ",
                      absl::FormatDuration(options_.disk_wait), ": check the disk, then retry"));
   }
   const bool alone = !running_;
-  if (alone) running_ = true;
-  between_ = true;
+  running_ = writing_ = true;
   mutex_.Unlock();
   absl::Status status = write();
   mutex_.Lock();
-  between_ = false;
+  writing_ = false;
   if (alone) running_ = false;
   changed_.SignalAll();
   return status;
@@ -141,7 +125,7 @@ void Flusher::LetOthersWrite() {
   absl::MutexLock lock(&mutex_);
   paused_ = true;
   changed_.SignalAll();
-  while (between_ || (waiting_between_.load() > 0 && !deadline.Expired())) {
+  while (writing_ || (waiting_between_.load() > 0 && !deadline.Expired())) {
     changed_.WaitUntil(&mutex_, Deadline::In(options_.disk_wait));
   }
   paused_ = false;
@@ -240,7 +224,7 @@ absl::Status Flusher::RunEpoch(bool sync) {
   for (const OfJob& job : notes.jobs) {
     for (Stripe* stripe : job.stripes) {
       LetOthersWrite();
-      if (stripe->gone()) continue;
+      if (stripe->given_away()) continue;
       RETURN_IF_ERROR(WriteStripe(*stripe, job.away));
       unsynced_ = true;
       CAIRN_CRASH_POINT("epoch: between stripes");

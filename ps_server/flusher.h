@@ -60,7 +60,7 @@ class Flusher {
   // Runs `write` while no epoch runs.
   absl::Status Exclusively(absl::FunctionRef<absl::Status()> write);
   // Runs `write` while none runs or one stands between two stripes: it writes those that it has
-  // noted all the same, but for those that are gone (Stripe::SetGone). Errors as Exclusively.
+  // noted all the same, but for those that were given away meanwhile. Errors as Exclusively.
   absl::Status BetweenStripes(absl::FunctionRef<absl::Status()> write);
 
   // OK, or the first failure to write (reason STOPPING, naming the directory and the next step).
@@ -90,6 +90,7 @@ class Flusher {
   absl::Status RunEpoch(bool sync);
   Notes TakeNotes();
   absl::Status WriteStripe(Stripe& stripe, absl::Span<const Watermark> away);
+  absl::Status WriteInTurn(absl::FunctionRef<absl::Status()> write, bool between);
   // The running epoch, between two stripes.
   void LetOthersWrite();
   // Flush without a note on the board.
@@ -108,7 +109,7 @@ class Flusher {
   MonotonicCondVar changed_;
   bool running_ = false;
   bool paused_ = false;               // the running epoch stands between two stripes
-  bool between_ = false;              // somebody writes in that pause
+  bool writing_ = false;              // somebody writes in that pause, or while no epoch runs
   std::atomic<int> waiting_between_;  // for one; changes under mutex_
   int64_t begun_ = 0;                 // number of the last epoch that began
   int64_t written_ = 0;               // … that was written

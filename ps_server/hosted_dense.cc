@@ -105,6 +105,13 @@ HostedDense::HostedDense(uint32_t variable, int32_t index, const DenseLayout& la
   }
 }
 
+void HostedDense::GiveAway() {
+  for (const auto& stripe : stripes_) {
+    absl::MutexLock lock(&stripe->mutex());
+    stripe->GiveAway();
+  }
+}
+
 DenseStripe* HostedDense::stripe(uint32_t stripe) {
   return stripe < stripes_.size() ? stripes_[stripe].get() : nullptr;
 }

@@ -48,6 +48,8 @@ class HostedDense final : public HostedShard {
   const DenseLayout& layout() const { return layout_; }
   // Number `stripe`; nullptr where there is none.
   DenseStripe* stripe(uint32_t stripe);
+  // Stripe::GiveAway, of all.
+  void GiveAway();
   // First global row of a stripe.
   int64_t stripe_first_row(uint32_t stripe) const { return first_row_ + stripe * rows_per_stripe_; }
 

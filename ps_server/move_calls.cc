@@ -122,8 +122,7 @@ absl::Status TakeMap(ServerCore& core, Job& job, Variable& variable, const Varia
     CAIRN_CRASH_POINT("move: before the map");
     RETURN_IF_ERROR(core.store->PutMap(next->record(), shards, gone));
     CAIRN_CRASH_POINT("move: map written");
-    if (outgoing != nullptr) outgoing->SetGone();
-    for (HostedShard* shard : variable.shards()) shard->dirty().DropGone();
+    for (HostedShard* shard : variable.shards()) shard->dirty().DropGivenAway();
     job.Replace(next);
     return absl::OkStatus();
   });

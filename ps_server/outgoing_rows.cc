@@ -182,14 +182,4 @@ std::vector<StripeId> OutgoingRows::ids() const {
   return ids;
 }
 
-void OutgoingRows::SetGone() {
-  for (const Part& part : parts_) {
-    if (part.table != nullptr) {
-      part.table->SetGone();
-    } else {
-      part.dense->SetGone();
-    }
-  }
-}
-
 }  // namespace cairn

@@ -42,8 +42,6 @@ class OutgoingRows {
   bool AllRead() const;
 
   std::vector<StripeId> ids() const;
-  // They are the target's (Stripe::SetGone).
-  void SetGone();
 
  private:
   struct Part {

@@ -89,11 +89,11 @@ void DirtyList::TakeInto(std::vector<Stripe*>& taken) {
   }
 }
 
-void DirtyList::DropGone() {
+void DirtyList::DropGivenAway() {
   std::vector<Stripe*> taken;
   TakeInto(taken);
   for (Stripe* stripe : taken) {
-    if (!stripe->gone()) Add(stripe);
+    if (!stripe->given_away()) Add(stripe);
   }
 }
 

@@ -62,9 +62,11 @@ class Stripe {
   // they reach the disk in the order in which they were filled.
   absl::Mutex& writing() const { return writing_; }
 
-  // Another server has it from now on: it is not written any more. Between epochs' stripes.
-  void SetGone() { gone_ = true; }
-  bool gone() const { return gone_; }
+  // Lock held, between epochs' stripes. It is another server's from now on: it is not written any
+  // more, the disk does not have its cold rows, and none comes back.
+  void GiveAway() { given_away_ = true; }
+  // Lock held, or in an epoch.
+  bool given_away() const { return given_away_; }
 
   // Lock held.
   bool Has(const Origin& origin) const { return watermarks_.Has(origin); }
@@ -103,7 +105,7 @@ class Stripe {
   const StripeId id_;
   mutable absl::Mutex mutex_;
   mutable absl::Mutex writing_;
-  bool gone_ = false;
+  bool given_away_ = false;
   bool dirty_ = false;
   Stripe* next_dirty_ = nullptr;  // belongs to the list while dirty_
   uint64_t changes_ = 0;
@@ -118,8 +120,8 @@ class DirtyList {
   void Add(Stripe* stripe);
   // Appends all of them, in no order. They stay marked until they are drained.
   void TakeInto(std::vector<Stripe*>& taken);
-  // Leaves those out that are gone. Not beside TakeInto.
-  void DropGone();
+  // Leaves those out that were given away. Not beside TakeInto.
+  void DropGivenAway();
   // About how many are in it.
   int64_t count() const { return count_.load(std::memory_order_relaxed); }
 

@@ -219,7 +219,10 @@ std::shared_ptr<Variable> Variable::WithMap(Variable& before, const VariableSpec
     variable->dense_.resize(spec.shards.size());
     for (size_t i = 0; i < spec.shards.size(); ++i) {
       const bool here = spec.shards[i].ps == server_index;
-      if (!here && before.dense_[i] != nullptr) leaving += before.dense_[i]->memory_bytes();
+      if (!here && before.dense_[i] != nullptr) {
+        leaving += before.dense_[i]->memory_bytes();
+        before.dense_[i]->GiveAway();
+      }
       if (!here) continue;
       const bool comes = before.dense_[i] == nullptr && arriving != nullptr;
       variable->dense_[i] = comes ? arriving->dense_[i] : before.dense_[i];

@@ -71,6 +71,16 @@ class MovesTest : public ::testing::Test {
                                       size_t pieces) {
     return MoveSome(Now(name), source, target, pieces, kServers, moves_);
   }
+  // One for all of "w", and for these keys of "emb".
+  static absl::Status PushOnes(PsClient& client, const std::vector<int64_t>& keys) {
+    const std::vector<float> ones(keys.size() * 2, 1), all(12, 1);
+    return client.Push({{.variable = "emb",
+                         .part = Part::kKeys,
+                         .ids = keys,
+                         .values = AsBytes(absl::MakeConstSpan(ones))},
+                        {.variable = "w", .values = AsBytes(absl::MakeConstSpan(all))}},
+                       "", Soon());
+  }
   std::vector<float> Pull(PsClient& client) {
     std::vector<int64_t> keys(kKeys);
     for (int64_t k = 0; k < kKeys; ++k) keys[k] = k;
@@ -100,15 +110,7 @@ TEST_F(MovesTest, RowsKeepTheirValuesAndServersTheirParts) {
   auto worker = cluster_.Connect(Options(0), true, Soon()).value();
   ASSERT_OK(worker->Create({Table(), Dense()}, Soon()));
   const std::vector<int64_t> keys = {1, 2, 3, 4, 5, 6, 7, 8};
-  const std::vector<float> ones(16, 1), all(12, 1);
-  const auto push = [&] {
-    return worker->Push({{.variable = "emb",
-                          .part = Part::kKeys,
-                          .ids = keys,
-                          .values = AsBytes(absl::MakeConstSpan(ones))},
-                         {.variable = "w", .values = AsBytes(absl::MakeConstSpan(all))}},
-                        "", Soon());
-  };
+  const auto push = [&] { return PushOnes(*worker, keys); };
   ASSERT_OK(push());
   const auto moved = Move("emb", 0, 2, 4);
   ASSERT_OK(moved);
@@ -140,15 +142,7 @@ TEST_F(MovesTest, ASourceThatIsKilledAfterwardsIsSentWhatItHas) {
   ASSERT_OK(worker->Create({Table(), Dense()}, Soon()));
   std::vector<int64_t> keys(kKeys);
   for (int64_t k = 0; k < kKeys; ++k) keys[k] = k;
-  const std::vector<float> ones(kKeys * 2, 1), all(12, 1);
-  const auto push = [&] {
-    return worker->Push({{.variable = "emb",
-                          .part = Part::kKeys,
-                          .ids = keys,
-                          .values = AsBytes(absl::MakeConstSpan(ones))},
-                         {.variable = "w", .values = AsBytes(absl::MakeConstSpan(all))}},
-                        "", Soon());
-  };
+  const auto push = [&] { return PushOnes(*worker, keys); };
   for (int i = 0; i < 3; ++i) ASSERT_OK(push());
   ASSERT_OK(Move("emb", 0, 2, 2));
   ASSERT_OK(Move("emb", 0, 1, 1));

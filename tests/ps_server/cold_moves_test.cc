@@ -95,6 +95,16 @@ class ColdMovesTest : public ::testing::Test {
       ASSERT_OK(Push(s, Range(first, std::min(kBatch, count - first))));
     }
   }
+  // The table, on server 0.
+  void Fill() {
+    Create();
+    ASSERT_NO_FATAL_FAILURE(PushAll(0));
+  }
+  // Server 1 has all of it, and server 0 nothing.
+  void ExpectMoved() {
+    ExpectCounts(1, 0);
+    ASSERT_NO_FATAL_FAILURE(ExpectHolds(1));
+  }
   void ExpectHolds(int32_t s) {
     std::vector<int64_t> keys;
     for (auto at = model_.begin(); at != model_.end();) {
@@ -216,8 +226,7 @@ class ColdMovesTest : public ::testing::Test {
 };
 
 TEST_F(ColdMovesTest, RowsOnDiskAloneGoAlongAndComeBack) {
-  Create();
-  ASSERT_NO_FATAL_FAILURE(PushAll(0));
+  ASSERT_NO_FATAL_FAILURE(Fill());
   ASSERT_LT(Shards(0)[0].rows_in_memory, kKeys / 2);
   ASSERT_OK(Move());
   for (int round = 0; round < 2; ++round) {
@@ -236,8 +245,7 @@ TEST_F(ColdMovesTest, RowsOnDiskAloneGoAlongAndComeBack) {
 // Rows change, leave memory and come back between the pieces of a pass: each of these is behind
 // where the copy is, or before it.
 TEST_F(ColdMovesTest, WhatChangesAndLeavesMemoryDuringTheCopyIsNeitherLostNorSentStale) {
-  Create();
-  ASSERT_NO_FATAL_FAILURE(PushAll(0));
+  ASSERT_NO_FATAL_FAILURE(Fill());
   ASSERT_OK(Begin());
   int64_t at = 0;
   const auto disturb = [&](int) {
@@ -254,14 +262,12 @@ TEST_F(ColdMovesTest, WhatChangesAndLeavesMemoryDuringTheCopyIsNeitherLostNorSen
   ASSERT_OK(Client(0).PullKeys("t", Range(0, 5000)));
   ASSERT_OK(Step(wire::MoveAction::READY));
   ASSERT_OK(Commit());
-  ASSERT_NO_FATAL_FAILURE(ExpectHolds(1));
-  ExpectCounts(1, 0);
+  ASSERT_NO_FATAL_FAILURE(ExpectMoved());
 }
 
 // More leave than are noted one by one.
 TEST_F(ColdMovesTest, WhereAllRowsChangeBetweenTwoPassesAllAreReadAgain) {
-  Create();
-  ASSERT_NO_FATAL_FAILURE(PushAll(0));
+  ASSERT_NO_FATAL_FAILURE(Fill());
   ASSERT_OK(Begin());
   ASSERT_OK(Pass());
   ASSERT_NO_FATAL_FAILURE(PushAll(0));
@@ -274,8 +280,7 @@ TEST_F(ColdMovesTest, WhereAllRowsChangeBetweenTwoPassesAllAreReadAgain) {
   EXPECT_GT(pieces, 20);
   ASSERT_OK(UntilReady());
   ASSERT_OK(Commit());
-  ASSERT_NO_FATAL_FAILURE(ExpectHolds(1));
-  ExpectCounts(1, 0);
+  ASSERT_NO_FATAL_FAILURE(ExpectMoved());
 }
 
 TEST_F(ColdMovesTest, ATargetWithLittleMemoryTakesWhatItCanAndTheRestIsCold) {
@@ -295,21 +300,18 @@ TEST_F(ColdMovesTest, ATargetWithLittleMemoryTakesWhatItCanAndTheRestIsCold) {
 }
 
 TEST_F(ColdMovesTest, WhatATargetThatCrashedHadIsNeitherCountedNorServed) {
-  Create();
-  ASSERT_NO_FATAL_FAILURE(PushAll(0));
+  ASSERT_NO_FATAL_FAILURE(Fill());
   ASSERT_OK(Begin());
   ASSERT_OK(Pass());
   ASSERT_NO_FATAL_FAILURE(Crash(1));
   EXPECT_TRUE(Shards(1).empty());
   ASSERT_OK(Push(0, Range(5, 100)));
   ASSERT_OK(Move());
-  ExpectCounts(1, 0);
-  ASSERT_NO_FATAL_FAILURE(ExpectHolds(1));
+  ASSERT_NO_FATAL_FAILURE(ExpectMoved());
 }
 
 TEST_F(ColdMovesTest, RowsThatWaitAreTakenAfterACrashWithTheirCounts) {
-  Create();
-  ASSERT_NO_FATAL_FAILURE(PushAll(0));
+  ASSERT_NO_FATAL_FAILURE(Fill());
   ASSERT_OK(Begin());
   ASSERT_OK(Pass());
   ASSERT_OK(UntilReady());
@@ -319,13 +321,11 @@ TEST_F(ColdMovesTest, RowsThatWaitAreTakenAfterACrashWithTheirCounts) {
   ASSERT_NO_FATAL_FAILURE(Crash(0));
   ASSERT_NO_FATAL_FAILURE(Crash(1));
   ASSERT_OK(At(1, wire::MoveAction::COMMIT));
-  ExpectCounts(1, 0);
-  ASSERT_NO_FATAL_FAILURE(ExpectHolds(1));
+  ASSERT_NO_FATAL_FAILURE(ExpectMoved());
 }
 
 TEST_F(ColdMovesTest, AMoveThatIsGivenUpLeavesNothing) {
-  Create();
-  ASSERT_NO_FATAL_FAILURE(PushAll(0));
+  ASSERT_NO_FATAL_FAILURE(Fill());
   ASSERT_OK(Begin());
   ASSERT_OK(Pass());
   ASSERT_OK(UntilReady());
@@ -340,8 +340,7 @@ TEST_F(ColdMovesTest, AMoveThatIsGivenUpLeavesNothing) {
 }
 
 TEST_F(ColdMovesTest, AColdRowThatWasReadCountsForWhatWasNotHeldSince) {
-  Create();
-  ASSERT_NO_FATAL_FAILURE(PushAll(0));
+  ASSERT_NO_FATAL_FAILURE(Fill());
   ASSERT_OK(Begin());
   ASSERT_OK(At(0, wire::MoveAction::HOLD));
   // A piece alone: there is more, in memory and on disk.
@@ -403,8 +402,7 @@ TEST_F(ColdMovesTest, AdmissionKnowsColdRowsWhereTheyHaveCome) {
   EXPECT_EQ(Shards(1)[0].rows, kKeys);
   ASSERT_NO_FATAL_FAILURE(PushAll(1));
   ASSERT_OK(Push(1, waiting));
-  ExpectCounts(1, 0);
-  ASSERT_NO_FATAL_FAILURE(ExpectHolds(1));
+  ASSERT_NO_FATAL_FAILURE(ExpectMoved());
 }
 
 }  // namespace

@@ -61,8 +61,9 @@ absl::Status PsClientImpl::TakeMembers(const wire::Members& members, bool greet,
     ASSIGN_OR_RETURN(const std::vector<VariableSpec> specs, DescribeOn(staying, deadline));
     for (const VariableSpec& spec : specs) {
       if (!KnowsServersOf(spec)) {
-        return absl::UnavailableError(absl::StrCat("servers have come since: \"", spec.name,
-                                                   "\" has rows on some that this list lacks"));
+        return absl::UnavailableError(absl::StrCat(
+            "\"", spec.name, "\" has rows on servers that have come since ", sessions_[0].name(),
+            " said who there is: the next heartbeat asks it again"));
       }
       variables_.Insert(spec);
     }

@@ -62,8 +62,8 @@ class Planner {
       plan_.before[s] += bytes;
       for (size_t i = 0; i < std::max(spec.bucket_ps.size(), spec.shards.size()); ++i) {
         const int32_t ps = spec.bucket_ps.empty() ? spec.shards[i].ps : spec.bucket_ps[i];
-        if (ps == static_cast<int32_t>(s))
-          pieces_[s].push_back({v, i, bytes / count, cold / count});
+        if (ps != static_cast<int32_t>(s)) continue;
+        pieces_[s].push_back({v, i, bytes / count, cold / count});
       }
     }
   }
