@@ -1,6 +1,7 @@
 // Tables that delete rows, for their age or for the table's size: those and no others, in memory
 // and on disk, whatever happens meanwhile; a key that comes back starts anew.
 #include <atomic>
+#include <barrier>
 #include <map>
 #include <random>
 #include <thread>
@@ -265,11 +266,14 @@ TEST_F(RowDeletionTest, ThreadsThatPushPullAndScanMeetDeletionsAndEvictions) {
   ASSERT_OK(tool.Create({Spec(0, 80000, 16, kDim)}));
   std::atomic<bool> stop{false};
   std::atomic<int> failures{0};
+  // The rows of one far behind the other would be the oldest.
+  std::barrier together(2);
   std::vector<std::thread> threads;
   for (int32_t w = 0; w < 2; ++w) {
     threads.emplace_back([&, w] {
       TestClient client = Joined(w);
       for (int64_t round = 0; round < kRounds; ++round) {
+        if (round % 8 == 0) together.arrive_and_wait();
         failures += !Push(client, Range(w * kHot, kHot), kDim).ok();
         failures += !Push(client, Range(1000000 + (2 * round + w) * 2000, 2000), kDim).ok();
       }
@@ -277,9 +281,16 @@ TEST_F(RowDeletionTest, ThreadsThatPushPullAndScanMeetDeletionsAndEvictions) {
   }
   std::thread reader([&] {
     TestClient client = Client();
+    std::map<int64_t, float> hot;
     while (!stop.load()) {
       for (const float value : Pull(client, Range(1000000, 2000))) failures += value > 1;
-      for (const auto& [key, value] : Scanned()) failures += value < 1;
+      for (const auto& [key, value] : Scanned()) {
+        // A row is made before its first push is applied to it.
+        failures += value < 0 || value > (key < 2 * kHot ? kRounds : 1);
+        if (key >= 2 * kHot) continue;
+        failures += value < hot[key];
+        hot[key] = value;
+      }
     }
   });
   for (std::thread& thread : threads) thread.join();
