@@ -98,7 +98,8 @@ void Evictor::Loop() {
 std::vector<std::shared_ptr<Variable>> Evictor::Tables() const {
   std::vector<std::shared_ptr<Variable>> tables;
   for (const auto& job : registry_.jobs()) {
-    for (const auto& [name, variable] : *job->variables()) {
+    const auto variables = job->variables();
+    for (const auto& [name, variable] : *variables) {
       if (variable->table() != nullptr) tables.push_back(variable);
     }
   }

@@ -86,7 +86,8 @@ std::map<std::string, int64_t> CountersOf(const ServerCore& core) {
 
 int64_t DirtyStripesOf(Job& job) {
   int64_t dirty = 0;
-  for (const auto& [name, variable] : *job.variables()) {
+  const auto variables = job.variables();
+  for (const auto& [name, variable] : *variables) {
     for (HostedShard* shard : variable->shards()) dirty += shard->dirty().count();
   }
   return dirty;

@@ -37,7 +37,8 @@ absl::Status CheckNoneSynchronous(const ServerCore& core) {
 absl::Status CheckEmpty(const ServerCore& core) {
   std::vector<std::string> held;
   for (const std::shared_ptr<Job>& job : core.registry.jobs()) {
-    for (const auto& [name, variable] : *job->variables()) {
+    const auto variables = job->variables();
+    for (const auto& [name, variable] : *variables) {
       if (PiecesOn(variable->spec(), core.options.server_index) == 0) continue;
       held.push_back(absl::StrCat(name, " of job ", job->name()));
     }

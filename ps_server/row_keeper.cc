@@ -177,7 +177,8 @@ void RowKeeper::Loop() {
 std::vector<std::shared_ptr<Variable>> RowKeeper::Tables() const {
   std::vector<std::shared_ptr<Variable>> tables;
   for (const auto& job : registry_.jobs()) {
-    for (const auto& [name, variable] : *job->variables()) {
+    const auto variables = job->variables();
+    for (const auto& [name, variable] : *variables) {
       if (HasDeletions(variable->spec())) tables.push_back(variable);
     }
   }

@@ -56,7 +56,8 @@ absl::Status ReadShards(ServerCore& core) {
   ASSIGN_OR_RETURN(const std::vector<ShardRecord> records, core.store->Shards());
   absl::flat_hash_map<uint32_t, std::shared_ptr<Variable>> by_id;
   for (const auto& job : core.registry.jobs()) {
-    for (const auto& [name, variable] : *job->variables()) by_id[variable->id()] = variable;
+    const auto variables = job->variables();
+    for (const auto& [name, variable] : *variables) by_id[variable->id()] = variable;
   }
   for (const ShardRecord& record : records) {
     const auto variable = by_id.find(record.variable);
