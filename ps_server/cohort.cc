@@ -303,6 +303,11 @@ Consistency Cohort::settings() const {
   return settings_;
 }
 
+bool Cohort::any_live() const {
+  absl::MutexLock lock(&mutex_);
+  return !At(Standing::kLive).empty();
+}
+
 std::string Cohort::WaitText(const Waiter& waiter) const {
   const std::vector<const Member*> missing = Missing(waiter.worker, waiter.step);
   const std::string names = absl::StrJoin(

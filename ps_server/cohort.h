@@ -84,6 +84,7 @@ class Cohort {
   std::string Describe(absl::Span<const int32_t> workers) const;
   std::vector<wire::WorkerStanding> StandingsOf(absl::Span<const int32_t> workers) const;
   Consistency settings() const;
+  bool any_live() const;
 
   // Ends every wait, now and later, with `why`.
   void Close(const absl::Status& why);

@@ -107,9 +107,29 @@ int64_t JobSteps::LastNamed(const ServerCore& core, int32_t worker) const {
   return steps_.LastNamed(worker);
 }
 
-SyncSteps::Added JobSteps::Add(PendingContribution contribution) {
+int64_t JobSteps::closed() const {
   absl::MutexLock lock(&mutex_);
-  return steps_.Add(std::move(contribution));
+  return steps_.closed();
+}
+
+int64_t JobSteps::decided() const {
+  absl::MutexLock lock(&mutex_);
+  return steps_.decided();
+}
+
+int64_t JobSteps::LastBegun(absl::string_view variable) const {
+  absl::MutexLock lock(&mutex_);
+  const int64_t pending = steps_.LastPending([&](const PendingContribution& contribution) {
+    const std::vector<wire::PushItem>& items = contribution.parts->items;
+    return std::any_of(items.begin(), items.end(),
+                       [&](const wire::PushItem& item) { return item.variable == variable; });
+  });
+  return std::max(steps_.decided(), pending);
+}
+
+SyncSteps::Added JobSteps::Add(PendingContribution contribution, bool replaces) {
+  absl::MutexLock lock(&mutex_);
+  return steps_.Add(std::move(contribution), replaces);
 }
 
 absl::Status JobSteps::Learn(ServerCore& core, absl::Span<const wire::StepDecision> decisions) {
@@ -208,7 +228,7 @@ absl::Status JobSteps::CloseOne(ServerCore& core, const Admitted& admitted,
                                                  cohort_.settings().sync_mean));
     const absl::Status applied =
         ApplyStep(core, *variables, mean.items, {.worker = kStepWorker, .sequence = step});
-    if (absl::IsResourceExhausted(applied)) return applied;
+    if (MayPass(applied)) return applied;
     if (!applied.ok()) {
       LOG(ERROR) << core.name << ": step " << step << " of job " << job_
                  << " closes without an update: " << applied.message();

@@ -54,8 +54,14 @@ class JobSteps {
   // On the coordinator: the last sequence of a worker that a decision names; else 0.
   int64_t LastNamed(const ServerCore& core, int32_t worker) const;
 
+  int64_t closed() const;
+  int64_t decided() const;
+  // The last step that has begun here for rows of `variable`: a decision of it is known, or a
+  // contribution with a part of the variable is pending. At least closed().
+  int64_t LastBegun(absl::string_view variable) const;
+
   // As SyncSteps::Add.
-  SyncSteps::Added Add(PendingContribution contribution);
+  SyncSteps::Added Add(PendingContribution contribution, bool replaces);
   // Takes note of decisions that a worker brings; the coordinator stores those that it has lost.
   absl::Status Learn(ServerCore& core, absl::Span<const wire::StepDecision> decisions);
   // Closes every step that can be. kResourceExhausted: there is no memory for one's mean, which

@@ -54,7 +54,18 @@ class Moving {
   absl::Status Prepare(wire::MoveReply& reply);
   absl::Status Read(wire::MoveReply& reply);
   absl::Status Write();
-  absl::Status Hold();
+  absl::Status Hold(wire::MoveReply& reply);
+  // Those that were let in before the hold have ended.
+  void AwaitUpdates() const;
+  // A synchronous job's rows go between two of its steps. False: some that have begun here are yet
+  // to close; what is of later ones is turned away meanwhile. move.mutex held.
+  absl::StatusOr<bool> Drained(Move& move, absl::Duration until);
+  // Also where nobody is there who says so: its workers may come back.
+  bool synchronous() const {
+    const Cohort& cohort = admitted_.job->cohort();
+    return admitted_.job->steps().active() &&
+           (cohort.settings().mode == ConsistencyMode::kSync || !cohort.any_live());
+  }
   // BUSY: the worker it names is to be waited for.
   absl::Status CheckCaughtUp() const;
   // Whom it has fenced stays so, whatever becomes of this server.
@@ -161,11 +172,6 @@ absl::StatusOr<std::shared_ptr<Move>> Moving::FindMove(bool outgoing) const {
 
 absl::Status Moving::Prepare(wire::MoveReply& reply) {
   RETURN_IF_ERROR(CheckMap(map_));
-  if (admitted_.job->cohort().settings().mode == ConsistencyMode::kSync) {
-    return absl::UnimplementedError(
-        "the job trains synchronously, and rows move under async and ssp only: checkpoint it, and "
-        "restore into as many servers as it is to have");
-  }
   const std::shared_ptr<Move> before = core_.moves.Find(request_.caller.job, request_.variable);
   if (before != nullptr) {
     absl::MutexLock lock(&before->mutex);
@@ -204,6 +210,9 @@ std::vector<Watermark> Moving::Numbers() const {
   std::vector<Watermark> numbers;
   for (const auto& session : admitted_.job->sessions()) {
     numbers.push_back({.worker = session->worker(), .sequence = session->reached()});
+  }
+  if (const std::shared_ptr<Session> steps = admitted_.job->steps().session()) {
+    numbers.push_back({.worker = steps->worker(), .sequence = steps->applied()});
   }
   return numbers;
 }
@@ -276,22 +285,53 @@ absl::Status Moving::Write() {
   return move->arriving->Write(pieces, *core_.store);
 }
 
-absl::Status Moving::Hold() {
+absl::Status Moving::Hold(wire::MoveReply& reply) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/true));
   absl::MutexLock lock(&move->mutex);
   if (move->ended) return NotDue("it was given up");
   Variable& variable = move->outgoing->variable();
-  variable.Hold(MonotonicNow() + absl::Seconds(request_.hold_seconds));
-  CAIRN_CRASH_POINT("move: updates are turned away");
-  // Those that did not see it yet have ended when their locks have been had.
+  const absl::Duration until = MonotonicNow() + absl::Seconds(request_.hold_seconds);
+  absl::Status status;
+  if (synchronous()) {
+    const absl::StatusOr<bool> drained = Drained(*move, until);
+    reply.draining = drained.ok() && !*drained;
+    if (reply.draining) return absl::OkStatus();
+    status = drained.status();
+  }
+  if (status.ok()) {
+    variable.Hold(until);
+    CAIRN_CRASH_POINT("move: updates are turned away");
+    AwaitUpdates();
+    status = CheckCaughtUp();
+  }
+  if (status.ok()) status = KeepFences();
+  if (!status.ok()) variable.Hold(absl::ZeroDuration());
+  return status;
+}
+
+void Moving::AwaitUpdates() const {
   { absl::MutexLock unsequenced(&core_.unsequenced); }
   for (const auto& session : admitted_.job->sessions()) {
     const NotedLock order(&session->order(), &core_.waits, "order", "updates before a move");
   }
-  absl::Status status = CheckCaughtUp();
-  if (status.ok()) status = KeepFences();
-  if (!status.ok()) variable.Hold(absl::ZeroDuration());
-  return status;
+}
+
+// Why no contribution to a step that is yet to close has rows that move: it was turned away here;
+// or it came before and is pending here, so that its step has begun; or this server had it before a
+// restart, and its worker has sent it again; or that worker is gone, and whatever a decision names
+// of it was named before its new start came here, which is before `request_.step` was asked for.
+absl::StatusOr<bool> Moving::Drained(Move& move, absl::Duration until) {
+  Variable& variable = move.outgoing->variable();
+  const JobSteps& steps = admitted_.job->steps();
+  const bool drains = std::exchange(move.drains, false);
+  int64_t through = std::max(request_.step, steps.LastBegun(request_.variable));
+  variable.Hold(until, through);
+  AwaitUpdates();
+  RETURN_IF_ERROR(CheckCaughtUp());
+  move.drains = true;
+  through = std::max(through, steps.LastBegun(request_.variable));
+  variable.Hold(until, through);
+  return drains && steps.closed() >= through;
 }
 
 // What this server lost when it was restarted has to be sent again before the rows may go: where
@@ -467,6 +507,11 @@ absl::Status Moving::Run(wire::MoveReply& reply) {
   const bool of_target =
       request_.action == wire::MoveAction::WRITE || request_.action == wire::MoveAction::READY;
   const bool part = here_ == request_.source || here_ == request_.target;
+  if (request_.action == wire::MoveAction::DECIDED) {
+    if (here_ != 0) return absl::InvalidArgumentError("that is for ps:0 to say");
+    reply.step = admitted_.job->steps().decided();
+    return absl::OkStatus();
+  }
   if (both ? (!part && request_.action != wire::MoveAction::COMMIT)
            : here_ != (of_target ? request_.target : request_.source)) {
     return absl::InvalidArgumentError("that step is for another server");
@@ -489,10 +534,11 @@ absl::Status Moving::Run(wire::MoveReply& reply) {
     case wire::MoveAction::PREPARE: return Prepare(reply);
     case wire::MoveAction::READ: return Read(reply);
     case wire::MoveAction::WRITE: return Write();
-    case wire::MoveAction::HOLD: return Hold();
+    case wire::MoveAction::HOLD: return Hold(reply);
     case wire::MoveAction::READY: return Ready();
     case wire::MoveAction::COMMIT: return Commit();
     case wire::MoveAction::ABORT: return Abort();
+    case wire::MoveAction::DECIDED: break;  // answered above
   }
   return absl::InvalidArgumentError("no such step");
 }

@@ -12,7 +12,6 @@
 namespace cairn {
 
 // One step of a move (cairn.thrift, MoveRequest). FAILED_PRECONDITION: not the step that is due;
-// UNIMPLEMENTED: the job trains synchronously.
 absl::Status MoveRows(ServerCore& core, const Admitted& admitted, const wire::MoveRequest& request,
                       wire::MoveReply& reply);
 

@@ -29,7 +29,8 @@ struct Move {
   // One of the two.
   const std::unique_ptr<OutgoingRows> outgoing;
   const std::unique_ptr<ArrivingRows> arriving;
-  bool ready = false;  // arriving: all of it is durable here
+  bool ready = false;   // arriving: all of it is durable here
+  bool drains = false;  // outgoing, of a synchronous job: workers had caught up when it was held
   bool ended = false;
 };
 

@@ -98,8 +98,10 @@ void PrepareGradient(ItemScratch& scratch, PreparedItem& item) {
 
 class Push {
  public:
-  Push(ServerCore& core, const std::vector<wire::PushItem>& items, PushScratch& scratch)
-      : core_(core), items_(items), scratch_(scratch) {}
+  // `step`: the synchronous step that they are of, or a contribution to; 0: none.
+  Push(ServerCore& core, const std::vector<wire::PushItem>& items, int64_t step,
+       PushScratch& scratch)
+      : core_(core), items_(items), step_(step), scratch_(scratch) {}
 
   absl::Status Run(const VariableMap& variables, const Origin& origin, wire::PushReply& reply);
   // The checks of Run alone, and the reply of a push that is kept. False: it is to be skipped, for
@@ -126,6 +128,7 @@ class Push {
 
   ServerCore& core_;
   const std::vector<wire::PushItem>& items_;
+  const int64_t step_;
   PushScratch& scratch_;
   std::vector<DecodedValues> decoded_;
   bool finite_ = true;
@@ -159,7 +162,7 @@ absl::Status Push::Prepare(const VariableMap& variables, size_t i) {
   RETURN_IF_ERROR(CheckMovable(core_, name, *prepared.target.variable));
   if (const Variable& variable = *prepared.target.variable;
       !variable.TakesUpdates(item.map_version)) {
-    RETURN_IF_ERROR(variable.WhyNoUpdates(ItemText(core_, name), item.map_version));
+    RETURN_IF_ERROR(variable.WhyNoUpdates(ItemText(core_, name), item.map_version, step_));
   }
   ASSIGN_OR_RETURN(prepared.values, ValuesOf(item, name, prepared.target));
   prepared.gradient = prepared.values.data();
@@ -346,7 +349,7 @@ absl::Status Keep(ServerCore& core, const Admitted& admitted, const wire::PushRe
   contribution.name.sequence = request.sequence.sequence;
   contribution.name.rows = request.rows;
   contribution.name.position = request.sequence.position;
-  Push push(core, request.items, scratch);
+  Push push(core, request.items, request.step, scratch);
   absl::Status status;
   if (const absl::StatusOr<bool> counts = push.Check(*admitted.variables, reply); !counts.ok()) {
     status = counts.status();
@@ -355,10 +358,9 @@ absl::Status Keep(ServerCore& core, const Admitted& admitted, const wire::PushRe
     status = parts.status();
     if (parts.ok()) contribution.parts = *std::move(parts);
   }
-  // It may be one that this server had accepted before it was restarted: to be sent again.
-  if (absl::IsResourceExhausted(status)) return status;
+  if (MayPass(status)) return status;
   // Also one that is refused, for those that come after it.
-  switch (steps.Add(std::move(contribution))) {
+  switch (steps.Add(std::move(contribution), request.replaces)) {
     case SyncSteps::Added::kLate:
       core.counters.Add(Counter::kContributionsDropped);
       reply.dropped = true;
@@ -381,7 +383,7 @@ absl::Status ApplyOrKeep(ServerCore& core, const Admitted& admitted,
                          wire::PushReply& reply) {
   if (request.step == 0) {
     const auto apply = [&](const Origin& origin) {
-      Push push(core, request.items, scratch);
+      Push push(core, request.items, /*step=*/0, scratch);
       return push.Run(*admitted.variables, origin, reply);
     };
     return request.late ? ApplyLate(core, admitted, request.caller, request.sequence, apply)
@@ -389,7 +391,7 @@ absl::Status ApplyOrKeep(ServerCore& core, const Admitted& admitted,
   }
   return KeepInOrder(core, admitted, request.caller, request.sequence, [&](bool applied) {
     if (!applied) return Keep(core, admitted, request, scratch, reply);
-    Push push(core, request.items, scratch);
+    Push push(core, request.items, request.step, scratch);
     RETURN_IF_ERROR(push.Check(*admitted.variables, reply).status());
     core.counters.Add(Counter::kPushesRepeated);
     reply.repeated = true;
@@ -402,7 +404,7 @@ absl::Status ApplyOrKeep(ServerCore& core, const Admitted& admitted,
 absl::Status ApplyStep(ServerCore& core, const VariableMap& variables,
                        const std::vector<wire::PushItem>& items, const Origin& origin) {
   auto scratch = std::make_unique<PushScratch>();
-  Push push(core, items, *scratch);
+  Push push(core, items, origin.sequence, *scratch);
   wire::PushReply reply;
   return push.Run(variables, origin, reply);
 }

@@ -43,16 +43,13 @@ absl::Status ReplayError(ServerCore& core, const Session& session, const wire::S
       wire::ErrorReason::REPLAY, applied);
 }
 
-// What was refused for want of memory, or for rows that move, may be a push that this server had
-// acknowledged before it was restarted: as void it would be lost, so the worker has to send it
-// again.
-bool Passes(const absl::Status& status) {
+}  // namespace
+
+bool MayPass(const absl::Status& status) {
   const wire::ErrorReason::type reason = ReasonOf(status);
   return absl::IsResourceExhausted(status) || reason == wire::ErrorReason::BUSY ||
          reason == wire::ErrorReason::MOVED;
 }
-
-}  // namespace
 
 absl::Status ApplyInOrder(ServerCore& core, const Admitted& admitted, const wire::Caller& caller,
                           const wire::Sequence& sequence,
@@ -79,7 +76,7 @@ absl::Status ApplyInOrder(ServerCore& core, const Admitted& admitted, const wire
                                      .sequence = sequence.sequence,
                                      .applied = IsApplied(sequence.sequence, applied)});
   CAIRN_CRASH_POINT("push: applied, not in order yet");
-  if (!Passes(status)) session.Applied(sequence.sequence, sequence.position);
+  if (!MayPass(status)) session.Applied(sequence.sequence, sequence.position);
   return status;
 }
 

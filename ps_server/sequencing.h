@@ -9,10 +9,15 @@
 
 namespace cairn {
 
+// Whether an update that was refused with `status` is to be sent again: memory was short
+// (kResourceExhausted), or rows have moved (BUSY, MOVED). It may be one that this server had
+// acknowledged before it was restarted, and as void it would be lost.
+bool MayPass(const absl::Status& status);
+
 // Runs `apply` in the order of the caller's sequences: after `sequence.after`, never beside another
 // of the same worker. Records the sequence as applied when `apply` returns, also where it refuses:
-// then it is void, so that the order goes on; but not where memory is short (kResourceExhausted) or
-// rows have moved (BUSY, MOVED), which passes. An unsequenced caller's `apply` runs at once.
+// then it is void, so that the order goes on; but not where that MayPass. An unsequenced caller's
+// `apply` runs at once.
 //
 // Where earlier ones of the worker wait for their step it waits too: WAIT_EXPIRED.
 // FENCED, REBOOTED, REPLAY, STOPPING and WAIT_EXPIRED are returned without running it, and nothing

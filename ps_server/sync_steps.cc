@@ -32,11 +32,14 @@ bool SyncSteps::IsNamed(const NamedContribution& name) const {
   return false;
 }
 
-SyncSteps::Added SyncSteps::Add(PendingContribution contribution) {
+SyncSteps::Added SyncSteps::Add(PendingContribution contribution, bool replaces) {
   const auto there = pending_.find(KeyOf(contribution.name));
   if (there != pending_.end()) {
     const int64_t known = there->second.name.incarnation;
-    if (known >= contribution.name.incarnation || IsNamed(there->second.name)) {
+    const bool whole = there->second.parts != nullptr && contribution.parts != nullptr;
+    const bool takes_place = known < contribution.name.incarnation ||
+                             (known == contribution.name.incarnation && replaces && whole);
+    if (!takes_place || IsNamed(there->second.name)) {
       return there->second.parts == nullptr ? Added::kDropped : Added::kRepeated;
     }
     pending_.erase(there);
@@ -49,6 +52,16 @@ SyncSteps::Added SyncSteps::Add(PendingContribution contribution) {
   const Key key = KeyOf(contribution.name);
   pending_.emplace(key, std::move(contribution));
   return counts ? Added::kPending : Added::kDropped;
+}
+
+int64_t SyncSteps::LastPending(absl::FunctionRef<bool(const PendingContribution&)> with) const {
+  int64_t last = 0;
+  for (const auto& [key, pending] : pending_) {
+    if (pending.step > last && pending.parts != nullptr && with(pending)) {
+      last = pending.step;
+    }
+  }
+  return last;
 }
 
 std::optional<DecisionRecord> SyncSteps::Decide(absl::Span<const QuorumMember> members,

@@ -55,8 +55,12 @@ class SyncSteps {
   };
   // A push that is not applied here yet. A newer incarnation's takes the place of an older one's
   // under the same sequence: the coordinator can decide for one of them only. And it counts where
-  // a decision names the older one, for then it is the same push, computed again.
-  Added Add(PendingContribution contribution);
+  // a decision names the older one, for then it is the same push, computed again. `replaces`: it
+  // takes the place of one of its own incarnation as well, which no decision names yet.
+  Added Add(PendingContribution contribution, bool replaces = false);
+  // The last step with a pending contribution that could count and of which `with` is true; 0:
+  // none.
+  int64_t LastPending(absl::FunctionRef<bool(const PendingContribution&)> with) const;
 
   // The coordinator: the decision for the open step, once it can be made. `aggregate` 0: when
   // everybody that counts has announced a later step; A: or A contributions are complete. A

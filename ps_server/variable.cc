@@ -239,9 +239,11 @@ std::shared_ptr<Variable> Variable::WithMap(Variable& before, const VariableSpec
   return variable;
 }
 
-absl::Status Variable::WhyNoUpdates(absl::string_view what, int64_t map_version) const {
+absl::Status Variable::WhyNoUpdates(absl::string_view what, int64_t map_version,
+                                    int64_t step) const {
   const int64_t until = shared_->held_until_ns.load();
-  const bool held = until != 0 && absl::ToInt64Nanoseconds(MonotonicNow()) < until;
+  const bool held = until != 0 && absl::ToInt64Nanoseconds(MonotonicNow()) < until &&
+                    (step == 0 || step > shared_->held_through_step.load());
   if (held || replaced_.load()) {
     return BusyError(absl::StrCat(what,
                                   ": its rows are moving to another server, which takes less "
@@ -257,6 +259,7 @@ absl::Status Variable::WhyNoUpdates(absl::string_view what, int64_t map_version)
 }
 
 bool Variable::Held(bool for_good) {
+  if (shared_->held_through_step.load() != 0) return false;
   int64_t until = shared_->held_until_ns.load();
   while (until != 0 && absl::ToInt64Nanoseconds(MonotonicNow()) < until) {
     if (!for_good) return true;

@@ -95,13 +95,18 @@ class Variable {
     return shared_->held_until_ns.load() == 0 && !replaced_.load() &&
            (map_version == 0 || map_version >= gone_version_);
   }
-  // Where it says false: why, of `what`; OK where a hold has run out since.
-  absl::Status WhyNoUpdates(absl::string_view what, int64_t map_version) const;
+  // Where it says false: why, of `what`; OK where a hold has run out since, or does not apply to
+  // updates of synchronous step `step` (0: it is none).
+  absl::Status WhyNoUpdates(absl::string_view what, int64_t map_version, int64_t step = 0) const;
   // Rows have gone with the map that it has now.
   void NoteGone() { gone_version_ = spec_.map_version; }
-  // Until the monotonic clock shows `until`; zero: no more.
-  void Hold(absl::Duration until) { shared_->held_until_ns.store(absl::ToInt64Nanoseconds(until)); }
-  // Whether the hold has not run out; with `for_good`, it never will.
+  // Until the monotonic clock shows `until`; zero: no more. What is of a synchronous step up to
+  // `through_step` is taken all the same.
+  void Hold(absl::Duration until, int64_t through_step = 0) {
+    shared_->held_through_step.store(through_step);
+    shared_->held_until_ns.store(absl::ToInt64Nanoseconds(until));
+  }
+  // Whether there is a hold on all updates that has not run out; with `for_good`, it never will.
   bool Held(bool for_good = false);
 
  private:
@@ -125,7 +130,8 @@ class Variable {
     ~Shared() { budget.Release(charged_bytes.load()); }
     MemoryBudget& budget;
     std::atomic<int64_t> charged_bytes{0};
-    std::atomic<int64_t> held_until_ns{0};  // on the monotonic clock; 0: not held
+    std::atomic<int64_t> held_until_ns{0};      // on the monotonic clock; 0: not held
+    std::atomic<int64_t> held_through_step{0};  // up to which steps' updates are taken then
   };
   std::shared_ptr<Shared> shared_;
   MemoryHold leaving_;                 // of rows that only this one has still

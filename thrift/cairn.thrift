@@ -312,6 +312,9 @@ struct PushRequest {
   /** A part of a sequence that this server may have applied, of rows that have moved here since:
       each stripe is asked. Durable when it is answered. */
   7: bool late = false
+  /** SYNC: takes the place of the contribution that this server has under the same sequence: rows
+      that are its now have been added. */
+  8: bool replaces = false
 }
 
 /** What became of one PushItem. */
@@ -784,7 +787,8 @@ enum MoveAction {
   /** To the target: what READ has answered. */
   WRITE = 3,
   /** To the source: turns updates of the variable away (BUSY) until COMMIT or ABORT, or until
-      hold_seconds have passed; then ABORT has happened. */
+      hold_seconds have passed; then ABORT has happened. SYNC: until the steps that have begun there
+      are closed, MoveReply.draining: to be repeated, with the step of a later DECIDED. */
   HOLD = 4,
   /** To the target: has everything, durably. */
   READY = 5,
@@ -792,7 +796,9 @@ enum MoveAction {
       owns them, and to the other servers, for their maps. Idempotent. */
   COMMIT = 6,
   /** To both: as if there had been no PREPARE. FAILED_PRECONDITION after COMMIT at the source. */
-  ABORT = 7
+  ABORT = 7,
+  /** SYNC, to ps:0: MoveReply.step. */
+  DECIDED = 8
 }
 
 /** Gives hash buckets of one table, or whole shards of one dense variable, from one server to
@@ -817,6 +823,8 @@ struct MoveRequest {
   /** Drawn anew for each PREPARE, and the same in the steps that follow it: what an earlier try
       still has on its way is refused. */
   12: i64 start = 0
+  /** HOLD, SYNC: MoveReply.step of a DECIDED. */
+  13: i64 step = 0
 }
 
 struct MoveReply {
@@ -828,6 +836,10 @@ struct MoveReply {
   /** Stripes and rows that the move is about; of these some may be on disk alone. */
   4: i64 stripes
   5: i64 rows
+  /** HOLD: not all steps that have begun are closed. */
+  6: bool draining = false
+  /** DECIDED: the last step whose contributions are named; 0: none. */
+  7: i64 step = 0
 }
 
 /** Who the server takes the connection's caller for. */

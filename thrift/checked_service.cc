@@ -278,14 +278,15 @@ absl::Status CheckRequest(const wire::MoveRequest& request) {
   RETURN_IF_ERROR(CheckRequest(request.caller));
   RETURN_IF_ERROR(CheckVariable("variable", request.variable));
   const auto action = static_cast<int32_t>(request.action);
-  if (action < wire::MoveAction::PREPARE || action > wire::MoveAction::ABORT) {
+  if (action < wire::MoveAction::PREPARE || action > wire::MoveAction::DECIDED) {
     return absl::InvalidArgumentError(
-        absl::StrCat("field action is ", action, "; it is 1 (PREPARE) … 7 (ABORT)"));
+        absl::StrCat("field action is ", action, "; it is 1 (PREPARE) … 8 (DECIDED)"));
   }
   RETURN_IF_ERROR(CheckAtLeast("map_version", request.map_version, 2));
   RETURN_IF_ERROR(CheckAtLeast("source", request.source, 0));
   RETURN_IF_ERROR(CheckAtLeast("target", request.target, 0));
   RETURN_IF_ERROR(CheckItemCount("shards", request.shards.size()));
+  RETURN_IF_ERROR(CheckAtLeast("step", request.step, 0));
   RETURN_IF_ERROR(CheckAtLeast("max_bytes", request.max_bytes, kLeastMoveBytes));
   if (request.max_bytes > kMaxMoveBytes) {
     return Beyond("max_bytes", request.max_bytes, "bytes", kMaxMoveBytes, "kMaxMoveBytes");

@@ -247,5 +247,78 @@ INSTANTIATE_TEST_SUITE_P(Links, BusyMovesTest, ::testing::Bool(), [](const auto&
   return info.param ? std::string("InProcess") : std::string("Sockets");
 });
 
+// One of two workers whose steps move every row of both variables by -1: each has every other key.
+// What a step pulls has all of those before it.
+void TrainInStep(PsClient& client, int32_t worker, int steps) {
+  std::vector<int64_t> keys, all_keys;
+  for (int64_t k = 0; k < kKeys; ++k) {
+    all_keys.push_back(k);
+    if (k % 2 == worker) keys.push_back(k);
+  }
+  const std::vector<float> twos(keys.size() * 2, 2), ones(12, 1);
+  const std::vector<PushSource> gradients = {
+      {.variable = "emb",
+       .part = Part::kKeys,
+       .ids = keys,
+       .values = AsBytes(absl::MakeConstSpan(twos)),
+       .format = worker == 0 ? ValueFormat::kPlain : ValueFormat::kFloat16},
+      {.variable = "w", .values = AsBytes(absl::MakeConstSpan(ones))}};
+  for (int step = 0; step <= steps; ++step) {
+    std::vector<float> rows(kKeys * 2, 1), dense(12, 1);
+    const std::vector<PullTarget> targets = {
+        {.variable = "emb",
+         .part = Part::kKeys,
+         .ids = all_keys,
+         .out = AsWritableBytes(absl::MakeSpan(rows))},
+        {.variable = "w", .out = AsWritableBytes(absl::MakeSpan(dense))}};
+    const auto sources = step == 0 ? absl::Span<const PushSource>() : gradients;
+    ASSERT_OK(client.Step(sources, "", targets, Soon())) << step;
+    ASSERT_THAT(rows, Each(-step));
+    ASSERT_THAT(dense, Each(-step));
+  }
+  ASSERT_OK(client.EndSteps(Soon()));
+}
+
+// Every step counts once on every row, wherever it was when the step closed.
+TEST_F(MovesTest, SynchronousStepsGoOnWhileRowsMove) {
+  constexpr int kWorkers = 2;
+  constexpr int kSteps = 150;
+  Begin();
+  std::vector<std::unique_ptr<PsClient>> workers;
+  for (int32_t w = 0; w < kWorkers; ++w) {
+    ClientOptions options = Options(w);
+    options.consistency.mode = ConsistencyMode::kSync;
+    options.expected_workers = kWorkers;
+    workers.push_back(cluster_.Connect(options, true, Soon()).value());
+    ASSERT_OK(workers.back()->Create({Table(), Dense()}, Soon()));
+  }
+  std::atomic<int> running{kWorkers};
+  std::vector<std::thread> threads;
+  threads.reserve(kWorkers);
+  for (int32_t w = 0; w < kWorkers; ++w) {
+    threads.emplace_back([&, w] {
+      TrainInStep(*workers[w], w, kSteps);
+      --running;
+    });
+  }
+  std::mt19937 random(7);
+  int moves = 0;
+  while (running.load() > 0) {
+    const char* const name = random() % 2 == 0 ? "emb" : "w";
+    const auto source = static_cast<int32_t>(random() % kServers);
+    const auto target = static_cast<int32_t>((source + 1 + random() % (kServers - 1)) % kServers);
+    const VariableSpec now = Now(name);
+    if (PiecesOn(now, source) == 0) continue;
+    const auto moved = Move(name, source, target, 1 + random() % 2);
+    if (running.load() == 0) break;  // nobody closes steps any more
+    ASSERT_OK(moved);
+    ++moves;
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(moves, 5);
+  EXPECT_THAT(PullDense(*tool_), Each(-kSteps));
+  EXPECT_THAT(Pull(*tool_), Each(-kSteps));
+}
+
 }  // namespace
 }  // namespace cairn::test

@@ -16,8 +16,7 @@ show, stay within it. sync: the mean of each step's pushes is applied once on ev
 where no lease ends every push counts. backup: sync with replicas_to_aggregate 2; a push counts on
 all servers or on none, and the fourth worker knows of how many of its own did not.
 
---moves: meanwhile a mover, which is killed too, carries buckets and shards from server to server
-(async and ssp).
+--moves: meanwhile a mover, which is killed too, carries buckets and shards from server to server.
 
 --cold: --moves, and a table several times as large as what servers have memory for, so that its rows
 leave memory and come back while they go from server to server.
@@ -473,7 +472,7 @@ class Soak:
             for push, worker in re.findall(r"closes without push (\d+) of worker (\d+)",
                                            self.cluster.log(index)):
                 lost.setdefault(f"{index}/{worker}", set()).add(push)
-        found = self.ask("check_sync", [report["pushes"] for report in reports],
+        found = self.ask("check_sync_moved" if self.moves else "check_sync", [report["pushes"] for report in reports],
                          *(f"{where}/{len(pushes)}" for where, pushes in lost.items()))
         if self.lease == LONG_LEASE_SECONDS:
             if lost:
@@ -487,7 +486,8 @@ class Soak:
         if found["dropped"][FREE] != told:
             raise Failure(f"worker {FREE} knows that {told} of its pushes were dropped, but "
                           f"{found['dropped'][FREE]} did not count")
-        return {"steps": found["steps"], "dropped": sum(found["dropped"]),
+        moves = {"moves": self.moved(), "movers": self.movers} if self.moves else {}
+        return {**moves, "steps": found["steps"], "dropped": sum(found["dropped"]),
                 "missing_on_a_server": sum(map(len, lost.values()))}
 
     def report(self, worker):

@@ -133,8 +133,9 @@ class SyncWorker {
     step_ = step;
     rows_ = rows;
   }
-  // Sends that push to one server.
-  absl::StatusOr<wire::PushReply> PushTo(int32_t server, const std::vector<wire::PushItem>& items) {
+  // Sends that push to one server; `replaces`: instead of what that has of it.
+  absl::StatusOr<wire::PushReply> PushTo(int32_t server, const std::vector<wire::PushItem>& items,
+                                         bool replaces = false) {
     wire::PushRequest request;
     request.caller = CallerFor(server);
     request.sequence.sequence = sequence_;
@@ -143,6 +144,7 @@ class SyncWorker {
     request.items = items;
     request.step = step_;
     request.rows = rows_;
+    request.replaces = replaces;
     retained_[server][sequence_] = request;
     return Send(server, request);
   }

@@ -172,6 +172,39 @@ TEST_F(SyncStepsTest, ANewStartsPushTakesThePlaceOfAnOlderOnesThatIsNotNamed) {
   EXPECT_EQ(steps_.NextClosing(Nobody)->present[0].name.incarnation, 2);
 }
 
+// Rows of a contribution have come from another server since.
+TEST_F(SyncStepsTest, AContributionMayBeReplacedUntilItIsNamed) {
+  steps_.Begin(0, {});
+  NamedContribution first = Name(0, 1), second = Name(0, 1), third = Name(0, 1);
+  first.rows = 1, second.rows = 2, third.rows = 3;
+  EXPECT_EQ(steps_.Add(To(1, first)), Added::kPending);
+  EXPECT_EQ(steps_.Add(To(1, second), /*replaces=*/true), Added::kPending);
+  EXPECT_EQ(steps_.Add(To(1, third)), Added::kRepeated);
+  EXPECT_EQ(steps_.Add(To(1, Name(1, 1)), /*replaces=*/true), Added::kPending);  // is the first
+  steps_.Learn({"", 1, {Name(0, 1), Name(1, 1)}});
+  EXPECT_EQ(steps_.Add(To(1, third), /*replaces=*/true), Added::kRepeated);
+  EXPECT_EQ(steps_.NextClosing(Nobody)->present[0].name.rows, 2);
+  EXPECT_EQ(steps_.pending_count(), 2u);
+}
+
+TEST_F(SyncStepsTest, ADroppedContributionStaysDroppedWhereItIsReplaced) {
+  steps_.Begin(0, {});
+  steps_.Add(To(1, Name(0, 1)));
+  steps_.Learn({"", 1, {Name(1, 1)}});
+  EXPECT_EQ(steps_.Add(To(1, Name(0, 1)), /*replaces=*/true), Added::kDropped);
+}
+
+TEST_F(SyncStepsTest, TheLastStepWithAPendingContributionThatCouldCount) {
+  const auto all = [](const PendingContribution&) { return true; };
+  steps_.Begin(3, {});
+  EXPECT_EQ(steps_.LastPending(all), 0);
+  steps_.Add(To(4, Name(0, 1)));
+  steps_.Add(To(5, Name(0, 2)));
+  steps_.Add({6, Name(0, 3), nullptr});
+  EXPECT_EQ(steps_.LastPending(all), 5);
+  EXPECT_EQ(steps_.LastPending([](const auto& pending) { return pending.step != 5; }), 4);
+}
+
 TEST_F(SyncStepsTest, ANamedPushDoesNotGiveWay) {
   steps_.Begin(0, {});
   steps_.Add(To(1, Name(0, 1)));

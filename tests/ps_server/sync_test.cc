@@ -402,5 +402,62 @@ TEST_F(SyncCrashTest, DecisionsAreForgottenOnceEveryServerHasTheStepsDurably) {
   EXPECT_EQ(reply.step, 3);
 }
 
+// The source closes what has begun, and turns away what is of a later step; the target applies
+// that, beside what it has of it.
+TEST_F(SyncTest, RowsGoBetweenTwoSteps) {
+  Make(2, 1);
+  wire::VariableSpec spec = DenseSpec("w0", {2}, WireOptimizer("sgd", 1));
+  spec.shards.emplace_back();
+  spec.shards[0].rows = 2;
+  ASSERT_OK(cluster_->Tool(1).Create({spec}));
+  int64_t decided = 0;
+  const auto step = [&](int32_t server, wire::MoveAction::type action, Payload data = Payload()) {
+    wire::MoveRequest request;
+    request.caller.job = "job";
+    request.action = action;
+    request.variable = "w0";
+    request.map_version = 2;
+    request.shards = spec.shards;
+    request.shards[0].ps = request.target = 1;
+    request.step = decided;
+    request.data = std::move(data);
+    wire::MoveReply reply;
+    EXPECT_OK(CallStatus([&] { cluster_->service(server).move(reply, request); }));
+    return reply;
+  };
+  ASSERT_OK(Push(0, 1, 1));
+  step(1, wire::MoveAction::PREPARE);
+  step(0, wire::MoveAction::PREPARE);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(step(0, wire::MoveAction::HOLD).draining);
+  worker(0).Number(2, 1);
+  EXPECT_EQ(ReasonOf(worker(0).PushTo(0, {WholeItem("w0", {1, 1})}).status()),
+            wire::ErrorReason::BUSY);
+  ASSERT_OK(worker(0).PushTo(1, {WholeItem("w1", {1, 1})}));
+  ASSERT_THAT(worker(0).Begin(2), Opens(2));
+  decided = step(0, wire::MoveAction::DECIDED).step;
+  EXPECT_EQ(decided, 1);
+  EXPECT_FALSE(step(0, wire::MoveAction::HOLD).draining);
+  step(1, wire::MoveAction::WRITE, step(0, wire::MoveAction::READ).data);
+  step(1, wire::MoveAction::READY);
+  step(0, wire::MoveAction::COMMIT);
+  step(1, wire::MoveAction::COMMIT);
+  wire::PushItem moved = WholeItem("w0", {1, 1});
+  moved.map_version = 1;
+  EXPECT_EQ(ReasonOf(worker(0).PushTo(0, {moved}).status()), wire::ErrorReason::MOVED);
+  ASSERT_OK(worker(0).PushTo(1, {WholeItem("w1", {1, 1}), WholeItem("w0", {1, 1})}, true));
+  ASSERT_OK(worker(0).PushTo(0, {}));
+  ASSERT_THAT(worker(0).Begin(3), Opens(3));
+  const auto moved_value = [&] { return (*cluster_->Tool(1).Pull("w0"))[0]; };
+  EXPECT_EQ(moved_value(), -2);
+  EXPECT_EQ(Value(1), -2);
+  cluster_->Crash(1);
+  EXPECT_EQ(moved_value(), -1);  // as it came
+  EXPECT_EQ(Value(1), 0);
+  ASSERT_OK(worker(0).Replay(1));
+  ASSERT_THAT(worker(0).Begin(3), Opens(3));
+  EXPECT_EQ(moved_value(), -2);
+  EXPECT_EQ(Value(1), -2);
+}
+
 }  // namespace
 }  // namespace cairn

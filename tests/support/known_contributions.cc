@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 
@@ -15,7 +16,8 @@ constexpr int64_t kMostAtOnce = 4;  // contributions of a step
 
 Deadline Soon() { return Deadline::In(absl::Seconds(60)); }
 
-std::string OnceName(int32_t server) { return absl::StrCat("once", server); }
+constexpr absl::string_view kOncePrefix = "once";
+std::string OnceName(int32_t server) { return absl::StrCat(kOncePrefix, server); }
 
 bool Near(double found, double want) { return std::abs(found - want) < 1e-3; }
 
@@ -35,7 +37,7 @@ class Check {
 
   absl::Status Worker(int32_t worker, int64_t count);
   // `closed_step` etc. of each server.
-  void Steps(const std::vector<wire::DescribeReply>& described);
+  void Steps(const std::vector<wire::DescribeReply>& described, bool updates_too);
   absl::StatusOr<ContributionCounts> Finish();
 
  private:
@@ -119,7 +121,7 @@ absl::Status Check::Worker(int32_t worker, int64_t count) {
   return absl::OkStatus();
 }
 
-void Check::Steps(const std::vector<wire::DescribeReply>& described) {
+void Check::Steps(const std::vector<wire::DescribeReply>& described, bool updates_too) {
   counts_.steps = described[0].state.closed_step;
   for (int32_t s = 0; s < kKnownServers; ++s) {
     const int64_t closed = described[s].state.closed_step;
@@ -131,6 +133,7 @@ void Check::Steps(const std::vector<wire::DescribeReply>& described) {
       differences_.Add(absl::StrCat("the weights on ps:", s, " are those of ", twelfths_[s],
                                     "/12 steps, not of ", closed));
     }
+    if (!updates_too) continue;
     for (const wire::VariableInfo& variable : described[s].variables) {
       for (const wire::ShardInfo& shard : variable.shards) {
         if (shard.version * 12 == twelfths_[s]) continue;
@@ -178,6 +181,8 @@ std::vector<PushSource> KnownContribution::Make(int32_t worker, int64_t number) 
   return sources;
 }
 
+bool StaysWhereItIs(absl::string_view variable) { return absl::StartsWith(variable, kOncePrefix); }
+
 bool IsOnce(double moved) { return Near(moved, 1); }
 
 absl::Status TimesCounted(PsClient& client, int32_t server, int32_t worker,
@@ -192,7 +197,8 @@ absl::Status TimesCounted(PsClient& client, int32_t server, int32_t worker,
 absl::StatusOr<ContributionCounts> CheckKnownContributions(const std::vector<std::string>& servers,
                                                            const std::string& job,
                                                            const std::vector<int64_t>& counts,
-                                                           LostContributions lost) {
+                                                           LostContributions lost,
+                                                           bool updates_too) {
   ASSIGN_OR_RETURN(const auto client, PsClient::Connect({.job = job, .servers = servers}, Soon()));
   RETURN_IF_ERROR(client->Describe(Soon()).status());
   Check check(*client, std::move(lost));
@@ -200,7 +206,7 @@ absl::StatusOr<ContributionCounts> CheckKnownContributions(const std::vector<std
     RETURN_IF_ERROR(check.Worker(static_cast<int32_t>(w), counts[w]));
   }
   ASSIGN_OR_RETURN(const auto described, DescribeServers(servers, job, Soon()));
-  check.Steps(described);
+  check.Steps(described, updates_too);
   return check.Finish();
 }
 

@@ -42,6 +42,8 @@ absl::Status TimesCounted(PsClient& client, int32_t server, int32_t worker,
                           const std::vector<int64_t>& numbers, Deadline deadline,
                           std::vector<float>* times);
 bool IsOnce(double moved);
+// What tells which server counted a contribution is not to move.
+bool StaysWhereItIs(absl::string_view variable);
 
 // How many contributions a server says that it closed steps without, by server and worker.
 using LostContributions = std::map<std::pair<int32_t, int32_t>, int64_t>;
@@ -54,11 +56,12 @@ struct ContributionCounts {
 
 // Compares what the servers hold with contributions 1 … counts[w] of every worker w, each counted
 // once or dropped, the same on all servers but for so many as `lost`; and with the mean of each
-// step applied once on each server: the totals, the updates of every shard, the number of steps.
-// kDataLoss: every difference, up to some lines.
+// step applied once on each server: the totals, the number of steps and, with `updates_too`, the
+// updates of every shard. kDataLoss: every difference, up to some lines.
 absl::StatusOr<ContributionCounts> CheckKnownContributions(const std::vector<std::string>& servers,
                                                            const std::string& job,
                                                            const std::vector<int64_t>& counts,
-                                                           LostContributions lost);
+                                                           LostContributions lost,
+                                                           bool updates_too);
 
 }  // namespace cairn::test

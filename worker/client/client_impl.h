@@ -185,6 +185,10 @@ class PsClientImpl : public PsClient {
   // After a wave in which updates met rows that have moved: sends every server what is its own.
   // `exchanges` have ended then as if none had.
   absl::Status SendMoved(absl::Span<Exchange* const> exchanges, bool numbered, Deadline deadline);
+  // Of a contribution: what has come to a server is added to what it has of it.
+  absl::Status ContributeAnew(absl::Span<Exchange* const> exchanges, Deadline deadline);
+  // *again: those that are to be sent again.
+  absl::Status DealAnew(absl::Span<Exchange* const> exchanges, std::vector<Exchange*>* again);
   absl::Status SendMovedOf(Exchange& exchange, bool numbered, Deadline deadline);
   // What of `items` is for other servers by now; the rest is left in it.
   template <typename Item>
@@ -206,6 +210,9 @@ class PsClientImpl : public PsClient {
                           int64_t rows, absl::Span<const PullTarget> targets, Deadline deadline);
   // Announces `step`, waits for others and pulls; the open step is in the book then.
   absl::Status PullStep(int64_t step, absl::Span<const PullTarget> targets, Deadline deadline);
+  // *moved: rows have, and nothing is known of `targets`.
+  absl::Status PullStepOnce(int64_t step, absl::Span<const PullTarget> targets, Deadline deadline,
+                            bool* moved);
   absl::Status RunStepPulls(DataPlan& plan, absl::Span<Exchange* const> exchanges,
                             Deadline deadline);
   absl::Status StepPulled(DataPlan& plan, Exchange& exchange);

@@ -1,7 +1,10 @@
 // What becomes of a call that meets rows which have moved to another server.
+#include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
 #include "common/status.h"
@@ -51,6 +54,9 @@ absl::Status PsClientImpl::SendMoved(absl::Span<Exchange* const> exchanges, bool
   for (const Exchange* exchange : exchanges) {
     if (!exchange->outcome.status.ok() && !Moved(*exchange)) status = exchange->outcome.status;
   }
+  const DataCall& call = exchanges[0]->call;
+  const bool contribution = call.kind == CallKind::kPush && call.request.push.step > 0;
+  if (contribution && status.ok()) status = ContributeAnew(exchanges, deadline);
   for (Exchange* exchange : exchanges) {
     if (!Moved(*exchange)) continue;
     if (status.ok()) status = SendMovedOf(*exchange, numbered, deadline);
@@ -58,6 +64,57 @@ absl::Status PsClientImpl::SendMoved(absl::Span<Exchange* const> exchanges, bool
     if (!status.ok()) exchange->outcome = {Progress::kUnknown, status};
   }
   return status;
+}
+
+// No step can close with any of it before every server has its part (ps_server/MOVES.md), so the
+// order does not matter.
+absl::Status PsClientImpl::ContributeAnew(absl::Span<Exchange* const> exchanges,
+                                          Deadline deadline) {
+  while (LearnMaps(exchanges, deadline)) {
+    RETURN_IF_ERROR(CheckOpen("step, while rows move", deadline));
+    std::vector<Exchange*> again;
+    RETURN_IF_ERROR(DealAnew(exchanges, &again));
+    CAIRN_CRASH_POINT("worker: before what has moved is sent");
+    for (Exchange* exchange : again) {
+      const absl::Status status = RunExchange(*exchange, /*numbered=*/true, deadline);
+      if (!status.ok() && !Moved(*exchange)) return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+// By one map of each variable, though others are learned meanwhile: rows of two could not share an
+// item. A server that has taken its part already has none that go elsewhere.
+absl::Status PsClientImpl::DealAnew(absl::Span<Exchange* const> exchanges,
+                                    std::vector<Exchange*>* again) {
+  absl::flat_hash_map<std::string, const ClientVariable*> maps;
+  const auto find = [&](absl::string_view name) {
+    const auto [map, is_new] = maps.try_emplace(name, nullptr);
+    if (is_new) map->second = variables_.Find(name);
+    return map->second;
+  };
+  std::map<int32_t, std::vector<wire::PushItem>> arriving;  // by server
+  for (Exchange* exchange : exchanges) {
+    std::vector<wire::PushItem>& items = exchange->call.request.push.items;
+    ASSIGN_OR_RETURN(MovedParts<wire::PushItem> parts,
+                     CutAnew(items, exchange->session->index(), find));
+    items = std::move(parts.here);
+    for (auto& [server, elsewhere] : parts.elsewhere) {
+      RETURN_IF_ERROR(AddItems(std::move(elsewhere), &arriving[server]));
+    }
+  }
+  for (Exchange* exchange : exchanges) {
+    const auto arrives = arriving.extract(exchange->session->index());
+    if (!arrives.empty()) {
+      wire::PushRequest& push = exchange->call.request.push;
+      RETURN_IF_ERROR(AddItems(std::move(arrives.mapped()), &push.items));
+      push.replaces = true;
+    }
+    if (!arrives.empty() || Moved(*exchange)) again->push_back(exchange);
+  }
+  if (arriving.empty()) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat("a step has rows for ps:", arriving.begin()->first, ", which it does not know"));
 }
 
 // The order matters: that the server it was for has its part says that the others have theirs, to a
@@ -121,7 +178,8 @@ absl::Status PsClientImpl::CutParts(const Exchange& exchange, std::vector<Item>&
   constexpr int32_t kNone = -1;
   const ServerSession& session = *exchange.session;
   ASSIGN_OR_RETURN(MovedParts<Item> parts,
-                   CutAnew(items, session.left() ? kNone : session.index(), variables_));
+                   CutAnew(items, session.left() ? kNone : session.index(),
+                           [this](absl::string_view name) { return variables_.Find(name); }));
   for (auto& [server, elsewhere] : parts.elsewhere) {
     Exchange& part = late->emplace_back();
     part.session = &sessions_[static_cast<size_t>(server)];

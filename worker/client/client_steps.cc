@@ -84,7 +84,7 @@ absl::Status PsClientImpl::Contribute(absl::Span<const PushSource> sources,
     RETURN_IF_ERROR(PlanPush(sources, &*plan, &skip));
     if (!skip) {
       (*plan).ContributeToAll(step, rows);
-      bool moved = false;  // not under sync
+      bool moved = false;  // what has moved is where it belongs by then
       RETURN_IF_ERROR(RunPlan(*plan, /*updates=*/true, &position, deadline, &moved));
       const absl::Span<Exchange* const> pushed = (*plan).Wave(0);
       const bool late = std::any_of(pushed.begin(), pushed.end(), [](const Exchange* exchange) {
@@ -104,23 +104,43 @@ absl::Status PsClientImpl::Contribute(absl::Span<const PushSource> sources,
 
 absl::Status PsClientImpl::PullStep(int64_t step, absl::Span<const PullTarget> targets,
                                     Deadline deadline) {
+  for (bool moved = true; moved;) {
+    RETURN_IF_ERROR(PullStepOnce(step, targets, deadline, &moved));
+    if (moved) RETURN_IF_ERROR(CheckOpen("step, while rows move", deadline));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PsClientImpl::PullStepOnce(int64_t step, absl::Span<const PullTarget> targets,
+                                        Deadline deadline, bool* moved) {
   PlanPool::Lease lease(&plans_);
   DataPlan& plan = *lease;
   plan.PullFromAll(step);
   RETURN_IF_ERROR(PlanPulls(targets, &plan));
   const size_t waves = plan.WaveCount();
+  *moved = false;
+  const auto met_moved = [&](absl::Span<Exchange* const> exchanges, const absl::Status& status) {
+    *moved = !status.ok() && LearnMaps(exchanges, deadline);
+    return *moved;
+  };
   std::vector<Exchange*> first, others;
   for (Exchange* exchange : plan.Wave(0)) {
     exchange->repeatable = true;
     (exchange->session->index() == 0 ? first : others).push_back(exchange);
   }
   CAIRN_CRASH_POINT("step: before ps:0 is told");
-  RETURN_IF_ERROR(RunStepPulls(plan, first, deadline));
+  absl::Status status = RunStepPulls(plan, first, deadline);
+  if (met_moved(first, status)) return absl::OkStatus();
+  RETURN_IF_ERROR(status);
   CAIRN_CRASH_POINT("step: told by ps:0");
   for (Exchange* exchange : others) exchange->call.step = steps_.open();
-  RETURN_IF_ERROR(RunStepPulls(plan, others, deadline));
+  status = RunStepPulls(plan, others, deadline);
+  if (met_moved(others, status)) return absl::OkStatus();
+  RETURN_IF_ERROR(status);
   for (size_t wave = 1; wave < waves; ++wave) {
-    RETURN_IF_ERROR(RunWave(plan, wave, /*numbered=*/false, deadline));
+    status = RunWave(plan, wave, /*numbered=*/false, deadline);
+    if (met_moved(plan.Wave(wave), status)) return absl::OkStatus();
+    RETURN_IF_ERROR(status);
   }
   bytes_pulled_.fetch_add(plan.bytes_in(), std::memory_order_relaxed);
   return absl::OkStatus();

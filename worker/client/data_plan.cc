@@ -88,6 +88,7 @@ DataPlan::Slot& DataPlan::NewSlot(int32_t server, size_t wave) {
   slot.call.targets.clear();
   slot.call.step = 0;
   slot.call.request.push.step = slot.call.request.push.rows = 0;
+  slot.call.request.push.replaces = false;
   slot.call.request.push.decisions.clear();
   slot.call.request.pull.step = slot.call.request.pull.all_durable_step = 0;
   slot.call.request.pull.decisions.clear();

@@ -1,11 +1,13 @@
 #include "worker/client/moved_parts.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <type_traits>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/status.h"
 #include "common/value_format.h"
@@ -80,14 +82,49 @@ absl::Status DealKeys(Item item, const ClientVariable& variable, int32_t server,
   return absl::OkStatus();
 }
 
+Payload Joined(const Payload& first, const Payload& second) {
+  Payload both = Payload::Uninitialized(first.size() + second.size());
+  std::memcpy(both.mutable_data(), first.data(), first.size());
+  std::memcpy(both.mutable_data() + first.size(), second.data(), second.size());
+  return both;
+}
+
 }  // namespace
+
+absl::Status AddItems(std::vector<wire::PushItem> more, std::vector<wire::PushItem>* items) {
+  for (wire::PushItem& item : more) {
+    const auto same = std::find_if(items->begin(), items->end(), [&](const auto& other) {
+      return other.variable == item.variable && other.shard == item.shard;
+    });
+    if (same == items->end()) {
+      items->push_back(std::move(item));
+      continue;
+    }
+    if (item.selection != wire::Selection::KEYS || item.map_version != same->map_version) {
+      return absl::InternalError(absl::StrCat("two parts of \"", item.variable,
+                                              "\" do not go together, by partition map versions ",
+                                              item.map_version, " and ", same->map_version));
+    }
+    if (item.ids.size() == 0) continue;
+    if (same->ids.size() == 0) {
+      *same = std::move(item);
+      continue;
+    }
+    if (item.format != same->format) {
+      return absl::InternalError(absl::StrCat("\"", item.variable, "\" is in two formats"));
+    }
+    same->ids = Joined(same->ids, item.ids);
+    same->values = Joined(same->values, item.values);
+  }
+  return absl::OkStatus();
+}
 
 template <typename Item>
 absl::StatusOr<MovedParts<Item>> CutAnew(const std::vector<Item>& items, int32_t server,
-                                         const ClientVariableMap& variables) {
+                                         FindMap find) {
   MovedParts<Item> parts;
   for (const Item& item : items) {
-    const ClientVariable* const variable = variables.Find(item.variable);
+    const ClientVariable* const variable = find(item.variable);
     Item anew = item;
     if (variable != nullptr) anew.map_version = variable->spec().map_version;
     if (variable != nullptr && variable->embedding()) {
@@ -107,8 +144,8 @@ absl::StatusOr<MovedParts<Item>> CutAnew(const std::vector<Item>& items, int32_t
 }
 
 template absl::StatusOr<MovedParts<wire::PushItem>> CutAnew(const std::vector<wire::PushItem>&,
-                                                            int32_t, const ClientVariableMap&);
+                                                            int32_t, FindMap);
 template absl::StatusOr<MovedParts<wire::AssignItem>> CutAnew(const std::vector<wire::AssignItem>&,
-                                                              int32_t, const ClientVariableMap&);
+                                                              int32_t, FindMap);
 
 }  // namespace cairn

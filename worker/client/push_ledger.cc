@@ -17,10 +17,17 @@ absl::Time PushLedger::oldest_since() const {
   return retained_.empty() ? absl::InfiniteFuture() : retained_.front().since;
 }
 
-void PushLedger::Acknowledged(RetainedPart part) {
+int64_t PushLedger::Acknowledged(RetainedPart part) {
   last_part_ = through_ = part.sequence;
   bytes_ += part.bytes;
-  retained_.push_back(std::move(part));
+  if (retained_.empty() || retained_.back().sequence != part.sequence) {
+    retained_.push_back(std::move(part));
+    return 0;
+  }
+  const int64_t before = retained_.back().bytes;
+  bytes_ -= before;
+  retained_.back() = std::move(part);
+  return before;
 }
 
 void PushLedger::AcknowledgedForGood(int64_t sequence) {

@@ -60,8 +60,9 @@ class PushLedger {
   absl::Time oldest_since() const;
   int64_t bytes() const { return bytes_; }
 
-  // The server has applied its part of `sequence`, which is not durable yet: `part` keeps it.
-  void Acknowledged(RetainedPart part);
+  // The server has applied its part of `sequence`, which is not durable yet: `part` keeps it. Where
+  // one of that sequence was kept already it takes its place, and the bytes of that are returned.
+  int64_t Acknowledged(RetainedPart part);
   // The same where it is durable, or where nothing is retained.
   void AcknowledgedForGood(int64_t sequence);
   // The server has no part of `sequence`, or has refused it.

@@ -21,6 +21,8 @@ constexpr absl::Duration kRetryPause = absl::Milliseconds(100);
 constexpr int kMostHolds = 3;
 // How long a server may take to find memory for a step.
 constexpr absl::Duration kRoomPatience = absl::Seconds(30);
+// How often a source whose steps have not closed is asked again.
+constexpr absl::Duration kDrainPause = absl::Milliseconds(5);
 // How long a source is asked again whether it has given the rows away.
 constexpr absl::Duration kCommitPatience = absl::Seconds(30);
 
@@ -166,17 +168,31 @@ class Mover {
     return absl::OkStatus();
   }
 
+  // Until the source turns updates away. *begin: since when.
+  absl::Status Hold(absl::Duration* begin) {
+    while (true) {
+      *begin = MonotonicNow();
+      const absl::StatusOr<wire::MoveReply> held = Step(move_.source, wire::MoveAction::HOLD);
+      if (held.ok() && !held->draining) return absl::OkStatus();
+      // Workers have to send it again what it lost.
+      if (!held.ok() && ReasonOf(held.status()) != wire::ErrorReason::BUSY) return held.status();
+      if (deadline_.Expired()) {
+        return held.ok() ? absl::DeadlineExceededError(absl::StrCat(
+                               "ps:", move_.source, " waits for contributions to steps up to ",
+                               request_.step, ": see `cairnctl why`; nothing has moved"))
+                         : held.status();
+      }
+      clock_.WaitFor(held.ok() ? kDrainPause : RetryAfterOf(held.status()));
+      if (!held.ok()) continue;
+      ASSIGN_OR_RETURN(const wire::MoveReply decided, Step(0, wire::MoveAction::DECIDED));
+      request_.step = decided.step;
+    }
+  }
+
   // The rest while updates are turned away, and the point of no return.
   absl::Status GiveAway() {
     absl::Duration begin;
-    while (true) {
-      begin = MonotonicNow();
-      const absl::Status held = Step(move_.source, wire::MoveAction::HOLD).status();
-      if (held.ok()) break;
-      // Workers have to send it again what it lost.
-      if (ReasonOf(held) != wire::ErrorReason::BUSY || deadline_.Expired()) return held;
-      clock_.WaitFor(RetryAfterOf(held));
-    }
+    RETURN_IF_ERROR(Hold(&begin));
     int64_t bytes = 0;
     RETURN_IF_ERROR(Pass(/*gently=*/false, &bytes));
     RETURN_IF_ERROR(Step(move_.target, wire::MoveAction::READY).status());

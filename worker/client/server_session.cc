@@ -184,7 +184,7 @@ bool ServerSession::PushAnswered(const DataCall& call, int64_t boot_id) {
     freed = TakeDurable(durable);
     if (retain) {
       retention->Add(part.bytes);
-      ledger_.Acknowledged(std::move(part));
+      retention->Drop(ledger_.Acknowledged(std::move(part)));
     } else {
       ledger_.AcknowledgedForGood(sequence);
     }
@@ -415,11 +415,12 @@ absl::Status ServerSession::LeaveOutMoved(const absl::Status& moved, DataCall* c
     ASSIGN_OR_RETURN(VariableSpec spec, FromWire(wire, index_, kMaxServers));
     newer.Insert(std::move(spec));
   }
+  const auto find = [&](absl::string_view name) { return newer.Find(name); };
   if (call->kind == CallKind::kAssign) {
-    ASSIGN_OR_RETURN(auto parts, CutAnew(call->assign.items, index_, newer));
+    ASSIGN_OR_RETURN(auto parts, CutAnew(call->assign.items, index_, find));
     call->assign.items = std::move(parts.here);
   } else {
-    ASSIGN_OR_RETURN(auto parts, CutAnew(call->request.push.items, index_, newer));
+    ASSIGN_OR_RETURN(auto parts, CutAnew(call->request.push.items, index_, find));
     call->request.push.items = std::move(parts.here);
   }
   return absl::OkStatus();

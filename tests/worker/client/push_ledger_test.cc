@@ -50,6 +50,16 @@ TEST(PushLedger, SendsAgainWhatTheServerDoesNotHaveInOrder) {
   EXPECT_THAT(Replayed(ledger, 5), IsEmpty());
 }
 
+// A contribution to which rows have come that were another server's.
+TEST(PushLedger, TheLastPartOfASequenceTakesThePlaceOfTheFirst) {
+  PushLedger ledger = Ledger();
+  EXPECT_EQ(ledger.Acknowledged(Part(4, 50)), 40);
+  EXPECT_EQ(ledger.bytes(), 80);
+  EXPECT_EQ(ledger.Acknowledged(Part(5, 1)), 0);
+  EXPECT_THAT(Replayed(ledger, 0), ElementsAre(1, 2, 4, 5));
+  EXPECT_EQ(ledger.PlanReplay(kNextBoot, 2).parts[0].bytes, 50);
+}
+
 TEST(PushLedger, KeepsWhatIsNotDurable) {
   PushLedger ledger = Ledger();
   EXPECT_EQ(ledger.bytes(), 70);
