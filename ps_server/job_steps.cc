@@ -57,6 +57,23 @@ DecisionRecord FromWire(const wire::StepDecision& decision, const std::string& j
   return record;
 }
 
+// Whether this server has anything of the job.
+bool AnyRows(const Job& job) {
+  const auto variables = job.variables();
+  return std::any_of(variables->begin(), variables->end(),
+                     [](const auto& variable) { return !variable.second->shards().empty(); });
+}
+
+SyncSteps::Missing WhyMissing(const Job& job, bool any_rows, const NamedContribution& name) {
+  const std::shared_ptr<Session> session = job.FindSession(name.worker);
+  // Its worker pushed it before it knew of this server, or this one has nothing of the job.
+  if (session == nullptr || !any_rows) return SyncSteps::Missing::kNoPart;
+  // A newer start of the worker computes again what is not applied everywhere.
+  if (session->left()) return SyncSteps::Missing::kLost;
+  return session->applied() < name.sequence ? SyncSteps::Missing::kAwaited
+                                            : SyncSteps::Missing::kNoPart;
+}
+
 }  // namespace
 
 void JobSteps::Load(const ServerCore& core, const WorkerRecord& closed,
@@ -68,12 +85,16 @@ void JobSteps::Load(const ServerCore& core, const WorkerRecord& closed,
   active_.store(true, std::memory_order_release);
 }
 
-void JobSteps::Begin(const ServerCore& core) {
+void JobSteps::Begin(const ServerCore& core, int64_t after) {
   if (active()) return;
   absl::MutexLock lock(&mutex_);
   if (session_ != nullptr) return;
   session_ = std::make_shared<Session>(job_, kStepWorker, core.applied_is_durable());
-  if (!IsCoordinator(core)) steps_.KeepNoClosedDecisions();
+  if (!IsCoordinator(core)) {
+    steps_.KeepNoClosedDecisions();
+    steps_.Begin(after, {});
+    if (after > 0) session_->Applied(after, "");
+  }
   active_.store(true, std::memory_order_release);
 }
 
@@ -154,12 +175,6 @@ absl::Status JobSteps::Learn(ServerCore& core, absl::Span<const wire::StepDecisi
   return absl::OkStatus();
 }
 
-bool JobSteps::MayStillCome(const Admitted& admitted, const NamedContribution& name) const {
-  // A newer start of the worker computes again what is not applied everywhere.
-  const std::shared_ptr<Session> session = admitted.job->FindSession(name.worker);
-  return session != nullptr && !session->left() && session->applied() < name.sequence;
-}
-
 absl::Status JobSteps::Store(ServerCore& core, const DecisionRecord& decision) {
   if (core.options.durability == Durability::kOff) return absl::OkStatus();
   const WaitBoard::Waiting waiting(&core.waits, "epoch",
@@ -192,8 +207,10 @@ absl::Status JobSteps::CloseSteps(ServerCore& core, const Admitted& admitted) {
     {
       absl::MutexLock lock(&mutex_);
       if (closing_) return absl::OkStatus();  // that thread looks again when it is done
-      next = steps_.NextClosing(
-          [&](const NamedContribution& name) { return !MayStillCome(admitted, name); });
+      next =
+          steps_.NextClosing([&, any_rows = AnyRows(*admitted.job)](const NamedContribution& name) {
+            return WhyMissing(*admitted.job, any_rows, name);
+          });
       awaited_.clear();
       if (!next) return absl::OkStatus();
       for (const NamedContribution* name : next->awaited) awaited_.push_back(*name);
@@ -266,7 +283,9 @@ absl::Status JobSteps::Await(ServerCore& core, const Admitted& admitted,
                              const wire::PullRequest& request, wire::PullReply& reply) {
   Session& session = *admitted.session;
   const Deadline deadline = Deadline::In(absl::Seconds(request.wait_seconds));
-  if (IsCoordinator(core)) RETURN_IF_ERROR(Forget(core, request.all_durable_step));
+  if (IsCoordinator(core) && request.members_version == core.members.version()) {
+    RETURN_IF_ERROR(Forget(core, request.all_durable_step));
+  }
   std::optional<std::list<Waiter>::iterator> waiter;
   const auto done = absl::MakeCleanup([&] {
     if (!waiter) return;
@@ -332,10 +351,10 @@ absl::Status JobSteps::AwaitNoneWaiting(ServerCore& core, const Admitted& admitt
   }
 }
 
-JobSteps::Missing JobSteps::FindMissing() const {
+JobSteps::MissingText JobSteps::FindMissing() const {
   const std::vector<QuorumMember> quorum = cohort_.Quorum();
   absl::MutexLock lock(&mutex_);
-  Missing missing;
+  MissingText missing;
   if (!awaited_.empty()) {
     missing.waits_for = "contribution";
     missing.what = absl::StrCat("step ", steps_.closed() + 1,
@@ -350,7 +369,7 @@ JobSteps::Missing JobSteps::FindMissing() const {
   return missing;
 }
 
-std::string JobSteps::WaitText(const Waiter& waiter, const Missing& missing) const {
+std::string JobSteps::WaitText(const Waiter& waiter, const MissingText& missing) const {
   const std::string what =
       waiter.step > 0 ? absl::StrCat("to begin step ", waiter.step) : "for its steps to close";
   return absl::StrCat("worker ", waiter.worker, " of job ", job_, " has waited ",
@@ -431,7 +450,7 @@ size_t JobSteps::FillWhy(wire::WhyReply& reply, size_t most_waits) const {
   const size_t count = waiters.size();
   if (count > most_waits) waiters.resize(most_waits);
   if (waiters.empty()) return count;
-  const Missing missing = FindMissing();
+  const MissingText missing = FindMissing();
   const std::vector<wire::WorkerStanding> standings = cohort_.StandingsOf(missing.workers);
   for (const Waiter& waiter : waiters) {
     wire::WaitingCall& call = reply.waiting.emplace_back();

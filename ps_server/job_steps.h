@@ -41,8 +41,9 @@ class JobSteps {
   // What the store kept. `closed`: of kStepWorker.
   void Load(const ServerCore& core, const WorkerRecord& closed,
             std::vector<DecisionRecord> decisions);
-  // A synchronous worker says hello.
-  void Begin(const ServerCore& core);
+  // A synchronous worker says hello. Where none did before the first step here is the one after
+  // `after`.
+  void Begin(const ServerCore& core, int64_t after);
   // Whether the job is, or was, synchronous.
   bool active() const { return active_.load(std::memory_order_acquire); }
 
@@ -101,13 +102,12 @@ class JobSteps {
     absl::Duration since;  // on the monotonic clock
   };
   // What a waiter waits for.
-  struct Missing {
+  struct MissingText {
     std::string what;             // "step 4 is not decided", "… not closed"
     absl::string_view waits_for;  // WaitingCall.waits_for
     std::vector<int32_t> workers;
   };
 
-  bool MayStillCome(const Admitted& admitted, const NamedContribution& name) const;
   // As safe as the server's durability promises, before anybody is told.
   static absl::Status Store(ServerCore& core, const DecisionRecord& decision);
   absl::Status Decide(ServerCore& core, int64_t below);
@@ -115,8 +115,8 @@ class JobSteps {
   // Whether a pull for `step` is to be answered.
   bool Ready(const ServerCore& core, int64_t step) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   std::vector<Waiter> Waiters() const;
-  Missing FindMissing() const;
-  std::string WaitText(const Waiter& waiter, const Missing& missing) const;
+  MissingText FindMissing() const;
+  std::string WaitText(const Waiter& waiter, const MissingText& missing) const;
   void FillDecisions(const wire::PullRequest& request, wire::PullReply& reply) const
       ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   absl::Status Forget(ServerCore& core, int64_t all_durable_step);

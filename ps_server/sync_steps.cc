@@ -125,7 +125,7 @@ void SyncSteps::Forget(int64_t step) {
 }
 
 std::optional<SyncSteps::Closing> SyncSteps::NextClosing(
-    absl::FunctionRef<bool(const NamedContribution&)> gone) const {
+    absl::FunctionRef<Missing(const NamedContribution&)> why) const {
   const auto decision = decisions_.find(closed_ + 1);
   if (decision == decisions_.end()) return std::nullopt;
   Closing closing;
@@ -135,10 +135,12 @@ std::optional<SyncSteps::Closing> SyncSteps::NextClosing(
     if (pending != pending_.end() && pending->second.parts != nullptr &&
         pending->second.name.incarnation >= name.incarnation) {
       closing.present.push_back(pending->second);
-    } else if (gone(name)) {
-      closing.lost.push_back(&name);
-    } else {
-      closing.awaited.push_back(&name);
+      continue;
+    }
+    switch (why(name)) {
+      case Missing::kAwaited: closing.awaited.push_back(&name); break;
+      case Missing::kLost: closing.lost.push_back(&name); break;
+      case Missing::kNoPart: break;
     }
   }
   return closing;

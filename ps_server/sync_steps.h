@@ -91,9 +91,15 @@ class SyncSteps {
     std::vector<const NamedContribution*> lost;     // named, not here, and not to come
     std::vector<const NamedContribution*> awaited;  // named, not here yet: not to be closed
   };
-  // nullopt: the next step is not decided, as far as is known here. `gone`: the worker will not
-  // send it again.
-  std::optional<Closing> NextClosing(absl::FunctionRef<bool(const NamedContribution&)> gone) const;
+  // Of a contribution that is named and not pending here.
+  enum class Missing {
+    kAwaited,  // its worker will send it (again)
+    kLost,     // it will not: it is gone, and this server had it
+    kNoPart,   // there was none here
+  };
+  // nullopt: the next step is not decided, as far as is known here.
+  std::optional<Closing> NextClosing(
+      absl::FunctionRef<Missing(const NamedContribution&)> why) const;
   // The mean of the next step is applied. Returns, by worker and sequence, what is applied with it,
   // which it names, and what is void with it: the rest of what was pending for it or an earlier
   // step.

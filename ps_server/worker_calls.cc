@@ -105,7 +105,7 @@ absl::Status Join(ServerCore& core, const wire::HelloRequest& request, wire::Hel
   }
   const bool is_new = incarnation > session->incarnation();
   if (hello.consistency && hello.consistency->mode == ConsistencyMode::kSync) {
-    job->steps().Begin(core);
+    job->steps().Begin(core, request.begins_after_step);
   }
   session->Admit(incarnation, request.origin, request.start);
   CAIRN_CRASH_POINT("hello: admitted");

@@ -400,6 +400,8 @@ struct PullRequest {
   /** No server can come back with an earlier ServerState.durable_step: ps:0 forgets the decisions
       up to here. */
   7: i64 all_durable_step = 0
+  /** Members.version that all_durable_step goes by: with an older one ps:0 forgets nothing. */
+  8: i64 members_version = 0
 }
 
 struct PulledItem {
@@ -466,6 +468,9 @@ struct HelloRequest {
   10: i64 start = 0
   /** Names the caller's host and network namespace; empty: not told. */
   11: string host_id
+  /** SYNC, to a server that has joined: one that knows nothing of the job's steps begins after this
+      one, which is decided. */
+  12: i64 begins_after_step = 0
 }
 
 /** A server that the cluster file does not have, or that is not one any more. */

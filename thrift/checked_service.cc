@@ -181,6 +181,7 @@ absl::Status CheckRequest(const wire::HelloRequest& request) {
   RETURN_IF_ERROR(CheckAtLeast("worker", request.worker, -1));
   RETURN_IF_ERROR(CheckAtLeast("incarnation", request.incarnation, 0));
   RETURN_IF_ERROR(CheckAtLeast("step", request.step, -1));
+  RETURN_IF_ERROR(CheckAtLeast("begins_after_step", request.begins_after_step, 0));
   return CheckAtLeast("expected_workers", request.expected_workers, 0);
 }
 

@@ -486,7 +486,8 @@ class Soak:
         if found["dropped"][FREE] != told:
             raise Failure(f"worker {FREE} knows that {told} of its pushes were dropped, but "
                           f"{found['dropped'][FREE]} did not count")
-        moves = {"moves": self.moved(), "movers": self.movers} if self.moves else {}
+        moves = {"moves": self.moved(), "movers": self.movers,
+                 "joins": self.joins} if self.moves else {}
         return {**moves, "steps": found["steps"], "dropped": sum(found["dropped"]),
                 "missing_on_a_server": sum(map(len, lost.values()))}
 

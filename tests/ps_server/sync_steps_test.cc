@@ -26,8 +26,8 @@ PendingContribution To(int64_t step, const NamedContribution& name) {
                                                    [](const auto*) {})};
 }
 
-bool Nobody(const NamedContribution&) { return false; }
-bool Everybody(const NamedContribution&) { return true; }
+SyncSteps::Missing Nobody(const NamedContribution&) { return SyncSteps::Missing::kAwaited; }
+SyncSteps::Missing Everybody(const NamedContribution&) { return SyncSteps::Missing::kLost; }
 
 class SyncStepsTest : public ::testing::Test {
  protected:
@@ -144,6 +144,18 @@ TEST_F(SyncStepsTest, ANamedContributionThatNobodyWillSendAgainIsLost) {
   EXPECT_EQ(closing->lost[0]->worker, 1);
   EXPECT_EQ(closing->present.size(), 1u);
   EXPECT_THAT(steps_.Close().named, ElementsAre(Name(0, 1), Name(1, 1)));
+}
+
+// Of a worker that pushed it before it knew this server.
+TEST_F(SyncStepsTest, WhatHadNoPartHereIsNeitherAwaitedNorLost) {
+  steps_.Begin(7, {});
+  EXPECT_EQ(steps_.open(), 8);
+  steps_.Add(To(8, Name(0, 1)));
+  EXPECT_TRUE(steps_.Learn({"", 8, {Name(0, 1), Name(1, 1)}}));
+  const auto closing = steps_.NextClosing([](const auto&) { return SyncSteps::Missing::kNoPart; });
+  EXPECT_THAT(closing->awaited, IsEmpty());
+  EXPECT_THAT(closing->lost, IsEmpty());
+  EXPECT_EQ(closing->present.size(), 1u);
 }
 
 TEST_F(SyncStepsTest, ANewStartGoesOnAfterWhatIsNamedAndItsOtherPushesNeverCount) {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -155,7 +156,10 @@ absl::Status PsClientImpl::SayHello(Deadline deadline) {
   wire::HelloReply first;
   RETURN_IF_ERROR(HelloTo(sessions_[0], 0, deadline, &first));
   incarnation_ = first.incarnation;
-  if (first.__isset.members) RETURN_IF_ERROR(BeginMembers(first.members, deadline));
+  if (first.__isset.members) {
+    RETURN_IF_ERROR(TakeMembers(first.members, /*greet=*/false, deadline));
+  }
+  if (identity_.synchronous()) steps_.Begin(first.step, first.step - 1);
   CAIRN_CRASH_POINT("worker: hello to ps:0 alone");
   const std::vector<int32_t> servers = sessions_.Live();
   std::vector<wire::HelloReply> replies(sessions_.size());
@@ -174,7 +178,10 @@ absl::Status PsClientImpl::SayHello(Deadline deadline) {
   answers.reserve(replies.size());
   // Everything applied there is durable by now, but what it has no part of is not in the number.
   for (size_t s = 0; s < replies.size(); ++s) {
-    answers.push_back({std::max(replies[s].state.durable, LastWord(s)), replies[s].position});
+    // Under sync one that left had no part but of steps that went along with its rows.
+    const bool needs_none = identity_.synchronous() && sessions_[s].left();
+    const int64_t last_word = needs_none ? std::numeric_limits<int64_t>::max() : LastWord(s);
+    answers.push_back({std::max(replies[s].state.durable, last_word), replies[s].position});
   }
   const ResumePoint point = ChooseResumePoint(answers);
   double lease_seconds = replies[0].lease_seconds;

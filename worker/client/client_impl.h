@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -115,8 +116,7 @@ class PsClientImpl : public PsClient {
   // Asks ps:0 which servers there are: says hello to those that have come, and learns who has the
   // rows of those that have gone.
   absl::Status RefreshMembers(Deadline deadline);
-  // As ps:0's hello says; the caller says hello to all of them.
-  absl::Status BeginMembers(const wire::Members& members, Deadline deadline);
+  // `greet`: says hello to those that have come; else the caller does.
   absl::Status TakeMembers(const wire::Members& members, bool greet, Deadline deadline);
   absl::Status Greet(const wire::Member& member, bool greet, Deadline deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(members_mutex_);
@@ -187,8 +187,10 @@ class PsClientImpl : public PsClient {
   absl::Status SendMoved(absl::Span<Exchange* const> exchanges, bool numbered, Deadline deadline);
   // Of a contribution: what has come to a server is added to what it has of it.
   absl::Status ContributeAnew(absl::Span<Exchange* const> exchanges, Deadline deadline);
-  // *again: those that are to be sent again.
-  absl::Status DealAnew(absl::Span<Exchange* const> exchanges, std::vector<Exchange*>* again);
+  // *all: its calls; to them come those to servers that have rows of it since, which are in
+  // *joined. *again: those that are to be sent again.
+  absl::Status DealAnew(std::vector<Exchange*>* all, std::deque<Exchange>* joined,
+                        std::vector<Exchange*>* again);
   absl::Status SendMovedOf(Exchange& exchange, bool numbered, Deadline deadline);
   // What of `items` is for other servers by now; the rest is left in it.
   template <typename Item>

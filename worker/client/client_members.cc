@@ -13,17 +13,6 @@
 
 namespace cairn {
 
-absl::Status PsClientImpl::BeginMembers(const wire::Members& members, Deadline deadline) {
-  if (identity_.synchronous()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "servers have come or gone since the cluster file was written (version ", members.version,
-        " at ", sessions_[0].name(),
-        "), and a job that trains synchronously needs those of one file: train it by async or ssp, "
-        "or checkpoint it and restore it on new servers"));
-  }
-  return TakeMembers(members, /*greet=*/false, deadline);
-}
-
 absl::Status PsClientImpl::RefreshMembers(Deadline deadline) {
   wire::Members members;
   RETURN_IF_ERROR(
@@ -49,7 +38,10 @@ absl::Status PsClientImpl::TakeMembers(const wire::Members& members, bool greet,
     last_words_[index] = member.applied;
     if (index >= sessions_.size()) {
       RETURN_IF_ERROR(Greet(member, greet, deadline));
-    } else if (member.left && !sessions_[index].left()) {
+      continue;
+    }
+    if (!member.left) sessions_[index].SetJoined();
+    if (member.left && !sessions_[index].left()) {
       // It had taken this worker for gone, and its rows went without what was to be sent again.
       if (greet && member.incarnation > incarnation_) fenced_.store(true);
       gone.push_back(&sessions_[index]);
@@ -86,7 +78,11 @@ absl::Status PsClientImpl::Greet(const wire::Member& member, bool greet, Deadlin
   if (!reached.ok()) return reached.status();
   auto session = std::make_unique<ServerSession>(member.index, std::move(reached->name),
                                                  std::move(reached->link), &identity_);
-  if (member.left) session->SetLeft();
+  if (member.left) {
+    session->SetLeft();
+  } else {
+    session->SetJoined();
+  }
   if (greet && !session->left()) {
     wire::HelloReply reply;
     RETURN_IF_ERROR(HelloTo(*session, incarnation_, deadline, &reply, /*joins=*/true));
@@ -107,7 +103,7 @@ absl::Status PsClientImpl::Greet(const wire::Member& member, bool greet, Deadlin
 
 bool PsClientImpl::HasLeftUnheard(ServerSession& session, Deadline deadline,
                                   wire::HelloReply* reply) {
-  if (session.index() == 0 || identity_.synchronous()) return false;
+  if (session.index() == 0) return false;
   wire::HelloReply first;
   const Deadline soon = Deadline::Earlier(deadline, Deadline::In(options_.rpc_timeout));
   const Outcome asked = sessions_[0].Hello(incarnation_, soon, &first, /*joins=*/true);

@@ -1,4 +1,6 @@
 // What becomes of a call that meets rows which have moved to another server.
+#include <algorithm>
+#include <deque>
 #include <map>
 #include <string>
 #include <utility>
@@ -22,6 +24,9 @@ constexpr absl::Duration kLeftRetry = absl::Milliseconds(10);
 bool Moved(const Exchange& exchange) {
   return ReasonOf(exchange.outcome.status) == wire::ErrorReason::MOVED;
 }
+
+// Whose rows stay in a call to that server; one that has left keeps none.
+int32_t KeepsFor(const ServerSession& session) { return session.left() ? -1 : session.index(); }
 
 bool NothingLeft(const DataCall& call) {
   return call.kind == CallKind::kAssign ? call.assign.items.empty()
@@ -56,7 +61,11 @@ absl::Status PsClientImpl::SendMoved(absl::Span<Exchange* const> exchanges, bool
   }
   const DataCall& call = exchanges[0]->call;
   const bool contribution = call.kind == CallKind::kPush && call.request.push.step > 0;
-  if (contribution && status.ok()) status = ContributeAnew(exchanges, deadline);
+  if (contribution && status.ok()) {
+    status = ContributeAnew(exchanges, deadline);
+    // What came later may be what failed.
+    if (!status.ok()) exchanges[0]->outcome = {Progress::kUnknown, status};
+  }
   for (Exchange* exchange : exchanges) {
     if (!Moved(*exchange)) continue;
     if (status.ok()) status = SendMovedOf(*exchange, numbered, deadline);
@@ -70,10 +79,12 @@ absl::Status PsClientImpl::SendMoved(absl::Span<Exchange* const> exchanges, bool
 // order does not matter.
 absl::Status PsClientImpl::ContributeAnew(absl::Span<Exchange* const> exchanges,
                                           Deadline deadline) {
-  while (LearnMaps(exchanges, deadline)) {
+  std::vector<Exchange*> all(exchanges.begin(), exchanges.end());
+  std::deque<Exchange> joined;  // of servers that have come since
+  while (LearnMaps(all, deadline)) {
     RETURN_IF_ERROR(CheckOpen("step, while rows move", deadline));
     std::vector<Exchange*> again;
-    RETURN_IF_ERROR(DealAnew(exchanges, &again));
+    RETURN_IF_ERROR(DealAnew(&all, &joined, &again));
     CAIRN_CRASH_POINT("worker: before what has moved is sent");
     for (Exchange* exchange : again) {
       const absl::Status status = RunExchange(*exchange, /*numbered=*/true, deadline);
@@ -85,7 +96,7 @@ absl::Status PsClientImpl::ContributeAnew(absl::Span<Exchange* const> exchanges,
 
 // By one map of each variable, though others are learned meanwhile: rows of two could not share an
 // item. A server that has taken its part already has none that go elsewhere.
-absl::Status PsClientImpl::DealAnew(absl::Span<Exchange* const> exchanges,
+absl::Status PsClientImpl::DealAnew(std::vector<Exchange*>* all, std::deque<Exchange>* joined,
                                     std::vector<Exchange*>* again) {
   absl::flat_hash_map<std::string, const ClientVariable*> maps;
   const auto find = [&](absl::string_view name) {
@@ -94,27 +105,44 @@ absl::Status PsClientImpl::DealAnew(absl::Span<Exchange* const> exchanges,
     return map->second;
   };
   std::map<int32_t, std::vector<wire::PushItem>> arriving;  // by server
-  for (Exchange* exchange : exchanges) {
+  for (Exchange* exchange : *all) {
     std::vector<wire::PushItem>& items = exchange->call.request.push.items;
     ASSIGN_OR_RETURN(MovedParts<wire::PushItem> parts,
-                     CutAnew(items, exchange->session->index(), find));
+                     CutAnew(items, KeepsFor(*exchange->session), find));
     items = std::move(parts.here);
     for (auto& [server, elsewhere] : parts.elsewhere) {
       RETURN_IF_ERROR(AddItems(std::move(elsewhere), &arriving[server]));
     }
   }
-  for (Exchange* exchange : exchanges) {
-    const auto arrives = arriving.extract(exchange->session->index());
-    if (!arrives.empty()) {
-      wire::PushRequest& push = exchange->call.request.push;
-      RETURN_IF_ERROR(AddItems(std::move(arrives.mapped()), &push.items));
-      push.replaces = true;
-    }
-    if (!arrives.empty() || Moved(*exchange)) again->push_back(exchange);
+  bool any_new = false;
+  for (const auto& [server, items] : arriving) {
+    const bool there = std::any_of(all->begin(), all->end(), [server = server](const Exchange* to) {
+      return to->session->index() == server;
+    });
+    if (there) continue;
+    Exchange& exchange = joined->emplace_back();
+    exchange.session = &sessions_[static_cast<size_t>(server)];
+    exchange.call.kind = CallKind::kPush;
+    exchange.call.request.push.step = all->front()->call.request.push.step;
+    exchange.call.request.push.rows = all->front()->call.request.push.rows;
+    all->push_back(&exchange);
+    any_new = true;
   }
-  if (arriving.empty()) return absl::OkStatus();
-  return absl::InternalError(
-      absl::StrCat("a step has rows for ps:", arriving.begin()->first, ", which it does not know"));
+  // The others are to know that this one has a part.
+  if (any_new) RETURN_IF_ERROR(order_.NumberAgain(*all));
+  for (Exchange* exchange : *all) {
+    const auto arrives = arriving.extract(exchange->session->index());
+    wire::PushRequest& push = exchange->call.request.push;
+    if (!arrives.empty()) RETURN_IF_ERROR(AddItems(std::move(arrives.mapped()), &push.items));
+    if (exchange->session->left() && push.items.empty()) {
+      exchange->sent = exchange->done = true;
+      exchange->outcome = {Progress::kAnswered, absl::OkStatus()};
+    } else if (!arrives.empty() || any_new || Moved(*exchange)) {
+      push.replaces = true;
+      again->push_back(exchange);
+    }
+  }
+  return absl::OkStatus();
 }
 
 // The order matters: that the server it was for has its part says that the others have theirs, to a
@@ -174,12 +202,8 @@ absl::Status PsClientImpl::SendParts(Exchange& exchange, std::vector<Item>& item
 template <typename Item>
 absl::Status PsClientImpl::CutParts(const Exchange& exchange, std::vector<Item>& items,
                                     bool numbered, std::vector<Exchange>* late) {
-  // One that has left keeps nothing.
-  constexpr int32_t kNone = -1;
-  const ServerSession& session = *exchange.session;
-  ASSIGN_OR_RETURN(MovedParts<Item> parts,
-                   CutAnew(items, session.left() ? kNone : session.index(),
-                           [this](absl::string_view name) { return variables_.Find(name); }));
+  const auto find = [this](absl::string_view name) { return variables_.Find(name); };
+  ASSIGN_OR_RETURN(MovedParts<Item> parts, CutAnew(items, KeepsFor(*exchange.session), find));
   for (auto& [server, elsewhere] : parts.elsewhere) {
     Exchange& part = late->emplace_back();
     part.session = &sessions_[static_cast<size_t>(server)];

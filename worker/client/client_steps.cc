@@ -42,9 +42,10 @@ void PsClientImpl::ResumeSteps(const ResumePoint& point,
                                absl::Span<const wire::HelloReply> replies) {
   int64_t durable_step = replies[0].state.durable_step;
   void_through_ = 0;
-  for (const wire::HelloReply& reply : replies) {
-    durable_step = std::min(durable_step, reply.state.durable_step);
-    void_through_ = std::max(void_through_, reply.state.applied);
+  for (size_t s = 0; s < replies.size(); ++s) {
+    void_through_ = std::max(void_through_, replies[s].state.applied);
+    if (sessions_[s].left()) continue;
+    durable_step = std::min(durable_step, replies[s].state.durable_step);
   }
   steps_.Begin(replies[0].step, durable_step);
   // Applied or named, as ps:0 says.
@@ -126,6 +127,7 @@ absl::Status PsClientImpl::PullStepOnce(int64_t step, absl::Span<const PullTarge
   std::vector<Exchange*> first, others;
   for (Exchange* exchange : plan.Wave(0)) {
     exchange->repeatable = true;
+    steps_.NeedAfter(exchange->session->closed_step());
     (exchange->session->index() == 0 ? first : others).push_back(exchange);
   }
   CAIRN_CRASH_POINT("step: before ps:0 is told");
@@ -149,6 +151,7 @@ absl::Status PsClientImpl::PullStepOnce(int64_t step, absl::Span<const PullTarge
 absl::Status PsClientImpl::RunStepPulls(DataPlan& plan, absl::Span<Exchange* const> exchanges,
                                         Deadline deadline) {
   if (exchanges.empty()) return absl::OkStatus();
+  const int64_t members_version = members_version_.load();  // or a newer one
   int64_t all_durable = std::numeric_limits<int64_t>::max();
   sessions_.ForEachLive([&](const ServerSession& session) {
     all_durable = std::min(all_durable, session.durable_step());
@@ -156,6 +159,7 @@ absl::Status PsClientImpl::RunStepPulls(DataPlan& plan, absl::Span<Exchange* con
   steps_.Forget(all_durable);
   for (Exchange* exchange : exchanges) {
     exchange->call.request.pull.all_durable_step = all_durable;
+    exchange->call.request.pull.members_version = members_version;
   }
   int64_t retries = 0;
   absl::Status status = fan_out_.Run(

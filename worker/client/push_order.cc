@@ -57,6 +57,10 @@ absl::Status PushOrder::Number(absl::Span<Exchange* const> exchanges,
   } else {
     numbered_position_.assign(position->data(), position->size());
   }
+  return NumberAgain(exchanges);
+}
+
+absl::Status PushOrder::NumberAgain(absl::Span<Exchange* const> exchanges) {
   last_part_.resize(sessions_.size());
   for (size_t s = 0; s < last_part_.size(); ++s) last_part_[s] = sessions_[s].last_part();
   for (Exchange* exchange : exchanges) {
@@ -75,7 +79,9 @@ absl::Status PushOrder::Number(absl::Span<Exchange* const> exchanges,
     if (!Updates(*exchange)) continue;
     wire::Sequence& sequence = SequenceOf(exchange->call);
     sequence.sequence = next_;
-    sequence.after = exchange->session->last_part();
+    // Where the server has it already this stays what it was.
+    const int64_t last_part = exchange->session->last_part();
+    if (last_part < next_) sequence.after = last_part;
     sequence.position = encoded_;
   }
   return absl::OkStatus();

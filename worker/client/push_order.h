@@ -46,6 +46,9 @@ class PushOrder {
   // kFailedPrecondition: an earlier push's fate is not known, or it was fenced. kInvalidArgument:
   // position too long.
   absl::Status Number(absl::Span<Exchange* const> exchanges, const absl::string_view* position);
+  // The number that they have, all of them, once more: a server that had no part of it has one now.
+  // Errors as Number.
+  absl::Status NumberAgain(absl::Span<Exchange* const> exchanges);
   // The server has applied its part. False: send it again (ServerSession::PushAnswered).
   bool Answered(const Exchange& exchange);
   // After the last attempt of the numbered calls, which ended with `status`.

@@ -120,6 +120,9 @@ class ServerSession {
   // The error of a call that waited in vain for this server, after its last attempt's `outcome`.
   absl::Status GaveUp(const Outcome& outcome, bool deadline_passed) const;
 
+  // It has joined the cluster since it was started.
+  void SetJoined() { joined_.store(true, std::memory_order_relaxed); }
+
   // It has left the cluster, and its rows have other owners. Calls fail with MOVED from now on;
   // nothing is sent to it again.
   void SetLeft();
@@ -163,6 +166,7 @@ class ServerSession {
   std::atomic<int64_t> durable_step_{0};
 
   std::atomic<bool> gone_{false};
+  std::atomic<bool> joined_{false};
   std::atomic<bool> left_{false};
 
   mutable absl::Mutex push_mutex_;  // orders renewals, acknowledgements and what is durable

@@ -10,7 +10,7 @@ void StepBook::Begin(int64_t open, int64_t durable) {
   absl::MutexLock lock(&mutex_);
   decisions_.clear();
   own_.clear();
-  last_decided_ = durable;
+  last_decided_ = forgotten_ = durable;
   SetOpen(open);
 }
 
@@ -44,6 +44,13 @@ int64_t StepBook::Learn(const std::vector<wire::StepDecision>& decisions, int64_
   return dropped;
 }
 
+void StepBook::NeedAfter(int64_t closed) {
+  absl::MutexLock lock(&mutex_);
+  if (closed >= forgotten_) return;
+  last_decided_ = std::min(last_decided_, closed);
+  forgotten_ = closed;
+}
+
 int64_t StepBook::last_decided() const {
   absl::MutexLock lock(&mutex_);
   return last_decided_;
@@ -67,6 +74,7 @@ std::vector<wire::StepDecision> StepBook::Decisions(int64_t after, int64_t throu
 
 void StepBook::Forget(int64_t through) {
   absl::MutexLock lock(&mutex_);
+  forgotten_ = std::max(forgotten_, std::min(through, last_decided_));
   decisions_.erase(decisions_.begin(), decisions_.upper_bound(through));
 }
 

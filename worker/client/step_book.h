@@ -29,6 +29,9 @@ class StepBook {
   // the open step. What lies between and is not told is needed by nobody. Returns how many
   // contributions of this client they drop.
   int64_t Learn(const std::vector<wire::StepDecision>& decisions, int64_t open);
+  // Some server has closed the steps up to `closed` alone: what comes after is to be learned again,
+  // where it was forgotten.
+  void NeedAfter(int64_t closed);
   // Every step up to it is known here or needed by nobody.
   int64_t last_decided() const;
   // Known decisions of steps in (after, through], as many as one call may hold; none where a server
@@ -46,6 +49,7 @@ class StepBook {
   std::atomic<int64_t> open_{1};
   mutable absl::Mutex mutex_;
   int64_t last_decided_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t forgotten_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<int64_t, wire::StepDecision> decisions_ ABSL_GUARDED_BY(mutex_);
   std::multimap<int64_t, Own> own_ ABSL_GUARDED_BY(mutex_);  // by step; not decided yet
 };
