@@ -54,6 +54,9 @@ absl::Status CheckDense(const VariableSpec& spec, int32_t ps_count) {
   if (!(spec.row_rules == RowRules())) {
     return Refuse(spec, "row_rules are for embeddings, this one is dense");
   }
+  if (!(spec.row_storage == RowStorage())) {
+    return Refuse(spec, "row_storage is for embeddings, this one is dense: leave it out");
+  }
   if (spec.shards.empty()) {
     return Refuse(spec, "shards is empty; a dense variable has at least one");
   }
@@ -92,6 +95,17 @@ absl::Status CheckRules(const VariableSpec& spec) {
                 " (a row a bucket) or more");
 }
 
+absl::Status CheckFormat(const VariableSpec& spec, absl::string_view field, RowFormat format,
+                         size_t known) {
+  const auto number = static_cast<int32_t>(format);
+  const auto names = absl::MakeConstSpan(kRowFormatNames);
+  if (number >= 0 && static_cast<size_t>(number) < known) return absl::OkStatus();
+  const bool has_name = number >= 0 && static_cast<size_t>(number) < names.size();
+  return Refuse(spec, "row_storage.", field, " is ",
+                has_name ? names[static_cast<size_t>(number)] : absl::StrCat("number ", number),
+                "; ", absl::StrJoin(names.first(known), ", "), " are allowed");
+}
+
 absl::Status CheckEmbedding(const VariableSpec& spec, int32_t ps_count) {
   if (spec.dtype != DType::kFloat32) {
     return Refuse(spec, "dtype ", DTypeName(spec.dtype), ", but embeddings are float32");
@@ -111,6 +125,8 @@ absl::Status CheckEmbedding(const VariableSpec& spec, int32_t ps_count) {
   for (size_t i = 0; i < buckets; ++i) {
     RETURN_IF_ERROR(CheckPs(spec, "bucket_ps", i, spec.bucket_ps[i], ps_count));
   }
+  RETURN_IF_ERROR(CheckFormat(spec, "values", spec.row_storage.values, std::size(kRowFormatNames)));
+  RETURN_IF_ERROR(CheckFormat(spec, "slots", spec.row_storage.slots, kSlotFormats));
   return CheckRules(spec);
 }
 
@@ -171,6 +187,10 @@ std::string SpecText(const VariableSpec& spec) {
       absl::StrAppend(&text, ", expire_after_seconds ", rules.expire_after_seconds);
     }
     if (rules.max_rows > 0) absl::StrAppend(&text, ", max_rows ", rules.max_rows);
+    if (!(spec.row_storage == RowStorage())) {
+      absl::StrAppend(&text, ", row_storage ", RowFormatName(spec.row_storage.values), " (slots ",
+                      RowFormatName(spec.row_storage.slots), ")");
+    }
   } else {
     absl::StrAppend(&text, ", shards (first row + rows @ ps) {",
                     absl::StrJoin(spec.shards, ", ",

@@ -9,6 +9,7 @@
 #include "common/dtype.h"
 #include "common/initializer.h"
 #include "common/optimizer/optimizer.h"
+#include "common/row_storage.h"
 #include "common/shape.h"
 
 namespace cairn {
@@ -59,6 +60,7 @@ struct VariableSpec {
   std::vector<int32_t> bucket_ps;
   int64_t map_version = 1;  // of shards / bucket_ps
   RowRules row_rules;       // embedding
+  RowStorage row_storage;   // embedding
 
   bool operator==(const VariableSpec&) const = default;
 };

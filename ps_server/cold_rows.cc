@@ -1,7 +1,6 @@
 #include "ps_server/cold_rows.h"
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
@@ -216,7 +215,7 @@ absl::Status PullCold(ServerCore& core, Variable& variable, size_t part, const K
         for (const uint32_t position : at) {
           float* const to = out + groups.position(position) * dim;
           if (row == RowTable::kNone && found.cold != nullptr) {
-            std::memcpy(to, found.cold + table.part_offset(part), dim * sizeof(float));
+            table.CopyStored(found.cold, part, to);
           } else {
             found.stripe.CopyRow(part, found.key, row, to);
           }

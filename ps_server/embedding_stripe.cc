@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "common/hash.h"
 #include "common/status.h"
 #include "storage/bytes.h"
 
@@ -32,10 +33,19 @@ void CopyFloats(const float* from, size_t count, float* to) {
   }
 }
 
+// What decides how the rows of a push are rounded: its name, so that it is the same in a replay. A
+// push without one is not replayed.
+uint64_t DrawsOf(const Origin& origin, uint32_t updates, uint64_t table_hash) {
+  const bool named = origin.worker != Origin().worker;
+  const auto worker = static_cast<uint64_t>(static_cast<int64_t>(origin.worker));
+  const uint64_t number = named ? static_cast<uint64_t>(origin.sequence) : updates;
+  return MixBits(MixBits(table_hash ^ worker) ^ number);
+}
+
 }  // namespace
 
 EmbeddingStripe::EmbeddingStripe(const StripeId& id, const TableLayout& layout, ChunkPool& pool)
-    : Stripe(id), layout_(layout), table_(layout.floats_per_row(), pool) {
+    : Stripe(id), layout_(layout), table_(layout.row.bytes(), pool) {
   if (layout.admit_after_pushes > 1) waiting_ = std::make_unique<WaitingKeys>();
   if (layout.deletes_rows) ages_ = std::make_unique<RowAges>(layout.expire_after_seconds);
 }
@@ -44,16 +54,23 @@ uint32_t EmbeddingStripe::FoundOrMade(uint32_t found, int64_t key, int64_t& made
   if (found != RowTable::kNone) return found;
   const auto [row, is_new] = table_.FindOrInsert(key);
   if (is_new) {
-    float* floats = table_.floats(row);
-    InitializeRow(layout_.initializer, layout_.table_hash, key,
-                  absl::MakeSpan(floats, layout_.dim));
-    for (const float initial : layout_.slot_initial) {
-      floats += layout_.dim;
-      std::fill_n(floats, layout_.dim, initial);
-    }
+    InitializeNumbers(key, row);
     ++made;
   }
   return row;
+}
+
+void EmbeddingStripe::InitializeNumbers(int64_t key, uint32_t row) {
+  thread_local std::vector<float> expanded;
+  const bool plain = layout_.row.plain();
+  if (!plain) expanded.resize(layout_.row.floats());
+  float* floats = plain ? table_.floats(row) : expanded.data();
+  InitializeRow(layout_.initializer, layout_.table_hash, key, absl::MakeSpan(floats, layout_.dim));
+  for (const float initial : layout_.slot_initial) {
+    floats += layout_.dim;
+    std::fill_n(floats, layout_.dim, initial);
+  }
+  if (!plain) layout_.row.Round(expanded.data(), table_.numbers(row));
 }
 
 bool EmbeddingStripe::Take(int64_t key, uint32_t& row, int64_t& made) {
@@ -67,11 +84,12 @@ bool EmbeddingStripe::Take(int64_t key, uint32_t& row, int64_t& made) {
   return taken;
 }
 
-void EmbeddingStripe::Apply(const UpdateStep& step, absl::Span<const uint32_t> rows,
-                            absl::Span<const uint32_t> positions, bool repeats,
-                            const float* gradients, TableScratch& scratch) {
+void EmbeddingStripe::Apply(const UpdateStep& step, const Origin& origin,
+                            absl::Span<const uint32_t> rows, absl::Span<const uint32_t> positions,
+                            bool repeats, const float* gradients, TableScratch& scratch) {
+  const uint64_t draws = DrawsOf(origin, updates_, layout_.table_hash);
   if (waiting_ == nullptr) {
-    ApplyTaken(step, rows, positions, repeats, gradients, scratch);
+    ApplyTaken(step, draws, rows, positions, repeats, gradients, scratch);
     return;
   }
   scratch.admitted.clear();
@@ -81,37 +99,64 @@ void EmbeddingStripe::Apply(const UpdateStep& step, absl::Span<const uint32_t> r
     scratch.admitted.push_back(rows[i]);
     scratch.admitted_positions.push_back(positions[i]);
   }
-  ApplyTaken(step, scratch.admitted, scratch.admitted_positions, repeats, gradients, scratch);
+  ApplyTaken(step, draws, scratch.admitted, scratch.admitted_positions, repeats, gradients,
+             scratch);
 }
 
-void EmbeddingStripe::ApplyTaken(const UpdateStep& step, absl::Span<const uint32_t> rows,
+void EmbeddingStripe::ApplyTaken(const UpdateStep& step, uint64_t draws,
+                                 absl::Span<const uint32_t> rows,
                                  absl::Span<const uint32_t> positions, bool repeats,
                                  const float* gradients, TableScratch& scratch) {
   scratch.gradients.resize(kApplyRows * layout_.dim);
   scratch.pointers.resize(kApplyRows);
+  scratch.updated.resize(kApplyRows);
+  if (!layout_.row.plain()) scratch.expanded.resize(kApplyRows * layout_.row.floats());
   if (repeats) {
-    ApplySummed(step, rows, positions, gradients, scratch);
+    ApplySummed(step, draws, rows, positions, gradients, scratch);
   } else {
-    ApplyOnce(step, rows, positions, gradients, scratch);
+    ApplyOnce(step, draws, rows, positions, gradients, scratch);
   }
 }
 
-void EmbeddingStripe::ApplyOnce(const UpdateStep& step, absl::Span<const uint32_t> rows,
+void EmbeddingStripe::Update(const UpdateStep& step, uint64_t draws, size_t count,
+                             TableScratch& scratch) {
+  const size_t dim = layout_.dim;
+  const absl::Span<float* const> pointers = absl::MakeSpan(scratch.pointers.data(), count);
+  if (layout_.row.plain()) {
+    for (size_t i = 0; i < count; ++i) scratch.pointers[i] = table_.floats(scratch.updated[i]);
+    layout_.optimizer->ApplyRows(step, pointers, dim, scratch.gradients.data());
+    return;
+  }
+  const size_t width = layout_.row.floats();
+  for (size_t i = 0; i < count; ++i) {
+    scratch.pointers[i] = scratch.expanded.data() + i * width;
+    layout_.row.Expand(table_.numbers(scratch.updated[i]), scratch.pointers[i]);
+  }
+  layout_.optimizer->ApplyRows(step, pointers, dim, scratch.gradients.data());
+  for (size_t i = 0; i < count; ++i) {
+    const uint32_t row = scratch.updated[i];
+    layout_.row.RoundAtRandom(pointers[i], MixBits(draws ^ static_cast<uint64_t>(table_.key(row))),
+                              table_.numbers(row));
+  }
+}
+
+void EmbeddingStripe::ApplyOnce(const UpdateStep& step, uint64_t draws,
+                                absl::Span<const uint32_t> rows,
                                 absl::Span<const uint32_t> positions, const float* gradients,
                                 TableScratch& scratch) {
   const size_t dim = layout_.dim;
   for (size_t base = 0; base < rows.size(); base += kApplyRows) {
     const size_t n = std::min(kApplyRows, rows.size() - base);
     for (size_t i = 0; i < n; ++i) {
-      scratch.pointers[i] = table_.floats(rows[base + i]);
+      scratch.updated[i] = rows[base + i];
       CopyFloats(gradients + positions[base + i] * dim, dim, scratch.gradients.data() + i * dim);
     }
-    layout_.optimizer->ApplyRows(step, absl::MakeSpan(scratch.pointers.data(), n), dim,
-                                 scratch.gradients.data());
+    Update(step, draws, n, scratch);
   }
 }
 
-void EmbeddingStripe::ApplySummed(const UpdateStep& step, absl::Span<const uint32_t> rows,
+void EmbeddingStripe::ApplySummed(const UpdateStep& step, uint64_t draws,
+                                  absl::Span<const uint32_t> rows,
                                   absl::Span<const uint32_t> positions, const float* gradients,
                                   TableScratch& scratch) {
   const size_t dim = layout_.dim;
@@ -127,10 +172,9 @@ void EmbeddingStripe::ApplySummed(const UpdateStep& step, absl::Span<const uint3
       const float* gradient = gradients + positions[scratch.ordered[i] & UINT32_MAX] * dim;
       for (size_t d = 0; d < dim; ++d) sum[d] += gradient[d];
     }
-    scratch.pointers[n++] = table_.floats(static_cast<uint32_t>(row));
+    scratch.updated[n++] = static_cast<uint32_t>(row);
     if (n < kApplyRows && i < scratch.ordered.size()) continue;
-    layout_.optimizer->ApplyRows(step, absl::MakeSpan(scratch.pointers.data(), n), dim,
-                                 scratch.gradients.data());
+    Update(step, draws, n, scratch);
     n = 0;
   }
 }
@@ -141,13 +185,19 @@ void EmbeddingStripe::CopyRow(size_t part, int64_t key, uint32_t row, float* to)
     PeekRow(part, row, to);
   } else if (part == 0) {
     InitializeRow(layout_.initializer, layout_.table_hash, key, absl::MakeSpan(to, layout_.dim));
+    layout_.row.RoundTrip(part, to);
   } else {
     std::fill_n(to, layout_.dim, layout_.slot_initial[part - 1]);
+    layout_.row.RoundTrip(part, to);
   }
 }
 
 void EmbeddingStripe::PeekRow(size_t part, uint32_t row, float* to) const {
-  CopyFloats(table_.floats(row) + part * layout_.dim, layout_.dim, to);
+  if (layout_.row.plain()) {
+    CopyFloats(table_.floats(row) + part * layout_.dim, layout_.dim, to);
+  } else {
+    layout_.row.ExpandPart(part, table_.numbers(row), to);
+  }
 }
 
 void EmbeddingStripe::SetRow(size_t part, int64_t key, uint32_t row, const float* from,
@@ -155,7 +205,7 @@ void EmbeddingStripe::SetRow(size_t part, int64_t key, uint32_t row, const float
   if (row == RowTable::kNone && waiting_ != nullptr) waiting_->Forget(key);
   row = FoundOrMade(row, key, made);
   table_.set_last_update(row, updates_);
-  CopyFloats(from, layout_.dim, table_.floats(row) + part * layout_.dim);
+  layout_.row.SetPart(part, from, table_.numbers(row));
   MarkDirty(row);
 }
 

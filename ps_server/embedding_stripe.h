@@ -16,6 +16,7 @@
 #include "absl/types/span.h"
 #include "common/initializer.h"
 #include "common/optimizer/optimizer.h"
+#include "common/row_layout.h"
 #include "ps_server/row_ages.h"
 #include "ps_server/row_table.h"
 #include "ps_server/stripe.h"
@@ -30,16 +31,15 @@ struct TableLayout {
   InitializerConfig initializer;
   uint64_t table_hash = 0;          // HashBytes(name)
   std::vector<float> slot_initial;  // by slot
+  RowStorage storage;
+  RowLayout row;  // HostedTable makes it of the others
   // RowRules.
   uint32_t admit_after_pushes = 1;
   int64_t expire_after_seconds = 0;
   bool deletes_rows = false;
 
-  size_t floats_per_row() const { return dim * (1 + slot_initial.size()); }
-  // What a row costs the memory budget: its floats and at most 32 bytes beside them.
-  int64_t row_charge() const {
-    return static_cast<int64_t>(floats_per_row() * sizeof(float)) + kRowOverheadBytes;
-  }
+  // What a row costs the memory budget: its numbers and at most 32 bytes beside them.
+  int64_t row_charge() const { return static_cast<int64_t>(row.bytes()) + kRowOverheadBytes; }
   static constexpr int64_t kRowOverheadBytes = 32;
 };
 
@@ -49,6 +49,8 @@ struct TableScratch {
   std::vector<uint64_t> ordered;
   std::vector<float> gradients;
   std::vector<float*> pointers;
+  std::vector<uint32_t> updated;             // rows, of one call of the optimizer
+  std::vector<float> expanded;               // theirs
   std::vector<uint32_t> admitted;            // rows
   std::vector<uint32_t> admitted_positions;  // of their gradients
   struct Absent {
@@ -87,8 +89,9 @@ class EmbeddingStripe final : public Stripe {
   bool Admit(int64_t key) { return waiting_->Admit(key, layout_.admit_after_pushes); }
   // One update of each row taken. Gradient of rows[i]: gradients + positions[i] * dim. `repeats`:
   // rows may be among them several times; their gradients are summed in order. RowTable::kNone: of
-  // a key that was not admitted.
-  void Apply(const UpdateStep& step, absl::Span<const uint32_t> rows,
+  // a key that was not admitted. Compact rows are rounded as `origin` says, so that they are the
+  // same where the push is applied anew.
+  void Apply(const UpdateStep& step, const Origin& origin, absl::Span<const uint32_t> rows,
              absl::Span<const uint32_t> positions, bool repeats, const float* gradients,
              TableScratch& scratch);
 
@@ -202,15 +205,19 @@ class EmbeddingStripe final : public Stripe {
 
  private:
   uint32_t FoundOrMade(uint32_t found, int64_t key, int64_t& made);
-  void ApplyTaken(const UpdateStep& step, absl::Span<const uint32_t> rows,
+  // `draws`: of the push.
+  void ApplyTaken(const UpdateStep& step, uint64_t draws, absl::Span<const uint32_t> rows,
                   absl::Span<const uint32_t> positions, bool repeats, const float* gradients,
                   TableScratch& scratch);
-  void ApplyOnce(const UpdateStep& step, absl::Span<const uint32_t> rows,
+  void ApplyOnce(const UpdateStep& step, uint64_t draws, absl::Span<const uint32_t> rows,
                  absl::Span<const uint32_t> positions, const float* gradients,
                  TableScratch& scratch);
-  void ApplySummed(const UpdateStep& step, absl::Span<const uint32_t> rows,
+  void ApplySummed(const UpdateStep& step, uint64_t draws, absl::Span<const uint32_t> rows,
                    absl::Span<const uint32_t> positions, const float* gradients,
                    TableScratch& scratch);
+  // One update of the first `count` rows of scratch.updated, each with its gradient.
+  void Update(const UpdateStep& step, uint64_t draws, size_t count, TableScratch& scratch);
+  void InitializeNumbers(int64_t key, uint32_t row);
   void MarkDirty(uint32_t row);
   void MarkEveryRow();
   // Puts dirty rows by their bits from word `word` on, `max_rows` or a few more; they are clean

@@ -45,7 +45,8 @@ HostedTable::HostedTable(uint32_t variable, TableLayout layout, absl::Span<const
                          int32_t server_index)
     : HostedShard(0),
       core_([&] {
-        const size_t chunk_bytes = RowTable::ChunkBytes(layout.floats_per_row());
+        layout.row = RowLayout(layout.dim, layout.slot_initial.size(), layout.storage);
+        const size_t chunk_bytes = RowTable::ChunkBytes(layout.row.bytes());
         return std::make_shared<Core>(std::move(layout), chunk_bytes);
       }()),
       stripes_(bucket_ps.size()) {
@@ -308,7 +309,8 @@ HostedTable::Changed HostedTable::Push(const UpdateStep& step, const Origin& ori
       const KeyGroup& group = window.group(g);
       const auto rows = absl::MakeConstSpan(scratch.rows)
                             .subspan(group.begin - window.begin(), group.end - group.begin);
-      window.stripe(g).Apply(step, rows, groups.positions(group), repeats[g], gradients, scratch);
+      window.stripe(g).Apply(step, origin, rows, groups.positions(group), repeats[g], gradients,
+                             scratch);
       window.stripe(g).Touch(origin, dirty());
       CAIRN_CRASH_POINT("push: between buckets");
       changed.any = true;

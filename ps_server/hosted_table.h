@@ -99,10 +99,11 @@ class HostedTable final : public HostedShard {
   static int64_t FixedBytes(size_t buckets, int64_t local_buckets);
 
   const TableLayout& layout() const { return core_->layout; }
-  // Of a row as the disk has it, and where part `part` begins in it.
-  size_t row_bytes() const { return part_offset(1 + layout().slot_initial.size()); }
-  size_t part_offset(size_t part) const {
-    return sizeof(uint32_t) + part * layout().dim * sizeof(float);
+  // Of a row as the disk has it, and its part `part`: `to` [dim].
+  size_t row_bytes() const { return RowTable::kStampBytes + layout().row.bytes(); }
+  void CopyStored(const char* row, size_t part, float* to) const {
+    const auto* const bytes = reinterpret_cast<const std::byte*>(row);
+    layout().row.ExpandPart(part, bytes + RowTable::kStampBytes, to);
   }
   uint32_t bucket_count() const { return static_cast<uint32_t>(stripes_.size()); }
   bool all_buckets_here() const { return local_buckets_ == static_cast<int64_t>(stripes_.size()); }

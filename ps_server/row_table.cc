@@ -15,8 +15,8 @@ constexpr size_t kBatch = 32;       // lookups in flight: more than a core can h
 constexpr size_t kCacheLine = 64;
 constexpr size_t kPrefetchLines = 8;  // longer rows are followed by the hardware
 
-constexpr size_t RowBytes(size_t floats) {
-  return sizeof(int64_t) + sizeof(uint32_t) + floats * sizeof(float);
+constexpr size_t RowBytes(size_t number_bytes) {
+  return sizeof(int64_t) + RowTable::kStampBytes + number_bytes;
 }
 
 uint32_t ChunkShift(size_t row_bytes) {
@@ -26,15 +26,14 @@ uint32_t ChunkShift(size_t row_bytes) {
 
 }  // namespace
 
-RowTable::RowTable(size_t floats_per_row, ChunkPool& pool)
-    : floats_(floats_per_row),
-      row_bytes_(RowBytes(floats_per_row)),
+RowTable::RowTable(size_t number_bytes, ChunkPool& pool)
+    : row_bytes_(RowBytes(number_bytes)),
       chunk_shift_(ChunkShift(row_bytes_)),
       pool_(pool),
       index_(0, Hash{this}, Equal{this}) {}
 
-size_t RowTable::ChunkBytes(size_t floats_per_row) {
-  const size_t row_bytes = RowBytes(floats_per_row);
+size_t RowTable::ChunkBytes(size_t number_bytes) {
+  const size_t row_bytes = RowBytes(number_bytes);
   return row_bytes << ChunkShift(row_bytes);
 }
 

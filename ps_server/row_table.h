@@ -18,25 +18,26 @@
 
 namespace cairn {
 
-// A row is [key 8 bytes][last_update 4 bytes][floats …] in a chunk of about 16 KiB; the index holds
-// row numbers only and reads the keys from the rows. Beyond its floats a row costs 12 bytes, 5
-// bytes for each of 1.14 to 2.29 index slots, one bit, and its share of a half-filled chunk: at
+// A row is [key 8 bytes][last_update 4 bytes][numbers …] in a chunk of about 16 KiB; the index
+// holds row numbers only and reads the keys from the rows. Beyond its numbers a row costs 12 bytes,
+// 5 bytes for each of 1.14 to 2.29 index slots, one bit, and its share of a half-filled chunk: at
 // most 24 bytes where the stripe has more than a few rows. A row that is removed is replaced by
 // the last one. Thread safety: none; const methods may run together.
 class RowTable {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
 
-  // `pool` has chunks of ChunkBytes(floats_per_row) and outlives the table.
-  RowTable(size_t floats_per_row, ChunkPool& pool);
-  static size_t ChunkBytes(size_t floats_per_row);
+  // `number_bytes`: of a row's numbers, RowLayout's. `pool` has chunks of ChunkBytes(number_bytes)
+  // and outlives the table.
+  RowTable(size_t number_bytes, ChunkPool& pool);
+  static size_t ChunkBytes(size_t number_bytes);
   RowTable(const RowTable&) = delete;
   RowTable& operator=(const RowTable&) = delete;
 
   uint32_t size() const { return size_; }
-  size_t floats_per_row() const { return floats_; }
-  // Everything of a row but its key, as it is kept on disk.
-  size_t stored_bytes() const { return kHeaderBytes - sizeof(int64_t) + floats_ * sizeof(float); }
+  // Everything of a row but its key, as it is kept on disk: kStampBytes, and its numbers.
+  size_t stored_bytes() const { return row_bytes_ - sizeof(int64_t); }
+  static constexpr size_t kStampBytes = sizeof(uint32_t);
 
   // A key to be looked up in a table.
   struct Query {
@@ -51,7 +52,7 @@ class RowTable {
   static void FindAgain(absl::Span<const Query> queries, const uint32_t* likely, uint32_t* rows);
   // The row of `key`, or kNone.
   uint32_t FindOne(int64_t key) const;
-  // The row of `key`, and whether it is new (its floats are unspecified then).
+  // The row of `key`, and whether it is new (its numbers are unspecified then).
   // `key`'s table must have fewer than 2^32 - 1 rows.
   std::pair<uint32_t, bool> FindOrInsert(int64_t key);
 
@@ -90,7 +91,10 @@ class RowTable {
     if ((seen & kTouched) == 0) stamp.store(seen | kTouched, std::memory_order_relaxed);
   }
   void Untouch(uint32_t row) { *Stamp(row) &= kLastUpdate; }
-  // Valid until the next FindOrInsert or Remove.
+  // Aligned to 4. Valid until the next FindOrInsert or Remove.
+  std::byte* numbers(uint32_t row) { return Bytes(row) + kHeaderBytes; }
+  const std::byte* numbers(uint32_t row) const { return Bytes(row) + kHeaderBytes; }
+  // They, in a table of float32.
   float* floats(uint32_t row) { return reinterpret_cast<float*>(Bytes(row) + kHeaderBytes); }
   const float* floats(uint32_t row) const {
     return reinterpret_cast<const float*>(Bytes(row) + kHeaderBytes);
@@ -101,7 +105,7 @@ class RowTable {
   void Prefetch(uint32_t row) const;
 
  private:
-  static constexpr size_t kHeaderBytes = 12;
+  static constexpr size_t kHeaderBytes = sizeof(int64_t) + kStampBytes;
   static constexpr uint32_t kTouched = ~kLastUpdate;
   struct Free {
     void operator()(std::byte* memory) const { std::free(memory); }
@@ -157,7 +161,6 @@ class RowTable {
   void GrowIndex(uint32_t rows, uint32_t indexed);
   void AddMemory();
 
-  const size_t floats_;
   const size_t row_bytes_;
   const uint32_t chunk_shift_;  // log2 of rows a chunk
   uint32_t size_ = 0;

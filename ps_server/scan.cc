@@ -85,12 +85,11 @@ class Scanner {
 };
 
 absl::Status Scanner::ReadCold(const EmbeddingStripe& stripe, int64_t first, size_t room) {
-  const size_t offset = table_.part_offset(part_);
   return store_.ScanCold(stripe.id(), first, [&](int64_t key, absl::string_view row) {
     if (row.size() != table_.row_bytes()) return false;
     found_.push_back({.key = key, .row = RowTable::kNone, .cold = cold_values_.size()});
     cold_values_.resize(cold_values_.size() + dim());
-    std::memcpy(&cold_values_[found_.back().cold], row.data() + offset, dim() * sizeof(float));
+    table_.CopyStored(row.data(), part_, &cold_values_[found_.back().cold]);
     return found_.size() < room;
   });
 }

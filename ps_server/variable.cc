@@ -23,10 +23,12 @@ namespace {
 // a variable whose rows have moved the second version, which programs refuse that know nothing of
 // stripes from elsewhere; between the two stand 8 bytes with the length of Thrift bytes, and these,
 // of the map by which rows are arriving (0: none are). Of a table with row rules the third, which
-// is like the second, and refused by programs that would not keep the rules.
+// is like the second, and refused by programs that would not keep the rules; of one with compact
+// rows the fourth, which is like the third, and refused by programs that know none.
 constexpr uint32_t kRecordVersion = 1;
 constexpr uint32_t kMovedRecordVersion = 2;
 constexpr uint32_t kRulesRecordVersion = 3;
+constexpr uint32_t kCompactRecordVersion = 4;
 constexpr absl::Duration kHeldRetry = absl::Milliseconds(20);
 constexpr size_t kRecordHeaderBytes = sizeof(uint32_t) + sizeof(uint64_t);
 constexpr int64_t kInitializeElements = 4096;
@@ -96,11 +98,11 @@ absl::StatusOr<Variable::Kept> Variable::Decode(const VariableRecord& record, in
     std::memcpy(&version, record.spec.data(), sizeof(version));
     std::memcpy(&rows_per_stripe, record.spec.data() + sizeof(version), sizeof(rows_per_stripe));
   }
-  const bool moved = version == kMovedRecordVersion || version == kRulesRecordVersion;
+  const bool moved = version >= kMovedRecordVersion && version <= kCompactRecordVersion;
   if ((version != kRecordVersion && !moved) || rows_per_stripe == 0) {
     return absl::DataLossError(absl::StrCat(who, ": its record of ", record.spec.size(),
                                             " bytes has version ", version, ", this program reads ",
-                                            kRecordVersion, " to ", kRulesRecordVersion));
+                                            kRecordVersion, " to ", kCompactRecordVersion));
   }
   const auto read = [&](absl::string_view bytes) -> absl::StatusOr<VariableSpec> {
     const absl::StatusOr<wire::VariableSpec> kept = SpecFromBytes(bytes);
@@ -128,8 +130,10 @@ absl::StatusOr<Variable::Kept> Variable::Decode(const VariableRecord& record, in
 
 VariableRecord Variable::record(const VariableSpec* arriving) const {
   const bool rules = !(spec_.row_rules == RowRules());
-  const bool moved = rules || arriving != nullptr || spec_.map_version > 1;
-  const uint32_t version = rules   ? kRulesRecordVersion
+  const bool compact = !(spec_.row_storage == RowStorage());
+  const bool moved = compact || rules || arriving != nullptr || spec_.map_version > 1;
+  const uint32_t version = compact ? kCompactRecordVersion
+                           : rules ? kRulesRecordVersion
                            : moved ? kMovedRecordVersion
                                    : kRecordVersion;
   const uint64_t rows_per_stripe = static_cast<uint64_t>(rows_per_stripe_);
@@ -186,7 +190,8 @@ void Variable::AllocateTable(int32_t server_index) {
   TableLayout layout{.dim = static_cast<size_t>(width_),
                      .optimizer = optimizer_.get(),
                      .initializer = spec_.initializer,
-                     .table_hash = HashBytes(spec_.name)};
+                     .table_hash = HashBytes(spec_.name),
+                     .storage = spec_.row_storage};
   const RowRules& rules = spec_.row_rules;
   layout.admit_after_pushes = static_cast<uint32_t>(rules.admit_after_pushes);
   layout.expire_after_seconds = rules.expire_after_seconds;

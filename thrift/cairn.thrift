@@ -227,6 +227,21 @@ struct RowRules {
   3: i64 max_rows = 0
 }
 
+/** How a number of a row is kept. */
+enum RowFormat {
+  FLOAT32 = 0,
+  FLOAT16 = 1,
+  BFLOAT16 = 2,
+  /** Values alone: a signed byte each, and a float32 scale a row. */
+  INT8 = 3
+}
+
+/** How servers keep the rows of an embedding table; calls bring and take float32 all the same. */
+struct RowStorage {
+  1: RowFormat values = RowFormat.FLOAT32
+  2: RowFormat slots = RowFormat.FLOAT32
+}
+
 struct VariableSpec {
   /** 1 … 512 bytes of [A-Za-z0-9_./-]. */
   1: string name
@@ -244,6 +259,8 @@ struct VariableSpec {
   10: i64 map_version = 1
   /** EMBEDDING. */
   11: optional RowRules row_rules
+  /** EMBEDDING. */
+  12: optional RowStorage row_storage
 }
 
 exception ServerError {

@@ -124,6 +124,10 @@ absl::StatusOr<VariableSpec> Convert(const wire::VariableSpec& wire, int32_t ser
                       .expire_after_seconds = wire.row_rules.expire_after_seconds,
                       .max_rows = wire.row_rules.max_rows};
   }
+  if (wire.__isset.row_storage) {
+    spec.row_storage = {.values = static_cast<RowFormat>(wire.row_storage.values),
+                        .slots = static_cast<RowFormat>(wire.row_storage.slots)};
+  }
   FillIn(spec, server_index);
   RETURN_IF_ERROR(ValidateSpec(spec, server_count));
   return spec;
@@ -155,6 +159,12 @@ wire::VariableSpec ToWire(const VariableSpec& spec) {
     rules.__set_expire_after_seconds(spec.row_rules.expire_after_seconds);
     rules.__set_max_rows(spec.row_rules.max_rows);
     wire.__set_row_rules(rules);
+  }
+  if (!(spec.row_storage == RowStorage())) {
+    wire::RowStorage storage;
+    storage.__set_values(static_cast<wire::RowFormat::type>(spec.row_storage.values));
+    storage.__set_slots(static_cast<wire::RowFormat::type>(spec.row_storage.slots));
+    wire.__set_row_storage(storage);
   }
   return wire;
 }

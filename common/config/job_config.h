@@ -13,8 +13,19 @@
 #include "common/config/cluster_config.h"
 #include "common/initializer.h"
 #include "common/optimizer/optimizer.h"
+#include "common/row_storage.h"
 
 namespace cairn {
+
+struct TableRowStorage {
+  std::string match;
+  RowStorage storage;
+};
+
+struct RowStorageConfig {
+  RowStorage storage;
+  std::vector<TableRowStorage> per_table;  // first match wins, and says all
+};
 
 struct EmbeddingConfig {
   int64_t dim = 16;
@@ -23,6 +34,7 @@ struct EmbeddingConfig {
   int64_t admit_after_pushes = 1;
   int64_t expire_after_seconds = 0;
   int64_t max_rows = 0;
+  RowStorageConfig row_storage;
 };
 
 struct ModelConfig {
@@ -192,6 +204,7 @@ absl::StatusOr<JobConfig> ParseJob(absl::string_view text, absl::string_view sou
 absl::StatusOr<JobConfig> ReadJobFile(const std::string& path, const JobOptions& options);
 
 const WireFormatConfig& WireFormatFor(const WireConfig& config, absl::string_view variable);
+RowStorage RowStorageFor(const RowStorageConfig& config, absl::string_view table);
 
 // Whether `pattern`, in which '*' stands for any run of characters, is for `name`.
 bool MatchesPattern(absl::string_view pattern, absl::string_view name);

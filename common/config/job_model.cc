@@ -73,7 +73,10 @@ absl::Status ReadEmbedding(const ConfigNode& value, const std::string& path, Mod
        Integer("hash_buckets", &embedding.hash_buckets, 1, kMaxHashBuckets),
        Integer("admit_after_pushes", &embedding.admit_after_pushes, 1, kMostPushesToAdmit),
        Integer("expire_after_seconds", &embedding.expire_after_seconds, 0, kMostSecondsToExpire),
-       Integer("max_rows", &embedding.max_rows, 0)}));
+       Integer("max_rows", &embedding.max_rows, 0),
+       Custom("row_storage", [&](const ConfigNode& storage, const std::string& at) {
+         return ReadRowStorage(storage, at, &embedding.row_storage);
+       })}));
   if (!vocabulary.empty() && embedding.hash_buckets > 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(value.where, ": ", path,

@@ -13,6 +13,8 @@ namespace cairn {
 absl::Status ReadModel(const ConfigNode& section, const std::string& path, JobConfig* job);
 absl::Status ReadOptimizer(const ConfigNode& section, const std::string& path, JobConfig* job);
 absl::Status ReadStrategy(const ConfigNode& section, const std::string& path, JobConfig* job);
+absl::Status ReadRowStorage(const ConfigNode& section, const std::string& path,
+                            RowStorageConfig* config);
 absl::Status ReadWire(const ConfigNode& section, const std::string& path, WireConfig* config);
 absl::Status ReadStorage(const ConfigNode& section, const std::string& path, JobConfig* job);
 absl::Status ReadCheckpoint(const ConfigNode& section, const std::string& path, JobConfig* job);

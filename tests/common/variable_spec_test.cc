@@ -134,6 +134,15 @@ TEST(VariableSpec, EmbeddingRulesAreChecked) {
   VariableSpec dense = Dense();
   dense.row_rules.admit_after_pushes = 2;
   ExpectRefused(dense, "row_rules are for embeddings");
+  dense = Dense();
+  dense.row_storage.values = RowFormat::kFloat16;
+  ExpectRefused(dense, "row_storage is for embeddings");
+  spec.row_storage = {.values = RowFormat::kInt8, .slots = RowFormat::kBFloat16};
+  EXPECT_OK(ValidateSpec(spec, 2));
+  spec.row_storage.slots = RowFormat::kInt8;
+  ExpectRefused(spec, "row_storage.slots is int8; float32, float16, bfloat16 are allowed");
+  spec.row_storage.slots = static_cast<RowFormat>(-1);
+  ExpectRefused(spec, "row_storage.slots is number -1");
 }
 
 TEST(VariableSpec, ErrorsOfPartsNameTheVariable) {
@@ -173,6 +182,10 @@ TEST(VariableSpec, TextShowsWhatTwoSpecsMayDifferIn) {
   EXPECT_THAT(SpecText(ruled),
               HasSubstr("admit_after_pushes 3, expire_after_seconds 60, max_rows 100"));
   EXPECT_FALSE(ruled == Embedding());
+  VariableSpec compact = Embedding();
+  compact.row_storage = {.values = RowFormat::kInt8, .slots = RowFormat::kBFloat16};
+  EXPECT_THAT(SpecText(compact), HasSubstr("row_storage int8 (slots bfloat16)"));
+  EXPECT_FALSE(compact == Embedding());
 }
 
 }  // namespace

@@ -67,8 +67,8 @@ class RowTableTest : public ::testing::Test {
   }
 
   std::string stored_;
-  ChunkPool pool_{RowTable::ChunkBytes(kFloats)};
-  RowTable table_{kFloats, pool_};
+  ChunkPool pool_{RowTable::ChunkBytes(kFloats * sizeof(float))};
+  RowTable table_{kFloats * sizeof(float), pool_};
 };
 
 TEST_F(RowTableTest, AnEmptyLoadIsAnEmptyTable) {

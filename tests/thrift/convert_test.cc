@@ -63,6 +63,28 @@ TEST(Convert, RowRulesSurviveBothWaysAndTheDefaultsTakeNoBytes) {
   EXPECT_EQ(ToWire(*spec).row_rules, rules);
 }
 
+TEST(Convert, RowStorageSurvivesBothWaysAndTheDefaultsTakeNoBytes) {
+  wire::VariableSpec table = ExampleEmbeddingSpec();
+  absl::StatusOr<VariableSpec> spec = FromWire(table, 0, 1);
+  ASSERT_OK(spec);
+  EXPECT_EQ(spec->row_storage, RowStorage());
+  EXPECT_FALSE(ToWire(*spec).__isset.row_storage);
+  wire::RowStorage storage;
+  storage.__set_values(wire::RowFormat::INT8);
+  storage.__set_slots(wire::RowFormat::BFLOAT16);
+  table.__set_row_storage(storage);
+  spec = FromWire(table, 0, 1);
+  ASSERT_OK(spec);
+  EXPECT_EQ(spec->row_storage.values, RowFormat::kInt8);
+  EXPECT_EQ(spec->row_storage.slots, RowFormat::kBFloat16);
+  EXPECT_EQ(ToWire(*spec).row_storage, storage);
+  table.row_storage.__set_values(static_cast<wire::RowFormat::type>(4));
+  EXPECT_THAT(FromWire(table, 0, 1),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("row_storage.values is number 4; float32, float16, bfloat16, "
+                                 "int8 are allowed")));
+}
+
 TEST(Convert, WhatAClientLeavesOutIsFilledIn) {
   wire::VariableSpec dense = ExampleDenseSpec();
   dense.shards.clear();

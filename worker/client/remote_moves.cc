@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
+#include "common/row_layout.h"
 #include "common/status.h"
 #include "common/variable_map.h"
 #include "thrift/convert.h"
@@ -16,11 +17,10 @@ namespace {
 // Values, slots, key and metadata of the rows that are not in memory.
 int64_t ColdBytes(const VariableSpec& spec, const wire::VariableInfo& info,
                   const wire::ShardInfo& shard) {
-  constexpr int64_t kBesideFloats = sizeof(int64_t) + sizeof(uint32_t);
+  constexpr int64_t kBesideNumbers = sizeof(int64_t) + sizeof(uint32_t);
   if (spec.kind != VariableKind::kEmbedding || shard.rows_in_memory < 0) return 0;
-  const auto parts = static_cast<int64_t>(1 + info.slots.size());
-  const int64_t row_bytes =
-      parts * spec.shape[0] * static_cast<int64_t>(sizeof(float)) + kBesideFloats;
+  const RowLayout row(static_cast<size_t>(spec.shape[0]), info.slots.size(), spec.row_storage);
+  const int64_t row_bytes = static_cast<int64_t>(row.bytes()) + kBesideNumbers;
   return (shard.rows - shard.rows_in_memory) * row_bytes;
 }
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "common/config/job_config.h"
 #include "common/dtype.h"
+#include "common/row_storage.h"
 #include "common/status.h"
 #include "thrift/convert.h"
 #include "worker/ctl/data_directory.h"
@@ -41,6 +42,12 @@ std::string ShapeText(const wire::VariableSpec& spec) {
                                                 : absl::StrCat("[keys, ", shape, "]");
 }
 
+std::string FormatText(wire::RowFormat::type format) {
+  const auto number = static_cast<size_t>(format);
+  return number < std::size(kRowFormatNames) ? std::string(kRowFormatNames[number])
+                                             : absl::StrCat("format ", number);
+}
+
 Json SpecJson(const wire::VariableSpec& spec) {
   const wire::Optimizer& optimizer = spec.optimizer;
   Json json = {{"name", spec.name},
@@ -58,6 +65,8 @@ Json SpecJson(const wire::VariableSpec& spec) {
     json["row_rules"] = {{"admit_after_pushes", rules.admit_after_pushes},
                          {"expire_after_seconds", rules.expire_after_seconds},
                          {"max_rows", rules.max_rows}};
+    json["row_storage"] = {{"values", FormatText(spec.row_storage.values)},
+                           {"slots", FormatText(spec.row_storage.slots)}};
   }
   return json;
 }

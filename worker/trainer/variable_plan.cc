@@ -58,6 +58,7 @@ absl::StatusOr<std::vector<VariableSpec>> PlanVariables(const JobConfig& job, co
       spec.row_rules = {.admit_after_pushes = static_cast<int32_t>(embedding.admit_after_pushes),
                         .expire_after_seconds = embedding.expire_after_seconds,
                         .max_rows = embedding.max_rows};
+      spec.row_storage = RowStorageFor(embedding.row_storage, spec.name);
     }
   }
   return specs;

@@ -34,6 +34,8 @@ void ExpectDefaults(const JobConfig& job) {
   EXPECT_EQ(job.model.embedding.admit_after_pushes, 1);
   EXPECT_EQ(job.model.embedding.expire_after_seconds, 0);
   EXPECT_EQ(job.model.embedding.max_rows, 0);
+  EXPECT_EQ(job.model.embedding.row_storage.storage, RowStorage());
+  EXPECT_THAT(job.model.embedding.row_storage.per_table, IsEmpty());
   EXPECT_EQ(job.data.index_base, 1);
   EXPECT_EQ(job.data.label_base, 0);
   EXPECT_EQ(job.data.batch_size, 128);
@@ -121,6 +123,21 @@ TEST(Job, KeysThatDoNothingInTheModelAreWarnings) {
   const JobConfig linear = Parse(kShortJob, {"model.embedding={admit_after_pushes: 2}"});
   EXPECT_EQ(linear.model.type, "linear");
   EXPECT_EQ(linear.model.embedding.admit_after_pushes, 1);
+}
+
+TEST(Job, RowStorageIsOfAllTablesOrOfThoseThatMatch) {
+  const JobConfig job =
+      Parse(kShortJob, {"model.type=wide_deep",
+                        "model.embedding={row_storage: {values: int8, slots: bfloat16, per_table: "
+                        "[{match: 'wide/*', values: float16}, {match: '*', slots: float16}]}}"});
+  const RowStorageConfig& storage = job.model.embedding.row_storage;
+  EXPECT_EQ(storage.storage,
+            (RowStorage{.values = RowFormat::kInt8, .slots = RowFormat::kBFloat16}));
+  // An entry says all of a table.
+  EXPECT_EQ(RowStorageFor(storage, "wide/keys"), (RowStorage{.values = RowFormat::kFloat16}));
+  EXPECT_EQ(RowStorageFor(storage, "embedding/keys"), (RowStorage{.slots = RowFormat::kFloat16}));
+  EXPECT_EQ(RowStorageFor({.storage = storage.storage, .per_table = {}}, "wide/keys"),
+            storage.storage);
 }
 
 TEST(Job, SchedulesTakeKerasArguments) {

@@ -61,6 +61,27 @@ TEST(JobErrors, WhatIsMissingIsNamed) {
               HasSubstr("job.yaml:2: data.features: is missing"));
 }
 
+TEST(JobErrors, SettingsOfTablesAreChecked) {
+  ExpectRefused(
+      absl::StatusCode::kInvalidArgument,
+      {{{"model.embedding={vocabulary: dynamic, hash_buckets: 5}"},
+        "has both vocabulary and hash_buckets"},
+       {{"model.embedding={vocabulary: fixed}"}, "expected one of: dynamic"},
+       {{"model.embedding={admit_after_pushes: 256}"}, "expected an integer from 1 to 255"},
+       {{"model.embedding={expire_after_seconds: -1}"}, "expected an integer"},
+       {{"model.embedding={max_rows: -1}"}, "expected an integer"},
+       {{"model.embedding={row_storage: int8}"}, "model.embedding.row_storage"},
+       {{"model.embedding={row_storage: {values: int9}}"},
+        "model.embedding.row_storage.values: found \"int9\" (did you mean 'int8'?), expected one "
+        "of: float32, float16, bfloat16, int8"},
+       {{"model.embedding={row_storage: {slots: int8}}"},
+        "model.embedding.row_storage.slots: found \"int8\", expected one of: float32, float16, "
+        "bfloat16"},
+       {{"model.embedding={row_storage: {per_table: [{values: int8}]}}"},
+        "row_storage.per_table[0]: needs match"},
+       {{"model.embedding={row_storage: {per_table: {values: int8}}}"}, "expected a list"}});
+}
+
 TEST(JobErrors, TypesAndRangesAreChecked) {
   ExpectRefused(
       absl::StatusCode::kInvalidArgument,
@@ -79,12 +100,6 @@ TEST(JobErrors, TypesAndRangesAreChecked) {
        {{"model.hidden=[64, 0]"}, "model.hidden[1]: found \"0\""},
        {{"model.factors=9999999999"}, "expected an integer from 1 to 1048576"},
        {{"model.subsample=2"}, "expected a number from 0 to 1"},
-       {{"model.embedding={vocabulary: dynamic, hash_buckets: 5}"},
-        "has both vocabulary and hash_buckets"},
-       {{"model.embedding={vocabulary: fixed}"}, "expected one of: dynamic"},
-       {{"model.embedding={admit_after_pushes: 256}"}, "expected an integer from 1 to 255"},
-       {{"model.embedding={expire_after_seconds: -1}"}, "expected an integer"},
-       {{"model.embedding={max_rows: -1}"}, "expected an integer"},
        {{"model.loss=softmax_cross_entropy"}, "model.classes: is 1; softmax_cross_entropy needs"},
        {{"model.loss=mean_squared_error", "model.classes=3"}, "model.classes: is 3"},
        {{"model.init=[1]"}, "expected an initializer"},

@@ -209,6 +209,7 @@ TEST(Inspect, WhatBecameOfATablesKeysIsTheSumOverItsServers) {
     info.spec.kind = wire::VariableKind::EMBEDDING;
     info.spec.shape = {4};
     info.spec.row_rules.admit_after_pushes = 2;
+    info.spec.row_storage.values = wire::RowFormat::BFLOAT16;
     wire::RowFigures figures;
     figures.found = 45;
     figures.loaded = 5;
@@ -223,6 +224,8 @@ TEST(Inspect, WhatBecameOfATablesKeysIsTheSumOverItsServers) {
   const Answer answer = InspectAnswer(target, servers, {"emb"});
   const auto& table = answer.json["variables"][0];
   EXPECT_EQ(table["row_rules"]["admit_after_pushes"], 2);
+  EXPECT_EQ(table["row_storage"]["values"], "bfloat16");
+  EXPECT_EQ(table["row_storage"]["slots"], "float32");
   EXPECT_EQ(table["row_figures"]["in_memory"], 6);
   EXPECT_EQ(table["row_figures"]["found"], 90);
   EXPECT_EQ(table["row_figures"]["not_admitted"], 12);

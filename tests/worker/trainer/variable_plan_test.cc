@@ -114,6 +114,35 @@ TEST(VariablePlan, TablesGetTheRowRulesOfTheJob) {
   EXPECT_EQ(tables, 2);
 }
 
+TEST(VariablePlan, EachTableGetsTheRowStorageThatMatchesItFirst) {
+  JobConfig job = Job();
+  const RowStorage narrow{.values = RowFormat::kInt8, .slots = RowFormat::kBFloat16};
+  const RowStorage halves{.values = RowFormat::kFloat16};
+  job.model.embedding.row_storage = {.storage = narrow,
+                                     .per_table = {{"wide/*", halves}, {"*/keys", RowStorage()}}};
+  Schema schema;
+  schema.dense_columns = 2;
+  schema.key_columns = 2;
+  const auto model = Model::Create(job.model, job.data, schema);
+  ASSERT_OK(model);
+  const auto specs = PlanVariables(job, **model, {0});
+  ASSERT_OK(specs);
+  int wide = 0, deep = 0;
+  for (const VariableSpec& spec : *specs) {
+    if (spec.kind != VariableKind::kEmbedding) {
+      EXPECT_EQ(spec.row_storage, RowStorage()) << spec.name;
+    } else if (MatchesPattern("wide/*", spec.name)) {
+      EXPECT_EQ(spec.row_storage, halves) << spec.name;
+      ++wide;
+    } else {
+      EXPECT_EQ(spec.row_storage, narrow) << spec.name;
+      ++deep;
+    }
+  }
+  EXPECT_EQ(wide, 1);
+  EXPECT_EQ(deep, 1);
+}
+
 TEST(GradientClipper, GlobalNormCoversAllVariables) {
   JobConfig job;
   job.optimizer.global_clipnorm = 1;

@@ -1,0 +1,75 @@
+// `model.embedding.row_storage`: in what form servers keep the rows of the model's tables.
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/config/job_sections.h"
+#include "common/config/section_reader.h"
+#include "common/status.h"
+
+namespace cairn {
+namespace {
+
+Field Format(absl::string_view key, size_t known, RowFormat* out) {
+  return Custom(key, [=](const ConfigNode& value, const std::string& path) -> absl::Status {
+    const auto first = std::begin(kRowFormatNames);
+    std::string name;
+    // Reads into `name` what is one of them.
+    const Field choice = Choice(key, &name, Names(first, first + known));
+    RETURN_IF_ERROR(choice.read(value, path));
+    for (size_t i = 0; i < known; ++i) {
+      if (name == kRowFormatNames[i]) *out = static_cast<RowFormat>(i);
+    }
+    return absl::OkStatus();
+  });
+}
+
+std::vector<Field> StorageFields(RowStorage* storage) {
+  return {Format("values", std::size(kRowFormatNames), &storage->values),
+          Format("slots", kSlotFormats, &storage->slots)};
+}
+
+absl::Status ReadPerTable(const ConfigNode& value, const std::string& path,
+                          std::vector<TableRowStorage>* out) {
+  if (value.kind == ConfigNode::Kind::kEmpty) return absl::OkStatus();
+  if (value.kind != ConfigNode::Kind::kList) {
+    return Unexpected(value, path, "a list, as in [{match: \"wide/*\", values: float32}]");
+  }
+  for (size_t i = 0; i < value.children.size(); ++i) {
+    const ConfigNode& entry = value.children[i];
+    const std::string at = absl::StrCat(path, "[", i, "]");
+    TableRowStorage result;
+    std::vector<Field> fields = StorageFields(&result.storage);
+    fields.push_back(Text("match", &result.match));
+    RETURN_IF_ERROR(ReadSection(entry, at, fields));
+    if (result.match.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(entry.where, ": ", at, ": needs match (tables, as in \"wide/*\")"));
+    }
+    out->push_back(std::move(result));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ReadRowStorage(const ConfigNode& section, const std::string& path,
+                            RowStorageConfig* config) {
+  RowStorageConfig result;
+  std::vector<Field> fields = StorageFields(&result.storage);
+  fields.push_back(Custom("per_table", [&](const ConfigNode& value, const std::string& at) {
+    return ReadPerTable(value, at, &result.per_table);
+  }));
+  RETURN_IF_ERROR(ReadSection(section, path, fields));
+  *config = std::move(result);
+  return absl::OkStatus();
+}
+
+RowStorage RowStorageFor(const RowStorageConfig& config, absl::string_view table) {
+  for (const TableRowStorage& entry : config.per_table) {
+    if (MatchesPattern(entry.match, table)) return entry.storage;
+  }
+  return config.storage;
+}
+
+}  // namespace cairn
