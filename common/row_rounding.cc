@@ -25,8 +25,15 @@ inline uint32_t Draw(uint64_t draws, uint32_t i) {
   return x ^ (x >> 16);
 }
 
-// From [0, 1), in 2^-24s.
-inline float Fraction(uint32_t draw) { return static_cast<float>(draw >> 8) * 0x1p-24F; }
+// Of 0 <= number <= 1024 the integer below, or that above as often as `draw`, which is below 2^24,
+// lies under what is left. Comparisons are of integers: those of floats may trap, and make no
+// vectors.
+inline uint32_t UpOrDown(float number, uint32_t draw) {
+  const auto whole = static_cast<int32_t>(number);
+  const auto rest = static_cast<int32_t>((number - static_cast<float>(whole)) * 0x1p24F);
+  return static_cast<uint32_t>(whole) +
+         static_cast<uint32_t>(static_cast<int32_t>(draw) < rest ? 1 : 0);
+}
 
 // A number of bits that are dropped, drawn anew and added, carries as often as they say.
 inline void ToHalvesAtRandom(const float* from, size_t count, uint64_t draws, uint32_t first,
@@ -35,13 +42,13 @@ inline void ToHalvesAtRandom(const float* from, size_t count, uint64_t draws, ui
     const uint32_t draw = Draw(draws, first + static_cast<uint32_t>(i));
     const auto bits = absl::bit_cast<uint32_t>(from[i]);
     const uint32_t magnitude = std::min(bits & kMagnitude, kLargestHalf);
-    const uint32_t normal = (magnitude - kExponentOffset + (draw >> 19)) >> 13;
-    // Below 2^-14 a half counts 2^-24s.
-    const float scaled = absl::bit_cast<float>(std::min(magnitude, kSmallestNormalHalf)) * 0x1p24F;
-    const auto whole = static_cast<int32_t>(scaled);
-    const bool up = Fraction(draw) < scaled - static_cast<float>(whole);
-    const uint32_t small = static_cast<uint32_t>(whole) + (up ? 1 : 0);
-    const uint32_t number = magnitude < kSmallestNormalHalf ? small : normal;
+    // Below 2^-14 a half counts 2^-24s, so that more than 13 bits are dropped.
+    const bool small = magnitude < kSmallestNormalHalf;
+    const uint32_t dropped = small ? 126 - (magnitude >> 23) : 13;
+    const uint32_t shift = std::min(dropped, 31U);
+    const uint32_t digits = ((magnitude & 0x7fffff) | 0x800000) >> std::min(dropped - shift, 31U);
+    const uint32_t kept = small ? digits : magnitude - kExponentOffset;
+    const uint32_t number = (kept + (draw & ((1U << shift) - 1))) >> shift;
     const uint32_t half = (bits & kMagnitude) > kInfinity ? 0x7e00 : number;  // NaN stays
     to[i] = static_cast<uint16_t>(half | ((bits & ~kMagnitude) >> 16));
   }
@@ -58,6 +65,8 @@ inline void ToBFloatsAtRandom(const float* from, size_t count, uint64_t draws, u
     to[i] = static_cast<uint16_t>(rounded | ((bits & ~kMagnitude) >> 16));
   }
 }
+
+constexpr uint32_t kMostOfAByte = 0x42fe0000;  // float32's bits of 127
 
 // The scale; NaN where a number is. Without draws half way counts as above the middle.
 template <bool kAtRandom>
@@ -76,11 +85,14 @@ float ToRowBytes(const float* from, size_t count, uint64_t draws, uint32_t first
   const float inverse = 1 / scale;
   for (size_t i = 0; i < count; ++i) {
     const auto bits = absl::bit_cast<uint32_t>(from[i]);
-    const float scaled = std::min(absl::bit_cast<float>(bits & kMagnitude) * inverse, 127.0F);
-    const auto whole = static_cast<int32_t>(scaled);
-    const float draw = kAtRandom ? Fraction(Draw(draws, first + static_cast<uint32_t>(i))) : 0.5F;
-    const int32_t number = whole + (draw < scaled - static_cast<float>(whole) ? 1 : 0);
-    to[i] = static_cast<int8_t>((bits & ~kMagnitude) != 0 ? -number : number);
+    const float scaled = absl::bit_cast<float>(bits & kMagnitude) * inverse;
+    // 127 and a rounding of `inverse` is 127.
+    const float bounded =
+        absl::bit_cast<float>(std::min(absl::bit_cast<uint32_t>(scaled), kMostOfAByte));
+    const uint32_t draw = kAtRandom ? Draw(draws, first + static_cast<uint32_t>(i)) >> 8 : 1U << 23;
+    const auto number = static_cast<int32_t>(UpOrDown(bounded, draw));
+    const int32_t sign = static_cast<int32_t>(bits) >> 31;  // 0 or -1
+    to[i] = static_cast<int8_t>((number ^ sign) - sign);
   }
   return scale;
 }

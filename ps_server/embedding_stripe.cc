@@ -52,25 +52,25 @@ EmbeddingStripe::EmbeddingStripe(const StripeId& id, const TableLayout& layout, 
 
 uint32_t EmbeddingStripe::FoundOrMade(uint32_t found, int64_t key, int64_t& made) {
   if (found != RowTable::kNone) return found;
+  thread_local std::vector<float> expanded;
+  // Before the row is there: it must not be left without its numbers.
+  if (!layout_.row.plain()) expanded.resize(layout_.row.floats());
   const auto [row, is_new] = table_.FindOrInsert(key);
   if (is_new) {
-    InitializeNumbers(key, row);
+    InitializeNumbers(key, row, expanded.data());
     ++made;
   }
   return row;
 }
 
-void EmbeddingStripe::InitializeNumbers(int64_t key, uint32_t row) {
-  thread_local std::vector<float> expanded;
-  const bool plain = layout_.row.plain();
-  if (!plain) expanded.resize(layout_.row.floats());
-  float* floats = plain ? table_.floats(row) : expanded.data();
+void EmbeddingStripe::InitializeNumbers(int64_t key, uint32_t row, float* expanded) {
+  float* floats = layout_.row.plain() ? table_.floats(row) : expanded;
   InitializeRow(layout_.initializer, layout_.table_hash, key, absl::MakeSpan(floats, layout_.dim));
   for (const float initial : layout_.slot_initial) {
     floats += layout_.dim;
     std::fill_n(floats, layout_.dim, initial);
   }
-  if (!plain) layout_.row.Round(expanded.data(), table_.numbers(row));
+  if (!layout_.row.plain()) layout_.row.Round(expanded, table_.numbers(row));
 }
 
 bool EmbeddingStripe::Take(int64_t key, uint32_t& row, int64_t& made) {
@@ -110,7 +110,9 @@ void EmbeddingStripe::ApplyTaken(const UpdateStep& step, uint64_t draws,
   scratch.gradients.resize(kApplyRows * layout_.dim);
   scratch.pointers.resize(kApplyRows);
   scratch.updated.resize(kApplyRows);
-  if (!layout_.row.plain()) scratch.expanded.resize(kApplyRows * layout_.row.floats());
+  if (!layout_.row.plain()) {
+    scratch.expanded.resize(std::min(kApplyRows, rows.size()) * layout_.row.floats());
+  }
   if (repeats) {
     ApplySummed(step, draws, rows, positions, gradients, scratch);
   } else {

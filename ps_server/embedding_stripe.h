@@ -217,7 +217,8 @@ class EmbeddingStripe final : public Stripe {
                    TableScratch& scratch);
   // One update of the first `count` rows of scratch.updated, each with its gradient.
   void Update(const UpdateStep& step, uint64_t draws, size_t count, TableScratch& scratch);
-  void InitializeNumbers(int64_t key, uint32_t row);
+  // Of a new row. `expanded`: its floats for a while, of a table that is not plain().
+  void InitializeNumbers(int64_t key, uint32_t row, float* expanded);
   void MarkDirty(uint32_t row);
   void MarkEveryRow();
   // Puts dirty rows by their bits from word `word` on, `max_rows` or a few more; they are clean

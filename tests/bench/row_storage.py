@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""What each row_storage of the click model's tables saves and costs: memory, step time and AUC,
+beside float32 in the same run. Two servers and one worker on loopback. One JSON line a storage.
+
+usage: tests/bench/row_storage.py [--rows 400000] [--epochs 2] [--only float16+float32 ...]
+  --rows, --epochs: of the click logs; --only: some of the storages, values+slots"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import processes  # noqa: E402
+
+BUILD = os.path.join(processes.TOP, "build")
+MAKE_CLICKS = os.path.join(BUILD, "examples", "clicks", "cairn-make-clicks")
+STORAGES = ["float32+float32", "float32+bfloat16", "float32+float16",
+            "float16+float32", "float16+bfloat16", "float16+float16",
+            "bfloat16+float32", "bfloat16+bfloat16", "bfloat16+float16",
+            "int8+float32", "int8+bfloat16", "int8+float16"]
+
+
+def train(job, storage, flags):
+    values, slots = storage.split("+")
+    with tempfile.TemporaryDirectory(prefix="cairn-storage.") as folder:
+        with processes.Cluster(folder, 2) as servers:
+            report = processes.run_workers(
+                job, servers.worker_file(1), 1,
+                [*flags, "--set",
+                 f"model.embedding.row_storage={{values: {values}, slots: {slots}}}"])[0]
+            found, _ = processes.ctl("inspect", "--cluster", servers.worker_file(1),
+                                     "--job", "clicks")
+    tables = [variable for variable in found["variables"] if variable["kind"] == "embedding" and
+              not variable["name"].startswith("cairn/")]
+    for table in tables:
+        if table["row_storage"] != {"values": values, "slots": slots}:
+            raise AssertionError(f"{table['name']} has {table['row_storage']}, not {storage}")
+    return report, tables
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", type=int, default=400000)
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--only", nargs="*", default=STORAGES[1:])
+    arguments = parser.parse_args()
+    job = os.path.join(processes.TOP, "examples", "clicks", "clicks.yaml")
+    with tempfile.TemporaryDirectory(prefix="cairn-clicks.") as folder:
+        for rows, seed, name in ((arguments.rows, 1, "train.tsv"), (20000, 2, "eval.tsv")):
+            subprocess.run([MAKE_CLICKS, "--rows", str(rows), "--seed", str(seed), "--out",
+                            os.path.join(folder, name)], check=True, capture_output=True)
+        base = None
+        for storage in [STORAGES[0], *arguments.only]:
+            report, tables = train(job, storage, ["--data_root", folder, "--set",
+                                                  f"data.epochs={arguments.epochs}"])
+            line = {"bench": "row storage", "model": "clicks", "epochs": arguments.epochs,
+                    "storage": storage, "auc": report["eval"]["auc"],
+                    "rows": sum(table["rows"] for table in tables),
+                    "memory_bytes": sum(table["memory_bytes"] for table in tables),
+                    "examples_per_second": report["examples_per_second"]}
+            base = base or dict(line)
+            line["auc_minus_float32"] = line["auc"] - base["auc"]
+            line["memory_over_float32"] = line["memory_bytes"] / base["memory_bytes"]
+            line["step_time_over_float32"] = (base["examples_per_second"] /
+                                              line["examples_per_second"])
+            print(json.dumps({key: round(value, 4) if isinstance(value, float) else value
+                              for key, value in line.items()}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
