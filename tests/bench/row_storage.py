@@ -3,7 +3,9 @@
 beside float32 in the same run. Two servers and one worker on loopback. One JSON line a storage.
 
 usage: tests/bench/row_storage.py [--rows 400000] [--epochs 2] [--only float16+float32 ...]
-  --rows, --epochs: of the click logs; --only: some of the storages, values+slots"""
+                                  [--set optimizer.type=sgd ...]
+  --rows, --epochs: of the click logs; --only: some of the storages, values+slots;
+  --set: keys of the job"""
 import argparse
 import json
 import os
@@ -45,7 +47,10 @@ def main():
     parser.add_argument("--rows", type=int, default=400000)
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--only", nargs="*", default=STORAGES[1:])
+    parser.add_argument("--set", nargs="*", default=[])
     arguments = parser.parse_args()
+    flags = [flag for value in [f"data.epochs={arguments.epochs}", *arguments.set]
+             for flag in ("--set", value)]
     job = os.path.join(processes.TOP, "examples", "clicks", "clicks.yaml")
     with tempfile.TemporaryDirectory(prefix="cairn-clicks.") as folder:
         for rows, seed, name in ((arguments.rows, 1, "train.tsv"), (20000, 2, "eval.tsv")):
@@ -53,8 +58,7 @@ def main():
                             os.path.join(folder, name)], check=True, capture_output=True)
         base = None
         for storage in [STORAGES[0], *arguments.only]:
-            report, tables = train(job, storage, ["--data_root", folder, "--set",
-                                                  f"data.epochs={arguments.epochs}"])
+            report, tables = train(job, storage, ["--data_root", folder, *flags])
             line = {"bench": "row storage", "model": "clicks", "epochs": arguments.epochs,
                     "storage": storage, "auc": report["eval"]["auc"],
                     "rows": sum(table["rows"] for table in tables),

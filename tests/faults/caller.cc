@@ -101,12 +101,14 @@ class ColdCaller {
   explicit ColdCaller(PsClient& client) : client_(client) {}
 
   // A table that admits keys with their second push and keeps some of them: those that are pushed
-  // all the while have every push but the first, and new ones their second.
+  // all the while have every push but the first, and new ones their second. Its rows are float16,
+  // which has each of these sums.
   absl::Status RunRules() {
     VariableSpec table{.name = "table", .kind = VariableKind::kEmbedding, .shape = {kColdWidth}};
     table.touched_rows = TouchedRows::kPushed;
     table.optimizer = {.type = "sgd", .learning_rate = ConstantRate(1)};
     table.row_rules = {.admit_after_pushes = 2, .max_rows = 2 * kColdBatch};
+    table.row_storage.values = RowFormat::kFloat16;
     RETURN_IF_ERROR(client_.Create({table}, Patience()));
     for (int round = 1; round <= kRulesRounds; ++round) {
       RETURN_IF_ERROR(Push(0));

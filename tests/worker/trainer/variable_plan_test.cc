@@ -116,10 +116,11 @@ TEST(VariablePlan, TablesGetTheRowRulesOfTheJob) {
 
 TEST(VariablePlan, EachTableGetsTheRowStorageThatMatchesItFirst) {
   JobConfig job = Job();
+  job.model.type = "wide_deep";
   const RowStorage narrow{.values = RowFormat::kInt8, .slots = RowFormat::kBFloat16};
   const RowStorage halves{.values = RowFormat::kFloat16};
   job.model.embedding.row_storage = {.storage = narrow,
-                                     .per_table = {{"wide/*", halves}, {"*/keys", RowStorage()}}};
+                                     .per_table = {{"wide/*", halves}, {"wide/C2", RowStorage()}}};
   Schema schema;
   schema.dense_columns = 2;
   schema.key_columns = 2;
@@ -139,8 +140,8 @@ TEST(VariablePlan, EachTableGetsTheRowStorageThatMatchesItFirst) {
       ++deep;
     }
   }
-  EXPECT_EQ(wide, 1);
-  EXPECT_EQ(deep, 1);
+  EXPECT_EQ(wide, 2);
+  EXPECT_EQ(deep, 2);
 }
 
 TEST(GradientClipper, GlobalNormCoversAllVariables) {
