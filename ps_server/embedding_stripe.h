@@ -168,12 +168,24 @@ class EmbeddingStripe final : public Stripe {
   };
   // Which rows may go.
   enum class Leave {
-    kUntouched,  // not used since the last look at them
+    kUntouched,  // not used since the last look at them, nor often before
     kAny,
   };
+  // A row that was used since the last look stays for so many more, up to kMostRounds of them.
+  static constexpr uint32_t kRoundsOfUse = 2;
+  static constexpr uint32_t kMostRounds = 7;
   // Chooses among the rows that follow, `max_rows` at most in all, and puts those that are not on
   // disk as they are; about `bytes` a call. False: there are enough, or it has looked at every row.
   bool Choose(StripeBatch& batch, size_t bytes, Leave which, uint32_t max_rows, Leaving& leaving);
+  // For how many looks more a row stays that is not used any more.
+  uint32_t rounds(uint32_t row) const {
+    const uint32_t before = row < rounds_.size() ? rounds_[row] : 0;
+    return table_.touched(row) ? std::min(before + kRoundsOfUse, kMostRounds) : before;
+  }
+  // Updates of the stripe since the row's last.
+  uint32_t age(uint32_t row) const {
+    return (updates_ - table_.last_update(row)) & RowTable::kLastUpdate;
+  }
   // Those that were not used meanwhile leave. Returns how many.
   uint32_t DropChosen(Leave which, const Leaving& leaving);
 
@@ -227,6 +239,8 @@ class EmbeddingStripe final : public Stripe {
   void PutRow(StripeBatch& batch, uint32_t row);
   absl::string_view Stored(uint32_t row);
   bool spare(uint32_t row) const { return Bit(spare_bits_, row); }
+  // Whether the hand leaves a row in memory, which takes the marks of its use.
+  bool PassedOver(uint32_t row);
   // Puts a row as a cold one.
   void Spill(StripeBatch& batch, uint32_t row);
   void DropRow(uint32_t row);
@@ -258,6 +272,9 @@ class EmbeddingStripe final : public Stripe {
   int64_t cold_rows_ = 0;
   int64_t counted_cold_ = 0;  // as the disk has it: rows that a load does not bring to memory
   uint32_t hand_ = 0;         // where Choose goes on
+  // By row in memory: for how many more of its rounds the hand passes one that was not used. Empty
+  // until it first comes round.
+  std::vector<uint8_t> rounds_;
   std::atomic<uint64_t> departures_{0};
   std::weak_ptr<DepartedRows> noted_;
 };

@@ -48,6 +48,16 @@ void EmbeddingStripe::Spill(StripeBatch& batch, uint32_t row) {
   ++spare_count_;
 }
 
+bool EmbeddingStripe::PassedOver(uint32_t row) {
+  if (row >= rounds_.size()) rounds_.resize(table_.size());
+  const bool used = table_.touched(row);
+  const uint32_t left = rounds(row);
+  if (used) table_.Untouch(row);
+  if (left == 0) return false;
+  rounds_[row] = static_cast<uint8_t>(used ? left : left - 1);
+  return true;
+}
+
 bool EmbeddingStripe::Choose(StripeBatch& batch, size_t bytes, Leave which, uint32_t max_rows,
                              Leaving& leaving) {
   // Looking at a row costs a cache miss: not so many at a time that a push waits for long.
@@ -59,10 +69,7 @@ bool EmbeddingStripe::Choose(StripeBatch& batch, size_t bytes, Leave which, uint
     if (hand_ >= rows) hand_ = 0;
     const uint32_t row = hand_++;
     ++leaving.looked_at;
-    if (which == Leave::kUntouched && table_.touched(row)) {
-      table_.Untouch(row);
-      continue;
-    }
+    if (which == Leave::kUntouched && PassedOver(row)) continue;
     leaving.rows.push_back(row);
     if (spare(row)) continue;
     Spill(batch, row);
@@ -114,6 +121,12 @@ void EmbeddingStripe::RemoveRow(uint32_t row) {
   SetBit(spare_bits_, last, false);
   SetBit(dirty_bits_, row, Bit(dirty_bits_, last));
   SetBit(dirty_bits_, last, false);
+  if (last < rounds_.size()) {
+    rounds_[row] = rounds_[last];
+    rounds_.pop_back();
+  } else if (row < rounds_.size()) {
+    rounds_[row] = 0;
+  }
   many_dirty_ = true;  // the numbers of those that were few are others now
 }
 

@@ -1,6 +1,7 @@
 #include "ps_server/evictor.h"
 
 #include <glog/logging.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 
 #include "absl/time/clock.h"
 #include "common/crash_point.h"
+#include "common/deadline.h"
 #include "common/status.h"
 #include "ps_server/slices.h"
 
@@ -24,13 +26,18 @@ constexpr int64_t kFewestRows = 2048;
 constexpr int64_t kMostRows = 8192;
 // Between looks where nothing is to go, or could.
 constexpr absl::Duration kPause = absl::Milliseconds(100);
-// The part of the budget that finding cold rows gets: filters and indexes of 4 times as many rows.
-constexpr int64_t kCacheShare = 16;
+// Finding cold rows is charged with no more than half of the budget: rows must have a place, too.
+constexpr int64_t kLargestLookupShare = 2;
 
 // At most: in a small budget the program must not take the rows' place. And at least: malloc needs
 // more when rows begin to come and go, and chunks of rows do not go back to the system.
 constexpr int64_t kLargestRestShare = 4;
 constexpr int64_t kSmallestRestShare = 8;
+// So much it comes to soon, whatever the budget: charged at once, or rows would take it first.
+constexpr int64_t kUsualRestBytes = 48 << 20;
+
+// Between two times that malloc gives back what RocksDB's compactions and large batches have left.
+constexpr absl::Duration kTrimPause = absl::Seconds(1);
 
 int64_t ResidentBytes() {
   int64_t pages = 0;
@@ -111,14 +118,17 @@ std::vector<std::shared_ptr<Variable>> Evictor::Tables() const {
 absl::Status Evictor::Prepare() {
   if (prepared_) return absl::OkStatus();
   if (options_.durability == Durability::kOff) RETURN_IF_ERROR(store_.SetUnfinished(true));
-  const int64_t cache = budget_.limit_bytes() / kCacheShare;
-  budget_.Force(cache);
-  store_.AddCache(static_cast<size_t>(cache));
   LOG(INFO) << "ps:" << options_.server_index << " has " << budget_.used_bytes() << " of "
             << budget_.limit_bytes()
             << " bytes of memory in use: rows of tables that are not used leave it for the disk";
   prepared_ = true;
   return absl::OkStatus();
+}
+
+void Evictor::Charge(int64_t& charged_bytes, int64_t bytes) {
+  if (bytes > charged_bytes) budget_.Force(bytes - charged_bytes);
+  if (bytes < charged_bytes) budget_.Release(charged_bytes - bytes);
+  charged_bytes = bytes;
 }
 
 void Evictor::ChargeRest(const std::vector<std::shared_ptr<Variable>>& tables) {
@@ -130,17 +140,23 @@ void Evictor::ChargeRest(const std::vector<std::shared_ptr<Variable>>& tables) {
   // While there is plenty it is nobody's concern.
   if (!tables.empty() && charged > budget_.limit_bytes() / 2) {
     const int64_t limit = budget_.limit_bytes();
-    rest = std::clamp(ResidentBytes() - idle - charged, limit / kSmallestRestShare,
-                      limit / kLargestRestShare);
+    const int64_t most = limit / kLargestRestShare;
+    const int64_t least = std::max(limit / kSmallestRestShare, std::min(kUsualRestBytes, most));
+    const int64_t resident = ResidentBytes();
+    rest = std::clamp(resident - idle - charged, least, most);
+    if (resident > limit && MonotonicNow() - trimmed_ > kTrimPause) {
+      malloc_trim(0);
+      trimmed_ = MonotonicNow();
+    }
   }
-  if (rest > rest_bytes_) budget_.Force(rest - rest_bytes_);
-  if (rest < rest_bytes_) budget_.Release(rest_bytes_ - rest);
-  rest_bytes_ = rest;
+  Charge(rest_bytes_, rest);
 }
 
 absl::StatusOr<bool> Evictor::Round(int64_t goal_bytes) {
   absl::MutexLock turn(&turn_);
   const std::vector<std::shared_ptr<Variable>> tables = Tables();
+  Charge(lookup_bytes_,
+         std::min(store_.ColdLookupBytes(), budget_.limit_bytes() / kLargestLookupShare));
   ChargeRest(tables);
   int64_t stripes = 0;
   for (const auto& variable : tables) stripes += variable->table()->bucket_count();
@@ -148,8 +164,10 @@ absl::StatusOr<bool> Evictor::Round(int64_t goal_bytes) {
   size_t at = 0;
   while (at < tables.size() && tables[at]->id() < hand_variable_) ++at;
   if (at < tables.size() && tables[at]->id() != hand_variable_) hand_bucket_ = 0;
-  // Twice round: the first time takes the marks of rows that were used.
-  for (int64_t looks = 0; looks <= 2 * stripes && budget_.used_bytes() > goal_bytes; ++looks) {
+  // So often round that even a row that was used in each of the last rounds can go.
+  constexpr int64_t kRounds = EmbeddingStripe::kMostRounds + 2;
+  for (int64_t looks = 0; looks <= kRounds * stripes && budget_.used_bytes() > goal_bytes;
+       ++looks) {
     if (at == tables.size() || hand_bucket_ >= tables[at]->table()->bucket_count()) {
       at = at >= tables.size() - 1 ? 0 : at + 1;
       hand_bucket_ = 0;

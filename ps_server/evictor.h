@@ -50,6 +50,8 @@ class Evictor {
   absl::StatusOr<bool> Round(int64_t goal_bytes);
   // One stripe's part of it.
   absl::StatusOr<int64_t> Visit(Variable& variable, EmbeddingStripe& stripe, int64_t goal_bytes);
+  // Charges the budget with `bytes` in place of `charged_bytes`.
+  void Charge(int64_t& charged_bytes, int64_t bytes);
   // Charges the budget with what the process has resident and nobody is charged for: the program,
   // scratch memory, and what malloc keeps.
   void ChargeRest(const std::vector<std::shared_ptr<Variable>>& tables);
@@ -65,7 +67,9 @@ class Evictor {
   std::atomic<bool> stopping_{false};
   absl::Mutex turn_;  // held while rows leave; guards what follows
   bool prepared_ = false;
-  int64_t rest_bytes_ = 0;  // charged
+  int64_t rest_bytes_ = 0;    // charged
+  absl::Duration trimmed_;    // when, on the monotonic clock
+  int64_t lookup_bytes_ = 0;  // for finding cold rows, charged
   uint32_t hand_variable_ = 0;
   uint32_t hand_bucket_ = 0;
   std::thread thread_;

@@ -1,6 +1,7 @@
 // Rows of a table that are on disk alone: how they are asked for, and what comes back.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -42,16 +43,16 @@ class ColdRows {
     row_bytes_ = row_bytes;
     there_.assign(count, 0);
     bytes_.resize(count * row_bytes);
-    found_ = 0;
   }
-  // `row` has row_bytes.
+  // `row` has row_bytes. Several threads may set different ones at once.
   void Set(size_t i, absl::string_view row) {
     there_[i] = 1;
-    ++found_;
     std::memcpy(bytes_.data() + i * row_bytes_, row.data(), row_bytes_);
   }
 
-  size_t found() const { return found_; }
+  size_t found() const {
+    return static_cast<size_t>(std::count(there_.begin(), there_.end(), char{1}));
+  }
   // nullptr: there is none.
   const char* row(size_t i) const {
     return there_[i] != 0 ? bytes_.data() + i * row_bytes_ : nullptr;
@@ -59,7 +60,6 @@ class ColdRows {
 
  private:
   size_t row_bytes_ = 0;
-  size_t found_ = 0;
   std::vector<char> there_;
   std::vector<char> bytes_;
 };

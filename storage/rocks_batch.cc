@@ -12,6 +12,14 @@
 #include "storage/rocks_status.h"
 
 namespace cairn {
+namespace {
+
+// Room is made at once for more than this.
+constexpr size_t kLargeBytes = 128 << 10;
+// Cold rows that are put in order together, about.
+constexpr size_t kSortedBytes = 2 << 20;
+
+}  // namespace
 
 void RocksStripeBatch::Note(rocksdb::Status status) {
   if (status_.ok()) status_ = std::move(status);
@@ -68,7 +76,25 @@ void RocksStripeBatch::PutRow(int64_t key, absl::string_view bytes) {
 }
 
 void RocksStripeBatch::PutCold(int64_t key, absl::string_view bytes) {
-  PutBytes(cold_, keys_.Cold(key), bytes);
+  cold_rows_.push_back({.key = key, .begin = cold_bytes_.size(), .bytes = bytes.size()});
+  cold_bytes_.append(bytes.data(), bytes.size());
+}
+
+void RocksStripeBatch::PutColdRows() {
+  if (cold_rows_.empty()) return;
+  constexpr size_t kFramingBytes = 64;  // key, lengths, checksum
+  if (cold_bytes_.size() > kLargeBytes) {
+    Reserve(cold_bytes_.size() + cold_rows_.size() * kFramingBytes);
+  }
+  // Of two with one key the last one counts.
+  std::stable_sort(cold_rows_.begin(), cold_rows_.end(),
+                   [](const ColdRow& a, const ColdRow& b) { return a.key < b.key; });
+  const absl::string_view bytes = cold_bytes_;
+  for (const ColdRow& row : cold_rows_) {
+    PutBytes(cold_, keys_.Cold(row.key), bytes.substr(row.begin, row.bytes));
+  }
+  cold_rows_.clear();
+  cold_bytes_.clear();
 }
 
 void RocksStripeBatch::PutWaiting(uint32_t page, absl::string_view bytes) {
@@ -78,6 +104,7 @@ void RocksStripeBatch::PutWaiting(uint32_t page, absl::string_view bytes) {
 void RocksStripeBatch::PutAges(absl::string_view bytes) { PutBytes(nullptr, keys_.Ages(), bytes); }
 
 void RocksStripeBatch::DropCold(int64_t key) {
+  PutColdRows();
   Note(batch_.Delete(cold_, ToSlice(keys_.Cold(key))));
 }
 
@@ -105,7 +132,6 @@ void RocksStripeBatch::Put(RowSegment& segment) {
 
 void RocksStripeBatch::Settle() {
   // Growing by doubling asks the system for new pages each time. What is not used is not touched.
-  constexpr size_t kLargeBytes = 128 << 10;
   constexpr size_t kRoomBytes = 8 << 20;
   if (!has_room_ && batch_.GetDataSize() + full_bytes_ > kLargeBytes) {
     has_room_ = true;
@@ -114,11 +140,14 @@ void RocksStripeBatch::Settle() {
   for (RowSegment& segment : full_) Put(segment);
   full_.clear();
   full_bytes_ = 0;
+  // So that they are not twice in memory where rows are long.
+  if (cold_bytes_.size() > kSortedBytes) PutColdRows();
 }
 
 void RocksStripeBatch::Finish() {
   Settle();
   if (!segment_.empty()) Put(segment_);
+  PutColdRows();
 }
 
 }  // namespace cairn

@@ -7,13 +7,12 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/blocking.h"
 #include "common/status.h"
-#include "rocksdb/cache.h"
-#include "rocksdb/table.h"
 #include "storage/directory.h"
 #include "storage/key.h"
 #include "storage/record.h"
@@ -25,14 +24,15 @@ namespace cairn {
 namespace {
 
 constexpr char kColdFamily[] = "cold";
-// Looked up together: RocksDB reads their blocks side by side in batches of 32.
-constexpr size_t kLookups = 256;
+// Looked up together, on one thread: RocksDB takes 32 at a time.
+constexpr size_t kLookups = 128;
 
 }  // namespace
 
 rocksdb::Status RocksStore::OpenFamilies(const rocksdb::Options& options, const std::string& path) {
   std::vector<rocksdb::ColumnFamilyDescriptor> families = {
-      {rocksdb::kDefaultColumnFamilyName, options}, {kColdFamily, MakeColdOptions(options)}};
+      {rocksdb::kDefaultColumnFamilyName, options},
+      {kColdFamily, MakeColdOptions(options, /*lookups=*/!read_only_)}};
   rocksdb::DBOptions db_options(options);
   db_options.create_missing_column_families = true;
   rocksdb::DB* db = nullptr;
@@ -66,32 +66,40 @@ absl::Status RocksStore::ReadCold(absl::Span<const ColdKey> keys, size_t row_byt
   rows.Reset(keys.size(), row_bytes);
   if (cold_ == nullptr) return absl::OkStatus();
   const Blocking blocking;
+  const size_t pieces = (keys.size() + kLookups - 1) / kLookups;
+  std::vector<absl::Status> statuses(pieces);
+  readers_.Run(pieces, [&](size_t piece) {
+    const size_t first = piece * kLookups;
+    statuses[piece] = ReadPiece(keys.subspan(first, kLookups), first, row_bytes, rows);
+  });
+  for (absl::Status& status : statuses) RETURN_IF_ERROR(std::move(status));
+  return absl::OkStatus();
+}
+
+// The caller holds life_.
+absl::Status RocksStore::ReadPiece(absl::Span<const ColdKey> keys, size_t first, size_t row_bytes,
+                                   ColdRows& rows) const ABSL_NO_THREAD_SAFETY_ANALYSIS {
   std::array<rocksdb::Slice, kLookups> slices;
   std::array<rocksdb::PinnableSlice, kLookups> values;
   std::array<rocksdb::Status, kLookups> statuses;
   std::vector<StripeKeys> records;
-  records.reserve(kLookups);
-  for (size_t base = 0; base < keys.size(); base += kLookups) {
-    const size_t n = std::min(kLookups, keys.size() - base);
-    records.clear();
-    for (size_t i = 0; i < n; ++i) {
-      records.emplace_back(keys[base + i].id);
-      slices[i] = ToSlice(records[i].Cold(keys[base + i].key));
+  records.reserve(keys.size());
+  for (size_t i = 0; i < keys.size(); ++i) {
+    records.emplace_back(keys[i].id);
+    slices[i] = ToSlice(records[i].Cold(keys[i].key));
+  }
+  db_->MultiGet(rocksdb::ReadOptions(), cold_, keys.size(), slices.data(), values.data(),
+                statuses.data(), /*sorted_input=*/true);
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (statuses[i].IsNotFound()) continue;
+    RETURN_IF_ERROR(FromRocks(statuses[i], Context("read a cold row")));
+    ASSIGN_OR_RETURN(const absl::string_view row,
+                     VerifyChecksum(FromSlice(slices[i]), FromSlice(values[i])));
+    if (row.size() != row_bytes) {
+      return absl::DataLossError(Context(absl::StrCat(KeyText(FromSlice(slices[i])), " has ",
+                                                      row.size(), " bytes, not ", row_bytes)));
     }
-    db_->MultiGet(rocksdb::ReadOptions(), cold_, n, slices.data(), values.data(), statuses.data(),
-                  /*sorted_input=*/true);
-    for (size_t i = 0; i < n; ++i) {
-      if (statuses[i].IsNotFound()) continue;
-      RETURN_IF_ERROR(FromRocks(statuses[i], Context("read a cold row")));
-      ASSIGN_OR_RETURN(const absl::string_view row,
-                       VerifyChecksum(FromSlice(slices[i]), FromSlice(values[i])));
-      if (row.size() != row_bytes) {
-        return absl::DataLossError(Context(absl::StrCat(KeyText(FromSlice(slices[i])), " has ",
-                                                        row.size(), " bytes, not ", row_bytes)));
-      }
-      rows.Set(base + i, row);
-      values[i].Reset();
-    }
+    rows.Set(first + i, row);
   }
   return absl::OkStatus();
 }
@@ -118,12 +126,14 @@ absl::Status RocksStore::ScanCold(
   return FromRocks(at->status(), Context("scan cold rows"));
 }
 
-void RocksStore::AddCache(size_t bytes) {
+int64_t RocksStore::ColdLookupBytes() const {
   absl::ReaderMutexLock lock(&life_);
-  if (db_ == nullptr) return;
-  const auto* table =
-      db_->GetOptions().table_factory->GetOptions<rocksdb::BlockBasedTableOptions>();
-  table->block_cache->SetCapacity(table->block_cache->GetCapacity() + bytes);
+  uint64_t bytes = 0;
+  if (db_ == nullptr || cold_ == nullptr ||
+      !db_->GetIntProperty(cold_, rocksdb::DB::Properties::kEstimateTableReadersMem, &bytes)) {
+    return 0;
+  }
+  return static_cast<int64_t>(bytes);
 }
 
 absl::Status RocksStore::SetUnfinished(bool unfinished) {

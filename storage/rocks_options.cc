@@ -2,11 +2,15 @@
 
 #include "rocksdb/cache.h"
 #include "rocksdb/filter_policy.h"
+#include "rocksdb/slice_transform.h"
 #include "rocksdb/statistics.h"
 #include "rocksdb/table.h"
 
 namespace cairn {
 namespace {
+
+// Of a cold row's key: all before the row's (FORMAT.md).
+constexpr size_t kColdPrefixBytes = 14;
 
 std::shared_ptr<rocksdb::TableFactory> MakeTableFactory(const StoreOptions& options) {
   rocksdb::BlockBasedTableOptions table;
@@ -27,17 +31,19 @@ std::shared_ptr<rocksdb::TableFactory> MakeTableFactory(const StoreOptions& opti
 
 // Cold rows are looked up one by one, in any order.
 std::shared_ptr<rocksdb::TableFactory> MakeColdTableFactory(
-    const rocksdb::BlockBasedTableOptions& main) {
+    const rocksdb::BlockBasedTableOptions& main, bool lookups) {
   rocksdb::BlockBasedTableOptions table = main;
   table.block_size = 4 << 10;  // what a lookup reads
   // 1 % of the keys that are nowhere cost a block.
   table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(10));
-  // In pieces, so that a lookup needs a few KiB of them in the cache and not the MiB of a table.
-  table.index_type = rocksdb::BlockBasedTableOptions::kTwoLevelIndexSearch;
-  table.partition_filters = true;
-  table.metadata_block_size = 4 << 10;
-  table.cache_index_and_filter_blocks_with_high_priority = true;
-  table.pin_top_level_index_and_filter = true;
+  if (lookups) {
+    // Filters and indexes stay in memory while their table is in use
+    // (StripeStore::ColdLookupBytes): in pieces, by way of the cache, they took half of a lookup.
+    // And a block that was read is not asked for again: its row is in memory from then on.
+    table.cache_index_and_filter_blocks = false;
+    table.no_block_cache = true;
+    table.block_cache = nullptr;
+  }
   table.data_block_index_type = rocksdb::BlockBasedTableOptions::kDataBlockBinaryAndHash;
   table.data_block_hash_table_util_ratio = 0.75;
   return std::shared_ptr<rocksdb::TableFactory>(rocksdb::NewBlockBasedTableFactory(table));
@@ -101,20 +107,24 @@ rocksdb::Options MakeRocksOptions(const StoreOptions& store) {
   return options;
 }
 
-rocksdb::ColumnFamilyOptions MakeColdOptions(const rocksdb::Options& main) {
+rocksdb::ColumnFamilyOptions MakeColdOptions(const rocksdb::Options& main, bool lookups) {
   rocksdb::ColumnFamilyOptions options(main);
-  options.table_factory =
-      MakeColdTableFactory(*main.table_factory->GetOptions<rocksdb::BlockBasedTableOptions>());
+  options.table_factory = MakeColdTableFactory(
+      *main.table_factory->GetOptions<rocksdb::BlockBasedTableOptions>(), lookups);
   // A row is written again whenever it leaves memory changed, in any order: levels would copy each
   // about ten times, runs of like size do it three or four times.
   options.compaction_style = rocksdb::kCompactionStyleUniversal;
   options.compaction_options_universal.allow_trivial_move = true;
-  options.level0_file_num_compaction_trigger = 6;
+  options.level0_file_num_compaction_trigger = 10;
   options.level0_slowdown_writes_trigger = 20;
   options.level0_stop_writes_trigger = 36;
   // Most lookups miss the write buffer.
   options.memtable_prefix_bloom_size_ratio = 0.02;
   options.memtable_whole_key_filtering = true;
+  // A batch has rows of one stripe in the order of their keys: the place of each is looked for from
+  // that of the one before it, not from the beginning.
+  options.memtable_insert_with_hint_prefix_extractor.reset(
+      rocksdb::NewFixedPrefixTransform(kColdPrefixBytes));
   return options;
 }
 

@@ -11,8 +11,9 @@ namespace cairn {
 // Everything but `info_log` and `listeners`, which belong to one open store.
 rocksdb::Options MakeRocksOptions(const StoreOptions& options);
 
-// Of the column family of cold rows, in a database with the options `main`.
-rocksdb::ColumnFamilyOptions MakeColdOptions(const rocksdb::Options& main);
+// Of the column family of cold rows, in a database with the options `main`. `lookups`: rows are
+// looked up, and not scanned alone.
+rocksdb::ColumnFamilyOptions MakeColdOptions(const rocksdb::Options& main, bool lookups);
 
 // Of a scan over a variable or a kind of record.
 rocksdb::ReadOptions MakeScanOptions();

@@ -1,7 +1,9 @@
 #include "storage/rocks_store.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -24,6 +26,14 @@
 
 namespace cairn {
 namespace {
+
+// More would take the cores from other requests.
+constexpr size_t kMostReaders = 4;
+
+// Beside the thread that asks.
+size_t ReaderCount() {
+  return std::clamp<size_t>(std::thread::hardware_concurrency(), 1, kMostReaders) - 1;
+}
 
 constexpr size_t kMaxLogBytes = 4 << 20;  // twice that on disk: LOG and LOG.old
 
@@ -91,7 +101,8 @@ RocksStore::RocksStore(std::string directory, bool read_only)
     : directory_(std::move(directory)),
       read_only_(read_only),
       files_(directory_),
-      synced_note_(directory_) {}
+      synced_note_(directory_),
+      readers_(ReaderCount()) {}
 
 RocksStore::~RocksStore() { Close().IgnoreError(); }
 

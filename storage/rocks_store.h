@@ -17,6 +17,7 @@
 #include "storage/rocks_batch.h"
 #include "storage/rocks_figures.h"
 #include "storage/rocks_log.h"
+#include "storage/side_threads.h"
 #include "storage/stripe_store.h"
 #include "storage/synced_note.h"
 
@@ -76,7 +77,7 @@ class RocksStore : public StripeStore {
   absl::Status ScanCold(
       const StripeId& id, int64_t first,
       absl::FunctionRef<bool(int64_t key, absl::string_view row)> visit) const override;
-  void AddCache(size_t bytes) override;
+  int64_t ColdLookupBytes() const override;
   absl::Status SetUnfinished(bool unfinished) override;
   absl::Status StartCompaction() override;
   std::vector<StoreFigure> Figures() const override;
@@ -94,6 +95,9 @@ class RocksStore : public StripeStore {
   rocksdb::Status OpenFamilies(const rocksdb::Options& options, const std::string& path)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(life_);
   void CloseFamilies() ABSL_EXCLUSIVE_LOCKS_REQUIRED(life_);
+  // Some of the keys of a ReadCold, from the one numbered `first` on, which is their first.
+  absl::Status ReadPiece(absl::Span<const ColdKey> keys, size_t first, size_t row_bytes,
+                         ColdRows& rows) const;
   // Of variables [first, end).
   rocksdb::Status DropCold(rocksdb::WriteBatch& batch, uint32_t first, uint32_t end) const
       ABSL_SHARED_LOCKS_REQUIRED(life_);
@@ -141,6 +145,8 @@ class RocksStore : public StripeStore {
   std::vector<rocksdb::ColumnFamilyHandle*> families_ ABSL_GUARDED_BY(life_);
   // The one of cold rows; nullptr: it has none.
   rocksdb::ColumnFamilyHandle* cold_ ABSL_GUARDED_BY(life_) = nullptr;
+
+  mutable SideThreads readers_;  // of ReadCold
 
   // Row segments of the stripes that were loaded or written.
   mutable absl::Mutex segments_mutex_;

@@ -232,8 +232,9 @@ class StripeStore {
   virtual absl::Status ScanCold(
       const StripeId& id, int64_t first,
       absl::FunctionRef<bool(int64_t key, absl::string_view row)> visit) const = 0;
-  // Memory for finding cold rows, beyond StoreOptions::block_cache_bytes.
-  virtual void AddCache(size_t bytes) = 0;
+  // Memory that finding cold rows takes, beside StoreOptions::block_cache_bytes: some 2.5 bytes for
+  // each of their records. It rises and falls with them.
+  virtual int64_t ColdLookupBytes() const = 0;
   // True: notes, durably, that what is written from here on is not whole before
   // SetUnfinished(false) says so; a store that is opened with the note is refused (kDataLoss).
   virtual absl::Status SetUnfinished(bool unfinished) = 0;

@@ -74,6 +74,8 @@ class Run {
   void Push();
   void Verify();
   void NoteMemory();
+  // Of the server.
+  double CpuSeconds() const;
   wire::ShardInfo Info();
   template <typename Function>
   void Call(const char* name, Function&& call) {
@@ -98,6 +100,7 @@ class Run {
   int64_t resident_ = 0;  // so too
   int64_t checked_ = 0;
   int64_t wrong_ = 0;
+  double cpu_micros_a_key_ = 0;  // of the server, in the last measurement
   wire::RowFigures before_;
 };
 
@@ -195,6 +198,7 @@ double Run::Measure(double seconds, int64_t least_keys) {
   int64_t keys = 0;
   gradients_.assign(batch * kDim, 0.5f);
   before_ = Info().row_figures;
+  const double cpu_before = CpuSeconds();
   while (spent < seconds || keys < least_keys) {
     ranks_.resize(batch);
     keys_.resize(batch);
@@ -210,7 +214,19 @@ double Run::Measure(double seconds, int64_t least_keys) {
     Verify();
     NoteMemory();
   }
+  cpu_micros_a_key_ = (CpuSeconds() - cpu_before) * 1e6 / static_cast<double>(keys);
   return static_cast<double>(keys) / spent;
+}
+
+double Run::CpuSeconds() const {
+  std::ifstream stat(absl::StrCat("/proc/", server_->pid(), "/stat"));
+  std::string skipped;
+  std::getline(stat, skipped, ')');  // the program's name may have blanks
+  for (int field = 3; field < 14; ++field) stat >> skipped;
+  int64_t user = 0;
+  int64_t system = 0;
+  stat >> user >> system;
+  return static_cast<double>(user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
 wire::ShardInfo Run::Info() {
@@ -237,12 +253,14 @@ void Run::Print(double rate, double other_rate) {
   const auto budget = static_cast<double>(budget_);
   std::printf(
       "{\"bench\":\"%s\",\"rows\":%lld,\"rows_in_memory\":%lld,\"table_over_budget\":%.2f,"
-      "\"keys_per_second\":%.0f,\"ratio\":%.3f,\"hit_rate\":%.4f,\"used_over_budget\":%.3f,"
+      "\"keys_per_second\":%.0f,\"ratio\":%.3f,\"server_cpu_us_per_key\":%.3f,\"hit_rate\":%.4f,"
+      "\"used_over_budget\":%.3f,"
       "\"resident_over_budget\":%.3f,\"verified\":%s}\n",
       name_.c_str(), static_cast<long long>(info.rows), static_cast<long long>(info.rows_in_memory),
       static_cast<double>(rows_ * kRowBytes) / budget, rate,
-      other_rate > 0 ? rate / other_rate : 1.0, found / std::max(1.0, found + loaded),
-      static_cast<double>(used_) / budget, static_cast<double>(resident_) / budget,
+      other_rate > 0 ? rate / other_rate : 1.0, cpu_micros_a_key_,
+      found / std::max(1.0, found + loaded), static_cast<double>(used_) / budget,
+      static_cast<double>(resident_) / budget,
       wrong_ == 0 && checked_ > 0 && server_->running() ? "true" : "false");
   std::fflush(stdout);
 }

@@ -339,8 +339,8 @@ TEST_F(ColdRowsTest, ADroppedTableLeavesNoColdRowsToOneOfItsName) {
   ASSERT_NO_FATAL_FAILURE(PushAll(client, model));
   wire::ServerState state;
   ASSERT_OK(CallStatus([&] { engine().service().drop_job(state, client.caller()); }));
-  // But for the memory that finding cold rows takes.
-  EXPECT_EQ(Client().Describe()->memory_used_bytes, before + options_.memory_budget_bytes / 16);
+  // But for the memory that finding cold rows takes, which goes with their files.
+  EXPECT_LE(Client().Describe()->memory_used_bytes, before + options_.memory_budget_bytes / 16);
   TestClient again = Joined(0);
   ASSERT_OK(again.Create({Spec("t")}));
   EXPECT_THAT(*again.PullKeys("t", Range(0, 4000)), Each(0.0f));

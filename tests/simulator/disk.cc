@@ -145,7 +145,7 @@ class Store : public StripeStore {
                         absl::FunctionRef<bool(int64_t, absl::string_view)>) const override {
     return absl::OkStatus();
   }
-  void AddCache(size_t) override {}
+  int64_t ColdLookupBytes() const override { return 0; }
   absl::Status SetUnfinished(bool) override { return NotHere(); }
   absl::Status Checkpoint(const std::string&) override { return NotHere(); }
   absl::Status StartCompaction() override { return absl::OkStatus(); }

@@ -2,6 +2,7 @@
 #include "storage/stripe_store.h"
 
 #include <atomic>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <limits>
@@ -172,6 +173,46 @@ TEST_F(StripeStoreTest, AColdRowThatIsDroppedIsNotFoundAnyMore) {
     EXPECT_EQ(rows.row(0), nullptr);
     EXPECT_NE(rows.row(1), nullptr);
     EXPECT_EQ(Load(2)[0].ages, "older");
+  }
+}
+
+// More than are put in order together, than one thread looks up, and than a block holds.
+TEST_F(StripeStoreTest, ColdRowsPutInAnyOrderAreFoundEachAsItWasPutLast) {
+  const StripeId id{2, 0, 9};
+  constexpr int64_t kRows = 5000;
+  const auto text = [](int64_t key, char mark) {
+    std::string row(1000, mark);
+    std::memcpy(row.data(), &key, sizeof(key));
+    return row;
+  };
+  {
+    const std::unique_ptr<StripeBatch> batch = store_->NewBatch(id);
+    for (int64_t i = 0; i < kRows; ++i) {
+      batch->PutCold(i * 2741 % kRows, text(i * 2741 % kRows, 'a'));
+      if (i % 100 == 0) batch->Settle();
+      if (i % 10 == 0) batch->PutCold(i, text(i, 'b'));
+      if (i % 10 == 1) batch->DropCold(kRows + i);
+    }
+    EXPECT_GT(batch->bytes(), static_cast<size_t>(kRows) * 1000);
+    ASSERT_OK(store_->Write(*batch));
+  }
+  // Of two in one batch the later one: `a` where it came after `b`.
+  std::vector<int64_t> order(kRows);
+  for (int64_t i = 0; i < kRows; ++i) order[static_cast<size_t>(i * 2741 % kRows)] = i;
+  std::vector<ColdKey> keys;
+  for (int64_t key = -10; key < kRows + 10; ++key) keys.push_back({id, key});
+  for (int start = 0; start < 2; ++start, Reopen()) {
+    ColdRows rows;
+    ASSERT_OK(store_->ReadCold(keys, 1000, rows));
+    EXPECT_EQ(rows.found(), static_cast<size_t>(kRows));
+    for (size_t i = 0; i < keys.size(); ++i) {
+      const int64_t key = keys[i].key;
+      ASSERT_EQ(rows.row(i) != nullptr, key >= 0 && key < kRows) << key;
+      if (rows.row(i) == nullptr) continue;
+      const bool last_is_b = key % 10 == 0 && order[static_cast<size_t>(key)] <= key;
+      ASSERT_EQ(absl::string_view(rows.row(i), 1000), text(key, last_is_b ? 'b' : 'a')) << key;
+    }
+    EXPECT_EQ(store_->ColdLookupBytes() > 0, start > 0);  // a restart writes tables
   }
 }
 
