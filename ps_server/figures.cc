@@ -10,7 +10,7 @@
 namespace cairn {
 namespace {
 
-void AddVariables(Job& job, JobFigures& figures) {
+void AddVariables(Job& job, FigureDetail detail, JobFigures& figures) {
   const auto variables = job.variables();
   figures.variables = static_cast<int64_t>(variables->size());
   for (const auto& [name, variable] : *variables) {
@@ -29,6 +29,7 @@ void AddVariables(Job& job, JobFigures& figures) {
     figures.row_pushes_not_admitted += table->counts().not_admitted.load();
     figures.rows_expired += table->counts().expired.load();
     figures.rows_crowded_out += table->counts().crowded_out.load();
+    if (detail == FigureDetail::kMetrics) figures.census += table->census();
   }
 }
 
@@ -47,7 +48,7 @@ void AddWaits(const ServerCore& core, Job& job, JobFigures& figures) {
 
 JobFigures FiguresOf(const ServerCore& core, FigureDetail detail, Job& job) {
   JobFigures figures{.name = job.name(), .consistency = ConsistencyText(job.cohort().settings())};
-  if (detail != FigureDetail::kSample) AddVariables(job, figures);
+  if (detail != FigureDetail::kSample) AddVariables(job, detail, figures);
   if (detail == FigureDetail::kMetrics) figures.dirty_stripes = DirtyStripesOf(job);
   if (detail == FigureDetail::kPage) {
     AddWaits(core, job, figures);

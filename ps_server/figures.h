@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/metrics/slotted.h"
+#include "ps_server/row_census.h"
 #include "ps_server/rpc_meter.h"
 #include "storage/stripe_store.h"
 #include "thrift/cairn_types.h"
@@ -41,6 +42,7 @@ struct JobFigures {
   int64_t row_pushes_not_admitted = 0;  // of them, those pushed and still without one
   int64_t rows_expired = 0;
   int64_t rows_crowded_out = 0;
+  RowCensus census;  // of tables; all 0 in a sample
   int64_t memory_bytes = 0;
   int64_t dirty_stripes = 0;
   std::vector<wire::WorkerStanding> workers;

@@ -12,6 +12,7 @@
 #include "ps_server/embedding_stripe.h"
 #include "ps_server/hosted_shard.h"
 #include "ps_server/key_groups.h"
+#include "ps_server/row_census.h"
 
 namespace cairn {
 
@@ -121,6 +122,7 @@ class HostedTable final : public HostedShard {
   // Whether some keys are pushed before they get a row.
   bool some_wait() const { return layout().admit_after_pushes > 1; }
   RowCounts& counts() const { return core_->counts; }
+  RowCensus census() const { return core_->census.Of(*this); }
   // Lives as long as any stripe: the optimizer.
   void KeepAlive(std::shared_ptr<const void> kept) { core_->kept = std::move(kept); }
   // Memory that rows have left and others are to use.
@@ -166,6 +168,7 @@ class HostedTable final : public HostedShard {
     std::atomic<int64_t> cold{0};       // rows
     std::atomic<int64_t> waiting_bytes{0};
     mutable RowCounts counts;
+    mutable CensusTaker census;
     std::shared_ptr<const void> kept;
   };
   class Window;

@@ -3,8 +3,10 @@
 #include <glog/logging.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
@@ -112,6 +114,17 @@ void FillServerFigures(const ServerCore& core, wire::DescribeReply& reply) {
   if (reply.jobs.size() > kMostJobs) reply.jobs.resize(kMostJobs);
 }
 
+template <size_t n>
+std::vector<wire::RowRange> RangesOf(const std::array<int64_t, n>& least,
+                                     const std::array<int64_t, n>& rows) {
+  std::vector<wire::RowRange> ranges(n);
+  for (size_t i = 0; i < n; ++i) {
+    ranges[i].least = least[i];
+    ranges[i].rows = rows[i];
+  }
+  return ranges;
+}
+
 void FillRows(const HostedTable& table, wire::ShardInfo& info) {
   info.rows_in_memory = table.rows_in_memory();
   wire::RowFigures figures;
@@ -123,6 +136,11 @@ void FillRows(const HostedTable& table, wire::ShardInfo& info) {
   figures.expired = table.counts().expired.load();
   figures.crowded_out = table.counts().crowded_out.load();
   info.__set_row_figures(figures);
+  const RowCensus taken = table.census();
+  wire::RowCensus census;
+  census.by_age = RangesOf(RowCensus::kAges, taken.by_age);
+  census.by_use = RangesOf(RowCensus::kUses, taken.by_use);
+  info.__set_row_census(census);
 }
 
 }  // namespace

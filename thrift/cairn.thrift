@@ -598,6 +598,21 @@ struct RowFigures {
   7: i64 crowded_out
 }
 
+/** Rows from `least` of something on, below the next one's `least`. */
+struct RowRange {
+  1: i64 least
+  2: i64 rows
+}
+
+/** Of an embedding table's rows in memory, by a sample: estimates, which add up to all of them. */
+struct RowCensus {
+  /** By age: updates of a row's bucket since the row's last. */
+  1: list<RowRange> by_age
+  /** By use: for how many rounds of eviction a row stays that is not used any more, 0 to 7. A round
+      in which it was used adds two, one in which it was not takes one. */
+  2: list<RowRange> by_use
+}
+
 struct ShardInfo {
   1: i32 shard
   2: i64 first_row
@@ -611,6 +626,8 @@ struct ShardInfo {
   /** EMBEDDING: rows whose values are in memory; the others are on disk alone. -1: not told. */
   7: i64 rows_in_memory = -1
   8: optional RowFigures row_figures
+  /** EMBEDDING: taken once a second at most. */
+  9: optional RowCensus row_census
 }
 
 struct VariableInfo {

@@ -1,6 +1,7 @@
 #include "ps_server/monitor/ps_metrics.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 #include <string>
@@ -141,6 +142,16 @@ void AddWorkers(const JobFigures& job, const MetricLabels& label, Families& fami
   }
 }
 
+template <size_t n>
+void AddRanges(const char* metric, const char* help, const JobFigures& job,
+               const std::array<int64_t, n>& least, const std::array<int64_t, n>& rows,
+               Families& families) {
+  for (size_t i = 0; i < n; ++i) {
+    families.Gauge(metric, help, static_cast<double>(rows[i]),
+                   {{"cairn_job", job.name}, {"least", absl::StrCat(least[i])}});
+  }
+}
+
 void AddJob(const JobFigures& job, Families& families) {
   // Not "job": that is Prometheus' own name for a group of targets.
   const MetricLabels label = {{"cairn_job", job.name}};
@@ -164,6 +175,15 @@ void AddJob(const JobFigures& job, Families& families) {
                    static_cast<double>(job.rows_expired), label);
   families.Counter("cairn_ps_rows_crowded_out_total", "Rows deleted for their table's size.",
                    static_cast<double>(job.rows_crowded_out), label);
+  AddRanges("cairn_ps_rows_by_age",
+            "Embedding rows in memory, by a sample: updates of their bucket since their last, from "
+            "least on.",
+            job, RowCensus::kAges, job.census.by_age, families);
+  AddRanges(
+      "cairn_ps_rows_by_use",
+      "Embedding rows in memory, by a sample: rounds of eviction that they would stay without "
+      "being used, from least on.",
+      job, RowCensus::kUses, job.census.by_use, families);
   families.Gauge("cairn_ps_variable_memory_bytes", "Values, slots and metadata of rows.",
                  static_cast<double>(job.memory_bytes), label);
   families.Gauge("cairn_ps_dirty_stripes", "Stripes that the next epoch is to write.",

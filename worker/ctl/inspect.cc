@@ -1,6 +1,7 @@
 #include "worker/ctl/inspect.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -103,6 +104,9 @@ bool IsTable(const Spread& spread) {
 struct SummedRows {
   int64_t in_memory = 0;
   wire::RowFigures figures;
+  // By the least of each range.
+  std::map<int64_t, int64_t> by_age;
+  std::map<int64_t, int64_t> by_use;
 
   // Of the keys that have a row, those that had it in memory.
   double HitRate() const {
@@ -122,16 +126,60 @@ SummedRows FiguresOf(const Spread& spread) {
     sum.figures.not_admitted += shard->row_figures.not_admitted;
     sum.figures.expired += shard->row_figures.expired;
     sum.figures.crowded_out += shard->row_figures.crowded_out;
+    for (const wire::RowRange& range : shard->row_census.by_age) {
+      sum.by_age[range.least] += range.rows;
+    }
+    for (const wire::RowRange& range : shard->row_census.by_use) {
+      sum.by_use[range.least] += range.rows;
+    }
   }
   return sum;
 }
 
+Json RangesJson(const std::map<int64_t, int64_t>& ranges) {
+  Json json = Json::array();
+  for (const auto& [least, rows] : ranges) json.push_back({{"least", least}, {"rows", rows}});
+  return json;
+}
+
 Json FiguresJson(const SummedRows& rows) {
-  return {{"in_memory", rows.in_memory},     {"found", rows.figures.found},
-          {"loaded", rows.figures.loaded},   {"absent", rows.figures.absent},
-          {"evicted", rows.figures.evicted}, {"not_admitted", rows.figures.not_admitted},
-          {"expired", rows.figures.expired}, {"crowded_out", rows.figures.crowded_out},
-          {"hit_rate", rows.HitRate()}};
+  return {{"in_memory", rows.in_memory},      {"found", rows.figures.found},
+          {"loaded", rows.figures.loaded},    {"absent", rows.figures.absent},
+          {"evicted", rows.figures.evicted},  {"not_admitted", rows.figures.not_admitted},
+          {"expired", rows.figures.expired},  {"crowded_out", rows.figures.crowded_out},
+          {"hit_rate", rows.HitRate()},       {"by_age", RangesJson(rows.by_age)},
+          {"by_use", RangesJson(rows.by_use)}};
+}
+
+// "4-15"; of the last range "64 or more".
+std::string RangeText(int64_t least, int64_t next) {
+  if (next == least + 1) return absl::StrCat(least);
+  return next > least ? absl::StrCat(least, "-", next - 1) : absl::StrCat(least, " or more");
+}
+
+// Of tables, one line a table; empty where there are none.
+std::string RangesText(const std::map<std::string, Spread>& by_name, absl::string_view what,
+                       std::map<int64_t, int64_t> SummedRows::*ranges) {
+  std::map<int64_t, int64_t> all;
+  std::vector<std::pair<std::string, SummedRows>> tables;
+  for (const auto& [name, spread] : by_name) {
+    if (!IsTable(spread)) continue;
+    tables.emplace_back(name, FiguresOf(spread));
+    for (const auto& [least, rows] : tables.back().second.*ranges) all[least] += rows;
+  }
+  if (all.empty()) return "";
+  std::vector<std::string> head = {"table"};
+  for (auto at = all.begin(); at != all.end(); ++at) {
+    const auto next = std::next(at);
+    head.push_back(RangeText(at->first, next == all.end() ? at->first : next->first));
+  }
+  TextTable table(head);
+  for (auto& [name, rows] : tables) {
+    std::vector<std::string> line = {name};
+    for (const auto& [least, unused] : all) line.push_back(absl::StrCat((rows.*ranges)[least]));
+    table.Add(line);
+  }
+  return absl::StrCat("\n", what, ":\n", table.Text());
 }
 
 // Of tables; empty where there are none.
@@ -274,7 +322,15 @@ Answer InspectAnswer(const Target& target, const std::vector<ServerView>& server
   }
   answer.text = absl::StrCat("job ", target.job, "\n\n",
                              table.empty() ? NoneText("the servers", patterns) : table.Text(),
-                             RowsText(by_name));
+                             RowsText(by_name),
+                             RangesText(by_name,
+                                        "rows in memory, by pushes to their bucket since "
+                                        "their last one (a sample)",
+                                        &SummedRows::by_age),
+                             RangesText(by_name,
+                                        "rows in memory, by rounds of eviction that they "
+                                        "would stay unused (a sample)",
+                                        &SummedRows::by_use));
   if (by_name.size() == 1) {
     absl::StrAppend(&answer.text, "\n", ShardsText(by_name.begin()->second));
   }

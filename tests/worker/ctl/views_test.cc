@@ -220,6 +220,14 @@ TEST(Inspect, WhatBecameOfATablesKeysIsTheSumOverItsServers) {
     figures.crowded_out = 2;
     info.shards[0].__set_row_figures(figures);
     info.shards[0].rows_in_memory = 3;
+    wire::RowCensus census;
+    for (const int64_t least : {0, 1, 4}) {
+      census.by_age.emplace_back();
+      census.by_age.back().least = least;
+      census.by_age.back().rows = 100 + least;
+      census.by_use.push_back(census.by_age.back());
+    }
+    info.shards[0].__set_row_census(census);
   }
   const Answer answer = InspectAnswer(target, servers, {"emb"});
   const auto& table = answer.json["variables"][0];
@@ -232,6 +240,11 @@ TEST(Inspect, WhatBecameOfATablesKeysIsTheSumOverItsServers) {
   EXPECT_EQ(table["row_figures"]["expired"], 2);
   EXPECT_EQ(table["row_figures"]["crowded_out"], 4);
   EXPECT_EQ(table["row_figures"]["hit_rate"], 0.9);
+  EXPECT_EQ(table["row_figures"]["by_age"][2]["least"], 4);
+  EXPECT_EQ(table["row_figures"]["by_age"][2]["rows"], 208);
+  EXPECT_EQ(table["row_figures"]["by_use"][0]["rows"], 200);
+  EXPECT_TRUE(absl::StrContains(answer.text, "  table  0    1-3  4 or more")) << answer.text;
+  EXPECT_TRUE(absl::StrContains(answer.text, "  emb    200  202  208")) << answer.text;
   EXPECT_TRUE(absl::StrContains(answer.text, "0.900")) << answer.text;
   EXPECT_TRUE(absl::StrContains(answer.text, "not admitted")) << answer.text;
 }

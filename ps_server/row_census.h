@@ -1,0 +1,45 @@
+// How old a table's rows in memory are, and how much they are used.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+
+namespace cairn {
+
+class HostedTable;
+
+// Estimates by a sample, exact of up to 64 rows a stripe. Of each range the rows from its least on,
+// below the next one's.
+struct RowCensus {
+  // Updates of a row's stripe since the row's last.
+  static constexpr std::array<int64_t, 10> kAges = {0, 1, 4, 16, 64, 256, 1024, 4096, 16384, 65536};
+  // EmbeddingStripe::rounds of a row.
+  static constexpr std::array<int64_t, 4> kUses = {0, 1, 2, 4};
+
+  std::array<int64_t, kAges.size()> by_age{};
+  std::array<int64_t, kUses.size()> by_use{};
+
+  RowCensus& operator+=(const RowCensus& other);
+};
+
+// Thread safety: Of may be called from several threads at once.
+class CensusTaker {
+ public:
+  // Of the last second. Looks at some 16,384 rows at most, at 64 of them a lock where the table has
+  // 256 stripes or more.
+  RowCensus Of(const HostedTable& table);
+
+ private:
+  absl::Mutex mutex_;
+  bool taken_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Duration when_ ABSL_GUARDED_BY(mutex_);  // on the monotonic clock
+  uint32_t turn_ ABSL_GUARDED_BY(mutex_) = 0;    // another sample each time
+  RowCensus last_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace cairn
