@@ -28,6 +28,24 @@ std::vector<int64_t> StepsOf(const std::vector<wire::StepDecision>& decisions) {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
+// A server that has joined may be behind what every other one has.
+TEST(StepBook, AsksAgainForWhatItHasForgotten) {
+  StepBook book;
+  book.Begin(6, 2);
+  book.Learn({Decision(3), Decision(4), Decision(5)}, 6);
+  book.NeedAfter(3);
+  EXPECT_EQ(book.last_decided(), 5);  // it has those
+  book.Forget(4);
+  book.NeedAfter(4);
+  EXPECT_EQ(book.last_decided(), 5);
+  book.NeedAfter(3);
+  EXPECT_EQ(book.last_decided(), 3);
+  book.Learn({Decision(4), Decision(5), Decision(6)}, 7);
+  EXPECT_THAT(StepsOf(book.Decisions(3, 6)), ElementsAre(4, 5, 6));
+  book.NeedAfter(3);
+  EXPECT_EQ(book.last_decided(), 6);
+}
+
 TEST(StepBook, TellsWhatLiesBetweenAServerAndAStep) {
   StepBook book;
   book.Begin(6, 2);
