@@ -137,6 +137,7 @@ absl::Status PsClientImpl::DealAnew(std::vector<Exchange*>* all, std::deque<Exch
     if (exchange->session->left() && push.items.empty()) {
       exchange->sent = exchange->done = true;
       exchange->outcome = {Progress::kAnswered, absl::OkStatus()};
+      exchange->call.reply.push = {};  // of an earlier call
     } else if (!arrives.empty() || any_new || Moved(*exchange)) {
       push.replaces = true;
       again->push_back(exchange);
