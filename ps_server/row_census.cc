@@ -12,6 +12,8 @@ namespace {
 
 constexpr absl::Duration kFresh = absl::Seconds(1);
 constexpr uint32_t kSampledRows = 16384;
+// At most of one stripe, whose lock is held meanwhile (shared): some 50 us.
+constexpr uint32_t kRowsALock = 1024;
 // Keys are spread over buckets by a hash: some stripes stand for all.
 constexpr uint32_t kSampledStripes = 256;
 
@@ -55,7 +57,8 @@ RowCensus CensusTaker::Of(const HostedTable& table) {
   const absl::Duration now = MonotonicNow();
   if (taken_ && now - when_ < kFresh) return last_;
   const uint32_t step = (table.bucket_count() + kSampledStripes - 1) / kSampledStripes;
-  const uint32_t rows = kSampledRows / std::min(table.bucket_count(), kSampledStripes);
+  const uint32_t rows =
+      std::min(kRowsALock, kSampledRows / std::min(table.bucket_count(), kSampledStripes));
   Sample sample;
   for (uint32_t bucket = turn_ % step; bucket < table.bucket_count(); bucket += step) {
     if (const EmbeddingStripe* stripe = table.stripe(bucket); stripe != nullptr) {

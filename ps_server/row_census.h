@@ -13,8 +13,8 @@ namespace cairn {
 
 class HostedTable;
 
-// Estimates by a sample, exact of up to 64 rows a stripe. Of each range the rows from its least on,
-// below the next one's.
+// Estimates by a sample, exact where no stripe has more than 64 rows. Of each range the rows from
+// its least on, below the next one's.
 struct RowCensus {
   // Updates of a row's stripe since the row's last.
   static constexpr std::array<int64_t, 10> kAges = {0, 1, 4, 16, 64, 256, 1024, 4096, 16384, 65536};
@@ -30,8 +30,7 @@ struct RowCensus {
 // Thread safety: Of may be called from several threads at once.
 class CensusTaker {
  public:
-  // Of the last second. Looks at some 16,384 rows at most, at 64 of them a lock where the table has
-  // 256 stripes or more.
+  // Of the last second. Looks at some 16,384 rows, at 1024 a lock at most.
   RowCensus Of(const HostedTable& table);
 
  private:
