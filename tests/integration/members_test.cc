@@ -15,6 +15,7 @@
 #include "tests/support/row_moves.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
+#include "thrift/limits.h"
 #include "worker/client/ps_client.h"
 #include "worker/client/row_mover.h"
 
@@ -420,6 +421,30 @@ TEST_F(MembersTest, SynchronousStepsGoOnWhileServersComeAndGo) {
   for (const auto& one : stepping) one->Join();
   EXPECT_EQ(Pull(*workers[0]), -static_cast<float>(last));
   EXPECT_THAT(workers[0]->servers(), ElementsAre(0, 3));
+  // A checkpoint resumes there, whatever those that left had.
+  const TempDir folder;
+  RestoreSource source{.job = "job", .timeline = 1};
+  for (const ServerCheckpoint& part :
+       workers[0]->Checkpoint(folder.path(), "made", Soon()).value()) {
+    ASSERT_NE(FindWorker(part, kStepWorker), nullptr);
+    EXPECT_EQ(FindWorker(part, kStepWorker)->sequence, last) << part.server;
+    source.folders.push_back(
+        {absl::StrCat(folder.path(), "/made/ps-", part.server), part.files, part.workers});
+  }
+  EXPECT_EQ(source.folders.size(), 4u);
+  {
+    EngineCluster restored(2);
+    ClientOptions options{.job = "job"};
+    options.task = "restoring";
+    ASSERT_OK(
+        restored.Connect(options, /*in_process=*/false, Soon()).value()->Restore(source, Soon()));
+    options.worker = 0;
+    options.consistency.mode = ConsistencyMode::kSync;
+    const auto again = restored.Connect(options, /*in_process=*/false, Soon()).value();
+    EXPECT_EQ(again->position(), absl::StrCat(last.load()));
+    ASSERT_OK(again->Describe(Soon()).status());
+    EXPECT_EQ(Pull(*again), -static_cast<float>(last));
+  }
   // New starts, by the cluster file of old, go on where the ones before were.
   for (const auto& worker : workers) ASSERT_OK(worker->Flush(Soon()));
   workers.clear();

@@ -16,7 +16,11 @@ namespace {
 using ::testing::ElementsAre;
 
 // A table without optimizer, whose rows are made by assigns.
-TableLayout Layout() { return {.dim = 4}; }
+TableLayout Layout() {
+  TableLayout layout{.dim = 4};
+  layout.row = RowLayout(layout.dim, 0);
+  return layout;
+}
 
 // Takes rows, and forgets them.
 class Nowhere final : public StripeBatch {
@@ -62,7 +66,7 @@ class StripeTest : public ::testing::Test {
   uint32_t Rounds(int64_t key) const { return stripe_.rounds(stripe_.table().FindOne(key)); }
 
   const TableLayout layout_ = Layout();
-  ChunkPool pool_{RowTable::ChunkBytes(layout_.floats_per_row())};
+  ChunkPool pool_{RowTable::ChunkBytes(layout_.row.bytes())};
   EmbeddingStripe stripe_{{.variable = 1}, layout_, pool_};
 };
 

@@ -92,6 +92,25 @@ std::vector<wire::CheckpointWorker> WorkersAt(const RestoreSource& source, size_
   return workers;
 }
 
+// Of a synchronous job: servers that have left had no rows whose steps others have not, so that
+// their parts stand for whatever is there (ps_server/MEMBERS.md). The first one's never has.
+void CompleteLeft(std::vector<ServerCheckpoint>& parts) {
+  if (FindWorker(parts[0], kStepWorker) == nullptr) return;
+  std::map<int32_t, CheckpointWorker> highest;
+  for (const ServerCheckpoint& part : parts) {
+    for (const CheckpointWorker& worker : part.workers) {
+      CheckpointWorker& known = highest.try_emplace(worker.worker, worker).first->second;
+      known.sequence = std::max(known.sequence, worker.sequence);
+      known.position.clear();  // others tell it
+    }
+  }
+  for (ServerCheckpoint& part : parts) {
+    if (!part.files.empty()) continue;
+    part.workers.clear();
+    for (const auto& [ordinal, worker] : highest) part.workers.push_back(worker);
+  }
+}
+
 // Whether each row is in the copy of the server that has it by the newest map. Not where rows moved
 // while servers were copied, one after the other: a row may be in none of the copies then, or on a
 // server that came meanwhile and was not asked. `parts` by server.
@@ -160,6 +179,7 @@ absl::StatusOr<std::vector<ServerCheckpoint>> PsClientImpl::TryCheckpoint(
     }
     parts.push_back(*std::move(part));
   }
+  CompleteLeft(parts);
   if (!Whole(parts)) {
     return WithReason(
         absl::UnavailableError(absl::StrCat("checkpoint ", name,
