@@ -115,6 +115,8 @@ class MembersTest : public ::testing::Test {
                          .values = AsBytes(absl::MakeConstSpan(ones))}},
                        position, Soon());
   }
+
+ public:
   // The value of every key; fails where they differ.
   static float Pull(PsClient& client) {
     std::vector<int64_t> keys(kKeys);
@@ -129,6 +131,7 @@ class MembersTest : public ::testing::Test {
     return out[0];
   }
 
+ protected:
   EngineCluster cluster_{2};
   EngineMoves moves_{cluster_};
   std::vector<std::string> first_;
@@ -377,6 +380,32 @@ class Stepping {
   std::thread thread_;
 };
 
+// A checkpoint after `steps` resumes there, on other servers, whatever those that left had.
+void CheckCheckpoint(PsClient& worker, int64_t steps, size_t servers) {
+  const TempDir folder;
+  const auto parts = worker.Checkpoint(folder.path(), "made", Soon());
+  ASSERT_OK(parts);
+  ASSERT_EQ(parts->size(), servers);
+  RestoreSource source{.job = "job", .timeline = 1};
+  for (const ServerCheckpoint& part : *parts) {
+    ASSERT_NE(FindWorker(part, kStepWorker), nullptr);
+    EXPECT_EQ(FindWorker(part, kStepWorker)->sequence, steps) << part.server;
+    source.folders.push_back(
+        {absl::StrCat(folder.path(), "/made/ps-", part.server), part.files, part.workers});
+  }
+  EngineCluster restored(2);
+  ClientOptions options{.job = "job"};
+  options.task = "restoring";
+  const auto tool = restored.Connect(options, /*in_process=*/false, Soon()).value();
+  ASSERT_OK(tool->Restore(source, Soon()));
+  options.worker = 0;
+  options.consistency.mode = ConsistencyMode::kSync;
+  const auto again = restored.Connect(options, /*in_process=*/false, Soon()).value();
+  EXPECT_EQ(again->position(), absl::StrCat(steps));
+  ASSERT_OK(again->Describe(Soon()).status());
+  EXPECT_EQ(MembersTest::Pull(*again), -static_cast<float>(steps));
+}
+
 TEST_F(MembersTest, SynchronousStepsGoOnWhileServersComeAndGo) {
   std::atomic<int64_t> last{std::numeric_limits<int64_t>::max()};
   std::vector<std::unique_ptr<PsClient>> workers;
@@ -421,30 +450,7 @@ TEST_F(MembersTest, SynchronousStepsGoOnWhileServersComeAndGo) {
   for (const auto& one : stepping) one->Join();
   EXPECT_EQ(Pull(*workers[0]), -static_cast<float>(last));
   EXPECT_THAT(workers[0]->servers(), ElementsAre(0, 3));
-  // A checkpoint resumes there, whatever those that left had.
-  const TempDir folder;
-  RestoreSource source{.job = "job", .timeline = 1};
-  for (const ServerCheckpoint& part :
-       workers[0]->Checkpoint(folder.path(), "made", Soon()).value()) {
-    ASSERT_NE(FindWorker(part, kStepWorker), nullptr);
-    EXPECT_EQ(FindWorker(part, kStepWorker)->sequence, last) << part.server;
-    source.folders.push_back(
-        {absl::StrCat(folder.path(), "/made/ps-", part.server), part.files, part.workers});
-  }
-  EXPECT_EQ(source.folders.size(), 4u);
-  {
-    EngineCluster restored(2);
-    ClientOptions options{.job = "job"};
-    options.task = "restoring";
-    ASSERT_OK(
-        restored.Connect(options, /*in_process=*/false, Soon()).value()->Restore(source, Soon()));
-    options.worker = 0;
-    options.consistency.mode = ConsistencyMode::kSync;
-    const auto again = restored.Connect(options, /*in_process=*/false, Soon()).value();
-    EXPECT_EQ(again->position(), absl::StrCat(last.load()));
-    ASSERT_OK(again->Describe(Soon()).status());
-    EXPECT_EQ(Pull(*again), -static_cast<float>(last));
-  }
+  CheckCheckpoint(*workers[0], last, /*servers=*/4);
   // New starts, by the cluster file of old, go on where the ones before were.
   for (const auto& worker : workers) ASSERT_OK(worker->Flush(Soon()));
   workers.clear();
