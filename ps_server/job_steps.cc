@@ -241,8 +241,9 @@ absl::Status JobSteps::CloseOne(ServerCore& core, const Admitted& admitted,
   if (!closing.present.empty()) {
     // All there are by now: other workers may have made some since this call came.
     const std::shared_ptr<const VariableMap> variables = admitted.job->variables();
-    ASSIGN_OR_RETURN(const StepMean mean, MeanOf(core.budget, *variables, closing.present,
-                                                 cohort_.settings().sync_mean));
+    ASSIGN_OR_RETURN(const StepMean mean,
+                     MeanOf(core.budget, *variables, closing.present, closing.rows_elsewhere,
+                            cohort_.settings().sync_mean));
     const absl::Status applied =
         ApplyStep(core, *variables, mean.items, {.worker = kStepWorker, .sequence = step});
     if (MayPass(applied)) return applied;

@@ -215,8 +215,8 @@ absl::StatusOr<std::shared_ptr<const ContributionParts>> KeepParts(
 
 absl::StatusOr<StepMean> MeanOf(MemoryBudget& budget, const VariableMap& variables,
                                 absl::Span<const PendingContribution> contributions,
-                                SyncMean mean) {
-  int64_t rows = 0;
+                                int64_t rows_elsewhere, SyncMean mean) {
+  int64_t rows = rows_elsewhere;
   for (const PendingContribution& contribution : contributions) rows += contribution.name.rows;
   std::map<std::pair<absl::string_view, int32_t>, Parts> shards;
   for (const PendingContribution& contribution : contributions) {

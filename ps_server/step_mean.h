@@ -31,7 +31,8 @@ struct StepMean {
   MemoryHold hold;
 };
 
-// One item for each shard that any contribution has a part of. The sum, in the order given, of
+// One item for each shard that any contribution has a part of. `rows_elsewhere`: of contributions
+// of the step that have none on this server. The sum, in the order given, of
 // gradients times weights, which are
 //   kRows          rows / the rows of all contributions, with or without a part of the variable: so
 //                  W workers with batch b move what one with batch W b would, sparse rows included.
@@ -39,6 +40,7 @@ struct StepMean {
 //                  the variable; of single rows and keys, 1 / the number that have the row.
 // kResourceExhausted as MemoryBudget::Acquire.
 absl::StatusOr<StepMean> MeanOf(MemoryBudget& budget, const VariableMap& variables,
-                                absl::Span<const PendingContribution> contributions, SyncMean mean);
+                                absl::Span<const PendingContribution> contributions,
+                                int64_t rows_elsewhere, SyncMean mean);
 
 }  // namespace cairn

@@ -140,7 +140,7 @@ std::optional<SyncSteps::Closing> SyncSteps::NextClosing(
     switch (why(name)) {
       case Missing::kAwaited: closing.awaited.push_back(&name); break;
       case Missing::kLost: closing.lost.push_back(&name); break;
-      case Missing::kNoPart: break;
+      case Missing::kNoPart: closing.rows_elsewhere += name.rows; break;
     }
   }
   return closing;

@@ -90,6 +90,7 @@ class SyncSteps {
     std::vector<PendingContribution> present;       // by worker and sequence
     std::vector<const NamedContribution*> lost;     // named, not here, and not to come
     std::vector<const NamedContribution*> awaited;  // named, not here yet: not to be closed
+    int64_t rows_elsewhere = 0;                     // of those that are named and had no part here
   };
   // Of a contribution that is named and not pending here.
   enum class Missing {

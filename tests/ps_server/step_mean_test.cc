@@ -27,7 +27,7 @@ class StepMeanTest : public ::testing::Test {
     contributions_.push_back(std::move(contribution));
   }
   StepMean Mean(SyncMean mean) {
-    auto result = MeanOf(budget_, variables_, contributions_, mean);
+    auto result = MeanOf(budget_, variables_, contributions_, rows_elsewhere_, mean);
     EXPECT_OK(result);
     return *std::move(result);
   }
@@ -43,6 +43,7 @@ class StepMeanTest : public ::testing::Test {
   MemoryBudget budget_{int64_t{1} << 30, absl::ZeroDuration()};
   VariableMap variables_;
   std::vector<PendingContribution> contributions_;
+  int64_t rows_elsewhere_ = 0;
 };
 
 TEST_F(StepMeanTest, OneContributionIsItsOwnMeanBitForBit) {
@@ -61,6 +62,14 @@ TEST_F(StepMeanTest, EveryFloatingTypeIsWeightedByRows) {
   Contribute(1, {Whole<uint16_t>(wire::DType::FLOAT16, {Float16FromFloat(8)})});
   EXPECT_THAT(Values<uint16_t>(Mean(SyncMean::kRows).items[0].values),
               ElementsAre(Float16FromFloat(5)));
+}
+
+// Of a worker that did not know this server when it pushed.
+TEST_F(StepMeanTest, ContributionsWithoutAPartOnTheServerWeighAsThoseWithNothingOfAVariable) {
+  Contribute(1, {WholeItem("v", {6})});
+  rows_elsewhere_ = 2;
+  EXPECT_THAT(Values<float>(Mean(SyncMean::kRows).items[0].values), ElementsAre(2));
+  EXPECT_THAT(Values<float>(Mean(SyncMean::kContributors).items[0].values), ElementsAre(6));
 }
 
 // The rows of a worker that has nothing of a variable count as rows with a zero gradient.

@@ -156,6 +156,7 @@ TEST_F(SyncStepsTest, WhatHadNoPartHereIsNeitherAwaitedNorLost) {
   EXPECT_THAT(closing->awaited, IsEmpty());
   EXPECT_THAT(closing->lost, IsEmpty());
   EXPECT_EQ(closing->present.size(), 1u);
+  EXPECT_EQ(closing->rows_elsewhere, 10);  // they weigh all the same
 }
 
 TEST_F(SyncStepsTest, ANewStartGoesOnAfterWhatIsNamedAndItsOtherPushesNeverCount) {
