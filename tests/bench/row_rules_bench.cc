@@ -19,6 +19,7 @@
 #include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
 #include "ps_server/engine.h"
+#include "tests/bench/open_engine.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/zipf.h"
 
@@ -34,19 +35,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kDim = 16;
-
-std::unique_ptr<Engine> OpenEngine(const std::string& directory) {
-  EngineOptions options;
-  options.directory = directory;
-  options.durability = Durability::kOff;
-  options.memory_budget_bytes = int64_t{12} << 30;
-  absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Open(options);
-  if (!engine.ok()) {
-    std::fprintf(stderr, "row_rules_bench: %s\n", std::string(engine.status().message()).c_str());
-    std::exit(1);
-  }
-  return *std::move(engine);
-}
 
 wire::VariableSpec Spec(int32_t pushes) {
   wire::VariableSpec spec;
@@ -72,7 +60,7 @@ struct Outcome {
 // The same stream every time.
 Outcome Run(int32_t pushes) {
   const TempDir folder;
-  const std::unique_ptr<Engine> engine = OpenEngine(folder.Join("store"));
+  const std::unique_ptr<Engine> engine = OpenEngine("row_rules_bench", folder.Join("store"));
   wire::ParameterServerIf& service = engine->service();
   wire::Caller caller;
   caller.job = "bench";

@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/row_storage.h"
 #include "ps_server/engine.h"
+#include "tests/bench/open_engine.h"
 #include "tests/support/temp_dir.h"
 
 ABSL_FLAG(int64_t, rows, 1 << 19, "Of each table");
@@ -37,19 +38,6 @@ struct Table {
   RowStorage storage;
   std::vector<double> pull_seconds, push_seconds;  // by round
 };
-
-std::unique_ptr<Engine> OpenEngine(const std::string& directory) {
-  EngineOptions options;
-  options.directory = directory;
-  options.durability = Durability::kOff;
-  options.memory_budget_bytes = int64_t{12} << 30;
-  absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Open(options);
-  if (!engine.ok()) {
-    std::fprintf(stderr, "row_storage_bench: %s\n", std::string(engine.status().message()).c_str());
-    std::exit(1);
-  }
-  return *std::move(engine);
-}
 
 std::vector<Table> Tables() {
   std::vector<Table> tables;
@@ -84,7 +72,7 @@ wire::VariableSpec Spec(const Table& table) {
 // One caller of one server.
 class Bench {
  public:
-  Bench() : engine_(OpenEngine(folder_.Join("store"))) {
+  Bench() : engine_(OpenEngine("row_storage_bench", folder_.Join("store"))) {
     caller_.job = "bench";
     std::vector<wire::VariableSpec> specs;
     for (const Table& table : tables_) specs.push_back(Spec(table));

@@ -149,7 +149,7 @@ class ColdMovesTest : public ::testing::Test {
     return rows;
   }
 
-  absl::StatusOr<wire::MoveReply> Step(wire::MoveAction::type action, Payload data = {}) {
+  wire::MoveRequest Request(wire::MoveAction::type action) const {
     wire::MoveRequest request;
     request.caller.job = "job";
     request.action = action;
@@ -159,25 +159,22 @@ class ColdMovesTest : public ::testing::Test {
     request.source = source_;
     request.target = target_;
     request.max_bytes = 256 << 10;
-    request.data = std::move(data);
-    const bool at_target = action == wire::MoveAction::WRITE || action == wire::MoveAction::READY;
+    request.hold_seconds = 60;  // however slow the machine is
+    return request;
+  }
+  absl::StatusOr<wire::MoveReply> Send(int32_t s, const wire::MoveRequest& request) {
     wire::MoveReply reply;
-    RETURN_IF_ERROR(CallStatus(
-        [&] { servers_[at_target ? target_ : source_].engine->service().move(reply, request); }));
+    RETURN_IF_ERROR(CallStatus([&] { servers_[s].engine->service().move(reply, request); }));
     return reply;
   }
+  absl::StatusOr<wire::MoveReply> Step(wire::MoveAction::type action, Payload data = {}) {
+    wire::MoveRequest request = Request(action);
+    request.data = std::move(data);
+    const bool at_target = action == wire::MoveAction::WRITE || action == wire::MoveAction::READY;
+    return Send(at_target ? target_ : source_, request);
+  }
   absl::Status At(int32_t s, wire::MoveAction::type action) {
-    wire::MoveRequest request;
-    request.caller.job = "job";
-    request.action = action;
-    request.variable = "t";
-    request.map_version = version_;
-    request.bucket_ps.assign(8, target_);
-    request.source = source_;
-    request.target = target_;
-    request.hold_seconds = 60;  // however slow the machine is
-    wire::MoveReply reply;
-    return CallStatus([&] { servers_[s].engine->service().move(reply, request); });
+    return Send(s, Request(action)).status();
   }
   absl::Status Begin() {
     RETURN_IF_ERROR(At(target_, wire::MoveAction::PREPARE));

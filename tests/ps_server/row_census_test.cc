@@ -8,6 +8,7 @@
 #include "ps_server/chunk_pool.h"
 #include "ps_server/embedding_stripe.h"
 #include "ps_server/hosted_table.h"
+#include "tests/ps_server/empty_batch.h"
 #include "tests/ps_server/server_fixture.h"
 
 namespace cairn {
@@ -21,23 +22,6 @@ TableLayout Layout() {
   layout.row = RowLayout(layout.dim, 0);
   return layout;
 }
-
-// Takes rows, and forgets them.
-class Nowhere final : public StripeBatch {
- public:
-  void SetWatermarks(absl::Span<const Watermark>) override {}
-  void PutImage(absl::Span<const absl::string_view>) override {}
-  void PutRow(int64_t, absl::string_view) override {}
-  void PutCold(int64_t, absl::string_view) override {}
-  void PutGone(int64_t) override {}
-  void SetColdCount(int64_t) override {}
-  void PutWaiting(uint32_t, absl::string_view) override {}
-  void PutAges(absl::string_view) override {}
-  void DropCold(int64_t) override {}
-  bool wants_every_row() const override { return false; }
-  void Settle() override {}
-  size_t bytes() const override { return 0; }
-};
 
 void Assign(EmbeddingStripe& stripe, int64_t key) {
   const float values[4] = {};
@@ -53,7 +37,7 @@ void Use(const EmbeddingStripe& stripe, int64_t key) {
 
 // One round of the hand.
 void GoRound(EmbeddingStripe& stripe) {
-  Nowhere batch;
+  EmptyBatch batch;
   EmbeddingStripe::Leaving leaving;
   while (stripe.Choose(batch, 1 << 20, EmbeddingStripe::Leave::kUntouched, 1000, leaving)) {
   }

@@ -193,16 +193,7 @@ TEST_F(RowDeletionTest, DeletionsAndPushesSurviveACrashTogether) {
       ASSERT_OK(client->Flush());
     }
     if (step % 20 != 0) continue;
-    ASSERT_NO_FATAL_FAILURE(StartFromCopy());
-    client = std::make_unique<TestClient>(Client(0));
-    const auto hello = client->Hello(sent.back().caller.incarnation);
-    ASSERT_OK(hello);
-    for (wire::PushRequest& again : sent) {
-      again.caller.boot_id = hello->state.boot_id;
-      if (again.sequence.sequence <= hello->state.applied) continue;
-      ASSERT_OK(client->Send(again));
-    }
-    client->sequence = step;
+    ASSERT_NO_FATAL_FAILURE(CrashAndSendAgain(sent, /*some_lost=*/false, client));
     const std::map<int64_t, float> rows = Scanned();
     ASSERT_EQ(rows.size(), model.size());
     for (const auto& [key, count] : model) ASSERT_EQ(rows.at(key), count) << key;

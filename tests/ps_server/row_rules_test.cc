@@ -142,17 +142,7 @@ TEST_F(RowRulesTest, CountsAreThoseOfThePushesThatSurviveACrash) {
       ASSERT_OK(client->Flush());
     }
     if (step % 16 != 15) continue;
-    ASSERT_NO_FATAL_FAILURE(StartFromCopy());
-    client = std::make_unique<TestClient>(Client(0));
-    const auto hello = client->Hello(sent.back().caller.incarnation);
-    ASSERT_OK(hello);
-    ASSERT_LT(hello->state.applied, step);
-    for (wire::PushRequest& again : sent) {
-      again.caller.boot_id = hello->state.boot_id;
-      if (again.sequence.sequence <= hello->state.applied) continue;
-      ASSERT_OK(client->Send(again));
-    }
-    client->sequence = step;
+    ASSERT_NO_FATAL_FAILURE(CrashAndSendAgain(sent, /*some_lost=*/true, client));
   }
   int64_t rows = 0;
   for (const auto& [key, count] : pushes) {

@@ -251,6 +251,24 @@ void ServerTest::StartFromCopy() {
   Start();
 }
 
+void ServerTest::CrashAndSendAgain(std::vector<wire::PushRequest>& sent, bool some_lost,
+                                   std::unique_ptr<TestClient>& client) {
+  ASSERT_NO_FATAL_FAILURE(StartFromCopy());
+  client = std::make_unique<TestClient>(Client(0));
+  const auto hello = client->Hello(sent.back().caller.incarnation);
+  ASSERT_OK(hello);
+  const int64_t last = sent.back().sequence.sequence;
+  if (some_lost) {
+    ASSERT_LT(hello->state.applied, last);
+  }
+  for (wire::PushRequest& again : sent) {
+    again.caller.boot_id = hello->state.boot_id;
+    if (again.sequence.sequence <= hello->state.applied) continue;
+    ASSERT_OK(client->Send(again));
+  }
+  client->sequence = last;
+}
+
 void ServerTest::MakeCheckpoint(wire::RestoreRequest* restore) {
   wire::CheckpointRequest request;
   request.caller.job = "job";

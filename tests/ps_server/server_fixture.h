@@ -117,6 +117,10 @@ class ServerTest : public ::testing::Test {
   void Restart();
   // Starts on a copy of the folder as it is now: what a crash of the process would leave.
   void StartFromCopy();
+  // StartFromCopy, and a client of worker 0 in place of `client` that sends again what is missing
+  // of `sent`: all of its pushes, in order. Some are, with `some_lost`.
+  void CrashAndSendAgain(std::vector<wire::PushRequest>& sent, bool some_lost,
+                         std::unique_ptr<TestClient>& client);
   // CopyStore of the folder, to a new one.
   std::string CopyAsOfNow();
   Engine& engine() { return *engine_; }

@@ -10,6 +10,7 @@
 #include "common/hash.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/ps_server/empty_batch.h"
 #include "tests/support/status_matchers.h"
 
 namespace cairn {
@@ -20,23 +21,12 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // Keeps pages alone.
-class Pages final : public StripeBatch {
+class Pages final : public EmptyBatch {
  public:
-  void SetWatermarks(absl::Span<const Watermark>) override {}
-  void PutImage(absl::Span<const absl::string_view>) override {}
-  void PutRow(int64_t, absl::string_view) override {}
-  void PutCold(int64_t, absl::string_view) override {}
-  void PutGone(int64_t) override {}
-  void SetColdCount(int64_t) override {}
   void PutWaiting(uint32_t page, absl::string_view bytes) override {
     numbers.push_back(page);
     pages[page] = std::string(bytes);
   }
-  void PutAges(absl::string_view) override {}
-  void DropCold(int64_t) override {}
-  bool wants_every_row() const override { return false; }
-  void Settle() override {}
-  size_t bytes() const override { return 0; }
 
   std::vector<uint32_t> numbers;  // in the order of puts
   std::map<uint32_t, std::string> pages;

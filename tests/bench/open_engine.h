@@ -1,0 +1,28 @@
+// A server of this process that keeps nothing on disk.
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "ps_server/engine.h"
+
+namespace cairn {
+
+// With 12 GiB of memory. Ends the program, with a message, where it cannot be.
+inline std::unique_ptr<Engine> OpenEngine(const char* program, const std::string& directory) {
+  EngineOptions options;
+  options.directory = directory;
+  options.durability = Durability::kOff;
+  options.memory_budget_bytes = int64_t{12} << 30;
+  absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Open(options);
+  if (!engine.ok()) {
+    std::fprintf(stderr, "%s: %s\n", program, std::string(engine.status().message()).c_str());
+    std::exit(1);
+  }
+  return *std::move(engine);
+}
+
+}  // namespace cairn
