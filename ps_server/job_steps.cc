@@ -57,11 +57,21 @@ DecisionRecord FromWire(const wire::StepDecision& decision, const std::string& j
   return record;
 }
 
-SyncSteps::Missing WhyMissing(const Job& job, const NamedContribution& name) {
-  // A newer start of the worker computes again what is not applied everywhere.
+// Whether this server has anything of the job.
+bool AnyRows(const Job& job) {
+  const auto variables = job.variables();
+  return std::any_of(variables->begin(), variables->end(),
+                     [](const auto& variable) { return !variable.second->shards().empty(); });
+}
+
+SyncSteps::Missing WhyMissing(const Job& job, bool any_rows, const NamedContribution& name) {
   const std::shared_ptr<Session> session = job.FindSession(name.worker);
-  const bool comes = session != nullptr && !session->left() && session->applied() < name.sequence;
-  return comes ? SyncSteps::Missing::kAwaited : SyncSteps::Missing::kLost;
+  // Its worker pushed it before it knew of this server, or this one has nothing of the job.
+  if (session == nullptr || !any_rows) return SyncSteps::Missing::kNoPart;
+  // A newer start of the worker computes again what is not applied everywhere.
+  if (session->left()) return SyncSteps::Missing::kLost;
+  return session->applied() < name.sequence ? SyncSteps::Missing::kAwaited
+                                            : SyncSteps::Missing::kNoPart;
 }
 
 }  // namespace
@@ -197,8 +207,10 @@ absl::Status JobSteps::CloseSteps(ServerCore& core, const Admitted& admitted) {
     {
       absl::MutexLock lock(&mutex_);
       if (closing_) return absl::OkStatus();  // that thread looks again when it is done
-      next = steps_.NextClosing(
-          [&](const NamedContribution& name) { return WhyMissing(*admitted.job, name); });
+      next =
+          steps_.NextClosing([&, any_rows = AnyRows(*admitted.job)](const NamedContribution& name) {
+            return WhyMissing(*admitted.job, any_rows, name);
+          });
       awaited_.clear();
       if (!next) return absl::OkStatus();
       for (const NamedContribution* name : next->awaited) awaited_.push_back(*name);
