@@ -22,18 +22,6 @@ absl::Status CheckIsFirst(const ServerCore& core) {
       absl::StrCat(core.name, " does not know which servers there are: ask ps:0"));
 }
 
-// Their workers are told of no change, and every server closes every step.
-absl::Status CheckNoneSynchronous(const ServerCore& core) {
-  for (const std::shared_ptr<Job>& job : core.registry.jobs()) {
-    if (job->cohort().settings().mode != ConsistencyMode::kSync) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
-        core.name, ": job ", job->name(),
-        " trains synchronously, and servers come and go under async and ssp only: checkpoint it, "
-        "and restore into as many servers as it is to have, or drop it"));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CheckEmpty(const ServerCore& core) {
   std::vector<std::string> held;
   for (const std::shared_ptr<Job>& job : core.registry.jobs()) {
@@ -59,7 +47,6 @@ absl::Status Close(ServerCore& core, std::vector<wire::LastWord>& words) {
   }
   // Variables are made, and rows taken, in turn with this.
   ASSIGN_OR_RETURN(const Turn::Held turn, TakeCreateTurn(core, "the server leaves"));
-  RETURN_IF_ERROR(CheckNoneSynchronous(core));
   RETURN_IF_ERROR(CheckEmpty(core));
   CAIRN_CRASH_POINT("members: before a server leaves");
   RETURN_IF_ERROR(core.members.Leave(*core.store));
@@ -83,7 +70,6 @@ absl::Status Add(ServerCore& core, const wire::ChangeMembersRequest& request) {
   if (!address.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("address: ", address.status().message()));
   }
-  RETURN_IF_ERROR(CheckNoneSynchronous(core));
   RETURN_IF_ERROR(core.members.Add(request.index, request.address, *core.store));
   LOG(INFO) << core.name << ": ps:" << request.index << " is at " << request.address
             << "; servers are those of version " << core.members.version();
@@ -92,7 +78,6 @@ absl::Status Add(ServerCore& core, const wire::ChangeMembersRequest& request) {
 
 absl::Status Remove(ServerCore& core, const wire::ChangeMembersRequest& request) {
   RETURN_IF_ERROR(CheckIsFirst(core));
-  RETURN_IF_ERROR(CheckNoneSynchronous(core));
   RETURN_IF_ERROR(core.members.Remove(request.index, request.last_words, *core.store));
   LOG(INFO) << core.name << ": ps:" << request.index << " has left; servers are those of version "
             << core.members.version();

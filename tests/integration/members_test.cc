@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <thread>
@@ -14,6 +15,7 @@
 #include "tests/support/row_moves.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
+#include "thrift/limits.h"
 #include "worker/client/ps_client.h"
 #include "worker/client/row_mover.h"
 
@@ -45,8 +47,11 @@ class MembersTest : public ::testing::Test {
   MembersTest() { first_ = {cluster_.address(0), cluster_.address(1)}; }
 
   // By the cluster file of the beginning, whatever has come since.
-  absl::StatusOr<std::unique_ptr<PsClient>> Connect(int32_t worker) {
+  absl::StatusOr<std::unique_ptr<PsClient>> Connect(
+      int32_t worker, ConsistencyMode mode = ConsistencyMode::kAsync) {
     ClientOptions options;
+    options.consistency.mode = mode;
+    if (mode == ConsistencyMode::kSync) options.expected_workers = kWorkers;
     options.job = "job";
     options.worker = worker;
     options.task = worker < 0 ? "reader" : absl::StrCat("worker:", worker);
@@ -110,6 +115,8 @@ class MembersTest : public ::testing::Test {
                          .values = AsBytes(absl::MakeConstSpan(ones))}},
                        position, Soon());
   }
+
+ public:
   // The value of every key; fails where they differ.
   static float Pull(PsClient& client) {
     std::vector<int64_t> keys(kKeys);
@@ -124,6 +131,7 @@ class MembersTest : public ::testing::Test {
     return out[0];
   }
 
+ protected:
   EngineCluster cluster_{2};
   EngineMoves moves_{cluster_};
   std::vector<std::string> first_;
@@ -333,18 +341,122 @@ TEST_F(MembersTest, WhatIsNotDueIsRefused) {
   EXPECT_THAT(moves_.Create(2, "job", spec).message(), HasSubstr("has left the cluster"));
 }
 
-TEST_F(MembersTest, SynchronousJobsKeepTheirServers) {
-  ClientOptions options;
-  options.job = "job";
+// One of several workers, each of whose steps moves every key by -1.
+class Stepping {
+ public:
+  Stepping(PsClient* client, const std::atomic<int64_t>* last)
+      : thread_([this, client, last] { Run(*client, *last); }) {}
+  ~Stepping() { Join(); }
+  void Join() {
+    if (thread_.joinable()) thread_.join();
+  }
+  int64_t done() const { return done_; }
+
+ private:
+  void Run(PsClient& client, const std::atomic<int64_t>& last) {
+    std::vector<int64_t> keys(kKeys);
+    for (int64_t k = 0; k < kKeys; ++k) keys[static_cast<size_t>(k)] = k;
+    const std::vector<float> ones(kKeys, 1);
+    const std::vector<PushSource> gradients = {{.variable = "emb",
+                                                .part = Part::kKeys,
+                                                .ids = keys,
+                                                .values = AsBytes(absl::MakeConstSpan(ones))}};
+    for (int64_t step = 0; step <= last; ++step) {
+      std::vector<float> rows(kKeys, 1);
+      const std::vector<PullTarget> targets = {{.variable = "emb",
+                                                .part = Part::kKeys,
+                                                .ids = keys,
+                                                .out = AsWritableBytes(absl::MakeSpan(rows))}};
+      const auto pushed = step == 0 ? absl::Span<const PushSource>() : gradients;
+      ASSERT_OK(client.Step(pushed, absl::StrCat(step), targets, Soon())) << step;
+      // It has all steps before.
+      ASSERT_THAT(rows, ::testing::Each(-static_cast<float>(step)));
+      done_ = step;
+    }
+    ASSERT_OK(client.EndSteps(Soon()));
+  }
+
+  std::atomic<int64_t> done_{0};
+  std::thread thread_;
+};
+
+// A checkpoint after `steps` resumes there, on other servers, whatever those that left had.
+void CheckCheckpoint(PsClient& worker, int64_t steps, size_t servers) {
+  const TempDir folder;
+  const auto parts = worker.Checkpoint(folder.path(), "made", Soon());
+  ASSERT_OK(parts);
+  ASSERT_EQ(parts->size(), servers);
+  RestoreSource source{.job = "job", .timeline = 1};
+  for (const ServerCheckpoint& part : *parts) {
+    ASSERT_NE(FindWorker(part, kStepWorker), nullptr);
+    EXPECT_EQ(FindWorker(part, kStepWorker)->sequence, steps) << part.server;
+    source.folders.push_back(
+        {absl::StrCat(folder.path(), "/made/ps-", part.server), part.files, part.workers});
+  }
+  EngineCluster restored(2);
+  ClientOptions options{.job = "job"};
+  options.task = "restoring";
+  const auto tool = restored.Connect(options, /*in_process=*/false, Soon()).value();
+  ASSERT_OK(tool->Restore(source, Soon()));
   options.worker = 0;
-  options.task = "worker:0";
-  options.servers = first_;
   options.consistency.mode = ConsistencyMode::kSync;
-  const auto worker = PsClient::Connect(options, Soon()).value();
+  const auto again = restored.Connect(options, /*in_process=*/false, Soon()).value();
+  EXPECT_EQ(again->position(), absl::StrCat(steps));
+  ASSERT_OK(again->Describe(Soon()).status());
+  EXPECT_EQ(MembersTest::Pull(*again), -static_cast<float>(steps));
+}
+
+TEST_F(MembersTest, SynchronousStepsGoOnWhileServersComeAndGo) {
+  std::atomic<int64_t> last{std::numeric_limits<int64_t>::max()};
+  std::vector<std::unique_ptr<PsClient>> workers;
+  for (int32_t w = 0; w < kWorkers; ++w) {
+    workers.push_back(Connect(w, ConsistencyMode::kSync).value());
+    ASSERT_OK(workers.back()->Create({Table()}, Soon()));
+  }
+  reader_ = Connect(-1).value();
+  std::vector<std::unique_ptr<Stepping>> stepping;
+  for (const auto& worker : workers) {
+    stepping.push_back(std::make_unique<Stepping>(worker.get(), &last));
+  }
+  const auto await = [&](int64_t more) {
+    const int64_t until = stepping[0]->done() + more;
+    const Deadline deadline = Soon();
+    for (const auto& one : stepping) {
+      while (one->done() < until && !deadline.Expired()) std::this_thread::yield();
+      EXPECT_GE(one->done(), until);
+    }
+  };
+  await(20);
   ASSERT_EQ(cluster_.Add(), 2);
-  EXPECT_THAT(Add(2).message(), HasSubstr("trains synchronously"));
-  ASSERT_OK(worker->DropJob(Soon()));
-  ASSERT_OK(worker->Leave(Soon()));
+  ASSERT_OK(Add(2));
+  ASSERT_OK(Move(1, 2, {0, 1, 2}));
+  await(20);
+  ASSERT_OK(Remove(1));
+  cluster_.Stop(1);
+  await(20);
+  ASSERT_EQ(cluster_.Add(), 3);
+  ASSERT_OK(Add(3));
+  await(20);  // it has no rows yet
+  ASSERT_OK(Move(0, 3, {0, 2, 3}));
+  ASSERT_OK(Move(2, 0, {0, 2, 3}));
+  await(20);
+  ASSERT_OK(Remove(2));
+  // A heartbeat tells it.
+  for (const Deadline deadline = Soon(); workers[0]->servers().size() > 2 && !deadline.Expired();) {
+    std::this_thread::yield();
+  }
+  await(20);
+  last = stepping[0]->done() + 100;
+  for (const auto& one : stepping) one->Join();
+  EXPECT_EQ(Pull(*workers[0]), -static_cast<float>(last));
+  EXPECT_THAT(workers[0]->servers(), ElementsAre(0, 3));
+  CheckCheckpoint(*workers[0], last, /*servers=*/4);
+  // New starts, by the cluster file of old, go on where the ones before were.
+  for (const auto& worker : workers) ASSERT_OK(worker->Flush(Soon()));
+  workers.clear();
+  const auto again = Connect(0, ConsistencyMode::kSync).value();
+  EXPECT_EQ(again->position(), absl::StrCat(last.load()));
+  EXPECT_THAT(again->servers(), ElementsAre(0, 3));
 }
 
 }  // namespace

@@ -157,7 +157,6 @@ absl::Status PsClientImpl::SayHello(Deadline deadline) {
   RETURN_IF_ERROR(HelloTo(sessions_[0], 0, deadline, &first));
   incarnation_ = first.incarnation;
   if (first.__isset.members) {
-    if (identity_.synchronous()) return OtherServersError(first.members);
     RETURN_IF_ERROR(TakeMembers(first.members, /*greet=*/false, deadline));
   }
   if (identity_.synchronous()) steps_.Begin(first.step, first.step - 1);

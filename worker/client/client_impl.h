@@ -117,7 +117,6 @@ class PsClientImpl : public PsClient {
   // rows of those that have gone.
   absl::Status RefreshMembers(Deadline deadline);
   // `greet`: says hello to those that have come; else the caller does.
-  absl::Status OtherServersError(const wire::Members& members) const;
   absl::Status TakeMembers(const wire::Members& members, bool greet, Deadline deadline);
   absl::Status Greet(const wire::Member& member, bool greet, Deadline deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(members_mutex_);

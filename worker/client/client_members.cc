@@ -13,14 +13,6 @@
 
 namespace cairn {
 
-absl::Status PsClientImpl::OtherServersError(const wire::Members& members) const {
-  return absl::FailedPreconditionError(absl::StrCat(
-      "servers have come or gone since the cluster file was written (version ", members.version,
-      " at ", sessions_[0].name(),
-      "), and a job that trains synchronously needs those of one file: train it by async or ssp, "
-      "or checkpoint it and restore it on new servers"));
-}
-
 absl::Status PsClientImpl::RefreshMembers(Deadline deadline) {
   wire::Members members;
   RETURN_IF_ERROR(
