@@ -47,9 +47,11 @@ int64_t Session::durable_incarnation() const {
 
 void Session::Admit(int64_t incarnation, absl::string_view origin, int64_t start) {
   absl::MutexLock lock(&mutex_);
-  // What the start before left waiting is followed by nobody.
+  // What the start before left waiting is followed by nobody, and what had no part here may have
+  // one when it is computed again.
   if (incarnation > incarnation_) {
     waiting_.clear();
+    through_ = 0;
     NoteCaughtUp();  // it computes again what is missing
     vitals_ = {};
     vitals_at_ = -absl::InfiniteDuration();

@@ -246,11 +246,9 @@ class PsClientImpl : public PsClient {
   PlanPool plans_;
   ClientVariableMap variables_;
   std::string position_;
-  // Under sync. True until this start has pushed again what there is up to recompute_through_; no
-  // number between that and void_through_ is used, for some server may know it as void.
+  // Under sync. True until this start has pushed again what there is up to recompute_through_.
   std::atomic<bool> recomputes_{false};
   int64_t recompute_through_ = 0;
-  int64_t void_through_ = 0;
   absl::Duration lease_ = absl::ZeroDuration();
   std::atomic<bool> left_{false};
 

@@ -41,26 +41,23 @@ absl::Status PsClientImpl::EndStep(absl::Span<const PushSource> sources, absl::s
 void PsClientImpl::ResumeSteps(const ResumePoint& point,
                                absl::Span<const wire::HelloReply> replies) {
   int64_t durable_step = replies[0].state.durable_step;
-  void_through_ = 0;
+  // What ps:0 says is applied or named. What another server has beside that is void: a step closed
+  // there without it. It keeps its number, so that whatever start computes a push, it is the same
+  // under that number: one may have to compute again what the one before it did.
+  recompute_through_ = 0;
   for (size_t s = 0; s < replies.size(); ++s) {
-    void_through_ = std::max(void_through_, replies[s].state.applied);
     if (sessions_[s].left()) continue;
+    recompute_through_ = std::max(recompute_through_, replies[s].state.applied);
     durable_step = std::min(durable_step, replies[s].state.durable_step);
   }
   steps_.Begin(replies[0].step, durable_step);
-  // Applied or named, as ps:0 says.
-  recompute_through_ = replies[0].state.applied;
   recomputes_ = point.sequence < recompute_through_;
-  if (!recomputes_) order_.SkipThrough(void_through_);
 }
 
 absl::StatusOr<bool> PsClientImpl::Recomputes(Deadline deadline) {
   if (!recomputes_) return false;
   RETURN_IF_ERROR(order_.TakeTurn(deadline));
-  if (order_.next() > recompute_through_) {
-    recomputes_ = false;
-    order_.SkipThrough(void_through_);
-  }
+  if (order_.next() > recompute_through_) recomputes_ = false;
   order_.EndTurn();
   return recomputes_.load();
 }

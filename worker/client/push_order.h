@@ -2,7 +2,6 @@
 // of those before (DESIGN §4: sequence, after, through).
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -30,9 +29,8 @@ class PushOrder {
   // A new start, which resumes after `sequence` with the user's `position`.
   void Reset(int64_t sequence, std::string position);
 
-  // The number of the next push; one above `sequence`. In a turn.
+  // The number of the next push. In a turn.
   int64_t next() const { return next_; }
-  void SkipThrough(int64_t sequence) { next_ = std::max(next_, sequence + 1); }
 
   // Waits until no other push is under way. Pair with EndTurn. kDeadlineExceeded says what the
   // other one waits for.
