@@ -252,6 +252,17 @@ TEST_F(SessionTest, ThroughCarriesSequencesWithoutAPartHere) {
   EXPECT_THAT(*client.Pull("w"), ElementsAre(-2, -2));
 }
 
+// Rows may have come here since.
+TEST_F(SessionTest, ANewStartMayHaveAPartOfWhatItsEarlierStartHadNoneOf) {
+  TestClient client = Joined(0);
+  ASSERT_OK(client.Send(Numbered(client, 1, 0)));
+  client.caller().through = 4;
+  ASSERT_OK(client.Pull("w"));
+  TestClient again = Joined(0);
+  ASSERT_OK(again.Send(Numbered(again, 4, 1)));
+  EXPECT_THAT(*again.Pull("w"), ElementsAre(-2, -2));
+}
+
 TEST_F(SessionTest, MalformedSequencesAreRefused) {
   TestClient client = Joined(0);
   EXPECT_THAT(client.Send(Numbered(client, 0, 0)),
