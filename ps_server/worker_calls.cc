@@ -103,18 +103,15 @@ absl::Status Join(ServerCore& core, const wire::HelloRequest& request, wire::Hel
   if (hello.consistency) {
     RETURN_IF_ERROR(job->cohort().Agree(*hello.consistency, request.worker));
   }
-  const bool is_new = incarnation > session->incarnation();
+  // Also where a hello before this one was admitted, but its epoch failed.
+  const bool is_new =
+      incarnation > session->incarnation() || session->durable_incarnation() < incarnation;
   if (hello.consistency && hello.consistency->mode == ConsistencyMode::kSync) {
     job->steps().Begin(core, request.begins_after_step);
   }
   session->Admit(incarnation, request.origin, request.start);
   CAIRN_CRASH_POINT("hello: admitted");
-  if (is_new) job->steps().Restart(core, request.worker);
-  // Also where this start was granted its incarnation before, and did not hear of it.
-  const bool begins = is_new || request.incarnation == 0;
-  const int64_t named = begins ? job->steps().LastNamed(core, request.worker) : 0;
-  // Also where a hello before this one was admitted, but its epoch failed.
-  if (is_new || session->durable_incarnation() < incarnation) {
+  if (is_new) {
     RETURN_IF_ERROR(MakeIncarnationDurable(core, *session));
     CAIRN_CRASH_POINT("hello: durable");
     LOG(INFO) << core.name << ": " << request.task_type << " (worker " << request.worker
@@ -124,6 +121,11 @@ absl::Status Join(ServerCore& core, const wire::HelloRequest& request, wire::Hel
   session->Renew(core.options.lease);
   hello.fresh = is_new;
   ASSIGN_OR_RETURN(reply.step, job->cohort().Join(session, hello));
+  // Not before: what its earlier start had announced would let a step be decided without it.
+  if (is_new) job->steps().Restart(core, request.worker);
+  // Also where this start was granted its incarnation before, and did not hear of it.
+  const bool begins = is_new || request.incarnation == 0;
+  const int64_t named = begins ? job->steps().LastNamed(core, request.worker) : 0;
   if (job->cohort().settings().mode == ConsistencyMode::kSync) reply.step = job->steps().open();
   reply.incarnation = incarnation;
   reply.position = session->position();

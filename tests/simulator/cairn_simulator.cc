@@ -18,6 +18,8 @@ ABSL_FLAG(uint64_t, seeds, 1,
 ABSL_FLAG(int32_t, reach, 4, "Servers that the pushes of one worker reach, ps:0 excepted.");
 ABSL_FLAG(double, skew, 0, "Zipf exponent of the servers' popularity.");
 ABSL_FLAG(int64_t, staleness_bound, -1, "ssp with this bound; -1: async.");
+ABSL_FLAG(int32_t, replicas_to_aggregate, -1,
+          "sync: 0, every worker, or so many of them; -1: async or ssp.");
 ABSL_FLAG(std::string, faults, "some", "none, some or many.");
 ABSL_FLAG(std::string, mutation, "none", "A rule that is left out (options.h).");
 ABSL_FLAG(int64_t, compute_ms, 1000, "Of a step, on average.");
@@ -66,6 +68,9 @@ Options FromFlags() {
   options.disk.write = static_cast<Nanos>(absl::GetFlag(FLAGS_disk_write_ms) * kMillisecond);
   options.disk.sync = static_cast<Nanos>(absl::GetFlag(FLAGS_disk_sync_ms) * kMillisecond);
   options.verify_one_in = absl::GetFlag(FLAGS_verify_one_in);
+  if (const int32_t aggregate = absl::GetFlag(FLAGS_replicas_to_aggregate); aggregate >= 0) {
+    options.Synchronize(aggregate);
+  }
   return options;
 }
 

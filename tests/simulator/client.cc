@@ -19,7 +19,7 @@ constexpr int64_t kRetainedBytes = int64_t{1} << 30;
 constexpr absl::Duration kCallDeadline = absl::Minutes(10);
 
 ClientIdentity IdentityOf(const Options& options, const Process& process, size_t slots,
-                          Retention* retention, StepClock* clock) {
+                          Retention* retention, StepClock* clock, StepBook* steps) {
   return {.job = kJob,
           .task = absl::StrCat("worker:", process.worker),
           .origin = absl::StrCat("host/", process.number),
@@ -29,7 +29,9 @@ ClientIdentity IdentityOf(const Options& options, const Process& process, size_t
           .ps_wait = kPsWait,
           .retention = retention,
           .consistency = options.consistency,
-          .clock = clock};
+          .expected_workers = options.sync() ? options.workers : 0,
+          .clock = clock,
+          .steps = options.sync() ? steps : nullptr};
 }
 
 std::vector<std::unique_ptr<ServerSession>> SessionsOf(Network* network, const Workload& work,
@@ -53,7 +55,7 @@ Client::Client(Network* network, const Workload& work, std::shared_ptr<Process> 
       process_(std::move(process)),
       retention_(kRetainedBytes),
       identity_(IdentityOf(network->options(), *process_, work.Servers(process_->worker).size(),
-                           &retention_, &clock_)),
+                           &retention_, &clock_, &steps_)),
       limits_{.ps_wait = kPsWait, .rpc_timeout = kRpcTimeout},
       sessions_(SessionsOf(network, work, process_, &identity_)),
       order_(sessions_),
@@ -93,6 +95,7 @@ absl::Status Client::ForEachServer(size_t first, absl::FunctionRef<absl::Status(
 absl::Status Client::Connect() {
   std::vector<wire::HelloReply> replies(sessions_.size());
   RETURN_IF_ERROR(HelloTo(0, 0, &replies[0]));
+  if (identity_.synchronous()) steps_.Begin(replies[0].step, replies[0].step - 1);
   const int64_t incarnation = replies[0].incarnation;
   RETURN_IF_ERROR(
       ForEachServer(1, [&](size_t slot) { return HelloTo(slot, incarnation, &replies[slot]); }));
@@ -117,6 +120,8 @@ void Client::Resume(const std::vector<wire::HelloReply>& replies) {
                           point.sequence);
   }
   order_.Reset(point.sequence, point.position);
+  item_ = point.sequence;
+  if (identity_.synchronous()) ResumeSteps(point, replies);
 }
 
 std::vector<std::string> Client::Gone() const {
@@ -128,33 +133,36 @@ std::vector<std::string> Client::Gone() const {
 }
 
 bool Client::Prepare(Exchange* exchange, size_t slot, int64_t step) {
-  const int64_t sequence = order_.next();
-  const uint32_t stripes = work_.Stripes(process_->worker, sequence, slot);
+  const uint32_t stripes = work_.Stripes(process_->worker, next(), slot);
   const bool everywhere = identity_.consistency.mode == ConsistencyMode::kSsp;
   if (stripes == 0 && !everywhere) return false;
   DataCall& call = exchange->call;
   call.kind = stripes != 0 ? CallKind::kStep : CallKind::kPull;
   call.request.pull.step = step;
   call.request.push.items.clear();
-  if (stripes == 0) return true;
+  if (stripes != 0) FillPush(&call.request.push, stripes);
+  return true;
+}
+
+void Client::FillPush(wire::PushRequest* push, uint32_t stripes) {
   std::vector<int64_t> keys;
   std::vector<float> values;
   for (uint32_t stripe = 0; stripes >> stripe != 0; ++stripe) {
     if ((stripes >> stripe & 1) == 0) continue;
     keys.push_back(work_.Key(process_->worker, stripe));
     values.push_back(-1);  // SGD subtracts
-    values.push_back(static_cast<float>(-Workload::Mark(process_->worker, sequence)));
+    values.push_back(static_cast<float>(-Workload::Mark(process_->worker, next())));
   }
-  wire::PushItem& item = call.request.push.items.emplace_back();
+  wire::PushItem& item = push->items.emplace_back();
   item.variable = kTable;
   item.selection = wire::Selection::KEYS;
   item.ids = Payload::Copy(keys.data(), keys.size() * sizeof(int64_t));
   item.values = Payload::Copy(values.data(), values.size() * sizeof(float));
-  return true;
 }
 
 absl::Status Client::Step() {
   const Deadline deadline = Deadline::In(kCallDeadline);
+  if (identity_.synchronous()) return Contribute(deadline);
   RETURN_IF_ERROR(order_.TakeTurn(deadline));
   const int64_t step = clock_.Next();
   std::vector<Exchange*> exchanges;
@@ -178,6 +186,7 @@ absl::Status Client::Step() {
     order_.Settle(exchanges, status);
   }
   order_.EndTurn();
+  if (status.ok()) ++item_;
   return status;
 }
 

@@ -18,6 +18,7 @@
 #include "worker/client/push_order.h"
 #include "worker/client/retention.h"
 #include "worker/client/server_table.h"
+#include "worker/client/step_book.h"
 #include "worker/client/step_clock.h"
 
 namespace cairn::simulator {
@@ -30,13 +31,15 @@ class Client {
 
   // Says hello to every server, as a new start.
   absl::Status Connect();
-  // The number of the next push.
-  int64_t next() const { return order_.next(); }
+  // Which of the worker's pushes is next; 1, 2, ….
+  int64_t next() const { return item_ + 1; }
   // The last step announced; -1: none are taken any more.
   int64_t clock() const { return clock_.Announced(); }
 
   // Pushes `next()` and begins the step after it.
   absl::Status Step();
+  // Under sync, before the first.
+  absl::Status BeginSteps();
   absl::Status EndSteps();
   absl::Status Leave();
   absl::Status Beat(size_t slot);
@@ -52,6 +55,14 @@ class Client {
   void Resume(const std::vector<wire::HelloReply>& replies);
   // Fills in what the next push has for that server; false: nothing.
   bool Prepare(Exchange* exchange, size_t slot, int64_t step);
+  void FillPush(wire::PushRequest* push, uint32_t stripes);
+  // Under sync, as PsClientImpl's of the same names.
+  void ResumeSteps(const ResumePoint& point, const std::vector<wire::HelloReply>& replies);
+  bool Recomputes();
+  absl::Status Contribute(Deadline deadline);
+  absl::Status PullStep(int64_t step, Deadline deadline);
+  absl::Status RunStepPulls(const std::vector<Exchange*>& exchanges, Deadline deadline);
+  absl::Status StepPulled(Exchange& exchange);
   absl::Status Call(size_t slot, absl::string_view method, Deadline deadline,
                     absl::FunctionRef<void(wire::ParameterServerIf&, const wire::Caller&)> body);
 
@@ -59,6 +70,7 @@ class Client {
   const Workload& work_;
   const std::shared_ptr<Process> process_;
   StepClock clock_;
+  StepBook steps_;
   Retention retention_;
   const ClientIdentity identity_;
   const FanOut::Limits limits_;
@@ -66,6 +78,9 @@ class Client {
   PushOrder order_;
   FanOut fan_out_;
   std::vector<Exchange> exchanges_;  // by slot
+  int64_t item_ = 0;  // of the worker's pushes the last that counts, or was left behind
+  bool recomputes_ = false;
+  int64_t recompute_through_ = 0, void_through_ = 0;
   int64_t retries_ = 0;
 };
 

@@ -17,6 +17,11 @@ void Disk::Apply(Write write) {
   }
   for (ShardRecord& shard : write.shards) synced_.shards[shard.variable] = std::move(shard);
   for (WorkerRecord& worker : write.workers) synced_.workers[worker.worker] = std::move(worker);
+  for (DecisionRecord& decision : write.decisions) {
+    synced_.decisions[decision.step] = std::move(decision);
+  }
+  synced_.decisions.erase(synced_.decisions.begin(),
+                          synced_.decisions.upper_bound(write.forgotten));
 }
 
 void Disk::Sync() {
@@ -117,14 +122,29 @@ class Store : public StripeStore {
     return absl::OkStatus();
   }
 
-  absl::Status PutDecision(const DecisionRecord&) override { return NotHere(); }
+  // At once: it is written under a lock that others wait for, and fibers share their thread.
+  absl::Status PutDecision(const DecisionRecord& decision) override {
+    RETURN_IF_ERROR(Take(0));
+    Disk::Write write;
+    write.decisions = {decision};
+    disk_.Put(std::move(write));
+    return absl::OkStatus();
+  }
   absl::Status PutNotes(absl::Span<const NoteRecord>) override { return NotHere(); }
   absl::StatusOr<std::vector<NoteRecord>> Notes() const override {
     return std::vector<NoteRecord>();
   }
-  absl::Status DropDecisions(absl::string_view, int64_t) override { return NotHere(); }
+  absl::Status DropDecisions(absl::string_view, int64_t through) override {
+    RETURN_IF_ERROR(Take(0));
+    Disk::Write write;
+    write.forgotten = through;
+    disk_.Put(std::move(write));
+    return absl::OkStatus();
+  }
   absl::StatusOr<std::vector<DecisionRecord>> Decisions() const override {
-    return std::vector<DecisionRecord>();
+    std::vector<DecisionRecord> decisions;
+    for (const auto& [step, decision] : disk_.content().decisions) decisions.push_back(decision);
+    return decisions;
   }
   absl::StatusOr<std::vector<ShardRecord>> Shards() const override {
     std::vector<ShardRecord> shards;
@@ -155,7 +175,7 @@ class Store : public StripeStore {
 
  private:
   absl::Status Take(Nanos cost) {
-    if (alive_) Scheduler::Current().Sleep(cost);
+    if (alive_ && cost > 0) Scheduler::Current().Sleep(cost);
     return alive_ ? absl::OkStatus() : absl::UnavailableError("the server has crashed");
   }
 

@@ -31,14 +31,17 @@ class Disk {
     std::map<std::pair<uint32_t, uint32_t>, StripeContent> stripes;  // by variable and stripe
     std::map<uint32_t, ShardRecord> shards;                          // by variable
     std::map<int32_t, WorkerRecord> workers;
+    std::map<int64_t, DecisionRecord> decisions;  // by step
   };
-  // One write, whole or not at all: a stripe, or the records at the end of an epoch.
+  // One write, whole or not at all: a stripe, the records at the end of an epoch, or a decision.
   struct Write {
     bool is_stripe = false;
     StripeId id;
     StripeContent stripe;
     std::vector<ShardRecord> shards;
     std::vector<WorkerRecord> workers;
+    std::vector<DecisionRecord> decisions;
+    int64_t forgotten = 0;  // decisions up to this step go
   };
 
   void Put(Write write) { pending_.push_back(std::move(write)); }

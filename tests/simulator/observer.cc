@@ -10,6 +10,8 @@ Observer::Observer(const Options& options, const Workload& work)
     : options_(options),
       work_(work),
       granted_(options.workers),
+      items_(options.workers),
+      counted_(options.workers),
       calls_(options.servers),
       busy_(options.servers) {
   for (int32_t w = 0; w < options.workers; ++w) {
@@ -58,6 +60,58 @@ void Observer::CheckRow(int32_t worker, size_t slot, uint32_t stripe, int64_t se
                          " of ps:", work_.Servers(worker)[slot], " has ", found.pushes,
                          " pushes (marks ", found.marks, "), not ", known.value.pushes, " (",
                          known.value.marks, ")"));
+}
+
+void Observer::Contributes(int32_t worker, int64_t sequence, int64_t item) {
+  const auto [known, is_new] = items_[worker].insert({sequence, item});
+  if (is_new || known->second == item) return;
+  Violation(absl::StrCat("numbers: push ", sequence, " of worker ", worker, " is its ", item,
+                         "th; to a start before it was the ", known->second, "th"));
+}
+
+void Observer::Decided(const std::vector<wire::StepDecision>& decisions) {
+  for (const wire::StepDecision& decision : decisions) {
+    const auto [known, is_new] = decided_.insert({decision.step, decision});
+    if (!is_new) {
+      if (known->second == decision) continue;
+      return Violation(absl::StrCat("decision: step ", decision.step, " is decided twice"));
+    }
+    for (const wire::Contribution& name : decision.contributions) {
+      const auto item = items_[name.worker].find(name.sequence);
+      if (item != items_[name.worker].end() && counted_[name.worker].insert(item->second).second) {
+        continue;
+      }
+      return Violation(absl::StrCat("decision: step ", decision.step, " names push ", name.sequence,
+                                    " of worker ", name.worker, ", which counted before"));
+    }
+  }
+}
+
+void Observer::CheckCounted(int32_t worker, size_t slot, uint32_t stripe, const RowValue& found) {
+  ++rows_checked;
+  RowValue counted;
+  for (const int64_t item : counted_[worker]) {
+    if ((work_.Stripes(worker, item, slot) >> stripe & 1) == 0) continue;
+    counted.pushes += 1;
+    counted.marks += static_cast<double>(Workload::Mark(worker, item));
+  }
+  if (found == counted) return;
+  Violation(absl::StrCat(found.pushes < counted.pushes   ? "lost"
+                         : found.pushes > counted.pushes ? "doubled"
+                                                         : "exchanged",
+                         ": of worker ", worker, " stripe ", stripe,
+                         " of ps:", work_.Servers(worker)[slot], " has ", found.pushes,
+                         " pushes (marks ", found.marks, "), and steps counted ", counted.pushes,
+                         " (", counted.marks, ")"));
+}
+
+void Observer::CheckAllCount() {
+  if (options_.consistency.replicas_to_aggregate > 0) return;
+  for (int32_t w = 0; w < options_.workers; ++w) {
+    if (counted_[w].size() == static_cast<size_t>(options_.steps)) continue;
+    Violation(absl::StrCat("lost: ", counted_[w].size(), " of ", options_.steps,
+                           " pushes of worker ", w, " count"));
+  }
 }
 
 // To a start that asks again, what it has.

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -10,6 +12,7 @@
 #include "tests/simulator/fibers.h"
 #include "tests/simulator/options.h"
 #include "tests/simulator/workload.h"
+#include "thrift/cairn_types.h"
 
 namespace cairn::simulator {
 
@@ -29,6 +32,14 @@ class Observer {
   // A worker's row as a server has it once its pushes up to `sequence` are in.
   void CheckRow(int32_t worker, size_t slot, uint32_t stripe, int64_t sequence,
                 const RowValue& found);
+  // Under sync: what a worker pushes by a number, whichever start of it; what ps:0 tells of steps;
+  // and a row as it is at the end, beside what was counted.
+  void Contributes(int32_t worker, int64_t sequence, int64_t item);
+  void Decided(const std::vector<wire::StepDecision>& decisions);
+  void CheckCounted(int32_t worker, size_t slot, uint32_t stripe, const RowValue& found);
+  // Every push of every worker counts, unless some are left behind.
+  void CheckAllCount();
+
   // ps:0 has granted it.
   void Granted(int32_t worker, int64_t start, int64_t incarnation);
   // A server has answered a hello of it, and then takes a push.
@@ -68,8 +79,11 @@ class Observer {
     int64_t incarnation = 0;
     int64_t start = 0;
   };
-  std::vector<Grant> granted_;                  // by worker, the last
-  std::vector<std::vector<int64_t>> promised_;  // by worker, slot
+  std::vector<Grant> granted_;                     // by worker, the last
+  std::vector<std::vector<int64_t>> promised_;     // by worker, slot
+  std::vector<std::map<int64_t, int64_t>> items_;  // by worker, sequence
+  std::vector<std::set<int64_t>> counted_;         // by worker: items
+  std::map<int64_t, wire::StepDecision> decided_;  // by step
   std::vector<int64_t> attempts_, steps_, calls_;
   std::vector<Nanos> busy_;
 };

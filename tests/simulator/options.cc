@@ -17,6 +17,7 @@ const char* MutationName(Mutation mutation) {
     case Mutation::kForgetsReplay: return "forgets_replay";
     case Mutation::kFreesApplied: return "frees_applied";
     case Mutation::kResumesHighest: return "resumes_highest";
+    case Mutation::kLeavesOutVoid: return "leaves_out_void";
     case Mutation::kStaysAway: return "stays_away";
   }
   return "";
@@ -37,6 +38,14 @@ Faults Faults::Named(const std::string& name) {
   return faults;
 }
 
+void Options::Synchronize(int32_t replicas_to_aggregate) {
+  consistency = {.mode = ConsistencyMode::kSync,
+                 .replicas_to_aggregate = replicas_to_aggregate,
+                 .sync_mean = SyncMean::kContributors};
+  reach = servers - 1;
+  lease = 3600 * kSecond;
+}
+
 Nanos ExpectedTime(const Options& options) {
   const Nanos step = options.compute + 20 * options.latency + 50 * options.call_cost;
   return options.steps * step;
@@ -49,6 +58,7 @@ std::string Options::CommandLine() const {
       consistency.mode == ConsistencyMode::kSsp
           ? absl::StrCat(" --staleness_bound=", consistency.staleness_bound_steps)
           : "",
+      sync() ? absl::StrCat(" --replicas_to_aggregate=", consistency.replicas_to_aggregate) : "",
       " --faults=", fault_level, " --mutation=", MutationName(mutation),
       " --compute_ms=", compute / kMillisecond, " --lease_seconds=", lease / kSecond,
       " --heartbeat_ms=", heartbeat / kMillisecond,

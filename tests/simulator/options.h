@@ -21,6 +21,7 @@ enum class Mutation {
   kForgetsReplay,   // a client takes what it should send again for sent
   kFreesApplied,    // a client believes what is applied to be durable
   kResumesHighest,  // a new start goes on after the highest that any server has
+  kLeavesOutVoid,   // under sync: it gives its pushes numbers above what any server knows as void
   kStaysAway,       // a server that has crashed is not started again
 };
 const char* MutationName(Mutation mutation);
@@ -47,10 +48,10 @@ struct Options {
   uint64_t seed = 1;
   // Servers that one worker's pushes reach, ps:0 excepted; the others do not know it.
   int32_t reach = 4;
-  double skew = 0;          // of the servers' popularity: a Zipf exponent
-  double touches = 0.7;     // of the servers within reach, by each push
-  int32_t stripes = 4;      // of a server; a power of two
-  Consistency consistency;  // async or ssp
+  double skew = 0;       // of the servers' popularity: a Zipf exponent
+  double touches = 0.7;  // of the servers within reach, by each push
+  int32_t stripes = 4;   // of a server; a power of two
+  Consistency consistency;
   Faults faults;
   std::string fault_level = "none";  // by which they were named
   Mutation mutation = Mutation::kNone;
@@ -66,6 +67,11 @@ struct Options {
 
   // Rows are read after one push in so many.
   int64_t verify_one_in = 1;
+
+  bool sync() const { return consistency.mode == ConsistencyMode::kSync; }
+  // Under sync every server closes every step: all workers reach all of them, and rows of one
+  // worker are divided by one.
+  void Synchronize(int32_t replicas_to_aggregate);
 
   // Flags that make this run again.
   std::string CommandLine() const;

@@ -197,7 +197,8 @@ void Server::Observe(Run& run, Call& call, int64_t incarnation) {
     wire::ServerState& state = call.data_reply.push.state;
     observer_.Trace(sequence, state.applied, state.durable);
     observer_.Pushed(index_, call.worker, incarnation, sequence);
-    if (observer_.pushes % options_.verify_one_in == 0) {
+    // Under sync it waits for its step.
+    if (!options_.sync() && observer_.pushes % options_.verify_one_in == 0) {
       CheckRows(run, call.worker, call.slot, work_.Stripes(call.worker, sequence, call.slot),
                 std::max(state.applied, sequence));
     }
@@ -206,6 +207,7 @@ void Server::Observe(Run& run, Call& call, int64_t incarnation) {
       call.data_reply.pull.state = state;
     }
   }
+  if (index_ == 0) observer_.Decided(call.data_reply.pull.decisions);
   CheckStep(run, call);
 }
 
@@ -247,8 +249,12 @@ void Server::CheckRows(Run& run, int32_t worker, size_t slot, uint32_t stripes, 
   run.service.pull(reply, request);
   const absl::Span<const float> values = reply.items[0].values.As<float>();
   for (size_t i = 0; i < found.size(); ++i) {
-    observer_.CheckRow(worker, slot, found[i], sequence,
-                       {.pushes = values[2 * i], .marks = values[2 * i + 1]});
+    const RowValue value{.pushes = values[2 * i], .marks = values[2 * i + 1]};
+    if (options_.sync()) {
+      observer_.CheckCounted(worker, slot, found[i], value);
+    } else {
+      observer_.CheckRow(worker, slot, found[i], sequence, value);
+    }
   }
 }
 

@@ -60,6 +60,7 @@ class Simulation {
   void Beats(const std::shared_ptr<Process>& process, const std::shared_ptr<Client>& client);
   void Ended(int32_t w, const absl::Status& status);
   void StartAgain(int32_t w, Nanos pause);
+  bool MayEnd(int32_t w) const;
   void Does(int32_t w, const Process& process, const char* what);
 
   // One fault of a kind every 1 / rate hours of `hosts` hosts.
@@ -159,6 +160,11 @@ void Simulation::Train(int32_t w, const std::shared_ptr<Process>& process,
 }
 
 absl::Status Simulation::TakeSteps(int32_t w, Process& process, Client& client) {
+  if (options_.sync()) {
+    Does(w, process, "begins its first step");
+    absl::Status status = client.BeginSteps();
+    if (!status.ok()) return status;
+  }
   while (process.alive && client.next() <= options_.steps) {
     if (options_.compute > 0) {
       Does(w, process, "computes");
@@ -242,9 +248,15 @@ void Simulation::RestartServer(int32_t server, bool machine) {
 
 void Simulation::CrashServer() { RestartServer(AnyServer(), random_.Chance(0.5)); }
 
+bool Simulation::MayEnd(int32_t w) const {
+  // Under sync a start that finds the others gone waits for all of a new run (ps_server/SYNC.md).
+  if (options_.sync() && done_ > 0) return false;
+  return !workers_[w].done && workers_[w].process->alive;
+}
+
 void Simulation::CrashWorker() {
   const int32_t w = AnyWorker();
-  if (workers_[w].done || !workers_[w].process->alive) return;
+  if (!MayEnd(w)) return;
   observer_.Trace(-4, w, 0);
   EndProcess(workers_[w].process);
   StartAgain(w, Outage());
@@ -252,7 +264,7 @@ void Simulation::CrashWorker() {
 
 void Simulation::Zombie() {
   const int32_t w = AnyWorker();
-  if (workers_[w].done || !workers_[w].process->alive) return;
+  if (!MayEnd(w)) return;
   observer_.Trace(-5, w, 0);
   workers_[w].replaced = true;
   StartWorker(w);
@@ -320,6 +332,7 @@ void Simulation::CheckDurable() {
     return observer_.Violation("servers do not start");
   }
   for (const auto& server : servers_) server->CheckEverything(options_.steps);
+  if (options_.sync()) observer_.CheckAllCount();
 }
 
 // Lets every fiber end, so that nothing is left on a stack.

@@ -1,0 +1,133 @@
+// Steps of a synchronous job, as PsClientImpl takes them (worker/client/client_steps.cc).
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "tests/simulator/client.h"
+
+namespace cairn::simulator {
+namespace {
+
+constexpr absl::Duration kStepDeadline = absl::Minutes(10);
+
+}  // namespace
+
+void Client::ResumeSteps(const ResumePoint& point, const std::vector<wire::HelloReply>& replies) {
+  int64_t durable_step = replies[0].state.durable_step;
+  recompute_through_ = void_through_ = 0;
+  for (const wire::HelloReply& reply : replies) {
+    void_through_ = std::max(void_through_, reply.state.applied);
+    durable_step = std::min(durable_step, reply.state.durable_step);
+  }
+  const bool leaves_out = network_.options().mutation == Mutation::kLeavesOutVoid;
+  recompute_through_ = leaves_out ? replies[0].state.applied : void_through_;
+  steps_.Begin(replies[0].step, durable_step);
+  if (!absl::SimpleAtoi(point.position, &item_)) item_ = 0;  // none is stored yet
+  recomputes_ = true;
+  Recomputes();
+}
+
+bool Client::Recomputes() {
+  if (!recomputes_) return false;
+  if (order_.next() <= recompute_through_) return true;
+  recomputes_ = false;
+  if (order_.next() <= void_through_) order_.Reset(void_through_, "");
+  return false;
+}
+
+absl::Status Client::BeginSteps() {
+  clock_.Next();
+  if (Recomputes()) return absl::OkStatus();
+  return PullStep(steps_.open(), Deadline::In(kStepDeadline));
+}
+
+absl::Status Client::Contribute(Deadline deadline) {
+  clock_.Next();
+  const bool again = Recomputes();
+  const int64_t step = again ? std::max<int64_t>(steps_.open() - 1, 1) : steps_.open();
+  std::vector<Exchange*> exchanges;
+  for (size_t slot = 0; slot < exchanges_.size(); ++slot) {
+    Exchange& exchange = exchanges_[slot];
+    exchange.repeatable = true;
+    exchange.call.kind = CallKind::kPush;
+    wire::PushRequest& push = exchange.call.request.push;
+    push.step = step;
+    push.rows = 1;
+    push.items.clear();
+    const uint32_t stripes = work_.Stripes(process_->worker, next(), slot);
+    if (stripes != 0) FillPush(&push, stripes);
+    exchanges.push_back(&exchange);
+  }
+  RETURN_IF_ERROR(order_.TakeTurn(deadline));
+  const std::string item = absl::StrCat(next());
+  const absl::string_view position = item;
+  network_.observer().Contributes(process_->worker, order_.next(), next());
+  absl::Status status = order_.Number(exchanges, &position);
+  if (status.ok()) {
+    status = fan_out_.Run(
+        exchanges, /*finish_all=*/true, deadline,
+        [&](Exchange& exchange) -> absl::Status {
+          if (order_.Answered(exchange)) return absl::OkStatus();
+          return absl::AbortedError("the server was restarted while it answered");
+        },
+        &retries_);
+    order_.Settle(exchanges, status);
+  }
+  order_.EndTurn();
+  RETURN_IF_ERROR(status);
+  ++item_;
+  const bool late = std::any_of(exchanges.begin(), exchanges.end(), [](const Exchange* exchange) {
+    return exchange->call.reply.push.dropped;
+  });
+  if (!again && !late) {
+    steps_.Contributed(step, process_->worker, exchanges[0]->call.request.push.sequence.sequence);
+  }
+  if (Recomputes()) return absl::OkStatus();
+  return PullStep(again ? steps_.open() : step + 1, deadline);
+}
+
+absl::Status Client::PullStep(int64_t step, Deadline deadline) {
+  std::vector<Exchange*> first, others;
+  for (Exchange& exchange : exchanges_) {
+    exchange.repeatable = true;
+    exchange.call.kind = CallKind::kPull;
+    exchange.call.step = step;
+    exchange.call.request.pull = {};
+    steps_.NeedAfter(exchange.session->closed_step());
+    (exchange.session->index() == 0 ? first : others).push_back(&exchange);
+  }
+  RETURN_IF_ERROR(RunStepPulls(first, deadline));
+  for (Exchange* exchange : others) exchange->call.step = steps_.open();
+  return RunStepPulls(others, deadline);
+}
+
+absl::Status Client::RunStepPulls(const std::vector<Exchange*>& exchanges, Deadline deadline) {
+  if (exchanges.empty()) return absl::OkStatus();
+  int64_t all_durable = std::numeric_limits<int64_t>::max();
+  for (size_t slot = 0; slot < sessions_.size(); ++slot) {
+    all_durable = std::min(all_durable, sessions_[slot].durable_step());
+  }
+  steps_.Forget(all_durable);
+  for (Exchange* exchange : exchanges) {
+    exchange->call.request.pull.all_durable_step = all_durable;
+  }
+  return fan_out_.Run(
+      exchanges, /*finish_all=*/false, deadline,
+      [this](Exchange& exchange) { return StepPulled(exchange); }, &retries_);
+}
+
+absl::Status Client::StepPulled(Exchange& exchange) {
+  const wire::PullReply& reply = exchange.call.reply.pull;
+  exchange.session->Learn(reply.state);
+  const bool first = exchange.session->index() == 0;
+  if (first) steps_.Learn(reply.decisions, reply.step);
+  const bool told =
+      first ? steps_.last_decided() >= reply.step - 1 : reply.step >= exchange.call.step;
+  if (!told) return absl::AbortedError("the server is further behind than one call can tell");
+  if (first) steps_.SetOpen(reply.step);
+  return absl::OkStatus();
+}
+
+}  // namespace cairn::simulator
