@@ -85,17 +85,18 @@ void JobSteps::Load(const ServerCore& core, const WorkerRecord& closed,
   active_.store(true, std::memory_order_release);
 }
 
-void JobSteps::Begin(const ServerCore& core, int64_t after) {
-  if (active()) return;
+std::shared_ptr<Session> JobSteps::Begin(const ServerCore& core, int64_t after) {
   absl::MutexLock lock(&mutex_);
-  if (session_ != nullptr) return;
+  if (session_ != nullptr) return session_;
   session_ = std::make_shared<Session>(job_, kStepWorker, core.applied_is_durable());
+  session_->Admit(/*incarnation=*/1, "steps");  // so that there is a record, also of step 0
   if (!IsCoordinator(core)) {
     steps_.KeepNoClosedDecisions();
     steps_.Begin(after, {});
     if (after > 0) session_->Applied(after, "");
   }
   active_.store(true, std::memory_order_release);
+  return session_;
 }
 
 int64_t JobSteps::open() const {

@@ -42,8 +42,9 @@ class JobSteps {
   void Load(const ServerCore& core, const WorkerRecord& closed,
             std::vector<DecisionRecord> decisions);
   // A synchronous worker says hello. Where none did before the first step here is the one after
-  // `after`.
-  void Begin(const ServerCore& core, int64_t after);
+  // `after`: to be on disk (Session::durable_incarnation of what is returned) before anybody hears
+  // of it, for another worker might name a later one after a restart.
+  std::shared_ptr<Session> Begin(const ServerCore& core, int64_t after);
   // Whether the job is, or was, synchronous.
   bool active() const { return active_.load(std::memory_order_acquire); }
 

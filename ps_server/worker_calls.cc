@@ -106,8 +106,9 @@ absl::Status Join(ServerCore& core, const wire::HelloRequest& request, wire::Hel
   // Also where a hello before this one was admitted, but its epoch failed.
   const bool is_new =
       incarnation > session->incarnation() || session->durable_incarnation() < incarnation;
+  std::shared_ptr<Session> steps;
   if (hello.consistency && hello.consistency->mode == ConsistencyMode::kSync) {
-    job->steps().Begin(core, request.begins_after_step);
+    steps = job->steps().Begin(core, request.begins_after_step);
   }
   session->Admit(incarnation, request.origin, request.start);
   CAIRN_CRASH_POINT("hello: admitted");
@@ -117,6 +118,9 @@ absl::Status Join(ServerCore& core, const wire::HelloRequest& request, wire::Hel
     LOG(INFO) << core.name << ": " << request.task_type << " (worker " << request.worker
               << " of job " << request.job << ", " << request.origin << ") joined as incarnation "
               << incarnation;
+  }
+  if (steps != nullptr && steps->durable_incarnation() < steps->incarnation()) {
+    RETURN_IF_ERROR(MakeIncarnationDurable(core, *steps));
   }
   session->Renew(core.options.lease);
   hello.fresh = is_new;

@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "tests/ps_server/sync_cluster.h"
+#include "thrift/cairn_constants.h"
 
 namespace cairn {
 namespace {
@@ -260,6 +261,30 @@ TEST_F(SyncTest, ARefusedContributionIsVoidAndTheOrderGoesOn) {
   ASSERT_OK(worker(0).Begin(2));
   EXPECT_EQ(Value(0), -1);
   EXPECT_EQ(worker(0).state().applied, 2);
+}
+
+// Also of a worker that the server knows already, as from the server whose rows it has taken.
+TEST_F(SyncTest, AServerThatJoinsBeginsWhereItWasToldFirst) {
+  ASSERT_NO_FATAL_FAILURE(Make(2, 1));
+  for (const int64_t after : {5, 0}) {
+    wire::HelloRequest request;
+    request.protocol_version = wire::g_cairn_constants.PROTOCOL_VERSION;
+    request.job = absl::StrCat("after", after);
+    request.task_type = "worker";
+    request.worker = 0;
+    request.incarnation = 1;
+    wire::HelloReply reply;
+    ASSERT_OK(CallStatus([&] { cluster_->service(1).hello(reply, request); }));
+    request.__set_consistency(Sync());
+    request.expected_workers = 1;
+    for (const int64_t told : {after, int64_t{9}}) {
+      request.begins_after_step = told;
+      ASSERT_OK(CallStatus([&] { cluster_->service(1).hello(reply, request); }));
+      EXPECT_EQ(reply.state.closed_step, after) << told;
+      EXPECT_EQ(reply.state.durable_step, after) << told;
+      cluster_->Crash(1);
+    }
+  }
 }
 
 // Durable up to step 1; step 2 is closed on both, step 3 waits for worker 1.
