@@ -44,7 +44,10 @@ VariableSpec Table() {
 
 class MembersTest : public ::testing::Test {
  protected:
-  MembersTest() { first_ = {cluster_.address(0), cluster_.address(1)}; }
+  explicit MembersTest(absl::Duration snapshot_interval = EngineOptions().snapshot_interval)
+      : cluster_(2, Durability::kSnapshot, 0, snapshot_interval) {
+    first_ = {cluster_.address(0), cluster_.address(1)};
+  }
 
   // By the cluster file of the beginning, whatever has come since.
   absl::StatusOr<std::unique_ptr<PsClient>> Connect(
@@ -132,7 +135,7 @@ class MembersTest : public ::testing::Test {
   }
 
  protected:
-  EngineCluster cluster_{2};
+  EngineCluster cluster_;
   EngineMoves moves_{cluster_};
   std::vector<std::string> first_;
   std::unique_ptr<PsClient> reader_;
@@ -238,6 +241,37 @@ TEST_F(MembersTest, AStartAfterAServerHasLeftResumes) {
   other.bucket_ps.clear();
   ASSERT_OK(worker->Create({other}, Soon()));  // dealt to whoever is there
   EXPECT_EQ(Pull(*reader_), -5);               // whose map is of before
+}
+
+// Epochs run where somebody asks for one.
+class LongEpochsTest : public MembersTest {
+ protected:
+  LongEpochsTest() : MembersTest(absl::Hours(1)) {}
+};
+
+// It has lost the last push; the one before was durable there.
+TEST_F(LongEpochsTest, AStartAfterTheCrashOfAServerThatJoinedDoesNotBeginAnew) {
+  auto worker = Connect(0).value();
+  ASSERT_OK(worker->Create({Table()}, Soon()));
+  reader_ = Connect(-1).value();
+  for (int i = 1; i <= 3; ++i) ASSERT_OK(Push(*worker, absl::StrCat(i)));
+  ASSERT_EQ(cluster_.Add(), 2);
+  ASSERT_OK(Add(2));
+  ASSERT_OK(Move(1, 2, {0, 1, 2}));
+  const int64_t of_three = worker->counters().retained_bytes;
+  ASSERT_OK(Push(*worker, "4"));
+  const Deadline deadline = Soon();  // until some of it is durable
+  while (worker->counters().retained_bytes >= of_three / 3 * 4 && !deadline.Expired()) {
+    std::this_thread::yield();
+  }
+  ASSERT_OK(Push(*worker, "5"));
+  worker.reset();
+  cluster_.Crash(2);
+  worker = Connect(0).value();
+  EXPECT_EQ(worker->position(), "4");
+  ASSERT_OK(worker->Describe(Soon()).status());
+  ASSERT_OK(Push(*worker, "5"));
+  EXPECT_EQ(Pull(*worker), -5);
 }
 
 // Which no heartbeat tells it: none runs yet.

@@ -259,12 +259,13 @@ absl::Status PsClientImpl::Flush(Deadline deadline) {
 }
 
 absl::Status PsClientImpl::FlushServer(int32_t server, absl::Duration attempt_limit,
-                                       Deadline deadline) {
+                                       Deadline deadline, int64_t* durable) {
   wire::ServerState state;
   absl::Status status = CallOne(server, "flush", attempt_limit, deadline,
                                 [&](wire::ParameterServerIf& service, const wire::Caller& caller,
                                     int32_t) { service.flush(state, caller); });
   if (status.ok()) sessions_[static_cast<size_t>(server)].Learn(state);
+  if (status.ok() && durable != nullptr) *durable = state.durable;
   return status;
 }
 
@@ -371,10 +372,17 @@ void PsClientImpl::StopHeartbeats() {
 
 void PsClientImpl::HeartbeatLoop(ServerSession& session, absl::Duration interval) {
   const absl::Duration timeout = std::clamp(interval, kShortestHeartbeatTimeout, kHeartbeatTimeout);
+  // Until it has something of this worker durably there is no position that it has, too.
+  bool has_position = !session.joined();
   do {  // at once: one that stops soon after its hello is to be missed too
     const absl::ReaderMutexLock lock(&heartbeat_mutex_);
     const absl::Status status = Beat(session, timeout);
     if (session.left()) return;
+    if (!has_position && status.ok() && session.last_part() > 0) {
+      int64_t durable = 0;
+      FlushServer(session.index(), timeout, Deadline::In(timeout), &durable).IgnoreError();
+      has_position = durable > 0;
+    }
     // A server that is gone is in the log, and no reason to end; calls wait for it. One that has
     // fenced this process tells every call so.
     if (ReasonOf(status) != wire::ErrorReason::FENCED) continue;

@@ -103,7 +103,9 @@ class PsClientImpl : public PsClient {
   absl::Status CallOne(int32_t server, absl::string_view method, absl::Duration attempt_limit,
                        Deadline deadline, ServiceCall body);
   // One server's pushes made durable; the session learns of it.
-  absl::Status FlushServer(int32_t server, absl::Duration attempt_limit, Deadline deadline);
+  // *durable: the last push that is, of those with a part there.
+  absl::Status FlushServer(int32_t server, absl::Duration attempt_limit, Deadline deadline,
+                           int64_t* durable = nullptr);
   void AskForEarlyEpochs();
   void StartHeartbeats();
   void StartHeartbeat(ServerSession& session);

@@ -122,6 +122,7 @@ class ServerSession {
 
   // It has joined the cluster since it was started.
   void SetJoined() { joined_.store(true, std::memory_order_relaxed); }
+  bool joined() const { return joined_.load(std::memory_order_relaxed); }
 
   // It has left the cluster, and its rows have other owners. Calls fail with MOVED from now on;
   // nothing is sent to it again.
