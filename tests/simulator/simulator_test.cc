@@ -33,11 +33,20 @@ Options Ssp(int64_t bound) {
   return options;
 }
 
+Options Sync(int32_t replicas_to_aggregate) {
+  Options options = Many();
+  options.servers = 5;
+  options.workers = 8;
+  options.Synchronize(replicas_to_aggregate);
+  return options;
+}
+
 void ExpectHolds(Options options, uint64_t seeds) {
   for (options.seed = 1; options.seed <= seeds; ++options.seed) {
     const Result result = Simulate(options);
     ASSERT_THAT(result.violation, IsEmpty());
-    ASSERT_GT(result.rows_checked, options.workers * options.steps);
+    const int64_t of_each = options.sync() ? options.servers * options.stripes : options.steps;
+    ASSERT_GE(result.rows_checked, options.workers * of_each);
   }
 }
 
@@ -47,9 +56,19 @@ TEST(Simulator, EveryPushCountsOnceInLockstep) { ExpectHolds(Ssp(0), 15); }
 
 TEST(Simulator, EveryPushCountsOnceWithABound) { ExpectHolds(Ssp(3), 15); }
 
+TEST(Simulator, EveryPushCountsOnceInSynchronousSteps) { ExpectHolds(Sync(0), 20); }
+
+// Who is late is dropped, on every server.
+TEST(Simulator, AStepIsTheSameEverywhereThoughItDoesNotWaitForAll) {
+  ExpectHolds(Sync(6), 12);
+  ExpectHolds(Sync(3), 6);
+}
+
 TEST(Simulator, OneServerIsEnough) {
   Options options = Many();
   options.servers = 1;
+  ExpectHolds(options, 5);
+  options.Synchronize(0);
   ExpectHolds(options, 5);
 }
 
@@ -97,6 +116,25 @@ TEST(Simulator, ARunThatDoesNotEndSaysWhoWaitsForWhom) {
   const Result result = Simulate(options);
   EXPECT_THAT(result.violation, AllOf(HasSubstr("no end"), HasSubstr("is down"),
                                       HasSubstr("does not answer it"), HasSubstr("--seed=1")));
+}
+
+TEST(Simulator, UnderSyncARuleIsLeftOut) {
+  const auto found = [](Options options, Mutation mutation) {
+    options.mutation = mutation;
+    constexpr uint64_t kSeeds = 40;
+    std::string violation;
+    for (; options.seed <= kSeeds && violation.empty(); ++options.seed) {
+      violation = Simulate(options).violation;
+    }
+    std::printf("%s: seed %d: %s\n", MutationName(mutation), static_cast<int>(options.seed) - 1,
+                violation.c_str());
+    return violation;
+  };
+  EXPECT_THAT(found(Sync(0), Mutation::kNoFence), HasSubstr("fence"));
+  EXPECT_THAT(found(Sync(0), Mutation::kTornStripes), HasSubstr("lost"));
+  EXPECT_THAT(found(Sync(0), Mutation::kForgetsReplay), HasSubstr("lost"));
+  EXPECT_THAT(found(Sync(0), Mutation::kResumesHighest), Not(IsEmpty()));
+  EXPECT_THAT(found(Sync(4), Mutation::kLeavesOutVoid), HasSubstr("numbers"));
 }
 
 class FindsThat : public ::testing::TestWithParam<std::pair<Mutation, const char*>> {};
