@@ -219,12 +219,13 @@ TEST_F(SyncTest, APushThatIsAppliedAtOnceWaitsForTheStepsBefore) {
   Make(1, 2);
   ASSERT_OK(Push(0, 1, 1));
   ASSERT_OK(Push(1, 1, 1));
+  SyncWorker also = worker(1);  // the same start in another thread
   std::thread closes([&] {
     worker(0).Begin(2).IgnoreError();
     EXPECT_OK(worker(1).Begin(2));
   });
-  worker(1).Number(0, 0);
-  EXPECT_OK(worker(1).PushTo(0, {WholeItem("w0", {10, 10})}));
+  also.Number(0, 0);
+  EXPECT_OK(also.PushTo(0, {WholeItem("w0", {10, 10})}));
   closes.join();
   EXPECT_EQ(Value(0), -11);
 }
