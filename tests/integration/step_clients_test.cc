@@ -88,17 +88,18 @@ class StepClientsTest : public ::testing::Test {
 
   // One of two workers of a synchronous job.
   Worker JoinSync(const std::string& job, int32_t worker,
-                  int64_t retained_bytes = ClientOptions{}.retained_bytes) {
+                  int64_t retained_bytes = ClientOptions{}.retained_bytes,
+                  int32_t replicas_to_aggregate = 0) {
     ClientOptions options = OptionsOf(worker);
     options.job = job;
     options.retained_bytes = retained_bytes;
-    options.consistency = {.mode = ConsistencyMode::kSync};
+    options.consistency = {.mode = ConsistencyMode::kSync,
+                           .replicas_to_aggregate = replicas_to_aggregate};
     options.expected_workers = 2;
     return Connect(options);
   }
-  // Pushes 1 to both (push 0: nothing), and begins the next step.
-  static absl::Status StepBoth(Worker& worker, int64_t push) {
-    const float gradient = 1;
+  // Pushes the gradient to both (push 0: nothing), and begins the next step.
+  static absl::Status StepBoth(Worker& worker, int64_t push, float gradient = 1) {
     const auto bytes = AsBytes(absl::MakeConstSpan(&gradient, 1));
     std::vector<PushSource> sources = {{.variable = "a", .values = bytes},
                                        {.variable = "b", .values = bytes}};
@@ -283,16 +284,11 @@ TEST_F(StepClientsTest, UnderSyncEveryStartNumbersItsPushesAlike) {
   for (PsOptions& options : options_) options.flags = {"--snapshot_interval_seconds=3600"};
   ASSERT_NO_FATAL_FAILURE(Start());
   const auto join = [&](int32_t worker) {
-    ClientOptions options = OptionsOf(worker);
-    options.consistency = {.mode = ConsistencyMode::kSync, .replicas_to_aggregate = 1};
-    options.expected_workers = 2;
-    return Connect(options);
+    return JoinSync("sync", worker, ClientOptions{}.retained_bytes, /*replicas_to_aggregate=*/1);
   };
-  // Pushes its number, so that what counts can be told.
-  const auto push = [](Worker& worker, float number) {
-    const auto bytes = AsBytes(absl::MakeConstSpan(&number, 1));
-    return worker->Step({{.variable = "a", .values = bytes}, {.variable = "b", .values = bytes}},
-                        absl::StrCat(number), {}, Soon());
+  // Its number, so that what counts can be told.
+  const auto push = [](Worker& worker, int64_t number) {
+    return StepBoth(worker, number, static_cast<float>(number));
   };
   Worker first = join(0);
   {
@@ -316,7 +312,7 @@ TEST_F(StepClientsTest, UnderSyncEveryStartNumbersItsPushesAlike) {
   Worker last = join(1);
   EXPECT_EQ(last->position(), "1");
   ASSERT_OK(StepBoth(last, 0));
-  for (const float number : {2, 3}) ASSERT_OK(push(last, number));
+  for (const int64_t number : {2, 3}) ASSERT_OK(push(last, number));
   float values[2] = {};
   ASSERT_OK(last->Pull({{.variable = "a", .out = AsWritableBytes(absl::MakeSpan(&values[0], 1))},
                         {.variable = "b", .out = AsWritableBytes(absl::MakeSpan(&values[1], 1))}},

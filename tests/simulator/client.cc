@@ -15,8 +15,6 @@ namespace {
 constexpr absl::Duration kPsWait = absl::Seconds(60), kRpcTimeout = absl::Seconds(30);
 constexpr absl::Duration kHeartbeatTimeout = absl::Seconds(1);
 constexpr int64_t kRetainedBytes = int64_t{1} << 30;
-// Longer than any outage: a worker gives up by ps_wait.
-constexpr absl::Duration kCallDeadline = absl::Minutes(10);
 
 ClientIdentity IdentityOf(const Options& options, const Process& process, size_t slots,
                           Retention* retention, StepClock* clock, StepBook* steps) {
@@ -169,7 +167,11 @@ absl::Status Client::Step() {
   for (size_t slot = 0; slot < exchanges_.size(); ++slot) {
     if (Prepare(&exchanges_[slot], slot, step)) exchanges.push_back(&exchanges_[slot]);
   }
-  const absl::string_view position;
+  return Send(exchanges, "", deadline);
+}
+
+absl::Status Client::Send(absl::Span<Exchange* const> exchanges, absl::string_view position,
+                          Deadline deadline) {
   absl::Status status = order_.Number(exchanges, &position);
   if (status.ok()) {
     status = fan_out_.Run(

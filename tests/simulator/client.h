@@ -9,6 +9,9 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "common/deadline.h"
 #include "tests/simulator/network.h"
 #include "tests/simulator/options.h"
@@ -26,6 +29,9 @@ namespace cairn::simulator {
 // Called in fibers of its process. Thread safety: none; fibers may call Beat beside the others.
 class Client {
  public:
+  // Longer than any outage: a worker gives up by ps_wait.
+  static constexpr absl::Duration kCallDeadline = absl::Minutes(10);
+
   // All outlive the client.
   Client(Network* network, const Workload& work, std::shared_ptr<Process> process);
 
@@ -56,6 +62,9 @@ class Client {
   // Fills in what the next push has for that server; false: nothing.
   bool Prepare(Exchange* exchange, size_t slot, int64_t step);
   void FillPush(wire::PushRequest* push, uint32_t stripes);
+  // Numbers them and sends them until all are answered. In a turn, which it ends.
+  absl::Status Send(absl::Span<Exchange* const> exchanges, absl::string_view position,
+                    Deadline deadline);
   // Under sync, as PsClientImpl's of the same names.
   void ResumeSteps(const ResumePoint& point, const std::vector<wire::HelloReply>& replies);
   bool Recomputes();
@@ -78,9 +87,10 @@ class Client {
   PushOrder order_;
   FanOut fan_out_;
   std::vector<Exchange> exchanges_;  // by slot
-  int64_t item_ = 0;  // of the worker's pushes the last that counts, or was left behind
+  int64_t item_ = 0;                 // of the worker's pushes, the last that was sent
   bool recomputes_ = false;
-  int64_t recompute_through_ = 0, void_through_ = 0;
+  int64_t recompute_through_ = 0;
+  int64_t void_through_ = 0;  // above that only where the rule is left out
   int64_t retries_ = 0;
 };
 

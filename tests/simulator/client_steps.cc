@@ -8,11 +8,6 @@
 #include "tests/simulator/client.h"
 
 namespace cairn::simulator {
-namespace {
-
-constexpr absl::Duration kStepDeadline = absl::Minutes(10);
-
-}  // namespace
 
 void Client::ResumeSteps(const ResumePoint& point, const std::vector<wire::HelloReply>& replies) {
   int64_t durable_step = replies[0].state.durable_step;
@@ -40,7 +35,7 @@ bool Client::Recomputes() {
 absl::Status Client::BeginSteps() {
   clock_.Next();
   if (Recomputes()) return absl::OkStatus();
-  return PullStep(steps_.open(), Deadline::In(kStepDeadline));
+  return PullStep(steps_.open(), Deadline::In(kCallDeadline));
 }
 
 absl::Status Client::Contribute(Deadline deadline) {
@@ -61,23 +56,8 @@ absl::Status Client::Contribute(Deadline deadline) {
     exchanges.push_back(&exchange);
   }
   RETURN_IF_ERROR(order_.TakeTurn(deadline));
-  const std::string item = absl::StrCat(next());
-  const absl::string_view position = item;
   network_.observer().Contributes(process_->worker, order_.next(), next());
-  absl::Status status = order_.Number(exchanges, &position);
-  if (status.ok()) {
-    status = fan_out_.Run(
-        exchanges, /*finish_all=*/true, deadline,
-        [&](Exchange& exchange) -> absl::Status {
-          if (order_.Answered(exchange)) return absl::OkStatus();
-          return absl::AbortedError("the server was restarted while it answered");
-        },
-        &retries_);
-    order_.Settle(exchanges, status);
-  }
-  order_.EndTurn();
-  RETURN_IF_ERROR(status);
-  ++item_;
+  RETURN_IF_ERROR(Send(exchanges, absl::StrCat(next()), deadline));
   const bool late = std::any_of(exchanges.begin(), exchanges.end(), [](const Exchange* exchange) {
     return exchange->call.reply.push.dropped;
   });

@@ -6,6 +6,7 @@
 
 #include <cstdio>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -118,31 +119,18 @@ TEST(Simulator, ARunThatDoesNotEndSaysWhoWaitsForWhom) {
                                       HasSubstr("does not answer it"), HasSubstr("--seed=1")));
 }
 
-TEST(Simulator, UnderSyncARuleIsLeftOut) {
-  const auto found = [](Options options, Mutation mutation) {
-    options.mutation = mutation;
-    constexpr uint64_t kSeeds = 40;
-    std::string violation;
-    for (; options.seed <= kSeeds && violation.empty(); ++options.seed) {
-      violation = Simulate(options).violation;
-    }
-    std::printf("%s: seed %d: %s\n", MutationName(mutation), static_cast<int>(options.seed) - 1,
-                violation.c_str());
-    return violation;
-  };
-  EXPECT_THAT(found(Sync(0), Mutation::kNoFence), HasSubstr("fence"));
-  EXPECT_THAT(found(Sync(0), Mutation::kTornStripes), HasSubstr("lost"));
-  EXPECT_THAT(found(Sync(0), Mutation::kForgetsReplay), HasSubstr("lost"));
-  EXPECT_THAT(found(Sync(0), Mutation::kResumesHighest), Not(IsEmpty()));
-  EXPECT_THAT(found(Sync(4), Mutation::kLeavesOutVoid), HasSubstr("numbers"));
-}
+struct LeftOut {
+  Mutation mutation;
+  const char* what;                    // the finding says
+  int32_t replicas_to_aggregate = -1;  // of synchronous steps; -1: async
+};
 
-class FindsThat : public ::testing::TestWithParam<std::pair<Mutation, const char*>> {};
+class FindsThat : public ::testing::TestWithParam<LeftOut> {};
 
 // Each rule that is left out is found within few seeds, and the finding says how to see it again.
 TEST_P(FindsThat, ARuleIsLeftOut) {
-  const auto& [mutation, what] = GetParam();
-  Options options = Many();
+  const auto& [mutation, what, aggregate] = GetParam();
+  Options options = aggregate < 0 ? Many() : Sync(aggregate);
   options.mutation = mutation;
   constexpr uint64_t kSeeds = 40;
   Result result;
@@ -159,16 +147,22 @@ TEST_P(FindsThat, ARuleIsLeftOut) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Simulator, FindsThat,
-                         ::testing::Values(std::pair{Mutation::kNoAfter, "lost"},
-                                           std::pair{Mutation::kNoFence, "fence"},
-                                           std::pair{Mutation::kNoIdentity, "doubled"},
-                                           std::pair{Mutation::kDiskLies, "came back without"},
-                                           std::pair{Mutation::kTornStripes, "lost"},
-                                           std::pair{Mutation::kForgetsReplay, "lost"},
-                                           std::pair{Mutation::kFreesApplied, "came back without"},
-                                           std::pair{Mutation::kResumesHighest, "lost"}),
+                         ::testing::Values(LeftOut{Mutation::kNoAfter, "lost"},
+                                           LeftOut{Mutation::kNoFence, "fence"},
+                                           LeftOut{Mutation::kNoIdentity, "doubled"},
+                                           LeftOut{Mutation::kDiskLies, "came back without"},
+                                           LeftOut{Mutation::kTornStripes, "lost"},
+                                           LeftOut{Mutation::kForgetsReplay, "lost"},
+                                           LeftOut{Mutation::kFreesApplied, "came back without"},
+                                           LeftOut{Mutation::kResumesHighest, "lost"},
+                                           LeftOut{Mutation::kNoFence, "fence", 0},
+                                           LeftOut{Mutation::kTornStripes, "lost", 0},
+                                           LeftOut{Mutation::kForgetsReplay, "lost", 0},
+                                           LeftOut{Mutation::kResumesHighest, "decision", 0},
+                                           LeftOut{Mutation::kLeavesOutVoid, "numbers", 4}),
                          [](const auto& test) {
-                           return std::string(MutationName(test.param.first));
+                           return absl::StrCat(MutationName(test.param.mutation),
+                                               test.param.replicas_to_aggregate < 0 ? "" : "_sync");
                          });
 
 }  // namespace
