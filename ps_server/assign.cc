@@ -8,7 +8,7 @@
 #include "common/crash_point.h"
 #include "common/status.h"
 #include "ps_server/cold_rows.h"
-#include "ps_server/move_calls.h"
+#include "ps_server/map_changes.h"
 #include "ps_server/request_items.h"
 #include "ps_server/sequencing.h"
 #include "thrift/errors.h"

@@ -8,17 +8,16 @@
 #include <utility>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
 #include "common/status.h"
 #include "common/variable_map.h"
 #include "ps_server/arriving_rows.h"
+#include "ps_server/map_changes.h"
 #include "ps_server/outgoing_rows.h"
 #include "ps_server/reply_holds.h"
 #include "ps_server/sequencing.h"
-#include "ps_server/variable_load.h"
 #include "ps_server/worker_calls.h"
 #include "thrift/convert.h"
 #include "thrift/errors.h"
@@ -75,6 +74,9 @@ class Moving {
   absl::Status GiveAway(Move& move);
   absl::Status Learn();
   absl::Status Abort();
+  // Whether this mover is the newest (Moves::Claim); the error where it is not.
+  bool HasClaim() const;
+  absl::Status Superseded() const;
   absl::Status AbortArriving(Move& move);
   absl::Status Discard(Move& move);
   void Refresh();
@@ -95,49 +97,6 @@ class Moving {
   std::shared_ptr<Variable> variable_;
   VariableSpec map_;
 };
-
-// Between epochs' stripes, unless the job was dropped meanwhile. `write` failed: the disk did.
-absl::Status WriteRecord(ServerCore& core, const Job& job,
-                         absl::FunctionRef<absl::Status()> write) {
-  return core.flusher.BetweenStripes([&]() -> absl::Status {
-    if (core.registry.Find(job.name()).get() != &job) {
-      return NotDue("the job was dropped or restored meanwhile");
-    }
-    // The evictor would write stripes again that have gone.
-    const absl::Status written = core.evictor.Exclusively(write);
-    return written.ok() ? written : core.flusher.Refuse(written);
-  });
-}
-
-// `variable` by another map, in memory and on disk, between epochs' stripes: with what arrives,
-// without what goes; either may be null. create_turn held.
-absl::Status TakeMap(ServerCore& core, Job& job, Variable& variable, const VariableSpec& map,
-                     ArrivingRows* arriving, OutgoingRows* outgoing) {
-  Variable* const comes = arriving == nullptr ? nullptr : arriving->variable().get();
-  return WriteRecord(core, job, [&]() -> absl::Status {
-    const bool none_before = variable.shards().empty();
-    std::vector<ShardRecord> shards;
-    if (comes != nullptr) shards = arriving->shards();
-    const std::shared_ptr<Variable> next =
-        Variable::WithMap(variable, map, core.options.server_index, comes);
-    if (next->table() != nullptr) {
-      // Its updates are counted once for all its buckets here.
-      if (none_before && !shards.empty()) next->table()->TakeOver(shards.front());
-      if (!none_before) shards.clear();
-    }
-    std::vector<StripeId> gone;
-    if (outgoing != nullptr) {
-      gone = outgoing->ids();
-      next->NoteGone();
-    }
-    CAIRN_CRASH_POINT("move: before the map");
-    RETURN_IF_ERROR(core.store->PutMap(next->record(), shards, gone));
-    CAIRN_CRASH_POINT("move: map written");
-    for (HostedShard* shard : variable.shards()) shard->dirty().DropGivenAway();
-    job.Replace(next);
-    return absl::OkStatus();
-  });
-}
 
 absl::Status Moving::CheckMap(const VariableSpec& map) const {
   const VariableSpec& now = variable_->spec();
@@ -172,6 +131,7 @@ absl::StatusOr<std::shared_ptr<Move>> Moving::FindMove(bool outgoing) const {
 
 absl::Status Moving::Prepare(wire::MoveReply& reply) {
   RETURN_IF_ERROR(CheckMap(map_));
+  if (!HasClaim()) return Superseded();
   const std::shared_ptr<Move> before = core_.moves.Find(request_.caller.job, request_.variable);
   if (before != nullptr) {
     absl::MutexLock lock(&before->mutex);
@@ -201,8 +161,8 @@ absl::Status Moving::Prepare(wire::MoveReply& reply) {
     reply.stripes = static_cast<int64_t>(ids.size());
     move = std::make_shared<Move>(map_, request_.start, nullptr, std::move(rows));
   }
-  core_.moves.Put(request_.caller.job, request_.variable, std::move(move));
-  return absl::OkStatus();
+  return core_.moves.Put(request_.caller.job, request_.variable, std::move(move)) ? absl::OkStatus()
+                                                                                  : Superseded();
 }
 
 // Everything up to these is in every stripe here: nobody's update runs that was not turned away.
@@ -451,7 +411,26 @@ absl::Status Moving::Discard(Move& move) {
   return absl::OkStatus();
 }
 
+bool Moving::HasClaim() const {
+  return core_.moves.HasClaim(request_.caller.job, request_.variable, map_.map_version,
+                              request_.start);
+}
+
+absl::Status Moving::Superseded() const {
+  return NotDue(
+      "another mover of the variable began later, and it alone goes on: run this one "
+      "again when it has ended (or ",
+      core_.name, " was restarted since this one began)");
+}
+
 absl::Status Moving::Abort() {
+  // As a source each server is asked first: from then on no mover before this one can go on here.
+  const bool first = here_ == request_.source;
+  if (first ? !core_.moves.Claim(request_.caller.job, request_.variable, map_.map_version,
+                                 request_.start)
+            : !HasClaim()) {
+    return Superseded();
+  }
   const std::shared_ptr<Move> move = core_.moves.Find(request_.caller.job, request_.variable);
   if (move == nullptr) return CheckNotTaken();
   absl::MutexLock lock(&move->mutex);
@@ -551,46 +530,6 @@ absl::Status MoveRows(ServerCore& core, const Admitted& admitted, const wire::Mo
   return Annotate(moving.Run(reply), absl::StrCat(core.name, ": move of \"", request.variable,
                                                   "\" of job ", request.caller.job, " from ps:",
                                                   request.source, " to ps:", request.target));
-}
-
-absl::Status TakeArrived(ServerCore& core, Job& job, absl::string_view variable, int64_t version) {
-  const std::shared_ptr<Move> move = core.moves.Find(job.name(), variable);
-  if (move == nullptr || move->arriving == nullptr || move->map.map_version > version) {
-    return absl::OkStatus();
-  }
-  absl::MutexLock lock(&move->mutex);
-  if (!move->ready || move->ended) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const Turn::Held turn,
-                   TakeCreateTurn(core, absl::StrCat("rows of \"", variable, "\" that arrive")));
-  const auto variables = job.variables();
-  const auto found = variables->find(variable);
-  // Another map took the place of the one that they would follow: they are not this server's.
-  if (found == variables->end() || found->second->spec().map_version + 1 != move->map.map_version) {
-    return absl::OkStatus();
-  }
-  RETURN_IF_ERROR(TakeMap(core, job, *found->second, move->map, move->arriving.get(), nullptr));
-  move->ended = true;
-  core.moves.Erase(job.name(), variable);
-  LOG(INFO) << core.name << " has taken rows of \"" << variable << "\" of job " << job.name()
-            << ", by map version " << move->map.map_version;
-  return absl::OkStatus();
-}
-
-absl::Status LoadArrived(ServerCore& core, const Variable& variable, const VariableSpec& map) {
-  ASSIGN_OR_RETURN(std::unique_ptr<ArrivingRows> rows,
-                   ArrivingRows::Make(variable, map, core.options.server_index, core.budget));
-  RETURN_IF_ERROR(LoadVariables(*core.store, core.budget, {rows->variable()}));
-  ASSIGN_OR_RETURN(const std::vector<ShardRecord> records, core.store->Shards());
-  for (const ShardRecord& record : records) {
-    if (record.variable != variable.id()) continue;
-    for (HostedShard* shard : rows->variable()->shards()) {
-      if (shard->index() == static_cast<int32_t>(record.shard)) shard->TakeOver(record);
-    }
-  }
-  auto move = std::make_shared<Move>(map, /*begun_as=*/0, nullptr, std::move(rows));
-  move->ready = true;
-  core.moves.Put(variable.job(), variable.spec().name, std::move(move));
-  return absl::OkStatus();
 }
 
 }  // namespace cairn

@@ -17,9 +17,32 @@ std::shared_ptr<Move> Moves::Find(absl::string_view job, absl::string_view varia
   return found == moves_.end() ? nullptr : found->second;
 }
 
-void Moves::Put(absl::string_view job, absl::string_view variable, std::shared_ptr<Move> move) {
+int64_t Moves::StartOf(const Key& key, int64_t version) const {
+  const auto claim = claims_.find(key);
+  return claim == claims_.end() || claim->second.version != version ? 0 : claim->second.start;
+}
+
+bool Moves::Claim(absl::string_view job, absl::string_view variable, int64_t version,
+                  int64_t start) {
+  const Key key = KeyOf(job, variable);
   absl::MutexLock lock(&mutex_);
-  moves_[KeyOf(job, variable)] = std::move(move);
+  if (start < StartOf(key, version)) return false;
+  claims_[key] = {.version = version, .start = start};
+  return true;
+}
+
+bool Moves::HasClaim(absl::string_view job, absl::string_view variable, int64_t version,
+                     int64_t start) const {
+  absl::MutexLock lock(&mutex_);
+  return start == StartOf(KeyOf(job, variable), version);
+}
+
+bool Moves::Put(absl::string_view job, absl::string_view variable, std::shared_ptr<Move> move) {
+  Key key = KeyOf(job, variable);
+  absl::MutexLock lock(&mutex_);
+  if (move->start != StartOf(key, move->map.map_version)) return false;
+  moves_[std::move(key)] = std::move(move);
+  return true;
 }
 
 void Moves::Erase(absl::string_view job, absl::string_view variable) {
@@ -29,7 +52,9 @@ void Moves::Erase(absl::string_view job, absl::string_view variable) {
 
 void Moves::EraseJob(absl::string_view job) {
   absl::MutexLock lock(&mutex_);
-  absl::erase_if(moves_, [job](const auto& entry) { return entry.first.first == job; });
+  const auto of_job = [job](const auto& entry) { return entry.first.first == job; };
+  absl::erase_if(moves_, of_job);
+  absl::erase_if(claims_, of_job);
 }
 
 }  // namespace cairn

@@ -1,6 +1,7 @@
 // The moves of rows that have begun and not ended, of all jobs.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -39,19 +40,32 @@ class Moves {
  public:
   // nullptr: none.
   std::shared_ptr<Move> Find(absl::string_view job, absl::string_view variable) const;
-  // Instead of the one there is.
-  void Put(absl::string_view job, absl::string_view variable, std::shared_ptr<Move> move);
+  // Of several movers towards one version of a variable's map the one whose number is the highest
+  // may go on. False: that is not `start`.
+  bool Claim(absl::string_view job, absl::string_view variable, int64_t version, int64_t start);
+  bool HasClaim(absl::string_view job, absl::string_view variable, int64_t version,
+                int64_t start) const;
+  // Instead of the one there is. False, and nothing is done: its start has no claim (0 needs none,
+  // where there is none).
+  bool Put(absl::string_view job, absl::string_view variable, std::shared_ptr<Move> move);
   void Erase(absl::string_view job, absl::string_view variable);
   void EraseJob(absl::string_view job);
 
  private:
   using Key = std::pair<std::string, std::string>;
+  struct Claimed {
+    int64_t version = 0;
+    int64_t start = 0;
+  };
   static Key KeyOf(absl::string_view job, absl::string_view variable) {
     return {std::string(job), std::string(variable)};
   }
 
+  int64_t StartOf(const Key& key, int64_t version) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+
   mutable absl::Mutex mutex_;
   absl::flat_hash_map<Key, std::shared_ptr<Move>> moves_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<Key, Claimed> claims_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn

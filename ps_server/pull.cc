@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "ps_server/cold_rows.h"
-#include "ps_server/move_calls.h"
+#include "ps_server/map_changes.h"
 #include "ps_server/reply_holds.h"
 #include "ps_server/request_items.h"
 #include "ps_server/value_coding.h"

@@ -11,7 +11,7 @@
 #include "common/status.h"
 #include "ps_server/cold_rows.h"
 #include "ps_server/gradient_check.h"
-#include "ps_server/move_calls.h"
+#include "ps_server/map_changes.h"
 #include "ps_server/pull.h"
 #include "ps_server/request_items.h"
 #include "ps_server/sequencing.h"

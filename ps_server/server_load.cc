@@ -10,7 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "common/crash_point.h"
 #include "common/status.h"
-#include "ps_server/move_calls.h"
+#include "ps_server/map_changes.h"
 #include "ps_server/variable_load.h"
 #include "storage/stripe_store.h"
 #include "thrift/limits.h"

@@ -243,6 +243,40 @@ TEST_P(BusyMovesTest, EveryPushCountsOnce) {
   EXPECT_THAT(PullDense(*clients[1]), Each(-static_cast<float>(pushes)));
 }
 
+// One of them gives up each time, and says so.
+TEST_F(MovesTest, TwoMoversOfAVariableLoseNothing) {
+  Begin();
+  auto worker = cluster_.Connect(Options(0), true, Soon()).value();
+  ASSERT_OK(worker->Create({Table(), Dense()}, Soon()));
+  std::atomic<bool> stop{false};
+  Counted counted;
+  std::thread pushing([&] { PushUntil(*worker, 1, stop, counted); });
+  std::atomic<int> moves{0};
+  const auto keep_moving = [&](uint64_t seed) {
+    std::mt19937_64 random(seed);
+    for (int i = 0; i < 80; ++i) {
+      const auto source = static_cast<int32_t>(random() % kServers);
+      const auto target = static_cast<int32_t>((source + 1 + random() % 2) % kServers);
+      const VariableSpec now = Now("emb");
+      if (PiecesOn(now, source) == 0) continue;
+      const auto moved = MoveSome(now, source, target, 1 + random() % 4, kServers, moves_);
+      EXPECT_TRUE(moved.ok() || absl::IsFailedPrecondition(moved.status())) << moved.status();
+      moves += moved.ok();
+    }
+  };
+  std::thread other([&] { keep_moving(1); });
+  keep_moving(2);
+  other.join();
+  stop = true;
+  pushing.join();
+  EXPECT_GT(moves, 0);
+  std::vector<float> expected(kKeys * 2);
+  for (int64_t k = 0; k < kKeys; ++k) {
+    expected[k * 2] = expected[k * 2 + 1] = -static_cast<float>(counted.keys[k]);
+  }
+  EXPECT_EQ(Pull(*worker), expected);
+}
+
 INSTANTIATE_TEST_SUITE_P(Links, BusyMovesTest, ::testing::Bool(), [](const auto& info) {
   return info.param ? std::string("InProcess") : std::string("Sockets");
 });

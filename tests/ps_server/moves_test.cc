@@ -105,7 +105,19 @@ class MovesTest : public ::testing::Test {
     request.bucket_ps = {target};
     request.source = source;
     request.target = target;
+    request.start = start_;
     return request;
+  }
+  // As a mover begins: as a source each server says that nothing was given away; then whoever has
+  // rows that wait forgets them.
+  absl::Status GiveUp(int64_t version) {
+    for (int32_t s = 0; s < kServers; ++s) {
+      RETURN_IF_ERROR(At(s, wire::MoveAction::ABORT, s, (s + 1) % kServers, version));
+    }
+    for (int32_t s = 0; s < kServers; ++s) {
+      RETURN_IF_ERROR(At(s, wire::MoveAction::ABORT, (s + 1) % kServers, s, version));
+    }
+    return absl::OkStatus();
   }
   absl::StatusOr<wire::MoveReply> Step(int32_t server, const wire::MoveRequest& request) {
     wire::MoveReply reply;
@@ -191,6 +203,7 @@ class MovesTest : public ::testing::Test {
 
   TempDir folder_;
   std::string variable_ = "emb";
+  int64_t start_ = 0;               // MoveRequest.start
   std::atomic<int64_t> now_{1000};  // seconds since 1970
   Server servers_[kServers];
   int64_t incarnation_ = 0;
@@ -218,16 +231,54 @@ TEST_F(MovesTest, StepsThatAreNotDueAreRefused) {
 }
 
 TEST_F(MovesTest, WhatAnEarlierTryHasOnItsWayIsRefused) {
-  wire::MoveRequest old = Request(wire::MoveAction::PREPARE, 0, 1, 2);
-  old.start = 7;
-  ASSERT_OK(Step(1, old));
-  ASSERT_OK(Step(0, old));
+  start_ = 7;
+  ASSERT_OK(GiveUp(2));
+  ASSERT_OK(Begin(0, 1, 2));
+  start_ = 8;
+  ASSERT_OK(GiveUp(2));
   ASSERT_OK(UntilReady(0, 1, 2));
-  old.action = wire::MoveAction::WRITE;
+  wire::MoveRequest old = Request(wire::MoveAction::WRITE, 0, 1, 2);
+  old.start = 7;
   EXPECT_TRUE(absl::IsFailedPrecondition(Step(1, old).status()));
   old.action = wire::MoveAction::COMMIT;
   EXPECT_THAT(Step(0, old).status().message(), HasSubstr("another try"));
   ASSERT_OK(At(0, wire::MoveAction::COMMIT, 0, 1, 2));
+}
+
+// Neither can it begin where the other has not been yet, nor make anybody forget what waits there.
+TEST_F(MovesTest, OfTwoMoversTheOneThatBeganLaterGoesOn) {
+  ASSERT_OK(Push(0, 1, 0, {5}, 1));
+  const auto as = [this](int64_t start) { start_ = start; };
+  as(7);
+  ASSERT_OK(GiveUp(2));
+  as(8);
+  ASSERT_OK(GiveUp(2));
+  as(7);
+  EXPECT_THAT(Begin(0, 2, 2).message(), HasSubstr("another mover"));
+  as(8);
+  ASSERT_OK(UntilReady(0, 1, 2));
+  as(7);
+  EXPECT_THAT(At(1, wire::MoveAction::ABORT, 0, 1, 2).message(), HasSubstr("another mover"));
+  EXPECT_THAT(At(0, wire::MoveAction::ABORT, 0, 1, 2).message(), HasSubstr("another mover"));
+  as(8);
+  ASSERT_OK(At(0, wire::MoveAction::COMMIT, 0, 1, 2));
+  EXPECT_EQ(ReasonOf(Pull(1, {5}, 2).status()), wire::ErrorReason::BUSY);
+  EXPECT_THAT(*Pull(1, {5}, 2), ElementsAre(-1));
+  ASSERT_OK(At(2, wire::MoveAction::COMMIT, 0, 1, 2));
+  as(7);  // of the next map it is the only one
+  ASSERT_OK(GiveUp(3));
+  ASSERT_OK(Move(1, 0, 3));
+}
+
+// It may have forgotten that another mover began later.
+TEST_F(MovesTest, AMoverBeginsAnewWhereAServerWasRestarted) {
+  start_ = 7;
+  ASSERT_OK(GiveUp(2));
+  Crash(1);
+  EXPECT_THAT(Begin(0, 1, 2).message(), HasSubstr("was restarted"));
+  EXPECT_THAT(At(1, wire::MoveAction::ABORT, 0, 1, 2).message(), HasSubstr("was restarted"));
+  ASSERT_OK(GiveUp(2));
+  ASSERT_OK(Move(0, 1, 2));
 }
 
 TEST_F(MovesTest, MapsThatAreNotTheNextAreRefused) {
@@ -330,13 +381,7 @@ TEST_F(MovesTest, RowsThatWaitForAMoverThatIsGoneAreForgotten) {
   ASSERT_OK(Push(0, 1, 0, {5}, 1));
   ASSERT_OK(UntilReady(0, 1, 2));
   Crash(1);  // they wait on its disk
-  // As a source each server says that nothing was given away; then whoever has rows forgets them.
-  for (int32_t s = 0; s < kServers; ++s) {
-    ASSERT_OK(At(s, wire::MoveAction::ABORT, s, (s + 1) % kServers, 2));
-  }
-  for (int32_t s = 0; s < kServers; ++s) {
-    ASSERT_OK(At(s, wire::MoveAction::ABORT, (s + 1) % kServers, s, 2));
-  }
+  ASSERT_OK(GiveUp(2));
   ASSERT_OK(Move(0, 2, 2));
   for (int round = 0; round < 2; ++round) {
     EXPECT_FALSE(Push(1, 2, 0, {5}, 2).ok());

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/crash_point.h"
 #include "common/monotonic_cond_var.h"
 #include "common/start_number.h"
@@ -25,6 +26,13 @@ constexpr absl::Duration kRoomPatience = absl::Seconds(30);
 constexpr absl::Duration kDrainPause = absl::Milliseconds(5);
 // How long a source is asked again whether it has given the rows away.
 constexpr absl::Duration kCommitPatience = absl::Seconds(30);
+
+// A mover that begins later has a higher one, whatever tries this one makes.
+int64_t FirstStart() {
+  constexpr int64_t kTries = 16;
+  static_assert(kMostHolds < kTries);
+  return (absl::ToUnixMicros(absl::Now()) * 64 + DrawStartNumber() % 64) * kTries;
+}
 
 wire::MoveRequest RequestOf(const std::string& job, const VariableSpec& map, int32_t source,
                             int32_t target) {
@@ -48,6 +56,7 @@ class Mover {
         servers_(servers),
         deadline_(deadline),
         request_(RequestOf(move.job, move.next, move.source, move.target)) {
+    request_.start = FirstStart();
     request_.max_bytes = options.piece_bytes;
     request_.hold_seconds = absl::ToDoubleSeconds(options.hold);
   }
@@ -150,8 +159,8 @@ class Mover {
   // Until the target has everything, durably, while updates are turned away.
   absl::Status Copy() {
     RETURN_IF_ERROR(servers_.Create(move_.target, move_.job, move_.now));
+    ++request_.start;
     RETURN_IF_ERROR(GiveUp());  // of a mover that died
-    request_.start = DrawStartNumber();
     RETURN_IF_ERROR(Step(move_.target, wire::MoveAction::PREPARE).status());
     ASSIGN_OR_RETURN(const wire::MoveReply begun, Step(move_.source, wire::MoveAction::PREPARE));
     outcome_.stripes = begun.stripes;

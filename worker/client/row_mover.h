@@ -60,7 +60,9 @@ class MoveServers {
   virtual absl::Status Create(int32_t server, const std::string& job, const VariableSpec& spec) = 0;
 };
 
-// Moves the rows, whole or not at all. One mover a variable at a time. `deadline` bounds the
+// Moves the rows, whole or not at all. Of two movers of a variable the one that began later goes
+// on, and the other fails with kFailedPrecondition, as where a server was restarted too often
+// meanwhile. `deadline` bounds the
 // copying; a move whose point of no return has been passed is ended, however late. kUnavailable:
 // whether it was passed is not known, for the source does not answer; FinishMove finds out.
 absl::StatusOr<RowMoveOutcome> MoveRows(const RowMove& move, const RowMoveOptions& options,
