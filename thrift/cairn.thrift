@@ -834,7 +834,10 @@ enum MoveAction {
   /** To the source, the point of no return: durably gives the rows away. Then to the target, which
       owns them, and to the other servers, for their maps. Idempotent. */
   COMMIT = 6,
-  /** To both: as if there had been no PREPARE. FAILED_PRECONDITION after COMMIT at the source. */
+  /** To every server, as a source first and then as a target: as if there had been no PREPARE, and
+      before each. From the first on the server hears no mover with a lower `start` any more, for
+      this version of the map. FAILED_PRECONDITION after COMMIT at the source, and to a mover that
+      is not heard. */
   ABORT = 7,
   /** SYNC, to ps:0: MoveReply.step. */
   DECIDED = 8
@@ -859,8 +862,8 @@ struct MoveRequest {
   10: TensorData data
   /** HOLD: above 0, at most 60. */
   11: double hold_seconds = 5
-  /** Drawn anew for each PREPARE, and the same in the steps that follow it: what an earlier try
-      still has on its way is refused. */
+  /** Above that of every try that began before, whoever's; the same from ABORT on in the steps of a
+      try: what others still have on their way is refused. */
   12: i64 start = 0
   /** HOLD, SYNC: MoveReply.step of a DECIDED. */
   13: i64 step = 0
