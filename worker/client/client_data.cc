@@ -8,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/crash_point.h"
+#include "common/deadline.h"
+#include "common/monotonic_cond_var.h"
 #include "common/status.h"
 #include "common/time_text.h"
 #include "thrift/errors.h"
@@ -16,6 +18,13 @@
 #include "worker/client/retained_call.h"
 
 namespace cairn {
+namespace {
+
+constexpr absl::string_view kForRoom =
+    "room among the pushes that are not durable yet (retained_bytes)";
+
+}  // namespace
+
 absl::StatusOr<const ClientVariable*> PsClientImpl::FindVariable(absl::string_view what,
                                                                  absl::string_view name) const {
   if (const ClientVariable* variable = variables_.Find(name)) return variable;
@@ -250,9 +259,16 @@ absl::Status PsClientImpl::MakeRoom(absl::Span<Exchange* const> exchanges, Deadl
   for (const Exchange* exchange : exchanges) {
     if (DataPlan::Updates(*exchange)) needed += RetainedBytes(exchange->call);
   }
+  const absl::Duration wait =
+      pace_.Wait(needed, retention_.bytes(), retention_.dropped_bytes(), MonotonicNow());
+  if (wait > absl::ZeroDuration()) {
+    order_.WaitsFor(kForRoom);
+    StopFlag().WaitFor(std::min(wait, deadline.Remaining()));
+    order_.WaitsFor("its servers");
+  }
   if (retention_.HasRoomFor(needed)) return absl::OkStatus();
   const absl::Time start = absl::Now();
-  order_.WaitsFor("room among the pushes that are not durable yet (retained_bytes)");
+  order_.WaitsFor(kForRoom);
   // An epoch empties its server, so one a server is enough, and a second for those that were
   // restarted between. But a contribution is durable with its step, which a server that was
   // restarted closes when other workers have sent theirs again.

@@ -28,6 +28,7 @@
 #include "worker/client/ps_client.h"
 #include "worker/client/push_order.h"
 #include "worker/client/retention.h"
+#include "worker/client/retention_pace.h"
 #include "worker/client/server_session.h"
 #include "worker/client/server_table.h"
 #include "worker/client/staleness.h"
@@ -231,6 +232,7 @@ class PsClientImpl : public PsClient {
 
   const ClientOptions options_;
   Retention retention_;
+  RetentionPace pace_{retention_.limit_bytes()};  // of the push whose turn it is
   StepClock clock_;
   StepBook steps_;
   std::atomic<int32_t> most_servers_{0};  // ClientIdentity::most_servers

@@ -136,9 +136,10 @@ struct ClientOptions {
   // PushPull still pulls). False: it fails.
   bool skip_not_finite = false;
   // Memory a sequenced client takes for pushes that servers have not made durable, to send them
-  // again to one that is restarted. Half full, it asks for early epochs; full, pushes wait for
-  // them. 0: nothing is kept (for servers that cannot end without this process), and a server that
-  // comes back without a push is an error.
+  // again to one that is restarted. Half full, it asks for early epochs, and pushes wait a
+  // little each (200 ms at most) so as not to fill it; full, they wait for them. 0: nothing is kept
+  // (for servers that cannot end without this process), and a server that comes back without a push
+  // is an error.
   int64_t retained_bytes = int64_t{1} << 30;
   // Told to the servers with each heartbeat; called from other threads, several at once. Null:
   // their pages know the steps alone that calls announce.

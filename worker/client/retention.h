@@ -29,7 +29,12 @@ class Retention {
     const int64_t held = bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
     if (held > max_bytes()) max_bytes_.store(held, std::memory_order_relaxed);
   }
-  void Drop(int64_t bytes) { bytes_.fetch_sub(bytes, std::memory_order_relaxed); }
+  void Drop(int64_t bytes) {
+    bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+    dropped_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  }
+  // In all the time.
+  int64_t dropped_bytes() const { return dropped_bytes_.load(std::memory_order_relaxed); }
 
   void CountReplayed(int64_t bytes, absl::Duration took) {
     replayed_pushes_.fetch_add(1, std::memory_order_relaxed);
@@ -46,6 +51,7 @@ class Retention {
   const int64_t limit_bytes_;
   std::atomic<int64_t> bytes_{0};
   std::atomic<int64_t> max_bytes_{0};
+  std::atomic<int64_t> dropped_bytes_{0};
   std::atomic<int64_t> replayed_pushes_{0};
   std::atomic<int64_t> replayed_bytes_{0};
   std::atomic<int64_t> replay_ns_{0};
