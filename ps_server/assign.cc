@@ -95,7 +95,7 @@ absl::Status Apply(ServerCore& core, const PreparedItem& item, const Origin& ori
 }
 
 absl::Status Run(ServerCore& core, const VariableMap& variables, const wire::AssignRequest& request,
-                 const Origin& origin, wire::PushReply& reply) {
+                 const Origin& origin, wire::PushReply& reply, TouchedParts& touched_parts) {
   ASSIGN_OR_RETURN(const std::vector<PreparedItem> items, Prepare(core, variables, request));
   MemoryHold hold;
   RETURN_IF_ERROR(AcquireRows(core, items, hold));
@@ -118,7 +118,8 @@ absl::Status Run(ServerCore& core, const VariableMap& variables, const wire::Ass
     reply.items.push_back(assigned);
   }
   reply.repeated = origin.worker >= 0 && touched.empty() && !items.empty();
-  return origin.applied && !touched.empty() ? AwaitDurable(core) : absl::OkStatus();
+  for (const PreparedItem& item : items) item.target.AddStripes(&touched_parts.stripes);
+  return origin.applied && !touched.empty() ? AwaitDurable(core, touched_parts) : absl::OkStatus();
 }
 
 }  // namespace
@@ -129,11 +130,12 @@ absl::Status ApplyAssign(ServerCore& core, const Admitted& admitted,
   RETURN_IF_ERROR(CheckCallSize(core, "assign", request.items.size(), ids));
   RETURN_IF_ERROR(core.budget.Acquire(ids * kScratchBytesPerId, "sorting the ids of an assign"));
   const MemoryHold hold(core.budget, ids * kScratchBytesPerId);
+  TouchedParts touched;
   const auto apply = [&](const Origin& origin) {
-    return Run(core, *admitted.variables, request, origin, reply);
+    return Run(core, *admitted.variables, request, origin, reply, touched);
   };
   const absl::Status status =
-      request.late ? ApplyLate(core, admitted, request.caller, request.sequence, apply)
+      request.late ? ApplyLate(core, admitted, request.caller, request.sequence, apply, touched)
                    : ApplyInOrder(core, admitted, request.caller, request.sequence, apply);
   if (ReasonOf(status) == wire::ErrorReason::BUSY) TakeArrivedFor(core, admitted, request.items);
   core.counters.Add(status.ok() ? Counter::kAssigns : Counter::kPushesRefused);

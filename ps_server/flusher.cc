@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/crash_point.h"
@@ -15,6 +16,8 @@
 namespace cairn {
 namespace {
 
+// How often it is asked whether the store still is behind, which lasts for the flush of a table.
+constexpr absl::Duration kBehindPause = absl::Milliseconds(5);
 // What is copied under a stripe's lock at a time: a fraction of a millisecond.
 constexpr absl::Duration kSlicePause = absl::Microseconds(100);
 
@@ -120,13 +123,15 @@ absl::Status Flusher::WriteInTurn(absl::FunctionRef<absl::Status()> write, bool 
 }
 
 void Flusher::LetOthersWrite() {
-  if (waiting_between_.load(std::memory_order_relaxed) == 0) return;
+  if (waiting_between_.load(std::memory_order_relaxed) == 0 && !store_.Behind()) return;
   const Deadline deadline = Deadline::In(options_.disk_wait);
   absl::MutexLock lock(&mutex_);
   paused_ = true;
   changed_.SignalAll();
-  while (writing_ || (waiting_between_.load() > 0 && !deadline.Expired())) {
-    changed_.WaitUntil(&mutex_, Deadline::In(options_.disk_wait));
+  while (true) {
+    const bool awaited = writing_ || waiting_between_.load() > 0;
+    if (!writing_ && (deadline.Expired() || (!awaited && !store_.Behind()))) break;
+    changed_.WaitUntil(&mutex_, Deadline::In(awaited ? options_.disk_wait : kBehindPause));
   }
   paused_ = false;
 }
@@ -205,17 +210,39 @@ Flusher::Notes Flusher::TakeNotes() {
   return notes;
 }
 
-absl::Status Flusher::WriteStripe(Stripe& stripe, absl::Span<const Watermark> away) {
+absl::Status Flusher::WriteStripe(Stripe& stripe, absl::FunctionRef<void(StripeBatch&)> drain) {
   const absl::MutexLock writing(&stripe.writing());
   const std::unique_ptr<StripeBatch> batch = store_.NewBatch(stripe.id());
   InSlices(stripe, *batch, kSlicePause, [&] { return stripe.DrainAhead(*batch, kSliceBytes); });
   {
     absl::MutexLock lock(&stripe.mutex());
-    stripe.ForgetWatermarks(away);
-    stripe.Drain(*batch);
+    drain(*batch);
   }
   CAIRN_CRASH_POINT("epoch: before a stripe is written");
   return store_.Write(*batch);
+}
+
+absl::Status Flusher::WriteNow(absl::Span<Stripe* const> stripes) {
+  const auto write = [&]() -> absl::Status {
+    absl::flat_hash_set<uint32_t> there;
+    for (const auto& job : registry_.jobs()) {
+      const std::shared_ptr<const VariableMap> variables = job->variables();
+      for (const auto& [name, variable] : *variables) there.insert(variable->id());
+    }
+    for (Stripe* stripe : stripes) {
+      // Durable where it is now; or of a job that was dropped.
+      if (stripe->given_away() || !there.contains(stripe->id().variable)) continue;
+      RETURN_IF_ERROR(WriteStripe(*stripe, [&](StripeBatch& batch) { stripe->DrainEarly(batch); }));
+    }
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(BetweenStripes([&] {
+    const absl::Status written = write();
+    return written.ok() ? written : Refuse(written);
+  }));
+  CAIRN_CRASH_POINT("stripes out of turn: written, not synced");
+  const absl::Status synced = store_.Sync();
+  return synced.ok() ? synced : Refuse(synced);
 }
 
 absl::Status Flusher::RunEpoch(bool sync) {
@@ -225,7 +252,10 @@ absl::Status Flusher::RunEpoch(bool sync) {
     for (Stripe* stripe : job.stripes) {
       LetOthersWrite();
       if (stripe->given_away()) continue;
-      RETURN_IF_ERROR(WriteStripe(*stripe, job.away));
+      RETURN_IF_ERROR(WriteStripe(*stripe, [&](StripeBatch& batch) {
+        stripe->ForgetWatermarks(job.away);
+        stripe->Drain(batch);
+      }));
       unsynced_ = true;
       CAIRN_CRASH_POINT("epoch: between stripes");
     }

@@ -57,6 +57,10 @@ class Flusher {
   // kDeadlineExceeded: the disk did not answer for options.disk_wait. Else as failure(). Whoever
   // finds no epoch running runs it in its own thread, and there no call to the disk is cut short.
   absl::Status Flush(Reach reach);
+  // Writes what these stripes have, whatever else there is to write, and waits until it survives
+  // the machine: between two stripes of an epoch, where one runs. Those that were given away, or
+  // dropped, are left out. Errors as BetweenStripes.
+  absl::Status WriteNow(absl::Span<Stripe* const> stripes);
   // Runs `write` while no epoch runs.
   absl::Status Exclusively(absl::FunctionRef<absl::Status()> write);
   // Runs `write` while none runs or one stands between two stripes: it writes those that it has
@@ -89,9 +93,11 @@ class Flusher {
   void RunOne();  // mutex_ held; releases it while it writes
   absl::Status RunEpoch(bool sync);
   Notes TakeNotes();
-  absl::Status WriteStripe(Stripe& stripe, absl::Span<const Watermark> away);
+  // `drain`: what completes the batch, with the stripe's lock held.
+  absl::Status WriteStripe(Stripe& stripe, absl::FunctionRef<void(StripeBatch&)> drain);
   absl::Status WriteInTurn(absl::FunctionRef<absl::Status()> write, bool between);
-  // The running epoch, between two stripes.
+  // The running epoch, between two stripes: also while the store is behind, so that they do not
+  // have to wait for it in their writes.
   void LetOthersWrite();
   // Flush without a note on the board.
   absl::Status AwaitEpoch(Reach reach);

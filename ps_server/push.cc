@@ -104,6 +104,8 @@ class Push {
       : core_(core), items_(items), step_(step), scratch_(scratch) {}
 
   absl::Status Run(const VariableMap& variables, const Origin& origin, wire::PushReply& reply);
+  // After a Run.
+  TouchedParts touched() const;
   // The checks of Run alone, and the reply of a push that is kept. False: it is to be skipped, for
   // it is not finite.
   absl::StatusOr<bool> Check(const VariableMap& variables, wire::PushReply& reply);
@@ -132,6 +134,7 @@ class Push {
   PushScratch& scratch_;
   std::vector<DecodedValues> decoded_;
   bool finite_ = true;
+  bool counted_ = false;  // as an update of a shard that it was not before
   std::string not_finite_item_;
 };
 
@@ -250,6 +253,7 @@ absl::Status Push::Apply(const PreparedItem& item, const Origin& origin, MemoryH
   const HostedShard::Update update = target.shard().CountUpdate(origin, item.pulled_version);
   const UpdateStep step = target.variable->optimizer().Begin(update.done_before);
   bool any = update.first;
+  counted_ |= update.first;
   if (target.table != nullptr) {
     const HostedTable::Changed changed = target.table->Push(
         step, origin, *target.groups, reinterpret_cast<const float*>(item.gradient),
@@ -317,6 +321,12 @@ absl::StatusOr<bool> Push::Check(const VariableMap& variables, wire::PushReply& 
   return finite;
 }
 
+TouchedParts Push::touched() const {
+  TouchedParts touched{.counted = counted_};
+  for (const PreparedItem& item : scratch_.prepared) item.target.AddStripes(&touched.stripes);
+  return touched;
+}
+
 absl::Status Push::Run(const VariableMap& variables, const Origin& origin, wire::PushReply& reply) {
   ASSIGN_OR_RETURN(const bool finite, PrepareAll(variables, reply));
   if (!finite) {
@@ -335,7 +345,7 @@ absl::Status Push::Run(const VariableMap& variables, const Origin& origin, wire:
   // Only stripes that came from another server take what this one has by its number: the worker
   // takes that for durable, perhaps.
   const bool late = origin.applied && !reply.repeated && !scratch_.prepared.empty();
-  return late ? AwaitDurable(core_) : absl::OkStatus();
+  return late ? AwaitDurable(core_, touched()) : absl::OkStatus();
 }
 
 // A contribution: checked, and kept by the job's steps.
@@ -382,12 +392,20 @@ absl::Status ApplyOrKeep(ServerCore& core, const Admitted& admitted,
                          const wire::PushRequest& request, PushScratch& scratch,
                          wire::PushReply& reply) {
   if (request.step == 0) {
+    TouchedParts touched;
     const auto apply = [&](const Origin& origin) {
       Push push(core, request.items, /*step=*/0, scratch);
-      return push.Run(*admitted.variables, origin, reply);
+      const absl::Status status = push.Run(*admitted.variables, origin, reply);
+      if (!request.late) return status;
+      touched = push.touched();
+      // A count that a part in the worker's order made comes again with that part, should it be
+      // lost. One that a late part made does not: this one, or an earlier try of it.
+      touched.counted |= !origin.applied || reply.repeated;
+      return status;
     };
-    return request.late ? ApplyLate(core, admitted, request.caller, request.sequence, apply)
-                        : ApplyInOrder(core, admitted, request.caller, request.sequence, apply);
+    return request.late
+               ? ApplyLate(core, admitted, request.caller, request.sequence, apply, touched)
+               : ApplyInOrder(core, admitted, request.caller, request.sequence, apply);
   }
   return KeepInOrder(core, admitted, request.caller, request.sequence, [&](bool applied) {
     if (!applied) return Keep(core, admitted, request, scratch, reply);

@@ -101,6 +101,14 @@ size_t ItemTarget::row_bytes() const {
                           : table->layout().dim * sizeof(float);
 }
 
+void ItemTarget::AddStripes(std::vector<Stripe*>* stripes) const {
+  if (table != nullptr) {
+    for (const KeyGroup& group : groups->groups()) stripes->push_back(table->stripe(group.bucket));
+    return;
+  }
+  for (uint32_t s = 0; s < dense->stripe_count(); ++s) stripes->push_back(dense->stripe(s));
+}
+
 DType ItemTarget::part_dtype() const {
   return dense != nullptr ? dense->layout().part_dtype(part) : DType::kFloat32;
 }

@@ -42,6 +42,8 @@ struct ItemTarget {
   }
   size_t row_bytes() const;
   DType part_dtype() const;
+  // Adds those in which its rows are; of a dense shard all.
+  void AddStripes(std::vector<Stripe*>* stripes) const;
 };
 
 // `push "emb" on ps:0`, the beginning of every message about an item.

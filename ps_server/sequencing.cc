@@ -82,7 +82,8 @@ absl::Status ApplyInOrder(ServerCore& core, const Admitted& admitted, const wire
 
 absl::Status ApplyLate(ServerCore& core, const Admitted& admitted, const wire::Caller& caller,
                        const wire::Sequence& sequence,
-                       absl::FunctionRef<absl::Status(const Origin&)> apply) {
+                       absl::FunctionRef<absl::Status(const Origin&)> apply,
+                       const TouchedParts& touched) {
   RETURN_IF_ERROR(core.flusher.failure());
   if (admitted.session == nullptr) {
     return absl::InvalidArgumentError(
@@ -98,12 +99,13 @@ absl::Status ApplyLate(ServerCore& core, const Admitted& admitted, const wire::C
                            .applied = IsApplied(sequence.sequence, session.applied())}));
   }
   CAIRN_CRASH_POINT("late part: applied, not durable");
-  return AwaitDurable(core);
+  return AwaitDurable(core, touched);
 }
 
-absl::Status AwaitDurable(ServerCore& core) {
+absl::Status AwaitDurable(ServerCore& core, const TouchedParts& touched) {
   if (core.options.durability == Durability::kOff) return absl::OkStatus();
-  return core.flusher.Flush(Flusher::Reach::kSynced);
+  return touched.counted ? core.flusher.Flush(Flusher::Reach::kSynced)
+                         : core.flusher.WriteNow(touched.stripes);
 }
 
 absl::Status KeepInOrder(ServerCore& core, const Admitted& admitted, const wire::Caller& caller,

@@ -1,6 +1,8 @@
 // The order of a worker's pushes and assigns (DESIGN §4).
 #pragma once
 
+#include <vector>
+
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "ps_server/server_core.h"
@@ -26,12 +28,19 @@ absl::Status ApplyInOrder(ServerCore& core, const Admitted& admitted, const wire
                           const wire::Sequence& sequence,
                           absl::FunctionRef<absl::Status(const Origin&)> apply);
 
+// What an update has touched, of this server.
+struct TouchedParts {
+  std::vector<Stripe*> stripes;
+  bool counted = false;  // perhaps: as an update of a shard that no replay would count again
+};
+
 // Runs `apply` for a part of a sequence that comes late, of rows that have moved here since it was
-// sent: whatever the caller's order here, whose record it leaves alone. What it applies is durable
-// when this returns OK. kInvalidArgument: the caller is not sequenced.
+// sent: whatever the caller's order here, whose record it leaves alone. What it applies, and notes
+// in `touched`, is durable when this returns OK. kInvalidArgument: the caller is not sequenced.
 absl::Status ApplyLate(ServerCore& core, const Admitted& admitted, const wire::Caller& caller,
                        const wire::Sequence& sequence,
-                       absl::FunctionRef<absl::Status(const Origin&)> apply);
+                       absl::FunctionRef<absl::Status(const Origin&)> apply,
+                       const TouchedParts& touched);
 
 // The same for a push that is a contribution to a step. `keep(false)` keeps it, and records that it
 // waits or is applied; `keep(true)` answers one that is applied. kFailedPrecondition: the job is
@@ -44,9 +53,10 @@ absl::Status KeepInOrder(ServerCore& core, const Admitted& admitted, const wire:
 // acknowledgement. STOPPING where the disk failed.
 absl::Status AwaitPromised(ServerCore& core);
 
-// Waits until what was applied so far is durable, whatever the server promises; but for durability
-// off.
-absl::Status AwaitDurable(ServerCore& core);
+// Waits until what has touched these is durable, whatever the server promises; but for durability
+// off. Soon, though an epoch may be running: the stripes are written by themselves. Only a count of
+// updates waits for an epoch.
+absl::Status AwaitDurable(ServerCore& core, const TouchedParts& touched);
 
 // Takes note of caller.through, unless a push of the worker is running (its next call repeats it).
 void CarryThrough(const Admitted& admitted, const wire::Caller& caller);

@@ -7,6 +7,7 @@
 #include "common/deadline.h"
 #include "rocksdb/options.h"
 #include "rocksdb/statistics.h"
+#include "storage/rocks_options.h"
 #include "storage/rocks_store.h"
 
 namespace cairn {
@@ -99,6 +100,17 @@ std::vector<StoreFigure> FiguresOf(rocksdb::DB& db) {
 std::vector<StoreFigure> RocksStore::Figures() const {
   absl::ReaderMutexLock lock(&life_);
   return db_ == nullptr ? std::vector<StoreFigure>() : FiguresOf(*db_);
+}
+
+bool RocksStore::Behind() const {
+  absl::ReaderMutexLock lock(&life_);
+  if (db_ == nullptr || !failure_.Get().ok()) return false;  // then Write says so at once
+  for (rocksdb::ColumnFamilyHandle* family : families_) {
+    uint64_t full = 0;
+    db_->GetIntProperty(family, rocksdb::DB::Properties::kNumImmutableMemTable, &full);
+    if (full >= kBehindWriteBuffers) return true;
+  }
+  return false;
 }
 
 // Folder by folder: where one goes meanwhile, the others are still counted.

@@ -86,8 +86,13 @@ void SetDurability(rocksdb::Options& options) {
 rocksdb::Options MakeRocksOptions(const StoreOptions& store) {
   rocksdb::Options options;
   options.table_factory = MakeTableFactory(store);
-  options.write_buffer_size = store.write_buffer_bytes;
-  options.max_write_buffer_number = 2;  // one fills while one is flushed; bounds memory
+  // One fills while others are flushed, and one more for those who do not look whether the store is
+  // behind: as much memory as two of the size that was asked for.
+  constexpr int kWriteBuffers = static_cast<int>(kBehindWriteBuffers) + 1;
+  options.max_write_buffer_number = kWriteBuffers;
+  options.write_buffer_size = 2 * store.write_buffer_bytes / kWriteBuffers;
+  // They are smaller than RocksDB's own, and the level below is copied for each such number.
+  options.level0_file_num_compaction_trigger = 6;
   // Both column families together, which is what they are charged for.
   options.db_write_buffer_size = 2 * store.write_buffer_bytes;
   // A log goes when what it holds of either is in a table.

@@ -58,6 +58,7 @@ class RocksStore : public StripeStore {
   absl::Status DropLeftovers(uint32_t first, uint32_t end) override;
   std::unique_ptr<StripeBatch> NewBatch(const StripeId& id) override;
   absl::Status Write(StripeBatch& batch) override;
+  bool Behind() const override;
   absl::Status WriteEpoch(absl::Span<const ShardRecord> shards,
                           absl::Span<const WorkerRecord> workers) override;
   absl::Status Sync() override;

@@ -194,6 +194,9 @@ class StripeStore {
   virtual std::unique_ptr<StripeBatch> NewBatch(const StripeId& id) = 0;
   // In RocksDB's WAL when it returns (survives the process), on the disk after Sync.
   virtual absl::Status Write(StripeBatch& batch) = 0;
+  // Whether tables are written more slowly than what they are made of: whoever goes on will soon
+  // have to wait in Write, and everybody else with them. Who can wait waits until it is over.
+  virtual bool Behind() const = 0;
   // The end of an epoch, one batch: how far shards and workers are.
   virtual absl::Status WriteEpoch(absl::Span<const ShardRecord> shards,
                                   absl::Span<const WorkerRecord> workers) = 0;

@@ -93,6 +93,7 @@ MOVES = {
     "move: before the map": ("ps", 3),
     "move: map written": ("ps", 3),
     "late part: applied, not durable": ("ps", 1),
+    "stripes out of turn: written, not synced": ("ps", 1),
     "worker: before what has moved is sent": ("worker", 2),
     "worker: what has moved is sent": ("worker", 2),
     "mover: a piece is copied": ("mover", 5),

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
+#include "common/hash.h"
 #include "common/status.h"
 #include "gmock/gmock.h"
 #include "ps_server/move_pieces.h"
@@ -103,6 +104,7 @@ class MovesTest : public ::testing::Test {
     request.variable = variable_;
     request.map_version = version;
     request.bucket_ps = {target};
+    request.bucket_ps.insert(request.bucket_ps.end(), others_.begin(), others_.end());
     request.source = source;
     request.target = target;
     request.start = start_;
@@ -164,7 +166,7 @@ class MovesTest : public ::testing::Test {
     request.sequence.after = after;
     request.late = late;
     request.items = {
-        IdItem("emb", wire::Selection::KEYS, keys, std::vector<float>(keys.size(), 1))};
+        IdItem(variable_, wire::Selection::KEYS, keys, std::vector<float>(keys.size(), 1))};
     request.items[0].map_version = version;
     wire::PushReply reply;
     return CallStatus([&] { Service(server).push(reply, request); });
@@ -174,7 +176,7 @@ class MovesTest : public ::testing::Test {
     wire::PullRequest request;
     request.caller.job = "job";
     request.items.resize(1);
-    request.items[0].variable = "emb";
+    request.items[0].variable = variable_;
     request.items[0].selection = wire::Selection::KEYS;
     request.items[0].ids = PayloadOf(keys);
     request.items[0].map_version = version;
@@ -204,6 +206,7 @@ class MovesTest : public ::testing::Test {
   TempDir folder_;
   std::string variable_ = "emb";
   int64_t start_ = 0;               // MoveRequest.start
+  std::vector<int32_t> others_;     // servers of the table's buckets behind the one that moves
   std::atomic<int64_t> now_{1000};  // seconds since 1970
   Server servers_[kServers];
   int64_t incarnation_ = 0;
@@ -481,6 +484,32 @@ TEST_F(MovesTest, ALatePartCountsOnceThoughTheServerHasItsNumber) {
   // What was in before the move stays in, also by the number of old.
   ASSERT_OK(Push(1, 1, 0, {5}, 2, /*late=*/true));
   EXPECT_THAT(*Pull(1, {5}, 2), ElementsAre(-2));
+}
+
+// An epoch writes whatever has changed, seconds long, and the worker's push would wait for it.
+TEST_F(MovesTest, ALatePartIsDurableByItself) {
+  wire::VariableSpec table = Table();
+  table.name = variable_ = "two";
+  table.bucket_ps = {0, 1};
+  others_ = {1};
+  for (int32_t s = 0; s < kServers; ++s) ASSERT_OK(TestClient(Service(s), -1).Create({table}));
+  int64_t moves = 0, stays = 0;
+  while (BucketOfKey(moves, 2) != 0) ++moves;
+  while (BucketOfKey(stays, 2) != 1) ++stays;
+  ASSERT_OK(Push(0, 1, 0, {moves}, 1));
+  ASSERT_OK(Move(0, 1, 2));
+  // Number 2 has been applied at the target, and counts as an update there, when the rest comes.
+  ASSERT_OK(Push(1, 2, 0, {stays}, 2));
+  const auto epochs = [&] { return TestClient(Service(1), -1).Describe()->counters["epochs"]; };
+  const int64_t before = epochs();
+  ASSERT_OK(Push(1, 2, 0, {moves}, 2, /*late=*/true));
+  EXPECT_EQ(epochs(), before);
+  EXPECT_THAT(*Pull(1, {moves, stays}, 2), ElementsAre(-2, -1));
+  Crash(1);
+  EXPECT_THAT(*Pull(1, {moves, stays}, 2), ElementsAre(-2, 0));  // the worker sends that again
+  ASSERT_OK(Push(1, 2, 0, {stays}, 2));
+  ASSERT_OK(Push(1, 2, 0, {moves}, 2, /*late=*/true));
+  EXPECT_THAT(*Pull(1, {moves, stays}, 2), ElementsAre(-2, -1));
 }
 
 TEST_F(MovesTest, AWorkerThatComputesAPushAgainReachesRowsThatHaveMoved) {

@@ -168,6 +168,7 @@ class Store : public StripeStore {
   int64_t ColdLookupBytes() const override { return 0; }
   absl::Status SetUnfinished(bool) override { return NotHere(); }
   absl::Status Checkpoint(const std::string&) override { return NotHere(); }
+  bool Behind() const override { return false; }
   absl::Status StartCompaction() override { return absl::OkStatus(); }
   std::vector<StoreFigure> Figures() const override { return {}; }
   int64_t DiskBytes() const override { return 0; }

@@ -13,6 +13,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/deadline.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "rocksdb/db.h"
@@ -112,6 +113,27 @@ TEST_F(StripeStoreTest, ALaterWriteReplacesTheImageAndEachRowItNames) {
   EXPECT_THAT(Load(1)[0].images, ElementsAre("after"));
   EXPECT_THAT(Load(1)[0].watermarks, ElementsAre(Watermark{0, 2}));
   EXPECT_THAT(Load(2)[0].rows, ElementsAre(Pair(5, "five"), Pair(6, "SIX")));
+}
+
+// A table on the disk takes longer than what it is made of takes in memory.
+TEST_F(StripeStoreTest, IsBehindWhereMoreIsWrittenThanTheDiskTakesAndThenNotAnyMore) {
+  ASSERT_OK(store_->Close());
+  StoreOptions options;
+  options.directory = directory_;
+  options.write_buffer_bytes = 1 << 20;
+  auto opened = StripeStore::Open(options);
+  ASSERT_OK(opened);
+  store_ = *std::move(opened);
+  EXPECT_FALSE(store_->Behind());
+  const std::string image(256 << 10, 'i');
+  bool behind = false;
+  for (int64_t i = 1; i <= 2000 && !behind; ++i) {
+    ASSERT_OK(WriteImage(*store_, {.variable = 1}, i, image));
+    behind = store_->Behind();
+  }
+  EXPECT_TRUE(behind);
+  const Deadline deadline = Deadline::In(absl::Seconds(60));
+  while (store_->Behind()) ASSERT_FALSE(deadline.Expired());
 }
 
 TEST_F(StripeStoreTest, ColdRowsAreFoundByKeyAndNotShownByALoadUnlessPutAgain) {
