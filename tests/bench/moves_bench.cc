@@ -1,7 +1,9 @@
-// 1 GiB of a table goes from one server to another while two workers push and pull: what they lose
-// meanwhile, beside the time before, and how long a push of theirs takes at most. JSON lines; the
-// last verifies that every push counted once.
-//   moves_bench [--cold]   --cold: 256 MiB, of which the servers have memory for less than a third
+// 1 GiB of a table goes from one server to another, in two halves, while two workers push and pull:
+// what they lose meanwhile, beside the time before and that between the halves, and how long a push
+// of theirs takes at most. JSON lines; the last verifies that every push counted once.
+//   moves_bench [--cold] [--busy_fraction F]
+//     --cold            256 MiB, of which the servers have memory for less than a third
+//     --busy_fraction   of the time that copying takes; default: the mover's own
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -31,11 +33,14 @@ constexpr int64_t kDim = 125, kRowBytes = 512;
 struct Size {
   int64_t rows = 1 << 21;  // 1 GiB
   int64_t memory_budget_bytes = 0;
-  double least_fraction = 0.25;  // of the time that copying takes
 };
-constexpr Size kCold = {.rows = 1 << 19, .memory_budget_bytes = 96 << 20, .least_fraction = 0.5};
+constexpr Size kCold = {.rows = 1 << 19, .memory_budget_bytes = 96 << 20};
 constexpr size_t kBuckets = 256, kBatch = 256;
-constexpr absl::Duration kBefore = absl::Seconds(5);
+// Until what is kept of pushes is as much as it stays: before, they are as fast as memory.
+constexpr absl::Duration kWarmUp = absl::Seconds(8);
+// Before the move, and when half of the rows have moved: two or three epochs. A push has parts for
+// two servers then, and costs more also while nothing moves.
+constexpr absl::Duration kStill = absl::Seconds(10);
 
 Deadline Soon() { return Deadline::In(absl::Seconds(300)); }
 
@@ -83,18 +88,18 @@ class Work {
     return window;
   }
 
-  RowMoveOutcome Move(double busy_fraction) {
+  // Half of the table's buckets go from the first server to the second one.
+  RowMoveOutcome MoveHalf(double busy_fraction) {
     EngineMoves moves(cluster_);
     const VariableSpec now = clients_[0]->Describe(Soon()).value().front();
-    const int32_t source = now.bucket_ps[0];
     const RowMove move{.job = "job",
                        .now = now,
-                       .next = NextMap(now, source, 1 - source, kBuckets),
-                       .source = source,
-                       .target = 1 - source,
+                       .next = NextMap(now, 0, 1, kBuckets / 2),
+                       .source = 0,
+                       .target = 1,
                        .servers = FirstServers(kServers)};
-    const auto moved =
-        MoveRowsInBatches(move, rows_ * kRowBytes, {.busy_fraction = busy_fraction}, moves, Soon());
+    const auto moved = MoveRowsInBatches(move, rows_ * kRowBytes / 2,
+                                         {.busy_fraction = busy_fraction}, moves, Soon());
     Require(moved.status());
     return *moved;
   }
@@ -169,26 +174,39 @@ class Work {
   std::vector<std::thread> threads_;
 };
 
-void Main(const Size& size) {
+void Main(const Size& size, double busy_fraction) {
   Work work(size);
-  for (double busy_fraction = 0.5; busy_fraction >= size.least_fraction; busy_fraction /= 2) {
+  absl::Notification never;
+  const auto stand_still = [&] {
     work.Take();
-    absl::Notification never;
-    never.WaitForNotificationWithTimeout(kBefore);
-    const Work::Window before = work.Take();
-    const RowMoveOutcome moved = work.Move(busy_fraction);
-    const Work::Window during = work.Take();
-    std::printf(
-        "{\"bench\":\"move\",\"busy_fraction\":%.2f,\"rows\":%ld,\"copied_mib\":%.0f,"
-        "\"passes\":%d,\"seconds\":%.2f,\"longest_hold_ms\":%.1f,\"pushes_over_before\":%.3f,"
-        "\"slowest_push_ms\":%.1f,\"slowest_push_before_ms\":%.1f}\n",
-        busy_fraction, static_cast<long>(moved.rows), static_cast<double>(moved.bytes) / (1 << 20),
-        moved.passes, absl::ToDoubleSeconds(moved.took),
-        absl::ToDoubleMilliseconds(moved.longest_hold),
-        during.pushes_per_second / before.pushes_per_second,
-        absl::ToDoubleMilliseconds(during.slowest), absl::ToDoubleMilliseconds(before.slowest));
-    std::fflush(stdout);
-  }
+    never.WaitForNotificationWithTimeout(kStill);
+    return work.Take();
+  };
+  never.WaitForNotificationWithTimeout(kWarmUp);
+  const Work::Window before = stand_still();
+  const RowMoveOutcome first = work.MoveHalf(busy_fraction);
+  const Work::Window during_first = work.Take();
+  const Work::Window half_way = stand_still();
+  const RowMoveOutcome second = work.MoveHalf(busy_fraction);
+  const Work::Window during_second = work.Take();
+  const absl::Duration took = first.took + second.took;
+  const double during = (during_first.pushes_per_second * absl::ToDoubleSeconds(first.took) +
+                         during_second.pushes_per_second * absl::ToDoubleSeconds(second.took)) /
+                        absl::ToDoubleSeconds(took);
+  std::printf(
+      "{\"bench\":\"move\",\"busy_fraction\":%.2f,\"rows\":%ld,\"copied_mib\":%.0f,"
+      "\"passes\":%d,\"seconds\":%.2f,\"longest_hold_ms\":%.1f,\"pushes_per_second_before\":%.0f,"
+      "\"pushes_over_before\":%.3f,\"pushes_over_half_way\":%.3f,\"slowest_push_ms\":%.1f,"
+      "\"slowest_push_before_ms\":%.1f,\"slowest_push_half_way_ms\":%.1f}\n",
+      busy_fraction, static_cast<long>(first.rows + second.rows),
+      static_cast<double>(first.bytes + second.bytes) / (1 << 20), first.passes + second.passes,
+      absl::ToDoubleSeconds(took),
+      absl::ToDoubleMilliseconds(std::max(first.longest_hold, second.longest_hold)),
+      before.pushes_per_second, during / before.pushes_per_second,
+      during / half_way.pushes_per_second,
+      absl::ToDoubleMilliseconds(std::max(during_first.slowest, during_second.slowest)),
+      absl::ToDoubleMilliseconds(before.slowest), absl::ToDoubleMilliseconds(half_way.slowest));
+  std::fflush(stdout);
   const bool verified = work.Verify();
   std::printf("{\"bench\":\"move\",\"every_push_counted_once\":%s}\n", verified ? "true" : "false");
   if (!verified) std::exit(1);
@@ -198,7 +216,16 @@ void Main(const Size& size) {
 }  // namespace cairn::test
 
 int main(int argc, char** argv) {
-  const bool cold = argc == 2 && std::strcmp(argv[1], "--cold") == 0;
-  if (argc > 1 && !cold) return 2;
-  cairn::test::Main(cold ? cairn::test::kCold : cairn::test::Size{});
+  cairn::test::Size size;
+  double busy_fraction = cairn::RowMoveOptions().busy_fraction;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--cold") == 0) {
+      size = cairn::test::kCold;
+    } else if (std::strcmp(argv[i], "--busy_fraction") == 0 && i + 1 < argc) {
+      busy_fraction = std::atof(argv[++i]);
+    } else {
+      return 2;
+    }
+  }
+  cairn::test::Main(size, busy_fraction);
 }

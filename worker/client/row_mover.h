@@ -34,7 +34,7 @@ struct RowMoveOptions {
   absl::Duration hold = absl::Seconds(5);  // updates are turned away at most so long
   // MoveRowsInBatches: about so many bytes of rows move at a time, so that little changes while
   // they are copied.
-  int64_t batch_bytes = int64_t{32} << 20;
+  int64_t batch_bytes = int64_t{64} << 20;
   // Of the time, at most; the rest is left to those that train.
   double busy_fraction = 0.5;
 };
