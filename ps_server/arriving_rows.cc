@@ -107,7 +107,7 @@ absl::Status ArrivingRows::WriteBlock(EmbeddingStripe& stripe, const StoredRows&
       static_cast<int64_t>(absent.size()) - std::count(known.begin(), known.end(), true);
   const int64_t charge = is_new * table.layout().row_charge();
   const bool room = !cold && rows_bytes_ + charge <= budget_.limit_bytes() / kShare &&
-                    budget_.TryAcquireBelow(charge, budget_.low_bytes());
+                    budget_.TryAcquireBelow(charge, budget_.load_bytes());
   if (room) {
     variable_->Charge(charge);
     rows_bytes_ += charge;

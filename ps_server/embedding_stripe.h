@@ -186,6 +186,10 @@ class EmbeddingStripe final : public Stripe {
   uint32_t age(uint32_t row) const {
     return (updates_ - table_.last_update(row)) & RowTable::kLastUpdate;
   }
+  // As RowTable::MoveChunks.
+  bool MoveChunks(const ChunkPool::Vacated& from, size_t max_chunks) {
+    return table_.MoveChunks(from, max_chunks);
+  }
   // Those that were not used meanwhile leave. Returns how many.
   uint32_t DropChosen(Leave which, const Leaving& leaving);
 

@@ -15,6 +15,7 @@
 #include "common/deadline.h"
 #include "common/nearest.h"
 #include "common/status.h"
+#include "ps_server/resident_rest.h"
 #include "ps_server/server_core.h"
 #include "ps_server/server_load.h"
 #include "ps_server/service.h"
@@ -93,6 +94,7 @@ absl::Status ServingEngine::Load() {
   if (const absl::Status members = core_.members.Load(*core_.store); !members.ok()) {
     return Annotate(members, absl::StrCat("open ", core_.options.directory));
   }
+  core_.evictor.ExpectLoad();
   const absl::StatusOr<int64_t> variables = LoadServer(core_);
   if (!variables.ok()) {
     return Annotate(variables.status(), absl::StrCat("open ", core_.options.directory));
@@ -104,6 +106,12 @@ absl::Status ServingEngine::Load() {
   if (core_.applied_is_durable()) {
     LOG(WARNING) << core_.name << " runs with durability off: pushes are kept in memory only and "
                  << "written at a clean exit";
+  }
+  if (core_.options.own_process &&
+      core_.budget.limit_bytes() < ResidentRest::kSmallestBudgetBytes) {
+    LOG(WARNING) << core_.name << " has a memory budget of " << core_.budget.limit_bytes()
+                 << " bytes: below " << ResidentRest::kSmallestBudgetBytes
+                 << " the program alone takes so much of it that more may be resident";
   }
   CAIRN_CRASH_POINT("start: loaded");
   core_.flusher.Start();

@@ -29,13 +29,8 @@ constexpr absl::Duration kPause = absl::Milliseconds(100);
 // Finding cold rows is charged with no more than half of the budget: rows must have a place, too.
 constexpr int64_t kLargestLookupShare = 2;
 
-// At most: in a small budget the program must not take the rows' place. And at least: malloc needs
-// more when rows begin to come and go, and chunks of rows do not go back to the system.
-constexpr int64_t kLargestRestShare = 4;
-constexpr int64_t kSmallestRestShare = 8;
-// So much it comes to soon, whatever the budget: charged at once, or rows would take it first.
-constexpr int64_t kUsualRestBytes = 48 << 20;
-
+// Between two times that what the process has resident is looked at while rows leave.
+constexpr absl::Duration kChargePause = absl::Milliseconds(20);
 // Between two times that malloc gives back what RocksDB's compactions and large batches have left.
 constexpr absl::Duration kTrimPause = absl::Seconds(1);
 
@@ -71,7 +66,12 @@ absl::StatusOr<uint32_t> EvictRows(StripeStore& store, EmbeddingStripe& stripe,
 
 Evictor::Evictor(StripeStore& store, Registry& registry, MemoryBudget& budget, Flusher& flusher,
                  const EngineOptions& options)
-    : store_(store), registry_(registry), budget_(budget), flusher_(flusher), options_(options) {}
+    : store_(store),
+      registry_(registry),
+      budget_(budget),
+      flusher_(flusher),
+      options_(options),
+      rest_(budget.limit_bytes()) {}
 
 void Evictor::Start() {
   budget_.BeginReclaiming(options_.disk_wait);
@@ -131,33 +131,45 @@ void Evictor::Charge(int64_t& charged_bytes, int64_t bytes) {
   charged_bytes = bytes;
 }
 
-void Evictor::ChargeRest(const std::vector<std::shared_ptr<Variable>>& tables) {
+int64_t Evictor::LookupBytes() const {
+  return std::min(store_.ColdLookupBytes(), budget_.limit_bytes() / kLargestLookupShare);
+}
+
+void Evictor::ExpectLoad() {
+  if (options_.own_process) budget_.Expect(LookupBytes() + rest_.expected_bytes());
+}
+
+void Evictor::ChargeServer(const std::vector<std::shared_ptr<Variable>>& tables) {
+  Charge(lookup_bytes_, LookupBytes());
   if (!options_.own_process) return;
-  int64_t idle = 0;
-  for (const auto& variable : tables) idle += variable->table()->idle_bytes();
-  const int64_t charged = budget_.used_bytes() - rest_bytes_;
-  int64_t rest = 0;
-  // While there is plenty it is nobody's concern.
-  if (!tables.empty() && charged > budget_.limit_bytes() / 2) {
-    const int64_t limit = budget_.limit_bytes();
-    const int64_t most = limit / kLargestRestShare;
-    const int64_t least = std::max(limit / kSmallestRestShare, std::min(kUsualRestBytes, most));
-    const int64_t resident = ResidentBytes();
-    rest = std::clamp(resident - idle - charged, least, most);
-    if (resident > limit && MonotonicNow() - trimmed_ > kTrimPause) {
-      malloc_trim(0);
-      trimmed_ = MonotonicNow();
-    }
+  ResidentRest::Seen seen{.resident_bytes = ResidentBytes(), .at = MonotonicNow()};
+  for (const auto& variable : tables) {
+    const HostedTable& table = *variable->table();
+    seen.idle_bytes += table.idle_bytes();
+    seen.rows_bytes += table.rows_in_memory() * table.layout().row_charge();
   }
-  Charge(rest_bytes_, rest);
+  seen.charged_bytes = budget_.used_bytes() - rest_bytes_;
+  Charge(rest_bytes_, tables.empty() ? 0 : rest_.Note(seen));
+  budget_.Expect(rest_.expected_bytes());
+}
+
+void Evictor::ReturnMemory(const std::vector<std::shared_ptr<Variable>>& tables) {
+  if (!options_.own_process) return;
+  int64_t excess = ResidentBytes() - budget_.limit_bytes();
+  for (const auto& variable : tables) {
+    if (excess > 0) excess -= variable->table()->ReturnIdle(excess);
+  }
+  if (excess > 0 && MonotonicNow() - trimmed_ > kTrimPause) {
+    malloc_trim(0);
+    trimmed_ = MonotonicNow();
+  }
 }
 
 absl::StatusOr<bool> Evictor::Round(int64_t goal_bytes) {
   absl::MutexLock turn(&turn_);
   const std::vector<std::shared_ptr<Variable>> tables = Tables();
-  Charge(lookup_bytes_,
-         std::min(store_.ColdLookupBytes(), budget_.limit_bytes() / kLargestLookupShare));
-  ChargeRest(tables);
+  ChargeServer(tables);
+  absl::Duration charged = MonotonicNow();
   int64_t stripes = 0;
   for (const auto& variable : tables) stripes += variable->table()->bucket_count();
   int64_t freed = 0;
@@ -180,9 +192,15 @@ absl::StatusOr<bool> Evictor::Round(int64_t goal_bytes) {
       ASSIGN_OR_RETURN(bytes, Visit(*tables[at], *stripe, goal_bytes));
     }
     freed += bytes;
+    if (MonotonicNow() - charged > kChargePause) {
+      ChargeServer(tables);
+      ReturnMemory(tables);
+      charged = MonotonicNow();
+    }
     // Until it has no more to give.
     if (bytes < kMostRows * tables[at]->table()->layout().row_charge()) ++hand_bucket_;
   }
+  ReturnMemory(tables);
   return freed > 0;
 }
 

@@ -18,6 +18,7 @@
 #include "ps_server/flusher.h"
 #include "ps_server/memory_budget.h"
 #include "ps_server/registry.h"
+#include "ps_server/resident_rest.h"
 #include "storage/stripe_store.h"
 
 namespace cairn {
@@ -39,6 +40,8 @@ class Evictor {
           const EngineOptions& options);
   ~Evictor() { Stop(); }
 
+  // Before what is stored is loaded: leaves room for what will be charged.
+  void ExpectLoad();
   void Start();
   void Stop();
   // Runs `work` while it writes and drops nothing.
@@ -52,9 +55,13 @@ class Evictor {
   absl::StatusOr<int64_t> Visit(Variable& variable, EmbeddingStripe& stripe, int64_t goal_bytes);
   // Charges the budget with `bytes` in place of `charged_bytes`.
   void Charge(int64_t& charged_bytes, int64_t bytes);
-  // Charges the budget with what the process has resident and nobody is charged for: the program,
-  // scratch memory, and what malloc keeps.
-  void ChargeRest(const std::vector<std::shared_ptr<Variable>>& tables);
+  // What finding cold rows is charged.
+  int64_t LookupBytes() const;
+  // Charges the budget with what cold rows need to be found, and with the ResidentRest.
+  void ChargeServer(const std::vector<std::shared_ptr<Variable>>& tables);
+  // Memory that rows have left, and what malloc keeps, go back to the system where more is resident
+  // than is to be.
+  void ReturnMemory(const std::vector<std::shared_ptr<Variable>>& tables);
   // Before the first row leaves memory.
   absl::Status Prepare();
   std::vector<std::shared_ptr<Variable>> Tables() const;
@@ -67,9 +74,10 @@ class Evictor {
   std::atomic<bool> stopping_{false};
   absl::Mutex turn_;  // held while rows leave; guards what follows
   bool prepared_ = false;
+  ResidentRest rest_;
   int64_t rest_bytes_ = 0;    // charged
-  absl::Duration trimmed_;    // when, on the monotonic clock
   int64_t lookup_bytes_ = 0;  // for finding cold rows, charged
+  absl::Duration trimmed_;    // when, on the monotonic clock
   uint32_t hand_variable_ = 0;
   uint32_t hand_bucket_ = 0;
   std::thread thread_;

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/crash_point.h"
 
 namespace cairn {
@@ -11,6 +14,9 @@ namespace {
 
 // Stripes locked together, so that their lookups overlap. Always in the order of buckets.
 constexpr size_t kWindowStripes = 16;
+// Chunks of rows that are moved under one lock: some 256 KiB. And the pause before the next.
+constexpr size_t kMovedChunks = 16;
+constexpr absl::Duration kMovePause = absl::Microseconds(50);
 // Keys looked up together: their rows stay in the first-level cache until they are used.
 constexpr uint32_t kFlightKeys = 64;
 
@@ -100,6 +106,45 @@ HostedTable::HostedTable(const HostedTable& before, absl::Span<const int32_t> bu
 int64_t HostedTable::FixedBytes(size_t buckets, int64_t local_buckets) {
   return static_cast<int64_t>(buckets * sizeof(void*)) +
          local_buckets * static_cast<int64_t>(sizeof(EmbeddingStripe));
+}
+
+std::vector<ChunkPool*> HostedTable::pools() const {
+  std::vector<ChunkPool*> pools = {&core_->pool};
+  for (const auto& core : arrived_) pools.push_back(&core->pool);
+  return pools;
+}
+
+int64_t HostedTable::idle_bytes() const {
+  size_t bytes = 0;
+  for (const ChunkPool* pool : pools()) bytes += pool->idle_bytes();
+  return static_cast<int64_t>(bytes);
+}
+
+int64_t HostedTable::ReturnIdle(int64_t bytes) {
+  int64_t returned = 0;
+  for (ChunkPool* const pool : pools()) {
+    while (returned < bytes) {
+      const int64_t block = ReturnBlock(*pool);
+      if (block == 0) break;
+      returned += block;
+    }
+  }
+  return returned;
+}
+
+int64_t HostedTable::ReturnBlock(ChunkPool& pool) {
+  const std::optional<ChunkPool::Vacated> vacated = pool.BeginVacating();
+  if (!vacated.has_value()) return 0;
+  for (const auto& stripe : stripes_) {
+    for (bool more = stripe != nullptr; more;) {
+      {
+        absl::MutexLock lock(&stripe->mutex());
+        more = stripe->MoveChunks(*vacated, kMovedChunks);
+      }
+      if (more) absl::SleepFor(kMovePause);
+    }
+  }
+  return static_cast<int64_t>(pool.EndVacating());
 }
 
 // The stripes of some groups, locked.

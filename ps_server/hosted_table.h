@@ -126,7 +126,10 @@ class HostedTable final : public HostedShard {
   // Lives as long as any stripe: the optimizer.
   void KeepAlive(std::shared_ptr<const void> kept) { core_->kept = std::move(kept); }
   // Memory that rows have left and others are to use.
-  int64_t idle_bytes() const { return static_cast<int64_t>(core_->pool.idle_bytes()); }
+  int64_t idle_bytes() const;
+  // Gives `bytes` of it back to the system, or a little more, or what can go: it moves rows so that
+  // whole blocks are empty. Returns how many have gone. One thread at a time.
+  int64_t ReturnIdle(int64_t bytes);
 
   // Below, all groups must be of buckets that live here.
   // How many of the keys have no row in memory; a repeated key counts each time.
@@ -186,6 +189,11 @@ class HostedTable final : public HostedShard {
                     absl::Span<bool> repeats, Changed& changed);
   // Whether the window's keys have their rows in memory, or nowhere.
   bool AllHere(const KeyGroups& groups, const Window& window, const Presence& presence) const;
+
+  // All pools that its stripes' rows may be in.
+  std::vector<ChunkPool*> pools() const;
+  // Empties one block of `pool`.
+  int64_t ReturnBlock(ChunkPool& pool);
 
   const std::shared_ptr<Core> core_;
   std::vector<std::shared_ptr<Core>> arrived_;  // of stripes that came from other servers

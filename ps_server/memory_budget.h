@@ -39,7 +39,11 @@ class MemoryBudget {
   // no more than low_bytes() are.
   int64_t high_bytes() const { return limit_ / 100 * 95; }
   int64_t low_bytes() const { return limit_ / 100 * 92; }
-  // Between the two there is a reclaimer: Acquire waits for it, `patience` at most.
+  // What may be in use while rows come to memory by themselves, as at a start: low_bytes(), less
+  // what the reclaimer is going to charge.
+  int64_t load_bytes() const { return low_bytes() - expected_.load(std::memory_order_relaxed); }
+  void Expect(int64_t bytes) { expected_.store(bytes, std::memory_order_relaxed); }
+  // From BeginReclaiming to EndReclaiming Acquire waits for the reclaimer, `patience` at most.
   void BeginReclaiming(absl::Duration patience);
   void EndReclaiming();
   // The reclaimer waits until there is something to do, `pause` at most, where the last round freed
@@ -60,6 +64,7 @@ class MemoryBudget {
   const absl::Duration wait_;
   WaitBoard* const board_;
   std::atomic<int64_t> used_{0};
+  std::atomic<int64_t> expected_{0};
   std::atomic<int32_t> waiters_{0};
   std::atomic<bool> idle_{false};  // the reclaimer waits
   absl::Mutex mutex_;              // for waiting only; guards what follows

@@ -10,8 +10,9 @@ namespace cairn {
 namespace {
 
 constexpr size_t kChunkBytes = 16 << 10;
-constexpr uint32_t kFirstRows = 4;  // the first chunk grows from this many rows by doubling
-constexpr size_t kBatch = 32;       // lookups in flight: more than a core can have misses
+constexpr uint32_t kFirstRows = 4;    // the first chunk grows from this many rows by doubling
+constexpr size_t kFewestSlots = 256;  // of an index that shrinks
+constexpr size_t kBatch = 32;         // lookups in flight: more than a core can have misses
 constexpr size_t kCacheLine = 64;
 constexpr size_t kPrefetchLines = 8;  // longer rows are followed by the hardware
 
@@ -189,12 +190,28 @@ void RowTable::FinishAppending() {
 }
 
 void RowTable::TrimMemory() {
+  // The index, where one of half the size would have room to spare.
+  if (index_.capacity() > kFewestSlots && size_ < index_.capacity() / 3) index_.rehash(0);
   const uint32_t chunk_rows = 1u << chunk_shift_;
   while (chunks_.size() > 1 && capacity_ - size_ >= chunk_rows) {
     pool_.GiveBack(chunks_.back());
     chunks_.pop_back();
     capacity_ -= chunk_rows;
   }
+}
+
+bool RowTable::MoveChunks(const ChunkPool::Vacated& from, size_t max_chunks) {
+  size_t moved = 0;
+  // The first chunk is not the pool's.
+  for (size_t i = 1; i < chunks_.size(); ++i) {
+    if (!from.contains(chunks_[i])) continue;
+    if (moved++ == max_chunks) return true;
+    std::byte* const to = pool_.TakeIdle();
+    if (to == nullptr) return false;
+    std::memcpy(to, chunks_[i], pool_.chunk_bytes());
+    pool_.GiveBack(std::exchange(chunks_[i], to));
+  }
+  return false;
 }
 
 void RowTable::AddMemory() {

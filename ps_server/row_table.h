@@ -58,8 +58,13 @@ class RowTable {
 
   // Removes a row; the last one gets its number.
   void Remove(uint32_t row);
-  // Gives back chunks without rows.
+  // Gives back chunks without rows, and an index that is much too large.
   void TrimMemory();
+  // Of its index, each of 5 bytes.
+  size_t index_slots() const { return index_.capacity(); }
+  // Moves rows out of the block that the pool vacates, `max_chunks` chunks at most. False: there is
+  // nothing left to move, or nowhere to move it to.
+  bool MoveChunks(const ChunkPool::Vacated& from, size_t max_chunks);
 
   // For loading a table that is empty: adds rows of stored_bytes() without looking whether their
   // keys are there, and returns the greatest last_update among them. Nothing but these four may be

@@ -104,8 +104,8 @@ class Loader final : public StripeVisitor {
     HostedTable& table = *variable_.table();
     const int64_t row_charge = table.layout().row_charge();
     if (std::exchange(cold_, 0) > 0) RETURN_IF_ERROR(CopyCold(stripe));
-    if (!budget_.TryAcquireBelow(stripe.row_count() * row_charge, budget_.low_bytes())) {
-      const int64_t room = std::max<int64_t>(0, budget_.low_bytes() - budget_.used_bytes());
+    if (!budget_.TryAcquireBelow(stripe.row_count() * row_charge, budget_.load_bytes())) {
+      const int64_t room = std::max<int64_t>(0, budget_.load_bytes() - budget_.used_bytes());
       const int64_t gone = std::max<int64_t>(0, stripe.row_count() - room / row_charge);
       RETURN_IF_ERROR(EvictRows(*unit_.target, stripe, EmbeddingStripe::Leave::kAny,
                                 static_cast<uint32_t>(gone))
@@ -132,7 +132,7 @@ class Loader final : public StripeVisitor {
     HostedTable& table = *variable_.table();
     const int64_t charge = embedding_->row_count() * table.layout().row_charge();
     // Below the mark from which the evictor works there is room for what else a start takes.
-    if (!budget_.TryAcquireBelow(charge, budget_.low_bytes())) return Finished::kUnsettled;
+    if (!budget_.TryAcquireBelow(charge, budget_.load_bytes())) return Finished::kUnsettled;
     variable_.Charge(charge);
     table.CountRows(embedding_->row_count(), embedding_->cold_rows());
     ChargeWaiting(*embedding_);

@@ -93,6 +93,9 @@ rocksdb::Options MakeRocksOptions(const StoreOptions& store) {
   options.write_buffer_size = 2 * store.write_buffer_bytes / kWriteBuffers;
   // They are smaller than RocksDB's own, and the level below is copied for each such number.
   options.level0_file_num_compaction_trigger = 6;
+  // Large enough that malloc maps each by itself and unmaps it when the buffer is written: among
+  // others' memory the pieces of write buffers leave holes that nobody can use.
+  options.arena_block_size = 1 << 20;
   // Both column families together, which is what they are charged for.
   options.db_write_buffer_size = 2 * store.write_buffer_bytes;
   // A log goes when what it holds of either is in a table.

@@ -42,6 +42,14 @@ TEST(MemoryBudget, HoldGivesBackWhatIsNotKept) {
   EXPECT_EQ(budget.used_bytes(), 20);
 }
 
+TEST(MemoryBudget, RowsThatComeByThemselvesLeaveRoomForWhatIsExpected) {
+  MemoryBudget budget(1000, absl::ZeroDuration());
+  EXPECT_EQ(budget.load_bytes(), budget.low_bytes());
+  budget.Expect(300);
+  EXPECT_EQ(budget.load_bytes(), budget.low_bytes() - 300);
+  EXPECT_OK(budget.Acquire(1000, "what is asked for"));
+}
+
 class MemoryTest : public ServerTest {
  protected:
   void SetUp() override {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -118,6 +119,38 @@ TEST_F(RowTableTest, RowsAreAddedAfterALoad) {
     expected[key] = 0.5f;
   }
   ExpectHolds(expected);
+}
+
+// As rows leave for the disk: in any order, and what they had goes back to the system.
+TEST_F(RowTableTest, RowsKeepTheirKeysWhileOthersAreRemovedAndTheirMemoryGoes) {
+  std::map<int64_t, float> expected;
+  for (int64_t key = 0; key < 120000; ++key) {
+    Add(key, static_cast<float>(key));
+    expected[key] = static_cast<float>(key);
+  }
+  Append();
+  table_.FinishAppending();
+  RowTable other(kFloats * sizeof(float), pool_);  // whose rows are in the same blocks
+  for (int64_t key = 0; key < 40000; ++key) other.FindOrInsert(key);
+  const size_t slots = table_.index_slots();
+  for (int64_t i = 0; i < 120000; ++i) {
+    const auto key = static_cast<int64_t>(MixBits(static_cast<uint64_t>(i)) % 120000);
+    if (expected.erase(key) > 0) table_.Remove(table_.FindOne(key));
+  }
+  table_.TrimMemory();
+  EXPECT_LT(table_.index_slots(), slots);
+  const size_t idle = pool_.idle_bytes();
+  size_t returned = 0;
+  while (const std::optional<ChunkPool::Vacated> vacated = pool_.BeginVacating()) {
+    while (table_.MoveChunks(*vacated, 3)) continue;
+    EXPECT_FALSE(other.MoveChunks(*vacated, 1000000));
+    const size_t bytes = pool_.EndVacating();
+    ASSERT_GT(bytes, 0u);
+    returned += bytes;
+  }
+  EXPECT_GT(returned, idle / 2);
+  ExpectHolds(expected);
+  for (int64_t key = 0; key < 40000; ++key) ASSERT_EQ(other.key(other.FindOne(key)), key);
 }
 
 }  // namespace

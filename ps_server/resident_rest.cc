@@ -1,0 +1,39 @@
+#include "ps_server/resident_rest.h"
+
+#include <algorithm>
+
+namespace cairn {
+namespace {
+
+// The least of the budget for rows, however much the process takes.
+constexpr int64_t kRowShare = 8;
+// Of the budget, a second.
+constexpr int64_t kFallShare = 256;
+// So much it comes to soon, whatever the budget; but no more than a quarter of it.
+constexpr int64_t kUsualBytes = 48 << 20;
+constexpr int64_t kUsualShare = 4;
+// Rows leave a part of the budget to calls, which seldom fill it: the rest may have so much of it.
+constexpr int64_t kCallsShare = 32;
+
+}  // namespace
+
+int64_t ResidentRest::usual_bytes() const { return std::min(kUsualBytes, limit_ / kUsualShare); }
+
+int64_t ResidentRest::Note(const Seen& seen) {
+  const int64_t rest =
+      seen.resident_bytes - seen.idle_bytes - seen.charged_bytes - limit_ / kCallsShare;
+  const double fall = static_cast<double>(limit_) / kFallShare *
+                      absl::ToDoubleSeconds(std::max(absl::ZeroDuration(), seen.at - noted_));
+  held_ = std::max({rest, held_ - static_cast<int64_t>(std::min(fall, 1e18)), usual_bytes()});
+  noted_ = seen.at;
+  if (seen.resident_bytes <= limit_ / 2) held_ = 0;
+  const int64_t others = seen.charged_bytes - seen.rows_bytes;
+  charged_ = std::clamp<int64_t>(limit_ - limit_ / kRowShare - others, 0, held_);
+  return charged_;
+}
+
+int64_t ResidentRest::expected_bytes() const {
+  return std::max<int64_t>(0, usual_bytes() - charged_);
+}
+
+}  // namespace cairn
