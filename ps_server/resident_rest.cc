@@ -12,7 +12,7 @@ constexpr int64_t kFallShare = 256;
 // So much it comes to soon, whatever the budget; but no more than a quarter of it.
 constexpr int64_t kUsualBytes = 48 << 20;
 constexpr int64_t kUsualShare = 4;
-// Rows leave a part of the budget to calls, which seldom fill it: the rest may have so much of it.
+// Rows leave a part of the budget to calls: of what those do not use the rest may have so much.
 constexpr int64_t kCallsShare = 32;
 
 }  // namespace
@@ -20,8 +20,9 @@ constexpr int64_t kCallsShare = 32;
 int64_t ResidentRest::usual_bytes() const { return std::min(kUsualBytes, limit_ / kUsualShare); }
 
 int64_t ResidentRest::Note(const Seen& seen) {
-  const int64_t rest =
-      seen.resident_bytes - seen.idle_bytes - seen.charged_bytes - limit_ / kCallsShare;
+  const int64_t unused =
+      std::clamp<int64_t>(limit_ - seen.charged_bytes - charged_, 0, limit_ / kCallsShare);
+  const int64_t rest = seen.resident_bytes - seen.idle_bytes - seen.charged_bytes - unused;
   const double fall = static_cast<double>(limit_) / kFallShare *
                       absl::ToDoubleSeconds(std::max(absl::ZeroDuration(), seen.at - noted_));
   held_ = std::max({rest, held_ - static_cast<int64_t>(std::min(fall, 1e18)), usual_bytes()});

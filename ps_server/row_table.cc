@@ -190,8 +190,8 @@ void RowTable::FinishAppending() {
 }
 
 void RowTable::TrimMemory() {
-  // The index, where one of half the size would have room to spare.
-  if (index_.capacity() > kFewestSlots && size_ < index_.capacity() / 3) index_.rehash(0);
+  // The index, where one of a quarter of the size would do: rows come and go in large numbers.
+  if (index_.capacity() > kFewestSlots && size_ < index_.capacity() / 8) index_.rehash(0);
   const uint32_t chunk_rows = 1u << chunk_shift_;
   while (chunks_.size() > 1 && capacity_ - size_ >= chunk_rows) {
     pool_.GiveBack(chunks_.back());

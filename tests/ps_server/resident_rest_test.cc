@@ -42,6 +42,18 @@ TEST_F(ResidentRestTest, MemoryThatRowsHaveLeftIsNotOfTheRest) {
             140 * kMiB - kCalls);
 }
 
+TEST_F(ResidentRestTest, CallsThatUseTheirPlaceHaveIt) {
+  const auto note = [&](int64_t charged) {
+    return rest_.Note({.resident_bytes = charged + 100 * kMiB,
+                       .charged_bytes = charged,
+                       .rows_bytes = charged,
+                       .at = absl::Seconds(1)});
+  };
+  EXPECT_EQ(note(900 * kMiB), 100 * kMiB - kCalls);
+  EXPECT_EQ(note(940 * kMiB), 100 * kMiB - 16 * kMiB);
+  EXPECT_EQ(note(1000 * kMiB), 100 * kMiB);
+}
+
 TEST_F(ResidentRestTest, FallsSlowly) {
   ASSERT_EQ(NoteBeside(160 * kMiB, absl::Seconds(1)), 160 * kMiB - kCalls);
   EXPECT_EQ(NoteBeside(100 * kMiB, absl::Seconds(3)), 152 * kMiB - kCalls);

@@ -133,7 +133,7 @@ TEST_F(RowTableTest, RowsKeepTheirKeysWhileOthersAreRemovedAndTheirMemoryGoes) {
   RowTable other(kFloats * sizeof(float), pool_);  // whose rows are in the same blocks
   for (int64_t key = 0; key < 40000; ++key) other.FindOrInsert(key);
   const size_t slots = table_.index_slots();
-  for (int64_t i = 0; i < 120000; ++i) {
+  for (int64_t i = 0; i < 300000; ++i) {
     const auto key = static_cast<int64_t>(MixBits(static_cast<uint64_t>(i)) % 120000);
     if (expected.erase(key) > 0) table_.Remove(table_.FindOne(key));
   }
