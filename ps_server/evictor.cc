@@ -192,7 +192,7 @@ absl::StatusOr<bool> Evictor::Round(int64_t goal_bytes) {
       ASSIGN_OR_RETURN(bytes, Visit(*tables[at], *stripe, goal_bytes));
     }
     freed += bytes;
-    if (MonotonicNow() - charged > kChargePause) {
+    if (options_.own_process && MonotonicNow() - charged > kChargePause) {
       ChargeServer(tables);
       ReturnMemory(tables);
       charged = MonotonicNow();

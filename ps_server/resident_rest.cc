@@ -5,15 +5,17 @@
 namespace cairn {
 namespace {
 
-// The least of the budget for rows, however much the process takes.
-constexpr int64_t kRowShare = 8;
+// What rows and calls are left, however much the process takes: a call that brings many rows must
+// find room. In a small budget the rest has a quarter all the same.
+constexpr int64_t kKeptShare = 8;
+constexpr int64_t kKeptBytes = 40 << 20;
 // Of the budget, a second.
-constexpr int64_t kFallShare = 256;
+constexpr int64_t kFallShare = 128;
 // So much it comes to soon, whatever the budget; but no more than a quarter of it.
 constexpr int64_t kUsualBytes = 48 << 20;
 constexpr int64_t kUsualShare = 4;
 // Rows leave a part of the budget to calls: of what those do not use the rest may have so much.
-constexpr int64_t kCallsShare = 32;
+constexpr int64_t kCallsShare = 20;
 
 }  // namespace
 
@@ -29,7 +31,8 @@ int64_t ResidentRest::Note(const Seen& seen) {
   noted_ = seen.at;
   if (seen.resident_bytes <= limit_ / 2) held_ = 0;
   const int64_t others = seen.charged_bytes - seen.rows_bytes;
-  charged_ = std::clamp<int64_t>(limit_ - limit_ / kRowShare - others, 0, held_);
+  const int64_t kept = std::max(limit_ / kKeptShare, kKeptBytes);
+  charged_ = std::min(held_, std::max(limit_ / kUsualShare, limit_ - kept - others));
   return charged_;
 }
 

@@ -26,7 +26,7 @@ class ResidentRest {
   };
   // Rises at once, and falls slowly: what was needed a moment ago, as by a compaction, is soon
   // needed again. Nothing while no more than half of the budget is resident. Of the rest no more
-  // than leaves rows their place: an eighth of the budget, where others leave them so much.
+  // than leaves rows and calls an eighth of the budget, and 40 MiB; but up to a quarter always.
   int64_t Note(const Seen& seen);
 
   // To be left free while rows come to memory by themselves, as at a start, of what the rest soon

@@ -127,8 +127,8 @@ TEST_F(ColdRowsTest, RowsLeaveMemoryAndComeBackWithEveryPushInThem) {
   EXPECT_GT(figures.evicted, kKeys / 2);
 }
 
-// Rows make room for what their process takes beside them, but keep an eighth of the budget, less
-// what is between the marks. What they leave goes back to the system, while they are used.
+// Rows make room for what their process takes beside them: of a small budget a quarter. What they
+// leave goes back to the system, while they are used.
 TEST_F(ColdRowsTest, RowsMakeRoomForTheRestOfTheirProcess) {
   options_.memory_budget_bytes = 32 << 20;
   options_.own_process = true;
@@ -143,12 +143,12 @@ TEST_F(ColdRowsTest, RowsMakeRoomForTheRestOfTheirProcess) {
     ASSERT_NO_FATAL_FAILURE(ExpectHolds(client, model));
   }
   const int64_t row_charge = kDim * 4 + 32;
-  EXPECT_LE(Info(client).rows_in_memory, options_.memory_budget_bytes / 6 / row_charge);
-  EXPECT_GT(Info(client).rows_in_memory, options_.memory_budget_bytes / 30 / row_charge);
+  EXPECT_LE(Info(client).rows_in_memory, options_.memory_budget_bytes / 10 * 7 / row_charge);
+  EXPECT_GT(Info(client).rows_in_memory, options_.memory_budget_bytes / 10 * 3 / row_charge);
   ASSERT_NO_FATAL_FAILURE(Restart());
   TestClient again = Client();
   // A start leaves room for what will be charged.
-  EXPECT_LE(Info(again).rows_in_memory, options_.memory_budget_bytes * 3 / 4 / row_charge);
+  EXPECT_LE(Info(again).rows_in_memory, options_.memory_budget_bytes / 10 * 7 / row_charge);
   ASSERT_NO_FATAL_FAILURE(ExpectHolds(again, model));
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <utility>
 
 #include "absl/time/time.h"
 
@@ -13,7 +14,7 @@ namespace {
 constexpr int64_t kMiB = 1 << 20;
 constexpr int64_t kLimit = 1024 * kMiB;
 constexpr int64_t kUsual = 48 * kMiB;
-constexpr int64_t kCalls = kLimit / 32;  // of a budget, for calls
+constexpr int64_t kCalls = kLimit / 20;  // of a budget, for calls
 
 class ResidentRestTest : public ::testing::Test {
  protected:
@@ -50,14 +51,14 @@ TEST_F(ResidentRestTest, CallsThatUseTheirPlaceHaveIt) {
                        .at = absl::Seconds(1)});
   };
   EXPECT_EQ(note(900 * kMiB), 100 * kMiB - kCalls);
-  EXPECT_EQ(note(940 * kMiB), 100 * kMiB - 16 * kMiB);
+  EXPECT_EQ(note(940 * kMiB), 116 * kMiB - kCalls);
   EXPECT_EQ(note(1000 * kMiB), 100 * kMiB);
 }
 
 TEST_F(ResidentRestTest, FallsSlowly) {
   ASSERT_EQ(NoteBeside(160 * kMiB, absl::Seconds(1)), 160 * kMiB - kCalls);
-  EXPECT_EQ(NoteBeside(100 * kMiB, absl::Seconds(3)), 152 * kMiB - kCalls);
-  EXPECT_EQ(NoteBeside(100 * kMiB, absl::Seconds(3)), 152 * kMiB - kCalls);
+  EXPECT_EQ(NoteBeside(100 * kMiB, absl::Seconds(2)), 152 * kMiB - kCalls);
+  EXPECT_EQ(NoteBeside(100 * kMiB, absl::Seconds(2)), 152 * kMiB - kCalls);
   EXPECT_EQ(NoteBeside(100 * kMiB, absl::Seconds(100)), 100 * kMiB - kCalls);
 }
 
@@ -77,14 +78,21 @@ TEST_F(ResidentRestTest, NothingIsChargedWhileHalfOfTheBudgetIsNotResident) {
   EXPECT_EQ(rest_.expected_bytes(), kUsual);
 }
 
-// However much the process takes, rows keep a place, and what cannot leave is left its own.
-TEST_F(ResidentRestTest, LeavesRowsAnEighthWhereOthersDo) {
+// However much the process takes, rows and calls keep a place.
+TEST_F(ResidentRestTest, LeavesAnEighthAndFortyMiBOrTakesAQuarter) {
   EXPECT_EQ(NoteBeside(2000 * kMiB, absl::Seconds(1)), kLimit * 7 / 8 - 100 * kMiB);
   EXPECT_EQ(rest_.Note({.resident_bytes = 2000 * kMiB,
                         .charged_bytes = 900 * kMiB,
                         .rows_bytes = 0,
                         .at = absl::Seconds(2)}),
-            0);
+            kLimit / 4);
+  for (const auto& [limit, rest] : {std::pair(128 * kMiB, 68 * kMiB), {64 * kMiB, 16 * kMiB}}) {
+    EXPECT_EQ(ResidentRest(limit).Note({.resident_bytes = 2000 * kMiB,
+                                        .charged_bytes = 50 * kMiB,
+                                        .rows_bytes = 30 * kMiB,
+                                        .at = absl::Seconds(1)}),
+              rest);
+  }
 }
 
 }  // namespace
