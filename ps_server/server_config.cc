@@ -90,7 +90,7 @@ constexpr char kUsage[] =
   --snapshot_interval_seconds S   time between epochs of `snapshot`; default 5
   --memory_budget_bytes N         variables and messages together, and what the program takes where
                                   rows of tables can make room for it; 128 MiB or more; default
-                                  4 GiB, or three quarters of the machine's memory where that is less
+                                  4 GiB, or three quarters of the machine's memory, if less
   --memory_wait_seconds S         how long a call waits for memory before it is refused; default 2
   --not_finite MODE     a push with NaN or infinity is refused (reject, default), or acknowledged
                         and dropped (skip)
