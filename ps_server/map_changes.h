@@ -30,19 +30,21 @@ absl::Status TakeMap(ServerCore& core, Job& job, Variable& variable, const Varia
 // here, their source has given them away, and they are taken.
 absl::Status TakeArrived(ServerCore& core, Job& job, absl::string_view variable, int64_t version);
 
-// A call with these items was told BUSY: where that is for rows that have arrived, they are taken,
-// so that the next finds them.
+// A call with this item, or these, was told BUSY: where that is for rows that have arrived, they
+// are taken, so that the next finds them.
+template <typename Item>
+void TakeArrivedFor(ServerCore& core, const Admitted& admitted, const Item& item) {
+  const auto variable = admitted.variables->find(item.variable);
+  if (variable == admitted.variables->end() || admitted.job == nullptr ||
+      item.map_version <= variable->second->spec().map_version) {
+    return;
+  }
+  // The caller comes again, and finds them or not.
+  TakeArrived(core, *admitted.job, item.variable, item.map_version).IgnoreError();
+}
 template <typename Item>
 void TakeArrivedFor(ServerCore& core, const Admitted& admitted, const std::vector<Item>& items) {
-  for (const Item& item : items) {
-    const auto variable = admitted.variables->find(item.variable);
-    if (variable == admitted.variables->end() || admitted.job == nullptr ||
-        item.map_version <= variable->second->spec().map_version) {
-      continue;
-    }
-    // The caller comes again, and finds them or not.
-    TakeArrived(core, *admitted.job, item.variable, item.map_version).IgnoreError();
-  }
+  for (const Item& item : items) TakeArrivedFor(core, admitted, item);
 }
 
 // At the start: what had arrived for `variable` before the server ended, by `map`.

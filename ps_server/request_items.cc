@@ -96,6 +96,17 @@ absl::Status TakeIds(const ServerCore& core, const ItemName& item, const Payload
 
 }  // namespace
 
+absl::Status CheckSameMap(const ServerCore& core, const ItemName& item, const Variable& variable) {
+  const int64_t version = variable.spec().map_version;
+  if (item.map_version == 0 || item.map_version == version) return absl::OkStatus();
+  const std::string text = absl::StrCat(ItemText(core, item), ": its partition map has version ",
+                                        version, " here, and the caller's ", item.map_version);
+  if (item.map_version > version) {
+    return BusyError(absl::StrCat(text, ": rows may be about to arrive here"), kArrivalRetry);
+  }
+  return MovedError(text, {ToWire(variable.spec())});
+}
+
 size_t ItemTarget::row_bytes() const {
   return dense != nullptr ? dense->layout().part_row_bytes(part)
                           : table->layout().dim * sizeof(float);

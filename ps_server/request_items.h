@@ -56,10 +56,14 @@ absl::Status UnknownVariable(const ServerCore& core, const VariableMap& variable
 // kNotFound: unknown variable (names the nearest) or slot. kInvalidArgument: a shard or bucket that
 // lives elsewhere by the caller's map too, a selection the variable does not have, ids that are no
 // int64 or out of range. MOVED: it lives elsewhere by a newer map than the caller's. BUSY: by an
-// older one; what the caller names is yet to arrive, and MapAwaited names the variable. `groups`
-// holds KEYS' ids by bucket and outlives the target, as `ids` does.
+// older one; what the caller names is yet to arrive. `groups` holds KEYS' ids by bucket and
+// outlives the target, as `ids` does.
 absl::StatusOr<ItemTarget> ResolveItem(const ServerCore& core, const VariableMap& variables,
                                        const ItemName& item, const Payload& ids, KeyGroups& groups);
+
+// For calls that go by the whole map, not by the rows that they name. Where the caller has told its
+// map's version, and that is not this server's: MOVED, or BUSY as above.
+absl::Status CheckSameMap(const ServerCore& core, const ItemName& item, const Variable& variable);
 
 // kInvalidArgument: not the target's dtype, or not rows x width elements.
 absl::Status CheckValues(const ServerCore& core, const ItemName& item, const ItemTarget& target,

@@ -11,10 +11,12 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "ps_server/cold_rows.h"
+#include "ps_server/map_changes.h"
 #include "ps_server/pull.h"
 #include "ps_server/reply_holds.h"
 #include "ps_server/request_items.h"
 #include "storage/bytes.h"
+#include "thrift/errors.h"
 #include "thrift/limits.h"
 
 namespace cairn {
@@ -172,7 +174,8 @@ absl::Status Scan(ServerCore& core, const Admitted& admitted, const wire::ScanRe
   const ItemName name{.call = "scan",
                       .variable = request.variable,
                       .selection = wire::Selection::KEYS,
-                      .slot = request.slot};
+                      .slot = request.slot,
+                      .map_version = request.map_version};
   if (request.max_rows < 1 || request.max_rows > kMaxScanRows) {
     return absl::InvalidArgumentError(absl::StrCat(ItemText(core, name), ": max_rows is ",
                                                    request.max_rows, "; 1 to ", kMaxScanRows,
@@ -181,6 +184,10 @@ absl::Status Scan(ServerCore& core, const Admitted& admitted, const wire::ScanRe
   KeyGroups groups;
   ASSIGN_OR_RETURN(const ItemTarget target,
                    ResolveItem(core, *admitted.variables, name, Payload(), groups));
+  if (absl::Status same = CheckSameMap(core, name, *target.variable); !same.ok()) {
+    if (ReasonOf(same) == wire::ErrorReason::BUSY) TakeArrivedFor(core, admitted, request);
+    return same;
+  }
   absl::StatusOr<Cursor> cursor = CursorFrom(request.cursor);
   if (!cursor.ok()) return Annotate(cursor.status(), ItemText(core, name));
   // No larger than there can be rows, so that a small table costs little.

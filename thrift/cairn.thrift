@@ -687,6 +687,9 @@ struct ScanRequest {
   4: i32 max_rows = 4096
   /** Empty: the value. Else a slot. */
   5: string slot
+  /** As PushItem.map_version: a server that has another map answers BUSY or MOVED, since one that
+      gave rows away and the one that they go to could both be without them. */
+  6: i64 map_version = 0
 }
 
 /** Stored rows of an embedding table, every row once if nothing is pushed meanwhile. */

@@ -4,12 +4,15 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "common/variable_map.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -241,6 +244,42 @@ TEST_P(BusyMovesTest, EveryPushCountsOnce) {
   }
   EXPECT_EQ(Pull(*clients[0]), expected);
   EXPECT_THAT(PullDense(*clients[1]), Each(-static_cast<float>(pushes)));
+}
+
+// Whether the target of the last move has heard of its COMMIT or not.
+TEST_F(MovesTest, AScanWhileRowsMoveHasEveryRowOnce) {
+  Begin();
+  std::vector<int64_t> keys(kKeys);
+  std::iota(keys.begin(), keys.end(), int64_t{0});
+  ASSERT_OK(PushOnes(*tool_, keys));
+  std::atomic<bool> stop{false};
+  std::atomic<int> moves{0};
+  std::thread moving([&] {
+    for (int32_t source = 0; !stop; source = (source + 1) % kServers) {
+      const VariableSpec now = Now("emb");
+      if (PiecesOn(now, source) == 0) continue;
+      const auto moved = Move("emb", source, (source + 1) % kServers, 3);
+      EXPECT_OK(moved);
+      ++moves;
+    }
+  });
+  const absl::Cleanup end = [&] {
+    stop = true;
+    moving.join();
+  };
+  const auto reader = cluster_.Connect(Options(-1), true, Soon()).value();
+  ASSERT_OK(reader->Describe(Soon()).status());
+  for (int scans = 0, whole = 0; whole < 20 || moves < 40; ++scans) {
+    ASSERT_LT(scans, 100000);
+    std::vector<int64_t> seen;
+    const auto see = [&](int64_t key, absl::Span<const std::byte>) { seen.push_back(key); };
+    const absl::Status status = reader->Scan("emb", see, Soon());
+    if (absl::IsAborted(status)) continue;
+    ASSERT_OK(status);
+    std::sort(seen.begin(), seen.end());
+    ASSERT_EQ(seen, keys) << "scan " << scans;
+    ++whole;
+  }
 }
 
 // One of them gives up each time, and says so.

@@ -289,8 +289,9 @@ TEST_F(BudgetTest, BeyondTheBudgetRowsLeaveMemoryWhichIsBoundedAndNoneIsLost) {
   }
 #if !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)  // which take several times that
-  // Of everything: rows make room for the program, its libraries and its threads.
-  EXPECT_LT(PeakMemoryBytes(server_->pid()), kBudgetBytes / 4 * 5);
+  // Of everything: rows make room for the program, its libraries and its threads. About 1.04 times
+  // the budget, and a quarter more where the test runner has malloc fill whatever is freed.
+  EXPECT_LT(PeakMemoryBytes(server_->pid()), kBudgetBytes / 2 * 3);
 #endif
   ASSERT_NO_FATAL_FAILURE(Terminate());
   // With less memory, too.

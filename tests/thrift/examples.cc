@@ -245,6 +245,7 @@ wire::ScanRequest ExampleScan() {
   request.__set_cursor("");
   request.__set_max_rows(100);
   request.__set_slot("accumulator");
+  request.__set_map_version(3);
   return request;
 }
 

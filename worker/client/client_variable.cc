@@ -36,13 +36,29 @@ ClientVariable::ClientVariable(VariableSpec spec, const ClientVariable* before)
                          .rows = shard.rows});
     }
   }
-  for (const ClientVariableGroup& group : groups_) {
-    if (before != nullptr && PiecesOn(before->spec(), group.server) == 0) {
-      newcomers_.push_back(group.server);
-    }
-  }
+  if (embedding()) NoteSince(before);
   versions_ = std::make_unique<std::atomic<int64_t>[]>(groups_.size());
   for (size_t i = 0; i < groups_.size(); ++i) versions_[i].store(-1, std::memory_order_relaxed);
+}
+
+void ClientVariable::NoteSince(const ClientVariable* before) {
+  there_since_.assign(groups_.size(), spec_.map_version);
+  if (before == nullptr || before->spec().map_version + 1 != spec_.map_version) return;
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    const auto same = std::lower_bound(
+        before->groups_.begin(), before->groups_.end(), groups_[i].server,
+        [](const ClientVariableGroup& group, int32_t server) { return group.server < server; });
+    if (same == before->groups_.end() || same->server != groups_[i].server) continue;
+    there_since_[i] = before->there_since_[static_cast<size_t>(same - before->groups_.begin())];
+  }
+}
+
+std::vector<int32_t> ClientVariable::NewcomersSince(int64_t map_version) const {
+  std::vector<int32_t> newcomers;
+  for (size_t i = 0; i < there_since_.size(); ++i) {
+    if (there_since_[i] > map_version) newcomers.push_back(groups_[i].server);
+  }
+  return newcomers;
 }
 
 uint32_t ClientVariable::GroupOfRow(int64_t row) const {

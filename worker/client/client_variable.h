@@ -39,8 +39,9 @@ class ClientVariable {
   size_t row_bytes() const { return row_bytes_; }
   absl::Span<const ClientVariableGroup> groups() const { return groups_; }
 
-  // Servers that have rows of it, and had none by the map before.
-  absl::Span<const int32_t> newcomers() const { return newcomers_; }
+  // Servers that have rows of this table, and perhaps had none at some time since the map with
+  // `map_version`: they had none by one that this client knew, or it does not know all in between.
+  std::vector<int32_t> NewcomersSince(int64_t map_version) const;
 
   // Group of an embedding key.
   uint32_t GroupOfKey(int64_t key) const {
@@ -59,11 +60,13 @@ class ClientVariable {
   }
 
  private:
+  void NoteSince(const ClientVariable* before);
+
   const VariableSpec spec_;
   int64_t rows_ = 0;
   size_t row_bytes_ = 0;
   std::vector<ClientVariableGroup> groups_;
-  std::vector<int32_t> newcomers_;
+  std::vector<int64_t> there_since_;  // a map version each: groups of a table
   std::vector<uint16_t> bucket_group_;
   std::unique_ptr<std::atomic<int64_t>[]> versions_;
 };

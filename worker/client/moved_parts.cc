@@ -43,6 +43,8 @@ Item Without(const Item& item) {
 template <typename Item>
 absl::Status DealKeys(Item item, const ClientVariable& variable, int32_t server,
                       MovedParts<Item>* parts) {
+  const std::vector<int32_t> newcomers = variable.NewcomersSince(item.map_version);
+  item.map_version = variable.spec().map_version;
   RETURN_IF_ERROR(UseRows(variable, &item));
   const absl::Span<const int64_t> keys = item.ids.template As<int64_t>();
   absl::btree_map<int32_t, std::vector<size_t>> rows;
@@ -65,9 +67,9 @@ absl::Status DealKeys(Item item, const ClientVariable& variable, int32_t server,
       parts->elsewhere[owner].push_back(std::move(part));
     }
   }
-  // An update without rows counts too: where the variable is new, for nobody has told it there, and
-  // where some of it still is.
-  for (const int32_t newcomer : variable.newcomers()) {
+  // An update without rows counts too: where the variable has come since the item was cut, for
+  // nobody has told it there, and where some of it still is.
+  for (const int32_t newcomer : newcomers) {
     if (newcomer != server && !rows.contains(newcomer)) {
       parts->elsewhere[newcomer].push_back(Without(item));
     }
@@ -126,11 +128,11 @@ absl::StatusOr<MovedParts<Item>> CutAnew(const std::vector<Item>& items, int32_t
   for (const Item& item : items) {
     const ClientVariable* const variable = find(item.variable);
     Item anew = item;
-    if (variable != nullptr) anew.map_version = variable->spec().map_version;
     if (variable != nullptr && variable->embedding()) {
       RETURN_IF_ERROR(DealKeys(std::move(anew), *variable, server, &parts));
       continue;
     }
+    if (variable != nullptr) anew.map_version = variable->spec().map_version;
     const auto shard = static_cast<size_t>(item.shard);
     const bool known = variable != nullptr && shard < variable->spec().shards.size();
     const int32_t owner = known ? variable->spec().shards[shard].ps : server;

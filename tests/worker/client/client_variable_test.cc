@@ -1,11 +1,18 @@
 // Every row and key is routed to the group that holds it, for even, uneven and empty shards.
 #include "worker/client/client_variable.h"
 
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/worker/client/fleet.h"
 
 namespace cairn {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 void ExpectRowsInTheirShards(const std::vector<int64_t>& sizes) {
   std::vector<DenseShard> shards;
@@ -39,6 +46,27 @@ TEST(ClientVariable, FindsTheServerOfEveryKey) {
     EXPECT_EQ(variable.groups()[variable.GroupOfKey(key)].server,
               spec.bucket_ps[BucketOfKey(key, 8)]);
   }
+}
+
+VariableSpec TableOn(std::vector<int32_t> servers, int64_t map_version) {
+  VariableSpec spec = test::Table("t", 4);
+  spec.bucket_ps = std::move(servers);
+  spec.map_version = map_version;
+  return spec;
+}
+
+TEST(ClientVariableMap, KnowsWhoHadNoRowsAtSomeTimeSince) {
+  ClientVariableMap map;
+  EXPECT_THAT(map.Insert(TableOn({0, 1, 3}, 1))->NewcomersSince(1), IsEmpty());
+  map.Insert(TableOn({2, 1, 3}, 2));
+  const ClientVariable* const third = map.Insert(TableOn({2, 0, 3}, 3));
+  EXPECT_THAT(third->NewcomersSince(1), ElementsAre(0, 2));  // ps:0 had none by the second
+  EXPECT_THAT(third->NewcomersSince(2), ElementsAre(0));
+  EXPECT_THAT(third->NewcomersSince(3), IsEmpty());
+  // What was between is not known.
+  const ClientVariable* const fifth = map.Insert(TableOn({2, 0, 1}, 5));
+  EXPECT_THAT(fifth->NewcomersSince(3), ElementsAre(0, 1, 2));
+  EXPECT_THAT(fifth->NewcomersSince(5), IsEmpty());
 }
 
 TEST(ClientVariableMap, KeepsPointersOfWhatItForgets) {
