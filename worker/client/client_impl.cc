@@ -261,10 +261,16 @@ absl::Status PsClientImpl::Flush(Deadline deadline) {
 absl::Status PsClientImpl::FlushServer(int32_t server, absl::Duration attempt_limit,
                                        Deadline deadline, int64_t* durable) {
   wire::ServerState state;
-  absl::Status status = CallOne(server, "flush", attempt_limit, deadline,
-                                [&](wire::ParameterServerIf& service, const wire::Caller& caller,
-                                    int32_t) { service.flush(state, caller); });
-  if (status.ok()) sessions_[static_cast<size_t>(server)].Learn(state);
+  int64_t retries = 0;
+  ServerSession& session = sessions_[static_cast<size_t>(server)];
+  absl::Status status = fan_out_.Call(
+      session, "flush", attempt_limit, options_.ps_wait, deadline,
+      [&](wire::ParameterServerIf& service, const wire::Caller& caller) {
+        service.flush(state, caller);
+      },
+      &retries, /*may_be_slow=*/true);  // it takes as long as an epoch
+  retries_.fetch_add(retries, std::memory_order_relaxed);
+  if (status.ok()) session.Learn(state);
   if (status.ok() && durable != nullptr) *durable = state.durable;
   return status;
 }

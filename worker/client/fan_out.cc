@@ -158,7 +158,8 @@ absl::Status FanOut::Run(absl::Span<Exchange* const> exchanges, bool finish_all,
 absl::Status FanOut::Call(
     ServerSession& session, absl::string_view method, absl::Duration attempt_limit,
     absl::Duration ps_wait, Deadline deadline,
-    absl::FunctionRef<void(wire::ParameterServerIf&, const wire::Caller&)> body, int64_t* retries) {
+    absl::FunctionRef<void(wire::ParameterServerIf&, const wire::Caller&)> body, int64_t* retries,
+    bool may_be_slow) {
   Backoff backoff(ps_wait, deadline);
   int renewals = 0;
   while (true) {
@@ -176,7 +177,8 @@ absl::Status FanOut::Call(
         session.link().Discard(channel);
       }
     }
-    const Verdict verdict = session.Judge(&outcome, /*repeatable=*/true, boot_id, attempt_end);
+    const Verdict verdict =
+        session.Judge(&outcome, /*repeatable=*/true, boot_id, attempt_end, !may_be_slow);
     if (verdict == Verdict::kDone || verdict == Verdict::kFail) return outcome.status;
     const bool waited = ReasonOf(outcome.status) == wire::ErrorReason::WAIT_EXPIRED;
     const bool pause = verdict == Verdict::kAgainLater || (!waited && ++renewals > kMaxRenewals);

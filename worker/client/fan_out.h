@@ -73,10 +73,11 @@ class FanOut {
                    absl::FunctionRef<absl::Status(Exchange&)> answered, int64_t* retries);
 
   // One other call on one server, in the same manner. `body` gets the caller to send.
+  // `may_be_slow`: an answer that takes longer than an attempt may says nothing about the server.
   absl::Status Call(ServerSession& session, absl::string_view method, absl::Duration attempt_limit,
                     absl::Duration ps_wait, Deadline deadline,
                     absl::FunctionRef<void(wire::ParameterServerIf&, const wire::Caller&)> body,
-                    int64_t* retries);
+                    int64_t* retries, bool may_be_slow = false);
 
  private:
   void Send(Exchange& exchange, Deadline deadline);

@@ -255,8 +255,8 @@ absl::Time ServerSession::retained_since() const {
   return ledger_.oldest_since();
 }
 
-Verdict ServerSession::Judge(Outcome* outcome, bool repeatable, int64_t boot_id,
-                             Deadline deadline) {
+Verdict ServerSession::Judge(Outcome* outcome, bool repeatable, int64_t boot_id, Deadline deadline,
+                             bool slow_is_gone) {
   const bool served = outcome->progress == Progress::kAnswered && outcome->status.ok();
   if (!served && identity_.fenced != nullptr && identity_.fenced->load()) {
     *outcome = {Progress::kAnswered, FencedElsewhere(identity_.task)};
@@ -297,7 +297,7 @@ Verdict ServerSession::Judge(Outcome* outcome, bool repeatable, int64_t boot_id,
   if (!absl::IsUnavailable(outcome->status) && !absl::IsDeadlineExceeded(outcome->status)) {
     return Verdict::kFail;
   }
-  NoteGone(outcome->status);
+  if (slow_is_gone || !absl::IsDeadlineExceeded(outcome->status)) NoteGone(outcome->status);
   if (outcome->progress == Progress::kUnknown && !repeatable) {
     outcome->status = absl::Status(
         outcome->status.code(),

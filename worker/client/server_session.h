@@ -115,8 +115,10 @@ class ServerSession {
 
   // Decides about an attempt that carried `boot_id`. `repeatable`: running it twice does no harm.
   // Logs a server's going and coming back, and who others wait for; says hello again to a server
-  // that was restarted or that has ended this worker's lease.
-  Verdict Judge(Outcome* outcome, bool repeatable, int64_t boot_id, Deadline deadline);
+  // that was restarted or that has ended this worker's lease. `slow_is_gone`: a server that has not
+  // answered in time is taken for gone.
+  Verdict Judge(Outcome* outcome, bool repeatable, int64_t boot_id, Deadline deadline,
+                bool slow_is_gone = true);
   // The error of a call that waited in vain for this server, after its last attempt's `outcome`.
   absl::Status GaveUp(const Outcome& outcome, bool deadline_passed) const;
 

@@ -2,6 +2,8 @@
 // counts, nothing acknowledged is forgotten.
 #include "worker/client/server_session.h"
 
+#include <utility>
+
 #include "tests/worker/client/fleet.h"
 #include "thrift/errors.h"
 
@@ -50,6 +52,21 @@ class ServerSessionTest : public ::testing::Test {
   int64_t boot_id_ = 0;  // that the last push carried
   absl::Status status_;
 };
+
+TEST_F(ServerSessionTest, WhoeverMayBeSlowIsNotGone) {
+  const auto judge = [&](absl::Status status, bool slow_is_gone) {
+    Outcome outcome{Progress::kUnknown, std::move(status)};
+    EXPECT_EQ(session_.Judge(&outcome, true, 1, Soon(), slow_is_gone), Verdict::kAgainLater);
+    return session_.gone();
+  };
+  EXPECT_FALSE(judge(absl::DeadlineExceededError("no answer"), false));
+  EXPECT_TRUE(judge(absl::DeadlineExceededError("no answer"), true));
+  ASSERT_OK(Push(1).status);
+  boot_id_ = 0;
+  EXPECT_EQ(Judge({Progress::kAnswered, absl::OkStatus()}), Verdict::kDone);
+  EXPECT_FALSE(session_.gone());
+  EXPECT_TRUE(judge(absl::UnavailableError("refused"), false));
+}
 
 TEST_F(ServerSessionTest, AnAcknowledgementOfADeadBootIsVoid) {
   ASSERT_OK(Push(1).status);  // applied; the answer is on its way …
