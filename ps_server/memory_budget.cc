@@ -7,6 +7,12 @@
 #include "thrift/errors.h"
 
 namespace cairn {
+namespace {
+
+constexpr absl::Duration kTurnAfter = absl::Milliseconds(100);
+
+}  // namespace
+
 MemoryBudget::MemoryBudget(int64_t limit_bytes, absl::Duration wait, WaitBoard* board)
     : limit_(limit_bytes), wait_(wait), board_(board) {}
 
@@ -19,7 +25,7 @@ bool MemoryBudget::TryAcquireBelow(int64_t bytes, int64_t limit_bytes) {
 }
 
 bool MemoryBudget::TryAcquire(int64_t bytes) {
-  if (!TryAcquireLocked(bytes)) return false;
+  if (reserved_.load() || !TryAcquireBelow(bytes, limit_)) return false;
   // As with waiters_: either the reclaimer sees what is in use now, or this thread that it waits.
   if (used_.load() > high_bytes() && idle_.load()) {
     absl::MutexLock lock(&mutex_);
@@ -47,13 +53,31 @@ absl::Status MemoryBudget::Acquire(int64_t bytes, absl::string_view what) {
     return reclaiming_ && !patience.Expired() && (rounds_ended_ < round || freed_);
   };
   shortage_.SignalAll();
-  bool acquired = TryAcquireLocked(bytes);
+  const Queue::const_iterator place = queue_.insert(queue_.end(), MonotonicNow());
+  const Deadline turn = Deadline::In(kTurnAfter);
+  bool acquired = TryAcquireInTurn(place, bytes);
   while (!acquired && (!deadline.Expired() || hopeful())) {
-    released_.WaitUntil(&mutex_, deadline.Expired() ? patience : deadline);
-    acquired = TryAcquireLocked(bytes);
+    const Deadline end = deadline.Expired() ? patience : deadline;
+    released_.WaitUntil(&mutex_, turn.Expired() ? end : Deadline::Earlier(turn, end));
+    acquired = TryAcquireInTurn(place, bytes);
   }
+  queue_.erase(place);
+  NoteTurn();
+  if (!queue_.empty()) released_.SignalAll();  // it may be another's turn
   if (waiters_.fetch_sub(1) == 1) wanted_ = 0;
   return acquired ? absl::OkStatus() : Exhausted(bytes, what);
+}
+
+bool MemoryBudget::TryAcquireInTurn(Queue::const_iterator place, int64_t bytes) {
+  NoteTurn();
+  if (reserved_.load() && place != queue_.begin()) return false;
+  return TryAcquireBelow(bytes, limit_);
+}
+
+// Where nothing is freed, it may never have room, and others need not wait for that.
+void MemoryBudget::NoteTurn() {
+  const bool frees = reclaiming_ && (freed_ || rounds_ended_ < rounds_begun_);
+  reserved_.store(frees && !queue_.empty() && MonotonicNow() - queue_.front() >= kTurnAfter);
 }
 
 void MemoryBudget::Release(int64_t bytes) {
@@ -74,6 +98,7 @@ void MemoryBudget::BeginReclaiming(absl::Duration patience) {
 void MemoryBudget::EndReclaiming() {
   absl::MutexLock lock(&mutex_);
   reclaiming_ = false;
+  NoteTurn();
   shortage_.SignalAll();
   released_.SignalAll();
 }
@@ -91,6 +116,7 @@ std::optional<int64_t> MemoryBudget::AwaitShortage(absl::Duration pause) {
   idle_.store(false);
   if (!reclaiming_) return std::nullopt;
   ++rounds_begun_;
+  NoteTurn();
   const int64_t goal = used_.load() > high_bytes() ? low_bytes() : high_bytes();
   return std::min(goal, limit_ - wanted_);
 }
@@ -101,6 +127,7 @@ void MemoryBudget::EndRound(bool freed) {
   freed_ = freed;
   futile_ = !freed && used_.load() > high_bytes();
   if (waiters_.load() > 0 && freed) rounds_asked_ = rounds_begun_ + 1;
+  NoteTurn();
   released_.SignalAll();
 }
 

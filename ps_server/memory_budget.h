@@ -3,8 +3,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <list>
 #include <optional>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
@@ -25,7 +27,9 @@ class MemoryBudget {
 
   // Takes `bytes` (>= 0) or, after the wait, and once the reclaimer has found nothing that could
   // go, returns kResourceExhausted with reason MEMORY_BUDGET:
-  // "`what` needs … bytes; … of … are in use". Bytes beyond the whole limit fail at once.
+  // "`what` needs … bytes; … of … are in use". Bytes beyond the whole limit fail at once. Whoever
+  // finds room has it, but while the reclaimer frees some, one that has waited for a tenth of a
+  // second goes before all others: much room is never there by itself.
   absl::Status Acquire(int64_t bytes, absl::string_view what);
   // The same without waiting.
   bool TryAcquire(int64_t bytes);
@@ -56,8 +60,11 @@ class MemoryBudget {
   int64_t limit_bytes() const { return limit_; }
 
  private:
+  using Queue = std::list<absl::Duration>;  // when each began to wait
   // Wakes nobody.
-  bool TryAcquireLocked(int64_t bytes) { return TryAcquireBelow(bytes, limit_); }
+  bool TryAcquireInTurn(Queue::const_iterator place, int64_t bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void NoteTurn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Exhausted(int64_t bytes, absl::string_view what) const;
 
   const int64_t limit_;
@@ -66,8 +73,10 @@ class MemoryBudget {
   std::atomic<int64_t> used_{0};
   std::atomic<int64_t> expected_{0};
   std::atomic<int32_t> waiters_{0};
-  std::atomic<bool> idle_{false};  // the reclaimer waits
-  absl::Mutex mutex_;              // for waiting only; guards what follows
+  std::atomic<bool> idle_{false};      // the reclaimer waits
+  std::atomic<bool> reserved_{false};  // room is for the front of the queue
+  absl::Mutex mutex_;                  // for waiting only; guards what follows
+  Queue queue_;
   MonotonicCondVar released_;
   MonotonicCondVar shortage_;
   bool reclaiming_ = false;

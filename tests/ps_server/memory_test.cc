@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "common/deadline.h"
 #include "ps_server/memory_budget.h"
 #include "tests/ps_server/server_fixture.h"
 #include "thrift/errors.h"
@@ -48,6 +49,40 @@ TEST(MemoryBudget, RowsThatComeByThemselvesLeaveRoomForWhatIsExpected) {
   budget.Expect(300);
   EXPECT_EQ(budget.load_bytes(), budget.low_bytes() - 300);
   EXPECT_OK(budget.Acquire(1000, "what is asked for"));
+}
+
+TEST(MemoryBudget, OneThatWaitsForMuchHasItsTurnWhileRoomIsMade) {
+  MemoryBudget budget(100, absl::Seconds(30));
+  budget.BeginReclaiming(absl::Seconds(30));
+  ASSERT_OK(budget.Acquire(90, "rows"));
+  std::thread large([&] { EXPECT_OK(budget.Acquire(60, "large")); });
+  const auto await = [&](bool room) {
+    const Deadline end = Deadline::In(absl::Seconds(30));
+    bool found = !room;
+    while (found != room && !end.Expired()) {
+      found = budget.TryAcquire(5);
+      if (found) budget.Release(5);
+    }
+    EXPECT_EQ(found, room);
+  };
+  await(true);
+  // Rounds that free something: after a while others find no room, though there is.
+  while (budget.AwaitShortage(absl::Milliseconds(1)) != 40) budget.EndRound(true);
+  budget.EndRound(true);
+  await(false);
+  // One that frees nothing.
+  budget.AwaitShortage(absl::Milliseconds(1));
+  budget.EndRound(false);
+  await(true);
+  budget.AwaitShortage(absl::Milliseconds(1));
+  await(false);
+  std::thread small([&] { EXPECT_OK(budget.Acquire(5, "small")); });  // behind it
+  budget.Release(60);
+  large.join();
+  small.join();
+  EXPECT_EQ(budget.used_bytes(), 95);
+  await(true);
+  budget.EndReclaiming();
 }
 
 class MemoryTest : public ServerTest {
