@@ -22,6 +22,7 @@
 namespace cairn::test {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -249,7 +250,7 @@ class LongEpochsTest : public MembersTest {
   LongEpochsTest() : MembersTest(absl::Hours(1)) {}
 };
 
-// It has lost the last push; the one before was durable there.
+// It has lost the last push, unless that was made durable with the one before.
 TEST_F(LongEpochsTest, AStartAfterTheCrashOfAServerThatJoinedDoesNotBeginAnew) {
   auto worker = Connect(0).value();
   ASSERT_OK(worker->Create({Table()}, Soon()));
@@ -268,9 +269,11 @@ TEST_F(LongEpochsTest, AStartAfterTheCrashOfAServerThatJoinedDoesNotBeginAnew) {
   worker.reset();
   cluster_.Crash(2);
   worker = Connect(0).value();
-  EXPECT_EQ(worker->position(), "4");
+  EXPECT_THAT(worker->position(), AnyOf("4", "5"));
   ASSERT_OK(worker->Describe(Soon()).status());
-  ASSERT_OK(Push(*worker, "5"));
+  if (worker->position() == "4") {
+    ASSERT_OK(Push(*worker, "5"));
+  }
   EXPECT_EQ(Pull(*worker), -5);
 }
 
