@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "common/status.h"
+#include "ps_server/process_setup.h"
 #include "tests/support/engine_cluster.h"
 #include "worker/client/ps_client.h"
 
@@ -160,7 +160,7 @@ void CompareTables(int32_t servers) {
 // client_bench [pushpull|embedding]: one part only.
 int main(int argc, char** argv) {
   // As cairn-ps and cairn-worker do: Debian's Abseil looks for lock cycles at every lock.
-  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  cairn::SetUpServerProcess();
   const std::string only = argc > 1 ? argv[1] : "";
   if (only != "embedding") {
     cairn::MeasurePushPull(1, true);

@@ -20,6 +20,7 @@
 #include "absl/time/time.h"
 #include "common/deadline.h"
 #include "common/status.h"
+#include "ps_server/process_setup.h"
 #include "tests/support/engine_cluster.h"
 #include "worker/client/held_values.h"
 #include "worker/client/ps_client.h"
@@ -287,6 +288,7 @@ void Measure(test::EngineCluster& cluster, bool in_order) {
 }  // namespace cairn
 
 int main() {
+  cairn::SetUpServerProcess();
   cairn::test::EngineCluster cluster(2, cairn::Durability::kSnapshot);
   for (const bool in_order : {false, true}) cairn::Measure(cluster, in_order);
   return 0;

@@ -26,8 +26,8 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "ps_server/engine.h"
+#include "ps_server/process_setup.h"
 #include "rocksdb/db.h"
 #include "rocksdb/write_batch.h"
 #include "storage/rocks_options.h"
@@ -399,7 +399,7 @@ void Run() {
 
 int main(int argc, char** argv) {
   absl::ParseCommandLine(argc, argv);
-  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  cairn::SetUpServerProcess();
   cairn::Run();
   return 0;
 }

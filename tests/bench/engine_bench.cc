@@ -26,13 +26,13 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "common/deadline.h"
 #include "common/hash.h"
 #include "ps_server/cold_rows.h"
 #include "ps_server/engine.h"
 #include "ps_server/hosted_table.h"
 #include "ps_server/listener.h"
+#include "ps_server/process_setup.h"
 #include "tests/support/temp_dir.h"
 #include "thrift/wire_client.h"
 
@@ -287,7 +287,7 @@ void Run() {
 
 int main(int argc, char** argv) {
   absl::ParseCommandLine(argc, argv);
-  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  cairn::SetUpServerProcess();
   cairn::Run();
   return 0;
 }

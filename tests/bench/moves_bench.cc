@@ -21,6 +21,7 @@
 #include "absl/time/time.h"
 #include "common/deadline.h"
 #include "common/status.h"
+#include "ps_server/process_setup.h"
 #include "tests/support/engine_cluster.h"
 #include "tests/support/row_moves.h"
 #include "worker/client/ps_client.h"
@@ -216,6 +217,7 @@ void Main(const Size& size, double busy_fraction) {
 }  // namespace cairn::test
 
 int main(int argc, char** argv) {
+  cairn::SetUpServerProcess();
   cairn::test::Size size;
   double busy_fraction = cairn::RowMoveOptions().busy_fraction;
   for (int i = 1; i < argc; ++i) {

@@ -19,6 +19,7 @@
 #include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
 #include "ps_server/engine.h"
+#include "ps_server/process_setup.h"
 #include "tests/bench/open_engine.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/zipf.h"
@@ -133,6 +134,7 @@ void Main() {
 }  // namespace cairn
 
 int main(int argc, char** argv) {
+  cairn::SetUpServerProcess();
   absl::ParseCommandLine(argc, argv);
   cairn::Main();
   return 0;

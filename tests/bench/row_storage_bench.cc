@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/row_storage.h"
 #include "ps_server/engine.h"
+#include "ps_server/process_setup.h"
 #include "tests/bench/open_engine.h"
 #include "tests/support/temp_dir.h"
 
@@ -202,6 +203,7 @@ class Bench {
 }  // namespace cairn
 
 int main(int argc, char** argv) {
+  cairn::SetUpServerProcess();
   absl::ParseCommandLine(argc, argv);
   cairn::Bench().Run();
   return 0;

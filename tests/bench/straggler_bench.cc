@@ -19,6 +19,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "common/status.h"
+#include "ps_server/process_setup.h"
 #include "tests/support/engine_cluster.h"
 #include "worker/client/ps_client.h"
 
@@ -145,7 +146,7 @@ void Measure(const char* name, const Consistency& consistency, const char* bar) 
 }  // namespace cairn
 
 int main() {
-  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  cairn::SetUpServerProcess();
   using cairn::ConsistencyMode;
   constexpr char kBar[] = "\"bar\":0.9,";
   cairn::Measure("async", {}, kBar);

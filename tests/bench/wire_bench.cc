@@ -35,6 +35,7 @@
 #include "absl/flags/parse.h"
 #include "ps_server/engine.h"
 #include "ps_server/listener.h"
+#include "ps_server/process_setup.h"
 #include "tests/support/fake_engine.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test_certificates.h"
@@ -572,6 +573,7 @@ int Main() {
 }  // namespace cairn
 
 int main(int argc, char** argv) {
+  cairn::SetUpServerProcess();
   absl::ParseCommandLine(argc, argv);
   return cairn::Main();
 }
