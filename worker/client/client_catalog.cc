@@ -222,7 +222,7 @@ absl::Status PsClientImpl::Scan(
                     service.scan(reply, request);
                   });
       if (ReasonOf(scanned) == wire::ErrorReason::MOVED) {
-        LearnMaps(scanned, deadline);
+        moved_updates_.LearnMaps(scanned, deadline);
         return absl::AbortedError(absl::StrCat("scan \"", variable, "\": ", scanned.message(),
                                                ", so that some were missed: scan again"));
       }

@@ -1,6 +1,5 @@
 // The hot path: pull, push, both in one round trip, assign.
 #include <algorithm>
-#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -183,16 +182,17 @@ absl::Status PsClientImpl::RunPlan(DataPlan& plan, bool updates, const absl::str
   } else {
     for (Exchange* exchange : plan.Wave(0)) exchange->repeatable = !DataPlan::Updates(*exchange);
     absl::Status status = RunWave(plan, 0, /*numbered=*/false, deadline);
-    if (!status.ok() && LearnMaps(plan.Wave(0), deadline)) {
+    if (!status.ok() && moved_updates_.LearnMaps(plan.Wave(0), deadline)) {
       *moved = true;
       // What else is wrong with a pull shows again.
-      status = updates ? SendMoved(plan.Wave(0), /*numbered=*/false, deadline) : absl::OkStatus();
+      status = updates ? moved_updates_.Send(plan.Wave(0), /*numbered=*/false, deadline)
+                       : absl::OkStatus();
     }
     RETURN_IF_ERROR(status);
   }
   for (size_t wave = 1; wave < waves && !*moved; ++wave) {
     const absl::Status status = RunWave(plan, wave, /*numbered=*/false, deadline);
-    if (!status.ok() && LearnMaps(plan.Wave(wave), deadline)) {
+    if (!status.ok() && moved_updates_.LearnMaps(plan.Wave(wave), deadline)) {
       *moved = true;
     } else {
       RETURN_IF_ERROR(status);
@@ -210,47 +210,16 @@ absl::Status PsClientImpl::RunNumbered(DataPlan& plan, const absl::string_view* 
   CAIRN_CRASH_POINT("worker: before a push is numbered");
   if (status.ok()) status = order_.Number(plan.Wave(0), position);
   if (status.ok()) {
-    status = SendNumbered(plan, deadline, moved);
+    const auto run = [&](absl::Span<Exchange* const> exchanges) {
+      return RunExchanges(plan, exchanges, /*numbered=*/true, deadline);
+    };
+    status = moved_updates_.SendNumbered(plan.Wave(0), run, deadline, moved);
     order_.Settle(plan.Wave(0), status);
     CAIRN_CRASH_POINT("worker: a push is acknowledged by all");
   }
   order_.EndTurn();
   if (retention_.bytes() > retention_.limit_bytes() / 2) early_epochs_.Ask();
   return status;
-}
-
-// An earlier start may have had some servers' acknowledgement of this number. They get what it
-// computes anew, of rows that have come there since, before any server that lacks the number: else
-// a start after this one would take it for everybody's too early (ps_server/MOVES.md).
-absl::Status PsClientImpl::SendNumbered(DataPlan& plan, Deadline deadline, bool* moved) {
-  const absl::Span<Exchange* const> all = plan.Wave(0);
-  const auto had = [number = order_.next()](const Exchange* exchange) {
-    return exchange->session->had_at_start() >= number;
-  };
-  const bool in_two = !identity_.synchronous() && std::any_of(all.begin(), all.end(), had);
-  if (!in_two) return SendPartsOf(plan, all, deadline, moved);
-  std::vector<Exchange*> first, then(all.begin(), all.end());
-  std::copy_if(all.begin(), all.end(), std::back_inserter(first), had);
-  std::erase_if(then, had);
-  for (Exchange* exchange : then) {
-    exchange->sent = exchange->done = false;
-    exchange->outcome = {Progress::kNotSent, absl::OkStatus()};
-  }
-  absl::Status status = SendPartsOf(plan, first, deadline, moved);
-  const bool known = std::all_of(first.begin(), first.end(), [](const Exchange* exchange) {
-    return exchange->done && exchange->outcome.progress == Progress::kAnswered;
-  });
-  if (!known || ReasonOf(status) == wire::ErrorReason::FENCED) return status;
-  const absl::Status rest = SendPartsOf(plan, then, deadline, moved);
-  return status.ok() ? rest : status;
-}
-
-absl::Status PsClientImpl::SendPartsOf(DataPlan& plan, absl::Span<Exchange* const> exchanges,
-                                       Deadline deadline, bool* moved) {
-  const absl::Status status = RunExchanges(plan, exchanges, /*numbered=*/true, deadline);
-  if (status.ok() || !LearnMaps(exchanges, deadline)) return status;
-  *moved = true;
-  return SendMoved(exchanges, /*numbered=*/true, deadline);
 }
 
 absl::Status PsClientImpl::MakeRoom(absl::Span<Exchange* const> exchanges, Deadline deadline) {

@@ -1,13 +1,12 @@
-// PsClient over any ServerLink. Seven source files: client_impl.cc has sessions and leases,
-// client_members.cc servers that come and go, client_data.cc the hot path, client_moves.cc rows
-// that move, client_steps.cc training steps,
-// client_catalog.cc what concerns whole variables, client_checkpoint.cc the whole job.
+// PsClient over any ServerLink. Six source files: client_impl.cc has sessions and leases,
+// client_members.cc servers that come and go, client_data.cc the hot path, client_steps.cc
+// training steps, client_catalog.cc what concerns whole variables, client_checkpoint.cc the whole
+// job.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -23,6 +22,7 @@
 #include "worker/client/data_plan.h"
 #include "worker/client/early_epochs.h"
 #include "worker/client/fan_out.h"
+#include "worker/client/moved_updates.h"
 #include "worker/client/plan_pool.h"
 #include "worker/client/position.h"
 #include "worker/client/ps_client.h"
@@ -36,7 +36,7 @@
 
 namespace cairn {
 
-class PsClientImpl : public PsClient {
+class PsClientImpl : public PsClient, private MovedUpdates::Host {
  public:
   // How a server is reached: at `address`, which is empty for one of options.servers.
   struct Reached {
@@ -126,7 +126,7 @@ class PsClientImpl : public PsClient {
   // Whether every server that has a part of it is known; else *unknown is one that is not.
   bool KnowsServersOf(const VariableSpec& spec, int32_t* unknown = nullptr) const;
   // The same, or RefreshMembers says why not.
-  absl::Status KnowServersOf(const VariableSpec& spec, Deadline deadline);
+  absl::Status KnowServersOf(const VariableSpec& spec, Deadline deadline) override;
   // Whether they differ from what was known: to a client without heartbeats a server that has left
   // is one that is gone.
   bool MembersChanged(Deadline deadline);
@@ -155,7 +155,10 @@ class PsClientImpl : public PsClient {
                             Deadline deadline);
   absl::StatusOr<const ClientVariable*> FindVariable(absl::string_view what,
                                                      absl::string_view name) const;
-  absl::Status CheckOpen(absl::string_view what, Deadline deadline) const;
+  absl::Status CheckOpen(absl::string_view what, Deadline deadline) const override;
+  void CountRetries(int64_t retries) override {
+    if (retries > 0) retries_.fetch_add(retries, std::memory_order_relaxed);
+  }
   // Adds `sources` to the plan. *skip: the push is to be dropped.
   absl::Status PlanPush(absl::Span<const PushSource> sources, DataPlan* plan, bool* skip);
   absl::Status PlanPulls(absl::Span<const PullTarget> targets, DataPlan* plan);
@@ -176,34 +179,6 @@ class PsClientImpl : public PsClient {
   absl::Status RunWave(DataPlan& plan, size_t wave, bool numbered, Deadline deadline);
   absl::Status RunExchanges(DataPlan& plan, absl::Span<Exchange* const> exchanges, bool numbered,
                             Deadline deadline);
-  // The plan's first wave, which has its number.
-  absl::Status SendNumbered(DataPlan& plan, Deadline deadline, bool* moved);
-  absl::Status SendPartsOf(DataPlan& plan, absl::Span<Exchange* const> exchanges, Deadline deadline,
-                           bool* moved);
-
-  // --- client_moves.cc ---
-  void LearnMaps(const absl::Status& moved, Deadline deadline);
-  // False: none of them met rows that have moved.
-  bool LearnMaps(absl::Span<Exchange* const> exchanges, Deadline deadline);
-  // After a wave in which updates met rows that have moved: sends every server what is its own.
-  // `exchanges` have ended then as if none had.
-  absl::Status SendMoved(absl::Span<Exchange* const> exchanges, bool numbered, Deadline deadline);
-  // Of a contribution: what has come to a server is added to what it has of it.
-  absl::Status ContributeAnew(absl::Span<Exchange* const> exchanges, Deadline deadline);
-  // *all: its calls; to them come those to servers that have rows of it since, which are in
-  // *joined. *again: those that are to be sent again.
-  absl::Status DealAnew(std::vector<Exchange*>* all, std::deque<Exchange>* joined,
-                        std::vector<Exchange*>* again);
-  absl::Status SendMovedOf(Exchange& exchange, bool numbered, Deadline deadline);
-  // What of `items` is for other servers by now; the rest is left in it.
-  template <typename Item>
-  absl::Status SendParts(Exchange& exchange, std::vector<Item>& items, bool numbered,
-                         Deadline deadline);
-  template <typename Item>
-  absl::Status CutParts(const Exchange& exchange, std::vector<Item>& items, bool numbered,
-                        std::vector<Exchange>* late);
-  absl::Status RunLate(Exchange& late, Deadline deadline);
-  absl::Status RunExchange(Exchange& exchange, bool numbered, Deadline deadline);
 
   // --- client_steps.cc ---
   // Under sync, a new start: what its pushes after `point` are.
@@ -261,6 +236,7 @@ class PsClientImpl : public PsClient {
   size_t placed_on_ ABSL_GUARDED_BY(create_mutex_) = 0;  // servers that placement_ is for
 
   PushOrder order_;
+  MovedUpdates moved_updates_{identity_, sessions_, order_, fan_out_, variables_, *this};
   StalenessCounter staleness_;
   std::atomic<int64_t> bytes_pushed_{0};
   std::atomic<int64_t> bytes_pulled_{0};

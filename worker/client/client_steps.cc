@@ -118,7 +118,7 @@ absl::Status PsClientImpl::PullStepOnce(int64_t step, absl::Span<const PullTarge
   const size_t waves = plan.WaveCount();
   *moved = false;
   const auto met_moved = [&](absl::Span<Exchange* const> exchanges, const absl::Status& status) {
-    *moved = !status.ok() && LearnMaps(exchanges, deadline);
+    *moved = !status.ok() && moved_updates_.LearnMaps(exchanges, deadline);
     return *moved;
   };
   std::vector<Exchange*> first, others;

@@ -1,6 +1,7 @@
-// What becomes of a call that meets rows which have moved to another server.
+#include "worker/client/moved_updates.h"
+
 #include <algorithm>
-#include <deque>
+#include <iterator>
 #include <map>
 #include <string>
 #include <utility>
@@ -12,7 +13,7 @@
 #include "common/status.h"
 #include "thrift/convert.h"
 #include "thrift/errors.h"
-#include "worker/client/client_impl.h"
+#include "thrift/limits.h"
 #include "worker/client/moved_parts.h"
 #include "worker/client/retained_call.h"
 
@@ -35,15 +36,52 @@ bool NothingLeft(const DataCall& call) {
 
 }  // namespace
 
-void PsClientImpl::LearnMaps(const absl::Status& moved, Deadline deadline) {
+void MovedUpdates::LearnMaps(const absl::Status& moved, Deadline deadline) {
+  const auto known = static_cast<int32_t>(sessions_.size());
   for (const wire::VariableSpec& wire : MovedOf(moved)) {
-    absl::StatusOr<VariableSpec> spec = FromWire(wire, 0, most_servers());
+    absl::StatusOr<VariableSpec> spec = FromWire(wire, 0, std::max(known, kMaxServers));
     // The map says where rows are, and is of no use before its servers are known.
-    if (spec.ok() && KnowServersOf(*spec, deadline).ok()) variables_.Insert(*std::move(spec));
+    if (spec.ok() && host_.KnowServersOf(*spec, deadline).ok()) {
+      variables_.Insert(*std::move(spec));
+    }
   }
 }
 
-bool PsClientImpl::LearnMaps(absl::Span<Exchange* const> exchanges, Deadline deadline) {
+// An earlier start may have had some servers' acknowledgement of this number. They get what it
+// computes anew, of rows that have come there since, before any server that lacks the number: else
+// a start after this one would take it for everybody's too early (ps_server/MOVES.md).
+absl::Status MovedUpdates::SendNumbered(absl::Span<Exchange* const> all, Attempt run,
+                                        Deadline deadline, bool* moved) {
+  const auto had = [number = order_.next()](const Exchange* exchange) {
+    return exchange->session->had_at_start() >= number;
+  };
+  const bool in_two = !identity_.synchronous() && std::any_of(all.begin(), all.end(), had);
+  if (!in_two) return SendPartsOf(all, run, deadline, moved);
+  std::vector<Exchange*> first, then(all.begin(), all.end());
+  std::copy_if(all.begin(), all.end(), std::back_inserter(first), had);
+  std::erase_if(then, had);
+  for (Exchange* exchange : then) {
+    exchange->sent = exchange->done = false;
+    exchange->outcome = {Progress::kNotSent, absl::OkStatus()};
+  }
+  const absl::Status status = SendPartsOf(first, run, deadline, moved);
+  const bool known = std::all_of(first.begin(), first.end(), [](const Exchange* exchange) {
+    return exchange->done && exchange->outcome.progress == Progress::kAnswered;
+  });
+  if (!known || ReasonOf(status) == wire::ErrorReason::FENCED) return status;
+  const absl::Status rest = SendPartsOf(then, run, deadline, moved);
+  return status.ok() ? rest : status;
+}
+
+absl::Status MovedUpdates::SendPartsOf(absl::Span<Exchange* const> exchanges, Attempt run,
+                                       Deadline deadline, bool* moved) {
+  const absl::Status status = run(exchanges);
+  if (status.ok() || !LearnMaps(exchanges, deadline)) return status;
+  *moved = true;
+  return Send(exchanges, /*numbered=*/true, deadline);
+}
+
+bool MovedUpdates::LearnMaps(absl::Span<Exchange* const> exchanges, Deadline deadline) {
   bool any = false;
   for (const Exchange* exchange : exchanges) {
     if (!Moved(*exchange)) continue;
@@ -53,8 +91,8 @@ bool PsClientImpl::LearnMaps(absl::Span<Exchange* const> exchanges, Deadline dea
   return any;
 }
 
-absl::Status PsClientImpl::SendMoved(absl::Span<Exchange* const> exchanges, bool numbered,
-                                     Deadline deadline) {
+absl::Status MovedUpdates::Send(absl::Span<Exchange* const> exchanges, bool numbered,
+                                Deadline deadline) {
   absl::Status status;
   for (const Exchange* exchange : exchanges) {
     if (!exchange->outcome.status.ok() && !Moved(*exchange)) status = exchange->outcome.status;
@@ -68,7 +106,7 @@ absl::Status PsClientImpl::SendMoved(absl::Span<Exchange* const> exchanges, bool
   }
   for (Exchange* exchange : exchanges) {
     if (!Moved(*exchange)) continue;
-    if (status.ok()) status = SendMovedOf(*exchange, numbered, deadline);
+    if (status.ok()) status = SendRest(*exchange, numbered, deadline);
     // Some servers have the push, and this one does not: it is not void.
     if (!status.ok()) exchange->outcome = {Progress::kUnknown, status};
   }
@@ -77,12 +115,12 @@ absl::Status PsClientImpl::SendMoved(absl::Span<Exchange* const> exchanges, bool
 
 // No step can close with any of it before every server has its part (ps_server/MOVES.md), so the
 // order does not matter.
-absl::Status PsClientImpl::ContributeAnew(absl::Span<Exchange* const> exchanges,
+absl::Status MovedUpdates::ContributeAnew(absl::Span<Exchange* const> exchanges,
                                           Deadline deadline) {
   std::vector<Exchange*> all(exchanges.begin(), exchanges.end());
   std::deque<Exchange> joined;  // of servers that have come since
   while (LearnMaps(all, deadline)) {
-    RETURN_IF_ERROR(CheckOpen("step, while rows move", deadline));
+    RETURN_IF_ERROR(host_.CheckOpen("step, while rows move", deadline));
     std::vector<Exchange*> again;
     RETURN_IF_ERROR(DealAnew(&all, &joined, &again));
     CAIRN_CRASH_POINT("worker: before what has moved is sent");
@@ -96,7 +134,7 @@ absl::Status PsClientImpl::ContributeAnew(absl::Span<Exchange* const> exchanges,
 
 // By one map of each variable, though others are learned meanwhile: rows of two could not share an
 // item. A server that has taken its part already has none that go elsewhere.
-absl::Status PsClientImpl::DealAnew(std::vector<Exchange*>* all, std::deque<Exchange>* joined,
+absl::Status MovedUpdates::DealAnew(std::vector<Exchange*>* all, std::deque<Exchange>* joined,
                                     std::vector<Exchange*>* again) {
   absl::flat_hash_map<std::string, const ClientVariable*> maps;
   const auto find = [&](absl::string_view name) {
@@ -148,7 +186,7 @@ absl::Status PsClientImpl::DealAnew(std::vector<Exchange*>* all, std::deque<Exch
 
 // The order matters: that the server it was for has its part says that the others have theirs, to a
 // start of this worker that asks what it is to compute again.
-absl::Status PsClientImpl::SendMovedOf(Exchange& exchange, bool numbered, Deadline deadline) {
+absl::Status MovedUpdates::SendRest(Exchange& exchange, bool numbered, Deadline deadline) {
   DataCall& call = exchange.call;
   if (call.kind == CallKind::kStep) call.kind = CallKind::kPush;
   if (call.kind == CallKind::kPull) {
@@ -173,13 +211,13 @@ absl::Status PsClientImpl::SendMovedOf(Exchange& exchange, bool numbered, Deadli
 }
 
 template <typename Item>
-absl::Status PsClientImpl::SendParts(Exchange& exchange, std::vector<Item>& items, bool numbered,
+absl::Status MovedUpdates::SendParts(Exchange& exchange, std::vector<Item>& items, bool numbered,
                                      Deadline deadline) {
   std::vector<Exchange> late;
   RETURN_IF_ERROR(CutParts(exchange, items, numbered, &late));
-  Backoff backoff(options_.ps_wait, deadline);
+  Backoff backoff(identity_.ps_wait, deadline);
   while (!late.empty()) {
-    RETURN_IF_ERROR(CheckOpen("push, while rows move", deadline));
+    RETURN_IF_ERROR(host_.CheckOpen("push, while rows move", deadline));
     CAIRN_CRASH_POINT("worker: before what has moved is sent");
     const absl::Status status = RunLate(late.back(), deadline);
     if (status.ok()) {
@@ -201,7 +239,7 @@ absl::Status PsClientImpl::SendParts(Exchange& exchange, std::vector<Item>& item
 }
 
 template <typename Item>
-absl::Status PsClientImpl::CutParts(const Exchange& exchange, std::vector<Item>& items,
+absl::Status MovedUpdates::CutParts(const Exchange& exchange, std::vector<Item>& items,
                                     bool numbered, std::vector<Exchange>* late) {
   const auto find = [this](absl::string_view name) { return variables_.Find(name); };
   ASSIGN_OR_RETURN(MovedParts<Item> parts, CutAnew(items, KeepsFor(*exchange.session), find));
@@ -222,7 +260,7 @@ absl::Status PsClientImpl::CutParts(const Exchange& exchange, std::vector<Item>&
   return absl::OkStatus();
 }
 
-absl::Status PsClientImpl::RunLate(Exchange& late, Deadline deadline) {
+absl::Status MovedUpdates::RunLate(Exchange& late, Deadline deadline) {
   int64_t retries = 0;
   Exchange* const one[] = {&late};
   const absl::Status status = fan_out_.Run(
@@ -232,11 +270,11 @@ absl::Status PsClientImpl::RunLate(Exchange& late, Deadline deadline) {
         return absl::OkStatus();
       },
       &retries);
-  if (retries > 0) retries_.fetch_add(retries, std::memory_order_relaxed);
+  host_.CountRetries(retries);
   return status;
 }
 
-absl::Status PsClientImpl::RunExchange(Exchange& exchange, bool numbered, Deadline deadline) {
+absl::Status MovedUpdates::RunExchange(Exchange& exchange, bool numbered, Deadline deadline) {
   int64_t retries = 0;
   Exchange* const one[] = {&exchange};
   const absl::Status status = fan_out_.Run(
@@ -248,7 +286,7 @@ absl::Status PsClientImpl::RunExchange(Exchange& exchange, bool numbered, Deadli
         return absl::OkStatus();
       },
       &retries);
-  if (retries > 0) retries_.fetch_add(retries, std::memory_order_relaxed);
+  host_.CountRetries(retries);
   return status;
 }
 
