@@ -12,4 +12,8 @@ inline int64_t DrawStartNumber() {
   return static_cast<int64_t>(uint64_t{random()} << 31 | (random() >> 1)) | 1;
 }
 
+// Rises with the time at which it is taken, as far as clocks agree; two of one microsecond differ
+// by chance.
+int64_t TimedStartNumber();
+
 }  // namespace cairn

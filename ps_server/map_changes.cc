@@ -60,7 +60,7 @@ absl::Status TakeArrived(ServerCore& core, Job& job, absl::string_view variable,
   if (move == nullptr || move->arriving == nullptr || move->map.map_version > version) {
     return absl::OkStatus();
   }
-  absl::MutexLock lock(&move->mutex);
+  const NotedLock lock(&move->mutex, &core.waits, kWaitsForMove, kEarlierStep);
   if (!move->ready || move->ended) return absl::OkStatus();
   ASSIGN_OR_RETURN(const Turn::Held turn,
                    TakeCreateTurn(core, absl::StrCat("rows of \"", variable, "\" that arrive")));

@@ -134,7 +134,7 @@ absl::Status Moving::Prepare(wire::MoveReply& reply) {
   if (!HasClaim()) return Superseded();
   const std::shared_ptr<Move> before = core_.moves.Find(request_.caller.job, request_.variable);
   if (before != nullptr) {
-    absl::MutexLock lock(&before->mutex);
+    const NotedLock lock(&before->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
     if (before->ready && !before->ended) {
       return NotDue(
           "rows have arrived here by another move that neither ended nor was given up: "
@@ -207,7 +207,7 @@ absl::Status Moving::Fence(const std::vector<Watermark>& incarnations) {
 
 absl::Status Moving::Read(wire::MoveReply& reply) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/true));
-  absl::MutexLock lock(&move->mutex);
+  const NotedLock lock(&move->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
   OutgoingRows& rows = *move->outgoing;
   // Of a small budget a small part.
   const int64_t bytes = std::min(
@@ -237,7 +237,7 @@ absl::Status Moving::Read(wire::MoveReply& reply) {
 
 absl::Status Moving::Write() {
   ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/false));
-  absl::MutexLock lock(&move->mutex);
+  const NotedLock lock(&move->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
   if (move->ready || move->ended) return NotDue("all of it has arrived here, or it was given up");
   RETURN_IF_ERROR(core_.flusher.failure());
   const absl::string_view pieces(reinterpret_cast<const char*>(request_.data.data()),
@@ -247,7 +247,7 @@ absl::Status Moving::Write() {
 
 absl::Status Moving::Hold(wire::MoveReply& reply) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/true));
-  absl::MutexLock lock(&move->mutex);
+  const NotedLock lock(&move->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
   if (move->ended) return NotDue("it was given up");
   Variable& variable = move->outgoing->variable();
   const absl::Duration until = MonotonicNow() + absl::Seconds(request_.hold_seconds);
@@ -324,7 +324,7 @@ absl::Status Moving::KeepFences() {
 
 absl::Status Moving::Ready() {
   ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/false));
-  absl::MutexLock lock(&move->mutex);
+  const NotedLock lock(&move->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
   if (move->ready) return absl::OkStatus();
   if (move->ended) return NotDue("it was given up");
   RETURN_IF_ERROR(move->arriving->CheckWhole());
@@ -342,7 +342,7 @@ absl::Status Moving::Ready() {
 }
 
 absl::Status Moving::GiveAway(Move& move) {
-  absl::MutexLock lock(&move.mutex);
+  const NotedLock lock(&move.mutex, &core_.waits, kWaitsForMove, kEarlierStep);
   if (move.ended) return NotDue("it was given up");
   OutgoingRows& rows = *move.outgoing;
   if (!rows.variable().Held()) {
@@ -379,7 +379,7 @@ absl::Status Moving::Learn() {
   // server's.
   if (const std::shared_ptr<Move> move = core_.moves.Find(request_.caller.job, request_.variable);
       move != nullptr && move->arriving != nullptr) {
-    absl::MutexLock lock(&move->mutex);
+    const NotedLock lock(&move->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
     if (!move->ended) RETURN_IF_ERROR(Discard(*move));
   }
   ASSIGN_OR_RETURN(const Turn::Held turn, TakeCreateTurn(core_, text_));
@@ -394,7 +394,7 @@ absl::Status Moving::Commit() {
     return GiveAway(*move);
   }
   {
-    absl::MutexLock lock(&move->mutex);
+    const NotedLock lock(&move->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
     if (!move->ready) return NotDue("not all of it has arrived here: READY comes first");
   }
   return TakeArrived(core_, *admitted_.job, request_.variable, map_.map_version);
@@ -433,7 +433,7 @@ absl::Status Moving::Abort() {
   }
   const std::shared_ptr<Move> move = core_.moves.Find(request_.caller.job, request_.variable);
   if (move == nullptr) return CheckNotTaken();
-  absl::MutexLock lock(&move->mutex);
+  const NotedLock lock(&move->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
   if (move->arriving != nullptr && here_ == request_.target) {
     RETURN_IF_ERROR(AbortArriving(*move));
   }

@@ -18,6 +18,9 @@ namespace cairn {
 class ArrivingRows;
 class OutgoingRows;
 
+// How those that wait for Move::mutex are noted (NotedLock).
+inline constexpr char kWaitsForMove[] = "move", kEarlierStep[] = "another step of the move";
+
 // One side of a move.
 struct Move {
   Move(VariableSpec to, int64_t begun_as, std::unique_ptr<OutgoingRows> out,
@@ -26,7 +29,7 @@ struct Move {
 
   const VariableSpec map;  // with which it ends
   const int64_t start;     // MoveRequest.start; 0: it is from before this server's start
-  absl::Mutex mutex;       // held over each step; guards what follows
+  absl::Mutex mutex;       // held over each step, disk and all; guards what follows
   // One of the two.
   const std::unique_ptr<OutgoingRows> outgoing;
   const std::unique_ptr<ArrivingRows> arriving;

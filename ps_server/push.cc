@@ -103,9 +103,9 @@ class Push {
        PushScratch& scratch)
       : core_(core), items_(items), step_(step), scratch_(scratch) {}
 
-  absl::Status Run(const VariableMap& variables, const Origin& origin, wire::PushReply& reply);
-  // After a Run.
-  TouchedParts touched() const;
+  // `touched`, unless null: what it has touched.
+  absl::Status Run(const VariableMap& variables, const Origin& origin, wire::PushReply& reply,
+                   TouchedParts* touched = nullptr);
   // The checks of Run alone, and the reply of a push that is kept. False: it is to be skipped, for
   // it is not finite.
   absl::StatusOr<bool> Check(const VariableMap& variables, wire::PushReply& reply);
@@ -113,6 +113,7 @@ class Push {
   std::vector<absl::Span<const std::byte>> values() const;
 
  private:
+  TouchedParts Touched() const;
   absl::Status Prepare(const VariableMap& variables, size_t i);
   // The values of an item, decoded where they travelled in another format.
   absl::StatusOr<absl::Span<const std::byte>> ValuesOf(const wire::PushItem& item,
@@ -321,13 +322,14 @@ absl::StatusOr<bool> Push::Check(const VariableMap& variables, wire::PushReply& 
   return finite;
 }
 
-TouchedParts Push::touched() const {
+TouchedParts Push::Touched() const {
   TouchedParts touched{.counted = counted_};
   for (const PreparedItem& item : scratch_.prepared) item.target.AddStripes(&touched.stripes);
   return touched;
 }
 
-absl::Status Push::Run(const VariableMap& variables, const Origin& origin, wire::PushReply& reply) {
+absl::Status Push::Run(const VariableMap& variables, const Origin& origin, wire::PushReply& reply,
+                       TouchedParts* touched) {
   ASSIGN_OR_RETURN(const bool finite, PrepareAll(variables, reply));
   if (!finite) {
     FillVersions(variables, reply);
@@ -345,7 +347,8 @@ absl::Status Push::Run(const VariableMap& variables, const Origin& origin, wire:
   // Only stripes that came from another server take what this one has by its number: the worker
   // takes that for durable, perhaps.
   const bool late = origin.applied && !reply.repeated && !scratch_.prepared.empty();
-  return late ? AwaitDurable(core_, touched()) : absl::OkStatus();
+  if (touched != nullptr) *touched = Touched();
+  return late ? AwaitDurable(core_, touched != nullptr ? *touched : Touched()) : absl::OkStatus();
 }
 
 // A contribution: checked, and kept by the job's steps.
@@ -395,9 +398,9 @@ absl::Status ApplyOrKeep(ServerCore& core, const Admitted& admitted,
     TouchedParts touched;
     const auto apply = [&](const Origin& origin) {
       Push push(core, request.items, /*step=*/0, scratch);
-      const absl::Status status = push.Run(*admitted.variables, origin, reply);
+      const absl::Status status =
+          push.Run(*admitted.variables, origin, reply, request.late ? &touched : nullptr);
       if (!request.late) return status;
-      touched = push.touched();
       // A count that a part in the worker's order made comes again with that part, should it be
       // lost. One that a late part made does not: this one, or an earlier try of it.
       touched.counted |= !origin.applied || reply.repeated;

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/crash_point.h"
 #include "common/monotonic_cond_var.h"
 #include "common/start_number.h"
@@ -31,7 +30,7 @@ constexpr absl::Duration kCommitPatience = absl::Seconds(30);
 int64_t FirstStart() {
   constexpr int64_t kTries = 16;
   static_assert(kMostHolds < kTries);
-  return (absl::ToUnixMicros(absl::Now()) * 64 + DrawStartNumber() % 64) * kTries;
+  return TimedStartNumber() * kTries;
 }
 
 wire::MoveRequest RequestOf(const std::string& job, const VariableSpec& map, int32_t source,
