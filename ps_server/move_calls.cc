@@ -366,7 +366,12 @@ absl::Status Moving::GiveAway(Move& move) {
 absl::Status Moving::Learn() {
   Refresh();
   const VariableSpec& now = variable_->spec();
-  if (now.map_version >= map_.map_version) return absl::OkStatus();
+  if (now.map_version >= map_.map_version) {
+    // A mover that asks the source whether its COMMIT was heard (FinishMove's calls have no start).
+    const bool asks = here_ == request_.source && request_.start != 0;
+    if (!asks || now == map_) return absl::OkStatus();
+    return NotDue("map version ", now.map_version, " is in force here, by another mover");
+  }
   RETURN_IF_ERROR(ValidateSpec(map_, core_.most_servers()));
   if (!SameButPlaces(now, map_)) return absl::InvalidArgumentError("the map has other pieces");
   const std::vector<int32_t> before = PlacesOf(now), after = PlacesOf(map_);

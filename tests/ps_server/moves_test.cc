@@ -273,6 +273,21 @@ TEST_F(MovesTest, OfTwoMoversTheOneThatBeganLaterGoesOn) {
   ASSERT_OK(Move(1, 0, 3));
 }
 
+// It would tell its user that rows are where they are not.
+TEST_F(MovesTest, AMoverThatAsksAgainIsToldThatAnotherOnesMapIsInForce) {
+  start_ = 7;
+  ASSERT_OK(GiveUp(2));
+  ASSERT_OK(UntilReady(0, 1, 2));
+  start_ = 8;
+  ASSERT_OK(GiveUp(2));
+  ASSERT_OK(Move(0, 2, 2));
+  EXPECT_OK(At(0, wire::MoveAction::COMMIT, 0, 2, 2));
+  start_ = 7;
+  const absl::Status other = At(0, wire::MoveAction::COMMIT, 0, 1, 2);
+  EXPECT_TRUE(absl::IsFailedPrecondition(other));
+  EXPECT_THAT(other.message(), HasSubstr("by another mover"));
+}
+
 // It may have forgotten that another mover began later.
 TEST_F(MovesTest, AMoverBeginsAnewWhereAServerWasRestarted) {
   start_ = 7;
