@@ -121,11 +121,11 @@ void OutgoingRows::AppendShards(std::string* pieces) const {
   }
 }
 
-absl::Status OutgoingRows::ReadCold(Part& part, const StripeStore& store, int64_t max_bytes,
+absl::Status OutgoingRows::ReadCold(Part& part, const StripeStore& store, int64_t end,
                                     std::string* pieces) {
-  const size_t slice = std::min(kSliceBytes, static_cast<size_t>(max_bytes));
+  const size_t slice = std::min(kSliceBytes, static_cast<size_t>(end));
   std::string rows;
-  while (!part.cold->done() && static_cast<int64_t>(pieces->size()) < max_bytes) {
+  while (!part.cold->done() && static_cast<int64_t>(pieces->size()) < end) {
     rows.clear();
     RETURN_IF_ERROR(part.cold->Read(store, slice, &rows));
     CAIRN_CRASH_POINT("move: cold rows are read");
@@ -143,12 +143,14 @@ absl::Status OutgoingRows::ReadCold(Part& part, const StripeStore& store, int64_
 absl::StatusOr<int64_t> OutgoingRows::Read(const StripeStore& store, int64_t max_bytes,
                                            std::string* pieces) {
   if (next_ == 0) AppendShards(pieces);
-  for (; next_ < parts_.size() && static_cast<int64_t>(pieces->size()) < max_bytes; ++next_) {
+  // However much that is, there is room for a stripe beside it.
+  const int64_t end = static_cast<int64_t>(pieces->size()) + max_bytes;
+  for (; next_ < parts_.size() && static_cast<int64_t>(pieces->size()) < end; ++next_) {
     Part& part = parts_[next_];
     // What is left of the call before comes first.
     if (part.cold == nullptr || part.cold->done()) ReadMemory(part, pieces);
     if (part.cold == nullptr) continue;
-    RETURN_IF_ERROR(ReadCold(part, store, max_bytes, pieces));
+    RETURN_IF_ERROR(ReadCold(part, store, end, pieces));
     if (!part.cold->done()) break;
   }
   int64_t left = 0;

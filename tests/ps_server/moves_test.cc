@@ -288,6 +288,17 @@ TEST_F(MovesTest, AMoverThatAsksAgainIsToldThatAnotherOnesMapIsInForce) {
   EXPECT_THAT(other.message(), HasSubstr("by another mover"));
 }
 
+// What a shard tells of its workers comes first, and may be as long as a piece.
+TEST_F(MovesTest, APieceHasAStripeHoweverManyWorkersThereAre) {
+  ASSERT_OK(Push(0, 1, 0, {5}, 1));
+  ASSERT_OK(Begin(0, 1, 2));
+  wire::MoveRequest read = Request(wire::MoveAction::READ, 0, 1, 2);
+  read.max_bytes = 1;
+  const auto piece = Step(0, read);
+  ASSERT_OK(piece);
+  EXPECT_EQ(piece->bytes_left, 0);
+}
+
 // It may have forgotten that another mover began later.
 TEST_F(MovesTest, AMoverBeginsAnewWhereAServerWasRestarted) {
   start_ = 7;
