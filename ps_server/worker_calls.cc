@@ -142,6 +142,8 @@ absl::Status Join(ServerCore& core, const wire::HelloRequest& request, wire::Hel
 }  // namespace
 
 absl::Status MakeIncarnationDurable(ServerCore& core, Session& session) {
+  // Rows that move may raise it once more meanwhile.
+  const int64_t incarnation = session.incarnation();
   if (core.applied_is_durable()) {
     // Only the fence is kept: the stripes on disk are older than what is applied.
     RETURN_IF_ERROR(core.flusher.Exclusively([&] {
@@ -155,7 +157,7 @@ absl::Status MakeIncarnationDurable(ServerCore& core, Session& session) {
   } else {
     RETURN_IF_ERROR(core.flusher.Flush(Flusher::Reach::kSynced));
   }
-  if (session.durable_incarnation() >= session.incarnation()) return absl::OkStatus();
+  if (session.durable_incarnation() >= incarnation) return absl::OkStatus();
   return absl::AbortedError(absl::StrCat("hello to ", core.name, ": job ", session.job(),
                                          " was dropped meanwhile: say hello again"));
 }
