@@ -194,6 +194,7 @@ absl::Status PsClientImpl::SayHello(Deadline deadline) {
   lease_ = absl::Seconds(lease_seconds);
   position_ = point.position;
   order_.Reset(point.sequence, point.position);
+  moved_updates_.Begin(point);
   if (identity_.synchronous()) ResumeSteps(point, replies);
   return absl::OkStatus();
 }

@@ -43,7 +43,8 @@ absl::Status DataPlan::Land(Exchange& exchange, absl::FunctionRef<void(int64_t)>
       for (const wire::PushedItem& item : reply.push.items) staleness(item.staleness);
     }
   }
-  if (slot.landings.empty()) return absl::OkStatus();
+  // A step that goes on as a push pulls nothing.
+  if (slot.landings.empty() || exchange.call.kind == CallKind::kPush) return absl::OkStatus();
   if (reply.pull.items.size() != slot.landings.size()) {
     return misfit("pulled items", reply.pull.items.size(), slot.landings.size());
   }

@@ -1,7 +1,6 @@
 #include "worker/client/moved_updates.h"
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <string>
 #include <utility>
@@ -29,6 +28,8 @@ bool Moved(const Exchange& exchange) {
 // Whose rows stay in a call to that server; one that has left keeps none.
 int32_t KeepsFor(const ServerSession& session) { return session.left() ? -1 : session.index(); }
 
+bool Updates(const Exchange& exchange) { return exchange.call.kind != CallKind::kPull; }
+
 bool NothingLeft(const DataCall& call) {
   return call.kind == CallKind::kAssign ? call.assign.items.empty()
                                         : call.request.push.items.empty();
@@ -47,30 +48,85 @@ void MovedUpdates::LearnMaps(const absl::Status& moved, Deadline deadline) {
   }
 }
 
-// An earlier start may have had some servers' acknowledgement of this number. They get what it
-// computes anew, of rows that have come there since, before any server that lacks the number: else
-// a start after this one would take it for everybody's too early (ps_server/MOVES.md).
+void MovedUpdates::Begin(const ResumePoint& point) {
+  unasked_ = point.unasked;
+  known_through_ = 0;
+  sessions_.ForEachLive([this](const ServerSession& session) {
+    known_through_ = std::max(known_through_, session.had_at_start());
+  });
+}
+
+bool MovedUpdates::IsUnasked(int32_t server, int64_t number) const {
+  const auto index = static_cast<size_t>(server);
+  if (index >= unasked_.size()) return true;  // it came later than anybody's position
+  return std::any_of(unasked_[index].begin(), unasked_[index].end(),
+                     [number](const SequenceRange& range) {
+                       return range.after < number && number <= range.through;
+                     });
+}
+
 absl::Status MovedUpdates::SendNumbered(absl::Span<Exchange* const> all, Attempt run,
                                         Deadline deadline, bool* moved) {
-  const auto had = [number = order_.next()](const Exchange* exchange) {
-    return exchange->session->had_at_start() >= number;
-  };
-  const bool in_two = !identity_.synchronous() && std::any_of(all.begin(), all.end(), had);
-  if (!in_two) return SendPartsOf(all, run, deadline, moved);
-  std::vector<Exchange*> first, then(all.begin(), all.end());
-  std::copy_if(all.begin(), all.end(), std::back_inserter(first), had);
-  std::erase_if(then, had);
-  for (Exchange* exchange : then) {
-    exchange->sent = exchange->done = false;
-    exchange->outcome = {Progress::kNotSent, absl::OkStatus()};
+  const bool known = !identity_.synchronous() && order_.next() <= known_through_;
+  return known ? SendKnown(all, run, deadline, moved) : SendPartsOf(all, run, deadline, moved);
+}
+
+// An earlier start may have had some servers' acknowledgement of this number. They get what it
+// computes anew, of rows that have come there since, before any server that lacks the number; so do
+// those that lack it and that an earlier start's positions do not ask for it, and durably, too.
+// Else a start after this one would take the number for everybody's too early (ps_server/MOVES.md).
+absl::Status MovedUpdates::SendKnown(absl::Span<Exchange* const> all, Attempt run,
+                                     Deadline deadline, bool* moved) {
+  const int64_t number = order_.next();
+  std::vector<Exchange*> had, lack, unasked;
+  for (Exchange* exchange : all) {
+    if (!Updates(*exchange)) continue;
+    const bool has = exchange->session->had_at_start() >= number;
+    (has ? had : lack).push_back(exchange);
+    if (!has && IsUnasked(exchange->session->index(), number)) unasked.push_back(exchange);
   }
-  const absl::Status status = SendPartsOf(first, run, deadline, moved);
-  const bool known = std::all_of(first.begin(), first.end(), [](const Exchange* exchange) {
+  if (had.empty() && unasked.empty()) return SendPartsOf(all, run, deadline, moved);
+  // Whoever waited for others now would keep from them what it has not sent yet.
+  *moved = true;
+  for (Exchange* exchange : all) {
+    if (exchange->call.kind == CallKind::kStep) exchange->call.kind = CallKind::kPush;
+    exchange->sent = false;
+    exchange->done = !Updates(*exchange);
+    exchange->outcome = {exchange->done ? Progress::kAnswered : Progress::kNotSent,
+                         absl::OkStatus()};
+  }
+  absl::Status status;
+  if (!had.empty()) status = SendPartsOf(had, run, deadline, moved);
+  const bool answered = std::all_of(had.begin(), had.end(), [](const Exchange* exchange) {
     return exchange->done && exchange->outcome.progress == Progress::kAnswered;
   });
-  if (!known || ReasonOf(status) == wire::ErrorReason::FENCED) return status;
-  const absl::Status rest = SendPartsOf(then, run, deadline, moved);
+  if (!answered || ReasonOf(status) == wire::ErrorReason::FENCED) return status;
+  for (Exchange* exchange : unasked) {
+    const absl::Status ahead = SendAhead(*exchange, deadline);
+    if (ahead.ok()) continue;
+    exchange->sent = true;  // perhaps
+    exchange->outcome = {Progress::kUnknown, ahead};
+    return ahead;
+  }
+  if (lack.empty()) return status;
+  const absl::Status rest = SendPartsOf(lack, run, deadline, moved);
   return status.ok() ? rest : status;
+}
+
+absl::Status MovedUpdates::SendAhead(Exchange& exchange, Deadline deadline) {
+  std::vector<Exchange> late(1);
+  late[0].session = exchange.session;
+  DataCall& call = late[0].call;
+  call.kind = exchange.call.kind;
+  SequenceOf(call) = SequenceOf(exchange.call);
+  if (call.kind == CallKind::kAssign) {
+    call.assign.late = true;
+    call.assign.items = exchange.call.assign.items;
+    return SendLate<wire::AssignItem>(std::move(late), /*numbered=*/true, deadline);
+  }
+  call.request.push.late = true;
+  call.request.push.items = exchange.call.request.push.items;
+  return SendLate<wire::PushItem>(std::move(late), /*numbered=*/true, deadline);
 }
 
 absl::Status MovedUpdates::SendPartsOf(absl::Span<Exchange* const> exchanges, Attempt run,
@@ -95,7 +151,12 @@ absl::Status MovedUpdates::Send(absl::Span<Exchange* const> exchanges, bool numb
                                 Deadline deadline) {
   absl::Status status;
   for (const Exchange* exchange : exchanges) {
-    if (!exchange->outcome.status.ok() && !Moved(*exchange)) status = exchange->outcome.status;
+    // A pull that waits for others in vain follows anew.
+    const bool counts =
+        Updates(*exchange) || ReasonOf(exchange->outcome.status) != wire::ErrorReason::WAIT_EXPIRED;
+    if (counts && !exchange->outcome.status.ok() && !Moved(*exchange)) {
+      status = exchange->outcome.status;
+    }
   }
   const DataCall& call = exchanges[0]->call;
   const bool contribution = call.kind == CallKind::kPush && call.request.push.step > 0;
@@ -215,6 +276,11 @@ absl::Status MovedUpdates::SendParts(Exchange& exchange, std::vector<Item>& item
                                      Deadline deadline) {
   std::vector<Exchange> late;
   RETURN_IF_ERROR(CutParts(exchange, items, numbered, &late));
+  return SendLate<Item>(std::move(late), numbered, deadline);
+}
+
+template <typename Item>
+absl::Status MovedUpdates::SendLate(std::vector<Exchange> late, bool numbered, Deadline deadline) {
   Backoff backoff(identity_.ps_wait, deadline);
   while (!late.empty()) {
     RETURN_IF_ERROR(host_.CheckOpen("push, while rows move", deadline));

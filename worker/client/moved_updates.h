@@ -14,6 +14,7 @@
 #include "common/variable_spec.h"
 #include "worker/client/client_variable.h"
 #include "worker/client/fan_out.h"
+#include "worker/client/position.h"
 #include "worker/client/push_order.h"
 #include "worker/client/server_session.h"
 #include "worker/client/server_table.h"
@@ -51,8 +52,12 @@ class MovedUpdates {
   // False: none of them met rows that have moved.
   bool LearnMaps(absl::Span<Exchange* const> exchanges, Deadline deadline);
 
+  // A new start goes on at `point`, and its sessions have begun. Before the first turn, or in one.
+  void Begin(const ResumePoint& point);
+
   // All calls of one push or assign, which have its number, in the order that keeps it from being
-  // taken for everybody's too early. *moved: rows have, and the updates are in all the same.
+  // taken for everybody's too early. *moved: the updates are in, and the pulls are to be made anew,
+  // for rows have moved, or no call could wait for other workers.
   absl::Status SendNumbered(absl::Span<Exchange* const> all, Attempt run, Deadline deadline,
                             bool* moved);
   // After an attempt in which updates met rows that have moved: sends every server what is its own.
@@ -60,6 +65,12 @@ class MovedUpdates {
   absl::Status Send(absl::Span<Exchange* const> exchanges, bool numbered, Deadline deadline);
 
  private:
+  // A number that some server has of an earlier start.
+  absl::Status SendKnown(absl::Span<Exchange* const> all, Attempt run, Deadline deadline,
+                         bool* moved);
+  bool IsUnasked(int32_t server, int64_t number) const;
+  // Sends it as a late part what `exchange` will send again.
+  absl::Status SendAhead(Exchange& exchange, Deadline deadline);
   absl::Status SendPartsOf(absl::Span<Exchange* const> exchanges, Attempt run, Deadline deadline,
                            bool* moved);
   // Of a contribution: what has come to a server is added to what it has of it.
@@ -73,6 +84,9 @@ class MovedUpdates {
   template <typename Item>
   absl::Status SendParts(Exchange& exchange, std::vector<Item>& items, bool numbered,
                          Deadline deadline);
+  // `late` and what becomes of them, until all are where they belong.
+  template <typename Item>
+  absl::Status SendLate(std::vector<Exchange> late, bool numbered, Deadline deadline);
   template <typename Item>
   absl::Status CutParts(const Exchange& exchange, std::vector<Item>& items, bool numbered,
                         std::vector<Exchange>* late);
@@ -85,6 +99,8 @@ class MovedUpdates {
   FanOut& fan_out_;
   ClientVariableMap& variables_;
   Host& host_;
+  int64_t known_through_ = 0;  // up to which some server had pushes of an earlier start
+  std::vector<std::vector<SequenceRange>> unasked_;  // ResumePoint::unasked
 };
 
 }  // namespace cairn

@@ -78,6 +78,17 @@ bool EveryServerHas(const ResumePoint& point, absl::Span<const ResumeAnswer> ans
   return true;
 }
 
+void NoteUnasked(const ResumePoint& of_server, ResumePoint* chosen) {
+  if (of_server.sequence <= chosen->sequence) return;
+  for (size_t s = 0; s < of_server.last_part.size(); ++s) {
+    const SequenceRange range{.after = std::max(of_server.last_part[s], chosen->sequence),
+                              .through = of_server.sequence};
+    std::vector<SequenceRange>& ranges = chosen->unasked[s];
+    const bool known = std::find(ranges.begin(), ranges.end(), range) != ranges.end();
+    if (range.after < range.through && !known) ranges.push_back(range);
+  }
+}
+
 }  // namespace
 
 absl::Status CheckUserPosition(absl::string_view position) {
@@ -113,14 +124,17 @@ void EncodePosition(int64_t sequence, absl::Span<const int64_t> last_part,
 ResumePoint ChooseResumePoint(absl::Span<const ResumeAnswer> answers) {
   ResumePoint best;
   best.last_part.assign(answers.size(), 0);
-  bool encoded = false;
+  std::vector<ResumePoint> points;
   for (const ResumeAnswer& answer : answers) {
     std::optional<ResumePoint> point = Decode(answer.position, answers.size());
-    if (!point) continue;
-    encoded = true;
-    if (point->sequence > best.sequence && EveryServerHas(*point, answers)) best = *point;
+    if (point) points.push_back(*std::move(point));
   }
-  if (encoded || answers.empty()) return best;
+  for (const ResumePoint& point : points) {
+    if (point.sequence > best.sequence && EveryServerHas(point, answers)) best = point;
+  }
+  best.unasked.resize(answers.size());
+  for (const ResumePoint& point : points) NoteUnasked(point, &best);
+  if (!points.empty() || answers.empty()) return best;
   const auto [lowest, highest] = std::minmax_element(
       answers.begin(), answers.end(),
       [](const ResumeAnswer& a, const ResumeAnswer& b) { return a.applied < b.applied; });

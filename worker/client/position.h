@@ -34,10 +34,20 @@ struct ResumeAnswer {
   std::string position;  // as stored; one that EncodePosition did not write is taken for a user's
 };
 
+// Of sequences: above `after`, up to `through`.
+struct SequenceRange {
+  int64_t after = 0, through = 0;
+  bool operator==(const SequenceRange&) const = default;
+};
+
 struct ResumePoint {
   int64_t sequence = 0;            // the next push is this one plus 1
   std::vector<int64_t> last_part;  // per server; <= sequence
   std::string position;            // the user's; empty: none
+  // Per server: sequences above `sequence` that are everybody's by some server's position without a
+  // part on this one. Where rows have come to it since, it is to have its part of them durably
+  // before the position can come true (ps_server/MOVES.md).
+  std::vector<std::vector<SequenceRange>> unasked;
 };
 
 ResumePoint ChooseResumePoint(absl::Span<const ResumeAnswer> answers);

@@ -46,6 +46,18 @@ TEST(ResumePoint, StepsBackFromAPushThatOneServerLacks) {
   EXPECT_EQ(point.position, "eight");
 }
 
+// Push 10 has reached servers 0 and 1, and not 2, which has its rows. Two positions say so, by
+// other maps: only one of them asks server 3 for a part of it.
+TEST(ResumePoint, SaysWhomAPositionDoesNotAskForWhatOthersHave) {
+  const ResumePoint point = ChooseResumePoint({{10, Encoded(10, {10, 10, 10, 8}, "ten")},
+                                               {10, Encoded(10, {10, 10, 10, 10}, "ten")},
+                                               {9, Encoded(9, {9, 9, 9, 8}, "nine")},
+                                               {8, Encoded(8, {7, 8, 8, 8}, "eight")}});
+  EXPECT_EQ(point.sequence, 9);
+  EXPECT_THAT(point.unasked, ElementsAre(ElementsAre(), ElementsAre(), ElementsAre(),
+                                         ElementsAre(SequenceRange{.after = 9, .through = 10})));
+}
+
 TEST(ResumePoint, StartsOverWhereNoPositionIsEverybodys) {
   // Server 1 lost everything, server 0 kept one position that needs server 1.
   EXPECT_EQ(ChooseResumePoint({{10, Encoded(10, {10, 9}, "ten")}, {0, ""}}).sequence, 0);
