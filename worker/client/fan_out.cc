@@ -194,7 +194,10 @@ absl::Status Join(absl::Span<const absl::Status> statuses) {
   wire::ErrorReason::type reason = wire::ErrorReason::NONE;
   for (const absl::Status& status : statuses) {
     if (status.ok()) continue;
-    if (reason == wire::ErrorReason::NONE) reason = ReasonOf(status);
+    const wire::ErrorReason::type of_one = ReasonOf(status);
+    // One that says that this process must stop is not outdone by others that may pass.
+    const bool counts = reason == wire::ErrorReason::NONE || of_one == wire::ErrorReason::FENCED;
+    if (counts) reason = of_one;
     if (joined.ok()) {
       joined = status;
     } else {

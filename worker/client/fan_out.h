@@ -93,8 +93,8 @@ class FanOut {
   const Limits& limits_;
 };
 
-// One line of all errors, with the code of the first and the first reason that one of them has. OK
-// where none failed.
+// One line of all errors, with the code of the first and the first reason that one of them has, but
+// FENCED where any has that. OK where none failed.
 absl::Status Join(absl::Span<const absl::Status> statuses);
 
 }  // namespace cairn

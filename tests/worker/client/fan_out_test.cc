@@ -48,6 +48,9 @@ TEST(Join, KeepsTheReasonOfWhoeverHasOne) {
       WithReason(absl::FailedPreconditionError("fenced"), wire::ErrorReason::FENCED);
   EXPECT_EQ(ReasonOf(Join({absl::UnavailableError("a"), fenced})), wire::ErrorReason::FENCED);
   EXPECT_EQ(ReasonOf(Join({fenced, fenced})), wire::ErrorReason::FENCED);
+  const auto rebooted =
+      WithReason(absl::FailedPreconditionError("rebooted"), wire::ErrorReason::REBOOTED);
+  EXPECT_EQ(ReasonOf(Join({rebooted, fenced, rebooted})), wire::ErrorReason::FENCED);
   EXPECT_EQ(ReasonOf(Join({absl::UnavailableError("a")})), wire::ErrorReason::NONE);
 }
 
