@@ -106,6 +106,19 @@ bool FanOut::Receive(Exchange& exchange, Deadline deadline,
   return false;
 }
 
+// What failed may be what those need for whom the others wait: so they wait no more. An update
+// stays.
+void FanOut::StopWaiting(Exchange& exchange) {
+  if (exchange.expired_wait.ok()) return;
+  if (exchange.call.kind == CallKind::kPull) {
+    exchange.done = true;
+    exchange.outcome = {Progress::kAnswered, exchange.expired_wait};
+  } else if (exchange.call.kind == CallKind::kStep) {
+    exchange.call.kind = CallKind::kPush;
+    exchange.expired_wait = absl::OkStatus();
+  }
+}
+
 absl::Status FanOut::Run(absl::Span<Exchange* const> exchanges, bool finish_all, Deadline deadline,
                          absl::FunctionRef<absl::Status(Exchange&)> answered, int64_t* retries) {
   for (Exchange* exchange : exchanges) {
@@ -129,7 +142,10 @@ absl::Status FanOut::Run(absl::Span<Exchange* const> exchanges, bool finish_all,
     Next next;
     for (Exchange* exchange : exchanges) {
       if (exchange->done) continue;
-      if (Receive(*exchange, attempt_end, answered, &next)) again = true;
+      if (Receive(*exchange, attempt_end, answered, &next)) {
+        again = true;
+        if (failed) StopWaiting(*exchange);
+      }
       CAIRN_CRASH_POINT("worker: a server has answered");
       if (!exchange->done && !exchange->expired_wait.ok()) waits = true;
       if (ReasonOf(exchange->outcome.status) == wire::ErrorReason::WAIT_EXPIRED) waited = true;

@@ -67,7 +67,9 @@ class FanOut {
   // tried again until ps_wait or `deadline`. One exchange a server.
   //   answered   called once for each exchange that the server answered with OK, as soon as the
   //              reply is there. kAborted: the answer is void, try again. Another error ends it.
-  //   finish_all a lasting error of one server does not end the attempts on others.
+  //   finish_all a lasting error of one server does not end the attempts on others. But waits for
+  //              other workers end: a pull fails with what it waited for (WAIT_EXPIRED), a step
+  //              goes on as a push.
   // The error: that of the server that failed, or of all of them in one line. `retries` is raised.
   absl::Status Run(absl::Span<Exchange* const> exchanges, bool finish_all, Deadline deadline,
                    absl::FunctionRef<absl::Status(Exchange&)> answered, int64_t* retries);
@@ -81,6 +83,7 @@ class FanOut {
 
  private:
   void Send(Exchange& exchange, Deadline deadline);
+  static void StopWaiting(Exchange& exchange);
   // What an attempt's outcomes ask of the next one.
   struct Next {
     bool pause = false;          // it is not to follow at once

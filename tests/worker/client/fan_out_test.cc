@@ -93,6 +93,40 @@ TEST(FanOut, ACallThatABusyServerRefusedIsSentAgainWhenItSays) {
                                               ::testing::HasSubstr("gave up, for"))));
 }
 
+// What failed may be what those need for whom the others wait. What they were to update stays.
+TEST(FanOut, NobodyWaitsForOthersOnceACallHasFailed) {
+  const FanOut::Limits limits{absl::Seconds(10), absl::Seconds(10)};
+  const ClientIdentity identity{.job = "job", .server_count = 3};
+  Fleet fleet(3, true);
+  fleet.fake(0).before = [](absl::string_view) { throw ToServerError(MovedError("moved", {})); };
+  for (int32_t s = 1; s < 3; ++s) {
+    fleet.fake(s).before = [](absl::string_view method) {
+      if (method == "push") return;
+      throw ToServerError(
+          WithReason(absl::DeadlineExceededError("others"), wire::ErrorReason::WAIT_EXPIRED));
+    };
+  }
+  std::vector<std::unique_ptr<ServerSession>> sessions;
+  std::vector<Exchange> exchanges(3);
+  std::vector<Exchange*> all;
+  for (int32_t s = 0; s < 3; ++s) {
+    const std::string name = absl::StrCat("ps:", s);
+    sessions.push_back(std::make_unique<ServerSession>(
+        s, name, RemoteLink(name, fleet.proxy(s).address(), 1 << 20), &identity));
+    exchanges[s].session = sessions[s].get();
+    exchanges[s].call.kind = s < 2 ? CallKind::kStep : CallKind::kPull;
+    all.push_back(&exchanges[s]);
+  }
+  int64_t retries = 0;
+  const absl::Status status = FanOut(&limits).Run(
+      all, /*finish_all=*/true, Soon(), [](Exchange&) { return absl::OkStatus(); }, &retries);
+  EXPECT_EQ(ReasonOf(status), wire::ErrorReason::MOVED);
+  EXPECT_OK(exchanges[1].outcome.status);
+  EXPECT_EQ(exchanges[1].call.kind, CallKind::kPush);
+  EXPECT_TRUE(exchanges[2].done);
+  EXPECT_EQ(ReasonOf(exchanges[2].outcome.status), wire::ErrorReason::WAIT_EXPIRED);
+}
+
 TEST(FanOut, SendsToAllBeforeItReceives) {
   const FanOut::Limits limits{absl::Seconds(1), absl::Seconds(10)};
   const ClientIdentity identity{.job = "job", .server_count = 2};
