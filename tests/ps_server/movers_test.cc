@@ -1,0 +1,119 @@
+// What becomes of a mover's steps where another mover has begun, or this one has died.
+#include "gmock/gmock.h"
+#include "tests/ps_server/moves_fixture.h"
+#include "thrift/errors.h"
+
+namespace cairn {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+using MoversTest = MovesTest;
+
+TEST_F(MoversTest, WhatAnEarlierTryHasOnItsWayIsRefused) {
+  start_ = 7;
+  ASSERT_OK(GiveUp(2));
+  ASSERT_OK(Begin(0, 1, 2));
+  start_ = 8;
+  ASSERT_OK(GiveUp(2));
+  ASSERT_OK(UntilReady(0, 1, 2));
+  wire::MoveRequest old = Request(wire::MoveAction::WRITE, 0, 1, 2);
+  old.start = 7;
+  EXPECT_TRUE(absl::IsFailedPrecondition(Step(1, old).status()));
+  old.action = wire::MoveAction::COMMIT;
+  EXPECT_THAT(Step(0, old).status().message(), HasSubstr("another try"));
+  ASSERT_OK(At(0, wire::MoveAction::COMMIT, 0, 1, 2));
+}
+
+// Neither can it begin where the other has not been yet, nor make anybody forget what waits there.
+TEST_F(MoversTest, OfTwoMoversTheOneThatBeganLaterGoesOn) {
+  ASSERT_OK(Push(0, 1, 0, {5}, 1));
+  const auto as = [this](int64_t start) { start_ = start; };
+  as(7);
+  ASSERT_OK(GiveUp(2));
+  as(8);
+  ASSERT_OK(GiveUp(2));
+  as(7);
+  EXPECT_THAT(Begin(0, 2, 2).message(), HasSubstr("another mover"));
+  as(8);
+  ASSERT_OK(UntilReady(0, 1, 2));
+  as(7);
+  EXPECT_THAT(At(1, wire::MoveAction::ABORT, 0, 1, 2).message(), HasSubstr("another mover"));
+  EXPECT_THAT(At(0, wire::MoveAction::ABORT, 0, 1, 2).message(), HasSubstr("another mover"));
+  as(8);
+  ASSERT_OK(At(0, wire::MoveAction::COMMIT, 0, 1, 2));
+  EXPECT_EQ(ReasonOf(Pull(1, {5}, 2).status()), wire::ErrorReason::BUSY);
+  EXPECT_THAT(*Pull(1, {5}, 2), ElementsAre(-1));
+  ASSERT_OK(At(2, wire::MoveAction::COMMIT, 0, 1, 2));
+  as(7);  // of the next map it is the only one
+  ASSERT_OK(GiveUp(3));
+  ASSERT_OK(Move(1, 0, 3));
+}
+
+// It would tell its user that rows are where they are not.
+TEST_F(MoversTest, AMoverThatAsksAgainIsToldThatAnotherOnesMapIsInForce) {
+  start_ = 7;
+  ASSERT_OK(GiveUp(2));
+  ASSERT_OK(UntilReady(0, 1, 2));
+  start_ = 8;
+  ASSERT_OK(GiveUp(2));
+  ASSERT_OK(Move(0, 2, 2));
+  EXPECT_OK(At(0, wire::MoveAction::COMMIT, 0, 2, 2));
+  start_ = 7;
+  const absl::Status other = At(0, wire::MoveAction::COMMIT, 0, 1, 2);
+  EXPECT_TRUE(absl::IsFailedPrecondition(other));
+  EXPECT_THAT(other.message(), HasSubstr("by another mover"));
+}
+
+// It may have forgotten that another mover began later.
+TEST_F(MoversTest, AMoverBeginsAnewWhereAServerWasRestarted) {
+  start_ = 7;
+  ASSERT_OK(GiveUp(2));
+  Crash(1);
+  EXPECT_THAT(Begin(0, 1, 2).message(), HasSubstr("was restarted"));
+  EXPECT_THAT(At(1, wire::MoveAction::ABORT, 0, 1, 2).message(), HasSubstr("was restarted"));
+  ASSERT_OK(GiveUp(2));
+  ASSERT_OK(Move(0, 1, 2));
+}
+
+// A mover dies when ps:1 is ready; the next one gives the rows to ps:2.
+TEST_F(MoversTest, RowsThatWaitForAMoverThatIsGoneAreForgotten) {
+  ASSERT_OK(Push(0, 1, 0, {5}, 1));
+  ASSERT_OK(UntilReady(0, 1, 2));
+  Crash(1);  // they wait on its disk
+  ASSERT_OK(GiveUp(2));
+  ASSERT_OK(Move(0, 2, 2));
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_FALSE(Push(1, 2, 0, {5}, 2).ok());
+    EXPECT_THAT(*Pull(2, {5}, 2), ElementsAre(-1));
+    EXPECT_TRUE(TestClient(Service(1), -1).Describe()->variables[0].shards.empty());
+    Crash(1);
+  }
+  ASSERT_OK(Move(2, 1, 3));  // and can be a target again
+  EXPECT_THAT(*Pull(1, {5}, 3), ElementsAre(-1));
+}
+
+// The same where nobody asked ps:1 to forget them: they are of a map that never came to be.
+TEST_F(MoversTest, RowsOfAMapThatAnotherTookThePlaceOfAreNotTaken) {
+  ASSERT_OK(Push(0, 1, 0, {5}, 1));
+  ASSERT_OK(UntilReady(0, 1, 2));
+  ASSERT_OK(At(0, wire::MoveAction::ABORT, 0, 1, 2));
+  ASSERT_OK(Move(0, 2, 2));  // tells ps:1 of the other map
+  EXPECT_FALSE(Push(1, 2, 0, {5}, 2).ok());
+  EXPECT_TRUE(TestClient(Service(1), -1).Describe()->variables[0].shards.empty());
+  ASSERT_OK(Begin(2, 1, 3));
+}
+
+TEST_F(MoversTest, RowsThatWaitAreNotForgottenBeforeTheirSourceIsAsked) {
+  ASSERT_OK(Push(0, 1, 0, {5}, 1));
+  ASSERT_OK(UntilReady(0, 1, 2));
+  ASSERT_OK(At(0, wire::MoveAction::COMMIT, 0, 1, 2));  // the mover dies
+  EXPECT_FALSE(At(0, wire::MoveAction::ABORT, 0, 1, 2).ok());
+  EXPECT_THAT(At(1, wire::MoveAction::ABORT, 0, 1, 3).message(), HasSubstr("COMMIT it"));
+  EXPECT_EQ(ReasonOf(Pull(1, {5}, 2).status()), wire::ErrorReason::BUSY);
+  EXPECT_THAT(*Pull(1, {5}, 2), ElementsAre(-1));
+}
+
+}  // namespace
+}  // namespace cairn
