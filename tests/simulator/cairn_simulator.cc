@@ -20,7 +20,8 @@ ABSL_FLAG(double, skew, 0, "Zipf exponent of the servers' popularity.");
 ABSL_FLAG(int64_t, staleness_bound, -1, "ssp with this bound; -1: async.");
 ABSL_FLAG(int32_t, replicas_to_aggregate, -1,
           "sync: 0, every worker, or so many of them; -1: async or ssp.");
-ABSL_FLAG(std::string, faults, "some", "none, some or many.");
+ABSL_FLAG(std::string, faults, "some", "none, some, many, or starts: many of workers.");
+ABSL_FLAG(std::string, moves, "none", "Rows move between servers: none, some or many.");
 ABSL_FLAG(std::string, mutation, "none", "A rule that is left out (options.h).");
 ABSL_FLAG(int64_t, compute_ms, 1000, "Of a step, on average.");
 ABSL_FLAG(int64_t, latency_us, 100, "Of a message, on average.");
@@ -31,6 +32,7 @@ ABSL_FLAG(int64_t, lease_seconds, 10, "Of a worker.");
 ABSL_FLAG(int64_t, heartbeat_ms, 400, "Between heartbeats.");
 ABSL_FLAG(double, disk_write_ms, 0.05, "Of a stripe, into a server's log.");
 ABSL_FLAG(double, disk_sync_ms, 2, "Of a server's log.");
+ABSL_FLAG(bool, show, false, "Prints every call but heartbeats as it is served, and what ends.");
 ABSL_FLAG(int64_t, verify_one_in, 1, "Reads the rows of one push in so many.");
 
 namespace cairn::simulator {
@@ -67,7 +69,9 @@ Options FromFlags() {
   options.heartbeat = absl::GetFlag(FLAGS_heartbeat_ms) * kMillisecond;
   options.disk.write = static_cast<Nanos>(absl::GetFlag(FLAGS_disk_write_ms) * kMillisecond);
   options.disk.sync = static_cast<Nanos>(absl::GetFlag(FLAGS_disk_sync_ms) * kMillisecond);
+  options.show = absl::GetFlag(FLAGS_show);
   options.verify_one_in = absl::GetFlag(FLAGS_verify_one_in);
+  options.MoveRows(absl::GetFlag(FLAGS_moves));
   if (const int32_t aggregate = absl::GetFlag(FLAGS_replicas_to_aggregate); aggregate >= 0) {
     options.Synchronize(aggregate);
   }

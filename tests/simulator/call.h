@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "tests/simulator/fibers.h"
@@ -10,7 +11,18 @@
 
 namespace cairn::simulator {
 
-enum class Method : uint8_t { kPush, kPull, kStep, kHello, kHeartbeat, kLeave, kFlush };
+enum class Method : uint8_t {
+  kPush,
+  kPull,
+  kStep,
+  kHello,
+  kHeartbeat,
+  kLeave,
+  kFlush,
+  kMove,
+  kDescribe,
+  kCreate
+};
 
 struct Call {
   int64_t number = 0;  // of the run
@@ -23,12 +35,17 @@ struct Call {
   wire::StepRequest data;  // kPush, kPull, kStep
   wire::HelloRequest hello;
   wire::Caller caller;  // the others
+  wire::MoveRequest move;
+  wire::DescribeRequest describe;
+  std::vector<wire::VariableSpec> specs;  // kCreate
 
   // The server's.
   absl::Status refusal;
   wire::StepReply data_reply;
   wire::HelloReply hello_reply;
   wire::ServerState state;
+  wire::MoveReply move_reply;
+  wire::DescribeReply describe_reply;
 
   enum class Fate { kUnderWay, kAnswered, kBroken };
   Fate fate = Fate::kUnderWay;
@@ -44,6 +61,8 @@ inline wire::Caller& CallerOf(Call& call) {
     case Method::kPush:
     case Method::kStep: return call.data.push.caller;
     case Method::kPull: return call.data.pull.caller;
+    case Method::kMove: return call.move.caller;
+    case Method::kDescribe: return call.describe.caller;
     default: return call.caller;
   }
 }

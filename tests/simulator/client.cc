@@ -17,13 +17,15 @@ constexpr absl::Duration kHeartbeatTimeout = absl::Seconds(1);
 constexpr int64_t kRetainedBytes = int64_t{1} << 30;
 
 ClientIdentity IdentityOf(const Options& options, const Process& process, size_t slots,
-                          Retention* retention, StepClock* clock, StepBook* steps) {
+                          const std::atomic<bool>* fenced, Retention* retention, StepClock* clock,
+                          StepBook* steps) {
   return {.job = kJob,
           .task = absl::StrCat("worker:", process.worker),
           .origin = absl::StrCat("host/", process.number),
           .start = process.number + 1,
           .worker = process.worker,
           .server_count = static_cast<int32_t>(slots),
+          .fenced = options.rows_move() ? fenced : nullptr,
           .ps_wait = kPsWait,
           .retention = retention,
           .consistency = options.consistency,
@@ -40,7 +42,7 @@ std::vector<std::unique_ptr<ServerSession>> SessionsOf(Network* network, const W
   for (size_t slot = 0; slot < servers.size(); ++slot) {
     sessions.push_back(std::make_unique<ServerSession>(
         static_cast<int32_t>(slot), absl::StrCat("ps:", servers[slot]),
-        SimulatedLink(network, work, process, slot), identity));
+        SimulatedLink(network, process, slot, servers.size(), servers[slot]), identity));
   }
   return sessions;
 }
@@ -53,7 +55,7 @@ Client::Client(Network* network, const Workload& work, std::shared_ptr<Process> 
       process_(std::move(process)),
       retention_(kRetainedBytes),
       identity_(IdentityOf(network->options(), *process_, work.Servers(process_->worker).size(),
-                           &retention_, &clock_, &steps_)),
+                           &fenced_, &retention_, &clock_, &steps_)),
       limits_{.ps_wait = kPsWait, .rpc_timeout = kRpcTimeout},
       sessions_(SessionsOf(network, work, process_, &identity_)),
       order_(sessions_),
@@ -98,7 +100,7 @@ absl::Status Client::Connect() {
   RETURN_IF_ERROR(
       ForEachServer(1, [&](size_t slot) { return HelloTo(slot, incarnation, &replies[slot]); }));
   Resume(replies);
-  return absl::OkStatus();
+  return network_.options().rows_move() ? Describe() : absl::OkStatus();
 }
 
 void Client::Resume(const std::vector<wire::HelloReply>& replies) {
@@ -114,10 +116,15 @@ void Client::Resume(const std::vector<wire::HelloReply>& replies) {
     }
   }
   for (size_t slot = 0; slot < sessions_.size(); ++slot) {
-    sessions_[slot].Begin(replies[slot], replies[0].incarnation, point.last_part[slot],
-                          point.sequence);
+    wire::HelloReply reply = replies[slot];
+    if (network_.options().mutation == Mutation::kHadItLast) reply.state.durable = 0;
+    sessions_[slot].Begin(reply, replies[0].incarnation, point.last_part[slot], point.sequence);
   }
   order_.Reset(point.sequence, point.position);
+  if (network_.options().mutation == Mutation::kNoneAhead) {
+    for (std::vector<SequenceRange>& ranges : point.unasked) ranges.clear();
+  }
+  moved_updates_.Begin(point);
   item_ = point.sequence;
   if (identity_.synchronous()) ResumeSteps(point, replies);
 }
@@ -161,6 +168,7 @@ void Client::FillPush(wire::PushRequest* push, uint32_t stripes) {
 absl::Status Client::Step() {
   const Deadline deadline = Deadline::In(kCallDeadline);
   if (identity_.synchronous()) return Contribute(deadline);
+  if (network_.options().rows_move()) return PushThenPull(deadline);
   RETURN_IF_ERROR(order_.TakeTurn(deadline));
   const int64_t step = clock_.Next();
   std::vector<Exchange*> exchanges;
@@ -236,6 +244,7 @@ absl::Status Client::Beat(size_t slot) {
       },
       &retries_);
   if (status.ok()) sessions_[slot].Learn(state);
+  if (ReasonOf(status) == wire::ErrorReason::FENCED) fenced_.store(true);
   return status;
 }
 

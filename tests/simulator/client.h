@@ -2,6 +2,7 @@
 // as PsClientImpl does, without tensors and without threads.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
@@ -16,7 +18,11 @@
 #include "tests/simulator/network.h"
 #include "tests/simulator/options.h"
 #include "tests/simulator/workload.h"
+#include "thrift/limits.h"
+#include "worker/client/client_variable.h"
+#include "worker/client/data_plan.h"
 #include "worker/client/fan_out.h"
+#include "worker/client/moved_updates.h"
 #include "worker/client/position.h"
 #include "worker/client/push_order.h"
 #include "worker/client/retention.h"
@@ -27,7 +33,7 @@
 namespace cairn::simulator {
 
 // Called in fibers of its process. Thread safety: none; fibers may call Beat beside the others.
-class Client {
+class Client : private MovedUpdates::Host {
  public:
   // Longer than any outage: a worker gives up by ps_wait.
   static constexpr absl::Duration kCallDeadline = absl::Minutes(10);
@@ -65,11 +71,32 @@ class Client {
   // Numbers them and sends them until all are answered. In a turn, which it ends.
   absl::Status Send(absl::Span<Exchange* const> exchanges, absl::string_view position,
                     Deadline deadline);
-  // Under sync, as PsClientImpl's of the same names.
+  // --- client_moves.cc: of a table that moves between servers, as PsClientImpl.
+  absl::Status Describe();
+  // What the next push has of each row that it touches, in keys_ and values_.
+  void Compute();
+  absl::Status AddPush();
+  absl::Status PushThenPull(Deadline deadline);
+  // Of the plan's calls; numbers them. In a turn, which it ends.
+  absl::Status SendPlan(absl::string_view position, Deadline deadline, bool* moved);
+  absl::Status PullAll(int64_t step, Deadline deadline);
+  absl::Status AddPull();
+  absl::Status RunExchanges(absl::Span<Exchange* const> exchanges, Deadline deadline);
+  // What was pulled has every push so far.
+  void CheckPulled();
+  absl::Status CheckOpen(absl::string_view what, Deadline deadline) const override;
+  absl::Status KnowServersOf(const VariableSpec&, Deadline) override { return absl::OkStatus(); }
+  void CountRetries(int64_t retries) override { retries_ += retries; }
+  // --- client_steps.cc: under sync, as PsClientImpl's of the same names.
   void ResumeSteps(const ResumePoint& point, const std::vector<wire::HelloReply>& replies);
   bool Recomputes();
   absl::Status Contribute(Deadline deadline);
   absl::Status PullStep(int64_t step, Deadline deadline);
+  // *moved: rows have, and it is to be asked anew.
+  absl::Status PullStepOnce(int64_t step, Deadline deadline, bool* moved);
+  // The calls of a contribution, and of a pull that begins a step: to every server.
+  absl::StatusOr<std::vector<Exchange*>> PlanContribution(int64_t step);
+  absl::StatusOr<std::vector<Exchange*>> PlanStepPull(int64_t step);
   absl::Status RunStepPulls(const std::vector<Exchange*>& exchanges, Deadline deadline);
   absl::Status StepPulled(Exchange& exchange);
   absl::Status Call(size_t slot, absl::string_view method, Deadline deadline,
@@ -81,13 +108,20 @@ class Client {
   StepClock clock_;
   StepBook steps_;
   Retention retention_;
+  std::atomic<bool> fenced_{false};  // ClientIdentity::fenced
   const ClientIdentity identity_;
   const FanOut::Limits limits_;
   const ServerTable sessions_;
   PushOrder order_;
   FanOut fan_out_;
   std::vector<Exchange> exchanges_;  // by slot
-  int64_t item_ = 0;                 // of the worker's pushes, the last that was sent
+  ClientVariableMap variables_;
+  MovedUpdates moved_updates_{identity_, sessions_, order_, fan_out_, variables_, *this};
+  const PlanLimits plan_limits_{kDefaultMaxMessageBytes, kMaxItemsPerCall, kMaxIdsPerCall};
+  DataPlan plan_{sessions_, plan_limits_};
+  std::vector<int64_t> keys_;
+  std::vector<float> values_, pulled_;
+  int64_t item_ = 0;  // of the worker's pushes, the last that was sent
   bool recomputes_ = false;
   int64_t recompute_through_ = 0;
   int64_t void_through_ = 0;  // above that only where the rule is left out

@@ -1,4 +1,6 @@
 // Steps of a synchronous job, as PsClientImpl takes them (worker/client/client_steps.cc).
+#include <glog/logging.h>
+
 #include <algorithm>
 #include <limits>
 
@@ -38,11 +40,17 @@ absl::Status Client::BeginSteps() {
   return PullStep(steps_.open(), Deadline::In(kCallDeadline));
 }
 
-absl::Status Client::Contribute(Deadline deadline) {
-  clock_.Next();
-  const bool again = Recomputes();
-  const int64_t step = again ? std::max<int64_t>(steps_.open() - 1, 1) : steps_.open();
+absl::StatusOr<std::vector<Exchange*>> Client::PlanContribution(int64_t step) {
   std::vector<Exchange*> exchanges;
+  if (network_.options().rows_move()) {
+    RETURN_IF_ERROR(AddPush());
+    plan_.ContributeToAll(step, 1);
+    CHECK_EQ(plan_.WaveCount(), 1u) << "a few rows take one call a server";
+    const absl::Span<Exchange* const> planned = plan_.Wave(0);
+    exchanges.assign(planned.begin(), planned.end());
+    for (Exchange* exchange : exchanges) exchange->repeatable = true;
+    return exchanges;
+  }
   for (size_t slot = 0; slot < exchanges_.size(); ++slot) {
     Exchange& exchange = exchanges_[slot];
     exchange.repeatable = true;
@@ -55,9 +63,20 @@ absl::Status Client::Contribute(Deadline deadline) {
     if (stripes != 0) FillPush(&push, stripes);
     exchanges.push_back(&exchange);
   }
+  return exchanges;
+}
+
+absl::Status Client::Contribute(Deadline deadline) {
+  clock_.Next();
+  const bool again = Recomputes();
+  const int64_t step = again ? std::max<int64_t>(steps_.open() - 1, 1) : steps_.open();
+  ASSIGN_OR_RETURN(const std::vector<Exchange*> exchanges, PlanContribution(step));
   RETURN_IF_ERROR(order_.TakeTurn(deadline));
   network_.observer().Contributes(process_->worker, order_.next(), next());
-  RETURN_IF_ERROR(Send(exchanges, absl::StrCat(next()), deadline));
+  const std::string position = absl::StrCat(next());
+  bool moved = false;  // what has moved is where it belongs by then
+  RETURN_IF_ERROR(network_.options().rows_move() ? SendPlan(position, deadline, &moved)
+                                                 : Send(exchanges, position, deadline));
   const bool late = std::any_of(exchanges.begin(), exchanges.end(), [](const Exchange* exchange) {
     return exchange->call.reply.push.dropped;
   });
@@ -68,19 +87,52 @@ absl::Status Client::Contribute(Deadline deadline) {
   return PullStep(again ? steps_.open() : step + 1, deadline);
 }
 
-absl::Status Client::PullStep(int64_t step, Deadline deadline) {
-  std::vector<Exchange*> first, others;
+absl::StatusOr<std::vector<Exchange*>> Client::PlanStepPull(int64_t step) {
+  std::vector<Exchange*> exchanges;
+  if (network_.options().rows_move()) {
+    plan_.Reset();
+    plan_.PullFromAll(step);
+    if (!keys_.empty()) RETURN_IF_ERROR(AddPull());
+    CHECK_EQ(plan_.WaveCount(), 1u) << "a few rows take one call a server";
+    const absl::Span<Exchange* const> planned = plan_.Wave(0);
+    exchanges.assign(planned.begin(), planned.end());
+    return exchanges;
+  }
   for (Exchange& exchange : exchanges_) {
-    exchange.repeatable = true;
     exchange.call.kind = CallKind::kPull;
     exchange.call.step = step;
     exchange.call.request.pull = {};
-    steps_.NeedAfter(exchange.session->closed_step());
-    (exchange.session->index() == 0 ? first : others).push_back(&exchange);
+    exchanges.push_back(&exchange);
   }
-  RETURN_IF_ERROR(RunStepPulls(first, deadline));
+  return exchanges;
+}
+
+absl::Status Client::PullStep(int64_t step, Deadline deadline) {
+  for (bool moved = true; moved;) {
+    RETURN_IF_ERROR(PullStepOnce(step, deadline, &moved));
+    if (moved) RETURN_IF_ERROR(CheckOpen("step, while rows move", deadline));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Client::PullStepOnce(int64_t step, Deadline deadline, bool* moved) {
+  ASSIGN_OR_RETURN(const std::vector<Exchange*> exchanges, PlanStepPull(step));
+  std::vector<Exchange*> first, others;
+  for (Exchange* exchange : exchanges) {
+    exchange->repeatable = true;
+    steps_.NeedAfter(exchange->session->closed_step());
+    (exchange->session->index() == 0 ? first : others).push_back(exchange);
+  }
+  const auto met_moved = [&](const std::vector<Exchange*>& some, const absl::Status& status) {
+    *moved = !status.ok() && moved_updates_.LearnMaps(some, deadline);
+    return *moved;
+  };
+  absl::Status status = RunStepPulls(first, deadline);
+  if (met_moved(first, status)) return absl::OkStatus();
+  RETURN_IF_ERROR(status);
   for (Exchange* exchange : others) exchange->call.step = steps_.open();
-  return RunStepPulls(others, deadline);
+  status = RunStepPulls(others, deadline);
+  return met_moved(others, status) ? absl::OkStatus() : status;
 }
 
 absl::Status Client::RunStepPulls(const std::vector<Exchange*>& exchanges, Deadline deadline) {
@@ -107,7 +159,7 @@ absl::Status Client::StepPulled(Exchange& exchange) {
       first ? steps_.last_decided() >= reply.step - 1 : reply.step >= exchange.call.step;
   if (!told) return absl::AbortedError("the server is further behind than one call can tell");
   if (first) steps_.SetOpen(reply.step);
-  return absl::OkStatus();
+  return network_.options().rows_move() ? plan_.Land(exchange, [](int64_t) {}) : absl::OkStatus();
 }
 
 }  // namespace cairn::simulator

@@ -22,6 +22,18 @@ void Disk::Apply(Write write) {
   }
   synced_.decisions.erase(synced_.decisions.begin(),
                           synced_.decisions.upper_bound(write.forgotten));
+  for (VariableRecord& variable : write.variables) {
+    synced_.variables[variable.id] = std::move(variable);
+  }
+  for (const StripeId& id : write.gone) synced_.stripes.erase({id.variable, id.stripe});
+}
+
+bool Disk::Has(const StripeId& id) const {
+  for (auto write = pending_.rbegin(); write != pending_.rend(); ++write) {
+    if (write->is_stripe && write->id == id) return true;
+    if (std::find(write->gone.begin(), write->gone.end(), id) != write->gone.end()) return false;
+  }
+  return synced_.stripes.contains({id.variable, id.stripe});
 }
 
 void Disk::Sync() {
@@ -81,16 +93,26 @@ class Store : public StripeStore {
   int64_t boot_count() const override { return boots_; }
 
   absl::Status PutVariable(const VariableRecord& record) override {
-    RETURN_IF_ERROR(Take(costs_.sync));
-    disk_.PutVariable(record);
-    return absl::OkStatus();
+    RETURN_IF_ERROR(Take(0));
+    Disk::Write write;
+    write.variables = {record};
+    disk_.Put(std::move(write));
+    return Sync();
   }
   absl::StatusOr<std::vector<VariableRecord>> Variables() const override {
-    return disk_.content().variables;
+    std::vector<VariableRecord> records;
+    for (const auto& [id, record] : disk_.content().variables) records.push_back(record);
+    return records;
   }
-  absl::Status PutMap(const VariableRecord&, absl::Span<const ShardRecord>,
-                      absl::Span<const StripeId>) override {
-    return NotHere();
+  absl::Status PutMap(const VariableRecord& record, absl::Span<const ShardRecord> shards,
+                      absl::Span<const StripeId> gone) override {
+    RETURN_IF_ERROR(Take(costs_.write));
+    Disk::Write write;
+    write.variables = {record};
+    write.shards.assign(shards.begin(), shards.end());
+    write.gone.assign(gone.begin(), gone.end());
+    disk_.Put(std::move(write));
+    return Sync();
   }
   absl::Status PutJob(absl::Span<const VariableRecord>, absl::Span<const ShardRecord>,
                       absl::Span<const WorkerRecord>) override {
@@ -100,7 +122,7 @@ class Store : public StripeStore {
   absl::Status DropJob(absl::string_view) override { return NotHere(); }
 
   std::unique_ptr<StripeBatch> NewBatch(const StripeId& id) override {
-    return std::make_unique<Batch>(id, !disk_.content().stripes.contains({id.variable, id.stripe}));
+    return std::make_unique<Batch>(id, !disk_.Has(id));
   }
   absl::Status Write(StripeBatch& batch) override {
     RETURN_IF_ERROR(Take(costs_.write));

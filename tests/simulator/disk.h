@@ -27,13 +27,14 @@ class Disk {
     std::map<int64_t, std::string> rows;
   };
   struct Content {
-    std::vector<VariableRecord> variables;
+    std::map<uint32_t, VariableRecord> variables;                    // by id
     std::map<std::pair<uint32_t, uint32_t>, StripeContent> stripes;  // by variable and stripe
     std::map<uint32_t, ShardRecord> shards;                          // by variable
     std::map<int32_t, WorkerRecord> workers;
     std::map<int64_t, DecisionRecord> decisions;  // by step
   };
-  // One write, whole or not at all: a stripe, the records at the end of an epoch, or a decision.
+  // One write, whole or not at all: a stripe, the records at the end of an epoch, a decision, or a
+  // variable's map.
   struct Write {
     bool is_stripe = false;
     StripeId id;
@@ -42,10 +43,11 @@ class Disk {
     std::vector<WorkerRecord> workers;
     std::vector<DecisionRecord> decisions;
     int64_t forgotten = 0;  // decisions up to this step go
+    std::vector<VariableRecord> variables;
+    std::vector<StripeId> gone;
   };
 
   void Put(Write write) { pending_.push_back(std::move(write)); }
-  void PutVariable(const VariableRecord& record) { synced_.variables.push_back(record); }
   void Sync();
   // The process ends: what is written stays. The machine ends: of what is not synced some stays, in
   // the order in which it was written.
@@ -57,6 +59,8 @@ class Disk {
 
   int64_t Open() { return ++boots_; }
   const Content& content() const { return synced_; }  // with nothing pending
+  // Whether the stripe is there, or on its way there.
+  bool Has(const StripeId& id) const;
 
  private:
   void Apply(Write write);

@@ -52,6 +52,8 @@ void FillFigures(const Options& options, const Observer& observer, Nanos end, Re
   result->fenced = observer.fenced;
   result->fenced_by_late_hello = observer.fenced_by_late_hello;
   result->gave_up = observer.gave_up;
+  result->movers = observer.movers;
+  result->moves = observer.moves;
   result->resets = observer.resets;
   result->replies_lost = observer.replies_lost;
   result->late = observer.late;
@@ -82,7 +84,8 @@ std::string Result::Json(const Options& options) const {
       "\"wall_seconds\": %.2f, \"events\": %d, \"pushes\": %d, \"rows_checked\": %d, "
       "\"epochs\": %d, \"server_crashes\": %d, \"worker_starts\": %d, \"fenced\": %d, "
       "\"fenced_by_late_hello\": %d, "
-      "\"gave_up\": %d, \"resets\": %d, \"replies_lost\": %d, \"late\": %d, \"partitions\": %d, "
+      "\"gave_up\": %d, \"movers\": %d, \"moves\": %d, \"resets\": %d, \"replies_lost\": %d, "
+      "\"late\": %d, \"partitions\": %d, "
       "\"retries\": %d, \"busiest_server\": %d, \"calls_max_over_mean\": %.2f, "
       "\"coordinator_calls_over_mean\": %.2f, \"largest_server_load\": %.4f, "
       "\"steady_calls_per_second\": %.0f, \"steady_steps_per_second\": %.0f, "
@@ -90,7 +93,7 @@ std::string Result::Json(const Options& options) const {
       options.servers, options.workers, options.steps, options.seed,
       violation.empty() ? "false" : "true", trace_hash, simulated_seconds, worker_hours,
       wall_seconds, events, pushes, rows_checked, epochs, server_crashes, worker_starts, fenced,
-      fenced_by_late_hello, gave_up, resets, replies_lost, late, partitions, retries,
+      fenced_by_late_hello, gave_up, movers, moves, resets, replies_lost, late, partitions, retries,
       busiest_server, calls_max_over_mean, coordinator_calls_over_mean, largest_server_load,
       steady_calls_per_second, steady_steps_per_second, restart_storm, restart_seconds,
       start_seconds);

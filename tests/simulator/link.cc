@@ -6,6 +6,7 @@
 #include "common/status.h"
 #include "tests/simulator/network.h"
 #include "thrift/ParameterServer.h"
+#include "thrift/errors.h"
 
 namespace cairn::simulator {
 namespace {
@@ -16,16 +17,19 @@ struct Failed {
 
 Outcome Dead() { return {Progress::kNotSent, absl::CancelledError("this process has ended")}; }
 
+Payload Copied(const Payload& payload) { return Payload::Copy(payload.data(), payload.size()); }
+
 class Channel;
 
 class Link : public ServerLink {
  public:
-  Link(Network* network, const Workload& work, std::shared_ptr<Process> process, size_t slot)
+  Link(Network* network, std::shared_ptr<Process> process, size_t slot, size_t slots,
+       int32_t server)
       : network_(*network),
-        work_(work),
         process_(std::move(process)),
         slot_(slot),
-        server_(work.Servers(process_->worker)[slot]) {}
+        slots_(slots),
+        server_(server) {}
 
   Outcome Take(Deadline deadline, cairn::Channel** channel) override;
   void Release(cairn::Channel* channel) override { idle_.push_back(channel); }
@@ -38,7 +42,12 @@ class Link : public ServerLink {
   Network& network() { return network_; }
   Process& process() { return *process_; }
   size_t slot() const { return slot_; }
-  size_t slots() const { return work_.Servers(process_->worker).size(); }
+  size_t slots() const { return slots_; }
+  CallPtr New(Method method) {
+    CallPtr call = network_.NewCall(*process_, slot_, server_);
+    call->method = method;
+    return call;
+  }
   // Highest push that was acknowledged here: a lower one is sent again.
   int64_t acknowledged = 0;
 
@@ -46,9 +55,8 @@ class Link : public ServerLink {
   Outcome Connect(Deadline deadline);
 
   Network& network_;
-  const Workload& work_;
   const std::shared_ptr<Process> process_;
-  const size_t slot_;
+  const size_t slot_, slots_;
   const int32_t server_;
   int64_t connected_to_ = 0;  // a server's start; 0: to none
   std::vector<std::unique_ptr<cairn::Channel>> channels_;
@@ -67,7 +75,9 @@ class Channel : public cairn::Channel {
   Outcome Call(absl::string_view method, absl::FunctionRef<void(wire::ParameterServerIf&)> body,
                Deadline deadline) override;
 
-  CallPtr New(Method method);
+  CallPtr New(Method method) { return link_.New(method); }
+  // By a mutation: what was to go before the part that has just been answered.
+  void SendPutOff(Deadline deadline);
   // Waits for the answer to `call`, which has been sent.
   Outcome Await(const CallPtr& call, Deadline deadline);
   Link& link() { return link_; }
@@ -109,6 +119,26 @@ class Stub : public wire::ParameterServerNull {
     Travel(call);
     reply = call->data_reply.pull;
   }
+  void move(wire::MoveReply& reply, const wire::MoveRequest& request) override {
+    const CallPtr call = channel_.New(Method::kMove);
+    call->move = request;
+    Travel(call);
+    reply = call->move_reply;
+  }
+  void describe(wire::DescribeReply& reply, const wire::DescribeRequest& request) override {
+    const CallPtr call = channel_.New(Method::kDescribe);
+    call->describe = request;
+    Travel(call);
+    reply = call->describe_reply;
+  }
+  void create_variables(wire::ServerState& state, const wire::Caller& caller,
+                        const std::vector<wire::VariableSpec>& specs) override {
+    const CallPtr call = channel_.New(Method::kCreate);
+    call->caller = caller;
+    call->specs = specs;
+    Travel(call);
+    state = call->state;
+  }
 
  private:
   void Tell(Method method, wire::ServerState& state, const wire::Caller& caller) {
@@ -128,12 +158,6 @@ class Stub : public wire::ParameterServerNull {
   Channel& channel_;
   const Deadline deadline_;
 };
-
-CallPtr Channel::New(Method method) {
-  CallPtr call = link_.network().NewCall(link_.process(), link_.slot());
-  call->method = method;
-  return call;
-}
 
 Outcome Channel::Await(const CallPtr& call, Deadline deadline) {
   Process& process = link_.process();
@@ -160,17 +184,34 @@ Outcome Channel::Await(const CallPtr& call, Deadline deadline) {
 Outcome Channel::Send(const DataCall& call, Deadline) {
   if (!link_.process().alive) return Dead();
   const wire::PushRequest& push = call.request.push;
-  pretended_ = call.kind != CallKind::kPull && push.sequence.sequence <= link_.acknowledged &&
-               link_.network().options().mutation == Mutation::kForgetsReplay;
-  if (pretended_) return {};
+  const Mutation mutation = link_.network().options().mutation;
+  const bool puts_off =
+      mutation == Mutation::kLateLast && call.kind == CallKind::kPush && push.late;
+  pretended_ = puts_off || (mutation == Mutation::kForgetsReplay && call.kind != CallKind::kPull &&
+                            push.sequence.sequence <= link_.acknowledged);
+  if (pretended_ && !puts_off) return {};
   switch (call.kind) {
     case CallKind::kPush:
     case CallKind::kAssign: sent_ = New(Method::kPush); break;
     case CallKind::kPull: sent_ = New(Method::kPull); break;
     case CallKind::kStep: sent_ = New(Method::kStep); break;
   }
-  if (call.kind != CallKind::kPull) sent_->data.push = push;
-  if (call.kind != CallKind::kPush) sent_->data.pull = call.request.pull;
+  // It may arrive when its caller has turned to other things.
+  if (call.kind != CallKind::kPull) {
+    sent_->data.push = push;
+    for (wire::PushItem& item : sent_->data.push.items) {
+      item.ids = Copied(item.ids);
+      item.values = Copied(item.values);
+    }
+  }
+  if (call.kind != CallKind::kPush) {
+    sent_->data.pull = call.request.pull;
+    for (wire::PullItem& item : sent_->data.pull.items) item.ids = Copied(item.ids);
+  }
+  if (puts_off) {
+    link_.process().put_off.push_back(std::exchange(sent_, nullptr));
+    return {};
+  }
   link_.network().Send(sent_);
   return {};
 }
@@ -183,8 +224,25 @@ Outcome Channel::Receive(DataCall& call, Deadline deadline) {
   call.reply = sent->data_reply;
   if (sent->method != Method::kPull) {
     link_.acknowledged = std::max(link_.acknowledged, sent->data.push.sequence.sequence);
+    SendPutOff(deadline);
   }
   return outcome;
+}
+
+void Channel::SendPutOff(Deadline deadline) {
+  constexpr Nanos kPause = 50 * kMillisecond;
+  for (const CallPtr& put_off : std::exchange(link_.process().put_off, {})) {
+    const auto sent = [&] {
+      const CallPtr call = link_.network().NewCall(link_.process(), put_off->slot, put_off->server);
+      call->method = put_off->method;
+      call->data = put_off->data;
+      link_.network().Send(call);
+      const Outcome outcome = Await(call, deadline);
+      return outcome.progress == Progress::kAnswered &&
+             ReasonOf(outcome.status) != wire::ErrorReason::BUSY;
+    };
+    while (link_.process().alive && !sent()) Scheduler::Current().Sleep(kPause);
+  }
 }
 
 Outcome Channel::Call(absl::string_view, absl::FunctionRef<void(wire::ParameterServerIf&)> body,
@@ -234,9 +292,9 @@ Outcome Link::Take(Deadline deadline, cairn::Channel** channel) {
 
 }  // namespace
 
-std::unique_ptr<ServerLink> SimulatedLink(Network* network, const Workload& work,
-                                          std::shared_ptr<Process> process, size_t slot) {
-  return std::make_unique<Link>(network, work, std::move(process), slot);
+std::unique_ptr<ServerLink> SimulatedLink(Network* network, std::shared_ptr<Process> process,
+                                          size_t slot, size_t slots, int32_t server) {
+  return std::make_unique<Link>(network, std::move(process), slot, slots, server);
 }
 
 }  // namespace cairn::simulator

@@ -17,8 +17,8 @@ absl::Status Reset() { return absl::UnavailableError("the connection was reset")
 
 }  // namespace
 
-Network::Network(const Options& options, const Workload& work, Observer* observer)
-    : options_(options), work_(work), observer_(*observer), random_(options.seed, 2) {}
+Network::Network(const Options& options, Observer* observer)
+    : options_(options), observer_(*observer), random_(options.seed, 2) {}
 
 void Network::Part(Nanos until, uint64_t which, int64_t one_in) {
   std::erase_if(partitions_, [now = Scheduler::Current().now()](const Partition& partition) {
@@ -47,12 +47,12 @@ Nanos Network::Blocked(int32_t worker, int32_t server) const {
   return blocked;
 }
 
-CallPtr Network::NewCall(const Process& process, size_t slot) {
+CallPtr Network::NewCall(const Process& process, size_t slot, int32_t server) {
   auto call = std::make_shared<Call>();
   call->number = ++calls_;
   call->worker = process.worker;
   call->slot = slot;
-  call->server = work_.Servers(process.worker)[slot];
+  call->server = server;
   return call;
 }
 

@@ -14,15 +14,16 @@
 
 namespace cairn::simulator {
 
-// One start of a worker, as far as its links must know it.
+// One start of a worker, or of a mover, as far as its links must know it.
 struct Process {
-  int32_t worker = 0;
+  int32_t worker = 0;  // of a mover: another number
   int64_t number = 0;  // of the run
   bool alive = true;
   bool connected = false;        // every server has answered its first hello
   std::vector<CallPtr> waiting;  // calls that its fibers wait for
   // By slot: a hello is on its way, so the server may know another clock than the client does.
   uint64_t unsure = 0;
+  std::vector<CallPtr> put_off;  // by a mutation: late parts
 };
 
 // Messages take time, break their connections, arrive after the caller has given up on them, and
@@ -30,7 +31,7 @@ struct Process {
 class Network {
  public:
   // All outlive the network.
-  Network(const Options& options, const Workload& work, Observer* observer);
+  Network(const Options& options, Observer* observer);
 
   void SetServers(std::vector<std::unique_ptr<Server>>* servers) { servers_ = servers; }
   Server& server(int32_t index) { return *(*servers_)[index]; }
@@ -46,7 +47,7 @@ class Network {
   // How long nothing passes between the two; 0: it does.
   Nanos Blocked(int32_t worker, int32_t server) const;
 
-  CallPtr NewCall(const Process& process, size_t slot);
+  CallPtr NewCall(const Process& process, size_t slot, int32_t server);
   void Send(CallPtr call);
   // A server has answered, or has ended under the call.
   void Answered(CallPtr call);
@@ -62,7 +63,6 @@ class Network {
   void Arrive(CallPtr call);
 
   const Options& options_;
-  const Workload& work_;
   Observer& observer_;
   Random random_;
   std::vector<std::unique_ptr<Server>>* servers_ = nullptr;
@@ -71,8 +71,8 @@ class Network {
   int64_t calls_ = 0;
 };
 
-// To the `slot`-th server of the process's worker. Both outlive the link.
-std::unique_ptr<ServerLink> SimulatedLink(Network* network, const Workload& work,
-                                          std::shared_ptr<Process> process, size_t slot);
+// To a server that is the `slot`-th of `slots` to the process. The network outlives the link.
+std::unique_ptr<ServerLink> SimulatedLink(Network* network, std::shared_ptr<Process> process,
+                                          size_t slot, size_t slots, int32_t server);
 
 }  // namespace cairn::simulator

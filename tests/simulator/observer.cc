@@ -16,7 +16,7 @@ Observer::Observer(const Options& options, const Workload& work)
       busy_(options.servers) {
   for (int32_t w = 0; w < options.workers; ++w) {
     const size_t slots = work.Servers(w).size();
-    known_.emplace_back(slots * static_cast<size_t>(options.stripes));
+    known_.emplace_back(slots * static_cast<size_t>(work.stripes()));
     promised_.emplace_back(slots);
   }
 }
@@ -36,7 +36,7 @@ void Observer::Trace(int64_t a, int64_t b, int64_t c) {
 void Observer::CheckRow(int32_t worker, size_t slot, uint32_t stripe, int64_t sequence,
                         const RowValue& found) {
   ++rows_checked;
-  Known& known = known_[worker][slot * static_cast<size_t>(options_.stripes) + stripe];
+  Known& known = known_[worker][slot * static_cast<size_t>(work_.stripes()) + stripe];
   if (known.through > sequence) known = {};
   const auto advance = [&](Known* state) {
     const int64_t next = ++state->through;
@@ -148,13 +148,13 @@ int64_t Observer::promised(int32_t server, int32_t worker) const {
   return promised_[worker][SlotOf(work_, worker, server)];
 }
 
-void Observer::Pushed(int32_t server, int32_t worker, int64_t incarnation, int64_t sequence) {
+void Observer::Pushed(int32_t server, int64_t incarnation, int64_t sequence, int32_t worker,
+                      int64_t promised) {
   ++pushes;
-  const int64_t known = promised(server, worker);
-  if (incarnation >= known) return;
+  if (incarnation >= promised) return;
   Violation(absl::StrCat("fence: ps:", server, " takes push ", sequence, " of incarnation ",
                          incarnation, " of worker ", worker, " after it has answered incarnation ",
-                         known));
+                         promised));
 }
 
 void Observer::Served(int32_t server, Nanos cost) {

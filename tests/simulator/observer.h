@@ -42,10 +42,11 @@ class Observer {
 
   // ps:0 has granted it.
   void Granted(int32_t worker, int64_t start, int64_t incarnation);
-  // A server has answered a hello of it, and then takes a push.
+  // A server has answered a hello of it (0: of none), and then takes a push.
   void Promised(int32_t server, int32_t worker, int64_t incarnation);
   int64_t promised(int32_t server, int32_t worker) const;
-  void Pushed(int32_t server, int32_t worker, int64_t incarnation, int64_t sequence);
+  void Pushed(int32_t server, int64_t incarnation, int64_t sequence, int32_t worker,
+              int64_t promised);
 
   // Calls that workers try to make, connections included, and steps that they finish.
   void Attempt() { ++Bucket(&attempts_); }
@@ -58,7 +59,7 @@ class Observer {
 
   int64_t rows_checked = 0, pushes = 0, server_crashes = 0, worker_starts = 0, fenced = 0,
           fenced_by_late_hello = 0, gave_up = 0, resets = 0, replies_lost = 0, late = 0,
-          partitions = 0, epochs = 0;
+          partitions = 0, epochs = 0, movers = 0, moves = 0;
   Nanos mass_restart_at = -1;
 
  private:

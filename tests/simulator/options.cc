@@ -18,6 +18,13 @@ const char* MutationName(Mutation mutation) {
     case Mutation::kFreesApplied: return "frees_applied";
     case Mutation::kResumesHighest: return "resumes_highest";
     case Mutation::kLeavesOutVoid: return "leaves_out_void";
+    case Mutation::kMarksNotExact: return "marks_not_exact";
+    case Mutation::kNoNumbers: return "no_numbers";
+    case Mutation::kLateLast: return "late_last";
+    case Mutation::kHadItLast: return "had_it_last";
+    case Mutation::kNoneAhead: return "none_ahead";
+    case Mutation::kHoldsAtOnce: return "holds_at_once";
+    case Mutation::kNoClaims: return "no_claims";
     case Mutation::kStaysAway: return "stays_away";
   }
   return "";
@@ -26,8 +33,9 @@ const char* MutationName(Mutation mutation) {
 Faults Faults::Named(const std::string& name) {
   Faults faults;
   if (name == "none") return faults;
-  CHECK(name == "some" || name == "many") << "--faults is '" << name << "'; none, some or many";
-  const double scale = name == "many" ? 1 : 0.02;
+  CHECK(name == "some" || name == "many" || name == "starts")
+      << "--faults is '" << name << "'; none, some, many or starts";
+  const double scale = name == "some" ? 0.02 : 1;
   faults.server_crashes = 60 * scale;
   faults.worker_crashes = 40 * scale;
   faults.worker_zombies = 20 * scale;
@@ -35,7 +43,25 @@ Faults Faults::Named(const std::string& name) {
   faults.slow_hosts = 40 * scale;
   faults.resets = 0.01 * scale;
   faults.mass_restart = true;
+  if (name == "starts") {
+    faults.worker_crashes = faults.worker_zombies = 240;
+    faults.server_crashes = 90;
+    faults.longest_outage = 15 * kSecond;
+  }
   return faults;
+}
+
+Moves Moves::Named(const std::string& name) {
+  if (name == "none") return {};
+  CHECK(name == "some" || name == "many") << "--moves is '" << name << "'; none, some or many";
+  return name == "many" ? Moves{.movers = 3600, .killed = 0.5}
+                        : Moves{.movers = 240, .killed = 0.1};
+}
+
+void Options::MoveRows(const std::string& level) {
+  move_level = level;
+  moves = Moves::Named(level);
+  if (rows_move()) reach = servers - 1;
 }
 
 void Options::Synchronize(int32_t replicas_to_aggregate) {
@@ -59,7 +85,7 @@ std::string Options::CommandLine() const {
           ? absl::StrCat(" --staleness_bound=", consistency.staleness_bound_steps)
           : "",
       sync() ? absl::StrCat(" --replicas_to_aggregate=", consistency.replicas_to_aggregate) : "",
-      " --faults=", fault_level, " --mutation=", MutationName(mutation),
+      " --faults=", fault_level, " --moves=", move_level, " --mutation=", MutationName(mutation),
       " --compute_ms=", compute / kMillisecond, " --lease_seconds=", lease / kSecond,
       " --heartbeat_ms=", heartbeat / kMillisecond,
       " --snapshot_ms=", snapshot_interval / kMillisecond, " --latency_us=", latency / kMicrosecond,

@@ -22,6 +22,13 @@ enum class Mutation {
   kFreesApplied,    // a client believes what is applied to be durable
   kResumesHighest,  // a new start goes on after the highest that any server has
   kLeavesOutVoid,   // under sync: it gives its pushes numbers above what any server knows as void
+  kMarksNotExact,   // a stripe that came from elsewhere is asked by the server's numbers, too
+  kNoNumbers,       // a stripe leaves without the numbers of its server
+  kLateLast,        // a client sends what has moved after what is left
+  kHadItLast,       // … and a number to servers that have it in no particular order
+  kNoneAhead,       // … and to those that no position asks for it
+  kHoldsAtOnce,     // a source waits for nobody who is about to send it what it lost
+  kNoClaims,        // servers do not tell one mover from another
   kStaysAway,       // a server that has crashed is not started again
 };
 const char* MutationName(Mutation mutation);
@@ -37,8 +44,17 @@ struct Faults {
   bool mass_restart = false;  // every server's process ends in the middle of the run
   Nanos longest_outage = 8 * kSecond;
 
-  // "none", "some", "many".
+  // "none", "some", "many"; "starts": many, and most of them end workers.
   static Faults Named(const std::string& name);
+};
+
+// How often rows move from server to server, while workers train.
+struct Moves {
+  double movers = 0;  // that begin in one hour
+  double killed = 0;  // of them, in the middle
+
+  // "none", "some", "many".
+  static Moves Named(const std::string& name);
 };
 
 struct Options {
@@ -55,6 +71,8 @@ struct Options {
   Faults faults;
   std::string fault_level = "none";  // by which they were named
   Mutation mutation = Mutation::kNone;
+  Moves moves;
+  std::string move_level = "none";
 
   Nanos compute = kSecond;  // of a step, on average; 0: none
   Nanos latency = 100 * kMicrosecond;
@@ -65,10 +83,15 @@ struct Options {
   Nanos heartbeat = 400 * kMillisecond;
   DiskCosts disk;
 
+  // Prints what happens, to standard error.
+  bool show = false;
   // Rows are read after one push in so many.
   int64_t verify_one_in = 1;
 
   bool sync() const { return consistency.mode == ConsistencyMode::kSync; }
+  // Where rows move they are those of one table on all servers, which all workers reach.
+  bool rows_move() const { return moves.movers > 0; }
+  void MoveRows(const std::string& level);
   // Under sync every server closes every step: all workers reach all of them, and rows of one
   // worker are divided by one.
   void Synchronize(int32_t replicas_to_aggregate);

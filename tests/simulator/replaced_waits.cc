@@ -1,6 +1,7 @@
-// The clock, the condition variables and the locks of the program, in simulated time. These
-// definitions stand for those of common/deadline.cc, common/monotonic_cond_var.cc and
-// ps_server/wait_board.cc: the linker finds them first and leaves the others in their libraries.
+// The clock, the condition variables, the locks and the start numbers of the program, in simulated
+// time. These definitions stand for those of common/deadline.cc, common/monotonic_cond_var.cc,
+// common/start_number.cc and ps_server/wait_board.cc: the linker finds them first and leaves the
+// others in their libraries.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
 #include "common/monotonic_cond_var.h"
+#include "common/start_number.h"
 #include "common/time_text.h"
 #include "ps_server/wait_board.h"
 #include "tests/simulator/fibers.h"
@@ -19,6 +21,8 @@ using simulator::Nanos;
 using simulator::Scheduler;
 
 absl::Duration MonotonicNow() { return absl::Nanoseconds(Scheduler::Current().ReadClock()); }
+
+int64_t TimedStartNumber() { return Scheduler::Current().ReadClock(); }
 
 Deadline Deadline::In(absl::Duration timeout) {
   const Nanos now = Scheduler::Current().ReadClock();

@@ -3,10 +3,13 @@
 #include <glog/logging.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/status.h"
+#include "ps_server/move_pieces.h"
 #include "ps_server/server_load.h"
 #include "thrift/errors.h"
 
@@ -23,8 +26,14 @@ EngineOptions OptionsOf(int32_t index, const Options& options) {
   return engine;
 }
 
-// A table whose buckets are all here: rows of two columns to which pushes are added.
-wire::VariableSpec TableSpec(int32_t server, int32_t stripes) {
+// Where rows move the last server begins without any.
+bool BeginsWithRows(int32_t server, const Options& options) {
+  return !options.rows_move() || options.servers == 1 || server + 1 < options.servers;
+}
+
+// Rows of two columns to which pushes are added. All buckets are here, or, where rows move, on all
+// servers that begin with some.
+wire::VariableSpec TableSpec(int32_t server, const Options& options, int32_t stripes) {
   wire::VariableSpec spec;
   spec.name = kTable;
   spec.kind = wire::VariableKind::EMBEDDING;
@@ -33,6 +42,8 @@ wire::VariableSpec TableSpec(int32_t server, int32_t stripes) {
   spec.optimizer.learning_rate.arguments["learning_rate"] = 1;
   spec.__set_touched_rows(wire::TouchedRows::PUSHED);
   spec.bucket_ps.assign(stripes, server);
+  const int32_t servers = std::max(options.servers - 1, 1);
+  for (int32_t b = 0; options.rows_move() && b < stripes; ++b) spec.bucket_ps[b] = b % servers;
   return spec;
 }
 
@@ -80,10 +91,11 @@ void Server::Load(const std::shared_ptr<Run>& run) {
   ServerCore& core = run->core;
   const absl::StatusOr<int64_t> variables = LoadServer(core);
   CHECK(variables.ok()) << variables.status();
-  if (*variables == 0) {
+  if (*variables == 0 && BeginsWithRows(index_, options_)) {
     wire::ServerState state;
     try {
-      run->service.create_variables(state, Anybody(), {TableSpec(index_, options_.stripes)});
+      run->service.create_variables(state, Anybody(),
+                                    {TableSpec(index_, options_, work_.stripes())});
     } catch (const wire::ServerError& error) {
       CHECK(!run->alive) << error.message;
     }
@@ -136,7 +148,46 @@ bool Server::Receive(CallPtr call) {
   return true;
 }
 
-void Server::Mutate(Call& call) const {
+// What is in the pieces of a move (ps_server/move_pieces.h), without how far workers are.
+Payload WithoutNumbers(const Payload& data) {
+  absl::string_view left(reinterpret_cast<const char*>(data.data()), data.size());
+  std::string pieces;
+  while (!left.empty()) {
+    absl::StatusOr<MovePiece> piece = TakePiece(&left);
+    CHECK(piece.ok()) << piece.status();
+    if (piece->kind == PieceKind::kNumbers) piece->marks.clear();
+    AppendPiece(*piece, &pieces);
+  }
+  return Payload::Copy(pieces.data(), pieces.size());
+}
+
+void Server::MutateMove(Run& run, wire::MoveRequest& request) const {
+  const std::shared_ptr<Job> job = run.core.registry.Find(kJob);
+  if (options_.mutation == Mutation::kNoClaims) request.start = 1;
+  if (options_.mutation == Mutation::kHoldsAtOnce && job != nullptr) {
+    for (const auto& session : job->sessions()) session->NoteCaughtUp();
+  }
+}
+
+void Server::MutateReply(Call& call) const {
+  if (options_.mutation == Mutation::kNoNumbers && !call.move_reply.data.empty()) {
+    call.move_reply.data = WithoutNumbers(call.move_reply.data);
+  }
+}
+
+void Server::Mutate(Run& run, Call& call) const {
+  if (call.method == Method::kMove) MutateMove(run, call.move);
+  if (options_.mutation == Mutation::kMarksNotExact) {
+    const std::shared_ptr<Variable> variable = table();
+    for (int32_t b = 0; variable != nullptr && variable->table() != nullptr && b < work_.stripes();
+         ++b) {
+      Stripe* const stripe = variable->table()->stripe(static_cast<uint32_t>(b));
+      if (stripe == nullptr || !stripe->exact()) continue;
+      const std::vector<Watermark> marks(stripe->watermarks().begin() + 1,
+                                         stripe->watermarks().end());
+      stripe->LoadWatermarks(marks);
+    }
+  }
   wire::PushRequest* const push = PushOf(call);
   if (push == nullptr) return;
   switch (options_.mutation) {
@@ -154,10 +205,12 @@ void Server::Mutate(Call& call) const {
 void Server::Serve(const std::shared_ptr<Run>& run, const CallPtr& call) {
   if (!run->alive) return;
   const int64_t incarnation = CallerOf(*call).incarnation;
-  Mutate(*call);
+  const int64_t promised = PushOf(*call) == nullptr ? 0 : observer_.promised(index_, call->worker);
+  Mutate(*run, *call);
   Execute(*run, *call);
   if (!run->alive) return;  // nobody hears of it
-  Observe(*run, *call, incarnation);
+  if (options_.show && call->method != Method::kHeartbeat) Show(*run, *call, incarnation);
+  Observe(*run, *call, incarnation, promised);
   run->calls.erase(call->number);
   call->fate = Call::Fate::kAnswered;
   answered_(call);
@@ -174,13 +227,19 @@ void Server::Execute(Run& run, Call& call) {
       case Method::kHeartbeat: service.heartbeat(call.state, call.caller); break;
       case Method::kLeave: service.leave(call.state, call.caller); break;
       case Method::kFlush: service.flush(call.state, call.caller); break;
+      case Method::kMove:
+        service.move(call.move_reply, call.move);
+        MutateReply(call);
+        break;
+      case Method::kDescribe: service.describe(call.describe_reply, call.describe); break;
+      case Method::kCreate: service.create_variables(call.state, call.caller, call.specs); break;
     }
   } catch (const wire::ServerError& error) {
     call.refusal = FromServerError(error);
   }
 }
 
-void Server::Observe(Run& run, Call& call, int64_t incarnation) {
+void Server::Observe(Run& run, Call& call, int64_t incarnation, int64_t promised) {
   const wire::PushRequest* const push = PushOf(call);
   observer_.Trace(index_ * int64_t{16} + static_cast<int>(call.method), call.worker,
                   static_cast<int64_t>(call.refusal.code()) * 16 + ReasonOf(call.refusal));
@@ -196,9 +255,13 @@ void Server::Observe(Run& run, Call& call, int64_t incarnation) {
     const int64_t sequence = push->sequence.sequence;
     wire::ServerState& state = call.data_reply.push.state;
     observer_.Trace(sequence, state.applied, state.durable);
-    observer_.Pushed(index_, call.worker, incarnation, sequence);
+    // A late part waits for the disk when it has been applied, and a hello does not wait for it.
+    observer_.Pushed(index_, incarnation, sequence, call.worker,
+                     push->late ? promised : observer_.promised(index_, call.worker));
     // Under sync it waits for its step.
-    if (!options_.sync() && observer_.pushes % options_.verify_one_in == 0) {
+    if (options_.rows_move()) {
+      CheckPushed(run, call, *push);
+    } else if (!options_.sync() && observer_.pushes % options_.verify_one_in == 0) {
       CheckRows(run, call.worker, call.slot, work_.Stripes(call.worker, sequence, call.slot),
                 std::max(state.applied, sequence));
     }
@@ -209,6 +272,38 @@ void Server::Observe(Run& run, Call& call, int64_t incarnation) {
   }
   if (index_ == 0) observer_.Decided(call.data_reply.pull.decisions);
   CheckStep(run, call);
+}
+
+void Server::Show(Run& run, const Call& call, int64_t incarnation) {
+  std::string text = absl::StrCat("worker ", call.worker, ".", incarnation, " ");
+  const std::shared_ptr<Variable> variable = table();
+  if (call.method == Method::kMove) {
+    const wire::MoveRequest& move = call.move;
+    absl::StrAppend(&text, "move ", wire::_MoveAction_VALUES_TO_NAMES.at(move.action), " map ",
+                    move.map_version, " start ", move.start, " ps:", move.source,
+                    " to ps:", move.target, " of ", absl::StrJoin(move.bucket_ps, ""), ", left ",
+                    call.move_reply.bytes_left);
+  } else if (const wire::PushRequest* push = PushOf(const_cast<Call&>(call)); push != nullptr) {
+    absl::StrAppend(&text, push->late ? "late part" : "push", " ", push->sequence.sequence,
+                    " after ", push->sequence.after, push->step > 0 ? " for a step" : "");
+    for (const wire::PushItem& item : push->items) {
+      absl::StrAppend(&text, ", map ", item.map_version, " buckets");
+      for (const int64_t key : item.ids.As<int64_t>()) {
+        absl::StrAppend(&text, " ", BucketOfKey(key, static_cast<uint32_t>(work_.stripes())));
+      }
+    }
+    const wire::ServerState& state = call.data_reply.push.state;
+    absl::StrAppend(&text, "; applied ", state.applied, " durable ", state.durable,
+                    call.data_reply.push.repeated ? " repeated" : "");
+  } else {
+    absl::StrAppend(&text, "call ", static_cast<int>(call.method));
+  }
+  std::fprintf(stderr, "%10.3f ms ps:%d.%d map %d %s: %s\n",
+               static_cast<double>(Scheduler::Current().now()) / kMillisecond, index_,
+               static_cast<int>(starts_),
+               variable == nullptr ? 0 : static_cast<int>(variable->spec().map_version),
+               text.c_str(),
+               call.refusal.ok() ? "ok" : call.refusal.ToString().substr(0, 240).c_str());
 }
 
 void Server::CheckStep(Run& run, const Call& call) {
@@ -230,11 +325,32 @@ void Server::CheckStep(Run& run, const Call& call) {
   }
 }
 
+std::shared_ptr<Variable> Server::table() const {
+  const std::shared_ptr<Job> job = run_ == nullptr ? nullptr : run_->core.registry.Find(kJob);
+  if (job == nullptr) return nullptr;
+  const auto variables = job->variables();
+  const auto found = variables->find(kTable);
+  return found == variables->end() ? nullptr : found->second;
+}
+
+void Server::CheckPushed(Run& run, const Call& call, const wire::PushRequest& push) {
+  if (options_.sync() || observer_.pushes % options_.verify_one_in != 0) return;
+  const auto stripes = static_cast<uint32_t>(work_.stripes());
+  uint32_t touched = 0;
+  for (const wire::PushItem& item : push.items) {
+    for (const int64_t key : item.ids.As<int64_t>()) touched |= 1u << BucketOfKey(key, stripes);
+  }
+  // Its number says nothing about stripes that came from elsewhere.
+  CheckRows(run, call.worker, 0, touched, push.sequence.sequence);
+}
+
 void Server::CheckRows(Run& run, int32_t worker, size_t slot, uint32_t stripes, int64_t sequence) {
   std::vector<uint32_t> found;
   std::vector<int64_t> keys;
-  for (uint32_t stripe = 0; stripe < static_cast<uint32_t>(options_.stripes); ++stripe) {
+  const std::shared_ptr<Variable> variable = table();
+  for (uint32_t stripe = 0; stripe < static_cast<uint32_t>(work_.stripes()); ++stripe) {
     if ((stripes >> stripe & 1) == 0) continue;
+    if (variable == nullptr || variable->table()->stripe(stripe) == nullptr) continue;  // moved
     found.push_back(stripe);
     keys.push_back(work_.Key(worker, stripe));
   }
@@ -263,7 +379,9 @@ void Server::CheckEverything(int64_t steps) {
     const std::vector<int32_t>& servers = work_.Servers(w);
     const auto slot = std::find(servers.begin(), servers.end(), index_) - servers.begin();
     if (static_cast<size_t>(slot) == servers.size()) continue;
-    CheckRows(*run_, w, slot, (1u << options_.stripes) - 1, steps);
+    const bool moves = options_.rows_move();
+    CheckRows(*run_, w, moves ? 0 : slot,
+              static_cast<uint32_t>((uint64_t{1} << work_.stripes()) - 1), steps);
   }
 }
 

@@ -44,6 +44,8 @@ class Server {
 
   // Every row of every worker that it holds, beside what `steps` pushes of each make of it.
   void CheckEverything(int64_t steps);
+  // The table as it has it; null: it has none.
+  std::shared_ptr<Variable> table() const;
   // What calls wait for, as the server itself says.
   std::vector<std::string> Waits();
   int64_t epochs() const;
@@ -54,9 +56,16 @@ class Server {
   void Load(const std::shared_ptr<Run>& run);
   void Serve(const std::shared_ptr<Run>& run, const CallPtr& call);
   void Execute(Run& run, Call& call);
-  void Mutate(Call& call) const;
-  void Observe(Run& run, Call& call, int64_t incarnation);
+  // Some rule is left out, before a call is served and after.
+  void Mutate(Run& run, Call& call) const;
+  void MutateMove(Run& run, wire::MoveRequest& request) const;
+  void MutateReply(Call& call) const;
+  // `promised`: the incarnation of which a hello had been answered before the call began.
+  void Observe(Run& run, Call& call, int64_t incarnation, int64_t promised);
+  void Show(Run& run, const Call& call, int64_t incarnation);
   void CheckStep(Run& run, const Call& call);
+  // Where rows move: those of the push, as far as they are here still.
+  void CheckPushed(Run& run, const Call& call, const wire::PushRequest& push);
   // The worker's rows in `stripes` of this server.
   void CheckRows(Run& run, int32_t worker, size_t slot, uint32_t stripes, int64_t sequence);
 

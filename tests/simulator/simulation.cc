@@ -1,7 +1,10 @@
 #include "tests/simulator/simulation.h"
 
+#include <glog/logging.h>
+
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <memory>
 #include <utility>
 
@@ -10,6 +13,7 @@
 #include "absl/synchronization/mutex.h"
 #include "tests/simulator/client.h"
 #include "tests/simulator/figures.h"
+#include "tests/simulator/mover.h"
 #include "tests/simulator/network.h"
 #include "tests/simulator/observer.h"
 #include "tests/simulator/server.h"
@@ -28,9 +32,10 @@ class Simulation {
       : options_(options),
         work_(options),
         observer_(options, work_),
-        network_(options, work_, &observer_),
+        network_(options, &observer_),
         random_(options.seed, 3),
         pace_(options.seed, 4),
+        moves_(options.seed, 5),
         workers_(options.workers) {}
 
   Result Run();
@@ -72,10 +77,21 @@ class Simulation {
   void SlowHost();
   void MassRestart();
   void RestartServer(int32_t server, bool machine);
+  // A tool that moves rows, which may be killed.
+  void StartMover();
+  std::shared_ptr<Process> NewMover();
+  void MoverEnded(const absl::Status& status);
+  // Once workers are done: rows move without faults, whatever movers have left behind.
+  void LastMove();
+  // Runs `body` in a fiber until it has ended.
+  absl::Status RunInFiber(absl::FunctionRef<absl::Status()> body);
+  // Every server knows the newest map, and has the rows that it says.
+  void CheckMaps();
   Nanos Outage() { return kSecond + random_.Below(options_.faults.longest_outage); }
   int32_t AnyWorker() { return static_cast<int32_t>(random_.Below(options_.workers)); }
   int32_t AnyServer() { return static_cast<int32_t>(random_.Below(options_.servers)); }
 
+  void Show(absl::string_view what) const;
   std::string Stuck();
   void CheckDurable();
   void Finish();
@@ -85,9 +101,10 @@ class Simulation {
   Scheduler scheduler_;
   Observer observer_;
   Network network_;
-  Random random_, pace_;
+  Random random_, pace_, moves_;
   std::vector<std::unique_ptr<Server>> servers_;
   std::vector<Worker> workers_;
+  std::vector<std::shared_ptr<Process>> movers_;  // that run
   int64_t processes_ = 0;
   int64_t retries_ = 0;
   int32_t done_ = 0;
@@ -139,7 +156,8 @@ void Simulation::StartWorker(int32_t w) {
 }
 
 void Simulation::EndProcess(const std::shared_ptr<Process>& process) {
-  if (process->alive) --workers_[process->worker].running;
+  const bool trains = process->worker < options_.workers;
+  if (process->alive && trains) --workers_[process->worker].running;
   process->alive = false;
   for (const CallPtr& call : process->waiting) scheduler_.Wake(call->waiter);
 }
@@ -208,7 +226,9 @@ void Simulation::Ended(int32_t w, const absl::Status& status) {
     // A hello whose caller has turned to another connection may be granted an incarnation after the
     // one that counts.
     if (!worker.replaced) ++observer_.fenced_by_late_hello;
-    if (!worker.replaced && options_.faults.resets == 0) {
+    // Where rows go from a server without what one was to send again, whoever does not come is
+    // fenced.
+    if (!worker.replaced && options_.faults.resets == 0 && !options_.rows_move()) {
       observer_.Violation(absl::StrCat("the only start is fenced: ", status.ToString()));
     }
   } else if (absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status)) {
@@ -231,6 +251,7 @@ void Simulation::Plan(double per_hour, int32_t hosts, Kind kind) {
   const auto wait = static_cast<Nanos>(std::min(mean * random_.Exponential(), 1e18));
   if (scheduler_.now() + wait >= faults_until_) return;
   scheduler_.In(wait, [this, per_hour, hosts, kind] {
+    if (scheduler_.now() >= faults_until_) return;
     (this->*kind)();
     Plan(per_hour, hosts, kind);
   });
@@ -239,11 +260,18 @@ void Simulation::Plan(double per_hour, int32_t hosts, Kind kind) {
 void Simulation::RestartServer(int32_t server, bool machine) {
   if (!servers_[server]->up()) return;
   observer_.Trace(-3, server, machine);
+  Show(absl::StrCat("ps:", server, machine ? " ends with its machine" : " ends"));
   servers_[server]->Crash(machine, random_);
   if (options_.mutation == Mutation::kStaysAway) return;
   scheduler_.In(Outage(), [this, server] {
     if (!finishing_) servers_[server]->Start();
   });
+}
+
+void Simulation::Show(absl::string_view what) const {
+  if (!options_.show) return;
+  std::fprintf(stderr, "%10.3f ms %s\n", static_cast<double>(scheduler_.now()) / kMillisecond,
+               std::string(what).c_str());
 }
 
 void Simulation::CrashServer() { RestartServer(AnyServer(), random_.Chance(0.5)); }
@@ -258,6 +286,7 @@ void Simulation::CrashWorker() {
   const int32_t w = AnyWorker();
   if (!MayEnd(w)) return;
   observer_.Trace(-4, w, 0);
+  Show(absl::StrCat("worker ", w, " ends"));
   EndProcess(workers_[w].process);
   StartAgain(w, Outage());
 }
@@ -266,6 +295,7 @@ void Simulation::Zombie() {
   const int32_t w = AnyWorker();
   if (!MayEnd(w)) return;
   observer_.Trace(-5, w, 0);
+  Show(absl::StrCat("worker ", w, " is started beside itself"));
   workers_[w].replaced = true;
   StartWorker(w);
 }
@@ -320,6 +350,99 @@ std::string Simulation::Stuck() {
                       absl::StrJoin(lines, "\n  "));
 }
 
+std::shared_ptr<Process> Simulation::NewMover() {
+  auto process = std::make_shared<Process>();
+  process->number = ++processes_;
+  process->worker = options_.workers + static_cast<int32_t>(process->number);
+  movers_.push_back(process);
+  return process;
+}
+
+void Simulation::StartMover() {
+  // Of two the later one goes on, so some runs have one at a time, and more that end well.
+  const size_t most = 1 + options_.seed % 3;
+  if (options_.servers < 2 || movers_.size() >= most) return;
+  const std::shared_ptr<Process> process = NewMover();
+  ++observer_.movers;
+  observer_.Trace(-7, process->number, 0);
+  scheduler_.Spawn("a mover", [this, process] {
+    MoverEnded(Mover(&network_, process).MoveSome(moves_));
+    std::erase(movers_, process);
+  });
+  if (!moves_.Chance(options_.moves.killed)) return;
+  scheduler_.In(moves_.Below(2 * kSecond), [this, process] {
+    if (process->alive) Show(absl::StrCat("mover ", process->worker, " ends"));
+    EndProcess(process);
+  });
+}
+
+void Simulation::MoverEnded(const absl::Status& status) {
+  observer_.Trace(-8, static_cast<int64_t>(status.code()), 0);
+  if (status.ok()) ++observer_.moves;
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+    case absl::StatusCode::kCancelled:           // it was killed
+    case absl::StatusCode::kUnavailable:         // a server is down
+    case absl::StatusCode::kDeadlineExceeded:    // … or out of reach
+    case absl::StatusCode::kFailedPrecondition:  // … was restarted; another mover began later
+      return;
+    default: observer_.Violation(absl::StrCat("a mover fails: ", status.ToString()));
+  }
+}
+
+absl::Status Simulation::RunInFiber(absl::FunctionRef<absl::Status()> body) {
+  bool ended = false;
+  absl::Status status;
+  scheduler_.Spawn("the end", [&] {
+    status = body();
+    ended = true;
+  });
+  scheduler_.Run(scheduler_.now() + kSettle, [&] { return ended; });
+  CHECK(ended) << "a fiber without end refers to this stack";
+  return status;
+}
+
+void Simulation::LastMove() {
+  constexpr Nanos kQuiet = 30 * kSecond;  // longer than an outage, and whatever arrives late
+  if (!options_.rows_move() || options_.servers < 2 || !observer_.violation().empty()) return;
+  faults_until_ = scheduler_.now();
+  network_.SetResets(0);
+  for (const auto& server : servers_) server->SetSlow(1);
+  for (const auto& process : movers_) EndProcess(process);
+  scheduler_.Run(scheduler_.now() + kQuiet, [this] { return !observer_.violation().empty(); });
+  if (!ServersAreUp()) return observer_.Violation("servers do not start");
+  Mover mover(&network_, NewMover());
+  const absl::Status status = RunInFiber([&] { return mover.MoveSome(moves_); });
+  if (!status.ok()) observer_.Violation(absl::StrCat("the last mover fails: ", status.ToString()));
+}
+
+void Simulation::CheckMaps() {
+  Mover mover(&network_, NewMover());
+  const absl::Status status = RunInFiber([&] { return mover.Finish(); });
+  if (!status.ok()) observer_.Violation(absl::StrCat("the last move stays: ", status.ToString()));
+  std::shared_ptr<Variable> newest;
+  for (const auto& server : servers_) {
+    const std::shared_ptr<Variable> table = server->table();
+    if (table == nullptr) continue;
+    if (newest == nullptr) newest = table;
+    if (table->spec() == newest->spec()) continue;
+    observer_.Violation(absl::StrCat("maps: two servers have versions ", table->spec().map_version,
+                                     " and ", newest->spec().map_version,
+                                     ", and are not of one mind"));
+  }
+  for (int32_t b = 0; b < work_.stripes(); ++b) {
+    for (int32_t s = 0; s < options_.servers; ++s) {
+      const std::shared_ptr<Variable> table = servers_[s]->table();
+      const bool there = table != nullptr && table->table() != nullptr &&
+                         table->table()->stripe(static_cast<uint32_t>(b)) != nullptr;
+      if (there == (newest->spec().bucket_ps[b] == s)) continue;
+      observer_.Violation(absl::StrCat("maps: bucket ", b,
+                                       " is of ps:", newest->spec().bucket_ps[b], "; ps:", s,
+                                       there ? " has it" : " does not have it"));
+    }
+  }
+}
+
 // Whoever has left has all of its pushes on disk: nothing else is left once every machine has
 // ended.
 void Simulation::CheckDurable() {
@@ -331,6 +454,7 @@ void Simulation::CheckDurable() {
   if (!scheduler_.Run(scheduler_.now() + kSettle, [this] { return ServersAreUp(); })) {
     return observer_.Violation("servers do not start");
   }
+  if (options_.rows_move()) CheckMaps();
   for (const auto& server : servers_) server->CheckEverything(options_.steps);
   if (options_.sync()) observer_.CheckAllCount();
 }
@@ -342,6 +466,7 @@ void Simulation::Finish() {
   for (Worker& worker : workers_) {
     if (worker.process != nullptr) EndProcess(worker.process);
   }
+  for (const auto& process : movers_) EndProcess(process);
   const bool ended = scheduler_.Run(kForever, [this] { return scheduler_.fibers() == 0; });
   if (!ended) observer_.Violation("fibers are left that wait for nothing");
 }
@@ -360,6 +485,7 @@ Result Simulation::Run() {
   Plan(faults.worker_zombies, options_.workers, &Simulation::Zombie);
   Plan(faults.partitions, options_.servers, &Simulation::Partition);
   Plan(faults.slow_hosts, options_.servers, &Simulation::SlowHost);
+  Plan(options_.moves.movers, 1, &Simulation::StartMover);
   if (faults.mass_restart) scheduler_.At(expected / 2, [this] { MassRestart(); });
   const auto over = [this] { return done_ == options_.workers || !observer_.violation().empty(); };
   if (!scheduler_.Run(2 * expected + kSettle, over)) {
@@ -368,6 +494,7 @@ Result Simulation::Run() {
   Result result;
   result.simulated_seconds = static_cast<double>(scheduler_.now()) / kSecond;
   FillFigures(options_, observer_, scheduler_.now(), &result);
+  LastMove();
   CheckDurable();
   for (const auto& server : servers_) result.epochs += server->epochs();
   result.violation = observer_.violation();

@@ -42,11 +42,23 @@ Options Sync(int32_t replicas_to_aggregate) {
   return options;
 }
 
+// Of the kinds of faults, those that end workers: "starts".
+Options WhileRowsMove(Options options, const std::string& faults = "many") {
+  options.fault_level = faults;
+  options.faults = Faults::Named(faults);
+  options.servers = 5;
+  options.workers = 8;
+  options.MoveRows("many");
+  return options;
+}
+
 void ExpectHolds(Options options, uint64_t seeds) {
   for (options.seed = 1; options.seed <= seeds; ++options.seed) {
     const Result result = Simulate(options);
     ASSERT_THAT(result.violation, IsEmpty());
-    const int64_t of_each = options.sync() ? options.servers * options.stripes : options.steps;
+    const int64_t of_each = options.rows_move() ? 1
+                            : options.sync()    ? options.servers * options.stripes
+                                                : options.steps;
     ASSERT_GE(result.rows_checked, options.workers * of_each);
   }
 }
@@ -63,6 +75,36 @@ TEST(Simulator, EveryPushCountsOnceInSynchronousSteps) { ExpectHolds(Sync(0), 20
 TEST(Simulator, AStepIsTheSameEverywhereThoughItDoesNotWaitForAll) {
   ExpectHolds(Sync(6), 12);
   ExpectHolds(Sync(3), 6);
+}
+
+TEST(Simulator, EveryPushCountsOnceWhileRowsMove) {
+  ExpectHolds(WhileRowsMove(Many()), 30);
+  ExpectHolds(WhileRowsMove(Many(), "starts"), 15);
+}
+
+TEST(Simulator, EveryPushCountsOnceWithABoundWhileRowsMove) {
+  ExpectHolds(WhileRowsMove(Ssp(0)), 15);
+  ExpectHolds(WhileRowsMove(Ssp(3)), 10);
+}
+
+TEST(Simulator, EveryPushCountsOnceInSynchronousStepsWhileRowsMove) {
+  ExpectHolds(WhileRowsMove(Sync(0)), 12);
+  ExpectHolds(WhileRowsMove(Sync(6)), 8);
+}
+
+// One at a time; nobody gives up.
+TEST(Simulator, WithoutFaultsEveryMoveEndsWell) {
+  Options options = Many();
+  options.faults = {};
+  options.fault_level = "none";
+  options.servers = 5;
+  options.MoveRows("some");
+  options.moves.killed = 0;
+  options.seed = 3;
+  const Result result = Simulate(options);
+  EXPECT_THAT(result.violation, IsEmpty());
+  EXPECT_GT(result.movers, 2);
+  EXPECT_EQ(result.moves, result.movers);
 }
 
 TEST(Simulator, OneServerIsEnough) {
@@ -123,16 +165,18 @@ struct LeftOut {
   Mutation mutation;
   const char* what;                    // the finding says
   int32_t replicas_to_aggregate = -1;  // of synchronous steps; -1: async
+  const char* faults = nullptr;        // while rows move; nullptr: they do not
 };
 
 class FindsThat : public ::testing::TestWithParam<LeftOut> {};
 
 // Each rule that is left out is found within few seeds, and the finding says how to see it again.
 TEST_P(FindsThat, ARuleIsLeftOut) {
-  const auto& [mutation, what, aggregate] = GetParam();
+  const auto& [mutation, what, aggregate, faults] = GetParam();
   Options options = aggregate < 0 ? Many() : Sync(aggregate);
+  if (faults != nullptr) options = WhileRowsMove(options, faults);
   options.mutation = mutation;
-  constexpr uint64_t kSeeds = 40;
+  const uint64_t kSeeds = faults == nullptr ? 40 : 60;
   Result result;
   for (; options.seed <= kSeeds && result.violation.empty(); ++options.seed) {
     result = Simulate(options);
@@ -159,10 +203,17 @@ INSTANTIATE_TEST_SUITE_P(Simulator, FindsThat,
                                            LeftOut{Mutation::kTornStripes, "lost", 0},
                                            LeftOut{Mutation::kForgetsReplay, "lost", 0},
                                            LeftOut{Mutation::kResumesHighest, "decision", 0},
-                                           LeftOut{Mutation::kLeavesOutVoid, "numbers", 4}),
+                                           LeftOut{Mutation::kLeavesOutVoid, "numbers", 4},
+                                           LeftOut{Mutation::kMarksNotExact, "lost", -1, "many"},
+                                           LeftOut{Mutation::kNoNumbers, "doubled", -1, "starts"},
+                                           LeftOut{Mutation::kLateLast, "lost", -1, "many"},
+                                           LeftOut{Mutation::kHadItLast, "lost", -1, "starts"},
+                                           LeftOut{Mutation::kHoldsAtOnce, "lost", -1, "many"},
+                                           LeftOut{Mutation::kNoClaims, "", -1, "many"}),
                          [](const auto& test) {
                            return absl::StrCat(MutationName(test.param.mutation),
-                                               test.param.replicas_to_aggregate < 0 ? "" : "_sync");
+                                               test.param.replicas_to_aggregate < 0 ? "" : "_sync",
+                                               test.param.faults == nullptr ? "" : "_moves");
                          });
 
 }  // namespace

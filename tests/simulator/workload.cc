@@ -1,5 +1,7 @@
 #include "tests/simulator/workload.h"
 
+#include <glog/logging.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -12,9 +14,18 @@ namespace {
 // Rows hold float32: sums of so many marks are exact.
 constexpr int64_t kMarks = 997;
 
+int32_t StripesOf(const Options& options) {
+  constexpr int32_t kMost = 32;  // bits
+  if (!options.rows_move()) return options.stripes;
+  CHECK_LE(options.servers, kMost) << "rows move between that many servers at most";
+  int32_t stripes = 16;
+  while (stripes < options.servers) stripes *= 2;
+  return stripes;
+}
+
 }  // namespace
 
-Workload::Workload(const Options& options) : options_(options) {
+Workload::Workload(const Options& options) : options_(options), stripes_(StripesOf(options)) {
   Random random(options.seed, 1);
   std::vector<double> popularity;  // running sums
   double sum = 0;
@@ -25,6 +36,7 @@ Workload::Workload(const Options& options) : options_(options) {
   const size_t reach = std::min<size_t>(options.reach, popularity.size());
   for (int32_t w = 0; w < options.workers; ++w) {
     std::vector<int32_t>& servers = servers_.emplace_back(1, 0);
+    for (int32_t s = 1; options.rows_move() && s < options.servers; ++s) servers.push_back(s);
     while (servers.size() < reach + 1) {
       const auto at = std::upper_bound(popularity.begin(), popularity.end(), random.Unit() * sum);
       const auto server =
@@ -34,10 +46,10 @@ Workload::Workload(const Options& options) : options_(options) {
       }
     }
     // The first key of the worker's own that falls into each stripe.
-    std::vector<int64_t>& keys = keys_.emplace_back(options.stripes, -1);
-    int32_t missing = options.stripes;
+    std::vector<int64_t>& keys = keys_.emplace_back(stripes_, -1);
+    int32_t missing = stripes_;
     for (int64_t key = int64_t{w} << 16; missing > 0; ++key) {
-      int64_t& of_stripe = keys[BucketOfKey(key, static_cast<uint32_t>(options.stripes))];
+      int64_t& of_stripe = keys[BucketOfKey(key, static_cast<uint32_t>(stripes_))];
       if (of_stripe >= 0) continue;
       of_stripe = key;
       --missing;
@@ -46,6 +58,12 @@ Workload::Workload(const Options& options) : options_(options) {
 }
 
 uint32_t Workload::Stripes(int32_t worker, int64_t sequence, size_t slot) const {
+  const uint32_t all = static_cast<uint32_t>((uint64_t{1} << stripes_) - 1);
+  if (options_.rows_move()) {
+    const uint64_t bits = MixBits(options_.seed ^ MixBits((uint64_t(worker) << 32) + sequence));
+    const uint32_t one = 1u << (bits >> 58) % static_cast<uint32_t>(stripes_);
+    return ((bits & bits >> 32) & all) | one;
+  }
   const size_t slots = servers_[worker].size();
   const bool alone = slots == 1;
   if (slot == 0 && !alone) return 0;  // ps:0 holds no rows of jobs with other servers
@@ -54,10 +72,9 @@ uint32_t Workload::Stripes(int32_t worker, int64_t sequence, size_t slot) const 
   // One of them has a part for certain.
   const bool chosen = alone || of_push % (slots - 1) + 1 == slot;
   if (!chosen && static_cast<double>(bits >> 11) * 0x1p-53 >= options_.touches) return 0;
-  const uint32_t all = (1u << options_.stripes) - 1;
   // Two stripes on average, in one or two places.
-  const uint32_t first = 1u << (bits & 0xff) % options_.stripes;
-  const uint32_t second = 1u << (bits >> 8 & 0xff) % options_.stripes;
+  const uint32_t first = 1u << (bits & 0xff) % static_cast<uint32_t>(stripes_);
+  const uint32_t second = 1u << (bits >> 8 & 0xff) % static_cast<uint32_t>(stripes_);
   return (first | second) & all;
 }
 

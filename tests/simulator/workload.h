@@ -24,7 +24,10 @@ class Workload {
 
   // Servers that worker `worker` talks to, ps:0 first; it calls them 0, 1, ….
   const std::vector<int32_t>& Servers(int32_t worker) const { return servers_[worker]; }
-  // Bits of the stripes of its `slot`-th server that its push `sequence` touches; 0: no part.
+  // Of a server; where rows move, of the table.
+  int32_t stripes() const { return stripes_; }
+  // Bits of the stripes of its `slot`-th server that its push `sequence` touches; 0: no part. Where
+  // rows move: of all stripes, whatever the slot.
   uint32_t Stripes(int32_t worker, int64_t sequence, size_t slot) const;
   // A small number that tells this push from others.
   static int64_t Mark(int32_t worker, int64_t sequence);
@@ -33,6 +36,7 @@ class Workload {
 
  private:
   const Options& options_;
+  const int32_t stripes_;
   std::vector<std::vector<int32_t>> servers_;
   std::vector<std::vector<int64_t>> keys_;  // by worker, stripe
 };
