@@ -82,6 +82,8 @@ class Moving {
   void Refresh();
   // FAILED_PRECONDITION: the move's map is in force here. Looks at the variable anew.
   absl::Status CheckNotTaken();
+  // In the order of workers.
+  std::vector<std::shared_ptr<Session>> Sessions() const;
   std::vector<Watermark> Numbers() const;
   std::vector<Watermark> Incarnations() const;
   // Whom the source has fenced may not reach the rows here either.
@@ -165,10 +167,17 @@ absl::Status Moving::Prepare(wire::MoveReply& reply) {
                                                                                   : Superseded();
 }
 
+std::vector<std::shared_ptr<Session>> Moving::Sessions() const {
+  std::vector<std::shared_ptr<Session>> sessions = admitted_.job->sessions();
+  std::sort(sessions.begin(), sessions.end(),
+            [](const auto& a, const auto& b) { return a->worker() < b->worker(); });
+  return sessions;
+}
+
 // Everything up to these is in every stripe here: nobody's update runs that was not turned away.
 std::vector<Watermark> Moving::Numbers() const {
   std::vector<Watermark> numbers;
-  for (const auto& session : admitted_.job->sessions()) {
+  for (const auto& session : Sessions()) {
     numbers.push_back({.worker = session->worker(), .sequence = session->reached()});
   }
   if (const std::shared_ptr<Session> steps = admitted_.job->steps().session()) {
@@ -179,7 +188,7 @@ std::vector<Watermark> Moving::Numbers() const {
 
 std::vector<Watermark> Moving::Incarnations() const {
   std::vector<Watermark> incarnations;
-  for (const auto& session : admitted_.job->sessions()) {
+  for (const auto& session : Sessions()) {
     incarnations.push_back({.worker = session->worker(), .sequence = session->incarnation()});
   }
   return incarnations;
@@ -271,7 +280,7 @@ absl::Status Moving::Hold(wire::MoveReply& reply) {
 
 void Moving::AwaitUpdates() const {
   { absl::MutexLock unsequenced(&core_.unsequenced); }
-  for (const auto& session : admitted_.job->sessions()) {
+  for (const auto& session : Sessions()) {
     const NotedLock order(&session->order(), &core_.waits, "order", "updates before a move");
   }
 }
@@ -298,7 +307,7 @@ absl::StatusOr<bool> Moving::Drained(Move& move, absl::Duration until) {
 // they are then, a later push would be taken, and those before it for repeated ones. A worker that
 // is away may come back with them all the same: it is fenced, and computes them again.
 absl::Status Moving::CheckCaughtUp() const {
-  for (const auto& session : admitted_.job->sessions()) {
+  for (const auto& session : Sessions()) {
     if (session->caught_up()) continue;
     if (!session->left()) {
       return BusyError(
@@ -315,7 +324,7 @@ absl::Status Moving::CheckCaughtUp() const {
 }
 
 absl::Status Moving::KeepFences() {
-  for (const auto& session : admitted_.job->sessions()) {
+  for (const auto& session : Sessions()) {
     if (session->durable_incarnation() >= session->incarnation()) continue;
     RETURN_IF_ERROR(MakeIncarnationDurable(core_, *session));
   }
