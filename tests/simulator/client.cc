@@ -25,7 +25,7 @@ ClientIdentity IdentityOf(const Options& options, const Process& process, size_t
           .start = process.number + 1,
           .worker = process.worker,
           .server_count = static_cast<int32_t>(slots),
-          .fenced = options.rows_move() ? fenced : nullptr,
+          .fenced = fenced,
           .ps_wait = kPsWait,
           .retention = retention,
           .consistency = options.consistency,

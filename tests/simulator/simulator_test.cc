@@ -186,7 +186,10 @@ TEST_P(FindsThat, ARuleIsLeftOut) {
   std::printf("%s: seed %d: %s\n", MutationName(mutation), static_cast<int>(options.seed) - 1,
               result.violation.c_str());
   --options.seed;
-  EXPECT_EQ(Simulate(options).trace_hash, result.trace_hash);
+  // Where rows move, not every run is the same again: README.md.
+  if (faults == nullptr) {
+    EXPECT_EQ(Simulate(options).trace_hash, result.trace_hash);
+  }
   EXPECT_THAT(result.violation, HasSubstr(options.CommandLine()));
 }
 
