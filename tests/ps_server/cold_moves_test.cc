@@ -13,6 +13,7 @@
 #include "gmock/gmock.h"
 #include "ps_server/move_pieces.h"
 #include "tests/ps_server/server_fixture.h"
+#include "tests/support/copy_store.h"
 #include "thrift/errors.h"
 
 namespace cairn {
@@ -70,7 +71,7 @@ class ColdMovesTest : public ::testing::Test {
   // What a crash of its process would leave starts again.
   void Crash(int32_t s) {
     const std::string copy = folder_.Join(absl::StrCat("copy", copies_++));
-    CopyStore(servers_[s].directory, copy);
+    test::CopyStore(servers_[s].directory, copy);
     servers_[s].engine.reset();
     servers_[s].directory = copy;
     Open(s);

@@ -10,6 +10,7 @@
 #include "common/deadline.h"
 #include "common/status.h"
 #include "tests/ps_server/server_fixture.h"
+#include "tests/support/copy_store.h"
 
 namespace cairn {
 
@@ -60,7 +61,7 @@ class MovesTest : public ::testing::Test {
   }
   void CrashUnseen(int32_t s) {
     const std::string copy = folder_.Join(absl::StrCat("copy", copies_++));
-    CopyStore(servers_[s].directory, copy);
+    test::CopyStore(servers_[s].directory, copy);
     servers_[s].engine.reset();
     servers_[s].directory = copy;
     Open(s);

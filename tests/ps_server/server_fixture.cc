@@ -1,12 +1,10 @@
 #include "tests/ps_server/server_fixture.h"
 
-#include <filesystem>
-#include <set>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "tests/support/copy_store.h"
 #include "thrift/cairn_constants.h"
 #include "thrift/errors.h"
 
@@ -218,30 +216,9 @@ void ServerTest::Restart() {
   Start();
 }
 
-void CopyStore(const std::string& from, const std::string& to) {
-  namespace fs = std::filesystem;
-  const auto files = [&] {
-    std::set<std::string> names;
-    std::error_code gone;
-    for (fs::recursive_directory_iterator at(from, gone), end; !gone && at != end;
-         at.increment(gone)) {
-      names.insert(at->path().string());
-    }
-    return names;
-  };
-  for (int tries = 0; tries < 1000; ++tries) {
-    const std::set<std::string> before = files();
-    std::error_code failed;
-    fs::copy(from, to, fs::copy_options::recursive, failed);
-    if (!failed && files() == before) return;
-    fs::remove_all(to);
-  }
-  ADD_FAILURE() << "files come and go in " << from;
-}
-
 std::string ServerTest::CopyAsOfNow() {
   const std::string copy = folder_.Join(absl::StrCat("copy", copies_++));
-  CopyStore(options_.directory, copy);
+  test::CopyStore(options_.directory, copy);
   return copy;
 }
 

@@ -103,10 +103,6 @@ Payload PayloadOf(const std::vector<T>& values) {
   return Payload::Copy(values.data(), values.size() * sizeof(T));
 }
 
-// The folder of a store that is open, as it is now: RocksDB's background work neither makes nor
-// removes a file meanwhile. Fails the test where it always does.
-void CopyStore(const std::string& from, const std::string& to);
-
 // A test with one engine; restarting keeps the folder.
 class ServerTest : public ::testing::Test {
  protected:

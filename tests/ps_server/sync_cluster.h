@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
@@ -15,6 +14,7 @@
 #include "common/status.h"
 #include "gmock/gmock.h"
 #include "tests/ps_server/server_fixture.h"
+#include "tests/support/copy_store.h"
 #include "thrift/cairn_constants.h"
 #include "thrift/errors.h"
 
@@ -44,7 +44,7 @@ class SyncCluster {
   // Goes on from what the disk has now: everything in memory is lost.
   void Crash(int32_t server) {
     const std::string copy = folder_.Join(absl::StrCat("copy", copies_++));
-    std::filesystem::copy(folders_[server], copy, std::filesystem::copy_options::recursive);
+    test::CopyStore(folders_[server], copy);
     folders_[server] = copy;
     crashed_.push_back(std::move(engines_[server]));
     Start(server);

@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "ps_server/engine.h"
 #include "ps_server/listener.h"
+#include "tests/support/copy_store.h"
 #include "tests/support/temp_dir.h"
 #include "worker/client/ps_client.h"
 
@@ -42,7 +43,7 @@ class EngineCluster {
     namespace fs = std::filesystem;
     const std::string address = this->address(server);
     const std::string now = DirectoryOf(server);
-    fs::copy(now, now + ".kept", fs::copy_options::recursive);
+    CopyStore(now, now + ".kept");
     Stop(server);
     fs::remove_all(now);
     fs::rename(now + ".kept", now);

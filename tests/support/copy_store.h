@@ -1,0 +1,37 @@
+// The folder of a store that is open, as it is now.
+#pragma once
+
+#include <filesystem>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+
+namespace cairn::test {
+
+inline std::set<std::string> FilesIn(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::set<std::string> names;
+  std::error_code gone;
+  for (fs::recursive_directory_iterator at(folder, gone), end; !gone && at != end;
+       at.increment(gone)) {
+    names.insert(at->path().string());
+  }
+  return names;
+}
+
+// RocksDB's background work neither makes nor removes a file meanwhile. Throws where it always
+// does, which fails the test.
+inline void CopyStore(const std::string& from, const std::string& to) {
+  namespace fs = std::filesystem;
+  for (int tries = 0; tries < 1000; ++tries) {
+    const std::set<std::string> before = FilesIn(from);
+    std::error_code failed;
+    fs::copy(from, to, fs::copy_options::recursive, failed);
+    if (!failed && FilesIn(from) == before) return;
+    fs::remove_all(to);
+  }
+  throw std::runtime_error("files come and go in " + from);
+}
+
+}  // namespace cairn::test
