@@ -91,9 +91,9 @@ def predicted(workers, alone, processor, count):
     step, and otherwise pause for what is left of a step that is alone."""
     pause, queue, rate = max(0.0, alone - processor), 0.0, 0.0
     for n in range(1, workers + 1):
-        response = processor / count * (1 + queue) + processor * (count - 1) / count
-        rate = n / (response + pause)
-        queue = rate * processor / count
+        waiting = processor / count * (1 + queue)
+        rate = n / (waiting + processor * (count - 1) / count + pause)
+        queue = rate * waiting  # as many are there on average (Little's law)
     return rate
 
 
