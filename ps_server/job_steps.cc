@@ -181,8 +181,11 @@ absl::Status JobSteps::Store(ServerCore& core, const DecisionRecord& decision) {
   const WaitBoard::Waiting waiting(&core.waits, "epoch",
                                    absl::StrCat("the decision of step ", decision.step,
                                                 " to be written to ", core.options.directory));
-  absl::Status stored = core.store->PutDecision(decision);
-  if (stored.ok() && core.options.durability == Durability::kLogSync) stored = core.store->Sync();
+  // Where it leaves workers out another one could take its place: all whom it was told may be gone
+  // when the machine comes back without it.
+  const bool sync = core.options.durability == Durability::kLogSync ||
+                    cohort_.settings().replicas_to_aggregate > 0;
+  absl::Status stored = core.store->PutDecision(decision, sync);
   return stored.ok() ? stored : core.flusher.Refuse(stored);
 }
 

@@ -109,8 +109,9 @@ class JobSteps {
     std::vector<int32_t> workers;
   };
 
-  // As safe as the server's durability promises, before anybody is told.
-  static absl::Status Store(ServerCore& core, const DecisionRecord& decision);
+  // As safe as the server's durability promises, before anybody is told; on the disk where another
+  // one could be made in its place.
+  absl::Status Store(ServerCore& core, const DecisionRecord& decision);
   absl::Status Decide(ServerCore& core, int64_t below);
   absl::Status CloseOne(ServerCore& core, const Admitted& admitted, SyncSteps::Closing closing);
   // Whether a pull for `step` is to be answered.

@@ -382,7 +382,7 @@ absl::Status RocksStore::PutJob(absl::Span<const VariableRecord> variables,
   return Commit(batch, /*sync=*/true, "write a job");
 }
 
-absl::Status RocksStore::PutDecision(const DecisionRecord& record) {
+absl::Status RocksStore::PutDecision(const DecisionRecord& record, bool sync) {
   absl::ReaderMutexLock lock(&life_);
   if (record.job.size() > kMaxJobBytes || record.step < 1) {
     return absl::InvalidArgumentError(
@@ -393,7 +393,7 @@ absl::Status RocksStore::PutDecision(const DecisionRecord& record) {
   const std::string key = DecisionKey(record.job, record.step);
   RETURN_IF_ERROR(
       FromRocks(batch.Put(key, EncodeDecision(key, record)), Context("fill a decision's batch")));
-  return Commit(batch, /*sync=*/false, "write a decision");
+  return Commit(batch, sync, "write a decision");
 }
 
 absl::Status RocksStore::DropDecisions(absl::string_view job, int64_t step) {

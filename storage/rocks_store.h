@@ -62,7 +62,7 @@ class RocksStore : public StripeStore {
   absl::Status WriteEpoch(absl::Span<const ShardRecord> shards,
                           absl::Span<const WorkerRecord> workers) override;
   absl::Status Sync() override;
-  absl::Status PutDecision(const DecisionRecord& record) override;
+  absl::Status PutDecision(const DecisionRecord& record, bool sync) override;
   absl::Status DropDecisions(absl::string_view job, int64_t step) override;
   absl::StatusOr<std::vector<DecisionRecord>> Decisions() const override;
   absl::Status PutNotes(absl::Span<const NoteRecord> notes) override;

@@ -203,8 +203,8 @@ class StripeStore {
   // Everything written before is on the disk when it returns.
   virtual absl::Status Sync() = 0;
 
-  // In RocksDB's WAL when it returns, on the disk after Sync.
-  virtual absl::Status PutDecision(const DecisionRecord& record) = 0;
+  // In RocksDB's WAL when it returns, on the disk after Sync, or with `sync`.
+  virtual absl::Status PutDecision(const DecisionRecord& record, bool sync) = 0;
   // Removes the job's decisions of steps up to `step`.
   virtual absl::Status DropDecisions(absl::string_view job, int64_t step) = 0;
   // Of all jobs; those of one are in the order of steps.

@@ -39,6 +39,13 @@ class SyncCluster {
 
   int32_t size() const { return static_cast<int32_t>(engines_.size()); }
   wire::ParameterServerIf& service(int32_t server) { return engines_[server]->service(); }
+  // How often its log was written to the disk.
+  int64_t Syncs(int32_t server) {
+    for (const StoreFigure& figure : engines_[server]->Figures(FigureDetail::kMetrics).store) {
+      if (figure.name == "rocksdb_wal_syncs_total") return static_cast<int64_t>(figure.value);
+    }
+    return -1;
+  }
   TestClient Tool(int32_t server) { return TestClient(service(server), -1); }
 
   // Goes on from what the disk has now: everything in memory is lost.

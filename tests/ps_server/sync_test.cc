@@ -214,6 +214,21 @@ TEST_F(SyncTest, WithABackupWorkerTheLateContributionIsDroppedAndItsWorkerGoesOn
   EXPECT_EQ(Value(1), -3);
 }
 
+// All whom it was told may be gone when the machine comes back, and another could take its place.
+TEST_F(SyncTest, ADecisionThatMayLeaveWorkersOutIsOnTheDiskFirst) {
+  for (const int32_t aggregate : {0, 1}) {
+    workers_.clear();
+    ASSERT_NO_FATAL_FAILURE(Make(1, 2, Sync(aggregate)));
+    const int64_t before = cluster_->Syncs(0);
+    ASSERT_GE(before, 0);
+    ASSERT_OK(Push(0, 1, 1));
+    ASSERT_OK(Push(1, 1, 1));
+    worker(0).Begin(2).IgnoreError();
+    ASSERT_OK(worker(1).Begin(2));
+    EXPECT_EQ(cluster_->Syncs(0) - before, aggregate);
+  }
+}
+
 // A newer push could not be told from one that had been closed with the step before it.
 TEST_F(SyncTest, APushThatIsAppliedAtOnceWaitsForTheStepsBefore) {
   Make(1, 2);

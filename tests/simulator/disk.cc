@@ -145,11 +145,12 @@ class Store : public StripeStore {
   }
 
   // At once: it is written under a lock that others wait for, and fibers share their thread.
-  absl::Status PutDecision(const DecisionRecord& decision) override {
+  absl::Status PutDecision(const DecisionRecord& decision, bool sync) override {
     RETURN_IF_ERROR(Take(0));
     Disk::Write write;
     write.decisions = {decision};
     disk_.Put(std::move(write));
+    if (sync) disk_.Sync();
     return absl::OkStatus();
   }
   absl::Status PutNotes(absl::Span<const NoteRecord>) override { return NotHere(); }

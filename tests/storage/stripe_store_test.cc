@@ -400,7 +400,7 @@ TEST_F(StripeStoreTest, DecisionsStayUntilTheyOrTheirJobAreDropped) {
   const DecisionRecord two{"a", 2, {}}, far{"a", 300, {{1, 1, 10, 5, ""}}};
   const DecisionRecord others{"ab", 1, {{0, 1, 1, 1, ""}}};
   for (const DecisionRecord& record : {far, others, two, one}) {
-    ASSERT_OK(store_->PutDecision(record));
+    ASSERT_OK(store_->PutDecision(record, /*sync=*/false));
   }
   ASSERT_OK(store_->Sync());
   Reopen();
@@ -411,7 +411,7 @@ TEST_F(StripeStoreTest, DecisionsStayUntilTheyOrTheirJobAreDropped) {
   ASSERT_OK(store_->DropJob("a"));
   Reopen();
   EXPECT_THAT(*store_->Decisions(), ElementsAre(others));
-  EXPECT_THAT(store_->PutDecision({"a", 0, {}}),
+  EXPECT_THAT(store_->PutDecision({"a", 0, {}}, /*sync=*/true),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("step 0")));
 }
 
@@ -444,7 +444,7 @@ TEST_F(StripeStoreTest, EveryCallAfterCloseFailsAndSaysSo) {
   EXPECT_THAT(store_->Variables(), closed);
   EXPECT_THAT(store_->Shards(), closed);
   EXPECT_THAT(store_->Workers(), closed);
-  EXPECT_THAT(store_->PutDecision({"a", 1, {}}), closed);
+  EXPECT_THAT(store_->PutDecision({"a", 1, {}}, /*sync=*/true), closed);
   EXPECT_THAT(store_->DropDecisions("a", 1), closed);
   EXPECT_THAT(store_->Decisions(), closed);
   Recorder recorder;
