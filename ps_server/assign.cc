@@ -118,7 +118,9 @@ absl::Status Run(ServerCore& core, const VariableMap& variables, const wire::Ass
     reply.items.push_back(assigned);
   }
   reply.repeated = origin.worker >= 0 && touched.empty() && !items.empty();
-  for (const PreparedItem& item : items) item.target.AddStripes(&touched_parts.stripes);
+  if (request.late || origin.applied) {
+    for (const PreparedItem& item : items) item.target.AddStripes(&touched_parts.stripes);
+  }
   return origin.applied && !touched.empty() ? AwaitDurable(core, touched_parts) : absl::OkStatus();
 }
 

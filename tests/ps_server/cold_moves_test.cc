@@ -12,8 +12,8 @@
 #include "common/status.h"
 #include "gmock/gmock.h"
 #include "ps_server/move_pieces.h"
+#include "tests/ps_server/moving_engine.h"
 #include "tests/ps_server/server_fixture.h"
-#include "tests/support/copy_store.h"
 #include "thrift/errors.h"
 
 namespace cairn {
@@ -32,9 +32,7 @@ using Model = std::map<int64_t, int>;
 
 class ColdMovesTest : public ::testing::Test {
  protected:
-  struct Server {
-    std::unique_ptr<Engine> engine;
-    std::string directory;
+  struct Server : MovingEngine {
     int64_t budget = kBudget;
   };
 
@@ -56,24 +54,14 @@ class ColdMovesTest : public ::testing::Test {
   }
   void Open(int32_t s) {
     EngineOptions options;
-    options.directory = servers_[s].directory;
-    options.server_index = s;
-    options.server_count = 2;
     options.memory_budget_bytes = servers_[s].budget;
     options.memory_wait = absl::Milliseconds(1);
-    options.snapshot_interval = absl::Hours(1);
-    options.row_rules_interval = absl::Hours(1);
     options.wall_clock = [this] { return absl::FromUnixSeconds(now_.load()); };
-    auto engine = Engine::Open(options);
-    ASSERT_OK(engine);
-    servers_[s].engine = *std::move(engine);
+    servers_[s].Open(s, 2, options);
   }
   // What a crash of its process would leave starts again.
   void Crash(int32_t s) {
-    const std::string copy = folder_.Join(absl::StrCat("copy", copies_++));
-    test::CopyStore(servers_[s].directory, copy);
-    servers_[s].engine.reset();
-    servers_[s].directory = copy;
+    servers_[s].Crash(folder_.Join(absl::StrCat("copy", copies_++)));
     Open(s);
   }
   TestClient Client(int32_t s) { return TestClient(servers_[s].engine->service(), -1); }

@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
 #include "common/status.h"
+#include "tests/ps_server/moving_engine.h"
 #include "tests/ps_server/server_fixture.h"
-#include "tests/support/copy_store.h"
 
 namespace cairn {
 
@@ -26,12 +26,6 @@ inline wire::VariableSpec Table() {
 // Three servers, of which the first has the table, and one worker that is known to all of them.
 class MovesTest : public ::testing::Test {
  protected:
-  struct Server {
-    std::unique_ptr<Engine> engine;
-    std::string directory;
-    int64_t incarnation = 0;
-  };
-
   void SetUp() override {
     for (int32_t s = 0; s < kServers; ++s) {
       servers_[s].directory = folder_.Join(absl::StrCat("ps", s));
@@ -44,15 +38,8 @@ class MovesTest : public ::testing::Test {
   }
   void Open(int32_t s) {
     EngineOptions options;
-    options.directory = servers_[s].directory;
-    options.server_index = s;
-    options.server_count = kServers;
-    options.snapshot_interval = absl::Hours(1);
-    options.row_rules_interval = absl::Hours(1);
     options.wall_clock = [this] { return absl::FromUnixSeconds(now_.load()); };
-    auto engine = Engine::Open(options);
-    ASSERT_OK(engine);
-    servers_[s].engine = *std::move(engine);
+    servers_[s].Open(s, kServers, options);
   }
   // What a crash of its process would leave starts again.
   void Crash(int32_t s) {
@@ -60,10 +47,7 @@ class MovesTest : public ::testing::Test {
     Greet(s);
   }
   void CrashUnseen(int32_t s) {
-    const std::string copy = folder_.Join(absl::StrCat("copy", copies_++));
-    test::CopyStore(servers_[s].directory, copy);
-    servers_[s].engine.reset();
-    servers_[s].directory = copy;
+    servers_[s].Crash(folder_.Join(absl::StrCat("copy", copies_++)));
     Open(s);
   }
   void Hello() {
@@ -203,7 +187,7 @@ class MovesTest : public ::testing::Test {
   int64_t start_ = 0;               // MoveRequest.start
   std::vector<int32_t> others_;     // servers of the table's buckets behind the one that moves
   std::atomic<int64_t> now_{1000};  // seconds since 1970
-  Server servers_[kServers];
+  MovingEngine servers_[kServers];
   int64_t incarnation_ = 0;
   int copies_ = 0;
 };

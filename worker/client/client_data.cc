@@ -294,7 +294,7 @@ absl::Status PsClientImpl::RunExchanges(DataPlan& plan, absl::Span<Exchange* con
         return plan.Land(exchange, [this](int64_t value) { staleness_.Add(value); });
       },
       &retries);
-  if (retries > 0) retries_.fetch_add(retries, std::memory_order_relaxed);
+  CountRetries(retries);
   return status;
 }
 

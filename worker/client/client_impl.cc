@@ -240,7 +240,7 @@ absl::Status PsClientImpl::CallOne(int32_t server, absl::string_view method,
         body(service, caller, server);
       },
       &retries);
-  retries_.fetch_add(retries, std::memory_order_relaxed);
+  CountRetries(retries);
   return status;
 }
 
@@ -270,7 +270,7 @@ absl::Status PsClientImpl::FlushServer(int32_t server, absl::Duration attempt_li
         service.flush(state, caller);
       },
       &retries, /*may_be_slow=*/true);  // it takes as long as an epoch
-  retries_.fetch_add(retries, std::memory_order_relaxed);
+  CountRetries(retries);
   if (status.ok()) session.Learn(state);
   if (status.ok() && durable != nullptr) *durable = state.durable;
   return status;

@@ -162,7 +162,7 @@ absl::Status PsClientImpl::RunStepPulls(DataPlan& plan, absl::Span<Exchange* con
   absl::Status status = fan_out_.Run(
       exchanges, /*finish_all=*/false, deadline,
       [&](Exchange& exchange) { return StepPulled(plan, exchange); }, &retries);
-  if (retries > 0) retries_.fetch_add(retries, std::memory_order_relaxed);
+  CountRetries(retries);
   return status;
 }
 
