@@ -105,6 +105,12 @@ HostedDense::HostedDense(uint32_t variable, int32_t index, const DenseLayout& la
   }
 }
 
+std::vector<int64_t> HostedDense::uses() const {
+  int64_t uses = 0;
+  for (const auto& stripe : stripes_) uses += stripe->uses();
+  return {uses};
+}
+
 void HostedDense::GiveAway() {
   for (const auto& stripe : stripes_) {
     absl::MutexLock lock(&stripe->mutex());
@@ -126,6 +132,7 @@ bool HostedDense::PushWhole(const Optimizer& optimizer, const UpdateStep& step,
       stripe->Apply(optimizer, step, 0, stripe->rows(), gradient);
       CAIRN_CRASH_POINT("push: stripe applied, not marked");
       stripe->Touch(origin, dirty());
+      stripe->CountUses(stripe->rows());
       any = true;
     }
     gradient += static_cast<size_t>(stripe->rows()) * layout_.part_row_bytes(0);
@@ -172,6 +179,7 @@ bool HostedDense::PushRows(const Optimizer& optimizer, const UpdateStep& step, c
       if (!stripe->Has(origin)) {
         PushStripe(optimizer, step, *stripe, part, others_too);
         stripe->Touch(origin, dirty());
+        stripe->CountUses(others_too ? stripe->rows() : static_cast<int64_t>(end - begin));
         CAIRN_CRASH_POINT("push: between stripes");
         any = true;
       }
@@ -185,6 +193,7 @@ void HostedDense::PullWhole(size_t part, std::byte* out) const {
   for (const auto& stripe : stripes_) {
     const size_t bytes = static_cast<size_t>(stripe->rows()) * layout_.part_row_bytes(part);
     absl::ReaderMutexLock lock(&stripe->mutex());
+    stripe->CountUses(stripe->rows());
     std::memcpy(out, stripe->Row(part, 0), bytes);
     out += bytes;
   }
@@ -211,6 +220,7 @@ void HostedDense::PullRuns(absl::Span<const RowRun> runs, std::byte* out) const 
       const size_t bytes = static_cast<size_t>(count) * layout_.part_row_bytes(0);
       {
         absl::ReaderMutexLock lock(&stripe.mutex());
+        stripe.CountUses(count);
         std::memcpy(out, stripe.Row(0, row), bytes);
       }
       out += bytes;
@@ -228,12 +238,14 @@ void HostedDense::PullRows(size_t part, absl::Span<const int64_t> ids, RowScratc
     const DenseStripe& stripe = *stripes_[number];
     const int64_t first_row = stripe_first_row(static_cast<uint32_t>(number));
     absl::ReaderMutexLock lock(&stripe.mutex());
+    const size_t first = i;
     for (; i < ids.size(); ++i) {
       const size_t position = scratch.order[i];
       const int64_t row = ids[position] - first_row;
       if (row >= stripe.rows()) break;
       std::memcpy(out + position * row_bytes, stripe.Row(part, row), row_bytes);
     }
+    stripe.CountUses(static_cast<int64_t>(i - first));
   }
 }
 

@@ -45,6 +45,7 @@ class HostedDense final : public HostedShard {
   int64_t row_count() const override { return rows_; }
   int64_t stripe_count() const override { return static_cast<int64_t>(stripes_.size()); }
   int64_t memory_bytes() const override { return memory_bytes_; }
+  std::vector<int64_t> uses() const override;
   const DenseLayout& layout() const { return layout_; }
   // Number `stripe`; nullptr where there is none.
   DenseStripe* stripe(uint32_t stripe);

@@ -49,6 +49,8 @@ class HostedShard {
   virtual int64_t row_count() const = 0;
   virtual int64_t stripe_count() const = 0;
   virtual int64_t memory_bytes() const = 0;
+  // ShardInfo.uses.
+  virtual std::vector<int64_t> uses() const = 0;
 
  protected:
   // The shard that `before` is, with other stripes: what either counts, both know.

@@ -108,6 +108,14 @@ int64_t HostedTable::FixedBytes(size_t buckets, int64_t local_buckets) {
          local_buckets * static_cast<int64_t>(sizeof(EmbeddingStripe));
 }
 
+std::vector<int64_t> HostedTable::uses() const {
+  std::vector<int64_t> uses(stripes_.size());
+  for (size_t bucket = 0; bucket < stripes_.size(); ++bucket) {
+    if (stripes_[bucket] != nullptr) uses[bucket] = stripes_[bucket]->uses();
+  }
+  return uses;
+}
+
 std::vector<ChunkPool*> HostedTable::pools() const {
   std::vector<ChunkPool*> pools = {&core_->pool};
   for (const auto& core : arrived_) pools.push_back(&core->pool);
@@ -357,6 +365,7 @@ HostedTable::Changed HostedTable::Push(const UpdateStep& step, const Origin& ori
       window.stripe(g).Apply(step, origin, rows, groups.positions(group), repeats[g], gradients,
                              scratch);
       window.stripe(g).Touch(origin, dirty());
+      window.stripe(g).CountUses(group.size());
       CAIRN_CRASH_POINT("push: between buckets");
       changed.any = true;
     }
@@ -380,6 +389,9 @@ void HostedTable::Pull(size_t part, const KeyGroups& groups, float* out, PulledR
   uint32_t* const found = pulled == nullptr ? nullptr : pulled->Begin(*this, groups);
   int64_t absent = 0;
   ForEachWindow(groups.groups(), [&](const Window& window) {
+    for (size_t g = 0; g < window.size(); ++g) {
+      window.stripe(g).CountUses(window.group(g).size());
+    }
     window.ForEachKey(groups, nullptr, [&](size_t g, uint32_t at, uint32_t row) {
       if (found != nullptr) found[at] = row;
       if (row == RowTable::kNone) {

@@ -95,6 +95,7 @@ class HostedTable final : public HostedShard {
   int64_t memory_bytes() const override {
     return fixed_bytes() + waiting_bytes() + rows_in_memory() * layout().row_charge();
   }
+  std::vector<int64_t> uses() const override;
   int64_t waiting_bytes() const { return core_->waiting_bytes.load(std::memory_order_relaxed); }
   int64_t fixed_bytes() const { return FixedBytes(stripes_.size(), local_buckets_); }
   static int64_t FixedBytes(size_t buckets, int64_t local_buckets);

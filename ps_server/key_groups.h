@@ -14,6 +14,8 @@ struct KeyGroup {
   uint32_t bucket = 0;
   uint32_t begin = 0;
   uint32_t end = 0;
+
+  int64_t size() const { return end - begin; }
 };
 
 // Reused from one request to the next, so that a thread allocates only for a larger one.

@@ -57,6 +57,9 @@ class Stripe {
   Stripe& operator=(const Stripe&) = delete;
 
   const StripeId& id() const { return id_; }
+  // Rows that pulls and pushes have named, each time: how busy the stripe is. Any thread.
+  void CountUses(int64_t rows) const { uses_.fetch_add(rows, std::memory_order_relaxed); }
+  int64_t uses() const { return uses_.load(std::memory_order_relaxed); }
   absl::Mutex& mutex() const { return mutex_; }
   // Held by whoever fills and writes a batch of the stripe, before mutex(): one at a time, so that
   // they reach the disk in the order in which they were filled.
@@ -105,6 +108,7 @@ class Stripe {
   const StripeId id_;
   mutable absl::Mutex mutex_;
   mutable absl::Mutex writing_;
+  mutable std::atomic<int64_t> uses_{0};
   bool given_away_ = false;
   bool dirty_ = false;
   Stripe* next_dirty_ = nullptr;  // belongs to the list while dirty_

@@ -110,7 +110,6 @@ void FillServerFigures(const ServerCore& core, wire::DescribeReply& reply) {
     reply.jobs.push_back(job->name());
     reply.dirty_stripes += DirtyStripesOf(*job);
   }
-  std::sort(reply.jobs.begin(), reply.jobs.end());
   if (reply.jobs.size() > kMostJobs) reply.jobs.resize(kMostJobs);
 }
 
@@ -141,6 +140,11 @@ void FillRows(const HostedTable& table, wire::ShardInfo& info) {
   census.by_age = RangesOf(RowCensus::kAges, taken.by_age);
   census.by_use = RangesOf(RowCensus::kUses, taken.by_use);
   info.__set_row_census(census);
+}
+
+void FillUses(const Variable& variable, wire::VariableInfo& info) {
+  const auto shards = variable.shards();
+  for (size_t i = 0; i < shards.size(); ++i) info.shards[i].uses = shards[i]->uses();
 }
 
 }  // namespace
@@ -236,6 +240,7 @@ absl::Status Describe(ServerCore& core, const Admitted& admitted,
       return UnknownVariable(core, variables, {.call = "describe", .variable = name});
     }
     reply.variables.push_back(InfoOf(*found->second));
+    if (request.with_uses) FillUses(*found->second, reply.variables.back());
   }
   reply.server_index = core.options.server_index;
   reply.durability = std::string(DurabilityName(core.options.durability));

@@ -488,6 +488,9 @@ struct HelloRequest {
   /** SYNC, to a server that has joined: one that knows nothing of the job's steps begins after this
       one, which is decided. */
   12: i64 begins_after_step = 0
+  /** To a server that has joined while the worker takes steps: it is at `step`, wherever others are,
+      and does not go by HelloReply.step. */
+  13: bool keeps_step = false
 }
 
 /** A server that the cluster file does not have, or that is not one any more. */
@@ -628,6 +631,10 @@ struct ShardInfo {
   8: optional RowFigures row_figures
   /** EMBEDDING: taken once a second at most. */
   9: optional RowCensus row_census
+  /** Rows that pulls and pushes have named here, each time, since the start or since they came from
+      another server. EMBEDDING: by hash bucket, 0 of those of other servers; DENSE: one number.
+      Empty unless DescribeRequest.with_uses. */
+  10: list<i64> uses
 }
 
 struct VariableInfo {
@@ -645,6 +652,8 @@ struct DescribeRequest {
   /** Whether the reply has what is of the whole server, its fields 9 to 13: costs a look at every
       job and file. */
   3: bool with_server = false
+  /** Whether ShardInfo.uses is filled. */
+  4: bool with_uses = false
 }
 
 /** How many updates of others lay between pull and push, counted once for each shard pushed. */

@@ -124,6 +124,36 @@ class RebalanceTest(scene.FolderTest):
             for name, values in plain.items():
                 self.assertEqual(values, changed[name], name)
 
+    def test_load_is_evened_out(self):
+        """Everything is on one server while a worker trains; half of what it has to do goes."""
+        with processes.Cluster(self.folder, 2) as cluster:
+            worker = subprocess.Popen(processes.worker_command(self.job("busy", 100 * LONG),
+                                                               cluster.worker_file(1)),
+                                      stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            self.addCleanup(processes.end, worker)
+
+            def there():
+                return processes.ctl("status", "--servers", ",".join(cluster.addresses), "--job",
+                                     "busy")[0]["variables"]["count"] >= 5
+            processes.wait_for(there, WAIT, "variables")
+            self.rebalance(cluster, "busy", "--empty", "ps:1")
+
+            def by_load(*flags):
+                return self.rebalance(cluster, "busy", "--by", "load", "--watch_seconds", "1",
+                                      *flags)
+            first = by_load()
+            loads = [server["load_bytes_per_second"] for server in first["servers"]]
+            planned = [server["planned_load_bytes_per_second"] for server in first["servers"]]
+            self.assertGreater(loads[0], 0)
+            self.assertEqual(loads[1], 0)
+            self.assertEqual(sum(planned), loads[0])
+            self.assertLess(max(planned), 0.6 * loads[0])
+            self.assertTrue(all(move["moved"] for move in first["moves"]), first)
+            self.assertEqual(sum(move["load_bytes_per_second"] for move in first["moves"]),
+                             planned[1])
+            loads = [server["load_bytes_per_second"] for server in by_load("--plan")["servers"]]
+            self.assertLess(max(loads), 0.7 * sum(loads), loads)
+
     def test_a_plan_moves_nothing(self):
         with processes.Cluster(self.folder, 2) as cluster:
             processes.run_worker(self.job("plain"), cluster.worker_file(1))
@@ -139,6 +169,10 @@ class RebalanceTest(scene.FolderTest):
                     ("plain", ["--empty", "ps:2"], 2, "'ps:2' is no server: the cluster has 2"),
                     ("plain", ["--empty", "ps:0", "--empty", "ps:1"], 2, "one has to keep the rows"),
                     ("plain", ["--tolerance", "-1"], 2, "--tolerance is 0 or more"),
+                    ("plain", ["--by", "cpu"], 2, "--by is memory or load, not 'cpu'"),
+                    ("plain", ["--watch_seconds", "0"], 2, "--watch_seconds is from 0.1 to 3600"),
+                    ("plain", ["--by", "load", "--watch_seconds", "0.1"], 1,
+                     "nobody pulled or pushed rows of job plain"),
                     ("nobody", [], 1, "no variables of job nobody")]:
                 answer = self.rebalance(cluster, job, *words, code=code)
                 self.assertIn(why, answer["error"], words)

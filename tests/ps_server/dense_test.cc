@@ -41,6 +41,46 @@ TEST_F(DenseTest, LargeVariableIsCutIntoStripesWithoutASeam) {
   EXPECT_THAT(*client.PullRows("w", {65535, 65536, 299999}), ElementsAre(-65537, -65537, -300002));
 }
 
+// Across the stripes of a shard; a pull of what has changed since the last one too.
+TEST_F(DenseTest, RowsAreCountedWheneverTheyAreNamed) {
+  TestClient client = Client();
+  constexpr int64_t kRows = 100000;
+  wire::VariableSpec all = DenseSpec("all", {kRows}, WireOptimizer("sgd", 1, {{"momentum", 0.5}}));
+  wire::VariableSpec pushed = all;
+  pushed.name = "pushed";
+  pushed.__set_touched_rows(wire::TouchedRows::PUSHED);
+  ASSERT_OK(client.Create({all, pushed}));
+  const auto uses = [&] {
+    const wire::DescribeReply described = *client.Describe(/*with_uses=*/true);
+    EXPECT_EQ(described.variables[0].shards[0].uses.size(), 1U);
+    return std::pair(described.variables[0].shards[0].uses[0],
+                     described.variables[1].shards[0].uses[0]);
+  };
+  EXPECT_EQ(uses(), std::pair(0L, 0L));
+  ASSERT_OK(client.Pull("all"));
+  ASSERT_OK(client.Push("pushed", std::vector<float>(kRows)));
+  EXPECT_EQ(uses(), std::pair(kRows, kRows));
+  const std::vector<int64_t> ids = {5, 99999, 7, 5};
+  ASSERT_OK(client.PullRows("all", ids));
+  ASSERT_OK(client.PullRows("pushed", ids));
+  EXPECT_EQ(uses(), std::pair(kRows + 4, kRows + 4));
+  // Of one all rows move, of the other three.
+  ASSERT_OK(client.PushRows("all", ids, {1, 1, 1, 1}));
+  ASSERT_OK(client.PushRows("pushed", ids, {1, 1, 1, 1}));
+  EXPECT_EQ(uses(), std::pair(2 * kRows + 4, kRows + 7));
+  wire::PullItem item;
+  item.variable = "pushed";
+  item.selection = wire::Selection::WHOLE;
+  item.__isset.held = true;
+  const absl::StatusOr<wire::PulledItem> pulled = client.PullItem(item);
+  ASSERT_OK(pulled);
+  EXPECT_EQ(uses().second, 2 * kRows + 7);
+  item.held.boot_id = client.Describe()->state.boot_id;
+  item.held.mark = pulled->mark;
+  ASSERT_OK(client.PullItem(item));
+  EXPECT_EQ(uses().second, 2 * kRows + 7);  // nothing has changed
+}
+
 TEST_F(DenseTest, RepeatedRowsAreSummedBeforeTheUpdate) {
   TestClient client = Client();
   ASSERT_OK(client.Create({DenseSpec("w", {4, 1}, WireOptimizer("adagrad", 1))}));

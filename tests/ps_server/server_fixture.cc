@@ -190,9 +190,10 @@ absl::StatusOr<std::vector<float>> TestClient::PullKeys(const std::string& varia
   return PullFloats(variable, wire::Selection::KEYS, keys, slot);
 }
 
-absl::StatusOr<wire::DescribeReply> TestClient::Describe() {
+absl::StatusOr<wire::DescribeReply> TestClient::Describe(bool with_uses) {
   wire::DescribeRequest request;
   request.caller = caller_;
+  request.with_uses = with_uses;
   wire::DescribeReply reply;
   RETURN_IF_ERROR(CallStatus([&] { service_.describe(reply, request); }));
   return reply;

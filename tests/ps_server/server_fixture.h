@@ -74,7 +74,7 @@ class TestClient {
                                               const std::vector<int64_t>& keys,
                                               const std::string& slot = "");
   absl::StatusOr<wire::PulledItem> PullItem(const wire::PullItem& item);
-  absl::StatusOr<wire::DescribeReply> Describe();
+  absl::StatusOr<wire::DescribeReply> Describe(bool with_uses = false);
   absl::StatusOr<wire::ServerState> Flush();
 
   int64_t sequence = 0;  // of the last push

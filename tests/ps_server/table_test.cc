@@ -12,6 +12,7 @@ namespace {
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 class TableTest : public ServerTest {
  protected:
@@ -41,6 +42,32 @@ TEST_F(TableTest, FirstPushMakesTheRowAndMovesItFromItsInitialValue) {
   const std::vector<float> first = InitialRow("t", -7, 2);
   EXPECT_THAT(*client.PullKeys("t", {-7}), ElementsAre(first[0] - 1, first[1] - 2));
   EXPECT_EQ(client.Describe()->variables[0].shards[0].rows, 2);
+}
+
+TEST_F(TableTest, RowsAreCountedByBucketWheneverTheyAreNamed) {
+  constexpr uint32_t kBuckets = 4;
+  TestClient client = Joined(0);
+  wire::VariableSpec spec = TableSpec("t", 2, WireOptimizer("sgd", 1));
+  spec.bucket_ps.assign(kBuckets, 0);
+  ASSERT_OK(client.Create({spec}));
+  std::vector<int64_t> uses(kBuckets);
+  std::vector<int64_t> keys;
+  for (int64_t key = 0; key < 100; ++key) {
+    keys.push_back(key);
+    ++uses[BucketOfKey(key, kBuckets)];
+  }
+  EXPECT_THAT(client.Describe(/*with_uses=*/true)->variables[0].shards[0].uses,
+              ElementsAre(0, 0, 0, 0));
+  ASSERT_OK(client.PullKeys("t", keys));
+  EXPECT_EQ(client.Describe(/*with_uses=*/true)->variables[0].shards[0].uses, uses);
+  ASSERT_OK(client.PushKeys("t", keys, std::vector<float>(2 * keys.size())));
+  for (int64_t& bucket : uses) bucket *= 2;
+  EXPECT_EQ(client.Describe(/*with_uses=*/true)->variables[0].shards[0].uses, uses);
+  // What was applied before is not applied again.
+  --client.sequence;
+  ASSERT_OK(client.PushKeys("t", keys, std::vector<float>(2 * keys.size())));
+  EXPECT_EQ(client.Describe(/*with_uses=*/true)->variables[0].shards[0].uses, uses);
+  EXPECT_THAT(client.Describe()->variables[0].shards[0].uses, IsEmpty());
 }
 
 // Keys of one bucket and of many, more than the batches of a lookup, with enough rows for the index

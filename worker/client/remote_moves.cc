@@ -24,6 +24,15 @@ int64_t ColdBytes(const VariableSpec& spec, const wire::VariableInfo& info,
   return (shard.rows - shard.rows_in_memory) * row_bytes;
 }
 
+void AddUses(const VariableSpec& spec, const wire::ShardInfo& shard, std::vector<int64_t>& uses) {
+  uses.resize(std::max(spec.bucket_ps.size(), spec.shards.size()));
+  const size_t first =
+      spec.kind == VariableKind::kEmbedding ? 0 : static_cast<size_t>(std::max(shard.shard, 0));
+  for (size_t i = 0; i < shard.uses.size() && first + i < uses.size(); ++i) {
+    uses[first + i] += shard.uses[i];
+  }
+}
+
 }  // namespace
 
 RemoteMoves::RemoteMoves(std::vector<int32_t> servers, absl::Duration patience, Connect connect)
@@ -65,6 +74,7 @@ absl::StatusOr<std::vector<VariablePlaces>> RemoteMoves::Describe(const std::str
     wire::DescribeReply reply;
     wire::DescribeRequest request;
     request.caller.job = job;
+    request.with_uses = true;
     RETURN_IF_ERROR(
         Call(server, "describe", [&](WireClient::Stub& stub) { stub.describe(reply, request); }));
     for (const wire::VariableInfo& info : reply.variables) {
@@ -84,6 +94,7 @@ absl::StatusOr<std::vector<VariablePlaces>> RemoteMoves::Describe(const std::str
       for (const wire::ShardInfo& shard : info.shards) {
         places.bytes[static_cast<size_t>(server)] += shard.memory_bytes;
         places.cold_bytes[static_cast<size_t>(server)] += ColdBytes(*spec, info, shard);
+        AddUses(*spec, shard, places.uses);
       }
     }
   }

@@ -24,6 +24,9 @@ struct VariablePlaces {
   bool all_know = true;  // no server that has the variable is by an older one
   // By server: of memory, and of rows that are on disk alone.
   std::vector<int64_t> bytes, cold_bytes;
+  // By bucket or shard: rows that pulls and pushes have named, since its server has it or was
+  // started.
+  std::vector<int64_t> uses;
 };
 
 // Thread safety: none.

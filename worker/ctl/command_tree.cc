@@ -371,8 +371,10 @@ void Tree::AddDrain() {
 void Tree::AddRebalance() {
   const auto options = std::make_shared<RebalanceOptions>();
   CLI::App* const command =
-      Add(&app_, "rebalance", "Moves rows between servers while the job trains, to even out memory",
+      Add(&app_, "rebalance",
+          "Moves rows between servers while the job trains, to even out memory or load",
           "cairnctl rebalance --cluster cluster.yaml --job ads --plan\n"
+          "  cairnctl rebalance --cluster cluster.yaml --job ads --by load\n"
           "  cairnctl rebalance --cluster cluster.yaml --job ads --empty ps:2",
           [options] { return RunRebalance(*options); });
   AddTarget(command, &options->target);
@@ -382,6 +384,15 @@ void Tree::AddRebalance() {
                    "a server that is to end without rows; several times")
       ->type_name("ps:N")
       ->allow_extra_args(false);
+  command
+      ->add_option("--by", options->by,
+                   "what is evened out: memory (default), or load, bytes of rows pulled and pushed "
+                   "a second")
+      ->type_name("WHAT");
+  command
+      ->add_option("--watch_seconds", options->watch_seconds,
+                   "how long to look at the load; default 10")
+      ->type_name("S");
   command
       ->add_option("--tolerance", options->tolerance,
                    "a server may have so much more than the mean; default 0.05")

@@ -41,11 +41,20 @@ absl::Status CheckOptions(const RebalanceOptions& options) {
   if (!(options.busy_fraction > 0 && options.busy_fraction <= 1)) {
     return absl::InvalidArgumentError("--busy_fraction is above 0 and at most 1");
   }
+  if (options.by != "memory" && options.by != "load") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--by is memory or load, not '", options.by, "'"));
+  }
+  if (!(options.watch_seconds >= 0.1 && options.watch_seconds <= 3600)) {
+    return absl::InvalidArgumentError("--watch_seconds is from 0.1 to 3600");
+  }
   if (!(options.wait_seconds > 0)) {
     return absl::InvalidArgumentError("--wait_seconds is a number above 0");
   }
   return absl::OkStatus();
 }
+
+std::string LoadText(int64_t load) { return absl::StrCat(BytesText(load), "/s"); }
 
 std::string MoveText(const PlannedMove& move, const VariableSpec& spec) {
   return absl::StrCat(
@@ -54,33 +63,45 @@ std::string MoveText(const PlannedMove& move, const VariableSpec& spec) {
       " to ps:", move.target, ", about ", BytesText(move.bytes),
       move.cold_bytes == 0
           ? ""
-          : absl::StrCat(" of memory, and ", BytesText(move.cold_bytes), " on disk alone"));
+          : absl::StrCat(" of memory, and ", BytesText(move.cold_bytes), " on disk alone"),
+      move.load == 0 ? "" : absl::StrCat(", which carry ", LoadText(move.load)));
 }
 
-nlohmann::ordered_json JsonOf(const PlannedMove& move, const VariableSpec& spec) {
-  return {{"variable", spec.name},
-          {"source", absl::StrCat("ps:", move.source)},
-          {"target", absl::StrCat("ps:", move.target)},
-          {"pieces", move.pieces.size()},
-          {"bytes", move.bytes},
-          {"cold_bytes", move.cold_bytes}};
+// With the load where that is known.
+nlohmann::ordered_json JsonOf(const PlannedMove& move, const VariableSpec& spec, bool by_load) {
+  nlohmann::ordered_json json = {{"variable", spec.name},
+                                 {"source", absl::StrCat("ps:", move.source)},
+                                 {"target", absl::StrCat("ps:", move.target)},
+                                 {"pieces", move.pieces.size()},
+                                 {"bytes", move.bytes},
+                                 {"cold_bytes", move.cold_bytes}};
+  if (by_load) json["load_bytes_per_second"] = move.load;
+  return json;
 }
 
-void ShowPlan(const std::vector<VariablePlaces>& variables, const RebalancePlan& plan,
+void ShowPlan(const std::vector<VariablePlaces>& variables, const RebalancePlan& plan, bool by_load,
               Answer* answer) {
   answer->json["servers"] = nlohmann::ordered_json::array();
-  for (size_t s = 0; s < plan.before.size(); ++s) {
-    absl::StrAppend(&answer->text, "ps:", s, " has ", BytesText(plan.before[s]), ", is to have ",
-                    BytesText(plan.after[s]), "\n");
-    answer->json["servers"].push_back({{"server", absl::StrCat("ps:", s)},
-                                       {"bytes", plan.before[s]},
-                                       {"planned_bytes", plan.after[s]}});
+  for (size_t s = 0; s < plan.before.bytes.size(); ++s) {
+    nlohmann::ordered_json server = {{"server", absl::StrCat("ps:", s)},
+                                     {"bytes", plan.before.bytes[s]},
+                                     {"planned_bytes", plan.after.bytes[s]}};
+    absl::StrAppend(&answer->text, "ps:", s, " has ", BytesText(plan.before.bytes[s]),
+                    ", is to have ", BytesText(plan.after.bytes[s]));
+    if (by_load) {
+      absl::StrAppend(&answer->text, "; carries ", LoadText(plan.before.load[s]), ", is to carry ",
+                      LoadText(plan.after.load[s]));
+      server["load_bytes_per_second"] = plan.before.load[s];
+      server["planned_load_bytes_per_second"] = plan.after.load[s];
+    }
+    answer->text += "\n";
+    answer->json["servers"].push_back(std::move(server));
   }
   answer->json["moves"] = nlohmann::ordered_json::array();
   for (const PlannedMove& move : plan.moves) {
     const VariableSpec& spec = variables[move.variable].newest;
     absl::StrAppend(&answer->text, MoveText(move, spec), "\n");
-    answer->json["moves"].push_back(JsonOf(move, spec));
+    answer->json["moves"].push_back(JsonOf(move, spec, by_load));
   }
   if (plan.moves.empty()) answer->text += "nothing is to be moved\n";
 }
@@ -101,11 +122,16 @@ class Rebalancing {
       return absl::NotFoundError(
           absl::StrCat("the servers have no variables of job ", target_.job));
     }
+    const bool by_load = options_.by == "load";
+    PieceLoads loads;
+    if (by_load) {
+      ASSIGN_OR_RETURN(loads, WatchLoads(&variables));
+    }
     const absl::StatusOr<RebalancePlan> plan =
-        PlanRebalance(variables, count, emptied, options_.tolerance);
+        PlanRebalance(variables, count, emptied, options_.tolerance, loads);
     if (!plan.ok()) return AsBadInput(plan.status());
     Answer answer;
-    ShowPlan(variables, *plan, &answer);
+    ShowPlan(variables, *plan, by_load, &answer);
     if (options_.plan_only) return answer;
     // The cost, before it is paid.
     std::fprintf(stderr, "%s", answer.text.c_str());
@@ -124,6 +150,27 @@ class Rebalancing {
   }
 
  private:
+  // Of `*variables`, which are looked at again.
+  absl::StatusOr<PieceLoads> WatchLoads(std::vector<VariablePlaces>* variables) {
+    const absl::Duration start = MonotonicNow();
+    absl::SleepFor(absl::Seconds(options_.watch_seconds));
+    ASSIGN_OR_RETURN(std::vector<VariablePlaces> now, servers_.Describe(target_.job));
+    const double seconds = absl::ToDoubleSeconds(MonotonicNow() - start);
+    PieceLoads loads = LoadsBetween(*variables, now, seconds);
+    const bool idle = std::all_of(loads.begin(), loads.end(), [](const auto& of_variable) {
+      return std::all_of(of_variable.begin(), of_variable.end(),
+                         [](int64_t load) { return load == 0; });
+    });
+    if (idle) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "nobody pulled or pushed rows of job ", target_.job, " for ", SecondsText(seconds),
+          ": no load to even out. Rebalance while it trains, "
+          "watch longer (--watch_seconds), or use --by memory"));
+    }
+    *variables = std::move(now);
+    return loads;
+  }
+
   absl::Status MoveOne(const PlannedMove& planned, VariablePlaces& variable, int32_t count,
                        Answer* answer, nlohmann::ordered_json* json) {
     const RowMove move{.job = target_.job,

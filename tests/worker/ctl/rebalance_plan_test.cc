@@ -37,8 +37,8 @@ TEST(RebalancePlan, AServerWithoutRowsGetsItsShare) {
       Table("emb", {0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1}, {600, 600, 0})};
   const auto plan = PlanRebalance(variables, 3, {}, 0.05);
   ASSERT_TRUE(plan.ok());
-  EXPECT_THAT(plan->before, ElementsAre(600, 600, 0));
-  EXPECT_THAT(plan->after, ElementsAre(400, 400, 400));
+  EXPECT_THAT(plan->before.bytes, ElementsAre(600, 600, 0));
+  EXPECT_THAT(plan->after.bytes, ElementsAre(400, 400, 400));
   ASSERT_EQ(plan->moves.size(), 2U);
   VariableSpec map = variables[0].newest;
   for (const PlannedMove& move : plan->moves) {
@@ -57,8 +57,8 @@ TEST(RebalancePlan, RowsOnDiskGoWithTheirBucketsAndEvenNothingOut) {
   table.cold_bytes = {4000, 0};
   const auto plan = PlanRebalance({table}, 2, {}, 0.05);
   ASSERT_TRUE(plan.ok());
-  EXPECT_THAT(plan->before, ElementsAre(400, 100));
-  EXPECT_THAT(plan->after, ElementsAre(300, 200));
+  EXPECT_THAT(plan->before.bytes, ElementsAre(400, 100));
+  EXPECT_THAT(plan->after.bytes, ElementsAre(300, 200));
   ASSERT_EQ(plan->moves.size(), 1U);
   EXPECT_EQ(plan->moves[0].bytes, 100);
   EXPECT_EQ(plan->moves[0].cold_bytes, 1000);
@@ -76,9 +76,9 @@ TEST(RebalancePlan, ServersAreEmptied) {
                                                  Dense("w", {{0, 4, 2}, {4, 4, 0}}, {50, 0, 50})};
   const auto plan = PlanRebalance(variables, 3, {2}, 0.05);
   ASSERT_TRUE(plan.ok());
-  EXPECT_EQ(plan->after[2], 0);
-  EXPECT_EQ(plan->after[0] + plan->after[1], 700);
-  EXPECT_EQ(plan->after[0], 350);
+  EXPECT_EQ(plan->after.bytes[2], 0);
+  EXPECT_EQ(plan->after.bytes[0] + plan->after.bytes[1], 700);
+  EXPECT_EQ(plan->after.bytes[0], 350);
   std::vector<VariableSpec> maps = {variables[0].newest, variables[1].newest};
   for (const PlannedMove& move : plan->moves)
     maps[move.variable] = MapAfter(maps[move.variable], move);
@@ -91,6 +91,56 @@ TEST(RebalancePlan, EmptyTablesLeaveServersThatAreEmptied) {
   ASSERT_TRUE(plan.ok());
   ASSERT_EQ(plan->moves.size(), 1U);
   EXPECT_EQ(plan->moves[0].source, 1);
+}
+
+// Memory is even, and one bucket of two is wanted all the time.
+TEST(RebalancePlan, ByLoadHotPiecesMove) {
+  const std::vector<VariablePlaces> variables = {Table("emb", {0, 0, 0, 1, 1, 1}, {300, 300}),
+                                                 Dense("w", {{0, 4, 0}, {4, 4, 1}}, {10, 10})};
+  const PieceLoads loads = {{100, 40, 0, 0, 10, 0}, {60, 10}};
+  const auto plan = PlanRebalance(variables, 2, {}, 0.1, loads);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_THAT(plan->before.load, ElementsAre(200, 20));
+  EXPECT_THAT(plan->after.load, ElementsAre(100, 120));
+  EXPECT_THAT(plan->after.bytes, ElementsAre(210, 410));
+  ASSERT_EQ(plan->moves.size(), 1U);
+  EXPECT_THAT(plan->moves[0].pieces, ElementsAre(0));
+  EXPECT_EQ(plan->moves[0].load, 100);
+  EXPECT_THAT(PlanRebalance(variables, 2, {}, 0.05)->moves, IsEmpty());
+}
+
+// The fullest server has one piece that nobody can take; the next one's can be taken.
+TEST(RebalancePlan, APieceThatFitsNowhereDoesNotKeepTheOthers) {
+  const std::vector<VariablePlaces> variables = {Table("emb", {0, 1, 1, 2}, {1, 2, 1})};
+  const PieceLoads loads = {{900, 300, 200, 0}};
+  const auto plan = PlanRebalance(variables, 3, {}, 0.05, loads);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_THAT(plan->after.load, ElementsAre(900, 200, 300));
+  ASSERT_EQ(plan->moves.size(), 1U);
+  EXPECT_THAT(plan->moves[0].pieces, ElementsAre(1));
+}
+
+TEST(RebalancePlan, ServersAreEmptiedByLoadToo) {
+  const std::vector<VariablePlaces> variables = {Table("emb", {0, 0, 1, 1, 2}, {200, 200, 100})};
+  const auto plan = PlanRebalance(variables, 3, {1}, 0.05, {{50, 0, 30, 0, 50}});
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->after.load[1], 0);
+  EXPECT_EQ(plan->after.bytes[1], 0);
+  EXPECT_EQ(plan->after.load[0] + plan->after.load[2], 130);
+}
+
+// What naming rows moves: of a table keys, too. A restarted server counts from 0 on.
+TEST(RebalancePlan, LoadIsWhatWasNamedBetweenTwoLooks) {
+  VariablePlaces table = Table("emb", {0, 0, 1}, {1, 1});
+  table.newest.shape = {16};
+  VariablePlaces dense = Dense("w", {{0, 4, 0}, {4, 4, 1}}, {1, 1});
+  dense.newest.shape = {8, 2, 3};
+  table.uses = {100, 50, 70};
+  dense.uses = {8, 0};
+  const std::vector<VariablePlaces> before = {table};
+  table.uses = {100, 90, 30};
+  EXPECT_EQ(LoadsBetween(before, {dense, table}, 2),
+            (PieceLoads{{4 * 6 * 4, 0}, {0, 20 * (64 + kKeyBytes), 15 * (64 + kKeyBytes)}}));
 }
 
 TEST(RebalancePlan, SomebodyHasToKeepTheRows) {
