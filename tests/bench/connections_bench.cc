@@ -33,6 +33,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
 #include "common/status.h"
+#include "tests/bench/raw_server.h"
 #include "tests/support/ps_process.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test_certificates.h"
@@ -143,9 +144,9 @@ struct Round {
 // Connections that make one call again and again.
 class Crowd {
  public:
-  Crowd(const PsProcess& server, const wire::PullRequest& call, int count)
+  Crowd(int port, const wire::PullRequest& call, int count)
       : frame_(FrameOf(call)), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
-    for (int i = 0; i < count; ++i) Connect(server.port());
+    for (int i = 0; i < count; ++i) Connect(port);
     if (count > 0) Learn();
   }
   ~Crowd() {
@@ -176,7 +177,8 @@ class Crowd {
     while (waiting_ > 0) Turn(round, /*again=*/false, 0);
     return round;
   }
-  size_t reply_bytes() const { return reference_.size(); }
+  size_t call_bytes() const { return frame_.size(); }
+  const std::string& reply() const { return reference_; }
   int64_t wrong() const { return wrong_; }
 
  private:
@@ -349,6 +351,8 @@ struct Server {
     Require((*client)->Call("push", Soon(), [&](auto& stub) { stub.push(reply, push); }));
   }
 
+  int port() const { return process->port(); }
+
   int64_t ResidentBytes() const {
     std::ifstream file(absl::StrCat("/proc/", process->pid(), "/statm"));
     int64_t total = 0;
@@ -416,13 +420,13 @@ double PacedP99(Crowd& crowd) {
 void MeasureIdle(const char* name) {
   const int count = AllowConnections(absl::GetFlag(FLAGS_idle));
   const Server server({});
-  Crowd others(*server.process, SmallPull(), kFew);
+  Crowd others(server.port(), SmallPull(), kFew);
   const double before = PacedP99(others);
   const int64_t resident = server.ResidentBytes();
   double with = 0;
   double each = 0;
   {
-    Crowd idle(*server.process, SmallPull(), count);
+    Crowd idle(server.port(), SmallPull(), count);
     idle.CallOnce();
     with = PacedP99(others);
     each = static_cast<double>(server.ResidentBytes() - resident) / count / 1024;
@@ -464,40 +468,61 @@ void MeasureTlsIdle(const char* name) {
       name, count, each, each <= 64 ? "true" : "false");
 }
 
+// A few callers, then many, at one server.
+class Crowds {
+ public:
+  Crowds(int port, const wire::PullRequest& call)
+      : few_(port, call, kFew), many_(port, call, absl::GetFlag(FLAGS_busy)) {
+    few_.Run(RoundSeconds() / 4);
+    many_.Run(RoundSeconds() / 4);
+  }
+
+  Round RunFew() { return few_.Run(RoundSeconds()); }
+  Round RunMany() { return many_.Run(RoundSeconds()); }
+  size_t call_bytes() const { return few_.call_bytes(); }
+  const std::string& reply() const { return few_.reply(); }
+  bool verified() const { return few_.wrong() + many_.wrong() == 0; }
+
+ private:
+  Crowd few_, many_;
+};
+
+// Beside a server of the same bytes and nothing else: what sockets and caches allow.
 void MeasureBusy(const char* name, const wire::PullRequest& call) {
   const Server server({});
-  Crowd few(*server.process, call, kFew);
-  Crowd many(*server.process, call, absl::GetFlag(FLAGS_busy));
-  few.Run(RoundSeconds() / 4);
-  many.Run(RoundSeconds() / 4);
-  std::vector<double> ratios, cpu, cpu_ratios, few_rates, many_rates, p99;
+  Crowds crowds(server.port(), call);
+  const RawServer raw_server(crowds.call_bytes(), crowds.reply(),
+                             static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
+  Crowds raw(raw_server.port(), call);
+  std::vector<double> ratios, raw_ratios, cpu, cpu_ratios, few_rates, many_rates, p99;
   int64_t refused = 0;
   for (int i = 0; i < absl::GetFlag(FLAGS_rounds); ++i) {
     const double start = server.CpuSeconds();
-    const Round alone = few.Run(RoundSeconds());
+    const Round few = crowds.RunFew();
     const double middle = server.CpuSeconds();
-    const Round round = many.Run(RoundSeconds());
+    const Round many = crowds.RunMany();
     const double end = server.CpuSeconds();
-    few_rates.push_back(alone.rate());
-    many_rates.push_back(round.rate());
-    cpu.push_back((end - middle) / static_cast<double>(round.seconds.size()));
-    cpu_ratios.push_back(cpu.back() /
-                         ((middle - start) / static_cast<double>(alone.seconds.size())));
-    p99.push_back(Quantile(round.seconds, 0.99));
-    refused += round.refused;
+    few_rates.push_back(few.rate());
+    many_rates.push_back(many.rate());
+    cpu.push_back((end - middle) / static_cast<double>(many.seconds.size()));
+    cpu_ratios.push_back(cpu.back() / ((middle - start) / static_cast<double>(few.seconds.size())));
+    p99.push_back(Quantile(many.seconds, 0.99));
+    refused += many.refused;
     ratios.push_back(many_rates.back() / few_rates.back());
+    const double raw_few = raw.RunFew().rate();
+    raw_ratios.push_back(raw.RunMany().rate() / raw_few);
   }
   const double ratio = Quantile(ratios, 0.5);
   std::printf(
-      "{\"name\": \"%s\", \"ratio\": %.3f, \"bar\": \">= 0.90\", \"met\": %s, \"connections\": %d, "
-      "\"calls_per_second\": %.0f, \"of_%d\": %.0f, \"server_cpu_microseconds\": %.1f, "
-      "\"server_cpu_ratio\": %.2f, \"reply_bytes\": "
-      "%zu, "
-      "\"p99_milliseconds\": %.1f, \"refused\": %lld, \"verified\": %s}\n",
-      name, ratio, ratio >= 0.9 ? "true" : "false", absl::GetFlag(FLAGS_busy),
-      Quantile(many_rates, 0.5), kFew, Quantile(few_rates, 0.5), Quantile(cpu, 0.5) * 1e6,
-      Quantile(cpu_ratios, 0.5), many.reply_bytes(), Quantile(p99, 0.5) * 1e3,
-      static_cast<long long>(refused), few.wrong() + many.wrong() == 0 ? "true" : "false");
+      "{\"name\": \"%s\", \"ratio\": %.3f, \"bar\": \">= 0.90\", \"met\": %s, "
+      "\"raw_sockets_ratio\": %.3f, \"connections\": %d, \"calls_per_second\": %.0f, "
+      "\"of_%d\": %.0f, \"server_cpu_microseconds\": %.1f, \"server_cpu_ratio\": %.2f, "
+      "\"reply_bytes\": %zu, \"p99_milliseconds\": %.1f, \"refused\": %lld, \"verified\": %s}\n",
+      name, ratio, ratio >= 0.9 ? "true" : "false", Quantile(raw_ratios, 0.5),
+      absl::GetFlag(FLAGS_busy), Quantile(many_rates, 0.5), kFew, Quantile(few_rates, 0.5),
+      Quantile(cpu, 0.5) * 1e6, Quantile(cpu_ratios, 0.5), crowds.reply().size(),
+      Quantile(p99, 0.5) * 1e3, static_cast<long long>(refused),
+      crowds.verified() && raw.verified() ? "true" : "false");
 }
 
 // Accepted calls wait behind few others where a server is told to keep it so.
@@ -508,8 +533,8 @@ void MeasureFlood(const char* name) {
     flags = {absl::StrCat("--serving_threads=", cores), "--max_queued_calls=1"};
   }
   const Server server(flags);
-  Crowd one(*server.process, TablePull(), 1);
-  Crowd flood(*server.process, TablePull(), absl::GetFlag(FLAGS_flood));
+  Crowd one(server.port(), TablePull(), 1);
+  Crowd flood(server.port(), TablePull(), absl::GetFlag(FLAGS_flood));
   flood.Run(RoundSeconds() / 4);
   std::vector<double> ratios, unloaded, loaded, rates, refused;
   for (int i = 0; i < absl::GetFlag(FLAGS_rounds); ++i) {
