@@ -77,12 +77,12 @@ absl::StatusOr<int64_t> Cohort::Join(std::shared_ptr<Session> session, const Hel
   // Under sync, what it contributed before may not be here: it announces that again when it is.
   int64_t step = was_there ? member.step : 0;
   if (settings_.mode != ConsistencyMode::kSync) {
-    step = std::max({hello.step, was_there ? step : slowest, int64_t{0}});
+    step = std::max({hello.step, was_there || hello.keeps_step ? step : slowest, int64_t{0}});
   }
   if (hello.fresh) member.largest_gap = 0;
   const bool steps = hello.consistency && hello.step >= 0;
-  const bool joins = !was_there && slowest < 0 && settings_.mode == ConsistencyMode::kSsp &&
-                     AnyReturningBut(worker);
+  const bool joins = !was_there && !hello.keeps_step && slowest < 0 &&
+                     settings_.mode == ConsistencyMode::kSsp && AnyReturningBut(worker);
   Place(member, !steps ? Standing::kFinished : joins ? Standing::kJoining : Standing::kLive, step);
   member.has_settings = hello.consistency.has_value();
   member.awaited = false;

@@ -60,9 +60,10 @@ class Cohort {
     int64_t step = 0;                        // its clock as it knows it; -1: takes no more steps
     bool fresh = false;                      // a new start of the worker
     int32_t expected_workers = 0;            // sync: of the job; 0: not known
+    bool keeps_step = false;                 // it goes on at `step`, wherever others are
   };
-  // A worker whose lease has begun has said hello. Returns its clock: its own where it was there,
-  // the slowest live worker's at the least where it is new or was lost. Errors as Agree.
+  // A worker whose lease has begun has said hello. Returns its clock: its own where it was there or
+  // keeps it, the slowest live worker's at the least where it is new or was lost. Errors as Agree.
   absl::StatusOr<int64_t> Join(std::shared_ptr<Session> session, const Hello& hello);
   void Leave(int32_t worker);
   // Its lease has ended; nothing where it has begun again meanwhile.

@@ -107,9 +107,7 @@ EngineFigures FiguresOf(const ServerCore& core, FigureDetail detail) {
                         .staleness = core.staleness.Read(),
                         .epoch_seconds = core.flusher.epoch_seconds(),
                         .since_epoch = core.flusher.SinceEpoch()};
-  std::vector<std::shared_ptr<Job>> jobs = core.registry.jobs();
-  std::sort(jobs.begin(), jobs.end(),
-            [](const auto& a, const auto& b) { return a->name() < b->name(); });
+  const std::vector<std::shared_ptr<Job>> jobs = core.registry.jobs();
   for (const std::shared_ptr<Job>& job : jobs) {
     figures.jobs.push_back(FiguresOf(core, detail, *job));
   }

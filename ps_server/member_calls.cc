@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/config/cluster_config.h"
@@ -41,15 +42,29 @@ absl::Status CheckEmpty(const ServerCore& core) {
                    "): move them first, cairnctl rebalance --job JOB --empty ", core.name));
 }
 
+// Rows that have arrived by a move that has not ended are this server's as soon as their source
+// gives them away, which nobody here hears of.
+absl::Status CloseArrivals(ServerCore& core) {
+  std::string job, variable;
+  if (core.moves.CloseArrivals(&job, &variable)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("rows of ", variable, " of job ", job, " are on their way to ", core.name,
+                   ", or were when their mover ended: cairnctl rebalance --job ", job, " --empty ",
+                   core.name, " brings that to an end"));
+}
+
 absl::Status Close(ServerCore& core, std::vector<wire::LastWord>& words) {
   if (core.options.server_index == 0) {
     return absl::InvalidArgumentError("ps:0 cannot leave: it is the one that knows who is there");
   }
   // Variables are made, and rows taken, in turn with this.
   ASSIGN_OR_RETURN(const Turn::Held turn, TakeCreateTurn(core, "the server leaves"));
+  RETURN_IF_ERROR(CloseArrivals(core));
+  absl::Cleanup stays = [&core] { core.moves.OpenArrivals(); };
   RETURN_IF_ERROR(CheckEmpty(core));
   CAIRN_CRASH_POINT("members: before a server leaves");
   RETURN_IF_ERROR(core.members.Leave(*core.store));
+  std::move(stays).Cancel();
   CAIRN_CRASH_POINT("members: a server has left");
   for (const std::shared_ptr<Job>& job : core.registry.jobs()) {
     for (const auto& session : job->sessions()) {

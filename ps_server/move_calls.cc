@@ -83,7 +83,6 @@ class Moving {
   // FAILED_PRECONDITION: the move's map is in force here. Looks at the variable anew.
   absl::Status CheckNotTaken();
   // In the order of workers.
-  std::vector<std::shared_ptr<Session>> Sessions() const;
   std::vector<Watermark> Numbers() const;
   std::vector<Watermark> Incarnations() const;
   // Whom the source has fenced may not reach the rows here either.
@@ -163,21 +162,17 @@ absl::Status Moving::Prepare(wire::MoveReply& reply) {
     reply.stripes = static_cast<int64_t>(ids.size());
     move = std::make_shared<Move>(map_, request_.start, nullptr, std::move(rows));
   }
-  return core_.moves.Put(request_.caller.job, request_.variable, std::move(move)) ? absl::OkStatus()
-                                                                                  : Superseded();
-}
-
-std::vector<std::shared_ptr<Session>> Moving::Sessions() const {
-  std::vector<std::shared_ptr<Session>> sessions = admitted_.job->sessions();
-  std::sort(sessions.begin(), sessions.end(),
-            [](const auto& a, const auto& b) { return a->worker() < b->worker(); });
-  return sessions;
+  if (core_.moves.Put(request_.caller.job, request_.variable, std::move(move))) {
+    return absl::OkStatus();
+  }
+  return core_.moves.arrivals_closed() ? NotDue("this server is about to leave the cluster")
+                                       : Superseded();
 }
 
 // Everything up to these is in every stripe here: nobody's update runs that was not turned away.
 std::vector<Watermark> Moving::Numbers() const {
   std::vector<Watermark> numbers;
-  for (const auto& session : Sessions()) {
+  for (const auto& session : admitted_.job->sessions()) {
     numbers.push_back({.worker = session->worker(), .sequence = session->reached()});
   }
   if (const std::shared_ptr<Session> steps = admitted_.job->steps().session()) {
@@ -188,7 +183,7 @@ std::vector<Watermark> Moving::Numbers() const {
 
 std::vector<Watermark> Moving::Incarnations() const {
   std::vector<Watermark> incarnations;
-  for (const auto& session : Sessions()) {
+  for (const auto& session : admitted_.job->sessions()) {
     incarnations.push_back({.worker = session->worker(), .sequence = session->incarnation()});
   }
   return incarnations;
@@ -280,7 +275,7 @@ absl::Status Moving::Hold(wire::MoveReply& reply) {
 
 void Moving::AwaitUpdates() const {
   { absl::MutexLock unsequenced(&core_.unsequenced); }
-  for (const auto& session : Sessions()) {
+  for (const auto& session : admitted_.job->sessions()) {
     const NotedLock order(&session->order(), &core_.waits, "order", "updates before a move");
   }
 }
@@ -307,7 +302,7 @@ absl::StatusOr<bool> Moving::Drained(Move& move, absl::Duration until) {
 // they are then, a later push would be taken, and those before it for repeated ones. A worker that
 // is away may come back with them all the same: it is fenced, and computes them again.
 absl::Status Moving::CheckCaughtUp() const {
-  for (const auto& session : Sessions()) {
+  for (const auto& session : admitted_.job->sessions()) {
     if (session->caught_up()) continue;
     if (!session->left()) {
       return BusyError(
@@ -324,7 +319,7 @@ absl::Status Moving::CheckCaughtUp() const {
 }
 
 absl::Status Moving::KeepFences() {
-  for (const auto& session : Sessions()) {
+  for (const auto& session : admitted_.job->sessions()) {
     if (session->durable_incarnation() >= session->incarnation()) continue;
     RETURN_IF_ERROR(MakeIncarnationDurable(core_, *session));
   }
@@ -463,7 +458,10 @@ absl::Status Moving::Abort() {
 
 // No server has taken that version, or will: each was asked to abort it as a source before.
 absl::Status Moving::AbortArriving(Move& move) {
-  if (move.ended) return absl::OkStatus();
+  if (move.ended) {
+    core_.moves.Erase(request_.caller.job, request_.variable);
+    return absl::OkStatus();
+  }
   Refresh();
   const int64_t version = move.map.map_version;
   if (version != map_.map_version && version > variable_->spec().map_version) {

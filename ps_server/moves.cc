@@ -1,5 +1,7 @@
 #include "ps_server/moves.h"
 
+#include <tuple>
+
 #include "ps_server/arriving_rows.h"
 #include "ps_server/outgoing_rows.h"
 
@@ -41,8 +43,30 @@ bool Moves::Put(absl::string_view job, absl::string_view variable, std::shared_p
   Key key = KeyOf(job, variable);
   absl::MutexLock lock(&mutex_);
   if (move->start != StartOf(key, move->map.map_version)) return false;
+  if (move->arriving != nullptr && arrivals_closed_) return false;
   moves_[std::move(key)] = std::move(move);
   return true;
+}
+
+bool Moves::CloseArrivals(std::string* job, std::string* variable) {
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [key, move] : moves_) {
+    if (move->arriving == nullptr) continue;
+    std::tie(*job, *variable) = key;
+    return false;
+  }
+  arrivals_closed_ = true;
+  return true;
+}
+
+void Moves::OpenArrivals() {
+  absl::MutexLock lock(&mutex_);
+  arrivals_closed_ = false;
+}
+
+bool Moves::arrivals_closed() const {
+  absl::MutexLock lock(&mutex_);
+  return arrivals_closed_;
 }
 
 void Moves::Erase(absl::string_view job, absl::string_view variable) {

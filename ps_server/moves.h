@@ -49,8 +49,13 @@ class Moves {
   bool HasClaim(absl::string_view job, absl::string_view variable, int64_t version,
                 int64_t start) const;
   // Instead of the one there is. False, and nothing is done: its start has no claim (0 needs none,
-  // where there is none).
+  // where there is none), or rows are to come and arrivals are closed.
   bool Put(absl::string_view job, absl::string_view variable, std::shared_ptr<Move> move);
+  // Where no rows are on their way here: true, and none can be from now on. Else *job and *variable
+  // are whose rows they are.
+  bool CloseArrivals(std::string* job, std::string* variable);
+  void OpenArrivals();
+  bool arrivals_closed() const;
   void Erase(absl::string_view job, absl::string_view variable);
   void EraseJob(absl::string_view job);
 
@@ -69,6 +74,7 @@ class Moves {
   mutable absl::Mutex mutex_;
   absl::flat_hash_map<Key, std::shared_ptr<Move>> moves_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<Key, Claimed> claims_ ABSL_GUARDED_BY(mutex_);
+  bool arrivals_closed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace cairn

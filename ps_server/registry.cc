@@ -72,7 +72,10 @@ absl::StatusOr<std::shared_ptr<Session>> Job::AddSession(std::shared_ptr<Session
 std::vector<std::shared_ptr<Session>> Job::sessions() const {
   absl::ReaderMutexLock lock(&mutex_);
   std::vector<std::shared_ptr<Session>> sessions;
+  sessions.reserve(sessions_.size());
   for (const auto& [worker, resident] : sessions_) sessions.push_back(resident.session);
+  std::sort(sessions.begin(), sessions.end(),
+            [](const auto& a, const auto& b) { return a->worker() < b->worker(); });
   return sessions;
 }
 
@@ -135,7 +138,10 @@ void Registry::Put(std::shared_ptr<Job> job) {
 std::vector<std::shared_ptr<Job>> Registry::jobs() const {
   absl::ReaderMutexLock lock(&mutex_);
   std::vector<std::shared_ptr<Job>> jobs;
+  jobs.reserve(jobs_.size());
   for (const auto& [name, job] : jobs_) jobs.push_back(job);
+  std::sort(jobs.begin(), jobs.end(),
+            [](const auto& a, const auto& b) { return a->name() < b->name(); });
   return jobs;
 }
 

@@ -45,6 +45,7 @@ class Job {
   // The one there is for its worker, else `session`. Errors as Quota::Take.
   absl::StatusOr<std::shared_ptr<Session>> AddSession(std::shared_ptr<Session> session,
                                                       Quota::For whom);
+  // In the order of their workers.
   std::vector<std::shared_ptr<Session>> sessions() const;
 
   // Whether nothing would be lost with it: it has no variables, its workers are away, and none has
@@ -89,6 +90,7 @@ class Registry {
   absl::StatusOr<std::shared_ptr<Job>> Make(absl::string_view name, Quota::For whom);
   // Instead of the one of its name, if there is one: as after Erase.
   void Put(std::shared_ptr<Job> job);
+  // By name.
   std::vector<std::shared_ptr<Job>> jobs() const;
   // Requests that hold the job go on with it; nobody finds it any more.
   void Erase(absl::string_view name);

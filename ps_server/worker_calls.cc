@@ -86,7 +86,9 @@ absl::StatusOr<int64_t> Incarnation(ServerCore& core, const Session& session,
 }
 
 absl::StatusOr<Cohort::Hello> CohortHello(const wire::HelloRequest& request) {
-  Cohort::Hello hello{.step = request.step, .expected_workers = request.expected_workers};
+  Cohort::Hello hello{.step = request.step,
+                      .expected_workers = request.expected_workers,
+                      .keeps_step = request.keeps_step};
   if (!request.__isset.consistency) return hello;
   ASSIGN_OR_RETURN(hello.consistency, FromWire(request.consistency));
   return hello;

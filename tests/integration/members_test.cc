@@ -18,6 +18,7 @@
 #include "thrift/limits.h"
 #include "worker/client/ps_client.h"
 #include "worker/client/row_mover.h"
+#include "worker/ctl/servers.h"
 
 namespace cairn::test {
 namespace {
@@ -242,6 +243,53 @@ TEST_F(MembersTest, AStartAfterAServerHasLeftResumes) {
   other.bucket_ps.clear();
   ASSERT_OK(worker->Create({other}, Soon()));  // dealt to whoever is there
   EXPECT_EQ(Pull(*reader_), -5);               // whose map is of before
+}
+
+// A mover dies when a server has given its last rows away, and nobody else knows who has them.
+class DyingMover final : public MoveServers {
+ public:
+  DyingMover(MoveServers* servers, int32_t source) : servers_(*servers), source_(source) {}
+  absl::StatusOr<wire::MoveReply> Move(int32_t server, const wire::MoveRequest& request) override {
+    if (dead_) return absl::UnavailableError("the mover has died");
+    dead_ = request.action == wire::MoveAction::COMMIT && server == source_;
+    return servers_.Move(server, request);
+  }
+  absl::Status Create(int32_t server, const std::string& job, const VariableSpec& spec) override {
+    return servers_.Create(server, job, spec);
+  }
+
+ private:
+  MoveServers& servers_;
+  const int32_t source_;
+  bool dead_ = false;
+};
+
+TEST_F(MembersTest, WhatAServerThatLeavesAloneKnowsIsToldBeforeItGoes) {
+  const auto worker = Connect(0).value();
+  ASSERT_OK(worker->Create({Table()}, Soon()));
+  ASSERT_OK(Push(*worker, "1"));
+  reader_ = Connect(-1).value();
+  DyingMover mover(&moves_, 1);
+  const std::vector<VariableSpec> specs = reader_->Describe(Soon()).value();
+  const RowMove move{.job = "job",
+                     .now = specs[0],
+                     .next = NextMap(specs[0], 1, 0, kKeys),
+                     .source = 1,
+                     .target = 0,
+                     .servers = {0, 1}};
+  ASSERT_FALSE(MoveRows(move, {.busy_fraction = 1}, mover, Soon()).ok());
+  ServersOptions removed;
+  removed.target.servers = absl::StrCat(first_[0], ",", first_[1]);
+  removed.task = "ps:1";
+  const absl::StatusOr<Answer> answer = RunServersRemove(removed);
+  ASSERT_OK(answer);
+  EXPECT_OK(answer->finding);
+  cluster_.Stop(1);
+  const auto late = Connect(-1).value();
+  ASSERT_OK(late->Describe(Soon()).status());
+  EXPECT_EQ(Pull(*late), -1);
+  ASSERT_OK(Push(*worker, "2"));
+  EXPECT_EQ(Pull(*worker), -2);
 }
 
 // Epochs run where somebody asks for one.

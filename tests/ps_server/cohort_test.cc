@@ -190,6 +190,21 @@ TEST_F(CohortTest, ALostWorkerMustSayHelloAndGoesOnWhereTheSlowestIs) {
   EXPECT_OK(Begin(*b, 10));
 }
 
+// One that greets a server which has joined is where it is, not where the others have come to.
+TEST_F(CohortTest, WhoKeepsItsStepIsWaitedForThere) {
+  const auto a = Join(0, Ssp(2));
+  ASSERT_OK(Begin(*a, 6));
+  const auto b = Make(1);
+  const auto step =
+      cohort_.Join(b, {.consistency = Ssp(2), .step = 5, .fresh = true, .keeps_step = true});
+  ASSERT_OK(step);
+  EXPECT_EQ(*step, 5);
+  ASSERT_OK(Begin(*a, 7));
+  EXPECT_THAT(Begin(*a, 8), Expired());
+  ASSERT_OK(Begin(*b, 6));
+  ASSERT_OK(Begin(*a, 8));
+}
+
 TEST_F(CohortTest, UnderAsyncALostWorkerIsTakenBackByItsNextCall) {
   const auto a = Join(0, {}), b = Join(1, {});
   Lose(*b);

@@ -9,7 +9,18 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-using MoversTest = MovesTest;
+class MoversTest : public MovesTest {
+ protected:
+  // As `cairnctl servers remove`, its first step.
+  absl::Status Close(int32_t server) {
+    wire::ChangeMembersRequest request;
+    request.caller.job = "tool";
+    request.action = wire::MembersAction::CLOSE;
+    request.index = server;
+    wire::ChangeMembersReply reply;
+    return CallStatus([&] { Service(server).change_members(reply, request); });
+  }
+};
 
 TEST_F(MoversTest, WhatAnEarlierTryHasOnItsWayIsRefused) {
   start_ = 7;
@@ -103,6 +114,49 @@ TEST_F(MoversTest, RowsOfAMapThatAnotherTookThePlaceOfAreNotTaken) {
   EXPECT_FALSE(Push(1, 2, 0, {5}, 2).ok());
   EXPECT_TRUE(TestClient(Service(1), -1).Describe()->variables[0].shards.empty());
   ASSERT_OK(Begin(2, 1, 3));
+}
+
+// Its source may give them to it when it has said that it has none, and is gone.
+TEST_F(MoversTest, AServerThatRowsAreOnTheirWayToDoesNotLeave) {
+  ASSERT_OK(Push(0, 1, 0, {5}, 1));
+  ASSERT_OK(Begin(0, 1, 2));
+  const absl::Status refused = Close(1);
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused));
+  EXPECT_THAT(refused.message(),
+              HasSubstr("rows of emb of job job are on their way to ps:1, or were when their mover "
+                        "ended: cairnctl rebalance --job job --empty ps:1"));
+  ASSERT_OK(GiveUp(2));
+  ASSERT_OK(UntilReady(0, 1, 2));
+  EXPECT_THAT(Close(1).message(), HasSubstr("on their way to ps:1"));
+  Crash(1);
+  EXPECT_THAT(Close(1).message(), HasSubstr("on their way to ps:1"));
+  // The mover has died before its COMMIT: nobody else's may come now.
+  ASSERT_OK(GiveUp(2));
+  ASSERT_OK(Close(1));
+  EXPECT_THAT(Begin(0, 1, 2).message(), HasSubstr("has left the cluster"));
+  EXPECT_THAT(*Pull(0, {5}, 1), ElementsAre(-1));
+  ASSERT_OK(Move(0, 2, 2));
+}
+
+TEST_F(MoversTest, AServerWithRowsStaysAndTakesMoreOfThem) {
+  ASSERT_OK(Move(0, 1, 2));
+  EXPECT_THAT(Close(1).message(), HasSubstr("has rows of 1 variables (emb of job job)"));
+  ASSERT_OK(Move(1, 0, 3));
+  ASSERT_OK(Move(0, 1, 4));
+}
+
+// A try that another took the place of, where the other came no further.
+TEST_F(MoversTest, WhatWasGivenUpKeepsNobody) {
+  start_ = 7;
+  ASSERT_OK(GiveUp(2));
+  ASSERT_OK(Begin(0, 1, 2));
+  start_ = 8;
+  ASSERT_OK(GiveUp(2));
+  ASSERT_OK(Begin(0, 1, 2));
+  EXPECT_FALSE(Close(1).ok());
+  start_ = 9;
+  ASSERT_OK(GiveUp(2));
+  ASSERT_OK(Close(1));
 }
 
 TEST_F(MoversTest, RowsThatWaitAreNotForgottenBeforeTheirSourceIsAsked) {

@@ -22,6 +22,8 @@ ABSL_FLAG(int32_t, replicas_to_aggregate, -1,
           "sync: 0, every worker, or so many of them; -1: async or ssp.");
 ABSL_FLAG(std::string, faults, "some", "none, some, many, or starts: many of workers.");
 ABSL_FLAG(std::string, moves, "none", "Rows move between servers: none, some or many.");
+ABSL_FLAG(std::string, members, "none",
+          "Servers join and leave, where rows move: none, some or many.");
 ABSL_FLAG(std::string, mutation, "none", "A rule that is left out (options.h).");
 ABSL_FLAG(int64_t, compute_ms, 1000, "Of a step, on average.");
 ABSL_FLAG(int64_t, latency_us, 100, "Of a message, on average.");
@@ -72,6 +74,7 @@ Options FromFlags() {
   options.show = absl::GetFlag(FLAGS_show);
   options.verify_one_in = absl::GetFlag(FLAGS_verify_one_in);
   options.MoveRows(absl::GetFlag(FLAGS_moves));
+  options.ChangeMembers(absl::GetFlag(FLAGS_members));
   if (const int32_t aggregate = absl::GetFlag(FLAGS_replicas_to_aggregate); aggregate >= 0) {
     options.Synchronize(aggregate);
   }

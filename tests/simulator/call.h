@@ -21,7 +21,9 @@ enum class Method : uint8_t {
   kFlush,
   kMove,
   kDescribe,
-  kCreate
+  kCreate,
+  kMembers,
+  kChangeMembers
 };
 
 struct Call {
@@ -38,6 +40,7 @@ struct Call {
   wire::MoveRequest move;
   wire::DescribeRequest describe;
   std::vector<wire::VariableSpec> specs;  // kCreate
+  wire::ChangeMembersRequest change;
 
   // The server's.
   absl::Status refusal;
@@ -46,6 +49,8 @@ struct Call {
   wire::ServerState state;
   wire::MoveReply move_reply;
   wire::DescribeReply describe_reply;
+  wire::Members members;
+  wire::ChangeMembersReply change_reply;
 
   enum class Fate { kUnderWay, kAnswered, kBroken };
   Fate fate = Fate::kUnderWay;
@@ -63,6 +68,7 @@ inline wire::Caller& CallerOf(Call& call) {
     case Method::kPull: return call.data.pull.caller;
     case Method::kMove: return call.move.caller;
     case Method::kDescribe: return call.describe.caller;
+    case Method::kChangeMembers: return call.change.caller;
     default: return call.caller;
   }
 }

@@ -17,7 +17,7 @@ constexpr absl::Duration kHeartbeatTimeout = absl::Seconds(1);
 constexpr int64_t kRetainedBytes = int64_t{1} << 30;
 
 ClientIdentity IdentityOf(const Options& options, const Process& process, size_t slots,
-                          const std::atomic<bool>* fenced, Retention* retention, StepClock* clock,
+                          const Membership::Flags& flags, Retention* retention, StepClock* clock,
                           StepBook* steps) {
   return {.job = kJob,
           .task = absl::StrCat("worker:", process.worker),
@@ -25,7 +25,8 @@ ClientIdentity IdentityOf(const Options& options, const Process& process, size_t
           .start = process.number + 1,
           .worker = process.worker,
           .server_count = static_cast<int32_t>(slots),
-          .fenced = fenced,
+          .most_servers = &flags.most_servers,
+          .fenced = &flags.fenced,
           .ps_wait = kPsWait,
           .retention = retention,
           .consistency = options.consistency,
@@ -55,36 +56,28 @@ Client::Client(Network* network, const Workload& work, std::shared_ptr<Process> 
       process_(std::move(process)),
       retention_(kRetainedBytes),
       identity_(IdentityOf(network->options(), *process_, work.Servers(process_->worker).size(),
-                           &fenced_, &retention_, &clock_, &steps_)),
+                           flags_, &retention_, &clock_, &steps_)),
       limits_{.ps_wait = kPsWait, .rpc_timeout = kRpcTimeout},
       sessions_(SessionsOf(network, work, process_, &identity_)),
       order_(sessions_),
       fan_out_(&limits_),
-      exchanges_(sessions_.size()) {
+      exchanges_(sessions_.size()),
+      membership_(identity_, {kPsWait, kRpcTimeout}, sessions_, order_, variables_, flags_, *this) {
   for (size_t slot = 0; slot < sessions_.size(); ++slot) {
     exchanges_[slot].session = &sessions_[slot];
   }
 }
 
-absl::Status Client::HelloTo(size_t slot, int64_t incarnation, wire::HelloReply* reply) {
-  const Deadline deadline = Deadline::In(kCallDeadline);
-  Backoff backoff(kPsWait, deadline);
-  for (;;) {
-    Outcome outcome = sessions_[slot].Hello(incarnation, deadline, reply);
-    const Verdict verdict = sessions_[slot].Judge(&outcome, /*repeatable=*/true, 0, deadline);
-    if (verdict == Verdict::kDone || verdict == Verdict::kFail) return outcome.status;
-    if (!backoff.Pause()) return sessions_[slot].GaveUp(outcome, false);
-    ++retries_;
-  }
-}
-
-absl::Status Client::ForEachServer(size_t first, absl::FunctionRef<absl::Status(size_t)> body) {
-  std::vector<absl::Status> statuses(sessions_.size());
-  size_t left = sessions_.size() - first;
+absl::Status Client::ForEachServer(absl::Span<const int32_t> slots,
+                                   absl::FunctionRef<absl::Status(size_t)> body) {
+  std::vector<absl::Status> statuses(slots.size());
+  size_t left = slots.size();
   Scheduler& scheduler = Scheduler::Current();
-  for (size_t slot = first; slot < sessions_.size(); ++slot) {
-    scheduler.Spawn("a call to one of all servers", [&, slot] {
-      statuses[slot] = body(slot);
+  for (size_t i = 0; i < slots.size(); ++i) {
+    scheduler.Spawn("a call to one of all servers", [&, i] {
+      const auto slot = static_cast<size_t>(slots[i]);
+      statuses[i] = body(slot);
+      if (sessions_[slot].left()) statuses[i] = absl::OkStatus();
       if (--left == 0) scheduler.WakeAll(&left);
     });
   }
@@ -93,21 +86,22 @@ absl::Status Client::ForEachServer(size_t first, absl::FunctionRef<absl::Status(
 }
 
 absl::Status Client::Connect() {
+  const Deadline deadline = Deadline::In(kCallDeadline);
+  wire::HelloReply first;
+  RETURN_IF_ERROR(membership_.GreetFirst(deadline, &first));
+  if (identity_.synchronous()) steps_.Begin(first.step, first.step - 1);
+  const std::vector<int32_t> servers = sessions_.Live();
   std::vector<wire::HelloReply> replies(sessions_.size());
-  RETURN_IF_ERROR(HelloTo(0, 0, &replies[0]));
-  if (identity_.synchronous()) steps_.Begin(replies[0].step, replies[0].step - 1);
-  const int64_t incarnation = replies[0].incarnation;
-  RETURN_IF_ERROR(
-      ForEachServer(1, [&](size_t slot) { return HelloTo(slot, incarnation, &replies[slot]); }));
+  replies[0] = std::move(first);
+  RETURN_IF_ERROR(ForEachServer(absl::MakeConstSpan(servers).subspan(1), [&](size_t slot) {
+    return membership_.Greet(sessions_[slot], deadline, &replies[slot]);
+  }));
   Resume(replies);
   return network_.options().rows_move() ? Describe() : absl::OkStatus();
 }
 
 void Client::Resume(const std::vector<wire::HelloReply>& replies) {
-  std::vector<ResumeAnswer> answers;
-  for (const wire::HelloReply& reply : replies) {
-    answers.push_back({reply.state.durable, reply.position});
-  }
+  const std::vector<ResumeAnswer> answers = membership_.Answers(replies);
   ResumePoint point = ChooseResumePoint(answers);
   if (network_.options().mutation == Mutation::kResumesHighest) {
     for (size_t slot = 0; slot < answers.size(); ++slot) {
@@ -115,10 +109,11 @@ void Client::Resume(const std::vector<wire::HelloReply>& replies) {
       point.sequence = std::max(point.sequence, answers[slot].applied);
     }
   }
-  for (size_t slot = 0; slot < sessions_.size(); ++slot) {
+  for (size_t slot = 0; slot < replies.size(); ++slot) {
+    if (sessions_[slot].left()) continue;
     wire::HelloReply reply = replies[slot];
     if (network_.options().mutation == Mutation::kHadItLast) reply.state.durable = 0;
-    sessions_[slot].Begin(reply, replies[0].incarnation, point.last_part[slot], point.sequence);
+    sessions_[slot].Begin(reply, membership_.incarnation(), point.last_part[slot], point.sequence);
   }
   order_.Reset(point.sequence, point.position);
   if (network_.options().mutation == Mutation::kNoneAhead) {
@@ -131,9 +126,9 @@ void Client::Resume(const std::vector<wire::HelloReply>& replies) {
 
 std::vector<std::string> Client::Gone() const {
   std::vector<std::string> names;
-  for (size_t slot = 0; slot < sessions_.size(); ++slot) {
-    if (sessions_[slot].gone()) names.push_back(sessions_[slot].name());
-  }
+  sessions_.ForEachLive([&](const ServerSession& session) {
+    if (session.gone()) names.push_back(session.name());
+  });
   return names;
 }
 
@@ -209,7 +204,7 @@ absl::Status Client::Call(
 absl::Status Client::EndSteps() {
   clock_.End();
   const Deadline deadline = Deadline::In(kCallDeadline);
-  return ForEachServer(0, [&](size_t slot) {
+  return ForEachServer(sessions_.Live(), [&](size_t slot) {
     return Call(slot, "pull", deadline,
                 [](wire::ParameterServerIf& service, const wire::Caller& caller) {
                   wire::PullRequest request;
@@ -223,7 +218,7 @@ absl::Status Client::EndSteps() {
 
 absl::Status Client::Leave() {
   const Deadline deadline = Deadline::In(kCallDeadline);
-  return ForEachServer(0, [&](size_t slot) {
+  return ForEachServer(sessions_.Live(), [&](size_t slot) {
     wire::ServerState state;
     RETURN_IF_ERROR(Call(slot, "leave", deadline,
                          [&](wire::ParameterServerIf& service, const wire::Caller& caller) {
@@ -234,17 +229,32 @@ absl::Status Client::Leave() {
   });
 }
 
+// As PsClientImpl::HeartbeatLoop: until a server that joined has something of this worker durably
+// there is no position that it has, too.
 absl::Status Client::Beat(size_t slot) {
+  ServerSession& session = sessions_[slot];
+  if (session.left()) return absl::OkStatus();
   wire::ServerState state;
-  absl::Status status = fan_out_.Call(
-      sessions_[slot], "heartbeat", kHeartbeatTimeout, absl::ZeroDuration(),
-      Deadline::In(kHeartbeatTimeout),
-      [&](wire::ParameterServerIf& service, const wire::Caller& caller) {
+  const auto call = [&](absl::string_view method, auto body) {
+    const absl::Status status =
+        fan_out_.Call(session, method, kHeartbeatTimeout, absl::ZeroDuration(),
+                      Deadline::In(kHeartbeatTimeout), body, &retries_);
+    if (status.ok()) session.Learn(state);
+    return status;
+  };
+  absl::Status status =
+      call("heartbeat", [&](wire::ParameterServerIf& service, const wire::Caller& caller) {
         service.heartbeat(state, caller);
-      },
-      &retries_);
-  if (status.ok()) sessions_[slot].Learn(state);
-  if (ReasonOf(status) == wire::ErrorReason::FENCED) fenced_.store(true);
+      });
+  if (status.ok()) membership_.Heard(state);
+  if (ReasonOf(status) == wire::ErrorReason::FENCED && !session.left()) flags_.fenced.store(true);
+  if (!status.ok() || !session.joined() || session.last_part() == 0) return status;
+  if (have_position_.contains(session.index())) return status;
+  const absl::Status flushed =
+      call("flush", [&](wire::ParameterServerIf& service, const wire::Caller& caller) {
+        service.flush(state, caller);
+      });
+  if (flushed.ok() && state.durable > 0) have_position_.insert(session.index());
   return status;
 }
 

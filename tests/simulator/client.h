@@ -2,9 +2,9 @@
 // as PsClientImpl does, without tensors and without threads.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,6 +22,7 @@
 #include "worker/client/client_variable.h"
 #include "worker/client/data_plan.h"
 #include "worker/client/fan_out.h"
+#include "worker/client/membership.h"
 #include "worker/client/moved_updates.h"
 #include "worker/client/position.h"
 #include "worker/client/push_order.h"
@@ -33,7 +34,7 @@
 namespace cairn::simulator {
 
 // Called in fibers of its process. Thread safety: none; fibers may call Beat beside the others.
-class Client : private MovedUpdates::Host {
+class Client : private MovedUpdates::Host, private Membership::Host {
  public:
   // Longer than any outage: a worker gives up by ps_wait.
   static constexpr absl::Duration kCallDeadline = absl::Minutes(10);
@@ -54,6 +55,7 @@ class Client : private MovedUpdates::Host {
   absl::Status BeginSteps();
   absl::Status EndSteps();
   absl::Status Leave();
+  // Of no effect where the server has left.
   absl::Status Beat(size_t slot);
   size_t slots() const { return sessions_.size(); }
   // Servers that have not answered its last call, by their names.
@@ -62,8 +64,9 @@ class Client : private MovedUpdates::Host {
   int64_t retries() const { return retries_; }
 
  private:
-  absl::Status HelloTo(size_t slot, int64_t incarnation, wire::HelloReply* reply);
-  absl::Status ForEachServer(size_t first, absl::FunctionRef<absl::Status(size_t)> body);
+  // All errors but those of servers that leave meanwhile.
+  absl::Status ForEachServer(absl::Span<const int32_t> slots,
+                             absl::FunctionRef<absl::Status(size_t)> body);
   void Resume(const std::vector<wire::HelloReply>& replies);
   // Fills in what the next push has for that server; false: nothing.
   bool Prepare(Exchange* exchange, size_t slot, int64_t step);
@@ -85,8 +88,17 @@ class Client : private MovedUpdates::Host {
   // What was pulled has every push so far.
   void CheckPulled();
   absl::Status CheckOpen(absl::string_view what, Deadline deadline) const override;
-  absl::Status KnowServersOf(const VariableSpec&, Deadline) override { return absl::OkStatus(); }
+  absl::Status KnowServersOf(const VariableSpec& spec, Deadline deadline) override {
+    return membership_.KnowServersOf(spec, deadline);
+  }
   void CountRetries(int64_t retries) override { retries_ += retries; }
+  // --- Membership's.
+  absl::StatusOr<std::unique_ptr<ServerSession>> Reach(int32_t server,
+                                                       const std::string& address) override;
+  absl::StatusOr<wire::Members> AskMembers(Deadline deadline) override;
+  absl::StatusOr<std::vector<VariableSpec>> DescribeOn(absl::Span<const int32_t> servers,
+                                                       Deadline deadline) override;
+  void Joined(ServerSession&) override {}  // Beat goes from server to server
   // --- client_steps.cc: under sync, as PsClientImpl's of the same names.
   void ResumeSteps(const ResumePoint& point, const std::vector<wire::HelloReply>& replies);
   bool Recomputes();
@@ -108,14 +120,16 @@ class Client : private MovedUpdates::Host {
   StepClock clock_;
   StepBook steps_;
   Retention retention_;
-  std::atomic<bool> fenced_{false};  // ClientIdentity::fenced
+  Membership::Flags flags_;
   const ClientIdentity identity_;
   const FanOut::Limits limits_;
-  const ServerTable sessions_;
+  ServerTable sessions_;
   PushOrder order_;
   FanOut fan_out_;
   std::vector<Exchange> exchanges_;  // by slot
   ClientVariableMap variables_;
+  Membership membership_;
+  std::set<int32_t> have_position_;  // of the servers that joined
   MovedUpdates moved_updates_{identity_, sessions_, order_, fan_out_, variables_, *this};
   const PlanLimits plan_limits_{kDefaultMaxMessageBytes, kMaxItemsPerCall, kMaxIdsPerCall};
   DataPlan plan_{sessions_, plan_limits_};

@@ -15,15 +15,31 @@ namespace cairn::simulator {
 
 absl::Status Client::CheckOpen(absl::string_view what, Deadline deadline) const {
   if (!process_->alive) return absl::CancelledError("this process has ended");
-  if (fenced_.load()) return Annotate(FencedElsewhere(identity_.task), what);
+  if (flags_.fenced.load()) return Annotate(FencedElsewhere(identity_.task), what);
   if (deadline.Expired()) return absl::DeadlineExceededError(what);
   return absl::OkStatus();
 }
 
-absl::Status Client::Describe() {
-  const Deadline deadline = Deadline::In(kCallDeadline);
+absl::StatusOr<std::unique_ptr<ServerSession>> Client::Reach(int32_t server, const std::string&) {
+  return std::make_unique<ServerSession>(
+      server, absl::StrCat("ps:", server),
+      SimulatedLink(&network_, process_, static_cast<size_t>(server), sessions_.size(), server),
+      &identity_);
+}
+
+absl::StatusOr<wire::Members> Client::AskMembers(Deadline deadline) {
+  wire::Members members;
+  RETURN_IF_ERROR(Call(0, "members", deadline,
+                       [&](wire::ParameterServerIf& service, const wire::Caller& caller) {
+                         service.members(members, caller);
+                       }));
+  return members;
+}
+
+absl::StatusOr<std::vector<VariableSpec>> Client::DescribeOn(absl::Span<const int32_t> servers,
+                                                             Deadline deadline) {
   std::vector<wire::DescribeReply> replies(sessions_.size());
-  RETURN_IF_ERROR(ForEachServer(0, [&](size_t slot) {
+  RETURN_IF_ERROR(ForEachServer(servers, [&](size_t slot) {
     return Call(slot, "describe", deadline,
                 [&](wire::ParameterServerIf& service, const wire::Caller& caller) {
                   wire::DescribeRequest request;
@@ -31,14 +47,36 @@ absl::Status Client::Describe() {
                   service.describe(replies[slot], request);
                 });
   }));
+  std::vector<VariableSpec> newest;  // there is one variable
   for (const wire::DescribeReply& reply : replies) {
     for (const wire::VariableInfo& info : reply.variables) {
-      ASSIGN_OR_RETURN(VariableSpec spec,
-                       FromWire(info.spec, 0, static_cast<int32_t>(sessions_.size())));
-      variables_.Insert(std::move(spec));
+      ASSIGN_OR_RETURN(VariableSpec spec, FromWire(info.spec, 0, kMaxServers));
+      if (newest.empty()) {
+        newest.push_back(std::move(spec));
+      } else if (newest[0].map_version < spec.map_version) {
+        newest[0] = std::move(spec);
+      }
     }
   }
-  return absl::OkStatus();
+  return newest;
+}
+
+absl::Status Client::Describe() {
+  const Deadline deadline = Deadline::In(kCallDeadline);
+  while (true) {
+    const int64_t members = membership_.version();
+    absl::StatusOr<std::vector<VariableSpec>> specs = DescribeOn(sessions_.Live(), deadline);
+    absl::Status status = specs.status();
+    for (size_t i = 0; status.ok() && i < specs->size(); ++i) {
+      status = KnowServersOf((*specs)[i], deadline);
+    }
+    const bool again = absl::IsUnavailable(status) &&
+                       (membership_.version() != members || membership_.Changed(deadline));
+    if (again) continue;
+    RETURN_IF_ERROR(status);
+    for (const VariableSpec& spec : *specs) variables_.Insert(spec);
+    return absl::OkStatus();
+  }
 }
 
 void Client::Compute() {
@@ -127,7 +165,9 @@ absl::Status Client::PullAll(int64_t step, Deadline deadline) {
     CHECK_EQ(plan_.WaveCount(), 1u) << "a few rows take one call a server";
     const absl::Status status = RunExchanges(plan_.Wave(0), deadline);
     if (status.ok()) return status;
-    if (!moved_updates_.LearnMaps(plan_.Wave(0), deadline)) return status;
+    const bool again = moved_updates_.LearnMaps(plan_.Wave(0), deadline) ||
+                       (absl::IsUnavailable(status) && membership_.Changed(deadline));
+    if (!again) return status;
     RETURN_IF_ERROR(CheckOpen("pull, while rows move", deadline));
   }
 }

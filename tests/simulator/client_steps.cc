@@ -14,9 +14,10 @@ namespace cairn::simulator {
 void Client::ResumeSteps(const ResumePoint& point, const std::vector<wire::HelloReply>& replies) {
   int64_t durable_step = replies[0].state.durable_step;
   recompute_through_ = void_through_ = 0;
-  for (const wire::HelloReply& reply : replies) {
-    void_through_ = std::max(void_through_, reply.state.applied);
-    durable_step = std::min(durable_step, reply.state.durable_step);
+  for (size_t slot = 0; slot < replies.size(); ++slot) {
+    if (sessions_[slot].left()) continue;
+    void_through_ = std::max(void_through_, replies[slot].state.applied);
+    durable_step = std::min(durable_step, replies[slot].state.durable_step);
   }
   const bool leaves_out = network_.options().mutation == Mutation::kLeavesOutVoid;
   recompute_through_ = leaves_out ? replies[0].state.applied : void_through_;
@@ -137,13 +138,15 @@ absl::Status Client::PullStepOnce(int64_t step, Deadline deadline, bool* moved) 
 
 absl::Status Client::RunStepPulls(const std::vector<Exchange*>& exchanges, Deadline deadline) {
   if (exchanges.empty()) return absl::OkStatus();
+  const int64_t members_version = membership_.version();  // or a newer one
   int64_t all_durable = std::numeric_limits<int64_t>::max();
-  for (size_t slot = 0; slot < sessions_.size(); ++slot) {
-    all_durable = std::min(all_durable, sessions_[slot].durable_step());
-  }
+  sessions_.ForEachLive([&](const ServerSession& session) {
+    all_durable = std::min(all_durable, session.durable_step());
+  });
   steps_.Forget(all_durable);
   for (Exchange* exchange : exchanges) {
     exchange->call.request.pull.all_durable_step = all_durable;
+    exchange->call.request.pull.members_version = members_version;
   }
   return fan_out_.Run(
       exchanges, /*finish_all=*/false, deadline,

@@ -26,6 +26,7 @@ void Disk::Apply(Write write) {
     synced_.variables[variable.id] = std::move(variable);
   }
   for (const StripeId& id : write.gone) synced_.stripes.erase({id.variable, id.stripe});
+  for (NoteRecord& note : write.notes) synced_.notes[note.name] = std::move(note.text);
 }
 
 bool Disk::Has(const StripeId& id) const {
@@ -153,9 +154,19 @@ class Store : public StripeStore {
     if (sync) disk_.Sync();
     return absl::OkStatus();
   }
-  absl::Status PutNotes(absl::Span<const NoteRecord>) override { return NotHere(); }
+  // At once, for the same reason; with a sync.
+  absl::Status PutNotes(absl::Span<const NoteRecord> notes) override {
+    RETURN_IF_ERROR(Take(0));
+    Disk::Write write;
+    write.notes.assign(notes.begin(), notes.end());
+    disk_.Put(std::move(write));
+    disk_.Sync();
+    return absl::OkStatus();
+  }
   absl::StatusOr<std::vector<NoteRecord>> Notes() const override {
-    return std::vector<NoteRecord>();
+    std::vector<NoteRecord> notes;
+    for (const auto& [name, text] : disk_.content().notes) notes.push_back({name, text});
+    return notes;
   }
   absl::Status DropDecisions(absl::string_view, int64_t through) override {
     RETURN_IF_ERROR(Take(0));

@@ -32,9 +32,10 @@ class Disk {
     std::map<uint32_t, ShardRecord> shards;                          // by variable
     std::map<int32_t, WorkerRecord> workers;
     std::map<int64_t, DecisionRecord> decisions;  // by step
+    std::map<std::string, std::string> notes;     // by name
   };
-  // One write, whole or not at all: a stripe, the records at the end of an epoch, a decision, or a
-  // variable's map.
+  // One write, whole or not at all: a stripe, the records at the end of an epoch, a decision, a
+  // variable's map, or notes.
   struct Write {
     bool is_stripe = false;
     StripeId id;
@@ -45,6 +46,7 @@ class Disk {
     int64_t forgotten = 0;  // decisions up to this step go
     std::vector<VariableRecord> variables;
     std::vector<StripeId> gone;
+    std::vector<NoteRecord> notes;
   };
 
   void Put(Write write) { pending_.push_back(std::move(write)); }

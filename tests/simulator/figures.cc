@@ -54,6 +54,8 @@ void FillFigures(const Options& options, const Observer& observer, Nanos end, Re
   result->gave_up = observer.gave_up;
   result->movers = observer.movers;
   result->moves = observer.moves;
+  result->joins = observer.joins;
+  result->leaves = observer.leaves;
   result->resets = observer.resets;
   result->replies_lost = observer.replies_lost;
   result->late = observer.late;
@@ -84,7 +86,8 @@ std::string Result::Json(const Options& options) const {
       "\"wall_seconds\": %.2f, \"events\": %d, \"pushes\": %d, \"rows_checked\": %d, "
       "\"epochs\": %d, \"server_crashes\": %d, \"worker_starts\": %d, \"fenced\": %d, "
       "\"fenced_by_late_hello\": %d, "
-      "\"gave_up\": %d, \"movers\": %d, \"moves\": %d, \"resets\": %d, \"replies_lost\": %d, "
+      "\"gave_up\": %d, \"movers\": %d, \"moves\": %d, \"joins\": %d, \"leaves\": %d, "
+      "\"resets\": %d, \"replies_lost\": %d, "
       "\"late\": %d, \"partitions\": %d, "
       "\"retries\": %d, \"busiest_server\": %d, \"calls_max_over_mean\": %.2f, "
       "\"coordinator_calls_over_mean\": %.2f, \"largest_server_load\": %.4f, "
@@ -93,10 +96,10 @@ std::string Result::Json(const Options& options) const {
       options.servers, options.workers, options.steps, options.seed,
       violation.empty() ? "false" : "true", trace_hash, simulated_seconds, worker_hours,
       wall_seconds, events, pushes, rows_checked, epochs, server_crashes, worker_starts, fenced,
-      fenced_by_late_hello, gave_up, movers, moves, resets, replies_lost, late, partitions, retries,
-      busiest_server, calls_max_over_mean, coordinator_calls_over_mean, largest_server_load,
-      steady_calls_per_second, steady_steps_per_second, restart_storm, restart_seconds,
-      start_seconds);
+      fenced_by_late_hello, gave_up, movers, moves, joins, leaves, resets, replies_lost, late,
+      partitions, retries, busiest_server, calls_max_over_mean, coordinator_calls_over_mean,
+      largest_server_load, steady_calls_per_second, steady_steps_per_second, restart_storm,
+      restart_seconds, start_seconds);
 }
 
 }  // namespace cairn::simulator

@@ -100,6 +100,7 @@ class Stub : public wire::ParameterServerNull {
     Travel(call);
     channel_.link().process().unsure &= ~bit;
     reply = call->hello_reply;
+    if (channel_.link().network().options().rows_move()) return;
     // The worker knows a few servers only, and numbers them itself.
     reply.server_index = static_cast<int32_t>(channel_.link().slot());
     reply.server_count = static_cast<int32_t>(channel_.link().slots());
@@ -138,6 +139,19 @@ class Stub : public wire::ParameterServerNull {
     call->specs = specs;
     Travel(call);
     state = call->state;
+  }
+  void members(wire::Members& members, const wire::Caller& caller) override {
+    const CallPtr call = channel_.New(Method::kMembers);
+    call->caller = caller;
+    Travel(call);
+    members = call->members;
+  }
+  void change_members(wire::ChangeMembersReply& reply,
+                      const wire::ChangeMembersRequest& request) override {
+    const CallPtr call = channel_.New(Method::kChangeMembers);
+    call->change = request;
+    Travel(call);
+    reply = call->change_reply;
   }
 
  private:

@@ -12,10 +12,11 @@ Observer::Observer(const Options& options, const Workload& work)
       granted_(options.workers),
       items_(options.workers),
       counted_(options.workers),
-      calls_(options.servers),
-      busy_(options.servers) {
+      calls_(options.most_servers()),
+      busy_(options.most_servers()) {
   for (int32_t w = 0; w < options.workers; ++w) {
-    const size_t slots = work.Servers(w).size();
+    const size_t slots =
+        options.rows_move() ? size_t(options.most_servers()) : work.Servers(w).size();
     known_.emplace_back(slots * static_cast<size_t>(work.stripes()));
     promised_.emplace_back(slots);
   }
@@ -128,7 +129,8 @@ void Observer::Granted(int32_t worker, int64_t start, int64_t incarnation) {
 
 namespace {
 
-size_t SlotOf(const Workload& work, int32_t worker, int32_t server) {
+size_t SlotOf(const Options& options, const Workload& work, int32_t worker, int32_t server) {
+  if (options.rows_move()) return static_cast<size_t>(server);
   const std::vector<int32_t>& servers = work.Servers(worker);
   return std::find(servers.begin(), servers.end(), server) - servers.begin();
 }
@@ -136,7 +138,7 @@ size_t SlotOf(const Workload& work, int32_t worker, int32_t server) {
 }  // namespace
 
 void Observer::Promised(int32_t server, int32_t worker, int64_t incarnation) {
-  int64_t& promised = promised_[worker][SlotOf(work_, worker, server)];
+  int64_t& promised = promised_[worker][SlotOf(options_, work_, worker, server)];
   if (incarnation < promised) {
     Violation(absl::StrCat("ps:", server, " takes incarnation ", incarnation, " of worker ", worker,
                            " after incarnation ", promised));
@@ -145,7 +147,7 @@ void Observer::Promised(int32_t server, int32_t worker, int64_t incarnation) {
 }
 
 int64_t Observer::promised(int32_t server, int32_t worker) const {
-  return promised_[worker][SlotOf(work_, worker, server)];
+  return promised_[worker][SlotOf(options_, work_, worker, server)];
 }
 
 void Observer::Pushed(int32_t server, int64_t incarnation, int64_t sequence, int32_t worker,

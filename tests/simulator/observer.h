@@ -59,7 +59,7 @@ class Observer {
 
   int64_t rows_checked = 0, pushes = 0, server_crashes = 0, worker_starts = 0, fenced = 0,
           fenced_by_late_hello = 0, gave_up = 0, resets = 0, replies_lost = 0, late = 0,
-          partitions = 0, epochs = 0, movers = 0, moves = 0;
+          partitions = 0, epochs = 0, movers = 0, moves = 0, joins = 0, leaves = 0;
   Nanos mass_restart_at = -1;
 
  private:

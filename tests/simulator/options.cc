@@ -25,6 +25,8 @@ const char* MutationName(Mutation mutation) {
     case Mutation::kNoneAhead: return "none_ahead";
     case Mutation::kHoldsAtOnce: return "holds_at_once";
     case Mutation::kNoClaims: return "no_claims";
+    case Mutation::kLastWordsHigh: return "last_words_high";
+    case Mutation::kRaisesStep: return "raises_step";
     case Mutation::kStaysAway: return "stays_away";
   }
   return "";
@@ -58,6 +60,19 @@ Moves Moves::Named(const std::string& name) {
                         : Moves{.movers = 240, .killed = 0.1};
 }
 
+MemberChanges MemberChanges::Named(const std::string& name) {
+  if (name == "none") return {};
+  CHECK(name == "some" || name == "many") << "--members is '" << name << "'; none, some or many";
+  return name == "many" ? MemberChanges{.tools = 1800, .killed = 0.4}
+                        : MemberChanges{.tools = 240, .killed = 0.1};
+}
+
+void Options::ChangeMembers(const std::string& level) {
+  member_level = level;
+  members = MemberChanges::Named(level);
+  CHECK(members.tools == 0 || rows_move()) << "--members=" << level << " needs --moves";
+}
+
 void Options::MoveRows(const std::string& level) {
   move_level = level;
   moves = Moves::Named(level);
@@ -85,9 +100,9 @@ std::string Options::CommandLine() const {
           ? absl::StrCat(" --staleness_bound=", consistency.staleness_bound_steps)
           : "",
       sync() ? absl::StrCat(" --replicas_to_aggregate=", consistency.replicas_to_aggregate) : "",
-      " --faults=", fault_level, " --moves=", move_level, " --mutation=", MutationName(mutation),
-      " --compute_ms=", compute / kMillisecond, " --lease_seconds=", lease / kSecond,
-      " --heartbeat_ms=", heartbeat / kMillisecond,
+      " --faults=", fault_level, " --moves=", move_level, " --members=", member_level,
+      " --mutation=", MutationName(mutation), " --compute_ms=", compute / kMillisecond,
+      " --lease_seconds=", lease / kSecond, " --heartbeat_ms=", heartbeat / kMillisecond,
       " --snapshot_ms=", snapshot_interval / kMillisecond, " --latency_us=", latency / kMicrosecond,
       " --call_us=", call_cost / kMicrosecond, " --cores=", cores,
       " --disk_write_ms=", static_cast<double>(disk.write) / kMillisecond,

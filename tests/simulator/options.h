@@ -29,6 +29,8 @@ enum class Mutation {
   kNoneAhead,       // … and to those that no position asks for it
   kHoldsAtOnce,     // a source waits for nobody who is about to send it what it lost
   kNoClaims,        // servers do not tell one mover from another
+  kLastWordsHigh,   // a server that leaves has every push, as far as ps:0 is told
+  kRaisesStep,      // a server that has joined takes a worker for as far as the others there
   kStaysAway,       // a server that has crashed is not started again
 };
 const char* MutationName(Mutation mutation);
@@ -57,7 +59,18 @@ struct Moves {
   static Moves Named(const std::string& name);
 };
 
+// How often servers join the cluster and leave it, while rows move.
+struct MemberChanges {
+  double tools = 0;   // that begin in one hour
+  double killed = 0;  // of them, in the middle
+
+  // "none", "some", "many".
+  static MemberChanges Named(const std::string& name);
+};
+
 struct Options {
+  static constexpr int32_t kMostGuests = 24;  // servers that join in one run
+
   int32_t servers = 8;
   int32_t workers = 16;
   int64_t steps = 60;  // of each worker
@@ -73,6 +86,8 @@ struct Options {
   Mutation mutation = Mutation::kNone;
   Moves moves;
   std::string move_level = "none";
+  MemberChanges members;
+  std::string member_level = "none";
 
   Nanos compute = kSecond;  // of a step, on average; 0: none
   Nanos latency = 100 * kMicrosecond;
@@ -92,6 +107,9 @@ struct Options {
   // Where rows move they are those of one table on all servers, which all workers reach.
   bool rows_move() const { return moves.movers > 0; }
   void MoveRows(const std::string& level);
+  // Where rows move.
+  void ChangeMembers(const std::string& level);
+  int32_t most_servers() const { return servers + (members.tools > 0 ? kMostGuests : 0); }
   // Under sync every server closes every step: all workers reach all of them, and rows of one
   // worker are divided by one.
   void Synchronize(int32_t replicas_to_aggregate);

@@ -20,7 +20,7 @@ EngineOptions OptionsOf(int32_t index, const Options& options) {
   EngineOptions engine;
   engine.directory = absl::StrCat("simulated/ps-", index);
   engine.server_index = index;
-  engine.server_count = options.servers;
+  engine.server_count = std::max(options.servers, index + 1);
   engine.snapshot_interval = absl::Nanoseconds(options.snapshot_interval);
   engine.lease = absl::Nanoseconds(options.lease);
   return engine;
@@ -81,7 +81,7 @@ Server::Server(int32_t index, const Options& options, const Workload& work, Obse
 Server::~Server() = default;
 
 void Server::Start() {
-  if (run_ != nullptr) return;
+  if (run_ != nullptr || retired_) return;
   ++starts_;
   run_ = std::make_shared<Run>(OptionsOf(index_, options_), &disk_, options_.disk);
   Scheduler::Current().Spawn("a server's start", [this, run = run_] { Load(run); });
@@ -89,6 +89,8 @@ void Server::Start() {
 
 void Server::Load(const std::shared_ptr<Run>& run) {
   ServerCore& core = run->core;
+  const absl::Status members = core.members.Load(*core.store);
+  CHECK(members.ok()) << members;
   const absl::StatusOr<int64_t> variables = LoadServer(core);
   CHECK(variables.ok()) << variables.status();
   if (*variables == 0 && BeginsWithRows(index_, options_)) {
@@ -177,6 +179,10 @@ void Server::MutateReply(Call& call) const {
 
 void Server::Mutate(Run& run, Call& call) const {
   if (call.method == Method::kMove) MutateMove(run, call.move);
+  if (options_.mutation == Mutation::kLastWordsHigh) {
+    for (wire::LastWord& word : call.change.last_words) word.applied = int64_t{1} << 40;
+  }
+  if (options_.mutation == Mutation::kRaisesStep) call.hello.keeps_step = false;
   if (options_.mutation == Mutation::kMarksNotExact) {
     const std::shared_ptr<Variable> variable = table();
     for (int32_t b = 0; variable != nullptr && variable->table() != nullptr && b < work_.stripes();
@@ -233,6 +239,8 @@ void Server::Execute(Run& run, Call& call) {
         break;
       case Method::kDescribe: service.describe(call.describe_reply, call.describe); break;
       case Method::kCreate: service.create_variables(call.state, call.caller, call.specs); break;
+      case Method::kMembers: service.members(call.members, call.caller); break;
+      case Method::kChangeMembers: service.change_members(call.change_reply, call.change); break;
     }
   } catch (const wire::ServerError& error) {
     call.refusal = FromServerError(error);
@@ -295,20 +303,24 @@ void Server::Show(Run& run, const Call& call, int64_t incarnation) {
     const wire::ServerState& state = call.data_reply.push.state;
     absl::StrAppend(&text, "; applied ", state.applied, " durable ", state.durable,
                     call.data_reply.push.repeated ? " repeated" : "");
+  } else if (call.method == Method::kChangeMembers) {
+    absl::StrAppend(&text, wire::_MembersAction_VALUES_TO_NAMES.at(call.change.action),
+                    " ps:", call.change.index);
   } else {
     absl::StrAppend(&text, "call ", static_cast<int>(call.method));
   }
-  std::fprintf(stderr, "%10.3f ms ps:%d.%d map %d %s: %s\n",
-               static_cast<double>(Scheduler::Current().now()) / kMillisecond, index_,
-               static_cast<int>(starts_),
-               variable == nullptr ? 0 : static_cast<int>(variable->spec().map_version),
-               text.c_str(),
-               call.refusal.ok() ? "ok" : call.refusal.ToString().substr(0, 240).c_str());
+  std::fprintf(
+      stderr, "%10.3f ms ps:%d.%d map %d %s: %s\n",
+      static_cast<double>(Scheduler::Current().now()) / kMillisecond, index_,
+      static_cast<int>(starts_),
+      variable == nullptr ? 0 : static_cast<int>(variable->spec().map_version), text.c_str(),
+      call.refusal.ok() ? "ok" : std::string(call.refusal.message().substr(0, 240)).c_str());
 }
 
 void Server::CheckStep(Run& run, const Call& call) {
   const bool pulls = call.method == Method::kStep || call.method == Method::kPull;
   if (!clock_of || !pulls || call.data.pull.step <= 0) return;
+  if (!run.core.members.CheckStays().ok()) return;  // it has no rows, and workers may not greet it
   const std::shared_ptr<Job> job = run.core.registry.Find(kJob);
   const int64_t needed = call.data.pull.step - options_.consistency.staleness_bound_steps;
   for (int32_t w = 0; w < options_.workers; ++w) {
@@ -375,13 +387,15 @@ void Server::CheckRows(Run& run, int32_t worker, size_t slot, uint32_t stripes, 
 }
 
 void Server::CheckEverything(int64_t steps) {
+  const auto all = static_cast<uint32_t>((uint64_t{1} << work_.stripes()) - 1);
   for (int32_t w = 0; w < options_.workers; ++w) {
+    if (options_.rows_move()) {
+      CheckRows(*run_, w, 0, all, steps);
+      continue;
+    }
     const std::vector<int32_t>& servers = work_.Servers(w);
     const auto slot = std::find(servers.begin(), servers.end(), index_) - servers.begin();
-    if (static_cast<size_t>(slot) == servers.size()) continue;
-    const bool moves = options_.rows_move();
-    CheckRows(*run_, w, moves ? 0 : slot,
-              static_cast<uint32_t>((uint64_t{1} << work_.stripes()) - 1), steps);
+    if (static_cast<size_t>(slot) < servers.size()) CheckRows(*run_, w, slot, all, steps);
   }
 }
 

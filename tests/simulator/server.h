@@ -33,6 +33,12 @@ class Server {
   // way.
   void Start();
   void Crash(bool machine, Random& random);
+  // Ends it for good: it has left the cluster.
+  void Retire(Random& random) {
+    retired_ = true;
+    Crash(/*machine=*/false, random);
+  }
+  bool retired() const { return retired_; }
   bool up() const { return up_; }
   // Differs from start to start.
   int64_t start_number() const { return starts_; }
@@ -76,7 +82,7 @@ class Server {
   const std::function<void(CallPtr)> answered_;
   Disk disk_;
   std::shared_ptr<Run> run_;
-  bool up_ = false;
+  bool up_ = false, retired_ = false;
   int64_t starts_ = 0;
   int64_t epochs_before_ = 0;
   double slow_ = 1;

@@ -36,6 +36,7 @@ class Simulation {
         random_(options.seed, 3),
         pace_(options.seed, 4),
         moves_(options.seed, 5),
+        members_(options.seed, 6),
         workers_(options.workers) {}
 
   Result Run();
@@ -54,6 +55,7 @@ class Simulation {
   using Kind = void (Simulation::*)();
 
   void StartServers();
+  void MakeServer();
   bool ServersAreUp() const;
   int64_t ClockOf(int32_t w) const;
   void StartWorker(int32_t w);
@@ -81,6 +83,10 @@ class Simulation {
   void StartMover();
   std::shared_ptr<Process> NewMover();
   void MoverEnded(const absl::Status& status);
+  // A tool that has a server join or leave.
+  void StartMemberTool();
+  absl::Status ChangeMembers(Mover& tool);
+  void KillLater(const std::shared_ptr<Process>& process, double chance, Random& random);
   // Once workers are done: rows move without faults, whatever movers have left behind.
   void LastMove();
   // Runs `body` in a fiber until it has ended.
@@ -89,7 +95,9 @@ class Simulation {
   void CheckMaps();
   Nanos Outage() { return kSecond + random_.Below(options_.faults.longest_outage); }
   int32_t AnyWorker() { return static_cast<int32_t>(random_.Below(options_.workers)); }
-  int32_t AnyServer() { return static_cast<int32_t>(random_.Below(options_.servers)); }
+  int32_t AnyServer() {
+    return static_cast<int32_t>(random_.Below(static_cast<int64_t>(servers_.size())));
+  }
 
   void Show(absl::string_view what) const;
   std::string Stuck();
@@ -101,10 +109,11 @@ class Simulation {
   Scheduler scheduler_;
   Observer observer_;
   Network network_;
-  Random random_, pace_, moves_;
+  Random random_, pace_, moves_, members_;
   std::vector<std::unique_ptr<Server>> servers_;
   std::vector<Worker> workers_;
   std::vector<std::shared_ptr<Process>> movers_;  // that run
+  bool changing_members_ = false;
   int64_t processes_ = 0;
   int64_t retries_ = 0;
   int32_t done_ = 0;
@@ -112,20 +121,23 @@ class Simulation {
   bool finishing_ = false;
 };
 
+void Simulation::MakeServer() {
+  servers_.push_back(std::make_unique<Server>(static_cast<int32_t>(servers_.size()), options_,
+                                              work_, &observer_,
+                                              [this](CallPtr call) { network_.Answered(call); }));
+  if (options_.consistency.mode != ConsistencyMode::kSsp) return;
+  servers_.back()->clock_of = [this](int32_t w) { return ClockOf(w); };
+}
+
 void Simulation::StartServers() {
-  for (int32_t s = 0; s < options_.servers; ++s) {
-    servers_.push_back(std::make_unique<Server>(s, options_, work_, &observer_,
-                                                [this](CallPtr call) { network_.Answered(call); }));
-    if (options_.consistency.mode != ConsistencyMode::kSsp) continue;
-    servers_.back()->clock_of = [this](int32_t w) { return ClockOf(w); };
-  }
+  for (int32_t s = 0; s < options_.servers; ++s) MakeServer();
   network_.SetServers(&servers_);
   for (const auto& server : servers_) server->Start();
 }
 
 bool Simulation::ServersAreUp() const {
   return std::all_of(servers_.begin(), servers_.end(),
-                     [](const auto& server) { return server->up(); });
+                     [](const auto& server) { return server->up() || server->retired(); });
 }
 
 int64_t Simulation::ClockOf(int32_t w) const {
@@ -321,7 +333,9 @@ void Simulation::SlowHost() {
 
 void Simulation::MassRestart() {
   observer_.mass_restart_at = scheduler_.now();
-  for (int32_t s = 0; s < options_.servers; ++s) RestartServer(s, /*machine=*/false);
+  for (size_t s = 0; s < servers_.size(); ++s) {
+    RestartServer(static_cast<int32_t>(s), /*machine=*/false);
+  }
 }
 
 std::string Simulation::Stuck() {
@@ -366,19 +380,63 @@ void Simulation::StartMover() {
   ++observer_.movers;
   observer_.Trace(-7, process->number, 0);
   scheduler_.Spawn("a mover", [this, process] {
-    MoverEnded(Mover(&network_, process).MoveSome(moves_));
+    const absl::Status status = Mover(&network_, process).MoveSome(moves_);
+    if (status.ok()) ++observer_.moves;
+    MoverEnded(status);
     std::erase(movers_, process);
   });
-  if (!moves_.Chance(options_.moves.killed)) return;
-  scheduler_.In(moves_.Below(2 * kSecond), [this, process] {
+  KillLater(process, options_.moves.killed, moves_);
+}
+
+void Simulation::KillLater(const std::shared_ptr<Process>& process, double chance, Random& random) {
+  if (!random.Chance(chance)) return;
+  scheduler_.In(random.Below(2 * kSecond), [this, process] {
     if (process->alive) Show(absl::StrCat("mover ", process->worker, " ends"));
     EndProcess(process);
   });
 }
 
+void Simulation::StartMemberTool() {
+  if (changing_members_) return;
+  changing_members_ = true;
+  const std::shared_ptr<Process> process = NewMover();
+  observer_.Trace(-9, process->number, 0);
+  scheduler_.Spawn("a tool for members", [this, process] {
+    Mover tool(&network_, process);
+    MoverEnded(ChangeMembers(tool));
+    std::erase(movers_, process);
+    changing_members_ = false;
+  });
+  KillLater(process, options_.members.killed, members_);
+}
+
+absl::Status Simulation::ChangeMembers(Mover& tool) {
+  absl::Status status = tool.Learn();
+  if (!status.ok()) return status;
+  const int32_t next = tool.next_index();
+  const bool few = tool.servers().size() < 3;
+  if (next < options_.most_servers() && (few || members_.Chance(0.5))) {
+    if (static_cast<size_t>(next) == servers_.size()) {
+      MakeServer();
+      servers_.back()->Start();
+      scheduler_.Sleep(kSecond);
+    }
+    return tool.Add(next, members_);
+  }
+  if (few) return absl::OkStatus();
+  const auto others = static_cast<int64_t>(tool.servers().size()) - 1;
+  const int32_t server = tool.servers()[1 + members_.Below(others)];
+  status = tool.Remove(server, members_);
+  if (!status.ok()) return status;
+  Show(absl::StrCat("ps:", server, " has left"));
+  scheduler_.In(members_.Below(10 * kSecond), [this, server] {
+    if (!finishing_) servers_[server]->Retire(random_);
+  });
+  return status;
+}
+
 void Simulation::MoverEnded(const absl::Status& status) {
   observer_.Trace(-8, static_cast<int64_t>(status.code()), 0);
-  if (status.ok()) ++observer_.moves;
   switch (status.code()) {
     case absl::StatusCode::kOk:
     case absl::StatusCode::kCancelled:           // it was killed
@@ -412,17 +470,24 @@ void Simulation::LastMove() {
   scheduler_.Run(scheduler_.now() + kQuiet, [this] { return !observer_.violation().empty(); });
   if (!ServersAreUp()) return observer_.Violation("servers do not start");
   Mover mover(&network_, NewMover());
-  const absl::Status status = RunInFiber([&] { return mover.MoveSome(moves_); });
+  const absl::Status status = RunInFiber([&] {
+    absl::Status left = mover.Learn();
+    if (left.ok() && options_.members.tools > 0) left = mover.RemoveClosed();
+    return left.ok() ? mover.MoveSome(moves_) : left;
+  });
   if (!status.ok()) observer_.Violation(absl::StrCat("the last mover fails: ", status.ToString()));
 }
 
 void Simulation::CheckMaps() {
   Mover mover(&network_, NewMover());
-  const absl::Status status = RunInFiber([&] { return mover.Finish(); });
+  const absl::Status status = RunInFiber([&] {
+    const absl::Status learned = mover.Learn();
+    return learned.ok() ? mover.Finish() : learned;
+  });
   if (!status.ok()) observer_.Violation(absl::StrCat("the last move stays: ", status.ToString()));
   std::shared_ptr<Variable> newest;
-  for (const auto& server : servers_) {
-    const std::shared_ptr<Variable> table = server->table();
+  for (const int32_t s : mover.servers()) {
+    const std::shared_ptr<Variable> table = servers_[s]->table();
     if (table == nullptr) continue;
     if (newest == nullptr) newest = table;
     if (table->spec() == newest->spec()) continue;
@@ -431,7 +496,7 @@ void Simulation::CheckMaps() {
                                      ", and are not of one mind"));
   }
   for (int32_t b = 0; b < work_.stripes(); ++b) {
-    for (int32_t s = 0; s < options_.servers; ++s) {
+    for (int32_t s = 0; s < static_cast<int32_t>(servers_.size()); ++s) {
       const std::shared_ptr<Variable> table = servers_[s]->table();
       const bool there = table != nullptr && table->table() != nullptr &&
                          table->table()->stripe(static_cast<uint32_t>(b)) != nullptr;
@@ -455,7 +520,9 @@ void Simulation::CheckDurable() {
     return observer_.Violation("servers do not start");
   }
   if (options_.rows_move()) CheckMaps();
-  for (const auto& server : servers_) server->CheckEverything(options_.steps);
+  for (const auto& server : servers_) {
+    if (!server->retired()) server->CheckEverything(options_.steps);
+  }
   if (options_.sync()) observer_.CheckAllCount();
 }
 
@@ -486,6 +553,7 @@ Result Simulation::Run() {
   Plan(faults.partitions, options_.servers, &Simulation::Partition);
   Plan(faults.slow_hosts, options_.servers, &Simulation::SlowHost);
   Plan(options_.moves.movers, 1, &Simulation::StartMover);
+  Plan(options_.members.tools, 1, &Simulation::StartMemberTool);
   if (faults.mass_restart) scheduler_.At(expected / 2, [this] { MassRestart(); });
   const auto over = [this] { return done_ == options_.workers || !observer_.violation().empty(); };
   if (!scheduler_.Run(2 * expected + kSettle, over)) {

@@ -23,6 +23,7 @@ struct Result {
   int64_t epochs = 0;
   int64_t server_crashes = 0, worker_starts = 0, fenced = 0, fenced_by_late_hello = 0, gave_up = 0;
   int64_t movers = 0, moves = 0;  // of them those that moved what they were to
+  int64_t joins = 0, leaves = 0;  // of servers
   int64_t resets = 0, replies_lost = 0, late = 0, partitions = 0, retries = 0;
 
   // Calls to the busiest server over the mean of all; ps:0, which grants incarnations, by itself.

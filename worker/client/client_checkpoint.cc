@@ -152,7 +152,7 @@ absl::StatusOr<std::vector<ServerCheckpoint>> PsClientImpl::Checkpoint(absl::str
   for (int tries = 1;; ++tries) {
     absl::StatusOr<std::vector<ServerCheckpoint>> parts = TryCheckpoint(directory, name, deadline);
     if (ReasonOf(parts.status()) != wire::ErrorReason::MOVED || tries == kMostTries) return parts;
-    RETURN_IF_ERROR(RefreshMembers(deadline));
+    RETURN_IF_ERROR(membership_.Refresh(deadline));
     RETURN_IF_ERROR(DropCheckpoint(directory, name, deadline));
   }
 }
@@ -223,7 +223,7 @@ absl::Status PsClientImpl::DropCheckpoint(absl::string_view directory, absl::str
 
 absl::Status PsClientImpl::Restore(const RestoreSource& source, Deadline deadline) {
   RETURN_IF_ERROR(CheckOpen("restore", deadline));
-  if (members_version_.load() > 0) {
+  if (membership_.version() > 0) {
     return absl::FailedPreconditionError(absl::StrCat(
         "restore: servers have come or gone since the cluster file was written, and rows are dealt "
         "to those of one file: start the servers anew, with empty directories"));

@@ -37,7 +37,7 @@ absl::Status PsClientImpl::CheckOpen(absl::string_view what, Deadline deadline) 
     return absl::FailedPreconditionError(
         absl::StrCat(what, ": ", identity_.task, " has left job \"", identity_.job, "\""));
   }
-  if (fenced_.load(std::memory_order_relaxed)) {
+  if (flags_.fenced.load(std::memory_order_relaxed)) {
     return Annotate(FencedElsewhere(identity_.task), what);
   }
   if (deadline.Expired()) {
@@ -127,7 +127,7 @@ absl::Status PsClientImpl::PullAll(absl::Span<const PullTarget> targets, int64_t
     if (step > 0) (*plan).BeginStep(step, options_.consistency.mode == ConsistencyMode::kSsp);
     bool moved = false;
     const absl::Status status = RunPlan(*plan, /*updates=*/false, nullptr, deadline, &moved);
-    const bool again = absl::IsUnavailable(status) && MembersChanged(deadline);
+    const bool again = absl::IsUnavailable(status) && membership_.Changed(deadline);
     if (!again) RETURN_IF_ERROR(status);
     if (!moved && !again) return absl::OkStatus();
     RETURN_IF_ERROR(CheckOpen("pull, while rows move", deadline));

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -28,16 +27,14 @@ constexpr absl::Duration kHeartbeatTimeout = absl::Seconds(1);
 constexpr absl::Duration kShortestHeartbeatTimeout = absl::Milliseconds(100);
 // The same for an early epoch; one that takes longer goes on without being waited for.
 constexpr absl::Duration kEarlyEpochTimeout = absl::Seconds(5);
-// To greet servers that have come; the next heartbeat tries again.
-constexpr absl::Duration kMembersTimeout = absl::Seconds(5);
 
 std::string Origin() {
   return absl::StrCat(HostName().substr(0, kMaxOriginBytes - 32), "/", getpid());
 }
 
 ClientIdentity IdentityOf(const ClientOptions& options, int32_t server_count,
-                          const std::atomic<int32_t>* most_servers, const std::atomic<bool>* fenced,
-                          Retention* retention, StepClock* clock, StepBook* steps) {
+                          const Membership::Flags& flags, Retention* retention, StepClock* clock,
+                          StepBook* steps) {
   const bool synchronous =
       options.worker >= 0 && options.consistency.mode == ConsistencyMode::kSync;
   return {.job = options.job,
@@ -46,8 +43,8 @@ ClientIdentity IdentityOf(const ClientOptions& options, int32_t server_count,
           .start = DrawStartNumber(),
           .worker = options.worker,
           .server_count = server_count,
-          .most_servers = most_servers,
-          .fenced = fenced,
+          .most_servers = &flags.most_servers,
+          .fenced = &flags.fenced,
           .ps_wait = options.ps_wait,
           .retention = options.worker >= 0 && options.retained_bytes > 0 ? retention : nullptr,
           .consistency = options.consistency,
@@ -112,7 +109,8 @@ absl::StatusOr<std::unique_ptr<PsClient>> PsClient::ConnectInProcess(
 }
 
 absl::StatusOr<std::unique_ptr<PsClient>> PsClientImpl::Start(const ClientOptions& options,
-                                                              int32_t server_count, Reach reach,
+                                                              int32_t server_count,
+                                                              ReachServer reach,
                                                               Deadline deadline) {
   std::vector<Reached> reached;
   for (int32_t server = 0; server < server_count; ++server) {
@@ -125,11 +123,12 @@ absl::StatusOr<std::unique_ptr<PsClient>> PsClientImpl::Start(const ClientOption
   return client;
 }
 
-PsClientImpl::PsClientImpl(const ClientOptions& options, std::vector<Reached> servers, Reach reach)
+PsClientImpl::PsClientImpl(const ClientOptions& options, std::vector<Reached> servers,
+                           ReachServer reach)
     : options_(options),
       retention_(options.retained_bytes),
-      identity_(IdentityOf(options, static_cast<int32_t>(servers.size()), &most_servers_, &fenced_,
-                           &retention_, &clock_, &steps_)),
+      identity_(IdentityOf(options, static_cast<int32_t>(servers.size()), flags_, &retention_,
+                           &clock_, &steps_)),
       reach_(std::move(reach)),
       sessions_([&] {
         std::vector<std::unique_ptr<ServerSession>> sessions;
@@ -143,6 +142,8 @@ PsClientImpl::PsClientImpl(const ClientOptions& options, std::vector<Reached> se
       retry_limits_{options.ps_wait, options.rpc_timeout},
       plan_limits_{options.max_message_bytes, kMaxItemsPerCall, kMaxIdsPerCall},
       plans_(sessions_, plan_limits_),
+      membership_(identity_, {options.ps_wait, options.rpc_timeout}, sessions_, order_, variables_,
+                  flags_, *this),
       placement_(options.placement),
       order_(sessions_) {}
 
@@ -152,21 +153,16 @@ PsClientImpl::~PsClientImpl() {
 }
 
 absl::Status PsClientImpl::SayHello(Deadline deadline) {
-  // ps:0 grants the incarnation that the others are told, and says who they are.
   wire::HelloReply first;
-  RETURN_IF_ERROR(HelloTo(sessions_[0], 0, deadline, &first));
-  incarnation_ = first.incarnation;
-  if (first.__isset.members) {
-    RETURN_IF_ERROR(TakeMembers(first.members, /*greet=*/false, deadline));
-  }
+  RETURN_IF_ERROR(membership_.GreetFirst(deadline, &first));
   if (identity_.synchronous()) steps_.Begin(first.step, first.step - 1);
   CAIRN_CRASH_POINT("worker: hello to ps:0 alone");
   const std::vector<int32_t> servers = sessions_.Live();
   std::vector<wire::HelloReply> replies(sessions_.size());
   replies[0] = std::move(first);
   RETURN_IF_ERROR(ForEachServer(absl::MakeConstSpan(servers).subspan(1), [&](int32_t server) {
-    return HelloTo(sessions_[static_cast<size_t>(server)], incarnation_, deadline,
-                   &replies[static_cast<size_t>(server)]);
+    const auto s = static_cast<size_t>(server);
+    return membership_.Greet(sessions_[s], deadline, &replies[s]);
   }));
   for (const wire::HelloReply& reply : replies) {
     if (reply.max_message_bytes > 0) {
@@ -174,21 +170,12 @@ absl::Status PsClientImpl::SayHello(Deadline deadline) {
           std::min(plan_limits_.max_message_bytes, reply.max_message_bytes);
     }
   }
-  std::vector<ResumeAnswer> answers;
-  answers.reserve(replies.size());
-  // Everything applied there is durable by now, but what it has no part of is not in the number.
-  for (size_t s = 0; s < replies.size(); ++s) {
-    // Under sync one that left had no part but of steps that went along with its rows.
-    const bool needs_none = identity_.synchronous() && sessions_[s].left();
-    const int64_t last_word = needs_none ? std::numeric_limits<int64_t>::max() : LastWord(s);
-    answers.push_back({std::max(replies[s].state.durable, last_word), replies[s].position});
-  }
-  const ResumePoint point = ChooseResumePoint(answers);
+  const ResumePoint point = ChooseResumePoint(membership_.Answers(replies));
   double lease_seconds = replies[0].lease_seconds;
   for (const int32_t server : servers) {
     const auto s = static_cast<size_t>(server);
     if (sessions_[s].left()) continue;
-    sessions_[s].Begin(replies[s], incarnation_, point.last_part[s], point.sequence);
+    sessions_[s].Begin(replies[s], membership_.incarnation(), point.last_part[s], point.sequence);
     lease_seconds = std::min(lease_seconds, replies[s].lease_seconds);
   }
   lease_ = absl::Seconds(lease_seconds);
@@ -199,18 +186,22 @@ absl::Status PsClientImpl::SayHello(Deadline deadline) {
   return absl::OkStatus();
 }
 
-absl::Status PsClientImpl::HelloTo(ServerSession& session, int64_t incarnation, Deadline deadline,
-                                   wire::HelloReply* reply, bool joins) {
-  Backoff backoff(options_.ps_wait, deadline);
-  for (;;) {
-    // Not bounded by rpc_timeout: the server first makes durable what an earlier start had pushed.
-    Outcome outcome = session.Hello(incarnation, deadline, reply, joins);
-    const Verdict verdict = session.Judge(&outcome, /*repeatable=*/true, 0, deadline);
-    if (verdict == Verdict::kDone || verdict == Verdict::kFail) return outcome.status;
-    if (deadline.Expired() || !backoff.Pause()) return session.GaveUp(outcome, deadline.Expired());
-    if (HasLeftUnheard(session, deadline, reply)) return absl::OkStatus();
-    retries_.fetch_add(1, std::memory_order_relaxed);
-  }
+absl::StatusOr<std::unique_ptr<ServerSession>> PsClientImpl::Reach(int32_t server,
+                                                                   const std::string& address) {
+  ASSIGN_OR_RETURN(Reached reached, reach_(server, address));
+  return std::make_unique<ServerSession>(server, std::move(reached.name), std::move(reached.link),
+                                         &identity_);
+}
+
+absl::StatusOr<wire::Members> PsClientImpl::AskMembers(Deadline deadline) {
+  wire::Members members;
+  RETURN_IF_ERROR(
+      CallOne(0, "members", options_.rpc_timeout, deadline,
+              [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
+                members = {};
+                service.members(members, caller);
+              }));
+  return members;
 }
 
 absl::Status PsClientImpl::ForEachServer(absl::Span<const int32_t> servers,
@@ -394,7 +385,7 @@ void PsClientImpl::HeartbeatLoop(ServerSession& session, absl::Duration interval
     // fenced this process tells every call so.
     if (ReasonOf(status) != wire::ErrorReason::FENCED) continue;
     LOG(ERROR) << status.message();
-    fenced_.store(true);
+    flags_.fenced.store(true);
     return;
   } while (!stop_.WaitFor(std::min(interval, absl::Seconds(kHeartbeatSeconds))));
 }
@@ -434,10 +425,7 @@ absl::Status PsClientImpl::Beat(ServerSession& session, absl::Duration timeout) 
       &retries);
   if (!status.ok()) return status;
   session.Learn(state);
-  if (state.__isset.members_version && state.members_version > members_version_.load()) {
-    const absl::Status known = RefreshMembers(Deadline::In(kMembersTimeout));
-    if (!known.ok()) LOG(WARNING) << "servers came or went: " << known.message();
-  }
+  membership_.Heard(state);
   return status;
 }
 

@@ -1,7 +1,6 @@
-// PsClient over any ServerLink. Six source files: client_impl.cc has sessions and leases,
-// client_members.cc servers that come and go, client_data.cc the hot path, client_steps.cc
-// training steps, client_catalog.cc what concerns whole variables, client_checkpoint.cc the whole
-// job.
+// PsClient over any ServerLink. Five source files: client_impl.cc has sessions and leases,
+// client_data.cc the hot path, client_steps.cc training steps, client_catalog.cc what concerns
+// whole variables, client_checkpoint.cc the whole job.
 #pragma once
 
 #include <algorithm>
@@ -22,6 +21,7 @@
 #include "worker/client/data_plan.h"
 #include "worker/client/early_epochs.h"
 #include "worker/client/fan_out.h"
+#include "worker/client/membership.h"
 #include "worker/client/moved_updates.h"
 #include "worker/client/plan_pool.h"
 #include "worker/client/position.h"
@@ -36,18 +36,19 @@
 
 namespace cairn {
 
-class PsClientImpl : public PsClient, private MovedUpdates::Host {
+class PsClientImpl : public PsClient, private MovedUpdates::Host, private Membership::Host {
  public:
   // How a server is reached: at `address`, which is empty for one of options.servers.
   struct Reached {
     std::string name;  // in messages
     std::unique_ptr<ServerLink> link;
   };
-  using Reach = std::function<absl::StatusOr<Reached>(int32_t server, const std::string& address)>;
+  using ReachServer =
+      std::function<absl::StatusOr<Reached>(int32_t server, const std::string& address)>;
 
   // Of servers 0 … server_count - 1, and those that join them. Says hello.
   static absl::StatusOr<std::unique_ptr<PsClient>> Start(const ClientOptions& options,
-                                                         int32_t server_count, Reach reach,
+                                                         int32_t server_count, ReachServer reach,
                                                          Deadline deadline);
   ~PsClientImpl() override;
 
@@ -86,14 +87,22 @@ class PsClientImpl : public PsClient, private MovedUpdates::Host {
   using ServiceCall =
       absl::FunctionRef<void(wire::ParameterServerIf&, const wire::Caller&, int32_t server)>;
 
-  PsClientImpl(const ClientOptions& options, std::vector<Reached> servers, Reach reach);
+  PsClientImpl(const ClientOptions& options, std::vector<Reached> servers, ReachServer reach);
 
   // --- client_impl.cc ---
   absl::Status SayHello(Deadline deadline);
-  // OK also where the server has left meanwhile: its session says so, and all that is in `reply` is
-  // how far this worker was there.
-  absl::Status HelloTo(ServerSession& session, int64_t incarnation, Deadline deadline,
-                       wire::HelloReply* reply, bool joins = false);
+  // Membership's.
+  absl::StatusOr<std::unique_ptr<ServerSession>> Reach(int32_t server,
+                                                       const std::string& address) override;
+  absl::StatusOr<wire::Members> AskMembers(Deadline deadline) override;
+  void Joined(ServerSession& session) override { StartHeartbeat(session); }
+  absl::Status KnowServersOf(const VariableSpec& spec, Deadline deadline) override {
+    return membership_.KnowServersOf(spec, deadline);
+  }
+  // One above the highest index that a map may name.
+  int32_t most_servers() const {
+    return std::max(static_cast<int32_t>(sessions_.size()), kMaxServers);
+  }
   // `body(server)` for each, at once where they are other processes. All errors but those of
   // servers that leave meanwhile.
   absl::Status ForEachServer(absl::Span<const int32_t> servers,
@@ -114,31 +123,6 @@ class PsClientImpl : public PsClient, private MovedUpdates::Host {
   void HeartbeatLoop(ServerSession& session, absl::Duration interval);
   absl::Status Beat(ServerSession& session, absl::Duration timeout);
   wire::WorkerVitals Vitals() const;
-
-  // --- client_members.cc ---
-  // Asks ps:0 which servers there are: says hello to those that have come, and learns who has the
-  // rows of those that have gone.
-  absl::Status RefreshMembers(Deadline deadline);
-  // `greet`: says hello to those that have come; else the caller does.
-  absl::Status TakeMembers(const wire::Members& members, bool greet, Deadline deadline);
-  absl::Status Greet(const wire::Member& member, bool greet, Deadline deadline)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(members_mutex_);
-  // Whether every server that has a part of it is known; else *unknown is one that is not.
-  bool KnowsServersOf(const VariableSpec& spec, int32_t* unknown = nullptr) const;
-  // The same, or RefreshMembers says why not.
-  absl::Status KnowServersOf(const VariableSpec& spec, Deadline deadline) override;
-  // Whether they differ from what was known: to a client without heartbeats a server that has left
-  // is one that is gone.
-  bool MembersChanged(Deadline deadline);
-  // Asks ps:0 about a server that has not answered hello: where it has left, the session is told,
-  // and `reply` says how far this worker was there.
-  bool HasLeftUnheard(ServerSession& session, Deadline deadline, wire::HelloReply* reply);
-  // The worker's last sequence on a server that has left; 0: it has not.
-  int64_t LastWord(size_t server) ABSL_LOCKS_EXCLUDED(members_mutex_);
-  // One above the highest index that a map may name.
-  int32_t most_servers() const {
-    return std::max(static_cast<int32_t>(sessions_.size()), kMaxServers);
-  }
 
   // --- client_checkpoint.cc ---
   // MOVED: rows moved between servers meanwhile, and some may be missing; it is to be dropped.
@@ -203,27 +187,23 @@ class PsClientImpl : public PsClient, private MovedUpdates::Host {
   absl::Status CreatePlaced(absl::Span<const VariableSpec> specs, Deadline deadline);
   // What they have, by the newest maps, which this client does not go by yet.
   absl::StatusOr<std::vector<VariableSpec>> DescribeOn(absl::Span<const int32_t> servers,
-                                                       Deadline deadline);
+                                                       Deadline deadline) override;
 
   const ClientOptions options_;
   Retention retention_;
   RetentionPace pace_{retention_.limit_bytes()};  // of the push whose turn it is
   StepClock clock_;
   StepBook steps_;
-  std::atomic<int32_t> most_servers_{0};  // ClientIdentity::most_servers
-  std::atomic<bool> fenced_{false};       // ClientIdentity::fenced
+  Membership::Flags flags_;  // of identity_
   ClientIdentity identity_;
-  const Reach reach_;
+  const ReachServer reach_;
   ServerTable sessions_;
-  std::atomic<int64_t> members_version_{0};
-  absl::Mutex members_mutex_;                                        // one change at a time
-  std::vector<int64_t> last_words_ ABSL_GUARDED_BY(members_mutex_);  // by server
-  int64_t incarnation_ = 0;
   const FanOut::Limits retry_limits_;
   FanOut fan_out_{&retry_limits_};
   PlanLimits plan_limits_;
   PlanPool plans_;
   ClientVariableMap variables_;
+  Membership membership_;
   std::string position_;
   // Under sync. True until this start has pushed again what there is up to recompute_through_.
   std::atomic<bool> recomputes_{false};

@@ -148,7 +148,7 @@ absl::Status PsClientImpl::PullStepOnce(int64_t step, absl::Span<const PullTarge
 absl::Status PsClientImpl::RunStepPulls(DataPlan& plan, absl::Span<Exchange* const> exchanges,
                                         Deadline deadline) {
   if (exchanges.empty()) return absl::OkStatus();
-  const int64_t members_version = members_version_.load();  // or a newer one
+  const int64_t members_version = membership_.version();  // or a newer one
   int64_t all_durable = std::numeric_limits<int64_t>::max();
   sessions_.ForEachLive([&](const ServerSession& session) {
     all_durable = std::min(all_durable, session.durable_step());

@@ -36,7 +36,7 @@ void PushLedger::AcknowledgedForGood(int64_t sequence) {
   released_ = sequence;
 }
 
-void PushLedger::NoPart(int64_t sequence) { through_ = sequence; }
+void PushLedger::NoPart(int64_t sequence) { through_ = std::max(through_, sequence); }
 
 std::vector<RetainedPart> PushLedger::TakeDurable(int64_t durable) {
   std::vector<RetainedPart> taken;

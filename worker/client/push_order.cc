@@ -19,6 +19,7 @@ bool Updates(const Exchange& exchange) { return exchange.call.kind != CallKind::
 
 void PushOrder::Reset(int64_t sequence, std::string position) {
   next_ = sequence + 1;
+  settled_.store(sequence);
   position_ = std::move(position);
   broken_ = absl::OkStatus();
 }
@@ -114,6 +115,7 @@ void PushOrder::Settle(absl::Span<Exchange* const> exchanges, const absl::Status
     return;
   }
   // For servers that refused their part, as for those that had none, the number is void.
+  settled_.store(next_);
   for (size_t s = 0; s < sessions_.size(); ++s) sessions_[s].NoPart(next_);
   position_.swap(numbered_position_);
   ++next_;

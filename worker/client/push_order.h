@@ -2,6 +2,7 @@
 // of those before (DESIGN §4: sequence, after, through).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -19,8 +20,8 @@
 
 namespace cairn {
 
-// Thread safety: TakeTurn may be called from several threads at once; the rest belongs to the
-// thread whose turn it is (Reset: before the first turn, or in one).
+// Thread safety: TakeTurn and settled may be called from several threads at once; the rest belongs
+// to the thread whose turn it is (Reset: before the first turn, or in one).
 class PushOrder {
  public:
   // `sessions` outlives this.
@@ -31,6 +32,8 @@ class PushOrder {
 
   // The number of the next push. In a turn.
   int64_t next() const { return next_; }
+  // Numbers up to this one get no part on any server any more. Known before the sessions are told.
+  int64_t settled() const { return settled_.load(); }
 
   // Waits until no other push is under way. Pair with EndTurn. kDeadlineExceeded says what the
   // other one waits for.
@@ -61,6 +64,7 @@ class PushOrder {
   absl::Time waits_since_ ABSL_GUARDED_BY(mutex_);
 
   int64_t next_ = 1;
+  std::atomic<int64_t> settled_{0};
   std::string position_;            // the user's, of the last push
   std::string numbered_position_;   // that of the push under way
   std::string encoded_;             // scratch

@@ -81,12 +81,6 @@ class Mover {
     return outcome_;
   }
 
- private:
-  absl::StatusOr<wire::MoveReply> Step(int32_t server, wire::MoveAction::type action) {
-    request_.action = action;
-    return servers_.Move(server, request_);
-  }
-
   // Every server, for the mover before this one may have had other rows, or another target, in
   // mind. As a source first: where one has given its rows away, which a COMMIT on its way may just
   // have done, whoever has them must keep them.
@@ -106,6 +100,12 @@ class Mover {
     request_.source = move_.source;
     request_.target = move_.target;
     return status;
+  }
+
+ private:
+  absl::StatusOr<wire::MoveReply> Step(int32_t server, wire::MoveAction::type action) {
+    request_.action = action;
+    return servers_.Move(server, request_);
   }
 
   int32_t OtherThan(int32_t server) const {
@@ -284,6 +284,19 @@ absl::Status FinishMove(const std::string& job, const VariableSpec& newest,
     if (first.ok() && !told.ok() && !absl::IsNotFound(told)) first = told;
   }
   return first;
+}
+
+absl::Status GiveUpMoves(const std::string& job, const VariableSpec& newest,
+                         const std::vector<int32_t>& servers, MoveServers& calls) {
+  if (servers.size() < 2) return absl::OkStatus();
+  RowMove none{.job = job,
+               .now = newest,
+               .next = newest,
+               .source = servers[0],
+               .target = servers[1],
+               .servers = servers};
+  ++none.next.map_version;
+  return Mover(none, {}, calls, Deadline::In(absl::ZeroDuration())).GiveUp();
 }
 
 }  // namespace cairn

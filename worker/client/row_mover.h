@@ -79,4 +79,11 @@ absl::StatusOr<RowMoveOutcome> MoveRowsInBatches(const RowMove& move, int64_t by
 absl::Status FinishMove(const std::string& job, const VariableSpec& newest,
                         absl::Span<const int32_t> servers, MoveServers& calls);
 
+// Ends what movers have begun and not brought to an end: rows that have arrived somewhere, and may
+// be given to that server yet, are forgotten there. A mover that is at work is taken for one that
+// has died, and fails. `newest`: known to all servers. kFailedPrecondition: a source has given rows
+// away since; FinishMove.
+absl::Status GiveUpMoves(const std::string& job, const VariableSpec& newest,
+                         const std::vector<int32_t>& servers, MoveServers& calls);
+
 }  // namespace cairn

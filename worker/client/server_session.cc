@@ -71,6 +71,7 @@ Outcome ServerSession::Hello(int64_t incarnation, Deadline deadline, wire::Hello
     request.__set_consistency(ToWire(identity_.consistency));
     request.step = identity_.clock->Announced();
     request.expected_workers = identity_.expected_workers;
+    request.keeps_step = joins;
     if (identity_.synchronous() && joined_.load(std::memory_order_relaxed)) {
       request.begins_after_step = identity_.steps->last_decided();
     }

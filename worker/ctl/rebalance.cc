@@ -140,6 +140,7 @@ class Rebalancing {
       if (places.all_know) continue;
       RETURN_IF_ERROR(FinishMove(target_.job, places.newest, servers_.servers(), servers_));
     }
+    RETURN_IF_ERROR(GiveUpUnplanned(variables, *plan));
     for (size_t i = 0; i < plan->moves.size(); ++i) {
       const PlannedMove& planned = plan->moves[i];
       answer.finding =
@@ -150,6 +151,21 @@ class Rebalancing {
   }
 
  private:
+  // Servers that are to be emptied end without rows on their way to them, too. Moves of a variable
+  // see to that before they begin.
+  absl::Status GiveUpUnplanned(const std::vector<VariablePlaces>& variables,
+                               const RebalancePlan& plan) {
+    if (options_.emptied.empty()) return absl::OkStatus();
+    for (size_t v = 0; v < variables.size(); ++v) {
+      if (std::any_of(plan.moves.begin(), plan.moves.end(),
+                      [v](const PlannedMove& move) { return move.variable == v; })) {
+        continue;
+      }
+      RETURN_IF_ERROR(GiveUpMoves(target_.job, variables[v].newest, servers_.servers(), servers_));
+    }
+    return absl::OkStatus();
+  }
+
   // Of `*variables`, which are looked at again.
   absl::StatusOr<PieceLoads> WatchLoads(std::vector<VariablePlaces>* variables) {
     const absl::Duration start = MonotonicNow();

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -13,6 +15,7 @@
 #include "thrift/cairn_constants.h"
 #include "thrift/limits.h"
 #include "thrift/wire_client.h"
+#include "worker/client/remote_moves.h"
 #include "worker/ctl/human_text.h"
 #include "worker/trainer/exit_status.h"
 
@@ -66,6 +69,29 @@ absl::Status CheckNewcomer(const Target& target, int32_t index) {
     caller.job = JobOfCommand("servers");
     stub.members(members, caller);
   });
+}
+
+// Where rows of a server that has closed went may be known to it alone, for a mover may have died
+// when it had given them away.
+absl::Status TellMaps(const Target& target, WireClient& leaving) {
+  wire::DescribeReply described;
+  RETURN_IF_ERROR(leaving.Call("describe", Deadline::In(kChangePatience), [&](auto& stub) {
+    wire::DescribeRequest request;
+    request.caller.job = JobOfCommand("servers");
+    request.with_server = true;
+    stub.describe(described, request);
+  }));
+  RemoteMoves servers(target.members.Live(), kChangePatience, [&](int32_t server) {
+    return target.Connect(static_cast<size_t>(server), Deadline::In(target.timeout));
+  });
+  for (const std::string& job : described.jobs) {
+    ASSIGN_OR_RETURN(const std::vector<VariablePlaces> variables, servers.Describe(job));
+    for (const VariablePlaces& places : variables) {
+      if (places.all_know) continue;
+      RETURN_IF_ERROR(FinishMove(job, places.newest, servers.servers(), servers));
+    }
+  }
+  return absl::OkStatus();
 }
 
 Answer AnswerOf(const Target& target) {
@@ -142,6 +168,7 @@ absl::StatusOr<Answer> RunServersRemove(const ServersOptions& options) {
   request.index = *index;
   request.action = wire::MembersAction::CLOSE;
   ASSIGN_OR_RETURN(wire::ChangeMembersReply closed, Change(*leaving, request));
+  RETURN_IF_ERROR(TellMaps(target, *leaving));
   ASSIGN_OR_RETURN(const std::unique_ptr<WireClient> first,
                    target.Connect(0, Deadline::In(target.timeout)));
   request.action = wire::MembersAction::REMOVE;
