@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "common/deadline.h"
 #include "common/http/http_flags.h"
+#include "common/process_start.h"
 #include "common/status.h"
 #include "ps_server/engine.h"
 #include "ps_server/listener.h"
@@ -117,6 +118,7 @@ absl::Status Serve(ServerConfig config, const sigset_t& stop_signals) {
 }
 
 int Main(int argc, char** argv) {
+  PrepareProcess("cairn-ps");
   SetUpServerProcess();
   FLAGS_logtostderr = true;
   google::InitGoogleLogging(argv[0]);

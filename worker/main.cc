@@ -24,6 +24,7 @@
 #include "common/config/security_flags.h"
 #include "common/http/http_flags.h"
 #include "common/monotonic_cond_var.h"
+#include "common/process_start.h"
 #include "common/status.h"
 #include "thrift/security/client_security.h"
 #include "worker/cluster/named_cluster.h"
@@ -412,6 +413,7 @@ void PrintError(const absl::Status& status) {
 }
 
 int Main(int argc, char** argv) {
+  PrepareProcess("cairn-worker");
   // Debian's Abseil looks for lock cycles at every lock, which costs 100 ns each (30 ns without).
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   FLAGS_logtostderr = true;

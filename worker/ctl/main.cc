@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/synchronization/mutex.h"
+#include "common/process_start.h"
 #include "common/status.h"
 #include "worker/ctl/answer.h"
 #include "worker/ctl/command_tree.h"
@@ -52,6 +53,7 @@ int Print(const Invocation& invocation, const Answer& answer) {
 }
 
 int Main(int argc, char** argv) {
+  PrepareProcess("cairnctl");
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   FLAGS_logtostderr = true;
   // What the worker's library tells of its work is not what was asked for.
