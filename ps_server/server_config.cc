@@ -1,8 +1,6 @@
 #include "ps_server/server_config.h"
 
 #include <glog/logging.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -19,6 +17,7 @@
 #include "common/config/security_flags.h"
 #include "common/nearest.h"
 #include "common/status.h"
+#include "ps_server/process_setup.h"
 #include "thrift/limits.h"
 
 ABSL_FLAG(std::string, cluster, "", "a file");
@@ -137,19 +136,10 @@ Exit status: 0 ended by them; 1 failed, the last line on stderr says what and wh
 flags or files.
 )";
 
-constexpr int64_t kDefaultBudgetBytes = int64_t{4} << 30;
-
 absl::StatusOr<absl::Duration> Seconds(absl::string_view flag, double seconds, double least) {
   if (std::isfinite(seconds) && seconds >= least) return absl::Seconds(seconds);
   return absl::InvalidArgumentError(
       absl::StrCat("--", flag, " is ", seconds, "; at least ", least, " is allowed"));
-}
-
-int64_t DefaultBudget() {
-  const int64_t pages = sysconf(_SC_PHYS_PAGES);
-  const int64_t page_bytes = sysconf(_SC_PAGE_SIZE);
-  if (pages <= 0 || page_bytes <= 0) return kDefaultBudgetBytes;
-  return std::min(kDefaultBudgetBytes, pages * page_bytes / 4 * 3);
 }
 
 absl::Status ReadEngineFlags(EngineOptions& engine) {
@@ -165,7 +155,7 @@ absl::Status ReadEngineFlags(EngineOptions& engine) {
                    Seconds("memory_wait_seconds", absl::GetFlag(FLAGS_memory_wait_seconds), 0));
   ASSIGN_OR_RETURN(engine.lease, Seconds("lease_seconds", absl::GetFlag(FLAGS_lease_seconds), 0.1));
   const int64_t budget = absl::GetFlag(FLAGS_memory_budget_bytes);
-  engine.memory_budget_bytes = budget == 0 ? DefaultBudget() : budget;
+  engine.memory_budget_bytes = budget == 0 ? DefaultMemoryBudgetBytes() : budget;
   engine.own_process = true;
   const std::string not_finite = absl::GetFlag(FLAGS_not_finite);
   if (not_finite != "reject" && not_finite != "skip") {

@@ -13,6 +13,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "common/status.h"
+#include "yaml-cpp/depthguard.h"
 #include "yaml-cpp/eventhandler.h"
 #include "yaml-cpp/exceptions.h"
 #include "yaml-cpp/parser.h"
@@ -260,6 +261,9 @@ absl::StatusOr<ConfigNode> ParseTree(absl::string_view text, absl::string_view s
                     "a second YAML document begins; a configuration is one");
     }
     return tree;
+  } catch (const YAML::DeepRecursion& error) {  // it calls that a bad file
+    return Refuse(absl::StrCat(source, ":", error.mark.line + 1),
+                  absl::StrCat("nested more than ", kMaxConfigDepth, " deep"));
   } catch (const YAML::Exception& error) {
     if (error.mark.is_null()) return Refuse(source, absl::StrCat("not valid YAML: ", error.msg));
     return Refuse(absl::StrCat(source, ":", error.mark.line + 1, ":", error.mark.column + 1),

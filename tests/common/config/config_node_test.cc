@@ -61,6 +61,8 @@ TEST(Tree, BadTextIsRefusedWithItsPlace) {
 
 TEST(Tree, DeepNestingIsRefused) {
   EXPECT_THAT(Refusal(Repeated("[", 40) + Repeated("]", 40)), HasSubstr("nested more than 32"));
+  EXPECT_THAT(Refusal(Repeated("[", 5000)), HasSubstr("nested more than 32"));
+  EXPECT_THAT(Refusal(Repeated("{a: ", 5000)), HasSubstr("nested more than 32"));
   EXPECT_FALSE(ParseTree(Repeated("[", 500'000), "t").ok());
   EXPECT_FALSE(ParseTree(Repeated("{a: ", 200'000), "t").ok());
   EXPECT_FALSE(ParseTree(Repeated("- ", 400'000), "t").ok());
