@@ -129,8 +129,7 @@ int Main(int argc, char** argv) {
     return kBadInput;
   }
   if (config->help) {
-    std::fputs(ServerUsage().data(), stdout);
-    return 0;
+    return std::fputs(ServerUsage().data(), stdout) >= 0 && std::fflush(stdout) == 0 ? 0 : kFailed;
   }
   SetLargeBlocks(config->engine.memory_budget_bytes);
   const sigset_t stop_signals = BlockStopSignals();

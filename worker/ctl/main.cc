@@ -64,8 +64,7 @@ int Main(int argc, char** argv) {
       absl::MakeConstSpan(argv + 1, static_cast<size_t>(argc > 0 ? argc - 1 : 0)), &invocation);
   if (!read.ok()) return Fail(invocation, AsBadInput(read));
   if (!invocation.help.empty()) {
-    std::fputs(invocation.help.c_str(), stdout);
-    return 0;
+    return std::fputs(invocation.help.c_str(), stdout) >= 0 && std::fflush(stdout) == 0 ? 0 : 1;
   }
   const absl::StatusOr<Answer> answer = invocation.run();
   return answer.ok() ? Print(invocation, *answer) : Fail(invocation, answer.status());

@@ -136,6 +136,7 @@ class Training {
 
  private:
   absl::Status RunSteps() {
+    if (options_.worker == 0) RETURN_IF_ERROR(CheckExportPlace(options_.job.output.export_file));
     RETURN_IF_ERROR(OpenInput());
     if (options_.group == nullptr) {
       RETURN_IF_ERROR(Connect());
@@ -166,6 +167,15 @@ class Training {
         absl::StrCat("strategy.replicas_to_aggregate is ", wanted, ", but the job has ",
                      options_.workers, options_.workers == 1 ? " worker" : " workers",
                      ": give at most that, or 0 for every worker")));
+  }
+
+  // Another worker may have rows; without any nothing was trained.
+  absl::Status CheckAnyStep(const TrainLoop& loop) const {
+    if (loop.position().run_steps > 0 || loop.stopped()) return absl::OkStatus();
+    const std::string why = NothingTrainedText(options_.job.data, options_.task);
+    if (options_.workers == 1) return AsBadInput(absl::InvalidArgumentError(why));
+    LOG(WARNING) << why;
+    return absl::OkStatus();
   }
 
   absl::Status OpenInput() {
@@ -423,6 +433,7 @@ class Training {
          .stop_requested = lockstep_.has_value() ? stopped_together : options_.stop_requested},
         start_);
     RETURN_IF_ERROR(loop.Run());
+    RETURN_IF_ERROR(CheckAnyStep(loop));
     if (lockstep_.has_value()) LeaveTogether();
     RETURN_IF_ERROR(output_.CloseMetrics());
     loop.position().EncodeTo(&last_position_);
@@ -525,6 +536,7 @@ absl::StatusOr<Trained> OpenTrained(const TrainerOptions& options, const Connect
     return AsBadInput(absl::InvalidArgumentError(
         "data.eval names no file; --mode evaluate and predict read the rows there"));
   }
+  RETURN_IF_ERROR(CheckExportPlace(options.job.output.export_file));
   Trained trained;
   ReaderOptions reader;
   reader.data = options.job.data;
