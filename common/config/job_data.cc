@@ -81,6 +81,9 @@ class FileFinder {
     struct stat status;
     if (stat(file.c_str(), &status) != 0) return std::strerror(errno);
     if (S_ISDIR(status.st_mode)) return "is a folder; name the files in it, as in folder/*";
+    if (!S_ISREG(status.st_mode)) {
+      return "is a pipe or a device; a run reads its files several times: write it to a file";
+    }
     if (access(file.c_str(), R_OK) != 0) return std::strerror(errno);
     return "";
   }
