@@ -19,6 +19,7 @@
 #include "common/status.h"
 #include "ps_server/process_setup.h"
 #include "thrift/limits.h"
+#include "thrift/security/server_security.h"
 
 ABSL_FLAG(std::string, cluster, "", "a file");
 ABSL_FLAG(std::string, task_type, "", "ps");
@@ -131,7 +132,8 @@ served, over TLS; files are read again when they change.
 
   --help                this text
 
-SIGTERM and SIGINT write everything and end the program.
+SIGTERM, SIGINT and SIGHUP (a terminal that closes; not under nohup) write everything and end the
+program.
 Exit status: 0 ended by them; 1 failed, the last line on stderr says what and what to do; 2 bad
 flags or files.
 )";
@@ -205,6 +207,8 @@ absl::Status ReadTask(ServerConfig& config) {
   RETURN_IF_ERROR(config.listener.security.Validate());
   RETURN_IF_ERROR(Annotate(config.listener.security.CheckMayListen(host_port.host),
                            absl::StrCat("ps:", index, " at ", address)));
+  // Before a store is opened, which may take minutes.
+  RETURN_IF_ERROR(ServerSecurity::Load(config.listener.security).status());
   config.engine.server_index = index;
   config.engine.server_count = static_cast<int32_t>(addresses.size());
   config.servers = addresses;

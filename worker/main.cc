@@ -118,8 +118,8 @@ constexpr char kUsage[] =
   --help                this text
 
 The report is the last line of stdout, one JSON object; logs go to stderr.
-Exit status: 0 completed; 1 failed; 2 bad flags or files; 130, 143 ended by SIGINT, SIGTERM after
-making its pushes durable (a second signal ends it at once).
+Exit status: 0 completed; 1 failed; 2 bad flags or files; 129, 130, 143 ended by SIGHUP (a terminal
+that closes), SIGINT, SIGTERM after making its pushes durable (a second signal ends it at once).
 )";
 
 std::atomic<int> stop_signal{0};
@@ -137,6 +137,11 @@ void CatchStopSignals() {
   sigemptyset(&action.sa_mask);
   sigaction(SIGTERM, &action, nullptr);
   sigaction(SIGINT, &action, nullptr);
+  // A terminal that closes; not under nohup.
+  struct sigaction hangup = {};
+  if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) {
+    sigaction(SIGHUP, &action, nullptr);
+  }
   std::signal(SIGPIPE, SIG_IGN);  // a closed connection is an error of its call
 }
 
