@@ -128,6 +128,16 @@ class TrainFailures(scene.FolderTest):
             "--job", self.write_job("b", data={"train": [self.path("no-such.libsvm")]})))
         self.assertIn("cross_device_ops", self.run_bad(
             "--job", self.write_job("c", strategy={"cross_device_ops": "nccl"})))
+        os.mkfifo(self.path("pipe"))
+        self.assertIn("write it to a file", self.run_bad(
+            "--job", self.write_job("d", data={"train": [self.path("pipe")]})))
+        # What the servers find wrong is the job file's all the same.
+        with open(self.path("ratings"), "w", encoding="ascii") as f:
+            f.write("1,2,3\n")
+        self.assertIn("max_rows is 3", self.run_bad("--job", self.write("e.yaml", json.dumps({
+            "model": {"type": "mlp", "loss": "mean_squared_error", "embedding": {"max_rows": 3}},
+            "data": {"format": "movielens", "train": [self.path("ratings")]},
+            "storage": {"directory": self.path("data")}}))))
         os.makedirs(self.path("data/job"))
         self.assertIn("data.eval", self.run_bad("--job", self.job, "--mode", "evaluate"))
 

@@ -28,8 +28,7 @@ int Fail(const Invocation& invocation, const absl::Status& status) {
   if (invocation.json) {
     const nlohmann::ordered_json json = {{"error", MessageOf(status)},
                                          {"code", std::string(CodeName(status.code()))}};
-    std::printf("%s\n",
-                json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    std::fputs(JsonLine(json).c_str(), stdout);
   }
   std::fflush(stdout);
   std::fprintf(stderr, "%s: %s\n", invocation.name.c_str(), MessageOf(status).c_str());
@@ -37,10 +36,7 @@ int Fail(const Invocation& invocation, const absl::Status& status) {
 }
 
 int Print(const Invocation& invocation, const Answer& answer) {
-  const std::string text =
-      invocation.json
-          ? answer.json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"
-          : answer.text;
+  const std::string text = invocation.json ? JsonLine(answer.json) : answer.text;
   if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0) {
     return Fail({.name = invocation.name}, absl::InternalError("stdout cannot be written"));
   }

@@ -319,6 +319,7 @@ class Training {
 
   absl::Status Create(absl::Span<const VariableSpec> specs) {
     absl::Status created = client_->Create(specs, Deadline::In(CallTimeout(options_)));
+    if (absl::IsInvalidArgument(created)) return AsBadInput(created);
     if (!absl::IsAlreadyExists(created)) return created;
     return absl::AlreadyExistsError(
         absl::StrCat(created.message(),
