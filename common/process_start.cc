@@ -35,6 +35,10 @@ void OpenStandardFiles() {
   _exit(kFailed);
 }
 
+void SayUncaught(const char* what) {
+  std::fprintf(stderr, "%s: ended by an exception that nobody caught: %s\n", program_name, what);
+}
+
 [[noreturn]] void OnTerminate() {
   const std::exception_ptr current = std::current_exception();
   try {
@@ -42,12 +46,12 @@ void OpenStandardFiles() {
   } catch (const std::bad_alloc& error) {
     EndForWant(error.what());
   } catch (const std::system_error& error) {
-    EndForWant(error.what());
+    if (error.code() == std::errc::resource_unavailable_try_again) EndForWant(error.what());
+    SayUncaught(error.what());
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s: ended by an exception that nobody caught: %s\n", program_name,
-                 error.what());
+    SayUncaught(error.what());
   } catch (...) {
-    std::fprintf(stderr, "%s: ended by an exception that nobody caught\n", program_name);
+    SayUncaught("of a type of its own");
   }
   std::abort();
 }

@@ -72,6 +72,8 @@ TEST(ProcessStart, WantOfMemoryOrThreadsIsSaidInALastLine) {
 TEST(ProcessStart, OtherExceptionsAbort) {
   EXPECT_EXIT(ThrowInAThread(std::runtime_error("a bug")), testing::KilledBySignal(SIGABRT),
               "^test: ended by an exception that nobody caught: a bug");
+  EXPECT_EXIT(ThrowInAThread(std::system_error(EISDIR, std::generic_category())),
+              testing::KilledBySignal(SIGABRT), "nobody caught: Is a directory");
 }
 
 }  // namespace
