@@ -86,9 +86,10 @@ constexpr absl::Duration kShortLeave = absl::Seconds(10);
 
 Report NewReport(const TrainerOptions& options) {
   Report report;
+  const StrategyConfig& strategy = options.job.strategy;
   report.task = options.task;
-  report.strategy = options.job.strategy.type;
-  report.consistency = options.group == nullptr ? options.job.strategy.consistency : "sync";
+  report.strategy = strategy.type;
+  report.consistency = strategy.type == "parameter_server" ? strategy.consistency : "sync";
   return report;
 }
 
