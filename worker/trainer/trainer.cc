@@ -85,12 +85,10 @@ absl::Duration CallTimeout(const TrainerOptions& options) {
 constexpr absl::Duration kShortLeave = absl::Seconds(10);
 
 Report NewReport(const TrainerOptions& options) {
-  Report report;
   const StrategyConfig& strategy = options.job.strategy;
-  report.task = options.task;
-  report.strategy = strategy.type;
-  report.consistency = strategy.type == "parameter_server" ? strategy.consistency : "sync";
-  return report;
+  return {.task = options.task,
+          .strategy = strategy.type,
+          .consistency = strategy.type == "parameter_server" ? strategy.consistency : "sync"};
 }
 
 absl::StatusOr<std::unique_ptr<Reader>> OpenTrainReader(const TrainerOptions& options) {
@@ -148,6 +146,7 @@ class Training {
     RETURN_IF_ERROR(DecideStart());
     report_ = NewReport(options_);
     absl::Status status = Train();
+    if (status.ok()) status = CheckAnyStep();
     if (status.ok()) status = EndSteps();
     if (status.ok() && options_.worker == 0 && SharesServers()) status = AwaitOthers();
     if (status.ok() && checkpointer_ != nullptr && !start_.nothing_to_do) {
@@ -171,8 +170,9 @@ class Training {
   }
 
   // Another worker may have rows; without any nothing was trained.
-  absl::Status CheckAnyStep(const TrainLoop& loop) const {
-    if (loop.position().run_steps > 0 || loop.stopped()) return absl::OkStatus();
+  absl::Status CheckAnyStep() const {
+    const bool has_step = report_.steps > 0 || start_.position.run_steps > 0;
+    if (has_step || start_.nothing_to_do) return absl::OkStatus();
     const std::string why = NothingTrainedText(options_.job.data, options_.task);
     if (options_.workers == 1) return AsBadInput(absl::InvalidArgumentError(why));
     LOG(WARNING) << why;
@@ -435,7 +435,6 @@ class Training {
          .stop_requested = lockstep_.has_value() ? stopped_together : options_.stop_requested},
         start_);
     RETURN_IF_ERROR(loop.Run());
-    RETURN_IF_ERROR(CheckAnyStep(loop));
     if (lockstep_.has_value()) LeaveTogether();
     RETURN_IF_ERROR(output_.CloseMetrics());
     loop.position().EncodeTo(&last_position_);
