@@ -179,7 +179,7 @@ absl::Status ListenerImpl::Listen() {
   } catch (const TTransportException& error) {
     return absl::UnavailableError(absl::StrCat(
         "listen on ", HostPortText(options_.host, options_.port), ": ", error.what(),
-        "; choose another --port (0 finds a free one) or an address of this machine as --host"));
+        "; name a free port (0 finds one) and an address of this machine in the cluster file"));
   }
   address_ = HostPortText(options_.host, socket_.getPort());
   loop_ = std::make_unique<ConnectionLoop>(TickOf(options_));

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "common/deadline.h"
 #include "common/http/http_flags.h"
+#include "common/process_start.h"
 #include "common/status.h"
 #include "ps_server/engine.h"
 #include "ps_server/listener.h"
@@ -34,6 +35,11 @@ sigset_t BlockStopSignals() {
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
+  // A terminal that closes; not under nohup.
+  struct sigaction hangup = {};
+  if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) {
+    sigaddset(&signals, SIGHUP);
+  }
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::signal(SIGPIPE, SIG_IGN);  // a closed connection is an error of its call
   return signals;
@@ -117,6 +123,7 @@ absl::Status Serve(ServerConfig config, const sigset_t& stop_signals) {
 }
 
 int Main(int argc, char** argv) {
+  PrepareProcess("cairn-ps");
   SetUpServerProcess();
   FLAGS_logtostderr = true;
   google::InitGoogleLogging(argv[0]);
@@ -127,8 +134,7 @@ int Main(int argc, char** argv) {
     return kBadInput;
   }
   if (config->help) {
-    std::fputs(ServerUsage().data(), stdout);
-    return 0;
+    return std::fputs(ServerUsage().data(), stdout) >= 0 && std::fflush(stdout) == 0 ? 0 : kFailed;
   }
   SetLargeBlocks(config->engine.memory_budget_bytes);
   const sigset_t stop_signals = BlockStopSignals();

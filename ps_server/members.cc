@@ -158,9 +158,9 @@ absl::Status Members::CheckStays() const {
   if (!left_.load()) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("ps:", server_index_,
-                   " has left the cluster and takes no rows: to have it back, start it with an "
-                   "empty --data_dir, "
-                   "then cairnctl servers add"));
+                   " has left the cluster and takes no rows, and its index is not used again: to "
+                   "have its machine back, start a server of the next index there, with an empty "
+                   "--data_dir, then cairnctl servers add"));
 }
 
 }  // namespace cairn

@@ -135,7 +135,8 @@ absl::Status MemoryBudget::Exhausted(int64_t bytes, absl::string_view what) cons
   return WithReason(
       absl::ResourceExhaustedError(absl::StrCat(
           what, " needs ", bytes, " bytes; ", used_bytes(), " of ", limit_,
-          " bytes of memory are in use: raise --memory_budget_bytes or use more servers")),
+          " bytes of memory are in use: raise --memory_budget_bytes (of a server in process: "
+          "storage.memory_budget_bytes) or use more servers")),
       wire::ErrorReason::MEMORY_BUDGET);
 }
 

@@ -1,6 +1,7 @@
 #include "ps_server/process_setup.h"
 
 #include <malloc.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <thread>
@@ -17,6 +18,14 @@ void SetUpServerProcess() {
   // What one thread allocates and another frees (RocksDB's blocks and write buffers) leaves holes
   // in every arena: with 8 a core a table larger than memory took 1.7 times its budget.
   mallopt(M_ARENA_MAX, static_cast<int>(std::max(2u, std::thread::hardware_concurrency() / 2)));
+}
+
+int64_t DefaultMemoryBudgetBytes() {
+  constexpr int64_t kMost = int64_t{4} << 30;
+  const int64_t pages = sysconf(_SC_PHYS_PAGES);
+  const int64_t page_bytes = sysconf(_SC_PAGE_SIZE);
+  if (pages <= 0 || page_bytes <= 0) return kMost;
+  return std::min(kMost, pages * page_bytes / 4 * 3);
 }
 
 // Large blocks go back to the system when they are freed. Left alone, malloc raises this threshold

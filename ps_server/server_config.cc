@@ -1,8 +1,6 @@
 #include "ps_server/server_config.h"
 
 #include <glog/logging.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -19,7 +17,9 @@
 #include "common/config/security_flags.h"
 #include "common/nearest.h"
 #include "common/status.h"
+#include "ps_server/process_setup.h"
 #include "thrift/limits.h"
+#include "thrift/security/server_security.h"
 
 ABSL_FLAG(std::string, cluster, "", "a file");
 ABSL_FLAG(std::string, task_type, "", "ps");
@@ -132,24 +132,16 @@ served, over TLS; files are read again when they change.
 
   --help                this text
 
-SIGTERM and SIGINT write everything and end the program.
+SIGTERM, SIGINT and SIGHUP (a terminal that closes; not under nohup) write everything and end the
+program.
 Exit status: 0 ended by them; 1 failed, the last line on stderr says what and what to do; 2 bad
 flags or files.
 )";
-
-constexpr int64_t kDefaultBudgetBytes = int64_t{4} << 30;
 
 absl::StatusOr<absl::Duration> Seconds(absl::string_view flag, double seconds, double least) {
   if (std::isfinite(seconds) && seconds >= least) return absl::Seconds(seconds);
   return absl::InvalidArgumentError(
       absl::StrCat("--", flag, " is ", seconds, "; at least ", least, " is allowed"));
-}
-
-int64_t DefaultBudget() {
-  const int64_t pages = sysconf(_SC_PHYS_PAGES);
-  const int64_t page_bytes = sysconf(_SC_PAGE_SIZE);
-  if (pages <= 0 || page_bytes <= 0) return kDefaultBudgetBytes;
-  return std::min(kDefaultBudgetBytes, pages * page_bytes / 4 * 3);
 }
 
 absl::Status ReadEngineFlags(EngineOptions& engine) {
@@ -165,7 +157,7 @@ absl::Status ReadEngineFlags(EngineOptions& engine) {
                    Seconds("memory_wait_seconds", absl::GetFlag(FLAGS_memory_wait_seconds), 0));
   ASSIGN_OR_RETURN(engine.lease, Seconds("lease_seconds", absl::GetFlag(FLAGS_lease_seconds), 0.1));
   const int64_t budget = absl::GetFlag(FLAGS_memory_budget_bytes);
-  engine.memory_budget_bytes = budget == 0 ? DefaultBudget() : budget;
+  engine.memory_budget_bytes = budget == 0 ? DefaultMemoryBudgetBytes() : budget;
   engine.own_process = true;
   const std::string not_finite = absl::GetFlag(FLAGS_not_finite);
   if (not_finite != "reject" && not_finite != "skip") {
@@ -215,6 +207,8 @@ absl::Status ReadTask(ServerConfig& config) {
   RETURN_IF_ERROR(config.listener.security.Validate());
   RETURN_IF_ERROR(Annotate(config.listener.security.CheckMayListen(host_port.host),
                            absl::StrCat("ps:", index, " at ", address)));
+  // Before a store is opened, which may take minutes.
+  RETURN_IF_ERROR(ServerSecurity::Load(config.listener.security).status());
   config.engine.server_index = index;
   config.engine.server_count = static_cast<int32_t>(addresses.size());
   config.servers = addresses;

@@ -76,8 +76,9 @@ absl::StatusOr<int64_t> Incarnation(ServerCore& core, const Session& session,
     if (core.options.server_index == 0) return is_again ? known : known + 1;
     return absl::FailedPreconditionError(
         absl::StrCat(core.name,
-                     " grants no incarnations: say hello to ps:0 first, and tell the "
-                     "others the incarnation it grants"));
+                     " grants no incarnations: say hello to ps:0 first, and tell the others the "
+                     "incarnation it grants. A worker that takes this server for ps:0 has another "
+                     "cluster file than the servers: give all the same"));
   }
   if (request.incarnation < known) {
     RETURN_IF_ERROR(CheckIncarnation(core, session, request.incarnation));

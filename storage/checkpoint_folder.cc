@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
@@ -101,7 +101,9 @@ absl::StatusOr<std::vector<PartFileSum>> ReadList(const std::string& part) {
   const std::string path = absl::StrCat(part, "/", kList);
   std::ifstream in(path, std::ios::binary);
   if (!in) return ErrnoStatus(errno, absl::StrCat("open ", path));
-  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  std::ostringstream stream;
+  if (!(stream << in.rdbuf())) return BadList(path, "");  // empty, or cannot be read
+  const std::string text = stream.str();
   std::vector<PartFileSum> files;
   for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
     const std::vector<absl::string_view> halves = absl::StrSplit(line, ") = ");

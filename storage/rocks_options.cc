@@ -124,6 +124,7 @@ rocksdb::ColumnFamilyOptions MakeColdOptions(const rocksdb::Options& main, bool 
   // A row is written again whenever it leaves memory changed, in any order: levels would copy each
   // about ten times, runs of like size do it three or four times.
   options.compaction_style = rocksdb::kCompactionStyleUniversal;
+  options.level_compaction_dynamic_level_bytes = false;  // of levels
   options.compaction_options_universal.allow_trivial_move = true;
   options.level0_file_num_compaction_trigger = 10;
   options.level0_slowdown_writes_trigger = 20;

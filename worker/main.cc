@@ -6,6 +6,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,6 +25,7 @@
 #include "common/config/security_flags.h"
 #include "common/http/http_flags.h"
 #include "common/monotonic_cond_var.h"
+#include "common/process_start.h"
 #include "common/status.h"
 #include "thrift/security/client_security.h"
 #include "worker/cluster/named_cluster.h"
@@ -35,6 +37,14 @@
 #include "worker/trainer/in_process_server.h"
 #include "worker/trainer/trainer.h"
 
+namespace {
+
+// Flags that are not given.
+constexpr int32_t kNoIndex = std::numeric_limits<int32_t>::min();
+constexpr int64_t kNoMaxSteps = std::numeric_limits<int64_t>::min();
+
+}  // namespace
+
 ABSL_FLAG(std::string, job, "", "job file");
 ABSL_FLAG(std::string, cluster, "", "cluster file");
 ABSL_FLAG(std::string, cluster_resolver, "", "file, tf_config, slurm or kubernetes");
@@ -42,11 +52,11 @@ ABSL_FLAG(std::string, cluster_jobs, "", "tasks or label selectors of each job")
 ABSL_FLAG(int32_t, cluster_port, 0, "slurm: first port of a host; kubernetes: every pod's");
 ABSL_FLAG(bool, print_cluster, false, "print the cluster that was found, and end");
 ABSL_FLAG(std::string, task_type, "", "worker, chief or evaluator");
-ABSL_FLAG(int32_t, task_index, -1, "index of this task in the cluster file");
+ABSL_FLAG(int32_t, task_index, kNoIndex, "index of this task in the cluster file");
 ABSL_FLAG(std::string, data_root, "", "folder of the job file's relative data paths");
 ABSL_FLAG(std::string, metrics_file, "", "JSON lines, one a step");
 ABSL_FLAG(std::string, export, "", ".npz or .safetensors of all variables");
-ABSL_FLAG(int64_t, max_steps, -1, "steps of this worker; 0: no limit");
+ABSL_FLAG(int64_t, max_steps, kNoMaxSteps, "steps of this worker; 0: no limit");
 ABSL_FLAG(std::string, mode, "train", "train, evaluate or predict");
 ABSL_FLAG(std::string, predictions, "", "output of --mode predict");
 ABSL_FLAG(bool, fresh, false, "start over");
@@ -54,6 +64,8 @@ ABSL_FLAG(std::string, local_transport, "auto", "auto, any_user or off");
 
 namespace cairn {
 namespace {
+
+constexpr absl::string_view kEvaluator = "evaluator";
 
 constexpr absl::string_view kFlags[] = {"job",          "cluster",        "cluster_resolver",
                                         "cluster_jobs", "cluster_port",   "print_cluster",
@@ -106,11 +118,9 @@ constexpr char kUsage[] =
   --help                this text
 
 The report is the last line of stdout, one JSON object; logs go to stderr.
-Exit status: 0 completed; 1 failed; 2 bad flags or files; 130, 143 ended by SIGINT, SIGTERM after
-making its pushes durable (a second signal ends it at once).
+Exit status: 0 completed; 1 failed; 2 bad flags or files; 129, 130, 143 ended by SIGHUP (a terminal
+that closes), SIGINT, SIGTERM after making its pushes durable (a second signal ends it at once).
 )";
-
-constexpr absl::string_view kEvaluator = "evaluator";
 
 std::atomic<int> stop_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free);
@@ -127,6 +137,11 @@ void CatchStopSignals() {
   sigemptyset(&action.sa_mask);
   sigaction(SIGTERM, &action, nullptr);
   sigaction(SIGINT, &action, nullptr);
+  // A terminal that closes; not under nohup.
+  struct sigaction hangup = {};
+  if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) {
+    sigaction(SIGHUP, &action, nullptr);
+  }
   std::signal(SIGPIPE, SIG_IGN);  // a closed connection is an error of its call
 }
 
@@ -149,7 +164,7 @@ absl::StatusOr<JobConfig> ReadJob(const CommandLine& line) {
   const std::string& target = job->output.export_file;
   if (!target.empty()) RETURN_IF_ERROR(AsBadInput(CheckExportFile(target)));
   const int64_t max_steps = absl::GetFlag(FLAGS_max_steps);
-  if (max_steps >= 0) job->data.max_steps = max_steps;
+  if (max_steps != kNoMaxSteps) job->data.max_steps = max_steps;
   for (const std::string& warning : job->warnings) LOG(WARNING) << warning;
   return job;
 }
@@ -175,18 +190,29 @@ absl::StatusOr<ClusterConfig> FindCluster(const JobConfig& job) {
   absl::StatusOr<ClusterConfig> cluster = ReadCluster(job);
   if (!cluster.ok()) return AsBadInput(cluster.status());
   const std::string type = absl::GetFlag(FLAGS_task_type);
+  const int32_t index = absl::GetFlag(FLAGS_task_index);
+  const bool names_task = (!type.empty() && type != kEvaluator) || (type.empty() && index >= 0);
+  if (names_task && cluster->tasks.empty()) {
+    return BadFlag(
+        "--task_type and --task_index name a task of a cluster, and there is none: give --cluster "
+        "FILE, or leave them out for a server in process");
+  }
   if (!type.empty()) {
     cluster->task_type = type;
     cluster->task_index = 0;
   }
-  if (absl::GetFlag(FLAGS_task_index) >= 0) cluster->task_index = absl::GetFlag(FLAGS_task_index);
+  if (index >= 0) cluster->task_index = index;
   for (const std::string& warning : cluster->warnings) LOG(WARNING) << warning;
   return cluster;
 }
 
 // Which of the job's workers this is.
 absl::Status FindTask(const ClusterConfig& cluster, TrainerOptions* options) {
-  if (cluster.task_type.empty() && cluster.training_task_count() > 0) {
+  if (cluster.training_task_count() == 0) {
+    return BadFlag(
+        "the cluster has no task that trains: add \"worker\", a list of addresses, to it");
+  }
+  if (cluster.task_type.empty()) {
     return BadFlag(
         "the cluster does not say which task this is: give --task_type and --task_index");
   }
@@ -225,7 +251,7 @@ absl::StatusOr<Report> RunEvaluator(TrainerOptions options, int32_t index) {
                                 "the mode or the task out"));
   }
   if (options.fresh || !absl::GetFlag(FLAGS_export).empty() ||
-      absl::GetFlag(FLAGS_max_steps) >= 0) {
+      absl::GetFlag(FLAGS_max_steps) != kNoMaxSteps) {
     return BadFlag("--fresh, --export and --max_steps are for tasks that train, not the evaluator");
   }
   index = std::max(index, 0);
@@ -360,7 +386,7 @@ absl::Status CheckCallFlags(bool calls_servers) {
       "task makes none: leave them out");
 }
 
-absl::StatusOr<Report> Run(const CommandLine& line) {
+absl::Status CheckMode() {
   const std::string mode = absl::GetFlag(FLAGS_mode);
   if (mode != "train" && mode != "evaluate" && mode != "predict") {
     return BadFlag(absl::StrCat("--mode is '", mode, "'; there are train, evaluate and predict"));
@@ -371,6 +397,27 @@ absl::StatusOr<Report> Run(const CommandLine& line) {
   if (mode != "train" && absl::GetFlag(FLAGS_fresh)) {
     return BadFlag(absl::StrCat("--fresh forgets what --mode ", mode, " would read"));
   }
+  const bool has_max_steps = absl::GetFlag(FLAGS_max_steps) != kNoMaxSteps;
+  if (mode != "train" && (has_max_steps || !absl::GetFlag(FLAGS_metrics_file).empty())) {
+    return BadFlag(absl::StrCat("--max_steps and --metrics_file are for --mode train; with --mode ",
+                                mode, " leave them out"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckNumbers() {
+  const int64_t max_steps = absl::GetFlag(FLAGS_max_steps);
+  if (max_steps < 0 && max_steps != kNoMaxSteps) {
+    return BadFlag(absl::StrCat("--max_steps is ", max_steps, "; 0 (no limit) or more is allowed"));
+  }
+  const int32_t index = absl::GetFlag(FLAGS_task_index);
+  if (index >= 0 || index == kNoIndex) return absl::OkStatus();
+  return BadFlag(absl::StrCat("--task_index is ", index, "; tasks are numbered from 0"));
+}
+
+absl::StatusOr<Report> Run(const CommandLine& line) {
+  RETURN_IF_ERROR(CheckMode());
+  RETURN_IF_ERROR(CheckNumbers());
   TrainerOptions options;
   ASSIGN_OR_RETURN(options.job, ReadJob(line));
   options.fresh = absl::GetFlag(FLAGS_fresh);
@@ -412,6 +459,7 @@ void PrintError(const absl::Status& status) {
 }
 
 int Main(int argc, char** argv) {
+  PrepareProcess("cairn-worker");
   // Debian's Abseil looks for lock cycles at every lock, which costs 100 ns each (30 ns without).
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   FLAGS_logtostderr = true;
@@ -425,8 +473,7 @@ int Main(int argc, char** argv) {
     return 2;
   }
   if (line.help) {
-    std::fputs(kUsage, stdout);
-    return 0;
+    return std::fputs(kUsage, stdout) >= 0 && std::fflush(stdout) == 0 ? 0 : 1;
   }
   if (absl::GetFlag(FLAGS_print_cluster)) {
     const absl::Status printed = PrintCluster();

@@ -65,6 +65,10 @@ absl::Status Reader::TakeValue(absl::string_view name, size_t equals, absl::stri
 
 absl::Status Reader::ReadOne() {
   absl::string_view word = arguments_[next_++];
+  if (word == "-h") {
+    line_.help = true;
+    return absl::OkStatus();
+  }
   if (!absl::ConsumePrefix(&word, "--") || word.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("found '", word, "' where a flag (--name=value) is expected"));

@@ -1,18 +1,24 @@
 #include "common/config/config_node.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <sstream>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
+#include "absl/time/time.h"
+#include "common/deadline.h"
 #include "common/status.h"
+#include "yaml-cpp/depthguard.h"
 #include "yaml-cpp/eventhandler.h"
 #include "yaml-cpp/exceptions.h"
 #include "yaml-cpp/parser.h"
@@ -215,6 +221,31 @@ class TreeBuilder : public YAML::EventHandler {
   size_t text_bytes_ = 0;
 };
 
+absl::StatusOr<std::string> ReadAll(int file, const std::string& path,
+                                    absl::Duration pipe_patience) {
+  // One byte over the limit is enough for ParseTree to refuse it.
+  std::string text(kMaxConfigBytes + 1, '\0');
+  const Deadline deadline = Deadline::In(pipe_patience);
+  size_t size = 0;
+  while (size < text.size()) {
+    pollfd wait = {.fd = file, .events = POLLIN, .revents = 0};
+    const auto left = static_cast<int>(absl::ToInt64Milliseconds(deadline.Remaining()));
+    if (poll(&wait, 1, left) == 0) {
+      return Refuse(path, absl::StrCat("is a pipe whose writer has not ended for ",
+                                       absl::FormatDuration(pipe_patience), "; name a file"));
+    }
+    const ssize_t got = read(file, text.data() + size, text.size() - size);
+    if (got == 0) break;
+    if (got > 0) {
+      size += static_cast<size_t>(got);
+    } else if (errno != EINTR && errno != EAGAIN) {
+      return Refuse(path, absl::StrCat("cannot be read: ", std::strerror(errno)));
+    }
+  }
+  text.resize(size);
+  return text;
+}
+
 }  // namespace
 
 const ConfigNode* ConfigNode::Find(absl::string_view name) const {
@@ -260,6 +291,9 @@ absl::StatusOr<ConfigNode> ParseTree(absl::string_view text, absl::string_view s
                     "a second YAML document begins; a configuration is one");
     }
     return tree;
+  } catch (const YAML::DeepRecursion& error) {  // it calls that a bad file
+    return Refuse(absl::StrCat(source, ":", error.mark.line + 1),
+                  absl::StrCat("nested more than ", kMaxConfigDepth, " deep"));
   } catch (const YAML::Exception& error) {
     if (error.mark.is_null()) return Refuse(source, absl::StrCat("not valid YAML: ", error.msg));
     return Refuse(absl::StrCat(source, ":", error.mark.line + 1, ":", error.mark.column + 1),
@@ -267,21 +301,19 @@ absl::StatusOr<ConfigNode> ParseTree(absl::string_view text, absl::string_view s
   }
 }
 
-absl::StatusOr<std::string> ReadConfigFile(const std::string& path) {
-  struct stat status;
-  if (stat(path.c_str(), &status) != 0) {
+absl::StatusOr<std::string> ReadConfigFile(const std::string& path, absl::Duration pipe_patience) {
+  // Without O_NONBLOCK a pipe that nobody writes to would be waited for.
+  const int file = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (file < 0) {
     const std::string why = absl::StrCat(path, ": ", std::strerror(errno));
     return errno == ENOENT ? absl::NotFoundError(why) : absl::InvalidArgumentError(why);
   }
-  if (S_ISDIR(status.st_mode)) return Refuse(path, "is a folder; a file is needed");
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Refuse(path, absl::StrCat("cannot be opened: ", std::strerror(errno)));
-  // One byte over the limit is enough for ParseTree to refuse it.
-  std::string text(kMaxConfigBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad()) return Refuse(path, absl::StrCat("cannot be read: ", std::strerror(errno)));
-  text.resize(static_cast<size_t>(file.gcount()));
-  return text;
+  const absl::Cleanup close_file = [file] { close(file); };
+  struct stat status = {};
+  if (fstat(file, &status) == 0 && S_ISDIR(status.st_mode)) {
+    return Refuse(path, "is a folder; a file is needed");
+  }
+  return ReadAll(file, path, pipe_patience);
 }
 
 const std::string& WhereMentioned(const ConfigNode& section, absl::string_view message) {

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 
 namespace cairn {
 
@@ -42,8 +43,11 @@ struct ConfigNode {
 // Parses YAML (JSON is YAML); an empty text is a kEmpty node. kInvalidArgument: not YAML, not
 // UTF-8, a key given twice, more than one document, or over a limit, as "source:line:column: …".
 absl::StatusOr<ConfigNode> ParseTree(absl::string_view text, absl::string_view source);
-// The whole file. kNotFound; kInvalidArgument: unreadable, a folder, over kMaxConfigBytes.
-absl::StatusOr<std::string> ReadConfigFile(const std::string& path);
+// The whole file, or pipe, whose writer has to end within `pipe_patience`. kNotFound;
+// kInvalidArgument: unreadable, a folder, a pipe that goes on. Of more than kMaxConfigBytes one
+// byte more, which ParseTree refuses.
+absl::StatusOr<std::string> ReadConfigFile(const std::string& path,
+                                           absl::Duration pipe_patience = absl::Seconds(10));
 
 // Applies "key.path=value" to `root`: `value` is YAML and replaces what is there; missing sections
 // are made; a number steps into a list, one past its end appends. kInvalidArgument says what is

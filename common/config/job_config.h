@@ -141,6 +141,7 @@ struct StorageConfig {
   std::string directory = "cairn-data";
   std::string durability = "snapshot";
   double snapshot_interval_seconds = 5;
+  int64_t memory_budget_bytes = 0;  // 0: as cairn-ps
 };
 
 // Values to begin a new job with, from a checkpoint of another one.

@@ -19,6 +19,7 @@ namespace {
 constexpr int64_t kMaxColumns = std::numeric_limits<int32_t>::max();  // Batch::columns are int32
 constexpr int64_t kMaxBatchRows = int64_t{1} << 24;
 constexpr int64_t kMaxBufferRows = int64_t{1} << 31;
+constexpr int64_t kMaxEpochs = int64_t{1} << 40;  // a job adds up those of its runs
 constexpr size_t kMaxFiles = 100'000;
 
 // Finds the files that entries of `train` and `eval` name.
@@ -80,6 +81,9 @@ class FileFinder {
     struct stat status;
     if (stat(file.c_str(), &status) != 0) return std::strerror(errno);
     if (S_ISDIR(status.st_mode)) return "is a folder; name the files in it, as in folder/*";
+    if (!S_ISREG(status.st_mode)) {
+      return "is a pipe or a device; a run reads its files several times: write it to a file";
+    }
     if (access(file.c_str(), R_OK) != 0) return std::strerror(errno);
     return "";
   }
@@ -152,7 +156,7 @@ absl::Status ReadData(const ConfigNode& section, const std::string& path,
        Integer("label_base", &data->label_base, -kMaxColumns, kMaxColumns),
        Integer("label_column", &data->label_column, 0, kMaxColumns),
        Integer("batch_size", &data->batch_size, 1, kMaxBatchRows),
-       Integer("epochs", &data->epochs, 1), Integer("max_steps", &data->max_steps, 0),
+       Integer("epochs", &data->epochs, 1, kMaxEpochs), Integer("max_steps", &data->max_steps, 0),
        Boolean("drop_remainder", &data->drop_remainder),
        Section("shuffle", {Integer("buffer_rows", &data->shuffle_buffer_rows, 0, kMaxBufferRows),
                            Integer("seed", &data->shuffle_seed, 0)}),

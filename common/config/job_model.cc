@@ -32,7 +32,6 @@ const std::vector<KeyUse>& KeyUses() {
       {"negatives", {"skip_gram"}},
       {"min_count", {"skip_gram"}},
       {"subsample", {"skip_gram"}},
-      {"subsample", {"skip_gram"}},
   };
   return *kUses;
 }

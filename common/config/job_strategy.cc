@@ -232,7 +232,8 @@ absl::Status ReadStorage(const ConfigNode& section, const std::string& path, Job
       section, path,
       {Text("directory", &storage.directory),
        Choice("durability", &storage.durability, {"off", "snapshot", "log", "log_sync"}),
-       NumberAbove("snapshot_interval_seconds", 0, &storage.snapshot_interval_seconds)}));
+       NumberFrom("snapshot_interval_seconds", 0.001, &storage.snapshot_interval_seconds),
+       Integer("memory_budget_bytes", &storage.memory_budget_bytes, 0)}));
   if (!storage.directory.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(WhereOf(section, "directory"), ": ", path,
                                                  ".directory: is empty; expected a folder's path"));

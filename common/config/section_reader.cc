@@ -129,6 +129,18 @@ Field NumberAbove(absl::string_view key, double above, double* out) {
           }};
 }
 
+Field NumberFrom(absl::string_view key, double low, double* out) {
+  return {key, [=](const ConfigNode& value, const std::string& path) -> absl::Status {
+            double number = 0;
+            RETURN_IF_ERROR(ReadNumber(value, path, &number));
+            if (number < low) {
+              return Unexpected(value, path, absl::StrCat("a number of at least ", low));
+            }
+            *out = number;
+            return absl::OkStatus();
+          }};
+}
+
 Field Choice(absl::string_view key, std::string* out, Names choices) {
   return {key,
           [out, choices = std::move(choices)](const ConfigNode& value, const std::string& path) {

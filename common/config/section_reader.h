@@ -34,8 +34,9 @@ Field Boolean(absl::string_view key, bool* out);
 Field Integer(absl::string_view key, int64_t* out, int64_t low,
               int64_t high = std::numeric_limits<int64_t>::max());
 Field Integers(absl::string_view key, std::vector<int64_t>* out, int64_t low, int64_t high);
-// Finite, and above `above`.
+// Finite, and above `above`, or `low` and more.
 Field NumberAbove(absl::string_view key, double above, double* out);
+Field NumberFrom(absl::string_view key, double low, double* out);
 Field Choice(absl::string_view key, std::string* out, Names choices);
 Field Section(absl::string_view key, std::vector<Field> fields);
 Field Custom(absl::string_view key,

@@ -182,6 +182,10 @@ class LaunchTest(scene.FolderTest):
         status, _ = self.finish(process)
         self.assertEqual(status, 2, self.log())
         self.assertNotIn("started again", self.log())
+        # Nor is it advised where it would not help.
+        process = self.launch("--", "--no_such_flag")
+        self.assertEqual(self.finish(process)[0], 2, self.log())
+        self.assertNotIn("--restart on-failure", self.log())
 
     def test_one_interrupt_ends_all_cleanly(self):
         process = self.launch(epochs=1000000)

@@ -423,7 +423,8 @@ TEST_F(MembersTest, WhatIsNotDueIsRefused) {
   VariableSpec spec = Table();
   spec.name = "late";
   spec.bucket_ps = {2};
-  EXPECT_THAT(moves_.Create(2, "job", spec).message(), HasSubstr("has left the cluster"));
+  EXPECT_THAT(moves_.Create(2, "job", spec).message(),
+              HasSubstr("start a server of the next index"));
 }
 
 // One of several workers, each of whose steps moves every key by -1.

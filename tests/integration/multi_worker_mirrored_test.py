@@ -123,6 +123,7 @@ class MultiWorkerMirrored(scene.FolderTest):
 
     def together(self, name, workers, batch, **more):
         report, one = self.alone(f"{name}-alone", workers * batch, **more)
+        self.assertEqual(report["consistency"], "sync")
         job = self.write_job(name, batch, **more)
         reports = self.run_all(job, workers)
         self.assertEqual({r["steps"] for r in reports}, {report["steps"]})
@@ -349,6 +350,7 @@ class MultiWorkerMirrored(scene.FolderTest):
         line = self.report(started[0], 0, code=1)
         self.assertIn("rank 1", line)
         self.assertIn("bad.libsvm:302", line)
+        self.assertNotIn("[cairn/", line)  # marks of errors are not for people
 
     def refused(self, job, cluster, index=0, flags=()):
         return self.report(self.start(job, cluster, index, flags), index, code=2)

@@ -198,6 +198,17 @@ class SecurityTest(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("--tls_certificate", done.stderr.splitlines()[-1])
 
+    def test_files_that_are_missing_are_named_before_a_store_is_opened(self):
+        plan, folder = os.path.join(self.folder, "one.yaml"), os.path.join(self.folder, "unopened")
+        with open(plan, "w", encoding="ascii") as f:
+            json.dump({"cluster": {"ps": ["127.0.0.1:0"]}}, f)
+        done = subprocess.run([processes.PS, "--cluster", plan, "--task_index", "0", "--data_dir",
+                               folder, "--accepted_tokens", folder + ".tokens"],
+                              capture_output=True, text=True, timeout=WAIT, check=False)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn(folder + ".tokens", done.stderr.splitlines()[-1])
+        self.assertFalse(os.path.exists(folder))
+
 
 if __name__ == "__main__":
     tap.main()

@@ -86,6 +86,29 @@ class StopTest(scene.FolderTest):
             self.assertNotIn("gave up", self.log())
             self.assertEqual(cluster.processes[0].wait(WAIT), 0)
 
+    def test_a_terminal_that_closes_ends_both_in_order(self):
+        with processes.Cluster(self.folder, 1, NO_EPOCHS) as cluster:
+            worker = self.worker(cluster)
+            worker.send_signal(signal.SIGHUP)
+            out, _ = worker.communicate(timeout=WAIT)
+            self.assertEqual(worker.returncode, 129, self.log())
+            self.assertEqual(json.loads(out.splitlines()[-1])["status"], "interrupted")
+            cluster.processes[0].send_signal(signal.SIGHUP)
+            self.assertEqual(cluster.processes[0].wait(WAIT), 0)
+            self.assertIn("writing everything", cluster.log(0))
+
+    def test_nohup_stays_without_meaning(self):
+        with processes.Cluster(self.folder, 1) as cluster:
+            command = ["nohup", *processes.worker_command(
+                scene.write_endless_job(self.folder, "kept", batch=10), cluster.worker_file(1), 0,
+                ["--max_steps", "200", "--metrics_file", self.path("m")])]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                  stdin=subprocess.DEVNULL) as worker:
+                processes.wait_for(lambda: os.path.exists(self.path("m")), WAIT, "training")
+                worker.send_signal(signal.SIGHUP)
+                worker.communicate(timeout=WAIT)
+            self.assertEqual(worker.returncode, 0)
+
     def test_a_second_signal_ends_the_lingering(self):
         with processes.Cluster(self.folder, 1, ("--linger_seconds", "600")) as cluster:
             self.worker(cluster)

@@ -92,6 +92,34 @@ class TrainFailures(scene.FolderTest):
         self.assertIn(".npz", self.run_bad(*job, "--export", self.path("model.bin")))
         self.assertIn("did you mean", self.run_bad(*job, "--set", "optimizer.learning_rat=1"))
         self.assertIn("/no/such", self.run_bad(*job, "--metrics_file", "/no/such/folder/m"))
+        self.assertIn("--max_steps is -5", self.run_bad(*job, "--max_steps", "-5"))
+        self.assertIn("--task_index is -7", self.run_bad(*job, "--task_index", "-7"))
+        for flag, value in (("--max_steps", "5"), ("--metrics_file", self.path("m"))):
+            self.assertIn("are for --mode train", self.run_bad(*job, "--mode", "evaluate", flag, value))
+
+    def test_what_is_written_at_the_end_is_looked_at_before_training(self):
+        os.makedirs(self.path("model.npz"))
+        for path, why in ((self.path("no/model.npz"), "No such file"),
+                          (self.path("model.npz"), "is a folder"),
+                          (self.path("job.yaml/model.npz"), "Not a directory")):
+            last = self.run_bad("--job", self.job, "--export", path)
+            self.assertIn(path, last)
+            self.assertIn(why, last)
+        flags = ("--job", self.job, "--mode", "predict", "--predictions", self.path("model.npz"),
+                 "--set", f"data.eval=[{self.path('job.libsvm')}]")
+        processes.run_worker(self.job)
+        self.assertIn("is a folder", self.run_bad(*flags))
+
+    def test_predictions_may_go_to_a_pipe(self):
+        processes.run_worker(self.job)
+        run = subprocess.run(
+            [processes.WORKER, "--job", self.job, "--mode", "predict", "--predictions",
+             "/proc/self/fd/1", "--set", f"data.eval=[{self.path('job.libsvm')}]"],
+            capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        *scores, report = run.stdout.splitlines()
+        self.assertEqual(len([float(score) for score in scores]), 2)
+        self.assertEqual(json.loads(report)["examples"], 2)
 
     def test_bad_job_files(self):
         self.assertIn("nowhere.yaml", self.run_bad("--job", self.path("nowhere.yaml")))
@@ -100,6 +128,16 @@ class TrainFailures(scene.FolderTest):
             "--job", self.write_job("b", data={"train": [self.path("no-such.libsvm")]})))
         self.assertIn("cross_device_ops", self.run_bad(
             "--job", self.write_job("c", strategy={"cross_device_ops": "nccl"})))
+        os.mkfifo(self.path("pipe"))
+        self.assertIn("write it to a file", self.run_bad(
+            "--job", self.write_job("d", data={"train": [self.path("pipe")]})))
+        # What the servers find wrong is the job file's all the same.
+        with open(self.path("ratings"), "w", encoding="ascii") as f:
+            f.write("1,2,3\n")
+        self.assertIn("max_rows is 3", self.run_bad("--job", self.write("e.yaml", json.dumps({
+            "model": {"type": "mlp", "loss": "mean_squared_error", "embedding": {"max_rows": 3}},
+            "data": {"format": "movielens", "train": [self.path("ratings")]},
+            "storage": {"directory": self.path("data")}}))))
         os.makedirs(self.path("data/job"))
         self.assertIn("data.eval", self.run_bad("--job", self.job, "--mode", "evaluate"))
 
@@ -109,6 +147,11 @@ class TrainFailures(scene.FolderTest):
                             ("7 1:1\n", "rows.libsvm:1:1: label '7'")):
             job = self.write_job("rows", rows)
             self.assertIn(where, self.run_bad("--job", job, "--fresh"))
+        empty = self.write_job("empty", "\n")
+        last = self.run_bad("--job", empty)
+        self.assertIn("empty.libsvm has no row: worker:0 has trained nothing", last)
+        small = self.write_job("small", data={"batch_size": 3, "drop_remainder": True})
+        self.assertIn("has no batch of 3 rows", self.run_bad("--job", small))
         wrong = self.write_job("model", model={"type": "matrix_factorization"})
         self.assertIn("matrix_factorization", self.run_bad("--job", wrong))
 
@@ -118,6 +161,10 @@ class TrainFailures(scene.FolderTest):
         job = ("--job", self.job, "--cluster")
         ps, worker = ["127.0.0.1:1"], ["127.0.0.1:2"]
         self.assertIn("no ps tasks", self.run_bad(*job, cluster(worker=worker)))
+        self.assertIn("no task that trains", self.run_bad(*job, cluster(ps=ps)))
+        # Who forgets the cluster does not train alone.
+        for flags in (("--task_type", "worker"), ("--task_index", "1"), ("--task_type", "ps")):
+            self.assertIn("there is none: give --cluster", self.run_bad("--job", self.job, *flags))
         both = cluster(ps=ps, worker=worker)
         self.assertIn("--task_type", self.run_bad(*job, both))
         self.assertIn("worker:1 is not one of", self.run_bad(*job, both, "--task_type", "worker",
@@ -144,6 +191,14 @@ class TrainFailures(scene.FolderTest):
                      "--metrics_file", "--export", "--max_steps", "--mode", "--predictions",
                      "--fresh", "--set"):
             self.assertIn(flag, run.stdout)
+        for program in (processes.WORKER, processes.PS):
+            run = subprocess.run([program, "-h"], capture_output=True, text=True, timeout=60,
+                                 check=False)
+            self.assertIn("--help", run.stdout)
+            self.assertEqual(run.returncode, 0)
+            with open("/dev/full", "w", encoding="ascii") as full:
+                self.assertEqual(subprocess.run([program, "--help"], stdout=full, timeout=60,
+                                                check=False).returncode, 1)
 
 
 if __name__ == "__main__":

@@ -73,6 +73,13 @@ TEST_F(CheckpointFolderTest, ACopyHoldsTheStoreAsItWas) {
   EXPECT_EQ(*Write("a"), *files);
 }
 
+TEST_F(CheckpointFolderTest, AListThatCannotBeReadIsDamaged) {
+  ASSERT_OK(Write("a"));
+  fs::remove(absl::StrCat(part_, "/FILES"));
+  fs::create_directory(absl::StrCat(part_, "/FILES"));
+  EXPECT_THAT(Write("a"), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("FILES is damaged")));
+}
+
 TEST_F(CheckpointFolderTest, CommonToolsVerifyTheListOfFiles) {
   ASSERT_OK(Write("a"));
   if (std::system("xxhsum --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "no xxhsum";

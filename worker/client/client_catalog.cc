@@ -209,6 +209,10 @@ absl::Status PsClientImpl::Scan(
     return absl::InvalidArgumentError(absl::StrCat(
         "scan \"", variable, "\": it is dense; only embedding tables are scanned: pull it whole"));
   }
+  if (row == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("scan \"", variable, "\": there is no function to call with its rows"));
+  }
   const size_t row_bytes = found->row_bytes();
   wire::ScanRequest request;
   request.variable = std::string(variable);

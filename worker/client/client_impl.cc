@@ -95,6 +95,10 @@ absl::StatusOr<std::unique_ptr<PsClient>> PsClient::ConnectInProcess(
     const ClientOptions& options, std::vector<wire::ParameterServerIf*> servers,
     Deadline deadline) {
   RETURN_IF_ERROR(CheckOptions(options, servers.size()));
+  for (size_t i = 0; i < servers.size(); ++i) {
+    if (servers[i] != nullptr) continue;
+    return absl::InvalidArgumentError(absl::StrCat("client: server ps:", i, " is null"));
+  }
   const auto reach = [servers](int32_t server,
                                const std::string&) -> absl::StatusOr<PsClientImpl::Reached> {
     if (static_cast<size_t>(server) >= servers.size()) {

@@ -303,7 +303,8 @@ void GlooGroup::Abort(const absl::Status& why) {
     absl::MutexLock lock(&mutex_);
     if (!status_.failure.ok()) return;
     status_.failure = absl::AbortedError(
-        absl::StrCat(RankText(rank(), peer(rank())), " gave up: ", why.ToString()));
+        absl::StrCat(RankText(rank(), peer(rank())),
+                     " gave up: ", why.ToString(absl::StatusToStringMode::kWithNoExtraData)));
     status_.at_fault = rank();
   }
   ExchangeStatuses(status_addresses_, OwnStatus(), Deadline::In(kTimeToTellOfAbort));

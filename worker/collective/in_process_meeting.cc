@@ -166,7 +166,8 @@ void InProcessMeeting::Abort(const absl::Status& why) {
   if (why.ok()) return;
   absl::MutexLock lock(&mutex_);
   if (aborted_.ok()) {
-    aborted_ = absl::AbortedError(absl::StrCat("a rank gave up: ", why.ToString()));
+    aborted_ = absl::AbortedError(
+        absl::StrCat("a rank gave up: ", why.ToString(absl::StatusToStringMode::kWithNoExtraData)));
   }
   is_aborted_.store(true);
   changed_.SignalAll();

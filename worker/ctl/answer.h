@@ -21,6 +21,11 @@ struct Answer {
   int exit_status = 0;
 };
 
+// `json` and a line end. Bytes that are not UTF-8, of names that somebody gave, are replaced.
+inline std::string JsonLine(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
 using Command = std::function<absl::StatusOr<Answer>()>;
 
 }  // namespace cairn

@@ -37,7 +37,7 @@ absl::StatusOr<Answer> Export(PsClient& client, const std::string& job, const st
               specs.end());
   if (specs.empty()) {
     return absl::NotFoundError(
-        absl::StrCat(from, " holds no variables of a job '", job, "': is that its name?"));
+        absl::StrCat("no variable of a job '", job, "' is in ", from, ": is that its name?"));
   }
   RETURN_IF_ERROR(ExportVariables(client, specs, {}, file, kVariableTimeout));
   std::error_code error;

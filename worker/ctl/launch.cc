@@ -276,9 +276,11 @@ Answer Launcher::MakeAnswer() const {
                  {"job", plan_.job},          {"cluster", plan_.cluster.tasks},
                  {"tasks", std::move(tasks)}, {"reports", std::move(reports)}};
   if (exit_status_ != 0 && !interrupted) {
-    const char* const next = options_.restart_on_failure
-                                 ? "its last lines above say why"
-                                 : "its last lines above say why; --restart on-failure goes on";
+    // What was refused would be again.
+    const bool would_help = !options_.restart_on_failure && exit_status_ != kRefused;
+    const char* const next = would_help
+                                 ? "its last lines above say why; --restart on-failure goes on"
+                                 : "its last lines above say why";
     answer.finding = absl::AbortedError(absl::StrCat(why_, ": ", next));
   }
   return answer;

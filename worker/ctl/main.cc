@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/synchronization/mutex.h"
+#include "common/process_start.h"
 #include "common/status.h"
 #include "worker/ctl/answer.h"
 #include "worker/ctl/command_tree.h"
@@ -27,8 +28,7 @@ int Fail(const Invocation& invocation, const absl::Status& status) {
   if (invocation.json) {
     const nlohmann::ordered_json json = {{"error", MessageOf(status)},
                                          {"code", std::string(CodeName(status.code()))}};
-    std::printf("%s\n",
-                json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    std::fputs(JsonLine(json).c_str(), stdout);
   }
   std::fflush(stdout);
   std::fprintf(stderr, "%s: %s\n", invocation.name.c_str(), MessageOf(status).c_str());
@@ -36,10 +36,7 @@ int Fail(const Invocation& invocation, const absl::Status& status) {
 }
 
 int Print(const Invocation& invocation, const Answer& answer) {
-  const std::string text =
-      invocation.json
-          ? answer.json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n"
-          : answer.text;
+  const std::string text = invocation.json ? JsonLine(answer.json) : answer.text;
   if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0) {
     return Fail({.name = invocation.name}, absl::InternalError("stdout cannot be written"));
   }
@@ -52,6 +49,7 @@ int Print(const Invocation& invocation, const Answer& answer) {
 }
 
 int Main(int argc, char** argv) {
+  PrepareProcess("cairnctl");
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   FLAGS_logtostderr = true;
   // What the worker's library tells of its work is not what was asked for.
@@ -62,8 +60,7 @@ int Main(int argc, char** argv) {
       absl::MakeConstSpan(argv + 1, static_cast<size_t>(argc > 0 ? argc - 1 : 0)), &invocation);
   if (!read.ok()) return Fail(invocation, AsBadInput(read));
   if (!invocation.help.empty()) {
-    std::fputs(invocation.help.c_str(), stdout);
-    return 0;
+    return std::fputs(invocation.help.c_str(), stdout) >= 0 && std::fflush(stdout) == 0 ? 0 : 1;
   }
   const absl::StatusOr<Answer> answer = invocation.run();
   return answer.ok() ? Print(invocation, *answer) : Fail(invocation, answer.status());

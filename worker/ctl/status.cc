@@ -317,7 +317,7 @@ absl::StatusOr<Answer> RunStatus(const StatusOptions& options, bool json) {
     const Answer answer =
         StatusAnswer(target, servers, MonotonicNow(), first ? nullptr : &before, &sample);
     first = false;
-    std::string text = json ? answer.json.dump() + "\n" : answer.text;
+    std::string text = json ? JsonLine(answer.json) : answer.text;
     if (!json && !answer.finding.ok()) {
       absl::StrAppend(&text, "  ", answer.finding.message(), "\n");
     }

@@ -8,9 +8,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/status.h"
 
 namespace cairn {
 namespace {
@@ -23,6 +26,12 @@ absl::Status FileError(int error, const std::string& path, absl::string_view act
     case EISDIR: return absl::InvalidArgumentError(text);
     default: return absl::UnavailableError(text);
   }
+}
+
+// zlib's "<fd:20>: unexpected end of file" without what it calls the file.
+absl::string_view WithoutName(absl::string_view text) {
+  const size_t colon = text.find(": ");
+  return colon == text.npos ? text : text.substr(colon + 2);
 }
 
 class PlainSource : public ByteSource {
@@ -67,9 +76,10 @@ class GzipSource : public ByteSource {
     // A stream cut short hands over what it has and reports Z_BUF_ERROR.
     if (count < 0 || (code != Z_OK && code != Z_STREAM_END)) {
       if (code == Z_ERRNO) return FileError(errno, path_, "read");
-      return absl::DataLossError(absl::StrCat(
-          path_, ": ", code == Z_BUF_ERROR ? "truncated" : "corrupt", " gzip after ",
-          offset_ + std::max(count, 0), " unpacked bytes (", text, "); get the file again"));
+      return absl::DataLossError(
+          absl::StrCat(path_, ": ", code == Z_BUF_ERROR ? "truncated" : "corrupt", " gzip after ",
+                       offset_ + std::max(count, 0), " unpacked bytes (", WithoutName(text),
+                       "); get the file again"));
     }
     offset_ += count;
     return static_cast<size_t>(count);
@@ -83,7 +93,50 @@ class GzipSource : public ByteSource {
   int64_t offset_ = 0;
 };
 
+// What `source` has after a UTF-8 mark.
+class TextSource : public ByteSource {
+ public:
+  explicit TextSource(std::unique_ptr<ByteSource> source)
+      : ByteSource(source->file_bytes()), source_(std::move(source)) {}
+
+  absl::StatusOr<size_t> Read(char* into, size_t size) override {
+    if (!looked_) RETURN_IF_ERROR(Look());
+    if (start_.empty()) return source_->Read(into, size);
+    const size_t count = std::min(size, start_.size());
+    std::memcpy(into, start_.data(), count);
+    start_.erase(0, count);
+    return count;
+  }
+
+  int64_t file_offset() const override { return source_->file_offset(); }
+
+ private:
+  static constexpr absl::string_view kMark = "\xef\xbb\xbf";
+
+  // Takes as many bytes as the mark has.
+  absl::Status Look() {
+    looked_ = true;
+    char bytes[kMark.size()];
+    while (start_.size() < kMark.size()) {
+      ASSIGN_OR_RETURN(const size_t count, source_->Read(bytes, kMark.size() - start_.size()));
+      if (count == 0) break;
+      start_.append(bytes, count);
+    }
+    if (start_ == kMark) start_.clear();
+    return absl::OkStatus();
+  }
+
+  const std::unique_ptr<ByteSource> source_;
+  bool looked_ = false;
+  std::string start_;  // read and not handed out
+};
+
 }  // namespace
+
+absl::StatusOr<std::unique_ptr<ByteSource>> ByteSource::OpenText(const std::string& path) {
+  ASSIGN_OR_RETURN(std::unique_ptr<ByteSource> source, Open(path));
+  return std::make_unique<TextSource>(std::move(source));
+}
 
 absl::StatusOr<std::unique_ptr<ByteSource>> ByteSource::Open(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);

@@ -19,6 +19,10 @@ class ByteSource {
   // kNotFound, kPermissionDenied, kInvalidArgument (a directory), kUnavailable; all name the file.
   static absl::StatusOr<std::unique_ptr<ByteSource>> Open(const std::string& path);
 
+  // The same of a file of text: a UTF-8 mark (ef bb bf) at its start, which spreadsheets and
+  // editors write, is left out.
+  static absl::StatusOr<std::unique_ptr<ByteSource>> OpenText(const std::string& path);
+
   // Up to `size` bytes into `into`; 0 only at the end of the file.
   // kDataLoss: corrupt or truncated gzip, with the offset of the unpacked bytes. kUnavailable: I/O.
   virtual absl::StatusOr<size_t> Read(char* into, size_t size) = 0;

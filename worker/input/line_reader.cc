@@ -20,7 +20,7 @@ LineReader::LineReader(std::unique_ptr<ByteSource> source, std::string path)
       capacity_(kInitialCapacity) {}
 
 absl::StatusOr<std::unique_ptr<LineReader>> LineReader::Open(const std::string& path) {
-  ASSIGN_OR_RETURN(std::unique_ptr<ByteSource> source, ByteSource::Open(path));
+  ASSIGN_OR_RETURN(std::unique_ptr<ByteSource> source, ByteSource::OpenText(path));
   return std::unique_ptr<LineReader>(new LineReader(std::move(source), path));
 }
 

@@ -10,13 +10,6 @@
 namespace cairn {
 namespace {
 
-bool IsBlank(absl::string_view line) {
-  for (const char c : line) {
-    if (c != ' ') return false;
-  }
-  return true;
-}
-
 class LineRows : public RowSource {
  public:
   LineRows(std::vector<std::string> paths, RowShard shard, std::unique_ptr<LineParser> parser)
@@ -74,7 +67,7 @@ class LineRows : public RowSource {
         if (!status_.ok() || next_file_ == paths_.size() || !OpenNext()) return false;
         continue;
       }
-      if (line->empty() || (line->front() == ' ' && IsBlank(*line))) continue;
+      if (IsBlankLine(*line)) continue;
       if (!first_line_) return true;
       first_line_ = false;
       if (!parser_->IsHeader(*line, reader_->path())) return true;

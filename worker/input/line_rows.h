@@ -30,6 +30,11 @@ class LineParser {
   virtual bool Parse(absl::string_view line, Batch* batch, LineError* error) = 0;
 };
 
+// Lines of nothing but spaces are no rows. (Tabs are separators.)
+inline bool IsBlankLine(absl::string_view line) {
+  return line.empty() || (line.front() == ' ' && line.find_first_not_of(' ') == line.npos);
+}
+
 // Opens the first file.
 absl::StatusOr<std::unique_ptr<RowSource>> MakeLineRows(std::vector<std::string> paths,
                                                         RowShard shard,

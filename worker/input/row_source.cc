@@ -52,14 +52,19 @@ absl::StatusOr<std::unique_ptr<LineParser>> MakeParser(const ReaderOptions& opti
         absl::StrCat("data.format is '", format,
                      "'; known are libsvm, criteo_tsv, criteo_csv, csv, idx, text, movielens"));
   }
-  // The number of cells is that of the first line of the first file, for all workers.
-  const std::string& path = options.files.front().path;
-  ASSIGN_OR_RETURN(const std::unique_ptr<LineReader> reader, LineReader::Open(path));
-  absl::string_view line;
-  while (reader->Next(&line) && line.empty()) {
+  // The number of cells is that of the first line that is not blank, for all workers.
+  for (const DataFile& file : options.files) {
+    ASSIGN_OR_RETURN(const std::unique_ptr<LineReader> reader, LineReader::Open(file.path));
+    absl::string_view line;
+    while (reader->Next(&line)) {
+      if (!IsBlankLine(line)) return MakeCsvParser(options, line, file.path);
+    }
+    RETURN_IF_ERROR(reader->status());
   }
-  RETURN_IF_ERROR(reader->status());
-  return MakeCsvParser(options, line, path);
+  return absl::InvalidArgumentError(
+      absl::StrCat(options.files.front().path,
+                   " has no line, nor has another file: the first one "
+                   "says how many columns there are"));
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ WordReader::WordReader(std::unique_ptr<ByteSource> source, std::string path)
     : source_(std::move(source)), path_(std::move(path)), buffer_(kBufferBytes) {}
 
 absl::StatusOr<std::unique_ptr<WordReader>> WordReader::Open(const std::string& path) {
-  ASSIGN_OR_RETURN(std::unique_ptr<ByteSource> source, ByteSource::Open(path));
+  ASSIGN_OR_RETURN(std::unique_ptr<ByteSource> source, ByteSource::OpenText(path));
   return std::unique_ptr<WordReader>(new WordReader(std::move(source), path));
 }
 

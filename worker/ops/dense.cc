@@ -1,17 +1,35 @@
 #include "worker/ops/dense.h"
 
 #include <cblas.h>
+#include <sys/mman.h>
 
 #include <cstddef>
 #include <cstdlib>
+#include <new>
 
 #include "worker/ops/elementwise.h"
 
 namespace cairn {
 namespace {
 
+// OpenBLAS maps a buffer of so many bytes for each thread that computes, and tries for ever where
+// it cannot (ulimit -v, or a scheduler's limit of virtual memory).
+constexpr size_t kBlasBufferBytes = size_t{128} << 20;
+
+void CheckRoomForBlas() {
+  void* const room = mmap(nullptr, kBlasBufferBytes, PROT_NONE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room == MAP_FAILED) throw std::bad_alloc();
+  munmap(room, kBlasBufferBytes);
+}
+
 // Before the first product; a static of a function is initialized once, by one thread.
 void ConfigureBlas() {
+  thread_local const bool has_room = [] {
+    CheckRoomForBlas();
+    return true;
+  }();
+  static_cast<void>(has_room);
   static const bool configured = [] {
     if (std::getenv("OPENBLAS_NUM_THREADS") == nullptr &&
         std::getenv("OMP_NUM_THREADS") == nullptr) {

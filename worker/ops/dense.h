@@ -10,7 +10,9 @@
 
 namespace cairn {
 
-// Extents are below 2^31 (BLAS counts in 32 bits). Everything is row-major float32.
+// Extents are below 2^31 (BLAS counts in 32 bits). Everything is row-major float32. Functions here
+// throw std::bad_alloc where the process has no addresses left for BLAS' buffer of 128 MiB a
+// thread.
 struct DenseShape {
   int64_t rows = 0;
   int64_t inputs = 0;

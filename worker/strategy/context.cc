@@ -98,6 +98,9 @@ absl::Status ReplicaContext::CheckCurrent() const {
 absl::StatusOr<Value> ReplicaContext::MergeCall(const MergeFn& merge_fn,
                                                 absl::Span<const Value> args) {
   RETURN_IF_ERROR(CheckCurrent());
+  if (merge_fn == nullptr) {
+    return absl::InvalidArgumentError("MergeCall: found no function; give one that can be called");
+  }
   if (meeting_ != nullptr) {
     return meeting_->Meet(local_replica_, "MergeCall", {args.begin(), args.end()},
                           [this, &merge_fn](absl::Span<const Value::Sequence> of_replicas) {

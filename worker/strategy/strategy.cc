@@ -19,6 +19,11 @@ namespace {
 // step take about as long as each other, so what takes this long is stuck.
 constexpr absl::Duration kMeetingTimeout = absl::Minutes(10);
 
+absl::Status NoFunction(absl::string_view method) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(method, ": found no function; give one that can be called"));
+}
+
 bool HasDistributed(const Value& value) {
   if (value.is_distributed()) return true;
   if (value.is_sequence()) {
@@ -102,6 +107,7 @@ absl::StatusOr<Scope> Strategy::EnterScope() {
 }
 
 absl::StatusOr<Value> Strategy::Run(const ReplicaFn& fn, absl::Span<const Value> args) {
+  if (fn == nullptr) return NoFunction("Run");
   if (is_default()) {
     ContextStack& stack = ContextStack::OfThisThread();
     ++stack.default_runs;
@@ -201,6 +207,10 @@ absl::StatusOr<Value> Strategy::DistributeValuesFromFunction(
 
 absl::StatusOr<Value> Strategy::Update(const VariablePtr& variable, const UpdateFn& fn,
                                        absl::Span<const Value> args) {
+  if (fn == nullptr) return NoFunction("Update");
+  if (variable == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(name(), "::Update: the variable is null"));
+  }
   const std::shared_ptr<ReplicaContext> replica = GetReplicaContext();
   const bool in_run = replica != nullptr && replica->strategy() == this &&
                       (!is_default() || ContextStack::OfThisThread().default_runs > 0);
@@ -243,6 +253,7 @@ absl::StatusOr<Value> Strategy::UpdateCopies(const VariablePtr& variable, const 
 
 absl::StatusOr<Value> Strategy::UpdateNonSlot(absl::Span<const Device> devices, const ReplicaFn& fn,
                                               absl::Span<const Value> args) {
+  if (fn == nullptr) return NoFunction("UpdateNonSlot");
   RETURN_IF_ERROR(CheckCrossReplica("UpdateNonSlot"));
   std::optional<PushedMode> cross;
   if (!is_default()) cross.emplace(this, nullptr);

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
+#include <stdexcept>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -95,6 +96,13 @@ ServerCheckpoint ServerFrom(const Json& json) {
   return server;
 }
 
+// What writes JSON calls itself at every level, and must not run out of stack.
+bool RefuseDepth(int depth, Json::parse_event_t, Json&) {
+  constexpr int kMaxDepth = 16;
+  if (depth > kMaxDepth) throw std::invalid_argument("it is nested too deeply");
+  return true;
+}
+
 absl::Status Damaged(const std::string& path, absl::string_view why) {
   return absl::DataLossError(absl::StrCat(
       path, " is damaged (", why,
@@ -127,11 +135,12 @@ absl::StatusOr<CheckpointManifest> CheckpointManifest::ReadFrom(const std::strin
   const std::string path = PathIn(folder);
   std::ifstream in(path, std::ios::binary);
   if (!in) return absl::ErrnoToStatus(errno, absl::StrCat("reading ", path));
-  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  std::ostringstream text;
+  if (!(text << in.rdbuf())) return Damaged(path, "it is empty or cannot be read");
   CheckpointManifest manifest;
   // nlohmann-json tells by exceptions; they end here.
   try {
-    Json json = Json::parse(text);
+    Json json = Json::parse(text.str(), RefuseDepth);
     const int64_t format = json.at("format").get<int64_t>();
     if (format != kFormat) {
       return absl::FailedPreconditionError(absl::StrCat(path, " has format ", format,

@@ -1,5 +1,7 @@
 #include "worker/trainer/evaluator.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
@@ -119,14 +121,22 @@ absl::StatusOr<Evaluation> Evaluator::Evaluate() {
 }
 
 absl::StatusOr<int64_t> Evaluator::Predict(const std::string& path) {
-  const std::string part = path + ".part";
+  struct stat there = {};
+  const bool exists = stat(path.c_str(), &there) == 0;
+  if (exists && S_ISDIR(there.st_mode)) {
+    return AsBadInput(absl::InvalidArgumentError(
+        absl::StrCat("predictions file ", path, " is a folder; name a file in it")));
+  }
+  // A pipe or device is written as it is; a file is whole or not there.
+  const bool in_place = exists && !S_ISREG(there.st_mode);
+  const std::string part = in_place ? path : path + ".part";
   std::FILE* file = std::fopen(part.c_str(), "we");
   if (file == nullptr) {
     return AsBadInput(absl::ErrnoToStatus(errno, absl::StrCat("predictions file ", path)));
   }
   absl::Cleanup remove_part = [&] {
     std::fclose(file);
-    std::remove(part.c_str());
+    if (!in_place) std::remove(part.c_str());
   };
   const int64_t outputs = model_.outputs();
   int64_t rows = 0;
@@ -147,12 +157,12 @@ absl::StatusOr<int64_t> Evaluator::Predict(const std::string& path) {
   };
   RETURN_IF_ERROR(ForEachBatch(consume));
   std::move(remove_part).Cancel();
-  if (std::fclose(file) != 0 || std::rename(part.c_str(), path.c_str()) != 0) {
-    const absl::Status status = absl::ErrnoToStatus(errno, absl::StrCat("predictions file ", path));
-    std::remove(part.c_str());
-    return status;
+  if (std::fclose(file) == 0 && (in_place || std::rename(part.c_str(), path.c_str()) == 0)) {
+    return rows;
   }
-  return rows;
+  const absl::Status status = absl::ErrnoToStatus(errno, absl::StrCat("predictions file ", path));
+  if (!in_place) std::remove(part.c_str());
+  return status;
 }
 
 }  // namespace cairn

@@ -1,15 +1,21 @@
 #include "worker/trainer/exporter.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <numeric>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/shape.h"
 #include "common/status.h"
+#include "worker/trainer/exit_status.h"
 #include "worker/trainer/npz_writer.h"
 #include "worker/trainer/safetensors_writer.h"
 
@@ -84,6 +90,23 @@ absl::Status CheckExportFile(absl::string_view path) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("export file '", path, "': name it .npz or .safetensors, which are written"));
+}
+
+absl::Status CheckExportPlace(const std::string& path) {
+  if (path.empty()) return absl::OkStatus();
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    return AsBadInput(absl::InvalidArgumentError(
+        absl::StrCat("export file ", path, " is a folder; name a file that may be written")));
+  }
+  std::string folder = std::filesystem::path(path).parent_path().string();
+  if (folder.empty()) folder = ".";
+  const bool is_folder = std::filesystem::is_directory(folder, error);
+  if (is_folder && access(folder.c_str(), W_OK | X_OK) == 0) return absl::OkStatus();
+  const int why = error ? error.value() : is_folder ? errno : ENOTDIR;
+  return AsBadInput(absl::InvalidArgumentError(
+      absl::StrCat("export file ", path, " cannot be made: folder ", folder, ": ",
+                   std::strerror(why), ": make it, or name another place")));
 }
 
 absl::Status ExportVariables(PsClient& client, absl::Span<const VariableSpec> specs,

@@ -14,6 +14,10 @@ namespace cairn {
 // kInvalidArgument: `path` ends in neither .npz nor .safetensors, which ExportVariables writes.
 absl::Status CheckExportFile(absl::string_view path);
 
+// Whether it can be made there, asked before hours of work for it; of "" it is. The error, of bad
+// input (exit_status.h), names what is in the way.
+absl::Status CheckExportPlace(const std::string& path);
+
 // Writes every variable of `specs` to the file `path`, .npz or .safetensors by its end: a dense one
 // as NAME, an embedding table as NAME/keys (int64 [rows], ascending) and NAME/values (float32
 // [rows, dim]); `vocabulary`, unless empty, as "vocabulary", byte strings of which number i is the

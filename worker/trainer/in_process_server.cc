@@ -11,6 +11,7 @@
 #include "absl/strings/str_replace.h"
 #include "common/status.h"
 #include "ps_server/engine.h"
+#include "ps_server/process_setup.h"
 #include "worker/trainer/job_restore.h"
 
 namespace cairn {
@@ -78,6 +79,8 @@ absl::StatusOr<std::unique_ptr<InProcessServer>> InProcessServer::Open(const Job
   }
   EngineOptions options;
   options.directory = folder.string();
+  const int64_t budget = job.storage.memory_budget_bytes;
+  options.memory_budget_bytes = budget > 0 ? budget : DefaultMemoryBudgetBytes();
   options.snapshot_interval = absl::Seconds(job.storage.snapshot_interval_seconds);
   ASSIGN_OR_RETURN(options.durability, DurabilityFromName(job.storage.durability));
   if (job.not_finite == "skip") options.not_finite = NotFinitePolicy::kSkip;

@@ -63,6 +63,16 @@ uint64_t DataDigest(const JobConfig& job, int32_t worker, int32_t workers) {
   return HashBytes(text);
 }
 
+std::string NothingTrainedText(const DataConfig& data, absl::string_view task) {
+  const std::string missing =
+      data.drop_remainder ? absl::StrCat("batch of ", data.batch_size,
+                                         " rows, and data.drop_remainder leaves out smaller ones")
+                          : "row";
+  return absl::StrCat("data.train: ", data.train.at(0).path,
+                      data.train.size() > 1 ? ", … have" : " has", " no ", missing, ": ", task,
+                      " has trained nothing");
+}
+
 absl::StatusOr<RunStart> DecideRunStart(const JobConfig& job, absl::string_view stored,
                                         int32_t worker, absl::Span<const RosterRow> roster) {
   const uint64_t digest = DataDigest(job, worker, static_cast<int32_t>(roster.size()));

@@ -32,4 +32,7 @@ uint64_t DataDigest(const JobConfig& job, int32_t worker, int32_t workers);
 absl::StatusOr<RunStart> DecideRunStart(const JobConfig& job, absl::string_view stored,
                                         int32_t worker, absl::Span<const RosterRow> roster);
 
+// Says of a run that it had no step, and why: `data` has no row for `task`.
+std::string NothingTrainedText(const DataConfig& data, absl::string_view task);
+
 }  // namespace cairn

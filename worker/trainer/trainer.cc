@@ -85,11 +85,10 @@ absl::Duration CallTimeout(const TrainerOptions& options) {
 constexpr absl::Duration kShortLeave = absl::Seconds(10);
 
 Report NewReport(const TrainerOptions& options) {
-  Report report;
-  report.task = options.task;
-  report.strategy = options.job.strategy.type;
-  report.consistency = options.group == nullptr ? options.job.strategy.consistency : "sync";
-  return report;
+  const StrategyConfig& strategy = options.job.strategy;
+  return {.task = options.task,
+          .strategy = strategy.type,
+          .consistency = strategy.type == "parameter_server" ? strategy.consistency : "sync"};
 }
 
 absl::StatusOr<std::unique_ptr<Reader>> OpenTrainReader(const TrainerOptions& options) {
@@ -136,6 +135,7 @@ class Training {
 
  private:
   absl::Status RunSteps() {
+    if (options_.worker == 0) RETURN_IF_ERROR(CheckExportPlace(options_.job.output.export_file));
     RETURN_IF_ERROR(OpenInput());
     if (options_.group == nullptr) {
       RETURN_IF_ERROR(Connect());
@@ -146,6 +146,7 @@ class Training {
     RETURN_IF_ERROR(DecideStart());
     report_ = NewReport(options_);
     absl::Status status = Train();
+    if (status.ok()) status = CheckAnyStep();
     if (status.ok()) status = EndSteps();
     if (status.ok() && options_.worker == 0 && SharesServers()) status = AwaitOthers();
     if (status.ok() && checkpointer_ != nullptr && !start_.nothing_to_do) {
@@ -166,6 +167,16 @@ class Training {
         absl::StrCat("strategy.replicas_to_aggregate is ", wanted, ", but the job has ",
                      options_.workers, options_.workers == 1 ? " worker" : " workers",
                      ": give at most that, or 0 for every worker")));
+  }
+
+  // Another worker may have rows; without any nothing was trained.
+  absl::Status CheckAnyStep() const {
+    const bool has_step = report_.steps > 0 || start_.position.run_steps > 0;
+    if (has_step || start_.nothing_to_do) return absl::OkStatus();
+    const std::string why = NothingTrainedText(options_.job.data, options_.task);
+    if (options_.workers == 1) return AsBadInput(absl::InvalidArgumentError(why));
+    LOG(WARNING) << why;
+    return absl::OkStatus();
   }
 
   absl::Status OpenInput() {
@@ -309,6 +320,7 @@ class Training {
 
   absl::Status Create(absl::Span<const VariableSpec> specs) {
     absl::Status created = client_->Create(specs, Deadline::In(CallTimeout(options_)));
+    if (absl::IsInvalidArgument(created)) return AsBadInput(created);
     if (!absl::IsAlreadyExists(created)) return created;
     return absl::AlreadyExistsError(
         absl::StrCat(created.message(),
@@ -525,6 +537,7 @@ absl::StatusOr<Trained> OpenTrained(const TrainerOptions& options, const Connect
     return AsBadInput(absl::InvalidArgumentError(
         "data.eval names no file; --mode evaluate and predict read the rows there"));
   }
+  RETURN_IF_ERROR(CheckExportPlace(options.job.output.export_file));
   Trained trained;
   ReaderOptions reader;
   reader.data = options.job.data;

@@ -1,9 +1,14 @@
 // Text becomes a bounded tree with places, whatever the text is.
 #include "common/config/config_node.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cstdlib>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "common/write_all.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/temp_dir.h"
@@ -61,6 +66,8 @@ TEST(Tree, BadTextIsRefusedWithItsPlace) {
 
 TEST(Tree, DeepNestingIsRefused) {
   EXPECT_THAT(Refusal(Repeated("[", 40) + Repeated("]", 40)), HasSubstr("nested more than 32"));
+  EXPECT_THAT(Refusal(Repeated("[", 5000)), HasSubstr("nested more than 32"));
+  EXPECT_THAT(Refusal(Repeated("{a: ", 5000)), HasSubstr("nested more than 32"));
   EXPECT_FALSE(ParseTree(Repeated("[", 500'000), "t").ok());
   EXPECT_FALSE(ParseTree(Repeated("{a: ", 200'000), "t").ok());
   EXPECT_FALSE(ParseTree(Repeated("- ", 400'000), "t").ok());
@@ -95,8 +102,27 @@ TEST(File, OneThatIsTooLargeAFolderOrMissingIsRefused) {
   EXPECT_THAT(std::string(ReadConfigFile(folder.path()).status().message()),
               HasSubstr("is a folder"));
   EXPECT_EQ(ReadConfigFile(folder.Join("none")).status().code(), absl::StatusCode::kNotFound);
+  const std::string pipe = folder.Join("pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THAT(std::string(ReadConfigFile(pipe, absl::Milliseconds(1)).status().message()),
+              HasSubstr("whose writer has not ended"));
   // A file without an end must not be read to it.
   EXPECT_EQ(ReadConfigFile("/dev/zero")->size(), kMaxConfigBytes + 1);
+}
+
+// As of <(command) in a shell.
+TEST(File, APipeIsReadToItsEnd) {
+  int files[2];
+  ASSERT_EQ(pipe(files), 0);
+  std::thread writer([file = files[1]] {
+    for (const absl::string_view part : {"a: 1\n", "b: 2\n"}) WriteAll(file, part);
+    close(file);
+  });
+  const auto text = ReadConfigFile(absl::StrCat("/proc/self/fd/", files[0]));
+  writer.join();
+  close(files[0]);
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_EQ(*text, "a: 1\nb: 2\n");
 }
 
 absl::StatusOr<ConfigNode> Overridden(absl::string_view text,

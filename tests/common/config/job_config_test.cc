@@ -4,7 +4,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/common/config/job_text.h"
@@ -13,6 +18,7 @@
 namespace cairn {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -58,6 +64,7 @@ void ExpectDefaults(const JobConfig& job) {
   EXPECT_EQ(job.storage.directory, "cairn-data");
   EXPECT_EQ(job.storage.durability, "snapshot");
   EXPECT_EQ(job.storage.snapshot_interval_seconds, 5);
+  EXPECT_EQ(job.storage.memory_budget_bytes, 0);
   EXPECT_EQ(job.evaluation.every_steps, 0);
   EXPECT_EQ(job.evaluation.checkpoint_wait_seconds, 600);
   EXPECT_EQ(job.output.metrics_file, "");
@@ -110,6 +117,38 @@ TEST(Job, TheReferenceShowsEveryKeyWithItsDefault) {
   EXPECT_EQ(job->optimizer, OptimizerConfig());  // Keras' rate of sgd
 }
 
+// An unknown key is answered with all that are known: each of them is in the reference.
+TEST(Job, TheReferenceLeavesNoKeyOut) {
+  std::ifstream file(std::string(std::getenv("CAIRN_SOURCE_ROOT")) +
+                     "/examples/reference/job.yaml");
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const std::vector<std::string> words =
+      absl::StrSplit(text, absl::ByAnyChar(" \n:,{}[]().;"), absl::SkipEmpty());
+  const std::string known_keys = "known keys: ";
+  for (const char* section :
+       {"", "model.", "model.embedding.", "model.embedding.row_storage.", "data.", "data.shuffle.",
+        "optimizer.", "strategy.", "strategy.partitioner.", "strategy.communication.",
+        "strategy.wire.", "storage.", "checkpoint.", "checkpoint.warm_start.", "evaluation.",
+        "output."}) {
+    const std::string unknown = absl::StrCat(section, "zzz=1");
+    const auto job =
+        ParseJob(kShortJob, "a9a.yaml", {.overrides = {unknown}, .check_files = false});
+    const std::string message(job.status().message());
+    const size_t at = message.find(known_keys);
+    ASSERT_NE(at, std::string::npos) << unknown << ": " << job.status();
+    const absl::string_view known = absl::string_view(message).substr(at + known_keys.size());
+    for (const absl::string_view key : absl::StrSplit(known, ", ")) {
+      // Keys that no version has built are refused by name.
+      const absl::Status refused =
+          ParseJob(kShortJob, "a9a.yaml",
+                   {.overrides = {absl::StrCat(section, key, "=")}, .check_files = false})
+              .status();
+      if (absl::IsUnimplemented(refused)) continue;
+      EXPECT_THAT(words, Contains(std::string(key))) << section << key;
+    }
+  }
+}
+
 TEST(Job, TheLossFollowsTheModel) {
   EXPECT_EQ(Parse(kShortJob).model.loss, "sigmoid_cross_entropy");
   EXPECT_EQ(Parse(kShortJob, {"model.classes=3"}).model.loss, "softmax_cross_entropy");
@@ -120,6 +159,8 @@ TEST(Job, KeysThatDoNothingInTheModelAreWarnings) {
   EXPECT_THAT(Parse(kManualJob).warnings,
               ElementsAre(HasSubstr("a9a.yaml:6: model.hidden does nothing in a linear model"),
                           HasSubstr("model.factors"), HasSubstr("model.embedding")));
+  EXPECT_THAT(Parse(kShortJob, {"model.subsample=0"}).warnings,
+              ElementsAre(HasSubstr("model.subsample does nothing")));
   const JobConfig linear = Parse(kShortJob, {"model.embedding={admit_after_pushes: 2}"});
   EXPECT_EQ(linear.model.type, "linear");
   EXPECT_EQ(linear.model.embedding.admit_after_pushes, 1);

@@ -126,6 +126,8 @@ TEST(Scan, VisitsEveryRowOnce) {
   EXPECT_EQ(seen[42], -42);
   EXPECT_THAT(client->Scan("d", {}, Soon()),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("dense")));
+  EXPECT_THAT(client->Scan("t", nullptr, Soon()),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no function")));
 }
 
 TEST(DropJob, ForgetsEverythingAndStartsOver) {

@@ -59,6 +59,8 @@ TEST(Connect, DoesNotWaitForAnAddressThatIsNone) {
   options.servers = {};
   EXPECT_THAT(PsClient::Connect(options, Soon()),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no parameter servers")));
+  EXPECT_THAT(PsClient::ConnectInProcess(Fleet::Options(), {nullptr}, Soon()),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("ps:0 is null")));
 }
 
 TEST(Connect, RefusesAnotherProtocolAndAnotherClusterFile) {

@@ -108,6 +108,20 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("'tcsh' is none of the shells: bash, fish, zsh", done.stderr)
 
+    def test_help_that_cannot_be_printed_is_a_failure(self):
+        with open("/dev/full", "w", encoding="ascii") as full:
+            self.assertEqual(subprocess.run([CTL, "--help"], stdout=full, timeout=30,
+                                            check=False).returncode, 1)
+
+    def test_a_name_that_is_no_text_is_answered_under_watch_too(self):
+        command = [CTL, "status", "--json", "--servers", "127.0.0.1:1", "--job", b"\xff"]
+        once = subprocess.run(command, capture_output=True, timeout=30, check=False)
+        with subprocess.Popen([*command, "--watch", "0.01"], stdout=subprocess.PIPE) as watch:
+            lines = [watch.stdout.readline() for _ in range(2)]
+            watch.kill()
+        self.assertEqual(lines, [once.stdout] * 2)
+        self.assertEqual(json.loads(lines[0])["job"], "\ufffd")
+
     def test_with_json_an_error_is_an_object_too(self):
         done = ctl("launch", "--json")
         self.assertEqual(done.returncode, 2)

@@ -173,6 +173,22 @@ TEST_F(ReaderTest, EmptyInputEndsAtOnce) {
   EXPECT_TRUE(ReadAll(options).empty());
 }
 
+// Spreadsheets and editors begin UTF-8 text with ef bb bf, which nobody sees in an error.
+TEST_F(ReaderTest, AMarkAtTheStartOfATextIsNoPartOfIt) {
+  const std::string mark = "\xef\xbb\xbf";
+  for (const auto& [format, row] : {std::pair{"libsvm", "1 1:2\n"}, std::pair{"csv", "1,2\n"},
+                                    std::pair{"movielens", "1,2,1\n"}}) {
+    const std::string path = folder_.Join("in");
+    for (const std::string& bytes : {mark + row, Gzip(mark + row)}) {
+      WriteFile(path, bytes);
+      const std::vector<Batch> batches = ReadAll(OptionsFor(format, {path}));
+      ASSERT_EQ(batches.size(), 1u) << format;
+      EXPECT_THAT(batches[0].labels, ElementsAre(1)) << format;
+    }
+    EXPECT_NE(ErrorOf(format, row + mark + row), "") << format;  // only there
+  }
+}
+
 TEST_F(ReaderTest, GzipIsReadAndDamageIsFound) {
   const std::string path = folder_.Join("a.gz");
   const std::string packed = Gzip(NumberedRows(0, 5000));
@@ -185,6 +201,7 @@ TEST_F(ReaderTest, GzipIsReadAndDamageIsFound) {
   ReadAll(options, &status);
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("truncated gzip"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("bytes (unexpected end of file)"));
   std::string damaged = packed;
   for (size_t i = damaged.size() / 2; i < damaged.size() / 2 + 20; ++i) damaged[i] ^= 0x5a;
   WriteFile(path, damaged);

@@ -82,6 +82,15 @@ TEST(Csv, TakesTheLabelOutOfItsColumn) {
   EXPECT_THAT(batches[0].dense, ElementsAre(1.5, 2, -3, 40));
 }
 
+TEST(Csv, AFileWithoutRowsMayStandBeforeTheOthers) {
+  TempDir folder;
+  WriteFile(folder.Join("a.csv"), "\n   \n");
+  WriteFile(folder.Join("b.csv"), "1,2,3\n");
+  const auto batches = ReadAll(OptionsFor("csv", {folder.Join("a.csv"), folder.Join("b.csv")}));
+  ASSERT_EQ(batches.size(), 1u);
+  EXPECT_THAT(batches[0].dense, ElementsAre(2, 3));
+}
+
 TEST(Csv, MalformedRowsAreRefused) {
   EXPECT_EQ(ErrorOf("csv", "1,2,3\n0,5\n"), "in:2:4: row has 2 cells; the first line has 3");
   EXPECT_EQ(ErrorOf("csv", "1,2,3\n0,5,6,7\n"), "in:2:8: row has 4 cells; the first line has 3");
@@ -90,7 +99,8 @@ TEST(Csv, MalformedRowsAreRefused) {
   EXPECT_EQ(ErrorOf("csv", "1,2\n0,inf\n"),
             "in:2:3: column 1 is 'inf'; a cell of csv is a finite number");
   EXPECT_THAT(ErrorOf("csv", "1\n"), HasSubstr("first line has 1 cell separated by commas"));
-  EXPECT_THAT(ErrorOf("csv", ""), HasSubstr("first line has 1 cell"));
+  EXPECT_THAT(ErrorOf("csv", ""), HasSubstr("in has no line"));
+  EXPECT_THAT(ErrorOf("csv", "\n  \n"), HasSubstr("in has no line"));
 }
 
 TEST(Movielens, ReadsAllThreeSeparators) {

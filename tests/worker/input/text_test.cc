@@ -39,6 +39,17 @@ TEST_F(Text, VocabularyIsOrderedByCountThenBytes) {
   EXPECT_THAT((*reader)->vocabulary(), ElementsAre("a", "b", "c"));
 }
 
+TEST_F(Text, AMarkAtTheStartIsNoPartOfTheFirstWord) {
+  ReaderOptions options = Options(
+      "\xef\xbb\xbf"
+      "b a b",
+      1, 0);
+  options.model.min_count = 1;
+  const auto reader = Reader::Open(options);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_THAT((*reader)->vocabulary(), ElementsAre("b", "a"));
+}
+
 TEST_F(Text, PairsStayWithinTheWindowAndTheLine) {
   const auto batches = ReadAll(Options("a b c d\ne f\n", 1, 0));
   ASSERT_EQ(batches.size(), 1u);

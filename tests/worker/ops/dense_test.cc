@@ -2,8 +2,14 @@
 // those that do not, and leaves memory beyond the columns asked for alone.
 #include "worker/ops/dense.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <fstream>
+#include <new>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -108,6 +114,32 @@ TEST(Dense, RepeatsBitForBit) {
   DenseForward(c.shape, c.x.data(), c.w.data(), c.b.data(), true, second.data());
   EXPECT_EQ(first, second);
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// OpenBLAS would try for ever to map its buffer, deaf to signals that ask the process to end.
+TEST(Dense, WhereAddressesRunOutItThrows) {
+  constexpr int kThrown = 42;
+  const auto run = [] {
+    long pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlim_t limit = static_cast<rlim_t>(pages * sysconf(_SC_PAGE_SIZE)) + (rlim_t{64} << 20);
+    const rlimit addresses = {.rlim_cur = limit, .rlim_max = limit};
+    setrlimit(RLIMIT_AS, &addresses);
+    // Of a thread that has had no buffer yet.
+    std::thread([] {
+      const std::vector<float> x(4), w(4), b(2);
+      std::vector<float> y(4);
+      try {
+        DenseForward({2, 2, 2, 2}, x.data(), w.data(), b.data(), false, y.data());
+      } catch (const std::bad_alloc&) {
+        _exit(kThrown);
+      }
+    }).join();
+    _exit(0);
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(kThrown), "");
+}
+#endif
 
 }  // namespace
 }  // namespace cairn

@@ -215,5 +215,24 @@ TEST(Cases, B24_GlobalStepCountsOnce) {
   }
 }
 
+TEST(Misuse, WhatIsNullIsRefusedByName) {
+  const auto strategy = Mirrored(2);
+  const VariablePtr variable = VariableOf(*strategy, One(1), kNone);
+  const auto refused = [](const char* method) {
+    return StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(method));
+  };
+  EXPECT_THAT(strategy->Run(nullptr, {}), refused("Run: found no function"));
+  EXPECT_THAT(strategy->UpdateNonSlot({Cpu(0)}, nullptr, {}), refused("UpdateNonSlot: found no"));
+  EXPECT_THAT(strategy->Update(variable, nullptr, {}), refused("Update: found no function"));
+  const Strategy::UpdateFn update = [](const VariablePtr&, absl::Span<const Value>) {
+    return Value();
+  };
+  EXPECT_THAT(strategy->Update(nullptr, update, {}), refused("the variable is null"));
+  const auto merge = [](absl::Span<const Value>) {
+    return GetReplicaContext()->MergeCall(nullptr, {});
+  };
+  EXPECT_THAT(strategy->Run(merge, {}), refused("MergeCall: found no function"));
+}
+
 }  // namespace
 }  // namespace cairn::test

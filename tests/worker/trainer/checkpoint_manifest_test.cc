@@ -69,6 +69,19 @@ TEST(CheckpointManifest, AnyChangedValueIsFound) {
   std::ofstream(path) << text.substr(0, text.size() / 2);
   EXPECT_THAT(CheckpointManifest::ReadFrom(folder.path()),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("checkpoint.restore")));
+  const std::string deep(300'000, '[');
+  const std::string ends(300'000, ']');
+  for (const std::string& damaged :
+       {std::string(), "{\"format\":1,\"deep\":" + deep + ends + "}"}) {
+    std::ofstream(path) << damaged;
+    EXPECT_THAT(CheckpointManifest::ReadFrom(folder.path()),
+                StatusIs(absl::StatusCode::kDataLoss, HasSubstr("damaged (it is ")));
+  }
+  fs::remove(path);
+  fs::create_directory(path);
+  EXPECT_THAT(CheckpointManifest::ReadFrom(folder.path()),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("cannot be read")));
+  fs::remove(path);
   std::ofstream(path) << text;
   EXPECT_OK(CheckpointManifest::ReadFrom(folder.path()));
 }
