@@ -222,9 +222,9 @@ class HostedTable::Window {
   std::array<EmbeddingStripe*, kWindowStripes> stripes_{};
 };
 
-template <typename Visit, typename Again>
+template <typename Visit, typename After>
 void HostedTable::ForEachWindow(const HostedTable& table, absl::Span<const KeyGroup> all,
-                                bool shared, Visit visit, Again again) {
+                                bool shared, Visit visit, After after) {
   for (size_t first = 0; first < all.size();) {
     size_t last = first + 1;
     while (last < all.size() && last - first < kWindowStripes &&
@@ -232,25 +232,39 @@ void HostedTable::ForEachWindow(const HostedTable& table, absl::Span<const KeyGr
       ++last;
     }
     const absl::Span<const KeyGroup> some = all.subspan(first, last - first);
-    for (bool done = false; !done;) {
-      {
-        const Window window(table, some, shared);
-        done = visit(window);
-      }
-      if (!done && !again(some)) return;
+    bool result = false;
+    {
+      const Window window(table, some, shared);
+      result = visit(window);
     }
-    first = last;
+    const Next next = after(some, result);
+    if (next == Next::kNone) return;
+    if (next == Next::kWindow) first = last;
   }
 }
 
 template <typename Visit>
-void HostedTable::ForEachWindow(absl::Span<const KeyGroup> groups, Visit visit) const {
-  const auto once = [&](const Window& window) {
-    visit(window);
-    return true;
+void HostedTable::Read(absl::Span<const KeyGroup> groups, Missing missing, Visit visit) const {
+  std::vector<uint32_t> at;
+  const auto look = [&](const Window& window) {
+    visit(window, at);
+    return !at.empty();
   };
-  ForEachWindow(*this, groups, /*shared=*/true, once,
-                [](absl::Span<const KeyGroup>) { return false; });
+  const auto tell = [&](absl::Span<const KeyGroup>, bool any) {
+    if (any) missing(at);
+    at.clear();
+    return Next::kWindow;
+  };
+  ForEachWindow(*this, groups, /*shared=*/true, look, tell);
+}
+
+template <typename Visit>
+void HostedTable::Update(absl::Span<const KeyGroup> groups, Presence& presence, Visit visit) const {
+  const auto bring = [&](absl::Span<const KeyGroup> some, bool done) {
+    if (done) return Next::kWindow;
+    return presence.Fetch(some) ? Next::kSameAgain : Next::kNone;
+  };
+  ForEachWindow(*this, groups, /*shared=*/false, visit, bring);
 }
 
 bool HostedTable::AllHere(const KeyGroups& groups, const Window& window,
@@ -267,20 +281,22 @@ bool HostedTable::AllHere(const KeyGroups& groups, const Window& window,
 
 int64_t HostedTable::CountAbsent(const KeyGroups& groups) const {
   int64_t absent = 0;
-  ForEachWindow(groups.groups(), [&](const Window& window) {
+  const auto count = [&](const Window& window, std::vector<uint32_t>&) {
     window.ForEachKey(groups, nullptr, [&](size_t, uint32_t, uint32_t row) {
       if (row == RowTable::kNone) ++absent;
     });
-  });
+  };
+  const auto none = [](absl::Span<const uint32_t>) {};
+  Read(groups.groups(), none, count);
   return absent;
 }
 
 int64_t HostedTable::Locate(const KeyGroups& all, absl::Span<const KeyGroup> groups,
-                            Presence& presence, std::vector<uint32_t>& missing) const {
+                            Presence& presence, Missing missing) const {
   presence.rows.resize(all.key_count());
   presence.departures.resize(all.groups().size());
   int64_t absent = 0;
-  ForEachWindow(groups, [&](const Window& window) {
+  const auto locate = [&](const Window& window, std::vector<uint32_t>& missing_here) {
     const auto first = static_cast<size_t>(&window.group(0) - all.groups().data());
     for (size_t g = 0; g < window.size(); ++g) {
       presence.departures[first + g] = window.stripe(g).departures();
@@ -289,9 +305,10 @@ int64_t HostedTable::Locate(const KeyGroups& all, absl::Span<const KeyGroup> gro
       presence.rows[at] = row;
       if (row != RowTable::kNone) return;
       ++absent;
-      if (window.stripe(g).cold_rows() > 0) missing.push_back(at);
+      if (window.stripe(g).cold_rows() > 0) missing_here.push_back(at);
     });
-  });
+  };
+  Read(groups, missing, locate);
   return absent;
 }
 
@@ -371,8 +388,7 @@ HostedTable::Changed HostedTable::Push(const UpdateStep& step, const Origin& ori
     }
     return true;
   };
-  ForEachWindow(*this, groups.groups(), /*shared=*/false, push,
-                [&](absl::Span<const KeyGroup> some) { return presence.Fetch(some); });
+  Update(groups.groups(), presence, push);
   if (changed.made != 0) CountRows(changed.made, 0);
   if (changed.not_admitted != 0) RowCounts::Add(core_->counts.not_admitted, changed.not_admitted);
   if (changed.waiting_bytes != 0) CountWaiting(changed.waiting_bytes);
@@ -385,28 +401,30 @@ HostedTable::Changed HostedTable::Push(const UpdateStep& step, const Origin& ori
 }
 
 void HostedTable::Pull(size_t part, const KeyGroups& groups, float* out, PulledRows* pulled,
-                       std::vector<uint32_t>& missing) const {
+                       Missing missing) const {
   uint32_t* const found = pulled == nullptr ? nullptr : pulled->Begin(*this, groups);
-  int64_t absent = 0;
-  ForEachWindow(groups.groups(), [&](const Window& window) {
+  int64_t nowhere = 0;
+  int64_t unknown = 0;  // counted when it is known where they are
+  const auto copy = [&](const Window& window, std::vector<uint32_t>& missing_here) {
     for (size_t g = 0; g < window.size(); ++g) {
       window.stripe(g).CountUses(window.group(g).size());
     }
     window.ForEachKey(groups, nullptr, [&](size_t g, uint32_t at, uint32_t row) {
       if (found != nullptr) found[at] = row;
       if (row == RowTable::kNone) {
-        ++absent;
         if (window.stripe(g).cold_rows() > 0) {
-          missing.push_back(at);
+          ++unknown;
+          missing_here.push_back(at);
           return;
         }
+        ++nowhere;
       }
       window.stripe(g).CopyRow(part, groups.key(at), row, out + groups.position(at) * layout().dim);
     });
-  });
-  RowCounts::Add(core_->counts.found, static_cast<int64_t>(groups.key_count()) - absent);
-  absent -= static_cast<int64_t>(missing.size());  // those are counted when it is known
-  if (absent > 0) RowCounts::Add(core_->counts.absent, absent);
+  };
+  Read(groups.groups(), missing, copy);
+  RowCounts::Add(core_->counts.found, static_cast<int64_t>(groups.key_count()) - nowhere - unknown);
+  if (nowhere > 0) RowCounts::Add(core_->counts.absent, nowhere);
 }
 
 int64_t HostedTable::Assign(size_t part, const Origin& origin, const KeyGroups& groups,
@@ -432,8 +450,7 @@ int64_t HostedTable::Assign(size_t part, const Origin& origin, const KeyGroups& 
     }
     return true;
   };
-  ForEachWindow(*this, groups.groups(), /*shared=*/false, assign,
-                [&](absl::Span<const KeyGroup> some) { return presence.Fetch(some); });
+  Update(groups.groups(), presence, assign);
   if (made != 0) CountRows(made, 0);
   return made;
 }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "ps_server/embedding_stripe.h"
 #include "ps_server/hosted_shard.h"
@@ -135,10 +136,14 @@ class HostedTable final : public HostedShard {
   // Below, all groups must be of buckets that live here.
   // How many of the keys have no row in memory; a repeated key counts each time.
   int64_t CountAbsent(const KeyGroups& groups) const;
-  // Notes in `presence` where the rows of `groups` are, which are some of `all`, and appends to
-  // `missing` the positions of keys that may have a cold one. Returns how many have none in memory.
+  // Told, with no lock held and while others are yet to be looked up, of keys without a row in
+  // memory that may have a cold one: their positions, increasing from call to call, and all that
+  // there are of a group at once.
+  using Missing = absl::FunctionRef<void(absl::Span<const uint32_t> at)>;
+  // Notes in `presence` where the rows of `groups` are, which are some of `all`. Returns how many
+  // of the keys have none in memory.
   int64_t Locate(const KeyGroups& all, absl::Span<const KeyGroup> groups, Presence& presence,
-                 std::vector<uint32_t>& missing) const;
+                 Missing missing) const;
 
   struct Changed {
     bool any = false;           // false: every stripe had the origin's part already
@@ -152,11 +157,10 @@ class HostedTable final : public HostedShard {
   Changed Push(const UpdateStep& step, const Origin& origin, const KeyGroups& groups,
                const float* gradients, const PulledRows& pulled, TableScratch& scratch,
                Presence& presence);
-  // out [keys, dim]: part `part` of each key's row, of absent ones its initial value. Positions of
-  // keys that may have a cold row are appended to `missing`, and nothing is written for them.
-  // `pulled` may be null.
+  // out [keys, dim]: part `part` of each key's row, of absent ones its initial value. Nothing is
+  // written for those that are `missing`. `pulled` may be null.
   void Pull(size_t part, const KeyGroups& groups, float* out, PulledRows* pulled,
-            std::vector<uint32_t>& missing) const;
+            Missing missing) const;
   // As HostedDense::AssignRows. Returns the number of rows made. `presence` as for Push.
   int64_t Assign(size_t part, const Origin& origin, const KeyGroups& groups, const float* values,
                  std::vector<TouchedStripe>& touched, Presence& presence);
@@ -176,14 +180,19 @@ class HostedTable final : public HostedShard {
     std::shared_ptr<const void> kept;
   };
   class Window;
-  // Calls visit(window) with the stripes of `groups`, some at a time, locked. Where it returns
-  // false, again(window's groups) is called without the locks, and then visit once more, until
-  // again returns false.
-  template <typename Visit, typename Again>
+  // What comes after a window.
+  enum class Next { kWindow, kSameAgain, kNone };
+  // Calls visit(window) with the stripes of `groups`, some at a time, locked, and then, without the
+  // locks, after(window's groups, what visit has returned), which says how it goes on.
+  template <typename Visit, typename After>
   static void ForEachWindow(const HostedTable& table, absl::Span<const KeyGroup> groups,
-                            bool shared, Visit visit, Again again);
+                            bool shared, Visit visit, After after);
+  // The same where the rows that were found are read: visit(window, missing) appends to `missing`.
   template <typename Visit>
-  void ForEachWindow(absl::Span<const KeyGroup> groups, Visit visit) const;
+  void Read(absl::Span<const KeyGroup> groups, Missing missing, Visit visit) const;
+  // … and where they are changed: visit(window) says whether all was there, or is to be brought.
+  template <typename Visit>
+  void Update(absl::Span<const KeyGroup> groups, Presence& presence, Visit visit) const;
   // Counts the push of keys without a row, scratch.absent, and takes the rows of those that get
   // one.
   static void Admit(const Window& window, const KeyGroups& groups, TableScratch& scratch,

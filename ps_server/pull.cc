@@ -41,7 +41,6 @@ struct PullScratch {
   std::vector<PullTargetItem> targets;
   std::vector<std::unique_ptr<KeyGroups>> groups;
   RowScratch rows;
-  std::vector<uint32_t> missing;
   size_t runs = 0;  // of all targets
 
   KeyGroups& group(size_t i) {
@@ -64,10 +63,7 @@ absl::Status ReadRows(ServerCore& core, const PullTargetItem& pulls, PullScratch
   const ItemTarget& target = pulls.target;
   if (target.table != nullptr) {
     float* const floats = reinterpret_cast<float*>(out);
-    scratch.missing.clear();
-    target.table->Pull(target.part, *target.groups, floats, pulled, scratch.missing);
-    if (scratch.missing.empty()) return absl::OkStatus();
-    return PullCold(core, *target.variable, target.part, *target.groups, scratch.missing, floats);
+    return PullTable(core, *target.variable, target.part, *target.groups, floats, pulled);
   }
   if (pulls.only_changes) {
     target.dense->PullRuns(pulls.changes, out);

@@ -75,6 +75,7 @@ class RocksStore : public StripeStore {
   absl::Status Checkpoint(const std::string& folder) override;
   absl::Status ReadCold(absl::Span<const ColdKey> keys, size_t row_bytes,
                         ColdRows& rows) const override;
+  SideThreads& readers() const override { return readers_; }
   absl::Status ScanCold(
       const StripeId& id, int64_t first,
       absl::FunctionRef<bool(int64_t key, absl::string_view row)> visit) const override;
@@ -147,7 +148,7 @@ class RocksStore : public StripeStore {
   // The one of cold rows; nullptr: it has none.
   rocksdb::ColumnFamilyHandle* cold_ ABSL_GUARDED_BY(life_) = nullptr;
 
-  mutable SideThreads readers_;  // of ReadCold
+  mutable SideThreads readers_;
 
   // Row segments of the stripes that were loaded or written.
   mutable absl::Mutex segments_mutex_;

@@ -1,6 +1,7 @@
 #include "storage/side_threads.h"
 
 #include <system_error>
+#include <utility>
 
 namespace cairn {
 
@@ -15,8 +16,41 @@ SideThreads::~SideThreads() {
   for (std::thread& thread : threads) thread.join();
 }
 
+SideThreads::Job::Job(SideThreads& side, std::function<void(size_t piece)> work)
+    : side_(side), work_(std::move(work)), place_(side.Enlist(this)) {}
+
+SideThreads::Job::~Job() {
+  absl::MutexLock lock(&side_.mutex_);
+  side_.jobs_.erase(place_);
+  pieces_ = next_;
+  while (helpers_ > 0) side_.helped_.Wait(&side_.mutex_);
+}
+
+void SideThreads::Job::Add(size_t pieces, size_t helpers) {
+  absl::MutexLock lock(&side_.mutex_);
+  side_.StartSome();
+  pieces_ += pieces;
+  for (size_t i = 0; i < helpers && i < side_.idle_; ++i) side_.wanted_.Signal();
+}
+
+void SideThreads::Job::Finish() {
+  absl::MutexLock lock(&side_.mutex_);
+  Help();
+  while (helpers_ > 0) side_.helped_.Wait(&side_.mutex_);
+}
+
 void SideThreads::Job::Help() {
-  for (size_t piece = next.fetch_add(1); piece < pieces; piece = next.fetch_add(1)) work(piece);
+  while (next_ < pieces_) {
+    const size_t piece = next_++;
+    side_.mutex_.Unlock();
+    work_(piece);
+    side_.mutex_.Lock();
+  }
+}
+
+std::list<SideThreads::Job*>::iterator SideThreads::Enlist(Job* job) {
+  absl::MutexLock lock(&mutex_);
+  return jobs_.insert(jobs_.end(), job);
 }
 
 void SideThreads::StartSome() {
@@ -31,19 +65,13 @@ void SideThreads::StartSome() {
 }
 
 void SideThreads::Run(size_t pieces, absl::FunctionRef<void(size_t piece)> work) {
-  Job job(pieces, work);
-  if (count_ == 0 || pieces < 2) return job.Help();
-  std::list<Job*>::iterator place;
-  {
-    absl::MutexLock lock(&mutex_);
-    StartSome();
-    place = jobs_.insert(jobs_.end(), &job);
-    for (size_t i = 1; i < pieces && i <= idle_; ++i) wanted_.Signal();
+  if (count_ == 0 || pieces < 2) {
+    for (size_t piece = 0; piece < pieces; ++piece) work(piece);
+    return;
   }
-  job.Help();
-  absl::MutexLock lock(&mutex_);
-  jobs_.erase(place);
-  while (job.helpers > 0) helped_.Wait(&mutex_);
+  Job job(*this, work);
+  job.Add(pieces, /*helpers=*/pieces - 1);
+  job.Finish();
 }
 
 void SideThreads::Main() {
@@ -51,7 +79,7 @@ void SideThreads::Main() {
   while (true) {
     Job* job = nullptr;
     for (Job* const each : jobs_) {
-      if (each->next.load() < each->pieces) job = each;
+      if (each->next_ < each->pieces_) job = each;
       if (job != nullptr) break;
     }
     if (job == nullptr) {
@@ -60,12 +88,10 @@ void SideThreads::Main() {
       continue;
     }
     --idle_;
-    ++job->helpers;
-    mutex_.Unlock();
+    ++job->helpers_;
     job->Help();
-    mutex_.Lock();
     ++idle_;
-    if (--job->helpers == 0) helped_.SignalAll();
+    if (--job->helpers_ == 0) helped_.SignalAll();
   }
 }
 

@@ -23,6 +23,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "storage/cold_rows.h"
+#include "storage/side_threads.h"
 #include "storage/stored_rows.h"
 
 namespace cairn {
@@ -230,6 +231,8 @@ class StripeStore {
   // bytes. kDataLoss: a row is damaged, or of another size.
   virtual absl::Status ReadCold(absl::Span<const ColdKey> keys, size_t row_bytes,
                                 ColdRows& rows) const = 0;
+  // Help with a ReadCold of many keys, and whoever has several to do.
+  virtual SideThreads& readers() const = 0;
   // Calls `visit` for the stripe's cold rows from key `first` on, in the order of keys, until it
   // returns false. Views are valid during the call only.
   virtual absl::Status ScanCold(

@@ -74,6 +74,9 @@ class Run {
   void Push();
   void Verify();
   void NoteMemory();
+  // Calls it, and notes for how long.
+  template <typename Function>
+  static void Time(std::vector<double>& millis, Function&& call);
   // Of the server.
   double CpuSeconds() const;
   wire::ShardInfo Info();
@@ -100,7 +103,9 @@ class Run {
   int64_t resident_ = 0;  // so too
   int64_t checked_ = 0;
   int64_t wrong_ = 0;
-  double cpu_micros_a_key_ = 0;  // of the server, in the last measurement
+  double cpu_micros_a_key_ = 0;      // of the server, in the last measurement, as are
+  std::vector<double> pull_millis_;  // of each call
+  std::vector<double> push_millis_;
   wire::RowFigures before_;
 };
 
@@ -196,6 +201,8 @@ double Run::Measure(double seconds, int64_t least_keys) {
   const auto batch = static_cast<size_t>(absl::GetFlag(FLAGS_batch));
   double spent = 0;
   int64_t keys = 0;
+  pull_millis_.clear();
+  push_millis_.clear();
   gradients_.assign(batch * kDim, 0.5f);
   before_ = Info().row_figures;
   const double cpu_before = CpuSeconds();
@@ -207,8 +214,8 @@ double Run::Measure(double seconds, int64_t least_keys) {
       keys_[i] = KeyOfRank(ranks_[i]);
     }
     const auto start = Clock::now();
-    Pull();
-    Push();
+    Time(pull_millis_, [this] { Pull(); });
+    Time(push_millis_, [this] { Push(); });
     spent += std::chrono::duration<double>(Clock::now() - start).count();
     keys += static_cast<int64_t>(batch);
     Verify();
@@ -216,6 +223,13 @@ double Run::Measure(double seconds, int64_t least_keys) {
   }
   cpu_micros_a_key_ = (CpuSeconds() - cpu_before) * 1e6 / static_cast<double>(keys);
   return static_cast<double>(keys) / spent;
+}
+
+template <typename Function>
+void Run::Time(std::vector<double>& millis, Function&& call) {
+  const auto start = Clock::now();
+  call();
+  millis.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
 }
 
 double Run::CpuSeconds() const {
@@ -251,15 +265,20 @@ void Run::Print(double rate, double other_rate) {
   const auto found = static_cast<double>(now.found - before_.found);
   const auto loaded = static_cast<double>(now.loaded - before_.loaded);
   const auto budget = static_cast<double>(budget_);
+  const auto median = [](std::vector<double>& millis) {
+    std::sort(millis.begin(), millis.end());
+    return millis[millis.size() / 2];
+  };
   std::printf(
       "{\"bench\":\"%s\",\"rows\":%lld,\"rows_in_memory\":%lld,\"table_over_budget\":%.2f,"
-      "\"keys_per_second\":%.0f,\"ratio\":%.3f,\"server_cpu_us_per_key\":%.3f,\"hit_rate\":%.4f,"
+      "\"keys_per_second\":%.0f,\"ratio\":%.3f,\"median_pull_ms\":%.3f,\"median_push_ms\":%.3f,"
+      "\"server_cpu_us_per_key\":%.3f,\"hit_rate\":%.4f,"
       "\"used_over_budget\":%.3f,"
       "\"resident_over_budget\":%.3f,\"verified\":%s}\n",
       name_.c_str(), static_cast<long long>(info.rows), static_cast<long long>(info.rows_in_memory),
       static_cast<double>(rows_ * kRowBytes) / budget, rate,
-      other_rate > 0 ? rate / other_rate : 1.0, cpu_micros_a_key_,
-      found / std::max(1.0, found + loaded), static_cast<double>(used_) / budget,
+      other_rate > 0 ? rate / other_rate : 1.0, median(pull_millis_), median(push_millis_),
+      cpu_micros_a_key_, found / std::max(1.0, found + loaded), static_cast<double>(used_) / budget,
       static_cast<double>(resident_) / budget,
       wrong_ == 0 && checked_ > 0 && server_->running() ? "true" : "false");
   std::fflush(stdout);

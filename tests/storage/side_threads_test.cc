@@ -2,6 +2,7 @@
 // any by the one who asks.
 #include "storage/side_threads.h"
 
+#include <algorithm>
 #include <atomic>
 #include <set>
 #include <thread>
@@ -55,6 +56,61 @@ TEST(SideThreads, WithoutHelpersTheOneWhoAsksDoesItAll) {
   std::set<std::thread::id> met;
   side.Run(5, [&](size_t) { met.insert(std::this_thread::get_id()); });
   EXPECT_EQ(met, std::set<std::thread::id>{std::this_thread::get_id()});
+}
+
+TEST(SideThreads, PiecesThatComeOneByOneAreDoneOnceBeforeFinishReturns) {
+  for (const size_t helpers : {0u, 1u, 3u}) {
+    SideThreads side(helpers);
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([&] {
+        for (size_t pieces = 0; pieces < 100; ++pieces) {
+          std::vector<int> done(2 * pieces);
+          SideThreads::Job job(side, [&](size_t piece) { ++done[piece]; });
+          for (size_t i = 0; i < pieces; ++i) job.Add(1);
+          job.Finish();
+          ASSERT_EQ(std::count(done.begin(), done.end(), 1), static_cast<int64_t>(pieces));
+          job.Add(pieces);
+          job.Finish();
+          ASSERT_THAT(done, Each(1));
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+}
+
+TEST(SideThreads, AHelperTakesAPieceWhileItsOwnerDoesSomethingElse) {
+  SideThreads side(1);
+  StopFlag taken;
+  SideThreads::Job job(side, [&](size_t) { taken.Stop(); });
+  job.Add(1);
+  EXPECT_TRUE(taken.WaitFor(absl::Seconds(60)));
+  job.Finish();
+}
+
+TEST(SideThreads, AJobThatEndsEarlyWaitsForWhatHasBegunAndLeavesTheRest) {
+  for (const size_t helpers : {0u, 1u}) {
+    SideThreads side(helpers);
+    StopFlag begun, ending;
+    std::atomic<size_t> done = 0;
+    {
+      SideThreads::Job job(side, [&](size_t) {
+        begun.Stop();
+        EXPECT_TRUE(ending.WaitFor(absl::Seconds(60)));
+        ++done;
+      });
+      job.Add(1);
+      EXPECT_TRUE(helpers == 0 || begun.WaitFor(absl::Seconds(60)));
+      job.Add(1000000);
+      ending.Stop();
+    }
+    const size_t at_end = done;
+    EXPECT_GE(at_end, helpers);
+    EXPECT_LT(at_end, 1000000u);
+    side.Run(2, [](size_t) {});
+    EXPECT_EQ(done, at_end);
+  }
 }
 
 }  // namespace

@@ -1,0 +1,98 @@
+// A store whose reads of cold rows a test sees, and may keep waiting or put other work into.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "storage/stripe_store.h"
+
+namespace cairn {
+
+// Another store, with one helper whatever the machine. Thread safety: as StripeStore; the functions
+// are called by whoever reads, and are set while nobody does.
+class WatchedStore final : public StripeStore {
+ public:
+  explicit WatchedStore(std::unique_ptr<StripeStore> store) : store_(std::move(store)) {}
+
+  // Called before and after the disk is read. Null: nothing is.
+  std::function<void(absl::Span<const ColdKey> keys)> before_read, after_read;
+
+  int64_t boot_count() const override { return store_->boot_count(); }
+  absl::Status PutVariable(const VariableRecord& record) override {
+    return store_->PutVariable(record);
+  }
+  absl::StatusOr<std::vector<VariableRecord>> Variables() const override {
+    return store_->Variables();
+  }
+  absl::Status PutJob(absl::Span<const VariableRecord> variables,
+                      absl::Span<const ShardRecord> shards,
+                      absl::Span<const WorkerRecord> workers) override {
+    return store_->PutJob(variables, shards, workers);
+  }
+  absl::Status PutMap(const VariableRecord& record, absl::Span<const ShardRecord> shards,
+                      absl::Span<const StripeId> gone) override {
+    return store_->PutMap(record, shards, gone);
+  }
+  absl::Status DropLeftovers(uint32_t first, uint32_t end) override {
+    return store_->DropLeftovers(first, end);
+  }
+  absl::Status DropJob(absl::string_view job) override { return store_->DropJob(job); }
+  std::unique_ptr<StripeBatch> NewBatch(const StripeId& id) override {
+    return store_->NewBatch(id);
+  }
+  absl::Status Write(StripeBatch& batch) override { return store_->Write(batch); }
+  bool Behind() const override { return store_->Behind(); }
+  absl::Status WriteEpoch(absl::Span<const ShardRecord> shards,
+                          absl::Span<const WorkerRecord> workers) override {
+    return store_->WriteEpoch(shards, workers);
+  }
+  absl::Status Sync() override { return store_->Sync(); }
+  absl::Status PutDecision(const DecisionRecord& record, bool sync) override {
+    return store_->PutDecision(record, sync);
+  }
+  absl::Status DropDecisions(absl::string_view job, int64_t step) override {
+    return store_->DropDecisions(job, step);
+  }
+  absl::StatusOr<std::vector<DecisionRecord>> Decisions() const override {
+    return store_->Decisions();
+  }
+  absl::Status PutNotes(absl::Span<const NoteRecord> notes) override {
+    return store_->PutNotes(notes);
+  }
+  absl::StatusOr<std::vector<NoteRecord>> Notes() const override { return store_->Notes(); }
+  absl::StatusOr<std::vector<ShardRecord>> Shards() const override { return store_->Shards(); }
+  absl::StatusOr<std::vector<WorkerRecord>> Workers() const override { return store_->Workers(); }
+  absl::Status LoadStripes(const StripeId& first, const StripeId& end,
+                           StripeVisitor& visitor) const override {
+    return store_->LoadStripes(first, end, visitor);
+  }
+  absl::Status ReadCold(absl::Span<const ColdKey> keys, size_t row_bytes,
+                        ColdRows& rows) const override {
+    if (before_read != nullptr) before_read(keys);
+    const absl::Status status = store_->ReadCold(keys, row_bytes, rows);
+    if (after_read != nullptr) after_read(keys);
+    return status;
+  }
+  SideThreads& readers() const override { return readers_; }
+  absl::Status ScanCold(
+      const StripeId& id, int64_t first,
+      absl::FunctionRef<bool(int64_t key, absl::string_view row)> visit) const override {
+    return store_->ScanCold(id, first, visit);
+  }
+  int64_t ColdLookupBytes() const override { return store_->ColdLookupBytes(); }
+  absl::Status SetUnfinished(bool unfinished) override { return store_->SetUnfinished(unfinished); }
+  absl::Status Checkpoint(const std::string& folder) override { return store_->Checkpoint(folder); }
+  absl::Status StartCompaction() override { return store_->StartCompaction(); }
+  std::vector<StoreFigure> Figures() const override { return store_->Figures(); }
+  int64_t DiskBytes() const override { return store_->DiskBytes(); }
+  absl::Status Close() override { return store_->Close(); }
+
+ private:
+  const std::unique_ptr<StripeStore> store_;
+  mutable SideThreads readers_{1};
+};
+
+}  // namespace cairn
