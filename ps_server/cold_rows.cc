@@ -37,6 +37,9 @@ void ColdReader::Begin(const StripeStore& store, const HostedTable& table,
 
 void ColdReader::Abandon() {
   job_.reset();
+  // Each thread has two readers, and a call that misses many keys needs some 700 KiB.
+  for (size_t i = 0; i < used_; ++i) pieces_[i] = Piece();
+  used_ = 0;
   key_count_ = 0;
   missing_.clear();
   later_.clear();
@@ -76,6 +79,7 @@ void ColdReader::AddKey(const ColdKey& key, uint64_t departures) {
   if (key_count_ % kPieceKeys == 0) {
     piece.keys.clear();
     piece.departures.clear();
+    used_ = std::max(used_, key_count_ / kPieceKeys + 1);
   }
   piece.keys.push_back(key);
   piece.departures.push_back(departures);

@@ -76,6 +76,7 @@ class ColdReader {
   const HostedTable* table_ = nullptr;
   const KeyGroups* groups_ = nullptr;
   std::array<Piece, kBlockKeys / kPieceKeys> pieces_;
+  size_t used_ = 0;                      // of them, with memory
   size_t key_count_ = 0;                 // in them
   std::vector<uint32_t> missing_;        // positions of the block's keys, by bucket and key
   std::vector<uint32_t> later_;          // of further blocks, or where rows have left meanwhile
