@@ -11,6 +11,11 @@ using ::testing::HasSubstr;
 
 class MoversTest : public MovesTest {
  protected:
+  // Another mover begins, towards version 2.
+  absl::Status BeginAs(int64_t start) {
+    start_ = start;
+    return GiveUp(2);
+  }
   // As `cairnctl servers remove`, its first step.
   absl::Status Close(int32_t server) {
     wire::ChangeMembersRequest request;
@@ -23,11 +28,9 @@ class MoversTest : public MovesTest {
 };
 
 TEST_F(MoversTest, WhatAnEarlierTryHasOnItsWayIsRefused) {
-  start_ = 7;
-  ASSERT_OK(GiveUp(2));
+  ASSERT_OK(BeginAs(7));
   ASSERT_OK(Begin(0, 1, 2));
-  start_ = 8;
-  ASSERT_OK(GiveUp(2));
+  ASSERT_OK(BeginAs(8));
   ASSERT_OK(UntilReady(0, 1, 2));
   wire::MoveRequest old = Request(wire::MoveAction::WRITE, 0, 1, 2);
   old.start = 7;
@@ -64,11 +67,9 @@ TEST_F(MoversTest, OfTwoMoversTheOneThatBeganLaterGoesOn) {
 
 // It would tell its user that rows are where they are not.
 TEST_F(MoversTest, AMoverThatAsksAgainIsToldThatAnotherOnesMapIsInForce) {
-  start_ = 7;
-  ASSERT_OK(GiveUp(2));
+  ASSERT_OK(BeginAs(7));
   ASSERT_OK(UntilReady(0, 1, 2));
-  start_ = 8;
-  ASSERT_OK(GiveUp(2));
+  ASSERT_OK(BeginAs(8));
   ASSERT_OK(Move(0, 2, 2));
   EXPECT_OK(At(0, wire::MoveAction::COMMIT, 0, 2, 2));
   start_ = 7;
@@ -79,8 +80,7 @@ TEST_F(MoversTest, AMoverThatAsksAgainIsToldThatAnotherOnesMapIsInForce) {
 
 // It may have forgotten that another mover began later.
 TEST_F(MoversTest, AMoverBeginsAnewWhereAServerWasRestarted) {
-  start_ = 7;
-  ASSERT_OK(GiveUp(2));
+  ASSERT_OK(BeginAs(7));
   Crash(1);
   EXPECT_THAT(Begin(0, 1, 2).message(), HasSubstr("was restarted"));
   EXPECT_THAT(At(1, wire::MoveAction::ABORT, 0, 1, 2).message(), HasSubstr("was restarted"));
@@ -147,15 +147,12 @@ TEST_F(MoversTest, AServerWithRowsStaysAndTakesMoreOfThem) {
 
 // A try that another took the place of, where the other came no further.
 TEST_F(MoversTest, WhatWasGivenUpKeepsNobody) {
-  start_ = 7;
-  ASSERT_OK(GiveUp(2));
+  ASSERT_OK(BeginAs(7));
   ASSERT_OK(Begin(0, 1, 2));
-  start_ = 8;
-  ASSERT_OK(GiveUp(2));
+  ASSERT_OK(BeginAs(8));
   ASSERT_OK(Begin(0, 1, 2));
   EXPECT_FALSE(Close(1).ok());
-  start_ = 9;
-  ASSERT_OK(GiveUp(2));
+  ASSERT_OK(BeginAs(9));
   ASSERT_OK(Close(1));
 }
 

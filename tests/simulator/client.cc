@@ -97,7 +97,8 @@ absl::Status Client::Connect() {
     return membership_.Greet(sessions_[slot], deadline, &replies[slot]);
   }));
   Resume(replies);
-  return network_.options().rows_move() ? Describe() : absl::OkStatus();
+  return network_.options().rows_move() ? membership_.Describe(deadline).status()
+                                        : absl::OkStatus();
 }
 
 void Client::Resume(const std::vector<wire::HelloReply>& replies) {

@@ -75,7 +75,6 @@ class Client : private MovedUpdates::Host, private Membership::Host {
   absl::Status Send(absl::Span<Exchange* const> exchanges, absl::string_view position,
                     Deadline deadline);
   // --- client_moves.cc: of a table that moves between servers, as PsClientImpl.
-  absl::Status Describe();
   // What the next push has of each row that it touches, in keys_ and values_.
   void Compute();
   absl::Status AddPush();

@@ -61,24 +61,6 @@ absl::StatusOr<std::vector<VariableSpec>> Client::DescribeOn(absl::Span<const in
   return newest;
 }
 
-absl::Status Client::Describe() {
-  const Deadline deadline = Deadline::In(kCallDeadline);
-  while (true) {
-    const int64_t members = membership_.version();
-    absl::StatusOr<std::vector<VariableSpec>> specs = DescribeOn(sessions_.Live(), deadline);
-    absl::Status status = specs.status();
-    for (size_t i = 0; status.ok() && i < specs->size(); ++i) {
-      status = KnowServersOf((*specs)[i], deadline);
-    }
-    const bool again = absl::IsUnavailable(status) &&
-                       (membership_.version() != members || membership_.Changed(deadline));
-    if (again) continue;
-    RETURN_IF_ERROR(status);
-    for (const VariableSpec& spec : *specs) variables_.Insert(spec);
-    return absl::OkStatus();
-  }
-}
-
 void Client::Compute() {
   keys_.clear();
   values_.clear();

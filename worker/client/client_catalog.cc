@@ -143,20 +143,7 @@ absl::Status PsClientImpl::CreatePlaced(absl::Span<const VariableSpec> specs, De
 
 absl::StatusOr<std::vector<VariableSpec>> PsClientImpl::Describe(Deadline deadline) {
   RETURN_IF_ERROR(CheckOpen("describe", deadline));
-  while (true) {
-    const int64_t members = membership_.version();
-    absl::StatusOr<std::vector<VariableSpec>> specs = DescribeOn(sessions_.Live(), deadline);
-    absl::Status status = specs.status();
-    for (size_t i = 0; status.ok() && i < specs->size(); ++i) {
-      status = KnowServersOf((*specs)[i], deadline);
-    }
-    const bool again = absl::IsUnavailable(status) &&
-                       (membership_.version() != members || membership_.Changed(deadline));
-    if (again) continue;  // servers came or went meanwhile
-    RETURN_IF_ERROR(status);
-    for (const VariableSpec& spec : *specs) variables_.Insert(spec);
-    return specs;
-  }
+  return membership_.Describe(deadline);
 }
 
 absl::StatusOr<std::vector<VariableSpec>> PsClientImpl::DescribeOn(

@@ -209,6 +209,22 @@ absl::Status Membership::KnowServersOf(const VariableSpec& spec, Deadline deadli
                    " does not know: give servers and workers the same cluster file"));
 }
 
+absl::StatusOr<std::vector<VariableSpec>> Membership::Describe(Deadline deadline) {
+  while (true) {
+    const int64_t members = version();
+    absl::StatusOr<std::vector<VariableSpec>> specs = host_.DescribeOn(sessions_.Live(), deadline);
+    absl::Status status = specs.status();
+    for (size_t i = 0; status.ok() && i < specs->size(); ++i) {
+      status = KnowServersOf((*specs)[i], deadline);
+    }
+    const bool again = absl::IsUnavailable(status) && (version() != members || Changed(deadline));
+    if (again) continue;  // servers came or went meanwhile
+    RETURN_IF_ERROR(status);
+    for (const VariableSpec& spec : *specs) variables_.Insert(spec);
+    return specs;
+  }
+}
+
 void Membership::SetLastWord(size_t server, int64_t applied) {
   absl::MutexLock lock(&mutex_);
   if (server >= last_words_.size()) last_words_.resize(server + 1);

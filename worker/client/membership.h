@@ -89,6 +89,8 @@ class Membership {
   // OK: every server that has a part of it is known; if need be after Refresh. kUnavailable: one
   // has left, so that there is a newer map.
   absl::Status KnowServersOf(const VariableSpec& spec, Deadline deadline);
+  // The variables that the servers have, by the newest maps, which the client goes by from then on.
+  absl::StatusOr<std::vector<VariableSpec>> Describe(Deadline deadline);
 
  private:
   absl::Status HelloTo(ServerSession& session, int64_t incarnation, Deadline deadline,
