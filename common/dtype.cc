@@ -2,9 +2,10 @@
 
 #include <array>
 #include <cmath>
+#include <cstring>
 
-#include "absl/base/casts.h"
 #include "absl/strings/str_cat.h"
+#include "common/float16.h"
 #include "common/nearest.h"
 
 namespace cairn {
@@ -83,53 +84,10 @@ bool IsFloating(DType dtype) {
   return info != nullptr && info->floating;
 }
 
-uint16_t BFloat16FromFloat(float value) {
-  const auto bits = absl::bit_cast<uint32_t>(value);
-  // A NaN whose payload lies in the lower half must not round to infinity.
-  const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
-  const uint32_t rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
-  return static_cast<uint16_t>(is_nan ? (bits >> 16) | 0x40u : rounded >> 16);
-}
-
-float FloatFromBFloat16(uint16_t bits) {
-  return absl::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-}
-
-uint16_t Float16FromFloat(float value) {
-  const auto bits = absl::bit_cast<uint32_t>(value);
-  const uint32_t sign = (bits >> 16) & 0x8000u;
-  const uint32_t magnitude = bits & 0x7fffffffu;
-  uint32_t half = 0;
-  if (magnitude > 0x7f800000u) {
-    half = 0x7e00u | ((magnitude >> 13) & 0x3ffu);  // NaN, quiet
-  } else if (magnitude >= 0x477ff000u) {
-    half = 0x7c00u;  // 65520 and above round to infinity
-  } else if (magnitude < 0x38800000u) {
-    // Subnormal: adding 0.5 puts the last kept bit where float32 rounds, to nearest even.
-    const float shifted = absl::bit_cast<float>(magnitude) + 0.5f;
-    half = absl::bit_cast<uint32_t>(shifted) - absl::bit_cast<uint32_t>(0.5f);
-  } else {
-    // Exponent bias 127 to 15, then round to nearest even at bit 13.
-    const uint32_t biased = magnitude - (112u << 23);
-    half = (biased + 0xfffu + ((biased >> 13) & 1u)) >> 13;
-  }
-  return static_cast<uint16_t>(sign | half);
-}
-
-float FloatFromFloat16(uint16_t bits) {
-  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
-  const uint32_t magnitude = bits & 0x7fffu;
-  uint32_t wide = 0;
-  if (magnitude >= 0x7c00u) {
-    wide = 0x7f800000u | ((magnitude & 0x3ffu) << 13);  // infinity, NaN
-  } else if (magnitude >= 0x0400u) {
-    wide = (magnitude << 13) + (112u << 23);
-  } else {
-    // Subnormal: units of 2^-24, exact in float32.
-    wide = absl::bit_cast<uint32_t>(static_cast<float>(magnitude) * 0x1p-24f);
-  }
-  return absl::bit_cast<float>(sign | wide);
-}
+uint16_t Float16FromFloat(float value) { return EncodeFloat16(value); }
+float FloatFromFloat16(uint16_t bits) { return DecodeFloat16(bits); }
+uint16_t BFloat16FromFloat(float value) { return EncodeBFloat16(value); }
+float FloatFromBFloat16(uint16_t bits) { return DecodeBFloat16(bits); }
 
 void ToFloat32(DType dtype, const void* from, size_t count, float* to) {
   switch (dtype) {

@@ -13,8 +13,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "tests/support/guarded_memory.h"
 #include "worker/ops/device_queue.h"
 #include "worker/ops/loop_ops_cuda.h"
+#include "worker/ops/loop_tensor_ops_cuda.h"
 
 namespace cairn::test {
 
@@ -24,16 +26,29 @@ namespace cairn::test {
 // then; what was copied out must not have changed when the queue is finished.
 class LoopQueue final : public DeviceQueue {
  public:
-  LoopQueue() : ops_(*this) {}
+  // `guarded`: the device's memory is its own alone; host code that touches it dies.
+  explicit LoopQueue(bool guarded = false)
+      : guard_(guarded ? std::make_unique<GuardedMemory>() : nullptr),
+        ops_(*this),
+        tensor_ops_(*this) {}
   ~LoopQueue() override {
     EXPECT_TRUE(sizes_.empty()) << sizes_.size() << " pieces of memory were not freed";
   }
 
   // Of allocations from now on, `count` succeed.
   void LimitAllocations(int count) { allocations_left_ = count; }
+  // Pieces of memory that are not freed.
+  int allocated() const { return static_cast<int>(sizes_.size()); }
 
   Ops& ops() override { return ops_; }
-  absl::StatusOr<void*> AllocateDevice(size_t bytes) override { return Allocate(bytes); }
+  TensorOps& tensor_ops() override { return tensor_ops_; }
+  absl::StatusOr<void*> AllocateDevice(size_t bytes) override {
+    if (guard_ == nullptr) return Allocate(bytes);
+    if (allocations_left_-- == 0) return NoMemory(bytes);
+    void* const memory = guard_->Allocate(bytes);
+    sizes_[memory] = bytes;
+    return memory;
+  }
   void FreeDevice(void* memory) override { Free(memory); }
   absl::StatusOr<void*> AllocateHost(size_t bytes) override { return Allocate(bytes); }
   void FreeHost(void* memory) override { Free(memory); }
@@ -48,12 +63,21 @@ class LoopQueue final : public DeviceQueue {
   }
   void CopyOut(const void* device, void* host, size_t bytes) override {
     if (!error_.ok()) return;
+    const GuardedMemory::Access access(guard_.get());
     const auto* const from = static_cast<const std::byte*>(device);
     out_.push_back({from, static_cast<std::byte*>(host), {from, from + bytes}});
+  }
+  void CopyFrom(Device other, const void* from, void* to, size_t bytes) override {
+    if (!error_.ok()) return;
+    EXPECT_FALSE(other.is_cpu());
+    const GuardedMemory::Access access(guard_.get());
+    const GuardedMemory::Access others(GuardedMemory::Of(from));
+    std::memcpy(to, from, bytes);
   }
   void Fail(const absl::Status& why) override { error_.Update(why); }
   absl::Status Finish() override {
     while (done_ < begun_) CopyOne();
+    const GuardedMemory::Access access(guard_.get());
     for (const Copy& copy : out_) {
       EXPECT_EQ(std::memcmp(copy.from, copy.bytes.data(), copy.bytes.size()), 0)
           << "an op wrote what was being copied out";
@@ -68,6 +92,7 @@ class LoopQueue final : public DeviceQueue {
   template <typename Body>
   void ForEach(uint64_t count, const Body& body) {
     if (!error_.ok()) return;
+    const GuardedMemory::Access access(guard_.get());
     for (uint64_t i = count; i-- > 0;) {
       // Both widths of the index take turns.
       if (i % 2 == 0) {
@@ -78,11 +103,14 @@ class LoopQueue final : public DeviceQueue {
     }
   }
   void Zero(float* x, size_t count) {
-    if (error_.ok()) std::memset(x, 0, count * sizeof(float));
+    if (!error_.ok()) return;
+    const GuardedMemory::Access access(guard_.get());
+    std::memset(x, 0, count * sizeof(float));
   }
   void Multiply(int64_t m, int64_t n, int64_t k, ColumnMajor a, ColumnMajor b, float* c,
                 int64_t c_stride) {
     if (!error_.ok()) return;
+    const GuardedMemory::Access access(guard_.get());
     const auto op = [](const ColumnMajor& x) { return x.transposed ? CblasTrans : CblasNoTrans; };
     const auto number = [](int64_t extent) { return static_cast<int>(extent); };
     cblas_sgemm(CblasColMajor, op(a), op(b), number(m), number(n), number(k), 1.0f, a.data,
@@ -97,6 +125,7 @@ class LoopQueue final : public DeviceQueue {
   };
 
   void CopyOne() {
+    const GuardedMemory::Access access(guard_.get());
     const Copy& copy = in_.front();
     EXPECT_EQ(std::memcmp(copy.from, copy.bytes.data(), copy.bytes.size()), 0)
         << "the host wrote what was being copied";
@@ -105,10 +134,11 @@ class LoopQueue final : public DeviceQueue {
     ++done_;
   }
 
+  static absl::Status NoMemory(size_t bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat(bytes, " bytes are too many for this test"));
+  }
   absl::StatusOr<void*> Allocate(size_t bytes) {
-    if (allocations_left_-- == 0) {
-      return absl::ResourceExhaustedError(absl::StrCat(bytes, " bytes are too many for this test"));
-    }
+    if (allocations_left_-- == 0) return NoMemory(bytes);
     constexpr size_t kAlignment = 256;
     const size_t floats = (bytes + kAlignment - 1) / kAlignment * kAlignment / sizeof(float);
     auto* const memory =
@@ -120,9 +150,10 @@ class LoopQueue final : public DeviceQueue {
   void Free(void* memory) {
     if (memory == nullptr) return;
     EXPECT_EQ(sizes_.erase(memory), 1u) << "freed twice, or not from here";
-    std::free(memory);
+    if (GuardedMemory::Of(memory) == nullptr) std::free(memory);
   }
 
+  const std::unique_ptr<GuardedMemory> guard_;
   std::deque<Copy> in_;
   size_t begun_ = 0, done_ = 0;
   std::vector<Copy> out_;
@@ -130,6 +161,7 @@ class LoopQueue final : public DeviceQueue {
   int allocations_left_ = -1;  // < 0: no limit
   absl::Status error_;
   LoopOps<LoopQueue> ops_;
+  LoopTensorOps<LoopQueue> tensor_ops_;
 };
 
 }  // namespace cairn::test

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "common/device.h"
 #include "worker/ops/ops.h"
+#include "worker/ops/tensor_ops.h"
 
 namespace cairn {
 
@@ -19,6 +20,8 @@ class DeviceQueue {
   virtual ~DeviceQueue() = default;
 
   virtual Ops& ops() = 0;
+  // Of the same queue as ops().
+  virtual TensorOps& tensor_ops() = 0;
 
   // Memory of the device, and of the host where copies run beside the host's work (page-locked);
   // 256-byte aligned, uninitialized. kResourceExhausted says how much was asked for. Free what was
@@ -36,6 +39,9 @@ class DeviceQueue {
   // Copies to the host, after the ops called so far; those called later do not wait for it, so they
   // leave `device` as it is.
   virtual void CopyOut(const void* device, void* host, size_t bytes) = 0;
+
+  // Copies from `other`, a GPU, as the ops do: nothing writes there until Finish.
+  virtual void CopyFrom(Device other, const void* from, void* to, size_t bytes) = 0;
 
   // Ops and copies called from here on until Finish do nothing, and it returns `why`: for what
   // cannot be had in the middle of a step.

@@ -15,6 +15,7 @@
 #include "common/status.h"
 #include "worker/ops/device_queue.h"
 #include "worker/ops/loop_ops_cuda.h"
+#include "worker/ops/loop_tensor_ops_cuda.h"
 
 namespace cairn {
 namespace {
@@ -101,7 +102,7 @@ class Events {
 
 class CudaQueue final : public DeviceQueue {
  public:
-  explicit CudaQueue(Device device) : device_(device), ops_(*this) {}
+  explicit CudaQueue(Device device) : device_(device), ops_(*this), tensor_ops_(*this) {}
   ~CudaQueue() override {
     if (blas_ == nullptr || stuck_) return;
     Select();
@@ -110,6 +111,7 @@ class CudaQueue final : public DeviceQueue {
   absl::Status Open();
 
   Ops& ops() override { return ops_; }
+  TensorOps& tensor_ops() override { return tensor_ops_; }
   absl::StatusOr<void*> AllocateDevice(size_t bytes) override;
   void FreeDevice(void* memory) override;
   absl::StatusOr<void*> AllocateHost(size_t bytes) override;
@@ -117,6 +119,7 @@ class CudaQueue final : public DeviceQueue {
   int CopyIn(const void* host, void* device, size_t bytes) override;
   void AwaitCopy(int copy) override;
   void CopyOut(const void* device, void* host, size_t bytes) override;
+  void CopyFrom(Device other, const void* from, void* to, size_t bytes) override;
   void Fail(const absl::Status& why) override;
   absl::Status Finish() override;
 
@@ -145,6 +148,7 @@ class CudaQueue final : public DeviceQueue {
   unsigned blocks_ = 1;  // that the device runs at once, several a multiprocessor
   absl::Status error_;
   LoopOps<CudaQueue> ops_;
+  LoopTensorOps<CudaQueue> tensor_ops_;
 };
 
 // The first error is kept (Update): those after it follow from it.
@@ -228,6 +232,14 @@ void CudaQueue::CopyOut(const void* device, void* host, size_t bytes) {
   if (error_.ok()) Note(events_.Await(out_.get(), number), "wait for ops");
   if (!error_.ok()) return;
   Note(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, out_.get()), "copy out");
+}
+
+// Directly where the GPUs reach each other, else through the host, as the driver has it.
+void CudaQueue::CopyFrom(Device other, const void* from, void* to, size_t bytes) {
+  if (!error_.ok()) return;
+  Select();
+  Note(cudaMemcpyPeerAsync(to, device_.index, from, other.index, bytes, compute_.get()),
+       "copy between GPUs");
 }
 
 void CudaQueue::Fail(const absl::Status& why) { error_.Update(why); }

@@ -1,14 +1,16 @@
 #include "worker/ops/tensor_math.h"
 
 #include <algorithm>
-#include <cstring>
+#include <memory>
 #include <utility>
-#include <vector>
 
+#include "absl/container/flat_hash_set.h"
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "common/numeric_type.h"
 #include "common/status.h"
 #include "glog/logging.h"
+#include "worker/ops/device_tensors.h"
 
 namespace cairn {
 namespace {
@@ -23,40 +25,61 @@ bool SameType(const Tensor& a, const Tensor& b) {
   return !a.is_text() && !b.is_text() && a.dtype() == b.dtype() && a.shape() == b.shape();
 }
 
-template <typename T>
-T Combine(ElementOp op, T old, T value) {
-  switch (op) {
-    case ElementOp::kSet: return value;
-    case ElementOp::kAdd: return old + value;
-    case ElementOp::kSub: return old - value;
-    case ElementOp::kMul: return old * value;
-    case ElementOp::kDiv: return old / value;
-    case ElementOp::kMin: return std::min(old, value);
-    case ElementOp::kMax: return std::max(old, value);
+// Has the ops of `device` do what `use` asks of them.
+absl::Status ComputeOn(Device device, absl::FunctionRef<void(TensorOps&)> use) {
+  if (device.is_cpu()) {
+    use(HostTensorOps());
+    return absl::OkStatus();
   }
-  return value;
+  ASSIGN_OR_RETURN(const std::shared_ptr<DeviceTensors> gpu, DeviceTensors::Of(device));
+  return gpu->Compute([use](DeviceQueue& queue) { use(queue.tensor_ops()); });
 }
 
-template <typename T>
-void CombineSpan(ElementOp op, const T* values, size_t count, T* to) {
-  // A loop for each operation, so that the compiler makes vectors of it.
-  switch (op) {
-    case ElementOp::kSet: std::copy_n(values, count, to); return;
-    case ElementOp::kAdd:
-      for (size_t i = 0; i < count; ++i) to[i] += values[i];
-      return;
-    case ElementOp::kSub:
-      for (size_t i = 0; i < count; ++i) to[i] -= values[i];
-      return;
-    default:
-      for (size_t i = 0; i < count; ++i) to[i] = Combine(op, to[i], values[i]);
+// The CPUs' memory is the host's.
+bool SameMemory(Device a, Device b) { return a == b || (a.is_cpu() && b.is_cpu()); }
+
+// `tensor` itself where ops of `device` reach it, else a copy there.
+absl::StatusOr<Tensor> Within(const Tensor& tensor, Device device) {
+  if (SameMemory(tensor.device(), device)) return tensor;
+  return CopyTensor(tensor, device);
+}
+
+// Into memory of as many bytes on any device.
+absl::Status CopyBytes(const Tensor& from, Tensor* to) {
+  const size_t bytes = from.bytes();
+  const void* const source = from.data();
+  void* const target = to->mutable_data();
+  if (bytes == 0) return absl::OkStatus();
+  if (SameMemory(from.device(), to->device())) {
+    return ComputeOn(to->device(), [&](TensorOps& ops) {
+      ops.CopyBlocks(source, bytes, 1, bytes, target, bytes);
+    });
   }
+  const bool out = to->device().is_cpu();
+  ASSIGN_OR_RETURN(const std::shared_ptr<DeviceTensors> gpu,
+                   DeviceTensors::Of(out ? from.device() : to->device()));
+  return gpu->Compute([&](DeviceQueue& queue) {
+    if (out) {
+      queue.CopyOut(source, target, bytes);
+    } else if (from.device().is_cpu()) {
+      queue.AwaitCopy(queue.CopyIn(source, target, bytes));
+    } else {
+      queue.CopyFrom(from.device(), source, target, bytes);
+    }
+  });
+}
+
+size_t Count(const Tensor& tensor) { return static_cast<size_t>(tensor.elements()); }
+
+bool AllDistinct(absl::Span<const int64_t> rows) {
+  return absl::flat_hash_set<int64_t>(rows.begin(), rows.end()).size() == rows.size();
 }
 
 // Integers cannot be divided by zero.
 absl::Status CheckDivisors(const Tensor& values) {
   if (IsFloating(values.dtype())) return absl::OkStatus();
-  for (const double value : values.ToDoubles()) {
+  ASSIGN_OR_RETURN(const Tensor host, HostTensor(values));
+  for (const double value : host.ToDoubles()) {
     if (value == 0) return absl::InvalidArgumentError("division of integers by zero");
   }
   return absl::OkStatus();
@@ -79,49 +102,52 @@ Split SplitAt(const Shape& shape, int64_t axis) {
 }
 
 // The sum over one axis.
-Tensor SumAxis(const Tensor& tensor, int64_t axis) {
+absl::StatusOr<Tensor> SumAxis(const Tensor& tensor, int64_t axis) {
   const Split split = SplitAt(tensor.shape(), axis);
   Shape shape = tensor.shape();
   shape.erase(shape.begin() + axis);
-  Tensor sum = Tensor::Zeros(tensor.dtype(), std::move(shape), tensor.device());
-  WithNumericType(tensor.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    const T* from = tensor.values<T>().data();
-    T* to = sum.mutable_values<T>().data();
-    for (int64_t outer = 0; outer < split.outer; ++outer, to += split.inner) {
-      for (int64_t i = 0; i < split.extent; ++i, from += split.inner) {
-        CombineSpan(ElementOp::kAdd, from, static_cast<size_t>(split.inner), to);
-      }
-    }
-  });
+  ASSIGN_OR_RETURN(Tensor sum, NewTensor(tensor.dtype(), std::move(shape), tensor.device()));
+  RETURN_IF_ERROR(ComputeOn(tensor.device(), [&](TensorOps& ops) {
+    ops.SumMiddle(tensor.dtype(), tensor.data(), static_cast<size_t>(split.outer),
+                  static_cast<size_t>(split.extent), static_cast<size_t>(split.inner),
+                  sum.mutable_data());
+  }));
   return sum;
 }
 
 }  // namespace
 
-Tensor CastTensor(const Tensor& tensor, DType dtype) {
-  if (tensor.dtype() == dtype) return tensor.Copy();
-  Tensor cast = Tensor::Uninitialized(dtype, tensor.shape(), tensor.device());
-  const auto count = static_cast<size_t>(tensor.elements());
-  if (Is16Bit(dtype)) {
-    const Tensor floats = CastTensor(tensor, DType::kFloat32);
-    FromFloat32(dtype, floats.values<float>().data(), count, cast.mutable_data());
-  } else if (Is16Bit(tensor.dtype())) {
-    std::vector<float> floats(count);
-    ToFloat32(tensor.dtype(), tensor.data(), count, floats.data());
-    WithNumericType(dtype, [&](auto zero) {
-      auto to = cast.mutable_values<decltype(zero)>();
-      for (size_t i = 0; i < count; ++i) to[i] = static_cast<decltype(zero)>(floats[i]);
-    });
-  } else {
-    WithNumericType(tensor.dtype(), [&](auto from_zero) {
-      const auto from = tensor.values<decltype(from_zero)>();
-      WithNumericType(dtype, [&](auto to_zero) {
-        auto to = cast.mutable_values<decltype(to_zero)>();
-        for (size_t i = 0; i < count; ++i) to[i] = static_cast<decltype(to_zero)>(from[i]);
-      });
-    });
+absl::StatusOr<Tensor> NewTensor(DType dtype, Shape shape, Device device) {
+  if (device.is_cpu()) return Tensor::Uninitialized(dtype, std::move(shape), device);
+  ASSIGN_OR_RETURN(const std::shared_ptr<DeviceTensors> gpu, DeviceTensors::Of(device));
+  return gpu->Uninitialized(dtype, std::move(shape));
+}
+
+absl::StatusOr<Tensor> FullTensor(DType dtype, Shape shape, double value, Device device) {
+  ASSIGN_OR_RETURN(Tensor full, NewTensor(dtype, std::move(shape), device));
+  RETURN_IF_ERROR(ComputeOn(
+      device, [&](TensorOps& ops) { ops.Fill(dtype, value, Count(full), full.mutable_data()); }));
+  return full;
+}
+
+absl::StatusOr<Tensor> CopyTensor(const Tensor& tensor, Device device) {
+  if (tensor.is_text()) {
+    if (device.is_cpu()) return tensor.CopyTo(device);
+    return absl::InvalidArgumentError(absl::StrCat(tensor.TypeText(), " cannot be copied to ",
+                                                   device.text(), ": texts live on CPUs"));
   }
+  ASSIGN_OR_RETURN(Tensor copy, NewTensor(tensor.dtype(), tensor.shape(), device));
+  RETURN_IF_ERROR(CopyBytes(tensor, &copy));
+  return copy;
+}
+
+absl::StatusOr<Tensor> HostTensor(const Tensor& tensor) { return Within(tensor, Cpu(0)); }
+
+absl::StatusOr<Tensor> CastTensor(const Tensor& tensor, DType dtype) {
+  ASSIGN_OR_RETURN(Tensor cast, NewTensor(dtype, tensor.shape(), tensor.device()));
+  RETURN_IF_ERROR(ComputeOn(tensor.device(), [&](TensorOps& ops) {
+    ops.Cast(tensor.dtype(), tensor.data(), Count(tensor), dtype, cast.mutable_data());
+  }));
   return cast;
 }
 
@@ -130,23 +156,28 @@ absl::StatusOr<Tensor> AddTensors(absl::Span<const Tensor> terms) {
     if (!SameType(terms[0], term)) return Differ(terms[0], term);
   }
   const DType dtype = terms[0].dtype();
-  Tensor sum = CastTensor(terms[0], Is16Bit(dtype) ? DType::kFloat32 : dtype);
+  const bool narrow = Is16Bit(dtype);
+  ASSIGN_OR_RETURN(Tensor sum, CastTensor(terms[0], narrow ? DType::kFloat32 : dtype));
   for (const Tensor& term : terms.subspan(1)) {
-    const Tensor wide = Is16Bit(dtype) ? CastTensor(term, DType::kFloat32) : term;
+    if (!narrow) {
+      RETURN_IF_ERROR(ApplyElements(ElementOp::kAdd, term, &sum));
+      continue;
+    }
+    ASSIGN_OR_RETURN(const Tensor wide, CastTensor(term, DType::kFloat32));
     RETURN_IF_ERROR(ApplyElements(ElementOp::kAdd, wide, &sum));
   }
-  return Is16Bit(dtype) ? CastTensor(sum, dtype) : sum;
+  if (narrow) return CastTensor(sum, dtype);
+  return sum;
 }
 
-Tensor DivideTensor(const Tensor& tensor, double divisor) {
-  if (Is16Bit(tensor.dtype())) {
-    return CastTensor(DivideTensor(CastTensor(tensor, DType::kFloat32), divisor), tensor.dtype());
-  }
-  Tensor quotient = tensor.Copy();
-  WithNumericType(tensor.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    for (T& value : quotient.mutable_values<T>()) value /= static_cast<T>(divisor);
-  });
+absl::StatusOr<Tensor> DivideTensor(const Tensor& tensor, double divisor) {
+  const bool narrow = Is16Bit(tensor.dtype());
+  const DType dtype = narrow ? DType::kFloat32 : tensor.dtype();
+  ASSIGN_OR_RETURN(Tensor quotient, CastTensor(tensor, dtype));
+  RETURN_IF_ERROR(ComputeOn(tensor.device(), [&](TensorOps& ops) {
+    ops.Divide(dtype, divisor, Count(quotient), quotient.mutable_data());
+  }));
+  if (narrow) return CastTensor(quotient, tensor.dtype());
   return quotient;
 }
 
@@ -166,13 +197,17 @@ absl::StatusOr<std::vector<int64_t>> CheckAxes(absl::Span<const int64_t> axes, i
   return absl::InvalidArgumentError(absl::StrCat("axis ", *twice, " is given twice"));
 }
 
-Tensor SumAxes(const Tensor& tensor, absl::Span<const int64_t> axes) {
-  if (Is16Bit(tensor.dtype())) {
-    return CastTensor(SumAxes(CastTensor(tensor, DType::kFloat32), axes), tensor.dtype());
-  }
-  if (axes.empty()) return tensor.Copy();
+absl::StatusOr<Tensor> SumAxes(const Tensor& tensor, absl::Span<const int64_t> axes) {
+  if (axes.empty()) return CopyTensor(tensor, tensor.device());
+  const bool narrow = Is16Bit(tensor.dtype());
   Tensor sum = tensor;
-  for (size_t i = axes.size(); i-- > 0;) sum = SumAxis(sum, axes[i]);
+  if (narrow) {
+    ASSIGN_OR_RETURN(sum, CastTensor(tensor, DType::kFloat32));
+  }
+  for (size_t i = axes.size(); i-- > 0;) {
+    ASSIGN_OR_RETURN(sum, SumAxis(sum, axes[i]));
+  }
+  if (narrow) return CastTensor(sum, tensor.dtype());
   return sum;
 }
 
@@ -194,59 +229,77 @@ absl::StatusOr<Tensor> ConcatTensors(absl::Span<const Tensor> parts, int64_t axi
     if (other != shape) return Differ(first, part);
     shape[at] += extent;
   }
-  Tensor whole = Tensor::Uninitialized(first.dtype(), shape, first.device());
+  const Device device = first.device();
+  std::vector<Tensor> here;
+  for (const Tensor& part : parts) {
+    ASSIGN_OR_RETURN(here.emplace_back(), Within(part, device));
+  }
+  ASSIGN_OR_RETURN(Tensor whole, NewTensor(first.dtype(), shape, device));
   const size_t element = DTypeBytes(first.dtype());
-  const auto outer_count = static_cast<size_t>(SplitAt(shape, checked[0]).outer);
-  auto* to = static_cast<char*>(whole.mutable_data());
-  for (size_t outer = 0; outer < outer_count; ++outer) {
-    for (const Tensor& part : parts) {
-      const Split split = SplitAt(part.shape(), checked[0]);
-      const size_t bytes = static_cast<size_t>(split.extent * split.inner) * element;
-      if (bytes > 0) std::memcpy(to, static_cast<const char*>(part.data()) + outer * bytes, bytes);
+  const Split all = SplitAt(shape, checked[0]);
+  const size_t stride = static_cast<size_t>(all.extent * all.inner) * element;
+  RETURN_IF_ERROR(ComputeOn(device, [&](TensorOps& ops) {
+    auto* to = static_cast<std::byte*>(whole.mutable_data());
+    for (const Tensor& part : here) {
+      const size_t bytes = static_cast<size_t>(part.shape()[at] * all.inner) * element;
+      if (bytes == 0) continue;
+      ops.CopyBlocks(part.data(), bytes, static_cast<size_t>(all.outer), bytes, to, stride);
       to += bytes;
     }
-  }
+  }));
   return whole;
 }
 
-Tensor SliceTensor(const Tensor& tensor, int64_t axis, int64_t first, int64_t count) {
+absl::StatusOr<Tensor> SliceTensor(const Tensor& tensor, int64_t axis, int64_t first,
+                                   int64_t count) {
   const Split split = SplitAt(tensor.shape(), axis);
   CHECK(first >= 0 && count >= 0 && first + count <= split.extent)
       << "[" << first << ", " << first + count << ") of axis " << axis << " of "
       << tensor.TypeText();
   Shape shape = tensor.shape();
   shape[static_cast<size_t>(axis)] = count;
-  Tensor slice = Tensor::Uninitialized(tensor.dtype(), std::move(shape), tensor.device());
-  const size_t stride = static_cast<size_t>(split.inner) * DTypeBytes(tensor.dtype());
-  const size_t bytes = static_cast<size_t>(count) * stride;
-  const char* from = static_cast<const char*>(tensor.data()) + static_cast<size_t>(first) * stride;
-  auto* to = static_cast<char*>(slice.mutable_data());
-  for (int64_t outer = 0; outer < split.outer && bytes > 0; ++outer) {
-    std::memcpy(to, from, bytes);
-    to += bytes;
-    from += static_cast<size_t>(split.extent) * stride;
-  }
+  ASSIGN_OR_RETURN(Tensor slice, NewTensor(tensor.dtype(), std::move(shape), tensor.device()));
+  const size_t inner = static_cast<size_t>(split.inner) * DTypeBytes(tensor.dtype());
+  const size_t bytes = static_cast<size_t>(count) * inner;
+  if (bytes == 0) return slice;
+  RETURN_IF_ERROR(ComputeOn(tensor.device(), [&](TensorOps& ops) {
+    const auto* from = static_cast<const std::byte*>(tensor.data());
+    ops.CopyBlocks(from + static_cast<size_t>(first) * inner,
+                   static_cast<size_t>(split.extent) * inner, static_cast<size_t>(split.outer),
+                   bytes, slice.mutable_data(), bytes);
+  }));
   return slice;
+}
+
+absl::StatusOr<Tensor> TakeRows(const Tensor& tensor, absl::Span<const int64_t> rows) {
+  Shape shape = tensor.shape();
+  shape[0] = static_cast<int64_t>(rows.size());
+  const size_t bytes = static_cast<size_t>(RowWidth(shape)) * DTypeBytes(tensor.dtype());
+  ASSIGN_OR_RETURN(Tensor taken, NewTensor(tensor.dtype(), std::move(shape), tensor.device()));
+  ASSIGN_OR_RETURN(const Tensor named, Within(Tensor::Vector<int64_t>(rows), tensor.device()));
+  if (taken.elements() == 0) return taken;
+  RETURN_IF_ERROR(ComputeOn(tensor.device(), [&](TensorOps& ops) {
+    ops.TakeRows(tensor.data(), static_cast<const int64_t*>(named.data()), rows.size(), bytes,
+                 taken.mutable_data());
+  }));
+  return taken;
 }
 
 absl::Status ApplyElements(ElementOp op, const Tensor& values, Tensor* to) {
   if (!SameType(values, *to)) return Differ(*to, values);
   if (op == ElementOp::kDiv) RETURN_IF_ERROR(CheckDivisors(values));
-  if (op == ElementOp::kSet) {
-    if (values.elements() > 0) std::memcpy(to->mutable_data(), values.data(), values.bytes());
-    return absl::OkStatus();
-  }
+  if (op == ElementOp::kSet) return CopyBytes(values, to);
   if (Is16Bit(values.dtype())) {
-    Tensor wide = CastTensor(*to, DType::kFloat32);
-    RETURN_IF_ERROR(ApplyElements(op, CastTensor(values, DType::kFloat32), &wide));
-    return ApplyElements(ElementOp::kSet, CastTensor(wide, to->dtype()), to);
+    ASSIGN_OR_RETURN(Tensor wide, CastTensor(*to, DType::kFloat32));
+    ASSIGN_OR_RETURN(const Tensor terms, CastTensor(values, DType::kFloat32));
+    RETURN_IF_ERROR(ApplyElements(op, terms, &wide));
+    ASSIGN_OR_RETURN(const Tensor narrow, CastTensor(wide, to->dtype()));
+    return CopyBytes(narrow, to);
   }
-  WithNumericType(values.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    const auto from = values.values<T>();
-    CombineSpan(op, from.data(), from.size(), to->mutable_values<T>().data());
+  ASSIGN_OR_RETURN(const Tensor terms, Within(values, to->device()));
+  return ComputeOn(to->device(), [&](TensorOps& ops) {
+    ops.Combine(op, terms.dtype(), terms.data(), Count(terms), to->mutable_data());
   });
-  return absl::OkStatus();
 }
 
 absl::Status ApplyRows(ElementOp op, const Tensor& indices, const Tensor& values, Tensor* to) {
@@ -263,28 +316,29 @@ absl::Status ApplyRows(ElementOp op, const Tensor& indices, const Tensor& values
                                                    ShapeText(wanted)));
   }
   if (op == ElementOp::kDiv) RETURN_IF_ERROR(CheckDivisors(values));
-  const Tensor wide = CastTensor(indices, DType::kInt64);
-  for (const int64_t row : wide.values<int64_t>()) {
+  ASSIGN_OR_RETURN(const Tensor wide, CastTensor(indices, DType::kInt64));
+  ASSIGN_OR_RETURN(const Tensor known, HostTensor(wide));
+  for (const int64_t row : known.values<int64_t>()) {
     if (row < 0 || row >= rows) {
       return absl::InvalidArgumentError(absl::StrCat("row ", row, " is outside [0, ", rows, ")"));
     }
   }
   if (Is16Bit(to->dtype())) {
-    Tensor floats = CastTensor(*to, DType::kFloat32);
-    RETURN_IF_ERROR(ApplyRows(op, indices, CastTensor(values, DType::kFloat32), &floats));
-    return ApplyElements(ElementOp::kSet, CastTensor(floats, to->dtype()), to);
+    ASSIGN_OR_RETURN(Tensor floats, CastTensor(*to, DType::kFloat32));
+    ASSIGN_OR_RETURN(const Tensor terms, CastTensor(values, DType::kFloat32));
+    RETURN_IF_ERROR(ApplyRows(op, wide, terms, &floats));
+    ASSIGN_OR_RETURN(const Tensor narrow, CastTensor(floats, to->dtype()));
+    return CopyBytes(narrow, to);
   }
-  const auto width = static_cast<size_t>(RowWidth(to->shape()));
-  WithNumericType(to->dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    const T* from = values.values<T>().data();
-    T* all = to->mutable_values<T>().data();
-    for (const int64_t row : wide.values<int64_t>()) {
-      CombineSpan(op, from, width, all + static_cast<size_t>(row) * width);
-      from += width;
-    }
+  const Device device = to->device();
+  ASSIGN_OR_RETURN(const Tensor terms, Within(values, device));
+  ASSIGN_OR_RETURN(const Tensor named, Within(wide, device));
+  const bool distinct = !device.is_cpu() && AllDistinct(known.values<int64_t>());
+  return ComputeOn(device, [&](TensorOps& ops) {
+    ops.CombineRows(op, to->dtype(), static_cast<const int64_t*>(named.data()), Count(named),
+                    distinct, static_cast<size_t>(RowWidth(to->shape())), terms.data(),
+                    to->mutable_data());
   });
-  return absl::OkStatus();
 }
 
 }  // namespace cairn

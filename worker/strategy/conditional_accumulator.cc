@@ -82,12 +82,14 @@ absl::Status SparseConditionalAccumulator::Apply(int64_t local_step,
         absl::StrCat("gradient has rows ", gradient.indices.TypeText(), " and values ",
                      values.TypeText(), "; expected int64 [n] and float32 ", ShapeText(wanted)));
   }
+  ASSIGN_OR_RETURN(const Tensor indices, HostTensor(gradient.indices));
+  ASSIGN_OR_RETURN(const Tensor rows, HostTensor(values));
   absl::MutexLock lock(&mutex_);
   if (!Counts(local_step)) return absl::OkStatus();
-  const float* from = values.values<float>().data();
+  const float* from = rows.values<float>().data();
   const auto width = static_cast<size_t>(RowWidth(wanted));
   std::set<int64_t> seen;
-  for (const int64_t index : gradient.indices.values<int64_t>()) {
+  for (const int64_t index : indices.values<int64_t>()) {
     Row& row = rows_[index];
     row.sum.resize(width);
     for (size_t i = 0; i < width; ++i) row.sum[i] += from[i];

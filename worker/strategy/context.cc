@@ -235,7 +235,13 @@ absl::StatusOr<Value> ReplicaContext::AllGather(const Value& value, int64_t axis
           ASSIGN_OR_RETURN(const Tensor whole, strategy->GatherAll(leaves, axis, options));
           std::vector<Value> copies;
           for (size_t i = 0; i < leaves.size(); ++i) {
-            copies.emplace_back(i == 0 ? whole : whole.CopyTo(strategy->worker_devices()[i]));
+            const Device device = strategy->worker_devices()[i];
+            if (i == 0 && whole.device() == device) {
+              copies.emplace_back(whole);
+              continue;
+            }
+            ASSIGN_OR_RETURN(Tensor copy, CopyTensor(whole, device));
+            copies.emplace_back(std::move(copy));
           }
           return copies;
         });
@@ -258,7 +264,8 @@ absl::StatusOr<Value> ReplicaContext::AllGatherGradient(const Value& upstream, i
   ASSIGN_OR_RETURN(const std::vector<int64_t> at, CheckAxes({axis}, whole.rank()));
   int64_t first = 0;
   int64_t total = 0;
-  const auto all = extents.tensor().values<int64_t>();
+  ASSIGN_OR_RETURN(const Tensor known, HostTensor(extents.tensor()));
+  const auto all = known.values<int64_t>();
   for (size_t i = 0; i < all.size(); ++i) {
     if (static_cast<int32_t>(i) < replica_id_) first += all[i];
     total += all[i];
@@ -269,7 +276,8 @@ absl::StatusOr<Value> ReplicaContext::AllGatherGradient(const Value& upstream, i
         absl::StrCat("gradient of AllGather has extent ", found, " along axis ", axis,
                      "; the replicas' parts have ", total, " together"));
   }
-  return Value(SliceTensor(whole, at[0], first, extent));
+  ASSIGN_OR_RETURN(Tensor own, SliceTensor(whole, at[0], first, extent));
+  return Value(std::move(own));
 }
 
 }  // namespace cairn

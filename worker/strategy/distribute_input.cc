@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "common/status.h"
+#include "worker/ops/tensor_math.h"
 #include "worker/strategy/strategy.h"
 
 namespace cairn {
@@ -26,6 +27,7 @@ InputStrategy Strategy::input_strategy() {
   input.local_replicas = local_replicas();
   input.splits = num_replicas_in_sync() > 1;
   input.devices = worker_devices();
+  input.copy_to = CopyTensor;
   return input;
 }
 

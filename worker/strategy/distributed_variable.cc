@@ -204,7 +204,9 @@ absl::Status SyncOnReadVariable::Write(AssignOp op, const Value& value) {
   }
   ASSIGN_OR_RETURN(Tensor tensor, TensorFor(*this, value));
   // So that the sum over all replicas reads as what was written.
-  if (sums) tensor = DivideTensor(tensor, strategy()->num_replicas_in_sync());
+  if (sums) {
+    ASSIGN_OR_RETURN(tensor, DivideTensor(tensor, strategy()->num_replicas_in_sync()));
+  }
   for (const VariablePtr& copy : copies_) RETURN_IF_ERROR(copy->Write(op, tensor));
   return absl::OkStatus();
 }

@@ -13,9 +13,11 @@
 namespace cairn {
 namespace {
 
-VariablePtr MakePlain(const VariableOptions& options, Device device, Strategy* strategy) {
+absl::StatusOr<VariablePtr> MakePlain(const VariableOptions& options, Device device,
+                                      Strategy* strategy) {
+  ASSIGN_OR_RETURN(Tensor value, VariableOn(options.name, options.initial_value, device));
   return std::make_shared<PlainVariable>(TraitsOf(options, options.initial_value, device, strategy),
-                                         options.initial_value.CopyTo(device));
+                                         std::move(value));
 }
 
 class OutsideStrategy : public Strategy {
@@ -67,8 +69,9 @@ absl::StatusOr<VariablePtr> CentralStorageStrategy::MakeVariable(const VariableO
                                                                  const VariablePtr& /*beside*/) {
   const Device device = parameter_devices()[0];
   if (local_replicas() == 1) return MakePlain(options, device, this);
+  ASSIGN_OR_RETURN(VariablePtr copy, MakePlain(options, device, nullptr));
   return std::make_shared<AggregatingVariable>(
-      TraitsOf(options, options.initial_value, device, this), MakePlain(options, device, nullptr));
+      TraitsOf(options, options.initial_value, device, this), std::move(copy));
 }
 
 }  // namespace cairn

@@ -88,7 +88,8 @@ absl::StatusOr<VariablePtr> MirroredStrategy::MakeVariable(const VariableOptions
   for (const Device device : worker_devices()) {
     VariableTraits traits = TraitsOf(known, initial, device, nullptr);
     if (!copies.empty()) absl::StrAppend(&traits.name, "/replica_", copies.size());
-    copies.push_back(std::make_shared<PlainVariable>(std::move(traits), initial.CopyTo(device)));
+    ASSIGN_OR_RETURN(Tensor copy, VariableOn(options.name, initial, device));
+    copies.push_back(std::make_shared<PlainVariable>(std::move(traits), std::move(copy)));
   }
   VariableTraits traits = TraitsOf(known, initial, worker_devices()[0], this);
   if (on_read) {

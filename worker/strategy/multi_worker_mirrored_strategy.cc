@@ -35,6 +35,24 @@ absl::Status CheckCommunication(const CommunicationOptions& options) {
       "RING");
 }
 
+// Sums and slices in host memory of their own, rows of slices as int64: what goes over the network.
+absl::StatusOr<std::vector<Value>> CopiesOnHost(absl::Span<const Value> values) {
+  std::vector<Value> copies;
+  for (const Value& value : values) {
+    if (value.kind() != Value::Kind::kSlices) {
+      ASSIGN_OR_RETURN(Tensor copy, CopyTensor(value.tensor(), Cpu(0)));
+      copies.emplace_back(std::move(copy));
+      continue;
+    }
+    IndexedSlices slices;
+    ASSIGN_OR_RETURN(const Tensor rows, HostTensor(value.slices().indices));
+    ASSIGN_OR_RETURN(slices.indices, CastTensor(rows, DType::kInt64));
+    ASSIGN_OR_RETURN(slices.values, HostTensor(value.slices().values));
+    copies.emplace_back(std::move(slices));
+  }
+  return copies;
+}
+
 // What one worker tells the others of its tensor before a gather: whether it has one, its dtype,
 // rank and extents. A worker that has none says so, and nobody waits for it.
 Tensor HeaderOf(const absl::StatusOr<Tensor>& tensor) {
@@ -140,9 +158,9 @@ absl::Status MultiWorkerMirroredStrategy::CheckDeviceCounts() {
 absl::StatusOr<Value> MultiWorkerMirroredStrategy::SumSlices(const IndexedSlices& slices,
                                                              Deadline deadline) {
   const int64_t width = RowWidth(slices.values.shape());
-  const Tensor ids = CastTensor(slices.indices, DType::kInt64);
-  ASSIGN_OR_RETURN(GatheredSlices gathered, GatherSlices(*group_, ReduceOp::kSum, BufferOf(ids),
-                                                         BufferOf(slices.values), width, deadline));
+  ASSIGN_OR_RETURN(GatheredSlices gathered,
+                   GatherSlices(*group_, ReduceOp::kSum, BufferOf(slices.indices),
+                                BufferOf(slices.values), width, deadline));
   Shape shape = slices.values.shape();
   shape[0] = static_cast<int64_t>(gathered.ids.size());
   Tensor values = Tensor::Uninitialized(slices.values.dtype(), std::move(shape));
@@ -153,6 +171,7 @@ absl::StatusOr<Value> MultiWorkerMirroredStrategy::SumSlices(const IndexedSlices
 absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::SumOverWorkers(
     absl::StatusOr<std::vector<Value>> locals, const CommunicationOptions& options) {
   const CommunicationOptions merged = communication_.Merge(options);
+  if (locals.ok()) locals = CopiesOnHost(*locals);
   absl::MutexLock lock(&mutex_);
   if (!locals.ok()) {
     // Nobody is to wait for a worker that cannot take part: a call that no other makes fails on
@@ -166,7 +185,7 @@ absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::SumOverWorkers(
   std::vector<Tensor> sums;
   std::vector<MutableBuffer> buffers;
   for (const Value& local : *locals) {
-    if (local.kind() != Value::Kind::kSlices) sums.push_back(local.tensor().Copy());
+    if (local.kind() != Value::Kind::kSlices) sums.push_back(local.tensor());
   }
   for (Tensor& sum : sums) buffers.push_back(BufferOf(sum));
   const absl::Duration each = merged.timeout.value_or(kCallTimeout);
@@ -193,7 +212,7 @@ absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::ReduceAll(
       SumOverWorkers(MirroredStrategy::ReduceAll(ReduceOp::kSum, locals, options), options));
   if (op == ReduceOp::kSum) return sums;
   for (size_t i = 0; i < sums.size(); ++i) {
-    sums[i] = MeanOf(sums[i], static_cast<int64_t>(locals[i].size()) * workers());
+    ASSIGN_OR_RETURN(sums[i], MeanOf(sums[i], static_cast<int64_t>(locals[i].size()) * workers()));
   }
   return sums;
 }
@@ -209,11 +228,12 @@ absl::StatusOr<Value> MultiWorkerMirroredStrategy::ReducePlain(ReduceOp op, cons
     local = tensor.status();
   }
   ASSIGN_OR_RETURN(const std::vector<Value> sums, SumOverWorkers(std::move(local), {}));
-  return op == ReduceOp::kMean ? MeanOf(sums[0], workers()) : sums[0];
+  if (op == ReduceOp::kMean) return MeanOf(sums[0], workers());
+  return sums[0];
 }
 
 absl::StatusOr<Tensor> MultiWorkerMirroredStrategy::FirstValue(const Tensor& initial) {
-  Tensor first = initial.Copy();
+  ASSIGN_OR_RETURN(Tensor first, CopyTensor(initial, Cpu(0)));
   absl::MutexLock lock(&mutex_);
   RETURN_IF_ERROR(Annotate(group_->Broadcast(0, BufferOf(first), CallDeadline({})),
                            "initial value of a variable"));
@@ -235,7 +255,8 @@ absl::StatusOr<Tensor> MultiWorkerMirroredStrategy::GatherAll(absl::Span<const V
                                                               int64_t axis,
                                                               const CommunicationOptions& options) {
   RETURN_IF_ERROR(CheckCommunication(options));
-  const absl::StatusOr<Tensor> own = MirroredStrategy::GatherAll(locals, axis, options);
+  absl::StatusOr<Tensor> own = MirroredStrategy::GatherAll(locals, axis, options);
+  if (own.ok()) own = HostTensor(*own);
   const Tensor header = HeaderOf(own);
   const Deadline deadline = CallDeadline(options);
   absl::MutexLock lock(&mutex_);

@@ -117,7 +117,8 @@ absl::StatusOr<VariablePtr> ParameterServerStrategy::MakeVariable(const Variable
                                                                   const VariablePtr& beside) {
   const VariableTraits traits = TraitsOf(options, options.initial_value, Cpu(0), this);
   if (options.per_worker) {
-    return std::make_shared<PerWorkerVariable>(traits, options.initial_value, worker_count_);
+    ASSIGN_OR_RETURN(const Tensor initial, HostTensor(options.initial_value));
+    return std::make_shared<PerWorkerVariable>(traits, initial, worker_count_);
   }
   RETURN_IF_ERROR(TakeName(options.name));
   absl::StatusOr<VariablePtr> made = MakeHosted(options, traits, beside);
@@ -186,7 +187,8 @@ absl::Status ParameterServerStrategy::PushSum(absl::Span<const VariablePtr> vari
       ASSIGN_OR_RETURN(gradient.values, sum.ToTensor());
       continue;
     }
-    rows[i] = CastTensor(sum.slices().indices, DType::kInt64);
+    ASSIGN_OR_RETURN(const Tensor given, HostTensor(sum.slices().indices));
+    ASSIGN_OR_RETURN(rows[i], CastTensor(given, DType::kInt64));
     RETURN_IF_ERROR(CheckRows(*variables[i], rows[i].values<int64_t>()));
     gradient.to.rows = rows[i].values<int64_t>();
     gradient.values = sum.slices().values;

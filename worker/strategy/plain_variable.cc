@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "worker/ops/tensor_math.h"
-#include "worker/strategy/slicing.h"
 
 namespace cairn {
 namespace {
@@ -109,12 +108,20 @@ VariableTraits TraitsOf(const VariableOptions& options, const Tensor& initial, D
           .strategy = strategy};
 }
 
+absl::StatusOr<Tensor> VariableOn(absl::string_view name, const Tensor& initial, Device device) {
+  absl::StatusOr<Tensor> copy = CopyTensor(initial, device);
+  RETURN_IF_ERROR(Annotate(copy.status(), absl::StrCat("variable \"", name, "\"")));
+  return copy;
+}
+
 absl::StatusOr<Tensor> TensorFor(const Variable& variable, const Value& value) {
   if (value.is_host_number() && variable.shape().empty()) {
-    return Tensor::Full(variable.dtype(), {}, value.number(), variable.device());
+    return FullTensor(variable.dtype(), {}, value.number(), variable.device());
   }
   ASSIGN_OR_RETURN(Tensor tensor, value.ToTensor());
-  if (value.kind() == Value::Kind::kArray) tensor = CastTensor(tensor, variable.dtype());
+  if (value.kind() == Value::Kind::kArray) {
+    ASSIGN_OR_RETURN(tensor, CastTensor(tensor, variable.dtype()));
+  }
   if (tensor.is_text() || tensor.dtype() != variable.dtype() ||
       tensor.shape() != variable.shape()) {
     return absl::InvalidArgumentError(
@@ -129,7 +136,7 @@ PlainVariable::PlainVariable(VariableTraits traits, Tensor initial)
 
 absl::StatusOr<Tensor> PlainVariable::Read() {
   absl::MutexLock lock(&mutex_);
-  return tensor_.Copy();
+  return CopyTensor(tensor_, device());
 }
 
 absl::Status PlainVariable::Write(AssignOp op, const Value& value) {

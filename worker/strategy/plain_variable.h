@@ -26,6 +26,9 @@ struct VariableTraits {
 VariableTraits TraitsOf(const VariableOptions& options, const Tensor& initial, Device device,
                         Strategy* strategy);
 
+// The memory of a variable on `device`. Errors as CopyTensor's, with the variable's name.
+absl::StatusOr<Tensor> VariableOn(absl::string_view name, const Tensor& initial, Device device);
+
 class VariableBase : public Variable {
  public:
   explicit VariableBase(VariableTraits traits) : traits_(std::move(traits)) {}

@@ -143,14 +143,16 @@ absl::StatusOr<Value> Strategy::ReduceAxes(ReduceOp op, const Value& value,
     ASSIGN_OR_RETURN(const std::vector<int64_t> checked, CheckAxes(axes, tensor.rank()));
     int64_t count = 1;
     for (const int64_t axis : checked) count *= tensor.shape()[static_cast<size_t>(axis)];
-    sums.emplace_back(SumAxes(tensor, checked));
+    ASSIGN_OR_RETURN(Tensor sum, SumAxes(tensor, checked));
+    sums.emplace_back(std::move(sum));
     counts.emplace_back(Tensor::Scalar<int64_t>(count));
   }
   const std::vector<Device> here = {CurrentDevice()};
   ASSIGN_OR_RETURN(std::vector<Value> total, ReduceOnto(ReduceOp::kSum, sums, here));
   if (op == ReduceOp::kSum) return std::move(total[0]);
   ASSIGN_OR_RETURN(const std::vector<Value> count, ReduceOnto(ReduceOp::kSum, counts, here));
-  return MeanOf(total[0], count[0].tensor().values<int64_t>()[0]);
+  ASSIGN_OR_RETURN(const Tensor counted, HostTensor(count[0].tensor()));
+  return MeanOf(total[0], counted.values<int64_t>()[0]);
 }
 
 absl::StatusOr<Value> Strategy::Gather(const Value& value, int64_t axis) {
@@ -201,7 +203,8 @@ absl::StatusOr<std::vector<Value>> Strategy::BatchReduceTo(
   }
   ASSIGN_OR_RETURN(const std::vector<Value> reduced, ReduceAll(op, locals, {}));
   for (size_t i = 0; i < reduced.size(); ++i) {
-    results[places[i]] = OneOrMirrored(SpreadOver(reduced[i], devices[i]));
+    ASSIGN_OR_RETURN(std::vector<Value> copies, SpreadOver(reduced[i], devices[i]));
+    results[places[i]] = OneOrMirrored(std::move(copies));
   }
   return results;
 }
@@ -211,7 +214,10 @@ absl::StatusOr<Value> Strategy::BroadcastTo(const Value& value, const Destinatio
   ASSIGN_OR_RETURN(const std::vector<Device> devices, destinations.Devices());
   ASSIGN_OR_RETURN(const Tensor tensor, value.ToTensor());
   Value::Sequence copies;
-  for (const Device device : devices) copies.emplace_back(tensor.CopyTo(device));
+  for (const Device device : devices) {
+    ASSIGN_OR_RETURN(Tensor copy, CopyTensor(tensor, device));
+    copies.emplace_back(std::move(copy));
+  }
   return OneOrMirrored(std::move(copies));
 }
 
@@ -223,7 +229,9 @@ absl::StatusOr<std::vector<Value>> Strategy::ReduceAll(ReduceOp op,
   results.reserve(locals.size());
   for (const Value::Sequence& values : locals) {
     ASSIGN_OR_RETURN(Value reduced, SumValues(values));
-    if (op == ReduceOp::kMean) reduced = MeanOf(reduced, static_cast<int64_t>(values.size()));
+    if (op == ReduceOp::kMean) {
+      ASSIGN_OR_RETURN(reduced, MeanOf(reduced, static_cast<int64_t>(values.size())));
+    }
     results.push_back(std::move(reduced));
   }
   return results;

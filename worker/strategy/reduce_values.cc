@@ -13,10 +13,13 @@ namespace {
 
 bool IsSlices(const Value& value) { return value.kind() == Value::Kind::kSlices; }
 
-Tensor Mean(const Tensor& total, int64_t count) {
-  const Tensor sum = IsFloating(total.dtype()) ? total : CastTensor(total, DType::kFloat64);
+absl::StatusOr<Tensor> Mean(const Tensor& total, int64_t count) {
+  Tensor sum = total;
+  if (!IsFloating(total.dtype())) {
+    ASSIGN_OR_RETURN(sum, CastTensor(total, DType::kFloat64));
+  }
   if (count != 0) return DivideTensor(sum, static_cast<double>(count));
-  return Tensor::Full(sum.dtype(), sum.shape(), std::nan(""), sum.device());
+  return FullTensor(sum.dtype(), sum.shape(), std::nan(""), sum.device());
 }
 
 absl::StatusOr<Value> ConcatSlices(absl::Span<const Value> values) {
@@ -50,24 +53,32 @@ absl::StatusOr<Value> SumValues(absl::Span<const Value> values) {
   return Value(std::move(sum));
 }
 
-Value MeanOf(const Value& sum, int64_t count) {
-  if (!IsSlices(sum)) return Mean(sum.tensor(), count);
-  return IndexedSlices{sum.slices().indices, Mean(sum.slices().values, count)};
+absl::StatusOr<Value> MeanOf(const Value& sum, int64_t count) {
+  if (!IsSlices(sum)) {
+    ASSIGN_OR_RETURN(Tensor mean, Mean(sum.tensor(), count));
+    return Value(std::move(mean));
+  }
+  ASSIGN_OR_RETURN(Tensor mean, Mean(sum.slices().values, count));
+  return Value(IndexedSlices{sum.slices().indices, std::move(mean)});
 }
 
-std::vector<Value> SpreadOver(const Value& value, absl::Span<const Device> devices) {
+absl::StatusOr<std::vector<Value>> SpreadOver(const Value& value,
+                                              absl::Span<const Device> devices) {
+  const Tensor& memory = IsSlices(value) ? value.slices().values : value.tensor();
   std::vector<Value> spread;
   bool given = false;
   for (const Device device : devices) {
-    const Tensor& memory = IsSlices(value) ? value.slices().values : value.tensor();
     if (!given && memory.device() == device) {
       given = true;
       spread.push_back(value);
-    } else if (IsSlices(value)) {
-      spread.emplace_back(
-          IndexedSlices{value.slices().indices.CopyTo(device), memory.CopyTo(device)});
+      continue;
+    }
+    ASSIGN_OR_RETURN(Tensor copy, CopyTensor(memory, device));
+    if (IsSlices(value)) {
+      ASSIGN_OR_RETURN(Tensor indices, CopyTensor(value.slices().indices, device));
+      spread.emplace_back(IndexedSlices{std::move(indices), std::move(copy)});
     } else {
-      spread.emplace_back(memory.CopyTo(device));
+      spread.emplace_back(std::move(copy));
     }
   }
   return spread;

@@ -16,9 +16,9 @@ namespace cairn {
 // dtypes differ, or some are slices and some are not.
 absl::StatusOr<Value> SumValues(absl::Span<const Value> values);
 // A sum of `count` contributions as their mean; of integers as float64; NaN where count is 0.
-Value MeanOf(const Value& sum, int64_t count);
+absl::StatusOr<Value> MeanOf(const Value& sum, int64_t count);
 // A tensor or slices on each device: `value`, which nobody else holds, itself on the first that it
 // is on, copies on the others.
-std::vector<Value> SpreadOver(const Value& value, absl::Span<const Device> devices);
+absl::StatusOr<std::vector<Value>> SpreadOver(const Value& value, absl::Span<const Device> devices);
 
 }  // namespace cairn

@@ -81,7 +81,8 @@ absl::Status ServerVariable::Scatter(ScatterOp op, const IndexedSlices& slices) 
     return absl::InvalidArgumentError(absl::StrCat(
         called, ": found indices ", slices.indices.TypeText(), ", expected int64 [n]"));
   }
-  const Tensor indices = CastTensor(slices.indices, DType::kInt64);
+  ASSIGN_OR_RETURN(const Tensor given, HostTensor(slices.indices));
+  ASSIGN_OR_RETURN(const Tensor indices, CastTensor(given, DType::kInt64));
   RETURN_IF_ERROR(CheckRows(*this, indices.values<int64_t>()));
   const std::vector<int64_t> rows = HostedNumbers(indices.values<int64_t>());
   if (adds) {
@@ -94,7 +95,8 @@ absl::Status ServerVariable::Scatter(ScatterOp op, const IndexedSlices& slices) 
   std::vector<int64_t> once;
   std::vector<int64_t> from;
   LastOfEach(rows, &once, &from);
-  return host_->Assign({.variable = hosted_, .rows = once}, TakeRows(slices.values, from));
+  ASSIGN_OR_RETURN(const Tensor last, TakeRows(slices.values, from));
+  return host_->Assign({.variable = hosted_, .rows = once}, last);
 }
 
 }  // namespace cairn

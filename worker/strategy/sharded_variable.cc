@@ -1,8 +1,6 @@
 #include "worker/strategy/sharded_variable.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -45,11 +43,12 @@ absl::StatusOr<std::vector<int64_t>> RowNumbers(absl::string_view called, const 
     return absl::InvalidArgumentError(
         absl::StrCat(called, ": found indices ", indices.TypeText(), ", expected int64 [n]"));
   }
-  if (indices.dtype() == DType::kInt64) {
-    const absl::Span<const int64_t> rows = indices.values<int64_t>();
+  ASSIGN_OR_RETURN(const Tensor host, HostTensor(indices));
+  if (host.dtype() == DType::kInt64) {
+    const absl::Span<const int64_t> rows = host.values<int64_t>();
     return std::vector<int64_t>(rows.begin(), rows.end());
   }
-  const absl::Span<const int32_t> rows = indices.values<int32_t>();
+  const absl::Span<const int32_t> rows = host.values<int32_t>();
   return std::vector<int64_t>(rows.begin(), rows.end());
 }
 
@@ -68,16 +67,6 @@ std::vector<RowsOfShard> SplitRows(const ShardedVariable& variable,
     split[shard].from.push_back(static_cast<int64_t>(i));
   }
   return split;
-}
-
-// Row to[i] of `out` = row i of `rows`.
-void PutRows(const Tensor& rows, absl::Span<const int64_t> to, Tensor* out) {
-  const size_t bytes = static_cast<size_t>(RowWidth(rows.shape())) * DTypeBytes(rows.dtype());
-  const auto* from = static_cast<const std::byte*>(rows.data());
-  auto* target = static_cast<std::byte*>(out->mutable_data());
-  for (size_t i = 0; i < to.size(); ++i) {
-    std::memcpy(target + static_cast<size_t>(to[i]) * bytes, from + i * bytes, bytes);
-  }
 }
 
 Shape WithRows(Shape shape, size_t rows) {
@@ -158,12 +147,12 @@ absl::StatusOr<Tensor> ShardedVariable::Read() {
 absl::StatusOr<Tensor> ShardedVariable::ReadRows(absl::Span<const int64_t> rows) {
   if (whole_ != nullptr) return whole_->ReadRows(rows);
   RETURN_IF_ERROR(CheckRows(*this, rows));
-  Tensor out = Tensor::Uninitialized(dtype(), WithRows(shape(), rows.size()), device());
+  ASSIGN_OR_RETURN(Tensor out, NewTensor(dtype(), WithRows(shape(), rows.size()), device()));
   const std::vector<RowsOfShard> split = SplitRows(*this, rows);
   for (size_t s = 0; s < shards_.size(); ++s) {
     if (split[s].local.empty()) continue;
     ASSIGN_OR_RETURN(const Tensor part, shards_[s]->ReadRows(split[s].local));
-    PutRows(part, split[s].from, &out);
+    RETURN_IF_ERROR(ApplyRows(ElementOp::kSet, Tensor::Vector<int64_t>(split[s].from), part, &out));
   }
   return out;
 }
@@ -173,7 +162,8 @@ absl::Status ShardedVariable::Write(AssignOp op, const Value& value) {
   ASSIGN_OR_RETURN(const Tensor tensor, TensorFor(*this, value));
   for (size_t s = 0; s < shards_.size(); ++s) {
     const int64_t rows = first_rows_[s + 1] - first_rows_[s];
-    RETURN_IF_ERROR(shards_[s]->Write(op, SliceTensor(tensor, 0, first_rows_[s], rows)));
+    ASSIGN_OR_RETURN(Tensor part, SliceTensor(tensor, 0, first_rows_[s], rows));
+    RETURN_IF_ERROR(shards_[s]->Write(op, std::move(part)));
   }
   return absl::OkStatus();
 }
@@ -194,8 +184,9 @@ absl::Status ShardedVariable::Scatter(ScatterOp op, const IndexedSlices& slices)
   const std::vector<RowsOfShard> split = SplitRows(*this, rows);
   for (size_t s = 0; s < shards_.size(); ++s) {
     if (split[s].local.empty()) continue;
-    RETURN_IF_ERROR(shards_[s]->Scatter(
-        op, {Tensor::Vector<int64_t>(split[s].local), TakeRows(values, split[s].from)}));
+    ASSIGN_OR_RETURN(Tensor part, TakeRows(values, split[s].from));
+    RETURN_IF_ERROR(
+        shards_[s]->Scatter(op, {Tensor::Vector<int64_t>(split[s].local), std::move(part)}));
   }
   return absl::OkStatus();
 }

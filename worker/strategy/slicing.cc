@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "worker/ops/tensor_math.h"
 
 namespace cairn {
 namespace {
@@ -140,23 +141,12 @@ absl::StatusOr<ResolvedIndex> ResolveIndex(absl::Span<const int64_t> shape,
   return index;
 }
 
-Tensor TakeIndex(const Tensor& tensor, const ResolvedIndex& index) {
-  Tensor taken = Tensor::Uninitialized(tensor.dtype(), index.result, tensor.device());
-  if (taken.elements() > 0) Copier(tensor, index, &taken).Run();
-  return taken;
-}
-
-Tensor TakeRows(const Tensor& tensor, absl::Span<const int64_t> rows) {
-  Shape shape = tensor.shape();
-  shape[0] = static_cast<int64_t>(rows.size());
-  Tensor taken = Tensor::Uninitialized(tensor.dtype(), shape, tensor.device());
-  const size_t bytes = static_cast<size_t>(RowWidth(shape)) * DTypeBytes(tensor.dtype());
-  const auto* from = static_cast<const std::byte*>(tensor.data());
-  auto* to = static_cast<std::byte*>(taken.mutable_data());
-  for (size_t i = 0; i < rows.size(); ++i) {
-    std::memcpy(to + i * bytes, from + static_cast<size_t>(rows[i]) * bytes, bytes);
-  }
-  return taken;
+absl::StatusOr<Tensor> TakeIndex(const Tensor& tensor, const ResolvedIndex& index) {
+  ASSIGN_OR_RETURN(const Tensor host, HostTensor(tensor));
+  Tensor taken = Tensor::Uninitialized(tensor.dtype(), index.result, host.device());
+  if (taken.elements() > 0) Copier(host, index, &taken).Run();
+  if (tensor.device().is_cpu()) return taken;
+  return CopyTensor(taken, tensor.device());
 }
 
 absl::StatusOr<Tensor> TakeMask(const Tensor& tensor, const BooleanMask& mask) {

@@ -43,10 +43,7 @@ absl::StatusOr<ResolvedIndex> ResolveIndex(absl::Span<const int64_t> shape,
                                            absl::Span<const IndexTerm> terms);
 
 // What `index`, resolved for the shape of `tensor`, takes of it, with memory of its own.
-Tensor TakeIndex(const Tensor& tensor, const ResolvedIndex& index);
-
-// Row i of the result is row rows[i] of `tensor`, which has an axis and those rows.
-Tensor TakeRows(const Tensor& tensor, absl::Span<const int64_t> rows);
+absl::StatusOr<Tensor> TakeIndex(const Tensor& tensor, const ResolvedIndex& index);
 
 // Where to take elements: a mask over the first axes of an array.
 struct BooleanMask {

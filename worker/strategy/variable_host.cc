@@ -27,8 +27,9 @@ double LargestKept(DType dtype) {
 
 // `tensor` as the servers keep it.
 absl::StatusOr<Tensor> Kept(absl::string_view variable, const Tensor& tensor) {
-  if (!IsInteger(tensor.dtype())) return tensor;
-  Tensor kept = CastTensor(tensor, DType::kFloat64);
+  ASSIGN_OR_RETURN(const Tensor host, HostTensor(tensor));
+  if (!IsInteger(tensor.dtype())) return host;
+  ASSIGN_OR_RETURN(Tensor kept, CastTensor(host, DType::kFloat64));
   for (const double value : kept.values<double>()) {
     if (std::abs(value) < kLargestExact) continue;
     return absl::InvalidArgumentError(
@@ -107,7 +108,9 @@ class ServerHost : public VariableHost {
           "with trainable false, assign it whole, or push a gradient"));
     }
     ASSIGN_OR_RETURN(Tensor kept, Checked("add", to, delta));
-    if (!subtract) kept = DivideTensor(kept, -1);
+    if (!subtract) {
+      ASSIGN_OR_RETURN(kept, DivideTensor(kept, -1));
+    }
     const HostedGradient gradient{.to = to, .values = std::move(kept)};
     return PushKept({&gradient, 1});
   }

@@ -6,7 +6,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
-#include "worker/strategy/slicing.h"
+#include "worker/ops/tensor_math.h"
 
 namespace cairn {
 namespace {
@@ -58,7 +58,8 @@ absl::StatusOr<Tensor> EmbeddingLookupSparse(Variable& table, const SparseIds& i
   if (options.safe && options.default_id >= 0) {
     placed.default_id = distinct.Place(options.default_id);
   }
-  ASSIGN_OR_RETURN(const Tensor rows, table.ReadRows(distinct.ids()));
+  ASSIGN_OR_RETURN(const Tensor read, table.ReadRows(distinct.ids()));
+  ASSIGN_OR_RETURN(const Tensor rows, HostTensor(read));
   const int64_t width = table.shape()[1];
   SparseIds local = input;
   local.ids = places;
@@ -66,7 +67,8 @@ absl::StatusOr<Tensor> EmbeddingLookupSparse(Variable& table, const SparseIds& i
   RETURN_IF_ERROR(Annotate(EmbeddingLookupSparse(rows.values<float>(), width, local, placed,
                                                  out.mutable_values<float>()),
                            absl::StrCat("lookup in variable \"", table.name(), "\"")));
-  return out;
+  if (read.device().is_cpu()) return out;
+  return CopyTensor(out, read.device());
 }
 
 }  // namespace cairn

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "worker/ops/tensor_math.h"
 #include "worker/strategy/context.h"
 #include "worker/trainer/safetensors_reader.h"
 #include "worker/trainer/safetensors_writer.h"
@@ -39,7 +40,8 @@ absl::Status SaveVariables(const Strategy& strategy, const std::string& path,
   }
   for (const VariablePtr& variable : variables) {
     // Read by every worker, whatever became of the file: others take part in it.
-    ASSIGN_OR_RETURN(const Tensor value, variable->Read());
+    ASSIGN_OR_RETURN(const Tensor read, variable->Read());
+    ASSIGN_OR_RETURN(const Tensor value, HostTensor(read));
     if (file == nullptr || !written.ok()) continue;
     if (variable->name().empty()) {
       written = absl::InvalidArgumentError("a variable to be saved has no name; give it one");

@@ -1,12 +1,14 @@
 #include "tests/worker/strategy/golden_strategies.h"
 
+#include <cstdlib>
 #include <map>
 #include <stdexcept>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "tests/support/loop_queue.h"
+#include "worker/ops/device_tensors.h"
 #include "worker/ops/tensor_math.h"
 #include "worker/strategy/central_storage_strategy.h"
 #include "worker/strategy/mirrored_strategy.h"
@@ -15,12 +17,26 @@
 namespace cairn::test {
 namespace {
 
+// What CAIRN_GOLDEN_DEVICES asks for: "cpu", or unset; "loops", devices with memory of their own
+// that are loops on the CPU; "gpu", those of this machine.
+std::string DevicesAskedFor() {
+  const char* const asked = std::getenv("CAIRN_GOLDEN_DEVICES");
+  const std::string devices = asked == nullptr ? "cpu" : asked;
+  if (devices == "cpu" || devices == "loops" || devices == "gpu") return devices;
+  throw std::runtime_error(
+      absl::StrCat("CAIRN_GOLDEN_DEVICES is '", devices, "'; allowed are cpu, loops and gpu"));
+}
+
+absl::StatusOr<std::unique_ptr<DeviceQueue>> OpenLoops(Device /*device*/) {
+  return std::make_unique<LoopQueue>(/*guarded=*/true);
+}
+
 std::unique_ptr<Strategy> Make(const std::string& name, int32_t replicas) {
   std::vector<Device> devices;
-  for (int32_t i = 0; i < replicas; ++i) devices.push_back(Cpu(i));
+  for (int32_t i = 0; i < replicas; ++i) devices.push_back(GoldenReplicaDevice(i));
   if (name == "mirrored") return MirroredStrategy::Create(devices).value();
   if (name == "central") return CentralStorageStrategy::Create(devices).value();
-  if (name == "one_device") return std::make_unique<OneDeviceStrategy>(Cpu(1));
+  if (name == "one_device") return std::make_unique<OneDeviceStrategy>(GoldenReplicaDevice(1));
   throw std::runtime_error(absl::StrCat("no strategy is recorded as '", name, "'"));
 }
 
@@ -47,6 +63,19 @@ absl::StatusCode CodeOf(const std::string& error, const std::string& contains) {
 
 }  // namespace
 
+Device GoldenReplicaDevice(int32_t replica) {
+  static const bool on_cpus = [] {
+    const std::string asked = DevicesAskedFor();
+    if (asked == "loops") DeviceTensors::Reset(OpenLoops);
+    return asked == "cpu";
+  }();
+  return on_cpus ? Cpu(replica) : Gpu(replica);
+}
+
+Tensor OnReplicaDevice(const Tensor& tensor, int32_t replica) {
+  return CopyTensor(tensor, GoldenReplicaDevice(replica)).value();
+}
+
 Strategy& GoldenStrategy(const std::string& name, int32_t replicas) {
   if (name == "default") return DefaultStrategy();
   static auto* const made =
@@ -57,7 +86,7 @@ Strategy& GoldenStrategy(const std::string& name, int32_t replicas) {
 }
 
 Tensor GoldenTensor(DType dtype, const Shape& shape, const nlohmann::json& numbers) {
-  return CastTensor(Tensor::Of<double>(shape, GoldenDoubles(numbers)), dtype);
+  return CastTensor(Tensor::Of<double>(shape, GoldenDoubles(numbers)), dtype).value();
 }
 
 Tensor GoldenTensor(const nlohmann::json& tensor) {
@@ -66,7 +95,9 @@ Tensor GoldenTensor(const nlohmann::json& tensor) {
 }
 
 ::testing::AssertionResult NumbersAre(const Tensor& got, const nlohmann::json& want) {
-  return AllClose(got.ToDoubles(), GoldenDoubles(want), {.rtol = 1e-6, .atol = 1e-12},
+  const absl::StatusOr<Tensor> host = HostTensor(got);
+  if (!host.ok()) return ::testing::AssertionFailure() << host.status();
+  return AllClose(host->ToDoubles(), GoldenDoubles(want), {.rtol = 1e-6, .atol = 1e-12},
                   got.TypeText());
 }
 
@@ -105,6 +136,6 @@ VariableAggregation GoldenAggregation(const std::string& name) {
   throw std::runtime_error(absl::StrCat("no aggregation is recorded as '", name, "'"));
 }
 
-std::string GoldenDevice(Device device) { return absl::AsciiStrToUpper(device.text()); }
+std::string GoldenDevice(Device device) { return absl::StrCat("CPU:", device.index); }
 
 }  // namespace cairn::test

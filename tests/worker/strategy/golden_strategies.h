@@ -14,8 +14,12 @@
 namespace cairn::test {
 
 // mirrored and central on cpu:0 …, one_device on cpu:1, or the default strategy; lives as long as
-// the process. Throws on another name.
+// the process. Throws on another name. With CAIRN_GOLDEN_DEVICES=loops they are devices with memory
+// of their own that are loops on the CPU (loop_queue.h), with "gpu" those of this machine.
 Strategy& GoldenStrategy(const std::string& name, int32_t replicas);
+// What stands for cpu:N of the records.
+Device GoldenReplicaDevice(int32_t replica);
+Tensor OnReplicaDevice(const Tensor& tensor, int32_t replica);
 
 // {"dtype", "shape", "data"}.
 Tensor GoldenTensor(const nlohmann::json& tensor);
@@ -33,7 +37,7 @@ Tensor GoldenTensor(DType dtype, const Shape& shape, const nlohmann::json& numbe
 VariableSynchronization GoldenSynchronization(const std::string& name);
 VariableAggregation GoldenAggregation(const std::string& name);
 
-// "CPU:1" for cpu:1.
+// "CPU:1" for cpu:1, and for what stands in its place.
 std::string GoldenDevice(Device device);
 
 }  // namespace cairn::test

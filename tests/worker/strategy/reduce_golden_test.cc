@@ -26,7 +26,10 @@ ReduceOp OpOf(const json& op) { return ReduceOpFromName(op.get<std::string>()).v
 
 Value PerReplicaOf(const json& values) {
   Value::Sequence components;
-  for (const json& value : values) components.emplace_back(GoldenTensor(value));
+  for (const json& value : values) {
+    const auto replica = static_cast<int32_t>(components.size());
+    components.emplace_back(OnReplicaDevice(GoldenTensor(value), replica));
+  }
   return components.size() == 1 ? components[0] : Value::PerReplica(std::move(components));
 }
 
@@ -85,7 +88,9 @@ TEST(ReduceGolden, ValuesThatAreNotDistributed) {
 }
 
 Destinations DestinationsOf(const std::string& text, Strategy& strategy, const Value& first) {
-  if (absl::StartsWith(text, "device:")) return ParseDevice(text.substr(7)).value();
+  if (absl::StartsWith(text, "device:")) {
+    return GoldenReplicaDevice(ParseDevice(text.substr(7))->index);
+  }
   if (text == "value") return first;
   if (text == "list") return Value::List({"cpu:0", "cpu:1"});
   if (text == "empty") return Value("");
@@ -109,7 +114,7 @@ void ExpectComponents(const Value& got, const json& want) {
 Value OnDevices(const json& values) {
   Value::Sequence components;
   for (size_t r = 0; r < values.size(); ++r) {
-    components.emplace_back(GoldenTensor(values[r]).CopyTo(Cpu(static_cast<int32_t>(r))));
+    components.emplace_back(OnReplicaDevice(GoldenTensor(values[r]), static_cast<int32_t>(r)));
   }
   return components.size() == 1 ? components[0] : Value::PerReplica(std::move(components));
 }

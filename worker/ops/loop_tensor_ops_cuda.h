@@ -1,0 +1,136 @@
+// TensorOps over an engine that runs the bodies of tensor_kernels_cuda.h (loop_ops_cuda.h says what
+// an engine has; here ForEach alone).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "common/dtype.h"
+#include "worker/ops/tensor_kernels_cuda.h"
+#include "worker/ops/tensor_ops.h"
+
+namespace cairn {
+
+template <typename Engine>
+class LoopTensorOps final : public TensorOps {
+ public:
+  explicit LoopTensorOps(Engine& engine) : engine_(engine) {}
+
+  void Fill(DType dtype, double value, size_t count, void* to) override {
+    WithElement(dtype, [&](auto element) {
+      using T = decltype(element);
+      Run(count, kernels::FillBody<T>{kernels::Converted<T>(value), static_cast<T*>(to)});
+    });
+  }
+
+  void Cast(DType from_type, const void* from, size_t count, DType to_type, void* to) override {
+    WithElement(from_type, [&](auto from_element) {
+      using From = decltype(from_element);
+      WithElement(to_type, [&](auto to_element) {
+        using To = decltype(to_element);
+        Run(count,
+            kernels::CastBody<From, To>{static_cast<const From*>(from), static_cast<To*>(to)});
+      });
+    });
+  }
+
+  void Combine(ElementOp op, DType dtype, const void* from, size_t count, void* to) override {
+    WithNumber(dtype, [&](auto zero) {
+      using T = decltype(zero);
+      Run(count, kernels::CombineBody<T>{op, static_cast<const T*>(from), static_cast<T*>(to)});
+    });
+  }
+
+  void CombineRows(ElementOp op, DType dtype, const int64_t* rows, size_t row_count, bool distinct,
+                   size_t width, const void* from, void* to) override {
+    WithNumber(dtype, [&](auto zero) {
+      using T = decltype(zero);
+      const auto* const values = static_cast<const T*>(from);
+      if (distinct) {
+        Run(row_count * width,
+            kernels::CombineDistinctRowsBody<T>{op, rows, width, values, static_cast<T*>(to)});
+      } else {
+        Run(width,
+            kernels::CombineRowsBody<T>{op, rows, row_count, width, values, static_cast<T*>(to)});
+      }
+    });
+  }
+
+  void Divide(DType dtype, double divisor, size_t count, void* x) override {
+    WithNumber(dtype, [&](auto zero) {
+      using T = decltype(zero);
+      Run(count, kernels::DivideBody<T>{static_cast<T>(divisor), static_cast<T*>(x)});
+    });
+  }
+
+  void SumMiddle(DType dtype, const void* from, size_t outer, size_t extent, size_t inner,
+                 void* to) override {
+    WithNumber(dtype, [&](auto zero) {
+      using T = decltype(zero);
+      Run(outer * inner, kernels::SumMiddleBody<T>{static_cast<const T*>(from), extent, inner,
+                                                   static_cast<T*>(to)});
+    });
+  }
+
+  void CopyBlocks(const void* from, size_t from_stride, size_t blocks, size_t bytes, void* to,
+                  size_t to_stride) override {
+    // One block's strides say nothing.
+    const size_t strides = blocks > 1 ? from_stride | to_stride : 0;
+    WithUnit(Address(from) | Address(to) | strides | bytes, [&](auto unit) {
+      using Unit = decltype(unit);
+      Run(blocks * (bytes / sizeof(Unit)),
+          kernels::CopyBlocksBody<Unit>{static_cast<const Unit*>(from), from_stride / sizeof(Unit),
+                                        bytes / sizeof(Unit), static_cast<Unit*>(to),
+                                        to_stride / sizeof(Unit)});
+    });
+  }
+
+  void TakeRows(const void* from, const int64_t* rows, size_t row_count, size_t bytes,
+                void* to) override {
+    WithUnit(Address(from) | Address(to) | bytes, [&](auto unit) {
+      using Unit = decltype(unit);
+      const size_t row = bytes / sizeof(Unit);
+      Run(row_count * row, kernels::TakeRowsBody<Unit>{static_cast<const Unit*>(from), rows, row,
+                                                       static_cast<Unit*>(to)});
+    });
+  }
+
+ private:
+  static uintptr_t Address(const void* memory) { return reinterpret_cast<uintptr_t>(memory); }
+
+  // Calls `use` with an element of the type, and for WithNumber not with the 16-bit ones.
+  template <typename Use>
+  static void WithNumber(DType dtype, const Use& use) {
+    switch (dtype) {
+      case DType::kFloat32: return use(float{});
+      case DType::kFloat64: return use(double{});
+      case DType::kInt32: return use(int32_t{});
+      case DType::kInt64: return use(int64_t{});
+      case DType::kFloat16:
+      case DType::kBFloat16: return;
+    }
+  }
+  template <typename Use>
+  static void WithElement(DType dtype, const Use& use) {
+    if (dtype == DType::kFloat16) return use(kernels::Float16{});
+    if (dtype == DType::kBFloat16) return use(kernels::BFloat16{});
+    WithNumber(dtype, use);
+  }
+
+  // The widest unit of which all of `numbers`, ored together, are multiples.
+  template <typename Use>
+  static void WithUnit(uintptr_t numbers, const Use& use) {
+    if (numbers % 16 == 0) return use(kernels::Pack<4>{});
+    if (numbers % 4 == 0) return use(uint32_t{});
+    use(uint16_t{});
+  }
+
+  template <typename Body>
+  void Run(uint64_t count, const Body& body) {
+    if (count > 0) engine_.ForEach(count, body);
+  }
+
+  Engine& engine_;
+};
+
+}  // namespace cairn

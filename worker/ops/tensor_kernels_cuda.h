@@ -1,0 +1,169 @@
+// TensorOps as bodies of loops, in the manner of kernels_cuda.h: a GPU runs them all at once, the
+// tests as loops on the CPU.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "common/float16.h"
+#include "worker/ops/kernels_cuda.h"
+#include "worker/ops/tensor_ops.h"
+
+namespace cairn::kernels {
+
+// As elements of arrays.
+struct Float16 {
+  uint16_t bits;
+};
+struct BFloat16 {
+  uint16_t bits;
+};
+
+CAIRN_ANYWHERE inline float Widened(Float16 value) { return DecodeFloat16(value.bits); }
+CAIRN_ANYWHERE inline float Widened(BFloat16 value) { return DecodeBFloat16(value.bits); }
+template <typename Number>
+CAIRN_ANYWHERE inline Number Widened(Number number) {
+  return number;
+}
+
+template <typename To, typename From>
+CAIRN_ANYWHERE inline To Converted(From from) {
+  if constexpr (std::is_same_v<To, Float16>) {
+    return {EncodeFloat16(static_cast<float>(Widened(from)))};
+  } else if constexpr (std::is_same_v<To, BFloat16>) {
+    return {EncodeBFloat16(static_cast<float>(Widened(from)))};
+  } else {
+    return static_cast<To>(Widened(from));
+  }
+}
+
+template <typename To>
+struct FillBody {
+  To value;
+  To* to;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    to[i] = value;
+  }
+};
+
+template <typename From, typename To>
+struct CastBody {
+  const From* from;
+  To* to;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    to[i] = Converted<To>(from[i]);
+  }
+};
+
+// As std::min and std::max: the first where they are unordered.
+template <typename T>
+CAIRN_ANYWHERE inline T Combined(ElementOp op, T old, T value) {
+  switch (op) {
+    case ElementOp::kSet: return value;
+    case ElementOp::kAdd: return old + value;
+    case ElementOp::kSub: return old - value;
+    case ElementOp::kMul: return old * value;
+    case ElementOp::kDiv: return old / value;
+    case ElementOp::kMin: return value < old ? value : old;
+    case ElementOp::kMax: return old < value ? value : old;
+  }
+  return value;
+}
+
+template <typename T>
+struct CombineBody {
+  ElementOp op;
+  const T* from;
+  T* to;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    to[i] = Combined(op, to[i], from[i]);
+  }
+};
+
+// i: named row x column.
+template <typename T>
+struct CombineDistinctRowsBody {
+  ElementOp op;
+  const int64_t* rows;
+  uint64_t width;
+  const T* from;
+  T* to;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    T& element = to[static_cast<uint64_t>(rows[i / width]) * width + i % width];
+    element = Combined(op, element, from[i]);
+  }
+};
+
+// i: column. One thread does all rows, since their order matters where one is named twice.
+template <typename T>
+struct CombineRowsBody {
+  ElementOp op;
+  const int64_t* rows;
+  uint64_t row_count, width;
+  const T* from;
+  T* to;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    for (uint64_t n = 0; n < row_count; ++n) {
+      T& element = to[static_cast<uint64_t>(rows[n]) * width + i];
+      element = Combined(op, element, from[n * width + i]);
+    }
+  }
+};
+
+template <typename T>
+struct DivideBody {
+  T divisor;
+  T* x;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    x[i] /= divisor;
+  }
+};
+
+// i: outer x inner.
+template <typename T>
+struct SumMiddleBody {
+  const T* from;
+  uint64_t extent, inner;
+  T* to;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    const T* term = from + i / inner * extent * inner + i % inner;
+    T sum = 0;
+    for (uint64_t k = 0; k < extent; ++k) sum += term[k * inner];
+    to[i] = sum;
+  }
+};
+
+// Strides and blocks in Units. i: block x unit.
+template <typename Unit>
+struct CopyBlocksBody {
+  const Unit* from;
+  uint64_t from_stride, block;
+  Unit* to;
+  uint64_t to_stride;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    to[i / block * to_stride + i % block] = from[i / block * from_stride + i % block];
+  }
+};
+
+// i: taken row x unit.
+template <typename Unit>
+struct TakeRowsBody {
+  const Unit* from;
+  const int64_t* rows;
+  uint64_t row;
+  Unit* to;
+  template <typename Index>
+  CAIRN_ANYWHERE void operator()(Index i) const {
+    to[i] = from[static_cast<uint64_t>(rows[i / row]) * row + i % row];
+  }
+};
+
+}  // namespace cairn::kernels
