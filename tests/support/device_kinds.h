@@ -1,12 +1,16 @@
 // Tests over devices: the CPU, a device that is loops on the CPU, and a GPU where there is one.
 #pragma once
 
+#include <cstdlib>
 #include <memory>
+#include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/support/loop_queue.h"
 #include "worker/ops/device_tensors.h"
+#include "worker/ops/tensor_math.h"
 
 namespace cairn::test {
 
@@ -22,6 +26,31 @@ class LoopDevices {
   LoopDevices(const LoopDevices&) = delete;
   LoopDevices& operator=(const LoopDevices&) = delete;
 };
+
+// The device of replica `replica` in tests of strategies, which run on several kinds: cpu:N, or
+// gpu:N where CAIRN_TEST_DEVICES is "loops" (LoopDevices) or "gpu" (those of this machine).
+inline Device ReplicaDevice(int32_t replica) {
+  static const bool on_cpus = [] {
+    const char* const given = std::getenv("CAIRN_TEST_DEVICES");
+    const std::string kind = given == nullptr ? "cpu" : given;
+    if (kind == "loops") new LoopDevices;  // until the process ends
+    if (kind == "cpu" || kind == "loops" || kind == "gpu") return kind == "cpu";
+    throw std::runtime_error("CAIRN_TEST_DEVICES is '" + kind + "'; it may be cpu, loops or gpu");
+  }();
+  return on_cpus ? Cpu(replica) : Gpu(replica);
+}
+inline std::vector<Device> ReplicaDevices(int32_t count) {
+  std::vector<Device> devices;
+  for (int32_t i = 0; i < count; ++i) devices.push_back(ReplicaDevice(i));
+  return devices;
+}
+
+// Of a tensor on any device.
+inline std::vector<double> NumbersOf(const Tensor& tensor) {
+  const absl::StatusOr<Tensor> host = HostTensor(tensor);
+  EXPECT_TRUE(host.ok()) << host.status();
+  return host.ok() ? host->ToDoubles() : std::vector<double>();
+}
 
 // Parameters: "cpu", "loops", "gpu".
 class OnDevices : public ::testing::TestWithParam<std::string> {

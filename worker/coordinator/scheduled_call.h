@@ -11,6 +11,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/deadline.h"
 #include "common/monotonic_cond_var.h"
+#include "common/thrown.h"
 #include "worker/strategy/value.h"
 
 namespace cairn {
@@ -22,7 +23,9 @@ class ScheduledCall {
   ScheduledCall(Function function, std::vector<Value> args)
       : function_(std::move(function)), args_(std::move(args)) {}
 
-  absl::StatusOr<Value> Call() const { return function_(args_); }
+  absl::StatusOr<Value> Call() const {
+    return CatchThrown("the scheduled function", [this] { return function_(args_); });
+  }
 
   // Once.
   void Finish(absl::StatusOr<Value> result) {

@@ -56,6 +56,19 @@ class DeviceQueue {
 // program was built without CUDA. Asks the driver once.
 int UsableGpuCount();
 
+// While it lives, queues may make other GPUs the calling thread's current one; then that is again
+// the one that it was: for calls in threads of users, who may work with CUDA themselves.
+class KeepCurrentGpu {
+ public:
+  KeepCurrentGpu();
+  ~KeepCurrentGpu();
+  KeepCurrentGpu(const KeepCurrentGpu&) = delete;
+  KeepCurrentGpu& operator=(const KeepCurrentGpu&) = delete;
+
+ private:
+  int current_ = -1;  // -1: there are no GPUs
+};
+
 // A queue on gpu:N. kUnimplemented: built without CUDA. kFailedPrecondition: no such GPU, or CUDA
 // or cuBLAS cannot be used; says why.
 absl::StatusOr<std::unique_ptr<DeviceQueue>> OpenGpuQueue(Device device);

@@ -6,6 +6,9 @@ namespace cairn {
 
 int UsableGpuCount() { return 0; }
 
+KeepCurrentGpu::KeepCurrentGpu() = default;
+KeepCurrentGpu::~KeepCurrentGpu() = default;
+
 absl::StatusOr<std::unique_ptr<DeviceQueue>> OpenGpuQueue(Device device) {
   return absl::UnimplementedError(absl::StrCat(
       device.text(),

@@ -329,6 +329,13 @@ const Gpus& Found() {
 
 int UsableGpuCount() { return Found().count; }
 
+KeepCurrentGpu::KeepCurrentGpu() {
+  if (UsableGpuCount() > 0 && cudaGetDevice(&current_) != cudaSuccess) current_ = -1;
+}
+KeepCurrentGpu::~KeepCurrentGpu() {
+  if (current_ >= 0) cudaSetDevice(current_);
+}
+
 absl::StatusOr<std::unique_ptr<DeviceQueue>> OpenGpuQueue(Device device) {
   const Gpus& found = Found();
   if (device.is_cpu() || device.index < 0 || device.index >= found.count) {

@@ -32,6 +32,7 @@ class Gpus {
     absl::MutexLock lock(&mutex_);
     std::shared_ptr<DeviceTensors>& of = opened_[gpu];
     if (of == nullptr) {
+      const KeepCurrentGpu keep;
       ASSIGN_OR_RETURN(std::unique_ptr<DeviceQueue> queue, open_(gpu));
       of = std::make_shared<DeviceTensors>(gpu, std::move(queue));
     }
@@ -62,6 +63,7 @@ DeviceTensors::DeviceTensors(Device device, std::unique_ptr<DeviceQueue> queue)
     : device_(device), queue_(std::move(queue)) {}
 
 DeviceTensors::~DeviceTensors() {
+  const KeepCurrentGpu keep;
   absl::MutexLock lock(&mutex_);
   FreeUnused();
 }
@@ -69,6 +71,7 @@ DeviceTensors::~DeviceTensors() {
 absl::StatusOr<Tensor> DeviceTensors::Uninitialized(DType dtype, Shape shape) {
   ASSIGN_OR_RETURN(const int64_t count, ElementCount(shape));
   const size_t bytes = BlockBytes(static_cast<size_t>(count) * DTypeBytes(dtype));
+  const KeepCurrentGpu keep;
   absl::MutexLock lock(&mutex_);
   ASSIGN_OR_RETURN(void* const block, TakeBlock(bytes));
   used_bytes_ += bytes;
@@ -93,6 +96,7 @@ absl::StatusOr<void*> DeviceTensors::TakeBlock(size_t bytes) {
 }
 
 void DeviceTensors::GiveBack(void* block, size_t bytes) {
+  const KeepCurrentGpu keep;
   absl::MutexLock lock(&mutex_);
   free_[bytes].push_back(block);
   free_bytes_ += bytes;
@@ -109,6 +113,7 @@ void DeviceTensors::FreeUnused() {
 }
 
 absl::Status DeviceTensors::Compute(absl::FunctionRef<void(DeviceQueue&)> use) {
+  const KeepCurrentGpu keep;
   absl::MutexLock lock(&mutex_);
   use(*queue_);
   return queue_->Finish();

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "common/deadline.h"
 #include "common/status.h"
+#include "common/thrown.h"
 #include "glog/logging.h"
 #include "worker/strategy/strategy.h"
 
@@ -149,7 +150,8 @@ absl::StatusOr<std::vector<Value>> ReplicaMeeting::Merge(
     ASSIGN_OR_RETURN(Value value, Regroup(column));
     merged.push_back(std::move(value));
   }
-  ASSIGN_OR_RETURN(const Value result, merge_fn(*strategy, merged));
+  ASSIGN_OR_RETURN(const Value result, CatchThrown("the function of MergeCall",
+                                                   [&] { return merge_fn(*strategy, merged); }));
   std::vector<Value> results;
   for (size_t i = 0; i < of_replicas.size(); ++i) {
     ASSIGN_OR_RETURN(Value own, SelectReplica(result, static_cast<int32_t>(i)));

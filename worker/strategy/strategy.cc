@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "common/thrown.h"
 #include "glog/logging.h"
 #include "worker/ops/tensor_math.h"
 #include "worker/strategy/context_stack.h"
@@ -111,7 +112,7 @@ absl::StatusOr<Value> Strategy::Run(const ReplicaFn& fn, absl::Span<const Value>
   if (is_default()) {
     ContextStack& stack = ContextStack::OfThisThread();
     ++stack.default_runs;
-    absl::StatusOr<Value> result = fn(args);
+    absl::StatusOr<Value> result = CatchThrown("the replica function", [&] { return fn(args); });
     --stack.default_runs;
     return result;
   }
@@ -125,7 +126,7 @@ absl::StatusOr<Value> Strategy::Run(const ReplicaFn& fn, absl::Span<const Value>
   const PushedMode mode(
       this, std::make_shared<ReplicaContext>(this, nullptr, 0, worker_index(), worker_devices_[0]));
   const DeviceScope device(worker_devices_[0]);
-  return fn(own);
+  return CatchThrown("the replica function", [&] { return fn(own); });
 }
 
 absl::StatusOr<Value> Strategy::RunReplicas(const ReplicaFn& fn, absl::Span<const Value> args) {
@@ -153,7 +154,8 @@ absl::StatusOr<Value> Strategy::RunReplicas(const ReplicaFn& fn, absl::Span<cons
         const DeviceScope device(worker_devices_[i]);
         const WorkerScope of_worker(worker);
         ContextStack::OfThisThread().creators = creators;
-        results[i] = fn(own[i]);
+        results[i] = CatchThrown(absl::StrCat("the function of replica ", local),
+                                 [&] { return fn(own[i]); });
         ContextStack::OfThisThread().creators.clear();
       }
       meeting.Finish(local);

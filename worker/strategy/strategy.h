@@ -120,7 +120,8 @@ class Strategy {
   // Calls `fn` once for each local replica, in parallel, each in a thread of its own (one replica:
   // in the caller's), with its component of every distributed argument; GetReplicaContext() tells
   // which. Returns what Regroup makes of the results; with one replica, its result. The first
-  // replica's error that is not a consequence of another's. Cross-replica.
+  // replica's error that is not a consequence of another's; kUnknown where its function throws.
+  // Cross-replica.
   absl::StatusOr<Value> Run(const ReplicaFn& fn, absl::Span<const Value> args = {});
 
   // Reduces over the replicas of all workers. With axes, each replica's tensor is first reduced

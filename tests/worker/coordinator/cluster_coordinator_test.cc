@@ -9,6 +9,7 @@
 #include <atomic>
 #include <memory>
 #include <set>
+#include <stdexcept>
 #include <type_traits>
 
 #include "absl/synchronization/notification.h"
@@ -94,6 +95,14 @@ TEST_F(CoordinatorTest, H4_NoFunctionIsRefused) {
   Start(1);
   EXPECT_THAT(coordinator_->Schedule(nullptr),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("found no function")));
+}
+
+TEST_F(CoordinatorTest, WhatAScheduledFunctionThrowsIsItsError) {
+  Start(1);
+  ASSERT_OK(coordinator_->Schedule(
+      [](absl::Span<const Value>) -> absl::StatusOr<Value> { throw std::out_of_range("row 7"); }));
+  EXPECT_THAT(coordinator_->Join(Soon()),
+              StatusIs(absl::StatusCode::kUnknown, HasSubstr("threw: row 7")));
 }
 
 TEST_F(CoordinatorTest, H6_RunAndReduceInAScheduledFunction) {

@@ -1,4 +1,4 @@
-// What the tests of the conformance cases share: strategies over logical CPUs, and values.
+// What the tests of the conformance cases share: strategies, and values.
 #pragma once
 
 #include <memory>
@@ -7,23 +7,18 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/device_kinds.h"
 #include "tests/support/status_matchers.h"
 #include "worker/strategy/central_storage_strategy.h"
 #include "worker/strategy/mirrored_strategy.h"
 
 namespace cairn::test {
 
-inline std::vector<Device> CpusUpTo(int32_t count) {
-  std::vector<Device> devices;
-  for (int32_t i = 0; i < count; ++i) devices.push_back(Cpu(i));
-  return devices;
-}
-
 inline std::unique_ptr<Strategy> Mirrored(int32_t replicas) {
-  return MirroredStrategy::Create(CpusUpTo(replicas)).value();
+  return MirroredStrategy::Create(ReplicaDevices(replicas)).value();
 }
 inline std::unique_ptr<Strategy> Central(int32_t replicas) {
-  return CentralStorageStrategy::Create(CpusUpTo(replicas)).value();
+  return CentralStorageStrategy::Create(ReplicaDevices(replicas)).value();
 }
 
 inline Value Scalar(double value) { return Tensor::Full(DType::kFloat32, {}, value); }
@@ -36,7 +31,7 @@ inline Value PerReplica(std::vector<Value> values) {
 inline int32_t ReplicaId() { return GetReplicaContext()->replica_id_in_sync_group(); }
 
 inline std::vector<double> Doubles(const Value& value) {
-  return value.ToTensor().value().ToDoubles();
+  return NumbersOf(value.ToTensor().value());
 }
 inline std::vector<double> Doubles(const absl::StatusOr<Value>& value) {
   EXPECT_OK(value);
@@ -69,7 +64,7 @@ inline absl::Status OnReplicas(Strategy& strategy, const std::function<absl::Sta
 inline std::vector<double> Copies(const VariablePtr& variable) {
   std::vector<double> copies;
   for (const VariablePtr& copy : variable->components()) {
-    copies.push_back(copy->Read().value().ToDoubles()[0]);
+    copies.push_back(NumbersOf(copy->Read().value())[0]);
   }
   return copies;
 }

@@ -11,7 +11,6 @@
 #include "absl/synchronization/mutex.h"
 #include "gtest/gtest.h"
 #include "tests/worker/strategy/golden_strategies.h"
-#include "worker/ops/tensor_math.h"
 #include "worker/strategy/context_stack.h"
 #include "worker/strategy/mirrored_strategy.h"
 
@@ -260,7 +259,7 @@ json Describe(const Value& value) {
     case Value::Kind::kNone: return {{"value", nullptr}};
     case Value::Kind::kInteger: return {{"value", value.integer()}};
     case Value::Kind::kText: return {{"value", value.text()}};
-    case Value::Kind::kTensor: return {{"value", HostTensor(value.tensor())->ToDoubles()}};
+    case Value::Kind::kTensor: return {{"value", NumbersOf(value.tensor())}};
     case Value::Kind::kVariable: return {{"variable", value.variable()->name()}};
     case Value::Kind::kList: return {{"list", list(value.items())}};
     case Value::Kind::kTuple: return {{"tuple", list(value.items())}};

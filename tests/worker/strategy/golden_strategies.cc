@@ -1,14 +1,11 @@
 #include "tests/worker/strategy/golden_strategies.h"
 
-#include <cstdlib>
 #include <map>
 #include <stdexcept>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "tests/support/loop_queue.h"
-#include "worker/ops/device_tensors.h"
 #include "worker/ops/tensor_math.h"
 #include "worker/strategy/central_storage_strategy.h"
 #include "worker/strategy/mirrored_strategy.h"
@@ -17,26 +14,11 @@
 namespace cairn::test {
 namespace {
 
-// What CAIRN_GOLDEN_DEVICES asks for: "cpu", or unset; "loops", devices with memory of their own
-// that are loops on the CPU; "gpu", those of this machine.
-std::string DevicesAskedFor() {
-  const char* const asked = std::getenv("CAIRN_GOLDEN_DEVICES");
-  const std::string devices = asked == nullptr ? "cpu" : asked;
-  if (devices == "cpu" || devices == "loops" || devices == "gpu") return devices;
-  throw std::runtime_error(
-      absl::StrCat("CAIRN_GOLDEN_DEVICES is '", devices, "'; allowed are cpu, loops and gpu"));
-}
-
-absl::StatusOr<std::unique_ptr<DeviceQueue>> OpenLoops(Device /*device*/) {
-  return std::make_unique<LoopQueue>(/*guarded=*/true);
-}
-
 std::unique_ptr<Strategy> Make(const std::string& name, int32_t replicas) {
-  std::vector<Device> devices;
-  for (int32_t i = 0; i < replicas; ++i) devices.push_back(GoldenReplicaDevice(i));
+  const std::vector<Device> devices = ReplicaDevices(replicas);
   if (name == "mirrored") return MirroredStrategy::Create(devices).value();
   if (name == "central") return CentralStorageStrategy::Create(devices).value();
-  if (name == "one_device") return std::make_unique<OneDeviceStrategy>(GoldenReplicaDevice(1));
+  if (name == "one_device") return std::make_unique<OneDeviceStrategy>(ReplicaDevice(1));
   throw std::runtime_error(absl::StrCat("no strategy is recorded as '", name, "'"));
 }
 
@@ -63,17 +45,8 @@ absl::StatusCode CodeOf(const std::string& error, const std::string& contains) {
 
 }  // namespace
 
-Device GoldenReplicaDevice(int32_t replica) {
-  static const bool on_cpus = [] {
-    const std::string asked = DevicesAskedFor();
-    if (asked == "loops") DeviceTensors::Reset(OpenLoops);
-    return asked == "cpu";
-  }();
-  return on_cpus ? Cpu(replica) : Gpu(replica);
-}
-
 Tensor OnReplicaDevice(const Tensor& tensor, int32_t replica) {
-  return CopyTensor(tensor, GoldenReplicaDevice(replica)).value();
+  return CopyTensor(tensor, ReplicaDevice(replica)).value();
 }
 
 Strategy& GoldenStrategy(const std::string& name, int32_t replicas) {
@@ -95,9 +68,7 @@ Tensor GoldenTensor(const nlohmann::json& tensor) {
 }
 
 ::testing::AssertionResult NumbersAre(const Tensor& got, const nlohmann::json& want) {
-  const absl::StatusOr<Tensor> host = HostTensor(got);
-  if (!host.ok()) return ::testing::AssertionFailure() << host.status();
-  return AllClose(host->ToDoubles(), GoldenDoubles(want), {.rtol = 1e-6, .atol = 1e-12},
+  return AllClose(NumbersOf(got), GoldenDoubles(want), {.rtol = 1e-6, .atol = 1e-12},
                   got.TypeText());
 }
 

@@ -8,17 +8,15 @@
 
 #include "absl/status/status.h"
 #include "gtest/gtest.h"
+#include "tests/support/device_kinds.h"
 #include "tests/support/golden.h"
 #include "worker/strategy/strategy.h"
 
 namespace cairn::test {
 
-// mirrored and central on cpu:0 …, one_device on cpu:1, or the default strategy; lives as long as
-// the process. Throws on another name. With CAIRN_GOLDEN_DEVICES=loops they are devices with memory
-// of their own that are loops on the CPU (loop_queue.h), with "gpu" those of this machine.
+// mirrored and central on ReplicaDevice(0) …, one_device on ReplicaDevice(1), or the default
+// strategy; lives as long as the process. Throws on another name.
 Strategy& GoldenStrategy(const std::string& name, int32_t replicas);
-// What stands for cpu:N of the records.
-Device GoldenReplicaDevice(int32_t replica);
 Tensor OnReplicaDevice(const Tensor& tensor, int32_t replica);
 
 // {"dtype", "shape", "data"}.

@@ -27,7 +27,7 @@ class Workers {
     // The ports are only names here: the workers meet at the server.
     for (int32_t i = 0; i < count; ++i)
       options.workers.push_back(absl::StrCat("127.0.0.1:", 5000 + i));
-    options.devices = CpusUpTo(devices);
+    options.devices = ReplicaDevices(devices);
     options.communication.timeout = timeout;
     options.meeting_address = server_->address();
     OnRanks(count, [&](int i) {
@@ -99,8 +99,8 @@ TEST(MultiWorkerMirrored, AllReduceAndAllGatherInReplicas) {
                                          Tensor::Of<float>({1, 2}, {value, 3})});
     });
     ASSERT_OK(slices);
-    EXPECT_THAT(slices->slices().indices.values<int64_t>(), ElementsAre(0, 1, 0));
-    EXPECT_THAT(slices->slices().values.ToDoubles()[1], 1);
+    EXPECT_THAT(NumbersOf(slices->slices().indices), ElementsAre(0, 1, 0));
+    EXPECT_THAT(NumbersOf(slices->slices().values)[1], 1);
   });
 }
 
@@ -131,7 +131,7 @@ TEST(MultiWorkerMirrored, ListsAreReducedInPacksToWhatEachGivesAlone) {
         EXPECT_THAT(Doubles(items[4]), ElementsAre(3, 3, 3));
         // Of rows 0 and 1 there are two each; densely: the sum of a row's values by four replicas.
         double rows = 0;
-        for (const double value : items[5].slices().values.ToDoubles()) rows += value;
+        for (const double value : NumbersOf(items[5].slices().values)) rows += value;
         EXPECT_EQ(rows, 1.5);
         EXPECT_THAT(Doubles(items[6].dict().at("last")), ElementsAre(5));
       }
@@ -156,7 +156,7 @@ TEST(MultiWorkerMirrored, VariablesStayEqual) {
         VariableOf(strategy, Tensor::Scalar<float>(0), VariableAggregation::kSum,
                    VariableSynchronization::kOnRead);
     EXPECT_OK(OnReplicas(strategy, [&] { return on_read->Assign(Scalar(ReplicaId())); }));
-    EXPECT_THAT(on_read->Read().value().ToDoubles(), ElementsAre(6));
+    EXPECT_THAT(NumbersOf(on_read->Read().value()), ElementsAre(6));
   });
 }
 
@@ -169,7 +169,8 @@ TEST(Cases, C2_C3_UnevenBatchesOfSeveralWorkers) {
     std::vector<Element> step;
     while (iterator->Next(&step).value()) {
       std::string text;
-      for (const Element& element : step) absl::StrAppend(&text, element[0].text(), ";");
+      for (const Element& element : step)
+        absl::StrAppend(&text, HostTensor(element[0])->text(), ";");
       steps.push_back(text);
     }
     return steps;
@@ -221,12 +222,12 @@ TEST(MultiWorkerMirrored, AMissingWorkerIsNamed) {
 
 TEST(MultiWorkerMirrored, OptionsThatAreNotBuiltAreRefused) {
   EXPECT_THAT(MultiWorkerMirroredStrategy::Create({.workers = {"127.0.0.1:5000"},
-                                                   .devices = CpusUpTo(1),
+                                                   .devices = ReplicaDevices(1),
                                                    .communication = {.bytes_per_pack = -1}}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("bytes_per_pack")));
   EXPECT_THAT(MultiWorkerMirroredStrategy::Create(
                   {.workers = {"127.0.0.1:5000"},
-                   .devices = CpusUpTo(1),
+                   .devices = ReplicaDevices(1),
                    .communication = {.implementation = CommunicationImplementation::kNccl}}),
               StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("implementation NCCL")));
 }
@@ -237,7 +238,7 @@ TEST(MultiWorkerMirrored, WorkersWithDifferentNumbersOfDevicesAreRefused) {
     EXPECT_THAT(
         MultiWorkerMirroredStrategy::Create({.workers = {"127.0.0.1:5000", "127.0.0.1:5001"},
                                              .worker_index = i,
-                                             .devices = CpusUpTo(i + 1),
+                                             .devices = ReplicaDevices(i + 1),
                                              .meeting_address = server->address()}),
         StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("have 1, 2 devices")));
   });

@@ -83,7 +83,7 @@ TEST(Cases, A11_RunTakesAndReturnsStructures) {
   const auto strategy = Mirrored(2);
   const auto first = strategy->Run(
       [](absl::Span<const Value>) -> absl::StatusOr<Value> { return Scalar(ReplicaId() + 1); });
-  const auto number = [](const Value& value) { return value.tensor().ToDoubles()[0]; };
+  const auto number = [](const Value& value) { return NumbersOf(value.tensor())[0]; };
   const auto second = strategy->Run(
       [&number](absl::Span<const Value> args) -> absl::StatusOr<Value> {
         const double x = number(args[0]);
@@ -254,8 +254,8 @@ TEST(Cases, F3_ReduceSparseConcatenates) {
   const auto sum = strategy->ReduceTo(
       ReduceOp::kSum, PerReplica({slices({0, 1}, {1, 2}), slices({1, 2}, {3, 4})}), Cpu(0));
   ASSERT_OK(sum);
-  EXPECT_THAT(sum->slices().indices.values<int64_t>(), ElementsAre(0, 1, 1, 2));
-  EXPECT_THAT(sum->slices().values.values<float>(), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(NumbersOf(sum->slices().indices), ElementsAre(0, 1, 1, 2));
+  EXPECT_THAT(NumbersOf(sum->slices().values), ElementsAre(1, 2, 3, 4));
 }
 
 }  // namespace

@@ -89,7 +89,7 @@ TEST(ReduceGolden, ValuesThatAreNotDistributed) {
 
 Destinations DestinationsOf(const std::string& text, Strategy& strategy, const Value& first) {
   if (absl::StartsWith(text, "device:")) {
-    return GoldenReplicaDevice(ParseDevice(text.substr(7))->index);
+    return ReplicaDevice(ParseDevice(text.substr(7))->index);
   }
   if (text == "value") return first;
   if (text == "list") return Value::List({"cpu:0", "cpu:1"});

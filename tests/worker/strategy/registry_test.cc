@@ -11,7 +11,7 @@ using ::testing::HasSubstr;
 
 TEST(Registry, MakesWhatIsBuiltIn) {
   for (const char* name : {"mirrored", "central_storage"}) {
-    const auto strategy = MakeStrategy(name, {.devices = CpusUpTo(2)});
+    const auto strategy = MakeStrategy(name, {.devices = ReplicaDevices(2)});
     ASSERT_OK(strategy) << name;
     EXPECT_EQ((*strategy)->num_replicas_in_sync(), 2);
   }

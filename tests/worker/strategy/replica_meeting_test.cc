@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -60,6 +61,32 @@ TEST(ReplicaMeeting, ErrorOfTheReplicaThatFailedComesFirst) {
   EXPECT_OK(strategy->Run([](absl::Span<const Value>) -> absl::StatusOr<Value> {
     return GetReplicaContext()->MergeCall(Nothing);
   }));
+}
+
+// A function of users that throws is an error of the Run too, wherever it was called.
+TEST(ReplicaMeeting, WhatIsThrownIsAnErrorAndTheStrategyIsWhole) {
+  for (const int32_t replicas : {1, 3}) {
+    const std::unique_ptr<MirroredStrategy> strategy = MirroredOver(replicas);
+    const auto throwing = [](absl::Span<const Value>) -> absl::StatusOr<Value> {
+      if (GetReplicaContext()->replica_id_in_sync_group() == 0) throw std::out_of_range("row 7");
+      return GetReplicaContext()->MergeCall(Nothing);
+    };
+    EXPECT_THAT(strategy->Run(throwing),
+                StatusIs(absl::StatusCode::kUnknown, HasSubstr("threw: row 7")));
+    const auto number = [](absl::Span<const Value>) -> absl::StatusOr<Value> { throw 7; };
+    EXPECT_THAT(strategy->Run(number), StatusIs(absl::StatusCode::kUnknown, HasSubstr("threw")));
+    const auto merging = [](absl::Span<const Value>) {
+      return GetReplicaContext()->MergeCall(
+          [](Strategy&, absl::Span<const Value>) -> absl::StatusOr<Value> {
+            throw std::runtime_error("no sum");
+          });
+    };
+    EXPECT_THAT(strategy->Run(merging),
+                StatusIs(absl::StatusCode::kUnknown, HasSubstr("threw: no sum")));
+    EXPECT_OK(strategy->Run([](absl::Span<const Value>) -> absl::StatusOr<Value> {
+      return GetReplicaContext()->MergeCall(Nothing);
+    }));
+  }
 }
 
 TEST(ReplicaMeeting, DifferentCallsAreToldApart) {

@@ -15,7 +15,7 @@ constexpr auto kOnRead = VariableSynchronization::kOnRead;
 constexpr auto kOnWrite = VariableSynchronization::kOnWrite;
 
 Tensor One(double value) { return Tensor::Full(DType::kFloat32, {}, value); }
-double Read(const VariablePtr& variable) { return variable->Read().value().ToDoubles()[0]; }
+double Read(const VariablePtr& variable) { return NumbersOf(variable->Read().value())[0]; }
 
 // Each of two replicas writes `value(replica)` to a variable of `initial`; the copies after it.
 std::vector<double> Written(double initial, VariableAggregation aggregation, AssignOp op,
@@ -181,9 +181,9 @@ TEST(Cases, B21_OnReadReadsInCrossReplicaContext) {
       return variable->Read();
     };
     const double n = replicas;
-    EXPECT_EQ(read(kSum).value().ToDoubles()[0], n * (n - 1) / 2);
-    EXPECT_EQ(read(kMean).value().ToDoubles()[0], (n - 1) / 2);
-    EXPECT_EQ(read(kFirst).value().ToDoubles()[0], 0);
+    EXPECT_EQ(NumbersOf(read(kSum).value())[0], n * (n - 1) / 2);
+    EXPECT_EQ(NumbersOf(read(kMean).value())[0], (n - 1) / 2);
+    EXPECT_EQ(NumbersOf(read(kFirst).value())[0], 0);
     EXPECT_EQ(read(kNone).status().code(), absl::StatusCode::kInvalidArgument);
   }
 }
@@ -196,7 +196,7 @@ TEST(Cases, B22_SaveAndRestoreOnRead) {
     const VariablePtr variable = VariableOf(*strategy, One(0), aggregation, kOnRead);
     ASSERT_OK(OnReplicas(*strategy, [&] { return variable->Assign(Scalar(4 - ReplicaId())); }));
     const Tensor saved = variable->Read().value();
-    EXPECT_EQ(saved.ToDoubles()[0], stored);
+    EXPECT_EQ(NumbersOf(saved)[0], stored);
     ASSERT_OK(variable->Assign(saved));
     EXPECT_THAT(Copies(variable), ElementsAre(copy, copy));
     const VariablePtr plain = CreateVariable({.initial_value = One(0)}).value();

@@ -28,7 +28,7 @@ using ::testing::HasSubstr;
 std::vector<double> Copies(const VariablePtr& variable) {
   std::vector<double> copies;
   for (const VariablePtr& copy : variable->components()) {
-    copies.push_back(copy->Read().value().ToDoubles()[0]);
+    copies.push_back(NumbersOf(copy->Read().value())[0]);
   }
   return copies;
 }
@@ -83,7 +83,7 @@ TEST_F(SavedVariablesTest, ASavedVariableComesBackInAnyNumberOfShardsAndCopies) 
   for (Strategy* strategy : {static_cast<Strategy*>(two.get()), mirrored.get()}) {
     const VariablePtr variable = Named(*strategy, "w", zeros);
     ASSERT_OK(RestoreVariables(path(), {variable}));
-    EXPECT_EQ(variable->Read().value().text(), rows.text());
+    EXPECT_EQ(HostTensor(variable->Read().value())->text(), rows.text());
   }
 }
 
@@ -94,7 +94,7 @@ TEST_F(SavedVariablesTest, OfSeveralWorkersTheChiefWrites) {
     const auto strategy =
         MultiWorkerMirroredStrategy::Create({.workers = {"127.0.0.1:5000", "127.0.0.1:5001"},
                                              .worker_index = i,
-                                             .devices = CpusUpTo(2),
+                                             .devices = ReplicaDevices(2),
                                              .meeting_address = server->address()})
             .value();
     const VariablePtr variable =

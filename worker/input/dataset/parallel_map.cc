@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "common/thrown.h"
+
 namespace cairn::steps {
 namespace {
 
@@ -50,7 +52,8 @@ ParallelMapIterator::Slot* ParallelMapIterator::ReadNext() {
     if (stop_ || input_ended_) return nullptr;
   }
   Slot read;
-  absl::StatusOr<bool> more = input_->Next(&read.element);
+  absl::StatusOr<bool> more =
+      CatchThrown("a function of the dataset", [&] { return input_->Next(&read.element); });
   const bool at_end = more.ok() && !*more;
   read.status = std::move(more).status();
   absl::MutexLock lock(&mutex_);
@@ -74,7 +77,8 @@ void ParallelMapIterator::Run() {
       element = std::move(slot->element);
     }
     if (status.ok()) {
-      absl::StatusOr<Element> mapped = (*function_)(std::move(element));
+      absl::StatusOr<Element> mapped =
+          CatchThrown("the function of Map", [&] { return (*function_)(std::move(element)); });
       if (mapped.ok()) {
         element = *std::move(mapped);
       } else {

@@ -6,6 +6,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "common/status.h"
+#include "common/thrown.h"
 #include "worker/input/dataset/steps.h"
 
 namespace cairn::steps {
@@ -50,7 +51,8 @@ class PrefetchIterator : public DatasetIterator {
   void Run() {
     for (;;) {
       Ahead next;
-      absl::StatusOr<bool> more = input_->Next(&next.element);
+      absl::StatusOr<bool> more =
+          CatchThrown("a function of the dataset", [&] { return input_->Next(&next.element); });
       const bool at_end = more.ok() && !*more;
       next.status = std::move(more).status();
       absl::MutexLock lock(&mutex_);

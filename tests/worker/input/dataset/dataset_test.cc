@@ -3,6 +3,7 @@
 
 #include <map>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -155,6 +156,19 @@ TEST(Dataset, ErrorsStandWhereTheyHappen) {
     EXPECT_EQ(Drain(iterator.get()).elements.dump(), "[0,1]");
     EXPECT_EQ(Drain(iterator.get()).elements.dump(), "[3,4]");
   }
+}
+
+// In the thread of who asks, what is thrown is the asker's; in the dataset's own threads it is an
+// error.
+TEST(Dataset, WhatIsThrownInAnotherThreadIsAnError) {
+  const auto throws_at_two = [](Element element) -> absl::StatusOr<Element> {
+    if (Int(element) == 2) throw std::out_of_range("row 2");
+    return element;
+  };
+  EXPECT_EQ(Elements(Dataset::Range(5).Map(throws_at_two, {.num_parallel_calls = 3})),
+            "[0,1] then UNKNOWN");
+  EXPECT_EQ(Elements(Dataset::Range(5).Map(throws_at_two).Prefetch(2)), "[0,1] then UNKNOWN");
+  EXPECT_THROW(Elements(Dataset::Range(5).Map(throws_at_two)), std::out_of_range);
 }
 
 TEST(Dataset, FilterKeepsWhatThePredicateTakes) {
