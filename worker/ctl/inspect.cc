@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "common/config/job_config.h"
 #include "common/dtype.h"
+#include "common/nearest.h"
 #include "common/row_storage.h"
 #include "common/status.h"
 #include "thrift/convert.h"
@@ -26,6 +28,22 @@ bool Wanted(const std::vector<std::string>& patterns, const std::string& name) {
   return patterns.empty() || std::any_of(patterns.begin(), patterns.end(), [&](const auto& one) {
            return MatchesPattern(one, name);
          });
+}
+
+// kNotFound: a pattern that none of `names` fits.
+absl::Status AllFound(const std::vector<std::string>& patterns,
+                      const std::vector<std::string>& names) {
+  for (const std::string& pattern : patterns) {
+    const bool found = std::any_of(names.begin(), names.end(), [&pattern](const auto& name) {
+      return MatchesPattern(pattern, name);
+    });
+    if (found) continue;
+    const std::vector<absl::string_view> known(names.begin(), names.end());
+    return absl::NotFoundError(absl::StrCat("no variable is named '", pattern, "'",
+                                            DidYouMean(pattern, known), "; without names all ",
+                                            names.size(), " are shown"));
+  }
+  return absl::OkStatus();
 }
 
 std::string TypeText(wire::DType::type dtype) {
@@ -244,7 +262,9 @@ absl::StatusOr<Answer> InspectDirectory(const InspectOptions& options) {
   Json variables = Json::array();
   TextTable table({"job", "variable", "kind", "dtype", "shape", "optimizer", "updates", "stripes",
                    "rows", "on disk"});
+  std::vector<std::string> names;
   for (const StoredVariable& variable : found.variables) {
+    names.push_back(variable.spec.name);
     if (!Wanted(options.variables, variable.spec.name)) continue;
     Json json = SpecJson(variable.spec);
     Json shards = Json::array();
@@ -289,6 +309,7 @@ absl::StatusOr<Answer> InspectDirectory(const InspectOptions& options) {
                  {"boot_count", found.boot_count},
                  {"variables", std::move(variables)},
                  {"workers", std::move(workers)}};
+  answer.finding = AllFound(options.variables, names);
   return answer;
 }
 
@@ -297,8 +318,10 @@ absl::StatusOr<Answer> InspectDirectory(const InspectOptions& options) {
 Answer InspectAnswer(const Target& target, const std::vector<ServerView>& servers,
                      const std::vector<std::string>& patterns) {
   std::map<std::string, Spread> by_name;
+  std::set<std::string> names;
   for (const ServerView& server : servers) {
     for (const wire::VariableInfo& info : server.described.variables) {
+      names.insert(info.spec.name);
       if (!Wanted(patterns, info.spec.name)) continue;
       Spread& spread = by_name[info.spec.name];
       spread.info = &info;
@@ -336,6 +359,8 @@ Answer InspectAnswer(const Target& target, const std::vector<ServerView>& server
   }
   answer.json = {{"job", target.job}, {"variables", std::move(variables)}};
   answer.finding = AnyMissing(servers);
+  // Where a server is missing, so may its variables be.
+  if (answer.finding.ok()) answer.finding = AllFound(patterns, {names.begin(), names.end()});
   return answer;
 }
 

@@ -195,7 +195,10 @@ TEST(Inspect, AVariableIsTheSumOfItsShards) {
   EXPECT_EQ(kernel["highest_version"], 11);
   EXPECT_EQ(kernel["shards"][1]["server"], "ps:1 (b:2)");
   EXPECT_TRUE(absl::StrContains(answer.text, "10-11")) << answer.text;
-  EXPECT_EQ(InspectAnswer(target, servers, {"bias"}).json["variables"].size(), 0U);
+  const Answer none = InspectAnswer(target, servers, {"ker*", "bias"});
+  EXPECT_EQ(none.json["variables"].size(), answer.json["variables"].size());
+  EXPECT_EQ(none.finding.code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(absl::StrContains(none.finding.message(), "no variable is named 'bias'"));
   EXPECT_FALSE(kernel.contains("row_figures"));
   EXPECT_FALSE(absl::StrContains(answer.text, "hit rate")) << answer.text;
 }
