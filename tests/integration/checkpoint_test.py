@@ -173,6 +173,8 @@ class Checkpoints(scene.FolderTest):
         self.assertIn("its checksum is wrong", self.fails(job, 2))
         self.assertIn("holds no finished checkpoint",
                       self.fails(job, 1, "--set", f"checkpoint.restore={self.path('nowhere')}"))
+        self.assertIn("is a file; name the folder of a checkpoint",
+                      self.fails(job, 1, "--set", f"checkpoint.restore={newest}"))
 
     def test_restore_none_begins_anew_and_fresh_goes_back_to_a_named_one(self):
         job = self.write_job(4)

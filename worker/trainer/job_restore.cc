@@ -58,6 +58,12 @@ absl::StatusOr<Chosen> Choose(const JobConfig& job) {
   Chosen chosen;
   if (checkpoint.restore != kLatest) {
     chosen.folder = Absolute(checkpoint.restore);
+    std::error_code unknown;  // what cannot be looked at is told by the read below
+    if (std::filesystem::is_regular_file(chosen.folder, unknown)) {
+      return AsBadInput(absl::InvalidArgumentError(
+          absl::StrCat("checkpoint.restore: ", chosen.folder, " is a file; name the folder of a ",
+                       "checkpoint, which has a ", CheckpointManifest::kFileName)));
+    }
     absl::StatusOr<CheckpointManifest> manifest = CheckpointManifest::ReadFrom(chosen.folder);
     if (absl::IsNotFound(manifest.status())) {
       const std::string around =
