@@ -1,7 +1,7 @@
 // The optimizers' loops as bodies for GPUs: the formulas of common/optimizer/kernels_*.cc,
-// operation by operation, so that a GPU gives the bits of a CPU that fuses multiply and add (but
-// for FTRL with another power than -0.5, whose last bits are the processor's, and Lion where the
-// gradient is NaN: it moves by a sign, and that of NaN is the processor's too).
+// operation by operation and fused where those are. What is a processor's own: the last bits of
+// FTRL with another power than -0.5, and where Lion goes when the gradient is NaN, for it moves by
+// a sign.
 //
 // An update reads and writes each array once and computes little, so memory bounds it: where every
 // pointer is aligned, a thread moves 16 bytes of each array at a time.
