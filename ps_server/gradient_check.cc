@@ -27,13 +27,6 @@ absl::Span<const T> SpanOf(const std::byte* values, size_t count) {
   return {reinterpret_cast<const T*>(values), count};
 }
 
-void ClipNormDouble(double* values, size_t count, double limit) {
-  double sum = 0;
-  for (size_t i = 0; i < count; ++i) sum += values[i] * values[i];
-  const double divisor = std::max(std::sqrt(sum), limit);
-  for (size_t i = 0; i < count; ++i) values[i] = values[i] * limit / divisor;
-}
-
 }  // namespace
 
 bool AllFinite(DType dtype, const std::byte* values, size_t count) {
@@ -52,7 +45,7 @@ void ClipNorm(DType dtype, const std::byte* gradient, size_t count, double limit
               std::vector<std::byte>& clipped) {
   clipped.assign(gradient, gradient + count * DTypeBytes(dtype));
   if (dtype == DType::kFloat64) {
-    return ClipNormDouble(reinterpret_cast<double*>(clipped.data()), count, limit);
+    return ClipByNorm({reinterpret_cast<double*>(clipped.data()), count}, limit);
   }
   if (dtype == DType::kFloat32) {
     return ClipByNorm({reinterpret_cast<float*>(clipped.data()), count}, static_cast<float>(limit));

@@ -81,7 +81,7 @@ struct DataConfig {
 };
 
 // First match wins; '*' matches any run of characters.
-struct VariableOptimizer {
+struct OptimizerOverride {
   std::string match;
   OptimizerConfig optimizer;
 };
@@ -178,7 +178,7 @@ struct JobConfig {
   ModelConfig model;
   DataConfig data;
   OptimizerConfig optimizer;
-  std::vector<VariableOptimizer> per_variable;
+  std::vector<OptimizerOverride> per_variable;
   std::string not_finite = "reject";  // optimizer.not_finite: reject skip
   StrategyConfig strategy;
   StorageConfig storage;

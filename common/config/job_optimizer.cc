@@ -122,7 +122,7 @@ absl::Status CheckOptimizer(const ConfigNode& section, const std::string& path,
 }
 
 absl::Status ReadPerVariable(const ConfigNode& value, const std::string& path,
-                             std::vector<VariableOptimizer>* out) {
+                             std::vector<OptimizerOverride>* out) {
   if (value.kind == ConfigNode::Kind::kEmpty) return absl::OkStatus();
   if (value.kind != ConfigNode::Kind::kList) {
     return Unexpected(value, path, "a list, as in [{match: \"wide/*\", type: ftrl}]");
@@ -130,7 +130,7 @@ absl::Status ReadPerVariable(const ConfigNode& value, const std::string& path,
   for (size_t i = 0; i < value.children.size(); ++i) {
     const ConfigNode& entry = value.children[i];
     const std::string at = absl::StrCat(path, "[", i, "]");
-    VariableOptimizer result;
+    OptimizerOverride result;
     std::vector<Field> fields = OptimizerFields(&result.optimizer);
     fields.push_back(Text("match", &result.match));
     RETURN_IF_ERROR(ReadSection(entry, at, fields));
@@ -164,7 +164,7 @@ absl::Status ReadOptimizer(const ConfigNode& section, const std::string& path, J
 void FinishOptimizer(JobConfig* job) {
   if (job->model.type != "wide_deep") return;
   // Last, so that whatever the job says about the wide part comes first.
-  VariableOptimizer wide;
+  OptimizerOverride wide;
   wide.match = "wide/*";
   wide.optimizer.type = "ftrl";
   wide.optimizer.learning_rate = job->optimizer.learning_rate;
@@ -193,7 +193,7 @@ bool MatchesPattern(absl::string_view pattern, absl::string_view name) {
 }
 
 const OptimizerConfig& OptimizerFor(const JobConfig& job, absl::string_view variable) {
-  for (const VariableOptimizer& entry : job.per_variable) {
+  for (const OptimizerOverride& entry : job.per_variable) {
     if (MatchesPattern(entry.match, variable)) return entry.optimizer;
   }
   return job.optimizer;

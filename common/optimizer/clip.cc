@@ -105,17 +105,35 @@ float RootInFloat(double sum) {
   return static_cast<float>(std::sqrt(sum));
 }
 
-}  // namespace
-
-void ClipByValue(absl::Span<float> tensor, float low, float high) {
-  for (float& x : tensor) {
+template <typename T>
+void ClipValues(absl::Span<T> tensor, T low, T high) {
+  for (T& x : tensor) {
     // Both comparisons are false for NaN, which therefore stays.
     x = x < low ? low : x;
     x = x > high ? high : x;
   }
 }
 
+template <typename T>
+void ClipNorm(absl::Span<T> tensor, T limit) {
+  const T norm = L2Norm(tensor);
+  const T divisor = norm < limit ? limit : norm;  // NaN stays
+  for (T& x : tensor) x = x * limit / divisor;
+}
+
+}  // namespace
+
+void ClipByValue(absl::Span<float> tensor, float low, float high) { ClipValues(tensor, low, high); }
+void ClipByValue(absl::Span<double> tensor, double low, double high) {
+  ClipValues(tensor, low, high);
+}
+
 float L2Norm(absl::Span<const float> tensor) { return RootInFloat(SumSquares(tensor)); }
+double L2Norm(absl::Span<const double> tensor) {
+  double sum = 0;
+  for (const double x : tensor) sum += x * x;
+  return std::sqrt(sum);
+}
 
 float GlobalNorm(absl::Span<const absl::Span<const float>> tensors) {
   double sum = 0;
@@ -123,11 +141,8 @@ float GlobalNorm(absl::Span<const absl::Span<const float>> tensors) {
   return RootInFloat(sum);
 }
 
-void ClipByNorm(absl::Span<float> tensor, float limit) {
-  const float norm = L2Norm(tensor);
-  const float divisor = norm < limit ? limit : norm;  // NaN stays
-  for (float& x : tensor) x = x * limit / divisor;
-}
+void ClipByNorm(absl::Span<float> tensor, float limit) { ClipNorm(tensor, limit); }
+void ClipByNorm(absl::Span<double> tensor, double limit) { ClipNorm(tensor, limit); }
 
 float ClipByGlobalNorm(absl::Span<const absl::Span<float>> tensors, float limit) {
   double sum = 0;

@@ -22,6 +22,11 @@ void ClipByNorm(absl::Span<float> tensor, float limit);
 // Returns the norm before clipping.
 float ClipByGlobalNorm(absl::Span<const absl::Span<float>> tensors, float limit);
 
+// The same for float64, computed in it.
+void ClipByValue(absl::Span<double> tensor, double low, double high);
+double L2Norm(absl::Span<const double> tensor);
+void ClipByNorm(absl::Span<double> tensor, double limit);
+
 // True where no element is NaN or infinite.
 bool AllFinite(absl::Span<const float> tensor);
 bool AllFinite(absl::Span<const double> tensor);

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 
+#include "common/optimizer/optimizer_loop.h"
+
 namespace cairn {
 
 // `constants` is UpdateStep::f32 or f64: [0] the bound of clipvalue, [1] weight_decay * rate (both
@@ -22,6 +24,9 @@ struct Kernels {
   ApplyFunction<double> apply_f64;
   ApplyRowsFunction apply_rows;
 };
+
+// Those of `loop`, which is not kNone.
+Kernels KernelsFor(const OptimizerLoop& loop);
 
 // `guarded`: clip the gradient and decay the weights first.
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "common/arguments.h"
 #include "common/nearest.h"
+#include "common/optimizer/kernels.h"
 #include "common/optimizer/rules.h"
 #include "common/status.h"
 
@@ -46,9 +47,11 @@ class NoOptimizer final : public Optimizer {
   void ApplyZero(const UpdateStep&, float*, float* const*, size_t) const override {}
   void ApplyZero(const UpdateStep&, double*, double* const*, size_t) const override {}
   bool ZeroGradientIsIdentity() const override { return true; }
+  const OptimizerLoop& loop() const override { return loop_; }
 
  private:
   const OptimizerConfig config_;
+  const OptimizerLoop loop_;
 };
 
 class RuleOptimizer final : public Optimizer {
@@ -58,9 +61,9 @@ class RuleOptimizer final : public Optimizer {
         rule_(rule),
         h_(ReadHyperparameters(config_.arguments)),
         slots_(rule.slots(h_)),
-        kernels_(rule.kernels(h_, config_.clipvalue > 0 || h_.weight_decay > 0)),
-        zero_is_identity_(rule.zero_is_identity(h_) && h_.weight_decay == 0),
-        divides_by_rate_(rule.type == "ftrl") {}
+        loop_(Guarded(rule.loop(h_), config_.clipvalue > 0 || h_.weight_decay > 0)),
+        kernels_(KernelsFor(loop_)),
+        zero_is_identity_(rule.zero_is_identity(h_) && h_.weight_decay == 0) {}
 
   const OptimizerConfig& config() const override { return config_; }
   absl::Span<const SlotSpec> slots() const override { return slots_; }
@@ -103,8 +106,14 @@ class RuleOptimizer final : public Optimizer {
   }
 
   bool ZeroGradientIsIdentity() const override { return zero_is_identity_; }
+  const OptimizerLoop& loop() const override { return loop_; }
 
  private:
+  static OptimizerLoop Guarded(OptimizerLoop loop, bool guarded) {
+    loop.guarded = guarded;
+    return loop;
+  }
+
   template <typename T>
   void Fill(int64_t t, double rate, double (*cast)(double),
             std::array<T, UpdateStep::kConstants>* k) const {
@@ -114,10 +123,6 @@ class RuleOptimizer final : public Optimizer {
     std::transform(constants.begin(), constants.end(), k->begin(),
                    [](double constant) { return static_cast<T>(constant); });
   }
-
-  // A schedule may end at 0. FTRL divides by the rate, and an infinite `linear` would outlive the
-  // step; with rate 0 nothing should move, so nothing does.
-  bool Stands(const UpdateStep& step) const { return divides_by_rate_ && step.learning_rate <= 0; }
 
   template <typename T>
   void ApplyZeroTo(const UpdateStep& step, T* value, T* const* slots, size_t count) const {
@@ -133,9 +138,9 @@ class RuleOptimizer final : public Optimizer {
   const OptimizerRule& rule_;
   const Hyperparameters h_;
   const std::vector<SlotSpec> slots_;
+  const OptimizerLoop loop_;
   const Kernels kernels_;
   const bool zero_is_identity_;
-  const bool divides_by_rate_;
 };
 
 absl::Status CheckClip(absl::string_view owner, const OptimizerConfig& config) {

@@ -15,6 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/dtype.h"
+#include "common/optimizer/optimizer_loop.h"
 #include "common/optimizer/schedule.h"
 
 namespace cairn {
@@ -107,6 +108,16 @@ class Optimizer {
   // True where a zero gradient changes neither value nor slots (sgd without momentum, adagrad,
   // lazy_adam, …), so that rows not pushed need not be visited.
   virtual bool ZeroGradientIsIdentity() const = 0;
+
+  // What Apply runs, for devices that have these loops too. Its constants are the step's.
+  virtual const OptimizerLoop& loop() const = 0;
+  // True where the update moves nothing whatever the gradient: "none", and FTRL at a rate of 0, at
+  // which a schedule may end. It divides by the rate, and an infinite `linear` would outlive the
+  // step.
+  bool Stands(const UpdateStep& step) const {
+    return loop().kind == OptimizerLoop::Kind::kNone ||
+           (loop().divides_by_rate() && step.learning_rate <= 0);
+  }
 
   static constexpr size_t kMaxSlots = 3;
 };

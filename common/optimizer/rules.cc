@@ -8,6 +8,7 @@ namespace {
 
 using Slots = std::vector<SlotSpec>;
 using H = Hyperparameters;
+using Kind = OptimizerLoop::Kind;
 using Cast = double (*)(double);
 
 // beta^t, from beta in the variable's precision as Keras has it.
@@ -104,7 +105,22 @@ Slots RmspropSlots(const H& h) {
   return slots;
 }
 
-Kernels AdamOf(const H& h, bool guarded) { return AdamKernels(h.amsgrad, guarded); }
+template <Kind kKind>
+OptimizerLoop LoopOf(const H&) {
+  return {.kind = kKind};
+}
+
+OptimizerLoop SgdLoop(const H& h) {
+  if (h.momentum == 0) return {.kind = Kind::kSgd};
+  return {.kind = Kind::kMomentum, .nesterov = h.nesterov};
+}
+OptimizerLoop RmspropLoop(const H& h) {
+  return {.kind = Kind::kRmsprop, .momentum = h.momentum > 0, .centered = h.centered};
+}
+OptimizerLoop AdamLoop(const H& h) { return {.kind = Kind::kAdam, .amsgrad = h.amsgrad}; }
+OptimizerLoop FtrlLoop(const H& h) {
+  return {.kind = Kind::kFtrl, .square_root = h.learning_rate_power == -0.5};
+}
 
 OptimizerRule Sgd() {
   return {"sgd",
@@ -113,9 +129,7 @@ OptimizerRule Sgd() {
           [](const H& h) {
             return h.momentum != 0 ? Slots{{"momentum", 0}} : Slots{};
           },
-          [](const H& h, bool guarded) {
-            return h.momentum != 0 ? MomentumKernels(h.nesterov, guarded) : SgdKernels(guarded);
-          },
+          &SgdLoop,
           &SgdConstants,
           [](const H& h) { return h.momentum == 0; }};
 }
@@ -127,7 +141,7 @@ OptimizerRule Adagrad() {
           [](const H& h) {
             return Slots{{"accumulator", h.initial_accumulator_value}};
           },
-          [](const H&, bool guarded) { return AdagradKernels(guarded); },
+          &LoopOf<Kind::kAdagrad>,
           &AdagradConstants,
           &Always};
 }
@@ -139,29 +153,28 @@ OptimizerRule Adadelta() {
           [](const H&) {
             return Slots{{"accumulated_grad", 0}, {"accumulated_delta_var", 0}};
           },
-          [](const H&, bool guarded) { return AdadeltaKernels(guarded); },
+          &LoopOf<Kind::kAdadelta>,
           &AdadeltaConstants,
           &Never};
 }
 
 OptimizerRule Rmsprop() {
-  return {
-      "rmsprop",
-      0.001,
-      {{"rho", 0.9, Range::kZeroToOne},
-       {"momentum", 0, Range::kZeroToOne},
-       kEpsilon,
-       {"centered", 0, Range::kFlag},
-       kWeightDecay},
-      &RmspropSlots,
-      [](const H& h, bool guarded) { return RmspropKernels(h.momentum > 0, h.centered, guarded); },
-      &RmspropConstants,
-      &Never};
+  return {"rmsprop",
+          0.001,
+          {{"rho", 0.9, Range::kZeroToOne},
+           {"momentum", 0, Range::kZeroToOne},
+           kEpsilon,
+           {"centered", 0, Range::kFlag},
+           kWeightDecay},
+          &RmspropSlots,
+          &RmspropLoop,
+          &RmspropConstants,
+          &Never};
 }
 
 OptimizerRule Adam() {
-  return {"adam",     0.001,   {kBeta1, kBeta2, kEpsilon, kAmsgrad, kWeightDecay},
-          &AdamSlots, &AdamOf, &AdamConstants,
+  return {"adam",     0.001,     {kBeta1, kBeta2, kEpsilon, kAmsgrad, kWeightDecay},
+          &AdamSlots, &AdamLoop, &AdamConstants,
           &Never};
 }
 
@@ -189,7 +202,7 @@ OptimizerRule Adamax() {
           [](const H&) {
             return Slots{{"momentum", 0}, {"norm", 0}};
           },
-          [](const H&, bool guarded) { return AdamaxKernels(guarded); },
+          &LoopOf<Kind::kAdamax>,
           &AdamaxConstants,
           &Never};
 }
@@ -199,7 +212,7 @@ OptimizerRule Nadam() {
           0.001,
           {kBeta1, kBeta2, kEpsilon, kWeightDecay},
           &AdamSlots,
-          [](const H&, bool guarded) { return NadamKernels(guarded); },
+          &LoopOf<Kind::kNadam>,
           &NadamConstants,
           &Never};
 }
@@ -212,28 +225,27 @@ OptimizerRule Lion() {
       [](const H&) {
         return Slots{{"momentum", 0}};
       },
-      [](const H&, bool guarded) { return LionKernels(guarded); },
+      &LoopOf<Kind::kLion>,
       &LionConstants,
       &Never};
 }
 
 OptimizerRule Ftrl() {
-  return {
-      "ftrl",
-      0.001,
-      {{"learning_rate_power", -0.5, Range::kNotPositive},
-       kInitialAccumulator,
-       {"l1_regularization_strength", 0, Range::kNotNegative},
-       {"l2_regularization_strength", 0, Range::kNotNegative},
-       {"l2_shrinkage_regularization_strength", 0, Range::kNotNegative},
-       {"beta", 0, Range::kNotNegative},
-       kWeightDecay},
-      [](const H& h) {
-        return Slots{{"accumulator", h.initial_accumulator_value}, {"linear", 0}};
-      },
-      [](const H& h, bool guarded) { return FtrlKernels(h.learning_rate_power == -0.5, guarded); },
-      &FtrlConstants,
-      &Never};
+  return {"ftrl",
+          0.001,
+          {{"learning_rate_power", -0.5, Range::kNotPositive},
+           kInitialAccumulator,
+           {"l1_regularization_strength", 0, Range::kNotNegative},
+           {"l2_regularization_strength", 0, Range::kNotNegative},
+           {"l2_shrinkage_regularization_strength", 0, Range::kNotNegative},
+           {"beta", 0, Range::kNotNegative},
+           kWeightDecay},
+          [](const H& h) {
+            return Slots{{"accumulator", h.initial_accumulator_value}, {"linear", 0}};
+          },
+          &FtrlLoop,
+          &FtrlConstants,
+          &Never};
 }
 
 struct NumberField {

@@ -1,4 +1,4 @@
-// What sets one optimizer apart from another: arguments, slots, constants, kernels.
+// What sets one optimizer apart from another: arguments, slots, constants, loop.
 #pragma once
 
 #include <array>
@@ -8,8 +8,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/arguments.h"
-#include "common/optimizer/kernels.h"
 #include "common/optimizer/optimizer.h"
+#include "common/optimizer/optimizer_loop.h"
 
 namespace cairn {
 
@@ -42,7 +42,8 @@ struct OptimizerRule {
   std::vector<ArgumentSpec> arguments;
   // In the kernels' order.
   std::vector<SlotSpec> (*slots)(const Hyperparameters& h);
-  Kernels (*kernels)(const Hyperparameters& h, bool guarded);
+  // But for `guarded`, which is any rule's.
+  OptimizerLoop (*loop)(const Hyperparameters& h);
   // The kernels' constants from [2] on, for update `t` (1 for the first) at rate `rate`. Keras
   // casts some hyperparameters to the variable's type before it computes with them: `cast` does
   // that.

@@ -1,6 +1,7 @@
 // A training loop of one's own on several devices: tf.distribute.MirroredStrategy. Each device
-// holds a copy of the variables and computes the gradient of its rows of a batch; the gradients are
-// summed and every copy makes the same step. usage: cairn-tutorial-mirrored [devices, default 2]
+// holds a copy of the variables and computes the gradient of its rows of a batch; the optimizer
+// sums the gradients and moves every copy by the same step.
+// usage: cairn-tutorial-mirrored [devices, default 2]
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -34,7 +35,8 @@ Dataset MakeDataset() {
 
 // 2. What each replica does with its part of the batch, in a thread of its own. Returns the part's
 // share of the batch's mean loss. At the ragged end of an epoch the part may have no rows.
-absl::StatusOr<Value> ReplicaStep(const VariablePtr& w, absl::Span<const Value> args) {
+absl::StatusOr<Value> ReplicaStep(const VariablePtr& w, VariableOptimizer& optimizer,
+                                  absl::Span<const Value> args) {
   const Tensor& x = args[0].items()[0].tensor();
   const Tensor& y = args[0].items()[1].tensor();
   ASSIGN_OR_RETURN(const Tensor weights, w->Read());
@@ -48,21 +50,8 @@ absl::StatusOr<Value> ReplicaStep(const VariablePtr& w, absl::Span<const Value> 
     for (int64_t c = 0; c < kColumns; ++c) d_w[c] += 2 * error * row[c] / kGlobalBatch;
   }
 
-  // The sum over all replicas, the same bits on each. Every replica must come here.
-  const std::shared_ptr<ReplicaContext> replica = GetReplicaContext();
-  ASSIGN_OR_RETURN(const Value sum, replica->AllReduce(ReduceOp::kSum, Tensor::Vector<float>(d_w)));
-  Tensor step = sum.tensor().Copy();
-  for (float& value : step.mutable_values<float>()) value *= kLearningRate;
-
-  // Update is called with each copy of the variable, and that replica's component of the step.
-  RETURN_IF_ERROR(replica->strategy()
-                      ->Update(w,
-                               [](const VariablePtr& copy, absl::Span<const Value> steps) {
-                                 const absl::Status status = copy->AssignSub(steps[0]);
-                                 return status.ok() ? absl::StatusOr<Value>(Value()) : status;
-                               },
-                               {step})
-                      .status());
+  // Sums the gradient over all replicas and moves each copy of w. Every replica must come here.
+  RETURN_IF_ERROR(optimizer.ApplyGradients({{Tensor::Vector<float>(d_w), w}}));
   return Tensor::Scalar(loss);
 }
 
@@ -73,14 +62,19 @@ absl::Status Train(int devices) {
   for (int d = 0; d < devices; ++d) replicas.push_back(Cpu(d));
   ASSIGN_OR_RETURN(const auto strategy, MirroredStrategy::Create(replicas));
 
-  // 4. Variables made in its scope have a copy on each device.
+  // 4. Variables made in its scope have a copy on each device, and so has what an optimizer keeps
+  // of them.
   VariablePtr w;
   {
     ASSIGN_OR_RETURN(const Scope scope, strategy->EnterScope());
-    ASSIGN_OR_RETURN(w, CreateVariable({.name = "w",
-                                        .initial_value = Tensor::Zeros(DType::kFloat32, {kColumns}),
-                                        .aggregation = VariableAggregation::kMean}));
+    ASSIGN_OR_RETURN(
+        w,
+        CreateVariable({.name = "w", .initial_value = Tensor::Zeros(DType::kFloat32, {kColumns})}));
   }
+
+  ASSIGN_OR_RETURN(
+      const auto optimizer,
+      VariableOptimizer::Create({.type = "sgd", .learning_rate = ConstantRate(kLearningRate)}));
 
   // 5. The dataset, cut for the replicas. Steps go on while one of them has rows.
   ASSIGN_OR_RETURN(const DistributedDataset dataset, strategy->DistributeDataset(MakeDataset()));
@@ -94,9 +88,9 @@ absl::Status Train(int devices) {
     for (;; ++steps) {
       ASSIGN_OR_RETURN(const bool more, batches->Next(&step));
       if (!more) break;
-      ASSIGN_OR_RETURN(
-          const Value losses,
-          strategy->Run([&w](auto args) { return ReplicaStep(w, args); }, {StepValue(step)}));
+      ASSIGN_OR_RETURN(const Value losses,
+                       strategy->Run([&](auto args) { return ReplicaStep(w, *optimizer, args); },
+                                     {StepValue(step)}));
       ASSIGN_OR_RETURN(const Value total, strategy->Reduce(ReduceOp::kSum, losses, std::nullopt));
       ASSIGN_OR_RETURN(const Tensor number, total.ToTensor());
       loss += number.ToDoubles()[0];

@@ -1,18 +1,20 @@
-// What steps on a GPU reach of what it can: embedding lookups beside copying memory, a layer's
-// products beside cuBLAS' own rate, and a whole step beside the longest of its parts alone. Needs a
-// GPU. Prints JSON lines; each compares its result with the CPU's in the same run.
+// What steps on a GPU reach of what it can: embedding lookups and optimizers beside copying memory,
+// a layer's products beside cuBLAS' own rate, and a whole step beside the longest of its parts
+// alone. Needs a GPU. Prints JSON lines; each compares its result with the CPU's in the same run.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <functional>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "common/deadline.h"
+#include "common/optimizer/optimizer.h"
 #include "tests/worker/models/random_batch.h"
 #include "worker/models/device_step.h"
 #include "worker/models/model.h"
@@ -86,6 +88,21 @@ bool Near(const std::vector<float>& got, const std::vector<float>& want, float t
   return true;
 }
 
+// Copying `count` floats within the GPU's memory, which reads and writes each once.
+double CopySeconds(const float* from, float* to, size_t count) {
+  double best = 1e9;
+  for (int i = 0; i < 10; ++i) {
+    Check(cudaDeviceSynchronize() == cudaSuccess, "synchronize");
+    const absl::Duration begin = MonotonicNow();
+    for (int n = 0; n < kRepeats; ++n) {
+      cudaMemcpyAsync(to, from, count * sizeof(float), cudaMemcpyDeviceToDevice, nullptr);
+    }
+    Check(cudaDeviceSynchronize() == cudaSuccess, "copy");
+    best = std::min(best, absl::ToDoubleSeconds(MonotonicNow() - begin) / kRepeats);
+  }
+  return best;
+}
+
 // Rows drawn at random from a table too big for the GPU's caches, beside cudaMemcpy from device to
 // device. Both read and write every byte once.
 void Gather(DeviceQueue& queue) {
@@ -105,23 +122,58 @@ void Gather(DeviceQueue& queue) {
     CpuOps().GatherRows(values.data(), width, rows.data(), kRows, want.data(), width);
     const bool verified = Near(out.Get(), want, 0);
     Floats copy(queue, kRows * width);
-    double copying = 1e9;
-    for (int i = 0; i < 10; ++i) {
-      Check(cudaDeviceSynchronize() == cudaSuccess, "synchronize");
-      const absl::Duration begin = MonotonicNow();
-      for (int n = 0; n < kRepeats; ++n) {
-        cudaMemcpyAsync(copy.get(), out.get(), kRows * width * sizeof(float),
-                        cudaMemcpyDeviceToDevice, nullptr);
-      }
-      Check(cudaDeviceSynchronize() == cudaSuccess, "copy");
-      copying = std::min(copying, absl::ToDoubleSeconds(MonotonicNow() - begin) / kRepeats);
-    }
+    const double copying = CopySeconds(out.get(), copy.get(), kRows * width);
     std::printf(
         "{\"bench\":\"gather %zu rows of %zu floats beside a device copy\",\"us\":%.1f,"
         "\"other_us\":%.1f,\"ratio\":%.3f,\"bar\":0.60,\"met\":%s,\"verified\":%s}\n",
         kRows, width, gather * 1e6, copying * 1e6, copying / gather,
         copying >= 0.6 * gather ? "true" : "false", verified ? "true" : "false");
   }
+}
+
+// An update of a whole variable, beside a copy that moves as many bytes: the update reads the
+// variable, its slots and the gradient, and writes all but the last.
+void Update(DeviceQueue& queue, const std::string& type) {
+  constexpr size_t kCount = 1 << 26;
+  const auto optimizer = Optimizer::Create({.type = type}).value();
+  const UpdateStep step = optimizer->Begin(0);
+  const std::vector<float> gradient = Normal(kCount, 6);
+  std::vector<std::vector<float>> want = {Normal(kCount, 7)};
+  for (const SlotSpec& slot : optimizer->slots()) {
+    want.emplace_back(kCount, static_cast<float>(slot.initial_value));
+  }
+  Floats device_gradient(queue, kCount);
+  device_gradient.Set(gradient.data());
+  std::vector<std::unique_ptr<Floats>> arrays;
+  std::vector<void*> device_slots;
+  std::vector<float*> slots;
+  for (std::vector<float>& array : want) {
+    arrays.push_back(std::make_unique<Floats>(queue, kCount));
+    arrays.back()->Set(array.data());
+    if (arrays.size() == 1) continue;
+    device_slots.push_back(arrays.back()->get());
+    slots.push_back(array.data());
+  }
+  const auto update = [&] {
+    queue.ApplyOptimizer(*optimizer, step, DType::kFloat32, arrays[0]->get(), device_slots.data(),
+                         device_gradient.get(), kCount);
+  };
+  update();
+  Check(queue.Finish().ok(), "an update failed");
+  optimizer->Apply(step, want[0].data(), slots.data(), gradient.data(), kCount);
+  bool verified = true;
+  for (size_t a = 0; a < arrays.size(); ++a) {
+    verified = verified && Near(arrays[a]->Get(), want[a], 1e-6f);
+  }
+  const double seconds = Seconds(queue, update);
+  const size_t moved = (2 * arrays.size() + 1) * kCount;
+  Floats from(queue, moved / 2), to(queue, moved / 2);
+  const double copying = CopySeconds(from.get(), to.get(), moved / 2);
+  std::printf(
+      "{\"bench\":\"%s of %zu floats beside a device copy of as many bytes\",\"us\":%.1f,"
+      "\"other_us\":%.1f,\"ratio\":%.3f,\"bar\":0.80,\"met\":%s,\"verified\":%s}\n",
+      type.c_str(), kCount, seconds * 1e6, copying * 1e6, copying / seconds,
+      copying >= 0.8 * seconds ? "true" : "false", verified ? "true" : "false");
 }
 
 // A layer forward, beside products alone of a size at which cuBLAS is at its best.
@@ -196,6 +248,7 @@ int Main() {
     return 1;
   }
   Gather(**queue);
+  for (const char* type : {"sgd", "adagrad", "adam", "ftrl"}) Update(**queue, type);
   Layer(**queue);
   Step("mlp", {.dense_columns = 1024}, 4096);
   Step("dlrm", {.dense_columns = 13, .key_columns = 26}, 4096);

@@ -16,6 +16,7 @@
 #include "tests/support/guarded_memory.h"
 #include "worker/ops/device_queue.h"
 #include "worker/ops/loop_ops_cuda.h"
+#include "worker/ops/loop_optimizer_cuda.h"
 #include "worker/ops/loop_tensor_ops_cuda.h"
 
 namespace cairn::test {
@@ -74,6 +75,16 @@ class LoopQueue final : public DeviceQueue {
     const GuardedMemory::Access others(GuardedMemory::Of(from));
     std::memcpy(to, from, bytes);
   }
+  void ApplyOptimizer(const Optimizer& optimizer, const UpdateStep& step, DType dtype, void* value,
+                      void* const* slots, const void* gradient, size_t count) override {
+    LoopOptimizer(*this, optimizer, step).Apply(dtype, value, slots, gradient, count);
+  }
+  void ApplyOptimizerToRows(const Optimizer& optimizer, const UpdateStep& step, DType dtype,
+                            void* value, void* const* slots, const int64_t* rows, size_t row_count,
+                            size_t width, const void* gradients) override {
+    LoopOptimizer(*this, optimizer, step)
+        .ApplyToRows(dtype, value, slots, rows, row_count, width, gradients);
+  }
   void Fail(const absl::Status& why) override { error_.Update(why); }
   absl::Status Finish() override {
     while (done_ < begun_) CopyOne();
@@ -88,7 +99,7 @@ class LoopQueue final : public DeviceQueue {
     return std::exchange(error_, absl::OkStatus());
   }
 
-  // What LoopOps needs.
+  // What LoopOps and LoopOptimizer need.
   template <typename Body>
   void ForEach(uint64_t count, const Body& body) {
     if (!error_.ok()) return;

@@ -22,5 +22,6 @@
 #include "worker/strategy/sharded_variable.h"
 #include "worker/strategy/strategy.h"
 #include "worker/strategy/variable_lookup.h"
+#include "worker/strategy/variable_optimizer.h"
 #include "worker/trainer/in_process_server.h"
 #include "worker/trainer/trainer.h"

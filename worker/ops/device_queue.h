@@ -2,11 +2,14 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/device.h"
+#include "common/dtype.h"
+#include "common/optimizer/optimizer.h"
 #include "worker/ops/ops.h"
 #include "worker/ops/tensor_ops.h"
 
@@ -42,6 +45,19 @@ class DeviceQueue {
 
   // Copies from `other`, a GPU, as the ops do: nothing writes there until Finish.
   virtual void CopyFrom(Device other, const void* from, void* to, size_t bytes) = 0;
+  // One update of `count` elements of a variable of the device, as Optimizer::Apply has it; queued
+  // as ops are. `value`, each of optimizer.slots().size() `slots` and `gradient` are the device's
+  // memory, of `dtype`; the array of slots is read at once. Float32 and float64 alone: any other
+  // dtype fails (Finish says so).
+  virtual void ApplyOptimizer(const Optimizer& optimizer, const UpdateStep& step, DType dtype,
+                              void* value, void* const* slots, const void* gradient,
+                              size_t count) = 0;
+  // The same of some rows. `value` and each slot have `width` elements a row, `gradients` the
+  // `width` of each of the `row_count` rows whose numbers are at `rows`, in the device's memory
+  // too: all different, none outside the variable.
+  virtual void ApplyOptimizerToRows(const Optimizer& optimizer, const UpdateStep& step, DType dtype,
+                                    void* value, void* const* slots, const int64_t* rows,
+                                    size_t row_count, size_t width, const void* gradients) = 0;
 
   // Ops and copies called from here on until Finish do nothing, and it returns `why`: for what
   // cannot be had in the middle of a step.

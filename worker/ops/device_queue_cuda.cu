@@ -15,6 +15,7 @@
 #include "common/status.h"
 #include "worker/ops/device_queue.h"
 #include "worker/ops/loop_ops_cuda.h"
+#include "worker/ops/loop_optimizer_cuda.h"
 #include "worker/ops/loop_tensor_ops_cuda.h"
 
 namespace cairn {
@@ -120,10 +121,20 @@ class CudaQueue final : public DeviceQueue {
   void AwaitCopy(int copy) override;
   void CopyOut(const void* device, void* host, size_t bytes) override;
   void CopyFrom(Device other, const void* from, void* to, size_t bytes) override;
+  void ApplyOptimizer(const Optimizer& optimizer, const UpdateStep& step, DType dtype, void* value,
+                      void* const* slots, const void* gradient, size_t count) override {
+    LoopOptimizer(*this, optimizer, step).Apply(dtype, value, slots, gradient, count);
+  }
+  void ApplyOptimizerToRows(const Optimizer& optimizer, const UpdateStep& step, DType dtype,
+                            void* value, void* const* slots, const int64_t* rows, size_t row_count,
+                            size_t width, const void* gradients) override {
+    LoopOptimizer(*this, optimizer, step)
+        .ApplyToRows(dtype, value, slots, rows, row_count, width, gradients);
+  }
   void Fail(const absl::Status& why) override;
   absl::Status Finish() override;
 
-  // What LoopOps needs.
+  // What LoopOps and LoopOptimizer need.
   template <typename Body>
   void ForEach(uint64_t count, const Body& body);
   void Zero(float* x, size_t count);

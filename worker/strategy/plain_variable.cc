@@ -145,6 +145,11 @@ absl::Status PlainVariable::Write(AssignOp op, const Value& value) {
   return ApplyElements(ElementOpOf(op), tensor, &tensor_);
 }
 
+absl::Status PlainVariable::Change(absl::FunctionRef<absl::Status(Tensor*)> fn) {
+  absl::MutexLock lock(&mutex_);
+  return fn(&tensor_);
+}
+
 absl::Status PlainVariable::Scatter(ScatterOp op, const IndexedSlices& slices) {
   absl::MutexLock lock(&mutex_);
   return Annotate(ApplyRows(ElementOpOf(op), slices.indices, slices.values, &tensor_),

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/synchronization/mutex.h"
 #include "worker/strategy/variable.h"
 
@@ -57,6 +58,9 @@ class PlainVariable : public VariableBase {
   absl::StatusOr<Tensor> Read() override;
   absl::Status Write(AssignOp op, const Value& value) override;
   absl::Status Scatter(ScatterOp op, const IndexedSlices& slices) override;
+  // Calls `fn` with the tensor itself, to be written in place: nobody else reads or writes it
+  // meanwhile. `fn` must not use this variable otherwise.
+  absl::Status Change(absl::FunctionRef<absl::Status(Tensor*)> fn);
 
  private:
   absl::Mutex mutex_;

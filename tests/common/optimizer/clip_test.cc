@@ -38,6 +38,24 @@ TEST(Clip, NormOverflowsWhereFloatSquaresDo) {
   EXPECT_EQ(L2Norm(std::vector<float>(4, 1.4e19f)), kInfinity);
 }
 
+TEST(Clip, DoublesAreClippedInDouble) {
+  std::vector<double> tensor = {3e200, -4e200 / 1e200, 0};
+  ClipByValue(absl::MakeSpan(tensor), -2, 1e100);
+  EXPECT_EQ(tensor, (std::vector<double>{1e100, -2, 0}));
+  tensor = {3, -4, static_cast<double>(kNan)};
+  EXPECT_EQ(L2Norm(absl::MakeConstSpan(tensor).first(2)), 5);
+  ClipByNorm(absl::MakeSpan(tensor).first(2), 1.0);
+  EXPECT_DOUBLE_EQ(tensor[0], 0.6);
+  EXPECT_DOUBLE_EQ(tensor[1], -0.8);
+  ClipByNorm(absl::MakeSpan(tensor).first(2), 5.0);
+  EXPECT_DOUBLE_EQ(tensor[0], 0.6);
+  ClipByValue(absl::MakeSpan(tensor), -0.5, 0.5);
+  EXPECT_EQ(tensor[0], 0.5);
+  EXPECT_TRUE(std::isnan(tensor[2]));
+  ClipByNorm(absl::MakeSpan(tensor), 1.0);
+  EXPECT_TRUE(std::isnan(tensor[0]));
+}
+
 template <typename T>
 void ExpectFoundEverywhere(T bad) {
   for (size_t count = 1; count <= 150; ++count) {

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <limits>
 #include <memory>
-#include <ostream>
 #include <random>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "hwy/highway.h"
 #include "hwy/targets.h"
+#include "tests/common/optimizer/optimizer_cases.h"
 #include "tests/common/optimizer/reference.h"
 #include "tests/support/golden.h"
 
@@ -21,23 +21,6 @@ namespace {
 
 constexpr size_t kMaxCount = 67;  // four AVX-512 vectors of float and a tail of three
 constexpr int kSteps = 4;
-
-struct Case {
-  std::string name;
-  std::string type;
-  absl::btree_map<std::string, double> arguments;
-  double clipvalue = 0;
-};
-std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
-
-OptimizerConfig ConfigOf(const Case& c) {
-  OptimizerConfig config;
-  config.type = c.type;
-  config.learning_rate = ConstantRate(0.05);
-  config.arguments = c.arguments;
-  config.clipvalue = c.clipvalue;
-  return WithDefaults(config);
-}
 
 // `count` elements that begin `shift` elements behind an aligned address, between guards.
 template <typename T>
@@ -63,7 +46,7 @@ class Guarded {
   size_t count_;
 };
 
-class KernelTest : public testing::TestWithParam<Case> {
+class KernelTest : public testing::TestWithParam<OptimizerCase> {
  protected:
   void SetUp() override {
     absl::StatusOr<std::unique_ptr<Optimizer>> made = Optimizer::Create(ConfigOf(GetParam()));
@@ -239,42 +222,7 @@ TEST_P(KernelTest, AGradientThatIsNotANumberIsNotHidden) {
   for (const float x : shown) EXPECT_TRUE(std::isnan(x));
 }
 
-std::vector<Case> Cases() {
-  return {
-      {"Sgd", "sgd", {}},
-      {"SgdGuarded", "sgd", {{"weight_decay", 0.3}}, 0.8},
-      {"SgdMomentum", "sgd", {{"momentum", 0.7}}},
-      {"SgdNesterov", "sgd", {{"momentum", 0.7}, {"nesterov", 1}}},
-      {"SgdNesterovGuarded", "sgd", {{"momentum", 0.7}, {"nesterov", 1}, {"weight_decay", 0.1}}, 1},
-      {"Adagrad", "adagrad", {}},
-      {"AdagradGuarded", "adagrad", {{"weight_decay", 0.02}}, 0.5},
-      {"Adadelta", "adadelta", {{"epsilon", 1e-3}}},
-      {"Rmsprop", "rmsprop", {}},
-      {"RmspropMomentum", "rmsprop", {{"momentum", 0.6}}},
-      {"RmspropCentered", "rmsprop", {{"centered", 1}, {"epsilon", 1e-2}}},
-      {"RmspropCenteredMomentum",
-       "rmsprop",
-       {{"centered", 1}, {"momentum", 0.6}, {"epsilon", 1e-2}}},
-      {"Adam", "adam", {{"beta_2", 0.96}}},
-      {"AdamAmsgrad", "adam", {{"beta_2", 0.96}, {"amsgrad", 1}}},
-      {"AdamGuarded", "adam", {{"beta_2", 0.96}, {"weight_decay", 0.1}}, 0.7},
-      {"AdamW", "adamw", {{"beta_2", 0.96}}},
-      {"LazyAdam", "lazy_adam", {{"beta_2", 0.96}}},
-      {"Adamax", "adamax", {}},
-      {"Nadam", "nadam", {{"beta_2", 0.96}}},
-      {"Lion", "lion", {}},
-      {"Ftrl", "ftrl", {{"l1_regularization_strength", 0.1}}},
-      {"FtrlAll",
-       "ftrl",
-       {{"learning_rate_power", -0.6},
-        {"beta", 0.5},
-        {"l1_regularization_strength", 0.1},
-        {"l2_regularization_strength", 0.2},
-        {"l2_shrinkage_regularization_strength", 0.1}}},
-  };
-}
-
-INSTANTIATE_TEST_SUITE_P(Every, KernelTest, testing::ValuesIn(Cases()),
+INSTANTIATE_TEST_SUITE_P(Every, KernelTest, testing::ValuesIn(OptimizerCases()),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

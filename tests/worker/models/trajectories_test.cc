@@ -2,7 +2,6 @@
 // TensorFlow's losses, final variables and test metrics on real data.
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -10,6 +9,7 @@
 #include "tests/support/golden.h"
 #include "tests/support/temp_dir.h"
 #include "tests/worker/models/local_server.h"
+#include "tests/worker/models/trajectory_case.h"
 #include "worker/input/reader.h"
 #include "worker/models/model.h"
 #include "worker/ops/elementwise.h"
@@ -20,74 +20,6 @@ namespace {
 
 using nlohmann::json;
 
-// abalone comes as one file: the first `train_rows` lines train, the rest test.
-void SplitLines(const std::string& from, int train_rows, const std::string& train,
-                const std::string& test) {
-  std::ifstream in(from);
-  std::ofstream first(train), rest(test);
-  std::string line;
-  for (int row = 0; std::getline(in, line); ++row) {
-    (row < train_rows ? first : rest) << line << '\n';
-  }
-}
-
-DataConfig DataOf(const json& fields, const std::string& temp) {
-  const std::string name = fields.at("data");
-  const std::string folder = test::SharedPath("data/" + name) + "/";
-  DataConfig data{.format = "libsvm",
-                  .train = {{folder + "train.libsvm"}},
-                  .eval = {{folder + "test.libsvm"}},
-                  .batch_size = fields.at("batch_size")};
-  if (name == "mnist") {
-    data.format = "idx";
-    data.train = {{folder + "train-images-idx3-ubyte.gz", folder + "train-labels-idx1-ubyte.gz"}};
-    data.eval = {{folder + "t3k-images-idx3-ubyte.gz", folder + "t3k-labels-idx1-ubyte.gz"}};
-  } else if (name == "a9a") {
-    data.features = 123;
-  } else if (name == "dna") {
-    data.features = 180;
-    data.label_base = 1;
-  } else if (name == "agaricus") {
-    data.features = 127;
-    data.index_base = 0;
-  } else if (name == "abalone") {
-    data.features = 8;
-    data.train = {{temp + "/train.libsvm"}};
-    data.eval = {{temp + "/test.libsvm"}};
-    SplitLines(folder + "train.libsvm", 3342, data.train[0].path, data.eval[0].path);
-  } else {
-    ADD_FAILURE() << "no data set '" << name << "'";
-  }
-  return data;
-}
-
-ModelConfig ModelOf(const json& fields) {
-  ModelConfig config{.type = fields.at("model"), .loss = fields.at("loss")};
-  config.classes = fields.value("classes", int64_t{1});
-  config.factors = fields.value("factors", config.factors);
-  config.hidden = fields.value("hidden", config.hidden);
-  if (fields.at("init") == "wave") {
-    config.init_given = true;
-    config.init = {.type = "wave", .arguments = {{"scale", fields.at("init_scale")}}};
-  } else {
-    EXPECT_EQ(fields.at("init"), "zeros");
-  }
-  return config;
-}
-
-OptimizerConfig OptimizerOf(const json& fields) {
-  OptimizerConfig config{.type = fields.at("optimizer")};
-  for (const auto& [name, value] : fields.at("optimizer_args").items()) {
-    const double number = test::GoldenNumber(value);
-    if (name == "learning_rate") {
-      config.learning_rate = ConstantRate(number);
-    } else {
-      config.arguments[name] = number;
-    }
-  }
-  return config;
-}
-
 // One case: its configuration and the parts that run it.
 class Trajectory {
  public:
@@ -95,15 +27,15 @@ class Trajectory {
       : fields_(fields),
         tolerance_(tolerance),
         name_(fields.at("name")),
-        config_(ModelOf(fields)),
-        data_(DataOf(fields, temp_.path())) {}
+        config_(test::ModelOf(fields)),
+        data_(test::DataOf(fields, temp_.path())) {}
 
   void Check() {
     auto reader = Open(data_.train, /*training=*/true);
     auto model = Model::Create(config_, data_, reader->schema());
     ASSERT_TRUE(model.ok()) << model.status();
     model_ = *std::move(model);
-    test::LocalServer server(model_->variables(), OptimizerOf(fields_));
+    test::LocalServer server(model_->variables(), test::OptimizerOf(fields_));
     const std::vector<double> losses = Train(reader.get(), &server);
     ASSERT_EQ(losses.size(), fields_.at("steps_run").get<size_t>()) << name_;
     for (const json& point : fields_.at("losses")) {
@@ -112,7 +44,8 @@ class Trajectory {
              {tolerance_.at("losses_relative"), 0}, "loss of step " + std::to_string(step));
     }
     for (const auto& [variable, want] : fields_.at("final").items()) {
-      CheckFinal(variable, want, server.Dense(variable));
+      test::ExpectFinal(want, server.Dense(variable), tolerance_.at("final_relative"),
+                        name_ + ", " + variable);
     }
     CheckTest(&server);
   }
@@ -142,26 +75,6 @@ class Trajectory {
   void Expect(double got, double want, test::Tolerance tolerance, const std::string& what) {
     EXPECT_TRUE(test::Close(got, want, tolerance))
         << name_ << ", " << what << ": got " << got << ", expected " << want;
-  }
-
-  // Under softmax a sum over classes is zero but for rounding, hence the absolute tolerance.
-  void CheckFinal(const std::string& variable, const json& want, const std::vector<float>& got) {
-    const double relative = tolerance_.at("final_relative");
-    double sum = 0, squares = 0;
-    for (const float value : got) {
-      sum += value;
-      squares += static_cast<double>(value) * value;
-    }
-    Expect(std::sqrt(squares), want.at("l2"), {relative, 0}, variable + " l2");
-    Expect(sum, want.at("sum"), {relative, 1e-5}, variable + " sum");
-    const std::vector<double> first = test::GoldenDoubles(want.at("first"));
-    const std::vector<double> last = test::GoldenDoubles(want.at("last"));
-    for (size_t i = 0; i < first.size(); ++i) {
-      Expect(got[i], first[i], {relative, 0}, variable + " first");
-    }
-    for (size_t i = 0; i < last.size(); ++i) {
-      Expect(got[got.size() - last.size() + i], last[i], {relative, 0}, variable + " last");
-    }
   }
 
   void CheckTest(test::LocalServer* server) {

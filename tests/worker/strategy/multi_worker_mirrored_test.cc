@@ -9,6 +9,7 @@
 #include "tests/worker/collective/ranks.h"
 #include "tests/worker/strategy/case_support.h"
 #include "worker/collective/control_server.h"
+#include "worker/strategy/variable_optimizer.h"
 
 namespace cairn::test {
 namespace {
@@ -101,6 +102,49 @@ TEST(MultiWorkerMirrored, AllReduceAndAllGatherInReplicas) {
     ASSERT_OK(slices);
     EXPECT_THAT(NumbersOf(slices->slices().indices), ElementsAre(0, 1, 0));
     EXPECT_THAT(NumbersOf(slices->slices().values)[1], 1);
+  });
+}
+
+TEST(MultiWorkerMirrored, AnOptimizerSumsTheGradientsOfAllWorkersOverAllSteps) {
+  Workers(2, 2).Each([](MultiWorkerMirroredStrategy& strategy) {
+    const VariablePtr whole =
+        VariableOf(strategy, Tensor::Zeros(DType::kFloat32, {2}), VariableAggregation::kNone);
+    const VariablePtr table =
+        VariableOf(strategy, Tensor::Zeros(DType::kFloat32, {4, 1}), VariableAggregation::kNone);
+    const auto optimizer =
+        VariableOptimizer::Create(
+            {.type = "sgd", .learning_rate = ConstantRate(1), .arguments = {{"momentum", 0.5}}})
+            .value();
+    for (int step = 0; step < 2; ++step) {
+      ASSERT_OK(OnReplicas(strategy, [&] {
+        const auto id = static_cast<float>(ReplicaId());
+        const IndexedSlices rows{Tensor::Vector<int64_t>({ReplicaId() % 2}),
+                                 Tensor::Of<float>({1, 1}, {id})};
+        return optimizer->ApplyGradients({{Floats({id, 1}), whole}, {rows, table}});
+      }));
+    }
+    for (size_t copy = 0; copy < 2; ++copy) {
+      EXPECT_THAT(Doubles(Value(whole->components()[copy])), ElementsAre(-15, -10));
+      EXPECT_THAT(Doubles(Value(table->components()[copy])), ElementsAre(-5, -10, 0, 0));
+    }
+    EXPECT_EQ(optimizer->iterations().value(), 2);
+  });
+}
+
+// The others do not wait for a worker whose gradient is refused.
+TEST(MultiWorkerMirrored, AGradientThatOneWorkerCannotSumFailsOnAll) {
+  Workers(2, 1, absl::Minutes(10)).Each([](MultiWorkerMirroredStrategy& strategy) {
+    const VariablePtr w =
+        VariableOf(strategy, Tensor::Zeros(DType::kFloat32, {2}), VariableAggregation::kNone);
+    const auto optimizer = VariableOptimizer::Create({.type = "sgd"}).value();
+    const absl::Status status = OnReplicas(strategy, [&] {
+      return optimizer->ApplyGradients({{ReplicaId() == 0 ? Floats({1}) : Floats({1, 2}), w}});
+    });
+    EXPECT_FALSE(status.ok());
+    if (strategy.worker_index() == 0) {
+      EXPECT_THAT(status.message(), HasSubstr("found float32 [1]"));
+    }
+    EXPECT_THAT(Copies(w), ElementsAre(0));
   });
 }
 

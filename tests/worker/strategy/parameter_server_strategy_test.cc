@@ -14,6 +14,7 @@
 #include "worker/strategy/per_worker_variable.h"
 #include "worker/strategy/sharded_variable.h"
 #include "worker/strategy/variable_lookup.h"
+#include "worker/strategy/variable_optimizer.h"
 #include "worker/strategy/worker_scope.h"
 
 namespace cairn::test {
@@ -273,6 +274,19 @@ TEST_F(PsStrategyTest, GradientsOfAllReplicasAreOneUpdateOfTheServersOptimizer) 
       {{v, IndexedSlices{Tensor::Vector<int64_t>({1}), Tensor::Of<float>({1, 1}, {0})}}}));
   EXPECT_THAT(v->AssignAdd(Tensor::Zeros(DType::kFloat32, {2, 1})),
               StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("trainable false")));
+}
+
+TEST_F(PsStrategyTest, AnOptimizerOfTheWorkersSendsToTheServersOwn) {
+  Start(2, Fixed(2));
+  const auto optimizer = VariableOptimizer::Create({.type = "sgd"}).value();
+  for (const Shape& shape : {Shape{}, Shape{4}}) {  // one server's, and in shards
+    const VariablePtr v = Make({.name = absl::StrCat("v", shape.size()),
+                                .initial_value = Tensor::Zeros(DType::kFloat32, shape)})
+                              .value();
+    EXPECT_THAT(optimizer->ApplyGradients({{Tensor::Zeros(DType::kFloat32, shape), v}}),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         HasSubstr("use ParameterServerStrategy::ApplyGradients")));
+  }
 }
 
 TEST_F(PsStrategyTest, ANewStrategyFindsWhatTheServersKept) {

@@ -1,0 +1,444 @@
+#include "worker/strategy/variable_optimizer.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/functional/function_ref.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "common/status.h"
+#include "glog/logging.h"
+#include "worker/ops/tensor_math.h"
+#include "worker/strategy/context_stack.h"
+#include "worker/strategy/plain_variable.h"
+
+namespace cairn {
+namespace {
+
+absl::Status Wrong(const Variable& variable, absl::string_view what) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("optimizer of variable \"", variable.name(), "\": ", what));
+}
+
+// Of which all are; the default one for variables of none. kInvalidArgument: one is null, or they
+// are of several.
+absl::StatusOr<Strategy*> StrategyOf(absl::Span<const VariablePtr> variables) {
+  Strategy* found = nullptr;
+  for (const VariablePtr& variable : variables) {
+    if (variable == nullptr) {
+      return absl::InvalidArgumentError("optimizer: one of the variables is null");
+    }
+    Strategy* const own =
+        variable->strategy() != nullptr ? variable->strategy() : &DefaultStrategy();
+    if (found != nullptr && found != own) {
+      return Wrong(*variable,
+                   absl::StrCat("it is of ", own->name(), ", others are of ", found->name(),
+                                found->name() == own->name() ? " (another object)" : "",
+                                "; give an optimizer the variables of one strategy"));
+    }
+    found = own;
+  }
+  if (found != nullptr) return found;
+  return absl::InvalidArgumentError("optimizer: found no variable, and so no gradient");
+}
+
+using MergedFn = absl::FunctionRef<absl::Status(bool in_replicas, absl::Span<const Value> merged)>;
+
+// Calls `fn` once for all replicas, in cross-replica context of `strategy`: with what they gave
+// regrouped, or with `args` as they are where this is no replica function.
+absl::Status CallMerged(Strategy& strategy, absl::string_view method, absl::Span<const Value> args,
+                        MergedFn fn) {
+  if (strategy.is_default()) {
+    if (!HasStrategy()) return fn(/*in_replicas=*/false, args);
+    return absl::FailedPreconditionError(
+        absl::StrCat(method, " to variables of no strategy where ", GetStrategy().name(),
+                     " is current; create them in its scope, or leave it"));
+  }
+  const std::shared_ptr<ReplicaContext> replica = GetReplicaContext();
+  if (replica == nullptr || replica->strategy() != &strategy) {
+    RETURN_IF_ERROR(strategy.CheckCrossReplica(method));
+    const PushedMode cross(&strategy, nullptr);
+    return fn(/*in_replicas=*/false, args);
+  }
+  const auto merge = [&fn](Strategy& /*strategy*/,
+                           absl::Span<const Value> merged) -> absl::StatusOr<Value> {
+    RETURN_IF_ERROR(fn(/*in_replicas=*/true, merged));
+    return Value();
+  };
+  return replica->MergeCall(merge, args).status();
+}
+
+Value ListOf(absl::Span<const VariablePtr> variables) {
+  return Value::List({variables.begin(), variables.end()});
+}
+
+// The list that every replica gave.
+absl::StatusOr<std::vector<VariablePtr>> VariablesOf(const Value& list) {
+  std::vector<VariablePtr> variables;
+  for (const Value& item : list.items()) {
+    if (!item.is_variable()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("optimizer: replicas gave different variables in one place (",
+                       item.TypeText(), "); all must give the same in the same order"));
+    }
+    variables.push_back(item.variable());
+  }
+  return variables;
+}
+
+// The tensors that a variable is. kInvalidArgument: it is none that an optimizer moves.
+absl::StatusOr<std::vector<PlainVariable*>> CopiesOf(Variable& variable) {
+  if (variable.strategy() != nullptr && variable.strategy()->name() == "ParameterServerStrategy") {
+    return Wrong(variable,
+                 "it is on parameter servers, which run its optimizer; use "
+                 "ParameterServerStrategy::ApplyGradients");
+  }
+  if (variable.synchronization() == VariableSynchronization::kOnRead) {
+    return Wrong(variable,
+                 "it is ON_READ: each replica writes a copy of its own, and no gradient is for "
+                 "all; make it ON_WRITE, the default");
+  }
+  if (variable.dtype() != DType::kFloat32 && variable.dtype() != DType::kFloat64) {
+    return Wrong(variable, absl::StrCat("it is ", DTypeName(variable.dtype()),
+                                        "; optimizers move float32 and float64"));
+  }
+  std::vector<PlainVariable*> copies;
+  for (const VariablePtr& component : variable.components()) {
+    auto* const copy = dynamic_cast<PlainVariable*>(component.get());
+    if (copy == nullptr) {
+      return Wrong(variable, "it is not one tensor, or one on each device; give its parts");
+    }
+    copies.push_back(copy);
+  }
+  return copies;
+}
+
+absl::Status CheckVariables(absl::Span<const VariablePtr> variables) {
+  std::set<const Variable*> seen;
+  for (const VariablePtr& variable : variables) {
+    RETURN_IF_ERROR(CopiesOf(*variable).status());
+    if (!seen.insert(variable.get()).second) {
+      return Wrong(*variable, "it is given twice; add its gradients up");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WrongGradient(const Variable& variable, const Value& found, const Shape& expected) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("gradient of variable \"", variable.name(), "\": found ", found.TypeText(),
+                   ", expected ", DTypeName(variable.dtype()), " ", ShapeText(expected)));
+}
+
+// A gradient as a tensor, or as slices with int64 indices, of the variable's type.
+absl::StatusOr<Value> CheckedGradient(const Variable& variable, const Value& value) {
+  if (value.kind() != Value::Kind::kSlices) {
+    if (value.is_host_number() && variable.shape().empty()) {
+      return Value(Tensor::Full(variable.dtype(), {}, value.number()));
+    }
+    absl::StatusOr<Tensor> tensor = value.ToTensor();
+    if (!tensor.ok()) return WrongGradient(variable, value, variable.shape());
+    if (value.kind() == Value::Kind::kArray) tensor = CastTensor(*tensor, variable.dtype());
+    if (tensor->is_text() || tensor->dtype() != variable.dtype() ||
+        tensor->shape() != variable.shape()) {
+      return WrongGradient(variable, value, variable.shape());
+    }
+    return Value(*std::move(tensor));
+  }
+  const IndexedSlices& slices = value.slices();
+  if (slices.indices.is_text() || IsFloating(slices.indices.dtype()) ||
+      slices.indices.rank() != 1) {
+    return Wrong(variable, absl::StrCat("its gradient's rows are given as ",
+                                        slices.indices.TypeText(), "; allowed is int64 [n]"));
+  }
+  IndexedSlices checked{.indices = {}, .values = slices.values};
+  ASSIGN_OR_RETURN(const Tensor indices, HostTensor(slices.indices));
+  ASSIGN_OR_RETURN(checked.indices, CastTensor(indices, DType::kInt64));
+  RETURN_IF_ERROR(CheckRows(variable, checked.indices.values<int64_t>()));
+  Shape shape = variable.shape();
+  shape[0] = checked.indices.elements();
+  if (slices.values.is_text() || slices.values.dtype() != variable.dtype() ||
+      slices.values.shape() != shape) {
+    return WrongGradient(variable, slices.values, shape);
+  }
+  return Value(std::move(checked));
+}
+
+TensorGradient TensorGradientOf(const Value& value) {
+  if (value.kind() == Value::Kind::kSlices) {
+    return {.rows = value.slices().indices, .values = value.slices().values};
+  }
+  return {.rows = std::nullopt, .values = value.tensor()};
+}
+
+// Replicas' gradients of one variable, of one kind. No entries: no replica has one.
+absl::StatusOr<Value::Sequence> CheckedGradients(const Variable& variable,
+                                                 absl::Span<const Value> of_replicas) {
+  Value::Sequence checked;
+  for (const Value& value : of_replicas) {
+    if (value.is_none()) continue;
+    ASSIGN_OR_RETURN(Value own, CheckedGradient(variable, value));
+    if (!checked.empty() && checked[0].kind() != own.kind()) {
+      return Wrong(variable,
+                   "some replicas gave a tensor and some IndexedSlices as its gradient; all must "
+                   "give one kind");
+    }
+    checked.push_back(std::move(own));
+  }
+  if (checked.empty() || checked.size() == of_replicas.size()) return checked;
+  return Wrong(variable, "some replicas gave a gradient and some none; all must give one");
+}
+
+// `value` as each of the first `count` replicas or copies has it.
+absl::StatusOr<Value::Sequence> EachOf(const Value& value, size_t count) {
+  Value::Sequence each;
+  for (size_t i = 0; i < count; ++i) {
+    ASSIGN_OR_RETURN(Value own, SelectReplica(value, static_cast<int32_t>(i)));
+    each.push_back(std::move(own));
+  }
+  return each;
+}
+
+// Other workers are not to wait for this one, which cannot take part: what cannot be summed here
+// fails there too.
+void FailReduction(Strategy& strategy) {
+  const Value::Sequence nothing = {Value()};
+  if (strategy.workers() > 1) {
+    strategy.ReduceAll(ReduceOp::kSum, {&nothing, 1}, {}).status().IgnoreError();
+  }
+}
+
+// Beside `variable`, on its devices.
+absl::StatusOr<VariablePtr> MakeBeside(Strategy& strategy, const VariablePtr& variable,
+                                       const VariableOptions& options) {
+  if (!strategy.is_default()) return strategy.CreateVariableBeside(variable, options);
+  const DeviceScope device(variable->device());
+  return CreateVariable(options);
+}
+
+// Calls `fn` with the tensors of all `variables`, which are locked in their order.
+absl::Status ChangeAll(absl::Span<PlainVariable* const> variables, std::vector<Tensor*>* tensors,
+                       absl::FunctionRef<absl::Status()> fn) {
+  if (tensors->size() == variables.size()) return fn();
+  return variables[tensors->size()]->Change([&](Tensor* tensor) {
+    tensors->push_back(tensor);
+    return ChangeAll(variables, tensors, fn);
+  });
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<VariableOptimizer>> VariableOptimizer::Create(
+    const OptimizerConfig& config, std::string name) {
+  ASSIGN_OR_RETURN(std::unique_ptr<Optimizer> optimizer, Optimizer::Create(config));
+  OptimizerConfig without_clipvalue = config;
+  without_clipvalue.clipvalue = 0;
+  ASSIGN_OR_RETURN(std::unique_ptr<Optimizer> of_rows, Optimizer::Create(without_clipvalue));
+  if (name.empty()) name = config.type;
+  return std::unique_ptr<VariableOptimizer>(
+      new VariableOptimizer(std::move(name), std::move(optimizer), std::move(of_rows)));
+}
+
+absl::Status VariableOptimizer::Build(absl::Span<const VariablePtr> variables) {
+  ASSIGN_OR_RETURN(Strategy* const strategy, StrategyOf(variables));
+  return CallMerged(*strategy, "Build", {ListOf(variables)},
+                    [this, strategy](bool /*in_replicas*/, absl::Span<const Value> merged) {
+                      const auto all = VariablesOf(merged[0]);
+                      RETURN_IF_ERROR(all.status());
+                      RETURN_IF_ERROR(CheckVariables(*all));
+                      absl::MutexLock lock(&mutex_);
+                      return BuildLocked(*strategy, *all);
+                    });
+}
+
+absl::Status VariableOptimizer::BuildLocked(Strategy& strategy,
+                                            absl::Span<const VariablePtr> variables) {
+  if (strategy_ != nullptr && strategy_ != &strategy) {
+    return Wrong(*variables[0], absl::StrCat("it is of ", strategy.name(), ", the optimizer's are ",
+                                             "of ", strategy_->name(), "; make one for each"));
+  }
+  for (const VariablePtr& variable : variables) {
+    if (iterations_ == nullptr) {
+      ASSIGN_OR_RETURN(iterations_,
+                       MakeBeside(strategy, variable,
+                                  {.name = absl::StrCat(name_, "/iteration"),
+                                   .initial_value = Tensor::Zeros(DType::kInt64, {}),
+                                   .trainable = false,
+                                   .aggregation = VariableAggregation::kOnlyFirstReplica}));
+      strategy_ = &strategy;
+    }
+    if (entry_of_.contains(variable.get())) continue;
+    Entry entry{.variable = variable, .slots = {}};
+    const std::string prefix =
+        absl::StrCat(name_, "/", absl::StrReplaceAll(variable->name(), {{"/", "_"}}), "_");
+    for (const SlotSpec& slot : optimizer_->slots()) {
+      Tensor initial = Tensor::Full(variable->dtype(), variable->shape(), slot.initial_value);
+      ASSIGN_OR_RETURN(VariablePtr made, MakeBeside(strategy, variable,
+                                                    {.name = absl::StrCat(prefix, slot.name),
+                                                     .initial_value = std::move(initial),
+                                                     .trainable = false,
+                                                     .aggregation = variable->aggregation()}));
+      ASSIGN_OR_RETURN(const auto copies, CopiesOf(*made));
+      if (copies.size() != variable->components().size()) {
+        return Wrong(*made, absl::StrCat("it has ", copies.size(), " copies, \"", variable->name(),
+                                         "\", whose slot it is, ", variable->components().size()));
+      }
+      entry.slots.push_back(std::move(made));
+    }
+    entry_of_[variable.get()] = entries_.size();
+    entries_.push_back(std::move(entry));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VariableOptimizer::ApplyGradients(absl::Span<const GradientAndVariable> gradients,
+                                               const ApplyGradientsOptions& options) {
+  std::vector<VariablePtr> variables;
+  Value::Sequence values;
+  for (const GradientAndVariable& pair : gradients) {
+    variables.push_back(pair.variable);
+    values.push_back(pair.gradient);
+  }
+  ASSIGN_OR_RETURN(Strategy* const strategy, StrategyOf(variables));
+  return CallMerged(
+      *strategy, "ApplyGradients",
+      {ListOf(variables), Value::List(std::move(values)), options.skip_aggregation ? 1 : 0},
+      [this, strategy](bool in_replicas, absl::Span<const Value> merged) {
+        return ApplyMerged(*strategy, in_replicas, merged);
+      });
+}
+
+absl::Status VariableOptimizer::ApplyMerged(Strategy& strategy, bool in_replicas,
+                                            absl::Span<const Value> merged) {
+  Sums sums;
+  const absl::Status collected = Collect(strategy, in_replicas, merged, &sums);
+  if (!collected.ok()) {
+    if (in_replicas || !sums.locals.empty()) FailReduction(strategy);
+    return collected;
+  }
+  if (!sums.locals.empty()) {
+    ASSIGN_OR_RETURN(const std::vector<Value> reduced,
+                     strategy.ReduceAll(ReduceOp::kSum, sums.locals, {}));
+    for (size_t i = 0; i < reduced.size(); ++i) {
+      sums.updates[sums.places[i]].of_copies.push_back(TensorGradientOf(reduced[i]));
+    }
+  }
+  RETURN_IF_ERROR(Clip(absl::MakeSpan(sums.updates)));
+  std::vector<VariablePtr> moved;
+  for (const Update& update : sums.updates) moved.push_back(update.variable);
+  absl::MutexLock lock(&mutex_);
+  RETURN_IF_ERROR(BuildLocked(strategy, moved));
+  if (!sums.left_out.empty() && !std::exchange(warned_, true)) {
+    LOG(WARNING) << "optimizer '" << name_ << "': no gradient of "
+                 << absl::StrJoin(sums.left_out, ", ") << ": left as they are (said once)";
+  }
+  return UpdateLocked(sums.updates);
+}
+
+absl::Status VariableOptimizer::Collect(Strategy& strategy, bool in_replicas,
+                                        absl::Span<const Value> merged, Sums* sums) {
+  ASSIGN_OR_RETURN(const std::vector<VariablePtr> variables, VariablesOf(merged[0]));
+  RETURN_IF_ERROR(CheckVariables(variables));
+  if (merged[2].is_distributed()) {
+    return absl::InvalidArgumentError(
+        "optimizer: some replicas gave skip_aggregation and some did not; all must give one");
+  }
+  const bool skip = merged[2].integer() != 0;
+  const auto replicas = static_cast<size_t>(strategy.local_replicas());
+  for (size_t v = 0; v < variables.size(); ++v) {
+    const VariablePtr& variable = variables[v];
+    const Value& gradient = merged[1].items()[v];
+    const bool adds = !skip && (in_replicas || gradient.kind() == Value::Kind::kPerReplica);
+    const size_t copies = skip && gradient.is_distributed() ? variable->components().size() : 1;
+    ASSIGN_OR_RETURN(const Value::Sequence each, EachOf(gradient, adds ? replicas : copies));
+    ASSIGN_OR_RETURN(Value::Sequence checked, CheckedGradients(*variable, each));
+    if (checked.empty()) {
+      sums->left_out.push_back(variable->name());
+      continue;
+    }
+    Update& update = sums->updates.emplace_back(Update{.variable = variable, .of_copies = {}});
+    if (adds && strategy.num_replicas_in_sync() > 1) {
+      sums->places.push_back(sums->updates.size() - 1);
+      sums->locals.push_back(std::move(checked));
+      continue;
+    }
+    for (const Value& value : checked) update.of_copies.push_back(TensorGradientOf(value));
+  }
+  if (!sums->updates.empty()) return absl::OkStatus();
+  return Wrong(*variables[0], "there is no gradient, neither of it nor of any other variable");
+}
+
+absl::Status VariableOptimizer::Clip(absl::Span<Update> updates) const {
+  size_t columns = 1;
+  for (const Update& update : updates) columns = std::max(columns, update.of_copies.size());
+  for (size_t c = 0; c < columns; ++c) {
+    std::vector<TensorGradient> together;
+    for (Update& update : updates) {
+      if (update.of_copies.size() == 1) update.of_copies.resize(columns, update.of_copies[0]);
+      together.push_back(update.of_copies[c]);
+    }
+    RETURN_IF_ERROR(ClipGradients(config(), absl::MakeSpan(together)));
+    for (size_t u = 0; u < updates.size(); ++u) {
+      ASSIGN_OR_RETURN(updates[u].of_copies[c], WithDistinctRows(together[u]));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VariableOptimizer::UpdateLocked(absl::Span<const Update> updates) {
+  ASSIGN_OR_RETURN(const int64_t done, IterationsLocked());
+  const UpdateStep step = optimizer_->Begin(done);
+  const UpdateStep step_of_rows = optimizer_of_rows_->Begin(done);
+  for (const Update& update : updates) {
+    const Entry& entry = entries_[entry_of_.at(update.variable.get())];
+    const size_t copies = entry.variable->components().size();
+    for (size_t c = 0; c < copies; ++c) {
+      ASSIGN_OR_RETURN(const auto own, CopiesOf(*entry.variable));
+      std::vector<PlainVariable*> changed = {own[c]};
+      for (const VariablePtr& slot : entry.slots) {
+        ASSIGN_OR_RETURN(const auto of_slot, CopiesOf(*slot));
+        changed.push_back(of_slot[c]);
+      }
+      const TensorGradient& gradient = update.of_copies[update.of_copies.size() == 1 ? 0 : c];
+      const bool of_rows = gradient.rows.has_value();
+      std::vector<Tensor*> tensors;
+      RETURN_IF_ERROR(ChangeAll(changed, &tensors, [&] {
+        return UpdateTensor(of_rows ? *optimizer_of_rows_ : *optimizer_,
+                            of_rows ? step_of_rows : step, gradient, tensors[0],
+                            absl::MakeConstSpan(tensors).subspan(1));
+      }));
+    }
+  }
+  return iterations_->Assign(Tensor::Scalar<int64_t>(done + 1));
+}
+
+absl::StatusOr<int64_t> VariableOptimizer::IterationsLocked() const {
+  if (iterations_ == nullptr) return 0;
+  ASSIGN_OR_RETURN(const Tensor count, iterations_->components()[0]->Read());
+  ASSIGN_OR_RETURN(const Tensor host, HostTensor(count));
+  return host.values<int64_t>()[0];
+}
+
+absl::StatusOr<int64_t> VariableOptimizer::iterations() const {
+  absl::MutexLock lock(&mutex_);
+  return IterationsLocked();
+}
+
+absl::StatusOr<double> VariableOptimizer::learning_rate() const {
+  ASSIGN_OR_RETURN(const int64_t done, iterations());
+  return optimizer_->Begin(done).learning_rate;
+}
+
+std::vector<VariablePtr> VariableOptimizer::variables() const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<VariablePtr> all;
+  if (iterations_ != nullptr) all.push_back(iterations_);
+  for (const Entry& entry : entries_) {
+    all.insert(all.end(), entry.slots.begin(), entry.slots.end());
+  }
+  return all;
+}
+
+}  // namespace cairn
