@@ -6,7 +6,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/device.h"
+#include "worker/ops/device_rank.h"
 #include "worker/ops/ops.h"
 
 namespace cairn {
@@ -36,6 +38,11 @@ class DeviceQueue {
   // Copies to the host, after the ops called so far; those called later do not wait for it, so they
   // leave `device` as it is.
   virtual void CopyOut(const void* device, void* host, size_t bytes) = 0;
+  // Adds up over several queues, of which this one is `rank`, after the ops called so far; those
+  // called later do not wait for it, so they leave the memory as it is; copies out called later do.
+  // Also after Fail, with unspecified data: the other ranks wait for it. Where the sums do not come
+  // Finish says why; `rank` is used until then.
+  virtual void Reduce(DeviceRank& rank, absl::Span<const RankSum> sums) = 0;
 
   // Ops and copies called from here on until Finish do nothing, and it returns `why`: for what
   // cannot be had in the middle of a step.
