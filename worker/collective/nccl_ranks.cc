@@ -2,7 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include <string>
+#include <iterator>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -51,6 +51,8 @@ class NcclRank final : public DeviceRank {
       : device_(device), failure_(std::move(failure)) {}
   ~NcclRank() override { End(); }
 
+  // The calling thread works on this device from here on.
+  absl::Status Select() const { return Named(cudaSetDevice(device_.index), "select"); }
   // Begins to connect; Ready waits for it. Of all ranks between NCCL's group calls.
   absl::Status Begin(const ncclUniqueId& id, int rank, int ranks);
   absl::Status Ready(absl::string_view what, Deadline deadline);
@@ -89,7 +91,7 @@ absl::Status NcclRank::Named(ncclResult_t result, absl::string_view what) const 
 }
 
 absl::Status NcclRank::Begin(const ncclUniqueId& id, int rank, int ranks) {
-  RETURN_IF_ERROR(Named(cudaSetDevice(device_.index), "select"));
+  RETURN_IF_ERROR(Select());
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   return Named(Nccl::Get().init_rank(&comm_, ranks, id, rank, &config), "connect");
@@ -144,36 +146,42 @@ absl::Status NcclRank::Check() {
   return why;
 }
 
-}  // namespace
-
-absl::StatusOr<std::vector<std::unique_ptr<DeviceRank>>> JoinByNccl(
-    absl::Span<const Device> devices) {
+absl::Status Connect(absl::Span<const std::unique_ptr<NcclRank>> ranks) {
   const Nccl& nccl = Nccl::Get();
-  RETURN_IF_ERROR(nccl.library.status());
-  const auto failure = std::make_shared<Failure>();
-  std::vector<std::unique_ptr<NcclRank>> ranks;
-  ranks.reserve(devices.size());
-  for (const Device device : devices) ranks.push_back(std::make_unique<NcclRank>(device, failure));
   const auto named = [&](ncclResult_t result, absl::string_view what) -> absl::Status {
     if (result == ncclSuccess || result == ncclInProgress) return absl::OkStatus();
     return absl::InternalError(absl::StrCat("NCCL: ", what, ": ", nccl.error_text(result)));
   };
-  int current = 0;
-  const bool restore = cudaGetDevice(&current) == cudaSuccess;
+  // Before NCCL is told of any.
+  for (const std::unique_ptr<NcclRank>& rank : ranks) RETURN_IF_ERROR(rank->Select());
   ncclUniqueId id = {};
-  absl::Status status = named(nccl.unique_id(&id), "unique id");
-  if (status.ok()) status = named(nccl.group_start(), "connect");
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(named(nccl.unique_id(&id), "unique id"));
+  RETURN_IF_ERROR(named(nccl.group_start(), "connect"));
+  absl::Status status;
   for (size_t r = 0; r < ranks.size() && status.ok(); ++r) {
     status = ranks[r]->Begin(id, static_cast<int>(r), static_cast<int>(ranks.size()));
   }
-  const absl::Status ended = named(nccl.group_end(), "connect");
-  if (status.ok()) status = ended;
+  status.Update(named(nccl.group_end(), "connect"));
   const Deadline deadline = Deadline::In(kTimeout);
-  for (size_t r = 0; r < ranks.size() && status.ok(); ++r) {
-    status = ranks[r]->Ready("connecting", deadline);
+  for (const std::unique_ptr<NcclRank>& rank : ranks) {
+    if (status.ok()) status = rank->Ready("connecting", deadline);
   }
-  if (restore) cudaSetDevice(current);
+  return status;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::unique_ptr<DeviceRank>>> JoinByNccl(
+    absl::Span<const Device> devices) {
+  RETURN_IF_ERROR(Nccl::Get().library.status());
+  const auto failure = std::make_shared<Failure>();
+  std::vector<std::unique_ptr<NcclRank>> ranks;
+  ranks.reserve(devices.size());
+  for (const Device device : devices) ranks.push_back(std::make_unique<NcclRank>(device, failure));
+  int current = 0;
+  const bool selected = cudaGetDevice(&current) == cudaSuccess;
+  const absl::Status status = Connect(ranks);
+  if (selected) cudaSetDevice(current);
   RETURN_IF_ERROR(status);
   return std::vector<std::unique_ptr<DeviceRank>>(std::make_move_iterator(ranks.begin()),
                                                   std::make_move_iterator(ranks.end()));

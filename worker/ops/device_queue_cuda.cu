@@ -138,6 +138,7 @@ class CudaQueue final : public DeviceQueue {
   void Note(cudaError_t error, absl::string_view what);
   template <typename Get>
   absl::StatusOr<void*> Allocate(absl::string_view what, size_t bytes, Get get);
+  absl::Status StuckError() const;
   cudaError_t Await(const Stream& stream);
   bool GiveUp(const Stream& stream, Deadline* deadline);
 
@@ -238,6 +239,7 @@ void CudaQueue::CopyOut(const void* device, void* host, size_t bytes) {
 }
 
 void CudaQueue::Reduce(DeviceRank& rank, absl::Span<const RankSum> sums) {
+  if (stuck_) return rank.Abandon(StuckError());
   Select();
   int number = 0;
   cudaError_t error = events_.Record(compute_.get(), &number);
@@ -291,7 +293,13 @@ cudaError_t CudaQueue::Await(const Stream& stream) {
   }
 }
 
+absl::Status CudaQueue::StuckError() const {
+  return absl::FailedPreconditionError(absl::StrCat(
+      device_.text(), ": a step before this one never ended; start the process again"));
+}
+
 absl::Status CudaQueue::Finish() {
+  if (stuck_) Fail(StuckError());
   Select();
   for (const Stream* stream : {&in_, &compute_, &out_}) {
     if (!stuck_) Note(Await(*stream), "computing a step");

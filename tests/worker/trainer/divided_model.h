@@ -21,12 +21,13 @@ inline void FillValues(StepState* state) {
   }
 }
 
-inline void ExpectSameGradients(const StepState& got, const StepState& want, const Model& model) {
+inline void ExpectSameGradients(const StepState& got, const StepState& want, const Model& model,
+                                double tolerance = 3e-6) {
   for (size_t v = 0; v < want.uses.size(); ++v) {
     ASSERT_EQ(got.uses[v].gradient.size(), want.uses[v].gradient.size());
     for (size_t i = 0; i < want.uses[v].gradient.size(); ++i) {
       const double wanted = want.uses[v].gradient[i];
-      ASSERT_NEAR(got.uses[v].gradient[i], wanted, 3e-6 * (1 + std::abs(wanted)))
+      ASSERT_NEAR(got.uses[v].gradient[i], wanted, tolerance * (1 + std::abs(wanted)))
           << model.variables()[v].name << "[" << i << "]";
     }
   }

@@ -370,6 +370,31 @@ TEST(SumsOnDevices, StepsOfSeveralThreadsHaveTheirOwnGradients) {
   other.join();
 }
 
+TEST(SumsOnGpus, AreTheGradientsOfOneReplica) {
+  if (UsableGpuCount() < 2) GTEST_SKIP() << "needs two GPUs";
+  std::vector<Device> devices;
+  for (int32_t r = 0; r < UsableGpuCount(); ++r) devices.push_back(Gpu(r));
+  for (const ModelCase& c : EveryModel()) {
+    SCOPED_TRACE(c.name);
+    const auto whole = Model::Create(c.config, {}, c.schema).value();
+    const auto divided = DivideOverReplicas(Model::Create(c.config, {}, c.schema).value(),
+                                            "mirrored", devices, "nccl");
+    ASSERT_OK(divided);
+    StepState got, want;
+    for (uint32_t seed = 1; seed < 4; ++seed) {
+      const Batch batch = RandomBatch(c.schema, 64, whole->outputs(), seed);
+      ASSERT_OK((*divided)->Plan(batch, &got));
+      ASSERT_OK(whole->Plan(batch, &want));
+      FillValues(&got);
+      FillValues(&want);
+      const absl::StatusOr<double> loss = (*divided)->Train(batch, &got);
+      ASSERT_OK(loss);
+      EXPECT_NEAR(*loss, whole->Train(batch, &want).value(), 1e-5 * (1 + *loss));
+      ExpectSameGradients(got, want, *whole, 1e-5);
+    }
+  }
+}
+
 TEST(ReplicaRanks, AreForDifferentGpusAlone) {
   EXPECT_TRUE(CanAddUp({Gpu(0), Gpu(1)}));
   EXPECT_TRUE(CanAddUp({Gpu(3), Gpu(1), Gpu(0)}));
