@@ -3,6 +3,7 @@
 // one replica is the step's, keeps no other waiting, and spoils no step after it. The GPUs are
 // loops on the CPU, one thread each, which meet for every sum.
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
@@ -45,8 +46,11 @@ class FailingModel final : public Model {
     return model_->Plan(batch, state);
   }
   absl::StatusOr<double> Train(const Batch& batch, StepState* state) const override {
+    ++trainings_;
     return batch.rows == rows_ ? result_ : model_->Train(batch, state);
   }
+  // Calls of Train, by all replicas.
+  int trainings() const { return trainings_; }
   absl::Status Predict(const Batch& batch, StepState* state,
                        std::vector<float>* scores) const override {
     return model_->Predict(batch, state, scores);
@@ -56,6 +60,7 @@ class FailingModel final : public Model {
   const std::unique_ptr<Model> model_;
   int64_t rows_ = -1;
   absl::StatusOr<double> result_ = 0.0;
+  mutable std::atomic<int> trainings_ = 0;
 };
 
 // A model on GPUs 0, 1, ... that are loops, and the model itself to compare with.
@@ -254,9 +259,14 @@ TEST(SumsOnDevices, AStepThatOutgrowsItsMemoryIsDoneAgainOnTheHost) {
   }
   dense.values.assign(dense.columns.size(), 0.25f);
   for (int step = 0; step < 2; ++step) ASSERT_OK(divided.Train(sparse));
-  const uint64_t before = divided.turns();
-  for (int step = 0; step < 2; ++step) ASSERT_OK(divided.Train(dense));
-  EXPECT_EQ(divided.turns(), before + 2);  // the first one's in vain
+  const uint64_t turns = divided.turns();
+  const int trainings = divided.failing().trainings();
+  ASSERT_OK(divided.Train(dense));
+  EXPECT_EQ(divided.turns(), turns + 1);  // in vain
+  EXPECT_EQ(divided.failing().trainings(), trainings + 2 * 3);
+  ASSERT_OK(divided.Train(dense));
+  EXPECT_EQ(divided.turns(), turns + 2);
+  EXPECT_EQ(divided.failing().trainings(), trainings + 3 * 3);
   EXPECT_EQ(divided.joins(), 1);
 }
 
