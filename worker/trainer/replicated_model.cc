@@ -78,7 +78,8 @@ class ReplicatedModel::StepOfReplicas {
         state_(*state),
         rows_of_ids_(state->uses.size()),
         ranks_(ranks),
-        errors_(replicas_) {
+        errors_(replicas_),
+        outgrown_(replicas_) {
     state_.shares.resize(replicas_);
     for (VariableUse& use : state_.uses) use.gradient.resize(use.values.size());
   }
@@ -151,28 +152,26 @@ class ReplicatedModel::StepOfReplicas {
       return absl::OkStatus();
     }
     // One that has outgrown its memory has taken part; the others would wait for any other.
-    if (adds_up && !device->outgrown()) joined_[replica]->Fail(loss.status());
-    errors_[replica] = loss.status();
+    const bool outgrown = adds_up && device->outgrown();
+    if (adds_up && !outgrown) joined_[replica]->Fail(loss.status());
+    (outgrown ? outgrown_ : errors_)[replica] = loss.status();
     return loss.status();
   }
 
   // Of a step that failed only because there was no memory for it: in host memory it may succeed.
   bool outgrown() const {
-    if (roots_.empty()) return false;
-    for (size_t r = 0; r < replicas_; ++r) {
-      if (!errors_[r].ok() && !state_.shares[r].state.device->outgrown()) return false;
-    }
-    return std::any_of(errors_.begin(), errors_.end(),
-                       [](const absl::Status& error) { return !error.ok(); });
+    const auto failed = [](const absl::Status& status) { return !status.ok(); };
+    return std::none_of(errors_.begin(), errors_.end(), failed) &&
+           std::any_of(outgrown_.begin(), outgrown_.end(), failed);
   }
 
   // Why the step failed, of which `status` may be a consequence: a replica whose sums did not come
   // says so.
   absl::Status Cause(const absl::Status& status) const {
-    for (const absl::Status& error : errors_) {
-      if (!error.ok() && !absl::IsAborted(error)) return error;
-    }
-    return status;
+    const auto cause = std::find_if(errors_.begin(), errors_.end(), [](const absl::Status& error) {
+      return !error.ok() && !absl::IsAborted(error);
+    });
+    return cause == errors_.end() ? status : *cause;
   }
 
   // This replica's part of the sums: those that it has already, a range of each other variable that
@@ -267,7 +266,9 @@ class ReplicatedModel::StepOfReplicas {
   ReplicaRanks* const ranks_;
   absl::Span<const std::unique_ptr<DeviceRank>> joined_;
   std::vector<int> roots_;
-  std::vector<absl::Status> errors_;  // of the replicas
+  // Of the replicas: those that outgrew their memory, and all others.
+  std::vector<absl::Status> errors_;
+  std::vector<absl::Status> outgrown_;
 };
 
 ReplicatedModel::ReplicatedModel(std::unique_ptr<Model> model, std::unique_ptr<Strategy> strategy,

@@ -11,6 +11,7 @@
 #include "tests/worker/collective/ranks.h"
 #include "worker/collective/nccl_group.h"
 #include "worker/collective/nccl_ranks.h"
+#include "worker/ops/device_queue.h"
 
 namespace cairn::test {
 namespace {
@@ -152,6 +153,37 @@ TEST_F(NcclDevices, RanksAddUpOnTheirStreamsAndTheRootHasTheSum) {
         ASSERT_NEAR(got_last[i], last[i], 1e-5F);
       }
     }
+  });
+}
+
+// Ops that write what is added up come before, copies of the sum after it.
+TEST_F(NcclDevices, QueuesAddUpBetweenTheirOpsAndTheirCopiesOut) {
+  constexpr size_t kCount = 70'001, kBytes = kCount * sizeof(float);
+  const auto ranks = JoinByNccl(Gpus(ranks_));
+  ASSERT_OK(ranks);
+  std::vector<float> want(kCount);
+  for (int r = 0; r < ranks_; ++r) {
+    const std::vector<float> values = test::Values(r, kCount);
+    for (size_t i = 0; i < kCount; ++i) want[i] += 3 * values[i];
+  }
+  OnRanks(ranks_, [&](int r) {
+    const auto queue = OpenGpuQueue(Gpu(r));
+    ASSERT_OK(queue);
+    auto* const x = static_cast<float*>((*queue)->AllocateDevice(kBytes).value());
+    auto* const host = static_cast<float*>((*queue)->AllocateHost(kBytes).value());
+    for (int root = 0; root < ranks_; ++root) {
+      const std::vector<float> values = test::Values(r, kCount);
+      std::copy(values.begin(), values.end(), host);
+      (*queue)->AwaitCopy((*queue)->CopyIn(host, x, kBytes));
+      (*queue)->ops().Scale(3, x, kCount);
+      const RankSum sum = {x, kCount, root};
+      (*queue)->Reduce(*(*ranks)[static_cast<size_t>(r)], {&sum, 1});
+      if (r == root) (*queue)->CopyOut(x, host, kBytes);
+      EXPECT_OK((*queue)->Finish());
+      for (size_t i = 0; r == root && i < kCount; ++i) ASSERT_NEAR(host[i], want[i], 1e-4F);
+    }
+    (*queue)->FreeDevice(x);
+    (*queue)->FreeHost(host);
   });
 }
 
