@@ -1,7 +1,7 @@
 // Ranks whose devices are loops on the CPU (loop_queue.h): threads that meet for each sum.
 #pragma once
 
-#include <cmath>
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
