@@ -412,6 +412,18 @@ TEST(ReplicaRanks, AreForDifferentGpusAlone) {
   EXPECT_FALSE(CanAddUp({Gpu(0), Gpu(0)}));
   EXPECT_FALSE(CanAddUp({Gpu(0), Gpu(1), Cpu(0)}));
   EXPECT_FALSE(CanAddUp({Cpu(0), Cpu(1)}));
+  const auto join =
+      [](absl::Span<const Device>) -> absl::StatusOr<std::vector<std::unique_ptr<DeviceRank>>> {
+    return absl::InternalError("not asked for");
+  };
+  EXPECT_FALSE(ReplicaRanks({Gpu(0), Gpu(0)}, join, /*required=*/true).Take());
+  EXPECT_FALSE(ReplicaRanks({Gpu(0), Cpu(0)}, join, /*required=*/true).Take());
+  EXPECT_FALSE(ReplicaRanks({Gpu(0), Gpu(1)}, nullptr, /*required=*/false).Take());
+  ReplicaRanks ranks({Gpu(0), Gpu(1)}, join, /*required=*/true);
+  EXPECT_TRUE(ranks.Take());
+  EXPECT_FALSE(ranks.Take()) << "another step has them";
+  ranks.Return();
+  EXPECT_TRUE(ranks.Take());
 }
 
 }  // namespace
