@@ -111,8 +111,6 @@ absl::Status ReadExport(const ConfigNode& value, const std::string& path, std::s
 
 absl::Status ReadStrategy(const ConfigNode& section, const std::string& path, JobConfig* job) {
   StrategyConfig& strategy = job->strategy;
-  // Targets of keys that have one built value.
-  std::string unused;
   return ReadSection(
       section, path,
       {Custom("type", [&](const ConfigNode& value,
@@ -134,9 +132,9 @@ absl::Status ReadStrategy(const ConfigNode& section, const std::string& path, Jo
               }),
        Custom("wire", [&](const ConfigNode& value,
                           const std::string& at) { return ReadWire(value, at, &strategy.wire); }),
-       PartlyBuiltChoice("cross_device_ops", &unused,
+       PartlyBuiltChoice("cross_device_ops", &strategy.cross_device_ops,
                          {"auto", "nccl", "hierarchical_copy", "reduction_to_one_device"},
-                         {"auto", "reduction_to_one_device"}),
+                         {"auto", "nccl", "reduction_to_one_device"}),
        Section("communication",
                {PartlyBuiltChoice("implementation", &strategy.communication.implementation,
                                   {"auto", "ring", "nccl"}, {"auto", "ring"}),

@@ -10,6 +10,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -19,6 +20,7 @@
 #include "worker/models/device_step.h"
 #include "worker/models/model.h"
 #include "worker/ops/device_queue.h"
+#include "worker/ops/loop_ops_cuda.h"
 
 namespace cairn {
 namespace {
@@ -241,6 +243,111 @@ void Step(const std::string& type, const Schema& schema, int64_t rows) {
       verified ? "true" : "false");
 }
 
+// Ops that do nothing.
+struct Nothing {
+  template <typename Body>
+  void ForEach(uint64_t, const Body&) {}
+  void Zero(float*, size_t) {}
+  void Multiply(int64_t, int64_t, int64_t, ColumnMajor, ColumnMajor, float*, int64_t) {}
+};
+
+// A queue that leaves out parts of a step, and knows its copies so that they can be made alone.
+class PartQueue final : public DeviceQueue {
+ public:
+  explicit PartQueue(std::unique_ptr<DeviceQueue> queue) : queue_(std::move(queue)) {}
+
+  bool copies = true, computes = true;
+  // The copies of one step, in their order.
+  void Record() { recording_ = true; }
+  void CopiesIn() {
+    for (const Copy& copy : in_) queue_->CopyIn(copy.from, copy.to, copy.bytes);
+  }
+  void CopiesOut() {
+    for (const Copy& copy : out_) queue_->CopyOut(copy.from, copy.to, copy.bytes);
+  }
+
+  Ops& ops() override { return computes ? queue_->ops() : no_ops_; }
+  absl::StatusOr<void*> AllocateDevice(size_t bytes) override {
+    return queue_->AllocateDevice(bytes);
+  }
+  void FreeDevice(void* memory) override { queue_->FreeDevice(memory); }
+  absl::StatusOr<void*> AllocateHost(size_t bytes) override { return queue_->AllocateHost(bytes); }
+  void FreeHost(void* memory) override { queue_->FreeHost(memory); }
+  int CopyIn(const void* host, void* device, size_t bytes) override {
+    if (recording_) in_.push_back({host, device, bytes});
+    return copies ? queue_->CopyIn(host, device, bytes) : 0;
+  }
+  void AwaitCopy(int copy) override {
+    if (copies) queue_->AwaitCopy(copy);
+  }
+  void CopyOut(const void* device, void* host, size_t bytes) override {
+    if (recording_) out_.push_back({device, host, bytes});
+    if (copies) queue_->CopyOut(device, host, bytes);
+  }
+  void Reduce(DeviceRank& rank, absl::Span<const RankSum> sums) override {
+    queue_->Reduce(rank, sums);
+  }
+  void Fail(const absl::Status& why) override { queue_->Fail(why); }
+  absl::Status Finish() override {
+    recording_ = false;
+    return queue_->Finish();
+  }
+
+ private:
+  struct Copy {
+    const void* from;
+    void* to;
+    size_t bytes;
+  };
+
+  const std::unique_ptr<DeviceQueue> queue_;
+  Nothing nothing_;
+  LoopOps<Nothing> no_ops_{nothing_};
+  bool recording_ = false;
+  std::vector<Copy> in_, out_;
+};
+
+// How much of a step's parts runs beside the longest of them: the step with everything, and each
+// part alone: the host's own work (filling and emptying page-locked memory, calling), the same
+// copies in, the ops, the same copies out.
+void Overlap(const std::string& type, const Schema& schema, int64_t rows) {
+  ModelConfig config;
+  config.type = type;
+  config.hidden = {1024, 1024};
+  const auto model = Model::Create(config, {}, schema).value();
+  const Batch batch = test::RandomBatch(schema, rows, 1, 1);
+  auto owned = std::make_unique<PartQueue>(OpenGpuQueue(Gpu(0)).value());
+  PartQueue& queue = *owned;
+  StepState state;
+  state.device = std::make_shared<StepDevice>(std::move(owned));
+  Check(model->Plan(batch, &state).ok(), "plan");
+  test::RandomValues(&state, 0.05f, 1);
+  double loss = 0;
+  const auto train = [&] { loss = model->Train(batch, &state).value(); };
+  train();
+  queue.Record();
+  train();
+  const double first_loss = loss;
+  const double whole = Seconds(queue, train);
+  const bool verified = std::isfinite(loss) && std::abs(loss - first_loss) < 1e-4;
+  const double in = Seconds(queue, [&] { queue.CopiesIn(); });
+  const double out = Seconds(queue, [&] { queue.CopiesOut(); });
+  queue.copies = false;
+  const double host_and_ops = Seconds(queue, train);
+  queue.computes = false;
+  const double host = Seconds(queue, train);
+  const double ops = host_and_ops - host;
+  const double sum = host + in + ops + out;
+  const double longest = std::max({host, in, ops, out});
+  std::printf(
+      "{\"bench\":\"%s step of %lld rows beside its parts alone\",\"us\":%.1f,\"host_us\":%.1f,"
+      "\"in_us\":%.1f,\"ops_us\":%.1f,\"out_us\":%.1f,\"sum_us\":%.1f,\"longest_us\":%.1f,"
+      "\"hideable_us\":%.1f,\"hidden_share\":%.3f,\"verified\":%s}\n",
+      type.c_str(), static_cast<long long>(rows), whole * 1e6, host * 1e6, in * 1e6, ops * 1e6,
+      out * 1e6, sum * 1e6, longest * 1e6, (sum - longest) * 1e6, (sum - whole) / (sum - longest),
+      verified ? "true" : "false");
+}
+
 int Main() {
   absl::StatusOr<std::unique_ptr<DeviceQueue>> queue = OpenGpuQueue(Gpu(0));
   if (!queue.ok()) {
@@ -253,6 +360,8 @@ int Main() {
   Step("mlp", {.dense_columns = 1024}, 4096);
   Step("dlrm", {.dense_columns = 13, .key_columns = 26}, 4096);
   Step("wide_deep", {.dense_columns = 13, .key_columns = 26}, 4096);
+  Overlap("mlp", {.dense_columns = 1024}, 4096);
+  Overlap("dlrm", {.dense_columns = 13, .key_columns = 26}, 4096);
   return 0;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cblas.h>
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <limits>
@@ -15,6 +16,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/guarded_memory.h"
 #include "worker/ops/device_queue.h"
+#include "worker/ops/device_rank.h"
 #include "worker/ops/loop_ops_cuda.h"
 #include "worker/ops/loop_optimizer_cuda.h"
 #include "worker/ops/loop_tensor_ops_cuda.h"
@@ -24,7 +26,8 @@ namespace cairn::test {
 // Runs the bodies of kernels_cuda.h, last element first: their order does not matter. What would
 // be a mistake on a GPU shows: memory holds NaN until it is written; copies in are done as late as
 // they may be, when an op or Finish waits for them, and what a copy reads must not have changed by
-// then; what was copied out must not have changed when the queue is finished.
+// then; what was copied out must not have changed when the queue is finished. Sums with other ranks
+// are as late, when the queue is finished, and what they add up must not have changed by then.
 class LoopQueue final : public DeviceQueue {
  public:
   // `guarded`: the device's memory is its own alone; host code that touches it dies.
@@ -40,6 +43,8 @@ class LoopQueue final : public DeviceQueue {
   void LimitAllocations(int count) { allocations_left_ = count; }
   // Pieces of memory that are not freed.
   int allocated() const { return static_cast<int>(sizes_.size()); }
+  // Bytes copied out by all steps so far.
+  size_t bytes_out() const { return bytes_out_; }
 
   Ops& ops() override { return ops_; }
   TensorOps& tensor_ops() override { return tensor_ops_; }
@@ -66,7 +71,24 @@ class LoopQueue final : public DeviceQueue {
     if (!error_.ok()) return;
     const GuardedMemory::Access access(guard_.get());
     const auto* const from = static_cast<const std::byte*>(device);
-    out_.push_back({from, static_cast<std::byte*>(host), {from, from + bytes}});
+    Out out;
+    out.copies.push_back({from, static_cast<std::byte*>(host), {from, from + bytes}});
+    out.of_sum = std::any_of(out_.begin(), out_.end(), [from](const Out& before) {
+      return std::any_of(before.sums.begin(), before.sums.end(),
+                         [from](const RankSum& sum) { return Bytes(sum.x) == from; });
+    });
+    out_.push_back(std::move(out));
+  }
+  void Reduce(DeviceRank& rank, absl::Span<const RankSum> sums) override {
+    const GuardedMemory::Access access(guard_.get());
+    Out out;
+    out.rank = &rank;
+    out.sums.assign(sums.begin(), sums.end());
+    for (const RankSum& sum : sums) {
+      const std::byte* const from = Bytes(sum.x);
+      out.copies.push_back({from, nullptr, {from, from + sum.count * sizeof(float)}});
+    }
+    out_.push_back(std::move(out));
   }
   void CopyFrom(Device other, const void* from, void* to, size_t bytes) override {
     if (!error_.ok()) return;
@@ -89,11 +111,7 @@ class LoopQueue final : public DeviceQueue {
   absl::Status Finish() override {
     while (done_ < begun_) CopyOne();
     const GuardedMemory::Access access(guard_.get());
-    for (const Copy& copy : out_) {
-      EXPECT_EQ(std::memcmp(copy.from, copy.bytes.data(), copy.bytes.size()), 0)
-          << "an op wrote what was being copied out";
-      std::memcpy(copy.to, copy.bytes.data(), copy.bytes.size());
-    }
+    for (const Out& out : out_) DoOut(out);
     out_.clear();
     done_ = begun_ = 0;
     return std::exchange(error_, absl::OkStatus());
@@ -134,6 +152,28 @@ class LoopQueue final : public DeviceQueue {
     std::byte* to;
     std::vector<std::byte> bytes;  // as they were when the copy was asked for
   };
+  // One copy out, or sums: of their memory as it was.
+  struct Out {
+    std::vector<Copy> copies;
+    bool of_sum = false;  // a copy of what a sum before it has written
+    DeviceRank* rank = nullptr;
+    std::vector<RankSum> sums;
+  };
+
+  static const std::byte* Bytes(const float* x) { return reinterpret_cast<const std::byte*>(x); }
+
+  void DoOut(const Out& out) {
+    for (const Copy& copy : out.copies) {
+      if (out.of_sum) continue;
+      EXPECT_EQ(std::memcmp(copy.from, copy.bytes.data(), copy.bytes.size()), 0)
+          << "an op wrote what was being copied out, or added up";
+    }
+    if (out.rank != nullptr) return error_.Update(out.rank->Reduce(out.sums, nullptr));
+    for (const Copy& copy : out.copies) {
+      std::memcpy(copy.to, copy.from, copy.bytes.size());
+      bytes_out_ += copy.bytes.size();
+    }
+  }
 
   void CopyOne() {
     const GuardedMemory::Access access(guard_.get());
@@ -167,7 +207,8 @@ class LoopQueue final : public DeviceQueue {
   const std::unique_ptr<GuardedMemory> guard_;
   std::deque<Copy> in_;
   size_t begun_ = 0, done_ = 0;
-  std::vector<Copy> out_;
+  std::vector<Out> out_;
+  size_t bytes_out_ = 0;
   std::map<void*, size_t> sizes_;
   int allocations_left_ = -1;  // < 0: no limit
   absl::Status error_;

@@ -1,5 +1,6 @@
 // Builds without CUDA or NCCL.
 #include "worker/collective/nccl_group.h"
+#include "worker/collective/nccl_ranks.h"
 
 namespace cairn {
 
@@ -13,6 +14,10 @@ absl::Status NcclStatus() {
 
 absl::StatusOr<std::unique_ptr<CollectiveGroup>> ConnectNccl(CollectiveGroup&, const NcclOptions&,
                                                              Deadline) {
+  return NcclStatus();
+}
+
+absl::StatusOr<std::vector<std::unique_ptr<DeviceRank>>> JoinByNccl(absl::Span<const Device>) {
   return NcclStatus();
 }
 

@@ -13,6 +13,7 @@ struct Nccl {
   DynamicLibrary library{"NCCL", absl::StrCat("libnccl.so.", NCCL_MAJOR)};
   DynamicFunction<decltype(ncclAllReduce)> all_reduce{library, "ncclAllReduce"};
   DynamicFunction<decltype(ncclBroadcast)> broadcast{library, "ncclBroadcast"};
+  DynamicFunction<decltype(ncclReduce)> reduce{library, "ncclReduce"};
   DynamicFunction<decltype(ncclReduceScatter)> reduce_scatter{library, "ncclReduceScatter"};
   DynamicFunction<decltype(ncclSend)> send{library, "ncclSend"};
   DynamicFunction<decltype(ncclRecv)> receive{library, "ncclRecv"};

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -77,6 +78,9 @@ class StepDevice::Step final : public StepView {
   }
   template <typename T>
   int Send(const std::vector<T>& values, size_t offset);
+  void Reserve(size_t bytes, StepMemory* memory);
+  void CopyOut(size_t v);
+  void QueueSums();
 
   StepDevice& device_;
   StepState& own_;
@@ -86,6 +90,11 @@ class StepDevice::Step final : public StepView {
   bool input_there_ = false;
   std::vector<int> copies_;   // by variable; -1 once waited for
   std::vector<size_t> done_;  // variables whose gradients are on their way
+  // Not queued yet; `summed_` are their variables.
+  std::vector<RankSum> sums_;
+  std::vector<size_t> summed_;
+  size_t sum_floats_ = 0;
+  bool trains_ = false;
   size_t fetched_ = 0;
   bool ended_ = false;
 };
@@ -136,17 +145,53 @@ float* StepDevice::Step::Buffer(size_t buffer, size_t floats) {
   while (buffers.size() <= buffer) {
     buffers.emplace_back(*device_.queue_, StepMemory::Place::kDevice);
   }
-  const absl::Status status = buffers[buffer].Reserve(floats * sizeof(float));
-  if (!status.ok()) device_.queue_->Fail(status);
+  Reserve(floats * sizeof(float), &buffers[buffer]);
   return reinterpret_cast<float*>(buffers[buffer].data());
 }
 
-void StepDevice::Step::GradientDone(size_t v) {
-  if (own_.uses[v].gradient.empty()) return;
+void StepDevice::Step::Reserve(size_t bytes, StepMemory* memory) {
+  if (memory->Has(bytes)) return;
+  if (device_.sums_.rank == nullptr) {
+    const absl::Status status = memory->Reserve(bytes);
+    if (!status.ok()) device_.queue_->Fail(status);
+    return;
+  }
+  device_.outgrown_ = true;
+  device_.queue_->Fail(absl::ResourceExhaustedError(absl::StrCat(
+      "a step of ", rows(), " rows, whose gradients are added up on their GPUs, needs ", bytes,
+      " bytes that no step before it needed")));
+}
+
+void StepDevice::Step::CopyOut(size_t v) {
   const size_t offset = layout_.gradients[v];
   device_.queue_->CopyOut(At<std::byte>(offset), device_.host_.data() + offset,
                           BytesOf(own_.uses[v].gradient));
   done_.push_back(v);
+}
+
+void StepDevice::Step::GradientDone(size_t v) {
+  trains_ = true;
+  const size_t count = own_.uses[v].gradient.size();
+  if (count == 0) return;
+  const StepSums& sums = device_.sums_;
+  if (sums.rank == nullptr || sums.roots[v] < 0) return CopyOut(v);
+  ops().Scale(sums.weight, gradient(v), count);
+  sums_.push_back({gradient(v), count, sums.roots[v]});
+  summed_.push_back(v);
+  sum_floats_ += count;
+  if (sum_floats_ >= kSumFloats) QueueSums();
+}
+
+void StepDevice::Step::QueueSums() {
+  if (sums_.empty()) return;
+  const StepSums& sums = device_.sums_;
+  device_.queue_->Reduce(*sums.rank, sums_);
+  for (const size_t v : summed_) {
+    if (sums.roots[v] == sums.number) CopyOut(v);
+  }
+  sums_.clear();
+  summed_.clear();
+  sum_floats_ = 0;
 }
 
 const float* StepDevice::Step::Fetch(const float* x, size_t count) {
@@ -155,15 +200,16 @@ const float* StepDevice::Step::Fetch(const float* x, size_t count) {
     fetched.emplace_back(*device_.queue_, StepMemory::Place::kHost);
   }
   StepMemory& memory = fetched[fetched_++];
-  const absl::Status status = memory.Reserve(count * sizeof(float));
-  if (!status.ok()) device_.queue_->Fail(status);
+  Reserve(count * sizeof(float), &memory);
   device_.queue_->CopyOut(x, memory.data(), count * sizeof(float));
   return reinterpret_cast<const float*>(memory.data());
 }
 
 absl::Status StepDevice::Step::End() {
   ended_ = true;
+  QueueSums();
   RETURN_IF_ERROR(device_.queue_->Finish());
+  if (trains_) device_.trained_rows_ = std::max(device_.trained_rows_, rows());
   for (const size_t v : done_) {
     std::vector<float>& gradient = own_.uses[v].gradient;
     std::memcpy(gradient.data(), device_.host_.data() + layout_.gradients[v], BytesOf(gradient));
@@ -194,11 +240,20 @@ StepDevice::Layout StepDevice::LayOut(const Batch& batch, const StepState& state
   return layout;
 }
 
+absl::Status StepDevice::Reserve(const Batch& batch, const StepState& state) {
+  const size_t bytes = LayOut(batch, state).bytes;
+  RETURN_IF_ERROR(device_.Reserve(bytes));
+  return host_.Reserve(bytes);
+}
+
+void StepDevice::SetSums(const StepSums& sums) {
+  sums_ = sums;
+  if (sums.rank != nullptr) outgrown_ = false;
+}
+
 absl::StatusOr<std::unique_ptr<StepView>> StepDevice::Begin(const Batch& batch, StepState* state) {
-  Layout layout = LayOut(batch, *state);
-  RETURN_IF_ERROR(device_.Reserve(layout.bytes));
-  RETURN_IF_ERROR(host_.Reserve(layout.bytes));
-  auto step = std::make_unique<Step>(*this, batch, state, std::move(layout));
+  RETURN_IF_ERROR(Reserve(batch, *state));
+  auto step = std::make_unique<Step>(*this, batch, state, LayOut(batch, *state));
   step->CopyIn();
   return step;
 }

@@ -7,9 +7,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/device.h"
 #include "common/dtype.h"
 #include "common/optimizer/optimizer.h"
+#include "worker/ops/device_rank.h"
 #include "worker/ops/ops.h"
 #include "worker/ops/tensor_ops.h"
 
@@ -42,6 +44,11 @@ class DeviceQueue {
   // Copies to the host, after the ops called so far; those called later do not wait for it, so they
   // leave `device` as it is.
   virtual void CopyOut(const void* device, void* host, size_t bytes) = 0;
+  // Adds up over several queues, of which this one is `rank`, after the ops called so far; those
+  // called later do not wait for it, so they leave the memory as it is; copies out called later do.
+  // Also after Fail, with unspecified data: the other ranks wait for it. Where the sums do not come
+  // Finish says why; `rank` is used until then.
+  virtual void Reduce(DeviceRank& rank, absl::Span<const RankSum> sums) = 0;
 
   // Copies from `other`, a GPU, as the ops do: nothing writes there until Finish.
   virtual void CopyFrom(Device other, const void* from, void* to, size_t bytes) = 0;

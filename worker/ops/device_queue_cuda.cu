@@ -14,6 +14,7 @@
 #include "common/dynamic_library.h"
 #include "common/status.h"
 #include "worker/ops/device_queue.h"
+#include "worker/ops/device_rank.h"
 #include "worker/ops/loop_ops_cuda.h"
 #include "worker/ops/loop_optimizer_cuda.h"
 #include "worker/ops/loop_tensor_ops_cuda.h"
@@ -25,6 +26,9 @@ constexpr unsigned kThreadsPerBlock = 256;
 
 // A step takes milliseconds; other programs on the GPU may hold it up.
 constexpr absl::Duration kStepTimeout = absl::Seconds(120);
+// A step whose own ops are done waits so much longer for sums with others, so that a device that
+// hangs is named before those that wait for it; and so long for sums that were given up to end.
+constexpr absl::Duration kSumExtra = absl::Seconds(10);
 constexpr int kLooksWithoutPause = 200;
 constexpr absl::Duration kLookPause = absl::Microseconds(20);
 
@@ -131,6 +135,7 @@ class CudaQueue final : public DeviceQueue {
     LoopOptimizer(*this, optimizer, step)
         .ApplyToRows(dtype, value, slots, rows, row_count, width, gradients);
   }
+  void Reduce(DeviceRank& rank, absl::Span<const RankSum> sums) override;
   void Fail(const absl::Status& why) override;
   absl::Status Finish() override;
 
@@ -147,7 +152,9 @@ class CudaQueue final : public DeviceQueue {
   void Note(cudaError_t error, absl::string_view what);
   template <typename Get>
   absl::StatusOr<void*> Allocate(absl::string_view what, size_t bytes, Get get);
-  cudaError_t Await(cudaStream_t stream);
+  absl::Status StuckError() const;
+  cudaError_t Await(const Stream& stream);
+  bool GiveUp(const Stream& stream, Deadline* deadline);
 
   const Device device_;
   // A step never ended: what it may still use is left to the end of the process, since freeing it
@@ -158,6 +165,7 @@ class CudaQueue final : public DeviceQueue {
   cublasHandle_t blas_ = nullptr;
   unsigned blocks_ = 1;  // that the device runs at once, several a multiprocessor
   absl::Status error_;
+  DeviceRank* rank_ = nullptr;  // of sums that are on their way
   LoopOps<CudaQueue> ops_;
   LoopTensorOps<CudaQueue> tensor_ops_;
 };
@@ -253,31 +261,73 @@ void CudaQueue::CopyFrom(Device other, const void* from, void* to, size_t bytes)
        "copy between GPUs");
 }
 
+void CudaQueue::Reduce(DeviceRank& rank, absl::Span<const RankSum> sums) {
+  if (stuck_) return rank.Abandon(StuckError());
+  Select();
+  int number = 0;
+  cudaError_t error = events_.Record(compute_.get(), &number);
+  if (error == cudaSuccess) error = events_.Await(out_.get(), number);
+  Note(error, "sum over devices");
+  if (error != cudaSuccess) return rank.Fail(error_);
+  rank_ = &rank;
+  error_.Update(rank.Reduce(sums, out_.get()));
+}
+
 void CudaQueue::Fail(const absl::Status& why) { error_.Update(why); }
 
+// Whether nothing more is waited for, `deadline` having passed. Where only the sums are missing
+// they are given up, which lets the stream come to its end.
+bool CudaQueue::GiveUp(const Stream& stream, Deadline* deadline) {
+  if (!deadline->Expired()) return false;
+  const bool sums = &stream == &out_ && rank_ != nullptr;
+  const absl::Status why = absl::DeadlineExceededError(
+      absl::StrCat(device_.text(), ": a step was not done in ", absl::FormatDuration(kStepTimeout),
+                   sums ? ": its own ops are, the sums with the other GPUs are not"
+                        : ": the GPU hangs, or others use it"));
+  Fail(why);
+  if (sums) {
+    rank_->Fail(why);
+    rank_->Check().IgnoreError();
+    rank_ = nullptr;
+    *deadline = Deadline::In(kSumExtra);
+    return false;
+  }
+  if (rank_ != nullptr) rank_->Abandon(why);
+  stuck_ = true;
+  return true;
+}
+
 // A small step is done in some 50 us, so the first looks are without a pause.
-cudaError_t CudaQueue::Await(cudaStream_t stream) {
-  const Deadline deadline = Deadline::In(kStepTimeout);
+cudaError_t CudaQueue::Await(const Stream& stream) {
+  const bool sums = &stream == &out_ && rank_ != nullptr;
+  Deadline deadline = Deadline::In(sums ? kStepTimeout + kSumExtra : kStepTimeout);
   for (int looks = 0;; ++looks) {
-    const cudaError_t error = cudaStreamQuery(stream);
+    const cudaError_t error = cudaStreamQuery(stream.get());
     if (error != cudaErrorNotReady) return error;
     if (looks < kLooksWithoutPause) continue;
-    if (deadline.Expired()) {
-      Fail(absl::DeadlineExceededError(absl::StrCat(device_.text(), ": a step was not done in ",
-                                                    absl::FormatDuration(kStepTimeout),
-                                                    ": the GPU hangs, or others use it")));
-      stuck_ = true;
-      return error;
+    const absl::Status sums_status = rank_ == nullptr ? absl::OkStatus() : rank_->Check();
+    if (!sums_status.ok()) {
+      Fail(sums_status);
+      rank_ = nullptr;
+      if (&stream == &out_) deadline = Deadline::Earlier(deadline, Deadline::In(kSumExtra));
     }
+    if (GiveUp(stream, &deadline)) return error;
     absl::SleepFor(kLookPause);
   }
 }
 
+absl::Status CudaQueue::StuckError() const {
+  return absl::FailedPreconditionError(absl::StrCat(
+      device_.text(), ": a step before this one never ended; start the process again"));
+}
+
 absl::Status CudaQueue::Finish() {
+  if (stuck_) Fail(StuckError());
   Select();
   for (const Stream* stream : {&in_, &compute_, &out_}) {
-    if (!stuck_) Note(Await(stream->get()), "computing a step");
+    if (!stuck_) Note(Await(*stream), "computing a step");
   }
+  rank_ = nullptr;
   events_.Reset();
   return std::exchange(error_, absl::OkStatus());
 }

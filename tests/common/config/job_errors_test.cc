@@ -235,7 +235,7 @@ TEST(JobErrors, WhatThisVersionLacksIsRefusedWithWhatItOffers) {
   ExpectRefused(
       absl::StatusCode::kUnimplemented,
       {{{"strategy.type=tpu"}, "TPUStrategy is not built: it needs hardware"},
-       {{"strategy.cross_device_ops=nccl"}, "it offers: auto"},
+       {{"strategy.cross_device_ops=hierarchical_copy"}, "it offers: auto, nccl"},
        {{"strategy.type=multi_worker_mirrored", "strategy.communication.implementation=nccl"},
         "strategy.communication.implementation: nccl is not built in this version; it offers: "
         "auto, ring"},

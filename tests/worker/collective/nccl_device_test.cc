@@ -10,6 +10,8 @@
 #include "tests/support/status_matchers.h"
 #include "tests/worker/collective/ranks.h"
 #include "worker/collective/nccl_group.h"
+#include "worker/collective/nccl_ranks.h"
+#include "worker/ops/device_queue.h"
 
 namespace cairn::test {
 namespace {
@@ -90,6 +92,116 @@ TEST_F(NcclDevices, WrongArgumentsAreRefusedAndTheGroupGoesOn) {
     EXPECT_THAT((*group)->AllReduce(ReduceOp::kSum, four.buffer(), five.buffer(), Soon()),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("all_reduce")));
     EXPECT_OK((*group)->AllReduce(ReduceOp::kSum, four.buffer(), Soon()));
+  });
+}
+
+// A stream of GPU `device`, whose work is waited for 60 s at most.
+class OfDevice {
+ public:
+  explicit OfDevice(int device) {
+    EXPECT_EQ(cudaSetDevice(device), cudaSuccess);
+    EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
+  }
+  ~OfDevice() { cudaStreamDestroy(stream_); }
+  OfDevice(const OfDevice&) = delete;
+  OfDevice& operator=(const OfDevice&) = delete;
+
+  cudaStream_t get() const { return stream_; }
+  // What ends the wait: the stream's work, or an error of `rank`.
+  absl::Status Await(DeviceRank& rank) const {
+    const Deadline deadline = Soon();
+    while (cudaStreamQuery(stream_) == cudaErrorNotReady) {
+      const absl::Status status = rank.Check();
+      if (!status.ok()) return status;
+      if (deadline.Expired()) return absl::DeadlineExceededError("the stream's work");
+    }
+    return rank.Check();
+  }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+std::vector<Device> Gpus(int count) {
+  std::vector<Device> gpus;
+  for (int r = 0; r < count; ++r) gpus.push_back(Gpu(r));
+  return gpus;
+}
+
+TEST_F(NcclDevices, RanksAddUpOnTheirStreamsAndTheRootHasTheSum) {
+  const auto ranks = JoinByNccl(Gpus(ranks_));
+  ASSERT_OK(ranks);
+  OnRanks(ranks_, [&](int r) {
+    DeviceRank& rank = *(*ranks)[static_cast<size_t>(r)];
+    const OfDevice stream(r);
+    const OnDevice a(test::Values(r, 100'003)), b(test::Values(r + 1, 17));
+    for (int step = 0; step < 2; ++step) {
+      const RankSum sums[] = {{static_cast<float*>(a.buffer().data), 100'003, 0},
+                              {static_cast<float*>(b.buffer().data), 17, ranks_ - 1}};
+      ASSERT_OK(rank.Reduce(sums, stream.get()));
+      ASSERT_OK(stream.Await(rank));
+      if (step > 0) break;
+      std::vector<float> want(100'003), last(17);
+      for (int other = 0; other < ranks_; ++other) {
+        const std::vector<float> x = test::Values(other, 100'003), y = test::Values(other + 1, 17);
+        for (size_t i = 0; i < want.size(); ++i) want[i] += x[i];
+        for (size_t i = 0; i < last.size(); ++i) last[i] += y[i];
+      }
+      const std::vector<float> got = a.Values(), got_last = b.Values();
+      for (size_t i = 0; r == 0 && i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-5F);
+      for (size_t i = 0; r == ranks_ - 1 && i < last.size(); ++i) {
+        ASSERT_NEAR(got_last[i], last[i], 1e-5F);
+      }
+    }
+  });
+}
+
+// Ops that write what is added up come before, copies of the sum after it.
+TEST_F(NcclDevices, QueuesAddUpBetweenTheirOpsAndTheirCopiesOut) {
+  constexpr size_t kCount = 70'001, kBytes = kCount * sizeof(float);
+  const auto ranks = JoinByNccl(Gpus(ranks_));
+  ASSERT_OK(ranks);
+  std::vector<float> want(kCount);
+  for (int r = 0; r < ranks_; ++r) {
+    const std::vector<float> values = test::Values(r, kCount);
+    for (size_t i = 0; i < kCount; ++i) want[i] += 3 * values[i];
+  }
+  OnRanks(ranks_, [&](int r) {
+    const auto queue = OpenGpuQueue(Gpu(r));
+    ASSERT_OK(queue);
+    auto* const x = static_cast<float*>((*queue)->AllocateDevice(kBytes).value());
+    auto* const host = static_cast<float*>((*queue)->AllocateHost(kBytes).value());
+    for (int root = 0; root < ranks_; ++root) {
+      const std::vector<float> values = test::Values(r, kCount);
+      std::copy(values.begin(), values.end(), host);
+      (*queue)->AwaitCopy((*queue)->CopyIn(host, x, kBytes));
+      (*queue)->ops().Scale(3, x, kCount);
+      const RankSum sum = {x, kCount, root};
+      (*queue)->Reduce(*(*ranks)[static_cast<size_t>(r)], {&sum, 1});
+      if (r == root) (*queue)->CopyOut(x, host, kBytes);
+      EXPECT_OK((*queue)->Finish());
+      for (size_t i = 0; r == root && i < kCount; ++i) ASSERT_NEAR(host[i], want[i], 1e-4F);
+    }
+    (*queue)->FreeDevice(x);
+    (*queue)->FreeHost(host);
+  });
+}
+
+TEST_F(NcclDevices, ARankThatGivesUpEndsWhatTheOthersHaveQueued) {
+  if (ranks_ < 2) GTEST_SKIP() << "needs two GPUs";
+  const auto ranks = JoinByNccl(Gpus(ranks_));
+  ASSERT_OK(ranks);
+  OnRanks(ranks_, [&](int r) {
+    DeviceRank& rank = *(*ranks)[static_cast<size_t>(r)];
+    const OfDevice stream(r);
+    const OnDevice x(test::Values(r, 1000));
+    const RankSum sum = {static_cast<float*>(x.buffer().data), 1000, 0};
+    ASSERT_OK(rank.Reduce({&sum, 1}, stream.get()));
+    ASSERT_OK(stream.Await(rank));
+    if (r == 1) return rank.Fail(absl::InternalError("no more"));
+    absl::Status status = rank.Reduce({&sum, 1}, stream.get());
+    if (status.ok()) status = stream.Await(rank);
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kAborted, HasSubstr("no more")));
   });
 }
 

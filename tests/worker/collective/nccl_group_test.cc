@@ -5,6 +5,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
 #include "tests/worker/collective/ranks.h"
+#include "worker/collective/nccl_ranks.h"
 
 namespace cairn::test {
 namespace {
@@ -24,6 +25,15 @@ TEST(NcclGroup, WithoutNcclOrGpuEveryRankIsToldAndTheBootstrapGoesOn) {
     }
     EXPECT_OK(group.Barrier(Soon()));
   });
+}
+
+TEST(NcclRanks, WithoutNcclOrGpuNobodyIsJoined) {
+  const absl::Status status = JoinByNccl({Gpu(9998), Gpu(9999)}).status();
+  if (HasNccl()) {
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal, HasSubstr("gpu:9998: CUDA: ")));
+  } else {
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("-Dcuda=enabled")));
+  }
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 // whole, by rows and by keys, also where there are fewer rows than replicas.
 #include "worker/trainer/replicated_model.h"
 
-#include <cmath>
 #include <string>
 #include <vector>
 
@@ -13,24 +12,13 @@
 #include "tests/support/status_matchers.h"
 #include "tests/worker/models/model_scene.h"
 #include "tests/worker/models/random_batch.h"
+#include "tests/worker/trainer/divided_model.h"
+#include "worker/collective/nccl_group.h"
 #include "worker/strategy/mirrored_strategy.h"
 #include "worker/trainer/exit_status.h"
 
 namespace cairn {
 namespace {
-
-// Values as a pull would fill them: of each id the same, whatever the plan.
-void FillValues(const Model& model, StepState* state) {
-  for (size_t v = 0; v < state->uses.size(); ++v) {
-    VariableUse& use = state->uses[v];
-    const size_t rows = use.part == Part::kWhole ? 1 : use.ids.size();
-    const size_t width = rows == 0 ? 0 : use.values.size() / rows;
-    for (size_t i = 0; i < use.values.size(); ++i) {
-      const double id = use.part == Part::kWhole ? 0 : static_cast<double>(use.ids[i / width]);
-      use.values[i] = static_cast<float>(0.3 * std::sin(static_cast<double>(i % width) + id));
-    }
-  }
-}
 
 // A GPU whose kernels are loops.
 absl::StatusOr<std::unique_ptr<DeviceQueue>> OpenLoops(Device) {
@@ -48,18 +36,8 @@ std::unique_ptr<Model> DividedOver(const test::ModelScene& scene, std::vector<De
 std::unique_ptr<Model> Divided(const test::ModelScene& scene, size_t replicas) {
   std::vector<Device> devices;
   for (size_t i = 0; i < replicas; ++i) devices.push_back(Cpu(static_cast<int32_t>(i)));
-  return DivideOverReplicas(scene.MakeModel(), "parameter_server", std::move(devices)).value();
-}
-
-void ExpectSameGradients(const StepState& got, const StepState& want, const Model& model) {
-  for (size_t v = 0; v < want.uses.size(); ++v) {
-    ASSERT_EQ(got.uses[v].gradient.size(), want.uses[v].gradient.size());
-    for (size_t i = 0; i < want.uses[v].gradient.size(); ++i) {
-      const double wanted = want.uses[v].gradient[i];
-      ASSERT_NEAR(got.uses[v].gradient[i], wanted, 3e-6 * (1 + std::abs(wanted)))
-          << model.variables()[v].name << "[" << i << "]";
-    }
-  }
+  return DivideOverReplicas(scene.MakeModel(), "parameter_server", std::move(devices), "auto")
+      .value();
 }
 
 void CheckScene(const test::ModelScene& scene, int64_t rows, const Model& divided) {
@@ -71,15 +49,15 @@ void CheckScene(const test::ModelScene& scene, int64_t rows, const Model& divide
   ASSERT_OK(divided.Plan(batch, &got));
   // Twice: what a step leaves behind must not enter the next one.
   for (int step = 0; step < 2; ++step) {
-    FillValues(*whole, &want);
-    FillValues(divided, &got);
+    test::FillValues(&want);
+    test::FillValues(&got);
     const absl::StatusOr<double> want_loss = whole->Train(batch, &want);
     const absl::StatusOr<double> got_loss = divided.Train(batch, &got);
     ASSERT_OK(want_loss);
     ASSERT_OK(got_loss);
     EXPECT_NEAR(*got_loss, *want_loss, 1e-6 * (1 + *want_loss));
   }
-  ExpectSameGradients(got, want, *whole);
+  test::ExpectSameGradients(got, want, *whole);
 }
 
 TEST(ReplicatedModel, HasTheGradientsOfTheWholeBatch) {
@@ -111,8 +89,8 @@ TEST(DeviceModel, IsTheModelOnAGpu) {
     const auto whole = scene.MakeModel();
     ASSERT_OK(whole->Plan(batch, &want));
     ASSERT_OK(on_gpu.Plan(batch, &got));
-    FillValues(*whole, &want);
-    FillValues(on_gpu, &got);
+    test::FillValues(&want);
+    test::FillValues(&got);
     ASSERT_OK(whole->Predict(batch, &want, &wanted));
     ASSERT_OK(on_gpu.Predict(batch, &got, &scores));
     EXPECT_THAT(scores, ::testing::Pointwise(::testing::FloatNear(1e-5F), wanted));
@@ -143,7 +121,29 @@ TEST(ReplicatedModel, OneDeviceIsTheModelItself) {
   const test::ModelScene scene = test::SparseScene("linear", 12);
   auto model = scene.MakeModel();
   const Model* const address = model.get();
-  EXPECT_EQ(DivideOverReplicas(std::move(model), "mirrored", {Cpu(3)}).value().get(), address);
+  EXPECT_EQ(DivideOverReplicas(std::move(model), "mirrored", {Cpu(3)}, "auto").value().get(),
+            address);
+}
+
+// In host memory where the devices cannot; what is asked for by name is not replaced.
+TEST(ReplicatedModel, NcclIsRefusedWhereTheDevicesCannotAddUpWithTheReason) {
+  const test::ModelScene scene = test::SparseScene("linear", 12);
+  const std::vector<std::vector<Device>> cannot = {
+      {Cpu(0)}, {Gpu(0)}, {Cpu(0), Cpu(1)}, {Gpu(0), Cpu(0)}, {Gpu(0), Gpu(0)}};
+  for (const std::vector<Device>& devices : cannot) {
+    const absl::Status status =
+        DivideOverReplicas(scene.MakeModel(), "mirrored", devices, "nccl").status();
+    EXPECT_EQ(ExitCodeOf(status), 2) << status;
+    EXPECT_THAT(status.message(), ::testing::AllOf(::testing::HasSubstr("cross_device_ops: nccl"),
+                                                   ::testing::HasSubstr(DevicesText(devices))));
+    EXPECT_OK(DivideOverReplicas(scene.MakeModel(), "mirrored", devices, "auto"));
+    EXPECT_OK(
+        DivideOverReplicas(scene.MakeModel(), "mirrored", devices, "reduction_to_one_device"));
+  }
+  const auto divided =
+      DivideOverReplicas(scene.MakeModel(), "mirrored", {Gpu(0), Gpu(1)}, "nccl").status();
+  EXPECT_EQ(divided.ok(), NcclStatus().ok());
+  EXPECT_THAT(divided.message(), ::testing::HasSubstr(NcclStatus().message()));
 }
 
 // An error of one replica is the step's.
