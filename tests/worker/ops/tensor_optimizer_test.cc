@@ -2,6 +2,7 @@
 // nothing is written.
 #include "worker/ops/tensor_optimizer.h"
 
+#include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/common/optimizer/optimizer_cases.h"
+#include "tests/support/device_kinds.h"
 #include "tests/support/status_matchers.h"
 
 namespace cairn::test {
@@ -31,6 +33,10 @@ struct State {
     }
     Fill(0.5, &value);
   }
+  void MoveTo(Device device) {
+    value = CopyTensor(value, device).value();
+    for (Tensor& slot : slots) slot = CopyTensor(slot, device).value();
+  }
   // Numbers that differ.
   static void Fill(double first, Tensor* tensor) {
     for (int64_t i = 0; i < tensor->elements(); ++i) {
@@ -48,8 +54,8 @@ struct State {
     return UpdateTensor(optimizer, optimizer.Begin(step), gradient, &value, at);
   }
   std::vector<std::vector<double>> Numbers() const {
-    std::vector<std::vector<double>> numbers = {value.ToDoubles()};
-    for (const Tensor& slot : slots) numbers.push_back(slot.ToDoubles());
+    std::vector<std::vector<double>> numbers = {NumbersOf(value)};
+    for (const Tensor& slot : slots) numbers.push_back(NumbersOf(slot));
     return numbers;
   }
 };
@@ -87,35 +93,89 @@ TEST_P(TensorOptimizer, RowsGiveTheBitsOfAWholeGradientWithZeros) {
   }
 }
 
+// Whole gradients and rows, given there and given in host memory.
+TEST_P(TensorOptimizer, DevicesHaveTheCpusNumbers) {
+  const LoopDevices loops;
+  const std::unique_ptr<Optimizer> optimizer = Optimizer::Create(ConfigOf(GetParam())).value();
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
+    State on_cpu(*optimizer, dtype, 6), on_device(*optimizer, dtype, 6);
+    on_device.MoveTo(Gpu(0));
+    Tensor whole = Tensor::Uninitialized(dtype, {6, 3});
+    State::Fill(0.25, &whole);
+    Tensor some = Tensor::Uninitialized(dtype, {2, 3});
+    State::Fill(-0.75, &some);
+    const Tensor rows = Tensor::Vector<int64_t>({1, 4});
+    const std::vector<TensorGradient> host = {
+        {std::nullopt, whole}, {rows, some}, {std::nullopt, whole}, {rows, some}};
+    for (size_t step = 0; step < host.size(); ++step) {
+      TensorGradient there = host[step];
+      if (step < 2) there.values = CopyTensor(there.values, Gpu(0)).value();
+      ASSERT_OK(on_cpu.Update(*optimizer, static_cast<int>(step), host[step]));
+      ASSERT_OK(on_device.Update(*optimizer, static_cast<int>(step), there));
+      const auto want = on_cpu.Numbers();
+      const auto got = on_device.Numbers();
+      const double rounding = dtype == DType::kFloat32 ? 1e-5 : 1e-13;
+      for (size_t s = 0; s < want.size(); ++s) {
+        for (size_t i = 0; i < want[s].size(); ++i) {
+          ASSERT_NEAR(got[s][i], want[s][i], rounding * (1 + std::abs(want[s][i])))
+              << DTypeName(dtype) << ", step " << step << ", array " << s << ", element " << i;
+        }
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Every, TensorOptimizer, ::testing::ValuesIn(OptimizerCases()),
                          [](const auto& info) { return info.param.name; });
 
 TEST(DistinctRows, RepeatedRowsAreAddedUpInAscendingOrder) {
   const TensorGradient once =
       WithDistinctRows({Tensor::Vector<int64_t>({4, 1, 4, 0, 4}),
-                        Tensor::Of<double>({5, 2}, {1, 10, 2, 20, 3, 30, 4, 40, 5, 50})});
+                        Tensor::Of<double>({5, 2}, {1, 10, 2, 20, 3, 30, 4, 40, 5, 50})})
+          .value();
   EXPECT_THAT(once.rows->values<int64_t>(), ElementsAre(0, 1, 4));
   EXPECT_THAT(once.values.values<double>(), ElementsAre(4, 40, 2, 20, 9, 90));
 }
 
 TEST(DistinctRows, WhatIsSoAlreadyIsNotCopied) {
   const TensorGradient rows{Tensor::Vector<int64_t>({1, 3}), Tensor::Of<float>({2, 1}, {1, 2})};
-  EXPECT_TRUE(WithDistinctRows(rows).values.IsSameAs(rows.values));
+  EXPECT_TRUE(WithDistinctRows(rows)->values.IsSameAs(rows.values));
   const TensorGradient whole{std::nullopt, Tensor::Of<float>({1}, {1})};
-  EXPECT_TRUE(WithDistinctRows(whole).values.IsSameAs(whole.values));
+  EXPECT_TRUE(WithDistinctRows(whole)->values.IsSameAs(whole.values));
   const TensorGradient empty{Tensor::Vector<int64_t>({}), Tensor::Of<float>({0, 1}, {})};
-  EXPECT_EQ(WithDistinctRows(empty).rows->elements(), 0);
+  EXPECT_EQ(WithDistinctRows(empty)->rows->elements(), 0);
 }
 
 TEST(ClippedGradients, AreNewTensorsAndOthersStay) {
   const Tensor given = Tensor::Of<float>({2}, {3, 4});
   std::vector<TensorGradient> gradients = {{std::nullopt, given}};
-  ClipGradients({}, absl::MakeSpan(gradients));
-  ClipGradients({.clipvalue = 1}, absl::MakeSpan(gradients));  // the update's affair
+  ASSERT_OK(ClipGradients({}, absl::MakeSpan(gradients)));
+  ASSERT_OK(ClipGradients({.clipvalue = 1}, absl::MakeSpan(gradients)));  // the update's affair
   EXPECT_TRUE(gradients[0].values.IsSameAs(given));
-  ClipGradients({.clipnorm = 1}, absl::MakeSpan(gradients));
+  ASSERT_OK(ClipGradients({.clipnorm = 1}, absl::MakeSpan(gradients)));
   EXPECT_THAT(given.ToDoubles(), ElementsAre(3, 4));
   EXPECT_THAT(gradients[0].values.values<float>(), ElementsAre(0.6f, 0.8f));
+}
+
+TEST(GradientsOnDevices, AreClippedAndAddedUpWhereTheyAre) {
+  const LoopDevices loops;
+  const Tensor values = Tensor::Of<double>({5, 2}, {1, 10, 2, 20, 3, 30, 4, 40, 5, 50});
+  const TensorGradient there{Tensor::Vector<int64_t>({4, 1, 4, 0, 4}),
+                             CopyTensor(values, Gpu(1)).value()};
+  const TensorGradient once = WithDistinctRows(there).value();
+  EXPECT_EQ(once.values.device(), Gpu(1));
+  EXPECT_THAT(once.rows->values<int64_t>(), ElementsAre(0, 1, 4));
+  EXPECT_THAT(NumbersOf(once.values), ElementsAre(4, 40, 2, 20, 9, 90));
+  const Tensor given = CopyTensor(Tensor::Of<float>({2}, {3, 4}), Gpu(0)).value();
+  for (const OptimizerConfig& config :
+       {OptimizerConfig{.clipnorm = 1}, OptimizerConfig{.global_clipnorm = 1}}) {
+    std::vector<TensorGradient> gradients = {{std::nullopt, given}};
+    ASSERT_OK(ClipGradients(config, absl::MakeSpan(gradients)));
+    EXPECT_EQ(gradients[0].values.device(), Gpu(0));
+    EXPECT_THAT(NumbersOf(gradients[0].values),
+                ElementsAre(::testing::FloatEq(0.6f), ::testing::FloatEq(0.8f)));
+  }
+  EXPECT_THAT(NumbersOf(given), ElementsAre(3, 4));
 }
 
 TEST(TensorOptimizerErrors, WhatDoesNotFitIsNamedAndNothingIsWritten) {

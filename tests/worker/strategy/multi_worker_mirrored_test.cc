@@ -38,6 +38,12 @@ class Workers {
     });
   }
 
+  // Together: a worker that leaves waits a while for the others.
+  ~Workers() {
+    OnRanks(static_cast<int>(strategies_.size()),
+            [&](int i) { strategies_[static_cast<size_t>(i)].reset(); });
+  }
+
   void Each(const std::function<void(MultiWorkerMirroredStrategy&)>& body) {
     OnRanks(static_cast<int>(strategies_.size()),
             [&](int i) { body(*strategies_[static_cast<size_t>(i)]); });

@@ -36,7 +36,7 @@ struct NamedStrategy {
 std::vector<NamedStrategy> Strategies() {
   std::vector<NamedStrategy> all;
   all.push_back({"default", nullptr});
-  all.push_back({"one device", std::make_unique<OneDeviceStrategy>(Cpu(1))});
+  all.push_back({"one device", std::make_unique<OneDeviceStrategy>(ReplicaDevice(1))});
   for (const int32_t replicas : {1, 2, 3}) {
     all.push_back({absl::StrCat("mirrored ", replicas), Mirrored(replicas)});
   }
@@ -50,7 +50,7 @@ VariablePtr Made(Strategy& strategy, const std::string& name, const Tensor& init
 }
 
 std::vector<float> FloatsOf(const VariablePtr& variable) {
-  const Tensor value = variable->components()[0]->Read().value();
+  const Tensor value = HostTensor(variable->components()[0]->Read().value()).value();
   return {value.values<float>().begin(), value.values<float>().end()};
 }
 
@@ -194,8 +194,9 @@ class Loop {
   }
 
   void FillValues(size_t v, VariableUse* use) {
-    const Tensor value = use->part == Part::kWhole ? variables_[v]->Read().value()
-                                                   : variables_[v]->ReadRows(use->ids).value();
+    const Tensor read = use->part == Part::kWhole ? variables_[v]->Read().value()
+                                                  : variables_[v]->ReadRows(use->ids).value();
+    const Tensor value = HostTensor(read).value();
     use->values.assign(value.values<float>().begin(), value.values<float>().end());
   }
 

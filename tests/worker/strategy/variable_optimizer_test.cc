@@ -39,7 +39,7 @@ VariablePtr Zeros(Strategy& strategy, Shape shape, const std::string& name = "w"
 }
 
 std::vector<double> Copy(const VariablePtr& variable, size_t copy = 0) {
-  return variable->components()[copy]->Read().value().ToDoubles();
+  return NumbersOf(variable->components()[copy]->Read().value());
 }
 
 Value Rows(const std::vector<int64_t>& rows, const std::vector<float>& values) {
@@ -120,7 +120,7 @@ TEST(VariableOptimizer, InCrossReplicaContextPerReplicaIsSummedAndTheRestIsTaken
 }
 
 TEST(VariableOptimizer, OneDeviceAndNoStrategyWorkInsideRunAndOutside) {
-  OneDeviceStrategy one(Cpu(1));
+  OneDeviceStrategy one(ReplicaDevice(1));
   for (Strategy* strategy : {static_cast<Strategy*>(&one), &DefaultStrategy()}) {
     const VariablePtr w = Zeros(*strategy, {1});
     const auto optimizer = Sgd(0.5, 0.5);
@@ -154,7 +154,7 @@ TEST(VariableOptimizer, SlotsAreBesideTheirVariablesAndNamedAsKerasNamesThem) {
   for (size_t i = 1; i < own.size(); ++i) {
     EXPECT_FALSE(own[i]->trainable());
     ASSERT_EQ(own[i]->components().size(), 2u);
-    EXPECT_EQ(own[i]->components()[1]->device(), Cpu(1));
+    EXPECT_EQ(own[i]->components()[1]->device(), ReplicaDevice(1));
     EXPECT_EQ(own[i]->shape(), i < 4 ? w->shape() : b->shape());
   }
   EXPECT_EQ(optimizer->iterations().value(), 0);
