@@ -123,7 +123,7 @@ class Training {
     std::vector<std::string> bits;
     for (const VariablePtr& variable : All()) {
       for (const VariablePtr& copy : variable->components()) {
-        const Tensor value = copy->Read().value();
+        const Tensor value = HostTensor(copy->Read().value()).value();
         bits.emplace_back(static_cast<const char*>(value.data()), value.bytes());
       }
     }
