@@ -184,8 +184,9 @@ TEST(GradientsOnDevices, AreClippedAndAddedUpWhereTheyAre) {
 }
 
 TEST(TensorOptimizerErrors, WhatDoesNotFitIsNamedAndNothingIsWritten) {
-  const std::unique_ptr<Optimizer> optimizer =
-      Optimizer::Create({.type = "sgd", .arguments = {{"momentum", 0.9}}}).value();
+  OptimizerConfig momentum;
+  momentum.arguments["momentum"] = 0.9;
+  const std::unique_ptr<Optimizer> optimizer = Optimizer::Create(momentum).value();
   const auto refused = [&](State state, const TensorGradient& gradient, const std::string& text) {
     const auto before = state.Numbers();
     EXPECT_THAT(state.Update(*optimizer, 0, gradient),
