@@ -57,7 +57,9 @@ absl::Status Run(std::vector<std::string> servers) {
     ASSIGN_OR_RETURN(const auto ps, PsClient::Connect(options, Soon()));
     return Train(*ps);
   }
-  ASSIGN_OR_RETURN(const auto server, InProcessServer::Open({.name = "embed"}, /*create=*/true));
+  JobConfig job;
+  job.name = "embed";
+  ASSIGN_OR_RETURN(const auto server, InProcessServer::Open(job, /*create=*/true));
   ASSIGN_OR_RETURN(auto ps, server->Connect(options, Soon()));
   RETURN_IF_ERROR(Train(*ps));
   ps.reset();

@@ -84,8 +84,9 @@ absl::Status Run(std::vector<std::string> servers) {
     RETURN_IF_ERROR(Train(client, ClusterSpec::FromLists({{"worker", workers}, {"ps", servers}})));
     return client->Leave(Deadline::In(absl::Seconds(60)));
   }
-  ASSIGN_OR_RETURN(const auto server,
-                   InProcessServer::Open({.name = "coordinator"}, /*create=*/true));
+  JobConfig job;
+  job.name = "coordinator";
+  ASSIGN_OR_RETURN(const auto server, InProcessServer::Open(job, /*create=*/true));
   ASSIGN_OR_RETURN(std::shared_ptr<PsClient> client, server->Connect(options, soon));
   RETURN_IF_ERROR(
       Train(client, ClusterSpec::FromLists({{"worker", workers}, {"ps", {"in-process:1"}}})));

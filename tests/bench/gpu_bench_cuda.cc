@@ -267,6 +267,7 @@ class PartQueue final : public DeviceQueue {
   }
 
   Ops& ops() override { return computes ? queue_->ops() : no_ops_; }
+  TensorOps& tensor_ops() override { return queue_->tensor_ops(); }
   absl::StatusOr<void*> AllocateDevice(size_t bytes) override {
     return queue_->AllocateDevice(bytes);
   }
@@ -286,6 +287,19 @@ class PartQueue final : public DeviceQueue {
   }
   void Reduce(DeviceRank& rank, absl::Span<const RankSum> sums) override {
     queue_->Reduce(rank, sums);
+  }
+  void CopyFrom(Device other, const void* from, void* to, size_t bytes) override {
+    queue_->CopyFrom(other, from, to, bytes);
+  }
+  void ApplyOptimizer(const Optimizer& optimizer, const UpdateStep& step, DType dtype, void* value,
+                      void* const* slots, const void* gradient, size_t count) override {
+    queue_->ApplyOptimizer(optimizer, step, dtype, value, slots, gradient, count);
+  }
+  void ApplyOptimizerToRows(const Optimizer& optimizer, const UpdateStep& step, DType dtype,
+                            void* value, void* const* slots, const int64_t* rows, size_t row_count,
+                            size_t width, const void* gradients) override {
+    queue_->ApplyOptimizerToRows(optimizer, step, dtype, value, slots, rows, row_count, width,
+                                 gradients);
   }
   void Fail(const absl::Status& why) override { queue_->Fail(why); }
   absl::Status Finish() override {
