@@ -17,9 +17,7 @@
 #include "tests/support/guarded_memory.h"
 #include "worker/ops/device_queue.h"
 #include "worker/ops/device_rank.h"
-#include "worker/ops/loop_ops_cuda.h"
-#include "worker/ops/loop_optimizer_cuda.h"
-#include "worker/ops/loop_tensor_ops_cuda.h"
+#include "worker/ops/queue_of_loops_cuda.h"
 
 namespace cairn::test {
 
@@ -28,13 +26,11 @@ namespace cairn::test {
 // they may be, when an op or Finish waits for them, and what a copy reads must not have changed by
 // then; what was copied out must not have changed when the queue is finished. Sums with other ranks
 // are as late, when the queue is finished, and what they add up must not have changed by then.
-class LoopQueue final : public DeviceQueue {
+class LoopQueue final : public QueueOfLoops<LoopQueue> {
  public:
   // `guarded`: the device's memory is its own alone; host code that touches it dies.
   explicit LoopQueue(bool guarded = false)
-      : guard_(guarded ? std::make_unique<GuardedMemory>() : nullptr),
-        ops_(*this),
-        tensor_ops_(*this) {}
+      : guard_(guarded ? std::make_unique<GuardedMemory>() : nullptr) {}
   ~LoopQueue() override {
     EXPECT_TRUE(sizes_.empty()) << sizes_.size() << " pieces of memory were not freed";
   }
@@ -46,8 +42,6 @@ class LoopQueue final : public DeviceQueue {
   // Bytes copied out by all steps so far.
   size_t bytes_out() const { return bytes_out_; }
 
-  Ops& ops() override { return ops_; }
-  TensorOps& tensor_ops() override { return tensor_ops_; }
   absl::StatusOr<void*> AllocateDevice(size_t bytes) override {
     if (guard_ == nullptr) return Allocate(bytes);
     if (allocations_left_-- == 0) return NoMemory(bytes);
@@ -97,16 +91,6 @@ class LoopQueue final : public DeviceQueue {
     const GuardedMemory::Access others(GuardedMemory::Of(from));
     std::memcpy(to, from, bytes);
   }
-  void ApplyOptimizer(const Optimizer& optimizer, const UpdateStep& step, DType dtype, void* value,
-                      void* const* slots, const void* gradient, size_t count) override {
-    LoopOptimizer(*this, optimizer, step).Apply(dtype, value, slots, gradient, count);
-  }
-  void ApplyOptimizerToRows(const Optimizer& optimizer, const UpdateStep& step, DType dtype,
-                            void* value, void* const* slots, const int64_t* rows, size_t row_count,
-                            size_t width, const void* gradients) override {
-    LoopOptimizer(*this, optimizer, step)
-        .ApplyToRows(dtype, value, slots, rows, row_count, width, gradients);
-  }
   void Fail(const absl::Status& why) override { error_.Update(why); }
   absl::Status Finish() override {
     while (done_ < begun_) CopyOne();
@@ -117,7 +101,7 @@ class LoopQueue final : public DeviceQueue {
     return std::exchange(error_, absl::OkStatus());
   }
 
-  // What LoopOps and LoopOptimizer need.
+  // What QueueOfLoops needs.
   template <typename Body>
   void ForEach(uint64_t count, const Body& body) {
     if (!error_.ok()) return;
@@ -212,8 +196,6 @@ class LoopQueue final : public DeviceQueue {
   std::map<void*, size_t> sizes_;
   int allocations_left_ = -1;  // < 0: no limit
   absl::Status error_;
-  LoopOps<LoopQueue> ops_;
-  LoopTensorOps<LoopQueue> tensor_ops_;
 };
 
 }  // namespace cairn::test

@@ -15,9 +15,7 @@
 #include "common/status.h"
 #include "worker/ops/device_queue.h"
 #include "worker/ops/device_rank.h"
-#include "worker/ops/loop_ops_cuda.h"
-#include "worker/ops/loop_optimizer_cuda.h"
-#include "worker/ops/loop_tensor_ops_cuda.h"
+#include "worker/ops/queue_of_loops_cuda.h"
 
 namespace cairn {
 namespace {
@@ -105,9 +103,9 @@ class Events {
   size_t used_ = 0;
 };
 
-class CudaQueue final : public DeviceQueue {
+class CudaQueue final : public QueueOfLoops<CudaQueue> {
  public:
-  explicit CudaQueue(Device device) : device_(device), ops_(*this), tensor_ops_(*this) {}
+  explicit CudaQueue(Device device) : device_(device) {}
   ~CudaQueue() override {
     if (blas_ == nullptr || stuck_) return;
     Select();
@@ -115,8 +113,6 @@ class CudaQueue final : public DeviceQueue {
   }
   absl::Status Open();
 
-  Ops& ops() override { return ops_; }
-  TensorOps& tensor_ops() override { return tensor_ops_; }
   absl::StatusOr<void*> AllocateDevice(size_t bytes) override;
   void FreeDevice(void* memory) override;
   absl::StatusOr<void*> AllocateHost(size_t bytes) override;
@@ -125,21 +121,11 @@ class CudaQueue final : public DeviceQueue {
   void AwaitCopy(int copy) override;
   void CopyOut(const void* device, void* host, size_t bytes) override;
   void CopyFrom(Device other, const void* from, void* to, size_t bytes) override;
-  void ApplyOptimizer(const Optimizer& optimizer, const UpdateStep& step, DType dtype, void* value,
-                      void* const* slots, const void* gradient, size_t count) override {
-    LoopOptimizer(*this, optimizer, step).Apply(dtype, value, slots, gradient, count);
-  }
-  void ApplyOptimizerToRows(const Optimizer& optimizer, const UpdateStep& step, DType dtype,
-                            void* value, void* const* slots, const int64_t* rows, size_t row_count,
-                            size_t width, const void* gradients) override {
-    LoopOptimizer(*this, optimizer, step)
-        .ApplyToRows(dtype, value, slots, rows, row_count, width, gradients);
-  }
   void Reduce(DeviceRank& rank, absl::Span<const RankSum> sums) override;
   void Fail(const absl::Status& why) override;
   absl::Status Finish() override;
 
-  // What LoopOps and LoopOptimizer need.
+  // What QueueOfLoops needs.
   template <typename Body>
   void ForEach(uint64_t count, const Body& body);
   void Zero(float* x, size_t count);
@@ -166,8 +152,6 @@ class CudaQueue final : public DeviceQueue {
   unsigned blocks_ = 1;  // that the device runs at once, several a multiprocessor
   absl::Status error_;
   DeviceRank* rank_ = nullptr;  // of sums that are on their way
-  LoopOps<CudaQueue> ops_;
-  LoopTensorOps<CudaQueue> tensor_ops_;
 };
 
 // The first error is kept (Update): those after it follow from it.

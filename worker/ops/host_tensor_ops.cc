@@ -4,24 +4,11 @@
 #include <vector>
 
 #include "common/numeric_type.h"
+#include "worker/ops/tensor_kernels_cuda.h"
 #include "worker/ops/tensor_ops.h"
 
 namespace cairn {
 namespace {
-
-template <typename T>
-T Combined(ElementOp op, T old, T value) {
-  switch (op) {
-    case ElementOp::kSet: return value;
-    case ElementOp::kAdd: return old + value;
-    case ElementOp::kSub: return old - value;
-    case ElementOp::kMul: return old * value;
-    case ElementOp::kDiv: return old / value;
-    case ElementOp::kMin: return std::min(old, value);
-    case ElementOp::kMax: return std::max(old, value);
-  }
-  return value;
-}
 
 template <typename T>
 void CombineSpan(ElementOp op, const T* values, size_t count, T* to) {
@@ -35,7 +22,7 @@ void CombineSpan(ElementOp op, const T* values, size_t count, T* to) {
       for (size_t i = 0; i < count; ++i) to[i] -= values[i];
       return;
     default:
-      for (size_t i = 0; i < count; ++i) to[i] = Combined(op, to[i], values[i]);
+      for (size_t i = 0; i < count; ++i) to[i] = kernels::Combined(op, to[i], values[i]);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "common/dtype.h"
+#include "common/numeric_type.h"
 #include "worker/ops/tensor_kernels_cuda.h"
 #include "worker/ops/tensor_ops.h"
 
@@ -35,7 +36,7 @@ class LoopTensorOps final : public TensorOps {
   }
 
   void Combine(ElementOp op, DType dtype, const void* from, size_t count, void* to) override {
-    WithNumber(dtype, [&](auto zero) {
+    WithNumericType(dtype, [&](auto zero) {
       using T = decltype(zero);
       Run(count, kernels::CombineBody<T>{op, static_cast<const T*>(from), static_cast<T*>(to)});
     });
@@ -43,7 +44,7 @@ class LoopTensorOps final : public TensorOps {
 
   void CombineRows(ElementOp op, DType dtype, const int64_t* rows, size_t row_count, bool distinct,
                    size_t width, const void* from, void* to) override {
-    WithNumber(dtype, [&](auto zero) {
+    WithNumericType(dtype, [&](auto zero) {
       using T = decltype(zero);
       const auto* const values = static_cast<const T*>(from);
       if (distinct) {
@@ -57,7 +58,7 @@ class LoopTensorOps final : public TensorOps {
   }
 
   void Divide(DType dtype, double divisor, size_t count, void* x) override {
-    WithNumber(dtype, [&](auto zero) {
+    WithNumericType(dtype, [&](auto zero) {
       using T = decltype(zero);
       Run(count, kernels::DivideBody<T>{static_cast<T>(divisor), static_cast<T*>(x)});
     });
@@ -65,7 +66,7 @@ class LoopTensorOps final : public TensorOps {
 
   void SumMiddle(DType dtype, const void* from, size_t outer, size_t extent, size_t inner,
                  void* to) override {
-    WithNumber(dtype, [&](auto zero) {
+    WithNumericType(dtype, [&](auto zero) {
       using T = decltype(zero);
       Run(outer * inner, kernels::SumMiddleBody<T>{static_cast<const T*>(from), extent, inner,
                                                    static_cast<T*>(to)});
@@ -98,23 +99,12 @@ class LoopTensorOps final : public TensorOps {
  private:
   static uintptr_t Address(const void* memory) { return reinterpret_cast<uintptr_t>(memory); }
 
-  // Calls `use` with an element of the type, and for WithNumber not with the 16-bit ones.
-  template <typename Use>
-  static void WithNumber(DType dtype, const Use& use) {
-    switch (dtype) {
-      case DType::kFloat32: return use(float{});
-      case DType::kFloat64: return use(double{});
-      case DType::kInt32: return use(int32_t{});
-      case DType::kInt64: return use(int64_t{});
-      case DType::kFloat16:
-      case DType::kBFloat16: return;
-    }
-  }
+  // Calls `use` with an element of the type.
   template <typename Use>
   static void WithElement(DType dtype, const Use& use) {
     if (dtype == DType::kFloat16) return use(kernels::Float16{});
     if (dtype == DType::kBFloat16) return use(kernels::BFloat16{});
-    WithNumber(dtype, use);
+    WithNumericType(dtype, use);
   }
 
   // The widest unit of which all of `numbers`, ored together, are multiples.

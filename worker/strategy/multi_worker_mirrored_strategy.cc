@@ -6,9 +6,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status.h"
+#include "glog/logging.h"
 #include "worker/collective/batch_all_reduce.h"
 #include "worker/collective/gather_slices.h"
 #include "worker/collective/gloo_group.h"
+#include "worker/ops/device_queue.h"
 #include "worker/ops/tensor_math.h"
 #include "worker/strategy/reduce_values.h"
 
@@ -25,22 +27,26 @@ ConstBuffer BufferOf(const Tensor& tensor) {
   return {tensor.dtype(), tensor.data(), tensor.elements()};
 }
 
-// What of the options is built here.
-absl::Status CheckCommunication(const CommunicationOptions& options) {
-  RETURN_IF_ERROR(options.Validate());
-  if (options.implementation != CommunicationImplementation::kNccl) return absl::OkStatus();
-  return absl::UnimplementedError(
-      "MultiWorkerMirroredStrategy: found implementation NCCL; it reduces between CPUs: use AUTO "
-      "or "
-      "RING");
+// Why this worker cannot be asked for sums between GPUs, if it cannot.
+absl::Status CanJoinGpus(absl::Span<const Device> devices,
+                         const MultiWorkerMirroredOptions& options) {
+  if (options.communication.implementation == CommunicationImplementation::kRing) {
+    return absl::FailedPreconditionError("implementation RING is asked for");
+  }
+  for (const Device device : devices) {
+    if (!device.is_cpu()) continue;
+    return absl::FailedPreconditionError(absl::StrCat("its device ", device.text(), " is no GPU"));
+  }
+  return options.connect_nccl == nullptr ? NcclStatus() : absl::OkStatus();
 }
 
-// Sums and slices in host memory of their own, rows of slices as int64: what goes over the network.
-absl::StatusOr<std::vector<Value>> CopiesOnHost(absl::Span<const Value> values) {
+// Tensors on `device`, slices in host memory with rows as int64, of their own: what is summed over
+// the workers.
+absl::StatusOr<std::vector<Value>> CopiesOn(Device device, absl::Span<const Value> values) {
   std::vector<Value> copies;
   for (const Value& value : values) {
     if (value.kind() != Value::Kind::kSlices) {
-      ASSIGN_OR_RETURN(Tensor copy, CopyTensor(value.tensor(), Cpu(0)));
+      ASSIGN_OR_RETURN(Tensor copy, CopyTensor(value.tensor(), device));
       copies.emplace_back(std::move(copy));
       continue;
     }
@@ -118,7 +124,7 @@ MultiWorkerMirroredStrategy::MultiWorkerMirroredStrategy(std::vector<Device> dev
 
 absl::StatusOr<std::unique_ptr<MultiWorkerMirroredStrategy>> MultiWorkerMirroredStrategy::Create(
     const MultiWorkerMirroredOptions& options) {
-  RETURN_IF_ERROR(CheckCommunication(options.communication));
+  RETURN_IF_ERROR(options.communication.Validate());
   // The same rules for devices.
   RETURN_IF_ERROR(MirroredStrategy::Create(options.devices).status());
   const GlooOptions gloo = {.rank = options.worker_index,
@@ -129,6 +135,7 @@ absl::StatusOr<std::unique_ptr<MultiWorkerMirroredStrategy>> MultiWorkerMirrored
   std::unique_ptr<MultiWorkerMirroredStrategy> strategy(
       new MultiWorkerMirroredStrategy(options.devices, options.communication, std::move(group)));
   RETURN_IF_ERROR(strategy->CheckDeviceCounts());
+  RETURN_IF_ERROR(strategy->JoinGpus(options));
   return strategy;
 }
 
@@ -155,6 +162,53 @@ absl::Status MultiWorkerMirroredStrategy::CheckDeviceCounts() {
                                                  " devices; every worker must have as many"));
 }
 
+absl::StatusOr<int64_t> MultiWorkerMirroredStrategy::CountWorkers(bool counted) {
+  int64_t count = counted ? 1 : 0;
+  RETURN_IF_ERROR(
+      group_->AllReduce(ReduceOp::kSum, MutableBuffer{DType::kInt64, &count, 1}, CallDeadline({})));
+  return count;
+}
+
+absl::Status MultiWorkerMirroredStrategy::JoinGpus(const MultiWorkerMirroredOptions& options) {
+  absl::Status own = CanJoinGpus(worker_devices(), options);
+  const bool asked_for = communication_.implementation == CommunicationImplementation::kNccl;
+  const bool expected = asked_for || own.ok();
+  if (workers() == 1 && !asked_for) return absl::OkStatus();
+  absl::MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(int64_t able, CountWorkers(own.ok()));
+  if (able == workers()) {
+    const KeepCurrentGpu keep;
+    const auto& connect = options.connect_nccl != nullptr ? options.connect_nccl : ConnectNccl;
+    absl::StatusOr<std::unique_ptr<CollectiveGroup>> joined =
+        connect(*group_, {.device = worker_devices()[0].index, .stream = nullptr},
+                Deadline::In(options.connect_timeout));
+    own = joined.status();
+    ASSIGN_OR_RETURN(able, CountWorkers(own.ok()));
+    if (able == workers()) {
+      gpus_ = *std::move(joined);
+      return absl::OkStatus();
+    }
+  }
+  if (!expected) return absl::OkStatus();
+  if (own.ok()) own = absl::FailedPreconditionError("their own errors or warnings say why");
+  own = Annotate(own, absl::StrCat("MultiWorkerMirroredStrategy: sums by NCCL: ", workers() - able,
+                                   " of ", workers(), " workers cannot"));
+  if (asked_for) return absl::FailedPreconditionError(own.message());
+  LOG(WARNING) << own.message() << "; sums go between CPUs";
+  return absl::OkStatus();
+}
+
+absl::Status MultiWorkerMirroredStrategy::CheckCall(const CommunicationOptions& options) const {
+  RETURN_IF_ERROR(options.Validate());
+  if (options.implementation != CommunicationImplementation::kNccl || gpus_ != nullptr) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      "MultiWorkerMirroredStrategy: a call asks for implementation NCCL, and the strategy's sums "
+      "go "
+      "between CPUs: use AUTO or RING");
+}
+
 absl::StatusOr<Value> MultiWorkerMirroredStrategy::SumSlices(const IndexedSlices& slices,
                                                              Deadline deadline) {
   const int64_t width = RowWidth(slices.values.shape());
@@ -171,7 +225,9 @@ absl::StatusOr<Value> MultiWorkerMirroredStrategy::SumSlices(const IndexedSlices
 absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::SumOverWorkers(
     absl::StatusOr<std::vector<Value>> locals, const CommunicationOptions& options) {
   const CommunicationOptions merged = communication_.Merge(options);
-  if (locals.ok()) locals = CopiesOnHost(*locals);
+  const bool on_gpus =
+      gpus_ != nullptr && merged.implementation != CommunicationImplementation::kRing;
+  if (locals.ok()) locals = CopiesOn(on_gpus ? worker_devices()[0] : Cpu(0), *locals);
   absl::MutexLock lock(&mutex_);
   if (!locals.ok()) {
     // Nobody is to wait for a worker that cannot take part: a call that no other makes fails on
@@ -188,9 +244,16 @@ absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::SumOverWorkers(
     if (local.kind() != Value::Kind::kSlices) sums.push_back(local.tensor());
   }
   for (Tensor& sum : sums) buffers.push_back(BufferOf(sum));
-  const absl::Duration each = merged.timeout.value_or(kCallTimeout);
-  RETURN_IF_ERROR(BatchAllReduce(*group_, ReduceOp::kSum, buffers, merged,
-                                 Deadline::In(each * static_cast<int64_t>(buffers.size()))));
+  if (on_gpus) {
+    const KeepCurrentGpu keep;
+    for (const MutableBuffer& buffer : buffers) {
+      RETURN_IF_ERROR(gpus_->AllReduce(ReduceOp::kSum, buffer, CallDeadline(options)));
+    }
+  } else {
+    const absl::Duration each = merged.timeout.value_or(kCallTimeout);
+    RETURN_IF_ERROR(BatchAllReduce(*group_, ReduceOp::kSum, buffers, merged,
+                                   Deadline::In(each * static_cast<int64_t>(buffers.size()))));
+  }
   std::vector<Value> results;
   auto sum = sums.begin();
   for (const Value& local : *locals) {
@@ -206,7 +269,7 @@ absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::SumOverWorkers(
 
 absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::ReduceAll(
     ReduceOp op, absl::Span<const Value::Sequence> locals, const CommunicationOptions& options) {
-  RETURN_IF_ERROR(CheckCommunication(options));
+  RETURN_IF_ERROR(CheckCall(options));
   ASSIGN_OR_RETURN(
       std::vector<Value> sums,
       SumOverWorkers(MirroredStrategy::ReduceAll(ReduceOp::kSum, locals, options), options));
@@ -254,7 +317,7 @@ absl::StatusOr<Value> MultiWorkerMirroredStrategy::BroadcastFirst(const Value& v
 absl::StatusOr<Tensor> MultiWorkerMirroredStrategy::GatherAll(absl::Span<const Value> locals,
                                                               int64_t axis,
                                                               const CommunicationOptions& options) {
-  RETURN_IF_ERROR(CheckCommunication(options));
+  RETURN_IF_ERROR(CheckCall(options));
   absl::StatusOr<Tensor> own = MirroredStrategy::GatherAll(locals, axis, options);
   if (own.ok()) own = HostTensor(*own);
   const Tensor header = HeaderOf(own);

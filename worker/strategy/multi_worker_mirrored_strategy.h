@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "absl/time/time.h"
 #include "worker/collective/collective_group.h"
 #include "worker/collective/communication_options.h"
+#include "worker/collective/nccl_group.h"
 #include "worker/strategy/mirrored_strategy.h"
 
 namespace cairn {
@@ -22,12 +24,17 @@ struct MultiWorkerMirroredOptions {
   std::vector<std::string> workers;
   int32_t worker_index = 0;     // which of them this process is
   std::vector<Device> devices;  // of this process; as many on every worker
-  // timeout: how long a worker waits for the others in one collective (default 60 s). Lists of
-  // values travel in packs (bytes_per_pack), between CPUs: kUnimplemented for kNccl, here and in
-  // calls.
+  // timeout: how long a worker waits for the others in one collective (default 60 s). kAuto: where
+  // every device of every worker is a GPU and NCCL connects the workers' first ones, sums of
+  // tensors go between those; else, and with kRing, between CPUs, lists of values in packs
+  // (bytes_per_pack). kNccl, here and in calls: kFailedPrecondition where that cannot be.
   CommunicationOptions communication;
   absl::Duration connect_timeout = absl::Minutes(5);  // for all workers to come
   std::string meeting_address;                        // as GlooOptions'
+  // In place of NCCL, in tests.
+  std::function<absl::StatusOr<std::unique_ptr<CollectiveGroup>>(
+      CollectiveGroup& bootstrap, const NcclOptions& options, Deadline deadline)>
+      connect_nccl;
 };
 
 // One copy of every variable on each device of each worker, kept equal: gradients are reduced over
@@ -79,9 +86,12 @@ class MultiWorkerMirroredStrategy : public MirroredStrategy {
                               std::unique_ptr<CollectiveGroup> group);
 
   absl::Status CheckDeviceCounts();
+  // Has the workers' GPUs connected where that is asked for and can be: the same on every worker.
+  absl::Status JoinGpus(const MultiWorkerMirroredOptions& options);
+  absl::StatusOr<int64_t> CountWorkers(bool counted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckCall(const CommunicationOptions& options) const;
   Deadline CallDeadline(const CommunicationOptions& options) const;
-  // The sums over the workers of what each has, tensors in packs; an error here is told to them
-  // all.
+  // The sums over the workers of what each has; an error here is told to them all.
   absl::StatusOr<std::vector<Value>> SumOverWorkers(absl::StatusOr<std::vector<Value>> locals,
                                                     const CommunicationOptions& options);
   absl::StatusOr<Value> SumSlices(const IndexedSlices& slices, Deadline deadline)
@@ -91,6 +101,8 @@ class MultiWorkerMirroredStrategy : public MirroredStrategy {
   const CommunicationOptions communication_;
   absl::Mutex mutex_;  // one collective at a time
   const std::unique_ptr<CollectiveGroup> group_;
+  // Of the workers' first GPUs, over group_; null: sums go between CPUs. Set once, by Create.
+  std::unique_ptr<CollectiveGroup> gpus_;
 };
 
 }  // namespace cairn

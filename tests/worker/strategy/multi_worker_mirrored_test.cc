@@ -279,7 +279,8 @@ TEST(MultiWorkerMirrored, OptionsThatAreNotBuiltAreRefused) {
                   {.workers = {"127.0.0.1:5000"},
                    .devices = ReplicaDevices(1),
                    .communication = {.implementation = CommunicationImplementation::kNccl}}),
-              StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("implementation NCCL")));
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("sums by NCCL: 1 of 1 workers cannot")));
 }
 
 TEST(MultiWorkerMirrored, WorkersWithDifferentNumbersOfDevicesAreRefused) {

@@ -1,0 +1,44 @@
+// What every DeviceQueue over an engine of loops has: all ops by the bodies of the *_cuda.h files.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "common/dtype.h"
+#include "common/optimizer/optimizer.h"
+#include "worker/ops/device_queue.h"
+#include "worker/ops/loop_ops_cuda.h"
+#include "worker/ops/loop_optimizer_cuda.h"
+#include "worker/ops/loop_tensor_ops_cuda.h"
+
+namespace cairn {
+
+// The base of `Engine`, which is as loop_ops_cuda.h asks.
+template <typename Engine>
+class QueueOfLoops : public DeviceQueue {
+ public:
+  Ops& ops() final { return ops_; }
+  TensorOps& tensor_ops() final { return tensor_ops_; }
+
+  void ApplyOptimizer(const Optimizer& optimizer, const UpdateStep& step, DType dtype, void* value,
+                      void* const* slots, const void* gradient, size_t count) final {
+    LoopOptimizer(engine(), optimizer, step).Apply(dtype, value, slots, gradient, count);
+  }
+  void ApplyOptimizerToRows(const Optimizer& optimizer, const UpdateStep& step, DType dtype,
+                            void* value, void* const* slots, const int64_t* rows, size_t row_count,
+                            size_t width, const void* gradients) final {
+    LoopOptimizer(engine(), optimizer, step)
+        .ApplyToRows(dtype, value, slots, rows, row_count, width, gradients);
+  }
+
+ protected:
+  QueueOfLoops() : ops_(engine()), tensor_ops_(engine()) {}
+
+ private:
+  Engine& engine() { return static_cast<Engine&>(*this); }
+
+  LoopOps<Engine> ops_;
+  LoopTensorOps<Engine> tensor_ops_;
+};
+
+}  // namespace cairn
