@@ -99,7 +99,8 @@ class SumsBetweenGpus : public ::testing::Test {
           options);
     });
     ASSERT_OK(sums);
-    for (const Value& own : strategy.LocalResults(*sums).value()) {
+    const std::vector<Value> of_replicas = strategy.LocalResults(*sums).value();
+    for (const Value& own : of_replicas) {
       EXPECT_THAT(Doubles(own.items()[0]), ElementsAre(6, 4));
       EXPECT_THAT(Doubles(own.items()[1]), ElementsAre(28));
       std::map<double, double> rows;
