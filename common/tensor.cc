@@ -43,7 +43,7 @@ Tensor Tensor::Wrap(DType dtype, Shape shape, Device device, std::shared_ptr<voi
 }
 
 Tensor Tensor::Uninitialized(DType dtype, Shape shape, Device device) {
-  CHECK(device.is_cpu()) << "memory of " << device.text() << " is allocated by its own library";
+  CHECK(device.is_cpu()) << "memory of " << device.text() << " is not the host's: use NewTensor";
   std::shared_ptr<void> owner =
       Allocate(static_cast<size_t>(CheckedCount(shape)) * DTypeBytes(dtype));
   void* data = owner.get();
@@ -97,7 +97,8 @@ DType Tensor::dtype() const {
 void Tensor::CheckType(DType asked) const {
   CHECK(dtype() == asked) << "values of a tensor " << TypeText() << " asked for as "
                           << DTypeName(asked);
-  CHECK(device().is_cpu()) << "values of a tensor on " << device().text() << " are not host memory";
+  CHECK(device().is_cpu()) << "values of a tensor on " << device().text()
+                           << " are not host memory: read a copy, HostTensor's";
 }
 
 Tensor Tensor::Reshaped(Shape shape) const {
@@ -109,7 +110,7 @@ Tensor Tensor::Reshaped(Shape shape) const {
 Tensor Tensor::CopyTo(Device device) const {
   CHECK(device.is_cpu() && this->device().is_cpu())
       << "copies from " << this->device().text() << " to " << device.text()
-      << " are the GPU library's";
+      << " can fail: use CopyTensor";
   if (is_text()) return Texts(shape_, memory_->texts);
   Tensor copy = Uninitialized(dtype(), shape_, device);
   if (elements_ > 0) std::memcpy(copy.mutable_data(), data(), bytes());
