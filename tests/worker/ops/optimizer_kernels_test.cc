@@ -197,6 +197,19 @@ void CheckRows(DeviceQueue& queue, const Optimizer& optimizer, size_t width, siz
   }
 }
 
+// Whether the CPU's vectors fuse multiplying and adding, as GPUs do. Those that do not are older or
+// left out (by sanitizers); their squares overflow elsewhere, and their maximum with NaN is
+// another.
+bool CpuFuses() {
+  OptimizerConfig config;
+  config.learning_rate = ConstantRate(1 + 0x1p-12);
+  const std::unique_ptr<Optimizer> sgd = Optimizer::Create(config).value();
+  const float gradient = 1 + 0x1p-12F;
+  float value = 1 + 0x1p-11F;  // the product, rounded
+  sgd->Apply(sgd->Begin(0), &value, nullptr, &gradient, 1);
+  return value != 0;
+}
+
 // One update with what is not a number, is infinite, or leaves the type when it is squared.
 template <typename T>
 void CheckNonFinite(DeviceQueue& queue, const Optimizer& optimizer) {
@@ -211,6 +224,8 @@ void CheckNonFinite(DeviceQueue& queue, const Optimizer& optimizer) {
                              T{0},
                              -T{0},
                              T{1}};
+  const bool extremes = CpuFuses();
+  const auto is_extreme = [&](size_t i) { return !(std::abs(gradient[i]) <= 1); };
   const auto numbers = [&](size_t i) {
     return optimizer.loop().kind != OptimizerLoop::Kind::kLion || !std::isnan(gradient[i]);
   };
@@ -221,6 +236,7 @@ void CheckNonFinite(DeviceQueue& queue, const Optimizer& optimizer) {
     const std::vector<T> got = twins.Got(a);
     for (size_t i = 0; i < got.size(); ++i) {
       if (a == 0 && !numbers(i)) continue;  // Lion moves by the sign of NaN
+      if (!extremes && is_extreme(i)) continue;
       EXPECT_TRUE(Near(got[i], twins.Want(a)[i]))
           << twins.NameOf(a) << ", gradient " << gradient[i] << ": " << got[i] << ", on the CPU "
           << twins.Want(a)[i];
