@@ -241,7 +241,10 @@ StepDevice::Layout StepDevice::LayOut(const Batch& batch, const StepState& state
 }
 
 absl::Status StepDevice::Reserve(const Batch& batch, const StepState& state) {
-  const size_t bytes = LayOut(batch, state).bytes;
+  return Reserve(LayOut(batch, state).bytes);
+}
+
+absl::Status StepDevice::Reserve(size_t bytes) {
   RETURN_IF_ERROR(device_.Reserve(bytes));
   return host_.Reserve(bytes);
 }
@@ -252,8 +255,9 @@ void StepDevice::SetSums(const StepSums& sums) {
 }
 
 absl::StatusOr<std::unique_ptr<StepView>> StepDevice::Begin(const Batch& batch, StepState* state) {
-  RETURN_IF_ERROR(Reserve(batch, *state));
-  auto step = std::make_unique<Step>(*this, batch, state, LayOut(batch, *state));
+  Layout layout = LayOut(batch, *state);
+  RETURN_IF_ERROR(Reserve(layout.bytes));
+  auto step = std::make_unique<Step>(*this, batch, state, std::move(layout));
   step->CopyIn();
   return step;
 }

@@ -83,6 +83,7 @@ class StepDevice {
     size_t bytes = 0;
   };
   static Layout LayOut(const Batch& batch, const StepState& state);
+  absl::Status Reserve(size_t bytes);
 
   // What a call for sums costs (tens of us) is that of copying so much.
   static constexpr size_t kSumFloats = size_t{1} << 18;

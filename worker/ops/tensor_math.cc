@@ -38,12 +38,6 @@ absl::Status ComputeOn(Device device, absl::FunctionRef<void(TensorOps&)> use) {
 // The CPUs' memory is the host's.
 bool SameMemory(Device a, Device b) { return a == b || (a.is_cpu() && b.is_cpu()); }
 
-// `tensor` itself where ops of `device` reach it, else a copy there.
-absl::StatusOr<Tensor> Within(const Tensor& tensor, Device device) {
-  if (SameMemory(tensor.device(), device)) return tensor;
-  return CopyTensor(tensor, device);
-}
-
 // Into memory of as many bytes on any device.
 absl::Status CopyBytes(const Tensor& from, Tensor* to) {
   const size_t bytes = from.bytes();
@@ -141,7 +135,12 @@ absl::StatusOr<Tensor> CopyTensor(const Tensor& tensor, Device device) {
   return copy;
 }
 
-absl::StatusOr<Tensor> HostTensor(const Tensor& tensor) { return Within(tensor, Cpu(0)); }
+absl::StatusOr<Tensor> TensorOn(Device device, const Tensor& tensor) {
+  if (SameMemory(tensor.device(), device)) return tensor;
+  return CopyTensor(tensor, device);
+}
+
+absl::StatusOr<Tensor> HostTensor(const Tensor& tensor) { return TensorOn(Cpu(0), tensor); }
 
 absl::StatusOr<Tensor> CastTensor(const Tensor& tensor, DType dtype) {
   ASSIGN_OR_RETURN(Tensor cast, NewTensor(dtype, tensor.shape(), tensor.device()));
@@ -232,7 +231,7 @@ absl::StatusOr<Tensor> ConcatTensors(absl::Span<const Tensor> parts, int64_t axi
   const Device device = first.device();
   std::vector<Tensor> here;
   for (const Tensor& part : parts) {
-    ASSIGN_OR_RETURN(here.emplace_back(), Within(part, device));
+    ASSIGN_OR_RETURN(here.emplace_back(), TensorOn(device, part));
   }
   ASSIGN_OR_RETURN(Tensor whole, NewTensor(first.dtype(), shape, device));
   const size_t element = DTypeBytes(first.dtype());
@@ -276,7 +275,7 @@ absl::StatusOr<Tensor> TakeRows(const Tensor& tensor, absl::Span<const int64_t> 
   shape[0] = static_cast<int64_t>(rows.size());
   const size_t bytes = static_cast<size_t>(RowWidth(shape)) * DTypeBytes(tensor.dtype());
   ASSIGN_OR_RETURN(Tensor taken, NewTensor(tensor.dtype(), std::move(shape), tensor.device()));
-  ASSIGN_OR_RETURN(const Tensor named, Within(Tensor::Vector<int64_t>(rows), tensor.device()));
+  ASSIGN_OR_RETURN(const Tensor named, TensorOn(tensor.device(), Tensor::Vector<int64_t>(rows)));
   if (taken.elements() == 0) return taken;
   RETURN_IF_ERROR(ComputeOn(tensor.device(), [&](TensorOps& ops) {
     ops.TakeRows(tensor.data(), static_cast<const int64_t*>(named.data()), rows.size(), bytes,
@@ -296,7 +295,7 @@ absl::Status ApplyElements(ElementOp op, const Tensor& values, Tensor* to) {
     ASSIGN_OR_RETURN(const Tensor narrow, CastTensor(wide, to->dtype()));
     return CopyBytes(narrow, to);
   }
-  ASSIGN_OR_RETURN(const Tensor terms, Within(values, to->device()));
+  ASSIGN_OR_RETURN(const Tensor terms, TensorOn(to->device(), values));
   return ComputeOn(to->device(), [&](TensorOps& ops) {
     ops.Combine(op, terms.dtype(), terms.data(), Count(terms), to->mutable_data());
   });
@@ -331,8 +330,8 @@ absl::Status ApplyRows(ElementOp op, const Tensor& indices, const Tensor& values
     return CopyBytes(narrow, to);
   }
   const Device device = to->device();
-  ASSIGN_OR_RETURN(const Tensor terms, Within(values, device));
-  ASSIGN_OR_RETURN(const Tensor named, Within(wide, device));
+  ASSIGN_OR_RETURN(const Tensor terms, TensorOn(device, values));
+  ASSIGN_OR_RETURN(const Tensor named, TensorOn(device, wide));
   const bool distinct = !device.is_cpu() && AllDistinct(known.values<int64_t>());
   return ComputeOn(device, [&](TensorOps& ops) {
     ops.CombineRows(op, to->dtype(), static_cast<const int64_t*>(named.data()), Count(named),

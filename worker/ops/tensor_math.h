@@ -24,7 +24,10 @@ absl::StatusOr<Tensor> NewTensor(DType dtype, Shape shape, Device device);
 absl::StatusOr<Tensor> FullTensor(DType dtype, Shape shape, double value, Device device);
 // A copy with memory of its own on `device`. kInvalidArgument: texts to a GPU.
 absl::StatusOr<Tensor> CopyTensor(const Tensor& tensor, Device device);
-// `tensor` itself where it is in host memory, else a copy on cpu:0: for what reads elements.
+// `tensor` itself where it is in the memory of `device` (that of all CPUs is one), else a copy
+// there.
+absl::StatusOr<Tensor> TensorOn(Device device, const Tensor& tensor);
+// The same in host memory, on cpu:0 where it is a copy: for what reads elements.
 absl::StatusOr<Tensor> HostTensor(const Tensor& tensor);
 
 // The sum in the order given, at least one term. kInvalidArgument: shapes or dtypes differ.

@@ -148,10 +148,10 @@ absl::Status UpdateOnDevice(const Optimizer& optimizer, const UpdateStep& step,
   ASSIGN_OR_RETURN(const std::shared_ptr<DeviceTensors> gpu, DeviceTensors::Of(value->device()));
   std::array<void*, Optimizer::kMaxSlots> at{};
   for (size_t s = 0; s < slots.size(); ++s) at[s] = slots[s]->mutable_data();
-  ASSIGN_OR_RETURN(Tensor from, CopyTensor(gradient.values, value->device()));
+  ASSIGN_OR_RETURN(Tensor from, TensorOn(value->device(), gradient.values));
   const bool some_rows = gradient.rows.has_value() && optimizer.ZeroGradientIsIdentity();
   if (some_rows) {
-    ASSIGN_OR_RETURN(const Tensor rows, CopyTensor(*gradient.rows, value->device()));
+    ASSIGN_OR_RETURN(const Tensor rows, TensorOn(value->device(), *gradient.rows));
     return gpu->Compute([&](DeviceQueue& queue) {
       queue.ApplyOptimizerToRows(optimizer, step, value->dtype(), value->mutable_data(), at.data(),
                                  static_cast<const int64_t*>(rows.data()),

@@ -393,14 +393,14 @@ absl::Status VariableOptimizer::UpdateLocked(absl::Span<const Update> updates) {
   const UpdateStep step_of_rows = optimizer_of_rows_->Begin(done);
   for (const Update& update : updates) {
     const Entry& entry = entries_[entry_of_.at(update.variable.get())];
-    const size_t copies = entry.variable->components().size();
-    for (size_t c = 0; c < copies; ++c) {
-      ASSIGN_OR_RETURN(const auto own, CopiesOf(*entry.variable));
+    ASSIGN_OR_RETURN(const std::vector<PlainVariable*> own, CopiesOf(*entry.variable));
+    std::vector<std::vector<PlainVariable*>> of_slots;
+    for (const VariablePtr& slot : entry.slots) {
+      ASSIGN_OR_RETURN(of_slots.emplace_back(), CopiesOf(*slot));
+    }
+    for (size_t c = 0; c < own.size(); ++c) {
       std::vector<PlainVariable*> changed = {own[c]};
-      for (const VariablePtr& slot : entry.slots) {
-        ASSIGN_OR_RETURN(const auto of_slot, CopiesOf(*slot));
-        changed.push_back(of_slot[c]);
-      }
+      for (const std::vector<PlainVariable*>& of_slot : of_slots) changed.push_back(of_slot[c]);
       const TensorGradient& gradient = update.of_copies[update.of_copies.size() == 1 ? 0 : c];
       const bool of_rows = gradient.rows.has_value();
       std::vector<Tensor*> tensors;
