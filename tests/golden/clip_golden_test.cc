@@ -33,10 +33,8 @@ void ClipGlobally(const nlohmann::json& record, Tolerance tolerance, Tensors* te
 }
 
 TEST(ClipGolden, TensorsAndNormsAreReproduced) {
-  SKIP_WITHOUT_SHARED();
-  const nlohmann::json& golden = GoldenFile("clipping.json");
-  const Tolerance tolerance = GoldenTolerance(golden.at("tolerance"));
-  for (const nlohmann::json& record : golden.at("cases")) {
+  ForEachGolden("clipping.json", "cases", [](const nlohmann::json& record) {
+    const Tolerance tolerance = GoldenTolerance(GoldenFile("clipping.json").at("tolerance"));
     const std::string name = record.at("name");
     const std::string function = record.at("function");
     Tensors tensors = TensorsOf(record.at("tensors"));
@@ -52,7 +50,7 @@ TEST(ClipGolden, TensorsAndNormsAreReproduced) {
           ClipByValue(absl::MakeSpan(tensor), record.at("limit")[0].get<float>(),
                       record.at("limit")[1].get<float>());
         } else {
-          FAIL() << name << ": function " << function << " is not known";
+          throw UnknownRecord("no function '" + function + "'");
         }
       }
     }
@@ -60,8 +58,7 @@ TEST(ClipGolden, TensorsAndNormsAreReproduced) {
       EXPECT_TRUE(
           AllClose(tensors[i], expected[i], tolerance, name + ", tensor " + std::to_string(i)));
     }
-  }
-  std::cout << "clipping.json: ran " << golden.at("cases").size() << "\n";
+  });
 }
 
 }  // namespace

@@ -159,7 +159,7 @@ void RunPushedRows(const OptimizerRecord& record) {
 }
 
 TEST(OptimizerGolden, DenseRecordsAreReproduced) {
-  SKIP_WITHOUT_SHARED();
+  SKIP_WITHOUT_GOLDEN("optimizers_dense.json");
   const std::vector<OptimizerRecord> records = DenseOptimizerRecords();
   ASSERT_FALSE(records.empty());
   for (const OptimizerRecord& record : records) {
@@ -171,7 +171,7 @@ TEST(OptimizerGolden, DenseRecordsAreReproduced) {
 }
 
 TEST(OptimizerGolden, SparseRecordsAreReproduced) {
-  SKIP_WITHOUT_SHARED();
+  SKIP_WITHOUT_GOLDEN("optimizers_sparse.json");
   const std::vector<OptimizerRecord> records = SparseOptimizerRecords();
   ASSERT_FALSE(records.empty());
   for (const OptimizerRecord& record : records) {

@@ -36,13 +36,12 @@ ScheduleConfig ConfigOf(const nlohmann::json& record) {
 }
 
 TEST(ScheduleGolden, RatesAreReproduced) {
-  SKIP_WITHOUT_SHARED();
-  const nlohmann::json& golden = GoldenFile("schedules.json");
-  const Tolerance tolerance = GoldenTolerance(golden.at("tolerance"));
-  for (const nlohmann::json& record : golden.at("cases")) {
+  ForEachGolden("schedules.json", "cases", [](const nlohmann::json& record) {
+    const Tolerance tolerance = GoldenTolerance(GoldenFile("schedules.json").at("tolerance"));
     const std::string name = record.at("name");
-    ASSERT_TRUE(TypeOfKerasName().contains(record.at("schedule")))
-        << name << ": schedule " << record.at("schedule") << " is not known";
+    if (!TypeOfKerasName().contains(record.at("schedule"))) {
+      throw UnknownRecord("no schedule " + record.at("schedule").dump());
+    }
     const ScheduleConfig config = ConfigOf(record);
     ASSERT_TRUE(ValidateSchedule(config).ok()) << name << ": " << ValidateSchedule(config);
     std::vector<double> rates;
@@ -50,8 +49,7 @@ TEST(ScheduleGolden, RatesAreReproduced) {
       rates.push_back(LearningRateAt(config, step.get<int64_t>()));
     }
     EXPECT_TRUE(AllClose(rates, GoldenDoubles(record.at("expected")), tolerance, name));
-  }
-  std::cout << "schedules.json: ran " << golden.at("cases").size() << "\n";
+  });
 }
 
 }  // namespace
