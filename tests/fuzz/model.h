@@ -1,0 +1,124 @@
+// What one job on one server must be: a plain reimplementation of what the IDL promises, without
+// threads, files or speed. Where it cannot know a number it takes it over from the server, and
+// holds the server to it from then on.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/variable_spec.h"
+#include "thrift/cairn_types.h"
+
+namespace cairn::fuzz {
+
+// Bytes of one row, by part: part 0 is the value, the others are the slots in order.
+struct TableRow {
+  std::vector<std::string> parts;
+  bool stale = true;      // changed in a way that the model does not compute
+  int64_t pushed_at = 0;  // seconds on the target's clock
+  int64_t noted_at = 0;   // a look of the row rules that has seen it; 0: none yet
+  int64_t order = 0;      // rises with every update of the table
+};
+
+struct DenseModel {
+  int64_t first_row = 0, rows = 0;
+  std::vector<std::string> parts;  // whole parts
+  std::vector<bool> stale;         // by row
+  int64_t version = 0;
+};
+
+struct VariableModel {
+  VariableSpec spec;
+  std::vector<std::string> slots;
+  int64_t width = 0;
+  bool exact = false;  // the model computes updates: plain SGD, at a rate that rounds nothing
+  double rate = 0;
+
+  std::map<int32_t, DenseModel> shards;  // DENSE: those on this server, by index
+  std::map<int64_t, TableRow> rows;      // EMBEDDING
+  std::map<int64_t, int32_t> waiting;    // pushes of keys that have no row yet
+  bool waiting_known = true;
+  bool keys_known = true;  // false: there may be other rows
+  int64_t version = 0;     // EMBEDDING
+
+  bool embedding() const { return spec.kind == VariableKind::kEmbedding; }
+  bool here(int64_t key) const;
+  size_t part_row_bytes(size_t part) const;
+  int64_t& version_of(int32_t shard) { return embedding() ? version : shards.at(shard).version; }
+  // The row of a key that has none.
+  std::string initial(int64_t key, size_t part) const;
+};
+
+// `spec` as the server has it after create_variables, its values not known yet.
+VariableModel MakeVariable(const VariableSpec& spec);
+
+// What an item of a push, assign or pull names.
+struct ItemName {
+  enum class Call { kPush, kAssign, kPull } call = Call::kPush;
+  std::string variable;
+  int32_t shard = 0;
+  wire::Selection::type selection = wire::Selection::WHOLE;
+  std::string slot;
+  int64_t map_version = 0;
+  wire::ValueFormat::type format = wire::ValueFormat::PLAIN;
+};
+template <typename Item>
+ItemName NameOf(const Item& item) {
+  ItemName name;
+  name.variable = item.variable;
+  name.shard = item.shard;
+  name.selection = item.selection;
+  name.map_version = item.map_version;
+  return name;
+}
+
+enum class Verdict { kAccepted, kRefused, kUnsure };
+
+// What follows from the names of an item.
+struct Resolved {
+  Verdict verdict = Verdict::kAccepted;
+  std::string why;  // of a refusal
+  VariableModel* variable = nullptr;
+  size_t part = 0;
+  std::vector<int64_t> ids;  // ROWS, KEYS
+  int64_t rows = 0;
+};
+
+struct Worker {
+  bool known = false;  // it has said hello
+  int64_t incarnation = 0;
+  int64_t start = 0;
+  int64_t applied = 0;  // the last sequence with a part here
+  int64_t through = 0;
+  std::string position;
+  bool murky = false;      // late parts came: what is repeated is not known any more
+  bool fresh_boot = true;  // it has not named this boot yet
+};
+
+class Model {
+ public:
+  std::map<std::string, VariableModel> variables;
+  std::map<int32_t, Worker> workers;
+  int64_t now = 0;    // the target's clock
+  int64_t ticks = 0;  // updates of tables
+
+  Resolved Resolve(const ItemName& name, const Payload& ids);
+  // Also of the values. `decoded`: [rows, width] in the variable's dtype, where they are accepted.
+  Resolved ResolvePush(const wire::PushItem& item, std::string* decoded);
+  Resolved ResolveAssign(const wire::AssignItem& item);
+  Resolved ResolvePull(const wire::PullItem& item);
+
+  void ApplyPush(const Resolved& item, int32_t shard, const std::string& gradient);
+  void ApplyAssign(const Resolved& item, int32_t shard, const Payload& values);
+  // Marks rows as changed in a way that is not known. No ids: all.
+  void MarkStale(VariableModel& variable, int32_t shard, absl::Span<const int64_t> ids, bool all);
+};
+
+// Whether a gradient may be pushed.
+bool IsFinite(DType dtype, absl::string_view bytes);
+
+}  // namespace cairn::fuzz

@@ -1,0 +1,123 @@
+#!/usr/bin/python3
+"""Puts bugs back on purpose, one at a time, into a copy of the sources, and tells whether the fuzzer
+finds each within five minutes. mutants.py COPY [NAME...]: COPY is the folder of the copy, which is
+made, configured and built where it does not exist."""
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+LIMIT_SECONDS = 300
+FUZZER = "tests/fuzz/rpc_fuzzer"
+
+# Name: file, text there, text in its place.
+MUTANTS = {
+    "zero_width": ("ps_server/dense_stripe.cc",
+                   "  if (layout_.width == 0) return;  // a shape such as [3, 0]: rows without "
+                   "elements\n", ""),
+    "through_of_any_boot": ("ps_server/order_rules.h", "return boot_id == 0 ? 0 : through;",
+                            "return through;"),
+    "repeated_is_applied_twice": (
+        "ps_server/stripe.cc", "  if (origin.worker < 0) return false;\n  if (origin.applied",
+        "  if (origin.worker >= 0) return false;\n  if (origin.applied"),
+    "sequence_not_persisted": (
+        "ps_server/session.cc", "            .sequence = applied_,\n",
+        "            .sequence = durable_.sequence,\n"),
+    "assign_ignores_slot": ("ps_server/assign.cc", "          .slot = item.slot,\n", ""),
+    "held_copy_misses_a_change": (
+        "ps_server/hosted_dense.cc", "      stripe.changed().Note(now, row);\n", ""),
+    "scan_skips_a_bucket": (
+        "ps_server/scan.cc", "  while (cursor.bucket < table_.bucket_count() &&",
+        "  while (cursor.bucket + 1 < table_.bucket_count() &&"),
+    "row_past_the_end": (
+        "ps_server/request_items.cc", "if (id >= first && id - first < rows) continue;",
+        "if (id >= first && id - first <= rows) continue;"),
+    "admitted_a_push_late": (
+        "ps_server/embedding_stripe.h", "layout_.admit_after_pushes",
+        "layout_.admit_after_pushes + 1"),
+    "checkpoint_omits_a_variable": (
+        "ps_server/checkpoint_calls.cc", "    reply.variables.push_back(std::move(info));\n",
+        "    if (!reply.variables.empty()) continue;\n"
+        "    reply.variables.push_back(std::move(info));\n"),
+    "no_incarnation_fence": (
+        "ps_server/order_rules.h",
+        "return incarnation < known ? Standing::kFenced : Standing::kUnknown;",
+        "return incarnation < known ? Standing::kCurrent : Standing::kUnknown;"),
+    "after_is_not_looked_at": (
+        "ps_server/order_rules.h", "return after > applied;", "return false && after > applied;"),
+    "first_item_of_a_refused_push": (
+        "ps_server/push.cc",
+        "  for (size_t i = 0; i < items_.size(); ++i) RETURN_IF_ERROR(Prepare(variables, i));\n",
+        "  for (size_t i = 0; i < items_.size(); ++i) {\n"
+        "    const absl::Status status = Prepare(variables, i);\n"
+        "    if (!status.ok() && i > 0) break;\n"
+        "    RETURN_IF_ERROR(status);\n"
+        "  }\n"),
+}
+
+
+def write(path, text):
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
+
+
+def prepare(copy):
+    """A copy of the sources, and a build folder in it."""
+    files = subprocess.run(["git", "-C", TOP, "ls-files"], capture_output=True, text=True,
+                           check=True).stdout.splitlines()
+    for name in files:
+        to = os.path.join(copy, name)
+        os.makedirs(os.path.dirname(to), exist_ok=True)
+        shutil.copy2(os.path.join(TOP, name), to)
+    if not os.path.isdir(os.path.join(copy, "build")):
+        subprocess.run(["meson", "setup", "build", "-Dtests=enabled", "-Dcuda=disabled"], cwd=copy,
+                       check=True, stdout=subprocess.DEVNULL)
+
+
+def build(copy):
+    made = subprocess.run(["ninja", "-C", "build", FUZZER], cwd=copy, capture_output=True,
+                          text=True)
+    if made.returncode != 0:
+        sys.exit("mutants.py: the build failed:\n" + made.stdout[-3000:])
+
+
+def run(copy):
+    """The finding, and after how many seconds; None: there was none."""
+    begin = time.monotonic()
+    ran = subprocess.run([os.path.join("build", FUZZER), f"--seconds={LIMIT_SECONDS}",
+                          "--shrink_seconds=0"], cwd=copy, capture_output=True, text=True)
+    seconds = time.monotonic() - begin
+    found = [line for line in ran.stdout.splitlines() if line.startswith("FINDING")]
+    return (found[0] if found else None), seconds
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    copy, names = os.path.abspath(sys.argv[1]), sys.argv[2:] or list(MUTANTS)
+    prepare(copy)
+    missed = 0
+    for name in names:
+        path, good, bad = MUTANTS[name]
+        path = os.path.join(copy, path)
+        with open(path, encoding="utf-8") as f:
+            source = f.read()
+        if source.count(good) < 1:
+            sys.exit(f"mutants.py: {name}: {path} has no longer the text that the mutant changes: "
+                     f"{good!r}; bring the mutant up to date")
+        write(path, source.replace(good, bad, 1))
+        try:
+            build(copy)
+            finding, seconds = run(copy)
+        finally:
+            write(path, source)
+        missed += finding is None
+        print(f"{name}: {'found after' if finding else 'NOT FOUND in'} {seconds:.1f} s"
+              f"{': ' + finding if finding else ''}", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

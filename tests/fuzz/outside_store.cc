@@ -1,0 +1,159 @@
+// Stands between the engine and RocksDB, which does not outlive a failed allocation: in there none
+// is made to fail. The linker gives this StripeStore::Open to whoever asks for it (meson.build).
+#include "tests/fuzz/outside_store.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "storage/stripe_store.h"
+
+namespace cairn::fuzz {
+namespace {
+
+class OutsideStore final : public StripeStore {
+ public:
+  explicit OutsideStore(std::unique_ptr<StripeStore> store) : store_(std::move(store)) {}
+  ~OutsideStore() override {
+    const OutsideCairn outside;
+    store_.reset();
+  }
+
+  int64_t boot_count() const override { return store_->boot_count(); }
+  absl::Status PutVariable(const VariableRecord& record) override {
+    const OutsideCairn outside;
+    return store_->PutVariable(record);
+  }
+  absl::StatusOr<std::vector<VariableRecord>> Variables() const override {
+    const OutsideCairn outside;
+    return store_->Variables();
+  }
+  absl::Status PutJob(absl::Span<const VariableRecord> variables,
+                      absl::Span<const ShardRecord> shards,
+                      absl::Span<const WorkerRecord> workers) override {
+    const OutsideCairn outside;
+    return store_->PutJob(variables, shards, workers);
+  }
+  absl::Status PutMap(const VariableRecord& record, absl::Span<const ShardRecord> shards,
+                      absl::Span<const StripeId> gone) override {
+    const OutsideCairn outside;
+    return store_->PutMap(record, shards, gone);
+  }
+  absl::Status DropLeftovers(uint32_t first, uint32_t end) override {
+    const OutsideCairn outside;
+    return store_->DropLeftovers(first, end);
+  }
+  absl::Status DropJob(absl::string_view job) override {
+    const OutsideCairn outside;
+    return store_->DropJob(job);
+  }
+  std::unique_ptr<StripeBatch> NewBatch(const StripeId& id) override {
+    const OutsideCairn outside;
+    return store_->NewBatch(id);
+  }
+  absl::Status Write(StripeBatch& batch) override {
+    const OutsideCairn outside;
+    return store_->Write(batch);
+  }
+  bool Behind() const override { return store_->Behind(); }
+  absl::Status WriteEpoch(absl::Span<const ShardRecord> shards,
+                          absl::Span<const WorkerRecord> workers) override {
+    const OutsideCairn outside;
+    return store_->WriteEpoch(shards, workers);
+  }
+  absl::Status Sync() override {
+    const OutsideCairn outside;
+    return store_->Sync();
+  }
+  absl::Status PutDecision(const DecisionRecord& record, bool sync) override {
+    const OutsideCairn outside;
+    return store_->PutDecision(record, sync);
+  }
+  absl::Status DropDecisions(absl::string_view job, int64_t step) override {
+    const OutsideCairn outside;
+    return store_->DropDecisions(job, step);
+  }
+  absl::StatusOr<std::vector<DecisionRecord>> Decisions() const override {
+    const OutsideCairn outside;
+    return store_->Decisions();
+  }
+  absl::Status PutNotes(absl::Span<const NoteRecord> notes) override {
+    const OutsideCairn outside;
+    return store_->PutNotes(notes);
+  }
+  absl::StatusOr<std::vector<NoteRecord>> Notes() const override {
+    const OutsideCairn outside;
+    return store_->Notes();
+  }
+  absl::StatusOr<std::vector<ShardRecord>> Shards() const override {
+    const OutsideCairn outside;
+    return store_->Shards();
+  }
+  absl::StatusOr<std::vector<WorkerRecord>> Workers() const override {
+    const OutsideCairn outside;
+    return store_->Workers();
+  }
+  absl::Status LoadStripes(const StripeId& first, const StripeId& end,
+                           StripeVisitor& visitor) const override {
+    const OutsideCairn outside;
+    return store_->LoadStripes(first, end, visitor);
+  }
+  absl::Status ReadCold(absl::Span<const ColdKey> keys, size_t row_bytes,
+                        ColdRows& rows) const override {
+    const OutsideCairn outside;
+    return store_->ReadCold(keys, row_bytes, rows);
+  }
+  SideThreads& readers() const override { return store_->readers(); }
+  absl::Status ScanCold(
+      const StripeId& id, int64_t first,
+      absl::FunctionRef<bool(int64_t key, absl::string_view row)> visit) const override {
+    const OutsideCairn outside;
+    return store_->ScanCold(id, first, visit);
+  }
+  int64_t ColdLookupBytes() const override { return store_->ColdLookupBytes(); }
+  absl::Status SetUnfinished(bool unfinished) override {
+    const OutsideCairn outside;
+    return store_->SetUnfinished(unfinished);
+  }
+  absl::Status Checkpoint(const std::string& folder) override {
+    const OutsideCairn outside;
+    return store_->Checkpoint(folder);
+  }
+  absl::Status StartCompaction() override {
+    const OutsideCairn outside;
+    return store_->StartCompaction();
+  }
+  std::vector<StoreFigure> Figures() const override {
+    const OutsideCairn outside;
+    return store_->Figures();
+  }
+  int64_t DiskBytes() const override {
+    const OutsideCairn outside;
+    return store_->DiskBytes();
+  }
+  absl::Status Close() override {
+    const OutsideCairn outside;
+    return store_->Close();
+  }
+
+ private:
+  std::unique_ptr<StripeStore> store_;
+};
+
+using OpenResult = absl::StatusOr<std::unique_ptr<StripeStore>>;
+
+}  // namespace
+}  // namespace cairn::fuzz
+
+// What the linker calls the one in storage/, and the one that takes its place.
+cairn::fuzz::OpenResult RealOpen(const cairn::StoreOptions& options) __asm__(
+    "__real__ZN5cairn11StripeStore4OpenERKNS_12StoreOptionsE");
+cairn::fuzz::OpenResult WrappedOpen(const cairn::StoreOptions& options) __asm__(
+    "__wrap__ZN5cairn11StripeStore4OpenERKNS_12StoreOptionsE");
+cairn::fuzz::OpenResult WrappedOpen(const cairn::StoreOptions& options) {
+  const cairn::fuzz::OutsideCairn outside;
+  cairn::fuzz::OpenResult store = RealOpen(options);
+  if (!store.ok()) return store;
+  return std::make_unique<cairn::fuzz::OutsideStore>(*std::move(store));
+}
