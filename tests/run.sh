@@ -49,7 +49,9 @@ export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1:halt_on_error=1}
 tsan=halt_on_error=1:second_deadlock_stack=1:suppressions=$PWD/tests/support/tsan_suppressions.txt
 export TSAN_OPTIONS=${TSAN_OPTIONS:-$tsan}
 status=0
-meson test -C "$build" --no-rebuild --print-errorlogs --num-processes 2 \
+# More tests than cores: most wait for one another's processes. Timeouts are those of a machine that
+# has nothing else to do.
+meson test -C "$build" --no-rebuild --print-errorlogs --num-processes 4 --timeout-multiplier 3 \
   ${suites[@]+"${suites[@]}"} || status=$?
 /usr/bin/python3 tests/support/count.py "$build/meson-logs/testlog.junit.xml" || status=1
 exit "$status"

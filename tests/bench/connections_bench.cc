@@ -3,6 +3,7 @@
 // server can do leaves the accepted ones fast. JSON lines; every reply is compared with the first
 // one, byte for byte. The callers are one thread with a socket each, so that their own cost does
 // not grow with their number. Loopback alone.
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -34,6 +35,7 @@
 #include "common/deadline.h"
 #include "common/status.h"
 #include "tests/bench/raw_server.h"
+#include "tests/support/addresses.h"
 #include "tests/support/ps_process.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test_certificates.h"
@@ -192,7 +194,7 @@ class Crowd {
     sockaddr_in at = {};
     at.sin_family = AF_INET;
     at.sin_port = htons(static_cast<uint16_t>(port));
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    at.sin_addr.s_addr = inet_addr(OwnHost().c_str());
     const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || ::connect(fd, reinterpret_cast<sockaddr*>(&at), sizeof(at)) != 0) {
       Die(absl::StrCat("connection ", callers_.size(), ": ", std::strerror(errno)));

@@ -1,5 +1,7 @@
 #include "tests/bench/raw_server.h"
+#include "tests/support/addresses.h"
 
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
@@ -56,7 +58,7 @@ RawServer::RawServer(size_t request_bytes, std::string reply, int threads)
       stop_(Checked(::eventfd(0, EFD_CLOEXEC), "eventfd")) {
   sockaddr_in at = {};
   at.sin_family = AF_INET;
-  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  at.sin_addr.s_addr = inet_addr(OwnHost().c_str());
   socklen_t length = sizeof(at);
   Checked(::bind(listener_, reinterpret_cast<sockaddr*>(&at), length), "bind");
   Checked(::listen(listener_, 1024), "listen");

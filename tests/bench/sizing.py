@@ -62,7 +62,7 @@ def disk(folder, mib, seconds):
                 except FileNotFoundError:  # a file went while they were counted
                     pass
                 select.select([], [], [], 0.05)
-            epochs = http.metrics()["cairn_ps_epoch_duration_seconds_count"]
+            epochs = http.metrics()["cairn_ps_snapshot_duration_seconds_count"]
         finally:
             processes.end(worker)
     table = 2 * (mib << 20)

@@ -23,6 +23,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import addresses  # noqa: E402
 import processes  # noqa: E402
 
 TOP = processes.TOP
@@ -86,11 +87,11 @@ def verified(metrics):
 
 def run_cluster(build, folder, job_path):
     """Two servers, two workers; the sum of the reports' rates."""
-    ports = processes.free_ports(4)
+    tasks = addresses.own_addresses(4)
     cluster = os.path.join(folder, "cluster.yaml")
     with open(cluster, "w", encoding="ascii") as f:
-        f.write("cluster:\n  ps: [" + ", ".join(f'"127.0.0.1:{p}"' for p in ports[:2]) +
-                "]\n  worker: [" + ", ".join(f'"127.0.0.1:{p}"' for p in ports[2:]) + "]\n")
+        f.write("cluster:\n  ps: [" + ", ".join(f'"{a}"' for a in tasks[:2]) +
+                "]\n  worker: [" + ", ".join(f'"{a}"' for a in tasks[2:]) + "]\n")
     servers, workers = [], []
     try:
         for i in range(2):

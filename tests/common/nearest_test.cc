@@ -39,5 +39,10 @@ TEST(Nearest, DidYouMeanIsEmptyOrAQuestion) {
   EXPECT_EQ(DidYouMean("epsilon", kNames), "");
 }
 
+TEST(Nearest, LongNamesAreShownByTheirBeginning) {
+  EXPECT_EQ(QuotedName("adam"), "'adam'");
+  EXPECT_EQ(QuotedName(std::string(100, 'a')), "'" + std::string(60, 'a') + "…'");
+}
+
 }  // namespace
 }  // namespace cairn

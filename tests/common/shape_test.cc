@@ -31,6 +31,20 @@ TEST(Shape, RefusesNegativeAndHugeExtents) {
   EXPECT_FALSE(ElementCount(Shape{0, -4}).ok());
 }
 
+// Rows and the width of a row are products of some extents alone, so each of them must fit.
+TEST(Shape, AnExtentOfZeroHidesNoOverflow) {
+  constexpr int64_t kLarge = int64_t{1} << 60;
+  for (const Shape& shape :
+       {Shape{0, kLarge, kLarge}, Shape{kLarge, 0}, Shape{kLarge, kLarge, 0}}) {
+    EXPECT_THAT(ElementCount(shape),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("extents of 0 left out")))
+        << ShapeText(shape);
+  }
+  const Shape shape = {0, int64_t{1} << 20, int64_t{1} << 33};
+  EXPECT_EQ(*ElementCount(shape), 0);
+  EXPECT_EQ(RowWidth(shape), int64_t{1} << 53);
+}
+
 TEST(Shape, RowsRunAlongTheFirstAxis) {
   EXPECT_EQ(RowCount(Shape{6, 2, 5}), 6);
   EXPECT_EQ(RowWidth(Shape{6, 2, 5}), 10);

@@ -17,6 +17,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import addresses  # noqa: E402
 import processes  # noqa: E402
 import tap  # noqa: E402
 
@@ -160,9 +161,10 @@ class DebianTest(unittest.TestCase):
             shutil.copy(self.packages[name], os.path.join(root, "tmp"))
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         run("chroot", root, "sh", "-c", "dpkg -i /tmp/*.deb", env=environment)
-        (address,) = processes.free_addresses(1)
+        address = addresses.own_address()
         with open(os.path.join(root, "etc/cairn/cluster.yaml"), "w", encoding="ascii") as f:
-            f.write('cluster: {ps: ["%s"], worker: ["127.0.0.1:1"]}\n' % address)
+            f.write('cluster: {ps: ["%s"], worker: ["%s"]}\n' %
+                    (address, addresses.nobodys_address()))
 
         process, manager, state = self.start(root)
         self.told(manager, "READY=1")

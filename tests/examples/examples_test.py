@@ -132,10 +132,13 @@ class Examples(unittest.TestCase):
             self.assertEqual(unpacked, file.read())
 
     def test_make_clicks_refuses_bad_flags_and_places(self):
-        for flags in ([], ["--out", self.path("x"), "--rows", "0"], ["--out", "x", "y"]):
+        for flags, said in (([], "needs --out FILE"),
+                            (["--out", self.path("x"), "--rows", "0"], "--rows of at least 1"),
+                            (["--out", "x", "y"], "found 'y' where a flag"),
+                            (["--row", "2"], "did you mean 'rows'")):
             done = run(MAKE_CLICKS, *flags)
             self.assertEqual(done.returncode, 2, flags)
-            self.assertIn("needs --out FILE", done.stderr)
+            self.assertIn(said, done.stderr)
         done = run(MAKE_CLICKS, "--out", self.path("none/x"))
         self.assertEqual(done.returncode, 1)
         self.assertIn("none/x: No such file or directory", done.stderr)

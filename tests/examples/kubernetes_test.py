@@ -14,6 +14,7 @@ import unittest
 import yaml
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import addresses  # noqa: E402
 import processes  # noqa: E402
 import python_packages  # noqa: E402
 import tap  # noqa: E402
@@ -59,6 +60,7 @@ def address(manifest, index):
     assert matches(service["spec"]["selector"], template["metadata"]["labels"]), service
     inside = {port["name"]: port["containerPort"] for port in container(manifest)["ports"]}
     outside = {port["targetPort"]: port["port"] for port in service["spec"]["ports"]}
+    inside.pop("health", None)  # the kubelet asks the pod itself
     assert inside == outside, (inside, outside)
     port = container(manifest)["ports"][0]
     return (f"{manifest['metadata']['name']}-{index}.{service['metadata']['name']}"
@@ -141,8 +143,12 @@ class KubernetesTest(unittest.TestCase):
         ports = {port["name"]: port["containerPort"] for port in one["ports"]}
         for probe, path in [("readinessProbe", "/readyz"), ("livenessProbe", "/healthz")]:
             self.assertEqual(one[probe]["httpGet"]["path"], path)
-            self.assertIn(one[probe]["httpGet"]["port"], ports)
+            # Not the pages' port, which other pods reach: slow requests there would fail a probe.
+            self.assertEqual(one[probe]["httpGet"]["port"], "health")
         self.assertIn(f"--http_port={ports['http']}", one["args"])
+        self.assertIn(f"--health_port={ports['health']}", one["args"])
+        admitted = [port["port"] for rule in MANIFESTS["NetworkPolicy", "cairn-ps"]["spec"]["ingress"] for port in rule["ports"]]
+        self.assertNotIn("health", admitted)
 
     def certificates(self, cluster_file):
         """What README's steps make: {kind: the folder of its Secret}, and {name: hosts}."""
@@ -175,9 +181,9 @@ class KubernetesTest(unittest.TestCase):
         words = []
         for word in one["args"]:
             self.assertLessEqual(set(re.findall(r"\$\((\w+)\)", word)), known, word)
-            word = word.replace("$(TASK_INDEX)", str(index)).replace("$(POD_IP)", "127.0.0.1")
-            if word.startswith("--http_port="):
-                word = "--http_port=0"
+            word = word.replace("$(TASK_INDEX)", str(index)).replace("$(POD_IP)", addresses.own_host())
+            if word.startswith(("--http_port=", "--health_port=")):
+                word = f"{word.partition('=')[0]}={addresses.own_port()}"
             for there, here in places.items():
                 word = word.replace(f"={there}", f"={here}")
             words.append(word)
@@ -188,7 +194,7 @@ class KubernetesTest(unittest.TestCase):
         if data is None or not os.path.isdir(os.path.join(data, "a9a")):
             self.skipTest("shared/data/a9a is absent")
         cluster = yaml.safe_load(JOB_CONFIG["cluster.yaml"])["cluster"]
-        servers = processes.free_addresses(len(cluster["ps"]))
+        servers = addresses.own_addresses(len(cluster["ps"]))
         text = JOB_CONFIG["cluster.yaml"]
         for there, here in zip(cluster["ps"], servers):
             text = text.replace(there, here)

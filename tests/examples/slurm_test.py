@@ -7,13 +7,13 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import addresses  # noqa: E402
 import processes  # noqa: E402
 import scene  # noqa: E402
 import tap  # noqa: E402
@@ -51,22 +51,6 @@ PartitionName=test Nodes=localhost Default=YES MaxTime=INFINITE State=UP
 """
 
 
-def free_run(count):
-    """The first of `count` free ports in a row, below those of outgoing connections."""
-    for base in range(20000 + os.getpid() % 100 * 50, 32000, count):
-        held = []
-        try:
-            for port in range(base, base + count):
-                held.append(socket.create_server(("127.0.0.1", port)))
-            return base
-        except OSError:
-            continue
-        finally:
-            for one in held:
-                one.close()
-    raise AssertionError("no free ports in a row")
-
-
 def why_not():
     missing = [p for p in PROGRAMS if shutil.which(p) is None]
     if missing:
@@ -101,10 +85,10 @@ class SlurmTest(unittest.TestCase):
             os.mkdir(os.path.join(cls.folder, name))
         for program in (processes.PS, processes.WORKER, CTL):
             os.symlink(program, os.path.join(cls.folder, "bin", os.path.basename(program)))
-        ctld_port, d_port = processes.free_ports(2)
+        ctld_port = addresses.run_of_ports(2)
         config = os.path.join(cls.folder, "slurm.conf")
         with open(config, "w", encoding="ascii") as f:
-            f.write(CONFIG.format(folder=cls.folder, ctld_port=ctld_port, d_port=d_port))
+            f.write(CONFIG.format(folder=cls.folder, ctld_port=ctld_port, d_port=ctld_port + 1))
         cls.environment = {**os.environ, "SLURM_CONF": config}
         cls.start("slurmctld", "-D", "-i", "-c")
         cls.start("slurmd", "-D", "-N", "localhost")
@@ -142,7 +126,7 @@ class SlurmTest(unittest.TestCase):
         output = os.path.join(self.folder, state + ".out")
         said = self.slurm(
             "sbatch", "--parsable", "--output", output, SCRIPT, CAIRN_JOB=job,
-            CAIRN_BIN=os.path.join(self.folder, "bin"), CAIRN_PORT=str(free_run(4)),
+            CAIRN_BIN=os.path.join(self.folder, "bin"), CAIRN_PORT=str(addresses.run_of_ports(4)),
             CAIRN_STATE=os.path.join(self.folder, state), CAIRN_CLUSTER=cluster,
             CAIRN_WORKER_FLAGS=worker_flags, CAIRN_PS_FLAGS=ps_flags)
         number = said.strip()

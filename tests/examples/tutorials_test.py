@@ -2,13 +2,13 @@
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import addresses  # noqa: E402
 import processes  # noqa: E402
 import tap  # noqa: E402
 
@@ -48,13 +48,10 @@ class Tutorials(unittest.TestCase):
             self.assertIn("slope 3.000 offset -1.000", text)
 
     def test_two_workers_train_as_one(self):
-        sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-        addresses = [f"127.0.0.1:{s.getsockname()[1]}" for s in sockets]
-        for s in sockets:
-            s.close()
+        tasks = addresses.own_addresses(2)
         workers = []
         for index in range(2):
-            config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+            config = {"cluster": {"worker": tasks}, "task": {"type": "worker", "index": index}}
             workers.append(subprocess.Popen(
                 [os.path.join(TUTORIALS, "cairn-tutorial-multi-worker")], text=True,
                 env={**os.environ, "TF_CONFIG": json.dumps(config)}, stdout=subprocess.PIPE,

@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/log.h"
 #include "common/status.h"
 #include "worker/client/ps_client.h"
 
@@ -193,6 +194,7 @@ absl::Status Main(const std::string& servers, absl::string_view mode) {
 }  // namespace cairn::test
 
 int main(int argc, char** argv) {
+  cairn::LogToGlog();  // tests read its log
   const std::string mode = argc == 3 ? argv[2] : "";
   if (argc != 2 && mode != "cold" && mode != "rules") return 2;
   const absl::Status status = cairn::test::Main(argv[1], mode);

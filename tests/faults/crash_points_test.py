@@ -329,7 +329,7 @@ class Members(CrashCase, PushersCase):
             self.until_all_got_on(10)
             with armed(point, passage) if victim == self.GUEST else contextlib.nullcontext():
                 self.cluster.reach(self.GUEST)
-                self.cluster.spawn(self.GUEST, "127.0.0.1:0")
+                self.cluster.spawn(self.GUEST)
             self.cluster.wait_until_ready(self.GUEST)
             self.died_once = False
             change = lambda *words: self.change(role, victim, point, words)  # noqa: E731
@@ -507,7 +507,7 @@ class Training(CrashCase):
         self.assertEqual(len(folders), 1, folders)
         # What it holds is the end of the run.
         with self.open_cluster(1, name="other"):
-            self.start_worker(job, self.cluster.worker_file(1), flags=["--max_steps", "1"])
+            self.start_worker(job, self.cluster.worker_file(1), flags=["--continue", "--max_steps", "1"])
             self.assertEqual(self.result("worker0")["total_steps"], STEPS + 1)
             self.assertIn("on 2 servers, to 1", self.log("worker0"))
         self.assertEqual(len(end), len(want))
@@ -516,7 +516,7 @@ class Training(CrashCase):
         job = self.checkpoint_job()
         self.undisturbed(job, 2, 1)
         folder = glob.glob(self.path("checkpoints", "*"))[0]
-        kept = ["--set", "checkpoint=" + json.dumps({"restore": folder})]
+        kept = ["--continue", "--set", "checkpoint=" + json.dumps({"restore": folder})]
         with self.open_cluster(3, name="calm"):
             self.start_worker(job, self.cluster.worker_file(1), flags=kept)
             self.assertEqual(self.result("worker0")["total_steps"], 2 * STEPS)

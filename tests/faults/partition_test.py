@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import addresses  # noqa: E402
 import processes  # noqa: E402
 import tap  # noqa: E402
 from harness import PUSHER, PUSHERS, SECONDS, PushersCase  # noqa: E402
@@ -57,8 +58,8 @@ class Partition(PushersCase):
     def open_cluster(self, count, *flags, name="servers"):
         cluster = super().open_cluster(count, "--allow_plaintext", *flags, name=name)
         spawn = cluster.spawn
-        cluster.spawn = lambda index, address: spawn(
-            index, address.replace("127.0.0.1", f"10.9.{index}.1"))
+        cluster.spawn = lambda index, address=None: spawn(
+            index, address or f"10.9.{index}.1:{addresses.own_port()}")
         return cluster
 
     def start_pusher(self, worker):

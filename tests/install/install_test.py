@@ -19,8 +19,9 @@ import tap  # noqa: E402
 BUILD = os.path.abspath(sys.argv.pop())
 EXAMPLES = os.path.join(processes.TOP, "examples")
 CACHE = ["ccache"] if shutil.which("ccache") else []
-# Fields that keep their defaults are not named.
-WARNINGS = ["-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Werror"]
+# With -Wextra a designated initializer warns of every member that it leaves out and that has no
+# initializer of its own: the members of public structs have one.
+WARNINGS = ["-Wall", "-Wextra", "-Werror"]
 COMPILE = [*CACHE, "g++", "-std=c++20", *WARNINGS]
 # What the shared library may show beside functions and variables of the namespace itself.
 KINDS = r"(?:(?:typeinfo|typeinfo name|vtable|VTT|guard variable) for |.*thunk to )?"
@@ -163,15 +164,37 @@ class Install(unittest.TestCase):
                          for h in glob.glob(os.path.join(top, "cairn", "**", "*.h"), recursive=True))
         self.assertGreater(len(headers), 60)
 
-        def compile_all(names):
+        def compile_all(names, *flags):
             return subprocess.run(
                 [*COMPILE[len(CACHE):], *self.pkg_config("--cflags", "cairn"), "-fsyntax-only",
-                 "-x", "c++", "-"], input="".join(f'#include "{n}"\n' for n in names),
+                 *flags, "-x", "c++", "-"], input="".join(f'#include "{n}"\n' for n in names),
                 capture_output=True, text=True, timeout=300).stderr[:2000]
 
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            for errors in pool.map(compile_all, (headers, headers[::-1])):
+            for errors in pool.map(compile_all, (headers, headers[::-1]), ("-g0", "-fno-exceptions")):
                 self.assertEqual(errors, "")
+
+
+    def test_the_library_is_silent_until_the_program_asks(self):
+        """A program that makes the library warn (a scope that outlives its strategy) writes nothing,
+        and with a sink exactly that."""
+        source = self.path("silent.cc")
+        with open(source, "w", encoding="ascii") as f:
+            f.write("""#include "cairn/cairn.h"
+int main(int argc, char**) {
+  if (argc > 1) cairn::SetLogSink(cairn::StderrLogSink());
+  auto strategy = cairn::MirroredStrategy::Create({cairn::Cpu(0)}).value();
+  const cairn::Scope scope = strategy->EnterScope().value();
+  strategy.reset();
+}
+""")
+        program = self.path("silent")
+        run(*COMPILE, *self.pkg_config("--cflags", "cairn"), source, "-o", program,
+            *self.pkg_config("--libs", "cairn"), f"-Wl,-rpath,{self.libraries}", cwd=self.folder)
+        for arguments, expected in (([], "^$"), (["asked"], r"^ERROR \S+:\d+: .*destroyed.*\n$")):
+            done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60)
+            self.assertEqual((done.returncode, done.stdout), (0, ""))
+            self.assertRegex(done.stderr, expected)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import glob
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -57,6 +58,25 @@ class Checkpoints(scene.FolderTest):
         os.mkdir(self.path(name))
         return processes.Cluster(self.path(name), servers)
 
+    def test_a_worker_that_is_interrupted_ends_its_checkpoint_before_it_leaves(self):
+        job = self.write_job(epochs=1000000, every_steps=20, keep=1)
+        with self.cluster("interrupted", 2) as cluster:
+            for start in range(3):
+                log = open(self.path(f"worker{start}.log"), "w+", encoding="utf-8")
+                self.addCleanup(log.close)
+                worker = subprocess.Popen(
+                    processes.worker_command(job, cluster.worker_file(1)),
+                    stdout=subprocess.DEVNULL, stderr=log)
+                self.addCleanup(processes.end, worker)
+
+                def said():
+                    with open(log.name, encoding="utf-8") as f:
+                        return f.read()
+                processes.wait_for(lambda: said().count("checkpoint of step") > 2, 60, "checkpoints")
+                worker.send_signal(signal.SIGINT)
+                self.assertEqual(worker.wait(60), 130, said())
+                self.assertNotIn("has left job", said())
+
     def kill_after_checkpoints(self, name, servers, workers, job, count):
         """Trains until `count` more checkpoints are there, the last with steps of every worker, then
         kills everything and its disks."""
@@ -107,11 +127,11 @@ class Checkpoints(scene.FolderTest):
             for run in range(3):
                 path = self.path(f"undisturbed{run}.safetensors")
                 processes.run_worker(job, cluster.worker_file(1), flags=[
-                    "--export", path, "--set", "checkpoint={}"])
+                    "--continue", "--export", path, "--set", "checkpoint={}"])
                 with open(path, "rb") as f:
                     undisturbed.append(f.read())
         for run, servers in enumerate((2, 3, 1)):
-            report, exported = self.export(job, servers, name=f"run{run}")
+            report, exported = self.export(job, servers, "--continue", name=f"run{run}")
             self.assertEqual(report["total_steps"], 2 * STEPS * (run + 1))
             self.assertTrue(exported == undisturbed[run], f"run {run} differs")
 
@@ -184,8 +204,9 @@ class Checkpoints(scene.FolderTest):
             self.assertEqual(first["total_steps"], 4 * STEPS)
             end_of_first = os.path.dirname(self.manifests()[-1])
             # The servers hold the job: nothing is restored.
-            self.assertEqual(processes.run_worker(job, file)["total_steps"], 8 * STEPS)
-            named = ["--set", f"checkpoint.restore={end_of_first}"]
+            more = processes.run_worker(job, file, flags=["--continue"])
+            self.assertEqual(more["total_steps"], 8 * STEPS)
+            named = ["--continue", "--set", f"checkpoint.restore={end_of_first}"]
             self.assertEqual(processes.run_worker(job, file, flags=named)["total_steps"],
                              12 * STEPS)
             # Going back.

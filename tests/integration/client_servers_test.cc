@@ -12,6 +12,7 @@
 #include "absl/functional/function_ref.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/addresses.h"
 #include "tests/support/engine_cluster.h"
 #include "tests/support/ps_process.h"
 #include "tests/support/status_matchers.h"
@@ -376,7 +377,7 @@ TEST_F(KilledServers, EndTheWaitAfterPsWait) {
   servers_[1]->Kill();
   EXPECT_THAT(client->Push({Whole("a", ones_), Whole("b", ones_)}, "", Soon()),
               StatusIs(absl::StatusCode::kUnavailable,
-                       AllOf(HasSubstr("ps:1 (127.0.0.1:"), HasSubstr("is gone since"),
+                       AllOf(HasSubstr("ps:1 (" + OwnHost() + ":"), HasSubstr("is gone since"),
                              HasSubstr("200ms"))));
 }
 

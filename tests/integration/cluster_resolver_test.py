@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import addresses  # noqa: E402
 import processes  # noqa: E402
 import scene  # noqa: E402
 import tap  # noqa: E402
@@ -32,7 +33,7 @@ class ClusterResolver(scene.FolderTest):
                                 "train": [rows]},
                        "optimizer": {"type": "sgd", "learning_rate": 0.1}}, f)
         with processes.Cluster(self.folder, 1) as cluster:
-            config = {"cluster": {"ps": cluster.addresses, "worker": ["127.0.0.1:1"]},
+            config = {"cluster": {"ps": cluster.addresses, "worker": [addresses.nobodys_address()]},
                       "task": {"type": "worker", "index": "0"}}
             run = self.worker("--job", job, "--cluster_resolver", "tf_config",
                               TF_CONFIG=json.dumps(config))

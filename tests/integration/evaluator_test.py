@@ -91,7 +91,7 @@ class EvaluatorTask(Jobs):
         self.assertEqual((report["checkpoints"], report["eval"]), (1, trained["eval"]))
         # One more run while it waits: its end is the evaluator's.
         evaluator = self.start(self.evaluator(job))
-        again = processes.run_worker(job)
+        again = processes.run_worker(job, flags=["--continue"])
         report, _ = self.finish(evaluator)
         self.assertEqual(report["total_steps"], 4 * STEPS)
         self.assertEqual(report["eval"], again["eval"])
@@ -112,7 +112,7 @@ class EvaluatorTask(Jobs):
         self.refused(self.evaluator(job, "--set", "checkpoint={}"), 2, "checkpoint.directory")
         self.refused(self.evaluator(job, "--set", "data.eval=[]"), 2, "data.eval names no file")
         self.refused(self.evaluator(job, "--mode", "evaluate"), 2, "the evaluator task")
-        for flags in (["--fresh"], ["--export", "x.npz"], ["--max_steps", "3"]):
+        for flags in (["--fresh"], ["--continue"], ["--export", "x.npz"], ["--max_steps", "3"]):
             self.refused(self.evaluator(job, *flags), 2, flags[0], "not the evaluator")
 
     def test_a_damaged_checkpoint_ends_it_with_the_files_name(self):
@@ -145,7 +145,7 @@ class WarmStarts(Jobs):
             report = processes.run_worker(onwards, file)
             self.assertEqual(report["total_steps"], 2 * STEPS)
             # A continuation has its own values.
-            again = processes.run_worker(onwards, file, flags=["--max_steps", "1"])
+            again = processes.run_worker(onwards, file, flags=["--continue", "--max_steps", "1"])
             self.assertEqual(again["total_steps"], 2 * STEPS + 1)
             self.assertAlmostEqual(again["eval"]["auc"], report["eval"]["auc"], delta=0.01)
         self.assertGreater(report["eval"]["auc"], 0.9)

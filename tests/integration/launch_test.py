@@ -11,12 +11,13 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import addresses  # noqa: E402
 import processes  # noqa: E402
 import scene  # noqa: E402
 import tap  # noqa: E402
 
 CTL = os.environ["CAIRNCTL"]
-WAIT = 60
+WAIT = 180
 PROGRAMS = ["--cairn_ps", processes.PS, "--cairn_worker", processes.WORKER]
 
 
@@ -138,8 +139,8 @@ class LaunchTest(scene.FolderTest):
 
     def test_state_is_kept_for_a_later_launch(self):
         state = os.path.join(self.folder, "state")
-        for total in (40, 80):
-            status, out = self.finish(self.launch("--worker", "1", "--state", state))
+        for total, flags in ((40, ()), (40, ()), (80, ("--", "--continue"))):
+            status, out = self.finish(self.launch("--worker", "1", "--state", state, *flags))
             self.assertEqual(status, 0, self.log())
             self.assertEqual(json.loads(out)["total_steps"], total)
 
@@ -157,7 +158,11 @@ class LaunchTest(scene.FolderTest):
         self.assertTrue(all(map(gone, started)))
 
     def test_killed_tasks_are_started_again_and_the_job_ends_as_if_nothing_had_been(self):
-        process = self.launch("--restart", "on-failure", "--json", epochs=2000)
+        tasks = {"ps": addresses.own_addresses(2), "worker": addresses.own_addresses(2)}
+        with open(self.path("cluster.json"), "w", encoding="ascii") as f:
+            json.dump({"cluster": tasks}, f)
+        process = self.launch("--restart", "on-failure", "--json", "--cluster",
+                              self.path("cluster.json"), epochs=2000)
         self.wait_for_log("worker:0 .*starts run 1")
         os.kill(self.pids(process, "cairn-worker", 2)[0], signal.SIGKILL)
         self.wait_for_log("worker:0 was ended by signal 9 .*started again")

@@ -12,6 +12,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import addresses  # noqa: E402
 import processes  # noqa: E402
 import scene  # noqa: E402
 import scrape  # noqa: E402
@@ -46,13 +47,13 @@ class Watched(unittest.TestCase):
             stdout=subprocess.DEVNULL, stderr=log)
         cls.addClassCleanup(processes.end, cls.process)
         cls.worker.wait(cls.process)
-        processes.wait_for(lambda: cls.has_trained(), WAIT_SECONDS, "steps and an epoch")
+        processes.wait_for(lambda: cls.has_trained(), WAIT_SECONDS, "steps and a snapshot")
 
     @classmethod
     def has_trained(cls):
         ps = cls.ps.metrics()
         return (cls.worker.metrics().get("cairn_worker_steps_total", 0) > 100 and
-                ps.get("cairn_ps_epoch_duration_seconds_count", 0) > 2 and
+                ps.get("cairn_ps_snapshot_duration_seconds_count", 0) > 2 and
                 'cairn_ps_training_loss{cairn_job="watched"}' in ps)
 
     def test_counters_tell_what_was_done(self):
@@ -184,7 +185,7 @@ class Flags(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             job, cluster = scene.write_endless_job(folder, "watched"), os.path.join(folder, "c.json")
             with open(cluster, "w", encoding="ascii") as f:
-                json.dump({"cluster": {"ps": ["127.0.0.1:0"]}}, f)
+                json.dump({"cluster": {"ps": [addresses.own_address()]}}, f)
             command = {"ps": [processes.PS, "--cluster", cluster, "--task_index", "0",
                               "--data_dir", os.path.join(folder, "d")],
                        "worker": [processes.WORKER, "--job", job]}[program]
@@ -195,7 +196,8 @@ class Flags(unittest.TestCase):
 
     def test_an_address_that_others_reach_is_refused_unless_allowed(self):
         for program in ("ps", "worker"):
-            error = self.refuse(program, "--http_port", "0", "--http_address", "0.0.0.0")
+            error = self.refuse(program, "--http_port", str(addresses.own_port()),
+                                "--http_address", "0.0.0.0")
             self.assertIn("--http_allow_plaintext", error)
 
     def test_flags_that_need_the_port_say_so(self):

@@ -12,6 +12,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import addresses  # noqa: E402
 import npz  # noqa: E402
 import processes  # noqa: E402
 import scene  # noqa: E402
@@ -192,12 +193,12 @@ class MultiWorkerMirrored(scene.FolderTest):
     def test_a_killed_worker_is_named_and_all_go_on_with_the_newest_state(self):
         job, started, cluster = self.start_long("killed", 3)
         with open(cluster, encoding="ascii") as f:
-            addresses = json.load(f)["cluster"]["worker"]
+            workers = json.load(f)["cluster"]["worker"]
         started[1].kill()
         begin = time.monotonic()
         for index in (0, 2):
             line = self.report(started[index], index, code=1)
-            self.assertIn(f"rank 1 ({addresses[1]})", line)
+            self.assertIn(f"rank 1 ({workers[1]})", line)
             self.assertIn("start every worker again", line)
         self.assertLess(time.monotonic() - begin, 10)
         started[1].communicate(timeout=SECONDS)
@@ -224,7 +225,7 @@ class MultiWorkerMirrored(scene.FolderTest):
         started[1].send_signal(signal.SIGTERM)
         second = self.report(started[1], 1, code=128 + signal.SIGTERM)
         self.assertEqual(second["status"], "interrupted")
-        self.assertIn(f"worker 1 (127.0.0.1:", self.report(started[0], 0, code=1))
+        self.assertIn(f"worker 1 ({addresses.own_host()}:", self.report(started[0], 0, code=1))
         self.assertIn(f"was asked to stop, so all stopped after step {second['total_steps']}",
                       self.log(0))
         reports = self.run_all(job)
@@ -243,14 +244,17 @@ class MultiWorkerMirrored(scene.FolderTest):
         self.assertLess(reports[0]["steps"], self.STEPS)
         self.check_same_bits(job)
         # A worker more, and the next run.
-        reports = self.run_all(job, 3)
+        reports = self.run_all(job, 3, flags=["--continue"])
         self.assertEqual({r["total_steps"] for r in reports}, {self.STEPS + 12 * 201})
+        # Started once more, nobody trains.
+        reports = self.run_all(job, 3)
+        self.assertEqual({r["steps"] for r in reports}, {0})
         self.check_same_bits(job, 3)
         # Alone the first worker goes on with the same state, and all take it from there.
         alone = ["--set", "strategy.type=mirrored", "--set", "strategy.communication={}"]
-        report = processes.run_worker(job, flags=[*alone, "--max_steps", "10"])
+        report = processes.run_worker(job, flags=[*alone, "--continue", "--max_steps", "10"])
         self.assertEqual(report["total_steps"], self.STEPS + 12 * 201 + 10)
-        reports = self.run_all(job, flags=["--max_steps", "5"])
+        reports = self.run_all(job, flags=["--continue", "--max_steps", "5"])
         self.assertEqual({r["total_steps"] for r in reports}, {self.STEPS + 12 * 201 + 15})
         self.check_same_bits(job)
         # And over.
@@ -360,7 +364,7 @@ class MultiWorkerMirrored(scene.FolderTest):
         cluster = processes.workers_alone(self.folder, 2)
         with open(cluster, encoding="ascii") as f:
             tasks = json.load(f)
-        tasks["cluster"]["ps"] = ["127.0.0.1:1"]
+        tasks["cluster"]["ps"] = [addresses.nobodys_address()]
         with_ps = self.path("ps.yaml")
         with open(with_ps, "w", encoding="ascii") as f:
             json.dump(tasks, f)

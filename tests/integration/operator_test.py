@@ -257,7 +257,7 @@ class OperatorTest(scene.FolderTest):
 
     def test_what_cannot_be_asked_is_refused_with_the_next_step(self):
         self.assertIn("cairnctl launch says", refused("status", "--job", "x", code=2))
-        self.assertIn("--job", refused("status", "--servers", "127.0.0.1:1", code=2))
+        self.assertIn("--job", refused("rebalance", "--servers", "[::1]:1", code=2))
         self.assertIn("x.yaml", refused("why", "--cluster", "x.yaml", "--job", "x", code=2))
         self.assertIn("no finished checkpoint", refused("checkpoint", "verify", self.folder, code=2))
         self.assertIn("MANIFEST.json", refused("export", "a.npz", "--checkpoint", self.folder,
@@ -265,6 +265,9 @@ class OperatorTest(scene.FolderTest):
         self.assertIn(".safetensors", refused("export", "a.csv", "--checkpoint", self.folder,
                                               code=2))
         self.assertIn("not the data directory", refused("inspect", "--data_dir", self.folder))
+        for words in (("checkpoint", "create", "s3://bucket/x"), ("launch", "--state=s3://bucket/x"),
+                      ("export", "s3://bucket/x.npz")):
+            self.assertIn("a URL; expected a path", refused(*words, code=2))
 
 
 if __name__ == "__main__":

@@ -111,12 +111,12 @@ void ReproduceAll(const std::vector<OptimizerRecord>& records, const std::string
 }
 
 TEST(OptimizerServers, ReproduceDenseRecords) {
-  SKIP_WITHOUT_SHARED();
+  SKIP_WITHOUT_GOLDEN("optimizers_dense.json");
   ReproduceAll(DenseOptimizerRecords(), "optimizers_dense.json");
 }
 
 TEST(OptimizerServers, ReproduceSparseRecords) {
-  SKIP_WITHOUT_SHARED();
+  SKIP_WITHOUT_GOLDEN("optimizers_sparse.json");
   ReproduceAll(SparseOptimizerRecords(), "optimizers_sparse.json");
 }
 

@@ -96,7 +96,7 @@ class RebalanceTest(scene.FolderTest):
                 guest = 2 + joins
                 joins += 1
                 cluster.reach(guest)
-                cluster.spawn(guest, "127.0.0.1:0")
+                cluster.spawn(guest)
                 cluster.wait_until_ready(guest)
                 task = f"ps:{guest}"
                 listed = ctl("servers", "add", task, "--address", cluster.addresses[guest])
@@ -160,6 +160,9 @@ class RebalanceTest(scene.FolderTest):
             before = self.rebalance(cluster, "plain", "--plan", "--empty", "ps:0")
             self.assertNotEqual(before["moves"], [])
             self.assertNotIn("moved", before["moves"][0])
+            self.assertEqual(before["total"]["moves"], len(before["moves"]))
+            for what in ("pieces", "bytes"):
+                self.assertEqual(before["total"][what], sum(m[what] for m in before["moves"]))
             self.assertEqual(self.rebalance(cluster, "plain", "--plan", "--empty", "ps:0"), before)
 
     def test_what_cannot_be_moved_is_refused(self):

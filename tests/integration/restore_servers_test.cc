@@ -257,6 +257,22 @@ TEST(Restore, AFlippedByteIsNamedAndNothingOfTheJobIsThere) {
   EXPECT_GT(damaged, 6);
 }
 
+// With as many servers as before each needs its own part alone, and ps:0 comes last.
+TEST(Restore, OneThatFailsOnTheLastServerIsTakenBackOnTheOthers) {
+  const Trained trained(2);
+  RestoreSource source = SourceOf(trained.parts, 1);
+  source.folders[0].files[0].checksum ^= 1;
+  EngineCluster restored(2);
+  const std::unique_ptr<PsClient> tool = Connect(restored, -1);
+  EXPECT_EQ(tool->Restore(source, Soon()).code(), absl::StatusCode::kDataLoss);
+  const absl::StatusOr<JobHoldings> left = tool->Examine(Soon());
+  ASSERT_OK(left);
+  EXPECT_TRUE(left->specs.empty());
+  for (const ServerHolding& server : left->servers) EXPECT_EQ(server.timeline, 0) << server.name;
+  ASSERT_OK(tool->Restore(SourceOf(trained.parts, 2), Soon()));
+  EXPECT_EQ(Everything(*tool), trained.before);
+}
+
 TEST(Restore, RefusesAJobThatIsThereAndFoldersOutOfReach) {
   Trained trained(2);
   EXPECT_THAT(Connect(trained.cluster, -1)->Restore(SourceOf(trained.parts, 1), Soon()),

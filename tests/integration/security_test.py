@@ -9,6 +9,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import addresses  # noqa: E402
 import processes  # noqa: E402
 import tap  # noqa: E402
 
@@ -34,13 +35,13 @@ class SecurityTest(unittest.TestCase):
         cls.tls = os.path.join(cls.folder, "tls")
         plan = os.path.join(cls.folder, "plan.yaml")
         with open(plan, "w", encoding="ascii") as f:
-            json.dump({"cluster": {"ps": ["127.0.0.1:1", "127.0.0.1:2"],
+            json.dump({"cluster": {"ps": [addresses.nobodys_address(1), addresses.nobodys_address(2)],
                                    "worker": ["w0:1"]}}, f)
         subprocess.run([CTL, "certs", cls.tls, "--cluster", plan], check=True, timeout=WAIT,
                        stdout=subprocess.DEVNULL)
         cls.tokens = os.path.join(cls.folder, "tokens")
         cls.write_secret(cls.tokens, f"{TOKEN} reader python\n")
-        # Both servers are at 127.0.0.1, so one certificate serves both.
+        # Both servers are on one host, so one certificate serves both.
         cls.cluster = processes.Cluster(cls.folder, 2, [
             *cls.flags("ps-0"), "--accepted_tokens", cls.tokens, "--durability=off"])
         cls.addClassCleanup(cls.cluster.__exit__)
@@ -191,7 +192,7 @@ class SecurityTest(unittest.TestCase):
     def test_an_address_that_others_reach_needs_tls(self):
         plan = os.path.join(self.folder, "open.yaml")
         with open(plan, "w", encoding="ascii") as f:
-            json.dump({"cluster": {"ps": ["0.0.0.0:0"]}}, f)
+            json.dump({"cluster": {"ps": [f"0.0.0.0:{addresses.own_port()}"]}}, f)
         command = [processes.PS, "--cluster", plan, "--task_index", "0", "--data_dir",
                    os.path.join(self.folder, "open")]
         done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT, check=False)
@@ -201,7 +202,7 @@ class SecurityTest(unittest.TestCase):
     def test_files_that_are_missing_are_named_before_a_store_is_opened(self):
         plan, folder = os.path.join(self.folder, "one.yaml"), os.path.join(self.folder, "unopened")
         with open(plan, "w", encoding="ascii") as f:
-            json.dump({"cluster": {"ps": ["127.0.0.1:0"]}}, f)
+            json.dump({"cluster": {"ps": [addresses.own_address()]}}, f)
         done = subprocess.run([processes.PS, "--cluster", plan, "--task_index", "0", "--data_dir",
                                folder, "--accepted_tokens", folder + ".tokens"],
                               capture_output=True, text=True, timeout=WAIT, check=False)

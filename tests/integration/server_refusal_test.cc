@@ -62,6 +62,15 @@ TEST_F(StartRefusalTest, ADirectoryInUseAndTheServerInItIsUnharmed) {
   EXPECT_OK(tool->client.Push("w", {1, 2, 3}));
 }
 
+TEST_F(StartRefusalTest, AUrlIsNoFolder) {
+  options_.data_dir = "s3://bucket/ps0";
+  const auto exit = PsProcess::RunToExit(options_);
+  ASSERT_OK(exit);
+  EXPECT_EQ(exit->code, 2) << exit->log;
+  EXPECT_THAT(LastLine(exit->log), HasSubstr("flag --data_dir: found \"s3://bucket/ps0\", a URL"));
+  EXPECT_FALSE(fs::exists("s3:"));
+}
+
 TEST_F(StartRefusalTest, APortInUse) {
   ASSERT_NO_FATAL_FAILURE(Start());
   PsOptions second = options_;

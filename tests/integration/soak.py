@@ -170,7 +170,7 @@ class Soak:
         self.say(f"ps:{self.guest_index()} comes")
         guest = self.guest_index()
         self.cluster.reach(guest)
-        self.cluster.spawn(guest, "127.0.0.1:0")
+        self.cluster.spawn(guest)
         self.cluster.wait_until_ready(guest)
         address = self.cluster.addresses[guest]
         self.host(lambda: self.ctl("servers", "add", f"ps:{guest}", "--address", address))

@@ -70,7 +70,7 @@ class StopTest(scene.FolderTest):
         for words, why in [(["ps:2"], "'ps:2' is no server: the cluster has 2"),
                            ([], "give some, as in ps:0 ps:1, or --all"),
                            (["ps:0", "--all"], "not both")]:
-            answer, _ = processes.ctl("drain", "--servers", "127.0.0.1:1,127.0.0.1:2", *words, code=2)
+            answer, _ = processes.ctl("drain", "--servers", "10.0.0.1:1,10.0.0.2:2", *words, code=2)
             self.assertIn(why, answer["error"])
 
     def test_a_worker_that_is_ended_with_its_server_still_leaves_in_order(self):

@@ -187,8 +187,8 @@ class Sync(scene.FolderTest):
         with processes.Cluster(self.folder, 2) as servers:
             job, cluster = self.write_job("uneven", 10), servers.worker_file(2)
             for run in (1, 2):
-                short = self.start(job, cluster, 1, ["--max_steps", "20"])
-                long = self.start(job, cluster, 0)
+                short = self.start(job, cluster, 1, ["--continue", "--max_steps", "20"])
+                long = self.start(job, cluster, 0, ["--continue"])
                 self.assertEqual(self.report(short, 1)["steps"], 20)
                 self.assertEqual(self.report(long, 0)["steps"], 151, run)
 

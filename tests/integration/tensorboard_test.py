@@ -114,7 +114,7 @@ class EventFiles(scene.FolderTest):
     def test_a_run_started_again_goes_on_in_a_second_file(self):
         job = self.write_job()
         processes.run_worker(job, flags=["--max_steps", "20"])
-        processes.run_worker(job, flags=["--max_steps", "20"])
+        processes.run_worker(job, flags=["--max_steps", "40"])
         run = self.load()["."]
         self.assertEqual(len(run["events"]), 2)
         self.assertEqual([step for step, _ in self.steps_and_values(run, "loss")],

@@ -8,6 +8,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import addresses  # noqa: E402
 import processes  # noqa: E402
 import scene  # noqa: E402
 import tap  # noqa: E402
@@ -73,10 +74,11 @@ class TrainFailures(scene.FolderTest):
 
     def test_servers_that_are_not_there_are_named(self):
         cluster = self.write("cluster.yaml", json.dumps(
-            {"cluster": {"ps": ["127.0.0.1:1"], "worker": ["127.0.0.1:2"]}}))
+            {"cluster": {"ps": [addresses.nobodys_address(1)],
+                         "worker": [addresses.nobodys_address(2)]}}))
         last = self.run_bad("--job", self.job, "--cluster", cluster, "--task_type", "worker",
                             "--task_index", "0", "--set", "strategy.ps_wait_seconds=1", code=1)
-        self.assertIn("ps:0 (127.0.0.1:1)", last)
+        self.assertIn(f"ps:0 ({addresses.nobodys_address(1)})", last)
 
     def test_bad_flags(self):
         job = ("--job", self.job)
@@ -92,6 +94,10 @@ class TrainFailures(scene.FolderTest):
         self.assertIn(".npz", self.run_bad(*job, "--export", self.path("model.bin")))
         self.assertIn("did you mean", self.run_bad(*job, "--set", "optimizer.learning_rat=1"))
         self.assertIn("/no/such", self.run_bad(*job, "--metrics_file", "/no/such/folder/m"))
+        for flag in ("--export", "--predictions", "--metrics_file", "--data_root", "--cluster"):
+            last = self.run_bad(*job, flag, "s3://bucket/model.npz")
+            self.assertIn(f"flag {flag}: found \"s3://bucket/model.npz\", a URL", last)
+        self.assertFalse(os.path.exists("s3:"))
         self.assertIn("--max_steps is -5", self.run_bad(*job, "--max_steps", "-5"))
         self.assertIn("--task_index is -7", self.run_bad(*job, "--task_index", "-7"))
         for flag, value in (("--max_steps", "5"), ("--metrics_file", self.path("m"))):
@@ -159,7 +165,7 @@ class TrainFailures(scene.FolderTest):
         def cluster(**tasks):
             return self.write("cluster.yaml", json.dumps({"cluster": tasks}))
         job = ("--job", self.job, "--cluster")
-        ps, worker = ["127.0.0.1:1"], ["127.0.0.1:2"]
+        ps, worker = [addresses.nobodys_address(1)], [addresses.nobodys_address(2)]
         self.assertIn("no ps tasks", self.run_bad(*job, cluster(worker=worker)))
         self.assertIn("no task that trains", self.run_bad(*job, cluster(ps=ps)))
         # Who forgets the cluster does not train alone.

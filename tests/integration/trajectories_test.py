@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
 import processes  # noqa: E402
 import tap  # noqa: E402
 
-GOLDEN = processes.shared("tfdist", "golden", "trajectories.json")
+GOLDEN = processes.golden("trajectories.json")
 # How many servers (0: in process) and the job's `strategy:`.
 SETUPS = {
     "in_process": (0, {}),
@@ -51,6 +51,8 @@ def data_section(case, folder):
             with open(path, "w", encoding="ascii") as f:
                 f.writelines(part)
     columns = {"a9a": (123, 1), "dna": (180, 1), "abalone": (8, 1), "agaricus": (127, 0)}
+    if name not in columns:
+        raise unittest.SkipTest(f"no data set '{name}'")
     features, base = columns[name]
     section = {"format": "libsvm", "train": [train], "eval": [test], "features": features,
                "index_base": base, **common}
@@ -143,23 +145,23 @@ def add_cases():
                 self.run_case(case, golden["tolerance"], servers, strategy)
                 ran[setup] += 1
             setattr(Trajectories, f"test_{case['name']}_{setup}", test)
-    return len(golden["cases"])
+    return len(golden["cases"]), {case["data"] for case in golden["cases"]}
 
 
 if GOLDEN is None:
     class NoGolden(unittest.TestCase):
         def test_trajectories(self):
-            self.skipTest("../shared/tfdist/golden/trajectories.json is absent")
+            self.skipTest("the golden set has no trajectories.json")
 else:
-    TOTAL = add_cases()
+    TOTAL, DATA_SETS = add_cases()
 
     class ZCounts(unittest.TestCase):
         def test_every_case_ran_in_every_set_up(self):
             print("#", {setup: f"{count} of {TOTAL}" for setup, count in ran.items()})
-            absent = [f for f in ("a9a", "dna", "abalone", "agaricus", "mnist")
-                      if processes.shared("data", f) is None]
+            absent = sorted(f for f in DATA_SETS if processes.shared("data", f) is None or
+                            f not in ("a9a", "dna", "abalone", "agaricus", "mnist"))
             if absent:
-                self.skipTest(f"../shared/data lacks {absent}")
+                self.skipTest(f"data sets are absent: {absent}")
             self.assertEqual(set(ran.values()), {TOTAL})
 
 if __name__ == "__main__":

@@ -1,18 +1,23 @@
 // checkpoint and drop_checkpoint of one server: the copy is what a crash at that moment would
 // leave, pushes go on beside it, and a repeated call answers the same.
+#include <sys/stat.h>
+
 #include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "storage/checksum.h"
 #include "tests/ps_server/server_fixture.h"
+#include "thrift/errors.h"
 
 namespace cairn {
 namespace {
 
 namespace fs = std::filesystem;
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr int64_t kDim = 8;
@@ -81,7 +86,7 @@ TEST_F(CheckpointTest, TheCopyHasEverythingAppliedAndTheReplySaysSo) {
   const auto reply = Checkpoint("a");
   ASSERT_OK(reply);
   EXPECT_EQ(reply->folder, folder_.Join("checkpoints/a/ps-0"));
-  ASSERT_EQ(reply->workers.size(), 1u);
+  ASSERT_EQ(reply->workers.size(), 2u);  // the other record is the timeline
   EXPECT_EQ(reply->workers[0].worker, 3);
   EXPECT_EQ(reply->workers[0].sequence, 1);
   EXPECT_EQ(reply->workers[0].position, "here");
@@ -99,6 +104,23 @@ TEST_F(CheckpointTest, TheCopyHasEverythingAppliedAndTheReplySaysSo) {
   EXPECT_EQ(*reader.Pull("w", "velocity"), slot);
   EXPECT_EQ(*reader.PullKeys("t", {5, 6, 7}), *Client().PullKeys("t", {5, 6, 7}));
   EXPECT_EQ(Checkpoint("a")->files, reply->files);  // as it was, not as it is now
+}
+
+TEST_F(CheckpointTest, DescribeSaysHowLongAgoTheLastCheckpointOfTheJobEnded) {
+  TestClient client = Joined(3);
+  ASSERT_OK(client.Create({DenseSpec("w", {4}, WireOptimizer("adam", 0.1))}));
+  const auto age = [&](const std::string& job) {
+    wire::DescribeRequest request;
+    request.caller.job = job;
+    wire::DescribeReply reply;
+    EXPECT_OK(CallStatus([&] { engine().service().describe(reply, request); }));
+    return reply.seconds_since_checkpoint;
+  };
+  EXPECT_EQ(age("job"), -1);
+  ASSERT_OK(Checkpoint("a"));
+  EXPECT_GE(age("job"), 0);
+  EXPECT_LT(age("job"), 600);
+  EXPECT_EQ(age("another"), -1);
 }
 
 TEST_F(CheckpointTest, DropDeletesItAndIsIdempotent) {
@@ -125,6 +147,69 @@ TEST_F(CheckpointTest, PathsThatCannotBeAreRefused) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'..'")));
   EXPECT_THAT(status(folder_.Join("no/parent"), "a"),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("parent")));
+  const auto inside =
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("lies in the server's own database"));
+  EXPECT_THAT(status(options_.directory + "/db", "a"), inside);
+  EXPECT_THAT(status(options_.directory, "db"), inside);
+  EXPECT_THAT(status(options_.directory + "/db/../db/x/..", "a"), inside);
+  fs::create_directory_symlink(options_.directory + "/db", folder_.Join("link"));
+  EXPECT_THAT(status(folder_.Join("link"), "a"), inside);
+  EXPECT_OK(status(options_.directory, "db-copies"));
+}
+
+wire::RestoreRequest RestoreOf(const std::string& folder, const std::string& file, int64_t bytes) {
+  wire::RestoreRequest request;
+  request.caller.job = "restored";
+  request.from_job = "job";
+  request.folders.resize(1);
+  request.folders[0].path = folder;
+  request.folders[0].files.resize(1);
+  request.folders[0].files[0].name = file;
+  request.folders[0].files[0].bytes = bytes;
+  return request;
+}
+
+// An admin names any path, and so does anybody where there is neither TLS nor a token.
+TEST_F(CheckpointTest, RestoreReadsNothingThatIsNoFileOfTheAnnouncedSize) {
+  const auto restore = [&](const std::string& folder, const std::string& file) {
+    return CallStatus([&] {
+      wire::RestoreReply reply;
+      engine().service().restore(reply, RestoreOf(folder, file, 10));
+    });
+  };
+  EXPECT_THAT(restore("/dev", "zero"),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("/dev/zero is a device")));
+  ASSERT_EQ(::mkfifo(folder_.Join("fifo").c_str(), 0600), 0);
+  EXPECT_THAT(restore(folder_.path(), "fifo"),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("is a FIFO")));
+  // The marker is read though no list names it.
+  ASSERT_EQ(::mkfifo(folder_.Join("CAIRN").c_str(), 0600), 0);
+  std::ofstream(folder_.Join("listed")) << "0123456789";
+  wire::RestoreRequest unlisted = RestoreOf(folder_.path(), "listed", 10);
+  unlisted.folders[0].files[0].checksum = static_cast<int64_t>(ChecksumOf({"0123456789"}));
+  EXPECT_THAT(CallStatus([&] {
+                wire::RestoreReply reply;
+                engine().service().restore(reply, unlisted);
+              }),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("CAIRN is a FIFO")));
+  EXPECT_OK(Checkpoint("after"));  // nobody has its turn
+}
+
+// SIGTERM ends a server that reads a file of any size.
+TEST_F(CheckpointTest, ARestoreEndsWhenTheServerStops) {
+  constexpr int64_t kBytes = int64_t{1} << 42;  // hours
+  std::ofstream(folder_.Join("sparse")) << "";
+  fs::resize_file(folder_.Join("sparse"), kBytes);
+  // Before or after the reading begins: it ends either way.
+  std::thread stops([&] { engine().CancelLongCalls(); });
+  const absl::Status status = CallStatus([&] {
+    wire::RestoreReply reply;
+    engine().service().restore(reply, RestoreOf(folder_.path(), "sparse", kBytes));
+  });
+  stops.join();
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable,
+                               AllOf(HasSubstr("ps:0 is stopping"), HasSubstr("sparse"))));
+  EXPECT_EQ(ReasonOf(status), wire::ErrorReason::STOPPING);
 }
 
 // A large stripe is copied in slices with its lock free between them, while pushes change rows in

@@ -120,6 +120,17 @@ TEST_F(CohortTest, AnExpiredWaitNamesWaiterStepAndWhoIsMissingAndWhenItWasSeen) 
                                      Not(HasSubstr("worker 2")))));
 }
 
+TEST_F(CohortTest, AnExpiredWaitSaysWhichServersTheMissingWorkerDoesNotReach) {
+  const auto a = Join(0, Ssp(0)), b = Join(1, Ssp(0));
+  wire::WorkerVitals vitals;
+  vitals.__set_servers_gone({1, 3});
+  b->Beat(absl::Seconds(10), vitals);
+  EXPECT_THAT(Begin(*a, 1), StatusIs(StatusCode::kDeadlineExceeded,
+                                     HasSubstr(" ago and gets no answer from ps:1, ps:3")));
+  b->Beat(absl::Seconds(10), {});
+  EXPECT_THAT(Begin(*a, 1), StatusIs(StatusCode::kDeadlineExceeded, Not(HasSubstr("no answer"))));
+}
+
 TEST_F(CohortTest, AWaitEndsWhenTheLastOneMissingBeginsItsStep) {
   const auto a = Join(0, Ssp(0)), b = Join(1, Ssp(0));
   absl::Status status = absl::UnknownError("still waits");

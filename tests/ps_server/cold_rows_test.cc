@@ -375,14 +375,16 @@ TEST_F(ColdRowsTest, ADroppedTableLeavesNoColdRowsToOneOfItsName) {
 TEST_F(ColdRowsTest, WhereNothingCanLeaveAPushIsRefusedAndNotRecorded) {
   ASSERT_NO_FATAL_FAILURE(Start());
   TestClient client = Joined(0);
+  ASSERT_OK(client.Create({Spec("t")}));
   const int64_t room = options_.memory_budget_bytes - client.Describe()->memory_used_bytes;
-  ASSERT_OK(client.Create(
-      {DenseSpec("w", {(room - (1 << 20)) / 4}, WireOptimizer("sgd", 1)), Spec("t")}));
+  const int64_t messages = room - (1 << 20);
+  ASSERT_OK(engine().AcquireMessage(messages));
   Model model;
   const absl::Status status = PushOnes(client, Range(0, 8000), model);
   EXPECT_THAT(status, StatusIs(StatusCode::kResourceExhausted, HasSubstr("new embedding rows")));
   EXPECT_EQ(ReasonOf(status), wire::ErrorReason::MEMORY_BUDGET);
   EXPECT_EQ(client.Hello(client.caller().incarnation)->state.applied, 0);
+  engine().ReleaseMessage(messages);
 }
 
 }  // namespace

@@ -529,7 +529,7 @@ TEST_F(RowStorageTest, StorageThatCannotBeIsRefused) {
         RowStorage{.values = RowFormat::kFloat16, .slots = RowFormat::kFloat16}}) {
     const absl::Status refused = client.Create({Spec(other)});
     EXPECT_THAT(refused, StatusIs(StatusCode::kAlreadyExists,
-                                  HasSubstr("row_storage float16 (slots float32)")));
+                                  HasSubstr("row_storage: the job has float16 (slots float32)")));
     EXPECT_EQ(ReasonOf(refused), wire::ErrorReason::SPEC_CONFLICT);
   }
   EXPECT_EQ(client.Describe()->variables[0].spec.row_storage, Spec(halves).row_storage);

@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps_server/listener.h"
+#include "tests/support/addresses.h"
 #include "tests/support/fake_engine.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
@@ -54,7 +55,8 @@ class ListenerLoadTest : public ::testing::Test {
   ~ListenerLoadTest() override { LetGo(); }
 
   void Start(const ListenerOptions& options) {
-    absl::StatusOr<std::unique_ptr<Listener>> listener = Listener::Start(engine_, options);
+    absl::StatusOr<std::unique_ptr<Listener>> listener =
+        Listener::Start(engine_, OnOwnAddress(options));
     ASSERT_OK(listener);
     listener_ = *std::move(listener);
   }
@@ -253,7 +255,8 @@ TEST(LoadedEngine, WorkersInLockstepNeedNoThreadEach) {
   options.durability = Durability::kOff;
   const absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Open(options);
   ASSERT_OK(engine);
-  const auto listener = Listener::Start(**engine, {.serving_threads = 1});
+  const auto listener =
+      Listener::Start(**engine, OnOwnAddress<ListenerOptions>({.serving_threads = 1}));
   ASSERT_OK(listener);
   constexpr int kWorkers = 6;
   constexpr int kSteps = 30;

@@ -17,6 +17,7 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/addresses.h"
 #include "tests/support/fake_engine.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
@@ -40,7 +41,8 @@ Deadline Soon() { return Deadline::In(absl::Seconds(20)); }
 class ListenerTest : public ::testing::Test {
  protected:
   void Start(const ListenerOptions& options = {}) {
-    absl::StatusOr<std::unique_ptr<Listener>> listener = Listener::Start(engine_, options);
+    absl::StatusOr<std::unique_ptr<Listener>> listener =
+        Listener::Start(engine_, OnOwnAddress(options));
     ASSERT_OK(listener);
     listener_ = *std::move(listener);
   }
@@ -101,7 +103,7 @@ constexpr char kString = apache::thrift::protocol::T_STRING;
 
 TEST_F(ListenerTest, AStockThriftClientIsServed) {
   Start();
-  const auto socket = std::make_shared<TSocket>("127.0.0.1", std::stoi(address().substr(10)));
+  const auto socket = std::make_shared<TSocket>(OwnHost(), PortOf(address()));
   const auto transport = std::make_shared<TBufferedTransport>(socket);
   wire::ParameterServerClient client(std::make_shared<TBinaryProtocol>(transport));
   transport->open();
@@ -225,7 +227,8 @@ TEST_F(ListenerTest, AnnouncingGigabytesAndSendingNothingPinsLittle) {
 
 TEST_F(ListenerTest, AMessageBeyondTheMemoryBudgetIsRefusedNotKilled) {
   FakeEngine small(FakeEngineOptions{.message_budget_bytes = 8 << 20});
-  const absl::StatusOr<std::unique_ptr<Listener>> listener = Listener::Start(small, {});
+  const absl::StatusOr<std::unique_ptr<Listener>> listener =
+      Listener::Start(small, OnOwnAddress<ListenerOptions>());
   ASSERT_OK(listener);
   const auto client = WireClient::Connect((*listener)->address(), {}, Soon());
   ASSERT_OK(client);
@@ -299,7 +302,8 @@ TEST_F(ListenerTest, ConnectionsBeyondTheLimitAreToldWhy) {
 TEST_F(ListenerTest, APortInUseIsNamed) {
   Start();
   ListenerOptions same;
-  same.port = std::stoi(address().substr(10));
+  same.host = OwnHost();
+  same.port = PortOf(address());
   EXPECT_THAT(Listener::Start(engine_, same).status(),
               StatusIs(absl::StatusCode::kUnavailable,
                        AllOf(HasSubstr("listen on " + address()), HasSubstr("in use"))));
@@ -365,7 +369,7 @@ TEST(ListenerWithEngine, AReplyCountsAgainstTheBudgetUntilItIsSent) {
   options.durability = Durability::kOff;
   const absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Open(options);
   ASSERT_OK(engine);
-  const auto listener = Listener::Start(**engine, {});
+  const auto listener = Listener::Start(**engine, OnOwnAddress<ListenerOptions>());
   ASSERT_OK(listener);
   const auto slow = WireClient::Connect((*listener)->address(), {}, Soon());
   const auto other = WireClient::Connect((*listener)->address(), {}, Soon());

@@ -23,6 +23,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps_server/listener.h"
+#include "tests/support/addresses.h"
 #include "tests/support/fake_engine.h"
 #include "tests/support/own_process.h"
 #include "tests/support/status_matchers.h"
@@ -59,30 +60,41 @@ void LetPass(absl::Duration time) {
   for (const Deadline lapse = Deadline::In(time); !lapse.Expired();) std::this_thread::yield();
 }
 
-// What is said first, with a descriptor beside it where `memory` is not below zero.
-void SayOpening(const RawSocket& socket, const LocalOpening& opening, int memory,
-                size_t bytes = sizeof(LocalOpening)) {
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control = {};
+// Sends `bytes` of the opening, with `messages` control messages of `each` copies of the descriptor
+// `memory`.
+void SayOpeningWith(const RawSocket& socket, const LocalOpening& opening, int memory,
+                    size_t messages, size_t each, size_t bytes = sizeof(LocalOpening)) {
+  const std::vector<int> descriptors(each, memory);
+  const size_t payload = each * sizeof(int);
+  std::vector<std::max_align_t> control(messages * CMSG_SPACE(payload) / sizeof(std::max_align_t) +
+                                        1);
   iovec part = {const_cast<LocalOpening*>(&opening), bytes};
   msghdr message = {};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
-  if (memory >= 0) {
-    message.msg_control = control.data();
-    message.msg_controllen = control.size();
-    cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  message.msg_control = messages > 0 ? control.data() : nullptr;
+  message.msg_controllen = messages * CMSG_SPACE(payload);
+  for (cmsghdr* header = messages > 0 ? CMSG_FIRSTHDR(&message) : nullptr; messages-- > 0;
+       header = CMSG_NXTHDR(&message, header)) {
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(header), &memory, sizeof(int));
+    header->cmsg_len = CMSG_LEN(payload);
+    std::memcpy(CMSG_DATA(header), descriptors.data(), payload);
   }
   EXPECT_EQ(::sendmsg(socket.fd(), &message, MSG_NOSIGNAL), static_cast<ssize_t>(bytes));
+}
+
+// Sends the opening, with a descriptor beside it where `memory` is not below zero.
+void SayOpening(const RawSocket& socket, const LocalOpening& opening, int memory,
+                size_t bytes = sizeof(LocalOpening)) {
+  SayOpeningWith(socket, opening, memory, memory >= 0 ? 1 : 0, 1, bytes);
 }
 
 class LocalListenerTest : public ::testing::Test {
  protected:
   void Start(const ListenerOptions& options = {}) {
-    absl::StatusOr<std::unique_ptr<Listener>> listener = Listener::Start(engine_, options);
+    absl::StatusOr<std::unique_ptr<Listener>> listener =
+        Listener::Start(engine_, OnOwnAddress(options));
     ASSERT_OK(listener);
     listener_ = *std::move(listener);
   }
@@ -166,14 +178,14 @@ TEST_F(LocalListenerTest, MemoryIsChargedWhileItIsShared) {
 
 TEST_F(LocalListenerTest, WithoutMemoryForItClientsGoOnOverTcp) {
   FakeEngine small(FakeEngineOptions{.message_budget_bytes = 64 << 10});
-  const auto listener = Listener::Start(small, {});
+  const auto listener = Listener::Start(small, OnOwnAddress<ListenerOptions>());
   ASSERT_OK(listener);
   const auto client = WireClient::Connect((*listener)->address(), {.local = kSameUser}, Soon());
   ASSERT_OK(client);
   EXPECT_FALSE((*client)->is_local());
   EXPECT_THAT((*client)->local_failure(),
               StatusIs(absl::StatusCode::kResourceExhausted,
-                       AllOf(HasSubstr("connect to 127.0.0.1:"), HasSubstr("local transport: "),
+                       AllOf(HasSubstr("connect to " + OwnHost()), HasSubstr("local transport: "),
                              HasSubstr("the budget is 65536"))));
   EXPECT_OK(Heartbeat(**client));
 }
@@ -266,9 +278,27 @@ TEST_F(LocalListenerTest, WhatIsNoOpeningIsRefused) {
   thrift.Send(ExampleFrames()[0].bytes);
   EXPECT_THAT(thrift.ReceiveUntilClosed(), HasSubstr("is no opening"));
   { const RawSocket goes = ConnectRaw(offer.path); }
-  // More descriptors than one are nobody's.
   const int64_t before = OpenDescriptors();
   for (int i = 0; i < 20; ++i) AnswerTo(offer.path, other, STDIN_FILENO);
+  ExpectNobody();
+  EXPECT_LE(OpenDescriptors(), before);
+  ExpectStillServing();
+}
+
+// The control buffer has room for two descriptors where it is sized by CMSG_SPACE. 253 is the
+// kernel's SCM_MAX_FD.
+TEST_F(LocalListenerTest, DescriptorsBeyondTheOneOfAnOpeningAreClosed) {
+  Start();
+  const wire::LocalEndpoint offer = OfferFrom(address());
+  const int64_t before = OpenDescriptors();
+  for (const auto& [messages, each] : {std::pair{1, 2}, {2, 1}, {1, 3}, {3, 2}, {1, 253}}) {
+    for (int i = 0; i < 8; ++i) {
+      RawSocket socket = ConnectRaw(offer.path);
+      SayOpeningWith(socket, OpeningWith(offer.ticket), STDIN_FILENO, static_cast<size_t>(messages),
+                     static_cast<size_t>(each));
+      EXPECT_THAT(socket.ReceiveUntilClosed(), HasSubstr("more than one descriptor"));
+    }
+  }
   ExpectNobody();
   EXPECT_LE(OpenDescriptors(), before);
   ExpectStillServing();

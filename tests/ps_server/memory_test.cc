@@ -130,6 +130,31 @@ TEST_F(MemoryTest, MessagesShareTheBudget) {
   EXPECT_OK(client.Create({DenseSpec("w", {1 << 20}, WireOptimizer("sgd", 1))}));
 }
 
+// Else no push would ever find room for its message.
+TEST_F(MemoryTest, VariablesLeaveRoomForCalls) {
+  options_.memory_budget_bytes = 128 << 20;
+  ASSERT_NO_FATAL_FAILURE(Restart());
+  TestClient client = Joined(0);
+  absl::Status created;
+  int variables = 0;
+  while (created.ok() && variables < 40) {
+    created = client.Create(
+        {DenseSpec(absl::StrCat("w", variables), {1 << 20}, WireOptimizer("sgd", 1))});
+    variables += created.ok();
+  }
+  EXPECT_GE(variables, 24);
+  EXPECT_THAT(created, StatusIs(StatusCode::kResourceExhausted,
+                                HasSubstr("seven eighths of --memory_budget_bytes")));
+  EXPECT_EQ(ReasonOf(created), wire::ErrorReason::MEMORY_BUDGET);
+  ASSERT_OK(engine().AcquireMessage(4 << 20));  // as whoever reads the message does
+  EXPECT_OK(client.Push("w0", std::vector<float>(1 << 20, 1)));
+  engine().ReleaseMessage(4 << 20);
+  EXPECT_OK(client.Pull("w0"));
+  // What is there is loaded again whatever it takes.
+  ASSERT_NO_FATAL_FAILURE(Restart());
+  EXPECT_EQ(Client().Describe()->variables.size(), static_cast<size_t>(variables));
+}
+
 TEST_F(MemoryTest, DirectoryThatNoLongerFitsIsRefusedByName) {
   options_.memory_budget_bytes = 64 << 20;
   ASSERT_NO_FATAL_FAILURE(Restart());

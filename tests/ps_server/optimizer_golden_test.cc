@@ -19,7 +19,8 @@ using test::OptimizerRecordStep;
 class OptimizerGoldenTest : public ServerTest {
  protected:
   void SetUp() override {
-    SKIP_WITHOUT_SHARED();
+    SKIP_WITHOUT_GOLDEN("optimizers_dense.json");
+    SKIP_WITHOUT_GOLDEN("optimizers_sparse.json");
     options_.durability = Durability::kOff;
     ASSERT_NO_FATAL_FAILURE(Start());
   }

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
+#include "ps_server/registry.h"
 #include "tests/ps_server/server_fixture.h"
 #include "thrift/cairn_constants.h"
 #include "thrift/errors.h"
@@ -107,6 +108,30 @@ TEST_F(QuotaTest, WorkersBeyondTheLimitAreRefusedInWhateverJob) {
                               AllOf(HasSubstr("worker 2 of job a"), HasSubstr("--max_workers"))));
   EXPECT_EQ(ReasonOf(hello), wire::ErrorReason::LIMIT);
   EXPECT_OK(Hello("a", 1 << 30));  // its next start
+}
+
+// So that one job's callers do not keep out every other job.
+TEST(Registry, AJobHasHalfOfTheWorkersAtMost) {
+  MemoryBudget budget(int64_t{1} << 30, absl::ZeroDuration());
+  constexpr int64_t kWorkers = 2 * kLeastMaxWorkersOfJob + 200;
+  Registry registry("ps:0", {.jobs = 10, .workers = kWorkers}, budget);
+  EXPECT_EQ(registry.max_workers_of_job(), kWorkers / 2);
+  const auto add = [&](const std::string& job, int64_t worker, Quota::For whom) {
+    const auto there = *registry.FindOrMake(job, whom);
+    return there
+        ->AddSession(std::make_shared<Session>(job, static_cast<int32_t>(worker), false), whom)
+        .status();
+  };
+  for (int64_t w = 0; w < kWorkers / 2; ++w) ASSERT_OK(add("a", w, Quota::For::kCaller));
+  const absl::Status refused = add("a", kWorkers, Quota::For::kCaller);
+  EXPECT_THAT(refused, StatusIs(StatusCode::kResourceExhausted,
+                                AllOf(HasSubstr("ps:0 keeps 1124 workers of job a, worker 2248"),
+                                      HasSubstr("1124 of the 2248"), HasSubstr("--max_workers"))));
+  EXPECT_EQ(ReasonOf(refused), wire::ErrorReason::LIMIT);
+  EXPECT_OK(add("a", 7, Quota::For::kCaller));  // it is there
+  EXPECT_OK(add("a", kWorkers, Quota::For::kStore));
+  EXPECT_OK(add("b", 0, Quota::For::kCaller));
+  EXPECT_EQ(Registry("ps:0", {.jobs = 1, .workers = 7}, budget).max_workers_of_job(), 7);
 }
 
 TEST_F(QuotaTest, EachIsChargedAndADroppedJobGivesItBack) {

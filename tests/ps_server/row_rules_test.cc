@@ -115,7 +115,8 @@ TEST_F(RowRulesTest, RulesThatCannotBeAreRefused) {
   ASSERT_OK(client.Create({Spec(2)}));
   ASSERT_OK(client.Create({Spec(2)}));
   EXPECT_THAT(client.Create({Spec(3)}),
-              StatusIs(StatusCode::kAlreadyExists, HasSubstr("admit_after_pushes 2")));
+              StatusIs(StatusCode::kAlreadyExists,
+                       HasSubstr("admit_after_pushes: the job has 2, asked for 3")));
   EXPECT_EQ(client.Describe()->variables[0].spec.row_rules, Spec(2).row_rules);
 }
 

@@ -48,8 +48,8 @@ class ServiceManagerTest : public ::testing::Test {
 };
 
 TEST_F(ServiceManagerTest, ReadySaysSoWithAStatus) {
-  TellReady("serves on 127.0.0.1:7001");
-  EXPECT_EQ(Heard(), "READY=1\nSTATUS=serves on 127.0.0.1:7001");
+  TellReady("serves on 10.0.0.1:7001");
+  EXPECT_EQ(Heard(), "READY=1\nSTATUS=serves on 10.0.0.1:7001");
 }
 
 TEST_F(ServiceManagerTest, ALongPhaseAsksForMoreTimeUntilItIsOver) {

@@ -1,5 +1,6 @@
 // Identity and order of a worker's pushes (DESIGN §4), as far as the server keeps them.
 #include <cmath>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
@@ -7,6 +8,7 @@
 #include "tests/ps_server/server_fixture.h"
 #include "thrift/cairn_constants.h"
 #include "thrift/errors.h"
+#include "thrift/number_limits.h"
 
 namespace cairn {
 namespace {
@@ -250,6 +252,46 @@ TEST_F(SessionTest, ThroughCarriesSequencesWithoutAPartHere) {
   EXPECT_EQ(hello->position, "position 1");
   ASSERT_OK(client.Send(Numbered(client, 5, 4)));
   EXPECT_THAT(*client.Pull("w"), ElementsAre(-2, -2));
+}
+
+// A client written from the IDL may leave boot_id at 0, and gets its pushes applied once all the
+// same.
+TEST_F(SessionTest, ThroughWithoutABootIdDoesNotHideThatARestartLostPushes) {
+  TestClient client = Joined(0);
+  std::vector<wire::PushRequest> sent;
+  for (int64_t i = 1; i <= 10; ++i) {
+    sent.push_back(Numbered(client, i, i - 1));
+    sent.back().caller.boot_id = 0;
+    sent.back().caller.through = i - 1;
+    ASSERT_OK(client.Send(sent.back()));
+  }
+  ASSERT_NO_FATAL_FAILURE(StartFromCopy());
+  TestClient again = Client(0);
+  ASSERT_OK(again.Hello(client.caller().incarnation));
+  again.caller().boot_id = 0;
+  again.caller().through = 10;
+  ASSERT_OK(again.Pull("w"));  // which carries it as well
+  wire::PushRequest eleventh = Numbered(again, 11, 10);
+  const absl::Status early = again.Send(eleventh).status();
+  EXPECT_EQ(ReasonOf(early), wire::ErrorReason::REPLAY) << early;
+  EXPECT_EQ(ReplayAfterOf(early), 0);
+  for (const wire::PushRequest& push : sent) ASSERT_OK(again.Send(push));
+  ASSERT_OK(again.Send(eleventh));
+  EXPECT_THAT(*again.Pull("w"), ElementsAre(-11, -11));
+}
+
+TEST_F(SessionTest, IncarnationsThatLeaveNoRoomForAnotherAreRefused) {
+  TestClient client = Client(0);
+  EXPECT_THAT(client.Hello(kMaxIncarnation + 1),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("and 0 to 9223372032559808512")));
+  EXPECT_THAT(client.Hello(std::numeric_limits<int64_t>::max()),
+              StatusIs(StatusCode::kInvalidArgument, HasSubstr("and 0 to 9223372032559808512")));
+  ASSERT_OK(client.Hello(kMaxIncarnation - 1));
+  EXPECT_EQ(Joined(0).caller().incarnation, kMaxIncarnation);
+  EXPECT_THAT(Client(0).Hello(), StatusIs(StatusCode::kResourceExhausted,
+                                          HasSubstr("worker 0 of job job has incarnation")));
+  EXPECT_OK(Client(0).Hello(kMaxIncarnation));
+  EXPECT_EQ(Joined(1).caller().incarnation, 1);
 }
 
 // Rows may have come here since.

@@ -53,6 +53,15 @@ TEST_F(StepMeanTest, OneContributionIsItsOwnMeanBitForBit) {
   EXPECT_THAT(Values<float>(mean.items[0].values), ElementsAre(0.1f, 1e-38f));
 }
 
+// Each within its limit, so many that their sum has no place in 64 bits.
+TEST_F(StepMeanTest, WeightsStayPositiveHoweverManyRowsThereAre) {
+  for (const int64_t rows : {int64_t{1} << 62, int64_t{1} << 62, int64_t{1} << 62}) {
+    Contribute(rows, {WholeItem("w", {3, 6})});
+  }
+  const StepMean mean = Mean(SyncMean::kRows);
+  EXPECT_THAT(Values<float>(mean.items[0].values), ElementsAre(3, 6));
+}
+
 TEST_F(StepMeanTest, EveryFloatingTypeIsWeightedByRows) {
   Contribute(3, {Whole<double>(wire::DType::FLOAT64, {1e-300, 4})});
   Contribute(1, {Whole<double>(wire::DType::FLOAT64, {1e-300, 8})});

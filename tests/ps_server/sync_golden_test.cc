@@ -94,10 +94,7 @@ class Replay {
 
 // Cases G1 and G2 are the first two scenarios, without the wasted first round.
 TEST(SyncGolden, G1_G2_StepsMoveVariablesAsSyncReplicasDoes) {
-  SKIP_WITHOUT_SHARED();
-  const json& scenarios = test::GoldenFile("sync_replicas.json").at("scenarios");
-  EXPECT_FALSE(scenarios.empty());
-  for (const json& scenario : scenarios) {
+  test::ForEachGolden("sync_replicas.json", "scenarios", [&](const json& scenario) {
     const std::string id = scenario.at("id");
     Replay replay(scenario);
     replay.Compare(scenario.at("states").at(0), id);
@@ -107,7 +104,7 @@ TEST(SyncGolden, G1_G2_StepsMoveVariablesAsSyncReplicasDoes) {
       }
       replay.Compare(scenario.at("states").at(round + 1), absl::StrCat(id, " round ", round));
     }
-  }
+  });
 }
 
 }  // namespace

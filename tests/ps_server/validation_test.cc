@@ -159,13 +159,13 @@ TEST_F(ValidationTest, NotFiniteIsSkippedWhereThePolicySaysSo) {
   EXPECT_EQ(client.Describe()->counters["not_finite"], 1);
 }
 
-TEST_F(ValidationTest, CreateIsIdempotentAndAConflictShowsBothSpecs) {
+TEST_F(ValidationTest, CreateIsIdempotentAndAConflictShowsTheDifference) {
   TestClient client = Client();
   EXPECT_OK(client.Create({DenseSpec("bias", {2}, WireOptimizer("sgd", 1))}));
   const absl::Status status = client.Create({DenseSpec("fresh", {1}, WireOptimizer("sgd", 1)),
                                              DenseSpec("bias", {3}, WireOptimizer("sgd", 1))});
-  EXPECT_THAT(status, StatusIs(StatusCode::kAlreadyExists, HasSubstr("float32 [2]")));
-  EXPECT_THAT(status, StatusIs(StatusCode::kAlreadyExists, HasSubstr("float32 [3]")));
+  EXPECT_THAT(status, StatusIs(StatusCode::kAlreadyExists,
+                               HasSubstr("shape: the job has [2], asked for [3]")));
   EXPECT_EQ(ReasonOf(status), wire::ErrorReason::SPEC_CONFLICT);
   EXPECT_FALSE(client.Pull("fresh").ok());  // none of the list is made
 }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/status.h"
 #include "storage/stripe_store.h"
 
 namespace cairn {
@@ -19,6 +20,10 @@ class WatchedStore final : public StripeStore {
 
   // Called before and after the disk is read. Null: nothing is.
   std::function<void(absl::Span<const ColdKey> keys)> before_read, after_read;
+  // Called before the disk is scanned, and before it is written to, which an error or an exception
+  // prevents. Null: nothing is.
+  std::function<void()> before_scan;
+  std::function<absl::Status()> before_write, before_decision;
 
   int64_t boot_count() const override { return store_->boot_count(); }
   absl::Status PutVariable(const VariableRecord& record) override {
@@ -43,7 +48,10 @@ class WatchedStore final : public StripeStore {
   std::unique_ptr<StripeBatch> NewBatch(const StripeId& id) override {
     return store_->NewBatch(id);
   }
-  absl::Status Write(StripeBatch& batch) override { return store_->Write(batch); }
+  absl::Status Write(StripeBatch& batch) override {
+    if (before_write != nullptr) RETURN_IF_ERROR(before_write());
+    return store_->Write(batch);
+  }
   bool Behind() const override { return store_->Behind(); }
   absl::Status WriteEpoch(absl::Span<const ShardRecord> shards,
                           absl::Span<const WorkerRecord> workers) override {
@@ -51,6 +59,7 @@ class WatchedStore final : public StripeStore {
   }
   absl::Status Sync() override { return store_->Sync(); }
   absl::Status PutDecision(const DecisionRecord& record, bool sync) override {
+    if (before_decision != nullptr) RETURN_IF_ERROR(before_decision());
     return store_->PutDecision(record, sync);
   }
   absl::Status DropDecisions(absl::string_view job, int64_t step) override {
@@ -80,6 +89,7 @@ class WatchedStore final : public StripeStore {
   absl::Status ScanCold(
       const StripeId& id, int64_t first,
       absl::FunctionRef<bool(int64_t key, absl::string_view row)> visit) const override {
+    if (before_scan != nullptr) before_scan();
     return store_->ScanCold(id, first, visit);
   }
   int64_t ColdLookupBytes() const override { return store_->ColdLookupBytes(); }

@@ -95,8 +95,8 @@ class Client : private MovedUpdates::Host, private Membership::Host {
   absl::StatusOr<std::unique_ptr<ServerSession>> Reach(int32_t server,
                                                        const std::string& address) override;
   absl::StatusOr<wire::Members> AskMembers(Deadline deadline) override;
-  absl::StatusOr<std::vector<VariableSpec>> DescribeOn(absl::Span<const int32_t> servers,
-                                                       Deadline deadline) override;
+  absl::StatusOr<JobHoldings> DescribeOn(absl::Span<const int32_t> servers,
+                                         Deadline deadline) override;
   void Joined(ServerSession&) override {}  // Beat goes from server to server
   // --- client_steps.cc: under sync, as PsClientImpl's of the same names.
   void ResumeSteps(const ResumePoint& point, const std::vector<wire::HelloReply>& replies);

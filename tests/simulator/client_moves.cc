@@ -36,8 +36,8 @@ absl::StatusOr<wire::Members> Client::AskMembers(Deadline deadline) {
   return members;
 }
 
-absl::StatusOr<std::vector<VariableSpec>> Client::DescribeOn(absl::Span<const int32_t> servers,
-                                                             Deadline deadline) {
+absl::StatusOr<JobHoldings> Client::DescribeOn(absl::Span<const int32_t> servers,
+                                               Deadline deadline) {
   std::vector<wire::DescribeReply> replies(sessions_.size());
   RETURN_IF_ERROR(ForEachServer(servers, [&](size_t slot) {
     return Call(slot, "describe", deadline,
@@ -47,18 +47,12 @@ absl::StatusOr<std::vector<VariableSpec>> Client::DescribeOn(absl::Span<const in
                   service.describe(replies[slot], request);
                 });
   }));
-  std::vector<VariableSpec> newest;  // there is one variable
-  for (const wire::DescribeReply& reply : replies) {
-    for (const wire::VariableInfo& info : reply.variables) {
-      ASSIGN_OR_RETURN(VariableSpec spec, FromWire(info.spec, 0, kMaxServers));
-      if (newest.empty()) {
-        newest.push_back(std::move(spec));
-      } else if (newest[0].map_version < spec.map_version) {
-        newest[0] = std::move(spec);
-      }
-    }
+  std::vector<DescribedServer> described;
+  for (const int32_t server : servers) {
+    const auto s = static_cast<size_t>(server);
+    if (!sessions_[s].left()) described.push_back({server, sessions_[s].name(), &replies[s]});
   }
-  return newest;
+  return CombineHoldings(identity_.job, described, kMaxServers);
 }
 
 void Client::Compute() {
@@ -75,7 +69,7 @@ void Client::Compute() {
 }
 
 absl::Status Client::AddPull() {
-  return plan_.AddPull(*variables_.Find(kTable),
+  return plan_.AddPull(variables_.Find(kTable),
                        {.variable = kTable,
                         .part = Part::kKeys,
                         .ids = keys_,
@@ -87,7 +81,7 @@ absl::Status Client::AddPush() {
   Compute();
   plan_.Reset();
   return plan_.AddPush(
-      *variables_.Find(kTable),
+      variables_.Find(kTable),
       {.variable = kTable,
        .part = Part::kKeys,
        .ids = keys_,

@@ -1,6 +1,8 @@
 // A copy of a store is whole or not there, is what the store was, and is deleted only by name.
 #include "storage/checkpoint_folder.h"
 
+#include <sys/stat.h>
+
 #include <atomic>
 #include <cstdio>
 #include <filesystem>
@@ -142,6 +144,42 @@ TEST_F(CheckpointFolderTest, EveryKindOfDamageIsFoundAndNamed) {
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("CAIRN")));
   EXPECT_THAT(VerifyPartFile(part_, {"../../secret", 1, 1}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("secret")));
+}
+
+// A caller of restore names the files: what is no file of the announced size is not read.
+TEST_F(CheckpointFolderTest, OtherThingsThanFilesOfTheirSizeAreNotRead) {
+  EXPECT_THAT(VerifyPartFile("/dev", {"zero", 10, 1}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("/dev/zero is a device")));
+  ASSERT_EQ(::mkfifo(temp_.Join("fifo").c_str(), 0600), 0);
+  EXPECT_THAT(VerifyPartFile(temp_.path(), {"fifo", 10, 1}),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("fifo is a FIFO")));
+  constexpr int64_t kEndless = int64_t{1} << 42;
+  std::ofstream(temp_.Join("sparse")) << "";
+  fs::resize_file(temp_.Join("sparse"), kEndless);
+  EXPECT_THAT(VerifyPartFile(temp_.path(), {"sparse", 10, 1}),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("the checkpoint was made with 10")));
+  const std::atomic<bool> cancelled = true;
+  EXPECT_THAT(VerifyPartFile(temp_.path(), {"sparse", kEndless, 1}, &cancelled),
+              StatusIs(absl::StatusCode::kCancelled, HasSubstr("sparse")));
+  // RocksDB opens files that no list names.
+  ASSERT_OK(Write("a"));
+  ASSERT_EQ(::mkfifo(absl::StrCat(part_, "/db/000999.log").c_str(), 0600), 0);
+  EXPECT_THAT(Read(part_), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                    HasSubstr("db/000999.log is a FIFO")));
+}
+
+TEST_F(CheckpointFolderTest, OthersReadACheckpointWhereTheirGroupReadsItsDirectory) {
+  const mode_t before = umask(0);
+  ASSERT_OK(Write("a"));
+  EXPECT_EQ(fs::status(directory_).permissions(), fs::perms::owner_all);
+  EXPECT_EQ(fs::status(part_).permissions(), fs::perms::owner_all);
+  ASSERT_EQ(::chmod(directory_.c_str(), 0755), 0);
+  ASSERT_OK(Write("b"));
+  umask(before);
+  constexpr fs::perms kShared =
+      fs::perms::owner_all | fs::perms::group_read | fs::perms::group_exec;
+  EXPECT_EQ(fs::status(absl::StrCat(directory_, "/b")).permissions(), kShared);
+  EXPECT_EQ(fs::status(absl::StrCat(directory_, "/b/ps-2")).permissions(), kShared);
 }
 
 TEST_F(CheckpointFolderTest, AnInterruptedCopyIsMadeAnew) {

@@ -197,6 +197,42 @@ TEST_F(DirectoryTest, InUseByThisProcessIsRefusedAndTheFirstUserIsUnharmed) {
   EXPECT_OK(WriteImage(**store, {1, 0, 0}, 1, "image"));
 }
 
+// The lock is on the file, not on its name.
+TEST_F(DirectoryTest, AMarkerThatIsReplacedEndsTheStoresWrites) {
+  auto store = OpenStore(directory_);
+  ASSERT_OK(store);
+  ASSERT_OK(WriteImage(**store, {1, 0, 0}, 1, "image"));
+  ASSERT_OK((*store)->Sync());
+  fs::copy_file(directory_ + "/CAIRN", directory_ + "/CAIRN.copy");
+  fs::rename(directory_ + "/CAIRN.copy", directory_ + "/CAIRN");
+  EXPECT_OK(WriteImage(**store, {1, 0, 0}, 2, "image"));
+  EXPECT_THAT((*store)->Sync(),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("/CAIRN was replaced")));
+}
+
+// Whatever the umask says.
+TEST_F(DirectoryTest, OthersCannotReadAStore) {
+  const mode_t before = umask(0);
+  MakeStore();
+  fs::create_directory(temp_.Join("made"));
+  ASSERT_OK(OpenStore(temp_.Join("made")));
+  umask(before);
+  EXPECT_EQ(fs::status(directory_).permissions(), fs::perms::owner_all);
+  // A folder that its user made keeps its mode; the rows in it are the owner's alone.
+  EXPECT_EQ(fs::status(temp_.Join("made/db")).permissions(), fs::perms::owner_all);
+  constexpr fs::perms kOthers = fs::perms::others_all | fs::perms::group_write;
+  for (const char* name : {"CAIRN", "LOG"}) {
+    EXPECT_EQ(fs::status(temp_.Join(absl::StrCat("made/", name))).permissions() & kOthers,
+              fs::perms::none)
+        << name;
+  }
+}
+
+TEST_F(DirectoryTest, ADanglingLinkIsNamed) {
+  fs::create_symlink(temp_.Join("gone"), directory_);
+  ExpectRefused(absl::StatusCode::kNotFound, "is a link to a folder that is missing: create");
+}
+
 // Runs `child` in a process of its own and returns its exit status.
 int InChild(const std::function<int()>& child) {
   const pid_t pid = fork();
@@ -235,6 +271,28 @@ TEST_F(DirectoryTest, InUseByAnotherProcessIsRefusedByItsNumber) {
   close(ready[0]);
   close(ready[1]);
   MakeStore();  // free again
+}
+
+// A "stale lock" that somebody deletes under a running server: RocksDB looks at nothing else. A
+// child has none of RocksDB's threads, so it takes the folder's lock alone.
+TEST_F(DirectoryTest, InUseIsRefusedThoughTheDatabasesLockWasDeleted) {
+  auto store = OpenStore(directory_);
+  ASSERT_OK(store);
+  ASSERT_TRUE(fs::remove(directory_ + "/db/LOCK"));
+  const std::string holder = absl::StrCat("in use by process ", getpid());
+  const auto lock_in_child = [&] {
+    return InChild([&] {
+      const auto lock = LockDirectory(directory_, DirectoryState::kExisting);
+      if (lock.ok()) return 0;
+      return absl::StrContains(lock.status().message(), holder) ? 1 : 2;
+    });
+  };
+  EXPECT_EQ(lock_in_child(), 1);
+  ASSERT_OK((*store)->Close());
+  EXPECT_EQ(lock_in_child(), 0);
+  const auto lock = LockDirectory(directory_, DirectoryState::kExisting);
+  ASSERT_OK(lock);
+  ExpectRefused(absl::StatusCode::kFailedPrecondition, holder);
 }
 
 // Permissions do not bind root, so the store is opened by a child that gave root up.

@@ -2,6 +2,7 @@
 import base64
 import json
 import os
+import re
 import shutil
 import subprocess
 import urllib.request
@@ -86,7 +87,7 @@ class Browser:
             self.problems.append(json.dumps(parameters["entry"]))
         elif kind == "Network.requestWillBeSent":
             url = parameters["request"]["url"]
-            if not url.startswith("http://127.0.0.1:"):
+            if not re.match(r"http://127(\.\d+){3}:", url):
                 self.problems.append(f"asked {url}")
 
     def open(self, url):

@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "ps_server/engine.h"
 #include "ps_server/listener.h"
+#include "tests/support/addresses.h"
 #include "tests/support/copy_store.h"
 #include "tests/support/temp_dir.h"
 #include "worker/client/ps_client.h"
@@ -36,7 +37,7 @@ class EngineCluster {
   void Restart(int32_t server) {
     const std::string address = this->address(server);
     Stop(server);
-    Start(server, std::stoi(address.substr(address.rfind(':') + 1)));
+    Start(server, PortOf(address));
   }
   // As after a kill: it is started again with what is on its disk now. While nobody writes.
   void Crash(int32_t server) {
@@ -47,7 +48,7 @@ class EngineCluster {
     Stop(server);
     fs::remove_all(now);
     fs::rename(now + ".kept", now);
-    Start(server, std::stoi(address.substr(address.rfind(':') + 1)));
+    Start(server, PortOf(address));
   }
   // One more, which only it knows of.
   int32_t Add() {
@@ -96,7 +97,7 @@ class EngineCluster {
     started.engine = Engine::Open(options).value();
     ListenerOptions listening;
     listening.port = port;
-    started.listener = Listener::Start(*started.engine, listening).value();
+    started.listener = Listener::Start(*started.engine, OnOwnAddress(listening)).value();
   }
 
   const Durability durability_;

@@ -136,7 +136,7 @@ void FakeService::State(const wire::Caller& caller, wire::ServerState* state) {
 void FakeService::hello(wire::HelloReply& reply, const wire::HelloRequest& request) {
   const Scope scope(this, "hello");
   reply.protocol_version = protocol_version;
-  reply.server_index = index_;
+  reply.server_index = answers_as >= 0 ? answers_as.load() : index_;
   reply.server_count = count_;
   reply.durability = "snapshot";
   reply.lease_seconds = lease_seconds;

@@ -2,6 +2,7 @@
 // keeps the rules of sequences, and fails where a test says so.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -46,6 +47,8 @@ class FakeService : public wire::ParameterServerIf, public Engine {
   double lease_seconds = 0;  // 0: no heartbeats
   int64_t max_message_bytes = 0;
   int32_t protocol_version = 1;
+  // >= 0: hello is answered as by that server, which has taken this one's address.
+  std::atomic<int32_t> answers_as = -1;
 
   // --- Engine ---
   wire::ParameterServerIf& service() override { return *this; }

@@ -4,10 +4,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <mutex>
-#include <stdexcept>
 
 namespace cairn::test {
 namespace {
@@ -38,7 +39,75 @@ template <typename T>
   return ::testing::AssertionSuccess();
 }
 
+std::string OwnFolder() {
+  const char* root = std::getenv("CAIRN_SOURCE_ROOT");
+  return std::string(root == nullptr ? "." : root) + "/tests/golden/data";
+}
+
+std::string PathOf(const std::string& name) { return GoldenFolder() + "/" + name; }
+
+std::string ReadWhole(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+std::string NameOf(const nlohmann::json& record) {
+  for (const char* field : {"id", "name"}) {
+    if (record.is_object() && record.contains(field)) return record.at(field).dump();
+  }
+  return record.dump().substr(0, 80);
+}
+
+// Why `check` did not understand the record; "" where it ran. Counts those without data.
+std::string WhyNotRun(const nlohmann::json& record,
+                      absl::FunctionRef<void(const nlohmann::json&)> check, size_t* without_data) {
+  SCOPED_TRACE(NameOf(record));
+  try {
+    check(record);
+  } catch (const MissingData& error) {
+    ++*without_data;
+    return error.what();
+  } catch (const UnknownRecord& error) {
+    return error.what();
+  } catch (const nlohmann::json::exception& error) {
+    return error.what();
+  } catch (const std::out_of_range& error) {
+    return error.what();
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "";
+}
+
 }  // namespace
+
+void ForEachGolden(const std::string& name, const std::string& section,
+                   absl::FunctionRef<void(const nlohmann::json&)> check) {
+  SKIP_WITHOUT_GOLDEN(name);
+  const nlohmann::json& file = GoldenFile(name);
+  if (!file.contains(section)) {
+    GTEST_SKIP() << name << " in " << GoldenFolder() << " has no section '" << section << "'";
+  }
+  const bool own = IsOwnGolden(name);
+  size_t ran = 0;
+  size_t without_data = 0;
+  for (const nlohmann::json& record : file.at(section)) {
+    const size_t before = without_data;
+    const std::string unknown = WhyNotRun(record, check, &without_data);
+    if (unknown.empty()) {
+      ++ran;
+    } else if (own && without_data == before) {
+      ADD_FAILURE() << name << " " << section << ", " << NameOf(record) << ": " << unknown;
+    } else {
+      std::cout << name << " " << section << ": skipped " << NameOf(record) << ": " << unknown
+                << "\n";
+    }
+  }
+  std::cout << name << " " << section << ": ran " << ran << " of " << file.at(section).size()
+            << " records\n";
+  if (ran == 0 && without_data > 0) GTEST_SKIP() << "the records' data sets are absent";
+  EXPECT_GT(ran, 0U) << name << " " << section << ": no record ran";
+}
 
 std::string SharedFolder() {
   namespace fs = std::filesystem;
@@ -57,13 +126,31 @@ std::string SharedPath(absl::string_view relative) {
   return (std::filesystem::path(SharedFolder()) / std::string(relative)).string();
 }
 
+std::string GoldenFolder() {
+  if (const char* folder = std::getenv("CAIRN_GOLDEN_DIR"); folder != nullptr && *folder != '\0') {
+    return folder;
+  }
+  std::error_code error;
+  const std::string shared = SharedPath("tfdist/golden");
+  return std::filesystem::is_directory(shared, error) ? shared : OwnFolder();
+}
+
+bool HasGolden(const std::string& name) {
+  std::error_code error;
+  return std::filesystem::is_regular_file(PathOf(name), error);
+}
+
+bool IsOwnGolden(const std::string& name) {
+  return ReadWhole(PathOf(name)) == ReadWhole(OwnFolder() + "/" + name);
+}
+
 const nlohmann::json& GoldenFile(const std::string& name) {
   static std::mutex mutex;
   static auto* files = new std::map<std::string, nlohmann::json>();  // alive until the process ends
   const std::lock_guard<std::mutex> lock(mutex);
   const auto found = files->find(name);
   if (found != files->end()) return found->second;
-  const std::string path = SharedPath("tfdist/golden/" + name);
+  const std::string path = PathOf(name);
   std::ifstream stream(path);
   if (!stream) throw std::runtime_error("cannot open golden file " + path);
   try {

@@ -1,9 +1,15 @@
-// Reads the golden records (tfdist/golden) and compares with their tolerances.
+// Reads the golden records (tests/golden/data/README.md) and compares with their tolerances.
+//
+// Tests read a set by what its files contain. A section or file that a set lacks is a skip by name.
+// A record that a test does not understand is named and skipped, but for files that are equal to
+// the repository's own: of those every record runs, or the test fails.
 #pragma once
 
+#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "gtest/gtest.h"
@@ -18,9 +24,31 @@ std::string SharedFolder();
 // Path of a file in it ("data/a9a/train.libsvm"), existing or not.
 std::string SharedPath(absl::string_view relative);
 
-// tfdist/golden/NAME, parsed once a process. Call only where SharedFolder() is not empty.
-// Throws std::runtime_error, which fails the test, if the file is missing or malformed.
+// Where the golden files are: $CAIRN_GOLDEN_DIR, else tfdist/golden of SharedFolder() where it is a
+// folder, else "$CAIRN_SOURCE_ROOT/tests/golden/data".
+std::string GoldenFolder();
+bool HasGolden(const std::string& name);
+// Whether the file is byte by byte the repository's.
+bool IsOwnGolden(const std::string& name);
+// A golden file, parsed once a process. Throws std::runtime_error, which fails the test, if the
+// file is missing or malformed.
 const nlohmann::json& GoldenFile(const std::string& name);
+
+// Thrown by a check that does not know what a record asks for.
+class UnknownRecord : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+// Thrown where the record's data set ($CAIRN_SHARED/data) is absent: always a skip.
+class MissingData : public UnknownRecord {
+ public:
+  using UnknownRecord::UnknownRecord;
+};
+// Calls `check` for every record of a section of golden file `name`. A record on which it throws
+// UnknownRecord, a JSON exception, std::out_of_range or std::invalid_argument was not understood.
+// Fails where the section has records and none ran; skips the test where the section is missing.
+void ForEachGolden(const std::string& name, const std::string& section,
+                   absl::FunctionRef<void(const nlohmann::json&)> check);
 
 // A number of a golden file: "nan", "inf" and "-inf" are strings there.
 double GoldenNumber(const nlohmann::json& value);
@@ -45,8 +73,7 @@ bool Close(double got, double want, Tolerance tolerance);
 
 }  // namespace cairn::test
 
-// First line of a test that reads golden files: skips it where they are not at hand.
-#define SKIP_WITHOUT_SHARED()                                                               \
-  if (::cairn::test::SharedFolder().empty())                                                \
-  GTEST_SKIP() << "no folder 'shared' beside the source tree; set CAIRN_SHARED to the one " \
-                  "that holds tfdist/ and data/"
+// First line of a test that reads a golden file otherwise than by ForEachGolden.
+#define SKIP_WITHOUT_GOLDEN(name)        \
+  if (!::cairn::test::HasGolden((name))) \
+  GTEST_SKIP() << "no " << (name) << " in " << ::cairn::test::GoldenFolder()

@@ -42,8 +42,8 @@ struct OptimizerRecord {
   std::vector<OptimizerRecordSlot> slots;
 };
 
-// Every record of optimizers_dense.json and optimizers_sparse.json, offered or not. Throws
-// std::runtime_error, which fails the test, on a rule that is not known at all.
+// Every record of optimizers_dense.json and optimizers_sparse.json, offered or not. A record of the
+// repository's own files that is not understood throws std::runtime_error, which fails the test.
 std::vector<OptimizerRecord> DenseOptimizerRecords();
 std::vector<OptimizerRecord> SparseOptimizerRecords();
 

@@ -7,10 +7,11 @@ import json
 import os
 import select
 import signal
-import socket
 import subprocess
 import tempfile
 import time
+
+import addresses
 
 TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 SHARED = os.environ.get("CAIRN_SHARED") or os.path.join(TOP, "..", "shared")
@@ -23,6 +24,14 @@ START_SECONDS = 60
 def shared(*parts):
     """A path below ../shared, or None where it is absent."""
     path = os.path.join(SHARED, *parts)
+    return path if os.path.exists(path) else None
+
+
+def golden(name):
+    """A golden file's path, or None; golden.h says which set is read."""
+    folder = os.environ.get("CAIRN_GOLDEN_DIR") or shared("tfdist", "golden") or \
+        os.path.join(TOP, "tests", "golden", "data")
+    path = os.path.join(folder, name)
     return path if os.path.exists(path) else None
 
 
@@ -39,7 +48,7 @@ def wait_for(condition, seconds, what):
 
 
 class Cluster:
-    """`count` cairn-ps processes on free ports of 127.0.0.1, with data below `folder`."""
+    """`count` cairn-ps processes on addresses of this test, with data below `folder`."""
 
     def __init__(self, folder, count, flags=()):
         self.folder, self.count, self.flags = folder, count, list(flags)
@@ -47,7 +56,7 @@ class Cluster:
 
     def __enter__(self):
         for index in range(self.count):
-            self.spawn(index, "127.0.0.1:0")
+            self.spawn(index)
         for index in range(self.count):
             self.wait_until_ready(index)
         return self
@@ -77,13 +86,13 @@ class Cluster:
         """Of the servers of the beginning."""
         return ",".join(self.addresses[:self.count])
 
-    def spawn(self, index, address):
-        """Starts server `index` without waiting for it."""
+    def spawn(self, index, address=None):
+        """Starts server `index` without waiting for it, by default on a new address."""
         cluster, port_file = self.path(f"ps{index}.yaml"), self.path(f"ps{index}.port")
-        addresses = [f"127.0.0.1:{i + 1}" for i in range(max(self.count, index + 1))]
-        addresses[index] = address
+        tasks = [addresses.nobodys_address(i + 1) for i in range(max(self.count, index + 1))]
+        tasks[index] = address or addresses.own_address()
         with open(cluster, "w", encoding="ascii") as f:
-            json.dump({"cluster": {"ps": addresses}}, f)
+            json.dump({"cluster": {"ps": tasks}}, f)
         if os.path.exists(port_file):
             os.unlink(port_file)
         with open(self.path(f"ps{index}.log"), "ab") as log:
@@ -119,31 +128,17 @@ class Cluster:
         """A cluster file for workers; their own addresses are names only."""
         path = self.path("cluster.yaml")
         tasks = {"ps": self.addresses[:self.count],
-                 "worker": [f"127.0.0.1:{w + 1}" for w in range(workers)]}
+                 "worker": [addresses.nobodys_address(w + 1) for w in range(workers)]}
         with open(path, "w", encoding="ascii") as f:
             json.dump({"cluster": tasks}, f)
         return path
 
 
-def free_ports(count):
-    """Of 127.0.0.1, that were free a moment ago."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [s.getsockname()[1] for s in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
-def free_addresses(count):
-    return [f"127.0.0.1:{port}" for port in free_ports(count)]
-
-
 def workers_alone(folder, count):
     """A cluster file of workers without servers, the first of which listens on its address."""
-    addresses = free_addresses(count)
     path = os.path.join(folder, "workers.yaml")
     with open(path, "w", encoding="ascii") as f:
-        json.dump({"cluster": {"worker": addresses}}, f)
+        json.dump({"cluster": {"worker": addresses.own_addresses(count)}}, f)
     return path
 
 

@@ -23,6 +23,7 @@
 #include "absl/strings/strip.h"
 #include "common/deadline.h"
 #include "common/status.h"
+#include "tests/support/addresses.h"
 
 namespace cairn {
 namespace {
@@ -32,24 +33,25 @@ std::string ReadFile(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
-// A server binds its own entry only, so the others may stay port 0.
+// A server binds its own entry only.
 std::string ClusterText(const PsOptions& options) {
+  const int32_t port = options.port != 0 ? options.port : OwnPort();
   std::string text = "cluster:\n  ps: [";
   for (int32_t i = 0; i < options.ps_count; ++i) {
-    absl::StrAppend(&text, i == 0 ? "" : ", ",
-                    "\"127.0.0.1:", i == options.task_index ? options.port : 0, "\"");
+    absl::StrAppend(&text, i == 0 ? "" : ", ", "\"", OwnHost(), ":",
+                    i == options.task_index ? port : 0, "\"");
   }
   return absl::StrCat(text, "]\n");
 }
 
-bool Accepts(int32_t port) {
+bool Accepts(const std::string& host, int32_t port) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return false;
   sockaddr_in to{};
   to.sin_family = AF_INET;
   to.sin_port = htons(static_cast<uint16_t>(port));
-  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  const bool connected = connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0;
+  const bool connected = inet_pton(AF_INET, host.c_str(), &to.sin_addr) == 1 &&
+                         connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0;
   close(fd);
   return connected;
 }
@@ -112,7 +114,7 @@ bool PsProcess::ReadPortFile() {
     return false;
   }
   address_ = address;
-  return Accepts(port_);
+  return Accepts(address.substr(0, colon), port_);
 }
 
 // Polls the process while the condition is not yet true, so that one that ends is noticed at once.

@@ -20,13 +20,13 @@ struct PsOptions {
   std::string data_dir;  // --data_dir; kept by the caller from one start to the next
   int32_t task_index = 0;
   int32_t ps_count = 1;
-  int32_t port = 0;                // 0: a free one; a restart passes the port clients know
-  std::string durability;          // --durability; empty: the program's default
+  int32_t port = 0;        // of OwnHost(); 0: an OwnPort(). A restart passes the port clients know
+  std::string durability;  // --durability; empty: the program's default
   std::vector<std::string> flags;  // more of them, "--memory_budget_bytes=1000000"
   // RLIMIT_FSIZE of the process, with SIGXFSZ ignored: writes beyond it fail (EFBIG). 0: none.
   int64_t file_size_limit_bytes = 0;
   // Bound of Start, and of the wait for the end in Terminate, Kill and the destructor.
-  absl::Duration timeout = absl::Seconds(30);
+  absl::Duration timeout = absl::Seconds(60);
 };
 
 // How a process ended: `code` is its exit status, or -1 where `signal` ended it.
@@ -54,7 +54,7 @@ class PsProcess {
 
   pid_t pid() const { return pid_; }
   int32_t port() const { return port_; }
-  const std::string& address() const { return address_; }  // "127.0.0.1:7001"
+  const std::string& address() const { return address_; }  // "127.31.4.9:20000"
   std::string log() const;                                 // stdout and stderr so far
   bool running();
 

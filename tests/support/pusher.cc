@@ -39,6 +39,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/log.h"
 #include "common/monotonic_cond_var.h"
 #include "common/status.h"
 #include "common/variable_map.h"
@@ -230,6 +231,7 @@ int ExitStatus(const absl::Status& status) {
 }  // namespace cairn::test
 
 int main(int argc, char** argv) {
+  cairn::LogToGlog();  // tests read its log
   const absl::Status status = cairn::test::Main({argv + 1, argv + argc});
   if (!status.ok()) std::fprintf(stderr, "cairn-pusher: %s\n", status.ToString().c_str());
   return cairn::test::ExitStatus(status);

@@ -4,11 +4,12 @@ import json
 import os
 import re
 
+import addresses
 import processes
 
 
 class Http:
-    """The address that a program with --http_port 0 --http_port_file wrote."""
+    """The address that a program with --http_port_file wrote."""
 
     def __init__(self, port_file):
         self.port_file = port_file
@@ -61,4 +62,5 @@ def names(samples):
 
 
 def flags(port_file):
-    return ["--http_port", "0", "--http_port_file", port_file]
+    return ["--http_address", addresses.own_host(), "--http_port", str(addresses.own_port()),
+            "--http_port_file", port_file]

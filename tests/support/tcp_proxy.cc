@@ -7,24 +7,21 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <stdexcept>
 
-#include "absl/strings/str_cat.h"
+#include "tests/support/addresses.h"
 
 namespace cairn::test {
 namespace {
 
-sockaddr_in Loopback(int port) {
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return address;
-}
-
-int PortOf(absl::string_view address) {
-  return std::atoi(std::string(address.substr(address.rfind(':') + 1)).c_str());
+sockaddr_in SocketAddress(const std::string& address) {
+  sockaddr_in at = {};
+  at.sin_family = AF_INET;
+  at.sin_port = htons(static_cast<uint16_t>(PortOf(address)));
+  if (::inet_pton(AF_INET, address.substr(0, address.rfind(':')).c_str(), &at.sin_addr) != 1) {
+    throw std::runtime_error("no IPv4 address: " + address);
+  }
+  return at;
 }
 
 bool PassOn(int to, const char* bytes, ssize_t size) {
@@ -39,16 +36,13 @@ bool PassOn(int to, const char* bytes, ssize_t size) {
 
 }  // namespace
 
-TcpProxy::TcpProxy(absl::string_view backend) : backend_port_(PortOf(backend)) {
+TcpProxy::TcpProxy(absl::string_view backend) : backend_(backend), address_(OwnAddress()) {
   listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = Loopback(0);
-  socklen_t size = sizeof address;
-  if (::bind(listener_, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
-      ::listen(listener_, 64) != 0 ||
-      ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    throw std::runtime_error("no port for the proxy");
+  const sockaddr_in at = SocketAddress(address_);
+  if (::bind(listener_, reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0 ||
+      ::listen(listener_, 64) != 0) {
+    throw std::runtime_error("the proxy cannot listen on " + address_);
   }
-  port_ = ntohs(address.sin_port);
   acceptor_ = std::thread([this] { Accept(); });
 }
 
@@ -66,8 +60,6 @@ TcpProxy::~TcpProxy() {
     ::close(pair.server);
   }
 }
-
-std::string TcpProxy::address() const { return absl::StrCat("127.0.0.1:", port_); }
 
 void TcpProxy::Shut() {
   open_ = false;
@@ -88,7 +80,7 @@ void TcpProxy::Accept() {
       return;
     }
     const int server = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const sockaddr_in address = Loopback(backend_port_);
+    const sockaddr_in address = SocketAddress(backend_);
     absl::MutexLock lock(&mutex_);
     if (!open_ ||
         ::connect(server, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {

@@ -13,14 +13,14 @@
 
 namespace cairn::test {
 
-// Listens on a free port of 127.0.0.1 and passes bytes on to "127.0.0.1:port" of a server.
+// Listens on an OwnAddress() and passes bytes on to a server's address.
 // Thread safety: every method may be called from several threads at once.
 class TcpProxy {
  public:
   explicit TcpProxy(absl::string_view backend);
   ~TcpProxy();
 
-  std::string address() const;
+  const std::string& address() const { return address_; }
 
   // The next `count` times that a server answers, its bytes are thrown away and the connection is
   // closed: the server has done its work, the client does not know.
@@ -40,9 +40,9 @@ class TcpProxy {
   void Accept();
   void Pump(int client, int server);
 
-  const int backend_port_;
+  const std::string backend_;
+  const std::string address_;
   int listener_ = -1;
-  int port_ = 0;
   std::atomic<int> drop_replies_{0};
   std::atomic<bool> open_{true};
   std::atomic<bool> stopping_{false};

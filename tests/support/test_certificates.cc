@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "tests/support/addresses.h"
 
 namespace cairn {
 
@@ -41,7 +42,7 @@ CertificateRequest TestCertificates::Request(const std::string& name, RoleSet ro
 
 CertificateRequest TestCertificates::ServerRequest() {
   CertificateRequest request = Request("ps-0");
-  request.hosts = {"127.0.0.1", "localhost"};
+  request.hosts = {OwnHost(), "localhost"};
   request.serves = true;
   return request;
 }

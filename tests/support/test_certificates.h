@@ -21,7 +21,7 @@ class TestCertificates {
 
   // Good from an hour ago, for a day; the caller changes what it wants.
   static CertificateRequest Request(const std::string& name, RoleSet roles = 0);
-  // Of a server at 127.0.0.1 and localhost; of a client.
+  // Of a server at OwnHost() and localhost; of a client.
   static CertificateRequest ServerRequest();
   static CertificateRequest ClientRequest(const std::string& name, RoleSet roles);
 

@@ -9,6 +9,7 @@
 #include "tests/thrift/examples.h"
 #include "thrift/errors.h"
 #include "thrift/limits.h"
+#include "thrift/number_limits.h"
 
 namespace cairn {
 namespace {
@@ -61,6 +62,44 @@ TEST(CheckRequest, EachLimitIsNamed) {
                 r.items.push_back(r.items[1]);
               }),
         "items[2]: field ids has 16777218 entries, items together");
+}
+
+// Text that reaches logs and terminals, and paths, which a zero byte would cut.
+TEST(CheckRequest, ControlCharactersAreNamed) {
+  const auto refused = [](const absl::Status& status, const std::string& text) {
+    EXPECT_THAT(status, StatusIs(kInvalid, HasSubstr(text)));
+  };
+  refused(After(ExampleHello(), [](auto& r) { r.task_type = "w\nE2026 forged"; }),
+          "field task_type has the control character \\x0a");
+  refused(After(ExampleHello(), [](auto& r) { r.origin = "host\x1b[2J/1"; }),
+          "field origin has the control character \\x1b");
+  refused(After(ExampleHello(), [](auto& r) { r.host_id = std::string("a\0b", 3); }),
+          "field host_id has the control character \\x00");
+  refused(After(ExampleCaller(),
+                [](auto& r) {
+                  r.__set_vitals({});
+                  r.vitals.task = "\xc2\x9b";
+                }),
+          "field vitals.task has the control character \\xc2\\x9b");
+  wire::CheckpointRequest checkpoint;
+  checkpoint.caller = ExampleCaller();
+  checkpoint.directory = "/models";
+  checkpoint.name = "a";
+  EXPECT_OK(CheckRequest(checkpoint));
+  refused(After(checkpoint, [](auto& r) { r.directory = std::string("/models\0x", 9); }),
+          "field directory has the control character \\x00");
+  wire::RestoreRequest restore;
+  restore.caller = ExampleCaller();
+  restore.folders.resize(1);
+  restore.folders[0].path = "/models";
+  restore.folders[0].files.resize(1);
+  EXPECT_OK(CheckRequest(restore));
+  refused(After(restore, [](auto& r) { r.folders[0].path += "\n"; }),
+          "field path has the control character \\x0a");
+  refused(After(restore, [](auto& r) { r.folders[0].files[0].name = std::string("a\0b", 3); }),
+          "field files.name has the control character \\x00");
+  refused(After(restore, [](auto& r) { r.folders[0].files[0].bytes = -1; }),
+          "field files.bytes is -1");
 }
 
 TEST(CheckRequest, FieldsNoServerCouldUseAreNamed) {
@@ -116,6 +155,37 @@ TEST(CheckRequest, FieldsNoServerCouldUseAreNamed) {
   wire::VariableSpec unnamed = ExampleDenseSpec();
   unnamed.name = "";
   refused(CheckRequest({ExampleEmbeddingSpec(), unnamed}), "field specs[1].name is empty");
+}
+
+// Servers calculate with these: sums of rows, the incarnation after the one that is known.
+TEST(CheckRequest, NumbersThatCouldOverflowAreRefused) {
+  const auto refused = [](const absl::Status& status, const std::string& text) {
+    EXPECT_THAT(status, StatusIs(kInvalid, HasSubstr(text)));
+  };
+  refused(After(ExampleHello(), [](auto& r) { r.incarnation = kMaxIncarnation + 1; }),
+          "field incarnation is 9223372032559808513; 0 to 9223372032559808512 (kMaxIncarnation)");
+  refused(After(ExampleCaller(), [](auto& r) { r.incarnation = kMaxIncarnation + 1; }),
+          "kMaxIncarnation");
+  EXPECT_OK(After(ExamplePush(), [](auto& r) { r.rows = kMaxContributionRows; }));
+  refused(After(ExamplePush(), [](auto& r) { r.rows = kMaxContributionRows + 1; }),
+          "field rows is 549755813889; 0 to 549755813888 (kMaxContributionRows) are allowed");
+  refused(After(ExamplePush(), [](auto& r) { r.rows = int64_t{1} << 62; }), "field rows is");
+  refused(After(ExamplePush(),
+                [](auto& r) {
+                  r.decisions.resize(1);
+                  r.decisions[0].step = 1;
+                  r.decisions[0].contributions.resize(1);
+                  r.decisions[0].contributions[0].worker = 0;
+                  r.decisions[0].contributions[0].incarnation = 1;
+                  r.decisions[0].contributions[0].sequence = 1;
+                  r.decisions[0].contributions[0].rows = int64_t{1} << 62;
+                }),
+          "field contributions.rows is");
+  wire::RestoreRequest restore;
+  restore.caller = ExampleCaller();
+  restore.workers.resize(1);
+  restore.workers[0].incarnation = kMaxIncarnation + 1;
+  refused(CheckRequest(restore), "field workers.incarnation is");
 }
 
 // Counts the calls that come through.

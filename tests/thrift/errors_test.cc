@@ -62,6 +62,16 @@ TEST(Errors, ABusyServerSaysWhenToComeBack) {
   EXPECT_EQ(RetryAfterOf(FromServerError(negative)), absl::ZeroDuration());
 }
 
+// Neither side forges lines of the other's log, or commands its terminal.
+TEST(Errors, ControlCharactersAreShown) {
+  const std::string text = "no\nE2026 forged \x1b[2J";
+  EXPECT_EQ(ToServerError(absl::InternalError(text)).message, "no E2026 forged \\x1b[2J");
+  wire::ServerError error;
+  error.code = wire::ErrorCode::INTERNAL;
+  error.message = text;
+  EXPECT_EQ(FromServerError(error).message(), "no E2026 forged \\x1b[2J");
+}
+
 TEST(Errors, LongTextIsCutToWhatAClientReads) {
   const wire::ServerError error =
       ToServerError(absl::InternalError(std::string(kMaxStringBytes * 2, 'x')));

@@ -23,6 +23,7 @@
 #include "common/value_format.h"
 #include "ps_server/engine.h"
 #include "ps_server/listener.h"
+#include "tests/support/addresses.h"
 #include "tests/support/temp_dir.h"
 #include "tests/thrift/examples.h"
 #include "tests/thrift/raw_socket.h"
@@ -287,7 +288,8 @@ int Main() {
   const std::unique_ptr<Engine> engine = Engine::Open(options).value();
   ListenerOptions listener_options;
   listener_options.max_message_bytes = 16 << 20;
-  const std::unique_ptr<Listener> listener = Listener::Start(*engine, listener_options).value();
+  const std::unique_ptr<Listener> listener =
+      Listener::Start(*engine, OnOwnAddress(listener_options)).value();
   Bystander bystander(listener->address());
 
   const int64_t frames = absl::GetFlag(FLAGS_frames);

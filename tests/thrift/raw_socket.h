@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "gtest/gtest.h"
+#include "tests/support/addresses.h"
 #include "thrift/bulk_transport.h"
 
 namespace cairn {
@@ -32,12 +33,13 @@ class RawSocket {
   RawSocket& operator=(RawSocket&&) = delete;
   ~RawSocket() { Close(); }
 
-  // `address` is "127.0.0.1:port".
+  // `address` has an IPv4 host.
   static RawSocket Connect(const std::string& address) {
     sockaddr_in to = {};
     to.sin_family = AF_INET;
-    to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    to.sin_port = htons(static_cast<uint16_t>(PortOf(address)));
+    const std::string host = address.substr(0, address.rfind(':'));
+    EXPECT_EQ(::inet_pton(AF_INET, host.c_str(), &to.sin_addr), 1) << address;
     const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     EXPECT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0) << address;
     return RawSocket(fd);

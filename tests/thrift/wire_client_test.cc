@@ -1,6 +1,7 @@
 // One connection to one server: calls, deadlines, and what becomes of every kind of failure.
 #include "thrift/wire_client.h"
 
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -12,6 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ps_server/listener.h"
+#include "tests/support/addresses.h"
 #include "tests/support/fake_engine.h"
 #include "tests/support/status_matchers.h"
 #include "tests/thrift/examples.h"
@@ -33,12 +35,10 @@ class Mute {
   explicit Mute(std::string reply = "") : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in at = {};
     at.sin_family = AF_INET;
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(at);
+    at.sin_port = htons(static_cast<uint16_t>(PortOf(address_)));
+    EXPECT_EQ(::inet_pton(AF_INET, OwnHost().c_str(), &at.sin_addr), 1);
     EXPECT_EQ(::bind(fd_, reinterpret_cast<sockaddr*>(&at), sizeof(at)), 0);
     EXPECT_EQ(::listen(fd_, 8), 0);
-    EXPECT_EQ(::getsockname(fd_, reinterpret_cast<sockaddr*>(&at), &size), 0);
-    address_ = "127.0.0.1:" + std::to_string(ntohs(at.sin_port));
     if (reply.empty()) return;
     speaker_ = std::thread([this, reply] {
       RawSocket peer(::accept(fd_, nullptr, nullptr));
@@ -55,7 +55,7 @@ class Mute {
 
  private:
   int fd_;
-  std::string address_;
+  const std::string address_ = OwnAddress();
   std::thread speaker_;
 };
 
@@ -76,7 +76,8 @@ class WireClientTest : public ::testing::TestWithParam<LocalTransport> {
     return client;
   }
   void SetUp() override {
-    absl::StatusOr<std::unique_ptr<Listener>> listener = Listener::Start(engine_, {});
+    absl::StatusOr<std::unique_ptr<Listener>> listener =
+        Listener::Start(engine_, OnOwnAddress<ListenerOptions>());
     ASSERT_OK(listener);
     listener_ = *std::move(listener);
   }
@@ -170,7 +171,8 @@ TEST_P(WireClientTest, ServerErrorsKeepCodeReasonAndConnection) {
 TEST_P(WireClientTest, ARequestBeyondTheServersLimitIsAnsweredByName) {
   ListenerOptions options;
   options.max_message_bytes = 1 << 20;
-  const absl::StatusOr<std::unique_ptr<Listener>> small = Listener::Start(engine_, options);
+  const absl::StatusOr<std::unique_ptr<Listener>> small =
+      Listener::Start(engine_, OnOwnAddress(options));
   ASSERT_OK(small);
   const auto client = Connect((*small)->address());
   const std::vector<float> values(16 << 20);
@@ -180,7 +182,7 @@ TEST_P(WireClientTest, ARequestBeyondTheServersLimitIsAnsweredByName) {
   const absl::Status status =
       client->Call("push", Soon(), [&](auto& stub) { stub.push(reply, push); });
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted,
-                               AllOf(StartsWith("push to 127.0.0.1:"),
+                               AllOf(StartsWith("push to " + OwnHost()),
                                      HasSubstr("push, field 6: a payload of 67108864 bytes"),
                                      HasSubstr("--max_message_bytes"))));
   EXPECT_EQ(ReasonOf(status), wire::ErrorReason::LIMIT);

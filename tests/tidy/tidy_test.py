@@ -17,8 +17,8 @@ import tap  # noqa: E402
 TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 BUILD = sys.argv.pop() if len(sys.argv) > 1 and os.path.isdir(sys.argv[-1]) else None
 
-TOP_LEVEL = {"meson.build", "meson_options.txt", "LICENSE", "README.md", "common", "thrift",
-             "storage", "ps_server", "worker", "tests", "examples"}
+TOP_LEVEL = {"Dockerfile", "meson.build", "meson_options.txt", "LICENSE", "README.md", "common",
+             "thrift", "storage", "ps_server", "worker", "tests", "examples"}
 MAY_INCLUDE = {
     "common": {"common"},
     "thrift": {"thrift", "common"},
@@ -36,6 +36,15 @@ MAY_NAME_STORAGE = {"worker/ctl/data_directory.cc"}
 # Besides thrift/: where a server or a connection is hosted.
 MAY_NAME_THRIFT = {"ps_server/connection.cc", "ps_server/listener.cc", "worker/client/remote_link.cc",
                    "worker/client/remote_link.h"}
+# Of tests: addresses that nobody listens on, and a browser's own port, which it keeps.
+MAY_NAME_SHARED_ADDRESSES = {
+    "tests/common/config/cluster_config_test.cc",  # addresses are parsed
+    "tests/common/http/http_server_test.cc",  # Host headers
+    "tests/worker/ctl/certs_test.cc",  # hosts in certificates
+    "tests/fuzz/player_tools.cc",  # addresses in requests
+    "tests/examples/tour_test.py",  # the README's addresses, which are replaced
+    "tests/support/browser.py",
+}
 MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_COLUMNS = 600, 70, 100
 
 
@@ -194,6 +203,18 @@ class Tidy(unittest.TestCase):
                  for n, line in enumerate(lines(p), 1)
                  if re.search(r"sleep_for|SleepFor|usleep\(|nanosleep|time\.sleep", line)]
         self.check(found, "wait for the condition itself, with a deadline")
+
+    def test_tests_listen_on_addresses_of_their_own(self):
+        shared = re.compile(
+            r"""0\.0\.0\.0:0|(127\.0\.0\.1|localhost)(:\d|:\{|:", |", \d)|INADDR_(LOOPBACK|ANY)|"""
+            r"""http_port(=|", ")0\b|(Listener|HttpServer)::Start\((.*, )?\{|ControlServer::Start\(\"""")
+        found = [f"{p}:{n}: {line.strip()}" for p in FILES
+                 if p.startswith("tests/") and p.endswith((".cc", ".h", ".py")) and
+                 not p.startswith(("tests/bench/", "tests/tidy/")) and
+                 p not in MAY_NAME_SHARED_ADDRESSES
+                 for n, line in enumerate(lines(p), 1) if shared.search(line)]
+        self.check(found, "a test beside it may take that port: use OwnAddress() or OnOwnAddress() "
+                   "of tests/support/addresses.h, or own_address() of addresses.py")
 
     def test_the_page_of_waits_names_tests_that_exist(self):
         text = "\n".join(lines("ps_server/WAITS.md"))

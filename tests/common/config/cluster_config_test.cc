@@ -25,13 +25,13 @@ std::string Refusal(absl::string_view text) {
 TEST(Cluster, YamlOfTheManualIsRead) {
   const auto cluster = ParseCluster(
       "cluster:\n"
-      "  ps:     [\"127.0.0.1:7001\", \"127.0.0.1:7002\"]\n"
-      "  worker: [\"127.0.0.1:7101\", 127.0.0.1:7102]\n"
+      "  ps:     [\"10.0.0.1:7001\", \"10.0.0.1:7002\"]\n"
+      "  worker: [\"10.0.0.1:7101\", 10.0.0.1:7102]\n"
       "task: {type: worker, index: 1}\n",
       "c.yaml");
   ASSERT_TRUE(cluster.ok()) << cluster.status();
-  EXPECT_THAT(cluster->addresses("ps"), ElementsAre("127.0.0.1:7001", "127.0.0.1:7002"));
-  EXPECT_THAT(cluster->addresses("worker"), ElementsAre("127.0.0.1:7101", "127.0.0.1:7102"));
+  EXPECT_THAT(cluster->addresses("ps"), ElementsAre("10.0.0.1:7001", "10.0.0.1:7002"));
+  EXPECT_THAT(cluster->addresses("worker"), ElementsAre("10.0.0.1:7101", "10.0.0.1:7102"));
   EXPECT_THAT(cluster->addresses("chief"), IsEmpty());
   EXPECT_EQ(cluster->task_type, "worker");
   EXPECT_EQ(cluster->task_index, 1);
@@ -107,6 +107,16 @@ TEST(HostPort, NamesAddressesAndBracketsAreSplit) {
   EXPECT_EQ(ParseHostPort("[::1]:0")->port, 0);
 }
 
+TEST(Loopback, IsANumberOfTheNetworkOrLocalhostNotANameThatBeginsAlike) {
+  for (const char* host : {"localhost", "::1", "127.0.0.2", "127.31.4.9", "127.255.255.254"}) {
+    EXPECT_TRUE(IsLoopback(host)) << host;
+  }
+  for (const char* host : {"", "127.", "127.evil.example", "127.0.0.1.evil.example", "127.0.0.256",
+                           "localhost.evil.example", "10.0.0.1", "0.0.0.0", "::"}) {
+    EXPECT_FALSE(IsLoopback(host)) << host;
+  }
+}
+
 TEST(HostPort, WhatIsNoAddressIsRefused) {
   const std::pair<const char*, const char*> cases[] = {
       {"", "no port"},        {"host", "no port"},        {":1", "no host"},
@@ -134,20 +144,22 @@ const std::set<std::string>& RefusedHere() {
 }
 
 TEST(Cluster, EveryRecordedTfConfigIsReadAsTensorFlowDoes) {
-  SKIP_WITHOUT_SHARED();
-  int equal = 0, refused = 0;
-  for (const json& record : test::GoldenFile("cluster.json").at("tf_config")) {
+  int compared = 0;
+  test::ForEachGolden("cluster.json", "tf_config", [&](const json& record) {
     // Arguments are the constructor's, which override what is tested here; an unset or empty
     // variable is not parsed.
-    if (!record.at("arguments").empty() || record.at("tf_config").is_null()) continue;
+    if (!record.at("arguments").empty() || record.at("tf_config").is_null()) return;
     const std::string text = record.at("tf_config");
-    if (text.empty()) continue;
-    SCOPED_TRACE(record.at("id").get<std::string>() + " " + text);
+    if (text.empty()) return;
+    SCOPED_TRACE(text);
+    ++compared;
     const auto cluster = ParseCluster(text, "TF_CONFIG");
     if (RefusedHere().count(record.at("name")) != 0) {
       EXPECT_EQ(cluster.status().code(), absl::StatusCode::kInvalidArgument);
-      ++refused;
-      continue;
+      return;
+    }
+    if (!cluster.ok() && !test::IsOwnGolden("cluster.json")) {
+      throw test::UnknownRecord(std::string(cluster.status().message()));
     }
     ASSERT_TRUE(cluster.ok()) << cluster.status();
     json want = record.at("cluster").at("value");
@@ -157,24 +169,20 @@ TEST(Cluster, EveryRecordedTfConfigIsReadAsTensorFlowDoes) {
     const json& index = record.at("task_id").at("value");
     EXPECT_EQ(cluster->task_type, type.is_null() ? "" : type.get<std::string>());
     EXPECT_EQ(cluster->task_index, index.is_null() ? -1 : index.get<int>());
-    ++equal;
-  }
-  EXPECT_GE(equal, 14);
-  EXPECT_GE(refused, 16);
+  });
+  EXPECT_TRUE(compared > 0 || IsSkipped());
 }
 
 TEST(Cluster, OrdinalsOfTrainingTasksAreTensorFlowsIdsInTheCluster) {
-  SKIP_WITHOUT_SHARED();
   int checked = 0;
-  for (const json& record : test::GoldenFile("cluster.json").at("roles")) {
+  test::ForEachGolden("cluster.json", "roles", [&](const json& record) {
     const std::string type = record.at("task_type");
     const std::string cluster_name = record.at("cluster_name");
     // Clusters about which TensorFlow refuses every question. Ours: two chiefs or evaluators are
     // refused, a job of another name is warned about.
     const bool odd = cluster_name == "two_chiefs" || cluster_name == "two_evaluators" ||
                      cluster_name == "unknown_job";
-    if ((type != "chief" && type != "worker") || odd) continue;
-    SCOPED_TRACE(record.at("id").get<std::string>());
+    if ((type != "chief" && type != "worker") || odd) return;
     ClusterConfig cluster;
     cluster.tasks = record.at("cluster");
     const json& id = record.at("id_in_cluster");
@@ -184,8 +192,8 @@ TEST(Cluster, OrdinalsOfTrainingTasksAreTensorFlowsIdsInTheCluster) {
       EXPECT_EQ(cluster.training_task_count(), count.at("value"));
     }
     ++checked;
-  }
-  EXPECT_GE(checked, 20);
+  });
+  EXPECT_TRUE(checked > 0 || IsSkipped());
 }
 
 }  // namespace

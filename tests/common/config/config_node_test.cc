@@ -16,7 +16,9 @@
 namespace cairn {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string Refusal(absl::string_view text) {
   const absl::StatusOr<ConfigNode> tree = ParseTree(text, "t.yaml");
@@ -62,6 +64,17 @@ TEST(Tree, BadTextIsRefusedWithItsPlace) {
   EXPECT_EQ(Refusal("a: 1\nb: \x04 2"),
             "t.yaml:2: byte 0x04 is a control character; a configuration is text");
   EXPECT_EQ(Refusal("a: \xff"), "t.yaml:1: byte 0xff is not UTF-8; a configuration is text");
+}
+
+TEST(Tree, ATabThatIndentsIsNamed) {
+  constexpr absl::string_view kTab =
+      ": not valid YAML: the line is indented with a tab; indent with spaces";
+  EXPECT_EQ(Refusal("model:\n\ttype: linear\n"), absl::StrCat("t.yaml:2", kTab));
+  EXPECT_EQ(Refusal("a:\n  b: 1\n  \tc: 2\n"), absl::StrCat("t.yaml:3", kTab));
+  EXPECT_EQ(Refusal("a:\n\t- 1\n\t- 2\n"), absl::StrCat("t.yaml:2", kTab));
+  // A tab is white space elsewhere, and another mistake keeps its own name.
+  EXPECT_EQ(ParseTree("a:\t1\n", "t")->Find("a")->text, "1");
+  EXPECT_THAT(Refusal("a:\t[1\n"), Not(HasSubstr("tab")));
 }
 
 TEST(Tree, DeepNestingIsRefused) {
@@ -147,6 +160,10 @@ TEST(Override, ReplacesAddsAndAppends) {
   EXPECT_EQ(tree->Find("e")->Find("f")->text, "a=b");
   EXPECT_EQ(WhereOf(*tree, "a.b"), "--set");
   EXPECT_EQ(WhereOf(*tree, "a"), "t.yaml:1");
+  // A section made for a key is at the file, which lacks the section's other keys.
+  EXPECT_EQ(WhereOf(*tree, "new.deep.key"), "--set");
+  EXPECT_EQ(WhereOf(*tree, "new.deep.other"), "t.yaml:1");
+  EXPECT_EQ(tree->Find("new")->key_where, "--set");
 }
 
 TEST(Override, AWholeSectionIsReplacedNotMerged) {
@@ -155,7 +172,9 @@ TEST(Override, AWholeSectionIsReplacedNotMerged) {
 }
 
 TEST(Override, WorksOnAnEmptyFile) {
-  EXPECT_EQ(Overridden("", {"a.b=1"})->Find("a")->Find("b")->text, "1");
+  const auto tree = Overridden("", {"a.b=1"});
+  EXPECT_EQ(tree->Find("a")->Find("b")->text, "1");
+  EXPECT_EQ(WhereOf(*tree, "c"), "t.yaml");
 }
 
 TEST(Override, WhatCannotBeAppliedIsRefused) {
@@ -169,6 +188,9 @@ TEST(Override, WhatCannotBeAppliedIsRefused) {
   EXPECT_THAT(refusal("l.5=1"), HasSubstr("l is a list; expected a number from 0 to 1"));
   EXPECT_THAT(refusal("l.x=1"), HasSubstr("found 'x'"));
   EXPECT_THAT(refusal("a={"), HasSubstr("--set a:1:"));
+  EXPECT_THAT(refusal("a=[*.csv]"),
+              AllOf(HasSubstr("--set a:1:"),
+                    HasSubstr("text that starts with * or & needs quotes, as in \"*.csv\"")));
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
 
 JobConfig Parse(absl::string_view text, std::vector<std::string> overrides = {}) {
   const auto job =
@@ -155,15 +156,40 @@ TEST(Job, TheLossFollowsTheModel) {
   EXPECT_EQ(Parse(kShortJob, {"model.type=matrix_factorization"}).model.loss, "mean_squared_error");
 }
 
-TEST(Job, KeysThatDoNothingInTheModelAreWarnings) {
-  EXPECT_THAT(Parse(kManualJob).warnings,
-              ElementsAre(HasSubstr("a9a.yaml:6: model.hidden does nothing in a linear model"),
-                          HasSubstr("model.factors"), HasSubstr("model.embedding")));
-  EXPECT_THAT(Parse(kShortJob, {"model.subsample=0"}).warnings,
-              ElementsAre(HasSubstr("model.subsample does nothing")));
+TEST(Job, KeysThatNothingReadsAreWarnings) {
+  EXPECT_THAT(
+      Parse(kManualJob).warnings,
+      IsSupersetOf(
+          {"jobs/a9a.yaml:6: model.hidden does nothing with model.type: linear; it is for mlp, "
+           "wide_deep",
+           "jobs/a9a.yaml:9: model.init does nothing with model.type: linear; it is for mlp, "
+           "fm, wide_deep, dlrm, matrix_factorization, skip_gram",
+           "jobs/a9a.yaml:31: strategy.staleness_bound_steps does nothing with "
+           "strategy.consistency: async; it is for ssp"}));
+  const auto warnings = [](std::vector<std::string> sets) {
+    return Parse(kShortJob, std::move(sets)).warnings;
+  };
+  EXPECT_THAT(warnings({"model.subsample=0"}),
+              ElementsAre("--set: model.subsample does nothing with data.format: libsvm; it is for "
+                          "text"));
+  EXPECT_THAT(warnings({"checkpoint.keep=5"}),
+              ElementsAre("--set: checkpoint.keep does nothing without checkpoint.directory"));
+  EXPECT_THAT(warnings({"data.shuffle={seed: 2}"}),
+              ElementsAre("--set: data.shuffle.seed does nothing without data.shuffle.buffer_rows "
+                          "above 1"));
+  // Embeddings need keys, whatever the model.
+  EXPECT_THAT(warnings({"model={type: mlp, embedding: {dim: 4}}"}),
+              ElementsAre(HasSubstr("model.embedding does nothing with data.format: libsvm")));
   const JobConfig linear = Parse(kShortJob, {"model.embedding={admit_after_pushes: 2}"});
-  EXPECT_EQ(linear.model.type, "linear");
   EXPECT_EQ(linear.model.embedding.admit_after_pushes, 1);
+}
+
+TEST(Job, KeysOfAServerInProcessAreListedForJobsThatHaveACluster) {
+  const JobConfig job = Parse(kShortJob, {"storage.directory=x", "storage.durability=log"});
+  EXPECT_THAT(job.warnings, IsEmpty());
+  EXPECT_THAT(job.in_process_warnings,
+              ElementsAre(HasSubstr("--set: storage.directory does nothing"),
+                          HasSubstr("--set: storage.durability")));
 }
 
 TEST(Job, RowStorageIsOfAllTablesOrOfThoseThatMatch) {

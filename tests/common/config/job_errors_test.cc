@@ -1,6 +1,8 @@
 // Every kind of mistake in a job file is refused with its place, what was found and what is
 // allowed; what this version lacks is refused as such.
 #include "common/config/job_config.h"
+
+#include "common/config/local_path.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/common/config/job_text.h"
@@ -9,6 +11,7 @@ namespace cairn {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 absl::Status Overridden(std::vector<std::string> overrides) {
   return ParseJob(kShortJob, "job.yaml", {.overrides = std::move(overrides), .check_files = false})
@@ -47,6 +50,48 @@ TEST(JobErrors, NameFileLineAndNearestKey) {
             "job.yaml:2: data.batch_size: found \"12.5\", expected an integer from 1 to 16777216");
   EXPECT_THAT(refusal("model: {type: linear"), HasSubstr("job.yaml:1:"));
   EXPECT_THAT(refusal("a: 1\na: 2\n"), HasSubstr("job.yaml:2: key 'a' is given twice"));
+}
+
+TEST(JobErrors, AnOverrideIsNotBlamedForWhatTheFileLacks) {
+  const auto refusal = [](absl::string_view text, std::vector<std::string> overrides) {
+    return std::string(
+        ParseJob(text, "job.yaml", {.overrides = std::move(overrides)}).status().message());
+  };
+  EXPECT_THAT(refusal("", {"data.epochs=2"}), StartsWith("job.yaml: model.type: is missing"));
+  EXPECT_THAT(refusal("", {"model.classes=1"}), StartsWith("job.yaml: model.type: is missing"));
+  EXPECT_THAT(refusal("name: x\n", {"model.type=linear", "data.format=csv"}),
+              StartsWith("job.yaml:1: data.train: names no file"));
+  EXPECT_THAT(
+      refusal("model: {type: linear}\ndata: {format: csv, train: [nope.csv]}\n", {"data.epochs=2"}),
+      StartsWith("job.yaml:2: data.train[0]: nope.csv: No such file"));
+  // What it holds is its own.
+  EXPECT_THAT(refusal("model: {type: linear}\ndata: {format: csv, train: [nope.csv]}\n",
+                      {"data.train=[none.csv]"}),
+              StartsWith("--set: data.train[0]: none.csv: No such file"));
+  EXPECT_THAT(refusal("", {"optimzer.type=adam"}), StartsWith("--set: unknown key 'optimzer'"));
+}
+
+// Each would otherwise make a local folder "s3:".
+TEST(JobErrors, UrlsAreNoPaths) {
+  for (const char* key : {"storage.directory", "checkpoint.directory", "checkpoint.restore",
+                          "checkpoint.warm_start.from", "output.metrics_file", "output.export",
+                          "output.tensorboard", "data.train", "data.eval"}) {
+    SCOPED_TRACE(key);
+    const absl::Status status = Overridden({absl::StrCat(key, "=s3://bucket/x.npz")});
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr(absl::StrCat(key,
+                                       ": found \"s3://bucket/x.npz\", a URL; expected a path "
+                                       "on this machine: copy the files here")));
+  }
+  ExpectRefused(
+      absl::StatusCode::kInvalidArgument,
+      {{{"data.train=[a.csv, HTTPS://host/b.csv]"}, "data.train[1]: found \"HTTPS://host/b.csv\""},
+       {{"data.format=idx", "data.train=[{images: 'gs://b/i', labels: l}]"}, "gs://b/i"},
+       {{"checkpoint.directory=file:///a/b"}, "expected a path on this machine: write /a/b"}});
+  for (const char* path : {"a:b", "/x/s3://y", "://x", "7z://x", "s3:/x", "[::1]://x"}) {
+    EXPECT_TRUE(CheckLocalPath("flag", path).ok()) << path;
+  }
 }
 
 TEST(JobErrors, WhatIsMissingIsNamed) {

@@ -17,6 +17,7 @@
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/addresses.h"
 #include "tests/support/status_matchers.h"
 
 namespace cairn {
@@ -35,8 +36,8 @@ class Caller {
     ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
     sockaddr_in to = {};
     to.sin_family = AF_INET;
-    to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    to.sin_port = htons(static_cast<uint16_t>(PortOf(address)));
+    EXPECT_EQ(::inet_pton(AF_INET, OwnHost().c_str(), &to.sin_addr), 1);
     EXPECT_EQ(::connect(fd_, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0) << address;
   }
   ~Caller() { ::close(fd_); }
@@ -68,7 +69,7 @@ class Caller {
 class HttpServerTest : public ::testing::Test {
  protected:
   void Start(std::map<std::string, HttpPage> pages) {
-    auto server = HttpServer::Start({}, std::move(pages));
+    auto server = HttpServer::Start(OnOwnAddress<HttpOptions>(), std::move(pages));
     ASSERT_OK(server);
     server_ = *std::move(server);
   }
@@ -88,7 +89,7 @@ HttpReply Hello(absl::string_view query) { return {.body = absl::StrCat("hello "
 
 TEST_F(HttpServerTest, PagesAreAnsweredWithTheirQuery) {
   Start({{"/hello", Hello}});
-  EXPECT_THAT(server_->address(), StartsWith("127.0.0.1:"));
+  EXPECT_THAT(server_->address(), StartsWith(OwnHost() + ":"));
   const std::string answer = Get("/hello?you=1&x=%20");
   EXPECT_THAT(answer,
               AllOf(StartsWith("HTTP/1.1 200 OK\r\n"), HasSubstr("\r\n\r\nhello you=1&x=%20"),
@@ -108,6 +109,22 @@ TEST_F(HttpServerTest, WhatIsNotServedIsRefusedAndSaysWhatIs) {
   EXPECT_THAT(Answer("GET /a HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"),
               StartsWith("HTTP/1.1 4"));
   EXPECT_THAT(Answer("nonsense\r\n\r\n"), Not(HasSubstr("hello")));
+}
+
+TEST_F(HttpServerTest, RequestsThatNameNoPathHereAreRefused) {
+  Start({{"/a", Hello}});
+  const auto of_target = [&](const std::string& target) {
+    return Answer(absl::StrCat("GET ", target, " HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+  };
+  for (const std::string target :
+       {"*", "http://localhost/a", "http://evil.example/a", "/a%00.html", "/a%00"}) {
+    const std::string answer = of_target(target);
+    EXPECT_THAT(answer, AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("ask for a path"),
+                              Not(HasSubstr("hello"))))
+        << target;
+  }
+  EXPECT_THAT(of_target("http://" + server_->address() + "/a"), StartsWith("HTTP/1.1 400"));
+  EXPECT_THAT(of_target("/a?x=%00"), HasSubstr("hello x=%00"));
 }
 
 TEST_F(HttpServerTest, NoWebPageReadsItThroughAHostNameOfItsOwn) {
@@ -165,8 +182,9 @@ TEST_F(HttpServerTest, APageWithoutMemoryIsAnsweredAndTheServerGoesOn) {
 TEST_F(HttpServerTest, APortInUseIsNamed) {
   Start({{"/a", Hello}});
   const std::string address = server_->address();
-  const int32_t port = std::stoi(address.substr(address.rfind(':') + 1));
-  EXPECT_THAT(HttpServer::Start({.port = port}, {}),
+  HttpOptions same;
+  same.port = PortOf(address);
+  EXPECT_THAT(HttpServer::Start(OnOwnAddress(same), {}),
               StatusIs(absl::StatusCode::kUnavailable,
                        AllOf(HasSubstr(address), HasSubstr("choose another --http_port"))));
 }

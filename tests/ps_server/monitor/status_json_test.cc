@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -27,9 +28,34 @@ wire::WorkerStanding Live(int32_t worker, const std::vector<int32_t>& servers_go
   return standing;
 }
 
-Json StatusOf(const EngineFigures& engine) {
-  const ClusterPlace place = {.servers = {"a:1", "b:1"}};
-  return Json::parse(StatusJson(place, "serving", &engine, {}, {}, 0));
+StatusReading Reading(const EngineFigures& engine) {
+  return {.place = {.servers = {"a:1", "b:1"}},
+          .state = "serving",
+          .engine = engine,
+          .job = FirstJob(engine)};
+}
+
+Json StatusOf(const StatusReading& reading) {
+  return Json::parse(StatusJson(reading, StateOf(JobViewsOf(reading))));
+}
+Json StatusOf(const EngineFigures& engine) { return StatusOf(Reading(engine)); }
+
+// ps:1's answer about a job with `workers`.
+PeerAnswer Peer(const std::vector<wire::WorkerStanding>& workers) {
+  PeerAnswer peer{.server = 1};
+  peer.described.server_index = 1;
+  peer.described.memory_used_bytes = 100;
+  peer.described.memory_budget_bytes = 1000;
+  peer.described.disk_bytes = 7;
+  peer.described.seconds_since_checkpoint = 30;
+  peer.described.status_page = "http://b:8080/";
+  wire::VariableInfo info;
+  info.spec.name = "kernel";
+  info.shards.emplace_back();
+  info.shards.back().rows = 4;
+  peer.described.variables.push_back(info);
+  peer.why.workers = workers;
+  return peer;
 }
 
 TEST(StatusJson, JobsWithWorkersComeFirstAndAllAreCounted) {
@@ -69,6 +95,77 @@ TEST(StatusJson, AServerThatWorkersMissIsGoneForTheFirstOfThem) {
   EXPECT_EQ(server["state"], "gone");
   EXPECT_THAT(server["gone_for"], ElementsAre("worker:0", "worker:1", "worker:2"));
   EXPECT_EQ(server["gone_for_count"], 5);
+}
+
+TEST(StatusJson, SumsAreThoseOfAllServersThatAnswer) {
+  EngineFigures engine{.memory_used_bytes = 11, .memory_budget_bytes = 1000, .disk_bytes = 5};
+  engine.jobs.push_back({
+      .name = "clicks",
+      .variables = 1,
+      .rows = 3,
+      .workers = {Live(0)},
+      .since_checkpoint = absl::Seconds(40),
+  });
+  StatusReading reading = Reading(engine);
+  Json status = StatusOf(reading);
+  EXPECT_EQ(status["cluster"]["memory_used_bytes"], 11);
+  EXPECT_EQ(status["cluster"]["asked"], false);
+  EXPECT_EQ(status["job_state"]["seconds_since_checkpoint"], 40);
+  wire::WorkerStanding behind = Live(0);
+  behind.applied = 9;
+  behind.durable = 4;
+  reading.peers =
+      std::make_shared<std::vector<PeerAnswer>>(std::vector<PeerAnswer>{Peer({behind})});
+  status = StatusOf(reading);
+  const Json& all = status["cluster"];
+  EXPECT_EQ(all["answered"], 2);
+  EXPECT_EQ(all["memory_used_bytes"], 111);
+  EXPECT_EQ(all["memory_budget_bytes"], 2000);
+  EXPECT_EQ(all["disk_bytes"], 12);
+  EXPECT_EQ(all["rows"], 7);
+  EXPECT_EQ(all["variables"], 1);
+  EXPECT_EQ(all["durable_lag_pushes"], 5);
+  EXPECT_EQ(status["servers"][1]["state"], "serving");
+  EXPECT_EQ(status["servers"][1]["page"], "http://b:8080/");
+  // The server whose part is oldest decides how old the last whole checkpoint is.
+  EXPECT_EQ(status["job_state"]["seconds_since_checkpoint"], 40);
+}
+
+TEST(StatusJson, WhatAnotherServerKnowsOfTheJobIsShownHereToo) {
+  EngineFigures engine;
+  engine.jobs.push_back({.name = "clicks", .workers = {Live(0), Live(1)}});
+  StatusReading reading = Reading(engine);
+  PeerAnswer peer = Peer({Live(0), Live(1)});
+  wire::WaitingCall call;
+  call.worker = 0;
+  call.waits_for = "step";
+  call.seconds = 4;
+  call.text = "worker 0 waits";
+  call.missing = {Live(1)};
+  peer.why.waiting = {call};
+  reading.peers = std::make_shared<std::vector<PeerAnswer>>(std::vector<PeerAnswer>{peer});
+  const Json status = StatusOf(reading);
+  EXPECT_EQ(status["job_state"]["sentence"], "Waiting 4 s: worker:0 waits for worker:1");
+  EXPECT_EQ(status["jobs"][0]["waiting"][0]["server"], "ps:1");
+  EXPECT_EQ(status["jobs"][0]["waiting_count"], 1);
+}
+
+TEST(StatusJson, AServerThatIsSilentOrRefusesIsNamed) {
+  EngineFigures engine;
+  engine.jobs.push_back({.name = "clicks", .workers = {}});
+  StatusReading reading = Reading(engine);
+  const auto answer = [&](const absl::Status& status) {
+    reading.peers = std::make_shared<std::vector<PeerAnswer>>(
+        std::vector<PeerAnswer>{{.server = 1, .status = status}});
+    return StatusOf(reading);
+  };
+  Json status = answer(absl::UnavailableError("connection refused"));
+  EXPECT_EQ(status["servers"][1]["state"], "silent");
+  EXPECT_EQ(status["servers"][1]["error"], "connection refused");
+  EXPECT_EQ(status["cluster"]["answered"], 1);
+  status = answer(absl::PermissionDeniedError("no role"));
+  EXPECT_EQ(status["servers"][1]["state"], "refuses");
+  EXPECT_EQ(status["job_state"]["sentence"], "No workers: none has joined");
 }
 
 TEST(StatusJson, BytesThatAreNoTextDoNotBreakIt) {

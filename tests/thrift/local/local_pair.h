@@ -9,11 +9,11 @@
 #include <string>
 #include <utility>
 
+#include "common/descriptor.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
 #include "tests/thrift/raw_socket.h"
 #include "thrift/bulk_transport.h"
-#include "thrift/descriptor.h"
 #include "thrift/local/local_stream.h"
 #include "thrift/local/shared_rings.h"
 

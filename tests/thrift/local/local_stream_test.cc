@@ -332,6 +332,7 @@ TEST(LocalTransport, RecordsThatLieAreNamed) {
   refused(LocalRecord::kRoom, 0, UINT32_MAX, "says that it read");
   refused(LocalRecord::kRoom, 1, 0, "kind 4 with 1 bytes");
   refused(LocalRecord::kRoom, 0, 0, "room for 0");
+  refused(LocalRecord::kRingAndAsks, 0, 0, "has written nothing since it last asked");
   refused(LocalRecord::kInline, 0, 0, "kind 1 with 0 bytes");
   refused(LocalRecord::kRing, 0, 0, "kind 2 with 0 bytes");
   refused(static_cast<LocalRecord::Kind>(0), 4, 0, "kind 0");
@@ -346,6 +347,19 @@ TEST(LocalTransport, ARingIsNotOverfilledByManyRecords) {
   // It was read, and the peer was not told: it cannot know.
   pair.Say(LocalRecord::kRing, 1);
   EXPECT_THAT(ReadOne(pair).second, HasSubstr("1 bytes more, and 0 were free"));
+}
+
+// A peer cannot keep this side busy with records that carry nothing.
+TEST(LocalTransport, EmptyAsksWithoutBytesBetweenThemEndTheConnection) {
+  LocalTransportPair pair = MakeLocalPair();
+  std::vector<uint8_t> space(2);
+  pair.Say(LocalRecord::kRing, 1);
+  pair.Say(LocalRecord::kRingAndAsks, 0);
+  pair.Say(LocalRecord::kRing, 1);
+  pair.transport->readAll(space.data(), 2);
+  pair.Say(LocalRecord::kRingAndAsks, 0);
+  pair.Say(LocalRecord::kRingAndAsks, 0);
+  EXPECT_THAT(ReadOne(pair).second, HasSubstr("has written nothing since it last asked"));
 }
 
 TEST(LocalTransport, APeerThatAsksForRoomAndDoesNotReadIsNamed) {

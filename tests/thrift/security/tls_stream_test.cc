@@ -16,6 +16,7 @@
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/addresses.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/test_certificates.h"
 #include "tests/thrift/raw_socket.h"
@@ -55,7 +56,7 @@ struct Meeting {
   absl::Status client_verdict;
 };
 
-Meeting Meet(TlsContext& client, TlsContext& server, const std::string& host = "127.0.0.1") {
+Meeting Meet(TlsContext& client, TlsContext& server, const std::string& host = OwnHost()) {
   Meeting meeting;
   int fds[2] = {-1, -1};
   EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
@@ -103,7 +104,7 @@ TEST_F(TlsStreamTest, EachSideKnowsTheOthersCertificate) {
   EXPECT_EQ((*meeting.server)->peer_certificate().name, "worker-0");
   EXPECT_EQ((*meeting.server)->peer_certificate().roles, kWorker);
   EXPECT_EQ((*meeting.client)->peer_certificate().name, "ps-0");
-  EXPECT_THAT((*meeting.client)->peer_certificate().hosts, ElementsAre("127.0.0.1", "localhost"));
+  EXPECT_THAT((*meeting.client)->peer_certificate().hosts, ElementsAre(OwnHost(), "localhost"));
   EXPECT_THAT((*meeting.client)->Terms(), "TLSv1.3 TLS_AES_128_GCM_SHA256");
   EXPECT_OK(Meet(*client_, *server_, "localhost").client);
 }
@@ -154,10 +155,10 @@ TEST_F(TlsStreamTest, ExpiredCertificatesAreRefusedByBothSides) {
 TEST_F(TlsStreamTest, AServerOfAnotherNameIsRefused) {
   for (const std::string host : {"10.1.2.3", "ps-0.example", "ps-0"}) {  // the last is the CN
     const Meeting meeting = Meet(*client_, *server_, host);
-    EXPECT_THAT(
-        meeting.client,
-        StatusIs(kUntrusted, AllOf(HasSubstr("is for 127.0.0.1, localhost, not for " + host),
-                                   HasSubstr("cluster file"))));
+    EXPECT_THAT(meeting.client,
+                StatusIs(kUntrusted,
+                         AllOf(HasSubstr("is for " + OwnHost() + ", localhost, not for " + host),
+                               HasSubstr("cluster file"))));
     EXPECT_THAT(meeting.server,
                 StatusIs(kUntrusted, HasSubstr("refuses this server's certificate")));
   }
@@ -165,7 +166,7 @@ TEST_F(TlsStreamTest, AServerOfAnotherNameIsRefused) {
 
 TEST_F(TlsStreamTest, AClientsCertificateIsNoServers) {
   CertificateRequest request = WorkerRequest();
-  request.hosts = {"127.0.0.1"};
+  request.hosts = {OwnHost()};
   EXPECT_THAT(Meet(*client_, *Server(request)).client,
               StatusIs(kUntrusted, HasSubstr("may not be used by a server")));
   EXPECT_THAT(Meet(*Client(TestCertificates::ServerRequest()), *server_).server,
@@ -306,13 +307,12 @@ TEST_F(TlsStreamTest, BytesThatWereChangedOnTheWayAreNotTaken) {
 TEST_F(TlsStreamTest, ChangedFilesCountFromTheNextHandshakeOn) {
   EXPECT_OK(Meet(*client_, *server_).client);
   CertificateRequest renewed = TestCertificates::ServerRequest();
-  renewed.hosts = {"127.0.0.1", "renewed.example"};
+  renewed.hosts = {OwnHost(), "renewed.example"};
   Meeting before = Meet(*client_, *server_);
   certificates_.Issue(renewed);
   const Meeting after = Meet(*client_, *server_);
   ASSERT_OK(after.client);
-  EXPECT_THAT((*after.client)->peer_certificate().hosts,
-              ElementsAre("127.0.0.1", "renewed.example"));
+  EXPECT_THAT((*after.client)->peer_certificate().hosts, ElementsAre(OwnHost(), "renewed.example"));
   // The connection from before lives on.
   const auto out = TransportOf(before.client_socket, std::move(before.client));
   const auto in = TransportOf(before.server_socket, std::move(before.server));
@@ -325,8 +325,7 @@ TEST_F(TlsStreamTest, ChangedFilesCountFromTheNextHandshakeOn) {
   WriteFile(certificates_.path("ps-0.crt"), "no certificate");
   const Meeting last = Meet(*client_, *server_);
   ASSERT_OK(last.client);
-  EXPECT_THAT((*last.client)->peer_certificate().hosts,
-              ElementsAre("127.0.0.1", "renewed.example"));
+  EXPECT_THAT((*last.client)->peer_certificate().hosts, ElementsAre(OwnHost(), "renewed.example"));
 }
 
 TEST(TlsContext, FilesThatDoNotFitAreNamed) {

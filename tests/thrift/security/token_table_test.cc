@@ -62,6 +62,10 @@ TEST_F(TokenTableTest, MistakesAreNamedByLineAndTokensAreNot) {
   EXPECT_THAT(LoadError("short worker\n"), StatusIs(bad, HasSubstr("a token of 5 bytes")));
   EXPECT_THAT(LoadError(std::string(600, 'x') + " worker\n"),
               StatusIs(bad, HasSubstr("600 bytes")));
+  EXPECT_NE(Load(first + " worker\n" + first + " worker again\n"), nullptr);
+  EXPECT_THAT(LoadError(first + " worker\n" + kSecond + " reader\n" + first + " admin\n"),
+              StatusIs(bad, AllOf(HasSubstr("tokens:3: the token has other roles on a line before"),
+                                  Not(HasSubstr(first)))));
   WriteFile(path_, first + " worker\n", 0644);
   EXPECT_THAT(TokenTable::Load(path_),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("has mode 0644")));

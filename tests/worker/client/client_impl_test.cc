@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "absl/synchronization/notification.h"
+#include "tests/support/addresses.h"
 #include "tests/worker/client/fleet.h"
 
 namespace cairn::test {
@@ -35,11 +36,11 @@ bool Eventually(const Condition& condition) {
 
 TEST(Connect, NamesEveryServerThatIsAbsent) {
   ClientOptions options = Fleet::Options();
-  options.servers = {"127.0.0.1:1"};  // nobody listens on port 1
+  options.servers = {NobodysAddress()};
   options.ps_wait = absl::Milliseconds(50);
   EXPECT_THAT(PsClient::Connect(options, Soon()),
               StatusIs(absl::StatusCode::kUnavailable,
-                       AllOf(HasSubstr("ps:0 (127.0.0.1:1) is gone since"),
+                       AllOf(HasSubstr("ps:0 (" + NobodysAddress() + ") is gone since"),
                              HasSubstr("Connection refused"), HasSubstr("50ms"))));
   Fleet fleet(3, true);
   fleet.proxy(1).Shut();
@@ -219,7 +220,7 @@ TEST_F(CutConnections, GivesUpAfterPsWaitAndSaysWhoSinceWhenAndWhy) {
   std::vector<float> out(2);
   EXPECT_THAT(client->Pull({WholeInto("v0", &out), WholeInto("v1", &out)}, Soon()),
               StatusIs(absl::StatusCode::kUnavailable,
-                       AllOf(HasSubstr("ps:1 (127.0.0.1:"), HasSubstr("is gone since"),
+                       AllOf(HasSubstr("ps:1 (" + OwnHost() + ":"), HasSubstr("is gone since"),
                              HasSubstr("after 50ms"), Not(HasSubstr("ps:0")))));
 }
 
@@ -279,6 +280,23 @@ TEST_F(CutConnections, ARestartThatLostDurablePushesEndsTheClient) {
   EXPECT_THAT(client->Push({Whole("v1", ones_)}, "", Soon()), lost);
   // The other server is not concerned.
   EXPECT_OK(client->Pull({WholeInto("v0", &out)}, Soon()));
+}
+
+TEST(OtherServer, IsAskedSeldomAndIsTheReasonOfTheError) {
+  Fleet fleet(2, false);
+  ClientOptions options = Fleet::Options();
+  options.ps_wait = absl::Milliseconds(500);
+  const auto client = fleet.Connect(options);
+  ASSERT_OK(client->Create({Dense("w", {2}, {{.first_row = 0, .rows = 2, .ps = 1}})}, Soon()));
+  fleet.fake(1).Reboot(/*durable=*/0);
+  fleet.fake(1).answers_as = 0;
+  const int64_t before = fleet.fake(1).calls("hello");
+  EXPECT_THAT(client->Push({Whole("w", {1, 1})}, "", Soon()),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       AllOf(HasSubstr("ps:1"), HasSubstr("says that it is ps:0 of 2"),
+                             HasSubstr("gave up after 500ms"))));
+  // 10 ms, doubling, each cut by up to half.
+  EXPECT_LT(fleet.fake(1).calls("hello") - before, 15);
 }
 
 TEST_F(CutConnections, ErrorsOfSeveralServersAreAllNamed) {

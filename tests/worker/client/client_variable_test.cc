@@ -59,24 +59,37 @@ TEST(ClientVariableMap, KnowsWhoHadNoRowsAtSomeTimeSince) {
   ClientVariableMap map;
   EXPECT_THAT(map.Insert(TableOn({0, 1, 3}, 1))->NewcomersSince(1), IsEmpty());
   map.Insert(TableOn({2, 1, 3}, 2));
-  const ClientVariable* const third = map.Insert(TableOn({2, 0, 3}, 3));
+  const ClientVariablePtr third = map.Insert(TableOn({2, 0, 3}, 3));
   EXPECT_THAT(third->NewcomersSince(1), ElementsAre(0, 2));  // ps:0 had none by the second
   EXPECT_THAT(third->NewcomersSince(2), ElementsAre(0));
   EXPECT_THAT(third->NewcomersSince(3), IsEmpty());
   // What was between is not known.
-  const ClientVariable* const fifth = map.Insert(TableOn({2, 0, 1}, 5));
+  const ClientVariablePtr fifth = map.Insert(TableOn({2, 0, 1}, 5));
   EXPECT_THAT(fifth->NewcomersSince(3), ElementsAre(0, 1, 2));
   EXPECT_THAT(fifth->NewcomersSince(5), IsEmpty());
 }
 
-TEST(ClientVariableMap, KeepsPointersOfWhatItForgets) {
+TEST(ClientVariableMap, AVariableOutlivesBeingForgottenWhileItIsUsed) {
   ClientVariableMap map;
-  const ClientVariable* first = map.Insert(test::Dense("v", {2}, {{0, 2, 0}}));
+  const ClientVariablePtr first = map.Insert(test::Dense("v", {2}, {{0, 2, 0}}));
   EXPECT_EQ(map.Insert(test::Dense("v", {2}, {{0, 2, 0}})), first);
   EXPECT_EQ(map.Find("v"), first);
   map.Clear();
   EXPECT_EQ(map.Find("v"), nullptr);
   EXPECT_EQ(first->spec().name, "v");
+}
+
+// Every rebalance makes a new map of each table that it concerns, of up to 65536 buckets.
+TEST(ClientVariableMap, MapsThatNobodyUsesAreFreed) {
+  ClientVariableMap map;
+  const std::weak_ptr<const ClientVariable> old = map.Insert(TableOn({0, 1}, 1));
+  ClientVariablePtr used = map.Insert(TableOn({1, 1}, 2));
+  EXPECT_TRUE(old.expired());
+  const std::weak_ptr<const ClientVariable> second = used;
+  map.Insert(TableOn({1, 0}, 3));
+  EXPECT_FALSE(second.expired());
+  used.reset();
+  EXPECT_TRUE(second.expired());
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ class DataPlanTest : public ::testing::Test {
 
 TEST_F(DataPlanTest, ViewsTheCallersMemoryWhereOneServerHoldsAll) {
   DataPlan plan(sessions_, limits_);
-  const ClientVariable variable(Dense("v", {4}, {{0, 4, 1}}));
+  const auto variable = std::make_shared<const ClientVariable>(Dense("v", {4}, {{0, 4, 1}}));
   const std::vector<int64_t> ids = {3, 0, 3};
   const std::vector<float> gradient = {1, 2, 3};
   std::vector<float> out(3);
@@ -51,7 +51,8 @@ TEST_F(DataPlanTest, ViewsTheCallersMemoryWhereOneServerHoldsAll) {
 
 TEST_F(DataPlanTest, SortsRowsByServerAndKeepsTheirOrder) {
   DataPlan plan(sessions_, limits_);
-  const ClientVariable variable(Dense("v", {4}, {{0, 2, 0}, {2, 2, 1}}));
+  const auto variable =
+      std::make_shared<const ClientVariable>(Dense("v", {4}, {{0, 2, 0}, {2, 2, 1}}));
   const std::vector<int64_t> ids = {3, 0, 2, 1, 3};
   const std::vector<float> gradient = {1, 2, 3, 4, 5};
   ASSERT_OK(plan.AddPush(variable, Some("v", Part::kRows, ids, gradient)));
@@ -68,7 +69,7 @@ TEST_F(DataPlanTest, SortsRowsByServerAndKeepsTheirOrder) {
 
 TEST_F(DataPlanTest, CutsPullsByItemsAndIds) {
   DataPlan plan(sessions_, limits_);
-  const ClientVariable variable(Dense("v", {1000}, {{0, 1000, 0}}));
+  const auto variable = std::make_shared<const ClientVariable>(Dense("v", {1000}, {{0, 1000, 0}}));
   const std::vector<int64_t> ids(250);
   std::vector<float> out(250), whole(1000);
   ASSERT_OK(plan.AddPull(variable, SomeInto("v", Part::kRows, ids, &out)));
@@ -83,7 +84,8 @@ TEST_F(DataPlanTest, CutsPullsByItemsAndIds) {
 
 TEST_F(DataPlanTest, AnEmptyAssignReachesNobodyAnEmptyPushEverybody) {
   DataPlan plan(sessions_, limits_);
-  const ClientVariable variable(Dense("v", {4}, {{0, 2, 0}, {2, 2, 1}}));
+  const auto variable =
+      std::make_shared<const ClientVariable>(Dense("v", {4}, {{0, 2, 0}, {2, 2, 1}}));
   ASSERT_OK(plan.AddAssign(variable, Some("v", Part::kRows, {}, {})));
   EXPECT_EQ(plan.WaveCount(), 0u);
   plan.Reset();
@@ -92,8 +94,50 @@ TEST_F(DataPlanTest, AnEmptyAssignReachesNobodyAnEmptyPushEverybody) {
   EXPECT_EQ(plan.Wave(0).size(), 2u);
 }
 
+// Rows of a shape such as [4, 0] have no bytes to be counted by, in whatever format they travel.
+TEST_F(DataPlanTest, RowsWithoutElementsTravelInEveryFormat) {
+  for (const std::vector<DenseShard>& shards :
+       {std::vector<DenseShard>{{0, 4, 0}}, std::vector<DenseShard>{{0, 1, 0}, {1, 3, 1}}}) {
+    const auto variable = std::make_shared<const ClientVariable>(Dense("v", {4, 0}, shards));
+    for (const ValueFormat format :
+         {ValueFormat::kPlain, ValueFormat::kFloat16, ValueFormat::kBFloat16, ValueFormat::kInt8,
+          ValueFormat::kTopK}) {
+      SCOPED_TRACE(ValueFormatName(format));
+      DataPlan plan(sessions_, limits_);
+      std::vector<float> none;
+      PushSource whole = Whole("v", none);
+      whole.format = format;
+      ASSERT_OK(plan.AddPush(variable, whole));
+      if (format != ValueFormat::kTopK) {
+        const std::vector<int64_t> ids = {3, 0, 3};
+        PushSource some = Some("v", Part::kRows, ids, none);
+        some.format = format;
+        ASSERT_OK(plan.AddPush(variable, some));
+        ASSERT_OK(plan.AddPull(variable, SomeInto("v", Part::kRows, ids, &none)));
+      }
+      ASSERT_EQ(plan.WaveCount(), 1u);
+      for (const Exchange* exchange : plan.Wave(0)) {
+        for (const wire::PushItem& item : exchange->call.request.push.items) {
+          EXPECT_EQ(item.values.size(), 0u);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(DataPlanTest, HoldsItsVariablesUntilItIsReset) {
+  DataPlan plan(sessions_, limits_);
+  auto variable = std::make_shared<const ClientVariable>(Dense("v", {4}, {{0, 4, 0}}));
+  const std::weak_ptr<const ClientVariable> watched = variable;
+  std::vector<float> out(4);
+  ASSERT_OK(plan.AddPull(std::move(variable), WholeInto("v", &out)));
+  EXPECT_FALSE(watched.expired());
+  plan.Reset();
+  EXPECT_TRUE(watched.expired());
+}
+
 TEST_F(DataPlanTest, ReportsRepliesThatDoNotFit) {
-  const ClientVariable variable(Dense("v", {4}, {{0, 4, 0}}));
+  const auto variable = std::make_shared<const ClientVariable>(Dense("v", {4}, {{0, 4, 0}}));
   std::vector<float> out(4);
   const auto land = [&](const std::vector<size_t>& sizes, wire::DType::type dtype) {
     DataPlan plan(sessions_, limits_);
@@ -155,7 +199,8 @@ class HeldValuesTest : public DataPlanTest {
     return item;
   }
 
-  const ClientVariable variable_{Dense("v", {10}, {{0, 4, 0}, {4, 6, 1}})};
+  const ClientVariablePtr variable_ =
+      std::make_shared<const ClientVariable>(Dense("v", {10}, {{0, 4, 0}, {4, 6, 1}}));
   std::vector<float> out_ = std::vector<float>(10, -1);
   HeldValues held_;
   wire::HeldCopy asked_[2];

@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "ps_server/listener.h"
+#include "tests/support/addresses.h"
 #include "tests/support/fake_service.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/tcp_proxy.h"
@@ -24,7 +25,8 @@ class Fleet {
     for (int32_t s = 0; s < count; ++s) {
       fakes_.push_back(std::make_unique<FakeService>(s, count));
       if (!remote) continue;
-      listeners_.push_back(Listener::Start(*fakes_.back(), {}).value());
+      listeners_.push_back(
+          Listener::Start(*fakes_.back(), OnOwnAddress<ListenerOptions>()).value());
       proxies_.push_back(std::make_unique<TcpProxy>(listeners_.back()->address()));
     }
   }

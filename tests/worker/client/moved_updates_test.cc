@@ -11,6 +11,8 @@
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
 #include "thrift/ParameterServer.h"
+#include "thrift/convert.h"
+#include "thrift/errors.h"
 
 namespace cairn::test {
 namespace {
@@ -80,6 +82,8 @@ class MovedUpdatesTest : public ::testing::Test, private MovedUpdates::Host {
   }
 
   std::vector<std::string> calls_;
+  absl::Status known_;  // what KnowServersOf answers
+  MovedUpdates& moved_updates() { return moved_updates_; }
 
  private:
   std::vector<std::unique_ptr<ServerSession>> MakeSessions() {
@@ -93,7 +97,7 @@ class MovedUpdatesTest : public ::testing::Test, private MovedUpdates::Host {
     return sessions;
   }
   absl::Status CheckOpen(absl::string_view, Deadline) const override { return absl::OkStatus(); }
-  absl::Status KnowServersOf(const VariableSpec&, Deadline) override { return absl::OkStatus(); }
+  absl::Status KnowServersOf(const VariableSpec&, Deadline) override { return known_; }
   void CountRetries(int64_t) override {}
 
   const ClientIdentity identity_{.job = "job", .worker = 0, .server_count = kServers};
@@ -149,6 +153,26 @@ TEST_F(MovedUpdatesTest, WhoIsAskedForAPushGetsItWithTheOthersThatLackIt) {
   ASSERT_OK(Push(&moved));
   ASSERT_EQ(calls_.size(), 3u);
   EXPECT_EQ(calls_[0], "ps:0");
+}
+
+// Another server has the address of one that a map names. Whoever has the rows no more says so at
+// once, each time that it is asked.
+TEST_F(MovedUpdatesTest, AMapWhoseServerCannotBeGreetedIsAskedForSeldomAndNamed) {
+  VariableSpec map;
+  map.name = "w";
+  map.shape = {2};
+  const absl::Status moved = MovedError("\"w\" has moved", {ToWire(map)});
+  known_ = absl::FailedPreconditionError("ps:2 (host:1) of 3 says that it is ps:0 of 1");
+  int asked = 0;
+  for (const Deadline deadline = Deadline::In(absl::Milliseconds(500)); !deadline.Expired();) {
+    moved_updates().LearnMaps(moved, deadline);
+    ++asked;
+  }
+  EXPECT_LE(asked, 8);  // 10 ms, doubling
+  EXPECT_EQ(moved_updates().failure(), known_);
+  known_ = absl::OkStatus();
+  moved_updates().LearnMaps(moved, Deadline::In(absl::Seconds(10)));
+  EXPECT_OK(moved_updates().failure());
 }
 
 }  // namespace

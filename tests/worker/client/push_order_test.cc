@@ -34,13 +34,19 @@ class PushOrderTest : public ::testing::Test {
       exchange->sent = sent;
       exchange->done = outcome.progress == Progress::kAnswered;
       exchange->outcome = outcome;
-      exchange->boot_id = 0;
+      exchange->boot_id = 1;
       if (outcome.status.ok()) {
         EXPECT_TRUE(order_.Answered(*exchange));
       }
     }
     order_.Settle(exchanges, outcome.status);
     return exchanges[0]->call.request.push.sequence;
+  }
+  // Every server has greeted the worker.
+  void SetUp() override {
+    wire::HelloReply reply;
+    reply.state.boot_id = 1;
+    for (int s = 0; s < 2; ++s) sessions_[s].Begin(reply, 1, 0, 0);
   }
   int64_t Through(int server) {
     wire::Caller caller;

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "absl/synchronization/notification.h"
+#include "tests/support/addresses.h"
 #include "tests/worker/client/fleet.h"
 #include "thrift/errors.h"
 
@@ -161,7 +162,7 @@ TEST_F(ReplayTest, AWaitForAReplayUnderWayEndsAndSaysWhatItWaitedFor) {
   std::vector<float> out(2);
   EXPECT_THAT(client_->Pull({WholeInto("v1", &out)}, Deadline::In(absl::Milliseconds(100))),
               StatusIs(absl::StatusCode::kUnavailable,
-                       AllOf(HasSubstr("ps:1 (127.0.0.1:"),
+                       AllOf(HasSubstr("ps:1 (" + OwnHost() + ":"),
                              HasSubstr("was restarted and is being sent the pushes it does not "
                                        "have since"))));
   release->Notify();

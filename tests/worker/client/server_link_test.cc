@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <fstream>
 
+#include "tests/support/addresses.h"
 #include "tests/support/temp_dir.h"
 #include "tests/worker/client/fleet.h"
 #include "thrift/errors.h"
@@ -44,7 +45,8 @@ class LinkTest : public ::testing::TestWithParam<bool> {
   }
 
   FakeService fake_;
-  std::unique_ptr<Listener> listener_ = Listener::Start(fake_, {}).value();
+  std::unique_ptr<Listener> listener_ =
+      Listener::Start(fake_, OnOwnAddress<ListenerOptions>()).value();
   TcpProxy proxy_{listener_->address()};
   std::unique_ptr<ServerLink> link_;
 };
@@ -79,7 +81,9 @@ TEST_P(RemoteLinkTest, ReplacesAConnectionThatDiedWhileItRested) {
   link_ = RemoteLink("ps:0", listener_->address(), 1 << 20);
   ASSERT_OK(Call().status);
   listener_->Stop();
-  listener_ = Listener::Start(fake_, {.port = std::stoi(listener_->address().substr(10))}).value();
+  ListenerOptions same;
+  same.port = PortOf(listener_->address());
+  listener_ = Listener::Start(fake_, OnOwnAddress(same)).value();
   EXPECT_OK(Call().status);
   EXPECT_EQ(fake_.calls("flush"), 2);
 }
@@ -88,7 +92,7 @@ TEST_P(RemoteLinkTest, TellsNotSentFromNotKnown) {
   proxy_.DropReplies(1);
   EXPECT_EQ(Call().progress, Progress::kUnknown);
   EXPECT_EQ(fake_.calls("flush"), 1);
-  const auto nobody = RemoteLink("ps:9", "127.0.0.1:1", 1 << 20);
+  const auto nobody = RemoteLink("ps:9", NobodysAddress(), 1 << 20);
   Channel* channel = nullptr;
   const Outcome outcome = nobody->Take(Soon(), &channel);
   EXPECT_EQ(channel, nullptr);
@@ -127,7 +131,7 @@ class TokenLinkTest : public ::testing::Test {
     Send("the-first-token-of-all");
     ListenerOptions options;
     options.security.accepted_tokens = tokens_;
-    listener_ = Listener::Start(fake_, options).value();
+    listener_ = Listener::Start(fake_, OnOwnAddress(options)).value();
     SecurityOptions security;
     security.token_file = token_;
     link_ =

@@ -16,7 +16,7 @@ class ServerSessionTest : public ::testing::Test {
  protected:
   void SetUp() override {
     wire::HelloReply reply;
-    ASSERT_OK(session_.Hello(0, Soon(), &reply).status);
+    ASSERT_OK(session_.Hello(0, 0, Soon(), &reply).status);
     session_.Begin(reply, reply.incarnation, 0, 0);
   }
   Outcome Push(int64_t sequence) {
@@ -114,11 +114,29 @@ TEST_F(ServerSessionTest, OnlyWhatMayPassIsTriedAgain) {
   EXPECT_EQ(judge(Progress::kAnswered, stopping, false), Verdict::kFail);
 }
 
+// Its port was taken while it was down. Whoever has it may go again.
+TEST_F(ServerSessionTest, AnotherServerAtItsAddressIsNamedAndWaitedFor) {
+  ASSERT_OK(Push(1).status);
+  fake_.Reboot(/*durable=*/1);
+  fake_.answers_as = 3;
+  EXPECT_EQ(Judge(Push(2)), Verdict::kAgainLater);
+  EXPECT_THAT(status_, StatusIs(absl::StatusCode::kUnavailable,
+                                HasSubstr("another server answers there, which says that it is "
+                                          "ps:3 of 1")));
+  EXPECT_TRUE(session_.gone());
+  EXPECT_THAT(session_.GaveUp({Progress::kNotSent, status_}, /*deadline_passed=*/false),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("another server answers there")));
+  fake_.answers_as = -1;
+  EXPECT_EQ(Judge(Push(2)), Verdict::kAgain);
+  EXPECT_FALSE(session_.gone());
+  EXPECT_OK(Push(2).status);
+}
+
 TEST_F(ServerSessionTest, CallersOfAToolNameNoBoot) {
   const ClientIdentity tool{.job = "job", .task = "tool", .server_count = 1};
   ServerSession session(0, "ps:0", InProcessLink("ps:0", &fake_), &tool);
   wire::HelloReply reply;
-  ASSERT_OK(session.Hello(0, Soon(), &reply).status);
+  ASSERT_OK(session.Hello(0, 0, Soon(), &reply).status);
   session.Begin(reply, 0, 0, 0);
   wire::Caller caller;
   EXPECT_EQ(session.FillCaller(&caller), 0);

@@ -56,18 +56,18 @@ TEST(ClusterCases, D4_TypeBecomesTextAndIndexANumber) {
 }
 
 ClusterSpec WithChief() {
-  return ClusterSpec::FromLists({{"chief", {"127.0.0.1:1234"}},
-                                 {"worker", {"127.0.0.1:8964", "127.0.0.1:2333"}},
-                                 {"ps", {"127.0.0.1:1926", "127.0.0.1:3141"}}});
+  return ClusterSpec::FromLists({{"chief", {"10.0.0.1:1234"}},
+                                 {"worker", {"10.0.0.1:8964", "10.0.0.1:2333"}},
+                                 {"ps", {"10.0.0.1:1926", "10.0.0.1:3141"}}});
 }
 ClusterSpec WithoutChief() {
   return ClusterSpec::FromLists(
-      {{"worker", {"127.0.0.1:8964", "127.0.0.1:2333"}}, {"ps", {"127.0.0.1:1926"}}});
+      {{"worker", {"10.0.0.1:8964", "10.0.0.1:2333"}}, {"ps", {"10.0.0.1:1926"}}});
 }
 ClusterSpec WithEvaluator() {
-  return ClusterSpec::FromLists({{"chief", {"127.0.0.1:1234"}},
-                                 {"worker", {"127.0.0.1:8964", "127.0.0.1:2333"}},
-                                 {"evaluator", {"127.0.0.1:2019"}}});
+  return ClusterSpec::FromLists({{"chief", {"10.0.0.1:1234"}},
+                                 {"worker", {"10.0.0.1:8964", "10.0.0.1:2333"}},
+                                 {"evaluator", {"10.0.0.1:2019"}}});
 }
 
 TEST(ClusterCases, D6_ChiefCountsAndIds) {

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <memory>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
@@ -43,6 +44,35 @@ TEST(SimpleClusterResolver, MasterIsTheGivenOneUnlessATaskIsNamed) {
   EXPECT_THAT(resolver.Master({.task_type = "worker", .task_id = 2}),
               StatusIs(kInvalid, HasSubstr("No task with index 2")));
   EXPECT_THAT(resolver.NumAccelerators().value(), UnorderedElementsAre(Pair("GPU", 2)));
+}
+
+// A template whose value was not filled in must not make a task train alone.
+TEST(TFConfigClusterResolver, NullIsAnErrorNotAnAbsentMember) {
+  const auto resolver = [](absl::string_view text) {
+    return std::make_unique<TFConfigClusterResolver>(std::string(text), ResolverOverrides());
+  };
+  EXPECT_THAT(resolver(R"({"cluster": null})")->cluster_spec(),
+              StatusIs(kInvalid, HasSubstr("'cluster' is null")));
+  EXPECT_THAT(resolver(R"({"cluster": null})")->Master(), StatusIs(kInvalid, HasSubstr("is null")));
+  EXPECT_THAT(resolver(R"({"task": null})")->task_id(),
+              StatusIs(kInvalid, HasSubstr("'task' is null")));
+  EXPECT_THAT(resolver(R"({"task": {"type": null}})")->task_type(),
+              StatusIs(kInvalid, HasSubstr("'type' is null")));
+  EXPECT_THAT(resolver(R"({"task": {"type": "worker", "index": null}})")->task_id(),
+              StatusIs(kInvalid, HasSubstr("'index' is null")));
+  EXPECT_TRUE(resolver(R"({})")->cluster_spec()->empty());
+}
+
+TEST(TFConfigClusterResolver, AnIndexMayBeWrittenAsAFloatingPointNumber) {
+  const auto index = [](absl::string_view number) {
+    return TFConfigClusterResolver(absl::StrCat(R"({"task": {"index": )", number, "}}"), {})
+        .task_id();
+  };
+  EXPECT_EQ(index("1.0").value(), 1);
+  EXPECT_EQ(index("0.0").value(), 0);
+  for (const absl::string_view wrong : {"1.5", "1e30", "-1e30"}) {
+    EXPECT_THAT(index(wrong), StatusIs(kInvalid, HasSubstr("expected a number"))) << wrong;
+  }
 }
 
 TEST(ClusterResolver, AcceleratorsOfATaskAreCountedOverTheListedDevices) {

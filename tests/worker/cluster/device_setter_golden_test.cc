@@ -38,19 +38,16 @@ void CheckProgram(const json& record) {
 }
 
 TEST(DeviceSetterGolden, EveryProgramIsPlacedAsRecorded) {
-  SKIP_WITHOUT_SHARED();
-  const json& records = GoldenFile("cluster.json").at("device_setter");
-  for (const json& record : records) {
+  ForEachGolden("cluster.json", "device_setter", [&](const json& record) {
     if (record.at("program_name") == "strategy_not_callable") {
       // CD0046: the type of the option refuses what cannot be called before the program runs.
       EXPECT_EQ(record.at("error"), "TypeError");
       EXPECT_FALSE((std::is_assignable_v<PsStrategy&, int>));
       EXPECT_FALSE((std::is_assignable_v<PsStrategy&, std::string>));
-      continue;
+      return;
     }
     CheckProgram(record);
-  }
-  ReportRan("device_setter", records.size());
+  });
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/addresses.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 #include "worker/client/ps_client.h"
@@ -49,17 +50,17 @@ TEST_F(ServerTest, D11_APortInUseIsRefused) {
 }
 
 TEST_F(ServerTest, TheTaskIsInferredOnlyWhereThereIsOne) {
-  EXPECT_THAT(Make({{"ps", {"127.0.0.1:0"}}, {"worker", {"w:1"}}}),
+  EXPECT_THAT(Make({{"ps", {OwnAddress()}}, {"worker", {"w:1"}}}),
               StatusIs(kInvalid, HasSubstr("explicit job_name")));
-  EXPECT_THAT(Make({{"ps", {"127.0.0.1:0", "b:1"}}}),
+  EXPECT_THAT(Make({{"ps", {OwnAddress(), "b:1"}}}),
               StatusIs(kInvalid, HasSubstr("explicit task_index")));
-  EXPECT_THAT(Make({{"ps", {"127.0.0.1:0"}}, {"worker", {"w:1"}}}, {.job_name = "worker"}),
+  EXPECT_THAT(Make({{"ps", {OwnAddress()}}, {"worker", {"w:1"}}}, {.job_name = "worker"}),
               StatusIs(kInvalid, HasSubstr("job \"ps\"")));
-  EXPECT_OK(Make({{"ps", {"127.0.0.1:0"}}, {"worker", {"w:1"}}}, {.job_name = "ps"}));
+  EXPECT_OK(Make({{"ps", {OwnAddress()}}, {"worker", {"w:1"}}}, {.job_name = "ps"}));
 }
 
 TEST_F(ServerTest, StartsOnceAndNotAfterStop) {
-  const auto server = Make({{"local", {"127.0.0.1:0"}}}, {.start = false}).value();
+  const auto server = Make({{"local", {OwnAddress()}}}, {.start = false}).value();
   EXPECT_OK(server->Join(Soon()));
   ASSERT_OK(server->Start());
   ASSERT_OK(server->Start());
@@ -76,7 +77,7 @@ TEST_F(ServerTest, WhatAStoppedServerHadIsThereInTheNextOne) {
   VariableSpec spec;
   spec.name = "v";
   spec.shape = {2};
-  auto server = Make({{"local", {"127.0.0.1:0"}}}).value();
+  auto server = Make({{"local", {OwnAddress()}}}).value();
   std::vector<float> values = {3, 4};
   {
     const auto client = Connect(*server);
@@ -86,7 +87,7 @@ TEST_F(ServerTest, WhatAStoppedServerHadIsThereInTheNextOne) {
     ASSERT_OK(client->Leave(Soon()));
   }
   ASSERT_OK(server->Stop());
-  server = Make({{"local", {"127.0.0.1:0"}}}).value();
+  server = Make({{"local", {OwnAddress()}}}).value();
   values = {0, 0};
   const auto client = Connect(*server);
   ASSERT_OK(client->Describe(Soon()));

@@ -12,6 +12,7 @@
 namespace cairn {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
@@ -144,6 +145,19 @@ TEST(SlurmClusterResolver, OptionsThatCannotBeAreRefused) {
   SlurmOptions negative = On(Step());
   negative.jobs = {{"worker", -1}};
   EXPECT_THAT(SlurmClusterResolver::Create(negative), StatusIs(kInvalid, HasSubstr("-1 tasks")));
+}
+
+TEST(SlurmText, ARangeThatNamesNoHostIsRefused) {
+  const auto code = absl::StatusCode::kInvalidArgument;
+  EXPECT_THAT(ExpandHostlist("n[5-3]"), StatusIs(code, HasSubstr("'5-3' ends before it begins")));
+  EXPECT_THAT(ExpandHostlist("n[1 2]"), StatusIs(code, HasSubstr("neither a number")));
+  EXPECT_THAT(ExpandHostlist("n[ ]"), StatusIs(code, HasSubstr("neither a number")));
+}
+
+// TensorFlow's hosts, which take the width with the blank.
+TEST(SlurmText, BlanksAroundNumbersAreAllowed) {
+  EXPECT_THAT(ExpandHostlist("n[1 - 2]").value(), ElementsAre("n01", "n02"));
+  EXPECT_THAT(ExpandHostlist("n[1-2, 5],m").value(), ElementsAre("n1", "n2", "n05", "m"));
 }
 
 TEST(SlurmText, ListsThatWouldFillTheMemoryAreRefused) {

@@ -60,7 +60,7 @@ SlurmOptions OptionsOf(const json& record) {
     } else if (key == "tasks_per_node") {
       options.tasks_per_node = value.get<int32_t>();
     } else {
-      ADD_FAILURE() << record.at("id") << ": argument " << key << " is not known";
+      throw UnknownRecord("no argument '" + key + "'");
     }
   }
   const json& variables = record.at("environment");
@@ -89,31 +89,39 @@ absl::StatusOr<json> Resolve(const json& record) {
               {"gpus_per_task", accelerators->contains("GPU") ? accelerators->at("GPU") : 0}};
 }
 
+bool HostsAreSorted(const json& record) {
+  const auto hosts = ExpandHostlist(record.at("environment").value("STEP_NODELIST", ""));
+  return hosts.ok() && std::is_sorted(hosts->begin(), hosts->end());
+}
+
 TEST(SlurmGolden, EveryCallAnswersAsRecorded) {
-  SKIP_WITHOUT_SHARED();
-  const json& records = GoldenFile("cluster.json").at("slurm");
-  for (const json& record : records) {
+  ForEachGolden("cluster.json", "slurm", [&](const json& record) {
     const std::string id = record.at("id");
     const std::string call = record.at("call");
     if (call == "SlurmClusterResolver") {
       ExpectFields(record,
                    {"id", "call", "environment", "arguments", "value", "error", "contains"});
-      const auto right = RightResults().find(id);
+      const bool own = IsOwnGolden("cluster.json");
+      const auto right = own ? RightResults().find(id) : RightResults().end();
+      if (!own && !HostsAreSorted(record)) throw UnknownRecord("TensorFlow sorts hosts [quirk]");
       const json want = right == RightResults().end() ? record : json{{"value", right->second}};
       EXPECT_TRUE(Agrees(Resolve(record), want, id));
-      continue;
+      return;
     }
     ExpectFields(record, {"id", "call", "input", "value", "error", "contains"});
     const std::string input = record.at("input");
-    if (call == "expand_hostlist") {
+    if (call == "expand_hostlist" && !input.empty() && record.contains("value") &&
+        record.at("value").empty()) {
+      // TensorFlow answers without hosts; Cairn says what is wrong with the list.
+      EXPECT_EQ(ExpandHostlist(input).status().code(), absl::StatusCode::kInvalidArgument) << id;
+    } else if (call == "expand_hostlist") {
       EXPECT_TRUE(Agrees(AsJson(ExpandHostlist(input)), record, id));
     } else if (call == "expand_tasks_per_node") {
       EXPECT_TRUE(Agrees(AsJson(ExpandTasksPerNode(input)), record, id));
     } else {
-      ADD_FAILURE() << id << ": call " << call << " is not known";
+      throw UnknownRecord("no call '" + call + "'");
     }
-  }
-  ReportRan("slurm", records.size());
+  });
 }
 
 }  // namespace

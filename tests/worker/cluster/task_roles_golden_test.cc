@@ -10,9 +10,7 @@ namespace cairn::test {
 namespace {
 
 TEST(TaskRolesGolden, EveryTaskPlaysTheRecordedPart) {
-  SKIP_WITHOUT_SHARED();
-  const json& records = GoldenFile("cluster.json").at("roles");
-  for (const json& record : records) {
+  ForEachGolden("cluster.json", "roles", [&](const json& record) {
     const std::string id = record.at("id");
     ExpectFields(record,
                  {"id", "cluster_name", "cluster", "task_type", "task_id", "is_chief",
@@ -31,8 +29,7 @@ TEST(TaskRolesGolden, EveryTaskPlaysTheRecordedPart) {
                        id + " collective_leader"));
     EXPECT_TRUE(Agrees(AsJson(CoordinationLeader(*spec)), record.at("coordination_leader"),
                        id + " coordination_leader"));
-  }
-  ReportRan("roles", records.size());
+  });
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/addresses.h"
 #include "tests/support/status_matchers.h"
 #include "tests/worker/collective/ranks.h"
 #include "worker/collective/control_server.h"
@@ -21,16 +22,21 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// The ports are only names here: the ranks meet at a server with a free one.
+// The ports are only names here: the ranks meet at a control server.
 std::vector<std::string> Addresses(int size) {
   std::vector<std::string> addresses;
-  for (int r = 0; r < size; ++r) addresses.push_back(absl::StrCat("127.0.0.1:", 5000 + r));
+  for (int r = 0; r < size; ++r) addresses.push_back(absl::StrCat(OwnHost(), ":", 5000 + r));
   return addresses;
+}
+
+// How errors name a rank.
+std::string Rank(int rank) {
+  return absl::StrCat("rank ", rank, " (", OwnHost(), ":", 5000 + rank, ")");
 }
 
 class Ranks {
  public:
-  explicit Ranks(int size) : server_(ControlServer::Start("127.0.0.1:0").value()), groups_(size) {
+  explicit Ranks(int size) : server_(ControlServer::Start(OwnAddress()).value()), groups_(size) {
     OnRanks(size, [&](int r) {
       GlooOptions options = {.rank = r, .addresses = Addresses(size)};
       options.meeting_address = server_->address();
@@ -147,19 +153,17 @@ TEST(GlooGroupErrors, DisagreementIsRefusedOnEveryRankAndTheGroupGoesOn) {
   Ranks ranks(3);
   OnRanks(3, [&](int r) {
     std::vector<float> values(r == 2 ? 70'000 : 80'000, 1.0F);
-    EXPECT_THAT(
-        ranks[r].AllReduce(ReduceOp::kSum, Into(values), Soon()),
-        StatusIs(absl::StatusCode::kInvalidArgument,
-                 AllOf(HasSubstr(absl::StrCat("all_reduce #1 on rank ", r)),
-                       HasSubstr("rank 2 (127.0.0.1:5002) calls all_reduce sum of 70000"))));
-    EXPECT_THAT(r == 1 ? ranks[r].Barrier(Soon()) : ranks[r].Broadcast(0, Into(values), Soon()),
+    EXPECT_THAT(ranks[r].AllReduce(ReduceOp::kSum, Into(values), Soon()),
                 StatusIs(absl::StatusCode::kInvalidArgument,
-                         HasSubstr("rank 1 (127.0.0.1:5001) calls barrier")));
+                         AllOf(HasSubstr(absl::StrCat("all_reduce #1 on rank ", r)),
+                               HasSubstr(Rank(2) + " calls all_reduce sum of 70000"))));
+    EXPECT_THAT(
+        r == 1 ? ranks[r].Barrier(Soon()) : ranks[r].Broadcast(0, Into(values), Soon()),
+        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(Rank(1) + " calls barrier")));
     std::vector<int32_t> ints(4);
     EXPECT_THAT(ranks[r].AllReduce(r == 1 ? ReduceOp::kMean : ReduceOp::kSum, Into(ints), Soon()),
                 StatusIs(absl::StatusCode::kInvalidArgument,
-                         r == 1 ? HasSubstr("mean of int32")
-                                : HasSubstr("rank 1 (127.0.0.1:5001) refused")));
+                         r == 1 ? HasSubstr("mean of int32") : HasSubstr(Rank(1) + " refused")));
     values.assign(80'000, 1.0F);
     ASSERT_OK(ranks[r].AllReduce(ReduceOp::kSum, Into(values), Soon()));
     EXPECT_EQ(values, std::vector<float>(80'000, 3.0F));
@@ -193,13 +197,13 @@ TEST(GlooGroupErrors, ARankThatDoesNotComeIsNamedOnEveryRank) {
         ranks[r].AllReduce(ReduceOp::kSum, Into(values), Deadline::In(absl::Milliseconds(800)));
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kDeadlineExceeded,
                                  AllOf(HasSubstr(absl::StrCat("all_reduce #2 on rank ", r)),
-                                       HasSubstr("rank 2 (127.0.0.1:5002) did not come in time"),
+                                       HasSubstr(Rank(2) + " did not come in time"),
                                        HasSubstr("connect again"))));
   });
   // The one that comes late learns that the others gave up on it.
   EXPECT_THAT(ranks[2].Barrier(Soon()),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
-                       AllOf(HasSubstr("reports"), HasSubstr("rank 2 (127.0.0.1:5002) did not"))));
+                       AllOf(HasSubstr("reports"), HasSubstr(Rank(2) + " did not"))));
   EXPECT_THAT(ranks[0].usable(),
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("is broken")));
 }
@@ -208,10 +212,9 @@ TEST(GlooGroupErrors, AbortWakesEveryRankWithTheReason) {
   Ranks ranks(3);
   OnRanks(3, [&](int r) {
     if (r == 1) return ranks[r].Abort(absl::InternalError("the replica function failed"));
-    EXPECT_THAT(
-        ranks[r].Barrier(Soon()),
-        StatusIs(absl::StatusCode::kAborted, AllOf(HasSubstr("rank 1 (127.0.0.1:5001)"),
-                                                   HasSubstr("the replica function failed"))));
+    EXPECT_THAT(ranks[r].Barrier(Soon()),
+                StatusIs(absl::StatusCode::kAborted,
+                         AllOf(HasSubstr(Rank(1) + ""), HasSubstr("the replica function failed"))));
   });
 }
 
@@ -231,8 +234,8 @@ TEST(GlooGroupErrors, ARankThatHasLeftIsNamed) {
   ranks.Destroy(1);
   OnRanks(3, [&](int r) {
     if (r == 1) return;
-    EXPECT_THAT(ranks[r].Barrier(Soon()), StatusIs(absl::StatusCode::kUnavailable,
-                                                   HasSubstr("rank 1 (127.0.0.1:5001) is gone")));
+    EXPECT_THAT(ranks[r].Barrier(Soon()),
+                StatusIs(absl::StatusCode::kUnavailable, HasSubstr(Rank(1) + " is gone")));
   });
 }
 
@@ -248,7 +251,7 @@ TEST(GlooGroupErrors, SlicesOfDifferentLengthsAreGathered) {
 }
 
 TEST(GlooConnect, RanksThatDoNotComeAreNamed) {
-  const auto server = ControlServer::Start("127.0.0.1:0").value();
+  const auto server = ControlServer::Start(OwnAddress()).value();
   const std::vector<std::string> addresses = Addresses(4);
   OnRanks(2, [&](int r) {
     GlooOptions options = {.rank = 2 * r, .addresses = addresses};
@@ -262,7 +265,7 @@ TEST(GlooConnect, RanksThatDoNotComeAreNamed) {
 }
 
 TEST(GlooConnect, TwoProcessesOfOneRankOrOfDifferentSizesAreRefused) {
-  const auto server = ControlServer::Start("127.0.0.1:0").value();
+  const auto server = ControlServer::Start(OwnAddress()).value();
   GlooOptions options = {.rank = 0, .addresses = Addresses(3)};
   options.meeting_address = server->address();
   std::thread first(
@@ -283,9 +286,9 @@ TEST(GlooConnect, TwoProcessesOfOneRankOrOfDifferentSizesAreRefused) {
 
 TEST(GlooConnect, RankZeroServesTheMeetingAtItsOwnAddress) {
   // Whoever else has taken the port in the meantime is asked for another.
-  const std::string address = ControlServer::Start("127.0.0.1:0").value()->address();
+  const std::string address = ControlServer::Start(OwnAddress()).value()->address();
   OnRanks(2, [&](int r) {
-    const GlooOptions options = {.rank = r, .addresses = {address, "127.0.0.1:5001"}};
+    const GlooOptions options = {.rank = r, .addresses = {address, NobodysAddress()}};
     const auto group = ConnectGloo(options, Soon());
     ASSERT_OK(group);
     EXPECT_OK((*group)->Barrier(Soon()));

@@ -17,6 +17,7 @@
 #include "common/deadline.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/addresses.h"
 #include "worker/collective/control_server.h"
 
 extern char** environ;
@@ -100,7 +101,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_P(GlooProcess, TheOthersNameItsRankAndAddressWithinTheTimeout) {
   if (std::getenv("CAIRN_GLOO_WORKER") == nullptr) GTEST_SKIP() << "run by meson test";
   const Case& what = GetParam();
-  const auto server = ControlServer::Start("127.0.0.1:0").value();
+  const auto server = ControlServer::Start(OwnAddress()).value();
   std::vector<std::unique_ptr<Worker>> workers;
   for (int r = 0; r < kRanks; ++r) {
     workers.push_back(std::make_unique<Worker>(r, server->address(), what.elements));
@@ -116,9 +117,11 @@ TEST_P(GlooProcess, TheOthersNameItsRankAndAddressWithinTheTimeout) {
   for (int r = 0; r < kRanks; ++r) {
     if (r == what.victim) continue;
     const std::string output = workers[static_cast<size_t>(r)]->ReadUntil("again\n", deadline);
-    EXPECT_THAT(output, HasSubstr(absl::StrCat(" on rank ", r, " (127.0.0.1:", 5000 + r, ")")));
-    EXPECT_THAT(output, HasSubstr(absl::StrCat("rank ", what.victim, " (127.0.0.1:",
-                                               5000 + what.victim, ") ", what.cause)));
+    const auto name = [](int rank) {
+      return absl::StrCat("rank ", rank, " (", OwnHost(), ":", 5000 + rank, ")");
+    };
+    EXPECT_THAT(output, HasSubstr(absl::StrCat(" on ", name(r))));
+    EXPECT_THAT(output, HasSubstr(absl::StrCat(name(what.victim), " ", what.cause)));
     double seconds = -1;
     const size_t at = output.find("failed after ");
     if (at != std::string::npos) seconds = std::atof(output.c_str() + at + 13);

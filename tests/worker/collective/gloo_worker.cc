@@ -14,10 +14,11 @@ namespace {
 
 int Main(char** argv) {
   GlooOptions options = {.rank = std::atoi(argv[1])};
-  for (int r = 0; r < std::atoi(argv[2]); ++r) {
-    options.addresses.push_back(absl::StrCat("127.0.0.1:", 5000 + r));
-  }
   options.meeting_address = argv[3];
+  const std::string host = options.meeting_address.substr(0, options.meeting_address.rfind(':'));
+  for (int r = 0; r < std::atoi(argv[2]); ++r) {
+    options.addresses.push_back(absl::StrCat(host, ":", 5000 + r));
+  }
   std::vector<float> values(static_cast<size_t>(std::atoi(argv[4])), 1.0F);
   const MutableBuffer buffer = {DType::kFloat32, values.data(),
                                 static_cast<int64_t>(values.size())};

@@ -17,13 +17,6 @@ namespace {
 
 using nlohmann::json;
 
-AssignOp OpOf(const std::string& name) {
-  for (const AssignOp op : {AssignOp::kAssign, AssignOp::kAdd, AssignOp::kSub}) {
-    if (AssignOpName(op) == name) return op;
-  }
-  throw std::runtime_error(absl::StrCat("no operation '", name, "'"));
-}
-
 void Attempt(ClusterCoordinator& coordinator, const json& record, const json& attempt,
              const std::string& name) {
   ParameterServerStrategy& strategy = coordinator.strategy();
@@ -39,7 +32,7 @@ void Attempt(ClusterCoordinator& coordinator, const json& record, const json& at
                         .aggregation = GoldenAggregation(record.at("aggregation"))})
             .value();
   }
-  const AssignOp op = OpOf(attempt.at("op"));
+  const AssignOp op = GoldenAssignOp(attempt.at("op"));
   const Value value = attempt.at("number").get<double>();
   const std::string where = attempt.at("where");
   for (int64_t i = 0; i < attempt.at("times").get<int64_t>(); ++i) {
@@ -55,7 +48,7 @@ void Attempt(ClusterCoordinator& coordinator, const json& record, const json& at
       const Scope scope = strategy.EnterScope().value();
       ASSERT_OK(variable->Write(op, value));
     } else {
-      throw std::runtime_error(absl::StrCat("no place '", where, "'"));
+      throw UnknownRecord(absl::StrCat("no place '", where, "'"));
     }
   }
   ASSERT_OK(coordinator.Join(Deadline::In(absl::Seconds(60))));
@@ -66,24 +59,23 @@ void Attempt(ClusterCoordinator& coordinator, const json& record, const json& at
 }
 
 TEST(ServerVariablesGolden, AssignmentsOfScheduledFunctions) {
-  SKIP_WITHOUT_SHARED();
-  const json& records = GoldenFile("variables.json").at("parameter_server");
-  constexpr int32_t kServers = 2;
-  EngineCluster cluster(kServers, Durability::kOff);
-  for (const json& record : records) {
+  std::map<int32_t, std::unique_ptr<EngineCluster>> clusters;  // by number of servers
+  ForEachGolden("variables.json", "parameter_server", [&](const json& record) {
     const std::string id = record.at("id");
-    ASSERT_EQ(record.at("ps"), kServers) << id;
-    ASSERT_EQ(record.at("strategy"), "parameter_server") << id;
-    ASSERT_EQ(record.at("replicas"), 1) << id;
-    const auto strategy = ConnectStrategy(cluster, kServers, id, 0, record.at("workers"));
+    if (record.at("strategy") != "parameter_server" || record.at("replicas") != 1) {
+      throw UnknownRecord("not a parameter_server of one replica");
+    }
+    const int32_t servers = record.at("ps");
+    auto& cluster = clusters[servers];
+    if (cluster == nullptr) cluster = std::make_unique<EngineCluster>(servers, Durability::kOff);
+    const auto strategy = ConnectStrategy(*cluster, servers, id, 0, record.at("workers"));
     const auto coordinator = ClusterCoordinator::Of(*strategy);
     int64_t number = 0;
     for (const json& attempt : record.at("attempts")) {
       SCOPED_TRACE(absl::StrCat(id, ": ", attempt.dump()));
       Attempt(*coordinator, record, attempt, absl::StrCat("v", ++number));
     }
-  }
-  std::cout << "variables.json parameter_server: " << records.size() << " records\n";
+  });
 }
 
 }  // namespace

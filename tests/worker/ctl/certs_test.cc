@@ -71,8 +71,9 @@ TEST_F(CertsTest, EveryTaskGetsWhatItNeeds) {
   EXPECT_THAT(Facts("ps-1").hosts, ElementsAre("10.0.0.2"));
   EXPECT_THAT(Facts("ps-2").hosts, ElementsAre("ps-2.example"));
   EXPECT_TRUE(Facts("ps-0").serves);
-  EXPECT_FALSE(Facts("ps-0").connects);
-  EXPECT_EQ(Facts("ps-0").roles, 0U);
+  // Servers ask each other for what their status pages show, and no more.
+  EXPECT_TRUE(Facts("ps-0").connects);
+  EXPECT_EQ(Facts("ps-0").roles, kReader);
   EXPECT_EQ(Facts("chief-0").roles, kWorker | kAdmin);
   EXPECT_EQ(Facts("worker-0").roles, kWorker);
   EXPECT_EQ(Facts("worker-1").roles, kWorker);

@@ -114,7 +114,7 @@ class CommandLine(unittest.TestCase):
                                             check=False).returncode, 1)
 
     def test_a_name_that_is_no_text_is_answered_under_watch_too(self):
-        command = [CTL, "status", "--json", "--servers", "127.0.0.1:1", "--job", b"\xff"]
+        command = [CTL, "status", "--json", "--servers", "10.0.0.1:1", "--job", b"\xff"]
         once = subprocess.run(command, capture_output=True, timeout=30, check=False)
         with subprocess.Popen([*command, "--watch", "0.01"], stdout=subprocess.PIPE) as watch:
             lines = [watch.stdout.readline() for _ in range(2)]

@@ -9,7 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "gtest/gtest.h"
+#include "tests/support/addresses.h"
 #include "tests/support/temp_dir.h"
+#include "worker/cluster/named_cluster.h"
 #include "worker/trainer/exit_status.h"
 
 namespace cairn {
@@ -59,7 +61,8 @@ TEST_F(LaunchPlanTest, ServersComeFirstAndEveryTaskHasItsFlags) {
   EXPECT_EQ(plan->tasks[3].task, "worker:1");
   const std::string worker = absl::StrJoin(plan->tasks[3].command, " ");
   EXPECT_TRUE(absl::StrContains(worker, "--task_type worker --task_index 1")) << worker;
-  EXPECT_TRUE(absl::EndsWith(worker, "--set data.epochs=2 --fresh")) << worker;
+  EXPECT_TRUE(absl::EndsWith(worker, "--http_port 0 --set data.epochs=2 --fresh")) << worker;
+  EXPECT_EQ(plan->tasks[3].log_file, temp_.Join("logs/worker-1.log"));
 }
 
 TEST_F(LaunchPlanTest, AServersStatusPageIsWhereItIsAskedFor) {
@@ -72,17 +75,46 @@ TEST_F(LaunchPlanTest, AServersStatusPageIsWhereItIsAskedFor) {
   EXPECT_FALSE(absl::StrContains(server, "--http_port 0")) << server;
 }
 
+TEST_F(LaunchPlanTest, LogsGoWhereTheyAreAskedForElseBesideTheState) {
+  LaunchOptions options = Options();
+  options.state = temp_.Join("state");
+  auto plan = PlanLaunch(options, temp_.path());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->log_directory, temp_.Join("state/logs"));
+  options.log_directory = temp_.Join("there");
+  plan = PlanLaunch(options, temp_.path());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->tasks[0].log_file, temp_.Join("there/ps-0.log"));
+  // In the background nobody would see them.
+  options = Options();
+  options.wait = true;
+  EXPECT_TRUE(absl::StrContains(Refusal(options), "--log_directory"));
+}
+
+TEST_F(LaunchPlanTest, OtherCommandsAreToldTheUsersOwnClusterFileWhereItIsTrue) {
+  LaunchOptions options = Options();
+  options.cluster_file = Write("any.yaml", absl::StrCat("cluster: {ps: ['", OwnHost(),
+                                                        ":0'], worker: ['", OwnHost(), ":0']}\n"));
+  auto plan = PlanLaunch(options, temp_.path());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->shown_cluster_file, plan->cluster_file);
+  options.cluster_file = Write("own.yaml", ClusterFileText(plan->cluster));
+  plan = PlanLaunch(options, temp_.path());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->shown_cluster_file, options.cluster_file);
+}
+
 TEST_F(LaunchPlanTest, TheClusterFileHasTheAddressesAndPortZeroIsReplaced) {
   LaunchOptions options = Options();
-  options.cluster_file =
-      Write("given.yaml", "cluster: {ps: ['localhost:0'], chief: ['127.0.0.1:0']}\n");
+  options.cluster_file = Write("given.yaml", absl::StrCat("cluster: {ps: ['", OwnHost(),
+                                                          ":0'], chief: ['", OwnHost(), ":0']}\n"));
   const auto plan = PlanLaunch(options, temp_.path());
   ASSERT_TRUE(plan.ok()) << plan.status();
   const auto written = ReadClusterFile(plan->cluster_file);
   ASSERT_TRUE(written.ok()) << written.status();
   EXPECT_EQ(written->tasks, plan->cluster.tasks);
   EXPECT_FALSE(absl::EndsWith(written->addresses("ps")[0], ":0"));
-  EXPECT_TRUE(absl::StartsWith(written->addresses("ps")[0], "localhost:"));
+  EXPECT_TRUE(absl::StartsWith(written->addresses("ps")[0], OwnHost() + ":"));
   EXPECT_EQ(plan->tasks[1].task, "chief:0");
 }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "common/config/cluster_config.h"
 #include "gtest/gtest.h"
+#include "tests/support/addresses.h"
 
 namespace cairn {
 namespace {
@@ -16,10 +17,12 @@ TEST(LocalPorts, PortsHeldTogetherDiffer) {
   LocalPorts ports;
   std::set<std::string> addresses;
   for (int i = 0; i < 50; ++i) {
-    const auto address = ports.Hold("127.0.0.1:0", true);
+    const auto address = ports.Hold(OwnHost() + ":0", true);
     ASSERT_TRUE(address.ok()) << address.status();
     const auto parsed = ParseHostPort(*address);
     ASSERT_TRUE(parsed.ok() && parsed->port > 0) << *address;
+    // Linux serves port 0 and outgoing connections from 32768 on, unless told otherwise.
+    EXPECT_LT(parsed->port, 32768);
     addresses.insert(*address);
   }
   EXPECT_EQ(addresses.size(), 50U);
@@ -28,7 +31,7 @@ TEST(LocalPorts, PortsHeldTogetherDiffer) {
 TEST(LocalPorts, APortThatIsTakenIsRefusedWhereItMustBeFree) {
   // Two sockets that both allow sharing may be bound at a time; one that does not may not.
   LocalPorts theirs;
-  const auto taken = theirs.Hold("127.0.0.1:0", true);
+  const auto taken = theirs.Hold(OwnHost() + ":0", true);
   ASSERT_TRUE(taken.ok());
   LocalPorts ours;
   const auto refused = ours.Hold(*taken, true);

@@ -5,9 +5,12 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "worker/ctl/inspect.h"
+#include "worker/ctl/jobs.h"
+#include "worker/ctl/launch_watch.h"
 #include "worker/ctl/status.h"
 #include "worker/ctl/why.h"
 
@@ -82,6 +85,8 @@ TEST(Status, TellsWhatServersAndWorkersSayOfThemselves) {
   EXPECT_EQ(answer.json["servers"][0]["disk_bytes"], 3 << 20);
   EXPECT_EQ(answer.json["servers"][0]["staleness"]["p99"], 4);
   EXPECT_TRUE(answer.json["servers"][1]["staleness"].is_null());
+  EXPECT_EQ(answer.json["servers"][0]["counters"]["snapshots"], 9);
+  EXPECT_EQ(answer.json["servers"][0]["seconds_since_snapshot"], 2);
   EXPECT_EQ(answer.json["workers"][0]["durable_lag_pushes"], 12);
   EXPECT_EQ(answer.json["workers"][0]["loss"], 0.3125);
   EXPECT_EQ(answer.json["jobs"].dump(), "[\"large\",\"small\"]");
@@ -181,6 +186,69 @@ TEST(Why, ASilentWorkerThatNobodyWaitsForIsNamedToo) {
   EXPECT_TRUE(absl::StrContains(answer.text, "nobody waits for it")) << answer.text;
   EXPECT_EQ(answer.json["servers_without_answer"][0]["server"], "ps:1 (b:2)");
   EXPECT_FALSE(answer.finding.ok());
+}
+
+TEST(Why, BeginsWithTheSentenceOnTheJobThatStatusHasToo) {
+  const Target target = TwoServers();
+  std::vector<ServerView> servers = {Answering(target, 0, 1), Silent(target, 1)};
+  servers[1].index = 1;
+  wire::WorkerStanding worker = Standing(0, 4, 0.1);
+  worker.__isset.vitals = true;
+  worker.vitals.__set_task("chief:0");
+  worker.vitals.__set_servers_gone({1});
+  servers[0].why.workers = {worker};
+  const std::string sentence = "Stalled: ps:1 does not answer chief:0";
+  const Answer why = WhyAnswer(target, servers);
+  EXPECT_TRUE(absl::StartsWith(why.text, absl::StrCat(sentence, "\n"))) << why.text;
+  EXPECT_EQ(why.json["sentence"], sentence);
+  EXPECT_EQ(why.json["state"], "stalled");
+  StatusSample sample;
+  const Answer status = StatusAnswer(target, servers, absl::Seconds(1), nullptr, &sample);
+  EXPECT_EQ(status.json["sentence"], sentence);
+  EXPECT_TRUE(absl::StrContains(status.text, sentence)) << status.text;
+}
+
+TEST(Jobs, HaveALineEachAndCairnctlsOwnNone) {
+  const Target target = TwoServers();
+  std::vector<ServerView> servers = {Answering(target, 0, 1), Answering(target, 1, 1)};
+  servers[0].described.jobs = {"ads", "cairnctl-bench-host-1"};
+  servers[1].described.jobs = {"books"};
+  EXPECT_EQ(JobNames(servers), (std::vector<std::string>{"ads", "books"}));
+  servers[0].why.workers = {Standing(0, 7, 0.5), Standing(1, 4, 12)};
+  const Answer answer = JobsAnswer({{"ads", servers}}, absl::OkStatus());
+  const auto& job = answer.json["jobs"][0];
+  EXPECT_EQ(job["rows"], 8);
+  EXPECT_EQ(job["workers"], 2);
+  EXPECT_EQ(job["step"], 7);
+  EXPECT_EQ(job["seconds_since_seen"], 0.5);
+  EXPECT_TRUE(absl::StrContains(answer.text, "0.5s ago")) << answer.text;
+}
+
+TEST(Launch, ALineOfProgressHasTheSpeedSinceTheLineBefore) {
+  const Target target = TwoServers();
+  std::vector<ServerView> servers = {Answering(target, 0, 1)};
+  wire::WorkerStanding worker = Standing(0, 1200, 0.1);
+  worker.__isset.vitals = true;
+  worker.vitals.__set_examples(1000);
+  worker.vitals.__set_loss(0.4512);
+  worker.vitals.__set_share_done(0.155);
+  worker.vitals.__set_seconds_left(185);
+  servers[0].why.workers = {worker};
+  LaunchSample sample;
+  ProgressLine(servers, absl::Seconds(10), &sample);
+  servers[0].why.workers[0].vitals.__set_examples(421000);
+  EXPECT_EQ(ProgressLine(servers, absl::Seconds(20), &sample),
+            "Training: step 1200, 15 % done, 3 min left; 42000 rows/s, loss 0.4512");
+}
+
+TEST(Launch, IsReadyWhenEveryWorkerHasJoinedNotWhenServersRememberThem) {
+  const Target target = TwoServers();
+  std::vector<ServerView> servers = {Answering(target, 0, 1)};
+  servers[0].why.workers = {Standing(0, 0, 0.1), Standing(1, 5, 0)};
+  servers[0].why.workers[1].state = "returning";
+  EXPECT_FALSE(HaveJoined(servers, 2));
+  servers[0].why.workers[1].state = "live";
+  EXPECT_TRUE(HaveJoined(servers, 2));
 }
 
 TEST(Inspect, AVariableIsTheSumOfItsShards) {

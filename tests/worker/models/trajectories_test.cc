@@ -115,10 +115,9 @@ class Trajectory {
 };
 
 TEST(Trajectories, EveryCaseFollowsTensorFlow) {
-  SKIP_WITHOUT_SHARED();
-  const json& file = test::GoldenFile("trajectories.json");
-  for (const json& fields : file.at("cases")) Trajectory(fields, file.at("tolerance")).Check();
-  std::printf("trajectories.json: %zu cases in process\n", file.at("cases").size());
+  test::ForEachGolden("trajectories.json", "cases", [](const json& fields) {
+    Trajectory(fields, test::GoldenFile("trajectories.json").at("tolerance")).Check();
+  });
 }
 
 }  // namespace

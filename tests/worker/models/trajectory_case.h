@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -26,6 +27,7 @@ inline void SplitLines(const std::string& from, int train_rows, const std::strin
 inline DataConfig DataOf(const nlohmann::json& fields, const std::string& temp) {
   const std::string name = fields.at("data");
   const std::string folder = SharedPath("data/" + name) + "/";
+  if (!std::filesystem::is_directory(folder)) throw MissingData("no data set '" + folder + "'");
   DataConfig data{.format = "libsvm",
                   .train = {{folder + "train.libsvm"}},
                   .eval = {{folder + "test.libsvm"}},
@@ -48,7 +50,7 @@ inline DataConfig DataOf(const nlohmann::json& fields, const std::string& temp) 
     data.eval = {{temp + "/test.libsvm"}};
     SplitLines(folder + "train.libsvm", 3342, data.train[0].path, data.eval[0].path);
   } else {
-    ADD_FAILURE() << "no data set '" << name << "'";
+    throw UnknownRecord("no data set '" + name + "'");
   }
   return data;
 }

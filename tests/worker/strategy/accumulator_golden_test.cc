@@ -37,7 +37,7 @@ void Check(const json& record, Accumulator& accumulator, const Apply& apply, con
     } else if (call == "set_step") {
       accumulator.SetStep(step[1].get<int64_t>());
     } else {
-      throw std::runtime_error(absl::StrCat("no call '", call, "'"));
+      throw UnknownRecord(absl::StrCat("no call '", call, "'"));
     }
     if (want.is_object() && want.contains("error")) {
       EXPECT_TRUE(RefusedAs(status, want));
@@ -48,9 +48,7 @@ void Check(const json& record, Accumulator& accumulator, const Apply& apply, con
 }
 
 TEST(AccumulatorGolden, Dense) {
-  SKIP_WITHOUT_SHARED();
-  const json& records = GoldenFile("sync_replicas.json").at("accumulator");
-  for (const json& record : records) {
+  ForEachGolden("sync_replicas.json", "accumulator", [&](const json& record) {
     ConditionalAccumulator accumulator(DType::kFloat32, {});
     Check(
         record, accumulator,
@@ -67,14 +65,11 @@ TEST(AccumulatorGolden, Dense) {
           }
           return mean.status();
         });
-  }
-  std::cout << "sync_replicas.json accumulator: " << records.size() << " records\n";
+  });
 }
 
 TEST(AccumulatorGolden, Sparse) {
-  SKIP_WITHOUT_SHARED();
-  const json& records = GoldenFile("sync_replicas.json").at("sparse_accumulator");
-  for (const json& record : records) {
+  ForEachGolden("sync_replicas.json", "sparse_accumulator", [&](const json& record) {
     SparseConditionalAccumulator accumulator({1});
     Check(
         record, accumulator,
@@ -97,8 +92,7 @@ TEST(AccumulatorGolden, Sparse) {
           EXPECT_EQ(got, wanted);
           return absl::OkStatus();
         });
-  }
-  std::cout << "sync_replicas.json sparse_accumulator: " << records.size() << " records\n";
+  });
 }
 
 TEST(ConditionalAccumulator, TakeWaitsForEnoughAndSaysHowManyCame) {

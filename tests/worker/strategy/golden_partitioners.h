@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/config/partitioner.h"
+#include "tests/support/golden.h"
 
 namespace cairn::test {
 
@@ -16,7 +17,7 @@ inline absl::StatusOr<std::unique_ptr<Partitioner>> GoldenPartitioner(const std:
   if (name == "whole") return FixedShardsPartitioner(1);
   if (name == "min(default)") return MinSizePartitioner();
   const size_t open = name.find('(');
-  if (open == std::string::npos) throw std::runtime_error("no partitioner '" + name + "'");
+  if (open == std::string::npos) throw UnknownRecord("no partitioner '" + name + "'");
   const int64_t size = std::stoll(name.substr(open + 1));
   const auto named = [&name](const char* argument, int64_t otherwise) {
     const size_t at = name.find(argument);
@@ -27,7 +28,7 @@ inline absl::StatusOr<std::unique_ptr<Partitioner>> GoldenPartitioner(const std:
   if (kind == "fixed") return FixedShardsPartitioner(size);
   if (kind == "min") return MinSizePartitioner(size, named("max=", 1), named("bytes=", 16));
   if (kind == "max") return MaxSizePartitioner(size, named("max=", 0), named("bytes=", 16));
-  throw std::runtime_error("no partitioner '" + name + "'");
+  throw UnknownRecord("no partitioner '" + name + "'");
 }
 
 }  // namespace cairn::test

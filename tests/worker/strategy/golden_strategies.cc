@@ -19,7 +19,7 @@ std::unique_ptr<Strategy> Make(const std::string& name, int32_t replicas) {
   if (name == "mirrored") return MirroredStrategy::Create(devices).value();
   if (name == "central") return CentralStorageStrategy::Create(devices).value();
   if (name == "one_device") return std::make_unique<OneDeviceStrategy>(ReplicaDevice(1));
-  throw std::runtime_error(absl::StrCat("no strategy is recorded as '", name, "'"));
+  throw UnknownRecord(absl::StrCat("no strategy is recorded as '", name, "'"));
 }
 
 // Which code stands for a Python class; kOk: an accident, any refusal is right.
@@ -96,7 +96,7 @@ VariableSynchronization GoldenSynchronization(const std::string& name) {
                            VariableSynchronization::kOnWrite, VariableSynchronization::kOnRead}) {
     if (SynchronizationName(value) == name) return value;
   }
-  throw std::runtime_error(absl::StrCat("no synchronization is recorded as '", name, "'"));
+  throw UnknownRecord(absl::StrCat("no synchronization is recorded as '", name, "'"));
 }
 
 VariableAggregation GoldenAggregation(const std::string& name) {
@@ -104,9 +104,16 @@ VariableAggregation GoldenAggregation(const std::string& name) {
                            VariableAggregation::kMean, VariableAggregation::kOnlyFirstReplica}) {
     if (AggregationName(value) == name) return value;
   }
-  throw std::runtime_error(absl::StrCat("no aggregation is recorded as '", name, "'"));
+  throw UnknownRecord(absl::StrCat("no aggregation is recorded as '", name, "'"));
 }
 
 std::string GoldenDevice(Device device) { return absl::StrCat("CPU:", device.index); }
+
+AssignOp GoldenAssignOp(const std::string& name) {
+  for (const AssignOp op : {AssignOp::kAssign, AssignOp::kAdd, AssignOp::kSub}) {
+    if (AssignOpName(op) == name) return op;
+  }
+  throw UnknownRecord(absl::StrCat("no operation '", name, "'"));
+}
 
 }  // namespace cairn::test

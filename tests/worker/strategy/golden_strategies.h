@@ -37,5 +37,6 @@ VariableAggregation GoldenAggregation(const std::string& name);
 
 // "CPU:1" for cpu:1, and for what stands in its place.
 std::string GoldenDevice(Device device);
+AssignOp GoldenAssignOp(const std::string& name);
 
 }  // namespace cairn::test

@@ -2,10 +2,12 @@
 #include "worker/strategy/multi_worker_mirrored_strategy.h"
 
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/addresses.h"
 #include "tests/worker/collective/ranks.h"
 #include "tests/worker/strategy/case_support.h"
 #include "worker/collective/control_server.h"
@@ -22,12 +24,12 @@ using ::testing::HasSubstr;
 class Workers {
  public:
   explicit Workers(int32_t count, int32_t devices = 1, absl::Duration timeout = absl::Seconds(60))
-      : server_(ControlServer::Start("127.0.0.1:0").value()),
+      : server_(ControlServer::Start(OwnAddress()).value()),
         strategies_(static_cast<size_t>(count)) {
     MultiWorkerMirroredOptions options;
     // The ports are only names here: the workers meet at the server.
     for (int32_t i = 0; i < count; ++i)
-      options.workers.push_back(absl::StrCat("127.0.0.1:", 5000 + i));
+      options.workers.push_back(absl::StrCat(OwnHost(), ":", 5000 + i));
     options.devices = ReplicaDevices(devices);
     options.communication.timeout = timeout;
     options.meeting_address = server_->address();
@@ -66,6 +68,61 @@ TEST(Cases, A6_ReduceHostTensor) {
     EXPECT_THAT(Doubles((*both)[1]), ElementsAre(2));
     EXPECT_THAT(Doubles(strategy.Reduce(ReduceOp::kMean, one, {})), ElementsAre(1));
   });
+}
+
+// Slices that Run returns, where it returns one replica's own value.
+TEST(MultiWorkerMirrored, SlicesOfOneReplicaAWorkerAreConcatenated) {
+  Workers(2).Each([](MultiWorkerMirroredStrategy& strategy) {
+    const auto slices = strategy.Run([]() -> Value {
+      return IndexedSlices{Tensor::Vector<int64_t>({ReplicaId()}),
+                           Tensor::Vector<float>({10.0F * static_cast<float>(ReplicaId() + 1)})};
+    });
+    ASSERT_OK(slices);
+    for (const auto& sum : {strategy.Reduce(ReduceOp::kSum, *slices, {}),
+                            strategy.ReduceTo(ReduceOp::kSum, *slices, Cpu(0))}) {
+      ASSERT_OK(sum);
+      EXPECT_THAT(NumbersOf(sum->slices().indices), ElementsAre(0, 1));
+      EXPECT_THAT(NumbersOf(sum->slices().values), ElementsAre(10, 20));
+    }
+  });
+}
+
+// C15 and its like: with one replica a worker a host number is the worker's contribution, and with
+// one worker the sum itself.
+TEST(MultiWorkerMirrored, HostNumbersAreWrittenToASumVariable) {
+  for (const int32_t workers : {1, 2}) {
+    Workers(workers).Each([workers](MultiWorkerMirroredStrategy& strategy) {
+      const VariablePtr variable =
+          VariableOf(strategy, Tensor::Scalar<float>(1), VariableAggregation::kSum);
+      EXPECT_OK(OnReplicas(strategy, [&variable] { return variable->AssignAdd(2.0); }));
+      EXPECT_THAT(Copies(variable), ElementsAre(1 + 2 * workers));
+    });
+  }
+}
+
+// A worker that leaves because its replica failed says so, not that it calls a barrier.
+TEST(MultiWorkerMirrored, WorkersThatWaitForOneThatFailedAreToldWhy) {
+  const auto server = ControlServer::Start(OwnAddress()).value();
+  OnRanks(2, [&server](int rank) {
+    const auto strategy =
+        MultiWorkerMirroredStrategy::Create({.workers = {OwnAddress(), OwnAddress()},
+                                             .worker_index = rank,
+                                             .devices = ReplicaDevices(1),
+                                             .meeting_address = server->address()})
+            .value();
+    const auto run = strategy->Run([]() -> absl::StatusOr<Value> {
+      if (ReplicaId() == 0) throw std::runtime_error("boom");
+      return GetReplicaContext()->AllReduce(ReduceOp::kSum, Scalar(1));
+    });
+    EXPECT_THAT(run, StatusIs(rank == 0 ? absl::StatusCode::kUnknown : absl::StatusCode::kAborted,
+                              HasSubstr("boom")));
+  });
+}
+
+TEST(MultiWorkerMirrored, NoDevicesAreToldByItsOwnName) {
+  EXPECT_THAT(MultiWorkerMirroredStrategy::Create({.workers = {NobodysAddress()}}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("MultiWorkerMirroredStrategy: no device given")));
 }
 
 TEST(MultiWorkerMirrored, ReplicasAreNumberedAndReducedOverAllWorkers) {
@@ -266,17 +323,17 @@ TEST(MultiWorkerMirrored, AMissingWorkerIsNamed) {
     if (strategy.worker_index() == 1) return;
     EXPECT_THAT(strategy.Reduce(ReduceOp::kSum, Scalar(1), {}),
                 StatusIs(absl::StatusCode::kDeadlineExceeded,
-                         AllOf(HasSubstr("rank 1"), HasSubstr("127.0.0.1:5001"))));
+                         AllOf(HasSubstr("rank 1"), HasSubstr(OwnHost() + ":5001"))));
   });
 }
 
 TEST(MultiWorkerMirrored, OptionsThatAreNotBuiltAreRefused) {
-  EXPECT_THAT(MultiWorkerMirroredStrategy::Create({.workers = {"127.0.0.1:5000"},
+  EXPECT_THAT(MultiWorkerMirroredStrategy::Create({.workers = {OwnAddress()},
                                                    .devices = ReplicaDevices(1),
                                                    .communication = {.bytes_per_pack = -1}}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("bytes_per_pack")));
   EXPECT_THAT(MultiWorkerMirroredStrategy::Create(
-                  {.workers = {"127.0.0.1:5000"},
+                  {.workers = {OwnAddress()},
                    .devices = ReplicaDevices(1),
                    .communication = {.implementation = CommunicationImplementation::kNccl}}),
               StatusIs(absl::StatusCode::kFailedPrecondition,
@@ -284,14 +341,13 @@ TEST(MultiWorkerMirrored, OptionsThatAreNotBuiltAreRefused) {
 }
 
 TEST(MultiWorkerMirrored, WorkersWithDifferentNumbersOfDevicesAreRefused) {
-  const auto server = ControlServer::Start("127.0.0.1:0").value();
+  const auto server = ControlServer::Start(OwnAddress()).value();
   OnRanks(2, [&](int i) {
-    EXPECT_THAT(
-        MultiWorkerMirroredStrategy::Create({.workers = {"127.0.0.1:5000", "127.0.0.1:5001"},
-                                             .worker_index = i,
-                                             .devices = ReplicaDevices(i + 1),
-                                             .meeting_address = server->address()}),
-        StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("have 1, 2 devices")));
+    EXPECT_THAT(MultiWorkerMirroredStrategy::Create({.workers = {OwnAddress(), OwnAddress()},
+                                                     .worker_index = i,
+                                                     .devices = ReplicaDevices(i + 1),
+                                                     .meeting_address = server->address()}),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("have 1, 2 devices")));
   });
 }
 

@@ -194,6 +194,49 @@ TEST(Cases, A17_LeavingAScopeWithADeviceScopeOpen) {
   EXPECT_OK(scope.Exit());
 }
 
+// A structure is one result for each replica, though no leaf is distributed.
+TEST(Cases, A18_LocalResultsOfStructuresOfHostNumbers) {
+  const auto strategy = Mirrored(2);
+  const Value dict = Value::OfDict({{"a", 1.0}, {"b", 2.0}});
+  const auto run = strategy->Run([&dict] { return dict; });
+  ASSERT_OK(run);
+  const std::vector<Value> results = strategy->LocalResults(*run).value();
+  ASSERT_EQ(results.size(), 2);
+  for (const Value& result : results) EXPECT_EQ(result.dict().at("b").number(), 2);
+  EXPECT_EQ(strategy->LocalResults(Value::List({1, 2}))->size(), 2);
+  EXPECT_EQ(strategy->LocalResults(Value::Tuple({}))->size(), 2);
+  EXPECT_EQ(strategy->LocalResults(Value(1.0))->size(), 1);
+  EXPECT_EQ(strategy->LocalResults(Value())->size(), 1);
+}
+
+TEST(Cases, ReduceToAndBatchReduceToOfStructures) {
+  const auto strategy = Mirrored(2);
+  const Value tuple = Value::Tuple(
+      {PerReplica({Scalar(1), Scalar(2)}), Value::List({PerReplica({Scalar(3), Scalar(4)})})});
+  const auto sum = strategy->ReduceTo(ReduceOp::kSum, tuple, Cpu(0));
+  ASSERT_OK(sum);
+  EXPECT_THAT(Doubles(sum->items()[0]), ElementsAre(3));
+  EXPECT_THAT(Doubles(sum->items()[1].items()[0]), ElementsAre(7));
+  const std::vector<std::pair<Value, Destinations>> pairs = {
+      {tuple, Cpu(0)}, {PerReplica({Scalar(5), Scalar(7)}), Cpu(0)}};
+  const auto means = strategy->BatchReduceTo(ReduceOp::kMean, pairs);
+  ASSERT_OK(means);
+  EXPECT_THAT(Doubles((*means)[0].items()[0]), ElementsAre(1.5));
+  EXPECT_THAT(Doubles((*means)[1]), ElementsAre(6));
+}
+
+// One replica: slices are their own sum, on the destination.
+TEST(Cases, ReduceToOfOneReplicasSlices) {
+  const auto strategy = Mirrored(1);
+  const Value slices = IndexedSlices{Tensor::Vector<int64_t>({3}), Tensor::Vector<float>({2})};
+  for (const auto& result : {strategy->ReduceTo(ReduceOp::kSum, slices, Cpu(0)),
+                             strategy->Reduce(ReduceOp::kSum, slices, {})}) {
+    ASSERT_OK(result);
+    EXPECT_THAT(NumbersOf(result->slices().indices), ElementsAre(3));
+    EXPECT_THAT(NumbersOf(result->slices().values), ElementsAre(2));
+  }
+}
+
 TEST(Cases, A20_GatherPerReplicaDense) {
   for (const int32_t replicas : {2, 3}) {
     const auto strategy = Mirrored(replicas);

@@ -22,7 +22,11 @@ Axes AxesOf(const json& axis) {
   return std::vector<int64_t>{axis.get<int64_t>()};
 }
 
-ReduceOp OpOf(const json& op) { return ReduceOpFromName(op.get<std::string>()).value(); }
+ReduceOp OpOf(const json& name) {
+  const absl::StatusOr<ReduceOp> op = ReduceOpFromName(name.get<std::string>());
+  if (!op.ok()) throw UnknownRecord(std::string(op.status().message()));
+  return *op;
+}
 
 Value PerReplicaOf(const json& values) {
   Value::Sequence components;
@@ -43,14 +47,8 @@ void ExpectTensor(const absl::StatusOr<Value>& got, const json& record) {
   EXPECT_TRUE(TensorIs(got->tensor(), record.at("value")));
 }
 
-void Report(const std::string& section, const json& records) {
-  std::cout << "reduce.json " << section << ": " << records.size() << " records\n";
-}
-
 TEST(ReduceGolden, PerReplicaValues) {
-  SKIP_WITHOUT_SHARED();
-  const json& records = GoldenFile("reduce.json").at("reduce");
-  for (const json& record : records) {
+  ForEachGolden("reduce.json", "reduce", [&](const json& record) {
     for (const json& name : record.at("strategies")) {
       Strategy& strategy = GoldenStrategy(name, record.at("replicas"));
       for (const json& result : record.at("results")) {
@@ -60,8 +58,7 @@ TEST(ReduceGolden, PerReplicaValues) {
                      result);
       }
     }
-  }
-  Report("reduce", records);
+  });
 }
 
 Value PlainOf(const std::string& name, const json& input) {
@@ -72,19 +69,16 @@ Value PlainOf(const std::string& name, const json& input) {
     return std::vector<float>(values.begin(), values.end());
   }
   if (absl::StartsWith(name, "tensor")) return tensor;
-  throw std::runtime_error(absl::StrCat("no plain value '", name, "'"));
+  throw UnknownRecord(absl::StrCat("no plain value '", name, "'"));
 }
 
 TEST(ReduceGolden, ValuesThatAreNotDistributed) {
-  SKIP_WITHOUT_SHARED();
-  const json& records = GoldenFile("reduce.json").at("plain");
-  for (const json& record : records) {
+  ForEachGolden("reduce.json", "plain", [&](const json& record) {
     SCOPED_TRACE(record.dump());
     Strategy& strategy = GoldenStrategy(record.at("strategy"), record.at("replicas"));
     const Value value = PlainOf(record.at("value_name"), record.at("input"));
     ExpectTensor(strategy.Reduce(OpOf(record.at("op")), value, AxesOf(record.at("axis"))), record);
-  }
-  Report("plain", records);
+  });
 }
 
 Destinations DestinationsOf(const std::string& text, Strategy& strategy, const Value& first) {
@@ -94,7 +88,7 @@ Destinations DestinationsOf(const std::string& text, Strategy& strategy, const V
   if (text == "value") return first;
   if (text == "list") return Value::List({"cpu:0", "cpu:1"});
   if (text == "empty") return Value("");
-  if (text != "variable") throw std::runtime_error(absl::StrCat("no destination '", text, "'"));
+  if (text != "variable") throw UnknownRecord(absl::StrCat("no destination '", text, "'"));
   const Scope scope = strategy.EnterScope().value();
   return CreateVariable({.initial_value = Tensor::Zeros(DType::kFloat32, {2})}).value();
 }
@@ -138,30 +132,27 @@ absl::StatusOr<std::vector<Value>> ReduceOrBroadcast(const json& record, Strateg
   } else if (call == "broadcast_to") {
     result = strategy.BroadcastTo(value, to);
   } else {
-    throw std::runtime_error(absl::StrCat("no call '", call, "'"));
+    throw UnknownRecord(absl::StrCat("no call '", call, "'"));
   }
   if (!result.ok()) return result.status();
   return std::vector<Value>{*result};
 }
 
 TEST(ReduceGolden, Destinations) {
-  SKIP_WITHOUT_SHARED();
-  const json& records = GoldenFile("reduce.json").at("destinations");
-  for (const json& record : records) {
+  ForEachGolden("reduce.json", "destinations", [&](const json& record) {
     SCOPED_TRACE(record.dump());
     Strategy& strategy = GoldenStrategy(record.at("strategy"), record.at("replicas"));
     const absl::StatusOr<std::vector<Value>> got = ReduceOrBroadcast(record, strategy);
     if (record.contains("error")) {
       EXPECT_TRUE(RefusedAs(got.status(), record));
-      continue;
+      return;
     }
     ASSERT_TRUE(got.ok()) << got.status();
     const bool batch = record.at("call") == "batch_reduce_to";
     for (size_t i = 0; i < got->size(); ++i) {
       ExpectComponents((*got)[i], batch ? record.at("value")[i] : record.at("value"));
     }
-  }
-  Report("destinations", records);
+  });
 }
 
 // A structure of the record: objects are dicts, but for tensors and slices.
@@ -216,7 +207,7 @@ Value GatherInput(const json& record) {
   }
   const IndexedSlices slices = {Tensor::Vector<int64_t>({0}), Tensor::Zeros(DType::kFloat32, {1})};
   if (name == "plain_slices") return slices;
-  if (name != "slices") throw std::runtime_error(absl::StrCat("no values '", name, "'"));
+  if (name != "slices") throw UnknownRecord(absl::StrCat("no values '", name, "'"));
   return Value::PerReplica(Value::Sequence(record.at("replicas").get<size_t>(), slices));
 }
 
@@ -261,13 +252,10 @@ void CheckGather(const json& record) {
 }
 
 TEST(ReduceGolden, Gather) {
-  SKIP_WITHOUT_SHARED();
-  const json& records = GoldenFile("reduce.json").at("gather");
-  for (const json& record : records) {
+  ForEachGolden("reduce.json", "gather", [&](const json& record) {
     SCOPED_TRACE(record.dump());
     CheckGather(record);
-  }
-  Report("gather", records);
+  });
 }
 
 // d/dx of all_reduce(x) * (x + 1), summed over the replicas.
@@ -285,9 +273,7 @@ absl::StatusOr<Value> GradientOfProduct(ReduceOp op, const Value& value) {
 }
 
 TEST(ReduceGolden, AllReduce) {
-  SKIP_WITHOUT_SHARED();
-  const json& records = GoldenFile("reduce.json").at("all_reduce");
-  for (const json& record : records) {
+  ForEachGolden("reduce.json", "all_reduce", [&](const json& record) {
     SCOPED_TRACE(record.dump());
     Strategy& strategy = GoldenStrategy(record.at("strategy"), record.at("replicas"));
     const ReduceOp op = OpOf(record.at("op"));
@@ -303,8 +289,7 @@ TEST(ReduceGolden, AllReduce) {
     const std::vector<Value> locals = strategy.LocalResults(*got).value();
     ASSERT_EQ(locals.size(), record.at("value").size());
     for (size_t i = 0; i < locals.size(); ++i) ExpectStructure(locals[i], record.at("value")[i]);
-  }
-  Report("all_reduce", records);
+  });
 }
 
 absl::StatusOr<Value> Misuse(const std::string& call, Strategy& strategy) {
@@ -337,27 +322,24 @@ absl::StatusOr<Value> Misuse(const std::string& call, Strategy& strategy) {
   if (call == "sync_on_read_variable_mean") {
     return strategy.Reduce(ReduceOp::kMean, variable(on_read), {});
   }
-  throw std::runtime_error(absl::StrCat("no call '", call, "'"));
+  throw UnknownRecord(absl::StrCat("no call '", call, "'"));
 }
 
 TEST(ReduceGolden, Misuse) {
-  SKIP_WITHOUT_SHARED();
-  const json& records = GoldenFile("reduce.json").at("misuse");
   // What the types of C++ leave nothing to refuse of: an axis is numbers, a list of them is
   // several axes, and a host zero is a value as any other.
   const std::map<std::string, std::string> not_expressible = {
       {"axis_list", "a list of axes is allowed"},
       {"axis_text_mean", "an axis is a number"},
       {"python_zero", "[quirk] a host zero is reduced"}};
-  for (const json& record : records) {
+  ForEachGolden("reduce.json", "misuse", [&](const json& record) {
     SCOPED_TRACE(record.dump());
-    if (not_expressible.count(record.at("call"))) continue;
+    if (not_expressible.count(record.at("call"))) return;
     Strategy& strategy = GoldenStrategy(record.at("strategy"), record.at("replicas"));
     ExpectTensor(Misuse(record.at("call"), strategy), record);
-  }
+  });
   Strategy& mirrored = GoldenStrategy("mirrored", 2);
   EXPECT_TRUE(mirrored.Reduce(ReduceOp::kSum, Value(0), {}).ok());
-  Report("misuse", records);
 }
 
 }  // namespace

@@ -40,5 +40,16 @@ TEST(Registry, TakesAProgramsOwnStrategy) {
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("two_cpus")));
 }
 
+TEST(Registry, FactoriesThatThrowOrReturnNullAreErrors) {
+  EXPECT_THAT(RegisterStrategy("none", nullptr),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("found no factory")));
+  using Made = absl::StatusOr<std::unique_ptr<Strategy>>;
+  ASSERT_OK(RegisterStrategy("throws", [](const StrategyArguments&) -> Made { throw 1; }));
+  EXPECT_THAT(MakeStrategy("throws", {}), StatusIs(absl::StatusCode::kUnknown, HasSubstr("threw")));
+  ASSERT_OK(RegisterStrategy("null", [](const StrategyArguments&) -> Made { return nullptr; }));
+  EXPECT_THAT(MakeStrategy("null", {}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("returned null")));
+}
+
 }  // namespace
 }  // namespace cairn::test

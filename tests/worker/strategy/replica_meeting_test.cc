@@ -34,13 +34,13 @@ TEST(ReplicaMeeting, WaitEndsAndNamesWhoIsMissing) {
   const ReplicaMeeting::Action action = [](absl::Span<const Value::Sequence>) {
     return std::vector<Value>(2);
   };
-  EXPECT_THAT(meeting.Meet(0, "MergeCall", {}, action),
+  EXPECT_THAT(meeting.Meet(0, {.what = "MergeCall"}, {}, action),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
                        AllOf(HasSubstr("replica 0 waited 50ms in MergeCall for replica 1"),
                              HasSubstr("still in its replica function"))));
   meeting.Finish(0);
   // Who comes late learns why nobody is there.
-  EXPECT_THAT(meeting.Meet(1, "MergeCall", {}, action),
+  EXPECT_THAT(meeting.Meet(1, {.what = "MergeCall"}, {}, action),
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("waited")));
   meeting.Finish(1);
   serving.join();

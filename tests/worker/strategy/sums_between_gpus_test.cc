@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/addresses.h"
 #include "tests/worker/collective/ranks.h"
 #include "tests/worker/strategy/case_support.h"
 #include "worker/collective/control_server.h"
@@ -68,9 +69,9 @@ class SumsBetweenGpus : public ::testing::Test {
   void OnWorkers(CommunicationImplementation implementation,
                  const std::function<void(Made made)>& body,
                  const std::vector<Device>& of_the_second = {Gpu(0), Gpu(1)}) {
-    const auto server = ControlServer::Start("127.0.0.1:0").value();
+    const auto server = ControlServer::Start(OwnAddress()).value();
     OnRanks(2, [&](int i) {
-      MultiWorkerMirroredOptions options{.workers = {"127.0.0.1:5000", "127.0.0.1:5001"},
+      MultiWorkerMirroredOptions options{.workers = {OwnAddress(), OwnAddress()},
                                          .worker_index = i,
                                          .devices = {Gpu(0), Gpu(1)},
                                          .meeting_address = server->address()};

@@ -47,6 +47,21 @@ TEST(Cases, B3_OneNumberHasNoSum) {
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("cannot be reduced with SUM")));
 }
 
+// One replica in sync: the value is the sum, whether a tensor or a number.
+TEST(Cases, C15_OneReplicaWritesASumVariable) {
+  const auto strategy = Mirrored(1);
+  const auto written = [&strategy](AssignOp op, const Value& value) {
+    const VariablePtr variable = VariableOf(*strategy, One(5), kSum);
+    EXPECT_OK(OnReplicas(*strategy, [&] { return variable->Write(op, value); }));
+    return Copies(variable)[0];
+  };
+  for (const Value& two : {Value(2.0), Scalar(2)}) {
+    EXPECT_EQ(written(AssignOp::kAssign, two), 2);
+    EXPECT_EQ(written(AssignOp::kAdd, two), 7);
+    EXPECT_EQ(written(AssignOp::kSub, two), 3);
+  }
+}
+
 TEST(Cases, B4_AssignAddInCrossReplicaContext) {
   const auto strategy = Mirrored(2);
   const VariablePtr variable = VariableOf(*strategy, One(1), kMean);

@@ -105,7 +105,8 @@ void RunRecord(const OptimizerRecord& record, Strategy& strategy) {
 }
 
 TEST(VariableOptimizerGolden, EveryRecordIsReproducedUnderEveryStrategy) {
-  SKIP_WITHOUT_SHARED();
+  SKIP_WITHOUT_GOLDEN("optimizers_dense.json");
+  SKIP_WITHOUT_GOLDEN("optimizers_sparse.json");
   for (const NamedStrategy& strategy : Strategies()) {
     SCOPED_TRACE(strategy.name);
     size_t ran = 0;
@@ -249,13 +250,11 @@ void RunTrajectory(const json& fields, const json& tolerance, Strategy& strategy
 }
 
 TEST(VariableOptimizerGolden, TrainingsFollowTensorFlowUnderEveryStrategy) {
-  SKIP_WITHOUT_SHARED();
-  const json& file = GoldenFile("trajectories.json");
   for (const NamedStrategy& strategy : Strategies()) {
     SCOPED_TRACE(strategy.name);
-    for (const json& fields : file.at("cases")) {
-      RunTrajectory(fields, file.at("tolerance"), strategy.get());
-    }
+    ForEachGolden("trajectories.json", "cases", [&](const json& fields) {
+      RunTrajectory(fields, GoldenFile("trajectories.json").at("tolerance"), strategy.get());
+    });
   }
 }
 

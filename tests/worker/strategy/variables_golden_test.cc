@@ -68,7 +68,7 @@ class Made {
   Value Values(const std::string& kind, const json& step) const {
     if (kind == "number") return step.at("number").get<double>();
     if (kind == "tensor") return TensorOf(step.at("values")[0]);
-    if (kind != "values") throw std::runtime_error(absl::StrCat("no kind '", kind, "'"));
+    if (kind != "values") throw UnknownRecord(absl::StrCat("no kind '", kind, "'"));
     Value::Sequence values;
     for (const json& numbers : step.at("values")) values.emplace_back(TensorOf(numbers));
     return values.size() == 1 ? values[0] : Value::PerReplica(std::move(values));
@@ -76,11 +76,9 @@ class Made {
 
   absl::Status Write(const std::string& op, const std::string& place, const Value& value) {
     const VariablePtr& variable = *variable_;
-    const auto write = [&op](const VariablePtr& to, const Value& from) {
-      for (const AssignOp known : {AssignOp::kAssign, AssignOp::kAdd, AssignOp::kSub}) {
-        if (AssignOpName(known) == op) return to->Write(known, from);
-      }
-      throw std::runtime_error(absl::StrCat("no operation '", op, "'"));
+    const AssignOp assign = GoldenAssignOp(op);
+    const auto write = [assign](const VariablePtr& to, const Value& from) {
+      return to->Write(assign, from);
     };
     if (place == "replica") {
       return strategy_
@@ -95,7 +93,7 @@ class Made {
     }
     const Scope scope = strategy_.EnterScope().value();
     if (place == "cross") return write(variable, value);
-    if (place != "update") throw std::runtime_error(absl::StrCat("no place '", place, "'"));
+    if (place != "update") throw UnknownRecord(absl::StrCat("no place '", place, "'"));
     return strategy_
         .Update(
             variable,
@@ -124,12 +122,12 @@ class Made {
         known = true;
       }
     }
-    if (!known) throw std::runtime_error(absl::StrCat("no operation '", name, "'"));
+    if (!known) throw UnknownRecord(absl::StrCat("no operation '", name, "'"));
     if (place == "cross") {
       const Scope scope = strategy_.EnterScope().value();
       return (*variable_)->Scatter(op, SlicesOf(slices.is_array() ? slices[0] : slices));
     }
-    if (place != "replica") throw std::runtime_error(absl::StrCat("no place '", place, "'"));
+    if (place != "replica") throw UnknownRecord(absl::StrCat("no place '", place, "'"));
     return strategy_
         .Run([&](absl::Span<const Value>) -> absl::StatusOr<Value> {
           const auto replica = static_cast<size_t>(GetReplicaContext()->replica_id_in_sync_group());
@@ -167,50 +165,34 @@ void Check(Made& made, const json& record, const json& step) {
 }
 
 // Each attempt starts from a new variable.
-void CheckAttempts(const json& records, const std::string& section) {
-  int64_t ran = 0;
-  for (const json& record : records) {
-    ++ran;
-    if (record.contains("create")) {
-      EXPECT_TRUE(RefusedAs(Made(record).status(), record.at("create"))) << record.at("id");
-      continue;
-    }
-    for (const json& attempt : record.at("attempts")) {
-      Made made(record);
-      ASSERT_TRUE(made.status().ok()) << record.at("id") << ": " << made.status();
-      Check(made, record, attempt);
-    }
+void CheckAttempts(const json& record) {
+  if (record.contains("create")) {
+    EXPECT_TRUE(RefusedAs(Made(record).status(), record.at("create")));
+    return;
   }
-  std::cout << section << ": " << ran << " of " << records.size() << " records\n";
+  for (const json& attempt : record.at("attempts")) {
+    Made made(record);
+    ASSERT_TRUE(made.status().ok()) << made.status();
+    Check(made, record, attempt);
+  }
 }
 
-TEST(VariablesGolden, GridOfAssignments) {
-  SKIP_WITHOUT_SHARED();
-  CheckAttempts(GoldenFile("variables.json").at("grid"), "variables.json grid");
-}
+TEST(VariablesGolden, GridOfAssignments) { ForEachGolden("variables.json", "grid", CheckAttempts); }
 
-TEST(VariablesGolden, Scatter) {
-  SKIP_WITHOUT_SHARED();
-  CheckAttempts(GoldenFile("scatter.json").at("scatter"), "scatter.json scatter");
-}
+TEST(VariablesGolden, Scatter) { ForEachGolden("scatter.json", "scatter", CheckAttempts); }
 
 // Steps that follow each other on one variable.
 TEST(VariablesGolden, Sequences) {
-  SKIP_WITHOUT_SHARED();
-  const json& records = GoldenFile("variables.json").at("sequences");
-  for (const json& record : records) {
+  ForEachGolden("variables.json", "sequences", [&](const json& record) {
     Made made(record);
     ASSERT_TRUE(made.status().ok()) << record.at("id") << ": " << made.status();
     for (const json& step : record.at("steps")) Check(made, record, step);
-  }
-  std::cout << "variables.json sequences: " << records.size() << " records\n";
+  });
 }
 
 // What a variable reports of itself for given arguments.
 TEST(VariablesGolden, Creation) {
-  SKIP_WITHOUT_SHARED();
-  const json& records = GoldenFile("variables.json").at("creation");
-  for (const json& record : records) {
+  ForEachGolden("variables.json", "creation", [&](const json& record) {
     SCOPED_TRACE(record.dump());
     Strategy& strategy = GoldenStrategy(record.at("strategy"), record.at("replicas"));
     VariableOptions options = {.name = "v", .initial_value = Tensor::Scalar<float>(1)};
@@ -226,7 +208,7 @@ TEST(VariablesGolden, Creation) {
     const json& result = record.at("result");
     if (result.contains("error")) {
       EXPECT_TRUE(RefusedAs(made.status(), result));
-      continue;
+      return;
     }
     ASSERT_TRUE(made.ok()) << made.status();
     const Variable& variable = **made;
@@ -242,8 +224,7 @@ TEST(VariablesGolden, Creation) {
     }
     EXPECT_EQ(names, result.at("names").get<std::vector<std::string>>());
     EXPECT_EQ(devices, result.at("devices").get<std::vector<std::string>>());
-  }
-  std::cout << "variables.json creation: " << records.size() << " records\n";
+  });
 }
 
 }  // namespace

@@ -2,9 +2,14 @@
 // checkpoints count.
 #include "worker/trainer/checkpoint_manifest.h"
 
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -27,10 +32,10 @@ CheckpointManifest Manifest(const std::string& job, int64_t number) {
                               .name = NewCheckpointName(job, 1200),
                               .number = number,
                               .step = 1200,
-                              .timeline = 3,
+                              .timeline = int64_t{3} << 32,
                               .made = "2030-01-31T12:34:56Z",
                               .seconds = 0.5};
-  ServerCheckpoint server{.server = 1, .folder = "/c/ps-1", .host = "h"};
+  ServerCheckpoint server{.server = 0, .folder = "/c/ps-0", .host = "h"};
   server.files = {{"db/000012.sst", int64_t{1} << 40, ~uint64_t{0}}, {"CAIRN", 7, 1}};
   server.workers = {{0, (int64_t{3} << 32) + 1, 77, std::string("\0\xff bytes", 8)}};
   server.variables = {{.spec = {.name = "kernel", .shape = {3, 2}}, .rows = 3, .updates = 9}};
@@ -47,7 +52,7 @@ TEST(CheckpointManifest, ComesBackAsItWasWritten) {
   EXPECT_EQ(read->name, written.name);
   EXPECT_EQ(read->number, 4);
   EXPECT_EQ(read->step, 1200);
-  EXPECT_EQ(read->timeline, 3);
+  EXPECT_EQ(read->timeline, int64_t{3} << 32);
   ASSERT_EQ(read->servers.size(), 1u);
   EXPECT_EQ(read->servers[0].files, written.servers[0].files);
   EXPECT_EQ(read->servers[0].workers, written.servers[0].workers);
@@ -80,10 +85,67 @@ TEST(CheckpointManifest, AnyChangedValueIsFound) {
   fs::remove(path);
   fs::create_directory(path);
   EXPECT_THAT(CheckpointManifest::ReadFrom(folder.path()),
-              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("cannot be read")));
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("is a folder")));
   fs::remove(path);
   std::ofstream(path) << text;
   EXPECT_OK(CheckpointManifest::ReadFrom(folder.path()));
+}
+
+// Its checksum is right: somebody wrote it so.
+TEST(CheckpointManifest, OneThatCannotBeIsRefused) {
+  using Change = std::function<void(CheckpointManifest&)>;
+  const std::vector<std::pair<std::string, Change>> changes = {
+      {"its step is -1", [](auto& m) { m.step = -1; }},
+      {"it names no server", [](auto& m) { m.servers.clear(); }},
+      {"it names no file of ps:0", [](auto& m) { m.servers[0].files.clear(); }},
+      {"it names CAIRN of ps:0 twice",
+       [](auto& m) {
+         m.servers[0].files.push_back({"CAIRN", 7, 1});
+       }},
+      {"a file of ps:0 has -7 bytes", [](auto& m) { m.servers[0].files[1].bytes = -7; }},
+      {"it names ps:0 where ps:1 is due", [](auto& m) { m.servers.push_back(m.servers[0]); }},
+      {"worker 0 has incarnation -1", [](auto& m) { m.servers[0].workers[0].incarnation = -1; }}};
+  for (const auto& [why, change] : changes) {
+    TempDir folder;
+    CheckpointManifest manifest = Manifest("job", 4);
+    change(manifest);
+    ASSERT_OK(manifest.WriteTo(folder.path()));
+    EXPECT_THAT(CheckpointManifest::ReadFrom(folder.path()),
+                StatusIs(absl::StatusCode::kDataLoss, HasSubstr(why)));
+  }
+}
+
+// Every command that looks at checkpoints reads their manifests.
+TEST(CheckpointManifest, OneThatIsNoFileOfItsSizeIsDamaged) {
+  const TempDir directory;
+  const std::string path = directory.Join(CheckpointManifest::kFileName);
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_THAT(CheckpointManifest::ReadFrom(directory.path()),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("is a FIFO")));
+  fs::remove(path);
+  std::ofstream(path) << "{";
+  fs::resize_file(path, uintmax_t{1} << 40);
+  EXPECT_THAT(CheckpointManifest::ReadFrom(directory.path()),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("bytes that such a file may have")));
+  fs::remove(path);
+  EXPECT_THAT(CheckpointManifest::ReadFrom(directory.path()),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr(path)));
+}
+
+TEST(CheckpointFolders, OnesWithMoreStepsThanTheirSuccessorsAreKept) {
+  CheckpointFolders folders;
+  const auto add = [&](int64_t step) {
+    folders.finished.push_back({.name = absl::StrCat(step), .step = step});
+  };
+  for (const int64_t step : {1000, 2000, 3000}) add(step);
+  EXPECT_THAT(NotKept(folders, 2), ElementsAre("1000"));
+  // The job began anew.
+  for (const int64_t step : {600, 1200, 1800}) add(step);
+  EXPECT_THAT(NotKept(folders, 3), ElementsAre("1000", "2000"));
+  add(2400);
+  EXPECT_THAT(NotKept(folders, 3), ElementsAre("1000", "2000", "600"));
+  add(3000);
+  EXPECT_THAT(NotKept(folders, 3), ElementsAre("1000", "2000", "3000", "600", "1200"));
 }
 
 TEST(CheckpointFolders, OnlyThisJobsNamesCountAndTheNewestIsLast) {

@@ -33,6 +33,8 @@ class Engines {
     }
   }
 
+  wire::ParameterServerIf& service(size_t server) { return engines_[server]->service(); }
+
   Connector connector() {
     return [this](const ClientOptions& options, Deadline deadline) {
       std::vector<wire::ParameterServerIf*> services;

@@ -36,6 +36,7 @@ class RecordingClient : public PsClient {
   absl::StatusOr<std::vector<VariableSpec>> Describe(Deadline) override {
     return std::vector<VariableSpec>();
   }
+  absl::StatusOr<JobHoldings> Examine(Deadline) override { return JobHoldings(); }
   absl::Status Pull(absl::Span<const PullTarget> targets, Deadline) override {
     return Call({}, "", targets);
   }

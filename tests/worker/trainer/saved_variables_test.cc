@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/support/addresses.h"
 #include "tests/support/temp_dir.h"
 #include "tests/worker/collective/ranks.h"
 #include "tests/worker/strategy/case_support.h"
@@ -164,10 +165,10 @@ TEST_F(SavedVariablesTest, ATrainingGoesOnWithTheSameBitsWhereItWasSaved) {
 
 // Reading takes part of every worker; the chief's file counts.
 TEST_F(SavedVariablesTest, OfSeveralWorkersTheChiefWrites) {
-  const auto server = ControlServer::Start("127.0.0.1:0").value();
+  const auto server = ControlServer::Start(OwnAddress()).value();
   OnRanks(2, [&](int i) {
     const auto strategy =
-        MultiWorkerMirroredStrategy::Create({.workers = {"127.0.0.1:5000", "127.0.0.1:5001"},
+        MultiWorkerMirroredStrategy::Create({.workers = {OwnAddress(), OwnAddress()},
                                              .worker_index = i,
                                              .devices = ReplicaDevices(2),
                                              .meeting_address = server->address()})

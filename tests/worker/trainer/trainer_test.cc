@@ -9,11 +9,15 @@
 #include <iterator>
 #include <thread>
 
+#include "common/timeline.h"
 #include "gmock/gmock.h"
 #include "nlohmann/json.hpp"
 #include "tests/worker/trainer/engines.h"
+#include "thrift/ParameterServer.h"
 #include "worker/input/random.h"
+#include "worker/trainer/checkpoint_folders.h"
 #include "worker/trainer/exit_status.h"
+#include "worker/trainer/run_meter.h"
 
 namespace cairn::test {
 namespace {
@@ -177,27 +181,96 @@ TEST_F(TrainerTest, AStoppedRunContinuedEqualsOneThatNeverStopped) {
   EXPECT_EQ(Kernel(parts), Kernel(whole));
 }
 
-TEST_F(TrainerTest, AFinishedJobTrainsMoreEpochsAndFreshStartsOver) {
+// A worker that was killed after its last step is started again, by a supervisor perhaps: it finds
+// the job's totals reached.
+TEST_F(TrainerTest, AFinishedJobIsEvaluatedAndTrainsMoreWhenAskedAndFreshStartsOver) {
   Engines engines(1);
-  EXPECT_EQ(Train(engines).total_steps, 40);
+  const Report trained = Train(engines);
+  EXPECT_EQ(trained.total_steps, 40);
   const std::vector<float> first = Kernel(engines);
+  const Report again = Train(engines);
+  EXPECT_EQ(again.status, "completed");
+  EXPECT_EQ(again.steps, 0);
+  EXPECT_EQ(again.total_steps, 40);
+  EXPECT_EQ(again.eval->log_loss, trained.eval->log_loss);
+  EXPECT_EQ(Kernel(engines), first);
+  options_.trains_more = true;
   EXPECT_EQ(Train(engines).total_steps, 80);
   EXPECT_NE(Kernel(engines), first);
+  options_.trains_more = false;
+  options_.job.data.epochs = 5;
+  EXPECT_EQ(Train(engines).total_steps, 100);
+  options_.job.data.epochs = 2;
   options_.fresh = true;
   EXPECT_EQ(Train(engines).total_steps, 40);
   EXPECT_EQ(Kernel(engines), first);
 }
 
-TEST_F(TrainerTest, MaxStepsEndsARunAndTheNextGoesOn) {
-  Engines engines(1);
+TEST_F(TrainerTest, MaxStepsIsATotalAndALargerOneGoesOnAtTheSameRow) {
+  Engines whole(1), engines(1);
+  Train(whole);
   options_.job.data.max_steps = 7;
   EXPECT_EQ(Train(engines).total_steps, 7);
-  EXPECT_EQ(Train(engines).total_steps, 14);
+  EXPECT_EQ(Train(engines).total_steps, 7);
   // Stopped before its end, a run has the rest of its steps left.
+  options_.job.data.max_steps = 14;
+  StopAfter(3);
+  EXPECT_EQ(Train(engines).total_steps, 10);
+  options_.stop_requested = [] { return false; };
+  EXPECT_EQ(Train(engines).total_steps, 14);
+  options_.job.data.max_steps = 0;
+  EXPECT_EQ(Train(engines).total_steps, 40);
+  EXPECT_EQ(Kernel(engines), Kernel(whole));
+}
+
+TEST_F(TrainerTest, ContinuedWithMaxStepsAFinishedJobTakesSoManyMore) {
+  Engines engines(1);
+  options_.job.data.max_steps = 7;
+  options_.trains_more = true;
+  EXPECT_EQ(Train(engines).total_steps, 7);
+  EXPECT_EQ(Train(engines).total_steps, 14);
   StopAfter(3);
   EXPECT_EQ(Train(engines).total_steps, 17);
   options_.stop_requested = [] { return false; };
   EXPECT_EQ(Train(engines).total_steps, 21);
+}
+
+// A restore that ended after the other servers had their parts and before ps:0 had its own.
+TEST_F(TrainerTest, WhatARestoreThatWasCutShortHasLeftIsDroppedOrMadeWhole) {
+  const std::string directory = folder_.Join("checkpoints");
+  options_.job.checkpoint.directory = directory;
+  Engines before(2);
+  const Report trained = Train(before);
+  const absl::StatusOr<CheckpointFolders> made = ListCheckpoints(directory, "j");
+  ASSERT_OK(made);
+  ASSERT_EQ(made->finished.size(), 1u);
+  const CheckpointManifest& manifest = made->finished.front();
+  wire::RestoreRequest request;
+  request.caller.job = "j";
+  request.timeline = NewTimeline(2, manifest.timeline);
+  for (const ServerCheckpoint& part : manifest.servers) {
+    wire::RestoreFolder& folder = request.folders.emplace_back();
+    folder.path = absl::StrCat(directory, "/", manifest.name, "/ps-", part.server);
+    for (const CheckpointFile& file : part.files) {
+      wire::CheckpointFile& sum = folder.files.emplace_back();
+      sum.name = file.name;
+      sum.bytes = file.bytes;
+      sum.checksum = static_cast<int64_t>(file.checksum);
+    }
+  }
+  for (const bool anew : {true, false}) {
+    Engines engines(2);
+    wire::RestoreReply reply;
+    engines.service(1).restore(reply, request);
+    EXPECT_THAT(
+        engines.Connect("j", -1)->Describe(Deadline::In(absl::Seconds(20))),
+        StatusIs(absl::StatusCode::kDataLoss, HasSubstr("ps:0 (in process) holds nothing")));
+    options_.job.checkpoint.restore = anew ? "none" : "latest";
+    const Report report = Train(engines);
+    EXPECT_EQ(report.steps, anew ? 40 : 0);
+    EXPECT_EQ(report.total_steps, 40);
+    EXPECT_EQ(report.eval->log_loss, trained.eval->log_loss);
+  }
 }
 
 TEST_F(TrainerTest, TwoWorkersShareTheRowsAndTheFirstEvaluatesAfterBoth) {
@@ -205,6 +278,7 @@ TEST_F(TrainerTest, TwoWorkersShareTheRowsAndTheFirstEvaluatesAfterBoth) {
   options_.workers = 2;
   for (const bool fresh : {false, true, false}) {
     options_.fresh = fresh;
+    options_.trains_more = true;
     absl::StatusOr<Report> reports[2];
     std::vector<std::thread> threads;
     for (int32_t worker = 0; worker < 2; ++worker) {
@@ -323,6 +397,59 @@ TEST_F(TrainerTest, MalformedRowsAreTheFilesFaultAndKeepWhatWasPushed) {
   EXPECT_LT(mended.steps, 40);
 }
 
+// Heartbeats carry it; the run ends when the server has heard it.
+TEST_F(TrainerTest, TheServersHearHowFarTheRunIs) {
+  Engines engines(1);
+  RunMeter meter("j", "worker:0");
+  options_.meter = &meter;
+  options_.job.data.eval.clear();
+  options_.job.data.epochs = 1'000'000;
+  wire::WorkerVitals heard;
+  const Deadline deadline = Deadline::In(absl::Seconds(60));
+  options_.stop_requested = [&] {
+    wire::WhyReply reply;
+    wire::Caller caller;
+    caller.job = "j";
+    engines.service(0).why(reply, caller);
+    for (const wire::WorkerStanding& worker : reply.workers) heard = worker.vitals;
+    return heard.__isset.seconds_left || deadline.Expired();
+  };
+  Train(engines);
+  ASSERT_TRUE(heard.__isset.share_done);
+  EXPECT_GT(heard.share_done, 0);
+  EXPECT_LT(heard.share_done, 0.5);
+  ASSERT_TRUE(heard.__isset.seconds_left);
+  EXPECT_GT(heard.seconds_left, 0);
+  const TrainingVitals vitals = meter.vitals();
+  EXPECT_GE(vitals.share_done.value_or(0), heard.share_done);
+}
+
+TEST_F(TrainerTest, AFinishedRunIsAllDone) {
+  Engines engines(1);
+  RunMeter meter("j", "worker:0");
+  options_.meter = &meter;
+  Train(engines);
+  EXPECT_EQ(meter.vitals().share_done, 1);
+  EXPECT_EQ(meter.vitals().seconds_left, 0);
+}
+
+TEST_F(TrainerTest, ARateThatIsFarTooLargeEndsTheRunWithTheReason) {
+  options_.job.optimizer.type = "sgd";
+  options_.job.optimizer.learning_rate = ConstantRate(1e30);
+  // Rows that contradict each other.
+  std::ofstream rows(folder_.Join("rows.libsvm"));
+  for (int64_t i = 0; i < kRows; ++i) rows << i % 3 % 2 << " 1:0.5 2:" << i % 7 << "\n";
+  rows.close();
+  Engines engines(1);
+  const absl::StatusOr<Report> report = RunTraining(options_, engines.connector());
+  EXPECT_THAT(report,
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("training diverged")));
+  EXPECT_EQ(ExitCodeOf(report.status()), 1);
+  // Its last push never came, so the run is not a finished one.
+  options_.job.divergence = "ignore";
+  EXPECT_EQ(Train(engines).total_steps, 40);
+}
+
 TEST_F(TrainerTest, GradientsThatAreNotFiniteFailOrAreSkipped) {
   std::ofstream(folder_.Join("huge.libsvm")) << "1 1:1\n0 1:3e38 2:3e38\n0 1:3e38 2:3e38\n1 1:1\n";
   options_.job.data.train = {{folder_.Join("huge.libsvm"), ""}};
@@ -332,14 +459,19 @@ TEST_F(TrainerTest, GradientsThatAreNotFiniteFailOrAreSkipped) {
   options_.job.model.loss = "mean_squared_error";
   Engines engines(1);
   EXPECT_THAT(RunTraining(options_, engines.connector()),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("training diverged: the loss is inf at step 2")));
+  options_.job.divergence = "ignore";
+  EXPECT_THAT(RunTraining(options_, engines.connector()),
               StatusIs(absl::StatusCode::kInvalidArgument, ::testing::_));
+  options_.job.divergence = "stop";
   options_.job.not_finite = "skip";
   options_.fresh = true;
   const Report report = Train(engines);
   EXPECT_EQ(report.steps, 4);
   EXPECT_GT(report.counters.pushes_dropped, 0);
   options_.fresh = false;
-  EXPECT_EQ(Train(engines).total_steps, 8);  // the end of the run was told though its push dropped
+  EXPECT_EQ(Train(engines).steps, 0);  // the end of the run was told though its push dropped
 }
 
 }  // namespace

@@ -1,0 +1,86 @@
+// Where messages go: nowhere by default, to the program's sink from the level on that it set, and
+// to glog in Cairn's own programs.
+#include "common/log.h"
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cairn {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class LogTest : public ::testing::Test {
+ protected:
+  ~LogTest() override {
+    SetLogSink(nullptr);
+    SetLogLevel(LogLevel::kInfo);
+  }
+  void Collect() {
+    SetLogSink([this](const LogEntry& entry) {
+      entries_.push_back(
+          absl::StrCat(LogLevelName(entry.level), " ", entry.file, " ", entry.message));
+    });
+  }
+  std::vector<std::string> entries_;
+};
+
+int Counted(int* count) { return ++*count; }
+
+TEST_F(LogTest, NothingIsWrittenUntilTheProgramSaysSo) {
+  ::testing::internal::CaptureStderr();
+  LOG(ERROR) << "nobody hears this";
+  LOG_IF(WARNING, true) << "nor this";
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), IsEmpty());
+}
+
+TEST_F(LogTest, TheSinkGetsMessagesFromItsLevelOn) {
+  Collect();
+  SetLogLevel(LogLevel::kWarning);
+  LOG(INFO) << "too low";
+  LOG(WARNING) << "one " << 1;
+  LOG_IF(ERROR, false) << "no";
+  LOG_IF(ERROR, true) << "two";
+  SetLogSink(nullptr);
+  LOG(ERROR) << "after it";
+  EXPECT_THAT(entries_, ElementsAre("WARNING log_test.cc one 1", "ERROR log_test.cc two"));
+}
+
+TEST_F(LogTest, ARationedMessageComesOnce) {
+  Collect();
+  int made = 0;
+  for (int i = 0; i < 5; ++i) LOG_EVERY_T(WARNING, 3600) << Counted(&made);
+  EXPECT_THAT(entries_, ElementsAre("WARNING log_test.cc 1"));
+}
+
+TEST_F(LogTest, ThreadsMessagesComeWhole) {
+  Collect();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([] {
+      for (int i = 0; i < 100; ++i) LOG(INFO) << "message " << i;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(entries_, SizeIs(400));
+}
+
+TEST_F(LogTest, StderrHasOneLineAMessage) {
+  SetLogSink(StderrLogSink());
+  ::testing::internal::CaptureStderr();
+  LOG(WARNING) << "a message";
+  const std::string written = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(written, HasSubstr("WARNING log_test.cc:"));
+  EXPECT_THAT(written, HasSubstr(": a message\n"));
+}
+
+}  // namespace
+}  // namespace cairn

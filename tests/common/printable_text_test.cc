@@ -1,0 +1,32 @@
+// No text of a caller's can end a line of a log or command a terminal.
+#include "common/printable_text.h"
+
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace cairn {
+namespace {
+
+TEST(PrintableText, ControlCharactersAreShownAndOtherTextStays) {
+  EXPECT_EQ(PrintableText(""), "");
+  EXPECT_EQ(PrintableText("worker:0 of host/1 … Zürich, ~\"\\"),
+            "worker:0 of host/1 … Zürich, ~\"\\");
+  EXPECT_EQ(PrintableText("a\nE2026 forged\r\n\tb"), "a E2026 forged   b");
+  EXPECT_EQ(PrintableText("\x1b[31mred\x7f"), "\\x1b[31mred\\x7f");
+  EXPECT_EQ(PrintableText(std::string("a\0b", 3)), "a\\x00b");
+  EXPECT_EQ(PrintableText("\xc2\x9b"
+                          "31m"),
+            "\\xc2\\x9b31m");
+  EXPECT_EQ(PrintableText("\xc2"), "\xc2");
+}
+
+TEST(PrintableText, TheFirstControlCharacterIsNamed) {
+  EXPECT_EQ(FirstControlOf("host/4711 (net:[4026531840]) é"), "");
+  EXPECT_EQ(FirstControlOf("a\nb\x1b"), "\\x0a");
+  EXPECT_EQ(FirstControlOf(std::string("a\0", 2)), "\\x00");
+  EXPECT_EQ(FirstControlOf("é\xc2\x80"), "\\xc2\\x80");
+}
+
+}  // namespace
+}  // namespace cairn

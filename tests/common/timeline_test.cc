@@ -1,0 +1,32 @@
+// A timeline tells one life of a job from another.
+#include "common/timeline.h"
+
+#include "gtest/gtest.h"
+
+namespace cairn {
+namespace {
+
+TEST(Timeline, RisesWhateverTheClockSaysAndCountsItsServers) {
+  const int64_t first = NewTimeline(2, 0);
+  EXPECT_GT(first, 0);
+  EXPECT_EQ(ServersOfTimeline(first), 2);
+  const int64_t ahead = first + (int64_t{1000} << 32);
+  const int64_t next = NewTimeline(3, ahead);
+  EXPECT_GT(FirstIncarnation(next), FirstIncarnation(ahead));
+  EXPECT_EQ(ServersOfTimeline(next), 3);
+  EXPECT_EQ(ServersOfTimeline(WithServers(next, 1)), 1);
+  EXPECT_EQ(FirstIncarnation(WithServers(next, 1)), FirstIncarnation(next));
+}
+
+TEST(Timeline, ItsTimeIsShown) {
+  EXPECT_EQ(TimelineText((int64_t{86400} << 32) + 12345), "2020-01-02T00:00:00Z");
+}
+
+TEST(Timeline, OldManifestsHoldTheSecondAlone) {
+  EXPECT_EQ(TimelineOfManifest(7), int64_t{7} << 32);
+  EXPECT_EQ(TimelineOfManifest((int64_t{7} << 32) + 5), (int64_t{7} << 32) + 5);
+  EXPECT_EQ(TimelineOfManifest(0), 0);
+}
+
+}  // namespace
+}  // namespace cairn

@@ -1,0 +1,90 @@
+// Probes are answered while slow callers have every thread of the pages.
+#include "ps_server/monitor/monitor.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/descriptor.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/addresses.h"
+#include "tests/support/status_matchers.h"
+
+namespace cairn {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+Descriptor ConnectTo(const std::string& address) {
+  Descriptor fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const timeval timeout = {60, 0};
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+  sockaddr_in to = {};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<uint16_t>(PortOf(address)));
+  EXPECT_EQ(::inet_pton(AF_INET, OwnHost().c_str(), &to.sin_addr), 1);
+  EXPECT_EQ(::connect(fd.get(), reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0) << address;
+  return fd;
+}
+
+void Send(const Descriptor& fd, const std::string& bytes) {
+  EXPECT_EQ(::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(bytes.size()));
+}
+
+void Ask(const Descriptor& fd, const std::string& path) {
+  Send(fd, absl::StrCat("GET ", path, " HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+}
+
+std::string Receive(const Descriptor& fd) {
+  std::string all;
+  char part[4096];
+  for (ssize_t bytes = 1; bytes > 0;) {
+    bytes = ::recv(fd.get(), part, sizeof(part), 0);
+    if (bytes > 0) all.append(part, static_cast<size_t>(bytes));
+  }
+  return all;
+}
+
+TEST(Monitor, SlowReadersOfThePagesDoNotHoldUpProbes) {
+  HttpOptions probes = OnOwnAddress<HttpOptions>();
+  probes.threads = kHealthThreads;
+  probes.timeout_ms = kHealthTimeoutMs;
+  const auto monitor = Monitor::Start(
+      OnOwnAddress<HttpOptions>(), {.server_index = 0, .servers = {NobodysAddress()}}, probes, {});
+  ASSERT_OK(monitor);
+  // Five rounds of the pages' threads, 3 s each.
+  std::vector<Descriptor> slow;
+  for (int i = 0; i < 5 * kHttpThreads; ++i) {
+    slow.push_back(ConnectTo((*monitor)->address()));
+    Send(slow.back(), "GET / HTTP/1.1\r\nHost: local");
+  }
+  const Descriptor behind = ConnectTo((*monitor)->address());
+  Ask(behind, "/healthz");
+  for (int i = 0; i < 10; ++i) {
+    const Descriptor probe = ConnectTo((*monitor)->health_address());
+    Ask(probe, "/healthz");
+    EXPECT_THAT(Receive(probe), AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("ok\n")));
+  }
+  pollfd waiting = {behind.get(), POLLIN, 0};
+  EXPECT_EQ(::poll(&waiting, 1, 0), 0) << "the pages' threads were free, so this proves nothing";
+  const Descriptor ready = ConnectTo((*monitor)->health_address());
+  Ask(ready, "/readyz");
+  EXPECT_THAT(Receive(ready), AllOf(StartsWith("HTTP/1.1 503"), HasSubstr("opening")));
+  const Descriptor page = ConnectTo((*monitor)->health_address());
+  Ask(page, "/metrics");
+  EXPECT_THAT(Receive(page), StartsWith("HTTP/1.1 404"));
+}
+
+}  // namespace
+}  // namespace cairn

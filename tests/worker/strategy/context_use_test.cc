@@ -1,0 +1,315 @@
+// Scopes, variable creators and functions that programs use in ways that are wrong, or unusual:
+// what they are told, and that the thread's contexts are whole afterwards.
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/deadline.h"
+#include "tests/worker/strategy/case_support.h"
+#include "worker/strategy/one_device_strategy.h"
+#include "worker/strategy/variable_optimizer.h"
+
+namespace cairn::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr auto kFailed = absl::StatusCode::kFailedPrecondition;
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr auto kUnknown = absl::StatusCode::kUnknown;
+
+VariableOptions One(std::string name = "v") {
+  return {.name = std::move(name), .initial_value = Tensor::Scalar<float>(1)};
+}
+
+// --- Scopes
+
+TEST(Scopes, ThatEndInTheWrongOrderLeaveNothingBehind) {
+  const auto strategy = Mirrored(2);
+  std::optional<Scope> outer = strategy->EnterScope().value();
+  std::optional<Scope> inner = strategy->EnterScope().value();
+  EXPECT_THAT(outer->Exit(), StatusIs(kFailed, HasSubstr("leave the inner one first")));
+  outer.reset();
+  EXPECT_EQ(&GetStrategy(), strategy.get());  // the inner one is open
+  inner.reset();
+  EXPECT_FALSE(HasStrategy());
+  EXPECT_OK(Mirrored(2)->EnterScope());
+}
+
+TEST(Scopes, ThatEndInAnotherThreadAreLeftByTheirOwn) {
+  const auto strategy = Mirrored(2);
+  std::optional<Scope> scope = strategy->EnterScope().value();
+  std::thread([&scope] {
+    EXPECT_THAT(scope->Exit(), StatusIs(kFailed, HasSubstr("entered in another thread")));
+    scope.reset();
+    EXPECT_FALSE(HasStrategy());
+  }).join();
+  EXPECT_FALSE(HasStrategy());
+}
+
+TEST(Scopes, OfADestroyedStrategyAreOver) {
+  auto strategy = Mirrored(2);
+  Scope scope = strategy->EnterScope().value();
+  strategy.reset();
+  EXPECT_FALSE(HasStrategy());
+  EXPECT_THAT(scope.Exit(), StatusIs(kFailed, HasSubstr("the strategy was destroyed")));
+  EXPECT_OK(scope.Exit());
+}
+
+TEST(Scopes, ThatAFunctionKeepsEndWithIt) {
+  const auto strategy = Mirrored(2);
+  std::optional<Scope> kept;
+  const auto keep = [&kept](Strategy& own, absl::Span<const Value>) {
+    kept.emplace(own.EnterScope().value());
+  };
+  ASSERT_OK(strategy->Run([&keep] { return GetReplicaContext()->MergeCall(keep); }));
+  EXPECT_FALSE(HasStrategy());
+  EXPECT_THAT(kept->Exit(), StatusIs(kFailed, HasSubstr("had returned")));
+}
+
+TEST(Scopes, AssignmentLeavesTheOldOne) {
+  const auto first = Mirrored(2);
+  Scope scope = first->EnterScope().value();
+  scope = first->EnterScope().value();
+  ASSERT_OK(scope.Exit());
+  EXPECT_FALSE(HasStrategy());
+}
+
+TEST(Scopes, OfDevicesMayEndInAnyOrderAndThread) {
+  auto outer = std::make_unique<DeviceScope>(Cpu(1));
+  auto inner = std::make_unique<DeviceScope>(Cpu(2));
+  outer.reset();
+  EXPECT_EQ(CurrentDevice(), Cpu(2));
+  std::thread([&inner] { inner.reset(); }).join();
+  EXPECT_EQ(CurrentDevice(), Cpu(0));
+}
+
+TEST(Scopes, ADestroyedStrategyIsNotCurrentAnyMore) {
+  auto strategy = Mirrored(2);
+  ASSERT_OK(SetStrategy(strategy.get()));
+  EXPECT_TRUE(HasStrategy());
+  strategy.reset();
+  EXPECT_FALSE(HasStrategy());
+  EXPECT_FALSE(InCrossReplicaContext());
+  EXPECT_NE(GetReplicaContext(), nullptr);
+}
+
+TEST(Scopes, AThrowingDatasetFunctionKeepsTheScope) {
+  const auto strategy = Mirrored(2);
+  const Scope scope = strategy->EnterScope().value();
+  EXPECT_THAT(
+      strategy->DistributeDatasetsFromFunction([](const InputContext&) -> absl::StatusOr<Dataset> {
+        throw std::runtime_error("no files");
+      }),
+      StatusIs(kUnknown, HasSubstr("threw: no files")));
+  const VariablePtr variable = CreateVariable(One()).value();
+  EXPECT_EQ(variable->components().size(), 2);
+}
+
+// --- After the strategy's end
+
+TEST(AfterTheStrategy, ItsVariablesContextsAndOptimizersReturnErrors) {
+  auto strategy = Mirrored(2);
+  const VariablePtr mean =
+      VariableOf(*strategy, Tensor::Scalar<float>(1), VariableAggregation::kMean);
+  const VariablePtr on_read =
+      VariableOf(*strategy, Tensor::Scalar<float>(1), VariableAggregation::kSum,
+                 VariableSynchronization::kOnRead);
+  const auto optimizer = VariableOptimizer::Create({.type = "sgd"}).value();
+  std::shared_ptr<ReplicaContext> kept;
+  ASSERT_OK(strategy->Run([&kept] {
+    if (ReplicaId() == 0) kept = GetReplicaContext();
+  }));
+  ASSERT_OK(optimizer->ApplyGradients({{1.0, mean}}));
+  strategy.reset();
+  const auto gone = StatusIs(kFailed, HasSubstr("was destroyed"));
+  EXPECT_THAT(on_read->Read(), gone);
+  EXPECT_THAT(mean->Read(), gone);
+  EXPECT_THAT(mean->AssignAdd(1.0), gone);
+  EXPECT_THAT(optimizer->ApplyGradients({{1.0, mean}}), gone);
+  EXPECT_EQ(optimizer->iterations().value(), 1);
+  EXPECT_THAT(kept->AllReduce(ReduceOp::kSum, 1.0), gone);
+  EXPECT_EQ(kept->strategy(), nullptr);
+  EXPECT_EQ(kept->num_replicas_in_sync(), 0);
+  EXPECT_EQ(mean->strategy(), nullptr);
+}
+
+// --- Creating variables
+
+TEST(Creators, ThatMakeVariablesDoNotCallThemselves) {
+  int called = 0;
+  const VariableCreatorScope outer(
+      [](const VariableCreatorScope::Next& next, const VariableOptions& options) {
+        VariableOptions changed = options;
+        changed.name += "/outer";
+        return next(changed);
+      });
+  const VariableCreatorScope inner(
+      [&called](const VariableCreatorScope::Next&, const VariableOptions& options) {
+        ++called;
+        VariableOptions own = options;
+        own.name += "/own";
+        return CreateVariable(own);
+      });
+  EXPECT_EQ(CreateVariable(One()).value()->name(), "v/own/outer");
+  EXPECT_EQ(called, 1);
+  EXPECT_EQ(CreateVariable(One()).value()->name(), "v/own/outer");
+  EXPECT_EQ(called, 2);
+}
+
+TEST(Creators, NullThrowingAndEmptyOnesAreErrors) {
+  const auto made_by = [](VariableCreatorScope::Creator creator) {
+    const VariableCreatorScope scope(std::move(creator));
+    return CreateVariable(One());
+  };
+  EXPECT_THAT(made_by(nullptr), StatusIs(kInvalid, HasSubstr("has no function")));
+  EXPECT_THAT(made_by([](const auto&, const auto&) -> absl::StatusOr<VariablePtr> {
+                throw std::runtime_error("no room");
+              }),
+              StatusIs(kUnknown, HasSubstr("threw: no room")));
+  EXPECT_THAT(made_by([](const auto&, const auto&) -> absl::StatusOr<VariablePtr> {
+                return VariablePtr();
+              }),
+              StatusIs(kInvalid, HasSubstr("a variable creator returned null")));
+  EXPECT_OK(CreateVariable(One()));
+}
+
+TEST(CreateVariable, NeedsAValueOrAnInitializer) {
+  EXPECT_THAT(CreateVariable({.name = "v"}),
+              StatusIs(kInvalid, HasSubstr("neither an initial value nor an initializer")));
+  EXPECT_OK(CreateVariable({.name = "v", .initial_value = Tensor()}));
+  EXPECT_THAT(
+      CreateVariable({.name = "v", .initializer = []() -> absl::StatusOr<Tensor> { throw 1; }}),
+      StatusIs(kUnknown, HasSubstr("initializer of variable \"v\"")));
+}
+
+// --- Functions
+
+TEST(Functions, MayReturnVoidStatusOrAValue) {
+  const auto strategy = Mirrored(2);
+  const VariablePtr v = VariableOf(*strategy, Tensor::Scalar<float>(1), VariableAggregation::kMean);
+  ASSERT_OK(strategy->Run([&v] { return v->AssignAdd(2.0); }));
+  EXPECT_THAT(Copies(v), ElementsAre(3, 3));
+  std::atomic<int> called = 0;
+  const absl::StatusOr<Value> nothing = strategy->Run([&called] { ++called; });
+  ASSERT_OK(nothing);
+  EXPECT_TRUE(nothing->is_none());
+  EXPECT_EQ(called, 2);
+  EXPECT_EQ(strategy->Run([](absl::Span<const Value>) { return 5; })->integer(), 5);
+  EXPECT_THAT(strategy->Run([] { return absl::DataLossError("own"); }),
+              StatusIs(absl::StatusCode::kDataLoss, HasSubstr("own")));
+  ASSERT_OK(strategy->Update(
+      v, [](const VariablePtr& copy, absl::Span<const Value>) { return copy->Assign(7.0); }));
+  EXPECT_THAT(Copies(v), ElementsAre(7, 7));
+}
+
+TEST(Functions, ThatThrowAreErrorsWhereverTheyAreGiven) {
+  const auto strategy = Mirrored(2);
+  const VariablePtr v = VariableOf(*strategy, Tensor::Scalar<float>(1), VariableAggregation::kMean);
+  const auto boom = [](auto&&...) -> absl::StatusOr<Value> { throw std::runtime_error("boom"); };
+  const auto threw = StatusIs(kUnknown, HasSubstr("threw: boom"));
+  EXPECT_THAT(strategy->Update(v, boom), threw);
+  EXPECT_THAT(strategy->UpdateNonSlot({{Cpu(0)}}, boom), threw);
+  EXPECT_THAT(strategy->DistributeValuesFromFunction(boom), threw);
+  EXPECT_FALSE(UpdateReplicaId().has_value());
+  EXPECT_FALSE(HasStrategy());
+  const Dataset mapped = Dataset::Range(2).Map(
+      [](Element) -> absl::StatusOr<Element> { throw std::runtime_error("boom"); });
+  Element element;
+  EXPECT_THAT(mapped.MakeIterator().value()->Next(&element), threw);
+}
+
+TEST(Functions, ThatAreNotThereAreErrors) {
+  const auto strategy = Mirrored(2);
+  const auto none = StatusIs(kInvalid, HasSubstr("found no function"));
+  EXPECT_THAT(strategy->DistributeValuesFromFunction(nullptr), none);
+  EXPECT_THAT(strategy->DistributeDatasetsFromFunction(nullptr), none);
+  EXPECT_THAT(Dataset::Range(2).Map(nullptr).status(), none);
+  EXPECT_THAT(Dataset::FromGenerator(nullptr).status(), none);
+}
+
+TEST(Values, AskedForAsAnotherKindSayBoth) {
+  const auto strategy = Mirrored(2);
+  EXPECT_THAT(strategy->Run([](absl::Span<const Value> args) { return args[0].tensor(); }, {1.5}),
+              StatusIs(kUnknown, HasSubstr("asked for a tensor, but is number 1.5")));
+}
+
+// --- What replicas call
+
+TEST(Replicas, ThatWriteDifferentVariablesAreTold) {
+  const auto strategy = Mirrored(2);
+  const VariablePtr a = VariableOf(*strategy, Tensor::Scalar<float>(1), VariableAggregation::kMean);
+  const VariablePtr b = VariableOf(*strategy, Tensor::Scalar<float>(1), VariableAggregation::kMean);
+  EXPECT_THAT(OnReplicas(*strategy, [&] { return (ReplicaId() == 0 ? a : b)->AssignAdd(1.0); }),
+              StatusIs(kFailed, AllOf(HasSubstr("assign_add of variable \"v\""),
+                                      HasSubstr("another object of that name"))));
+  EXPECT_THAT(OnReplicas(*strategy,
+                         [&] { return ReplicaId() == 0 ? a->AssignAdd(1.0) : a->AssignSub(1.0); }),
+              StatusIs(kFailed, AllOf(HasSubstr("assign_add of"), HasSubstr("assign_sub of"))));
+  EXPECT_THAT(Copies(a), ElementsAre(1, 1));
+  EXPECT_THAT(Copies(b), ElementsAre(1, 1));
+}
+
+TEST(Replicas, TimeoutOfAllReduceBoundsTheWait) {
+  const auto strategy = Mirrored(2);
+  std::atomic<bool> ended = false;
+  const absl::Status status = OnReplicas(*strategy, [&ended]() -> absl::Status {
+    if (ReplicaId() == 1) {
+      const Deadline deadline = Deadline::In(absl::Seconds(60));
+      while (!ended && !deadline.Expired()) std::this_thread::yield();
+      return absl::OkStatus();
+    }
+    const auto sum = GetReplicaContext()->AllReduce(ReduceOp::kSum, Tensor::Scalar<float>(1),
+                                                    {.timeout = absl::Milliseconds(50)});
+    ended = true;
+    return sum.status();
+  });
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kDeadlineExceeded,
+                               HasSubstr("replica 0 waited 50ms in AllReduce sum for replica 1")));
+}
+
+TEST(Replicas, OtherShapesAndTextsAreNamedByReplica) {
+  const auto strategy = Mirrored(2);
+  const auto sum_of = [&strategy](const std::vector<Tensor>& of_replicas) {
+    return OnReplicas(*strategy, [&of_replicas] {
+      return GetReplicaContext()
+          ->AllReduce(ReduceOp::kSum, of_replicas[static_cast<size_t>(ReplicaId())])
+          .status();
+    });
+  };
+  EXPECT_THAT(
+      sum_of({Tensor::Vector<float>({1}), Tensor::Vector<float>({1, 2})}),
+      StatusIs(kInvalid, HasSubstr("replica 0 gave float32 [1], replica 1 gave float32 [2]")));
+  EXPECT_THAT(sum_of({Tensor::Texts({1}, {"a"}), Tensor::Texts({1}, {"b"})}),
+              StatusIs(kInvalid, HasSubstr("replica 0 gave text [1], and texts have no sum")));
+}
+
+// --- Devices and counts
+
+TEST(Devices, ThatCannotBeAreRefused) {
+  EXPECT_THAT(MirroredStrategy::Create({Cpu(-1)}), StatusIs(kInvalid, HasSubstr("cpu:-1")));
+  EXPECT_THAT(CentralStorageStrategy::Create({Cpu(0), Cpu(0)}),
+              StatusIs(kInvalid, HasSubstr("CentralStorageStrategy: device cpu:0 is given twice")));
+  OneDeviceStrategy strategy(Cpu(-1));
+  EXPECT_THAT(strategy.EnterScope(), StatusIs(kInvalid, HasSubstr("OneDeviceStrategy")));
+}
+
+TEST(Components, MustBeOneForEachReplica) {
+  const auto strategy = Mirrored(2);
+  const Value three = Value::PerReplica({Scalar(1), Scalar(2), Scalar(3)});
+  const auto refused = StatusIs(kInvalid, HasSubstr("3 components"));
+  EXPECT_THAT(strategy->Reduce(ReduceOp::kSum, three, {}), refused);
+  EXPECT_THAT(strategy->ReduceTo(ReduceOp::kSum, three, Cpu(0)), refused);
+  EXPECT_THAT(strategy->LocalResults(three), refused);
+  EXPECT_THAT(strategy->Gather(three, 0), refused);
+  EXPECT_THAT(strategy->Run([] {}, {Value::List({three})}), refused);
+}
+
+}  // namespace
+}  // namespace cairn::test

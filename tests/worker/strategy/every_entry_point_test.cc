@@ -1,0 +1,476 @@
+// Every public call of the strategies' headers with everything that may be wrong about its
+// arguments (null variables and functions, functions that throw, values of no use, other counts of
+// replicas) and about its place (scopes, replica functions, other threads, other strategies, after
+// the strategy's end): each returns an absl::Status, and the process goes on.
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/catch_exceptions.h"
+#include "gtest/gtest.h"
+#include "tests/support/child_cases.h"
+#include "worker/strategy/central_storage_strategy.h"
+#include "worker/strategy/conditional_accumulator.h"
+#include "worker/strategy/mirrored_strategy.h"
+#include "worker/strategy/one_device_strategy.h"
+#include "worker/strategy/registry.h"
+#include "worker/strategy/sharded_variable.h"
+#include "worker/strategy/variable_lookup.h"
+#include "worker/strategy/variable_optimizer.h"
+
+namespace cairn::test {
+namespace {
+
+enum class FunctionKind { kGood, kNull, kThrows };
+using MadeStrategy = std::unique_ptr<Strategy>;
+
+// What a call is given.
+struct Inputs {
+  std::string name;
+  Value value = Tensor::Vector<float>({1, 2});
+  bool null_variable = false;
+  FunctionKind function = FunctionKind::kGood;
+  // What the inputs break: a call that uses it must fail.
+  bool wrong_variable = false;
+  bool wrong_function = false;
+};
+
+// One strategy and what it has made.
+struct World {
+  MadeStrategy strategy;
+  VariablePtr variable;  // ON_WRITE, mean, float32 [2]
+  VariablePtr on_read;   // ON_READ, sum
+  std::unique_ptr<VariableOptimizer> optimizer;
+  std::shared_ptr<ReplicaContext> kept;  // of a Run that is over
+};
+
+VariablePtr Made(Strategy& strategy, VariableSynchronization synchronization,
+                 VariableAggregation aggregation) {
+  const Scope scope = strategy.EnterScope().value();
+  return CreateVariable({.name = "v",
+                         .initial_value = Tensor::Vector<float>({1, 2}),
+                         .synchronization = synchronization,
+                         .aggregation = aggregation})
+      .value();
+}
+
+World MakeWorld(const std::string& kind) {
+  World world;
+  if (kind == "one_device") {
+    world.strategy = std::make_unique<OneDeviceStrategy>(Cpu(0));
+  } else if (kind == "central_storage") {
+    world.strategy = CentralStorageStrategy::Create({Cpu(0), Cpu(1)}).value();
+  } else {
+    world.strategy = MirroredStrategy::Create({Cpu(0), Cpu(1)}).value();
+  }
+  world.variable =
+      Made(*world.strategy, VariableSynchronization::kAuto, VariableAggregation::kMean);
+  const bool copies = kind == "mirrored";
+  world.on_read = Made(*world.strategy,
+                       copies ? VariableSynchronization::kOnRead : VariableSynchronization::kAuto,
+                       VariableAggregation::kSum);
+  world.optimizer = VariableOptimizer::Create({.type = "adam"}).value();
+  (void)world.optimizer->Build({world.variable});
+  (void)world.strategy->Run([&world] { world.kept = GetReplicaContext(); });
+  return world;
+}
+
+struct Call {
+  std::string name;
+  std::function<absl::Status(World&, const Inputs&)> run;
+  bool uses_variable = false;
+  bool uses_function = false;
+  bool on_strategy = false;  // not to be called after its end
+};
+
+template <typename Signature>
+auto Function(const Inputs& inputs) {
+  using Fn = std::function<Signature>;
+  if (inputs.function == FunctionKind::kNull) return Fn();
+  const bool throws = inputs.function == FunctionKind::kThrows;
+  return Fn([throws](auto&&...) {
+    if (throws) throw std::runtime_error("boom");
+    return Value(1);
+  });
+}
+auto ReplicaFunction(const Inputs& inputs) {
+  return Function<absl::StatusOr<Value>(absl::Span<const Value>)>(inputs);
+}
+std::function<absl::StatusOr<Tensor>()> Initializer(const Inputs& inputs) {
+  if (inputs.function == FunctionKind::kNull) return nullptr;
+  return [throws = inputs.function == FunctionKind::kThrows]() -> absl::StatusOr<Tensor> {
+    if (throws) throw std::runtime_error("boom");
+    return Tensor::Vector<float>({1, 2});
+  };
+}
+
+// The input's variable, or a good one.
+VariablePtr Own(const World& world, const Inputs& inputs) {
+  return inputs.null_variable ? nullptr : world.variable;
+}
+Value Given(const World& world, const Inputs& inputs) {
+  return inputs.null_variable
+             ? Value(VariablePtr())
+             : (inputs.name == "a variable" ? Value(world.variable) : inputs.value);
+}
+IndexedSlices SlicesOf(const Inputs& inputs) {
+  if (inputs.value.kind() == Value::Kind::kSlices) return inputs.value.slices();
+  return {Tensor::Vector<int64_t>({0}), Tensor::Vector<float>({1})};
+}
+
+#define CALL(text) [](World& w, const Inputs& in) -> absl::Status { return text; }
+#define VALUE(text) [](World& w, const Inputs& in) -> absl::Status { return (text).status(); }
+
+std::vector<Call> StrategyCalls() {
+  return {
+      {"EnterScope", VALUE(w.strategy->EnterScope()), false, false, true},
+      {"Run", VALUE(w.strategy->Run(ReplicaFunction(in), {Given(w, in)})), false, true, true},
+      {"Reduce", VALUE(w.strategy->Reduce(ReduceOp::kSum, Given(w, in), {})), true, false, true},
+      {"Reduce", VALUE(w.strategy->Reduce(ReduceOp::kMean, Given(w, in), Axes({0}))), true, false,
+       true},
+      {"Gather", VALUE(w.strategy->Gather(Given(w, in), 0)), true, false, true},
+      {"LocalResults", VALUE(w.strategy->LocalResults(Given(w, in))), true, false, true},
+      {"DistributeValuesFromFunction",
+       VALUE(w.strategy->DistributeValuesFromFunction(
+           Function<absl::StatusOr<Value>(const ValueContext&)>(in))),
+       false, true, true},
+      {"DistributeDataset", VALUE(w.strategy->DistributeDataset(Dataset::FromNode(nullptr))), false,
+       false, true},
+      {"DistributeDatasetsFromFunction",
+       [](World& w, const Inputs& in) {
+         DatasetInputFunction function;
+         if (in.function != FunctionKind::kNull) {
+           function = [&in](const InputContext&) -> absl::StatusOr<Dataset> {
+             if (in.function == FunctionKind::kThrows) throw std::runtime_error("boom");
+             return Dataset::Range(4).Batch(2);
+           };
+         }
+         return w.strategy->DistributeDatasetsFromFunction(function).status();
+       },
+       false, true, true},
+      {"ReduceTo", VALUE(w.strategy->ReduceTo(ReduceOp::kSum, Given(w, in), Cpu(0))), true, false,
+       true},
+      {"ReduceTo", VALUE(w.strategy->ReduceTo(ReduceOp::kSum, 1.0, Destinations(Given(w, in)))),
+       true, false, true},
+      {"BatchReduceTo",
+       [](World& w, const Inputs& in) {
+         const std::vector<std::pair<Value, Destinations>> pairs = {{Given(w, in), Cpu(0)}};
+         return w.strategy->BatchReduceTo(ReduceOp::kMean, pairs).status();
+       },
+       true, false, true},
+      {"BroadcastTo", VALUE(w.strategy->BroadcastTo(Given(w, in), Cpu(0))), true, false, true},
+      {"Update",
+       VALUE(w.strategy->Update(
+           Own(w, in),
+           Function<absl::StatusOr<Value>(const VariablePtr&, absl::Span<const Value>)>(in),
+           {Given(w, in)})),
+       true, true, true},
+      {"UpdateNonSlot", VALUE(w.strategy->UpdateNonSlot({{Cpu(0)}}, ReplicaFunction(in))), false,
+       true, true},
+      {"CreateVariableBeside",
+       VALUE(w.strategy->CreateVariableBeside(
+           Own(w, in), {.name = "b", .initial_value = Tensor::Vector<float>({1})})),
+       true, false, true},
+      {"CheckCrossReplica", CALL(w.strategy->CheckCrossReplica("a test")), false, false, true},
+      {"SetStrategy",
+       [](World& w, const Inputs&) {
+         const absl::Status set = SetStrategy(w.strategy.get());
+         (void)SetStrategy(nullptr);
+         return set;
+       },
+       false, false, true},
+  };
+}
+
+std::vector<Call> VariableCalls() {
+  return {
+      {"CreateVariable", VALUE(CreateVariable({.name = "n", .initializer = Initializer(in)})),
+       false, true},
+      {"CreateVariable",
+       [](World&, const Inputs& in) {
+         VariableCreatorScope::Creator creator;
+         if (in.function != FunctionKind::kNull) {
+           creator = [&in](const VariableCreatorScope::Next& next, const VariableOptions& options) {
+             if (in.function == FunctionKind::kThrows) throw std::runtime_error("boom");
+             return next(options);
+           };
+         }
+         const VariableCreatorScope scope(creator);
+         return CreateVariable({.name = "c", .initial_value = Tensor::Vector<float>({1})}).status();
+       },
+       false, true},
+      {"CheckVariable", CALL(CheckVariable("a test", Own(w, in))), true},
+      {"CheckUsable", CALL(w.variable->CheckUsable())},
+      {"Read", VALUE(w.variable->Read())},
+      {"Read", VALUE(w.on_read->Read())},
+      {"ReadRows", VALUE(w.variable->ReadRows({{0, -1, 7}}))},
+      {"Write", CALL(w.variable->Write(AssignOp::kAdd, Given(w, in))), true},
+      {"Write", CALL(w.on_read->Write(AssignOp::kAssign, Given(w, in))), true},
+      {"Assign", CALL(w.variable->Assign(Given(w, in))), true},
+      {"AssignAdd", CALL(w.variable->AssignAdd(Given(w, in))), true},
+      {"AssignSub", CALL(w.variable->AssignSub(Given(w, in))), true},
+      {"Scatter", CALL(w.variable->Scatter(ScatterOp::kAdd, SlicesOf(in)))},
+      {"Scatter", CALL(w.on_read->Scatter(ScatterOp::kUpdate, SlicesOf(in)))},
+      {"Create", VALUE(ShardedVariable::Create("s", {Own(w, in), w.variable})), true},
+      {"Create", VALUE(ShardedVariable::Create("s", {}))},
+      {"EmbeddingLookup", VALUE(EmbeddingLookup(*w.variable, {{0, 5}}))},
+      {"EmbeddingLookupSparse", VALUE(EmbeddingLookupSparse(*w.variable, {}, {}))},
+      {"Devices", VALUE(Destinations(Given(w, in)).Devices()), true},
+      {"ToTensor", VALUE(Given(w, in).ToTensor()), true},
+      {"OutsideEveryScope",
+       [](World&, const Inputs& in) {
+         return CatchExceptions("a test", [&in] {
+           return OutsideEveryScope([&in]() -> absl::Status {
+             if (in.function != FunctionKind::kGood) throw std::runtime_error("boom");
+             return absl::OkStatus();
+           });
+         });
+       },
+       false, true},
+  };
+}
+
+std::vector<Call> ContextCalls() {
+  return {
+      {"MergeCall",
+       VALUE(GetReplicaContext() == nullptr
+                 ? absl::StatusOr<Value>(absl::FailedPreconditionError("no context"))
+                 : GetReplicaContext()->MergeCall(
+                       Function<absl::StatusOr<Value>(Strategy&, absl::Span<const Value>)>(in),
+                       {Given(w, in)})),
+       false, true},
+      {"MergeCall",
+       VALUE(w.kept->MergeCall(
+           Function<absl::StatusOr<Value>(Strategy&, absl::Span<const Value>)>(in), {})),
+       true, true},
+      {"AllReduce", VALUE(w.kept->AllReduce(ReduceOp::kSum, Given(w, in))), true},
+      {"AllReduce",
+       VALUE(GetReplicaContext() == nullptr
+                 ? absl::StatusOr<Value>(absl::FailedPreconditionError("no context"))
+                 : GetReplicaContext()->AllReduce(ReduceOp::kMean, Given(w, in),
+                                                  {.timeout = absl::Seconds(20)})),
+       true},
+      {"AllReduceGradient", VALUE(w.kept->AllReduceGradient(ReduceOp::kSum, Given(w, in))), true},
+      {"AllGather", VALUE(w.kept->AllGather(Given(w, in), 0)), true},
+      {"AllGather",
+       VALUE(GetReplicaContext() == nullptr
+                 ? absl::StatusOr<Value>(absl::FailedPreconditionError("no context"))
+                 : GetReplicaContext()->AllGather(Given(w, in), 5)),
+       true},
+      {"AllGatherGradient", VALUE(w.kept->AllGatherGradient(Given(w, in), 3, -1)), true},
+      {"Build", CALL(w.optimizer->Build({Own(w, in)})), true},
+      {"ApplyGradients", CALL(w.optimizer->ApplyGradients({{Given(w, in), Own(w, in)}})), true},
+      {"iterations", VALUE(w.optimizer->iterations())},
+      {"learning_rate", VALUE(w.optimizer->learning_rate())},
+  };
+}
+
+std::vector<Inputs> AllInputs() {
+  const Tensor text = Tensor::Texts({1}, {"a"});
+  return {
+      {.name = "good inputs"},
+      {.name = "a null variable", .null_variable = true, .wrong_variable = true},
+      {.name = "no function", .function = FunctionKind::kNull, .wrong_function = true},
+      {.name = "a throwing function", .function = FunctionKind::kThrows, .wrong_function = true},
+      {.name = "a variable"},
+      {.name = "none", .value = Value()},
+      {.name = "a text", .value = "text"},
+      {.name = "a tensor of texts", .value = text},
+      {.name = "an empty tensor", .value = Tensor()},
+      {.name = "a host number", .value = 3},
+      {.name = "an empty list", .value = Value::List({})},
+      {.name = "a list of null variables", .value = Value::List({VariablePtr()})},
+      {.name = "an empty PerReplica", .value = Value::PerReplica({})},
+      {.name = "an empty Mirrored", .value = Value::Mirrored({})},
+      {.name = "a PerReplica of three", .value = Value::PerReplica({1.0, 2.0, 3.0})},
+      {.name = "a PerReplica of two kinds", .value = Value::PerReplica({1.0, "text"})},
+      {.name = "slices of nothing", .value = IndexedSlices()},
+      {.name = "slices outside",
+       .value = IndexedSlices{Tensor::Vector<int64_t>({-1, 9}), Tensor::Vector<float>({1, 2})}},
+  };
+}
+
+// Where a call is made.
+using Place = std::function<absl::Status(World&, const std::function<absl::Status()>&)>;
+std::map<std::string, Place> Places() {
+  using Fn = std::function<absl::Status()>;
+  return {
+      {"outside every scope", [](World&, const Fn& call) { return call(); }},
+      {"in a scope",
+       [](World& w, const Fn& call) {
+         const Scope scope = w.strategy->EnterScope().value();
+         return call();
+       }},
+      {"in a replica function",
+       [](World& w, const Fn& call) {
+         return w.strategy->Run([&call] { return call(); }).status();
+       }},
+      {"in a merge call",
+       [](World& w, const Fn& call) {
+         return w.strategy
+             ->Run([&call] {
+               return GetReplicaContext()->MergeCall(
+                   [&call](Strategy&, absl::Span<const Value>) { return call(); });
+             })
+             .status();
+       }},
+      {"in an update",
+       [](World& w, const Fn& call) {
+         return w.strategy
+             ->Update(w.variable,
+                      [&call](const VariablePtr&, absl::Span<const Value>) { return call(); })
+             .status();
+       }},
+      {"in another thread",
+       [](World& w, const Fn& call) {
+         const Scope scope = w.strategy->EnterScope().value();
+         absl::Status result;
+         std::thread([&] { result = call(); }).join();
+         return result;
+       }},
+      {"in another strategy's scope",
+       [](World&, const Fn& call) {
+         const MadeStrategy other = MirroredStrategy::Create({Cpu(0)}).value();
+         const Scope scope = other->EnterScope().value();
+         return call();
+       }},
+  };
+}
+
+// What is wrong with a call's result; empty: nothing.
+std::string Judge(const Call& call, const Inputs& inputs, const absl::Status& status) {
+  const bool must_fail = (call.uses_variable && inputs.wrong_variable) ||
+                         (call.uses_function && inputs.wrong_function);
+  if (must_fail && status.ok()) return "it returned OK";
+  if (!status.ok() && status.message().empty()) return "its error has no message";
+  return "";
+}
+
+std::vector<Call> AllCalls() {
+  std::vector<Call> all = StrategyCalls();
+  for (const std::vector<Call>& more : {VariableCalls(), ContextCalls()}) {
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  return all;
+}
+
+class EveryEntryPoint : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(EveryEntryPoint, ReturnsAStatusWhateverItIsGivenAndWherever) {
+  std::vector<ChildCase> cases;
+  for (const auto& [place, in_place] : Places()) {
+    for (const Call& call : AllCalls()) {
+      for (const Inputs& inputs : AllInputs()) {
+        cases.push_back({absl::StrCat(call.name, " with ", inputs.name, " ", place),
+                         [call, inputs, in_place = in_place] {
+                           World world = MakeWorld(GetParam());
+                           const absl::Status status =
+                               in_place(world, [&] { return call.run(world, inputs); });
+                           std::string wrong = Judge(call, inputs, status);
+                           // The strategy is as usable as before.
+                           const absl::Status after = world.strategy->Run([] {}).status();
+                           if (wrong.empty() && !after.ok())
+                             wrong = absl::StrCat("then: ", after.message());
+                           if (wrong.empty() && HasStrategy())
+                             wrong = "the thread is left in a scope";
+                           return wrong;
+                         }});
+      }
+    }
+  }
+  RunInChildren(cases);
+}
+
+// What a strategy made outlives it: calls that need it are errors, the others work.
+TEST_P(EveryEntryPoint, ReturnsAStatusAfterTheStrategysEnd) {
+  std::vector<ChildCase> cases;
+  for (const bool in_scope : {false, true}) {
+    for (const Call& call : AllCalls()) {
+      if (call.on_strategy) continue;
+      for (const Inputs& inputs : AllInputs()) {
+        cases.push_back({absl::StrCat(call.name, " with ", inputs.name, " after the strategy's end",
+                                      in_scope ? " in its scope" : ""),
+                         [call, inputs, in_scope] {
+                           World world = MakeWorld(GetParam());
+                           std::optional<Scope> scope;
+                           if (in_scope) scope.emplace(world.strategy->EnterScope().value());
+                           world.strategy = nullptr;
+                           return Judge(call, inputs, call.run(world, inputs));
+                         }});
+      }
+    }
+  }
+  RunInChildren(cases);
+}
+
+INSTANTIATE_TEST_SUITE_P(Strategies, EveryEntryPoint,
+                         ::testing::Values("mirrored", "central_storage", "one_device"),
+                         [](const auto& info) { return info.param; });
+
+// A new method of these headers is added to the table above, or to the list here with the reason.
+TEST(EntryPoints, OfTheHeadersAreInTheTable) {
+  std::set<std::string> covered = {
+      "Exit",          // scopes: context_use_test.cc
+      "MakeVariable",  // for strategies: CreateVariable calls it
+      "FirstValue",
+      "ReduceAll",
+      "ReduceOnto",
+      "ReducePlain",
+      "BroadcastFirst",
+      "GatherAll",
+      "CheckComponents",
+      "ReduceAxes",
+      "RunReplicas",
+      "RunOne",
+      "UpdateCopies",  // private, or for strategies
+      "CheckDevices",
+      "CheckReplicated",  // of Create: CreateRefusesDevices
+      "CheckCurrent",
+      "Call",  // private; ValueFunction's
+      "Regroup",
+      "SelectReplica",
+      "CheckAlike",  // of values: value_test
+      "VariableOn",
+      "TensorFor",
+      "CheckRows",
+      "Change",  // what variables are made of
+      "ApplyMerged",
+      "Collect",
+      "Clip",
+      "BuildLocked",
+      "UpdateLocked",
+      "IterationsLocked",
+      "WriteAll",
+      "CheckDiv",
+      "SparseRead",
+      "At",
+      "MergeCallFor",
+  };
+  for (const Call& call : AllCalls()) covered.insert(call.name);
+  for (const char* header : {"strategy.h", "context.h", "variable.h", "value.h", "plain_variable.h",
+                             "variable_optimizer.h", "sharded_variable.h", "variable_lookup.h"}) {
+    std::ifstream file(absl::StrCat(std::getenv("CAIRN_SOURCE_ROOT"), "/worker/strategy/", header));
+    ASSERT_TRUE(file.is_open()) << header;
+    std::stringstream text;
+    text << file.rdbuf();
+    const std::string code = std::regex_replace(text.str(), std::regex("//[^\n]*"), "");
+    const std::regex method(R"(absl::Status(?:Or<[^;{}()]*>)?\s+(\w+)\()");
+    for (std::sregex_iterator at(code.begin(), code.end(), method), end; at != end; ++at) {
+      EXPECT_TRUE(covered.contains((*at)[1])) << header << ": " << (*at)[1] << " is in no table";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cairn::test
