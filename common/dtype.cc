@@ -68,8 +68,8 @@ absl::StatusOr<DType> DTypeFromName(absl::string_view name) {
     if (kInfos[i].name == name) return kInfos[i].dtype;
     names[i] = kInfos[i].name;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("unknown dtype '", name, "'", DidYouMean(name, names), "; known: ", kNames));
+  return absl::InvalidArgumentError(absl::StrCat("unknown dtype ", QuotedName(name),
+                                                 DidYouMean(name, names), "; known: ", kNames));
 }
 
 absl::StatusOr<DType> DTypeFromNumber(int32_t number) {

@@ -153,7 +153,7 @@ bool InitializerConfig::operator==(const InitializerConfig& other) const {
 }
 
 absl::Status ValidateInitializer(const InitializerConfig& config, bool is_embedding) {
-  const std::string owner = absl::StrCat("initializer '", config.type, "'");
+  const std::string owner = absl::StrCat("initializer ", QuotedName(config.type));
   const TypeSpec* type = FindType(config.type);
   if (type == nullptr) {
     std::vector<absl::string_view> types;

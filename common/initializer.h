@@ -20,7 +20,7 @@ namespace cairn {
 //   computed in float64 (dense variables only).
 struct InitializerConfig {
   std::string type = "zeros";
-  absl::btree_map<std::string, double> arguments;
+  absl::btree_map<std::string, double> arguments = {};
   int64_t seed = 0;
 
   // Defaults left out equal defaults written down.

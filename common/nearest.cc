@@ -55,4 +55,9 @@ std::string DidYouMean(absl::string_view name, absl::Span<const absl::string_vie
   return nearest.empty() ? "" : absl::StrCat(" (did you mean '", nearest, "'?)");
 }
 
+std::string QuotedName(absl::string_view name) {
+  constexpr size_t kShownBytes = 60;
+  return absl::StrCat("'", name.substr(0, kShownBytes), name.size() > kShownBytes ? "…'" : "'");
+}
+
 }  // namespace cairn

@@ -15,4 +15,8 @@ std::string Nearest(absl::string_view name, absl::Span<const absl::string_view> 
 // " (did you mean 'x'?)" or "".
 std::string DidYouMean(absl::string_view name, absl::Span<const absl::string_view> candidates);
 
+// `name` in single quotes, cut after its first 60 bytes, for messages about names that are not
+// known.
+std::string QuotedName(absl::string_view name);
+
 }  // namespace cairn

@@ -8,19 +8,25 @@ namespace cairn {
 
 absl::StatusOr<int64_t> ElementCount(absl::Span<const int64_t> shape) {
   constexpr int64_t kMaxElements = int64_t{1} << 53;  // beyond it a double cannot count
+  // An extent of 0 does not excuse the others: rows, and elements of a row, are counted one by one.
   int64_t count = 1;
+  bool empty = false;
   for (const int64_t extent : shape) {
     if (extent < 0) {
       return absl::InvalidArgumentError(
           absl::StrCat("shape ", ShapeText(shape), ": extent ", extent, " is negative"));
     }
-    if (extent > 0 && count > kMaxElements / extent) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("shape ", ShapeText(shape), " has more than 2^53 elements"));
+    if (extent == 0) {
+      empty = true;
+      continue;
+    }
+    if (count > kMaxElements / extent) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "shape ", ShapeText(shape), " has more than 2^53 elements (extents of 0 left out)"));
     }
     count *= extent;
   }
-  return count;
+  return empty ? 0 : count;
 }
 
 int64_t RowCount(absl::Span<const int64_t> shape) { return shape.empty() ? 1 : shape[0]; }

@@ -12,8 +12,8 @@ namespace cairn {
 
 using Shape = std::vector<int64_t>;
 
-// Product of all extents (1 for a scalar). kInvalidArgument: a negative extent, or more than
-// 2^53 elements.
+// Product of all extents (1 for a scalar). kInvalidArgument: a negative extent, or the product of
+// the extents other than 0 is above 2^53.
 absl::StatusOr<int64_t> ElementCount(absl::Span<const int64_t> shape);
 // Extent of axis 0; 1 for a scalar.
 int64_t RowCount(absl::Span<const int64_t> shape);

@@ -33,6 +33,7 @@ constexpr int64_t kNarrow = 8;           // values of a row that a scale of its 
 constexpr int64_t kValuesOfAScale = 64;  // of rows that are narrow
 
 int64_t Scales(int64_t rows, int64_t width) {
+  if (width == 0) return 0;  // rows without values
   const int64_t shared = ScaledRows(width);
   return (rows + shared - 1) / shared;
 }

@@ -16,10 +16,31 @@ constexpr size_t kMaxNameBytes = 512;
 constexpr size_t kMaxBuckets = 65536;
 // A shape of more axes is a mistake; NumPy stops at 32 too.
 constexpr size_t kMaxAxes = 32;
+// Bytes of a row's values: a row is the least that a message carries, and the length of a payload
+// is a signed 32-bit integer. Products of row counts and row sizes then fit in 64 bits.
+constexpr int64_t kMaxRowBytes = std::numeric_limits<int32_t>::max();
 
 template <typename... Parts>
 absl::Status Refuse(const VariableSpec& spec, const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat("variable \"", spec.name, "\": ", parts...));
+}
+
+// Zero-size dense variables are allowed, as in TensorFlow: without rows ([0, 4]), or with rows that
+// have no elements ([3, 0]).
+absl::Status CheckShape(const VariableSpec& spec) {
+  if (spec.shape.size() > kMaxAxes) {
+    return Refuse(spec, "shape has ", spec.shape.size(), " axes, at most ", kMaxAxes, " allowed");
+  }
+  if (const auto count = ElementCount(spec.shape); !count.ok()) {
+    return Refuse(spec, count.status().message());
+  }
+  const int64_t width = spec.kind == VariableKind::kEmbedding && spec.shape.size() == 1
+                            ? spec.shape[0]
+                            : RowWidth(spec.shape);
+  const auto element_bytes = static_cast<int64_t>(DTypeBytes(spec.dtype));
+  if (width <= kMaxRowBytes / element_bytes) return absl::OkStatus();
+  return Refuse(spec, "shape ", ShapeText(spec.shape), " has rows of ", width, " elements, ",
+                element_bytes, " bytes each; a row has at most ", kMaxRowBytes, " bytes");
 }
 
 absl::Status CheckName(const VariableSpec& spec) {
@@ -36,9 +57,9 @@ absl::Status CheckName(const VariableSpec& spec) {
            absl::string_view("_./-").find(c) == absl::string_view::npos;
   });
   if (bad == spec.name.end()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "a variable's name has byte ", static_cast<int>(static_cast<unsigned char>(*bad)),
-      " at position ", bad - spec.name.begin(), "; letters, digits and _ . / - are allowed"));
+  return Refuse(spec, "a variable's name has byte ",
+                static_cast<int>(static_cast<unsigned char>(*bad)), " at position ",
+                bad - spec.name.begin(), "; letters, digits and _ . / - are allowed");
 }
 
 absl::Status CheckPs(const VariableSpec& spec, absl::string_view field, size_t i, int32_t ps,
@@ -152,10 +173,7 @@ absl::Status ValidateSpec(const VariableSpec& spec, int32_t ps_count) {
   const absl::string_view who = "variable \"";
   const std::string context = absl::StrCat(who, spec.name, "\"");
   RETURN_IF_ERROR(Annotate(DTypeFromNumber(static_cast<int32_t>(spec.dtype)).status(), context));
-  if (spec.shape.size() > kMaxAxes) {
-    return Refuse(spec, "shape has ", spec.shape.size(), " axes, at most ", kMaxAxes, " allowed");
-  }
-  RETURN_IF_ERROR(Annotate(ElementCount(spec.shape).status(), context));
+  RETURN_IF_ERROR(CheckShape(spec));
   const bool embedding = spec.kind == VariableKind::kEmbedding;
   RETURN_IF_ERROR(Annotate(ValidateInitializer(spec.initializer, embedding), context));
   RETURN_IF_ERROR(Annotate(Optimizer::Create(spec.optimizer).status(), context));

@@ -45,22 +45,22 @@ struct RowRules {
 };
 
 struct VariableSpec {
-  std::string name;  // 1 … 512 bytes of [A-Za-z0-9_./-], e.g. "dense_0/kernel"
+  std::string name = {};  // 1 … 512 bytes of [A-Za-z0-9_./-], e.g. "dense_0/kernel"
   VariableKind kind = VariableKind::kDense;
   DType dtype = DType::kFloat32;  // embeddings: float32
   // Dense: the whole variable. Embedding: [dim].
-  Shape shape;
-  OptimizerConfig optimizer;
-  InitializerConfig initializer;
+  Shape shape = {};
+  OptimizerConfig optimizer = {};
+  InitializerConfig initializer = {};
   TouchedRows touched_rows = TouchedRows::kAll;
   // Dense: contiguous, in order, together all rows ("div" split along axis 0).
-  std::vector<DenseShard> shards;
+  std::vector<DenseShard> shards = {};
   // Embedding: server of each hash bucket (BucketOfKey); size is a power of two, 1 … 65536. A
   // bucket is a stripe.
-  std::vector<int32_t> bucket_ps;
-  int64_t map_version = 1;  // of shards / bucket_ps
-  RowRules row_rules;       // embedding
-  RowStorage row_storage;   // embedding
+  std::vector<int32_t> bucket_ps = {};
+  int64_t map_version = 1;      // of shards / bucket_ps
+  RowRules row_rules = {};      // embedding
+  RowStorage row_storage = {};  // embedding
 
   bool operator==(const VariableSpec&) const = default;
 };

@@ -65,7 +65,7 @@ absl::StatusOr<std::unique_ptr<ArrivingRows>> ArrivingRows::Make(const Variable&
   ASSIGN_OR_RETURN(
       arriving->variable_,
       Variable::Make(there.id(), there.job(), ArrivingSpec(there.spec(), map, server_index),
-                     server_index, there.rows_per_stripe(), budget));
+                     server_index, there.rows_per_stripe(), budget, &there));
   return arriving;
 }
 

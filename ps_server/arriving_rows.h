@@ -3,9 +3,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <unordered_set>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
+#include "absl/hash/hash.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -58,9 +59,9 @@ class ArrivingRows {
 
   MemoryBudget& budget_;
   std::shared_ptr<Variable> variable_;
-  absl::flat_hash_set<StripeId> written_;
+  std::unordered_set<StripeId, absl::Hash<StripeId>> written_;
   // Those that had come to the source from elsewhere: its numbers say nothing about them.
-  absl::flat_hash_set<StripeId> exact_;
+  std::unordered_set<StripeId, absl::Hash<StripeId>> exact_;
   std::vector<Watermark> incarnations_;
   bool numbered_ = false;   // since the last stripe was written
   int64_t rows_bytes_ = 0;  // of the budget, for rows in memory

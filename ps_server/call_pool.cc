@@ -1,12 +1,12 @@
 #include "ps_server/call_pool.h"
 
-#include <glog/logging.h>
-
 #include <algorithm>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
+#include "common/log.h"
+#include "common/scoped_unlock.h"
 #include "thrift/limits.h"
 
 namespace cairn {
@@ -182,9 +182,10 @@ void CallPool::Main(Threads::iterator self) {
     if (Task* const task = Take(turn)) {
       WakeForTasks();
       if (!polls_.load() && keeper_rests_) keeper_wakes_.SignalAll();
-      mutex_.Unlock();
-      task->Run(turn);
-      mutex_.Lock();
+      {
+        const ScopedUnlock unlock(&mutex_);
+        task->Run(turn);
+      }
       (turn.retry_after() > absl::ZeroDuration() ? refusing_ : running_).fetch_sub(1);
       if (entering_.load() > 0) WakeForTasks();
     } else if (stopping_) {
@@ -210,9 +211,10 @@ void CallPool::Poll(std::vector<Task*>& ready) {
   polls_.store(true);
   ++polls_begun_;
   ready.clear();
-  mutex_.Unlock();
-  source_.Poll(ready);
-  mutex_.Lock();
+  {
+    const ScopedUnlock unlock(&mutex_);
+    source_.Poll(ready);
+  }
   polls_.store(false);
   Enqueue(ready);
   if (MonotonicNow() - trimmed_ > kTrim) Trim();
@@ -247,9 +249,8 @@ void CallPool::Trim() {
   if (ended_.empty()) return;
   Threads ended;
   ended.swap(ended_);
-  mutex_.Unlock();
+  const ScopedUnlock unlock(&mutex_);
   for (std::thread& thread : ended) thread.join();
-  mutex_.Lock();
 }
 
 void CallPool::Stop() {

@@ -1,21 +1,22 @@
 #include "ps_server/checkpoint_calls.h"
 
-#include <glog/logging.h>
-
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
 #include "common/host_name.h"
+#include "common/log.h"
 #include "common/status.h"
 #include "ps_server/variable_calls.h"
 #include "storage/checkpoint_folder.h"
 #include "storage/checkpoint_note.h"
+#include "storage/directory.h"
 
 namespace cairn {
 namespace {
@@ -25,6 +26,13 @@ constexpr int kDiskWaits = 5;
 // Opening a copy reads an index of it and no rows.
 constexpr size_t kReaderCacheBytes = 8 << 20;
 
+// `path` with every link followed as far as it exists.
+std::string Canonical(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path found = std::filesystem::weakly_canonical(path, error);
+  return error ? path : found.string();
+}
+
 absl::Status CheckPlace(const ServerCore& core, const wire::CheckpointRequest& request) {
   if (!absl::StartsWith(request.directory, "/")) {
     return absl::InvalidArgumentError(absl::StrCat(core.name, ": checkpoint directory '",
@@ -33,6 +41,13 @@ absl::Status CheckPlace(const ServerCore& core, const wire::CheckpointRequest& r
   if (request.name == "." || request.name == "..") {
     return absl::InvalidArgumentError(
         absl::StrCat(core.name, ": '", request.name, "' is no name of a checkpoint"));
+  }
+  const std::string database = Canonical(DatabasePath(core.options.directory));
+  const std::string wanted = Canonical(absl::StrCat(request.directory, "/", request.name));
+  if (wanted == database || absl::StartsWith(wanted, absl::StrCat(database, "/"))) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        core.name, ": checkpoint directory ", request.directory, " with name ", request.name,
+        " lies in the server's own database, ", database, ": name another directory"));
   }
   return absl::OkStatus();
 }
@@ -54,7 +69,7 @@ absl::Status Describe(ServerCore& core, const std::string& part, const std::stri
     worker.position = record.position;
     reply.workers.push_back(std::move(worker));
   }
-  absl::flat_hash_map<std::pair<uint32_t, uint32_t>, int64_t> updates;
+  std::map<std::pair<uint32_t, uint32_t>, int64_t> updates;
   ASSIGN_OR_RETURN(const std::vector<ShardRecord> shards, copy->Shards());
   for (const ShardRecord& shard : shards) {
     updates[{shard.variable, shard.shard}] = shard.update_count;
@@ -116,6 +131,9 @@ absl::Status MakeCheckpoint(ServerCore& core, const wire::CheckpointRequest& req
     file.checksum = static_cast<int64_t>(sum.checksum);
     reply.files.push_back(std::move(file));
     bytes += sum.bytes;
+  }
+  if (const std::shared_ptr<Job> job = core.registry.Find(request.caller.job); job != nullptr) {
+    job->NoteCheckpoint();
   }
   CAIRN_CRASH_POINT("checkpoint: before the answer");
   reply.server_index = core.options.server_index;

@@ -74,6 +74,9 @@ std::byte* ChunkPool::TakeOfNewBlock(size_t bytes, bool huge_pages) {
   std::byte* const begin = block.memory.get();
   block.in_use = 1;
   absl::MutexLock lock(&mutex_);
+  // Room for every chunk there is, so that none is lost below, and GiveBack throws nothing.
+  const size_t chunks = (block_bytes_ + bytes) / chunk_bytes_;
+  if (free_.capacity() < chunks) free_.reserve(std::max(chunks, 2 * free_.capacity()));
   blocks_.emplace(begin, std::move(block));
   block_bytes_ += bytes;
   // Another thread may have added a block, too: what is left of it stays in use.
@@ -110,6 +113,7 @@ std::optional<ChunkPool::Vacated> ChunkPool::BeginVacating() {
       emptiest = &block;
   }
   if (emptiest == nullptr || free_.size() - emptiest->idle < emptiest->in_use) return std::nullopt;
+  vacated_free_.reserve(emptiest->bytes() / chunk_bytes_);  // as free_
   vacated_ = Vacated{.begin = emptiest->memory.get(), .bytes = emptiest->bytes()};
   const auto theirs = std::stable_partition(
       free_.begin(), free_.end(), [&](std::byte* chunk) { return !vacated_->contains(chunk); });

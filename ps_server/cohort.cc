@@ -1,7 +1,5 @@
 #include "ps_server/cohort.h"
 
-#include <glog/logging.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -9,11 +7,18 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "common/log.h"
 #include "common/status.h"
 #include "common/time_text.h"
 #include "thrift/errors.h"
 
 namespace cairn {
+namespace {
+
+// Workers tell how they are more often. Older news may not hold any more.
+constexpr absl::Duration kFreshVitals = absl::Seconds(2);
+
+}  // namespace
 
 absl::string_view Cohort::StandingName(Standing standing) {
   switch (standing) {
@@ -252,8 +257,12 @@ std::string Cohort::Text(const Member& member) {
     return absl::StrCat("worker ", session.worker(),
                         ", which has not said hello since everybody left");
   }
+  const auto [vitals, ago] = session.vitals();
+  const bool waits = ago < kFreshVitals && !vitals.servers_gone.empty();
   return absl::StrCat("worker ", session.worker(), " (", session.origin(), "), which is at step ",
-                      member.step, " and was last seen ", seen, " ago");
+                      member.step, " and was last seen ", seen, " ago",
+                      waits ? " and gets no answer from ps:" : "",
+                      waits ? absl::StrJoin(vitals.servers_gone, ", ps:") : "");
 }
 
 std::vector<QuorumMember> Cohort::Quorum() const {

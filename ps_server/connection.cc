@@ -1,6 +1,5 @@
 #include "ps_server/connection.h"
 
-#include <glog/logging.h>
 #include <sys/socket.h>
 #include <thrift/TApplicationException.h>
 #include <thrift/transport/TSocket.h>
@@ -11,6 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/config/cluster_config.h"
+#include "common/log.h"
+#include "common/printable_text.h"
 #include "common/status.h"
 #include "ps_server/reply_holds.h"
 #include "thrift/bulk_protocol.h"
@@ -151,12 +152,14 @@ void Connection::Run(CallPool::Turn& turn) {
   } catch (const TTransportException& error) {
     const auto type = error.getType();
     if (type == TTransportException::TIMED_OUT || type == TTransportException::CORRUPTED_DATA) {
-      LOG_RATIONED(WARNING) << host_.name() << ": closing a connection: " << error.what();
+      LOG_RATIONED(WARNING) << host_.name()
+                            << ": closing a connection: " << PrintableText(error.what());
     } else {
-      VLOG(1) << host_.name() << ": " << error.what();
+      VLOG(1) << host_.name() << ": " << PrintableText(error.what());
     }
   } catch (const std::exception& error) {
-    LOG_RATIONED(ERROR) << host_.name() << ": closing a connection: " << error.what();
+    LOG_RATIONED(ERROR) << host_.name()
+                        << ": closing a connection: " << PrintableText(error.what());
   }
   ConnectionLoop& loop = host_.loop();
   if (next == Next::kEnd) {
@@ -221,7 +224,8 @@ Connection::Next Connection::Open() {
       handshake_ = *std::move(begun);
       return Next::kServe;
     }
-    LOG_RATIONED(WARNING) << host_.name() << ": refused: " << begun.status().message();
+    LOG_RATIONED(WARNING) << host_.name()
+                          << ": refused: " << PrintableText(begun.status().message());
   }
   Drain();
   return Next::kEnd;
@@ -230,7 +234,8 @@ Connection::Next Connection::Open() {
 Connection::Next Connection::Shake() {
   const absl::StatusOr<TlsStream::Stage> stage = handshake_->Step(proof_);
   if (!stage.ok()) {
-    LOG_RATIONED(WARNING) << host_.name() << ": refused: " << stage.status().message();
+    LOG_RATIONED(WARNING) << host_.name()
+                          << ": refused: " << PrintableText(stage.status().message());
     // So that the peer reads the alert, not a reset.
     if (!host_.stopping()) Drain();
     return Next::kEnd;
@@ -283,7 +288,7 @@ void Connection::Drain() { BulkTransport(socket_, TransportOptions(host_, origin
 void Connection::LogRefusal(const absl::Status& status) const {
   if (ReasonOf(status) == wire::ErrorReason::BUSY) host_.NoteBusy();
   LOG_RATIONED(WARNING) << host_.name() << ": refused: call from " << calls_->transport->peer()
-                        << ": " << status.message();
+                        << ": " << PrintableText(status.message());
 }
 
 Connection::Next Connection::ServeCalls(CallPool::Turn& turn) {

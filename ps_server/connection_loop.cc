@@ -1,6 +1,5 @@
 #include "ps_server/connection_loop.h"
 
-#include <glog/logging.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -11,6 +10,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "common/log.h"
 
 namespace cairn {
 namespace {

@@ -43,8 +43,9 @@ const std::byte* DenseStripe::Row(size_t part, int64_t row) const {
 }
 
 void DenseStripe::Write(size_t part, int64_t row, int64_t count, const std::byte* from) {
-  std::memcpy(MutableRow(part, row), from,
-              static_cast<size_t>(count) * layout_.part_row_bytes(part));
+  // Not memcpy: values without bytes may come as a null pointer.
+  std::copy_n(from, static_cast<size_t>(count) * layout_.part_row_bytes(part),
+              MutableRow(part, row));
 }
 
 template <typename T>
@@ -133,6 +134,7 @@ void DenseStripe::ApplyGathered(const Optimizer& optimizer, const UpdateStep& st
 void DenseStripe::ApplyRows(const Optimizer& optimizer, const UpdateStep& step,
                             absl::Span<const int64_t> rows, int64_t first_row,
                             const std::byte* gradients) {
+  if (layout_.width == 0) return;  // a shape such as [3, 0]: rows without elements
   if (layout_.width < kInPlaceWidth && layout_.dtype == DType::kFloat32) {
     return ApplyGathered<float>(optimizer, step, rows, first_row, gradients);
   }
@@ -171,7 +173,7 @@ absl::Status DenseStripe::LoadImage(absl::string_view image) {
                                             expected));
   }
   for (size_t part = 0; part <= layout_.slot_count; ++part) {
-    std::memcpy(MutableRow(part, 0), image.data(), part_bytes(part));
+    std::copy_n(image.data(), part_bytes(part), reinterpret_cast<char*>(MutableRow(part, 0)));
     image.remove_prefix(part_bytes(part));
   }
   return absl::OkStatus();

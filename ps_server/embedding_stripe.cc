@@ -55,6 +55,7 @@ uint32_t EmbeddingStripe::FoundOrMade(uint32_t found, int64_t key, int64_t& made
   thread_local std::vector<float> expanded;
   // Before the row is there: it must not be left without its numbers.
   if (!layout_.row.plain()) expanded.resize(layout_.row.floats());
+  ReserveDirty(table_.size());
   const auto [row, is_new] = table_.FindOrInsert(key);
   if (is_new) {
     InitializeNumbers(key, row, expanded.data());
@@ -234,9 +235,16 @@ void EmbeddingStripe::SetStoredRow(int64_t key, absl::string_view stored, int64_
   MarkDirty(row);
 }
 
-void EmbeddingStripe::MarkDirty(uint32_t row) {
+void EmbeddingStripe::ReserveDirty(uint32_t row) {
   const size_t word = row / 64;
   if (word >= dirty_bits_.size()) dirty_bits_.resize(word + 1);
+  if (many_dirty_ || dirty_rows_.size() < dirty_rows_.capacity()) return;
+  dirty_rows_.reserve(std::clamp<size_t>(2 * dirty_rows_.size(), 1, kFewDirtyRows));
+}
+
+void EmbeddingStripe::MarkDirty(uint32_t row) {
+  ReserveDirty(row);
+  const size_t word = row / 64;
   const uint64_t bit = uint64_t{1} << (row % 64);
   if (spare(row)) {
     spare_bits_[word] &= ~bit;

@@ -8,9 +8,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -236,6 +236,8 @@ class EmbeddingStripe final : public Stripe {
   // Of a new row. `expanded`: its floats for a while, of a table that is not plain().
   void InitializeNumbers(int64_t key, uint32_t row, float* expanded);
   void MarkDirty(uint32_t row);
+  // MarkDirty(row) throws nothing then.
+  void ReserveDirty(uint32_t row);
   void MarkEveryRow();
   // Puts dirty rows by their bits from word `word` on, `max_rows` or a few more; they are clean
   // then. Returns the word it came to.
@@ -260,7 +262,7 @@ class EmbeddingStripe final : public Stripe {
   uint32_t updates_ = 0;                  // stamps rows, to find keys that one push repeats
   std::unique_ptr<WaitingKeys> waiting_;  // null: a key's first push makes its row
   std::unique_ptr<RowAges> ages_;         // null: the table deletes no rows
-  absl::flat_hash_set<int64_t> deleting_;
+  std::unordered_set<int64_t> deleting_;
   // Rows to write: a bit each, how many, and their numbers while they are few.
   std::vector<uint64_t> dirty_bits_;
   size_t dirty_count_ = 0;

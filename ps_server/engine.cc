@@ -1,7 +1,5 @@
 #include "ps_server/engine.h"
 
-#include <glog/logging.h>
-
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -13,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
+#include "common/log.h"
 #include "common/nearest.h"
 #include "common/status.h"
 #include "ps_server/resident_rest.h"
@@ -77,6 +76,7 @@ class ServingEngine final : public Engine {
   absl::Status failure() const override { return core_.flusher.failure(); }
   int32_t live_workers() const override;
   absl::Status KeepRowRules() override { return core_.row_keeper.RunOnce(); }
+  void CancelLongCalls() override { core_.cancelled.store(true); }
   absl::Status Close() override;
 
  private:
@@ -132,6 +132,7 @@ absl::Status ServingEngine::Close() {
   absl::MutexLock lock(&close_mutex_);
   if (closed_) return close_status_;
   closed_ = true;
+  CancelLongCalls();
   service_.Shut();
   CAIRN_CRASH_POINT("end: before the last epoch");
   core_.flusher.Stop();

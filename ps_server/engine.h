@@ -48,6 +48,7 @@ struct EngineOptions {
   // Of all callers together; what is on disk is kept also beyond them.
   int32_t max_jobs = kDefaultMaxJobs;
   int32_t max_workers = kDefaultMaxWorkers;  // of all jobs
+  std::string status_page;                   // its URL, told by describe; empty: none
   // Told to clients by hello; whoever reads messages enforces it.
   int64_t max_message_bytes = kDefaultMaxMessageBytes;
   // How often tables are looked at for rows that they are not to keep (RowRules).
@@ -84,6 +85,9 @@ class Engine {
 
   // Deletes what tables are not to keep now, whatever the interval. Errors as failure().
   virtual absl::Status KeepRowRules() { return absl::OkStatus(); }
+
+  // The server is about to stop: calls that read the files of a checkpoint end soon, with STOPPING.
+  virtual void CancelLongCalls() {}
 
   // Refuses new calls (STOPPING), lets running ones end, flushes and closes the store.
   virtual absl::Status Close() = 0;

@@ -1,6 +1,5 @@
 #include "ps_server/evictor.h"
 
-#include <glog/logging.h>
 #include <malloc.h>
 #include <unistd.h>
 
@@ -12,7 +11,9 @@
 #include "absl/time/clock.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
+#include "common/log.h"
 #include "common/status.h"
+#include "ps_server/bad_alloc.h"
 #include "ps_server/slices.h"
 
 namespace cairn {
@@ -94,9 +95,11 @@ void Evictor::Loop() {
     bool freed = false;
     // What was not written must not be dropped, and what is failing is not asked again.
     if (flusher_.failure().ok()) {
-      const absl::StatusOr<bool> round = Round(*goal);
-      freed = round.ok() && *round;
-      if (!round.ok()) flusher_.Refuse(round.status()).IgnoreError();  // logged and kept
+      const absl::Status round = CatchBadAlloc([&]() -> absl::Status {
+        ASSIGN_OR_RETURN(freed, Round(*goal));
+        return absl::OkStatus();
+      });
+      if (!round.ok()) flusher_.Refuse(round).IgnoreError();  // logged and kept
     }
     budget_.EndRound(freed);
   }

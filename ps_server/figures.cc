@@ -47,7 +47,9 @@ void AddWaits(const ServerCore& core, Job& job, JobFigures& figures) {
 }
 
 JobFigures FiguresOf(const ServerCore& core, FigureDetail detail, Job& job) {
-  JobFigures figures{.name = job.name(), .consistency = ConsistencyText(job.cohort().settings())};
+  JobFigures figures{.name = job.name(),
+                     .consistency = ConsistencyText(job.cohort().settings()),
+                     .since_checkpoint = job.SinceCheckpoint()};
   if (detail != FigureDetail::kSample) AddVariables(job, detail, figures);
   if (detail == FigureDetail::kMetrics) figures.dirty_stripes = DirtyStripesOf(job);
   if (detail == FigureDetail::kPage) {

@@ -46,6 +46,7 @@ struct JobFigures {
   int64_t memory_bytes = 0;
   int64_t dirty_stripes = 0;
   std::vector<wire::WorkerStanding> workers;
+  std::optional<absl::Duration> since_checkpoint;  // of the job here; nullopt: none yet
   int64_t waiting_count = 0;
   std::vector<wire::WaitingCall> waiting;
 

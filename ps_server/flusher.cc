@@ -1,15 +1,17 @@
 #include "ps_server/flusher.h"
 
-#include <glog/logging.h>
-
 #include <algorithm>
+#include <set>
 
-#include "absl/container/flat_hash_set.h"
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
+#include "common/log.h"
+#include "common/scoped_unlock.h"
 #include "common/status.h"
+#include "ps_server/bad_alloc.h"
 #include "ps_server/slices.h"
 #include "thrift/errors.h"
 
@@ -113,13 +115,14 @@ absl::Status Flusher::WriteInTurn(absl::FunctionRef<absl::Status()> write, bool 
   }
   const bool alone = !running_;
   running_ = writing_ = true;
-  mutex_.Unlock();
-  absl::Status status = write();
-  mutex_.Lock();
-  writing_ = false;
-  if (alone) running_ = false;
-  changed_.SignalAll();
-  return status;
+  const absl::Cleanup ended = [&] {
+    mutex_.AssertHeld();
+    writing_ = false;
+    if (alone) running_ = false;
+    changed_.SignalAll();
+  };
+  const ScopedUnlock unlock(&mutex_);
+  return write();
 }
 
 void Flusher::LetOthersWrite() {
@@ -140,11 +143,15 @@ void Flusher::RunOne() {
   running_ = true;
   const int64_t epoch = ++begun_;
   const bool sync = sync_wanted_ >= epoch;
-  mutex_.Unlock();
   const absl::Duration begin = MonotonicNow();
-  const absl::Status status = RunEpoch(sync);
+  absl::Status status;
+  {
+    const ScopedUnlock unlock(&mutex_);
+    // What an epoch has taken as written and could not write is missing on disk: no later one may
+    // publish more, so this is a failure like any other.
+    status = CatchBadAlloc([&] { return RunEpoch(sync); });
+  }
   const absl::Duration end = MonotonicNow();
-  mutex_.Lock();
   running_ = false;
   if (status.ok()) {
     epoch_seconds_.Observe(absl::ToDoubleSeconds(end - begin));
@@ -188,6 +195,7 @@ Flusher::Notes Flusher::TakeNotes() {
     }
     // What a step's closing tells its workers is published with the step.
     if (auto steps = job->steps().session(); steps != nullptr) sessions.push_back(std::move(steps));
+    if (auto life = job->life(); life != nullptr) sessions.push_back(std::move(life));
     absl::MutexLock lock(&job->steps().notes_mutex());
     for (std::shared_ptr<Session>& session : sessions) {
       WorkerRecord record;
@@ -224,7 +232,7 @@ absl::Status Flusher::WriteStripe(Stripe& stripe, absl::FunctionRef<void(StripeB
 
 absl::Status Flusher::WriteNow(absl::Span<Stripe* const> stripes) {
   const auto write = [&]() -> absl::Status {
-    absl::flat_hash_set<uint32_t> there;
+    std::set<uint32_t> there;
     for (const auto& job : registry_.jobs()) {
       const std::shared_ptr<const VariableMap> variables = job->variables();
       for (const auto& [name, variable] : *variables) there.insert(variable->id());
@@ -237,7 +245,7 @@ absl::Status Flusher::WriteNow(absl::Span<Stripe* const> stripes) {
     return absl::OkStatus();
   };
   RETURN_IF_ERROR(BetweenStripes([&] {
-    const absl::Status written = write();
+    const absl::Status written = CatchBadAlloc(write);
     return written.ok() ? written : Refuse(written);
   }));
   CAIRN_CRASH_POINT("stripes out of turn: written, not synced");
@@ -333,12 +341,15 @@ void Flusher::Loop() {
     const Deadline late = Deadline::In(tick + options_.lease / 2);
     while (!stopping_ && !tick_end.Expired()) stop_.WaitUntil(&mutex_, tick_end);
     if (stopping_) continue;
-    mutex_.Unlock();
+    const ScopedUnlock unlock(&mutex_);
     // This process was stopped itself (SIGSTOP, a suspended machine): workers that called meanwhile
     // could not be heard.
-    if (late.Expired()) RenewLeases();
-    Tick();
-    mutex_.Lock();
+    const absl::Status ticked = CatchBadAlloc([&] {
+      if (late.Expired()) RenewLeases();
+      Tick();
+      return absl::OkStatus();
+    });
+    if (!ticked.ok()) LOG(ERROR) << "ps:" << options_.server_index << ": " << ticked.message();
   }
 }
 

@@ -1,7 +1,6 @@
 #include "ps_server/hosted_dense.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
 #include "common/crash_point.h"
@@ -51,15 +50,15 @@ SortedRows SumRepeats(absl::Span<const int64_t> ids, const std::byte* gradients,
     size_t end = i + 1;
     while (end < ids.size() && ids[scratch.order[end]] == id) ++end;
     if (end == i + 1) {
-      // Rows of no bytes come without memory.
-      if (row_bytes > 0) std::memcpy(out, gradients + scratch.order[i] * row_bytes, row_bytes);
+      // Not memcpy: rows without bytes come without memory.
+      std::copy_n(gradients + scratch.order[i] * row_bytes, row_bytes, out);
     } else {
       sums.assign(width, 0);
       for (size_t j = i; j < end; ++j) {
         AddElements(layout.dtype, gradients + scratch.order[j] * row_bytes, width, sums);
       }
       if constexpr (std::is_same_v<T, double>) {
-        std::memcpy(out, sums.data(), row_bytes);
+        std::copy_n(reinterpret_cast<const std::byte*>(sums.data()), row_bytes, out);
       } else {
         FromFloat32(layout.dtype, sums.data(), width, out);
       }
@@ -128,6 +127,7 @@ bool HostedDense::PushWhole(const Optimizer& optimizer, const UpdateStep& step,
   for (const auto& stripe : stripes_) {
     absl::MutexLock lock(&stripe->mutex());
     if (!stripe->Has(origin)) {
+      stripe->ReserveTouch();
       stripe->changed().NoteAll(marks_.now());
       stripe->Apply(optimizer, step, 0, stripe->rows(), gradient);
       CAIRN_CRASH_POINT("push: stripe applied, not marked");
@@ -177,6 +177,7 @@ bool HostedDense::PushRows(const Optimizer& optimizer, const UpdateStep& step, c
                             .gradients = rows.gradients + begin * layout_.part_row_bytes(0)};
       absl::MutexLock lock(&stripe->mutex());
       if (!stripe->Has(origin)) {
+        stripe->ReserveTouch();
         PushStripe(optimizer, step, *stripe, part, others_too);
         stripe->Touch(origin, dirty());
         stripe->CountUses(others_too ? stripe->rows() : static_cast<int64_t>(end - begin));
@@ -194,7 +195,7 @@ void HostedDense::PullWhole(size_t part, std::byte* out) const {
     const size_t bytes = static_cast<size_t>(stripe->rows()) * layout_.part_row_bytes(part);
     absl::ReaderMutexLock lock(&stripe->mutex());
     stripe->CountUses(stripe->rows());
-    std::memcpy(out, stripe->Row(part, 0), bytes);
+    std::copy_n(stripe->Row(part, 0), bytes, out);
     out += bytes;
   }
 }
@@ -221,7 +222,7 @@ void HostedDense::PullRuns(absl::Span<const RowRun> runs, std::byte* out) const 
       {
         absl::ReaderMutexLock lock(&stripe.mutex());
         stripe.CountUses(count);
-        std::memcpy(out, stripe.Row(0, row), bytes);
+        std::copy_n(stripe.Row(0, row), bytes, out);
       }
       out += bytes;
       run = {.first = run.first + count, .count = run.count - count};
@@ -243,7 +244,7 @@ void HostedDense::PullRows(size_t part, absl::Span<const int64_t> ids, RowScratc
       const size_t position = scratch.order[i];
       const int64_t row = ids[position] - first_row;
       if (row >= stripe.rows()) break;
-      std::memcpy(out + position * row_bytes, stripe.Row(part, row), row_bytes);
+      std::copy_n(stripe.Row(part, row), row_bytes, out + position * row_bytes);
     }
     stripe.CountUses(static_cast<int64_t>(i - first));
   }

@@ -15,8 +15,11 @@ HostedShard::Update HostedShard::CountUpdate(const Origin& origin, int64_t pulle
   if (pulled_version >= 0 && pulled_version <= version) {
     update.staleness = version - pulled_version - OwnSince(origin.worker, pulled_version);
   }
-  state_->watermarks.Raise(origin);
+  // What may throw comes before the count: one without the other would not be made good by a
+  // replay.
+  state_->watermarks.Reserve();
   RememberOwn(origin.worker, version + 1);
+  state_->watermarks.Raise(origin);
   state_->version.store(version + 1, std::memory_order_release);
   return update;
 }

@@ -359,7 +359,9 @@ HostedTable::Changed HostedTable::Push(const UpdateStep& step, const Origin& ori
     std::array<bool, kWindowStripes> repeats{};
     for (size_t g = 0; g < window.size(); ++g) {
       wanted[g] = !window.stripe(g).Has(origin);
-      if (wanted[g]) window.stripe(g).BeginPush();
+      if (!wanted[g]) continue;
+      window.stripe(g).ReserveTouch();
+      window.stripe(g).BeginPush();
     }
     scratch.rows.resize(window.end() - window.begin());
     window.ForEachKey(groups, likely, [&](size_t g, uint32_t at, uint32_t row) {

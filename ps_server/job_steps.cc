@@ -1,14 +1,12 @@
 #include "ps_server/job_steps.h"
 
-#include <glog/logging.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/crash_point.h"
+#include "common/log.h"
 #include "common/status.h"
 #include "common/time_text.h"
 #include "ps_server/push.h"
@@ -24,9 +22,6 @@ namespace {
 // Decisions that nobody needs any more are deleted from the disk so many at a time: each deletion
 // is a range that later reads step over.
 constexpr int64_t kDecisionsPerDeletion = 256;
-
-constexpr absl::Duration kLongestWhyWait = absl::Milliseconds(200);
-constexpr absl::Duration kWhyPause = absl::Milliseconds(1);
 
 bool IsCoordinator(const ServerCore& core) { return core.options.server_index == 0; }
 
@@ -119,12 +114,14 @@ void JobSteps::Fill(wire::ServerState& state) const {
 
 void JobSteps::Restart(const ServerCore& core, int32_t worker) {
   if (!active() || !IsCoordinator(core)) return;
+  const absl::MutexLock deciding(&deciding_);
   absl::MutexLock lock(&mutex_);
   steps_.Restart(worker);
 }
 
 int64_t JobSteps::LastNamed(const ServerCore& core, int32_t worker) const {
   if (!active() || !IsCoordinator(core)) return 0;
+  const absl::MutexLock deciding(&deciding_);
   absl::MutexLock lock(&mutex_);
   return steps_.LastNamed(worker);
 }
@@ -150,6 +147,7 @@ int64_t JobSteps::LastBegun(absl::string_view variable) const {
 }
 
 SyncSteps::Added JobSteps::Add(PendingContribution contribution, bool replaces) {
+  const absl::MutexLock deciding(&deciding_);
   absl::MutexLock lock(&mutex_);
   return steps_.Add(std::move(contribution), replaces);
 }
@@ -161,9 +159,9 @@ absl::Status JobSteps::Learn(ServerCore& core, absl::Span<const wire::StepDecisi
         absl::StrCat(core.name, ": decisions of steps of job ", job_,
                      ", which is not synchronous here: say hello with that consistency first"));
   }
-  absl::MutexLock lock(&mutex_);
+  const absl::MutexLock deciding(&deciding_);
   for (const wire::StepDecision& decision : decisions) {
-    if (decision.step != steps_.decided() + 1) continue;
+    if (decision.step != decided() + 1) continue;
     DecisionRecord record = FromWire(decision, job_);
     if (IsCoordinator(core)) {
       // Its disk came back older than what it had told: what was told holds.
@@ -171,6 +169,7 @@ absl::Status JobSteps::Learn(ServerCore& core, absl::Span<const wire::StepDecisi
                    << job_ << " from a worker, its disk has lost it";
       RETURN_IF_ERROR(Store(core, record));
     }
+    absl::MutexLock lock(&mutex_);
     steps_.Learn(std::move(record));
   }
   return absl::OkStatus();
@@ -192,17 +191,21 @@ absl::Status JobSteps::Store(ServerCore& core, const DecisionRecord& decision) {
 absl::Status JobSteps::Decide(ServerCore& core, int64_t below) {
   const std::vector<QuorumMember> quorum = cohort_.Quorum();
   const int32_t aggregate = cohort_.settings().replicas_to_aggregate;
-  absl::MutexLock lock(&mutex_);
-  while (steps_.open() < below) {
-    std::optional<DecisionRecord> decision = steps_.Decide(quorum, aggregate);
-    if (!decision) break;
+  const absl::MutexLock deciding(&deciding_);
+  for (;;) {
+    std::optional<DecisionRecord> decision;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (steps_.open() < below) decision = steps_.Decide(quorum, aggregate);
+    }
+    if (!decision) return absl::OkStatus();
     decision->job = job_;
     CAIRN_CRASH_POINT("decision: made, not stored");
     RETURN_IF_ERROR(Store(core, *decision));
     CAIRN_CRASH_POINT("decision: stored");
+    absl::MutexLock lock(&mutex_);
     steps_.Learn(*std::move(decision));
   }
-  return absl::OkStatus();
 }
 
 absl::Status JobSteps::CloseSteps(ServerCore& core, const Admitted& admitted) {
@@ -221,13 +224,14 @@ absl::Status JobSteps::CloseSteps(ServerCore& core, const Admitted& admitted) {
       if (!awaited_.empty()) return absl::OkStatus();
       closing_ = true;
     }
-    absl::Status status = CloseOne(core, admitted, *std::move(next));
-    {
-      absl::MutexLock lock(&mutex_);
-      closing_ = false;
-    }
-    Wake();
-    RETURN_IF_ERROR(status);
+    const absl::Cleanup closed = [&] {
+      {
+        absl::MutexLock lock(&mutex_);
+        closing_ = false;
+      }
+      Wake();
+    };
+    RETURN_IF_ERROR(CloseOne(core, admitted, *std::move(next)));
   }
 }
 
@@ -260,16 +264,16 @@ absl::Status JobSteps::CloseOne(ServerCore& core, const Admitted& admitted,
     absl::MutexLock lock(&mutex_);
     CAIRN_CRASH_POINT("step: mean applied, not closed");
     absl::MutexLock notes(&notes_mutex_);
-    const SyncSteps::Closed closed = steps_.Close();
-    for (const NamedContribution& name : closed.named) {
+    SyncSteps::Closed closed = steps_.Close();
+    for (NamedContribution& name : closed.named) {
       const std::shared_ptr<Session> session = admitted.job->FindSession(name.worker);
-      if (session != nullptr) session->Closed(name.sequence, name.position);
+      if (session != nullptr) session->Closed(name.sequence, std::move(name.position));
     }
-    for (const NamedContribution& name : closed.dropped) {
+    for (NamedContribution& name : closed.dropped) {
       const std::shared_ptr<Session> session = admitted.job->FindSession(name.worker);
       // To a newer start, which does not know of it, that sequence may be another push.
       if (session == nullptr || session->incarnation() > name.incarnation) continue;
-      session->Closed(name.sequence, name.position);
+      session->Closed(name.sequence, std::move(name.position));
     }
     session_->Applied(step, "");
     core.counters.Add(Counter::kContributionsDropped, static_cast<int64_t>(closed.dropped.size()));
@@ -400,11 +404,14 @@ absl::Status JobSteps::Forget(ServerCore& core, int64_t all_durable_step) {
     // whether that counts.
     if (member.counts) step = std::min(step, member.announced - 2);
   }
-  absl::MutexLock lock(&mutex_);
-  steps_.Forget(step);
-  if (steps_.forgotten() - dropped_on_disk_ < kDecisionsPerDeletion) return absl::OkStatus();
-  dropped_on_disk_ = steps_.forgotten();
-  const absl::Status dropped = core.store->DropDecisions(job_, dropped_on_disk_);
+  {
+    absl::MutexLock lock(&mutex_);
+    steps_.Forget(step);
+    step = steps_.forgotten();
+    if (step - dropped_on_disk_ < kDecisionsPerDeletion) return absl::OkStatus();
+    dropped_on_disk_ = step;
+  }
+  const absl::Status dropped = core.store->DropDecisions(job_, step);
   return dropped.ok() ? dropped : core.flusher.Refuse(dropped);
 }
 
@@ -434,15 +441,8 @@ void JobSteps::WaitForWake(int64_t generation, Deadline deadline) {
 }
 
 std::vector<JobSteps::Waiter> JobSteps::Waiters() const {
-  // Held while a decision is written. Where that takes long the board tells of it, and whoever asks
-  // why is not to wait for the disk too.
-  for (const Deadline patience = Deadline::In(kLongestWhyWait); !mutex_.TryLock();) {
-    if (patience.Expired()) return {};
-    absl::SleepFor(kWhyPause);
-  }
-  std::vector<Waiter> waiters(waiters_.begin(), waiters_.end());
-  mutex_.Unlock();
-  return waiters;
+  absl::MutexLock lock(&mutex_);
+  return {waiters_.begin(), waiters_.end()};
 }
 
 void JobSteps::CountWaits(std::map<std::string, int64_t>& counts) const {

@@ -111,7 +111,8 @@ class JobSteps {
 
   // As safe as the server's durability promises, before anybody is told; on the disk where another
   // one could be made in its place.
-  absl::Status Store(ServerCore& core, const DecisionRecord& decision);
+  absl::Status Store(ServerCore& core, const DecisionRecord& decision)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(deciding_);
   absl::Status Decide(ServerCore& core, int64_t below);
   absl::Status CloseOne(ServerCore& core, const Admitted& admitted, SyncSteps::Closing closing);
   // Whether a pull for `step` is to be answered.
@@ -130,6 +131,9 @@ class JobSteps {
   Cohort& cohort_;
   std::atomic<bool> active_{false};
 
+  // Held, before mutex_, from the making of a decision until it is on disk and learned, and by
+  // whatever may change what it names or has to know it. mutex_ itself is never held over the disk.
+  mutable absl::Mutex deciding_ ABSL_ACQUIRED_BEFORE(mutex_);
   mutable absl::Mutex mutex_;
   SyncSteps steps_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<Session> session_ ABSL_GUARDED_BY(mutex_);

@@ -1,6 +1,5 @@
 #include "ps_server/listener.h"
 
-#include <glog/logging.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -20,6 +19,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/config/cluster_config.h"
+#include "common/log.h"
 #include "common/metrics/slotted.h"
 #include "common/monotonic_cond_var.h"
 #include "common/status.h"
@@ -354,6 +354,7 @@ void ListenerImpl::Stop() {
     changed_.SignalAll();
   }
   if (!accept_thread_.joinable()) return;
+  engine_.CancelLongCalls();
   socket_.interrupt();
   accept_thread_.join();
   socket_.close();

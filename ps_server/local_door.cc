@@ -1,6 +1,5 @@
 #include "ps_server/local_door.h"
 
-#include <glog/logging.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -8,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "common/log.h"
 #include "common/status.h"
 #include "thrift/local/host_id.h"
 

@@ -16,9 +16,9 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/config/local_transport.h"
+#include "common/descriptor.h"
 #include "common/monotonic_cond_var.h"
 #include "thrift/cairn_types.h"
-#include "thrift/descriptor.h"
 #include "thrift/local/local_socket.h"
 #include "thrift/local/ticket_table.h"
 

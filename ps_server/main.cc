@@ -12,10 +12,14 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/config/cluster_config.h"
 #include "common/deadline.h"
 #include "common/http/http_flags.h"
+#include "common/log.h"
 #include "common/process_start.h"
 #include "common/status.h"
+#include "common/version.h"
 #include "ps_server/engine.h"
 #include "ps_server/listener.h"
 #include "ps_server/monitor/monitor.h"
@@ -58,16 +62,37 @@ void AllowDescriptors(int32_t max_connections) {
                << " are allowed: raise the hard limit (ulimit -Hn, systemd's LimitNOFILE)";
 }
 
+// What it proves itself with to the other servers, which its page asks.
+SecurityOptions ClientSide(SecurityOptions security) {
+  security.accepted_tokens.clear();
+  return security;
+}
+
+// As browsers on other hosts reach the page, where it listens on every address of this one.
+std::string StatusPageUrl(const ServerConfig& config, const std::string& bound) {
+  const absl::StatusOr<HostPort> page = ParseHostPort(bound);
+  const absl::StatusOr<HostPort> own =
+      ParseHostPort(config.servers[static_cast<size_t>(config.engine.server_index)]);
+  const bool everywhere = page.ok() && (page->host == "0.0.0.0" || page->host == "::");
+  if (!everywhere || !own.ok()) return absl::StrCat("http://", bound, "/");
+  return absl::StrCat("http://", HostPortText(own->host, page->port), "/");
+}
+
 // HTTP, where it is asked for, from before the engine opens its files until it has closed them.
 absl::StatusOr<std::unique_ptr<Monitor>> StartMonitor(const ServerConfig& config) {
   if (!config.http.has_value()) return std::unique_ptr<Monitor>();
   const std::string& port_file = config.http->port_file;
   if (!port_file.empty()) unlink(port_file.c_str());
-  ASSIGN_OR_RETURN(std::unique_ptr<Monitor> monitor,
-                   Monitor::Start(config.http->server, {.server_index = config.engine.server_index,
-                                                        .servers = config.servers}));
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<Monitor> monitor,
+      Monitor::Start(config.http->server,
+                     {.server_index = config.engine.server_index, .servers = config.servers},
+                     config.health, ClientSide(config.listener.security)));
   LOG(INFO) << "ps:" << config.engine.server_index << " has its status page at http://"
             << monitor->address() << "/";
+  if (config.health.has_value()) {
+    LOG(INFO) << "probes are answered at http://" << monitor->health_address() << "/healthz";
+  }
   if (!port_file.empty()) {
     RETURN_IF_ERROR(WriteAddressFile("http_port_file", port_file, monitor->address()));
   }
@@ -98,6 +123,9 @@ absl::Status Serve(ServerConfig config, const sigset_t& stop_signals) {
   // A file of an earlier run would send readers to a port that is not this one's.
   if (!config.port_file.empty()) unlink(config.port_file.c_str());
   ASSIGN_OR_RETURN(const std::unique_ptr<Monitor> monitor, StartMonitor(config));
+  if (monitor != nullptr) {
+    config.engine.status_page = StatusPageUrl(config, monitor->address());
+  }
   ASSIGN_OR_RETURN(const std::unique_ptr<Engine> engine, OpenEngine(config.engine));
   ASSIGN_OR_RETURN(const std::unique_ptr<Listener> listener,
                    Listener::Start(*engine, config.listener));
@@ -127,6 +155,7 @@ int Main(int argc, char** argv) {
   SetUpServerProcess();
   FLAGS_logtostderr = true;
   google::InitGoogleLogging(argv[0]);
+  cairn::LogToGlog();
   const absl::StatusOr<ServerConfig> config =
       ReadServerConfig(absl::MakeConstSpan(argv + 1, static_cast<size_t>(argc - 1)));
   if (!config.ok()) {
@@ -136,6 +165,7 @@ int Main(int argc, char** argv) {
   if (config->help) {
     return std::fputs(ServerUsage().data(), stdout) >= 0 && std::fflush(stdout) == 0 ? 0 : kFailed;
   }
+  if (config->version) return PrintVersion("cairn-ps");
   SetLargeBlocks(config->engine.memory_budget_bytes);
   const sigset_t stop_signals = BlockStopSignals();
   const absl::Status status = Serve(*config, stop_signals);

@@ -1,13 +1,12 @@
 #include "ps_server/map_changes.h"
 
-#include <glog/logging.h>
-
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
+#include "common/log.h"
 #include "common/status.h"
 #include "ps_server/arriving_rows.h"
 #include "ps_server/outgoing_rows.h"

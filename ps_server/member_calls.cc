@@ -1,7 +1,5 @@
 #include "ps_server/member_calls.h"
 
-#include <glog/logging.h>
-
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "common/config/cluster_config.h"
 #include "common/crash_point.h"
+#include "common/log.h"
 #include "common/status.h"
 #include "common/variable_map.h"
 

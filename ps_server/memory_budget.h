@@ -56,6 +56,10 @@ class MemoryBudget {
   std::optional<int64_t> AwaitShortage(absl::Duration pause);
   void EndRound(bool freed);
 
+  // How much variables may take, rows of tables left out, when they are created. The rest is for
+  // calls: where variables have all of it no push would find room for its message.
+  int64_t variables_bytes() const { return limit_ - limit_ / 8; }
+
   int64_t used_bytes() const { return used_.load(std::memory_order_relaxed); }
   int64_t limit_bytes() const { return limit_; }
 

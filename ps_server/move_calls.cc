@@ -1,7 +1,5 @@
 #include "ps_server/move_calls.h"
 
-#include <glog/logging.h>
-
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -11,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
+#include "common/log.h"
 #include "common/status.h"
 #include "common/variable_map.h"
 #include "ps_server/arriving_rows.h"

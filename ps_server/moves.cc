@@ -77,8 +77,8 @@ void Moves::Erase(absl::string_view job, absl::string_view variable) {
 void Moves::EraseJob(absl::string_view job) {
   absl::MutexLock lock(&mutex_);
   const auto of_job = [job](const auto& entry) { return entry.first.first == job; };
-  absl::erase_if(moves_, of_job);
-  absl::erase_if(claims_, of_job);
+  std::erase_if(moves_, of_job);
+  std::erase_if(claims_, of_job);
 }
 
 }  // namespace cairn

@@ -2,13 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "common/variable_spec.h"
@@ -72,8 +72,8 @@ class Moves {
   int64_t StartOf(const Key& key, int64_t version) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
   mutable absl::Mutex mutex_;
-  absl::flat_hash_map<Key, std::shared_ptr<Move>> moves_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<Key, Claimed> claims_ ABSL_GUARDED_BY(mutex_);
+  std::map<Key, std::shared_ptr<Move>> moves_ ABSL_GUARDED_BY(mutex_);
+  std::map<Key, Claimed> claims_ ABSL_GUARDED_BY(mutex_);
   bool arrivals_closed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

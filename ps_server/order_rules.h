@@ -22,6 +22,10 @@ constexpr bool ExpectsAnotherBoot(int64_t expected_boot_id, int64_t boot_id) {
   return expected_boot_id != 0 && expected_boot_id != boot_id;
 }
 
+// Up to where the caller says that it has nothing for this server. It says so of one boot: another
+// one may lack what that one had, so without a boot id it says nothing.
+constexpr int64_t ThroughOf(int64_t through, int64_t boot_id) { return boot_id == 0 ? 0 : through; }
+
 // REPLAY: the one before it on this server is not applied here.
 constexpr bool ComesTooEarly(int64_t after, int64_t applied) { return after > applied; }
 

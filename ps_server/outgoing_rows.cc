@@ -20,11 +20,13 @@ OutgoingRows::OutgoingRows(std::shared_ptr<Variable> variable, const VariableSpe
       parts_.push_back(
           {.shard = table, .table = stripe, .cold = std::make_unique<OutgoingCold>(*stripe)});
     }
+    if (!parts_.empty()) shards_.push_back(table);
     return;
   }
   for (size_t i = 0; i < map.shards.size(); ++i) {
     HostedDense* const shard = variable_->dense(static_cast<int32_t>(i));
     if (map.shards[i].ps != target || shard == nullptr) continue;
+    shards_.push_back(shard);
     for (uint32_t s = 0; s < static_cast<uint32_t>(shard->stripe_count()); ++s) {
       parts_.push_back({.shard = shard, .dense = shard->stripe(s)});
     }
@@ -107,12 +109,9 @@ void OutgoingRows::ReadMemory(Part& part, std::string* pieces) {
 }
 
 void OutgoingRows::AppendShards(std::string* pieces) const {
-  const HostedShard* last = nullptr;
-  for (const Part& part : parts_) {
-    if (part.shard == last) continue;
-    last = part.shard;
+  for (const HostedShard* shard : shards_) {
     ShardRecord record;
-    last->Read(record);
+    shard->Read(record);
     AppendPiece({.kind = PieceKind::kShard,
                  .shard = record.shard,
                  .count = record.update_count,

@@ -67,7 +67,8 @@ class OutgoingRows {
 
   const std::shared_ptr<Variable> variable_;
   std::vector<Part> parts_;
-  size_t next_ = 0;  // of the pass
+  std::vector<const HostedShard*> shards_;  // those without a stripe included
+  size_t next_ = 0;                         // of the pass
 };
 
 }  // namespace cairn

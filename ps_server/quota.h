@@ -52,6 +52,7 @@ class Quota {
   // before the text.
   absl::StatusOr<Place> Take(absl::string_view who, For whom);
 
+  const std::string& server() const { return terms_.server; }
   bool full() const { return used_.load() >= terms_.limit; }
   int64_t limit() const { return terms_.limit; }
 

@@ -6,23 +6,25 @@
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
 #include "common/status.h"
+#include "thrift/errors.h"
 #include "thrift/limits.h"
 
 namespace cairn {
 namespace {
 
 // What the charges are meant to hold, with the strings of a session at their longest.
-static_assert(sizeof(Job) + 4 * kMaxJobNameBytes + 1024 <= kJobChargeBytes);
+static_assert(sizeof(Job) + sizeof(Session) + 5 * kMaxJobNameBytes + 1024 <= kJobChargeBytes);
 static_assert(2 * sizeof(Session) + 2 * kMaxPositionBytes + kMaxOriginBytes + 3 * kMaxJobNameBytes +
                   kMaxTaskTypeBytes + 4 * kMaxGoneServers <=
               kWorkerChargeBytes);
 
 }  // namespace
 
-Job::Job(absl::string_view name, Quota::Place place, Quota& workers)
+Job::Job(absl::string_view name, Quota::Place place, Quota& workers, int64_t max_workers)
     : name_(name),
       place_(std::move(place)),
       workers_(workers),
+      max_workers_(max_workers),
       made_(MonotonicNow()),
       cohort_(name, [this] { steps_.Wake(); }),
       steps_(name, &cohort_),
@@ -65,6 +67,15 @@ absl::StatusOr<std::shared_ptr<Session>> Job::AddSession(std::shared_ptr<Session
   ASSIGN_OR_RETURN(Quota::Place place,
                    workers_.Take(absl::StrCat("worker ", worker, " of job ", name_), whom));
   absl::MutexLock lock(&mutex_);
+  const auto count = static_cast<int64_t>(sessions_.size());
+  if (whom == Quota::For::kCaller && count >= max_workers_ && !sessions_.contains(worker)) {
+    return WithReason(
+        absl::ResourceExhaustedError(absl::StrCat(
+            workers_.server(), " keeps ", count, " workers of job ", name_, ", worker ", worker,
+            " would be one more; one job may have ", max_workers_, " of the ", workers_.limit(),
+            " that --max_workers allows: drop the job (drop_job), or raise the flag")),
+        wire::ErrorReason::LIMIT);
+  }
   return sessions_.try_emplace(worker, Resident{std::move(session), std::move(place)})
       .first->second.session;
 }
@@ -74,19 +85,42 @@ std::vector<std::shared_ptr<Session>> Job::sessions() const {
   std::vector<std::shared_ptr<Session>> sessions;
   sessions.reserve(sessions_.size());
   for (const auto& [worker, resident] : sessions_) sessions.push_back(resident.session);
-  std::sort(sessions.begin(), sessions.end(),
-            [](const auto& a, const auto& b) { return a->worker() < b->worker(); });
   return sessions;
 }
 
-bool Job::Idle(bool granting) const {
-  if (steps_.active()) return false;
+std::shared_ptr<Session> Job::life() const {
+  absl::ReaderMutexLock lock(&mutex_);
+  return life_;
+}
+
+std::shared_ptr<Session> Job::AddLife(std::shared_ptr<Session> life) {
+  absl::MutexLock lock(&mutex_);
+  if (life_ == nullptr) life_ = std::move(life);
+  return life_;
+}
+
+int64_t Job::timeline() const {
+  const std::shared_ptr<Session> life = this->life();
+  if (life == nullptr) return 0;
+  return life->left() ? -life->incarnation() : life->incarnation();
+}
+
+bool Job::Idle(bool shared, bool granting) const {
+  if (steps_.active() || (shared && timeline() != 0)) return false;
   absl::ReaderMutexLock lock(&mutex_);
   if (!variables_->empty() || (granting && !sessions_.empty())) return false;
   return std::all_of(sessions_.begin(), sessions_.end(), [](const auto& entry) {
     const Session& session = *entry.second.session;
     return !session.leased() && session.applied() == 0 && !session.any_waiting();
   });
+}
+
+void Job::NoteCheckpoint() { checkpoint_ns_.store(absl::ToInt64Nanoseconds(MonotonicNow())); }
+
+std::optional<absl::Duration> Job::SinceCheckpoint() const {
+  const int64_t at = checkpoint_ns_.load();
+  if (at == 0) return std::nullopt;
+  return MonotonicNow() - absl::Nanoseconds(at);
 }
 
 absl::Duration Job::SinceSeen() const {
@@ -127,7 +161,7 @@ absl::StatusOr<std::shared_ptr<Job>> Registry::FindOrMake(absl::string_view name
 
 absl::StatusOr<std::shared_ptr<Job>> Registry::Make(absl::string_view name, Quota::For whom) {
   ASSIGN_OR_RETURN(Quota::Place place, job_quota_.Take(absl::StrCat("job ", name), whom));
-  return std::make_shared<Job>(name, std::move(place), worker_quota_);
+  return std::make_shared<Job>(name, std::move(place), worker_quota_, max_workers_of_job());
 }
 
 void Registry::Put(std::shared_ptr<Job> job) {
@@ -140,8 +174,6 @@ std::vector<std::shared_ptr<Job>> Registry::jobs() const {
   std::vector<std::shared_ptr<Job>> jobs;
   jobs.reserve(jobs_.size());
   for (const auto& [name, job] : jobs_) jobs.push_back(job);
-  std::sort(jobs.begin(), jobs.end(),
-            [](const auto& a, const auto& b) { return a->name() < b->name(); });
   return jobs;
 }
 

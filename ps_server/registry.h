@@ -1,12 +1,16 @@
 // Jobs by name: their variables and workers.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
@@ -17,17 +21,20 @@
 #include "ps_server/quota.h"
 #include "ps_server/session.h"
 #include "ps_server/variable.h"
+#include "thrift/number_limits.h"
 
 namespace cairn {
 
-// Variables of a job by name, as they were at one moment; a request works on one such map.
-using VariableMap = absl::flat_hash_map<std::string, std::shared_ptr<Variable>>;
+// Variables of a job by name, as they were at one moment; a request works on one such map. Unlike
+// Abseil's tables it stays whole where memory is refused, as do all that calls change here.
+using VariableMap = std::map<std::string, std::shared_ptr<Variable>, std::less<>>;
 
 // Thread safety: every method may be called from several threads at once; lookups share their lock.
 class Job {
  public:
-  // `workers`: of the registry, for sessions; outlives this.
-  Job(absl::string_view name, Quota::Place place, Quota& workers);
+  // `workers`: of the registry, for sessions; outlives this. At most `max_workers` of them are this
+  // job's.
+  Job(absl::string_view name, Quota::Place place, Quota& workers, int64_t max_workers);
 
   const std::string& name() const { return name_; }
   Cohort& cohort() { return cohort_; }
@@ -42,18 +49,32 @@ class Job {
 
   // nullptr: never said hello here.
   std::shared_ptr<Session> FindSession(int32_t worker) const;
-  // The one there is for its worker, else `session`. Errors as Quota::Take.
+  // The one there is for its worker, else `session`. Errors as Quota::Take; LIMIT also where the
+  // job has as many as one may have.
   absl::StatusOr<std::shared_ptr<Session>> AddSession(std::shared_ptr<Session> session,
                                                       Quota::For whom);
   // In the order of their workers.
   std::vector<std::shared_ptr<Session>> sessions() const;
 
+  // The record of the timeline that this server holds (common/timeline.h); nullptr: none.
+  std::shared_ptr<Session> life() const;
+  // The one there is, else `life`, whose incarnation is the timeline.
+  std::shared_ptr<Session> AddLife(std::shared_ptr<Session> life);
+  // 0: none. Negative: a restore has begun it, and no worker has said hello since.
+  int64_t timeline() const;
+
   // Whether nothing would be lost with it: it has no variables, its workers are away, and none has
-  // pushed anything. `granting`: this server's incarnations are those of other servers too, so that
-  // whoever was granted one must not be forgotten.
-  bool Idle(bool granting) const;
+  // pushed anything. `shared`: the cluster has other servers, which would take this one for a
+  // server that lost the job. `granting`: this server's incarnations are those of other servers
+  // too, so that whoever was granted one must not be forgotten.
+  bool Idle(bool shared, bool granting) const;
   // Since one of its workers was seen, or since it was made.
   absl::Duration SinceSeen() const;
+
+  // A checkpoint of the job has ended here.
+  void NoteCheckpoint();
+  // nullopt: none since the server's start.
+  std::optional<absl::Duration> SinceCheckpoint() const;
 
  private:
   struct Resident {
@@ -64,12 +85,15 @@ class Job {
   const std::string name_;
   const Quota::Place place_;
   Quota& workers_;
-  const absl::Duration made_;  // on the monotonic clock
+  const int64_t max_workers_;
+  const absl::Duration made_;              // on the monotonic clock
+  std::atomic<int64_t> checkpoint_ns_{0};  // the same clock; 0: none
   Cohort cohort_;
   JobSteps steps_;
   mutable absl::Mutex mutex_;
   std::shared_ptr<const VariableMap> variables_;
-  absl::flat_hash_map<int32_t, Resident> sessions_;
+  std::map<int32_t, Resident> sessions_;
+  std::shared_ptr<Session> life_;
 };
 
 // Thread safety: as Job. Outlives the jobs that it makes.
@@ -97,13 +121,16 @@ class Registry {
 
   // Whether callers may make no more of one or the other.
   bool full() const { return job_quota_.full() || worker_quota_.full(); }
-  int64_t max_workers() const { return worker_quota_.limit(); }
+  int64_t max_workers_of_job() const {
+    const int64_t limit = worker_quota_.limit();
+    return std::min(limit, std::max<int64_t>(limit / 2, kLeastMaxWorkersOfJob));
+  }
 
  private:
   Quota job_quota_;
   Quota worker_quota_;
   mutable absl::Mutex mutex_;
-  absl::flat_hash_map<std::string, std::shared_ptr<Job>> jobs_;
+  std::map<std::string, std::shared_ptr<Job>, std::less<>> jobs_;
 };
 
 }  // namespace cairn

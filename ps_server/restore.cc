@@ -1,9 +1,9 @@
 // A job made from a checkpoint: its stripes are read from the copies of the servers that made it,
 // written to this server's store under new ids, and named by records last, in one batch. Before
 // that batch nothing of the job exists; a start of the server removes stripes without a record.
-#include <glog/logging.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <map>
 #include <memory>
@@ -11,17 +11,20 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
+#include "common/log.h"
+#include "common/spec_difference.h"
 #include "common/status.h"
+#include "common/timeline.h"
 #include "common/variable_map.h"
 #include "ps_server/checkpoint_calls.h"
 #include "ps_server/deal.h"
 #include "ps_server/variable_load.h"
 #include "storage/checkpoint_folder.h"
+#include "thrift/errors.h"
 
 namespace cairn {
 namespace {
@@ -34,7 +37,7 @@ struct Source {
   const wire::RestoreFolder* folder = nullptr;
   std::unique_ptr<StripeStore> store;
   std::map<std::string, VariableRecord> variables;  // of the job, by name
-  absl::flat_hash_map<std::pair<uint32_t, uint32_t>, ShardRecord> shards;
+  std::map<std::pair<uint32_t, uint32_t>, ShardRecord> shards;
   // Of workers that resume before what this part has of them: its stripes have every push up to
   // here, and may have forgotten their watermarks.
   std::vector<Watermark> ahead;
@@ -102,7 +105,9 @@ class Restoring {
   // workers incarnations that no other one does, and nobody trains before it is answered.
   bool DoneBefore() const {
     const std::shared_ptr<Job> job = core_.registry.Find(request_.caller.job);
-    if (job == nullptr || job->variables()->empty() || request_.workers.empty()) return false;
+    if (job == nullptr || job->variables()->empty()) return false;
+    if (request_.timeline > 0) return std::abs(job->timeline()) == request_.timeline;
+    if (request_.workers.empty()) return false;
     return std::all_of(request_.workers.begin(), request_.workers.end(),
                        [&](const wire::CheckpointWorker& worker) {
                          if (worker.worker == kStepWorker) return true;
@@ -162,11 +167,12 @@ class Restoring {
   }
 
   // RocksDB's tables, which are nearly all bytes, or all other files.
-  static absl::Status VerifyFiles(const Source& source, bool tables) {
+  absl::Status VerifyFiles(const Source& source, bool tables) const {
     for (const wire::CheckpointFile& file : source.folder->files) {
       if (absl::EndsWith(file.name, ".sst") != tables) continue;
-      RETURN_IF_ERROR(VerifyPartFile(
-          source.folder->path, {file.name, file.bytes, static_cast<uint64_t>(file.checksum)}));
+      RETURN_IF_ERROR(VerifyPartFile(source.folder->path,
+                                     {file.name, file.bytes, static_cast<uint64_t>(file.checksum)},
+                                     &core_.cancelled));
     }
     return absl::OkStatus();
   }
@@ -175,8 +181,14 @@ class Restoring {
     for (const Source& source : sources_) {
       for (const auto& [name, record] : source.variables) {
         ASSIGN_OR_RETURN(
-            const Variable::Kept kept,
+            Variable::Kept kept,
             Variable::Decode(record, source.index, static_cast<int32_t>(request_.folders.size())));
+        // The checkpoint was made while its optimizer got other arguments.
+        if (const auto first = incoming_.find(name);
+            first != incoming_.end() &&
+            MayFollow(first->second.spec.optimizer, kept.spec.optimizer)) {
+          kept.spec.optimizer = first->second.spec.optimizer;
+        }
         Incoming incoming{
             .before = kept.spec, .spec = kept.spec, .rows_per_stripe = kept.rows_per_stripe};
         const auto [at, is_new] = incoming_.try_emplace(name, std::move(incoming));
@@ -341,6 +353,7 @@ class Restoring {
   }
 
   absl::Status WriteStripe(Stripe& stripe) {
+    if (core_.cancelled.load()) return absl::CancelledError("writing the rows was cancelled");
     ++stripes_;
     const std::unique_ptr<StripeBatch> batch = core_.store->NewBatch(stripe.id());
     {
@@ -354,6 +367,7 @@ class Restoring {
     std::vector<WorkerRecord> records;
     int64_t floor = 0;
     for (const wire::CheckpointWorker& worker : request_.workers) {
+      if (worker.worker == kTimelineWorker) continue;  // the checkpoint's; the restore's is told
       records.push_back({.job = request_.caller.job,
                          .worker = worker.worker,
                          .incarnation = worker.incarnation,
@@ -398,12 +412,24 @@ class Restoring {
     workers.push_back({.job = request_.caller.job, .worker = kStepWorker, .sequence = closed});
   }
 
+  void AddTimeline(std::vector<WorkerRecord>& workers) const {
+    if (request_.timeline <= 0) return;
+    workers.push_back({.job = request_.caller.job,
+                       .worker = kTimelineWorker,
+                       .incarnation = request_.timeline,
+                       .left = true});  // until a worker says hello
+  }
+
   absl::StatusOr<std::shared_ptr<Job>> MakeJob(absl::Span<const WorkerRecord> workers) {
     ASSIGN_OR_RETURN(std::shared_ptr<Job> job,
                      core_.registry.Make(request_.caller.job, Quota::For::kCaller));
     for (const WorkerRecord& record : workers) {
       if (record.worker == kStepWorker) {
         job->steps().Load(core_, record, {});
+        continue;
+      }
+      if (record.worker == kTimelineWorker) {
+        job->AddLife(std::make_shared<Session>(record, core_.applied_is_durable()));
         continue;
       }
       RETURN_IF_ERROR(job->AddSession(std::make_shared<Session>(record, core_.applied_is_durable()),
@@ -422,6 +448,7 @@ class Restoring {
     return core_.flusher.Exclusively([&]() -> absl::Status {
       std::vector<WorkerRecord> workers = Workers();
       AddSteps(workers);
+      AddTimeline(workers);
       std::vector<VariableRecord> variables;
       std::vector<ShardRecord> shards;
       std::vector<std::shared_ptr<Variable>> made;
@@ -478,6 +505,14 @@ absl::Status CheckFolders(const wire::RestoreRequest& request) {
   return absl::OkStatus();
 }
 
+// What CancelLongCalls has ended.
+absl::Status AsStopping(const ServerCore& core, const absl::Status& status) {
+  if (!absl::IsCancelled(status)) return status;
+  return WithReason(absl::UnavailableError(absl::StrCat(
+                        core.name, " is stopping: ", status.message(), "; retry when it is back")),
+                    wire::ErrorReason::STOPPING);
+}
+
 }  // namespace
 
 absl::Status Restore(ServerCore& core, const wire::RestoreRequest& request,
@@ -490,7 +525,7 @@ absl::Status Restore(ServerCore& core, const wire::RestoreRequest& request,
   ASSIGN_OR_RETURN(const Turn::Held turn, TakeCheckpointTurn(core, what));
   const absl::Status status = Restoring(core, request).Run(reply);
   CAIRN_CRASH_POINT("restore: before the answer");
-  if (!status.ok()) return Annotate(status, what);
+  if (!status.ok()) return Annotate(AsStopping(core, status), what);
   reply.seconds = absl::ToDoubleSeconds(MonotonicNow() - begin);
   LOG(INFO) << what << ": " << reply.variables << " variables, " << reply.stripes << " stripes, "
             << reply.bytes << " bytes, in " << absl::FormatDuration(MonotonicNow() - begin);

@@ -10,7 +10,9 @@
 #include "absl/time/clock.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
+#include "common/scoped_unlock.h"
 #include "common/status.h"
+#include "ps_server/bad_alloc.h"
 #include "ps_server/slices.h"
 
 namespace cairn {
@@ -168,9 +170,8 @@ void RowKeeper::Loop() {
     const Deadline next = Deadline::In(options_.row_rules_interval);
     while (!stopping_ && !next.Expired()) stop_.WaitUntil(&mutex_, next);
     if (stopping_) return;
-    mutex_.Unlock();
+    const ScopedUnlock unlock(&mutex_);
     RunOnce().IgnoreError();  // logged and kept
-    mutex_.Lock();
   }
 }
 
@@ -201,8 +202,10 @@ absl::Status RowKeeper::RunOnce() {
       if (stripe == nullptr) continue;
       RETURN_IF_ERROR(flusher_.failure());
       // Its turn also keeps stripes from going elsewhere.
-      const absl::Status status = evictor_.Exclusively([&]() -> absl::Status {
-        return IsCurrent(*variable) ? Visit(*variable, *stripe) : absl::OkStatus();
+      const absl::Status status = CatchBadAlloc([&] {
+        return evictor_.Exclusively([&]() -> absl::Status {
+          return IsCurrent(*variable) ? Visit(*variable, *stripe) : absl::OkStatus();
+        });
       });
       if (!status.ok()) return flusher_.Refuse(status);
     }
@@ -270,6 +273,8 @@ absl::Status RowKeeper::CrowdOut(Variable& variable, EmbeddingStripe& stripe) {
     };
     ASSIGN_OR_RETURN(more, walk.Next(see));
   }
+  // Cold rows that pulls have brought to memory since the walk passed it were not seen.
+  if (ages.empty()) return absl::OkStatus();
   const auto oldest = ages.begin() + std::min(most, static_cast<int64_t>(ages.size())) - 1;
   std::nth_element(ages.begin(), oldest, ages.end(), std::greater<>());
   const uint32_t up_to = (updates - *oldest) & RowTable::kLastUpdate;

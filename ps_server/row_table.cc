@@ -20,6 +20,13 @@ constexpr size_t RowBytes(size_t number_bytes) {
   return sizeof(int64_t) + RowTable::kStampBytes + number_bytes;
 }
 
+// At least what Abseil allocates for an index of `capacity` slots: a control byte each and some
+// more, and the slots.
+size_t IndexBytes(size_t capacity) { return capacity * (1 + sizeof(uint32_t)) + 64; }
+
+// At least the capacity that Abseil gives an index for `rows` rows.
+size_t IndexCapacity(size_t rows) { return std::bit_ceil(rows + rows / 7 + 1); }
+
 uint32_t ChunkShift(size_t row_bytes) {
   const size_t rows = std::max<size_t>(kChunkBytes / row_bytes, 2 * kFirstRows);
   return static_cast<uint32_t>(std::bit_width(rows)) - 1;
@@ -31,7 +38,7 @@ RowTable::RowTable(size_t number_bytes, ChunkPool& pool)
     : row_bytes_(RowBytes(number_bytes)),
       chunk_shift_(ChunkShift(row_bytes_)),
       pool_(pool),
-      index_(0, Hash{this}, Equal{this}) {}
+      index_(0, Hash{this}, Equal{this}, SpareAllocator<uint32_t>(&spare_)) {}
 
 size_t RowTable::ChunkBytes(size_t number_bytes) {
   const size_t row_bytes = RowBytes(number_bytes);
@@ -97,6 +104,7 @@ void RowTable::FindAgain(absl::Span<const Query> queries, const uint32_t* likely
 std::pair<uint32_t, bool> RowTable::FindOrInsert(int64_t key) {
   // Before the index makes room for the row: it must not be left with a slot and no row.
   if (size_ == capacity_) AddMemory();
+  ReserveIndex();
   bool inserted = false;
   const auto at = index_.lazy_emplace(Key{key}, [&](const auto& construct) {
     std::memcpy(Bytes(size_), &key, sizeof(key));
@@ -107,7 +115,21 @@ std::pair<uint32_t, bool> RowTable::FindOrInsert(int64_t key) {
   return {*at, inserted};
 }
 
+void RowTable::ReserveIndex() {
+  // Abseil's rule: an index grows when seven eighths of it are taken. The slots of removed rows may
+  // count as taken; where that leaves few rows it is only cleaned up.
+  constexpr size_t kSmallest = 16;
+  const size_t capacity = index_.capacity();
+  const bool full = index_.size() >= capacity - capacity / 8;
+  const bool may_be_full =
+      removed_ && (capacity <= kSmallest || index_.size() * 32 > capacity * 25);
+  if (!full && !may_be_full) return;
+  if (!spare_.Reserve(IndexBytes(2 * capacity + 1))) throw std::bad_alloc();
+  removed_ = removed_ && !full;
+}
+
 void RowTable::Remove(uint32_t row) {
+  removed_ = true;
   index_.erase(index_.find(Key{key(row)}));
   const uint32_t last = --size_;
   if (row == last) return;
@@ -173,6 +195,8 @@ void RowTable::IndexAppended() {
 }
 
 void RowTable::GrowIndex(uint32_t rows, uint32_t indexed) {
+  spare_.Clear();
+  if (!spare_.Reserve(IndexBytes(IndexCapacity(rows)))) throw std::bad_alloc();
   index_.clear();
   index_.reserve(rows);
   for (uint32_t row = 0; row < indexed; ++row) {
@@ -191,7 +215,11 @@ void RowTable::FinishAppending() {
 
 void RowTable::TrimMemory() {
   // The index, where one of a quarter of the size would do: rows come and go in large numbers.
-  if (index_.capacity() > kFewestSlots && size_ < index_.capacity() / 8) index_.rehash(0);
+  if (index_.capacity() > kFewestSlots && size_ < index_.capacity() / 8) {
+    spare_.Clear();
+    // Where it is refused the index stays as it is.
+    if (spare_.Reserve(IndexBytes(IndexCapacity(size_)))) index_.rehash(0);
+  }
   const uint32_t chunk_rows = 1u << chunk_shift_;
   while (chunks_.size() > 1 && capacity_ - size_ >= chunk_rows) {
     pool_.GiveBack(chunks_.back());
@@ -217,8 +245,9 @@ bool RowTable::MoveChunks(const ChunkPool::Vacated& from, size_t max_chunks) {
 void RowTable::AddMemory() {
   const uint32_t chunk_rows = 1u << chunk_shift_;
   if (capacity_ >= chunk_rows) {
-    chunks_.push_back(nullptr);  // first: a chunk taken must not be lost
-    chunks_.back() = pool_.Take();
+    // Whatever throws leaves the table as it is, and no chunk is taken that could be lost.
+    if (chunks_.size() == chunks_.capacity()) chunks_.reserve(2 * chunks_.size());
+    chunks_.push_back(pool_.Take());
     capacity_ += chunk_rows;
     return;
   }

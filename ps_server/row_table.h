@@ -14,6 +14,7 @@
 #include "absl/types/span.h"
 #include "common/hash.h"
 #include "ps_server/chunk_pool.h"
+#include "ps_server/spare_memory.h"
 #include "storage/stored_rows.h"
 
 namespace cairn {
@@ -53,7 +54,8 @@ class RowTable {
   // The row of `key`, or kNone.
   uint32_t FindOne(int64_t key) const;
   // The row of `key`, and whether it is new (its numbers are unspecified then).
-  // `key`'s table must have fewer than 2^32 - 1 rows.
+  // `key`'s table must have fewer than 2^32 - 1 rows. Throws std::bad_alloc; the table is as it was
+  // then.
   std::pair<uint32_t, bool> FindOrInsert(int64_t key);
 
   // Removes a row; the last one gets its number.
@@ -165,6 +167,8 @@ class RowTable {
   // An index of `rows` rows or more with the first `indexed`, whose keys are in appended_.
   void GrowIndex(uint32_t rows, uint32_t indexed);
   void AddMemory();
+  // The next insertion into the index throws nothing.
+  void ReserveIndex();
 
   const size_t row_bytes_;
   const uint32_t chunk_shift_;  // log2 of rows a chunk
@@ -174,7 +178,9 @@ class RowTable {
   ChunkPool& pool_;
   std::unique_ptr<std::byte[], Free> first_;  // the first chunk
   std::vector<std::byte*> chunks_;            // the others are the pool's
-  absl::flat_hash_set<uint32_t, Hash, Equal> index_;
+  bool removed_ = false;                      // rows, since the index grew
+  SpareMemory spare_;                         // for the index to grow
+  absl::flat_hash_set<uint32_t, Hash, Equal, SpareAllocator<uint32_t>> index_;
 };
 
 }  // namespace cairn

@@ -72,6 +72,8 @@ class Scanner {
   size_t dim() const { return table_.layout().dim; }
   // The stripe's rows with keys from `first` on, in their order, as far as there is room for them.
   absl::Status ScanStripe(const EmbeddingStripe& stripe, int64_t first);
+  // The same. False: rows left memory, or the disk, in between.
+  absl::StatusOr<bool> TryScan(const EmbeddingStripe& stripe, int64_t first);
   absl::Status ReadCold(const EmbeddingStripe& stripe, int64_t first, size_t room);
   void Merge(const EmbeddingStripe& stripe, int64_t first, size_t room);
 
@@ -124,29 +126,32 @@ void Scanner::Merge(const EmbeddingStripe& stripe, int64_t first, size_t room) {
   }
 }
 
-absl::Status Scanner::ScanStripe(const EmbeddingStripe& stripe, int64_t first) {
+absl::StatusOr<bool> Scanner::TryScan(const EmbeddingStripe& stripe, int64_t first) {
   const size_t room = max_rows_ - keys_.size();
-  for (;;) {
-    found_.clear();
-    cold_values_.clear();
-    const uint64_t departures = stripe.departures();
-    // Records of rows that are in memory are among them, so that there may be some in any case.
-    RETURN_IF_ERROR(ReadCold(stripe, first, room));
-    bool deleting = false;
-    {
-      absl::ReaderMutexLock lock(&stripe.mutex());
-      if (stripe.given_away() && stripe.cold_rows() > 0) return GivenAwayError(variable_);
-      deleting = stripe.deleting();
-      if (!deleting && stripe.departures() == departures) {
-        Merge(stripe, first, room);
-        return absl::OkStatus();
-      }
-    }
-    // The disk still has rows that are none: until they are gone there, too.
-    if (deleting) {
-      absl::MutexLock written(&stripe.writing());
-    }
-  }
+  found_.clear();
+  cold_values_.clear();
+  const uint64_t departures = stripe.departures();
+  // Records of rows that are in memory are among them, so that there may be some in any case.
+  RETURN_IF_ERROR(ReadCold(stripe, first, room));
+  absl::ReaderMutexLock lock(&stripe.mutex());
+  if (stripe.given_away() && stripe.cold_rows() > 0) return GivenAwayError(variable_);
+  if (stripe.deleting() || stripe.departures() != departures) return false;
+  Merge(stripe, first, room);
+  return true;
+}
+
+// Rows leave memory, or are deleted, while writing() is held: a second try that holds it is not
+// disturbed.
+absl::Status Scanner::ScanStripe(const EmbeddingStripe& stripe, int64_t first) {
+  ASSIGN_OR_RETURN(bool scanned, TryScan(stripe, first));
+  if (scanned) return absl::OkStatus();
+  const absl::MutexLock undisturbed(&stripe.writing());
+  ASSIGN_OR_RETURN(scanned, TryScan(stripe, first));
+  if (scanned) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("rows of bucket ", stripe.id().stripe, " of \"", variable_.spec().name,
+                   "\" are deleted in memory and still on disk: this server could not write, its "
+                   "log says why; restart it"));
 }
 
 absl::Status Scanner::Run(Cursor cursor, wire::ScanReply& reply) {

@@ -64,7 +64,7 @@ absl::Status ApplyInOrder(ServerCore& core, const Admitted& admitted, const wire
   const NotedLock order(&session.order(), &core.waits, "order", "an earlier call of the worker");
   // A newer incarnation may have come while this call waited for its turn.
   RETURN_IF_ERROR(CheckIncarnation(core, session, caller.incarnation));
-  session.Through(caller.through);
+  session.Through(ThroughOf(caller.through, caller.boot_id));
   // Its sequence would cover theirs.
   if (session.any_waiting()) {
     RETURN_IF_ERROR(admitted.job->steps().AwaitNoneWaiting(core, admitted, caller.incarnation,
@@ -126,7 +126,7 @@ absl::Status KeepInOrder(ServerCore& core, const Admitted& admitted, const wire:
   RETURN_IF_ERROR(CheckSequence(core, sequence));
   const NotedLock order(&session.order(), &core.waits, "order", "an earlier call of the worker");
   RETURN_IF_ERROR(CheckIncarnation(core, session, caller.incarnation));
-  session.Through(caller.through);
+  session.Through(ThroughOf(caller.through, caller.boot_id));
   const int64_t applied = session.applied();
   if (ComesTooEarly(sequence.after, session.reached()))
     return ReplayError(core, session, sequence, applied);
@@ -144,12 +144,13 @@ absl::Status AwaitPromised(ServerCore& core) {
 }
 
 void CarryThrough(const Admitted& admitted, const wire::Caller& caller) {
-  if (admitted.session == nullptr || caller.through == 0) return;
+  const int64_t through = ThroughOf(caller.through, caller.boot_id);
+  if (admitted.session == nullptr || through == 0) return;
   Session& session = *admitted.session;
   if (!session.order().TryLock()) return;
   // A newer incarnation may have come since the call was admitted: its numbers are others.
   if (StandingOf(caller.incarnation, session.incarnation()) == Standing::kCurrent) {
-    session.Through(caller.through);
+    session.Through(through);
   }
   session.order().Unlock();
 }

@@ -1,6 +1,5 @@
 #include "ps_server/server_config.h"
 
-#include <glog/logging.h>
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -15,6 +14,7 @@
 #include "common/config/cluster_config.h"
 #include "common/config/command_line.h"
 #include "common/config/security_flags.h"
+#include "common/log.h"
 #include "common/nearest.h"
 #include "common/status.h"
 #include "ps_server/process_setup.h"
@@ -32,6 +32,7 @@ ABSL_FLAG(double, memory_wait_seconds, 2, "seconds");
 ABSL_FLAG(std::string, not_finite, "reject", "reject or skip");
 ABSL_FLAG(double, lease_seconds, 10, "seconds");
 ABSL_FLAG(double, linger_seconds, 0, "seconds");
+ABSL_FLAG(int32_t, health_port, -1, "a port; 0: a free one");
 ABSL_FLAG(int64_t, max_message_bytes, cairn::kDefaultMaxMessageBytes, "bytes");
 ABSL_FLAG(int32_t, max_connections, cairn::kDefaultMaxConnections, "a number");
 ABSL_FLAG(int32_t, max_jobs, cairn::kDefaultMaxJobs, "a number");
@@ -74,7 +75,8 @@ constexpr absl::string_view kFlags[] = {"cluster",
                                         "max_handshakes",
                                         "local_transport",
                                         "accepted_tokens",
-                                        "linger_seconds"};
+                                        "linger_seconds",
+                                        "health_port"};
 
 constexpr char kUsage[] =
     R"(cairn-ps serves shards of variables to workers and keeps them in RocksDB.
@@ -84,10 +86,10 @@ constexpr char kUsage[] =
   --task_type ps        may be given, as for other tasks
   --data_dir DIR        where variables are kept; made if absent; required
   --durability MODE     when an acknowledged push survives a crash:
-                          snapshot (default): from the next epoch on; workers replay what is lost
+                          snapshot (default): from the next snapshot on; workers replay what is lost
                           log: of the process, at once; log_sync: of the machine, at once
                           off: never; kept at a clean exit only
-  --snapshot_interval_seconds S   time between epochs of `snapshot`; default 5
+  --snapshot_interval_seconds S   time between snapshots; default 5
   --memory_budget_bytes N         variables and messages together, and what the program takes where
                                   rows of tables can make room for it; 128 MiB or more; default
                                   4 GiB, or three quarters of the machine's memory, if less
@@ -105,7 +107,8 @@ constexpr char kUsage[] =
   --max_queued_calls N  calls that wait for their turn; one more that moves rows is refused and told
                         when to come back; default 512
   --max_jobs N, --max_workers N   jobs kept, and workers of all jobs together, those that are away
-                                  included; default 1024 and 16384
+                                  included; one job has half of the workers at most, or 1024;
+                                  default 1024 and 16384
   --stall_seconds S     a connection that stops in the middle of a message is closed; default 30
   --idle_seconds S      one that sends nothing between messages is closed; default 3600
   --local_transport M   callers on this host may go past TCP, through shared memory: auto (default):
@@ -116,6 +119,9 @@ constexpr char kUsage[] =
   --http_address A      on this address; default 127.0.0.1. Another needs --http_allow_plaintext:
                         these pages change nothing, but whoever reaches them can read them
   --http_port_file FILE gets the address that HTTP was bound to
+  --health_port N       answer /healthz and /readyz here too, with threads of its own: for probes,
+                        which slow readers of the pages must not hold up; 0: a free port, which the
+                        log names; default: none
 
 Security (thrift/SECURITY.md): with the first three only callers with a certificate of that CA are
 served, over TLS; files are read again when they change.
@@ -131,6 +137,7 @@ served, over TLS; files are read again when they change.
                         It is --http_allow_plaintext too
 
   --help                this text
+  --version             version, build, and the versions of protocol and formats
 
 SIGTERM, SIGINT and SIGHUP (a terminal that closes; not under nohup) write everything and end the
 program.
@@ -217,6 +224,23 @@ absl::Status ReadTask(ServerConfig& config) {
   return absl::OkStatus();
 }
 
+absl::Status ReadHealthPort(ServerConfig& config) {
+  const int32_t port = absl::GetFlag(FLAGS_health_port);
+  if (port == -1) return absl::OkStatus();
+  if (port < 0 || port > 65535) {
+    return absl::InvalidArgumentError(absl::StrCat("--health_port is ", port, "; it is 0 … 65535"));
+  }
+  if (!config.http.has_value()) {
+    return absl::InvalidArgumentError(
+        "--health_port goes with --http_port: give it too (0: a free port)");
+  }
+  config.health = HttpOptions{.address = config.http->server.address,
+                              .port = port,
+                              .threads = kHealthThreads,
+                              .timeout_ms = kHealthTimeoutMs};
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::string_view ServerUsage() { return kUsage; }
@@ -225,8 +249,8 @@ absl::StatusOr<ServerConfig> ReadServerConfig(absl::Span<const char* const> argu
   CommandLine line;
   RETURN_IF_ERROR(
       ReadCommandLine(arguments, {.names = {kFlags, kSecurityFlags, kHttpFlags}}, line));
-  ServerConfig config{.help = line.help};
-  if (line.help) return config;
+  ServerConfig config{.help = line.help, .version = line.version};
+  if (line.help || line.version) return config;
   RETURN_IF_ERROR(ReadEngineFlags(config.engine));
   RETURN_IF_ERROR(ReadTask(config));
   config.listener.max_message_bytes = config.engine.max_message_bytes;
@@ -242,6 +266,7 @@ absl::StatusOr<ServerConfig> ReadServerConfig(absl::Span<const char* const> argu
                    LocalTransportFromName(absl::GetFlag(FLAGS_local_transport)));
   config.port_file = absl::GetFlag(FLAGS_port_file);
   ASSIGN_OR_RETURN(config.http, ReadHttpFlags(SecurityFromFlags().allow_plaintext));
+  RETURN_IF_ERROR(ReadHealthPort(config));
   ASSIGN_OR_RETURN(config.linger,
                    Seconds("linger_seconds", absl::GetFlag(FLAGS_linger_seconds), 0));
   return config;

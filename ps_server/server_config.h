@@ -16,12 +16,14 @@
 namespace cairn {
 
 struct ServerConfig {
-  bool help = false;  // nothing else is set
+  bool help = false;     // --help: nothing else is set
+  bool version = false;  // --version: nothing else is set
   EngineOptions engine;
   ListenerOptions listener;
   std::string port_file;  // empty: none
   std::optional<HttpFlags> http;
-  std::vector<std::string> servers;  // addresses of the cluster's ps tasks
+  std::optional<HttpOptions> health;  // for probes alone; only with http
+  std::vector<std::string> servers;   // addresses of the cluster's ps tasks
   // After SIGTERM, as long as workers are there.
   absl::Duration linger;
 };

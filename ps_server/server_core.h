@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -52,9 +53,10 @@ struct ServerCore {
   Moves moves;
   Members members;
 
-  Turn create_turn;               // one create_variables, drop_job or restore's end at a time
-  uint32_t next_variable_id = 1;  // of whoever has create_turn
-  Turn checkpoint_turn;           // one checkpoint, drop_checkpoint or restore at a time
+  Turn create_turn;                     // one create_variables, drop_job or restore's end at a time
+  uint32_t next_variable_id = 1;        // of whoever has create_turn
+  Turn checkpoint_turn;                 // one checkpoint, drop_checkpoint or restore at a time
+  std::atomic<bool> cancelled = false;  // calls that read the files of a checkpoint are to end
 
   // -1: not known.
   void NoteStaleness(int64_t updates) {

@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "common/crash_point.h"
 #include "common/status.h"
+#include "common/timeline.h"
 #include "ps_server/map_changes.h"
 #include "ps_server/variable_load.h"
 #include "storage/stripe_store.h"
@@ -96,10 +97,15 @@ absl::Status ReadWorkers(ServerCore& core) {
       closed[record.job] = record;
       continue;
     }
+    if (record.worker == kTimelineWorker) {
+      job->AddLife(std::make_shared<Session>(record, core.applied_is_durable()));
+      continue;
+    }
     ASSIGN_OR_RETURN(const std::shared_ptr<Session> session,
                      job->AddSession(std::make_shared<Session>(record, core.applied_is_durable()),
                                      Quota::For::kStore));
     session->NoteRestarted();
+    session->NoteCountsOnSpecs();  // until its next start
     // It may be on its way to say hello again; until its lease ends others keep step with it.
     if (!session->left()) session->Renew(core.options.lease);
     job->cohort().Return(session);

@@ -1,7 +1,5 @@
 #include "ps_server/service.h"
 
-#include <glog/logging.h>
-
 #include <new>
 #include <utility>
 
@@ -9,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
+#include "common/log.h"
 #include "common/status.h"
 #include "ps_server/assign.h"
 #include "ps_server/checkpoint_calls.h"

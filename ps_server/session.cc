@@ -53,6 +53,7 @@ void Session::Admit(int64_t incarnation, absl::string_view origin, int64_t start
     waiting_.clear();
     through_ = 0;
     NoteCaughtUp();  // it computes again what is missing
+    counts_on_specs_.store(false, std::memory_order_relaxed);
     vitals_ = {};
     vitals_at_ = -absl::InfiniteDuration();
   }
@@ -75,16 +76,16 @@ std::string Session::origin() const {
 void Session::Applied(int64_t sequence, absl::string_view position) {
   absl::MutexLock lock(&mutex_);
   if (sequence <= applied_) return;
+  position_.assign(position.data(), position.size());  // first: it may throw
   applied_ = sequence;
-  position_ = std::string(position);
 }
 
-void Session::Closed(int64_t sequence, absl::string_view position) {
+void Session::Closed(int64_t sequence, std::string position) {
   absl::MutexLock lock(&mutex_);
   while (!waiting_.empty() && waiting_.front() <= sequence) waiting_.pop_front();
   if (sequence <= applied_) return;
   applied_ = sequence;
-  if (!position.empty()) position_ = std::string(position);
+  if (!position.empty()) position_ = std::move(position);
 }
 
 void Session::AddWaiting(int64_t sequence) {

@@ -48,8 +48,8 @@ class Session {
   // Everything of `sequence` is in its stripes (or it is void). Order held.
   void Applied(int64_t sequence, absl::string_view position);
   // The same of one that waited for its step, which has closed. An empty position is one that is
-  // not known here: that of an earlier sequence stays.
-  void Closed(int64_t sequence, absl::string_view position);
+  // not known here: that of an earlier sequence stays. Throws nothing.
+  void Closed(int64_t sequence, std::string position);
   // No sequence up to `through` has a part here that is neither applied nor waits for its step.
   // Order held. Not kept on disk: a durable sequence is one that had a part here, so that its
   // position is known.
@@ -81,6 +81,11 @@ class Session {
     if (!caught_up()) caught_up_.store(true, std::memory_order_release);
   }
   void NoteRestarted() { caught_up_.store(false, std::memory_order_release); }
+
+  // Whether this start of the worker has asked for the job's variables as they are now, so that it
+  // counts on their optimizers' arguments.
+  bool counts_on_specs() const { return counts_on_specs_.load(std::memory_order_relaxed); }
+  void NoteCountsOnSpecs() { counts_on_specs_.store(true, std::memory_order_relaxed); }
 
   // Since the last Renew; since this was made, where there was none.
   absl::Duration SinceSeen() const;
@@ -130,6 +135,7 @@ class Session {
 
   std::atomic<bool> stopped_{false};
   std::atomic<bool> caught_up_{true};
+  std::atomic<bool> counts_on_specs_{false};
 };
 
 }  // namespace cairn

@@ -4,9 +4,9 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "common/dtype.h"
 #include "common/status.h"
@@ -121,7 +121,7 @@ struct Holders {
   const Part* last = nullptr;
   int32_t count = 0;
 };
-using HoldersByRow = absl::flat_hash_map<int64_t, Holders>;
+using HoldersByRow = std::unordered_map<int64_t, Holders>;
 
 HoldersByRow HoldersOf(const Parts& parts) {
   HoldersByRow holders;
@@ -216,11 +216,13 @@ absl::StatusOr<std::shared_ptr<const ContributionParts>> KeepParts(
 absl::StatusOr<StepMean> MeanOf(MemoryBudget& budget, const VariableMap& variables,
                                 absl::Span<const PendingContribution> contributions,
                                 int64_t rows_elsewhere, SyncMean mean) {
-  int64_t rows = rows_elsewhere;
-  for (const PendingContribution& contribution : contributions) rows += contribution.name.rows;
+  double rows = static_cast<double>(rows_elsewhere);  // exact below 2^53, and never negative
+  for (const PendingContribution& contribution : contributions) {
+    rows += static_cast<double>(contribution.name.rows);
+  }
   std::map<std::pair<absl::string_view, int32_t>, Parts> shards;
   for (const PendingContribution& contribution : contributions) {
-    const double weight = static_cast<double>(contribution.name.rows) / static_cast<double>(rows);
+    const double weight = static_cast<double>(contribution.name.rows) / rows;
     for (const wire::PushItem& item : contribution.parts->items) {
       shards[{item.variable, item.shard}].push_back({&item, weight});
     }

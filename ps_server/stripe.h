@@ -34,6 +34,10 @@ class Watermarks {
   bool Has(const Origin& origin) const;
   // Records it. An unsequenced origin leaves no trace.
   void Raise(const Origin& origin);
+  // The next Raise throws nothing.
+  void Reserve() {
+    if (marks_.size() == marks_.capacity()) marks_.reserve(2 * marks_.size() + 1);
+  }
   // Drops the marks at or below those in `durable`.
   void Forget(absl::Span<const Watermark> durable);
 
@@ -77,6 +81,9 @@ class Stripe {
   // Lock held. Rises with every Touch; for whoever copies the stripe while it is in use.
   uint64_t changes() const { return changes_; }
   absl::Span<const Watermark> watermarks() const { return watermarks_.marks(); }
+  // Lock held, before an update is applied: Touch throws nothing then. Without its watermark the
+  // update would be applied once more when it is sent again.
+  void ReserveTouch() { watermarks_.Reserve(); }
   // Lock held, after `origin`'s part was applied: raises the watermark and queues the stripe in
   // `dirty` unless it is there.
   void Touch(const Origin& origin, DirtyList& dirty);

@@ -94,9 +94,10 @@ std::vector<int32_t> SyncSteps::Undecided(absl::Span<const QuorumMember> members
 }
 
 bool SyncSteps::Learn(DecisionRecord decision) {
-  if (decision.step != decided_ + 1) return false;
-  const int64_t step = ++decided_;
+  const int64_t step = decided_ + 1;
+  if (decision.step != step) return false;
   const DecisionRecord& known = decisions_.emplace(step, std::move(decision)).first->second;
+  decided_ = step;  // not before: emplace may throw
   // Gradients that will not count are of no use any more.
   for (auto& [key, pending] : pending_) {
     if (pending.step != step || Names(known, pending.name)) continue;
@@ -147,11 +148,14 @@ std::optional<SyncSteps::Closing> SyncSteps::NextClosing(
 }
 
 SyncSteps::Closed SyncSteps::Close() {
-  const int64_t step = ++closed_;
+  const int64_t step = closed_ + 1;
   const auto decision = decisions_.find(step);
   std::map<Key, NamedContribution> named;
   for (const NamedContribution& name : decision->second.contributions) named[KeyOf(name)] = name;
   Closed closed;
+  closed.named.reserve(named.size());
+  closed.dropped.reserve(pending_.size());
+  closed_ = step;  // nothing throws from here on
   for (auto at = pending_.begin(); at != pending_.end();) {
     // Under a decision that names it a contribution is to that step, whatever it said.
     const auto name = named.find(at->first);

@@ -67,26 +67,64 @@ int64_t DenseBytes(const DenseLayout& layout, int64_t rows, int64_t rows_per_str
   return rows * row_bytes + stripes * per_stripe;
 }
 
+DenseLayout LayoutOf(const VariableSpec& spec, const Optimizer& optimizer) {
+  const bool embedding = spec.kind == VariableKind::kEmbedding;
+  return {.dtype = spec.dtype,
+          .width = embedding ? spec.shape[0] : RowWidth(spec.shape),
+          .slot_count = optimizer.slots().size()};
+}
+
+int64_t RowsPerStripeOf(const VariableSpec& spec) {
+  return RowsPerStripe(static_cast<size_t>(RowWidth(spec.shape)) * DTypeBytes(spec.dtype));
+}
+
+int64_t FixedBytesOf(const VariableSpec& spec, int32_t server_index, const DenseLayout& layout,
+                     int64_t rows_per_stripe) {
+  int64_t bytes = sizeof(Variable);
+  if (spec.kind == VariableKind::kEmbedding) {
+    const int64_t local = std::count(spec.bucket_ps.begin(), spec.bucket_ps.end(), server_index);
+    return bytes + HostedTable::FixedBytes(spec.bucket_ps.size(), local);
+  }
+  for (const DenseShard& shard : spec.shards) {
+    if (shard.ps == server_index) bytes += DenseBytes(layout, shard.rows, rows_per_stripe);
+  }
+  return bytes;
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<Variable>> Variable::Make(uint32_t id, absl::string_view job,
                                                          const VariableSpec& spec,
                                                          int32_t server_index,
                                                          MemoryBudget& budget) {
-  const int64_t row_bytes = RowWidth(spec.shape) * static_cast<int64_t>(DTypeBytes(spec.dtype));
-  return Make(id, job, spec, server_index, RowsPerStripe(static_cast<size_t>(row_bytes)), budget);
+  return Make(id, job, spec, server_index, RowsPerStripeOf(spec), budget);
 }
 
-absl::StatusOr<std::shared_ptr<Variable>> Variable::Make(uint32_t id, absl::string_view job,
-                                                         const VariableSpec& spec,
-                                                         int32_t server_index,
-                                                         int64_t rows_per_stripe,
-                                                         MemoryBudget& budget) {
+absl::StatusOr<std::shared_ptr<Variable>> Variable::Make(
+    uint32_t id, absl::string_view job, const VariableSpec& spec, int32_t server_index,
+    int64_t rows_per_stripe, MemoryBudget& budget, const Variable* rows_of) {
   std::shared_ptr<Variable> variable(new Variable(id, job, spec, budget));
   variable->rows_per_stripe_ = rows_per_stripe;
-  ASSIGN_OR_RETURN(variable->optimizer_, Optimizer::Create(spec.optimizer));
+  if (rows_of != nullptr) {
+    variable->optimizer_ = rows_of->optimizer_;
+  } else {
+    ASSIGN_OR_RETURN(std::unique_ptr<Optimizer> optimizer, Optimizer::Create(spec.optimizer));
+    variable->optimizer_ = std::make_shared<SwitchedOptimizer>(std::move(optimizer));
+  }
   RETURN_IF_ERROR(variable->Allocate(server_index));
   return variable;
+}
+
+absl::StatusOr<int64_t> Variable::FixedBytes(const VariableSpec& spec, int32_t server_index) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<Optimizer> optimizer, Optimizer::Create(spec.optimizer));
+  return FixedBytesOf(spec, server_index, LayoutOf(spec, *optimizer), RowsPerStripeOf(spec));
+}
+
+int64_t Variable::fixed_bytes() const {
+  int64_t bytes = sizeof(Variable);
+  for (const auto& shard : dense_) bytes += shard == nullptr ? 0 : shard->memory_bytes();
+  if (table_ == nullptr) return bytes;
+  return bytes + HostedTable::FixedBytes(table_->bucket_count(), table_->stripe_count());
 }
 
 absl::StatusOr<Variable::Kept> Variable::Decode(const VariableRecord& record, int32_t server_index,
@@ -151,22 +189,12 @@ VariableRecord Variable::record(const VariableSpec* arriving) const {
 }
 
 absl::Status Variable::Allocate(int32_t server_index) {
-  const bool embedding = spec_.kind == VariableKind::kEmbedding;
-  width_ = embedding ? spec_.shape[0] : RowWidth(spec_.shape);
-  const DenseLayout layout{
-      .dtype = spec_.dtype, .width = width_, .slot_count = optimizer_->slots().size()};
-  int64_t bytes = sizeof(Variable);
-  if (embedding) {
-    const int64_t local = std::count(spec_.bucket_ps.begin(), spec_.bucket_ps.end(), server_index);
-    bytes += HostedTable::FixedBytes(spec_.bucket_ps.size(), local);
-  } else {
-    for (const DenseShard& shard : spec_.shards) {
-      if (shard.ps == server_index) bytes += DenseBytes(layout, shard.rows, rows_per_stripe_);
-    }
-  }
+  const DenseLayout layout = LayoutOf(spec_, *optimizer_);
+  width_ = layout.width;
+  const int64_t bytes = FixedBytesOf(spec_, server_index, layout, rows_per_stripe_);
   RETURN_IF_ERROR(budget_.Acquire(bytes, absl::StrCat("variable \"", spec_.name, "\"")));
   Charge(bytes);
-  if (embedding) {
+  if (spec_.kind == VariableKind::kEmbedding) {
     AllocateTable(server_index);
   } else {
     AllocateDense(server_index, layout);
@@ -241,6 +269,17 @@ std::shared_ptr<Variable> Variable::WithMap(Variable& before, const VariableSpec
   before.leaving_ = MemoryHold(before.budget_, leaving);
   if (arriving != nullptr) variable->Charge(arriving->shared_->charged_bytes.exchange(0));
   before.replaced_.store(true);
+  return variable;
+}
+
+absl::StatusOr<std::shared_ptr<Variable>> Variable::WithOptimizer(Variable& before,
+                                                                  const OptimizerConfig& optimizer,
+                                                                  int32_t server_index) {
+  ASSIGN_OR_RETURN(std::unique_ptr<Optimizer> next, Optimizer::Create(optimizer));
+  VariableSpec spec = before.spec_;
+  spec.optimizer = optimizer;
+  std::shared_ptr<Variable> variable = WithMap(before, spec, server_index, nullptr);
+  variable->optimizer_->Switch(std::move(next));
   return variable;
 }
 

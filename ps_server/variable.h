@@ -18,6 +18,7 @@
 #include "ps_server/hosted_dense.h"
 #include "ps_server/hosted_table.h"
 #include "ps_server/memory_budget.h"
+#include "ps_server/switched_optimizer.h"
 #include "storage/stripe_store.h"
 
 namespace cairn {
@@ -31,17 +32,23 @@ class Variable {
   static absl::StatusOr<std::shared_ptr<Variable>> Make(uint32_t id, absl::string_view job,
                                                         const VariableSpec& spec,
                                                         int32_t server_index, MemoryBudget& budget);
-  // With dense stripes of that many rows, which are those of a variable made before.
-  static absl::StatusOr<std::shared_ptr<Variable>> Make(uint32_t id, absl::string_view job,
-                                                        const VariableSpec& spec,
-                                                        int32_t server_index,
-                                                        int64_t rows_per_stripe,
-                                                        MemoryBudget& budget);
+  // What Make takes of the budget for `spec`, which is valid.
+  static absl::StatusOr<int64_t> FixedBytes(const VariableSpec& spec, int32_t server_index);
+  // With dense stripes of that many rows, which are those of a variable made before. `rows_of`: the
+  // variable whose rows these will be, and whose optimizer they have; null: one of their own.
+  static absl::StatusOr<std::shared_ptr<Variable>> Make(
+      uint32_t id, absl::string_view job, const VariableSpec& spec, int32_t server_index,
+      int64_t rows_per_stripe, MemoryBudget& budget, const Variable* rows_of = nullptr);
   // `before` by another map of the same variable: what stays here is shared with it, what is new
   // here comes from `arriving` (null: nothing does), a variable of those rows alone. Not while
   // either is updated. Of memory that is charged, `before` keeps what it alone has from now on.
   static std::shared_ptr<Variable> WithMap(Variable& before, const VariableSpec& spec,
                                            int32_t server_index, Variable* arriving);
+  // `before` with other arguments of its optimizer (MayFollow); errors as Optimizer::Create.
+  // Updates of callers who still have `before` are turned away, as after WithMap.
+  static absl::StatusOr<std::shared_ptr<Variable>> WithOptimizer(Variable& before,
+                                                                 const OptimizerConfig& optimizer,
+                                                                 int32_t server_index);
   // What record() kept. kDataLoss: unreadable.
   struct Kept {
     VariableSpec spec;
@@ -65,6 +72,8 @@ class Variable {
 
   // True where every shard or bucket is here: norms of whole gradients can be taken.
   bool whole_here() const { return whole_here_; }
+  // Of the budget, without the rows of a table.
+  int64_t fixed_bytes() const;
   // The shards of this server; empty where it has none.
   absl::Span<HostedShard* const> shards() const { return shards_; }
   // By index into spec().shards; nullptr where it lives elsewhere.
@@ -140,7 +149,7 @@ class Variable {
   int64_t width_ = 1;
   int64_t rows_per_stripe_ = 0;  // fixed when the variable is made: stripes are never cut anew
   bool whole_here_ = false;
-  std::shared_ptr<Optimizer> optimizer_;
+  std::shared_ptr<SwitchedOptimizer> optimizer_;     // the same variable's by any map
   std::vector<std::shared_ptr<HostedDense>> dense_;  // by shard
   std::shared_ptr<HostedTable> table_;
   std::vector<HostedShard*> shards_;

@@ -1,19 +1,20 @@
 #include "ps_server/worker_calls.h"
 
-#include <glog/logging.h>
-
 #include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "common/consistency.h"
 #include "common/crash_point.h"
+#include "common/log.h"
 #include "common/status.h"
+#include "common/timeline.h"
 #include "ps_server/variable_calls.h"
 #include "thrift/cairn_constants.h"
 #include "thrift/convert.h"
 #include "thrift/errors.h"
 #include "thrift/limits.h"
+#include "thrift/number_limits.h"
 
 namespace cairn {
 namespace {
@@ -26,10 +27,11 @@ absl::Status CheckHello(const ServerCore& core, const wire::HelloRequest& reques
                      request.protocol_version, ": run the same release on both sides"));
   }
   RETURN_IF_ERROR(CheckJobName(request.job));
-  if (request.worker < -1 || request.worker >= kStepWorker || request.incarnation < 0) {
+  if (request.worker < -1 || request.worker >= kTimelineWorker || request.incarnation < 0 ||
+      request.incarnation > kMaxIncarnation) {
     return absl::InvalidArgumentError(absl::StrCat(
         "hello to ", core.name, ": worker ", request.worker, ", incarnation ", request.incarnation,
-        "; allowed are -1 to ", kStepWorker - 1, ", and 0 or more"));
+        "; allowed are -1 to ", kTimelineWorker - 1, ", and 0 to ", kMaxIncarnation));
   }
   if (static_cast<int64_t>(request.task_type.size()) > kMaxTaskTypeBytes ||
       static_cast<int64_t>(request.origin.size()) > kMaxOriginBytes) {
@@ -39,11 +41,11 @@ absl::Status CheckHello(const ServerCore& core, const wire::HelloRequest& reques
                           " and ", kMaxOriginBytes, " are allowed")),
                       wire::ErrorReason::LIMIT);
   }
-  if (request.expected_workers > core.registry.max_workers()) {
+  if (const int64_t most = core.registry.max_workers_of_job(); request.expected_workers > most) {
     return WithReason(
-        absl::InvalidArgumentError(absl::StrCat(
-            "hello to ", core.name, ": expected_workers is ", request.expected_workers,
-            "; at most ", core.registry.max_workers(), " are allowed (--max_workers)")),
+        absl::InvalidArgumentError(absl::StrCat("hello to ", core.name, ": expected_workers is ",
+                                                request.expected_workers, "; at most ", most,
+                                                " are allowed in one job (--max_workers)")),
         wire::ErrorReason::LIMIT);
   }
   return absl::OkStatus();
@@ -73,7 +75,13 @@ absl::StatusOr<int64_t> Incarnation(ServerCore& core, const Session& session,
   const int64_t known = session.incarnation();
   if (request.incarnation == 0) {
     const bool is_again = request.start != 0 && request.start == session.start();
-    if (core.options.server_index == 0) return is_again ? known : known + 1;
+    if (core.options.server_index == 0) {
+      if (is_again) return known;
+      if (known < kMaxIncarnation) return known + 1;
+      return absl::ResourceExhaustedError(absl::StrCat(
+          core.name, ": worker ", request.worker, " of job ", request.job, " has incarnation ",
+          known, ", the highest there is, and is granted no other: drop the job (drop_job)"));
+    }
     return absl::FailedPreconditionError(
         absl::StrCat(core.name,
                      " grants no incarnations: say hello to ps:0 first, and tell the others the "
@@ -95,8 +103,30 @@ absl::StatusOr<Cohort::Hello> CohortHello(const wire::HelloRequest& request) {
   return hello;
 }
 
+// The timeline that the job has from this call on: ps:0 begins one for the first worker, the others
+// take over what ps:0 has. nullptr: none is told.
+std::shared_ptr<Session> LifeAfter(const ServerCore& core, Job& job,
+                                   const wire::HelloRequest& request) {
+  const bool first = core.options.server_index == 0;
+  const bool begins = first ? request.incarnation == 0 : request.timeline > 0;
+  std::shared_ptr<Session> life = job.life();
+  if (life == nullptr && begins) {
+    int64_t timeline = request.timeline > 0 ? request.timeline : NewTimeline(/*servers=*/1, 0);
+    // Made before servers kept timelines: others may hold nothing of it.
+    if (first && !job.variables()->empty()) timeline = WithServers(timeline, 1);
+    auto made = std::make_shared<Session>(job.name(), kTimelineWorker, core.applied_is_durable());
+    made->Admit(timeline, "timeline");
+    life = job.AddLife(std::move(made));
+  }
+  if (life != nullptr) life->SetLeft(false);
+  return life;
+}
+
 absl::Status Join(ServerCore& core, const wire::HelloRequest& request, wire::HelloReply& reply) {
   ASSIGN_OR_RETURN(Cohort::Hello hello, CohortHello(request));
+  if (core.options.server_index != 0 && request.timeline > 0) {
+    RETURN_IF_ERROR(ForgetOtherLife(core, request.job, request.timeline));
+  }
   std::shared_ptr<Job> job;
   std::shared_ptr<Session> session;
   RETURN_IF_ERROR(FindPlace(core, request, job, session));
@@ -113,6 +143,7 @@ absl::Status Join(ServerCore& core, const wire::HelloRequest& request, wire::Hel
   if (hello.consistency && hello.consistency->mode == ConsistencyMode::kSync) {
     steps = job->steps().Begin(core, request.begins_after_step);
   }
+  const std::shared_ptr<Session> life = LifeAfter(core, *job, request);
   session->Admit(incarnation, request.origin, request.start);
   CAIRN_CRASH_POINT("hello: admitted");
   if (is_new) {
@@ -121,6 +152,9 @@ absl::Status Join(ServerCore& core, const wire::HelloRequest& request, wire::Hel
     LOG(INFO) << core.name << ": " << request.task_type << " (worker " << request.worker
               << " of job " << request.job << ", " << request.origin << ") joined as incarnation "
               << incarnation;
+  }
+  if (life != nullptr && life->durable_incarnation() < life->incarnation()) {
+    RETURN_IF_ERROR(MakeIncarnationDurable(core, *life));
   }
   if (steps != nullptr && steps->durable_incarnation() < steps->incarnation()) {
     RETURN_IF_ERROR(MakeIncarnationDurable(core, *steps));
@@ -135,6 +169,7 @@ absl::Status Join(ServerCore& core, const wire::HelloRequest& request, wire::Hel
   const int64_t named = begins ? job->steps().LastNamed(core, request.worker) : 0;
   if (job->cohort().settings().mode == ConsistencyMode::kSync) reply.step = job->steps().open();
   reply.incarnation = incarnation;
+  reply.timeline = job->timeline();
   reply.position = session->position();
   FillState(core, job.get(), session.get(), reply.state);
   // What is named counts, though it may wait for its step, or for being computed again, yet.
@@ -178,6 +213,8 @@ absl::Status Hello(ServerCore& core, const wire::HelloRequest& request, wire::He
   }
   if (request.worker < 0) {
     FillState(core, nullptr, nullptr, reply.state);
+    const std::shared_ptr<Job> job = core.registry.Find(request.job);
+    if (job != nullptr) reply.timeline = job->timeline();
     return absl::OkStatus();
   }
   return Join(core, request, reply);

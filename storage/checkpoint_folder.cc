@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <fstream>
-#include <sstream>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
@@ -17,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/crash_point.h"
+#include "common/regular_file.h"
 #include "common/status.h"
 #include "storage/checksum.h"
 #include "storage/directory.h"
@@ -28,6 +27,8 @@ constexpr char kList[] = "FILES";
 constexpr char kMarker[] = "CAIRN";
 constexpr char kDatabase[] = "db";
 constexpr char kStaging[] = "db.tmp";  // RocksDB's, while it copies
+// A line has some 50 bytes, and a store of a terabyte some 20,000 files.
+constexpr int64_t kMaxListBytes = 16 << 20;
 
 bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 
@@ -99,13 +100,15 @@ absl::Status BadList(const std::string& path, absl::string_view line) {
 
 absl::StatusOr<std::vector<PartFileSum>> ReadList(const std::string& part) {
   const std::string path = absl::StrCat(part, "/", kList);
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return ErrnoStatus(errno, absl::StrCat("open ", path));
-  std::ostringstream stream;
-  if (!(stream << in.rdbuf())) return BadList(path, "");  // empty, or cannot be read
-  const std::string text = stream.str();
+  const absl::StatusOr<std::string> text = ReadRegularFile(path, kMaxListBytes);
+  if (absl::IsFailedPrecondition(text.status()) || absl::IsOutOfRange(text.status())) {
+    return absl::DataLossError(
+        absl::StrCat(kList, " is damaged: ", text.status().message(), ": delete this checkpoint"));
+  }
+  if (!text.ok()) return text.status();
+  if (text->empty()) return BadList(path, "");
   std::vector<PartFileSum> files;
-  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+  for (const absl::string_view line : absl::StrSplit(*text, '\n', absl::SkipEmpty())) {
     const std::vector<absl::string_view> halves = absl::StrSplit(line, ") = ");
     absl::string_view name = halves[0];
     PartFileSum file;
@@ -154,7 +157,7 @@ absl::StatusOr<std::vector<PartFileSum>> WriteCheckpointPart(StripeStore& store,
   if (Exists(part)) return ReadList(part);
   const std::string attempt = AttemptPath(directory, name);
   RETURN_IF_ERROR(MakeFolder(std::string(directory)));
-  RETURN_IF_ERROR(MakeFolder(attempt));
+  RETURN_IF_ERROR(MakeFolder(attempt, CheckpointFolderMode(directory)));
   const std::string unfinished = part + ".part";
   if (Exists(unfinished)) RETURN_IF_ERROR(RemoveUnfinished(unfinished));
   RETURN_IF_ERROR(store.Checkpoint(unfinished));
@@ -198,19 +201,28 @@ absl::Status DropCheckpointPart(absl::string_view directory, absl::string_view n
   return absl::OkStatus();
 }
 
-absl::Status VerifyPartFile(const std::string& part, const PartFileSum& file) {
+absl::Status VerifyPartFile(const std::string& part, const PartFileSum& file,
+                            const std::atomic<bool>* cancelled) {
   const std::string path = absl::StrCat(part, "/", file.name);
   const std::vector<absl::string_view> steps = absl::StrSplit(file.name, '/');
   if (file.name.empty() || std::count(steps.begin(), steps.end(), "..") > 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("a file of ", part, " is named '", absl::CHexEscape(file.name), "'"));
   }
-  ASSIGN_OR_RETURN(const FileSum sum, ChecksumOfFile(path));
+  constexpr absl::string_view kAdvice =
+      "restore another checkpoint, or bring this file back from a copy";
+  ASSIGN_OR_RETURN(const RegularFile found, OpenRegularFile(path));
+  if (found.bytes != file.bytes) {
+    return absl::DataLossError(
+        absl::StrFormat("%s is damaged: it has %d bytes, the checkpoint was made with %d: %s", path,
+                        found.bytes, file.bytes, kAdvice));
+  }
+  ASSIGN_OR_RETURN(const FileSum sum, ChecksumOfFile(path, cancelled));
   if (sum.bytes == file.bytes && sum.checksum == file.checksum) return absl::OkStatus();
   return absl::DataLossError(absl::StrFormat(
       "%s is damaged: it has %d bytes with XXH3 %016x, the checkpoint was made with %d bytes and "
-      "%016x: restore another checkpoint, or bring this file back from a copy",
-      path, sum.bytes, sum.checksum, file.bytes, file.checksum));
+      "%016x: %s",
+      path, sum.bytes, sum.checksum, file.bytes, file.checksum, kAdvice));
 }
 
 }  // namespace cairn

@@ -8,6 +8,7 @@
 // Thread safety: functions; one call at a time for a part.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -44,7 +45,9 @@ absl::StatusOr<std::vector<PartFileSum>> WriteCheckpointPart(StripeStore& store,
 absl::Status DropCheckpointPart(absl::string_view directory, absl::string_view name,
                                 int32_t server_index);
 
-// kDataLoss: the file is not what it was, with both checksums. kNotFound: it is missing.
-absl::Status VerifyPartFile(const std::string& part, const PartFileSum& file);
+// kDataLoss: the file is not what it was: its size, or both checksums. kNotFound: it is missing.
+// kFailedPrecondition: it is no regular file. kCancelled: as ChecksumOfFile.
+absl::Status VerifyPartFile(const std::string& part, const PartFileSum& file,
+                            const std::atomic<bool>* cancelled = nullptr);
 
 }  // namespace cairn

@@ -3,7 +3,6 @@
 // The state is a public struct only for programs that link this version: it lives on the stack
 // here.
 #define XXH_STATIC_LINKING_ONLY
-#include <fcntl.h>
 #include <unistd.h>
 #include <xxhash.h>
 #ifdef CAIRN_XXHASH_DISPATCHES
@@ -13,8 +12,9 @@
 #include <cerrno>
 #include <memory>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "common/regular_file.h"
+#include "common/status.h"
 #include "storage/directory.h"
 
 namespace cairn {
@@ -29,18 +29,21 @@ uint64_t ChecksumOf(absl::Span<const absl::string_view> pieces) {
   return XXH3_64bits_digest(&state);
 }
 
-absl::StatusOr<FileSum> ChecksumOfFile(const std::string& path) {
+absl::StatusOr<FileSum> ChecksumOfFile(const std::string& path,
+                                       const std::atomic<bool>* cancelled) {
   constexpr size_t kBufferBytes = 1 << 20;
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("open ", path));
-  const auto closing = absl::MakeCleanup([fd] { close(fd); });
+  ASSIGN_OR_RETURN(const RegularFile file, OpenRegularFile(path));
   const auto buffer = std::make_unique<char[]>(kBufferBytes);
   XXH3_state_t state;
   XXH3_INITSTATE(&state);
   XXH3_64bits_reset(&state);
   FileSum sum;
-  for (;;) {
-    const ssize_t got = read(fd, buffer.get(), kBufferBytes);
+  // No further than the size it was opened with: a file that grows is not read for ever.
+  while (sum.bytes < file.bytes) {
+    if (cancelled != nullptr && cancelled->load(std::memory_order_relaxed)) {
+      return absl::CancelledError(absl::StrCat("reading ", path, " was cancelled"));
+    }
+    const ssize_t got = read(file.fd.get(), buffer.get(), kBufferBytes);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return ErrnoStatus(errno, absl::StrCat("read ", path));
     if (got == 0) break;

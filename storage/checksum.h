@@ -3,6 +3,7 @@
 // of the time of loading dense images.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -23,7 +24,9 @@ struct FileSum {
   int64_t bytes = 0;
   uint64_t checksum = 0;
 };
-// Errors as ErrnoStatus (storage/directory.h).
-absl::StatusOr<FileSum> ChecksumOfFile(const std::string& path);
+// kCancelled: `*cancelled` was set meanwhile; null: it never is. Else as OpenRegularFile
+// (common/regular_file.h).
+absl::StatusOr<FileSum> ChecksumOfFile(const std::string& path,
+                                       const std::atomic<bool>* cancelled = nullptr);
 
 }  // namespace cairn

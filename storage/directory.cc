@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -21,6 +22,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/regular_file.h"
 #include "common/status.h"
 #include "storage/record.h"
 
@@ -33,6 +35,7 @@ constexpr char kSyncedNote[] = "SYNCED";  // storage/synced_note.h
 constexpr char kUnfinished[] = "UNFINISHED";
 constexpr char kFirstLine[] = "cairn stripe store";
 constexpr size_t kMaxSmallFileBytes = 4096;  // read no more of a file that may not be ours
+constexpr mode_t kFileMode = 0640;           // folders keep others out; see CheckpointFolderMode
 
 std::string Join(absl::string_view directory, absl::string_view name) {
   return absl::StrCat(directory, "/", name);
@@ -160,6 +163,8 @@ absl::StatusOr<DirectoryState> PrepareDirectory(const std::string& directory,
   } else {
     RETURN_IF_ERROR(WriteSynced(Join(directory, kNewMarker), MarkerText(server_index)));
     RETURN_IF_ERROR(SyncFolder(directory));
+    // RocksDB would let everybody read it.
+    RETURN_IF_ERROR(MakeFolder(DatabasePath(directory)));
   }
   return DirectoryState::kNew;
 }
@@ -172,7 +177,22 @@ absl::Status FinishDirectory(const std::string& directory) {
   return SyncFolder(directory);
 }
 
-absl::Status CheckInPlace(const std::string& directory) {
+absl::Status InUse(absl::string_view by) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("in use by ", by, ": end it, or give every server a data directory of its own"));
+}
+
+absl::StatusOr<Descriptor> LockDirectory(const std::string& directory, DirectoryState state) {
+  const std::string path = Join(directory, state == DirectoryState::kNew ? kNewMarker : kMarker);
+  Descriptor fd(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (fd.get() < 0) return ErrnoStatus(errno, absl::StrCat("open ", path));
+  // Of flock's kind: it ends with the process, and no other close of the file gives it up.
+  if (flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
+  if (errno != EWOULDBLOCK) return ErrnoStatus(errno, absl::StrCat("lock ", path));
+  return InUse(LockHolder(path).value_or("another process"));
+}
+
+absl::Status CheckInPlace(const std::string& directory, int lock) {
   for (const char* name : {kMarker, "db/CURRENT"}) {
     const std::string path = Join(directory, name);
     if (access(path.c_str(), F_OK) == 0) continue;
@@ -180,6 +200,17 @@ absl::Status CheckInPlace(const std::string& directory) {
         path, " is gone (", std::strerror(errno),
         ") while this server runs on it: somebody removed or moved the folder, and what is written "
         "to it now is lost: end this server and bring the folder back, or restore a checkpoint"));
+  }
+  // Another file of that name is not locked: a second server may run on the folder.
+  struct stat locked {};
+  struct stat found {};
+  const std::string marker = Join(directory, kMarker);
+  if (fstat(lock, &locked) == 0 && stat(marker.c_str(), &found) == 0 &&
+      (locked.st_ino != found.st_ino || locked.st_dev != found.st_dev)) {
+    return absl::DataLossError(absl::StrCat(
+        marker,
+        " was replaced while this server runs on it: end every server that uses the folder "
+        "but one, and restore a checkpoint where two have written"));
   }
   return absl::OkStatus();
 }
@@ -211,8 +242,8 @@ absl::StatusOr<std::vector<std::string>> ListFolder(const std::string& directory
   return names;
 }
 
-absl::Status MakeFolder(const std::string& directory) {
-  if (mkdir(directory.c_str(), 0755) == 0) {
+absl::Status MakeFolder(const std::string& directory, mode_t mode) {
+  if (mkdir(directory.c_str(), mode) == 0) {
     const size_t slash = directory.find_last_not_of('/') == std::string::npos
                              ? std::string::npos
                              : directory.rfind('/', directory.find_last_not_of('/'));
@@ -224,8 +255,19 @@ absl::Status MakeFolder(const std::string& directory) {
         "another data directory"));
   } else if (errno != EEXIST) {
     return ErrnoStatus(errno, absl::StrCat("make folder ", directory));
+  } else if (access(directory.c_str(), F_OK) != 0 && errno == ENOENT) {
+    return absl::NotFoundError(absl::StrCat(directory,
+                                            " is a link to a folder that is missing: create that "
+                                            "folder, or name another directory"));
   }
   return absl::OkStatus();
+}
+
+mode_t CheckpointFolderMode(absl::string_view directory) {
+  struct stat found {};
+  constexpr mode_t kGroupReads = 0050;
+  const bool is_known = stat(std::string(directory).c_str(), &found) == 0;
+  return 0700 | (is_known ? found.st_mode & kGroupReads : 0);
 }
 
 absl::Status SyncFolder(const std::string& directory) {
@@ -233,24 +275,21 @@ absl::Status SyncFolder(const std::string& directory) {
 }
 
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("open ", path));
+  ASSIGN_OR_RETURN(const RegularFile file, OpenRegularFile(path));
   std::string text(kMaxSmallFileBytes, '\0');
   size_t size = 0;
   ssize_t got = 1;
   while (got > 0 && size < text.size()) {
-    got = read(fd, text.data() + size, text.size() - size);
+    got = read(file.fd.get(), text.data() + size, text.size() - size);
     if (got > 0) size += static_cast<size_t>(got);
   }
-  const int error = got < 0 ? errno : 0;
-  close(fd);
-  if (error != 0) return ErrnoStatus(error, absl::StrCat("read ", path));
+  if (got < 0) return ErrnoStatus(errno, absl::StrCat("read ", path));
   text.resize(size);
   return text;
 }
 
 absl::Status WriteSynced(const std::string& path, absl::string_view text) {
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kFileMode);
   if (fd < 0) return ErrnoStatus(errno, absl::StrCat("create ", path));
   int error = 0;
   const ssize_t written = write(fd, text.data(), text.size());

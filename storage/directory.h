@@ -7,6 +7,8 @@
 //   DIR/LOG         what RocksDB says about itself, and LOG.old
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -15,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/descriptor.h"
 
 namespace cairn {
 
@@ -33,9 +36,17 @@ absl::StatusOr<DirectoryState> PrepareDirectory(const std::string& directory, in
 // Turns CAIRN.new into CAIRN, durably: the store is made.
 absl::Status FinishDirectory(const std::string& directory);
 
+// Locks the marker against other processes until the descriptor is closed. RocksDB's db/LOCK alone
+// would not do: it can be deleted under a running server, which then notices nothing.
+// kFailedPrecondition: another process has it; names it where that is known.
+absl::StatusOr<Descriptor> LockDirectory(const std::string& directory, DirectoryState state);
+// What is said where another has the store.
+absl::Status InUse(absl::string_view by);
+
 // Whether the folder of an open store is still in its place: what goes to files without a name is
-// lost with the process, though every write and sync of it succeeds. kDataLoss: it is not.
-absl::Status CheckInPlace(const std::string& directory);
+// lost with the process, though every write and sync of it succeeds. And whether the marker is
+// still the one that LockDirectory has locked as `lock`. kDataLoss: either is not so.
+absl::Status CheckInPlace(const std::string& directory, int lock);
 
 // The marker of a finished store in a folder that has none, synced.
 absl::Status WriteMarker(const std::string& directory, int32_t server_index);
@@ -45,9 +56,12 @@ absl::Status CheckFinished(const std::string& directory, int32_t server_index);
 // Names in `directory`, sorted, without "." and "..".
 absl::StatusOr<std::vector<std::string>> ListFolder(const std::string& directory);
 // Makes the folder where there is none, durably. kNotFound: its parent is missing.
-absl::Status MakeFolder(const std::string& directory);
+absl::Status MakeFolder(const std::string& directory, mode_t mode = 0700);
+// The mode of a folder below `directory`, where checkpoints go: its owner's alone, and readable for
+// the group of `directory` where its maker let that group read it.
+mode_t CheckpointFolderMode(absl::string_view directory);
 absl::Status SyncFolder(const std::string& directory);
-// The first bytes of a small text file. Errors as ErrnoStatus.
+// The first bytes of a small text file. Errors as OpenRegularFile (common/regular_file.h).
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path);
 // A file of these bytes, synced.
 absl::Status WriteSynced(const std::string& path, absl::string_view text);

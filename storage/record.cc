@@ -2,11 +2,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "common/version.h"
 #include "storage/bytes.h"
 #include "storage/checksum.h"
 #include "storage/key.h"
 
 namespace cairn {
+
+static_assert(kFormatVersion == kStoreFormat);  // what --version prints
 namespace {
 
 constexpr size_t kWatermarkBytes = 12;
@@ -177,7 +180,10 @@ absl::StatusOr<WorkerRecord> DecodeWorker(absl::string_view key, absl::string_vi
   record.incarnation = static_cast<int64_t>(fields.Number<uint64_t>());
   record.sequence = static_cast<int64_t>(fields.Number<uint64_t>());
   record.position = std::string(fields.Text());
-  record.left = fields.ok() && !fields.Complete() && fields.Number<uint8_t>() == 1;
+  if (fields.ok() && !fields.Complete()) {
+    record.left = fields.Number<uint8_t>() == 1;
+    if (!record.left) return Damaged(key, "its last byte is not 1");
+  }
   if (!fields.Complete()) return Damaged(key, kWrongLength);
   return record;
 }
@@ -255,6 +261,7 @@ absl::StatusOr<int64_t> DecodeColdCount(absl::string_view key, absl::string_view
   FieldReader fields(bytes);
   const auto rows = static_cast<int64_t>(fields.Number<uint64_t>());
   if (!fields.Complete()) return Damaged(key, kWrongLength);
+  if (rows < 0) return Damaged(key, absl::StrCat("it counts ", rows, " rows"));
   return rows;
 }
 

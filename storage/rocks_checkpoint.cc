@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
+#include "common/regular_file.h"
 #include "common/status.h"
 #include "rocksdb/utilities/checkpoint.h"
 #include "storage/directory.h"
@@ -16,13 +17,25 @@ namespace {
 
 constexpr size_t kReaderLogBytes = 1 << 20;
 
+// RocksDB would wait for ever for a FIFO's writer. A file may go meanwhile, where a server runs on
+// the folder.
+absl::Status CheckRegularFiles(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(path));
+  for (const std::string& name : names) {
+    const absl::Status status = OpenRegularFile(absl::StrCat(path, "/", name)).status();
+    if (absl::IsFailedPrecondition(status)) return status;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status RocksStore::Checkpoint(const std::string& folder) {
   absl::ReaderMutexLock lock(&life_);
   RETURN_IF_ERROR(CheckUsable());
   const std::string what = Context(absl::StrCat("copy to ", folder));
-  RETURN_IF_ERROR(MakeFolder(folder));
+  RETURN_IF_ERROR(MakeFolder(
+      folder, CheckpointFolderMode(absl::string_view(folder).substr(0, folder.rfind('/')))));
   CAIRN_CRASH_POINT("checkpoint: before the files are linked");
   rocksdb::Checkpoint* made = nullptr;
   RETURN_IF_ERROR(FromRocks(rocksdb::Checkpoint::Create(db_.get(), &made), what));
@@ -37,6 +50,7 @@ absl::Status RocksStore::Checkpoint(const std::string& folder) {
 
 absl::Status RocksStore::OpenDatabaseReadOnly(const StoreOptions& options) {
   const std::string path = DatabasePath(directory_);
+  RETURN_IF_ERROR(CheckRegularFiles(path));
   log_ = std::make_shared<RocksLog>(kReaderLogBytes);
   rocksdb::Options rocks = MakeRocksOptions(options);
   rocks.info_log = log_;

@@ -88,7 +88,7 @@ void RocksLog::Append(absl::string_view line) {
 void RocksLog::StartFile() {
   if (fd_ >= 0) close(fd_);
   std::rename(path_.c_str(), (path_ + ".old").c_str());  // fails where there is none yet
-  fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
   file_bytes_ = 0;
 }
 

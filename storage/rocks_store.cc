@@ -6,12 +6,14 @@
 #include <thread>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/blocking.h"
 #include "common/crash_point.h"
+#include "common/scoped_unlock.h"
 #include "common/status.h"
 #include "rocksdb/env.h"
 #include "rocksdb/slice.h"
@@ -50,11 +52,6 @@ class FailureListener : public rocksdb::EventListener {
   Failure& failure_;  // of the store, which closes the database before it goes
   const std::string context_;
 };
-
-absl::Status InUse(absl::string_view by) {
-  return absl::FailedPreconditionError(
-      absl::StrCat("in use by ", by, ": end it, or give every server a data directory of its own"));
-}
 
 // Tables in `path` that cannot be opened, with the reason: RocksDB blames the MANIFEST for them.
 std::vector<std::string> UnreadableTables(const std::string& path) {
@@ -117,7 +114,10 @@ absl::StatusOr<std::unique_ptr<StripeStore>> RocksStore::Open(const StoreOptions
   if (!state.ok()) return Annotate(state.status(), context);
   const bool create = *state == DirectoryState::kNew;
   CAIRN_CRASH_POINT("start: folder marked");
+  absl::StatusOr<Descriptor> lock = LockDirectory(options.directory, *state);
+  if (!lock.ok()) return Annotate(lock.status(), context);
   std::unique_ptr<RocksStore> store(new RocksStore(options.directory, /*read_only=*/false));
+  store->lock_.Reset(lock->Release());
   RETURN_IF_ERROR(Annotate(store->OpenDatabase(options, create), context));
   CAIRN_CRASH_POINT("start: database open");
   RETURN_IF_ERROR(Annotate(store->Boot(options, create), context));
@@ -366,7 +366,7 @@ absl::Status RocksStore::WriteEpoch(absl::Span<const ShardRecord> shards,
   RETURN_IF_ERROR(FillEpoch(shards, workers, batch));
   RETURN_IF_ERROR(Commit(batch, /*sync=*/false, "write an epoch"));
   // Before anybody is told that it is durable.
-  return failure_.Set(CheckInPlace(directory_));
+  return failure_.Set(CheckInPlace(directory_, lock_.get()));
 }
 
 absl::Status RocksStore::PutJob(absl::Span<const VariableRecord> variables,
@@ -421,7 +421,7 @@ absl::Status RocksStore::SyncOnce() {
   const uint64_t sequence = db_->GetLatestSequenceNumber();  // of what is in the log by now
   const rocksdb::Status synced = db_->SyncWAL();
   if (synced.ok()) {
-    RETURN_IF_ERROR(failure_.Set(CheckInPlace(directory_)));
+    RETURN_IF_ERROR(failure_.Set(CheckInPlace(directory_, lock_.get())));
     return failure_.Set(synced_note_.Write(sequence));
   }
   return failure_.Set(FromRocks(synced, Context("sync the log")));
@@ -441,12 +441,15 @@ absl::Status RocksStore::Sync() {
     }
     sync_running_ = true;
     const int64_t started = ++syncs_started_;
-    sync_mutex_.Unlock();
-    SyncOnce().IgnoreError();  // kept by failure_, for all who wait
-    sync_mutex_.Lock();
-    sync_running_ = false;
+    const absl::Cleanup ended = [&] {
+      sync_running_ = false;
+      sync_done_.SignalAll();
+    };
+    {
+      const ScopedUnlock unlock(&sync_mutex_);
+      SyncOnce().IgnoreError();  // kept by failure_, for all who wait
+    }
     syncs_finished_ = started;
-    sync_done_.SignalAll();
   }
   return failure_.Get();
 }
@@ -566,6 +569,7 @@ absl::Status RocksStore::Close() {
   const rocksdb::Status closed = db_->Close();
   if (result.ok()) result = FromRocks(closed, Context("close"));
   db_.reset();
+  lock_.Reset();
   return result;
 }
 

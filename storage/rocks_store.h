@@ -10,6 +10,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
+#include "common/descriptor.h"
 #include "rocksdb/db.h"
 #include "rocksdb/listener.h"
 #include "rocksdb/write_batch.h"
@@ -139,6 +140,7 @@ class RocksStore : public StripeStore {
   Failure failure_;
   std::shared_ptr<RocksLog> log_;
   mutable FolderMeter files_;
+  Descriptor lock_;         // of the marker
   SyncedNote synced_note_;  // of whoever opens, or syncs: one thread at a time
 
   // Calls hold it shared; Close holds it alone, so that it runs when no call does.

@@ -49,6 +49,10 @@ absl::StatusOr<StoredRows> ReadRowSegment(absl::string_view key, absl::string_vi
         absl::StrCat(KeyText(key), ": ", rest.size(), " bytes are too few for a row segment"));
   }
   const size_t row_bytes = LoadLittleEndian<uint32_t>(rest.data());
+  if (const auto kind = static_cast<uint8_t>(rest[kKindAt]); kind > 1) {
+    return absl::DataLossError(
+        absl::StrCat(KeyText(key), ": ", kind, " is no kind of row segment"));
+  }
   rest.remove_prefix(kHeadBytes);
   if (rest.size() % (StoredRows::kKeyBytes + row_bytes) != 0) {
     return absl::DataLossError(absl::StrCat(KeyText(key), ": ", rest.size(),

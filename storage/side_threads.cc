@@ -3,6 +3,8 @@
 #include <system_error>
 #include <utility>
 
+#include "common/scoped_unlock.h"
+
 namespace cairn {
 
 SideThreads::~SideThreads() {
@@ -42,9 +44,8 @@ void SideThreads::Job::Finish() {
 void SideThreads::Job::Help() {
   while (next_ < pieces_) {
     const size_t piece = next_++;
-    side_.mutex_.Unlock();
+    const ScopedUnlock unlock(&side_.mutex_);
     work_(piece);
-    side_.mutex_.Lock();
   }
 }
 

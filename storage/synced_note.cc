@@ -59,7 +59,7 @@ absl::StatusOr<uint64_t> SyncedNote::Read() const {
 
 absl::Status SyncedNote::Write(uint64_t sequence) {
   if (fd_ < 0) {
-    fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0640);
     if (fd_ < 0) return ErrnoStatus(errno, absl::StrCat("create ", path_));
     inode_ = InodeOf(database_);
   }

@@ -130,11 +130,8 @@ int32_t BulkProtocol::ReadLength(int64_t limit, const char* kind, const char* li
   }
   if (length > trans_->remaining_bytes()) {
     Refuse(absl::StatusCode::kResourceExhausted,
-           absl::StrCat(kind, " of ", length,
-                        " bytes makes the message larger than "
-                        "max_message_bytes, ",
-                        trans_->max_message_bytes(),
-                        "; send less at once or raise --max_message_bytes"));
+           absl::StrCat(kind, " of ", length, " bytes makes the message larger than ",
+                        trans_->LimitText()));
   }
   return length;
 }
@@ -153,10 +150,8 @@ void BulkProtocol::CheckContainer(int64_t size, int64_t entry_wire_bytes) const 
   }
   if (size * entry_wire_bytes > trans_->remaining_bytes()) {
     Refuse(absl::StatusCode::kResourceExhausted,
-           absl::StrCat("a list or map of ", size,
-                        " entries makes the message larger than "
-                        "max_message_bytes, ",
-                        trans_->max_message_bytes()));
+           absl::StrCat("a list or map of ", size, " entries makes the message larger than ",
+                        trans_->LimitText()));
   }
 }
 

@@ -130,20 +130,21 @@ void BulkTransport::Acquire() {
   acquired_bytes_ += bytes;
 }
 
-void BulkTransport::RefuseSize() {
+std::string BulkTransport::LimitText() const {
   if (awaits_proof_) {
-    throw RefusedMessage(WithReason(
-        absl::UnauthenticatedError(absl::StrCat("a message of more than ", message_limit_bytes_,
-                                                " bytes (kMaxUnprovenMessageBytes) came before the "
-                                                "caller had authenticated itself")),
-        wire::ErrorReason::LIMIT));
+    return absl::StrCat("kMaxUnprovenMessageBytes, ", message_limit_bytes_,
+                        ", the limit until the caller had authenticated itself");
   }
-  throw RefusedMessage(WithReason(
-      absl::ResourceExhaustedError(absl::StrCat("a message has more than max_message_bytes, ",
-                                                options_.max_message_bytes,
-                                                "; send less at once or raise "
-                                                "--max_message_bytes")),
-      wire::ErrorReason::LIMIT));
+  return absl::StrCat("max_message_bytes, ", options_.max_message_bytes,
+                      "; send less at once or raise --max_message_bytes");
+}
+
+void BulkTransport::RefuseSize() {
+  const auto code =
+      awaits_proof_ ? absl::StatusCode::kUnauthenticated : absl::StatusCode::kResourceExhausted;
+  throw RefusedMessage(
+      WithReason(absl::Status(code, absl::StrCat("a message has more than ", LimitText())),
+                 wire::ErrorReason::LIMIT));
 }
 
 void BulkTransport::Throw(TTransportException::TTransportExceptionType type,

@@ -115,6 +115,8 @@ class BulkTransport : public apache::thrift::transport::TVirtualTransport<BulkTr
   // What the last CORRUPTED_DATA was about.
   const absl::Status& failure() const { return failure_; }
   int64_t max_message_bytes() const { return options_.max_message_bytes; }
+  // The limit that a message being read is under, for errors: its name, value, and what to do.
+  std::string LimitText() const;
 
   // What Thrift expects of a transport.
   bool isOpen() const override { return socket_->isOpen(); }

@@ -8,6 +8,13 @@
  * - Limits (bytes of a message, items of a call, length of a name) are those of thrift/limits.h;
  *   beyond one, the call is refused before memory is allocated, with an error that names the limit.
  * - Every failed call throws ServerError. Field ids are never reused.
+ * - Keys of embedding tables are signed 64-bit integers. Key k is in hash bucket
+ *   (mix(k) >> 48) * N >> 16 of the table's N (VariableSpec.bucket_ps), where, on unsigned 64-bit words,
+ *     mix(x): x += 0x9e3779b97f4a7c15; x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+ *             x = (x ^ (x >> 27)) * 0x94d049bb133111eb; return x ^ (x >> 31)
+ *   mix(0) is 0xe220a8397b1dcdaf, and of 16 buckets key 0 is in 14, key 17 in 8.
+ *   examples/USE_ELSEWHERE.md has the keys of tokens and the initial values of rows, with more test
+ *   vectors.
  */
 namespace cpp cairn.wire
 namespace py cairn_wire
@@ -152,6 +159,10 @@ struct WorkerVitals {
   7: optional i64 retained_bytes
   /** Indexes of servers that do not answer it, the first 64. */
   8: optional list<i32> servers_gone
+  /** Share of the run that is done, earlier starts included, 0 to 1. */
+  9: optional double share_done
+  /** Estimated time until the run is done. */
+  10: optional double seconds_left
 }
 
 /** Who calls. A caller that never said hello leaves worker at -1: its calls are not sequenced. */
@@ -164,7 +175,7 @@ struct Caller {
   3: i64 incarnation = 0
   /** Boot id the caller last saw here; 0: any. A different one is answered REBOOTED at once. */
   4: i64 boot_id = 0
-  /** Every sequence up to this one that has no part on this server; 0: none. */
+  /** Up to it, boot `boot_id` lacks nothing from this worker. 0: not said. Ignored if boot_id is 0. */
   5: i64 through = 0
   /** Carried by a heartbeat several times a second. */
   6: optional WorkerVitals vitals
@@ -174,7 +185,7 @@ struct Caller {
 struct Sequence {
   /** This call's number: 1, 2, …; one call is one number on every server it reaches. */
   1: i64 sequence = 0
-  /** The number before it on this server: applied here first, else REPLAY. */
+  /** The number before it on this server: applied, or within Caller.through, else REPLAY. */
   2: i64 after = 0
   /** Opaque resume position (<= 1 KiB), stored with the sequence. */
   3: binary position
@@ -491,6 +502,9 @@ struct HelloRequest {
   /** To a server that has joined while the worker takes steps: it is at `step`, wherever others are,
       and does not go by HelloReply.step. */
   13: bool keeps_step = false
+  /** That ps:0 answered; to ps:0 one that it may begin; 0: not known. A server without one takes it
+      over. One with another, but ps:0, refuses the call, or forgets a life without variables. */
+  14: i64 timeline = 0
 }
 
 /** A server that the cluster file does not have, or that is not one any more. */
@@ -584,6 +598,9 @@ struct HelloReply {
   11: optional LocalEndpoint local
   /** ps:0, where their version is not 0. */
   12: optional Members members
+  /** One life of a job, from its creation or restore until drop_job: > 0, the same on its servers;
+      0: none here. The low 16 bits count those, from ps:0 on, that have it before any variable. */
+  13: i64 timeline = 0
 }
 
 /** What became of the rows of an embedding table, since the server's start. */
@@ -685,6 +702,12 @@ struct DescribeReply {
   12: optional Staleness staleness
   /** Every job there is here, at most 1024. */
   13: list<string> jobs
+  /** As HelloReply.timeline; negative: a restore began it, and no worker has said hello since. */
+  14: i64 timeline = 0
+  /** Since the last checkpoint of the job on this server ended; -1: none since the server's start. */
+  15: double seconds_since_checkpoint = -1
+  /** With with_server: URL of the server's status page; empty: the server has none. */
+  16: string status_page
 }
 
 struct ScanRequest {
@@ -722,7 +745,7 @@ struct CheckpointFile {
 
 /** How far a worker was on one server. */
 struct CheckpointWorker {
-  /** 2147483647: no worker, `sequence` is the last step of a SYNC job that is closed there. */
+  /** 2147483647: sequence is the last closed step (SYNC); 2147483646: incarnation the timeline. */
   1: i32 worker
   2: i64 incarnation
   /** Applied. */
@@ -771,6 +794,8 @@ struct RestoreRequest {
   3: string from_job
   /** The workers as they are to be known here: the incarnation is a floor. */
   4: list<CheckpointWorker> workers
+  /** As HelloReply.timeline: the timeline that the restore begins, the same for every server. */
+  5: i64 timeline = 0
 }
 
 struct RestoreReply {

@@ -5,9 +5,11 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/printable_text.h"
 #include "common/status.h"
 #include "thrift/errors.h"
 #include "thrift/limits.h"
+#include "thrift/number_limits.h"
 
 namespace cairn {
 namespace {
@@ -26,6 +28,16 @@ absl::Status CheckLength(absl::string_view field, const std::string& text, int64
   return bytes <= limit ? absl::OkStatus() : Beyond(field, bytes, "bytes", limit, limit_name);
 }
 
+// Text of a caller's that reaches logs, errors and what tools show, or names a path.
+absl::Status CheckText(absl::string_view field, const std::string& text, int64_t limit,
+                       absl::string_view limit_name) {
+  RETURN_IF_ERROR(CheckLength(field, text, limit, limit_name));
+  const std::string control = FirstControlOf(text);
+  if (control.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("field ", field, " has the control character ",
+                                                 control, "; it is text of one line without any"));
+}
+
 absl::Status CheckItemCount(absl::string_view field, size_t count) {
   const auto found = static_cast<int64_t>(count);
   return found <= kMaxItemsPerCall
@@ -37,6 +49,21 @@ absl::Status CheckAtLeast(absl::string_view field, int64_t found, int64_t least)
   if (found >= least) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("field ", field, " is ", found, "; the least is ", least));
+}
+
+absl::Status CheckRange(absl::string_view field, int64_t found, int64_t least, int64_t most,
+                        absl::string_view limit_name) {
+  if (found >= least && found <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("field ", field, " is ", found, "; ", least,
+                                                 " to ", most, " (", limit_name, ") are allowed"));
+}
+
+absl::Status CheckIncarnation(absl::string_view field, int64_t found, int64_t least) {
+  return CheckRange(field, found, least, kMaxIncarnation, "kMaxIncarnation");
+}
+
+absl::Status CheckRows(absl::string_view field, int64_t found, int64_t least) {
+  return CheckRange(field, found, least, kMaxContributionRows, "kMaxContributionRows");
 }
 
 // Names of jobs and variables: letters, digits and `marks`.
@@ -103,7 +130,7 @@ absl::Status CheckItem(const wire::PushItem& item, int64_t& total_ids) {
 }
 
 absl::Status CheckSlot(const std::string& slot) {
-  return CheckLength("slot", slot, kMaxSlotNameBytes, "kMaxSlotNameBytes");
+  return CheckText("slot", slot, kMaxSlotNameBytes, "kMaxSlotNameBytes");
 }
 
 absl::Status CheckItem(const wire::AssignItem& item, int64_t& total_ids) {
@@ -156,9 +183,9 @@ absl::Status CheckDecisions(const std::vector<wire::StepDecision>& decisions) {
     contributions += static_cast<int64_t>(decision.contributions.size());
     for (const wire::Contribution& named : decision.contributions) {
       RETURN_IF_ERROR(CheckAtLeast("contributions.worker", named.worker, 0));
-      RETURN_IF_ERROR(CheckAtLeast("contributions.incarnation", named.incarnation, 1));
+      RETURN_IF_ERROR(CheckIncarnation("contributions.incarnation", named.incarnation, 1));
       RETURN_IF_ERROR(CheckAtLeast("contributions.sequence", named.sequence, 1));
-      RETURN_IF_ERROR(CheckAtLeast("contributions.rows", named.rows, 1));
+      RETURN_IF_ERROR(CheckRows("contributions.rows", named.rows, 1));
     }
   }
   if (contributions <= kMaxContributionsPerCall) return absl::OkStatus();
@@ -175,11 +202,11 @@ void Throw(const absl::Status& status) {
 absl::Status CheckRequest(const wire::HelloRequest& request) {
   RETURN_IF_ERROR(CheckJob("job", request.job));
   RETURN_IF_ERROR(
-      CheckLength("task_type", request.task_type, kMaxTaskTypeBytes, "kMaxTaskTypeBytes"));
-  RETURN_IF_ERROR(CheckLength("origin", request.origin, kMaxOriginBytes, "kMaxOriginBytes"));
-  RETURN_IF_ERROR(CheckLength("host_id", request.host_id, kMaxOriginBytes, "kMaxOriginBytes"));
+      CheckText("task_type", request.task_type, kMaxTaskTypeBytes, "kMaxTaskTypeBytes"));
+  RETURN_IF_ERROR(CheckText("origin", request.origin, kMaxOriginBytes, "kMaxOriginBytes"));
+  RETURN_IF_ERROR(CheckText("host_id", request.host_id, kMaxOriginBytes, "kMaxOriginBytes"));
   RETURN_IF_ERROR(CheckAtLeast("worker", request.worker, -1));
-  RETURN_IF_ERROR(CheckAtLeast("incarnation", request.incarnation, 0));
+  RETURN_IF_ERROR(CheckIncarnation("incarnation", request.incarnation, 0));
   RETURN_IF_ERROR(CheckAtLeast("step", request.step, -1));
   RETURN_IF_ERROR(CheckAtLeast("begins_after_step", request.begins_after_step, 0));
   return CheckAtLeast("expected_workers", request.expected_workers, 0);
@@ -188,12 +215,12 @@ absl::Status CheckRequest(const wire::HelloRequest& request) {
 absl::Status CheckRequest(const wire::Caller& caller) {
   RETURN_IF_ERROR(CheckJob("caller.job", caller.job));
   RETURN_IF_ERROR(CheckAtLeast("caller.worker", caller.worker, -1));
-  RETURN_IF_ERROR(CheckAtLeast("caller.incarnation", caller.incarnation, 0));
+  RETURN_IF_ERROR(CheckIncarnation("caller.incarnation", caller.incarnation, 0));
   RETURN_IF_ERROR(CheckAtLeast("caller.boot_id", caller.boot_id, 0));
   RETURN_IF_ERROR(CheckAtLeast("caller.through", caller.through, 0));
   if (!caller.__isset.vitals) return absl::OkStatus();
   RETURN_IF_ERROR(
-      CheckLength("vitals.task", caller.vitals.task, kMaxTaskTypeBytes, "kMaxTaskTypeBytes"));
+      CheckText("vitals.task", caller.vitals.task, kMaxTaskTypeBytes, "kMaxTaskTypeBytes"));
   const auto gone = static_cast<int64_t>(caller.vitals.servers_gone.size());
   if (gone <= kMaxGoneServers) return absl::OkStatus();
   return Beyond("vitals.servers_gone", gone, "entries", kMaxGoneServers, "kMaxGoneServers");
@@ -211,7 +238,7 @@ absl::Status CheckRequest(const wire::PushRequest& request) {
   RETURN_IF_ERROR(CheckRequest(request.caller));
   RETURN_IF_ERROR(CheckSequence(request.sequence));
   RETURN_IF_ERROR(CheckAtLeast("step", request.step, 0));
-  RETURN_IF_ERROR(CheckAtLeast("rows", request.rows, request.step > 0 ? 1 : 0));
+  RETURN_IF_ERROR(CheckRows("rows", request.rows, request.step > 0 ? 1 : 0));
   RETURN_IF_ERROR(CheckDecisions(request.decisions));
   return CheckItems(request.items);
 }
@@ -256,7 +283,7 @@ absl::Status CheckRequest(const wire::ScanRequest& request) {
 
 absl::Status CheckRequest(const wire::CheckpointRequest& request) {
   RETURN_IF_ERROR(CheckRequest(request.caller));
-  RETURN_IF_ERROR(CheckLength("directory", request.directory, kMaxPathBytes, "kMaxPathBytes"));
+  RETURN_IF_ERROR(CheckText("directory", request.directory, kMaxPathBytes, "kMaxPathBytes"));
   return CheckName("name", request.name, kMaxCheckpointNameBytes, "kMaxCheckpointNameBytes", "_.-");
 }
 
@@ -264,12 +291,18 @@ absl::Status CheckRequest(const wire::RestoreRequest& request) {
   RETURN_IF_ERROR(CheckRequest(request.caller));
   RETURN_IF_ERROR(CheckItemCount("folders", request.folders.size()));
   for (const wire::RestoreFolder& folder : request.folders) {
-    RETURN_IF_ERROR(CheckLength("path", folder.path, kMaxPathBytes, "kMaxPathBytes"));
+    RETURN_IF_ERROR(CheckText("path", folder.path, kMaxPathBytes, "kMaxPathBytes"));
+    for (const wire::CheckpointFile& file : folder.files) {
+      RETURN_IF_ERROR(CheckText("files.name", file.name, kMaxPathBytes, "kMaxPathBytes"));
+      RETURN_IF_ERROR(CheckAtLeast("files.bytes", file.bytes, 0));
+    }
   }
   for (const wire::CheckpointWorker& worker : request.workers) {
     RETURN_IF_ERROR(
         CheckLength("position", worker.position, kMaxPositionBytes, "kMaxPositionBytes"));
     RETURN_IF_ERROR(CheckAtLeast("worker", worker.worker, 0));
+    RETURN_IF_ERROR(CheckIncarnation("workers.incarnation", worker.incarnation, 0));
+    RETURN_IF_ERROR(CheckAtLeast("workers.sequence", worker.sequence, 0));
   }
   if (!request.from_job.empty()) return CheckJob("from_job", request.from_job);
   return absl::OkStatus();
@@ -309,9 +342,7 @@ absl::Status CheckRequest(const wire::ChangeMembersRequest& request) {
   if (request.index >= kMaxServers) {
     return Beyond("index", request.index, "servers", kMaxServers - 1, "kMaxServers - 1");
   }
-  const auto bytes = static_cast<int64_t>(request.address.size());
-  if (bytes <= kMaxAddressBytes) return absl::OkStatus();
-  return Beyond("address", bytes, "bytes", kMaxAddressBytes, "kMaxAddressBytes");
+  return CheckText("address", request.address, kMaxAddressBytes, "kMaxAddressBytes");
 }
 
 void CheckedService::CheckReader(bool only_asks) const {

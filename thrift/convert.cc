@@ -81,8 +81,7 @@ void FillIn(VariableSpec& spec, int32_t server_index) {
   }
 }
 
-absl::StatusOr<VariableSpec> Convert(const wire::VariableSpec& wire, int32_t server_index,
-                                     int32_t server_count) {
+absl::StatusOr<VariableSpec> Convert(const wire::VariableSpec& wire, int32_t server_index) {
   RETURN_IF_ERROR(AtMost("shape", wire.shape.size(), kMaxAxes, "kMaxAxes"));
   RETURN_IF_ERROR(AtMost("bucket_ps", wire.bucket_ps.size(), kMaxBuckets, "kMaxBuckets"));
   VariableSpec spec;
@@ -129,7 +128,6 @@ absl::StatusOr<VariableSpec> Convert(const wire::VariableSpec& wire, int32_t ser
                         .slots = static_cast<RowFormat>(wire.row_storage.slots)};
   }
   FillIn(spec, server_index);
-  RETURN_IF_ERROR(ValidateSpec(spec, server_count));
   return spec;
 }
 
@@ -171,10 +169,13 @@ wire::VariableSpec ToWire(const VariableSpec& spec) {
 
 absl::StatusOr<VariableSpec> FromWire(const wire::VariableSpec& spec, int32_t server_index,
                                       int32_t server_count) {
-  absl::StatusOr<VariableSpec> converted = Convert(spec, server_index, server_count);
-  if (converted.ok()) return converted;
-  return Annotate(converted.status(),
-                  absl::StrCat("variable \"", spec.name.substr(0, kMaxVariableNameBytes), "\""));
+  absl::StatusOr<VariableSpec> converted = Convert(spec, server_index);
+  if (!converted.ok()) {
+    return Annotate(converted.status(),
+                    absl::StrCat("variable \"", spec.name.substr(0, kMaxVariableNameBytes), "\""));
+  }
+  RETURN_IF_ERROR(ValidateSpec(*converted, server_count));  // names it too
+  return converted;
 }
 
 wire::DType::type ToWire(DType dtype) { return static_cast<wire::DType::type>(dtype); }

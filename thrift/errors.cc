@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/printable_text.h"
 #include "thrift/limits.h"
 #include "thrift/spec_bytes.h"
 
@@ -48,7 +49,7 @@ wire::ServerError ToServerError(const absl::Status& status) {
   error.code =
       IsErrorCode(code) ? static_cast<wire::ErrorCode::type>(code) : wire::ErrorCode::UNKNOWN;
   error.reason = ReasonOf(status);
-  error.message = std::string(status.message().substr(0, kMaxErrorTextBytes));
+  error.message = PrintableText(status.message()).substr(0, kMaxErrorTextBytes);
   error.replay_after = ReplayAfterOf(status);
   if (const int64_t ms = NumberIn(status, kRetryAfterUrl); ms > 0) {
     error.__set_retry_after_ms(static_cast<int32_t>(ms));
@@ -62,7 +63,7 @@ absl::Status FromServerError(const wire::ServerError& error) {
   const auto code = static_cast<int32_t>(error.code);
   absl::Status status(
       IsErrorCode(code) ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kUnknown,
-      error.message);
+      PrintableText(error.message));
   status = WithReason(std::move(status), error.reason, error.replay_after);
   if (error.__isset.retry_after_ms && error.retry_after_ms > 0) {
     status.SetPayload(kRetryAfterUrl, absl::Cord(absl::StrCat(error.retry_after_ms)));

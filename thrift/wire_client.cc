@@ -15,10 +15,12 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/descriptor.h"
+#include "common/host_lookup.h"
+#include "common/printable_text.h"
 #include "common/status.h"
 #include "thrift/Authentication.h"
 #include "thrift/cairn_constants.h"
-#include "thrift/descriptor.h"
 #include "thrift/errors.h"
 #include "thrift/local/host_id.h"
 #include "thrift/local/local_socket.h"
@@ -92,15 +94,7 @@ absl::StatusOr<int> ConnectTo(const addrinfo& address, Deadline deadline) {
 
 // Tries every address of the name in turn.
 absl::StatusOr<int> ConnectTo(const HostPort& target, Deadline deadline) {
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int error = ::getaddrinfo(target.host.c_str(), target.port.c_str(), &hints, &found);
-  if (error != 0) {
-    return absl::UnavailableError(
-        absl::StrCat("host name \"", target.host, "\": ", ::gai_strerror(error)));
-  }
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, &::freeaddrinfo);
+  ASSIGN_OR_RETURN(const HostAddresses addresses, LookUpHost(target.host, target.port, deadline));
   absl::Status last = absl::UnavailableError("the host has no address");
   for (const addrinfo* at = addresses.get(); at != nullptr; at = at->ai_next) {
     absl::StatusOr<int> fd = ConnectTo(*at, deadline);
@@ -114,13 +108,13 @@ absl::StatusOr<int> ConnectTo(const HostPort& target, Deadline deadline) {
 // the connection, UNSUPPORTED_CLIENT_TYPE where it speaks TLS alone, UNKNOWN where its handler
 // failed without a ServerError.
 absl::Status FromApplication(const TApplicationException& error) {
+  const std::string text = PrintableText(error.what());
   switch (error.getType()) {
     case TApplicationException::UNKNOWN_METHOD:
-      return absl::UnimplementedError(absl::StrCat("the server is older: ", error.what()));
-    case TApplicationException::INTERNAL_ERROR: return absl::UnavailableError(error.what());
-    case TApplicationException::UNSUPPORTED_CLIENT_TYPE:
-      return absl::FailedPreconditionError(error.what());
-    default: return absl::InternalError(error.what());
+      return absl::UnimplementedError(absl::StrCat("the server is older: ", text));
+    case TApplicationException::INTERNAL_ERROR: return absl::UnavailableError(text);
+    case TApplicationException::UNSUPPORTED_CLIENT_TYPE: return absl::FailedPreconditionError(text);
+    default: return absl::InternalError(text);
   }
 }
 

@@ -24,9 +24,11 @@
 #include "common/config/local_transport.h"
 #include "common/config/security_flags.h"
 #include "common/http/http_flags.h"
+#include "common/log.h"
 #include "common/monotonic_cond_var.h"
 #include "common/process_start.h"
 #include "common/status.h"
+#include "common/version.h"
 #include "thrift/security/client_security.h"
 #include "worker/cluster/named_cluster.h"
 #include "worker/collective/gloo_group.h"
@@ -35,6 +37,7 @@
 #include "worker/trainer/exit_status.h"
 #include "worker/trainer/exporter.h"
 #include "worker/trainer/in_process_server.h"
+#include "worker/trainer/summary.h"
 #include "worker/trainer/trainer.h"
 
 namespace {
@@ -60,6 +63,7 @@ ABSL_FLAG(int64_t, max_steps, kNoMaxSteps, "steps of this worker; 0: no limit");
 ABSL_FLAG(std::string, mode, "train", "train, evaluate or predict");
 ABSL_FLAG(std::string, predictions, "", "output of --mode predict");
 ABSL_FLAG(bool, fresh, false, "start over");
+ABSL_FLAG(bool, continue, false, "train a finished job once more");
 ABSL_FLAG(std::string, local_transport, "auto", "auto, any_user or off");
 
 namespace cairn {
@@ -67,12 +71,12 @@ namespace {
 
 constexpr absl::string_view kEvaluator = "evaluator";
 
-constexpr absl::string_view kFlags[] = {"job",          "cluster",        "cluster_resolver",
-                                        "cluster_jobs", "cluster_port",   "print_cluster",
-                                        "task_type",    "task_index",     "data_root",
-                                        "metrics_file", "export",         "max_steps",
-                                        "mode",         "predictions",    "fresh",
-                                        "token_file",   "local_transport"};
+constexpr absl::string_view kFlags[] = {"job",          "cluster",      "cluster_resolver",
+                                        "cluster_jobs", "cluster_port", "print_cluster",
+                                        "task_type",    "task_index",   "data_root",
+                                        "metrics_file", "export",       "max_steps",
+                                        "mode",         "predictions",  "fresh",
+                                        "continue",     "token_file",   "local_transport"};
 
 constexpr char kUsage[] =
     R"(cairn-worker trains, evaluates and predicts by a job file.
@@ -93,12 +97,16 @@ constexpr char kUsage[] =
   --data_root DIR       where the job file's relative data paths start; else its own folder
   --metrics_file FILE   writes one JSON object a step: step, loss, examples, seconds
   --export FILE         writes all variables at the end: .npz (numpy) or .safetensors
-  --max_steps N         ends after N steps of this worker; 0: no limit
+  --max_steps N         ends when this worker has taken N steps of the job, in all its starts;
+                        0: no limit
   --mode MODE           train (default), evaluate: metrics of data.eval,
                         predict: scores of data.eval
   --predictions FILE    where --mode predict writes one line a row
   --fresh               forgets what the servers hold of the job and starts over; give it to every
                         worker: the first (chief, else worker 0) forgets, the others wait for it
+  --continue            a finished job: trains another data.epochs epochs (--max_steps more steps at
+                        most); give it to every worker. Under a program that starts workers again
+                        raise data.epochs instead: each start with --continue trains once more
   --tls_certificate FILE, --tls_key FILE, --tls_ca FILE
                         this process's certificate, its key, and who signs the servers' (PEM): TLS
                         to every server; read again when they change (thrift/SECURITY.md)
@@ -116,8 +124,10 @@ constexpr char kUsage[] =
   --http_port_file FILE gets the address that HTTP was bound to
   --set KEY.PATH=VALUE  overrides a key of the job file; may be given several times
   --help                this text
+  --version             version, build, and the versions of protocol and formats
 
-The report is the last line of stdout, one JSON object; logs go to stderr.
+The report is the last line of stdout, one JSON object. Logs, progress (a bar on a terminal, else a
+line every output.progress_seconds) and a summary of the report go to stderr.
 Exit status: 0 completed; 1 failed; 2 bad flags or files; 129, 130, 143 ended by SIGHUP (a terminal
 that closes), SIGINT, SIGTERM after making its pushes durable (a second signal ends it at once).
 )";
@@ -250,9 +260,11 @@ absl::StatusOr<Report> RunEvaluator(TrainerOptions options, int32_t index) {
                                 " is not for the evaluator task, which follows checkpoints: leave "
                                 "the mode or the task out"));
   }
-  if (options.fresh || !absl::GetFlag(FLAGS_export).empty() ||
+  if (options.fresh || options.trains_more || !absl::GetFlag(FLAGS_export).empty() ||
       absl::GetFlag(FLAGS_max_steps) != kNoMaxSteps) {
-    return BadFlag("--fresh, --export and --max_steps are for tasks that train, not the evaluator");
+    return BadFlag(
+        "--fresh, --continue, --export and --max_steps are for tasks that train, not the "
+        "evaluator");
   }
   index = std::max(index, 0);
   options.task = absl::StrCat(kEvaluator, ":", index);
@@ -292,6 +304,7 @@ absl::StatusOr<Report> RunOnServers(TrainerOptions options, const ClusterConfig&
   if (absl::GetFlag(FLAGS_mode) == "train" || !cluster.task_type.empty()) {
     RETURN_IF_ERROR(FindTask(cluster, &options));
   }
+  for (const std::string& warning : options.job.in_process_warnings) LOG(WARNING) << warning;
   const SecurityOptions security = SecurityFromFlags();
   const absl::Status usable = ClientSecurity::Load(security).status();
   if (!usable.ok()) return AsBadInput(usable);
@@ -397,6 +410,10 @@ absl::Status CheckMode() {
   if (mode != "train" && absl::GetFlag(FLAGS_fresh)) {
     return BadFlag(absl::StrCat("--fresh forgets what --mode ", mode, " would read"));
   }
+  if (mode != "train" && absl::GetFlag(FLAGS_continue)) {
+    return BadFlag(
+        absl::StrCat("--continue is for --mode train; with --mode ", mode, " leave it out"));
+  }
   const bool has_max_steps = absl::GetFlag(FLAGS_max_steps) != kNoMaxSteps;
   if (mode != "train" && (has_max_steps || !absl::GetFlag(FLAGS_metrics_file).empty())) {
     return BadFlag(absl::StrCat("--max_steps and --metrics_file are for --mode train; with --mode ",
@@ -415,16 +432,21 @@ absl::Status CheckNumbers() {
   return BadFlag(absl::StrCat("--task_index is ", index, "; tasks are numbered from 0"));
 }
 
-absl::StatusOr<Report> Run(const CommandLine& line) {
+// `job` and `summary` get what the report's summary says besides.
+absl::StatusOr<Report> Run(const CommandLine& line, JobConfig& job, SummaryOptions& summary) {
   RETURN_IF_ERROR(CheckMode());
   RETURN_IF_ERROR(CheckNumbers());
   TrainerOptions options;
   ASSIGN_OR_RETURN(options.job, ReadJob(line));
+  job = options.job;
+  summary = {.mode = absl::GetFlag(FLAGS_mode), .predictions = absl::GetFlag(FLAGS_predictions)};
   options.fresh = absl::GetFlag(FLAGS_fresh);
+  options.trains_more = absl::GetFlag(FLAGS_continue);
   options.stop_requested = [] { return stop_signal.load(std::memory_order_relaxed) != 0; };
   ASSIGN_OR_RETURN(const ClusterConfig cluster, FindCluster(options.job));
   const std::string& type = options.job.strategy.type;
   const bool evaluates = cluster.task_type == kEvaluator;
+  summary.follows = evaluates;
   RETURN_IF_ERROR(CheckCallFlags(
       /*calls_servers=*/!evaluates && !cluster.tasks.empty() && type == "parameter_server"));
   options.open_checkpoint = OpensCheckpoints(options.job, "warm-start");
@@ -464,6 +486,7 @@ int Main(int argc, char** argv) {
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   FLAGS_logtostderr = true;
   google::InitGoogleLogging(argv[0]);
+  cairn::LogToGlog();
   CommandLine line;
   const absl::Status parsed =
       ReadCommandLine(absl::MakeConstSpan(argv + 1, static_cast<size_t>(argc - 1)),
@@ -475,13 +498,16 @@ int Main(int argc, char** argv) {
   if (line.help) {
     return std::fputs(kUsage, stdout) >= 0 && std::fflush(stdout) == 0 ? 0 : 1;
   }
+  if (line.version) return PrintVersion("cairn-worker");
   if (absl::GetFlag(FLAGS_print_cluster)) {
     const absl::Status printed = PrintCluster();
     if (!printed.ok()) PrintError(printed);
     return printed.ok() ? 0 : ExitCodeOf(printed);
   }
   CatchStopSignals();
-  const absl::StatusOr<Report> report = Run(line);
+  JobConfig job;
+  SummaryOptions summary;
+  const absl::StatusOr<Report> report = Run(line, job, summary);
   const int signal = stop_signal.load();
   if (!report.ok()) {
     PrintError(report.status());
@@ -494,6 +520,7 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "cairn-worker: cannot write the report to stdout\n");
     return 1;
   }
+  std::fputs(SummaryText(*report, job, summary).c_str(), stderr);
   return report->status == "interrupted" ? 128 + signal : 0;
 }
 

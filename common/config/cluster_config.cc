@@ -1,18 +1,23 @@
 #include "common/config/cluster_config.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "common/config/cluster_section.h"
+#include "common/config/config_node.h"
 #include "common/config/section_reader.h"
 #include "common/nearest.h"
+#include "common/printable_text.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -183,7 +188,9 @@ int32_t ClusterConfig::training_ordinal(absl::string_view type, int32_t index) c
   return -1;
 }
 
-absl::StatusOr<ClusterConfig> ParseCluster(absl::string_view text, absl::string_view source) {
+namespace {
+
+absl::StatusOr<ClusterConfig> Parse(absl::string_view text, absl::string_view source) {
   ASSIGN_OR_RETURN(const ConfigNode root, ParseTree(text, source));
   // JSON is a TF_CONFIG, which other programs extend.
   const bool is_json = absl::StartsWith(absl::StripLeadingAsciiWhitespace(text), "{");
@@ -207,6 +214,15 @@ absl::StatusOr<ClusterConfig> ParseCluster(absl::string_view text, absl::string_
   return config;
 }
 
+}  // namespace
+
+absl::StatusOr<ClusterConfig> ParseCluster(absl::string_view text, absl::string_view source) {
+  absl::StatusOr<ClusterConfig> cluster = Parse(text, source);
+  if (!cluster.ok()) return PrintableStatus(cluster.status());  // it quotes the file
+  for (std::string& warning : cluster->warnings) warning = PrintableText(warning);
+  return cluster;
+}
+
 absl::StatusOr<ClusterConfig> ReadClusterFile(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string text, ReadConfigFile(path));
   return ParseCluster(text, path);
@@ -219,12 +235,17 @@ absl::StatusOr<std::optional<ClusterConfig>> ReadTfConfig() {
 }
 
 bool IsLoopback(absl::string_view host) {
-  return host == "localhost" || host == "::1" || absl::StartsWith(host, "127.");
+  if (host == "localhost" || host == "::1") return true;
+  // The number alone: a name that begins with "127." may be anybody's.
+  in_addr number;
+  return absl::StartsWith(host, "127.") &&
+         inet_pton(AF_INET, std::string(host).c_str(), &number) == 1;
 }
 
 absl::StatusOr<HostPort> ParseHostPort(absl::string_view address) {
   const auto refuse = [&](absl::string_view why) {
-    return absl::InvalidArgumentError(absl::StrCat("address '", address.substr(0, 300), "' ", why));
+    return absl::InvalidArgumentError(
+        absl::StrCat("address '", absl::Utf8SafeCHexEscape(address.substr(0, 300)), "' ", why));
   };
   if (absl::StrContains(address, "://")) return refuse("has a scheme; give host:port alone");
   const size_t colon = address.rfind(':');
@@ -249,7 +270,7 @@ absl::StatusOr<HostPort> ParseHostPort(absl::string_view address) {
   const bool digits =
       !port_text.empty() && std::all_of(port_text.begin(), port_text.end(), absl::ascii_isdigit);
   if (!digits || !absl::SimpleAtoi(port_text, &result.port) || result.port > 65535) {
-    return refuse(absl::StrCat("has port '", port_text.substr(0, 20),
+    return refuse(absl::StrCat("has port '", absl::Utf8SafeCHexEscape(port_text.substr(0, 20)),
                                "'; expected a number from 0 to 65535"));
   }
   result.host = std::string(host);

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/config/local_path.h"
 #include "common/nearest.h"
 #include "common/status.h"
 
@@ -46,7 +47,7 @@ absl::Status Reader::Unknown(absl::string_view name) const {
   std::vector<absl::string_view> known;
   for (const FlagNames names : rules_.names) known.insert(known.end(), names.begin(), names.end());
   if (rules_.allow_set) known.push_back("set");
-  known.push_back("help");
+  known.insert(known.end(), {"help", "version"});
   return absl::InvalidArgumentError(
       absl::StrCat("unknown flag --", name, DidYouMean(name, known), "; --help lists them"));
 }
@@ -79,6 +80,10 @@ absl::Status Reader::ReadOne() {
     line_.help = true;
     return absl::OkStatus();
   }
+  if (name == "version" && equals == word.npos) {
+    line_.version = true;
+    return absl::OkStatus();
+  }
   std::string value;
   if (name == "set" && rules_.allow_set) {
     RETURN_IF_ERROR(TakeValue(name, equals, word, value));
@@ -97,6 +102,8 @@ absl::Status Reader::ReadOne() {
   } else {
     RETURN_IF_ERROR(TakeValue(name, equals, word, value));
   }
+  // No flag takes a URL.
+  RETURN_IF_ERROR(CheckLocalPath(absl::StrCat("flag --", flag->Name()), value));
   std::string error;
   if (flag->ParseFrom(value, &error)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("flag --", flag->Name(), ": found '", value,

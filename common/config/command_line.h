@@ -12,6 +12,7 @@ namespace cairn {
 
 struct CommandLine {
   bool help = false;              // --help
+  bool version = false;           // --version
   std::vector<std::string> sets;  // values of --set, in order, where it is allowed
 };
 
@@ -25,8 +26,8 @@ struct CommandLineRules {
 // Sets the Abseil flags that `rules` lists, as "--name=value", "--name value" and, for booleans,
 // "--name" and "--noname". `arguments` are those after the program's name. Abseil's own parser ends
 // the program with status 1 and takes a flag only once, so it is not used.
-// kInvalidArgument: an unknown flag (names the nearest), a value missing or refused, a word that is
-// no flag.
+// kInvalidArgument: an unknown flag (names the nearest), a value missing or refused, a URL where a
+// path is expected, a word that is no flag.
 absl::Status ReadCommandLine(absl::Span<const char* const> arguments, const CommandLineRules& rules,
                              CommandLine& line);
 

@@ -15,8 +15,10 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "common/deadline.h"
+#include "common/printable_text.h"
 #include "common/status.h"
 #include "yaml-cpp/depthguard.h"
 #include "yaml-cpp/eventhandler.h"
@@ -221,6 +223,35 @@ class TreeBuilder : public YAML::EventHandler {
   size_t text_bytes_ = 0;
 };
 
+// The first line up to `last` that is indented with a tab, from 1; 0: none.
+int TabbedLine(absl::string_view text, int last) {
+  int number = 0;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    if (++number > last) break;
+    const size_t indent = line.find_first_not_of(" \t");
+    if (indent != line.npos && absl::StrContains(line.substr(0, indent), '\t')) return number;
+  }
+  return 0;
+}
+
+// What the parser stumbled over, in the terms of whoever wrote the text.
+absl::Status NotYaml(const YAML::Exception& error, absl::string_view text,
+                     absl::string_view source) {
+  const std::string why = absl::Utf8SafeCHexEscape(error.msg);  // it quotes the text
+  if (error.mark.is_null()) return Refuse(source, absl::StrCat("not valid YAML: ", why));
+  const int tabbed = TabbedLine(text, error.mark.line + 1);
+  if (tabbed > 0) {
+    return Refuse(absl::StrCat(source, ":", tabbed),
+                  "not valid YAML: the line is indented with a tab; indent with spaces");
+  }
+  const bool alias =
+      absl::StrContains(error.msg, "anchor") || absl::StrContains(error.msg, "alias");
+  return Refuse(
+      absl::StrCat(source, ":", error.mark.line + 1, ":", error.mark.column + 1),
+      absl::StrCat("not valid YAML: ", why,
+                   alias ? "; text that starts with * or & needs quotes, as in \"*.csv\"" : ""));
+}
+
 absl::StatusOr<std::string> ReadAll(int file, const std::string& path,
                                     absl::Duration pipe_patience) {
   // One byte over the limit is enough for ParseTree to refuse it.
@@ -295,10 +326,12 @@ absl::StatusOr<ConfigNode> ParseTree(absl::string_view text, absl::string_view s
     return Refuse(absl::StrCat(source, ":", error.mark.line + 1),
                   absl::StrCat("nested more than ", kMaxConfigDepth, " deep"));
   } catch (const YAML::Exception& error) {
-    if (error.mark.is_null()) return Refuse(source, absl::StrCat("not valid YAML: ", error.msg));
-    return Refuse(absl::StrCat(source, ":", error.mark.line + 1, ":", error.mark.column + 1),
-                  absl::StrCat("not valid YAML: ", error.msg));
+    return NotYaml(error, text, source);
   }
+}
+
+absl::Status PrintableStatus(const absl::Status& status) {
+  return absl::Status(status.code(), PrintableText(status.message()));
 }
 
 absl::StatusOr<std::string> ReadConfigFile(const std::string& path, absl::Duration pipe_patience) {

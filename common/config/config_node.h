@@ -49,6 +49,9 @@ absl::StatusOr<ConfigNode> ParseTree(absl::string_view text, absl::string_view s
 absl::StatusOr<std::string> ReadConfigFile(const std::string& path,
                                            absl::Duration pipe_patience = absl::Seconds(10));
 
+// `status` with PrintableText of its message.
+absl::Status PrintableStatus(const absl::Status& status);
+
 // Applies "key.path=value" to `root`: `value` is YAML and replaces what is there; missing sections
 // are made; a number steps into a list, one past its end appends. kInvalidArgument says what is
 // wrong with it.

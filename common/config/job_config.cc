@@ -9,6 +9,7 @@
 #include "common/config/config_node.h"
 #include "common/config/job_sections.h"
 #include "common/config/section_reader.h"
+#include "common/printable_text.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -73,8 +74,10 @@ absl::Status JobError(const ConfigNode& root, absl::string_view path, absl::stri
   return absl::InvalidArgumentError(absl::StrCat(WhereOf(root, path), ": ", path, ": ", why));
 }
 
-absl::StatusOr<JobConfig> ParseJob(absl::string_view text, absl::string_view source,
-                                   const JobOptions& options) {
+namespace {
+
+absl::StatusOr<JobConfig> Parse(absl::string_view text, absl::string_view source,
+                                const JobOptions& options) {
   ASSIGN_OR_RETURN(ConfigNode root, ParseTree(text, source));
   for (const std::string& override_text : options.overrides) {
     RETURN_IF_ERROR(ApplyOverride(override_text, &root));
@@ -86,8 +89,19 @@ absl::StatusOr<JobConfig> ParseJob(absl::string_view text, absl::string_view sou
   RETURN_IF_ERROR(CheckName(root, job));
   RETURN_IF_ERROR(FinishModel(root, &job));
   RETURN_IF_ERROR(FinishData(root, &job));
+  RETURN_IF_ERROR(CheckKeyUses(root, &job));
   FinishOptimizer(&job);
   RETURN_IF_ERROR(FinishStrategy(root, &job));
+  return job;
+}
+
+}  // namespace
+
+absl::StatusOr<JobConfig> ParseJob(absl::string_view text, absl::string_view source,
+                                   const JobOptions& options) {
+  absl::StatusOr<JobConfig> job = Parse(text, source, options);
+  if (!job.ok()) return PrintableStatus(job.status());  // it quotes the file
+  for (std::string& warning : job->warnings) warning = PrintableText(warning);
   return job;
 }
 

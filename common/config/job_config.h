@@ -170,6 +170,8 @@ struct OutputConfig {
   std::string metrics_file;
   std::string export_file;  // key `export`
   std::string tensorboard;  // a folder
+  // Between lines of progress on a stderr that is no terminal; 0: none.
+  double progress_seconds = 10;
 };
 
 // Thread safety: a value.
@@ -181,6 +183,7 @@ struct JobConfig {
   OptimizerConfig optimizer;
   std::vector<OptimizerOverride> per_variable;
   std::string not_finite = "reject";  // optimizer.not_finite: reject skip
+  std::string divergence = "stop";    // optimizer.divergence: stop ignore
   StrategyConfig strategy;
   StorageConfig storage;
   CheckpointConfig checkpoint;
@@ -190,6 +193,8 @@ struct JobConfig {
   ClusterConfig cluster;
   // Keys that do nothing in this job, one line each, for the log. cluster.warnings are separate.
   std::vector<std::string> warnings;
+  // Likewise, but only where the job runs on the servers of a cluster.
+  std::vector<std::string> in_process_warnings;
 };
 
 struct JobOptions {

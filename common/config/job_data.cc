@@ -10,6 +10,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "common/config/job_sections.h"
+#include "common/config/local_path.h"
 #include "common/config/section_reader.h"
 #include "common/status.h"
 
@@ -38,6 +39,7 @@ class FileFinder {
     if (value.kind != ConfigNode::Kind::kScalar || value.text.empty()) {
       return Unexpected(value, path, "a path or a glob");
     }
+    RETURN_IF_ERROR(CheckLocalPath(absl::StrCat(value.where, ": ", path), value.text));
     const std::string full = Resolve(value.text);
     struct stat status;
     const bool is_glob = full.find_first_of("*?[") != std::string::npos;

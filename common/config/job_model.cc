@@ -1,7 +1,4 @@
 // Section `model`.
-#include <algorithm>
-
-#include "absl/strings/str_join.h"
 #include "common/config/job_sections.h"
 #include "common/config/section_reader.h"
 #include "common/status.h"
@@ -13,28 +10,6 @@ namespace {
 constexpr int64_t kMaxWidth = int64_t{1} << 20;        // of a layer, a row, a factor
 constexpr int64_t kMaxHashBuckets = int64_t{1} << 40;  // keys are 64-bit; this is a typing error
 constexpr int64_t kMaxNegatives = 1000;
-
-// Which models read a key, for a warning about one that does nothing.
-struct KeyUse {
-  absl::string_view key;
-  Names models;
-};
-
-const std::vector<KeyUse>& KeyUses() {
-  static const auto* const kUses = new std::vector<KeyUse>{
-      {"classes", {"linear", "mlp"}},
-      {"hidden", {"mlp", "wide_deep"}},
-      {"bottom_hidden", {"dlrm"}},
-      {"top_hidden", {"dlrm"}},
-      {"factors", {"fm", "matrix_factorization", "skip_gram"}},
-      {"embedding", {"mlp", "wide_deep", "dlrm"}},
-      {"window", {"skip_gram"}},
-      {"negatives", {"skip_gram"}},
-      {"min_count", {"skip_gram"}},
-      {"subsample", {"skip_gram"}},
-  };
-  return *kUses;
-}
 
 absl::Status ReadInit(const ConfigNode& value, const std::string& path, ModelConfig* model) {
   InitializerConfig init;
@@ -138,18 +113,6 @@ absl::Status FinishModel(const ConfigNode& root, JobConfig* job) {
     return JobError(root, "model.classes",
                     absl::StrCat("is ", model.classes, "; ", model.loss,
                                  " has one output: leave it out, or use softmax_cross_entropy"));
-  }
-  for (const KeyUse& use : KeyUses()) {
-    const ConfigNode* section = root.Find("model");
-    const ConfigNode* member = section == nullptr ? nullptr : section->Find(use.key);
-    if (member == nullptr ||
-        std::find(use.models.begin(), use.models.end(), model.type) != use.models.end()) {
-      continue;
-    }
-    if (use.key == "embedding") model.embedding = {};
-    job->warnings.push_back(absl::StrCat(member->key_where, ": model.", use.key,
-                                         " does nothing in a ", model.type, " model; it is for ",
-                                         absl::StrJoin(use.models, ", ")));
   }
   return absl::OkStatus();
 }

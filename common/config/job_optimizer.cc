@@ -157,6 +157,7 @@ absl::Status ReadOptimizer(const ConfigNode& section, const std::string& path, J
     return ReadPerVariable(value, at, &job->per_variable);
   }));
   fields.push_back(Choice("not_finite", &job->not_finite, {"reject", "skip"}));
+  fields.push_back(Choice("divergence", &job->divergence, {"stop", "ignore"}));
   RETURN_IF_ERROR(ReadSection(section, path, fields));
   return CheckOptimizer(section, path, job->optimizer);
 }

@@ -28,6 +28,9 @@ absl::Status ReadData(const ConfigNode& section, const std::string& path,
 // What follows from several sections together. `root` is the file, for the places in messages.
 absl::Status FinishModel(const ConfigNode& root, JobConfig* job);
 absl::Status FinishData(const ConfigNode& root, JobConfig* job);
+// Reports every key that is given and that nothing in this job reads: refuses it, or adds to
+// job->warnings.
+absl::Status CheckKeyUses(const ConfigNode& root, JobConfig* job);
 void FinishOptimizer(JobConfig* job);
 absl::Status FinishStrategy(const ConfigNode& root, JobConfig* job);
 

@@ -99,7 +99,7 @@ absl::Status ReadPartitioner(const ConfigNode& value, const std::string& path,
 
 absl::Status ReadExport(const ConfigNode& value, const std::string& path, std::string* out) {
   std::string text;
-  RETURN_IF_ERROR(ReadText(value, path, &text));
+  RETURN_IF_ERROR(ReadPath(value, path, &text));
   if (!text.empty() && !absl::EndsWith(text, ".npz") && !absl::EndsWith(text, ".safetensors")) {
     return Unexpected(value, path, "a path that ends in .npz or .safetensors");
   }
@@ -144,38 +144,7 @@ absl::Status ReadStrategy(const ConfigNode& section, const std::string& path, Jo
                             &strategy.communication.connect_timeout_seconds)})});
 }
 
-// What only workers that train as one have a use for.
-absl::Status CheckCommunication(const ConfigNode& root, const StrategyConfig& strategy) {
-  if (strategy.type == "multi_worker_mirrored") return absl::OkStatus();
-  const CommunicationConfig& given = strategy.communication;
-  const CommunicationConfig unset;
-  const std::pair<absl::string_view, bool> keys[] = {
-      {"implementation", given.implementation != unset.implementation},
-      {"bytes_per_pack", given.bytes_per_pack != unset.bytes_per_pack},
-      {"timeout_seconds", given.timeout_seconds != unset.timeout_seconds},
-      {"connect_timeout_seconds", given.connect_timeout_seconds != unset.connect_timeout_seconds}};
-  for (const auto& [key, is_set] : keys) {
-    if (!is_set) continue;
-    return JobError(root, absl::StrCat("strategy.communication.", key),
-                    absl::StrCat("is for type: multi_worker_mirrored, whose workers exchange "
-                                 "gradients; with type: ",
-                                 strategy.type, " leave it out"));
-  }
-  return absl::OkStatus();
-}
-
-// What only parameter_server has a use for, and how many devices the others take.
-absl::Status CheckStrategyType(const ConfigNode& root, const StrategyConfig& strategy) {
-  if (strategy.type == "parameter_server") return absl::OkStatus();
-  for (const char* key : {"consistency", "staleness_bound_steps", "replicas_to_aggregate",
-                          "sync_mean", "on_worker_loss", "wire"}) {
-    const std::string path = absl::StrCat("strategy.", key);
-    const ConfigNode* section = root.Find("strategy");
-    if (section == nullptr || section->Find(key) == nullptr) continue;
-    return JobError(root, path,
-                    absl::StrCat("is for type: parameter_server; with type: ", strategy.type,
-                                 " every step is synchronous, in its own process: leave it out"));
-  }
+absl::Status CheckDeviceCount(const ConfigNode& root, const StrategyConfig& strategy) {
   const bool one = strategy.type == "one_device" || strategy.type == "default";
   if (!one || strategy.devices.size() <= 1) return absl::OkStatus();
   return JobError(root, "strategy.devices",
@@ -185,8 +154,7 @@ absl::Status CheckStrategyType(const ConfigNode& root, const StrategyConfig& str
 
 absl::Status FinishStrategy(const ConfigNode& root, JobConfig* job) {
   const StrategyConfig& strategy = job->strategy;
-  RETURN_IF_ERROR(CheckStrategyType(root, strategy));
-  RETURN_IF_ERROR(CheckCommunication(root, strategy));
+  RETURN_IF_ERROR(CheckDeviceCount(root, strategy));
   if (strategy.consistency == "sync" && strategy.replicas_to_aggregate > 0 &&
       !job->checkpoint.directory.empty()) {
     return JobError(
@@ -202,19 +170,6 @@ absl::Status FinishStrategy(const ConfigNode& root, JobConfig* job) {
                                  "; with consistency: sync a step is computed from the mean of the "
                                  "one before: leave it out, or use async"));
   }
-  struct Key {
-    absl::string_view name;
-    absl::string_view consistency;  // that it is for
-    bool set;
-  };
-  for (const Key& key : {Key{"replicas_to_aggregate", "sync", strategy.replicas_to_aggregate != 0},
-                         Key{"sync_mean", "sync", strategy.sync_mean != "rows"},
-                         Key{"staleness_bound_steps", "ssp", strategy.staleness_bound_steps > 0}}) {
-    if (!key.set || strategy.consistency == key.consistency) continue;
-    const std::string path = absl::StrCat("strategy.", key.name);
-    job->warnings.push_back(absl::StrCat(WhereOf(root, path), ": ", path,
-                                         " does nothing with consistency: ", strategy.consistency));
-  }
   if (strategy.consistency != "ssp") return absl::OkStatus();
   if (strategy.pull_ahead_steps <= strategy.staleness_bound_steps) return absl::OkStatus();
   return JobError(root, "strategy.pull_ahead_steps",
@@ -228,7 +183,7 @@ absl::Status ReadStorage(const ConfigNode& section, const std::string& path, Job
   StorageConfig& storage = job->storage;
   RETURN_IF_ERROR(ReadSection(
       section, path,
-      {Text("directory", &storage.directory),
+      {Path("directory", &storage.directory),
        Choice("durability", &storage.durability, {"off", "snapshot", "log", "log_sync"}),
        NumberFrom("snapshot_interval_seconds", 0.001, &storage.snapshot_interval_seconds),
        Integer("memory_budget_bytes", &storage.memory_budget_bytes, 0)}));
@@ -256,7 +211,7 @@ absl::Status ReadWarmStart(const ConfigNode& section, const std::string& path,
                            WarmStartConfig* out) {
   RETURN_IF_ERROR(
       ReadSection(section, path,
-                  {Text("from", &out->from),
+                  {Path("from", &out->from),
                    Custom("variables", [&](const ConfigNode& value, const std::string& at) {
                      return ReadPatterns(value, at, &out->variables);
                    })}));
@@ -270,8 +225,8 @@ absl::Status ReadCheckpoint(const ConfigNode& section, const std::string& path, 
   CheckpointConfig& checkpoint = job->checkpoint;
   RETURN_IF_ERROR(ReadSection(
       section, path,
-      {Text("directory", &checkpoint.directory), Integer("every_steps", &checkpoint.every_steps, 0),
-       Integer("keep", &checkpoint.keep, 1), Text("restore", &checkpoint.restore),
+      {Path("directory", &checkpoint.directory), Integer("every_steps", &checkpoint.every_steps, 0),
+       Integer("keep", &checkpoint.keep, 1), Path("restore", &checkpoint.restore),
        Custom("warm_start", [&](const ConfigNode& value, const std::string& at) {
          return ReadWarmStart(value, at, &checkpoint.warm_start);
        })}));
@@ -296,12 +251,13 @@ absl::Status ReadEvaluation(const ConfigNode& section, const std::string& path, 
 
 absl::Status ReadOutput(const ConfigNode& section, const std::string& path, JobConfig* job) {
   return ReadSection(section, path,
-                     {Text("metrics_file", &job->output.metrics_file),
+                     {Path("metrics_file", &job->output.metrics_file),
                       Custom("export",
                              [&](const ConfigNode& value, const std::string& at) {
                                return ReadExport(value, at, &job->output.export_file);
                              }),
-                      Text("tensorboard", &job->output.tensorboard)});
+                      Path("tensorboard", &job->output.tensorboard),
+                      NumberFrom("progress_seconds", 0, &job->output.progress_seconds)});
 }
 
 }  // namespace cairn

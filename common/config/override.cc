@@ -1,6 +1,9 @@
 // --set key.path=value.
+#include <algorithm>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -10,7 +13,8 @@
 namespace cairn {
 namespace {
 
-// Where values of overrides are. Messages give the key's path beside it.
+// Where values of overrides are. Messages give the key's path beside it. A section that an override
+// only passes through stays at its place in the file, which is what lacks its other keys.
 constexpr absl::string_view kWhere = "--set";
 
 void SetWhere(ConfigNode* node) {
@@ -21,7 +25,8 @@ void SetWhere(ConfigNode* node) {
 ConfigNode* Append(ConfigNode* parent, absl::string_view key) {
   ConfigNode child;
   child.key = std::string(key);
-  child.where = child.key_where = std::string(kWhere);
+  child.where = parent->where;
+  child.key_where = std::string(kWhere);
   parent->children.push_back(std::move(child));
   return &parent->children.back();
 }
@@ -31,7 +36,6 @@ absl::StatusOr<ConfigNode*> Step(ConfigNode* parent, absl::string_view step, abs
                                  const std::string& where) {
   if (parent->kind == ConfigNode::Kind::kEmpty) {
     parent->kind = ConfigNode::Kind::kMap;
-    parent->where = std::string(kWhere);
   }
   if (parent->kind == ConfigNode::Kind::kMap) {
     ConfigNode* child = parent->Find(step);
@@ -58,11 +62,16 @@ absl::Status ApplyOverride(absl::string_view assignment, ConfigNode* root) {
   const std::pair<absl::string_view, absl::string_view> parts =
       absl::StrSplit(assignment, absl::MaxSplits('=', 1));
   const std::vector<absl::string_view> steps = absl::StrSplit(parts.first, '.');
-  bool valid = assignment.find('=') != absl::string_view::npos;
-  for (const absl::string_view step : steps) valid = valid && !step.empty();
+  constexpr size_t kMaxKeyBytes = 300;
+  bool valid =
+      assignment.find('=') != absl::string_view::npos && parts.first.size() <= kMaxKeyBytes;
+  for (const absl::string_view step : steps) {
+    valid = valid && !step.empty() && std::all_of(step.begin(), step.end(), absl::ascii_isprint);
+  }
   if (!valid || steps.size() > kMaxConfigDepth) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--set '", assignment, "': expected key.path=value, as in --set optimizer.type=adam"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--set '", absl::Utf8SafeCHexEscape(assignment.substr(0, kMaxKeyBytes)),
+                     "': expected key.path=value, as in --set optimizer.type=adam"));
   }
   const std::string where = absl::StrCat("--set ", parts.first);
   ASSIGN_OR_RETURN(ConfigNode value, ParseTree(parts.second, where));

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
+#include "common/config/local_path.h"
 #include "common/nearest.h"
 #include "common/status.h"
 
@@ -86,6 +87,12 @@ Field Custom(absl::string_view key,
 Field Text(absl::string_view key, std::string* out) {
   return {key, [=](const ConfigNode& value, const std::string& path) {
             return ReadText(value, path, out);
+          }};
+}
+
+Field Path(absl::string_view key, std::string* out) {
+  return {key, [=](const ConfigNode& value, const std::string& path) {
+            return ReadPath(value, path, out);
           }};
 }
 
@@ -181,6 +188,11 @@ absl::Status ReadText(const ConfigNode& value, const std::string& path, std::str
   }
   *out = value.text;
   return absl::OkStatus();
+}
+
+absl::Status ReadPath(const ConfigNode& value, const std::string& path, std::string* out) {
+  RETURN_IF_ERROR(ReadText(value, path, out));
+  return CheckLocalPath(absl::StrCat(value.where, ": ", path), *out);
 }
 
 absl::Status ReadInteger(const ConfigNode& value, const std::string& path, int64_t low,

@@ -30,6 +30,7 @@ absl::Status ReadSection(const ConfigNode& section, const std::string& path,
 // Fields by type. Each writes its target only if the value is good; targets outlive the call of
 // ReadSection. Bounds are inclusive.
 Field Text(absl::string_view key, std::string* out);
+Field Path(absl::string_view key, std::string* out);  // of a local file or folder; may be empty
 Field Boolean(absl::string_view key, bool* out);
 Field Integer(absl::string_view key, int64_t* out, int64_t low,
               int64_t high = std::numeric_limits<int64_t>::max());
@@ -50,6 +51,7 @@ Field NotBuilt(absl::string_view key, std::string instead);
 
 // Values by themselves, for Custom.
 absl::Status ReadText(const ConfigNode& value, const std::string& path, std::string* out);
+absl::Status ReadPath(const ConfigNode& value, const std::string& path, std::string* out);
 absl::Status ReadNumber(const ConfigNode& value, const std::string& path, double* out);
 absl::Status ReadInteger(const ConfigNode& value, const std::string& path, int64_t low,
                          int64_t high, int64_t* out);

@@ -1,6 +1,5 @@
 #include "common/http/http_server.h"
 
-#include <arpa/inet.h>
 #include <civetweb.h>
 #include <dlfcn.h>
 #include <pthread.h>
@@ -12,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/config/cluster_config.h"
@@ -64,12 +64,7 @@ std::string HostOf(absl::string_view header) {
   return std::string(header.substr(0, header.find(':')));
 }
 
-// Numbers and "localhost" alone: a name that begins with "127." may be anybody's.
-bool NamesLoopback(const std::string& host) {
-  in_addr v4{};
-  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) return IsLoopback(host);
-  return host == "localhost" || host == "::1";
-}
+HttpReply NoPath() { return {.status = 400, .body = "ask for a path of this server: GET /path\n"}; }
 
 class CivetwebServer final : public HttpServer {
  public:
@@ -84,6 +79,7 @@ class CivetwebServer final : public HttpServer {
  private:
   void Stop();
   static int OnRequest(mg_connection* connection);
+  static void OnClose(const mg_connection* connection);
   static int OnLog(const mg_connection* connection, const char* text);
 
   HttpReply Answer(const mg_connection* connection, const mg_request_info& request) const;
@@ -134,11 +130,13 @@ HttpReply CivetwebServer::Answer(const mg_connection* connection,
     return {.status = 413, .body = "a request here has no body\n"};
   }
   const char* const host = mg_get_header(connection, "Host");
-  if (loopback_ && host != nullptr && !NamesLoopback(HostOf(host))) {
+  if (loopback_ && host != nullptr && !IsLoopback(HostOf(host))) {
     return {.status = 421,
             .body = absl::StrCat("this server listens on ", address_,
                                  " alone: ask for it by that name\n")};
   }
+  const absl::string_view uri = request.request_uri == nullptr ? "" : request.request_uri;
+  if (absl::StrContains(uri.substr(0, uri.find('?')), "%00")) return NoPath();
   const auto page = pages_.find(request.local_uri == nullptr ? "" : request.local_uri);
   if (page != pages_.end()) {
     return page->second(request.query_string == nullptr ? "" : request.query_string);
@@ -170,6 +168,19 @@ int CivetwebServer::OnRequest(mg_connection* connection) {
   return 1;  // answered: civetweb's own handlers never see a request
 }
 
+// civetweb ends a connection without an answer where the request names no path of this server: an
+// absolute URI, or "*".
+void CivetwebServer::OnClose(const mg_connection* connection) {
+  const mg_request_info* const request = mg_get_request_info(connection);
+  if (request == nullptr || request->request_uri == nullptr || request->request_method == nullptr) {
+    return;
+  }
+  const absl::string_view uri = request->request_uri;
+  if (uri != "*" && !absl::StrContains(uri, "://")) return;
+  if (request->local_uri != nullptr) return;
+  Send(const_cast<mg_connection*>(connection), NoPath(), /*with_body=*/true);
+}
+
 absl::Status CivetwebServer::Listen(const HttpOptions& options) {
   static std::once_flag once;
   std::call_once(once, [] { mg_init_library(MG_FEATURES_DEFAULT); });
@@ -182,11 +193,12 @@ absl::Status CivetwebServer::Listen(const HttpOptions& options) {
     settings.push_back(absl::StrCat(value));
   };
   set("listening_ports", wanted);
-  set("num_threads", kHttpThreads);
+  set("num_threads", options.threads);
   set("connection_queue", kHttpQueue);
   set("max_request_size", kMaxHttpRequestBytes);
-  set("request_timeout_ms", kHttpTimeoutMs);
+  set("request_timeout_ms", options.timeout_ms);
   set("enable_keep_alive", "no");
+  set("decode_url", "no");  // no page has a name that needs it, and %00 would end the path
   set("enable_directory_listing", "no");
   std::vector<const char*> list;
   list.reserve(settings.size() + 1);
@@ -195,6 +207,7 @@ absl::Status CivetwebServer::Listen(const HttpOptions& options) {
   mg_callbacks callbacks{};
   callbacks.begin_request = &OnRequest;
   callbacks.log_message = &OnLog;
+  callbacks.connection_close = &OnClose;
   context_ = mg_start(&callbacks, this, list.data());
   mg_server_port bound{};
   if (context_ == nullptr || mg_get_server_ports(context_, 1, &bound) != 1) {

@@ -12,11 +12,6 @@
 
 namespace cairn {
 
-struct HttpOptions {
-  std::string address = "127.0.0.1";  // a number: "127.0.0.1", "0.0.0.0", "::1"; or "localhost"
-  int32_t port = 0;                   // 0: a free one
-};
-
 struct HttpReply {
   int status = 200;
   std::string content_type = "text/plain; charset=utf-8";
@@ -35,11 +30,23 @@ inline constexpr int kHttpThreads = 8;
 inline constexpr int kHttpQueue = 32;
 // A request must have arrived, and an answer been taken, by then.
 inline constexpr int kHttpTimeoutMs = 3000;
+// The same of a listener for probes alone: a caller that sends slowly takes a thread for a third of
+// the time, so that 40 of them delay a probe by 3 s at most.
+inline constexpr int kHealthThreads = 16;
+inline constexpr int kHealthTimeoutMs = 1000;
+
+struct HttpOptions {
+  std::string address = "127.0.0.1";  // a number: "127.0.0.1", "0.0.0.0", "::1"; or "localhost"
+  int32_t port = 0;                   // 0: a free one
+  int threads = kHttpThreads;
+  int timeout_ms = kHttpTimeoutMs;
+};
 
 // Answers GET and HEAD of the paths it is given, without a body in the request, and nothing else:
-// 404 lists the paths, 405, 413. A browser is told to load nothing from elsewhere
-// (Content-Security-Policy) and to keep nothing. On a loopback address only requests that name such
-// a host are answered (421 else), so that no web page can read it through a name of its own.
+// 404 lists the paths, 400 (no path of this server), 405, 413. A browser is told to load nothing
+// from elsewhere (Content-Security-Policy) and to keep nothing. On a loopback address only requests
+// that name such a host are answered (421 else), so that no web page can read it through a name of
+// its own.
 //
 // Thread safety: pages are called from several threads at once, until the destructor returns.
 class HttpServer {

@@ -187,7 +187,7 @@ absl::Status Unknown(absl::string_view type) {
   std::vector<absl::string_view> types;
   for (const OptimizerRule& rule : OptimizerRules()) types.push_back(rule.type);
   types.push_back(kNone);
-  return absl::InvalidArgumentError(absl::StrCat("unknown optimizer '", type, "'",
+  return absl::InvalidArgumentError(absl::StrCat("unknown optimizer ", QuotedName(type),
                                                  DidYouMean(type, types),
                                                  "; known: ", absl::StrJoin(types, ", ")));
 }

@@ -28,8 +28,8 @@ namespace cairn {
 // what was not pushed.
 struct OptimizerConfig {
   std::string type = "sgd";
-  ScheduleConfig learning_rate;
-  absl::btree_map<std::string, double> arguments;
+  ScheduleConfig learning_rate = {};
+  absl::btree_map<std::string, double> arguments = {};
   double clipvalue = 0;  // 0: none. At most one of the three, as in Keras.
   double clipnorm = 0;   // by the server where it holds the whole variable, else by the worker
   double global_clipnorm = 0;  // by the worker, which knows all gradients; servers ignore it
@@ -46,8 +46,8 @@ std::string OptimizerText(const OptimizerConfig& config);
 
 // One slot ("momentum", "accumulator", …) of an optimizer, one value per element of the variable.
 struct SlotSpec {
-  std::string name;      // Keras' slot name, e.g. "velocity"
-  double initial_value;  // of every element
+  std::string name = {};      // Keras' slot name, e.g. "velocity"
+  double initial_value = {};  // of every element
 };
 
 // An update's constants: made once per push by Optimizer::Begin, shared by every stripe the push

@@ -201,7 +201,7 @@ absl::Status ValidateSchedule(const ScheduleConfig& config) {
   if (rule == nullptr) {
     std::vector<absl::string_view> types;
     for (const ScheduleRule& known : Rules()) types.push_back(known.type);
-    return absl::InvalidArgumentError(absl::StrCat("unknown schedule '", config.type, "'",
+    return absl::InvalidArgumentError(absl::StrCat("unknown schedule ", QuotedName(config.type),
                                                    DidYouMean(config.type, types),
                                                    "; known: ", absl::StrJoin(types, ", ")));
   }

@@ -16,9 +16,9 @@ namespace cairn {
 // piecewise_constant_decay's.
 struct ScheduleConfig {
   std::string type = "constant";
-  absl::btree_map<std::string, double> arguments;
-  std::vector<double> boundaries;
-  std::vector<double> values;
+  absl::btree_map<std::string, double> arguments = {};
+  std::vector<double> boundaries = {};
+  std::vector<double> values = {};
 
   bool operator==(const ScheduleConfig& other) const = default;
 };

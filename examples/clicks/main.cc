@@ -11,23 +11,48 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/types/span.h"
+#include "common/config/command_line.h"
+#include "common/version.h"
 #include "examples/clicks/ground_truth.h"
 #include "worker/ops/metrics.h"
 
-ABSL_FLAG(int64_t, rows, 100000, "rows to write");
-ABSL_FLAG(uint64_t, seed, 1, "which log: other seeds give other rows of the same world");
-ABSL_FLAG(uint64_t, truth_seed, 1, "which world: what the tokens and counts mean");
-ABSL_FLAG(std::string, out, "", "file to write; compressed if it ends in .gz");
-ABSL_FLAG(std::string, truth, "",
-          "file for each row's true click probability, one a line (cairn-worker's predictions "
-          "have the same order)");
+ABSL_FLAG(int64_t, rows, 100000, "a number");
+ABSL_FLAG(uint64_t, seed, 1, "a number");
+ABSL_FLAG(uint64_t, truth_seed, 1, "a number");
+ABSL_FLAG(std::string, out, "", "a file");
+ABSL_FLAG(std::string, truth, "", "a file");
 
 namespace {
+
+constexpr absl::string_view kFlags[] = {"rows", "seed", "truth_seed", "out", "truth"};
+
+constexpr char kUsage[] =
+    R"(cairn-make-clicks writes click logs in Criteo's format, drawn from a known truth.
+
+  --out FILE         file to write; compressed if its name ends in .gz; required
+  --rows N           rows to write; default 100000
+  --seed N           which log: another seed draws other rows of the same truth; default 1
+  --truth_seed N     which truth: the effect of each token and count; default 1
+  --truth FILE       gets each row's true click probability, one a line, in the order of
+                     cairn-worker's predictions
+  --help             this text
+  --version          version, build, and the versions of protocol and formats
+
+Example:
+  cairn-make-clicks --rows 400000 --seed 1 --out train.tsv
+  cairn-make-clicks --rows 40000 --seed 2 --out eval.tsv
+
+The last line of stdout is one JSON object: rows, click_rate, bayes_auc.
+)";
+
+int Refuse(absl::string_view text) {
+  std::fprintf(stderr, "cairn-make-clicks: %.*s\n", static_cast<int>(text.size()), text.data());
+  return 2;
+}
 
 // A text file, compressed where the name says so. zlib writes plain files too.
 class TextFile {
@@ -96,17 +121,15 @@ bool WriteLog(int64_t rows, std::vector<float>* labels, std::vector<float>* scor
 }  // namespace
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage(
-      "writes click logs in Criteo's format from a known truth.\n"
-      "  cairn-make-clicks --rows 400000 --seed 1 --out train.tsv\n"
-      "  cairn-make-clicks --rows 40000 --seed 2 --out eval.tsv");
-  const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
+  cairn::CommandLine line;
+  const absl::Status parsed = cairn::ReadCommandLine(
+      absl::MakeConstSpan(argv + 1, static_cast<size_t>(argc - 1)), {.names = {kFlags}}, line);
+  if (!parsed.ok()) return Refuse(parsed.message());
+  if (line.help) return std::fputs(kUsage, stdout) >= 0 && std::fflush(stdout) == 0 ? 0 : 1;
+  if (line.version) return cairn::PrintVersion("cairn-make-clicks");
   const int64_t rows = absl::GetFlag(FLAGS_rows);
-  if (rest.size() > 1 || absl::GetFlag(FLAGS_out).empty() || rows < 1) {
-    std::fprintf(stderr,
-                 "cairn-make-clicks: needs --out FILE and --rows of at least 1, and no other "
-                 "arguments; see --help\n");
-    return 2;
+  if (absl::GetFlag(FLAGS_out).empty() || rows < 1) {
+    return Refuse("needs --out FILE and --rows of at least 1; --help lists the flags");
   }
   std::vector<float> labels, scores;
   if (!WriteLog(rows, &labels, &scores)) return 1;

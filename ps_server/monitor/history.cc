@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ps_server/monitor/standing.h"
+#include "thrift/job_state.h"
 
 namespace cairn {
 namespace {

@@ -1,5 +1,6 @@
 #include "ps_server/monitor/monitor.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <thread>
@@ -9,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
@@ -18,32 +20,70 @@
 #include "common/status.h"
 #include "ps_server/monitor/history.h"
 #include "ps_server/monitor/page_files.h"
+#include "ps_server/monitor/peers.h"
 #include "ps_server/monitor/ps_metrics.h"
+#include "thrift/job_state.h"
 
 namespace cairn {
 namespace {
 
-// "after=N" of /status.json; nullopt: malformed.
-std::optional<int64_t> AfterOf(absl::string_view query) {
-  if (query.empty()) return 0;
-  int64_t after = 0;
-  if (!absl::ConsumePrefix(&query, "after=") || !absl::SimpleAtoi(query, &after) || after < 0) {
-    return std::nullopt;
+// What /status.json is asked for.
+struct StatusQuery {
+  int64_t after = 0;  // samples of the history with a number above it
+  std::string job;    // empty: the first
+};
+
+// "after=N&job=NAME", both may be left out; nullopt: malformed.
+std::optional<StatusQuery> ParseQuery(absl::string_view text) {
+  StatusQuery query;
+  for (absl::string_view part : absl::StrSplit(text, '&', absl::SkipEmpty())) {
+    if (absl::ConsumePrefix(&part, "job=")) {
+      query.job = std::string(part);
+    } else if (!absl::ConsumePrefix(&part, "after=") || !absl::SimpleAtoi(part, &query.after) ||
+               query.after < 0) {
+      return std::nullopt;
+    }
   }
-  return after;
+  return query;
 }
+
+// Since when each job has stalled, by those who look at it.
+// Thread safety: every method may be called from several threads at once.
+class StallClock {
+ public:
+  // How long `job` has stalled; nullopt: it has not.
+  std::optional<double> Note(const std::string& job, bool stalled) {
+    const absl::MutexLock lock(&mutex_);
+    if (!stalled) {
+      since_.erase(job);
+      return std::nullopt;
+    }
+    const absl::Duration now = MonotonicNow();
+    return absl::ToDoubleSeconds(now - since_.emplace(job, now).first->second);
+  }
+
+ private:
+  absl::Mutex mutex_;
+  std::map<std::string, absl::Duration> since_ ABSL_GUARDED_BY(mutex_);
+};
 
 class MonitorImpl final : public Monitor {
  public:
-  explicit MonitorImpl(ClusterPlace place) : place_(std::move(place)) {}
+  MonitorImpl(ClusterPlace place, const SecurityOptions& security)
+      : place_(std::move(place)),
+        peers_({.servers = place_.servers, .self = place_.server_index, .security = security}) {}
   ~MonitorImpl() override {
+    health_.reset();
     http_.reset();
     stop_.Stop();
     if (sampler_.joinable()) sampler_.join();
   }
 
-  absl::Status Start(const HttpOptions& options);
+  absl::Status Start(const HttpOptions& options, const std::optional<HttpOptions>& health);
   const std::string& address() const override { return http_->address(); }
+  std::string health_address() const override {
+    return health_ == nullptr ? "" : health_->address();
+  }
   void Serving(const Engine& engine, const Listener& listener) override;
   void Stopping() override;
 
@@ -72,24 +112,32 @@ class MonitorImpl final : public Monitor {
   const Engine* engine_ ABSL_GUARDED_BY(mutex_) = nullptr;  // while it serves
   const Listener* listener_ ABSL_GUARDED_BY(mutex_) = nullptr;
 
+  mutable Peers peers_;
+  mutable StallClock stalls_;
+
   mutable absl::Mutex history_mutex_;
   History history_ ABSL_GUARDED_BY(history_mutex_);
 
   StopFlag stop_;
   std::thread sampler_;
   std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<HttpServer> health_;
 };
 
-absl::Status MonitorImpl::Start(const HttpOptions& options) {
+absl::Status MonitorImpl::Start(const HttpOptions& options,
+                                const std::optional<HttpOptions>& health) {
   std::map<std::string, HttpPage> pages;
+  pages["/healthz"] = [](absl::string_view) { return HttpReply{.body = "ok\n"}; };
+  pages["/readyz"] = [this](absl::string_view) { return Ready(); };
+  if (health.has_value()) {
+    ASSIGN_OR_RETURN(health_, HttpServer::Start(*health, pages));
+  }
   for (const PageFile& file : PageFiles()) {
     pages[std::string(file.path)] = [&file](absl::string_view) {
       return HttpReply{.content_type = std::string(file.content_type),
                        .body = std::string(file.text)};
     };
   }
-  pages["/healthz"] = [](absl::string_view) { return HttpReply{.body = "ok\n"}; };
-  pages["/readyz"] = [this](absl::string_view) { return Ready(); };
   pages["/metrics"] = [this](absl::string_view) { return Metrics(); };
   pages["/status.json"] = [this](absl::string_view query) { return Status(query); };
   ASSIGN_OR_RETURN(http_, HttpServer::Start(options, std::move(pages)));
@@ -141,23 +189,33 @@ HttpReply MonitorImpl::Ready() const {
 }
 
 HttpReply MonitorImpl::Status(absl::string_view query) const {
-  const std::optional<int64_t> after = AfterOf(query);
-  if (!after.has_value()) {
-    return {.status = 400, .body = "after= takes the number of a sample, 0 or more\n"};
+  const std::optional<StatusQuery> asked = ParseQuery(query);
+  if (!asked.has_value()) {
+    return {.status = 400,
+            .body = "it takes after=N, the number of a sample, 0 or more, and job=NAME\n"};
   }
-  const Reading reading = Read(FigureDetail::kPage);
-  std::vector<Sample> samples;
-  int64_t last = 0;
+  Reading read = Read(FigureDetail::kPage);
+  StatusReading reading{.place = std::move(read.place), .state = std::move(read.state)};
   {
     const absl::MutexLock lock(&history_mutex_);
-    samples = history_.After(*after);
-    last = history_.last();
+    reading.samples = history_.After(asked->after);
+    reading.last_sample = history_.last();
   }
-  const bool serves = reading.serving.has_value();
-  return {
-      .content_type = "application/json; charset=utf-8",
-      .body = StatusJson(reading.place, reading.state, serves ? &reading.serving->engine : nullptr,
-                         serves ? reading.serving->listener : ListenerFigures(), samples, last)};
+  JobState state;
+  if (read.serving.has_value()) {
+    reading.engine = std::move(read.serving->engine);
+    reading.listener = read.serving->listener;
+    const std::vector<JobFigures>& jobs = reading.engine->jobs;
+    const bool known = std::any_of(jobs.begin(), jobs.end(),
+                                   [&](const JobFigures& job) { return job.name == asked->job; });
+    reading.job = known ? asked->job : FirstJob(*reading.engine);
+    if (!reading.job.empty()) reading.peers = peers_.Get(reading.job);
+    state = StateOf(JobViewsOf(reading));
+    const bool stalled = state.phase == JobPhase::kStalled;
+    const std::optional<double> seconds = stalls_.Note(reading.job, stalled);
+    if (!state.seconds.has_value()) state.seconds = seconds;
+  }
+  return {.content_type = "application/json; charset=utf-8", .body = StatusJson(reading, state)};
 }
 
 void MonitorImpl::SampleLoop() {
@@ -172,9 +230,11 @@ void MonitorImpl::SampleLoop() {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Monitor>> Monitor::Start(const HttpOptions& options,
-                                                        ClusterPlace place) {
-  auto monitor = std::make_unique<MonitorImpl>(std::move(place));
-  if (absl::Status status = monitor->Start(options); !status.ok()) return status;
+                                                        ClusterPlace place,
+                                                        const std::optional<HttpOptions>& health,
+                                                        const SecurityOptions& security) {
+  auto monitor = std::make_unique<MonitorImpl>(std::move(place), security);
+  if (absl::Status status = monitor->Start(options, health); !status.ok()) return status;
   return monitor;
 }
 

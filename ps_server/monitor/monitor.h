@@ -2,9 +2,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/config/security_options.h"
 #include "common/http/http_server.h"
 #include "ps_server/engine.h"
 #include "ps_server/listener.h"
@@ -19,10 +21,15 @@ class Monitor {
  public:
   virtual ~Monitor() = default;
 
-  // Errors as HttpServer::Start.
+  // `health`: where /healthz and /readyz are answered too, by threads of their own. `security`:
+  // what this server proves itself with to the others, which it asks while somebody looks at its
+  // page. Errors as HttpServer::Start.
   static absl::StatusOr<std::unique_ptr<Monitor>> Start(const HttpOptions& options,
-                                                        ClusterPlace place);
+                                                        ClusterPlace place,
+                                                        const std::optional<HttpOptions>& health,
+                                                        const SecurityOptions& security);
   virtual const std::string& address() const = 0;
+  virtual std::string health_address() const = 0;  // empty: none
 
   // The server is ready. Both outlive this, or the call of Stopping.
   virtual void Serving(const Engine& engine, const Listener& listener) = 0;

@@ -10,7 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
-#include "ps_server/monitor/standing.h"
+#include "thrift/job_state.h"
 
 namespace cairn {
 namespace {
@@ -62,7 +62,7 @@ void AddCalls(const EngineFigures& engine, const ListenerFigures& listener, Fami
     const auto found = engine.waiting_calls.find(kind);
     families.Gauge("cairn_ps_waiting_calls", "Calls that wait now, by what they wait for.",
                    found == engine.waiting_calls.end() ? 0 : static_cast<double>(found->second),
-                   {{"waits_for", kind}});
+                   {{"waits_for", absl::string_view(kind) == "epoch" ? "snapshot" : kind}});
   }
   families.Gauge("cairn_ps_connections", "Connections that are open.",
                  static_cast<double>(listener.connections));
@@ -87,9 +87,9 @@ void AddCalls(const EngineFigures& engine, const ListenerFigures& listener, Fami
 }
 
 void AddStore(const EngineFigures& engine, Families& families) {
-  families.Distribution("cairn_ps_epoch_duration_seconds", "Epochs that ended well.",
+  families.Distribution("cairn_ps_snapshot_duration_seconds", "Time of snapshots that succeeded.",
                         engine.epoch_seconds);
-  families.Gauge("cairn_ps_epoch_age_seconds", "Since the last epoch, else the start.",
+  families.Gauge("cairn_ps_snapshot_age_seconds", "Since the last snapshot, else the start.",
                  absl::ToDoubleSeconds(engine.EpochAge()));
   families.Gauge("cairn_ps_store_failed", "1: it cannot write, and refuses pushes.",
                  engine.failure.ok() ? 0 : 1);
@@ -186,7 +186,7 @@ void AddJob(const JobFigures& job, Families& families) {
       job, RowCensus::kUses, job.census.by_use, families);
   families.Gauge("cairn_ps_variable_memory_bytes", "Values, slots and metadata of rows.",
                  static_cast<double>(job.memory_bytes), label);
-  families.Gauge("cairn_ps_dirty_stripes", "Stripes that the next epoch is to write.",
+  families.Gauge("cairn_ps_dirty_stripes", "Stripes that the next snapshot writes.",
                  static_cast<double>(job.dirty_stripes), label);
   families.Gauge("cairn_ps_durable_lag_pushes", "Pushes applied and not durable yet.",
                  static_cast<double>(job.DurableLag()), label);

@@ -5,11 +5,11 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "ps_server/monitor/standing.h"
 
 namespace cairn {
 namespace {
@@ -20,12 +20,6 @@ Json NumberOrNull(std::optional<double> value) {
   return value.has_value() && std::isfinite(*value) ? Json(*value) : Json();
 }
 
-std::string TaskOf(const wire::WorkerStanding& worker) {
-  return worker.vitals.__isset.task && !worker.vitals.task.empty()
-             ? worker.vitals.task
-             : absl::StrCat("worker ", worker.worker);
-}
-
 Json WorkerJson(const wire::WorkerStanding& worker) {
   const wire::WorkerVitals& vitals = worker.vitals;
   Json json = {{"task", TaskOf(worker)},
@@ -34,37 +28,61 @@ Json WorkerJson(const wire::WorkerStanding& worker) {
                {"seconds_since_seen", worker.seconds_since_seen},
                {"step", worker.step},
                {"origin", worker.origin},
-               {"durable_lag_pushes", std::max<int64_t>(0, worker.applied - worker.durable)}};
+               {"durable_lag_pushes", std::max<int64_t>(0, worker.applied - worker.durable)},
+               {"servers_gone", vitals.servers_gone}};
   if (vitals.__isset.loss) json["loss"] = NumberOrNull(vitals.loss);
   if (vitals.__isset.staleness_mean) json["staleness_mean"] = NumberOrNull(vitals.staleness_mean);
   return json;
 }
 
 // Takes the workers it shows off `room`.
-Json JobJson(const JobFigures& job, size_t& room) {
-  Json workers = Json::array();
-  for (const wire::WorkerStanding& worker : job.workers) {
+Json WorkersJson(const std::vector<wire::WorkerStanding>& workers, size_t& room) {
+  Json json = Json::array();
+  for (const wire::WorkerStanding& worker : workers) {
     if (room == 0) break;
     --room;
-    workers.push_back(WorkerJson(worker));
+    json.push_back(WorkerJson(worker));
   }
-  Json waiting = Json::array();
-  for (const wire::WaitingCall& call : job.waiting) {
-    if (waiting.size() == kMostWaitsShown) break;
-    waiting.push_back({{"seconds", call.seconds}, {"text", call.text}});
+  return json;
+}
+
+// Of every server that answers, the longest first.
+Json WaitsJson(const std::vector<JobView>& views) {
+  std::vector<std::pair<int32_t, const wire::WaitingCall*>> calls;
+  for (const JobView& view : views) {
+    for (const wire::WaitingCall& call : view.waiting) calls.emplace_back(view.server, &call);
   }
+  std::stable_sort(calls.begin(), calls.end(), [](const auto& a, const auto& b) {
+    return a.second->seconds > b.second->seconds;
+  });
+  if (calls.size() > kMostWaitsShown) calls.resize(kMostWaitsShown);
+  Json json = Json::array();
+  for (const auto& [server, call] : calls) {
+    json.push_back({{"server", absl::StrCat("ps:", server)},
+                    {"seconds", call->seconds},
+                    {"text", call->text}});
+  }
+  return json;
+}
+
+// `views`: of the job that is looked at, from every server; of the others from this one.
+Json JobJson(const JobFigures& job, const std::vector<JobView>& views, size_t& room) {
+  const std::vector<wire::WorkerStanding> workers = MergedWorkers(views);
+  int64_t waiting = job.waiting_count;
+  for (const JobView& view : views) waiting += static_cast<int64_t>(view.waiting.size());
+  waiting -= static_cast<int64_t>(job.waiting.size());
   return {{"name", job.name},
           {"consistency", job.consistency},
           {"variables", job.variables},
           {"rows", job.rows},
           {"durable_lag_pushes", job.DurableLag()},
-          {"worker_count", job.workers.size()},
-          {"workers", std::move(workers)},
-          {"waiting_count", job.waiting_count},
-          {"waiting", std::move(waiting)}};
+          {"worker_count", workers.size()},
+          {"workers", WorkersJson(workers, room)},
+          {"waiting_count", waiting},
+          {"waiting", WaitsJson(views)}};
 }
 
-Json JobsJson(const std::vector<JobFigures>& jobs) {
+std::vector<const JobFigures*> InOrder(const std::vector<JobFigures>& jobs) {
   std::vector<const JobFigures*> order;
   order.reserve(jobs.size());
   for (const JobFigures& job : jobs) order.push_back(&job);
@@ -72,46 +90,156 @@ Json JobsJson(const std::vector<JobFigures>& jobs) {
     return std::any_of(job->workers.begin(), job->workers.end(), IsExpectedToCall);
   });
   if (order.size() > kMostJobsShown) order.resize(kMostJobsShown);
+  return order;
+}
+
+const JobFigures* FindJob(const StatusReading& reading) {
+  if (!reading.engine.has_value()) return nullptr;
+  for (const JobFigures& job : reading.engine->jobs) {
+    if (job.name == reading.job) return &job;
+  }
+  return nullptr;
+}
+
+JobView OwnView(const StatusReading& reading, const JobFigures& job) {
+  return {.server = reading.place.server_index, .workers = job.workers, .waiting = job.waiting};
+}
+
+Json JobsJson(const StatusReading& reading) {
   Json json = Json::array();
   size_t room = kMostWorkersShown;
-  for (const JobFigures* job : order) json.push_back(JobJson(*job, room));
+  for (const JobFigures* job : InOrder(reading.engine->jobs)) {
+    const bool looked_at = job->name == reading.job;
+    json.push_back(JobJson(
+        *job, looked_at ? JobViewsOf(reading) : std::vector<JobView>{OwnView(reading, *job)},
+        room));
+  }
   return json;
 }
 
-// What workers that are heard of say of the other servers.
-Json ServersJson(const ClusterPlace& place, const std::string& state, const EngineFigures* engine) {
+// Workers that do not reach each server, of every job; nullopt: no worker tells.
+std::optional<std::map<int32_t, std::vector<std::string>>> GoneServers(
+    const StatusReading& reading) {
   std::map<int32_t, std::vector<std::string>> gone;
   bool anyone = false;
-  if (engine != nullptr) {
-    for (const JobFigures& job : engine->jobs) {
-      for (const wire::WorkerStanding& worker : job.workers) {
-        if (!IsHeard(worker) || !worker.__isset.vitals) continue;
-        anyone = true;
-        for (const int32_t server : worker.vitals.servers_gone) {
-          gone[server].push_back(TaskOf(worker));
-        }
+  if (!reading.engine.has_value()) return std::nullopt;
+  for (const JobFigures& job : reading.engine->jobs) {
+    for (const wire::WorkerStanding& worker : job.workers) {
+      if (!IsHeard(worker) || !worker.__isset.vitals) continue;
+      anyone = true;
+      for (const int32_t server : worker.vitals.servers_gone) {
+        gone[server].push_back(TaskOf(worker));
       }
     }
   }
+  if (!anyone) return std::nullopt;
+  return gone;
+}
+
+// The answer of another server; null: it has not been asked.
+const PeerAnswer* FindPeer(const StatusReading& reading, int32_t server) {
+  if (reading.peers == nullptr) return nullptr;
+  for (const PeerAnswer& peer : *reading.peers) {
+    if (peer.server == server) return &peer;
+  }
+  return nullptr;
+}
+
+std::string StateOfPeer(const PeerAnswer* peer, bool told, bool unreached) {
+  if (unreached) return "gone";
+  if (peer == nullptr) return told ? "reached" : "unknown";
+  if (peer->status.ok()) return "serving";
+  if (IsRefusal(peer->status)) return "refuses";
+  return told ? "reached" : "silent";
+}
+
+// What this server, the others and workers that are heard of say of each.
+Json ServersJson(const StatusReading& reading) {
+  auto told = GoneServers(reading);
   Json servers = Json::array();
-  for (size_t i = 0; i < place.servers.size(); ++i) {
+  for (size_t i = 0; i < reading.place.servers.size(); ++i) {
     const auto index = static_cast<int32_t>(i);
-    const bool self = index == place.server_index;
-    const bool unreached = gone.contains(index);
-    std::vector<std::string>& by = gone[index];
-    const size_t count = self ? 0 : by.size();
+    const bool self = index == reading.place.server_index;
+    const bool unreached = told.has_value() && told->contains(index);
+    const PeerAnswer* const peer = self ? nullptr : FindPeer(reading, index);
+    std::vector<std::string> by = unreached && !self ? (*told)[index] : std::vector<std::string>();
+    const size_t count = by.size();
     by.resize(std::min(count, kMostNamed));
-    servers.push_back({{"task", absl::StrCat("ps:", i)},
-                       {"address", place.servers[i]},
-                       {"self", self},
-                       {"state", self        ? state
-                                 : unreached ? "gone"
-                                 : anyone    ? "reached"
-                                             : "unknown"},
-                       {"gone_for", by},
-                       {"gone_for_count", count}});
+    Json server = {{"task", absl::StrCat("ps:", i)},
+                   {"address", reading.place.servers[i]},
+                   {"self", self},
+                   {"state", self ? reading.state : StateOfPeer(peer, told.has_value(), unreached)},
+                   {"gone_for", by},
+                   {"gone_for_count", count}};
+    if (peer != nullptr && !peer->status.ok()) {
+      server["error"] = std::string(peer->status.message());
+    }
+    if (peer != nullptr && !peer->described.status_page.empty()) {
+      server["page"] = peer->described.status_page;
+    }
+    servers.push_back(std::move(server));
   }
   return servers;
+}
+
+// What all servers that answer have together.
+Json ClusterJson(const StatusReading& reading) {
+  const EngineFigures& engine = *reading.engine;
+  const JobFigures* const job = FindJob(reading);
+  int64_t memory = engine.memory_used_bytes, budget = engine.memory_budget_bytes;
+  int64_t disk = engine.disk_bytes, lag = job == nullptr ? 0 : job->DurableLag();
+  int64_t rows = job == nullptr ? 0 : job->rows;
+  int64_t answered = 1;
+  std::set<std::string> names;
+  for (const PeerAnswer& peer :
+       reading.peers == nullptr ? std::vector<PeerAnswer>() : *reading.peers) {
+    if (!peer.status.ok()) continue;
+    ++answered;
+    memory += peer.described.memory_used_bytes;
+    budget += peer.described.memory_budget_bytes;
+    disk += std::max<int64_t>(peer.described.disk_bytes, 0);
+    for (const wire::WorkerStanding& worker : peer.why.workers) {
+      lag += std::max<int64_t>(0, worker.applied - worker.durable);
+    }
+    for (const wire::VariableInfo& info : peer.described.variables) {
+      names.insert(info.spec.name);
+      for (const wire::ShardInfo& shard : info.shards) rows += shard.rows;
+    }
+  }
+  return {{"servers", reading.place.servers.size()},
+          {"answered", answered},
+          {"asked", reading.peers != nullptr},
+          {"memory_used_bytes", memory},
+          {"memory_budget_bytes", budget},
+          {"disk_bytes", disk},
+          {"rows", rows},
+          {"variables", std::max(names.size(),
+                                 job == nullptr ? size_t{0} : static_cast<size_t>(job->variables))},
+          {"durable_lag_pushes", lag}};
+}
+
+// Since the last checkpoint that every server has ended; nullopt: none yet, or one does not answer.
+std::optional<double> CheckpointAge(const StatusReading& reading) {
+  const JobFigures* const job = FindJob(reading);
+  if (job == nullptr || !job->since_checkpoint.has_value()) return std::nullopt;
+  double age = absl::ToDoubleSeconds(*job->since_checkpoint);
+  for (const PeerAnswer& peer :
+       reading.peers == nullptr ? std::vector<PeerAnswer>() : *reading.peers) {
+    if (!peer.status.ok() || peer.described.seconds_since_checkpoint < 0) return std::nullopt;
+    age = std::max(age, peer.described.seconds_since_checkpoint);
+  }
+  return age;
+}
+
+Json JobStateJson(const StatusReading& reading, const JobState& state) {
+  const std::optional<JobProgress> progress = ProgressOf(MergedWorkers(JobViewsOf(reading)));
+  Json json = {{"job", reading.job},
+               {"phase", std::string(JobPhaseName(state.phase))},
+               {"sentence", state.Sentence()}};
+  json["share_done"] = progress.has_value() ? Json(progress->share_done) : Json();
+  json["seconds_left"] = NumberOrNull(progress.has_value() ? progress->seconds_left : std::nullopt);
+  json["seconds_since_checkpoint"] = NumberOrNull(CheckpointAge(reading));
+  return json;
 }
 
 Json SampleJson(const Sample& sample) {
@@ -128,7 +256,8 @@ Json SampleJson(const Sample& sample) {
           {"jobs", std::move(jobs)}};
 }
 
-void AddServer(const EngineFigures& engine, const ListenerFigures& listener, Json& json) {
+void AddServer(const StatusReading& reading, Json& json) {
+  const EngineFigures& engine = *reading.engine;
   const wire::Staleness staleness = StalenessOf(engine.staleness);
   json["boot"] = absl::StrCat(engine.boot_id);  // more digits than JavaScript's numbers have
   json["durability"] = engine.durability;
@@ -138,26 +267,48 @@ void AddServer(const EngineFigures& engine, const ListenerFigures& listener, Jso
   json["memory_used_bytes"] = engine.memory_used_bytes;
   json["memory_budget_bytes"] = engine.memory_budget_bytes;
   json["disk_bytes"] = engine.disk_bytes;
-  json["seconds_since_epoch"] =
+  json["seconds_since_snapshot"] =
       engine.since_epoch.has_value() ? Json(absl::ToDoubleSeconds(*engine.since_epoch)) : Json();
-  json["connections"] = listener.connections;
+  json["connections"] = reading.listener.connections;
   json["staleness"] = {{"mean", staleness.mean}, {"p99", staleness.p99}};
   json["job_count"] = engine.jobs.size();
-  json["jobs"] = JobsJson(engine.jobs);
+  json["jobs"] = JobsJson(reading);
 }
 
 }  // namespace
 
-std::string StatusJson(const ClusterPlace& place, const std::string& state,
-                       const EngineFigures* engine, const ListenerFigures& listener,
-                       const std::vector<Sample>& samples, int64_t last_sample) {
-  Json json = {{"server", absl::StrCat("ps:", place.server_index)},
-               {"state", state},
-               {"servers", ServersJson(place, state, engine)}};
-  if (engine != nullptr) AddServer(*engine, listener, json);
-  json["last_sample"] = last_sample;
+std::string FirstJob(const EngineFigures& engine) {
+  const std::vector<const JobFigures*> order = InOrder(engine.jobs);
+  return order.empty() ? "" : order.front()->name;
+}
+
+std::vector<JobView> JobViewsOf(const StatusReading& reading) {
+  std::vector<JobView> views;
+  if (const JobFigures* const job = FindJob(reading); job != nullptr) {
+    views.push_back(OwnView(reading, *job));
+  }
+  if (reading.peers == nullptr) return views;
+  for (const PeerAnswer& peer : *reading.peers) {
+    views.push_back({.server = peer.server,
+                     .status = peer.status,
+                     .workers = peer.why.workers,
+                     .waiting = peer.why.waiting});
+  }
+  return views;
+}
+
+std::string StatusJson(const StatusReading& reading, const JobState& job_state) {
+  Json json = {{"server", absl::StrCat("ps:", reading.place.server_index)},
+               {"state", reading.state},
+               {"servers", ServersJson(reading)}};
+  if (reading.engine.has_value()) {
+    json["job_state"] = JobStateJson(reading, job_state);
+    json["cluster"] = ClusterJson(reading);
+    AddServer(reading, json);
+  }
+  json["last_sample"] = reading.last_sample;
   json["samples"] = Json::array();
-  for (const Sample& sample : samples) json["samples"].push_back(SampleJson(sample));
+  for (const Sample& sample : reading.samples) json["samples"].push_back(SampleJson(sample));
   // What peers name is text of any bytes.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

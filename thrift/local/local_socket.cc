@@ -62,6 +62,23 @@ bool SendOpening(int fd, const LocalOpening& opening, int memory) {
   return ::sendmsg(fd, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof(opening));
 }
 
+// Takes every descriptor that came with `message`; the last one stays in `memory`, others are
+// closed. Returns how many came.
+size_t TakeDescriptors(msghdr& message, Descriptor* memory) {
+  size_t taken = 0;
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
+       header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i, ++taken) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(header) + i * sizeof(fd), sizeof(fd));
+      memory->Reset(fd);
+    }
+  }
+  return taken;
+}
+
 absl::Status ReceiveAll(int fd, void* to, size_t bytes) {
   auto* at = static_cast<char*>(to);
   while (bytes > 0) {
@@ -122,17 +139,16 @@ absl::StatusOr<LocalArrival> ReceiveOpening(int fd, LocalOpening* opening, Descr
   message.msg_iov = &part;
   message.msg_iovlen = 1;
   message.msg_control = control.data();
-  message.msg_controllen = control.size();
+  // CMSG_LEN, not CMSG_SPACE: the padding would hold a second descriptor.
+  message.msg_controllen = CMSG_LEN(sizeof(int));
   const ssize_t got = ::recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return LocalArrival::kNotYet;
   if (got <= 0) return LocalArrival::kEnded;
-  // There is room for one descriptor: the system closes others.
-  const cmsghdr* const header = CMSG_FIRSTHDR(&message);
-  if (header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
-      header->cmsg_len == CMSG_LEN(sizeof(int))) {
-    int fd = -1;
-    std::memcpy(&fd, CMSG_DATA(header), sizeof(fd));
-    memory->Reset(fd);
+  const size_t descriptors = TakeDescriptors(message, memory);
+  if (descriptors > 1 || (message.msg_flags & MSG_CTRUNC) != 0) {
+    memory->Reset();
+    return absl::InvalidArgumentError(
+        "the opening brought more than one descriptor, or this server has none left; it takes one");
   }
   if (got != static_cast<ssize_t>(sizeof(*opening)) || opening->magic != LocalOpening::kMagic) {
     return absl::InvalidArgumentError(absl::StrCat(

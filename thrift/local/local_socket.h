@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "common/config/local_transport.h"
 #include "common/deadline.h"
-#include "thrift/descriptor.h"
+#include "common/descriptor.h"
 #include "thrift/local/limits.h"
 #include "thrift/socket_stream.h"
 

@@ -86,6 +86,11 @@ void LocalStream::Scan() {
                                      free, " were free"));
       }
       announced_ += record.bytes;
+      // A writer asks again only once its ring has been read, and then fills it first.
+      if (record.bytes == 0 && announced_ == asked_at_) {
+        return Violated("asks for room again and has written nothing since it last asked");
+      }
+      if (record.kind == LocalRecord::kRingAndAsks) asked_at_ = announced_;
     }
     if (record.kind == LocalRecord::kInline) scan_ += record.bytes;
   }

@@ -94,6 +94,7 @@ class LocalStream : public SocketStream {
   bool asks_ = false;
   // Bytes since the beginning: of the peer's ring announced, read, and told as read.
   uint64_t announced_ = 0;
+  uint64_t asked_at_ = 0;  // announced_ when the peer last asked for room
   uint64_t read_ = 0;
   uint64_t told_read_ = 0;
 

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "thrift/descriptor.h"
+#include "common/descriptor.h"
 
 namespace cairn {
 

@@ -1,12 +1,11 @@
 #include "thrift/security/tls_context.h"
 
-#include <glog/logging.h>
-
 #include <array>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/log.h"
 #include "common/status.h"
 #include "thrift/security/certificate.h"
 #include "thrift/security/file_stamp.h"

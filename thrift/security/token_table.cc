@@ -1,14 +1,15 @@
 #include "thrift/security/token_table.h"
 
-#include <glog/logging.h>
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
 
+#include <algorithm>
 #include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/log.h"
 #include "common/status.h"
 #include "thrift/limits.h"
 #include "thrift/security/certificate.h"
@@ -54,9 +55,15 @@ absl::StatusOr<std::vector<TokenTable::Entry>> TokenTable::Read() const {
     }
     const absl::StatusOr<RoleSet> roles = RolesFromText(words[1]);
     if (!roles.ok()) return refuse(number, std::string(roles.status().message()));
+    const TokenDigest digest = DigestOf(words[0]);
+    const auto earlier = std::find_if(entries.begin(), entries.end(), [&](const Entry& entry) {
+      return entry.digest == digest && entry.identity.roles != *roles;
+    });
+    if (earlier != entries.end()) {
+      return refuse(number, "the token has other roles on a line before; give each token one line");
+    }
     if (entries.size() == kMaxTokens) return refuse(number, "more than kMaxTokens tokens");
-    entries.push_back(
-        {DigestOf(words[0]), {.roles = *roles, .name = words.size() == 3 ? words[2] : ""}});
+    entries.push_back({digest, {.roles = *roles, .name = words.size() == 3 ? words[2] : ""}});
   }
   return entries;
 }

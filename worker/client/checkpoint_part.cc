@@ -2,13 +2,16 @@
 
 #include <algorithm>
 
+#include "common/timeline.h"
+
 namespace cairn {
 
 int64_t TimelineOf(const std::vector<ServerCheckpoint>& servers) {
   int64_t timeline = 0;
   for (const ServerCheckpoint& server : servers) {
+    timeline = std::max(timeline, server.timeline);
     for (const CheckpointWorker& worker : server.workers) {
-      timeline = std::max(timeline, TimelineOf(worker.incarnation));
+      timeline = std::max(timeline, FirstIncarnation(worker.incarnation));
     }
   }
   return timeline;

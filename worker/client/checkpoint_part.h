@@ -40,6 +40,7 @@ struct ServerCheckpoint {
   std::vector<CheckpointFile> files;
   std::vector<CheckpointWorker> workers;
   std::vector<CheckpointVariable> variables;
+  int64_t timeline = 0;  // that the server held (common/timeline.h); 0: none
 };
 
 // Where a restore finds a server's part of a checkpoint.
@@ -51,7 +52,7 @@ struct RestoreFolder {
 
 struct RestoreSource {
   std::string job;                     // that the checkpoint is of
-  int64_t timeline = 0;                // the new one; > 0, fences every worker of an older one
+  int64_t timeline = 0;                // that begins, > 0; fences every worker of an older one
   std::vector<RestoreFolder> folders;  // of every server of the checkpoint, in their order
 };
 
@@ -59,7 +60,7 @@ struct RestoreSource {
 // them, so that a worker that started before a restore is fenced by it.
 inline constexpr int kTimelineShift = 32;
 constexpr int64_t TimelineOf(int64_t incarnation) { return incarnation >> kTimelineShift; }
-// The newest of all workers'; 0 where there is none.
+// That the servers held; where they kept none, what the incarnations tell. 0: nothing is known.
 int64_t TimelineOf(const std::vector<ServerCheckpoint>& servers);
 
 // How far `worker` was on `server`; null: nothing is known of it there.

@@ -3,10 +3,10 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/container/btree_map.h"
 #include "absl/strings/str_cat.h"
 #include "common/dtype.h"
 #include "common/shape.h"
+#include "common/spec_difference.h"
 #include "common/status.h"
 #include "common/variable_map.h"
 #include "thrift/ParameterServer.h"
@@ -31,13 +31,16 @@ bool Placed(const VariableSpec& spec) {
 }
 
 absl::Status Conflict(const VariableSpec& existing, const VariableSpec& wanted) {
-  return WithReason(
-      absl::AlreadyExistsError(absl::StrCat(
-          "create \"", wanted.name,
-          "\": it exists on other servers than this call names.\n  exists: ", SpecText(existing),
-          "\n  wanted: ", SpecText(wanted),
-          "\nLeave shards and bucket_ps empty to take what exists, or drop the job (--fresh)")),
-      wire::ErrorReason::SPEC_CONFLICT);
+  return WithReason(absl::AlreadyExistsError(absl::StrCat(
+                        "create \"", wanted.name, "\": ", SpecDifferenceText(existing, wanted),
+                        ": use that, another name, or drop the job (--fresh)")),
+                    wire::ErrorReason::SPEC_CONFLICT);
+}
+
+bool SameButPlacesAndArguments(const VariableSpec& existing, const VariableSpec& wanted) {
+  VariableSpec like = wanted;
+  like.optimizer = existing.optimizer;
+  return SameButPlaces(existing, like) && MayFollow(existing.optimizer, wanted.optimizer);
 }
 
 bool HasPart(const VariableSpec& spec, int32_t server) {
@@ -46,6 +49,11 @@ bool HasPart(const VariableSpec& spec, int32_t server) {
   }
   return std::any_of(spec.shards.begin(), spec.shards.end(),
                      [&](const DenseShard& shard) { return shard.ps == server; });
+}
+
+bool AnyTimeline(const JobHoldings& holdings) {
+  return std::any_of(holdings.servers.begin(), holdings.servers.end(),
+                     [](const ServerHolding& server) { return server.timeline != 0; });
 }
 
 // About what the spec takes on the wire; the rest of the message is far smaller than its slack.
@@ -81,7 +89,8 @@ absl::Status PsClientImpl::Place(const VariableSpec* existing, VariableSpec* spe
       spec->shards = existing->shards;
       spec->bucket_ps = existing->bucket_ps;
       spec->map_version = existing->map_version;
-    } else if (existing->map_version > spec->map_version && SameButPlaces(*existing, *spec)) {
+    } else if (existing->map_version > spec->map_version &&
+               SameButPlacesAndArguments(*existing, *spec)) {
       // Rows have moved since they were placed as the caller says.
       spec->shards = existing->shards;
       spec->bucket_ps = existing->bucket_ps;
@@ -90,17 +99,18 @@ absl::Status PsClientImpl::Place(const VariableSpec* existing, VariableSpec* spe
       return Conflict(*existing, *spec);
     }
   }
-  return Annotate(ValidateSpec(*spec, static_cast<int32_t>(sessions_.size())),
-                  absl::StrCat("create \"", spec->name, "\""));
+  return Annotate(ValidateSpec(*spec, static_cast<int32_t>(sessions_.size())), "create");
 }
 
 absl::Status PsClientImpl::Create(absl::Span<const VariableSpec> specs, Deadline deadline) {
   RETURN_IF_ERROR(CheckOpen("create", deadline));
   absl::MutexLock lock(&create_mutex_);
   // A variable placed elsewhere would be made a second time by servers that do not know of it.
-  ASSIGN_OR_RETURN(const std::vector<VariableSpec> known, Describe(deadline));
+  ASSIGN_OR_RETURN(const JobHoldings known, Examine(deadline));
+  // What a client without a timeline has made on some servers alone is made on the others now.
+  if (AnyTimeline(known)) RETURN_IF_ERROR(CheckAgreement(known));
   absl::flat_hash_map<absl::string_view, const VariableSpec*> by_name;
-  for (const VariableSpec& spec : known) by_name[spec.name] = &spec;
+  for (const VariableSpec& spec : known.specs) by_name[spec.name] = &spec;
   std::vector<VariableSpec> placed(specs.begin(), specs.end());
   for (VariableSpec& spec : placed) {
     const auto found = by_name.find(spec.name);
@@ -142,48 +152,43 @@ absl::Status PsClientImpl::CreatePlaced(absl::Span<const VariableSpec> specs, De
 }
 
 absl::StatusOr<std::vector<VariableSpec>> PsClientImpl::Describe(Deadline deadline) {
+  ASSIGN_OR_RETURN(JobHoldings holdings, Examine(deadline));
+  RETURN_IF_ERROR(CheckAgreement(holdings));
+  return std::move(holdings.specs);
+}
+
+absl::StatusOr<JobHoldings> PsClientImpl::Examine(Deadline deadline) {
   RETURN_IF_ERROR(CheckOpen("describe", deadline));
   return membership_.Describe(deadline);
 }
 
-absl::StatusOr<std::vector<VariableSpec>> PsClientImpl::DescribeOn(
-    absl::Span<const int32_t> servers, Deadline deadline) {
+absl::StatusOr<JobHoldings> PsClientImpl::DescribeOn(absl::Span<const int32_t> servers,
+                                                     Deadline deadline) {
+  ASSIGN_OR_RETURN(JobHoldings holdings, DescribeOnce(servers, deadline));
+  if (holdings.disagreement.empty()) return holdings;
+  // The servers answered one after the other, and a worker may have begun the job meanwhile: a
+  // second look begins after that.
+  return DescribeOnce(servers, deadline);
+}
+
+absl::StatusOr<JobHoldings> PsClientImpl::DescribeOnce(absl::Span<const int32_t> servers,
+                                                       Deadline deadline) {
   std::vector<wire::DescribeReply> replies(sessions_.size());
   RETURN_IF_ERROR(
       CallAll(servers, "describe", options_.rpc_timeout, deadline,
               [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t server) {
+                replies[server] = {};
                 wire::DescribeRequest request;
                 request.caller = caller;
                 service.describe(replies[server], request);
               }));
-  absl::btree_map<std::string, VariableSpec> by_name;
+  std::vector<DescribedServer> described;
   for (const int32_t server : servers) {
     const auto s = static_cast<size_t>(server);
-    for (const wire::VariableInfo& info : replies[s].variables) {
-      absl::StatusOr<VariableSpec> spec = FromWire(info.spec, server, most_servers());
-      if (!spec.ok()) {
-        return Annotate(spec.status(), absl::StrCat("describe to ", sessions_[s].name()));
-      }
-      const auto [at, inserted] = by_name.try_emplace(spec->name, *spec);
-      // Servers whose rows did not move need not know the newest map.
-      if (!inserted && SameButPlaces(at->second, *spec) &&
-          at->second.map_version != spec->map_version) {
-        if (spec->map_version > at->second.map_version) at->second = *std::move(spec);
-        continue;
-      }
-      if (!inserted && !(at->second == *spec)) {
-        return absl::FailedPreconditionError(
-            absl::StrCat(sessions_[s].name(), " holds \"", spec->name,
-                         "\" with another spec than a server "
-                         "before it.\n  here:  ",
-                         SpecText(*spec), "\n  there: ", SpecText(at->second),
-                         "\nDrop the job (--fresh), or restore one checkpoint on all servers"));
-      }
-    }
+    if (sessions_[s].left()) continue;  // meanwhile
+    described.push_back({server, sessions_[s].name(), &replies[s]});
   }
-  std::vector<VariableSpec> specs;
-  for (auto& [name, spec] : by_name) specs.push_back(std::move(spec));
-  return specs;
+  return CombineHoldings(identity_.job, described, most_servers());
 }
 
 absl::Status PsClientImpl::Scan(
@@ -191,7 +196,7 @@ absl::Status PsClientImpl::Scan(
     const std::function<void(int64_t key, absl::Span<const std::byte> values)>& row,
     Deadline deadline) {
   RETURN_IF_ERROR(CheckOpen("scan", deadline));
-  ASSIGN_OR_RETURN(const ClientVariable* found, FindVariable("scan", variable));
+  ASSIGN_OR_RETURN(const ClientVariablePtr found, FindVariable("scan", variable));
   if (!found->embedding()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "scan \"", variable, "\": it is dense; only embedding tables are scanned: pull it whole"));

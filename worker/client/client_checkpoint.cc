@@ -1,11 +1,14 @@
 // Checkpoints of a whole job: made, deleted, restored by every server.
+
 #include <algorithm>
 #include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
+#include "common/log.h"
 #include "common/status.h"
+#include "common/timeline.h"
 #include "common/variable_map.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/convert.h"
@@ -16,6 +19,8 @@
 
 namespace cairn {
 namespace {
+
+constexpr absl::Duration kTakeBackTimeout = absl::Minutes(1);
 
 wire::CheckpointRequest RequestOf(const wire::Caller& caller, absl::string_view directory,
                                   absl::string_view name) {
@@ -33,6 +38,10 @@ absl::StatusOr<ServerCheckpoint> FromReply(const wire::CheckpointReply& reply, i
     part.files.push_back({file.name, file.bytes, static_cast<uint64_t>(file.checksum)});
   }
   for (const wire::CheckpointWorker& worker : reply.workers) {
+    if (worker.worker == kTimelineWorker) {
+      part.timeline = worker.incarnation;
+      continue;
+    }
     part.workers.push_back({worker.worker, worker.incarnation, worker.sequence, worker.position});
   }
   for (const wire::VariableInfo& info : reply.variables) {
@@ -66,7 +75,8 @@ wire::RestoreRequest RequestOf(const RestoreSource& source) {
 
 // The workers as all `server_count` servers are to know them: each after the last sequence that
 // every server of the checkpoint had. Stripes that are ahead of it drop what is computed again.
-std::vector<wire::CheckpointWorker> WorkersAt(const RestoreSource& source, size_t server_count) {
+std::vector<wire::CheckpointWorker> WorkersAt(const RestoreSource& source, int64_t timeline,
+                                              size_t server_count) {
   std::map<int32_t, std::vector<ResumeAnswer>> answers;
   for (size_t s = 0; s < source.folders.size(); ++s) {
     for (const CheckpointWorker& worker : source.folders[s].workers) {
@@ -81,7 +91,7 @@ std::vector<wire::CheckpointWorker> WorkersAt(const RestoreSource& source, size_
     const ResumePoint point = ChooseResumePoint(of_worker);
     wire::CheckpointWorker worker;
     worker.worker = ordinal;
-    worker.incarnation = source.timeline << kTimelineShift;
+    worker.incarnation = FirstIncarnation(timeline);
     worker.sequence = point.sequence;
     if (point.sequence > 0) {
       const std::vector<int64_t> last_part(server_count, point.sequence);
@@ -161,6 +171,8 @@ absl::StatusOr<std::vector<ServerCheckpoint>> PsClientImpl::TryCheckpoint(
     absl::string_view directory, absl::string_view name, Deadline deadline) {
   RETURN_IF_ERROR(CheckOpen("checkpoint", deadline));
   const std::vector<int32_t> servers = sessions_.Live();
+  ASSIGN_OR_RETURN(const JobHoldings holdings, DescribeOn(servers, deadline));
+  RETURN_IF_ERROR(CheckAgreement(holdings));
   std::vector<wire::CheckpointReply> replies(sessions_.size());
   RETURN_IF_ERROR(
       CallAll(servers, "checkpoint", deadline.Remaining(), deadline,
@@ -229,21 +241,45 @@ absl::Status PsClientImpl::Restore(const RestoreSource& source, Deadline deadlin
         "to those of one file: start the servers anew, with empty directories"));
   }
   wire::RestoreRequest request = RequestOf(source);
-  request.workers = WorkersAt(source, sessions_.size());
+  request.timeline =
+      WithServers(TimelineOfManifest(source.timeline), static_cast<int32_t>(sessions_.size()));
+  request.workers = WorkersAt(source, request.timeline, sessions_.size());
+  std::vector<char> restored(sessions_.size());
   const auto restore = [&](int32_t server) {
-    return CallOne(server, "restore", deadline.Remaining(), deadline,
-                   [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
-                     wire::RestoreRequest mine = request;
-                     mine.caller = caller;
-                     wire::RestoreReply reply;
-                     service.restore(reply, mine);
-                   });
+    const absl::Status status =
+        CallOne(server, "restore", deadline.Remaining(), deadline,
+                [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
+                  wire::RestoreRequest mine = request;
+                  mine.caller = caller;
+                  wire::RestoreReply reply;
+                  service.restore(reply, mine);
+                });
+    restored[static_cast<size_t>(server)] = status.ok();
+    return status;
   };
   // ps:0 last: the job is there when ps:0 holds it.
   const std::vector<int32_t> servers = sessions_.Live();
-  RETURN_IF_ERROR(ForEachServer(absl::MakeConstSpan(servers).subspan(1), restore));
+  absl::Status status = ForEachServer(absl::MakeConstSpan(servers).subspan(1), restore);
   CAIRN_CRASH_POINT("restore: all but ps:0 have it");
-  return restore(0);
+  if (status.ok()) status = restore(0);
+  if (!status.ok()) TakeBack(restored);
+  return status;
+}
+
+// What is not taken back shows as a life that no worker has begun (JobHoldings::left_by_restore).
+void PsClientImpl::TakeBack(absl::Span<const char> restored) {
+  const absl::Status dropped = ForEachServer(sessions_.Live(), [&](int32_t server) {
+    if (restored[static_cast<size_t>(server)] == 0) return absl::OkStatus();
+    return CallOne(server, "drop_job", options_.rpc_timeout, Deadline::In(kTakeBackTimeout),
+                   [](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
+                     wire::ServerState state;
+                     service.drop_job(state, caller);
+                   });
+  });
+  if (!dropped.ok()) {
+    LOG(WARNING) << "a restore failed, and what it made is not dropped everywhere: "
+                 << dropped.message();
+  }
 }
 
 }  // namespace cairn

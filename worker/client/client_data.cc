@@ -24,9 +24,9 @@ constexpr absl::string_view kForRoom =
 
 }  // namespace
 
-absl::StatusOr<const ClientVariable*> PsClientImpl::FindVariable(absl::string_view what,
-                                                                 absl::string_view name) const {
-  if (const ClientVariable* variable = variables_.Find(name)) return variable;
+absl::StatusOr<ClientVariablePtr> PsClientImpl::FindVariable(absl::string_view what,
+                                                             absl::string_view name) const {
+  if (ClientVariablePtr variable = variables_.Find(name)) return variable;
   return absl::NotFoundError(absl::StrCat(
       what, " \"", name, "\": this client of job \"", identity_.job,
       "\" knows no such variable: create it, or call Describe if another task created it"));
@@ -41,8 +41,11 @@ absl::Status PsClientImpl::CheckOpen(absl::string_view what, Deadline deadline) 
     return Annotate(FencedElsewhere(identity_.task), what);
   }
   if (deadline.Expired()) {
+    const absl::Status unknown = moved_updates_.failure();
     return absl::DeadlineExceededError(
-        absl::StrCat(what, ": the deadline had passed before the call; nothing was sent"));
+        unknown.ok()
+            ? absl::StrCat(what, ": the deadline had passed before the call; nothing was sent")
+            : absl::StrCat(what, ": not before the deadline: ", unknown.message()));
   }
   return absl::OkStatus();
 }
@@ -88,12 +91,12 @@ absl::Status PsClientImpl::PlanPush(absl::Span<const PushSource> sources, DataPl
                                     bool* skip) {
   *skip = false;
   RETURN_IF_ERROR(CheckTwice(sources));
-  absl::InlinedVector<const ClientVariable*, 64> variables;
+  absl::InlinedVector<ClientVariablePtr, 64> variables;
   for (const PushSource& source : sources) {
-    ASSIGN_OR_RETURN(const ClientVariable* variable, FindVariable("push", source.variable));
+    ASSIGN_OR_RETURN(ClientVariablePtr variable, FindVariable("push", source.variable));
     ASSIGN_OR_RETURN(const bool finite, AllFinite(*variable, source));
     if (!finite) *skip = true;
-    variables.push_back(variable);
+    variables.push_back(std::move(variable));
   }
   if (*skip) {
     pushes_dropped_.fetch_add(1, std::memory_order_relaxed);
@@ -101,15 +104,15 @@ absl::Status PsClientImpl::PlanPush(absl::Span<const PushSource> sources, DataPl
   }
   // Residuals change from here on.
   for (size_t i = 0; i < sources.size(); ++i) {
-    RETURN_IF_ERROR(plan->AddPush(*variables[i], sources[i]));
+    RETURN_IF_ERROR(plan->AddPush(std::move(variables[i]), sources[i]));
   }
   return absl::OkStatus();
 }
 
 absl::Status PsClientImpl::PlanPulls(absl::Span<const PullTarget> targets, DataPlan* plan) {
   for (const PullTarget& target : targets) {
-    ASSIGN_OR_RETURN(const ClientVariable* variable, FindVariable("pull", target.variable));
-    RETURN_IF_ERROR(plan->AddPull(*variable, target));
+    ASSIGN_OR_RETURN(ClientVariablePtr variable, FindVariable("pull", target.variable));
+    RETURN_IF_ERROR(plan->AddPull(std::move(variable), target));
   }
   return absl::OkStatus();
 }
@@ -166,8 +169,8 @@ absl::Status PsClientImpl::Assign(absl::Span<const PushSource> sources, Deadline
   RETURN_IF_ERROR(CheckOpen("assign", deadline));
   PlanPool::Lease plan(&plans_);
   for (const PushSource& source : sources) {
-    ASSIGN_OR_RETURN(const ClientVariable* variable, FindVariable("assign", source.variable));
-    RETURN_IF_ERROR((*plan).AddAssign(*variable, source));
+    ASSIGN_OR_RETURN(ClientVariablePtr variable, FindVariable("assign", source.variable));
+    RETURN_IF_ERROR((*plan).AddAssign(std::move(variable), source));
   }
   bool moved = false;
   return RunPlan(*plan, /*updates=*/true, nullptr, deadline, &moved);

@@ -1,6 +1,5 @@
 #include "worker/client/client_impl.h"
 
-#include <glog/logging.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include "common/crash_point.h"
 #include "common/deadline.h"
 #include "common/host_name.h"
+#include "common/log.h"
 #include "common/start_number.h"
 #include "common/status.h"
 #include "thrift/ParameterServer.h"
@@ -156,13 +156,33 @@ PsClientImpl::~PsClientImpl() {
   StopHeartbeats();
 }
 
-absl::Status PsClientImpl::SayHello(Deadline deadline) {
+absl::Status PsClientImpl::CheckHoldings(Deadline deadline,
+                                         std::vector<wire::HelloReply>& replies) {
+  // The last look waits for as long as any call.
+  for (absl::Duration look = absl::Seconds(2);; look *= 2) {
+    const bool last = look >= options_.ps_wait;
+    const Deadline until = last ? deadline : Deadline::Earlier(deadline, Deadline::In(look));
+    const absl::StatusOr<JobHoldings> holdings = DescribeOn(sessions_.Live(), until);
+    if (holdings.ok()) return CheckAgreement(*holdings);
+    const bool silent =
+        absl::IsUnavailable(holdings.status()) || absl::IsDeadlineExceeded(holdings.status());
+    if (!silent || last || deadline.Expired()) return holdings.status();
+    for (const int32_t server : sessions_.Live()) {
+      const auto s = static_cast<size_t>(server);
+      membership_.HasLeftUnheard(sessions_[s], deadline, &replies[s]);
+    }
+  }
+}
+
+absl::Status PsClientImpl::SayHello(Deadline deadline, bool dropped) {
   wire::HelloReply first;
   RETURN_IF_ERROR(membership_.GreetFirst(deadline, &first));
+  std::vector<wire::HelloReply> replies(sessions_.size());
+  // Before the others take over the timeline of ps:0: one that has lost the job would look whole.
+  if (identity_.sequenced() && !dropped) RETURN_IF_ERROR(CheckHoldings(deadline, replies));
   if (identity_.synchronous()) steps_.Begin(first.step, first.step - 1);
   CAIRN_CRASH_POINT("worker: hello to ps:0 alone");
   const std::vector<int32_t> servers = sessions_.Live();
-  std::vector<wire::HelloReply> replies(sessions_.size());
   replies[0] = std::move(first);
   RETURN_IF_ERROR(ForEachServer(absl::MakeConstSpan(servers).subspan(1), [&](int32_t server) {
     const auto s = static_cast<size_t>(server);
@@ -321,7 +341,7 @@ absl::Status PsClientImpl::DropJob(Deadline deadline) {
     CAIRN_CRASH_POINT("worker: job dropped");
     if (status.ok()) {
       variables_.Clear();
-      status = SayHello(deadline);
+      status = SayHello(deadline, /*dropped=*/true);
     }
   }
   if (status.ok() && options_.placement == nullptr) {
@@ -413,6 +433,8 @@ wire::WorkerVitals PsClientImpl::Vitals() const {
   vitals.__set_steps(training.steps);
   vitals.__set_examples(training.examples);
   if (training.loss.has_value()) vitals.__set_loss(*training.loss);
+  if (training.share_done.has_value()) vitals.__set_share_done(*training.share_done);
+  if (training.seconds_left.has_value()) vitals.__set_seconds_left(*training.seconds_left);
   return vitals;
 }
 

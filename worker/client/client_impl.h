@@ -56,6 +56,7 @@ class PsClientImpl : public PsClient, private MovedUpdates::Host, private Member
   const std::string& position() const override { return position_; }
   absl::Status Create(absl::Span<const VariableSpec> specs, Deadline deadline) override;
   absl::StatusOr<std::vector<VariableSpec>> Describe(Deadline deadline) override;
+  absl::StatusOr<JobHoldings> Examine(Deadline deadline) override;
   absl::Status Pull(absl::Span<const PullTarget> targets, Deadline deadline) override;
   absl::Status Push(absl::Span<const PushSource> sources, absl::string_view position,
                     Deadline deadline) override;
@@ -90,7 +91,11 @@ class PsClientImpl : public PsClient, private MovedUpdates::Host, private Member
   PsClientImpl(const ClientOptions& options, std::vector<Reached> servers, ReachServer reach);
 
   // --- client_impl.cc ---
-  absl::Status SayHello(Deadline deadline);
+  // `dropped`: the job, by this client, just before.
+  absl::Status SayHello(Deadline deadline, bool dropped = false);
+  // kDataLoss where the servers do not hold one life of the job. A server that leaves meanwhile is
+  // not waited for: `replies`, by server, say how far this worker was there.
+  absl::Status CheckHoldings(Deadline deadline, std::vector<wire::HelloReply>& replies);
   // Membership's.
   absl::StatusOr<std::unique_ptr<ServerSession>> Reach(int32_t server,
                                                        const std::string& address) override;
@@ -131,14 +136,16 @@ class PsClientImpl : public PsClient, private MovedUpdates::Host, private Member
                                                               Deadline deadline);
 
   absl::StatusOr<ServerCheckpoint> PartOfLeft(int32_t server, Deadline deadline);
+  // Drops the job from the servers that a failed restore has made it on. `restored`: by server.
+  void TakeBack(absl::Span<const char> restored);
 
   // --- client_data.cc ---
   // PushPull, and where `begins_step` Step.
   absl::Status PushThenPull(absl::Span<const PushSource> sources, absl::string_view position,
                             absl::Span<const PullTarget> targets, bool begins_step,
                             Deadline deadline);
-  absl::StatusOr<const ClientVariable*> FindVariable(absl::string_view what,
-                                                     absl::string_view name) const;
+  absl::StatusOr<ClientVariablePtr> FindVariable(absl::string_view what,
+                                                 absl::string_view name) const;
   absl::Status CheckOpen(absl::string_view what, Deadline deadline) const override;
   void CountRetries(int64_t retries) override {
     if (retries > 0) retries_.fetch_add(retries, std::memory_order_relaxed);
@@ -186,8 +193,9 @@ class PsClientImpl : public PsClient, private MovedUpdates::Host, private Member
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(create_mutex_);
   absl::Status CreatePlaced(absl::Span<const VariableSpec> specs, Deadline deadline);
   // What they have, by the newest maps, which this client does not go by yet.
-  absl::StatusOr<std::vector<VariableSpec>> DescribeOn(absl::Span<const int32_t> servers,
-                                                       Deadline deadline) override;
+  absl::StatusOr<JobHoldings> DescribeOn(absl::Span<const int32_t> servers,
+                                         Deadline deadline) override;
+  absl::StatusOr<JobHoldings> DescribeOnce(absl::Span<const int32_t> servers, Deadline deadline);
 
   const ClientOptions options_;
   Retention retention_;

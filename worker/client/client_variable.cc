@@ -71,13 +71,13 @@ uint32_t ClientVariable::GroupOfRow(int64_t row) const {
   return static_cast<uint32_t>(guess);
 }
 
-const ClientVariable* ClientVariableMap::Find(absl::string_view name) const {
+ClientVariablePtr ClientVariableMap::Find(absl::string_view name) const {
   absl::ReaderMutexLock lock(&mutex_);
   const auto found = by_name_.find(name);
   return found == by_name_.end() ? nullptr : found->second;
 }
 
-const ClientVariable* ClientVariableMap::Insert(VariableSpec spec) {
+ClientVariablePtr ClientVariableMap::Insert(VariableSpec spec) {
   absl::MutexLock lock(&mutex_);
   const auto found = by_name_.find(spec.name);
   if (found != by_name_.end()) {
@@ -86,10 +86,9 @@ const ClientVariable* ClientVariableMap::Insert(VariableSpec spec) {
     if (newer || there == spec) return found->second;
   }
   const ClientVariable* const before =
-      found != by_name_.end() && SameButPlaces(found->second->spec(), spec) ? found->second
+      found != by_name_.end() && SameButPlaces(found->second->spec(), spec) ? found->second.get()
                                                                             : nullptr;
-  all_.push_back(std::make_unique<const ClientVariable>(std::move(spec), before));
-  const ClientVariable* variable = all_.back().get();
+  auto variable = std::make_shared<const ClientVariable>(std::move(spec), before);
   by_name_[variable->spec().name] = variable;
   return variable;
 }

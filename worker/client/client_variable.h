@@ -71,20 +71,21 @@ class ClientVariable {
   std::unique_ptr<std::atomic<int64_t>[]> versions_;
 };
 
+// A variable by one map. A call keeps the one that it began with; the last user frees it.
+using ClientVariablePtr = std::shared_ptr<const ClientVariable>;
+
 // Variables by name. Thread safety: every method may be called from several threads at once.
-// Pointers stay valid as long as the map, also past Clear.
 class ClientVariableMap {
  public:
   // nullptr: none of that name.
-  const ClientVariable* Find(absl::string_view name) const;
+  ClientVariablePtr Find(absl::string_view name) const;
   // Keeps the one that is there if its spec is equal, or the same by a newer map.
-  const ClientVariable* Insert(VariableSpec spec);
+  ClientVariablePtr Insert(VariableSpec spec);
   void Clear();
 
  private:
   mutable absl::Mutex mutex_;
-  absl::flat_hash_map<std::string, const ClientVariable*> by_name_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::unique_ptr<const ClientVariable>> all_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, ClientVariablePtr> by_name_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cairn

@@ -57,6 +57,7 @@ DataPlan::DataPlan(const ServerTable& sessions, const PlanLimits& limits)
 }
 
 void DataPlan::Reset() {
+  variables_.clear();
   used_ = sorted_used_ = encoded_used_ = 0;
   bytes_out_ = bytes_in_ = 0;
   contribution_step_ = contribution_rows_ = 0;
@@ -173,10 +174,10 @@ ScratchArray<std::byte>& DataPlan::NextScratch() {
 }
 
 absl::Span<const std::byte> DataPlan::Encode(const Cut& cut) {
-  const int64_t width = WidthOf(*cut.variable);
-  const PushCoding coding{cut.format, cut.kept_fraction,
-                          static_cast<int64_t>(cut.values.size() / cut.variable->row_bytes()),
-                          width};
+  // Not what the bytes divide into: rows of a shape such as [3, 0] have none.
+  const int64_t rows = cut.part == Part::kWhole ? cut.variable->groups()[cut.group].rows
+                                                : static_cast<int64_t>(cut.ids.size());
+  const PushCoding coding{cut.format, cut.kept_fraction, rows, WidthOf(*cut.variable)};
   const auto* const values = reinterpret_cast<const float*>(cut.values.data());
   const size_t bytes = TravelBytes(coding);
   std::byte* const out = NextScratch().Get(bytes);
@@ -226,7 +227,8 @@ absl::StatusOr<DataPlan::Sorted*> DataPlan::Sort(const ClientVariable& variable,
   return &sorted;
 }
 
-absl::Status DataPlan::AddPush(const ClientVariable& variable, const PushSource& source) {
+absl::Status DataPlan::AddPush(ClientVariablePtr held, const PushSource& source) {
+  const ClientVariable& variable = *variables_.emplace_back(std::move(held));
   if (!source.slot.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("push \"", variable.spec().name, "\" names slot \"", source.slot,
@@ -236,7 +238,8 @@ absl::Status DataPlan::AddPush(const ClientVariable& variable, const PushSource&
   return AddUpdate(variable, source, /*assign=*/false);
 }
 
-absl::Status DataPlan::AddAssign(const ClientVariable& variable, const PushSource& source) {
+absl::Status DataPlan::AddAssign(ClientVariablePtr held, const PushSource& source) {
+  const ClientVariable& variable = *variables_.emplace_back(std::move(held));
   return AddUpdate(variable, source, /*assign=*/true);
 }
 
@@ -335,7 +338,8 @@ absl::Status DataPlan::CheckHeld(const ClientVariable& variable, const PullTarge
                    ": leave it out"));
 }
 
-absl::Status DataPlan::AddPull(const ClientVariable& variable, const PullTarget& target) {
+absl::Status DataPlan::AddPull(ClientVariablePtr held, const PullTarget& target) {
+  const ClientVariable& variable = *variables_.emplace_back(std::move(held));
   RETURN_IF_ERROR(CheckPart(variable, target.part, target.ids, target.out.size(), "pull"));
   RETURN_IF_ERROR(CheckPullFormat(variable.spec(), target));
   RETURN_IF_ERROR(CheckHeld(variable, target));

@@ -53,14 +53,14 @@ class DataPlan {
  public:
   DataPlan(const ServerTable& sessions, const PlanLimits& limits);
 
-  // Forgets the call before. Memory is kept, up to some megabytes.
+  // Forgets the call before, and lets go of its variables. Memory is kept, up to some megabytes.
   void Reset();
 
   // kInvalidArgument as PsClient says; kResourceExhausted: more than a message may hold. All of a
   // push goes before the pulls.
-  absl::Status AddPush(const ClientVariable& variable, const PushSource& source);
-  absl::Status AddAssign(const ClientVariable& variable, const PushSource& source);
-  absl::Status AddPull(const ClientVariable& variable, const PullTarget& target);
+  absl::Status AddPush(ClientVariablePtr variable, const PushSource& source);
+  absl::Status AddAssign(ClientVariablePtr variable, const PushSource& source);
+  absl::Status AddPull(ClientVariablePtr variable, const PullTarget& target);
   // After every AddPush: the push goes to every server, as a contribution to `step`.
   void ContributeToAll(int64_t step, int64_t rows);
   // Before any AddPull: wave 0 has a pull from every server; its DataCall::step is `step`.
@@ -161,7 +161,8 @@ class DataPlan {
 
   const ServerTable& sessions_;
   const PlanLimits& limits_;
-  std::deque<Slot> slots_;  // used_ of them belong to this call
+  std::vector<ClientVariablePtr> variables_;  // of this call
+  std::deque<Slot> slots_;                    // used_ of them belong to this call
   size_t used_ = 0;
   std::vector<Slot*> first_;    // by server: wave 0; nullptr: none
   std::vector<Slot*> current_;  // by server: the one that takes the next pull

@@ -1,5 +1,7 @@
 #include "worker/client/early_epochs.h"
 
+#include "common/scoped_unlock.h"
+
 namespace cairn {
 
 void EarlyEpochs::Ask() {
@@ -26,9 +28,10 @@ void EarlyEpochs::Loop() {
   for (;;) {
     while (!asked_ && !stopping_) changed_.Wait(&mutex_);
     if (stopping_) return;
-    mutex_.Unlock();
-    flush_();
-    mutex_.Lock();
+    {
+      const ScopedUnlock unlock(&mutex_);
+      flush_();
+    }
     asked_ = false;  // who asked meanwhile was part of it, or asks again with its next push
   }
 }

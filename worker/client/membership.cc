@@ -1,14 +1,14 @@
 #include "worker/client/membership.h"
 
-#include <glog/logging.h>
-
 #include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
+#include "common/log.h"
 #include "common/status.h"
+#include "common/timeline.h"
 #include "common/variable_map.h"
 #include "worker/client/fan_out.h"
 
@@ -21,8 +21,11 @@ constexpr absl::Duration kHeardTimeout = absl::Seconds(5);
 }  // namespace
 
 absl::Status Membership::GreetFirst(Deadline deadline, wire::HelloReply* reply) {
+  // The life that begins where ps:0 holds none.
+  timeline_ = identity_.sequenced() ? NewTimeline(identity_.server_count, 0) : 0;
   RETURN_IF_ERROR(HelloTo(sessions_[0], 0, deadline, reply, /*joins=*/false));
   incarnation_ = reply->incarnation;
+  timeline_ = reply->timeline;
   return reply->__isset.members ? Take(reply->members, /*greet=*/false, deadline)
                                 : absl::OkStatus();
 }
@@ -45,7 +48,7 @@ absl::Status Membership::HelloTo(ServerSession& session, int64_t incarnation, De
   Backoff backoff(limits_.ps_wait, deadline);
   for (;;) {
     // Not bounded by rpc_timeout: the server first makes durable what an earlier start had pushed.
-    Outcome outcome = session.Hello(incarnation, deadline, reply, joins);
+    Outcome outcome = session.Hello(incarnation, timeline_, deadline, reply, joins);
     const Verdict verdict = session.Judge(&outcome, /*repeatable=*/true, 0, deadline);
     if (verdict == Verdict::kDone || verdict == Verdict::kFail) return outcome.status;
     if (deadline.Expired() || !backoff.Pause()) return session.GaveUp(outcome, deadline.Expired());
@@ -59,7 +62,7 @@ bool Membership::HasLeftUnheard(ServerSession& session, Deadline deadline,
   if (session.index() == 0) return false;
   wire::HelloReply first;
   const Deadline soon = Deadline::Earlier(deadline, Deadline::In(limits_.rpc_timeout));
-  const Outcome asked = sessions_[0].Hello(incarnation_, soon, &first, /*joins=*/true);
+  const Outcome asked = sessions_[0].Hello(incarnation_, timeline_, soon, &first, /*joins=*/true);
   if (!asked.status.ok() || !first.__isset.members) return false;
   for (const wire::Member& member : first.members.members) {
     if (member.index != session.index() || !member.left) continue;
@@ -138,9 +141,9 @@ absl::Status Membership::TakeInTurn(const wire::Members& members, bool greet, De
 }
 
 absl::Status Membership::LearnMaps(absl::Span<const int32_t> staying, Deadline deadline) {
-  ASSIGN_OR_RETURN(const std::vector<VariableSpec> specs, host_.DescribeOn(staying, deadline));
+  ASSIGN_OR_RETURN(const JobHoldings holdings, host_.DescribeOn(staying, deadline));
   int32_t unknown = 0;
-  for (const VariableSpec& spec : specs) {
+  for (const VariableSpec& spec : holdings.specs) {
     if (!Knows(spec, &unknown)) {
       return absl::UnavailableError(absl::StrCat(
           "\"", spec.name, "\" has rows on servers that have come since ", sessions_[0].name(),
@@ -209,19 +212,19 @@ absl::Status Membership::KnowServersOf(const VariableSpec& spec, Deadline deadli
                    " does not know: give servers and workers the same cluster file"));
 }
 
-absl::StatusOr<std::vector<VariableSpec>> Membership::Describe(Deadline deadline) {
+absl::StatusOr<JobHoldings> Membership::Describe(Deadline deadline) {
   while (true) {
     const int64_t members = version();
-    absl::StatusOr<std::vector<VariableSpec>> specs = host_.DescribeOn(sessions_.Live(), deadline);
-    absl::Status status = specs.status();
-    for (size_t i = 0; status.ok() && i < specs->size(); ++i) {
-      status = KnowServersOf((*specs)[i], deadline);
+    absl::StatusOr<JobHoldings> holdings = host_.DescribeOn(sessions_.Live(), deadline);
+    absl::Status status = holdings.status();
+    for (size_t i = 0; status.ok() && i < holdings->specs.size(); ++i) {
+      status = KnowServersOf(holdings->specs[i], deadline);
     }
     const bool again = absl::IsUnavailable(status) && (version() != members || Changed(deadline));
     if (again) continue;  // servers came or went meanwhile
     RETURN_IF_ERROR(status);
-    for (const VariableSpec& spec : *specs) variables_.Insert(spec);
-    return specs;
+    for (const VariableSpec& spec : holdings->specs) variables_.Insert(spec);
+    return holdings;
   }
 }
 

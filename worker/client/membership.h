@@ -17,6 +17,7 @@
 #include "common/variable_spec.h"
 #include "thrift/cairn_types.h"
 #include "worker/client/client_variable.h"
+#include "worker/client/job_holdings.h"
 #include "worker/client/position.h"
 #include "worker/client/push_order.h"
 #include "worker/client/server_session.h"
@@ -36,9 +37,9 @@ class Membership {
                                                                  const std::string& address) = 0;
     // Who is there, as ps:0 says.
     virtual absl::StatusOr<wire::Members> AskMembers(Deadline deadline) = 0;
-    // The variables that `servers` have, by the newest maps.
-    virtual absl::StatusOr<std::vector<VariableSpec>> DescribeOn(absl::Span<const int32_t> servers,
-                                                                 Deadline deadline) = 0;
+    // What `servers` hold, variables by the newest maps.
+    virtual absl::StatusOr<JobHoldings> DescribeOn(absl::Span<const int32_t> servers,
+                                                   Deadline deadline) = 0;
     // The server is greeted, and in the table.
     virtual void Joined(ServerSession& session) = 0;
     virtual void CountRetries(int64_t retries) = 0;
@@ -64,13 +65,17 @@ class Membership {
         host_(host) {}
 
   // --- A start, from one thread and before anything else. ---
-  // Greets ps:0, which grants the incarnation, and says who the others are.
+  // Greets ps:0, which grants the incarnation, says who the others are, and which life of the job
+  // they are to hold.
   absl::Status GreetFirst(Deadline deadline, wire::HelloReply* reply);
   // The others, by that incarnation. OK also where the server has left meanwhile: its session says
   // so, and all that is in `reply` is how far this worker was there.
   absl::Status Greet(ServerSession& session, Deadline deadline, wire::HelloReply* reply) {
     return HelloTo(session, incarnation_, deadline, reply, /*joins=*/false);
   }
+  // Asks ps:0 about a server that does not answer: where it has left, the session is told,
+  // and `reply` says how far this worker was there.
+  bool HasLeftUnheard(ServerSession& session, Deadline deadline, wire::HelloReply* reply);
   // For ChooseResumePoint. `replies`: by server, of all that are known.
   std::vector<ResumeAnswer> Answers(absl::Span<const wire::HelloReply> replies) const;
 
@@ -89,15 +94,12 @@ class Membership {
   // OK: every server that has a part of it is known; if need be after Refresh. kUnavailable: one
   // has left, so that there is a newer map.
   absl::Status KnowServersOf(const VariableSpec& spec, Deadline deadline);
-  // The variables that the servers have, by the newest maps, which the client goes by from then on.
-  absl::StatusOr<std::vector<VariableSpec>> Describe(Deadline deadline);
+  // What the servers hold; the client goes by these maps from then on.
+  absl::StatusOr<JobHoldings> Describe(Deadline deadline);
 
  private:
   absl::Status HelloTo(ServerSession& session, int64_t incarnation, Deadline deadline,
                        wire::HelloReply* reply, bool joins);
-  // Asks ps:0 about a server that has not answered hello: where it has left, the session is told,
-  // and `reply` says how far this worker was there.
-  bool HasLeftUnheard(ServerSession& session, Deadline deadline, wire::HelloReply* reply);
   // `greet`: says hello to those that have come; else the caller does.
   absl::Status Take(const wire::Members& members, bool greet, Deadline deadline);
   absl::Status TakeInTurn(const wire::Members& members, bool greet, Deadline deadline);
@@ -118,6 +120,7 @@ class Membership {
   Flags& flags_;
   Host& host_;
   int64_t incarnation_ = 0;
+  int64_t timeline_ = 0;  // that ps:0 answered
   std::atomic<int64_t> version_{0};
 
   mutable absl::Mutex mutex_;

@@ -126,7 +126,7 @@ absl::StatusOr<MovedParts<Item>> CutAnew(const std::vector<Item>& items, int32_t
                                          FindMap find) {
   MovedParts<Item> parts;
   for (const Item& item : items) {
-    const ClientVariable* const variable = find(item.variable);
+    const ClientVariablePtr variable = find(item.variable);
     Item anew = item;
     if (variable != nullptr && variable->embedding()) {
       RETURN_IF_ERROR(DealKeys(std::move(anew), *variable, server, &parts));

@@ -22,7 +22,7 @@ struct MovedParts {
 };
 
 // The map to go by; nullptr: none is known.
-using FindMap = absl::FunctionRef<const ClientVariable*(absl::string_view variable)>;
+using FindMap = absl::FunctionRef<ClientVariablePtr(absl::string_view variable)>;
 
 // `items` were for server `server`, by the maps of their time; they are dealt by those that `find`
 // has. Rows with payloads of their own; values that share scales travel plain from here on.

@@ -9,6 +9,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
+#include "common/log.h"
+#include "common/monotonic_cond_var.h"
 #include "common/status.h"
 #include "thrift/convert.h"
 #include "thrift/errors.h"
@@ -20,6 +22,7 @@ namespace cairn {
 namespace {
 
 constexpr absl::Duration kLeftRetry = absl::Milliseconds(10);
+constexpr absl::Duration kLongestPause = absl::Seconds(1);
 
 bool Moved(const Exchange& exchange) {
   return ReasonOf(exchange.outcome.status) == wire::ErrorReason::MOVED;
@@ -39,13 +42,42 @@ bool NothingLeft(const DataCall& call) {
 
 void MovedUpdates::LearnMaps(const absl::Status& moved, Deadline deadline) {
   const auto known = static_cast<int32_t>(sessions_.size());
+  absl::Status failure;
   for (const wire::VariableSpec& wire : MovedOf(moved)) {
     absl::StatusOr<VariableSpec> spec = FromWire(wire, 0, std::max(known, kMaxServers));
     // The map says where rows are, and is of no use before its servers are known.
-    if (spec.ok() && host_.KnowServersOf(*spec, deadline).ok()) {
+    absl::Status learned = spec.status();
+    if (learned.ok()) learned = host_.KnowServersOf(*spec, deadline);
+    if (learned.ok()) {
       variables_.Insert(*std::move(spec));
+    } else {
+      failure = std::move(learned);
     }
   }
+  PauseAfter(failure, deadline);
+}
+
+// Callers ask again whoever has said that the rows have gone, which takes no time.
+void MovedUpdates::PauseAfter(const absl::Status& failure, Deadline deadline) {
+  absl::Duration pause;
+  {
+    const absl::MutexLock lock(&failure_mutex_);
+    failure_ = failure;
+    if (failure.ok()) {
+      next_pause_ = kLeftRetry;
+      return;
+    }
+    pause = std::min(next_pause_, deadline.Remaining());
+    next_pause_ = std::min(2 * next_pause_, kLongestPause);
+  }
+  LOG_EVERY_T(WARNING, 10) << identity_.task
+                           << " cannot follow rows that have moved: " << failure.message();
+  StopFlag().WaitFor(pause);  // the same clock as deadlines
+}
+
+absl::Status MovedUpdates::failure() const {
+  const absl::MutexLock lock(&failure_mutex_);
+  return failure_;
 }
 
 void MovedUpdates::Begin(const ResumePoint& point) {
@@ -197,7 +229,7 @@ absl::Status MovedUpdates::ContributeAnew(absl::Span<Exchange* const> exchanges,
 // item. A server that has taken its part already has none that go elsewhere.
 absl::Status MovedUpdates::DealAnew(std::vector<Exchange*>* all, std::deque<Exchange>* joined,
                                     std::vector<Exchange*>* again) {
-  absl::flat_hash_map<std::string, const ClientVariable*> maps;
+  absl::flat_hash_map<std::string, ClientVariablePtr> maps;
   const auto find = [&](absl::string_view name) {
     const auto [map, is_new] = maps.try_emplace(name, nullptr);
     if (is_new) map->second = variables_.Find(name);

@@ -6,9 +6,12 @@
 #include <deque>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/deadline.h"
 #include "common/variable_spec.h"
@@ -48,9 +51,14 @@ class MovedUpdates {
         variables_(variables),
         host_(host) {}
 
+  // Where a server that a map names cannot be greeted the map is not learned: says so in the log,
+  // and pauses, longer each time, since `moved` will be answered again.
   void LearnMaps(const absl::Status& moved, Deadline deadline);
   // False: none of them met rows that have moved.
   bool LearnMaps(absl::Span<Exchange* const> exchanges, Deadline deadline);
+
+  // Why the last map was not learned; OK: it was.
+  absl::Status failure() const;
 
   // A new start goes on at `point`, and its sessions have begun. Before the first turn, or in one.
   void Begin(const ResumePoint& point);
@@ -68,6 +76,7 @@ class MovedUpdates {
   // A number that some server has of an earlier start.
   absl::Status SendKnown(absl::Span<Exchange* const> all, Attempt run, Deadline deadline,
                          bool* moved);
+  void PauseAfter(const absl::Status& failure, Deadline deadline);
   bool IsUnasked(int32_t server, int64_t number) const;
   // Sends it as a late part what `exchange` will send again.
   absl::Status SendAhead(Exchange& exchange, Deadline deadline);
@@ -101,6 +110,10 @@ class MovedUpdates {
   Host& host_;
   int64_t known_through_ = 0;  // up to which some server had pushes of an earlier start
   std::vector<std::vector<SequenceRange>> unasked_;  // ResumePoint::unasked
+
+  mutable absl::Mutex failure_mutex_;
+  absl::Status failure_ ABSL_GUARDED_BY(failure_mutex_);
+  absl::Duration next_pause_ ABSL_GUARDED_BY(failure_mutex_) = absl::Milliseconds(10);
 };
 
 }  // namespace cairn

@@ -43,10 +43,11 @@ class PlanPool {
       }
     }
     if (plan == nullptr) return std::make_unique<DataPlan>(sessions_, limits_);
-    plan->Reset();
+    plan->Reset();  // there may be more servers now
     return plan;
   }
   void Put(std::unique_ptr<DataPlan> plan) {
+    plan->Reset();  // holds no variable while it waits
     absl::MutexLock lock(&mutex_);
     idle_.push_back(std::move(plan));
   }

@@ -23,6 +23,7 @@
 #include "common/variable_spec.h"
 #include "worker/client/checkpoint_part.h"
 #include "worker/client/held_values.h"
+#include "worker/client/job_holdings.h"
 
 namespace cairn {
 
@@ -39,13 +40,13 @@ enum class Part {
 
 // One variable's part of a Pull.
 struct PullTarget {
-  absl::string_view variable;
+  absl::string_view variable = {};
   Part part = Part::kWhole;
-  absl::Span<const int64_t> ids;  // kRows, kKeys: any order, repeats allowed
+  absl::Span<const int64_t> ids = {};  // kRows, kKeys: any order, repeats allowed
   // [rows, width] or [ids.size(), width] of the variable's dtype, memory the caller owns.
   // Unspecified unless OK is returned.
-  absl::Span<std::byte> out;
-  absl::string_view slot;  // empty: the value; else an optimizer slot by Keras' name
+  absl::Span<std::byte> out = {};
+  absl::string_view slot = {};  // empty: the value; else an optimizer slot by Keras' name
   // How the values travel: in fewer bytes they come rounded. Of float32 values; not kTopK.
   ValueFormat format = ValueFormat::kPlain;
   // Of kWhole and the value: `out` has what the last pull with this `held` put there, and nobody
@@ -56,18 +57,18 @@ struct PullTarget {
 
 // One variable's part of a Push (gradients) or Assign (values).
 struct PushSource {
-  absl::string_view variable;
+  absl::string_view variable = {};
   Part part = Part::kWhole;
-  absl::Span<const int64_t> ids;       // push: repeats are summed first; assign: no repeats
-  absl::Span<const std::byte> values;  // shaped as in PullTarget; read only during the call
-  absl::string_view slot;              // assign only
+  absl::Span<const int64_t> ids = {};       // push: repeats are summed first; assign: no repeats
+  absl::Span<const std::byte> values = {};  // shaped as in PullTarget; read only during the call
+  absl::string_view slot = {};              // assign only
   // Pushes of float32 variables: how the gradients travel, rounded where that takes fewer bytes.
   ValueFormat format = ValueFormat::kPlain;
   double kept_fraction = 0.01;  // kTopK, which is for kWhole: of the values of each shard
   // Error feedback, for kWhole and formats but kPlain; empty: none. One float a value, 0 before the
   // first push: added to the gradients; what rounding leaves out of their sum is put there for the
   // next push. Written where the push fails, too.
-  absl::Span<float> residual;
+  absl::Span<float> residual = {};
 };
 
 // How stale this client's pushes were: by how many updates of others each shard had changed between
@@ -82,7 +83,7 @@ struct StalenessSummary {
   double mean = 0;
   int64_t p99 = 0;
   int64_t max = 0;
-  std::vector<Bucket> histogram;  // up to the last with a push
+  std::vector<Bucket> histogram = {};  // up to the last with a push
 };
 
 struct ClientCounters {
@@ -106,14 +107,16 @@ struct ClientCounters {
 struct TrainingVitals {
   int64_t steps = 0;     // finished since this process began to train
   int64_t examples = 0;  // rows of input, likewise
-  std::optional<double> loss;
+  std::optional<double> loss = {};
+  std::optional<double> share_done = {};    // of the run, 0 to 1
+  std::optional<double> seconds_left = {};  // estimated, until the run is done
 };
 
 struct ClientOptions {
-  std::string job;                   // see Caller.job in thrift/cairn.thrift
-  int32_t worker = -1;               // ordinal among the job's training tasks; -1: unsequenced tool
-  std::string task = "tool";         // "worker:0", for messages
-  std::vector<std::string> servers;  // "host:port" of ps:0, ps:1, …
+  std::string job = {};       // see Caller.job in thrift/cairn.thrift
+  int32_t worker = -1;        // ordinal among the job's training tasks; -1: unsequenced tool
+  std::string task = "tool";  // "worker:0", for messages
+  std::vector<std::string> servers = {};  // "host:port" of ps:0, ps:1, …
   // How long a call keeps trying while a server is gone. The first failure is logged at once, with
   // the server and since when.
   absl::Duration ps_wait = absl::Seconds(60);
@@ -121,17 +124,17 @@ struct ClientOptions {
   absl::Duration rpc_timeout = absl::Seconds(30);
   int64_t max_message_bytes = int64_t{1} << 30;
   // TLS, and the token sent to servers; its files are read again when they change.
-  SecurityOptions security;
+  SecurityOptions security = {};
   // How servers of this host are reached: past TCP, and so past whatever stands before their port
   // there (a proxy, a port that is forwarded), unless it is kOff (thrift/LOCAL.md).
   LocalTransport local_transport = LocalTransport::kSameUser;
   // How a worker keeps together with the others; the same for all that are live.
-  Consistency consistency;
+  Consistency consistency = {};
   // How many workers the job is started with: under sync those are waited for; 0: not known.
   int32_t expected_workers = 0;
   // Where Create puts dense variables that name no shards; null: round robin. Used by this client
   // alone.
-  std::shared_ptr<Placement> placement;
+  std::shared_ptr<Placement> placement = {};
   // True: a push with NaN or infinity in a gradient is dropped whole, counted, and returns OK (a
   // PushPull still pulls). False: it fails.
   bool skip_not_finite = false;
@@ -143,7 +146,7 @@ struct ClientOptions {
   int64_t retained_bytes = int64_t{1} << 30;
   // Told to the servers with each heartbeat; called from other threads, several at once. Null:
   // their pages know the steps alone that calls announce.
-  std::function<TrainingVitals()> vitals;
+  std::function<TrainingVitals()> vitals = {};
 };
 
 // Thread safety: every method may be called from several threads at once. Each of them takes its
@@ -183,8 +186,11 @@ class PsClient {
   // name variables created (or described) through this client.
   // kAlreadyExists: exists with another spec; the message shows both.
   virtual absl::Status Create(absl::Span<const VariableSpec> specs, Deadline deadline) = 0;
-  // Every variable of the job that any server has.
+  // Every variable of the job. kDataLoss: the servers do not hold one life of the job; names the
+  // server that holds nothing of it, or another life.
   virtual absl::StatusOr<std::vector<VariableSpec>> Describe(Deadline deadline) = 0;
+  // What each server holds of the job, also where they disagree.
+  virtual absl::StatusOr<JobHoldings> Examine(Deadline deadline) = 0;
 
   // kNotFound: no such variable. kInvalidArgument: wrong out.size(), an id out of range, a part
   // the variable does not have.

@@ -1,5 +1,4 @@
 // Pooled connections to a server of another process.
-#include <glog/logging.h>
 
 #include <algorithm>
 #include <memory>
@@ -12,6 +11,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/deadline.h"
+#include "common/log.h"
 #include "thrift/errors.h"
 #include "thrift/local/limits.h"
 #include "thrift/wire_client.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
@@ -10,6 +11,7 @@
 #include "common/status.h"
 #include "common/variable_map.h"
 #include "thrift/convert.h"
+#include "worker/client/job_holdings.h"
 
 namespace cairn {
 namespace {
@@ -70,8 +72,11 @@ absl::Status RemoteMoves::Create(int32_t server, const std::string& job, const V
 absl::StatusOr<std::vector<VariablePlaces>> RemoteMoves::Describe(const std::string& job) {
   const auto count = static_cast<int32_t>(clients_.size());
   std::map<std::string, VariablePlaces> by_name;
+  std::vector<wire::DescribeReply> replies(servers_.size());
+  std::vector<DescribedServer> described;
   for (const int32_t server : servers_) {
-    wire::DescribeReply reply;
+    wire::DescribeReply& reply = replies[described.size()];
+    described.push_back({server, absl::StrCat("ps:", server), &reply});
     wire::DescribeRequest request;
     request.caller.job = job;
     request.with_uses = true;
@@ -98,6 +103,8 @@ absl::StatusOr<std::vector<VariablePlaces>> RemoteMoves::Describe(const std::str
       }
     }
   }
+  ASSIGN_OR_RETURN(const JobHoldings holdings, CombineHoldings(job, described, count));
+  RETURN_IF_ERROR(CheckAgreement(holdings));
   std::vector<VariablePlaces> all;
   for (auto& [name, places] : by_name) all.push_back(std::move(places));
   return all;

@@ -1,12 +1,11 @@
 #include "worker/client/row_mover.h"
 
-#include <glog/logging.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
+#include "common/log.h"
 #include "common/monotonic_cond_var.h"
 #include "common/start_number.h"
 #include "common/status.h"

@@ -10,6 +10,7 @@ namespace {
 template <typename Move>
 void WithRowBytes(size_t row_bytes, const Move& move) {
   switch (row_bytes) {
+    case 0: return;  // no values, and perhaps no memory
     case 4: return move([] { return size_t{4}; });
     case 8: return move([] { return size_t{8}; });
     case 16: return move([] { return size_t{16}; });

@@ -1,7 +1,5 @@
 #include "worker/client/server_session.h"
 
-#include <glog/logging.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -9,8 +7,10 @@
 #include "absl/time/clock.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
+#include "common/log.h"
 #include "common/status.h"
 #include "common/time_text.h"
+#include "common/timeline.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/cairn_constants.h"
 #include "thrift/convert.h"
@@ -54,8 +54,8 @@ ServerSession::ServerSession(int32_t index, std::string name, std::unique_ptr<Se
                              const ClientIdentity* identity)
     : index_(index), name_(std::move(name)), link_(std::move(link)), identity_(*identity) {}
 
-Outcome ServerSession::Hello(int64_t incarnation, Deadline deadline, wire::HelloReply* reply,
-                             bool joins) {
+Outcome ServerSession::Hello(int64_t incarnation, int64_t timeline, Deadline deadline,
+                             wire::HelloReply* reply, bool joins) {
   Channel* channel = nullptr;
   Outcome outcome = link_->Take(deadline, &channel);
   if (channel == nullptr) return outcome;
@@ -65,6 +65,7 @@ Outcome ServerSession::Hello(int64_t incarnation, Deadline deadline, wire::Hello
   request.task_type = identity_.task.substr(0, identity_.task.find(':'));
   request.worker = identity_.worker;
   request.incarnation = incarnation;
+  request.timeline = timeline;
   request.origin = identity_.origin;
   request.start = identity_.start;
   if (identity_.sequenced() && identity_.clock != nullptr) {
@@ -79,8 +80,14 @@ Outcome ServerSession::Hello(int64_t incarnation, Deadline deadline, wire::Hello
   outcome = channel->Call(
       "hello", [&](wire::ParameterServerIf& service) { service.hello(*reply, request); }, deadline);
   if (outcome.progress == Progress::kAnswered) {
+    const bool is_answer = outcome.status.ok();
+    if (is_answer) outcome.status = CheckHello(*reply);
+    if (is_answer && absl::IsUnavailable(outcome.status)) {
+      link_->Discard(channel);
+      outcome.progress = Progress::kNotSent;  // to this server
+      return outcome;
+    }
     link_->Release(channel);
-    if (outcome.status.ok()) outcome.status = CheckHello(*reply);
     if (outcome.status.ok() && identity_.clock != nullptr && !joins) {
       identity_.clock->RaiseTo(reply->step);
     }
@@ -106,11 +113,24 @@ absl::Status ServerSession::CheckHello(const wire::HelloReply& reply) const {
                     : greeted ? reply.server_count >= identity_.server_count
                               : reply.server_count == identity_.server_count;
   if (reply.server_index == index_ && same) return absl::OkStatus();
+  // It was the right one before: its address was taken while it was down.
+  if (greeted) return OtherServer(reply);
   return absl::FailedPreconditionError(absl::StrCat(
       name_, " of ", most > 0 ? most : identity_.server_count,
       " says that it is ps:", reply.server_index, " of ", reply.server_count,
       ": give servers and workers the same cluster file (one more server joins a running cluster "
       "by cairnctl servers add)"));
+}
+
+absl::Status ServerSession::OtherServer(const wire::HelloReply& reply) const {
+  const absl::Status status = absl::UnavailableError(absl::StrCat(
+      "another server answers there, which says that it is ps:", reply.server_index, " of ",
+      reply.server_count, ": end it, and start ps:", index_, " at its address again"));
+  if (!said_other_.exchange(true)) {
+    LOG(WARNING) << name_ << ": " << status.message() << "; waiting up to "
+                 << absl::FormatDuration(identity_.ps_wait);
+  }
+  return status;
 }
 
 void ServerSession::Begin(const wire::HelloReply& reply, int64_t incarnation, int64_t last_part,
@@ -122,9 +142,11 @@ void ServerSession::Begin(const wire::HelloReply& reply, int64_t incarnation, in
       identity_.synchronous() ? std::min(last_part, reply.state.durable) : last_part;
   ledger_.Begin(reply.state.boot_id, held, through);
   incarnation_.store(incarnation, std::memory_order_relaxed);
+  timeline_.store(reply.timeline, std::memory_order_relaxed);
   had_at_start_.store(reply.state.durable, std::memory_order_relaxed);
   NoteSteps(reply.state);
   PublishLedger();
+  greeted_.store(true, std::memory_order_release);
 }
 
 void ServerSession::NoteSteps(const wire::ServerState& state) {
@@ -152,8 +174,9 @@ void ServerSession::FillSteps(DataCall* call) const {
 
 int64_t ServerSession::FillCaller(wire::Caller* caller) const {
   if (caller->job != identity_.job) caller->job = identity_.job;
-  caller->worker = identity_.worker;
-  if (!identity_.sequenced()) {
+  const bool greeted = greeted_.load(std::memory_order_acquire);
+  caller->worker = greeted ? identity_.worker : -1;
+  if (!identity_.sequenced() || !greeted) {
     caller->incarnation = caller->boot_id = caller->through = 0;
     return 0;
   }
@@ -337,7 +360,9 @@ Verdict ServerSession::Renew(Outcome* outcome, int64_t stale_boot_id, Deadline d
 
 Verdict ServerSession::HelloAgain(Outcome* outcome, Deadline deadline) {
   wire::HelloReply reply;
-  *outcome = Hello(incarnation_.load(std::memory_order_relaxed), deadline, &reply);
+  // Without a timeline: a server that has lost the job is not to take it over by this.
+  *outcome = Hello(incarnation_.load(std::memory_order_relaxed), 0, deadline, &reply);
+  if (outcome->status.ok()) outcome->status = CheckLife(reply);
   if (!outcome->status.ok()) return JudgeRenewal(outcome);
   NoteAnswer();
   ReplayPlan plan;
@@ -497,13 +522,25 @@ absl::Status ServerSession::PushesLost(const ReplayPlan& plan,
       : identity_.retention == nullptr ? " (this client retains none)"
       : hello.durability == "off"
           ? " (durability off, where an acknowledged push survives a clean exit only)"
-          : ": its directory is another one or an older copy, for they were durable";
+          : ": another server has its address, or its directory is another one or an older copy, "
+            "for they were durable";
   return WithReason(
       absl::FailedPreconditionError(absl::StrCat(
           name_, " came back without acknowledged ", pushes, " of ", identity_.task, why,
           ". Nothing has them any more: start it with the directory it had, or this task again, "
           "which computes them again, or all with --fresh")),
       wire::ErrorReason::REPLAY);
+}
+
+absl::Status ServerSession::CheckLife(const wire::HelloReply& hello) const {
+  const int64_t held = timeline_.load(std::memory_order_relaxed);
+  // Where it holds nothing, a lost push or variable tells.
+  if (held == 0 || hello.timeline == 0 || hello.timeline == held) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      name_, " holds job \"", identity_.job, "\" as it began at ", TimelineText(hello.timeline),
+      ", ", identity_.task, " trains it as it began at ", TimelineText(held),
+      ": the job was dropped, or the server started on another directory; start it on its own "
+      "--data_dir, then this task"));
 }
 
 absl::Status ServerSession::GaveUp(const Outcome& outcome, bool deadline_passed) const {
@@ -533,6 +570,7 @@ void ServerSession::NoteAnswer() {
   if (!gone_.load(std::memory_order_relaxed)) return;
   absl::MutexLock lock(&mutex_);
   if (!gone_.exchange(false)) return;
+  said_other_.store(false);
   const absl::Duration gone = std::max(absl::Now() - gone_since_, absl::Milliseconds(1));
   LOG(INFO) << name_ << " is back after " << DurationText(gone);
 }

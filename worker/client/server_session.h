@@ -78,15 +78,15 @@ class ServerSession {
   ServerLink& link() { return *link_; }
 
   // One attempt of hello, which checks version and place of the server. `incarnation` 0 asks ps:0
-  // for a new one. `joins`: to a server that has just come, which knows less of the job's clocks
-  // than this client: its answer does not raise the client's.
-  Outcome Hello(int64_t incarnation, Deadline deadline, wire::HelloReply* reply,
+  // for a new one. `timeline`: HelloRequest.timeline. `joins`: to a server that has just come,
+  // which knows less of the job's clocks than this client: its answer does not raise the client's.
+  Outcome Hello(int64_t incarnation, int64_t timeline, Deadline deadline, wire::HelloReply* reply,
                 bool joins = false);
   // After the first hello: what later calls carry.
   void Begin(const wire::HelloReply& reply, int64_t incarnation, int64_t last_part,
              int64_t through);
 
-  // Sets all fields of `caller`; returns the boot id in it.
+  // Sets all fields of `caller`; returns the boot id in it. Before Begin the caller is nobody.
   int64_t FillCaller(wire::Caller* caller) const;
 
   // Under sync: what a contribution tells this server of steps; what a pull for call->step
@@ -150,8 +150,12 @@ class ServerSession {
   void NoteSteps(const wire::ServerState& state);
   Verdict JudgeRenewal(Outcome* outcome);
   absl::Status CheckHello(const wire::HelloReply& reply) const;
+  // kUnavailable: names who answers at this server's address. Logged once.
+  absl::Status OtherServer(const wire::HelloReply& reply) const;
   absl::Status Fenced(const absl::Status& error) const;
   absl::Status PushesLost(const ReplayPlan& plan, const wire::HelloReply& hello) const;
+  // A server that was restarted may have another life of the job.
+  absl::Status CheckLife(const wire::HelloReply& hello) const;
 
   const int32_t index_;
   const std::string name_;
@@ -159,6 +163,7 @@ class ServerSession {
   const ClientIdentity& identity_;
 
   std::atomic<int64_t> incarnation_{0};
+  std::atomic<int64_t> timeline_{0};
   // The ledger's, for readers without its lock.
   std::atomic<int64_t> boot_id_{0};
   std::atomic<int64_t> had_at_start_{0};
@@ -168,7 +173,9 @@ class ServerSession {
   std::atomic<int64_t> closed_step_{0};
   std::atomic<int64_t> durable_step_{0};
 
+  std::atomic<bool> greeted_{false};
   std::atomic<bool> gone_{false};
+  mutable std::atomic<bool> said_other_{false};  // since it was last there
   std::atomic<bool> joined_{false};
   std::atomic<bool> left_{false};
 

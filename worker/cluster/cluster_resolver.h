@@ -18,17 +18,17 @@ namespace cairn {
 
 // What the caller knows better than the environment. Each that is set wins.
 struct ResolverOverrides {
-  std::optional<std::string> task_type;
-  std::optional<int32_t> task_id;
-  std::optional<std::string> rpc_layer;
-  std::optional<std::string> environment;
+  std::optional<std::string> task_type = {};
+  std::optional<int32_t> task_id = {};
+  std::optional<std::string> rpc_layer = {};
+  std::optional<std::string> environment = {};
 };
 
 // Whose master is asked for; what is not set is the resolver's own.
 struct MasterArguments {
-  std::optional<std::string> task_type;
-  std::optional<int32_t> task_id;
-  std::optional<std::string> rpc_layer;
+  std::optional<std::string> task_type = {};
+  std::optional<int32_t> task_id = {};
+  std::optional<std::string> rpc_layer = {};
 };
 
 // Accelerators by type ("GPU"). A type that is not there has none; CPUs are not counted.

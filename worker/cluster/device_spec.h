@@ -12,11 +12,11 @@ namespace cairn {
 
 // A full or partial name; what is not set is any. Thread safety: a value.
 struct DeviceSpec {
-  std::optional<std::string> job;
-  std::optional<int32_t> replica;
-  std::optional<int32_t> task;
-  std::optional<std::string> device_type;  // upper case: "CPU", "GPU"
-  std::optional<int32_t> device_index;
+  std::optional<std::string> job = {};
+  std::optional<int32_t> replica = {};
+  std::optional<int32_t> task = {};
+  std::optional<std::string> device_type = {};  // upper case: "CPU", "GPU"
+  std::optional<int32_t> device_index = {};
 
   // Parts in any order, each at most once: "/job:NAME", "/replica:N", "/task:N", "/device:TYPE:N",
   // and the short "/cpu:N", "/gpu:N", "/tpu:N", in which the first '/' and ":N" may be missing.

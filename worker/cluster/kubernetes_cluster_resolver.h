@@ -24,7 +24,7 @@ struct KubernetesOptions {
   enum class Address { kHostIp, kPodIp };
   Address address = Address::kHostIp;
   // This process's pod, which says its task; std::nullopt: not known.
-  std::optional<std::string> pod_name;
+  std::optional<std::string> pod_name = {};
   std::optional<std::string> rpc_layer = "grpc";
 };
 

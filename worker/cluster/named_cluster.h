@@ -12,11 +12,11 @@
 namespace cairn {
 
 struct NamedCluster {
-  std::string resolver;  // --cluster_resolver: file tf_config slurm kubernetes
-  std::string file;      // --cluster: the cluster file, or the list of pods; "": not given
+  std::string resolver = {};  // --cluster_resolver: file tf_config slurm kubernetes
+  std::string file = {};      // --cluster: the cluster file, or the list of pods; "": not given
   // --cluster_jobs. slurm: tasks of each job, "ps=2,worker=4". kubernetes: its label selector,
   // "ps:role=ps;worker:role=worker".
-  std::string jobs;
+  std::string jobs = {};
   int32_t port = 0;  // --cluster_port: slurm's first port of a host, every pod's; 0: not given
 };
 

@@ -19,10 +19,10 @@ namespace cairn {
 
 // What is to be placed.
 struct PlacedOp {
-  std::string name;
+  std::string name = {};
   bool is_variable = false;
-  std::string device;  // what the user asked for: "" for nothing, "/job:moon", "/cpu:0"
-  Shape shape;         // of a variable, for load functions
+  std::string device = {};  // what the user asked for: "" for nothing, "/job:moon", "/cpu:0"
+  Shape shape = {};         // of a variable, for load functions
   DType dtype = DType::kFloat32;
 };
 
@@ -45,8 +45,8 @@ struct DeviceSetterOptions {
   std::string worker_device = "/job:worker";
   // Whether an op that names a device has it completed. If not, such an op is left as it is.
   bool merge_devices = true;
-  std::optional<ClusterSpec> cluster;
-  PsStrategy ps_strategy;  // empty: RoundRobinStrategy
+  std::optional<ClusterSpec> cluster = {};
+  PsStrategy ps_strategy = {};  // empty: RoundRobinStrategy
 };
 
 // Thread safety: none; places are given in the order of calls.

@@ -18,12 +18,12 @@ namespace cairn {
 struct ServerOptions {
   // Which task this is. Needed where the cluster has several jobs, and where the job has several
   // tasks.
-  std::optional<std::string> job_name;
-  std::optional<int32_t> task_index;
-  std::string data_directory;           // made where it is not there; of this server alone
+  std::optional<std::string> job_name = {};
+  std::optional<int32_t> task_index = {};
+  std::string data_directory = {};      // made where it is not there; of this server alone
   std::string durability = "snapshot";  // off snapshot log log_sync
   // TLS and tokens; an address that other hosts can reach needs TLS, or allow_plaintext.
-  SecurityOptions security;
+  SecurityOptions security = {};
   bool start = true;
 };
 

@@ -16,7 +16,7 @@ struct SessionConfig {
   // The task's state is its own: true without a cluster.
   bool isolate_session_state = false;
   // The tasks that it sees, itself included; workers do not see each other. Empty: all.
-  std::vector<std::string> device_filters;
+  std::vector<std::string> device_filters = {};
 };
 
 // kInvalidArgument: as ValidateClusterSpec, unless `spec` is empty (local training).

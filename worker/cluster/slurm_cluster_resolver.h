@@ -13,7 +13,7 @@
 namespace cairn {
 
 struct SlurmHost {
-  std::string name;
+  std::string name = {};
   int32_t tasks = 0;
 };
 
@@ -21,16 +21,16 @@ struct SlurmOptions {
   // Tasks of each job, which take the step's tasks in the alphabetical order of the jobs' names (so
   // ps before worker). Empty: SLURM_STEP_NUM_TASKS workers. They may be fewer than the step has;
   // the tasks left over have no task_type.
-  std::map<std::string, int32_t> jobs;
+  std::map<std::string, int32_t> jobs = {};
   int32_t port_base = 8888;  // a host's tasks listen at this port and those that follow it
   // std::nullopt: SLURM_GPUS_ON_NODE, else the GPUs of this machine.
-  std::optional<int32_t> gpus_per_node;
+  std::optional<int32_t> gpus_per_node = {};
   // std::nullopt: gpus_per_node / tasks of the fullest host.
-  std::optional<int32_t> gpus_per_task;
+  std::optional<int32_t> gpus_per_task = {};
   // The same on all hosts of SLURM_STEP_NODELIST, instead of SLURM_STEP_TASKS_PER_NODE.
-  std::optional<int32_t> tasks_per_node;
+  std::optional<int32_t> tasks_per_node = {};
   // Hosts in the order of their ranks, instead of both variables.
-  std::vector<SlurmHost> hosts;
+  std::vector<SlurmHost> hosts = {};
   // Sets CUDA_VISIBLE_DEVICES of this process to its task's GPUs. Leave out where Slurm binds GPUs
   // to tasks itself (--gpus-per-task): it has set the variable then.
   bool auto_set_gpu = true;

@@ -62,9 +62,14 @@ absl::Status AppendRange(absl::string_view list, absl::string_view prefix, absl:
   const std::vector<absl::string_view> ends = absl::StrSplit(range, '-');
   int32_t first = 0;
   int32_t last = 0;
-  if (ends.size() > 2 || !ReadDigits(ends.front(), &first) || !ReadDigits(ends.back(), &last)) {
+  if (ends.size() > 2 || !ReadDigits(absl::StripAsciiWhitespace(ends.front()), &first) ||
+      !ReadDigits(absl::StripAsciiWhitespace(ends.back()), &last)) {
     return BadHostlist(list, absl::StrCat("'", range, "' is neither a number nor two"));
   }
+  if (last < first) {
+    return BadHostlist(list, absl::StrCat("'", range, "' ends before it begins and names no host"));
+  }
+  // Of the text between the brackets, blanks included, as TensorFlow counts.
   const size_t digits = ends.front().size();
   for (int64_t i = first; i <= last; ++i) {
     if (hosts->size() == kMaxHosts) {

@@ -1,5 +1,6 @@
 #include "worker/cluster/tf_config_cluster_resolver.h"
 
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -28,11 +29,15 @@ absl::StatusOr<Json> ParseTfConfig(const std::optional<std::string>& text) {
   return parsed;
 }
 
-// The member `key` of `object`, or null where that is no object or has none.
-const Json* Member(const Json* object, const char* key) {
+// The member `key` of `object`, or null where that is no object or lacks it. kInvalidArgument: it
+// is JSON's null, which a template leaves behind whose value was not filled in.
+absl::StatusOr<const Json*> Member(const Json* object, const char* key) {
   if (object == nullptr || !object->is_object()) return nullptr;
   const auto found = object->find(key);
-  return found == object->end() || found->is_null() ? nullptr : &*found;
+  if (found == object->end()) return nullptr;
+  if (!found->is_null()) return &*found;
+  return absl::InvalidArgumentError(
+      absl::StrCat("TF_CONFIG: '", key, "' is null: give it a value, or leave it out"));
 }
 
 // Text as it is; other values as JSON writes them (123456 is "123456").
@@ -72,14 +77,21 @@ absl::StatusOr<ClusterSpec> TFConfigClusterResolver::cluster_spec() const {
 
 absl::StatusOr<std::optional<std::string>> TFConfigClusterResolver::SourceTaskType() const {
   ASSIGN_OR_RETURN(const Json* const task, parsed_->Find("task"));
-  return TextOf(Member(task, "type"));
+  ASSIGN_OR_RETURN(const Json* const type, Member(task, "type"));
+  return TextOf(type);
 }
 
 absl::StatusOr<std::optional<int32_t>> TFConfigClusterResolver::SourceTaskId() const {
   ASSIGN_OR_RETURN(const Json* const task, parsed_->Find("task"));
-  const std::optional<std::string> text = TextOf(Member(task, "index"));
+  ASSIGN_OR_RETURN(const Json* const given, Member(task, "index"));
+  const std::optional<std::string> text = TextOf(given);
   if (!text.has_value()) return std::optional<int32_t>();
   int32_t index = 0;
+  // 1.0 is 1, for templates that know no integers.
+  if (given->is_number_float() && given->get<double>() == std::trunc(given->get<double>()) &&
+      std::abs(given->get<double>()) <= kMaxTasksPerJob) {
+    return std::optional<int32_t>(static_cast<int32_t>(given->get<double>()));
+  }
   if (absl::SimpleAtoi(*text, &index)) return std::optional<int32_t>(index);
   return absl::InvalidArgumentError(absl::StrCat("TF_CONFIG: task.index is '", text->substr(0, 60),
                                                  "'; expected a number, as in 0 or \"0\""));

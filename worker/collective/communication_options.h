@@ -25,7 +25,7 @@ struct CommunicationOptions {
   // Gradients are packed until a pack is larger than this, then the next pack begins; 0: one pack.
   int64_t bytes_per_pack = 0;
   // Of one collective; absent: the strategy's own limit. Zero or less has expired at once.
-  std::optional<absl::Duration> timeout;
+  std::optional<absl::Duration> timeout = {};
   CommunicationImplementation implementation = CommunicationImplementation::kAuto;
 
   // kInvalidArgument: bytes_per_pack < 0.

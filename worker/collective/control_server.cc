@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <map>
 #include <optional>
 #include <set>
@@ -18,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/log.h"
 #include "common/status.h"
 #include "worker/collective/collective_call.h"
 #include "worker/collective/control_wire.h"
@@ -25,10 +27,10 @@
 namespace cairn {
 namespace {
 
-// Each rank holds one connection while it joins, and one for a moment when it asks.
-constexpr size_t kMaxConnections = 4 * kMaxGlooRanks;
 // Names of meetings that have begun and not ended.
 constexpr size_t kMaxMeetings = 64;
+// After accept failed, out of descriptors or memory: others may close some.
+constexpr absl::Duration kAcceptPause = absl::Milliseconds(100);
 // Between attempts to reach a server that does not run yet.
 constexpr absl::Duration kRetryPause = absl::Milliseconds(20);
 
@@ -43,10 +45,11 @@ std::string Reply(const absl::Status& status) {
 
 class ControlServer::Impl {
  public:
-  Impl(OwnedFd listener, std::string address, Status status)
+  Impl(OwnedFd listener, std::string address, Status status, const Limits& limits)
       : listener_(std::move(listener)),
         address_(std::move(address)),
         status_(std::move(status)),
+        limits_(limits),
         stop_(::eventfd(0, EFD_CLOEXEC)),
         thread_([this] { Serve(); }) {}
   ~Impl() {
@@ -63,6 +66,7 @@ class ControlServer::Impl {
     std::string in;
     std::string out;
     std::string meeting;  // that it has joined and waits for; empty: none
+    Deadline idle_end = Deadline::In(absl::ZeroDuration());
   };
   struct Meeting {
     int32_t size = 0;
@@ -72,6 +76,8 @@ class ControlServer::Impl {
 
   void Serve();
   void Accept();
+  // Ends connections that have been idle too long; returns when to look again.
+  Deadline EndIdle();
   // False: the connection is over.
   bool Receive(int id, Connection& connection);
   bool Send(Connection& connection);
@@ -88,9 +94,11 @@ class ControlServer::Impl {
   const OwnedFd listener_;
   const std::string address_;
   const Status status_;
+  const Limits limits_;
   const OwnedFd stop_;
   // The rest belongs to the thread.
   int next_id_ = 0;
+  Deadline accept_again_ = Deadline::In(absl::ZeroDuration());
   std::map<int, Connection> connections_;
   std::map<std::string, Meeting> meetings_;
   std::thread thread_;
@@ -98,21 +106,30 @@ class ControlServer::Impl {
 
 void ControlServer::Impl::Serve() {
   while (true) {
-    std::vector<pollfd> entries = {{stop_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
+    Deadline wake = EndIdle();
+    const bool accepts = accept_again_.Expired();
+    if (!accepts) wake = Deadline::Earlier(wake, accept_again_);
+    std::vector<pollfd> entries = {{stop_.get(), POLLIN, 0},
+                                   {accepts ? listener_.get() : -1, POLLIN, 0}};
     std::vector<int> ids;
     for (const auto& [id, connection] : connections_) {
       const auto events = static_cast<int16_t>(connection.out.empty() ? POLLIN : POLLIN | POLLOUT);
       entries.push_back({connection.fd.get(), events, 0});
       ids.push_back(id);
     }
-    if (::poll(entries.data(), entries.size(), -1) < 0 && errno != EINTR) return;
+    const int64_t ms =
+        absl::ToInt64Milliseconds(absl::Ceil(wake.Remaining(), absl::Milliseconds(1)));
+    const int ready = ::poll(entries.data(), entries.size(), static_cast<int>(ms));
+    if (ready < 0 && errno != EINTR) return;
+    if (ready <= 0) continue;
     if (entries[0].revents != 0) return;
     if (entries[1].revents != 0) Accept();
     for (size_t i = 0; i < ids.size(); ++i) {
-      const int16_t ready = entries[i + 2].revents;
-      if (ready == 0) continue;
+      const int16_t events = entries[i + 2].revents;
+      if (events == 0) continue;
       Connection& connection = connections_.at(ids[i]);
-      const bool readable = (ready & (POLLIN | POLLHUP | POLLERR)) != 0;
+      connection.idle_end = Deadline::In(limits_.idle);
+      const bool readable = (events & (POLLIN | POLLHUP | POLLERR)) != 0;
       if (!(readable ? Receive(ids[i], connection) : Send(connection))) Drop(ids[i]);
     }
   }
@@ -120,8 +137,33 @@ void ControlServer::Impl::Serve() {
 
 void ControlServer::Impl::Accept() {
   OwnedFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (fd.get() < 0 || connections_.size() >= kMaxConnections) return;
-  connections_[next_id_++].fd = std::move(fd);
+  if (fd.get() < 0) {
+    if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return;
+    // poll would report the connection again at once.
+    LOG_EVERY_T(WARNING, 1) << address_ << ": accept: " << std::strerror(errno);
+    accept_again_ = Deadline::In(kAcceptPause);
+    return;
+  }
+  if (connections_.size() >= limits_.connections) {
+    LOG_EVERY_T(WARNING, 1) << address_ << ": closing a connection: " << limits_.connections
+                            << " are open, which is the limit";
+    return;
+  }
+  Connection& connection = connections_[next_id_++];
+  connection.fd = std::move(fd);
+  connection.idle_end = Deadline::In(limits_.idle);
+}
+
+Deadline ControlServer::Impl::EndIdle() {
+  Deadline next = Deadline::In(limits_.idle);
+  std::vector<int> idle;
+  for (const auto& [id, connection] : connections_) {
+    if (!connection.meeting.empty()) continue;  // it waits for others
+    if (connection.idle_end.Expired()) idle.push_back(id);
+    next = Deadline::Earlier(next, connection.idle_end);
+  }
+  for (const int id : idle) Drop(id);
+  return next;
 }
 
 bool ControlServer::Impl::Receive(int id, Connection& connection) {
@@ -210,6 +252,7 @@ void ControlServer::Impl::EndMeeting(const std::string& name) {
   for (const auto& [rank, member] : node.mapped().joined) {
     Connection& connection = connections_.at(member.first);
     connection.meeting.clear();
+    connection.idle_end = Deadline::In(limits_.idle);
     Answer(connection, reply);
   }
 }
@@ -248,10 +291,16 @@ const std::string& ControlServer::address() const { return impl_->address(); }
 
 absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Start(const std::string& address,
                                                                     Status status) {
+  return Start(address, std::move(status), Limits());
+}
+
+absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Start(const std::string& address,
+                                                                    Status status,
+                                                                    const Limits& limits) {
   ASSIGN_OR_RETURN(OwnedFd listener, ListenAt(address));
   std::string at = ListenAddress(listener, address);
   return std::unique_ptr<ControlServer>(new ControlServer(
-      std::make_unique<Impl>(std::move(listener), std::move(at), std::move(status))));
+      std::make_unique<Impl>(std::move(listener), std::move(at), std::move(status), limits)));
 }
 
 namespace {

@@ -1,14 +1,17 @@
 // Where ranks meet before they are connected, and where they answer for themselves afterwards.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/deadline.h"
+#include "worker/collective/control_wire.h"
 
 namespace cairn {
 
@@ -21,9 +24,18 @@ class ControlServer {
   // Takes what kStatus was sent with, and returns what it is answered with.
   using Status = std::function<std::string(const std::string& told)>;
 
+  struct Limits {
+    // Each rank holds one connection while it joins, and one for a moment when it asks.
+    size_t connections = 4 * kMaxGlooRanks;
+    // A connection that has not joined and sends nothing for this long is closed.
+    absl::Duration idle = absl::Seconds(60);
+  };
+
   // Listens at "host:port"; port 0 takes a free one. kUnavailable: cannot listen there.
   static absl::StatusOr<std::unique_ptr<ControlServer>> Start(const std::string& address,
                                                               Status status = nullptr);
+  static absl::StatusOr<std::unique_ptr<ControlServer>> Start(const std::string& address,
+                                                              Status status, const Limits& limits);
   ~ControlServer();
   ControlServer(const ControlServer&) = delete;
   ControlServer& operator=(const ControlServer&) = delete;

@@ -10,33 +10,28 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "common/config/cluster_config.h"
+#include "common/host_lookup.h"
 #include "common/status.h"
 
 namespace cairn {
 namespace {
 
-using AddressList = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+// For the name of an address to listen at, which is this machine's.
+constexpr absl::Duration kOwnNamePatience = absl::Seconds(10);
 
 absl::Status Unavailable(absl::string_view address, absl::string_view what, int error) {
   return absl::UnavailableError(
       absl::StrCat(address, ": ", what, ": ", std::generic_category().message(error)));
 }
 
-absl::StatusOr<AddressList> Resolve(const std::string& address) {
+absl::StatusOr<HostAddresses> Resolve(const std::string& address, Deadline deadline) {
   ASSIGN_OR_RETURN(const HostPort at, ParseHostPort(address));
-  addrinfo hints = {};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int error = ::getaddrinfo(at.host.c_str(), std::to_string(at.port).c_str(), &hints, &found);
-  if (error != 0) {
-    return absl::UnavailableError(absl::StrCat(address, ": ", ::gai_strerror(error)));
-  }
-  return AddressList(found, &::freeaddrinfo);
+  absl::StatusOr<HostAddresses> found = LookUpHost(at.host, std::to_string(at.port), deadline);
+  if (!found.ok()) return Annotate(found.status(), address);
+  return found;
 }
 
 // Waits until the socket is ready for `events`.
@@ -53,7 +48,7 @@ absl::Status Await(int fd, int16_t events, absl::string_view address, Deadline d
 }
 
 absl::StatusOr<OwnedFd> ConnectTo(const std::string& address, Deadline deadline) {
-  ASSIGN_OR_RETURN(const AddressList found, Resolve(address));
+  ASSIGN_OR_RETURN(const HostAddresses found, Resolve(address, deadline));
   absl::Status failed;
   for (const addrinfo* at = found.get(); at != nullptr; at = at->ai_next) {
     OwnedFd fd(::socket(at->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -116,7 +111,7 @@ std::string ControlReader::Bytes() {
 }
 
 absl::StatusOr<OwnedFd> ListenAt(const std::string& address) {
-  ASSIGN_OR_RETURN(const AddressList found, Resolve(address));
+  ASSIGN_OR_RETURN(const HostAddresses found, Resolve(address, Deadline::In(kOwnNamePatience)));
   absl::Status failed;
   for (const addrinfo* at = found.get(); at != nullptr; at = at->ai_next) {
     OwnedFd fd(::socket(at->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));

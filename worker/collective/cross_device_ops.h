@@ -32,7 +32,7 @@ absl::Status CheckNumPacks(CrossDeviceOps ops, int64_t num_packs);
 
 // The devices that replicas compute on.
 struct ReplicaDevices {
-  absl::Span<const Device> devices;
+  absl::Span<const Device> devices = {};
   // Several of the GPUs are parts of one physical GPU. Implied by a GPU that is listed twice.
   bool virtual_gpus = false;
 };
@@ -47,8 +47,8 @@ CrossDeviceOps DefaultCrossDeviceOps(const ReplicaDevices& replicas,
 struct ReductionCall {
   DType dtype = DType::kFloat32;
   bool sparse = false;  // IndexedSlices
-  absl::Span<const Device> from;
-  absl::Span<const Device> to;
+  absl::Span<const Device> from = {};
+  absl::Span<const Device> to = {};
 };
 
 // `configured`, or kReductionToOneDevice where that cannot serve the call: int32 (kRing, kNccl);
@@ -65,10 +65,10 @@ absl::Status ReductionToOneDevice(ReduceOp op, absl::Span<const ConstBuffer> val
 // Who adds up pack `pack` of `devices` devices: members of each half send to the half's leader, the
 // leaders' sums meet on `main`, and the result takes the same way back.
 struct HierarchicalPlan {
-  int main = 0;                 // pack mod devices
-  int other_leader = 0;         // leader of the half without `main`; `main` if there is one device
-  std::vector<int> main_half;   // in order of addition
-  std::vector<int> other_half;  // empty if there is one device
+  int main = 0;          // pack mod devices
+  int other_leader = 0;  // leader of the half without `main`; `main` if there is one device
+  std::vector<int> main_half = {};   // in order of addition
+  std::vector<int> other_half = {};  // empty if there is one device
 };
 // devices >= 1, pack >= 0.
 HierarchicalPlan PlanHierarchicalCopy(int devices, int64_t pack);

@@ -11,8 +11,8 @@ namespace cairn {
 
 // Rows `ids[i]` of a table (IndexedSlices): row-major [ids.size(), width] values.
 struct GatheredSlices {
-  std::vector<int64_t> ids;
-  std::vector<char> rows;  // ids.size() * width elements of the input's dtype
+  std::vector<int64_t> ids = {};
+  std::vector<char> rows = {};  // ids.size() * width elements of the input's dtype
 };
 
 // Concatenates every rank's ids and rows in rank order; equal ids are not merged. Ranks may bring

@@ -14,12 +14,12 @@ struct GlooOptions {
   int rank = 0;
   // "host:port" of every rank, the same list on each: 1 to 256. The host is the interface that the
   // rank's connections use; the port appears in errors, and rank 0's is where all ranks meet.
-  std::vector<std::string> addresses;
+  std::vector<std::string> addresses = {};
   // Groups that meet at one address have different names.
   std::string name = "workers";
   // Where a ControlServer runs already, at which the ranks meet instead; empty: rank 0 listens at
   // addresses[0] for as long as its group lives.
-  std::string meeting_address;
+  std::string meeting_address = {};
 };
 
 // Connects to every other rank; every rank calls it. Nothing on these connections is encrypted or

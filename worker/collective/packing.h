@@ -16,7 +16,7 @@ namespace cairn {
 
 // One gradient, as far as packing looks at it.
 struct PackItem {
-  std::optional<int64_t> elements;  // absent: unknown before it is computed
+  std::optional<int64_t> elements = {};  // absent: unknown before it is computed
   DType dtype = DType::kFloat32;
 };
 

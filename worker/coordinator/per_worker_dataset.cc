@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/catch_exceptions.h"
 #include "common/status.h"
 #include "worker/strategy/context.h"
 #include "worker/strategy/variable.h"
@@ -36,7 +37,7 @@ absl::Status PerWorkerDataset::Make(int32_t worker) {
           return absl::InvalidArgumentError(
               absl::StrCat("variable \"", options.name, "\" in a dataset factory"));
         });
-    made = factory_(worker);
+    made = CatchExceptions("its factory", [&] { return factory_(worker); });
     return made.status();
   });
   absl::Status failed = creates_variables
@@ -68,6 +69,10 @@ absl::StatusOr<bool> PerWorkerIterator::Next(Element* element) {
     return absl::UnimplementedError(
         "next element of a per-worker dataset outside a scheduled function: every worker has its "
         "own elements; capture the iterator in a function and schedule that");
+  }
+  RETURN_IF_ERROR(CurrentCancellation().status());
+  if (element == nullptr) {
+    return absl::InvalidArgumentError("next element of a per-worker dataset: its place is null");
   }
   Pass& pass = passes_[static_cast<size_t>(*worker)];
   ASSIGN_OR_RETURN(const PerWorkerDataset::Made made, dataset_->Of(*worker));

@@ -50,7 +50,8 @@ class PerWorkerDataset : public std::enable_shared_from_this<PerWorkerDataset> {
 class PerWorkerIterator {
  public:
   // The next element of the calling function's worker; false at the end of its dataset. A worker
-  // that was lost begins anew. kUnimplemented: called outside a scheduled function.
+  // that was lost begins anew. kUnimplemented: called outside a scheduled function. kCancelled: the
+  // function was cancelled (cancellation.h).
   absl::StatusOr<bool> Next(Element* element);
 
  private:

@@ -17,11 +17,12 @@ class RemoteValue {
   enum class State {
     kNotReady,
     kReady,
-    kAborted,  // it failed, or was cancelled
+    kAborted,  // it failed or was cancelled
   };
   State state() const;
-  // Waits for the function to end. Its value, or its error. kCancelled: it was not run, for another
-  // one failed first; schedule it again. kDeadlineExceeded.
+  // Waits for the function to end. Its value, or its error. kCancelled: another one failed, or the
+  // coordinator ended, before this one had a result; it may have run in part. Schedule it again.
+  // kDeadlineExceeded.
   absl::StatusOr<Value> Fetch(Deadline deadline) const;
 
  private:

@@ -1,37 +1,47 @@
 // One scheduled function from Schedule to its result.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
 #include "common/deadline.h"
 #include "common/monotonic_cond_var.h"
-#include "common/thrown.h"
+#include "worker/strategy/cancellation.h"
 #include "worker/strategy/value.h"
+#include "worker/strategy/value_function.h"
 
 namespace cairn {
 
+// Thread safety: every method may be called from several threads at once.
 class ScheduledCall {
  public:
-  using Function = std::function<absl::StatusOr<Value>(absl::Span<const Value> args)>;
+  using Function = ValueFunction<absl::Span<const Value>>;
 
   ScheduledCall(Function function, std::vector<Value> args)
       : function_(std::move(function)), args_(std::move(args)) {}
 
-  absl::StatusOr<Value> Call() const {
-    return CatchThrown("the scheduled function", [this] { return function_(args_); });
-  }
+  absl::StatusOr<Value> Call() const { return function_.Call("the scheduled function", args_); }
+  CancellationToken token() const { return cancellation_.token(); }
 
-  // Once.
-  void Finish(absl::StatusOr<Value> result) {
+  // False, and nothing changes: it has a result already.
+  bool Finish(absl::StatusOr<Value> result) {
     absl::MutexLock lock(&mutex_);
+    if (result_.has_value()) return false;
     result_ = std::move(result);
     finished_.SignalAll();
+    return true;
+  }
+  // Its result is kCancelled unless it has one; the function is asked to stop.
+  void Cancel(absl::string_view why) {
+    Finish(absl::CancelledError(why));
+    cancellation_.Cancel(absl::CancelledError(why));
   }
   // Empty while it has not ended.
   std::optional<absl::StatusOr<Value>> result() const {
@@ -51,6 +61,7 @@ class ScheduledCall {
  private:
   const Function function_;
   const std::vector<Value> args_;
+  CancellationSource cancellation_;
   mutable absl::Mutex mutex_;
   mutable MonotonicCondVar finished_;
   std::optional<absl::StatusOr<Value>> result_ ABSL_GUARDED_BY(mutex_);

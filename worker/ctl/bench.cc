@@ -1,7 +1,5 @@
 #include "worker/ctl/bench.h"
 
-#include <glog/logging.h>
-
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -15,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "common/deadline.h"
 #include "common/host_name.h"
+#include "common/log.h"
 #include "common/status.h"
 #include "thrift/wire_client.h"
 #include "worker/ctl/human_text.h"

@@ -54,7 +54,12 @@ CertificateRequest ServerRequest(std::string name, std::vector<std::string> host
       if (std::find(hosts.begin(), hosts.end(), own) == hosts.end()) hosts.emplace_back(own);
     }
   }
-  return {.name = std::move(name), .hosts = std::move(hosts), .serves = true};
+  // Servers ask each other for what their status pages show of the whole cluster.
+  return {.name = std::move(name),
+          .hosts = std::move(hosts),
+          .roles = kReader,
+          .serves = true,
+          .connects = true};
 }
 
 CertificateRequest ClientRequest(std::string name, RoleSet roles) {

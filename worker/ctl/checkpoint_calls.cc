@@ -208,11 +208,10 @@ absl::StatusOr<Answer> RestoreCheckpoint(const CheckpointRestoreOptions& options
   ASSIGN_OR_RETURN(const Target target, ResolveTarget(wanted));
   RETURN_IF_ERROR(CheckNobodyTrains(target));
   ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> client, Connect(target));
-  ASSIGN_OR_RETURN(const std::vector<VariableSpec> specs,
-                   client->Describe(Deadline::In(target.timeout)));
-  if (!specs.empty() && !options.replace) {
+  ASSIGN_OR_RETURN(const JobHoldings holdings, client->Examine(Deadline::In(target.timeout)));
+  if (!holdings.specs.empty() && !holdings.left_by_restore && !options.replace) {
     return absl::AlreadyExistsError(absl::StrCat(
-        "the servers hold ", specs.size(), " variables of job ", target.job,
+        "the servers hold ", holdings.specs.size(), " variables of job ", target.job,
         ": --replace drops them for the checkpoint's, --job NAME restores under another name"));
   }
   JobConfig job;

@@ -14,7 +14,7 @@ namespace cairn {
 struct Invocation {
   std::string name = "cairnctl";  // "cairnctl checkpoint list", for messages
   bool json = false;
-  std::string help;  // not empty: to be printed, nothing is run
+  std::string help;  // of --help or --version: not empty: to be printed, nothing is run
   Command run;       // else this
 };
 

@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/status.h"
+#include "common/timeline.h"
 #include "ps_server/variable.h"
 #include "storage/checkpoint_folder.h"
 #include "storage/directory.h"
@@ -121,6 +122,7 @@ absl::StatusOr<DataDirectory> ReadDataDirectory(const std::string& directory) {
   });
   ASSIGN_OR_RETURN(const std::vector<WorkerRecord> workers, store->Workers());
   for (const WorkerRecord& worker : workers) {
+    if (worker.worker == kTimelineWorker) continue;
     found.workers.push_back(
         {worker.job, worker.worker, worker.incarnation, worker.sequence, worker.left});
   }

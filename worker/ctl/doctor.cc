@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -42,7 +43,7 @@ constexpr uint64_t kWantedFiles = 2 * static_cast<uint64_t>(kDefaultMaxConnectio
 constexpr uint64_t kNeededFiles = 256;
 constexpr size_t kWriteBytes = size_t{64} << 20;
 constexpr int kSyncs = 20;
-// An epoch syncs once; log_sync once a group of pushes.
+// A snapshot syncs once; log_sync once a group of pushes.
 constexpr double kSlowSyncSeconds = 0.05;
 constexpr double kSlowBytesPerSecond = 50e6;
 constexpr int64_t kLittleSpaceBytes = int64_t{5} << 30;
@@ -163,6 +164,22 @@ Finding Server(const Target& target, const ServerView& view, size_t index) {
   return finding;
 }
 
+// Jobs that the servers do not hold together.
+void AddJobs(Target target, const std::vector<ServerView>& servers,
+             std::vector<Finding>* findings) {
+  std::set<std::string> jobs;
+  for (const ServerView& server : servers) {
+    jobs.insert(server.described.jobs.begin(), server.described.jobs.end());
+  }
+  for (const std::string& job : jobs) {
+    target.job = job;
+    const absl::Status wrong = AnythingWrong(job, AskServers(target));
+    if (!absl::IsDataLoss(wrong)) continue;
+    findings->push_back({Level::kBad, "jobs", std::string(wrong.message()),
+                         "until then its workers refuse to train"});
+  }
+}
+
 // The files of TLS first: where they are bad, the servers are not asked with them.
 absl::Status AddServers(const DoctorOptions& options, std::vector<Finding>* findings) {
   ClusterConfig cluster;
@@ -173,7 +190,7 @@ absl::Status AddServers(const DoctorOptions& options, std::vector<Finding>* find
   findings->insert(findings->end(), tls.begin(), tls.end());
   const bool usable = ClientSecurity::Load(options.security).ok();
   if (options.cluster_file.empty() || !usable) return absl::OkStatus();
-  // Any job's name will do: what the servers hold is not looked at.
+  // Any job's name will do here.
   ASSIGN_OR_RETURN(const Target target, ResolveTarget({.cluster_file = options.cluster_file,
                                                        .job = "doctor",
                                                        .timeout_seconds = options.timeout_seconds,
@@ -181,6 +198,7 @@ absl::Status AddServers(const DoctorOptions& options, std::vector<Finding>* find
   const std::vector<ServerView> servers = AskServers(target);
   for (size_t i = 0; i < servers.size(); ++i)
     findings->push_back(Server(target, servers[i], servers[i].index));
+  if (AnyMissing(servers).ok()) AddJobs(target, servers, findings);
   return absl::OkStatus();
 }
 

@@ -14,6 +14,7 @@
 #include "common/status.h"
 #include "worker/client/ps_client.h"
 #include "worker/ctl/human_text.h"
+#include "worker/ctl/jobs.h"
 #include "worker/trainer/checkpoint_manifest.h"
 #include "worker/trainer/exit_status.h"
 #include "worker/trainer/exporter.h"
@@ -28,8 +29,9 @@ namespace fs = std::filesystem;
 constexpr absl::Duration kVariableTimeout = absl::Minutes(10);
 constexpr absl::Duration kConnectTimeout = absl::Minutes(1);
 
-absl::StatusOr<Answer> Export(PsClient& client, const std::string& job, const std::string& from,
-                              const std::string& file) {
+// `config`: where the job file is named; null: not known.
+absl::StatusOr<Answer> Export(PsClient& client, const std::string& job, const JobConfig* config,
+                              const std::string& from, const std::string& file) {
   ASSIGN_OR_RETURN(std::vector<VariableSpec> specs, client.Describe(Deadline::In(kConnectTimeout)));
   // Cairn's own table is nobody's model.
   specs.erase(std::remove_if(specs.begin(), specs.end(),
@@ -39,7 +41,7 @@ absl::StatusOr<Answer> Export(PsClient& client, const std::string& job, const st
     return absl::NotFoundError(
         absl::StrCat("no variable of a job '", job, "' is in ", from, ": is that its name?"));
   }
-  RETURN_IF_ERROR(ExportVariables(client, specs, {}, file, kVariableTimeout));
+  RETURN_IF_ERROR(ExportVariables(client, specs, {.job = config}, file, kVariableTimeout));
   std::error_code error;
   const auto bytes = static_cast<int64_t>(fs::file_size(file, error));
   std::vector<std::string> names;
@@ -76,7 +78,7 @@ absl::StatusOr<Answer> ExportCheckpoint(const ExportOptions& options) {
                    OpenCheckpoint(job, options.checkpoint, "export"));
   ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> client,
                    server->Connect({.job = job.name}, Deadline::In(kConnectTimeout)));
-  return Export(*client, job.name, options.checkpoint, options.file);
+  return Export(*client, job.name, nullptr, options.checkpoint, options.file);
 }
 
 }  // namespace
@@ -94,7 +96,7 @@ absl::StatusOr<Answer> RunExport(const ExportOptions& options) {
   const absl::StatusOr<LocalTransport> local_transport =
       LocalTransportFromName(options.local_transport);
   if (!local_transport.ok()) return AsBadInput(local_transport.status());
-  ASSIGN_OR_RETURN(const Target target, ResolveTarget(wanted));
+  ASSIGN_OR_RETURN(const Target target, ResolveOnlyJob(wanted));
   const ClientOptions client_options{.job = target.job,
                                      .task = "cairnctl",
                                      .servers = target.members.addresses,
@@ -103,7 +105,8 @@ absl::StatusOr<Answer> RunExport(const ExportOptions& options) {
                                      .local_transport = *local_transport};
   ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> client,
                    PsClient::Connect(client_options, Deadline::In(target.timeout)));
-  return Export(*client, target.job, "the servers", options.file);
+  const JobConfig* const config = target.job_file.has_value() ? &*target.job_file : nullptr;
+  return Export(*client, target.job, config, "the servers", options.file);
 }
 
 }  // namespace cairn

@@ -17,6 +17,7 @@
 #include "thrift/convert.h"
 #include "worker/ctl/data_directory.h"
 #include "worker/ctl/human_text.h"
+#include "worker/ctl/jobs.h"
 #include "worker/trainer/exit_status.h"
 
 namespace cairn {
@@ -358,7 +359,7 @@ Answer InspectAnswer(const Target& target, const std::vector<ServerView>& server
     absl::StrAppend(&answer.text, "\n", ShardsText(by_name.begin()->second));
   }
   answer.json = {{"job", target.job}, {"variables", std::move(variables)}};
-  answer.finding = AnyMissing(servers);
+  answer.finding = AnythingWrong(target.job, servers);
   // Where a server is missing, so may its variables be.
   if (answer.finding.ok()) answer.finding = AllFound(patterns, {names.begin(), names.end()});
   return answer;
@@ -372,7 +373,7 @@ absl::StatusOr<Answer> RunInspect(const InspectOptions& options) {
     }
     return InspectDirectory(options);
   }
-  ASSIGN_OR_RETURN(const Target target, ResolveTarget(options.target));
+  ASSIGN_OR_RETURN(const Target target, ResolveOnlyJob(options.target));
   return InspectAnswer(target, AskServers(target), options.variables);
 }
 

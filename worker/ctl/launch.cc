@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -21,7 +22,10 @@
 #include "absl/time/time.h"
 #include "common/deadline.h"
 #include "common/status.h"
+#include "worker/ctl/background.h"
+#include "worker/ctl/launch_record.h"
 #include "worker/ctl/launch_task.h"
+#include "worker/ctl/launch_watch.h"
 #include "worker/trainer/exit_status.h"
 
 namespace cairn {
@@ -47,7 +51,9 @@ class Launcher {
       tasks_.push_back(
           std::make_unique<LaunchTask>(plan_.tasks[i], width, colors ? static_cast<int>(i) : -1));
     }
-    self_ = std::make_unique<LaunchTask>(PlannedTask{.task = "launch"}, width, -1);
+    self_ = std::make_unique<LaunchTask>(
+        PlannedTask{.task = "launch", .log_file = TaskLogPath(plan_.log_directory, "launch")},
+        width, -1);
   }
   ~Launcher() {
     if (signals_ >= 0) close(signals_);
@@ -55,13 +61,18 @@ class Launcher {
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
 
-  absl::StatusOr<Answer> Run();
+  // `ready` is called once, when every server accepts calls and every worker has joined.
+  absl::StatusOr<Answer> Run(const std::function<void()>& ready);
 
  private:
   enum class Phase { kServersStart, kRuns, kWorkersEnd, kServersEnd, kEnded };
 
   absl::Status CatchSignals();
   absl::Status Advance();
+  absl::Status StartWorkers();
+  void StartWatch();
+  // What the servers say of the job.
+  void TakeNews(const std::function<void()>& ready);
   void Poll();
   void ReadSignals();
   void Reap();
@@ -79,6 +90,8 @@ class Launcher {
   const LaunchPlan plan_;
   std::vector<std::unique_ptr<LaunchTask>> tasks_;  // servers first
   std::unique_ptr<LaunchTask> self_;                // for messages of the launch itself
+  std::unique_ptr<LaunchWatch> watch_;              // null: there is nothing to ask
+  bool ready_ = false;
   Phase phase_ = Phase::kServersStart;
   int signals_ = -1;
   int stop_signals_ = 0;
@@ -182,23 +195,56 @@ absl::Status Launcher::RestartDue() {
   return absl::OkStatus();
 }
 
+absl::Status Launcher::StartWorkers() {
+  for (const auto& task : tasks_) {
+    if (!task->server()) RETURN_IF_ERROR(task->Start());
+  }
+  phase_ = Phase::kRuns;
+  self_->Say(absl::StrCat(
+      plan_.job.empty() ? "servers accept calls" : absl::StrCat("job '", plan_.job, "' runs"),
+      "; watch it: cairnctl status --cluster ", plan_.shown_cluster_file,
+      plan_.job.empty() ? "" : absl::StrCat(" --job ", plan_.job),
+      plan_.reader_flags.empty() ? "" : " ", absl::StrJoin(plan_.reader_flags, " ")));
+  StartWatch();
+  return absl::OkStatus();
+}
+
+void Launcher::StartWatch() {
+  if (plan_.job.empty() || plan_.cluster.addresses("ps").empty()) return;
+  Target target;
+  target.members.addresses = plan_.cluster.addresses("ps");
+  target.cluster = plan_.cluster;
+  target.job = plan_.job;
+  target.timeout = absl::Seconds(TargetOptions().timeout_seconds);
+  target.security = plan_.reader;
+  const size_t workers =
+      plan_.cluster.addresses("chief").size() + plan_.cluster.addresses("worker").size();
+  watch_ = std::make_unique<LaunchWatch>(std::move(target), workers);
+}
+
+void Launcher::TakeNews(const std::function<void()>& ready) {
+  if (phase_ == Phase::kServersStart) return;
+  LaunchWatch::News news;
+  if (watch_ != nullptr) news = watch_->Take();
+  // Workers that have ended already had joined.
+  const bool all = news.ready || watch_ == nullptr || AllWorkersEnded();
+  if (!ready_ && all && phase_ == Phase::kRuns) {
+    ready_ = true;
+    self_->Say(HasWorkers() ? "ready: every server accepts calls, and every worker has joined"
+                            : "ready: every server accepts calls");
+    if (ready != nullptr) ready();
+  }
+  if (phase_ != Phase::kRuns) return;
+  for (const std::string& line : news.lines) self_->Say(line);
+}
+
 absl::Status Launcher::Advance() {
   const auto servers_ready = [&] {
     return std::all_of(tasks_.begin(), tasks_.end(),
                        [](const auto& task) { return !task->server() || task->ready(); });
   };
   if (phase_ == Phase::kServersStart || phase_ == Phase::kRuns) RETURN_IF_ERROR(RestartDue());
-  if (phase_ == Phase::kServersStart && servers_ready()) {
-    for (const auto& task : tasks_) {
-      if (!task->server()) RETURN_IF_ERROR(task->Start());
-    }
-    phase_ = Phase::kRuns;
-    self_->Say(absl::StrCat(
-        plan_.job.empty() ? "servers accept calls" : absl::StrCat("job '", plan_.job, "' runs"),
-        "; watch it: cairnctl status --cluster ", plan_.cluster_file,
-        plan_.job.empty() ? " --job NAME" : absl::StrCat(" --job ", plan_.job),
-        plan_.reader_flags.empty() ? "" : " ", absl::StrJoin(plan_.reader_flags, " ")));
-  }
+  if (phase_ == Phase::kServersStart && servers_ready()) RETURN_IF_ERROR(StartWorkers());
   if (phase_ == Phase::kRuns && AllWorkersEnded()) End(0, "");
   if (phase_ == Phase::kWorkersEnd && !AnyRuns(/*servers=*/false)) {
     phase_ = Phase::kServersEnd;
@@ -220,6 +266,7 @@ absl::Status Launcher::Advance() {
 
 void Launcher::Poll() {
   std::vector<pollfd> files = {{.fd = signals_, .events = POLLIN, .revents = 0}};
+  if (watch_ != nullptr) files.push_back({.fd = watch_->file(), .events = POLLIN, .revents = 0});
   absl::Duration wait = phase_ == Phase::kServersStart ? kLookForServers : kLongestPoll;
   for (const auto& task : tasks_) {
     for (const auto stream : {ChildProcess::kOut, ChildProcess::kErr}) {
@@ -235,7 +282,7 @@ void Launcher::Poll() {
   poll(files.data(), files.size(), static_cast<int>(absl::ToInt64Milliseconds(wait)));
 }
 
-absl::StatusOr<Answer> Launcher::Run() {
+absl::StatusOr<Answer> Launcher::Run(const std::function<void()>& ready) {
   RETURN_IF_ERROR(CatchSignals());
   for (const auto& task : tasks_) {
     if (task->server()) RETURN_IF_ERROR(task->Start());
@@ -244,6 +291,7 @@ absl::StatusOr<Answer> Launcher::Run() {
     Poll();
     ReadSignals();
     for (const auto& task : tasks_) task->Forward();
+    TakeNews(ready);
     Reap();
     const absl::Status advanced = Advance();
     if (!advanced.ok()) End(1, std::string(advanced.message()));
@@ -275,6 +323,7 @@ Answer Launcher::MakeAnswer() const {
   answer.json = {{"status", state},           {"exit_status", exit_status_},
                  {"job", plan_.job},          {"cluster", plan_.cluster.tasks},
                  {"tasks", std::move(tasks)}, {"reports", std::move(reports)}};
+  answer.json["log_directory"] = plan_.log_directory;
   if (exit_status_ != 0 && !interrupted) {
     // What was refused would be again.
     const bool would_help = !options_.restart_on_failure && exit_status_ != kRefused;
@@ -286,9 +335,8 @@ Answer Launcher::MakeAnswer() const {
   return answer;
 }
 
-}  // namespace
-
-absl::StatusOr<Answer> Launch(const LaunchOptions& options) {
+// A folder of the launch's own, which ends with it.
+absl::StatusOr<std::string> MakeFolder() {
   std::error_code error;
   const fs::path parent = fs::temp_directory_path(error);
   if (error) return AsBadInput(absl::ErrnoToStatus(error.value(), "TMPDIR is not a folder"));
@@ -296,10 +344,45 @@ absl::StatusOr<Answer> Launch(const LaunchOptions& options) {
   if (mkdtemp(folder.data()) == nullptr) {
     return absl::ErrnoToStatus(errno, absl::StrCat("making a folder in ", parent.string()));
   }
+  return folder;
+}
+
+absl::StatusOr<Answer> RunLaunch(const LaunchOptions& options,
+                                 const std::function<void(const LaunchPlan&)>& ready) {
+  ASSIGN_OR_RETURN(const std::string folder, MakeFolder());
+  std::error_code error;
   const auto remove = absl::MakeCleanup([&] { fs::remove_all(folder, error); });
-  ASSIGN_OR_RETURN(LaunchPlan plan, PlanLaunch(options, folder));
-  Launcher launcher(options, std::move(plan));
-  return launcher.Run();
+  ASSIGN_OR_RETURN(const LaunchPlan plan, PlanLaunch(options, folder));
+  RETURN_IF_ERROR(WriteLaunchRecord(folder, {.job = plan.job,
+                                             .cluster_file = plan.shown_cluster_file,
+                                             .log_directory = plan.log_directory,
+                                             .servers = plan.cluster.addresses("ps")}));
+  Launcher launcher(options, plan);
+  return launcher.Run([&] {
+    if (ready != nullptr) ready(plan);
+  });
+}
+
+}  // namespace
+
+absl::StatusOr<Answer> Launch(const LaunchOptions& options) {
+  if (!options.wait) return RunLaunch(options, nullptr);
+  return InBackground([&options](const ReadyCall& ready) {
+    return RunLaunch(options, [&](const LaunchPlan& plan) {
+      Answer answer;
+      answer.json = {{"pid", getpid()},
+                     {"job", plan.job},
+                     {"cluster", plan.cluster.tasks},
+                     {"cluster_file", plan.shown_cluster_file},
+                     {"log_directory", plan.log_directory}};
+      answer.text =
+          absl::StrCat("ready, and goes on in the background as process ", getpid(),
+                       "\n  watch it: cairnctl status --cluster ", plan.shown_cluster_file,
+                       "\n  its logs: cairnctl logs --directory ", plan.log_directory, " --follow",
+                       "\n  end it:   cairnctl stop --launch ", getpid(), "\n");
+      ready(answer);
+    });
+  });
 }
 
 }  // namespace cairn

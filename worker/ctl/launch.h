@@ -17,6 +17,12 @@ namespace cairn {
 // has the exit status of the first that failed for good; 130, 143 after SIGINT, SIGTERM, but 0
 // where there are no workers, since servers alone are ended like that.
 //
+// Every task's output is also appended to a file in the log directory. Every ten seconds a line
+// says how far the job is, as its servers tell. When every server accepts calls and every worker
+// has joined, a line that begins with "ready:" says so; with `wait` the launch goes on in the
+// background from then on, and the answer, in the caller's process, says how to watch and to end
+// it.
+//
 // Ending: workers get SIGTERM, so that they make their pushes durable, then the servers, which
 // flush; what is there grace_seconds later gets SIGKILL. A second SIGINT or SIGTERM kills at once.
 //

@@ -15,6 +15,7 @@
 #include "common/status.h"
 #include "worker/cluster/named_cluster.h"
 #include "worker/ctl/certs.h"
+#include "worker/ctl/launch_record.h"
 #include "worker/ctl/local_ports.h"
 #include "worker/trainer/exit_status.h"
 
@@ -105,6 +106,51 @@ absl::Status MakeTls(const LaunchOptions& options, const LaunchPlan& plan) {
       .status();
 }
 
+// A free one, which the task's log names, where the user's `flags` choose none.
+void AppendHttpPort(const std::vector<std::string>& flags, std::vector<std::string>* command) {
+  const bool chosen = std::any_of(flags.begin(), flags.end(), [](absl::string_view flag) {
+    return flag.substr(0, flag.find('=')) == "--http_port";
+  });
+  if (!chosen) Append({"--http_port", "0"}, command);
+}
+
+// The reader's certificate as commands that look at the servers take it.
+SecurityOptions ReaderOf(const std::string& directory) {
+  if (directory.empty()) return {};
+  return {.tls_certificate = absl::StrCat(directory, "/reader.crt"),
+          .tls_key = absl::StrCat(directory, "/reader.key"),
+          .tls_ca = absl::StrCat(directory, "/ca.crt")};
+}
+
+// The user's own file, unless a port of 0 in it is another one here.
+std::string ShownClusterFile(const LaunchOptions& options, const LaunchPlan& plan) {
+  if (options.cluster_file.empty()) return plan.cluster_file;
+  const absl::StatusOr<ClusterConfig> given = ReadClusterFile(options.cluster_file);
+  return given.ok() && given->tasks == plan.cluster.tasks ? options.cluster_file
+                                                          : plan.cluster_file;
+}
+
+// Where the tasks' logs go: files of an earlier launch there are continued.
+absl::StatusOr<std::string> MakeLogDirectory(const LaunchOptions& options,
+                                             const std::string& folder) {
+  fs::path directory = !options.log_directory.empty() ? fs::path(options.log_directory)
+                       : !options.state.empty()       ? fs::path(options.state) / "logs"
+                                                      : fs::path(folder) / "logs";
+  if (options.wait && options.log_directory.empty() && options.state.empty()) {
+    return BadFlag(
+        "--wait goes on in the background: say where its logs go, by --log_directory DIR (or "
+        "--state DIR)");
+  }
+  std::error_code error;
+  directory = fs::absolute(directory, error);
+  if (!error) fs::create_directories(directory, error);
+  if (error) {
+    return absl::ErrnoToStatus(error.value(),
+                               absl::StrCat("making the log directory ", directory.string()));
+  }
+  return directory.string();
+}
+
 PlannedTask ServerTask(const LaunchOptions& options, const std::string& program,
                        const std::string& cluster_file, const std::string& folder, size_t index) {
   PlannedTask task{.task = absl::StrCat(kServer, ":", index), .server = true};
@@ -119,11 +165,7 @@ PlannedTask ServerTask(const LaunchOptions& options, const std::string& program,
                   absl::StrCat(state, "/", kServer, index),
                   "--port_file",
                   task.port_file};
-  // Its log names the status page.
-  const bool chosen = std::any_of(
-      options.server_flags.begin(), options.server_flags.end(),
-      [](absl::string_view flag) { return flag.substr(0, flag.find('=')) == "--http_port"; });
-  if (!chosen) Append({"--http_port", "0"}, &task.command);
+  AppendHttpPort(options.server_flags, &task.command);
   Append(TlsFlags(options.tls_directory, absl::StrCat(kServer, "-", index)), &task.command);
   Append(options.server_flags, &task.command);
   return task;
@@ -135,6 +177,7 @@ PlannedTask WorkerTask(const LaunchOptions& options, const std::string& program,
   task.command = {program,       "--job", options.job_file, "--cluster",        cluster_file,
                   "--task_type", type,    "--task_index",   absl::StrCat(index)};
   if (!options.data_root.empty()) Append({"--data_root", options.data_root}, &task.command);
+  AppendHttpPort(options.worker_flags, &task.command);
   for (const std::string& set : options.sets) Append({"--set", set}, &task.command);
   if (type != kEvaluator) {  // which reads checkpoints, and calls no server
     Append(TlsFlags(options.tls_directory, absl::StrCat(type, "-", index)), &task.command);
@@ -176,7 +219,10 @@ absl::StatusOr<LaunchPlan> Plan(const LaunchOptions& options, const std::string&
   plan.cluster_file = absl::StrCat(folder, "/cluster.json");
   RETURN_IF_ERROR(WriteText(plan.cluster_file, ClusterFileText(plan.cluster)));
   RETURN_IF_ERROR(MakeTls(options, plan));
+  plan.shown_cluster_file = ShownClusterFile(options, plan);
   plan.reader_flags = TlsFlags(options.tls_directory, "reader");
+  plan.reader = ReaderOf(options.tls_directory);
+  ASSIGN_OR_RETURN(plan.log_directory, MakeLogDirectory(options, folder));
   if (!options.state.empty()) {
     std::error_code error;
     fs::create_directories(options.state, error);
@@ -193,6 +239,7 @@ absl::StatusOr<LaunchPlan> Plan(const LaunchOptions& options, const std::string&
       plan.tasks.push_back(WorkerTask(options, cairn_worker, plan.cluster_file, type, i));
     }
   }
+  for (PlannedTask& task : plan.tasks) task.log_file = TaskLogPath(plan.log_directory, task.task);
   return plan;
 }
 

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/config/cluster_config.h"
+#include "common/config/security_options.h"
 
 namespace cairn {
 
@@ -22,6 +23,9 @@ struct LaunchOptions {
   // Of certificates as `cairnctl certs` names them, for TLS between the tasks; made where it is not
   // there. Empty: plaintext.
   std::string tls_directory;
+  // Of the tasks' logs, a file each; empty: "logs" in `state`, else a temporary folder.
+  std::string log_directory;
+  bool wait = false;  // go on in the background once everything is ready (launch.h)
   bool restart_on_failure = false;
   int32_t max_restarts = 3;  // of each task
   double grace_seconds = 30;
@@ -37,13 +41,17 @@ struct PlannedTask {
   bool server = false;
   std::vector<std::string> command;
   std::string port_file;  // of a server: there once it accepts calls
+  std::string log_file;   // gets what the task writes; empty: none
 };
 
 // Thread safety: a value.
 struct LaunchPlan {
-  std::string job;                        // its name; empty: servers alone
-  std::string cluster_file;               // in the launch's folder
+  std::string job;                 // its name; empty: servers alone
+  std::string cluster_file;        // in the launch's folder
+  std::string shown_cluster_file;  // for other commands: the user's own, where it is the same
+  std::string log_directory;
   std::vector<std::string> reader_flags;  // for commands that look at the servers
+  SecurityOptions reader;                 // the same
   ClusterConfig cluster;
   std::vector<PlannedTask> tasks;  // servers first
 };

@@ -1,5 +1,6 @@
 #include "worker/ctl/launch_task.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <csignal>
 #include <filesystem>
 #include <system_error>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
@@ -21,6 +23,22 @@ void Show(absl::string_view text) { (void)WriteAll(STDERR_FILENO, text); }
 
 }  // namespace
 
+LaunchTask::~LaunchTask() {
+  if (log_ >= 0) close(log_);
+}
+
+// A log that cannot be written does not end the task.
+void LaunchTask::Log(absl::string_view text) {
+  if (text.empty() || log_failed_ || plan_.log_file.empty()) return;
+  if (log_ < 0) {
+    log_ = open(plan_.log_file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  }
+  if (log_ >= 0 && WriteAll(log_, text)) return;
+  log_failed_ = true;
+  Say(absl::StrCat("its log ", plan_.log_file,
+                   " cannot be written: ", absl::ErrnoToStatus(errno, "").message()));
+}
+
 absl::Status LaunchTask::Start() {
   std::error_code error;
   // A file of an earlier start would make it look ready.
@@ -28,11 +46,14 @@ absl::Status LaunchTask::Start() {
   out_.clear();
   report_.clear();
   waits_ = false;
+  std::vector<std::string> command = plan_.command;
+  // One that is started again goes on with what it was asked for, once.
+  if (started_) std::erase(command, "--continue");
   started_ = true;
   begin_ = MonotonicNow();
   // Without its launcher a server writes everything and ends. A worker would wait for its servers,
   // to make durable what they make durable by themselves.
-  const absl::Status status = process_.Start(plan_.command, server() ? SIGTERM : SIGKILL);
+  const absl::Status status = process_.Start(command, server() ? SIGTERM : SIGKILL);
   return status.ok() ? status : Annotate(status, plan_.task);
 }
 
@@ -42,7 +63,8 @@ bool LaunchTask::ready() const {
   return plan_.port_file.empty() || std::filesystem::exists(plan_.port_file, error);
 }
 
-void LaunchTask::Say(const std::string& text) const {
+void LaunchTask::Say(const std::string& text) {
+  Log(absl::StrCat(text, "\n"));
   const std::string padding(name_width_ - std::min(name_width_, plan_.task.size()), ' ');
   Show(absl::StrCat(plan_.task, padding, " | ", text, "\n"));
 }
@@ -65,9 +87,11 @@ void LaunchTask::TakeReport(absl::string_view chunk) {
 void LaunchTask::Forward() {
   std::string err;
   process_.Read(ChildProcess::kErr, &err);
+  Log(err);
   Show(prefix_.Feed(err));
   std::string out;
   process_.Read(ChildProcess::kOut, &out);
+  Log(out);
   if (!out.empty()) TakeReport(out);
 }
 

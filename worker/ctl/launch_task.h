@@ -21,6 +21,9 @@ class LaunchTask {
         name_width_(name_width),
         prefix_(plan_.task, name_width, color),
         out_prefix_(plan_.task, name_width, color) {}
+  ~LaunchTask();
+  LaunchTask(const LaunchTask&) = delete;
+  LaunchTask& operator=(const LaunchTask&) = delete;
 
   const std::string& name() const { return plan_.task; }
   bool server() const { return plan_.server; }
@@ -31,10 +34,10 @@ class LaunchTask {
   // A server that accepts calls; a worker that was started.
   bool ready() const;
 
-  // Copies what its streams have to stderr, with the task in front. The last line of stdout is kept
-  // as its report.
+  // Copies what its streams have to stderr, with the task in front, and to its log file. The last
+  // line of stdout is kept as its report.
   void Forward();
-  void Say(const std::string& text) const;
+  void Say(const std::string& text);
 
   // It has ended; what it had still to say is said.
   void Ended(const Ending& ending);
@@ -58,12 +61,15 @@ class LaunchTask {
 
  private:
   void TakeReport(absl::string_view chunk);
+  void Log(absl::string_view text);
 
   const PlannedTask plan_;
   const size_t name_width_;
   LinePrefix prefix_;
   LinePrefix out_prefix_;
   ChildProcess process_;
+  int log_ = -1;
+  bool log_failed_ = false;
   bool started_ = false;
   bool waits_ = false;
   int restarts_ = 0;

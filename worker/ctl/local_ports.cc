@@ -5,11 +5,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <memory>
+#include <random>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/config/cluster_config.h"
 #include "common/status.h"
@@ -34,14 +36,47 @@ absl::StatusOr<AddressInfo> Resolve(const HostPort& address) {
       absl::StrCat("host '", address.host, "' is not known here (", gai_strerror(error), ")"));
 }
 
-absl::StatusOr<int> BoundPort(int socket) {
-  sockaddr_storage bound = {};
-  socklen_t size = sizeof bound;
-  if (getsockname(socket, reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
-    return absl::ErrnoToStatus(errno, "asking for the port of a socket");
+// Exclusive end of the ports that Linux uses neither for port 0 nor for outgoing connections.
+int EndOfSteadyPorts() {
+  int end = 0;
+  std::ifstream range("/proc/sys/net/ipv4/ip_local_port_range");
+  return range >> end ? end : 32768;
+}
+
+// Binds `socket` to a port that stays free while the task that listens on it restarts. Returns the
+// port; 0 where there is none, and errno says why.
+int BindToSteadyPort(int socket, addrinfo* info) {
+  constexpr int kFirst = 10000;
+  constexpr int kTries = 1000;
+  const int end = std::max(EndOfSteadyPorts(), kFirst + 1);
+  std::random_device seed;
+  std::minstd_rand random(seed());
+  std::uniform_int_distribution<int> ports(kFirst, end - 1);
+  for (int i = 0; i < kTries; ++i) {
+    const int port = ports(random);
+    // Both families have it in the same place.
+    reinterpret_cast<sockaddr_in*>(info->ai_addr)->sin_port = htons(static_cast<uint16_t>(port));
+    if (bind(socket, info->ai_addr, info->ai_addrlen) == 0) return port;
+    if (errno != EADDRINUSE) break;
   }
-  // Both families have it in the same place.
-  return ntohs(reinterpret_cast<const sockaddr_in*>(&bound)->sin_port);
+  return 0;
+}
+
+absl::Status BindError(const std::string& address) {
+  if (errno == EADDRINUSE) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(address,
+                     " is in use: end what listens there, or give the task another "
+                     "port; 0 means one that is free"));
+  }
+  if (errno == EADDRNOTAVAIL) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(address,
+                     " is not an address of this machine, and launch starts processes on this one "
+                     "alone: start cairn-ps and cairn-worker there, under Slurm or Kubernetes"));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(address, " cannot be listened on: ", std::strerror(errno)));
 }
 
 }  // namespace
@@ -56,30 +91,17 @@ absl::StatusOr<std::string> LocalPorts::Hold(const std::string& address, bool mu
   const int file = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (file < 0) return absl::ErrnoToStatus(errno, "making a socket");
   held_.push_back(file);
-  // As the servers do: a port whose last connections are still closing is free. Not for port 0:
-  // sockets that may share a port are given the same one.
-  const int shares = parsed.port != 0 ? 1 : 0;
-  setsockopt(file, SOL_SOCKET, SO_REUSEADDR, &shares, sizeof shares);
-  if (bind(file, info->ai_addr, info->ai_addrlen) != 0) {
-    if (errno == EADDRINUSE) {
-      if (!must_be_free) return address;
-      return absl::AlreadyExistsError(
-          absl::StrCat(address,
-                       " is in use: end what listens there, or give the task another "
-                       "port; 0 means one that is free"));
-    }
-    if (errno == EADDRNOTAVAIL) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          address,
-          " is not an address of this machine, and launch starts processes on this one "
-          "alone: start cairn-ps and cairn-worker there, under Slurm or Kubernetes"));
-    }
-    return absl::InvalidArgumentError(
-        absl::StrCat(address, " cannot be listened on: ", std::strerror(errno)));
+  if (parsed.port == 0) {
+    const int port = BindToSteadyPort(file, info.get());
+    if (port == 0) return BindError(address);
+    return HostPortText(parsed.host, port);
   }
-  if (parsed.port != 0) return address;
-  ASSIGN_OR_RETURN(const int port, BoundPort(file));
-  return HostPortText(parsed.host, port);
+  // As the servers do: a port whose last connections are still closing is free.
+  const int shares = 1;
+  setsockopt(file, SOL_SOCKET, SO_REUSEADDR, &shares, sizeof shares);
+  if (bind(file, info->ai_addr, info->ai_addrlen) == 0) return address;
+  if (errno == EADDRINUSE && !must_be_free) return address;
+  return BindError(address);
 }
 
 }  // namespace cairn

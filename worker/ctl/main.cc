@@ -6,9 +6,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
+#include "common/config/local_path.h"
+#include "common/log.h"
 #include "common/process_start.h"
 #include "common/status.h"
 #include "worker/ctl/answer.h"
@@ -48,6 +52,21 @@ int Print(const Invocation& invocation, const Answer& answer) {
   return exit_status;
 }
 
+// No flag or file name is a URL; the keys of `get` may be any text.
+absl::Status CheckPaths(absl::Span<const char* const> words) {
+  const bool has_keys = !words.empty() && absl::string_view(words[0]) == "get";
+  for (const absl::string_view word : words) {
+    const size_t equals = absl::StartsWith(word, "--") ? word.find('=') : word.npos;
+    if (equals != word.npos) {
+      RETURN_IF_ERROR(
+          CheckLocalPath(absl::StrCat("flag ", word.substr(0, equals)), word.substr(equals + 1)));
+    } else if (!has_keys) {
+      RETURN_IF_ERROR(CheckLocalPath("command line", word));
+    }
+  }
+  return absl::OkStatus();
+}
+
 int Main(int argc, char** argv) {
   PrepareProcess("cairnctl");
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
@@ -55,9 +74,11 @@ int Main(int argc, char** argv) {
   // What the worker's library tells of its work is not what was asked for.
   FLAGS_minloglevel = google::GLOG_ERROR;
   google::InitGoogleLogging(argv[0]);
+  cairn::LogToGlog();
   Invocation invocation;
-  const absl::Status read = ReadInvocation(
-      absl::MakeConstSpan(argv + 1, static_cast<size_t>(argc > 0 ? argc - 1 : 0)), &invocation);
+  const auto words = absl::MakeConstSpan(argv + 1, static_cast<size_t>(argc > 0 ? argc - 1 : 0));
+  absl::Status read = ReadInvocation(words, &invocation);
+  if (const absl::Status paths = CheckPaths(words); !paths.ok()) read = paths;
   if (!read.ok()) return Fail(invocation, AsBadInput(read));
   if (!invocation.help.empty()) {
     return std::fputs(invocation.help.c_str(), stdout) >= 0 && std::fflush(stdout) == 0 ? 0 : 1;

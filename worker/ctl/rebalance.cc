@@ -79,6 +79,28 @@ nlohmann::ordered_json JsonOf(const PlannedMove& move, const VariableSpec& spec,
   return json;
 }
 
+// What all moves together take, which is what a plan is read for.
+void ShowTotal(const RebalancePlan& plan, Answer* answer) {
+  int64_t pieces = 0, bytes = 0, cold_bytes = 0;
+  for (const PlannedMove& move : plan.moves) {
+    pieces += static_cast<int64_t>(move.pieces.size());
+    bytes += move.bytes;
+    cold_bytes += move.cold_bytes;
+  }
+  answer->json["total"] = {{"moves", plan.moves.size()},
+                           {"pieces", pieces},
+                           {"bytes", bytes},
+                           {"cold_bytes", cold_bytes}};
+  if (plan.moves.empty()) {
+    answer->text += "nothing needs to move\n";
+    return;
+  }
+  absl::StrAppend(
+      &answer->text, "in total ", plan.moves.size(), plan.moves.size() == 1 ? " move" : " moves",
+      " of ", pieces, " buckets and shards, about ", BytesText(bytes), " of memory",
+      cold_bytes == 0 ? "" : absl::StrCat(" and ", BytesText(cold_bytes), " on disk"), "\n");
+}
+
 void ShowPlan(const std::vector<VariablePlaces>& variables, const RebalancePlan& plan, bool by_load,
               Answer* answer) {
   answer->json["servers"] = nlohmann::ordered_json::array();
@@ -103,7 +125,25 @@ void ShowPlan(const std::vector<VariablePlaces>& variables, const RebalancePlan&
     absl::StrAppend(&answer->text, MoveText(move, spec), "\n");
     answer->json["moves"].push_back(JsonOf(move, spec, by_load));
   }
-  if (plan.moves.empty()) answer->text += "nothing is to be moved\n";
+  ShowTotal(plan, answer);
+}
+
+// The same of what was moved.
+void ShowMoved(Answer* answer) {
+  size_t moves = 0;
+  int64_t bytes = 0;
+  double seconds = 0, longest_hold = 0;
+  for (const auto& move : answer->json["moves"]) {
+    if (!move.value("moved", false)) continue;
+    ++moves;
+    bytes += move.at("copied_bytes").get<int64_t>();
+    seconds += move.at("seconds").get<double>();
+    longest_hold = std::max(longest_hold, move.at("longest_hold_seconds").get<double>());
+  }
+  if (moves == 0) return;
+  absl::StrAppend(&answer->text, "in total ", moves, moves == 1 ? " move" : " moves", ", ",
+                  BytesText(bytes), " copied in ", SecondsText(seconds), "; updates waited for ",
+                  SecondsText(longest_hold), " at most\n");
 }
 
 class Rebalancing {
@@ -147,6 +187,7 @@ class Rebalancing {
           MoveOne(planned, variables[planned.variable], count, &answer, &answer.json["moves"][i]);
       if (!answer.finding.ok()) break;
     }
+    ShowMoved(&answer);
     return answer;
   }
 

@@ -1,14 +1,16 @@
 #include "worker/ctl/server_view.h"
 
-#include <algorithm>
-#include <map>
 #include <memory>
+#include <set>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "common/deadline.h"
 #include "common/status.h"
+#include "thrift/limits.h"
+#include "worker/client/job_holdings.h"
 
 namespace cairn {
 namespace {
@@ -68,24 +70,46 @@ absl::Status AnyMissing(const std::vector<ServerView>& servers) {
   return text.empty() ? absl::OkStatus() : absl::UnavailableError(text);
 }
 
-std::vector<wire::WorkerStanding> WorkersOf(const std::vector<ServerView>& servers) {
-  std::map<int32_t, wire::WorkerStanding> by_ordinal;
+absl::Status AnythingWrong(const std::string& job, const std::vector<ServerView>& servers) {
+  RETURN_IF_ERROR(AnyMissing(servers));
+  std::vector<DescribedServer> described;
   for (const ServerView& server : servers) {
-    for (const wire::WorkerStanding& worker : server.why.workers) {
-      const auto [at, fresh] = by_ordinal.emplace(worker.worker, worker);
-      if (fresh) continue;
-      wire::WorkerStanding& known = at->second;
-      const int64_t step = std::max(known.step, worker.step);
-      const int64_t gap = std::max(known.largest_step_gap, worker.largest_step_gap);
-      if (worker.seconds_since_seen < known.seconds_since_seen) known = worker;
-      known.step = step;
-      known.largest_step_gap = gap;
+    described.push_back({static_cast<int32_t>(server.index), server.name, &server.described});
+  }
+  ASSIGN_OR_RETURN(const JobHoldings holdings, CombineHoldings(job, described, kMaxServers));
+  return CheckAgreement(holdings);
+}
+
+std::vector<JobView> JobViewsOf(const std::vector<ServerView>& servers) {
+  std::vector<JobView> views;
+  views.reserve(servers.size());
+  for (const ServerView& server : servers) {
+    views.push_back({.server = static_cast<int32_t>(server.index),
+                     .status = server.status,
+                     .workers = server.why.workers,
+                     .waiting = server.why.waiting});
+  }
+  return views;
+}
+
+std::vector<wire::WorkerStanding> WorkersOf(const std::vector<ServerView>& servers) {
+  return MergedWorkers(JobViewsOf(servers));
+}
+
+VariableTotals VariablesOf(const std::vector<ServerView>& servers) {
+  VariableTotals all;
+  std::set<absl::string_view> names;
+  for (const ServerView& server : servers) {
+    for (const wire::VariableInfo& info : server.described.variables) {
+      names.insert(info.spec.name);
+      for (const wire::ShardInfo& shard : info.shards) {
+        all.rows += shard.rows;
+        all.memory_bytes += shard.memory_bytes;
+      }
     }
   }
-  std::vector<wire::WorkerStanding> workers;
-  workers.reserve(by_ordinal.size());
-  for (auto& [ordinal, worker] : by_ordinal) workers.push_back(std::move(worker));
-  return workers;
+  all.count = static_cast<int64_t>(names.size());
+  return all;
 }
 
 }  // namespace cairn

@@ -16,6 +16,7 @@
 #include "common/deadline.h"
 #include "common/status.h"
 #include "worker/ctl/human_text.h"
+#include "worker/ctl/jobs.h"
 #include "worker/trainer/checkpoint_folders.h"
 
 namespace cairn {
@@ -47,6 +48,15 @@ std::string RateText(const std::optional<double>& rate) {
   return rate.has_value() ? absl::StrFormat("%.0f/s", *rate) : "";
 }
 
+// By name. The wire calls snapshots epochs.
+Json CountersJson(const wire::DescribeReply& described) {
+  Json json = Json::object();
+  for (const auto& [name, count] : described.counters) {
+    json[name == "epochs" ? "snapshots" : name] = count;
+  }
+  return json;
+}
+
 // Of pushes to any job of the server.
 Json StalenessJson(const wire::DescribeReply& described) {
   if (!described.__isset.staleness) return Json();
@@ -62,10 +72,11 @@ std::string StalenessText(const wire::DescribeReply& described) {
   return absl::StrFormat("%.1f (99 %%: %d)", described.staleness.mean, described.staleness.p99);
 }
 
-std::string EpochText(const ServerView& server) {
+std::string SnapshotText(const ServerView& server) {
   const double ago = server.described.seconds_since_epoch;
-  const int64_t epochs = CounterOf(server, "epochs");
-  return ago < 0 ? absl::StrCat(epochs) : absl::StrCat(epochs, ", ", SecondsText(ago), " ago");
+  const int64_t snapshots = CounterOf(server, "epochs");
+  return ago < 0 ? absl::StrCat(snapshots)
+                 : absl::StrCat(snapshots, ", ", SecondsText(ago), " ago");
 }
 
 // Pushes of each worker that some server has applied and could still lose.
@@ -93,29 +104,9 @@ std::pair<std::string, std::string> AddVitals(const wire::WorkerVitals& vitals, 
     text.second = absl::StrFormat("%.1f", vitals.staleness_mean);
   }
   if (vitals.__isset.retained_bytes) entry["retained_bytes"] = vitals.retained_bytes;
+  if (vitals.__isset.share_done) entry["share_done"] = vitals.share_done;
+  if (vitals.__isset.seconds_left) entry["seconds_left"] = vitals.seconds_left;
   return text;
-}
-
-struct Variables {
-  int64_t count = 0;
-  int64_t rows = 0;
-  int64_t memory_bytes = 0;
-};
-
-Variables VariablesOf(const std::vector<ServerView>& servers) {
-  Variables all;
-  std::map<std::string, bool> names;
-  for (const ServerView& server : servers) {
-    for (const wire::VariableInfo& info : server.described.variables) {
-      names[info.spec.name] = true;
-      for (const wire::ShardInfo& shard : info.shards) {
-        all.rows += shard.rows;
-        all.memory_bytes += shard.memory_bytes;
-      }
-    }
-  }
-  all.count = static_cast<int64_t>(names.size());
-  return all;
 }
 
 class StatusWriter {
@@ -138,7 +129,7 @@ class StatusWriter {
     WriteJobs();
     WriteWaits();
     WriteCheckpoint();
-    answer_.finding = AnyMissing(servers_);
+    answer_.finding = AnythingWrong(target_.job, servers_);
     return std::move(answer_);
   }
 
@@ -180,14 +171,14 @@ void StatusWriter::WriteServer(const ServerView& server, TextTable& table, Json&
                 {"memory_used_bytes", described.memory_used_bytes},
                 {"memory_budget_bytes", described.memory_budget_bytes},
                 {"disk_bytes", described.disk_bytes},
-                {"seconds_since_epoch", described.seconds_since_epoch},
+                {"seconds_since_snapshot", described.seconds_since_epoch},
                 {"dirty_stripes", described.dirty_stripes},
                 {"staleness", StalenessJson(described)},
                 {"jobs", described.jobs},
                 {"variables", described.variables.size()},
                 {"closed_step", described.state.closed_step},
                 {"durable_step", described.state.durable_step},
-                {"counters", described.counters}};
+                {"counters", CountersJson(described)}};
   if (rate.has_value()) entry["pushes_per_second"] = *rate;
   list.push_back(std::move(entry));
   table.Add({server.name, "ok", SecondsText(described.uptime_seconds), described.durability,
@@ -195,16 +186,19 @@ void StatusWriter::WriteServer(const ServerView& server, TextTable& table, Json&
                           BytesText(described.memory_budget_bytes)),
              described.disk_bytes < 0 ? "" : BytesText(described.disk_bytes), absl::StrCat(pushes),
              RateText(rate), absl::StrCat(CounterOf(server, "pulls")), StalenessText(described),
-             EpochText(server)});
+             SnapshotText(server)});
 }
 
 void StatusWriter::WriteServers() {
   TextTable table({"server", "state", "up", "durability", "memory", "disk", "pushes", "", "pulls",
-                   "staleness", "epochs"});
+                   "staleness", "snapshots"});
   Json list = Json::array();
   for (const ServerView& server : servers_) WriteServer(server, table, list);
   answer_.json["servers"] = std::move(list);
-  absl::StrAppend(&answer_.text, "job ", target_.job, "\n\n", table.Text());
+  const JobState state = StateOf(JobViewsOf(servers_));
+  answer_.json["state"] = std::string(JobPhaseName(state.phase));
+  answer_.json["sentence"] = state.Sentence();
+  absl::StrAppend(&answer_.text, "job ", target_.job, "\n", state.Sentence(), "\n\n", table.Text());
 }
 
 void StatusWriter::WriteWorkers() {
@@ -240,7 +234,7 @@ void StatusWriter::WriteWorkers() {
 }
 
 void StatusWriter::WriteVariables() {
-  const Variables all = VariablesOf(servers_);
+  const VariableTotals all = VariablesOf(servers_);
   answer_.json["variables"] = {
       {"count", all.count}, {"rows", all.rows}, {"memory_bytes", all.memory_bytes}};
   absl::StrAppend(&answer_.text, "\n  ", all.count, " variables, ", all.rows, " rows, ",
@@ -304,7 +298,11 @@ Answer StatusAnswer(const Target& target, const std::vector<ServerView>& servers
 }
 
 absl::StatusOr<Answer> RunStatus(const StatusOptions& options, bool json) {
-  ASSIGN_OR_RETURN(const Target target, ResolveTarget(options.target));
+  const absl::StatusOr<Target> found = ResolveOnlyJob(options.target);
+  // Several jobs, or none: which ones there are is the answer.
+  if (absl::IsFailedPrecondition(found.status())) return RunJobs(options.target);
+  RETURN_IF_ERROR(found.status());
+  const Target& target = *found;
   StatusSample sample;
   if (options.watch_seconds <= 0) {
     return StatusAnswer(target, AskServers(target), MonotonicNow(), nullptr, &sample);

@@ -97,7 +97,8 @@ absl::StatusOr<std::unique_ptr<WireClient>> Target::Connect(size_t server,
 
 absl::Status ResolveJob(const std::string& job, Target* target) {
   if (job.empty()) {
-    return absl::InvalidArgumentError("which job? give --job NAME or --job FILE, its job file");
+    return absl::InvalidArgumentError(
+        "which job? give --job NAME or --job FILE, its job file; cairnctl jobs lists them");
   }
   std::error_code error;
   if (!std::filesystem::is_regular_file(job, error)) {
@@ -113,8 +114,11 @@ absl::Status ResolveJob(const std::string& job, Target* target) {
 
 absl::StatusOr<Target> ResolveTarget(const TargetOptions& options) {
   Target target;
-  absl::Status resolved = ResolveJob(options.job, &target);
-  if (resolved.ok()) resolved = Resolve(options, &target);
+  absl::Status resolved;
+  // Where no job is named, what is wrong with the servers comes first.
+  if (options.job.empty()) resolved = Resolve(options, &target);
+  if (resolved.ok()) resolved = ResolveJob(options.job, &target);
+  if (resolved.ok() && !options.job.empty()) resolved = Resolve(options, &target);
   if (!resolved.ok()) return AsBadInput(resolved);
   return target;
 }

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "worker/ctl/human_text.h"
+#include "worker/ctl/jobs.h"
 
 namespace cairn {
 namespace {
@@ -101,12 +102,13 @@ Answer WhyAnswer(const Target& target, const std::vector<ServerView>& servers) {
     }
     waiting.push_back({{"server", server->name},
                        {"waiter", WaiterName(target, call->worker)},
-                       {"waits_for", call->waits_for},
+                       {"waits_for", call->waits_for == "epoch" ? "snapshot" : call->waits_for},
                        {"seconds", call->seconds},
                        {"missing", std::move(names)},
                        {"text", call->text}});
   }
-  answer.text = WaitsText(waits);
+  const JobState state = StateOf(JobViewsOf(servers));
+  answer.text = absl::StrCat(state.Sentence(), "\n\n", WaitsText(waits));
   // Those that nobody waits for yet, as under async.
   for (const wire::WorkerStanding& worker : WorkersOf(servers)) {
     if (worker.state == "live" && worker.seconds_since_seen >= kSilentSeconds) {
@@ -139,15 +141,17 @@ Answer WhyAnswer(const Target& target, const std::vector<ServerView>& servers) {
                     "strategy.ps_wait_seconds: start it again on its --data_dir\n");
   }
   answer.json = {{"job", target.job},
+                 {"state", std::string(JobPhaseName(state.phase))},
+                 {"sentence", state.Sentence()},
                  {"waiting", std::move(waiting)},
                  {"causes", std::move(causes)},
                  {"servers_without_answer", std::move(silent)}};
-  answer.finding = AnyMissing(servers);
+  answer.finding = AnythingWrong(target.job, servers);
   return answer;
 }
 
 absl::StatusOr<Answer> RunWhy(const TargetOptions& options) {
-  ASSIGN_OR_RETURN(const Target target, ResolveTarget(options));
+  ASSIGN_OR_RETURN(const Target target, ResolveOnlyJob(options));
   return WhyAnswer(target, AskServers(target));
 }
 

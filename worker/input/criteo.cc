@@ -30,6 +30,8 @@ class CriteoParser : public LineParser {
   }
 
   const Schema& schema() const override { return schema_; }
+  // The tab-separated logs have tokens as they are.
+  char quoted_separator() const override { return separator_ == ',' ? ',' : '\0'; }
 
   // A first cell that is no number, in a line of the right width, is the name of a column.
   bool IsHeader(absl::string_view line, const std::string&) override {

@@ -10,6 +10,7 @@
 #include "worker/input/labels.h"
 #include "worker/input/line_rows.h"
 #include "worker/input/parse_number.h"
+#include "worker/input/quoted_cells.h"
 
 namespace cairn {
 namespace {
@@ -27,6 +28,7 @@ class CsvParser : public LineParser {
   }
 
   const Schema& schema() const override { return schema_; }
+  char quoted_separator() const override { return separator_; }
 
   // Names: no cell of the line is a number.
   bool IsHeader(absl::string_view line, const std::string&) override {
@@ -103,7 +105,11 @@ absl::StatusOr<std::unique_ptr<LineParser>> MakeCsvParser(const ReaderOptions& o
                                                           const std::string& path) {
   const bool tabs = absl::EndsWith(path, ".tsv") || absl::EndsWith(path, ".tsv.gz");
   const char separator = tabs ? '\t' : ',';
-  const int64_t cells = 1 + std::count(first_line.begin(), first_line.end(), separator);
+  QuotedLine line;
+  LineError ignored;  // names may hold anything
+  line.Read(first_line, separator, &ignored);
+  const absl::string_view text = line.text();
+  const int64_t cells = 1 + std::count(text.begin(), text.end(), separator);
   const int64_t label = options.data.label_column;
   if (cells < 2 || label < 0 || label >= cells) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -1,11 +1,13 @@
 #include "worker/input/line_rows.h"
 
 #include <cstddef>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "worker/input/line_reader.h"
+#include "worker/input/quoted_cells.h"
 
 namespace cairn {
 namespace {
@@ -34,11 +36,9 @@ class LineRows : public RowSource {
   bool Append(Batch* batch) override {
     absl::string_view line;
     if (!NextOwnLine(&line)) return false;
+    if (IsQuoted(line)) return AppendQuoted(line, batch);
     if (parser_->Parse(line, batch, &error_)) return true;
-    status_ =
-        absl::InvalidArgumentError(absl::StrCat(reader_->path(), ":", reader_->line_number(), ":",
-                                                error_.at - line.data() + 1, ": ", error_.what));
-    return false;
+    return Refuse(error_.at - line.data());
   }
 
   bool Skip() override {
@@ -47,6 +47,33 @@ class LineRows : public RowSource {
   }
 
  private:
+  bool IsQuoted(absl::string_view line) const {
+    return parser_->quoted_separator() != 0 &&
+           std::memchr(line.data(), '"', line.size()) != nullptr;
+  }
+
+  bool AppendQuoted(absl::string_view line, Batch* batch) {
+    if (!quoted_.Read(line, parser_->quoted_separator(), &error_)) {
+      return Refuse(error_.at - line.data());
+    }
+    if (parser_->Parse(quoted_.text(), batch, &error_)) return true;
+    return Refuse(quoted_.Origin(error_.at) - line.data());
+  }
+
+  // `at`: where in the line.
+  bool Refuse(ptrdiff_t at) {
+    status_ = absl::InvalidArgumentError(
+        absl::StrCat(reader_->path(), ":", reader_->line_number(), ":", at + 1, ": ", error_.what));
+    return false;
+  }
+
+  bool IsHeader(absl::string_view line) {
+    if (!IsQuoted(line)) return parser_->IsHeader(line, reader_->path());
+    LineError ignored;  // names may hold anything
+    quoted_.Read(line, parser_->quoted_separator(), &ignored);
+    return parser_->IsHeader(quoted_.text(), reader_->path());
+  }
+
   bool OpenNext() {
     absl::StatusOr<std::unique_ptr<LineReader>> reader = LineReader::Open(paths_[next_file_++]);
     if (!reader.ok()) {
@@ -70,7 +97,7 @@ class LineRows : public RowSource {
       if (IsBlankLine(*line)) continue;
       if (!first_line_) return true;
       first_line_ = false;
-      if (!parser_->IsHeader(*line, reader_->path())) return true;
+      if (!IsHeader(*line)) return true;
     }
   }
 
@@ -90,6 +117,7 @@ class LineRows : public RowSource {
   bool first_line_ = true;
   int64_t wait_ = 0;  // rows of other workers before this worker's next
   LineError error_;
+  QuotedLine quoted_;
   absl::Status status_;
 };
 

@@ -22,6 +22,9 @@ class LineParser {
  public:
   virtual ~LineParser() = default;
   virtual const Schema& schema() const = 0;
+  // What separates cells that may stand in double quotes, for the file whose first line IsHeader
+  // saw last; 0: quotes are text.
+  virtual char quoted_separator() const { return 0; }
   // Called with the first line of each file: true where it holds names and no row. `path` tells
   // the separator where the format leaves that open.
   virtual bool IsHeader(absl::string_view line, const std::string& path) = 0;
@@ -50,7 +53,8 @@ absl::StatusOr<std::unique_ptr<LineParser>> MakeCriteoParser(const ReaderOptions
                                                              char separator);
 
 // csv: numbers separated by commas (by tabs in a .tsv), one of them the label; with or without a
-// line of names first.
+// line of names first. Of this and of criteo_csv, and of movielens with commas, cells may be
+// quoted.
 absl::StatusOr<std::unique_ptr<LineParser>> MakeCsvParser(const ReaderOptions& options,
                                                           absl::string_view first_line,
                                                           const std::string& path);

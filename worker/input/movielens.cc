@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "worker/input/labels.h"
 #include "worker/input/line_rows.h"
 #include "worker/input/parse_number.h"
@@ -19,12 +20,13 @@ class MovielensParser : public LineParser {
   }
 
   const Schema& schema() const override { return schema_; }
+  char quoted_separator() const override { return separator_ == "," ? ',' : '\0'; }
 
   bool IsHeader(absl::string_view line, const std::string&) override {
     separator_ = absl::StrContains(line, "::") ? "::" : absl::StrContains(line, '\t') ? "\t" : ",";
     int64_t ignored = 0;
     return ParseInt64(line.data(), line.data() + line.size(), &ignored) == nullptr &&
-           absl::StartsWithIgnoreCase(line, "user");
+           absl::StartsWithIgnoreCase(absl::StripPrefix(line, "\""), "user");
   }
 
   bool Parse(absl::string_view line, Batch* batch, LineError* error) override {

@@ -51,7 +51,8 @@ std::string QuoteFound(const char* at, const char* end) {
   }
   const char* stop = at + 1;
   const char* const limit = at + std::min<int64_t>(end - at, kMaxShown);
-  while (stop<limit&& static_cast<unsigned char>(*stop)> 0x20) ++stop;
+  const auto is_shown = [](unsigned char byte) { return byte > 0x20 && byte != 0x7f; };
+  while (stop < limit && is_shown(static_cast<unsigned char>(*stop))) ++stop;
   return absl::StrCat("'", absl::string_view(at, static_cast<size_t>(stop - at)),
                       stop == limit && limit < end ? "…'" : "'");
 }

@@ -4,6 +4,7 @@
 
 #include "common/config/cluster_config.h"
 #include "common/config/job_config.h"
+#include "common/log_sink.h"
 #include "worker/client/ps_client.h"
 #include "worker/cluster/cluster_resolver.h"
 #include "worker/cluster/simple_cluster_resolver.h"

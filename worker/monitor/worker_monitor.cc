@@ -1,12 +1,12 @@
 #include "worker/monitor/worker_monitor.h"
 
-#include <glog/logging.h>
 #include <unistd.h>
 
 #include <map>
 #include <string>
 #include <utility>
 
+#include "common/log.h"
 #include "common/metrics/families.h"
 #include "common/status.h"
 #include "worker/monitor/worker_metrics.h"

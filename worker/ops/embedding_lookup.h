@@ -17,9 +17,9 @@ enum class Combiner { kSum, kMean, kSqrtn };
 // ids[n] with weights[n] belongs to output row row_of_id[n].
 struct SparseIds {
   int64_t rows = 0;  // of the output; those without ids are 0
-  absl::Span<const int32_t> row_of_id;
-  absl::Span<const int64_t> ids;
-  absl::Span<const float> weights;  // empty: 1 each
+  absl::Span<const int32_t> row_of_id = {};
+  absl::Span<const int64_t> ids = {};
+  absl::Span<const float> weights = {};  // empty: 1 each
 };
 
 struct LookupOptions {

@@ -14,8 +14,8 @@ namespace cairn {
 // The gradient of one variable, whole or of some of its rows.
 struct TensorGradient {
   // int64 [n] in host memory: `values` are theirs; none: all elements'.
-  std::optional<Tensor> rows;
-  Tensor values;  // the variable's shape, or [n, rest of it]; on any device
+  std::optional<Tensor> rows = {};
+  Tensor values = {};  // the variable's shape, or [n, rest of it]; on any device
 };
 
 // Keras' clipping of gradients that are applied together: clipnorm each by itself, global_clipnorm

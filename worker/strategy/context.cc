@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
-#include "glog/logging.h"
 #include "worker/ops/tensor_math.h"
 #include "worker/strategy/context_stack.h"
 #include "worker/strategy/reduce_values.h"
@@ -16,13 +15,30 @@ namespace cairn {
 
 ContextStack& ContextStack::OfThisThread() {
   thread_local ContextStack stack;
+  stack.DropEnded();
   return stack;
+}
+
+void ContextStack::DropEnded() {
+  while (!modes.empty() && modes.back().scope != nullptr && modes.back().scope->is_over()) {
+    PopTo(modes.size() - 1);
+  }
+  while (!devices.empty() && *devices.back().left) devices.pop_back();
+  while (!creators.empty() && *creators.back().left) creators.pop_back();
+}
+
+void ContextStack::PopTo(size_t depth) {
+  while (modes.size() > depth) {
+    if (modes.back().scope != nullptr) modes.back().scope->left = true;
+    modes.pop_back();
+  }
 }
 
 Strategy& GetStrategy() {
   const ContextStack& stack = ContextStack::OfThisThread();
   if (stack.top() != nullptr) return *stack.top()->strategy;
-  return stack.chosen != nullptr ? *stack.chosen : DefaultStrategy();
+  Strategy* const chosen = stack.chosen.get();
+  return chosen != nullptr ? *chosen : DefaultStrategy();
 }
 
 bool HasStrategy() { return !GetStrategy().is_default(); }
@@ -30,13 +46,13 @@ bool HasStrategy() { return !GetStrategy().is_default(); }
 bool InCrossReplicaContext() {
   const ContextStack& stack = ContextStack::OfThisThread();
   if (stack.top() != nullptr) return stack.top()->replica == nullptr;
-  return stack.chosen != nullptr;
+  return stack.chosen.get() != nullptr;
 }
 
 std::shared_ptr<ReplicaContext> GetReplicaContext() {
   const ContextStack& stack = ContextStack::OfThisThread();
   if (stack.top() != nullptr) return stack.top()->replica;
-  if (stack.chosen != nullptr) return nullptr;
+  if (stack.chosen.get() != nullptr) return nullptr;
   thread_local const auto outside =
       std::make_shared<ReplicaContext>(&DefaultStrategy(), nullptr, 0, 0, Cpu(0));
   return outside;
@@ -49,7 +65,7 @@ std::optional<int32_t> UpdateReplicaId() {
 
 Device CurrentDevice() {
   const ContextStack& stack = ContextStack::OfThisThread();
-  return stack.devices.empty() ? Cpu(0) : stack.devices.back();
+  return stack.devices.empty() ? Cpu(0) : stack.devices.back().value;
 }
 
 absl::Status SetStrategy(Strategy* strategy) {
@@ -65,28 +81,34 @@ absl::Status SetStrategy(Strategy* strategy) {
 }
 
 absl::Status OutsideEveryScope(absl::FunctionRef<absl::Status()> fn) {
-  ContextStack& stack = ContextStack::OfThisThread();
-  ContextStack entered = std::exchange(stack, ContextStack());
-  absl::Status status = fn();
-  stack = std::move(entered);
-  return status;
+  struct Restored {
+    ~Restored() { ContextStack::OfThisThread() = std::move(entered); }
+    ContextStack entered = std::exchange(ContextStack::OfThisThread(), ContextStack());
+  };
+  const Restored restored;
+  return fn();
 }
 
-DeviceScope::DeviceScope(Device device) : depth_(ContextStack::OfThisThread().devices.size()) {
-  ContextStack::OfThisThread().devices.push_back(device);
+DeviceScope::DeviceScope(Device device) : left_(std::make_shared<std::atomic<bool>>(false)) {
+  ContextStack::OfThisThread().devices.push_back({device, left_});
 }
 
-DeviceScope::~DeviceScope() { ContextStack::OfThisThread().devices.resize(depth_); }
+DeviceScope::~DeviceScope() { *left_ = true; }
 
-int32_t ReplicaContext::num_replicas_in_sync() const { return strategy_->num_replicas_in_sync(); }
+int32_t ReplicaContext::num_replicas_in_sync() const {
+  const Strategy* const strategy = this->strategy();
+  return strategy == nullptr ? 0 : strategy->num_replicas_in_sync();
+}
 
 absl::Status ReplicaContext::CheckCurrent() const {
   const std::shared_ptr<ReplicaContext> current = GetReplicaContext();
   if (current.get() == this) return absl::OkStatus();
+  const Strategy* const own = strategy();
   std::string found = "another replica's, or that of a later Run";
-  if (&GetStrategy() != strategy_) {
-    found =
-        absl::StrCat("of ", GetStrategy().name(), ", not of this context's ", strategy_->name());
+  if (own == nullptr) {
+    found = "not of its strategy, which was destroyed";
+  } else if (&GetStrategy() != own) {
+    found = absl::StrCat("of ", GetStrategy().name(), ", not of this context's ", own->name());
   } else if (current == nullptr) {
     found = "cross-replica, so there is none";
   }
@@ -95,20 +117,27 @@ absl::Status ReplicaContext::CheckCurrent() const {
       "; call GetReplicaContext() inside the replica function and do not keep it"));
 }
 
-absl::StatusOr<Value> ReplicaContext::MergeCall(const MergeFn& merge_fn,
-                                                absl::Span<const Value> args) {
-  RETURN_IF_ERROR(CheckCurrent());
+absl::StatusOr<Value> MergeCallFor(ReplicaContext& context, const CallName& name,
+                                   const ReplicaContext::MergeFn& merge_fn,
+                                   absl::Span<const Value> args) {
+  RETURN_IF_ERROR(context.CheckCurrent());
   if (merge_fn == nullptr) {
     return absl::InvalidArgumentError("MergeCall: found no function; give one that can be called");
   }
-  if (meeting_ != nullptr) {
-    return meeting_->Meet(local_replica_, "MergeCall", {args.begin(), args.end()},
-                          [this, &merge_fn](absl::Span<const Value::Sequence> of_replicas) {
-                            return ReplicaMeeting::Merge(strategy_, merge_fn, of_replicas);
-                          });
+  Strategy* const strategy = context.strategy();
+  if (context.meeting_ != nullptr) {
+    return context.meeting_->Meet(context.local_replica_, name, {args.begin(), args.end()},
+                                  [&](absl::Span<const Value::Sequence> of_replicas) {
+                                    return ReplicaMeeting::Merge(strategy, merge_fn, of_replicas);
+                                  });
   }
-  const PushedMode cross(strategy_, nullptr);
-  return merge_fn(*strategy_, args);
+  const PushedMode cross(strategy, nullptr);
+  return merge_fn.Call("the function of MergeCall", *strategy, args);
+}
+
+absl::StatusOr<Value> ReplicaContext::MergeCall(const MergeFn& merge_fn,
+                                                absl::Span<const Value> args) {
+  return MergeCallFor(*this, {.what = "MergeCall"}, merge_fn, args);
 }
 
 namespace {
@@ -211,7 +240,8 @@ std::vector<Value> Firsts(absl::Span<const Value::Sequence> of_replicas) {
 absl::StatusOr<Value> ReplicaContext::AllReduce(ReduceOp op, const Value& value,
                                                 const CommunicationOptions& options) {
   RETURN_IF_ERROR(CheckCurrent());
-  Strategy* const strategy = strategy_;
+  RETURN_IF_ERROR(options.Validate());
+  Strategy* const strategy = this->strategy();
   const auto reduce = [strategy, op, &options](absl::Span<const Value> of_replicas) {
     return ReduceTogether(*strategy, op, of_replicas, options);
   };
@@ -219,16 +249,19 @@ absl::StatusOr<Value> ReplicaContext::AllReduce(ReduceOp op, const Value& value,
     ASSIGN_OR_RETURN(std::vector<Value> own, reduce({&value, 1}));
     return std::move(own[0]);
   }
-  return meeting_->Meet(local_replica_, absl::StrCat("AllReduce ", ReduceOpName(op)), {value},
-                        [&reduce](absl::Span<const Value::Sequence> of_replicas) {
-                          return reduce(Firsts(of_replicas));
-                        });
+  return meeting_->Meet(
+      local_replica_,
+      {.what = absl::StrCat("AllReduce ", ReduceOpName(op)), .timeout = options.timeout}, {value},
+      [&reduce](absl::Span<const Value::Sequence> of_replicas) {
+        return reduce(Firsts(of_replicas));
+      });
 }
 
 absl::StatusOr<Value> ReplicaContext::AllGather(const Value& value, int64_t axis,
                                                 const CommunicationOptions& options) {
   RETURN_IF_ERROR(CheckCurrent());
-  Strategy* const strategy = strategy_;
+  RETURN_IF_ERROR(options.Validate());
+  Strategy* const strategy = this->strategy();
   const auto gather = [strategy, axis, &options](absl::Span<const Value> of_replicas) {
     return MapTogether(
         of_replicas, [&](absl::Span<const Value> leaves) -> absl::StatusOr<std::vector<Value>> {
@@ -250,10 +283,12 @@ absl::StatusOr<Value> ReplicaContext::AllGather(const Value& value, int64_t axis
     ASSIGN_OR_RETURN(std::vector<Value> own, gather({&value, 1}));
     return std::move(own[0]);
   }
-  return meeting_->Meet(local_replica_, absl::StrCat("AllGather of axis ", axis), {value},
-                        [&gather](absl::Span<const Value::Sequence> of_replicas) {
-                          return gather(Firsts(of_replicas));
-                        });
+  return meeting_->Meet(
+      local_replica_,
+      {.what = absl::StrCat("AllGather of axis ", axis), .timeout = options.timeout}, {value},
+      [&gather](absl::Span<const Value::Sequence> of_replicas) {
+        return gather(Firsts(of_replicas));
+      });
 }
 
 absl::StatusOr<Value> ReplicaContext::AllGatherGradient(const Value& upstream, int64_t axis,

@@ -1,7 +1,11 @@
 // CreateVariable: by the creators that are in scope, then by the strategy.
+#include <algorithm>
+#include <cstddef>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/catch_exceptions.h"
 #include "common/status.h"
 #include "worker/strategy/context_stack.h"
 #include "worker/strategy/strategy.h"
@@ -9,6 +13,13 @@
 
 namespace cairn {
 namespace {
+
+absl::StatusOr<VariablePtr> NotNull(absl::string_view who, const VariableOptions& options,
+                                    absl::StatusOr<VariablePtr> made) {
+  if (!made.ok() || *made != nullptr) return made;
+  return absl::InvalidArgumentError(absl::StrCat("variable \"", options.name, "\": ", who,
+                                                 " returned null; return a variable or an error"));
+}
 
 absl::StatusOr<VariablePtr> MakeOnce(Strategy& strategy, const VariableOptions& options,
                                      const VariablePtr& beside) {
@@ -19,14 +30,21 @@ absl::StatusOr<VariablePtr> MakeOnce(Strategy& strategy, const VariableOptions& 
   }
   VariableOptions made = options;
   if (made.initializer) {
-    ASSIGN_OR_RETURN(made.initial_value, made.initializer());
+    ASSIGN_OR_RETURN(
+        made.initial_value,
+        CatchExceptions(absl::StrCat("the initializer of variable \"", made.name, "\""),
+                        made.initializer));
     made.initializer = nullptr;
+  } else if (made.initial_value.IsSameAs(NoInitialValue())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("variable \"", made.name,
+                     "\": found neither an initial value nor an initializer; give one of them"));
   }
   if (made.initial_value.is_text()) {
     return absl::InvalidArgumentError(
         absl::StrCat("variable \"", made.name, "\": texts cannot be variables"));
   }
-  return strategy.MakeVariable(made, beside);
+  return NotNull("the strategy", made, strategy.MakeVariable(made, beside));
 }
 
 // In a replica function all replicas make one variable together.
@@ -46,35 +64,62 @@ absl::StatusOr<VariablePtr> MakeHere(const VariableOptions& options, const Varia
     ASSIGN_OR_RETURN(VariablePtr variable, MakeOnce(made_by, options, beside));
     return Value(std::move(variable));
   };
-  ASSIGN_OR_RETURN(const Value made, context->MergeCall(make, {options.name}));
+  ASSIGN_OR_RETURN(const Value made,
+                   MergeCallFor(*context, {.what = "CreateVariable"}, make, {options.name}));
   return made.variable();
 }
 
-absl::StatusOr<VariablePtr> CreateBy(size_t creators, const VariableOptions& options,
-                                     const VariablePtr& beside) {
-  if (creators == 0) return MakeHere(options, beside);
-  const VariableCreatorScope::Creator creator = ContextStack::OfThisThread().creators[creators - 1];
-  return creator(
-      [creators, &beside](const VariableOptions& changed) {
-        return CreateBy(creators - 1, changed, beside);
-      },
-      options);
+// Takes the creators from `first` on off this thread's stack for as long as it lives: a creator
+// that makes a variable does not call itself.
+class HiddenCreators {
+ public:
+  explicit HiddenCreators(size_t first) : first_(static_cast<ptrdiff_t>(first)) {
+    auto& creators = ContextStack::OfThisThread().creators;
+    hidden_.assign(creators.begin() + first_, creators.end());
+    creators.erase(creators.begin() + first_, creators.end());
+  }
+  ~HiddenCreators() {
+    auto& creators = ContextStack::OfThisThread().creators;
+    creators.insert(creators.begin() + std::min<ptrdiff_t>(first_, std::ssize(creators)),
+                    hidden_.begin(), hidden_.end());
+  }
+  HiddenCreators(const HiddenCreators&) = delete;
+  HiddenCreators& operator=(const HiddenCreators&) = delete;
+
+ private:
+  const ptrdiff_t first_;
+  std::vector<Entered<VariableCreatorScope::Creator>> hidden_;
+};
+
+// By the innermost of this thread's creators, or where there is none.
+absl::StatusOr<VariablePtr> CreateByInnermost(const VariableOptions& options,
+                                              const VariablePtr& beside) {
+  const auto& creators = ContextStack::OfThisThread().creators;
+  if (creators.empty()) return MakeHere(options, beside);
+  const VariableCreatorScope::Creator creator = creators.back().value;
+  const HiddenCreators hidden(creators.size() - 1);
+  if (creator == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("variable \"", options.name, "\": a VariableCreatorScope has no function"));
+  }
+  const auto next = [&beside](const VariableOptions& changed) {
+    return CreateByInnermost(changed, beside);
+  };
+  return NotNull("a variable creator", options,
+                 CatchExceptions("a variable creator", [&] { return creator(next, options); }));
 }
 
 }  // namespace
 
 VariableCreatorScope::VariableCreatorScope(Creator creator)
-    : depth_(ContextStack::OfThisThread().creators.size()) {
-  ContextStack::OfThisThread().creators.push_back(std::move(creator));
+    : left_(std::make_shared<std::atomic<bool>>(false)) {
+  ContextStack::OfThisThread().creators.push_back({std::move(creator), left_});
 }
 
-VariableCreatorScope::~VariableCreatorScope() {
-  std::vector<Creator>& creators = ContextStack::OfThisThread().creators;
-  if (creators.size() > depth_) creators.resize(depth_);
-}
+VariableCreatorScope::~VariableCreatorScope() { *left_ = true; }
 
 absl::StatusOr<VariablePtr> CreateVariable(const VariableOptions& options) {
-  return CreateBy(ContextStack::OfThisThread().creators.size(), options, nullptr);
+  return CreateByInnermost(options, nullptr);
 }
 
 absl::StatusOr<VariablePtr> Strategy::CreateVariableBeside(const VariablePtr& beside,
@@ -89,7 +134,7 @@ absl::StatusOr<VariablePtr> Strategy::CreateVariableBeside(const VariablePtr& be
                                                    "found ",
                                                    beside == nullptr ? "none" : beside->name()));
   }
-  return CreateBy(ContextStack::OfThisThread().creators.size(), options, beside);
+  return CreateByInnermost(options, beside);
 }
 
 }  // namespace cairn

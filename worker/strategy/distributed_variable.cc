@@ -14,6 +14,10 @@ std::string Called(absl::string_view method, absl::string_view variable) {
   return absl::StrCat(method, " of variable \"", variable, "\"");
 }
 
+CallName NameOf(absl::string_view method, const Variable& variable) {
+  return {.what = Called(method, variable.name()), .subject = &variable};
+}
+
 // `value` is every replica's own, and is to be one.
 absl::StatusOr<Value> Aggregate(Strategy& strategy, VariableAggregation aggregation,
                                 const Value& value, absl::Span<const Device> devices) {
@@ -30,13 +34,15 @@ bool OnlyLastWins(ScatterOp op) {
 
 }  // namespace
 
-absl::StatusOr<Place> PlaceOf(const Strategy& strategy, absl::string_view method,
-                              absl::string_view variable) {
+absl::StatusOr<Place> PlaceOf(const Variable& variable, absl::string_view method) {
+  RETURN_IF_ERROR(Annotate(variable.CheckUsable(), method));
+  const Strategy* const strategy = variable.strategy();
   const ContextMode* mode = ContextStack::OfThisThread().top();
-  if (mode != nullptr && mode->strategy != &strategy) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        Called(method, variable), ", a variable of ", strategy.name(), ", where another strategy, ",
-        mode->strategy->name(), ", is current: different strategies cannot be mixed"));
+  if (mode != nullptr && mode->strategy != strategy) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(Called(method, variable.name()), ", a variable of ", strategy->name(),
+                     ", where another strategy, ", mode->strategy->name(),
+                     ", is current: different strategies cannot be mixed"));
   }
   if (const std::optional<int32_t> id = UpdateReplicaId()) {
     return Place{.kind = Place::Kind::kUpdate, .copy = *id};
@@ -64,9 +70,10 @@ absl::StatusOr<Value> AggregateWrite(Strategy& strategy, const Variable& variabl
     }
     return Aggregate(strategy, aggregation, Value::PerReplica(std::move(typed)), devices);
   }
+  // One replica in all: its value is the sum.
+  if (strategy.num_replicas_in_sync() == 1) return value;
   // One replica in each of several workers: the value is this worker's contribution.
-  const bool contribution = strategy.workers() > 1 && strategy.local_replicas() == 1;
-  if (contribution && !value.is_host_number()) {
+  if (strategy.local_replicas() == 1) {
     return AggregateWrite(strategy, variable, Value::PerReplica({value}), devices);
   }
   if (aggregation != VariableAggregation::kSum) return value;
@@ -81,7 +88,7 @@ MirroredVariable::MirroredVariable(VariableTraits traits, std::vector<VariablePt
     : VariableBase(std::move(traits)), copies_(std::move(copies)) {}
 
 absl::StatusOr<Tensor> MirroredVariable::Read() {
-  ASSIGN_OR_RETURN(const Place place, PlaceOf(*strategy(), "read", name()));
+  ASSIGN_OR_RETURN(const Place place, PlaceOf(*this, "read"));
   return copies_[static_cast<size_t>(place.copy)]->Read();
 }
 
@@ -97,7 +104,7 @@ absl::Status MirroredVariable::WriteAll(AssignOp op, const Value& value) {
 }
 
 absl::Status MirroredVariable::Write(AssignOp op, const Value& value) {
-  ASSIGN_OR_RETURN(const Place place, PlaceOf(*strategy(), AssignOpName(op), name()));
+  ASSIGN_OR_RETURN(const Place place, PlaceOf(*this, AssignOpName(op)));
   const bool own_copy = aggregation() == VariableAggregation::kNone;
   if (place.kind == Place::Kind::kCross) return WriteAll(op, value);
   if (place.kind == Place::Kind::kUpdate || own_copy) {
@@ -112,7 +119,7 @@ absl::Status MirroredVariable::Write(AssignOp op, const Value& value) {
     RETURN_IF_ERROR(WriteAll(op, aggregated));
     return Value();
   };
-  return place.context->MergeCall(write, {value}).status();
+  return MergeCallFor(*place.context, NameOf(AssignOpName(op), *this), write, {value}).status();
 }
 
 absl::Status MirroredVariable::ScatterAll(ScatterOp op, const IndexedSlices& slices) {
@@ -121,7 +128,7 @@ absl::Status MirroredVariable::ScatterAll(ScatterOp op, const IndexedSlices& sli
 }
 
 absl::Status MirroredVariable::Scatter(ScatterOp op, const IndexedSlices& slices) {
-  ASSIGN_OR_RETURN(const Place place, PlaceOf(*strategy(), ScatterOpName(op), name()));
+  ASSIGN_OR_RETURN(const Place place, PlaceOf(*this, ScatterOpName(op)));
   const bool reduces =
       aggregation() == VariableAggregation::kSum || aggregation() == VariableAggregation::kMean;
   if (place.kind == Place::Kind::kUpdate) {
@@ -154,14 +161,14 @@ absl::Status MirroredVariable::ScatterInReplica(const Place& place, ScatterOp op
     RETURN_IF_ERROR(ScatterAll(op, all.slices()));
     return Value();
   };
-  return place.context->MergeCall(scatter, {slices}).status();
+  return MergeCallFor(*place.context, NameOf(ScatterOpName(op), *this), scatter, {slices}).status();
 }
 
 SyncOnReadVariable::SyncOnReadVariable(VariableTraits traits, std::vector<VariablePtr> copies)
     : VariableBase(std::move(traits)), copies_(std::move(copies)) {}
 
 absl::StatusOr<Tensor> SyncOnReadVariable::Read() {
-  ASSIGN_OR_RETURN(const Place place, PlaceOf(*strategy(), "read", name()));
+  ASSIGN_OR_RETURN(const Place place, PlaceOf(*this, "read"));
   if (place.kind != Place::Kind::kCross) return copies_[static_cast<size_t>(place.copy)]->Read();
   if (aggregation() == VariableAggregation::kNone) {
     return absl::InvalidArgumentError(
@@ -182,7 +189,7 @@ absl::StatusOr<Tensor> SyncOnReadVariable::Read() {
 }
 
 absl::Status SyncOnReadVariable::Write(AssignOp op, const Value& value) {
-  ASSIGN_OR_RETURN(const Place place, PlaceOf(*strategy(), AssignOpName(op), name()));
+  ASSIGN_OR_RETURN(const Place place, PlaceOf(*this, AssignOpName(op)));
   if (place.kind != Place::Kind::kCross) {
     ASSIGN_OR_RETURN(const Value own, SelectReplica(value, place.copy));
     return copies_[static_cast<size_t>(place.copy)]->Write(op, own);
@@ -221,17 +228,17 @@ AggregatingVariable::AggregatingVariable(VariableTraits traits, VariablePtr copy
     : VariableBase(std::move(traits)), copy_(std::move(copy)) {}
 
 absl::StatusOr<Tensor> AggregatingVariable::Read() {
-  RETURN_IF_ERROR(PlaceOf(*strategy(), "read", name()).status());
+  RETURN_IF_ERROR(PlaceOf(*this, "read").status());
   return copy_->Read();
 }
 
 absl::StatusOr<Tensor> AggregatingVariable::ReadRows(absl::Span<const int64_t> rows) {
-  RETURN_IF_ERROR(PlaceOf(*strategy(), "read", name()).status());
+  RETURN_IF_ERROR(PlaceOf(*this, "read").status());
   return copy_->ReadRows(rows);
 }
 
 absl::Status AggregatingVariable::Write(AssignOp op, const Value& value) {
-  ASSIGN_OR_RETURN(const Place place, PlaceOf(*strategy(), AssignOpName(op), name()));
+  ASSIGN_OR_RETURN(const Place place, PlaceOf(*this, AssignOpName(op)));
   if (place.kind != Place::Kind::kReplica) {
     ASSIGN_OR_RETURN(const Value one, SelectReplica(value, 0));
     return copy_->Write(op, one);
@@ -250,11 +257,11 @@ absl::Status AggregatingVariable::Write(AssignOp op, const Value& value) {
     RETURN_IF_ERROR(copy_->Write(op, one));
     return Value();
   };
-  return place.context->MergeCall(write, {value}).status();
+  return MergeCallFor(*place.context, NameOf(AssignOpName(op), *this), write, {value}).status();
 }
 
 absl::Status AggregatingVariable::Scatter(ScatterOp op, const IndexedSlices& slices) {
-  ASSIGN_OR_RETURN(const Place place, PlaceOf(*strategy(), ScatterOpName(op), name()));
+  ASSIGN_OR_RETURN(const Place place, PlaceOf(*this, ScatterOpName(op)));
   if (place.kind != Place::Kind::kReplica) return copy_->Scatter(op, slices);
   // Every replica's slices go to the copy, whatever the aggregation, one after the other.
   const auto scatter = [this, op](Strategy& strategy,
@@ -265,7 +272,7 @@ absl::Status AggregatingVariable::Scatter(ScatterOp op, const IndexedSlices& sli
     }
     return Value();
   };
-  return place.context->MergeCall(scatter, {slices}).status();
+  return MergeCallFor(*place.context, NameOf(ScatterOpName(op), *this), scatter, {slices}).status();
 }
 
 }  // namespace cairn

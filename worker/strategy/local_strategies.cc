@@ -1,9 +1,7 @@
 // The strategies whose variables have one copy in this process.
 #include <memory>
-#include <set>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "worker/strategy/central_storage_strategy.h"
 #include "worker/strategy/context_stack.h"
@@ -45,12 +43,7 @@ absl::StatusOr<VariablePtr> OneDeviceStrategy::MakeVariable(const VariableOption
 
 absl::StatusOr<std::unique_ptr<CentralStorageStrategy>> CentralStorageStrategy::Create(
     std::vector<Device> devices) {
-  const std::set<Device> distinct(devices.begin(), devices.end());
-  if (devices.empty() || distinct.size() != devices.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("CentralStorageStrategy: found ", devices.size(), " devices, ",
-                     distinct.size(), " of them distinct; name at least one, each once"));
-  }
+  RETURN_IF_ERROR(CheckDevices("CentralStorageStrategy", devices));
   return std::unique_ptr<CentralStorageStrategy>(new CentralStorageStrategy(std::move(devices)));
 }
 

@@ -1,6 +1,5 @@
 #include "worker/strategy/mirrored_strategy.h"
 
-#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -34,14 +33,7 @@ absl::Status CheckReplicated(const VariableOptions& options) {
 
 absl::StatusOr<std::unique_ptr<MirroredStrategy>> MirroredStrategy::Create(
     std::vector<Device> devices) {
-  if (devices.empty()) return absl::InvalidArgumentError("MirroredStrategy: no device given");
-  std::set<Device> seen;
-  for (const Device device : devices) {
-    if (!seen.insert(device).second) {
-      return absl::InvalidArgumentError(absl::StrCat("MirroredStrategy: device ", device.text(),
-                                                     " is given twice; name each once"));
-    }
-  }
+  RETURN_IF_ERROR(CheckDevices("MirroredStrategy", devices));
   return std::unique_ptr<MirroredStrategy>(new MirroredStrategy(std::move(devices)));
 }
 

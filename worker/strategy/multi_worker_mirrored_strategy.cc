@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/log.h"
 #include "common/status.h"
-#include "glog/logging.h"
 #include "worker/collective/batch_all_reduce.h"
 #include "worker/collective/gather_slices.h"
 #include "worker/collective/gloo_group.h"
@@ -125,8 +125,7 @@ MultiWorkerMirroredStrategy::MultiWorkerMirroredStrategy(std::vector<Device> dev
 absl::StatusOr<std::unique_ptr<MultiWorkerMirroredStrategy>> MultiWorkerMirroredStrategy::Create(
     const MultiWorkerMirroredOptions& options) {
   RETURN_IF_ERROR(options.communication.Validate());
-  // The same rules for devices.
-  RETURN_IF_ERROR(MirroredStrategy::Create(options.devices).status());
+  RETURN_IF_ERROR(CheckDevices("MultiWorkerMirroredStrategy", options.devices));
   const GlooOptions gloo = {.rank = options.worker_index,
                             .addresses = options.workers,
                             .meeting_address = options.meeting_address};
@@ -141,7 +140,17 @@ absl::StatusOr<std::unique_ptr<MultiWorkerMirroredStrategy>> MultiWorkerMirrored
 
 MultiWorkerMirroredStrategy::~MultiWorkerMirroredStrategy() {
   absl::MutexLock lock(&mutex_);
-  group_->Barrier(Deadline::In(kLeaveTimeout)).IgnoreError();
+  if (failure_.ok()) {
+    group_->Barrier(Deadline::In(kLeaveTimeout)).IgnoreError();
+  } else if (workers() > 1) {
+    group_->Abort(Annotate(
+        failure_, absl::StrCat("worker ", worker_index(), " leaves, for its last Run failed")));
+  }
+}
+
+void MultiWorkerMirroredStrategy::RunEnded(const absl::Status& status) {
+  absl::MutexLock lock(&mutex_);
+  failure_ = status;
 }
 
 Deadline MultiWorkerMirroredStrategy::CallDeadline(const CommunicationOptions& options) const {
@@ -264,6 +273,7 @@ absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::SumOverWorkers(
     ASSIGN_OR_RETURN(Value slices, SumSlices(local.slices(), CallDeadline(options)));
     results.push_back(std::move(slices));
   }
+  failure_ = absl::OkStatus();
   return results;
 }
 
@@ -285,7 +295,9 @@ absl::StatusOr<Value> MultiWorkerMirroredStrategy::ReducePlain(ReduceOp op, cons
     return MirroredStrategy::ReducePlain(op, value);
   }
   absl::StatusOr<std::vector<Value>> local = std::vector<Value>();
-  if (absl::StatusOr<Tensor> tensor = value.ToTensor(); tensor.ok()) {
+  if (value.kind() == Value::Kind::kSlices) {
+    local->push_back(value);
+  } else if (absl::StatusOr<Tensor> tensor = value.ToTensor(); tensor.ok()) {
     local->emplace_back(*std::move(tensor));
   } else {
     local = tensor.status();
@@ -359,7 +371,13 @@ absl::StatusOr<bool> MultiWorkerMirroredStrategy::AnyHasData(bool local) {
 InputStrategy MultiWorkerMirroredStrategy::input_strategy() {
   InputStrategy input = MirroredStrategy::input_strategy();
   input.per_replica = InputStrategy::PerReplica::kRefused;
-  input.agree = [this](bool local) { return AnyHasData(local); };
+  input.agree = [handle = handle()](bool local) -> absl::StatusOr<bool> {
+    if (auto* const own = static_cast<MultiWorkerMirroredStrategy*>(handle.get())) {
+      return own->AnyHasData(local);
+    }
+    return absl::FailedPreconditionError(
+        "a distributed dataset is read after its strategy was destroyed; keep the strategy longer");
+  };
   return input;
 }
 

@@ -21,20 +21,20 @@ namespace cairn {
 
 struct MultiWorkerMirroredOptions {
   // "host:port" of every worker, the chief first, the same list on each; one: no other process.
-  std::vector<std::string> workers;
-  int32_t worker_index = 0;     // which of them this process is
-  std::vector<Device> devices;  // of this process; as many on every worker
+  std::vector<std::string> workers = {};
+  int32_t worker_index = 0;          // which of them this process is
+  std::vector<Device> devices = {};  // of this process; as many on every worker
   // timeout: how long a worker waits for the others in one collective (default 60 s). kAuto: where
   // every device of every worker is a GPU and NCCL connects the workers' first ones, sums of
   // tensors go between those; else, and with kRing, between CPUs, lists of values in packs
   // (bytes_per_pack). kNccl, here and in calls: kFailedPrecondition where that cannot be.
-  CommunicationOptions communication;
+  CommunicationOptions communication = {};
   absl::Duration connect_timeout = absl::Minutes(5);  // for all workers to come
-  std::string meeting_address;                        // as GlooOptions'
+  std::string meeting_address = {};                   // as GlooOptions'
   // In place of NCCL, in tests.
   std::function<absl::StatusOr<std::unique_ptr<CollectiveGroup>>(
       CollectiveGroup& bootstrap, const NcclOptions& options, Deadline deadline)>
-      connect_nccl;
+      connect_nccl = {};
 };
 
 // One copy of every variable on each device of each worker, kept equal: gradients are reduced over
@@ -58,7 +58,8 @@ class MultiWorkerMirroredStrategy : public MirroredStrategy {
       const MultiWorkerMirroredOptions& options);
 
   // Waits a few seconds for the other workers to be here too: one that closes its connections while
-  // another still reads the last result would look like one that has died.
+  // another still reads the last result would look like one that has died. Where the last Run has
+  // failed it does not wait: the other workers' collectives fail with that error (kAborted).
   ~MultiWorkerMirroredStrategy() override;
 
   std::string name() const override { return "MultiWorkerMirroredStrategy"; }
@@ -77,6 +78,7 @@ class MultiWorkerMirroredStrategy : public MirroredStrategy {
   absl::StatusOr<Tensor> GatherAll(absl::Span<const Value> locals, int64_t axis,
                                    const CommunicationOptions& options) override;
   InputStrategy input_strategy() override;
+  void RunEnded(const absl::Status& status) override;
 
   // Returns once every worker has called it.
   absl::Status Barrier();
@@ -100,6 +102,9 @@ class MultiWorkerMirroredStrategy : public MirroredStrategy {
 
   const CommunicationOptions communication_;
   absl::Mutex mutex_;  // one collective at a time
+  // Why the last Run failed, until a sum over the workers succeeds: what the others are told where
+  // this worker leaves.
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   const std::unique_ptr<CollectiveGroup> group_;
   // Of the workers' first GPUs, over group_; null: sums go between CPUs. Set once, by Create.
   std::unique_ptr<CollectiveGroup> gpus_;

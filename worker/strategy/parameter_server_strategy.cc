@@ -5,9 +5,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/catch_exceptions.h"
 #include "common/status.h"
 #include "worker/cluster/task_roles.h"
 #include "worker/ops/tensor_math.h"
+#include "worker/strategy/context_stack.h"
 #include "worker/strategy/distributed_variable.h"
 #include "worker/strategy/per_worker_variable.h"
 #include "worker/strategy/server_variable.h"
@@ -18,6 +20,7 @@ namespace {
 
 // The variable on the servers behind what MakeVariable returned; null: there is none.
 const ServerVariable* OnServers(const VariablePtr& variable) {
+  if (variable->components().empty()) return nullptr;
   const VariablePtr copy = variable->components()[0];
   if (const auto* sharded = dynamic_cast<const ShardedVariable*>(copy.get())) {
     return OnServers(sharded->shards()[0]);
@@ -28,7 +31,11 @@ const ServerVariable* OnServers(const VariablePtr& variable) {
 }  // namespace
 
 VariablePartitioner PartitionBy(std::shared_ptr<const Partitioner> partitioner) {
-  return [partitioner = std::move(partitioner)](absl::Span<const int64_t> shape, DType dtype) {
+  return [partitioner = std::move(partitioner)](
+             absl::Span<const int64_t> shape, DType dtype) -> absl::StatusOr<std::vector<int64_t>> {
+    if (partitioner == nullptr) {
+      return absl::InvalidArgumentError("PartitionBy: the partitioner is null");
+    }
     return partitioner->Partition(shape, dtype);
   };
 }
@@ -40,6 +47,10 @@ absl::StatusOr<std::unique_ptr<ParameterServerStrategy>> ParameterServerStrategy
   const char* const task = cluster.task_count("chief") > 0 ? "chief" : "worker";
   RETURN_IF_ERROR(
       Annotate(ValidateParameterServerCluster(cluster, task, 0), "ParameterServerStrategy"));
+  if (host == nullptr) {
+    return absl::InvalidArgumentError(
+        "ParameterServerStrategy: the host of its variables is null; give HostOnServers(client)");
+  }
   const int32_t servers = cluster.task_count("ps");
   if (servers != host->server_count()) {
     return absl::InvalidArgumentError(
@@ -47,12 +58,7 @@ absl::StatusOr<std::unique_ptr<ParameterServerStrategy>> ParameterServerStrategy
                      " ps tasks, the client is connected to ", host->server_count(),
                      " servers; give both the same cluster"));
   }
-  const std::set<Device> distinct(options.worker_devices.begin(), options.worker_devices.end());
-  if (distinct.empty() || distinct.size() != options.worker_devices.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "ParameterServerStrategy: found ", options.worker_devices.size(), " worker devices, ",
-        distinct.size(), " of them distinct; name at least one, each once"));
-  }
+  RETURN_IF_ERROR(CheckDevices("ParameterServerStrategy", options.worker_devices));
   return std::unique_ptr<ParameterServerStrategy>(new ParameterServerStrategy(
       std::move(host), std::move(options), cluster.task_count("worker")));
 }
@@ -78,8 +84,9 @@ absl::Status ParameterServerStrategy::TakeName(const std::string& name) {
 absl::StatusOr<int64_t> ParameterServerStrategy::CountShards(const VariableOptions& options) const {
   const Shape& shape = options.initial_value.shape();
   if (!options_.variable_partitioner || shape.empty()) return 1;
-  ASSIGN_OR_RETURN(const std::vector<int64_t> parts,
-                   options_.variable_partitioner(shape, options.initial_value.dtype()));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> parts, CatchExceptions("variable_partitioner", [&] {
+                     return options_.variable_partitioner(shape, options.initial_value.dtype());
+                   }));
   const auto beyond_first = parts.empty() ? parts.end() : parts.begin() + 1;
   const bool first_axis_alone =
       std::all_of(beyond_first, parts.end(), [](int64_t count) { return count == 1; });
@@ -157,6 +164,7 @@ absl::StatusOr<VariablePtr> ParameterServerStrategy::MakeHosted(const VariableOp
 }
 
 absl::StatusOr<int32_t> ServerOf(const VariablePtr& variable) {
+  RETURN_IF_ERROR(CheckVariable("ServerOf", variable));
   const ServerVariable* on_servers = OnServers(variable);
   if (on_servers != nullptr && on_servers->ps() >= 0) return on_servers->ps();
   return absl::InvalidArgumentError(
@@ -200,6 +208,7 @@ absl::Status ParameterServerStrategy::ApplyGradients(absl::Span<const VariableGr
   std::vector<VariablePtr> variables;
   std::vector<Value> values;
   for (const VariableGradient& gradient : gradients) {
+    RETURN_IF_ERROR(CheckVariable("ApplyGradients", gradient.variable));
     variables.push_back(gradient.variable);
     values.push_back(gradient.gradient);
   }
@@ -208,15 +217,10 @@ absl::Status ParameterServerStrategy::ApplyGradients(absl::Span<const VariableGr
     RETURN_IF_ERROR(CheckCrossReplica("ApplyGradients"));
     return PushSum(variables, values);
   }
-  return replica
-      ->MergeCall(
-          [this, &variables](Strategy& /*strategy*/,
-                             absl::Span<const Value> merged) -> absl::StatusOr<Value> {
-            RETURN_IF_ERROR(PushSum(variables, merged));
-            return Value();
-          },
-          values)
-      .status();
+  const auto push = [this, &variables](Strategy& /*strategy*/, absl::Span<const Value> merged) {
+    return PushSum(variables, merged);
+  };
+  return MergeCallFor(*replica, {.what = "ApplyGradients"}, push, values).status();
 }
 
 }  // namespace cairn

@@ -30,7 +30,7 @@ using VariablePartitioner =
 VariablePartitioner PartitionBy(std::shared_ptr<const Partitioner> partitioner);
 
 struct ParameterServerOptions {
-  VariablePartitioner variable_partitioner;  // none: variables are whole
+  VariablePartitioner variable_partitioner = {};  // none: variables are whole
   // Of each worker; the same for all.
   std::vector<Device> worker_devices = {Cpu(0)};
   // Of trainable variables with floating numbers; their pushes are gradients (ApplyGradients), and
@@ -40,8 +40,8 @@ struct ParameterServerOptions {
 
 // A gradient of what this worker's replicas computed.
 struct VariableGradient {
-  VariablePtr variable;
-  Value gradient;  // tensor or slices
+  VariablePtr variable = {};
+  Value gradient = {};  // tensor or slices
 };
 
 // num_replicas_in_sync is that of one worker: workers are not in sync with each other.

@@ -75,6 +75,25 @@ absl::string_view ScatterOpName(ScatterOp op) {
   return "unknown";
 }
 
+Tensor NoInitialValue() {
+  static const Tensor* const none = new Tensor();
+  return *none;
+}
+
+absl::Status CheckVariable(absl::string_view method, const VariablePtr& variable) {
+  if (variable != nullptr) return Annotate(variable->CheckUsable(), method);
+  return absl::InvalidArgumentError(absl::StrCat(
+      method, ": the variable is null; check what CreateVariable returned before using it"));
+}
+
+absl::Status VariableBase::CheckUsable() const {
+  if (!traits_.strategy.is_destroyed()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("variable \"", name(),
+                   "\": the strategy that made it was destroyed; keep it as long as its variables "
+                   "are used"));
+}
+
 absl::StatusOr<Tensor> Variable::ReadRows(absl::Span<const int64_t> rows) {
   RETURN_IF_ERROR(CheckRows(*this, rows));
   ASSIGN_OR_RETURN(const Tensor whole, Read());
@@ -118,7 +137,11 @@ absl::StatusOr<Tensor> TensorFor(const Variable& variable, const Value& value) {
   if (value.is_host_number() && variable.shape().empty()) {
     return FullTensor(variable.dtype(), {}, value.number(), variable.device());
   }
-  ASSIGN_OR_RETURN(Tensor tensor, value.ToTensor());
+  absl::StatusOr<Tensor> read = value.ToTensor();
+  if (!read.ok()) {
+    return Annotate(read.status(), absl::StrCat("write to variable \"", variable.name(), "\""));
+  }
+  Tensor tensor = *std::move(read);
   if (value.kind() == Value::Kind::kArray) {
     ASSIGN_OR_RETURN(tensor, CastTensor(tensor, variable.dtype()));
   }

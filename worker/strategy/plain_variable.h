@@ -7,20 +7,21 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/synchronization/mutex.h"
+#include "worker/strategy/strategy_handle.h"
 #include "worker/strategy/variable.h"
 
 namespace cairn {
 
 // What a variable tells of itself.
 struct VariableTraits {
-  std::string name;
+  std::string name = {};
   DType dtype = DType::kFloat32;
-  Shape shape;
-  Device device;
+  Shape shape = {};
+  Device device = {};
   bool trainable = true;
   VariableSynchronization synchronization = VariableSynchronization::kAuto;
   VariableAggregation aggregation = VariableAggregation::kNone;
-  Strategy* strategy = nullptr;  // null: none
+  StrategyHandle strategy = {};
 };
 
 // Traits of a variable that `strategy` makes of `options`, whose first value is `initial`.
@@ -41,7 +42,8 @@ class VariableBase : public Variable {
   bool trainable() const override { return traits_.trainable; }
   VariableSynchronization synchronization() const override { return traits_.synchronization; }
   VariableAggregation aggregation() const override { return traits_.aggregation; }
-  Strategy* strategy() const override { return traits_.strategy; }
+  Strategy* strategy() const override { return traits_.strategy.get(); }
+  absl::Status CheckUsable() const override;
 
  protected:
   const VariableTraits& traits() const { return traits_; }
@@ -67,8 +69,9 @@ class PlainVariable : public VariableBase {
   Tensor tensor_ ABSL_GUARDED_BY(mutex_);
 };
 
-// `value` as it is written to `variable`: host numbers are cast and, where the variable is no
-// scalar, repeated. kInvalidArgument: another dtype or shape.
+// `value` as it is written to `variable`: arrays of host numbers, and for a scalar variable one
+// host number, are cast to its dtype. kInvalidArgument: another dtype or shape, a host number for a
+// variable that is no scalar.
 absl::StatusOr<Tensor> TensorFor(const Variable& variable, const Value& value);
 
 // kInvalidArgument: `variable` is a scalar, or a row outside it.

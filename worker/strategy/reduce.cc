@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "worker/ops/tensor_math.h"
@@ -12,9 +13,10 @@ namespace cairn {
 namespace {
 
 // Variables as the values that their copies hold.
-absl::StatusOr<Value> ReadCopies(const Value& value) {
+absl::StatusOr<Value> ReadCopies(absl::string_view method, const Value& value) {
   if (!value.is_variable()) return value;
   const VariablePtr& variable = value.variable();
+  RETURN_IF_ERROR(CheckVariable(method, variable));
   const std::vector<VariablePtr> copies = variable->components();
   if (copies.size() == 1) {
     ASSIGN_OR_RETURN(Tensor tensor, variable->Read());
@@ -28,6 +30,31 @@ absl::StatusOr<Value> ReadCopies(const Value& value) {
   return variable->synchronization() == VariableSynchronization::kOnRead
              ? Value::PerReplica(std::move(tensors))
              : Value::Mirrored(std::move(tensors));
+}
+
+// A list, tuple or dict, or none, which is as empty as they may be.
+bool IsStructure(const Value& value) {
+  return value.is_none() || value.is_sequence() || value.kind() == Value::Kind::kDict;
+}
+
+// A structure of what `fn` makes of the items of a structure.
+absl::StatusOr<Value> MapLeaves(const Value& value,
+                                absl::FunctionRef<absl::StatusOr<Value>(const Value&)> fn) {
+  if (value.is_none()) return value;
+  if (value.is_sequence()) {
+    Value::Sequence items;
+    for (const Value& item : value.items()) {
+      ASSIGN_OR_RETURN(Value mapped, fn(item));
+      items.push_back(std::move(mapped));
+    }
+    return value.kind() == Value::Kind::kList ? Value::List(std::move(items))
+                                              : Value::Tuple(std::move(items));
+  }
+  Value::Dict items;
+  for (const auto& [key, item] : value.dict()) {
+    ASSIGN_OR_RETURN(items[key], fn(item));
+  }
+  return Value::OfDict(std::move(items));
 }
 
 bool IsHostZero(const Value& value) {
@@ -67,6 +94,7 @@ absl::StatusOr<std::vector<Device>> Destinations::Devices() const {
     case Value::Kind::kTensor: return std::vector<Device>{value_.tensor().device()};
     case Value::Kind::kSlices: return std::vector<Device>{value_.slices().values.device()};
     case Value::Kind::kVariable: {
+      RETURN_IF_ERROR(CheckVariable("destinations", value_.variable()));
       std::vector<Device> devices;
       for (const VariablePtr& copy : value_.variable()->components()) {
         devices.push_back(copy->device());
@@ -80,6 +108,7 @@ absl::StatusOr<std::vector<Device>> Destinations::Devices() const {
         ASSIGN_OR_RETURN(const Tensor tensor, item.ToTensor());
         devices.push_back(tensor.device());
       }
+      if (devices.empty()) break;
       return devices;
     }
     default: break;
@@ -92,10 +121,11 @@ absl::StatusOr<std::vector<Device>> Destinations::Devices() const {
 
 absl::StatusOr<Value> Strategy::Reduce(ReduceOp op, const Value& value, const Axes& axes) {
   RETURN_IF_ERROR(CheckCrossReplica("Reduce"));
-  ASSIGN_OR_RETURN(const Value read, ReadCopies(value));
-  if (read.is_sequence() || read.kind() == Value::Kind::kDict || read.is_none()) {
-    return ReduceStructure(op, read, axes);
+  if (IsStructure(value)) {
+    return MapLeaves(value, [&](const Value& leaf) { return Reduce(op, leaf, axes); });
   }
+  RETURN_IF_ERROR(CheckComponents("Reduce", value));
+  ASSIGN_OR_RETURN(const Value read, ReadCopies("Reduce", value));
   if (axes.has_value()) return ReduceAxes(op, read, *axes);
   if (num_replicas_in_sync() == 1) {
     if (read.kind() != Value::Kind::kSlices) return read.ToTensor();
@@ -110,28 +140,11 @@ absl::StatusOr<Value> Strategy::Reduce(ReduceOp op, const Value& value, const Ax
 
 absl::StatusOr<Value> Strategy::ReducePlain(ReduceOp op, const Value& value) {
   if (op == ReduceOp::kMean || num_replicas_in_sync() == 1 || IsHostZero(value)) {
+    if (value.kind() == Value::Kind::kSlices) return value;
     ASSIGN_OR_RETURN(Tensor tensor, value.ToTensor());
     return Value(std::move(tensor));
   }
   return NotDistributed(value, op);
-}
-
-absl::StatusOr<Value> Strategy::ReduceStructure(ReduceOp op, const Value& value, const Axes& axes) {
-  if (value.is_none()) return value;
-  if (value.is_sequence()) {
-    Value::Sequence items;
-    for (const Value& item : value.items()) {
-      ASSIGN_OR_RETURN(Value reduced, Reduce(op, item, axes));
-      items.push_back(std::move(reduced));
-    }
-    return value.kind() == Value::Kind::kList ? Value::List(std::move(items))
-                                              : Value::Tuple(std::move(items));
-  }
-  Value::Dict items;
-  for (const auto& [key, item] : value.dict()) {
-    ASSIGN_OR_RETURN(items[key], Reduce(op, item, axes));
-  }
-  return Value::OfDict(std::move(items));
 }
 
 absl::StatusOr<Value> Strategy::ReduceAxes(ReduceOp op, const Value& value,
@@ -140,6 +153,10 @@ absl::StatusOr<Value> Strategy::ReduceAxes(ReduceOp op, const Value& value,
   std::vector<Value> sums;
   std::vector<Value> counts;
   for (const Tensor& tensor : tensors) {
+    if (tensor.is_text()) {
+      return absl::InvalidArgumentError(absl::StrCat("replica ", sums.size(), " gave ",
+                                                     tensor.TypeText(), ", and texts have no sum"));
+    }
     ASSIGN_OR_RETURN(const std::vector<int64_t> checked, CheckAxes(axes, tensor.rank()));
     int64_t count = 1;
     for (const int64_t axis : checked) count *= tensor.shape()[static_cast<size_t>(axis)];
@@ -157,7 +174,8 @@ absl::StatusOr<Value> Strategy::ReduceAxes(ReduceOp op, const Value& value,
 
 absl::StatusOr<Value> Strategy::Gather(const Value& value, int64_t axis) {
   RETURN_IF_ERROR(CheckCrossReplica("Gather"));
-  ASSIGN_OR_RETURN(const Value read, ReadCopies(value));
+  RETURN_IF_ERROR(CheckComponents("Gather", value));
+  ASSIGN_OR_RETURN(const Value read, ReadCopies("Gather", value));
   Value::Sequence locals;
   for (int32_t i = 0; i < local_replicas(); ++i) {
     ASSIGN_OR_RETURN(Value own, SelectReplica(read, i));
@@ -171,7 +189,11 @@ absl::StatusOr<Value> Strategy::ReduceTo(ReduceOp op, const Value& value,
                                          const Destinations& destinations) {
   RETURN_IF_ERROR(CheckCrossReplica("ReduceTo"));
   ASSIGN_OR_RETURN(const std::vector<Device> devices, destinations.Devices());
-  ASSIGN_OR_RETURN(const Value read, ReadCopies(value));
+  if (IsStructure(value)) {
+    return MapLeaves(value, [&](const Value& leaf) { return ReduceTo(op, leaf, destinations); });
+  }
+  RETURN_IF_ERROR(CheckComponents("ReduceTo", value));
+  ASSIGN_OR_RETURN(const Value read, ReadCopies("ReduceTo", value));
   Value::Sequence results;
   if (read.kind() == Value::Kind::kPerReplica) {
     ASSIGN_OR_RETURN(results, ReduceOnto(op, read.items(), devices));
@@ -192,7 +214,8 @@ absl::StatusOr<std::vector<Value>> Strategy::BatchReduceTo(
   std::vector<std::vector<Device>> devices;
   for (size_t i = 0; i < values.size(); ++i) {
     const auto& [value, destinations] = values[i];
-    ASSIGN_OR_RETURN(const Value read, ReadCopies(value));
+    RETURN_IF_ERROR(CheckComponents("BatchReduceTo", value));
+    ASSIGN_OR_RETURN(const Value read, ReadCopies("BatchReduceTo", value));
     if (read.kind() != Value::Kind::kPerReplica) {
       ASSIGN_OR_RETURN(results[i], ReduceTo(op, value, destinations));
       continue;
@@ -212,6 +235,10 @@ absl::StatusOr<std::vector<Value>> Strategy::BatchReduceTo(
 absl::StatusOr<Value> Strategy::BroadcastTo(const Value& value, const Destinations& destinations) {
   RETURN_IF_ERROR(CheckCrossReplica("BroadcastTo"));
   ASSIGN_OR_RETURN(const std::vector<Device> devices, destinations.Devices());
+  if (value.kind() == Value::Kind::kSlices) {
+    ASSIGN_OR_RETURN(std::vector<Value> slices, SpreadOver(value, devices));
+    return OneOrMirrored(std::move(slices));
+  }
   ASSIGN_OR_RETURN(const Tensor tensor, value.ToTensor());
   Value::Sequence copies;
   for (const Device device : devices) {

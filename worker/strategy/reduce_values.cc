@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "worker/ops/tensor_math.h"
 
@@ -38,6 +39,9 @@ absl::StatusOr<Value> ConcatSlices(absl::Span<const Value> values) {
 }  // namespace
 
 absl::StatusOr<Value> SumValues(absl::Span<const Value> values) {
+  if (values.empty()) {
+    return absl::InvalidArgumentError("found no values to reduce; give one for each local replica");
+  }
   const auto slices = static_cast<size_t>(std::count_if(values.begin(), values.end(), IsSlices));
   if (slices == values.size()) return ConcatSlices(values);
   if (slices != 0) {
@@ -47,6 +51,17 @@ absl::StatusOr<Value> SumValues(absl::Span<const Value> values) {
   std::vector<Tensor> tensors;
   for (const Value& value : values) {
     ASSIGN_OR_RETURN(Tensor tensor, value.ToTensor());
+    if (tensor.is_text()) {
+      return absl::InvalidArgumentError(absl::StrCat("replica ", tensors.size(), " gave ",
+                                                     tensor.TypeText(),
+                                                     ", and texts have no sum; gather them"));
+    }
+    if (!tensors.empty() &&
+        (tensor.dtype() != tensors[0].dtype() || tensor.shape() != tensors[0].shape())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("replica 0 gave ", tensors[0].TypeText(), ", replica ", tensors.size(),
+                       " gave ", tensor.TypeText(), "; all must give one dtype and shape"));
+    }
     tensors.push_back(std::move(tensor));
   }
   ASSIGN_OR_RETURN(Tensor sum, AddTensors(tensors));

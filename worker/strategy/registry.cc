@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
+#include "common/catch_exceptions.h"
 #include "common/nearest.h"
 #include "common/status.h"
 #include "worker/strategy/central_storage_strategy.h"
@@ -61,6 +62,10 @@ class Registry {
 
   absl::Status Add(absl::string_view name, StrategyFactory factory) {
     absl::MutexLock lock(&mutex_);
+    if (factory == nullptr && !factories_.contains(std::string(name))) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("strategy '", name, "': found no factory; give one that can be called"));
+    }
     if (factories_.emplace(std::string(name), std::move(factory)).second) return absl::OkStatus();
     return absl::AlreadyExistsError(
         absl::StrCat("a strategy named '", name, "' is registered; choose another name"));
@@ -117,7 +122,11 @@ absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(absl::string_view name,
   RETURN_IF_ERROR(factory.status());
   StrategyArguments filled = arguments;
   if (filled.devices.empty()) filled.devices = {Cpu(0)};
-  return (*factory)(filled);
+  const std::string whose = absl::StrCat("the factory of strategy '", name, "'");
+  Made made = CatchExceptions(whose, [&] { return (*factory)(filled); });
+  if (!made.ok() || *made != nullptr) return made;
+  return absl::InvalidArgumentError(
+      absl::StrCat(whose, " returned null; return a strategy or an error"));
 }
 
 std::vector<std::string> StrategyNames() { return Registry::Get().Names(); }

@@ -16,16 +16,17 @@ namespace cairn {
 
 // What a strategy is made of; each takes what it needs and refuses what contradicts it.
 struct StrategyArguments {
-  std::vector<Device> devices;       // of this process; empty: cpu:0
-  std::vector<std::string> workers;  // "host:port" of all workers, the chief first
+  std::vector<Device> devices = {};       // of this process; empty: cpu:0
+  std::vector<std::string> workers = {};  // "host:port" of all workers, the chief first
   int32_t worker_index = 0;
-  CommunicationOptions communication;
+  CommunicationOptions communication = {};
 };
 
 using StrategyFactory =
     std::function<absl::StatusOr<std::unique_ptr<Strategy>>(const StrategyArguments&)>;
 
 // Adds a strategy under `name`, from any thread at any time. kAlreadyExists: the name is taken.
+// kInvalidArgument: no factory.
 absl::Status RegisterStrategy(absl::string_view name, StrategyFactory factory);
 
 // Built in: one_device, mirrored, central_storage, multi_worker_mirrored.

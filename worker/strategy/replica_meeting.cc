@@ -5,10 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/catch_exceptions.h"
 #include "common/deadline.h"
 #include "common/status.h"
-#include "common/thrown.h"
-#include "glog/logging.h"
 #include "worker/strategy/strategy.h"
 
 namespace cairn {
@@ -38,17 +37,19 @@ absl::Status ReplicaMeeting::Obstacle() const {
     if (replica.state == State::kFinished) ended.push_back(named(i));
     if (replica.state != State::kArrived) continue;
     if (first == replicas_.size()) first = i;
-    if (replica.what != replicas_[first].what) {
+    const CallName& met = replicas_[first].call;
+    if (replica.call.what != met.what || replica.call.subject != met.subject) {
       return absl::FailedPreconditionError(
-          absl::StrCat("replicas met for different calls: replica ", first, " for ",
-                       replicas_[first].what, ", replica ", i, " for ", replica.what,
+          absl::StrCat("replicas met for different calls: replica ", first, " for ", met.what,
+                       ", replica ", i, " for ", replica.call.what,
+                       replica.call.what == met.what ? " (another object of that name)" : "",
                        "; every replica must make the same calls in the same order"));
     }
   }
   if (ended.empty() || first == replicas_.size()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "some replicas made a different number of MergeCall or collective calls: ", named(first),
-      " waits in ", replicas_[first].what, ", but ", absl::StrJoin(ended, ", "),
+      " waits in ", replicas_[first].call.what, ", but ", absl::StrJoin(ended, ", "),
       " ended without it; every replica must make the same calls in the same order"));
 }
 
@@ -67,12 +68,13 @@ void ReplicaMeeting::Release(const absl::StatusOr<std::vector<Value>>& results) 
   released_.SignalAll();
 }
 
-absl::StatusOr<Value> ReplicaMeeting::Meet(int32_t replica, std::string what, Value::Sequence args,
+absl::StatusOr<Value> ReplicaMeeting::Meet(int32_t replica, CallName call, Value::Sequence args,
                                            const Action& action) {
-  const Deadline deadline = Deadline::In(timeout_);
+  const absl::Duration timeout = call.timeout.value_or(timeout_);
+  const Deadline deadline = Deadline::In(timeout);
   absl::MutexLock lock(&mutex_);
   Replica& own = replicas_[static_cast<size_t>(replica)];
-  own.what = std::move(what);
+  own.call = std::move(call);
   own.args = std::move(args);
   own.action = &action;
   own.state = State::kArrived;
@@ -84,7 +86,7 @@ absl::StatusOr<Value> ReplicaMeeting::Meet(int32_t replica, std::string what, Va
         if (replicas_[i].state == State::kComputing) missing.push_back(absl::StrCat(i));
       }
       Release(absl::DeadlineExceededError(absl::StrCat(
-          "replica ", replica, " waited ", absl::FormatDuration(timeout_), " in ", own.what,
+          "replica ", replica, " waited ", absl::FormatDuration(timeout), " in ", own.call.what,
           " for replica ", absl::StrJoin(missing, ", "), ", still in its replica function")));
       break;
     }
@@ -124,9 +126,11 @@ void ReplicaMeeting::Serve() {
     std::vector<Value::Sequence> args;
     for (const Replica& replica : replicas_) args.push_back(replica.args);
     const Action& action = *replicas_[0].action;
+    const std::string what = replicas_[0].call.what;
     acting_ = true;
     mutex_.Unlock();
-    const absl::StatusOr<std::vector<Value>> results = action(args);
+    const absl::StatusOr<std::vector<Value>> results =
+        CatchExceptions(what, [&] { return action(args); });
     mutex_.Lock();
     acting_ = false;
     Release(results);
@@ -150,8 +154,8 @@ absl::StatusOr<std::vector<Value>> ReplicaMeeting::Merge(
     ASSIGN_OR_RETURN(Value value, Regroup(column));
     merged.push_back(std::move(value));
   }
-  ASSIGN_OR_RETURN(const Value result, CatchThrown("the function of MergeCall",
-                                                   [&] { return merge_fn(*strategy, merged); }));
+  ASSIGN_OR_RETURN(const Value result,
+                   merge_fn.Call("the function of MergeCall", *strategy, merged));
   std::vector<Value> results;
   for (size_t i = 0; i < of_replicas.size(); ++i) {
     ASSIGN_OR_RETURN(Value own, SelectReplica(result, static_cast<int32_t>(i)));

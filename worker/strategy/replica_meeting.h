@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,17 @@
 
 namespace cairn {
 
+// What replicas wait for each other for.
+struct CallName {
+  // "assign_add of variable \"w\"": for messages.
+  std::string what;
+  // The variable or other object that the call is of: replicas that name different ones do not
+  // meet, even where their texts are equal. Null: none.
+  const void* subject = nullptr;
+  // Of this replica's wait; none: the meeting's.
+  std::optional<absl::Duration> timeout = std::nullopt;
+};
+
 // All replicas arrive, then the thread that called Run does what they met for, then all go on. A
 // replica that ends while others wait for it, or arrives for something else, fails their meeting,
 // and every later one.
@@ -32,10 +44,10 @@ class ReplicaMeeting {
   // `timeout` bounds each wait for the others.
   ReplicaMeeting(int32_t replicas, absl::Duration timeout);
 
-  // Replica `replica` waits until all have arrived for `what`; replica 0's `action` is called in
+  // Replica `replica` waits until all have arrived for `call`; replica 0's `action` is called in
   // Run's thread and may use what its caller's stack holds. kFailedPrecondition: another replica
   // arrived for something else, or ended. kDeadlineExceeded: names who did not come.
-  absl::StatusOr<Value> Meet(int32_t replica, std::string what, Value::Sequence args,
+  absl::StatusOr<Value> Meet(int32_t replica, CallName call, Value::Sequence args,
                              const Action& action);
   // Replica `replica` has returned; no call of Meet is left or comes.
   void Finish(int32_t replica);
@@ -53,7 +65,7 @@ class ReplicaMeeting {
   enum class State { kComputing, kArrived, kFinished };
   struct Replica {
     State state = State::kComputing;
-    std::string what;
+    CallName call;
     Value::Sequence args;
     const Action* action = nullptr;
     absl::StatusOr<Value> result = Value();

@@ -7,6 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "worker/strategy/context.h"
 #include "worker/strategy/strategy.h"
+#include "worker/strategy/variable.h"
 
 namespace cairn {
 
@@ -17,9 +18,9 @@ struct Place {
   std::shared_ptr<ReplicaContext> context;  // kReplica
 };
 
-// kFailedPrecondition: this thread is in another strategy's scope or replica function. `method` and
-// `variable` are for the message.
-absl::StatusOr<Place> PlaceOf(const Strategy& strategy, absl::string_view method,
-                              absl::string_view variable);
+// Of a call to `variable`, which a strategy made; that one is alive until the call returns.
+// kFailedPrecondition: this thread is in another strategy's scope or replica function, or the
+// strategy was destroyed. `method` is for the message.
+absl::StatusOr<Place> PlaceOf(const Variable& variable, absl::string_view method);
 
 }  // namespace cairn

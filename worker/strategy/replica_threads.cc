@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "common/catch_exceptions.h"
+
 namespace cairn {
 
 ReplicaThreads::~ReplicaThreads() {
@@ -17,19 +19,24 @@ ReplicaThreads::~ReplicaThreads() {
   for (const std::unique_ptr<Worker>& worker : workers) worker->thread.join();
 }
 
-void ReplicaThreads::Start(std::function<void()> task) {
+absl::Status ReplicaThreads::Start(std::function<void()> task) {
   absl::MutexLock lock(&mutex_);
   if (idle_.empty()) {
-    workers_.push_back(std::make_unique<Worker>());
-    Worker* worker = workers_.back().get();
+    auto made = std::make_unique<Worker>();
+    Worker* const worker = made.get();
     worker->task = std::move(task);
-    worker->thread = std::thread([this, worker] { Work(worker); });
-    return;
+    const absl::Status started = CallCatching("starting the thread of a replica", [&] {
+      worker->thread = std::thread([this, worker] { Work(worker); });
+    });
+    if (!started.ok()) return absl::ResourceExhaustedError(started.message());
+    workers_.push_back(std::move(made));
+    return absl::OkStatus();
   }
   Worker* worker = idle_.back();
   idle_.pop_back();
   worker->task = std::move(task);
   worker->wake.Signal();
+  return absl::OkStatus();
 }
 
 void ReplicaThreads::Work(Worker* worker) {

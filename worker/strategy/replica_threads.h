@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 
 namespace cairn {
@@ -18,8 +19,9 @@ class ReplicaThreads {
   // Waits for what was started.
   ~ReplicaThreads();
 
-  // Calls `task` in a thread of its own, an idle one if there is one.
-  void Start(std::function<void()> task);
+  // Calls `task` in a thread of its own, an idle one if there is one. kResourceExhausted: the
+  // system has no thread for it.
+  absl::Status Start(std::function<void()> task);
 
  private:
   struct Worker {

@@ -15,9 +15,9 @@ namespace cairn {
 // start:stop:step. Negative bounds count from the end; bounds beyond the axis are cut to it; what
 // is not given is the end that the step comes from or goes to. `step` is not 0.
 struct Slice {
-  std::optional<int64_t> start;
-  std::optional<int64_t> stop;
-  std::optional<int64_t> step;
+  std::optional<int64_t> start = {};
+  std::optional<int64_t> stop = {};
+  std::optional<int64_t> step = {};
 };
 struct NewAxis {};   // an axis of extent 1
 struct Ellipsis {};  // as many whole axes as the other terms leave over; once
@@ -33,8 +33,8 @@ struct AxisRange {
 
 // An index, worked out for one shape.
 struct ResolvedIndex {
-  std::vector<AxisRange> axes;  // one for each axis of the array
-  Shape result;                 // without axes of numbers, with new ones
+  std::vector<AxisRange> axes = {};  // one for each axis of the array
+  Shape result = {};                 // without axes of numbers, with new ones
 };
 
 // Terms beyond those given take whole axes. kInvalidArgument: a number outside its axis, a step of
@@ -47,8 +47,8 @@ absl::StatusOr<Tensor> TakeIndex(const Tensor& tensor, const ResolvedIndex& inde
 
 // Where to take elements: a mask over the first axes of an array.
 struct BooleanMask {
-  Shape shape;
-  std::vector<bool> chosen;  // row-major, as many as `shape` has elements
+  Shape shape = {};
+  std::vector<bool> chosen = {};  // row-major, as many as `shape` has elements
 };
 
 // The chosen elements one after the other: [number chosen, extents after the mask's].

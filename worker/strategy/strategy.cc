@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
+#include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/log.h"
 #include "common/status.h"
-#include "common/thrown.h"
-#include "glog/logging.h"
 #include "worker/ops/tensor_math.h"
 #include "worker/strategy/context_stack.h"
 #include "worker/strategy/replica_meeting.h"
@@ -25,22 +26,12 @@ absl::Status NoFunction(absl::string_view method) {
       absl::StrCat(method, ": found no function; give one that can be called"));
 }
 
-bool HasDistributed(const Value& value) {
-  if (value.is_distributed()) return true;
-  if (value.is_sequence()) {
-    return std::any_of(value.items().begin(), value.items().end(), HasDistributed);
-  }
-  return value.kind() == Value::Kind::kDict &&
-         std::any_of(value.dict().begin(), value.dict().end(),
-                     [](const auto& item) { return HasDistributed(item.second); });
-}
-
 }  // namespace
 
 Scope& Scope::operator=(Scope&& other) noexcept {
-  CHECK(strategy_ == nullptr) << "a scope that is open cannot be assigned to";
-  strategy_ = std::exchange(other.strategy_, nullptr);
-  modes_ = other.modes_;
+  if (this == &other) return *this;
+  const Scope ended = std::move(*this);
+  entry_ = std::move(other.entry_);
   devices_ = other.devices_;
   creators_ = other.creators_;
   return *this;
@@ -49,38 +40,82 @@ Scope& Scope::operator=(Scope&& other) noexcept {
 Scope::~Scope() {
   const absl::Status status = Exit();
   LOG_IF(ERROR, !status.ok()) << status;
+  // Its thread drops it.
+  if (entry_ != nullptr) entry_->left = true;
 }
 
 absl::Status Scope::Exit() {
-  if (strategy_ == nullptr) return absl::OkStatus();
+  if (entry_ == nullptr) return absl::OkStatus();
   ContextStack& stack = ContextStack::OfThisThread();
-  const std::string name = strategy_->name();
+  const Strategy* const strategy = entry_->strategy.get();
+  if (strategy == nullptr || entry_->left) {
+    const bool destroyed = strategy == nullptr;
+    entry_ = nullptr;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the scope of a strategy was over before it was left: ",
+        destroyed ? "the strategy was destroyed" : "the function that entered it had returned",
+        "; leave a scope before that"));
+  }
+  const std::string name = strategy->name();
+  const auto own = std::find_if(stack.modes.begin(), stack.modes.end(),
+                                [this](const ContextMode& mode) { return mode.scope == entry_; });
+  if (own == stack.modes.end()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the scope of ", name,
+                     " was entered in another thread, or outside the function that leaves it; "
+                     "leave it where it was entered"));
+  }
   const auto still_open = [&name](absl::string_view what) {
     return absl::FailedPreconditionError(
         absl::StrCat(what, " nesting error: the scope of ", name, " is left while ", what,
                      " entered inside it is still open; leave the inner one first"));
   };
-  if (stack.modes.size() > modes_ + 1) return still_open("a strategy's scope");
+  if (own + 1 != stack.modes.end()) return still_open("a strategy's scope");
   if (stack.creators.size() > creators_) return still_open("a VariableCreatorScope");
-  if (strategy_->DefaultDevice().has_value() && stack.devices.size() > devices_) {
+  if (strategy->DefaultDevice().has_value() && stack.devices.size() > devices_) {
     return still_open("a DeviceScope");
   }
-  if (strategy_->DefaultDevice().has_value()) stack.devices.pop_back();
-  stack.modes.pop_back();
-  strategy_ = nullptr;
+  entry_->left = true;
+  entry_ = nullptr;
+  return absl::OkStatus();
+}
+
+StrategyHandle::StrategyHandle(Strategy* strategy) {
+  if (strategy != nullptr) *this = strategy->handle();
+}
+
+absl::Status CheckDevices(absl::string_view who, absl::Span<const Device> devices) {
+  if (devices.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(who, ": no device given; name at least one"));
+  }
+  std::set<Device> seen;
+  for (const Device device : devices) {
+    if (device.index < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(who, ": there is no device ", device.text(), "; devices count from 0"));
+    }
+    if (!seen.insert(device).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(who, ": device ", device.text(), " is given twice; name each once"));
+    }
+  }
   return absl::OkStatus();
 }
 
 Strategy::Strategy(std::vector<Device> worker_devices)
     : worker_devices_(std::move(worker_devices)), threads_(std::make_unique<ReplicaThreads>()) {
   CHECK(!worker_devices_.empty()) << "a strategy needs a device";
+  handle_.strategy_ = std::make_shared<std::atomic<Strategy*>>(this);
 }
 
-Strategy::~Strategy() = default;
+Strategy::~Strategy() { *handle_.strategy_ = nullptr; }
 
 absl::Status Strategy::CheckCrossReplica(absl::string_view method) const {
   const ContextMode* mode = ContextStack::OfThisThread().top();
-  if (mode == nullptr) return absl::OkStatus();
+  if (mode == nullptr) {
+    // Here, for constructors (OneDeviceStrategy's) have no errors.
+    return worker_devices_[0].index < 0 ? CheckDevices(name(), worker_devices_) : absl::OkStatus();
+  }
   if (mode->strategy != this) {
     return absl::FailedPreconditionError(
         absl::StrCat(name(), "::", method, " called where ", mode->strategy->name(),
@@ -94,16 +129,37 @@ absl::Status Strategy::CheckCrossReplica(absl::string_view method) const {
                    "): it requires cross-replica context; use GetReplicaContext()->MergeCall()"));
 }
 
+absl::Status Strategy::CheckComponents(absl::string_view method, const Value& value) const {
+  if (value.kind() == Value::Kind::kDict) {
+    for (const auto& [key, item] : value.dict()) RETURN_IF_ERROR(CheckComponents(method, item));
+    return absl::OkStatus();
+  }
+  if (value.is_sequence()) {
+    for (const Value& item : value.items()) RETURN_IF_ERROR(CheckComponents(method, item));
+    return absl::OkStatus();
+  }
+  if (!value.is_distributed() || value.items().size() == worker_devices_.size()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(name(), "::", method, ": ", value.TypeText(),
+                                                 " has ", value.items().size(),
+                                                 " components, the strategy ", local_replicas(),
+                                                 " local replicas; give one component for each"));
+}
+
 absl::StatusOr<Scope> Strategy::EnterScope() {
-  if (is_default()) return Scope(nullptr);
+  Scope scope;
+  if (is_default()) return scope;
   RETURN_IF_ERROR(CheckCrossReplica("EnterScope"));
   ContextStack& stack = ContextStack::OfThisThread();
-  Scope scope(this);
-  scope.modes_ = stack.modes.size();
-  if (const std::optional<Device> device = DefaultDevice()) stack.devices.push_back(*device);
+  const auto entry = std::make_shared<ScopeEntry>(this);
+  const std::shared_ptr<const std::atomic<bool>> left(entry, &entry->left);
+  if (const std::optional<Device> device = DefaultDevice())
+    stack.devices.push_back({*device, left});
+  stack.modes.push_back({this, nullptr, entry});
+  scope.entry_ = entry;
   scope.devices_ = stack.devices.size();
   scope.creators_ = stack.creators.size();
-  stack.modes.push_back({this, nullptr});
   return scope;
 }
 
@@ -112,12 +168,18 @@ absl::StatusOr<Value> Strategy::Run(const ReplicaFn& fn, absl::Span<const Value>
   if (is_default()) {
     ContextStack& stack = ContextStack::OfThisThread();
     ++stack.default_runs;
-    absl::StatusOr<Value> result = CatchThrown("the replica function", [&] { return fn(args); });
+    absl::StatusOr<Value> result = fn.Call("the replica function", args);
     --stack.default_runs;
     return result;
   }
   RETURN_IF_ERROR(CheckCrossReplica("Run"));
-  if (local_replicas() > 1) return RunReplicas(fn, args);
+  for (const Value& arg : args) RETURN_IF_ERROR(CheckComponents("Run", arg));
+  absl::StatusOr<Value> result = local_replicas() > 1 ? RunReplicas(fn, args) : RunOne(fn, args);
+  RunEnded(result.status());
+  return result;
+}
+
+absl::StatusOr<Value> Strategy::RunOne(const ReplicaFn& fn, absl::Span<const Value> args) {
   Value::Sequence own;
   for (const Value& arg : args) {
     ASSIGN_OR_RETURN(Value value, SelectReplica(arg, 0));
@@ -126,7 +188,7 @@ absl::StatusOr<Value> Strategy::Run(const ReplicaFn& fn, absl::Span<const Value>
   const PushedMode mode(
       this, std::make_shared<ReplicaContext>(this, nullptr, 0, worker_index(), worker_devices_[0]));
   const DeviceScope device(worker_devices_[0]);
-  return CatchThrown("the replica function", [&] { return fn(own); });
+  return fn.Call("the replica function", own);
 }
 
 absl::StatusOr<Value> Strategy::RunReplicas(const ReplicaFn& fn, absl::Span<const Value> args) {
@@ -140,26 +202,30 @@ absl::StatusOr<Value> Strategy::RunReplicas(const ReplicaFn& fn, absl::Span<cons
   }
   const PushedMode cross(this, nullptr);
   ReplicaMeeting meeting(local_replicas(), kMeetingTimeout);
-  const std::vector<VariableCreatorScope::Creator> creators = ContextStack::OfThisThread().creators;
+  const auto creators = ContextStack::OfThisThread().creators;
   const std::optional<int32_t> worker = CurrentWorker();
+  const CancellationToken cancellation = CurrentCancellation();
   std::vector<absl::StatusOr<Value>> results(count, Value());
   for (size_t i = 0; i < count; ++i) {
-    threads_->Start([&, i] {
-      const auto local = static_cast<int32_t>(i);
+    const auto local = static_cast<int32_t>(i);
+    const absl::Status started = threads_->Start([&, i, local] {
       {
         const PushedMode mode(
             this, std::make_shared<ReplicaContext>(this, &meeting, local,
                                                    worker_index() * local_replicas() + local,
                                                    worker_devices_[i]));
         const DeviceScope device(worker_devices_[i]);
-        const WorkerScope of_worker(worker);
+        const WorkerScope of_worker(worker, cancellation);
         ContextStack::OfThisThread().creators = creators;
-        results[i] = CatchThrown(absl::StrCat("the function of replica ", local),
-                                 [&] { return fn(own[i]); });
+        results[i] = fn.Call(absl::StrCat("the function of replica ", local), own[i]);
         ContextStack::OfThisThread().creators.clear();
       }
       meeting.Finish(local);
     });
+    if (!started.ok()) {
+      results[i] = started;
+      meeting.Finish(local);
+    }
   }
   meeting.Serve();
   // A replica that fails makes the others' meeting fail; what it said itself comes first.
@@ -176,31 +242,37 @@ absl::StatusOr<Value> Strategy::RunReplicas(const ReplicaFn& fn, absl::Span<cons
 
 absl::StatusOr<std::vector<Value>> Strategy::LocalResults(const Value& value) const {
   Value expanded = value;
+  if (value.is_variable()) RETURN_IF_ERROR(CheckVariable("LocalResults", value.variable()));
+  RETURN_IF_ERROR(CheckComponents("LocalResults", value));
   if (value.is_variable() && value.variable()->strategy() == this && local_replicas() > 1) {
     Value::Sequence copies;
     for (const VariablePtr& copy : value.variable()->components()) copies.emplace_back(copy);
     if (copies.size() == 1) return copies;
     expanded = Value::PerReplica(std::move(copies));
   }
+  // A number, tensor, … is one result. A structure is one for each replica, whatever it holds.
+  const bool of_each =
+      expanded.is_distributed() || expanded.is_sequence() || expanded.kind() == Value::Kind::kDict;
+  if (!of_each) return std::vector<Value>{expanded};
   std::vector<Value> results;
   for (int32_t i = 0; i < local_replicas(); ++i) {
     ASSIGN_OR_RETURN(Value own, SelectReplica(expanded, i));
     results.push_back(std::move(own));
   }
-  // What has no distributed value in it is one result, not one for each replica.
-  if (!HasDistributed(expanded)) results.resize(1);
   return results;
 }
 
 absl::StatusOr<Value> Strategy::DistributeValuesFromFunction(
-    const std::function<absl::StatusOr<Value>(const ValueContext&)>& fn) {
+    const ValueFunction<const ValueContext&>& fn) {
+  if (fn == nullptr) return NoFunction("DistributeValuesFromFunction");
   RETURN_IF_ERROR(CheckCrossReplica("DistributeValuesFromFunction"));
   std::optional<PushedMode> cross;
   if (!is_default()) cross.emplace(this, nullptr);
   Value::Sequence values;
   for (int32_t i = 0; i < local_replicas(); ++i) {
     ASSIGN_OR_RETURN(Value value,
-                     fn({worker_index() * local_replicas() + i, num_replicas_in_sync()}));
+                     fn.Call("the function of DistributeValuesFromFunction",
+                             {worker_index() * local_replicas() + i, num_replicas_in_sync()}));
     values.push_back(std::move(value));
   }
   if (values.size() == 1) return std::move(values[0]);
@@ -210,9 +282,7 @@ absl::StatusOr<Value> Strategy::DistributeValuesFromFunction(
 absl::StatusOr<Value> Strategy::Update(const VariablePtr& variable, const UpdateFn& fn,
                                        absl::Span<const Value> args) {
   if (fn == nullptr) return NoFunction("Update");
-  if (variable == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(name(), "::Update: the variable is null"));
-  }
+  RETURN_IF_ERROR(CheckVariable("Update", variable));
   const std::shared_ptr<ReplicaContext> replica = GetReplicaContext();
   const bool in_run = replica != nullptr && replica->strategy() == this &&
                       (!is_default() || ContextStack::OfThisThread().default_runs > 0);
@@ -222,7 +292,10 @@ absl::StatusOr<Value> Strategy::Update(const VariablePtr& variable, const Update
     if (!is_default()) cross.emplace(this, nullptr);
     return UpdateCopies(variable, fn, args);
   }
-  return replica->MergeCall(
+  return MergeCallFor(
+      *replica,
+      {.what = absl::StrCat("Update of variable \"", variable->name(), "\""),
+       .subject = variable.get()},
       [&variable, &fn](Strategy& strategy, absl::Span<const Value> merged) {
         return strategy.UpdateCopies(variable, fn, merged);
       },
@@ -247,9 +320,10 @@ absl::StatusOr<Value> Strategy::UpdateCopies(const VariablePtr& variable, const 
     }
     const PushedUpdate update(id);
     const DeviceScope device(copies[i]->device());
-    ASSIGN_OR_RETURN(Value result, fn(copies[i], own));
+    ASSIGN_OR_RETURN(Value result, fn.Call("the function of Update", copies[i], own));
     results.push_back(std::move(result));
   }
+  if (results.empty()) return Value();
   return Regroup(results);
 }
 
@@ -263,7 +337,7 @@ absl::StatusOr<Value> Strategy::UpdateNonSlot(absl::Span<const Device> devices, 
   for (size_t i = 0; i < devices.size(); ++i) {
     const PushedUpdate update(static_cast<int32_t>(i));
     const DeviceScope device(devices[i]);
-    ASSIGN_OR_RETURN(Value result, fn(args));
+    ASSIGN_OR_RETURN(Value result, fn.Call("the function of UpdateNonSlot", args));
     results.push_back(std::move(result));
   }
   if (results.empty()) return Value();
@@ -271,7 +345,7 @@ absl::StatusOr<Value> Strategy::UpdateNonSlot(absl::Span<const Device> devices, 
 }
 
 bool Strategy::VariableCreatedInScope(const VariablePtr& variable) const {
-  return variable->strategy() == this;
+  return variable != nullptr && variable->strategy() == this;
 }
 
 }  // namespace cairn

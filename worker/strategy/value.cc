@@ -1,11 +1,11 @@
 #include "worker/strategy/value.h"
 
 #include <algorithm>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status.h"
-#include "glog/logging.h"
 #include "worker/strategy/context.h"
 #include "worker/strategy/strategy.h"
 #include "worker/strategy/variable.h"
@@ -59,14 +59,28 @@ bool SameKeys(const Value::Dict& a, const Value::Dict& b) {
                     [](const auto& x, const auto& y) { return x.first == y.first; });
 }
 
+class WrongKind : public std::bad_variant_access {
+ public:
+  explicit WrongKind(std::string text) : text_(std::move(text)) {}
+  const char* what() const noexcept override { return text_.c_str(); }
+
+ private:
+  const std::string text_;
+};
+
 bool IsStructure(const Value& value) {
   return value.is_sequence() || value.kind() == Value::Kind::kDict;
 }
 
 }  // namespace
 
+void Value::ThrowWrongKind(const char* asked) const {
+  throw WrongKind(absl::StrCat("a Value was asked for ", asked, ", but is ", TypeText(),
+                               ": look at its kind() first"));
+}
+
 double Value::number() const {
-  return kind_ == Kind::kInteger ? static_cast<double>(integer()) : std::get<double>(content_);
+  return kind_ == Kind::kInteger ? static_cast<double>(integer()) : Get<double>("a number");
 }
 
 absl::string_view KindName(Value::Kind kind) {
@@ -95,7 +109,9 @@ std::string Value::TypeText() const {
     case Kind::kArray: return absl::StrCat("array ", array().text());
     case Kind::kTensor: return tensor().TypeText();
     case Kind::kSlices: return absl::StrCat("IndexedSlices of ", slices().values.TypeText());
-    case Kind::kVariable: return absl::StrCat("variable \"", variable()->name(), "\"");
+    case Kind::kVariable:
+      if (variable() == nullptr) return "a null variable";
+      return absl::StrCat("variable \"", variable()->name(), "\"");
     case Kind::kPerReplica:
     case Kind::kMirrored:
     case Kind::kList:
@@ -126,11 +142,14 @@ absl::StatusOr<Tensor> Value::ToTensor() const {
     case Kind::kNumber: return Tensor::Full(DType::kFloat32, {}, number());
     case Kind::kArray: return array();
     case Kind::kTensor: return tensor();
-    case Kind::kVariable: return variable()->Read();
+    case Kind::kVariable:
+      if (variable() == nullptr) break;
+      return variable()->Read();
     case Kind::kPerReplica:
     case Kind::kMirrored:
-      if (const auto context = GetReplicaContext();
-          context != nullptr && !context->strategy()->is_default()) {
+      if (const auto context = GetReplicaContext(); context != nullptr &&
+                                                    context->strategy() != nullptr &&
+                                                    !context->strategy()->is_default()) {
         ASSIGN_OR_RETURN(const Value own, SelectReplica(*this, context->local_replica()));
         return own.ToTensor();
       }

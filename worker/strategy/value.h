@@ -24,8 +24,8 @@ using VariablePtr = std::shared_ptr<Variable>;
 // Rows of a larger tensor: row i of `values` belongs at indices[i]. Rows may repeat; a sum of
 // slices is their concatenation.
 struct IndexedSlices {
-  Tensor indices;  // int64 [n]
-  Tensor values;   // [n, …]
+  Tensor indices = {};  // int64 [n]
+  Tensor values = {};   // [n, …]
 };
 
 // A value, cheap to copy: tensors and structures are shared.
@@ -86,22 +86,24 @@ class Value {
   bool is_distributed() const { return kind_ == Kind::kPerReplica || kind_ == Kind::kMirrored; }
   bool is_sequence() const { return kind_ == Kind::kList || kind_ == Kind::kTuple; }
 
-  // Each asks for its own kind; another is a bug of the caller.
-  int64_t integer() const { return std::get<int64_t>(content_); }
+  // Each asks for its own kind, which kind() tells. For another one they throw a
+  // std::bad_variant_access whose what() names both, which Strategy::Run and the other callers of
+  // functions return as kUnknown.
+  int64_t integer() const { return Get<int64_t>("an integer"); }
   // kInteger or kNumber.
   double number() const;
-  const std::string& text() const { return std::get<std::string>(content_); }
-  const Tensor& tensor() const { return std::get<Tensor>(content_); }
-  const Tensor& array() const { return std::get<Tensor>(content_); }
-  const IndexedSlices& slices() const { return std::get<IndexedSlices>(content_); }
-  const VariablePtr& variable() const { return std::get<VariablePtr>(content_); }
+  const std::string& text() const { return Get<std::string>("a text"); }
+  const Tensor& tensor() const { return Get<Tensor>("a tensor"); }
+  const Tensor& array() const { return Get<Tensor>("an array"); }
+  const IndexedSlices& slices() const { return Get<IndexedSlices>("IndexedSlices"); }
+  const VariablePtr& variable() const { return Get<VariablePtr>("a variable"); }
   // Of kPerReplica, kMirrored, kList, kTuple.
-  const Sequence& items() const { return *std::get<SharedSequence>(content_); }
-  const Dict& dict() const { return *std::get<SharedDict>(content_); }
+  const Sequence& items() const { return *Get<SharedSequence>("components or items"); }
+  const Dict& dict() const { return *Get<SharedDict>("a dict"); }
 
   // The tensor in it: a tensor itself, a host number (float32, int32), a variable's value as read
   // here, a distributed value's component inside a replica function. kInvalidArgument for anything
-  // else: a distributed value has no single value outside a replica function.
+  // else: a distributed value has no single value outside a replica function, a null variable none.
   absl::StatusOr<Tensor> ToTensor() const;
 
   // "PerReplica(float32 [2], float32 [1])": for messages.
@@ -116,6 +118,13 @@ class Value {
     return std::make_shared<const Sequence>(std::move(items));
   }
   static SharedDict Share(Dict items) { return std::make_shared<const Dict>(std::move(items)); }
+
+  template <typename T>
+  const T& Get(const char* asked) const {
+    if (const T* found = std::get_if<T>(&content_)) return *found;
+    ThrowWrongKind(asked);
+  }
+  [[noreturn]] void ThrowWrongKind(const char* asked) const;
 
   Value(Kind kind, Content content) : kind_(kind), content_(std::move(content)) {}
 

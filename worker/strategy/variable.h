@@ -1,6 +1,7 @@
 // Variables of the tf.distribute kind: created under a strategy, read and written by its rules.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -28,13 +29,16 @@ enum class VariableAggregation { kNone, kSum, kMean, kOnlyFirstReplica };
 absl::string_view SynchronizationName(VariableSynchronization synchronization);  // "ON_READ"
 absl::string_view AggregationName(VariableAggregation aggregation);  // "ONLY_FIRST_REPLICA"
 
+// What VariableOptions::initial_value is where none is given.
+Tensor NoInitialValue();
+
 struct VariableOptions {
   std::string name = "Variable";
   // The first copy's value; the other copies take that one. `initializer` is called once, where
-  // the variable is made; without one, `initial_value` is taken.
-  Tensor initial_value;
-  std::function<absl::StatusOr<Tensor>()> initializer;
-  std::optional<bool> trainable;  // default: synchronization is not kOnRead
+  // the variable is made; without one, `initial_value` is taken. One of them must be given.
+  Tensor initial_value = NoInitialValue();
+  std::function<absl::StatusOr<Tensor>()> initializer = {};
+  std::optional<bool> trainable = {};  // default: synchronization is not kOnRead
   VariableSynchronization synchronization = VariableSynchronization::kAuto;
   VariableAggregation aggregation = VariableAggregation::kNone;
   // One variable on each worker, not one on the servers: ParameterServerStrategy alone.
@@ -65,8 +69,10 @@ class Variable : public std::enable_shared_from_this<Variable> {
   virtual bool trainable() const = 0;
   virtual VariableSynchronization synchronization() const = 0;
   virtual VariableAggregation aggregation() const = 0;
-  // The strategy that made it; null for a plain variable.
+  // The strategy that made it; null for a plain variable, and after the strategy was destroyed.
   virtual Strategy* strategy() const { return nullptr; }
+  // kFailedPrecondition: the strategy that made it was destroyed. Calls that need it say so too.
+  virtual absl::Status CheckUsable() const { return absl::OkStatus(); }
   // Its copies on this process' devices, each a plain variable; for a plain one, itself.
   virtual std::vector<VariablePtr> components() { return {shared_from_this()}; }
 
@@ -88,14 +94,20 @@ class Variable : public std::enable_shared_from_this<Variable> {
   virtual absl::Status Scatter(ScatterOp op, const IndexedSlices& slices) = 0;
 };
 
+// Variable::CheckUsable; kInvalidArgument: `variable` is null. `method` begins the messages.
+absl::Status CheckVariable(absl::string_view method, const VariablePtr& variable);
+
 // Makes a variable under the current strategy (in its scope, or in a replica function, where every
-// replica must make the same ones in the same order). kInvalidArgument: a synchronization or
-// aggregation that the strategy does not know for this dtype; kFailedPrecondition: names that
-// differ between the replicas.
+// replica must make the same ones in the same order); never null. kInvalidArgument: neither an
+// initial value nor an initializer, a synchronization or aggregation that the strategy does not
+// know for this dtype; kFailedPrecondition: names that differ between the replicas; kUnknown: the
+// initializer or a variable creator threw an exception.
 absl::StatusOr<VariablePtr> CreateVariable(const VariableOptions& options);
 
 // While it lives, CreateVariable in this thread goes through `creator`, which may change the
-// options and calls `next`, or makes a variable of its own; the innermost is called first.
+// options and calls `next`, or makes a variable of its own: CreateVariable inside it goes through
+// the outer creators alone. The innermost is called first. A scope may be destroyed in another
+// thread, or before a scope inside it.
 class VariableCreatorScope {
  public:
   using Next = std::function<absl::StatusOr<VariablePtr>(const VariableOptions&)>;
@@ -106,7 +118,7 @@ class VariableCreatorScope {
   VariableCreatorScope& operator=(const VariableCreatorScope&) = delete;
 
  private:
-  size_t depth_;
+  const std::shared_ptr<std::atomic<bool>> left_;
 };
 
 }  // namespace cairn

@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "common/log.h"
 #include "common/status.h"
-#include "glog/logging.h"
 #include "worker/ops/tensor_math.h"
 #include "worker/strategy/context_stack.h"
 #include "worker/strategy/plain_variable.h"
@@ -27,9 +27,7 @@ absl::Status Wrong(const Variable& variable, absl::string_view what) {
 absl::StatusOr<Strategy*> StrategyOf(absl::Span<const VariablePtr> variables) {
   Strategy* found = nullptr;
   for (const VariablePtr& variable : variables) {
-    if (variable == nullptr) {
-      return absl::InvalidArgumentError("optimizer: one of the variables is null");
-    }
+    RETURN_IF_ERROR(CheckVariable("optimizer", variable));
     Strategy* const own =
         variable->strategy() != nullptr ? variable->strategy() : &DefaultStrategy();
     if (found != nullptr && found != own) {
@@ -67,7 +65,7 @@ absl::Status CallMerged(Strategy& strategy, absl::string_view method, absl::Span
     RETURN_IF_ERROR(fn(/*in_replicas=*/true, merged));
     return Value();
   };
-  return replica->MergeCall(merge, args).status();
+  return MergeCallFor(*replica, {.what = std::string(method)}, merge, args).status();
 }
 
 Value ListOf(absl::Span<const VariablePtr> variables) {
@@ -255,9 +253,12 @@ absl::Status VariableOptimizer::Build(absl::Span<const VariablePtr> variables) {
 
 absl::Status VariableOptimizer::BuildLocked(Strategy& strategy,
                                             absl::Span<const VariablePtr> variables) {
-  if (strategy_ != nullptr && strategy_ != &strategy) {
-    return Wrong(*variables[0], absl::StrCat("it is of ", strategy.name(), ", the optimizer's are ",
-                                             "of ", strategy_->name(), "; make one for each"));
+  const Strategy* const own = strategy_.get();
+  if (strategy_.is_destroyed() || (own != nullptr && own != &strategy)) {
+    return Wrong(*variables[0],
+                 absl::StrCat("it is of ", strategy.name(), ", the optimizer's are of ",
+                              own == nullptr ? "a strategy that was destroyed" : own->name(),
+                              "; make one for each"));
   }
   for (const VariablePtr& variable : variables) {
     if (iterations_ == nullptr) {
@@ -267,7 +268,7 @@ absl::Status VariableOptimizer::BuildLocked(Strategy& strategy,
                                    .initial_value = Tensor::Zeros(DType::kInt64, {}),
                                    .trainable = false,
                                    .aggregation = VariableAggregation::kOnlyFirstReplica}));
-      strategy_ = &strategy;
+      strategy_ = strategy.handle();
     }
     if (entry_of_.contains(variable.get())) continue;
     Entry entry{.variable = variable, .slots = {}};

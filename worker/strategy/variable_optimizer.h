@@ -26,8 +26,8 @@ class PlainVariable;
 // `gradient` is a tensor of the variable's dtype and shape, IndexedSlices of its rows, or none: the
 // variable is left out.
 struct GradientAndVariable {
-  Value gradient;
-  VariablePtr variable;
+  Value gradient = {};
+  VariablePtr variable = {};
 };
 
 struct ApplyGradientsOptions {
@@ -42,8 +42,9 @@ struct ApplyGradientsOptions {
 // device), and not ON_READ. Those on parameter servers have their optimizer there:
 // ParameterServerStrategy::ApplyGradients.
 //
-// The strategy outlives the optimizer. Thread safety: every method may be called from several
-// threads at once; an update is made whole before the next begins.
+// After its strategy was destroyed, Build and ApplyGradients are kFailedPrecondition. Thread
+// safety: every method may be called from several threads at once; an update is made whole before
+// the next begins.
 class VariableOptimizer {
  public:
   // `name` is what its variables' names begin with; "" is config.type. kInvalidArgument: errors of
@@ -124,7 +125,7 @@ class VariableOptimizer {
   // For gradients of rows: clipvalue bounded them before repeated rows were added up.
   const std::unique_ptr<Optimizer> optimizer_of_rows_;
   mutable absl::Mutex mutex_;
-  Strategy* strategy_ ABSL_GUARDED_BY(mutex_) = nullptr;  // null: nothing was built
+  StrategyHandle strategy_ ABSL_GUARDED_BY(mutex_);  // of no strategy: nothing was built
   VariablePtr iterations_ ABSL_GUARDED_BY(mutex_);
   std::vector<Entry> entries_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<const Variable*, size_t> entry_of_ ABSL_GUARDED_BY(mutex_);

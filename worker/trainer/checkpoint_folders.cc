@@ -78,6 +78,18 @@ absl::StatusOr<CheckpointFolders> ListCheckpoints(const std::string& directory,
   return folders;
 }
 
+std::vector<std::string> NotKept(const CheckpointFolders& folders, int64_t keep) {
+  const std::vector<CheckpointManifest>& all = folders.finished;
+  std::vector<std::string> names;
+  for (size_t i = 0; static_cast<int64_t>(i) + keep < static_cast<int64_t>(all.size()); ++i) {
+    const bool surpassed =
+        std::any_of(all.begin() + static_cast<ptrdiff_t>(i) + 1, all.end(),
+                    [&](const CheckpointManifest& later) { return later.step >= all[i].step; });
+    if (surpassed) names.push_back(all[i].name);
+  }
+  return names;
+}
+
 absl::Status RemoveManifest(const std::string& folder) {
   const std::string path = PathOf(folder, CheckpointManifest::kFileName);
   if (unlink(path.c_str()) == 0 || errno == ENOENT) return absl::OkStatus();

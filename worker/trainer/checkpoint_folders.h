@@ -30,6 +30,10 @@ struct CheckpointFolders {
 absl::StatusOr<CheckpointFolders> ListCheckpoints(const std::string& directory,
                                                   absl::string_view job);
 
+// Names of those that the newest `keep` make superfluous: none whose successor has fewer steps, as
+// where the job began anew, until one with as many has come.
+std::vector<std::string> NotKept(const CheckpointFolders& folders, int64_t keep);
+
 // Makes an unfinished one of a finished one.
 absl::Status RemoveManifest(const std::string& folder);
 // Removes the folder of a checkpoint whose parts the servers have deleted. OK where it is gone.

@@ -1,7 +1,5 @@
 #include "worker/trainer/checkpoint_follower.h"
 
-#include <glog/logging.h>
-
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -12,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/deadline.h"
+#include "common/log.h"
 #include "common/status.h"
 #include "common/time_text.h"
 #include "worker/trainer/checkpoint_folders.h"

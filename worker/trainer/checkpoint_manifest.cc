@@ -1,11 +1,9 @@
 #include "worker/trainer/checkpoint_manifest.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
+#include <set>
 #include <stdexcept>
 #include <utility>
 
@@ -15,13 +13,21 @@
 #include "absl/strings/str_format.h"
 #include "common/dtype.h"
 #include "common/hash.h"
+#include "common/regular_file.h"
 #include "common/status.h"
+#include "common/timeline.h"
+#include "common/version.h"
 #include "worker/trainer/part_file.h"
 
 namespace cairn {
+
+static_assert(CheckpointManifest::kFormat == kCheckpointFormat);  // what --version prints
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// A file of a server takes some 100 bytes of it, a worker 1.5 KiB.
+constexpr int64_t kMaxManifestBytes = 64 << 20;
 
 std::string Hex(uint64_t number) { return absl::StrFormat("%016x", number); }
 
@@ -109,6 +115,43 @@ absl::Status Damaged(const std::string& path, absl::string_view why) {
       "): name another checkpoint by checkpoint.restore, or bring this ", "file back from a copy"));
 }
 
+std::string WhatCannotBe(const ServerCheckpoint& server) {
+  const std::string name = absl::StrCat("ps:", server.server);
+  // One that had left the cluster has neither.
+  if (server.files.empty() && (server.server == 0 || !server.folder.empty())) {
+    return absl::StrCat("it names no file of ", name);
+  }
+  std::set<absl::string_view> names;
+  for (const CheckpointFile& file : server.files) {
+    if (file.bytes < 0) return absl::StrCat("a file of ", name, " has ", file.bytes, " bytes");
+    if (!names.insert(file.name).second) {
+      return absl::StrCat("it names ", file.name, " of ", name, " twice");
+    }
+  }
+  for (const CheckpointWorker& worker : server.workers) {
+    if (worker.worker >= 0 && worker.incarnation >= 0 && worker.sequence >= 0) continue;
+    return absl::StrCat("worker ", worker.worker, " has incarnation ", worker.incarnation,
+                        " and sequence ", worker.sequence, " on ", name);
+  }
+  return "";
+}
+
+// Of a manifest that is as somebody wrote it; empty: nothing.
+std::string WhatCannotBe(const CheckpointManifest& manifest) {
+  if (manifest.step < 0) return absl::StrCat("its step is ", manifest.step);
+  if (manifest.number < 0) return absl::StrCat("its number is ", manifest.number);
+  if (manifest.servers.empty()) return "it names no server";
+  for (size_t s = 0; s < manifest.servers.size(); ++s) {
+    const ServerCheckpoint& server = manifest.servers[s];
+    if (server.server != static_cast<int32_t>(s)) {
+      return absl::StrCat("it names ps:", server.server, " where ps:", s, " is due");
+    }
+    std::string wrong = WhatCannotBe(server);
+    if (!wrong.empty()) return wrong;
+  }
+  return "";
+}
+
 }  // namespace
 
 absl::Status CheckpointManifest::WriteTo(const std::string& folder) const {
@@ -133,14 +176,16 @@ absl::Status CheckpointManifest::WriteTo(const std::string& folder) const {
 
 absl::StatusOr<CheckpointManifest> CheckpointManifest::ReadFrom(const std::string& folder) {
   const std::string path = PathIn(folder);
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return absl::ErrnoToStatus(errno, absl::StrCat("reading ", path));
-  std::ostringstream text;
-  if (!(text << in.rdbuf())) return Damaged(path, "it is empty or cannot be read");
+  const absl::StatusOr<std::string> text = ReadRegularFile(path, kMaxManifestBytes);
+  if (absl::IsFailedPrecondition(text.status()) || absl::IsOutOfRange(text.status())) {
+    return Damaged(path, text.status().message());
+  }
+  if (!text.ok()) return text.status();
+  if (text->empty()) return Damaged(path, "it is empty");
   CheckpointManifest manifest;
   // nlohmann-json tells by exceptions; they end here.
   try {
-    Json json = Json::parse(text.str(), RefuseDepth);
+    Json json = Json::parse(*text, RefuseDepth);
     const int64_t format = json.at("format").get<int64_t>();
     if (format != kFormat) {
       return absl::FailedPreconditionError(absl::StrCat(path, " has format ", format,
@@ -155,14 +200,17 @@ absl::StatusOr<CheckpointManifest> CheckpointManifest::ReadFrom(const std::strin
     manifest.number = json.at("number").get<int64_t>();
     manifest.step = json.at("step").get<int64_t>();
     manifest.finished = json.value("finished", false);  // absent before there were evaluators
-    manifest.timeline = json.at("timeline").get<int64_t>();
+    manifest.timeline = TimelineOfManifest(json.at("timeline").get<int64_t>());
     manifest.made = json.at("made").get<std::string>();
     manifest.seconds = json.at("seconds").get<double>();
     for (const Json& server : json.at("servers")) manifest.servers.push_back(ServerFrom(server));
   } catch (const std::exception& error) {
-    return Damaged(path, error.what());
+    // It quotes the file.
+    return Damaged(path, absl::Utf8SafeCHexEscape(absl::string_view(error.what()).substr(0, 300)));
   }
-  return manifest;
+  const std::string wrong = WhatCannotBe(manifest);
+  return wrong.empty() ? absl::StatusOr<CheckpointManifest>(std::move(manifest))
+                       : Damaged(path, wrong);
 }
 
 }  // namespace cairn

@@ -25,7 +25,7 @@ struct CheckpointManifest {
   int64_t number = 0;  // counts the job's checkpoints in the directory: the newest has the highest
   int64_t step = 0;    // of the first worker when it asked; each worker's own is its position's
   bool finished = false;  // the run had ended
-  int64_t timeline = 0;   // restores of the job before
+  int64_t timeline = 0;   // that the servers held (common/timeline.h)
   std::string made;       // "2030-01-31T12:34:56Z"
   double seconds = 0;     // it took
   std::vector<ServerCheckpoint> servers;

@@ -1,7 +1,5 @@
 #include "worker/trainer/checkpointer.h"
 
-#include <glog/logging.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
@@ -12,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
+#include "common/log.h"
 #include "common/status.h"
 #include "thrift/limits.h"
 #include "worker/trainer/checkpoint_folders.h"
@@ -124,9 +123,7 @@ absl::Status Checkpointer::DeleteOld(Deadline deadline) {
   ASSIGN_OR_RETURN(const CheckpointFolders folders, ListCheckpoints(directory_, job_));
   for (const std::string& why : folders.damaged) LOG(WARNING) << why;
   std::vector<std::string> names = folders.unfinished;
-  const int64_t old = static_cast<int64_t>(folders.finished.size()) - keep_;
-  for (int64_t i = 0; i < old; ++i) {
-    const std::string& name = folders.finished[static_cast<size_t>(i)].name;
+  for (const std::string& name : NotKept(folders, keep_)) {
     RETURN_IF_ERROR(RemoveManifest(absl::StrCat(directory_, "/", name)));
     names.push_back(name);
   }
@@ -136,6 +133,20 @@ absl::Status Checkpointer::DeleteOld(Deadline deadline) {
     RETURN_IF_ERROR(RemoveEmptyCheckpoint(absl::StrCat(directory_, "/", name)));
   }
   return absl::OkStatus();
+}
+
+absl::Status EndCheckpoints(const JobConfig& job, PsClient& client, Checkpointer* running,
+                            int64_t step) {
+  if (running != nullptr) return running->End(step);
+  if (job.checkpoint.directory.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::unique_ptr<Checkpointer> checkpointer,
+                   Checkpointer::Create(job, client));
+  ASSIGN_OR_RETURN(const CheckpointFolders folders,
+                   ListCheckpoints(job.checkpoint.directory, job.name));
+  const bool has_it = std::any_of(
+      folders.finished.begin(), folders.finished.end(),
+      [step](const CheckpointManifest& one) { return one.finished && one.step == step; });
+  return has_it ? absl::OkStatus() : checkpointer->End(step);
 }
 
 }  // namespace cairn

@@ -66,4 +66,9 @@ class Checkpointer {
   std::thread thread_;
 };
 
+// The last checkpoint of a run, where checkpoint.directory is named: by `running`, which has made
+// those before. nullptr: this start took no step, so the checkpoint is made where it is missing.
+absl::Status EndCheckpoints(const JobConfig& job, PsClient& client, Checkpointer* running,
+                            int64_t step);
+
 }  // namespace cairn

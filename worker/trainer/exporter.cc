@@ -7,12 +7,15 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/log.h"
 #include "common/shape.h"
 #include "common/status.h"
 #include "worker/trainer/exit_status.h"
@@ -67,9 +70,25 @@ absl::Status ExportTable(PsClient& client, const VariableSpec& spec, ArrayWriter
                     sorted_rows);
 }
 
+using Json = nlohmann::ordered_json;
+
+// All that two variables may share.
+Json SpecJson(const VariableSpec& spec) {
+  const InitializerConfig initializer = WithDefaults(spec.initializer);
+  Json json = {{"kind", spec.kind == VariableKind::kDense ? "dense" : "embedding"},
+               {"dtype", std::string(DTypeName(spec.dtype))},
+               {"shape", spec.shape}};
+  if (spec.kind == VariableKind::kDense) return json;
+  json["initializer"] = {{"type", initializer.type}, {"seed", initializer.seed}};
+  for (const auto& [name, value] : initializer.arguments) json["initializer"][name] = value;
+  json["row_values"] = std::string(RowFormatName(spec.row_storage.values));
+  return json;
+}
+
 absl::StatusOr<std::unique_ptr<ArrayWriter>> MakeWriter(const std::string& path,
-                                                        absl::Span<const VariableSpec> specs) {
-  if (!absl::EndsWith(path, ".safetensors")) return NpzWriter::Create(path);
+                                                        absl::Span<const VariableSpec> specs,
+                                                        const std::string& metadata) {
+  if (!absl::EndsWith(path, ".safetensors")) return NpzWriter::Create(path, metadata);
   std::vector<std::string> names = {std::string(kVocabulary)};
   for (const VariableSpec& spec : specs) {
     if (spec.kind == VariableKind::kDense) {
@@ -79,7 +98,7 @@ absl::StatusOr<std::unique_ptr<ArrayWriter>> MakeWriter(const std::string& path,
       names.push_back(absl::StrCat(spec.name, kValuesSuffix));
     }
   }
-  return SafetensorsWriter::Create(path, names);
+  return SafetensorsWriter::Create(path, names, metadata);
 }
 
 }  // namespace
@@ -110,17 +129,56 @@ absl::Status CheckExportPlace(const std::string& path) {
 }
 
 absl::Status ExportVariables(PsClient& client, absl::Span<const VariableSpec> specs,
-                             absl::Span<const std::string> vocabulary, const std::string& path,
+                             const ExportNotes& notes, const std::string& path,
                              absl::Duration call_timeout) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<ArrayWriter> writer, MakeWriter(path, specs));
+  if (path.empty()) return absl::OkStatus();
+  std::string metadata = ExportMetadata(specs, notes);
+  if (absl::EndsWith(path, ".npz") && metadata.size() > NpzWriter::kMaxMetadataBytes) {
+    LOG(WARNING) << path << " is written without the metadata of its " << specs.size()
+                 << " variables, which is too long for .npz: export to .safetensors";
+    metadata.clear();
+  }
+  ASSIGN_OR_RETURN(const std::unique_ptr<ArrayWriter> writer, MakeWriter(path, specs, metadata));
   for (const VariableSpec& spec : specs) {
     const Deadline deadline = Deadline::In(call_timeout);
     RETURN_IF_ERROR(spec.kind == VariableKind::kDense
                         ? ExportDense(client, spec, *writer, deadline)
                         : ExportTable(client, spec, *writer, deadline));
   }
-  if (!vocabulary.empty()) RETURN_IF_ERROR(writer->AddStrings(kVocabulary, vocabulary));
+  if (!notes.vocabulary.empty()) {
+    RETURN_IF_ERROR(writer->AddStrings(kVocabulary, notes.vocabulary));
+  }
   return writer->Finish();
+}
+
+std::string ExportMetadata(absl::Span<const VariableSpec> specs, const ExportNotes& notes) {
+  Json json = {{"cairn_export", 1}};
+  if (notes.job != nullptr) {
+    json["job"] = notes.job->name;
+    const ModelConfig& model = notes.job->model;
+    json["model"] = {{"type", model.type},
+                     {"loss", model.loss},
+                     {"classes", model.classes},
+                     {"hash_buckets", model.embedding.hash_buckets}};
+    json["data"] = {{"format", notes.job->data.format}};
+  }
+  // Variables that differ in nothing but their names are told once.
+  std::vector<std::pair<Json, Json>> groups;
+  for (const VariableSpec& spec : specs) {
+    const Json shared = SpecJson(spec);
+    const auto found = std::find_if(groups.begin(), groups.end(),
+                                    [&](const auto& group) { return group.first == shared; });
+    Json& names =
+        found != groups.end() ? found->second : groups.emplace_back(shared, Json::array()).second;
+    names.push_back(spec.name);
+  }
+  json["variables"] = Json::array();
+  for (auto& [shared, names] : groups) {
+    Json group = {{"names", std::move(names)}};
+    group.update(shared);
+    json["variables"].push_back(std::move(group));
+  }
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace cairn

@@ -1,7 +1,5 @@
 #include "worker/trainer/job_restore.h"
 
-#include <glog/logging.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
@@ -11,7 +9,9 @@
 #include "absl/time/clock.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
+#include "common/log.h"
 #include "common/status.h"
+#include "common/timeline.h"
 #include "worker/trainer/checkpoint_folders.h"
 #include "worker/trainer/exit_status.h"
 
@@ -25,11 +25,8 @@ constexpr absl::Duration kPollInterval = absl::Milliseconds(50);
 constexpr absl::Duration kDescribeTimeout = absl::Minutes(1);
 
 // ps:0 holds the roster, and a restore comes to ps:0 last.
-absl::StatusOr<bool> HoldsJob(PsClient& client, bool* anything) {
-  ASSIGN_OR_RETURN(const std::vector<VariableSpec> specs,
-                   client.Describe(Deadline::In(kDescribeTimeout)));
-  if (anything != nullptr) *anything = !specs.empty();
-  return HasRoster(specs);
+bool HoldsJob(const JobHoldings& holdings) {
+  return holdings.disagreement.empty() && HasRoster(holdings.specs);
 }
 
 std::string Absolute(const std::string& path) {
@@ -86,15 +83,9 @@ absl::StatusOr<Chosen> Choose(const JobConfig& job) {
   return chosen;
 }
 
-// Rises with every restore, of the same checkpoint too: seconds since 2020, or one more than the
-// checkpoint's where the clock was set back.
-int64_t NextTimeline(const CheckpointManifest& manifest) {
-  static const absl::Time epoch = absl::FromCivil(absl::CivilDay(2020, 1, 1), absl::UTCTimeZone());
-  return std::max(manifest.timeline + 1, absl::ToInt64Seconds(absl::Now() - epoch));
-}
-
 RestoreSource SourceOf(const Chosen& chosen) {
-  RestoreSource source{.job = chosen.manifest.job, .timeline = NextTimeline(chosen.manifest)};
+  RestoreSource source{.job = chosen.manifest.job,
+                       .timeline = NewTimeline(0, chosen.manifest.timeline)};
   for (const ServerCheckpoint& server : chosen.manifest.servers) {
     // Beside the manifest, wherever the checkpoint has been moved to.
     source.folders.push_back(
@@ -111,22 +102,33 @@ bool RestoreWanted(const CheckpointConfig& checkpoint) {
 }
 
 absl::Status RestoreJob(PsClient& client, const JobConfig& job, bool fresh) {
-  bool anything = false;
-  ASSIGN_OR_RETURN(const bool holds, HoldsJob(client, &anything));
-  if (holds && !fresh) {
-    if (job.checkpoint.restore != kLatest) {
+  ASSIGN_OR_RETURN(const JobHoldings holdings, client.Examine(Deadline::In(kDescribeTimeout)));
+  if (HoldsJob(holdings) && !fresh) {
+    if (RestoreWanted(job.checkpoint) && job.checkpoint.restore != kLatest) {
       LOG(INFO) << "job '" << job.name << "': the servers hold it, so checkpoint.restore is not "
                 << "used; --fresh goes back to that checkpoint";
     }
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const Chosen chosen, Choose(job));
-  if (chosen.folder.empty()) return absl::OkStatus();
+  Chosen chosen;
+  if (RestoreWanted(job.checkpoint)) {
+    ASSIGN_OR_RETURN(chosen, Choose(job));
+  }
+  const Deadline deadline = Deadline::In(kRestoreTimeout);
+  if (chosen.folder.empty()) {
+    if (holdings.disagreement.empty()) return absl::OkStatus();
+    if (!holdings.left_by_restore) return CheckAgreement(holdings);
+    LOG(INFO) << "job '" << job.name << "': drops what a restore that failed has left, and begins";
+    return client.DropJob(deadline);
+  }
+  if (!holdings.disagreement.empty() && !holdings.left_by_restore) {
+    LOG(WARNING) << holdings.disagreement << "; every server goes back to the checkpoint";
+  }
   const absl::Duration begin = MonotonicNow();
   LOG(INFO) << "job '" << job.name << "': restores " << chosen.folder << ", made "
             << chosen.manifest.made << " at step " << chosen.manifest.step << " on "
             << chosen.manifest.servers.size() << " servers, to " << client.server_count();
-  if (anything) RETURN_IF_ERROR(client.DropJob(Deadline::In(kRestoreTimeout)));
+  if (!holdings.specs.empty()) RETURN_IF_ERROR(client.DropJob(deadline));
   CAIRN_CRASH_POINT("restore: servers are empty");
   const absl::Status restored = client.Restore(SourceOf(chosen), Deadline::In(kRestoreTimeout));
   if (!restored.ok()) {
@@ -141,21 +143,25 @@ absl::Status RestoreJob(PsClient& client, const JobConfig& job, bool fresh) {
   return absl::OkStatus();
 }
 
-absl::Status WaitForJob(PsClient& client, const std::string& job,
+absl::Status WaitForJob(PsClient& client, const std::string& job, bool always,
                         const StopRequested& stop_requested, absl::Duration patience) {
   const Deadline deadline = Deadline::In(patience);
   bool told = false;
+  std::string disagreement;
   while (!deadline.Expired()) {
     if (stop_requested()) return absl::CancelledError("stopped while waiting for the first worker");
-    ASSIGN_OR_RETURN(const bool holds, HoldsJob(client, nullptr));
-    if (holds) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const JobHoldings holdings, client.Examine(Deadline::In(kDescribeTimeout)));
+    if (HoldsJob(holdings) || (!always && !holdings.left_by_restore)) return absl::OkStatus();
+    always = true;
+    disagreement = holdings.disagreement;
     if (!told) LOG(INFO) << "waits for the first worker to restore or begin job '" << job << "'";
     told = true;
     absl::SleepFor(std::min(kPollInterval, deadline.Remaining()));
   }
   return absl::DeadlineExceededError(absl::StrCat(
       "the first worker (chief, else worker 0) has neither restored nor begun job '", job,
-      "' within ", absl::FormatDuration(patience), ": start it, or see why it ended"));
+      "' within ", absl::FormatDuration(patience), ": start it, or see why it ended",
+      disagreement.empty() ? "" : "; ", disagreement));
 }
 
 }  // namespace cairn

@@ -1,7 +1,5 @@
 #include "worker/trainer/meeting.h"
 
-#include <glog/logging.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -9,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/deadline.h"
+#include "common/log.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -31,10 +30,9 @@ absl::Status WaitForFreshStart(PsClient& client, absl::Duration patience, bool a
   int64_t first_beats = -1;
   while (!deadline.Expired()) {
     if (stop_requested()) return absl::CancelledError("stopped while waiting for the first worker");
-    ASSIGN_OR_RETURN(const std::vector<VariableSpec> specs, client.Describe(deadline));
-    const std::string name = RosterSpec().name;
-    const bool there = std::any_of(specs.begin(), specs.end(),
-                                   [&](const VariableSpec& spec) { return spec.name == name; });
+    // The first worker may be dropping the job from one server after the other.
+    ASSIGN_OR_RETURN(const JobHoldings holdings, client.Examine(deadline));
+    const bool there = holdings.disagreement.empty() && HasRoster(holdings.specs);
     if (!there) {
       first_beats = -1;  // dropped while we looked
     } else {

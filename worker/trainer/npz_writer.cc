@@ -73,9 +73,15 @@ uint32_t Crc(uint32_t crc, const void* data, size_t size) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<NpzWriter>> NpzWriter::Create(const std::string& path) {
+absl::StatusOr<std::unique_ptr<NpzWriter>> NpzWriter::Create(const std::string& path,
+                                                             std::string metadata) {
+  if (metadata.size() > kMaxMetadataBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("metadata of ", metadata.size(), " bytes for ",
+                                                   path, "; a ZIP archive holds ",
+                                                   kMaxMetadataBytes, ": export to .safetensors"));
+  }
   ASSIGN_OR_RETURN(std::unique_ptr<PartFile> file, PartFile::Create(path, "the export file"));
-  return std::unique_ptr<NpzWriter>(new NpzWriter(std::move(file)));
+  return std::unique_ptr<NpzWriter>(new NpzWriter(std::move(file), std::move(metadata)));
 }
 
 absl::Status NpzWriter::Add(absl::string_view name, DType dtype, absl::Span<const int64_t> shape,
@@ -166,7 +172,7 @@ std::string NpzWriter::DirectoryRecord(const Entry& entry) {
 
 // What ends the archive: where the directory is, in ZIP64's form too where plain fields overflow.
 std::string NpzWriter::EndRecord(uint64_t count, uint64_t directory_offset,
-                                 uint64_t directory_bytes) {
+                                 uint64_t directory_bytes, absl::string_view comment) {
   std::string end;
   if (count >= kMax16 || directory_offset >= kMax32 || directory_bytes >= kMax32) {
     end.append("PK\x06\x06", 4);
@@ -190,7 +196,8 @@ std::string NpzWriter::EndRecord(uint64_t count, uint64_t directory_offset,
   Put16(&end, static_cast<uint16_t>(std::min<uint64_t>(count, kMax16)));
   Put32(&end, Clip32(directory_bytes));
   Put32(&end, Clip32(directory_offset));
-  Put16(&end, 0);
+  Put16(&end, static_cast<uint16_t>(comment.size()));
+  end.append(comment.data(), comment.size());
   return end;
 }
 
@@ -199,7 +206,8 @@ absl::Status NpzWriter::Finish() {
   std::string directory;
   for (const Entry& entry : entries_) directory += DirectoryRecord(entry);
   RETURN_IF_ERROR(file_->Append(directory));
-  RETURN_IF_ERROR(file_->Append(EndRecord(entries_.size(), directory_offset, directory.size())));
+  RETURN_IF_ERROR(
+      file_->Append(EndRecord(entries_.size(), directory_offset, directory.size(), metadata_)));
   return file_->Finish();
 }
 

@@ -17,8 +17,11 @@ namespace cairn {
 // Thread safety: none.
 class NpzWriter : public ArrayWriter {
  public:
-  // Errors as PartFile::Create.
-  static absl::StatusOr<std::unique_ptr<NpzWriter>> Create(const std::string& path);
+  // `metadata` becomes the archive's comment (zipfile.ZipFile(path).comment), which NumPy does not
+  // read. kInvalidArgument: it is longer than kMaxMetadataBytes. Else errors as PartFile::Create.
+  static constexpr size_t kMaxMetadataBytes = 65535;
+  static absl::StatusOr<std::unique_ptr<NpzWriter>> Create(const std::string& path,
+                                                           std::string metadata = "");
 
   // bfloat16, which NumPy lacks, is written as float32.
   absl::Status Add(absl::string_view name, DType dtype, absl::Span<const int64_t> shape,
@@ -35,13 +38,16 @@ class NpzWriter : public ArrayWriter {
     uint64_t offset = 0;
   };
 
-  explicit NpzWriter(std::unique_ptr<PartFile> file) : file_(std::move(file)) {}
+  NpzWriter(std::unique_ptr<PartFile> file, std::string metadata)
+      : file_(std::move(file)), metadata_(std::move(metadata)) {}
   absl::Status WriteEntry(absl::string_view name, absl::string_view header,
                           absl::Span<const std::byte> data);
   static std::string DirectoryRecord(const Entry& entry);
-  static std::string EndRecord(uint64_t count, uint64_t directory_offset, uint64_t directory_bytes);
+  static std::string EndRecord(uint64_t count, uint64_t directory_offset, uint64_t directory_bytes,
+                               absl::string_view comment);
 
   const std::unique_ptr<PartFile> file_;
+  const std::string metadata_;
   std::vector<Entry> entries_;
 };
 

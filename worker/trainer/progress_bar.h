@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "common/deadline.h"
+#include "worker/trainer/progress.h"
 
 namespace cairn {
 
@@ -16,21 +16,16 @@ class ProgressBar {
   explicit ProgressBar(std::string task);
   ~ProgressBar();  // leaves the last state on a line of its own
 
+  bool enabled() const { return enabled_; }
   // True ten times a second, where there is a terminal. Cheap enough for every step.
-  bool Due() const { return enabled_ && MonotonicNow() >= next_draw_; }
-  // `rows` trained on since the start; `share`, in [0, 1], of the whole run that is done, earlier
-  // starts included.
-  void Update(int64_t rows, double share, double loss, double staleness_mean);
+  bool Due(absl::Duration now) const { return enabled_ && now >= next_draw_; }
+  void Draw(const ProgressFigures& figures, absl::Duration now);
 
  private:
-  void Draw(int64_t rows, double share, double loss, double staleness_mean, absl::Duration elapsed);
-
   const std::string task_;
   const bool enabled_;
   const absl::Duration start_;
   absl::Duration next_draw_;
-  double first_share_ = 0;  // when it was drawn first, after first_elapsed_
-  absl::Duration first_elapsed_;
   bool drawn_ = false;
 };
 

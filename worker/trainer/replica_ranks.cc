@@ -1,10 +1,9 @@
 #include "worker/trainer/replica_ranks.h"
 
-#include <glog/logging.h>
-
 #include <algorithm>
 #include <utility>
 
+#include "common/log.h"
 #include "common/status.h"
 #include "worker/collective/cross_device_ops.h"
 

@@ -1,7 +1,5 @@
 #include "worker/trainer/replicated_model.h"
 
-#include <glog/logging.h>
-
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -9,6 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "common/log.h"
 #include "common/shape.h"
 #include "common/status.h"
 #include "worker/collective/nccl_group.h"

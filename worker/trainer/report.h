@@ -38,6 +38,7 @@ struct Report {
   double seconds = 0;                // training only: no start-up, no evaluation
   std::optional<double> train_loss;  // mean over the last 100 steps
   std::optional<Evaluation> eval;
+  std::string exported;                // the file that this run wrote; not in the JSON report
   std::optional<int64_t> checkpoints;  // the evaluator task: how many it has scored
   StalenessSummary staleness;
   int64_t largest_step_gap = 0;  // to the slowest other live worker, when a step began

@@ -2,12 +2,16 @@
 
 namespace cairn {
 
-void RunMeter::StepDone(int64_t rows, std::optional<double> loss, absl::Duration took) {
+void RunMeter::StepDone(int64_t rows, std::optional<double> loss, absl::Duration took,
+                        const std::optional<Progress>& progress) {
   absl::MutexLock lock(&mutex_);
   step_seconds_.Observe(absl::ToDoubleSeconds(took));
   ++training_.steps;
   training_.examples += rows;
   training_.loss = loss;
+  if (!progress.has_value()) return;
+  training_.share_done = progress->share;
+  if (progress->left.has_value()) training_.seconds_left = absl::ToDoubleSeconds(*progress->left);
 }
 
 RunMeter::Watching::Watching(RunMeter* meter, const PsClient* client) : meter_(meter) {

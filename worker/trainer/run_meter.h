@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "common/metrics/slotted.h"
 #include "worker/client/ps_client.h"
+#include "worker/trainer/progress.h"
 
 namespace cairn {
 
@@ -29,7 +30,8 @@ class RunMeter {
  public:
   RunMeter(std::string job, std::string task) : job_(std::move(job)), task_(std::move(task)) {}
 
-  void StepDone(int64_t rows, std::optional<double> loss, absl::Duration took);
+  void StepDone(int64_t rows, std::optional<double> loss, absl::Duration took,
+                const std::optional<Progress>& progress = std::nullopt);
   // A round trip to the servers: a push, and the next pull.
   void ExchangeDone(absl::Duration took) { exchange_seconds_.Observe(absl::ToDoubleSeconds(took)); }
 

@@ -14,12 +14,17 @@ namespace {
 constexpr absl::string_view kFormat = "cairn-run-1";
 constexpr absl::string_view kFormatWithStart = "cairn-run-2";
 constexpr size_t kWords = 9;  // and the start
+// Third word: whether the run has finished, and by what.
+constexpr int kRuns = 0, kAtEnd = 1, kAtMaxSteps = 2;
 
 }  // namespace
 
 void RunPosition::EncodeTo(std::string* out) const {
   out->clear();
-  absl::StrAppend(out, start == 0 ? kFormat : kFormatWithStart, " ", run, " ", finished ? 1 : 0,
+  absl::StrAppend(out, start == 0 ? kFormat : kFormatWithStart, " ", run, " ",
+                  !finished      ? kRuns
+                  : at_max_steps ? kAtMaxSteps
+                                 : kAtEnd,
                   " ");
   absl::StrAppend(out, first_epoch, " ", epoch, " ", row, " ");
   absl::StrAppend(out, run_steps, " ", total_steps, " ", data_digest);
@@ -48,7 +53,8 @@ absl::StatusOr<RunPosition> RunPosition::Decode(absl::string_view text) {
         "', which is not of this program's form; another program trains under this job's name: "
         "choose another name, or start over with --fresh"));
   }
-  position.finished = finished != 0;
+  position.finished = finished != kRuns;
+  position.at_max_steps = finished == kAtMaxSteps;
   return position;
 }
 

@@ -10,7 +10,7 @@
 namespace cairn {
 namespace {
 
-// `last`: of the run before.
+// A run for data.epochs from `first_epoch` on. `last`: of the run before.
 RunStart Begin(const JobConfig& job, int64_t run, int64_t first_epoch, const RunPosition& last,
                uint64_t digest) {
   RunStart start;
@@ -23,10 +23,27 @@ RunStart Begin(const JobConfig& job, int64_t run, int64_t first_epoch, const Run
   return start;
 }
 
+// Up to the job's totals, from where run `last` ended.
+RunStart Extend(const JobConfig& job, int64_t run, const RunPosition& last, uint64_t digest) {
+  RunStart start = Begin(job, run, 0, last, digest);
+  start.position.run_steps = last.total_steps;
+  const bool same_rows = last.data_digest == digest;
+  start.position.epoch = same_rows || last.at_max_steps ? last.epoch : last.epoch + 1;
+  start.position.row = same_rows ? last.row : 0;
+  return start;
+}
+
 std::string Amount(const JobConfig& job) {
   std::string text = absl::StrCat(job.data.epochs, job.data.epochs == 1 ? " epoch" : " epochs");
   if (job.data.max_steps > 0) absl::StrAppend(&text, ", at most ", job.data.max_steps, " steps");
   return text;
+}
+
+// Whether the job's totals leave something to train after `last`.
+bool TotalsLeaveMore(const JobConfig& job, const RunPosition& last) {
+  const int64_t epochs_begun = last.epoch + (last.at_max_steps ? 0 : 1);
+  const bool steps = job.data.max_steps == 0 || last.total_steps < job.data.max_steps;
+  return steps && epochs_begun < job.data.epochs;
 }
 
 RunStart Continue(const JobConfig& job, const RunPosition& stored, uint64_t digest) {
@@ -74,40 +91,48 @@ std::string NothingTrainedText(const DataConfig& data, absl::string_view task) {
 }
 
 absl::StatusOr<RunStart> DecideRunStart(const JobConfig& job, absl::string_view stored,
-                                        int32_t worker, absl::Span<const RosterRow> roster) {
+                                        int32_t worker, absl::Span<const RosterRow> roster,
+                                        bool more) {
   const uint64_t digest = DataDigest(job, worker, static_cast<int32_t>(roster.size()));
-  int64_t most_runs = 0;       // finished by any other worker
-  bool others_behind = false;  // one that was seen has finished fewer runs than this worker
   RunPosition last;
   last.run = 0;
   if (!stored.empty()) {
     ASSIGN_OR_RETURN(last, RunPosition::Decode(stored));
     if (!last.finished) return Continue(job, last, digest);
   }
+  int64_t most_runs = 0;       // finished by any other worker
+  bool others_behind = false;  // one that was seen has finished fewer runs than this worker
   for (size_t i = 0; i < roster.size(); ++i) {
     if (static_cast<int32_t>(i) == worker) continue;
     most_runs = std::max(most_runs, roster[i].runs_finished);
     others_behind |= roster[i].beats != 0 && roster[i].runs_finished < last.run;
   }
-  const int64_t next_epoch = stored.empty() ? 0 : last.epoch + 1;
-  if (most_runs > last.run || last.run == 0) {
-    RunStart start = Begin(job, std::max<int64_t>(most_runs, 1), next_epoch, last, digest);
+  const int64_t next_run = std::max(last.run + 1, most_runs);
+  if (last.run == 0) {
+    RunStart start = Begin(job, next_run, 0, last, digest);
     start.log_line = absl::StrCat("job '", job.name, "': this worker starts run ",
                                   start.position.run, ": ", Amount(job));
     return start;
   }
-  if (others_behind) {
-    RunStart start = Begin(job, last.run, last.epoch, last, digest);
-    start.nothing_to_do = true;
-    start.log_line = absl::StrCat("job '", job.name, "': this worker has finished run ", last.run,
-                                  " after ", last.total_steps,
-                                  " steps, others have not: nothing to train; start the "
-                                  "others, or start over with --fresh");
+  const std::string finished = absl::StrCat("job '", job.name, "': has finished after ",
+                                            last.total_steps, " steps, in epoch ", last.epoch + 1);
+  if (more && !others_behind) {
+    RunStart start = Begin(job, next_run, last.epoch + 1, last, digest);
+    start.log_line = absl::StrCat(finished, "; --continue: trains ", Amount(job), " more");
     return start;
   }
-  RunStart start = Begin(job, last.run + 1, next_epoch, last, digest);
-  start.log_line = absl::StrCat("job '", job.name, "': run ", last.run, " has finished after ",
-                                last.total_steps, " steps; trains ", Amount(job), " more");
+  if (!more && TotalsLeaveMore(job, last)) {
+    // Others may still be in the run that this worker has finished, and go on to the same totals.
+    RunStart start = Extend(job, others_behind ? last.run : next_run, last, digest);
+    start.log_line = absl::StrCat(finished, "; goes on to ", Amount(job), " in all");
+    return start;
+  }
+  RunStart start = Extend(job, last.run, last, digest);
+  start.nothing_to_do = true;
+  start.log_line = absl::StrCat(
+      finished, ": nothing to train; ",
+      others_behind ? "others have not finished: start them, or start over with --fresh"
+                    : "for more raise data.epochs or data.max_steps, or give --continue");
   return start;
 }
 

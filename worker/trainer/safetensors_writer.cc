@@ -19,8 +19,9 @@ std::string Quoted(absl::string_view text) { return nlohmann::json(std::string(t
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
-    const std::string& path, absl::Span<const std::string> names) {
-  size_t header_bytes = 2;
+    const std::string& path, absl::Span<const std::string> names, std::string metadata) {
+  constexpr size_t kMetadataKeysBytes = 64;
+  size_t header_bytes = 2 + kMetadataKeysBytes + Quoted(metadata).size();
   for (const std::string& name : names) header_bytes += Quoted(name).size() + kEntryBytes;
   header_bytes = (header_bytes + 7) / 8 * 8;  // the data begins at a multiple of 8
   if (header_bytes > kMaxHeaderBytes) {
@@ -30,7 +31,8 @@ absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
   }
   ASSIGN_OR_RETURN(std::unique_ptr<PartFile> file, PartFile::Create(path, "the export file"));
   RETURN_IF_ERROR(file->Append(std::string(kLengthBytes + header_bytes, ' ')));
-  return std::unique_ptr<SafetensorsWriter>(new SafetensorsWriter(std::move(file), header_bytes));
+  return std::unique_ptr<SafetensorsWriter>(
+      new SafetensorsWriter(std::move(file), header_bytes, std::move(metadata)));
 }
 
 absl::Status SafetensorsWriter::Add(absl::string_view name, DType dtype,
@@ -68,6 +70,7 @@ absl::Status SafetensorsWriter::WriteEntry(absl::string_view name, absl::string_
 
 absl::Status SafetensorsWriter::Finish() {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata_.empty()) header["__metadata__"] = {{"cairn", metadata_}};
   for (const Entry& entry : entries_) {
     header[entry.name] = {
         {"dtype", entry.dtype}, {"shape", entry.shape}, {"data_offsets", {entry.begin, entry.end}}};

@@ -20,9 +20,10 @@ class SafetensorsWriter : public ArrayWriter {
   static constexpr size_t kMaxHeaderBytes = 100'000'000;
 
   // The header stands before data whose extent is not known yet, so room is left for it:
-  // `names` are those of all arrays that will be added. Errors as PartFile::Create.
+  // `names` are those of all arrays that will be added. `metadata`, unless empty, is "cairn" in the
+  // header's __metadata__. Errors as PartFile::Create.
   static absl::StatusOr<std::unique_ptr<SafetensorsWriter>> Create(
-      const std::string& path, absl::Span<const std::string> names);
+      const std::string& path, absl::Span<const std::string> names, std::string metadata = "");
 
   absl::Status Add(absl::string_view name, DType dtype, absl::Span<const int64_t> shape,
                    absl::Span<const std::byte> data) override;
@@ -39,13 +40,14 @@ class SafetensorsWriter : public ArrayWriter {
     uint64_t end = 0;
   };
 
-  SafetensorsWriter(std::unique_ptr<PartFile> file, size_t header_bytes)
-      : file_(std::move(file)), header_bytes_(header_bytes) {}
+  SafetensorsWriter(std::unique_ptr<PartFile> file, size_t header_bytes, std::string metadata)
+      : file_(std::move(file)), header_bytes_(header_bytes), metadata_(std::move(metadata)) {}
   absl::Status WriteEntry(absl::string_view name, absl::string_view dtype,
                           absl::Span<const int64_t> shape, absl::string_view data);
 
   const std::unique_ptr<PartFile> file_;
   const size_t header_bytes_;
+  const std::string metadata_;
   std::vector<Entry> entries_;
 };
 

@@ -28,6 +28,9 @@ absl::Status CheckContext(absl::string_view what) {
 absl::Status SaveVariables(const Strategy& strategy, const std::string& path,
                            absl::Span<const VariablePtr> variables) {
   RETURN_IF_ERROR(CheckContext("SaveVariables"));
+  for (const VariablePtr& variable : variables) {
+    RETURN_IF_ERROR(CheckVariable("SaveVariables", variable));
+  }
   std::vector<std::string> names;
   for (const VariablePtr& variable : variables) names.push_back(variable->name());
   absl::Status written;
@@ -57,6 +60,9 @@ absl::Status SaveVariables(const Strategy& strategy, const std::string& path,
 
 absl::Status RestoreVariables(const std::string& path, absl::Span<const VariablePtr> variables) {
   RETURN_IF_ERROR(CheckContext("RestoreVariables"));
+  for (const VariablePtr& variable : variables) {
+    RETURN_IF_ERROR(CheckVariable("RestoreVariables", variable));
+  }
   ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file, SafetensorsReader::Open(path));
   std::vector<SafetensorsReader::Array> arrays;
   for (const VariablePtr& variable : variables) {

@@ -1,12 +1,11 @@
 #include "worker/trainer/train_loop.h"
 
-#include <glog/logging.h>
-
 #include <algorithm>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
+#include "common/log.h"
 #include "common/status.h"
 #include "worker/trainer/exit_status.h"
 
@@ -21,10 +20,14 @@ TrainLoop::TrainLoop(const TrainLoopParts& parts, const RunStart& start)
                      : parts.job.data.max_steps - start.position.run_steps),
       pipeline_(&parts.client, &parts.model, &parts.formats, parts.job.strategy.pull_ahead_steps,
                 parts.call_timeout, parts.meter),
-      progress_(parts.task) {}
+      guard_(parts.job, parts.task),
+      bar_(parts.task) {}
 
 absl::Status TrainLoop::Run() {
   started_ = last_step_end_ = MonotonicNow();
+  if (!bar_.enabled()) {
+    lines_.emplace(parts_.task, absl::Seconds(parts_.job.output.progress_seconds), started_);
+  }
   for (int64_t number = 0; number < pipeline_.lookahead(); ++number) {
     RETURN_IF_ERROR(Load(number));
     if (number < loaded_) RETURN_IF_ERROR(pipeline_.Pull(number));
@@ -42,6 +45,7 @@ absl::Status TrainLoop::Run() {
   const bool told = steps_done_ > 0 && !parts_.synchronous;
   if (stopping_ || told) return absl::OkStatus();
   position_.finished = true;
+  position_.at_max_steps = loaded_ >= max_loads_;
   return AnnounceEnd();
 }
 
@@ -93,6 +97,7 @@ absl::Status TrainLoop::DoStep(int64_t number) {
   }
 
   const bool finishes = number + 1 == loaded_;
+  RETURN_IF_ERROR(guard_.Check(position_.total_steps + 1, loss, finishes));
   stopping_ = !finishes && parts_.stop_requested();
   PreparePush(number, finishes);
   const int64_t dropped = finishes ? parts_.client.counters().pushes_dropped : 0;
@@ -114,6 +119,7 @@ void TrainLoop::PreparePush(int64_t number, bool finishes) {
   ++position_.run_steps;
   ++position_.total_steps;
   position_.finished = finishes && !parts_.synchronous;
+  position_.at_max_steps = position_.finished && loaded_ >= max_loads_;
   position_.EncodeTo(&step.position);
   ListSources(parts_.model, step.state, &step.sources);
   parts_.formats.SetSources(absl::MakeSpan(step.sources));
@@ -133,18 +139,35 @@ absl::Status TrainLoop::Record(int64_t number, double loss, int64_t rows, bool l
   ++steps_done_;
   examples_ += batch.rows;
   recent_loss_.Add(loss);
+  const absl::Duration now = MonotonicNow();
+  const bool finishes = last && !stopping_;
+  const Progress progress = estimate_.Update(finishes ? 1 : RunShare(batch), now);
   if (parts_.meter != nullptr) {
-    const absl::Duration now = MonotonicNow();
-    parts_.meter->StepDone(batch.rows, recent_loss_.mean(), now - last_step_end_);
+    parts_.meter->StepDone(batch.rows, recent_loss_.mean(), now - last_step_end_, progress);
     last_step_end_ = now;
   }
-  const double seconds = absl::ToDoubleSeconds(MonotonicNow() - started_ - paused_);
+  const double seconds = absl::ToDoubleSeconds(now - started_ - paused_);
   RETURN_IF_ERROR(parts_.output.StepDone({position_.total_steps, loss, rows, seconds}, last,
                                          [this] { return parts_.client.staleness(); }));
-  if (progress_.Due()) {
-    progress_.Update(examples_, RunShare(batch), loss, parts_.client.staleness().mean);
-  }
+  ShowProgress(loss, progress, now);
   return absl::OkStatus();
+}
+
+void TrainLoop::ShowProgress(double loss, const Progress& progress, absl::Duration now) {
+  if (bar_.Due(now)) {
+    bar_.Draw({.step = position_.total_steps,
+               .rows = examples_,
+               .loss = loss,
+               .staleness_mean = parts_.client.staleness().mean,
+               .progress = progress},
+              now);
+  }
+  if (!lines_.has_value() || !lines_->Due(now)) return;
+  LOG(INFO) << lines_->Next({.step = position_.total_steps,
+                             .rows = examples_,
+                             .loss = recent_loss_.mean().value_or(loss),
+                             .progress = progress},
+                            now);
 }
 
 double TrainLoop::RunShare(const Batch& batch) const {

@@ -10,10 +10,12 @@
 #include "worker/input/reader.h"
 #include "worker/models/model.h"
 #include "worker/trainer/checkpointer.h"
+#include "worker/trainer/divergence.h"
 #include "worker/trainer/evaluator.h"
 #include "worker/trainer/gradient_clipper.h"
 #include "worker/trainer/lockstep.h"
 #include "worker/trainer/meeting.h"
+#include "worker/trainer/progress.h"
 #include "worker/trainer/progress_bar.h"
 #include "worker/trainer/report.h"
 #include "worker/trainer/roster.h"
@@ -77,6 +79,8 @@ class TrainLoop {
   absl::Status AnnounceEnd();
   // `loss` is the mean over `rows`; `last`: no step follows.
   absl::Status Record(int64_t number, double loss, int64_t rows, bool last);
+  // On the terminal, else a line in the log, when it is due.
+  void ShowProgress(double loss, const Progress& progress, absl::Duration now);
   bool CheckpointDue() const;
   bool EvaluationDue() const;
   // What is due after step `number`, while workers that train as one wait.
@@ -101,7 +105,10 @@ class TrainLoop {
   absl::Duration last_step_end_;
   double seconds_ = 0;
   RecentMean recent_loss_;
-  ProgressBar progress_;
+  DivergenceGuard guard_;
+  ProgressEstimate estimate_;
+  ProgressBar bar_;
+  std::optional<ProgressLines> lines_;  // where stderr is no terminal
 };
 
 }  // namespace cairn

@@ -1,13 +1,12 @@
 #include "worker/trainer/trainer.h"
 
-#include <glog/logging.h>
-
 #include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/log.h"
 #include "common/status.h"
 #include "worker/input/reader.h"
 #include "worker/models/model.h"
@@ -129,6 +128,7 @@ class Training {
       if (ExitCodeOf(status) == 2) client_->Leave(Deadline::In(kShortLeave)).IgnoreError();
       return status;
     }
+    checkpointer_.reset();  // one being made ends first: its calls are this worker's
     const absl::Status left = client_->Leave(Deadline::In(CallTimeout(options_)));
     if (!left.ok()) return Annotate(left, "making the last pushes durable");
     return report_;
@@ -146,12 +146,15 @@ class Training {
     }
     RETURN_IF_ERROR(DecideStart());
     report_ = NewReport(options_);
-    absl::Status status = Train();
+    report_.total_steps = start_.position.total_steps;
+    absl::Status status;
+    if (!start_.nothing_to_do) status = Train();
+    if (start_.nothing_to_do && lockstep_.has_value()) LeaveTogether();
     if (status.ok()) status = CheckAnyStep();
     if (status.ok()) status = EndSteps();
     if (status.ok() && options_.worker == 0 && SharesServers()) status = AwaitOthers();
-    if (status.ok() && checkpointer_ != nullptr && !start_.nothing_to_do) {
-      status = checkpointer_->End(report_.total_steps);
+    if (status.ok() && options_.worker == 0) {
+      status = EndCheckpoints(options_.job, *client_, checkpointer_.get(), report_.total_steps);
     }
     if (status.ok() && options_.worker == 0) status = EvaluateAndExport();
     if (status.ok() || absl::IsCancelled(status)) RETURN_IF_ERROR(output_.Close());
@@ -172,8 +175,7 @@ class Training {
 
   // Another worker may have rows; without any nothing was trained.
   absl::Status CheckAnyStep() const {
-    const bool has_step = report_.steps > 0 || start_.position.run_steps > 0;
-    if (has_step || start_.nothing_to_do) return absl::OkStatus();
+    if (report_.total_steps > 0 || start_.nothing_to_do) return absl::OkStatus();
     const std::string why = NothingTrainedText(options_.job.data, options_.task);
     if (options_.workers == 1) return AsBadInput(absl::InvalidArgumentError(why));
     LOG(WARNING) << why;
@@ -242,20 +244,14 @@ class Training {
   }
 
   absl::Status Connect() {
-    const absl::Duration patience = CallTimeout(options_);
-    if (options_.fresh && !FirstOnServers()) {
-      ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> onlooker,
-                       connect_(ClientOptionsFor(options_, -1), Deadline::In(patience)));
-      RETURN_IF_ERROR(WaitForFreshStart(*onlooker,
-                                        absl::Seconds(options_.job.strategy.ps_wait_seconds),
-                                        /*any_run=*/RestoreNamed(), options_.stop_requested));
-    }
-    RETURN_IF_ERROR(RestoreOrWait());
+    const Deadline deadline = Deadline::In(CallTimeout(options_));
+    ASSIGN_OR_RETURN(std::unique_ptr<PsClient> onlooker,
+                     connect_(ClientOptionsFor(options_, -1), deadline));
+    RETURN_IF_ERROR(PrepareServers(*onlooker));
+    onlooker = nullptr;
     ASSIGN_OR_RETURN(client_, connect_(ClientOptionsFor(options_, WorkerOnServers(options_)),
-                                       Deadline::In(patience)));
-    if (!options_.fresh || !FirstOnServers() || went_back_) return absl::OkStatus();
-    LOG(INFO) << "job '" << options_.job.name << "': --fresh, forgets what the servers hold of it";
-    return client_->DropJob(Deadline::In(patience));
+                                       Deadline::In(CallTimeout(options_))));
+    return absl::OkStatus();
   }
 
   bool RestoreNamed() const {
@@ -267,18 +263,22 @@ class Training {
 
   // Before this worker says hello: a restore decides where it goes on. --fresh forgets checkpoints
   // too, but for one that is named.
-  absl::Status RestoreOrWait() {
+  absl::Status PrepareServers(PsClient& onlooker) {
     const bool first = options_.worker == 0;
-    const bool wanted = RestoreWanted(options_.job.checkpoint) || (!first && WarmStarts());
-    if (!wanted || (options_.fresh && !(first && RestoreNamed()))) return absl::OkStatus();
-    if (!first && !SharesServers()) return absl::OkStatus();  // takes the first worker's state
-    ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> onlooker,
-                     connect_(ClientOptionsFor(options_, -1), Deadline::In(CallTimeout(options_))));
-    if (!first) {
-      return WaitForJob(*onlooker, options_.job.name, options_.stop_requested);
+    went_back_ = options_.fresh && first && RestoreNamed();
+    if (options_.fresh && !went_back_) {
+      if (!FirstOnServers()) {
+        return WaitForFreshStart(onlooker, absl::Seconds(options_.job.strategy.ps_wait_seconds),
+                                 /*any_run=*/RestoreNamed(), options_.stop_requested);
+      }
+      LOG(INFO) << "job '" << options_.job.name
+                << "': --fresh, forgets what the servers hold of it";
+      return onlooker.DropJob(Deadline::In(CallTimeout(options_)));
     }
-    went_back_ = options_.fresh;
-    return RestoreJob(*onlooker, options_.job, options_.fresh);
+    if (first) return RestoreJob(onlooker, options_.job, options_.fresh);
+    if (!SharesServers()) return absl::OkStatus();  // takes the first worker's state
+    const bool always = RestoreWanted(options_.job.checkpoint) || WarmStarts();
+    return WaitForJob(onlooker, options_.job.name, always, options_.stop_requested);
   }
 
   absl::Status CreateVariables() {
@@ -288,6 +288,7 @@ class Training {
     ASSIGN_OR_RETURN(const std::vector<VariableSpec> there,
                      client_->Describe(Deadline::In(CallTimeout(options_))));
     KeepPlacement(there, all);
+    for (const std::string& change : OptimizerChanges(there, all)) LOG(INFO) << change;
     std::copy_n(all.begin(), specs_.size(), specs_.begin());
     if (!HasRoster(there) && options_.worker == 0 && WarmStarts()) {
       // What is there without a roster is of a warm start that was interrupted.
@@ -329,21 +330,6 @@ class Training {
                      "the job another name, or start over with --fresh"));
   }
 
-  // Variables that exist stay where they are: a restore may have dealt them otherwise than a
-  // partitioner would.
-  static void KeepPlacement(absl::Span<const VariableSpec> there,
-                            std::vector<VariableSpec>& specs) {
-    for (VariableSpec& spec : specs) {
-      const auto same = std::find_if(there.begin(), there.end(), [&](const VariableSpec& other) {
-        return other.name == spec.name && other.kind == spec.kind && other.shape == spec.shape;
-      });
-      if (same == there.end()) continue;
-      spec.shards = same->shards;
-      spec.bucket_ps = same->bucket_ps;
-      spec.map_version = same->map_version;
-    }
-  }
-
   // Of what the servers hold now: --fresh may have dropped what they held when this worker came.
   std::string StoredPosition() const {
     const bool dropped = options_.fresh && FirstOnServers() && !went_back_ && !took_state_;
@@ -357,8 +343,8 @@ class Training {
     // Workers that train as one have done the same.
     roster.resize(static_cast<size_t>(options_.workers), roster.front());
     const std::string stored = StoredPosition();
-    ASSIGN_OR_RETURN(start_,
-                     DecideRunStart(options_.job, stored, WorkerOnServers(options_), roster));
+    ASSIGN_OR_RETURN(start_, DecideRunStart(options_.job, stored, WorkerOnServers(options_), roster,
+                                            options_.trains_more));
     if (options_.group != nullptr) start_.position.start = joint_start_;
     LOG(INFO) << start_.log_line;
     last_position_ = stored;
@@ -386,8 +372,6 @@ class Training {
   }
 
   absl::Status Train() {
-    report_.total_steps = start_.position.total_steps;
-    if (start_.nothing_to_do) return absl::OkStatus();
     reader_->StartAt(start_.position.epoch, start_.position.row, start_.end_epoch);
     RETURN_IF_ERROR(OpenOutput());
     const GradientClipper clipper(options_.job, specs_);
@@ -488,9 +472,9 @@ class Training {
       ASSIGN_OR_RETURN(report_.eval, evaluator.Evaluate());
       RETURN_IF_ERROR(output_.Evaluated(report_.total_steps, *report_.eval));
     }
-    const std::string& path = options_.job.output.export_file;
-    if (path.empty()) return absl::OkStatus();
-    return ExportVariables(*client_, specs_, reader_->vocabulary(), path, CallTimeout(options_));
+    const std::string& path = report_.exported = options_.job.output.export_file;
+    return ExportVariables(*client_, specs_, {&options_.job, reader_->vocabulary()}, path,
+                           CallTimeout(options_));
   }
 
   const TrainerOptions& options_;
@@ -562,10 +546,9 @@ absl::StatusOr<Trained> OpenTrained(const TrainerOptions& options, const Connect
 }
 
 absl::Status Export(const TrainerOptions& options, const Trained& trained) {
-  const std::string& path = options.job.output.export_file;
-  if (path.empty()) return absl::OkStatus();
-  return ExportVariables(*trained.client, trained.specs, trained.reader->vocabulary(), path,
-                         CallTimeout(options));
+  return ExportVariables(*trained.client, trained.specs,
+                         {&options.job, trained.reader->vocabulary()},
+                         options.job.output.export_file, CallTimeout(options));
 }
 
 }  // namespace

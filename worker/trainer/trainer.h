@@ -28,6 +28,7 @@ struct TrainerOptions {
   int32_t workers = 1;
   std::string task = "worker:0";     // for messages and the report
   bool fresh = false;                // worker 0 drops the job's state, the others wait for that
+  bool trains_more = false;          // --continue: run_start.h
   StopRequested stop_requested;      // asked once a step and in every wait
   CheckpointOpener open_checkpoint;  // for checkpoint.warm_start
   // Of workers that train as one (multi_worker_mirrored): rank `worker` of `workers`, which have a
@@ -37,7 +38,7 @@ struct TrainerOptions {
   RunMeter* meter = nullptr;
 };
 
-// Trains the job's next run or goes on with the last (run_start.h). Worker 0 then waits for the
+// Trains what is left of the job (run_start.h), which may be nothing. Worker 0 then waits for the
 // others, evaluates data.eval and writes output.export. Returns when the pushes are durable;
 // status "interrupted" where stop was requested.
 // Errors as PsClient; AsBadInput where the job's files are at fault (exit_status.h).

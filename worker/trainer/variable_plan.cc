@@ -1,10 +1,13 @@
 #include "worker/trainer/variable_plan.h"
 
+#include <algorithm>
+#include <map>
 #include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/config/partitioner.h"
+#include "common/spec_difference.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -62,6 +65,37 @@ absl::StatusOr<std::vector<VariableSpec>> PlanVariables(const JobConfig& job, co
     }
   }
   return specs;
+}
+
+void KeepPlacement(absl::Span<const VariableSpec> there, std::vector<VariableSpec>& specs) {
+  for (VariableSpec& spec : specs) {
+    const auto same = std::find_if(there.begin(), there.end(), [&](const VariableSpec& other) {
+      return other.name == spec.name && other.kind == spec.kind && other.shape == spec.shape;
+    });
+    if (same == there.end()) continue;
+    spec.shards = same->shards;
+    spec.bucket_ps = same->bucket_ps;
+    spec.map_version = same->map_version;
+  }
+}
+
+std::vector<std::string> OptimizerChanges(absl::Span<const VariableSpec> there,
+                                          absl::Span<const VariableSpec> specs) {
+  std::map<std::string, int64_t> changes;
+  for (const VariableSpec& spec : specs) {
+    const auto before = std::find_if(there.begin(), there.end(), [&](const VariableSpec& other) {
+      return other.name == spec.name;
+    });
+    if (before == there.end() || !MayFollow(before->optimizer, spec.optimizer)) continue;
+    const std::string change = OptimizerChangeText(before->optimizer, spec.optimizer);
+    if (!change.empty()) ++changes[change];
+  }
+  std::vector<std::string> lines;
+  for (const auto& [change, count] : changes) {
+    lines.push_back(
+        absl::StrCat("optimizer of ", count, count == 1 ? " variable: " : " variables: ", change));
+  }
+  return lines;
 }
 
 }  // namespace cairn

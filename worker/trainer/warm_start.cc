@@ -1,7 +1,5 @@
 #include "worker/trainer/warm_start.h"
 
-#include <glog/logging.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
@@ -11,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/dtype.h"
+#include "common/log.h"
 #include "common/shape.h"
 #include "common/status.h"
 #include "worker/trainer/exit_status.h"

@@ -10,6 +10,8 @@ function make(parent, name, attributes) {
   return element;
 }
 
+const TIME_STEPS = [10, 15, 30, 60, 120, 300, 600].map((seconds) => seconds * 1000);
+
 // 1, 2 or 5 times a power of ten, so that about `count` of them fill `range`.
 function niceStep(range, count) {
   const power = 10 ** Math.floor(Math.log10(range / count));
@@ -112,9 +114,17 @@ export class Chart {
       make(this.svg, "text", {x: LEFT - 6, y: s.y(v) + 4, "text-anchor": "end"}).textContent =
           tickText(v, s.step);
     }
-    make(this.svg, "text", {x: LEFT, y: HEIGHT - 4}).textContent = agoText(s.last - s.first);
     make(this.svg, "text", {x: s.width - RIGHT, y: HEIGHT - 4, "text-anchor": "end"}).textContent =
         "now";
+    // The narrowest of these steps that leaves room for the labels.
+    const wanted = (s.last - s.first) * 90 / (s.width - LEFT - RIGHT);
+    const step = TIME_STEPS.find((ms) => ms >= wanted) ?? TIME_STEPS[TIME_STEPS.length - 1];
+    for (let ago = step; ago <= s.last - s.first; ago += step) {
+      const x = s.x(s.last - ago);
+      make(this.svg, "line", {class: "grid", x1: x, x2: x, y1: HEIGHT - BOTTOM, y2: HEIGHT - BOTTOM + 4});
+      const anchor = x - LEFT < 40 ? "start" : "middle";
+      make(this.svg, "text", {x, y: HEIGHT - 4, "text-anchor": anchor}).textContent = agoText(ago);
+    }
   }
 
   drawCurve(s) {

@@ -1,7 +1,8 @@
-// Asks /status.json a few times a second and shows what it says.
+// Asks /status.json a few times a second and shows what it says. Sentences about the job's state
+// come from the server, which words them for every page and for cairnctl.
 import {Chart} from "./chart.js";
 
-// The server calls a worker missing after 1.4 s (standing.h); so this shows it within 2 s.
+// The server calls a worker missing after 1.4 s (thrift/job_state.h); so this shows it within 2 s.
 const POLL_MS = 400;
 const POLL_HIDDEN_MS = 5000;
 const REQUEST_MS = 3000;
@@ -100,6 +101,9 @@ function chooseJob(jobs) {
 function stateOf(worker) {
   if (worker.state === "lost") return ["lost", "bad"];
   if (worker.missing) return ["missing", "bad"];
+  if (worker.servers_gone.length > 0) {
+    return [`waits for ${worker.servers_gone.map((index) => `ps:${index}`).join(", ")}`, "warn"];
+  }
   if (worker.state === "live") return ["training", "good"];
   if (worker.state === "finished") return ["no more steps", ""];
   if (worker.state === "left") return ["left", ""];
@@ -108,16 +112,28 @@ function stateOf(worker) {
 
 const SERVER_STATES = {serving: ["serving", "good"], opening: ["opening", "warn"],
                        stopping: ["stopping", "warn"], gone: ["gone", "bad"],
+                       silent: ["does not answer", "bad"], refuses: ["refuses this page", "warn"],
                        reached: ["reached by workers", "good"], unknown: ["not known here", ""]};
 
-// A row: [text, class, label] a cell; the first is the row's head, the second its state.
-function rowOf(task, cells, missing) {
+const PHASES = {training: "good", finished: "good", starting: "warn", waiting: "warn",
+                stalled: "bad", stopped: "warn"};
+
+// A row: [text, class, label] a cell; the first is the row's head, the second its state. `page` is
+// the address of the task's own page.
+function rowOf(task, cells, missing, page) {
   const row = document.createElement("tr");
   row.dataset.task = task.split(" (")[0];
   row.classList.toggle("missing", missing);
   const head = document.createElement("th");
   head.scope = "row";
-  head.textContent = task;
+  if (page && /^https?:\/\//.test(page)) {
+    const link = document.createElement("a");
+    link.href = page;
+    link.textContent = task;
+    head.append(link);
+  } else {
+    head.textContent = task;
+  }
   row.append(head);
   for (const [content, kind, label] of cells) {
     const cell = document.createElement("td");
@@ -141,11 +157,12 @@ function serverRow(server) {
   const where = server.gone_for.length > 0 ? `${server.address}: does not answer ` +
       `${server.gone_for.join(", ")}` +
       (server.gone_for_count > server.gone_for.length
-          ? ` and ${server.gone_for_count - server.gone_for.length} more` : "") : server.address;
+          ? ` and ${server.gone_for_count - server.gone_for.length} more` : "")
+      : server.error ? `${server.address}: ${server.error}` : server.address;
   const empty = ["", "number", ""];
   return rowOf(server.self ? `${server.task} (this)` : server.task,
       [[pill(state), "state", "State"], ["", "", ""], empty, empty, empty, empty, empty,
-       [where, "where", ""]], server.state === "gone");
+       [where, "where", ""]], server.state === "gone" || server.state === "silent", server.page);
 }
 
 function workerRow(worker, furthest) {
@@ -193,13 +210,34 @@ function showTiles(status, job) {
   tile("tile-examples", rate("examples"), "a second");
   tile("tile-steps", rate("steps"), "a second");
   tile("tile-staleness", countText(status.staleness.mean), `updates; 99 % up to ${countText(status.staleness.p99)}`);
-  tile("tile-lag", job === null ? "–" : countText(job.durable_lag_pushes),
-       status.seconds_since_epoch === null ? "pushes; no epoch yet"
-           : `pushes; epoch ${secondsText(status.seconds_since_epoch)} ago`);
-  const share = status.memory_used_bytes / status.memory_budget_bytes;
-  tile("tile-memory", bytesText(status.memory_used_bytes),
-       `${(share * 100).toFixed(0)} % of ${bytesText(status.memory_budget_bytes)}`, share > 0.9);
-  tile("tile-disk", bytesText(status.disk_bytes), `durability ${status.durability}`);
+  const all = status.cluster;
+  tile("tile-lag", job === null ? "–" : countText(all.durable_lag_pushes),
+       status.seconds_since_snapshot === null ? "pushes; no snapshot yet"
+           : `pushes; snapshot ${secondsText(status.seconds_since_snapshot)} ago`);
+  const share = all.memory_used_bytes / all.memory_budget_bytes;
+  tile("tile-memory", bytesText(all.memory_used_bytes),
+       `${(share * 100).toFixed(0)} % of ${bytesText(all.memory_budget_bytes)}, ${serversText(all)}`,
+       share > 0.9);
+  tile("tile-disk", bytesText(all.disk_bytes), serversText(all));
+}
+
+// Which servers a sum is of.
+function serversText(all) {
+  if (all.servers === 1) return "1 server";
+  if (!all.asked) return "this server";
+  return all.answered === all.servers ? `${all.servers} servers`
+      : `${all.answered} of ${all.servers} servers`;
+}
+
+function showState(state) {
+  element("job-state").hidden = state === undefined || state.job === "";
+  if (element("job-state").hidden) return;
+  put(element("sentence"), state.sentence);
+  element("job-state").className = `job-state ${PHASES[state.phase] ?? ""}`;
+  element("progress").hidden = state.share_done === null;
+  if (state.share_done !== null) element("progress").value = state.share_done;
+  put(element("checkpoint"), state.seconds_since_checkpoint === null ? ""
+      : `last checkpoint ${secondsText(state.seconds_since_checkpoint)} ago`);
 }
 
 function showCharts(job) {
@@ -215,8 +253,8 @@ function showCharts(job) {
 
 function showWaits(job) {
   const calls = job === null ? [] : job.waiting;
-  const texts = calls.map((call) => `${secondsText(call.seconds)}: ${call.text}`);
-  if (texts.length === 0) texts.push("Nobody waits here.");
+  const texts = calls.map((call) => `${secondsText(call.seconds)} at ${call.server}: ${call.text}`);
+  if (texts.length === 0) texts.push("No call waits inside a server.");
   if (job !== null && job.waiting_count > calls.length) {
     texts.push(`and ${job.waiting_count - calls.length} more`);
   }
@@ -234,6 +272,7 @@ function banner(text) {
 
 function show(status) {
   document.title = `Cairn ${status.server}`;
+  showState(status.job_state);
   put(element("server"), status.server);
   const [text, kind] = SERVER_STATES[status.state] ?? [status.state, ""];
   put(element("state"), text);
@@ -248,7 +287,8 @@ function show(status) {
   const before = chosenJob;
   const job = chooseJob(status.jobs);
   put(element("job-text"), job === null ? "no job yet"
-      : `${job.name} · ${job.consistency} · ${job.variables} variables, ${countText(job.rows)} rows` +
+      : `${job.name} · ${job.consistency} · ${status.cluster.variables} variables, ` +
+        `${countText(status.cluster.rows)} rows` +
         (status.job_count > status.jobs.length
             ? ` · ${status.job_count - status.jobs.length} jobs more, not shown` : ""));
   showTiles(status, job);
@@ -256,13 +296,14 @@ function show(status) {
   if (fresh || before !== chosenJob) showCharts(job);
   showWaits(job);
   put(element("server-facts"), `up ${secondsText(status.uptime_seconds)} · ` +
-      `${status.connections} connections · a lease lasts ${secondsText(status.lease_seconds)}`);
+      `${status.connections} connections · durability ${status.durability} · a lease lasts ${secondsText(status.lease_seconds)}`);
 }
 
 async function poll() {
   try {
     const after = samples.length > 0 ? samples[samples.length - 1].n : 0;
-    const reply = await fetch(`/status.json?after=${after}`,
+    const job = chosenJob === null ? "" : `&job=${encodeURIComponent(chosenJob)}`;
+    const reply = await fetch(`/status.json?after=${after}${job}`,
                               {cache: "no-store", signal: AbortSignal.timeout(REQUEST_MS)});
     if (!reply.ok) throw new Error(`status ${reply.status}`);
     show(await reply.json());

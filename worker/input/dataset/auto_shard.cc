@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/log.h"
 #include "common/status.h"
-#include "glog/logging.h"
 #include "worker/input/dataset/dataset_node.h"
 #include "worker/input/dataset/steps.h"
 

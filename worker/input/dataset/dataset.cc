@@ -58,6 +58,11 @@ absl::StatusOr<std::optional<ElementSpec>> Merge(const std::optional<ElementSpec
   return merged;
 }
 
+Dataset NoneGiven(absl::string_view method, absl::string_view what) {
+  return Dataset::FromError(
+      absl::InvalidArgumentError(absl::StrCat(method, ": found no ", what, "; give one")));
+}
+
 DatasetFunction FileReader(std::function<NodePtr(std::string)> open) {
   DatasetFunction reader([open = std::move(open)](const Element& name) {
     if (name.size() != 1 || !name[0].is_text() || name[0].elements() != 1) {
@@ -75,11 +80,13 @@ DatasetFunction FileReader(std::function<NodePtr(std::string)> open) {
 
 Dataset Dataset::FromError(absl::Status error) {
   Dataset failed(nullptr, AutoShardPolicy::kAuto);
-  failed.status_ = std::move(error);
+  failed.status_ =
+      error.ok() ? absl::InvalidArgumentError("FromError: the error is OK") : std::move(error);
   return failed;
 }
 
 Dataset Dataset::FromNode(std::shared_ptr<const DatasetNode> node) {
+  if (node == nullptr) return NoneGiven("FromNode", "node");
   return Dataset(std::move(node), AutoShardPolicy::kAuto);
 }
 
@@ -99,6 +106,7 @@ Dataset Dataset::FromTensorSlices(Element rows) {
 }
 
 Dataset Dataset::FromGenerator(GeneratorFactory factory, std::optional<ElementSpec> spec) {
+  if (factory == nullptr) return NoneGiven("FromGenerator", "function");
   return FromNode(steps::Generate(std::move(factory), std::move(spec)));
 }
 
@@ -198,6 +206,7 @@ Dataset Dataset::Skip(int64_t count) const {
 
 Dataset Dataset::Map(MapFunction function, MapOptions options) const {
   if (node_ == nullptr) return *this;
+  if (function == nullptr) return NoneGiven("Map", "function");
   const int32_t calls = options.num_parallel_calls;
   if (calls < 1 || calls > kMaxParallelCalls) {
     return Refused("Map", "num_parallel_calls", calls, absl::StrCat("1 to ", kMaxParallelCalls));
@@ -206,16 +215,21 @@ Dataset Dataset::Map(MapFunction function, MapOptions options) const {
 }
 
 Dataset Dataset::Filter(FilterFunction predicate) const {
-  return node_ == nullptr ? *this : With(steps::Filter(node_, std::move(predicate)));
+  if (node_ == nullptr) return *this;
+  if (predicate == nullptr) return NoneGiven("Filter", "function");
+  return With(steps::Filter(node_, std::move(predicate)));
 }
 
 Dataset Dataset::FlatMap(DatasetFunction function) const {
-  return node_ == nullptr ? *this : With(steps::FlatMap(node_, std::move(function)));
+  if (node_ == nullptr) return *this;
+  if (function.call == nullptr) return NoneGiven("FlatMap", "function");
+  return With(steps::FlatMap(node_, std::move(function)));
 }
 
 Dataset Dataset::Interleave(DatasetFunction function, int64_t cycle_length,
                             int64_t block_length) const {
   if (node_ == nullptr) return *this;
+  if (function.call == nullptr) return NoneGiven("Interleave", "function");
   if (cycle_length < 1 || cycle_length > kMaxCycleLength) {
     return Refused("Interleave", "cycle_length", cycle_length,
                    absl::StrCat("1 to ", kMaxCycleLength));

@@ -41,8 +41,9 @@ class DatasetIterator {
 
 class Dataset;
 
-// Called for one element; throws nothing. Those given to a parallel Map, or to a dataset with
-// several iterators in several threads, are called from several threads at once.
+// Called for one element; what it throws is that element's error (kUnknown). Those given to a
+// parallel Map, or to a dataset with several iterators in several threads, are called from several
+// threads at once.
 using MapFunction = std::function<absl::StatusOr<Element>(Element)>;
 using FilterFunction = std::function<absl::StatusOr<bool>(const Element&)>;
 // Makes the element source of one iterator; what it returns is called as DatasetIterator::Next.
@@ -60,7 +61,7 @@ struct DatasetFunction {
   // The elements are names of files, and the datasets read them: AutoShardPolicy::kFile gives each
   // worker names of its own.
   bool reads_files = false;
-  std::optional<ElementSpec> spec;  // of the elements of the datasets
+  std::optional<ElementSpec> spec = {};  // of the elements of the datasets
 };
 
 struct MapOptions {
@@ -68,11 +69,11 @@ struct MapOptions {
   int32_t num_parallel_calls = 1;
   // What the function returns. Without it shapes count as unknown: the batch size is not found
   // behind the Map, and rebatching splits batch by batch.
-  std::optional<ElementSpec> spec;
+  std::optional<ElementSpec> spec = {};
 };
 
 struct ShuffleOptions {
-  std::optional<uint64_t> seed;  // nullopt: another one in every process
+  std::optional<uint64_t> seed = {};  // nullopt: another one in every process
   // Every iterator, and every repetition, has an order of its own.
   bool reshuffle_each_iteration = true;
 };

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/catch_exceptions.h"
 #include "common/status.h"
 #include "worker/input/dataset/auto_shard.h"
 #include "worker/input/dataset/dataset_node.h"
@@ -234,6 +235,10 @@ absl::StatusOr<DistributedDataset> DistributeDataset(const Dataset& dataset,
 absl::StatusOr<DistributedDataset> DistributeDatasetsFromFunction(
     const DatasetInputFunction& function, const InputStrategy& strategy,
     const InputOptions& options) {
+  if (function == nullptr) {
+    return absl::InvalidArgumentError(
+        "DistributeDatasetsFromFunction: found no function; give one that can be called");
+  }
   RETURN_IF_ERROR(CheckStrategy(strategy));
   bool per_replica = options.replication_mode == InputReplicationMode::kPerReplica;
   if (per_replica && strategy.per_replica == InputStrategy::PerReplica::kRefused) {
@@ -250,7 +255,8 @@ absl::StatusOr<DistributedDataset> DistributeDatasetsFromFunction(
         per_replica
             ? InputContext(replicas, strategy.worker * strategy.local_replicas + i, replicas)
             : InputContext(strategy.workers, strategy.worker, replicas);
-    ASSIGN_OR_RETURN(Dataset made, function(context));
+    ASSIGN_OR_RETURN(Dataset made, CatchExceptions("the function of DistributeDatasetsFromFunction",
+                                                   [&] { return function(context); }));
     RETURN_IF_ERROR(made.status());
     datasets.push_back(std::move(made));
   }

@@ -33,11 +33,11 @@ struct InputStrategy {
   // Whether any worker has data, given whether this one has. Called once a step, in the thread that
   // asks for the step and in the same order by all workers; only with workers > 1 and partial
   // steps. It must not wait without a deadline.
-  std::function<absl::StatusOr<bool>(bool local_has_data)> agree;
+  std::function<absl::StatusOr<bool>(bool local_has_data)> agree = {};
   // Device of each local replica; empty: cpu:0 for all.
-  std::vector<Device> devices;
+  std::vector<Device> devices = {};
   // Copies to a device; called from a thread that reads ahead. Null: Tensor::CopyTo, for CPUs.
-  std::function<absl::StatusOr<Tensor>(const Tensor&, Device)> copy_to;
+  std::function<absl::StatusOr<Tensor>(const Tensor&, Device)> copy_to = {};
 };
 
 using DatasetInputFunction = std::function<absl::StatusOr<Dataset>(const InputContext&)>;

@@ -20,8 +20,8 @@ using Element = std::vector<Tensor>;
 // What is known of one component before an element is read.
 struct TensorSpec {
   bool text = false;
-  DType dtype = DType::kFloat32;  // of numbers
-  std::optional<Shape> shape;     // extents of -1 vary; nullopt: not even the rank is known
+  DType dtype = DType::kFloat32;    // of numbers
+  std::optional<Shape> shape = {};  // extents of -1 vary; nullopt: not even the rank is known
 
   static TensorSpec Of(const Tensor& tensor);
   static TensorSpec Numbers(DType dtype, std::optional<Shape> shape) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/catch_exceptions.h"
 #include "common/status.h"
 #include "worker/input/dataset/parallel_map.h"
 #include "worker/input/dataset/steps.h"
@@ -42,7 +43,9 @@ class MapNode : public DatasetNode {
     absl::StatusOr<bool> Next(Element* element) override {
       ASSIGN_OR_RETURN(const bool more, input_->Next(element));
       if (!more) return false;
-      ASSIGN_OR_RETURN(*element, (*function_)(std::move(*element)));
+      ASSIGN_OR_RETURN(*element, CatchExceptions("the function of Map", [&] {
+        return (*function_)(std::move(*element));
+      }));
       return true;
     }
 
@@ -80,7 +83,8 @@ class FilterNode : public DatasetNode {
       for (;;) {
         ASSIGN_OR_RETURN(const bool more, input_->Next(element));
         if (!more) return false;
-        ASSIGN_OR_RETURN(const bool kept, (*predicate_)(*element));
+        ASSIGN_OR_RETURN(const bool kept, CatchExceptions("the function of Filter",
+                                                          [&] { return (*predicate_)(*element); }));
         if (kept) return true;
       }
     }
@@ -162,10 +166,13 @@ class InterleaveNode : public DatasetNode {
         input_ended_ = true;
         return absl::OkStatus();
       }
-      const Dataset dataset = function_->call(element);
+      const absl::StatusOr<Dataset> dataset =
+          CatchExceptions("the function of FlatMap or Interleave",
+                          [&]() -> absl::StatusOr<Dataset> { return function_->call(element); });
       RETURN_IF_ERROR(dataset.status());
+      RETURN_IF_ERROR(dataset->status());
       const IterationContext context{CombineSeeds(context_.pass, opened_++)};
-      ASSIGN_OR_RETURN(*source, dataset.node()->MakeIterator(context));
+      ASSIGN_OR_RETURN(*source, dataset->node()->MakeIterator(context));
       ++open_;
       return absl::OkStatus();
     }

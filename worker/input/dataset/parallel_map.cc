@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "common/thrown.h"
+#include "common/catch_exceptions.h"
 
 namespace cairn::steps {
 namespace {
@@ -53,7 +53,7 @@ ParallelMapIterator::Slot* ParallelMapIterator::ReadNext() {
   }
   Slot read;
   absl::StatusOr<bool> more =
-      CatchThrown("a function of the dataset", [&] { return input_->Next(&read.element); });
+      CatchExceptions("a function of the dataset", [&] { return input_->Next(&read.element); });
   const bool at_end = more.ok() && !*more;
   read.status = std::move(more).status();
   absl::MutexLock lock(&mutex_);
@@ -78,7 +78,7 @@ void ParallelMapIterator::Run() {
     }
     if (status.ok()) {
       absl::StatusOr<Element> mapped =
-          CatchThrown("the function of Map", [&] { return (*function_)(std::move(element)); });
+          CatchExceptions("the function of Map", [&] { return (*function_)(std::move(element)); });
       if (mapped.ok()) {
         element = *std::move(mapped);
       } else {

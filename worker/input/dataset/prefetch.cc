@@ -5,8 +5,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "common/catch_exceptions.h"
 #include "common/status.h"
-#include "common/thrown.h"
 #include "worker/input/dataset/steps.h"
 
 namespace cairn::steps {
@@ -52,7 +52,7 @@ class PrefetchIterator : public DatasetIterator {
     for (;;) {
       Ahead next;
       absl::StatusOr<bool> more =
-          CatchThrown("a function of the dataset", [&] { return input_->Next(&next.element); });
+          CatchExceptions("a function of the dataset", [&] { return input_->Next(&next.element); });
       const bool at_end = more.ok() && !*more;
       next.status = std::move(more).status();
       absl::MutexLock lock(&mutex_);

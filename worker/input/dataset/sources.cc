@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/catch_exceptions.h"
+#include "common/status.h"
 #include "worker/input/dataset/rows.h"
 #include "worker/input/dataset/steps.h"
 
@@ -108,7 +110,12 @@ class GeneratorNode : public SourceNode {
   int64_t cardinality() const override { return kUnknownCardinality; }
   absl::StatusOr<std::unique_ptr<DatasetIterator>> MakeIterator(
       const IterationContext& context) const override {
-    return std::make_unique<Iterator>(factory_());
+    Generator next;
+    RETURN_IF_ERROR(CallCatching("the factory of FromGenerator", [&] { next = factory_(); }));
+    if (next == nullptr) {
+      return absl::InvalidArgumentError("FromGenerator: its factory returned no function");
+    }
+    return std::make_unique<Iterator>(std::move(next));
   }
 
  private:
@@ -117,7 +124,8 @@ class GeneratorNode : public SourceNode {
     explicit Iterator(Generator next) : next_(std::move(next)) {}
     absl::StatusOr<bool> Next(Element* element) override {
       if (ended_) return false;
-      absl::StatusOr<bool> more = next_(element);
+      absl::StatusOr<bool> more =
+          CatchExceptions("the function of FromGenerator", [&] { return next_(element); });
       ended_ = more.ok() && !*more;
       return more;
     }

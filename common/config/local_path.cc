@@ -1,0 +1,35 @@
+#include "common/config/local_path.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace cairn {
+namespace {
+
+// RFC 3986: a letter, then letters, digits, '+', '-' and '.'.
+bool IsScheme(absl::string_view text) {
+  return !text.empty() && absl::ascii_isalpha(static_cast<unsigned char>(text[0])) &&
+         std::all_of(text.begin(), text.end(), [](unsigned char c) {
+           return absl::ascii_isalnum(c) || c == '+' || c == '-' || c == '.';
+         });
+}
+
+}  // namespace
+
+absl::Status CheckLocalPath(absl::string_view what, absl::string_view path) {
+  constexpr absl::string_view kMark = "://";
+  const size_t mark = path.find(kMark);
+  if (mark == absl::string_view::npos || !IsScheme(path.substr(0, mark))) return absl::OkStatus();
+  const bool is_file = absl::EqualsIgnoreCase(path.substr(0, mark), "file");
+  return absl::InvalidArgumentError(absl::StrCat(
+      what, ": found \"", absl::Utf8SafeCHexEscape(path.substr(0, 100)),
+      "\", a URL; expected a path on this machine: ",
+      is_file ? absl::StrCat("write ", absl::Utf8SafeCHexEscape(path.substr(mark + kMark.size())))
+              : "copy the files here, or mount the storage and name its folder"));
+}
+
+}  // namespace cairn

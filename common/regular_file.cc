@@ -1,0 +1,81 @@
+#include "common/regular_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+
+namespace cairn {
+namespace {
+
+// A file that says it is empty may be one of /proc.
+constexpr int64_t kFirstReadBytes = 4096;
+
+absl::Status Failed(int error, absl::string_view what, const std::string& path) {
+  const std::string text = absl::StrCat(what, " ", path, ": ", std::strerror(error));
+  switch (error) {
+    case ENOENT: return absl::NotFoundError(text);
+    case EACCES:
+    case EPERM: return absl::PermissionDeniedError(absl::StrCat(text, ": let this user read it"));
+    default: return absl::UnavailableError(text);
+  }
+}
+
+absl::string_view TypeOf(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a FIFO";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a device";
+}
+
+absl::Status CheckType(const struct stat& found, const std::string& path) {
+  if (S_ISREG(found.st_mode)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, " is ", TypeOf(found.st_mode), "; a regular file is needed"));
+}
+
+}  // namespace
+
+absl::StatusOr<RegularFile> OpenRegularFile(const std::string& path) {
+  struct stat found = {};
+  // Opening a device may act on it, so look first; and again, for the path may have changed.
+  if (::stat(path.c_str(), &found) != 0) return Failed(errno, "open", path);
+  RETURN_IF_ERROR(CheckType(found, path));
+  Descriptor fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (fd.get() < 0 || ::fstat(fd.get(), &found) != 0) return Failed(errno, "open", path);
+  RETURN_IF_ERROR(CheckType(found, path));
+  return RegularFile{std::move(fd), int64_t{found.st_size}};
+}
+
+absl::StatusOr<std::string> ReadRegularFile(const std::string& path, int64_t max_bytes) {
+  ASSIGN_OR_RETURN(const RegularFile file, OpenRegularFile(path));
+  std::string text;
+  size_t size = 0;
+  // One byte beyond the limit tells that there are more.
+  const auto most = static_cast<size_t>(max_bytes) + 1;
+  while (size < most) {
+    const auto wanted = static_cast<size_t>(std::max(file.bytes + 1, kFirstReadBytes));
+    if (size == text.size()) text.resize(std::min(most, std::max(wanted, 2 * size)));
+    const ssize_t got = ::read(file.fd.get(), text.data() + size, text.size() - size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Failed(errno, "read", path);
+    if (got == 0) break;
+    size += static_cast<size_t>(got);
+  }
+  if (size == most) {
+    return absl::OutOfRangeError(
+        absl::StrCat(path, " has more than the ", max_bytes, " bytes that such a file may have"));
+  }
+  text.resize(size);
+  return text;
+}
+
+}  // namespace cairn

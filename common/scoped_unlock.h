@@ -1,0 +1,25 @@
+// The reverse of absl::MutexLock.
+#pragma once
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+
+namespace cairn {
+
+// Unlocks a mutex, which the caller holds, and locks it again at the end of the scope, also when an
+// exception leaves it: so the MutexLock around it always finds the mutex locked. State that says
+// what happens meanwhile (`running_`) needs a cleanup of its own, made before this.
+class ABSL_SCOPED_LOCKABLE ScopedUnlock {
+ public:
+  explicit ScopedUnlock(absl::Mutex* mutex) ABSL_UNLOCK_FUNCTION(mutex) : mutex_(*mutex) {
+    mutex_.Unlock();
+  }
+  ~ScopedUnlock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mutex_.Lock(); }
+  ScopedUnlock(const ScopedUnlock&) = delete;
+  ScopedUnlock& operator=(const ScopedUnlock&) = delete;
+
+ private:
+  absl::Mutex& mutex_;
+};
+
+}  // namespace cairn

@@ -1,0 +1,30 @@
+// The version of a program: what --version prints.
+#pragma once
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace cairn {
+
+// Two programs can talk, open a data directory or read a checkpoint when these are equal.
+inline constexpr int kWireProtocol = 1;      // PROTOCOL_VERSION of thrift/cairn.thrift
+inline constexpr int kStoreFormat = 1;       // kFormatVersion of storage/record.h
+inline constexpr int kCheckpointFormat = 1;  // CheckpointManifest::kFormat
+
+struct Version {
+  std::string number;    // "0.1.0"
+  std::string revision;  // of the sources, as git describes it; "unknown" outside a git checkout
+  std::string compiler;  // "GCC 12.2.0"
+  std::string build;     // "release, CUDA", "debug, address sanitizer"
+};
+
+Version ProgramVersion();
+
+// Four lines: the program with its version, how it was built, and the formats above.
+std::string VersionText(absl::string_view program);
+
+// Writes VersionText(program) to stdout. The program's exit status: 0, or 1 if that fails.
+int PrintVersion(absl::string_view program);
+
+}  // namespace cairn

@@ -1,0 +1,20 @@
+// Memory that has run out, as a status.
+#pragma once
+
+#include <new>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+
+namespace cairn {
+
+// What `call` returns; kResourceExhausted where it throws std::bad_alloc.
+inline absl::Status CatchBadAlloc(absl::FunctionRef<absl::Status()> call) {
+  try {
+    return call();
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("the machine has no memory left");
+  }
+}
+
+}  // namespace cairn

@@ -1,0 +1,156 @@
+#include "ps_server/monitor/peers.h"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/deadline.h"
+#include "common/status.h"
+#include "thrift/security/client_security.h"
+#include "thrift/wire_client.h"
+
+namespace cairn {
+namespace {
+
+// Jobs that are looked at at a time: each costs every server a describe a second.
+constexpr size_t kMostJobs = 4;
+constexpr size_t kMostThreads = 8;
+
+}  // namespace
+
+// One other server, with a connection that is kept while somebody looks.
+class Peers::Peer {
+ public:
+  Peer(int32_t server, const PeersOptions& options) : server_(server), options_(options) {}
+
+  PeerAnswer Ask(const std::string& job) {
+    PeerAnswer answer{.server = server_};
+    answer.status = TryAsk(job, answer);
+    if (!answer.status.ok()) {
+      client_.reset();
+      answer = {.server = server_, .status = answer.status};
+    }
+    return answer;
+  }
+  void Disconnect() { client_.reset(); }
+
+ private:
+  absl::Status TryAsk(const std::string& job, PeerAnswer& answer) {
+    const Deadline deadline = Deadline::In(kPatience);
+    if (client_ != nullptr && (!client_->usable() || client_->PeerClosed())) client_.reset();
+    if (client_ == nullptr) RETURN_IF_ERROR(Connect(deadline));
+    wire::DescribeRequest request;
+    request.with_server = true;
+    request.caller.job = job;
+    RETURN_IF_ERROR(client_->Call("describe", deadline, [&](WireClient::Stub& stub) {
+      stub.describe(answer.described, request);
+    }));
+    if (answer.described.server_index != server_) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(options_.servers[static_cast<size_t>(server_)],
+                       " answers as ps:", answer.described.server_index, ", not as ps:", server_));
+    }
+    return client_->Call("why", deadline,
+                         [&](WireClient::Stub& stub) { stub.why(answer.why, request.caller); });
+  }
+
+  absl::Status Connect(Deadline deadline) {
+    const std::string& address = options_.servers[static_cast<size_t>(server_)];
+    WireClientOptions options{.peer = absl::StrCat("ps:", server_, " (", address, ")")};
+    ASSIGN_OR_RETURN(options.security, ClientSecurity::Load(options_.security));
+    ASSIGN_OR_RETURN(client_, WireClient::Connect(address, options, deadline));
+    return absl::OkStatus();
+  }
+
+  const int32_t server_;
+  const PeersOptions& options_;
+  std::unique_ptr<WireClient> client_;
+};
+
+Peers::Peers(PeersOptions options) : options_(std::move(options)) {
+  for (size_t i = 0; i < options_.servers.size(); ++i) {
+    const auto server = static_cast<int32_t>(i);
+    if (server != options_.self) peers_.push_back(std::make_unique<Peer>(server, options_));
+  }
+}
+
+Peers::~Peers() {
+  std::thread thread;
+  {
+    const absl::MutexLock lock(&mutex_);
+    stopped_ = true;
+    thread = std::move(thread_);
+    changed_.SignalAll();
+  }
+  if (thread.joinable()) thread.join();
+}
+
+std::shared_ptr<const std::vector<PeerAnswer>> Peers::Get(const std::string& job) {
+  const absl::MutexLock lock(&mutex_);
+  if (peers_.empty()) return std::make_shared<std::vector<PeerAnswer>>();
+  const absl::Duration now = MonotonicNow();
+  const auto found = looked_.find(job);
+  if (found == looked_.end() && looked_.size() >= kMostJobs) return nullptr;
+  const bool idle = looked_.empty();
+  Looked& looked = looked_[job];
+  looked.last = now;
+  if (idle) changed_.SignalAll();
+  if (!thread_.joinable() && !stopped_) thread_ = std::thread([this] { Run(); });
+  return looked.answers;
+}
+
+std::vector<std::string> Peers::JobsLookedAt() {
+  const absl::Duration now = MonotonicNow();
+  std::vector<std::string> jobs;
+  for (auto at = looked_.begin(); at != looked_.end();) {
+    if (now - at->second.last > kLookedAt) {
+      at = looked_.erase(at);
+    } else {
+      jobs.push_back(at->first);
+      ++at;
+    }
+  }
+  return jobs;
+}
+
+std::vector<PeerAnswer> Peers::AskAll(const std::string& job) {
+  std::vector<PeerAnswer> answers(peers_.size());
+  std::atomic<size_t> next{0};
+  const auto ask = [&] {
+    for (size_t i = next++; i < peers_.size(); i = next++) answers[i] = peers_[i]->Ask(job);
+  };
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < std::min(peers_.size(), kMostThreads); ++i) threads.emplace_back(ask);
+  ask();
+  for (std::thread& thread : threads) thread.join();
+  return answers;
+}
+
+void Peers::Run() {
+  for (;;) {
+    std::vector<std::string> jobs;
+    {
+      const absl::MutexLock lock(&mutex_);
+      if (stopped_) return;
+      jobs = JobsLookedAt();
+      if (jobs.empty()) {
+        for (const auto& peer : peers_) peer->Disconnect();
+        changed_.WaitUntil(&mutex_, Deadline::In(absl::Minutes(1)));
+        continue;
+      }
+    }
+    const absl::Duration begin = MonotonicNow();
+    for (const std::string& job : jobs) {
+      auto answers = std::make_shared<const std::vector<PeerAnswer>>(AskAll(job));
+      const absl::MutexLock lock(&mutex_);
+      const auto found = looked_.find(job);
+      if (found != looked_.end()) found->second.answers = std::move(answers);
+    }
+    const absl::MutexLock lock(&mutex_);
+    const absl::Duration rest = kInterval - (MonotonicNow() - begin);
+    if (!stopped_ && rest > absl::ZeroDuration()) changed_.WaitUntil(&mutex_, Deadline::In(rest));
+  }
+}
+
+}  // namespace cairn

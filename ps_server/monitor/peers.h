@@ -1,0 +1,74 @@
+// What the other servers of the cluster say of a job, for the status page.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/config/security_options.h"
+#include "common/monotonic_cond_var.h"
+#include "thrift/cairn_types.h"
+
+namespace cairn {
+
+struct PeerAnswer {
+  int32_t server = 0;
+  absl::Status status;  // why it does not answer; then the rest is empty
+  wire::DescribeReply described;
+  wire::WhyReply why;
+};
+
+struct PeersOptions {
+  std::vector<std::string> servers;  // addresses of the cluster's, by index
+  int32_t self = 0;                  // which is not asked
+  // As this server's own certificate; servers that let no such caller in are shown as refusing.
+  SecurityOptions security;
+};
+
+// Asks the other servers in threads of its own, every kInterval and only while somebody looks: for
+// kLookedAt after the last Get of a job. A server has kPatience to answer.
+// Thread safety: every method may be called from several threads at once.
+class Peers {
+ public:
+  static constexpr absl::Duration kInterval = absl::Seconds(1);
+  static constexpr absl::Duration kLookedAt = absl::Seconds(8);
+  static constexpr absl::Duration kPatience = absl::Seconds(1);
+
+  explicit Peers(PeersOptions options);
+  ~Peers();
+  Peers(const Peers&) = delete;
+  Peers& operator=(const Peers&) = delete;
+
+  // The newest answers about `job`, by server; empty until the first came. Null: `job` is looked at
+  // for the first time in a while, or too many jobs are.
+  std::shared_ptr<const std::vector<PeerAnswer>> Get(const std::string& job);
+
+ private:
+  using Answers = std::shared_ptr<const std::vector<PeerAnswer>>;
+  class Peer;
+  struct Looked {
+    absl::Duration last;  // on the monotonic clock
+    Answers answers;
+  };
+
+  void Run();
+  std::vector<std::string> JobsLookedAt() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<PeerAnswer> AskAll(const std::string& job);
+
+  const PeersOptions options_;
+  std::vector<std::unique_ptr<Peer>> peers_;  // of thread_ and those it starts
+  absl::Mutex mutex_;
+  MonotonicCondVar changed_;
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  std::map<std::string, Looked> looked_ ABSL_GUARDED_BY(mutex_);
+  std::thread thread_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace cairn

@@ -1,0 +1,139 @@
+#include "worker/client/job_holdings.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/spec_difference.h"
+#include "common/status.h"
+#include "common/timeline.h"
+#include "common/variable_map.h"
+#include "thrift/cairn_types.h"
+#include "thrift/convert.h"
+
+namespace cairn {
+namespace {
+
+bool Holds(const ServerHolding& server, const std::string& variable) {
+  return std::binary_search(server.variables.begin(), server.variables.end(), variable);
+}
+
+bool SameLife(const ServerHolding& a, const ServerHolding& b) {
+  return a.timeline != 0 && std::abs(a.timeline) == std::abs(b.timeline);
+}
+
+// The server that the others are compared with: one that holds a life that workers have trained,
+// else one that was restored, else one of a job that no worker has said hello to.
+const ServerHolding* Reference(const std::vector<ServerHolding>& servers) {
+  const ServerHolding* best = nullptr;
+  const auto rank = [](const ServerHolding& server) {
+    return server.timeline > 0 ? 2 : server.timeline < 0 ? 1 : 0;
+  };
+  for (const ServerHolding& server : servers) {
+    if (server.variables.empty()) continue;
+    if (best == nullptr || rank(server) > rank(*best)) best = &server;
+  }
+  return best;
+}
+
+// Names of the variables that the newest maps place on `server` and that it does not have.
+std::vector<std::string> Lacking(const JobHoldings& holdings, const ServerHolding& server) {
+  std::vector<std::string> lacking;
+  for (const VariableSpec& spec : holdings.specs) {
+    const std::vector<int32_t> places = PlacesOf(spec);
+    const bool placed = std::find(places.begin(), places.end(), server.server) != places.end();
+    if (placed && !Holds(server, spec.name)) lacking.push_back(spec.name);
+  }
+  return lacking;
+}
+
+// Why `server` does not hold the life that `reference` holds; empty: it does.
+std::string Difference(const JobHoldings& holdings, const ServerHolding& reference,
+                       const ServerHolding& server) {
+  // A start that ended while it made variables: the next one makes the rest.
+  if (&server == &reference || SameLife(server, reference)) return "";
+  if (!server.variables.empty() && server.timeline != 0 && reference.timeline != 0) {
+    return absl::StrCat(server.name, " holds it as it began at ",
+                        TimelineText(std::abs(server.timeline)), ", ", reference.name,
+                        " as it began at ", TimelineText(std::abs(reference.timeline)));
+  }
+  const bool took_part = server.server < ServersOfTimeline(std::abs(reference.timeline));
+  const std::vector<std::string> lacking = Lacking(holdings, server);
+  if (server.variables.empty() && (took_part || !lacking.empty())) {
+    return absl::StrCat(server.name, " holds nothing of it, and ", reference.name, " does");
+  }
+  if (lacking.empty() || reference.timeline == 0) return "";
+  return absl::StrCat(server.name, " lacks \"", lacking.front(), "\"",
+                      lacking.size() > 1 ? absl::StrCat(" and ", lacking.size() - 1, " more") : "",
+                      ", of which it has rows by the map of ", reference.name);
+}
+
+void Judge(const std::string& job, JobHoldings* holdings) {
+  const ServerHolding* const reference = Reference(holdings->servers);
+  if (reference == nullptr) return;
+  std::vector<std::string> differences;
+  for (const ServerHolding& server : holdings->servers) {
+    std::string difference = Difference(*holdings, *reference, server);
+    if (!difference.empty()) differences.push_back(std::move(difference));
+  }
+  if (differences.empty()) return;
+  holdings->left_by_restore = std::all_of(
+      holdings->servers.begin(), holdings->servers.end(),
+      [](const ServerHolding& one) { return one.variables.empty() || one.timeline < 0; });
+  holdings->disagreement = absl::StrCat("job '", job, "': ", absl::StrJoin(differences, "; "));
+}
+
+}  // namespace
+
+absl::StatusOr<JobHoldings> CombineHoldings(const std::string& job,
+                                            absl::Span<const DescribedServer> servers,
+                                            int32_t most_servers) {
+  JobHoldings holdings;
+  std::map<std::string, VariableSpec> by_name;
+  std::string conflict;
+  for (const DescribedServer& server : servers) {
+    ServerHolding& holding = holdings.servers.emplace_back();
+    holding.server = server.server;
+    holding.name = server.name;
+    holding.timeline = server.described->timeline;
+    for (const wire::VariableInfo& info : server.described->variables) {
+      absl::StatusOr<VariableSpec> spec = FromWire(info.spec, server.server, most_servers);
+      if (!spec.ok()) {
+        return Annotate(spec.status(), absl::StrCat("describe to ", server.name));
+      }
+      holding.variables.push_back(spec->name);
+      const auto [at, inserted] = by_name.try_emplace(spec->name, *spec);
+      VariableSpec& known = at->second;
+      if (inserted || known == *spec) continue;
+      // A start that ended while it gave the optimizer other arguments: the next one goes on.
+      if (MayFollow(known.optimizer, spec->optimizer)) spec->optimizer = known.optimizer;
+      if (known == *spec) continue;
+      // Servers whose rows did not move need not know the newest map.
+      if (SameButPlaces(known, *spec) && known.map_version != spec->map_version) {
+        if (spec->map_version > known.map_version) known = *std::move(spec);
+      } else if (conflict.empty()) {
+        conflict = absl::StrCat(
+            "job '", job, "': ", server.name, " holds \"", spec->name,
+            "\" otherwise than a server before it: ", SpecDifferenceText(known, *spec));
+      }
+    }
+    std::sort(holding.variables.begin(), holding.variables.end());
+  }
+  for (auto& [name, spec] : by_name) holdings.specs.push_back(std::move(spec));
+  Judge(job, &holdings);
+  if (holdings.disagreement.empty()) holdings.disagreement = std::move(conflict);
+  return holdings;
+}
+
+absl::Status CheckAgreement(const JobHoldings& holdings) {
+  if (holdings.disagreement.empty()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(
+      holdings.disagreement,
+      ": start each server on its own --data_dir, restore a checkpoint (checkpoint.directory), or "
+      "start over with --fresh"));
+}
+
+}  // namespace cairn

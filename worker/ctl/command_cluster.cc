@@ -1,0 +1,253 @@
+// The commands about programs, servers and machines.
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/config/security_flags.h"
+#include "worker/ctl/bench.h"
+#include "worker/ctl/certs.h"
+#include "worker/ctl/doctor.h"
+#include "worker/ctl/drain.h"
+#include "worker/ctl/launch.h"
+#include "worker/ctl/logs.h"
+#include "worker/ctl/servers.h"
+#include "worker/ctl/stop.h"
+#include "worker/ctl/tree.h"
+
+namespace cairn {
+namespace {
+
+// Failing and ending tasks, and the servers' own flags.
+void AddLaunchEnds(CLI::App* command, const std::shared_ptr<LaunchOptions>& options) {
+  command
+      ->add_option_function<std::string>(
+          "--restart",
+          [options](const std::string& policy) {
+            options->restart_on_failure = policy == "on-failure";
+          },
+          "after a task fails: never (default) ends the others, on-failure restarts it")
+      ->type_name("POLICY")
+      ->check([](const std::string& policy) {
+        return policy == "never" || policy == "on-failure"
+                   ? std::string()
+                   : absl::StrCat("'", policy, "'; there are never and on-failure");
+      });
+  command->add_option("--max_restarts", options->max_restarts, "of each task; default 3")
+      ->type_name("N");
+  command
+      ->add_option("--grace_seconds", options->grace_seconds,
+                   "how long a task may take to end before it is killed; default 30")
+      ->type_name("S");
+  command
+      ->add_option("--ps_flag", options->server_flags,
+                   "a flag of every cairn-ps, as in --ps_flag=--durability=log; several times")
+      ->type_name("--FLAG=VALUE")
+      ->allow_extra_args(false);
+}
+
+}  // namespace
+
+void Tree::AddLaunch() {
+  const auto options = std::make_shared<LaunchOptions>();
+  CLI::App* const command =
+      Add(&app_, "launch", "Starts servers and workers on this machine and waits for the job",
+          "cairnctl launch --ps 2 --worker 2 --job examples/a9a.yaml --data_root ../shared/data",
+          [options] { return Launch(*options); });
+  command->add_option("--job", options->job_file, "job file of the workers")->type_name("FILE");
+  CLI::Option* const cluster =
+      command
+          ->add_option("--cluster", options->cluster_file,
+                       "cluster file of tasks on this machine; port 0 is one that is free")
+          ->type_name("FILE");
+  command->add_option("--ps", options->servers, "servers, on free ports; default 2")
+      ->type_name("N")
+      ->excludes(cluster);
+  command
+      ->add_option("--worker", options->workers,
+                   "workers; default 2; 0: servers alone, until Ctrl-C")
+      ->type_name("N")
+      ->excludes(cluster);
+  command
+      ->add_option("--data_root", options->data_root, "where the job's relative data paths start")
+      ->type_name("DIR");
+  command
+      ->add_option("--state", options->state,
+                   "where the servers keep their data, for a later launch to go on from; else a "
+                   "temporary folder")
+      ->type_name("DIR");
+  command
+      ->add_option("--log_directory", options->log_directory,
+                   "gets a log of every task; default: logs in --state, else a temporary folder")
+      ->type_name("DIR");
+  command->add_flag("--wait", options->wait,
+                    "returns once every server accepts calls and every worker has joined; the "
+                    "launch continues in the background until the job ends or cairnctl stop");
+  command
+      ->add_option(
+          "--tls_directory", options->tls_directory,
+          "TLS between the tasks, with the certificates in it that cairnctl certs made for "
+          "them; made where it is not there")
+      ->type_name("DIR");
+  command->add_option("--set", options->sets, "KEY.PATH=VALUE over the job file; several times")
+      ->type_name("SET")
+      ->allow_extra_args(false);
+  AddLaunchEnds(command, options);
+  command->add_option("--cairn_ps", options->cairn_ps, "the program; default: beside cairnctl")
+      ->type_name("FILE");
+  command->add_option("--cairn_worker", options->cairn_worker, "likewise")->type_name("FILE");
+  command
+      ->add_option("worker_flags", options->worker_flags, "after --: flags of every cairn-worker")
+      ->type_name("FLAG");
+}
+
+void Tree::AddLogs() {
+  const auto options = std::make_shared<LogsOptions>();
+  CLI::App* const command =
+      Add(&app_, "logs", "Prints the last lines of the log of each task of a launch",
+          "cairnctl logs worker:0 --follow\n"
+          "  cairnctl logs --directory /tmp/state/logs --lines 100",
+          [options, json = &invocation_.json] { return RunLogs(*options, *json); });
+  command
+      ->add_option("--directory", options->directory,
+                   "the launch's --log_directory; default: that of the launch that runs on this "
+                   "machine")
+      ->type_name("DIR");
+  command->add_option("--launch", options->launch, "which launch, where several run")
+      ->type_name("PID");
+  command->add_option("--lines", options->lines, "of each task; default 20")->type_name("N");
+  command->add_flag("--follow,-f", options->follow,
+                    "prints new lines as they come, until the launch ends or Ctrl-C");
+  command->add_option("tasks", options->tasks, "these alone, as in worker:0; launch is its own")
+      ->type_name("TASK");
+}
+
+void Tree::AddStop() {
+  const auto options = std::make_shared<StopOptions>();
+  CLI::App* const command =
+      Add(&app_, "stop", "Stops a cluster: workers first, then servers; nothing is lost",
+          "cairnctl stop\n"
+          "  cairnctl stop --cluster cluster.yaml",
+          [options] { return RunStop(*options); });
+  AddServers(command, &options->target);
+  command
+      ->add_option("--launch", options->launch,
+                   "this launch, where several run on this machine and no servers are named")
+      ->type_name("PID");
+  command
+      ->add_option("--wait_seconds", options->wait_seconds,
+                   "how long everything may take to end; default 120")
+      ->type_name("S");
+  command->footer(
+      "Stops the launch of this machine, or the one that started the servers named.\n"
+      "Other servers are drained; their workers are not stopped.\n"
+      "Example:\n  cairnctl stop\n  cairnctl stop --cluster cluster.yaml");
+}
+
+void Tree::AddDrain() {
+  const auto options = std::make_shared<DrainOptions>();
+  CLI::App* const command =
+      Add(&app_, "drain", "Servers write everything, turn callers away and end, exit status 0",
+          "cairnctl drain --cluster cluster.yaml ps:1\n"
+          "  cairnctl drain --cluster cluster.yaml --all",
+          [options] { return RunDrain(*options); });
+  AddServers(command, &options->target);
+  command
+      ->add_option("--wait_seconds", options->wait_seconds,
+                   "how long a server may take to write everything and be gone; default 120")
+      ->type_name("S");
+  command->add_flag("--all", options->all, "every server of the cluster");
+  command->add_option("servers", options->tasks, "or these, by their tasks")->type_name("ps:N");
+}
+
+void Tree::AddServersCommands() {
+  const auto options = std::make_shared<ServersOptions>();
+  CLI::App* const group =
+      Add(&app_, "servers", "Servers that join and leave a running cluster", "", nullptr);
+  group->require_subcommand(1);
+  CLI::App* const list = Add(group, "list", "Which servers there are, and which have left",
+                             "cairnctl servers list --cluster cluster.yaml",
+                             [options] { return RunServersList(*options); });
+  AddServers(list, &options->target);
+  CLI::App* const add =
+      Add(group, "add", "A server that runs already joins the cluster",
+          "cairnctl servers add --cluster cluster.yaml ps:2 --address 10.0.0.7:7001",
+          [options] { return RunServersAdd(*options); });
+  AddServers(add, &options->target);
+  add->add_option("--address", options->address,
+                  "where every worker reaches it; default: the cluster file's")
+      ->type_name("HOST:PORT");
+  add->add_option("server", options->task, "its task, as it was started")
+      ->type_name("ps:N")
+      ->required();
+  CLI::App* const remove = Add(group, "remove", "A server without rows leaves the cluster",
+                               "cairnctl servers remove --cluster cluster.yaml ps:2",
+                               [options] { return RunServersRemove(*options); });
+  AddServers(remove, &options->target);
+  remove->add_option("server", options->task, "its task; cairnctl rebalance --empty took its rows")
+      ->type_name("ps:N")
+      ->required();
+}
+
+void Tree::AddDoctor() {
+  const auto options = std::make_shared<DoctorOptions>();
+  CLI::App* const command = Add(
+      &app_, "doctor", "Whether this machine and its network are fit; each finding with its fix",
+      "cairnctl doctor --data_dir /var/lib/cairn --cluster cluster.yaml",
+      [options] { return RunDoctor(*options); });
+  command
+      ->add_option("--data_dir", options->directory,
+                   "where a server's data would be: its disk is measured with 64 MiB in a file of "
+                   "the moment; default: the working folder")
+      ->type_name("DIR");
+  command->add_option("--cluster", options->cluster_file, "whose ps tasks are looked for")
+      ->type_name("FILE");
+  command
+      ->add_option("--timeout_seconds", options->timeout_seconds,
+                   "how long a server may take to answer; default 3")
+      ->type_name("S");
+  AddSecurity(command, &options->security);
+}
+
+void Tree::AddCerts() {
+  const auto options = std::make_shared<CertsOptions>();
+  CLI::App* const command =
+      Add(&app_, "certs", "Makes a CA and certificates for a cluster's tasks (thrift/SECURITY.md)",
+          "cairnctl certs /etc/cairn/tls --cluster cluster.yaml --days 90\n"
+          "  cairnctl certs /etc/cairn/tls --issue grafana=reader",
+          [options] { return MakeCerts(*options); });
+  command
+      ->add_option("directory", options->directory,
+                   "where they are written; the CA that is there signs them, else a new one")
+      ->type_name("DIR")
+      ->required();
+  command
+      ->add_option("--cluster", options->cluster_file,
+                   "servers, workers, an admin and a reader of this cluster")
+      ->type_name("FILE");
+  command
+      ->add_option("--issue", options->issue,
+                   "NAME=ROLE[,ROLE] (reader, worker, admin) or NAME=server:HOST[,HOST]; several "
+                   "times")
+      ->type_name("WHOM")
+      ->allow_extra_args(false);
+  command->add_option("--days", options->days, "how long they are good; default 30")
+      ->type_name("N");
+}
+
+void Tree::AddBench() {
+  const auto options = std::make_shared<BenchOptions>();
+  CLI::App* const command = Add(
+      &app_, "bench", "How fast the wire is from here to the servers: round trips, push, pull",
+      "cairnctl bench --cluster cluster.yaml --mib 16", [options] { return RunBench(*options); });
+  AddServers(command, &options->target);
+  command->add_option("--mib", options->mib, "of a push and of a pull; default 4")
+      ->type_name("MIB");
+  command
+      ->add_option(
+          "--seconds", options->seconds,
+          "for each measurement; default 1. Uses a job of its own, which is dropped at the "
+          "end; servers that train meanwhile slow it down, and it them")
+      ->type_name("S");
+}
+
+}  // namespace cairn

@@ -1,0 +1,193 @@
+// The commands about jobs and what is in them.
+#include <memory>
+#include <string>
+
+#include "common/config/local_transport.h"
+#include "worker/ctl/checkpoints.h"
+#include "worker/ctl/export.h"
+#include "worker/ctl/get.h"
+#include "worker/ctl/inspect.h"
+#include "worker/ctl/jobs.h"
+#include "worker/ctl/rebalance.h"
+#include "worker/ctl/status.h"
+#include "worker/ctl/tree.h"
+#include "worker/ctl/why.h"
+
+namespace cairn {
+
+void Tree::AddJobs() {
+  const auto target = std::make_shared<TargetOptions>();
+  AddServers(
+      Add(&app_, "jobs", "Lists the jobs on the servers: variables, rows, bytes, workers, state",
+          "cairnctl jobs --cluster cluster.yaml", [target] { return RunJobs(*target); }),
+      target.get());
+}
+
+void Tree::AddStatus() {
+  const auto options = std::make_shared<StatusOptions>();
+  CLI::App* const status =
+      Add(&app_, "status", "State, servers, workers, memory and the last checkpoint of a job",
+          "cairnctl status --cluster cluster.yaml --job examples/a9a.yaml --watch 2",
+          [options, json = &invocation_.json] { return RunStatus(*options, *json); });
+  AddTarget(status, &options->target);
+  status
+      ->add_option("--watch", options->watch_seconds,
+                   "again every so many seconds, with rates, until Ctrl-C; with --json a line each")
+      ->type_name("SECONDS");
+  const auto why = std::make_shared<TargetOptions>();
+  AddTarget(Add(&app_, "why", "Who waits for whom, since when, and what to do about it",
+                "cairnctl why --cluster cluster.yaml --job a9a", [why] { return RunWhy(*why); }),
+            why.get());
+}
+
+void Tree::AddGet() {
+  const auto options = std::make_shared<GetOptions>();
+  CLI::App* const command =
+      Add(&app_, "get", "Prints values of a variable: of rows, of a table's keys, or all",
+          "cairnctl get bias --cluster cluster.yaml --job ads\n"
+          "  cairnctl get embedding/C3 C3:68fd1e64 --cluster cluster.yaml --slot accumulator",
+          [options] { return RunGet(*options); });
+  command->add_option("variable", options->variable, "its name, as cairnctl inspect lists it")
+      ->type_name("VARIABLE")
+      ->required();
+  command
+      ->add_option("keys", options->keys,
+                   "rows from 0 on, or keys of a table: numbers, or text that is hashed as readers "
+                   "of data do; a key without a row has its initial value")
+      ->type_name("KEY");
+  AddTarget(command, &options->target);
+  command->add_option("--slot", options->slot, "of the optimizer, by Keras' name")
+      ->type_name("NAME");
+  command
+      ->add_option("--local_transport", options->local_transport, std::string(kLocalTransportText))
+      ->type_name("auto|any_user|off");
+}
+
+void Tree::AddInspect() {
+  const auto options = std::make_shared<InspectOptions>();
+  CLI::App* const command =
+      Add(&app_, "inspect", "Variables, shards and stripes: on servers, or in files",
+          "cairnctl inspect --cluster cluster.yaml --job a9a kernel\n"
+          "  cairnctl inspect --data_dir /tmp/ps0",
+          [options] { return RunInspect(*options); });
+  AddTarget(command, &options->target);
+  command
+      ->add_option("--data_dir", options->data_directory,
+                   "a server's data directory that no server uses, or its part ps-N of a "
+                   "checkpoint; read only")
+      ->type_name("DIR");
+  command
+      ->add_option("variables", options->variables,
+                   "names, '*' for any characters; of a single one the shards are shown")
+      ->type_name("VARIABLE");
+}
+
+void Tree::AddCheckpoint() {
+  CLI::App* const checkpoint =
+      Add(&app_, "checkpoint", "Lists, verifies, makes and restores checkpoints", "", nullptr);
+  const auto list = std::make_shared<CheckpointListOptions>();
+  CLI::App* const listing = Add(checkpoint, "list", "Checkpoints in a folder, the oldest first",
+                                "cairnctl checkpoint list /shared/checkpoints",
+                                [list] { return ListCheckpointsOf(*list); });
+  listing->add_option("directory", list->directory, "else checkpoint.directory of --job FILE")
+      ->type_name("DIR");
+  listing->add_option("--job", list->job, "this job's alone; its name, or its job file")
+      ->type_name("NAME|FILE");
+  const auto folder = std::make_shared<std::string>();
+  Add(checkpoint, "verify", "Reads every file and compares its checksum with the manifest's",
+      "cairnctl checkpoint verify /shared/a9a.step-0000000512-1a2b3c4d",
+      [folder] { return VerifyCheckpoints(*folder); })
+      ->add_option("folder", *folder, "a checkpoint, or a folder of several")
+      ->type_name("FOLDER")
+      ->required();
+  AddCheckpointCalls(checkpoint);
+}
+
+void Tree::AddCheckpointCalls(CLI::App* checkpoint) {
+  const auto create = std::make_shared<CheckpointCreateOptions>();
+  CLI::App* const creating =
+      Add(checkpoint, "create",
+          "Makes one now, while the job trains; the job's retention leaves it alone",
+          "cairnctl checkpoint create --cluster cluster.yaml --job a9a /shared/checkpoints",
+          [create] { return CreateCheckpoint(*create); });
+  AddTarget(creating, &create->target);
+  creating
+      ->add_option("directory", create->directory,
+                   "on every server's host; else checkpoint.directory of --job FILE")
+      ->type_name("DIR");
+  const auto restore = std::make_shared<CheckpointRestoreOptions>();
+  CLI::App* const restoring =
+      Add(checkpoint, "restore",
+          "Puts a checkpoint on the servers, any number of them, before the workers start",
+          "cairnctl checkpoint restore --cluster cluster.yaml "
+          "/shared/a9a.step-0000000512-1a2b3c4d",
+          [restore] { return RestoreCheckpoint(*restore); });
+  AddTarget(restoring, &restore->target);
+  restoring->add_flag("--replace", restore->replace,
+                      "drops what the servers hold of the job first");
+  restoring->add_option("folder", restore->folder, "the checkpoint")
+      ->type_name("FOLDER")
+      ->required();
+}
+
+void Tree::AddExport() {
+  const auto options = std::make_shared<ExportOptions>();
+  CLI::App* const command =
+      Add(&app_, "export", "Writes a job's variables for numpy (.npz) or as .safetensors",
+          "cairnctl export model.npz --cluster cluster.yaml --job a9a\n"
+          "  cairnctl export model.npz --checkpoint "
+          "/shared/a9a.step-0000000512-1a2b3c4d",
+          [options] { return RunExport(*options); });
+  command->add_option("file", options->file, "what to write")->type_name("FILE")->required();
+  AddTarget(command, &options->target);
+  command
+      ->add_option("--local_transport", options->local_transport, std::string(kLocalTransportText))
+      ->type_name("auto|any_user|off");
+  command->add_option("--checkpoint", options->checkpoint, "from this one instead of servers")
+      ->type_name("FOLDER");
+  command
+      ->add_option("--scratch", options->scratch,
+                   "for --checkpoint: where files of the moment are; default: TMPDIR")
+      ->type_name("DIR");
+}
+
+void Tree::AddRebalance() {
+  const auto options = std::make_shared<RebalanceOptions>();
+  CLI::App* const command =
+      Add(&app_, "rebalance",
+          "Moves rows between servers while the job trains, to even out memory or load",
+          "cairnctl rebalance --cluster cluster.yaml --job ads --plan\n"
+          "  cairnctl rebalance --cluster cluster.yaml --job ads --by load\n"
+          "  cairnctl rebalance --cluster cluster.yaml --job ads --empty ps:2",
+          [options] { return RunRebalance(*options); });
+  AddTarget(command, &options->target);
+  command->add_flag("--plan", options->plan_only, "shows what would be moved, and moves nothing");
+  command
+      ->add_option("--empty", options->emptied,
+                   "a server that is to end without rows; several times")
+      ->type_name("ps:N")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--by", options->by,
+                   "what is evened out: memory (default), or load, bytes of rows pulled and pushed "
+                   "a second")
+      ->type_name("WHAT");
+  command
+      ->add_option("--watch_seconds", options->watch_seconds,
+                   "how long to look at the load; default 10")
+      ->type_name("S");
+  command
+      ->add_option("--tolerance", options->tolerance,
+                   "a server may have so much more than the mean; default 0.05")
+      ->type_name("FRACTION");
+  command
+      ->add_option("--busy_fraction", options->busy_fraction,
+                   "of the time, to copy; the rest is left to those that train; default 0.5")
+      ->type_name("FRACTION");
+  command
+      ->add_option("--wait_seconds", options->wait_seconds,
+                   "how long one move may take; default 600")
+      ->type_name("S");
+}
+
+}  // namespace cairn

@@ -1,0 +1,108 @@
+#include "worker/ctl/launch_watch.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/deadline.h"
+#include "thrift/job_state.h"
+
+namespace cairn {
+namespace {
+
+constexpr absl::Duration kLookForWorkers = absl::Milliseconds(200);
+
+bool AllRefuse(const std::vector<ServerView>& servers) {
+  return std::all_of(servers.begin(), servers.end(),
+                     [](const ServerView& server) { return IsRefusal(server.status); });
+}
+
+}  // namespace
+
+std::string ProgressLine(const std::vector<ServerView>& servers, absl::Duration now,
+                         LaunchSample* sample) {
+  const std::vector<wire::WorkerStanding> workers = WorkersOf(servers);
+  std::string line = StateOf(JobViewsOf(servers)).Sentence();
+  const LaunchSample before = std::exchange(*sample, {.at = now});
+  std::optional<int64_t> examples;
+  for (const wire::WorkerStanding& worker : workers) {
+    if (!worker.vitals.__isset.examples) continue;
+    sample->examples[worker.worker] = worker.vitals.examples;
+    const auto known = before.examples.find(worker.worker);
+    if (known == before.examples.end() || worker.vitals.examples < known->second) continue;
+    examples = examples.value_or(0) + worker.vitals.examples - known->second;
+  }
+  const double seconds = absl::ToDoubleSeconds(now - before.at);
+  std::vector<std::string> rest;
+  if (examples.has_value() && seconds > 0) {
+    rest.push_back(absl::StrFormat("%.0f rows/s", static_cast<double>(*examples) / seconds));
+  }
+  if (const std::optional<double> loss = MeanLoss(workers); loss.has_value()) {
+    rest.push_back(absl::StrFormat("loss %.4g", *loss));
+  }
+  for (size_t i = 0; i < rest.size(); ++i) absl::StrAppend(&line, i == 0 ? "; " : ", ", rest[i]);
+  return line;
+}
+
+bool HaveJoined(const std::vector<ServerView>& servers, size_t workers) {
+  size_t joined = 0;
+  for (const wire::WorkerStanding& worker : WorkersOf(servers)) {
+    // Those of an earlier launch on the same --state are "returning" until they say hello.
+    if (worker.state != "expected" && worker.state != "returning") ++joined;
+  }
+  return joined >= workers;
+}
+
+LaunchWatch::LaunchWatch(Target target, size_t workers)
+    : target_(std::move(target)),
+      workers_(workers),
+      event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      thread_([this] { Run(); }) {}
+
+LaunchWatch::~LaunchWatch() {
+  stop_.Stop();
+  thread_.join();
+  if (event_ >= 0) close(event_);
+}
+
+LaunchWatch::News LaunchWatch::Take() {
+  eventfd_t count = 0;
+  eventfd_read(event_, &count);
+  const absl::MutexLock lock(&mutex_);
+  return std::exchange(news_, {.ready = news_.ready, .lines = {}});
+}
+
+void LaunchWatch::Tell(bool ready, std::string line) {
+  {
+    const absl::MutexLock lock(&mutex_);
+    news_.ready = news_.ready || ready;
+    if (!line.empty()) news_.lines.push_back(std::move(line));
+  }
+  eventfd_write(event_, 1);
+}
+
+void LaunchWatch::Run() {
+  LaunchSample sample;
+  bool ready = false;
+  do {
+    const std::vector<ServerView> servers = AskServers(target_);
+    if (AllRefuse(servers)) {
+      Tell(true, absl::StrCat("no progress is shown: ", servers.front().status.message()));
+      return;
+    }
+    if (ready) {
+      Tell(true, ProgressLine(servers, MonotonicNow(), &sample));
+    } else if (HaveJoined(servers, workers_)) {
+      ready = true;
+      ProgressLine(servers, MonotonicNow(), &sample);
+      Tell(true, "");
+    }
+  } while (!stop_.WaitFor(ready ? kProgressInterval : kLookForWorkers));
+}
+
+}  // namespace cairn

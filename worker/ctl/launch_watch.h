@@ -1,0 +1,68 @@
+// Watches a launch's job through its servers: when every worker has joined, and how far it is.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/monotonic_cond_var.h"
+#include "worker/ctl/server_view.h"
+#include "worker/ctl/target.h"
+
+namespace cairn {
+
+// What the servers said, for the lines of a launch. Thread safety: a value.
+struct LaunchSample {
+  absl::Duration at;                    // on the monotonic clock
+  std::map<int32_t, int64_t> examples;  // by worker
+};
+
+// "Training: step 1200, 15 % done, 3 min left; 41200 rows/s, loss 0.4512". `sample` gets what the
+// next line is computed from.
+std::string ProgressLine(const std::vector<ServerView>& servers, absl::Duration now,
+                         LaunchSample* sample);
+
+// Whether at least `workers` workers of this launch have joined: they are live, or have been.
+bool HaveJoined(const std::vector<ServerView>& servers, size_t workers);
+
+// Asks the servers in a thread of its own, often until every worker has joined, then for a line of
+// progress every kProgressInterval.
+// Thread safety: the constructor and Take by one thread.
+class LaunchWatch {
+ public:
+  static constexpr absl::Duration kProgressInterval = absl::Seconds(10);
+
+  // `workers`: how many are to join; 0: it is ready at once.
+  LaunchWatch(Target target, size_t workers);
+  ~LaunchWatch();
+  LaunchWatch(const LaunchWatch&) = delete;
+  LaunchWatch& operator=(const LaunchWatch&) = delete;
+
+  // Readable while Take has something new.
+  int file() const { return event_; }
+  struct News {
+    bool ready = false;              // every worker has joined, once true it stays
+    std::vector<std::string> lines;  // since the last call
+  };
+  News Take();
+
+ private:
+  void Run();
+  void Tell(bool ready, std::string line);
+
+  const Target target_;
+  const size_t workers_;
+  int event_ = -1;
+  absl::Mutex mutex_;
+  News news_ ABSL_GUARDED_BY(mutex_);
+  StopFlag stop_;
+  std::thread thread_;
+};
+
+}  // namespace cairn

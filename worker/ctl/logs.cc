@@ -1,0 +1,203 @@
+#include "worker/ctl/logs.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "common/status.h"
+#include "common/write_all.h"
+#include "worker/ctl/launch_record.h"
+#include "worker/ctl/line_prefix.h"
+#include "worker/trainer/exit_status.h"
+
+namespace cairn {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr absl::Duration kLookAgain = absl::Milliseconds(200);
+constexpr size_t kChunkBytes = 64 << 10;
+
+std::string LastLines(const std::string& text, int64_t count) {
+  if (count == 0 || text.empty()) return "";
+  // A line end at the very end belongs to the last line.
+  size_t begin = text.back() == '\n' ? text.size() - 1 : text.size();
+  for (int64_t i = 0; i < count; ++i) {
+    const size_t line_end = begin == 0 ? std::string::npos : text.rfind('\n', begin - 1);
+    if (line_end == std::string::npos) return text;
+    begin = line_end;
+  }
+  return text.substr(begin + 1);
+}
+
+// One task's log, read from its end.
+class TaskLog {
+ public:
+  TaskLog(std::string task, std::string path) : task_(std::move(task)), path_(std::move(path)) {}
+  ~TaskLog() {
+    if (file_ >= 0) close(file_);
+  }
+  TaskLog(const TaskLog&) = delete;
+  TaskLog& operator=(const TaskLog&) = delete;
+
+  const std::string& task() const { return task_; }
+  const std::string& path() const { return path_; }
+
+  absl::Status Open() {
+    file_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file_ < 0) return absl::ErrnoToStatus(errno, absl::StrCat("opening ", path_));
+    struct stat found = {};
+    if (fstat(file_, &found) != 0 || !S_ISREG(found.st_mode)) {
+      return absl::InvalidArgumentError(absl::StrCat(path_, " is not a regular file"));
+    }
+    return absl::OkStatus();
+  }
+
+  // The last `count` lines; what is read next begins behind them.
+  std::string Tail(int64_t count) {
+    const off_t end = lseek(file_, 0, SEEK_END);
+    off_t begin = end;
+    std::string text;
+    while (begin > 0 && std::count(text.begin(), text.end(), '\n') <= count) {
+      const off_t step = std::min<off_t>(begin, kChunkBytes);
+      begin -= step;
+      text.insert(0, ReadAt(begin, static_cast<size_t>(step)));
+    }
+    at_ = end;
+    return LastLines(text, count);
+  }
+
+  // What was written since.
+  std::string More() {
+    std::string text = ReadAt(at_, kChunkBytes);
+    at_ += static_cast<off_t>(text.size());
+    return text;
+  }
+
+ private:
+  std::string ReadAt(off_t at, size_t bytes) const {
+    std::string text(bytes, '\0');
+    const ssize_t got = pread(file_, text.data(), bytes, at);
+    text.resize(got > 0 ? static_cast<size_t>(got) : 0);
+    return text;
+  }
+
+  const std::string task_;
+  const std::string path_;
+  int file_ = -1;
+  off_t at_ = 0;
+};
+
+// "worker-0.log" of worker:0; servers, then workers, by number.
+std::vector<std::string> TasksIn(const std::string& directory) {
+  std::vector<std::string> tasks;
+  std::error_code error;
+  for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
+    const std::string file = at->path().filename().string();
+    absl::string_view name = file;
+    const size_t dash = name.rfind('-');
+    if (!absl::ConsumeSuffix(&name, ".log")) continue;
+    // "launch.log" is that of the launch itself.
+    tasks.push_back(dash == name.npos
+                        ? std::string(name)
+                        : absl::StrCat(name.substr(0, dash), ":", name.substr(dash + 1)));
+  }
+  std::sort(tasks.begin(), tasks.end(), [](const std::string& a, const std::string& b) {
+    return std::make_pair(a.size(), a) < std::make_pair(b.size(), b);
+  });
+  return tasks;
+}
+
+using Logs = std::vector<std::unique_ptr<TaskLog>>;
+
+absl::StatusOr<Logs> OpenLogs(const LogsOptions& options, const std::string& directory) {
+  const std::vector<std::string> all = TasksIn(directory);
+  Logs logs;
+  for (const std::string& task : options.tasks.empty() ? all : options.tasks) {
+    if (std::find(all.begin(), all.end(), task) == all.end()) {
+      return absl::NotFoundError(absl::StrCat("no task '", task, "' has a log in ", directory,
+                                              "; there are ", absl::StrJoin(all, ", ")));
+    }
+    logs.push_back(std::make_unique<TaskLog>(task, TaskLogPath(directory, task)));
+    RETURN_IF_ERROR(logs.back()->Open());
+  }
+  if (logs.empty()) {
+    return absl::NotFoundError(absl::StrCat(
+        directory, " has no logs of a launch: cairnctl launch --log_directory DIR writes them"));
+  }
+  return logs;
+}
+
+// Until the launch, where one is known, has ended and its logs are at their ends.
+void Follow(const Logs& logs, std::vector<LinePrefix>& prefixes,
+            const std::optional<LaunchRecord>& launch) {
+  for (;;) {
+    const bool ended = launch.has_value() && !IsRunning(*launch);
+    bool any = false;
+    for (size_t i = 0; i < logs.size(); ++i) {
+      const std::string text = logs[i]->More();
+      any = any || !text.empty();
+      if (!WriteAll(STDOUT_FILENO, prefixes[i].Feed(text))) return;
+    }
+    if (any) continue;
+    if (ended) return;
+    absl::SleepFor(kLookAgain);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<Answer> RunLogs(const LogsOptions& options, bool json) {
+  if (options.lines < 0 || (json && options.follow)) {
+    return AsBadInput(absl::InvalidArgumentError(
+        json ? "--follow prints lines as they come, and --json one object: give one of them"
+             : "--lines is a number of at least 0"));
+  }
+  std::string directory = options.directory;
+  std::optional<LaunchRecord> launch;
+  if (directory.empty()) {
+    ASSIGN_OR_RETURN(launch, FindLaunch(options.launch));
+    directory = launch->log_directory;
+  }
+  const absl::StatusOr<Logs> logs = OpenLogs(options, directory);
+  if (!logs.ok()) return AsBadInput(logs.status());
+  size_t width = 0;
+  for (const auto& log : *logs) width = std::max(width, log->task().size());
+  const bool colors = ShowsColors(STDOUT_FILENO);
+  Answer answer;
+  Json list = Json::array();
+  std::vector<LinePrefix> prefixes;
+  for (size_t i = 0; i < logs->size(); ++i) {
+    TaskLog& log = *(*logs)[i];
+    prefixes.emplace_back(log.task(), width, colors ? static_cast<int>(i) : -1);
+    const std::string text = log.Tail(options.lines);
+    std::vector<std::string> lines =
+        absl::StrSplit(absl::StripSuffix(text, "\n"), '\n', absl::SkipEmpty());
+    list.push_back({{"task", log.task()}, {"file", log.path()}, {"lines", std::move(lines)}});
+    absl::StrAppend(&answer.text, prefixes.back().Feed(text));
+    if (!options.follow) absl::StrAppend(&answer.text, prefixes.back().End());
+  }
+  answer.json = {{"log_directory", directory}, {"tasks", std::move(list)}};
+  if (!options.follow) return answer;
+  if (!WriteAll(STDOUT_FILENO, answer.text)) return Answer{};
+  Follow(*logs, prefixes, launch);
+  return Answer{};
+}
+
+}  // namespace cairn
