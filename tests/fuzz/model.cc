@@ -66,10 +66,11 @@ void Subtract(DType dtype, double rate, absl::string_view gradient, std::string&
   }
 }
 
-// Whether `rate` times it is exact, and so is what follows from it in any order of operations.
+// Whether `rate` times it is exact, and so is what follows from it in any order of operations. The
+// sign of a sum of -0 depends on what the sum begins with.
 bool IsPlain(double number) {
   const double size = std::abs(number);
-  return size == 0 || (size > 1e-20 && size < 1e20);
+  return (size == 0 && !std::signbit(number)) || (size > 1e-20 && size < 1e20);
 }
 
 // The sum of equal ids, in their order; the model does not know it where it may be rounded twice.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -125,6 +126,7 @@ class Player {
   // Whether the server admits it; what it tells of `through` is taken note of.
   bool Admits(const wire::Caller& caller);
   void NoteCall(const wire::Caller& caller);
+  void Announce(int32_t worker, int64_t step);
   Finding CheckState(const wire::Caller& caller, const wire::ServerState& state);
   Finding Create(Choices& choices);
   Finding CreateOne(const wire::Caller& caller, const std::vector<wire::VariableSpec>& specs);
@@ -198,6 +200,7 @@ class Player {
   std::vector<uint32_t> weights_;
   int64_t boot_id_ = 0;
   std::map<int32_t, int64_t> clocks_;  // ssp, sync: the last step announced
+  std::set<int32_t> left_;             // ssp: nobody waits for them
   std::map<std::pair<std::string, int32_t>, Held> held_;
   std::map<int32_t, Contribution> pending_;
   int64_t open_step_ = 1;

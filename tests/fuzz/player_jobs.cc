@@ -108,6 +108,12 @@ void Player::NoteCall(const wire::Caller& caller) {
   if (mode_ != Mode::kSync) worker->through = std::max(worker->through, caller.through);
 }
 
+// A worker that has left is there again with its next step; its clock never goes back.
+void Player::Announce(int32_t worker, int64_t step) {
+  clocks_[worker] = std::max(clocks_[worker], step);
+  left_.erase(worker);
+}
+
 Finding Player::CheckState(const wire::Caller& caller, const wire::ServerState& state) {
   if (state.boot_id != boot_id_) return Fail("a reply has another boot id than hello");
   Worker* const worker = WorkerOf(caller);
@@ -188,7 +194,9 @@ Finding Player::HelloOf(int32_t worker, Choices* odd) {
   const int64_t before = known == model_.workers.end() ? 0 : known->second.incarnation;
   if (odd == nullptr) {
     request.incarnation = before;  // the same start again, or a first one
-    if (clocks_.contains(worker)) request.step = std::max<int64_t>(0, clocks_[worker]);
+    if (clocks_.contains(worker) && !left_.contains(worker)) {
+      request.step = std::max<int64_t>(0, clocks_[worker]);
+    }
   } else {
     MakeOdd(*odd, before, mode_ == Mode::kAsync, &request);
   }
@@ -223,6 +231,7 @@ Finding Player::HelloOf(int32_t worker, Choices* odd) {
   if (reply.incarnation > before) state.through = 0;
   state.known = true;
   state.incarnation = reply.incarnation;
+  left_.erase(worker);
   if (mode_ == Mode::kSsp) clocks_[worker] = reply.step;
   if (mode_ == Mode::kSync) {
     clocks_[worker] = std::max(clocks_[worker], request.step);
@@ -260,7 +269,7 @@ Finding Player::SimpleCall(Op op, Choices& choices) {
     case kLeave:
       Trace("leave", caller);
       outcome = Send("leave", state, caller, &Service::leave);
-      if (outcome.ok) clocks_.erase(caller.worker);
+      if (outcome.ok) left_.insert(caller.worker);
       break;
     case kWhy:
       Trace("why", caller);
@@ -327,6 +336,7 @@ Finding Player::Drop() {
   model_.workers.clear();
   held_.clear();
   clocks_.clear();
+  left_.clear();
   pending_.clear();
   open_step_ = 1;
   wire::DescribeRequest request;

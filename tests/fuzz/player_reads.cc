@@ -104,8 +104,12 @@ Finding Player::Pull(Choices& choices) {
   const size_t count = choices.Of<size_t>({1, 2, 0, 4});
   for (size_t i = 0; i < count; ++i) request.items.push_back(AnyPullItem(choices, true));
   if (mode_ == Mode::kSsp && request.caller.worker >= 0 && choices.OneIn(2)) {
-    request.step = clocks_[request.caller.worker] + 1;
-    if (request.step <= 0) request.step = 1;
+    const auto clock = clocks_.find(request.caller.worker);
+    request.step = clock == clocks_.end() ? 1 : std::max<int64_t>(clock->second + 1, 1);
+    // The others never come while this call waits; what no server waits for is refused at once.
+    if (request.wait_seconds > 1e-6 && request.wait_seconds <= kMaxWaitSeconds) {
+      request.wait_seconds = 1e-6;
+    }
   }
   const bool admitted = Admits(request.caller) && CheckRequest(request).ok();
   bool valid = admitted;
@@ -124,16 +128,16 @@ Finding Player::Pull(Choices& choices) {
   if (!outcome.ok) {
     if (valid && !unsure) return Fail("a valid pull was refused", outcome.error.message);
     // Before it waits, and before its items are looked at, the step is announced.
-    if (request.step > 0 && admitted) clocks_[request.caller.worker] = request.step;
+    if (request.step > 0 && admitted) Announce(request.caller.worker, request.step);
     return {};
   }
   if (!valid) return Fail("an invalid pull was answered");
   FUZZ_RETURN_IF(CheckState(request.caller, reply.state));
   if (request.step > 0) {
     const int64_t bound = consistency_.staleness_bound_steps;
-    clocks_[request.caller.worker] = request.step;
+    Announce(request.caller.worker, request.step);
     for (const auto& [worker, clock] : clocks_) {
-      if (clock >= 0 && request.step > bound && clock < request.step - bound) {
+      if (clock >= 0 && !left_.contains(worker) && request.step > bound && clock < request.step - bound) {
         return Fail("ssp let a worker run ahead", absl::StrCat("worker ", worker, " is at ", clock,
                                                                ", this one at ", request.step));
       }
