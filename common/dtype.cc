@@ -90,6 +90,7 @@ uint16_t BFloat16FromFloat(float value) { return EncodeBFloat16(value); }
 float FloatFromBFloat16(uint16_t bits) { return DecodeBFloat16(bits); }
 
 void ToFloat32(DType dtype, const void* from, size_t count, float* to) {
+  if (count == 0) return;  // memcpy takes no null pointers
   switch (dtype) {
     case DType::kFloat32: std::memcpy(to, from, count * sizeof(float)); return;
     case DType::kFloat64:
@@ -103,6 +104,7 @@ void ToFloat32(DType dtype, const void* from, size_t count, float* to) {
 }
 
 void FromFloat32(DType dtype, const float* from, size_t count, void* to) {
+  if (count == 0) return;  // memcpy takes no null pointers
   switch (dtype) {
     case DType::kFloat32: std::memcpy(to, from, count * sizeof(float)); return;
     case DType::kFloat64:

@@ -20,6 +20,9 @@ constexpr size_t kMaxAxes = 32;
 // is a signed 32-bit integer. Products of row counts and row sizes then fit in 64 bits.
 constexpr int64_t kMaxRowBytes = std::numeric_limits<int32_t>::max();
 
+// A map changes when rows move; its version stays exact in JSON, and one more never overflows.
+constexpr int64_t kMaxMapVersion = int64_t{1} << 53;
+
 template <typename... Parts>
 absl::Status Refuse(const VariableSpec& spec, const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat("variable \"", spec.name, "\": ", parts...));
@@ -181,8 +184,8 @@ absl::Status ValidateSpec(const VariableSpec& spec, int32_t ps_count) {
     return Refuse(spec, "dtype ", DTypeName(spec.dtype), " cannot be updated by optimizer '",
                   spec.optimizer.type, "'; use a floating dtype or optimizer 'none'");
   }
-  if (spec.map_version < 1) {
-    return Refuse(spec, "map_version is ", spec.map_version, ", must be 1 or more");
+  if (spec.map_version < 1 || spec.map_version > kMaxMapVersion) {
+    return Refuse(spec, "map_version is ", spec.map_version, ", must be 1 to ", kMaxMapVersion);
   }
   return embedding ? CheckEmbedding(spec, ps_count) : CheckDense(spec, ps_count);
 }

@@ -1,6 +1,8 @@
 // A specification that servers and workers could not agree on is refused, field by field.
 #include "common/variable_spec.h"
 
+#include <limits>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
@@ -160,6 +162,8 @@ TEST(VariableSpec, ErrorsOfPartsNameTheVariable) {
   spec = Dense();
   spec.map_version = 0;
   ExpectRefused(spec, "map_version is 0");
+  spec.map_version = std::numeric_limits<int64_t>::max();
+  ExpectRefused(spec, "must be 1 to 9007199254740992");
 }
 
 TEST(VariableSpec, IntegersTakeNoOptimizer) {

@@ -319,9 +319,14 @@ Finding Player::Restart(bool crash) {
   if (!outcome.ok) return Fail("a valid call was refused", outcome.error.message);
   if (state.boot_id == boot_id_) return Fail("a restart has the same boot id");
   boot_id_ = state.boot_id;
-  for (auto& [number, worker] : model_.workers) {
-    worker.through = 0;
-    FUZZ_RETURN_IF(HelloOf(number, nullptr));
+  // One that had left joins anew, which it can do only once the others have said where they are.
+  const std::set<int32_t> joins_anew = left_;
+  for (const bool last : {false, true}) {
+    for (auto& [number, worker] : model_.workers) {
+      if (joins_anew.contains(number) != last) continue;
+      worker.through = 0;
+      FUZZ_RETURN_IF(HelloOf(number, nullptr));
+    }
   }
   return VerifyAll();
 }

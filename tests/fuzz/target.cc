@@ -63,11 +63,7 @@ std::string Target::Start() {
         Listener::Start(*engine_, OnOwnAddress<ListenerOptions>());
     if (!listener.ok()) return absl::StrCat("listen: ", listener.status().ToString());
     listener_ = *std::move(listener);
-    auto remote = RemoteService::Connect(listener_->address());
-    if (!remote.ok()) return absl::StrCat("connect: ", remote.status().ToString());
-    remote_ = *std::move(remote);
-    service_ = remote_.get();
-    return "";
+    return Connect();
   }
   checked_ = std::make_unique<CheckedService>(engine_->service());
   service_ = checked_.get();
@@ -75,6 +71,14 @@ std::string Target::Start() {
     remote_ = CopyOnTheWire(*checked_);
     service_ = remote_.get();
   }
+  return "";
+}
+
+std::string Target::Connect() {
+  auto remote = RemoteService::Connect(listener_->address());
+  if (!remote.ok()) return absl::StrCat("connect: ", remote.status().ToString());
+  remote_ = *std::move(remote);
+  service_ = remote_.get();
   return "";
 }
 
@@ -112,6 +116,10 @@ Outcome Target::Call(absl::FunctionRef<void(wire::ParameterServerIf&)> body) {
   } catch (const std::exception& error) {
     outcome.ok = false;
     outcome.finding = absl::StrCat("a call threw ", error.what());
+  }
+  // A frame that cannot be read ends its connection.
+  if (!outcome.ok && transport_ == Transport::kSocket && outcome.finding.empty()) {
+    outcome.finding = Connect();
   }
   return outcome;
 }

@@ -67,6 +67,7 @@ class Target {
 
  private:
   std::string Start();
+  std::string Connect();
   void End();
 
   const Transport transport_;
