@@ -1,10 +1,10 @@
 #include "common/arguments.h"
 
 #include <cmath>
+#include <cstdio>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/nearest.h"
 #include "common/status.h"
@@ -81,7 +81,12 @@ double ArgumentOr(const Arguments& arguments, absl::string_view name, double fal
   return found == arguments.end() ? fallback : found->second;
 }
 
-std::string NumberText(double value) { return absl::StrFormat("%.9g", value); }
+// Without absl::StrFormat, which ends the program where memory for its text is refused.
+std::string NumberText(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.9g", value);
+  return text;
+}
 
 std::string ArgumentsText(const Arguments& arguments) {
   return absl::StrJoin(arguments, ", ", [](std::string* out, const auto& argument) {

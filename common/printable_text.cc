@@ -3,7 +3,7 @@
 #include <cstddef>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/str_format.h"
+#include "absl/strings/str_cat.h"
 
 namespace cairn {
 namespace {
@@ -18,7 +18,9 @@ size_t ControlBytes(absl::string_view text) {
 
 std::string Hex(absl::string_view bytes) {
   std::string shown;
-  for (const char c : bytes) absl::StrAppendFormat(&shown, "\\x%02x", static_cast<uint8_t>(c));
+  for (const char c : bytes) {
+    absl::StrAppend(&shown, "\\x", absl::Hex(static_cast<uint8_t>(c), absl::kZeroPad2));
+  }
   return shown;
 }
 

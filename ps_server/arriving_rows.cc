@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
 #include "common/status.h"
@@ -116,7 +117,9 @@ absl::Status ArrivingRows::WriteBlock(EmbeddingStripe& stripe, const StoredRows&
   for (const size_t i : absent) to_disk[i] = known[i] || !room;
 
   int64_t made = 0;
+  int64_t spilled = 0;
   uint32_t last_update = 0;
+  const absl::Cleanup counted = [&] { table.CountRows(made, spilled); };
   absl::MutexLock lock(&stripe.mutex());
   for (size_t i = 0; i < rows.size(); ++i) {
     if (to_disk[i]) {
@@ -126,9 +129,8 @@ absl::Status ArrivingRows::WriteBlock(EmbeddingStripe& stripe, const StoredRows&
       stripe.SetStoredRow(rows.key(i), rows.row(i), made);
     }
   }
-  const int64_t spilled = room ? 0 : is_new;
+  spilled = room ? 0 : is_new;
   stripe.AddCold(spilled, last_update & RowTable::kLastUpdate);
-  table.CountRows(made, spilled);
   return absl::OkStatus();
 }
 

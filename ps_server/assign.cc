@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
 #include "common/status.h"
@@ -79,12 +80,15 @@ absl::Status Apply(ServerCore& core, const PreparedItem& item, const Origin& ori
                    MemoryHold& hold, std::vector<TouchedStripe>& touched) {
   const ItemTarget& target = item.target;
   if (target.table != nullptr) {
-    const int64_t made =
-        target.table->Assign(target.part, origin, *target.groups,
-                             reinterpret_cast<const float*>(item.values), touched, *item.cold);
+    int64_t made = 0;
+    // Rows that were made take memory, whatever becomes of the assign.
+    const absl::Cleanup charged = [&] {
+      core.counters.Add(Counter::kRowsMade, made);
+      target.variable->Charge(hold.Keep(made * target.table->layout().row_charge()));
+    };
+    target.table->Assign(target.part, origin, *target.groups,
+                         reinterpret_cast<const float*>(item.values), touched, *item.cold, made);
     RETURN_IF_ERROR(item.cold->Failure());
-    core.counters.Add(Counter::kRowsMade, made);
-    target.variable->Charge(hold.Keep(made * target.table->layout().row_charge()));
   } else if (target.whole) {
     target.dense->AssignWhole(target.part, origin, item.values, touched);
   } else {

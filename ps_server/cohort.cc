@@ -103,6 +103,8 @@ bool Cohort::AnyReturningBut(int32_t worker) const {
 }
 
 void Cohort::Place(Member& member, Standing standing, int64_t step) {
+  // May throw, so it comes first: a member without a place would not be waited for.
+  ++places_[static_cast<size_t>(standing)][step];
   if (member.placed) {
     Steps& before = places_[static_cast<size_t>(member.standing)];
     const auto found = before.find(member.step);
@@ -111,7 +113,6 @@ void Cohort::Place(Member& member, Standing standing, int64_t step) {
   member.placed = true;
   member.standing = standing;
   member.step = step;
-  ++places_[static_cast<size_t>(standing)][step];
 }
 
 int64_t Cohort::LowestBut(int32_t worker, Standing standing) const {

@@ -236,13 +236,14 @@ absl::Status ColdFetch::FetchMissing() {
     }
     for (const uint32_t position : at) rows[position] = row;
   };
-  const absl::Status status = reader_.Finish([](size_t) {}, take);
-  table.CountRows(promoted + made, -promoted);
-  RowCounts::Add(table.counts().loaded, promoted);
-  RowCounts::Add(table.counts().absent, nowhere);
-  core_->counters.Add(Counter::kRowsMade, made);
-  variable_->Charge(hold_->Keep((promoted + made) * table.layout().row_charge()));
-  return status;
+  const absl::Cleanup counted = [&] {  // also where memory is refused meanwhile
+    table.CountRows(promoted + made, -promoted);
+    RowCounts::Add(table.counts().loaded, promoted);
+    RowCounts::Add(table.counts().absent, nowhere);
+    core_->counters.Add(Counter::kRowsMade, made);
+    variable_->Charge(hold_->Keep((promoted + made) * table.layout().row_charge()));
+  };
+  return reader_.Finish([](size_t) {}, take);
 }
 
 namespace {
@@ -258,6 +259,11 @@ absl::Status TakeCold(ServerCore& core, Variable& variable, size_t part, const K
   int64_t absent = 0;
   bool given_away = false;
   MemoryHold hold(core.budget, 0);
+  const absl::Cleanup counted = [&] {  // also where memory is refused meanwhile
+    table.CountRows(promoted, -promoted);
+    RowCounts::Add(table.counts().loaded, loaded);
+    RowCounts::Add(table.counts().absent, absent);
+  };
   const absl::Status status = reader.Finish(
       [&](size_t found) {
         // Where there is no room the rows stay cold: the reclaimer is at work.
@@ -286,9 +292,6 @@ absl::Status TakeCold(ServerCore& core, Variable& variable, size_t part, const K
           }
         }
       });
-  table.CountRows(promoted, -promoted);
-  RowCounts::Add(table.counts().loaded, loaded);
-  RowCounts::Add(table.counts().absent, absent);
   RETURN_IF_ERROR(status);
   return given_away ? GivenAwayError(variable) : absl::OkStatus();
 }

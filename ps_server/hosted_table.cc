@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/crash_point.h"
@@ -343,15 +344,19 @@ void HostedTable::Admit(const Window& window, const KeyGroups& groups, TableScra
       scratch.rows[absent[first].at - window.begin()] = row;
     }
   }
-  absent.clear();
 }
 
-HostedTable::Changed HostedTable::Push(const UpdateStep& step, const Origin& origin,
-                                       const KeyGroups& groups, const float* gradients,
-                                       const PulledRows& pulled, TableScratch& scratch,
-                                       Presence& presence) {
+void HostedTable::Push(const UpdateStep& step, const Origin& origin, const KeyGroups& groups,
+                       const float* gradients, const PulledRows& pulled, TableScratch& scratch,
+                       Presence& presence, Changed& changed) {
   const uint32_t* const pulled_rows = pulled.Of(*this, groups);
-  Changed changed;
+  const absl::Cleanup counted = [&] {
+    if (changed.made != 0) CountRows(changed.made, 0);
+    if (changed.not_admitted != 0) {
+      RowCounts::Add(core_->counts.not_admitted, changed.not_admitted);
+    }
+    if (changed.waiting_bytes != 0) CountWaiting(changed.waiting_bytes);
+  };
   const auto push = [&](const Window& window) {
     if (!AllHere(groups, window, presence)) return false;
     const uint32_t* const likely = presence.located() ? presence.rows.data() : pulled_rows;
@@ -364,6 +369,7 @@ HostedTable::Changed HostedTable::Push(const UpdateStep& step, const Origin& ori
       window.stripe(g).BeginPush();
     }
     scratch.rows.resize(window.end() - window.begin());
+    scratch.absent.clear();
     window.ForEachKey(groups, likely, [&](size_t g, uint32_t at, uint32_t row) {
       if (!wanted[g]) return;
       if (row == RowTable::kNone && some_wait()) {
@@ -391,15 +397,11 @@ HostedTable::Changed HostedTable::Push(const UpdateStep& step, const Origin& ori
     return true;
   };
   Update(groups.groups(), presence, push);
-  if (changed.made != 0) CountRows(changed.made, 0);
-  if (changed.not_admitted != 0) RowCounts::Add(core_->counts.not_admitted, changed.not_admitted);
-  if (changed.waiting_bytes != 0) CountWaiting(changed.waiting_bytes);
   if (!presence.located()) {
     const int64_t absent = changed.made + changed.not_admitted;
     RowCounts::Add(core_->counts.found, static_cast<int64_t>(groups.key_count()) - absent);
     RowCounts::Add(core_->counts.absent, absent);
   }
-  return changed;
 }
 
 void HostedTable::Pull(size_t part, const KeyGroups& groups, float* out, PulledRows* pulled,
@@ -429,10 +431,12 @@ void HostedTable::Pull(size_t part, const KeyGroups& groups, float* out, PulledR
   if (nowhere > 0) RowCounts::Add(core_->counts.absent, nowhere);
 }
 
-int64_t HostedTable::Assign(size_t part, const Origin& origin, const KeyGroups& groups,
-                            const float* values, std::vector<TouchedStripe>& touched,
-                            Presence& presence) {
-  int64_t made = 0;
+void HostedTable::Assign(size_t part, const Origin& origin, const KeyGroups& groups,
+                         const float* values, std::vector<TouchedStripe>& touched,
+                         Presence& presence, int64_t& made) {
+  const absl::Cleanup counted = [&] {
+    if (made != 0) CountRows(made, 0);
+  };
   const auto assign = [&](const Window& window) {
     if (!AllHere(groups, window, presence)) return false;
     std::array<bool, kWindowStripes> wanted{};
@@ -453,8 +457,6 @@ int64_t HostedTable::Assign(size_t part, const Origin& origin, const KeyGroups& 
     return true;
   };
   Update(groups.groups(), presence, assign);
-  if (made != 0) CountRows(made, 0);
-  return made;
 }
 
 }  // namespace cairn

@@ -152,18 +152,18 @@ class HostedTable final : public HostedShard {
     int64_t waiting_bytes = 0;  // that keys without a row took
   };
   // One update of each key's row, made first where there is none and the table admits the key.
-  // `gradients`: [keys, dim]. What was done by the time at which `presence` fails stays done, of
-  // each stripe all or nothing.
-  Changed Push(const UpdateStep& step, const Origin& origin, const KeyGroups& groups,
-               const float* gradients, const PulledRows& pulled, TableScratch& scratch,
-               Presence& presence);
+  // `gradients`: [keys, dim]. What was done by the time at which `presence` fails, or memory is
+  // refused, stays done and is in `changed`; of each stripe all or nothing is updated.
+  void Push(const UpdateStep& step, const Origin& origin, const KeyGroups& groups,
+            const float* gradients, const PulledRows& pulled, TableScratch& scratch,
+            Presence& presence, Changed& changed);
   // out [keys, dim]: part `part` of each key's row, of absent ones its initial value. Nothing is
   // written for those that are `missing`. `pulled` may be null.
   void Pull(size_t part, const KeyGroups& groups, float* out, PulledRows* pulled,
             Missing missing) const;
-  // As HostedDense::AssignRows. Returns the number of rows made. `presence` as for Push.
-  int64_t Assign(size_t part, const Origin& origin, const KeyGroups& groups, const float* values,
-                 std::vector<TouchedStripe>& touched, Presence& presence);
+  // As HostedDense::AssignRows. `made`: the number of rows made, and `presence`, as for Push.
+  void Assign(size_t part, const Origin& origin, const KeyGroups& groups, const float* values,
+              std::vector<TouchedStripe>& touched, Presence& presence, int64_t& made);
 
  private:
   // What the stripes that were made together share.

@@ -45,11 +45,13 @@ absl::Status TakeMap(ServerCore& core, Job& job, Variable& variable, const Varia
       gone = outgoing->ids();
       next->NoteGone();
     }
+    const auto changed = variable.shards();
+    auto variables = job.VariablesWith({next});
     CAIRN_CRASH_POINT("move: before the map");
     RETURN_IF_ERROR(core.store->PutMap(next->record(), shards, gone));
     CAIRN_CRASH_POINT("move: map written");
-    for (HostedShard* shard : variable.shards()) shard->dirty().DropGivenAway();
-    job.Replace(next);
+    for (HostedShard* shard : changed) shard->dirty().DropGivenAway();
+    job.SetVariables(std::move(variables));
     return absl::OkStatus();
   });
 }

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
 #include "common/status.h"
@@ -256,19 +257,22 @@ absl::Status Push::Apply(const PreparedItem& item, const Origin& origin, MemoryH
   bool any = update.first;
   counted_ |= update.first;
   if (target.table != nullptr) {
-    const HostedTable::Changed changed = target.table->Push(
-        step, origin, *target.groups, reinterpret_cast<const float*>(item.gradient),
-        PulledByThread(), scratch_.table, *item.cold);
+    HostedTable::Changed changed;
+    // Rows that were made take memory, whatever becomes of the push.
+    const absl::Cleanup charged = [&] {
+      if (changed.made > 0) {
+        core_.counters.Add(Counter::kRowsMade, changed.made);
+        target.variable->Charge(hold.Keep(changed.made * target.table->layout().row_charge()));
+      }
+      if (changed.waiting_bytes > 0) {
+        core_.budget.Force(changed.waiting_bytes);  // bounded, and the push is applied
+        target.variable->Charge(changed.waiting_bytes);
+      }
+    };
+    target.table->Push(step, origin, *target.groups, reinterpret_cast<const float*>(item.gradient),
+                       PulledByThread(), scratch_.table, *item.cold, changed);
     any |= changed.any;
     RETURN_IF_ERROR(item.cold->Failure());
-    if (changed.made > 0) {
-      core_.counters.Add(Counter::kRowsMade, changed.made);
-      target.variable->Charge(hold.Keep(changed.made * target.table->layout().row_charge()));
-    }
-    if (changed.waiting_bytes > 0) {
-      core_.budget.Force(changed.waiting_bytes);  // bounded, and the push is applied
-      target.variable->Charge(changed.waiting_bytes);
-    }
   } else {
     any |= ApplyDense(item, step, origin);
   }

@@ -40,19 +40,16 @@ std::shared_ptr<const VariableMap> Job::variables() const {
   return variables_;
 }
 
-void Job::Add(absl::Span<const std::shared_ptr<Variable>> variables) {
-  absl::MutexLock lock(&mutex_);
-  auto map = std::make_shared<VariableMap>(*variables_);
-  for (const auto& variable : variables) map->emplace(variable->spec().name, variable);
-  variables_ = std::move(map);
+std::shared_ptr<const VariableMap> Job::VariablesWith(
+    absl::Span<const std::shared_ptr<Variable>> more) const {
+  auto map = std::make_shared<VariableMap>(*variables());
+  for (const auto& variable : more) (*map)[variable->spec().name] = variable;
+  return map;
 }
 
-void Job::Replace(std::shared_ptr<Variable> variable) {
+void Job::SetVariables(std::shared_ptr<const VariableMap> variables) {
   absl::MutexLock lock(&mutex_);
-  auto map = std::make_shared<VariableMap>(*variables_);
-  const std::string name = variable->spec().name;
-  (*map)[name] = std::move(variable);
-  variables_ = std::move(map);
+  variables_.swap(variables);
 }
 
 std::shared_ptr<Session> Job::FindSession(int32_t worker) const {
@@ -164,9 +161,17 @@ absl::StatusOr<std::shared_ptr<Job>> Registry::Make(absl::string_view name, Quot
   return std::make_shared<Job>(name, std::move(place), worker_quota_, max_workers_of_job());
 }
 
-void Registry::Put(std::shared_ptr<Job> job) {
+Registry::Jobs::node_type Registry::NodeOf(std::shared_ptr<Job> job) {
+  Jobs one;
+  one.try_emplace(job->name(), std::move(job));
+  return one.extract(one.begin());
+}
+
+std::shared_ptr<Job> Registry::Put(Jobs::node_type node) {
   absl::MutexLock lock(&mutex_);
-  std::swap(jobs_[job->name()], job);
+  auto put = jobs_.insert(std::move(node));
+  if (put.inserted) return nullptr;
+  return std::exchange(put.position->second, std::move(put.node.mapped()));
 }
 
 std::vector<std::shared_ptr<Job>> Registry::jobs() const {
@@ -179,7 +184,8 @@ std::vector<std::shared_ptr<Job>> Registry::jobs() const {
 
 void Registry::Erase(absl::string_view name) {
   absl::MutexLock lock(&mutex_);
-  jobs_.erase(std::string(name));
+  const auto found = jobs_.find(name);
+  if (found != jobs_.end()) jobs_.erase(found);
 }
 
 }  // namespace cairn

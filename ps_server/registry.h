@@ -42,10 +42,12 @@ class Job {
   // Ends every wait for other workers, now and later, with `why`.
   void EndWaits(const absl::Status& why);
   std::shared_ptr<const VariableMap> variables() const;
-  // Variables of names not there yet.
-  void Add(absl::Span<const std::shared_ptr<Variable>> variables);
-  // Instead of the one of its name.
-  void Replace(std::shared_ptr<Variable> variable);
+  // variables() and `more`, each instead of the one of its name. For SetVariables; nothing else may
+  // set them in between.
+  std::shared_ptr<const VariableMap> VariablesWith(
+      absl::Span<const std::shared_ptr<Variable>> more) const;
+  // Allocates nothing: memory follows what was written to disk before.
+  void SetVariables(std::shared_ptr<const VariableMap> variables);
 
   // nullptr: never said hello here.
   std::shared_ptr<Session> FindSession(int32_t worker) const;
@@ -112,8 +114,11 @@ class Registry {
   absl::StatusOr<std::shared_ptr<Job>> FindOrMake(absl::string_view name, Quota::For whom);
   // One that nobody finds before Put.
   absl::StatusOr<std::shared_ptr<Job>> Make(absl::string_view name, Quota::For whom);
-  // Instead of the one of its name, if there is one: as after Erase.
-  void Put(std::shared_ptr<Job> job);
+  using Jobs = std::map<std::string, std::shared_ptr<Job>, std::less<>>;
+  // For Put, which allocates nothing: memory follows what was written to disk before.
+  static Jobs::node_type NodeOf(std::shared_ptr<Job> job);
+  // Instead of the one of its name, which it returns; nullptr: there was none.
+  std::shared_ptr<Job> Put(Jobs::node_type node);
   // By name.
   std::vector<std::shared_ptr<Job>> jobs() const;
   // Requests that hold the job go on with it; nobody finds it any more.
@@ -130,7 +135,7 @@ class Registry {
   Quota job_quota_;
   Quota worker_quota_;
   mutable absl::Mutex mutex_;
-  std::map<std::string, std::shared_ptr<Job>, std::less<>> jobs_;
+  Jobs jobs_;
 };
 
 }  // namespace cairn

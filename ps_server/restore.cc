@@ -464,17 +464,17 @@ class Restoring {
         }
       }
       ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, MakeJob(workers));
-      job->Add(made);
+      job->SetVariables(job->VariablesWith(made));
+      Registry::Jobs::node_type node = Registry::NodeOf(job);
+      const absl::Status why = absl::FailedPreconditionError(absl::StrCat(
+          "job ", request_.caller.job, " was restored meanwhile: start this task again"));
       if (const absl::Status put = core_.store->PutJob(variables, shards, workers); !put.ok()) {
         return core_.flusher.Refuse(put);
       }
       CAIRN_CRASH_POINT("restore: job written");
-      const std::shared_ptr<Job> before = core_.registry.Find(request_.caller.job);
-      core_.registry.Put(job);  // instead of the sessions of before
-      if (before != nullptr) {
-        before->EndWaits(absl::FailedPreconditionError(absl::StrCat(
-            "job ", request_.caller.job, " was restored meanwhile: start this task again")));
-      }
+      // Instead of the sessions of before.
+      const std::shared_ptr<Job> before = core_.registry.Put(std::move(node));
+      if (before != nullptr) before->EndWaits(why);
       return absl::OkStatus();
     });
   }

@@ -1,5 +1,7 @@
 #include "ps_server/rpc_meter.h"
 
+#include <new>
+
 #include "common/deadline.h"
 
 namespace cairn {
@@ -31,7 +33,11 @@ void RpcMeter::Add(Method method, absl::StatusCode outcome, absl::Duration took)
   const double seconds = absl::ToDoubleSeconds(took);
   if (outcome == absl::StatusCode::kOk) return ok_[static_cast<size_t>(method)]->Observe(seconds);
   absl::MutexLock lock(&mutex_);
-  failed_.try_emplace({method, outcome}, CallSecondsBounds()).first->second.Observe(seconds);
+  try {
+    failed_.try_emplace({method, outcome}, CallSecondsBounds()).first->second.Observe(seconds);
+  } catch (const std::bad_alloc&) {
+    // The first call that fails in this way, and for want of memory: it is not counted.
+  }
 }
 
 std::vector<RpcFigure> RpcMeter::Read() const {

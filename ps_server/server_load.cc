@@ -37,7 +37,7 @@ absl::Status ReadVariables(ServerCore& core, int64_t& variables) {
     if (kept.arriving.has_value()) arrived.push_back({variable, *std::move(kept.arriving)});
     ASSIGN_OR_RETURN(const std::shared_ptr<Job> job,
                      core.registry.FindOrMake(record.job, Quota::For::kStore));
-    job->Add({variable});
+    job->SetVariables(job->VariablesWith({variable}));
     core.next_variable_id = std::max(core.next_variable_id, record.id + 1);
     loaded.push_back(std::move(variable));
   }

@@ -90,10 +90,11 @@ void DirtyList::TakeInto(std::vector<Stripe*>& taken) {
 }
 
 void DirtyList::DropGivenAway() {
-  std::vector<Stripe*> taken;
-  TakeInto(taken);
-  for (Stripe* stripe : taken) {
+  for (Stripe* stripe = head_.exchange(nullptr, std::memory_order_acquire); stripe != nullptr;) {
+    Stripe* const next = stripe->next_dirty_;  // Add sets it anew
+    count_.fetch_sub(1, std::memory_order_relaxed);
     if (!stripe->given_away()) Add(stripe);
+    stripe = next;
   }
 }
 

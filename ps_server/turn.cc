@@ -17,8 +17,8 @@ absl::StatusOr<Turn::Held> Turn::Take(absl::string_view what, absl::Duration pat
     }
     ended_.WaitUntil(&mutex_, deadline);
   }
+  what_ = std::string(what);  // may throw: nothing is taken before it
   taken_ = true;
-  what_ = std::string(what);
   since_ = MonotonicNow();
   return Held(this);
 }

@@ -122,8 +122,9 @@ absl::Status ChangeOptimizers(ServerCore& core, Job& job, int32_t worker,
       ASSIGN_OR_RETURN(
           const std::shared_ptr<Variable> next,
           Variable::WithOptimizer(before, change.optimizer, core.options.server_index));
+      auto variables = job.VariablesWith({next});
       RETURN_IF_ERROR(core.store->PutMap(next->record(), {}, {}));
-      job.Replace(next);
+      job.SetVariables(std::move(variables));
       LOG(INFO) << core.name << ": optimizer of \"" << before.spec().name << "\" of job "
                 << job.name() << ": " << what;
       return absl::OkStatus();
@@ -302,12 +303,13 @@ absl::Status CreateVariables(ServerCore& core, const wire::Caller& caller,
   }
   // A crash between two records leaves variables that the same call, repeated, finds there.
   for (const auto& variable : made) {
+    auto variables = job->VariablesWith({variable});
     CAIRN_CRASH_POINT("create: before a variable");
     const absl::Status written = core.store->PutVariable(variable->record());
     if (!written.ok()) {
       return Annotate(core.flusher.Refuse(written), absl::StrCat("create on ", core.name));
     }
-    job->Add({variable});
+    job->SetVariables(std::move(variables));
   }
   CAIRN_CRASH_POINT("create: before the answer");
   return absl::OkStatus();

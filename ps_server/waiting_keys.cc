@@ -58,6 +58,7 @@ bool WaitingKeys::Admit(int64_t key, uint32_t pushes) {
   }
   if (before + 1 >= pushes) return true;
   if (entries_.empty()) {
+    changed_.reserve(1);
     entries_.resize(kPageEntries);
     changed_.assign(1, true);
   }
@@ -76,6 +77,7 @@ void WaitingKeys::Forget(int64_t key) {
 // Of each set's entries some go to the new set that differs from it by the next bit.
 void WaitingKeys::Double() {
   const size_t before = entries_.size();
+  changed_.reserve(2 * changed_.size());  // before anything changes: memory may be refused
   entries_.resize(2 * before);
   for (size_t set = 0; set < before; set += kSetEntries) {
     size_t kept = set;
@@ -112,7 +114,9 @@ absl::Status WaitingKeys::Load(absl::string_view pages, bool put) {
                                             " bytes, at most ", kMostBytes, " in all"));
   }
   const size_t before = entries_.size();
-  entries_.resize(before + pages.size() / sizeof(uint32_t));
+  const size_t after = before + pages.size() / sizeof(uint32_t);
+  changed_.reserve(after / kPageEntries);
+  entries_.resize(after);
   if (!pages.empty()) std::memcpy(&entries_[before], pages.data(), pages.size());
   changed_.resize(entries_.size() / kPageEntries, !put);
   return absl::OkStatus();

@@ -11,7 +11,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/crash_point.h"
@@ -88,8 +87,12 @@ absl::Status RemoveUnfinished(const std::string& unfinished) {
   return ErrnoStatus(errno, absl::StrCat("delete ", unfinished));
 }
 
+std::string HexText(uint64_t checksum) {
+  return absl::StrCat(absl::Hex(checksum, absl::kZeroPad16));
+}
+
 std::string ListLine(const PartFileSum& file) {
-  return absl::StrFormat("XXH3 (%s) = %016x\n", file.name, file.checksum);
+  return absl::StrCat("XXH3 (", file.name, ") = ", HexText(file.checksum), "\n");
 }
 
 absl::Status BadList(const std::string& path, absl::string_view line) {
@@ -213,16 +216,16 @@ absl::Status VerifyPartFile(const std::string& part, const PartFileSum& file,
       "restore another checkpoint, or bring this file back from a copy";
   ASSIGN_OR_RETURN(const RegularFile found, OpenRegularFile(path));
   if (found.bytes != file.bytes) {
-    return absl::DataLossError(
-        absl::StrFormat("%s is damaged: it has %d bytes, the checkpoint was made with %d: %s", path,
-                        found.bytes, file.bytes, kAdvice));
+    return absl::DataLossError(absl::StrCat(path, " is damaged: it has ", found.bytes,
+                                            " bytes, the checkpoint was made with ", file.bytes,
+                                            ": ", kAdvice));
   }
   ASSIGN_OR_RETURN(const FileSum sum, ChecksumOfFile(path, cancelled));
   if (sum.bytes == file.bytes && sum.checksum == file.checksum) return absl::OkStatus();
-  return absl::DataLossError(absl::StrFormat(
-      "%s is damaged: it has %d bytes with XXH3 %016x, the checkpoint was made with %d bytes and "
-      "%016x: %s",
-      path, sum.bytes, sum.checksum, file.bytes, file.checksum, kAdvice));
+  return absl::DataLossError(absl::StrCat(path, " is damaged: it has ", sum.bytes,
+                                          " bytes with XXH3 ", HexText(sum.checksum),
+                                          ", the checkpoint was made with ", file.bytes,
+                                          " bytes and ", HexText(file.checksum), ": ", kAdvice));
 }
 
 }  // namespace cairn

@@ -18,7 +18,6 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
@@ -42,8 +41,8 @@ std::string Join(absl::string_view directory, absl::string_view name) {
 }
 
 std::string MarkerText(int32_t server_index) {
-  return absl::StrFormat("%s\nformat: %d\nserver_index: %d\n", kFirstLine, kFormatVersion,
-                         server_index);
+  return absl::StrCat(kFirstLine, "\nformat: ", kFormatVersion, "\nserver_index: ", server_index,
+                      "\n");
 }
 
 bool Contains(const std::vector<std::string>& names, const std::string& name) {
@@ -308,7 +307,8 @@ std::optional<std::string> LockHolder(const std::string& path) {
   struct stat file {};
   if (stat(path.c_str(), &file) != 0) return std::nullopt;
   const std::string wanted =
-      absl::StrFormat("%02x:%02x:%d", major(file.st_dev), minor(file.st_dev), file.st_ino);
+      absl::StrCat(absl::Hex(major(file.st_dev), absl::kZeroPad2), ":",
+                   absl::Hex(minor(file.st_dev), absl::kZeroPad2), ":", file.st_ino);
   std::ifstream locks("/proc/locks");
   std::string line;
   while (std::getline(locks, line)) {

@@ -10,7 +10,6 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "storage/checksum.h"
 #include "storage/directory.h"
@@ -20,8 +19,9 @@ namespace {
 
 // Of one length always, so that a shorter line leaves nothing of a longer one.
 std::string LineOf(uint64_t sequence, uint64_t inode) {
-  const std::string line = absl::StrFormat("sequence %020d inode %020d", sequence, inode);
-  return absl::StrFormat("%s xxh3 %016x\n", line, ChecksumOf({line}));
+  const std::string line = absl::StrCat("sequence ", absl::Dec(sequence, absl::kZeroPad20),
+                                        " inode ", absl::Dec(inode, absl::kZeroPad20));
+  return absl::StrCat(line, " xxh3 ", absl::Hex(ChecksumOf({line}), absl::kZeroPad16), "\n");
 }
 
 uint64_t InodeOf(const std::string& path) {

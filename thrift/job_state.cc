@@ -8,7 +8,6 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 
 namespace cairn {
@@ -51,7 +50,7 @@ std::string ProgressText(const Workers& workers, bool with_time_left = true) {
   if (!progress.has_value()) return text;
   // 100 % is for work that is done.
   const double percent = std::min(std::floor(progress->share_done * 100), 100.0);
-  absl::StrAppendFormat(&text, ", %.0f %% done", percent);
+  absl::StrAppend(&text, ", ", static_cast<int>(percent), " % done");
   if (with_time_left && progress->seconds_left.has_value() && percent < 100) {
     absl::StrAppend(&text, ", ", RoughDuration(*progress->seconds_left), " left");
   }

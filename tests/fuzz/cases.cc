@@ -138,6 +138,10 @@ class Runner {
       if (!RunSequence(random, replayed == nullptr ? nullptr : &replayed->sequences[s])) {
         return false;
       }
+      if (!std::exchange(stopped_, false)) continue;
+      if (const std::string failed = target_->Open(target_->options()); !failed.empty()) {
+        return Found({"the server does not start", failed});
+      }
     }
     if (const std::string failed = target_->Restart(); !failed.empty()) {
       return Found({"the server does not start again", failed});
@@ -146,6 +150,7 @@ class Runner {
   }
 
  private:
+  // False: a finding was noted.
   bool RunSequence(Random* random, const Sequence* replayed) {
     std::function<void(const std::string&)> trace;
     if (trace_) {
@@ -159,22 +164,24 @@ class Runner {
     Player player(*target_, "job", trace, around);
     Choices begin = replayed == nullptr ? Choices(random) : Choices(replayed->begin);
     recorder_.BeginTape(kBegin);
-    if (!Checked(player.Begin(begin))) return false;
+    if (!Checked(player.Begin(begin))) return stopped_;
     const size_t calls =
         replayed == nullptr ? 1 + (*random)() % kMostCalls : replayed->calls.size();
     for (size_t c = 0; c < calls; ++c) {
       Choices choices = replayed == nullptr ? Choices(random) : Choices(replayed->calls[c]);
       recorder_.BeginTape(kCall);
-      if (!Checked(player.Step(choices))) return false;
+      if (!Checked(player.Step(choices))) return stopped_;
     }
-    return Checked(player.End());
+    return Checked(player.End()) || stopped_;
   }
 
+  // False: the sequence ends here; unless stopped_, a finding was noted.
   bool Checked(const Finding& finding) {
     TheShared().calls += target_->calls() - counted_;
     counted_ = target_->calls();
     if (!finding) return true;
-    return Found(finding);
+    stopped_ = finding.what == kServerStopped;
+    return stopped_ ? false : Found(finding);
   }
   static bool Found(const Finding& finding) {
     Note(TheShared().details, finding.details);
@@ -187,6 +194,7 @@ class Runner {
   Recorder recorder_;
   std::unique_ptr<Target> target_;
   int64_t counted_ = 0;
+  bool stopped_ = false;  // see kServerStopped: the next sequence has a new server
 };
 
 // Runs `body` in a process of its own and waits for it, but not for a call that does not end. What

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <new>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "tests/fuzz/outside_store.h"
@@ -57,6 +58,8 @@ FailingAllocation::~FailingAllocation() { counts.armed = false; }
 bool FailingAllocation::failed() const { return counts.failed; }
 
 Outcome FailEachAllocation(absl::string_view method, absl::FunctionRef<Outcome()> call) {
+  // The answer to a request that is wrong in itself, by the first failing allocation that hid it.
+  std::string refused;
   for (int64_t n = 1; n < kMostTries; ++n) {
     Outcome outcome;
     bool failed = false;
@@ -66,14 +69,20 @@ Outcome FailEachAllocation(absl::string_view method, absl::FunctionRef<Outcome()
       failed = allocation.failed();
     }
     outcome.tries = n;
-    if (!failed) return outcome;
-    if (outcome.ok || outcome.Is(wire::ErrorCode::RESOURCE_EXHAUSTED) || outcome.out_of_memory) {
-      continue;
+    if (outcome.Is(wire::ErrorReason::STOPPING) && failed) {
+      outcome.finding = std::string(kServerStopped);
+      return outcome;
     }
-    outcome.finding =
-        absl::StrCat(method, " with its allocation ", n,
-                     " failing was answered: ", outcome.error.message, " ", outcome.finding);
-    return outcome;
+    if (failed && outcome.finding.empty() && !outcome.ok &&
+        !outcome.Is(wire::ErrorCode::RESOURCE_EXHAUSTED) && refused.empty()) {
+      refused = absl::StrCat("allocation ", n, " failing: ", outcome.error.message);
+    }
+    if (!failed || !(outcome.finding.empty() || outcome.out_of_memory)) {
+      if (outcome.ok && !refused.empty()) {
+        outcome.finding = absl::StrCat(method, " is valid, but was refused with ", refused);
+      }
+      return outcome;
+    }
   }
   Outcome outcome;
   outcome.finding = absl::StrCat(method, " makes more than ", kMostTries, " allocations");

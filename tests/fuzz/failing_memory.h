@@ -25,7 +25,7 @@ class FailingAllocation {
 };
 
 // Makes the 1st, 2nd, … allocation of `call` fail until it runs without a failure, whose outcome is
-// returned. A call that fails otherwise than with RESOURCE_EXHAUSTED has a finding.
+// returned. A valid call that fails otherwise than with RESOURCE_EXHAUSTED has a finding.
 Outcome FailEachAllocation(absl::string_view method, absl::FunctionRef<Outcome()> call);
 
 }  // namespace cairn::fuzz

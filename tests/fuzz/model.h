@@ -21,7 +21,7 @@ struct TableRow {
   bool stale = true;      // changed in a way that the model does not compute
   int64_t pushed_at = 0;  // seconds on the target's clock
   int64_t noted_at = 0;   // a look of the row rules that has seen it; 0: none yet
-  int64_t order = 0;      // rises with every update of the table
+  int64_t order = 0;      // rises with every update of the table; 0: unknown
 };
 
 struct DenseModel {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "storage/stripe_store.h"
 
 namespace cairn::fuzz {
@@ -143,17 +144,24 @@ class OutsideStore final : public StripeStore {
 
 using OpenResult = absl::StatusOr<std::unique_ptr<StripeStore>>;
 
+OpenResult WrapStore(absl::FunctionRef<OpenResult()> open) {
+  const OutsideCairn outside;
+  OpenResult store = open();
+  if (!store.ok()) return store;
+  return std::make_unique<OutsideStore>(*std::move(store));
+}
+
 }  // namespace
 }  // namespace cairn::fuzz
 
-// What the linker calls the one in storage/, and the one that takes its place.
-cairn::fuzz::OpenResult RealOpen(const cairn::StoreOptions& options) __asm__(
-    "__real__ZN5cairn11StripeStore4OpenERKNS_12StoreOptionsE");
-cairn::fuzz::OpenResult WrappedOpen(const cairn::StoreOptions& options) __asm__(
-    "__wrap__ZN5cairn11StripeStore4OpenERKNS_12StoreOptionsE");
-cairn::fuzz::OpenResult WrappedOpen(const cairn::StoreOptions& options) {
-  const cairn::fuzz::OutsideCairn outside;
-  cairn::fuzz::OpenResult store = RealOpen(options);
-  if (!store.ok()) return store;
-  return std::make_unique<cairn::fuzz::OutsideStore>(*std::move(store));
-}
+// What the linker calls those in storage/, and those that take their places.
+#define CAIRN_WRAPPED_OPEN(method, length)                                             \
+  cairn::fuzz::OpenResult Real##method(const cairn::StoreOptions& options) __asm__(    \
+      "__real__ZN5cairn11StripeStore" #length #method "ERKNS_12StoreOptionsE");        \
+  cairn::fuzz::OpenResult Wrapped##method(const cairn::StoreOptions& options) __asm__( \
+      "__wrap__ZN5cairn11StripeStore" #length #method "ERKNS_12StoreOptionsE");        \
+  cairn::fuzz::OpenResult Wrapped##method(const cairn::StoreOptions& options) {        \
+    return cairn::fuzz::WrapStore([&] { return Real##method(options); });              \
+  }
+CAIRN_WRAPPED_OPEN(Open, 4)
+CAIRN_WRAPPED_OPEN(OpenReadOnly, 12)

@@ -92,6 +92,7 @@ Finding Player::Fail(std::string what, std::string details) const {
 
 Finding Player::Insane(const Outcome& outcome) const {
   if (outcome.finding.empty()) return {};
+  if (outcome.finding == kServerStopped) return Fail(outcome.finding);
   return Fail("an error that no server may answer", outcome.finding);
 }
 

@@ -319,6 +319,7 @@ Finding Player::Restart(bool crash) {
   if (!outcome.ok) return Fail("a valid call was refused", outcome.error.message);
   if (state.boot_id == boot_id_) return Fail("a restart has the same boot id");
   boot_id_ = state.boot_id;
+  if (mode_ == Mode::kSync) clocks_.clear();  // announced anew
   // One that had left joins anew, which it can do only once the others have said where they are.
   const std::set<int32_t> joins_anew = left_;
   for (const bool last : {false, true}) {

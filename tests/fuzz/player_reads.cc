@@ -137,7 +137,8 @@ Finding Player::Pull(Choices& choices) {
     const int64_t bound = consistency_.staleness_bound_steps;
     Announce(request.caller.worker, request.step);
     for (const auto& [worker, clock] : clocks_) {
-      if (clock >= 0 && !left_.contains(worker) && request.step > bound && clock < request.step - bound) {
+      if (clock >= 0 && !left_.contains(worker) && request.step > bound &&
+          clock < request.step - bound) {
         return Fail("ssp let a worker run ahead", absl::StrCat("worker ", worker, " is at ", clock,
                                                                ", this one at ", request.step));
       }

@@ -12,6 +12,10 @@
 namespace cairn::fuzz {
 namespace {
 
+// Gradients above this are not contributed: a mean that overflows is not applied.
+constexpr float kLargeGradient = 1e30F;
+constexpr float kLargeHalf = 1000;
+
 // Weights from here on may be refused: the sum of a step's must not overflow.
 constexpr int64_t kLargeWeight = int64_t{1} << 31;
 
@@ -24,6 +28,15 @@ double NumberAt(DType dtype, const std::string& bytes, size_t i) {
   float value;
   std::memcpy(&value, bytes.data() + i * sizeof(value), sizeof(value));
   return value;
+}
+
+bool HasLargeNumber(DType dtype, const std::string& bytes) {
+  if (!IsFloating(dtype)) return false;
+  std::vector<float> numbers(bytes.size() / DTypeBytes(dtype));
+  ToFloat32(dtype, bytes.data(), numbers.size(), numbers.data());
+  const float most = dtype == DType::kFloat16 ? kLargeHalf : kLargeGradient;
+  return std::any_of(numbers.begin(), numbers.end(),
+                     [most](float number) { return std::abs(number) > most; });
 }
 
 bool IsComputed(const VariableModel& variable) {
@@ -54,7 +67,8 @@ Finding Player::Contribute(Choices& choices) {
     std::string gradient;
     const Resolved resolved = model_.ResolvePush(item, &gradient);
     if (resolved.verdict != Verdict::kAccepted ||
-        !IsFinite(resolved.variable->spec.dtype, gradient)) {
+        !IsFinite(resolved.variable->spec.dtype, gradient) ||
+        HasLargeNumber(resolved.variable->spec.dtype, gradient)) {
       return {};
     }
     request.items = {item};
@@ -165,6 +179,7 @@ Player::Closing Player::BeginClosing(VariableModel& variable, int32_t index) {
       row.stale = true;
       row.pushed_at = model_.now;
       row.noted_at = 0;
+      row.order = 0;
     }
     return closing;
   }

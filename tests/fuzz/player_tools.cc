@@ -54,7 +54,7 @@ Finding Player::CheckKept(VariableModel& variable) {
     for (const auto& [key, row] : were) {
       if (BucketOfKey(key, buckets) != bucket) continue;
       if (variable.rows.contains(key)) {
-        oldest_kept = std::min(oldest_kept, row.order);
+        if (row.order > 0) oldest_kept = std::min(oldest_kept, row.order);
       } else {
         newest_gone = std::max(newest_gone, row.order);
         if (!crowded && keys.contains(key)) {
@@ -62,7 +62,12 @@ Finding Player::CheckKept(VariableModel& variable) {
         }
       }
     }
-    if (crowded && newest_gone > oldest_kept) return Fail("a newer row was crowded out first");
+    if (crowded && newest_gone > oldest_kept) {
+      return Fail(
+          "a newer row was crowded out first",
+          absl::StrCat("bucket ", bucket, ": the newest that went is of update ", newest_gone,
+                       ", the oldest that stayed of ", oldest_kept, "; now ", model_.ticks));
+    }
     if (crowded && expire == 0 && after[bucket] != share - share / 16) {
       return Fail("max_rows leaves another number of rows",
                   absl::StrCat(after[bucket], " of ", before[bucket], ", share ", share));

@@ -302,7 +302,10 @@ void Player::Apply(const wire::PushRequest& request, const Plan& plan) {
 void Player::Forget(VariableModel& variable, int32_t shard) {
   if (!variable.embedding()) return model_.MarkStale(variable, shard, {}, /*all=*/true);
   variable.keys_known = variable.waiting_known = false;
-  for (auto& [key, row] : variable.rows) row.stale = true;
+  for (auto& [key, row] : variable.rows) {
+    row.stale = true;
+    row.order = 0;
+  }
 }
 
 wire::PushRequest Player::AnyPush(Choices& choices) {
@@ -331,6 +334,10 @@ Finding Player::Push(Choices& choices) {
   const Outcome outcome = Send("push", reply, request, &Service::push);
   bool applied = false;
   FUZZ_RETURN_IF(Judge(request, plan, outcome, reply, &applied));
+  // A try that memory was refused to has counted the push of some keys.
+  if (outcome.tries > 1) {
+    for (Resolved& resolved : plan.resolved) resolved.variable->waiting_known = false;
+  }
   if (outcome.ok) {
     const bool murky = plan.worker != nullptr && plan.worker->murky;
     const bool repeated = plan.repeated && !request.items.empty();
@@ -351,9 +358,6 @@ Finding Player::Push(Choices& choices) {
                     absl::StrCat(reply.items[i].version, ", not ", version));
       }
       if (reply.items[i].staleness < -1) return Fail("a staleness below -1");
-    }
-    if (outcome.tries > 1) {
-      for (Resolved& resolved : plan.resolved) resolved.variable->waiting_known = false;
     }
     if (murky || unnumbered) {
       for (size_t i = 0; i < reply.items.size(); ++i) {

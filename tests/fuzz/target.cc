@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tests/fuzz/outside_store.h"
 #include "tests/fuzz/wire_copy.h"
 #include "tests/integration/remote_service.h"
 #include "tests/support/addresses.h"
@@ -106,14 +107,17 @@ Outcome Target::Call(absl::FunctionRef<void(wire::ParameterServerIf&)> body) {
   try {
     body(*service_);
   } catch (const wire::ServerError& error) {
+    const OutsideCairn harness;
     outcome.ok = false;
     outcome.error = error;
     outcome.finding = FindInsaneError(error);
   } catch (const std::bad_alloc&) {
+    const OutsideCairn harness;
     outcome.ok = false;
     outcome.out_of_memory = true;
     outcome.finding = "a call threw std::bad_alloc";
   } catch (const std::exception& error) {
+    const OutsideCairn harness;
     outcome.ok = false;
     outcome.finding = absl::StrCat("a call threw ", error.what());
   }

@@ -36,6 +36,9 @@ struct Outcome {
   bool Is(wire::ErrorCode::type code) const { return !ok && error.code == code; }
 };
 
+// Not a finding: the server refuses to work on, since memory for writing to its disk was refused.
+inline constexpr absl::string_view kServerStopped = "the server stopped";
+
 // OK or what is wrong with an error as such: codes that stand for bugs, a missing or overlong text.
 std::string FindInsaneError(const wire::ServerError& error);
 
