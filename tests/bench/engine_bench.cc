@@ -252,8 +252,9 @@ void BenchMemory() {
     for (int64_t done = 0; done < rows; done += 1000) {
       std::iota(keys.begin(), keys.end(), done);
       groups.Build(keys, 64);
+      HostedTable::Changed changed;
       table->Push((*optimizer)->Begin(0), Origin{.worker = 0, .sequence = done + 1}, groups,
-                  gradients.data(), PulledRows(), scratch, none);
+                  gradients.data(), PulledRows(), scratch, none, changed);
     }
     const double bytes = static_cast<double>(ResidentBytes() - before);
     const double beyond =
