@@ -13,6 +13,62 @@
 namespace cairn::fuzz {
 namespace {
 
+class OutsideBatch final : public StripeBatch {
+ public:
+  explicit OutsideBatch(std::unique_ptr<StripeBatch> batch) : batch_(std::move(batch)) {}
+  ~OutsideBatch() override {
+    const OutsideCairn outside;
+    batch_.reset();
+  }
+
+  StripeBatch& real() { return *batch_; }
+  void SetWatermarks(absl::Span<const Watermark> watermarks) override {
+    const OutsideCairn outside;
+    batch_->SetWatermarks(watermarks);
+  }
+  void PutImage(absl::Span<const absl::string_view> pieces) override {
+    const OutsideCairn outside;
+    batch_->PutImage(pieces);
+  }
+  void PutRow(int64_t key, absl::string_view bytes) override {
+    const OutsideCairn outside;
+    batch_->PutRow(key, bytes);
+  }
+  void PutCold(int64_t key, absl::string_view bytes) override {
+    const OutsideCairn outside;
+    batch_->PutCold(key, bytes);
+  }
+  void DropCold(int64_t key) override {
+    const OutsideCairn outside;
+    batch_->DropCold(key);
+  }
+  void PutGone(int64_t key) override {
+    const OutsideCairn outside;
+    batch_->PutGone(key);
+  }
+  void SetColdCount(int64_t rows) override {
+    const OutsideCairn outside;
+    batch_->SetColdCount(rows);
+  }
+  void PutWaiting(uint32_t page, absl::string_view bytes) override {
+    const OutsideCairn outside;
+    batch_->PutWaiting(page, bytes);
+  }
+  void PutAges(absl::string_view bytes) override {
+    const OutsideCairn outside;
+    batch_->PutAges(bytes);
+  }
+  bool wants_every_row() const override { return batch_->wants_every_row(); }
+  void Settle() override {
+    const OutsideCairn outside;
+    batch_->Settle();
+  }
+  size_t bytes() const override { return batch_->bytes(); }
+
+ private:
+  std::unique_ptr<StripeBatch> batch_;
+};
+
 class OutsideStore final : public StripeStore {
  public:
   explicit OutsideStore(std::unique_ptr<StripeStore> store) : store_(std::move(store)) {}
@@ -51,11 +107,11 @@ class OutsideStore final : public StripeStore {
   }
   std::unique_ptr<StripeBatch> NewBatch(const StripeId& id) override {
     const OutsideCairn outside;
-    return store_->NewBatch(id);
+    return std::make_unique<OutsideBatch>(store_->NewBatch(id));
   }
   absl::Status Write(StripeBatch& batch) override {
     const OutsideCairn outside;
-    return store_->Write(batch);
+    return store_->Write(static_cast<OutsideBatch&>(batch).real());  // NewBatch makes no other
   }
   bool Behind() const override { return store_->Behind(); }
   absl::Status WriteEpoch(absl::Span<const ShardRecord> shards,
