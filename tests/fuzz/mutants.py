@@ -12,7 +12,7 @@ TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 LIMIT_SECONDS = 300
 FUZZER = "tests/fuzz/rpc_fuzzer"
 
-# Name: file, text there, text in its place.
+# Name: file, text there, text in its place; and the fuzzer's flags, if it needs any.
 MUTANTS = {
     "zero_width": ("ps_server/dense_stripe.cc",
                    "  if (layout_.width == 0) return;  // a shape such as [3, 0]: rows without "
@@ -27,7 +27,8 @@ MUTANTS = {
         "            .sequence = durable_.sequence,\n"),
     "assign_ignores_slot": ("ps_server/assign.cc", "          .slot = item.slot,\n", ""),
     "held_copy_misses_a_change": (
-        "ps_server/hosted_dense.cc", "      stripe.changed().Note(now, row);\n", ""),
+        "ps_server/hosted_dense.cc", "      stripe.changed().Note(now, row);\n",
+        "      (void)now, (void)row;\n"),
     "scan_skips_a_bucket": (
         "ps_server/scan.cc", "  while (cursor.bucket < table_.bucket_count() &&",
         "  while (cursor.bucket + 1 < table_.bucket_count() &&"),
@@ -55,6 +56,25 @@ MUTANTS = {
         "    if (!status.ok() && i > 0) break;\n"
         "    RETURN_IF_ERROR(status);\n"
         "  }\n"),
+    "turn_taken_for_good": (
+        "ps_server/turn.cc",
+        "  what_ = std::string(what);  // may throw: nothing is taken before it\n"
+        "  taken_ = true;\n",
+        "  taken_ = true;\n  what_ = std::string(what);\n", "--failing_allocations"),
+    "worker_without_a_place": (
+        "ps_server/cohort.cc",
+        "  ++places_[static_cast<size_t>(standing)][step];\n"
+        "  if (member.placed) {\n"
+        "    Steps& before = places_[static_cast<size_t>(member.standing)];\n"
+        "    const auto found = before.find(member.step);\n"
+        "    if (--found->second == 0) before.erase(found);\n"
+        "  }\n",
+        "  if (member.placed) {\n"
+        "    Steps& before = places_[static_cast<size_t>(member.standing)];\n"
+        "    const auto found = before.find(member.step);\n"
+        "    if (--found->second == 0) before.erase(found);\n"
+        "  }\n"
+        "  ++places_[static_cast<size_t>(standing)][step];\n", "--failing_allocations"),
 }
 
 
@@ -83,11 +103,12 @@ def build(copy):
         sys.exit("mutants.py: the build failed:\n" + made.stdout[-3000:])
 
 
-def run(copy):
+def run(copy, flags):
     """The finding, and after how many seconds; None: there was none."""
     begin = time.monotonic()
     ran = subprocess.run([os.path.join("build", FUZZER), f"--seconds={LIMIT_SECONDS}",
-                          "--shrink_seconds=0"], cwd=copy, capture_output=True, text=True)
+                          "--shrink_seconds=0", "--call_seconds=20", *flags],
+                         cwd=copy, capture_output=True, text=True)
     seconds = time.monotonic() - begin
     found = [line for line in ran.stdout.splitlines() if line.startswith("FINDING")]
     return (found[0] if found else None), seconds
@@ -100,7 +121,7 @@ def main():
     prepare(copy)
     missed = 0
     for name in names:
-        path, good, bad = MUTANTS[name]
+        path, good, bad, *flags = MUTANTS[name]
         path = os.path.join(copy, path)
         with open(path, encoding="utf-8") as f:
             source = f.read()
@@ -110,7 +131,7 @@ def main():
         write(path, source.replace(good, bad, 1))
         try:
             build(copy)
-            finding, seconds = run(copy)
+            finding, seconds = run(copy, flags)
         finally:
             write(path, source)
         missed += finding is None
