@@ -52,7 +52,7 @@ BOUND = 2
 # What the pushers are told, by --consistency.
 CONSISTENCIES = {"async": "async", "ssp": f"ssp:{BOUND}", "sync": "sync:0", "backup": "sync:2"}
 LONG_LEASE_SECONDS = 300
-STUCK_SECONDS = 60
+STUCK_SECONDS = 120
 # Of servers whose rows do not fit, and the width of their table: 4,096 rows of 16 KiB each.
 SMALL_BUDGET, COLD_WIDTH = 16 << 20, 4096
 WAITS_AGAIN_SECONDS = 20
