@@ -8,12 +8,18 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <new>
+#include <string>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "ps_server/chunk_pool.h"
+#include "ps_server/cohort.h"
 #include "ps_server/row_table.h"
+#include "ps_server/session.h"
+#include "ps_server/turn.h"
+#include "ps_server/waiting_keys.h"
 #include "tests/ps_server/server_fixture.h"
 #include "thrift/errors.h"
 
@@ -169,6 +175,68 @@ TEST(RefusedMemory, APoolLosesNoChunkToARefusedAllocation) {
   EXPECT_EQ(pool.idle_bytes(), 40 * kChunkBytes);
   while (pool.BeginVacating().has_value()) ASSERT_GT(pool.EndVacating(), 0U);
   EXPECT_EQ(pool.idle_bytes(), 0U);
+}
+
+// Keys that wait for their row are put page by page, so their marks and pages go together.
+TEST(RefusedMemory, KeysThatWaitStayWholeWhicheverAllocationIsRefused) {
+  WaitingKeys keys;
+  int64_t refusals = 0;
+  for (int64_t key = 0; key < 20000; ++key) {
+    for (int64_t allocation = 0;; ++allocation) {
+      allocations_left = allocation;
+      try {
+        keys.Admit(key, 255);
+        break;
+      } catch (const std::bad_alloc&) {
+        ++refusals;
+      }
+    }
+    allocations_left = -1;
+  }
+  EXPECT_GT(refusals, 8);
+  std::string pages;
+  keys.AppendTo(&pages);
+  EXPECT_EQ(pages.size(), keys.bytes());
+  WaitingKeys loaded;
+  ASSERT_OK(loaded.Load(pages, /*put=*/true));
+  EXPECT_OK(loaded.FinishLoad());
+  EXPECT_FALSE(keys.Admit(19999, 3));
+  EXPECT_TRUE(keys.Admit(19999, 3)) << "its first push was forgotten";
+}
+
+TEST(RefusedMemory, ATurnThatIsRefusedIsNotTaken) {
+  Turn turn;
+  const std::string what(100, 'w');
+  allocations_left = 0;
+  EXPECT_THROW(turn.Take(what, absl::ZeroDuration()).IgnoreError(), std::bad_alloc);
+  allocations_left = -1;
+  EXPECT_OK(turn.Take(what, absl::ZeroDuration()).status());
+}
+
+TEST(RefusedMemory, AWorkerKeepsItsPlaceWhicheverAllocationIsRefused) {
+  Cohort cohort("job");
+  const Consistency lockstep = {.mode = ConsistencyMode::kSsp, .staleness_bound_steps = 0};
+  std::vector<std::shared_ptr<Session>> sessions;
+  for (int32_t worker = 0; worker < 2; ++worker) {
+    sessions.push_back(std::make_shared<Session>("job", worker, false));
+    sessions.back()->Admit(1, "host");
+    sessions.back()->Renew(absl::Minutes(5));
+    ASSERT_OK(cohort.Join(sessions.back(), {.consistency = lockstep, .fresh = true}).status());
+  }
+  const auto begin = [&](int worker, int64_t step) {
+    return cohort.Await(*sessions[static_cast<size_t>(worker)], 1, step,
+                        Deadline::In(absl::ZeroDuration()));
+  };
+  for (int64_t allocation = 0; allocation < 4; ++allocation) {
+    allocations_left = allocation;
+    try {
+      begin(1, 1).IgnoreError();
+    } catch (const std::bad_alloc&) {
+      ++refused;
+    }
+    allocations_left = -1;
+    EXPECT_EQ(begin(0, 2).code(), absl::StatusCode::kDeadlineExceeded);
+  }
 }
 
 class RefusedPushTest : public ServerTest {
