@@ -134,7 +134,7 @@ absl::Status Members::Publish(wire::Members next, int32_t index, StripeStore& st
   CAIRN_CRASH_POINT("members: before they are written");
   RETURN_IF_ERROR(store.PutNotes(notes));
   CAIRN_CRASH_POINT("members: written");
-  members_ = std::move(next);
+  swap(members_, next);  // copies nothing: what is on disk is what is told
   version_.store(members_.version, std::memory_order_release);
   return absl::OkStatus();
 }

@@ -39,6 +39,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/deadline.h"
 #include "common/log.h"
 #include "common/monotonic_cond_var.h"
 #include "common/status.h"
@@ -163,10 +164,13 @@ absl::Status MoveUntilStopped(const Words& words) {
   std::mt19937_64 random(seed);
   std::ofstream done(absl::StrCat(words[3], "/moves-", seed), std::ios::app);
   while (!std::filesystem::exists(words[3] + "/stop-moves")) {
+    const absl::Duration begin = MonotonicNow();
     absl::Status moved = FindServers(members, moves);
     if (moved.ok()) moved = MoveAny(*moves, random);
     if (moved.ok()) {
       done << "moved" << std::endl;
+      // As long as it took, so that pushes get on where the machine is loaded and all takes long.
+      StopFlag().WaitFor(std::min(MonotonicNow() - begin, absl::Seconds(1)));
     } else {
       std::fprintf(stderr, "cairn-pusher: %s\n", moved.ToString().c_str());
       StopFlag().WaitFor(absl::Milliseconds(20));
