@@ -36,6 +36,7 @@
 #include "ps_server/engine.h"
 #include "ps_server/listener.h"
 #include "ps_server/process_setup.h"
+#include "tests/support/addresses.h"
 #include "tests/support/fake_engine.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test_certificates.h"
@@ -285,7 +286,8 @@ struct Connected {
 
 struct Server {
   Server(Engine& engine, const SecurityOptions& security)
-      : listener(Listener::Start(engine, {.security = security}).value()) {}
+      : listener(Listener::Start(engine, OnOwnAddress<ListenerOptions>({.security = security}))
+                     .value()) {}
   std::unique_ptr<Listener> listener;
 };
 
