@@ -10,8 +10,9 @@
 #include "common/status.h"
 #include "ps_server/cold_rows.h"
 #include "ps_server/map_changes.h"
+#include "ps_server/ordered_call.h"
 #include "ps_server/request_items.h"
-#include "ps_server/sequencing.h"
+#include "ps_server/step_closing.h"
 #include "thrift/errors.h"
 
 namespace cairn {
@@ -128,21 +129,42 @@ absl::Status Run(ServerCore& core, const VariableMap& variables, const wire::Ass
   return origin.applied && !touched.empty() ? AwaitDurable(core, touched_parts) : absl::OkStatus();
 }
 
+absl::Status ApplyNow(ServerCore& core, const Admitted& admitted,
+                      const wire::AssignRequest& request, wire::PushReply& reply) {
+  OrderedCall order(core, admitted, request.caller, request.sequence);
+  ASSIGN_OR_RETURN(const Origin origin, PlaceUpdate(core, admitted, request.caller, order));
+  TouchedParts touched;
+  const absl::Status status = Run(core, *admitted.variables, request, origin, reply, touched);
+  order.Commit(status);
+  return status;
+}
+
+// Applies a part of an assign whose rows have moved to this server since the assign was sent.
+absl::Status ApplyLate(ServerCore& core, const Admitted& admitted,
+                       const wire::AssignRequest& request, wire::PushReply& reply) {
+  if (admitted.session == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(core.name, ": a late part comes from a worker; this caller is not sequenced"));
+  }
+  OrderedCall order(core, admitted, request.caller, request.sequence);
+  RETURN_IF_ERROR(order.Lock());
+  TouchedParts touched;
+  RETURN_IF_ERROR(Run(core, *admitted.variables, request, order.PlaceLatePart(), reply, touched));
+  order.Unlock();
+  CAIRN_CRASH_POINT("late part: applied, not durable");
+  return AwaitDurable(core, touched);
+}
+
 }  // namespace
 
-absl::Status ApplyAssign(ServerCore& core, const Admitted& admitted,
-                         const wire::AssignRequest& request, wire::PushReply& reply) {
+absl::Status Assign(ServerCore& core, const Admitted& admitted, const wire::AssignRequest& request,
+                    wire::PushReply& reply) {
   const int64_t ids = IdCount(request.items);
   RETURN_IF_ERROR(CheckCallSize(core, "assign", request.items.size(), ids));
   RETURN_IF_ERROR(core.budget.Acquire(ids * kScratchBytesPerId, "sorting the ids of an assign"));
   const MemoryHold hold(core.budget, ids * kScratchBytesPerId);
-  TouchedParts touched;
-  const auto apply = [&](const Origin& origin) {
-    return Run(core, *admitted.variables, request, origin, reply, touched);
-  };
-  const absl::Status status =
-      request.late ? ApplyLate(core, admitted, request.caller, request.sequence, apply, touched)
-                   : ApplyInOrder(core, admitted, request.caller, request.sequence, apply);
+  const absl::Status status = request.late ? ApplyLate(core, admitted, request, reply)
+                                           : ApplyNow(core, admitted, request, reply);
   if (ReasonOf(status) == wire::ErrorReason::BUSY) TakeArrivedFor(core, admitted, request.items);
   core.counters.Add(status.ok() ? Counter::kAssigns : Counter::kPushesRefused);
   return status;

@@ -1,4 +1,4 @@
-// assign: values or slots set instead of moved.
+// The RPC assign: sets values or slots.
 #pragma once
 
 #include "absl/status/status.h"
@@ -7,9 +7,9 @@
 
 namespace cairn {
 
-// As ApplyPush: validates all items, then applies all. Counts as no update. The items of one call
-// may name one shard several times, for its value and its slots.
-absl::Status ApplyAssign(ServerCore& core, const Admitted& admitted,
-                         const wire::AssignRequest& request, wire::PushReply& reply);
+// Checks all items, then sets all of them, as Push. Does not count as an update. The items of one
+// call may name one shard several times, for its value and its slots.
+absl::Status Assign(ServerCore& core, const Admitted& admitted, const wire::AssignRequest& request,
+                    wire::PushReply& reply);
 
 }  // namespace cairn

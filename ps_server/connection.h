@@ -10,7 +10,6 @@
 #include "absl/time/time.h"
 #include "common/deadline.h"
 #include "ps_server/connection_loop.h"
-#include "ps_server/engine.h"
 #include "ps_server/listener.h"
 #include "ps_server/local_door.h"
 #include "ps_server/local_entry.h"
@@ -21,6 +20,8 @@ class TSocket;
 }
 
 namespace cairn {
+
+class Engine;
 
 class Connection;
 

@@ -1,19 +1,14 @@
 #include "ps_server/engine.h"
 
-#include <algorithm>
-#include <array>
-#include <limits>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
 #include "common/log.h"
-#include "common/nearest.h"
 #include "common/status.h"
+#include "ps_server/figures.h"
 #include "ps_server/resident_rest.h"
 #include "ps_server/server_core.h"
 #include "ps_server/server_load.h"
@@ -23,9 +18,6 @@
 
 namespace cairn {
 namespace {
-
-constexpr std::array<absl::string_view, 4> kDurabilityNames = {"off", "snapshot", "log",
-                                                               "log_sync"};
 
 // A damaged store is not taken for an empty one: who wants that has to say so, and how.
 absl::Status WithRestoreAdvice(const absl::Status& status, const std::string& directory) {
@@ -148,19 +140,6 @@ absl::Status ServingEngine::Close() {
 }
 
 }  // namespace
-
-absl::string_view DurabilityName(Durability durability) {
-  return kDurabilityNames[static_cast<size_t>(durability)];
-}
-
-absl::StatusOr<Durability> DurabilityFromName(absl::string_view name) {
-  for (size_t i = 0; i < kDurabilityNames.size(); ++i) {
-    if (name == kDurabilityNames[i]) return static_cast<Durability>(i);
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("durability '", name, "' is unknown", DidYouMean(name, kDurabilityNames),
-                   "; it is one of ", absl::StrJoin(kDurabilityNames, ", ")));
-}
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(const EngineOptions& options) {
   RETURN_IF_ERROR(CheckOptions(options));

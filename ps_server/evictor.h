@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "ps_server/embedding_stripe.h"
-#include "ps_server/engine.h"
+#include "ps_server/engine_options.h"
 #include "ps_server/flusher.h"
 #include "ps_server/memory_budget.h"
 #include "ps_server/registry.h"

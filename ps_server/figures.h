@@ -18,7 +18,7 @@
 namespace cairn {
 
 // Who asks, and so what it may cost: samples are taken once a second, pages ask more often.
-enum class FigureDetail {
+enum class FigureDetail : int {
   kSample,   // workers and what is counted anyway: no variables, `rpcs`, `store`, disk and waits
   kMetrics,  // all but the calls that wait, which are counted in `waiting_calls`
   kPage,     // no `rpcs`, `store`, `waiting_calls` and dirty stripes

@@ -17,7 +17,7 @@
 #include "absl/types/span.h"
 #include "common/metrics/slotted.h"
 #include "common/monotonic_cond_var.h"
-#include "ps_server/engine.h"
+#include "ps_server/engine_options.h"
 #include "ps_server/registry.h"
 #include "ps_server/wait_board.h"
 #include "storage/stripe_store.h"

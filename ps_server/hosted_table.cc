@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -28,6 +29,11 @@ void PrefetchStripe(const EmbeddingStripe& stripe) {
 }
 
 }  // namespace
+
+PulledRows& PulledRows::OfThread() {
+  thread_local auto pulled = std::make_unique<PulledRows>();
+  return *pulled;
+}
 
 uint32_t* PulledRows::Begin(const HostedTable& table, const KeyGroups& groups) {
   if (used_ == entries_.size()) entries_.emplace_back();

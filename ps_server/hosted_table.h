@@ -24,6 +24,9 @@ class HostedTable;
 // Thread safety: none.
 class PulledRows {
  public:
+  // The rows that this thread's last pull found, for a push of the same keys by this thread.
+  static PulledRows& OfThread();
+
   // A new pull: what the one before found is forgotten.
   void Clear() { used_ = 0; }
   // For as many rows as there are keys, to be filled in by KeyGroups' order; RowTable::kNone for

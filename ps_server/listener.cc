@@ -26,6 +26,7 @@
 #include "ps_server/call_pool.h"
 #include "ps_server/connection.h"
 #include "ps_server/connection_loop.h"
+#include "ps_server/engine.h"
 #include "ps_server/local_door.h"
 #include "thrift/limits.h"
 #include "thrift/local/local_socket.h"

@@ -10,10 +10,11 @@
 #include "absl/status/statusor.h"
 #include "common/config/local_transport.h"
 #include "common/config/security_options.h"
-#include "ps_server/engine.h"
 #include "thrift/limits.h"
 
 namespace cairn {
+
+class Engine;
 
 struct ListenerOptions {
   std::string host = "127.0.0.1";

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "ps_server/engine.h"
 #include "thrift/local/local_stream.h"
 #include "thrift/local/shared_rings.h"
 

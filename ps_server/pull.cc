@@ -171,11 +171,6 @@ absl::Status PullWith(ServerCore& core, const Admitted& admitted, const wire::Pu
 
 }  // namespace
 
-PulledRows& PulledByThread() {
-  thread_local auto pulled = std::make_unique<PulledRows>();
-  return *pulled;
-}
-
 absl::Status Pull(ServerCore& core, const Admitted& admitted, const wire::PullRequest& request,
                   wire::PullReply& reply) {
   const int64_t ids = IdCount(request.items);
@@ -186,8 +181,8 @@ absl::Status Pull(ServerCore& core, const Admitted& admitted, const wire::PullRe
     hold = MemoryHold(core.budget, ids * kScratchBytesPerId);
   }
   thread_local auto scratch = std::make_unique<PullScratch>();
-  PulledRows* const pulled = ids > kKeptIds ? nullptr : &PulledByThread();
-  PulledByThread().Clear();
+  PulledRows* const pulled = ids > kKeptIds ? nullptr : &PulledRows::OfThread();
+  PulledRows::OfThread().Clear();
   const absl::Status status = PullWith(core, admitted, request, *scratch, pulled, reply);
   if (ReasonOf(status) == wire::ErrorReason::BUSY) TakeArrivedFor(core, admitted, request.items);
   if (ids > kKeptIds) scratch = std::make_unique<PullScratch>();

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "absl/status/status.h"
-#include "ps_server/hosted_table.h"
 #include "ps_server/server_core.h"
 #include "thrift/cairn_types.h"
 
@@ -12,9 +11,6 @@ namespace cairn {
 // right size are filled in place, so a caller in this process that keeps its reply allocates once.
 absl::Status Pull(ServerCore& core, const Admitted& admitted, const wire::PullRequest& request,
                   wire::PullReply& reply);
-
-// What this thread's last pull found, unless it was a large one.
-PulledRows& PulledByThread();
 
 absl::Status Scan(ServerCore& core, const Admitted& admitted, const wire::ScanRequest& request,
                   wire::ScanReply& reply);

@@ -20,14 +20,15 @@ static_assert(2 * sizeof(Session) + 2 * kMaxPositionBytes + kMaxOriginBytes + 3 
 
 }  // namespace
 
-Job::Job(absl::string_view name, Quota::Place place, Quota& workers, int64_t max_workers)
+Job::Job(absl::string_view name, Quota::Place place, Quota& workers, int64_t max_workers,
+         const StepRole& role)
     : name_(name),
       place_(std::move(place)),
       workers_(workers),
       max_workers_(max_workers),
       made_(MonotonicNow()),
       cohort_(name, [this] { steps_.Wake(); }),
-      steps_(name, &cohort_),
+      steps_(name, &cohort_, role),
       variables_(std::make_shared<const VariableMap>()) {}
 
 void Job::EndWaits(const absl::Status& why) {
@@ -129,8 +130,10 @@ absl::Duration Job::SinceSeen() const {
   return since;
 }
 
-Registry::Registry(absl::string_view server, const Limits& limits, MemoryBudget& budget)
-    : job_quota_({.server = std::string(server),
+Registry::Registry(absl::string_view server, const Limits& limits, MemoryBudget& budget,
+                   const StepRole& role)
+    : role_(role),
+      job_quota_({.server = std::string(server),
                   .what = "jobs",
                   .flag = "--max_jobs",
                   .limit = limits.jobs,
@@ -158,7 +161,7 @@ absl::StatusOr<std::shared_ptr<Job>> Registry::FindOrMake(absl::string_view name
 
 absl::StatusOr<std::shared_ptr<Job>> Registry::Make(absl::string_view name, Quota::For whom) {
   ASSIGN_OR_RETURN(Quota::Place place, job_quota_.Take(absl::StrCat("job ", name), whom));
-  return std::make_shared<Job>(name, std::move(place), worker_quota_, max_workers_of_job());
+  return std::make_shared<Job>(name, std::move(place), worker_quota_, max_workers_of_job(), role_);
 }
 
 Registry::Jobs::node_type Registry::NodeOf(std::shared_ptr<Job> job) {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -25,16 +24,13 @@
 
 namespace cairn {
 
-// Variables of a job by name, as they were at one moment; a request works on one such map. Unlike
-// Abseil's tables it stays whole where memory is refused, as do all that calls change here.
-using VariableMap = std::map<std::string, std::shared_ptr<Variable>, std::less<>>;
-
 // Thread safety: every method may be called from several threads at once; lookups share their lock.
 class Job {
  public:
   // `workers`: of the registry, for sessions; outlives this. At most `max_workers` of them are this
   // job's.
-  Job(absl::string_view name, Quota::Place place, Quota& workers, int64_t max_workers);
+  Job(absl::string_view name, Quota::Place place, Quota& workers, int64_t max_workers,
+      const StepRole& role);
 
   const std::string& name() const { return name_; }
   Cohort& cohort() { return cohort_; }
@@ -106,7 +102,8 @@ class Registry {
     int64_t workers = 0;  // of all jobs together
   };
   // `server`: "ps:0", for messages. `budget` outlives this.
-  Registry(absl::string_view server, const Limits& limits, MemoryBudget& budget);
+  Registry(absl::string_view server, const Limits& limits, MemoryBudget& budget,
+           const StepRole& role = {});
 
   // nullptr: no such job.
   std::shared_ptr<Job> Find(absl::string_view name) const;
@@ -132,6 +129,7 @@ class Registry {
   }
 
  private:
+  const StepRole role_;
   Quota job_quota_;
   Quota worker_quota_;
   mutable absl::Mutex mutex_;

@@ -425,7 +425,7 @@ class Restoring {
                      core_.registry.Make(request_.caller.job, Quota::For::kCaller));
     for (const WorkerRecord& record : workers) {
       if (record.worker == kStepWorker) {
-        job->steps().Load(core_, record, {});
+        job->steps().Load(record, {});
         continue;
       }
       if (record.worker == kTimelineWorker) {

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "common/monotonic_cond_var.h"
-#include "ps_server/engine.h"
+#include "ps_server/engine_options.h"
 #include "ps_server/evictor.h"
 #include "ps_server/flusher.h"
 #include "ps_server/memory_budget.h"

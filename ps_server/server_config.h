@@ -10,7 +10,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/http/http_flags.h"
-#include "ps_server/engine.h"
+#include "ps_server/engine_options.h"
 #include "ps_server/listener.h"
 
 namespace cairn {

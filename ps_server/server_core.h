@@ -14,7 +14,7 @@
 #include "absl/time/time.h"
 #include "common/metrics/slotted.h"
 #include "ps_server/counters.h"
-#include "ps_server/engine.h"
+#include "ps_server/engine_options.h"
 #include "ps_server/evictor.h"
 #include "ps_server/flusher.h"
 #include "ps_server/members.h"

@@ -82,7 +82,7 @@ absl::Status ReadSteps(ServerCore& core, absl::flat_hash_map<std::string, Worker
   for (const auto& [job, record] : closed) {
     ASSIGN_OR_RETURN(const std::shared_ptr<Job> made,
                      core.registry.FindOrMake(job, Quota::For::kStore));
-    made->steps().Load(core, record, std::move(decisions[job]));
+    made->steps().Load(record, std::move(decisions[job]));
   }
   return absl::OkStatus();
 }

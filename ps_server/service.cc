@@ -13,9 +13,9 @@
 #include "ps_server/checkpoint_calls.h"
 #include "ps_server/member_calls.h"
 #include "ps_server/move_calls.h"
+#include "ps_server/ordered_call.h"
 #include "ps_server/pull.h"
 #include "ps_server/push.h"
-#include "ps_server/sequencing.h"
 #include "ps_server/step_calls.h"
 #include "ps_server/variable_calls.h"
 #include "ps_server/worker_calls.h"
@@ -98,7 +98,7 @@ void Service::Run(Method method, const wire::Caller& caller, wire::ServerState& 
                   absl::FunctionRef<absl::Status(const Admitted&)> call) {
   Guard(method, caller, [&] {
     ASSIGN_OR_RETURN(const Admitted admitted, Admit(core_, caller));
-    CarryThrough(admitted, caller);
+    SkipVoidSequences(admitted, caller);
     // A client names this boot in other calls than pushes once it has sent again what was lost.
     const bool pushes = method == Method::kPush || method == Method::kAssign;
     if (!pushes && admitted.session != nullptr && caller.boot_id == core_.boot_id) {
@@ -134,7 +134,7 @@ void Service::create_variables(wire::ServerState& state, const wire::Caller& cal
 
 void Service::push(wire::PushReply& reply, const wire::PushRequest& request) {
   Run(Method::kPush, request.caller, reply.state, [&](const Admitted& admitted) {
-    RETURN_IF_ERROR(ApplyPush(core_, admitted, request, reply));
+    RETURN_IF_ERROR(Push(core_, admitted, request, reply));
     CAIRN_CRASH_POINT("push: applied");
     RETURN_IF_ERROR(AwaitPromised(core_));
     CAIRN_CRASH_POINT("push: before the answer");
@@ -144,7 +144,7 @@ void Service::push(wire::PushReply& reply, const wire::PushRequest& request) {
 
 void Service::assign(wire::PushReply& reply, const wire::AssignRequest& request) {
   Run(Method::kAssign, request.caller, reply.state, [&](const Admitted& admitted) {
-    RETURN_IF_ERROR(ApplyAssign(core_, admitted, request, reply));
+    RETURN_IF_ERROR(Assign(core_, admitted, request, reply));
     return AwaitPromised(core_);
   });
 }
@@ -166,7 +166,7 @@ absl::Status Service::PullInStep(const Admitted& admitted, const wire::PullReque
 
 void Service::step(wire::StepReply& reply, const wire::StepRequest& request) {
   Run(Method::kStep, request.push.caller, reply.push.state, [&](const Admitted& admitted) {
-    RETURN_IF_ERROR(ApplyPush(core_, admitted, request.push, reply.push));
+    RETURN_IF_ERROR(Push(core_, admitted, request.push, reply.push));
     if (request.pull.caller.job == request.push.caller.job) {
       RETURN_IF_ERROR(PullInStep(admitted, request.pull, reply.pull));
     } else {

@@ -6,6 +6,7 @@
 #include "absl/time/time.h"
 #include "common/deadline.h"
 #include "common/status.h"
+#include "ps_server/step_closing.h"
 #include "thrift/limits.h"
 
 namespace cairn {
@@ -16,9 +17,9 @@ absl::Status AwaitStep(ServerCore& core, const Admitted& admitted, const wire::P
   reply.decisions.clear();
   if (admitted.session == nullptr) return absl::OkStatus();
   JobSteps& steps = admitted.job->steps();
-  RETURN_IF_ERROR(steps.Learn(core, request.decisions));
+  RETURN_IF_ERROR(LearnDecisions(core, *admitted.job, request.decisions));
   if (request.step == 0) {
-    return request.decisions.empty() ? absl::OkStatus() : steps.CloseSteps(core, admitted);
+    return request.decisions.empty() ? absl::OkStatus() : CloseSteps(core, *admitted.job);
   }
   const double seconds = std::clamp(request.wait_seconds, 0.0, kMaxWaitSeconds);
   const absl::Status status =
@@ -28,7 +29,7 @@ absl::Status AwaitStep(ServerCore& core, const Admitted& admitted, const wire::P
   if (request.step < 0 || !steps.active()) return absl::OkStatus();
   // A job may go on otherwise than it began.
   if (admitted.job->cohort().settings().mode != ConsistencyMode::kSync) return absl::OkStatus();
-  const absl::Status closed = steps.Await(core, admitted, request, reply);
+  const absl::Status closed = AwaitStepBegin(core, admitted, request, reply);
   return closed.ok() ? closed : Annotate(closed, core.name);
 }
 

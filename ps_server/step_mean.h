@@ -7,8 +7,8 @@
 #include "absl/types/span.h"
 #include "common/consistency.h"
 #include "ps_server/memory_budget.h"
-#include "ps_server/registry.h"
 #include "ps_server/sync_steps.h"
+#include "ps_server/variable.h"
 #include "thrift/cairn_types.h"
 
 namespace cairn {

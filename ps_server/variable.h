@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -154,5 +156,9 @@ class Variable {
   std::shared_ptr<HostedTable> table_;
   std::vector<HostedShard*> shards_;
 };
+
+// The variables of a job by name at one moment; a request works on one such map. Unlike Abseil's
+// hash tables, std::map stays consistent when an allocation fails.
+using VariableMap = std::map<std::string, std::shared_ptr<Variable>, std::less<>>;
 
 }  // namespace cairn

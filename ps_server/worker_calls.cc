@@ -141,7 +141,7 @@ absl::Status Join(ServerCore& core, const wire::HelloRequest& request, wire::Hel
       incarnation > session->incarnation() || session->durable_incarnation() < incarnation;
   std::shared_ptr<Session> steps;
   if (hello.consistency && hello.consistency->mode == ConsistencyMode::kSync) {
-    steps = job->steps().Begin(core, request.begins_after_step);
+    steps = job->steps().Begin(request.begins_after_step);
   }
   const std::shared_ptr<Session> life = LifeAfter(core, *job, request);
   session->Admit(incarnation, request.origin, request.start);
@@ -163,10 +163,10 @@ absl::Status Join(ServerCore& core, const wire::HelloRequest& request, wire::Hel
   hello.fresh = is_new;
   ASSIGN_OR_RETURN(reply.step, job->cohort().Join(session, hello));
   // Not before: what its earlier start had announced would let a step be decided without it.
-  if (is_new) job->steps().Restart(core, request.worker);
+  if (is_new) job->steps().Restart(request.worker);
   // Also where this start was granted its incarnation before, and did not hear of it.
   const bool begins = is_new || request.incarnation == 0;
-  const int64_t named = begins ? job->steps().LastNamed(core, request.worker) : 0;
+  const int64_t named = begins ? job->steps().LastNamed(request.worker) : 0;
   if (job->cohort().settings().mode == ConsistencyMode::kSync) reply.step = job->steps().open();
   reply.incarnation = incarnation;
   reply.timeline = job->timeline();

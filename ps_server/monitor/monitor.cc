@@ -18,6 +18,8 @@
 #include "common/metrics/families.h"
 #include "common/monotonic_cond_var.h"
 #include "common/status.h"
+#include "ps_server/engine.h"
+#include "ps_server/figures.h"
 #include "ps_server/monitor/history.h"
 #include "ps_server/monitor/page_files.h"
 #include "ps_server/monitor/peers.h"

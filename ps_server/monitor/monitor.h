@@ -8,11 +8,12 @@
 #include "absl/status/statusor.h"
 #include "common/config/security_options.h"
 #include "common/http/http_server.h"
-#include "ps_server/engine.h"
 #include "ps_server/listener.h"
 #include "ps_server/monitor/status_json.h"
 
 namespace cairn {
+
+class Engine;
 
 // Answers from its start on, also while the engine opens and while it writes its last epoch; it
 // reads the engine only in between, once a second and when it is asked.

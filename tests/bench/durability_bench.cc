@@ -32,6 +32,7 @@
 #include "rocksdb/write_batch.h"
 #include "storage/rocks_options.h"
 #include "storage/stripe_store.h"
+#include "thrift/ParameterServer.h"
 
 ABSL_FLAG(std::string, directory, "/tmp", "where a folder for the measurement is made");
 ABSL_FLAG(int, megabytes, 256, "MiB of values and slots of the table");

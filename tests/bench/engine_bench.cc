@@ -34,6 +34,7 @@
 #include "ps_server/listener.h"
 #include "ps_server/process_setup.h"
 #include "tests/support/temp_dir.h"
+#include "thrift/ParameterServer.h"
 #include "thrift/wire_client.h"
 
 ABSL_FLAG(int64_t, rows, 64 << 10, "rows of the table, all of them pulled and pushed by each call");

@@ -23,6 +23,7 @@
 #include "tests/bench/open_engine.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/zipf.h"
+#include "thrift/ParameterServer.h"
 
 ABSL_FLAG(int64_t, ranks, 13421772, "Of the distribution");
 ABSL_FLAG(int64_t, keys, 20000000, "Pushed in all");

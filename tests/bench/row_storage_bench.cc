@@ -22,6 +22,7 @@
 #include "ps_server/process_setup.h"
 #include "tests/bench/open_engine.h"
 #include "tests/support/temp_dir.h"
+#include "thrift/ParameterServer.h"
 
 ABSL_FLAG(int64_t, rows, 1 << 19, "Of each table");
 ABSL_FLAG(int64_t, dim, 16, "Values of a row");

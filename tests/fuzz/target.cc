@@ -10,6 +10,7 @@
 #include "tests/integration/remote_service.h"
 #include "tests/support/addresses.h"
 #include "tests/support/copy_store.h"
+#include "thrift/ParameterServer.h"
 #include "thrift/limits.h"
 
 namespace cairn::fuzz {

@@ -15,6 +15,7 @@
 #include "tests/support/row_moves.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
+#include "thrift/ParameterServer.h"
 #include "thrift/limits.h"
 #include "worker/client/ps_client.h"
 #include "worker/client/row_mover.h"

@@ -11,6 +11,7 @@
 #include "common/status.h"
 #include "tests/ps_server/moving_engine.h"
 #include "tests/ps_server/server_fixture.h"
+#include "thrift/ParameterServer.h"
 
 namespace cairn {
 

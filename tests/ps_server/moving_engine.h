@@ -8,6 +8,7 @@
 #include "ps_server/engine.h"
 #include "tests/ps_server/server_fixture.h"
 #include "tests/support/copy_store.h"
+#include "thrift/ParameterServer.h"
 
 namespace cairn {
 

@@ -12,6 +12,7 @@
 #include "ps_server/engine.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
+#include "thrift/ParameterServer.h"
 
 namespace cairn {
 

@@ -13,8 +13,10 @@
 #include "common/deadline.h"
 #include "common/status.h"
 #include "gmock/gmock.h"
+#include "ps_server/figures.h"
 #include "tests/ps_server/server_fixture.h"
 #include "tests/support/copy_store.h"
+#include "thrift/ParameterServer.h"
 #include "thrift/cairn_constants.h"
 #include "thrift/errors.h"
 

@@ -15,6 +15,7 @@
 #include "tests/support/addresses.h"
 #include "tests/support/copy_store.h"
 #include "tests/support/temp_dir.h"
+#include "thrift/ParameterServer.h"
 #include "worker/client/ps_client.h"
 
 namespace cairn::test {

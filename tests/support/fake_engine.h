@@ -16,6 +16,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "ps_server/engine.h"
+#include "ps_server/figures.h"
+#include "thrift/ParameterServer.h"
 #include "thrift/errors.h"
 
 namespace cairn {

@@ -13,6 +13,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/variable_spec.h"
 #include "ps_server/engine.h"
+#include "ps_server/figures.h"
 #include "thrift/ParameterServer.h"
 
 namespace cairn::test {

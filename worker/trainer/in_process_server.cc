@@ -12,6 +12,7 @@
 #include "common/status.h"
 #include "ps_server/engine.h"
 #include "ps_server/process_setup.h"
+#include "thrift/ParameterServer.h"
 #include "worker/trainer/job_restore.h"
 
 namespace cairn {

@@ -1,3 +1,4 @@
+#include "ps_server/figures.h"
 #include "ps_server/monitor/history.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
 // The metrics of one server: what is told of the rows of tables.
+#include "ps_server/figures.h"
 #include "ps_server/monitor/ps_metrics.h"
 
 #include <gmock/gmock.h>

@@ -10,6 +10,7 @@
 #include "ps_server/engine.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
+#include "thrift/ParameterServer.h"
 #include "worker/client/ps_client.h"
 #include "worker/trainer/trainer.h"
 
