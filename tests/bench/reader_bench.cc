@@ -11,9 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "tests/support/temp_dir.h"
+#include "worker/input/open_row_source.h"
 #include "worker/input/random.h"
 #include "worker/input/reader.h"
-#include "worker/input/row_source.h"
 
 namespace cairn {
 namespace {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "worker/input/reader_options.h"
 #include "worker/input/row_source.h"
 
 namespace cairn {

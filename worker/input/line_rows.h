@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "worker/input/reader_options.h"
 #include "worker/input/row_source.h"
 
 namespace cairn {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/status.h"
+#include "worker/input/open_row_source.h"
 #include "worker/input/random.h"
 #include "worker/input/row_source.h"
 #include "worker/input/shuffle_buffer.h"

@@ -6,25 +6,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/config/job_config.h"
 #include "worker/input/batch.h"
+#include "worker/input/reader_options.h"
 
 namespace cairn {
-
-// Which rows of the input this reader yields, and from where.
-struct ReaderOptions {
-  DataConfig data;              // formats, files (already expanded), batch size, shuffle
-  std::vector<DataFile> files;  // data.train or data.eval
-  // The loss says how labels read: sigmoid_cross_entropy takes -1/+1 and 0/1, softmax_cross_entropy
-  // whole numbers in [label_base, label_base + classes), mean_squared_error any number. text:
-  // window, negatives and min_count; the vocabulary is always that of data.train.
-  ModelConfig model;
-  bool training = true;  // shuffles and repeats `epochs` times; else one pass in order
-  int32_t worker = 0;    // row i goes to worker i mod workers, or whole files (auto)
-  int32_t workers = 1;
-  int64_t start_epoch = 0;  // resume position
-  int64_t start_row = 0;    // of this worker's rows in that epoch
-};
 
 // Batches end with their epoch: its last one is short, or left out with drop_remainder. Blank lines
 // are no rows. The order of rows depends on the shuffle's seed, the epoch and the worker alone.

@@ -2,14 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "worker/input/batch.h"
-#include "worker/input/reader.h"
 
 namespace cairn {
 
@@ -37,9 +34,6 @@ class RowSource {
   virtual double epoch_share() const = 0;
   virtual absl::Span<const std::string> vocabulary() const { return {}; }
 };
-
-// Chooses the format and this worker's files or rows. Errors as Reader::Open.
-absl::StatusOr<std::unique_ptr<RowSource>> OpenRowSource(const ReaderOptions& options);
 
 // Empties `batch` and keeps its buffers.
 void ClearBatch(Batch* batch);

@@ -6,8 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status.h"
-#include "worker/strategy/context.h"
-#include "worker/strategy/strategy.h"
 #include "worker/strategy/variable.h"
 
 namespace cairn {
@@ -134,33 +132,6 @@ std::string Value::TypeText() const {
     case Kind::kText: break;
   }
   return std::string(KindName(kind_));
-}
-
-absl::StatusOr<Tensor> Value::ToTensor() const {
-  switch (kind_) {
-    case Kind::kInteger: return Tensor::Full(DType::kInt32, {}, number());
-    case Kind::kNumber: return Tensor::Full(DType::kFloat32, {}, number());
-    case Kind::kArray: return array();
-    case Kind::kTensor: return tensor();
-    case Kind::kVariable:
-      if (variable() == nullptr) break;
-      return variable()->Read();
-    case Kind::kPerReplica:
-    case Kind::kMirrored:
-      if (const auto context = GetReplicaContext(); context != nullptr &&
-                                                    context->strategy() != nullptr &&
-                                                    !context->strategy()->is_default()) {
-        ASSIGN_OR_RETURN(const Value own, SelectReplica(*this, context->local_replica()));
-        return own.ToTensor();
-      }
-      if (kind_ == Kind::kMirrored && !items().empty()) return items()[0].ToTensor();
-      return absl::InvalidArgumentError(
-          absl::StrCat(TypeText(),
-                       " has no single value here, which is not inside a replica "
-                       "function; use Strategy::Reduce or LocalResults"));
-    default: break;
-  }
-  return absl::InvalidArgumentError(absl::StrCat("found ", TypeText(), "; expected a tensor"));
 }
 
 bool IsSameValue(const Value& a, const Value& b) {

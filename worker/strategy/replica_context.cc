@@ -1,38 +1,17 @@
-#include "worker/strategy/context.h"
-
+// The functions of context.h. They need whole strategies, which context.h only names.
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "worker/ops/tensor_math.h"
+#include "worker/strategy/context.h"
 #include "worker/strategy/context_stack.h"
 #include "worker/strategy/reduce_values.h"
 #include "worker/strategy/replica_meeting.h"
 #include "worker/strategy/strategy.h"
 
 namespace cairn {
-
-ContextStack& ContextStack::OfThisThread() {
-  thread_local ContextStack stack;
-  stack.DropEnded();
-  return stack;
-}
-
-void ContextStack::DropEnded() {
-  while (!modes.empty() && modes.back().scope != nullptr && modes.back().scope->is_over()) {
-    PopTo(modes.size() - 1);
-  }
-  while (!devices.empty() && *devices.back().left) devices.pop_back();
-  while (!creators.empty() && *creators.back().left) creators.pop_back();
-}
-
-void ContextStack::PopTo(size_t depth) {
-  while (modes.size() > depth) {
-    if (modes.back().scope != nullptr) modes.back().scope->left = true;
-    modes.pop_back();
-  }
-}
 
 Strategy& GetStrategy() {
   const ContextStack& stack = ContextStack::OfThisThread();
