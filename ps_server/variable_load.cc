@@ -45,6 +45,7 @@ class Loader final : public StripeVisitor {
     dense_ = nullptr;
     if (HostedTable* table = variable_.table(); table != nullptr) {
       if (id.stripe < table->bucket_count()) stripe = embedding_ = table->stripe(id.stripe);
+      indexed_ = false;
     } else {
       stripe = dense_ = variable_.dense(static_cast<int32_t>(id.shard))->stripe(id.stripe);
     }
@@ -125,7 +126,8 @@ class Loader final : public StripeVisitor {
   // The rows of the embedding stripe that was loaded last.
   absl::StatusOr<Finished> FinishTable() {
     if (embedding_ == nullptr) return Finished::kSettled;
-    RETURN_IF_ERROR(embedding_->FinishLoad());
+    // Settle comes here a second time for a stripe that this function left unsettled.
+    if (!std::exchange(indexed_, true)) RETURN_IF_ERROR(embedding_->FinishLoad());
     const bool restored = unit_.target != unit_.store;
     if (cold_ > 0 && restored) return Finished::kUnsettled;
     if (cold_ > 0) embedding_->LoadColdCount(std::exchange(cold_, 0));
@@ -177,6 +179,7 @@ class Loader final : public StripeVisitor {
   Variable& variable_;
   const uint32_t first_;
   EmbeddingStripe* embedding_ = nullptr;
+  bool indexed_ = false;  // FinishLoad of `embedding_` was called
   int64_t cold_ = 0;  // rows of `embedding_`
   std::optional<uint32_t> resume_at_;
   DenseStripe* dense_ = nullptr;

@@ -444,8 +444,9 @@ struct PulledItem {
   4: ValueFormat format = ValueFormat.PLAIN
   /** Where `held` was asked: stands for the copy that the caller has after this reply. */
   5: optional i64 mark
-  /** Set: `values` has these rows alone, [sum of counts, width]; first row and count, by turns,
-      ascending. Not set: every row. */
+  /** Set: `values` holds only these rows, [sum of counts, width]: pairs of a first row and a count,
+      ascending, without overlap. Rows are numbered as in the variable, not from the beginning of
+      the shard. Not set: `values` holds every row. */
   6: optional list<i64> changed
 }
 

@@ -191,7 +191,9 @@ Finding Player::PullHeld(Choices& choices) {
   } else {
     size_t at = 0;
     for (size_t i = 0; i + 1 < changes.changed.size(); i += 2) {
-      const int64_t first = changes.changed[i], count = changes.changed[i + 1];
+      // Row numbers are the variable's; the copy has the shard's rows.
+      const int64_t first = changes.changed[i] - shard->second.first_row;
+      const int64_t count = changes.changed[i + 1];
       if (first < 0 || count < 1 || first > shard->second.rows - count) {
         return Fail("changed rows lie outside the shard");
       }
