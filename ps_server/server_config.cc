@@ -17,7 +17,7 @@
 #include "common/log.h"
 #include "common/nearest.h"
 #include "common/status.h"
-#include "ps_server/process_setup.h"
+#include "ps_server/engine/process_setup.h"
 #include "thrift/limits.h"
 #include "thrift/security/server_security.h"
 

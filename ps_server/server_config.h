@@ -10,8 +10,8 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/http/http_flags.h"
-#include "ps_server/engine_options.h"
-#include "ps_server/listener.h"
+#include "ps_server/base/engine_options.h"
+#include "ps_server/net/listener.h"
 
 namespace cairn {
 

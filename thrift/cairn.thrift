@@ -214,7 +214,7 @@ struct Optimizer {
 }
 
 struct Initializer {
-  /** zeros ones constant uniform normal glorot_uniform wave (common/initializer.h). */
+  /** zeros ones constant uniform normal glorot_uniform wave (common/variables/initializer.h). */
   1: string type = "zeros"
   2: map<string, double> arguments
   3: i64 seed = 0

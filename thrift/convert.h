@@ -4,7 +4,7 @@
 #include "absl/status/statusor.h"
 #include "common/consistency.h"
 #include "common/value_format.h"
-#include "common/variable_spec.h"
+#include "common/variables/variable_spec.h"
 #include "thrift/cairn_types.h"
 
 namespace cairn {

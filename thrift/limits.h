@@ -47,7 +47,7 @@ inline constexpr int64_t kPayloadStepBytes = 64 << 20;
 inline constexpr int64_t kMappedPayloadBytes = 256 << 10;
 inline constexpr int64_t kPooledPayloadBytes = 64 << 20;
 
-// Connections (ps_server/listener.h)
+// Connections (ps_server/net/listener.h)
 
 // Open connections: --max_connections. Each has up to 64 KiB of uncharged memory, and, while a call
 // of it waits (for other workers, memory, the disk, its peer), a thread.
@@ -110,7 +110,7 @@ inline constexpr size_t kMaxTokenBytes = 512;
 inline constexpr int64_t kMaxTokenFileBytes = 1 << 20;
 inline constexpr size_t kMaxTokens = 4096;
 
-// What callers make by naming it (ps_server/quota.h)
+// What callers make by naming it (ps_server/base/quota.h)
 
 // Jobs that a server keeps: --max_jobs. A server that many users share has some dozens. Where the
 // limit is met, jobs without variables whose workers are away make room.
@@ -126,7 +126,7 @@ inline constexpr int32_t kHighestMaxWorkers = 1 << 20;
 inline constexpr int64_t kJobChargeBytes = 8 << 10;
 inline constexpr int64_t kWorkerChargeBytes = 5 << 10;
 
-// One request (thrift/checked_service.h)
+// One request (ps_server/net/checked_service.h)
 
 // Variables or shards named by one call: each costs a struct of a few hundred bytes; the largest
 // models have some thousand variables.

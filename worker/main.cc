@@ -33,12 +33,12 @@
 #include "worker/cluster/named_cluster.h"
 #include "worker/collective/gloo_group.h"
 #include "worker/monitor/worker_monitor.h"
-#include "worker/trainer/checkpoint_follower.h"
-#include "worker/trainer/exit_status.h"
-#include "worker/trainer/exporter.h"
-#include "worker/trainer/in_process_server.h"
-#include "worker/trainer/summary.h"
-#include "worker/trainer/trainer.h"
+#include "worker/trainer/run/checkpoint_follower.h"
+#include "common/exit_status.h"
+#include "worker/trainer/files/exporter.h"
+#include "worker/trainer/run/in_process_server.h"
+#include "worker/trainer/reports/summary.h"
+#include "worker/trainer/run/trainer.h"
 
 namespace {
 

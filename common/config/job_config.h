@@ -11,9 +11,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/config/cluster_config.h"
-#include "common/initializer.h"
+#include "common/variables/initializer.h"
 #include "common/optimizer/optimizer.h"
-#include "common/row_storage.h"
+#include "common/variables/row_storage.h"
 
 namespace cairn {
 

@@ -2,7 +2,7 @@
 #include "common/config/job_sections.h"
 #include "common/config/section_reader.h"
 #include "common/status.h"
-#include "common/variable_spec.h"
+#include "common/variables/variable_spec.h"
 
 namespace cairn {
 namespace {

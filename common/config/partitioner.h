@@ -9,7 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/dtype.h"
-#include "common/variable_spec.h"
+#include "common/variables/variable_spec.h"
 
 namespace cairn {
 

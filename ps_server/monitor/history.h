@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "ps_server/figures.h"
+#include "ps_server/core/figures.h"
 
 namespace cairn {
 

@@ -8,7 +8,7 @@
 #include "common/deadline.h"
 #include "common/status.h"
 #include "thrift/security/client_security.h"
-#include "thrift/wire_client.h"
+#include "thrift/client/wire_client.h"
 
 namespace cairn {
 namespace {

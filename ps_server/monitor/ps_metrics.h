@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "common/metrics/families.h"
-#include "ps_server/figures.h"
-#include "ps_server/listener.h"
+#include "ps_server/core/figures.h"
+#include "ps_server/net/listener.h"
 
 namespace cairn {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "ps_server/figures.h"
-#include "ps_server/listener.h"
+#include "ps_server/core/figures.h"
+#include "ps_server/net/listener.h"
 #include "ps_server/monitor/history.h"
 #include "ps_server/monitor/peers.h"
 #include "thrift/job_state.h"

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
-#include "ps_server/process_setup.h"
+#include "ps_server/engine/process_setup.h"
 #include "tests/support/engine_cluster.h"
 #include "worker/client/ps_client.h"
 

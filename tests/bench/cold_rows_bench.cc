@@ -24,7 +24,7 @@
 #include "tests/support/ps_process.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/zipf.h"
-#include "thrift/wire_client.h"
+#include "thrift/client/wire_client.h"
 
 ABSL_FLAG(std::string, server, CAIRN_PS, "Path of cairn-ps");
 ABSL_FLAG(int64_t, budget_mib, 256, "Memory budget");

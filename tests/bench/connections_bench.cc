@@ -39,7 +39,7 @@
 #include "tests/support/ps_process.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test_certificates.h"
-#include "thrift/wire_client.h"
+#include "thrift/client/wire_client.h"
 
 ABSL_FLAG(std::string, server, CAIRN_PS, "Path of cairn-ps");
 ABSL_FLAG(bool, admits, true, "Whether that server knows --serving_threads and --max_queued_calls");

@@ -20,7 +20,7 @@
 #include "absl/time/time.h"
 #include "common/deadline.h"
 #include "common/status.h"
-#include "ps_server/process_setup.h"
+#include "ps_server/engine/process_setup.h"
 #include "tests/support/engine_cluster.h"
 #include "worker/client/held_values.h"
 #include "worker/client/ps_client.h"

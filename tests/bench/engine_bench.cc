@@ -28,14 +28,14 @@
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
 #include "common/hash.h"
-#include "ps_server/cold_rows.h"
-#include "ps_server/engine.h"
-#include "ps_server/hosted_table.h"
-#include "ps_server/listener.h"
-#include "ps_server/process_setup.h"
+#include "ps_server/core/cold_rows.h"
+#include "ps_server/engine/engine.h"
+#include "ps_server/rows/hosted_table.h"
+#include "ps_server/net/listener.h"
+#include "ps_server/engine/process_setup.h"
 #include "tests/support/temp_dir.h"
 #include "thrift/ParameterServer.h"
-#include "thrift/wire_client.h"
+#include "thrift/client/wire_client.h"
 
 ABSL_FLAG(int64_t, rows, 64 << 10, "rows of the table, all of them pulled and pushed by each call");
 ABSL_FLAG(int, rounds, 41, "rounds of each side");

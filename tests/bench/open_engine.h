@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "ps_server/engine.h"
+#include "ps_server/engine/engine.h"
 
 namespace cairn {
 

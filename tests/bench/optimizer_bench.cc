@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "benchmark/benchmark.h"
-#include "common/initializer.h"
+#include "common/variables/initializer.h"
 #include "common/optimizer/clip.h"
 #include "common/optimizer/optimizer.h"
 

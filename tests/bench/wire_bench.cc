@@ -33,14 +33,14 @@
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
-#include "ps_server/engine.h"
-#include "ps_server/listener.h"
-#include "ps_server/process_setup.h"
+#include "ps_server/engine/engine.h"
+#include "ps_server/net/listener.h"
+#include "ps_server/engine/process_setup.h"
 #include "tests/support/addresses.h"
 #include "tests/support/fake_engine.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test_certificates.h"
-#include "thrift/wire_client.h"
+#include "thrift/client/wire_client.h"
 
 ABSL_FLAG(int, rounds, 15, "Pairs of rounds, raw and ours");
 ABSL_FLAG(double, round_seconds, 0.2, "Length of a round");

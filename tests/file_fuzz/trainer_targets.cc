@@ -7,8 +7,8 @@
 #include "nlohmann/json.hpp"
 #include "tests/file_fuzz/target.h"
 #include "tests/support/temp_dir.h"
-#include "worker/trainer/checkpoint_manifest.h"
-#include "worker/trainer/safetensors_reader.h"
+#include "worker/trainer/checkpoints/checkpoint_manifest.h"
+#include "worker/trainer/files/safetensors_reader.h"
 
 namespace cairn::test {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/hash.h"
-#include "common/initializer.h"
+#include "common/variables/initializer.h"
 #include "common/value_format.h"
 
 namespace cairn::fuzz {

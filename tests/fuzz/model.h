@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "common/variable_spec.h"
+#include "common/variables/variable_spec.h"
 #include "thrift/cairn_types.h"
 
 namespace cairn::fuzz {

@@ -14,42 +14,42 @@ FUZZER = "tests/fuzz/rpc_fuzzer"
 
 # Name: file, text there, text in its place; and the fuzzer's flags, if it needs any.
 MUTANTS = {
-    "zero_width": ("ps_server/dense_stripe.cc",
+    "zero_width": ("ps_server/rows/dense_stripe.cc",
                    "  if (layout_.width == 0) return;  // a shape such as [3, 0]: rows without "
                    "elements\n", ""),
-    "through_of_any_boot": ("ps_server/order_rules.h", "return boot_id == 0 ? 0 : through;",
+    "through_of_any_boot": ("ps_server/jobs/order_rules.h", "return boot_id == 0 ? 0 : through;",
                             "return through;"),
     "repeated_is_applied_twice": (
-        "ps_server/stripe.cc", "  if (origin.worker < 0) return false;\n  if (origin.applied",
+        "ps_server/rows/stripe.cc", "  if (origin.worker < 0) return false;\n  if (origin.applied",
         "  if (origin.worker >= 0) return false;\n  if (origin.applied"),
     "sequence_not_persisted": (
-        "ps_server/session.cc", "            .sequence = applied_,\n",
+        "ps_server/jobs/session.cc", "            .sequence = applied_,\n",
         "            .sequence = durable_.sequence,\n"),
-    "assign_ignores_slot": ("ps_server/assign.cc", "          .slot = item.slot,\n", ""),
+    "assign_ignores_slot": ("ps_server/calls/assign.cc", "          .slot = item.slot,\n", ""),
     "held_copy_misses_a_change": (
-        "ps_server/hosted_dense.cc", "      stripe.changed().Note(now, row);\n",
+        "ps_server/rows/hosted_dense.cc", "      stripe.changed().Note(now, row);\n",
         "      (void)now, (void)row;\n"),
     "scan_skips_a_bucket": (
-        "ps_server/scan.cc", "  while (cursor.bucket < table_.bucket_count() &&",
+        "ps_server/calls/scan.cc", "  while (cursor.bucket < table_.bucket_count() &&",
         "  while (cursor.bucket + 1 < table_.bucket_count() &&"),
     "row_past_the_end": (
-        "ps_server/request_items.cc", "if (id >= first && id - first < rows) continue;",
+        "ps_server/core/request_items.cc", "if (id >= first && id - first < rows) continue;",
         "if (id >= first && id - first <= rows) continue;"),
     "admitted_a_push_late": (
-        "ps_server/embedding_stripe.h", "layout_.admit_after_pushes",
+        "ps_server/rows/embedding_stripe.h", "layout_.admit_after_pushes",
         "layout_.admit_after_pushes + 1"),
     "checkpoint_omits_a_variable": (
-        "ps_server/checkpoint_calls.cc", "    reply.variables.push_back(std::move(info));\n",
+        "ps_server/calls/checkpoint_calls.cc", "    reply.variables.push_back(std::move(info));\n",
         "    if (!reply.variables.empty()) continue;\n"
         "    reply.variables.push_back(std::move(info));\n"),
     "no_incarnation_fence": (
-        "ps_server/order_rules.h",
+        "ps_server/jobs/order_rules.h",
         "return incarnation < known ? Standing::kFenced : Standing::kUnknown;",
         "return incarnation < known ? Standing::kCurrent : Standing::kUnknown;"),
     "after_is_not_looked_at": (
-        "ps_server/order_rules.h", "return after > applied;", "return false && after > applied;"),
+        "ps_server/jobs/order_rules.h", "return after > applied;", "return false && after > applied;"),
     "first_item_of_a_refused_push": (
-        "ps_server/push.cc",
+        "ps_server/calls/push.cc",
         "  for (size_t i = 0; i < items_.size(); ++i) RETURN_IF_ERROR(Prepare(variables, i));\n",
         "  for (size_t i = 0; i < items_.size(); ++i) {\n"
         "    const absl::Status status = Prepare(variables, i);\n"
@@ -57,12 +57,12 @@ MUTANTS = {
         "    RETURN_IF_ERROR(status);\n"
         "  }\n"),
     "turn_taken_for_good": (
-        "ps_server/turn.cc",
+        "ps_server/base/turn.cc",
         "  what_ = std::string(what);  // may throw: nothing is taken before it\n"
         "  taken_ = true;\n",
         "  taken_ = true;\n  what_ = std::string(what);\n", "--failing_allocations"),
     "worker_without_a_place": (
-        "ps_server/cohort.cc",
+        "ps_server/jobs/cohort.cc",
         "  ++places_[static_cast<size_t>(standing)][step];\n"
         "  if (member.placed) {\n"
         "    Steps& before = places_[static_cast<size_t>(member.standing)];\n"

@@ -6,7 +6,7 @@
 #include "tests/fuzz/player-inl.h"
 #include "tests/fuzz/values.h"
 #include "thrift/cairn_constants.h"
-#include "thrift/checked_service.h"
+#include "ps_server/net/checked_service.h"
 #include "thrift/convert.h"
 #include "thrift/limits.h"
 

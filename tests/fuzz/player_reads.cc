@@ -9,7 +9,7 @@
 #include "common/value_format.h"
 #include "tests/fuzz/player-inl.h"
 #include "tests/fuzz/values.h"
-#include "thrift/checked_service.h"
+#include "ps_server/net/checked_service.h"
 #include "thrift/convert.h"
 #include "thrift/limits.h"
 

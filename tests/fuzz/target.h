@@ -9,10 +9,10 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "ps_server/engine.h"
-#include "ps_server/listener.h"
+#include "ps_server/engine/engine.h"
+#include "ps_server/net/listener.h"
 #include "tests/support/temp_dir.h"
-#include "thrift/checked_service.h"
+#include "ps_server/net/checked_service.h"
 
 namespace cairn::fuzz {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/dtype.h"
-#include "common/variable_spec.h"
+#include "common/variables/variable_spec.h"
 #include "tests/fuzz/choices.h"
 #include "thrift/cairn_types.h"
 

@@ -16,7 +16,7 @@
 #include "tests/support/ps_process.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
-#include "thrift/wire_client.h"
+#include "thrift/client/wire_client.h"
 #include "worker/client/ps_client.h"
 
 namespace cairn::test {

@@ -18,7 +18,7 @@
 #include "thrift/ParameterServer.h"
 #include "thrift/limits.h"
 #include "worker/client/ps_client.h"
-#include "worker/client/row_mover.h"
+#include "worker/client/moves/row_mover.h"
 #include "worker/ctl/servers.h"
 
 namespace cairn::test {

@@ -13,14 +13,14 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "common/variable_map.h"
+#include "common/variables/variable_map.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/engine_cluster.h"
 #include "tests/support/row_moves.h"
 #include "tests/support/status_matchers.h"
 #include "worker/client/ps_client.h"
-#include "worker/client/row_mover.h"
+#include "worker/client/moves/row_mover.h"
 
 namespace cairn::test {
 namespace {

@@ -8,7 +8,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "thrift/ParameterServer.h"
-#include "thrift/wire_client.h"
+#include "thrift/client/wire_client.h"
 
 namespace cairn {
 

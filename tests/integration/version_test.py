@@ -21,7 +21,7 @@ def number(path, pattern):
 
 PROTOCOL = number("thrift/cairn.thrift", r"const i32 PROTOCOL_VERSION = (\d+)")
 STORE = number("storage/record.h", r"kFormatVersion = (\d+)")
-CHECKPOINT = number("worker/trainer/checkpoint_manifest.h", r"kFormat = (\d+)")
+CHECKPOINT = number("worker/trainer/checkpoints/checkpoint_manifest.h", r"kFormat = (\d+)")
 
 
 def run(*command):

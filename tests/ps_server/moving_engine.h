@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "ps_server/engine.h"
+#include "ps_server/engine/engine.h"
 #include "tests/ps_server/server_fixture.h"
 #include "tests/support/copy_store.h"
 #include "thrift/ParameterServer.h"

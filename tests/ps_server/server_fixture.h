@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "gtest/gtest.h"
-#include "ps_server/engine.h"
+#include "ps_server/engine/engine.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 #include "thrift/ParameterServer.h"

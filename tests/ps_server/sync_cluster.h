@@ -13,7 +13,7 @@
 #include "common/deadline.h"
 #include "common/status.h"
 #include "gmock/gmock.h"
-#include "ps_server/figures.h"
+#include "ps_server/core/figures.h"
 #include "tests/ps_server/server_fixture.h"
 #include "tests/support/copy_store.h"
 #include "thrift/ParameterServer.h"

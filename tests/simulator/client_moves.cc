@@ -1,5 +1,5 @@
 // A table whose rows move between servers, as PsClientImpl pushes to it and pulls from it
-// (worker/client/client_data.cc).
+// (worker/client/impl/client_data.cc).
 #include <glog/logging.h>
 
 #include <algorithm>

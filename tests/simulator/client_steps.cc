@@ -1,4 +1,4 @@
-// Steps of a synchronous job, as PsClientImpl takes them (worker/client/client_steps.cc).
+// Steps of a synchronous job, as PsClientImpl takes them (worker/client/impl/client_steps.cc).
 #include <glog/logging.h>
 
 #include <algorithm>

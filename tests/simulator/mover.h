@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "tests/simulator/network.h"
 #include "tests/simulator/random.h"
-#include "worker/client/row_mover.h"
+#include "worker/client/moves/row_mover.h"
 
 namespace cairn::simulator {
 

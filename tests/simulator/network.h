@@ -10,7 +10,7 @@
 #include "tests/simulator/options.h"
 #include "tests/simulator/random.h"
 #include "tests/simulator/server.h"
-#include "worker/client/server_link.h"
+#include "worker/client/links/server_link.h"
 
 namespace cairn::simulator {
 

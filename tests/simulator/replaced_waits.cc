@@ -1,6 +1,6 @@
 // The clock, the condition variables, the locks and the start numbers of the program, in simulated
 // time. These definitions stand for those of common/deadline.cc, common/monotonic_cond_var.cc,
-// common/start_number.cc and ps_server/wait_board.cc: the linker finds them first and leaves the
+// common/start_number.cc and ps_server/base/wait_board.cc: the linker finds them first and leaves the
 // others in their libraries.
 #include <algorithm>
 #include <limits>
@@ -11,7 +11,7 @@
 #include "common/monotonic_cond_var.h"
 #include "common/start_number.h"
 #include "common/time_text.h"
-#include "ps_server/wait_board.h"
+#include "ps_server/base/wait_board.h"
 #include "tests/simulator/fibers.h"
 
 namespace cairn {

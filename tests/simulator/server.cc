@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status.h"
-#include "ps_server/move_pieces.h"
-#include "ps_server/server_load.h"
+#include "ps_server/moves/move_pieces.h"
+#include "ps_server/engine/server_load.h"
 #include "thrift/errors.h"
 
 namespace cairn::simulator {
@@ -150,7 +150,7 @@ bool Server::Receive(CallPtr call) {
   return true;
 }
 
-// What is in the pieces of a move (ps_server/move_pieces.h), without how far workers are.
+// What is in the pieces of a move (ps_server/moves/move_pieces.h), without how far workers are.
 Payload WithoutNumbers(const Payload& data) {
   absl::string_view left(reinterpret_cast<const char*>(data.data()), data.size());
   std::string pieces;

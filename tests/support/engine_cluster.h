@@ -10,8 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "ps_server/engine.h"
-#include "ps_server/listener.h"
+#include "ps_server/engine/engine.h"
+#include "ps_server/net/listener.h"
 #include "tests/support/addresses.h"
 #include "tests/support/copy_store.h"
 #include "tests/support/temp_dir.h"

@@ -11,9 +11,9 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
-#include "common/variable_spec.h"
-#include "ps_server/engine.h"
-#include "ps_server/figures.h"
+#include "common/variables/variable_spec.h"
+#include "ps_server/engine/engine.h"
+#include "ps_server/core/figures.h"
 #include "thrift/ParameterServer.h"
 
 namespace cairn::test {

@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/variable_spec.h"
+#include "common/variables/variable_spec.h"
 #include "tests/support/known_values.h"
 #include "worker/client/ps_client.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/variable_spec.h"
+#include "common/variables/variable_spec.h"
 #include "tests/support/known_values.h"
 #include "worker/client/ps_client.h"
 

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/hash.h"
 #include "common/status.h"
-#include "thrift/wire_client.h"
+#include "thrift/client/wire_client.h"
 
 namespace cairn::test {
 namespace {

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/deadline.h"
-#include "common/variable_spec.h"
+#include "common/variables/variable_spec.h"
 #include "thrift/cairn_types.h"
 #include "worker/client/ps_client.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "thrift/wire_client.h"
+#include "thrift/client/wire_client.h"
 
 namespace cairn {
 namespace {

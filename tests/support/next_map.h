@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-#include "common/variable_spec.h"
+#include "common/variables/variable_spec.h"
 
 namespace cairn::test {
 

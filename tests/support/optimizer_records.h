@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/optimizer/optimizer.h"
-#include "common/variable_spec.h"
+#include "common/variables/variable_spec.h"
 #include "tests/support/golden.h"
 
 namespace cairn::test {

@@ -43,16 +43,16 @@
 #include "common/log.h"
 #include "common/monotonic_cond_var.h"
 #include "common/status.h"
-#include "common/variable_map.h"
+#include "common/variables/variable_map.h"
 #include "tests/support/known_contributions.h"
 #include "tests/support/known_pushes.h"
 #include "tests/support/next_map.h"
 #include "tests/support/soak_worker.h"
 #include "thrift/errors.h"
-#include "thrift/wire_client.h"
-#include "worker/client/member_list.h"
-#include "worker/client/remote_moves.h"
-#include "worker/client/row_mover.h"
+#include "thrift/client/wire_client.h"
+#include "worker/client/moves/member_list.h"
+#include "worker/client/moves/remote_moves.h"
+#include "worker/client/moves/row_mover.h"
 
 namespace cairn::test {
 namespace {

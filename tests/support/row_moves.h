@@ -10,7 +10,7 @@
 #include "thrift/ParameterServer.h"
 #include "thrift/convert.h"
 #include "thrift/errors.h"
-#include "worker/client/row_mover.h"
+#include "worker/client/moves/row_mover.h"
 
 namespace cairn::test {
 

@@ -13,7 +13,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/consistency.h"
 #include "common/deadline.h"
-#include "common/variable_spec.h"
+#include "common/variables/variable_spec.h"
 #include "worker/client/ps_client.h"
 
 namespace cairn::test {

@@ -21,14 +21,14 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "common/value_format.h"
-#include "ps_server/engine.h"
-#include "ps_server/listener.h"
+#include "ps_server/engine/engine.h"
+#include "ps_server/net/listener.h"
 #include "tests/support/addresses.h"
 #include "tests/support/temp_dir.h"
 #include "tests/thrift/examples.h"
 #include "tests/thrift/raw_socket.h"
 #include "thrift/convert.h"
-#include "thrift/wire_client.h"
+#include "thrift/client/wire_client.h"
 
 ABSL_FLAG(int64_t, frames, 20000, "Frames to send");
 ABSL_FLAG(uint64_t, seed, 1,

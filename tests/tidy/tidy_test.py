@@ -28,13 +28,13 @@ MAY_INCLUDE = {
     "examples": {"examples", "worker", "thrift", "common"},
 }
 # The composition root: it joins servers in process to a worker.
-MAY_NAME_SERVER = {"worker/trainer/in_process_server.cc", "worker/trainer/in_process_server.h",
+MAY_NAME_SERVER = {"worker/trainer/run/in_process_server.cc", "worker/trainer/run/in_process_server.h",
                    "worker/cluster/server.cc", "worker/main.cc",
                    "worker/ctl/data_directory.cc"}
 # cairnctl reads the files of a server that does not run.
 MAY_NAME_STORAGE = {"worker/ctl/data_directory.cc"}
 # Besides thrift/: where a server or a connection is hosted.
-MAY_NAME_THRIFT = {"ps_server/connection.cc", "ps_server/listener.cc", "worker/client/remote_link.cc",
+MAY_NAME_THRIFT = {"ps_server/net/connection.cc", "ps_server/net/listener.cc", "worker/client/links/remote_link.cc",
                    "worker/client/remote_link.h"}
 # Of tests: addresses that nobody listens on, and a browser's own port, which it keeps.
 MAY_NAME_SHARED_ADDRESSES = {

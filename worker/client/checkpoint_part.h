@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "common/variable_spec.h"
+#include "common/variables/variable_spec.h"
 
 namespace cairn {
 
@@ -21,7 +21,7 @@ struct CheckpointWorker {
   int32_t worker = 0;
   int64_t incarnation = 0;
   int64_t sequence = 0;
-  std::string position;  // as the server stores it (worker/client/position.h)
+  std::string position;  // as the server stores it (worker/client/delivery/position.h)
   bool operator==(const CheckpointWorker&) const = default;
 };
 

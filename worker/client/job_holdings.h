@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/variable_spec.h"
+#include "common/variables/variable_spec.h"
 
 namespace cairn {
 

@@ -20,7 +20,7 @@
 #include "common/consistency.h"
 #include "common/deadline.h"
 #include "common/value_format.h"
-#include "common/variable_spec.h"
+#include "common/variables/variable_spec.h"
 #include "worker/client/checkpoint_part.h"
 #include "worker/client/held_values.h"
 #include "worker/client/job_holdings.h"

@@ -10,8 +10,8 @@
 #include "absl/synchronization/mutex.h"
 #include "common/monotonic_cond_var.h"
 #include "common/status.h"
-#include "ps_server/engine.h"
-#include "ps_server/listener.h"
+#include "ps_server/engine/engine.h"
+#include "ps_server/net/listener.h"
 
 namespace cairn {
 namespace {

@@ -15,9 +15,9 @@
 #include "common/host_name.h"
 #include "common/log.h"
 #include "common/status.h"
-#include "thrift/wire_client.h"
+#include "thrift/client/wire_client.h"
 #include "worker/ctl/human_text.h"
-#include "worker/trainer/exit_status.h"
+#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

@@ -26,7 +26,7 @@
 #include "common/write_all.h"
 #include "thrift/security/certificate.h"
 #include "thrift/security/certificate_authority.h"
-#include "worker/trainer/exit_status.h"
+#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

@@ -13,16 +13,16 @@
 #include "common/deadline.h"
 #include "common/status.h"
 #include "thrift/limits.h"
-#include "worker/client/position.h"
+#include "worker/client/delivery/position.h"
 #include "worker/client/ps_client.h"
 #include "worker/ctl/checkpoints.h"
 #include "worker/ctl/server_view.h"
-#include "worker/trainer/checkpoint_folders.h"
-#include "worker/trainer/checkpoint_manifest.h"
-#include "worker/trainer/checkpointer.h"
-#include "worker/trainer/exit_status.h"
-#include "worker/trainer/job_restore.h"
-#include "worker/trainer/run_position.h"
+#include "worker/trainer/checkpoints/checkpoint_folders.h"
+#include "worker/trainer/checkpoints/checkpoint_manifest.h"
+#include "worker/trainer/checkpoints/checkpointer.h"
+#include "common/exit_status.h"
+#include "worker/trainer/resume/job_restore.h"
+#include "worker/trainer/resume/run_position.h"
 
 namespace cairn {
 namespace {

@@ -12,8 +12,8 @@
 #include "worker/ctl/checkpoints.h"
 #include "worker/ctl/data_directory.h"
 #include "worker/ctl/human_text.h"
-#include "worker/trainer/checkpoint_manifest.h"
-#include "worker/trainer/exit_status.h"
+#include "worker/trainer/checkpoints/checkpoint_manifest.h"
+#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

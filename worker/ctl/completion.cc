@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "worker/trainer/exit_status.h"
+#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

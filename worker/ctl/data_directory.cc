@@ -14,7 +14,7 @@
 #include "absl/strings/strip.h"
 #include "common/status.h"
 #include "common/timeline.h"
-#include "ps_server/variable.h"
+#include "ps_server/rows/variable.h"
 #include "storage/checkpoint_folder.h"
 #include "storage/directory.h"
 #include "storage/stripe_store.h"

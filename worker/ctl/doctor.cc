@@ -31,7 +31,7 @@
 #include "worker/ctl/human_text.h"
 #include "worker/ctl/local_ports.h"
 #include "worker/ctl/server_view.h"
-#include "worker/trainer/exit_status.h"
+#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

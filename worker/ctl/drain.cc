@@ -12,7 +12,7 @@
 #include "common/deadline.h"
 #include "common/status.h"
 #include "worker/ctl/human_text.h"
-#include "worker/trainer/exit_status.h"
+#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

@@ -15,11 +15,11 @@
 #include "worker/client/ps_client.h"
 #include "worker/ctl/human_text.h"
 #include "worker/ctl/jobs.h"
-#include "worker/trainer/checkpoint_manifest.h"
-#include "worker/trainer/exit_status.h"
-#include "worker/trainer/exporter.h"
-#include "worker/trainer/in_process_server.h"
-#include "worker/trainer/roster.h"
+#include "worker/trainer/checkpoints/checkpoint_manifest.h"
+#include "common/exit_status.h"
+#include "worker/trainer/files/exporter.h"
+#include "worker/trainer/run/in_process_server.h"
+#include "worker/trainer/steps/roster.h"
 
 namespace cairn {
 namespace {

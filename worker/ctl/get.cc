@@ -20,7 +20,7 @@
 #include "worker/client/ps_client.h"
 #include "worker/ctl/human_text.h"
 #include "worker/ctl/jobs.h"
-#include "worker/trainer/exit_status.h"
+#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

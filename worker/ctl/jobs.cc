@@ -11,7 +11,7 @@
 #include "common/status.h"
 #include "thrift/job_state.h"
 #include "worker/ctl/human_text.h"
-#include "worker/trainer/exit_status.h"
+#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

@@ -26,7 +26,7 @@
 #include "worker/ctl/launch_record.h"
 #include "worker/ctl/launch_task.h"
 #include "worker/ctl/launch_watch.h"
-#include "worker/trainer/exit_status.h"
+#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

@@ -17,7 +17,7 @@
 #include "worker/ctl/certs.h"
 #include "worker/ctl/launch_record.h"
 #include "worker/ctl/local_ports.h"
-#include "worker/trainer/exit_status.h"
+#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

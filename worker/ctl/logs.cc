@@ -23,7 +23,7 @@
 #include "common/write_all.h"
 #include "worker/ctl/launch_record.h"
 #include "worker/ctl/line_prefix.h"
-#include "worker/trainer/exit_status.h"
+#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

@@ -17,7 +17,7 @@
 #include "common/status.h"
 #include "worker/ctl/answer.h"
 #include "worker/ctl/command_tree.h"
-#include "worker/trainer/exit_status.h"
+#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "common/dtype.h"
-#include "common/variable_map.h"
+#include "common/variables/variable_map.h"
 
 namespace cairn {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/variable_spec.h"
-#include "worker/client/remote_moves.h"
+#include "common/variables/variable_spec.h"
+#include "worker/client/moves/remote_moves.h"
 
 namespace cairn {
 

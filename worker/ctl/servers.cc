@@ -14,10 +14,10 @@
 #include "thrift/ParameterServer.h"
 #include "thrift/cairn_constants.h"
 #include "thrift/limits.h"
-#include "thrift/wire_client.h"
-#include "worker/client/remote_moves.h"
+#include "thrift/client/wire_client.h"
+#include "worker/client/moves/remote_moves.h"
 #include "worker/ctl/human_text.h"
-#include "worker/trainer/exit_status.h"
+#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

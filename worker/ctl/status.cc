@@ -17,7 +17,7 @@
 #include "common/status.h"
 #include "worker/ctl/human_text.h"
 #include "worker/ctl/jobs.h"
-#include "worker/trainer/checkpoint_folders.h"
+#include "worker/trainer/checkpoints/checkpoint_folders.h"
 
 namespace cairn {
 namespace {

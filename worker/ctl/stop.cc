@@ -16,7 +16,7 @@
 #include "worker/ctl/drain.h"
 #include "worker/ctl/human_text.h"
 #include "worker/ctl/launch_record.h"
-#include "worker/trainer/exit_status.h"
+#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

@@ -14,7 +14,7 @@
 #include "common/status.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/security/client_security.h"
-#include "worker/trainer/exit_status.h"
+#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

@@ -13,8 +13,8 @@
 #include "common/config/job_config.h"
 #include "common/config/security_options.h"
 #include "common/deadline.h"
-#include "thrift/wire_client.h"
-#include "worker/client/member_list.h"
+#include "thrift/client/wire_client.h"
+#include "worker/client/moves/member_list.h"
 
 namespace cairn {
 

@@ -24,5 +24,5 @@
 #include "worker/strategy/strategy.h"
 #include "worker/strategy/variable_lookup.h"
 #include "worker/strategy/variable_optimizer.h"
-#include "worker/trainer/in_process_server.h"
-#include "worker/trainer/trainer.h"
+#include "worker/trainer/run/in_process_server.h"
+#include "worker/trainer/run/trainer.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "common/variable_spec.h"
+#include "common/variables/variable_spec.h"
 #include "worker/models/model.h"
 
 namespace cairn {

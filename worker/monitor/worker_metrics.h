@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/metrics/families.h"
-#include "worker/trainer/run_meter.h"
+#include "worker/trainer/reports/run_meter.h"
 
 namespace cairn {
 

@@ -6,7 +6,7 @@
 #include "absl/status/statusor.h"
 #include "common/http/http_flags.h"
 #include "common/http/http_server.h"
-#include "worker/trainer/run_meter.h"
+#include "worker/trainer/reports/run_meter.h"
 
 namespace cairn {
 

@@ -12,7 +12,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/tensor.h"
-#include "common/variable_spec.h"
+#include "common/variables/variable_spec.h"
 
 namespace cairn {
 

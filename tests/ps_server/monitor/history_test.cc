@@ -1,4 +1,4 @@
-#include "ps_server/figures.h"
+#include "ps_server/core/figures.h"
 #include "ps_server/monitor/history.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // The metrics of one server: what is told of the rows of tables.
-#include "ps_server/figures.h"
+#include "ps_server/core/figures.h"
 #include "ps_server/monitor/ps_metrics.h"
 
 #include <gmock/gmock.h>

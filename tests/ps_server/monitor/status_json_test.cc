@@ -1,5 +1,5 @@
 // What one answer of /status.json may hold, however much the server's users name.
-#include "ps_server/figures.h"
+#include "ps_server/core/figures.h"
 #include "ps_server/monitor/status_json.h"
 
 #include <gmock/gmock.h>

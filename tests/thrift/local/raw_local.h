@@ -17,7 +17,7 @@
 #include "tests/thrift/raw_socket.h"
 #include "thrift/local/host_id.h"
 #include "thrift/local/local_socket.h"
-#include "thrift/wire_client.h"
+#include "thrift/client/wire_client.h"
 
 namespace cairn {
 

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
-#include "ps_server/listener.h"
+#include "ps_server/net/listener.h"
 #include "tests/support/addresses.h"
 #include "tests/support/fake_service.h"
 #include "tests/support/status_matchers.h"

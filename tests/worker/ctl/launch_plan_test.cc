@@ -12,7 +12,7 @@
 #include "tests/support/addresses.h"
 #include "tests/support/temp_dir.h"
 #include "worker/cluster/named_cluster.h"
-#include "worker/trainer/exit_status.h"
+#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

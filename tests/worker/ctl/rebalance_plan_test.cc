@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "common/variable_map.h"
+#include "common/variables/variable_map.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -10,7 +10,7 @@
 
 #include "absl/types/span.h"
 #include "common/optimizer/optimizer.h"
-#include "common/variable_spec.h"
+#include "common/variables/variable_spec.h"
 #include "worker/models/model.h"
 
 namespace cairn::test {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/initializer.h"
+#include "common/variables/initializer.h"
 #include "common/shape.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -7,12 +7,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "ps_server/engine.h"
+#include "ps_server/engine/engine.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 #include "thrift/ParameterServer.h"
 #include "worker/client/ps_client.h"
-#include "worker/trainer/trainer.h"
+#include "worker/trainer/run/trainer.h"
 
 namespace cairn::test {
 

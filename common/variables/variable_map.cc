@@ -1,0 +1,28 @@
+#include "common/variables/variable_map.h"
+
+#include <algorithm>
+
+namespace cairn {
+
+bool SameButPlaces(const VariableSpec& a, const VariableSpec& b) {
+  if (a.bucket_ps.size() != b.bucket_ps.size() || a.shards.size() != b.shards.size()) return false;
+  VariableSpec there = b;
+  there.bucket_ps = a.bucket_ps;
+  there.map_version = a.map_version;
+  for (size_t i = 0; i < a.shards.size(); ++i) there.shards[i].ps = a.shards[i].ps;
+  return there == a;
+}
+
+std::vector<int32_t> PlacesOf(const VariableSpec& spec) {
+  std::vector<int32_t> places = spec.bucket_ps;
+  for (const DenseShard& shard : spec.shards) places.push_back(shard.ps);
+  return places;
+}
+
+int64_t PiecesOn(const VariableSpec& spec, int32_t ps) {
+  return std::count(spec.bucket_ps.begin(), spec.bucket_ps.end(), ps) +
+         std::count_if(spec.shards.begin(), spec.shards.end(),
+                       [ps](const DenseShard& shard) { return shard.ps == ps; });
+}
+
+}  // namespace cairn

@@ -1,0 +1,74 @@
+// What a variable is: everything that servers and workers must agree on.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/dtype.h"
+#include "common/variables/initializer.h"
+#include "common/optimizer/optimizer.h"
+#include "common/variables/row_storage.h"
+#include "common/shape.h"
+
+namespace cairn {
+
+enum class VariableKind : int32_t { kDense = 1, kEmbedding = 2 };
+
+// Which rows a row-sparse push moves (DESIGN §3). kAll: rows not pushed get a zero gradient, Keras'
+// numbers; dense variables' default. kPushed: a row that was not pushed does not change; embedding
+// tables' only choice.
+enum class TouchedRows : int32_t { kAll = 1, kPushed = 2 };
+
+// Rows [first_row, first_row + rows) of a dense variable, on server `ps`.
+struct DenseShard {
+  int64_t first_row = 0;
+  int64_t rows = 0;
+  int32_t ps = 0;
+  bool operator==(const DenseShard&) const = default;
+};
+
+// Which rows an embedding table keeps (ps_server/ROW_RULES.md).
+inline constexpr int32_t kMostPushesToAdmit = 255;  // a count takes a byte
+inline constexpr int64_t kMostSecondsToExpire = int64_t{100} * 366 * 86400;
+struct RowRules {
+  // A key gets a row with its n-th push; the pushes before do not move it. 1 … kMostPushesToAdmit.
+  int32_t admit_after_pushes = 1;
+  // Rows not pushed for so long are deleted, some time later; 0: never.
+  int64_t expire_after_seconds = 0;
+  // Of the whole table, shared among its buckets: beyond it, rows not pushed for longest are
+  // deleted. 0: no limit.
+  int64_t max_rows = 0;
+
+  bool operator==(const RowRules&) const = default;
+};
+
+struct VariableSpec {
+  std::string name = {};  // 1 … 512 bytes of [A-Za-z0-9_./-], e.g. "dense_0/kernel"
+  VariableKind kind = VariableKind::kDense;
+  DType dtype = DType::kFloat32;  // embeddings: float32
+  // Dense: the whole variable. Embedding: [dim].
+  Shape shape = {};
+  OptimizerConfig optimizer = {};
+  InitializerConfig initializer = {};
+  TouchedRows touched_rows = TouchedRows::kAll;
+  // Dense: contiguous, in order, together all rows ("div" split along axis 0).
+  std::vector<DenseShard> shards = {};
+  // Embedding: server of each hash bucket (BucketOfKey); size is a power of two, 1 … 65536. A
+  // bucket is a stripe.
+  std::vector<int32_t> bucket_ps = {};
+  int64_t map_version = 1;      // of shards / bucket_ps
+  RowRules row_rules = {};      // embedding
+  RowStorage row_storage = {};  // embedding
+
+  bool operator==(const VariableSpec&) const = default;
+};
+
+// kInvalidArgument says which field, what was found, what is allowed. `ps_count` bounds `ps`.
+absl::Status ValidateSpec(const VariableSpec& spec, int32_t ps_count);
+
+// The spec on one line, for messages that show two of them.
+std::string SpecText(const VariableSpec& spec);
+
+}  // namespace cairn

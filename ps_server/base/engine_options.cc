@@ -1,0 +1,30 @@
+#include "ps_server/base/engine_options.h"
+
+#include <array>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/nearest.h"
+
+namespace cairn {
+namespace {
+
+constexpr std::array<absl::string_view, 4> kDurabilityNames = {"off", "snapshot", "log",
+                                                               "log_sync"};
+
+}  // namespace
+
+absl::string_view DurabilityName(Durability durability) {
+  return kDurabilityNames[static_cast<size_t>(durability)];
+}
+
+absl::StatusOr<Durability> DurabilityFromName(absl::string_view name) {
+  for (size_t i = 0; i < kDurabilityNames.size(); ++i) {
+    if (name == kDurabilityNames[i]) return static_cast<Durability>(i);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("durability '", name, "' is unknown", DidYouMean(name, kDurabilityNames),
+                   "; it is one of ", absl::StrJoin(kDurabilityNames, ", ")));
+}
+
+}  // namespace cairn

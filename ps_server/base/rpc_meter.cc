@@ -1,0 +1,55 @@
+#include "ps_server/base/rpc_meter.h"
+
+#include <new>
+
+#include "common/deadline.h"
+
+namespace cairn {
+
+absl::string_view MethodName(Method method) {
+  static constexpr absl::string_view kNames[] = {
+      "hello",   "heartbeat", "leave",    "create_variables", "push",
+      "assign",  "pull",      "step",     "describe",         "scan",
+      "flush",   "why",       "drop_job", "checkpoint",       "drop_checkpoint",
+      "restore", "move",      "members",  "change_members",   "drain"};
+  return kNames[static_cast<size_t>(method)];
+}
+
+RpcMeter::RpcMeter() {
+  for (auto& histogram : ok_) histogram = std::make_unique<Histogram>(CallSecondsBounds());
+}
+
+RpcMeter::Call::Call(RpcMeter& meter, Method method)
+    : meter_(meter), method_(method), begin_(MonotonicNow()) {
+  meter_.running_.Add(1);
+}
+
+RpcMeter::Call::~Call() {
+  meter_.running_.Add(-1);
+  meter_.Add(method_, outcome_, MonotonicNow() - begin_);
+}
+
+void RpcMeter::Add(Method method, absl::StatusCode outcome, absl::Duration took) {
+  const double seconds = absl::ToDoubleSeconds(took);
+  if (outcome == absl::StatusCode::kOk) return ok_[static_cast<size_t>(method)]->Observe(seconds);
+  absl::MutexLock lock(&mutex_);
+  try {
+    failed_.try_emplace({method, outcome}, CallSecondsBounds()).first->second.Observe(seconds);
+  } catch (const std::bad_alloc&) {
+    // The first call that fails in this way, and for want of memory: it is not counted.
+  }
+}
+
+std::vector<RpcFigure> RpcMeter::Read() const {
+  std::vector<RpcFigure> figures;
+  for (size_t i = 0; i < kMethods; ++i) {
+    figures.push_back({MethodName(static_cast<Method>(i)), absl::StatusCode::kOk, ok_[i]->Read()});
+  }
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [call, histogram] : failed_) {
+    figures.push_back({MethodName(call.first), call.second, histogram.Read()});
+  }
+  return figures;
+}
+
+}  // namespace cairn

@@ -1,0 +1,32 @@
+#include "ps_server/base/turn.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/deadline.h"
+#include "common/time_text.h"
+
+namespace cairn {
+
+absl::StatusOr<Turn::Held> Turn::Take(absl::string_view what, absl::Duration patience) {
+  const Deadline deadline = Deadline::In(patience);
+  absl::MutexLock lock(&mutex_);
+  while (taken_) {
+    if (deadline.Expired()) {
+      return absl::UnavailableError(absl::StrCat(what, " waits for ", what_, ", which has run for ",
+                                                 DurationText(MonotonicNow() - since_),
+                                                 ": retry when it has ended"));
+    }
+    ended_.WaitUntil(&mutex_, deadline);
+  }
+  what_ = std::string(what);  // may throw: nothing is taken before it
+  taken_ = true;
+  since_ = MonotonicNow();
+  return Held(this);
+}
+
+void Turn::End() {
+  absl::MutexLock lock(&mutex_);
+  taken_ = false;
+  ended_.SignalAll();
+}
+
+}  // namespace cairn

@@ -1,0 +1,173 @@
+#include "ps_server/calls/assign.h"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "common/crash_point.h"
+#include "common/status.h"
+#include "ps_server/core/cold_rows.h"
+#include "ps_server/calls/map_changes.h"
+#include "ps_server/core/ordered_call.h"
+#include "ps_server/core/request_items.h"
+#include "ps_server/calls/step_closing.h"
+#include "thrift/errors.h"
+
+namespace cairn {
+namespace {
+
+constexpr int64_t kScratchBytesPerId = 40;
+
+struct PreparedItem {
+  ItemTarget target;
+  const std::byte* values = nullptr;
+  std::unique_ptr<KeyGroups> groups = std::make_unique<KeyGroups>();
+  std::unique_ptr<ColdFetch> cold = std::make_unique<ColdFetch>();  // KEYS
+};
+
+ItemName NameOf(const wire::AssignItem& item) {
+  return {.call = "assign",
+          .variable = item.variable,
+          .shard = item.shard,
+          .selection = item.selection,
+          .slot = item.slot,
+          .map_version = item.map_version};
+}
+
+absl::Status CheckNoRepeats(const ServerCore& core, const ItemName& name,
+                            absl::Span<const int64_t> ids) {
+  std::vector<int64_t> sorted(ids.begin(), ids.end());
+  std::sort(sorted.begin(), sorted.end());
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  if (twice == sorted.end()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(ItemText(core, name), ": id ", *twice, " is named twice: give it one value"));
+}
+
+absl::StatusOr<std::vector<PreparedItem>> Prepare(ServerCore& core, const VariableMap& variables,
+                                                  const wire::AssignRequest& request) {
+  std::vector<PreparedItem> prepared(request.items.size());
+  for (size_t i = 0; i < prepared.size(); ++i) {
+    const wire::AssignItem& item = request.items[i];
+    const ItemName name = NameOf(item);
+    ASSIGN_OR_RETURN(prepared[i].target,
+                     ResolveItem(core, variables, name, item.ids, *prepared[i].groups));
+    if (const Variable& variable = *prepared[i].target.variable;
+        !variable.TakesUpdates(item.map_version)) {
+      RETURN_IF_ERROR(variable.WhyNoUpdates(ItemText(core, name), item.map_version));
+    }
+    RETURN_IF_ERROR(CheckValues(core, name, prepared[i].target, item.dtype, item.values));
+    RETURN_IF_ERROR(CheckNoRepeats(core, name, prepared[i].target.ids));
+    prepared[i].values = item.values.data();
+    if (prepared[i].target.table == nullptr) continue;
+    prepared[i].cold->Begin(core, *prepared[i].target.variable, *prepared[i].groups);
+  }
+  return prepared;
+}
+
+// Memory for the rows that the assign may make or bring.
+absl::Status AcquireRows(ServerCore& core, const std::vector<PreparedItem>& items,
+                         MemoryHold& hold) {
+  std::vector<ColdFetch*> fetches;
+  for (const PreparedItem& item : items) {
+    if (item.target.table != nullptr) fetches.push_back(item.cold.get());
+  }
+  return FetchRows(core, fetches, absl::StrCat("assign on ", core.name), hold);
+}
+
+absl::Status Apply(ServerCore& core, const PreparedItem& item, const Origin& origin,
+                   MemoryHold& hold, std::vector<TouchedStripe>& touched) {
+  const ItemTarget& target = item.target;
+  if (target.table != nullptr) {
+    int64_t made = 0;
+    // Rows that were made take memory, whatever becomes of the assign.
+    const absl::Cleanup charged = [&] {
+      core.counters.Add(Counter::kRowsMade, made);
+      target.variable->Charge(hold.Keep(made * target.table->layout().row_charge()));
+    };
+    target.table->Assign(target.part, origin, *target.groups,
+                         reinterpret_cast<const float*>(item.values), touched, *item.cold, made);
+    RETURN_IF_ERROR(item.cold->Failure());
+  } else if (target.whole) {
+    target.dense->AssignWhole(target.part, origin, item.values, touched);
+  } else {
+    RowScratch scratch;
+    target.dense->AssignRows(target.part, origin, target.ids, scratch, item.values, touched);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Run(ServerCore& core, const VariableMap& variables, const wire::AssignRequest& request,
+                 const Origin& origin, wire::PushReply& reply, TouchedParts& touched_parts) {
+  ASSIGN_OR_RETURN(const std::vector<PreparedItem> items, Prepare(core, variables, request));
+  MemoryHold hold;
+  RETURN_IF_ERROR(AcquireRows(core, items, hold));
+  std::vector<TouchedStripe> touched;
+  for (const PreparedItem& item : items) {
+    CAIRN_CRASH_POINT("assign: before a variable");
+    RETURN_IF_ERROR(Apply(core, item, origin, hold, touched));
+  }
+  CAIRN_CRASH_POINT("assign: applied, not marked");
+  // Only now: an item must not find the watermark of the one before it.
+  for (const TouchedStripe& part : touched) {
+    absl::MutexLock lock(&part.stripe->mutex());
+    part.stripe->Touch(origin, *part.dirty);
+  }
+  reply.items.clear();
+  for (const PreparedItem& item : items) {
+    wire::PushedItem assigned;
+    assigned.version = item.target.shard().version();
+    assigned.staleness = -1;
+    reply.items.push_back(assigned);
+  }
+  reply.repeated = origin.worker >= 0 && touched.empty() && !items.empty();
+  if (request.late || origin.applied) {
+    for (const PreparedItem& item : items) item.target.AddStripes(&touched_parts.stripes);
+  }
+  return origin.applied && !touched.empty() ? AwaitDurable(core, touched_parts) : absl::OkStatus();
+}
+
+absl::Status ApplyNow(ServerCore& core, const Admitted& admitted,
+                      const wire::AssignRequest& request, wire::PushReply& reply) {
+  OrderedCall order(core, admitted, request.caller, request.sequence);
+  ASSIGN_OR_RETURN(const Origin origin, PlaceUpdate(core, admitted, request.caller, order));
+  TouchedParts touched;
+  const absl::Status status = Run(core, *admitted.variables, request, origin, reply, touched);
+  order.Commit(status);
+  return status;
+}
+
+// Applies a part of an assign whose rows have moved to this server since the assign was sent.
+absl::Status ApplyLate(ServerCore& core, const Admitted& admitted,
+                       const wire::AssignRequest& request, wire::PushReply& reply) {
+  if (admitted.session == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(core.name, ": a late part comes from a worker; this caller is not sequenced"));
+  }
+  OrderedCall order(core, admitted, request.caller, request.sequence);
+  RETURN_IF_ERROR(order.Lock());
+  TouchedParts touched;
+  RETURN_IF_ERROR(Run(core, *admitted.variables, request, order.PlaceLatePart(), reply, touched));
+  order.Unlock();
+  CAIRN_CRASH_POINT("late part: applied, not durable");
+  return AwaitDurable(core, touched);
+}
+
+}  // namespace
+
+absl::Status Assign(ServerCore& core, const Admitted& admitted, const wire::AssignRequest& request,
+                    wire::PushReply& reply) {
+  const int64_t ids = IdCount(request.items);
+  RETURN_IF_ERROR(CheckCallSize(core, "assign", request.items.size(), ids));
+  RETURN_IF_ERROR(core.budget.Acquire(ids * kScratchBytesPerId, "sorting the ids of an assign"));
+  const MemoryHold hold(core.budget, ids * kScratchBytesPerId);
+  const absl::Status status = request.late ? ApplyLate(core, admitted, request, reply)
+                                           : ApplyNow(core, admitted, request, reply);
+  if (ReasonOf(status) == wire::ErrorReason::BUSY) TakeArrivedFor(core, admitted, request.items);
+  core.counters.Add(status.ok() ? Counter::kAssigns : Counter::kPushesRefused);
+  return status;
+}
+
+}  // namespace cairn

@@ -1,0 +1,15 @@
+// The RPC assign: sets values or slots.
+#pragma once
+
+#include "absl/status/status.h"
+#include "ps_server/core/server_core.h"
+#include "thrift/cairn_types.h"
+
+namespace cairn {
+
+// Checks all items, then sets all of them, as Push. Does not count as an update. The items of one
+// call may name one shard several times, for its value and its slots.
+absl::Status Assign(ServerCore& core, const Admitted& admitted, const wire::AssignRequest& request,
+                    wire::PushReply& reply);
+
+}  // namespace cairn

@@ -1,0 +1,156 @@
+#include "ps_server/calls/checkpoint_calls.h"
+
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/crash_point.h"
+#include "common/deadline.h"
+#include "common/host_name.h"
+#include "common/log.h"
+#include "common/status.h"
+#include "ps_server/calls/variable_calls.h"
+#include "storage/checkpoint_folder.h"
+#include "storage/checkpoint_note.h"
+#include "storage/directory.h"
+
+namespace cairn {
+namespace {
+
+// The one before may have several waits for the disk, and copies besides.
+constexpr int kDiskWaits = 5;
+// Opening a copy reads an index of it and no rows.
+constexpr size_t kReaderCacheBytes = 8 << 20;
+
+// `path` with every link followed as far as it exists.
+std::string Canonical(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path found = std::filesystem::weakly_canonical(path, error);
+  return error ? path : found.string();
+}
+
+absl::Status CheckPlace(const ServerCore& core, const wire::CheckpointRequest& request) {
+  if (!absl::StartsWith(request.directory, "/")) {
+    return absl::InvalidArgumentError(absl::StrCat(core.name, ": checkpoint directory '",
+                                                   request.directory, "' is not an absolute path"));
+  }
+  if (request.name == "." || request.name == "..") {
+    return absl::InvalidArgumentError(
+        absl::StrCat(core.name, ": '", request.name, "' is no name of a checkpoint"));
+  }
+  const std::string database = Canonical(DatabasePath(core.options.directory));
+  const std::string wanted = Canonical(absl::StrCat(request.directory, "/", request.name));
+  if (wanted == database || absl::StartsWith(wanted, absl::StrCat(database, "/"))) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        core.name, ": checkpoint directory ", request.directory, " with name ", request.name,
+        " lies in the server's own database, ", database, ": name another directory"));
+  }
+  return absl::OkStatus();
+}
+
+// What the copy in `part` says of `job`. Rows are counted in memory, so they may be a little more.
+absl::Status Describe(ServerCore& core, const std::string& part, const std::string& job,
+                      wire::CheckpointReply& reply) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<StripeStore> copy,
+                   StripeStore::OpenReadOnly({.directory = part,
+                                              .server_index = core.options.server_index,
+                                              .block_cache_bytes = kReaderCacheBytes}));
+  ASSIGN_OR_RETURN(const std::vector<WorkerRecord> workers, copy->Workers());
+  for (const WorkerRecord& record : workers) {
+    if (record.job != job) continue;
+    wire::CheckpointWorker worker;
+    worker.worker = record.worker;
+    worker.incarnation = record.incarnation;
+    worker.sequence = record.sequence;
+    worker.position = record.position;
+    reply.workers.push_back(std::move(worker));
+  }
+  std::map<std::pair<uint32_t, uint32_t>, int64_t> updates;
+  ASSIGN_OR_RETURN(const std::vector<ShardRecord> shards, copy->Shards());
+  for (const ShardRecord& shard : shards) {
+    updates[{shard.variable, shard.shard}] = shard.update_count;
+  }
+  ASSIGN_OR_RETURN(const std::vector<VariableRecord> variables, copy->Variables());
+  const std::shared_ptr<Job> live = core.registry.Find(job);
+  const auto live_variables = live == nullptr ? nullptr : live->variables();
+  for (const VariableRecord& record : variables) {
+    if (record.job != job || live_variables == nullptr) continue;
+    const auto found = live_variables->find(record.name);
+    if (found == live_variables->end() || found->second->id() != record.id) continue;
+    wire::VariableInfo info = InfoOf(*found->second);
+    for (wire::ShardInfo& shard : info.shards) {
+      shard.version = updates[{record.id, static_cast<uint32_t>(shard.shard)}];
+    }
+    reply.variables.push_back(std::move(info));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<PartFileSum>> WritePart(ServerCore& core,
+                                                   const wire::CheckpointRequest& request) {
+  RETURN_IF_ERROR(core.flusher.Flush(Flusher::Reach::kSynced));
+  CAIRN_CRASH_POINT("checkpoint: flushed");
+  // Epochs may run beside the copying: one that is copied half leaves stripes ahead of what the
+  // workers' records say, as a crash does, and never behind.
+  return WriteCheckpointPart(*core.store, request.directory, request.name,
+                             core.options.server_index);
+}
+
+}  // namespace
+
+absl::StatusOr<Turn::Held> TakeCheckpointTurn(ServerCore& core, absl::string_view what) {
+  const WaitBoard::Waiting waiting(&core.waits, "checkpoint",
+                                   "a checkpoint or restore before it to end");
+  return core.checkpoint_turn.Take(what, kDiskWaits * core.options.disk_wait);
+}
+
+absl::Status MakeCheckpoint(ServerCore& core, const wire::CheckpointRequest& request,
+                            wire::CheckpointReply& reply) {
+  const absl::Duration begin = MonotonicNow();
+  const std::string what = absl::StrCat(core.name, ": checkpoint ", request.name);
+  RETURN_IF_ERROR(CheckPlace(core, request));
+  ASSIGN_OR_RETURN(const Turn::Held turn, TakeCheckpointTurn(core, what));
+  const absl::StatusOr<std::vector<PartFileSum>> files = WritePart(core, request);
+  if (!files.ok()) return Annotate(files.status(), what);
+  // For a message only, so a checkpoint does not fail for it.
+  if (const absl::Status noted = NoteCheckpoints(core.options.directory, request.directory);
+      !noted.ok()) {
+    LOG(WARNING) << what << ": " << noted.message();
+  }
+  reply.folder = CheckpointPartPath(request.directory, request.name, core.options.server_index);
+  RETURN_IF_ERROR(Annotate(Describe(core, reply.folder, request.caller.job, reply), what));
+  int64_t bytes = 0;
+  for (const PartFileSum& sum : *files) {
+    wire::CheckpointFile file;
+    file.name = sum.name;
+    file.bytes = sum.bytes;
+    file.checksum = static_cast<int64_t>(sum.checksum);
+    reply.files.push_back(std::move(file));
+    bytes += sum.bytes;
+  }
+  if (const std::shared_ptr<Job> job = core.registry.Find(request.caller.job); job != nullptr) {
+    job->NoteCheckpoint();
+  }
+  CAIRN_CRASH_POINT("checkpoint: before the answer");
+  reply.server_index = core.options.server_index;
+  reply.host = HostName();
+  reply.seconds = absl::ToDoubleSeconds(MonotonicNow() - begin);
+  LOG(INFO) << core.name << " wrote " << reply.folder << ": " << reply.files.size() << " files, "
+            << bytes << " bytes, in " << absl::FormatDuration(MonotonicNow() - begin);
+  return absl::OkStatus();
+}
+
+absl::Status DropCheckpoint(ServerCore& core, const wire::CheckpointRequest& request) {
+  const std::string what = absl::StrCat(core.name, ": drop_checkpoint ", request.name);
+  RETURN_IF_ERROR(CheckPlace(core, request));
+  ASSIGN_OR_RETURN(const Turn::Held turn, TakeCheckpointTurn(core, what));
+  CAIRN_CRASH_POINT("checkpoint: before an old part is deleted");
+  return Annotate(DropCheckpointPart(request.directory, request.name, core.options.server_index),
+                  what);
+}
+
+}  // namespace cairn

@@ -1,0 +1,280 @@
+#include "ps_server/calls/gradient_update.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "common/crash_point.h"
+#include "common/status.h"
+#include "ps_server/calls/gradient_check.h"
+#include "thrift/errors.h"
+
+namespace cairn {
+namespace {
+
+ItemName NameOf(const wire::PushItem& item) {
+  return {.call = "push",
+          .variable = item.variable,
+          .shard = item.shard,
+          .selection = item.selection,
+          .map_version = item.map_version};
+}
+
+absl::Status CheckMovable(const ServerCore& core, const ItemName& name, const Variable& variable) {
+  if (variable.spec().optimizer.type != "none" && IsFloating(variable.spec().dtype)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(ItemText(core, name), ": a ", DTypeName(variable.spec().dtype),
+                   " variable with optimizer '", variable.spec().optimizer.type,
+                   "' takes no gradients: assign to it, or create it with an optimizer"));
+}
+
+}  // namespace
+
+void GradientUpdate::PrepareGradient(ItemScratch& scratch, PreparedItem& item) {
+  const ItemTarget& target = item.target;
+  const double limit = target.variable->optimizer().config().clipnorm;
+  const bool clip = limit > 0 && target.variable->whole_here();
+  const DenseLayout layout{.dtype = target.variable->spec().dtype,
+                           .width = target.variable->width()};
+  // Keys of a table are summed stripe by stripe, unless clipping needs the norm of the sums first.
+  const bool sort = !target.whole && (target.dense != nullptr || clip);
+  if (sort) item.rows = SortRows(target.ids, item.gradient, layout, scratch.rows);
+  if (clip) {
+    const int64_t rows = sort ? static_cast<int64_t>(item.rows.ids.size()) : target.rows;
+    ClipNorm(layout.dtype, sort ? item.rows.gradients : item.gradient,
+             static_cast<size_t>(rows * layout.width), limit, scratch.clipped);
+    item.gradient = item.rows.gradients = scratch.clipped.data();
+    if (target.table != nullptr) {
+      scratch.groups.Build(item.rows.ids, target.table->bucket_count());
+    }
+  }
+}
+
+absl::StatusOr<absl::Span<const std::byte>> GradientUpdate::ValuesOf(const wire::PushItem& item,
+                                                                     const ItemName& name,
+                                                                     const ItemTarget& target) {
+  if (item.format == wire::ValueFormat::PLAIN) {
+    RETURN_IF_ERROR(CheckValues(core_, name, target, item.dtype, item.values));
+    return absl::MakeConstSpan(item.values.data(), item.values.size());
+  }
+  ASSIGN_OR_RETURN(DecodedValues decoded,
+                   Decode(core_, name, target, {item.dtype, item.format}, item.values));
+  return decoded_.emplace_back(std::move(decoded)).bytes();
+}
+
+std::vector<absl::Span<const std::byte>> GradientUpdate::values() const {
+  std::vector<absl::Span<const std::byte>> values;
+  for (const PreparedItem& item : scratch_.prepared_) values.push_back(item.values);
+  return values;
+}
+
+absl::Status GradientUpdate::Prepare(const VariableMap& variables, size_t i) {
+  const wire::PushItem& item = items_[i];
+  const ItemName name = NameOf(item);
+  ItemScratch& scratch = scratch_.item(i);
+  PreparedItem prepared{.pulled_version = item.pulled_version};
+  ASSIGN_OR_RETURN(prepared.target, ResolveItem(core_, variables, name, item.ids, scratch.groups));
+  RETURN_IF_ERROR(CheckMovable(core_, name, *prepared.target.variable));
+  if (const Variable& variable = *prepared.target.variable;
+      !variable.TakesUpdates(item.map_version)) {
+    RETURN_IF_ERROR(variable.WhyNoUpdates(ItemText(core_, name), item.map_version, step_));
+  }
+  ASSIGN_OR_RETURN(prepared.values, ValuesOf(item, name, prepared.target));
+  prepared.gradient = prepared.values.data();
+  const DType dtype = prepared.target.part_dtype();
+  if (!AllFinite(dtype, prepared.gradient, prepared.values.size() / DTypeBytes(dtype))) {
+    if (finite_) not_finite_item_ = ItemText(core_, name);
+    finite_ = false;
+    return absl::OkStatus();  // the other items may have errors that rank higher
+  }
+  PrepareGradient(scratch, prepared);
+  if (prepared.target.table != nullptr) {
+    prepared.cold = &scratch.cold;
+    prepared.cold->Begin(core_, *prepared.target.variable, *prepared.target.groups);
+  }
+  scratch_.prepared_.push_back(std::move(prepared));
+  return absl::OkStatus();
+}
+
+// A stripe applies a sequence once, so a second item of the same shard would be lost.
+absl::Status GradientUpdate::CheckDistinct() {
+  auto& shards = scratch_.shards_;
+  shards.clear();
+  for (const PreparedItem& item : scratch_.prepared_) shards.push_back(&item.target.shard());
+  std::sort(shards.begin(), shards.end());
+  const auto twice = std::adjacent_find(shards.begin(), shards.end());
+  if (twice == shards.end()) return absl::OkStatus();
+  for (const PreparedItem& item : scratch_.prepared_) {
+    if (&item.target.shard() != *twice) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("push on ", core_.name, " names shard ", (*twice)->index(), " of \"",
+                     item.target.variable->spec().name,
+                     "\" twice: give all its rows in one item, repeated ids are summed"));
+  }
+  return absl::OkStatus();
+}
+
+// Reserves memory for the rows that this update may create: first as if every row were new, which
+// needs no lookup; if that exceeds the budget, for the new rows only. If the table has cold rows,
+// the keys are looked up in any case, and their cold rows are read from the disk.
+absl::Status GradientUpdate::AcquireRows(MemoryHold& hold) {
+  int64_t most = 0;
+  bool any_cold = false;
+  for (const PreparedItem& item : scratch_.prepared_) {
+    if (item.target.table == nullptr) continue;
+    any_cold |= item.target.table->cold_rows() > 0;
+    most += item.target.rows * item.target.table->layout().row_charge();
+  }
+  if (most == 0) return absl::OkStatus();
+  if (any_cold) {
+    std::vector<ColdFetch*> fetches;
+    for (const PreparedItem& item : scratch_.prepared_) {
+      if (item.cold != nullptr) fetches.push_back(item.cold);
+    }
+    return FetchRows(core_, fetches, absl::StrCat("push on ", core_.name), hold);
+  }
+  if (!core_.budget.TryAcquire(most)) {
+    most = 0;
+    for (const PreparedItem& item : scratch_.prepared_) {
+      if (item.target.table == nullptr) continue;
+      most += item.target.table->CountAbsent(*item.target.groups) *
+              item.target.table->layout().row_charge();
+    }
+    RETURN_IF_ERROR(
+        core_.budget.Acquire(most, absl::StrCat("push on ", core_.name, ": new embedding rows")));
+  }
+  hold = MemoryHold(core_.budget, most);
+  for (const PreparedItem& item : scratch_.prepared_) {
+    if (item.cold != nullptr) item.cold->UseHold(hold);
+  }
+  return absl::OkStatus();
+}
+
+bool GradientUpdate::ApplyDense(const PreparedItem& item, const UpdateStep& step,
+                                const Origin& origin) {
+  const ItemTarget& target = item.target;
+  const Optimizer& optimizer = target.variable->optimizer();
+  if (target.whole) return target.dense->PushWhole(optimizer, step, origin, item.gradient);
+  const bool others_too = target.variable->spec().touched_rows == TouchedRows::kAll &&
+                          !optimizer.ZeroGradientIsIdentity();
+  return target.dense->PushRows(optimizer, step, origin, item.rows, others_too);
+}
+
+absl::Status GradientUpdate::ApplyItem(const PreparedItem& item, const Origin& origin,
+                                       MemoryHold& hold, wire::PushReply& reply) {
+  const ItemTarget& target = item.target;
+  const HostedShard::Update update = target.shard().CountUpdate(origin, item.pulled_version);
+  const UpdateStep step = target.variable->optimizer().Begin(update.done_before);
+  bool any = update.first;
+  counted_ |= update.first;
+  if (target.table != nullptr) {
+    HostedTable::Changed changed;
+    // New rows take memory even if the update fails later.
+    const absl::Cleanup charged = [&] {
+      if (changed.made > 0) {
+        core_.counters.Add(Counter::kRowsMade, changed.made);
+        target.variable->Charge(hold.Keep(changed.made * target.table->layout().row_charge()));
+      }
+      if (changed.waiting_bytes > 0) {
+        core_.budget.Force(changed.waiting_bytes);  // bounded, and the push is applied
+        target.variable->Charge(changed.waiting_bytes);
+      }
+    };
+    target.table->Push(step, origin, *target.groups, reinterpret_cast<const float*>(item.gradient),
+                       PulledRows::OfThread(), scratch_.table_, *item.cold, changed);
+    any |= changed.any;
+    RETURN_IF_ERROR(item.cold->Failure());
+  } else {
+    any |= ApplyDense(item, step, origin);
+  }
+  if (any) reply.repeated = false;
+  wire::PushedItem pushed;
+  pushed.version = update.version;
+  pushed.staleness = update.staleness;
+  core_.NoteStaleness(update.staleness);
+  reply.items.push_back(pushed);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> GradientUpdate::PrepareAll(const VariableMap& variables,
+                                                wire::PushReply& reply) {
+  scratch_.prepared_.clear();
+  for (size_t i = 0; i < items_.size(); ++i) RETURN_IF_ERROR(Prepare(variables, i));
+  RETURN_IF_ERROR(CheckDistinct());
+  reply.items.clear();
+  reply.repeated = reply.dropped = false;
+  if (finite_) return true;
+  core_.counters.Add(Counter::kNotFinite);
+  if (core_.options.not_finite == NotFinitePolicy::kSkip) return false;
+  return WithReason(absl::InvalidArgumentError(absl::StrCat(
+                        not_finite_item_,
+                        ": the gradient holds NaN or infinity; nothing was applied: lower "
+                        "the learning rate, clip, or start the server with "
+                        "--not_finite=skip")),
+                    wire::ErrorReason::NOT_FINITE);
+}
+
+void GradientUpdate::FillVersions(const VariableMap& variables, wire::PushReply& reply) const {
+  for (const wire::PushItem& item : items_) {
+    const Variable& variable = *variables.find(item.variable)->second;
+    wire::PushedItem there;
+    there.version = variable.table() != nullptr ? variable.table()->version()
+                                                : variable.dense(item.shard)->version();
+    there.staleness = -1;
+    reply.items.push_back(there);
+  }
+}
+
+absl::StatusOr<bool> GradientUpdate::Check(const VariableMap& variables, wire::PushReply& reply) {
+  ASSIGN_OR_RETURN(const bool finite, PrepareAll(variables, reply));
+  FillVersions(variables, reply);
+  // The updates since the step began: 0 for a contribution in time.
+  for (size_t i = 0; i < items_.size() && finite; ++i) {
+    const int64_t pulled = items_[i].pulled_version;
+    if (pulled < 0) continue;
+    reply.items[i].staleness = std::max<int64_t>(0, reply.items[i].version - pulled);
+    core_.NoteStaleness(reply.items[i].staleness);
+  }
+  return finite;
+}
+
+TouchedParts GradientUpdate::Touched() const {
+  TouchedParts touched{.counted = counted_};
+  for (const PreparedItem& item : scratch_.prepared_) item.target.AddStripes(&touched.stripes);
+  return touched;
+}
+
+absl::Status GradientUpdate::Apply(const VariableMap& variables, const Origin& origin,
+                                   wire::PushReply& reply) {
+  ASSIGN_OR_RETURN(const bool finite, PrepareAll(variables, reply));
+  if (!finite) {
+    FillVersions(variables, reply);
+    return absl::OkStatus();
+  }
+  MemoryHold hold;
+  RETURN_IF_ERROR(AcquireRows(hold));
+  reply.repeated = origin.worker >= 0 && !scratch_.prepared_.empty();
+  CAIRN_CRASH_POINT("push: before it is applied");
+  for (const PreparedItem& item : scratch_.prepared_) {
+    RETURN_IF_ERROR(ApplyItem(item, origin, hold, reply));
+    CAIRN_CRASH_POINT("push: between variables");
+  }
+  if (reply.repeated) core_.counters.Add(Counter::kPushesRepeated);
+  // An applied sequence that still changed something: stripes came from another server without it.
+  // The worker may take the sequence for durable, so the change must be durable first.
+  const bool changed_again = origin.applied && !reply.repeated && !scratch_.prepared_.empty();
+  return changed_again ? AwaitDurable(core_, Touched()) : absl::OkStatus();
+}
+
+absl::Status ApplyStepMean(ServerCore& core, const VariableMap& variables,
+                           const std::vector<wire::PushItem>& items, const Origin& origin) {
+  auto scratch = std::make_unique<UpdateScratch>();
+  GradientUpdate update(core, items, origin.sequence, *scratch);
+  wire::PushReply reply;
+  return update.Apply(variables, origin, reply);
+}
+
+}  // namespace cairn

@@ -1,0 +1,114 @@
+// One update of variables by gradients: every item is checked and prepared before any is applied.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "ps_server/core/cold_rows.h"
+#include "ps_server/core/ordered_call.h"
+#include "ps_server/core/request_items.h"
+#include "ps_server/core/server_core.h"
+#include "ps_server/core/value_coding.h"
+#include "thrift/cairn_types.h"
+
+namespace cairn {
+
+// The memory of one thread for preparing the items of an update, kept between requests.
+class UpdateScratch {
+ private:
+  friend class GradientUpdate;
+
+  // One item that has passed every check.
+  struct PreparedItem {
+    ItemTarget target;
+    absl::Span<const std::byte> values;  // as pushed, in the variable's dtype
+    const std::byte* gradient = nullptr;
+    SortedRows rows;            // ROWS
+    ColdFetch* cold = nullptr;  // KEYS
+    int64_t pulled_version = -1;
+  };
+
+  struct ItemScratch {
+    KeyGroups groups;
+    ColdFetch cold;
+    RowScratch rows;
+    std::vector<std::byte> clipped;
+  };
+
+  ItemScratch& item(size_t i) {
+    while (items_.size() <= i) items_.push_back(std::make_unique<ItemScratch>());
+    return *items_[i];
+  }
+
+  std::vector<PreparedItem> prepared_;
+  std::vector<std::unique_ptr<ItemScratch>> items_;
+  std::vector<const HostedShard*> shards_;
+  TableScratch table_;
+};
+
+// The items of one push, or the mean of a step's contributions.
+// Thread safety: none; one thread uses it, while other updates may run.
+class GradientUpdate {
+ public:
+  // The arguments outlive this object. `step`: the synchronous step that the items are the mean of
+  // or a contribution to; 0: none.
+  GradientUpdate(ServerCore& core, const std::vector<wire::PushItem>& items, int64_t step,
+                 UpdateScratch& scratch)
+      : core_(core), items_(items), step_(step), scratch_(scratch) {}
+
+  // Checks all items, then applies all of them; applies nothing if one is rejected. Fills in the
+  // reply. NOT_FINITE by the server's policy; otherwise errors as the IDL says.
+  absl::Status Apply(const VariableMap& variables, const Origin& origin, wire::PushReply& reply);
+  // After Apply: what it changed.
+  TouchedParts Touched() const;
+
+  // Runs the checks of Apply alone, and fills in the reply of a push that is kept for its step.
+  // False: the push is not finite and the policy is to skip it.
+  absl::StatusOr<bool> Check(const VariableMap& variables, wire::PushReply& reply);
+  // After Check returned true: the values of each item, in the variable's dtype.
+  std::vector<absl::Span<const std::byte>> values() const;
+
+ private:
+  using PreparedItem = UpdateScratch::PreparedItem;
+  using ItemScratch = UpdateScratch::ItemScratch;
+
+  // Prepares all items. False as Check.
+  absl::StatusOr<bool> PrepareAll(const VariableMap& variables, wire::PushReply& reply);
+  absl::Status Prepare(const VariableMap& variables, size_t i);
+  // The values of an item, decoded if they travelled in a compact format.
+  absl::StatusOr<absl::Span<const std::byte>> ValuesOf(const wire::PushItem& item,
+                                                       const ItemName& name,
+                                                       const ItemTarget& target);
+  // Sums repeated ids, and clips the norm if the variable asks for that and is whole on this
+  // server.
+  void PrepareGradient(ItemScratch& scratch, PreparedItem& item);
+  absl::Status CheckDistinct();
+  // Fills in the current version of each item's shard, as if the item had not been applied.
+  void FillVersions(const VariableMap& variables, wire::PushReply& reply) const;
+  absl::Status AcquireRows(MemoryHold& hold);
+  absl::Status ApplyItem(const PreparedItem& item, const Origin& origin, MemoryHold& hold,
+                         wire::PushReply& reply);
+  bool ApplyDense(const PreparedItem& item, const UpdateStep& step, const Origin& origin);
+
+  ServerCore& core_;
+  const std::vector<wire::PushItem>& items_;
+  const int64_t step_;
+  UpdateScratch& scratch_;
+  std::vector<DecodedValues> decoded_;
+  bool finite_ = true;
+  bool counted_ = false;  // the update raised a shard's update count
+  std::string not_finite_item_;
+};
+
+// Applies the mean of a step's contributions. Each contribution passed every check when its worker
+// pushed it.
+absl::Status ApplyStepMean(ServerCore& core, const VariableMap& variables,
+                           const std::vector<wire::PushItem>& items, const Origin& origin);
+
+}  // namespace cairn

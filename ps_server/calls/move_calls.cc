@@ -1,0 +1,546 @@
+#include "ps_server/calls/move_calls.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/crash_point.h"
+#include "common/deadline.h"
+#include "common/log.h"
+#include "common/status.h"
+#include "common/variables/variable_map.h"
+#include "ps_server/moves/arriving_rows.h"
+#include "ps_server/calls/map_changes.h"
+#include "ps_server/moves/outgoing_rows.h"
+#include "ps_server/core/reply_holds.h"
+#include "ps_server/sequencing.h"
+#include "ps_server/calls/worker_calls.h"
+#include "thrift/convert.h"
+#include "thrift/errors.h"
+#include "thrift/limits.h"
+
+namespace cairn {
+namespace {
+
+constexpr absl::Duration kCaughtUpRetry = absl::Milliseconds(50);
+// Of the memory budget a READ takes as much, or so many bytes.
+constexpr int64_t kReadShare = 32;
+constexpr int64_t kFewestReadBytes = 64 << 10;
+
+template <typename... Parts>
+absl::Status NotDue(const Parts&... parts) {
+  return absl::FailedPreconditionError(absl::StrCat(parts...));
+}
+
+class Moving {
+ public:
+  Moving(ServerCore& core, const Admitted& admitted, const wire::MoveRequest& request)
+      : core_(core),
+        admitted_(admitted),
+        request_(request),
+        here_(core.options.server_index),
+        text_(absl::StrCat("move of \"", request.variable, "\" of job ", request.caller.job,
+                           " from ps:", request.source, " to ps:", request.target)) {}
+
+  absl::Status Run(wire::MoveReply& reply);
+
+ private:
+  absl::Status CheckMap(const VariableSpec& map) const;
+  absl::Status Prepare(wire::MoveReply& reply);
+  absl::Status Read(wire::MoveReply& reply);
+  absl::Status Write();
+  absl::Status Hold(wire::MoveReply& reply);
+  // Those that were let in before the hold have ended.
+  void AwaitUpdates() const;
+  // A synchronous job's rows go between two of its steps. False: some that have begun here are yet
+  // to close; what is of later ones is turned away meanwhile. move.mutex held.
+  absl::StatusOr<bool> Drained(Move& move, absl::Duration until);
+  // Also where nobody is there who says so: its workers may come back.
+  bool synchronous() const {
+    const Cohort& cohort = admitted_.job->cohort();
+    return admitted_.job->steps().active() &&
+           (cohort.settings().mode == ConsistencyMode::kSync || !cohort.any_live());
+  }
+  // BUSY: the worker it names is to be waited for.
+  absl::Status CheckCaughtUp() const;
+  // Whom it has fenced stays so, whatever becomes of this server.
+  absl::Status KeepFences();
+  absl::Status Ready();
+  absl::Status Commit();
+  absl::Status GiveAway(Move& move);
+  absl::Status Learn();
+  absl::Status Abort();
+  // Whether this mover is the newest (Moves::Claim); the error where it is not.
+  bool HasClaim() const;
+  absl::Status Superseded() const;
+  absl::Status AbortArriving(Move& move);
+  absl::Status Discard(Move& move);
+  void Refresh();
+  // FAILED_PRECONDITION: the move's map is in force here. Looks at the variable anew.
+  absl::Status CheckNotTaken();
+  // In the order of workers.
+  std::vector<Watermark> Numbers() const;
+  std::vector<Watermark> Incarnations() const;
+  // Whom the source has fenced may not reach the rows here either.
+  absl::Status Fence(const std::vector<Watermark>& incarnations);
+  // The move that this step is of, for one side of it.
+  absl::StatusOr<std::shared_ptr<Move>> FindMove(bool outgoing) const;
+
+  ServerCore& core_;
+  const Admitted& admitted_;
+  const wire::MoveRequest& request_;
+  const int32_t here_;
+  const std::string text_;
+  std::shared_ptr<Variable> variable_;
+  VariableSpec map_;
+};
+
+absl::Status Moving::CheckMap(const VariableSpec& map) const {
+  const VariableSpec& now = variable_->spec();
+  RETURN_IF_ERROR(ValidateSpec(map, core_.most_servers()));
+  if (!SameButPlaces(now, map)) return absl::InvalidArgumentError("the map has other pieces");
+  if (map.map_version != now.map_version + 1) {
+    return NotDue("its map has version ", now.map_version, " here, not ", map.map_version - 1);
+  }
+  const std::vector<int32_t> before = PlacesOf(now), after = PlacesOf(map);
+  int64_t moved = 0;
+  for (size_t i = 0; i < before.size(); ++i) {
+    if (before[i] == after[i]) continue;
+    if (before[i] != request_.source || after[i] != request_.target) {
+      return absl::InvalidArgumentError(absl::StrCat("piece ", i, " goes from ps:", before[i],
+                                                     " to ps:", after[i], ": one move, one way"));
+    }
+    ++moved;
+  }
+  if (moved == 0) return absl::InvalidArgumentError("nothing moves by that map");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<Move>> Moving::FindMove(bool outgoing) const {
+  std::shared_ptr<Move> move = core_.moves.Find(request_.caller.job, request_.variable);
+  if (move == nullptr || (move->outgoing != nullptr) != outgoing || !(move->map == map_) ||
+      move->start != request_.start) {
+    return NotDue("none such has begun here (", core_.name,
+                  " may have been restarted since): begin with PREPARE");
+  }
+  return move;
+}
+
+absl::Status Moving::Prepare(wire::MoveReply& reply) {
+  RETURN_IF_ERROR(CheckMap(map_));
+  if (!HasClaim()) return Superseded();
+  const std::shared_ptr<Move> before = core_.moves.Find(request_.caller.job, request_.variable);
+  if (before != nullptr) {
+    const NotedLock lock(&before->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
+    if (before->ready && !before->ended) {
+      return NotDue(
+          "rows have arrived here by another move that neither ended nor was given up: "
+          "end it with COMMIT if its source has, else with ABORT");
+    }
+    before->ended = true;
+  }
+  std::shared_ptr<Move> move;
+  if (here_ == request_.target) RETURN_IF_ERROR(core_.members.CheckStays());
+  if (here_ == request_.source) {
+    if (before != nullptr && before->outgoing != nullptr) variable_->Hold(absl::ZeroDuration());
+    auto rows = std::make_unique<OutgoingRows>(variable_, map_, request_.target);
+    reply.stripes = rows->stripes();
+    reply.rows = rows->rows();
+    reply.bytes_left = rows->bytes();
+    move = std::make_shared<Move>(map_, request_.start, std::move(rows), nullptr);
+  } else {
+    ASSIGN_OR_RETURN(std::unique_ptr<ArrivingRows> rows,
+                     ArrivingRows::Make(*variable_, map_, here_, core_.budget));
+    // What an earlier move left of them.
+    const std::vector<StripeId> ids = rows->ids();
+    RETURN_IF_ERROR(WriteRecord(core_, *admitted_.job,
+                                [&] { return core_.store->PutMap(variable_->record(), {}, ids); }));
+    reply.stripes = static_cast<int64_t>(ids.size());
+    move = std::make_shared<Move>(map_, request_.start, nullptr, std::move(rows));
+  }
+  if (core_.moves.Put(request_.caller.job, request_.variable, std::move(move))) {
+    return absl::OkStatus();
+  }
+  return core_.moves.arrivals_closed() ? NotDue("this server is about to leave the cluster")
+                                       : Superseded();
+}
+
+// Everything up to these is in every stripe here: nobody's update runs that was not turned away.
+std::vector<Watermark> Moving::Numbers() const {
+  std::vector<Watermark> numbers;
+  for (const auto& session : admitted_.job->sessions()) {
+    numbers.push_back({.worker = session->worker(), .sequence = session->reached()});
+  }
+  if (const std::shared_ptr<Session> steps = admitted_.job->steps().session()) {
+    numbers.push_back({.worker = steps->worker(), .sequence = steps->applied()});
+  }
+  return numbers;
+}
+
+std::vector<Watermark> Moving::Incarnations() const {
+  std::vector<Watermark> incarnations;
+  for (const auto& session : admitted_.job->sessions()) {
+    incarnations.push_back({.worker = session->worker(), .sequence = session->incarnation()});
+  }
+  return incarnations;
+}
+
+absl::Status Moving::Fence(const std::vector<Watermark>& incarnations) {
+  for (const Watermark& at_source : incarnations) {
+    std::shared_ptr<Session> session = admitted_.job->FindSession(at_source.worker);
+    if (session == nullptr) {
+      ASSIGN_OR_RETURN(session,
+                       admitted_.job->AddSession(
+                           std::make_shared<Session>(admitted_.job->name(), at_source.worker,
+                                                     core_.applied_is_durable()),
+                           Quota::For::kCaller));
+    }
+    if (session->incarnation() < at_source.sequence) {
+      session->Admit(at_source.sequence, session->origin());
+    }
+    if (session->durable_incarnation() < session->incarnation()) {
+      RETURN_IF_ERROR(MakeIncarnationDurable(core_, *session));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Moving::Read(wire::MoveReply& reply) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/true));
+  const NotedLock lock(&move->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
+  OutgoingRows& rows = *move->outgoing;
+  // Of a small budget a small part.
+  const int64_t bytes = std::min(
+      request_.max_bytes, std::max(kFewestReadBytes, core_.budget.limit_bytes() / kReadShare));
+  const int64_t most = 2 * (bytes + rows.largest_bytes());
+  RETURN_IF_ERROR(core_.budget.Acquire(most, "rows to be moved"));
+  MemoryHold hold(core_.budget, most);
+  std::string pieces;
+  ASSIGN_OR_RETURN(reply.bytes_left, rows.Read(*core_.store, bytes, &pieces));
+  if (rows.variable().Held() && reply.bytes_left == 0) {
+    if (rows.AllRead()) {
+      rows.AppendNumbers(Numbers(), Incarnations(), &pieces);
+    } else {
+      reply.bytes_left = 1;
+    }
+  }
+  if (static_cast<int64_t>(pieces.size()) > kMaxPayloadBytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("a stripe has ", rows.largest_bytes(), " bytes; a payload has at most ",
+                     kMaxPayloadBytes, ": make the table with more buckets"));
+  }
+  reply.data = Payload::Copy(pieces.data(), pieces.size());
+  reply.stripes = rows.stripes();
+  ReplyHolds::Keep(std::move(hold));
+  return absl::OkStatus();
+}
+
+absl::Status Moving::Write() {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/false));
+  const NotedLock lock(&move->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
+  if (move->ready || move->ended) return NotDue("all of it has arrived here, or it was given up");
+  RETURN_IF_ERROR(core_.flusher.failure());
+  const absl::string_view pieces(reinterpret_cast<const char*>(request_.data.data()),
+                                 request_.data.size());
+  return move->arriving->Write(pieces, *core_.store);
+}
+
+absl::Status Moving::Hold(wire::MoveReply& reply) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/true));
+  const NotedLock lock(&move->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
+  if (move->ended) return NotDue("it was given up");
+  Variable& variable = move->outgoing->variable();
+  const absl::Duration until = MonotonicNow() + absl::Seconds(request_.hold_seconds);
+  absl::Status status;
+  if (synchronous()) {
+    const absl::StatusOr<bool> drained = Drained(*move, until);
+    reply.draining = drained.ok() && !*drained;
+    if (reply.draining) return absl::OkStatus();
+    status = drained.status();
+  }
+  if (status.ok()) {
+    variable.Hold(until);
+    CAIRN_CRASH_POINT("move: updates are turned away");
+    AwaitUpdates();
+    status = CheckCaughtUp();
+  }
+  if (status.ok()) status = KeepFences();
+  if (!status.ok()) variable.Hold(absl::ZeroDuration());
+  return status;
+}
+
+void Moving::AwaitUpdates() const {
+  { absl::MutexLock unsequenced(&core_.unsequenced); }
+  for (const auto& session : admitted_.job->sessions()) {
+    const NotedLock order(&session->order(), &core_.waits, "order", "updates before a move");
+  }
+}
+
+// Why no contribution to a step that is yet to close has rows that move: it was turned away here;
+// or it came before and is pending here, so that its step has begun; or this server had it before a
+// restart, and its worker has sent it again; or that worker is gone, and whatever a decision names
+// of it was named before its new start came here, which is before `request_.step` was asked for.
+absl::StatusOr<bool> Moving::Drained(Move& move, absl::Duration until) {
+  Variable& variable = move.outgoing->variable();
+  const JobSteps& steps = admitted_.job->steps();
+  const bool drains = std::exchange(move.drains, false);
+  int64_t through = std::max(request_.step, steps.LastBegun(request_.variable));
+  variable.Hold(until, through);
+  AwaitUpdates();
+  RETURN_IF_ERROR(CheckCaughtUp());
+  move.drains = true;
+  through = std::max(through, steps.LastBegun(request_.variable));
+  variable.Hold(until, through);
+  return drains && steps.closed() >= through;
+}
+
+// What this server lost when it was restarted has to be sent again before the rows may go: where
+// they are then, a later push would be taken, and those before it for repeated ones. A worker that
+// is away may come back with them all the same: it is fenced, and computes them again.
+absl::Status Moving::CheckCaughtUp() const {
+  for (const auto& session : admitted_.job->sessions()) {
+    if (session->caught_up()) continue;
+    if (!session->left()) {
+      return BusyError(
+          absl::StrCat("worker ", session->worker(), " of job ", request_.caller.job, " (",
+                       session->origin(),
+                       ") has not sent again what was lost when this server was "
+                       "restarted: the rows wait for that, or for the end of its lease"),
+          kCaughtUpRetry);
+    }
+    session->Admit(session->incarnation() + 1, session->origin());
+    session->SetLeft(true);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Moving::KeepFences() {
+  for (const auto& session : admitted_.job->sessions()) {
+    if (session->durable_incarnation() >= session->incarnation()) continue;
+    RETURN_IF_ERROR(MakeIncarnationDurable(core_, *session));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Moving::Ready() {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/false));
+  const NotedLock lock(&move->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
+  if (move->ready) return absl::OkStatus();
+  if (move->ended) return NotDue("it was given up");
+  RETURN_IF_ERROR(move->arriving->CheckWhole());
+  RETURN_IF_ERROR(Fence(move->arriving->incarnations()));
+  CAIRN_CRASH_POINT("move: before it is ready");
+  // Shards beside the record where they are new here; a table's count is its own where it has one.
+  std::vector<ShardRecord> shards = move->arriving->shards();
+  if (variable_->table() != nullptr && !variable_->shards().empty()) shards.clear();
+  RETURN_IF_ERROR(WriteRecord(core_, *admitted_.job, [&] {
+    return core_.store->PutMap(variable_->record(&map_), shards, {});
+  }));
+  CAIRN_CRASH_POINT("move: ready");
+  move->ready = true;
+  return absl::OkStatus();
+}
+
+absl::Status Moving::GiveAway(Move& move) {
+  const NotedLock lock(&move.mutex, &core_.waits, kWaitsForMove, kEarlierStep);
+  if (move.ended) return NotDue("it was given up");
+  OutgoingRows& rows = *move.outgoing;
+  if (!rows.variable().Held()) {
+    return NotDue("updates are not turned away, or not any more: HOLD, READ the rest, READY");
+  }
+  if (!rows.AllRead()) return NotDue("stripes have changed since they were read");
+  ASSIGN_OR_RETURN(const Turn::Held turn, TakeCreateTurn(core_, text_));
+  // From here on it cannot run out.
+  if (!rows.variable().Held(/*for_good=*/true)) return NotDue("the hold has run out");
+  CAIRN_CRASH_POINT("move: before the rows are given away");
+  const absl::Status taken = TakeMap(core_, *admitted_.job, rows.variable(), map_, nullptr, &rows);
+  rows.variable().Hold(absl::ZeroDuration());  // also what took its place is free
+  RETURN_IF_ERROR(taken);
+  move.ended = true;
+  core_.moves.Erase(request_.caller.job, request_.variable);
+  LOG(INFO) << core_.name << ": " << text_ << ": " << rows.stripes() << " stripes given away";
+  return absl::OkStatus();
+}
+
+// A server that the move does not touch, or that has taken the map already.
+absl::Status Moving::Learn() {
+  Refresh();
+  const VariableSpec& now = variable_->spec();
+  if (now.map_version >= map_.map_version) {
+    // A mover that asks the source whether its COMMIT was heard (FinishMove's calls have no start).
+    const bool asks = here_ == request_.source && request_.start != 0;
+    if (!asks || now == map_) return absl::OkStatus();
+    return NotDue("map version ", now.map_version, " is in force here, by another mover");
+  }
+  RETURN_IF_ERROR(ValidateSpec(map_, core_.most_servers()));
+  if (!SameButPlaces(now, map_)) return absl::InvalidArgumentError("the map has other pieces");
+  const std::vector<int32_t> before = PlacesOf(now), after = PlacesOf(map_);
+  for (size_t i = 0; i < before.size(); ++i) {
+    if ((before[i] == here_) == (after[i] == here_)) continue;
+    return NotDue("by that map piece ", i, " goes from ps:", before[i], " to ps:", after[i],
+                  ", and no such move has come to its end here");
+  }
+  // Rows that wait here for another map of that version, or an older one, will never be this
+  // server's.
+  if (const std::shared_ptr<Move> move = core_.moves.Find(request_.caller.job, request_.variable);
+      move != nullptr && move->arriving != nullptr) {
+    const NotedLock lock(&move->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
+    if (!move->ended) RETURN_IF_ERROR(Discard(*move));
+  }
+  ASSIGN_OR_RETURN(const Turn::Held turn, TakeCreateTurn(core_, text_));
+  return TakeMap(core_, *admitted_.job, *variable_, map_, nullptr, nullptr);
+}
+
+absl::Status Moving::Commit() {
+  const std::shared_ptr<Move> move = core_.moves.Find(request_.caller.job, request_.variable);
+  if (move == nullptr || !(move->map == map_)) return Learn();
+  if (move->outgoing != nullptr) {
+    if (move->start != request_.start) return NotDue("another try has begun since");
+    return GiveAway(*move);
+  }
+  {
+    const NotedLock lock(&move->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
+    if (!move->ready) return NotDue("not all of it has arrived here: READY comes first");
+  }
+  return TakeArrived(core_, *admitted_.job, request_.variable, map_.map_version);
+}
+
+// Forgets what has arrived, in memory and on disk. move.mutex held.
+absl::Status Moving::Discard(Move& move) {
+  Refresh();
+  const std::vector<StripeId> ids = move.arriving->ids();
+  RETURN_IF_ERROR(WriteRecord(core_, *admitted_.job,
+                              [&] { return core_.store->PutMap(variable_->record(), {}, ids); }));
+  move.ended = true;
+  core_.moves.Erase(request_.caller.job, request_.variable);
+  return absl::OkStatus();
+}
+
+bool Moving::HasClaim() const {
+  return core_.moves.HasClaim(request_.caller.job, request_.variable, map_.map_version,
+                              request_.start);
+}
+
+absl::Status Moving::Superseded() const {
+  return NotDue(
+      "another mover of the variable began later, and it alone goes on: run this one "
+      "again when it has ended (or ",
+      core_.name, " was restarted since this one began)");
+}
+
+absl::Status Moving::Abort() {
+  // As a source each server is asked first: from then on no mover before this one can go on here.
+  const bool first = here_ == request_.source;
+  if (first ? !core_.moves.Claim(request_.caller.job, request_.variable, map_.map_version,
+                                 request_.start)
+            : !HasClaim()) {
+    return Superseded();
+  }
+  const std::shared_ptr<Move> move = core_.moves.Find(request_.caller.job, request_.variable);
+  if (move == nullptr) return CheckNotTaken();
+  const NotedLock lock(&move->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
+  if (move->arriving != nullptr && here_ == request_.target) {
+    RETURN_IF_ERROR(AbortArriving(*move));
+  }
+  RETURN_IF_ERROR(CheckNotTaken());
+  if (move->ended || move->outgoing == nullptr || move->map.map_version != map_.map_version) {
+    return absl::OkStatus();
+  }
+  move->outgoing->variable().Hold(absl::ZeroDuration());
+  move->ended = true;
+  core_.moves.Erase(request_.caller.job, request_.variable);
+  return absl::OkStatus();
+}
+
+// No server has taken that version, or will: each was asked to abort it as a source before.
+absl::Status Moving::AbortArriving(Move& move) {
+  if (move.ended) {
+    core_.moves.Erase(request_.caller.job, request_.variable);
+    return absl::OkStatus();
+  }
+  Refresh();
+  const int64_t version = move.map.map_version;
+  if (version != map_.map_version && version > variable_->spec().map_version) {
+    return NotDue("rows have arrived here by map version ", version,
+                  ", which their source may have committed: COMMIT it on every server first");
+  }
+  return Discard(move);
+}
+
+absl::Status Moving::CheckNotTaken() {
+  Refresh();
+  if (variable_->spec().map_version < map_.map_version) return absl::OkStatus();
+  return NotDue("map version ", map_.map_version,
+                " is in force here already: COMMIT it on every server");
+}
+
+// The variable as it is now: another step may have run since this call was admitted.
+void Moving::Refresh() {
+  const auto variables = admitted_.job->variables();
+  const auto found = variables->find(request_.variable);
+  if (found != variables->end()) variable_ = found->second;
+}
+
+absl::Status Moving::Run(wire::MoveReply& reply) {
+  const int32_t count = core_.most_servers();
+  if (request_.source >= count || request_.target >= count || request_.source == request_.target) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("from ps:", request_.source, " to ps:", request_.target,
+                     ": of the servers below ps:", count, " two of them are to be named"));
+  }
+  const bool both = request_.action == wire::MoveAction::PREPARE ||
+                    request_.action == wire::MoveAction::COMMIT ||
+                    request_.action == wire::MoveAction::ABORT;
+  const bool of_target =
+      request_.action == wire::MoveAction::WRITE || request_.action == wire::MoveAction::READY;
+  const bool part = here_ == request_.source || here_ == request_.target;
+  if (request_.action == wire::MoveAction::DECIDED) {
+    if (here_ != 0) return absl::InvalidArgumentError("that is for ps:0 to say");
+    reply.step = admitted_.job->steps().decided();
+    return absl::OkStatus();
+  }
+  if (both ? (!part && request_.action != wire::MoveAction::COMMIT)
+           : here_ != (of_target ? request_.target : request_.source)) {
+    return absl::InvalidArgumentError("that step is for another server");
+  }
+  const auto found = admitted_.variables->find(request_.variable);
+  if (found == admitted_.variables->end()) {
+    // A server without a part of it need not know it.
+    if (request_.action == wire::MoveAction::COMMIT && !part) return absl::OkStatus();
+    return absl::NotFoundError("the job has no such variable here: create it first");
+  }
+  variable_ = found->second;
+  map_ = variable_->spec();
+  map_.map_version = request_.map_version;
+  map_.bucket_ps = request_.bucket_ps;
+  map_.shards.clear();
+  for (const wire::DenseShard& shard : request_.shards) {
+    map_.shards.push_back({.first_row = shard.first_row, .rows = shard.rows, .ps = shard.ps});
+  }
+  switch (request_.action) {
+    case wire::MoveAction::PREPARE: return Prepare(reply);
+    case wire::MoveAction::READ: return Read(reply);
+    case wire::MoveAction::WRITE: return Write();
+    case wire::MoveAction::HOLD: return Hold(reply);
+    case wire::MoveAction::READY: return Ready();
+    case wire::MoveAction::COMMIT: return Commit();
+    case wire::MoveAction::ABORT: return Abort();
+    case wire::MoveAction::DECIDED: break;  // answered above
+  }
+  return absl::InvalidArgumentError("no such step");
+}
+
+}  // namespace
+
+absl::Status MoveRows(ServerCore& core, const Admitted& admitted, const wire::MoveRequest& request,
+                      wire::MoveReply& reply) {
+  Moving moving(core, admitted, request);
+  return Annotate(moving.Run(reply), absl::StrCat(core.name, ": move of \"", request.variable,
+                                                  "\" of job ", request.caller.job, " from ps:",
+                                                  request.source, " to ps:", request.target));
+}
+
+}  // namespace cairn

@@ -1,0 +1,193 @@
+#include "ps_server/calls/pull.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "ps_server/core/cold_rows.h"
+#include "ps_server/calls/map_changes.h"
+#include "ps_server/core/reply_holds.h"
+#include "ps_server/core/request_items.h"
+#include "ps_server/core/value_coding.h"
+#include "thrift/convert.h"
+#include "thrift/errors.h"
+#include "thrift/limits.h"
+
+namespace cairn {
+namespace {
+
+// As in push.cc: what a thread keeps between requests, and what a larger one costs.
+constexpr int64_t kKeptIds = 64 << 10;
+constexpr int64_t kScratchBytesPerId = 24;
+// Replies below this are not charged, so small pulls touch nothing shared.
+constexpr int64_t kUnchargedBytes = 64 << 10;
+// Of the changes that a call is answered, all items together: two entries of a list each.
+constexpr size_t kMaxRuns = static_cast<size_t>(kMaxContainerItems) / 2;
+
+struct PullTargetItem {
+  ItemTarget target;  // its rows are those of the answer
+  wire::ValueFormat::type format = wire::ValueFormat::PLAIN;
+  int64_t version = 0;
+  int64_t mark = 0;  // of the copy that the caller has after this; 0: none was asked for
+  bool only_changes = false;
+  std::vector<RowRun> changes;
+};
+
+struct PullScratch {
+  std::vector<PullTargetItem> targets;
+  std::vector<std::unique_ptr<KeyGroups>> groups;
+  RowScratch rows;
+  size_t runs = 0;  // of all targets
+
+  KeyGroups& group(size_t i) {
+    while (groups.size() <= i) groups.push_back(std::make_unique<KeyGroups>());
+    return *groups[i];
+  }
+};
+
+// Memory of `size` bytes in `values`: what is there, if it fits.
+std::byte* Prepare(Payload& values, size_t size) {
+  if (size == 0 || values.size() != size || values.mutable_data() == nullptr) {
+    values = Payload::Uninitialized(size);
+  }
+  return values.mutable_data();
+}
+
+// `pulled`: where rows found are noted; may be null.
+absl::Status ReadRows(ServerCore& core, const PullTargetItem& pulls, PullScratch& scratch,
+                      PulledRows* pulled, std::byte* out) {
+  const ItemTarget& target = pulls.target;
+  if (target.table != nullptr) {
+    float* const floats = reinterpret_cast<float*>(out);
+    return PullTable(core, *target.variable, target.part, *target.groups, floats, pulled);
+  }
+  if (pulls.only_changes) {
+    target.dense->PullRuns(pulls.changes, out);
+  } else if (target.whole) {
+    target.dense->PullWhole(target.part, out);
+  } else {
+    target.dense->PullRows(target.part, target.ids, scratch.rows, out);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PullItem(ServerCore& core, const PullTargetItem& pulls, PullScratch& scratch,
+                      PulledRows* pulled, wire::PulledItem& item) {
+  const ItemTarget& target = pulls.target;
+  item.dtype = ToWire(target.part_dtype());
+  item.format = pulls.format;
+  item.version = pulls.version;
+  item.__isset.mark = pulls.mark > 0;
+  item.mark = pulls.mark;
+  item.__isset.changed = pulls.only_changes;
+  item.changed.clear();
+  for (const RowRun& run : pulls.changes) {
+    item.changed.push_back(run.first);
+    item.changed.push_back(run.count);
+  }
+  const size_t bytes = static_cast<size_t>(target.rows) * target.row_bytes();
+  if (pulls.format == wire::ValueFormat::PLAIN) {
+    return ReadRows(core, pulls, scratch, pulled, Prepare(item.values, bytes));
+  }
+  Payload plain = Payload::Uninitialized(bytes);
+  RETURN_IF_ERROR(ReadRows(core, pulls, scratch, pulled, plain.mutable_data()));
+  Encode(target, pulls.format, plain, Prepare(item.values, EncodedBytesOf(target, pulls.format)));
+  return absl::OkStatus();
+}
+
+// Which rows of a whole dense shard the caller, who has a copy of it, is answered.
+void FindChanges(const ServerCore& core, const wire::HeldCopy& held, PullScratch& scratch,
+                 PullTargetItem& pulls) {
+  HostedDense& dense = *pulls.target.dense;
+  pulls.mark = dense.BeginCopy();
+  if (held.boot_id != core.boot_id || scratch.runs == kMaxRuns) return;
+  if (!dense.ChangedSince(held.mark, kMaxRuns - scratch.runs, &pulls.changes)) return;
+  int64_t rows = 0;
+  for (const RowRun& run : pulls.changes) rows += run.count;
+  // The caller takes the whole shard from the socket as it is, and has to copy rows.
+  if (rows >= dense.row_count() - dense.row_count() / 8) {
+    pulls.changes.clear();
+    return;
+  }
+  scratch.runs += pulls.changes.size();
+  pulls.target.rows = rows;
+  pulls.only_changes = true;
+}
+
+absl::Status PullWith(ServerCore& core, const Admitted& admitted, const wire::PullRequest& request,
+                      PullScratch& scratch, PulledRows* pulled, wire::PullReply& reply) {
+  scratch.targets.clear();
+  scratch.runs = 0;
+  int64_t bytes = 0;
+  for (size_t i = 0; i < request.items.size(); ++i) {
+    const wire::PullItem& item = request.items[i];
+    const ItemName name{.call = "pull",
+                        .variable = item.variable,
+                        .shard = item.shard,
+                        .selection = item.selection,
+                        .slot = item.slot,
+                        .map_version = item.map_version};
+    PullTargetItem& pulls = scratch.targets.emplace_back();
+    pulls.format = item.format;
+    ASSIGN_OR_RETURN(pulls.target,
+                     ResolveItem(core, *admitted.variables, name, item.ids, scratch.group(i)));
+    const ItemTarget& target = pulls.target;
+    // Before the rows are looked at: the lowest version they may have.
+    pulls.version = target.shard().version();
+    if (item.__isset.held && target.whole && target.part == 0) {
+      FindChanges(core, item.held, scratch, pulls);
+    }
+    const int64_t item_bytes = target.rows * static_cast<int64_t>(target.row_bytes());
+    if (item_bytes > kMaxPayloadBytes) {
+      return WithReason(
+          absl::InvalidArgumentError(absl::StrCat(
+              ItemText(core, name), ": the reply would have ", item_bytes,
+              " bytes; a payload has at most ", kMaxPayloadBytes,
+              " (kMaxPayloadBytes): name fewer rows, or cut the variable into more shards")),
+          wire::ErrorReason::LIMIT);
+    }
+    RETURN_IF_ERROR(CheckPullFormat(core, name, target, item.format));
+    bytes += item_bytes;
+    if (item.format != wire::ValueFormat::PLAIN) {
+      bytes += static_cast<int64_t>(EncodedBytesOf(target, item.format));
+    }
+  }
+  MemoryHold hold;
+  if (bytes > kUnchargedBytes) {
+    RETURN_IF_ERROR(core.budget.Acquire(bytes, absl::StrCat("the reply to a pull on ", core.name)));
+    hold = MemoryHold(core.budget, bytes);
+  }
+  reply.items.resize(scratch.targets.size());
+  for (size_t i = 0; i < scratch.targets.size(); ++i) {
+    RETURN_IF_ERROR(PullItem(core, scratch.targets[i], scratch, pulled, reply.items[i]));
+  }
+  if (hold.bytes() > 0) ReplyHolds::Keep(std::move(hold));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status Pull(ServerCore& core, const Admitted& admitted, const wire::PullRequest& request,
+                  wire::PullReply& reply) {
+  const int64_t ids = IdCount(request.items);
+  RETURN_IF_ERROR(CheckCallSize(core, "pull", request.items.size(), ids));
+  MemoryHold hold;
+  if (ids > kKeptIds) {
+    RETURN_IF_ERROR(core.budget.Acquire(ids * kScratchBytesPerId, "sorting the ids of a pull"));
+    hold = MemoryHold(core.budget, ids * kScratchBytesPerId);
+  }
+  thread_local auto scratch = std::make_unique<PullScratch>();
+  PulledRows* const pulled = ids > kKeptIds ? nullptr : &PulledRows::OfThread();
+  PulledRows::OfThread().Clear();
+  const absl::Status status = PullWith(core, admitted, request, *scratch, pulled, reply);
+  if (ReasonOf(status) == wire::ErrorReason::BUSY) TakeArrivedFor(core, admitted, request.items);
+  if (ids > kKeptIds) scratch = std::make_unique<PullScratch>();
+  if (status.ok()) core.counters.Add(Counter::kPulls);
+  return status;
+}
+
+}  // namespace cairn

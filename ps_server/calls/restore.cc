@@ -1,0 +1,535 @@
+// A job made from a checkpoint: its stripes are read from the copies of the servers that made it,
+// written to this server's store under new ids, and named by records last, in one batch. Before
+// that batch nothing of the job exists; a start of the server removes stripes without a record.
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/crash_point.h"
+#include "common/deadline.h"
+#include "common/log.h"
+#include "common/variables/spec_difference.h"
+#include "common/status.h"
+#include "common/timeline.h"
+#include "common/variables/variable_map.h"
+#include "ps_server/calls/checkpoint_calls.h"
+#include "ps_server/calls/deal.h"
+#include "ps_server/persistence/variable_load.h"
+#include "storage/checkpoint_folder.h"
+#include "thrift/errors.h"
+
+namespace cairn {
+namespace {
+
+constexpr size_t kReaderCacheBytes = 8 << 20;
+
+// One server's part of the checkpoint.
+struct Source {
+  int32_t index = 0;
+  const wire::RestoreFolder* folder = nullptr;
+  std::unique_ptr<StripeStore> store;
+  std::map<std::string, VariableRecord> variables;  // of the job, by name
+  std::map<std::pair<uint32_t, uint32_t>, ShardRecord> shards;
+  // Of workers that resume before what this part has of them: its stripes have every push up to
+  // here, and may have forgotten their watermarks.
+  std::vector<Watermark> ahead;
+  bool tables_needed = false;  // some of its stripes come here
+};
+
+// A variable of the job on its way here.
+struct Incoming {
+  VariableSpec before;  // as the checkpoint's servers had it
+  VariableSpec spec;
+  int64_t rows_per_stripe = 0;
+  std::shared_ptr<Variable> variable;  // nullptr: no part of it comes here
+  std::vector<ShardRecord> shards;
+};
+
+// A server that had left before the checkpoint was made: nothing of it is in there.
+bool HasLeft(const wire::RestoreFolder& folder) { return folder.files.empty(); }
+
+class Restoring {
+ public:
+  Restoring(ServerCore& core, const wire::RestoreRequest& request)
+      : core_(core),
+        request_(request),
+        job_(request.from_job.empty() ? request.caller.job : request.from_job),
+        same_(static_cast<int32_t>(request.folders.size()) == core.options.server_count &&
+              std::none_of(request.folders.begin(), request.folders.end(), HasLeft)) {}
+
+  absl::Status Run(wire::RestoreReply& reply) {
+    if (DoneBefore()) {
+      reply.variables =
+          static_cast<int32_t>(core_.registry.Find(request_.caller.job)->variables()->size());
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(CheckAbsent());
+    RETURN_IF_ERROR(core_.members.CheckStays());
+    RETURN_IF_ERROR(OpenSources());
+    RETURN_IF_ERROR(ReadSpecs());
+    if (!same_) {
+      std::vector<VariableSpec*> specs;
+      for (auto& [name, incoming] : incoming_) specs.push_back(&incoming.spec);
+      Deal(specs, core_.options.server_count);
+    }
+    RETURN_IF_ERROR(MakeVariables());
+    CAIRN_CRASH_POINT("restore: before the stripes");
+    absl::Status status = LoadAndWrite();
+    CAIRN_CRASH_POINT("restore: stripes written");
+    if (status.ok()) status = Commit();
+    if (!status.ok()) {
+      // Else the next start does it.
+      core_.store->DropLeftovers(first_id_, end_id_).IgnoreError();
+      return status;
+    }
+    for (const auto& [name, incoming] : incoming_) {
+      if (incoming.variable != nullptr) ++reply.variables;
+    }
+    reply.stripes = stripes_;
+    reply.bytes = bytes_;
+    return absl::OkStatus();
+  }
+
+ private:
+  std::string TurnText() const { return absl::StrCat("restore of job ", request_.caller.job); }
+
+  // Whether the job is here by this very request, whose answer was lost: a restore gives its
+  // workers incarnations that no other one does, and nobody trains before it is answered.
+  bool DoneBefore() const {
+    const std::shared_ptr<Job> job = core_.registry.Find(request_.caller.job);
+    if (job == nullptr || job->variables()->empty()) return false;
+    if (request_.timeline > 0) return std::abs(job->timeline()) == request_.timeline;
+    if (request_.workers.empty()) return false;
+    return std::all_of(request_.workers.begin(), request_.workers.end(),
+                       [&](const wire::CheckpointWorker& worker) {
+                         if (worker.worker == kStepWorker) return true;
+                         const std::shared_ptr<Session> session = job->FindSession(worker.worker);
+                         return session != nullptr && session->incarnation() >= worker.incarnation;
+                       });
+  }
+
+  absl::Status CheckAbsent() const {
+    const std::shared_ptr<Job> job = core_.registry.Find(request_.caller.job);
+    if (job == nullptr || job->variables()->empty()) return absl::OkStatus();
+    return absl::AlreadyExistsError(absl::StrCat("the server holds ", job->variables()->size(),
+                                                 " variables of job ", request_.caller.job,
+                                                 ": drop the job first (--fresh)"));
+  }
+
+  // All parts, or where the number of servers is the same this server's alone: the others' need not
+  // be within reach then.
+  absl::Status OpenSources() {
+    for (size_t i = 0; i < request_.folders.size(); ++i) {
+      if (same_ && static_cast<int32_t>(i) != core_.options.server_index) continue;
+      if (HasLeft(request_.folders[i])) continue;
+      Source source;
+      source.index = static_cast<int32_t>(i);
+      source.folder = &request_.folders[i];
+      RETURN_IF_ERROR(VerifyFiles(source, /*tables=*/false));
+      ASSIGN_OR_RETURN(source.store,
+                       StripeStore::OpenReadOnly({.directory = source.folder->path,
+                                                  .server_index = source.index,
+                                                  .block_cache_bytes = kReaderCacheBytes}));
+      ASSIGN_OR_RETURN(const std::vector<VariableRecord> variables, source.store->Variables());
+      for (const VariableRecord& record : variables) {
+        if (record.job == job_) source.variables.emplace(record.name, record);
+      }
+      ASSIGN_OR_RETURN(const std::vector<ShardRecord> shards, source.store->Shards());
+      for (const ShardRecord& record : shards) {
+        source.shards[{record.variable, record.shard}] = record;
+      }
+      ASSIGN_OR_RETURN(source.ahead, WorkersAhead(*source.store));
+      sources_.push_back(std::move(source));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::vector<Watermark>> WorkersAhead(const StripeStore& store) const {
+    std::vector<Watermark> ahead;
+    ASSIGN_OR_RETURN(const std::vector<WorkerRecord> workers, store.Workers());
+    for (const WorkerRecord& record : workers) {
+      if (record.job != job_) continue;
+      const auto told = std::find_if(
+          request_.workers.begin(), request_.workers.end(),
+          [&](const wire::CheckpointWorker& worker) { return worker.worker == record.worker; });
+      const int64_t resumes_after = told == request_.workers.end() ? 0 : told->sequence;
+      if (record.sequence > resumes_after) ahead.push_back({record.worker, record.sequence});
+    }
+    return ahead;
+  }
+
+  // RocksDB's tables, which are nearly all bytes, or all other files.
+  absl::Status VerifyFiles(const Source& source, bool tables) const {
+    for (const wire::CheckpointFile& file : source.folder->files) {
+      if (absl::EndsWith(file.name, ".sst") != tables) continue;
+      RETURN_IF_ERROR(VerifyPartFile(source.folder->path,
+                                     {file.name, file.bytes, static_cast<uint64_t>(file.checksum)},
+                                     &core_.cancelled));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadSpecs() {
+    for (const Source& source : sources_) {
+      for (const auto& [name, record] : source.variables) {
+        ASSIGN_OR_RETURN(
+            Variable::Kept kept,
+            Variable::Decode(record, source.index, static_cast<int32_t>(request_.folders.size())));
+        // The checkpoint was made while its optimizer got other arguments.
+        if (const auto first = incoming_.find(name);
+            first != incoming_.end() &&
+            MayFollow(first->second.spec.optimizer, kept.spec.optimizer)) {
+          kept.spec.optimizer = first->second.spec.optimizer;
+        }
+        Incoming incoming{
+            .before = kept.spec, .spec = kept.spec, .rows_per_stripe = kept.rows_per_stripe};
+        const auto [at, is_new] = incoming_.try_emplace(name, std::move(incoming));
+        Incoming& known = at->second;
+        // Rows moved between the two: the newer map says which part has them.
+        if (!is_new && known.before.map_version != kept.spec.map_version &&
+            SameButPlaces(known.before, kept.spec)) {
+          if (kept.spec.map_version > known.before.map_version) {
+            known.before = known.spec = kept.spec;
+          }
+          continue;
+        }
+        if (!is_new && !(at->second.before == kept.spec)) {
+          return absl::DataLossError(
+              absl::StrCat(source.folder->path, " has variable \"", name, "\" as ",
+                           SpecText(kept.spec), ", a part before it as ",
+                           SpecText(at->second.before), ": these are parts of two checkpoints"));
+        }
+      }
+    }
+    RETURN_IF_ERROR(CheckNoneLeft());
+    if (!incoming_.empty() || same_) return absl::OkStatus();
+    return absl::NotFoundError(absl::StrCat("the checkpoint has no variables of job ", job_));
+  }
+
+  // A server without files had no rows.
+  absl::Status CheckNoneLeft() const {
+    for (const auto& [name, incoming] : incoming_) {
+      for (const int32_t ps : PlacesOf(incoming.before)) {
+        if (!HasLeft(request_.folders[static_cast<size_t>(ps)])) continue;
+        return absl::DataLossError(
+            absl::StrCat("variable \"", name, "\" has rows on ps:", ps,
+                         ", of which the checkpoint names no files: it is not whole"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  bool ComesHere(const VariableSpec& spec) const {
+    const int32_t here = core_.options.server_index;
+    return std::count(spec.bucket_ps.begin(), spec.bucket_ps.end(), here) > 0 ||
+           std::any_of(spec.shards.begin(), spec.shards.end(),
+                       [here](const DenseShard& shard) { return shard.ps == here; });
+  }
+
+  absl::Status MakeVariables() {
+    {
+      ASSIGN_OR_RETURN(const Turn::Held turn, TakeCreateTurn(core_, TurnText()));
+      first_id_ = core_.next_variable_id;
+      core_.next_variable_id += static_cast<uint32_t>(incoming_.size());
+      end_id_ = core_.next_variable_id;
+    }
+    uint32_t id = first_id_;
+    for (auto& [name, incoming] : incoming_) {
+      const uint32_t own_id = id++;
+      if (!ComesHere(incoming.spec)) continue;
+      ASSIGN_OR_RETURN(incoming.variable, Variable::Make(own_id, request_.caller.job, incoming.spec,
+                                                         core_.options.server_index,
+                                                         incoming.rows_per_stripe, core_.budget));
+    }
+    return absl::OkStatus();
+  }
+
+  // What of `incoming` comes here from `source`, and how often it was updated there.
+  void ListRanges(Incoming& incoming, Source& source) {
+    const auto stored = source.variables.find(incoming.spec.name);
+    if (stored == source.variables.end() || incoming.variable == nullptr) return;
+    const StripeRange range{.store = source.store.get(),
+                            .target = core_.store.get(),
+                            .stored_id = stored->second.id,
+                            .variable = incoming.variable.get()};
+    const size_t listed = ranges_.size();
+    for (HostedShard* shard : incoming.variable->shards()) {
+      const uint32_t index = static_cast<uint32_t>(shard->index());
+      const HostedTable* table = incoming.variable->table();
+      if (table == nullptr && incoming.before.shards[index].ps != source.index) continue;
+      const uint32_t stripes =
+          table != nullptr ? table->bucket_count() : static_cast<uint32_t>(shard->stripe_count());
+      for (uint32_t first = 0; first < stripes;) {
+        uint32_t end = table == nullptr ? stripes : first;
+        while (end < stripes && table != nullptr && table->stripe(end) != nullptr &&
+               incoming.before.bucket_ps[end] == source.index) {
+          ++end;
+        }
+        if (end > first) {
+          ranges_.push_back(range);
+          ranges_.back().shard = index;
+          ranges_.back().first = first;
+          ranges_.back().end = end;
+        }
+        first = std::max(end, first + 1);
+      }
+      const auto counted = source.shards.find({stored->second.id, index});
+      if (counted == source.shards.end()) continue;
+      Count(incoming, counted->second);
+      Count(incoming, {.shard = index, .watermarks = source.ahead});
+    }
+    if (ranges_.size() > listed) source.tables_needed = true;
+  }
+
+  // A table's buckets may come from several servers, each of which counted its updates: the most
+  // updated one is the table's, and a worker counts as far as it was counted anywhere.
+  static void Count(Incoming& incoming, const ShardRecord& counted) {
+    for (ShardRecord& record : incoming.shards) {
+      if (record.shard != counted.shard) continue;
+      record.update_count = std::max(record.update_count, counted.update_count);
+      Watermarks marks;
+      marks.Reset(record.watermarks);
+      for (const Watermark& mark : counted.watermarks) {
+        marks.Raise({.worker = mark.worker, .sequence = mark.sequence});
+      }
+      record.watermarks.assign(marks.marks().begin(), marks.marks().end());
+      return;
+    }
+    incoming.shards.push_back(counted);
+    incoming.shards.back().variable = incoming.variable->id();
+  }
+
+  absl::Status LoadAndWrite() {
+    for (auto& [name, incoming] : incoming_) {
+      for (Source& source : sources_) ListRanges(incoming, source);
+    }
+    for (const Source& source : sources_) {
+      if (source.tables_needed) RETURN_IF_ERROR(VerifyFiles(source, /*tables=*/true));
+    }
+    RETURN_IF_ERROR(LoadStripeRanges(core_.budget, ranges_));
+    for (const Source& source : sources_) MarkAhead(source);
+    for (auto& [name, incoming] : incoming_) {
+      if (incoming.variable == nullptr) continue;
+      for (HostedShard* shard : incoming.variable->shards()) {
+        bytes_ += shard->memory_bytes();
+        HostedTable* table = incoming.variable->table();
+        HostedDense* dense = incoming.variable->dense(shard->index());
+        const uint32_t stripes =
+            table != nullptr ? table->bucket_count() : static_cast<uint32_t>(shard->stripe_count());
+        for (uint32_t i = 0; i < stripes; ++i) {
+          Stripe* stripe =
+              table != nullptr ? static_cast<Stripe*>(table->stripe(i)) : dense->stripe(i);
+          if (stripe != nullptr) RETURN_IF_ERROR(WriteStripe(*stripe));
+        }
+      }
+    }
+    return core_.store->Sync();
+  }
+
+  void MarkAhead(const Source& source) {
+    if (source.ahead.empty()) return;
+    for (const StripeRange& range : ranges_) {
+      if (range.store != source.store.get()) continue;
+      HostedTable* const table = range.variable->table();
+      HostedDense* const dense = range.variable->dense(static_cast<int32_t>(range.shard));
+      for (uint32_t i = range.first; i < range.end; ++i) {
+        Stripe* const stripe =
+            table != nullptr ? static_cast<Stripe*>(table->stripe(i)) : dense->stripe(i);
+        // What has come from another server has what its marks say, whatever this one has.
+        if (stripe->exact()) continue;
+        for (const Watermark& mark : source.ahead) {
+          stripe->RaiseWatermark({.worker = mark.worker, .sequence = mark.sequence});
+        }
+      }
+    }
+  }
+
+  absl::Status WriteStripe(Stripe& stripe) {
+    if (core_.cancelled.load()) return absl::CancelledError("writing the rows was cancelled");
+    ++stripes_;
+    const std::unique_ptr<StripeBatch> batch = core_.store->NewBatch(stripe.id());
+    {
+      absl::MutexLock lock(&stripe.mutex());
+      stripe.Drain(*batch);
+    }
+    return core_.store->Write(*batch);
+  }
+
+  std::vector<WorkerRecord> Workers() const {
+    std::vector<WorkerRecord> records;
+    int64_t floor = 0;
+    for (const wire::CheckpointWorker& worker : request_.workers) {
+      if (worker.worker == kTimelineWorker) continue;  // the checkpoint's; the restore's is told
+      records.push_back({.job = request_.caller.job,
+                         .worker = worker.worker,
+                         .incarnation = worker.incarnation,
+                         .sequence = worker.sequence,
+                         .position = worker.position,
+                         .left = true});  // nobody keeps step with it before it says hello
+      floor = std::max(floor, worker.incarnation);
+    }
+    // One that said hello before the restore and is none of the checkpoint's starts over too.
+    const std::shared_ptr<Job> job = core_.registry.Find(request_.caller.job);
+    if (job == nullptr) return records;
+    for (const auto& session : job->sessions()) {
+      const auto known = std::find_if(
+          records.begin(), records.end(),
+          [&](const WorkerRecord& record) { return record.worker == session->worker(); });
+      if (known != records.end()) {
+        known->incarnation = std::max(known->incarnation, session->incarnation());
+      } else {
+        records.push_back({.job = request_.caller.job,
+                           .worker = session->worker(),
+                           .incarnation = std::max(floor, session->incarnation()),
+                           .left = true});
+      }
+    }
+    return records;
+  }
+
+  // Steps that the stripes have must not be counted anew, whoever told of the workers.
+  void AddSteps(std::vector<WorkerRecord>& workers) const {
+    int64_t closed = 0;
+    for (const auto& [name, incoming] : incoming_) {
+      for (const ShardRecord& shard : incoming.shards) {
+        for (const Watermark& mark : shard.watermarks) {
+          if (mark.worker == kStepWorker) closed = std::max(closed, mark.sequence);
+        }
+      }
+    }
+    const bool told = std::any_of(workers.begin(), workers.end(), [](const WorkerRecord& record) {
+      return record.worker == kStepWorker;
+    });
+    if (told || closed == 0) return;
+    workers.push_back({.job = request_.caller.job, .worker = kStepWorker, .sequence = closed});
+  }
+
+  void AddTimeline(std::vector<WorkerRecord>& workers) const {
+    if (request_.timeline <= 0) return;
+    workers.push_back({.job = request_.caller.job,
+                       .worker = kTimelineWorker,
+                       .incarnation = request_.timeline,
+                       .left = true});  // until a worker says hello
+  }
+
+  absl::StatusOr<std::shared_ptr<Job>> MakeJob(absl::Span<const WorkerRecord> workers) {
+    ASSIGN_OR_RETURN(std::shared_ptr<Job> job,
+                     core_.registry.Make(request_.caller.job, Quota::For::kCaller));
+    for (const WorkerRecord& record : workers) {
+      if (record.worker == kStepWorker) {
+        job->steps().Load(record, {});
+        continue;
+      }
+      if (record.worker == kTimelineWorker) {
+        job->AddLife(std::make_shared<Session>(record, core_.applied_is_durable()));
+        continue;
+      }
+      RETURN_IF_ERROR(job->AddSession(std::make_shared<Session>(record, core_.applied_is_durable()),
+                                      Quota::For::kCaller)
+                          .status());
+    }
+    return job;
+  }
+
+  // The job appears, on disk and in memory.
+  absl::Status Commit() {
+    ASSIGN_OR_RETURN(const Turn::Held turn, TakeCreateTurn(core_, TurnText()));
+    RETURN_IF_ERROR(core_.flusher.failure());
+    RETURN_IF_ERROR(CheckAbsent());
+    // Between epochs: one that runs may be about to write what workers had before.
+    return core_.flusher.Exclusively([&]() -> absl::Status {
+      std::vector<WorkerRecord> workers = Workers();
+      AddSteps(workers);
+      AddTimeline(workers);
+      std::vector<VariableRecord> variables;
+      std::vector<ShardRecord> shards;
+      std::vector<std::shared_ptr<Variable>> made;
+      for (const auto& [name, incoming] : incoming_) {
+        if (incoming.variable == nullptr) continue;
+        made.push_back(incoming.variable);
+        variables.push_back(incoming.variable->record());
+        shards.insert(shards.end(), incoming.shards.begin(), incoming.shards.end());
+        for (HostedShard* shard : incoming.variable->shards()) {
+          for (const ShardRecord& record : incoming.shards) {
+            if (record.shard == static_cast<uint32_t>(shard->index())) shard->Load(record);
+          }
+        }
+      }
+      ASSIGN_OR_RETURN(const std::shared_ptr<Job> job, MakeJob(workers));
+      job->SetVariables(job->VariablesWith(made));
+      Registry::Jobs::node_type node = Registry::NodeOf(job);
+      const absl::Status why = absl::FailedPreconditionError(absl::StrCat(
+          "job ", request_.caller.job, " was restored meanwhile: start this task again"));
+      if (const absl::Status put = core_.store->PutJob(variables, shards, workers); !put.ok()) {
+        return core_.flusher.Refuse(put);
+      }
+      CAIRN_CRASH_POINT("restore: job written");
+      // Instead of the sessions of before.
+      const std::shared_ptr<Job> before = core_.registry.Put(std::move(node));
+      if (before != nullptr) before->EndWaits(why);
+      return absl::OkStatus();
+    });
+  }
+
+  ServerCore& core_;
+  const wire::RestoreRequest& request_;
+  const std::string job_;  // that the checkpoint is of
+  const bool same_;        // as many servers as the checkpoint's: everything stays where it was
+  std::vector<Source> sources_;
+  std::map<std::string, Incoming> incoming_;  // by name: every server deals in the same order
+  std::vector<StripeRange> ranges_;
+  uint32_t first_id_ = 0;
+  uint32_t end_id_ = 0;
+  int64_t stripes_ = 0;
+  int64_t bytes_ = 0;
+};
+
+absl::Status CheckFolders(const wire::RestoreRequest& request) {
+  if (request.folders.empty()) {
+    return absl::InvalidArgumentError("the request names no folder of a checkpoint");
+  }
+  for (const wire::RestoreFolder& folder : request.folders) {
+    if (!absl::StartsWith(folder.path, "/")) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("folder '", folder.path, "' is not an absolute path"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What CancelLongCalls has ended.
+absl::Status AsStopping(const ServerCore& core, const absl::Status& status) {
+  if (!absl::IsCancelled(status)) return status;
+  return WithReason(absl::UnavailableError(absl::StrCat(
+                        core.name, " is stopping: ", status.message(), "; retry when it is back")),
+                    wire::ErrorReason::STOPPING);
+}
+
+}  // namespace
+
+absl::Status Restore(ServerCore& core, const wire::RestoreRequest& request,
+                     wire::RestoreReply& reply) {
+  const absl::Duration begin = MonotonicNow();
+  const std::string what = absl::StrCat(
+      core.name, ": restore of job ", request.caller.job, request.folders.empty() ? "" : " from ",
+      request.folders.empty() ? "" : request.folders.front().path);
+  RETURN_IF_ERROR(Annotate(CheckFolders(request), what));
+  ASSIGN_OR_RETURN(const Turn::Held turn, TakeCheckpointTurn(core, what));
+  const absl::Status status = Restoring(core, request).Run(reply);
+  CAIRN_CRASH_POINT("restore: before the answer");
+  if (!status.ok()) return Annotate(AsStopping(core, status), what);
+  reply.seconds = absl::ToDoubleSeconds(MonotonicNow() - begin);
+  LOG(INFO) << what << ": " << reply.variables << " variables, " << reply.stripes << " stripes, "
+            << reply.bytes << " bytes, in " << absl::FormatDuration(MonotonicNow() - begin);
+  return absl::OkStatus();
+}
+
+}  // namespace cairn

@@ -1,0 +1,213 @@
+// Reads all rows of a table, stripe by stripe in the order of keys, those in memory and those on
+// disk alone: rows that come and go between two calls change nothing about the order.
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "ps_server/core/cold_rows.h"
+#include "ps_server/calls/map_changes.h"
+#include "ps_server/calls/pull.h"
+#include "ps_server/core/reply_holds.h"
+#include "ps_server/core/request_items.h"
+#include "storage/bytes.h"
+#include "thrift/errors.h"
+#include "thrift/limits.h"
+
+namespace cairn {
+namespace {
+
+// A reply stays below this, however wide the rows.
+constexpr int64_t kScanBytes = 64 << 20;
+
+// Where a scan goes on: both numbers big-endian, in 4 and 8 bytes.
+struct Cursor {
+  uint32_t bucket = 0;
+  int64_t key = std::numeric_limits<int64_t>::min();
+};
+constexpr size_t kCursorBytes = 12;
+
+std::string CursorBytes(Cursor cursor) {
+  std::string bytes(kCursorBytes, '\0');
+  StoreBigEndian(cursor.bucket, bytes.data());
+  StoreBigEndian(static_cast<uint64_t>(cursor.key), bytes.data() + sizeof(cursor.bucket));
+  return bytes;
+}
+
+absl::StatusOr<Cursor> CursorFrom(const std::string& bytes) {
+  if (bytes.empty()) return Cursor{};
+  if (bytes.size() != kCursorBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cursor has ", bytes.size(), " bytes; give the one of the last reply, or none"));
+  }
+  return Cursor{
+      .bucket = LoadBigEndian<uint32_t>(bytes.data()),
+      .key = static_cast<int64_t>(LoadBigEndian<uint64_t>(bytes.data() + sizeof(uint32_t)))};
+}
+
+// Rows of one table, as many as a reply takes.
+class Scanner {
+ public:
+  Scanner(const StripeStore& store, const Variable& variable, size_t part, size_t max_rows)
+      : store_(store),
+        variable_(variable),
+        table_(*variable.table()),
+        part_(part),
+        max_rows_(max_rows) {}
+
+  absl::Status Run(Cursor cursor, wire::ScanReply& reply);
+
+ private:
+  struct Found {
+    int64_t key;
+    uint32_t row;  // RowTable::kNone: `cold`
+    size_t cold;   // in cold_values_
+  };
+
+  size_t dim() const { return table_.layout().dim; }
+  // The stripe's rows with keys from `first` on, in their order, as far as there is room for them.
+  absl::Status ScanStripe(const EmbeddingStripe& stripe, int64_t first);
+  // The same. False: rows left memory, or the disk, in between.
+  absl::StatusOr<bool> TryScan(const EmbeddingStripe& stripe, int64_t first);
+  absl::Status ReadCold(const EmbeddingStripe& stripe, int64_t first, size_t room);
+  void Merge(const EmbeddingStripe& stripe, int64_t first, size_t room);
+
+  const StripeStore& store_;
+  const Variable& variable_;
+  const HostedTable& table_;
+  const size_t part_;
+  const size_t max_rows_;
+  std::vector<int64_t> keys_;
+  std::vector<float> values_;
+  std::vector<Found> found_;
+  std::vector<float> cold_values_;
+};
+
+absl::Status Scanner::ReadCold(const EmbeddingStripe& stripe, int64_t first, size_t room) {
+  return store_.ScanCold(stripe.id(), first, [&](int64_t key, absl::string_view row) {
+    if (row.size() != table_.row_bytes()) return false;
+    found_.push_back({.key = key, .row = RowTable::kNone, .cold = cold_values_.size()});
+    cold_values_.resize(cold_values_.size() + dim());
+    table_.CopyStored(row.data(), part_, &cold_values_[found_.back().cold]);
+    return found_.size() < room;
+  });
+}
+
+// Rows in memory come before what the disk has of their keys, which may be old.
+void Scanner::Merge(const EmbeddingStripe& stripe, int64_t first, size_t room) {
+  for (uint32_t row = 0; row < stripe.row_count(); ++row) {
+    const int64_t key = stripe.table().key(row);
+    if (key >= first) found_.push_back({.key = key, .row = row});
+  }
+  const auto before = [](const Found& a, const Found& b) {
+    return a.key != b.key ? a.key < b.key : a.row < b.row;
+  };
+  // Of each key there are at most two.
+  const size_t most = std::min(found_.size(), 2 * room);
+  std::partial_sort(found_.begin(), found_.begin() + static_cast<ptrdiff_t>(most), found_.end(),
+                    before);
+  for (size_t i = 0; i < most && room > 0; ++i) {
+    const Found& found = found_[i];
+    if (i > 0 && found_[i - 1].key == found.key) continue;
+    keys_.push_back(found.key);
+    values_.resize(values_.size() + dim());
+    float* const to = &values_[values_.size() - dim()];
+    if (found.row != RowTable::kNone) {
+      stripe.PeekRow(part_, found.row, to);
+    } else {
+      std::memcpy(to, &cold_values_[found.cold], dim() * sizeof(float));
+    }
+    --room;
+  }
+}
+
+absl::StatusOr<bool> Scanner::TryScan(const EmbeddingStripe& stripe, int64_t first) {
+  const size_t room = max_rows_ - keys_.size();
+  found_.clear();
+  cold_values_.clear();
+  const uint64_t departures = stripe.departures();
+  // Records of rows that are in memory are among them, so that there may be some in any case.
+  RETURN_IF_ERROR(ReadCold(stripe, first, room));
+  absl::ReaderMutexLock lock(&stripe.mutex());
+  if (stripe.given_away() && stripe.cold_rows() > 0) return GivenAwayError(variable_);
+  if (stripe.deleting() || stripe.departures() != departures) return false;
+  Merge(stripe, first, room);
+  return true;
+}
+
+// Rows leave memory, or are deleted, while writing() is held: a second try that holds it is not
+// disturbed.
+absl::Status Scanner::ScanStripe(const EmbeddingStripe& stripe, int64_t first) {
+  ASSIGN_OR_RETURN(bool scanned, TryScan(stripe, first));
+  if (scanned) return absl::OkStatus();
+  const absl::MutexLock undisturbed(&stripe.writing());
+  ASSIGN_OR_RETURN(scanned, TryScan(stripe, first));
+  if (scanned) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("rows of bucket ", stripe.id().stripe, " of \"", variable_.spec().name,
+                   "\" are deleted in memory and still on disk: this server could not write, its "
+                   "log says why; restart it"));
+}
+
+absl::Status Scanner::Run(Cursor cursor, wire::ScanReply& reply) {
+  while (cursor.bucket < table_.bucket_count() && keys_.size() < max_rows_) {
+    if (const EmbeddingStripe* stripe = table_.stripe(cursor.bucket); stripe != nullptr) {
+      RETURN_IF_ERROR(ScanStripe(*stripe, cursor.key));
+      if (keys_.size() == max_rows_ && keys_.back() < std::numeric_limits<int64_t>::max()) {
+        cursor.key = keys_.back() + 1;
+        break;
+      }
+    }
+    cursor = {.bucket = cursor.bucket + 1};
+  }
+  reply.keys = Payload::Copy(keys_.data(), keys_.size() * sizeof(int64_t));
+  reply.values = Payload::Copy(values_.data(), values_.size() * sizeof(float));
+  const bool more = cursor.bucket < table_.bucket_count();
+  reply.cursor = more ? CursorBytes(cursor) : std::string();
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status Scan(ServerCore& core, const Admitted& admitted, const wire::ScanRequest& request,
+                  wire::ScanReply& reply) {
+  const ItemName name{.call = "scan",
+                      .variable = request.variable,
+                      .selection = wire::Selection::KEYS,
+                      .slot = request.slot,
+                      .map_version = request.map_version};
+  if (request.max_rows < 1 || request.max_rows > kMaxScanRows) {
+    return absl::InvalidArgumentError(absl::StrCat(ItemText(core, name), ": max_rows is ",
+                                                   request.max_rows, "; 1 to ", kMaxScanRows,
+                                                   " are allowed"));
+  }
+  KeyGroups groups;
+  ASSIGN_OR_RETURN(const ItemTarget target,
+                   ResolveItem(core, *admitted.variables, name, Payload(), groups));
+  if (absl::Status same = CheckSameMap(core, name, *target.variable); !same.ok()) {
+    if (ReasonOf(same) == wire::ErrorReason::BUSY) TakeArrivedFor(core, admitted, request);
+    return same;
+  }
+  absl::StatusOr<Cursor> cursor = CursorFrom(request.cursor);
+  if (!cursor.ok()) return Annotate(cursor.status(), ItemText(core, name));
+  // No larger than there can be rows, so that a small table costs little.
+  const int64_t row_bytes = static_cast<int64_t>(target.row_bytes() + sizeof(int64_t));
+  const int64_t rows = std::min({int64_t{request.max_rows}, target.table->row_count() + 1,
+                                 std::max<int64_t>(1, kScanBytes / row_bytes)});
+  const int64_t bytes = 3 * rows * row_bytes;  // from the disk, gathered, then copied
+  RETURN_IF_ERROR(core.budget.Acquire(bytes, ItemText(core, name)));
+  MemoryHold hold(core.budget, bytes);
+  Scanner scanner(*core.store, *target.variable, target.part, static_cast<size_t>(rows));
+  const absl::Status status = scanner.Run(*cursor, reply);
+  if (!status.ok()) return Annotate(status, ItemText(core, name));
+  hold.Shrink(bytes / 3 * 2);
+  ReplyHolds::Keep(std::move(hold));
+  return absl::OkStatus();
+}
+
+}  // namespace cairn

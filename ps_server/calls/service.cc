@@ -1,0 +1,263 @@
+#include "ps_server/calls/service.h"
+
+#include <new>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "common/crash_point.h"
+#include "common/deadline.h"
+#include "common/log.h"
+#include "common/status.h"
+#include "ps_server/calls/assign.h"
+#include "ps_server/calls/checkpoint_calls.h"
+#include "ps_server/calls/member_calls.h"
+#include "ps_server/calls/move_calls.h"
+#include "ps_server/core/ordered_call.h"
+#include "ps_server/calls/pull.h"
+#include "ps_server/calls/push.h"
+#include "ps_server/calls/step_calls.h"
+#include "ps_server/calls/variable_calls.h"
+#include "ps_server/calls/worker_calls.h"
+#include "thrift/errors.h"
+
+namespace cairn {
+
+bool CallGate::Enter() {
+  if (closing_.load()) return false;
+  mutex_.ReaderLock();
+  if (!closing_.load()) return true;
+  mutex_.ReaderUnlock();
+  return false;
+}
+
+absl::Status StoppingError(absl::string_view server) {
+  return WithReason(
+      absl::UnavailableError(absl::StrCat(server, " is shutting down: retry when it is back")),
+      wire::ErrorReason::STOPPING);
+}
+
+absl::Status DrainingError(absl::string_view server) {
+  return WithReason(
+      absl::UnavailableError(absl::StrCat(
+          server,
+          " is draining: an operator asked it to write everything and end (cairnctl drain). "
+          "Workers wait for it: start it again on its --data_dir")),
+      wire::ErrorReason::STOPPING);
+}
+
+void CallGate::Close() {
+  closing_.store(true);
+  absl::MutexLock lock(&mutex_);
+}
+
+void Service::Throw(const wire::Caller& caller, const absl::Status& status) {
+  wire::ServerError error = ToServerError(status);
+  const std::shared_ptr<Job> job = core_.registry.Find(caller.job);
+  const std::shared_ptr<Session> session =
+      job != nullptr && caller.worker >= 0 ? job->FindSession(caller.worker) : nullptr;
+  FillState(core_, job.get(), session.get(), error.state);
+  error.__isset.state = true;
+  throw error;
+}
+
+void Service::Guard(Method method, const wire::Caller& caller,
+                    absl::FunctionRef<absl::Status()> call) {
+  RpcMeter::Call metered(core_.rpcs, method);
+  absl::Status status;
+  const WaitBoard::Calling calling(caller.job, caller.worker);
+  if (gate_.Enter()) {
+    const auto leave = absl::MakeCleanup([this] { gate_.Leave(); });
+    try {
+      status = call();
+    } catch (const std::bad_alloc&) {
+      status = WithReason(
+          absl::ResourceExhaustedError(absl::StrCat(core_.name,
+                                                    ": the machine has no memory left: lower "
+                                                    "--memory_budget_bytes or use more servers")),
+          wire::ErrorReason::MEMORY_BUDGET);
+    }
+  } else {
+    status = Refusal();
+  }
+  metered.Ended(status.code());
+  if (!status.ok()) Throw(caller, status);
+}
+
+absl::Status Service::Refusal() const {
+  return draining_.load() ? DrainingError(core_.name) : StoppingError(core_.name);
+}
+
+void Service::Shut() {
+  gate_.Refuse();
+  for (const auto& job : core_.registry.jobs()) job->EndWaits(Refusal());
+  gate_.Close();
+}
+
+void Service::Run(Method method, const wire::Caller& caller, wire::ServerState& state,
+                  absl::FunctionRef<absl::Status(const Admitted&)> call) {
+  Guard(method, caller, [&] {
+    ASSIGN_OR_RETURN(const Admitted admitted, Admit(core_, caller));
+    SkipVoidSequences(admitted, caller);
+    // A client names this boot in other calls than pushes once it has sent again what was lost.
+    const bool pushes = method == Method::kPush || method == Method::kAssign;
+    if (!pushes && admitted.session != nullptr && caller.boot_id == core_.boot_id) {
+      admitted.session->NoteCaughtUp();
+    }
+    RETURN_IF_ERROR(call(admitted));
+    FillState(core_, admitted.job.get(), admitted.session.get(), state);
+    return absl::OkStatus();
+  });
+}
+
+void Service::hello(wire::HelloReply& reply, const wire::HelloRequest& request) {
+  wire::Caller caller;
+  caller.job = request.job;
+  caller.worker = request.worker;
+  Guard(Method::kHello, caller, [&] { return Hello(core_, request, reply); });
+}
+
+void Service::heartbeat(wire::ServerState& state, const wire::Caller& caller) {
+  Run(Method::kHeartbeat, caller, state, [](const Admitted&) { return absl::OkStatus(); });
+}
+
+void Service::leave(wire::ServerState& state, const wire::Caller& caller) {
+  Run(Method::kLeave, caller, state,
+      [&](const Admitted& admitted) { return Leave(core_, admitted); });
+}
+
+void Service::create_variables(wire::ServerState& state, const wire::Caller& caller,
+                               const std::vector<wire::VariableSpec>& specs) {
+  Run(Method::kCreateVariables, caller, state,
+      [&](const Admitted&) { return CreateVariables(core_, caller, specs); });
+}
+
+void Service::push(wire::PushReply& reply, const wire::PushRequest& request) {
+  Run(Method::kPush, request.caller, reply.state, [&](const Admitted& admitted) {
+    RETURN_IF_ERROR(Push(core_, admitted, request, reply));
+    CAIRN_CRASH_POINT("push: applied");
+    RETURN_IF_ERROR(AwaitPromised(core_));
+    CAIRN_CRASH_POINT("push: before the answer");
+    return absl::OkStatus();
+  });
+}
+
+void Service::assign(wire::PushReply& reply, const wire::AssignRequest& request) {
+  Run(Method::kAssign, request.caller, reply.state, [&](const Admitted& admitted) {
+    RETURN_IF_ERROR(Assign(core_, admitted, request, reply));
+    return AwaitPromised(core_);
+  });
+}
+
+void Service::pull(wire::PullReply& reply, const wire::PullRequest& request) {
+  Run(Method::kPull, request.caller, reply.state,
+      [&](const Admitted& admitted) { return PullInStep(admitted, request, reply); });
+}
+
+absl::Status Service::PullInStep(const Admitted& admitted, const wire::PullRequest& request,
+                                 wire::PullReply& reply) {
+  RETURN_IF_ERROR(AwaitStep(core_, admitted, request, reply));
+  if (request.step == 0 || admitted.job == nullptr) return Pull(core_, admitted, request, reply);
+  // Rows may have moved while it waited, and have newer values where they are now.
+  Admitted now = admitted;
+  now.variables = admitted.job->variables();
+  return Pull(core_, now, request, reply);
+}
+
+void Service::step(wire::StepReply& reply, const wire::StepRequest& request) {
+  Run(Method::kStep, request.push.caller, reply.push.state, [&](const Admitted& admitted) {
+    RETURN_IF_ERROR(Push(core_, admitted, request.push, reply.push));
+    if (request.pull.caller.job == request.push.caller.job) {
+      RETURN_IF_ERROR(PullInStep(admitted, request.pull, reply.pull));
+    } else {
+      ASSIGN_OR_RETURN(const Admitted puller, Admit(core_, request.pull.caller));
+      RETURN_IF_ERROR(PullInStep(puller, request.pull, reply.pull));
+    }
+    return AwaitPromised(core_);
+  });
+  reply.pull.state = reply.push.state;
+}
+
+void Service::describe(wire::DescribeReply& reply, const wire::DescribeRequest& request) {
+  Run(Method::kDescribe, request.caller, reply.state,
+      [&](const Admitted& admitted) { return Describe(core_, admitted, request, reply); });
+}
+
+void Service::scan(wire::ScanReply& reply, const wire::ScanRequest& request) {
+  Run(Method::kScan, request.caller, reply.state,
+      [&](const Admitted& admitted) { return Scan(core_, admitted, request, reply); });
+}
+
+void Service::flush(wire::ServerState& state, const wire::Caller& caller) {
+  Run(Method::kFlush, caller, state,
+      [&](const Admitted&) { return core_.flusher.Flush(Flusher::Reach::kSynced); });
+}
+
+void Service::why(wire::WhyReply& reply, const wire::Caller& caller) {
+  Guard(Method::kWhy, caller, [&] { return Why(core_, caller, reply); });
+}
+
+void Service::drop_job(wire::ServerState& state, const wire::Caller& caller) {
+  Guard(Method::kDropJob, caller, [&] {
+    RETURN_IF_ERROR(DropJob(core_, caller));
+    FillState(core_, nullptr, nullptr, state);
+    return absl::OkStatus();
+  });
+}
+
+void Service::checkpoint(wire::CheckpointReply& reply, const wire::CheckpointRequest& request) {
+  Run(Method::kCheckpoint, request.caller, reply.state,
+      [&](const Admitted&) { return MakeCheckpoint(core_, request, reply); });
+}
+
+void Service::drop_checkpoint(wire::ServerState& state, const wire::CheckpointRequest& request) {
+  Run(Method::kDropCheckpoint, request.caller, state,
+      [&](const Admitted&) { return DropCheckpoint(core_, request); });
+}
+
+void Service::restore(wire::RestoreReply& reply, const wire::RestoreRequest& request) {
+  Run(Method::kRestore, request.caller, reply.state,
+      [&](const Admitted&) { return Restore(core_, request, reply); });
+}
+
+void Service::move(wire::MoveReply& reply, const wire::MoveRequest& request) {
+  Run(Method::kMove, request.caller, reply.state,
+      [&](const Admitted& admitted) { return MoveRows(core_, admitted, request, reply); });
+}
+
+void Service::members(wire::Members& reply, const wire::Caller& caller) {
+  wire::ServerState state;
+  Run(Method::kMembers, caller, state,
+      [&](const Admitted&) { return TellMembers(core_, caller, reply); });
+}
+
+void Service::change_members(wire::ChangeMembersReply& reply,
+                             const wire::ChangeMembersRequest& request) {
+  Run(Method::kChangeMembers, request.caller, reply.state,
+      [&](const Admitted&) { return ChangeMembers(core_, request, reply); });
+}
+
+absl::Status Service::Drain(const wire::Caller& caller) {
+  if (!core_.options.drained) {
+    return absl::UnimplementedError(
+        absl::StrCat(core_.name, " lives in the process of a worker: end that instead"));
+  }
+  // Not inside the gate, which is shut here.
+  draining_.store(true);
+  LOG(INFO) << core_.name << " drains, as " << caller.job
+            << " asks: no more calls, everything is written, then the end";
+  Shut();
+  const absl::Status flushed = core_.flusher.Flush(Flusher::Reach::kSynced);
+  core_.options.drained();
+  return flushed;
+}
+
+void Service::drain(wire::ServerState& state, const wire::Caller& caller) {
+  RpcMeter::Call metered(core_.rpcs, Method::kDrain);
+  const absl::Status status = Drain(caller);
+  metered.Ended(status.code());
+  if (!status.ok()) Throw(caller, status);
+  FillState(core_, nullptr, nullptr, state);
+}
+
+}  // namespace cairn

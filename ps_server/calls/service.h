@@ -1,0 +1,90 @@
+// The calls of the IDL over a ServerCore.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "ps_server/core/server_core.h"
+#include "thrift/ParameterServer.h"
+
+namespace cairn {
+
+// A call that came too late.
+absl::Status StoppingError(absl::string_view server);
+// A call to a server that an operator takes away.
+absl::Status DrainingError(absl::string_view server);
+
+// Turns calls away once the server stops, and lets it wait for those inside.
+// Thread safety: every method may be called from several threads at once; Enter shares its lock.
+class CallGate {
+ public:
+  // False once Close has begun. Else pair with Leave.
+  bool Enter();
+  void Leave() { mutex_.ReaderUnlock(); }
+  // Turns away what comes from now on.
+  void Refuse() { closing_.store(true); }
+  // The same, and returns when every call has left.
+  void Close();
+
+ private:
+  std::atomic<bool> closing_{false};
+  absl::Mutex mutex_;
+};
+
+// Throws wire::ServerError, with the caller's state where it is known, and nothing else.
+// Thread safety: every method may be called from several threads at once.
+class Service final : public wire::ParameterServerIf {
+ public:
+  explicit Service(ServerCore& core) : core_(core) {}
+
+  // Turns calls away from now on, those that wait for other workers included, and returns when
+  // every call has left.
+  void Shut();
+
+  void hello(wire::HelloReply& reply, const wire::HelloRequest& request) override;
+  void heartbeat(wire::ServerState& state, const wire::Caller& caller) override;
+  void leave(wire::ServerState& state, const wire::Caller& caller) override;
+  void create_variables(wire::ServerState& state, const wire::Caller& caller,
+                        const std::vector<wire::VariableSpec>& specs) override;
+  void push(wire::PushReply& reply, const wire::PushRequest& request) override;
+  void assign(wire::PushReply& reply, const wire::AssignRequest& request) override;
+  void pull(wire::PullReply& reply, const wire::PullRequest& request) override;
+  void step(wire::StepReply& reply, const wire::StepRequest& request) override;
+  void describe(wire::DescribeReply& reply, const wire::DescribeRequest& request) override;
+  void scan(wire::ScanReply& reply, const wire::ScanRequest& request) override;
+  void flush(wire::ServerState& state, const wire::Caller& caller) override;
+  void why(wire::WhyReply& reply, const wire::Caller& caller) override;
+  void drop_job(wire::ServerState& state, const wire::Caller& caller) override;
+  void checkpoint(wire::CheckpointReply& reply, const wire::CheckpointRequest& request) override;
+  void drop_checkpoint(wire::ServerState& state, const wire::CheckpointRequest& request) override;
+  void restore(wire::RestoreReply& reply, const wire::RestoreRequest& request) override;
+  void move(wire::MoveReply& reply, const wire::MoveRequest& request) override;
+  void members(wire::Members& reply, const wire::Caller& caller) override;
+  void change_members(wire::ChangeMembersReply& reply,
+                      const wire::ChangeMembersRequest& request) override;
+  void drain(wire::ServerState& state, const wire::Caller& caller) override;
+
+ private:
+  absl::Status Drain(const wire::Caller& caller);
+  // Runs `call` inside the gate and throws what goes wrong.
+  void Guard(Method method, const wire::Caller& caller, absl::FunctionRef<absl::Status()> call);
+  // The same with the caller admitted and its `through` noted; fills `state` at the end.
+  void Run(Method method, const wire::Caller& caller, wire::ServerState& state,
+           absl::FunctionRef<absl::Status(const Admitted&)> call);
+  // Keeps step, then pulls.
+  absl::Status PullInStep(const Admitted& admitted, const wire::PullRequest& request,
+                          wire::PullReply& reply);
+  [[noreturn]] void Throw(const wire::Caller& caller, const absl::Status& status);
+  // What calls are turned away with.
+  absl::Status Refusal() const;
+
+  ServerCore& core_;
+  CallGate gate_;
+  std::atomic<bool> draining_{false};
+};
+
+}  // namespace cairn

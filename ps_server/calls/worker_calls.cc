@@ -1,0 +1,241 @@
+#include "ps_server/calls/worker_calls.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/consistency.h"
+#include "common/crash_point.h"
+#include "common/log.h"
+#include "common/status.h"
+#include "common/timeline.h"
+#include "ps_server/calls/variable_calls.h"
+#include "thrift/cairn_constants.h"
+#include "thrift/convert.h"
+#include "thrift/errors.h"
+#include "thrift/limits.h"
+#include "thrift/number_limits.h"
+
+namespace cairn {
+namespace {
+
+absl::Status CheckHello(const ServerCore& core, const wire::HelloRequest& request) {
+  const int32_t version = wire::g_cairn_constants.PROTOCOL_VERSION;
+  if (request.protocol_version != version) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(core.name, " speaks protocol version ", version, ", the caller ",
+                     request.protocol_version, ": run the same release on both sides"));
+  }
+  RETURN_IF_ERROR(CheckJobName(request.job));
+  if (request.worker < -1 || request.worker >= kTimelineWorker || request.incarnation < 0 ||
+      request.incarnation > kMaxIncarnation) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "hello to ", core.name, ": worker ", request.worker, ", incarnation ", request.incarnation,
+        "; allowed are -1 to ", kTimelineWorker - 1, ", and 0 to ", kMaxIncarnation));
+  }
+  if (static_cast<int64_t>(request.task_type.size()) > kMaxTaskTypeBytes ||
+      static_cast<int64_t>(request.origin.size()) > kMaxOriginBytes) {
+    return WithReason(absl::InvalidArgumentError(absl::StrCat(
+                          "hello to ", core.name, ": task_type has ", request.task_type.size(),
+                          " bytes, origin ", request.origin.size(), "; at most ", kMaxTaskTypeBytes,
+                          " and ", kMaxOriginBytes, " are allowed")),
+                      wire::ErrorReason::LIMIT);
+  }
+  if (const int64_t most = core.registry.max_workers_of_job(); request.expected_workers > most) {
+    return WithReason(
+        absl::InvalidArgumentError(absl::StrCat("hello to ", core.name, ": expected_workers is ",
+                                                request.expected_workers, "; at most ", most,
+                                                " are allowed in one job (--max_workers)")),
+        wire::ErrorReason::LIMIT);
+  }
+  return absl::OkStatus();
+}
+
+// The job and its session for the worker, made where they are not there.
+absl::Status FindPlace(ServerCore& core, const wire::HelloRequest& request,
+                       std::shared_ptr<Job>& job, std::shared_ptr<Session>& session) {
+  job = core.registry.Find(request.job);
+  if (job != nullptr) session = job->FindSession(request.worker);
+  if (session != nullptr) return absl::OkStatus();
+  if (core.registry.full()) {
+    ASSIGN_OR_RETURN(const Turn::Held turn,
+                     TakeCreateTurn(core, absl::StrCat("hello of job ", request.job)));
+    RETURN_IF_ERROR(MakeRoom(core));
+  }
+  ASSIGN_OR_RETURN(job, core.registry.FindOrMake(request.job, Quota::For::kCaller));
+  ASSIGN_OR_RETURN(session, job->AddSession(std::make_shared<Session>(request.job, request.worker,
+                                                                      core.applied_is_durable()),
+                                            Quota::For::kCaller));
+  return absl::OkStatus();
+}
+
+// The incarnation this call asks for: a new one from the coordinator, or the one it names.
+absl::StatusOr<int64_t> Incarnation(ServerCore& core, const Session& session,
+                                    const wire::HelloRequest& request) {
+  const int64_t known = session.incarnation();
+  if (request.incarnation == 0) {
+    const bool is_again = request.start != 0 && request.start == session.start();
+    if (core.options.server_index == 0) {
+      if (is_again) return known;
+      if (known < kMaxIncarnation) return known + 1;
+      return absl::ResourceExhaustedError(absl::StrCat(
+          core.name, ": worker ", request.worker, " of job ", request.job, " has incarnation ",
+          known, ", the highest there is, and is granted no other: drop the job (drop_job)"));
+    }
+    return absl::FailedPreconditionError(
+        absl::StrCat(core.name,
+                     " grants no incarnations: say hello to ps:0 first, and tell the others the "
+                     "incarnation it grants. A worker that takes this server for ps:0 has another "
+                     "cluster file than the servers: give all the same"));
+  }
+  if (request.incarnation < known) {
+    RETURN_IF_ERROR(CheckIncarnation(core, session, request.incarnation));
+  }
+  return request.incarnation;
+}
+
+absl::StatusOr<Cohort::Hello> CohortHello(const wire::HelloRequest& request) {
+  Cohort::Hello hello{.step = request.step,
+                      .expected_workers = request.expected_workers,
+                      .keeps_step = request.keeps_step};
+  if (!request.__isset.consistency) return hello;
+  ASSIGN_OR_RETURN(hello.consistency, FromWire(request.consistency));
+  return hello;
+}
+
+// The timeline that the job has from this call on: ps:0 begins one for the first worker, the others
+// take over what ps:0 has. nullptr: none is told.
+std::shared_ptr<Session> LifeAfter(const ServerCore& core, Job& job,
+                                   const wire::HelloRequest& request) {
+  const bool first = core.options.server_index == 0;
+  const bool begins = first ? request.incarnation == 0 : request.timeline > 0;
+  std::shared_ptr<Session> life = job.life();
+  if (life == nullptr && begins) {
+    int64_t timeline = request.timeline > 0 ? request.timeline : NewTimeline(/*servers=*/1, 0);
+    // Made before servers kept timelines: others may hold nothing of it.
+    if (first && !job.variables()->empty()) timeline = WithServers(timeline, 1);
+    auto made = std::make_shared<Session>(job.name(), kTimelineWorker, core.applied_is_durable());
+    made->Admit(timeline, "timeline");
+    life = job.AddLife(std::move(made));
+  }
+  if (life != nullptr) life->SetLeft(false);
+  return life;
+}
+
+absl::Status Join(ServerCore& core, const wire::HelloRequest& request, wire::HelloReply& reply) {
+  ASSIGN_OR_RETURN(Cohort::Hello hello, CohortHello(request));
+  if (core.options.server_index != 0 && request.timeline > 0) {
+    RETURN_IF_ERROR(ForgetOtherLife(core, request.job, request.timeline));
+  }
+  std::shared_ptr<Job> job;
+  std::shared_ptr<Session> session;
+  RETURN_IF_ERROR(FindPlace(core, request, job, session));
+  // Pushes of the incarnation before have ended or come after, and find the fence.
+  const NotedLock order(&session->order(), &core.waits, "order", "an earlier call of the worker");
+  ASSIGN_OR_RETURN(const int64_t incarnation, Incarnation(core, *session, request));
+  if (hello.consistency) {
+    RETURN_IF_ERROR(job->cohort().Agree(*hello.consistency, request.worker));
+  }
+  // Also where a hello before this one was admitted, but its epoch failed.
+  const bool is_new =
+      incarnation > session->incarnation() || session->durable_incarnation() < incarnation;
+  std::shared_ptr<Session> steps;
+  if (hello.consistency && hello.consistency->mode == ConsistencyMode::kSync) {
+    steps = job->steps().Begin(request.begins_after_step);
+  }
+  const std::shared_ptr<Session> life = LifeAfter(core, *job, request);
+  session->Admit(incarnation, request.origin, request.start);
+  CAIRN_CRASH_POINT("hello: admitted");
+  if (is_new) {
+    RETURN_IF_ERROR(MakeIncarnationDurable(core, *session));
+    CAIRN_CRASH_POINT("hello: durable");
+    LOG(INFO) << core.name << ": " << request.task_type << " (worker " << request.worker
+              << " of job " << request.job << ", " << request.origin << ") joined as incarnation "
+              << incarnation;
+  }
+  if (life != nullptr && life->durable_incarnation() < life->incarnation()) {
+    RETURN_IF_ERROR(MakeIncarnationDurable(core, *life));
+  }
+  if (steps != nullptr && steps->durable_incarnation() < steps->incarnation()) {
+    RETURN_IF_ERROR(MakeIncarnationDurable(core, *steps));
+  }
+  session->Renew(core.options.lease);
+  hello.fresh = is_new;
+  ASSIGN_OR_RETURN(reply.step, job->cohort().Join(session, hello));
+  // Not before: what its earlier start had announced would let a step be decided without it.
+  if (is_new) job->steps().Restart(request.worker);
+  // Also where this start was granted its incarnation before, and did not hear of it.
+  const bool begins = is_new || request.incarnation == 0;
+  const int64_t named = begins ? job->steps().LastNamed(request.worker) : 0;
+  if (job->cohort().settings().mode == ConsistencyMode::kSync) reply.step = job->steps().open();
+  reply.incarnation = incarnation;
+  reply.timeline = job->timeline();
+  reply.position = session->position();
+  FillState(core, job.get(), session.get(), reply.state);
+  // What is named counts, though it may wait for its step, or for being computed again, yet.
+  reply.state.applied = std::max(reply.state.applied, named);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status MakeIncarnationDurable(ServerCore& core, Session& session) {
+  // Rows that move may raise it once more meanwhile.
+  const int64_t incarnation = session.incarnation();
+  if (core.applied_is_durable()) {
+    // Only the fence is kept: the stripes on disk are older than what is applied.
+    RETURN_IF_ERROR(core.flusher.Exclusively([&] {
+      const WorkerRecord record = session.NoteIncarnation();
+      absl::Status written = core.store->WriteEpoch({}, {record});
+      if (written.ok()) written = core.store->Sync();
+      if (!written.ok()) return core.flusher.Refuse(written);
+      session.Published(record);
+      return absl::OkStatus();
+    }));
+  } else {
+    RETURN_IF_ERROR(core.flusher.Flush(Flusher::Reach::kSynced));
+  }
+  if (session.durable_incarnation() >= incarnation) return absl::OkStatus();
+  return absl::AbortedError(absl::StrCat("hello to ", core.name, ": job ", session.job(),
+                                         " was dropped meanwhile: say hello again"));
+}
+
+absl::Status Hello(ServerCore& core, const wire::HelloRequest& request, wire::HelloReply& reply) {
+  RETURN_IF_ERROR(CheckHello(core, request));
+  reply.protocol_version = wire::g_cairn_constants.PROTOCOL_VERSION;
+  reply.server_index = core.options.server_index;
+  reply.server_count = core.options.server_count;
+  reply.durability = std::string(DurabilityName(core.options.durability));
+  reply.lease_seconds = absl::ToDoubleSeconds(core.options.lease);
+  reply.max_message_bytes = core.options.max_message_bytes;
+  if (core.members.version() > 0) {
+    reply.__set_members(core.members.Tell(request.job, request.worker));
+  }
+  if (request.worker < 0) {
+    FillState(core, nullptr, nullptr, reply.state);
+    const std::shared_ptr<Job> job = core.registry.Find(request.job);
+    if (job != nullptr) reply.timeline = job->timeline();
+    return absl::OkStatus();
+  }
+  return Join(core, request, reply);
+}
+
+absl::Status Leave(ServerCore& core, const Admitted& admitted) {
+  Session* const session = admitted.session.get();
+  if (session != nullptr) session->SetLeft(true);
+  CAIRN_CRASH_POINT("leave: begun");
+  if (!core.applied_is_durable()) {
+    const absl::Status status = core.flusher.Flush(Flusher::Reach::kSynced);
+    if (!status.ok()) {
+      if (session != nullptr) session->SetLeft(false);
+      return status;
+    }
+  }
+  if (session == nullptr) return absl::OkStatus();
+  session->EndLease();
+  admitted.job->cohort().Leave(session->worker());
+  CAIRN_CRASH_POINT("leave: before the answer");
+  return absl::OkStatus();
+}
+
+}  // namespace cairn

@@ -1,0 +1,93 @@
+// What one server knows of itself at a moment, for metrics and the status page.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/metrics/slotted.h"
+#include "ps_server/rows/row_census.h"
+#include "ps_server/base/rpc_meter.h"
+#include "storage/stripe_store.h"
+#include "thrift/cairn_types.h"
+
+namespace cairn {
+
+// Who asks, and so what it may cost: samples are taken once a second, pages ask more often.
+enum class FigureDetail : int {
+  kSample,   // workers and what is counted anyway: no variables, `rpcs`, `store`, disk and waits
+  kMetrics,  // all but the calls that wait, which are counted in `waiting_calls`
+  kPage,     // no `rpcs`, `store`, `waiting_calls` and dirty stripes
+};
+
+// Calls that wait, of one job, in EngineFigures: those that have waited longest.
+inline constexpr size_t kMostWaitsShown = 100;
+
+struct JobFigures {
+  std::string name;
+  std::string consistency;  // "async", "ssp, …": ConsistencyText
+  int64_t variables = 0;
+  int64_t rows = 0;
+  int64_t rows_in_memory = 0;
+  // Of tables, since the start: keys that had their row in memory, rows read from the disk, rows
+  // that left memory.
+  int64_t row_hits = 0;
+  int64_t row_loads = 0;
+  int64_t row_evictions = 0;
+  int64_t row_absences = 0;             // keys without a row anywhere
+  int64_t row_pushes_not_admitted = 0;  // of them, those pushed and still without one
+  int64_t rows_expired = 0;
+  int64_t rows_crowded_out = 0;
+  RowCensus census;  // of tables; all 0 in a sample
+  int64_t memory_bytes = 0;
+  int64_t dirty_stripes = 0;
+  std::vector<wire::WorkerStanding> workers;
+  std::optional<absl::Duration> since_checkpoint;  // of the job here; nullopt: none yet
+  int64_t waiting_count = 0;
+  std::vector<wire::WaitingCall> waiting;
+
+  // Pushes of workers that count, applied and not durable yet.
+  int64_t DurableLag() const;
+};
+
+struct EngineFigures {
+  int64_t boot_id = 0;  // of this start alone
+  std::string durability;
+  absl::Duration uptime;
+  absl::Duration lease;
+  absl::Status failure;  // why it refuses pushes
+  std::map<std::string, int64_t> counters;
+  std::map<std::string, int64_t> waiting_calls;  // by what they wait for
+  int64_t memory_used_bytes = 0;
+  int64_t memory_budget_bytes = 0;
+  std::vector<JobFigures> jobs;  // by name
+  std::vector<RpcFigure> rpcs;
+  int64_t rpcs_running = 0;
+  Histogram::Reading staleness;
+  Histogram::Reading epoch_seconds;
+  std::optional<absl::Duration> since_epoch;  // none ended yet: nullopt
+  std::vector<StoreFigure> store;
+  int64_t disk_bytes = 0;
+
+  // Since the last epoch, else since the start.
+  absl::Duration EpochAge() const { return since_epoch.value_or(uptime); }
+};
+
+class Job;
+struct ServerCore;
+
+// Holds no lock for longer than one job's lists need.
+EngineFigures FiguresOf(const ServerCore& core, FigureDetail detail);
+
+absl::Duration UptimeOf(const ServerCore& core);
+// Of every job, with "epochs".
+std::map<std::string, int64_t> CountersOf(const ServerCore& core);
+int64_t DirtyStripesOf(Job& job);
+// "p99" and so on of pushes to any job.
+wire::Staleness StalenessOf(const Histogram::Reading& reading);
+
+}  // namespace cairn

@@ -1,0 +1,130 @@
+#include "ps_server/core/ordered_call.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/crash_point.h"
+#include "common/status.h"
+#include "ps_server/jobs/order_rules.h"
+#include "thrift/errors.h"
+#include "thrift/limits.h"
+
+namespace cairn {
+namespace {
+
+absl::Status CheckSequence(const ServerCore& core, const wire::Sequence& sequence) {
+  if (sequence.sequence < 1 || sequence.after < 0 || sequence.after >= sequence.sequence) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(core.name, ": sequence ", sequence.sequence, " after ", sequence.after,
+                     "; a sequence is 1 or more, and `after` is 0 or an earlier one"));
+  }
+  if (static_cast<int64_t>(sequence.position.size()) > kMaxPositionBytes) {
+    return WithReason(
+        absl::InvalidArgumentError(absl::StrCat(
+            core.name, ": sequence ", sequence.sequence, " has a position of ",
+            sequence.position.size(), " bytes; at most ", kMaxPositionBytes, " are allowed")),
+        wire::ErrorReason::LIMIT);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+bool IsRetryable(const absl::Status& status) {
+  const wire::ErrorReason::type reason = ReasonOf(status);
+  return absl::IsResourceExhausted(status) || reason == wire::ErrorReason::BUSY ||
+         reason == wire::ErrorReason::MOVED;
+}
+
+OrderedCall::OrderedCall(ServerCore& core, const Admitted& admitted, const wire::Caller& caller,
+                         const wire::Sequence& sequence)
+    : core_(core), session_(admitted.session.get()), caller_(caller), sequence_(sequence) {}
+
+absl::Status OrderedCall::Lock() {
+  RETURN_IF_ERROR(core_.flusher.failure());
+  if (session_ == nullptr) {
+    unsequenced_.emplace(&core_.unsequenced);
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(CheckSequence(core_, sequence_));
+  order_.emplace(&session_->order(), &core_.waits, "order", "an earlier call of the worker");
+  // A newer incarnation may have said hello while this call waited for the lock.
+  RETURN_IF_ERROR(CheckIncarnation(core_, *session_, caller_.incarnation));
+  session_->Through(ThroughOf(caller_.through, caller_.boot_id));
+  return absl::OkStatus();
+}
+
+void OrderedCall::Unlock() {
+  order_.reset();
+  unsequenced_.reset();
+}
+
+bool OrderedCall::follows_contributions() const {
+  return session_ != nullptr && session_->any_waiting();
+}
+
+absl::StatusOr<Origin> OrderedCall::PlaceUpdate() {
+  if (session_ == nullptr) return Origin{};
+  const int64_t applied = session_->applied();
+  if (ComesTooEarly(sequence_.after, applied)) return ReplayError(applied);
+  return OriginAt(applied);
+}
+
+absl::StatusOr<bool> OrderedCall::PlaceContribution() {
+  const int64_t applied = session_->applied();
+  if (ComesTooEarly(sequence_.after, session_->reached())) return ReplayError(applied);
+  return IsApplied(sequence_.sequence, applied);
+}
+
+Origin OrderedCall::PlaceLatePart() const { return OriginAt(session_->applied()); }
+
+Origin OrderedCall::OriginAt(int64_t applied) const {
+  return {.worker = session_->worker(),
+          .sequence = sequence_.sequence,
+          .applied = IsApplied(sequence_.sequence, applied)};
+}
+
+void OrderedCall::Commit(const absl::Status& outcome) {
+  if (session_ == nullptr) return;
+  CAIRN_CRASH_POINT("push: applied, not in order yet");
+  if (!IsRetryable(outcome)) session_->Applied(sequence_.sequence, sequence_.position);
+}
+
+absl::Status OrderedCall::ReplayError(int64_t applied) const {
+  core_.counters.Add(Counter::kPushesReordered);
+  return WithReason(
+      absl::FailedPreconditionError(absl::StrCat(
+          core_.name, " has applied sequence ", applied, " of worker ", session_->worker(),
+          " of job ", session_->job(), "; sequence ", sequence_.sequence, " comes after ",
+          sequence_.after, ": send everything above ", applied, " again, in order")),
+      wire::ErrorReason::REPLAY, applied);
+}
+
+absl::Status AwaitDurable(ServerCore& core, const TouchedParts& touched) {
+  if (core.options.durability == Durability::kOff) return absl::OkStatus();
+  return touched.counted ? core.flusher.Flush(Flusher::Reach::kSynced)
+                         : core.flusher.WriteNow(touched.stripes);
+}
+
+absl::Status AwaitPromised(ServerCore& core) {
+  switch (core.options.durability) {
+    case Durability::kLog: return core.flusher.Flush(Flusher::Reach::kWritten);
+    case Durability::kLogSync: return core.flusher.Flush(Flusher::Reach::kSynced);
+    case Durability::kOff:
+    case Durability::kSnapshot: return absl::OkStatus();
+  }
+  return absl::OkStatus();
+}
+
+void SkipVoidSequences(const Admitted& admitted, const wire::Caller& caller) {
+  const int64_t through = ThroughOf(caller.through, caller.boot_id);
+  if (admitted.session == nullptr || through == 0) return;
+  Session& session = *admitted.session;
+  if (!session.order().TryLock()) return;
+  // A newer incarnation may have said hello since the call was admitted, and numbers its sequences
+  // anew.
+  if (StandingOf(caller.incarnation, session.incarnation()) == Standing::kCurrent) {
+    session.Through(through);
+  }
+  session.order().Unlock();
+}
+
+}  // namespace cairn

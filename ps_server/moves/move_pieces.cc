@@ -1,0 +1,75 @@
+#include "ps_server/moves/move_pieces.h"
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "storage/bytes.h"
+
+namespace cairn {
+namespace {
+
+constexpr size_t kMarkBytes = sizeof(uint32_t) + sizeof(uint64_t);
+
+template <typename T>
+void Append(T value, std::string* to) {
+  char bytes[sizeof(T)];
+  StoreLittleEndian(value, bytes);
+  to->append(bytes, sizeof(bytes));
+}
+
+template <typename T>
+T Take(absl::string_view* from) {
+  const T value = LoadLittleEndian<T>(from->data());
+  from->remove_prefix(sizeof(T));
+  return value;
+}
+
+}  // namespace
+
+void AppendPiece(const MovePiece& piece, std::string* to) {
+  Append(static_cast<uint32_t>(piece.kind), to);
+  Append(piece.shard, to);
+  Append(piece.stripe, to);
+  Append(static_cast<uint64_t>(piece.count), to);
+  Append(static_cast<uint64_t>(piece.marks.size()), to);
+  Append(static_cast<uint64_t>(piece.bytes.size()), to);
+  for (const Watermark& mark : piece.marks) {
+    Append(static_cast<uint32_t>(mark.worker), to);
+    Append(static_cast<uint64_t>(mark.sequence), to);
+  }
+  to->append(piece.bytes.data(), piece.bytes.size());
+}
+
+absl::StatusOr<MovePiece> TakePiece(absl::string_view* bytes) {
+  constexpr size_t kHeaderBytes = 3 * sizeof(uint32_t) + 3 * sizeof(uint64_t);
+  const size_t found = bytes->size();
+  const auto cut = [found] {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the last ", found, " bytes of the data are no whole piece of a move"));
+  };
+  if (found < kHeaderBytes) return cut();
+  MovePiece piece;
+  const uint32_t kind = Take<uint32_t>(bytes);
+  piece.kind = static_cast<PieceKind>(kind);
+  piece.shard = Take<uint32_t>(bytes);
+  piece.stripe = Take<uint32_t>(bytes);
+  piece.count = static_cast<int64_t>(Take<uint64_t>(bytes));
+  const uint64_t marks = Take<uint64_t>(bytes);
+  const uint64_t content = Take<uint64_t>(bytes);
+  const bool known = kind >= static_cast<uint32_t>(PieceKind::kRows) &&
+                     kind <= static_cast<uint32_t>(PieceKind::kColdRows);
+  if (!known || piece.count < 0 || marks > bytes->size() / kMarkBytes ||
+      content > bytes->size() - marks * kMarkBytes) {
+    return cut();
+  }
+  piece.marks.reserve(marks);
+  for (uint64_t i = 0; i < marks; ++i) {
+    const auto worker = static_cast<int32_t>(Take<uint32_t>(bytes));
+    const auto sequence = static_cast<int64_t>(Take<uint64_t>(bytes));
+    piece.marks.push_back({.worker = worker, .sequence = sequence});
+  }
+  piece.bytes = bytes->substr(0, content);
+  bytes->remove_prefix(content);
+  return piece;
+}
+
+}  // namespace cairn

@@ -1,0 +1,84 @@
+#include "ps_server/moves/moves.h"
+
+#include <tuple>
+
+#include "ps_server/moves/arriving_rows.h"
+#include "ps_server/moves/outgoing_rows.h"
+
+namespace cairn {
+
+Move::Move(VariableSpec to, int64_t begun_as, std::unique_ptr<OutgoingRows> out,
+           std::unique_ptr<ArrivingRows> in)
+    : map(std::move(to)), start(begun_as), outgoing(std::move(out)), arriving(std::move(in)) {}
+
+Move::~Move() = default;
+
+std::shared_ptr<Move> Moves::Find(absl::string_view job, absl::string_view variable) const {
+  absl::MutexLock lock(&mutex_);
+  const auto found = moves_.find(KeyOf(job, variable));
+  return found == moves_.end() ? nullptr : found->second;
+}
+
+int64_t Moves::StartOf(const Key& key, int64_t version) const {
+  const auto claim = claims_.find(key);
+  return claim == claims_.end() || claim->second.version != version ? 0 : claim->second.start;
+}
+
+bool Moves::Claim(absl::string_view job, absl::string_view variable, int64_t version,
+                  int64_t start) {
+  const Key key = KeyOf(job, variable);
+  absl::MutexLock lock(&mutex_);
+  if (start < StartOf(key, version)) return false;
+  claims_[key] = {.version = version, .start = start};
+  return true;
+}
+
+bool Moves::HasClaim(absl::string_view job, absl::string_view variable, int64_t version,
+                     int64_t start) const {
+  absl::MutexLock lock(&mutex_);
+  return start == StartOf(KeyOf(job, variable), version);
+}
+
+bool Moves::Put(absl::string_view job, absl::string_view variable, std::shared_ptr<Move> move) {
+  Key key = KeyOf(job, variable);
+  absl::MutexLock lock(&mutex_);
+  if (move->start != StartOf(key, move->map.map_version)) return false;
+  if (move->arriving != nullptr && arrivals_closed_) return false;
+  moves_[std::move(key)] = std::move(move);
+  return true;
+}
+
+bool Moves::CloseArrivals(std::string* job, std::string* variable) {
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [key, move] : moves_) {
+    if (move->arriving == nullptr) continue;
+    std::tie(*job, *variable) = key;
+    return false;
+  }
+  arrivals_closed_ = true;
+  return true;
+}
+
+void Moves::OpenArrivals() {
+  absl::MutexLock lock(&mutex_);
+  arrivals_closed_ = false;
+}
+
+bool Moves::arrivals_closed() const {
+  absl::MutexLock lock(&mutex_);
+  return arrivals_closed_;
+}
+
+void Moves::Erase(absl::string_view job, absl::string_view variable) {
+  absl::MutexLock lock(&mutex_);
+  moves_.erase(KeyOf(job, variable));
+}
+
+void Moves::EraseJob(absl::string_view job) {
+  absl::MutexLock lock(&mutex_);
+  const auto of_job = [job](const auto& entry) { return entry.first.first == job; };
+  std::erase_if(moves_, of_job);
+  std::erase_if(claims_, of_job);
+}
+
+}  // namespace cairn

@@ -1,0 +1,278 @@
+#include "ps_server/net/call_pool.h"
+
+#include <algorithm>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "common/deadline.h"
+#include "common/log.h"
+#include "common/scoped_unlock.h"
+#include "thrift/limits.h"
+
+namespace cairn {
+namespace {
+
+// A task's share while others wait.
+constexpr int32_t kShareCalls = 16;
+constexpr absl::Duration kShare = absl::Milliseconds(1);
+// Threads that refuse, beside those that serve: a refusal takes microseconds.
+constexpr int32_t kRefusers = 1;
+// The thread that polled serves what it found. Where others serve for longer than this too, another
+// one polls.
+constexpr absl::Duration kLongestVacancy = absl::Microseconds(500);
+constexpr absl::Duration kTrim = absl::Seconds(1);
+
+}  // namespace
+
+bool CallPool::Turn::GoesOn() {
+  if (retry_after_ > absl::ZeroDuration()) return false;
+  if (pool_.queued_.load(std::memory_order_relaxed) == 0) return true;
+  return ++calls_ < kShareCalls && MonotonicNow() - since_ < kShare;
+}
+
+bool CallPool::Turn::Linger(absl::FunctionRef<bool()> await) {
+  if (retry_after_ > absl::ZeroDuration() || pool_.queued_.load() > 0) return false;
+  if (pool_.lingering_.fetch_add(1) >= pool_.options_.threads) {
+    pool_.lingering_.fetch_sub(1);
+    return false;
+  }
+  pool_.Leave(*this);
+  const bool comes = await();
+  // Where all places are taken it queues up like others.
+  const bool has_place = pool_.Enter(*this) <= pool_.options_.threads;
+  pool_.lingering_.fetch_sub(1);
+  return comes && has_place;
+}
+
+void CallPool::Turn::Blocks() { pool_.Leave(*this); }
+
+void CallPool::Turn::Unblocks(WaitFor what) {
+  if (what == WaitFor::kPeer && retry_after_ == absl::ZeroDuration()) return pool_.EnterInOrder();
+  pool_.Enter(*this);
+}
+
+void CallPool::Leave(const Turn& turn) {
+  (turn.retry_after() > absl::ZeroDuration() ? refusing_ : running_).fetch_sub(1);
+  const bool is_wanted = queued_.load() > 0 || to_refuse_.load() > 0 || entering_.load() > 0;
+  if (!is_wanted && polls_.load()) return;
+  const absl::MutexLock lock(&mutex_);
+  WakeForTasks();
+  if (!polls_.load()) WakeOne();
+}
+
+int32_t CallPool::Enter(const Turn& turn) {
+  return (turn.retry_after() > absl::ZeroDuration() ? refusing_ : running_).fetch_add(1) + 1;
+}
+
+void CallPool::EnterInOrder() {
+  int32_t running = running_.load();
+  while (entering_.load() == 0 && running < options_.threads) {
+    if (running_.compare_exchange_weak(running, running + 1)) return;
+  }
+  const absl::MutexLock lock(&mutex_);
+  entering_.fetch_add(1);
+  while (running_.load() >= options_.threads) place_free_.Wait(&mutex_);
+  running_.fetch_add(1);
+  entering_.fetch_sub(1);
+}
+
+absl::Status CallPool::Start() {
+  const absl::MutexLock lock(&mutex_);
+  try {
+    keeper_ = std::thread([this] { Keep(); });
+  } catch (const std::system_error& error) {
+    return absl::ResourceExhaustedError(absl::StrCat("cannot start a thread: ", error.what()));
+  }
+  if (StartThread()) return absl::OkStatus();
+  return absl::ResourceExhaustedError("cannot start a thread");
+}
+
+void CallPool::Add(Task* task) {
+  const absl::MutexLock lock(&mutex_);
+  Enqueue({&task, 1});
+  WakeForTasks();
+}
+
+void CallPool::Enqueue(absl::Span<Task* const> tasks) {
+  for (Task* const task : tasks) {
+    const bool is_full = static_cast<int64_t>(queue_.size()) >= options_.max_queued;
+    if (is_full && task->MayBeRefused()) {
+      refusals_.emplace_back(task, RetryAfter(MonotonicNow()));
+    } else {
+      queue_.push_back(task);
+    }
+  }
+  queued_.store(static_cast<int64_t>(queue_.size()));
+  to_refuse_.store(static_cast<int64_t>(refusals_.size()));
+}
+
+// Refused calls return one after the other, as fast as the queue moves, behind those that wait.
+absl::Duration CallPool::RetryAfter(absl::Duration now) {
+  const absl::Duration step = std::max(interval_, absl::Microseconds(1));
+  const absl::Duration behind = now + step * static_cast<int64_t>(queue_.size());
+  const absl::Duration last = now + absl::Seconds(kLongestRetryAfterSeconds);
+  next_return_ = std::min(std::max(next_return_, behind) + step, last);
+  return next_return_ - now;
+}
+
+CallPool::Task* CallPool::Take(Turn& turn) {
+  turn.retry_after_ = absl::ZeroDuration();
+  turn.calls_ = 0;
+  if (!refusals_.empty() && refusing_.load() < kRefusers) {
+    Task* const task = refusals_.front().first;
+    turn.retry_after_ = refusals_.front().second;
+    refusals_.pop_front();
+    to_refuse_.store(static_cast<int64_t>(refusals_.size()));
+    refusing_.fetch_add(1);
+    return task;
+  }
+  if (queue_.empty() || running_.load() + entering_.load() >= options_.threads) return nullptr;
+  Task* const task = queue_.front();
+  queue_.pop_front();
+  queued_.store(static_cast<int64_t>(queue_.size()));
+  running_.fetch_add(1);
+  turn.since_ = MonotonicNow();
+  if (had_more_) interval_ += (turn.since_ - last_take_ - interval_) / 8;
+  last_take_ = turn.since_;
+  had_more_ = !queue_.empty();
+  return task;
+}
+
+void CallPool::WakeForTasks() {
+  const int32_t running = running_.load();
+  const int32_t entering = entering_.load();
+  if (entering > 0 && running < options_.threads) place_free_.Signal();
+  const bool may_run = !queue_.empty() && running + entering < options_.threads;
+  if (may_run || (!refusals_.empty() && refusing_.load() < kRefusers)) WakeOne();
+}
+
+void CallPool::WakeOne() {
+  if (signaled_ + starting_ > 0) return;
+  if (idle_ > 0) {
+    ++signaled_;
+    work_.Signal();
+  } else {
+    StartThread();  // or one that is busy looks for work when it is done
+  }
+}
+
+bool CallPool::StartThread() {
+  if (static_cast<int64_t>(threads_.size()) >= options_.max_threads) return false;
+  const auto self = threads_.emplace(threads_.end());
+  try {
+    *self = std::thread([this, self] { Main(self); });
+  } catch (const std::system_error& error) {
+    threads_.erase(self);
+    LOG_EVERY_T(ERROR, 1) << options_.name
+                          << ": cannot start a thread to serve calls: " << error.what() << "; "
+                          << threads_.size() << " run: raise the limit of processes (ulimit -u)";
+    return false;
+  }
+  ++starting_;
+  return true;
+}
+
+void CallPool::Main(Threads::iterator self) {
+  Turn turn(this);
+  const ObservedThread observed(&turn);
+  std::vector<Task*> ready;
+  const absl::MutexLock lock(&mutex_);
+  --starting_;
+  for (;;) {
+    if (Task* const task = Take(turn)) {
+      WakeForTasks();
+      if (!polls_.load() && keeper_rests_) keeper_wakes_.SignalAll();
+      {
+        const ScopedUnlock unlock(&mutex_);
+        task->Run(turn);
+      }
+      (turn.retry_after() > absl::ZeroDuration() ? refusing_ : running_).fetch_sub(1);
+      if (entering_.load() > 0) WakeForTasks();
+    } else if (stopping_) {
+      break;
+    } else if (!polls_.load()) {
+      Poll(ready);
+    } else if (surplus_ > 0) {
+      --surplus_;
+      break;
+    } else {
+      ++idle_;
+      work_.Wait(&mutex_);
+      --idle_;
+      least_idle_ = std::min(least_idle_, idle_);
+      signaled_ = std::max(signaled_ - 1, 0);
+    }
+  }
+  ended_.splice(ended_.end(), threads_, self);
+  thread_ended_.SignalAll();
+}
+
+void CallPool::Poll(std::vector<Task*>& ready) {
+  polls_.store(true);
+  ++polls_begun_;
+  ready.clear();
+  {
+    const ScopedUnlock unlock(&mutex_);
+    source_.Poll(ready);
+  }
+  polls_.store(false);
+  Enqueue(ready);
+  if (MonotonicNow() - trimmed_ > kTrim) Trim();
+}
+
+// Sees to it that somebody polls while calls take long. Rests while nothing happens.
+void CallPool::Keep() {
+  const absl::MutexLock lock(&mutex_);
+  for (int64_t seen = -1; !stopping_;) {
+    const bool is_same = seen == polls_begun_;
+    seen = polls_begun_;
+    if (is_same && polls_.load()) {
+      keeper_rests_ = true;
+      keeper_wakes_.WaitUntil(&mutex_, Deadline::In(absl::Hours(1)));
+      keeper_rests_ = false;
+      seen = -1;
+      continue;
+    }
+    if (is_same) WakeOne();
+    keeper_wakes_.WaitUntil(&mutex_, Deadline::In(kLongestVacancy));
+  }
+}
+
+void CallPool::Trim() {
+  trimmed_ = MonotonicNow();
+  surplus_ = std::max(least_idle_ - options_.threads, 0);
+  for (int32_t i = 0; i < surplus_ && idle_ > signaled_; ++i) {
+    ++signaled_;
+    work_.Signal();
+  }
+  least_idle_ = idle_;
+  if (ended_.empty()) return;
+  Threads ended;
+  ended.swap(ended_);
+  const ScopedUnlock unlock(&mutex_);
+  for (std::thread& thread : ended) thread.join();
+}
+
+void CallPool::Stop() {
+  Threads ended;
+  {
+    const absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+    work_.SignalAll();
+    keeper_wakes_.SignalAll();
+    source_.Interrupt();
+    while (!threads_.empty()) thread_ended_.Wait(&mutex_);
+    ended.swap(ended_);
+  }
+  for (std::thread& thread : ended) thread.join();
+  if (keeper_.joinable()) keeper_.join();
+}
+
+CallPoolFigures CallPool::figures() const {
+  const absl::MutexLock lock(&mutex_);
+  return {.queued = static_cast<int64_t>(queue_.size() + refusals_.size()),
+          .busy = running_.load() + refusing_.load(),
+          .threads = static_cast<int64_t>(threads_.size())};
+}
+
+}  // namespace cairn

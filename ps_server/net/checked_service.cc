@@ -1,0 +1,472 @@
+#include "ps_server/net/checked_service.h"
+
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/printable_text.h"
+#include "common/status.h"
+#include "thrift/errors.h"
+#include "thrift/limits.h"
+#include "thrift/number_limits.h"
+
+namespace cairn {
+namespace {
+
+absl::Status Beyond(absl::string_view field, int64_t found, absl::string_view unit, int64_t limit,
+                    absl::string_view limit_name) {
+  return WithReason(absl::InvalidArgumentError(absl::StrCat("field ", field, " has ", found, " ",
+                                                            unit, "; at most ", limit,
+                                                            " are allowed (", limit_name, ")")),
+                    wire::ErrorReason::LIMIT);
+}
+
+absl::Status CheckLength(absl::string_view field, const std::string& text, int64_t limit,
+                         absl::string_view limit_name) {
+  const auto bytes = static_cast<int64_t>(text.size());
+  return bytes <= limit ? absl::OkStatus() : Beyond(field, bytes, "bytes", limit, limit_name);
+}
+
+// Text of a caller's that reaches logs, errors and what tools show, or names a path.
+absl::Status CheckText(absl::string_view field, const std::string& text, int64_t limit,
+                       absl::string_view limit_name) {
+  RETURN_IF_ERROR(CheckLength(field, text, limit, limit_name));
+  const std::string control = FirstControlOf(text);
+  if (control.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("field ", field, " has the control character ",
+                                                 control, "; it is text of one line without any"));
+}
+
+absl::Status CheckItemCount(absl::string_view field, size_t count) {
+  const auto found = static_cast<int64_t>(count);
+  return found <= kMaxItemsPerCall
+             ? absl::OkStatus()
+             : Beyond(field, found, "entries", kMaxItemsPerCall, "kMaxItemsPerCall");
+}
+
+absl::Status CheckAtLeast(absl::string_view field, int64_t found, int64_t least) {
+  if (found >= least) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("field ", field, " is ", found, "; the least is ", least));
+}
+
+absl::Status CheckRange(absl::string_view field, int64_t found, int64_t least, int64_t most,
+                        absl::string_view limit_name) {
+  if (found >= least && found <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("field ", field, " is ", found, "; ", least,
+                                                 " to ", most, " (", limit_name, ") are allowed"));
+}
+
+absl::Status CheckIncarnation(absl::string_view field, int64_t found, int64_t least) {
+  return CheckRange(field, found, least, kMaxIncarnation, "kMaxIncarnation");
+}
+
+absl::Status CheckRows(absl::string_view field, int64_t found, int64_t least) {
+  return CheckRange(field, found, least, kMaxContributionRows, "kMaxContributionRows");
+}
+
+// Names of jobs and variables: letters, digits and `marks`.
+absl::Status CheckName(absl::string_view field, const std::string& name, int64_t limit,
+                       absl::string_view limit_name, absl::string_view marks) {
+  RETURN_IF_ERROR(CheckLength(field, name, limit, limit_name));
+  if (name.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("field ", field, " is empty"));
+  }
+  for (const char c : name) {
+    if (absl::ascii_isalnum(static_cast<unsigned char>(c))) continue;
+    if (marks.find(c) != absl::string_view::npos) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("field ", field, " has the byte ", static_cast<int>(static_cast<uint8_t>(c)),
+                     "; letters, digits and ", marks, " are allowed"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckJob(absl::string_view field, const std::string& job) {
+  return CheckName(field, job, kMaxJobNameBytes, "kMaxJobNameBytes", "_.-");
+}
+
+absl::Status CheckVariable(absl::string_view field, const std::string& name) {
+  return CheckName(field, name, kMaxVariableNameBytes, "kMaxVariableNameBytes", "_./-");
+}
+
+// What items of a push, an assign and a pull share. Adds the item's ids to `total_ids`.
+template <typename Item>
+absl::Status CheckTarget(const Item& item, int64_t& total_ids) {
+  RETURN_IF_ERROR(CheckVariable("variable", item.variable));
+  RETURN_IF_ERROR(CheckAtLeast("shard", item.shard, 0));
+  const auto selection = static_cast<int32_t>(item.selection);
+  if (selection < wire::Selection::WHOLE || selection > wire::Selection::KEYS) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("field selection is ", selection, "; it is 1 (WHOLE), 2 (ROWS) or 3 (KEYS)"));
+  }
+  if (selection == wire::Selection::WHOLE && !item.ids.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("field ids has ", item.ids.size(),
+                                                   " bytes; with selection WHOLE there are none"));
+  }
+  if (item.ids.size() % sizeof(int64_t) != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("field ids has ", item.ids.size(), " bytes, no multiple of 8: ids are int64"));
+  }
+  total_ids += static_cast<int64_t>(item.ids.size() / sizeof(int64_t));
+  if (total_ids > kMaxIdsPerCall) {
+    return Beyond("ids", total_ids, "entries, items together", kMaxIdsPerCall, "kMaxIdsPerCall");
+  }
+  return absl::OkStatus();
+}
+
+template <typename Item>
+absl::Status CheckDType(const Item& item) {
+  const auto dtype = static_cast<int32_t>(item.dtype);
+  if (dtype >= wire::DType::FLOAT32 && dtype <= wire::DType::INT64) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("field dtype is ", dtype, "; dtypes are 1 (float32) … 6 (int64)"));
+}
+
+absl::Status CheckItem(const wire::PushItem& item, int64_t& total_ids) {
+  RETURN_IF_ERROR(CheckTarget(item, total_ids));
+  return CheckDType(item);
+}
+
+absl::Status CheckSlot(const std::string& slot) {
+  return CheckText("slot", slot, kMaxSlotNameBytes, "kMaxSlotNameBytes");
+}
+
+absl::Status CheckItem(const wire::AssignItem& item, int64_t& total_ids) {
+  RETURN_IF_ERROR(CheckTarget(item, total_ids));
+  RETURN_IF_ERROR(CheckDType(item));
+  return CheckSlot(item.slot);
+}
+
+absl::Status CheckItem(const wire::PullItem& item, int64_t& total_ids) {
+  RETURN_IF_ERROR(CheckTarget(item, total_ids));
+  RETURN_IF_ERROR(CheckSlot(item.slot));
+  if (!item.__isset.held) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckAtLeast("held.boot_id", item.held.boot_id, 0));
+  RETURN_IF_ERROR(CheckAtLeast("held.mark", item.held.mark, 0));
+  if (item.selection == wire::Selection::WHOLE && item.slot.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "field held is for selection WHOLE (1) of the value, found ",
+      item.slot.empty() ? absl::StrCat("selection ", static_cast<int32_t>(item.selection))
+                        : absl::StrCat("slot \"", item.slot, "\""),
+      ": leave it out"));
+}
+
+template <typename Item>
+absl::Status CheckItems(const std::vector<Item>& items) {
+  RETURN_IF_ERROR(CheckItemCount("items", items.size()));
+  int64_t total_ids = 0;
+  for (size_t i = 0; i < items.size(); ++i) {
+    const absl::Status status = CheckItem(items[i], total_ids);
+    if (!status.ok()) return Annotate(status, absl::StrCat("items[", i, "]"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSequence(const wire::Sequence& sequence) {
+  RETURN_IF_ERROR(CheckAtLeast("sequence.sequence", sequence.sequence, 0));
+  RETURN_IF_ERROR(CheckAtLeast("sequence.after", sequence.after, 0));
+  return CheckLength("sequence.position", sequence.position, kMaxPositionBytes,
+                     "kMaxPositionBytes");
+}
+
+absl::Status CheckDecisions(const std::vector<wire::StepDecision>& decisions) {
+  const auto count = static_cast<int64_t>(decisions.size());
+  if (count > kMaxDecisionsPerCall) {
+    return Beyond("decisions", count, "entries", kMaxDecisionsPerCall, "kMaxDecisionsPerCall");
+  }
+  int64_t contributions = 0, before = 0;
+  for (const wire::StepDecision& decision : decisions) {
+    RETURN_IF_ERROR(CheckAtLeast("decisions.step", decision.step, before + 1));
+    before = decision.step;
+    contributions += static_cast<int64_t>(decision.contributions.size());
+    for (const wire::Contribution& named : decision.contributions) {
+      RETURN_IF_ERROR(CheckAtLeast("contributions.worker", named.worker, 0));
+      RETURN_IF_ERROR(CheckIncarnation("contributions.incarnation", named.incarnation, 1));
+      RETURN_IF_ERROR(CheckAtLeast("contributions.sequence", named.sequence, 1));
+      RETURN_IF_ERROR(CheckRows("contributions.rows", named.rows, 1));
+    }
+  }
+  if (contributions <= kMaxContributionsPerCall) return absl::OkStatus();
+  return Beyond("decisions", contributions, "contributions", kMaxContributionsPerCall,
+                "kMaxContributionsPerCall");
+}
+
+void Throw(const absl::Status& status) {
+  if (!status.ok()) throw ToServerError(status);
+}
+
+}  // namespace
+
+absl::Status CheckRequest(const wire::HelloRequest& request) {
+  RETURN_IF_ERROR(CheckJob("job", request.job));
+  RETURN_IF_ERROR(
+      CheckText("task_type", request.task_type, kMaxTaskTypeBytes, "kMaxTaskTypeBytes"));
+  RETURN_IF_ERROR(CheckText("origin", request.origin, kMaxOriginBytes, "kMaxOriginBytes"));
+  RETURN_IF_ERROR(CheckText("host_id", request.host_id, kMaxOriginBytes, "kMaxOriginBytes"));
+  RETURN_IF_ERROR(CheckAtLeast("worker", request.worker, -1));
+  RETURN_IF_ERROR(CheckIncarnation("incarnation", request.incarnation, 0));
+  RETURN_IF_ERROR(CheckAtLeast("step", request.step, -1));
+  RETURN_IF_ERROR(CheckAtLeast("begins_after_step", request.begins_after_step, 0));
+  return CheckAtLeast("expected_workers", request.expected_workers, 0);
+}
+
+absl::Status CheckRequest(const wire::Caller& caller) {
+  RETURN_IF_ERROR(CheckJob("caller.job", caller.job));
+  RETURN_IF_ERROR(CheckAtLeast("caller.worker", caller.worker, -1));
+  RETURN_IF_ERROR(CheckIncarnation("caller.incarnation", caller.incarnation, 0));
+  RETURN_IF_ERROR(CheckAtLeast("caller.boot_id", caller.boot_id, 0));
+  RETURN_IF_ERROR(CheckAtLeast("caller.through", caller.through, 0));
+  if (!caller.__isset.vitals) return absl::OkStatus();
+  RETURN_IF_ERROR(
+      CheckText("vitals.task", caller.vitals.task, kMaxTaskTypeBytes, "kMaxTaskTypeBytes"));
+  const auto gone = static_cast<int64_t>(caller.vitals.servers_gone.size());
+  if (gone <= kMaxGoneServers) return absl::OkStatus();
+  return Beyond("vitals.servers_gone", gone, "entries", kMaxGoneServers, "kMaxGoneServers");
+}
+
+absl::Status CheckRequest(const std::vector<wire::VariableSpec>& specs) {
+  RETURN_IF_ERROR(CheckItemCount("specs", specs.size()));
+  for (size_t i = 0; i < specs.size(); ++i) {
+    RETURN_IF_ERROR(CheckVariable(absl::StrCat("specs[", i, "].name"), specs[i].name));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRequest(const wire::PushRequest& request) {
+  RETURN_IF_ERROR(CheckRequest(request.caller));
+  RETURN_IF_ERROR(CheckSequence(request.sequence));
+  RETURN_IF_ERROR(CheckAtLeast("step", request.step, 0));
+  RETURN_IF_ERROR(CheckRows("rows", request.rows, request.step > 0 ? 1 : 0));
+  RETURN_IF_ERROR(CheckDecisions(request.decisions));
+  return CheckItems(request.items);
+}
+
+absl::Status CheckRequest(const wire::AssignRequest& request) {
+  RETURN_IF_ERROR(CheckRequest(request.caller));
+  RETURN_IF_ERROR(CheckSequence(request.sequence));
+  return CheckItems(request.items);
+}
+
+absl::Status CheckRequest(const wire::PullRequest& request) {
+  RETURN_IF_ERROR(CheckRequest(request.caller));
+  RETURN_IF_ERROR(CheckAtLeast("step", request.step, -1));
+  if (!(request.wait_seconds > 0 && request.wait_seconds <= kMaxWaitSeconds)) {
+    return absl::InvalidArgumentError(absl::StrCat("field wait_seconds is ", request.wait_seconds,
+                                                   "; it is above 0 and at most ", kMaxWaitSeconds,
+                                                   " (kMaxWaitSeconds)"));
+  }
+  RETURN_IF_ERROR(CheckAtLeast("decisions_after", request.decisions_after, -1));
+  RETURN_IF_ERROR(CheckAtLeast("all_durable_step", request.all_durable_step, 0));
+  RETURN_IF_ERROR(CheckDecisions(request.decisions));
+  return CheckItems(request.items);
+}
+
+absl::Status CheckRequest(const wire::DescribeRequest& request) {
+  RETURN_IF_ERROR(CheckRequest(request.caller));
+  RETURN_IF_ERROR(CheckItemCount("variables", request.variables.size()));
+  for (const std::string& name : request.variables) {
+    RETURN_IF_ERROR(CheckVariable("variables", name));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRequest(const wire::ScanRequest& request) {
+  RETURN_IF_ERROR(CheckRequest(request.caller));
+  RETURN_IF_ERROR(CheckVariable("variable", request.variable));
+  RETURN_IF_ERROR(CheckSlot(request.slot));
+  RETURN_IF_ERROR(CheckAtLeast("max_rows", request.max_rows, 1));
+  if (request.max_rows <= kMaxScanRows) return absl::OkStatus();
+  return Beyond("max_rows", request.max_rows, "rows", kMaxScanRows, "kMaxScanRows");
+}
+
+absl::Status CheckRequest(const wire::CheckpointRequest& request) {
+  RETURN_IF_ERROR(CheckRequest(request.caller));
+  RETURN_IF_ERROR(CheckText("directory", request.directory, kMaxPathBytes, "kMaxPathBytes"));
+  return CheckName("name", request.name, kMaxCheckpointNameBytes, "kMaxCheckpointNameBytes", "_.-");
+}
+
+absl::Status CheckRequest(const wire::RestoreRequest& request) {
+  RETURN_IF_ERROR(CheckRequest(request.caller));
+  RETURN_IF_ERROR(CheckItemCount("folders", request.folders.size()));
+  for (const wire::RestoreFolder& folder : request.folders) {
+    RETURN_IF_ERROR(CheckText("path", folder.path, kMaxPathBytes, "kMaxPathBytes"));
+    for (const wire::CheckpointFile& file : folder.files) {
+      RETURN_IF_ERROR(CheckText("files.name", file.name, kMaxPathBytes, "kMaxPathBytes"));
+      RETURN_IF_ERROR(CheckAtLeast("files.bytes", file.bytes, 0));
+    }
+  }
+  for (const wire::CheckpointWorker& worker : request.workers) {
+    RETURN_IF_ERROR(
+        CheckLength("position", worker.position, kMaxPositionBytes, "kMaxPositionBytes"));
+    RETURN_IF_ERROR(CheckAtLeast("worker", worker.worker, 0));
+    RETURN_IF_ERROR(CheckIncarnation("workers.incarnation", worker.incarnation, 0));
+    RETURN_IF_ERROR(CheckAtLeast("workers.sequence", worker.sequence, 0));
+  }
+  if (!request.from_job.empty()) return CheckJob("from_job", request.from_job);
+  return absl::OkStatus();
+}
+
+absl::Status CheckRequest(const wire::MoveRequest& request) {
+  RETURN_IF_ERROR(CheckRequest(request.caller));
+  RETURN_IF_ERROR(CheckVariable("variable", request.variable));
+  const auto action = static_cast<int32_t>(request.action);
+  if (action < wire::MoveAction::PREPARE || action > wire::MoveAction::DECIDED) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("field action is ", action, "; it is 1 (PREPARE) … 8 (DECIDED)"));
+  }
+  RETURN_IF_ERROR(CheckAtLeast("map_version", request.map_version, 2));
+  RETURN_IF_ERROR(CheckAtLeast("source", request.source, 0));
+  RETURN_IF_ERROR(CheckAtLeast("target", request.target, 0));
+  RETURN_IF_ERROR(CheckItemCount("shards", request.shards.size()));
+  RETURN_IF_ERROR(CheckAtLeast("step", request.step, 0));
+  RETURN_IF_ERROR(CheckAtLeast("max_bytes", request.max_bytes, kLeastMoveBytes));
+  if (request.max_bytes > kMaxMoveBytes) {
+    return Beyond("max_bytes", request.max_bytes, "bytes", kMaxMoveBytes, "kMaxMoveBytes");
+  }
+  if (request.hold_seconds > 0 && request.hold_seconds <= kMaxHoldSeconds) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("field hold_seconds is ", request.hold_seconds,
+                                                 "; it is above 0 and at most ", kMaxHoldSeconds,
+                                                 " (kMaxHoldSeconds)"));
+}
+
+absl::Status CheckRequest(const wire::ChangeMembersRequest& request) {
+  RETURN_IF_ERROR(CheckRequest(request.caller));
+  const auto action = static_cast<int32_t>(request.action);
+  if (action < wire::MembersAction::ADD || action > wire::MembersAction::REMOVE) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("field action is ", action, "; it is 1 (ADD) … 3 (REMOVE)"));
+  }
+  RETURN_IF_ERROR(CheckAtLeast("index", request.index, 0));
+  if (request.index >= kMaxServers) {
+    return Beyond("index", request.index, "servers", kMaxServers - 1, "kMaxServers - 1");
+  }
+  return CheckText("address", request.address, kMaxAddressBytes, "kMaxAddressBytes");
+}
+
+void CheckedService::CheckReader(bool only_asks) const {
+  if (only_asks || identity_ == nullptr || !identity_->reads_only()) return;
+  Throw(absl::PermissionDeniedError(
+      "the caller has the role reader, and speaks for a worker: a reader leaves worker at -1, "
+      "announces no step and brings no decisions; use a certificate or a token with role worker"));
+}
+
+void CheckedService::CheckReader(const wire::Caller& caller) const {
+  CheckReader(caller.worker == -1 && caller.incarnation == 0 && caller.through == 0);
+}
+
+void CheckedService::hello(wire::HelloReply& reply, const wire::HelloRequest& request) {
+  CheckReader(request.worker == -1 && request.incarnation == 0);
+  Throw(CheckRequest(request));
+  service_.hello(reply, request);
+  if (on_hello_ != nullptr) on_hello_(request, reply);
+}
+
+void CheckedService::heartbeat(wire::ServerState& reply, const wire::Caller& caller) {
+  Throw(CheckRequest(caller));
+  service_.heartbeat(reply, caller);
+}
+
+void CheckedService::leave(wire::ServerState& reply, const wire::Caller& caller) {
+  Throw(CheckRequest(caller));
+  service_.leave(reply, caller);
+}
+
+void CheckedService::create_variables(wire::ServerState& reply, const wire::Caller& caller,
+                                      const std::vector<wire::VariableSpec>& specs) {
+  Throw(CheckRequest(caller));
+  Throw(CheckRequest(specs));
+  service_.create_variables(reply, caller, specs);
+}
+
+void CheckedService::push(wire::PushReply& reply, const wire::PushRequest& request) {
+  Throw(CheckRequest(request));
+  service_.push(reply, request);
+}
+
+void CheckedService::assign(wire::PushReply& reply, const wire::AssignRequest& request) {
+  Throw(CheckRequest(request));
+  service_.assign(reply, request);
+}
+
+void CheckedService::pull(wire::PullReply& reply, const wire::PullRequest& request) {
+  CheckReader(request.caller);
+  CheckReader(request.step == 0 && request.decisions.empty() && request.all_durable_step == 0);
+  Throw(CheckRequest(request));
+  service_.pull(reply, request);
+}
+
+void CheckedService::step(wire::StepReply& reply, const wire::StepRequest& request) {
+  Throw(CheckRequest(request.push));
+  Throw(CheckRequest(request.pull));
+  service_.step(reply, request);
+}
+
+void CheckedService::describe(wire::DescribeReply& reply, const wire::DescribeRequest& request) {
+  CheckReader(request.caller);
+  Throw(CheckRequest(request));
+  service_.describe(reply, request);
+}
+
+void CheckedService::scan(wire::ScanReply& reply, const wire::ScanRequest& request) {
+  CheckReader(request.caller);
+  Throw(CheckRequest(request));
+  service_.scan(reply, request);
+}
+
+void CheckedService::flush(wire::ServerState& reply, const wire::Caller& caller) {
+  Throw(CheckRequest(caller));
+  service_.flush(reply, caller);
+}
+
+void CheckedService::why(wire::WhyReply& reply, const wire::Caller& caller) {
+  CheckReader(caller);
+  Throw(CheckRequest(caller));
+  service_.why(reply, caller);
+}
+
+void CheckedService::drop_job(wire::ServerState& reply, const wire::Caller& caller) {
+  Throw(CheckRequest(caller));
+  service_.drop_job(reply, caller);
+}
+
+void CheckedService::checkpoint(wire::CheckpointReply& reply,
+                                const wire::CheckpointRequest& request) {
+  Throw(CheckRequest(request));
+  service_.checkpoint(reply, request);
+}
+
+void CheckedService::drop_checkpoint(wire::ServerState& reply,
+                                     const wire::CheckpointRequest& request) {
+  Throw(CheckRequest(request));
+  service_.drop_checkpoint(reply, request);
+}
+
+void CheckedService::restore(wire::RestoreReply& reply, const wire::RestoreRequest& request) {
+  Throw(CheckRequest(request));
+  service_.restore(reply, request);
+}
+
+void CheckedService::move(wire::MoveReply& reply, const wire::MoveRequest& request) {
+  Throw(CheckRequest(request));
+  service_.move(reply, request);
+}
+
+void CheckedService::members(wire::Members& reply, const wire::Caller& caller) {
+  Throw(CheckRequest(caller));
+  service_.members(reply, caller);
+}
+
+void CheckedService::change_members(wire::ChangeMembersReply& reply,
+                                    const wire::ChangeMembersRequest& request) {
+  Throw(CheckRequest(request));
+  service_.change_members(reply, request);
+}
+
+void CheckedService::drain(wire::ServerState& reply, const wire::Caller& caller) {
+  Throw(CheckRequest(caller));
+  service_.drain(reply, caller);
+}
+
+}  // namespace cairn

@@ -1,0 +1,364 @@
+#include "ps_server/net/connection.h"
+
+#include <sys/socket.h>
+#include <thrift/TApplicationException.h>
+#include <thrift/transport/TSocket.h>
+
+#include <new>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/config/cluster_config.h"
+#include "common/log.h"
+#include "common/printable_text.h"
+#include "common/status.h"
+#include "ps_server/engine/engine.h"
+#include "ps_server/core/reply_holds.h"
+#include "thrift/ParameterServer.h"
+#include "thrift/bulk_protocol.h"
+#include "thrift/bulk_transport.h"
+#include "ps_server/net/checked_service.h"
+#include "thrift/errors.h"
+#include "thrift/limits.h"
+#include "thrift/local/local_socket.h"
+#include "thrift/security/guarded_processor.h"
+
+namespace cairn {
+namespace {
+
+using apache::thrift::TApplicationException;
+using apache::thrift::protocol::TProtocolException;
+using apache::thrift::transport::TSocket;
+using apache::thrift::transport::TTransportException;
+
+// A peer that made its last two calls with less between them is likely to make another one at once.
+constexpr absl::Duration kCallsBack = absl::Milliseconds(1);
+
+// Anyone can make these lines appear, so they are rationed.
+#define LOG_RATIONED(severity) LOG_EVERY_T(severity, 1)
+
+// Why a message could not be read to its end.
+absl::Status RefusalOf(const TProtocolException& error) {
+  if (const auto* refused = dynamic_cast<const RefusedMessage*>(&error)) return refused->status();
+  if (error.getType() == TProtocolException::DEPTH_LIMIT) {
+    return WithReason(
+        absl::InvalidArgumentError(absl::StrCat("structs are nested deeper than ", kMaxNestingDepth,
+                                                " (kMaxNestingDepth)")),
+        wire::ErrorReason::LIMIT);
+  }
+  return absl::InvalidArgumentError(absl::StrCat("malformed message: ", error.what()));
+}
+
+BulkTransportOptions TransportOptions(ConnectionHost& host, std::string peer) {
+  BulkTransportOptions options;
+  options.peer = std::move(peer);
+  options.max_message_bytes = host.options().max_message_bytes;
+  options.stall = absl::Seconds(host.options().stall_seconds);
+  options.idle = absl::Seconds(host.options().idle_seconds);
+  Engine* const engine = &host.engine();
+  options.acquire = [engine](int64_t bytes) { return engine->AcquireMessage(bytes); };
+  options.release = [engine](int64_t bytes) { engine->ReleaseMessage(bytes); };
+  return options;
+}
+
+}  // namespace
+
+ConnectionOrigin ConnectionOrigin::Of(TSocket& socket) {
+  const std::string host = socket.getPeerAddress();
+  return {host, HostPortText(host, socket.getPeerPort())};
+}
+
+ConnectionOrigin ConnectionOrigin::Of(const LocalPeer& peer) {
+  return {"this host", absl::StrCat("process ", peer.pid, " of this host"), /*is_local=*/true};
+}
+
+void RefusePeer(ConnectionHost& host, const std::shared_ptr<TSocket>& socket, bool is_tls_expected,
+                const std::string& why) {
+  const std::string peer = HostPortText(socket->getPeerAddress(), socket->getPeerPort());
+  const auto transport = std::make_shared<BulkTransport>(socket, TransportOptions(host, peer));
+  BulkProtocol protocol(transport);
+  const TApplicationException exception(is_tls_expected
+                                            ? TApplicationException::UNSUPPORTED_CLIENT_TYPE
+                                            : TApplicationException::INTERNAL_ERROR,
+                                        absl::StrCat(host.name(), " ", why));
+  LOG_RATIONED(WARNING) << exception.what();
+  try {
+    protocol.writeMessageBegin("", apache::thrift::protocol::T_EXCEPTION, 0);
+    exception.write(&protocol);
+    transport->flush();
+    ::shutdown(socket->getSocketFD(), SHUT_WR);
+  } catch (const TTransportException&) {
+    // It has gone already.
+  }
+}
+
+// What it takes to serve calls of a peer that may make some.
+struct Connection::Calls {
+  Calls(Connection& connection, ServerSecurity::Entry entry)
+      : guard(std::move(entry.guard)),
+        has_records(entry.stream != nullptr),
+        transport(std::make_shared<BulkTransport>(
+            connection.socket_, TransportOptions(connection.host_, std::move(entry.peer)),
+            std::move(entry.stream))),
+        protocol(std::make_shared<BulkProtocol>(transport)),
+        processor(
+            std::make_shared<CheckedService>(
+                connection.host_.engine().service(), &guard.identity(),
+                [&connection, this](const wire::HelloRequest& request, wire::HelloReply& reply) {
+                  connection.Offer(guard, request, reply);
+                }),
+            guard, *transport,
+            [&connection](const absl::Status& status) { connection.LogRefusal(status); },
+            [&connection, this] {
+              connection.host_.NoteProof(connection);
+              transport->LiftProof();
+            }) {}
+
+  PeerGuard guard;
+  const bool has_records;  // below the messages: what is readable may be a part of one
+  const std::shared_ptr<BulkTransport> transport;
+  const std::shared_ptr<BulkProtocol> protocol;
+  GuardedProcessor processor;
+};
+
+Connection::Connection(ConnectionHost* host, std::shared_ptr<TSocket> socket,
+                       ConnectionOrigin origin)
+    : host_(*host),
+      socket_(std::move(socket)),
+      fd_(socket_->getSocketFD()),
+      origin_(std::move(origin)),
+      proof_(Deadline::In(absl::Seconds(host_.security().asks() || origin_.is_local
+                                            ? host_.options().handshake_seconds
+                                            : host_.options().idle_seconds))) {}
+
+Connection::~Connection() = default;
+
+void Connection::Begin() { host_.loop().Rest(*this, ConnectionLoop::Until::kReadable, proof_); }
+
+void Connection::Tidy() {
+  if (calls_ != nullptr) calls_->transport->GiveBuffersBack();
+}
+
+void Connection::ShutDown(int how) const { ::shutdown(fd_, how); }
+
+void Connection::Close() { socket_->close(); }
+
+// A peer that is not known yet has its place by --max_handshakes.
+bool Connection::MayBeRefused() const { return calls_ != nullptr && calls_->guard.proven(); }
+
+void Connection::Run(CallPool::Turn& turn) {
+  Next next = Next::kEnd;
+  try {
+    next = Proceed(turn);
+  } catch (const TTransportException& error) {
+    const auto type = error.getType();
+    if (type == TTransportException::TIMED_OUT || type == TTransportException::CORRUPTED_DATA) {
+      LOG_RATIONED(WARNING) << host_.name()
+                            << ": closing a connection: " << PrintableText(error.what());
+    } else {
+      VLOG(1) << host_.name() << ": " << PrintableText(error.what());
+    }
+  } catch (const std::exception& error) {
+    LOG_RATIONED(ERROR) << host_.name()
+                        << ": closing a connection: " << PrintableText(error.what());
+  }
+  ConnectionLoop& loop = host_.loop();
+  if (next == Next::kEnd) {
+    calls_.reset();  // with its farewell, while the socket is open
+    rings_memory_.reset();
+    return host_.End(*this);
+  }
+  if (next == Next::kQueue) return loop.Queue(*this);
+  const bool is_known = calls_ != nullptr && calls_->guard.proven();
+  const Deadline deadline =
+      is_known ? Deadline::In(absl::Seconds(host_.options().idle_seconds)) : proof_;
+  if (calls_ != nullptr) calls_->transport->Rest();
+  // TLS has 200 KiB more of them than a plain connection, and calls that cost more than this.
+  if (calls_ != nullptr && calls_->has_records && !is_local()) calls_->transport->GiveBuffersBack();
+  loop.Rest(*this,
+            next == Next::kRestForRoom ? ConnectionLoop::Until::kWritable
+                                       : ConnectionLoop::Until::kReadable,
+            deadline);
+}
+
+Connection::Next Connection::Proceed(CallPool::Turn& turn) {
+  if (!is_open_) {
+    const Next next = is_local() ? OpenLocally() : Open();
+    if (next != Next::kServe) return next;
+    is_open_ = true;
+  }
+  if (handshake_ != nullptr) {
+    const Next next = Shake();
+    if (next != Next::kServe) return next;
+  }
+  return ServeCalls(turn);
+}
+
+// Whether the peer begins as this port wants it; told so if it does not.
+Connection::Next Connection::Open() {
+  const std::optional<Opening> opening = OpeningOf(fd_);
+  if (!opening.has_value() && !proof_.Expired()) return Next::kRest;
+  if (!opening.has_value()) {
+    LOG_RATIONED(WARNING) << host_.name() << ": closing a connection: " << origin_.peer
+                          << " sent nothing in time";
+    return Next::kEnd;
+  }
+  if (*opening == Opening::kNothing) return Next::kEnd;
+  const bool has_tls = host_.security().has_tls();
+  if (has_tls && *opening == Opening::kThrift) {
+    RefusePeer(host_, socket_, /*is_tls_expected=*/true,
+               absl::StrCat("speaks TLS alone, and ", origin_.peer,
+                            " called without: give --tls_certificate, --tls_key and --tls_ca"));
+  } else if (!has_tls && *opening == Opening::kTls) {
+    LOG_RATIONED(WARNING) << host_.name() << ": refused: " << origin_.peer
+                          << " speaks TLS, and this server was started without: give it "
+                             "--tls_certificate, --tls_key and --tls_ca";
+    SendAlert(fd_, PlainAlert::kNoTlsHere);
+  } else {  // anything else is refused by what reads it
+    if (!has_tls) {
+      Enter(host_.security().Enter(nullptr, origin_.peer));
+      return Next::kServe;
+    }
+    absl::StatusOr<std::unique_ptr<TlsStream>> begun =
+        host_.security().BeginHandshake(fd_, origin_.peer);
+    if (begun.ok()) {
+      handshake_ = *std::move(begun);
+      return Next::kServe;
+    }
+    LOG_RATIONED(WARNING) << host_.name()
+                          << ": refused: " << PrintableText(begun.status().message());
+  }
+  Drain();
+  return Next::kEnd;
+}
+
+Connection::Next Connection::Shake() {
+  const absl::StatusOr<TlsStream::Stage> stage = handshake_->Step(proof_);
+  if (!stage.ok()) {
+    LOG_RATIONED(WARNING) << host_.name()
+                          << ": refused: " << PrintableText(stage.status().message());
+    // So that the peer reads the alert, not a reset.
+    if (!host_.stopping()) Drain();
+    return Next::kEnd;
+  }
+  if (*stage == TlsStream::Stage::kNeedsBytes) return Next::kRest;
+  if (*stage == TlsStream::Stage::kNeedsRoom) return Next::kRestForRoom;
+  Enter(host_.security().Enter(std::move(handshake_), origin_.peer));
+  return Next::kServe;
+}
+
+Connection::Next Connection::OpenLocally() {
+  absl::StatusOr<std::optional<LocalEntry>> entered =
+      EnterLocally(*host_.local_door(), host_.engine(), fd_, origin_.peer);
+  if (entered.ok() && !entered->has_value()) {
+    if (!proof_.Expired()) return Next::kRest;
+    entered = absl::DeadlineExceededError("it sent nothing in time");
+  }
+  if (absl::IsCancelled(entered.status())) return Next::kEnd;
+  SendVerdict(fd_, entered.status());
+  if (!entered.ok()) {
+    LOG_RATIONED(WARNING) << host_.name() << ": refused: local transport: " << origin_.peer << ": "
+                          << entered.status().message();
+    return Next::kEnd;
+  }
+  rings_memory_ = std::make_unique<MessageMemory>(std::move((*entered)->memory));
+  Enter(std::move((*entered)->entry));
+  return Next::kServe;
+}
+
+void Connection::Offer(const PeerGuard& guard, const wire::HelloRequest& request,
+                       wire::HelloReply& reply) {
+  LocalDoor* const door = host_.local_door();
+  if (door == nullptr || is_local() || request.host_id.empty()) return;
+  std::optional<wire::LocalEndpoint> endpoint =
+      door->Offer(request.host_id, guard, calls_->transport->peer());
+  if (endpoint.has_value()) reply.__set_local(*std::move(endpoint));
+}
+
+void Connection::Enter(ServerSecurity::Entry entry) {
+  calls_ = std::make_unique<Calls>(*this, std::move(entry));
+  if (calls_->guard.proven()) {
+    host_.NoteProof(*this);
+  } else {
+    calls_->transport->AwaitProof(kMaxUnprovenMessageBytes, proof_);
+  }
+}
+
+void Connection::Drain() { BulkTransport(socket_, TransportOptions(host_, origin_.peer)).Drain(); }
+
+void Connection::LogRefusal(const absl::Status& status) const {
+  if (ReasonOf(status) == wire::ErrorReason::BUSY) host_.NoteBusy();
+  LOG_RATIONED(WARNING) << host_.name() << ": refused: call from " << calls_->transport->peer()
+                        << ": " << PrintableText(status.message());
+}
+
+Connection::Next Connection::ServeCalls(CallPool::Turn& turn) {
+  BulkTransport& transport = *calls_->transport;
+  if (expired() && calls_->guard.proven()) {
+    const absl::Status rested = transport.RestedTooLong();
+    if (!rested.ok()) {
+      throw TTransportException(TTransportException::TIMED_OUT, std::string(rested.message()));
+    }
+  }
+  transport.Wake();
+  // What is readable may be the first part of a record.
+  const bool is_call =
+      !calls_->has_records || expired() || transport.HasBytes() || transport.HasNews();
+  if (!is_call) return Next::kRest;
+  absl::Status refusal;
+  try {
+    return ServeEach(turn);
+  } catch (const TProtocolException& error) {
+    refusal = RefusalOf(error);
+  } catch (const std::bad_alloc&) {
+    refusal = absl::ResourceExhaustedError("no memory for the request");
+  }
+  return Refuse(refusal);
+}
+
+absl::Status Connection::Busy(absl::Duration retry_after) const {
+  const absl::Duration after = absl::Ceil(retry_after, absl::Milliseconds(1));
+  return BusyError(
+      absl::StrCat(host_.name(), " is busy: ", host_.options().max_queued_calls,
+                   " calls wait to be served, all that max_queued_calls allows: retry after ",
+                   absl::FormatDuration(after), "; more servers make room, or --max_queued_calls"),
+      after);
+}
+
+Connection::Next Connection::ServeEach(CallPool::Turn& turn) {
+  BulkTransport& transport = *calls_->transport;
+  ReplyHolds replies;
+  for (;;) {
+    if (host_.stopping()) return Next::kEnd;
+    const bool calls_back = MonotonicNow() - answered_ < kCallsBack;
+    if (turn.retry_after() > absl::ZeroDuration()) {
+      calls_->processor.RefuseNext(Busy(turn.retry_after()));
+    }
+    if (!calls_->processor.process(calls_->protocol, calls_->protocol, nullptr)) return Next::kEnd;
+    host_.NoteCall(transport.max_message_bytes() - transport.remaining_bytes(),
+                   transport.written_bytes());
+    transport.EndMessage();
+    replies.Release();
+    answered_ = MonotonicNow();
+    if (transport.HasBytes()) {
+      if (!turn.GoesOn()) return Next::kQueue;
+    } else if (!calls_back || !turn.Linger([&] { return transport.Linger(); })) {
+      // What has come may have found no place.
+      return transport.HasBytes() ? Next::kQueue : Next::kRest;
+    }
+  }
+}
+
+// Answers a message that was not read to its end; nothing else can follow it.
+Connection::Next Connection::Refuse(const absl::Status& refusal) {
+  BulkTransport& transport = *calls_->transport;
+  transport.EndMessage();
+  LogRefusal(refusal);
+  AnswerError(*calls_->protocol, transport,
+              Annotate(refusal, absl::StrCat("call from ", transport.peer())));
+  transport.Drain();
+  return Next::kEnd;
+}
+
+}  // namespace cairn

@@ -1,0 +1,393 @@
+#include "ps_server/net/listener.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <thrift/TOutput.h>
+#include <thrift/transport/TServerSocket.h>
+#include <thrift/transport/TSocket.h>
+
+#include <algorithm>
+#include <atomic>
+#include <list>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/config/cluster_config.h"
+#include "common/log.h"
+#include "common/metrics/slotted.h"
+#include "common/monotonic_cond_var.h"
+#include "common/status.h"
+#include "ps_server/net/call_pool.h"
+#include "ps_server/net/connection.h"
+#include "ps_server/net/connection_loop.h"
+#include "ps_server/engine/engine.h"
+#include "ps_server/net/local_door.h"
+#include "thrift/limits.h"
+#include "thrift/local/local_socket.h"
+#include "thrift/security/server_security.h"
+
+namespace cairn {
+namespace {
+
+using apache::thrift::transport::TServerSocket;
+using apache::thrift::transport::TSocket;
+using apache::thrift::transport::TTransportException;
+
+// Running calls may still send their replies this long after Stop.
+constexpr absl::Duration kStopGrace = absl::Seconds(1);
+// Pause after accept failed, out of descriptors or memory: others may close some.
+constexpr absl::Duration kAcceptPause = absl::Milliseconds(100);
+// A deadline of a connection that rests is noticed so much later at most, and where it is short by
+// a quarter of it.
+constexpr absl::Duration kTick = absl::Seconds(1);
+constexpr absl::Duration kShortestTick = absl::Milliseconds(5);
+// Peers that vanished without a word are noticed after idle + interval * count seconds.
+constexpr int kKeepAliveIdleSeconds = 60;
+constexpr int kKeepAliveIntervalSeconds = 10;
+constexpr int kKeepAliveCount = 6;
+
+// Anyone can make these lines appear, so they are rationed.
+#define LOG_RATIONED(severity) LOG_EVERY_T(severity, 1)
+
+template <typename Number>
+absl::Status Within(absl::string_view flag, Number found, Number least, Number most) {
+  if (found >= least && found <= most) return absl::OkStatus();  // not so for NaN
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", flag, " is ", found, "; it is ", least, " … ", most));
+}
+
+absl::Status Validate(const ListenerOptions& options) {
+  RETURN_IF_ERROR(Within("port", options.port, 0, 65535));
+  RETURN_IF_ERROR(Within("max_message_bytes", options.max_message_bytes, kLowestMaxMessageBytes,
+                         kHighestMaxMessageBytes));
+  RETURN_IF_ERROR(Within("max_connections", options.max_connections, 1, kHighestMaxConnections));
+  RETURN_IF_ERROR(Within("max_connections_per_peer", options.max_connections_per_peer, 1,
+                         kHighestMaxConnections));
+  RETURN_IF_ERROR(
+      Within("stall_seconds", options.stall_seconds, kLowestStallSeconds, kHighestStallSeconds));
+  RETURN_IF_ERROR(
+      Within("idle_seconds", options.idle_seconds, kLowestIdleSeconds, kHighestIdleSeconds));
+  RETURN_IF_ERROR(Within("handshake_seconds", options.handshake_seconds, kLowestHandshakeSeconds,
+                         kHighestHandshakeSeconds));
+  RETURN_IF_ERROR(Within("max_handshakes", options.max_handshakes, 1, kHighestMaxHandshakes));
+  RETURN_IF_ERROR(Within("serving_threads", options.serving_threads, 0, kHighestServingThreads));
+  RETURN_IF_ERROR(Within("max_queued_calls", options.max_queued_calls, 1, kHighestMaxConnections));
+  return options.security.CheckMayListen(options.host);
+}
+
+ListenerOptions WithDefaults(ListenerOptions options) {
+  if (options.serving_threads == 0) options.serving_threads = DefaultServingThreads();
+  return options;
+}
+
+absl::Duration TickOf(const ListenerOptions& options) {
+  const double shortest = std::min(options.idle_seconds, options.handshake_seconds);
+  return std::clamp(absl::Seconds(shortest / 4), kShortestTick, kTick);
+}
+
+// Thrift's own messages to standard error become log lines.
+void LogThriftOutput() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    apache::thrift::GlobalOutput.setOutputFunction(
+        [](const char* text) { LOG_RATIONED(INFO) << "thrift: " << text; });
+  });
+}
+
+void KeepAlive(int fd) {
+  const auto set = [fd](int level, int name, int value) {
+    ::setsockopt(fd, level, name, &value, sizeof(value));
+  };
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveIdleSeconds);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, kKeepAliveIntervalSeconds);
+  set(IPPROTO_TCP, TCP_KEEPCNT, kKeepAliveCount);
+}
+
+class ListenerImpl : public Listener, public ConnectionHost {
+ public:
+  ListenerImpl(Engine& engine, const ListenerOptions& options,
+               std::unique_ptr<ServerSecurity> security)
+      : engine_(engine),
+        options_(WithDefaults(options)),
+        security_(std::move(security)),
+        socket_(options.host, options.port) {}
+  ~ListenerImpl() override { Stop(); }
+
+  absl::Status Listen();
+  std::string address() const override { return address_; }
+  ListenerFigures figures() const override;
+  void Stop() override;
+
+ private:
+  // By address, which stays.
+  using Connections = absl::flat_hash_map<const Connection*, std::unique_ptr<Connection>>;
+
+  const std::string& name() const override { return address_; }
+  const ListenerOptions& options() const override { return options_; }
+  Engine& engine() override { return engine_; }
+  ServerSecurity& security() override { return *security_; }
+  LocalDoor* local_door() override { return local_door_.get(); }
+  ConnectionLoop& loop() override { return *loop_; }
+  bool stopping() const override { return stopping_.load(); }
+  void NoteProof(Connection& connection) override;
+  void NoteCall(int64_t received_bytes, int64_t sent_bytes) override;
+  void NoteBusy() override { refused_calls_.Add(1); }
+  void End(Connection& connection) override;
+
+  void OpenLocalDoor();
+  void AcceptLoop();
+  void Admit(const std::shared_ptr<TSocket>& socket, ConnectionOrigin origin);
+  void Refuse(const std::shared_ptr<TSocket>& socket, bool is_local, const std::string& refusal);
+  std::string WhyFull(const std::string& host) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void MakeRoomForProof() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ShutDownAll(int how) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  Engine& engine_;
+  const ListenerOptions options_;
+  const std::unique_ptr<ServerSecurity> security_;
+  TServerSocket socket_;
+  std::string address_;
+  std::atomic<bool> stopping_ = false;
+  std::thread accept_thread_;
+  absl::Mutex stop_mutex_;  // one Stop at a time
+  SlottedCount received_bytes_;
+  SlottedCount sent_bytes_;
+  SlottedCount refused_calls_;
+  mutable absl::Mutex mutex_;
+  int64_t accepted_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t refused_ ABSL_GUARDED_BY(mutex_) = 0;
+  Connections connections_ ABSL_GUARDED_BY(mutex_);
+  std::list<Connection*> unproven_ ABSL_GUARDED_BY(mutex_);  // the oldest first
+  absl::flat_hash_map<std::string, int32_t> open_of_host_ ABSL_GUARDED_BY(mutex_);
+  MonotonicCondVar changed_;  // connections_, or stopping_
+  // From Listen on.
+  std::unique_ptr<ConnectionLoop> loop_;
+  std::unique_ptr<CallPool> pool_;
+  std::unique_ptr<LocalDoor> local_door_;
+};
+
+absl::Status ListenerImpl::Listen() {
+  socket_.setInterruptableChildren(false);  // Stop shuts their sockets down: no poll per read
+  try {
+    socket_.listen();
+  } catch (const TTransportException& error) {
+    return absl::UnavailableError(absl::StrCat(
+        "listen on ", HostPortText(options_.host, options_.port), ": ", error.what(),
+        "; name a free port (0 finds one) and an address of this machine in the cluster file"));
+  }
+  address_ = HostPortText(options_.host, socket_.getPort());
+  loop_ = std::make_unique<ConnectionLoop>(TickOf(options_));
+  pool_ = std::make_unique<CallPool>(
+      CallPoolOptions{.name = address_,
+                      .threads = options_.serving_threads,
+                      .max_threads = options_.max_connections + options_.serving_threads,
+                      .max_queued = options_.max_queued_calls},
+      loop_.get());
+  RETURN_IF_ERROR(loop_->Open(pool_.get()));
+  RETURN_IF_ERROR(pool_->Start());
+  OpenLocalDoor();
+  accept_thread_ = std::thread([this] { AcceptLoop(); });
+  return absl::OkStatus();
+}
+
+void ListenerImpl::OpenLocalDoor() {
+  if (options_.local_transport == LocalTransport::kOff) return;
+  const LocalDoorOptions options = {
+      .name = address_,
+      .transport = options_.local_transport,
+      .max_tickets = static_cast<size_t>(options_.max_handshakes),
+      .ticket_life = absl::Seconds(options_.handshake_seconds),
+  };
+  absl::StatusOr<std::unique_ptr<LocalDoor>> door = LocalDoor::Open(options);
+  if (!door.ok()) {
+    LOG(INFO) << address_ << " has no local transport, TCP alone: " << door.status().message();
+    return;
+  }
+  local_door_ = *std::move(door);
+  local_door_->Start([this](Descriptor fd, const LocalPeer& peer) {
+    Admit(std::make_shared<TSocket>(fd.Release()), ConnectionOrigin::Of(peer));
+  });
+}
+
+void ListenerImpl::AcceptLoop() {
+  while (!stopping_.load()) {
+    try {
+      const auto socket = std::dynamic_pointer_cast<TSocket>(socket_.accept());
+      KeepAlive(socket->getSocketFD());
+      Admit(socket, ConnectionOrigin::Of(*socket));
+    } catch (const TTransportException& error) {
+      if (stopping_.load()) return;
+      LOG_RATIONED(WARNING) << address_ << ": accept: " << error.what();
+      const absl::MutexLock lock(&mutex_);
+      const Deadline pause = Deadline::In(kAcceptPause);
+      while (!stopping_.load() && !pause.Expired()) changed_.WaitUntil(&mutex_, pause);
+    }
+  }
+}
+
+void ListenerImpl::Admit(const std::shared_ptr<TSocket>& socket, ConnectionOrigin origin) {
+  auto admitted = std::make_unique<Connection>(this, socket, std::move(origin));
+  const bool is_local = admitted->is_local();
+  std::string refusal;
+  {
+    const absl::MutexLock lock(&mutex_);
+    refusal = stopping_.load() ? "is stopping" : WhyFull(admitted->host());
+    if (refusal.empty()) {
+      ++accepted_;
+      ++open_of_host_[admitted->host()];
+      if (security_->asks() || is_local) {
+        MakeRoomForProof();
+        admitted->awaits_proof = true;
+        unproven_.push_back(admitted.get());
+      }
+      Connection& connection = *admitted;
+      connections_.emplace(&connection, std::move(admitted));
+      // Under the lock: it may end at once.
+      return connection.Begin();
+    }
+    ++refused_;
+  }
+  Refuse(socket, is_local, refusal);
+}
+
+void ListenerImpl::Refuse(const std::shared_ptr<TSocket>& socket, bool is_local,
+                          const std::string& refusal) {
+  if (is_local) {
+    LOG_RATIONED(WARNING) << address_ << " " << refusal;
+    SendVerdict(socket->getSocketFD(),
+                absl::UnavailableError(absl::StrCat(address_, " ", refusal)));
+  } else if (security_->has_tls()) {
+    LOG_RATIONED(WARNING) << address_ << " " << refusal;
+    SendAlert(socket->getSocketFD(), PlainAlert::kNotNow);
+    ::shutdown(socket->getSocketFD(), SHUT_WR);
+  } else {
+    RefusePeer(*this, socket, /*is_tls_expected=*/false, refusal);
+  }
+}
+
+std::string ListenerImpl::WhyFull(const std::string& host) const {
+  const auto open = static_cast<int64_t>(connections_.size());
+  if (open >= options_.max_connections) {
+    return absl::StrCat("has ", open,
+                        " connections open, all that max_connections allows; close some or raise "
+                        "--max_connections");
+  }
+  const auto of_host = open_of_host_.find(host);
+  if (of_host == open_of_host_.end() || of_host->second < options_.max_connections_per_peer) {
+    return "";
+  }
+  return absl::StrCat("has ", of_host->second, " connections of ", host,
+                      " open, all that max_connections_per_peer allows; close some or raise "
+                      "--max_connections_per_peer");
+}
+
+// A flood of half-open connections pushes itself out; who answers at once is done before that.
+void ListenerImpl::MakeRoomForProof() {
+  while (unproven_.size() >= static_cast<size_t>(options_.max_handshakes)) {
+    Connection& oldest = *unproven_.front();
+    unproven_.pop_front();
+    oldest.awaits_proof = false;
+    oldest.ShutDown(SHUT_RDWR);
+    LOG_RATIONED(WARNING)
+        << address_ << ": more than max_handshakes, " << options_.max_handshakes
+        << ", connections have not authenticated themselves: ending the oldest, of "
+        << oldest.host();
+  }
+}
+
+void ListenerImpl::NoteProof(Connection& connection) {
+  const absl::MutexLock lock(&mutex_);
+  if (!connection.awaits_proof) return;
+  connection.awaits_proof = false;
+  unproven_.remove(&connection);
+}
+
+void ListenerImpl::NoteCall(int64_t received_bytes, int64_t sent_bytes) {
+  received_bytes_.Add(received_bytes);
+  sent_bytes_.Add(sent_bytes);
+}
+
+void ListenerImpl::End(Connection& connection) {
+  std::unique_ptr<Connection> ended;  // destroyed without the lock
+  const absl::MutexLock lock(&mutex_);
+  if (connection.awaits_proof) unproven_.remove(&connection);
+  const auto of_host = open_of_host_.find(connection.host());
+  if (--of_host->second == 0) open_of_host_.erase(of_host);
+  // Closed under the lock: Stop must not shut down a descriptor that is another's by now.
+  connection.Close();
+  const auto found = connections_.find(&connection);
+  ended = std::move(found->second);
+  connections_.erase(found);
+  changed_.SignalAll();
+}
+
+ListenerFigures ListenerImpl::figures() const {
+  const CallPoolFigures calls = pool_->figures();
+  ListenerFigures figures{.received_bytes = received_bytes_.Read(),
+                          .sent_bytes = sent_bytes_.Read(),
+                          .queued_calls = calls.queued,
+                          .busy_threads = calls.busy,
+                          .threads = calls.threads,
+                          .refused_calls = refused_calls_.Read()};
+  const absl::MutexLock lock(&mutex_);
+  figures.connections = static_cast<int64_t>(connections_.size());
+  figures.accepted = accepted_;
+  figures.refused = refused_;
+  return figures;
+}
+
+void ListenerImpl::ShutDownAll(int how) {
+  for (const auto& [connection, owned] : connections_) connection->ShutDown(how);
+}
+
+void ListenerImpl::Stop() {
+  const absl::MutexLock stop_lock(&stop_mutex_);
+  {
+    const absl::MutexLock lock(&mutex_);
+    stopping_.store(true);
+    changed_.SignalAll();
+  }
+  if (!accept_thread_.joinable()) return;
+  engine_.CancelLongCalls();
+  socket_.interrupt();
+  accept_thread_.join();
+  socket_.close();
+  if (local_door_ != nullptr) local_door_->Close();
+  {
+    const absl::MutexLock lock(&mutex_);
+    ShutDownAll(SHUT_RD);  // those at rest end at once, running calls can still be answered
+    const Deadline grace = Deadline::In(kStopGrace);
+    while (!connections_.empty() && !grace.Expired()) changed_.WaitUntil(&mutex_, grace);
+    ShutDownAll(SHUT_RDWR);
+    // What remains waits inside the engine, for a time that is bounded there.
+    while (!connections_.empty()) changed_.WaitUntil(&mutex_, Deadline::In(kStopGrace));
+  }
+  pool_->Stop();
+}
+
+}  // namespace
+
+int32_t DefaultServingThreads() {
+  const auto cores = static_cast<int32_t>(std::thread::hardware_concurrency());
+  return std::clamp(2 * cores, kLeastDefaultServingThreads, kHighestServingThreads);
+}
+
+absl::StatusOr<std::unique_ptr<Listener>> Listener::Start(Engine& engine,
+                                                          const ListenerOptions& options) {
+  RETURN_IF_ERROR(Validate(options));
+  LogThriftOutput();
+  ASSIGN_OR_RETURN(std::unique_ptr<ServerSecurity> security,
+                   ServerSecurity::Load(options.security));
+  auto listener = std::make_unique<ListenerImpl>(engine, options, std::move(security));
+  RETURN_IF_ERROR(listener->Listen());
+  return listener;
+}
+
+}  // namespace cairn

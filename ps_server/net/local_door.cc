@@ -1,0 +1,96 @@
+#include "ps_server/net/local_door.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "common/log.h"
+#include "common/status.h"
+#include "thrift/local/host_id.h"
+
+namespace cairn {
+namespace {
+
+// After accept failed, out of descriptors or memory: others may close some.
+constexpr absl::Duration kAcceptPause = absl::Milliseconds(100);
+
+}  // namespace
+
+LocalDoor::LocalDoor(LocalDoorOptions options, LocalListener listener)
+    : options_(std::move(options)),
+      listener_(std::move(listener)),
+      tickets_(options_.max_tickets, options_.ticket_life) {}
+
+absl::StatusOr<std::unique_ptr<LocalDoor>> LocalDoor::Open(const LocalDoorOptions& options) {
+  if (LocalHostId().empty()) {
+    return absl::UnavailableError("/proc does not tell the host and its network namespace");
+  }
+  ASSIGN_OR_RETURN(LocalListener listener, ListenLocally());
+  return std::unique_ptr<LocalDoor>(new LocalDoor(options, std::move(listener)));
+}
+
+void LocalDoor::Start(Admit admit) {
+  admit_ = std::move(admit);
+  thread_ = std::thread([this] { AcceptLoop(); });
+}
+
+std::optional<wire::LocalEndpoint> LocalDoor::Offer(const std::string& host_id,
+                                                    const PeerGuard& guard,
+                                                    const std::string& peer) {
+  if (host_id != LocalHostId()) return std::nullopt;
+  absl::StatusOr<std::string> ticket = tickets_.Issue({guard, peer});
+  if (!ticket.ok()) {
+    LOG_EVERY_T(WARNING, 1) << options_.name << ": " << ticket.status().message();
+    return std::nullopt;
+  }
+  wire::LocalEndpoint endpoint;
+  endpoint.path = listener_.path;
+  endpoint.ticket = *std::move(ticket);
+  return endpoint;
+}
+
+void LocalDoor::AcceptLoop() {
+  while (!closing_.load()) {
+    pollfd waiting = {listener_.fd.get(), POLLIN, 0};
+    ::poll(&waiting, 1, -1);  // Close shuts the socket down, which ends this
+    Descriptor fd(::accept4(listener_.fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (closing_.load()) return;
+    if (fd.get() < 0) {
+      const bool is_gone = errno == EAGAIN || errno == EINTR || errno == ECONNABORTED;
+      if (is_gone) continue;
+      LOG_EVERY_T(WARNING, 1) << options_.name
+                              << ": local transport: accept: " << std::strerror(errno);
+      Pause();
+      continue;
+    }
+    const absl::StatusOr<LocalPeer> peer =
+        CheckLocalPeer(fd.get(), options_.transport, "the caller");
+    if (peer.ok()) {
+      admit_(std::move(fd), *peer);
+    } else {
+      LOG_EVERY_T(WARNING, 1) << options_.name << ": refused: " << peer.status().message();
+      SendVerdict(fd.get(), peer.status());
+    }
+  }
+}
+
+void LocalDoor::Pause() {
+  const absl::MutexLock lock(&mutex_);
+  const Deadline pause = Deadline::In(kAcceptPause);
+  while (!closing_.load() && !pause.Expired()) closes_.WaitUntil(&mutex_, pause);
+}
+
+void LocalDoor::Close() {
+  {
+    const absl::MutexLock lock(&mutex_);
+    closing_.store(true);
+    closes_.SignalAll();
+  }
+  ::shutdown(listener_.fd.get(), SHUT_RDWR);
+  if (thread_.joinable()) thread_.join();
+}
+
+}  // namespace cairn

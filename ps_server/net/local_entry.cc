@@ -1,0 +1,51 @@
+#include "ps_server/net/local_entry.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "ps_server/engine/engine.h"
+#include "thrift/local/local_stream.h"
+#include "thrift/local/shared_rings.h"
+
+namespace cairn {
+namespace {
+
+absl::StatusOr<LocalEntry> Enter(LocalDoor& door, Engine& engine, int fd, const std::string& peer,
+                                 const LocalOpening& opening, const Descriptor& memory) {
+  std::optional<TicketTable::Bearer> bearer =
+      door.tickets().Redeem(absl::string_view(opening.ticket.data(), opening.ticket.size()));
+  if (!bearer.has_value()) {
+    return absl::UnauthenticatedError(
+        "the ticket was not given by this server, was used, or is too old: say hello again");
+  }
+  if (memory.get() < 0) return absl::InvalidArgumentError("no descriptor of memory came along");
+  ASSIGN_OR_RETURN(SharedRings rings, SharedRings::Adopt(memory.get(), opening.ring_bytes));
+  ASSIGN_OR_RETURN(MessageMemory held,
+                   MessageMemory::Acquire(engine, 2 * int64_t{opening.ring_bytes}));
+  const std::string name = absl::StrCat(bearer->peer, " by ", peer);
+  return LocalEntry{
+      std::move(held),
+      {std::make_unique<LocalStream>(fd, std::move(rings), LocalStream::Side::kServer, name),
+       std::move(bearer->guard), name}};
+}
+
+}  // namespace
+
+absl::StatusOr<MessageMemory> MessageMemory::Acquire(Engine& engine, int64_t bytes) {
+  RETURN_IF_ERROR(engine.AcquireMessage(bytes));
+  return MessageMemory(&engine, bytes);
+}
+
+absl::StatusOr<std::optional<LocalEntry>> EnterLocally(LocalDoor& door, Engine& engine, int fd,
+                                                       const std::string& peer) {
+  LocalOpening opening;
+  Descriptor memory;
+  ASSIGN_OR_RETURN(const LocalArrival arrival, ReceiveOpening(fd, &opening, &memory));
+  if (arrival == LocalArrival::kNotYet) return std::nullopt;
+  if (arrival == LocalArrival::kEnded) return absl::CancelledError("it has gone");
+  ASSIGN_OR_RETURN(LocalEntry entry, Enter(door, engine, fd, peer, opening, memory));
+  return std::optional<LocalEntry>(std::move(entry));
+}
+
+}  // namespace cairn

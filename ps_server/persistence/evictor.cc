@@ -1,0 +1,229 @@
+#include "ps_server/persistence/evictor.h"
+
+#include <malloc.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <optional>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "common/crash_point.h"
+#include "common/deadline.h"
+#include "common/log.h"
+#include "common/status.h"
+#include "ps_server/base/bad_alloc.h"
+#include "ps_server/rows/slices.h"
+
+namespace cairn {
+namespace {
+
+// As in an epoch: what is copied under a stripe's lock at a time, and the pause after it.
+constexpr absl::Duration kSlicePause = absl::Microseconds(50);
+// A stripe is written whole whatever few rows leave it, so no fewer than these; and no more, so
+// that the batch stays small.
+constexpr int64_t kFewestRows = 2048;
+constexpr int64_t kMostRows = 8192;
+// Between looks where nothing is to go, or could.
+constexpr absl::Duration kPause = absl::Milliseconds(100);
+// Finding cold rows is charged with no more than half of the budget: rows must have a place, too.
+constexpr int64_t kLargestLookupShare = 2;
+
+// Between two times that what the process has resident is looked at while rows leave.
+constexpr absl::Duration kChargePause = absl::Milliseconds(20);
+// Between two times that malloc gives back what RocksDB's compactions and large batches have left.
+constexpr absl::Duration kTrimPause = absl::Seconds(1);
+
+int64_t ResidentBytes() {
+  int64_t pages = 0;
+  int64_t resident = 0;
+  std::ifstream("/proc/self/statm") >> pages >> resident;
+  return resident * sysconf(_SC_PAGE_SIZE);
+}
+
+}  // namespace
+
+absl::StatusOr<uint32_t> EvictRows(StripeStore& store, EmbeddingStripe& stripe,
+                                   EmbeddingStripe::Leave which, uint32_t max_rows) {
+  const absl::MutexLock writing(&stripe.writing());
+  const std::unique_ptr<StripeBatch> batch = store.NewBatch(stripe.id());
+  EmbeddingStripe::Leaving leaving;
+  InSlices(stripe, *batch, kSlicePause,
+           [&] { return stripe.Choose(*batch, kSliceBytes, which, max_rows, leaving); });
+  if (leaving.writes) {
+    InSlices(stripe, *batch, kSlicePause, [&] { return stripe.DrainAhead(*batch, kSliceBytes); });
+    {
+      absl::MutexLock lock(&stripe.mutex());
+      stripe.DrainEarly(*batch);
+    }
+    CAIRN_CRASH_POINT("evict: before a stripe is written");
+    RETURN_IF_ERROR(store.Write(*batch));
+    CAIRN_CRASH_POINT("evict: before rows are dropped");
+  }
+  absl::MutexLock lock(&stripe.mutex());
+  return stripe.DropChosen(which, leaving);
+}
+
+Evictor::Evictor(StripeStore& store, Registry& registry, MemoryBudget& budget, Flusher& flusher,
+                 const EngineOptions& options)
+    : store_(store),
+      registry_(registry),
+      budget_(budget),
+      flusher_(flusher),
+      options_(options),
+      rest_(budget.limit_bytes()) {}
+
+void Evictor::Start() {
+  budget_.BeginReclaiming(options_.disk_wait);
+  thread_ = std::thread(&Evictor::Loop, this);
+}
+
+void Evictor::Stop() {
+  stopping_.store(true);
+  budget_.EndReclaiming();
+  if (thread_.joinable()) thread_.join();
+}
+
+absl::Status Evictor::Exclusively(absl::FunctionRef<absl::Status()> work) {
+  absl::MutexLock turn(&turn_);
+  return work();
+}
+
+void Evictor::Loop() {
+  while (const std::optional<int64_t> goal = budget_.AwaitShortage(kPause)) {
+    bool freed = false;
+    // What was not written must not be dropped, and what is failing is not asked again.
+    if (flusher_.failure().ok()) {
+      const absl::Status round = CatchBadAlloc([&]() -> absl::Status {
+        ASSIGN_OR_RETURN(freed, Round(*goal));
+        return absl::OkStatus();
+      });
+      if (!round.ok()) flusher_.Refuse(round).IgnoreError();  // logged and kept
+    }
+    budget_.EndRound(freed);
+  }
+}
+
+std::vector<std::shared_ptr<Variable>> Evictor::Tables() const {
+  std::vector<std::shared_ptr<Variable>> tables;
+  for (const auto& job : registry_.jobs()) {
+    const auto variables = job->variables();
+    for (const auto& [name, variable] : *variables) {
+      if (variable->table() != nullptr) tables.push_back(variable);
+    }
+  }
+  std::sort(tables.begin(), tables.end(),
+            [](const auto& a, const auto& b) { return a->id() < b->id(); });
+  return tables;
+}
+
+absl::Status Evictor::Prepare() {
+  if (prepared_) return absl::OkStatus();
+  if (options_.durability == Durability::kOff) RETURN_IF_ERROR(store_.SetUnfinished(true));
+  LOG(INFO) << "ps:" << options_.server_index << " has " << budget_.used_bytes() << " of "
+            << budget_.limit_bytes()
+            << " bytes of memory in use: rows of tables that are not used leave it for the disk";
+  prepared_ = true;
+  return absl::OkStatus();
+}
+
+void Evictor::Charge(int64_t& charged_bytes, int64_t bytes) {
+  if (bytes > charged_bytes) budget_.Force(bytes - charged_bytes);
+  if (bytes < charged_bytes) budget_.Release(charged_bytes - bytes);
+  charged_bytes = bytes;
+}
+
+int64_t Evictor::LookupBytes() const {
+  return std::min(store_.ColdLookupBytes(), budget_.limit_bytes() / kLargestLookupShare);
+}
+
+void Evictor::ExpectLoad() {
+  if (options_.own_process) budget_.Expect(LookupBytes() + rest_.expected_bytes());
+}
+
+void Evictor::ChargeServer(const std::vector<std::shared_ptr<Variable>>& tables) {
+  Charge(lookup_bytes_, LookupBytes());
+  if (!options_.own_process) return;
+  ResidentRest::Seen seen{.resident_bytes = ResidentBytes(), .at = MonotonicNow()};
+  for (const auto& variable : tables) {
+    const HostedTable& table = *variable->table();
+    seen.idle_bytes += table.idle_bytes();
+    seen.rows_bytes += table.rows_in_memory() * table.layout().row_charge();
+  }
+  seen.charged_bytes = budget_.used_bytes() - rest_bytes_;
+  Charge(rest_bytes_, tables.empty() ? 0 : rest_.Note(seen));
+  budget_.Expect(rest_.expected_bytes());
+}
+
+void Evictor::ReturnMemory(const std::vector<std::shared_ptr<Variable>>& tables) {
+  if (!options_.own_process) return;
+  int64_t excess = ResidentBytes() - budget_.limit_bytes();
+  for (const auto& variable : tables) {
+    if (excess > 0) excess -= variable->table()->ReturnIdle(excess);
+  }
+  if (excess > 0 && MonotonicNow() - trimmed_ > kTrimPause) {
+    malloc_trim(0);
+    trimmed_ = MonotonicNow();
+  }
+}
+
+absl::StatusOr<bool> Evictor::Round(int64_t goal_bytes) {
+  absl::MutexLock turn(&turn_);
+  const std::vector<std::shared_ptr<Variable>> tables = Tables();
+  ChargeServer(tables);
+  absl::Duration charged = MonotonicNow();
+  int64_t stripes = 0;
+  for (const auto& variable : tables) stripes += variable->table()->bucket_count();
+  int64_t freed = 0;
+  size_t at = 0;
+  while (at < tables.size() && tables[at]->id() < hand_variable_) ++at;
+  if (at < tables.size() && tables[at]->id() != hand_variable_) hand_bucket_ = 0;
+  // So often round that even a row that was used in each of the last rounds can go.
+  constexpr int64_t kRounds = EmbeddingStripe::kMostRounds + 2;
+  for (int64_t looks = 0; looks <= kRounds * stripes && budget_.used_bytes() > goal_bytes;
+       ++looks) {
+    if (at == tables.size() || hand_bucket_ >= tables[at]->table()->bucket_count()) {
+      at = at >= tables.size() - 1 ? 0 : at + 1;
+      hand_bucket_ = 0;
+    }
+    if (tables.empty() || stopping_.load()) break;
+    EmbeddingStripe* const stripe = tables[at]->table()->stripe(hand_bucket_);
+    hand_variable_ = tables[at]->id();
+    int64_t bytes = 0;
+    if (stripe != nullptr) {
+      ASSIGN_OR_RETURN(bytes, Visit(*tables[at], *stripe, goal_bytes));
+    }
+    freed += bytes;
+    if (options_.own_process && MonotonicNow() - charged > kChargePause) {
+      ChargeServer(tables);
+      ReturnMemory(tables);
+      charged = MonotonicNow();
+    }
+    // Until it has no more to give.
+    if (bytes < kMostRows * tables[at]->table()->layout().row_charge()) ++hand_bucket_;
+  }
+  ReturnMemory(tables);
+  return freed > 0;
+}
+
+absl::StatusOr<int64_t> Evictor::Visit(Variable& variable, EmbeddingStripe& stripe,
+                                       int64_t goal_bytes) {
+  HostedTable& table = *variable.table();
+  const int64_t charge = table.layout().row_charge();
+  {
+    absl::ReaderMutexLock lock(&stripe.mutex());
+    if (stripe.row_count() == 0) return 0;
+  }
+  RETURN_IF_ERROR(Prepare());
+  const int64_t wanted = (budget_.used_bytes() - goal_bytes) / charge + 1;
+  ASSIGN_OR_RETURN(const uint32_t gone,
+                   EvictRows(store_, stripe, EmbeddingStripe::Leave::kUntouched,
+                             static_cast<uint32_t>(std::clamp(wanted, kFewestRows, kMostRows))));
+  table.CountRows(-int64_t{gone}, gone);
+  RowCounts::Add(table.counts().evicted, gone);
+  variable.GiveBack(gone * charge);
+  return gone * charge;
+}
+
+}  // namespace cairn

@@ -1,0 +1,356 @@
+#include "ps_server/persistence/flusher.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/crash_point.h"
+#include "common/deadline.h"
+#include "common/log.h"
+#include "common/scoped_unlock.h"
+#include "common/status.h"
+#include "ps_server/base/bad_alloc.h"
+#include "ps_server/rows/slices.h"
+#include "thrift/errors.h"
+
+namespace cairn {
+namespace {
+
+// How often it is asked whether the store still is behind, which lasts for the flush of a table.
+constexpr absl::Duration kBehindPause = absl::Milliseconds(5);
+// What is copied under a stripe's lock at a time: a fraction of a millisecond.
+constexpr absl::Duration kSlicePause = absl::Microseconds(100);
+
+}  // namespace
+
+Flusher::Flusher(StripeStore& store, Registry& registry, const EngineOptions& options,
+                 WaitBoard* board)
+    : store_(store),
+      registry_(registry),
+      options_(options),
+      board_(board),
+      next_epoch_(MonotonicNow() + options.snapshot_interval) {}
+
+void Flusher::Start() { thread_ = std::thread(&Flusher::Loop, this); }
+
+void Flusher::Stop() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+    stop_.SignalAll();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+absl::Status Flusher::failure() const {
+  absl::MutexLock lock(&mutex_);
+  return failure_;
+}
+
+int64_t Flusher::epochs() const {
+  absl::MutexLock lock(&mutex_);
+  return written_;
+}
+
+std::optional<absl::Duration> Flusher::SinceEpoch() const {
+  absl::MutexLock lock(&mutex_);
+  if (!epoch_ended_.has_value()) return std::nullopt;
+  return MonotonicNow() - *epoch_ended_;
+}
+
+absl::Status Flusher::Flush(Reach reach) {
+  const WaitBoard::Waiting waiting(
+      board_, "epoch", absl::StrCat("what is applied to be written to ", options_.directory));
+  return AwaitEpoch(reach);
+}
+
+absl::Status Flusher::AwaitEpoch(Reach reach) {
+  const Deadline deadline = Deadline::In(options_.disk_wait);
+  absl::MutexLock lock(&mutex_);
+  const int64_t target = begun_ + 1;  // an epoch that runs now may have noted too early
+  if (reach == Reach::kSynced) sync_wanted_ = std::max(sync_wanted_, target);
+  while (failure_.ok()) {
+    if ((reach == Reach::kSynced ? synced_ : written_) >= target) return absl::OkStatus();
+    if (!running_) {
+      RunOne();
+    } else if (!deadline.Expired()) {
+      changed_.WaitUntil(&mutex_, deadline);
+    } else {
+      return absl::DeadlineExceededError(
+          absl::StrCat("writing to ", options_.directory, " took longer than ",
+                       absl::FormatDuration(options_.disk_wait), ": check the disk, then retry"));
+    }
+  }
+  return failure_;
+}
+
+absl::Status Flusher::Exclusively(absl::FunctionRef<absl::Status()> write) {
+  return WriteInTurn(write, /*between=*/false);
+}
+
+absl::Status Flusher::BetweenStripes(absl::FunctionRef<absl::Status()> write) {
+  return WriteInTurn(write, /*between=*/true);
+}
+
+absl::Status Flusher::WriteInTurn(absl::FunctionRef<absl::Status()> write, bool between) {
+  const Deadline deadline = Deadline::In(options_.disk_wait);
+  const WaitBoard::Waiting waiting(board_, "epoch",
+                                   absl::StrCat("its turn to write to ", options_.directory));
+  absl::MutexLock lock(&mutex_);
+  const auto blocked = [&] {
+    mutex_.AssertHeld();
+    return writing_ || (running_ && !(between && paused_));
+  };
+  waiting_between_ += between;
+  while (blocked() && !deadline.Expired()) changed_.WaitUntil(&mutex_, deadline);
+  waiting_between_ -= between;
+  if (blocked() || !failure_.ok()) {
+    changed_.SignalAll();  // the epoch waits for nobody any more
+    if (!failure_.ok()) return failure_;
+    return absl::DeadlineExceededError(
+        absl::StrCat("an epoch of ", options_.directory, " runs for more than ",
+                     absl::FormatDuration(options_.disk_wait), ": check the disk, then retry"));
+  }
+  const bool alone = !running_;
+  running_ = writing_ = true;
+  const absl::Cleanup ended = [&] {
+    mutex_.AssertHeld();
+    writing_ = false;
+    if (alone) running_ = false;
+    changed_.SignalAll();
+  };
+  const ScopedUnlock unlock(&mutex_);
+  return write();
+}
+
+void Flusher::LetOthersWrite() {
+  if (waiting_between_.load(std::memory_order_relaxed) == 0 && !store_.Behind()) return;
+  const Deadline deadline = Deadline::In(options_.disk_wait);
+  absl::MutexLock lock(&mutex_);
+  paused_ = true;
+  changed_.SignalAll();
+  while (true) {
+    const bool awaited = writing_ || waiting_between_.load() > 0;
+    if (!writing_ && (deadline.Expired() || (!awaited && !store_.Behind()))) break;
+    changed_.WaitUntil(&mutex_, Deadline::In(awaited ? options_.disk_wait : kBehindPause));
+  }
+  paused_ = false;
+}
+
+void Flusher::RunOne() {
+  running_ = true;
+  const int64_t epoch = ++begun_;
+  const bool sync = sync_wanted_ >= epoch;
+  const absl::Duration begin = MonotonicNow();
+  absl::Status status;
+  {
+    const ScopedUnlock unlock(&mutex_);
+    // What an epoch has taken as written and could not write is missing on disk: no later one may
+    // publish more, so this is a failure like any other.
+    status = CatchBadAlloc([&] { return RunEpoch(sync); });
+  }
+  const absl::Duration end = MonotonicNow();
+  running_ = false;
+  if (status.ok()) {
+    epoch_seconds_.Observe(absl::ToDoubleSeconds(end - begin));
+    epoch_ended_ = end;
+    written_ = epoch;
+    if (sync) synced_ = epoch;
+  } else {
+    Fail(status);
+  }
+  changed_.SignalAll();
+}
+
+absl::Status Flusher::Refuse(const absl::Status& status) {
+  absl::MutexLock lock(&mutex_);
+  Fail(status);
+  changed_.SignalAll();
+  return failure_;
+}
+
+void Flusher::Fail(const absl::Status& status) {
+  if (!failure_.ok()) return;
+  failure_ = WithReason(
+      absl::Status(status.code(),
+                   absl::StrCat("ps:", options_.server_index, " cannot write to ",
+                                options_.directory, ": ", status.message(),
+                                "; pushes are refused from here on, pulls go on: make room or "
+                                "repair the disk, then restart this server")),
+      wire::ErrorReason::STOPPING);
+  LOG(ERROR) << failure_.message();
+}
+
+Flusher::Notes Flusher::TakeNotes() {
+  Notes notes;
+  const auto jobs = registry_.jobs();
+  for (const auto& job : jobs) {
+    std::vector<std::shared_ptr<Session>> sessions = job->sessions();
+    OfJob& of_job = notes.jobs.emplace_back();
+    for (const auto& session : sessions) {
+      const int64_t sequence = session->known_by_number();
+      if (sequence > 0) of_job.away.push_back({session->worker(), sequence});
+    }
+    // What a step's closing tells its workers is published with the step.
+    if (auto steps = job->steps().session(); steps != nullptr) sessions.push_back(std::move(steps));
+    if (auto life = job->life(); life != nullptr) sessions.push_back(std::move(life));
+    absl::MutexLock lock(&job->steps().notes_mutex());
+    for (std::shared_ptr<Session>& session : sessions) {
+      WorkerRecord record;
+      if (session->Note(record)) notes.workers.emplace_back(std::move(session), std::move(record));
+    }
+  }
+  for (size_t j = 0; j < jobs.size(); ++j) {
+    OfJob& of_job = notes.jobs[j];
+    of_job.variables = jobs[j]->variables();
+    for (const auto& [name, variable] : *of_job.variables) {
+      for (HostedShard* shard : variable->shards()) {
+        ShardRecord record;
+        if (shard->Note(variable->id(), of_job.away, record)) {
+          notes.shards.push_back(std::move(record));
+        }
+        shard->dirty().TakeInto(of_job.stripes);
+      }
+    }
+  }
+  return notes;
+}
+
+absl::Status Flusher::WriteStripe(Stripe& stripe, absl::FunctionRef<void(StripeBatch&)> drain) {
+  const absl::MutexLock writing(&stripe.writing());
+  const std::unique_ptr<StripeBatch> batch = store_.NewBatch(stripe.id());
+  InSlices(stripe, *batch, kSlicePause, [&] { return stripe.DrainAhead(*batch, kSliceBytes); });
+  {
+    absl::MutexLock lock(&stripe.mutex());
+    drain(*batch);
+  }
+  CAIRN_CRASH_POINT("epoch: before a stripe is written");
+  return store_.Write(*batch);
+}
+
+absl::Status Flusher::WriteNow(absl::Span<Stripe* const> stripes) {
+  const auto write = [&]() -> absl::Status {
+    std::set<uint32_t> there;
+    for (const auto& job : registry_.jobs()) {
+      const std::shared_ptr<const VariableMap> variables = job->variables();
+      for (const auto& [name, variable] : *variables) there.insert(variable->id());
+    }
+    for (Stripe* stripe : stripes) {
+      // Durable where it is now; or of a job that was dropped.
+      if (stripe->given_away() || !there.contains(stripe->id().variable)) continue;
+      RETURN_IF_ERROR(WriteStripe(*stripe, [&](StripeBatch& batch) { stripe->DrainEarly(batch); }));
+    }
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(BetweenStripes([&] {
+    const absl::Status written = CatchBadAlloc(write);
+    return written.ok() ? written : Refuse(written);
+  }));
+  CAIRN_CRASH_POINT("stripes out of turn: written, not synced");
+  const absl::Status synced = store_.Sync();
+  return synced.ok() ? synced : Refuse(synced);
+}
+
+absl::Status Flusher::RunEpoch(bool sync) {
+  const Notes notes = TakeNotes();
+  CAIRN_CRASH_POINT("epoch: noted");
+  for (const OfJob& job : notes.jobs) {
+    for (Stripe* stripe : job.stripes) {
+      LetOthersWrite();
+      if (stripe->given_away()) continue;
+      RETURN_IF_ERROR(WriteStripe(*stripe, [&](StripeBatch& batch) {
+        stripe->ForgetWatermarks(job.away);
+        stripe->Drain(batch);
+      }));
+      unsynced_ = true;
+      CAIRN_CRASH_POINT("epoch: between stripes");
+    }
+  }
+  if (!notes.shards.empty() || !notes.workers.empty()) {
+    std::vector<WorkerRecord> workers;
+    for (const auto& [session, record] : notes.workers) workers.push_back(record);
+    CAIRN_CRASH_POINT("epoch: before the records");
+    RETURN_IF_ERROR(store_.WriteEpoch(notes.shards, workers));
+    unsynced_ = true;
+    CAIRN_CRASH_POINT("epoch: before the sync");
+  }
+  if (sync && unsynced_) {
+    RETURN_IF_ERROR(store_.Sync());
+    unsynced_ = false;
+    CAIRN_CRASH_POINT("epoch: synced");
+  }
+  // Under `log` durable means: survives the process. Else it means: survives the machine.
+  if (sync || options_.durability == Durability::kLog) {
+    for (const auto& [session, record] : notes.workers) session->Published(record);
+    CAIRN_CRASH_POINT("epoch: published");
+  }
+  return absl::OkStatus();
+}
+
+bool Flusher::AnyLeaseRanOut() {
+  bool any = false;
+  for (const auto& job : registry_.jobs()) {
+    for (const auto& session : job->sessions()) {
+      if (!session->LeaseRanOut()) continue;
+      LOG(WARNING) << "worker " << session->worker() << " of job " << job->name() << " ("
+                   << session->origin() << ") was not heard of for "
+                   << absl::FormatDuration(options_.lease) << ": its lease has ended";
+      job->cohort().Lose(session->worker());
+      any = true;
+    }
+  }
+  return any;
+}
+
+void Flusher::RenewLeases() {
+  LOG(WARNING) << "ps:" << options_.server_index
+               << " stood still itself for a while: the leases of its workers begin anew";
+  for (const auto& job : registry_.jobs()) {
+    for (const auto& session : job->sessions()) session->ExtendLease(options_.lease);
+  }
+}
+
+absl::Duration Flusher::TickInterval() const {
+  const absl::Duration of_leases = options_.lease / 4;
+  const absl::Duration tick = options_.durability == Durability::kSnapshot
+                                  ? std::min(options_.snapshot_interval, of_leases)
+                                  : of_leases;
+  return std::max(absl::Milliseconds(1), tick);
+}
+
+void Flusher::Tick() {
+  const bool by_the_clock = options_.durability == Durability::kSnapshot;
+  const bool early = AnyLeaseRanOut() && options_.durability != Durability::kOff;
+  if (!failure().ok() || (!early && !(by_the_clock && MonotonicNow() >= next_epoch_))) return;
+  // A failure is logged and kept where it happens.
+  AwaitEpoch(Reach::kSynced).IgnoreError();
+  next_epoch_ = MonotonicNow() + options_.snapshot_interval;
+}
+
+void Flusher::Loop() {
+  // Here, not where the server opens: RocksDB syncs a file for it, and nobody need wait for that.
+  if (const absl::Status status = store_.StartCompaction(); !status.ok()) {
+    Refuse(status).IgnoreError();  // logged and kept
+  }
+  const absl::Duration tick = TickInterval();
+  absl::MutexLock lock(&mutex_);
+  while (!stopping_) {
+    const Deadline tick_end = Deadline::In(tick);
+    const Deadline late = Deadline::In(tick + options_.lease / 2);
+    while (!stopping_ && !tick_end.Expired()) stop_.WaitUntil(&mutex_, tick_end);
+    if (stopping_) continue;
+    const ScopedUnlock unlock(&mutex_);
+    // This process was stopped itself (SIGSTOP, a suspended machine): workers that called meanwhile
+    // could not be heard.
+    const absl::Status ticked = CatchBadAlloc([&] {
+      if (late.Expired()) RenewLeases();
+      Tick();
+      return absl::OkStatus();
+    });
+    if (!ticked.ok()) LOG(ERROR) << "ps:" << options_.server_index << ": " << ticked.message();
+  }
+}
+
+}  // namespace cairn

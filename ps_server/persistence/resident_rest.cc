@@ -1,0 +1,43 @@
+#include "ps_server/persistence/resident_rest.h"
+
+#include <algorithm>
+
+namespace cairn {
+namespace {
+
+// What rows and calls are left, however much the process takes: a call that brings many rows must
+// find room. In a small budget the rest has a quarter all the same.
+constexpr int64_t kKeptShare = 8;
+constexpr int64_t kKeptBytes = 40 << 20;
+// Of the budget, a second.
+constexpr int64_t kFallShare = 128;
+// So much it comes to soon, whatever the budget; but no more than a quarter of it.
+constexpr int64_t kUsualBytes = 48 << 20;
+constexpr int64_t kUsualShare = 4;
+// Rows leave a part of the budget to calls: of what those do not use the rest may have so much.
+constexpr int64_t kCallsShare = 20;
+
+}  // namespace
+
+int64_t ResidentRest::usual_bytes() const { return std::min(kUsualBytes, limit_ / kUsualShare); }
+
+int64_t ResidentRest::Note(const Seen& seen) {
+  const int64_t unused =
+      std::clamp<int64_t>(limit_ - seen.charged_bytes - charged_, 0, limit_ / kCallsShare);
+  const int64_t rest = seen.resident_bytes - seen.idle_bytes - seen.charged_bytes - unused;
+  const double fall = static_cast<double>(limit_) / kFallShare *
+                      absl::ToDoubleSeconds(std::max(absl::ZeroDuration(), seen.at - noted_));
+  held_ = std::max({rest, held_ - static_cast<int64_t>(std::min(fall, 1e18)), usual_bytes()});
+  noted_ = seen.at;
+  if (seen.resident_bytes <= limit_ / 2) held_ = 0;
+  const int64_t others = seen.charged_bytes - seen.rows_bytes;
+  const int64_t kept = std::max(limit_ / kKeptShare, kKeptBytes);
+  charged_ = std::min(held_, std::max(limit_ / kUsualShare, limit_ - kept - others));
+  return charged_;
+}
+
+int64_t ResidentRest::expected_bytes() const {
+  return std::max<int64_t>(0, usual_bytes() - charged_);
+}
+
+}  // namespace cairn

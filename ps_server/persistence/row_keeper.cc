@@ -1,0 +1,290 @@
+#include "ps_server/persistence/row_keeper.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <utility>
+
+#include "absl/functional/function_ref.h"
+#include "absl/time/clock.h"
+#include "common/crash_point.h"
+#include "common/deadline.h"
+#include "common/scoped_unlock.h"
+#include "common/status.h"
+#include "ps_server/base/bad_alloc.h"
+#include "ps_server/rows/slices.h"
+
+namespace cairn {
+namespace {
+
+// As in an epoch.
+constexpr absl::Duration kSlicePause = absl::Microseconds(100);
+// Looked at, and deleted, under a stripe's lock at a time: about a millisecond.
+constexpr uint32_t kLooks = 8192;
+constexpr size_t kDeletions = 2048;
+// Beyond its limit a table falls to that less this part of it, so that its rows are not looked at
+// for every few of them.
+constexpr int64_t kSlackShare = 16;
+
+// The rows of a stripe, whose writing() is held, one stretch after the other.
+class RowWalk {
+ public:
+  RowWalk(const StripeStore& store, EmbeddingStripe& stripe)
+      : store_(store), stripe_(stripe), end_(std::numeric_limits<uint32_t>::max()) {}
+
+  using See = absl::FunctionRef<void(int64_t key, uint32_t last_update)>;
+  // Calls `see` for some rows that it was not called for yet; those that it is called for may be
+  // deleted before the next call. False: there are no more.
+  absl::StatusOr<bool> Next(See see) {
+    if (end_ > 0) {
+      NextInMemory(see);
+      return true;
+    }
+    return NextCold(see);
+  }
+
+ private:
+  // From the last one down: a row that is deleted is replaced by one that was seen.
+  void NextInMemory(See see) {
+    absl::ReaderMutexLock lock(&stripe_.mutex());
+    const RowTable& table = stripe_.table();
+    end_ = std::min(end_, table.size());
+    const uint32_t begin = end_ > kLooks ? end_ - kLooks : 0;
+    for (uint32_t row = end_; row-- > begin;) see(table.key(row), table.last_update(row));
+    end_ = begin;
+  }
+  absl::StatusOr<bool> NextCold(See see) {
+    {
+      absl::ReaderMutexLock lock(&stripe_.mutex());
+      if (stripe_.cold_rows() == 0) return false;
+    }
+    cold_.clear();
+    const auto take = [&](int64_t key, absl::string_view row) {
+      uint32_t update = 0;
+      if (row.size() < sizeof(update)) return false;
+      std::memcpy(&update, row.data(), sizeof(update));
+      cold_.emplace_back(key, update & RowTable::kLastUpdate);
+      return cold_.size() < kLooks;
+    };
+    RETURN_IF_ERROR(store_.ScanCold(stripe_.id(), next_key_, take));
+    absl::ReaderMutexLock lock(&stripe_.mutex());
+    for (const auto& [key, update] : cold_) {
+      // One in memory was seen there, and its record may be an older one.
+      if (stripe_.table().FindOne(key) == RowTable::kNone) see(key, update);
+    }
+    if (cold_.size() < kLooks || cold_.back().first == std::numeric_limits<int64_t>::max()) {
+      return false;
+    }
+    next_key_ = cold_.back().first + 1;
+    return true;
+  }
+
+  const StripeStore& store_;
+  EmbeddingStripe& stripe_;
+  uint32_t end_;  // rows in memory from here on were seen
+  int64_t next_key_ = std::numeric_limits<int64_t>::min();
+  std::vector<std::pair<int64_t, uint32_t>> cold_;
+};
+
+// Deletes rows of one stripe.
+class Deletion {
+ public:
+  Deletion(StripeStore& store, Variable& variable, EmbeddingStripe& stripe)
+      : store_(store), variable_(variable), stripe_(stripe) {}
+
+  // Those whose last update is `up_to` or came before it, `most` at most. Returns how many.
+  absl::StatusOr<int64_t> Run(uint32_t up_to, int64_t most) {
+    RowWalk walk(store_, stripe_);
+    int64_t deleted = 0;
+    for (bool more = true; more && deleted < most;) {
+      keys_.clear();
+      const auto see = [&](int64_t key, uint32_t update) {
+        if (stripe_.Old(update, up_to)) keys_.push_back(key);
+      };
+      ASSIGN_OR_RETURN(more, walk.Next(see));
+      for (size_t first = 0; first < keys_.size() && deleted < most; first += kDeletions) {
+        auto keys = absl::MakeConstSpan(keys_).subspan(first, kDeletions);
+        keys = keys.subspan(0, static_cast<size_t>(most - deleted));
+        ASSIGN_OR_RETURN(const int64_t some, Delete(keys, up_to));
+        deleted += some;
+      }
+    }
+    return deleted;
+  }
+
+ private:
+  absl::StatusOr<int64_t> Delete(absl::Span<const int64_t> keys, uint32_t up_to) {
+    const std::unique_ptr<StripeBatch> batch = store_.NewBatch(stripe_.id());
+    InSlices(stripe_, *batch, kSlicePause, [&] { return stripe_.DrainAhead(*batch, kSliceBytes); });
+    EmbeddingStripe::Deleted deleted;
+    {
+      absl::MutexLock lock(&stripe_.mutex());
+      for (const int64_t key : keys) stripe_.Delete(*batch, key, up_to, deleted);
+      stripe_.DrainEarly(*batch);
+    }
+    CAIRN_CRASH_POINT("rules: before rows are deleted");
+    RETURN_IF_ERROR(store_.Write(*batch));
+    CAIRN_CRASH_POINT("rules: rows are deleted");
+    {
+      absl::MutexLock lock(&stripe_.mutex());
+      stripe_.EndDeletion();
+    }
+    HostedTable& table = *variable_.table();
+    table.CountRows(-deleted.in_memory, -deleted.cold);
+    variable_.GiveBack(deleted.in_memory * table.layout().row_charge());
+    return deleted.in_memory + deleted.cold;
+  }
+
+  StripeStore& store_;
+  Variable& variable_;
+  EmbeddingStripe& stripe_;
+  std::vector<int64_t> keys_;
+};
+
+bool HasDeletions(const VariableSpec& spec) {
+  return spec.row_rules.expire_after_seconds > 0 || spec.row_rules.max_rows > 0;
+}
+
+int64_t RowsOf(const EmbeddingStripe& stripe) {
+  absl::ReaderMutexLock lock(&stripe.mutex());
+  return stripe.row_count() + stripe.cold_rows();
+}
+
+}  // namespace
+
+void RowKeeper::Start() { thread_ = std::thread(&RowKeeper::Loop, this); }
+
+void RowKeeper::Stop() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+    stop_.SignalAll();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void RowKeeper::Loop() {
+  absl::MutexLock lock(&mutex_);
+  while (!stopping_) {
+    const Deadline next = Deadline::In(options_.row_rules_interval);
+    while (!stopping_ && !next.Expired()) stop_.WaitUntil(&mutex_, next);
+    if (stopping_) return;
+    const ScopedUnlock unlock(&mutex_);
+    RunOnce().IgnoreError();  // logged and kept
+  }
+}
+
+std::vector<std::shared_ptr<Variable>> RowKeeper::Tables() const {
+  std::vector<std::shared_ptr<Variable>> tables;
+  for (const auto& job : registry_.jobs()) {
+    const auto variables = job->variables();
+    for (const auto& [name, variable] : *variables) {
+      if (HasDeletions(variable->spec())) tables.push_back(variable);
+    }
+  }
+  return tables;
+}
+
+// Neither dropped nor replaced by one with another map.
+bool RowKeeper::IsCurrent(const Variable& variable) const {
+  const std::shared_ptr<Job> job = registry_.Find(variable.job());
+  if (job == nullptr) return false;
+  const auto variables = job->variables();
+  const auto found = variables->find(variable.spec().name);
+  return found != variables->end() && found->second.get() == &variable;
+}
+
+absl::Status RowKeeper::RunOnce() {
+  for (const std::shared_ptr<Variable>& variable : Tables()) {
+    for (uint32_t bucket = 0; bucket < variable->table()->bucket_count(); ++bucket) {
+      EmbeddingStripe* const stripe = variable->table()->stripe(bucket);
+      if (stripe == nullptr) continue;
+      RETURN_IF_ERROR(flusher_.failure());
+      // Its turn also keeps stripes from going elsewhere.
+      const absl::Status status = CatchBadAlloc([&] {
+        return evictor_.Exclusively([&]() -> absl::Status {
+          return IsCurrent(*variable) ? Visit(*variable, *stripe) : absl::OkStatus();
+        });
+      });
+      if (!status.ok()) return flusher_.Refuse(status);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What is written out of turn is of no one moment with the rest.
+absl::Status RowKeeper::Prepare() {
+  if (prepared_ || options_.durability != Durability::kOff) return absl::OkStatus();
+  RETURN_IF_ERROR(store_.SetUnfinished(true));
+  prepared_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status RowKeeper::Visit(Variable& variable, EmbeddingStripe& stripe) {
+  const absl::MutexLock writing(&stripe.writing());
+  if (variable.spec().row_rules.expire_after_seconds > 0) {
+    RETURN_IF_ERROR(Expire(variable, stripe));
+  }
+  return variable.spec().row_rules.max_rows > 0 ? CrowdOut(variable, stripe) : absl::OkStatus();
+}
+
+absl::Status RowKeeper::Expire(Variable& variable, EmbeddingStripe& stripe) {
+  const int64_t now = absl::ToUnixSeconds(options_.wall_clock());
+  std::optional<uint32_t> up_to;
+  {
+    absl::MutexLock lock(&stripe.mutex());
+    up_to = stripe.NoteAges(now);
+  }
+  if (!up_to.has_value()) return absl::OkStatus();
+  RETURN_IF_ERROR(Prepare());
+  ASSIGN_OR_RETURN(
+      const int64_t deleted,
+      Deletion(store_, variable, stripe).Run(*up_to, std::numeric_limits<int64_t>::max()));
+  RowCounts::Add(variable.table()->counts().expired, deleted);
+  absl::MutexLock lock(&stripe.mutex());
+  stripe.ForgetAges(now);
+  return absl::OkStatus();
+}
+
+absl::Status RowKeeper::CrowdOut(Variable& variable, EmbeddingStripe& stripe) {
+  const auto buckets = static_cast<int64_t>(variable.table()->bucket_count());
+  const int64_t limit = variable.spec().row_rules.max_rows / buckets;
+  const int64_t rows = RowsOf(stripe);
+  if (rows <= limit) return absl::OkStatus();
+  RETURN_IF_ERROR(Prepare());
+  const int64_t most = rows - (limit - limit / kSlackShare);
+  const auto bytes = static_cast<int64_t>(sizeof(uint32_t)) * rows;
+  budget_.Force(bytes);
+  const MemoryHold hold(budget_, bytes);
+  std::vector<uint32_t> ages;
+  ages.reserve(static_cast<size_t>(rows));
+  uint32_t updates = 0;
+  {
+    absl::ReaderMutexLock lock(&stripe.mutex());
+    updates = stripe.updates();
+  }
+  RowWalk walk(store_, stripe);
+  for (bool more = true; more;) {
+    // One that was changed since is of age 0.
+    const auto see = [&](int64_t, uint32_t update) {
+      const uint32_t age = (updates - update) & RowTable::kLastUpdate;
+      ages.push_back(age > RowTable::kLastUpdate / 2 ? 0 : age);
+    };
+    ASSIGN_OR_RETURN(more, walk.Next(see));
+  }
+  // Cold rows that pulls have brought to memory since the walk passed it were not seen.
+  if (ages.empty()) return absl::OkStatus();
+  const auto oldest = ages.begin() + std::min(most, static_cast<int64_t>(ages.size())) - 1;
+  std::nth_element(ages.begin(), oldest, ages.end(), std::greater<>());
+  const uint32_t up_to = (updates - *oldest) & RowTable::kLastUpdate;
+  Deletion deletion(store_, variable, stripe);
+  // Many rows may have the same last update: those before it go first.
+  ASSIGN_OR_RETURN(int64_t deleted, deletion.Run((up_to - 1) & RowTable::kLastUpdate, most));
+  ASSIGN_OR_RETURN(const int64_t rest, deletion.Run(up_to, most - deleted));
+  deleted += rest;
+  RowCounts::Add(variable.table()->counts().crowded_out, deleted);
+  return absl::OkStatus();
+}
+
+}  // namespace cairn

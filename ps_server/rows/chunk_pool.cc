@@ -1,0 +1,158 @@
+#include "ps_server/rows/chunk_pool.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <iterator>
+#include <new>
+#include <utility>
+
+namespace cairn {
+namespace {
+
+constexpr size_t kHugePage = 2 << 20;
+// Blocks up to this many bytes together are of small pages: with more, the last huge page, which is
+// half unused on average, is at most a few per cent of the table.
+constexpr size_t kSmallBytes = 16 << 20;
+constexpr size_t kSmallBlock = 256 << 10;
+constexpr size_t kLargestBlock = 32 << 20;
+// A block is the least that goes back to the system, and the most that is mapped beyond need.
+constexpr size_t kBlockShare = 64;
+
+size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+}  // namespace
+
+void ChunkPool::Unmap::operator()(std::byte* memory) const { munmap(memory, bytes); }
+
+ChunkPool::ChunkPool(size_t chunk_bytes) : chunk_bytes_(chunk_bytes) {}
+
+// The system is asked without the lock: it can be busy with a page for another thread, and others
+// take what there is in the meantime.
+std::byte* ChunkPool::Take() {
+  size_t bytes = 0;
+  bool huge_pages = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (std::byte* const chunk = TakeReady(/*idle_only=*/false); chunk != nullptr) return chunk;
+    huge_pages = block_bytes_ + chunk_bytes_ > kSmallBytes;
+    const size_t least = huge_pages ? kHugePage : kSmallBlock;
+    const size_t wanted = std::clamp(block_bytes_ / kBlockShare, least, kLargestBlock);
+    bytes = RoundUp(std::max(wanted, chunk_bytes_), least);
+  }
+  return TakeOfNewBlock(bytes, huge_pages);
+}
+
+std::byte* ChunkPool::TakeIdle() {
+  absl::MutexLock lock(&mutex_);
+  return TakeReady(/*idle_only=*/true);
+}
+
+ChunkPool::Blocks::iterator ChunkPool::BlockOf(const std::byte* chunk) {
+  return std::prev(blocks_.upper_bound(chunk));
+}
+
+std::byte* ChunkPool::TakeReady(bool idle_only) {
+  if (!free_.empty()) {
+    std::byte* const chunk = free_.back();
+    free_.pop_back();
+    Block& block = BlockOf(chunk)->second;
+    --block.idle;
+    ++block.in_use;
+    return chunk;
+  }
+  if (idle_only || left_ < chunk_bytes_) return nullptr;
+  std::byte* const chunk = next_;
+  next_ += chunk_bytes_;
+  left_ -= chunk_bytes_;
+  ++BlockOf(chunk)->second.in_use;
+  return chunk;
+}
+
+std::byte* ChunkPool::TakeOfNewBlock(size_t bytes, bool huge_pages) {
+  Block block = MapBlock(bytes, huge_pages);
+  std::byte* const begin = block.memory.get();
+  block.in_use = 1;
+  absl::MutexLock lock(&mutex_);
+  // Room for every chunk there is, so that none is lost below, and GiveBack throws nothing.
+  const size_t chunks = (block_bytes_ + bytes) / chunk_bytes_;
+  if (free_.capacity() < chunks) free_.reserve(std::max(chunks, 2 * free_.capacity()));
+  blocks_.emplace(begin, std::move(block));
+  block_bytes_ += bytes;
+  // Another thread may have added a block, too: what is left of it stays in use.
+  for (; left_ >= chunk_bytes_; left_ -= chunk_bytes_, next_ += chunk_bytes_) {
+    ++BlockOf(next_)->second.idle;
+    free_.push_back(next_);
+  }
+  next_ = begin + chunk_bytes_;
+  left_ = bytes - chunk_bytes_;
+  return begin;
+}
+
+void ChunkPool::GiveBack(std::byte* chunk) {
+  absl::MutexLock lock(&mutex_);
+  Block& block = BlockOf(chunk)->second;
+  --block.in_use;
+  ++block.idle;
+  const bool vacated = vacated_.has_value() && vacated_->contains(chunk);
+  (vacated ? vacated_free_ : free_).push_back(chunk);
+}
+
+size_t ChunkPool::idle_bytes() const {
+  absl::MutexLock lock(&mutex_);
+  return (free_.size() + vacated_free_.size()) * chunk_bytes_;
+}
+
+std::optional<ChunkPool::Vacated> ChunkPool::BeginVacating() {
+  absl::MutexLock lock(&mutex_);
+  const Block* emptiest = nullptr;
+  for (const auto& [begin, block] : blocks_) {
+    // The newest block has chunks that were never used.
+    if (left_ >= chunk_bytes_ && next_ > begin && next_ < begin + block.bytes()) continue;
+    if (emptiest == nullptr || block.in_use * emptiest->bytes() < emptiest->in_use * block.bytes())
+      emptiest = &block;
+  }
+  if (emptiest == nullptr || free_.size() - emptiest->idle < emptiest->in_use) return std::nullopt;
+  vacated_free_.reserve(emptiest->bytes() / chunk_bytes_);  // as free_
+  vacated_ = Vacated{.begin = emptiest->memory.get(), .bytes = emptiest->bytes()};
+  const auto theirs = std::stable_partition(
+      free_.begin(), free_.end(), [&](std::byte* chunk) { return !vacated_->contains(chunk); });
+  vacated_free_.assign(theirs, free_.end());
+  free_.erase(theirs, free_.end());
+  return vacated_;
+}
+
+size_t ChunkPool::EndVacating() {
+  Blocks::node_type gone;  // unmapped without the lock
+  absl::MutexLock lock(&mutex_);
+  const auto at = blocks_.find(vacated_->begin);
+  const size_t bytes = at->second.in_use > 0 ? 0 : vacated_->bytes;
+  if (bytes == 0) {
+    free_.insert(free_.end(), vacated_free_.begin(), vacated_free_.end());
+  } else {
+    gone = blocks_.extract(at);
+    block_bytes_ -= bytes;
+  }
+  vacated_free_.clear();
+  vacated_.reset();
+  return bytes;
+}
+
+// Mapped with a huge page to spare, of which what lies before and behind the alignment goes back.
+ChunkPool::Block ChunkPool::MapBlock(size_t bytes, bool huge_pages) {
+  const size_t spare = huge_pages ? kHugePage : 0;
+  void* const mapped = mmap(nullptr, bytes + spare, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) throw std::bad_alloc();
+  auto* const first = static_cast<std::byte*>(mapped);
+  size_t before = 0;
+  if (huge_pages) {
+    before = (kHugePage - reinterpret_cast<uintptr_t>(first) % kHugePage) % kHugePage;
+    if (before > 0) munmap(first, before);
+    munmap(first + before + bytes, kHugePage - before);
+    madvise(first + before, bytes, MADV_HUGEPAGE);  // a hint; small pages do as well
+  }
+  return Block{.memory = {first + before, Unmap{bytes}}};
+}
+
+}  // namespace cairn

@@ -1,0 +1,370 @@
+#include "ps_server/rows/embedding_stripe.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "common/hash.h"
+#include "common/status.h"
+#include "storage/bytes.h"
+
+namespace cairn {
+namespace {
+
+// Rows updated at a time: their gradients stay in the first-level cache.
+constexpr size_t kApplyRows = 128;
+// Rows loaded before they are indexed together; bounds the memory of rows that come again.
+constexpr size_t kIndexedBytes = 32 << 20;
+// Beyond this many the dirty rows of a stripe are found by its bits.
+constexpr size_t kFewDirtyRows = 256;
+// Each sweep leaves what was pushed during it, a fraction as long as copying is faster than
+// pushing. Where it is not, the last rest is put in one go.
+constexpr int kMaxSweeps = 8;
+
+void CopyFloats(const float* from, size_t count, float* to) {
+  // Widths of common tables get copies the compiler unrolls.
+  switch (count) {
+    case 8: std::memcpy(to, from, 8 * sizeof(float)); return;
+    case 16: std::memcpy(to, from, 16 * sizeof(float)); return;
+    case 32: std::memcpy(to, from, 32 * sizeof(float)); return;
+    case 64: std::memcpy(to, from, 64 * sizeof(float)); return;
+    default: std::memcpy(to, from, count * sizeof(float)); return;
+  }
+}
+
+// What decides how the rows of a push are rounded: its name, so that it is the same in a replay. A
+// push without one is not replayed.
+uint64_t DrawsOf(const Origin& origin, uint32_t updates, uint64_t table_hash) {
+  const bool named = origin.worker != Origin().worker;
+  const auto worker = static_cast<uint64_t>(static_cast<int64_t>(origin.worker));
+  const uint64_t number = named ? static_cast<uint64_t>(origin.sequence) : updates;
+  return MixBits(MixBits(table_hash ^ worker) ^ number);
+}
+
+}  // namespace
+
+EmbeddingStripe::EmbeddingStripe(const StripeId& id, const TableLayout& layout, ChunkPool& pool)
+    : Stripe(id), layout_(layout), table_(layout.row.bytes(), pool) {
+  if (layout.admit_after_pushes > 1) waiting_ = std::make_unique<WaitingKeys>();
+  if (layout.deletes_rows) ages_ = std::make_unique<RowAges>(layout.expire_after_seconds);
+}
+
+uint32_t EmbeddingStripe::FoundOrMade(uint32_t found, int64_t key, int64_t& made) {
+  if (found != RowTable::kNone) return found;
+  thread_local std::vector<float> expanded;
+  // Before the row is there: it must not be left without its numbers.
+  if (!layout_.row.plain()) expanded.resize(layout_.row.floats());
+  ReserveDirty(table_.size());
+  const auto [row, is_new] = table_.FindOrInsert(key);
+  if (is_new) {
+    InitializeNumbers(key, row, expanded.data());
+    ++made;
+  }
+  return row;
+}
+
+void EmbeddingStripe::InitializeNumbers(int64_t key, uint32_t row, float* expanded) {
+  float* floats = layout_.row.plain() ? table_.floats(row) : expanded;
+  InitializeRow(layout_.initializer, layout_.table_hash, key, absl::MakeSpan(floats, layout_.dim));
+  for (const float initial : layout_.slot_initial) {
+    floats += layout_.dim;
+    std::fill_n(floats, layout_.dim, initial);
+  }
+  if (!layout_.row.plain()) layout_.row.Round(expanded, table_.numbers(row));
+}
+
+bool EmbeddingStripe::Take(int64_t key, uint32_t& row, int64_t& made) {
+  const int64_t made_before = made;
+  row = FoundOrMade(row, key, made);
+  const bool taken = table_.last_update(row) == updates_;
+  table_.set_last_update(row, updates_);
+  // Of a row that has just come to memory this is the use that brought it.
+  if (!taken && made == made_before && !spare(row)) table_.Touch(row);
+  MarkDirty(row);
+  return taken;
+}
+
+void EmbeddingStripe::Apply(const UpdateStep& step, const Origin& origin,
+                            absl::Span<const uint32_t> rows, absl::Span<const uint32_t> positions,
+                            bool repeats, const float* gradients, TableScratch& scratch) {
+  const uint64_t draws = DrawsOf(origin, updates_, layout_.table_hash);
+  if (waiting_ == nullptr) {
+    ApplyTaken(step, draws, rows, positions, repeats, gradients, scratch);
+    return;
+  }
+  scratch.admitted.clear();
+  scratch.admitted_positions.clear();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i] == RowTable::kNone) continue;
+    scratch.admitted.push_back(rows[i]);
+    scratch.admitted_positions.push_back(positions[i]);
+  }
+  ApplyTaken(step, draws, scratch.admitted, scratch.admitted_positions, repeats, gradients,
+             scratch);
+}
+
+void EmbeddingStripe::ApplyTaken(const UpdateStep& step, uint64_t draws,
+                                 absl::Span<const uint32_t> rows,
+                                 absl::Span<const uint32_t> positions, bool repeats,
+                                 const float* gradients, TableScratch& scratch) {
+  scratch.gradients.resize(kApplyRows * layout_.dim);
+  scratch.pointers.resize(kApplyRows);
+  scratch.updated.resize(kApplyRows);
+  if (!layout_.row.plain()) {
+    scratch.expanded.resize(std::min(kApplyRows, rows.size()) * layout_.row.floats());
+  }
+  if (repeats) {
+    ApplySummed(step, draws, rows, positions, gradients, scratch);
+  } else {
+    ApplyOnce(step, draws, rows, positions, gradients, scratch);
+  }
+}
+
+void EmbeddingStripe::Update(const UpdateStep& step, uint64_t draws, size_t count,
+                             TableScratch& scratch) {
+  const size_t dim = layout_.dim;
+  const absl::Span<float* const> pointers = absl::MakeSpan(scratch.pointers.data(), count);
+  if (layout_.row.plain()) {
+    for (size_t i = 0; i < count; ++i) scratch.pointers[i] = table_.floats(scratch.updated[i]);
+    layout_.optimizer->ApplyRows(step, pointers, dim, scratch.gradients.data());
+    return;
+  }
+  const size_t width = layout_.row.floats();
+  for (size_t i = 0; i < count; ++i) {
+    scratch.pointers[i] = scratch.expanded.data() + i * width;
+    layout_.row.Expand(table_.numbers(scratch.updated[i]), scratch.pointers[i]);
+  }
+  layout_.optimizer->ApplyRows(step, pointers, dim, scratch.gradients.data());
+  for (size_t i = 0; i < count; ++i) {
+    const uint32_t row = scratch.updated[i];
+    layout_.row.RoundAtRandom(pointers[i], MixBits(draws ^ static_cast<uint64_t>(table_.key(row))),
+                              table_.numbers(row));
+  }
+}
+
+void EmbeddingStripe::ApplyOnce(const UpdateStep& step, uint64_t draws,
+                                absl::Span<const uint32_t> rows,
+                                absl::Span<const uint32_t> positions, const float* gradients,
+                                TableScratch& scratch) {
+  const size_t dim = layout_.dim;
+  for (size_t base = 0; base < rows.size(); base += kApplyRows) {
+    const size_t n = std::min(kApplyRows, rows.size() - base);
+    for (size_t i = 0; i < n; ++i) {
+      scratch.updated[i] = rows[base + i];
+      CopyFloats(gradients + positions[base + i] * dim, dim, scratch.gradients.data() + i * dim);
+    }
+    Update(step, draws, n, scratch);
+  }
+}
+
+void EmbeddingStripe::ApplySummed(const UpdateStep& step, uint64_t draws,
+                                  absl::Span<const uint32_t> rows,
+                                  absl::Span<const uint32_t> positions, const float* gradients,
+                                  TableScratch& scratch) {
+  const size_t dim = layout_.dim;
+  scratch.ordered.resize(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) scratch.ordered[i] = uint64_t{rows[i]} << 32 | i;
+  std::sort(scratch.ordered.begin(), scratch.ordered.end());
+  size_t n = 0;
+  for (size_t i = 0; i < scratch.ordered.size();) {
+    const uint64_t row = scratch.ordered[i] >> 32;
+    float* sum = scratch.gradients.data() + n * dim;
+    std::fill_n(sum, dim, 0.0f);
+    for (; i < scratch.ordered.size() && scratch.ordered[i] >> 32 == row; ++i) {
+      const float* gradient = gradients + positions[scratch.ordered[i] & UINT32_MAX] * dim;
+      for (size_t d = 0; d < dim; ++d) sum[d] += gradient[d];
+    }
+    scratch.updated[n++] = static_cast<uint32_t>(row);
+    if (n < kApplyRows && i < scratch.ordered.size()) continue;
+    Update(step, draws, n, scratch);
+    n = 0;
+  }
+}
+
+void EmbeddingStripe::CopyRow(size_t part, int64_t key, uint32_t row, float* to) const {
+  if (row != RowTable::kNone) {
+    table_.Touch(row);
+    PeekRow(part, row, to);
+  } else if (part == 0) {
+    InitializeRow(layout_.initializer, layout_.table_hash, key, absl::MakeSpan(to, layout_.dim));
+    layout_.row.RoundTrip(part, to);
+  } else {
+    std::fill_n(to, layout_.dim, layout_.slot_initial[part - 1]);
+    layout_.row.RoundTrip(part, to);
+  }
+}
+
+void EmbeddingStripe::PeekRow(size_t part, uint32_t row, float* to) const {
+  if (layout_.row.plain()) {
+    CopyFloats(table_.floats(row) + part * layout_.dim, layout_.dim, to);
+  } else {
+    layout_.row.ExpandPart(part, table_.numbers(row), to);
+  }
+}
+
+void EmbeddingStripe::SetRow(size_t part, int64_t key, uint32_t row, const float* from,
+                             int64_t& made) {
+  if (row == RowTable::kNone && waiting_ != nullptr) waiting_->Forget(key);
+  row = FoundOrMade(row, key, made);
+  table_.set_last_update(row, updates_);
+  layout_.row.SetPart(part, from, table_.numbers(row));
+  MarkDirty(row);
+}
+
+void EmbeddingStripe::AppendRows(std::optional<uint32_t> since, std::string* bytes) const {
+  // Counted anew since: every row may have changed.
+  if (since.has_value() && *since > updates_) since.reset();
+  char key_bytes[sizeof(uint64_t)];
+  for (uint32_t row = 0; row < table_.size(); ++row) {
+    if (since.has_value() && table_.last_update(row) <= *since) continue;
+    StoreLittleEndian(static_cast<uint64_t>(table_.key(row)), key_bytes);
+    bytes->append(key_bytes, sizeof(key_bytes));
+    bytes->append(reinterpret_cast<const char*>(table_.stored(row)), table_.stored_bytes());
+    // Without the mark of use.
+    const uint32_t update = table_.last_update(row);
+    std::memcpy(bytes->data() + bytes->size() - table_.stored_bytes(), &update, sizeof(update));
+  }
+}
+
+void EmbeddingStripe::SetStoredRow(int64_t key, absl::string_view stored, int64_t& made) {
+  const auto [row, is_new] = table_.FindOrInsert(key);
+  made += is_new;
+  std::memcpy(table_.stored(row), stored.data(), table_.stored_bytes());
+  updates_ = std::max(updates_, table_.last_update(row));
+  MarkDirty(row);
+}
+
+void EmbeddingStripe::ReserveDirty(uint32_t row) {
+  const size_t word = row / 64;
+  if (word >= dirty_bits_.size()) dirty_bits_.resize(word + 1);
+  if (many_dirty_ || dirty_rows_.size() < dirty_rows_.capacity()) return;
+  dirty_rows_.reserve(std::clamp<size_t>(2 * dirty_rows_.size(), 1, kFewDirtyRows));
+}
+
+void EmbeddingStripe::MarkDirty(uint32_t row) {
+  ReserveDirty(row);
+  const size_t word = row / 64;
+  const uint64_t bit = uint64_t{1} << (row % 64);
+  if (spare(row)) {
+    spare_bits_[word] &= ~bit;
+    --spare_count_;
+  }
+  if ((dirty_bits_[word] & bit) != 0) return;
+  dirty_bits_[word] |= bit;
+  ++dirty_count_;
+  if (many_dirty_) return;
+  if (dirty_rows_.size() < kFewDirtyRows) {
+    dirty_rows_.push_back(row);
+  } else {
+    many_dirty_ = true;
+  }
+}
+
+void EmbeddingStripe::MarkEveryRow() {
+  const uint32_t rows = table_.size();
+  dirty_bits_.resize((rows + 63) / 64);
+  std::fill(dirty_bits_.begin(), dirty_bits_.end(), ~uint64_t{0});
+  if (rows % 64 != 0) dirty_bits_.back() = (uint64_t{1} << rows % 64) - 1;
+  // Those that the disk has as cold ones stay so.
+  for (size_t word = 0; word < std::min(spare_bits_.size(), dirty_bits_.size()); ++word) {
+    dirty_bits_[word] &= ~spare_bits_[word];
+  }
+  dirty_count_ = rows - spare_count_;
+  many_dirty_ = true;
+}
+
+void EmbeddingStripe::PutRow(StripeBatch& batch, uint32_t row) {
+  batch.PutRow(table_.key(row), Stored(row));
+}
+
+absl::string_view EmbeddingStripe::Stored(uint32_t row) {
+  return {reinterpret_cast<const char*>(table_.stored(row)), table_.stored_bytes()};
+}
+
+size_t EmbeddingStripe::PutDirty(StripeBatch& batch, size_t word, size_t max_rows) {
+  for (size_t put = 0; word < dirty_bits_.size() && put < max_rows; ++word) {
+    for (uint64_t bits = dirty_bits_[word]; bits != 0; bits &= bits - 1, ++put) {
+      PutRow(batch,
+             static_cast<uint32_t>(word * 64) + static_cast<uint32_t>(std::countr_zero(bits)));
+    }
+    dirty_count_ -= static_cast<size_t>(std::popcount(dirty_bits_[word]));
+    dirty_bits_[word] = 0;
+  }
+  return word;
+}
+
+bool EmbeddingStripe::DrainAhead(StripeBatch& batch, size_t bytes) {
+  if (!sweeping_ && batch.wants_every_row()) MarkEveryRow();
+  sweeping_ = true;
+  const size_t max_rows = std::max<size_t>(1, bytes / table_.stored_bytes());
+  if (dirty_count_ <= max_rows || sweeps_ == kMaxSweeps) return false;
+  many_dirty_ = true;  // the bits tell from here on
+  sweep_word_ = PutDirty(batch, sweep_word_, max_rows);
+  if (sweep_word_ < dirty_bits_.size()) return true;
+  sweep_word_ = 0;
+  ++sweeps_;
+  return true;
+}
+
+void EmbeddingStripe::DrainContent(StripeBatch& batch) {
+  if (!sweeping_ && batch.wants_every_row()) MarkEveryRow();
+  if (many_dirty_) {
+    PutDirty(batch, 0, table_.size());
+  } else {
+    for (const uint32_t row : dirty_rows_) {
+      PutRow(batch, row);
+      dirty_bits_[row / 64] &= ~(uint64_t{1} << row % 64);
+    }
+  }
+  dirty_rows_.clear();
+  dirty_count_ = 0;
+  many_dirty_ = false;
+  sweeping_ = false;
+  sweep_word_ = 0;
+  sweeps_ = 0;
+  const int64_t cold = cold_rows_ + spare_count_;
+  if (cold != counted_cold_) batch.SetColdCount(cold);
+  counted_cold_ = cold;
+  if (waiting_ != nullptr) waiting_->Put(batch);
+  if (ages_ != nullptr) batch.PutAges(ages_->Encode(updates_));
+}
+
+absl::Status EmbeddingStripe::LoadRows(const StoredRows& rows) {
+  if (rows.row_bytes() == 0) {
+    table_.RemoveAppended(rows);
+    return absl::OkStatus();
+  }
+  if (rows.row_bytes() != table_.stored_bytes() && rows.size() > 0) {
+    return absl::DataLossError(absl::StrCat("the row of key ", rows.key(0), " has ",
+                                            rows.row_bytes(), " bytes, not ",
+                                            table_.stored_bytes()));
+  }
+  updates_ = std::max(updates_, table_.Append(rows));
+  if (table_.appended_bytes() >= kIndexedBytes) table_.IndexAppended();
+  return absl::OkStatus();
+}
+
+absl::Status EmbeddingStripe::LoadWaiting(absl::string_view page, bool put) {
+  if (waiting_ == nullptr) {
+    return absl::DataLossError("keys wait for their rows, in a table that admits every key");
+  }
+  return waiting_->Load(page, put);
+}
+
+absl::Status EmbeddingStripe::FinishLoad() {
+  table_.FinishAppending();
+  return waiting_ == nullptr ? absl::OkStatus() : waiting_->FinishLoad();
+}
+
+void EmbeddingStripe::AppendWaiting(std::string* bytes) const {
+  if (waiting_ != nullptr) waiting_->AppendTo(bytes);
+}
+
+absl::Status EmbeddingStripe::SetWaiting(absl::string_view pages) {
+  if (waiting_ != nullptr) waiting_->Clear();
+  RETURN_IF_ERROR(LoadWaiting(pages, /*put=*/false));
+  return waiting_->FinishLoad();
+}
+
+}  // namespace cairn

@@ -1,0 +1,77 @@
+#include "ps_server/rows/row_ages.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "storage/bytes.h"
+
+namespace cairn {
+namespace {
+
+constexpr int64_t kMarksPerLifetime = 16;
+constexpr size_t kMostMarks = 64;  // of a server whose clock went back, say
+constexpr size_t kMarkBytes = sizeof(uint32_t) + sizeof(uint64_t);
+
+template <typename T>
+void Append(T value, std::string& to) {
+  char bytes[sizeof(T)];
+  StoreLittleEndian(value, bytes);
+  to.append(bytes, sizeof(T));
+}
+
+}  // namespace
+
+void RowAges::Note(uint32_t updates, int64_t now) {
+  if (lifetime_ == 0 || marks_.size() >= kMostMarks) return;
+  if (!marks_.empty()) {
+    // Nothing was pushed since: the earlier time is as true.
+    if (marks_.back().updates == updates) return;
+    if (now < marks_.back().time + std::max<int64_t>(1, lifetime_ / kMarksPerLifetime)) return;
+  }
+  marks_.push_back({.updates = updates, .time = now});
+}
+
+std::optional<uint32_t> RowAges::ExpiredUpTo(int64_t now) const {
+  std::optional<uint32_t> expired;
+  for (const Mark& mark : marks_) {
+    if (mark.time > now - lifetime_) break;
+    expired = mark.updates;
+  }
+  return expired;
+}
+
+void RowAges::ForgetUpTo(int64_t now) {
+  const auto kept = std::find_if(marks_.begin(), marks_.end(),
+                                 [&](const Mark& mark) { return mark.time > now - lifetime_; });
+  marks_.erase(marks_.begin(), kept);
+}
+
+std::string RowAges::Encode(uint32_t updates) const {
+  std::string bytes;
+  Append(updates, bytes);
+  for (const Mark& mark : marks_) {
+    Append(mark.updates, bytes);
+    Append(static_cast<uint64_t>(mark.time), bytes);
+  }
+  return bytes;
+}
+
+absl::StatusOr<uint32_t> RowAges::Decode(absl::string_view bytes) {
+  const size_t found = bytes.size();
+  if (found < sizeof(uint32_t) || (found - sizeof(uint32_t)) % kMarkBytes != 0 ||
+      found > sizeof(uint32_t) + kMostMarks * kMarkBytes) {
+    return absl::DataLossError(absl::StrCat("row ages have ", found,
+                                            " bytes; they have 4, and 12 for each of at most ",
+                                            kMostMarks, " marks"));
+  }
+  const auto updates = LoadLittleEndian<uint32_t>(bytes.data());
+  marks_.clear();
+  for (size_t at = sizeof(uint32_t); at < found; at += kMarkBytes) {
+    marks_.push_back({.updates = LoadLittleEndian<uint32_t>(bytes.data() + at),
+                      .time = static_cast<int64_t>(
+                          LoadLittleEndian<uint64_t>(bytes.data() + at + sizeof(uint32_t)))});
+  }
+  return updates;
+}
+
+}  // namespace cairn

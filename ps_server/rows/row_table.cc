@@ -1,0 +1,265 @@
+#include "ps_server/rows/row_table.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace cairn {
+namespace {
+
+constexpr size_t kChunkBytes = 16 << 10;
+constexpr uint32_t kFirstRows = 4;    // the first chunk grows from this many rows by doubling
+constexpr size_t kFewestSlots = 256;  // of an index that shrinks
+constexpr size_t kBatch = 32;         // lookups in flight: more than a core can have misses
+constexpr size_t kCacheLine = 64;
+constexpr size_t kPrefetchLines = 8;  // longer rows are followed by the hardware
+
+constexpr size_t RowBytes(size_t number_bytes) {
+  return sizeof(int64_t) + RowTable::kStampBytes + number_bytes;
+}
+
+// At least what Abseil allocates for an index of `capacity` slots: a control byte each and some
+// more, and the slots.
+size_t IndexBytes(size_t capacity) { return capacity * (1 + sizeof(uint32_t)) + 64; }
+
+// At least the capacity that Abseil gives an index for `rows` rows.
+size_t IndexCapacity(size_t rows) { return std::bit_ceil(rows + rows / 7 + 1); }
+
+uint32_t ChunkShift(size_t row_bytes) {
+  const size_t rows = std::max<size_t>(kChunkBytes / row_bytes, 2 * kFirstRows);
+  return static_cast<uint32_t>(std::bit_width(rows)) - 1;
+}
+
+}  // namespace
+
+RowTable::RowTable(size_t number_bytes, ChunkPool& pool)
+    : row_bytes_(RowBytes(number_bytes)),
+      chunk_shift_(ChunkShift(row_bytes_)),
+      pool_(pool),
+      index_(0, Hash{this}, Equal{this}, SpareAllocator<uint32_t>(&spare_)) {}
+
+size_t RowTable::ChunkBytes(size_t number_bytes) {
+  const size_t row_bytes = RowBytes(number_bytes);
+  return row_bytes << ChunkShift(row_bytes);
+}
+
+void RowTable::Prefetch(uint32_t row) const {
+  const std::byte* bytes = Bytes(row);
+  const size_t end = std::min(row_bytes_, kPrefetchLines * kCacheLine);
+  for (size_t at = 0; at < end; at += kCacheLine) __builtin_prefetch(bytes + at, 1);
+  __builtin_prefetch(bytes + end - 1, 1);
+}
+
+void RowTable::Find(absl::Span<const Query> queries, uint32_t* rows) {
+  for (size_t base = 0; base < queries.size(); base += kBatch) {
+    const absl::Span<const Query> batch = queries.subspan(base, kBatch);
+    uint32_t* found = rows + base;
+    for (const Query& query : batch) query.table->index_.prefetch(Key{query.key});
+    for (size_t i = 0; i < batch.size(); ++i) {
+      const RowTable& table = *batch[i].table;
+      const auto at = table.index_.find(Candidate{}, MixBits(static_cast<uint64_t>(batch[i].key)));
+      found[i] = at == table.index_.end() ? kNone : *at;
+      if (found[i] != kNone) __builtin_prefetch(&table.chunks_[found[i] >> table.chunk_shift_]);
+    }
+    for (size_t i = 0; i < batch.size(); ++i) {
+      if (found[i] != kNone) batch[i].table->Prefetch(found[i]);
+    }
+    for (size_t i = 0; i < batch.size(); ++i) {
+      const RowTable& table = *batch[i].table;
+      if (found[i] == kNone || table.key(found[i]) == batch[i].key) continue;
+      found[i] = table.FindOne(batch[i].key);
+    }
+  }
+}
+
+uint32_t RowTable::FindOne(int64_t key) const {
+  const auto at = index_.find(Key{key});
+  return at == index_.end() ? kNone : *at;
+}
+
+void RowTable::FindAgain(absl::Span<const Query> queries, const uint32_t* likely, uint32_t* rows) {
+  for (size_t base = 0; base < queries.size(); base += kBatch) {
+    const absl::Span<const Query> batch = queries.subspan(base, kBatch);
+    uint32_t* found = rows + base;
+    std::copy_n(likely + base, batch.size(), found);
+    for (size_t i = 0; i < batch.size(); ++i) {
+      const RowTable& table = *batch[i].table;
+      if (found[i] < table.size_)
+        __builtin_prefetch(&table.chunks_[found[i] >> table.chunk_shift_]);
+    }
+    for (size_t i = 0; i < batch.size(); ++i) {
+      if (found[i] < batch[i].table->size_) batch[i].table->Prefetch(found[i]);
+    }
+    for (size_t i = 0; i < batch.size(); ++i) {
+      const RowTable& table = *batch[i].table;
+      if (found[i] == kNone) continue;
+      if (found[i] < table.size_ && table.key(found[i]) == batch[i].key) continue;
+      found[i] = table.FindOne(batch[i].key);
+    }
+  }
+}
+
+std::pair<uint32_t, bool> RowTable::FindOrInsert(int64_t key) {
+  // Before the index makes room for the row: it must not be left with a slot and no row.
+  if (size_ == capacity_) AddMemory();
+  ReserveIndex();
+  bool inserted = false;
+  const auto at = index_.lazy_emplace(Key{key}, [&](const auto& construct) {
+    std::memcpy(Bytes(size_), &key, sizeof(key));
+    *Stamp(size_) = 0;
+    construct(size_++);
+    inserted = true;
+  });
+  return {*at, inserted};
+}
+
+void RowTable::ReserveIndex() {
+  // Abseil's rule: an index grows when seven eighths of it are taken. The slots of removed rows may
+  // count as taken; where that leaves few rows it is only cleaned up.
+  constexpr size_t kSmallest = 16;
+  const size_t capacity = index_.capacity();
+  const bool full = index_.size() >= capacity - capacity / 8;
+  const bool may_be_full =
+      removed_ && (capacity <= kSmallest || index_.size() * 32 > capacity * 25);
+  if (!full && !may_be_full) return;
+  if (!spare_.Reserve(IndexBytes(2 * capacity + 1))) throw std::bad_alloc();
+  removed_ = removed_ && !full;
+}
+
+void RowTable::Remove(uint32_t row) {
+  removed_ = true;
+  index_.erase(index_.find(Key{key(row)}));
+  const uint32_t last = --size_;
+  if (row == last) return;
+  const auto at = index_.find(Key{key(last)});
+  std::memcpy(Bytes(row), Bytes(last), row_bytes_);
+  // The same key, so the same place in the index.
+  const_cast<uint32_t&>(*at) = row;
+}
+
+void RowTable::RemoveAppended(const StoredRows& keys) {
+  IndexAppended();
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const uint32_t row = FindOne(keys.key(i));
+    if (row == kNone) continue;
+    Remove(row);
+    if (row != size_) appended_[row] = appended_[size_];
+    appended_.resize(size_);
+  }
+}
+
+uint32_t RowTable::Append(const StoredRows& rows) {
+  static_assert(std::endian::native == std::endian::little, "rows are kept as they are on disk");
+  uint32_t last_update = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    appended_.push_back(rows.key(i));
+    uint32_t update;
+    std::memcpy(&update, rows.row(i).data(), sizeof(update));
+    last_update = std::max(last_update, update & kLastUpdate);
+  }
+  const char* from = rows.bytes().data();
+  for (size_t left = rows.size(); left > 0;) {
+    if (size_ == capacity_) AddMemory();
+    const uint32_t chunk_rows = 1u << chunk_shift_;
+    const uint32_t room = std::min(chunk_rows - (size_ & (chunk_rows - 1)), capacity_ - size_);
+    const auto count = static_cast<uint32_t>(std::min<size_t>(left, room));
+    std::memcpy(Bytes(size_), from, count * row_bytes_);
+    from += count * row_bytes_;
+    size_ += count;
+    left -= count;
+  }
+  return last_update;
+}
+
+void RowTable::IndexAppended() {
+  const uint32_t first = static_cast<uint32_t>(index_.size());
+  uint32_t kept = first;  // rows below have their place
+  if (size_ > index_.capacity() / 8 * 7) GrowIndex(size_, first);
+  for (uint32_t row = first; row < size_; ++row) {
+    if (row + kBatch < size_) index_.prefetch(Key{appended_[row + kBatch]});
+    const int64_t key = appended_[row];
+    bool inserted = false;
+    const auto at = index_.lazy_emplace(Appended{key}, [&](const auto& construct) {
+      // Rows that found their key were left out, so this one closes up.
+      if (kept != row) std::memcpy(Bytes(kept), Bytes(row), row_bytes_);
+      appended_[kept] = key;
+      construct(kept++);
+      inserted = true;
+    });
+    if (!inserted) std::memcpy(stored(*at), stored(row), stored_bytes());
+  }
+  size_ = kept;
+  appended_.resize(kept);
+}
+
+void RowTable::GrowIndex(uint32_t rows, uint32_t indexed) {
+  spare_.Clear();
+  if (!spare_.Reserve(IndexBytes(IndexCapacity(rows)))) throw std::bad_alloc();
+  index_.clear();
+  index_.reserve(rows);
+  for (uint32_t row = 0; row < indexed; ++row) {
+    if (row + kBatch < indexed) index_.prefetch(Key{appended_[row + kBatch]});
+    index_.lazy_emplace(New{appended_[row]}, [&](const auto& construct) { construct(row); });
+  }
+}
+
+void RowTable::FinishAppending() {
+  IndexAppended();
+  // Room was made as if there were no repeats.
+  if (size_ < index_.capacity() / 4) GrowIndex(size_, size_);
+  std::vector<int64_t>().swap(appended_);
+  TrimMemory();
+}
+
+void RowTable::TrimMemory() {
+  // The index, where one of a quarter of the size would do: rows come and go in large numbers.
+  if (index_.capacity() > kFewestSlots && size_ < index_.capacity() / 8) {
+    spare_.Clear();
+    // Where it is refused the index stays as it is.
+    if (spare_.Reserve(IndexBytes(IndexCapacity(size_)))) index_.rehash(0);
+  }
+  const uint32_t chunk_rows = 1u << chunk_shift_;
+  while (chunks_.size() > 1 && capacity_ - size_ >= chunk_rows) {
+    pool_.GiveBack(chunks_.back());
+    chunks_.pop_back();
+    capacity_ -= chunk_rows;
+  }
+}
+
+bool RowTable::MoveChunks(const ChunkPool::Vacated& from, size_t max_chunks) {
+  size_t moved = 0;
+  // The first chunk is not the pool's.
+  for (size_t i = 1; i < chunks_.size(); ++i) {
+    if (!from.contains(chunks_[i])) continue;
+    if (moved++ == max_chunks) return true;
+    std::byte* const to = pool_.TakeIdle();
+    if (to == nullptr) return false;
+    std::memcpy(to, chunks_[i], pool_.chunk_bytes());
+    pool_.GiveBack(std::exchange(chunks_[i], to));
+  }
+  return false;
+}
+
+void RowTable::AddMemory() {
+  const uint32_t chunk_rows = 1u << chunk_shift_;
+  if (capacity_ >= chunk_rows) {
+    // Whatever throws leaves the table as it is, and no chunk is taken that could be lost.
+    if (chunks_.size() == chunks_.capacity()) chunks_.reserve(2 * chunks_.size());
+    chunks_.push_back(pool_.Take());
+    capacity_ += chunk_rows;
+    return;
+  }
+  // The first chunk grows, so that small tables are small.
+  const uint32_t rows = capacity_ == 0 ? kFirstRows : 2 * capacity_;
+  if (chunks_.empty()) chunks_.push_back(nullptr);
+  void* const memory = std::realloc(first_.get(), rows * row_bytes_);
+  if (memory == nullptr) throw std::bad_alloc();
+  (void)first_.release();
+  first_.reset(static_cast<std::byte*>(memory));
+  chunks_[0] = first_.get();
+  capacity_ = rows;
+}
+
+}  // namespace cairn

@@ -1,0 +1,101 @@
+#include "ps_server/rows/stripe.h"
+
+#include <algorithm>
+
+namespace cairn {
+namespace {
+
+bool ByWorker(const Watermark& mark, int32_t worker) { return mark.worker < worker; }
+
+}  // namespace
+
+bool Watermarks::Has(const Origin& origin) const {
+  if (origin.worker < 0) return false;
+  if (origin.applied && !exact()) return true;
+  const auto mark = std::lower_bound(marks_.begin(), marks_.end(), origin.worker, ByWorker);
+  return mark != marks_.end() && mark->worker == origin.worker && mark->sequence >= origin.sequence;
+}
+
+void Watermarks::Raise(const Origin& origin) {
+  if (origin.worker < 0) return;
+  const auto mark = std::lower_bound(marks_.begin(), marks_.end(), origin.worker, ByWorker);
+  if (mark == marks_.end() || mark->worker != origin.worker) {
+    marks_.insert(mark, Watermark{.worker = origin.worker, .sequence = origin.sequence});
+  } else if (mark->sequence < origin.sequence) {
+    mark->sequence = origin.sequence;
+  }
+}
+
+void Watermarks::MakeExact() {
+  if (!exact()) marks_.insert(marks_.begin(), Watermark{.worker = kExact});
+}
+
+void Watermarks::Forget(absl::Span<const Watermark> durable) {
+  if (exact()) return;
+  for (const Watermark& known : durable) {
+    const auto mark = std::lower_bound(marks_.begin(), marks_.end(), known.worker, ByWorker);
+    if (mark != marks_.end() && mark->worker == known.worker && mark->sequence <= known.sequence) {
+      marks_.erase(mark);
+    }
+  }
+}
+
+void Watermarks::Reset(absl::Span<const Watermark> marks) {
+  marks_.assign(marks.begin(), marks.end());
+  std::sort(marks_.begin(), marks_.end(),
+            [](const Watermark& a, const Watermark& b) { return a.worker < b.worker; });
+}
+
+void Stripe::TakeOver(absl::Span<const Watermark> marks) {
+  watermarks_.Reset(marks);
+  watermarks_.MakeExact();
+}
+
+void Stripe::Touch(const Origin& origin, DirtyList& dirty) {
+  watermarks_.Raise(origin);
+  ++changes_;
+  if (dirty_) return;
+  dirty_ = true;
+  dirty.Add(this);
+}
+
+bool Stripe::DrainAhead(StripeBatch&, size_t) { return false; }
+
+void Stripe::Drain(StripeBatch& batch) {
+  dirty_ = false;
+  DrainEarly(batch);
+}
+
+void Stripe::DrainEarly(StripeBatch& batch) {
+  batch.SetWatermarks(watermarks_.marks());
+  DrainContent(batch);
+}
+
+void DirtyList::Add(Stripe* stripe) {
+  count_.fetch_add(1, std::memory_order_relaxed);
+  Stripe* head = head_.load(std::memory_order_relaxed);
+  do {
+    stripe->next_dirty_ = head;
+  } while (!head_.compare_exchange_weak(head, stripe, std::memory_order_release,
+                                        std::memory_order_relaxed));
+}
+
+void DirtyList::TakeInto(std::vector<Stripe*>& taken) {
+  // Links are read before any stripe is drained: a drained stripe may be queued again at once.
+  for (Stripe* stripe = head_.exchange(nullptr, std::memory_order_acquire); stripe != nullptr;
+       stripe = stripe->next_dirty_) {
+    taken.push_back(stripe);
+    count_.fetch_sub(1, std::memory_order_relaxed);
+  }
+}
+
+void DirtyList::DropGivenAway() {
+  for (Stripe* stripe = head_.exchange(nullptr, std::memory_order_acquire); stripe != nullptr;) {
+    Stripe* const next = stripe->next_dirty_;  // Add sets it anew
+    count_.fetch_sub(1, std::memory_order_relaxed);
+    if (!stripe->given_away()) Add(stripe);
+    stripe = next;
+  }
+}
+
+}  // namespace cairn

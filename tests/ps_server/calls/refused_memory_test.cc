@@ -1,0 +1,331 @@
+// Memory that the system refuses: whatever allocation it is, a table and its chunks stay whole, and
+// a push that is answered RESOURCE_EXHAUSTED is applied once when it is sent again.
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "ps_server/rows/chunk_pool.h"
+#include "ps_server/jobs/cohort.h"
+#include "ps_server/rows/row_table.h"
+#include "ps_server/jobs/session.h"
+#include "ps_server/base/turn.h"
+#include "ps_server/rows/waiting_keys.h"
+#include "tests/ps_server/server_fixture.h"
+#include "thrift/errors.h"
+
+namespace {
+
+std::atomic<bool> refuse_maps{false};
+// Of this thread: how many allocations succeed before one fails; below 0: all do.
+thread_local int64_t allocations_left = -1;
+thread_local int64_t refused = 0;
+
+void* Allocate(size_t bytes) {
+  if (allocations_left == 0) {
+    allocations_left = -1;
+    ++refused;
+    throw std::bad_alloc();
+  }
+  if (allocations_left > 0) --allocations_left;
+  void* const memory = std::malloc(bytes == 0 ? 1 : bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+// In place of the C library's, for calls from this program's own objects.
+extern "C" void* mmap(void* address, size_t bytes, int protection, int flags, int fd,
+                      off_t offset) noexcept {
+  if (refuse_maps.load()) {
+    errno = ENOMEM;
+    return MAP_FAILED;
+  }
+  return reinterpret_cast<void*>(syscall(SYS_mmap, address, bytes, protection, flags, fd, offset));
+}
+
+void* operator new(size_t bytes) { return Allocate(bytes); }
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  try {
+    return Allocate(bytes);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+void* operator new[](size_t bytes) { return Allocate(bytes); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
+
+namespace cairn {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+constexpr size_t kNumberBytes = 4 * sizeof(float);
+
+// Rows that came before and after a refusal are all there, in memory of their own.
+TEST(RefusedMemory, ATableGrowsAfterARefusedChunk) {
+  ChunkPool pool(RowTable::ChunkBytes(kNumberBytes));
+  RowTable table(kNumberBytes, pool);
+  int64_t refusals = 0;
+  constexpr int64_t kRows = 60000;
+  for (int64_t key = 0; key < kRows; ++key) {
+    refuse_maps.store(key % 2 == 0);
+    std::pair<uint32_t, bool> row;
+    try {
+      row = table.FindOrInsert(key);
+    } catch (const std::bad_alloc&) {
+      ++refusals;
+      refuse_maps.store(false);
+      row = table.FindOrInsert(key);
+    }
+    ASSERT_TRUE(row.second);
+    table.floats(row.first)[3] = static_cast<float>(key);
+  }
+  refuse_maps.store(false);
+  EXPECT_GT(refusals, 0);
+  ASSERT_EQ(table.size(), kRows);
+  for (int64_t key = 0; key < kRows; ++key) {
+    const uint32_t row = table.FindOne(key);
+    ASSERT_NE(row, RowTable::kNone);
+    ASSERT_EQ(table.floats(row)[3], static_cast<float>(key));
+  }
+  for (int64_t key = 0; key < kRows; ++key) table.Remove(table.FindOne(key));
+  table.TrimMemory();
+  EXPECT_EQ(table.size(), 0U);
+}
+
+// The first, then the second, … allocation of each insertion is refused; rows come and go, so that
+// the index is cleaned up and shrinks as well.
+TEST(RefusedMemory, ATableKeepsItsRowsWhicheverAllocationIsRefused) {
+  ChunkPool pool(RowTable::ChunkBytes(kNumberBytes));
+  RowTable table(kNumberBytes, pool);
+  constexpr int64_t kRows = 3000;
+  int64_t first = 0, next = 0;
+  const int64_t refused_before = refused;
+  const auto insert = [&](int64_t key) {
+    for (int64_t allocation = 0;; ++allocation) {
+      allocations_left = allocation;
+      try {
+        table.FindOrInsert(key);
+        allocations_left = -1;
+        return;
+      } catch (const std::bad_alloc&) {
+        ASSERT_EQ(table.FindOne(key), RowTable::kNone);
+      }
+    }
+  };
+  const auto expect_rows = [&] {
+    ASSERT_EQ(table.size(), static_cast<uint32_t>(next - first));
+    for (int64_t key = first; key < next; ++key) ASSERT_NE(table.FindOne(key), RowTable::kNone);
+  };
+  for (; next < kRows; ++next) ASSERT_NO_FATAL_FAILURE(insert(next));
+  ASSERT_NO_FATAL_FAILURE(expect_rows());
+  for (; first < 5 * kRows; ++first) {
+    table.Remove(table.FindOne(first));
+    ASSERT_NO_FATAL_FAILURE(insert(next++));
+  }
+  ASSERT_NO_FATAL_FAILURE(expect_rows());
+  for (; first < next - 10; ++first) table.Remove(table.FindOne(first));
+  allocations_left = 0;
+  table.TrimMemory();
+  allocations_left = -1;
+  ASSERT_NO_FATAL_FAILURE(expect_rows());
+  table.TrimMemory();
+  ASSERT_NO_FATAL_FAILURE(expect_rows());
+  for (int64_t i = 0; i < kRows; ++i) ASSERT_NO_FATAL_FAILURE(insert(next++));
+  ASSERT_NO_FATAL_FAILURE(expect_rows());
+  EXPECT_GT(refused, refused_before + 10);
+}
+
+TEST(RefusedMemory, APoolLosesNoChunkToARefusedAllocation) {
+  constexpr size_t kChunkBytes = 64 << 10;
+  ChunkPool pool(kChunkBytes);
+  std::vector<std::byte*> chunks;
+  chunks.reserve(64);
+  for (int64_t allocation = 0; chunks.size() < 40;) {
+    allocations_left = allocation;
+    try {
+      chunks.push_back(pool.Take());
+      allocation = 0;
+    } catch (const std::bad_alloc&) {
+      ++allocation;
+    }
+    allocations_left = -1;
+  }
+  EXPECT_GT(refused, 0);
+  for (std::byte* const chunk : chunks) {
+    allocations_left = 0;  // giving back allocates nothing
+    pool.GiveBack(chunk);
+    allocations_left = -1;
+  }
+  EXPECT_EQ(pool.idle_bytes(), 40 * kChunkBytes);
+  while (pool.BeginVacating().has_value()) ASSERT_GT(pool.EndVacating(), 0U);
+  EXPECT_EQ(pool.idle_bytes(), 0U);
+}
+
+// Keys that wait for their row are put page by page, so their marks and pages go together.
+TEST(RefusedMemory, KeysThatWaitStayWholeWhicheverAllocationIsRefused) {
+  WaitingKeys keys;
+  int64_t refusals = 0;
+  for (int64_t key = 0; key < 20000; ++key) {
+    for (int64_t allocation = 0;; ++allocation) {
+      allocations_left = allocation;
+      try {
+        keys.Admit(key, 255);
+        break;
+      } catch (const std::bad_alloc&) {
+        ++refusals;
+      }
+    }
+    allocations_left = -1;
+  }
+  EXPECT_GT(refusals, 8);
+  std::string pages;
+  keys.AppendTo(&pages);
+  EXPECT_EQ(pages.size(), keys.bytes());
+  WaitingKeys loaded;
+  ASSERT_OK(loaded.Load(pages, /*put=*/true));
+  EXPECT_OK(loaded.FinishLoad());
+  EXPECT_FALSE(keys.Admit(19999, 3));
+  EXPECT_TRUE(keys.Admit(19999, 3)) << "its first push was forgotten";
+}
+
+TEST(RefusedMemory, ATurnThatIsRefusedIsNotTaken) {
+  Turn turn;
+  const std::string what(100, 'w');
+  allocations_left = 0;
+  EXPECT_THROW(turn.Take(what, absl::ZeroDuration()).IgnoreError(), std::bad_alloc);
+  allocations_left = -1;
+  EXPECT_OK(turn.Take(what, absl::ZeroDuration()).status());
+}
+
+TEST(RefusedMemory, AWorkerKeepsItsPlaceWhicheverAllocationIsRefused) {
+  Cohort cohort("job");
+  const Consistency lockstep = {.mode = ConsistencyMode::kSsp, .staleness_bound_steps = 0};
+  std::vector<std::shared_ptr<Session>> sessions;
+  for (int32_t worker = 0; worker < 2; ++worker) {
+    sessions.push_back(std::make_shared<Session>("job", worker, false));
+    sessions.back()->Admit(1, "host");
+    sessions.back()->Renew(absl::Minutes(5));
+    ASSERT_OK(cohort.Join(sessions.back(), {.consistency = lockstep, .fresh = true}).status());
+  }
+  const auto begin = [&](int worker, int64_t step) {
+    return cohort.Await(*sessions[static_cast<size_t>(worker)], 1, step,
+                        Deadline::In(absl::ZeroDuration()));
+  };
+  for (int64_t allocation = 0; allocation < 4; ++allocation) {
+    allocations_left = allocation;
+    try {
+      begin(1, 1).IgnoreError();
+    } catch (const std::bad_alloc&) {
+      ++refused;
+    }
+    allocations_left = -1;
+    EXPECT_EQ(begin(0, 2).code(), absl::StatusCode::kDeadlineExceeded);
+  }
+}
+
+class RefusedPushTest : public ServerTest {
+ protected:
+  void SetUp() override {
+    options_.snapshot_interval = absl::Hours(1);
+    ASSERT_NO_FATAL_FAILURE(Start());
+  }
+  // Of one bucket, which grows, and rows that begin at 0.
+  static wire::VariableSpec NewTable() {
+    wire::VariableSpec spec = TableSpec("new", 2, WireOptimizer("sgd", 1));
+    spec.initializer.type = "zeros";
+    spec.bucket_ps = {0};
+    return spec;
+  }
+  // Sends each push again after each refusal of its first, second, … allocation, until none is
+  // refused any more. Returns how many were.
+  int64_t SendThroughRefusals(TestClient& client, const wire::PushRequest& push) {
+    const int64_t refused_before = refused;
+    for (int64_t allocation = 0;; ++allocation) {
+      const int64_t before = refused;
+      allocations_left = allocation;
+      wire::PushReply reply;
+      absl::Status status;
+      try {
+        engine().service().push(reply, push);
+      } catch (const wire::ServerError& error) {
+        allocations_left = -1;
+        status = ErrorStatus(error);
+      } catch (const std::bad_alloc&) {
+        allocations_left = -1;  // while its error was made
+        continue;
+      }
+      allocations_left = -1;
+      if (refused == before) {
+        EXPECT_OK(status);
+        return refused - refused_before;
+      }
+      if (!status.ok()) {
+        EXPECT_EQ(ReasonOf(status), wire::ErrorReason::MEMORY_BUDGET) << status;
+      }
+    }
+  }
+};
+
+TEST_F(RefusedPushTest, APushIsAppliedOnceWhicheverAllocationIsRefused) {
+  TestClient tool = Client();
+  ASSERT_OK(tool.Create({DenseSpec("dense", {40, 16}, WireOptimizer("sgd", 1)),
+                         DenseSpec("rows", {70000, 1}, WireOptimizer("sgd", 1)),
+                         TableSpec("t", 2, WireOptimizer("sgd", 1)), NewTable()}));
+  const std::vector<int64_t> keys = {1, 2, 3, 4, 5, 6, 7};
+  ASSERT_OK(tool.AssignKeys("t", keys, std::vector<float>(14, 0)));
+  int64_t refusals = 0;
+  // Each worker is new to the watermarks of every stripe and shard.
+  for (int32_t worker = 0; worker < 5; ++worker) {
+    TestClient client = Joined(worker);
+    for (int round = 0; round < 2; ++round) {
+      wire::PushRequest push = client.NextRequest();
+      push.sequence.position = std::string(100, 'p');
+      push.items.push_back(WholeItem("dense", std::vector<float>(640, -1)));
+      push.items.push_back(
+          IdItem("rows", wire::Selection::ROWS, {69999, 5, 66000, 5}, {-1, -1, -1, -1}));
+      push.items.push_back(IdItem("t", wire::Selection::KEYS, keys, std::vector<float>(14, -1)));
+      refusals += SendThroughRefusals(client, push);
+    }
+  }
+  // Keys without a row, in stripes that grow.
+  TestClient client = Joined(7);
+  std::vector<int64_t> fresh;
+  for (int64_t i = 0; i < 40; ++i) {
+    fresh.clear();
+    for (int64_t key = 0; key < 8; ++key) fresh.push_back(1000 + 8 * i + key);
+    wire::PushRequest push = client.NextRequest();
+    push.items.push_back(IdItem("new", wire::Selection::KEYS, fresh, std::vector<float>(16, -1)));
+    refusals += SendThroughRefusals(client, push);
+    ASSERT_THAT(*tool.PullKeys("new", fresh), Each(1.0F));
+  }
+  EXPECT_GT(refusals, 50);
+  EXPECT_THAT(*tool.Pull("dense"), Each(10.0F));
+  EXPECT_THAT(*tool.PullRows("rows", {69999, 5, 66000, 6}), ElementsAre(10, 20, 10, 0));
+  EXPECT_THAT(*tool.PullKeys("t", keys), Each(10.0F));
+  const auto described = tool.Describe();
+  ASSERT_OK(described);
+  for (const wire::VariableInfo& info : described->variables) {
+    if (info.spec.name != "t" && info.spec.name != "new") {
+      EXPECT_EQ(info.shards[0].version, 10) << info.spec.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cairn

@@ -1,0 +1,239 @@
+// Which life of a job a server holds: who gives it, what it survives, who is refused for it; and
+// arguments of optimizers that change within one.
+#include "common/timeline.h"
+
+#include "absl/strings/str_cat.h"
+#include "ps_server/jobs/session.h"
+#include "tests/ps_server/server_fixture.h"
+#include "thrift/cairn_constants.h"
+#include "thrift/errors.h"
+
+namespace cairn {
+namespace {
+
+using absl::StatusCode;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class TimelineTest : public ServerTest {
+ protected:
+  // As server `index` of two.
+  void StartAs(int32_t index) {
+    options_.server_index = index;
+    options_.server_count = 2;
+    ASSERT_NO_FATAL_FAILURE(Start());
+  }
+
+  absl::StatusOr<wire::HelloReply> Hello(int64_t timeline, int64_t incarnation = 0,
+                                         int32_t worker = 0) {
+    wire::HelloRequest request;
+    request.protocol_version = wire::g_cairn_constants.PROTOCOL_VERSION;
+    request.job = "job";
+    request.task_type = "worker";
+    request.worker = worker;
+    request.incarnation = incarnation;
+    request.timeline = timeline;
+    wire::HelloReply reply;
+    const absl::Status status = CallStatus([&] { engine().service().hello(reply, request); });
+    if (!status.ok()) return status;
+    return reply;
+  }
+
+  int64_t Held() {
+    const auto described = Client().Describe();
+    EXPECT_OK(described);
+    return described.ok() ? described->timeline : -1;
+  }
+
+  // A dense variable of which server 1 has the whole.
+  static wire::VariableSpec Spec(int32_t server) {
+    wire::VariableSpec spec = DenseSpec("w", {2}, WireOptimizer("sgd", 1));
+    wire::DenseShard shard;
+    shard.rows = 2;
+    shard.ps = server;
+    spec.__set_shards({shard});
+    return spec;
+  }
+};
+
+TEST_F(TimelineTest, TheFirstServerBeginsTheLifeThatTheFirstWorkerProposes) {
+  StartAs(0);
+  EXPECT_EQ(Held(), 0);
+  const int64_t proposed = NewTimeline(2, 0);
+  EXPECT_EQ(Hello(proposed)->timeline, proposed);
+  // It never refuses: what it answers counts.
+  EXPECT_EQ(Hello(NewTimeline(2, 0), 0, 1)->timeline, proposed);
+  EXPECT_EQ(Held(), proposed);
+  Restart();
+  EXPECT_EQ(Held(), proposed);
+  wire::ServerState state;
+  engine().service().drop_job(state, Client().caller());
+  EXPECT_EQ(Held(), 0);
+  EXPECT_NE(Hello(NewTimeline(2, 0))->timeline, proposed);
+}
+
+TEST_F(TimelineTest, ALifeSurvivesACrashWhateverTheDurability) {
+  for (const Durability durability : {Durability::kOff, Durability::kSnapshot, Durability::kLog}) {
+    options_.durability = durability;
+    options_.snapshot_interval = absl::Hours(1);
+    options_.directory = folder_.Join(absl::StrCat("store-", static_cast<int>(durability)));
+    StartAs(0);
+    const int64_t begun = Hello(NewTimeline(2, 0))->timeline;
+    StartFromCopy();
+    EXPECT_EQ(Held(), begun);
+  }
+}
+
+TEST_F(TimelineTest, WorkersOfProgramsThatKnowNoTimelinesBeginOneOfTheFirstServerAlone) {
+  StartAs(0);
+  const int64_t begun = Hello(0)->timeline;
+  EXPECT_GT(begun, 0);
+  EXPECT_EQ(ServersOfTimeline(begun), 1);
+}
+
+// Of a store from before servers kept timelines: others may hold nothing of the job.
+TEST_F(TimelineTest, AJobThatHasVariablesBeginsOneOfTheFirstServerAlone) {
+  StartAs(0);
+  ASSERT_OK(Client().Create({Spec(0)}));
+  EXPECT_EQ(Held(), 0);
+  EXPECT_EQ(ServersOfTimeline(Hello(NewTimeline(2, 0))->timeline), 1);
+}
+
+TEST_F(TimelineTest, OtherServersTakeOverAndRefuseAnotherLifeThatHasVariables) {
+  StartAs(1);
+  const int64_t first = NewTimeline(2, 0), second = NewTimeline(2, first);
+  // A worker that comes back to a restarted server does not tell it.
+  EXPECT_EQ(Hello(0, 1)->timeline, 0);
+  EXPECT_EQ(Hello(first, 1)->timeline, first);
+  // Nothing would be lost with it.
+  EXPECT_EQ(Hello(second, 1)->timeline, second);
+  ASSERT_OK(Client().Create({Spec(1)}));
+  EXPECT_THAT(Hello(first, 2).status(),
+              StatusIs(StatusCode::kFailedPrecondition, HasSubstr("hello to ps:1: it holds job job "
+                                                                  "as it began at ")));
+  EXPECT_EQ(Held(), second);
+  Restart();
+  EXPECT_EQ(Hello(second, 2)->timeline, second);
+}
+
+// It would look like a server that has lost the job.
+TEST_F(TimelineTest, AJobWithALifeIsNotForgottenToMakeRoom) {
+  options_.max_jobs = 1;
+  options_.lease = absl::Milliseconds(1);
+  StartAs(1);
+  const int64_t begun = NewTimeline(2, 0);
+  ASSERT_OK(Hello(begun, 1));
+  TestClient other = Client(1);
+  other.caller().job = "other";
+  EXPECT_FALSE(other.Create({Spec(1)}).ok());
+  EXPECT_EQ(Held(), begun);
+}
+
+TEST_F(TimelineTest, ARestoreBeginsALifeThatAWorkerConfirms) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  ASSERT_OK(Client().Create({DenseSpec("w", {2}, WireOptimizer("sgd", 1))}));
+  const int64_t made = Hello(NewTimeline(1, 0))->timeline;
+  wire::RestoreRequest restore;
+  MakeCheckpoint(&restore);
+  restore.timeline = NewTimeline(1, made);
+  StartRestored(restore, 1, 0);
+  EXPECT_EQ(Held(), -restore.timeline);
+  Restart();
+  EXPECT_EQ(Held(), -restore.timeline);
+  // The same request, whose answer was lost, finds it done; another one finds another life.
+  wire::RestoreReply reply;
+  EXPECT_OK(CallStatus([&] { engine().service().restore(reply, restore); }));
+  wire::RestoreRequest later = restore;
+  later.timeline = NewTimeline(1, restore.timeline);
+  EXPECT_THAT(CallStatus([&] { engine().service().restore(reply, later); }),
+              StatusIs(StatusCode::kAlreadyExists, HasSubstr("drop the job first")));
+  EXPECT_EQ(Hello(0)->timeline, restore.timeline);
+  EXPECT_EQ(Held(), restore.timeline);
+  StartFromCopy();
+  EXPECT_EQ(Held(), restore.timeline);
+}
+
+class ArgumentsTest : public ServerTest {
+ protected:
+  void SetUp() override { ASSERT_NO_FATAL_FAILURE(Start()); }
+
+  static std::vector<wire::VariableSpec> Specs(double rate) {
+    return {DenseSpec("w", {2}, WireOptimizer("sgd", rate)),
+            TableSpec("t", 1, WireOptimizer("sgd", rate))};
+  }
+
+  static float RowMove(TestClient& client, int64_t key) {
+    const float before = client.PullKeys("t", {key})->front();
+    EXPECT_OK(client.PushKeys("t", {key}, {1}));
+    return before - client.PullKeys("t", {key})->front();
+  }
+};
+
+TEST_F(ArgumentsTest, AWorkerThatComesBackChangesThemAndARestartKeepsThem) {
+  TestClient first = Joined(0);
+  ASSERT_OK(first.Create(Specs(1)));
+  ASSERT_OK(first.Push("w", {1, 1}));
+  EXPECT_FLOAT_EQ(RowMove(first, 7), 1);
+  TestClient again = Joined(0);
+  ASSERT_OK(again.Create(Specs(0.5)));
+  ASSERT_OK(again.Push("w", {1, 1}));
+  EXPECT_THAT(*again.Pull("w"), ElementsAre(-1.5f, -1.5f));
+  EXPECT_FLOAT_EQ(RowMove(again, 7), 0.5);
+  EXPECT_FLOAT_EQ(RowMove(again, 8), 0.5);
+  StartFromCopy();
+  TestClient later = Joined(0);
+  ASSERT_OK(later.Create(Specs(0.5)));
+  ASSERT_OK(later.Push("w", {1, 1}));
+  EXPECT_FLOAT_EQ(RowMove(later, 7), 0.5);
+  const absl::StatusOr<wire::DescribeReply> described = Client().Describe();
+  ASSERT_OK(described);
+  for (const wire::VariableInfo& info : described->variables) {
+    EXPECT_EQ(info.spec.optimizer.learning_rate.arguments.at("learning_rate"), 0.5);
+  }
+}
+
+TEST_F(ArgumentsTest, NotWhileAnotherLiveWorkerCountsOnThem) {
+  TestClient first = Joined(0), second = Joined(1);
+  ASSERT_OK(first.Create(Specs(1)));
+  // The second has asked for nothing yet: it finds what the first decides.
+  EXPECT_THAT(
+      second.Create(Specs(0.5)),
+      StatusIs(StatusCode::kAlreadyExists,
+               HasSubstr("optimizer.learning_rate: the job has 1, asked for 0.5; worker 0")));
+  EXPECT_EQ(ReasonOf(second.Create(Specs(0.5))), wire::ErrorReason::SPEC_CONFLICT);
+  ASSERT_OK(second.Create(Specs(1)));
+  // Both start again: the one that comes first decides.
+  TestClient second_again = Joined(1);
+  EXPECT_FALSE(second_again.Create(Specs(0.5)).ok());
+  TestClient first_again = Joined(0);
+  ASSERT_OK(second_again.Create(Specs(0.5)));
+  EXPECT_FALSE(first_again.Create(Specs(1)).ok());
+  ASSERT_OK(first_again.Create(Specs(0.5)));
+}
+
+TEST_F(ArgumentsTest, ACallerWithoutANumberChangesNothingAndNobodyTheTypeOrTheSlots) {
+  TestClient tool = Client();
+  ASSERT_OK(tool.Create(Specs(1)));
+  EXPECT_THAT(tool.Create(Specs(0.5)),
+              StatusIs(StatusCode::kAlreadyExists,
+                       HasSubstr("create \"w\" on ps:0: optimizer.learning_rate: the job has 1, "
+                                 "asked for 0.5: use that")));
+  TestClient worker = Joined(0);
+  EXPECT_THAT(worker.Create({DenseSpec("w", {2}, WireOptimizer("adam", 1))}),
+              StatusIs(StatusCode::kAlreadyExists,
+                       HasSubstr("optimizer.type: the job has sgd, asked for adam")));
+  EXPECT_THAT(worker.Create({DenseSpec("w", {2}, WireOptimizer("sgd", 1, {{"momentum", 0.9}}))}),
+              StatusIs(StatusCode::kAlreadyExists, HasSubstr("optimizer.momentum")));
+  EXPECT_THAT(
+      worker.Create({DenseSpec("w", {3}, WireOptimizer("sgd", 0.5))}),
+      StatusIs(StatusCode::kAlreadyExists, HasSubstr("shape: the job has [2], asked for [3]")));
+}
+
+TEST_F(ArgumentsTest, ARefusalNamesTheVariableOnce) {
+  const absl::Status refused = Client().Create({DenseSpec("w", {2}, WireOptimizer("adm", 1))});
+  EXPECT_THAT(refused, StatusIs(StatusCode::kInvalidArgument, HasSubstr("variable \"w\": ")));
+  EXPECT_EQ(refused.message().find("variable \"w\""), refused.message().rfind("variable \"w\""));
+}
+
+}  // namespace
+}  // namespace cairn

@@ -1,0 +1,323 @@
+// A move step by step: what each step refuses, and what there is after a crash behind each of them.
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/deadline.h"
+#include "common/hash.h"
+#include "common/status.h"
+#include "gmock/gmock.h"
+#include "ps_server/moves/move_pieces.h"
+#include "tests/ps_server/moves_fixture.h"
+#include "thrift/errors.h"
+
+namespace cairn {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST_F(MovesTest, StepsThatAreNotDueAreRefused) {
+  EXPECT_TRUE(absl::IsFailedPrecondition(At(0, wire::MoveAction::READ, 0, 1, 2)));
+  EXPECT_TRUE(absl::IsFailedPrecondition(At(1, wire::MoveAction::WRITE, 0, 1, 2)));
+  EXPECT_TRUE(absl::IsFailedPrecondition(At(0, wire::MoveAction::HOLD, 0, 1, 2)));
+  EXPECT_TRUE(absl::IsFailedPrecondition(At(1, wire::MoveAction::READY, 0, 1, 2)));
+  EXPECT_TRUE(absl::IsFailedPrecondition(At(0, wire::MoveAction::COMMIT, 0, 1, 2)));
+  ASSERT_OK(Begin(0, 1, 2));
+  EXPECT_THAT(At(0, wire::MoveAction::COMMIT, 0, 1, 2).message(), HasSubstr("turned away"));
+  EXPECT_THAT(At(1, wire::MoveAction::COMMIT, 0, 1, 2).message(), HasSubstr("READY comes first"));
+  EXPECT_THAT(At(1, wire::MoveAction::READY, 0, 1, 2).message(), HasSubstr("0 have come"));
+  ASSERT_OK(Copy(0, 1, 2));
+  // Without how far workers are, which is known while updates are turned away.
+  EXPECT_THAT(At(1, wire::MoveAction::READY, 0, 1, 2).message(), HasSubstr("how far workers"));
+  ASSERT_OK(Push(0, 1, 0, {5}, 1));
+  ASSERT_OK(At(0, wire::MoveAction::HOLD, 0, 1, 2));
+  EXPECT_THAT(At(0, wire::MoveAction::COMMIT, 0, 1, 2).message(),
+              HasSubstr("since they were read"));
+  EXPECT_EQ(ReasonOf(Push(0, 2, 1, {5}, 1)), wire::ErrorReason::BUSY);
+}
+
+// What a shard tells of its workers comes first, and may be as long as a piece.
+TEST_F(MovesTest, APieceHasAStripeHoweverManyWorkersThereAre) {
+  ASSERT_OK(Push(0, 1, 0, {5}, 1));
+  ASSERT_OK(Begin(0, 1, 2));
+  wire::MoveRequest read = Request(wire::MoveAction::READ, 0, 1, 2);
+  read.max_bytes = 1;
+  const auto piece = Step(0, read);
+  ASSERT_OK(piece);
+  EXPECT_EQ(piece->bytes_left, 0);
+}
+
+TEST_F(MovesTest, MapsThatAreNotTheNextAreRefused) {
+  EXPECT_THAT(At(0, wire::MoveAction::PREPARE, 0, 1, 3).message(), HasSubstr("version 1 here"));
+  EXPECT_THAT(At(2, wire::MoveAction::PREPARE, 0, 1, 2).message(), HasSubstr("another server"));
+  EXPECT_THAT(At(0, wire::MoveAction::PREPARE, 0, 0, 2).message(), HasSubstr("two of them"));
+  EXPECT_THAT(At(1, wire::MoveAction::PREPARE, 1, 0, 2).message(), HasSubstr("nothing moves"));
+  wire::MoveRequest other = Request(wire::MoveAction::PREPARE, 0, 1, 2);
+  other.bucket_ps = {1, 1};
+  EXPECT_THAT(Step(0, other).status().message(), HasSubstr("other pieces"));
+  other.bucket_ps = {7};
+  EXPECT_FALSE(Step(0, other).ok());
+  other = Request(wire::MoveAction::PREPARE, 0, 1, 2);
+  other.variable = "nobody";
+  EXPECT_TRUE(absl::IsNotFound(Step(0, other).status()));
+  // By a map that moves what has not come here.
+  EXPECT_TRUE(absl::IsFailedPrecondition(At(1, wire::MoveAction::COMMIT, 0, 1, 2)));
+}
+
+TEST_F(MovesTest, BytesThatAreNoPiecesAreRefused) {
+  ASSERT_OK(Begin(0, 1, 2));
+  std::string piece;
+  AppendPiece({.kind = PieceKind::kRows, .stripe = 9, .count = 8}, &piece);
+  wire::MoveRequest write = Request(wire::MoveAction::WRITE, 0, 1, 2);
+  write.data = Payload::Copy(piece.data(), piece.size());
+  EXPECT_THAT(Step(1, write).status().message(), HasSubstr("no part of the move"));
+  for (size_t size = 1; size < piece.size(); ++size) {
+    write.data = Payload::Copy(piece.data(), size);
+    EXPECT_THAT(Step(1, write).status().message(), HasSubstr("no whole piece")) << size;
+  }
+  piece.clear();
+  AppendPiece({.kind = PieceKind::kRows, .count = 3, .bytes = "abc"}, &piece);
+  write.data = Payload::Copy(piece.data(), piece.size());
+  EXPECT_THAT(Step(1, write).status().message(), HasSubstr("a row has"));
+}
+
+TEST_F(MovesTest, WhoeverHasTheOldMapIsToldTheNewOne) {
+  ASSERT_OK(Push(0, 1, 0, {5, 6}, 1));
+  ASSERT_OK(Move(0, 1, 2));
+  for (int round = 0; round < 2; ++round) {
+    // The source's memory of the first push is gone with it: the rows took it along.
+    const absl::Status pushed = Push(0, 2, round == 0 ? 1 : 0, {5}, 1);
+    ASSERT_EQ(ReasonOf(pushed), wire::ErrorReason::MOVED) << pushed;
+    const std::vector<wire::VariableSpec> maps = MovedOf(pushed);
+    ASSERT_EQ(maps.size(), 1U);
+    EXPECT_EQ(maps[0].map_version, 2);
+    EXPECT_THAT(maps[0].bucket_ps, ElementsAre(1));
+    EXPECT_EQ(ReasonOf(Pull(0, {5}, 1).status()), wire::ErrorReason::MOVED);
+    EXPECT_THAT(*Pull(1, {5, 6, 7}, 2), ElementsAre(-1, -1, 0));
+    for (int32_t s = 0; s < kServers; ++s) Crash(s);
+  }
+  EXPECT_TRUE(absl::IsFailedPrecondition(At(0, wire::MoveAction::ABORT, 0, 1, 2)));
+  EXPECT_OK(At(0, wire::MoveAction::COMMIT, 0, 1, 2));  // as it is
+}
+
+TEST_F(MovesTest, ATargetThatCrashedServesWhatItsSourceHasGivenAway) {
+  ASSERT_OK(Push(0, 1, 0, {5}, 1));
+  ASSERT_OK(UntilReady(0, 1, 2));
+  Crash(1);
+  // Nobody has given it anything: whoever asks by the present map is not answered from it.
+  EXPECT_FALSE(Pull(1, {5}, 1).ok());
+  ASSERT_OK(At(0, wire::MoveAction::COMMIT, 0, 1, 2));
+  Crash(1);
+  Crash(0);
+  // A caller with the new map can have it from the source alone.
+  EXPECT_EQ(ReasonOf(Pull(1, {5}, 2).status()), wire::ErrorReason::BUSY);
+  EXPECT_THAT(*Pull(1, {5}, 2), ElementsAre(-1));
+  Crash(1);
+  EXPECT_THAT(*Pull(1, {5}, 2), ElementsAre(-1));
+}
+
+TEST_F(MovesTest, WhatATargetHadBeforeItWasWholeIsNotServed) {
+  ASSERT_OK(Push(0, 1, 0, {5, 6}, 1));
+  ASSERT_OK(Begin(0, 1, 2));
+  ASSERT_OK(Copy(0, 1, 2));
+  Crash(1);
+  EXPECT_TRUE(absl::IsFailedPrecondition(At(1, wire::MoveAction::READY, 0, 1, 2)));
+  ASSERT_OK(Push(0, 2, 1, {5}, 1));
+  ASSERT_OK(Move(0, 1, 2));
+  EXPECT_THAT(*Pull(1, {5, 6}, 2), ElementsAre(-2, -1));
+}
+
+TEST_F(MovesTest, ASourceThatCrashedOwnsItsRows) {
+  ASSERT_OK(Push(0, 1, 0, {5}, 1));
+  ASSERT_OK(TestClient(Service(0), -1).Flush());
+  ASSERT_OK(UntilReady(0, 1, 2));
+  Crash(0);
+  EXPECT_TRUE(absl::IsFailedPrecondition(At(0, wire::MoveAction::COMMIT, 0, 1, 2)));
+  EXPECT_THAT(*Pull(0, {5}, 1), ElementsAre(-1));
+  ASSERT_OK(Push(0, 2, 1, {5}, 1));
+  // Another try finds what the first one left.
+  EXPECT_TRUE(absl::IsFailedPrecondition(Begin(0, 1, 2)));
+  ASSERT_OK(At(1, wire::MoveAction::ABORT, 0, 1, 2));
+  ASSERT_OK(Move(0, 1, 2));
+  EXPECT_THAT(*Pull(1, {5}, 2), ElementsAre(-2));
+}
+
+TEST_F(MovesTest, RowsWaitForWhatTheirServerLost) {
+  ASSERT_OK(Push(0, 1, 0, {5}, 1));  // acknowledged, and lost
+  CrashUnseen(0);
+  ASSERT_OK(Begin(0, 1, 2));
+  const auto hold = [&] { return At(0, wire::MoveAction::HOLD, 0, 1, 2); };
+  EXPECT_EQ(ReasonOf(hold()), wire::ErrorReason::BUSY);
+  SayHello(0);
+  const absl::Status held = hold();
+  EXPECT_EQ(ReasonOf(held), wire::ErrorReason::BUSY);
+  EXPECT_THAT(held.message(), HasSubstr("worker 0 of job job"));
+  ASSERT_OK(Push(0, 1, 0, {5}, 1));  // and others are not turned away meanwhile
+  Greet(0);
+  ASSERT_OK(hold());
+}
+
+TEST_F(MovesTest, WhoeverIsAwayWhileRowsGoStartsAnew) {
+  ASSERT_OK(Push(0, 1, 0, {5}, 1));
+  wire::Caller caller;
+  caller.job = "job";
+  caller.worker = 0;
+  caller.incarnation = incarnation_;
+  ASSERT_OK(CallStatus([&] {
+    wire::ServerState state;
+    Service(0).leave(state, caller);
+  }));
+  CrashUnseen(0);
+  ASSERT_OK(Move(0, 1, 2));
+  EXPECT_EQ(ReasonOf(TestClient(Service(0), 0).Hello(incarnation_).status()),
+            wire::ErrorReason::FENCED);
+  // Nor where the rows are now: what comes later would hide that something is missing.
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(ReasonOf(Push(1, 2, 0, {5}, 2)), wire::ErrorReason::FENCED);
+    CrashUnseen(1);
+  }
+  Hello();
+  EXPECT_EQ(ReasonOf(Push(0, 2, 1, {5}, 1)), wire::ErrorReason::MOVED);
+}
+
+TEST_F(MovesTest, AHoldEndsByItself) {
+  ASSERT_OK(Begin(0, 1, 2));
+  wire::MoveRequest hold = Request(wire::MoveAction::HOLD, 0, 1, 2);
+  hold.hold_seconds = 0.05;
+  ASSERT_OK(Step(0, hold));
+  const Deadline deadline = Deadline::In(absl::Seconds(30));
+  absl::Status pushed;
+  do {
+    pushed = Push(0, 1, 0, {5}, 1);
+    ASSERT_TRUE(pushed.ok() || ReasonOf(pushed) == wire::ErrorReason::BUSY) << pushed;
+  } while (!pushed.ok() && !deadline.Expired());
+  ASSERT_OK(pushed);
+  EXPECT_TRUE(absl::IsFailedPrecondition(At(0, wire::MoveAction::COMMIT, 0, 1, 2)));
+}
+
+TEST_F(MovesTest, ALatePartCountsOnceThoughTheServerHasItsNumber) {
+  ASSERT_OK(Push(0, 1, 0, {5}, 1));
+  ASSERT_OK(Push(1, 2, 0, {}, 1));  // number 2 is applied at the target, and was refused here
+  ASSERT_OK(Move(0, 1, 2));
+  EXPECT_EQ(ReasonOf(Push(0, 2, 1, {5}, 1)), wire::ErrorReason::MOVED);
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_OK(Push(1, 2, 0, {5}, 2, /*late=*/true));
+    EXPECT_THAT(*Pull(1, {5}, 2), ElementsAre(-2));
+    Crash(1);  // what was answered is durable
+    EXPECT_THAT(*Pull(1, {5}, 2), ElementsAre(-2));
+  }
+  // What was in before the move stays in, also by the number of old.
+  ASSERT_OK(Push(1, 1, 0, {5}, 2, /*late=*/true));
+  EXPECT_THAT(*Pull(1, {5}, 2), ElementsAre(-2));
+}
+
+// An epoch writes whatever has changed, seconds long, and the worker's push would wait for it.
+TEST_F(MovesTest, ALatePartIsDurableByItself) {
+  wire::VariableSpec table = Table();
+  table.name = variable_ = "two";
+  table.bucket_ps = {0, 1};
+  others_ = {1};
+  for (int32_t s = 0; s < kServers; ++s) ASSERT_OK(TestClient(Service(s), -1).Create({table}));
+  int64_t moves = 0, stays = 0;
+  while (BucketOfKey(moves, 2) != 0) ++moves;
+  while (BucketOfKey(stays, 2) != 1) ++stays;
+  ASSERT_OK(Push(0, 1, 0, {moves}, 1));
+  ASSERT_OK(Move(0, 1, 2));
+  // Number 2 has been applied at the target, and counts as an update there, when the rest comes.
+  ASSERT_OK(Push(1, 2, 0, {stays}, 2));
+  const auto epochs = [&] { return TestClient(Service(1), -1).Describe()->counters["epochs"]; };
+  const int64_t before = epochs();
+  ASSERT_OK(Push(1, 2, 0, {moves}, 2, /*late=*/true));
+  EXPECT_EQ(epochs(), before);
+  EXPECT_THAT(*Pull(1, {moves, stays}, 2), ElementsAre(-2, -1));
+  Crash(1);
+  EXPECT_THAT(*Pull(1, {moves, stays}, 2), ElementsAre(-2, 0));  // the worker sends that again
+  ASSERT_OK(Push(1, 2, 0, {stays}, 2));
+  ASSERT_OK(Push(1, 2, 0, {moves}, 2, /*late=*/true));
+  EXPECT_THAT(*Pull(1, {moves, stays}, 2), ElementsAre(-2, -1));
+}
+
+TEST_F(MovesTest, AWorkerThatComputesAPushAgainReachesRowsThatHaveMoved) {
+  ASSERT_OK(Push(1, 1, 0, {}, 1));
+  ASSERT_OK(Move(0, 1, 2));
+  // Started anew, it sends push 1 by the new map, as any push; the server has that number.
+  ASSERT_OK(Push(1, 1, 0, {5}, 2));
+  EXPECT_THAT(*Pull(1, {5}, 2), ElementsAre(-1));
+  Crash(1);
+  EXPECT_THAT(*Pull(1, {5}, 2), ElementsAre(-1));
+  ASSERT_OK(Push(1, 1, 0, {5}, 2));
+  EXPECT_THAT(*Pull(1, {5}, 2), ElementsAre(-1));
+}
+
+TEST_F(MovesTest, RowsThatMoveTwiceDoNotTakeTheNumbersOfAServerOnTheWay) {
+  ASSERT_OK(Push(1, 1, 0, {}, 1));  // ps:1 has number 1; ps:0 is yet to get its part
+  ASSERT_OK(Move(0, 1, 2));
+  ASSERT_OK(Move(1, 2, 3));
+  ASSERT_OK(Push(2, 1, 0, {5}, 3, /*late=*/true));
+  EXPECT_THAT(*Pull(2, {5}, 3), ElementsAre(-1));
+}
+
+// The source crashes before the move, the target after it.
+TEST_F(MovesTest, KeysThatWaitForTheirRowsGoAlong) {
+  wire::RowRules rules;
+  rules.admit_after_pushes = 3;
+  ASSERT_NO_FATAL_FAILURE(UseRuled(rules));
+  std::vector<int64_t> keys(2000);
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(i);
+  ASSERT_OK(PushRuled(0, keys));
+  ASSERT_OK(TestClient(Service(0), -1).Flush());
+  ASSERT_NO_FATAL_FAILURE(Crash(0));
+  ASSERT_OK(Begin(0, 1, 2));
+  ASSERT_OK(Copy(0, 1, 2));
+  ASSERT_OK(PushRuled(0, keys));  // between two passes
+  ASSERT_OK(At(0, wire::MoveAction::HOLD, 0, 1, 2));
+  ASSERT_OK(Copy(0, 1, 2));
+  ASSERT_OK(At(1, wire::MoveAction::READY, 0, 1, 2));
+  for (int32_t s = 0; s < kServers; ++s) ASSERT_OK(At(s, wire::MoveAction::COMMIT, 0, 1, 2));
+  ASSERT_NO_FATAL_FAILURE(Crash(1));
+  EXPECT_EQ(RuledRows(1), 0);
+  ASSERT_OK(PushRuled(1, keys));
+  EXPECT_EQ(RuledRows(1), 2000);
+  EXPECT_THAT(*TestClient(Service(1), -1).PullKeys("ruled", {0, 1999}), ElementsAre(1, 1));
+}
+
+TEST_F(MovesTest, RowsAreAsOldWhereTheyHaveCome) {
+  wire::RowRules rules;
+  rules.expire_after_seconds = 160;
+  ASSERT_NO_FATAL_FAILURE(UseRuled(rules));
+  ASSERT_OK(PushRuled(0, {1, 2}));
+  ASSERT_OK(servers_[0].engine->KeepRowRules());
+  ASSERT_OK(PushRuled(0, {2}));
+  ASSERT_OK(Move(0, 1, 2));
+  now_ = 1100;
+  ASSERT_OK(PushRuled(1, {3}));
+  ASSERT_OK(servers_[1].engine->KeepRowRules());
+  EXPECT_EQ(RuledRows(1), 3);
+  now_ = 1160;
+  ASSERT_OK(servers_[1].engine->KeepRowRules());
+  EXPECT_THAT(*TestClient(Service(1), -1).PullKeys("ruled", {1, 2, 3}), ElementsAre(0, 2, 1));
+  ASSERT_NO_FATAL_FAILURE(Crash(1));
+  now_ = 1260;
+  ASSERT_OK(servers_[1].engine->KeepRowRules());
+  EXPECT_EQ(RuledRows(1), 0);
+}
+
+TEST_F(MovesTest, TheMemoryOfRowsGoesWithThem) {
+  std::vector<int64_t> keys(10000);
+  for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(i);
+  const auto used = [&](int32_t s) {
+    return TestClient(Service(s), -1).Describe()->memory_used_bytes;
+  };
+  const int64_t empty = used(0), target_empty = used(1);
+  ASSERT_OK(Push(0, 1, 0, keys, 1));
+  const int64_t full = used(0);
+  ASSERT_OK(Move(0, 1, 2));
+  EXPECT_LT(used(0), empty + (full - empty) / 10);
+  EXPECT_GT(used(1), target_empty + (full - empty) * 9 / 10);
+  EXPECT_EQ(TestClient(Service(1), -1).Describe()->variables[0].shards[0].rows, 10000);
+  EXPECT_TRUE(TestClient(Service(0), -1).Describe()->variables[0].shards.empty());
+}
+
+}  // namespace
+}  // namespace cairn

@@ -1,0 +1,224 @@
+// Work of a server that is disturbed half way: the disk takes long or fails, memory runs out, rows
+// come and go. Nothing hangs or aborts, and no row is deleted that a rule does not name.
+#include <functional>
+#include <map>
+#include <memory>
+#include <new>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "common/deadline.h"
+#include "common/status.h"
+#include "gmock/gmock.h"
+#include "ps_server/persistence/evictor.h"
+#include "ps_server/core/server_core.h"
+#include "ps_server/calls/service.h"
+#include "tests/ps_server/server_fixture.h"
+#include "tests/ps_server/watched_store.h"
+#include "thrift/cairn_constants.h"
+#include "thrift/errors.h"
+
+namespace cairn {
+namespace {
+
+using absl::StatusCode;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
+
+constexpr absl::Duration kPatience = absl::Seconds(60);
+
+class DisturbedTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    options_.directory = folder_.Join("store");
+    auto opened = StripeStore::Open({.directory = options_.directory});
+    ASSERT_OK(opened);
+    auto store = std::make_unique<WatchedStore>(*std::move(opened));
+    store_ = store.get();
+    core_ = std::make_unique<ServerCore>(options_, std::move(store));
+    service_ = std::make_unique<Service>(*core_);
+  }
+  TestClient Joined(int32_t worker) {
+    TestClient client(*service_, worker);
+    EXPECT_OK(client.Hello());
+    return client;
+  }
+  // A table of one bucket that keeps four rows, and has one of each key from 1 to `keys`, of which
+  // the last was pushed last.
+  void FillTable(TestClient& client, int64_t keys) {
+    wire::VariableSpec spec = TableSpec("t", 1, WireOptimizer("sgd", 1));
+    spec.initializer.type = "zeros";
+    spec.bucket_ps = {0};
+    wire::RowRules rules;
+    rules.max_rows = 4;
+    spec.__set_row_rules(rules);
+    ASSERT_OK(client.Create({spec}));
+    for (int64_t key = 1; key <= keys; ++key) ASSERT_OK(client.PushKeys("t", {key}, {-1}));
+    variable_ = core_->registry.Find("job")->variables()->find("t")->second;
+  }
+  EmbeddingStripe& stripe() { return *variable_->table()->stripe(0); }
+  void EvictAll() {
+    const auto gone = EvictRows(*store_, stripe(), EmbeddingStripe::Leave::kAny, UINT32_MAX);
+    ASSERT_OK(gone);
+    variable_->table()->CountRows(-int64_t{*gone}, *gone);
+    variable_->GiveBack(*gone * variable_->table()->layout().row_charge());
+  }
+  int64_t Rows() { return stripe().row_count() + stripe().cold_rows(); }
+  absl::Status Scan(std::vector<int64_t>* keys) {
+    wire::ScanRequest request;
+    request.caller.job = "job";
+    request.variable = "t";
+    request.max_rows = 1000;
+    wire::ScanReply reply;
+    RETURN_IF_ERROR(CallStatus([&] { service_->scan(reply, request); }));
+    *keys = Values<int64_t>(reply.keys);
+    return absl::OkStatus();
+  }
+
+  TempDir folder_;
+  EngineOptions options_;
+  WatchedStore* store_ = nullptr;
+  std::unique_ptr<ServerCore> core_;
+  std::unique_ptr<Service> service_;
+  std::shared_ptr<Variable> variable_;
+};
+
+// Memory that runs out while stripes are written must not pass for a written epoch, nor leave a
+// mutex that its owner thinks it holds.
+TEST_F(DisturbedTest, AnEpochThatRunsOutOfMemoryEndsPushesAndNothingElse) {
+  TestClient client = Joined(0);
+  ASSERT_OK(client.Create({DenseSpec("w", {2}, WireOptimizer("sgd", 1))}));
+  ASSERT_OK(client.Push("w", {1, 2}));
+  store_->before_write = []() -> absl::Status { throw std::bad_alloc(); };
+  const absl::Status failed = core_->flusher.Flush(Flusher::Reach::kSynced);
+  EXPECT_THAT(failed, StatusIs(StatusCode::kResourceExhausted,
+                               HasSubstr("the machine has no memory left; pushes are refused")));
+  store_->before_write = nullptr;
+  EXPECT_EQ(core_->flusher.Flush(Flusher::Reach::kSynced), failed);
+  EXPECT_EQ(core_->flusher.Exclusively([] { return absl::OkStatus(); }), failed);
+  EXPECT_FALSE(client.Push("w", {1, 2}).ok());
+  EXPECT_THAT(*client.Pull("w"), ElementsAre(-1, -2));
+}
+
+TEST_F(DisturbedTest, AWriteInTurnThatThrowsGivesItsTurnBack) {
+  EXPECT_THROW(
+      core_->flusher.Exclusively([]() -> absl::Status { throw std::bad_alloc(); }).IgnoreError(),
+      std::bad_alloc);
+  EXPECT_OK(core_->flusher.Exclusively([] { return absl::OkStatus(); }));
+  EXPECT_OK(core_->flusher.Flush(Flusher::Reach::kSynced));
+}
+
+// Between the looks at memory and at the disk a pull may bring every cold row to memory.
+TEST_F(DisturbedTest, RowsThatArePulledWhileATableIsLookedAtAreNotTakenForTheOldest) {
+  TestClient client = Joined(0);
+  ASSERT_NO_FATAL_FAILURE(FillTable(client, 10));
+  ASSERT_NO_FATAL_FAILURE(EvictAll());
+  ASSERT_EQ(stripe().row_count(), 0U);
+  TestClient reader = Joined(1);
+  store_->before_scan = [&] {
+    std::thread([&] { EXPECT_OK(reader.PullKeys("t", {1, 2, 3, 4, 5, 6, 7, 8, 9, 10})); }).join();
+  };
+  ASSERT_OK(core_->row_keeper.RunOnce());
+  ASSERT_EQ(stripe().row_count(), 10U) << "the pull brought no row to memory";
+  EXPECT_EQ(Rows(), 10);
+  store_->before_scan = nullptr;
+  ASSERT_OK(core_->row_keeper.RunOnce());
+  EXPECT_EQ(Rows(), 4);
+  std::vector<int64_t> keys;
+  ASSERT_OK(Scan(&keys));
+  EXPECT_THAT(keys, UnorderedElementsAre(7, 8, 9, 10));
+}
+
+TEST_F(DisturbedTest, AScanSeesEveryRowOnceThoughRowsLeaveMemoryMeanwhile) {
+  TestClient client = Joined(0);
+  ASSERT_NO_FATAL_FAILURE(FillTable(client, 4));
+  bool again = true;
+  store_->before_scan = [&] {
+    if (std::exchange(again, false)) {
+      ASSERT_NO_FATAL_FAILURE(EvictAll());
+    }
+  };
+  std::vector<int64_t> keys;
+  ASSERT_OK(Scan(&keys));
+  EXPECT_FALSE(again);
+  EXPECT_THAT(keys, ElementsAre(1, 2, 3, 4));
+}
+
+TEST_F(DisturbedTest, AScanEndsWhereADeletionCouldNotBeWritten) {
+  TestClient client = Joined(0);
+  ASSERT_NO_FATAL_FAILURE(FillTable(client, 10));
+  ASSERT_OK(core_->flusher.Flush(Flusher::Reach::kSynced));
+  store_->before_write = [] { return absl::UnavailableError("Input/output error"); };
+  EXPECT_THAT(core_->row_keeper.RunOnce(),
+              StatusIs(StatusCode::kUnavailable, HasSubstr("Input/output error")));
+  std::vector<int64_t> keys;
+  EXPECT_THAT(Scan(&keys), StatusIs(StatusCode::kUnavailable, HasSubstr("could not write")));
+}
+
+// Who asks why it waits is not to wait for the disk too.
+TEST_F(DisturbedTest, WhyNamesWaitingWorkersWhileADecisionIsWritten) {
+  TestClient tool(*service_, -1);
+  ASSERT_OK(tool.Create({DenseSpec("w", {1}, WireOptimizer("sgd", 1))}));
+  std::vector<wire::Caller> workers(2);
+  for (size_t w = 0; w < workers.size(); ++w) {
+    wire::HelloRequest hello;
+    hello.protocol_version = wire::g_cairn_constants.PROTOCOL_VERSION;
+    hello.job = workers[w].job = "job";
+    hello.worker = workers[w].worker = static_cast<int32_t>(w);
+    wire::Consistency sync;
+    sync.mode = wire::ConsistencyMode::SYNC;
+    hello.__set_consistency(sync);
+    hello.expected_workers = 2;
+    wire::HelloReply reply;
+    ASSERT_OK(CallStatus([&] { service_->hello(reply, hello); }));
+    workers[w].incarnation = reply.incarnation;
+    workers[w].boot_id = reply.state.boot_id;
+  }
+  absl::Notification writing, written;
+  store_->before_decision = [&] {
+    writing.Notify();
+    EXPECT_TRUE(written.WaitForNotificationWithTimeout(kPatience));
+    return absl::OkStatus();
+  };
+  const auto step = [&](const wire::Caller& caller) {
+    wire::PushRequest push;
+    push.caller = caller;
+    push.sequence.sequence = push.step = push.rows = 1;
+    push.items.push_back(WholeItem("w", {1}));
+    wire::PushReply pushed;
+    EXPECT_OK(CallStatus([&] { service_->push(pushed, push); }));
+    wire::PullRequest begin;
+    begin.caller = caller;
+    begin.step = 2;
+    begin.wait_seconds = 60;
+    wire::PullReply reply;
+    EXPECT_OK(CallStatus([&] { service_->pull(reply, begin); }));
+    EXPECT_EQ(reply.step, 2);
+  };
+  const auto waiting = [&] {
+    wire::WhyReply why;
+    EXPECT_OK(CallStatus([&] { service_->why(why, tool.caller()); }));
+    std::vector<int32_t> found;
+    for (const wire::WaitingCall& call : why.waiting) {
+      if (call.waits_for == "step") found.push_back(call.worker);
+    }
+    return found;
+  };
+  std::thread first([&] { step(workers[0]); });
+  const Deadline deadline = Deadline::In(kPatience);
+  while (waiting().empty() && !deadline.Expired()) std::this_thread::yield();
+  std::thread second([&] { step(workers[1]); });
+  EXPECT_TRUE(writing.WaitForNotificationWithTimeout(kPatience));
+  EXPECT_THAT(waiting(), ElementsAre(0));
+  written.Notify();
+  first.join();
+  second.join();
+}
+
+}  // namespace
+}  // namespace cairn

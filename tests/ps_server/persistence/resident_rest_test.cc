@@ -1,0 +1,99 @@
+// Proves how much of what a process has resident is charged to its memory budget.
+#include "ps_server/persistence/resident_rest.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "absl/time/time.h"
+
+namespace cairn {
+namespace {
+
+constexpr int64_t kMiB = 1 << 20;
+constexpr int64_t kLimit = 1024 * kMiB;
+constexpr int64_t kUsual = 48 * kMiB;
+constexpr int64_t kCalls = kLimit / 20;  // of a budget, for calls
+
+class ResidentRestTest : public ::testing::Test {
+ protected:
+  // So many bytes beside 600 MiB of rows and 100 MiB of others.
+  int64_t NoteBeside(int64_t bytes, absl::Duration at) {
+    return rest_.Note({.resident_bytes = 700 * kMiB + bytes,
+                       .charged_bytes = 700 * kMiB,
+                       .rows_bytes = 600 * kMiB,
+                       .at = at});
+  }
+
+  ResidentRest rest_{kLimit};
+};
+
+TEST_F(ResidentRestTest, WhatNobodyIsChargedForIsChargedButForThePlaceOfCalls) {
+  EXPECT_EQ(NoteBeside(150 * kMiB, absl::Seconds(1)), 150 * kMiB - kCalls);
+  EXPECT_EQ(NoteBeside(170 * kMiB, absl::Seconds(1)), 170 * kMiB - kCalls);
+}
+
+TEST_F(ResidentRestTest, MemoryThatRowsHaveLeftIsNotOfTheRest) {
+  EXPECT_EQ(rest_.Note({.resident_bytes = 900 * kMiB,
+                        .idle_bytes = 60 * kMiB,
+                        .charged_bytes = 700 * kMiB,
+                        .rows_bytes = 600 * kMiB,
+                        .at = absl::Seconds(1)}),
+            140 * kMiB - kCalls);
+}
+
+TEST_F(ResidentRestTest, CallsThatUseTheirPlaceHaveIt) {
+  const auto note = [&](int64_t charged) {
+    return rest_.Note({.resident_bytes = charged + 100 * kMiB,
+                       .charged_bytes = charged,
+                       .rows_bytes = charged,
+                       .at = absl::Seconds(1)});
+  };
+  EXPECT_EQ(note(900 * kMiB), 100 * kMiB - kCalls);
+  EXPECT_EQ(note(940 * kMiB), 116 * kMiB - kCalls);
+  EXPECT_EQ(note(1000 * kMiB), 100 * kMiB);
+}
+
+TEST_F(ResidentRestTest, FallsSlowly) {
+  ASSERT_EQ(NoteBeside(160 * kMiB, absl::Seconds(1)), 160 * kMiB - kCalls);
+  EXPECT_EQ(NoteBeside(100 * kMiB, absl::Seconds(2)), 152 * kMiB - kCalls);
+  EXPECT_EQ(NoteBeside(100 * kMiB, absl::Seconds(2)), 152 * kMiB - kCalls);
+  EXPECT_EQ(NoteBeside(100 * kMiB, absl::Seconds(100)), 100 * kMiB - kCalls);
+}
+
+TEST_F(ResidentRestTest, WhatItUsuallyComesToIsChargedAtOnceAndExpectedBefore) {
+  EXPECT_EQ(rest_.expected_bytes(), kUsual);
+  EXPECT_EQ(NoteBeside(0, absl::Seconds(1)), kUsual);
+  EXPECT_EQ(rest_.expected_bytes(), 0);
+  EXPECT_EQ(ResidentRest(64 * kMiB).expected_bytes(), 16 * kMiB);
+}
+
+TEST_F(ResidentRestTest, NothingIsChargedWhileHalfOfTheBudgetIsNotResident) {
+  EXPECT_EQ(rest_.Note({.resident_bytes = kLimit / 2,
+                        .charged_bytes = 10 * kMiB,
+                        .rows_bytes = 0,
+                        .at = absl::Seconds(1)}),
+            0);
+  EXPECT_EQ(rest_.expected_bytes(), kUsual);
+}
+
+// However much the process takes, rows and calls keep a place.
+TEST_F(ResidentRestTest, LeavesAnEighthAndFortyMiBOrTakesAQuarter) {
+  EXPECT_EQ(NoteBeside(2000 * kMiB, absl::Seconds(1)), kLimit * 7 / 8 - 100 * kMiB);
+  EXPECT_EQ(rest_.Note({.resident_bytes = 2000 * kMiB,
+                        .charged_bytes = 900 * kMiB,
+                        .rows_bytes = 0,
+                        .at = absl::Seconds(2)}),
+            kLimit / 4);
+  for (const auto& [limit, rest] : {std::pair(128 * kMiB, 68 * kMiB), {64 * kMiB, 16 * kMiB}}) {
+    EXPECT_EQ(ResidentRest(limit).Note({.resident_bytes = 2000 * kMiB,
+                                        .charged_bytes = 50 * kMiB,
+                                        .rows_bytes = 30 * kMiB,
+                                        .at = absl::Seconds(1)}),
+              rest);
+  }
+}
+
+}  // namespace
+}  // namespace cairn

@@ -1,0 +1,169 @@
+// Pauses end with the time to wait, and errors of several servers become one line.
+#include "worker/client/delivery/fan_out.h"
+
+#include "tests/worker/client/fleet.h"
+#include "thrift/errors.h"
+
+namespace cairn::test {
+namespace {
+
+TEST(Backoff, EndsAfterTheTimeToWait) {
+  const Deadline start = Deadline::In(absl::Seconds(100));
+  Backoff backoff(absl::Milliseconds(60), Soon());
+  int pauses = 0;
+  while (backoff.Pause()) ++pauses;
+  EXPECT_GE(absl::Seconds(100) - start.Remaining(), absl::Milliseconds(60));
+  EXPECT_GE(pauses, 2);  // 10, 20, 40 ms, each cut by up to half
+  EXPECT_LE(pauses, 6);
+}
+
+TEST(Backoff, ABusyServerIsWaitedForAsLongAsItSays) {
+  Backoff backoff(absl::Seconds(100), Soon());
+  for (int i = 0; i < 3; ++i) {
+    const absl::Duration start = MonotonicNow();
+    ASSERT_TRUE(backoff.Pause(absl::Milliseconds(40)));
+    EXPECT_GE(MonotonicNow() - start, absl::Milliseconds(40));
+  }
+  Backoff short_of_time(absl::Seconds(100), Soon());
+  const absl::Duration start = MonotonicNow();
+  EXPECT_FALSE(short_of_time.Pause(absl::Hours(1)));
+  EXPECT_LT(MonotonicNow() - start, absl::Seconds(10));
+}
+
+TEST(Backoff, EndsAtTheDeadline) {
+  Backoff backoff(absl::Seconds(100), Deadline::In(absl::ZeroDuration()));
+  EXPECT_FALSE(backoff.Pause());
+  Backoff no_wait(absl::ZeroDuration(), Soon());
+  EXPECT_FALSE(no_wait.Pause());
+}
+
+TEST(Join, NamesEveryErrorUnderTheFirstCode) {
+  EXPECT_OK(Join({absl::OkStatus(), absl::OkStatus()}));
+  EXPECT_THAT(Join({absl::OkStatus(), absl::UnavailableError("a"), absl::InternalError("b")}),
+              StatusIs(absl::StatusCode::kUnavailable, "a; b"));
+}
+
+TEST(Join, KeepsTheReasonOfWhoeverHasOne) {
+  const auto fenced =
+      WithReason(absl::FailedPreconditionError("fenced"), wire::ErrorReason::FENCED);
+  EXPECT_EQ(ReasonOf(Join({absl::UnavailableError("a"), fenced})), wire::ErrorReason::FENCED);
+  EXPECT_EQ(ReasonOf(Join({fenced, fenced})), wire::ErrorReason::FENCED);
+  const auto rebooted =
+      WithReason(absl::FailedPreconditionError("rebooted"), wire::ErrorReason::REBOOTED);
+  EXPECT_EQ(ReasonOf(Join({rebooted, fenced, rebooted})), wire::ErrorReason::FENCED);
+  EXPECT_EQ(ReasonOf(Join({absl::UnavailableError("a")})), wire::ErrorReason::NONE);
+}
+
+// Even one that must not run twice: it was not looked at.
+TEST(FanOut, ACallThatABusyServerRefusedIsSentAgainWhenItSays) {
+  const FanOut::Limits limits{absl::Seconds(10), absl::Seconds(10)};
+  const ClientIdentity identity{.job = "job", .server_count = 1};
+  Fleet fleet(1, true);
+  ServerSession session(0, "ps:0", RemoteLink("ps:0", fleet.proxy(0).address(), 1 << 20),
+                        &identity);
+  int refusals = 2;
+  fleet.fake(0).before = [&](absl::string_view) {
+    if (refusals-- > 0) throw ToServerError(BusyError("busy", absl::Milliseconds(50)));
+  };
+  Exchange exchange;
+  exchange.session = &session;
+  exchange.repeatable = false;
+  Exchange* const one = &exchange;
+  int64_t retries = 0;
+  absl::Duration start = MonotonicNow();
+  EXPECT_OK(FanOut(&limits).Run(
+      {&one, 1}, false, Soon(), [](Exchange&) { return absl::OkStatus(); }, &retries));
+  EXPECT_GE(MonotonicNow() - start, absl::Milliseconds(100));
+  EXPECT_EQ(retries, 2);
+  // Another kind of call; and one for which it is busy too long.
+  const auto ask = [](wire::ParameterServerIf& service, const wire::Caller& caller) {
+    wire::ServerState state;
+    service.heartbeat(state, caller);
+  };
+  refusals = 1;
+  EXPECT_OK(FanOut(&limits).Call(session, "heartbeat", absl::Seconds(10), absl::Seconds(10), Soon(),
+                                 ask, &retries));
+  EXPECT_EQ(retries, 3);
+  refusals = 1000;
+  const absl::Status busy =
+      FanOut(&limits).Call(session, "heartbeat", absl::Seconds(10), absl::Seconds(10),
+                           Deadline::In(absl::Milliseconds(200)), ask, &retries);
+  EXPECT_THAT(busy, StatusIs(absl::StatusCode::kUnavailable,
+                             ::testing::AllOf(::testing::HasSubstr("busy"),
+                                              ::testing::HasSubstr("gave up, for"))));
+}
+
+// What failed may be what those need for whom the others wait. What they were to update stays.
+TEST(FanOut, NobodyWaitsForOthersOnceACallHasFailed) {
+  const FanOut::Limits limits{absl::Seconds(10), absl::Seconds(10)};
+  const ClientIdentity identity{.job = "job", .server_count = 3};
+  Fleet fleet(3, true);
+  fleet.fake(0).before = [](absl::string_view) { throw ToServerError(MovedError("moved", {})); };
+  for (int32_t s = 1; s < 3; ++s) {
+    fleet.fake(s).before = [](absl::string_view method) {
+      if (method == "push") return;
+      throw ToServerError(
+          WithReason(absl::DeadlineExceededError("others"), wire::ErrorReason::WAIT_EXPIRED));
+    };
+  }
+  std::vector<std::unique_ptr<ServerSession>> sessions;
+  std::vector<Exchange> exchanges(3);
+  std::vector<Exchange*> all;
+  for (int32_t s = 0; s < 3; ++s) {
+    const std::string name = absl::StrCat("ps:", s);
+    sessions.push_back(std::make_unique<ServerSession>(
+        s, name, RemoteLink(name, fleet.proxy(s).address(), 1 << 20), &identity));
+    exchanges[s].session = sessions[s].get();
+    exchanges[s].call.kind = s < 2 ? CallKind::kStep : CallKind::kPull;
+    all.push_back(&exchanges[s]);
+  }
+  int64_t retries = 0;
+  const absl::Status status = FanOut(&limits).Run(
+      all, /*finish_all=*/true, Soon(), [](Exchange&) { return absl::OkStatus(); }, &retries);
+  EXPECT_EQ(ReasonOf(status), wire::ErrorReason::MOVED);
+  EXPECT_OK(exchanges[1].outcome.status);
+  EXPECT_EQ(exchanges[1].call.kind, CallKind::kPush);
+  EXPECT_TRUE(exchanges[2].done);
+  EXPECT_EQ(ReasonOf(exchanges[2].outcome.status), wire::ErrorReason::WAIT_EXPIRED);
+}
+
+TEST(FanOut, SendsToAllBeforeItReceives) {
+  const FanOut::Limits limits{absl::Seconds(1), absl::Seconds(10)};
+  const ClientIdentity identity{.job = "job", .server_count = 2};
+  Fleet fleet(2, true);
+  std::vector<std::unique_ptr<ServerSession>> sessions;
+  std::vector<Exchange> exchanges(2);
+  std::vector<Exchange*> both;
+  // Server 0 answers only once server 1 has been asked.
+  absl::Mutex mutex;
+  bool asked = false;
+  fleet.fake(0).before = [&](absl::string_view) {
+    absl::MutexLock lock(&mutex);
+    EXPECT_TRUE(mutex.AwaitWithTimeout(absl::Condition(&asked), absl::Seconds(10)));
+  };
+  fleet.fake(1).before = [&](absl::string_view) {
+    absl::MutexLock lock(&mutex);
+    asked = true;
+  };
+  for (int32_t s = 0; s < 2; ++s) {
+    const std::string name = absl::StrCat("ps:", s);
+    sessions.push_back(std::make_unique<ServerSession>(
+        s, name, RemoteLink(name, fleet.proxy(s).address(), 1 << 20), &identity));
+    exchanges[s].session = sessions[s].get();
+    both.push_back(&exchanges[s]);
+  }
+  int64_t retries = 0;
+  int answered = 0;
+  EXPECT_OK(FanOut(&limits).Run(
+      both, false, Soon(),
+      [&](Exchange&) {
+        ++answered;
+        return absl::OkStatus();
+      },
+      &retries));
+  EXPECT_EQ(answered, 2);
+  EXPECT_EQ(retries, 0);
+}
+
+}  // namespace
+}  // namespace cairn::test

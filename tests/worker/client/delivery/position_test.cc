@@ -1,0 +1,91 @@
+// Where a worker's new start resumes, from what servers kept: never past a push that some server
+// lacks, never at a position that belongs to another sequence.
+#include "worker/client/delivery/position.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cairn {
+namespace {
+
+using ::testing::ElementsAre;
+
+std::string Encoded(int64_t sequence, std::vector<int64_t> last_part, std::string position) {
+  std::string out;
+  EncodePosition(sequence, last_part, position, &out);
+  return out;
+}
+
+TEST(ResumePoint, OfNothingIsTheStart) {
+  const ResumePoint point = ChooseResumePoint({{0, ""}, {0, ""}});
+  EXPECT_EQ(point.sequence, 0);
+  EXPECT_EQ(point.position, "");
+  EXPECT_THAT(point.last_part, ElementsAre(0, 0));
+}
+
+TEST(ResumePoint, IsTheLowestWhereEveryPushHasAPartEverywhere) {
+  const ResumePoint point =
+      ChooseResumePoint({{7, Encoded(7, {7, 7}, "seven")}, {5, Encoded(5, {5, 5}, "five")}});
+  EXPECT_EQ(point.sequence, 5);
+  EXPECT_EQ(point.position, "five");
+  EXPECT_THAT(point.last_part, ElementsAre(5, 5));
+}
+
+TEST(ResumePoint, DoesNotWaitForAServerThatHoldsNoPart) {
+  const ResumePoint point = ChooseResumePoint({{10, Encoded(10, {10, 0}, "ten")}, {3, ""}});
+  EXPECT_EQ(point.sequence, 10);
+  EXPECT_EQ(point.position, "ten");
+  EXPECT_THAT(point.last_part, ElementsAre(10, 0));
+}
+
+TEST(ResumePoint, StepsBackFromAPushThatOneServerLacks) {
+  // Push 10 reached server 0 only; server 1 has 8, its last part before.
+  const ResumePoint point =
+      ChooseResumePoint({{10, Encoded(10, {10, 10}, "ten")}, {8, Encoded(8, {7, 8}, "eight")}});
+  EXPECT_EQ(point.sequence, 8);
+  EXPECT_EQ(point.position, "eight");
+}
+
+// Push 10 has reached servers 0 and 1, and not 2, which has its rows. Two positions say so, by
+// other maps: only one of them asks server 3 for a part of it.
+TEST(ResumePoint, SaysWhomAPositionDoesNotAskForWhatOthersHave) {
+  const ResumePoint point = ChooseResumePoint({{10, Encoded(10, {10, 10, 10, 8}, "ten")},
+                                               {10, Encoded(10, {10, 10, 10, 10}, "ten")},
+                                               {9, Encoded(9, {9, 9, 9, 8}, "nine")},
+                                               {8, Encoded(8, {7, 8, 8, 8}, "eight")}});
+  EXPECT_EQ(point.sequence, 9);
+  EXPECT_THAT(point.unasked, ElementsAre(ElementsAre(), ElementsAre(), ElementsAre(),
+                                         ElementsAre(SequenceRange{.after = 9, .through = 10})));
+}
+
+TEST(ResumePoint, StartsOverWhereNoPositionIsEverybodys) {
+  // Server 1 lost everything, server 0 kept one position that needs server 1.
+  EXPECT_EQ(ChooseResumePoint({{10, Encoded(10, {10, 9}, "ten")}, {0, ""}}).sequence, 0);
+  // Both kept a number that `through` raised, and so no position.
+  EXPECT_EQ(ChooseResumePoint({{11, ""}, {8, ""}}).sequence, 0);
+}
+
+TEST(ResumePoint, TakesAPlainPositionForTheUsers) {
+  const ResumePoint point = ChooseResumePoint({{4, "{\"epoch\": 1}"}, {6, "{\"epoch\": 2}"}});
+  EXPECT_EQ(point.sequence, 4);
+  EXPECT_EQ(point.position, "{\"epoch\": 1}");
+  EXPECT_EQ(ChooseResumePoint({{4, ""}, {4, ""}}).sequence, 4);
+}
+
+TEST(ResumePoint, DoesNotTrustADamagedRecord) {
+  const std::string good = Encoded(1000, {1000, 900}, "x");
+  for (size_t size = 0; size < good.size(); ++size) {
+    const ResumePoint point = ChooseResumePoint({{3, good.substr(0, size)}, {3, ""}});
+    EXPECT_LE(point.sequence, 3) << size;
+  }
+  // Of a job with another number of servers.
+  EXPECT_LE(ChooseResumePoint({{3, Encoded(3, {3}, "x")}, {2, ""}}).sequence, 3);
+}
+
+TEST(EncodedPosition, IsShort) {
+  // Two servers, close to each other: a few bytes beside the user's.
+  EXPECT_LE(Encoded(1000000, {1000000, 999990}, "").size(), 8u);
+}
+
+}  // namespace
+}  // namespace cairn

@@ -1,0 +1,128 @@
+// Numbers, what each server is told of the one before, and what becomes of a number whose push
+// failed.
+#include "worker/client/delivery/push_order.h"
+
+#include <thread>
+
+#include "tests/worker/client/fleet.h"
+#include "thrift/errors.h"
+#include "worker/client/delivery/position.h"
+
+namespace cairn::test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class PushOrderTest : public ::testing::Test {
+ protected:
+  PushOrderTest() {
+    for (int32_t s = 0; s < 2; ++s) {
+      exchanges_[s].session = &sessions_[s];
+      exchanges_[s].call.kind = CallKind::kPush;
+    }
+    order_.Reset(0, "");
+  }
+  // Numbers a push to `servers` and ends it: answered, or with the outcome given.
+  wire::Sequence Push(std::vector<int> servers, Outcome outcome = {}, bool sent = true) {
+    std::vector<Exchange*> exchanges;
+    for (const int s : servers) exchanges.push_back(&exchanges_[s]);
+    const absl::string_view position = "p";
+    status_ = order_.Number(exchanges, &position);
+    if (!status_.ok()) return {};
+    for (Exchange* exchange : exchanges) {
+      exchange->sent = sent;
+      exchange->done = outcome.progress == Progress::kAnswered;
+      exchange->outcome = outcome;
+      exchange->boot_id = 1;
+      if (outcome.status.ok()) {
+        EXPECT_TRUE(order_.Answered(*exchange));
+      }
+    }
+    order_.Settle(exchanges, outcome.status);
+    return exchanges[0]->call.request.push.sequence;
+  }
+  // Every server has greeted the worker.
+  void SetUp() override {
+    wire::HelloReply reply;
+    reply.state.boot_id = 1;
+    for (int s = 0; s < 2; ++s) sessions_[s].Begin(reply, 1, 0, 0);
+  }
+  int64_t Through(int server) {
+    wire::Caller caller;
+    sessions_[server].FillCaller(&caller);
+    return caller.through;
+  }
+
+  FakeService fake_;
+  const ClientIdentity identity_{.job = "job", .worker = 0, .server_count = 2};
+  const ServerTable sessions_{[this] {
+    std::vector<std::unique_ptr<ServerSession>> sessions;
+    for (int32_t s = 0; s < 2; ++s) {
+      sessions.push_back(
+          std::make_unique<ServerSession>(s, "ps", InProcessLink("ps", &fake_), &identity_));
+    }
+    return sessions;
+  }()};
+  Exchange exchanges_[2];
+  PushOrder order_{sessions_};
+  absl::Status status_;
+};
+
+TEST_F(PushOrderTest, NamesTheNumberBeforeOnThatServer) {
+  EXPECT_EQ(Push({0, 1}).sequence, 1);
+  EXPECT_EQ(Push({0}).sequence, 2);
+  EXPECT_EQ(Through(1), 2);  // 2 has no part there
+  const wire::Sequence third = Push({1});
+  EXPECT_EQ(third.sequence, 3);
+  EXPECT_EQ(third.after, 1);
+  std::string expected;
+  EncodePosition(3, std::vector<int64_t>{2, 3}, "p", &expected);
+  EXPECT_EQ(third.position, expected);
+}
+
+TEST_F(PushOrderTest, TakesANumberBackThatNoServerCanHaveSeen) {
+  const Outcome not_sent{Progress::kNotSent, absl::UnavailableError("gone")};
+  EXPECT_EQ(Push({0}, not_sent, /*sent=*/false).sequence, 1);
+  EXPECT_EQ(Through(1), 0);
+  EXPECT_EQ(Push({1}).sequence, 1);
+}
+
+TEST_F(PushOrderTest, GoesOnAfterARefusal) {
+  EXPECT_EQ(Push({0}, {Progress::kAnswered, absl::InvalidArgumentError("no")}).sequence, 1);
+  const wire::Sequence second = Push({0});
+  EXPECT_EQ(second.sequence, 2);
+  EXPECT_EQ(second.after, 0);  // 1 is void: the server may or may not have recorded it
+}
+
+TEST_F(PushOrderTest, EndsWhereTheFateOfAPushIsNotKnown) {
+  Push({0, 1}, {Progress::kUnknown, absl::UnavailableError("connection reset")});
+  EXPECT_EQ(Through(0), 0);
+  Push({0});
+  EXPECT_THAT(status_,
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("push 1 is not known")));
+  EXPECT_THAT(status_.message(), HasSubstr("connection reset"));
+}
+
+// One server knows of the newer start, the other would still take what this one sends.
+TEST_F(PushOrderTest, EndsWhereAPushIsFenced) {
+  Push({0, 1}, {Progress::kAnswered,
+                WithReason(absl::FailedPreconditionError("newer"), wire::ErrorReason::FENCED)});
+  Push({1});
+  EXPECT_EQ(ReasonOf(status_), wire::ErrorReason::FENCED);
+}
+
+TEST_F(PushOrderTest, WaitsForItsTurnUntilTheDeadline) {
+  ASSERT_OK(order_.TakeTurn(Soon()));
+  EXPECT_THAT(order_.TakeTurn(Deadline::In(absl::Milliseconds(10))),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("another push")));
+  std::thread waiter([&] {
+    EXPECT_OK(order_.TakeTurn(Soon()));
+    order_.EndTurn();
+  });
+  order_.EndTurn();
+  waiter.join();
+}
+
+}  // namespace
+}  // namespace cairn::test

@@ -1,0 +1,148 @@
+// Acknowledgements and restarts of a server in every order: nothing that a dead boot acknowledged
+// counts, nothing acknowledged is forgotten.
+#include "worker/client/delivery/server_session.h"
+
+#include <utility>
+
+#include "tests/worker/client/fleet.h"
+#include "thrift/errors.h"
+
+namespace cairn::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ServerSessionTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    wire::HelloReply reply;
+    ASSERT_OK(session_.Hello(0, 0, Soon(), &reply).status);
+    session_.Begin(reply, reply.incarnation, 0, 0);
+  }
+  Outcome Push(int64_t sequence) {
+    wire::PushRequest request;
+    boot_id_ = session_.FillCaller(&request.caller);
+    request.sequence.sequence = sequence;
+    request.sequence.after = session_.last_part();
+    Channel* channel = nullptr;
+    EXPECT_OK(session_.link().Take(Soon(), &channel).status);
+    return channel->Call(
+        "push",
+        [&](wire::ParameterServerIf& service) {
+          wire::PushReply reply;
+          service.push(reply, request);
+        },
+        Soon());
+  }
+  bool Answered(int64_t sequence, int64_t boot_id) {
+    DataCall call;
+    call.kind = CallKind::kPush;
+    call.request.push.sequence.sequence = sequence;
+    return session_.PushAnswered(call, boot_id);
+  }
+  Verdict Judge(Outcome outcome) {
+    const Verdict verdict = session_.Judge(&outcome, true, boot_id_, Soon());
+    status_ = outcome.status;
+    return verdict;
+  }
+
+  FakeService fake_;
+  const ClientIdentity identity_{.job = "job", .task = "worker:0", .worker = 0, .server_count = 1};
+  ServerSession session_{0, "ps:0", InProcessLink("ps:0", &fake_), &identity_};
+  int64_t boot_id_ = 0;  // that the last push carried
+  absl::Status status_;
+};
+
+TEST_F(ServerSessionTest, WhoeverMayBeSlowIsNotGone) {
+  const auto judge = [&](absl::Status status, bool slow_is_gone) {
+    Outcome outcome{Progress::kUnknown, std::move(status)};
+    EXPECT_EQ(session_.Judge(&outcome, true, 1, Soon(), slow_is_gone), Verdict::kAgainLater);
+    return session_.gone();
+  };
+  EXPECT_FALSE(judge(absl::DeadlineExceededError("no answer"), false));
+  EXPECT_TRUE(judge(absl::DeadlineExceededError("no answer"), true));
+  ASSERT_OK(Push(1).status);
+  boot_id_ = 0;
+  EXPECT_EQ(Judge({Progress::kAnswered, absl::OkStatus()}), Verdict::kDone);
+  EXPECT_FALSE(session_.gone());
+  EXPECT_TRUE(judge(absl::UnavailableError("refused"), false));
+}
+
+TEST_F(ServerSessionTest, AnAcknowledgementOfADeadBootIsVoid) {
+  ASSERT_OK(Push(1).status);  // applied; the answer is on its way …
+  const int64_t old_boot = boot_id_;
+  fake_.Reboot(/*durable=*/0);
+  // … while another thread finds the server restarted. It has all that was acknowledged: nothing.
+  wire::Caller caller;
+  boot_id_ = session_.FillCaller(&caller);
+  EXPECT_EQ(Judge(Push(1)), Verdict::kAgain);
+  // Now the answer arrives: the push must be sent again.
+  EXPECT_FALSE(Answered(1, old_boot));
+  EXPECT_EQ(session_.last_part(), 0);
+  ASSERT_OK(Push(1).status);
+  EXPECT_TRUE(Answered(1, boot_id_));
+  EXPECT_EQ(fake_.applied(0), 1);
+}
+
+// Without a Retention nothing can be sent again.
+TEST_F(ServerSessionTest, ARestartThatForgotAnAcknowledgedPushIsFound) {
+  ASSERT_OK(Push(1).status);
+  ASSERT_TRUE(Answered(1, boot_id_));
+  fake_.Reboot(/*durable=*/0);
+  EXPECT_EQ(Judge(Push(2)), Verdict::kFail);
+  EXPECT_THAT(status_, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                HasSubstr("without acknowledged push 1")));
+  // Asking again does not make it good.
+  EXPECT_EQ(Judge(Push(2)), Verdict::kFail);
+}
+
+TEST_F(ServerSessionTest, OnlyWhatMayPassIsTriedAgain) {
+  const auto judge = [&](Progress progress, absl::Status status, bool repeatable) {
+    Outcome outcome{progress, std::move(status)};
+    return session_.Judge(&outcome, repeatable, 1, Soon());
+  };
+  const auto gone = absl::UnavailableError("gone");
+  EXPECT_EQ(judge(Progress::kAnswered, absl::OkStatus(), false), Verdict::kDone);
+  EXPECT_EQ(judge(Progress::kAnswered, absl::NotFoundError("x"), true), Verdict::kFail);
+  EXPECT_EQ(judge(Progress::kNotSent, gone, false), Verdict::kAgainLater);
+  EXPECT_EQ(judge(Progress::kUnknown, gone, true), Verdict::kAgainLater);
+  EXPECT_EQ(judge(Progress::kUnknown, gone, false), Verdict::kFail);
+  EXPECT_EQ(judge(Progress::kUnknown, absl::InternalError("no reply"), true), Verdict::kFail);
+  EXPECT_EQ(judge(Progress::kNotSent, absl::InvalidArgumentError("port"), true), Verdict::kFail);
+  const auto stopping = WithReason(gone, wire::ErrorReason::STOPPING);
+  EXPECT_EQ(judge(Progress::kAnswered, stopping, true), Verdict::kAgainLater);
+  EXPECT_EQ(judge(Progress::kAnswered, stopping, false), Verdict::kFail);
+}
+
+// Its port was taken while it was down. Whoever has it may go again.
+TEST_F(ServerSessionTest, AnotherServerAtItsAddressIsNamedAndWaitedFor) {
+  ASSERT_OK(Push(1).status);
+  fake_.Reboot(/*durable=*/1);
+  fake_.answers_as = 3;
+  EXPECT_EQ(Judge(Push(2)), Verdict::kAgainLater);
+  EXPECT_THAT(status_, StatusIs(absl::StatusCode::kUnavailable,
+                                HasSubstr("another server answers there, which says that it is "
+                                          "ps:3 of 1")));
+  EXPECT_TRUE(session_.gone());
+  EXPECT_THAT(session_.GaveUp({Progress::kNotSent, status_}, /*deadline_passed=*/false),
+              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("another server answers there")));
+  fake_.answers_as = -1;
+  EXPECT_EQ(Judge(Push(2)), Verdict::kAgain);
+  EXPECT_FALSE(session_.gone());
+  EXPECT_OK(Push(2).status);
+}
+
+TEST_F(ServerSessionTest, CallersOfAToolNameNoBoot) {
+  const ClientIdentity tool{.job = "job", .task = "tool", .server_count = 1};
+  ServerSession session(0, "ps:0", InProcessLink("ps:0", &fake_), &tool);
+  wire::HelloReply reply;
+  ASSERT_OK(session.Hello(0, 0, Soon(), &reply).status);
+  session.Begin(reply, 0, 0, 0);
+  wire::Caller caller;
+  EXPECT_EQ(session.FillCaller(&caller), 0);
+  EXPECT_EQ(caller.worker, -1);
+  EXPECT_EQ(caller.boot_id, 0);
+}
+
+}  // namespace
+}  // namespace cairn::test

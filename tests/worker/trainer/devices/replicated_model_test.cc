@@ -1,0 +1,162 @@
+// A batch divided over replicas has the loss and the gradients of the whole: for variables used
+// whole, by rows and by keys, also where there are fewer rows than replicas.
+#include "worker/trainer/devices/replicated_model.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/loop_queue.h"
+#include "tests/support/status_matchers.h"
+#include "tests/worker/models/model_scene.h"
+#include "tests/worker/models/random_batch.h"
+#include "tests/worker/trainer/joint/divided_model.h"
+#include "worker/collective/nccl_group.h"
+#include "worker/strategy/mirrored_strategy.h"
+#include "common/exit_status.h"
+
+namespace cairn {
+namespace {
+
+// A GPU whose kernels are loops.
+absl::StatusOr<std::unique_ptr<DeviceQueue>> OpenLoops(Device) {
+  return std::make_unique<test::LoopQueue>();
+}
+
+std::unique_ptr<Model> DividedOver(const test::ModelScene& scene, std::vector<Device> devices) {
+  std::vector<Device> places;
+  for (size_t i = 0; i < devices.size(); ++i) places.push_back(Cpu(static_cast<int32_t>(i)));
+  return std::make_unique<ReplicatedModel>(scene.MakeModel(),
+                                           MirroredStrategy::Create(std::move(places)).value(),
+                                           std::move(devices), OpenLoops);
+}
+
+std::unique_ptr<Model> Divided(const test::ModelScene& scene, size_t replicas) {
+  std::vector<Device> devices;
+  for (size_t i = 0; i < replicas; ++i) devices.push_back(Cpu(static_cast<int32_t>(i)));
+  return DivideOverReplicas(scene.MakeModel(), "parameter_server", std::move(devices), "auto")
+      .value();
+}
+
+void CheckScene(const test::ModelScene& scene, int64_t rows, const Model& divided) {
+  SCOPED_TRACE(absl::StrCat(scene.name, ", ", rows, " rows"));
+  const auto whole = scene.MakeModel();
+  const Batch batch = test::RandomBatch(scene.schema, rows, 1, 3);
+  StepState want, got;
+  ASSERT_OK(whole->Plan(batch, &want));
+  ASSERT_OK(divided.Plan(batch, &got));
+  // Twice: what a step leaves behind must not enter the next one.
+  for (int step = 0; step < 2; ++step) {
+    test::FillValues(&want);
+    test::FillValues(&got);
+    const absl::StatusOr<double> want_loss = whole->Train(batch, &want);
+    const absl::StatusOr<double> got_loss = divided.Train(batch, &got);
+    ASSERT_OK(want_loss);
+    ASSERT_OK(got_loss);
+    EXPECT_NEAR(*got_loss, *want_loss, 1e-6 * (1 + *want_loss));
+  }
+  test::ExpectSameGradients(got, want, *whole);
+}
+
+TEST(ReplicatedModel, HasTheGradientsOfTheWholeBatch) {
+  for (const test::ModelScene& scene : test::ModelScenes()) {
+    for (const int64_t rows : {1, 2, 7, 64}) {
+      for (const size_t replicas : {size_t{2}, size_t{3}}) {
+        SCOPED_TRACE(absl::StrCat(replicas, " replicas"));
+        CheckScene(scene, rows, *Divided(scene, replicas));
+      }
+    }
+  }
+}
+
+// Two replicas share a GPU, one is on another, one on the CPU; each step has memory of its own.
+TEST(ReplicatedModel, GpusAndCpusTogetherHaveThemToo) {
+  for (const test::ModelScene& scene : test::ModelScenes()) {
+    const auto divided = DividedOver(scene, {Gpu(0), Gpu(0), Gpu(1), Cpu(0)});
+    for (const int64_t rows : {1, 7, 64}) CheckScene(scene, rows, *divided);
+  }
+}
+
+TEST(DeviceModel, IsTheModelOnAGpu) {
+  for (const test::ModelScene& scene : test::ModelScenes()) {
+    const DeviceModel on_gpu(scene.MakeModel(), Gpu(0), OpenLoops);
+    CheckScene(scene, 33, on_gpu);
+    const Batch batch = test::RandomBatch(scene.schema, 9, 1, 5);
+    StepState want, got;
+    std::vector<float> wanted, scores;
+    const auto whole = scene.MakeModel();
+    ASSERT_OK(whole->Plan(batch, &want));
+    ASSERT_OK(on_gpu.Plan(batch, &got));
+    test::FillValues(&want);
+    test::FillValues(&got);
+    ASSERT_OK(whole->Predict(batch, &want, &wanted));
+    ASSERT_OK(on_gpu.Predict(batch, &got, &scores));
+    EXPECT_THAT(scores, ::testing::Pointwise(::testing::FloatNear(1e-5F), wanted));
+  }
+}
+
+TEST(DevicesOf, NamesThoseThatCannotBeUsed) {
+  StrategyConfig config;
+  config.devices = {"cpu:0", "gpu:4096"};
+  const absl::Status status = DevicesOf(config).status();
+  EXPECT_EQ(ExitCodeOf(status), 2);
+  EXPECT_THAT(status.message(), ::testing::HasSubstr("strategy.devices: gpu:4096: "));
+}
+
+TEST(DevicesOf, AreAllGpusOrOneCpuWhereNoneIsNamed) {
+  StrategyConfig config;
+  const std::vector<Device> found = DevicesOf(config).value();
+  if (UsableGpuCount() == 0) {
+    EXPECT_THAT(found, ::testing::ElementsAre(Cpu(0)));
+  } else {
+    EXPECT_EQ(found.size(), static_cast<size_t>(UsableGpuCount()));
+  }
+  config.type = "one_device";
+  EXPECT_EQ(DevicesOf(config).value(), std::vector<Device>{found.front()});
+}
+
+TEST(ReplicatedModel, OneDeviceIsTheModelItself) {
+  const test::ModelScene scene = test::SparseScene("linear", 12);
+  auto model = scene.MakeModel();
+  const Model* const address = model.get();
+  EXPECT_EQ(DivideOverReplicas(std::move(model), "mirrored", {Cpu(3)}, "auto").value().get(),
+            address);
+}
+
+// In host memory where the devices cannot; what is asked for by name is not replaced.
+TEST(ReplicatedModel, NcclIsRefusedWhereTheDevicesCannotAddUpWithTheReason) {
+  const test::ModelScene scene = test::SparseScene("linear", 12);
+  const std::vector<std::vector<Device>> cannot = {
+      {Cpu(0)}, {Gpu(0)}, {Cpu(0), Cpu(1)}, {Gpu(0), Cpu(0)}, {Gpu(0), Gpu(0)}};
+  for (const std::vector<Device>& devices : cannot) {
+    const absl::Status status =
+        DivideOverReplicas(scene.MakeModel(), "mirrored", devices, "nccl").status();
+    EXPECT_EQ(ExitCodeOf(status), 2) << status;
+    EXPECT_THAT(status.message(), ::testing::AllOf(::testing::HasSubstr("cross_device_ops: nccl"),
+                                                   ::testing::HasSubstr(DevicesText(devices))));
+    EXPECT_OK(DivideOverReplicas(scene.MakeModel(), "mirrored", devices, "auto"));
+    EXPECT_OK(
+        DivideOverReplicas(scene.MakeModel(), "mirrored", devices, "reduction_to_one_device"));
+  }
+  const auto divided =
+      DivideOverReplicas(scene.MakeModel(), "mirrored", {Gpu(0), Gpu(1)}, "nccl").status();
+  EXPECT_EQ(divided.ok(), NcclStatus().ok());
+  EXPECT_THAT(divided.message(), ::testing::HasSubstr(NcclStatus().message()));
+}
+
+// An error of one replica is the step's.
+TEST(ReplicatedModel, BadRowIsRefused) {
+  const test::ModelScene scene = test::SparseScene("linear", 12);
+  const auto model = Divided(scene, 2);
+  Batch batch = test::RandomBatch(scene.schema, 8, 1, 1);
+  StepState state;
+  ASSERT_OK(model->Plan(batch, &state));
+  batch.columns.back() = 99;
+  EXPECT_THAT(model->Train(batch, &state),
+              StatusIs(absl::StatusCode::kInvalidArgument, ::testing::HasSubstr("column 99")));
+}
+
+}  // namespace
+}  // namespace cairn

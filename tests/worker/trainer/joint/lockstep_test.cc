@@ -1,0 +1,281 @@
+// Workers that train as one, as threads: together their gradients are those of all rows with the
+// same bits on each, whether a worker uses a variable whole, by ids or not at all; epochs end
+// together; a stop, an error and long work of one are everybody's.
+#include "worker/trainer/joint/lockstep.h"
+
+#include <array>
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/shape.h"
+#include "gmock/gmock.h"
+#include "tests/support/status_matchers.h"
+#include "tests/worker/collective/ranks.h"
+#include "tests/worker/models/model_scene.h"
+#include "tests/worker/models/random_batch.h"
+#include "worker/collective/in_process_group.h"
+#include "common/exit_status.h"
+
+namespace cairn::test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Batches that are there already.
+class ListReader : public Reader {
+ public:
+  explicit ListReader(std::deque<Batch> batches) : batches_(std::move(batches)) {}
+  const Schema& schema() const override { return schema_; }
+  void StartAt(int64_t, int64_t, int64_t) override {}
+  absl::StatusOr<bool> Next(Batch* batch) override {
+    if (batches_.empty()) return false;
+    *batch = std::move(batches_.front());
+    batches_.pop_front();
+    return true;
+  }
+  absl::Span<const std::string> vocabulary() const override { return {}; }
+
+ private:
+  const Schema schema_;
+  std::deque<Batch> batches_;
+};
+
+std::optional<bool> Loaded(const absl::StatusOr<bool>& more) {
+  EXPECT_OK(more);
+  return more.ok() ? std::optional<bool>(*more) : std::nullopt;
+}
+
+// Values as a pull would fill them: of each id the same, whatever the plan.
+void FillValues(const Model& model, StepState* state) {
+  for (size_t v = 0; v < state->uses.size(); ++v) {
+    VariableUse& use = state->uses[v];
+    const VariableSpec& spec = model.variables()[v];
+    const auto width = static_cast<size_t>(spec.kind == VariableKind::kDense ? RowWidth(spec.shape)
+                                                                             : spec.shape.front());
+    for (size_t i = 0; i < use.values.size(); ++i) {
+      const size_t row = i / width;
+      const int64_t id = use.part == Part::kWhole ? static_cast<int64_t>(row) : use.ids[row];
+      use.values[i] = static_cast<float>((id * 31 + static_cast<int64_t>(i % width)) % 17) * 0.02f;
+    }
+  }
+}
+
+// Rows [first, last) of a batch, as a part of their own.
+Batch Rows(const ModelScene& scene, const Batch& batch, size_t first, size_t last) {
+  Batch part;
+  part.rows = static_cast<int64_t>(last - first);
+  const auto cut = [&](const auto& from, size_t width, auto* to) {
+    to->assign(from.begin() + static_cast<ptrdiff_t>(first * width),
+               from.begin() + static_cast<ptrdiff_t>(last * width));
+  };
+  cut(batch.labels, 1, &part.labels);
+  cut(batch.dense, static_cast<size_t>(scene.schema.dense_columns), &part.dense);
+  cut(batch.keys, static_cast<size_t>(scene.schema.key_columns), &part.keys);
+  if (scene.schema.sparse_columns == 0) return part;
+  const auto begin = batch.row_offsets[first], end = batch.row_offsets[last];
+  for (size_t row = first; row <= last; ++row) {
+    part.row_offsets.push_back(batch.row_offsets[row] - begin);
+  }
+  part.columns.assign(batch.columns.begin() + begin, batch.columns.begin() + end);
+  part.values.assign(batch.values.begin() + begin, batch.values.begin() + end);
+  return part;
+}
+
+// What a step's gradient adds to each id of a variable.
+using ById = std::map<int64_t, std::vector<float>>;
+ById GradientOf(const Model& model, const StepState& state, size_t variable) {
+  const VariableUse& use = state.uses[variable];
+  const VariableSpec& spec = model.variables()[variable];
+  const auto width = static_cast<size_t>(spec.kind == VariableKind::kDense ? RowWidth(spec.shape)
+                                                                           : spec.shape.front());
+  ById by_id;
+  for (size_t row = 0; row < use.gradient.size() / width; ++row) {
+    const float* const at = use.gradient.data() + row * width;
+    const std::vector<float> values(at, at + width);
+    if (values == std::vector<float>(width)) continue;
+    by_id[use.part == Part::kWhole ? static_cast<int64_t>(row) : use.ids[row]] = values;
+  }
+  return by_id;
+}
+
+class Workers {
+ public:
+  explicit Workers(int count, const ModelScene& scene = SparseScene("linear", 12))
+      : groups_(InProcessGroups::Create(CpuDevices(count), "workers").value()),
+        model_(scene.MakeModel()) {}
+
+  const Model& model() const { return *model_; }
+  int size() const { return groups_.size(); }
+  // Runs body(lockstep, rank) for every rank at once.
+  void Each(const std::function<void(Lockstep&, int)>& body) {
+    OnRanks(size(), [&](int rank) {
+      Lockstep lockstep(groups_.rank(rank), *model_, {.timeout = absl::Seconds(60)},
+                        [this, rank] { return asked_ == rank; });
+      body(lockstep, rank);
+    });
+  }
+  void AskToStop(int rank) { asked_ = rank; }
+
+ private:
+  InProcessGroups groups_;
+  const std::unique_ptr<Model> model_;
+  std::atomic<int> asked_{-1};
+};
+
+void CheckScene(const ModelScene& scene, const std::vector<size_t>& rows_of_workers) {
+  SCOPED_TRACE(absl::StrCat(scene.name, ", rows ", absl::StrJoin(rows_of_workers, ", ")));
+  Workers workers(static_cast<int>(rows_of_workers.size()), scene);
+  const Model& model = workers.model();
+  std::vector<size_t> first = {0};
+  for (const size_t rows : rows_of_workers) first.push_back(first.back() + rows);
+  const Batch all = RandomBatch(scene.schema, static_cast<int64_t>(first.back()), 1, 3);
+
+  StepState want;
+  ASSERT_OK(model.Plan(all, &want));
+  FillValues(model, &want);
+  const absl::StatusOr<double> want_loss = model.Train(all, &want);
+  ASSERT_OK(want_loss);
+
+  std::vector<Step> steps(rows_of_workers.size());
+  std::vector<double> losses(rows_of_workers.size());
+  workers.Each([&](Lockstep& lockstep, int rank) {
+    const auto own = static_cast<size_t>(rank);
+    std::deque<Batch> batches;
+    if (rows_of_workers[own] > 0) batches = {Rows(scene, all, first[own], first[own + 1])};
+    ListReader reader(std::move(batches));
+    Step& step = steps[own];
+    ASSERT_EQ(Loaded(lockstep.Load(true, reader, &step)), true);
+    FillValues(model, &step.state);
+    const absl::StatusOr<double> loss = model.Train(step.batch, &step.state);
+    ASSERT_OK(loss);
+    lockstep.Trained(*loss, step.batch.rows);
+    ASSERT_OK(lockstep.Reduce(&step));
+    Step none;
+    ASSERT_EQ(Loaded(lockstep.Load(true, reader, &none)), false);
+    losses[own] = lockstep.loss_sum() / static_cast<double>(step.joint.rows);
+  });
+  for (size_t w = 0; w < steps.size(); ++w) {
+    EXPECT_NEAR(losses[w], *want_loss, 1e-6 * (1 + *want_loss));
+    for (size_t v = 0; v < want.uses.size(); ++v) {
+      EXPECT_EQ(steps[w].state.uses[v].part, steps[0].state.uses[v].part);
+      EXPECT_EQ(steps[w].state.uses[v].ids, steps[0].state.uses[v].ids);
+      EXPECT_EQ(steps[w].state.uses[v].gradient, steps[0].state.uses[v].gradient);
+      const ById wanted = GradientOf(model, want, v), got = GradientOf(model, steps[w].state, v);
+      for (const auto& [id, values] : wanted) {
+        const auto found = got.find(id);
+        ASSERT_NE(found, got.end()) << model.variables()[v].name << " id " << id;
+        for (size_t i = 0; i < values.size(); ++i) {
+          ASSERT_NEAR(found->second[i], values[i], 3e-6 * (1 + std::abs(values[i])));
+        }
+      }
+    }
+  }
+}
+
+TEST(Lockstep, HasTheGradientsOfAllRows) {
+  for (const ModelScene& scene : ModelScenes()) {
+    CheckScene(scene, {8, 8});
+    CheckScene(scene, {1, 33, 7});
+    CheckScene(scene, {0, 5});
+    CheckScene(scene, {5, 0, 2});
+  }
+}
+
+// One row touches few of 400 columns, so they go by ids; 200 rows touch them all.
+TEST(Lockstep, WhatOneUsesWholeAllExchangeWhole) {
+  const ModelScene scene = SparseScene("linear", 400);
+  CheckScene(scene, {1, 200});
+  CheckScene(scene, {200, 1, 0});
+}
+
+TEST(Lockstep, EpochsEndTogether) {
+  Workers workers(2);
+  const ModelScene scene = SparseScene("linear", 12);
+  // Epochs and rows read in them: worker 0 has five rows an epoch, worker 1 two.
+  const std::vector<std::pair<int64_t, int64_t>> positions[] = {
+      {{0, 2}, {0, 4}, {0, 5}, {1, 2}, {1, 4}, {1, 5}}, {{0, 2}, {1, 2}}};
+  std::array<std::vector<std::string>, 2> seen;
+  workers.Each([&](Lockstep& lockstep, int rank) {
+    const auto own = static_cast<size_t>(rank);
+    std::deque<Batch> batches;
+    for (const auto& [epoch, row] : positions[own]) {
+      batches.push_back(RandomBatch(scene.schema, row == 5 ? 1 : 2, 1, 3));
+      batches.back().epoch = epoch;
+      batches.back().next_row = row;
+    }
+    ListReader reader(std::move(batches));
+    for (int i = 0; i < 7; ++i) {
+      Step step;
+      const absl::StatusOr<bool> more = lockstep.Load(true, reader, &step);
+      ASSERT_OK(more);
+      if (!*more) break;
+      seen[own].push_back(absl::StrCat(step.batch.rows, " of ", step.joint.rows, " to ",
+                                       step.batch.epoch, ":", step.batch.next_row));
+    }
+  });
+  EXPECT_THAT(seen[0], ElementsAre("2 of 4 to 0:2", "2 of 2 to 0:4", "1 of 1 to 0:5",
+                                   "2 of 4 to 1:2", "2 of 2 to 1:4", "1 of 1 to 1:5"));
+  EXPECT_THAT(seen[1], ElementsAre("2 of 4 to 0:2", "0 of 2 to 0:4", "0 of 1 to 0:5",
+                                   "2 of 4 to 1:2", "0 of 2 to 1:4", "0 of 1 to 1:5"));
+}
+
+TEST(Lockstep, AStopAskedOfOneIsKnownToAll) {
+  Workers workers(3);
+  workers.AskToStop(1);
+  workers.Each([&](Lockstep& lockstep, int) {
+    ListReader reader({});
+    Step step;
+    EXPECT_EQ(lockstep.stopped_by(), -1);
+    EXPECT_EQ(Loaded(lockstep.Load(true, reader, &step)), false);
+    EXPECT_EQ(lockstep.stopped_by(), 1);
+  });
+}
+
+TEST(Lockstep, BadRowsOfOneAreItsErrorAndEndTheOthersWait) {
+  Workers workers(2);
+  workers.Each([&](Lockstep& lockstep, int rank) {
+    Batch batch = RandomBatch(SparseScene("linear", 12).schema, 4, 1, 3);
+    if (rank == 1) batch.columns.back() = 99;
+    ListReader reader({batch});
+    Step step;
+    const absl::Status status = lockstep.Load(true, reader, &step).status();
+    lockstep.group().Abort(status);
+    EXPECT_THAT(status, StatusIs(rank == 1 ? absl::StatusCode::kInvalidArgument
+                                           : absl::StatusCode::kAborted,
+                                 HasSubstr("column 99")));
+    EXPECT_EQ(ExitCodeOf(status), rank == 1 ? 2 : 1);
+  });
+}
+
+TEST(Lockstep, WorkOfAnyLengthIsWaitedFor) {
+  Workers workers(3);
+  std::atomic<int> done = 0;
+  workers.Each([&](Lockstep& lockstep, int) {
+    EXPECT_OK(lockstep.Meanwhile([&] {
+      ++done;
+      return absl::OkStatus();
+    }));
+    EXPECT_EQ(done, 3);
+  });
+}
+
+TEST(Lockstep, AnErrorInWorkIsEverybodys) {
+  Workers workers(2);
+  workers.Each([&](Lockstep& lockstep, int rank) {
+    const absl::Status status = lockstep.Meanwhile(
+        [&] { return rank == 0 ? absl::NotFoundError("no such folder") : absl::OkStatus(); });
+    EXPECT_THAT(status,
+                StatusIs(rank == 0 ? absl::StatusCode::kNotFound : absl::StatusCode::kAborted,
+                         HasSubstr("no such folder")));
+  });
+}
+
+}  // namespace
+}  // namespace cairn::test

@@ -1,0 +1,176 @@
+// Variables get the optimizer and the shards of the job file, and norms are clipped where no single
+// server can do it.
+#include "worker/trainer/steps/variable_plan.h"
+
+#include <cmath>
+
+#include "gmock/gmock.h"
+#include "tests/support/next_map.h"
+#include "tests/support/status_matchers.h"
+#include "worker/trainer/steps/gradient_clipper.h"
+
+namespace cairn::test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::FloatNear;
+
+JobConfig Job() {
+  JobConfig job;
+  job.model.type = "mlp";
+  job.model.loss = "sigmoid_cross_entropy";
+  job.model.hidden = {4};
+  job.data.format = "csv";
+  job.optimizer.learning_rate = ConstantRate(0.5);
+  return job;
+}
+
+std::vector<VariableSpec> Plan(const JobConfig& job, int32_t servers) {
+  Schema schema;
+  schema.dense_columns = 10;
+  const auto model = Model::Create(job.model, job.data, schema);
+  EXPECT_OK(model);
+  const auto specs = PlanVariables(job, **model, test::FirstServers(servers));
+  EXPECT_OK(specs);
+  return specs.value_or(std::vector<VariableSpec>());
+}
+
+TEST(VariablePlan, SmallVariablesAreWholeAndDealtInTurn) {
+  const std::vector<VariableSpec> specs = Plan(Job(), 3);
+  ASSERT_EQ(specs.size(), 4u);
+  EXPECT_EQ(specs[0].name, "dense_0/kernel");
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const int64_t rows = RowCount(specs[i].shape);
+    EXPECT_THAT(specs[i].shards, ElementsAre(DenseShard{0, rows, static_cast<int32_t>(i % 3)}));
+  }
+}
+
+TEST(VariablePlan, FixedShardsCutAlongRowsAndGoOnInTurn) {
+  JobConfig job = Job();
+  job.strategy.partitioner.type = "fixed_shards";
+  job.strategy.partitioner.num_shards = 3;
+  const std::vector<VariableSpec> specs = Plan(job, 2);
+  EXPECT_THAT(specs[0].shards,
+              ElementsAre(DenseShard{0, 4, 0}, DenseShard{4, 3, 1}, DenseShard{7, 3, 0}));
+  EXPECT_THAT(specs[1].shards,
+              ElementsAre(DenseShard{0, 2, 1}, DenseShard{2, 1, 0}, DenseShard{3, 1, 1}));
+}
+
+TEST(VariablePlan, MinSizeTakesTheNumberOfServersAsItsMost) {
+  JobConfig job = Job();
+  job.strategy.partitioner.min_shard_bytes = 40;
+  EXPECT_EQ(Plan(job, 2)[0].shards.size(), 2u);
+  EXPECT_EQ(Plan(job, 4)[0].shards.size(), 4u);
+  job.strategy.partitioner.max_shards = 3;
+  EXPECT_EQ(Plan(job, 4)[0].shards.size(), 3u);
+}
+
+TEST(VariablePlan, OptimizersAreThoseOfTheFirstMatch) {
+  JobConfig job = Job();
+  job.per_variable = {{"*/bias", {}}};
+  job.per_variable[0].optimizer.type = "adam";
+  const std::vector<VariableSpec> specs = Plan(job, 1);
+  EXPECT_EQ(specs[0].optimizer.type, "sgd");
+  EXPECT_EQ(specs[1].optimizer.type, "adam");
+}
+
+// Two variables with gradients of norm 3 and 4.
+StepState TwoGradients() {
+  StepState state;
+  state.uses.resize(2);
+  state.uses[0].gradient = {3, 0};
+  state.uses[1].gradient = {0, 0, 4};
+  return state;
+}
+
+std::vector<VariableSpec> TwoSpecs(double clipnorm, int64_t shards_of_second) {
+  std::vector<VariableSpec> specs(2);
+  for (VariableSpec& spec : specs) spec.optimizer.clipnorm = clipnorm;
+  specs[0].shards.resize(1);
+  specs[1].shards.resize(static_cast<size_t>(shards_of_second));
+  return specs;
+}
+
+TEST(VariablePlan, TablesGetTheRowRulesOfTheJob) {
+  JobConfig job = Job();
+  job.model.embedding.admit_after_pushes = 3;
+  job.model.embedding.expire_after_seconds = 60;
+  job.model.embedding.max_rows = 1000;
+  Schema schema;
+  schema.dense_columns = 2;
+  schema.key_columns = 2;
+  const auto model = Model::Create(job.model, job.data, schema);
+  ASSERT_OK(model);
+  const auto specs = PlanVariables(job, **model, {0});
+  ASSERT_OK(specs);
+  int tables = 0;
+  for (const VariableSpec& spec : *specs) {
+    const bool table = spec.kind == VariableKind::kEmbedding;
+    tables += table;
+    EXPECT_EQ(spec.row_rules.admit_after_pushes, table ? 3 : 1) << spec.name;
+    EXPECT_EQ(spec.row_rules.expire_after_seconds, table ? 60 : 0) << spec.name;
+    EXPECT_EQ(spec.row_rules.max_rows, table ? 1000 : 0) << spec.name;
+  }
+  EXPECT_EQ(tables, 2);
+}
+
+TEST(VariablePlan, EachTableGetsTheRowStorageThatMatchesItFirst) {
+  JobConfig job = Job();
+  job.model.type = "wide_deep";
+  const RowStorage narrow{.values = RowFormat::kInt8, .slots = RowFormat::kBFloat16};
+  const RowStorage halves{.values = RowFormat::kFloat16};
+  job.model.embedding.row_storage = {.storage = narrow,
+                                     .per_table = {{"wide/*", halves}, {"wide/C2", RowStorage()}}};
+  Schema schema;
+  schema.dense_columns = 2;
+  schema.key_columns = 2;
+  const auto model = Model::Create(job.model, job.data, schema);
+  ASSERT_OK(model);
+  const auto specs = PlanVariables(job, **model, {0});
+  ASSERT_OK(specs);
+  int wide = 0, deep = 0;
+  for (const VariableSpec& spec : *specs) {
+    if (spec.kind != VariableKind::kEmbedding) {
+      EXPECT_EQ(spec.row_storage, RowStorage()) << spec.name;
+    } else if (MatchesPattern("wide/*", spec.name)) {
+      EXPECT_EQ(spec.row_storage, halves) << spec.name;
+      ++wide;
+    } else {
+      EXPECT_EQ(spec.row_storage, narrow) << spec.name;
+      ++deep;
+    }
+  }
+  EXPECT_EQ(wide, 2);
+  EXPECT_EQ(deep, 2);
+}
+
+TEST(GradientClipper, GlobalNormCoversAllVariables) {
+  JobConfig job;
+  job.optimizer.global_clipnorm = 1;
+  StepState state = TwoGradients();
+  GradientClipper(job, TwoSpecs(0, 1)).Clip(&state);
+  EXPECT_THAT(state.uses[0].gradient, ElementsAre(FloatNear(0.6f, 1e-6f), 0));
+  EXPECT_THAT(state.uses[1].gradient, ElementsAre(0, 0, FloatNear(0.8f, 1e-6f)));
+}
+
+TEST(GradientClipper, NormsOfWholeVariablesAreLeftToTheirServer) {
+  StepState state = TwoGradients();
+  const GradientClipper clipper(JobConfig(), TwoSpecs(2, 3));
+  EXPECT_FALSE(clipper.does_nothing());
+  clipper.Clip(&state);
+  EXPECT_THAT(state.uses[0].gradient, ElementsAre(3, 0));
+  EXPECT_THAT(state.uses[1].gradient, ElementsAre(0, 0, FloatNear(2, 1e-6f)));
+  EXPECT_TRUE(GradientClipper(JobConfig(), TwoSpecs(2, 1)).does_nothing());
+}
+
+TEST(GradientClipper, TablesOnSeveralServersAreClippedHere) {
+  std::vector<VariableSpec> specs = TwoSpecs(2, 1);
+  specs[1].kind = VariableKind::kEmbedding;
+  specs[1].bucket_ps = {0, 1};
+  EXPECT_FALSE(GradientClipper(JobConfig(), specs).does_nothing());
+  specs[1].bucket_ps = {1, 1};
+  EXPECT_TRUE(GradientClipper(JobConfig(), specs).does_nothing());
+}
+
+}  // namespace
+}  // namespace cairn::test

@@ -1,0 +1,226 @@
+#include "worker/client/delivery/fan_out.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/crash_point.h"
+#include "common/deadline.h"
+#include "common/hash.h"
+#include "common/monotonic_cond_var.h"
+#include "common/status.h"
+#include "thrift/ParameterServer.h"
+#include "thrift/errors.h"
+
+namespace cairn {
+namespace {
+
+// A server that is restarted again and again while one call is under way.
+constexpr int kMaxRenewals = 10;
+
+// Longest wait for other workers inside one attempt. Each end of it is logged with who is missing.
+constexpr absl::Duration kLongestStepWait = absl::Seconds(10);
+// With less than this left nobody is asked again: the answer would not come in time, and say less.
+constexpr absl::Duration kShortestStepWait = absl::Milliseconds(20);
+
+// A part of the attempt's time, so that the answer that names who is missing comes within it.
+double StepWaitSeconds(Deadline attempt_end) {
+  const absl::Duration wait = std::min(kLongestStepWait, attempt_end.Remaining() * 0.8);
+  return absl::ToDoubleSeconds(std::max(wait, absl::Milliseconds(1)));
+}
+
+}  // namespace
+
+bool Backoff::Pause(absl::Duration retry_after) {
+  if (!give_up_) give_up_ = Deadline::Earlier(deadline_, Deadline::In(ps_wait_));
+  const absl::Duration left = give_up_->Remaining();
+  if (left <= absl::ZeroDuration()) return false;
+  const int64_t now = absl::ToInt64Nanoseconds(MonotonicNow());
+  const double cut = static_cast<double>(MixBits(static_cast<uint64_t>(now)) >> 11) * 0x1p-54;
+  StopFlag clock;  // the same clock as deadlines
+  if (retry_after > absl::ZeroDuration()) {
+    const absl::Duration pause = retry_after * (1 + cut / 2);
+    if (pause >= left) return false;
+    clock.WaitFor(pause);
+    return true;
+  }
+  clock.WaitFor(std::min(left, next_ * (1 - cut)));
+  next_ = std::min(next_ * 2, absl::Seconds(1));
+  return true;
+}
+
+void FanOut::Send(Exchange& exchange, Deadline deadline) {
+  DataCall& call = exchange.call;
+  exchange.outcome = exchange.session->link().Take(deadline, &exchange.channel);
+  if (exchange.channel == nullptr) return;
+  ServerSession& session = *exchange.session;
+  switch (call.kind) {
+    case CallKind::kPush: exchange.boot_id = session.FillCaller(&call.request.push.caller); break;
+    case CallKind::kAssign: exchange.boot_id = session.FillCaller(&call.assign.caller); break;
+    case CallKind::kPull: exchange.boot_id = session.FillCaller(&call.request.pull.caller); break;
+    case CallKind::kStep:
+      exchange.boot_id = session.FillCaller(&call.request.push.caller);
+      call.request.pull.caller = call.request.push.caller;
+      break;
+  }
+  session.FillSteps(&call);
+  // Fields that a reply leaves out keep what the reply before it had.
+  for (wire::PulledItem& item : call.reply.pull.items) {
+    item.__isset.mark = item.__isset.changed = false;
+  }
+  if (call.request.pull.step != 0) call.request.pull.wait_seconds = StepWaitSeconds(deadline);
+  exchange.sent = true;
+  exchange.outcome = exchange.channel->Send(call, deadline);
+}
+
+bool FanOut::Receive(Exchange& exchange, Deadline deadline,
+                     absl::FunctionRef<absl::Status(Exchange&)> answered, Next* next) {
+  ServerSession& session = *exchange.session;
+  if (exchange.channel != nullptr) {
+    if (exchange.outcome.progress == Progress::kAnswered && exchange.outcome.status.ok()) {
+      exchange.outcome = exchange.channel->Receive(exchange.call, deadline);
+    }
+    if (exchange.outcome.progress == Progress::kAnswered) {
+      session.link().Release(exchange.channel);
+    } else {
+      session.link().Discard(exchange.channel);
+    }
+    exchange.channel = nullptr;
+  }
+  if (ReasonOf(exchange.outcome.status) == wire::ErrorReason::WAIT_EXPIRED) {
+    exchange.expired_wait = exchange.outcome.status;
+  }
+  const Verdict verdict =
+      session.Judge(&exchange.outcome, exchange.repeatable, exchange.boot_id, deadline);
+  switch (verdict) {
+    case Verdict::kAgain: return true;
+    case Verdict::kAgainLater:
+      next->pause = true;
+      next->retry_after = std::max(next->retry_after, RetryAfterOf(exchange.outcome.status));
+      return true;
+    case Verdict::kFail: exchange.done = true; return false;
+    case Verdict::kDone: break;
+  }
+  exchange.outcome.status = answered(exchange);
+  if (absl::IsAborted(exchange.outcome.status)) return true;
+  exchange.done = true;
+  return false;
+}
+
+// What failed may be what those need for whom the others wait: so they wait no more. An update
+// stays.
+void FanOut::StopWaiting(Exchange& exchange) {
+  if (exchange.expired_wait.ok()) return;
+  if (exchange.call.kind == CallKind::kPull) {
+    exchange.done = true;
+    exchange.outcome = {Progress::kAnswered, exchange.expired_wait};
+  } else if (exchange.call.kind == CallKind::kStep) {
+    exchange.call.kind = CallKind::kPush;
+    exchange.expired_wait = absl::OkStatus();
+  }
+}
+
+absl::Status FanOut::Run(absl::Span<Exchange* const> exchanges, bool finish_all, Deadline deadline,
+                         absl::FunctionRef<absl::Status(Exchange&)> answered, int64_t* retries) {
+  for (Exchange* exchange : exchanges) {
+    exchange->sent = exchange->done = false;
+    exchange->expired_wait = absl::OkStatus();
+    exchange->outcome = {Progress::kNotSent, absl::OkStatus()};
+  }
+  Backoff backoff(limits_.ps_wait, deadline);
+  bool failed = false;
+  // A wait that expired took its time on the server: only the other repetitions count.
+  int renewals = 0;
+  while (true) {
+    const Deadline attempt_end = Deadline::Earlier(deadline, Deadline::In(limits_.rpc_timeout));
+    for (Exchange* exchange : exchanges) {
+      if (exchange->done) continue;
+      CAIRN_CRASH_POINT("worker: before a server is sent its part");
+      Send(*exchange, attempt_end);
+      CAIRN_CRASH_POINT("worker: a server is sent its part");
+    }
+    bool again = false, waits = false, waited = false;
+    Next next;
+    for (Exchange* exchange : exchanges) {
+      if (exchange->done) continue;
+      if (Receive(*exchange, attempt_end, answered, &next)) {
+        again = true;
+        if (failed) StopWaiting(*exchange);
+      }
+      CAIRN_CRASH_POINT("worker: a server has answered");
+      if (!exchange->done && !exchange->expired_wait.ok()) waits = true;
+      if (ReasonOf(exchange->outcome.status) == wire::ErrorReason::WAIT_EXPIRED) waited = true;
+      if (exchange->done && !exchange->outcome.status.ok()) failed = true;
+    }
+    if (!again || (failed && !finish_all)) break;
+    if (!waited && ++renewals > kMaxRenewals) next.pause = true;
+    if (deadline.Expired() || (next.pause && !backoff.Pause(next.retry_after))) break;
+    if (waits && deadline.Remaining() < kShortestStepWait) break;
+    ++*retries;
+  }
+  absl::InlinedVector<absl::Status, 4> errors;
+  for (Exchange* exchange : exchanges) {
+    if (!exchange->done && !(failed && !finish_all)) {
+      // What is known of the wait says more than that the last attempt ran out of time.
+      Outcome& outcome = exchange->outcome;
+      const bool waited = !exchange->expired_wait.ok() && absl::IsDeadlineExceeded(outcome.status);
+      if (waited) outcome.status = exchange->expired_wait;
+      outcome.status = exchange->session->GaveUp(outcome, waited || deadline.Expired());
+    }
+    if (!exchange->outcome.status.ok()) errors.push_back(exchange->outcome.status);
+  }
+  return Join(errors);
+}
+
+absl::Status FanOut::Call(
+    ServerSession& session, absl::string_view method, absl::Duration attempt_limit,
+    absl::Duration ps_wait, Deadline deadline,
+    absl::FunctionRef<void(wire::ParameterServerIf&, const wire::Caller&)> body, int64_t* retries,
+    bool may_be_slow) {
+  Backoff backoff(ps_wait, deadline);
+  int renewals = 0;
+  while (true) {
+    const Deadline attempt_end = Deadline::Earlier(deadline, Deadline::In(attempt_limit));
+    Channel* channel = nullptr;
+    Outcome outcome = session.link().Take(attempt_end, &channel);
+    wire::Caller caller;
+    const int64_t boot_id = session.FillCaller(&caller);
+    if (channel != nullptr) {
+      outcome = channel->Call(
+          method, [&](wire::ParameterServerIf& service) { body(service, caller); }, attempt_end);
+      if (outcome.progress == Progress::kAnswered) {
+        session.link().Release(channel);
+      } else {
+        session.link().Discard(channel);
+      }
+    }
+    const Verdict verdict =
+        session.Judge(&outcome, /*repeatable=*/true, boot_id, attempt_end, !may_be_slow);
+    if (verdict == Verdict::kDone || verdict == Verdict::kFail) return outcome.status;
+    const bool waited = ReasonOf(outcome.status) == wire::ErrorReason::WAIT_EXPIRED;
+    const bool pause = verdict == Verdict::kAgainLater || (!waited && ++renewals > kMaxRenewals);
+    if (deadline.Expired() || (pause && !backoff.Pause(RetryAfterOf(outcome.status)))) {
+      return session.GaveUp(outcome, deadline.Expired());
+    }
+    ++*retries;
+  }
+}
+
+absl::Status Join(absl::Span<const absl::Status> statuses) {
+  absl::Status joined;
+  wire::ErrorReason::type reason = wire::ErrorReason::NONE;
+  for (const absl::Status& status : statuses) {
+    if (status.ok()) continue;
+    const wire::ErrorReason::type of_one = ReasonOf(status);
+    // One that says that this process must stop is not outdone by others that may pass.
+    const bool counts = reason == wire::ErrorReason::NONE || of_one == wire::ErrorReason::FENCED;
+    if (counts) reason = of_one;
+    if (joined.ok()) {
+      joined = status;
+    } else {
+      joined = absl::Status(joined.code(), absl::StrCat(joined.message(), "; ", status.message()));
+    }
+  }
+  return reason == wire::ErrorReason::NONE ? joined : WithReason(joined, reason);
+}
+
+}  // namespace cairn

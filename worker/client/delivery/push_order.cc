@@ -1,0 +1,124 @@
+#include "worker/client/delivery/push_order.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/time_text.h"
+#include "thrift/errors.h"
+#include "thrift/limits.h"
+#include "worker/client/delivery/position.h"
+#include "worker/client/delivery/retained_call.h"
+
+namespace cairn {
+namespace {
+
+bool Updates(const Exchange& exchange) { return exchange.call.kind != CallKind::kPull; }
+
+}  // namespace
+
+void PushOrder::Reset(int64_t sequence, std::string position) {
+  next_ = sequence + 1;
+  settled_.store(sequence);
+  position_ = std::move(position);
+  broken_ = absl::OkStatus();
+}
+
+absl::Status PushOrder::TakeTurn(Deadline deadline) {
+  absl::MutexLock lock(&mutex_);
+  while (!free_ && !deadline.Expired()) freed_.WaitUntil(&mutex_, deadline);
+  if (!free_) {
+    return absl::DeadlineExceededError(absl::StrCat(
+        "push: another push of this client was under way until the deadline; it waits for ",
+        waits_for_, " since ", TimeOfDayText(waits_since_)));
+  }
+  free_ = false;
+  waits_for_ = "its servers";
+  waits_since_ = absl::Now();
+  return absl::OkStatus();
+}
+
+void PushOrder::WaitsFor(absl::string_view what) {
+  absl::MutexLock lock(&mutex_);
+  waits_for_ = what;
+  waits_since_ = absl::Now();
+}
+
+void PushOrder::EndTurn() {
+  absl::MutexLock lock(&mutex_);
+  free_ = true;
+  freed_.SignalAll();
+}
+
+absl::Status PushOrder::Number(absl::Span<Exchange* const> exchanges,
+                               const absl::string_view* position) {
+  if (!broken_.ok()) return broken_;
+  if (position == nullptr) {
+    numbered_position_ = position_;
+  } else {
+    numbered_position_.assign(position->data(), position->size());
+  }
+  return NumberAgain(exchanges);
+}
+
+absl::Status PushOrder::NumberAgain(absl::Span<Exchange* const> exchanges) {
+  last_part_.resize(sessions_.size());
+  for (size_t s = 0; s < last_part_.size(); ++s) last_part_[s] = sessions_[s].last_part();
+  for (Exchange* exchange : exchanges) {
+    if (Updates(*exchange)) last_part_[exchange->session->index()] = next_;
+  }
+  EncodePosition(next_, last_part_, numbered_position_, &encoded_);
+  if (encoded_.size() > kMaxPositionBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("push: the position has ", numbered_position_.size(),
+                     " bytes and the client's "
+                     "record beside it ",
+                     encoded_.size() - numbered_position_.size(), "; ", kMaxPositionBytes,
+                     " are allowed together"));
+  }
+  for (Exchange* exchange : exchanges) {
+    if (!Updates(*exchange)) continue;
+    wire::Sequence& sequence = SequenceOf(exchange->call);
+    sequence.sequence = next_;
+    // Where the server has it already this stays what it was.
+    const int64_t last_part = exchange->session->last_part();
+    if (last_part < next_) sequence.after = last_part;
+    sequence.position = encoded_;
+  }
+  return absl::OkStatus();
+}
+
+bool PushOrder::Answered(const Exchange& exchange) {
+  return exchange.session->PushAnswered(exchange.call, exchange.boot_id);
+}
+
+void PushOrder::Settle(absl::Span<Exchange* const> exchanges, const absl::Status& status) {
+  bool sent = false, unknown = false;
+  for (const Exchange* exchange : exchanges) {
+    if (!Updates(*exchange)) continue;
+    sent = sent || exchange->sent;
+    unknown = unknown || !exchange->done || exchange->outcome.progress != Progress::kAnswered;
+  }
+  if (!sent) return;  // no server can have seen the number: the next push takes it
+  if (ReasonOf(status) == wire::ErrorReason::FENCED) {
+    // Servers that the newer start has not greeted yet would take more, under numbers that are its.
+    broken_ = status;
+    return;
+  }
+  if (unknown) {
+    // Some servers may have the push and others not. Only a new start, which asks them, can tell.
+    broken_ = absl::FailedPreconditionError(
+        absl::StrCat("push: the fate of push ", next_,
+                     " is not known, so none can follow it; "
+                     "start this task again, it resumes exactly. The cause: ",
+                     status.message()));
+    return;
+  }
+  // For servers that refused their part, as for those that had none, the number is void.
+  settled_.store(next_);
+  for (size_t s = 0; s < sessions_.size(); ++s) sessions_[s].NoPart(next_);
+  position_.swap(numbered_position_);
+  ++next_;
+}
+
+}  // namespace cairn

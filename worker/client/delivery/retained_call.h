@@ -1,0 +1,36 @@
+// A copy of one server's part of a push or assign, for sending it again after the caller's memory
+// is gone.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include "worker/client/delivery/push_ledger.h"
+#include "worker/client/links/server_link.h"
+
+namespace cairn {
+
+// The number of a kPush, kStep or kAssign call.
+wire::Sequence& SequenceOf(DataCall& call);
+const wire::Sequence& SequenceOf(const DataCall& call);
+
+template <typename Item>
+std::vector<Item>& ItemsOf(DataCall& call) {
+  if constexpr (std::is_same_v<Item, wire::AssignItem>) {
+    return call.assign.items;
+  } else {
+    return call.request.push.items;
+  }
+}
+
+// Bytes of ids and values that the call's push or assign carries.
+int64_t UpdateBytes(const DataCall& call);
+// Memory that RetainPart takes for it.
+int64_t RetainedBytes(const DataCall& call);
+
+// The call's push or assign (of a step: the push alone) with payloads of its own; one copy of the
+// bytes.
+RetainedPart RetainPart(const DataCall& call);
+
+}  // namespace cairn

@@ -1,0 +1,42 @@
+#include "worker/client/delivery/retention_pace.h"
+
+#include <algorithm>
+
+namespace cairn {
+namespace {
+
+// When so much of the limit is gone an epoch has ended: of one server of several, or of some.
+constexpr int64_t kEpochShare = 8;
+
+}  // namespace
+
+absl::Duration RetentionPace::Foretold(absl::Duration elapsed) const {
+  // The longer it has taken, the longer it may take: the room gets small and is not used up.
+  return usual_.has_value() ? std::max(*usual_ - elapsed, elapsed / 4) : elapsed;
+}
+
+absl::Duration RetentionPace::Wait(int64_t bytes, int64_t held_bytes, int64_t gone_bytes,
+                                   absl::Duration now) {
+  if (since_.has_value() && gone_bytes - gone_bytes_ >= limit_bytes_ / kEpochShare) {
+    const absl::Duration took = now - *since_;
+    usual_ = usual_.has_value() ? std::max(took, (took + *usual_) / 2) : took;
+    since_.reset();
+  }
+  const int64_t room = limit_bytes_ - held_bytes;
+  absl::Duration wait;
+  if (held_bytes <= limit_bytes_ / 2) {
+    since_.reset();
+  } else if (bytes < room) {
+    if (!since_.has_value()) {
+      since_ = now;
+      gone_bytes_ = gone_bytes;
+    }
+    const double share = static_cast<double>(bytes) / static_cast<double>(room);
+    const absl::Duration due = last_ + Foretold(now - *since_) * share;
+    wait = std::clamp(due - now, absl::ZeroDuration(), kLongest);
+  }
+  last_ = now + wait;
+  return wait;
+}
+
+}  // namespace cairn

@@ -1,0 +1,591 @@
+#include "worker/client/delivery/server_session.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/crash_point.h"
+#include "common/deadline.h"
+#include "common/log.h"
+#include "common/status.h"
+#include "common/time_text.h"
+#include "common/timeline.h"
+#include "thrift/ParameterServer.h"
+#include "thrift/cairn_constants.h"
+#include "thrift/convert.h"
+#include "thrift/errors.h"
+#include "thrift/limits.h"
+#include "worker/client/routing/client_variable.h"
+#include "worker/client/routing/moved_parts.h"
+#include "worker/client/delivery/retained_call.h"
+
+namespace cairn {
+namespace {
+
+// How often one push that is sent again may meet rows that have gone: a map a time.
+constexpr int kMostCuts = 1000;
+
+// The error without the server's name in front ("push to ps:1 (…): ps:1 (…) closed …"), for
+// sentences that begin with it.
+absl::string_view WithoutPeer(absl::string_view message, absl::string_view name) {
+  const size_t at = message.find(name);
+  if (at == absl::string_view::npos || message.substr(at + name.size(), 2) != ": ") return message;
+  message.remove_prefix(at + name.size() + 2);
+  if (message.substr(0, name.size()) == name && message.substr(name.size(), 1) == " ") {
+    message.remove_prefix(name.size() + 1);
+  }
+  return message;
+}
+
+}  // namespace
+
+absl::Status FencedElsewhere(const std::string& task) {
+  return WithReason(
+      absl::FailedPreconditionError(absl::StrCat(task,
+                                                 " was taken for gone: a newer start has its "
+                                                 "place, or a server gave its rows away without "
+                                                 "what it was to be sent again. This process must "
+                                                 "stop; started again, it resumes exactly")),
+      wire::ErrorReason::FENCED);
+}
+
+ServerSession::ServerSession(int32_t index, std::string name, std::unique_ptr<ServerLink> link,
+                             const ClientIdentity* identity)
+    : index_(index), name_(std::move(name)), link_(std::move(link)), identity_(*identity) {}
+
+Outcome ServerSession::Hello(int64_t incarnation, int64_t timeline, Deadline deadline,
+                             wire::HelloReply* reply, bool joins) {
+  Channel* channel = nullptr;
+  Outcome outcome = link_->Take(deadline, &channel);
+  if (channel == nullptr) return outcome;
+  wire::HelloRequest request;
+  request.protocol_version = wire::g_cairn_constants.PROTOCOL_VERSION;
+  request.job = identity_.job;
+  request.task_type = identity_.task.substr(0, identity_.task.find(':'));
+  request.worker = identity_.worker;
+  request.incarnation = incarnation;
+  request.timeline = timeline;
+  request.origin = identity_.origin;
+  request.start = identity_.start;
+  if (identity_.sequenced() && identity_.clock != nullptr) {
+    request.__set_consistency(ToWire(identity_.consistency));
+    request.step = identity_.clock->Announced();
+    request.expected_workers = identity_.expected_workers;
+    request.keeps_step = joins;
+    if (identity_.synchronous() && joined_.load(std::memory_order_relaxed)) {
+      request.begins_after_step = identity_.steps->last_decided();
+    }
+  }
+  outcome = channel->Call(
+      "hello", [&](wire::ParameterServerIf& service) { service.hello(*reply, request); }, deadline);
+  if (outcome.progress == Progress::kAnswered) {
+    const bool is_answer = outcome.status.ok();
+    if (is_answer) outcome.status = CheckHello(*reply);
+    if (is_answer && absl::IsUnavailable(outcome.status)) {
+      link_->Discard(channel);
+      outcome.progress = Progress::kNotSent;  // to this server
+      return outcome;
+    }
+    link_->Release(channel);
+    if (outcome.status.ok() && identity_.clock != nullptr && !joins) {
+      identity_.clock->RaiseTo(reply->step);
+    }
+  } else {
+    link_->Discard(channel);
+  }
+  return outcome;
+}
+
+absl::Status ServerSession::CheckHello(const wire::HelloReply& reply) const {
+  const int32_t version = wire::g_cairn_constants.PROTOCOL_VERSION;
+  if (reply.protocol_version != version) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(name_, " speaks protocol version ", reply.protocol_version, ", this client ",
+                     version, ": run servers and workers of the same release"));
+  }
+  int32_t most = identity_.most_servers == nullptr ? 0 : identity_.most_servers->load();
+  if (index_ == 0 && reply.__isset.members) most = reply.members.server_count;
+  // Those that came or went since it was written are not in everybody's file, and one that is about
+  // to come may be in that of a server that has been restarted.
+  const bool greeted = boot_id_.load(std::memory_order_relaxed) != 0;
+  const bool same = most > 0  ? std::max(reply.server_count, identity_.server_count) <= most
+                    : greeted ? reply.server_count >= identity_.server_count
+                              : reply.server_count == identity_.server_count;
+  if (reply.server_index == index_ && same) return absl::OkStatus();
+  // It was the right one before: its address was taken while it was down.
+  if (greeted) return OtherServer(reply);
+  return absl::FailedPreconditionError(absl::StrCat(
+      name_, " of ", most > 0 ? most : identity_.server_count,
+      " says that it is ps:", reply.server_index, " of ", reply.server_count,
+      ": give servers and workers the same cluster file (one more server joins a running cluster "
+      "by cairnctl servers add)"));
+}
+
+absl::Status ServerSession::OtherServer(const wire::HelloReply& reply) const {
+  const absl::Status status = absl::UnavailableError(absl::StrCat(
+      "another server answers there, which says that it is ps:", reply.server_index, " of ",
+      reply.server_count, ": end it, and start ps:", index_, " at its address again"));
+  if (!said_other_.exchange(true)) {
+    LOG(WARNING) << name_ << ": " << status.message() << "; waiting up to "
+                 << absl::FormatDuration(identity_.ps_wait);
+  }
+  return status;
+}
+
+void ServerSession::Begin(const wire::HelloReply& reply, int64_t incarnation, int64_t last_part,
+                          int64_t through) {
+  absl::MutexLock lock(&push_mutex_);
+  if (identity_.retention != nullptr) identity_.retention->Drop(ledger_.bytes());
+  // Under sync a server may lack what counts there: that is its affair and the steps'.
+  const int64_t held =
+      identity_.synchronous() ? std::min(last_part, reply.state.durable) : last_part;
+  ledger_.Begin(reply.state.boot_id, held, through);
+  incarnation_.store(incarnation, std::memory_order_relaxed);
+  timeline_.store(reply.timeline, std::memory_order_relaxed);
+  had_at_start_.store(reply.state.durable, std::memory_order_relaxed);
+  NoteSteps(reply.state);
+  PublishLedger();
+  greeted_.store(true, std::memory_order_release);
+}
+
+void ServerSession::NoteSteps(const wire::ServerState& state) {
+  closed_step_.store(state.closed_step, std::memory_order_relaxed);
+  durable_step_.store(state.durable_step, std::memory_order_relaxed);
+}
+
+void ServerSession::FillSteps(DataCall* call) const {
+  if (!identity_.synchronous()) return;
+  const StepBook& steps = *identity_.steps;
+  if (call->kind == CallKind::kPush && call->request.push.step > 0) {
+    call->request.push.decisions = steps.Decisions(closed_step(), call->request.push.step - 1);
+  } else if (call->kind == CallKind::kPull && call->step > 0) {
+    wire::PullRequest& pull = call->request.pull;
+    pull.step = call->step;
+    pull.decisions = steps.Decisions(closed_step(), steps.last_decided());
+    if (index_ == 0) {
+      pull.decisions_after = steps.last_decided();
+    } else if (!pull.decisions.empty()) {
+      // One that is too far behind to be told in one call begins as far as it was told.
+      pull.step = std::min(pull.step, pull.decisions.back().step + 1);
+    }
+  }
+}
+
+int64_t ServerSession::FillCaller(wire::Caller* caller) const {
+  if (caller->job != identity_.job) caller->job = identity_.job;
+  const bool greeted = greeted_.load(std::memory_order_acquire);
+  caller->worker = greeted ? identity_.worker : -1;
+  if (!identity_.sequenced() || !greeted) {
+    caller->incarnation = caller->boot_id = caller->through = 0;
+    return 0;
+  }
+  // The boot id first: `through` is true of the boot that it is read with or of an earlier one,
+  // and Renew publishes a boot id only once it holds everything before.
+  caller->boot_id = boot_id_.load(std::memory_order_acquire);
+  caller->incarnation = incarnation_.load(std::memory_order_relaxed);
+  caller->through = through_.load(std::memory_order_relaxed);
+  return caller->boot_id;
+}
+
+void ServerSession::PublishLedger() {
+  last_part_.store(ledger_.last_part(), std::memory_order_relaxed);
+  through_.store(ledger_.through(), std::memory_order_relaxed);
+  oldest_.store(ledger_.oldest(), std::memory_order_relaxed);
+  boot_id_.store(ledger_.boot_id(), std::memory_order_release);
+}
+
+bool ServerSession::PushAnswered(const DataCall& call, int64_t boot_id) {
+  const int64_t sequence = SequenceOf(call).sequence;
+  const int64_t durable = call.reply.push.state.durable;
+  Retention* const retention = identity_.retention;
+  bool retain = retention != nullptr && durable < sequence;
+  RetainedPart part;
+  if (retain) part = RetainPart(call);
+  std::vector<RetainedPart> freed;  // without the lock
+  {
+    absl::MutexLock lock(&push_mutex_);
+    if (!ledger_.Counts(boot_id)) return false;
+    retain = retain && !left();
+    NoteSteps(call.reply.push.state);
+    freed = TakeDurable(durable);
+    if (retain) {
+      retention->Add(part.bytes);
+      retention->Drop(ledger_.Acknowledged(std::move(part)));
+    } else {
+      ledger_.AcknowledgedForGood(sequence);
+    }
+    PublishLedger();
+  }
+  return true;
+}
+
+void ServerSession::NoPart(int64_t sequence) {
+  absl::MutexLock lock(&push_mutex_);
+  ledger_.NoPart(sequence);
+  PublishLedger();
+}
+
+void ServerSession::ForgetPushes() {
+  absl::MutexLock lock(&push_mutex_);
+  if (identity_.retention != nullptr) identity_.retention->Drop(ledger_.bytes());
+  ledger_.Begin(ledger_.boot_id(), 0, 0);
+  had_at_start_.store(0, std::memory_order_relaxed);
+  PublishLedger();
+}
+
+void ServerSession::SetLeft() {
+  {
+    absl::MutexLock lock(&push_mutex_);
+    left_.store(true, std::memory_order_release);
+  }
+  ForgetPushes();
+}
+
+void ServerSession::Learn(const wire::ServerState& state) {
+  if (state.closed_step > closed_step() || state.durable_step > durable_step()) {
+    absl::MutexLock lock(&push_mutex_);
+    // A later answer may have come before.
+    if (ledger_.Counts(state.boot_id) && state.closed_step >= closed_step() &&
+        state.durable_step >= durable_step()) {
+      NoteSteps(state);
+    }
+  }
+  const int64_t oldest = oldest_.load(std::memory_order_relaxed);
+  if (oldest == 0 || state.durable < oldest) return;
+  std::vector<RetainedPart> freed;  // without the lock
+  {
+    absl::MutexLock lock(&push_mutex_);
+    if (state.boot_id != ledger_.boot_id()) return;
+    freed = TakeDurable(state.durable);
+    PublishLedger();
+  }
+}
+
+// Under the lock, so that whoever finds no room also finds the server that holds it.
+std::vector<RetainedPart> ServerSession::TakeDurable(int64_t durable) {
+  std::vector<RetainedPart> parts = ledger_.TakeDurable(durable);
+  for (const RetainedPart& part : parts) identity_.retention->Drop(part.bytes);
+  return parts;
+}
+
+int64_t ServerSession::retained_bytes() const {
+  absl::MutexLock lock(&push_mutex_);
+  return ledger_.bytes();
+}
+
+absl::Time ServerSession::retained_since() const {
+  absl::MutexLock lock(&push_mutex_);
+  return ledger_.oldest_since();
+}
+
+Verdict ServerSession::Judge(Outcome* outcome, bool repeatable, int64_t boot_id, Deadline deadline,
+                             bool slow_is_gone) {
+  const bool served = outcome->progress == Progress::kAnswered && outcome->status.ok();
+  if (!served && identity_.fenced != nullptr && identity_.fenced->load()) {
+    *outcome = {Progress::kAnswered, FencedElsewhere(identity_.task)};
+    return Verdict::kFail;
+  }
+  if (left() && !served) {
+    *outcome = {Progress::kAnswered,
+                MovedError(absl::StrCat(name_, " has left the cluster: others have its rows"), {})};
+    return Verdict::kFail;
+  }
+  if (outcome->progress == Progress::kAnswered) {
+    if (outcome->status.ok()) {
+      NoteAnswer();
+      return Verdict::kDone;
+    }
+    switch (ReasonOf(outcome->status)) {
+      case wire::ErrorReason::LEASE_ENDED:
+        LOG(WARNING) << outcome->status.message();
+        return Renew(outcome, boot_id, deadline);
+      case wire::ErrorReason::REBOOTED:
+      case wire::ErrorReason::REPLAY: return Renew(outcome, boot_id, deadline);
+      case wire::ErrorReason::WAIT_EXPIRED:
+        NoteAnswer();
+        LOG(WARNING) << outcome->status.message();
+        return Verdict::kAgain;
+      case wire::ErrorReason::BUSY:  // not looked at: whatever it is may be sent again
+        NoteAnswer();
+        return Verdict::kAgainLater;
+      case wire::ErrorReason::STOPPING:
+        NoteGone(outcome->status);
+        return repeatable ? Verdict::kAgainLater : Verdict::kFail;
+      case wire::ErrorReason::FENCED: outcome->status = Fenced(outcome->status); break;
+      default: NoteAnswer(); break;
+    }
+    return Verdict::kFail;
+  }
+  // Not a matter of time: a malformed address, a peer that speaks something else.
+  if (!absl::IsUnavailable(outcome->status) && !absl::IsDeadlineExceeded(outcome->status)) {
+    return Verdict::kFail;
+  }
+  if (slow_is_gone || !absl::IsDeadlineExceeded(outcome->status)) NoteGone(outcome->status);
+  if (outcome->progress == Progress::kUnknown && !repeatable) {
+    outcome->status = absl::Status(
+        outcome->status.code(),
+        absl::StrCat(outcome->status.message(),
+                     "; whether the server applied the push is not "
+                     "known, and a push that is not sequenced is not sent twice: pull to see"));
+    return Verdict::kFail;
+  }
+  return Verdict::kAgainLater;
+}
+
+Verdict ServerSession::Renew(Outcome* outcome, int64_t stale_boot_id, Deadline deadline) {
+  {
+    absl::MutexLock lock(&push_mutex_);
+    while (ledger_.renewing() && !deadline.Expired()) renewed_.WaitUntil(&push_mutex_, deadline);
+    if (ledger_.renewing()) {
+      *outcome = {Progress::kAnswered,
+                  absl::UnavailableError(absl::StrCat(
+                      name_, " was restarted and is being sent the pushes it does not have since ",
+                      TimeOfDayText(renewing_since_)))};
+      NoteGone(outcome->status);
+      return Verdict::kAgainLater;
+    }
+    if (ledger_.boot_id() != stale_boot_id) return Verdict::kAgain;
+    ledger_.BeginRenewal();
+    renewing_since_ = absl::Now();
+  }
+  const Verdict verdict = HelloAgain(outcome, deadline);
+  if (verdict != Verdict::kAgain) {
+    absl::MutexLock lock(&push_mutex_);
+    ledger_.GiveUpRenewal();
+    renewed_.SignalAll();
+  }
+  return verdict;
+}
+
+Verdict ServerSession::HelloAgain(Outcome* outcome, Deadline deadline) {
+  wire::HelloReply reply;
+  // Without a timeline: a server that has lost the job is not to take it over by this.
+  *outcome = Hello(incarnation_.load(std::memory_order_relaxed), 0, deadline, &reply);
+  if (outcome->status.ok()) outcome->status = CheckLife(reply);
+  if (!outcome->status.ok()) return JudgeRenewal(outcome);
+  NoteAnswer();
+  ReplayPlan plan;
+  {
+    absl::MutexLock lock(&push_mutex_);
+    // Contributions wait unapplied for their steps: one that has not been restarted may lack some
+    // without having lost them.
+    const int64_t boot_id = identity_.synchronous() ? 0 : reply.state.boot_id;
+    plan = ledger_.PlanReplay(boot_id, reply.state.applied);
+  }
+  if (plan.first_lost > 0) {
+    outcome->status = PushesLost(plan, reply);
+    return Verdict::kFail;
+  }
+  CAIRN_CRASH_POINT("replay: said hello");
+  const Verdict replayed = Replay(plan, reply, outcome, deadline);
+  if (replayed != Verdict::kAgain) return replayed;
+  {
+    absl::MutexLock lock(&push_mutex_);
+    NoteSteps(reply.state);
+    ledger_.EndRenewal(reply.state.boot_id);
+    renewed_.SignalAll();
+    PublishLedger();
+  }
+  CAIRN_CRASH_POINT("replay: done");
+  Learn(reply.state);
+  return Verdict::kAgain;
+}
+
+// Nobody else sends numbered calls to this server meanwhile: to them it is one that was restarted.
+Verdict ServerSession::Replay(const ReplayPlan& plan, const wire::HelloReply& hello,
+                              Outcome* outcome, Deadline deadline) {
+  const absl::Duration start = MonotonicNow();
+  int64_t bytes = 0;
+  int64_t told = hello.state.closed_step;
+  for (const RetainedPart& part : plan.parts) {
+    const absl::Duration sent = MonotonicNow();
+    CAIRN_CRASH_POINT("replay: before a push");
+    *outcome = SendAgain(part, hello.state.boot_id, deadline, &told);
+    for (int cuts = 0; ReasonOf(outcome->status) == wire::ErrorReason::MOVED && cuts < kMostCuts;
+         ++cuts) {
+      const absl::Status cut = LeaveOutMoved(outcome->status, part.call.get());
+      if (!cut.ok()) {
+        *outcome = {Progress::kAnswered, cut};
+        break;
+      }
+      *outcome = SendAgain(part, hello.state.boot_id, deadline, &told);
+    }
+    if (!outcome->status.ok()) {
+      if (outcome->progress == Progress::kAnswered) {
+        outcome->status = Annotate(
+            outcome->status, absl::StrCat(name_, " was restarted without push ", part.sequence,
+                                          " of ", identity_.task, ", and sending it again failed"));
+      }
+      return JudgeRenewal(outcome);
+    }
+    const int64_t sent_bytes = UpdateBytes(*part.call);
+    bytes += sent_bytes;
+    identity_.retention->CountReplayed(sent_bytes, MonotonicNow() - sent);
+  }
+  const std::string durability = absl::StrCat(" (durability ", hello.durability, ")");
+  if (plan.parts.empty()) {
+    const bool same_boot = hello.state.boot_id == boot_id_.load(std::memory_order_relaxed);
+    LOG(INFO) << name_ << (same_boot ? " has taken this worker back" : " was restarted")
+              << "; it has every push acknowledged to " << identity_.task << durability;
+  } else {
+    LOG(INFO) << name_ << " was restarted and had sequence " << hello.state.applied << " of "
+              << identity_.task << durability << "; sent it again: " << plan.parts.size()
+              << " pushes, " << bytes << " bytes, in " << DurationText(MonotonicNow() - start);
+  }
+  return Verdict::kAgain;
+}
+
+// Rows that have gone to another server since took with them all that this worker was told is
+// applied, durably (ps_server/MOVES.md).
+absl::Status ServerSession::LeaveOutMoved(const absl::Status& moved, DataCall* call) const {
+  ClientVariableMap newer;
+  for (const wire::VariableSpec& wire : MovedOf(moved)) {
+    ASSIGN_OR_RETURN(VariableSpec spec, FromWire(wire, index_, kMaxServers));
+    newer.Insert(std::move(spec));
+  }
+  const auto find = [&](absl::string_view name) { return newer.Find(name); };
+  if (call->kind == CallKind::kAssign) {
+    ASSIGN_OR_RETURN(auto parts, CutAnew(call->assign.items, index_, find));
+    call->assign.items = std::move(parts.here);
+  } else {
+    ASSIGN_OR_RETURN(auto parts, CutAnew(call->request.push.items, index_, find));
+    call->request.push.items = std::move(parts.here);
+  }
+  return absl::OkStatus();
+}
+
+Outcome ServerSession::SendAgain(const RetainedPart& part, int64_t boot_id, Deadline deadline,
+                                 int64_t* told) {
+  Channel* channel = nullptr;
+  Outcome outcome = link_->Take(deadline, &channel);
+  if (channel == nullptr) return outcome;
+  DataCall& call = *part.call;
+  wire::Caller& caller =
+      call.kind == CallKind::kAssign ? call.assign.caller : call.request.push.caller;
+  FillCaller(&caller);
+  caller.boot_id = boot_id;
+  caller.through = PushLedger::ThroughOf(part);
+  if (identity_.synchronous() && call.kind == CallKind::kPush && call.request.push.step > 0) {
+    wire::PushRequest& push = call.request.push;
+    push.decisions = identity_.steps->Decisions(*told, push.step);
+    if (!push.decisions.empty()) *told = push.decisions.back().step;
+  }
+  outcome = channel->Send(call, deadline);
+  if (outcome.progress == Progress::kAnswered && outcome.status.ok()) {
+    outcome = channel->Receive(call, deadline);
+  }
+  if (outcome.progress == Progress::kAnswered) {
+    link_->Release(channel);
+  } else {
+    link_->Discard(channel);
+  }
+  return outcome;
+}
+
+// After a hello or a replay that failed.
+Verdict ServerSession::JudgeRenewal(Outcome* outcome) {
+  const wire::ErrorReason::type reason = ReasonOf(outcome->status);
+  if (reason == wire::ErrorReason::FENCED) {
+    outcome->status = Fenced(outcome->status);
+    return Verdict::kFail;
+  }
+  if (reason == wire::ErrorReason::BUSY) return Verdict::kAgainLater;
+  // REBOOTED, LEASE_ENDED: restarted, or lost, again meanwhile. WAIT_EXPIRED: an update comes after
+  // contributions whose steps wait for what other workers send again.
+  if (outcome->progress == Progress::kAnswered && reason != wire::ErrorReason::STOPPING &&
+      reason != wire::ErrorReason::REBOOTED && reason != wire::ErrorReason::LEASE_ENDED &&
+      reason != wire::ErrorReason::WAIT_EXPIRED) {
+    return Verdict::kFail;
+  }
+  NoteGone(outcome->status);
+  return Verdict::kAgainLater;
+}
+
+absl::Status ServerSession::Fenced(const absl::Status& error) const {
+  return WithReason(
+      absl::FailedPreconditionError(absl::StrCat(
+          error.message(), "; this process is incarnation ",
+          incarnation_.load(std::memory_order_relaxed), " of ", identity_.task, " in job \"",
+          identity_.job, "\" and must stop: the newer start goes on in its place")),
+      wire::ErrorReason::FENCED);
+}
+
+absl::Status ServerSession::PushesLost(const ReplayPlan& plan,
+                                       const wire::HelloReply& hello) const {
+  const std::string pushes = plan.first_lost == plan.last_lost
+                                 ? absl::StrCat("push ", plan.first_lost)
+                                 : absl::StrCat("pushes ", plan.first_lost, "…", plan.last_lost);
+  const bool same_boot = hello.state.boot_id == boot_id_.load(std::memory_order_relaxed);
+  const absl::string_view why =
+      same_boot                        ? ": the job was dropped there"
+      : identity_.retention == nullptr ? " (this client retains none)"
+      : hello.durability == "off"
+          ? " (durability off, where an acknowledged push survives a clean exit only)"
+          : ": another server has its address, or its directory is another one or an older copy, "
+            "for they were durable";
+  return WithReason(
+      absl::FailedPreconditionError(absl::StrCat(
+          name_, " came back without acknowledged ", pushes, " of ", identity_.task, why,
+          ". Nothing has them any more: start it with the directory it had, or this task again, "
+          "which computes them again, or all with --fresh")),
+      wire::ErrorReason::REPLAY);
+}
+
+absl::Status ServerSession::CheckLife(const wire::HelloReply& hello) const {
+  const int64_t held = timeline_.load(std::memory_order_relaxed);
+  // Where it holds nothing, a lost push or variable tells.
+  if (held == 0 || hello.timeline == 0 || hello.timeline == held) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      name_, " holds job \"", identity_.job, "\" as it began at ", TimelineText(hello.timeline),
+      ", ", identity_.task, " trains it as it began at ", TimelineText(held),
+      ": the job was dropped, or the server started on another directory; start it on its own "
+      "--data_dir, then this task"));
+}
+
+absl::Status ServerSession::GaveUp(const Outcome& outcome, bool deadline_passed) const {
+  // It names who is missing.
+  if (ReasonOf(outcome.status) == wire::ErrorReason::WAIT_EXPIRED) return outcome.status;
+  // It is there, and says why it does not serve.
+  if (ReasonOf(outcome.status) == wire::ErrorReason::BUSY) {
+    return Annotate(outcome.status,
+                    absl::StrCat("gave up, for that is beyond the call's deadline or ps_wait, ",
+                                 absl::FormatDuration(identity_.ps_wait)));
+  }
+  const absl::string_view error = WithoutPeer(outcome.status.message(), name_);
+  const bool slow = outcome.status.code() == absl::StatusCode::kDeadlineExceeded;
+  if (deadline_passed && slow) {
+    return absl::DeadlineExceededError(
+        absl::StrCat(name_, " did not answer before the deadline: ", error));
+  }
+  absl::MutexLock lock(&mutex_);
+  return absl::UnavailableError(absl::StrCat(
+      name_, " is gone since ", TimeOfDayText(gone_since_), ": ", error, "; gave up ",
+      deadline_passed ? "at the call's deadline"
+                      : absl::StrCat("after ", absl::FormatDuration(identity_.ps_wait)),
+      ": start it again with the same data directory, then this task"));
+}
+
+void ServerSession::NoteAnswer() {
+  if (!gone_.load(std::memory_order_relaxed)) return;
+  absl::MutexLock lock(&mutex_);
+  if (!gone_.exchange(false)) return;
+  said_other_.store(false);
+  const absl::Duration gone = std::max(absl::Now() - gone_since_, absl::Milliseconds(1));
+  LOG(INFO) << name_ << " is back after " << DurationText(gone);
+}
+
+void ServerSession::NoteGone(const absl::Status& error) {
+  if (gone_.load(std::memory_order_relaxed)) return;
+  absl::MutexLock lock(&mutex_);
+  if (gone_.exchange(true)) return;
+  gone_since_ = absl::Now();
+  const absl::string_view what = absl::IsDeadlineExceeded(error) ? " does not answer"
+                                 : ReasonOf(error) == wire::ErrorReason::STOPPING ? " refuses calls"
+                                                                                  : " is gone";
+  LOG(WARNING) << name_ << what << " since " << TimeOfDayText(gone_since_) << ": "
+               << WithoutPeer(error.message(), name_) << "; waiting up to "
+               << absl::FormatDuration(identity_.ps_wait);
+}
+
+}  // namespace cairn

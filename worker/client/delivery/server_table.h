@@ -1,0 +1,49 @@
+// The servers that a client knows, by their indices. Some may come while calls run, and some go.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "worker/client/delivery/server_session.h"
+
+namespace cairn {
+
+// Thread safety: every method may be called from several threads at once. Sessions live as long as
+// the table.
+class ServerTable {
+ public:
+  explicit ServerTable(std::vector<std::unique_ptr<ServerSession>> sessions);
+
+  // One above the highest index; only rises.
+  size_t size() const { return size_.load(std::memory_order_acquire); }
+  // index < size().
+  ServerSession& operator[](size_t index) const {
+    return *slots_[index].load(std::memory_order_acquire);
+  }
+  // Calls body(session) for those that have not left, from index 0 on.
+  template <typename Body>
+  void ForEachLive(Body body) const {
+    const size_t count = size();
+    for (size_t s = 0; s < count; ++s) {
+      if (ServerSession& session = (*this)[s]; !session.left()) body(session);
+    }
+  }
+  // Their indices.
+  std::vector<int32_t> Live() const;
+
+  // The next one: its index is size().
+  void Put(std::unique_ptr<ServerSession> session);
+
+ private:
+  std::vector<std::atomic<ServerSession*>> slots_;
+  std::atomic<size_t> size_;
+  absl::Mutex mutex_;
+  std::vector<std::unique_ptr<ServerSession>> all_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace cairn

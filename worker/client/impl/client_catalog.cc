@@ -1,0 +1,247 @@
+// What concerns whole variables: create, describe, scan.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/dtype.h"
+#include "common/shape.h"
+#include "common/variables/spec_difference.h"
+#include "common/status.h"
+#include "common/variables/variable_map.h"
+#include "thrift/ParameterServer.h"
+#include "thrift/convert.h"
+#include "thrift/errors.h"
+#include "thrift/limits.h"
+#include "worker/client/impl/client_impl.h"
+
+namespace cairn {
+namespace {
+
+// Buckets per server of a table that names none. A bucket is a stripe, the unit of locking: enough
+// for the threads that push at once, and no more, since every stripe a batch visits costs as much
+// as some of its keys (26 tables, 128 rows: 16 instead of 64 gave 1.3 times the examples per
+// second).
+constexpr size_t kBucketsPerServer = 16;
+// Values of a page of a scan: large enough that the round trip does not count.
+constexpr int64_t kScanPageBytes = 4 << 20;
+
+bool Placed(const VariableSpec& spec) {
+  return spec.kind == VariableKind::kEmbedding ? !spec.bucket_ps.empty() : !spec.shards.empty();
+}
+
+absl::Status Conflict(const VariableSpec& existing, const VariableSpec& wanted) {
+  return WithReason(absl::AlreadyExistsError(absl::StrCat(
+                        "create \"", wanted.name, "\": ", SpecDifferenceText(existing, wanted),
+                        ": use that, another name, or drop the job (--fresh)")),
+                    wire::ErrorReason::SPEC_CONFLICT);
+}
+
+bool SameButPlacesAndArguments(const VariableSpec& existing, const VariableSpec& wanted) {
+  VariableSpec like = wanted;
+  like.optimizer = existing.optimizer;
+  return SameButPlaces(existing, like) && MayFollow(existing.optimizer, wanted.optimizer);
+}
+
+bool HasPart(const VariableSpec& spec, int32_t server) {
+  if (spec.kind == VariableKind::kEmbedding) {
+    return std::find(spec.bucket_ps.begin(), spec.bucket_ps.end(), server) != spec.bucket_ps.end();
+  }
+  return std::any_of(spec.shards.begin(), spec.shards.end(),
+                     [&](const DenseShard& shard) { return shard.ps == server; });
+}
+
+bool AnyTimeline(const JobHoldings& holdings) {
+  return std::any_of(holdings.servers.begin(), holdings.servers.end(),
+                     [](const ServerHolding& server) { return server.timeline != 0; });
+}
+
+// About what the spec takes on the wire; the rest of the message is far smaller than its slack.
+int64_t WireBytes(const VariableSpec& spec) {
+  return 2048 + static_cast<int64_t>(32 * spec.shards.size() + 8 * spec.bucket_ps.size() +
+                                     32 * spec.optimizer.learning_rate.boundaries.size());
+}
+
+}  // namespace
+
+absl::Status PsClientImpl::Place(const VariableSpec* existing, VariableSpec* spec) {
+  const bool embedding = spec->kind == VariableKind::kEmbedding;
+  const std::vector<int32_t> servers = sessions_.Live();
+  if (options_.placement == nullptr && (placement_ == nullptr || placed_on_ != servers.size())) {
+    placement_ = RoundRobinPlacement(static_cast<int32_t>(servers.size()));
+    placed_on_ = servers.size();
+  }
+  if (!Placed(*spec) && !embedding) {
+    ASSIGN_OR_RETURN(const int64_t elements, ElementCount(spec->shape));
+    // The placement is asked even where the variable exists, so that variables after it land where
+    // they would have.
+    int32_t ps = placement_->Next(elements * static_cast<int64_t>(DTypeBytes(spec->dtype)));
+    if (options_.placement == nullptr) ps = servers[static_cast<size_t>(ps)];
+    if (existing == nullptr) spec->shards = {{.rows = RowCount(spec->shape), .ps = ps}};
+  }
+  if (!Placed(*spec) && embedding && existing == nullptr) {
+    size_t buckets = kBucketsPerServer;
+    while (buckets < kBucketsPerServer * servers.size() && buckets < kMaxBuckets) buckets *= 2;
+    for (size_t b = 0; b < buckets; ++b) spec->bucket_ps.push_back(servers[b % servers.size()]);
+  }
+  if (existing != nullptr) {
+    if (!Placed(*spec) && spec->kind == existing->kind) {
+      spec->shards = existing->shards;
+      spec->bucket_ps = existing->bucket_ps;
+      spec->map_version = existing->map_version;
+    } else if (existing->map_version > spec->map_version &&
+               SameButPlacesAndArguments(*existing, *spec)) {
+      // Rows have moved since they were placed as the caller says.
+      spec->shards = existing->shards;
+      spec->bucket_ps = existing->bucket_ps;
+      spec->map_version = existing->map_version;
+    } else if (spec->shards != existing->shards || spec->bucket_ps != existing->bucket_ps) {
+      return Conflict(*existing, *spec);
+    }
+  }
+  return Annotate(ValidateSpec(*spec, static_cast<int32_t>(sessions_.size())), "create");
+}
+
+absl::Status PsClientImpl::Create(absl::Span<const VariableSpec> specs, Deadline deadline) {
+  RETURN_IF_ERROR(CheckOpen("create", deadline));
+  absl::MutexLock lock(&create_mutex_);
+  // A variable placed elsewhere would be made a second time by servers that do not know of it.
+  ASSIGN_OR_RETURN(const JobHoldings known, Examine(deadline));
+  // What a client without a timeline has made on some servers alone is made on the others now.
+  if (AnyTimeline(known)) RETURN_IF_ERROR(CheckAgreement(known));
+  absl::flat_hash_map<absl::string_view, const VariableSpec*> by_name;
+  for (const VariableSpec& spec : known.specs) by_name[spec.name] = &spec;
+  std::vector<VariableSpec> placed(specs.begin(), specs.end());
+  for (VariableSpec& spec : placed) {
+    const auto found = by_name.find(spec.name);
+    RETURN_IF_ERROR(Place(found == by_name.end() ? nullptr : found->second, &spec));
+  }
+  RETURN_IF_ERROR(CreatePlaced(placed, deadline));
+  for (VariableSpec& spec : placed) variables_.Insert(std::move(spec));
+  return absl::OkStatus();
+}
+
+absl::Status PsClientImpl::CreatePlaced(absl::Span<const VariableSpec> specs, Deadline deadline) {
+  return ForEachServer(sessions_.Live(), [&](int32_t server) {
+    std::vector<wire::VariableSpec> batch;
+    int64_t batch_bytes = 0;
+    const auto send = [&]() -> absl::Status {
+      if (batch.empty()) return absl::OkStatus();
+      absl::Status status =
+          CallOne(server, "create_variables", options_.rpc_timeout, deadline,
+                  [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
+                    wire::ServerState state;
+                    service.create_variables(state, caller, batch);
+                  });
+      batch.clear();
+      batch_bytes = 0;
+      return status;
+    };
+    for (const VariableSpec& spec : specs) {
+      if (!HasPart(spec, server)) continue;
+      const int64_t bytes = WireBytes(spec);
+      if (batch.size() == kMaxItemsPerCall ||
+          batch_bytes + bytes > plan_limits_.max_message_bytes / 2) {
+        RETURN_IF_ERROR(send());
+      }
+      batch.push_back(ToWire(spec));
+      batch_bytes += bytes;
+    }
+    return send();
+  });
+}
+
+absl::StatusOr<std::vector<VariableSpec>> PsClientImpl::Describe(Deadline deadline) {
+  ASSIGN_OR_RETURN(JobHoldings holdings, Examine(deadline));
+  RETURN_IF_ERROR(CheckAgreement(holdings));
+  return std::move(holdings.specs);
+}
+
+absl::StatusOr<JobHoldings> PsClientImpl::Examine(Deadline deadline) {
+  RETURN_IF_ERROR(CheckOpen("describe", deadline));
+  return membership_.Describe(deadline);
+}
+
+absl::StatusOr<JobHoldings> PsClientImpl::DescribeOn(absl::Span<const int32_t> servers,
+                                                     Deadline deadline) {
+  ASSIGN_OR_RETURN(JobHoldings holdings, DescribeOnce(servers, deadline));
+  if (holdings.disagreement.empty()) return holdings;
+  // The servers answered one after the other, and a worker may have begun the job meanwhile: a
+  // second look begins after that.
+  return DescribeOnce(servers, deadline);
+}
+
+absl::StatusOr<JobHoldings> PsClientImpl::DescribeOnce(absl::Span<const int32_t> servers,
+                                                       Deadline deadline) {
+  std::vector<wire::DescribeReply> replies(sessions_.size());
+  RETURN_IF_ERROR(
+      CallAll(servers, "describe", options_.rpc_timeout, deadline,
+              [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t server) {
+                replies[server] = {};
+                wire::DescribeRequest request;
+                request.caller = caller;
+                service.describe(replies[server], request);
+              }));
+  std::vector<DescribedServer> described;
+  for (const int32_t server : servers) {
+    const auto s = static_cast<size_t>(server);
+    if (sessions_[s].left()) continue;  // meanwhile
+    described.push_back({server, sessions_[s].name(), &replies[s]});
+  }
+  return CombineHoldings(identity_.job, described, most_servers());
+}
+
+absl::Status PsClientImpl::Scan(
+    absl::string_view variable,
+    const std::function<void(int64_t key, absl::Span<const std::byte> values)>& row,
+    Deadline deadline) {
+  RETURN_IF_ERROR(CheckOpen("scan", deadline));
+  ASSIGN_OR_RETURN(const ClientVariablePtr found, FindVariable("scan", variable));
+  if (!found->embedding()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "scan \"", variable, "\": it is dense; only embedding tables are scanned: pull it whole"));
+  }
+  if (row == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("scan \"", variable, "\": there is no function to call with its rows"));
+  }
+  const size_t row_bytes = found->row_bytes();
+  wire::ScanRequest request;
+  request.variable = std::string(variable);
+  request.map_version = found->spec().map_version;
+  request.max_rows = static_cast<int32_t>(std::clamp<int64_t>(
+      kScanPageBytes / static_cast<int64_t>(row_bytes + sizeof(int64_t)), 1, kMaxScanRows));
+  for (const ClientVariableGroup& group : found->groups()) {
+    request.cursor.clear();
+    do {
+      wire::ScanReply reply;
+      const absl::Status scanned =
+          CallOne(group.server, "scan", options_.rpc_timeout, deadline,
+                  [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
+                    request.caller = caller;
+                    service.scan(reply, request);
+                  });
+      if (ReasonOf(scanned) == wire::ErrorReason::MOVED) {
+        moved_updates_.LearnMaps(scanned, deadline);
+        return absl::AbortedError(absl::StrCat("scan \"", variable, "\": ", scanned.message(),
+                                               ", so that some were missed: scan again"));
+      }
+      RETURN_IF_ERROR(scanned);
+      const absl::Span<const int64_t> keys = reply.keys.As<int64_t>();
+      if (reply.values.size() != keys.size() * row_bytes ||
+          (keys.empty() && reply.cursor == request.cursor && !reply.cursor.empty())) {
+        return absl::InternalError(absl::StrCat(
+            "scan \"", variable, "\" on ", sessions_[static_cast<size_t>(group.server)].name(),
+            ": the reply has ", reply.values.size(), " bytes for ", keys.size(), " rows of ",
+            row_bytes, " bytes"));
+      }
+      for (size_t i = 0; i < keys.size(); ++i) {
+        row(keys[i], absl::MakeConstSpan(reply.values.data() + i * row_bytes, row_bytes));
+      }
+      request.cursor = std::move(reply.cursor);
+    } while (!request.cursor.empty());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace cairn

@@ -1,0 +1,285 @@
+// Checkpoints of a whole job: made, deleted, restored by every server.
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/crash_point.h"
+#include "common/log.h"
+#include "common/status.h"
+#include "common/timeline.h"
+#include "common/variables/variable_map.h"
+#include "thrift/ParameterServer.h"
+#include "thrift/convert.h"
+#include "thrift/errors.h"
+#include "thrift/limits.h"
+#include "worker/client/impl/client_impl.h"
+#include "worker/client/delivery/position.h"
+
+namespace cairn {
+namespace {
+
+constexpr absl::Duration kTakeBackTimeout = absl::Minutes(1);
+
+wire::CheckpointRequest RequestOf(const wire::Caller& caller, absl::string_view directory,
+                                  absl::string_view name) {
+  wire::CheckpointRequest request;
+  request.caller = caller;
+  request.directory = std::string(directory);
+  request.name = std::string(name);
+  return request;
+}
+
+absl::StatusOr<ServerCheckpoint> FromReply(const wire::CheckpointReply& reply, int32_t server) {
+  ServerCheckpoint part{
+      .server = server, .folder = reply.folder, .host = reply.host, .seconds = reply.seconds};
+  for (const wire::CheckpointFile& file : reply.files) {
+    part.files.push_back({file.name, file.bytes, static_cast<uint64_t>(file.checksum)});
+  }
+  for (const wire::CheckpointWorker& worker : reply.workers) {
+    if (worker.worker == kTimelineWorker) {
+      part.timeline = worker.incarnation;
+      continue;
+    }
+    part.workers.push_back({worker.worker, worker.incarnation, worker.sequence, worker.position});
+  }
+  for (const wire::VariableInfo& info : reply.variables) {
+    CheckpointVariable variable;
+    // Rows may be on servers that this client has not heard of: Whole finds that.
+    ASSIGN_OR_RETURN(variable.spec, FromWire(info.spec, server, kMaxServers));
+    for (const wire::ShardInfo& shard : info.shards) {
+      variable.rows += shard.rows;
+      variable.updates = std::max(variable.updates, shard.version);
+    }
+    part.variables.push_back(std::move(variable));
+  }
+  return part;
+}
+
+wire::RestoreRequest RequestOf(const RestoreSource& source) {
+  wire::RestoreRequest request;
+  request.from_job = source.job;
+  for (const RestoreFolder& folder : source.folders) {
+    request.folders.emplace_back();
+    request.folders.back().path = folder.path;
+    for (const CheckpointFile& file : folder.files) {
+      request.folders.back().files.emplace_back();
+      request.folders.back().files.back().name = file.name;
+      request.folders.back().files.back().bytes = file.bytes;
+      request.folders.back().files.back().checksum = static_cast<int64_t>(file.checksum);
+    }
+  }
+  return request;
+}
+
+// The workers as all `server_count` servers are to know them: each after the last sequence that
+// every server of the checkpoint had. Stripes that are ahead of it drop what is computed again.
+std::vector<wire::CheckpointWorker> WorkersAt(const RestoreSource& source, int64_t timeline,
+                                              size_t server_count) {
+  std::map<int32_t, std::vector<ResumeAnswer>> answers;
+  for (size_t s = 0; s < source.folders.size(); ++s) {
+    for (const CheckpointWorker& worker : source.folders[s].workers) {
+      std::vector<ResumeAnswer>& of_worker = answers[worker.worker];
+      of_worker.resize(
+          source.folders.size());  // a server that does not know it has applied nothing
+      of_worker[s] = {worker.sequence, worker.position};
+    }
+  }
+  std::vector<wire::CheckpointWorker> workers;
+  for (const auto& [ordinal, of_worker] : answers) {
+    const ResumePoint point = ChooseResumePoint(of_worker);
+    wire::CheckpointWorker worker;
+    worker.worker = ordinal;
+    worker.incarnation = FirstIncarnation(timeline);
+    worker.sequence = point.sequence;
+    if (point.sequence > 0) {
+      const std::vector<int64_t> last_part(server_count, point.sequence);
+      EncodePosition(point.sequence, last_part, point.position, &worker.position);
+    }
+    workers.push_back(std::move(worker));
+  }
+  return workers;
+}
+
+// Of a synchronous job: servers that have left had no rows whose steps others have not, so that
+// their parts stand for whatever is there (ps_server/MEMBERS.md). The first one's never has.
+void CompleteLeft(std::vector<ServerCheckpoint>& parts) {
+  if (FindWorker(parts[0], kStepWorker) == nullptr) return;
+  std::map<int32_t, CheckpointWorker> highest;
+  for (const ServerCheckpoint& part : parts) {
+    for (const CheckpointWorker& worker : part.workers) {
+      CheckpointWorker& known = highest.try_emplace(worker.worker, worker).first->second;
+      known.sequence = std::max(known.sequence, worker.sequence);
+      known.position.clear();  // others tell it
+    }
+  }
+  for (ServerCheckpoint& part : parts) {
+    if (!part.files.empty()) continue;
+    part.workers.clear();
+    for (const auto& [ordinal, worker] : highest) part.workers.push_back(worker);
+  }
+}
+
+// Whether each row is in the copy of the server that has it by the newest map. Not where rows moved
+// while servers were copied, one after the other: a row may be in none of the copies then, or on a
+// server that came meanwhile and was not asked. `parts` by server.
+bool Whole(const std::vector<ServerCheckpoint>& parts) {
+  std::map<std::string, std::vector<const VariableSpec*>> copies;  // by server
+  for (size_t s = 0; s < parts.size(); ++s) {
+    for (const CheckpointVariable& variable : parts[s].variables) {
+      std::vector<const VariableSpec*>& of_variable = copies[variable.spec.name];
+      of_variable.resize(parts.size());
+      of_variable[s] = &variable.spec;
+    }
+  }
+  for (const auto& [name, of_variable] : copies) {
+    const VariableSpec* newest = nullptr;
+    for (const VariableSpec* const copy : of_variable) {
+      if (copy == nullptr) continue;
+      if (newest == nullptr || copy->map_version > newest->map_version) newest = copy;
+    }
+    const std::vector<int32_t> now = PlacesOf(*newest);
+    std::vector<std::vector<int32_t>> then(parts.size());  // the copies' maps
+    for (size_t s = 0; s < parts.size(); ++s) {
+      if (of_variable[s] != nullptr) then[s] = PlacesOf(*of_variable[s]);
+    }
+    for (size_t i = 0; i < now.size(); ++i) {
+      const auto owner = static_cast<size_t>(now[i]);
+      const bool copied = owner < then.size() && i < then[owner].size();
+      if (!copied || then[owner][i] != now[i]) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<ServerCheckpoint>> PsClientImpl::Checkpoint(absl::string_view directory,
+                                                                       absl::string_view name,
+                                                                       Deadline deadline) {
+  constexpr int kMostTries = 3;
+  for (int tries = 1;; ++tries) {
+    absl::StatusOr<std::vector<ServerCheckpoint>> parts = TryCheckpoint(directory, name, deadline);
+    if (ReasonOf(parts.status()) != wire::ErrorReason::MOVED || tries == kMostTries) return parts;
+    RETURN_IF_ERROR(membership_.Refresh(deadline));
+    RETURN_IF_ERROR(DropCheckpoint(directory, name, deadline));
+  }
+}
+
+absl::StatusOr<std::vector<ServerCheckpoint>> PsClientImpl::TryCheckpoint(
+    absl::string_view directory, absl::string_view name, Deadline deadline) {
+  RETURN_IF_ERROR(CheckOpen("checkpoint", deadline));
+  const std::vector<int32_t> servers = sessions_.Live();
+  ASSIGN_OR_RETURN(const JobHoldings holdings, DescribeOn(servers, deadline));
+  RETURN_IF_ERROR(CheckAgreement(holdings));
+  std::vector<wire::CheckpointReply> replies(sessions_.size());
+  RETURN_IF_ERROR(
+      CallAll(servers, "checkpoint", deadline.Remaining(), deadline,
+              [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t server) {
+                replies[server] = {};
+                service.checkpoint(replies[server], RequestOf(caller, directory, name));
+              }));
+  std::vector<ServerCheckpoint> parts;
+  for (size_t s = 0; s < replies.size(); ++s) {
+    const auto server = static_cast<int32_t>(s);
+    const bool left = sessions_[s].left();  // before this, or meanwhile
+    absl::StatusOr<ServerCheckpoint> part =
+        left ? PartOfLeft(server, deadline) : FromReply(replies[s], server);
+    if (!part.ok()) {
+      return Annotate(part.status(), absl::StrCat("checkpoint of ", sessions_[s].name()));
+    }
+    parts.push_back(*std::move(part));
+  }
+  CompleteLeft(parts);
+  if (!Whole(parts)) {
+    return WithReason(
+        absl::UnavailableError(absl::StrCat("checkpoint ", name,
+                                            ": rows went from server to "
+                                            "server while it was written: make it again")),
+        wire::ErrorReason::MOVED);
+  }
+  return parts;
+}
+
+// It has no files; how far workers were there is needed to tell where they go on.
+absl::StatusOr<ServerCheckpoint> PsClientImpl::PartOfLeft(int32_t server, Deadline deadline) {
+  wire::ChangeMembersReply reply;
+  RETURN_IF_ERROR(
+      CallOne(0, "change_members", options_.rpc_timeout, deadline,
+              [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
+                wire::ChangeMembersRequest request;
+                request.caller = caller;
+                request.action = wire::MembersAction::REMOVE;  // it is: says so
+                request.index = server;
+                service.change_members(reply, request);
+              }));
+  ServerCheckpoint part{.server = server};
+  for (const wire::LastWord& word : reply.last_words) {
+    if (word.job == identity_.job) {
+      part.workers.push_back({.worker = word.worker, .sequence = word.applied});
+    }
+  }
+  return part;
+}
+
+absl::Status PsClientImpl::DropCheckpoint(absl::string_view directory, absl::string_view name,
+                                          Deadline deadline) {
+  RETURN_IF_ERROR(CheckOpen("drop_checkpoint", deadline));
+  return CallAll(sessions_.Live(), "drop_checkpoint", deadline.Remaining(), deadline,
+                 [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
+                   wire::ServerState state;
+                   service.drop_checkpoint(state, RequestOf(caller, directory, name));
+                 });
+}
+
+absl::Status PsClientImpl::Restore(const RestoreSource& source, Deadline deadline) {
+  RETURN_IF_ERROR(CheckOpen("restore", deadline));
+  if (membership_.version() > 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "restore: servers have come or gone since the cluster file was written, and rows are dealt "
+        "to those of one file: start the servers anew, with empty directories"));
+  }
+  wire::RestoreRequest request = RequestOf(source);
+  request.timeline =
+      WithServers(TimelineOfManifest(source.timeline), static_cast<int32_t>(sessions_.size()));
+  request.workers = WorkersAt(source, request.timeline, sessions_.size());
+  std::vector<char> restored(sessions_.size());
+  const auto restore = [&](int32_t server) {
+    const absl::Status status =
+        CallOne(server, "restore", deadline.Remaining(), deadline,
+                [&](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
+                  wire::RestoreRequest mine = request;
+                  mine.caller = caller;
+                  wire::RestoreReply reply;
+                  service.restore(reply, mine);
+                });
+    restored[static_cast<size_t>(server)] = status.ok();
+    return status;
+  };
+  // ps:0 last: the job is there when ps:0 holds it.
+  const std::vector<int32_t> servers = sessions_.Live();
+  absl::Status status = ForEachServer(absl::MakeConstSpan(servers).subspan(1), restore);
+  CAIRN_CRASH_POINT("restore: all but ps:0 have it");
+  if (status.ok()) status = restore(0);
+  if (!status.ok()) TakeBack(restored);
+  return status;
+}
+
+// What is not taken back shows as a life that no worker has begun (JobHoldings::left_by_restore).
+void PsClientImpl::TakeBack(absl::Span<const char> restored) {
+  const absl::Status dropped = ForEachServer(sessions_.Live(), [&](int32_t server) {
+    if (restored[static_cast<size_t>(server)] == 0) return absl::OkStatus();
+    return CallOne(server, "drop_job", options_.rpc_timeout, Deadline::In(kTakeBackTimeout),
+                   [](wire::ParameterServerIf& service, const wire::Caller& caller, int32_t) {
+                     wire::ServerState state;
+                     service.drop_job(state, caller);
+                   });
+  });
+  if (!dropped.ok()) {
+    LOG(WARNING) << "a restore failed, and what it made is not dropped everywhere: "
+                 << dropped.message();
+  }
+}
+
+}  // namespace cairn

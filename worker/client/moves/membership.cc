@@ -1,0 +1,242 @@
+#include "worker/client/moves/membership.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/crash_point.h"
+#include "common/log.h"
+#include "common/status.h"
+#include "common/timeline.h"
+#include "common/variables/variable_map.h"
+#include "worker/client/delivery/fan_out.h"
+
+namespace cairn {
+namespace {
+
+// To greet servers that have come; the next heartbeat tries again.
+constexpr absl::Duration kHeardTimeout = absl::Seconds(5);
+
+}  // namespace
+
+absl::Status Membership::GreetFirst(Deadline deadline, wire::HelloReply* reply) {
+  // The life that begins where ps:0 holds none.
+  timeline_ = identity_.sequenced() ? NewTimeline(identity_.server_count, 0) : 0;
+  RETURN_IF_ERROR(HelloTo(sessions_[0], 0, deadline, reply, /*joins=*/false));
+  incarnation_ = reply->incarnation;
+  timeline_ = reply->timeline;
+  return reply->__isset.members ? Take(reply->members, /*greet=*/false, deadline)
+                                : absl::OkStatus();
+}
+
+std::vector<ResumeAnswer> Membership::Answers(absl::Span<const wire::HelloReply> replies) const {
+  std::vector<ResumeAnswer> answers;
+  answers.reserve(replies.size());
+  // Everything applied there is durable by now, but what it has no part of is not in the number.
+  for (size_t s = 0; s < replies.size(); ++s) {
+    // Under sync one that left had no part but of steps that went along with its rows.
+    const bool needs_none = identity_.synchronous() && sessions_[s].left();
+    const int64_t last_word = needs_none ? std::numeric_limits<int64_t>::max() : LastWord(s);
+    answers.push_back({std::max(replies[s].state.durable, last_word), replies[s].position});
+  }
+  return answers;
+}
+
+absl::Status Membership::HelloTo(ServerSession& session, int64_t incarnation, Deadline deadline,
+                                 wire::HelloReply* reply, bool joins) {
+  Backoff backoff(limits_.ps_wait, deadline);
+  for (;;) {
+    // Not bounded by rpc_timeout: the server first makes durable what an earlier start had pushed.
+    Outcome outcome = session.Hello(incarnation, timeline_, deadline, reply, joins);
+    const Verdict verdict = session.Judge(&outcome, /*repeatable=*/true, 0, deadline);
+    if (verdict == Verdict::kDone || verdict == Verdict::kFail) return outcome.status;
+    if (deadline.Expired() || !backoff.Pause()) return session.GaveUp(outcome, deadline.Expired());
+    if (HasLeftUnheard(session, deadline, reply)) return absl::OkStatus();
+    host_.CountRetries(1);
+  }
+}
+
+bool Membership::HasLeftUnheard(ServerSession& session, Deadline deadline,
+                                wire::HelloReply* reply) {
+  if (session.index() == 0) return false;
+  wire::HelloReply first;
+  const Deadline soon = Deadline::Earlier(deadline, Deadline::In(limits_.rpc_timeout));
+  const Outcome asked = sessions_[0].Hello(incarnation_, timeline_, soon, &first, /*joins=*/true);
+  if (!asked.status.ok() || !first.__isset.members) return false;
+  for (const wire::Member& member : first.members.members) {
+    if (member.index != session.index() || !member.left) continue;
+    session.SetLeft();
+    *reply = {};
+    reply->state.durable = member.applied;
+    LOG(INFO) << session.name() << " has left the cluster";
+    return true;
+  }
+  return false;
+}
+
+absl::Status Membership::Refresh(Deadline deadline) {
+  ASSIGN_OR_RETURN(const wire::Members members, host_.AskMembers(deadline));
+  return Take(members, /*greet=*/true, deadline);
+}
+
+void Membership::Heard(const wire::ServerState& state) {
+  if (!state.__isset.members_version || state.members_version <= version()) return;
+  const absl::Status known = Refresh(Deadline::In(kHeardTimeout));
+  if (!known.ok()) LOG(WARNING) << "servers came or went: " << known.message();
+}
+
+bool Membership::Changed(Deadline deadline) {
+  const int64_t known = version();
+  return Refresh(deadline).ok() && version() != known;
+}
+
+absl::Status Membership::Take(const wire::Members& members, bool greet, Deadline deadline) {
+  {
+    absl::MutexLock lock(&mutex_);
+    while (changing_ && !deadline.Expired()) changed_.WaitUntil(&mutex_, deadline);
+    if (changing_) {
+      return absl::DeadlineExceededError(
+          "another thread still greets the servers that have come, or learns who has the rows of "
+          "those that have gone");
+    }
+    changing_ = true;
+  }
+  const absl::Status status = TakeInTurn(members, greet, deadline);
+  absl::MutexLock lock(&mutex_);
+  changing_ = false;
+  changed_.SignalAll();
+  return status;
+}
+
+absl::Status Membership::TakeInTurn(const wire::Members& members, bool greet, Deadline deadline) {
+  if (members.version <= version()) return absl::OkStatus();
+  flags_.most_servers.store(members.server_count);
+  std::vector<ServerSession*> gone;
+  std::vector<int32_t> staying = sessions_.Live();
+  for (const wire::Member& member : members.members) {
+    if (member.index < 0 || member.index >= members.server_count) continue;
+    const auto index = static_cast<size_t>(member.index);
+    SetLastWord(index, member.applied);
+    if (index >= sessions_.size()) {
+      RETURN_IF_ERROR(Join(member, greet, deadline));
+      continue;
+    }
+    if (!member.left) sessions_[index].SetJoined();
+    if (member.left && !sessions_[index].left()) {
+      // It had taken this worker for gone, and its rows went without what was to be sent again.
+      if (greet && member.incarnation > incarnation_) flags_.fenced.store(true);
+      gone.push_back(&sessions_[index]);
+      std::erase(staying, member.index);
+    }
+  }
+  // The maps, before the rows of those that have gone are looked for in vain.
+  if (!gone.empty() && greet) RETURN_IF_ERROR(LearnMaps(staying, deadline));
+  for (ServerSession* session : gone) {
+    session->SetLeft();
+    LOG(INFO) << session->name() << " has left the cluster";
+  }
+  version_.store(members.version);
+  return absl::OkStatus();
+}
+
+absl::Status Membership::LearnMaps(absl::Span<const int32_t> staying, Deadline deadline) {
+  ASSIGN_OR_RETURN(const JobHoldings holdings, host_.DescribeOn(staying, deadline));
+  int32_t unknown = 0;
+  for (const VariableSpec& spec : holdings.specs) {
+    if (!Knows(spec, &unknown)) {
+      return absl::UnavailableError(absl::StrCat(
+          "\"", spec.name, "\" has rows on servers that have come since ", sessions_[0].name(),
+          " said who there is: the next heartbeat asks it again"));
+    }
+    variables_.Insert(spec);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Membership::Join(const wire::Member& member, bool greet, Deadline deadline) {
+  if (static_cast<size_t>(member.index) > sessions_.size()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("ps:", member.index, " is a server, and the cluster file of this program has ",
+                     sessions_.size(), ": give it the file that ", sessions_[0].name(), " has"));
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<ServerSession> session,
+                   host_.Reach(member.index, member.address));
+  if (member.left) {
+    session->SetLeft();
+  } else {
+    session->SetJoined();
+  }
+  if (greet && !session->left()) {
+    wire::HelloReply reply;
+    RETURN_IF_ERROR(HelloTo(*session, incarnation_, deadline, &reply, /*joins=*/true));
+    if (session->left()) {
+      SetLastWord(static_cast<size_t>(member.index), reply.state.durable);
+    } else {
+      CAIRN_CRASH_POINT("worker: a new server is greeted");
+      session->Begin(reply, incarnation_, /*last_part=*/0, /*through=*/order_.settled());
+      LOG(INFO) << session->name() << " has joined the cluster";
+    }
+  }
+  const bool live = !session->left();
+  ServerSession& joined = *session;
+  sessions_.Put(std::move(session));
+  // What was settled meanwhile, before the table had it.
+  if (live) joined.NoPart(order_.settled());
+  if (live && greet) host_.Joined(joined);
+  return absl::OkStatus();
+}
+
+bool Membership::Knows(const VariableSpec& spec, int32_t* unknown) const {
+  for (const int32_t server : PlacesOf(spec)) {
+    const auto index = static_cast<size_t>(server);
+    if (index < sessions_.size() && !sessions_[index].left()) continue;
+    *unknown = server;
+    return false;
+  }
+  return true;
+}
+
+absl::Status Membership::KnowServersOf(const VariableSpec& spec, Deadline deadline) {
+  int32_t unknown = 0;
+  if (Knows(spec, &unknown)) return absl::OkStatus();
+  RETURN_IF_ERROR(Refresh(deadline));
+  if (Knows(spec, &unknown)) return absl::OkStatus();
+  if (static_cast<size_t>(unknown) < sessions_.size()) {
+    return absl::UnavailableError(absl::StrCat(
+        "\"", spec.name, "\" has rows on ", sessions_[static_cast<size_t>(unknown)].name(),
+        " by map version ", spec.map_version, ", and it has left: others have a newer map"));
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("\"", spec.name, "\" has rows on ps:", unknown, ", which ", sessions_[0].name(),
+                   " does not know: give servers and workers the same cluster file"));
+}
+
+absl::StatusOr<JobHoldings> Membership::Describe(Deadline deadline) {
+  while (true) {
+    const int64_t members = version();
+    absl::StatusOr<JobHoldings> holdings = host_.DescribeOn(sessions_.Live(), deadline);
+    absl::Status status = holdings.status();
+    for (size_t i = 0; status.ok() && i < holdings->specs.size(); ++i) {
+      status = KnowServersOf(holdings->specs[i], deadline);
+    }
+    const bool again = absl::IsUnavailable(status) && (version() != members || Changed(deadline));
+    if (again) continue;  // servers came or went meanwhile
+    RETURN_IF_ERROR(status);
+    for (const VariableSpec& spec : holdings->specs) variables_.Insert(spec);
+    return holdings;
+  }
+}
+
+void Membership::SetLastWord(size_t server, int64_t applied) {
+  absl::MutexLock lock(&mutex_);
+  if (server >= last_words_.size()) last_words_.resize(server + 1);
+  last_words_[server] = applied;
+}
+
+int64_t Membership::LastWord(size_t server) const {
+  absl::MutexLock lock(&mutex_);
+  return server < last_words_.size() ? last_words_[server] : 0;
+}
+
+}  // namespace cairn

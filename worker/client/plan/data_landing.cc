@@ -1,0 +1,124 @@
+// Where the answers of a plan's calls go.
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "thrift/convert.h"
+#include "worker/client/plan/data_plan.h"
+#include "worker/client/routing/row_moves.h"
+
+namespace cairn {
+
+// False: rows that are not the shard's, not ascending, or that nobody asked for.
+bool DataPlan::CountChanges(const Landing& landing, const wire::PulledItem& item, int64_t* rows) {
+  if (!landing.may_be_changes || item.changed.size() % 2 != 0) return false;
+  const int64_t first_row = landing.variable->groups()[landing.group].first_row;
+  int64_t next = first_row;  // lowest that may follow
+  const int64_t end = first_row + landing.rows;
+  *rows = 0;
+  for (size_t i = 0; i < item.changed.size(); i += 2) {
+    const int64_t first = item.changed[i];
+    const int64_t count = item.changed[i + 1];
+    if (first < next || first > end || count < 1 || count > end - first) return false;
+    next = first + count;
+    *rows += count;
+  }
+  return true;
+}
+
+absl::Status DataPlan::Land(Exchange& exchange, absl::FunctionRef<void(int64_t)> staleness) {
+  const Slot& slot = static_cast<const Slot&>(exchange);
+  wire::StepReply& reply = exchange.call.reply;
+  const auto misfit = [&](absl::string_view what, size_t found, size_t wanted) {
+    return absl::InternalError(absl::StrCat(CallName(exchange.call.kind), " to ",
+                                            exchange.session->name(), ": the reply has ", found,
+                                            " ", what, " for ", wanted));
+  };
+  // A repeated push says nothing new about its items.
+  if (Updates(exchange) && !reply.push.repeated) {
+    if (reply.push.items.size() != slot.pushes + slot.assigns) {
+      return misfit("pushed items", reply.push.items.size(), slot.pushes + slot.assigns);
+    }
+    if (slot.pushes > 0) {
+      for (const wire::PushedItem& item : reply.push.items) staleness(item.staleness);
+    }
+  }
+  // A step that goes on as a push pulls nothing.
+  if (slot.landings.empty() || exchange.call.kind == CallKind::kPush) return absl::OkStatus();
+  if (reply.pull.items.size() != slot.landings.size()) {
+    return misfit("pulled items", reply.pull.items.size(), slot.landings.size());
+  }
+  for (size_t i = 0; i < slot.landings.size(); ++i) {
+    wire::PulledItem& item = reply.pull.items[i];
+    RETURN_IF_ERROR(LandItem(exchange, slot.landings[i], item));
+    item.values = Payload();  // a plan in the pool keeps no replies
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DataPlan::LandItem(const Exchange& exchange, const Landing& landing,
+                                const wire::PulledItem& item) {
+  const ClientVariable& variable = *landing.variable;
+  const bool changes = item.__isset.changed;
+  int64_t rows = landing.rows;
+  if (changes && !CountChanges(landing, item, &rows)) {
+    return absl::InternalError(
+        absl::StrCat(CallName(exchange.call.kind), " to ", exchange.session->name(), ": of \"",
+                     variable.spec().name, "\" the reply has ", item.changed.size(),
+                     " numbers for rows that changed, which ",
+                     landing.may_be_changes ? "do not ascend in its shard" : "were not asked for"));
+  }
+  const size_t bytes = BytesOf(landing, rows);
+  // Slots have the variable's dtype too.
+  if (static_cast<int32_t>(item.dtype) != static_cast<int32_t>(variable.spec().dtype) ||
+      item.format != ToWire(landing.format) || item.values.size() != bytes) {
+    return absl::InternalError(absl::StrCat(
+        CallName(exchange.call.kind), " to ", exchange.session->name(), ": the reply has ",
+        item.values.size(), " bytes of dtype ", static_cast<int32_t>(item.dtype), " in format ",
+        static_cast<int32_t>(item.format), " for \"", variable.spec().name, "\"; ", bytes,
+        " bytes of ", DTypeName(variable.spec().dtype), ", ", ValueFormatName(landing.format),
+        ", were asked for"));
+  }
+  RETURN_IF_ERROR(PlaceRows(landing, item, rows));
+  if (changes) {
+    bytes_in_ += static_cast<int64_t>(bytes + item.changed.size() * sizeof(int64_t)) -
+                 static_cast<int64_t>(BytesOf(landing, landing.rows));
+  }
+  if (landing.held != nullptr && item.__isset.mark) {
+    *landing.held = {.boot_id = exchange.call.reply.pull.state.boot_id, .mark = item.mark};
+  }
+  if (landing.value) variable.set_pulled_version(landing.group, item.version);
+  return absl::OkStatus();
+}
+
+absl::Status DataPlan::PlaceRows(const Landing& landing, const wire::PulledItem& item,
+                                 int64_t rows) {
+  const size_t row_bytes = landing.variable->row_bytes();
+  const auto bytes = static_cast<size_t>(rows) * row_bytes;
+  const std::byte* values = item.values.data();
+  if (landing.format != ValueFormat::kPlain) {
+    std::byte* const decoded = item.__isset.changed ? NextScratch().Get(bytes) : landing.decoded;
+    RETURN_IF_ERROR(DecodeValues(landing.format, {values, item.values.size()}, rows,
+                                 WidthOf(*landing.variable), reinterpret_cast<float*>(decoded)));
+    values = decoded;
+  }
+  if (landing.order != nullptr) {
+    ScatterRows(values, landing.order, rows, row_bytes, landing.out);
+  } else if (values == landing.out) {
+    return absl::OkStatus();  // all of it came straight from the socket
+  } else if (item.__isset.changed) {
+    const int64_t first_row = landing.variable->groups()[landing.group].first_row;
+    for (size_t i = 0; i < item.changed.size(); i += 2) {
+      const size_t count = static_cast<size_t>(item.changed[i + 1]) * row_bytes;
+      if (count == 0) continue;
+      const auto row = static_cast<size_t>(item.changed[i] - first_row);
+      std::memcpy(landing.out + row * row_bytes, values, count);
+      values += count;
+    }
+  } else if (bytes > 0) {
+    std::memcpy(landing.out, values, bytes);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace cairn

@@ -1,0 +1,496 @@
+#include "worker/client/plan/data_plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/shape.h"
+#include "common/status.h"
+#include "thrift/convert.h"
+#include "thrift/errors.h"
+#include "thrift/limits.h"
+#include "worker/client/routing/row_moves.h"
+#include "worker/client/plan/value_coding.h"
+
+namespace cairn {
+namespace {
+
+// Bytes of an item on the wire beside name, ids and values, and of a message beside its items; both
+// rounded up generously.
+constexpr int64_t kItemBytes = 256;
+constexpr int64_t kMessageBytes = 8 << 10;
+// Scratch kept by a plan in the pool.
+constexpr size_t kKeptScratchBytes = size_t{64} << 20;
+
+wire::Selection::type SelectionOf(Part part) {
+  switch (part) {
+    case Part::kWhole: return wire::Selection::WHOLE;
+    case Part::kRows: return wire::Selection::ROWS;
+    case Part::kKeys: return wire::Selection::KEYS;
+  }
+  return wire::Selection::WHOLE;
+}
+
+// The next unused item of a list that keeps the ones of earlier calls.
+template <typename Item>
+Item& Next(std::vector<Item>& items, size_t used) {
+  if (used == items.size()) items.emplace_back();
+  return items[used];
+}
+
+template <typename Item>
+void FillItem(const ClientVariable& variable, size_t group, Part part,
+              absl::Span<const int64_t> ids, Item* item) {
+  item->variable = variable.spec().name;
+  item->shard = variable.groups()[group].shard;
+  item->selection = SelectionOf(part);
+  item->map_version = variable.spec().map_version;
+  item->ids = Payload::ViewOf(ids);
+}
+
+}  // namespace
+
+DataPlan::DataPlan(const ServerTable& sessions, const PlanLimits& limits)
+    : sessions_(sessions), limits_(limits) {
+  Reset();
+}
+
+void DataPlan::Reset() {
+  variables_.clear();
+  used_ = sorted_used_ = encoded_used_ = 0;
+  bytes_out_ = bytes_in_ = 0;
+  contribution_step_ = contribution_rows_ = 0;
+  first_.assign(sessions_.size(), nullptr);
+  current_.assign(sessions_.size(), nullptr);
+  waves_.clear();
+  wave_ends_.clear();
+  size_t bytes = 0;
+  for (const Sorted& sorted : sorted_) bytes += sorted.bytes();
+  for (const auto& encoded : encoded_) bytes += encoded.bytes();
+  if (bytes <= kKeptScratchBytes) return;
+  sorted_.clear();
+  encoded_.clear();
+}
+
+// One may have come since the plan was begun.
+void DataPlan::Reach(int32_t server) {
+  const auto index = static_cast<size_t>(server);
+  if (index < first_.size()) return;
+  first_.resize(index + 1, nullptr);
+  current_.resize(index + 1, nullptr);
+}
+
+DataPlan::Slot& DataPlan::NewSlot(int32_t server, size_t wave) {
+  if (used_ == slots_.size()) slots_.emplace_back();
+  Slot& slot = slots_[used_++];
+  slot.session = &sessions_[server];
+  slot.repeatable = true;
+  slot.call.targets.clear();
+  slot.call.step = 0;
+  slot.call.request.push.step = slot.call.request.push.rows = 0;
+  slot.call.request.push.replaces = false;
+  slot.call.request.push.decisions.clear();
+  slot.call.request.pull.step = slot.call.request.pull.all_durable_step = 0;
+  slot.call.request.pull.decisions.clear();
+  slot.call.request.pull.decisions_after = -1;
+  slot.wave = wave;
+  slot.pushes = slot.assigns = 0;
+  slot.landings.clear();
+  slot.out_bytes = slot.in_bytes = kMessageBytes;
+  slot.ids = 0;
+  current_[server] = &slot;
+  return slot;
+}
+
+DataPlan::Slot& DataPlan::FirstSlot(int32_t server) {
+  Reach(server);
+  if (first_[server] == nullptr) first_[server] = &NewSlot(server, 0);
+  return *first_[server];
+}
+
+void DataPlan::ContributeToAll(int64_t step, int64_t rows) {
+  contribution_step_ = step;
+  contribution_rows_ = rows;
+  sessions_.ForEachLive([&](const ServerSession& session) { FirstSlot(session.index()); });
+}
+
+void DataPlan::PullFromAll(int64_t step) {
+  sessions_.ForEachLive(
+      [&](const ServerSession& session) { FirstSlot(session.index()).call.step = step; });
+}
+
+absl::Status DataPlan::CheckPart(const ClientVariable& variable, Part part,
+                                 absl::Span<const int64_t> ids, size_t value_bytes,
+                                 absl::string_view what) const {
+  const std::string& name = variable.spec().name;
+  if (variable.embedding() != (part == Part::kKeys)) {
+    return absl::InvalidArgumentError(
+        variable.embedding()
+            ? absl::StrCat(what, " \"", name, "\": an embedding table is named by keys")
+            : absl::StrCat(what, " \"", name,
+                           "\": a dense variable is named whole or by rows, not by keys"));
+  }
+  if (part == Part::kWhole && !ids.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " \"", name, "\": ", ids.size(), " ids given for the whole variable"));
+  }
+  if (ids.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, " \"", name, "\": ", ids.size(), " ids in one call; 2^31 - 1 allowed"));
+  }
+  const size_t rows = part == Part::kWhole ? static_cast<size_t>(variable.rows()) : ids.size();
+  if (value_bytes != rows * variable.row_bytes()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        what, " \"", name, "\" (", DTypeName(variable.spec().dtype), " ",
+        ShapeText(variable.spec().shape), "): ", value_bytes, " bytes given; ", rows, " rows of ",
+        variable.row_bytes(), " bytes are ", rows * variable.row_bytes()));
+  }
+  if (part != Part::kRows) return absl::OkStatus();
+  // As unsigned numbers negative ids are too large as well: one test, no exit, vector code.
+  uint64_t largest = 0;
+  for (const int64_t id : ids) largest = std::max(largest, static_cast<uint64_t>(id));
+  if (ids.empty() || largest < static_cast<uint64_t>(variable.rows())) return absl::OkStatus();
+  const auto bad = std::find_if(ids.begin(), ids.end(),
+                                [&](int64_t id) { return id < 0 || id >= variable.rows(); });
+  return absl::InvalidArgumentError(absl::StrCat(what, " \"", name, "\": ids[", bad - ids.begin(),
+                                                 "] is row ", *bad, ", outside [0, ",
+                                                 variable.rows(), ")"));
+}
+
+int64_t DataPlan::WidthOf(const ClientVariable& variable) {
+  return static_cast<int64_t>(variable.row_bytes() / sizeof(float));
+}
+
+size_t DataPlan::BytesOf(const Landing& landing, int64_t rows) {
+  return landing.format == ValueFormat::kPlain
+             ? static_cast<size_t>(rows) * landing.variable->row_bytes()
+             : EncodedBytes(landing.format, rows, WidthOf(*landing.variable));
+}
+
+ScratchArray<std::byte>& DataPlan::NextScratch() {
+  if (encoded_used_ == encoded_.size()) encoded_.emplace_back();
+  return encoded_[encoded_used_++];
+}
+
+absl::Span<const std::byte> DataPlan::Encode(const Cut& cut) {
+  // Not what the bytes divide into: rows of a shape such as [3, 0] have none.
+  const int64_t rows = cut.part == Part::kWhole ? cut.variable->groups()[cut.group].rows
+                                                : static_cast<int64_t>(cut.ids.size());
+  const PushCoding coding{cut.format, cut.kept_fraction, rows, WidthOf(*cut.variable)};
+  const auto* const values = reinterpret_cast<const float*>(cut.values.data());
+  const size_t bytes = TravelBytes(coding);
+  std::byte* const out = NextScratch().Get(bytes);
+  if (cut.residual.empty()) {
+    EncodePush(coding, values, out);
+  } else {
+    auto* const sums = reinterpret_cast<float*>(NextScratch().Get(cut.values.size()));
+    EncodeWithFeedback(coding, values, cut.residual, sums, out);
+  }
+  return {out, bytes};
+}
+
+absl::StatusOr<DataPlan::Sorted*> DataPlan::Sort(const ClientVariable& variable,
+                                                 absl::Span<const int64_t> ids) {
+  if (sorted_used_ == sorted_.size()) sorted_.emplace_back();
+  Sorted& sorted = sorted_[sorted_used_++];
+  const size_t groups = variable.groups().size();
+  if (groups > std::numeric_limits<uint16_t>::max()) {
+    return absl::InvalidArgumentError(absl::StrCat("\"", variable.spec().name, "\" has ", groups,
+                                                   " shards; rows can be named in up to 65535"));
+  }
+  uint16_t* const group = sorted.group.Get(ids.size());
+  sorted.starts.assign(groups + 1, 0);
+  // Counts one place up, so that the sums below are starts.
+  const auto count = [&](auto group_of) {
+    for (size_t i = 0; i < ids.size(); ++i) {
+      group[i] = static_cast<uint16_t>(group_of(ids[i]));
+      ++sorted.starts[group[i] + 1];
+    }
+  };
+  if (variable.embedding()) {
+    count([&](int64_t key) { return variable.GroupOfKey(key); });
+  } else {
+    count([&](int64_t row) { return variable.GroupOfRow(row); });
+  }
+  for (size_t g = 0; g < groups; ++g) sorted.starts[g + 1] += sorted.starts[g];
+  int64_t* const out = sorted.ids.Get(ids.size());
+  int32_t* const order = sorted.order.Get(ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const int64_t at = sorted.starts[group[i]]++;
+    out[at] = ids[i];
+    order[at] = static_cast<int32_t>(i);
+  }
+  // Every start has moved to its end; move them back by one.
+  for (size_t g = groups; g > 0; --g) sorted.starts[g] = sorted.starts[g - 1];
+  sorted.starts[0] = 0;
+  return &sorted;
+}
+
+absl::Status DataPlan::AddPush(ClientVariablePtr held, const PushSource& source) {
+  const ClientVariable& variable = *variables_.emplace_back(std::move(held));
+  if (!source.slot.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("push \"", variable.spec().name, "\" names slot \"", source.slot,
+                     "\": gradients go to the value; slots are set by assign"));
+  }
+  RETURN_IF_ERROR(CheckPushFormat(variable.spec(), source));
+  return AddUpdate(variable, source, /*assign=*/false);
+}
+
+absl::Status DataPlan::AddAssign(ClientVariablePtr held, const PushSource& source) {
+  const ClientVariable& variable = *variables_.emplace_back(std::move(held));
+  return AddUpdate(variable, source, /*assign=*/true);
+}
+
+absl::Status DataPlan::AddUpdate(const ClientVariable& variable, const PushSource& source,
+                                 bool assign) {
+  RETURN_IF_ERROR(CheckPart(variable, source.part, source.ids, source.values.size(),
+                            assign ? "assign" : "push"));
+  const absl::Span<const ClientVariableGroup> groups = variable.groups();
+  Cut cut{&variable, 0, source.part, source.ids, source.values, source.slot};
+  if (!assign) {
+    cut.format = source.format;
+    cut.kept_fraction = source.kept_fraction;
+    cut.residual = source.residual;
+  }
+  if (source.part == Part::kWhole) {
+    for (cut.group = 0; cut.group < groups.size(); ++cut.group) {
+      const ClientVariableGroup& group = groups[cut.group];
+      cut.values = source.values.subspan(group.first_row * variable.row_bytes(),
+                                         group.rows * variable.row_bytes());
+      if (!source.residual.empty()) {
+        const size_t width = variable.row_bytes() / sizeof(float);
+        cut.residual = source.residual.subspan(group.first_row * width, group.rows * width);
+      }
+      RETURN_IF_ERROR(PutUpdate(cut, assign));
+    }
+    return absl::OkStatus();
+  }
+  if (groups.size() == 1) {
+    return assign && source.ids.empty() ? absl::OkStatus() : PutUpdate(cut, assign);
+  }
+  ASSIGN_OR_RETURN(Sorted * sorted, Sort(variable, source.ids));
+  std::byte* const rows = sorted->rows.Get(source.values.size());
+  GatherRows(source.values.data(), sorted->order.Get(0), source.ids.size(), variable.row_bytes(),
+             rows);
+  for (cut.group = 0; cut.group < groups.size(); ++cut.group) {
+    const int64_t start = sorted->starts[cut.group];
+    const size_t count = sorted->starts[cut.group + 1] - start;
+    // A push is an update of the variable on every server, also where it touches no row.
+    if (assign && count == 0) continue;
+    cut.ids = absl::MakeConstSpan(sorted->ids.Get(0) + start, count);
+    cut.values =
+        absl::MakeConstSpan(rows + start * variable.row_bytes(), count * variable.row_bytes());
+    RETURN_IF_ERROR(PutUpdate(cut, assign));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DataPlan::PutUpdate(const Cut& cut, bool assign) {
+  Slot& slot = FirstSlot(cut.variable->groups()[cut.group].server);
+  const absl::Span<const std::byte> values =
+      cut.format == ValueFormat::kPlain ? cut.values : Encode(cut);
+  const int64_t payload = values.size() + cut.ids.size() * sizeof(int64_t);
+  slot.out_bytes += payload + cut.variable->spec().name.size() + kItemBytes;
+  slot.ids += cut.ids.size();
+  bytes_out_ += payload;
+  const auto dtype = static_cast<wire::DType::type>(cut.variable->spec().dtype);
+  if (assign) {
+    wire::AssignItem& item = Next(slot.call.assign.items, slot.assigns++);
+    FillItem(*cut.variable, cut.group, cut.part, cut.ids, &item);
+    item.dtype = dtype;
+    item.values = Payload::ViewOf(cut.values);
+    item.slot.assign(cut.slot.data(), cut.slot.size());
+  } else {
+    wire::PushItem& item = Next(slot.call.request.push.items, slot.pushes++);
+    FillItem(*cut.variable, cut.group, cut.part, cut.ids, &item);
+    item.dtype = dtype;
+    item.format = ToWire(cut.format);
+    item.values = Payload::ViewOf(values);
+    item.pulled_version = cut.variable->pulled_version(cut.group);
+  }
+  // One push is one message a server, so it cannot be cut further here.
+  const int64_t items = static_cast<int64_t>(slot.pushes + slot.assigns);
+  if (slot.out_bytes <= limits_.max_message_bytes && slot.ids <= limits_.max_ids &&
+      items <= limits_.max_items && payload <= kMaxPayloadBytes) {
+    return absl::OkStatus();
+  }
+  return WithReason(
+      absl::ResourceExhaustedError(absl::StrCat(
+          assign ? "assign" : "push", " of \"", cut.variable->spec().name, "\": the part for ",
+          slot.session->name(), " has ", slot.out_bytes, " bytes, ", slot.ids, " ids and ", items,
+          " items; one message takes ", limits_.max_message_bytes, " bytes (--max_message_bytes), ",
+          limits_.max_ids, " ids and ", limits_.max_items,
+          " items: use several calls, or more shards")),
+      wire::ErrorReason::LIMIT);
+}
+
+absl::Status DataPlan::CheckHeld(const ClientVariable& variable, const PullTarget& target) const {
+  if (target.held == nullptr || (target.part == Part::kWhole && target.slot.empty())) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("pull \"", variable.spec().name,
+                   "\": held is for the value of the whole variable, and this is ",
+                   target.slot.empty() ? std::string("some rows of it")
+                                       : absl::StrCat("slot \"", target.slot, "\""),
+                   ": leave it out"));
+}
+
+absl::Status DataPlan::AddPull(ClientVariablePtr held, const PullTarget& target) {
+  const ClientVariable& variable = *variables_.emplace_back(std::move(held));
+  RETURN_IF_ERROR(CheckPart(variable, target.part, target.ids, target.out.size(), "pull"));
+  RETURN_IF_ERROR(CheckPullFormat(variable.spec(), target));
+  RETURN_IF_ERROR(CheckHeld(variable, target));
+  const absl::Span<const ClientVariableGroup> groups = variable.groups();
+  const size_t row_bytes = variable.row_bytes();
+  Cut cut{&variable, 0, target.part, target.ids, {}, target.slot};
+  Landing landing{.variable = &variable,
+                  .value = target.slot.empty(),
+                  .format = target.format,
+                  .out = target.out.data()};
+  if (target.part == Part::kWhole) {
+    if (target.held != nullptr) {
+      target.held->Begin(target.out.data(), groups.size(), target.format);
+    }
+    for (cut.group = 0; cut.group < groups.size(); ++cut.group) {
+      if (target.held != nullptr) landing.held = &target.held->shards_[cut.group];
+      landing.group = cut.group;
+      landing.rows = groups[cut.group].rows;
+      landing.out = target.out.data() + groups[cut.group].first_row * row_bytes;
+      if (landing.rows > 0) RETURN_IF_ERROR(PutPullItem(cut, landing, landing.out));
+    }
+    return absl::OkStatus();
+  }
+  if (target.ids.empty()) return absl::OkStatus();
+  if (groups.size() == 1) return PutPull(cut, landing, landing.out);
+  ASSIGN_OR_RETURN(Sorted * sorted, Sort(variable, target.ids));
+  std::byte* const rows = sorted->rows.Get(target.out.size());
+  for (cut.group = 0; cut.group < groups.size(); ++cut.group) {
+    const int64_t start = sorted->starts[cut.group];
+    cut.ids =
+        absl::MakeConstSpan(sorted->ids.Get(0) + start, sorted->starts[cut.group + 1] - start);
+    landing.group = cut.group;
+    landing.order = sorted->order.Get(0) + start;
+    RETURN_IF_ERROR(PutPull(cut, landing, rows + start * row_bytes));
+  }
+  return absl::OkStatus();
+}
+
+// Cuts the ids where a message would grow too large.
+absl::Status DataPlan::PutPull(const Cut& cut, Landing landing, std::byte* target) {
+  const size_t row_bytes = cut.variable->row_bytes();
+  const int64_t room = std::min(limits_.max_message_bytes - 2 * kMessageBytes, kMaxPayloadBytes);
+  const int64_t bytes_per_id = std::max(row_bytes, sizeof(int64_t));
+  const size_t most = std::clamp<int64_t>(room / bytes_per_id, 1, limits_.max_ids);
+  Cut rest = cut;
+  for (size_t done = 0; done < cut.ids.size(); done += most) {
+    rest.ids = cut.ids.subspan(done, most);
+    landing.rows = static_cast<int64_t>(rest.ids.size());
+    RETURN_IF_ERROR(PutPullItem(rest, landing, target + done * row_bytes));
+    if (landing.order != nullptr) {
+      landing.order += rest.ids.size();
+    } else {
+      landing.out += rest.ids.size() * row_bytes;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DataPlan::PutPullItem(const Cut& cut, const Landing& landing, std::byte* target) {
+  const int32_t server = cut.variable->groups()[cut.group].server;
+  const int64_t values = static_cast<int64_t>(BytesOf(landing, landing.rows));
+  const int64_t ids = static_cast<int64_t>(cut.ids.size());
+  const int64_t named = static_cast<int64_t>(cut.variable->spec().name.size()) + kItemBytes;
+  if (values + named + kMessageBytes > limits_.max_message_bytes || values > kMaxPayloadBytes) {
+    return WithReason(
+        absl::ResourceExhaustedError(absl::StrCat(
+            "pull of \"", cut.variable->spec().name, "\": shard ",
+            cut.variable->groups()[cut.group].shard, " has ", values, " bytes; one message takes ",
+            limits_.max_message_bytes, " (--max_message_bytes): use more shards")),
+        wire::ErrorReason::LIMIT);
+  }
+  Reach(server);
+  Slot* slot = current_[server];
+  if (slot == nullptr) {
+    slot = &FirstSlot(server);
+  } else if (slot->in_bytes + values + named > limits_.max_message_bytes ||
+             slot->out_bytes + ids * 8 + named > limits_.max_message_bytes ||
+             slot->ids + ids > limits_.max_ids ||
+             static_cast<int64_t>(slot->landings.size()) >= limits_.max_items) {
+    slot = &NewSlot(server, slot->wave + 1);
+  }
+  wire::PullItem& item = Next(slot->call.request.pull.items, slot->landings.size());
+  FillItem(*cut.variable, cut.group, cut.part, cut.ids, &item);
+  item.slot.assign(cut.slot.data(), cut.slot.size());
+  item.format = ToWire(landing.format);
+  slot->landings.push_back(landing);
+  item.__isset.held = landing.held != nullptr;
+  if (landing.held != nullptr) {
+    item.held.boot_id = landing.held->boot_id;
+    item.held.mark = landing.held->mark;
+    slot->landings.back().may_be_changes = landing.held->mark > 0;
+    *landing.held = {};
+  }
+  if (landing.format != ValueFormat::kPlain) {
+    slot->landings.back().decoded = target;
+    target = NextScratch().Get(static_cast<size_t>(values));
+  }
+  slot->call.targets.push_back(absl::MakeSpan(target, values));
+  slot->in_bytes += values + named;
+  slot->out_bytes += ids * 8 + named;
+  slot->ids += ids;
+  bytes_in_ += values;
+  return absl::OkStatus();
+}
+
+void DataPlan::BeginStep(int64_t step, bool everywhere) {
+  if (everywhere) {
+    sessions_.ForEachLive([&](const ServerSession& session) { FirstSlot(session.index()); });
+  }
+  for (Slot* const slot : first_) {
+    if (slot == nullptr || (slot->landings.empty() && !everywhere)) continue;
+    slot->call.request.pull.step = step;
+  }
+}
+
+void DataPlan::Finish() {
+  size_t waves = 0;
+  for (size_t i = 0; i < used_; ++i) {
+    Slot& slot = slots_[i];
+    DataCall& call = slot.call;
+    call.request.push.items.resize(slot.pushes);
+    call.assign.items.resize(slot.assigns);
+    call.request.pull.items.resize(slot.landings.size());
+    const bool pulls = !slot.landings.empty() || call.request.pull.step != 0;
+    call.kind = slot.assigns > 0           ? CallKind::kAssign
+                : slot.pushes > 0 && pulls ? CallKind::kStep
+                : slot.pushes > 0          ? CallKind::kPush
+                                           : CallKind::kPull;
+    if (contribution_step_ > 0) {
+      call.kind = CallKind::kPush;
+      call.request.push.step = contribution_step_;
+      call.request.push.rows = contribution_rows_;
+    }
+    waves = std::max(waves, slot.wave + 1);
+  }
+  for (size_t wave = 0; wave < waves; ++wave) {
+    for (size_t i = 0; i < used_; ++i) {
+      if (slots_[i].wave == wave) waves_.push_back(&slots_[i]);
+    }
+    wave_ends_.push_back(waves_.size());
+  }
+}
+
+size_t DataPlan::WaveCount() {
+  if (wave_ends_.empty()) Finish();
+  return wave_ends_.size();
+}
+
+absl::Span<Exchange* const> DataPlan::Wave(size_t wave) {
+  const size_t begin = wave == 0 ? 0 : wave_ends_[wave - 1];
+  return absl::MakeConstSpan(waves_).subspan(begin, wave_ends_[wave] - begin);
+}
+
+}  // namespace cairn

@@ -1,0 +1,44 @@
+#include "worker/client/routing/row_moves.h"
+
+#include <cstring>
+
+namespace cairn {
+namespace {
+
+// Calls `move` with the row's size as a constant where it is a usual one, so that each row is a few
+// vector moves instead of a call of memcpy.
+template <typename Move>
+void WithRowBytes(size_t row_bytes, const Move& move) {
+  switch (row_bytes) {
+    case 0: return;  // no values, and perhaps no memory
+    case 4: return move([] { return size_t{4}; });
+    case 8: return move([] { return size_t{8}; });
+    case 16: return move([] { return size_t{16}; });
+    case 32: return move([] { return size_t{32}; });
+    case 64: return move([] { return size_t{64}; });
+    case 128: return move([] { return size_t{128}; });
+    default: return move([row_bytes] { return row_bytes; });
+  }
+}
+
+}  // namespace
+
+void GatherRows(const std::byte* from, const int32_t* order, int64_t rows, size_t row_bytes,
+                std::byte* to) {
+  WithRowBytes(row_bytes, [&](auto bytes) {
+    for (int64_t i = 0; i < rows; ++i) {
+      std::memcpy(to + i * bytes(), from + static_cast<size_t>(order[i]) * bytes(), bytes());
+    }
+  });
+}
+
+void ScatterRows(const std::byte* from, const int32_t* order, int64_t rows, size_t row_bytes,
+                 std::byte* to) {
+  WithRowBytes(row_bytes, [&](auto bytes) {
+    for (int64_t i = 0; i < rows; ++i) {
+      std::memcpy(to + static_cast<size_t>(order[i]) * bytes(), from + i * bytes(), bytes());
+    }
+  });
+}
+
+}  // namespace cairn

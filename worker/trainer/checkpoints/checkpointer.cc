@@ -1,0 +1,152 @@
+#include "worker/trainer/checkpoints/checkpointer.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/crash_point.h"
+#include "common/deadline.h"
+#include "common/log.h"
+#include "common/status.h"
+#include "thrift/limits.h"
+#include "worker/trainer/checkpoints/checkpoint_folders.h"
+
+namespace cairn {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Steps that one server has and another has not would be computed again from values that have them.
+absl::Status CheckSameSteps(const std::vector<ServerCheckpoint>& servers) {
+  std::vector<int64_t> closed;
+  for (const ServerCheckpoint& server : servers) {
+    const CheckpointWorker* const steps = FindWorker(server, kStepWorker);
+    closed.push_back(steps == nullptr ? 0 : steps->sequence);
+  }
+  const auto [lowest, highest] = std::minmax_element(closed.begin(), closed.end());
+  if (*lowest == *highest) return absl::OkStatus();
+  return absl::AbortedError(absl::StrCat(
+      "the servers closed steps meanwhile (ps:", lowest - closed.begin(), " has ", *lowest, ", ps:",
+      highest - closed.begin(), " ", *highest, "): the others went on without this worker"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Checkpointer>> Checkpointer::Create(const JobConfig& job,
+                                                                   PsClient& client) {
+  if (job.name.size() > kMaxCheckpointJobBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("job name of ", job.name.size(),
+                                                   " bytes: with checkpoints at most ",
+                                                   kMaxCheckpointJobBytes, " are allowed"));
+  }
+  std::error_code error;
+  const fs::path directory = fs::absolute(job.checkpoint.directory, error).lexically_normal();
+  if (!error) fs::create_directories(directory, error);
+  if (error) {
+    return absl::ErrnoToStatus(
+        error.value(), absl::StrCat("making checkpoint.directory ", job.checkpoint.directory));
+  }
+  return std::unique_ptr<Checkpointer>(new Checkpointer(job, directory.string(), client));
+}
+
+Checkpointer::~Checkpointer() { Join(); }
+
+void Checkpointer::Join() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void Checkpointer::Begin(int64_t step) {
+  if (synchronous_) return MakeOrLog(step);
+  Join();
+  thread_ = std::thread([this, step] { MakeOrLog(step); });
+}
+
+absl::Status Checkpointer::End(int64_t step) {
+  Join();
+  return Make(step, /*finished=*/true);
+}
+
+void Checkpointer::MakeOrLog(int64_t step) {
+  const absl::Status status = Make(step, /*finished=*/false);
+  if (!status.ok()) LOG(ERROR) << status.message() << "; training goes on";
+}
+
+absl::Status Checkpointer::Make(int64_t step, bool finished) {
+  const Deadline deadline = Deadline::In(kTimeout);
+  const absl::Status status = Write({.job = job_,
+                                     .name = NewCheckpointName(job_, step),
+                                     .number = 1,
+                                     .step = step,
+                                     .finished = finished},
+                                    deadline);
+  if (!status.ok()) {
+    // What is left of it goes with the next one.
+    return Annotate(status, absl::StrCat("checkpoint of step ", step, " in ", directory_));
+  }
+  const absl::Status deleted = DeleteOld(deadline);
+  if (!deleted.ok()) {
+    LOG(WARNING) << "old checkpoints in " << directory_ << ": " << deleted.message();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Checkpointer::Write(const CheckpointManifest& wanted, Deadline deadline) {
+  const absl::Duration begin = MonotonicNow();
+  const std::string folder = absl::StrCat(directory_, "/", wanted.name);
+  // Before any server writes: where folders are not shared, this one tells that there is something.
+  std::error_code error;
+  fs::create_directory(folder, error);
+  if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("making ", folder));
+  CAIRN_CRASH_POINT("checkpoint: folder made");
+  ASSIGN_OR_RETURN(const CheckpointFolders before, ListCheckpoints(directory_, job_));
+  CheckpointManifest manifest = wanted;
+  // By the clock or by steps a run that began anew might look older than the one before it.
+  if (!before.finished.empty()) manifest.number = before.finished.back().number + 1;
+  ASSIGN_OR_RETURN(manifest.servers, client_.Checkpoint(directory_, manifest.name, deadline));
+  if (synchronous_) RETURN_IF_ERROR(CheckSameSteps(manifest.servers));
+  manifest.timeline = TimelineOf(manifest.servers);
+  manifest.made = absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone());
+  manifest.seconds = absl::ToDoubleSeconds(MonotonicNow() - begin);
+  CAIRN_CRASH_POINT("checkpoint: before the manifest");
+  RETURN_IF_ERROR(manifest.WriteTo(folder));
+  CAIRN_CRASH_POINT("checkpoint: manifest written");
+  LOG(INFO) << "checkpoint of step " << manifest.step << ": " << folder << ", in "
+            << absl::FormatDuration(MonotonicNow() - begin);
+  return absl::OkStatus();
+}
+
+absl::Status Checkpointer::DeleteOld(Deadline deadline) {
+  ASSIGN_OR_RETURN(const CheckpointFolders folders, ListCheckpoints(directory_, job_));
+  for (const std::string& why : folders.damaged) LOG(WARNING) << why;
+  std::vector<std::string> names = folders.unfinished;
+  for (const std::string& name : NotKept(folders, keep_)) {
+    RETURN_IF_ERROR(RemoveManifest(absl::StrCat(directory_, "/", name)));
+    names.push_back(name);
+  }
+  for (const std::string& name : names) {
+    CAIRN_CRASH_POINT("checkpoint: before an old one is deleted");
+    RETURN_IF_ERROR(client_.DropCheckpoint(directory_, name, deadline));
+    RETURN_IF_ERROR(RemoveEmptyCheckpoint(absl::StrCat(directory_, "/", name)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EndCheckpoints(const JobConfig& job, PsClient& client, Checkpointer* running,
+                            int64_t step) {
+  if (running != nullptr) return running->End(step);
+  if (job.checkpoint.directory.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::unique_ptr<Checkpointer> checkpointer,
+                   Checkpointer::Create(job, client));
+  ASSIGN_OR_RETURN(const CheckpointFolders folders,
+                   ListCheckpoints(job.checkpoint.directory, job.name));
+  const bool has_it = std::any_of(
+      folders.finished.begin(), folders.finished.end(),
+      [step](const CheckpointManifest& one) { return one.finished && one.step == step; });
+  return has_it ? absl::OkStatus() : checkpointer->End(step);
+}
+
+}  // namespace cairn

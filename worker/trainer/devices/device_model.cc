@@ -1,0 +1,63 @@
+#include "worker/trainer/devices/device_model.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status.h"
+#include "worker/models/device_step.h"
+#include "common/exit_status.h"
+
+namespace cairn {
+namespace {
+
+absl::Status CheckUsable(Device device) {
+  if (device.is_cpu() || device.index < UsableGpuCount()) return absl::OkStatus();
+  // Its words say why: built without CUDA, no driver, fewer GPUs.
+  return AsBadInput(Annotate(OpenGpuQueue(device).status(), "strategy.devices"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Device>> DevicesOf(const StrategyConfig& config) {
+  std::vector<Device> devices;
+  for (const std::string& text : config.devices) {
+    ASSIGN_OR_RETURN(const Device device, ParseDevice(text));
+    RETURN_IF_ERROR(CheckUsable(device));
+    devices.push_back(device);
+  }
+  if (!devices.empty()) return devices;
+  const bool one = config.type == "one_device" || config.type == "default";
+  const int gpus = one ? std::min(UsableGpuCount(), 1) : UsableGpuCount();
+  for (int32_t i = 0; i < gpus; ++i) devices.push_back(Gpu(i));
+  if (devices.empty()) devices.push_back(Cpu(0));
+  return devices;
+}
+
+std::string DevicesText(absl::Span<const Device> devices) {
+  return absl::StrJoin(devices, ", ", [](std::string* text, Device device) {
+    absl::StrAppend(text, device.text());
+  });
+}
+
+absl::Status PlaceStep(Device device, const OpenQueue& open, StepState* state) {
+  if (device.is_cpu() || state->device != nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(std::unique_ptr<DeviceQueue> queue, open(device));
+  state->device = std::make_shared<StepDevice>(std::move(queue));
+  return absl::OkStatus();
+}
+
+absl::Status PlacedModel::Predict(const Batch& batch, StepState* state,
+                                  std::vector<float>* scores) const {
+  RETURN_IF_ERROR(PlaceStep(device_, open_, state));
+  return model_->Predict(batch, state, scores);
+}
+
+absl::StatusOr<double> DeviceModel::Train(const Batch& batch, StepState* state) const {
+  RETURN_IF_ERROR(PlaceStep(device(), open(), state));
+  return model().Train(batch, state);
+}
+
+}  // namespace cairn

@@ -1,0 +1,366 @@
+#include "worker/trainer/devices/replicated_model.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "common/log.h"
+#include "common/shape.h"
+#include "common/status.h"
+#include "worker/collective/nccl_group.h"
+#include "worker/collective/nccl_ranks.h"
+#include "worker/models/device_step.h"
+#include "worker/strategy/registry.h"
+#include "common/exit_status.h"
+
+namespace cairn {
+namespace {
+
+// First of `total` things that part `part` of `parts` has; the first total mod parts have one more.
+size_t FirstOf(size_t part, size_t parts, size_t total) {
+  return part * (total / parts) + std::min(part, total % parts);
+}
+
+template <typename T>
+void CopyRows(const std::vector<T>& from, size_t first, size_t last, size_t width,
+              std::vector<T>* to) {
+  to->assign(from.begin() + static_cast<ptrdiff_t>(first * width),
+             from.begin() + static_cast<ptrdiff_t>(last * width));
+}
+
+void TakeRows(const Batch& batch, size_t first, size_t last, Batch* part) {
+  const auto rows = static_cast<size_t>(batch.rows);
+  part->rows = static_cast<int64_t>(last - first);
+  CopyRows(batch.labels, first, last, 1, &part->labels);
+  // Readers of dense rows leave the sparse part as it was.
+  if (batch.row_offsets.size() == rows + 1) {
+    const auto begin = batch.row_offsets[first];
+    part->row_offsets.resize(last - first + 1);
+    for (size_t row = first; row <= last; ++row) {
+      part->row_offsets[row - first] = batch.row_offsets[row] - begin;
+    }
+    const auto from = static_cast<size_t>(begin);
+    const auto to = static_cast<size_t>(batch.row_offsets[last]);
+    CopyRows(batch.columns, from, to, 1, &part->columns);
+    CopyRows(batch.values, from, to, 1, &part->values);
+  }
+  CopyRows(batch.dense, first, last, batch.dense.size() / std::max<size_t>(rows, 1), &part->dense);
+  CopyRows(batch.keys, first, last, batch.keys.size() / std::max<size_t>(rows, 1), &part->keys);
+}
+
+size_t WidthOf(const VariableSpec& spec) {
+  return static_cast<size_t>(spec.kind == VariableKind::kDense ? RowWidth(spec.shape)
+                                                               : spec.shape.front());
+}
+
+void AddScaled(const float* from, size_t count, float scale, float* to) {
+  for (size_t i = 0; i < count; ++i) to[i] += scale * from[i];
+}
+
+}  // namespace
+
+// One step: what its replicas share. Each phase is called by every replica, and all have done one
+// before any begins the next.
+class ReplicatedModel::StepOfReplicas {
+ public:
+  // `ranks` null: gradients are added up in host memory.
+  StepOfReplicas(const ReplicatedModel& model, const Batch& batch, StepState* state,
+                 ReplicaRanks* ranks)
+      : model_(model.model()),
+        devices_(model.devices_),
+        open_(model.open()),
+        replicas_(model.devices_.size()),
+        batch_(batch),
+        state_(*state),
+        rows_of_ids_(state->uses.size()),
+        ranks_(ranks),
+        errors_(replicas_),
+        outgrown_(replicas_) {
+    state_.shares.resize(replicas_);
+    for (VariableUse& use : state_.uses) use.gradient.resize(use.values.size());
+  }
+
+  // Whether a variable is used by ids: IndexIds has something to do.
+  bool has_ids() const {
+    return std::any_of(state_.uses.begin(), state_.uses.end(),
+                       [](const VariableUse& use) { return use.part != Part::kWhole; });
+  }
+
+  // Where each id of the step is, variable by variable.
+  void IndexIds(size_t replica) {
+    for (size_t v = replica; v < state_.uses.size(); v += replicas_) {
+      const std::vector<int64_t>& ids = state_.uses[v].ids;
+      if (state_.uses[v].part == Part::kWhole) continue;
+      rows_of_ids_[v].reserve(ids.size());
+      for (size_t i = 0; i < ids.size(); ++i) rows_of_ids_[v][ids[i]] = i;
+    }
+  }
+
+  // Its rows, and what it needs for them.
+  absl::Status Prepare(size_t replica) {
+    ReplicaShare& share = state_.shares[replica];
+    const auto rows = static_cast<size_t>(batch_.rows);
+    TakeRows(batch_, FirstOf(replica, replicas_, rows), FirstOf(replica + 1, replicas_, rows),
+             &share.batch);
+    RETURN_IF_ERROR(model_.Plan(share.batch, &share.state));
+    for (size_t v = 0; v < state_.uses.size(); ++v) CopyValues(v, &share.state.uses[v]);
+    RETURN_IF_ERROR(PlaceStep(devices_[replica], open_, &share.state));
+    if (!may_add_up()) return absl::OkStatus();
+    for (VariableUse& use : share.state.uses) use.gradient.resize(use.values.size());
+    return share.state.device->Reserve(share.batch, share.state);
+  }
+
+  bool may_add_up() const { return ranks_ != nullptr; }
+
+  // Which variables are added up on the devices, and who gets each sum: about as many bytes each.
+  // Called once, when all replicas have prepared. None where a device may have to allocate memory.
+  absl::Status ChooseRoots() {
+    std::vector<int> roots(state_.uses.size(), -1);
+    std::vector<size_t> floats(replicas_);
+    for (const ReplicaShare& share : state_.shares) {
+      if (!share.state.device->HasTrained(share.batch.rows)) return absl::OkStatus();
+    }
+    for (size_t v = 0; v < roots.size(); ++v) {
+      if (!UsedWhole(v)) continue;
+      const auto least = std::min_element(floats.begin(), floats.end());
+      roots[v] = static_cast<int>(least - floats.begin());
+      *least += state_.uses[v].gradient.size();
+    }
+    if (std::all_of(roots.begin(), roots.end(), [](int root) { return root < 0; })) {
+      return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(joined_, ranks_->Get());
+    if (!joined_.empty()) roots_ = std::move(roots);
+    return absl::OkStatus();
+  }
+
+  absl::Status Compute(size_t replica) {
+    ReplicaShare& share = state_.shares[replica];
+    StepDevice* const device = share.state.device.get();
+    const bool adds_up = !roots_.empty();
+    if (adds_up) {
+      device->SetSums({joined_[replica].get(), static_cast<int>(replica), Weight(share), roots_});
+    }
+    const absl::StatusOr<double> loss = model_.Train(share.batch, &share.state);
+    if (adds_up) device->SetSums({});
+    if (loss.ok()) {
+      share.loss = *loss;
+      return absl::OkStatus();
+    }
+    // One that has outgrown its memory has taken part; the others would wait for any other.
+    const bool outgrown = adds_up && device->outgrown();
+    if (adds_up && !outgrown) joined_[replica]->Fail(loss.status());
+    (outgrown ? outgrown_ : errors_)[replica] = loss.status();
+    return loss.status();
+  }
+
+  // Of a step that failed only because there was no memory for it: in host memory it may succeed.
+  bool outgrown() const {
+    const auto failed = [](const absl::Status& status) { return !status.ok(); };
+    return std::none_of(errors_.begin(), errors_.end(), failed) &&
+           std::any_of(outgrown_.begin(), outgrown_.end(), failed);
+  }
+
+  // Why the step failed, of which `status` may be a consequence: a replica whose sums did not come
+  // says so.
+  absl::Status Cause(const absl::Status& status) const {
+    const auto cause = std::find_if(errors_.begin(), errors_.end(), [](const absl::Status& error) {
+      return !error.ok() && !absl::IsAborted(error);
+    });
+    return cause == errors_.end() ? status : *cause;
+  }
+
+  // This replica's part of the sums: those that it has already, a range of each other variable that
+  // all use whole, and every R-th of the rest.
+  void Reduce(size_t replica) {
+    for (size_t v = 0; v < state_.uses.size(); ++v) {
+      VariableUse& use = state_.uses[v];
+      if (!roots_.empty() && roots_[v] >= 0) {
+        if (static_cast<size_t>(roots_[v]) != replica) continue;
+        use.gradient.swap(state_.shares[replica].state.uses[v].gradient);
+      } else if (UsedWhole(v)) {
+        const size_t first = FirstOf(replica, replicas_, use.gradient.size());
+        ReduceRange(v, first, FirstOf(replica + 1, replicas_, use.gradient.size()) - first);
+      } else if (v % replicas_ == replica) {
+        std::fill(use.gradient.begin(), use.gradient.end(), 0.0f);
+        for (const ReplicaShare& share : state_.shares) AddRows(v, share, &use.gradient);
+      }
+    }
+  }
+
+  double Loss() const {
+    double loss = 0;
+    for (const ReplicaShare& share : state_.shares) {
+      loss += share.loss * static_cast<double>(share.batch.rows);
+    }
+    return batch_.rows == 0 ? 0 : loss / static_cast<double>(batch_.rows);
+  }
+
+ private:
+  // By the step and by every replica.
+  bool UsedWhole(size_t variable) const {
+    return state_.uses[variable].part == Part::kWhole &&
+           std::all_of(state_.shares.begin(), state_.shares.end(),
+                       [variable](const ReplicaShare& share) {
+                         return share.state.uses[variable].part == Part::kWhole;
+                       });
+  }
+
+  size_t RowOf(size_t variable, int64_t id) const {
+    if (state_.uses[variable].part == Part::kWhole) return static_cast<size_t>(id);
+    return rows_of_ids_[variable].at(id);
+  }
+
+  void CopyValues(size_t variable, VariableUse* own) const {
+    const VariableUse& all = state_.uses[variable];
+    if (own->part == Part::kWhole) {
+      own->values = all.values;
+      return;
+    }
+    const size_t width = WidthOf(model_.variables()[variable]);
+    float* to = own->values.data();
+    for (const int64_t id : own->ids) {
+      to = std::copy_n(all.values.data() + RowOf(variable, id) * width, width, to);
+    }
+  }
+
+  float Weight(const ReplicaShare& share) const {
+    if (batch_.rows == 0) return 0;
+    return static_cast<float>(share.batch.rows) / static_cast<float>(batch_.rows);
+  }
+
+  void ReduceRange(size_t variable, size_t first, size_t count) {
+    float* const to = state_.uses[variable].gradient.data() + first;
+    std::fill_n(to, count, 0.0f);
+    for (const ReplicaShare& share : state_.shares) {
+      AddScaled(share.state.uses[variable].gradient.data() + first, count, Weight(share), to);
+    }
+  }
+
+  void AddRows(size_t variable, const ReplicaShare& share, std::vector<float>* to) const {
+    const VariableUse& own = share.state.uses[variable];
+    const size_t width = WidthOf(model_.variables()[variable]);
+    if (own.part == Part::kWhole) {
+      AddScaled(own.gradient.data(), own.gradient.size(), Weight(share), to->data());
+      return;
+    }
+    const float* from = own.gradient.data();
+    for (const int64_t id : own.ids) {
+      AddScaled(from, width, Weight(share), to->data() + RowOf(variable, id) * width);
+      from += width;
+    }
+  }
+
+  const Model& model_;
+  const std::vector<Device>& devices_;
+  const OpenQueue& open_;
+  const size_t replicas_;
+  const Batch& batch_;
+  StepState& state_;
+  std::vector<absl::flat_hash_map<int64_t, size_t>> rows_of_ids_;  // of variables used by ids
+  // Of sums on the devices; no roots: there are none.
+  ReplicaRanks* const ranks_;
+  absl::Span<const std::unique_ptr<DeviceRank>> joined_;
+  std::vector<int> roots_;
+  // Of the replicas: those that outgrew their memory, and all others.
+  std::vector<absl::Status> errors_;
+  std::vector<absl::Status> outgrown_;
+};
+
+ReplicatedModel::ReplicatedModel(std::unique_ptr<Model> model, std::unique_ptr<Strategy> strategy,
+                                 std::vector<Device> devices, OpenQueue open,
+                                 std::unique_ptr<ReplicaRanks> ranks)
+    : PlacedModel(std::move(model), devices.front(), std::move(open)),
+      strategy_(std::move(strategy)),
+      devices_(std::move(devices)),
+      ranks_(std::move(ranks)) {}
+
+absl::Status ReplicatedModel::Run(StepOfReplicas* step) const {
+  using Arguments = absl::Span<const Value>;
+  const auto meet = [](Strategy&, Arguments) -> absl::StatusOr<Value> { return Value(); };
+  const auto choose = [step](Strategy&, Arguments) -> absl::StatusOr<Value> {
+    RETURN_IF_ERROR(step->ChooseRoots());
+    return Value();
+  };
+  const auto replica_fn = [&](Arguments) -> absl::StatusOr<Value> {
+    const std::shared_ptr<ReplicaContext> context = GetReplicaContext();
+    const auto replica = static_cast<size_t>(context->local_replica());
+    if (step->has_ids()) {
+      step->IndexIds(replica);
+      RETURN_IF_ERROR(context->MergeCall(meet).status());
+    }
+    RETURN_IF_ERROR(step->Prepare(replica));
+    if (step->may_add_up()) RETURN_IF_ERROR(context->MergeCall(choose).status());
+    RETURN_IF_ERROR(step->Compute(replica));
+    RETURN_IF_ERROR(context->MergeCall(meet).status());
+    step->Reduce(replica);
+    return Value();
+  };
+  const absl::Status status = strategy_->Run(replica_fn).status();
+  return status.ok() ? status : step->Cause(status);
+}
+
+absl::StatusOr<double> ReplicatedModel::Train(const Batch& batch, StepState* state) const {
+  // A replica without rows computes nothing that it could add.
+  const bool all_compute = batch.rows >= static_cast<int64_t>(devices_.size());
+  if (all_compute && ranks_ != nullptr && ranks_->Take()) {
+    StepOfReplicas step(*this, batch, state, ranks_.get());
+    const absl::Status status = Run(&step);
+    ranks_->Return();
+    if (status.ok()) return step.Loss();
+    if (!step.outgrown()) return status;
+  }
+  StepOfReplicas step(*this, batch, state, nullptr);
+  RETURN_IF_ERROR(Run(&step));
+  return step.Loss();
+}
+
+namespace {
+
+// How replicas on `devices` add up, as strategy.cross_device_ops says. Null: in host memory.
+absl::StatusOr<std::unique_ptr<ReplicaRanks>> RanksFor(const std::vector<Device>& devices,
+                                                       const std::string& cross_device_ops) {
+  const bool required = cross_device_ops == "nccl";
+  if (!required && (cross_device_ops != "auto" || !CanAddUp(devices))) return nullptr;
+  if (!CanAddUp(devices)) {
+    return AsBadInput(absl::FailedPreconditionError(absl::StrCat(
+        "strategy.cross_device_ops: nccl adds up gradients between several GPUs, each named once; "
+        "the replicas are on ",
+        DevicesText(devices), ": take auto, or other strategy.devices")));
+  }
+  const absl::Status status = NcclStatus();
+  if (!status.ok() && required) {
+    return AsBadInput(Annotate(status, "strategy.cross_device_ops: nccl"));
+  }
+  LOG_IF(WARNING, !status.ok()) << "gradients are added up in host memory: " << status.message();
+  if (!status.ok()) return nullptr;
+  return std::make_unique<ReplicaRanks>(devices, JoinByNccl, required);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Model>> DivideOverReplicas(std::unique_ptr<Model> model,
+                                                          const std::string& strategy_type,
+                                                          std::vector<Device> devices,
+                                                          const std::string& cross_device_ops) {
+  ASSIGN_OR_RETURN(std::unique_ptr<ReplicaRanks> ranks, RanksFor(devices, cross_device_ops));
+  if (devices.size() == 1) {
+    if (devices[0].is_cpu()) return model;
+    return std::make_unique<DeviceModel>(std::move(model), devices[0]);
+  }
+  // Inside a worker the strategies of several workers are synchronous over its replicas.
+  const bool alone =
+      strategy_type != "parameter_server" && strategy_type != "multi_worker_mirrored";
+  const std::string type = alone ? strategy_type : "mirrored";
+  std::vector<Device> places;
+  for (size_t i = 0; i < devices.size(); ++i) places.push_back(Cpu(static_cast<int32_t>(i)));
+  ASSIGN_OR_RETURN(std::unique_ptr<Strategy> strategy,
+                   MakeStrategy(type, {.devices = std::move(places)}));
+  return std::make_unique<ReplicatedModel>(std::move(model), std::move(strategy),
+                                           std::move(devices), OpenGpuQueue, std::move(ranks));
+}
+
+}  // namespace cairn

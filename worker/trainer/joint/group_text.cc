@@ -1,0 +1,192 @@
+#include "worker/trainer/joint/group_text.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/deadline.h"
+#include "common/status.h"
+
+namespace cairn {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kWordBytes = sizeof(int32_t);
+constexpr size_t kChunkBytes = 4 << 20;
+
+// Collectives move words.
+int64_t WordsFor(size_t bytes) {
+  return static_cast<int64_t>((bytes + kWordBytes - 1) / kWordBytes);
+}
+
+absl::Status BroadcastText(CollectiveGroup& group, int root, std::string* text,
+                           absl::Duration timeout) {
+  auto bytes = static_cast<int64_t>(text->size());
+  RETURN_IF_ERROR(group.Broadcast(root, {DType::kInt64, &bytes, 1}, Deadline::In(timeout)));
+  std::vector<int32_t> words(static_cast<size_t>(WordsFor(static_cast<size_t>(bytes))));
+  if (group.rank() == root) std::memcpy(words.data(), text->data(), text->size());
+  RETURN_IF_ERROR(group.Broadcast(root,
+                                  {DType::kInt32, words.data(), static_cast<int64_t>(words.size())},
+                                  Deadline::In(timeout)));
+  text->assign(reinterpret_cast<const char*>(words.data()), static_cast<size_t>(bytes));
+  return absl::OkStatus();
+}
+
+struct NamedFile {
+  std::string name;  // relative to the folder
+  int64_t bytes = 0;
+};
+
+absl::StatusOr<std::vector<NamedFile>> FilesIn(const std::string& folder) {
+  std::vector<NamedFile> files;
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error)) {
+    if (!at->is_regular_file(error)) continue;
+    files.push_back({at->path().lexically_relative(folder).string(),
+                     static_cast<int64_t>(at->file_size(error))});
+  }
+  if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("listing ", folder));
+  std::sort(files.begin(), files.end(),
+            [](const NamedFile& a, const NamedFile& b) { return a.name < b.name; });
+  return files;
+}
+
+std::string ListText(const std::vector<NamedFile>& files) {
+  std::string text;
+  for (const NamedFile& file : files) absl::StrAppend(&text, file.bytes, " ", file.name, "\n");
+  return text;
+}
+
+// kDataLoss: not ListText's, or a name that leads out of the folder.
+absl::StatusOr<std::vector<NamedFile>> ReadList(const std::string& text) {
+  std::vector<NamedFile> files;
+  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    const std::pair<absl::string_view, absl::string_view> parts =
+        absl::StrSplit(line, absl::MaxSplits(' ', 1));
+    NamedFile file = {std::string(parts.second), 0};
+    const bool inside =
+        !file.name.empty() && file.name[0] != '/' && !absl::StrContains(file.name, "..");
+    if (!inside || !absl::SimpleAtoi(parts.first, &file.bytes) || file.bytes < 0) {
+      return absl::DataLossError(absl::StrCat("another worker sends a file as '", line, "'"));
+    }
+    files.push_back(std::move(file));
+  }
+  return files;
+}
+
+// One end of a broadcast: reads the file, writes it, or only takes part.
+class FileEnd {
+ public:
+  FileEnd(bool sends, const std::string& folder, const NamedFile& file)
+      : path_(absl::StrCat(folder, "/", file.name)), sends_(sends), keeps_(!folder.empty()) {
+    if (!keeps_) return;
+    std::error_code error;
+    if (!sends_) fs::create_directories(fs::path(path_).parent_path(), error);
+    const auto mode = (sends_ ? std::ios::in : std::ios::out | std::ios::trunc) | std::ios::binary;
+    file_.open(path_, mode);
+  }
+  absl::Status Before(char* chunk, size_t bytes) {
+    if (sends_) file_.read(chunk, static_cast<std::streamsize>(bytes));
+    return Checked(sends_ ? "reading " : "writing ");
+  }
+  absl::Status After(const char* chunk, size_t bytes) {
+    if (keeps_ && !sends_) file_.write(chunk, static_cast<std::streamsize>(bytes));
+    return Checked("writing ");
+  }
+  absl::Status Close() {
+    if (keeps_) file_.close();
+    return Checked("closing ");
+  }
+
+ private:
+  absl::Status Checked(absl::string_view what) const {
+    if (!keeps_ || file_.good()) return absl::OkStatus();
+    return absl::ErrnoToStatus(errno == 0 ? EIO : errno, absl::StrCat(what, path_));
+  }
+
+  const std::string path_;
+  const bool sends_, keeps_;
+  std::fstream file_;
+};
+
+absl::Status BroadcastFile(CollectiveGroup& group, int root, FileEnd& end, int64_t bytes,
+                           absl::Duration timeout) {
+  std::vector<int32_t> words(
+      static_cast<size_t>(WordsFor(std::min(kChunkBytes, static_cast<size_t>(bytes)))));
+  char* const chunk = reinterpret_cast<char*>(words.data());
+  for (auto left = static_cast<size_t>(bytes); left > 0;) {
+    const size_t now = std::min(left, kChunkBytes);
+    RETURN_IF_ERROR(end.Before(chunk, now));
+    RETURN_IF_ERROR(
+        group.Broadcast(root, {DType::kInt32, words.data(), WordsFor(now)}, Deadline::In(timeout)));
+    RETURN_IF_ERROR(end.After(chunk, now));
+    left -= now;
+  }
+  return end.Close();
+}
+
+absl::Status Broadcast(CollectiveGroup& group, int root, const std::string& folder,
+                       absl::Duration timeout) {
+  const bool sends = group.rank() == root;
+  std::string text;
+  if (sends) {
+    ASSIGN_OR_RETURN(const std::vector<NamedFile> own, FilesIn(folder));
+    text = ListText(own);
+  }
+  RETURN_IF_ERROR(BroadcastText(group, root, &text, timeout));
+  ASSIGN_OR_RETURN(const std::vector<NamedFile> files, ReadList(text));
+  for (const NamedFile& file : files) {
+    FileEnd end(sends, folder, file);
+    RETURN_IF_ERROR(BroadcastFile(group, root, end, file.bytes, timeout));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> GatherTexts(CollectiveGroup& group, absl::string_view text,
+                                                     absl::Duration timeout) {
+  const auto ranks = static_cast<size_t>(group.size());
+  const auto own_bytes = static_cast<int64_t>(text.size());
+  std::vector<int64_t> bytes(ranks);
+  RETURN_IF_ERROR(group.AllGather({DType::kInt64, &own_bytes, 1},
+                                  {DType::kInt64, bytes.data(), group.size()},
+                                  Deadline::In(timeout)));
+  std::vector<int32_t> own(static_cast<size_t>(WordsFor(text.size())));
+  std::memcpy(own.data(), text.data(), text.size());
+  std::vector<int32_t> all;
+  const auto place = [&all](absl::Span<const int64_t> counts) -> absl::StatusOr<MutableBuffer> {
+    int64_t total = 0;
+    for (const int64_t count : counts) total += count;
+    all.resize(static_cast<size_t>(total));
+    return MutableBuffer{DType::kInt32, all.data(), total};
+  };
+  RETURN_IF_ERROR(group.AllGatherV({DType::kInt32, own.data(), static_cast<int64_t>(own.size())},
+                                   place, Deadline::In(timeout)));
+  std::vector<std::string> texts;
+  const int32_t* at = all.data();
+  for (const int64_t length : bytes) {
+    texts.emplace_back(reinterpret_cast<const char*>(at), static_cast<size_t>(length));
+    at += WordsFor(static_cast<size_t>(length));
+  }
+  return texts;
+}
+
+absl::Status BroadcastFolder(CollectiveGroup& group, int root, const std::string& folder,
+                             absl::Duration timeout) {
+  absl::Status status = Broadcast(group, root, folder, timeout);
+  group.Abort(status);
+  return status;
+}
+
+}  // namespace cairn

@@ -1,0 +1,26 @@
+// What workers that train as one must have in common.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/config/job_config.h"
+#include "common/variables/variable_spec.h"
+#include "worker/collective/collective_group.h"
+
+namespace cairn {
+
+// Everything in the job that decides how many steps there are, what a step does, and when all wait
+// for the first worker, as "key: value". Not: where files lie, devices, timeouts.
+std::vector<std::string> JointSettings(const JobConfig& job, bool fresh,
+                                       absl::Span<const VariableSpec> specs);
+
+// kInvalidArgument, on every worker the same: the first setting in which one differs from the
+// first worker, with both values. Otherwise errors as CollectiveGroup.
+absl::Status CheckSameSettings(CollectiveGroup& group, absl::Span<const std::string> own,
+                               absl::Duration timeout);
+
+}  // namespace cairn

@@ -1,0 +1,55 @@
+#include "worker/trainer/reports/progress.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace cairn {
+
+Progress ProgressEstimate::Update(double share, absl::Duration now) {
+  if (!first_share_.has_value()) {
+    first_share_ = share;
+    first_at_ = now;
+  }
+  Progress progress{.share = std::clamp(share, 0.0, 1.0)};
+  const double gained = share - *first_share_;
+  if (share >= 1) {
+    progress.left = absl::ZeroDuration();
+  } else if (gained > 0) {
+    progress.left = (now - first_at_) * ((1 - share) / gained);
+  }
+  return progress;
+}
+
+ProgressLines::ProgressLines(std::string task, absl::Duration interval, absl::Duration start)
+    : task_(std::move(task)),
+      interval_(interval),
+      next_(interval > absl::ZeroDuration() ? start + std::min(interval, absl::Seconds(1))
+                                            : absl::InfiniteDuration()),
+      last_(start) {}
+
+std::string ProgressLines::Next(const ProgressFigures& figures, absl::Duration now) {
+  const double seconds = std::max(1e-3, absl::ToDoubleSeconds(now - last_));
+  std::string line = absl::StrCat(task_, ": step ", figures.step);
+  absl::StrAppendFormat(&line, ", %.0f %% done, %.0f rows/s, loss %.4g",
+                        100 * figures.progress.share,
+                        static_cast<double>(figures.rows - last_rows_) / seconds, figures.loss);
+  if (figures.progress.left.has_value()) {
+    absl::StrAppend(&line, ", ", ClockText(*figures.progress.left), " left");
+  }
+  last_ = now;
+  last_rows_ = figures.rows;
+  next_ = now + interval_;
+  return line;
+}
+
+std::string ClockText(absl::Duration duration) {
+  const int64_t seconds = absl::ToInt64Seconds(duration);
+  const int64_t minutes = seconds / 60;
+  if (minutes < 60) return absl::StrFormat("%d:%02d", minutes, seconds % 60);
+  return absl::StrFormat("%d:%02d:%02d", minutes / 60, minutes % 60, seconds % 60);
+}
+
+}  // namespace cairn

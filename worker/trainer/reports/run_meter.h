@@ -1,0 +1,68 @@
+// How a training run goes, for whoever watches it: heartbeats and metrics.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/metrics/slotted.h"
+#include "worker/client/ps_client.h"
+#include "worker/trainer/reports/progress.h"
+
+namespace cairn {
+
+struct RunFigures {
+  std::string job;
+  std::string task;
+  TrainingVitals training;  // loss: the mean over the last 100 steps
+  Histogram::Reading step_seconds;
+  Histogram::Reading exchange_seconds;
+  ClientCounters counters;
+  StalenessSummary staleness;
+};
+
+// Thread safety: every method may be called from several threads at once.
+class RunMeter {
+ public:
+  RunMeter(std::string job, std::string task) : job_(std::move(job)), task_(std::move(task)) {}
+
+  void StepDone(int64_t rows, std::optional<double> loss, absl::Duration took,
+                const std::optional<Progress>& progress = std::nullopt);
+  // A round trip to the servers: a push, and the next pull.
+  void ExchangeDone(absl::Duration took) { exchange_seconds_.Observe(absl::ToDoubleSeconds(took)); }
+
+  // While in scope, the figures have what `client` counts, and afterwards what it had counted.
+  class Watching {
+   public:
+    // A null meter watches nothing.
+    Watching(RunMeter* meter, const PsClient* client);
+    ~Watching();
+    Watching(const Watching&) = delete;
+    Watching& operator=(const Watching&) = delete;
+
+   private:
+    RunMeter* const meter_;
+  };
+
+  TrainingVitals vitals() const;
+  RunFigures Read() const;
+
+ private:
+  void TakeCounts() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const std::string job_;
+  const std::string task_;
+  Histogram step_seconds_{CallSecondsBounds()};
+  Histogram exchange_seconds_{CallSecondsBounds()};
+  mutable absl::Mutex mutex_;
+  TrainingVitals training_ ABSL_GUARDED_BY(mutex_);
+  const PsClient* client_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  mutable ClientCounters counters_ ABSL_GUARDED_BY(mutex_);
+  mutable StalenessSummary staleness_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace cairn

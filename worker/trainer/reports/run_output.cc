@@ -1,0 +1,52 @@
+#include "worker/trainer/reports/run_output.h"
+
+#include <utility>
+
+#include "common/status.h"
+#include "common/exit_status.h"
+
+namespace cairn {
+
+absl::Status RunOutput::OpenMetrics(const std::string& path, bool append) {
+  absl::StatusOr<std::unique_ptr<MetricsFile>> file = MetricsFile::Open(path, append);
+  if (!file.ok()) return AsBadInput(file.status());
+  metrics_ = *std::move(file);
+  return absl::OkStatus();
+}
+
+absl::Status RunOutput::OpenEvents(const std::string& folder, int64_t first_step,
+                                   std::optional<ScheduleConfig> learning_rate) {
+  absl::StatusOr<std::unique_ptr<TrainingEvents>> events =
+      TrainingEvents::Open(folder, first_step, std::move(learning_rate));
+  if (!events.ok()) return AsBadInput(events.status());
+  events_ = *std::move(events);
+  return absl::OkStatus();
+}
+
+absl::Status RunOutput::StepDone(const StepFigures& figures, bool last,
+                                 absl::FunctionRef<StalenessSummary()> staleness) {
+  if (metrics_ != nullptr) {
+    RETURN_IF_ERROR(metrics_->Write(figures.step, figures.loss, figures.examples, figures.seconds));
+  }
+  if (events_ != nullptr) RETURN_IF_ERROR(events_->StepDone(figures, last, staleness));
+  return absl::OkStatus();
+}
+
+absl::Status RunOutput::Evaluated(int64_t step, const Evaluation& evaluation) {
+  if (metrics_ != nullptr) RETURN_IF_ERROR(metrics_->WriteEvaluation(step, evaluation));
+  if (events_ != nullptr) RETURN_IF_ERROR(events_->Evaluated(step, evaluation));
+  return absl::OkStatus();
+}
+
+absl::Status RunOutput::CloseMetrics() {
+  const std::unique_ptr<MetricsFile> metrics = std::move(metrics_);
+  return metrics == nullptr ? absl::OkStatus() : metrics->Close();
+}
+
+absl::Status RunOutput::Close() {
+  absl::Status status = CloseMetrics();
+  if (events_ != nullptr) status.Update(events_->Close());
+  return status;
+}
+
+}  // namespace cairn

@@ -1,0 +1,41 @@
+// The files in which a job's owner reads how its steps and evaluations went.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "worker/trainer/reports/report.h"
+#include "worker/trainer/reports/training_events.h"
+
+namespace cairn {
+
+// The metrics file and TensorBoard's event files: both, one of them, or none. Errors name the file;
+// those of opening are the user's (AsBadInput).
+// Thread safety: none.
+class RunOutput {
+ public:
+  // As MetricsFile::Open.
+  absl::Status OpenMetrics(const std::string& path, bool append);
+  // As TrainingEvents::Open.
+  absl::Status OpenEvents(const std::string& folder, int64_t first_step,
+                          std::optional<ScheduleConfig> learning_rate);
+
+  // Every step comes here; `last`: none follows.
+  absl::Status StepDone(const StepFigures& figures, bool last,
+                        absl::FunctionRef<StalenessSummary()> staleness);
+  absl::Status Evaluated(int64_t step, const Evaluation& evaluation);
+  // No step follows, and the metrics file is whole: an evaluation at the end is in the report, and
+  // goes to TensorBoard alone.
+  absl::Status CloseMetrics();
+  absl::Status Close();
+
+ private:
+  std::unique_ptr<MetricsFile> metrics_;
+  std::unique_ptr<TrainingEvents> events_;
+};
+
+}  // namespace cairn

@@ -1,0 +1,167 @@
+#include "worker/trainer/resume/job_restore.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/crash_point.h"
+#include "common/deadline.h"
+#include "common/log.h"
+#include "common/status.h"
+#include "common/timeline.h"
+#include "worker/trainer/checkpoints/checkpoint_folders.h"
+#include "common/exit_status.h"
+
+namespace cairn {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kLatest[] = "latest";
+constexpr absl::Duration kPollInterval = absl::Milliseconds(50);
+constexpr absl::Duration kDescribeTimeout = absl::Minutes(1);
+
+// ps:0 holds the roster, and a restore comes to ps:0 last.
+bool HoldsJob(const JobHoldings& holdings) {
+  return holdings.disagreement.empty() && HasRoster(holdings.specs);
+}
+
+std::string Absolute(const std::string& path) {
+  std::error_code error;
+  const fs::path absolute = fs::absolute(path, error).lexically_normal();
+  return error ? path : absolute.string();
+}
+
+std::string Listing(const std::string& directory, const std::string& job) {
+  const absl::StatusOr<CheckpointFolders> folders = ListCheckpoints(directory, job);
+  if (!folders.ok() || folders->finished.empty()) return "there are none of this job";
+  std::string text = "there are";
+  for (const CheckpointManifest& manifest : folders->finished) {
+    absl::StrAppend(&text, " ", directory, "/", manifest.name);
+  }
+  return text;
+}
+
+struct Chosen {
+  std::string folder;  // empty: none
+  CheckpointManifest manifest;
+};
+
+absl::StatusOr<Chosen> Choose(const JobConfig& job) {
+  const CheckpointConfig& checkpoint = job.checkpoint;
+  Chosen chosen;
+  if (checkpoint.restore != kLatest) {
+    chosen.folder = Absolute(checkpoint.restore);
+    std::error_code unknown;  // what cannot be looked at is told by the read below
+    if (std::filesystem::is_regular_file(chosen.folder, unknown)) {
+      return AsBadInput(absl::InvalidArgumentError(
+          absl::StrCat("checkpoint.restore: ", chosen.folder, " is a file; name the folder of a ",
+                       "checkpoint, which has a ", CheckpointManifest::kFileName)));
+    }
+    absl::StatusOr<CheckpointManifest> manifest = CheckpointManifest::ReadFrom(chosen.folder);
+    if (absl::IsNotFound(manifest.status())) {
+      const std::string around =
+          checkpoint.directory.empty() ? chosen.folder : Absolute(checkpoint.directory);
+      return AsBadInput(absl::NotFoundError(absl::StrCat(
+          "checkpoint.restore: ", chosen.folder, " holds no finished checkpoint (no ",
+          CheckpointManifest::kFileName, "); in ", around, " ", Listing(around, job.name))));
+    }
+    RETURN_IF_ERROR(manifest.status());
+    chosen.manifest = *std::move(manifest);
+    return chosen;
+  }
+  const std::string directory = Absolute(checkpoint.directory);
+  ASSIGN_OR_RETURN(CheckpointFolders folders, ListCheckpoints(directory, job.name));
+  // The newest one may be the damaged one: who takes an older one instead shall know it.
+  if (!folders.damaged.empty()) return absl::DataLossError(folders.damaged.front());
+  if (folders.finished.empty()) return chosen;
+  chosen.manifest = std::move(folders.finished.back());
+  chosen.folder = absl::StrCat(directory, "/", chosen.manifest.name);
+  return chosen;
+}
+
+RestoreSource SourceOf(const Chosen& chosen) {
+  RestoreSource source{.job = chosen.manifest.job,
+                       .timeline = NewTimeline(0, chosen.manifest.timeline)};
+  for (const ServerCheckpoint& server : chosen.manifest.servers) {
+    // Beside the manifest, wherever the checkpoint has been moved to.
+    source.folders.push_back(
+        {absl::StrCat(chosen.folder, "/ps-", server.server), server.files, server.workers});
+  }
+  return source;
+}
+
+}  // namespace
+
+bool RestoreWanted(const CheckpointConfig& checkpoint) {
+  if (checkpoint.restore == "none") return false;
+  return checkpoint.restore != kLatest || !checkpoint.directory.empty();
+}
+
+absl::Status RestoreJob(PsClient& client, const JobConfig& job, bool fresh) {
+  ASSIGN_OR_RETURN(const JobHoldings holdings, client.Examine(Deadline::In(kDescribeTimeout)));
+  if (HoldsJob(holdings) && !fresh) {
+    if (RestoreWanted(job.checkpoint) && job.checkpoint.restore != kLatest) {
+      LOG(INFO) << "job '" << job.name << "': the servers hold it, so checkpoint.restore is not "
+                << "used; --fresh goes back to that checkpoint";
+    }
+    return absl::OkStatus();
+  }
+  Chosen chosen;
+  if (RestoreWanted(job.checkpoint)) {
+    ASSIGN_OR_RETURN(chosen, Choose(job));
+  }
+  const Deadline deadline = Deadline::In(kRestoreTimeout);
+  if (chosen.folder.empty()) {
+    if (holdings.disagreement.empty()) return absl::OkStatus();
+    if (!holdings.left_by_restore) return CheckAgreement(holdings);
+    LOG(INFO) << "job '" << job.name << "': drops what a restore that failed has left, and begins";
+    return client.DropJob(deadline);
+  }
+  if (!holdings.disagreement.empty() && !holdings.left_by_restore) {
+    LOG(WARNING) << holdings.disagreement << "; every server goes back to the checkpoint";
+  }
+  const absl::Duration begin = MonotonicNow();
+  LOG(INFO) << "job '" << job.name << "': restores " << chosen.folder << ", made "
+            << chosen.manifest.made << " at step " << chosen.manifest.step << " on "
+            << chosen.manifest.servers.size() << " servers, to " << client.server_count();
+  if (!holdings.specs.empty()) RETURN_IF_ERROR(client.DropJob(deadline));
+  CAIRN_CRASH_POINT("restore: servers are empty");
+  const absl::Status restored = client.Restore(SourceOf(chosen), Deadline::In(kRestoreTimeout));
+  if (!restored.ok()) {
+    const std::string around = fs::path(chosen.folder).parent_path().string();
+    return Annotate(restored, absl::StrCat("restoring ", chosen.folder,
+                                           " (checkpoint.restore names "
+                                           "another one; in ",
+                                           around, " ", Listing(around, job.name), ")"));
+  }
+  LOG(INFO) << "job '" << job.name << "': restored in "
+            << absl::FormatDuration(MonotonicNow() - begin);
+  return absl::OkStatus();
+}
+
+absl::Status WaitForJob(PsClient& client, const std::string& job, bool always,
+                        const StopRequested& stop_requested, absl::Duration patience) {
+  const Deadline deadline = Deadline::In(patience);
+  bool told = false;
+  std::string disagreement;
+  while (!deadline.Expired()) {
+    if (stop_requested()) return absl::CancelledError("stopped while waiting for the first worker");
+    ASSIGN_OR_RETURN(const JobHoldings holdings, client.Examine(Deadline::In(kDescribeTimeout)));
+    if (HoldsJob(holdings) || (!always && !holdings.left_by_restore)) return absl::OkStatus();
+    always = true;
+    disagreement = holdings.disagreement;
+    if (!told) LOG(INFO) << "waits for the first worker to restore or begin job '" << job << "'";
+    told = true;
+    absl::SleepFor(std::min(kPollInterval, deadline.Remaining()));
+  }
+  return absl::DeadlineExceededError(absl::StrCat(
+      "the first worker (chief, else worker 0) has neither restored nor begun job '", job,
+      "' within ", absl::FormatDuration(patience), ": start it, or see why it ended",
+      disagreement.empty() ? "" : "; ", disagreement));
+}
+
+}  // namespace cairn

@@ -1,0 +1,44 @@
+// Scores rows with the variables as they are on the servers.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/config/job_config.h"
+#include "worker/client/ps_client.h"
+#include "worker/models/model.h"
+#include "worker/trainer/steps/meeting.h"
+#include "worker/trainer/reports/report.h"
+
+namespace cairn {
+
+// Thread safety: none.
+class Evaluator {
+ public:
+  // All outlive the evaluator. `call_timeout` bounds each pull; a requested stop ends every method
+  // with kCancelled.
+  Evaluator(const JobConfig& job, const Model& model, PsClient& client, absl::Duration call_timeout,
+            const StopRequested& stop_requested);
+
+  // The job's metrics over data.eval: auc, log_loss and accuracy for sigmoid_cross_entropy,
+  // log_loss and accuracy for softmax_cross_entropy, rmse for mean_squared_error.
+  absl::StatusOr<Evaluation> Evaluate();
+
+  // Writes one line a row of data.eval to `path`: the probability of label 1, the probabilities of
+  // all classes with blanks between, or the predicted value. Returns the rows.
+  // The file is whole or not there.
+  absl::StatusOr<int64_t> Predict(const std::string& path);
+
+ private:
+  template <typename Consume>
+  absl::Status ForEachBatch(Consume consume);
+
+  const JobConfig& job_;
+  const Model& model_;
+  PsClient& client_;
+  const absl::Duration call_timeout_;
+  const StopRequested& stop_requested_;
+};
+
+}  // namespace cairn

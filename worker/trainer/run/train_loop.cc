@@ -1,0 +1,217 @@
+#include "worker/trainer/run/train_loop.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "common/deadline.h"
+#include "common/log.h"
+#include "common/status.h"
+#include "common/exit_status.h"
+
+namespace cairn {
+
+TrainLoop::TrainLoop(const TrainLoopParts& parts, const RunStart& start)
+    : parts_(parts),
+      position_(start.position),
+      end_epoch_(start.end_epoch),
+      max_loads_(parts.job.data.max_steps == 0
+                     ? std::numeric_limits<int64_t>::max()
+                     : parts.job.data.max_steps - start.position.run_steps),
+      pipeline_(&parts.client, &parts.model, &parts.formats, parts.job.strategy.pull_ahead_steps,
+                parts.call_timeout, parts.meter),
+      guard_(parts.job, parts.task),
+      bar_(parts.task) {}
+
+absl::Status TrainLoop::Run() {
+  started_ = last_step_end_ = MonotonicNow();
+  if (!bar_.enabled()) {
+    lines_.emplace(parts_.task, absl::Seconds(parts_.job.output.progress_seconds), started_);
+  }
+  for (int64_t number = 0; number < pipeline_.lookahead(); ++number) {
+    RETURN_IF_ERROR(Load(number));
+    if (number < loaded_) RETURN_IF_ERROR(pipeline_.Pull(number));
+  }
+  for (int64_t number = 0; number < loaded_ && !stopping_; ++number) {
+    RETURN_IF_ERROR(DoStep(number));
+  }
+  RETURN_IF_ERROR(pipeline_.WaitPushed(steps_done_ - 1));
+  seconds_ = absl::ToDoubleSeconds(MonotonicNow() - started_ - paused_);
+  // Others must not wait for a step of this worker while it tells the end of its run.
+  if (parts_.synchronous) {
+    RETURN_IF_ERROR(parts_.client.EndSteps(Deadline::In(parts_.call_timeout)));
+  }
+  // Not one row for this worker: the end of its run is told all the same.
+  const bool told = steps_done_ > 0 && !parts_.synchronous;
+  if (stopping_ || told) return absl::OkStatus();
+  position_.finished = true;
+  position_.at_max_steps = loaded_ >= max_loads_;
+  return AnnounceEnd();
+}
+
+absl::Status TrainLoop::AnnounceEnd() {
+  std::string position;
+  position_.EncodeTo(&position);
+  RosterGradient gradient;
+  return parts_.client.Push({parts_.roster_entry.Source(MonotonicNow(), 1, &gradient)}, position,
+                            Deadline::In(parts_.call_timeout));
+}
+
+absl::StatusOr<bool> TrainLoop::Read(int64_t number) {
+  Step& step = pipeline_.step(number);
+  if (parts_.lockstep != nullptr) {
+    return parts_.lockstep->Load(number < max_loads_, parts_.reader, &step);
+  }
+  if (input_ended_ || number >= max_loads_) return false;
+  const absl::StatusOr<bool> more = parts_.reader.Next(&step.batch);
+  if (!more.ok()) return AsBadInput(Annotate(more.status(), "data.train"));
+  if (!*more) return false;
+  const absl::Status planned = parts_.model.Plan(step.batch, &step.state);
+  if (!planned.ok()) return AsBadInput(Annotate(planned, "data.train"));
+  return true;
+}
+
+absl::Status TrainLoop::Load(int64_t number) {
+  const absl::StatusOr<bool> more = Read(number);
+  if (!more.ok()) return more.status();
+  input_ended_ |= !*more;
+  if (*more) loaded_ = number + 1;
+  return absl::OkStatus();
+}
+
+absl::Status TrainLoop::DoStep(int64_t number) {
+  RETURN_IF_ERROR(pipeline_.WaitPulled(number));
+  Step& step = pipeline_.step(number);
+  ASSIGN_OR_RETURN(double loss, parts_.model.Train(step.batch, &step.state));
+  if (parts_.lockstep != nullptr) {
+    parts_.lockstep->Trained(loss, step.batch.rows);
+    RETURN_IF_ERROR(parts_.lockstep->Reduce(&step));
+  }
+  if (!parts_.clipper.does_nothing()) parts_.clipper.Clip(&step.state);
+  const int64_t next_pull = number + pipeline_.lookahead();
+  RETURN_IF_ERROR(Load(next_pull));
+  int64_t rows = step.batch.rows;
+  if (parts_.lockstep != nullptr) {
+    rows = step.joint.rows;
+    loss = parts_.lockstep->loss_sum() / static_cast<double>(rows);
+  }
+
+  const bool finishes = number + 1 == loaded_;
+  RETURN_IF_ERROR(guard_.Check(position_.total_steps + 1, loss, finishes));
+  stopping_ = !finishes && parts_.stop_requested();
+  PreparePush(number, finishes);
+  const int64_t dropped = finishes ? parts_.client.counters().pushes_dropped : 0;
+  const bool pulls = !stopping_ && next_pull < loaded_;
+  RETURN_IF_ERROR(pipeline_.Exchange(number, pulls ? next_pull : -1));
+  RETURN_IF_ERROR(Record(number, loss, rows, finishes || stopping_));
+  if (!finishes) return DoWhatIsDue(number);
+  RETURN_IF_ERROR(pipeline_.WaitPushed(number));
+  if (parts_.synchronous) return absl::OkStatus();
+  // A last push that held NaN was dropped with the end of the run in it.
+  const bool was_dropped = parts_.client.counters().pushes_dropped > dropped;
+  return was_dropped ? AnnounceEnd() : absl::OkStatus();
+}
+
+void TrainLoop::PreparePush(int64_t number, bool finishes) {
+  Step& step = pipeline_.step(number);
+  position_.epoch = step.batch.epoch;
+  position_.row = step.batch.next_row;
+  ++position_.run_steps;
+  ++position_.total_steps;
+  position_.finished = finishes && !parts_.synchronous;
+  position_.at_max_steps = position_.finished && loaded_ >= max_loads_;
+  position_.EncodeTo(&step.position);
+  ListSources(parts_.model, step.state, &step.sources);
+  parts_.formats.SetSources(absl::MakeSpan(step.sources));
+  if (parts_.synchronous) return;
+  if (finishes) {
+    step.sources.push_back(parts_.roster_entry.Source(MonotonicNow(), 1, &step.roster_gradient));
+  } else if (parts_.others_watch) {
+    const absl::Duration now = MonotonicNow();
+    if (parts_.roster_entry.Due(now)) {
+      step.sources.push_back(parts_.roster_entry.Source(now, 0, &step.roster_gradient));
+    }
+  }
+}
+
+absl::Status TrainLoop::Record(int64_t number, double loss, int64_t rows, bool last) {
+  const Batch& batch = pipeline_.step(number).batch;
+  ++steps_done_;
+  examples_ += batch.rows;
+  recent_loss_.Add(loss);
+  const absl::Duration now = MonotonicNow();
+  const bool finishes = last && !stopping_;
+  const Progress progress = estimate_.Update(finishes ? 1 : RunShare(batch), now);
+  if (parts_.meter != nullptr) {
+    parts_.meter->StepDone(batch.rows, recent_loss_.mean(), now - last_step_end_, progress);
+    last_step_end_ = now;
+  }
+  const double seconds = absl::ToDoubleSeconds(now - started_ - paused_);
+  RETURN_IF_ERROR(parts_.output.StepDone({position_.total_steps, loss, rows, seconds}, last,
+                                         [this] { return parts_.client.staleness(); }));
+  ShowProgress(loss, progress, now);
+  return absl::OkStatus();
+}
+
+void TrainLoop::ShowProgress(double loss, const Progress& progress, absl::Duration now) {
+  if (bar_.Due(now)) {
+    bar_.Draw({.step = position_.total_steps,
+               .rows = examples_,
+               .loss = loss,
+               .staleness_mean = parts_.client.staleness().mean,
+               .progress = progress},
+              now);
+  }
+  if (!lines_.has_value() || !lines_->Due(now)) return;
+  LOG(INFO) << lines_->Next({.step = position_.total_steps,
+                             .rows = examples_,
+                             .loss = recent_loss_.mean().value_or(loss),
+                             .progress = progress},
+                            now);
+}
+
+double TrainLoop::RunShare(const Batch& batch) const {
+  const double epochs =
+      static_cast<double>(batch.epoch - position_.first_epoch) + batch.epoch_share;
+  double share = epochs / static_cast<double>(end_epoch_ - position_.first_epoch);
+  if (parts_.job.data.max_steps > 0) {
+    share = std::max(share, static_cast<double>(position_.run_steps) /
+                                static_cast<double>(parts_.job.data.max_steps));
+  }
+  return std::min(share, 1.0);
+}
+
+bool TrainLoop::CheckpointDue() const {
+  const int64_t every = parts_.job.checkpoint.every_steps;
+  return every > 0 && position_.total_steps % every == 0;
+}
+
+bool TrainLoop::EvaluationDue() const {
+  const int64_t every = parts_.job.evaluation.every_steps;
+  return every > 0 && position_.total_steps % every == 0;
+}
+
+absl::Status TrainLoop::DoWhatIsDue(int64_t number) {
+  if (!CheckpointDue() && !EvaluationDue()) return absl::OkStatus();
+  const bool together = parts_.lockstep != nullptr;
+  const bool evaluates = parts_.evaluator != nullptr && EvaluationDue();
+  const absl::Duration start = MonotonicNow();
+  if (evaluates || together) RETURN_IF_ERROR(pipeline_.WaitPushed(number));
+  const auto work = [&]() -> absl::Status {
+    if (parts_.checkpointer != nullptr && CheckpointDue()) {
+      parts_.checkpointer->Begin(position_.total_steps);
+    }
+    return evaluates ? Evaluate() : absl::OkStatus();
+  };
+  RETURN_IF_ERROR(together ? parts_.lockstep->Meanwhile(work) : work());
+  if (EvaluationDue()) paused_ += MonotonicNow() - start;
+  return absl::OkStatus();
+}
+
+absl::Status TrainLoop::Evaluate() {
+  ASSIGN_OR_RETURN(const Evaluation evaluation, parts_.evaluator->Evaluate());
+  LOG(INFO) << "step " << position_.total_steps << ": " << EvaluationText(evaluation);
+  return parts_.output.Evaluated(position_.total_steps, evaluation);
+}
+
+}  // namespace cairn

@@ -1,0 +1,114 @@
+// The steps of one run of one worker.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "worker/input/reader.h"
+#include "worker/models/model.h"
+#include "worker/trainer/checkpoints/checkpointer.h"
+#include "worker/trainer/run/divergence.h"
+#include "worker/trainer/run/evaluator.h"
+#include "worker/trainer/steps/gradient_clipper.h"
+#include "worker/trainer/joint/lockstep.h"
+#include "worker/trainer/steps/meeting.h"
+#include "worker/trainer/reports/progress.h"
+#include "worker/trainer/reports/progress_bar.h"
+#include "worker/trainer/reports/report.h"
+#include "worker/trainer/steps/roster.h"
+#include "worker/trainer/reports/run_meter.h"
+#include "worker/trainer/reports/run_output.h"
+#include "worker/trainer/resume/run_start.h"
+#include "worker/trainer/steps/step_pipeline.h"
+#include "worker/trainer/steps/wire_formats.h"
+
+namespace cairn {
+
+// What the loop works with; all outlive it.
+struct TrainLoopParts {
+  const JobConfig& job;
+  const Model& model;
+  PsClient& client;
+  Reader& reader;
+  const GradientClipper& clipper;
+  RunOutput& output;
+  RosterEntry& roster_entry;
+  WireFormats& formats;
+  Evaluator* evaluator = nullptr;        // every evaluation.every_steps; null: not by this worker
+  Checkpointer* checkpointer = nullptr;  // every checkpoint.every_steps; null: not by this worker
+  RunMeter* meter = nullptr;             // null: nobody watches
+  std::string task;                      // "worker:0"
+  Lockstep* lockstep = nullptr;          // of workers that train as one; null: this one alone
+  bool others_watch = false;             // other workers read the roster: beat
+  bool synchronous = false;  // training pushes are contributions to a mean, and that alone
+  absl::Duration call_timeout;
+  StopRequested stop_requested;
+};
+
+// Thread safety: none.
+class TrainLoop {
+ public:
+  TrainLoop(const TrainLoopParts& parts, const RunStart& start);
+
+  // Trains to the end of the run, to data.max_steps or until stop is requested. Every push carries
+  // the position after it, the run's last one also the end of the run in the roster.
+  absl::Status Run();
+
+  // As of the last step pushed.
+  const RunPosition& position() const { return position_; }
+  // Whether a requested stop ended the run before its end.
+  bool stopped() const { return stopping_; }
+  int64_t steps() const { return steps_done_; }
+  int64_t examples() const { return examples_; }
+  // Training alone, evaluations taken off.
+  double seconds() const { return seconds_; }
+  std::optional<double> train_loss() const { return recent_loss_.mean(); }
+
+ private:
+  // False: the input or max_steps ends before step `number`.
+  absl::StatusOr<bool> Read(int64_t number);
+  // Reads and plans step `number`, unless the input or max_steps ends before it.
+  absl::Status Load(int64_t number);
+  absl::Status DoStep(int64_t number);
+  // What step `number` pushes.
+  void PreparePush(int64_t number, bool finishes);
+  // The end of the run as a push of its own; every push before it has been answered.
+  absl::Status AnnounceEnd();
+  // `loss` is the mean over `rows`; `last`: no step follows.
+  absl::Status Record(int64_t number, double loss, int64_t rows, bool last);
+  // On the terminal, else a line in the log, when it is due.
+  void ShowProgress(double loss, const Progress& progress, absl::Duration now);
+  bool CheckpointDue() const;
+  bool EvaluationDue() const;
+  // What is due after step `number`, while workers that train as one wait.
+  absl::Status DoWhatIsDue(int64_t number);
+  absl::Status Evaluate();
+  // Of the run, in [0, 1], that is done with `batch`.
+  double RunShare(const Batch& batch) const;
+
+  const TrainLoopParts parts_;
+  RunPosition position_;
+  const int64_t end_epoch_;
+  int64_t max_loads_;  // steps that data.max_steps leaves to this start
+  StepPipeline pipeline_;
+  int64_t loaded_ = 0;
+  bool input_ended_ = false;
+  bool stopping_ = false;
+
+  int64_t steps_done_ = 0;
+  int64_t examples_ = 0;
+  absl::Duration started_;
+  absl::Duration paused_;
+  absl::Duration last_step_end_;
+  double seconds_ = 0;
+  RecentMean recent_loss_;
+  DivergenceGuard guard_;
+  ProgressEstimate estimate_;
+  ProgressBar bar_;
+  std::optional<ProgressLines> lines_;  // where stderr is no terminal
+};
+
+}  // namespace cairn

@@ -1,0 +1,583 @@
+#include "worker/trainer/run/trainer.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/log.h"
+#include "common/status.h"
+#include "worker/input/reader.h"
+#include "worker/models/model.h"
+#include "worker/trainer/steps/beating.h"
+#include "worker/trainer/checkpoints/checkpoint_manifest.h"
+#include "worker/trainer/checkpoints/checkpointer.h"
+#include "worker/trainer/run/evaluator.h"
+#include "common/exit_status.h"
+#include "worker/trainer/files/exporter.h"
+#include "worker/trainer/steps/gradient_clipper.h"
+#include "worker/trainer/resume/job_restore.h"
+#include "worker/trainer/joint/joint_settings.h"
+#include "worker/trainer/joint/joint_state.h"
+#include "worker/trainer/joint/lockstep.h"
+#include "worker/trainer/devices/replicated_model.h"
+#include "worker/trainer/steps/roster.h"
+#include "worker/trainer/reports/run_meter.h"
+#include "worker/trainer/resume/run_start.h"
+#include "worker/trainer/run/train_loop.h"
+#include "worker/trainer/reports/training_events.h"
+#include "worker/trainer/steps/variable_plan.h"
+#include "worker/trainer/resume/warm_start.h"
+
+namespace cairn {
+namespace {
+
+Consistency ConsistencyOf(const StrategyConfig& strategy) {
+  Consistency consistency;
+  if (strategy.consistency == "ssp") {
+    consistency.mode = ConsistencyMode::kSsp;
+    // A step's values are pulled that many steps before it begins.
+    consistency.staleness_bound_steps = strategy.staleness_bound_steps - strategy.pull_ahead_steps;
+  }
+  if (strategy.consistency == "sync") {
+    consistency.mode = ConsistencyMode::kSync;
+    consistency.replicas_to_aggregate = static_cast<int32_t>(strategy.replicas_to_aggregate);
+    consistency.sync_mean =
+        strategy.sync_mean == "contributors" ? SyncMean::kContributors : SyncMean::kRows;
+  }
+  if (strategy.on_worker_loss == "fail") consistency.on_worker_loss = WorkerLoss::kFail;
+  return consistency;
+}
+
+// A server that nobody else connects to has one worker, and that is its first.
+int32_t WorkerOnServers(const TrainerOptions& options) {
+  return options.group == nullptr ? options.worker : 0;
+}
+
+int32_t WorkersOnServers(const TrainerOptions& options) {
+  return options.group == nullptr ? options.workers : 1;
+}
+
+ClientOptions ClientOptionsFor(const TrainerOptions& options, int32_t worker) {
+  ClientOptions client;
+  client.job = options.job.name;
+  client.worker = worker;
+  client.task = options.task;
+  client.ps_wait = absl::Seconds(options.job.strategy.ps_wait_seconds);
+  client.skip_not_finite = options.job.not_finite == "skip";
+  client.consistency = ConsistencyOf(options.job.strategy);
+  client.expected_workers = WorkersOnServers(options);
+  if (worker >= 0 && options.meter != nullptr) {
+    client.vitals = [meter = options.meter] { return meter->vitals(); };
+  }
+  return client;
+}
+
+// Bound of one call: the client waits ps_wait for a server that is gone, then the call itself.
+absl::Duration CallTimeout(const TrainerOptions& options) {
+  const ClientOptions client = ClientOptionsFor(options, 0);
+  return client.ps_wait + 2 * client.rpc_timeout;
+}
+
+// For leaving after an error, which is what gets reported.
+constexpr absl::Duration kShortLeave = absl::Seconds(10);
+
+Report NewReport(const TrainerOptions& options) {
+  const StrategyConfig& strategy = options.job.strategy;
+  return {.task = options.task,
+          .strategy = strategy.type,
+          .consistency = strategy.type == "parameter_server" ? strategy.consistency : "sync"};
+}
+
+absl::StatusOr<std::unique_ptr<Reader>> OpenTrainReader(const TrainerOptions& options) {
+  ReaderOptions reader;
+  reader.data = options.job.data;
+  reader.model = options.job.model;
+  reader.files = options.job.data.train;
+  reader.worker = options.worker;
+  reader.workers = options.workers;
+  absl::StatusOr<std::unique_ptr<Reader>> opened = Reader::Open(reader);
+  if (!opened.ok()) return AsBadInput(Annotate(opened.status(), "data.train"));
+  return opened;
+}
+
+// The model for rows of `schema`, on `devices`.
+absl::StatusOr<std::unique_ptr<Model>> MakeModel(const JobConfig& job, const Schema& schema,
+                                                 std::vector<Device> devices) {
+  absl::StatusOr<std::unique_ptr<Model>> model = Model::Create(job.model, job.data, schema);
+  if (!model.ok()) return AsBadInput(model.status());
+  return DivideOverReplicas(*std::move(model), job.strategy.type, std::move(devices),
+                            job.strategy.cross_device_ops);
+}
+
+// One worker's run, from the first call to the last.
+class Training {
+ public:
+  Training(const TrainerOptions& options, const Connector& connect)
+      : options_(options), connect_(connect), entry_(WorkerOnServers(options)) {}
+
+  absl::StatusOr<Report> Run() {
+    RETURN_IF_ERROR(CheckQuorum());
+    const absl::Status status = RunSteps();
+    // Nobody is to wait for a worker that has given up.
+    if (options_.group != nullptr) options_.group->Abort(status);
+    if (client_ == nullptr) return status;
+    if (!status.ok()) {
+      // After an error of this worker's own, what it has pushed is to be kept all the same.
+      if (ExitCodeOf(status) == 2) client_->Leave(Deadline::In(kShortLeave)).IgnoreError();
+      return status;
+    }
+    checkpointer_.reset();  // one being made ends first: its calls are this worker's
+    const absl::Status left = client_->Leave(Deadline::In(CallTimeout(options_)));
+    if (!left.ok()) return Annotate(left, "making the last pushes durable");
+    return report_;
+  }
+
+ private:
+  absl::Status RunSteps() {
+    if (options_.worker == 0) RETURN_IF_ERROR(CheckExportPlace(options_.job.output.export_file));
+    RETURN_IF_ERROR(OpenInput());
+    if (options_.group == nullptr) {
+      RETURN_IF_ERROR(Connect());
+      RETURN_IF_ERROR(CreateVariables());
+    } else {
+      RETURN_IF_ERROR(StartTogether());
+    }
+    RETURN_IF_ERROR(DecideStart());
+    report_ = NewReport(options_);
+    report_.total_steps = start_.position.total_steps;
+    absl::Status status;
+    if (!start_.nothing_to_do) status = Train();
+    if (start_.nothing_to_do && lockstep_.has_value()) LeaveTogether();
+    if (status.ok()) status = CheckAnyStep();
+    if (status.ok()) status = EndSteps();
+    if (status.ok() && options_.worker == 0 && SharesServers()) status = AwaitOthers();
+    if (status.ok() && options_.worker == 0) {
+      status = EndCheckpoints(options_.job, *client_, checkpointer_.get(), report_.total_steps);
+    }
+    if (status.ok() && options_.worker == 0) status = EvaluateAndExport();
+    if (status.ok() || absl::IsCancelled(status)) RETURN_IF_ERROR(output_.Close());
+    if (!absl::IsCancelled(status)) return status;
+    report_.status = "interrupted";
+    return absl::OkStatus();
+  }
+
+  // What the job file alone cannot tell.
+  absl::Status CheckQuorum() const {
+    const int64_t wanted = options_.job.strategy.replicas_to_aggregate;
+    if (wanted <= options_.workers) return absl::OkStatus();
+    return AsBadInput(absl::InvalidArgumentError(
+        absl::StrCat("strategy.replicas_to_aggregate is ", wanted, ", but the job has ",
+                     options_.workers, options_.workers == 1 ? " worker" : " workers",
+                     ": give at most that, or 0 for every worker")));
+  }
+
+  // Another worker may have rows; without any nothing was trained.
+  absl::Status CheckAnyStep() const {
+    if (report_.total_steps > 0 || start_.nothing_to_do) return absl::OkStatus();
+    const std::string why = NothingTrainedText(options_.job.data, options_.task);
+    if (options_.workers == 1) return AsBadInput(absl::InvalidArgumentError(why));
+    LOG(WARNING) << why;
+    return absl::OkStatus();
+  }
+
+  absl::Status OpenInput() {
+    if (options_.job.data.train.empty()) {
+      return AsBadInput(
+          absl::InvalidArgumentError("data.train names no file; there is nothing to train on"));
+    }
+    ASSIGN_OR_RETURN(reader_, OpenTrainReader(options_));
+    ASSIGN_OR_RETURN(std::vector<Device> devices, DevicesOf(options_.job.strategy));
+    LOG(INFO) << options_.task << ": computes on " << DevicesText(devices)
+              << (options_.job.strategy.devices.empty() && devices[0].is_cpu()
+                      ? ", since there is no GPU that it can use"
+                      : "");
+    ASSIGN_OR_RETURN(model_, MakeModel(options_.job, reader_->schema(), std::move(devices)));
+    return absl::OkStatus();
+  }
+
+  // Other workers have the same servers.
+  bool SharesServers() const { return WorkersOnServers(options_) > 1; }
+  // Of those that do.
+  bool FirstOnServers() const { return WorkerOnServers(options_) == 0; }
+
+  CommunicationOptions Communication() const {
+    const CommunicationConfig& config = options_.job.strategy.communication;
+    return {.bytes_per_pack = config.bytes_per_pack,
+            .timeout = absl::Seconds(config.timeout_seconds)};
+  }
+
+  // Workers that train as one: the same job, the same state.
+  absl::Status StartTogether() {
+    const absl::Duration timeout = *Communication().timeout;
+    lockstep_.emplace(*options_.group, *model_, Communication(), options_.stop_requested);
+    ASSIGN_OR_RETURN(specs_, PlanVariables(options_.job, *model_, {0}));
+    RETURN_IF_ERROR(AsBadInput(CheckSameSettings(
+        *options_.group, JointSettings(options_.job, options_.fresh, specs_), timeout)));
+    RETURN_IF_ERROR(lockstep_->Meanwhile([this]() -> absl::Status {
+      RETURN_IF_ERROR(Connect());
+      return CreateVariables();
+    }));
+    ASSIGN_OR_RETURN(NewestState newest,
+                     FindNewestState(*options_.group, StoredPosition(), timeout));
+    joint_start_ = newest.next_start;
+    // Values that the first worker alone has read.
+    if (newest.rank < 0 && WarmStarts()) newest.rank = 0;
+    if (newest.rank < 0) return absl::OkStatus();
+    LOG(INFO) << "job '" << options_.job.name << "': " << newest.log_line;
+    return TakeStateOf(newest.rank, timeout);
+  }
+
+  absl::Status TakeStateOf(int rank, absl::Duration timeout) {
+    if (rank == options_.group->rank()) {
+      return ShareState(*lockstep_, rank, options_.job, options_.task, *client_, timeout);
+    }
+    client_ = nullptr;
+    const Deadline deadline = Deadline::In(CallTimeout(options_));
+    ASSIGN_OR_RETURN(const std::unique_ptr<PsClient> onlooker,
+                     connect_(ClientOptionsFor(options_, -1), deadline));
+    RETURN_IF_ERROR(ShareState(*lockstep_, rank, options_.job, options_.task, *onlooker, timeout));
+    ASSIGN_OR_RETURN(client_, connect_(ClientOptionsFor(options_, 0), deadline));
+    took_state_ = true;
+    return CreateVariables();
+  }
+
+  absl::Status Connect() {
+    const Deadline deadline = Deadline::In(CallTimeout(options_));
+    ASSIGN_OR_RETURN(std::unique_ptr<PsClient> onlooker,
+                     connect_(ClientOptionsFor(options_, -1), deadline));
+    RETURN_IF_ERROR(PrepareServers(*onlooker));
+    onlooker = nullptr;
+    ASSIGN_OR_RETURN(client_, connect_(ClientOptionsFor(options_, WorkerOnServers(options_)),
+                                       Deadline::In(CallTimeout(options_))));
+    return absl::OkStatus();
+  }
+
+  bool RestoreNamed() const {
+    const std::string& restore = options_.job.checkpoint.restore;
+    return restore != "latest" && restore != "none";
+  }
+
+  bool WarmStarts() const { return !options_.job.checkpoint.warm_start.from.empty(); }
+
+  // Before this worker says hello: a restore decides where it goes on. --fresh forgets checkpoints
+  // too, but for one that is named.
+  absl::Status PrepareServers(PsClient& onlooker) {
+    const bool first = options_.worker == 0;
+    went_back_ = options_.fresh && first && RestoreNamed();
+    if (options_.fresh && !went_back_) {
+      if (!FirstOnServers()) {
+        return WaitForFreshStart(onlooker, absl::Seconds(options_.job.strategy.ps_wait_seconds),
+                                 /*any_run=*/RestoreNamed(), options_.stop_requested);
+      }
+      LOG(INFO) << "job '" << options_.job.name
+                << "': --fresh, forgets what the servers hold of it";
+      return onlooker.DropJob(Deadline::In(CallTimeout(options_)));
+    }
+    if (first) return RestoreJob(onlooker, options_.job, options_.fresh);
+    if (!SharesServers()) return absl::OkStatus();  // takes the first worker's state
+    const bool always = RestoreWanted(options_.job.checkpoint) || WarmStarts();
+    return WaitForJob(onlooker, options_.job.name, always, options_.stop_requested);
+  }
+
+  absl::Status CreateVariables() {
+    ASSIGN_OR_RETURN(specs_, PlanVariables(options_.job, *model_, client_->servers()));
+    std::vector<VariableSpec> all = specs_;
+    all.push_back(RosterSpec());
+    ASSIGN_OR_RETURN(const std::vector<VariableSpec> there,
+                     client_->Describe(Deadline::In(CallTimeout(options_))));
+    KeepPlacement(there, all);
+    for (const std::string& change : OptimizerChanges(there, all)) LOG(INFO) << change;
+    std::copy_n(all.begin(), specs_.size(), specs_.begin());
+    if (!HasRoster(there) && options_.worker == 0 && WarmStarts()) {
+      // What is there without a roster is of a warm start that was interrupted.
+      if (!there.empty()) RETURN_IF_ERROR(client_->DropJob(Deadline::In(CallTimeout(options_))));
+      // The others begin when the roster is there: with the values of the warm start.
+      RETURN_IF_ERROR(Create(specs_));
+      RETURN_IF_ERROR(WarmStartFromCheckpoint());
+    }
+    return Create(all);
+  }
+
+  absl::Status WarmStartFromCheckpoint() {
+    const WarmStartConfig& config = options_.job.checkpoint.warm_start;
+    LOG(INFO) << "job '" << options_.job.name << "': warm start from " << config.from;
+    const absl::StatusOr<CheckpointManifest> manifest = CheckpointManifest::ReadFrom(config.from);
+    if (!manifest.ok()) {
+      return AsBadInput(Annotate(manifest.status(), "checkpoint.warm_start.from"));
+    }
+    ASSIGN_OR_RETURN(const std::unique_ptr<InProcessServer> server,
+                     options_.open_checkpoint(config.from));
+    absl::Status status;
+    {
+      ASSIGN_OR_RETURN(
+          const std::unique_ptr<PsClient> source,
+          server->Connect(ClientOptionsFor(options_, -1), Deadline::In(CallTimeout(options_))));
+      status = WarmStart(*source, config, specs_, *client_, CallTimeout(options_));
+    }
+    RETURN_IF_ERROR(status);
+    return server->Close();
+  }
+
+  absl::Status Create(absl::Span<const VariableSpec> specs) {
+    absl::Status created = client_->Create(specs, Deadline::In(CallTimeout(options_)));
+    if (absl::IsInvalidArgument(created)) return AsBadInput(created);
+    if (!absl::IsAlreadyExists(created)) return created;
+    return absl::AlreadyExistsError(
+        absl::StrCat(created.message(),
+                     "; the job file has changed since its state was made: undo that, give "
+                     "the job another name, or start over with --fresh"));
+  }
+
+  // Of what the servers hold now: --fresh may have dropped what they held when this worker came.
+  std::string StoredPosition() const {
+    const bool dropped = options_.fresh && FirstOnServers() && !went_back_ && !took_state_;
+    return dropped ? "" : client_->position();
+  }
+
+  absl::Status DecideStart() {
+    ASSIGN_OR_RETURN(
+        std::vector<RosterRow> roster,
+        ReadRoster(*client_, WorkersOnServers(options_), Deadline::In(CallTimeout(options_))));
+    // Workers that train as one have done the same.
+    roster.resize(static_cast<size_t>(options_.workers), roster.front());
+    const std::string stored = StoredPosition();
+    ASSIGN_OR_RETURN(start_, DecideRunStart(options_.job, stored, WorkerOnServers(options_), roster,
+                                            options_.trains_more));
+    if (options_.group != nullptr) start_.position.start = joint_start_;
+    LOG(INFO) << start_.log_line;
+    last_position_ = stored;
+    return absl::OkStatus();
+  }
+
+  absl::Status OpenOutput() {
+    const OutputConfig& config = options_.job.output;
+    if (options_.worker != 0 && options_.group != nullptr) {
+      if (!config.metrics_file.empty()) {
+        LOG(INFO) << "the first worker writes the metrics, which are of all: no "
+                  << config.metrics_file;
+      }
+      return absl::OkStatus();
+    }
+    if (!config.metrics_file.empty()) {
+      RETURN_IF_ERROR(
+          output_.OpenMetrics(config.metrics_file, /*append=*/start_.position.run_steps > 0));
+    }
+    if (config.tensorboard.empty()) return absl::OkStatus();
+    const int32_t workers = WorkersOnServers(options_);
+    return output_.OpenEvents(
+        workers > 1 ? EventFolder(config.tensorboard, options_.task) : config.tensorboard,
+        start_.position.total_steps + 1, KnownLearningRate(options_.job, workers));
+  }
+
+  absl::Status Train() {
+    reader_->StartAt(start_.position.epoch, start_.position.row, start_.end_epoch);
+    RETURN_IF_ERROR(OpenOutput());
+    const GradientClipper clipper(options_.job, specs_);
+    // Others who wait for an evaluation may be gone.
+    const StopRequested cut_short = [this] {
+      return options_.stop_requested() || (lockstep_.has_value() && lockstep_->lost());
+    };
+    Evaluator evaluator(options_.job, *model_, *client_, CallTimeout(options_), cut_short);
+    const bool synchronous = options_.job.strategy.consistency == "sync";
+    std::optional<Beating> beating;
+    if (synchronous && options_.workers > 1) {
+      const Deadline deadline = Deadline::In(CallTimeout(options_));
+      ASSIGN_OR_RETURN(std::unique_ptr<PsClient> client,
+                       connect_(ClientOptionsFor(options_, -1), deadline));
+      RETURN_IF_ERROR(client->Describe(deadline).status());  // of the roster
+      beating.emplace(std::move(client), options_.worker);
+    }
+    if (options_.worker == 0 && !options_.job.checkpoint.directory.empty()) {
+      absl::StatusOr<std::unique_ptr<Checkpointer>> made =
+          Checkpointer::Create(options_.job, *client_);
+      if (!made.ok()) return AsBadInput(made.status());
+      checkpointer_ = *std::move(made);
+    }
+    const bool evaluates = options_.worker == 0 && !options_.job.data.eval.empty();
+    const StopRequested stopped_together = [this] { return lockstep_->stopped_by() >= 0; };
+    absl::StatusOr<WireFormats> formats = WireFormats::Create(options_.job.strategy.wire, *model_);
+    if (!formats.ok()) return AsBadInput(formats.status());
+    const RunMeter::Watching watching(options_.meter, client_.get());
+    TrainLoop loop(
+        {.job = options_.job,
+         .model = *model_,
+         .client = *client_,
+         .reader = *reader_,
+         .clipper = clipper,
+         .output = output_,
+         .roster_entry = entry_,
+         .formats = *formats,
+         .evaluator = evaluates ? &evaluator : nullptr,
+         .checkpointer = checkpointer_.get(),
+         .meter = options_.meter,
+         .task = options_.task,
+         .lockstep = lockstep_.has_value() ? &*lockstep_ : nullptr,
+         .others_watch = SharesServers(),
+         .synchronous = synchronous,
+         .call_timeout = CallTimeout(options_),
+         .stop_requested = lockstep_.has_value() ? stopped_together : options_.stop_requested},
+        start_);
+    RETURN_IF_ERROR(loop.Run());
+    if (lockstep_.has_value()) LeaveTogether();
+    RETURN_IF_ERROR(output_.CloseMetrics());
+    loop.position().EncodeTo(&last_position_);
+    report_.steps = loop.steps();
+    report_.total_steps = loop.position().total_steps;
+    report_.examples = loop.examples();
+    report_.seconds = loop.seconds();
+    report_.train_loss = loop.train_loss();
+    report_.staleness = client_->staleness();
+    report_.counters = client_->counters();
+    if (!loop.stopped()) return absl::OkStatus();
+    if (!lockstep_.has_value() || options_.stop_requested()) {
+      return absl::CancelledError("stopped in training");
+    }
+    return absl::AbortedError(absl::StrCat(lockstep_->PeerText(lockstep_->stopped_by()),
+                                           " was asked to stop, so all stopped after step ",
+                                           report_.total_steps,
+                                           ", which each has; start every worker again to go on"));
+  }
+
+  // Nothing is left to agree on, so this worker's run is complete whatever becomes of the others.
+  void LeaveTogether() {
+    const absl::Status status = lockstep_->Leave();
+    if (!status.ok()) LOG(WARNING) << "after the last step: " << status.message();
+  }
+
+  absl::Status EndSteps() {
+    const Deadline deadline = Deadline::In(CallTimeout(options_));
+    RETURN_IF_ERROR(client_->EndSteps(deadline));
+    ASSIGN_OR_RETURN(report_.largest_step_gap, client_->LargestStepGap(deadline));
+    return absl::OkStatus();
+  }
+
+  absl::Status AwaitOthers() {
+    ASSIGN_OR_RETURN(
+        const Others others,
+        WaitForOthers(*client_, options_.worker, options_.workers, start_.position.run, entry_,
+                      last_position_, absl::Seconds(options_.job.strategy.ps_wait_seconds),
+                      CallTimeout(options_), options_.stop_requested));
+    if (others.gone.empty()) return absl::OkStatus();
+    LOG(WARNING) << WorkersText(others.gone)
+                 << " did not finish and cannot be seen any more; goes on without";
+    return absl::OkStatus();
+  }
+
+  absl::Status EvaluateAndExport() {
+    if (!options_.job.data.eval.empty()) {
+      Evaluator evaluator(options_.job, *model_, *client_, CallTimeout(options_),
+                          options_.stop_requested);
+      ASSIGN_OR_RETURN(report_.eval, evaluator.Evaluate());
+      RETURN_IF_ERROR(output_.Evaluated(report_.total_steps, *report_.eval));
+    }
+    const std::string& path = report_.exported = options_.job.output.export_file;
+    return ExportVariables(*client_, specs_, {&options_.job, reader_->vocabulary()}, path,
+                           CallTimeout(options_));
+  }
+
+  const TrainerOptions& options_;
+  const Connector& connect_;
+  RosterEntry entry_;
+  std::unique_ptr<Reader> reader_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<PsClient> client_;
+  std::unique_ptr<Checkpointer> checkpointer_;  // of the first worker, where a directory is named
+  RunOutput output_;
+  std::vector<VariableSpec> specs_;
+  bool went_back_ = false;            // --fresh, to a checkpoint
+  std::optional<Lockstep> lockstep_;  // of workers that train as one
+  bool took_state_ = false;           // of another one of them
+  int64_t joint_start_ = 0;
+  RunStart start_;
+  std::string last_position_;
+  Report report_;
+};
+
+// A trained job seen from outside: its model, and a client that has checked the variables.
+struct Trained {
+  std::unique_ptr<Reader> reader;  // of data.eval; tells schema and vocabulary
+  std::unique_ptr<Model> model;
+  std::unique_ptr<PsClient> client;
+  std::vector<VariableSpec> specs;
+};
+
+absl::Status CheckFits(const VariableSpec& wanted, absl::Span<const VariableSpec> there,
+                       const std::string& job) {
+  for (const VariableSpec& spec : there) {
+    if (spec.name != wanted.name) continue;
+    if (spec.kind == wanted.kind && spec.shape == wanted.shape) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        absl::StrCat("job '", job, "': variable '", spec.name, "' has shape ",
+                     ShapeText(spec.shape), " on the servers, ", ShapeText(wanted.shape),
+                     " in the job file; use the job file that it was trained with"));
+  }
+  return absl::NotFoundError(absl::StrCat("job '", job, "': the servers have no variable '",
+                                          wanted.name, "'; train it first"));
+}
+
+absl::StatusOr<Trained> OpenTrained(const TrainerOptions& options, const Connector& connect) {
+  if (options.job.data.eval.empty()) {
+    return AsBadInput(absl::InvalidArgumentError(
+        "data.eval names no file; --mode evaluate and predict read the rows there"));
+  }
+  RETURN_IF_ERROR(CheckExportPlace(options.job.output.export_file));
+  Trained trained;
+  ReaderOptions reader;
+  reader.data = options.job.data;
+  reader.model = options.job.model;
+  reader.files = options.job.data.eval;
+  reader.training = false;
+  absl::StatusOr<std::unique_ptr<Reader>> opened = Reader::Open(reader);
+  if (!opened.ok()) return AsBadInput(Annotate(opened.status(), "data.eval"));
+  trained.reader = *std::move(opened);
+  ASSIGN_OR_RETURN(std::vector<Device> devices, DevicesOf(options.job.strategy));
+  ASSIGN_OR_RETURN(trained.model,
+                   MakeModel(options.job, trained.reader->schema(), std::move(devices)));
+  const Deadline deadline = Deadline::In(CallTimeout(options));
+  ASSIGN_OR_RETURN(trained.client, connect(ClientOptionsFor(options, -1), deadline));
+  ASSIGN_OR_RETURN(const std::vector<VariableSpec> there, trained.client->Describe(deadline));
+  for (const VariableSpec& spec : trained.model->variables()) {
+    RETURN_IF_ERROR(CheckFits(spec, there, options.job.name));
+    trained.specs.push_back(spec);
+  }
+  return trained;
+}
+
+absl::Status Export(const TrainerOptions& options, const Trained& trained) {
+  return ExportVariables(*trained.client, trained.specs,
+                         {&options.job, trained.reader->vocabulary()},
+                         options.job.output.export_file, CallTimeout(options));
+}
+
+}  // namespace
+
+absl::StatusOr<Report> RunTraining(const TrainerOptions& options, const Connector& connect) {
+  return Training(options, connect).Run();
+}
+
+absl::StatusOr<Report> RunEvaluation(const TrainerOptions& options, const Connector& connect) {
+  ASSIGN_OR_RETURN(const Trained trained, OpenTrained(options, connect));
+  Evaluator evaluator(options.job, *trained.model, *trained.client, CallTimeout(options),
+                      options.stop_requested);
+  Report report = NewReport(options);
+  ASSIGN_OR_RETURN(report.eval, evaluator.Evaluate());
+  report.counters = trained.client->counters();
+  RETURN_IF_ERROR(Export(options, trained));
+  return report;
+}
+
+absl::StatusOr<Report> RunPrediction(const TrainerOptions& options, const std::string& path,
+                                     const Connector& connect) {
+  ASSIGN_OR_RETURN(const Trained trained, OpenTrained(options, connect));
+  Evaluator evaluator(options.job, *trained.model, *trained.client, CallTimeout(options),
+                      options.stop_requested);
+  Report report = NewReport(options);
+  ASSIGN_OR_RETURN(report.examples, evaluator.Predict(path));
+  report.counters = trained.client->counters();
+  RETURN_IF_ERROR(Export(options, trained));
+  return report;
+}
+
+}  // namespace cairn

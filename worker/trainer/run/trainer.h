@@ -1,0 +1,60 @@
+// What cairn-worker does: train, evaluate, predict.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/config/job_config.h"
+#include "common/deadline.h"
+#include "worker/client/ps_client.h"
+#include "worker/collective/collective_group.h"
+#include "worker/trainer/run/in_process_server.h"
+#include "worker/trainer/steps/meeting.h"
+#include "worker/trainer/reports/report.h"
+
+namespace cairn {
+
+class RunMeter;
+
+// Fills in where the servers are, and connects.
+using Connector =
+    std::function<absl::StatusOr<std::unique_ptr<PsClient>>(ClientOptions options, Deadline)>;
+
+struct TrainerOptions {
+  JobConfig job;
+  int32_t worker = 0;  // ordinal among the training tasks; 0 evaluates and exports
+  int32_t workers = 1;
+  std::string task = "worker:0";     // for messages and the report
+  bool fresh = false;                // worker 0 drops the job's state, the others wait for that
+  bool trains_more = false;          // --continue: run_start.h
+  StopRequested stop_requested;      // asked once a step and in every wait
+  CheckpointOpener open_checkpoint;  // for checkpoint.warm_start
+  // Of workers that train as one (multi_worker_mirrored): rank `worker` of `workers`, which have a
+  // server each, that nobody else connects to. Null: all workers have the same servers.
+  CollectiveGroup* group = nullptr;
+  // Follows a training run; null: nobody watches. Outlives it.
+  RunMeter* meter = nullptr;
+};
+
+// Trains what is left of the job (run_start.h), which may be nothing. Worker 0 then waits for the
+// others, evaluates data.eval and writes output.export. Returns when the pushes are durable;
+// status "interrupted" where stop was requested.
+// Errors as PsClient; AsBadInput where the job's files are at fault (exit_status.h).
+//
+// With a `group` the workers train as one: every step is of all workers' rows, and leaves the same
+// bits on each of their servers (lockstep.h). They begin with the newest state that any of them has
+// (joint_state.h), only the first one writes metrics and checkpoints, and a stop asked of one stops
+// all after the same step: kAborted on the others.
+absl::StatusOr<Report> RunTraining(const TrainerOptions& options, const Connector& connect);
+
+// Evaluates data.eval with the variables on the servers, and exports them if output.export says so.
+// Changes nothing. kNotFound: the servers do not have the job's variables.
+absl::StatusOr<Report> RunEvaluation(const TrainerOptions& options, const Connector& connect);
+
+// Writes predictions for data.eval to `path` (evaluator.h); otherwise as RunEvaluation.
+absl::StatusOr<Report> RunPrediction(const TrainerOptions& options, const std::string& path,
+                                     const Connector& connect);
+
+}  // namespace cairn

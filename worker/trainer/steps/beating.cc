@@ -1,0 +1,31 @@
+#include "worker/trainer/steps/beating.h"
+
+#include <utility>
+
+#include "common/deadline.h"
+
+namespace cairn {
+namespace {
+
+constexpr absl::Duration kBeatTimeout = absl::Seconds(2);
+
+}  // namespace
+
+Beating::Beating(std::unique_ptr<PsClient> client, int32_t worker)
+    : client_(std::move(client)), entry_(worker), thread_([this] { Run(); }) {}
+
+Beating::~Beating() {
+  stop_.Stop();
+  thread_.join();
+}
+
+void Beating::Run() {
+  do {
+    RosterGradient gradient;
+    // A server that is gone is waited for, and told of, by the training itself.
+    client_->Push({entry_.Source(MonotonicNow(), 0, &gradient)}, "", Deadline::In(kBeatTimeout))
+        .IgnoreError();
+  } while (!stop_.WaitFor(RosterEntry::kBeatInterval));
+}
+
+}  // namespace cairn

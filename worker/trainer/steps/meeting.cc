@@ -1,0 +1,105 @@
+#include "worker/trainer/steps/meeting.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "common/deadline.h"
+#include "common/log.h"
+#include "common/status.h"
+
+namespace cairn {
+namespace {
+
+constexpr absl::Duration kPollInterval = absl::Milliseconds(50);
+
+}  // namespace
+
+std::string WorkersText(absl::Span<const int32_t> workers) {
+  return absl::StrJoin(workers, ", ", [](std::string* out, int32_t worker) {
+    absl::StrAppend(out, "worker ", worker);
+  });
+}
+
+absl::Status WaitForFreshStart(PsClient& client, absl::Duration patience, bool any_run,
+                               const StopRequested& stop_requested) {
+  LOG(INFO) << "--fresh: waits for the first worker to start the job over";
+  const Deadline deadline = Deadline::In(patience);
+  int64_t first_beats = -1;
+  while (!deadline.Expired()) {
+    if (stop_requested()) return absl::CancelledError("stopped while waiting for the first worker");
+    // The first worker may be dropping the job from one server after the other.
+    ASSIGN_OR_RETURN(const JobHoldings holdings, client.Examine(deadline));
+    const bool there = holdings.disagreement.empty() && HasRoster(holdings.specs);
+    if (!there) {
+      first_beats = -1;  // dropped while we looked
+    } else {
+      const absl::StatusOr<std::vector<RosterRow>> rows = ReadRoster(client, 1, deadline);
+      // It may have been dropped since Describe.
+      if (!rows.ok() && !absl::IsNotFound(rows.status())) return rows.status();
+      if (rows.ok()) {
+        const RosterRow& first = (*rows)[0];
+        if (first_beats >= 0 && first.beats != first_beats &&
+            (any_run || first.runs_finished <= 1)) {
+          return absl::OkStatus();
+        }
+        first_beats = first.beats;
+      }
+    }
+    absl::SleepFor(std::min(kPollInterval, deadline.Remaining()));
+  }
+  return absl::DeadlineExceededError(absl::StrCat(
+      "--fresh: the first worker (chief, else worker 0) was not seen training within ",
+      absl::FormatDuration(patience),
+      ": start it with --fresh too, or leave --fresh out to continue what the servers hold"));
+}
+
+absl::StatusOr<Others> WaitForOthers(PsClient& client, int32_t worker, int32_t workers, int64_t run,
+                                     RosterEntry& entry, absl::string_view position,
+                                     absl::Duration patience, absl::Duration call_timeout,
+                                     const StopRequested& stop_requested) {
+  struct Seen {
+    int64_t beats = 0;
+    absl::Duration changed;
+  };
+  const absl::Duration start = MonotonicNow();
+  std::vector<Seen> seen(static_cast<size_t>(workers), Seen{0, start});
+  std::vector<int32_t> told;  // who the log said it waits for
+  for (;;) {
+    if (stop_requested()) return absl::CancelledError("stopped while waiting for other workers");
+    const absl::Duration now = MonotonicNow();
+    const Deadline deadline = Deadline::In(call_timeout);
+    if (entry.Due(now)) {
+      RosterGradient gradient;
+      RETURN_IF_ERROR(client.Push({entry.Source(now, 0, &gradient)}, position, deadline));
+    }
+    ASSIGN_OR_RETURN(const std::vector<RosterRow> rows, ReadRoster(client, workers, deadline));
+    Others others;
+    std::vector<int32_t> awaited;
+    for (int32_t other = 0; other < workers; ++other) {
+      if (other == worker) continue;
+      const RosterRow& row = rows[static_cast<size_t>(other)];
+      Seen& last = seen[static_cast<size_t>(other)];
+      if (row.beats != last.beats) last = {row.beats, now};
+      const absl::Duration limit = row.beats == 0 ? patience : kSilenceLimit;
+      if (row.runs_finished >= run) {
+        others.finished.push_back(other);
+      } else if (now - last.changed > limit) {
+        others.gone.push_back(other);
+      } else {
+        awaited.push_back(other);
+      }
+    }
+    if (awaited.empty()) return others;
+    if (awaited != told) {
+      LOG(INFO) << "waits for " << WorkersText(awaited) << " to finish; one that is silent for "
+                << absl::FormatDuration(kSilenceLimit) << " counts as gone";
+      told = std::move(awaited);
+    }
+    absl::SleepFor(kPollInterval);
+  }
+}
+
+}  // namespace cairn

@@ -1,0 +1,101 @@
+#include "worker/trainer/steps/variable_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/config/partitioner.h"
+#include "common/variables/spec_difference.h"
+#include "common/status.h"
+
+namespace cairn {
+namespace {
+
+// Null: whole variables.
+absl::StatusOr<std::unique_ptr<Partitioner>> MakePartitioner(const PartitionerConfig& config,
+                                                             int32_t server_count) {
+  const int64_t max_shards = config.max_shards == 0 ? server_count : config.max_shards;
+  if (config.type == "min_size") return MinSizePartitioner(config.min_shard_bytes, max_shards);
+  if (config.type == "max_size") return MaxSizePartitioner(config.max_shard_bytes, max_shards);
+  if (config.type == "fixed_shards") return FixedShardsPartitioner(config.num_shards);
+  return nullptr;
+}
+
+absl::StatusOr<std::vector<DenseShard>> Cut(const VariableSpec& spec,
+                                            const Partitioner* partitioner, Placement* placement) {
+  int64_t count = 1;
+  if (partitioner != nullptr && !spec.shape.empty()) {
+    ASSIGN_OR_RETURN(const std::vector<int64_t> counts,
+                     partitioner->Partition(spec.shape, spec.dtype));
+    count = counts[0];
+  }
+  ASSIGN_OR_RETURN(std::vector<DenseShard> shards, DivShards(RowCount(spec.shape), count));
+  const int64_t row_bytes = RowWidth(spec.shape) * static_cast<int64_t>(DTypeBytes(spec.dtype));
+  for (DenseShard& shard : shards) shard.ps = placement->Next(shard.rows * row_bytes);
+  return shards;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<VariableSpec>> PlanVariables(const JobConfig& job, const Model& model,
+                                                        absl::Span<const int32_t> servers) {
+  const auto server_count = static_cast<int32_t>(servers.size());
+  ASSIGN_OR_RETURN(const std::unique_ptr<Partitioner> partitioner,
+                   MakePartitioner(job.strategy.partitioner, server_count));
+  const std::unique_ptr<Placement> placement = RoundRobinPlacement(server_count);
+  std::vector<VariableSpec> specs(model.variables().begin(), model.variables().end());
+  for (VariableSpec& spec : specs) {
+    spec.optimizer = OptimizerFor(job, spec.name);
+    if (spec.kind == VariableKind::kDense) {
+      absl::StatusOr<std::vector<DenseShard>> shards =
+          Cut(spec, partitioner.get(), placement.get());
+      if (!shards.ok()) {
+        return Annotate(shards.status(), absl::StrCat("variable '", spec.name, "'"));
+      }
+      spec.shards = *std::move(shards);
+      for (DenseShard& shard : spec.shards) shard.ps = servers[static_cast<size_t>(shard.ps)];
+    } else {
+      const EmbeddingConfig& embedding = job.model.embedding;
+      spec.row_rules = {.admit_after_pushes = static_cast<int32_t>(embedding.admit_after_pushes),
+                        .expire_after_seconds = embedding.expire_after_seconds,
+                        .max_rows = embedding.max_rows};
+      spec.row_storage = RowStorageFor(embedding.row_storage, spec.name);
+    }
+  }
+  return specs;
+}
+
+void KeepPlacement(absl::Span<const VariableSpec> there, std::vector<VariableSpec>& specs) {
+  for (VariableSpec& spec : specs) {
+    const auto same = std::find_if(there.begin(), there.end(), [&](const VariableSpec& other) {
+      return other.name == spec.name && other.kind == spec.kind && other.shape == spec.shape;
+    });
+    if (same == there.end()) continue;
+    spec.shards = same->shards;
+    spec.bucket_ps = same->bucket_ps;
+    spec.map_version = same->map_version;
+  }
+}
+
+std::vector<std::string> OptimizerChanges(absl::Span<const VariableSpec> there,
+                                          absl::Span<const VariableSpec> specs) {
+  std::map<std::string, int64_t> changes;
+  for (const VariableSpec& spec : specs) {
+    const auto before = std::find_if(there.begin(), there.end(), [&](const VariableSpec& other) {
+      return other.name == spec.name;
+    });
+    if (before == there.end() || !MayFollow(before->optimizer, spec.optimizer)) continue;
+    const std::string change = OptimizerChangeText(before->optimizer, spec.optimizer);
+    if (!change.empty()) ++changes[change];
+  }
+  std::vector<std::string> lines;
+  for (const auto& [change, count] : changes) {
+    lines.push_back(
+        absl::StrCat("optimizer of ", count, count == 1 ? " variable: " : " variables: ", change));
+  }
+  return lines;
+}
+
+}  // namespace cairn
