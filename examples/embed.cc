@@ -6,7 +6,7 @@
 #include <random>
 
 #include "cairn/common/status.h"
-#include "cairn/worker/trainer/in_process_server.h"
+#include "cairn/worker/trainer/run/in_process_server.h"
 
 namespace cairn {
 namespace {

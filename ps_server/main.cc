@@ -21,9 +21,9 @@
 #include "common/status.h"
 #include "common/version.h"
 #include "ps_server/engine/engine.h"
-#include "ps_server/net/listener.h"
-#include "ps_server/monitor/monitor.h"
 #include "ps_server/engine/process_setup.h"
+#include "ps_server/monitor/monitor.h"
+#include "ps_server/net/listener.h"
 #include "ps_server/server_config.h"
 #include "ps_server/service_manager.h"
 

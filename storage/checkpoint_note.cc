@@ -42,7 +42,8 @@ std::pair<timespec, std::string> Newest(const std::string& directory) {
   for (const std::string& name : *names) {
     const std::string folder = absl::StrCat(directory, "/", name);
     struct stat manifest {};
-    // The name is the worker's (worker/trainer/checkpoints/checkpoint_manifest.h), which writes it last.
+    // The name is the worker's (worker/trainer/checkpoints/checkpoint_manifest.h), which writes it
+    // last.
     if (stat(absl::StrCat(folder, "/MANIFEST.json").c_str(), &manifest) != 0) continue;
     const timespec& at = manifest.st_mtim;
     const timespec& best = newest.first;

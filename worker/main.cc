@@ -23,6 +23,7 @@
 #include "common/config/job_config.h"
 #include "common/config/local_transport.h"
 #include "common/config/security_flags.h"
+#include "common/exit_status.h"
 #include "common/http/http_flags.h"
 #include "common/log.h"
 #include "common/monotonic_cond_var.h"
@@ -33,11 +34,10 @@
 #include "worker/cluster/named_cluster.h"
 #include "worker/collective/gloo_group.h"
 #include "worker/monitor/worker_monitor.h"
-#include "worker/trainer/run/checkpoint_follower.h"
-#include "common/exit_status.h"
 #include "worker/trainer/files/exporter.h"
-#include "worker/trainer/run/in_process_server.h"
 #include "worker/trainer/reports/summary.h"
+#include "worker/trainer/run/checkpoint_follower.h"
+#include "worker/trainer/run/in_process_server.h"
 #include "worker/trainer/run/trainer.h"
 
 namespace {

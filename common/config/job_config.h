@@ -11,8 +11,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/config/cluster_config.h"
-#include "common/variables/initializer.h"
 #include "common/optimizer/optimizer.h"
+#include "common/variables/initializer.h"
 #include "common/variables/row_storage.h"
 
 namespace cairn {

@@ -8,10 +8,9 @@
 
 namespace cairn {
 
-// In memory and on disk alike: the value's bytes (common/variables/row_rounding.h), then all slots', and
-// zeros up to a multiple of 4. The slots' begin where their format can be read. A table of float32
-// (plain()) has the floats one after the other.
-// Thread safety: immutable.
+// In memory and on disk alike: the value's bytes (common/variables/row_rounding.h), then all
+// slots', and zeros up to a multiple of 4. The slots' begin where their format can be read. A table
+// of float32 (plain()) has the floats one after the other. Thread safety: immutable.
 class RowLayout {
  public:
   RowLayout() = default;

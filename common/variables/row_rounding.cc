@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "absl/base/casts.h"
-#include "common/variables/row_rounding.h"
 #include "common/value_kernels-inl.h"
+#include "common/variables/row_rounding.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();

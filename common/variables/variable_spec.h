@@ -7,10 +7,10 @@
 
 #include "absl/status/status.h"
 #include "common/dtype.h"
-#include "common/variables/initializer.h"
 #include "common/optimizer/optimizer.h"
-#include "common/variables/row_storage.h"
 #include "common/shape.h"
+#include "common/variables/initializer.h"
+#include "common/variables/row_storage.h"
 
 namespace cairn {
 

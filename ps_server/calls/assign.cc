@@ -8,11 +8,11 @@
 #include "absl/strings/str_cat.h"
 #include "common/crash_point.h"
 #include "common/status.h"
-#include "ps_server/core/cold_rows.h"
 #include "ps_server/calls/map_changes.h"
+#include "ps_server/calls/step_closing.h"
+#include "ps_server/core/cold_rows.h"
 #include "ps_server/core/ordered_call.h"
 #include "ps_server/core/request_items.h"
-#include "ps_server/calls/step_closing.h"
 #include "thrift/errors.h"
 
 namespace cairn {

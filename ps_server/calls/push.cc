@@ -8,9 +8,9 @@
 #include "common/status.h"
 #include "ps_server/calls/gradient_update.h"
 #include "ps_server/calls/map_changes.h"
+#include "ps_server/calls/step_closing.h"
 #include "ps_server/core/ordered_call.h"
 #include "ps_server/core/request_items.h"
-#include "ps_server/calls/step_closing.h"
 #include "ps_server/jobs/step_mean.h"
 #include "thrift/errors.h"
 

@@ -10,9 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
-#include "ps_server/core/cold_rows.h"
 #include "ps_server/calls/map_changes.h"
 #include "ps_server/calls/pull.h"
+#include "ps_server/core/cold_rows.h"
 #include "ps_server/core/reply_holds.h"
 #include "ps_server/core/request_items.h"
 #include "storage/bytes.h"

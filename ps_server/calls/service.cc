@@ -13,12 +13,12 @@
 #include "ps_server/calls/checkpoint_calls.h"
 #include "ps_server/calls/member_calls.h"
 #include "ps_server/calls/move_calls.h"
-#include "ps_server/core/ordered_call.h"
 #include "ps_server/calls/pull.h"
 #include "ps_server/calls/push.h"
 #include "ps_server/calls/step_calls.h"
 #include "ps_server/calls/variable_calls.h"
 #include "ps_server/calls/worker_calls.h"
+#include "ps_server/core/ordered_call.h"
 #include "thrift/errors.h"
 
 namespace cairn {

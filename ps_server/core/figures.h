@@ -10,8 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/metrics/slotted.h"
-#include "ps_server/rows/row_census.h"
 #include "ps_server/base/rpc_meter.h"
+#include "ps_server/rows/row_census.h"
 #include "storage/stripe_store.h"
 #include "thrift/cairn_types.h"
 

@@ -10,8 +10,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "ps_server/rows/key_groups.h"
 #include "ps_server/core/server_core.h"
+#include "ps_server/rows/key_groups.h"
 #include "thrift/cairn_types.h"
 
 namespace cairn {

@@ -8,11 +8,11 @@
 #include "common/deadline.h"
 #include "common/log.h"
 #include "common/status.h"
+#include "ps_server/calls/service.h"
 #include "ps_server/core/figures.h"
-#include "ps_server/persistence/resident_rest.h"
 #include "ps_server/core/server_core.h"
 #include "ps_server/engine/server_load.h"
-#include "ps_server/calls/service.h"
+#include "ps_server/persistence/resident_rest.h"
 #include "storage/checkpoint_note.h"
 #include "thrift/errors.h"
 

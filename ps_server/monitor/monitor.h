@@ -8,8 +8,8 @@
 #include "absl/status/statusor.h"
 #include "common/config/security_options.h"
 #include "common/http/http_server.h"
-#include "ps_server/net/listener.h"
 #include "ps_server/monitor/status_json.h"
+#include "ps_server/net/listener.h"
 
 namespace cairn {
 

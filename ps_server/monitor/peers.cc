@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
 #include "common/status.h"
-#include "thrift/security/client_security.h"
 #include "thrift/client/wire_client.h"
+#include "thrift/security/client_security.h"
 
 namespace cairn {
 namespace {

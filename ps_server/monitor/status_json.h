@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "ps_server/core/figures.h"
-#include "ps_server/net/listener.h"
 #include "ps_server/monitor/history.h"
 #include "ps_server/monitor/peers.h"
+#include "ps_server/net/listener.h"
 #include "thrift/job_state.h"
 
 namespace cairn {

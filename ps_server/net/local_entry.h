@@ -9,12 +9,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "ps_server/engine/engine.h"
 #include "ps_server/net/local_door.h"
 #include "thrift/security/server_security.h"
 
 namespace cairn {
-
-class Engine;
 
 // Memory that the engine's budget counts as a message's, until it is destroyed.
 class MessageMemory {

@@ -13,12 +13,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "ps_server/rows/embedding_stripe.h"
 #include "ps_server/base/engine_options.h"
-#include "ps_server/persistence/flusher.h"
 #include "ps_server/base/memory_budget.h"
 #include "ps_server/jobs/registry.h"
+#include "ps_server/persistence/flusher.h"
 #include "ps_server/persistence/resident_rest.h"
+#include "ps_server/rows/embedding_stripe.h"
 #include "storage/stripe_store.h"
 
 namespace cairn {

@@ -18,8 +18,8 @@
 #include "common/metrics/slotted.h"
 #include "common/monotonic_cond_var.h"
 #include "ps_server/base/engine_options.h"
-#include "ps_server/jobs/registry.h"
 #include "ps_server/base/wait_board.h"
+#include "ps_server/jobs/registry.h"
 #include "storage/stripe_store.h"
 
 namespace cairn {

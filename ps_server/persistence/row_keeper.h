@@ -11,10 +11,10 @@
 #include "absl/synchronization/mutex.h"
 #include "common/monotonic_cond_var.h"
 #include "ps_server/base/engine_options.h"
-#include "ps_server/persistence/evictor.h"
-#include "ps_server/persistence/flusher.h"
 #include "ps_server/base/memory_budget.h"
 #include "ps_server/jobs/registry.h"
+#include "ps_server/persistence/evictor.h"
+#include "ps_server/persistence/flusher.h"
 #include "storage/stripe_store.h"
 
 namespace cairn {

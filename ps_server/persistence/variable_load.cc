@@ -180,7 +180,7 @@ class Loader final : public StripeVisitor {
   const uint32_t first_;
   EmbeddingStripe* embedding_ = nullptr;
   bool indexed_ = false;  // FinishLoad of `embedding_` was called
-  int64_t cold_ = 0;  // rows of `embedding_`
+  int64_t cold_ = 0;      // rows of `embedding_`
   std::optional<uint32_t> resume_at_;
   DenseStripe* dense_ = nullptr;
   bool foreign_ = false;

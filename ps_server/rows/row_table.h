@@ -13,8 +13,8 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/types/span.h"
 #include "common/hash.h"
-#include "ps_server/rows/chunk_pool.h"
 #include "ps_server/base/spare_memory.h"
+#include "ps_server/rows/chunk_pool.h"
 #include "storage/stored_rows.h"
 
 namespace cairn {

@@ -17,9 +17,9 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/variables/variable_spec.h"
+#include "ps_server/base/memory_budget.h"
 #include "ps_server/rows/hosted_dense.h"
 #include "ps_server/rows/hosted_table.h"
-#include "ps_server/base/memory_budget.h"
 #include "ps_server/rows/switched_optimizer.h"
 #include "storage/stripe_store.h"
 

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "benchmark/benchmark.h"
-#include "common/variables/initializer.h"
 #include "common/optimizer/clip.h"
 #include "common/optimizer/optimizer.h"
+#include "common/variables/initializer.h"
 
 namespace cairn {
 namespace {

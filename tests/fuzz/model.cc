@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/hash.h"
-#include "common/variables/initializer.h"
 #include "common/value_format.h"
+#include "common/variables/initializer.h"
 
 namespace cairn::fuzz {
 namespace {

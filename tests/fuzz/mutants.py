@@ -49,7 +49,7 @@ MUTANTS = {
     "after_is_not_looked_at": (
         "ps_server/jobs/order_rules.h", "return after > applied;", "return false && after > applied;"),
     "first_item_of_a_refused_push": (
-        "ps_server/calls/push.cc",
+        "ps_server/calls/gradient_update.cc",
         "  for (size_t i = 0; i < items_.size(); ++i) RETURN_IF_ERROR(Prepare(variables, i));\n",
         "  for (size_t i = 0; i < items_.size(); ++i) {\n"
         "    const absl::Status status = Prepare(variables, i);\n"

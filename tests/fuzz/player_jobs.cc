@@ -3,10 +3,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ps_server/net/checked_service.h"
 #include "tests/fuzz/player-inl.h"
 #include "tests/fuzz/values.h"
 #include "thrift/cairn_constants.h"
-#include "ps_server/net/checked_service.h"
 #include "thrift/convert.h"
 #include "thrift/limits.h"
 

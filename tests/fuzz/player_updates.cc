@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/value_format.h"
+#include "ps_server/net/checked_service.h"
 #include "tests/fuzz/player-inl.h"
 #include "tests/fuzz/values.h"
-#include "ps_server/net/checked_service.h"
 #include "thrift/limits.h"
 
 namespace cairn::fuzz {

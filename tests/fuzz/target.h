@@ -10,9 +10,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "ps_server/engine/engine.h"
+#include "ps_server/net/checked_service.h"
 #include "ps_server/net/listener.h"
 #include "tests/support/temp_dir.h"
-#include "ps_server/net/checked_service.h"
 
 namespace cairn::fuzz {
 

@@ -25,7 +25,7 @@ OBJECTS = ("strategy", "variable", "v", "sharded", "optimizer", "coordinator")
 GIVEN = """
 #include "cairn/cairn.h"
 #include "cairn/common/status.h"
-#include "cairn/worker/trainer/saved_variables.h"
+#include "cairn/worker/trainer/files/saved_variables.h"
 namespace cairn {
 extern std::vector<Device> devices;
 extern Device device;

@@ -17,8 +17,8 @@
 #include "tests/support/temp_dir.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/limits.h"
-#include "worker/client/ps_client.h"
 #include "worker/client/moves/row_mover.h"
+#include "worker/client/ps_client.h"
 #include "worker/ctl/servers.h"
 
 namespace cairn::test {

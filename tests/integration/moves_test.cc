@@ -19,8 +19,8 @@
 #include "tests/support/engine_cluster.h"
 #include "tests/support/row_moves.h"
 #include "tests/support/status_matchers.h"
-#include "worker/client/ps_client.h"
 #include "worker/client/moves/row_mover.h"
+#include "worker/client/ps_client.h"
 
 namespace cairn::test {
 namespace {

@@ -19,17 +19,17 @@
 #include "tests/simulator/options.h"
 #include "tests/simulator/workload.h"
 #include "thrift/limits.h"
-#include "worker/client/routing/client_variable.h"
-#include "worker/client/plan/data_plan.h"
 #include "worker/client/delivery/fan_out.h"
-#include "worker/client/moves/membership.h"
-#include "worker/client/moves/moved_updates.h"
 #include "worker/client/delivery/position.h"
 #include "worker/client/delivery/push_order.h"
 #include "worker/client/delivery/retention.h"
 #include "worker/client/delivery/server_table.h"
 #include "worker/client/delivery/step_book.h"
 #include "worker/client/delivery/step_clock.h"
+#include "worker/client/moves/membership.h"
+#include "worker/client/moves/moved_updates.h"
+#include "worker/client/plan/data_plan.h"
+#include "worker/client/routing/client_variable.h"
 
 namespace cairn::simulator {
 

@@ -1,7 +1,7 @@
 // The clock, the condition variables, the locks and the start numbers of the program, in simulated
 // time. These definitions stand for those of common/deadline.cc, common/monotonic_cond_var.cc,
-// common/start_number.cc and ps_server/base/wait_board.cc: the linker finds them first and leaves the
-// others in their libraries.
+// common/start_number.cc and ps_server/base/wait_board.cc: the linker finds them first and leaves
+// the others in their libraries.
 #include <algorithm>
 #include <limits>
 #include <utility>

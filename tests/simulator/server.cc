@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status.h"
-#include "ps_server/moves/move_pieces.h"
 #include "ps_server/engine/server_load.h"
+#include "ps_server/moves/move_pieces.h"
 #include "thrift/errors.h"
 
 namespace cairn::simulator {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "ps_server/core/server_core.h"
 #include "ps_server/calls/service.h"
+#include "ps_server/core/server_core.h"
 #include "tests/simulator/call.h"
 #include "tests/simulator/disk.h"
 #include "tests/simulator/observer.h"

@@ -15,8 +15,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "ps_server/engine/engine.h"
 #include "ps_server/core/figures.h"
+#include "ps_server/engine/engine.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/errors.h"
 

@@ -12,8 +12,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "common/variables/variable_spec.h"
-#include "ps_server/engine/engine.h"
 #include "ps_server/core/figures.h"
+#include "ps_server/engine/engine.h"
 #include "thrift/ParameterServer.h"
 
 namespace cairn::test {

@@ -27,8 +27,8 @@
 #include "tests/support/temp_dir.h"
 #include "tests/thrift/examples.h"
 #include "tests/thrift/raw_socket.h"
-#include "thrift/convert.h"
 #include "thrift/client/wire_client.h"
+#include "thrift/convert.h"
 
 ABSL_FLAG(int64_t, frames, 20000, "Frames to send");
 ABSL_FLAG(uint64_t, seed, 1,

@@ -14,9 +14,21 @@ import sys
 
 # Bottom first.
 ROOMS = [
-    "common", "common/optimizer", "common/metrics", "common/config", "common/http",
-    "thrift", "thrift/security", "thrift/local",
+    "common", "common/optimizer", "common/variables", "common/metrics", "common/config",
+    "common/http",
+    "thrift", "thrift/security", "thrift/local", "thrift/client",
     "storage",
+    "ps_server/base", "ps_server/rows", "ps_server/jobs", "ps_server/persistence",
+    "ps_server/moves", "ps_server/core", "ps_server/calls", "ps_server/engine", "ps_server/net",
+    "ps_server/monitor", "ps_server",
+    "worker/client", "worker/client/links", "worker/client/routing", "worker/client/delivery",
+    "worker/client/plan", "worker/client/moves", "worker/client/impl", "worker/ops",
+    "worker/collective", "worker/input", "worker/input/dataset", "worker/models",
+    "worker/cluster", "worker/strategy", "worker/coordinator",
+    "worker/trainer/reports", "worker/trainer/files", "worker/trainer/checkpoints",
+    "worker/trainer/steps", "worker/trainer/resume", "worker/trainer/joint",
+    "worker/trainer/devices", "worker/trainer/run", "worker/monitor", "worker/library", "worker",
+    "worker/ctl",
 ]
 LARGEST_CIRCLE = 3
 SOURCE = re.compile(r"\.(cc|h|cu|cuh)$")

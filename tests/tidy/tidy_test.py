@@ -12,6 +12,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import include_graph  # noqa: E402
 import tap  # noqa: E402
 
 TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
@@ -28,14 +29,13 @@ MAY_INCLUDE = {
     "examples": {"examples", "worker", "thrift", "common"},
 }
 # The composition root: it joins servers in process to a worker.
-MAY_NAME_SERVER = {"worker/trainer/run/in_process_server.cc", "worker/trainer/run/in_process_server.h",
-                   "worker/cluster/server.cc", "worker/main.cc",
+MAY_NAME_SERVER = {"worker/trainer/run/in_process_server.cc", "worker/cluster/server.cc",
                    "worker/ctl/data_directory.cc"}
 # cairnctl reads the files of a server that does not run.
 MAY_NAME_STORAGE = {"worker/ctl/data_directory.cc"}
 # Besides thrift/: where a server or a connection is hosted.
-MAY_NAME_THRIFT = {"ps_server/net/connection.cc", "ps_server/net/listener.cc", "worker/client/links/remote_link.cc",
-                   "worker/client/remote_link.h"}
+MAY_NAME_THRIFT = {"ps_server/net/connection.cc", "ps_server/net/listener.cc",
+                   "worker/client/links/remote_link.cc"}
 # Of tests: addresses that nobody listens on, and a browser's own port, which it keeps.
 MAY_NAME_SHARED_ADDRESSES = {
     "tests/common/config/cluster_config_test.cc",  # addresses are parsed
@@ -140,6 +140,27 @@ class Tidy(unittest.TestCase):
                 if target not in MAY_INCLUDE[floor]:
                     found.append(f"{path}:{number}: {floor}/ must not include {name}")
         self.check(found, "move what is shared down to common/, or turn the dependency round")
+
+    def test_rooms_include_only_rooms_below_them(self):
+        self.check(include_graph.breaches(include_graph.read_graph(TOP)),
+                   "move what is shared down, or let the lower unit return what the upper one does; "
+                   "tests/tidy/include_graph.py prints rooms, order and arrows")
+
+    def test_exceptions_name_files_that_exist(self):
+        named = (MAY_NAME_SERVER | MAY_NAME_STORAGE | MAY_NAME_THRIFT | MAY_NAME_SHARED_ADDRESSES)
+        self.check(sorted(named - set(FILES)), "take it out of the list of exceptions")
+        used = {(path, floor) for path in SOURCES for _, quote, name in includes(path)
+                for floor in [name.split("/")[0]] if quote == '"' or floor == "thrift"}
+        idle = [p for p in MAY_NAME_SERVER if (p, "ps_server") not in used]
+        idle += [p for p in MAY_NAME_STORAGE if (p, "storage") not in used]
+        idle += [p for p in MAY_NAME_THRIFT if (p, "thrift") not in used]
+        self.check(sorted(idle), "it needs no exception any more: take it out of the list")
+
+    def test_build_files_are_no_wider_than_sources(self):
+        found = [f"{p}:{n}: {len(line)} columns, at most {MAX_COLUMNS}" for p in FILES
+                 if os.path.basename(p) == "meson.build"
+                 for n, line in enumerate(lines(p), 1) if len(line) > MAX_COLUMNS]
+        self.check(found, "one source a line, sorted")
 
     def test_only_storage_names_rocksdb(self):
         found = [f"{p}:{n}: {name}" for p in SOURCES for n, _, name in includes(p)

@@ -7,9 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/variables/spec_difference.h"
 #include "common/status.h"
 #include "common/timeline.h"
+#include "common/variables/spec_difference.h"
 #include "common/variables/variable_map.h"
 #include "thrift/cairn_types.h"
 #include "thrift/convert.h"

@@ -12,12 +12,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/deadline.h"
+#include "common/exit_status.h"
 #include "common/host_name.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "thrift/client/wire_client.h"
 #include "worker/ctl/human_text.h"
-#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

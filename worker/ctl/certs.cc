@@ -21,12 +21,12 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "common/config/cluster_config.h"
+#include "common/exit_status.h"
 #include "common/status.h"
 #include "common/time_text.h"
 #include "common/write_all.h"
 #include "thrift/security/certificate.h"
 #include "thrift/security/certificate_authority.h"
-#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

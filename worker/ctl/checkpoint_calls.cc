@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/deadline.h"
+#include "common/exit_status.h"
 #include "common/status.h"
 #include "thrift/limits.h"
 #include "worker/client/delivery/position.h"
@@ -20,7 +21,6 @@
 #include "worker/trainer/checkpoints/checkpoint_folders.h"
 #include "worker/trainer/checkpoints/checkpoint_manifest.h"
 #include "worker/trainer/checkpoints/checkpointer.h"
-#include "common/exit_status.h"
 #include "worker/trainer/resume/job_restore.h"
 #include "worker/trainer/resume/run_position.h"
 

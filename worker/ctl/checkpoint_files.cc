@@ -8,12 +8,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/exit_status.h"
 #include "common/status.h"
 #include "worker/ctl/checkpoints.h"
 #include "worker/ctl/data_directory.h"
 #include "worker/ctl/human_text.h"
 #include "worker/trainer/checkpoints/checkpoint_manifest.h"
-#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

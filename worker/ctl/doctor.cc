@@ -21,6 +21,7 @@
 #include "absl/time/clock.h"
 #include "common/config/cluster_config.h"
 #include "common/deadline.h"
+#include "common/exit_status.h"
 #include "common/status.h"
 #include "common/write_all.h"
 #include "thrift/limits.h"
@@ -31,7 +32,6 @@
 #include "worker/ctl/human_text.h"
 #include "worker/ctl/local_ports.h"
 #include "worker/ctl/server_view.h"
-#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

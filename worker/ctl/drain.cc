@@ -10,9 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/deadline.h"
+#include "common/exit_status.h"
 #include "common/status.h"
 #include "worker/ctl/human_text.h"
-#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

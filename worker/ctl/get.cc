@@ -13,6 +13,7 @@
 #include "common/config/local_transport.h"
 #include "common/deadline.h"
 #include "common/dtype.h"
+#include "common/exit_status.h"
 #include "common/hash.h"
 #include "common/nearest.h"
 #include "common/shape.h"
@@ -20,7 +21,6 @@
 #include "worker/client/ps_client.h"
 #include "worker/ctl/human_text.h"
 #include "worker/ctl/jobs.h"
-#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

@@ -11,14 +11,14 @@
 #include "absl/strings/str_join.h"
 #include "common/config/job_config.h"
 #include "common/dtype.h"
+#include "common/exit_status.h"
 #include "common/nearest.h"
-#include "common/variables/row_storage.h"
 #include "common/status.h"
+#include "common/variables/row_storage.h"
 #include "thrift/convert.h"
 #include "worker/ctl/data_directory.h"
 #include "worker/ctl/human_text.h"
 #include "worker/ctl/jobs.h"
-#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

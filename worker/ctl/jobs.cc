@@ -8,10 +8,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/exit_status.h"
 #include "common/status.h"
 #include "thrift/job_state.h"
 #include "worker/ctl/human_text.h"
-#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

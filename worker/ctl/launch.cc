@@ -21,12 +21,12 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "common/deadline.h"
+#include "common/exit_status.h"
 #include "common/status.h"
 #include "worker/ctl/background.h"
 #include "worker/ctl/launch_record.h"
 #include "worker/ctl/launch_task.h"
 #include "worker/ctl/launch_watch.h"
-#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

@@ -12,12 +12,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/config/job_config.h"
+#include "common/exit_status.h"
 #include "common/status.h"
 #include "worker/cluster/named_cluster.h"
 #include "worker/ctl/certs.h"
 #include "worker/ctl/launch_record.h"
 #include "worker/ctl/local_ports.h"
-#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

@@ -19,11 +19,11 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
+#include "common/exit_status.h"
 #include "common/status.h"
 #include "common/write_all.h"
 #include "worker/ctl/launch_record.h"
 #include "worker/ctl/line_prefix.h"
-#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

@@ -12,12 +12,12 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "common/config/local_path.h"
+#include "common/exit_status.h"
 #include "common/log.h"
 #include "common/process_start.h"
 #include "common/status.h"
 #include "worker/ctl/answer.h"
 #include "worker/ctl/command_tree.h"
-#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

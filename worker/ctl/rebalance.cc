@@ -10,11 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/deadline.h"
+#include "common/exit_status.h"
 #include "common/status.h"
 #include "worker/client/moves/remote_moves.h"
 #include "worker/ctl/human_text.h"
 #include "worker/ctl/rebalance_plan.h"
-#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

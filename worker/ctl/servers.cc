@@ -10,14 +10,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/deadline.h"
+#include "common/exit_status.h"
 #include "common/status.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/cairn_constants.h"
-#include "thrift/limits.h"
 #include "thrift/client/wire_client.h"
+#include "thrift/limits.h"
 #include "worker/client/moves/remote_moves.h"
 #include "worker/ctl/human_text.h"
-#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

@@ -12,11 +12,11 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/deadline.h"
+#include "common/exit_status.h"
 #include "common/status.h"
 #include "worker/ctl/drain.h"
 #include "worker/ctl/human_text.h"
 #include "worker/ctl/launch_record.h"
-#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

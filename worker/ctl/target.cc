@@ -10,11 +10,11 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/exit_status.h"
 #include "common/host_name.h"
 #include "common/status.h"
 #include "thrift/ParameterServer.h"
 #include "thrift/security/client_security.h"
-#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

@@ -10,9 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/hash.h"
+#include "common/status.h"
 #include "common/variables/row_layout.h"
 #include "common/variables/row_rounding.h"
-#include "common/status.h"
 #include "tests/ps_server/server_fixture.h"
 #include "thrift/errors.h"
 

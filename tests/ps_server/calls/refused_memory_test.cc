@@ -14,11 +14,11 @@
 #include <vector>
 
 #include "gmock/gmock.h"
-#include "ps_server/rows/chunk_pool.h"
-#include "ps_server/jobs/cohort.h"
-#include "ps_server/rows/row_table.h"
-#include "ps_server/jobs/session.h"
 #include "ps_server/base/turn.h"
+#include "ps_server/jobs/cohort.h"
+#include "ps_server/jobs/session.h"
+#include "ps_server/rows/chunk_pool.h"
+#include "ps_server/rows/row_table.h"
 #include "ps_server/rows/waiting_keys.h"
 #include "tests/ps_server/server_fixture.h"
 #include "thrift/errors.h"

@@ -9,9 +9,9 @@
 #include "absl/synchronization/notification.h"
 #include "common/deadline.h"
 #include "ps_server/calls/checkpoint_calls.h"
-#include "ps_server/core/server_core.h"
 #include "ps_server/calls/step_calls.h"
 #include "ps_server/calls/variable_calls.h"
+#include "ps_server/core/server_core.h"
 #include "tests/ps_server/server_fixture.h"
 #include "thrift/errors.h"
 

@@ -1,5 +1,5 @@
-#include "ps_server/core/figures.h"
 #include "ps_server/monitor/history.h"
+#include "ps_server/core/figures.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // The metrics of one server: what is told of the rows of tables.
-#include "ps_server/core/figures.h"
 #include "ps_server/monitor/ps_metrics.h"
+#include "ps_server/core/figures.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // What one answer of /status.json may hold, however much the server's users name.
-#include "ps_server/core/figures.h"
 #include "ps_server/monitor/status_json.h"
+#include "ps_server/core/figures.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

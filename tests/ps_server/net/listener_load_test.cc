@@ -19,8 +19,8 @@
 #include "tests/thrift/examples.h"
 #include "tests/thrift/raw_socket.h"
 #include "thrift/cairn_constants.h"
-#include "thrift/errors.h"
 #include "thrift/client/wire_client.h"
+#include "thrift/errors.h"
 
 namespace cairn {
 namespace {

@@ -22,8 +22,8 @@
 #include "tests/support/test_certificates.h"
 #include "tests/thrift/examples.h"
 #include "tests/thrift/raw_socket.h"
-#include "thrift/security/tls_stream.h"
 #include "thrift/client/wire_client.h"
+#include "thrift/security/tls_stream.h"
 
 namespace cairn {
 namespace {

@@ -24,8 +24,8 @@
 #include "tests/thrift/examples.h"
 #include "tests/thrift/local/raw_local.h"
 #include "tests/thrift/raw_socket.h"
-#include "thrift/errors.h"
 #include "thrift/client/wire_client.h"
+#include "thrift/errors.h"
 
 namespace cairn {
 namespace {

@@ -15,9 +15,9 @@
 #include "tests/support/status_matchers.h"
 #include "tests/thrift/examples.h"
 #include "tests/thrift/raw_socket.h"
+#include "thrift/client/wire_client.h"
 #include "thrift/local/host_id.h"
 #include "thrift/local/local_socket.h"
-#include "thrift/client/wire_client.h"
 
 namespace cairn {
 

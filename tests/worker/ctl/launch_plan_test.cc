@@ -8,11 +8,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/exit_status.h"
 #include "gtest/gtest.h"
 #include "tests/support/addresses.h"
 #include "tests/support/temp_dir.h"
 #include "worker/cluster/named_cluster.h"
-#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

@@ -12,8 +12,8 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/deadline.h"
-#include "worker/client/links/server_link.h"
 #include "worker/client/delivery/server_session.h"
+#include "worker/client/links/server_link.h"
 
 namespace cairn {
 

@@ -20,9 +20,9 @@
 #include "thrift/cairn_types.h"
 #include "worker/client/delivery/push_ledger.h"
 #include "worker/client/delivery/retention.h"
-#include "worker/client/links/server_link.h"
 #include "worker/client/delivery/step_book.h"
 #include "worker/client/delivery/step_clock.h"
+#include "worker/client/links/server_link.h"
 
 namespace cairn {
 

@@ -14,8 +14,8 @@
 #include "thrift/convert.h"
 #include "thrift/errors.h"
 #include "thrift/limits.h"
-#include "worker/client/impl/client_impl.h"
 #include "worker/client/delivery/position.h"
+#include "worker/client/impl/client_impl.h"
 
 namespace cairn {
 namespace {

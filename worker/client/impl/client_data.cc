@@ -12,9 +12,9 @@
 #include "common/status.h"
 #include "common/time_text.h"
 #include "thrift/errors.h"
+#include "worker/client/delivery/retained_call.h"
 #include "worker/client/impl/client_impl.h"
 #include "worker/client/plan/not_finite.h"
-#include "worker/client/delivery/retained_call.h"
 
 namespace cairn {
 namespace {

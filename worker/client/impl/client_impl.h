@@ -17,15 +17,9 @@
 #include "absl/synchronization/mutex.h"
 #include "common/monotonic_cond_var.h"
 #include "thrift/limits.h"
-#include "worker/client/routing/client_variable.h"
-#include "worker/client/plan/data_plan.h"
 #include "worker/client/delivery/early_epochs.h"
 #include "worker/client/delivery/fan_out.h"
-#include "worker/client/moves/membership.h"
-#include "worker/client/moves/moved_updates.h"
-#include "worker/client/plan/plan_pool.h"
 #include "worker/client/delivery/position.h"
-#include "worker/client/ps_client.h"
 #include "worker/client/delivery/push_order.h"
 #include "worker/client/delivery/retention.h"
 #include "worker/client/delivery/retention_pace.h"
@@ -33,6 +27,12 @@
 #include "worker/client/delivery/server_table.h"
 #include "worker/client/delivery/staleness.h"
 #include "worker/client/delivery/step_book.h"
+#include "worker/client/moves/membership.h"
+#include "worker/client/moves/moved_updates.h"
+#include "worker/client/plan/data_plan.h"
+#include "worker/client/plan/plan_pool.h"
+#include "worker/client/ps_client.h"
+#include "worker/client/routing/client_variable.h"
 
 namespace cairn {
 

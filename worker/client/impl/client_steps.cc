@@ -7,8 +7,8 @@
 #include "common/crash_point.h"
 #include "common/status.h"
 #include "thrift/ParameterServer.h"
-#include "worker/client/impl/client_impl.h"
 #include "worker/client/delivery/retained_call.h"
+#include "worker/client/impl/client_impl.h"
 
 namespace cairn {
 namespace {

@@ -12,9 +12,9 @@
 #include "absl/time/time.h"
 #include "common/deadline.h"
 #include "common/log.h"
+#include "thrift/client/wire_client.h"
 #include "thrift/errors.h"
 #include "thrift/local/limits.h"
-#include "thrift/client/wire_client.h"
 #include "worker/client/links/server_link.h"
 
 namespace cairn {

@@ -16,12 +16,12 @@
 #include "common/monotonic_cond_var.h"
 #include "common/variables/variable_spec.h"
 #include "thrift/cairn_types.h"
-#include "worker/client/routing/client_variable.h"
-#include "worker/client/job_holdings.h"
 #include "worker/client/delivery/position.h"
 #include "worker/client/delivery/push_order.h"
 #include "worker/client/delivery/server_session.h"
 #include "worker/client/delivery/server_table.h"
+#include "worker/client/job_holdings.h"
+#include "worker/client/routing/client_variable.h"
 
 namespace cairn {
 

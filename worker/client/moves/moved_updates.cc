@@ -15,8 +15,8 @@
 #include "thrift/convert.h"
 #include "thrift/errors.h"
 #include "thrift/limits.h"
-#include "worker/client/routing/moved_parts.h"
 #include "worker/client/delivery/retained_call.h"
+#include "worker/client/routing/moved_parts.h"
 
 namespace cairn {
 namespace {

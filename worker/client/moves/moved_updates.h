@@ -15,12 +15,12 @@
 #include "absl/types/span.h"
 #include "common/deadline.h"
 #include "common/variables/variable_spec.h"
-#include "worker/client/routing/client_variable.h"
 #include "worker/client/delivery/fan_out.h"
 #include "worker/client/delivery/position.h"
 #include "worker/client/delivery/push_order.h"
 #include "worker/client/delivery/server_session.h"
 #include "worker/client/delivery/server_table.h"
+#include "worker/client/routing/client_variable.h"
 
 namespace cairn {
 

@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
-#include "common/variables/row_layout.h"
 #include "common/status.h"
+#include "common/variables/row_layout.h"
 #include "common/variables/variable_map.h"
 #include "thrift/convert.h"
 #include "worker/client/job_holdings.h"

@@ -10,8 +10,8 @@
 #include "thrift/convert.h"
 #include "thrift/errors.h"
 #include "thrift/limits.h"
-#include "worker/client/routing/row_moves.h"
 #include "worker/client/plan/value_coding.h"
+#include "worker/client/routing/row_moves.h"
 
 namespace cairn {
 namespace {

@@ -15,10 +15,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "worker/client/routing/client_variable.h"
 #include "worker/client/delivery/fan_out.h"
-#include "worker/client/ps_client.h"
 #include "worker/client/delivery/server_table.h"
+#include "worker/client/ps_client.h"
+#include "worker/client/routing/client_variable.h"
 
 namespace cairn {
 

@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/exit_status.h"
 #include "common/status.h"
 #include "worker/models/device_step.h"
-#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "common/exit_status.h"
 #include "common/log.h"
 #include "common/shape.h"
 #include "common/status.h"
@@ -14,7 +15,6 @@
 #include "worker/collective/nccl_ranks.h"
 #include "worker/models/device_step.h"
 #include "worker/strategy/registry.h"
-#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

@@ -15,10 +15,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/exit_status.h"
 #include "common/log.h"
 #include "common/shape.h"
 #include "common/status.h"
-#include "common/exit_status.h"
 #include "worker/trainer/files/npz_writer.h"
 #include "worker/trainer/files/safetensors_writer.h"
 

@@ -6,10 +6,10 @@
 
 #include "absl/base/casts.h"
 #include "absl/strings/str_cat.h"
+#include "common/exit_status.h"
 #include "common/monotonic_cond_var.h"
 #include "common/status.h"
 #include "worker/input/row_source.h"
-#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "common/status.h"
 #include "common/exit_status.h"
+#include "common/status.h"
 
 namespace cairn {
 

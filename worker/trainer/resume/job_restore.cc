@@ -9,11 +9,11 @@
 #include "absl/time/clock.h"
 #include "common/crash_point.h"
 #include "common/deadline.h"
+#include "common/exit_status.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "common/timeline.h"
 #include "worker/trainer/checkpoints/checkpoint_folders.h"
-#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

@@ -6,8 +6,8 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/config/job_config.h"
-#include "worker/trainer/steps/roster.h"
 #include "worker/trainer/resume/run_position.h"
+#include "worker/trainer/steps/roster.h"
 
 namespace cairn {
 

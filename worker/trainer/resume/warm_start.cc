@@ -9,10 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/dtype.h"
+#include "common/exit_status.h"
 #include "common/log.h"
 #include "common/shape.h"
 #include "common/status.h"
-#include "common/exit_status.h"
 #include "worker/trainer/resume/job_restore.h"
 
 namespace cairn {

@@ -10,11 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/deadline.h"
+#include "common/exit_status.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "common/time_text.h"
 #include "worker/trainer/checkpoints/checkpoint_folders.h"
-#include "common/exit_status.h"
 #include "worker/trainer/reports/run_output.h"
 
 namespace cairn {

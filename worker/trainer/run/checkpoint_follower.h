@@ -2,8 +2,8 @@
 #pragma once
 
 #include "absl/status/statusor.h"
-#include "worker/trainer/run/in_process_server.h"
 #include "worker/trainer/reports/report.h"
+#include "worker/trainer/run/in_process_server.h"
 #include "worker/trainer/run/trainer.h"
 
 namespace cairn {

@@ -11,11 +11,11 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/exit_status.h"
 #include "common/status.h"
 #include "worker/input/reader.h"
 #include "worker/ops/loss.h"
 #include "worker/ops/metrics.h"
-#include "common/exit_status.h"
 #include "worker/trainer/steps/step_pipeline.h"
 
 namespace cairn {

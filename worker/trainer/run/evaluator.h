@@ -8,8 +8,8 @@
 #include "common/config/job_config.h"
 #include "worker/client/ps_client.h"
 #include "worker/models/model.h"
-#include "worker/trainer/steps/meeting.h"
 #include "worker/trainer/reports/report.h"
+#include "worker/trainer/steps/meeting.h"
 
 namespace cairn {
 

@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
+#include "common/exit_status.h"
 #include "common/log.h"
 #include "common/status.h"
-#include "common/exit_status.h"
 
 namespace cairn {
 

@@ -10,9 +10,9 @@
 #include "common/deadline.h"
 #include "worker/client/ps_client.h"
 #include "worker/collective/collective_group.h"
+#include "worker/trainer/reports/report.h"
 #include "worker/trainer/run/in_process_server.h"
 #include "worker/trainer/steps/meeting.h"
-#include "worker/trainer/reports/report.h"
 
 namespace cairn {
 

@@ -16,9 +16,9 @@
 #include "worker/client/ps_client.h"
 #include "worker/input/batch.h"
 #include "worker/models/model.h"
+#include "worker/trainer/reports/run_meter.h"
 #include "worker/trainer/steps/gradient_exchange.h"
 #include "worker/trainer/steps/roster.h"
-#include "worker/trainer/reports/run_meter.h"
 #include "worker/trainer/steps/wire_formats.h"
 
 namespace cairn {

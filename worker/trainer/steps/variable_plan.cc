@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/config/partitioner.h"
-#include "common/variables/spec_difference.h"
 #include "common/status.h"
+#include "common/variables/spec_difference.h"
 
 namespace cairn {
 namespace {

@@ -3,8 +3,8 @@
 // renewals, replays, resumption.
 //
 // What is decided is decided by the program's own code: PushLedger and ChooseResumePoint of the
-// client, Session, Watermarks and the rules of ps_server/jobs/order_rules.h of the server. The model has
-// the rest: what is in flight, what a disk holds, and when things happen.
+// client, Session, Watermarks and the rules of ps_server/jobs/order_rules.h of the server. The
+// model has the rest: what is in flight, what a disk holds, and when things happen.
 #pragma once
 
 #include <cstddef>

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/exit_status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/loop_queue.h"
@@ -15,7 +16,6 @@
 #include "tests/worker/trainer/joint/divided_model.h"
 #include "worker/collective/nccl_group.h"
 #include "worker/strategy/mirrored_strategy.h"
-#include "common/exit_status.h"
 
 namespace cairn {
 namespace {

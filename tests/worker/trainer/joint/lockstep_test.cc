@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/exit_status.h"
 #include "common/shape.h"
 #include "gmock/gmock.h"
 #include "tests/support/status_matchers.h"
@@ -20,7 +21,6 @@
 #include "tests/worker/models/model_scene.h"
 #include "tests/worker/models/random_batch.h"
 #include "worker/collective/in_process_group.h"
-#include "common/exit_status.h"
 
 namespace cairn::test {
 namespace {

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <thread>
 
+#include "common/exit_status.h"
 #include "common/timeline.h"
 #include "gmock/gmock.h"
 #include "nlohmann/json.hpp"
@@ -16,7 +17,6 @@
 #include "thrift/ParameterServer.h"
 #include "worker/input/random.h"
 #include "worker/trainer/checkpoints/checkpoint_folders.h"
-#include "common/exit_status.h"
 #include "worker/trainer/reports/run_meter.h"
 
 namespace cairn::test {
