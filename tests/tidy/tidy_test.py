@@ -18,7 +18,8 @@ import tap  # noqa: E402
 TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 BUILD = sys.argv.pop() if len(sys.argv) > 1 and os.path.isdir(sys.argv[-1]) else None
 
-TOP_LEVEL = {"Dockerfile", "meson.build", "meson_options.txt", "LICENSE", "README.md", "common",
+TOP_LEVEL = {"Dockerfile", "meson.build", "meson_options.txt", "LICENSE", "README.md",
+             "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "pyproject.toml", "common",
              "thrift", "storage", "ps_server", "worker", "tests", "examples"}
 MAY_INCLUDE = {
     "common": {"common"},

@@ -1,0 +1,74 @@
+"""The pages name files and functions that exist. In a table row whose first cell is a file, the second
+cell's names in backquotes are functions of that file."""
+import os
+import re
+import sys
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "support"))
+import tap  # noqa: E402
+
+TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+PAGES = ["ARCHITECTURE.md", "CONTRIBUTING.md"]
+FLOORS = ("common", "thrift", "storage", "ps_server", "worker", "tests", "examples")
+
+
+def read(path):
+    with open(os.path.join(TOP, path), encoding="utf-8") as file:
+        return file.read()
+
+
+def defines(path, function):
+    return re.search(rf"\b{re.escape(function)}\(", read(path)) is not None
+
+
+class Pages(unittest.TestCase):
+    def test_files_exist(self):
+        found = []
+        for page in PAGES:
+            for name in re.findall(r"`([\w./-]+)`", read(page)):
+                if name.split("/")[0] in FLOORS and "/" in name and \
+                        not os.path.exists(os.path.join(TOP, name)):
+                    found.append(f"{page}: {name}")
+        self.assertEqual(found, [], "files that do not exist")
+
+    def test_pages_of_rooms_name_files_that_exist(self):
+        found, checked = [], 0
+        server = os.path.join(TOP, "ps_server")
+        for room in sorted(os.listdir(server)):
+            page = os.path.join("ps_server", room, "README.md")
+            if not os.path.isfile(os.path.join(TOP, page)):
+                continue
+            for name in re.findall(r"`([\w./-]+\.(?:h|cc|md))`", read(page)):
+                checked += 1
+                if not os.path.isfile(os.path.join(server, room, name)) and \
+                        not os.path.isfile(os.path.join(TOP, name)):
+                    found.append(f"{page}: {name}")
+        self.assertEqual(found, [], "files that do not exist")
+        self.assertGreater(checked, 30)
+
+    def test_functions_exist(self):
+        found, checked = [], 0
+        for page in PAGES:
+            for file, cell in re.findall(r"^\| `([\w./-]+)` \| ([^|]*`[^|]*) \|", read(page), re.M):
+                if not os.path.isfile(os.path.join(TOP, file)):
+                    continue
+                for function in re.findall(r"`(\w+)`", cell):
+                    checked += 1
+                    if not defines(file, function):
+                        found.append(f"{page}: {file} has no {function}()")
+        self.assertEqual(found, [], "functions that do not exist")
+        self.assertGreater(checked, 20)
+
+    def test_functions_named_with_their_file_exist(self):
+        found = []
+        for page in PAGES:
+            for function, file in re.findall(r"`(?:\w+::)?(\w+)`\s+in\s+`([\w./-]+\.(?:cc|h))`",
+                                             read(page)):
+                if not defines(file, function):
+                    found.append(f"{page}: {file} has no {function}()")
+        self.assertEqual(found, [], "functions that do not exist")
+
+
+if __name__ == "__main__":
+    tap.main()
