@@ -286,7 +286,9 @@ class Tidy(unittest.TestCase):
     def compiles(self, header, flags):
         folder = os.path.dirname(header)
         while folder and folder not in flags:
-            folder = os.path.dirname(folder)
+            # Flags of a source below, else of a folder above.
+            below = [f for f in flags if f.startswith(folder + "/")]
+            folder = min(below) if below else os.path.dirname(folder)
         with tempfile.NamedTemporaryFile("w", suffix=".cc") as source:
             source.write(f'#include "{header}"\n')
             source.flush()
