@@ -248,7 +248,7 @@ TouchedParts GradientUpdate::Touched() const {
 }
 
 absl::Status GradientUpdate::Apply(const VariableMap& variables, const Origin& origin,
-                                   wire::PushReply& reply) {
+                                   wire::PushReply& reply, TouchedParts* touched) {
   ASSIGN_OR_RETURN(const bool finite, PrepareAll(variables, reply));
   if (!finite) {
     FillVersions(variables, reply);
@@ -266,7 +266,9 @@ absl::Status GradientUpdate::Apply(const VariableMap& variables, const Origin& o
   // An applied sequence that still changed something: stripes came from another server without it.
   // The worker may take the sequence for durable, so the change must be durable first.
   const bool changed_again = origin.applied && !reply.repeated && !scratch_.prepared_.empty();
-  return changed_again ? AwaitDurable(core_, Touched()) : absl::OkStatus();
+  if (touched != nullptr) *touched = Touched();
+  return changed_again ? AwaitDurable(core_, touched != nullptr ? *touched : Touched())
+                       : absl::OkStatus();
 }
 
 absl::Status ApplyStepMean(ServerCore& core, const VariableMap& variables,

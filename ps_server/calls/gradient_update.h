@@ -64,9 +64,9 @@ class GradientUpdate {
 
   // Checks all items, then applies all of them; applies nothing if one is rejected. Fills in the
   // reply. NOT_FINITE by the server's policy; otherwise errors as the IDL says.
-  absl::Status Apply(const VariableMap& variables, const Origin& origin, wire::PushReply& reply);
-  // After Apply: what it changed.
-  TouchedParts Touched() const;
+  // `touched`, unless null: set to what it changed, before any wait: the scratch may be reused then.
+  absl::Status Apply(const VariableMap& variables, const Origin& origin, wire::PushReply& reply,
+                     TouchedParts* touched = nullptr);
 
   // Runs the checks of Apply alone, and fills in the reply of a push that is kept for its step.
   // False: the push is not finite and the policy is to skip it.
@@ -75,6 +75,7 @@ class GradientUpdate {
   std::vector<absl::Span<const std::byte>> values() const;
 
  private:
+  TouchedParts Touched() const;
   using PreparedItem = UpdateScratch::PreparedItem;
   using ItemScratch = UpdateScratch::ItemScratch;
 

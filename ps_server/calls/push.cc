@@ -47,8 +47,8 @@ absl::Status ApplyLate(ServerCore& core, const Admitted& admitted, const wire::P
   RETURN_IF_ERROR(order.Lock());
   const Origin origin = order.PlaceLatePart();
   GradientUpdate update(core, request.items, /*step=*/0, scratch);
-  RETURN_IF_ERROR(update.Apply(*admitted.variables, origin, reply));
-  TouchedParts touched = update.Touched();
+  TouchedParts touched;
+  RETURN_IF_ERROR(update.Apply(*admitted.variables, origin, reply, &touched));
   // If the shard's update count is lost in a crash, the part in the worker's order raises the count
   // again when it is replayed. Nothing replays the count of a late part.
   touched.counted |= !origin.applied || reply.repeated;
