@@ -64,7 +64,8 @@ class GradientUpdate {
 
   // Checks all items, then applies all of them; applies nothing if one is rejected. Fills in the
   // reply. NOT_FINITE by the server's policy; otherwise errors as the IDL says.
-  // `touched`, unless null: set to what it changed, before any wait: the scratch may be reused then.
+  // `touched`, unless null: set to what the update changed. That happens before any wait, after
+  // which the scratch may hold another request's items.
   absl::Status Apply(const VariableMap& variables, const Origin& origin, wire::PushReply& reply,
                      TouchedParts* touched = nullptr);
 
