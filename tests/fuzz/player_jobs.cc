@@ -81,7 +81,11 @@ wire::Caller Player::AnyCaller(Choices& choices, bool may_be_odd) {
   if (choices.OneIn(30)) caller.__set_vitals(AnyVitals(choices));
   if (!may_be_odd || !choices.OneIn(30)) return caller;
   switch (choices.Below(5)) {
-    case 0: caller.worker = AnyInt32(choices); break;
+    case 0:
+      caller.worker = AnyInt32(choices);
+      // It may be the number of another worker, which has not been told of these pushes.
+      if (mode_ == Mode::kSync) caller.through = 0;
+      break;
     case 1: caller.incarnation = AnyInt64(choices); break;
     case 2: caller.boot_id = AnyInt64(choices); break;
     case 3: caller.job = AnyBytes(choices, kMaxJobNameBytes); break;
