@@ -81,7 +81,7 @@ double ArgumentOr(const Arguments& arguments, absl::string_view name, double fal
   return found == arguments.end() ? fallback : found->second;
 }
 
-// Without absl::StrFormat, which ends the program where memory for its text is refused.
+// Not absl::StrFormat, which ends the program if it cannot allocate memory for the text.
 std::string NumberText(double value) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.9g", value);

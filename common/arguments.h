@@ -1,4 +1,4 @@
-// Named numbers that a user writes for an optimizer, a schedule or an initializer.
+// Named numeric arguments that a user gives to an optimizer, a schedule or an initializer.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace cairn {
 
 using Arguments = absl::btree_map<std::string, double>;
 
-// What values an argument takes; all are finite.
+// The values that an argument accepts; all are finite.
 enum class Range {
   kAny,
   kNotNegative,
@@ -29,23 +29,23 @@ struct ArgumentSpec {
   absl::string_view name;
   double default_value;
   Range range;
-  // kRequired has no default. kOptional may be left out and then has no value at all, as Python's
+  // kRequired has no default. kOptional may be omitted and then has no value at all, like Python's
   // None.
   enum Presence { kDefaulted, kRequired, kOptional } presence = kDefaulted;
 };
 
-// kInvalidArgument, naming `owner` ("optimizer 'adam'"): an argument not in `specs` (with the
-// nearest name and all names), one missing, or one out of its range.
+// kInvalidArgument, naming `owner` ("optimizer 'adam'"): an argument that is not in `specs` (the
+// message gives the nearest name and all names), a missing argument, or a value out of range.
 absl::Status CheckArguments(absl::string_view owner, const Arguments& arguments,
                             absl::Span<const ArgumentSpec> specs);
 
-// Adds the defaults of those left out.
+// Adds the default of each omitted argument.
 void AddDefaults(absl::Span<const ArgumentSpec> specs, Arguments* arguments);
 
-// Its value, or `fallback` where it is left out.
+// The value of argument `name`, or `fallback` if it is omitted.
 double ArgumentOr(const Arguments& arguments, absl::string_view name, double fallback);
 
-// "0.001": the shortest text of up to 9 digits.
+// "0.001": the shortest text, with up to 9 significant digits.
 std::string NumberText(double value);
 // "beta_1=0.9, beta_2=0.999".
 std::string ArgumentsText(const Arguments& arguments);

@@ -1,16 +1,16 @@
-// Tells whoever shares threads out that one of them waits, and so leaves its core to others.
+// Tells the scheduler of threads that a thread is about to block, so that another may use its core.
 #pragma once
 
 namespace cairn {
 
-// What a thread that waits may hold meanwhile, and so whether it may be kept waiting longer.
+// What a blocked thread may hold, which decides whether it may be delayed further after its wait.
 enum class WaitFor {
-  kAnything,  // a mutex, a turn, a place in an order: others may need it
-  kPeer,      // a peer's bytes, or its room for ours: memory at most
+  kAnything,  // a mutex, an exclusive slot, a place in a queue: other threads may need it
+  kPeer,      // waiting for a peer to send or receive bytes: the thread holds memory at most
 };
 
-// Told by the thread that waits; Blocks and Unblocks alternate. Unblocks may wait until the thread
-// has a core again, where `what` was a peer.
+// Called by the blocking thread; calls of Blocks and Unblocks alternate. Unblocks(kPeer) may itself
+// wait until the thread may use a core again.
 class BlockingObserver {
  public:
   virtual ~BlockingObserver() = default;
@@ -18,8 +18,8 @@ class BlockingObserver {
   virtual void Unblocks(WaitFor what) = 0;
 };
 
-// While in scope, this thread waits for another thread, a peer or a disk. Nested ones count as one.
-// Costs nothing on a thread without an observer.
+// Marks a scope in which this thread waits for another thread, a peer or a disk. Nested scopes
+// count as one. Costs nothing on a thread without an observer.
 class Blocking {
  public:
   explicit Blocking(WaitFor what = WaitFor::kAnything);
@@ -27,14 +27,14 @@ class Blocking {
   Blocking(const Blocking&) = delete;
   Blocking& operator=(const Blocking&) = delete;
 
-  // Whether anybody wants to know of waits of this thread.
+  // Whether this thread has an observer.
   static bool IsObserved();
 
  private:
   const WaitFor what_;
 };
 
-// While in scope, `observer` is told of this thread's waits. Not nested.
+// While in scope, `observer` is notified of this thread's waits. Not nested.
 class ObservedThread {
  public:
   explicit ObservedThread(BlockingObserver* observer);

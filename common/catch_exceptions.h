@@ -1,6 +1,6 @@
-// Exceptions of users' functions as errors: this project throws none of its own, and an exception
-// that leaves a thread's function ends the process. Programs built with -fno-exceptions may include
-// this header.
+// Turns exceptions of users' functions into errors. This project throws no exceptions, and an
+// exception that leaves a thread's function ends the process. Programs built with -fno-exceptions
+// may include this header.
 #pragma once
 
 #include <optional>
@@ -12,10 +12,10 @@
 
 namespace cairn {
 
-// Calls `fn`. kUnknown where it throws: "`whose` threw: what()".
+// Calls `fn`. kUnknown if `fn` throws: "`whose` threw: what()".
 absl::Status CallCatching(absl::string_view whose, absl::FunctionRef<void()> fn);
 
-// What `fn` returns, an absl::Status or StatusOr; CallCatching's error where it throws.
+// Returns the result of `fn`, an absl::Status or StatusOr, or CallCatching's error if `fn` throws.
 template <typename Fn>
 auto CatchExceptions(absl::string_view whose, const Fn& fn) -> decltype(fn()) {
   std::optional<decltype(fn())> result;

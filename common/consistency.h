@@ -1,4 +1,4 @@
-// How the workers of a job keep together (DESIGN §5).
+// How far apart the steps of a job's workers may be (ps_server/CONSISTENCY.md).
 #pragma once
 
 #include <cstdint>
@@ -7,17 +7,17 @@
 namespace cairn {
 
 enum class ConsistencyMode {
-  kAsync,  // nobody waits
-  kSsp,    // bounded staleness: step t begins when others have finished t - bound - 1
-  kSync,   // the mean of a step's contributions, once
+  kAsync,  // workers never wait for each other
+  kSsp,    // bounded staleness: step t begins when all others have finished t - bound - 1
+  kSync,   // each step applies the mean of its contributions, once
 };
 
 enum class SyncMean { kRows, kContributors };
 
-// What the end of a worker's lease means to the others.
+// How the expiry of a worker's lease affects the other workers.
 enum class WorkerLoss {
-  kContinue,  // it leaves clocks and quorums
-  kFail,      // their calls fail
+  kContinue,  // the lost worker no longer counts in clocks and quorums
+  kFail,      // the other workers' calls fail
 };
 
 // Thread safety: a value.
@@ -31,7 +31,7 @@ struct Consistency {
   bool operator==(const Consistency&) const = default;
 };
 
-// "ssp, staleness_bound_steps 2, on_worker_loss continue": with the job file's words.
+// "ssp, staleness_bound_steps 2, on_worker_loss continue": uses the words of the job file.
 std::string ConsistencyText(const Consistency& consistency);
 
 }  // namespace cairn

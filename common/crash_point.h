@@ -1,16 +1,15 @@
-// Named places at which tests kill a process (SIGKILL) to see what is left. Only the programs that
-// tests build of their own (tests/faults/meson.build) have them: there these sources are compiled
-// again with CAIRN_CRASH_POINTS, and in everything else a point is nothing at all. So a point may
-// stand in the middle of a hot loop, but in no header, whose code programs of both kinds would
-// share.
+// Named places at which tests kill a process (SIGKILL) to examine what is left. Only test programs
+// (tests/faults/meson.build) have crash points: they compile these sources again with
+// CAIRN_CRASH_POINTS. Everywhere else a crash point compiles to nothing, so it may be in a hot
+// loop. It must not be in a header, because both kinds of program would share the header's code.
 #pragma once
 
 #ifdef CAIRN_CRASH_POINTS
 
 namespace cairn {
 
-// Ends the process where the environment's CAIRN_CRASH_AT is "NAME:N" and this is the N-th passage
-// of the point NAME (1, 2, …), counted over all threads. In tests/faults/crash_point.cc.
+// Ends the process if the environment variable CAIRN_CRASH_AT is "NAME:N" and this is the N-th time
+// (1, 2, …) that any thread reaches the point NAME. Defined in tests/faults/crash_point.cc.
 void AtCrashPoint(const char* name);
 
 }  // namespace cairn

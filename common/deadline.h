@@ -1,4 +1,4 @@
-// The moment by which a call must have returned. There is no infinite deadline: every wait ends.
+// The time by which a call must have returned. There is no infinite deadline: every wait ends.
 #pragma once
 
 #include "absl/time/clock.h"
@@ -6,23 +6,24 @@
 
 namespace cairn {
 
-// Time on the monotonic clock, since some moment that is the same all through the process.
+// Time on the monotonic clock, from an origin that is fixed for the whole process.
 absl::Duration MonotonicNow();
 
-// A value type; copies are cheap. Measured on the monotonic clock, so a clock jump moves nothing.
+// A value type; copies are cheap. Uses the monotonic clock, so a clock jump does not move a
+// deadline.
 class Deadline {
  public:
-  // `timeout` from now; negative or zero: already expired.
+  // `timeout` from now; a zero or negative timeout has already expired.
   static Deadline In(absl::Duration timeout);
 
   // Time left; never negative.
   absl::Duration Remaining() const;
   bool Expired() const { return Remaining() <= absl::ZeroDuration(); }
 
-  // The same moment for absl::CondVar and absl::Mutex waits, which take wall-clock times.
+  // The same point in time for absl::CondVar and absl::Mutex, which take wall-clock times.
   absl::Time ToAbslTime() const { return absl::Now() + Remaining(); }
 
-  // The earlier of both.
+  // The earlier of the two.
   static Deadline Earlier(Deadline a, Deadline b) { return a.at_ns_ < b.at_ns_ ? a : b; }
 
  private:

@@ -1,4 +1,4 @@
-// Owns a file descriptor until it is handed on.
+// Owns a file descriptor until it is released.
 #pragma once
 
 #include <unistd.h>
@@ -7,7 +7,7 @@
 
 namespace cairn {
 
-// Thread safety: a value. Below zero: none.
+// Thread safety: a value. A negative number means no descriptor.
 class Descriptor {
  public:
   explicit Descriptor(int fd = -1) : fd_(fd) {}
@@ -17,7 +17,7 @@ class Descriptor {
 
   int get() const { return fd_; }
   int Release() { return std::exchange(fd_, -1); }
-  // Closes the one it has.
+  // Closes the owned descriptor and takes `fd`.
   void Reset(int fd = -1) {
     const int old = std::exchange(fd_, fd);
     if (old >= 0) ::close(old);

@@ -22,8 +22,9 @@ absl::StatusOr<Device> ParseDevice(absl::string_view text) {
       absl::ascii_isdigit(rest[0]) && absl::SimpleAtoi(rest, &index)) {
     return gpu ? Gpu(index) : Cpu(index);
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "device '", text, "' is no device of this process; write cpu:N (logical devices) or gpu:N"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("device '", text,
+                   "' is not a device of this process; write cpu:N (logical devices) or gpu:N"));
 }
 
 }  // namespace cairn

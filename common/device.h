@@ -1,4 +1,4 @@
-// Devices: where a tensor's memory is and a replica computes.
+// Devices: where a tensor's memory is and where a replica computes.
 #pragma once
 
 #include <compare>
@@ -14,7 +14,7 @@ namespace cairn {
 enum class DeviceType : int8_t { kCpu, kGpu };
 
 // One local device. CPU devices are logical: cpu:0, cpu:1, … share the machine's cores, but each
-// replica on one has memory and a thread of its own. gpu:N is the N-th visible GPU.
+// replica on one has its own memory and thread. gpu:N is the N-th visible GPU.
 struct Device {
   DeviceType type = DeviceType::kCpu;
   int32_t index = 0;
@@ -34,9 +34,9 @@ struct Device {
 inline Device Cpu(int32_t index) { return {DeviceType::kCpu, index}; }
 inline Device Gpu(int32_t index) { return {DeviceType::kGpu, index}; }
 
-// Reads "cpu:0", "GPU:1", "/device:CPU:0" or a full name of a local task
-// ("/job:localhost/replica:0/task:0/device:CPU:0"). kInvalidArgument: not a device, or one of
-// another task than localhost:0.
+// Parses "cpu:0", "GPU:1", "/device:CPU:0" or the full name of a local device
+// ("/job:localhost/replica:0/task:0/device:CPU:0"). kInvalidArgument: not a device, or a device of
+// a task other than localhost:0.
 absl::StatusOr<Device> ParseDevice(absl::string_view text);
 
 }  // namespace cairn

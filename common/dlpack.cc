@@ -57,7 +57,7 @@ absl::StatusOr<Shape> ShapeOf(const DLTensor& tensor) {
   return shape;
 }
 
-// No strides at all mean packed, row-major; those of axes of one element mean nothing.
+// Null strides mean packed, row-major. Strides of axes with one element have no meaning.
 absl::Status CheckPacked(const DLTensor& tensor, const Shape& shape, int64_t elements) {
   if (tensor.strides == nullptr || elements == 0) return absl::OkStatus();
   int64_t packed = 1;
@@ -72,7 +72,7 @@ absl::Status CheckPacked(const DLTensor& tensor, const Shape& shape, int64_t ele
   return absl::OkStatus();
 }
 
-// What a consumer of ToDLPack holds.
+// The data behind an exported DLManagedTensor.
 struct Shared {
   Tensor tensor;
   Shape shape;

@@ -1,4 +1,4 @@
-// Tensors shared with other frameworks, without copies, by DLPack (dlpack.readthedocs.io).
+// Shares tensors with other frameworks through DLPack (dlpack.readthedocs.io), without copies.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -8,16 +8,16 @@ struct DLManagedTensor;  // <dlpack/dlpack.h>, of version 0.6 or of any framewor
 
 namespace cairn {
 
-// `tensor`'s memory, held until the consumer calls the result's deleter, from any thread. What one
-// side writes, the other sees: who writes must be alone. cpu:N is DLPack's CPU, gpu:N its CUDA
-// device N; work that a stream of a GPU still does on it is not waited for. kInvalidArgument:
-// texts.
+// Exports the memory of `tensor`, which stays alive until the consumer calls the result's deleter,
+// from any thread. Both sides see each other's writes, so a writer must have exclusive access.
+// cpu:N maps to DLPack's CPU, gpu:N to its CUDA device N. Does not wait for GPU work on the memory
+// that is still running on a stream. kInvalidArgument: a tensor of texts.
 absl::StatusOr<DLManagedTensor*> ToDLPack(const Tensor& tensor);
 
-// `managed`'s memory, whose deleter is called when the last copy of the tensor is gone. Host memory
-// is on cpu:0. It stays the caller's where it is refused: kInvalidArgument: none; a dtype that
-// DType has not, a device that is neither CPU nor CUDA, a shape that is none, elements that are not
-// packed row-major or not aligned to their size.
+// Imports the memory of `managed` and calls its deleter when the last copy of the tensor is
+// destroyed. Host memory becomes cpu:0. On error the caller keeps ownership. kInvalidArgument:
+// `managed` is null; a dtype that DType does not have; a device that is neither CPU nor CUDA; an
+// invalid shape; elements that are not packed row-major or not aligned to their size.
 absl::StatusOr<Tensor> FromDLPack(DLManagedTensor* managed);
 
 }  // namespace cairn

@@ -1,4 +1,4 @@
-// Element types of variables and payloads. Numbers equal those of the wire's DType.
+// Element types of variables and payloads. The numbers equal the wire's DType.
 #pragma once
 
 #include <cstddef>
@@ -21,16 +21,16 @@ enum class DType : int32_t {
 
 // Bytes of one element. `dtype` must be one of the enumerators.
 size_t DTypeBytes(DType dtype);
-// "float32", "bfloat16", …; "dtype 99" is "unknown".
+// "float32", "bfloat16", …; "unknown" for a number that names no dtype.
 absl::string_view DTypeName(DType dtype);
-// kInvalidArgument lists the names allowed.
+// kInvalidArgument lists the allowed names.
 absl::StatusOr<DType> DTypeFromName(absl::string_view name);
 // kInvalidArgument for a number that names no dtype.
 absl::StatusOr<DType> DTypeFromNumber(int32_t number);
 // float32, float64, float16, bfloat16: the types an optimizer can update.
 bool IsFloating(DType dtype);
 
-// IEEE 754 binary16 and bfloat16 as bits. Conversion from float rounds to nearest even, keeps
+// IEEE 754 binary16 and bfloat16 as bits. Conversion from float rounds to nearest even and keeps
 // infinities and NaN; binary16 subnormals are exact.
 uint16_t Float16FromFloat(float value);
 float FloatFromFloat16(uint16_t bits);

@@ -1,4 +1,4 @@
-// Libraries that a program looks for when it first needs them: it starts without them, and where
+// Libraries that a program loads when it first needs them, so that it also starts on machines where
 // they are not installed.
 #pragma once
 
@@ -10,16 +10,16 @@
 namespace cairn {
 
 // A shared library, loaded for the rest of the process.
-// Thread safety: immutable once its functions are found.
+// Thread safety: immutable once its functions have been looked up.
 class DynamicLibrary {
  public:
-  // Loads `file` ("libnccl.so.2") from where the loader looks for libraries. `name` is what its
-  // users call it.
+  // Loads `file` ("libnccl.so.2") from the dynamic loader's search path. `name` is the library's
+  // name in messages.
   DynamicLibrary(const char* name, std::string file);
 
-  // The function `symbol`; null where the library has none, which `status` says.
+  // The function `symbol`, or null if the library does not have it; `status` then says so.
   void* Find(const char* symbol);
-  // kFailedPrecondition: the library, or a function that was looked for, is missing; says what to
+  // kFailedPrecondition: the library or a requested function is missing; the message says what to
   // do.
   const absl::Status& status() const { return status_; }
 
@@ -31,7 +31,7 @@ class DynamicLibrary {
 };
 
 // A function of a library: DynamicFunction<decltype(ncclSend)> send{library, "ncclSend"}.
-// May be called once the library's status is ok.
+// May be called if the library's status is OK.
 template <typename Function>
 class DynamicFunction {
  public:

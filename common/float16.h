@@ -1,4 +1,4 @@
-// The conversions of dtype.h as constant expressions, which GPUs run too.
+// The conversions of dtype.h as constant expressions, which also run on GPUs.
 #pragma once
 
 #include <bit>
@@ -8,7 +8,7 @@ namespace cairn {
 
 constexpr uint16_t EncodeBFloat16(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
-  // A NaN whose payload lies in the lower half must not round to infinity.
+  // A NaN whose payload is in the lower half must not round to infinity.
   const bool is_nan = (bits & 0x7fffffffu) > 0x7f800000u;
   const uint32_t rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
   return static_cast<uint16_t>(is_nan ? (bits >> 16) | 0x40u : rounded >> 16);
@@ -28,7 +28,7 @@ constexpr uint16_t EncodeFloat16(float value) {
   } else if (magnitude >= 0x477ff000u) {
     half = 0x7c00u;  // 65520 and above round to infinity
   } else if (magnitude < 0x38800000u) {
-    // Subnormal: adding 0.5 puts the last kept bit where float32 rounds, to nearest even.
+    // Subnormal: adding 0.5 aligns the last kept bit with float32's rounding, to nearest even.
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
     half = std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(0.5f);
   } else {

@@ -1,5 +1,5 @@
-// Fixed 64-bit hashes: equal on every machine and in every version, because they decide where keys
-// live and what fresh rows hold.
+// Fixed 64-bit hashes, equal on every machine and in every version: they decide the placement of
+// keys and the contents of fresh rows.
 #pragma once
 
 #include <cstdint>

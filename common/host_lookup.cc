@@ -28,7 +28,7 @@ absl::StatusOr<HostAddresses> Resolve(const HostLookup& look_up, const std::stri
   return absl::UnavailableError(absl::StrCat("host name \"", host, "\": ", ::gai_strerror(*error)));
 }
 
-// A lookup under way. Thread safety: every method may be called from several threads at once.
+// A lookup in progress. Thread safety: every method may be called from several threads at once.
 class Pending {
  public:
   void End(absl::StatusOr<HostAddresses> result) {
@@ -37,7 +37,7 @@ class Pending {
     ended_ = true;
     changed_.SignalAll();
   }
-  // nullptr: the deadline has passed.
+  // Null if the deadline has passed.
   const absl::StatusOr<HostAddresses>* Wait(Deadline deadline) {
     const Blocking blocking;
     const absl::MutexLock lock(&mutex_);
@@ -49,11 +49,11 @@ class Pending {
   absl::Mutex mutex_;
   MonotonicCondVar changed_;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
-  // Does not change any more once ended_ is set.
+  // Does not change once ended_ is set.
   absl::StatusOr<HostAddresses> result_ = absl::UnknownError("not looked up yet");
 };
 
-// Lives as long as the process: threads that nobody waits for use it until they end.
+// Lives as long as the process, because threads that no caller waits for use it until they end.
 struct Lookups {
   absl::Mutex mutex;
   std::map<std::pair<std::string, std::string>, std::shared_ptr<Pending>> pending
@@ -105,7 +105,7 @@ absl::StatusOr<HostAddresses> LookUpHost(const std::string& host, const std::str
   if (result != nullptr) return *result;
   return absl::DeadlineExceededError(absl::StrCat(
       "host name \"", host, "\" was not resolved before the deadline: check the machine's name ",
-      "servers, or name the address by its number"));
+      "servers, or give a numeric address"));
 }
 
 }  // namespace cairn

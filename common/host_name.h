@@ -4,7 +4,7 @@
 
 namespace cairn {
 
-// This machine's name, or "localhost" where it has none.
+// This machine's name, or "localhost" if it has none.
 std::string HostName();
 
 }  // namespace cairn

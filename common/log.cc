@@ -31,7 +31,7 @@ bool IsOn(LogLevel level) {
   return now == Target::kGlog || (now == Target::kSink && level >= lowest);
 }
 
-// Of a path; of "../common/log.cc" "log.cc".
+// The file name of a path: "log.cc" for "../common/log.cc".
 const char* BaseName(const char* path) {
   const char* const slash = std::strrchr(path, '/');
   return slash == nullptr ? path : slash + 1;
@@ -77,7 +77,7 @@ void LogToGlog() { target = Target::kGlog; }
 
 LogLine::LogLine(const char* file, int line, LogLevel level)
     : file_(file), line_(line), level_(level) {
-  // What nobody takes is not formatted.
+  // Skip formatting of messages that are discarded.
   if (!IsOn(level)) stream_.setstate(std::ios::badbit);
 }
 

@@ -1,6 +1,6 @@
-// LOG, LOG_IF and LOG_EVERY_T for all code that is part of the library, in place of glog's: what
-// they write goes to the program's sink (log_sink.h), or, in Cairn's own programs, to glog. CHECK
-// and LOG(FATAL), which end the process, are glog's.
+// LOG, LOG_IF and LOG_EVERY_T for all code of the library, in place of glog's. Messages go to the
+// program's sink (log_sink.h) or, in Cairn's own programs, to glog. CHECK and LOG(FATAL), which end
+// the process, are glog's.
 #pragma once
 
 #include <atomic>
@@ -14,10 +14,10 @@
 
 namespace cairn {
 
-// From now on messages go to glog, in place of a sink: called by the programs' main().
+// Sends all further messages to glog instead of a sink. Called by the programs' main().
 void LogToGlog();
 
-// One message, delivered when it is destroyed.
+// One message, delivered by the destructor.
 class LogLine {
  public:
   LogLine(const char* file, int line, LogLevel level);
@@ -34,8 +34,8 @@ class LogLine {
   std::ostringstream stream_;
 };
 
-// Whether `period` has passed since the last call with this `last_ns` that returned true; the first
-// one does. Thread safe.
+// Whether `period` has passed since the last call with this `last_ns` that returned true; true on
+// the first call. Thread safe.
 bool LogIsDue(std::atomic<int64_t>* last_ns, absl::Duration period);
 
 }  // namespace cairn
@@ -47,7 +47,7 @@ bool LogIsDue(std::atomic<int64_t>* last_ns, absl::Duration period);
 #define CAIRN_LOG_WARNING ::cairn::LogLine(__FILE__, __LINE__, ::cairn::LogLevel::kWarning)
 #define CAIRN_LOG_ERROR ::cairn::LogLine(__FILE__, __LINE__, ::cairn::LogLevel::kError)
 #define CAIRN_LOG_FATAL ::google::LogMessageFatal(__FILE__, __LINE__)
-// At most one message every `seconds` from this place.
+// Logs at most one message every `seconds` from this place.
 #define LOG_EVERY_T(severity, seconds)                                \
   if (static std::atomic<int64_t> cairn_last_ns = INT64_MIN;          \
       !::cairn::LogIsDue(&cairn_last_ns, ::absl::Seconds(seconds))) { \

@@ -8,7 +8,7 @@
 namespace cairn {
 namespace {
 
-// Beyond it steady_clock's arithmetic could overflow; waiters look again then.
+// Above this limit steady_clock's arithmetic could overflow. Waiters check their condition again.
 constexpr absl::Duration kLongestWait = absl::Hours(1);
 
 }  // namespace
@@ -17,7 +17,8 @@ void MonotonicCondVar::WaitUntil(absl::Mutex* mutex, Deadline deadline) {
   const absl::Duration timeout = std::min(deadline.Remaining(), kLongestWait);
   {
     const Blocking blocking;
-    // Taken before `mutex` is given up: a signal after that finds this thread waiting.
+    // Acquired before `mutex` is released, so that a signal after the release finds this thread
+    // waiting.
     std::unique_lock<std::mutex> lock(inner_);
     mutex->Unlock();
     signaled_.wait_for(lock, absl::ToChronoNanoseconds(timeout));

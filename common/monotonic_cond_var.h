@@ -1,6 +1,6 @@
-// Timed waits that a jump of the wall clock neither ends nor prolongs. absl::CondVar, absl::Mutex
-// and absl::Notification turn a timeout into a wall-clock time and wait for that: a clock set back
-// by a day in the middle of a wait of a second makes it a day.
+// Timed waits that a jump of the wall clock neither shortens nor prolongs. absl::CondVar,
+// absl::Mutex and absl::Notification convert a timeout to a wall-clock time and wait for that: if
+// the clock is set back by a day during a one-second wait, the wait takes a day.
 #pragma once
 
 #include <condition_variable>
@@ -14,13 +14,13 @@
 namespace cairn {
 
 // A condition variable for an absl::Mutex. Thread safety: every method may be called from several
-// threads at once; destroyed when nobody waits any more.
+// threads at once. Destroy it only when no thread waits.
 class MonotonicCondVar {
  public:
-  // Gives `mutex`, which is held, up, and holds it again when it returns: after a signal, once
-  // `deadline` has passed, or for no reason. Callers look at their condition again.
+  // Releases `mutex`, which the caller holds, and acquires it again before it returns: after a
+  // signal, when `deadline` has passed, or spuriously. Callers must check their condition again.
   void WaitUntil(absl::Mutex* mutex, Deadline deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
-  // Of those that wait for a condition which was changed under their mutex before.
+  // Wakes all waiting threads. Change the condition under their mutex before the call.
   void SignalAll();
 
  private:
@@ -28,13 +28,13 @@ class MonotonicCondVar {
   std::condition_variable signaled_;
 };
 
-// Says once that something is to end. Thread safety: every method may be called from several
+// Signals once that something must stop. Thread safety: every method may be called from several
 // threads at once.
 class StopFlag {
  public:
   void Stop();
   bool stopped() const;
-  // True: stopped, at the latest after `timeout`.
+  // Waits for up to `timeout`. True if stopped.
   bool WaitFor(absl::Duration timeout);
 
  private:

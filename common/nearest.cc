@@ -10,7 +10,7 @@
 namespace cairn {
 namespace {
 
-// Longer names are compared by their first bytes: a table of 256 x 256 is enough for any option.
+// Longer names are compared by their first bytes; a table of 256 x 256 suffices for any option.
 constexpr size_t kMaxCompared = 256;
 
 // Optimal string alignment distance: insert, delete, replace, swap of two neighbours.

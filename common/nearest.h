@@ -1,4 +1,4 @@
-// Which known name a misspelt one was probably meant to be.
+// Finds the known name that a misspelt name was probably meant to be.
 #pragma once
 
 #include <string>
@@ -9,14 +9,13 @@
 namespace cairn {
 
 // The candidate with the smallest edit distance (insert, delete, replace, swap of neighbours; case
-// ignored), or "" where the best is farther than a third of the longer name. Ties: the first.
+// ignored), or "" if that distance exceeds a third of the longer name. Ties: the first candidate.
 std::string Nearest(absl::string_view name, absl::Span<const absl::string_view> candidates);
 
 // " (did you mean 'x'?)" or "".
 std::string DidYouMean(absl::string_view name, absl::Span<const absl::string_view> candidates);
 
-// `name` in single quotes, cut after its first 60 bytes, for messages about names that are not
-// known.
+// `name` in single quotes, cut after its first 60 bytes, for messages about unknown names.
 std::string QuotedName(absl::string_view name);
 
 }  // namespace cairn

@@ -1,4 +1,4 @@
-// From a dtype to the C++ type of its elements.
+// Maps a dtype to the C++ type of its elements.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace cairn {
 
-// float16 and bfloat16: bits, for which C++20 has no arithmetic.
+// True for float16 and bfloat16, which are stored as bits because C++20 has no arithmetic for them.
 inline bool Is16Bit(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
 
-// Calls `use` with a zero of the C++ type of `dtype`, which is none of the 16-bit types.
+// Calls `use` with a zero of the C++ type of `dtype`, which must not be a 16-bit type.
 template <typename Use>
 void WithNumericType(DType dtype, const Use& use) {
   switch (dtype) {

@@ -8,8 +8,8 @@
 namespace cairn {
 namespace {
 
-// Bytes of the control character at the begin of `text`: 0, 1, or 2 for U+0080 … U+009F, which
-// begin commands in terminals as ESC does.
+// Length in bytes of the control character at the start of `text`: 0 if there is none, 1, or 2 for
+// U+0080 … U+009F, which begin terminal commands as ESC does.
 size_t ControlBytes(absl::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   if (absl::ascii_iscntrl(byte(0))) return 1;

@@ -1,4 +1,4 @@
-// Text of others that goes to logs and terminals.
+// Makes foreign text safe for logs and terminals.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace cairn {
 
-// `text` in one line without control characters, with which its author could forge lines of a log
-// or command a terminal: tabs and ends of lines become spaces, others "\x1b". UTF-8 stays.
+// `text` on one line without control characters, which could forge log lines or send commands to a
+// terminal. Tabs and line ends become spaces, other control characters "\x1b". UTF-8 is kept.
 std::string PrintableText(absl::string_view text);
 
-// The first control character of `text`, as PrintableText would show it; empty: there is none.
+// The first control character of `text`, as PrintableText would show it; empty if there is none.
 std::string FirstControlOf(absl::string_view text);
 
 }  // namespace cairn

@@ -18,7 +18,7 @@ constexpr int kFailed = 1;
 const char* program_name = "";
 
 void OpenStandardFiles() {
-  // Ascending: open takes the lowest number that is free.
+  // Ascending, because open takes the lowest free number.
   for (const int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(file, F_GETFD) < 0) {
       [[maybe_unused]] const int opened =
@@ -28,15 +28,16 @@ void OpenStandardFiles() {
 }
 
 [[noreturn]] void EndForWant(const char* why) {
-  std::fprintf(stderr,
-               "%s: no memory or thread is left for what was to be done (%s): see what limits them "
-               "(ulimit -v and -u, the container's or unit's limits), or give it less to do\n",
-               program_name, why);
+  std::fprintf(
+      stderr,
+      "%s: out of memory or threads (%s): raise their limits (ulimit -v and -u, the container's "
+      "or unit's limits), or reduce the load\n",
+      program_name, why);
   _exit(kFailed);
 }
 
 void SayUncaught(const char* what) {
-  std::fprintf(stderr, "%s: ended by an exception that nobody caught: %s\n", program_name, what);
+  std::fprintf(stderr, "%s: ended by an uncaught exception: %s\n", program_name, what);
 }
 
 [[noreturn]] void OnTerminate() {
@@ -51,7 +52,7 @@ void SayUncaught(const char* what) {
   } catch (const std::exception& error) {
     SayUncaught(error.what());
   } catch (...) {
-    SayUncaught("of a type of its own");
+    SayUncaught("of an unknown type");
   }
   std::abort();
 }

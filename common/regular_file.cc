@@ -16,7 +16,7 @@
 namespace cairn {
 namespace {
 
-// A file that says it is empty may be one of /proc.
+// A file of size 0 may be one of /proc, which has contents.
 constexpr int64_t kFirstReadBytes = 4096;
 
 absl::Status Failed(int error, absl::string_view what, const std::string& path) {
@@ -46,7 +46,8 @@ absl::Status CheckType(const struct stat& found, const std::string& path) {
 
 absl::StatusOr<RegularFile> OpenRegularFile(const std::string& path) {
   struct stat found = {};
-  // Opening a device may act on it, so look first; and again, for the path may have changed.
+  // Opening a device may have effects, so check the type first, and again afterwards, because the
+  // path may have changed in between.
   if (::stat(path.c_str(), &found) != 0) return Failed(errno, "open", path);
   RETURN_IF_ERROR(CheckType(found, path));
   Descriptor fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
@@ -59,7 +60,7 @@ absl::StatusOr<std::string> ReadRegularFile(const std::string& path, int64_t max
   ASSIGN_OR_RETURN(const RegularFile file, OpenRegularFile(path));
   std::string text;
   size_t size = 0;
-  // One byte beyond the limit tells that there are more.
+  // One byte beyond the limit shows that the file is too long.
   const auto most = static_cast<size_t>(max_bytes) + 1;
   while (size < most) {
     const auto wanted = static_cast<size_t>(std::max(file.bytes + 1, kFirstReadBytes));

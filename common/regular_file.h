@@ -1,5 +1,5 @@
-// Opens files at paths that callers or other files name, so that a FIFO, a device or an endless
-// file in their place is an error instead of a read that never ends.
+// Opens files whose paths come from callers or from other files. A FIFO, a device or an endless
+// file at such a path is an error instead of a read that never ends.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,16 @@ namespace cairn {
 
 struct RegularFile {
   Descriptor fd;
-  int64_t bytes = 0;  // when it was opened
+  int64_t bytes = 0;  // at the time of opening
 };
 
-// Opens `path`, or the file that a link there names, for reading. kFailedPrecondition: something
-// else is there; names its type. kNotFound, kPermissionDenied, kUnavailable: the system's error.
+// Opens `path`, or the file that a link there points to, for reading. kFailedPrecondition: `path`
+// is not a regular file; names its type. kNotFound, kPermissionDenied, kUnavailable: the system's
+// error.
 absl::StatusOr<RegularFile> OpenRegularFile(const std::string& path);
 
-// The bytes of the file at `path`. kOutOfRange: more than `max_bytes`; at most that much is read.
-// Else as OpenRegularFile.
+// The contents of the file at `path`. kOutOfRange: the file has more than `max_bytes`; no more than
+// one byte beyond that is read. Other errors as for OpenRegularFile.
 absl::StatusOr<std::string> ReadRegularFile(const std::string& path, int64_t max_bytes);
 
 }  // namespace cairn

@@ -6,9 +6,9 @@
 
 namespace cairn {
 
-// Unlocks a mutex, which the caller holds, and locks it again at the end of the scope, also when an
-// exception leaves it: so the MutexLock around it always finds the mutex locked. State that says
-// what happens meanwhile (`running_`) needs a cleanup of its own, made before this.
+// Unlocks a mutex that the caller holds and locks it again at the end of the scope, also on an
+// exception, so that the enclosing MutexLock always finds the mutex locked. State that describes
+// the unlocked section (`running_`) needs a separate cleanup, created before this object.
 class ABSL_SCOPED_LOCKABLE ScopedUnlock {
  public:
   explicit ScopedUnlock(absl::Mutex* mutex) ABSL_UNLOCK_FUNCTION(mutex) : mutex_(*mutex) {

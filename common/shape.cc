@@ -7,8 +7,9 @@
 namespace cairn {
 
 absl::StatusOr<int64_t> ElementCount(absl::Span<const int64_t> shape) {
-  constexpr int64_t kMaxElements = int64_t{1} << 53;  // beyond it a double cannot count
-  // An extent of 0 does not excuse the others: rows, and elements of a row, are counted one by one.
+  constexpr int64_t kMaxElements = int64_t{1} << 53;  // above it a double cannot count
+  // Other extents are checked even if one is 0, because rows and row elements are also counted
+  // separately.
   int64_t count = 1;
   bool empty = false;
   for (const int64_t extent : shape) {
@@ -22,7 +23,7 @@ absl::StatusOr<int64_t> ElementCount(absl::Span<const int64_t> shape) {
     }
     if (count > kMaxElements / extent) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "shape ", ShapeText(shape), " has more than 2^53 elements (extents of 0 left out)"));
+          "shape ", ShapeText(shape), " has more than 2^53 elements (ignoring extents of 0)"));
     }
     count *= extent;
   }

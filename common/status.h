@@ -13,7 +13,7 @@ namespace cairn {
 // `status` with `context` and ": " in front of its message; OK stays OK. Payloads are kept.
 absl::Status Annotate(const absl::Status& status, absl::string_view context);
 
-// "Invalid argument", "Not found", …: the code's name for people. Never empty.
+// "Invalid argument", "Not found", …: the code's name for messages. Never empty.
 absl::string_view CodeName(absl::StatusCode code);
 
 }  // namespace cairn

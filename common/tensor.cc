@@ -43,7 +43,7 @@ Tensor Tensor::Wrap(DType dtype, Shape shape, Device device, std::shared_ptr<voi
 }
 
 Tensor Tensor::Uninitialized(DType dtype, Shape shape, Device device) {
-  CHECK(device.is_cpu()) << "memory of " << device.text() << " is not the host's: use NewTensor";
+  CHECK(device.is_cpu()) << "memory of " << device.text() << " is not host memory: use NewTensor";
   std::shared_ptr<void> owner =
       Allocate(static_cast<size_t>(CheckedCount(shape)) * DTypeBytes(dtype));
   void* data = owner.get();

@@ -1,4 +1,4 @@
-// Arrays in the memory of one device: what replicas compute with, and datasets yield.
+// Arrays in the memory of one device: replicas compute with them, datasets yield them.
 #pragma once
 
 #include <cstddef>
@@ -27,16 +27,17 @@ constexpr DType DTypeOf() {
 }
 
 // A row-major array of numbers or texts. Copies of a Tensor share its memory, which lives as long
-// as one of them; what one writes, all see. A tensor of texts has no dtype and lives on a CPU.
+// as any of them; a write through one copy is visible through all. A tensor of texts has no dtype
+// and lives on a CPU.
 //
-// Thread safety: const methods may be called from several threads at once; writers of one memory
-// must be alone.
+// Thread safety: const methods may be called from several threads at once; a writer needs exclusive
+// access to the memory.
 class Tensor {
  public:
   // No elements: float32 of shape [0] on cpu:0.
   Tensor();
 
-  // Numbers, not initialized. `shape` must be valid (ElementCount); `device` must be a CPU. Memory
+  // Uninitialized numbers. `shape` must be valid (ElementCount); `device` must be a CPU. The memory
   // is aligned to 64 bytes.
   static Tensor Uninitialized(DType dtype, Shape shape, Device device = Cpu(0));
   static Tensor Zeros(DType dtype, Shape shape, Device device = Cpu(0));
@@ -46,7 +47,7 @@ class Tensor {
   static Tensor Scalar(T value) {
     return Of<T>({}, {&value, 1});
   }
-  // A copy of `values`, which must be as many as `shape` has elements.
+  // A copy of `values`, whose count must be the number of elements of `shape`.
   template <typename T>
   static Tensor Of(Shape shape, absl::Span<const std::type_identity_t<T>> values) {
     return Copy(DTypeOf<T>(), std::move(shape), values.data(), values.size());
@@ -56,12 +57,12 @@ class Tensor {
     return Of<T>({static_cast<int64_t>(values.size())}, values);
   }
   static Tensor Texts(Shape shape, std::vector<std::string> texts);
-  // Memory that somebody else owns, on any device; `owner` keeps it until the last copy is gone.
+  // Wraps foreign memory on any device; `owner` keeps it alive until the last copy is destroyed.
   static Tensor Wrap(DType dtype, Shape shape, Device device, std::shared_ptr<void> owner,
                      void* data);
 
   bool is_text() const { return memory_->text; }
-  DType dtype() const;  // of numbers alone
+  DType dtype() const;  // not for a tensor of texts
   const Shape& shape() const { return shape_; }
   int64_t rank() const { return static_cast<int64_t>(shape_.size()); }
   int64_t elements() const { return elements_; }
@@ -70,7 +71,7 @@ class Tensor {
 
   const void* data() const { return memory_->data; }
   void* mutable_data() { return memory_->data; }
-  // `T` must be the type of dtype(), and the memory host memory.
+  // `T` must be the type of dtype(), and the memory must be host memory.
   template <typename T>
   absl::Span<const T> values() const {
     CheckType(DTypeOf<T>());
@@ -83,13 +84,13 @@ class Tensor {
   }
   absl::Span<const std::string> texts() const { return memory_->texts; }
 
-  // Whether both are copies of one Tensor: the same memory, seen in the same shape.
+  // Whether both are copies of one Tensor, with the same memory and the same shape.
   bool IsSameAs(const Tensor& other) const {
     return memory_ == other.memory_ && shape_ == other.shape_;
   }
-  // The same memory in another shape of as many elements.
+  // The same memory with another shape that has the same number of elements.
   Tensor Reshaped(Shape shape) const;
-  // A copy with memory of its own on `device` (CPUs alone).
+  // A copy with separate memory on `device`, which must be a CPU.
   Tensor CopyTo(Device device) const;
   Tensor Copy() const { return CopyTo(device()); }
 

@@ -1,4 +1,4 @@
-// Times as messages show them.
+// Text forms of times and durations for messages.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace cairn {
 
-// "1m2.345s": to the millisecond.
+// "1m2.345s": rounded to milliseconds.
 std::string DurationText(absl::Duration duration);
-// "14:02:59" of the local day.
+// "14:02:59", in local time.
 std::string TimeOfDayText(absl::Time time);
 // "2026-11-22 14:02:59 UTC".
 std::string UtcText(absl::Time time);

@@ -1,6 +1,7 @@
-// Tells ThreadSanitizer what absl::Mutex and absl::CondVar do. The packaged Abseil is not built
-// with it, so without this every mutex would look like none. Only builds with -Db_sanitize=thread
-// compile this file; the linker's --wrap (common/meson.build) sends the calls of our objects here.
+// Reports the operations of absl::Mutex and absl::CondVar to ThreadSanitizer. The packaged Abseil
+// is built without it, so ThreadSanitizer would not see that these mutexes lock anything. Only
+// builds with -Db_sanitize=thread compile this file. The linker's --wrap (common/meson.build)
+// redirects the calls of our objects to it.
 #include <sanitizer/tsan_interface.h>
 
 #include "absl/synchronization/mutex.h"
@@ -38,7 +39,7 @@ namespace {
 
 constexpr unsigned kExclusive = 0;
 
-// A wait gives the mutex up and takes it again.
+// A wait releases the mutex and acquires it again.
 class WhileWaiting {
  public:
   explicit WhileWaiting(absl::Mutex* mutex) : mutex_(mutex) {

@@ -29,16 +29,16 @@ HWY_EXPORT(FromBFloats);
 HWY_EXPORT(ToBytes);
 HWY_EXPORT(FromBytes);
 
-constexpr int64_t kNarrow = 8;           // values of a row that a scale of its own would outweigh
-constexpr int64_t kValuesOfAScale = 64;  // of rows that are narrow
+constexpr int64_t kNarrow = 8;           // narrower rows share a scale; 4 bytes a row would be more
+constexpr int64_t kValuesOfAScale = 64;  // at least, for narrow rows
 
 int64_t Scales(int64_t rows, int64_t width) {
-  if (width == 0) return 0;  // rows without values
+  if (width == 0) return 0;  // the rows have no values
   const int64_t shared = ScaledRows(width);
   return (rows + shared - 1) / shared;
 }
 
-// The values of each scale in turn: fn(scale's index, first value, values).
+// For each scale: fn(index of the scale, index of its first value, number of its values).
 template <typename Fn>
 void ForEachScale(int64_t rows, int64_t width, const Fn& fn) {
   const int64_t values = rows * width, step = ScaledRows(width) * width;
@@ -66,21 +66,21 @@ void DecodeInt8(const std::byte* in, int64_t rows, int64_t width, float* out) {
   });
 }
 
-// Compares as the value without its sign does.
+// The value's bits without the sign; they compare as the value's magnitude does.
 uint32_t SizeOf(float value) { return absl::bit_cast<uint32_t>(value) & 0x7fffffff; }
 
 struct SmallestKept {
   uint32_t size = 0;  // SizeOf the smallest of the `kept` largest values
-  int64_t ties = 0;   // how many of that size are among them
+  int64_t ties = 0;   // how many of the kept values have that size
 };
 
-// Sizes are counted by their first bits; those that share them with the one looked for are sorted.
+// Counts sizes by their leading bits, then sorts only the sizes that share them with the result.
 SmallestKept FindSmallest(absl::Span<const float> values, int64_t kept) {
   constexpr int kShift = 20;
   std::array<int64_t, size_t{1} << (31 - kShift)> counts{};
   for (const float value : values) ++counts[SizeOf(value) >> kShift];
   size_t bits = counts.size() - 1;
-  int64_t rank = kept;  // among those with these bits, from the largest, 1 being the first
+  int64_t rank = kept;  // rank of the result among sizes with these bits; 1 is the largest
   while (counts[bits] < rank) rank -= counts[bits--];
   std::vector<uint32_t> sizes;
   sizes.reserve(static_cast<size_t>(counts[bits]));

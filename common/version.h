@@ -1,4 +1,4 @@
-// The version of a program: what --version prints.
+// The version of a program, as printed by --version.
 #pragma once
 
 #include <string>
@@ -7,7 +7,8 @@
 
 namespace cairn {
 
-// Two programs can talk, open a data directory or read a checkpoint when these are equal.
+// Programs can communicate, open a data directory or read a checkpoint if the respective number is
+// equal.
 inline constexpr int kWireProtocol = 1;      // PROTOCOL_VERSION of thrift/cairn.thrift
 inline constexpr int kStoreFormat = 1;       // kFormatVersion of storage/record.h
 inline constexpr int kCheckpointFormat = 1;  // CheckpointManifest::kFormat
@@ -21,10 +22,11 @@ struct Version {
 
 Version ProgramVersion();
 
-// Four lines: the program with its version, how it was built, and the formats above.
+// Four lines: the program and its version, the revision, how it was built, and the formats above.
 std::string VersionText(absl::string_view program);
 
-// Writes VersionText(program) to stdout. The program's exit status: 0, or 1 if that fails.
+// Writes VersionText(program) to stdout. Returns the program's exit status: 0, or 1 if writing
+// fails.
 int PrintVersion(absl::string_view program);
 
 }  // namespace cairn

@@ -4,8 +4,8 @@
 
 namespace cairn {
 
-// Writes `bytes` to a file, pipe or terminal, in as many calls as that takes. False: errno says
-// why, and some of them may be written.
+// Writes all of `bytes` to a file, pipe or terminal, in as many write calls as needed. Returns
+// false on error: errno has the reason, and some bytes may have been written.
 bool WriteAll(int file, absl::string_view bytes);
 
 }  // namespace cairn

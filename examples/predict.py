@@ -8,8 +8,10 @@ Criteo's (wide_deep, dlrm, mlp). The export knows the rest; --model, --loss and 
 exports of cairnctl without --job. USE_ELSEWHERE.md explains every formula.
 """
 import argparse
+import gzip
 import json
 import re
+import signal
 import zipfile
 
 import numpy as np
@@ -118,9 +120,14 @@ class Export:
         return x
 
 
+def open_rows(path, mode="rt"):
+    encoding = None if "b" in mode else "ascii"
+    return (gzip.open if path.endswith(".gz") else open)(path, mode, encoding=encoding)
+
+
 def read_libsvm(path, features):
     rows = []
-    with open(path, encoding="ascii") as lines:
+    with open_rows(path) as lines:
         for line in lines:
             row = np.zeros(features, np.float32)
             for pair in line.split("#")[0].split()[1:]:
@@ -133,7 +140,7 @@ def read_libsvm(path, features):
 def read_criteo(path, buckets):
     """Numbers [rows, 13] and keys, one array a column."""
     numbers, keys = [], [[] for _ in range(26)]
-    with open(path, "rb") as lines:
+    with open_rows(path, "rb") as lines:
         for line in lines:
             line = line.rstrip(b"\r\n")
             cells = line.split(b"\t" if b"\t" in line else b",")
@@ -150,7 +157,7 @@ def read_criteo(path, buckets):
 
 
 def read_ratings(path):
-    with open(path, encoding="ascii") as lines:
+    with open_rows(path) as lines:
         pairs = [re.split(r"::|[,\t]", line)[:2] for line in lines]
     return np.array([p for p in pairs if p[0].strip().isdigit()], np.int64).T
 
@@ -199,6 +206,7 @@ def predict(export, path, model=None, loss=None, buckets=None):
 
 
 def main():
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` ends the program without a traceback
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("export")
     parser.add_argument("data")

@@ -25,13 +25,13 @@ namespace {
 constexpr char kList[] = "FILES";
 constexpr char kMarker[] = "CAIRN";
 constexpr char kDatabase[] = "db";
-constexpr char kStaging[] = "db.tmp";  // RocksDB's, while it copies
-// A line has some 50 bytes, and a store of a terabyte some 20,000 files.
+constexpr char kStaging[] = "db.tmp";  // RocksDB's, during the copy
+// A line takes some 50 bytes, and a store of a terabyte has some 20,000 files.
 constexpr int64_t kMaxListBytes = 16 << 20;
 
 bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 
-// RocksDB's files, as its file-naming has them; a copy has no others.
+// RocksDB's files, by its naming rules; a copy has no others.
 bool IsDatabaseFile(absl::string_view name) {
   return name == "CURRENT" || name == "IDENTITY" || name == "LOCK" ||
          absl::StartsWith(name, "MANIFEST-") || absl::StartsWith(name, "OPTIONS-") ||
@@ -50,7 +50,7 @@ struct PartContents {
   std::vector<std::string> folders;  // inside the part
 };
 
-// Everything in `part`. kFailedPrecondition: some of it is not of a checkpoint.
+// Lists everything in `part`. kFailedPrecondition: some of it does not belong to a checkpoint.
 absl::StatusOr<PartContents> ListPart(const std::string& part) {
   PartContents contents;
   ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(part));
@@ -184,13 +184,13 @@ absl::Status DropCheckpointPart(absl::string_view directory, absl::string_view n
   const std::string unfinished = part + ".part";
   if (Exists(unfinished)) RETURN_IF_ERROR(RemoveUnfinished(unfinished));
   if (Exists(part)) {
-    // A data directory may have such a name too; it has no list of files.
+    // A data directory may have such a name too, but it has no list of files.
     if (!Exists(absl::StrCat(part, "/", kList))) {
       return absl::FailedPreconditionError(absl::StrCat(
           part, " has no file ", kList, ", so no checkpoint made it; nothing was deleted"));
     }
     RETURN_IF_ERROR(ListPart(part).status());
-    // What is deleted half-way must not look finished.
+    // A half-deleted part must not look finished.
     if (std::rename(part.c_str(), unfinished.c_str()) != 0) {
       return ErrnoStatus(errno, absl::StrCat("rename ", part));
     }

@@ -3,9 +3,9 @@
 //   DIR/NAME/ps-2/CAIRN, db/   a store folder (storage/directory.h), copied from server 2's
 //   DIR/NAME/ps-2/FILES        "XXH3 (db/000012.sst) = 0123456789abcdef" for each of its files:
 //                              `cd DIR/NAME/ps-2; xxhsum -c FILES` verifies them
-//   DIR/NAME/ps-2.part/        while it is made, or deleted
+//   DIR/NAME/ps-2.part/        while the part is being written or deleted
 //
-// Thread safety: functions; one call at a time for a part.
+// Thread safety: only one call at a time for a part.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@
 
 namespace cairn {
 
-// A file of a part, by its path inside it: "db/CURRENT".
+// A file of a part, named by its path inside the part: "db/CURRENT".
 struct PartFileSum {
   std::string name;
   int64_t bytes = 0;
@@ -32,21 +32,22 @@ struct PartFileSum {
 std::string CheckpointPartPath(absl::string_view directory, absl::string_view name,
                                int32_t server_index);
 
-// Copies `store` to the part's path, whole or not at all, and durably; a part that is there already
-// is left as it is. Returns its files. DIR is made where its parent is there. kNotFound: it is not.
-// kFailedPrecondition: something else stands in the way. Else as StripeStore::Checkpoint.
+// Copies `store` to the part's path, durably, and completely or not at all. A part that exists
+// already is left unchanged. Returns the part's files. Creates DIR if its parent exists; kNotFound
+// otherwise. kFailedPrecondition: another file is in the way. Other errors as
+// StripeStore::Checkpoint.
 absl::StatusOr<std::vector<PartFileSum>> WriteCheckpointPart(StripeStore& store,
                                                              absl::string_view directory,
                                                              absl::string_view name,
                                                              int32_t server_index);
 
-// Deletes the part, finished or not, and DIR/NAME where that is empty then. OK where there is none.
-// kFailedPrecondition: there are files in it that no checkpoint has; nothing is deleted.
+// Deletes the part, finished or not, and DIR/NAME if it is empty then. OK if there is no part.
+// kFailedPrecondition: the part has files that do not belong to a checkpoint; nothing is deleted.
 absl::Status DropCheckpointPart(absl::string_view directory, absl::string_view name,
                                 int32_t server_index);
 
-// kDataLoss: the file is not what it was: its size, or both checksums. kNotFound: it is missing.
-// kFailedPrecondition: it is no regular file. kCancelled: as ChecksumOfFile.
+// kDataLoss: the file has changed; the message has its size, or both checksums. kNotFound: it is
+// missing. kFailedPrecondition: not a regular file. kCancelled: as ChecksumOfFile.
 absl::Status VerifyPartFile(const std::string& part, const PartFileSum& file,
                             const std::atomic<bool>* cancelled = nullptr);
 

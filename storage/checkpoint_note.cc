@@ -34,7 +34,7 @@ std::vector<std::string> ReadNote(const std::string& directory) {
   return lines;
 }
 
-// The checkpoint below `directory` whose manifest is the newest, and when that was written.
+// The checkpoint below `directory` with the newest manifest, and the manifest's time.
 std::pair<timespec, std::string> Newest(const std::string& directory) {
   std::pair<timespec, std::string> newest;
   const auto names = ListFolder(directory);
@@ -42,8 +42,7 @@ std::pair<timespec, std::string> Newest(const std::string& directory) {
   for (const std::string& name : *names) {
     const std::string folder = absl::StrCat(directory, "/", name);
     struct stat manifest {};
-    // The name is the worker's (worker/trainer/checkpoints/checkpoint_manifest.h), which writes it
-    // last.
+    // The worker (worker/trainer/checkpoints/checkpoint_manifest.h) writes this file last.
     if (stat(absl::StrCat(folder, "/MANIFEST.json").c_str(), &manifest) != 0) continue;
     const timespec& at = manifest.st_mtim;
     const timespec& best = newest.first;

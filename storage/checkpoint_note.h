@@ -1,5 +1,5 @@
-// Where a store's checkpoints went, kept beside it for the day on which one of its files is
-// damaged.
+// Records where a store's checkpoints are, beside the store, for the case that one of its files
+// becomes corrupt.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace cairn {
 
-// Notes in DIR/CHECKPOINTS, a line a directory, that checkpoints are written to
-// `checkpoint_directory` (absolute). The last one noted is the last line.
+// Records in DIR/CHECKPOINTS, one line for each directory, that checkpoints are written to
+// `checkpoint_directory` (absolute). The most recent one is the last line.
 absl::Status NoteCheckpoints(const std::string& directory, absl::string_view checkpoint_directory);
 
-// How to go on from a checkpoint where the store in `directory` is damaged: names the newest
-// finished checkpoint that can be seen from here, else where they were written to. One sentence,
-// without a full stop.
+// How to continue from a checkpoint if the store in `directory` is corrupt. Names the newest
+// finished checkpoint that this machine can see, or else the directory of the checkpoints. One
+// sentence, without a full stop.
 std::string RestoreAdvice(const std::string& directory);
 
 }  // namespace cairn

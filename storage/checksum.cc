@@ -1,7 +1,6 @@
 #include "storage/checksum.h"
 
-// The state is a public struct only for programs that link this version: it lives on the stack
-// here.
+// The state's struct is public only for programs that link this version; here it is on the stack.
 #define XXH_STATIC_LINKING_ONLY
 #include <unistd.h>
 #include <xxhash.h>
@@ -38,7 +37,7 @@ absl::StatusOr<FileSum> ChecksumOfFile(const std::string& path,
   XXH3_INITSTATE(&state);
   XXH3_64bits_reset(&state);
   FileSum sum;
-  // No further than the size it was opened with: a file that grows is not read for ever.
+  // Reads no further than the size at opening, so that reading a growing file ends.
   while (sum.bytes < file.bytes) {
     if (cancelled != nullptr && cancelled->load(std::memory_order_relaxed)) {
       return absl::CancelledError(absl::StrCat("reading ", path, " was cancelled"));

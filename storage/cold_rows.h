@@ -1,4 +1,4 @@
-// Rows of a table that are on disk alone: how they are asked for, and what comes back.
+// Requests and results for rows of a table that are only on disk.
 #pragma once
 
 #include <algorithm>
@@ -29,14 +29,14 @@ struct ColdKey {
   int64_t key = 0;
 
   bool operator==(const ColdKey&) const = default;
-  // The order of their records on disk.
+  // The order of the records on disk.
   friend bool operator<(const ColdKey& a, const ColdKey& b) {
     return std::tie(a.id.variable, a.id.shard, a.id.stripe, a.key) <
            std::tie(b.id.variable, b.id.shard, b.id.stripe, b.key);
   }
 };
 
-// One row of `row_bytes` bytes, or none, for each key that was asked for. Thread safety: none.
+// One row of `row_bytes` bytes, or none, for each requested key. Thread safety: none.
 class ColdRows {
  public:
   void Reset(size_t count, size_t row_bytes) {
@@ -44,7 +44,7 @@ class ColdRows {
     there_.assign(count, 0);
     bytes_.resize(count * row_bytes);
   }
-  // `row` has row_bytes. Several threads may set different ones at once.
+  // `row` has row_bytes. Several threads may set different rows at once.
   void Set(size_t i, absl::string_view row) {
     there_[i] = 1;
     std::memcpy(bytes_.data() + i * row_bytes_, row.data(), row_bytes_);
@@ -53,7 +53,7 @@ class ColdRows {
   size_t found() const {
     return static_cast<size_t>(std::count(there_.begin(), there_.end(), char{1}));
   }
-  // nullptr: there is none.
+  // Null if there is no row.
   const char* row(size_t i) const {
     return there_[i] != 0 ? bytes_.data() + i * row_bytes_ : nullptr;
   }

@@ -33,7 +33,7 @@ constexpr char kNewMarker[] = "CAIRN.new";
 constexpr char kSyncedNote[] = "SYNCED";  // storage/synced_note.h
 constexpr char kUnfinished[] = "UNFINISHED";
 constexpr char kFirstLine[] = "cairn stripe store";
-constexpr size_t kMaxSmallFileBytes = 4096;  // read no more of a file that may not be ours
+constexpr size_t kMaxSmallFileBytes = 4096;  // limit for a file that may be foreign
 constexpr mode_t kFileMode = 0640;           // folders keep others out; see CheckpointFolderMode
 
 std::string Join(absl::string_view directory, absl::string_view name) {
@@ -65,7 +65,7 @@ absl::Status DamagedMarker(const std::string& path, absl::string_view found) {
       "or restore the folder from a copy"));
 }
 
-// kOk: a marker of this format and server.
+// OK: a marker of this format and server.
 absl::Status CheckMarker(const std::string& path, int32_t server_index) {
   ASSIGN_OR_RETURN(const std::string text, ReadSmallFile(path));
   const std::vector<absl::string_view> lines = absl::StrSplit(text, '\n');
@@ -115,8 +115,8 @@ absl::Status Unfinished(const std::string& directory) {
   return absl::DataLossError(absl::StrCat(
       directory, "/", kUnfinished,
       " says that a server with durability off, which kept rows here "
-      "for want of memory, did not end cleanly: some rows are as they were then and others older. "
-      "Remove the folder to start anew; without the file the server starts with what is there"));
+      "because memory was short, did not end cleanly: some rows are newer than others. Remove the "
+      "folder to start with nothing; without the file the server starts with the rows on disk"));
 }
 
 }  // namespace
@@ -162,7 +162,7 @@ absl::StatusOr<DirectoryState> PrepareDirectory(const std::string& directory,
   } else {
     RETURN_IF_ERROR(WriteSynced(Join(directory, kNewMarker), MarkerText(server_index)));
     RETURN_IF_ERROR(SyncFolder(directory));
-    // RocksDB would let everybody read it.
+    // RocksDB would make it readable for all users.
     RETURN_IF_ERROR(MakeFolder(DatabasePath(directory)));
   }
   return DirectoryState::kNew;
@@ -185,7 +185,7 @@ absl::StatusOr<Descriptor> LockDirectory(const std::string& directory, Directory
   const std::string path = Join(directory, state == DirectoryState::kNew ? kNewMarker : kMarker);
   Descriptor fd(open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (fd.get() < 0) return ErrnoStatus(errno, absl::StrCat("open ", path));
-  // Of flock's kind: it ends with the process, and no other close of the file gives it up.
+  // A flock lock ends with the process, and closing the file elsewhere does not release it.
   if (flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
   if (errno != EWOULDBLOCK) return ErrnoStatus(errno, absl::StrCat("lock ", path));
   return InUse(LockHolder(path).value_or("another process"));
@@ -200,7 +200,7 @@ absl::Status CheckInPlace(const std::string& directory, int lock) {
         ") while this server runs on it: somebody removed or moved the folder, and what is written "
         "to it now is lost: end this server and bring the folder back, or restore a checkpoint"));
   }
-  // Another file of that name is not locked: a second server may run on the folder.
+  // Another file of that name is not locked, so a second server may run on the folder.
   struct stat locked {};
   struct stat found {};
   const std::string marker = Join(directory, kMarker);

@@ -14,7 +14,7 @@ constexpr size_t kSegmentAt = 14;
 constexpr size_t kNumberedKeyBytes = 18;
 constexpr size_t kColdKeyBytes = 22;
 
-// Orders signed numbers as bytes: the smallest becomes 0.
+// Maps signed numbers so that they sort as bytes: the smallest becomes 0.
 constexpr uint32_t FlipSign(int32_t value) {
   return static_cast<uint32_t>(value) ^ (uint32_t{1} << 31);
 }
@@ -40,7 +40,7 @@ absl::Status NotAKey(absl::string_view what, absl::string_view key) {
                                           key.size() > 64 ? "…" : "", " (", key.size(), " bytes)"));
 }
 
-// The length comes first, so that no job's keys lie among those of a job whose name begins alike.
+// The length comes first, so that keys of jobs with a common name prefix do not mix.
 std::string JobPrefix(RecordKind kind, absl::string_view job) {
   std::string key = KindPrefix(kind);
   Append(static_cast<uint16_t>(job.size()), key);

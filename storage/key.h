@@ -1,5 +1,5 @@
-// Keys of the store's records, so made that their order as bytes is the order of their fields:
-// every number is big-endian, signed ones with the sign bit flipped. FORMAT.md has the table.
+// Keys of the store's records. Their order as bytes is the order of their fields: every number is
+// big-endian, and signed numbers have the sign bit flipped. FORMAT.md has the table.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ enum class RecordKind : uint8_t {
   kNote = 7,
 };
 
-// What of a stripe a key names, in the order in which a stripe is read.
+// The part of a stripe that a key names, in the order in which a stripe is read.
 enum class StripePart : uint8_t {
   kHeader = 0,
   kImage = 1,
@@ -46,17 +46,17 @@ std::string WorkerKey(absl::string_view job, int32_t worker);
 std::string DecisionKey(absl::string_view job, int64_t step);
 // `name` is not empty.
 std::string NoteKey(absl::string_view name);
-// What every key of a kind, of a job's workers or decisions, of a variable's shards or stripes
-// begins with.
+// Common prefixes of the keys of a kind, of a job's workers or decisions, and of a variable's
+// shards or stripes.
 std::string KindPrefix(RecordKind kind);
 std::string WorkersPrefix(absl::string_view job);
 std::string DecisionsPrefix(absl::string_view job);
 std::string ShardsPrefix(uint32_t variable);
 std::string StripesPrefix(uint32_t variable);
-// The first key after all that begin with `prefix`, which must hold a byte below 0xff.
+// The first key after all keys that begin with `prefix`, which must contain a byte below 0xff.
 std::string PrefixEnd(absl::string_view prefix);
 
-// A stripe's keys, made in place.
+// A stripe's keys, built in place.
 class StripeKeys {
  public:
   explicit StripeKeys(const StripeId& id);
@@ -65,14 +65,14 @@ class StripeKeys {
   absl::string_view Image() { return Part(StripePart::kImage); }
   // Segments of rows count up from 0; a number is never used again.
   absl::string_view Rows(uint32_t segment) { return Numbered(StripePart::kRows, segment); }
-  // What all of them begin with.
+  // The common prefix of all segments.
   absl::string_view RowsPrefix() { return Part(StripePart::kRows); }
   absl::string_view ColdCount() { return Part(StripePart::kColdCount); }
-  // Cold rows, in the order of their keys.
+  // Cold rows, ordered by key.
   absl::string_view Cold(int64_t key);
   absl::string_view ColdPrefix() { return Part(StripePart::kCold); }
   absl::string_view Ages() { return Part(StripePart::kAges); }
-  // Pages of waiting keys, from 0 on.
+  // Pages of waiting keys, numbered from 0.
   absl::string_view Waiting(uint32_t page) { return Numbered(StripePart::kWaiting, page); }
 
  private:
@@ -81,7 +81,7 @@ class StripeKeys {
   std::array<char, 22> bytes_;
 };
 
-// The fields of a key, for reading. kDataLoss: not a key of that kind.
+// The fields of a parsed key. kDataLoss: not a key of that kind.
 struct StripeKey {
   StripeId id;
   StripePart part = StripePart::kHeader;
@@ -95,7 +95,7 @@ absl::Status ParseWorkerKey(absl::string_view key, WorkerRecord& record);      /
 absl::Status ParseDecisionKey(absl::string_view key, DecisionRecord& record);  // job, step
 absl::Status ParseNoteKey(absl::string_view key, NoteRecord& record);          // name
 
-// "stripe 3/0/17 rows 42", "worker record 0401…": what a key names, for messages. Any bytes.
+// Describes a key in messages: "stripe 3/0/17 rows 42", "worker record 0401…". Accepts any bytes.
 std::string KeyText(absl::string_view key);
 
 }  // namespace cairn

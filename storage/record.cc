@@ -9,7 +9,7 @@
 
 namespace cairn {
 
-static_assert(kFormatVersion == kStoreFormat);  // what --version prints
+static_assert(kFormatVersion == kStoreFormat);  // printed by --version
 namespace {
 
 constexpr size_t kWatermarkBytes = 12;
@@ -44,8 +44,8 @@ absl::Status Damaged(absl::string_view key, absl::string_view what) {
   return absl::DataLossError(absl::StrCat(KeyText(key), ": ", what));
 }
 
-// Takes fields from the front of a value. After a field that is not there, ok() is false and all
-// that follow are zero or empty.
+// Takes fields from the front of a value. After a missing field, ok() is false and all later fields
+// are zero or empty.
 class FieldReader {
  public:
   explicit FieldReader(absl::string_view bytes) : rest_(bytes) {}
@@ -59,7 +59,7 @@ class FieldReader {
   void Watermarks(std::vector<Watermark>& watermarks) {
     const uint32_t count = Number<uint32_t>();
     watermarks.clear();
-    if (count > rest_.size() / kWatermarkBytes) ok_ = false;  // before memory is taken for it
+    if (count > rest_.size() / kWatermarkBytes) ok_ = false;  // before memory is allocated for it
     if (!ok_) return;
     watermarks.reserve(count);
     for (uint32_t i = 0; i < count; ++i) {
@@ -68,7 +68,7 @@ class FieldReader {
     }
   }
   bool ok() const { return ok_; }
-  // Every field was there, and nothing else is.
+  // Whether every field was present and nothing follows.
   bool Complete() const { return ok_ && rest_.empty(); }
 
  private:
@@ -117,7 +117,7 @@ absl::StatusOr<MetaRecord> DecodeMeta(absl::string_view key, absl::string_view v
   FieldReader fields(bytes);
   MetaRecord record;
   record.format = fields.Number<uint32_t>();
-  // What follows is another format's business.
+  // The bytes that follow belong to another format.
   if (fields.ok() && record.format != kFormatVersion) return record;
   record.server_index = static_cast<int32_t>(fields.Number<uint32_t>());
   record.boot_count = static_cast<int64_t>(fields.Number<uint64_t>());
@@ -207,7 +207,7 @@ absl::StatusOr<DecisionRecord> DecodeDecision(absl::string_view key, absl::strin
   DecisionRecord record;
   RETURN_IF_ERROR(ParseDecisionKey(key, record));
   const auto count = fields.Number<uint32_t>();
-  // Every one takes bytes, so a count that is not true ends with them.
+  // Every contribution takes bytes, so a wrong count ends with them.
   for (uint32_t i = 0; i < count && fields.ok(); ++i) {
     NamedContribution& named = record.contributions.emplace_back();
     named.worker = static_cast<int32_t>(fields.Number<uint32_t>());

@@ -1,9 +1,8 @@
-// Values of the store's records, little-endian, each but a row's ended by a
-// checksum of its key and its bytes, so that a record under another's key is found out too.
-// FORMAT.md has the bytes.
+// Values of the store's records, little-endian. Each ends with a checksum of its key and its bytes,
+// so that a record under another record's key is detected too. FORMAT.md specifies the bytes.
 //
-// Decoders take any bytes: they return kDataLoss, naming the record, for what Encode cannot have
-// made, and never read beyond `value`.
+// Decoders accept any bytes. They return kDataLoss, naming the record, for values that Encode
+// cannot have written, and never read beyond `value`.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +17,7 @@
 
 namespace cairn {
 
-// Raised when a reader of the format before could misread what is written now.
+// Incremented when a reader of the previous format could misread the new one.
 inline constexpr uint32_t kFormatVersion = 1;
 
 struct MetaRecord {
@@ -28,10 +27,10 @@ struct MetaRecord {
   bool operator==(const MetaRecord&) const = default;
 };
 
-// `value` without its checksum, which has been verified. A view of `value`.
+// Verifies the checksum and returns `value` without it; a view of `value`.
 absl::StatusOr<absl::string_view> VerifyChecksum(absl::string_view key, absl::string_view value);
 
-// `key` is the key the value is stored under.
+// `key` is the key under which the value is stored.
 std::string EncodeMeta(absl::string_view key, const MetaRecord& record);
 absl::StatusOr<MetaRecord> DecodeMeta(absl::string_view key, absl::string_view value);
 
@@ -50,12 +49,13 @@ absl::StatusOr<DecisionRecord> DecodeDecision(absl::string_view key, absl::strin
 std::string EncodeNote(absl::string_view key, const NoteRecord& record);
 absl::StatusOr<NoteRecord> DecodeNote(absl::string_view key, absl::string_view value);
 
-// A stripe's header. `watermarks` is replaced; unspecified unless OK is returned.
+// A stripe's header. DecodeHeader replaces `watermarks`, which are unspecified unless it returns
+// OK.
 std::string EncodeHeader(absl::string_view key, absl::Span<const Watermark> watermarks);
 absl::Status DecodeHeader(absl::string_view key, absl::string_view value,
                           std::vector<Watermark>& watermarks);
 
-// How many rows of a stripe are cold.
+// The number of cold rows of a stripe.
 std::string EncodeColdCount(absl::string_view key, int64_t rows);
 absl::StatusOr<int64_t> DecodeColdCount(absl::string_view key, absl::string_view value);
 

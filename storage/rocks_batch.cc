@@ -14,9 +14,9 @@
 namespace cairn {
 namespace {
 
-// Room is made at once for more than this.
+// Memory is reserved in advance for more than this.
 constexpr size_t kLargeBytes = 128 << 10;
-// Cold rows that are put in order together, about.
+// Approximate size of cold rows that are sorted together.
 constexpr size_t kSortedBytes = 2 << 20;
 
 }  // namespace
@@ -25,8 +25,8 @@ void RocksStripeBatch::Note(rocksdb::Status status) {
   if (status_.ok()) status_ = std::move(status);
 }
 
-// One allocation and no copying of images where growth by doubling would make several. There is
-// little in the batch so far.
+// Allocates once for images, where doubling would copy several times. There is little in the batch
+// before.
 void RocksStripeBatch::Reserve(size_t image_bytes) {
   constexpr size_t kFramingBytes = 1024;  // keys, lengths, and a header put afterwards
   std::string bytes;
@@ -86,7 +86,7 @@ void RocksStripeBatch::PutColdRows() {
   if (cold_bytes_.size() > kLargeBytes) {
     Reserve(cold_bytes_.size() + cold_rows_.size() * kFramingBytes);
   }
-  // Of two with one key the last one counts.
+  // If two rows have one key, the last one counts.
   std::stable_sort(cold_rows_.begin(), cold_rows_.end(),
                    [](const ColdRow& a, const ColdRow& b) { return a.key < b.key; });
   const absl::string_view bytes = cold_bytes_;
@@ -131,7 +131,8 @@ void RocksStripeBatch::Put(RowSegment& segment) {
 }
 
 void RocksStripeBatch::Settle() {
-  // Growing by doubling asks the system for new pages each time. What is not used is not touched.
+  // Reserves, because doubling takes new pages from the system each time. Unused pages are not
+  // touched.
   constexpr size_t kRoomBytes = 8 << 20;
   if (!has_room_ && batch_.GetDataSize() + full_bytes_ > kLargeBytes) {
     has_room_ = true;
@@ -140,7 +141,7 @@ void RocksStripeBatch::Settle() {
   for (RowSegment& segment : full_) Put(segment);
   full_.clear();
   full_bytes_ = 0;
-  // So that they are not twice in memory where rows are long.
+  // Avoids holding long rows in memory twice.
   if (cold_bytes_.size() > kSortedBytes) PutColdRows();
 }
 

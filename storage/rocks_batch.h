@@ -1,6 +1,6 @@
-// A stripe's changes as one rocksdb::WriteBatch. Its rows become segments: one record for all rows
-// of a write, because a record a row cost 2 to 4 us in RocksDB's memtable, 40 times the copy.
-// Internal to storage/: it names RocksDB.
+// A stripe's changes as one rocksdb::WriteBatch. Its rows become segments, one record for many
+// rows, because one record a row cost 2 to 4 us in RocksDB's memtable, 40 times the copy. Internal
+// to storage/, because it includes RocksDB.
 #pragma once
 
 #include <cstdint>
@@ -16,33 +16,35 @@
 
 namespace cairn {
 
-// The row segments that a stripe has on disk: numbers [first, next), of which the first
-// `base_bytes` came from a write of every row, the others from writes of changed rows.
+// The row segments that a stripe has on disk: numbers [first, next). The first `base_bytes` of
+// their bytes come from a write of every row, the others from writes of changed rows.
 struct SegmentRange {
   uint32_t first = 0;
   uint32_t next = 0;
   uint64_t base_bytes = 0;
   uint64_t change_bytes = 0;
 
-  // Counts a segment that is on disk, of `bytes`.
+  // Adds a segment of `bytes` that is on disk.
   void Add(uint32_t segment, uint64_t bytes, bool every_row) {
     if (next == 0) first = segment;
     next = segment + 1;
     (every_row ? base_bytes : change_bytes) += bytes;
   }
-  // Changed rows take at most as much as all rows once did, and small stripes are left alone: the
-  // disk holds at most twice the live rows, and each byte is written at most twice on average.
+  // Changed rows may take at most as many bytes as the last write of all rows; small stripes are
+  // never overgrown. So the disk holds at most twice the live rows, and each byte is written at
+  // most twice on average.
   bool Overgrown() const {
     constexpr uint64_t kSmallBytes = 64 << 10;
     return change_bytes > (base_bytes > kSmallBytes ? base_bytes : kSmallBytes);
   }
-  // The next write is of every row.
+  // Whether the next write must contain every row.
   bool Wanting() const { return next == 0 || Overgrown(); }
 };
 
 class RocksStripeBatch : public StripeBatch {
  public:
-  // `on_disk`: the stripe's segments before this batch. `cold`: where cold rows are; outlives this.
+  // `on_disk`: the stripe's segments before this batch. `cold`: the column family of cold rows,
+  // which must outlive this object.
   RocksStripeBatch(const StripeId& id, const SegmentRange& on_disk,
                    rocksdb::ColumnFamilyHandle* cold)
       : id_(id), keys_(id), cold_(cold), segments_(on_disk), wants_every_row_(on_disk.Wanting()) {}
@@ -62,28 +64,28 @@ class RocksStripeBatch : public StripeBatch {
     return batch_.GetDataSize() + full_bytes_ + segment_.bytes() + cold_bytes_.size();
   }
 
-  // Puts the last segment and the cold rows. Nothing is put afterwards.
+  // Adds the last segment and the cold rows. Nothing may be put afterwards.
   void Finish();
-  // The stripe's segments once the finished batch is written.
+  // The stripe's segments after the finished batch has been written.
   const SegmentRange& segments() const { return segments_; }
 
   const StripeId& id() const { return id_; }
   rocksdb::WriteBatch& batch() { return batch_; }
-  // Why the batch cannot be written whatever is put into it. `status` is not OK.
+  // Makes the batch fail with `status`, which is not OK, whatever is put into it.
   void Refuse(absl::Status status) { refusal_ = std::move(status); }
   const absl::Status& refusal() const { return refusal_; }
-  // The first Put that RocksDB refused (a value of 4 GiB or more), else OK.
+  // The first Put that RocksDB refused (a value of 4 GiB or more); otherwise OK.
   const rocksdb::Status& status() const { return status_; }
   bool empty() const { return batch_.Count() == 0; }
 
  private:
   void Reserve(size_t image_bytes);
   void Note(rocksdb::Status status);
-  // With the checksum of both behind them.
+  // Appends the checksum of both to the value.
   void PutBytes(rocksdb::ColumnFamilyHandle* family, absl::string_view key,
                 absl::string_view bytes);
   void Put(RowSegment& segment);
-  // Those that wait, in the order of their keys.
+  // Puts the gathered cold rows, ordered by key.
   void PutColdRows();
 
   const StripeId id_;
@@ -96,8 +98,8 @@ class RocksStripeBatch : public StripeBatch {
   std::vector<RowSegment> full_;  // not put yet
   size_t full_bytes_ = 0;
   RowSegment segment_;
-  // Cold rows that are not put yet: RocksDB finds the place of a key that follows the one before it
-  // in a fraction of the time.
+  // Cold rows that are not put yet. They are sorted first, because RocksDB inserts a key that
+  // follows the previous one in a fraction of the time.
   struct ColdRow {
     int64_t key;
     size_t begin;  // in cold_bytes_

@@ -1,4 +1,4 @@
-// Copies of a store, and reading them.
+// Copies a store, and reads the copies.
 #include <memory>
 #include <string>
 
@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kReaderLogBytes = 1 << 20;
 
-// RocksDB would wait for ever for a FIFO's writer. A file may go meanwhile, where a server runs on
+// RocksDB would wait forever for a FIFO's writer. Files may disappear meanwhile if a server uses
 // the folder.
 absl::Status CheckRegularFiles(const std::string& path) {
   ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(path));
@@ -40,8 +40,8 @@ absl::Status RocksStore::Checkpoint(const std::string& folder) {
   rocksdb::Checkpoint* made = nullptr;
   RETURN_IF_ERROR(FromRocks(rocksdb::Checkpoint::Create(db_.get(), &made), what));
   const std::unique_ptr<rocksdb::Checkpoint> checkpoint(made);
-  // 0: the memtable is written out first, so that next to nothing of the WAL is copied and the copy
-  // opens at once.
+  // 0: flushes the memtable first, so that almost nothing of the WAL is copied and the copy opens
+  // quickly.
   RETURN_IF_ERROR(FromRocks(
       checkpoint->CreateCheckpoint(DatabasePath(folder), /*log_size_for_flush=*/0), what));
   RETURN_IF_ERROR(Annotate(WriteMarker(folder, meta_.server_index), what));

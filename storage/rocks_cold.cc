@@ -1,4 +1,4 @@
-// The column family of cold rows: single rows, looked up by key, that no load reads.
+// The column family of cold rows: single rows, looked up by key, which loading skips.
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace cairn {
 namespace {
 
 constexpr char kColdFamily[] = "cold";
-// Looked up together, on one thread: RocksDB takes 32 at a time.
+// Keys of one lookup on one thread; RocksDB processes 32 at a time.
 constexpr size_t kLookups = 128;
 
 }  // namespace

@@ -1,5 +1,4 @@
-// Removing jobs, stripes that have gone to another server, and what a restore that was cut short
-// has left.
+// Removes jobs, stripes that have moved to another server, and remains of an interrupted restore.
 #include <memory>
 #include <string>
 #include <utility>

@@ -17,7 +17,7 @@ struct Property {
   const std::string& property;
   const char* name;
   const char* help;
-  bool of_database = false;  // else of a column family: the sum
+  bool of_database = false;  // else the sum over the column families
 };
 
 struct Ticker {
@@ -31,25 +31,25 @@ void AddProperties(rocksdb::DB& db, std::vector<StoreFigure>& figures) {
   using Properties = rocksdb::DB::Properties;
   const Property properties[] = {
       {Properties::kTotalSstFilesSize, "rocksdb_table_files_bytes",
-       "Tables on disk, those that are going included."},
+       "Tables on disk, including those that will be deleted."},
       {Properties::kLiveSstFilesSize, "rocksdb_live_table_files_bytes",
-       "Tables on disk that are of the newest version."},
+       "Tables on disk in the newest version."},
       {Properties::kEstimateLiveDataSize, "rocksdb_live_data_bytes", "Estimate of live data."},
       {Properties::kEstimateNumKeys, "rocksdb_keys", "Estimate of the number of keys."},
       {Properties::kCurSizeAllMemTables, "rocksdb_memtable_bytes", "Write buffers in memory."},
       {Properties::kBlockCacheUsage, "rocksdb_block_cache_bytes", "Block cache in use.", true},
       {Properties::kBlockCacheCapacity, "rocksdb_block_cache_capacity_bytes",
-       "Block cache at most.", true},
+       "Capacity of the block cache.", true},
       {Properties::kEstimateTableReadersMem, "rocksdb_table_readers_bytes",
        "Memory of table readers outside the block cache."},
-      {Properties::kNumRunningFlushes, "rocksdb_running_flushes", "Flushes that run now.", true},
-      {Properties::kNumRunningCompactions, "rocksdb_running_compactions",
-       "Compactions that run now.", true},
+      {Properties::kNumRunningFlushes, "rocksdb_running_flushes", "Running flushes.", true},
+      {Properties::kNumRunningCompactions, "rocksdb_running_compactions", "Running compactions.",
+       true},
       {Properties::kCompactionPending, "rocksdb_compaction_pending", "1: a compaction is due."},
       {Properties::kEstimatePendingCompactionBytes, "rocksdb_pending_compaction_bytes",
-       "Estimate of what compactions have yet to rewrite."},
+       "Estimate of the bytes that compactions must still rewrite."},
       {Properties::kActualDelayedWriteRate, "rocksdb_delayed_write_rate_bytes_per_second",
-       "What writes are slowed down to; 0: they are not.", true},
+       "Rate to which writes are slowed down; 0: not slowed.", true},
       {Properties::kIsWriteStopped, "rocksdb_write_stopped", "1: writes wait for compactions.",
        true},
       {Properties::kBackgroundErrors, "rocksdb_background_errors_total",
@@ -79,7 +79,7 @@ void AddTickers(const rocksdb::Statistics& statistics, std::vector<StoreFigure>&
       {rocksdb::BLOCK_CACHE_HIT, "rocksdb_block_cache_hits_total", "Blocks found in the cache."},
       {rocksdb::BLOCK_CACHE_MISS, "rocksdb_block_cache_misses_total", "Blocks read from disk."},
       {rocksdb::STALL_MICROS, "rocksdb_write_stall_seconds_total",
-       "Time for which writes waited for flushes and compactions.", kMicroseconds},
+       "Time that writes waited for flushes and compactions.", kMicroseconds},
   };
   for (const Ticker& ticker : tickers) {
     const auto count = static_cast<double>(statistics.getTickerCount(ticker.ticker));
@@ -104,7 +104,7 @@ std::vector<StoreFigure> RocksStore::Figures() const {
 
 bool RocksStore::Behind() const {
   absl::ReaderMutexLock lock(&life_);
-  if (db_ == nullptr || !failure_.Get().ok()) return false;  // then Write says so at once
+  if (db_ == nullptr || !failure_.Get().ok()) return false;  // then Write fails at once
   for (rocksdb::ColumnFamilyHandle* family : families_) {
     uint64_t full = 0;
     db_->GetIntProperty(family, rocksdb::DB::Properties::kNumImmutableMemTable, &full);
@@ -113,7 +113,7 @@ bool RocksStore::Behind() const {
   return false;
 }
 
-// Folder by folder: where one goes meanwhile, the others are still counted.
+// Recursive, so that the other folders still count if one is deleted meanwhile.
 int64_t FolderBytes(const std::string& folder) {
   namespace fs = std::filesystem;
   int64_t bytes = 0;

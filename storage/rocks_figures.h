@@ -1,4 +1,4 @@
-// What RocksDB counts of itself. Internal to storage/: it names RocksDB.
+// RocksDB's own statistics. Internal to storage/, because it includes RocksDB.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@
 
 namespace cairn {
 
-// Its properties, and of its tickers those that an operator looks at.
+// RocksDB's properties, and those of its tickers that are useful to an operator.
 std::vector<StoreFigure> FiguresOf(rocksdb::DB& db);
 
-// Of all files in `folder` and below; those that go meanwhile may count or not.
+// Bytes of all files in `folder` and below; files that are deleted meanwhile may count or not.
 int64_t FolderBytes(const std::string& folder);
 
-// FolderBytes, which looks at every file, as of the last few seconds.
+// FolderBytes, which visits every file, cached for a few seconds.
 // Thread safety: every method may be called from several threads at once.
 class FolderMeter {
  public:

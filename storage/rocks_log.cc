@@ -15,7 +15,7 @@
 namespace cairn {
 namespace {
 
-constexpr size_t kMaxPendingBytes = 256 << 10;  // an opening logs about 20 KiB
+constexpr size_t kMaxPendingBytes = 256 << 10;  // opening a store logs about 20 KiB
 constexpr size_t kMaxWarnings = 4;
 
 std::string Format(const char* format, va_list arguments) {
@@ -55,7 +55,8 @@ void RocksLog::Logv(rocksdb::InfoLogLevel level, const char* format, va_list arg
   if (level >= rocksdb::InfoLogLevel::WARN_LEVEL && level < rocksdb::InfoLogLevel::HEADER_LEVEL) {
     std::string line = Format(format, arguments);
     if (!absl::StrContains(line, "DB::Open() failed")) {
-      // "[db/db_impl/db_impl_open.cc:898] text": where in RocksDB helps nobody here.
+      // "[db/db_impl/db_impl_open.cc:898] text": the position in RocksDB's source does not help
+      // users.
       const size_t end = absl::StartsWith(line, "[") ? line.find("] ") : std::string::npos;
       if (end != std::string::npos) line.erase(0, end + 2);
       absl::MutexLock lock(&mutex_);
@@ -87,7 +88,7 @@ void RocksLog::Append(absl::string_view line) {
 
 void RocksLog::StartFile() {
   if (fd_ >= 0) close(fd_);
-  std::rename(path_.c_str(), (path_ + ".old").c_str());  // fails where there is none yet
+  std::rename(path_.c_str(), (path_ + ".old").c_str());  // fails if there is none yet
   fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
   file_bytes_ = 0;
 }

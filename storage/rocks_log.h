@@ -1,4 +1,4 @@
-// RocksDB's info log. Internal to storage/: it names RocksDB.
+// RocksDB's info log. Internal to storage/, because it includes RocksDB.
 #pragma once
 
 #include <cstddef>
@@ -12,21 +12,21 @@
 
 namespace cairn {
 
-// Lines are kept in memory until Attach names a file, so that a folder whose opening is refused is
-// not written to; then they go to that file, of bounded size. A line that cannot be written is
-// lost: RocksDB's own log file ends the process (an assertion) at the first line after a full disk.
-// Thread safety: any thread may call any method.
+// Keeps lines in memory until Attach names a file, so that a folder that cannot be opened is not
+// written to. Then writes them to that file, of bounded size. A line that cannot be written is
+// dropped; RocksDB's own log file ends the process (an assertion) at the first line after a full
+// disk. Thread safety: any thread may call any method.
 class RocksLog : public rocksdb::Logger {
  public:
-  // `path` holds at most `max_file_bytes`, what came before them is in `path`.old, what came before
-  // those is gone.
+  // `path` holds at most `max_file_bytes`; the lines before them are in `path`.old, and earlier
+  // lines are dropped.
   explicit RocksLog(size_t max_file_bytes);
   ~RocksLog() override;
 
   void Attach(const std::string& path);
 
-  // The last few warnings, "; " between them, without those that only repeat a call's status.
-  // Recovery reports a damaged WAL as "checksum mismatch": which file it was stands only here.
+  // The last few warnings, joined by "; ", without those that only repeat a call's status. Recovery
+  // reports a corrupt WAL as "checksum mismatch"; only the warnings name the file.
   std::string Warnings() const;
 
   using rocksdb::Logger::Logv;

@@ -1,4 +1,4 @@
-// RocksDB's options, each with its reason. Internal to storage/: it names RocksDB.
+// RocksDB's options, each with its reason. Internal to storage/, because it includes RocksDB.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@
 
 namespace cairn {
 
-// So many full write buffers are yet to become tables where the store is behind; when one more is
-// full writes have to wait.
+// The store is behind when this many full write buffers have not been written as tables. When one
+// more is full, writes must wait.
 inline constexpr uint64_t kBehindWriteBuffers = 2;
 
-// Everything but `info_log` and `listeners`, which belong to one open store.
+// All options except `info_log` and `listeners`, which belong to one open store.
 rocksdb::Options MakeRocksOptions(const StoreOptions& options);
 
-// Of the column family of cold rows, in a database with the options `main`. `lookups`: rows are
-// looked up, and not scanned alone.
+// Options of the column family of cold rows, in a database with the options `main`. `lookups`: rows
+// are looked up, not only scanned.
 rocksdb::ColumnFamilyOptions MakeColdOptions(const rocksdb::Options& main, bool lookups);
 
-// Of a scan over a variable or a kind of record.
+// Options of a scan over a variable or a kind of record.
 rocksdb::ReadOptions MakeScanOptions();
 
 }  // namespace cairn

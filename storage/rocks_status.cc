@@ -13,7 +13,7 @@
 namespace cairn {
 namespace {
 
-// RocksDB keeps errno's text only (and ENOSPC as a subcode).
+// RocksDB keeps only errno's text (and ENOSPC as a subcode).
 bool Mentions(absl::string_view text, std::initializer_list<int> errors) {
   return std::any_of(errors.begin(), errors.end(),
                      [&](int error) { return absl::StrContains(text, std::strerror(error)); });
@@ -24,7 +24,7 @@ bool Mentions(absl::string_view text, std::initializer_list<int> errors) {
 absl::Status FromRocks(const rocksdb::Status& status, absl::string_view what) {
   if (status.ok()) return absl::OkStatus();
   std::string text = status.ToString();
-  // A missing table is looked for under LevelDB's suffix last, and reported under it.
+  // RocksDB looks for a missing table under LevelDB's suffix last, and reports that name.
   if (absl::StrContains(text, "No such file")) absl::StrReplaceAll({{".ldb", ".sst"}}, &text);
   const std::string message = absl::StrCat(what, ": ", text);
   if (status.IsNoSpace() || status.subcode() == rocksdb::Status::kSpaceLimit ||

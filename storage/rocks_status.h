@@ -1,4 +1,4 @@
-// rocksdb::Status as absl::Status. Internal to storage/: it names RocksDB.
+// Converts rocksdb::Status to absl::Status. Internal to storage/, because it includes RocksDB.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 
 namespace cairn {
 
-// OK stays OK. Else `what` ("store DIR: write stripe 3/0/7"), RocksDB's text, and the next step:
-// kResourceExhausted: disk full, quota, file size limit, memory limit. kPermissionDenied.
+// OK stays OK. Otherwise `what` ("store DIR: write stripe 3/0/7"), RocksDB's text, and the next
+// step. kResourceExhausted: disk full, quota, file size limit, memory limit. kPermissionDenied.
 // kDataLoss: corruption. kNotFound. kFailedPrecondition: closed, or written by another RocksDB.
-// kUnavailable: other I/O errors. kInternal: what should not happen.
+// kUnavailable: other I/O errors. kInternal: unexpected errors.
 absl::Status FromRocks(const rocksdb::Status& status, absl::string_view what);
 
 inline rocksdb::Slice ToSlice(absl::string_view bytes) { return {bytes.data(), bytes.size()}; }

@@ -29,10 +29,10 @@
 namespace cairn {
 namespace {
 
-// More would take the cores from other requests.
+// More threads would take the cores from other requests.
 constexpr size_t kMostReaders = 4;
 
-// Beside the thread that asks.
+// In addition to the calling thread.
 size_t ReaderCount() {
   return std::clamp<size_t>(std::thread::hardware_concurrency(), 1, kMostReaders) - 1;
 }
@@ -49,11 +49,11 @@ class FailureListener : public rocksdb::EventListener {
   }
 
  private:
-  Failure& failure_;  // of the store, which closes the database before it goes
+  Failure& failure_;  // of the store, which closes the database before it is destroyed
   const std::string context_;
 };
 
-// Tables in `path` that cannot be opened, with the reason: RocksDB blames the MANIFEST for them.
+// Tables in `path` that cannot be opened, with reasons; RocksDB attributes them to the MANIFEST.
 std::vector<std::string> UnreadableTables(const std::string& path) {
   std::vector<std::string> unreadable;
   std::vector<std::string> names;
@@ -67,7 +67,7 @@ std::vector<std::string> UnreadableTables(const std::string& path) {
   return unreadable;
 }
 
-// The file of the newest log in `path`; empty: there is none.
+// The newest log file in `path`; empty if there is none.
 std::string NewestLog(const std::string& path) {
   std::string newest;
   std::vector<std::string> names;
@@ -129,7 +129,7 @@ absl::StatusOr<std::unique_ptr<StripeStore>> RocksStore::Open(const StoreOptions
 
 absl::Status RocksStore::OpenDatabase(const StoreOptions& options, bool create) {
   const std::string path = DatabasePath(directory_);
-  // RocksDB writes some files before it finds the lock taken, so the usual case is caught here.
+  // RocksDB writes some files before it finds the lock taken, so check for the usual case here.
   if (const auto holder = LockHolder(path + "/LOCK"); holder.has_value()) return InUse(*holder);
 
   log_ = std::make_shared<RocksLog>(kMaxLogBytes);
@@ -143,7 +143,7 @@ absl::Status RocksStore::OpenDatabase(const StoreOptions& options, bool create) 
   const std::string newest_log = NewestLog(path);  // recovery removes it
   const rocksdb::Status opened = OpenFamilies(rocks, path);
   if (!opened.ok()) return OpenError(opened, path);
-  // Kept, so that closing it writes no note of its own.
+  // Set as a failure, so that Close does not write another note.
   return failure_.Set(CheckSynced(newest_log));
 }
 
@@ -164,7 +164,7 @@ absl::Status RocksStore::CheckSynced(absl::string_view newest_log) const {
 
 absl::Status RocksStore::OpenError(const rocksdb::Status& status, const std::string& path) const {
   const std::string text = status.ToString();
-  // The folder was looked at before: it is there, and what lacks is one of RocksDB's own files.
+  // The folder itself was checked before, so one of RocksDB's own files is missing.
   if (status.IsIOError() && absl::StrContains(text, std::strerror(ENOENT))) {
     return absl::DataLossError(absl::StrCat("RocksDB in ", path, ": ", text,
                                             ": a file is missing (a MANIFEST: or ", path,
@@ -179,7 +179,7 @@ absl::Status RocksStore::OpenError(const rocksdb::Status& status, const std::str
   std::string what = absl::StrCat("RocksDB in ", path);
   if (status.IsCorruption()) {
     std::vector<std::string> hints = UnreadableTables(path);
-    // The deletion of a log is the last that a MANIFEST says.
+    // The deletion of a log is the last entry of a MANIFEST.
     if (const auto current = ReadSmallFile(absl::StrCat(path, "/CURRENT"));
         current.ok() && absl::StrContains(text, "Missing WAL")) {
       hints.push_back(absl::StrCat("or the end of ", absl::StripTrailingAsciiWhitespace(*current)));
@@ -231,7 +231,7 @@ absl::Status RocksStore::Boot(const StoreOptions& options, bool create) {
 
 absl::Status RocksStore::CheckUsable() const {
   if (db_ == nullptr) return absl::FailedPreconditionError(Context("the store is closed"));
-  if (read_only_) return absl::FailedPreconditionError(Context("opened for reading alone"));
+  if (read_only_) return absl::FailedPreconditionError(Context("opened read-only"));
   return failure_.Get();
 }
 
@@ -253,7 +253,7 @@ absl::Status RocksStore::Scan(absl::string_view prefix, absl::string_view what,
 absl::Status RocksStore::Scan(absl::string_view first, absl::string_view end,
                               absl::string_view what, const Record& record) const {
   if (db_ == nullptr) return absl::FailedPreconditionError(Context("the store is closed"));
-  const rocksdb::Slice end_slice = ToSlice(end);  // read by the iterator for as long as it lives
+  const rocksdb::Slice end_slice = ToSlice(end);  // the iterator keeps a pointer to it
   rocksdb::ReadOptions options = MakeScanOptions();
   options.iterate_upper_bound = &end_slice;
   const std::unique_ptr<rocksdb::Iterator> at(db_->NewIterator(options));
@@ -322,7 +322,7 @@ std::unique_ptr<StripeBatch> RocksStore::NewBatch(const StripeId& id) {
 
 absl::Status RocksStore::Write(StripeBatch& batch) {
   absl::ReaderMutexLock lock(&life_);
-  auto& changes = static_cast<RocksStripeBatch&>(batch);  // NewBatch makes no other kind
+  auto& changes = static_cast<RocksStripeBatch&>(batch);  // NewBatch creates no other type
   changes.Finish();
   RETURN_IF_ERROR(changes.refusal());
   if (!changes.status().ok()) return FromRocks(changes.status(), Context("fill a stripe's batch"));
@@ -365,7 +365,7 @@ absl::Status RocksStore::WriteEpoch(absl::Span<const ShardRecord> shards,
   rocksdb::WriteBatch batch;
   RETURN_IF_ERROR(FillEpoch(shards, workers, batch));
   RETURN_IF_ERROR(Commit(batch, /*sync=*/false, "write an epoch"));
-  // Before anybody is told that it is durable.
+  // Check before the snapshot is reported as durable.
   return failure_.Set(CheckInPlace(directory_, lock_.get()));
 }
 
@@ -418,7 +418,7 @@ absl::Status RocksStore::PutNotes(absl::Span<const NoteRecord> notes) {
 
 absl::Status RocksStore::SyncOnce() {
   const Blocking blocking;
-  const uint64_t sequence = db_->GetLatestSequenceNumber();  // of what is in the log by now
+  const uint64_t sequence = db_->GetLatestSequenceNumber();  // of everything in the log so far
   const rocksdb::Status synced = db_->SyncWAL();
   if (synced.ok()) {
     RETURN_IF_ERROR(failure_.Set(CheckInPlace(directory_, lock_.get())));
@@ -431,7 +431,7 @@ absl::Status RocksStore::Sync() {
   absl::ReaderMutexLock lock(&life_);
   RETURN_IF_ERROR(CheckUsable());
   absl::MutexLock sync_lock(&sync_mutex_);
-  // One that is running already may have started before the caller's writes: the next one counts.
+  // A running fsync may have started before the caller's writes, so only the next one counts.
   const int64_t needed = syncs_started_ + 1;
   while (syncs_finished_ < needed) {
     if (sync_running_) {
@@ -447,7 +447,7 @@ absl::Status RocksStore::Sync() {
     };
     {
       const ScopedUnlock unlock(&sync_mutex_);
-      SyncOnce().IgnoreError();  // kept by failure_, for all who wait
+      SyncOnce().IgnoreError();  // failure_ keeps the error for all waiting callers
     }
     syncs_finished_ = started;
   }
@@ -524,7 +524,7 @@ absl::Status RocksStore::LoadStripes(const StripeId& first, const StripeId& end,
       RETURN_IF_ERROR(DecodeHeader(key, value, watermarks));
       return visitor.Header(parsed.id, watermarks);
     }
-    if (is_first) RETURN_IF_ERROR(visitor.Header(parsed.id, {}));  // nobody's sequence is in it
+    if (is_first) RETURN_IF_ERROR(visitor.Header(parsed.id, {}));  // no worker's sequences
     if (parsed.part == StripePart::kRows) {
       ranges[parsed.id].Add(parsed.segment, value.size(), IsOfEveryRow(value));
       ASSIGN_OR_RETURN(const StoredRows rows, ReadRowSegment(key, value));
@@ -561,7 +561,7 @@ absl::Status RocksStore::Close() {
   if (db_ == nullptr) return absl::OkStatus();
   absl::Status result = failure_.Get();
   if (result.ok() && !read_only_) result = SyncOnce();
-  // Saves the next start reading the WAL. Where it fails, what the WAL holds is safe there.
+  // Spares the next start reading the WAL. If the flush fails, the data is still safe in the WAL.
   if (result.ok() && !read_only_) {
     db_->Flush(rocksdb::FlushOptions(), families_).PermitUncheckedError();
   }

@@ -1,4 +1,4 @@
-// StripeStore on RocksDB. Internal to storage/: it names RocksDB.
+// StripeStore on RocksDB. Internal to storage/, because it includes RocksDB.
 #pragma once
 
 #include <atomic>
@@ -24,14 +24,14 @@
 
 namespace cairn {
 
-// The first failure of the disk. RocksDB stops background work after one and may or may not refuse
-// the next write; the store refuses every one, so that nothing is acknowledged that an earlier
+// The first disk failure. After one, RocksDB stops background work and may or may not refuse the
+// next write. The store refuses every write, so that it does not acknowledge data that an earlier
 // failed fsync may have lost. Thread safety: any thread may call any method.
 class Failure {
  public:
-  // Keeps the first of them and returns it.
+  // Keeps the first failure and returns it.
   absl::Status Set(const absl::Status& status);
-  // OK while there is none; one atomic load then.
+  // OK if there was no failure, which costs one atomic load.
   absl::Status Get() const;
 
  private:
@@ -94,22 +94,22 @@ class RocksStore : public StripeStore {
 
   absl::Status OpenDatabase(const StoreOptions& options, bool create);
   absl::Status OpenDatabaseReadOnly(const StoreOptions& options);
-  // Opens both column families, so far as a database that is read alone has them.
+  // Opens both column families, or those that a database opened for reading only has.
   rocksdb::Status OpenFamilies(const rocksdb::Options& options, const std::string& path)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(life_);
   void CloseFamilies() ABSL_EXCLUSIVE_LOCKS_REQUIRED(life_);
-  // Some of the keys of a ReadCold, from the one numbered `first` on, which is their first.
+  // Reads a part of ReadCold's keys; `first` is the index of keys[0] in ReadCold's result.
   absl::Status ReadPiece(absl::Span<const ColdKey> keys, size_t first, size_t row_bytes,
                          ColdRows& rows) const;
-  // Of variables [first, end).
+  // Drops the cold rows of variables [first, end).
   rocksdb::Status DropCold(rocksdb::WriteBatch& batch, uint32_t first, uint32_t end) const
       ABSL_SHARED_LOCKS_REQUIRED(life_);
-  // Why the database in `path` did not open.
+  // The error for a database in `path` that could not be opened.
   absl::Status OpenError(const rocksdb::Status& status, const std::string& path) const;
-  // Reads the meta record, checks it, and stores it with a raised boot count.
+  // Reads and checks the meta record, and stores it with an incremented boot count.
   absl::Status Boot(const StoreOptions& options, bool create);
   absl::Status ReadMeta(const StoreOptions& options, bool create) ABSL_SHARED_LOCKS_REQUIRED(life_);
-  // `what` is of this store: "store DIR: what".
+  // Adds this store's name: "store DIR: what".
   std::string Context(absl::string_view what) const;
   absl::Status CheckUsable() const ABSL_SHARED_LOCKS_REQUIRED(life_);
   absl::Status Commit(rocksdb::WriteBatch& batch, bool sync, absl::string_view what)
@@ -117,7 +117,7 @@ class RocksStore : public StripeStore {
   // Calls `record` for every key that begins with `prefix`, in order.
   absl::Status Scan(absl::string_view prefix, absl::string_view what, const Record& record) const
       ABSL_SHARED_LOCKS_REQUIRED(life_);
-  // … for every key in [first, end).
+  // The same for every key in [first, end).
   absl::Status Scan(absl::string_view first, absl::string_view end, absl::string_view what,
                     const Record& record) const ABSL_SHARED_LOCKS_REQUIRED(life_);
   // Whether there is a record with a key in [first, end).
@@ -128,10 +128,10 @@ class RocksStore : public StripeStore {
                          absl::Span<const WorkerRecord> workers, rocksdb::WriteBatch& batch) const;
   absl::StatusOr<std::vector<VariableRecord>> ListVariables() const
       ABSL_SHARED_LOCKS_REQUIRED(life_);
-  // That nothing is missing of what was synced before this start.
+  // Checks that everything synced before this start is still there.
   absl::Status CheckSynced(absl::string_view newest_log) const ABSL_SHARED_LOCKS_REQUIRED(life_);
   absl::Status SyncOnce() ABSL_SHARED_LOCKS_REQUIRED(life_);
-  // The row segments of `id`: as noted, else as found on disk, and noted then.
+  // The row segments of `id`: as cached, or else as found on disk, which are then cached.
   absl::StatusOr<SegmentRange> Segments(const StripeId& id) ABSL_SHARED_LOCKS_REQUIRED(life_);
 
   const std::string directory_;
@@ -140,23 +140,23 @@ class RocksStore : public StripeStore {
   Failure failure_;
   std::shared_ptr<RocksLog> log_;
   mutable FolderMeter files_;
-  Descriptor lock_;         // of the marker
-  SyncedNote synced_note_;  // of whoever opens, or syncs: one thread at a time
+  Descriptor lock_;         // on the marker
+  SyncedNote synced_note_;  // used by the thread that opens or syncs; one at a time
 
-  // Calls hold it shared; Close holds it alone, so that it runs when no call does.
+  // Calls hold it shared. Close holds it exclusively, so that it runs when no call does.
   mutable absl::Mutex life_;
-  std::unique_ptr<rocksdb::DB> db_ ABSL_GUARDED_BY(life_);  // nullptr: closed
+  std::unique_ptr<rocksdb::DB> db_ ABSL_GUARDED_BY(life_);  // null: closed
   std::vector<rocksdb::ColumnFamilyHandle*> families_ ABSL_GUARDED_BY(life_);
-  // The one of cold rows; nullptr: it has none.
+  // The column family of cold rows; null: the database has none.
   rocksdb::ColumnFamilyHandle* cold_ ABSL_GUARDED_BY(life_) = nullptr;
 
   mutable SideThreads readers_;
 
-  // Row segments of the stripes that were loaded or written.
+  // Row segments of the stripes that have been loaded or written.
   mutable absl::Mutex segments_mutex_;
   mutable absl::flat_hash_map<StripeId, SegmentRange> segments_ ABSL_GUARDED_BY(segments_mutex_);
 
-  // Group commit: whoever finds no fsync running starts one for all who have come by then.
+  // Group commit: a caller that finds no running fsync starts one for all callers waiting by then.
   absl::Mutex sync_mutex_;
   absl::CondVar sync_done_;
   bool sync_running_ ABSL_GUARDED_BY(sync_mutex_) = false;

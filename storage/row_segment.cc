@@ -51,12 +51,12 @@ absl::StatusOr<StoredRows> ReadRowSegment(absl::string_view key, absl::string_vi
   const size_t row_bytes = LoadLittleEndian<uint32_t>(rest.data());
   if (const auto kind = static_cast<uint8_t>(rest[kKindAt]); kind > 1) {
     return absl::DataLossError(
-        absl::StrCat(KeyText(key), ": ", kind, " is no kind of row segment"));
+        absl::StrCat(KeyText(key), ": ", kind, " is not a kind of row segment"));
   }
   rest.remove_prefix(kHeadBytes);
   if (rest.size() % (StoredRows::kKeyBytes + row_bytes) != 0) {
     return absl::DataLossError(absl::StrCat(KeyText(key), ": ", rest.size(),
-                                            " bytes are no whole number of rows of ", row_bytes,
+                                            " bytes are not a whole number of rows of ", row_bytes,
                                             " bytes and a key"));
   }
   return StoredRows(rest, row_bytes);

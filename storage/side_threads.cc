@@ -59,7 +59,7 @@ void SideThreads::StartSome() {
     try {
       threads_.emplace_back(&SideThreads::Main, this);
     } catch (const std::system_error&) {
-      return;  // no threads to be had: those that ask do the work
+      return;  // no threads available: the callers do the work
     }
     ++idle_;
   }

@@ -1,4 +1,4 @@
-// Threads that help with work which comes in pieces.
+// Helper threads for work that is divided into pieces.
 #pragma once
 
 #include <cstddef>
@@ -13,56 +13,56 @@
 
 namespace cairn {
 
-// Started when there is first something to share. Thread safety: Run may be called, and Jobs made,
-// by several threads at once; they share the helpers.
+// Threads are started when there is work to share for the first time. Thread safety: several
+// threads may call Run and create Jobs at once; they share the helpers.
 class SideThreads {
  public:
-  // At most `count` helpers; 0: whoever asks does it all.
+  // At most `count` helpers; 0: the calling thread does all the work.
   explicit SideThreads(size_t count) : count_(count) {}
   ~SideThreads();
   SideThreads(const SideThreads&) = delete;
   SideThreads& operator=(const SideThreads&) = delete;
 
-  // Calls work(0) … work(pieces - 1), each once, on this thread and on helpers that have nothing
-  // else to do. Returns when all have returned. Never waits for a helper to become free, nor needs
-  // one. `work` does not throw.
+  // Calls work(0) … work(pieces - 1), each once, on this thread and on idle helpers. Returns when
+  // all calls have returned. Never waits for a helper to become free, and does not need one. `work`
+  // must not throw.
   void Run(size_t pieces, absl::FunctionRef<void(size_t piece)> work);
 
-  // The same for pieces that come one after the other: helpers take them while whoever adds them
-  // goes on with something else. Thread safety: none.
+  // The same for pieces that are added one after the other: helpers process them while the adding
+  // thread does other work. Thread safety: none.
   class Job {
    public:
-    // `side` outlives it. `work` does not throw, nor does it use the job.
+    // `side` must outlive the job. `work` must neither throw nor use the job.
     Job(SideThreads& side, std::function<void(size_t piece)> work);
-    // Waits for the pieces that helpers have begun. Others are left undone.
+    // Waits for the pieces that helpers have begun. The others are not done.
     ~Job();
     Job(const Job&) = delete;
     Job& operator=(const Job&) = delete;
 
-    // So many more, numbered after those before.
+    // Adds `pieces` pieces, numbered after the previous ones.
     void Add(size_t pieces) { Add(pieces, pieces); }
-    // Does those that nobody has begun, and returns when all have returned.
+    // Does the pieces that nobody has begun, and returns when all have returned.
     void Finish();
 
    private:
     friend class SideThreads;
-    // Wakes so many helpers at most.
+    // Wakes at most `helpers` helpers.
     void Add(size_t pieces, size_t helpers);
-    // While there are pieces that nobody has begun.
+    // Works while there are pieces that nobody has begun.
     void Help() ABSL_EXCLUSIVE_LOCKS_REQUIRED(side_.mutex_);
 
     SideThreads& side_;
     const std::function<void(size_t piece)> work_;
     size_t pieces_ ABSL_GUARDED_BY(side_.mutex_) = 0;
     size_t next_ ABSL_GUARDED_BY(side_.mutex_) = 0;
-    size_t helpers_ ABSL_GUARDED_BY(side_.mutex_) = 0;  // at work on it
-    const std::list<Job*>::iterator place_;             // the last: from it on helpers see the job
+    size_t helpers_ ABSL_GUARDED_BY(side_.mutex_) = 0;  // working on this job
+    const std::list<Job*>::iterator place_;             // last: makes the job visible to helpers
   };
 
  private:
   std::list<Job*>::iterator Enlist(Job* job);
   void Main();
-  // As many as there is work for.
+  // Starts threads if there is work for them.
   void StartSome() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const size_t count_;

@@ -1,4 +1,4 @@
-// Rows of a stripe as they are kept on disk.
+// Rows of a stripe in their form on disk.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,14 @@
 
 namespace cairn {
 
-// A view of rows of one size, back to back, each behind its key (8 bytes, little-endian).
+// A view of rows of one size, back to back, each preceded by its key (8 bytes, little-endian).
 class StoredRows {
  public:
   // `bytes`: a whole number of rows.
   StoredRows(absl::string_view bytes, size_t row_bytes) : bytes_(bytes), row_bytes_(row_bytes) {}
 
   size_t size() const { return bytes_.size() / stride(); }
-  // Without the key.
+  // Bytes of a row without its key.
   size_t row_bytes() const { return row_bytes_; }
   int64_t key(size_t i) const {
     return static_cast<int64_t>(LoadLittleEndian<uint64_t>(bytes_.data() + i * stride()));

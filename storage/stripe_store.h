@@ -1,13 +1,14 @@
-// Stripes on disk, in RocksDB. Nothing outside storage/ knows RocksDB.
+// Stripes on disk, in RocksDB. Nothing outside storage/ depends on RocksDB.
 //
-// What is kept: the server's identity and boot count, variables (their spec as opaque bytes), per
-// shard an update count, per worker the incarnation, sequence and position of the last published
-// epoch, the decisions of synchronous jobs, and per stripe its header (watermarks) with either one
-// dense image or rows by key. storage/FORMAT.md gives the bytes; tests/storage holds golden ones.
+// The store keeps the server's identity and boot count; variables (with their specs as opaque
+// bytes); an update count for each shard; for each worker the incarnation, sequence and position of
+// the last published snapshot; the decisions of synchronous jobs; and for each stripe its header
+// (watermarks) with either one dense image or rows by key. storage/FORMAT.md specifies the bytes;
+// tests/storage has golden ones.
 //
-// Thread safety: every method of StripeStore may be called from several threads at once, but
-// batches of one stripe are written in the order in which Write is called for them, so callers
-// serialize those.
+// Thread safety: every method of StripeStore may be called from several threads at once. Batches of
+// one stripe are written in the order in which Write is called for them, so callers must serialize
+// those calls.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@
 
 namespace cairn {
 
-// Highest sequence of `worker` that is in a stripe (or shard).
+// Highest sequence of `worker` that is applied to a stripe (or shard).
 struct Watermark {
   int32_t worker = 0;
   int64_t sequence = 0;
@@ -55,9 +56,9 @@ struct WorkerRecord {
   std::string job;
   int32_t worker = 0;
   int64_t incarnation = 0;
-  int64_t sequence = 0;  // applied and, once its epoch is synced, durable
+  int64_t sequence = 0;  // applied and, once its snapshot is synced, durable
   std::string position;  // opaque
-  bool left = false;     // it left or was lost, and has not come back
+  bool left = false;     // it left or was lost, and has not returned
   bool operator==(const WorkerRecord&) const = default;
 };
 
@@ -71,7 +72,7 @@ struct NamedContribution {
   bool operator==(const NamedContribution&) const = default;
 };
 
-// Whose pushes make the mean of a step.
+// The pushes that make up the mean of a step.
 struct DecisionRecord {
   std::string job;
   int64_t step = 0;                              // >= 1
@@ -79,77 +80,78 @@ struct DecisionRecord {
   bool operator==(const DecisionRecord&) const = default;
 };
 
-// What the server keeps of itself.
+// A note that the server stores about itself.
 struct NoteRecord {
   std::string name;  // not empty
   std::string text;  // opaque
   bool operator==(const NoteRecord&) const = default;
 };
 
-// One stripe's changes: header, image, rows. Written whole or not at all.
+// One stripe's changes: header, image, rows. Written completely or not at all.
 // Thread safety: none; one thread fills and writes it.
 class StripeBatch {
  public:
   virtual ~StripeBatch() = default;
   virtual void SetWatermarks(absl::Span<const Watermark> watermarks) = 0;
-  // The whole of a dense stripe: values and slots, laid out by the caller. Copied.
+  // The complete image of a dense stripe: values and slots, laid out by the caller. Copied.
   virtual void PutImage(absl::Span<const absl::string_view> pieces) = 0;
-  // One embedding row: metadata, values and slots, laid out by the caller. Copied.
-  // A key put again counts with its last bytes.
+  // One embedding row: metadata, values and slots, laid out by the caller. Copied. If a key is put
+  // more than once, the last bytes count.
   virtual void PutRow(int64_t key, absl::string_view bytes) = 0;
-  // One embedding row on its own, where ReadCold finds it. Copied.
+  // One cold embedding row, which ReadCold finds. Copied.
   virtual void PutCold(int64_t key, absl::string_view bytes) = 0;
-  // There is no such row of `key`, nor was there one that ReadCold and ScanCold find.
+  // Removes the cold row of `key`, if there is one, so that ReadCold and ScanCold do not find it.
   virtual void DropCold(int64_t key) = 0;
-  // The row of `key` is no longer among those that LoadStripes shows, unless it is put again.
+  // LoadStripes no longer shows the row of `key`, unless it is put again.
   virtual void PutGone(int64_t key) = 0;
-  // How many rows of the stripe are cold alone once this is written.
+  // The number of the stripe's rows that are only cold once this batch is written.
   virtual void SetColdCount(int64_t rows) = 0;
   // A page of the stripe's waiting keys, laid out by the caller. Copied.
   virtual void PutWaiting(uint32_t page, absl::string_view bytes) = 0;
-  // How old the stripe's rows are, laid out by the caller. Copied.
+  // The ages of the stripe's rows, laid out by the caller. Copied.
   virtual void PutAges(absl::string_view bytes) = 0;
-  // True: nothing of the stripe is on disk, or so much has been written again that this batch
-  // replaces all of its rows. It must get every one of them, changed or not, if it gets any.
+  // True if nothing of the stripe is on disk, or if so many rows have been rewritten that this
+  // batch replaces all of them. Then it must contain every row, changed or not, if it contains any.
   virtual bool wants_every_row() const = 0;
-  // Sums up and moves what PutRow has gathered, once that is much: the slow part of a large batch,
-  // for callers who hold a lock while they put rows and none while they call this.
+  // Computes checksums of, and moves, the rows that PutRow has gathered, if they are many. This is
+  // the slow part of a large batch; callers put rows under a lock and call this without it.
   virtual void Settle() = 0;
   virtual size_t bytes() const = 0;
 };
 
-// What LoadStripes hands over. Views are valid during the call only.
+// Receives the results of LoadStripes. Views are valid only during the call.
 class StripeVisitor {
  public:
   virtual ~StripeVisitor() = default;
-  // Before the stripe's image or rows. A non-OK status ends the load and is returned.
+  // Called before the stripe's image or rows. A non-OK status ends the load and is returned.
   virtual absl::Status Header(const StripeId& id, absl::Span<const Watermark> watermarks) = 0;
   virtual absl::Status Image(const StripeId& id, absl::string_view bytes) = 0;
-  // Some of its rows. A key comes again where its row was written again: the last one counts. Rows
-  // of no bytes say that their keys' rows are not there any more.
+  // Some of its rows. A key repeats if its row was rewritten; the last one counts. Empty rows mean
+  // that their keys' rows no longer exist.
   virtual absl::Status Rows(const StripeId& id, const StoredRows& rows) = 0;
-  // After its rows: how many others it has, which are cold. Not called where there were never any.
+  // Called after its rows: the number of its other rows, which are cold. Not called if there never
+  // were any.
   virtual absl::Status ColdCount(const StripeId&, int64_t) { return absl::OkStatus(); }
-  // After those: a page of its waiting keys as it was put last.
+  // Called after these: a page of its waiting keys as last put.
   virtual absl::Status Waiting(const StripeId&, uint32_t /*page*/, absl::string_view /*bytes*/) {
     return absl::OkStatus();
   }
-  // As it was put last; not called where it never was.
+  // The ages as last put; not called if they never were.
   virtual absl::Status Ages(const StripeId&, absl::string_view /*bytes*/) {
     return absl::OkStatus();
   }
 };
 
 struct StoreOptions {
-  std::string directory;     // made if absent (its parent must exist)
-  int32_t server_index = 0;  // must equal the one the directory was made for
+  std::string directory;     // created if absent (its parent must exist)
+  int32_t server_index = 0;  // must equal the index for which the directory was created
   size_t block_cache_bytes = 32u << 20;
   size_t write_buffer_bytes = 64u << 20;
 };
 
-// One of RocksDB's own numbers, for monitoring.
+// One of RocksDB's own statistics, for monitoring.
 struct StoreFigure {
-  std::string name;  // as in "rocksdb_memtable_bytes"; one that only rises ends in _total
+  std::string name;  // "rocksdb_memtable_bytes"; a counter's name ends in _total
   std::string help;
   double value = 0;
 };
@@ -158,68 +160,68 @@ class StripeStore {
  public:
   virtual ~StripeStore() = default;
 
-  // Opens or makes the store; raises and syncs its boot count. Nothing is ever deleted.
-  // kFailedPrecondition: another format, another server's index, a folder with foreign files, in
-  // use (by whom, where the system tells). kNotFound: the parent folder is missing.
-  // kPermissionDenied, kResourceExhausted (disk full), kDataLoss (a corrupted file, by name),
+  // Opens or creates the store; increments and syncs its boot count. Never deletes anything.
+  // kFailedPrecondition: another format, another server's index, a folder with foreign files, or in
+  // use (names the process if the system tells). kNotFound: the parent folder is missing.
+  // kPermissionDenied, kResourceExhausted (disk full), kDataLoss (a corrupt file, by name),
   // kUnavailable (other I/O errors).
   //
-  // After the first failed write, sync or background flush every later write and sync fails with
-  // that failure's status (kResourceExhausted for a full disk), until the store is opened again:
-  // what was written before is kept, reading goes on.
+  // After the first failed write, sync or background flush, every later write and sync fails with
+  // the status of that failure (kResourceExhausted for a full disk) until the store is opened
+  // again. Data written before is kept, and reads continue to work.
   static absl::StatusOr<std::unique_ptr<StripeStore>> Open(const StoreOptions& options);
-  // Opens a finished store for reading, beside any number of other readers, without a change to the
-  // folder. Errors as Open.
+  // Opens a finished store for reading, together with any number of other readers, without changing
+  // the folder. Errors as Open.
   static absl::StatusOr<std::unique_ptr<StripeStore>> OpenReadOnly(const StoreOptions& options);
 
-  // How often this directory has been opened, this time included; > 0.
+  // How often this directory has been opened, including this time; > 0.
   virtual int64_t boot_count() const = 0;
 
   // Written and synced.
   virtual absl::Status PutVariable(const VariableRecord& record) = 0;
   virtual absl::StatusOr<std::vector<VariableRecord>> Variables() const = 0;
-  // Whole variables whose stripes are written already, with their job's workers: one batch, synced.
+  // Complete variables whose stripes are written already, with their job's workers: one batch,
+  // synced.
   virtual absl::Status PutJob(absl::Span<const VariableRecord> variables,
                               absl::Span<const ShardRecord> shards,
                               absl::Span<const WorkerRecord> workers) = 0;
-  // A variable's record and shards as they are from now on, without the stripes in `gone`: one
-  // batch, synced.
+  // Replaces a variable's record and shards, and removes the stripes in `gone`: one batch, synced.
   virtual absl::Status PutMap(const VariableRecord& record, absl::Span<const ShardRecord> shards,
                               absl::Span<const StripeId> gone) = 0;
-  // Removes shards and stripes of variables [first, end), which have no record: what PutJob did not
-  // come to.
+  // Removes shards and stripes of variables [first, end) that have no record, because a restore
+  // ended before PutJob.
   virtual absl::Status DropLeftovers(uint32_t first, uint32_t end) = 0;
   // Removes the job's variables with all their stripes, its workers and its decisions. Synced.
   virtual absl::Status DropJob(absl::string_view job) = 0;
 
   virtual std::unique_ptr<StripeBatch> NewBatch(const StripeId& id) = 0;
-  // In RocksDB's WAL when it returns (survives the process), on the disk after Sync.
+  // In RocksDB's WAL when it returns (survives the process), on disk after Sync.
   virtual absl::Status Write(StripeBatch& batch) = 0;
-  // Whether tables are written more slowly than what they are made of: whoever goes on will soon
-  // have to wait in Write, and everybody else with them. Who can wait waits until it is over.
+  // Whether write buffers fill faster than they are written as tables, so that Write will soon
+  // block all callers. Callers that can wait should wait until this is false.
   virtual bool Behind() const = 0;
-  // The end of an epoch, one batch: how far shards and workers are.
+  // Publishes a snapshot in one batch: the states of shards and workers.
   virtual absl::Status WriteEpoch(absl::Span<const ShardRecord> shards,
                                   absl::Span<const WorkerRecord> workers) = 0;
-  // Everything written before is on the disk when it returns.
+  // When it returns, everything written before is on disk.
   virtual absl::Status Sync() = 0;
 
-  // In RocksDB's WAL when it returns, on the disk after Sync, or with `sync`.
+  // In RocksDB's WAL when it returns, on disk after Sync or with `sync`.
   virtual absl::Status PutDecision(const DecisionRecord& record, bool sync) = 0;
   // Removes the job's decisions of steps up to `step`.
   virtual absl::Status DropDecisions(absl::string_view job, int64_t step) = 0;
-  // Of all jobs; those of one are in the order of steps.
+  // The decisions of all jobs; those of one job are ordered by step.
   virtual absl::StatusOr<std::vector<DecisionRecord>> Decisions() const = 0;
 
-  // Each takes the place of the one of its name: one batch, synced.
+  // Each note replaces the one of the same name: one batch, synced.
   virtual absl::Status PutNotes(absl::Span<const NoteRecord> notes) = 0;
   virtual absl::StatusOr<std::vector<NoteRecord>> Notes() const = 0;
 
   virtual absl::StatusOr<std::vector<ShardRecord>> Shards() const = 0;
   virtual absl::StatusOr<std::vector<WorkerRecord>> Workers() const = 0;
-  // Every stripe in [first, end), in (variable, shard, stripe) order, without cold rows, rows as
-  // they were written, checksums verified. Ranges that do not overlap may be loaded by several
-  // threads at once.
+  // Loads every stripe in [first, end), in (variable, shard, stripe) order, without cold rows, rows
+  // in the order of writing, with verified checksums. Several threads may load disjoint ranges at
+  // once.
   virtual absl::Status LoadStripes(const StripeId& first, const StripeId& end,
                                    StripeVisitor& visitor) const = 0;
   // Every stripe of `variable`.
@@ -227,40 +229,40 @@ class StripeStore {
     return LoadStripes({.variable = variable}, {.variable = variable + 1}, visitor);
   }
 
-  // The cold rows of `keys`, which are sorted and none of them named twice, each of `row_bytes`
-  // bytes. kDataLoss: a row is damaged, or of another size.
+  // The cold rows of `keys`, which must be sorted and distinct. Each row has `row_bytes` bytes.
+  // kDataLoss: a row is corrupt or has another size.
   virtual absl::Status ReadCold(absl::Span<const ColdKey> keys, size_t row_bytes,
                                 ColdRows& rows) const = 0;
-  // Help with a ReadCold of many keys, and whoever has several to do.
+  // Helper threads for a ReadCold of many keys, and for callers with several ReadColds.
   virtual SideThreads& readers() const = 0;
-  // Calls `visit` for the stripe's cold rows from key `first` on, in the order of keys, until it
-  // returns false. Views are valid during the call only.
+  // Calls `visit` for the stripe's cold rows from key `first` on, ordered by key, until it returns
+  // false. Views are valid only during the call.
   virtual absl::Status ScanCold(
       const StripeId& id, int64_t first,
       absl::FunctionRef<bool(int64_t key, absl::string_view row)> visit) const = 0;
-  // Memory that finding cold rows takes, beside StoreOptions::block_cache_bytes: some 2.5 bytes for
-  // each of their records. It rises and falls with them.
+  // Memory for finding cold rows, in addition to StoreOptions::block_cache_bytes: some 2.5 bytes
+  // for each cold record. It changes with their number.
   virtual int64_t ColdLookupBytes() const = 0;
-  // True: notes, durably, that what is written from here on is not whole before
-  // SetUnfinished(false) says so; a store that is opened with the note is refused (kDataLoss).
+  // True: records durably that the data written from now on is inconsistent until
+  // SetUnfinished(false). Opening a store with that record is refused (kDataLoss).
   virtual absl::Status SetUnfinished(bool unfinished) = 0;
 
-  // Copies the store as it is now into `folder`, a store folder then (storage/directory.h): tables
-  // by hard links where the file system allows, everything synced. Writes go on meanwhile. The
-  // folder must not exist, its parent must; on failure it may be there, incomplete.
-  // kResourceExhausted: a disk is full.
+  // Copies the store's present state into `folder`, which becomes a store folder
+  // (storage/directory.h): tables by hard links if the file system allows, everything synced.
+  // Writes continue meanwhile. The folder must not exist, its parent must; after a failure it may
+  // exist, incomplete. kResourceExhausted: a disk is full.
   virtual absl::Status Checkpoint(const std::string& folder) = 0;
 
-  // After the last LoadStripes of a server's start: begins the background compaction, which would
-  // take disk and cores from the loading.
+  // Starts background compaction. Call it after the last LoadStripes of a server's start, because
+  // compaction would take disk and cores from loading.
   virtual absl::Status StartCompaction() = 0;
 
-  // In memory: reads no file. Empty once closed.
+  // From memory: reads no file. Empty once closed.
   virtual std::vector<StoreFigure> Figures() const = 0;
-  // Of every file in the folder, as the file system said some seconds ago at most.
+  // Bytes of every file in the folder, at most some seconds old.
   virtual int64_t DiskBytes() const = 0;
 
-  // Syncs and closes. Later calls fail. Also done, without a report, by the destructor.
+  // Syncs and closes. Later calls fail. The destructor does the same but does not report errors.
   virtual absl::Status Close() = 0;
 };
 

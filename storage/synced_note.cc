@@ -17,7 +17,7 @@
 namespace cairn {
 namespace {
 
-// Of one length always, so that a shorter line leaves nothing of a longer one.
+// Always of the same length, so that no rest of a longer line remains.
 std::string LineOf(uint64_t sequence, uint64_t inode) {
   const std::string line = absl::StrCat("sequence ", absl::Dec(sequence, absl::kZeroPad20),
                                         " inode ", absl::Dec(inode, absl::kZeroPad20));
@@ -43,7 +43,7 @@ absl::StatusOr<uint64_t> SyncedNote::Read() const {
   if (absl::IsNotFound(read.status())) return uint64_t{0};
   if (!read.ok()) return read.status();
   const std::string& text = *read;
-  // The machine went down before the first note was on the disk.
+  // All zeros: the machine crashed before the first note was on disk.
   if (text.find_first_not_of('\0') == std::string::npos) return uint64_t{0};
   const std::vector<std::string> words = absl::StrSplit(text, ' ');
   uint64_t sequence = 0, inode = 0;

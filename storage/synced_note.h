@@ -1,5 +1,5 @@
-// How far a store's log was synced, beside the log: RocksDB's recovery takes one that was cut short
-// at its end, or removed, for that of a crash in the middle of a write.
+// Records how far a store's log was synced, beside the log. RocksDB's recovery treats a log that
+// was truncated at its end, or removed, like one that a crash interrupted in the middle of a write.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 namespace cairn {
 
 // The file DIR/SYNCED, one line: a RocksDB sequence number, the inode of DIR/db, and a checksum.
-// Written after each sync without a sync of its own: what is read after a crash of the process is
-// the last note, after one of the machine the last or an earlier one, and both are true. A copy of
-// the folder, which may have been made while the server ran, has another inode: its note is void.
-// Thread safety: none.
+// Written after each sync without being synced itself: after a crash of the process it has the last
+// note, after a crash of the machine the last or an earlier one, and both are correct. A copy of
+// the folder, which may have been made while the server ran, has another inode, so its note is
+// ignored. Thread safety: none.
 class SyncedNote {
  public:
   explicit SyncedNote(const std::string& directory);
@@ -22,8 +22,8 @@ class SyncedNote {
   SyncedNote(const SyncedNote&) = delete;
   SyncedNote& operator=(const SyncedNote&) = delete;
 
-  // The sequence noted; 0: none, or another folder's. kDataLoss: the note is damaged. Else as
-  // ReadSmallFile.
+  // The recorded sequence; 0: none, or another folder's. kDataLoss: the note is corrupt. Other
+  // errors as ReadSmallFile.
   absl::StatusOr<uint64_t> Read() const;
   // Errors as ErrnoStatus.
   absl::Status Write(uint64_t sequence);

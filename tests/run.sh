@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, runs every test, and ends with "N passed, N failed, N skipped".
+# Installs missing packages, builds, runs every test, and ends with "N passed, N failed, N skipped".
 #
 #   tests/run.sh                      everything, release build in build/
 #   tests/run.sh --sanitize address   unit and integration tests under AddressSanitizer and UBSan
@@ -21,7 +21,7 @@ while [ $# -gt 0 ]; do
         thread) setup+=(-Db_sanitize=thread -Db_lundef=false) ;;
         *) echo "tests/run.sh: --sanitize takes address or thread, not '${2:-}'" >&2; exit 2 ;;
       esac
-      # Half the time to compile of -O2 -g, and reports with file and line all the same.
+      # Compiles in half the time of -O2 -g, and reports still have files and lines.
       setup+=(-Doptimization=1 -Ddebug=true -Dcpp_args=-g1)
       build="build-$2"
       shift 2 ;;
@@ -32,7 +32,7 @@ while [ $# -gt 0 ]; do
 done
 
 examples/install_packages.sh --tests
-# A folder that the quickstart made before the tests' packages were there is configured again.
+# Reconfigures a build directory that the quickstart made before the tests' packages were installed.
 setup+=(-Dtests=enabled)
 [ -f "$build/build.ninja" ] && setup+=(--reconfigure)
 log=$(mktemp)
@@ -40,17 +40,17 @@ meson setup "$build" "${setup[@]}" >"$log" 2>&1 || { cat "$log"; rm -f "$log"; e
 rm -f "$log"
 ninja -C "$build" --quiet
 
-# halt_on_error makes a sanitizer's finding a failure; RocksDB and glog free nothing at exit.
-# The quarantine counts as growth in tests of memory; a size that no machine has is refused by the
-# program itself.
+# halt_on_error makes a sanitizer's finding a failure; RocksDB and glog free nothing at exit. The
+# quarantine counts as growth in memory tests. The programs themselves refuse allocation sizes that
+# no machine has.
 asan=abort_on_error=0:detect_leaks=1:quarantine_size_mb=16:allocator_may_return_null=1
 export ASAN_OPTIONS=${ASAN_OPTIONS:-$asan}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1:halt_on_error=1}
 tsan=halt_on_error=1:second_deadlock_stack=1:suppressions=$PWD/tests/support/tsan_suppressions.txt
 export TSAN_OPTIONS=${TSAN_OPTIONS:-$tsan}
 status=0
-# More tests than cores: most wait for one another's processes. Timeouts are those of a machine that
-# has nothing else to do.
+# More tests than cores, because most wait for each other's processes. Timeouts are those of an idle
+# machine.
 meson test -C "$build" --no-rebuild --print-errorlogs --num-processes 4 --timeout-multiplier 3 \
   ${suites[@]+"${suites[@]}"} || status=$?
 /usr/bin/python3 tests/support/count.py "$build/meson-logs/testlog.junit.xml" || status=1

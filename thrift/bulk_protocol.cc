@@ -22,7 +22,7 @@ static_assert(sizeof(wire::PushItem) <= kStructChargeBytes);
 static_assert(sizeof(std::string) <= kStringChargeBytes);
 
 // Fewest bytes of a value on the wire. A struct has at least its stop byte, so that a list cannot
-// announce structs that take no bytes. 0: no such type.
+// announce structs that take no bytes. 0: unknown type.
 int64_t LeastWireBytes(TType type) {
   switch (type) {
     case apache::thrift::protocol::T_BOOL:
@@ -40,7 +40,7 @@ int64_t LeastWireBytes(TType type) {
   }
 }
 
-// The type that a byte of the wire names; T_VOID, which takes no bytes, where it names none. The
+// The type for a byte of the wire; T_VOID, which takes no bytes, if the byte is not a type. The
 // enumeration itself must not hold any other number.
 TType TypeOf(int8_t byte) {
   const bool known = byte > apache::thrift::protocol::T_VOID &&
@@ -206,7 +206,7 @@ uint32_t BulkProtocol::readBinary(Payload& payload) {
 }
 
 // Memory is charged as bytes arrive (kFirstPayloadStepBytes); until then the kernel has not backed
-// the allocation with pages either.
+// the allocation with pages.
 void BulkProtocol::ReadOwned(Payload& payload, int64_t bytes) {
   trans_->Charge(std::min(bytes, kFirstPayloadStepBytes));
   try {
@@ -282,7 +282,7 @@ uint32_t BulkProtocol::SkipStruct() {
   }
 }
 
-// A list that is skipped takes no memory, so only the bytes it must have are checked.
+// A skipped list takes no memory, so only its minimum size on the wire is checked.
 uint32_t BulkProtocol::SkipList() {
   int8_t element = 0;
   int32_t count = 0;

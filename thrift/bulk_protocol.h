@@ -1,4 +1,4 @@
-// TBinaryProtocol's bytes, unchanged, over BulkTransport: payloads are read into and written from
+// TBinaryProtocol with the same bytes, over BulkTransport: payloads are read into and written from
 // their own memory, and every size is checked before memory is allocated for it.
 #pragma once
 
@@ -16,10 +16,10 @@
 
 namespace cairn {
 
-// The generated templates pick these members statically; what reaches the base through TProtocol's
-// virtual functions (Thrift's own exception struct) is held to the same limits.
+// The generated templates call these members statically. Calls that reach the base class through
+// TProtocol's virtual functions (from Thrift's own exception struct) obey the same limits.
 //
-// Refusals are RefusedMessage, with the method and the field in their text.
+// Refusals are thrown as RefusedMessage; the text has the method and the field.
 // Thread safety: none.
 class BulkProtocol : public apache::thrift::protocol::TBinaryProtocolT<BulkTransport> {
   using Base = apache::thrift::protocol::TBinaryProtocolT<BulkTransport>;
@@ -29,11 +29,12 @@ class BulkProtocol : public apache::thrift::protocol::TBinaryProtocolT<BulkTrans
  public:
   explicit BulkProtocol(std::shared_ptr<BulkTransport> transport);
 
-  // Of the message read last: what a refusal is answered with. Empty before the first.
+  // Method of the last message read, for the reply to a refused message. Empty before the first
+  // message.
   const std::string& method() const { return method_; }
   int32_t sequence_id() const { return sequence_id_; }
 
-  // See WireClient::ReadPayloadsInto. Holds until the next message has been read.
+  // See WireClient::ReadPayloadsInto. Valid until the next message has been read.
   void SetTargets(absl::Span<const absl::Span<std::byte>> targets) {
     targets_ = targets;
     next_target_ = 0;
@@ -55,7 +56,7 @@ class BulkProtocol : public apache::thrift::protocol::TBinaryProtocolT<BulkTrans
   uint32_t readString(std::string& text);
   uint32_t readBinary(std::string& text) { return readString(text); }
   uint32_t readBinary(Payload& payload);
-  // Reads past a value without keeping any of it.
+  // Skips a value without keeping any of it.
   uint32_t skip(TType type);
   uint32_t skip_virt(TType type) override { return skip(type); }
 
@@ -74,7 +75,7 @@ class BulkProtocol : public apache::thrift::protocol::TBinaryProtocolT<BulkTrans
  private:
   [[noreturn]] void Refuse(absl::StatusCode code, const std::string& what) const;
   [[noreturn]] void RefuseElementType() const;
-  // Length of a string or payload that follows.
+  // Length of the string or payload that follows.
   int32_t ReadLength(int64_t limit, const char* kind, const char* limit_name);
   void ReadOwned(Payload& payload, int64_t bytes);
   void CheckContainer(int64_t size, int64_t entry_wire_bytes) const;
@@ -85,8 +86,8 @@ class BulkProtocol : public apache::thrift::protocol::TBinaryProtocolT<BulkTrans
   std::string method_;
   int32_t sequence_id_ = 0;
   int16_t field_ = 0;
-  // The list whose begin was read last holds no structs: one that starts now was not announced, and
-  // its memory was not charged.
+  // True if the last list begun contains no structs. A struct that starts now was not announced,
+  // and its memory was not charged.
   bool numbers_follow_ = false;
   absl::Span<const absl::Span<std::byte>> targets_;
   size_t next_target_ = 0;

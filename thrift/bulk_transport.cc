@@ -21,15 +21,15 @@ using apache::thrift::TConfiguration;
 using apache::thrift::transport::TSocket;
 using apache::thrift::transport::TTransportException;
 
-// The socket's own timeout. Waits block in the kernel for at most this long and then look at the
-// clock again; so deadlines cost no system call unless one is nearer than this.
+// The socket's own timeout. Waits block in the kernel for at most this long and then check the time
+// again, so that deadlines cost no system call unless one is nearer than this.
 constexpr int64_t kSliceMs = 1000;
-// A peer that calls again within this time is heard without the way through epoll and another
+// A call that arrives within this time is served without the detour through epoll and another
 // thread, which takes as long as a call of 64 bytes (tests/bench/wire_bench).
 constexpr int64_t kLingerMs = 4;
 
-// Thrift's own count of message bytes runs over the life of a connection; this transport counts
-// for itself, per message, so Thrift's is set out of reach.
+// Thrift counts message bytes over the life of a connection. This transport counts per message
+// itself, so Thrift's limit is set out of reach.
 std::shared_ptr<TConfiguration> Configuration() {
   // A copy: the library declares the constant and does not define it.
   constexpr int kMaxFrameBytes = TConfiguration::DEFAULT_MAX_FRAME_SIZE;
@@ -58,7 +58,7 @@ BulkTransport::BulkTransport(std::shared_ptr<TSocket> socket, BulkTransportOptio
       buffer_(new uint8_t[kBufferBytes]),
       remaining_bytes_(options_.max_message_bytes),
       out_buffer_(new uint8_t[kBufferBytes]) {
-  const int one = 1;  // a call is one small message: it must not wait for the last one's ack
+  const int one = 1;  // a call is one small message: it must not wait for the previous ack
   ::setsockopt(socket_->getSocketFD(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
   slice_ms_ = options_.stall == absl::ZeroDuration()
                   ? kSliceMs
@@ -112,7 +112,7 @@ void BulkTransport::BeginMessage() {
   EndMessage();
   remaining_bytes_ = message_limit_bytes_;
   rests_since_ = {};
-  sent_bytes_ = 0;  // nothing of its answer has left
+  sent_bytes_ = 0;  // nothing of its reply has been sent
   progress_[kReceive] = {.bytes = static_cast<int64_t>(end_ - begin_)};
 }
 
@@ -191,7 +191,7 @@ void BulkTransport::ReadSlowly(uint8_t* to, size_t bytes) {
   bytes -= buffered;
   begin_ = 0;
   end_ = 0;
-  // What follows the destination is read ahead by the same system call.
+  // The same system call reads ahead the bytes that follow the destination.
   while (bytes >= kDirectBytes) {
     iovec parts[2] = {{to, bytes}, {buffer_.get(), kBufferBytes}};
     const size_t got = Receive(parts, 2);
@@ -251,7 +251,7 @@ bool BulkTransport::DropUnsent() {
   return true;
 }
 
-// Puts what was written to the buffer since the last view in line.
+// Adds the bytes written to the buffer since the last view to the pending parts.
 void BulkTransport::ClosePendingRun() {
   if (out_end_ == run_begin_) return;
   pending_[pending_count_++] = {out_buffer_.get() + run_begin_, out_end_ - run_begin_};
@@ -260,7 +260,7 @@ void BulkTransport::ClosePendingRun() {
 
 void BulkTransport::WriteView(const std::byte* data, size_t bytes) {
   written_bytes_ += static_cast<int64_t>(bytes);
-  // A run, the view, and the run that flush will close.
+  // Needs up to three entries: a run, the view, and the run that flush will close.
   if (pending_count_ + 3 > kMaxPending) SendPending();
   ClosePendingRun();
   pending_[pending_count_++] = {const_cast<std::byte*>(data), bytes};
@@ -276,7 +276,7 @@ void BulkTransport::WriteSlowly(const uint8_t* data, size_t bytes) {
   write(data, static_cast<uint32_t>(bytes));
 }
 
-// A wait that somebody is to be told of is one that there is: so first without.
+// Tries without blocking first if the thread has an observer, so that only real waits are reported.
 ssize_t BulkTransport::MoveOnce(Direction direction, iovec* parts, size_t count) {
   const auto move = [&] {
     return direction == kSend ? stream_->Send(parts, count) : stream_->Receive(parts, count);
@@ -330,7 +330,7 @@ void BulkTransport::SendPending() {
   }
 }
 
-// Throws where the time is up, and sees to it that the coming system call returns by then.
+// Throws if the time is up; otherwise limits the next system call to the time that is left.
 void BulkTransport::BeforeWait(Direction direction) {
   if (options_.stall > absl::ZeroDuration()) return CheckStall(direction);
   const absl::Duration left = deadline_.Remaining();
@@ -358,7 +358,7 @@ absl::Status BulkTransport::RestedTooLong() const {
                                                   absl::ToDoubleSeconds(options_.idle)));
 }
 
-// A message that has begun must go on within `stall`, and at kLowestBytesPerSecond on average.
+// A message that has begun must progress within `stall`, and at kLowestBytesPerSecond on average.
 void BulkTransport::CheckStall(Direction direction) {
   if (awaits_proof_ && deadline_.Expired()) {
     Throw(TTransportException::TIMED_OUT,

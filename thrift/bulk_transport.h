@@ -1,5 +1,5 @@
-// The byte stream under BulkProtocol: a connection (TCP, TLS, or of one host) whose large reads and
-// writes bypass the buffers (DESIGN §2).
+// The byte stream under BulkProtocol: a connection (TCP, TLS, or local to one host) whose large
+// reads and writes bypass the buffers.
 #pragma once
 
 #include <sys/socket.h>
@@ -26,8 +26,8 @@
 
 namespace cairn {
 
-// Thrown in the middle of a message that is not read (or sent) to its end: a limit, a malformed
-// length, no memory. The connection cannot be used for another message.
+// Thrown when a message is abandoned before its end has been read (or sent): a limit, a malformed
+// length, or no memory. The connection cannot be used for another message.
 class RefusedMessage : public apache::thrift::protocol::TProtocolException {
  public:
   // `status` is not OK; its message says what was found and what is allowed.
@@ -41,84 +41,86 @@ class RefusedMessage : public apache::thrift::protocol::TProtocolException {
 struct BulkTransportOptions {
   std::string peer;                                     // for messages: "127.0.0.1:7001"
   int64_t max_message_bytes = kDefaultMaxMessageBytes;  // read or written
-  // Server side: how long a message may stall. Zero: client side; every wait ends at the deadline
-  // set last.
+  // Server side: how long a message may stall. Zero: client side, where every wait ends at the
+  // deadline that was set last.
   absl::Duration stall = absl::ZeroDuration();
-  // Server side: how long the connection may rest between messages. Zero: for ever.
+  // Server side: how long the connection may be idle between messages. Zero: no limit.
   absl::Duration idle = absl::ZeroDuration();
-  // Server side: the account of memory that messages being read hold. Empty: none.
+  // Server side: charges and releases the memory of messages that are being read. Empty: not
+  // charged.
   std::function<absl::Status(int64_t bytes)> acquire;
   std::function<void(int64_t bytes)> release;
 };
 
-// Thread safety: none, one thread at a time. Another thread ends its waits by shutting the socket
-// down. Errors are TTransportException (END_OF_FILE, NOT_OPEN: the peer is gone; TIMED_OUT:
-// deadline, stall or rest; CORRUPTED_DATA: one side does not trust the other, failure() has the
-// code) and RefusedMessage, all with the peer's name in their text.
+// Thread safety: none, one thread at a time. Another thread may end its waits by shutting the
+// socket down. Errors: TTransportException (END_OF_FILE, NOT_OPEN: the peer is gone; TIMED_OUT:
+// deadline, stall or idle time; CORRUPTED_DATA: one side does not trust the other, failure() has
+// the code) and RefusedMessage. All texts have the peer's name.
 class BulkTransport : public apache::thrift::transport::TVirtualTransport<BulkTransport> {
  public:
-  // Reads and writes of half a buffer or more do not pass through it.
+  // Reads and writes of at least half a buffer bypass the buffer.
   static constexpr size_t kBufferBytes = 32 << 10;
   static constexpr size_t kDirectBytes = kBufferBytes / 2;
 
-  // `socket` is open. TCP_NODELAY is switched on. `stream` moves its bytes; null: as they are.
+  // `socket` must be open. Switches TCP_NODELAY on. `stream` moves the socket's bytes; null: plain.
   BulkTransport(std::shared_ptr<apache::thrift::transport::TSocket> socket,
                 BulkTransportOptions options, std::unique_ptr<SocketStream> stream = nullptr);
   ~BulkTransport() override;
 
-  // Client side: ends every later wait.
+  // Client side: the deadline for every later wait.
   void SetDeadline(Deadline deadline) { deadline_ = deadline; }
-  // Server side, until LiftProof: messages have at most `bytes`, and all waits end at `deadline`.
-  // For a peer that has not proved yet who it is.
+  // Server side, for a peer that has not authenticated yet. Until LiftProof, messages have at most
+  // `bytes`, and all waits end at `deadline`.
   void AwaitProof(int64_t bytes, Deadline deadline);
   void LiftProof();
 
-  // Brackets a message that is read: resets what it may still have, and gives its memory back.
+  // Brackets a message that is read: resets its byte limit, and releases its memory.
   void BeginMessage();
   void EndMessage();
-  // Server side, between messages. RestedTooLong says so where `idle` has passed since Rest.
+  // Server side, between messages. RestedTooLong returns an error if `idle` has passed since Rest.
   void Rest() { rests_since_ = Clock::now(); }
   absl::Status RestedTooLong() const;
-  // Buffers without bytes in them, until Wake.
+  // Frees buffers that hold no bytes, until Wake.
   void GiveBuffersBack();
   void Wake();
-  // Waits a moment for the next message. False: nothing has come; true: bytes, or the end.
+  // Waits briefly for the next message. False: no bytes have arrived. True: bytes, or the end.
   bool Linger();
-  // Whether bytes of a message are here already, below the socket. Does not wait.
+  // Whether bytes of a message have arrived already, in this object or in the stream. Does not
+  // wait.
   bool HasBytes() { return begin_ < end_ || (stream_->HoldsBytes() && stream_->HasNews()); }
-  // Bytes the message being read may still have.
+  // Bytes that the message being read may still have.
   int64_t remaining_bytes() const { return remaining_bytes_; }
   // Charges memory that the message being read is about to allocate; may wait for it.
   void Charge(int64_t bytes) {
     charged_bytes_ += bytes;
     if (charged_bytes_ > acquired_bytes_ + kUnchargedMessageBytes) Acquire();
   }
-  // Reads and throws away.
+  // Reads and discards.
   void Discard(int64_t bytes);
-  // Reads and throws away what the peer still sends, until it stops, or kDrainBytes, or
-  // kDrainSeconds: after a refusal, so that the peer gets to read it. Never throws.
+  // After a refusal: reads and discards what the peer still sends, until it stops, or up to
+  // kDrainBytes or kDrainSeconds, so that the peer can read the refusal. Never throws.
   void Drain();
 
-  // As write, but `bytes` must stay alive and unchanged until flush.
+  // Like write, but `data` must stay alive and unchanged until flush.
   void WriteView(const std::byte* data, size_t bytes);
   // Brackets a message that is written.
   void BeginWrite();
-  // Bytes of the message being written, so far.
+  // Bytes written to the current message so far.
   int64_t written_bytes() const { return written_bytes_; }
-  // Forgets the message being written; false where part of it has left already.
+  // Discards the message being written; false if part of it has been sent already.
   bool DropUnsent();
 
   const std::string& peer() const { return options_.peer; }
   int fd() const { return socket_->getSocketFD(); }
   // See SocketStream.
   bool HasNews() { return stream_->HasNews(); }
-  // What the last CORRUPTED_DATA was about.
+  // The reason for the last CORRUPTED_DATA.
   const absl::Status& failure() const { return failure_; }
   int64_t max_message_bytes() const { return options_.max_message_bytes; }
-  // The limit that a message being read is under, for errors: its name, value, and what to do.
+  // The limit for the message being read, for errors: its name, its value, and what to do.
   std::string LimitText() const;
 
-  // What Thrift expects of a transport.
+  // Thrift's interface of a transport.
   bool isOpen() const override { return socket_->isOpen(); }
   bool peek() override { return begin_ < end_ || stream_->HoldsBytes() || socket_->peek(); }
   void close() override;
@@ -126,7 +128,7 @@ class BulkTransport : public apache::thrift::transport::TVirtualTransport<BulkTr
   uint32_t readAll(uint8_t* to, uint32_t bytes) {
     Count(bytes);
     if (bytes <= end_ - begin_) {
-      if (bytes > 0) std::memcpy(to, buffer_.get() + begin_, bytes);  // `to` may be null without
+      if (bytes > 0) std::memcpy(to, buffer_.get() + begin_, bytes);  // else `to` may be null
       begin_ += bytes;
     } else {
       ReadSlowly(to, bytes);
@@ -154,7 +156,8 @@ class BulkTransport : public apache::thrift::transport::TVirtualTransport<BulkTr
  private:
   using Clock = std::chrono::steady_clock;
   enum Direction { kReceive = 0, kSend = 1 };
-  // How much of a message has moved in a direction; since when, and when it last went on.
+  // How many bytes of a message have moved in a direction, since when, and when the last ones
+  // moved.
   struct Progress {
     int64_t bytes = 0;
     int64_t bytes_at_last = -1;
@@ -190,12 +193,12 @@ class BulkTransport : public apache::thrift::transport::TVirtualTransport<BulkTr
   Deadline deadline_;
   bool awaits_proof_ = false;
   int64_t message_limit_bytes_;
-  Clock::time_point rests_since_{};  // between messages; zero: not looked at yet
+  Clock::time_point rests_since_{};  // between messages; zero: not checked yet
   std::array<int64_t, 2> socket_timeout_ms_ = {0, 0};
-  int64_t slice_ms_ = 0;  // of waits on the server's side
+  int64_t slice_ms_ = 0;  // longest kernel wait on the server's side
   std::array<Progress, 2> progress_;
 
-  // Reading: buffer_[begin_, end_) has arrived and is not consumed.
+  // Reading: buffer_[begin_, end_) has arrived and has not been consumed.
   std::unique_ptr<uint8_t[]> buffer_;
   size_t begin_ = 0;
   size_t end_ = 0;
@@ -203,8 +206,8 @@ class BulkTransport : public apache::thrift::transport::TVirtualTransport<BulkTr
   int64_t charged_bytes_ = 0;
   int64_t acquired_bytes_ = 0;
 
-  // Writing: pending_[0, pending_count_) are to be sent in order, then out_buffer_[run_begin_,
-  // out_end_). Views lie between runs of the buffer.
+  // Writing: pending_[0, pending_count_) is sent in order, then out_buffer_[run_begin_, out_end_).
+  // Views are between runs of the buffer.
   static constexpr size_t kMaxPending = 64;
   std::unique_ptr<uint8_t[]> out_buffer_;
   std::array<iovec, kMaxPending> pending_;

@@ -16,7 +16,7 @@
 namespace cairn {
 namespace {
 
-constexpr int64_t kDefaultBuckets = 16;  // as the IDL says
+constexpr int64_t kDefaultBuckets = 16;  // documented in the IDL
 
 std::map<std::string, double> Arguments(const absl::btree_map<std::string, double>& arguments) {
   return {arguments.begin(), arguments.end()};
@@ -71,7 +71,7 @@ absl::Status AtMost(const char* field, size_t found, int64_t limit, const char* 
                                                  limit_name, ")"));
 }
 
-// What a client left out: one shard, or 16 buckets, all on this server.
+// Fills in fields that the client omitted: one shard, or 16 buckets, all on this server.
 void FillIn(VariableSpec& spec, int32_t server_index) {
   if (spec.kind == VariableKind::kDense && spec.shards.empty()) {
     spec.shards.push_back({0, RowCount(spec.shape), server_index});
@@ -107,8 +107,8 @@ absl::StatusOr<VariableSpec> Convert(const wire::VariableSpec& wire, int32_t ser
                                                      static_cast<int32_t>(wire.touched_rows),
                                                      "; it is 1 (ALL) or 2 (PUSHED)"));
   }
-  // The wire's default is a dense variable's; an embedding has one choice only, so leaving the
-  // field out means that.
+  // The wire's default is that of dense variables. An embedding has only one choice, so an omitted
+  // field means that choice.
   if (spec.kind == VariableKind::kEmbedding && !wire.__isset.touched_rows) {
     spec.touched_rows = TouchedRows::kPushed;
   }
@@ -174,7 +174,7 @@ absl::StatusOr<VariableSpec> FromWire(const wire::VariableSpec& spec, int32_t se
     return Annotate(converted.status(),
                     absl::StrCat("variable \"", spec.name.substr(0, kMaxVariableNameBytes), "\""));
   }
-  RETURN_IF_ERROR(ValidateSpec(*converted, server_count));  // names it too
+  RETURN_IF_ERROR(ValidateSpec(*converted, server_count));  // its errors name the variable
   return converted;
 }
 

@@ -10,8 +10,8 @@
 namespace cairn {
 
 wire::VariableSpec ToWire(const VariableSpec& spec);
-// Fills in what the wire lets a client leave out (one shard on `server_index`, 64 buckets), then
-// validates everything. kInvalidArgument names the field.
+// Fills in omitted fields (one shard on `server_index`, 16 buckets), then validates everything.
+// kInvalidArgument names the field.
 absl::StatusOr<VariableSpec> FromWire(const wire::VariableSpec& spec, int32_t server_index,
                                       int32_t server_count);
 

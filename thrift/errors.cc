@@ -17,11 +17,11 @@
 namespace cairn {
 namespace {
 
-// Payloads of the Status: decimal numbers.
+// Payloads of the Status, as decimal numbers.
 constexpr char kReasonUrl[] = "cairn/error_reason";
 constexpr char kReplayAfterUrl[] = "cairn/replay_after";
 constexpr char kRetryAfterUrl[] = "cairn/retry_after_ms";
-// One a variable, by its place: SpecToBytes.
+// One payload for each variable, with its index appended to the URL: SpecToBytes.
 constexpr char kMovedUrl[] = "cairn/moved/";
 
 int64_t NumberIn(const absl::Status& status, absl::string_view url) {

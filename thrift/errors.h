@@ -1,4 +1,4 @@
-// wire::ServerError <-> absl::Status. Both ways keep code, message, reason, replay_after,
+// wire::ServerError <-> absl::Status. Both directions keep code, message, reason, replay_after,
 // retry_after_ms and moved.
 #pragma once
 
@@ -13,28 +13,29 @@
 
 namespace cairn {
 
-// Reason NONE. A code outside the wire's becomes UNKNOWN. `status` must not be OK.
+// Reason NONE if none is attached. A code that the wire does not have becomes UNKNOWN. `status`
+// must not be OK.
 wire::ServerError ToServerError(const absl::Status& status);
-// Never OK: an error with code 0 or one out of range becomes kUnknown.
+// Never OK: an error whose code is 0 or out of range becomes kUnknown.
 absl::Status FromServerError(const wire::ServerError& error);
 
 // `status` with `reason` attached (a payload of the Status).
 absl::Status WithReason(absl::Status status, wire::ErrorReason::type reason,
                         int64_t replay_after = 0);
-// NONE where none is attached.
+// NONE if none is attached.
 wire::ErrorReason::type ReasonOf(const absl::Status& status);
-// 0 where none is attached.
+// 0 if none is attached.
 int64_t ReplayAfterOf(const absl::Status& status);
 
-// kUnavailable, reason BUSY: nothing was done, and the call is welcome again after `retry_after`
-// (in whole milliseconds, 1 at least).
+// kUnavailable, reason BUSY: nothing was done, and the caller may retry after `retry_after`
+// (rounded to whole milliseconds, at least 1).
 absl::Status BusyError(absl::string_view message, absl::Duration retry_after);
-// Zero where none is attached.
+// Zero if none is attached.
 absl::Duration RetryAfterOf(const absl::Status& status);
 
 // kFailedPrecondition, reason MOVED, with the variables' maps.
 absl::Status MovedError(absl::string_view message, absl::Span<const wire::VariableSpec> maps);
-// Empty where none are attached.
+// Empty if none are attached.
 std::vector<wire::VariableSpec> MovedOf(const absl::Status& status);
 
 }  // namespace cairn

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Generates the IDL's C++ code: generate.py THRIFT_COMPILER OUTPUT_FOLDER IDL.
 
-Thrift's enumerations have no underlying type, so a number from the wire that none of their names
-has would be undefined behaviour before anybody could refuse it. They get one here.
+Thrift's enumerations have no underlying type, so a number from the wire that is not one of their
+values would be undefined behaviour before it could be refused. This script gives them one.
 """
 import pathlib
 import re

@@ -13,9 +13,9 @@
 namespace cairn {
 namespace {
 
-// Shorter waits come and go all the time where workers keep together.
+// Shorter waits are normal while workers stay in step.
 constexpr double kLongWaitSeconds = 1;
-// Tasks named in a sentence.
+// Number of tasks named in a sentence.
 constexpr size_t kMostNamed = 3;
 
 using Workers = std::vector<wire::WorkerStanding>;
@@ -48,7 +48,7 @@ std::string ProgressText(const Workers& workers, bool with_time_left = true) {
   std::string text = absl::StrCat("step ", LastStep(workers));
   const std::optional<JobProgress> progress = ProgressOf(workers);
   if (!progress.has_value()) return text;
-  // 100 % is for work that is done.
+  // 100 % is shown only when the work is done.
   const double percent = std::min(std::floor(progress->share_done * 100), 100.0);
   absl::StrAppend(&text, ", ", static_cast<int>(percent), " % done");
   if (with_time_left && progress->seconds_left.has_value() && percent < 100) {
@@ -57,7 +57,7 @@ std::string ProgressText(const Workers& workers, bool with_time_left = true) {
   return text;
 }
 
-// Its last heartbeat may be older than its last step.
+// Uses the last step too, because the last heartbeat may be older.
 bool HasDoneAll(const wire::WorkerStanding& worker) {
   const wire::WorkerVitals& vitals = worker.vitals;
   if (!worker.__isset.vitals || !vitals.__isset.share_done) return false;
@@ -65,7 +65,7 @@ bool HasDoneAll(const wire::WorkerStanding& worker) {
          (vitals.__isset.seconds_left && vitals.seconds_left < kMissingSeconds);
 }
 
-// No worker takes steps any more.
+// The state when no worker takes steps any more.
 JobState Ended(const Workers& workers) {
   const bool all_done = std::all_of(workers.begin(), workers.end(), [](const auto& worker) {
     return worker.state == "finished" || HasDoneAll(worker);
@@ -83,7 +83,7 @@ JobState Ended(const Workers& workers) {
               lost.empty() ? "; every worker has left" : absl::StrCat("; lost: ", Names(lost)))};
 }
 
-// A server that workers cannot reach; nullopt: none says so.
+// The state if workers cannot reach a server; nullopt if none reports that.
 std::optional<JobState> Unreached(const Workers& workers) {
   std::map<int32_t, std::vector<std::string>> gone;
   size_t heard = 0;
@@ -105,7 +105,7 @@ std::optional<JobState> Unreached(const Workers& workers) {
   return state;
 }
 
-// The longest wait of a call inside a server, if it is long.
+// The state if the longest wait of a call inside a server is long.
 std::optional<JobState> LongWait(absl::Span<const JobView> servers, const Workers& workers) {
   const wire::WaitingCall* longest = nullptr;
   int32_t server = 0;
@@ -126,7 +126,7 @@ std::optional<JobState> LongWait(absl::Span<const JobView> servers, const Worker
       " waits for ");
   std::vector<std::string> missing;
   for (const wire::WorkerStanding& one : longest->missing) {
-    // Another server may have heard it since.
+    // Another server may have heard from the worker since.
     const auto known = std::find_if(workers.begin(), workers.end(), [&](const auto& worker) {
       return worker.worker == one.worker;
     });
@@ -196,7 +196,7 @@ bool IsExpectedToCall(const wire::WorkerStanding& worker) {
 
 bool IsMissing(const wire::WorkerStanding& worker) {
   if (worker.state == "lost") return true;
-  // Clients in other languages may send no vitals, and are heard of as their lease asks.
+  // Clients in other languages may send no vitals, and call only as often as their lease requires.
   return IsExpectedToCall(worker) && worker.__isset.vitals &&
          worker.seconds_since_seen > kMissingSeconds;
 }
@@ -307,7 +307,7 @@ JobState StateOf(absl::Span<const JobView> servers) {
   const bool trains = state.phase == JobPhase::kTraining || state.phase == JobPhase::kWaiting;
   const bool anyone = std::any_of(workers.begin(), workers.end(), IsHeard);
   if (trains && !anyone) return {.phase = JobPhase::kStalled, .details = text};
-  // What the workers say of a server says more.
+  // The workers' reports about a server are more specific.
   const bool told = std::any_of(workers.begin(), workers.end(), [](const auto& worker) {
     return IsHeard(worker) && !worker.vitals.servers_gone.empty();
   });

@@ -1,5 +1,5 @@
-// The state of a job and of its workers, derived from what servers answer: one rule for status
-// pages, metrics and cairnctl, so that all of them say the same.
+// The state of a job and of its workers, derived from the servers' replies. Status pages, metrics
+// and cairnctl share this rule, so that they agree.
 #pragma once
 
 #include <cstdint>
@@ -15,42 +15,43 @@
 
 namespace cairn {
 
-// Three heartbeats in a row did not come. A stopped worker shows on the status page within 2 s.
+// Three missed heartbeats in a row. A stopped worker shows on the status page within 2 s.
 inline constexpr double kMissingSeconds = 3.5 * kHeartbeatSeconds;
 
-// Whether the worker should be heard of: it has joined, and has neither left nor been lost.
+// Whether the worker should call: it has joined, and has neither left nor been lost.
 bool IsExpectedToCall(const wire::WorkerStanding& worker);
-// Lost, or expected and silent.
+// Lost, or expected to call but silent.
 bool IsMissing(const wire::WorkerStanding& worker);
-// Expected and not missing.
+// Expected to call and not missing.
 bool IsHeard(const wire::WorkerStanding& worker);
 
-// "worker:1", as it names itself; "worker 1" of clients that do not.
+// The worker's own name, "worker:1", or "worker 1" for clients that send no name.
 std::string TaskOf(const wire::WorkerStanding& worker);
 
-// Mean of the recent losses of workers that are heard; nullopt: none has told one.
+// Mean of the recent losses of workers that are not missing; nullopt: none has sent a loss.
 std::optional<double> MeanLoss(absl::Span<const wire::WorkerStanding> workers);
 
 // "4 s", "3 min", "2 h 5 min".
 std::string RoughDuration(double seconds);
 
-// One server's answer about one job.
+// One server's reply about one job.
 struct JobView {
   int32_t server = 0;
-  absl::Status status;  // why there is no answer; the rest is empty then
+  absl::Status status;  // if it is not OK, there was no reply and the rest is empty
   std::vector<wire::WorkerStanding> workers;
   std::vector<wire::WaitingCall> waiting;
 };
 
-// Whether a server with this status is there, and does not let the caller ask: its part of the
-// job is unknown, and nothing is wrong with the job.
+// Whether a server with this status is running but does not permit the caller to ask. Its part of
+// the job's state is unknown, which is not a fault of the job.
 bool IsRefusal(const absl::Status& status);
 
-// Every worker once, by ordinal: as the server that heard it last describes it, with the highest
-// step that any server knows.
+// Every worker once, by ordinal: the description of the server that heard from it last, with the
+// highest step that any server knows.
 std::vector<wire::WorkerStanding> MergedWorkers(absl::Span<const JobView> servers);
 
-// Progress of the job: that of the worker that has most left to do. nullopt: no worker tells.
+// The job's progress: that of the worker with the most work left. nullopt: no worker reports
+// progress.
 struct JobProgress {
   double share_done = 0;  // 0 to 1
   std::optional<double> seconds_left;
@@ -63,7 +64,7 @@ absl::string_view JobPhaseName(JobPhase phase);  // "no workers", "starting", "t
 struct JobState {
   JobPhase phase = JobPhase::kNoWorkers;
   std::string details;            // "ps:1 does not answer worker:0, worker:1"
-  std::optional<double> seconds;  // how long the phase has lasted, where the servers know
+  std::optional<double> seconds;  // how long the phase has lasted, if the servers know
 
   // "Stalled 4 s: ps:1 does not answer worker:0, worker:1".
   std::string Sentence() const;

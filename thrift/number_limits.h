@@ -1,4 +1,5 @@
-// Limits of numbers in requests that servers calculate with (thrift/limits.h has those of sizes).
+// Limits of numbers in requests with which servers calculate (thrift/limits.h has the limits of
+// sizes).
 #pragma once
 
 #include <cstdint>
@@ -6,14 +7,14 @@
 namespace cairn {
 
 // Incarnations: ps:0 grants one above the last, and a restore begins at its timeline (seconds since
-// 2020) times 2^32. No timeline is higher than this one, and what is granted never overflows.
+// 2020) times 2^32. No timeline is higher than this limit, and granted incarnations never overflow.
 inline constexpr int64_t kMaxIncarnation = ((int64_t{1} << 31) - 1) << 32;
-// Rows of input that a contribution says it is of. The sum over kMaxContributionsPerCall of them is
+// Rows of input that a contribution may claim. The sum over kMaxContributionsPerCall of them is
 // exact as a double.
 inline constexpr int64_t kMaxContributionRows = int64_t{1} << 39;
-// One job has half of --max_workers at most, so that it cannot keep out every other one; but this
-// many in any case, where --max_workers allows them: as many as there are connections by default.
-// Bounds HelloRequest.expected_workers, too.
+// One job may have at most half of --max_workers, so that it cannot keep out all others, but always
+// this many if --max_workers allows: as many as the default number of connections. Also bounds
+// HelloRequest.expected_workers.
 inline constexpr int64_t kLeastMaxWorkersOfJob = 1024;
 
 }  // namespace cairn

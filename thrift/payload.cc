@@ -28,7 +28,7 @@ std::byte* Checked(void* memory) {
   return static_cast<std::byte*>(memory);
 }
 
-// Mapped blocks at rest, the one freed last at the back.
+// Unused mapped blocks; the most recently freed one is at the back.
 // Thread safety: every method may be called from several threads at once.
 class BlockPool {
  public:
@@ -37,11 +37,11 @@ class BlockPool {
     size_t bytes;
   };
 
-  // A block of `bytes` or up to a quarter more.
+  // A block of at least `bytes`, and at most a quarter more.
   Block Take(size_t bytes) {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      for (size_t i = blocks_.size(); i-- > 0;) {  // the warmest first
+      for (size_t i = blocks_.size(); i-- > 0;) {  // most recently used first
         const Block block = blocks_[i];
         if (block.bytes < bytes || block.bytes - bytes > bytes / 4) continue;
         blocks_.erase(blocks_.begin() + static_cast<std::ptrdiff_t>(i));
@@ -73,13 +73,13 @@ class BlockPool {
   size_t bytes_ = 0;
 };
 
-// Never destroyed: payloads of static duration may outlive it.
+// Never destroyed, because payloads of static duration may outlive it.
 BlockPool& Pool() {
   static BlockPool& pool = *new BlockPool;
   return pool;
 }
 
-// AddressSanitizer sees overflows of malloc's memory only.
+// AddressSanitizer detects overflows only in malloc's memory.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool kUsePool = false;
 #else
@@ -103,7 +103,7 @@ Payload Payload::Uninitialized(size_t size) {
     const BlockPool::Block block = Pool().Take(size);
     payload.owned_ = {block.memory, Free(block.bytes)};
   } else {
-    // aligned_alloc wants a multiple of the alignment.
+    // aligned_alloc requires a multiple of the alignment.
     payload.owned_ = {Checked(std::aligned_alloc(kAlignment, RoundUp(size, kAlignment))), Free()};
   }
   payload.data_ = payload.owned_.get();

@@ -12,7 +12,7 @@ namespace cairn {
 
 // Either owns memory (64-byte aligned, not zero-filled) or views memory of the caller, who keeps it
 // alive and unchanged until the call that sends it has returned. Copying an owner copies the bytes;
-// copying a view copies the view. Thread safety: as std::string.
+// copying a view copies the view. Thread safety: like std::string.
 class Payload {
  public:
   Payload() = default;
@@ -22,8 +22,8 @@ class Payload {
   Payload& operator=(Payload&& other) noexcept;
   ~Payload() = default;
 
-  // `size` bytes of unspecified content. Large ones are mapped, not taken from malloc, and kept for
-  // the next payload within kPooledPayloadBytes (thrift/limits.h).
+  // `size` bytes of unspecified content. Large blocks are mapped instead of allocated by malloc;
+  // freed ones are kept for later payloads, up to kPooledPayloadBytes (thrift/limits.h).
   static Payload Uninitialized(size_t size);
   static Payload Copy(const void* data, size_t size);
   static Payload View(const void* data, size_t size);
@@ -37,13 +37,14 @@ class Payload {
   }
   size_t size() const { return text_ == nullptr ? size_ : text_->size(); }
   bool empty() const { return size() == 0; }
-  // Only of an owner; nullptr for a view or where size() is 0.
+  // Only for an owner; null for a view or if size() is 0.
   std::byte* mutable_data() {
     return text_ == nullptr ? owned_.get() : reinterpret_cast<std::byte*>(text_->data());
   }
 
-  // The bytes as T. Sizes that are no multiple of sizeof(T) lose the rest: check size() first.
-  // Owned memory is aligned for every T; a view is as aligned as what it views.
+  // The bytes as T. If the size is not a multiple of sizeof(T), the remainder is dropped, so check
+  // size() first. Owned memory is aligned for every T; a view has the alignment of the viewed
+  // memory.
   template <typename T>
   absl::Span<const T> As() const {
     return {reinterpret_cast<const T*>(data()), size() / sizeof(T)};
@@ -56,13 +57,13 @@ class Payload {
 
   // Byte-wise.
   bool operator==(const Payload& other) const;
-  // Generated code orders and prints structs.
+  // Required by generated code, which orders and prints structs.
   bool operator<(const Payload& other) const;
 
-  // For protocols other than BulkProtocol (Thrift's JSON, debug and compact ones), which know
-  // binaries as strings only. The first turns the payload into an owner of a std::string (aligned
-  // for every element type, not to 64 bytes); the second copies, and holds until the next
-  // conversion in this thread.
+  // For protocols other than BulkProtocol (Thrift's JSON, debug and compact ones), which support
+  // binaries only as strings. The first operator turns the payload into an owner of a std::string
+  // (aligned for every element type, not to 64 bytes). The second copies; its result is valid until
+  // the next conversion in this thread.
   operator std::string&();              // NOLINT(google-explicit-constructor)
   operator const std::string&() const;  // NOLINT(google-explicit-constructor)
 
@@ -76,10 +77,10 @@ class Payload {
   std::unique_ptr<std::byte[], Free> owned_;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
-  std::unique_ptr<std::string> text_;  // in place of the above, after operator std::string&
+  std::unique_ptr<std::string> text_;  // replaces the above after operator std::string&
 };
 
-// "1024 bytes"; found by generated printers.
+// "1024 bytes". Generated printers find it by name.
 std::string to_string(const Payload& payload);
 
 }  // namespace cairn

@@ -9,7 +9,7 @@ namespace cairn {
 
 ssize_t PlainStream::Receive(const iovec* parts, size_t count) {
   msghdr message = {};
-  message.msg_iov = const_cast<iovec*>(parts);  // it is only read
+  message.msg_iov = const_cast<iovec*>(parts);  // only read
   message.msg_iovlen = count;
   const ssize_t got = ::recvmsg(fd_, &message, waits() ? 0 : MSG_DONTWAIT);
   if (got >= 0) return got;

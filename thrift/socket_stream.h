@@ -1,4 +1,4 @@
-// The bytes of one connection below its buffers: the socket's own, TLS over it
+// The bytes of one connection below its buffers: the plain socket, TLS over it
 // (thrift/security/tls_stream.h), or shared memory beside it (thrift/local/local_stream.h).
 #pragma once
 
@@ -11,36 +11,38 @@
 
 namespace cairn {
 
-// On a blocking socket whose waits end by SO_RCVTIMEO and SO_SNDTIMEO, or without waits.
+// Works on a blocking socket, with waits that SO_RCVTIMEO and SO_SNDTIMEO limit, or without waits.
 // Thread safety: none, one thread at a time.
 class SocketStream {
  public:
   static constexpr ssize_t kNotYet =
       -1;  // the socket's time limit passed, or the stream's own bytes moved
-  static constexpr ssize_t kFailed = -2;  // failure() says why
+  static constexpr ssize_t kFailed = -2;  // failure() has the reason
 
   virtual ~SocketStream() = default;
 
-  // From here on Receive and Send wait (as from the start), or return kNotYet where they would.
+  // Whether Receive and Send wait from now on (the default) or return kNotYet instead.
   void SetWaits(bool waits) { waits_ = waits; }
 
-  // Waits for bytes and fills `parts` in order. > 0: how many came; 0: the peer has ended.
+  // Waits for bytes and fills `parts` in order. > 0: number of bytes received; 0: the peer has
+  // closed its end.
   virtual ssize_t Receive(const iovec* parts, size_t count) = 0;
-  // Takes bytes of `parts` in order. > 0: how many have left, never 0. After kNotYet the next Send
-  // must be given the same bytes again.
+  // Sends bytes of `parts` in order. > 0: number of bytes sent; never 0. After kNotYet the next
+  // Send must be given the same bytes again.
   virtual ssize_t Send(const iovec* parts, size_t count) = 0;
-  // Tells the peer that nothing more is sent.
+  // Tells the peer that no more bytes will be sent.
   virtual void EndSending() = 0;
-  // What is said before the socket is closed; does not wait.
+  // Sends the stream's closing message before the socket is closed; does not wait.
   virtual void Farewell() = 0;
-  // Whether the peer has ended or sent what nobody waits for; does not wait itself.
+  // Whether the peer has closed its end, or has sent bytes; does not wait.
   virtual bool HasNews() = 0;
-  // Bytes that have arrived below and were not handed on: HasNews and peek of the socket miss them.
+  // Whether received bytes are held inside the stream, where HasNews and peek of the socket miss
+  // them.
   virtual bool HoldsBytes() const = 0;
-  // Gives back what memory it can until the next bytes: between messages.
+  // Between messages: frees as much memory as possible until the next bytes.
   virtual void Rest() = 0;
-  // Of the last kFailed. kUnavailable: the connection broke. kUnauthenticated, kFailedPrecondition:
-  // trying again does not help; the text says what was found and what to do.
+  // The reason for the last kFailed. kUnavailable: the connection broke. kUnauthenticated,
+  // kFailedPrecondition: retrying does not help; the text says what was found and what to do.
   virtual absl::Status failure() const = 0;
 
  protected:
@@ -50,7 +52,7 @@ class SocketStream {
   bool waits_ = true;
 };
 
-// The socket's own bytes. `fd` stays the caller's.
+// The socket's own bytes. The caller keeps ownership of `fd`.
 class PlainStream : public SocketStream {
  public:
   explicit PlainStream(int fd) : fd_(fd) {}

@@ -1,4 +1,5 @@
-// A variable's spec as bytes to keep: Thrift's binary encoding, so fields may be added later.
+// Serializes a variable's spec for storage: Thrift's binary encoding, so that fields may be added
+// later.
 #pragma once
 
 #include <string>
@@ -10,7 +11,7 @@
 namespace cairn {
 
 std::string SpecToBytes(const wire::VariableSpec& spec);
-// kDataLoss: not such bytes.
+// kDataLoss: not a serialized spec.
 absl::StatusOr<wire::VariableSpec> SpecFromBytes(absl::string_view bytes);
 
 }  // namespace cairn

@@ -1,4 +1,5 @@
-// A struct of the IDL as bytes to keep: Thrift's binary encoding, so fields may be added later.
+// Serializes a struct of the IDL for storage: Thrift's binary encoding, so that fields may be added
+// later.
 #pragma once
 
 #include <thrift/protocol/TBinaryProtocol.h>
@@ -24,11 +25,11 @@ std::string StructToBytes(const Struct& value) {
   return buffer->getBufferAsString();
 }
 
-// kDataLoss: not such bytes. `what`: "variable spec", for the message.
+// kDataLoss: not a serialized Struct. `what` names it in the message: "variable spec".
 template <typename Struct>
 absl::StatusOr<Struct> StructFromBytes(absl::string_view bytes, absl::string_view what) {
   using apache::thrift::transport::TMemoryBuffer;
-  // TMemoryBuffer takes a mutable pointer, and only reads what it is told to observe.
+  // TMemoryBuffer takes a mutable pointer, but with OBSERVE it only reads.
   const auto buffer =
       std::make_shared<TMemoryBuffer>(reinterpret_cast<uint8_t*>(const_cast<char*>(bytes.data())),
                                       static_cast<uint32_t>(bytes.size()), TMemoryBuffer::OBSERVE);

@@ -179,7 +179,8 @@ absl::StatusOr<JobConfig> ReadJob(const CommandLine& line) {
   return job;
 }
 
-// The cluster of --cluster_resolver, else in JOB.md's order; one without tasks: in process.
+// The cluster of --cluster_resolver, else of --cluster, else of TF_CONFIG, else of the job file.
+// One without tasks means a server inside this process.
 absl::StatusOr<ClusterConfig> ReadCluster(const JobConfig& job) {
   const NamedCluster named = {.resolver = absl::GetFlag(FLAGS_cluster_resolver),
                               .file = absl::GetFlag(FLAGS_cluster),

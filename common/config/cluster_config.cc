@@ -24,7 +24,7 @@ namespace cairn {
 namespace {
 
 constexpr absl::string_view kJobs[] = {"ps", "worker", "chief", "evaluator"};
-constexpr int64_t kMaxTasks = 65536;  // of one job; a partition map names servers in 16 bits
+constexpr int64_t kMaxTasks = 65536;  // of one job; a partition map has 16 bits for a server
 
 bool IsJob(absl::string_view name) {
   return std::find(std::begin(kJobs), std::end(kJobs), name) != std::end(kJobs);
@@ -49,7 +49,7 @@ absl::Status ReadAddress(const ConfigNode& value, const std::string& path, std::
   return absl::OkStatus();
 }
 
-// An index that other programs may have written in quotes.
+// Reads an index, which other programs may have quoted.
 absl::Status ReadIndex(const ConfigNode& value, const std::string& path, int64_t high,
                        int64_t* out) {
   ConfigNode plain = value;
@@ -57,7 +57,7 @@ absl::Status ReadIndex(const ConfigNode& value, const std::string& path, int64_t
   return ReadInteger(plain, path, 0, high, out);
 }
 
-// A list of addresses, or TF_CONFIG's {"0": address, …}, which must leave no gap.
+// Reads a list of addresses, or TF_CONFIG's {"0": address, …}, which must not have gaps.
 absl::Status ReadTasks(const ConfigNode& value, const std::string& path,
                        std::vector<std::string>* tasks) {
   if (value.kind == ConfigNode::Kind::kEmpty) return absl::OkStatus();
@@ -102,7 +102,7 @@ absl::Status ReadCluster(const ConfigNode& cluster, ClusterConfig* config) {
     for (size_t i = 0; i < tasks.size(); ++i) {
       const std::string task = absl::StrCat(job.key, ":", i);
       const auto [other, is_new] = taken.try_emplace(tasks[i], task);
-      // Port 0 is whichever is free, so two tasks may both name it.
+      // Port 0 means any free port, so several tasks may use it.
       if (!is_new && !absl::EndsWith(tasks[i], ":0")) {
         return absl::InvalidArgumentError(absl::StrCat(job.where, ": ", path, ": ", tasks[i],
                                                        " is given to ", other->second, " and to ",
@@ -122,7 +122,7 @@ absl::Status ReadCluster(const ConfigNode& cluster, ClusterConfig* config) {
 }
 
 absl::Status CheckTask(const ConfigNode& task, const ClusterConfig& config) {
-  // An evaluator stands outside the cluster, as in TensorFlow.
+  // An evaluator is outside the cluster, as in TensorFlow.
   if (config.tasks.empty() || config.task_type.empty() || config.task_type == "evaluator") {
     return absl::OkStatus();
   }
@@ -130,7 +130,7 @@ absl::Status CheckTask(const ConfigNode& task, const ClusterConfig& config) {
   if (count == 0) {
     return absl::InvalidArgumentError(absl::StrCat(WhereOf(task, "type"), ": task.type is ",
                                                    config.task_type,
-                                                   ", of which the cluster has no task"));
+                                                   "; the cluster has no such task"));
   }
   if (config.task_index >= static_cast<int64_t>(count)) {
     return absl::InvalidArgumentError(
@@ -192,14 +192,14 @@ namespace {
 
 absl::StatusOr<ClusterConfig> Parse(absl::string_view text, absl::string_view source) {
   ASSIGN_OR_RETURN(const ConfigNode root, ParseTree(text, source));
-  // JSON is a TF_CONFIG, which other programs extend.
+  // JSON is a TF_CONFIG, to which other programs add keys.
   const bool is_json = absl::StartsWith(absl::StripLeadingAsciiWhitespace(text), "{");
   constexpr absl::string_view kKnown[] = {"cluster", "task"};
   ClusterConfig config;
   std::vector<Field> fields;
   for (const absl::string_view key : kKnown) {
     fields.push_back(Custom(key, [](const ConfigNode&, const std::string&) {
-      return absl::OkStatus();  // read below, cluster first, in whichever order they stand
+      return absl::OkStatus();  // read below: cluster first, whatever the order in the file
     }));
   }
   for (const ConfigNode& member : root.children) {
@@ -218,7 +218,7 @@ absl::StatusOr<ClusterConfig> Parse(absl::string_view text, absl::string_view so
 
 absl::StatusOr<ClusterConfig> ParseCluster(absl::string_view text, absl::string_view source) {
   absl::StatusOr<ClusterConfig> cluster = Parse(text, source);
-  if (!cluster.ok()) return PrintableStatus(cluster.status());  // it quotes the file
+  if (!cluster.ok()) return PrintableStatus(cluster.status());  // the message quotes the file
   for (std::string& warning : cluster->warnings) warning = PrintableText(warning);
   return cluster;
 }
@@ -236,7 +236,7 @@ absl::StatusOr<std::optional<ClusterConfig>> ReadTfConfig() {
 
 bool IsLoopback(absl::string_view host) {
   if (host == "localhost" || host == "::1") return true;
-  // The number alone: a name that begins with "127." may be anybody's.
+  // Only numeric addresses: a name that begins with "127." may belong to any host.
   in_addr number;
   return absl::StartsWith(host, "127.") &&
          inet_pton(AF_INET, std::string(host).c_str(), &number) == 1;
@@ -244,8 +244,8 @@ bool IsLoopback(absl::string_view host) {
 
 absl::StatusOr<HostPort> ParseHostPort(absl::string_view address) {
   const auto refuse = [&](absl::string_view why) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("address '", absl::Utf8SafeCHexEscape(address.substr(0, 300)), "' ", why));
+    return absl::InvalidArgumentError(PrintableText(
+        absl::StrCat("address '", absl::Utf8SafeCHexEscape(address.substr(0, 300)), "' ", why)));
   };
   if (absl::StrContains(address, "://")) return refuse("has a scheme; give host:port alone");
   const size_t colon = address.rfind(':');
@@ -262,7 +262,7 @@ absl::StatusOr<HostPort> ParseHostPort(absl::string_view address) {
   for (const char c : host) {
     if (!absl::ascii_isgraph(static_cast<unsigned char>(c)) ||
         absl::StrContains("[]/\"'", std::string(1, c))) {
-      return refuse("has a character in its host that no host name has");
+      return refuse("has a character in its host that host names do not allow");
     }
   }
   const absl::string_view port_text = address.substr(colon + 1);

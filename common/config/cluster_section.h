@@ -1,4 +1,5 @@
-// The cluster and task sections, which cluster files and job files share. Internal to this folder.
+// The cluster and task sections, which cluster files and job files share. Internal to this
+// directory.
 #pragma once
 
 #include "absl/status/status.h"

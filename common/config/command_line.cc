@@ -26,7 +26,7 @@ class Reader {
  private:
   absl::Status ReadOne();
   absl::Status Unknown(absl::string_view name) const;
-  // The flag's value: after its '=', else the next word.
+  // The flag's value: the text after '=', or else the next word.
   absl::Status TakeValue(absl::string_view name, size_t equals, absl::string_view word,
                          std::string& value);
   absl::CommandLineFlag* Find(absl::string_view name) const {

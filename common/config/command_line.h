@@ -1,4 +1,4 @@
-// A program's command line, checked so that a bad flag ends with status 2 (JOB.md).
+// Parses a program's command line; a bad flag ends the program with exit status 2.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace cairn {
 struct CommandLine {
   bool help = false;              // --help
   bool version = false;           // --version
-  std::vector<std::string> sets;  // values of --set, in order, where it is allowed
+  std::vector<std::string> sets;  // the values of --set in order, if it is allowed
 };
 
 using FlagNames = absl::Span<const absl::string_view>;
@@ -23,11 +23,11 @@ struct CommandLineRules {
   bool allow_set = false;        // --set KEY.PATH=VALUE, any number of times
 };
 
-// Sets the Abseil flags that `rules` lists, as "--name=value", "--name value" and, for booleans,
-// "--name" and "--noname". `arguments` are those after the program's name. Abseil's own parser ends
-// the program with status 1 and takes a flag only once, so it is not used.
-// kInvalidArgument: an unknown flag (names the nearest), a value missing or refused, a URL where a
-// path is expected, a word that is no flag.
+// Sets the Abseil flags listed in `rules`, given as "--name=value", "--name value" and, for
+// booleans, "--name" and "--noname". `arguments` excludes the program's name. Abseil's own parser
+// is not used, because it ends the program with status 1 and accepts a flag only once.
+// kInvalidArgument: an unknown flag (the message gives the nearest name), a missing or invalid
+// value, a URL in place of a path, or a word that is not a flag.
 absl::Status ReadCommandLine(absl::Span<const char* const> arguments, const CommandLineRules& rules,
                              CommandLine& line);
 

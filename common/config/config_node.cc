@@ -32,8 +32,8 @@ absl::Status Refuse(absl::string_view where, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat(where, ": ", why));
 }
 
-// Length of the UTF-8 sequence at the start of `text`, 0 where there is none. Overlong forms and
-// surrogates pass: only YAML's own parser must not stumble.
+// Length of the UTF-8 sequence at the start of `text`, or 0 if it is not valid. Overlong forms and
+// surrogates are accepted, because YAML's parser can handle them.
 size_t SequenceBytes(absl::string_view text) {
   const auto byte = static_cast<unsigned char>(text[0]);
   const size_t length = byte < 0x80 ? 1 : byte < 0xc2 ? 0 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
@@ -44,8 +44,8 @@ size_t SequenceBytes(absl::string_view text) {
   return length;
 }
 
-// YAML's parser takes 0x04 for the end of the file and replaces broken UTF-8: both are refused here
-// instead.
+// YAML's parser treats 0x04 as the end of the file and replaces invalid UTF-8. This function
+// refuses both.
 absl::Status CheckCharacters(absl::string_view text, absl::string_view source) {
   int line = 1;
   for (size_t i = 0; i < text.size();) {
@@ -65,9 +65,9 @@ absl::Status CheckCharacters(absl::string_view text, absl::string_view source) {
   return absl::OkStatus();
 }
 
-// Makes a tree of the parser's events and holds the limits while it grows. The first refusal stays;
-// what comes after it is ignored. (YAML::LoadAll is not used: it shares aliased nodes, keeps
-// repeated keys, and some texts, ", a: {\"b\"z" among them, make it append documents for ever.)
+// Builds a tree from the parser's events and checks the limits while the tree grows. Keeps the
+// first error and ignores all later events. (YAML::LoadAll is not used: it shares aliased nodes,
+// keeps repeated keys, and appends documents forever for some texts, for example ", a: {\"b\"z".)
 class TreeBuilder : public YAML::EventHandler {
  public:
   explicit TreeBuilder(absl::string_view source) : source_(source) {}
@@ -93,8 +93,8 @@ class TreeBuilder : public YAML::EventHandler {
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto found = anchors_.find(anchor);
-    // Its own contents may name an anchor before it is complete.
-    if (found == anchors_.end()) return Stop(mark, "an alias stands inside its own anchor");
+    // An anchor's own contents may contain an alias to it before it is complete.
+    if (found == anchors_.end()) return Stop(mark, "an alias is inside its own anchor");
     Add(found->second, 0);
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
@@ -109,11 +109,11 @@ class TreeBuilder : public YAML::EventHandler {
   void OnMapEnd() override { Close(); }
 
  private:
-  // A list or map whose end has not come.
+  // A list or map whose end has not been parsed yet.
   struct Unfinished {
     ConfigNode node;
     YAML::anchor_t anchor = 0;
-    bool has_key = false;  // a map's: the next node is this key's value
+    bool has_key = false;  // in a map: the next node is this key's value
     std::string key;
     std::string key_where;
     absl::flat_hash_set<std::string> keys;
@@ -133,7 +133,7 @@ class TreeBuilder : public YAML::EventHandler {
     if (status_.ok()) status_ = Refuse(where, why);
   }
 
-  // Counts `node` and all below it, at `depth`, against the limits.
+  // Counts `node` and all nodes below it, at `depth`, against the limits.
   void Charge(const ConfigNode& node, int depth) {
     text_bytes_ += node.text.size();
     if (depth > kMaxConfigDepth) {
@@ -163,7 +163,7 @@ class TreeBuilder : public YAML::EventHandler {
     Attach(std::move(done.node));
   }
 
-  // A value that is complete: a scalar, nothing, or an alias' copy.
+  // Adds a complete value: a scalar, an empty value, or the copy for an alias.
   void Add(ConfigNode node, YAML::anchor_t anchor) {
     if (!status_.ok()) return;
     Charge(node, static_cast<int>(unfinished_.size()) + 1);
@@ -171,7 +171,7 @@ class TreeBuilder : public YAML::EventHandler {
     Attach(std::move(node));
   }
 
-  // Keeps a copy for aliases; copies count too.
+  // Keeps a copy for aliases. Copies count against the limits.
   void Keep(const ConfigNode& node, YAML::anchor_t anchor) {
     if (anchor == 0 || !status_.ok()) return;
     Charge(node, 1);
@@ -192,7 +192,7 @@ class TreeBuilder : public YAML::EventHandler {
     if (parent.has_key) {
       node.key = std::move(parent.key);
       node.key_where = parent.key_where;
-      // An empty value's mark is where the next thing begins.
+      // The parser's mark of an empty value is the start of the next token.
       if (node.kind == ConfigNode::Kind::kEmpty) node.where = parent.key_where;
       parent.has_key = false;
     }
@@ -223,7 +223,8 @@ class TreeBuilder : public YAML::EventHandler {
   size_t text_bytes_ = 0;
 };
 
-// The first line up to `last` that is indented with a tab, from 1; 0: none.
+// The number (from 1) of the first line up to `last` that is indented with a tab; 0 if there is
+// none.
 int TabbedLine(absl::string_view text, int last) {
   int number = 0;
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
@@ -234,10 +235,10 @@ int TabbedLine(absl::string_view text, int last) {
   return 0;
 }
 
-// What the parser stumbled over, in the terms of whoever wrote the text.
+// Describes a parser error in terms of the text that the user wrote.
 absl::Status NotYaml(const YAML::Exception& error, absl::string_view text,
                      absl::string_view source) {
-  const std::string why = absl::Utf8SafeCHexEscape(error.msg);  // it quotes the text
+  const std::string why = absl::Utf8SafeCHexEscape(error.msg);  // the message quotes the text
   if (error.mark.is_null()) return Refuse(source, absl::StrCat("not valid YAML: ", why));
   const int tabbed = TabbedLine(text, error.mark.line + 1);
   if (tabbed > 0) {
@@ -254,7 +255,7 @@ absl::Status NotYaml(const YAML::Exception& error, absl::string_view text,
 
 absl::StatusOr<std::string> ReadAll(int file, const std::string& path,
                                     absl::Duration pipe_patience) {
-  // One byte over the limit is enough for ParseTree to refuse it.
+  // One byte over the limit suffices for ParseTree to refuse the text.
   std::string text(kMaxConfigBytes + 1, '\0');
   const Deadline deadline = Deadline::In(pipe_patience);
   size_t size = 0;
@@ -262,7 +263,7 @@ absl::StatusOr<std::string> ReadAll(int file, const std::string& path,
     pollfd wait = {.fd = file, .events = POLLIN, .revents = 0};
     const auto left = static_cast<int>(absl::ToInt64Milliseconds(deadline.Remaining()));
     if (poll(&wait, 1, left) == 0) {
-      return Refuse(path, absl::StrCat("is a pipe whose writer has not ended for ",
+      return Refuse(path, absl::StrCat("is a pipe whose writer has not closed it for ",
                                        absl::FormatDuration(pipe_patience), "; name a file"));
     }
     const ssize_t got = read(file, text.data() + size, text.size() - size);
@@ -319,10 +320,10 @@ absl::StatusOr<ConfigNode> ParseTree(absl::string_view text, absl::string_view s
     TreeBuilder second(source);
     if (parser.HandleNextDocument(second)) {
       return Refuse(absl::StrCat(source, ":", second.line()),
-                    "a second YAML document begins; a configuration is one");
+                    "a second YAML document begins; a configuration has only one");
     }
     return tree;
-  } catch (const YAML::DeepRecursion& error) {  // it calls that a bad file
+  } catch (const YAML::DeepRecursion& error) {  // yaml-cpp makes this a kind of bad file
     return Refuse(absl::StrCat(source, ":", error.mark.line + 1),
                   absl::StrCat("nested more than ", kMaxConfigDepth, " deep"));
   } catch (const YAML::Exception& error) {
@@ -335,7 +336,7 @@ absl::Status PrintableStatus(const absl::Status& status) {
 }
 
 absl::StatusOr<std::string> ReadConfigFile(const std::string& path, absl::Duration pipe_patience) {
-  // Without O_NONBLOCK a pipe that nobody writes to would be waited for.
+  // Without O_NONBLOCK, open would block on a pipe that no process writes to.
   const int file = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (file < 0) {
     const std::string why = absl::StrCat(path, ": ", std::strerror(errno));

@@ -1,5 +1,5 @@
-// A cluster or job file as a bounded tree that knows where each value was written. Internal to
-// this folder; the only place that sees YAML's parser is config_node.cc.
+// A cluster or job file as a bounded tree that records where each value was written. Internal to
+// this directory. Only config_node.cc uses the YAML parser.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,12 @@
 
 namespace cairn {
 
-// Limits of a file, so that no text (nested brackets, aliases of aliases) takes memory or stack out
-// of proportion. A job that lists 10,000 data files stays within all of them.
+// Limits of a file, so that no text (nested brackets, aliases of aliases) takes a disproportionate
+// amount of memory or stack. A job that lists 10,000 data files stays within all limits.
 inline constexpr size_t kMaxConfigBytes = size_t{1} << 20;
 inline constexpr int kMaxConfigDepth = 32;
-inline constexpr size_t kMaxConfigNodes = 100'000;  // aliases counted where they are used
-inline constexpr size_t kMaxConfigTextBytes = size_t{4} << 20;  // of all scalars, likewise
+inline constexpr size_t kMaxConfigNodes = 100'000;  // an alias counts wherever it is used
+inline constexpr size_t kMaxConfigTextBytes = size_t{4} << 20;  // of all scalars, with aliases
 
 // Thread safety: a value.
 struct ConfigNode {
@@ -36,31 +36,32 @@ struct ConfigNode {
   // The member named `name` of a map, or null.
   const ConfigNode* Find(absl::string_view name) const;
   ConfigNode* Find(absl::string_view name);
-  // What a message shows of the value: `"abc"`, "nothing", "a list", "a section".
+  // The value as messages show it: `"abc"`, "nothing", "a list", "a section".
   std::string Shown() const;
 };
 
-// Parses YAML (JSON is YAML); an empty text is a kEmpty node. kInvalidArgument: not YAML, not
-// UTF-8, a key given twice, more than one document, or over a limit, as "source:line:column: …".
+// Parses YAML, of which JSON is a subset; an empty text is a kEmpty node. kInvalidArgument: not
+// YAML, not UTF-8, a key given twice, more than one document, or over a limit, as
+// "source:line:column: …".
 absl::StatusOr<ConfigNode> ParseTree(absl::string_view text, absl::string_view source);
-// The whole file, or pipe, whose writer has to end within `pipe_patience`. kNotFound;
-// kInvalidArgument: unreadable, a folder, a pipe that goes on. Of more than kMaxConfigBytes one
-// byte more, which ParseTree refuses.
+// Reads a whole file, or a pipe whose writer must close it within `pipe_patience`. Reads at most
+// kMaxConfigBytes + 1 bytes; ParseTree refuses a text that long. kNotFound. kInvalidArgument: an
+// unreadable file, a directory, or a pipe that is not closed in time.
 absl::StatusOr<std::string> ReadConfigFile(const std::string& path,
                                            absl::Duration pipe_patience = absl::Seconds(10));
 
-// `status` with PrintableText of its message.
+// `status` with its message passed through PrintableText.
 absl::Status PrintableStatus(const absl::Status& status);
 
-// Applies "key.path=value" to `root`: `value` is YAML and replaces what is there; missing sections
-// are made; a number steps into a list, one past its end appends. kInvalidArgument says what is
-// wrong with it.
+// Applies "key.path=value" to `root`. `value` is YAML and replaces the old value; missing sections
+// are created. A number in the path is an index into a list, and the index after the last appends.
+// kInvalidArgument says what is wrong with `assignment`.
 absl::Status ApplyOverride(absl::string_view assignment, ConfigNode* root);
 
-// Where the member of `section` stands that `message` names: the one with the longest such key,
-// else the section.
+// Where the member of `section` that `message` mentions was written: the member with the longest
+// matching key, or else the section.
 const std::string& WhereMentioned(const ConfigNode& section, absl::string_view message);
-// Where `path` ("data.features") stands in `root`, or its nearest ancestor that does.
+// Where `path` ("data.features"), or its nearest ancestor in `root`, was written.
 const std::string& WhereOf(const ConfigNode& root, absl::string_view path);
 
 }  // namespace cairn

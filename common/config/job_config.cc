@@ -15,9 +15,9 @@
 namespace cairn {
 namespace {
 
-constexpr size_t kMaxNameBytes = 128;  // the name is a folder's
+constexpr size_t kMaxNameBytes = 128;  // the name becomes a folder's name
 
-// "a/b.yaml" -> "a/"; "" where there is no folder.
+// "a/b.yaml" -> "a/"; "" if the path has no folder.
 std::string FolderOf(absl::string_view path) {
   const size_t slash = path.rfind('/');
   return slash == absl::string_view::npos ? "" : std::string(path.substr(0, slash + 1));
@@ -100,7 +100,7 @@ absl::StatusOr<JobConfig> Parse(absl::string_view text, absl::string_view source
 absl::StatusOr<JobConfig> ParseJob(absl::string_view text, absl::string_view source,
                                    const JobOptions& options) {
   absl::StatusOr<JobConfig> job = Parse(text, source, options);
-  if (!job.ok()) return PrintableStatus(job.status());  // it quotes the file
+  if (!job.ok()) return PrintableStatus(job.status());  // the message quotes the file
   for (std::string& warning : job->warnings) warning = PrintableText(warning);
   return job;
 }

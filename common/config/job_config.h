@@ -1,4 +1,5 @@
-// The job file (JOB.md): model, data, optimizer, strategy, storage, checkpoint, output.
+// The job file (examples/reference/job.yaml): model, data, optimizer, strategy, storage,
+// checkpoint, output.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +25,13 @@ struct TableRowStorage {
 
 struct RowStorageConfig {
   RowStorage storage;
-  std::vector<TableRowStorage> per_table;  // first match wins, and says all
+  std::vector<TableRowStorage> per_table;  // first match wins and sets both formats
 };
 
 struct EmbeddingConfig {
   int64_t dim = 16;
   int64_t hash_buckets = 0;  // 0: vocabulary: dynamic (one row per key)
-  // RowRules.
+  // The fields of RowRules.
   int64_t admit_after_pushes = 1;
   int64_t expire_after_seconds = 0;
   int64_t max_rows = 0;
@@ -46,15 +47,15 @@ struct ModelConfig {
   std::vector<int64_t> top_hidden = {64};     // dlrm
   int64_t factors = 8;
   EmbeddingConfig embedding;
-  // mlp, wide_deep, dlrm kernels, fm factors, matrix_factorization, skip_gram input. Unset: each
-  // model's own.
+  // For the kernels of mlp, wide_deep and dlrm, the factors of fm, matrix_factorization, and the
+  // input vectors of skip_gram. If it is not given, each model has its own default.
   bool init_given = false;
   InitializerConfig init;
   // skip_gram.
   int64_t window = 5;
   int64_t negatives = 5;
   int64_t min_count = 5;
-  double subsample = 1e-3;  // words of a greater share are thinned out; 1: none
+  double subsample = 1e-3;  // words with a larger share are subsampled; 1: none
 };
 
 // One input file, or an image file with its labels (idx).
@@ -96,18 +97,18 @@ struct PartitionerConfig {
 
 // How workers that train as one exchange gradients (multi_worker_mirrored).
 struct CommunicationConfig {
-  std::string implementation = "auto";   // ring
-  int64_t bytes_per_pack = 0;            // of small gradients; 0: one pack
+  std::string implementation = "auto";   // or ring
+  int64_t bytes_per_pack = 0;            // packs of small gradients; 0: one pack
   double timeout_seconds = 60;           // how long a worker waits for the others in one exchange
-  double connect_timeout_seconds = 300;  // and, at the start, for all of them to come
+  double connect_timeout_seconds = 300;  // how long it waits for all of them at the start
 };
 
-// In what format values travel (common/value_format.h), and which.
+// The formats in which values travel (common/value_format.h).
 struct WireFormatConfig {
   std::string push = "plain";  // float16 bfloat16 int8 top_k
   std::string pull = "plain";  // float16 bfloat16 int8
   double top_k_fraction = 0.01;
-  bool delta_pulls = false;  // of dense variables that are pulled whole: the rows that changed
+  bool delta_pulls = false;  // whole pulls of dense variables send only changed rows
 };
 
 struct VariableWireFormat {
@@ -117,12 +118,12 @@ struct VariableWireFormat {
 
 struct WireConfig {
   WireFormatConfig format;
-  std::vector<VariableWireFormat> per_variable;  // first match wins, and says all
+  std::vector<VariableWireFormat> per_variable;  // first match wins and sets the whole format
 };
 
 struct StrategyConfig {
-  // mirrored, central_storage, one_device, default: in one process, whose variables are kept by a
-  // server in it. multi_worker_mirrored: the same in each of several processes.
+  // mirrored, central_storage, one_device and default run in one process, which also hosts the
+  // server for the variables. multi_worker_mirrored does the same in each of several processes.
   std::string type = "parameter_server";
   std::vector<std::string> devices;  // one replica each; empty: every usable GPU, else cpu:0
   std::string consistency = "async";
@@ -142,18 +143,18 @@ struct StorageConfig {
   std::string directory = "cairn-data";
   std::string durability = "snapshot";
   double snapshot_interval_seconds = 5;
-  int64_t memory_budget_bytes = 0;  // 0: as cairn-ps
+  int64_t memory_budget_bytes = 0;  // 0: the default of cairn-ps
 };
 
-// Values to begin a new job with, from a checkpoint of another one.
+// Initial values for a new job, taken from a checkpoint of another job.
 struct WarmStartConfig {
-  std::string from;  // a checkpoint's folder; empty: none
-  // Which of the job's variables; '*' matches any run of characters.
+  std::string from;  // a checkpoint's folder; empty: no warm start
+  // Which of the job's variables to load; '*' matches any run of characters.
   std::vector<std::string> variables = {"*"};
 };
 
 struct CheckpointConfig {
-  std::string directory;  // empty: none are made
+  std::string directory;  // empty: no checkpoints
   int64_t every_steps = 0;
   int64_t keep = 3;
   std::string restore = "latest";  // none, or a checkpoint's folder
@@ -162,7 +163,7 @@ struct CheckpointConfig {
 
 struct EvaluationConfig {
   int64_t every_steps = 0;
-  // The evaluator task: how long the next checkpoint may take.
+  // For the evaluator task: how long to wait for the next checkpoint.
   double checkpoint_wait_seconds = 600;
 };
 
@@ -170,7 +171,7 @@ struct OutputConfig {
   std::string metrics_file;
   std::string export_file;  // key `export`
   std::string tensorboard;  // a folder
-  // Between lines of progress on a stderr that is no terminal; 0: none.
+  // Interval of progress lines when stderr is not a terminal; 0: none.
   double progress_seconds = 10;
 };
 
@@ -193,7 +194,7 @@ struct JobConfig {
   ClusterConfig cluster;
   // Keys that do nothing in this job, one line each, for the log. cluster.warnings are separate.
   std::vector<std::string> warnings;
-  // Likewise, but only where the job runs on the servers of a cluster.
+  // The same, for jobs that run on the servers of a cluster.
   std::vector<std::string> in_process_warnings;
 };
 
@@ -204,8 +205,9 @@ struct JobOptions {
   bool check_files = true;  // globs must match, files must be readable
 };
 
-// kInvalidArgument: "job.yaml:12: unknown key 'optimzer' (did you mean 'optimizer'?) …", or what
-// this version does not build (kUnimplemented names the key and the version's choices).
+// kInvalidArgument: "job.yaml:12: unknown key 'optimzer' (did you mean 'optimizer'?) …".
+// kUnimplemented: a value that this version does not build; names the key and the available
+// choices.
 absl::StatusOr<JobConfig> ParseJob(absl::string_view text, absl::string_view source,
                                    const JobOptions& options);
 absl::StatusOr<JobConfig> ReadJobFile(const std::string& path, const JobOptions& options);
@@ -213,11 +215,11 @@ absl::StatusOr<JobConfig> ReadJobFile(const std::string& path, const JobOptions&
 const WireFormatConfig& WireFormatFor(const WireConfig& config, absl::string_view variable);
 RowStorage RowStorageFor(const RowStorageConfig& config, absl::string_view table);
 
-// Whether `pattern`, in which '*' stands for any run of characters, is for `name`.
+// Whether `name` matches `pattern`, in which '*' stands for any run of characters.
 bool MatchesPattern(absl::string_view pattern, absl::string_view name);
 
-// The optimizer of `variable`: first per_variable match, else the job's. wide_deep's "wide/*" that
-// nothing matches is ftrl with the job's learning rate and clipping.
+// The optimizer of `variable`: the first per_variable match, else the job's. Variables "wide/*" of
+// wide_deep that match no entry use ftrl with the job's learning rate and clipping.
 const OptimizerConfig& OptimizerFor(const JobConfig& job, absl::string_view variable);
 
 }  // namespace cairn

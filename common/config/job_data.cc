@@ -1,4 +1,4 @@
-// Section `data`, and where its files are.
+// Section `data` and the paths of its files.
 #include <glob.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,10 +20,10 @@ namespace {
 constexpr int64_t kMaxColumns = std::numeric_limits<int32_t>::max();  // Batch::columns are int32
 constexpr int64_t kMaxBatchRows = int64_t{1} << 24;
 constexpr int64_t kMaxBufferRows = int64_t{1} << 31;
-constexpr int64_t kMaxEpochs = int64_t{1} << 40;  // a job adds up those of its runs
+constexpr int64_t kMaxEpochs = int64_t{1} << 40;  // a job adds up the epochs of its runs
 constexpr size_t kMaxFiles = 100'000;
 
-// Finds the files that entries of `train` and `eval` name.
+// Finds the files that the entries of `train` and `eval` name.
 class FileFinder {
  public:
   FileFinder(const std::string& job_folder, const JobOptions& options)
@@ -33,7 +33,7 @@ class FileFinder {
                   : absl::StrCat("; relative paths start at --data_root ", options.data_root)),
         check_(options.check_files) {}
 
-  // Every file that `value`, a path or a glob, names, in order.
+  // All files that `value`, a path or a glob, names, in order.
   absl::StatusOr<std::vector<std::string>> Find(const ConfigNode& value,
                                                 const std::string& path) const {
     if (value.kind != ConfigNode::Kind::kScalar || value.text.empty()) {
@@ -51,7 +51,7 @@ class FileFinder {
             absl::StrCat(value.where, ": ", path, ": no file matches ", full, hint_));
       }
     }
-    // Also a glob that must not match yet: the reader says so in its time.
+    // Also for a glob that need not match yet; the reader reports missing files later.
     if (files.empty()) files.push_back(full);
     for (const std::string& file : files) {
       if (!check_) break;
@@ -95,7 +95,7 @@ class FileFinder {
   const bool check_;
 };
 
-// An entry of idx: image files and their label files, paired in order.
+// Reads an entry of format idx: image files and their label files, paired in order.
 absl::Status ReadImagePair(const ConfigNode& entry, const std::string& path,
                            const FileFinder& finder, std::vector<DataFile>* files) {
   std::vector<std::string> images, labels;
@@ -110,7 +110,7 @@ absl::Status ReadImagePair(const ConfigNode& entry, const std::string& path,
   if (images.empty() || images.size() != labels.size()) {
     return absl::InvalidArgumentError(absl::StrCat(
         entry.where, ": ", path, ": ", images.size(), " image files and ", labels.size(),
-        " label files; every image file needs its label file, as in {images: a.gz, labels: b.gz}"));
+        " label files; every image file needs a label file, as in {images: a.gz, labels: b.gz}"));
   }
   for (size_t i = 0; i < images.size(); ++i) files->push_back({images[i], labels[i]});
   return absl::OkStatus();
@@ -118,7 +118,7 @@ absl::Status ReadImagePair(const ConfigNode& entry, const std::string& path,
 
 absl::Status ReadFiles(const ConfigNode& value, const std::string& path, bool is_idx,
                        const FileFinder& finder, std::vector<DataFile>* files) {
-  // One file needs no list.
+  // A single file may be given without a list.
   const bool is_list = value.kind == ConfigNode::Kind::kList;
   if (value.kind == ConfigNode::Kind::kEmpty) return absl::OkStatus();
   const absl::Span<const ConfigNode> entries =
@@ -151,7 +151,7 @@ absl::Status ReadData(const ConfigNode& section, const std::string& path,
       section, path,
       {Choice("format", &data->format,
               {"libsvm", "criteo_tsv", "criteo_csv", "csv", "idx", "text", "movielens"}),
-       // Read below: the format says what an entry is.
+       // Read below, because the form of an entry depends on the format.
        Custom("train", later), Custom("eval", later),
        Integer("features", &data->features, 0, kMaxColumns),
        Integer("index_base", &data->index_base, 0, kMaxColumns),

@@ -7,8 +7,8 @@
 namespace cairn {
 namespace {
 
-constexpr int64_t kMaxWidth = int64_t{1} << 20;        // of a layer, a row, a factor
-constexpr int64_t kMaxHashBuckets = int64_t{1} << 40;  // keys are 64-bit; this is a typing error
+constexpr int64_t kMaxWidth = int64_t{1} << 20;        // of a layer or a row, or factors
+constexpr int64_t kMaxHashBuckets = int64_t{1} << 40;  // keys have 64 bits; more is a typing error
 constexpr int64_t kMaxNegatives = 1000;
 
 absl::Status ReadInit(const ConfigNode& value, const std::string& path, ModelConfig* model) {
@@ -55,7 +55,7 @@ absl::Status ReadEmbedding(const ConfigNode& value, const std::string& path, Mod
     return absl::InvalidArgumentError(
         absl::StrCat(value.where, ": ", path,
                      ": has both vocabulary and hash_buckets; keep one (vocabulary: "
-                     "dynamic makes a row for every key it meets)"));
+                     "dynamic creates a row for every key)"));
   }
   return absl::OkStatus();
 }

@@ -17,8 +17,8 @@ const Names& OptimizerTypes() {
   return *kTypes;
 }
 
-// Arguments of any of them, by Keras' names. Which of them a type has, and in which range,
-// Optimizer::Create knows.
+// All arguments of all optimizers, by their Keras names. Optimizer::Create knows which arguments a
+// type has and their ranges.
 const Names& OptimizerArguments() {
   static const auto* const kArguments = new Names{"momentum",
                                                   "nesterov",
@@ -48,7 +48,7 @@ absl::Status ReadNumbers(const ConfigNode& value, const std::string& path,
   return absl::OkStatus();
 }
 
-// A number, or {type: exponential_decay, …} with Keras' arguments.
+// Reads a number, or {type: exponential_decay, …} with Keras' arguments.
 absl::Status ReadLearningRate(const ConfigNode& value, const std::string& path,
                               ScheduleConfig* schedule) {
   if (value.kind == ConfigNode::Kind::kScalar) {
@@ -95,7 +95,7 @@ std::vector<Field> OptimizerFields(OptimizerConfig* config) {
   };
   for (const absl::string_view name : OptimizerArguments()) {
     fields.push_back(Custom(name, [config, name](const ConfigNode& value, const std::string& path) {
-      // Keras' None: as if left out.
+      // Keras' None: the same as omitting the key.
       if (value.kind == ConfigNode::Kind::kEmpty) return absl::OkStatus();
       return ReadArgument(value, path, &config->arguments[std::string(name)]);
     }));
@@ -164,7 +164,7 @@ absl::Status ReadOptimizer(const ConfigNode& section, const std::string& path, J
 
 void FinishOptimizer(JobConfig* job) {
   if (job->model.type != "wide_deep") return;
-  // Last, so that whatever the job says about the wide part comes first.
+  // Last, so that the job's own entries for the wide part take precedence.
   OptimizerOverride wide;
   wide.match = "wide/*";
   wide.optimizer.type = "ftrl";

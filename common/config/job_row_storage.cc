@@ -1,4 +1,4 @@
-// `model.embedding.row_storage`: in what form servers keep the rows of the model's tables.
+// `model.embedding.row_storage`: the formats in which servers keep the rows of the model's tables.
 #include <iterator>
 #include <utility>
 
@@ -14,7 +14,7 @@ Field Format(absl::string_view key, size_t known, RowFormat* out) {
   return Custom(key, [=](const ConfigNode& value, const std::string& path) -> absl::Status {
     const auto first = std::begin(kRowFormatNames);
     std::string name;
-    // Reads into `name` what is one of them.
+    // Reads one of the allowed names into `name`.
     const Field choice = Choice(key, &name, Names(first, first + known));
     RETURN_IF_ERROR(choice.read(value, path));
     for (size_t i = 0; i < known; ++i) {

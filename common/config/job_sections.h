@@ -1,4 +1,5 @@
-// The sections of a job file, one function each; job_config.cc joins them. Internal to this folder.
+// The sections of a job file, one function each; job_config.cc joins them. Internal to this
+// directory.
 #pragma once
 
 #include <string>
@@ -9,7 +10,7 @@
 
 namespace cairn {
 
-// `section` is read into `job` as far as it can be judged by itself.
+// Each reads `section` into `job` and checks what can be checked without other sections.
 absl::Status ReadModel(const ConfigNode& section, const std::string& path, JobConfig* job);
 absl::Status ReadOptimizer(const ConfigNode& section, const std::string& path, JobConfig* job);
 absl::Status ReadStrategy(const ConfigNode& section, const std::string& path, JobConfig* job);
@@ -20,16 +21,15 @@ absl::Status ReadStorage(const ConfigNode& section, const std::string& path, Job
 absl::Status ReadCheckpoint(const ConfigNode& section, const std::string& path, JobConfig* job);
 absl::Status ReadEvaluation(const ConfigNode& section, const std::string& path, JobConfig* job);
 absl::Status ReadOutput(const ConfigNode& section, const std::string& path, JobConfig* job);
-// Paths come out absolute or relative to the working directory, globs expanded and sorted.
-// `job_folder` is the job file's.
+// Paths become absolute or relative to the working directory; globs are expanded and sorted.
+// `job_folder` is the folder of the job file.
 absl::Status ReadData(const ConfigNode& section, const std::string& path,
                       const std::string& job_folder, const JobOptions& options, DataConfig* data);
 
-// What follows from several sections together. `root` is the file, for the places in messages.
+// Checks and defaults that need several sections. `root` is the file, for positions in messages.
 absl::Status FinishModel(const ConfigNode& root, JobConfig* job);
 absl::Status FinishData(const ConfigNode& root, JobConfig* job);
-// Reports every key that is given and that nothing in this job reads: refuses it, or adds to
-// job->warnings.
+// Reports every given key that has no effect in this job: refuses it, or adds it to job->warnings.
 absl::Status CheckKeyUses(const ConfigNode& root, JobConfig* job);
 void FinishOptimizer(JobConfig* job);
 absl::Status FinishStrategy(const ConfigNode& root, JobConfig* job);

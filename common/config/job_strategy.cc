@@ -13,7 +13,7 @@
 namespace cairn {
 namespace {
 
-constexpr int64_t kMaxShards = 65536;       // a partition map names servers in 16 bits
+constexpr int64_t kMaxShards = 65536;       // a partition map stores server numbers in 16 bits
 constexpr size_t kMaxDevices = 256;         // threads; a machine has fewer cores
 constexpr int64_t kMaxAggregate = 1 << 20;  // workers
 constexpr int64_t kMaxPullAheadSteps = 64;  // each holds a batch and its rows in memory
@@ -44,7 +44,8 @@ absl::Status ReadDevices(const ConfigNode& value, const std::string& path,
   std::vector<std::string> found;
   for (const ConfigNode& item : value.children) {
     if (!IsDevice(item.text)) return Unexpected(item, path, "cpu:N or gpu:N");
-    // Several replicas may share a GPU; logical CPU devices are as many as one likes.
+    // Several replicas may share a GPU. Logical CPU devices are unlimited, so no two need share
+    // one.
     if (absl::StartsWith(item.text, "cpu:") &&
         std::find(found.begin(), found.end(), item.text) != found.end()) {
       return absl::InvalidArgumentError(

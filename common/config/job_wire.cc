@@ -1,4 +1,4 @@
-// Section `strategy.wire`: how values travel between a job's workers and its servers.
+// Section `strategy.wire`: the formats in which values travel between a job's workers and servers.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -23,7 +23,7 @@ absl::Status ReadFraction(const ConfigNode& value, const std::string& path, doub
 std::vector<Field> FormatFields(WireFormatConfig* config) {
   const Names all(std::begin(kValueFormatNames), std::end(kValueFormatNames));
   return {Choice("push", &config->push, all),
-          // Pulls bring values, of which none can be left out.
+          // Pulls carry values, and no value may be dropped, so top_k is not allowed.
           Choice("pull", &config->pull, Names(all.begin(), all.end() - 1)),
           Custom("top_k_fraction",
                  [config](const ConfigNode& value, const std::string& path) {

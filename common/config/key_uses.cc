@@ -1,8 +1,8 @@
-// Which keys a job reads: a key that nothing reads is reported, never ignored in silence.
+// Which keys a job reads. A key that nothing reads is reported, never silently ignored.
 //
-// A key of another model, format or consistency is a warning, so that --set can change these while
-// a job file keeps the keys of several. A key of another strategy.type is an error: the job would
-// train under other rules than the ones it names.
+// A key for another model, format or consistency is a warning, so that a job file can keep the keys
+// of several and --set can switch between them. A key for another strategy.type is an error: the
+// job would train under other rules than those it names.
 #include <algorithm>
 
 #include "absl/strings/str_join.h"
@@ -29,7 +29,7 @@ constexpr Selector kConsistency = {"strategy.consistency",
                                    [](const JobConfig& job) { return job.strategy.consistency; }};
 constexpr Selector kDurability = {"storage.durability",
                                   [](const JobConfig& job) { return job.storage.durability; }};
-// What must be given: "" where it is not.
+// Selectors for things that must be given; the value is "" if they are not.
 constexpr Selector kCheckpoints = {"checkpoint.directory",
                                    [](const JobConfig& job) { return job.checkpoint.directory; }};
 constexpr Selector kEvalFiles = {"data.eval", [](const JobConfig& job) {
@@ -37,13 +37,13 @@ constexpr Selector kEvalFiles = {"data.eval", [](const JobConfig& job) {
                                  }};
 constexpr Selector kReplicas = {"several strategy.devices", [](const JobConfig& job) {
                                   const std::string& type = job.strategy.type;
-                                  // None named: every GPU.
+                                  // No devices given: every GPU.
                                   const bool one = job.strategy.devices.size() == 1 ||
                                                    type == "one_device" || type == "default";
                                   return std::string(one ? "" : "given");
                                 }};
 constexpr Selector kShuffling = {"data.shuffle.buffer_rows above 1", [](const JobConfig& job) {
-                                   // text draws its pairs by the seed.
+                                   // Format text draws its pairs from the seed.
                                    const bool draws = job.data.shuffle_buffer_rows > 1 ||
                                                       job.data.format == "text";
                                    return std::string(draws ? "given" : "");
@@ -52,9 +52,9 @@ constexpr Selector kShuffling = {"data.shuffle.buffer_rows above 1", [](const Jo
 struct KeyUse {
   absl::string_view path;
   Selector by;
-  Names values;  // of `by` with which the key is read; empty: any but ""
+  Names values;  // values of `by` for which the key is read; empty: all except ""
   bool refused = false;
-  // With a refused key: whether it has its default and so changes nothing, which is a warning.
+  // For a refused key: whether it has its default and therefore no effect, which is only a warning.
   bool (*is_default)(const JobConfig&) = nullptr;
 };
 
@@ -105,7 +105,7 @@ const std::vector<KeyUse>& KeyUses() {
       {"strategy.communication.connect_timeout_seconds", kStrategy, joint, true,
        HasDefault<&CommunicationConfig::connect_timeout_seconds>},
       {"strategy.cross_device_ops", kReplicas, {}},
-      // The others have no dense variable of several rows.
+      // The other models have no dense variable with several rows.
       {"strategy.partitioner", kModel, {"linear", "mlp", "fm", "wide_deep", "dlrm"}},
       {"storage.snapshot_interval_seconds", kDurability, {"snapshot"}},
       {"checkpoint.keep", kCheckpoints, {}},
@@ -139,14 +139,14 @@ std::string Warning(const KeyUse& use, const std::string& value) {
                       absl::StrJoin(use.values, ", "));
 }
 
-// Keys of a server in process, for a job whose cluster has servers.
+// Warns about keys for an in-process server, for a job whose cluster has servers.
 void ListStorageKeys(const ConfigNode& root, JobConfig* job) {
   const ConfigNode* storage = root.Find("storage");
   if (storage == nullptr) return;
   for (const ConfigNode& member : storage->children) {
     job->in_process_warnings.push_back(
         absl::StrCat(member.key_where, ": storage.", member.key,
-                     " does nothing with the servers of a cluster, which have flags for it"));
+                     " does nothing with the servers of a cluster, which have their own flags"));
   }
 }
 
@@ -164,7 +164,8 @@ absl::Status CheckKeyUses(const ConfigNode& root, JobConfig* job) {
       return absl::InvalidArgumentError(absl::StrCat(member->key_where, ": ", Refusal(use, value)));
     }
     job->warnings.push_back(absl::StrCat(member->key_where, ": ", Warning(use, value)));
-    // Row rules and storage are of every table; the models without embeddings keep theirs plain.
+    // Row rules and formats apply to every table; tables of models without embeddings must stay
+    // plain.
     if (use.path == "model.embedding" && use.by.path == kModel.path) job->model.embedding = {};
   }
   ListStorageKeys(root, job);

@@ -1,4 +1,4 @@
-// Paths of files and folders that users give.
+// Checks paths of files and folders that users give.
 #pragma once
 
 #include "absl/status/status.h"

@@ -1,4 +1,4 @@
-// Whether tasks on one host talk past TCP (thrift/LOCAL.md).
+// Whether tasks on one host communicate through shared memory instead of TCP (thrift/LOCAL.md).
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 namespace cairn {
 
 enum class LocalTransport {
-  kOff,       // TCP alone
-  kSameUser,  // with processes of this process's user: "auto"
-  kAnyUser,   // with whoever may call over TCP
+  kOff,       // only TCP
+  kSameUser,  // shared memory with processes of the same user: "auto"
+  kAnyUser,   // shared memory with every caller that may call over TCP
 };
 
 // "off", "auto", "any_user".
 absl::string_view LocalTransportName(LocalTransport transport);
-// Of --local_transport. kInvalidArgument names what there is.
+// Parses the value of --local_transport. kInvalidArgument lists the allowed values.
 absl::StatusOr<LocalTransport> LocalTransportFromName(absl::string_view name);
 
 // For --help of programs that connect to servers.

@@ -8,13 +8,14 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/config/config_node.h"
+#include "common/printable_text.h"
 #include "common/status.h"
 
 namespace cairn {
 namespace {
 
-// Where values of overrides are. Messages give the key's path beside it. A section that an override
-// only passes through stays at its place in the file, which is what lacks its other keys.
+// The position of override values; messages also give the key's path. A section that an override
+// only passes through keeps its position in the file, because the file lacks its other keys.
 constexpr absl::string_view kWhere = "--set";
 
 void SetWhere(ConfigNode* node) {
@@ -31,7 +32,7 @@ ConfigNode* Append(ConfigNode* parent, absl::string_view key) {
   return &parent->children.back();
 }
 
-// The node that `step` leads to below `parent`, made if it is missing.
+// The child `step` of `parent`, created if it is missing.
 absl::StatusOr<ConfigNode*> Step(ConfigNode* parent, absl::string_view step, absl::string_view path,
                                  const std::string& where) {
   if (parent->kind == ConfigNode::Kind::kEmpty) {
@@ -69,9 +70,9 @@ absl::Status ApplyOverride(absl::string_view assignment, ConfigNode* root) {
     valid = valid && !step.empty() && std::all_of(step.begin(), step.end(), absl::ascii_isprint);
   }
   if (!valid || steps.size() > kMaxConfigDepth) {
-    return absl::InvalidArgumentError(
+    return absl::InvalidArgumentError(PrintableText(
         absl::StrCat("--set '", absl::Utf8SafeCHexEscape(assignment.substr(0, kMaxKeyBytes)),
-                     "': expected key.path=value, as in --set optimizer.type=adam"));
+                     "': expected key.path=value, as in --set optimizer.type=adam")));
   }
   const std::string where = absl::StrCat("--set ", parts.first);
   ASSIGN_OR_RETURN(ConfigNode value, ParseTree(parts.second, where));

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
-// Rounded up; `by` is at least 1.
+// Rounds up; `by` is at least 1.
 int64_t DivideUp(int64_t value, int64_t by) { return value / by + (value % by != 0 ? 1 : 0); }
 
 absl::Status AtLeastOne(absl::string_view partitioner, absl::string_view argument, int64_t value) {
@@ -27,7 +27,7 @@ class FixedShards : public Partitioner {
  protected:
   absl::string_view name() const override { return "FixedShardsPartitioner"; }
   absl::StatusOr<int64_t> Shards(int64_t rows, int64_t) const override {
-    if (rows == 0) return absl::InvalidArgumentError("the variable has no rows to share out");
+    if (rows == 0) return absl::InvalidArgumentError("the variable has no rows to split");
     return std::min(num_shards_, rows);
   }
 
@@ -60,7 +60,7 @@ class MaxSize : public Partitioner {
  protected:
   absl::string_view name() const override { return "MaxSizePartitioner"; }
   absl::StatusOr<int64_t> Shards(int64_t rows, int64_t total_bytes) const override {
-    if (rows == 0) return absl::InvalidArgumentError("the variable has no rows to share out");
+    if (rows == 0) return absl::InvalidArgumentError("the variable has no rows to split");
     const int64_t row_bytes = total_bytes / rows;
     if (row_bytes == 0) return absl::InvalidArgumentError("the variable's rows have no elements");
     const int64_t rows_per_shard = std::max<int64_t>(1, max_shard_bytes_ / row_bytes);

@@ -1,4 +1,4 @@
-// How many shards a variable is cut into, with TensorFlow's rules, and on which server each goes.
+// How many shards a variable is split into, by TensorFlow's rules, and which server holds each.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@ class Partitioner {
  public:
   virtual ~Partitioner() = default;
 
-  // Shards per axis: every entry 1 but that of axis 0. kInvalidArgument where TensorFlow fails: a
-  // scalar, or an extent of 0 that leaves nothing to share out.
+  // Shards per axis; every entry except that of axis 0 is 1. kInvalidArgument where TensorFlow
+  // fails too: a scalar, or an extent of 0 that leaves nothing to split.
   absl::StatusOr<std::vector<int64_t>> Partition(absl::Span<const int64_t> shape,
                                                  DType dtype) const;
-  // The same for a variable of strings, each counted as `bytes_per_string` bytes.
+  // The same for a variable of strings; each counts as `bytes_per_string` bytes.
   absl::StatusOr<std::vector<int64_t>> PartitionStrings(absl::Span<const int64_t> shape) const;
 
  protected:
@@ -30,7 +30,7 @@ class Partitioner {
 
   // For messages: "MinSizePartitioner".
   virtual absl::string_view name() const = 0;
-  // How many shards `rows` rows make, `total_bytes` bytes together.
+  // The number of shards for `rows` rows of `total_bytes` bytes altogether.
   virtual absl::StatusOr<int64_t> Shards(int64_t rows, int64_t total_bytes) const = 0;
 
  private:
@@ -40,8 +40,8 @@ class Partitioner {
   const int64_t bytes_per_string_;
 };
 
-// tf.distribute.experimental.partitioners. kInvalidArgument: an argument below 1, where
-// TensorFlow's constructors, or the first variable, fail.
+// The partitioners of tf.distribute.experimental.partitioners. kInvalidArgument: an argument below
+// 1; TensorFlow fails then too, in the constructor or at the first variable.
 absl::StatusOr<std::unique_ptr<Partitioner>> FixedShardsPartitioner(int64_t num_shards);
 absl::StatusOr<std::unique_ptr<Partitioner>> MinSizePartitioner(int64_t min_shard_bytes = 256 << 10,
                                                                 int64_t max_shards = 1,
@@ -51,7 +51,7 @@ absl::StatusOr<std::unique_ptr<Partitioner>> MaxSizePartitioner(int64_t max_shar
                                                                 int64_t max_shards = 0,
                                                                 int64_t bytes_per_string = 16);
 
-// "div" split of `rows` into `shards` (the first rows % shards get one more), `ps` left 0.
+// "div" split of `rows` into `shards` (the first rows % shards get one more); `ps` is left 0.
 // kInvalidArgument: fewer than 1 shard, or more shards than rows (one shard of no rows is allowed).
 absl::StatusOr<std::vector<DenseShard>> DivShards(int64_t rows, int64_t shards);
 
@@ -63,8 +63,8 @@ class Placement {
   virtual int32_t Next(int64_t bytes) = 0;
 };
 std::unique_ptr<Placement> RoundRobinPlacement(int32_t ps_count);
-// To the server with the fewest bytes so far; ties: the first (TensorFlow's GreedyLoadBalancing
-// with byte_size_load_fn).
+// Chooses the server with the fewest bytes so far; ties: the first (TensorFlow's
+// GreedyLoadBalancing with byte_size_load_fn).
 std::unique_ptr<Placement> GreedyByBytesPlacement(int32_t ps_count);
 
 }  // namespace cairn

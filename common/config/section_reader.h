@@ -1,4 +1,4 @@
-// Reads a section of a configuration by a table of its keys. Internal to this folder.
+// Reads a section of a configuration by a table of its keys. Internal to this directory.
 #pragma once
 
 #include <cstdint>
@@ -15,27 +15,27 @@ namespace cairn {
 
 using Names = std::vector<absl::string_view>;
 
-// One key of a section. `path` is the key's whole path ("data.batch_size"), for messages.
+// One key of a section. `path` is the full path of the key ("data.batch_size"), for messages.
 struct Field {
   absl::string_view key;
   std::function<absl::Status(const ConfigNode& value, const std::string& path)> read;
 };
 
-// Reads every member of `section` with its field; a missing one leaves its target alone. An empty
-// section has no members. `path` is "" for the file itself.
-// kInvalidArgument: not a section; an unknown key (names the nearest); what a field refuses.
+// Reads every member of `section` with its field. Targets of missing members stay unchanged. An
+// empty section has no members. `path` is "" for the file itself. kInvalidArgument: not a section,
+// an unknown key (the message gives the nearest name), or a value that a field refuses.
 absl::Status ReadSection(const ConfigNode& section, const std::string& path,
                          const std::vector<Field>& fields);
 
-// Fields by type. Each writes its target only if the value is good; targets outlive the call of
-// ReadSection. Bounds are inclusive.
+// Fields by type. Each writes its target only if the value is valid. Targets must outlive the call
+// of ReadSection. Bounds are inclusive.
 Field Text(absl::string_view key, std::string* out);
-Field Path(absl::string_view key, std::string* out);  // of a local file or folder; may be empty
+Field Path(absl::string_view key, std::string* out);  // a local file or folder; may be empty
 Field Boolean(absl::string_view key, bool* out);
 Field Integer(absl::string_view key, int64_t* out, int64_t low,
               int64_t high = std::numeric_limits<int64_t>::max());
 Field Integers(absl::string_view key, std::vector<int64_t>* out, int64_t low, int64_t high);
-// Finite, and above `above`, or `low` and more.
+// Finite, and above `above`, or at least `low`.
 Field NumberAbove(absl::string_view key, double above, double* out);
 Field NumberFrom(absl::string_view key, double low, double* out);
 Field Choice(absl::string_view key, std::string* out, Names choices);
@@ -43,13 +43,14 @@ Field Section(absl::string_view key, std::vector<Field> fields);
 Field Custom(absl::string_view key,
              std::function<absl::Status(const ConfigNode& value, const std::string& path)> read);
 
-// Keys of which this version builds a part. kUnimplemented names the key, what was found and what
-// is offered; a value that no version has is kInvalidArgument, as ever.
+// Keys that this version supports only in part. kUnimplemented: a known value that this version
+// does not build; names the key, the value found and the values offered. kInvalidArgument: an
+// unknown value.
 Field PartlyBuiltChoice(absl::string_view key, std::string* out, Names choices, Names built);
-// `instead`: what to do about it ("leave it out").
+// `instead` tells the user what to do ("leave it out").
 Field NotBuilt(absl::string_view key, std::string instead);
 
-// Values by themselves, for Custom.
+// Readers of single values, for Custom.
 absl::Status ReadText(const ConfigNode& value, const std::string& path, std::string* out);
 absl::Status ReadPath(const ConfigNode& value, const std::string& path, std::string* out);
 absl::Status ReadNumber(const ConfigNode& value, const std::string& path, double* out);

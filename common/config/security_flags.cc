@@ -20,10 +20,10 @@ constexpr std::array<SecurityFlag, 4> kFlags = {{
      "--tls_ca: TLS on every connection to servers",
      &SecurityOptions::tls_certificate},
     {"tls_key", "FILE", "its private key (PEM), not readable by others", &SecurityOptions::tls_key},
-    {"tls_ca", "FILE", "certificates (PEM) of who signs the other side's",
+    {"tls_ca", "FILE", "CA certificates (PEM) that sign the other side's",
      &SecurityOptions::tls_ca},
     {"token_file", "FILE",
-     "its first line is the token that is sent to servers, which may ask for one besides or "
+     "its first line is the token to send to servers, which may require one in addition to or "
      "instead of a certificate; not readable by others",
      &SecurityOptions::token_file},
 }};

@@ -1,4 +1,4 @@
-// The flags of security, the same in every program.
+// The security flags, which are the same in every program.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace cairn {
 
-// Abseil's of every program. One that connects to servers has "token_file" too.
+// The Abseil flags of every program. Programs that connect to servers also have "token_file".
 inline constexpr absl::string_view kSecurityFlags[] = {"tls_certificate", "tls_key", "tls_ca",
                                                        "allow_plaintext"};
 
@@ -20,11 +20,11 @@ struct SecurityFlag {
   std::string SecurityOptions::*field;
 };
 
-// Those of a program that connects to servers.
+// The flags of a program that connects to servers.
 absl::Span<const SecurityFlag> SecurityFlags();
 
-// As the flags of a program say that has Abseil's (cairnctl has CLI11's): those, and
-// --allow_plaintext. "accepted_tokens" is left to programs that serve.
+// The options set by the flags above and --allow_plaintext, for programs with Abseil flags
+// (cairnctl uses CLI11). Does not set accepted_tokens; programs that serve set it.
 SecurityOptions SecurityFromFlags();
 
 }  // namespace cairn

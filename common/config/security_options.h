@@ -1,5 +1,5 @@
-// How a process proves who it is, and whom it believes: files, named by flags or by the program
-// that links the library. thrift/SECURITY.md has what they protect from.
+// How a process proves its identity and which peers it trusts: files, named by flags or by the
+// program that links the library. thrift/SECURITY.md describes the threats.
 #pragma once
 
 #include <string>
@@ -12,22 +12,22 @@ namespace cairn {
 // Thread safety: a value.
 struct SecurityOptions {
   // PEM files; all three or none (no TLS). They are read again when they change.
-  std::string tls_certificate;  // this process's, then those between it and the CA
-  std::string tls_key;          // of the first of them
-  std::string tls_ca;           // who signs the certificates of the others
-  // Client: the file whose first line is the token it sends; empty: none.
+  std::string tls_certificate;  // this process's, then intermediate certificates up to the CA
+  std::string tls_key;          // the private key of the first certificate
+  std::string tls_ca;           // CA certificates that sign the peers' certificates
+  // Client: the file whose first line is the token to send; empty: none.
   std::string token_file;
-  // Server: "TOKEN ROLE [NAME]" a line, the tokens it accepts; empty: none.
+  // Server: the file of accepted tokens, a line "TOKEN ROLE [NAME]" each; empty: none.
   std::string accepted_tokens;
-  // Without TLS: listen where other hosts can reach it, or send a token there.
+  // Without TLS: allow listening where other hosts can connect, and sending a token to other hosts.
   bool allow_plaintext = false;
 
   bool tls() const { return !tls_certificate.empty(); }
 
-  // kInvalidArgument: some of the three without the others. Files are not looked at.
+  // kInvalidArgument: only some of the three TLS files are given. Does not open the files.
   absl::Status Validate() const;
-  // Server. kInvalidArgument: other hosts can reach `host`, and there is neither TLS nor
-  // allow_plaintext.
+  // Server. kInvalidArgument: other hosts can reach `host`, and neither TLS nor allow_plaintext is
+  // set.
   absl::Status CheckMayListen(absl::string_view host) const;
 };
 

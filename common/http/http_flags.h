@@ -1,5 +1,5 @@
-// --http_port, --http_address, --http_port_file and --http_allow_plaintext of the programs that
-// answer HTTP.
+// --http_port, --http_address, --http_port_file and --http_allow_plaintext of programs that serve
+// HTTP.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@
 
 namespace cairn {
 
-// To go into a program's list of flags (CommandLineRules).
+// For a program's list of flags (CommandLineRules).
 inline constexpr absl::string_view kHttpFlags[] = {"http_port", "http_address", "http_port_file",
                                                    "http_allow_plaintext"};
 
@@ -21,12 +21,13 @@ struct HttpFlags {
   std::string port_file;  // empty: none
 };
 
-// nullopt: no HTTP. kInvalidArgument: a number out of range, a flag that needs --http_port, or an
-// address that other hosts can reach without --http_allow_plaintext or `allow_plaintext`, which the
-// program's own port has.
+// nullopt: no HTTP. `allow_plaintext` is the program's setting for its own port. kInvalidArgument:
+// a number out of range, a flag that needs --http_port, or an address that other hosts can reach
+// when neither --http_allow_plaintext nor `allow_plaintext` is set.
 absl::StatusOr<std::optional<HttpFlags>> ReadHttpFlags(bool allow_plaintext);
 
-// Writes `address` to `path`: readers see the whole line or no file. `flag` is for messages.
+// Writes `address` to `path` atomically: readers see the whole line or no file. `flag` is for
+// messages.
 absl::Status WriteAddressFile(absl::string_view flag, const std::string& path,
                               const std::string& address);
 

@@ -17,10 +17,10 @@
 #include "common/config/cluster_config.h"
 #include "common/monotonic_cond_var.h"
 
-// civetweb is built for threads of 100 KiB, and glibc takes the thread-local memory of every
-// library from that first: 91 KiB in cairn-worker (OpenBLAS 60, glog 30), whose first thread
-// overflowed. It has no setting for it, so its call for a size gets here, before the C library's
-// own.
+// civetweb creates threads with 100 KiB stacks, and glibc takes the thread-local memory of every
+// library from the stack first: 91 KiB in cairn-worker (OpenBLAS 60, glog 30), where civetweb's
+// first thread overflowed. civetweb has no setting for the size, so this function intercepts its
+// call before the C library's.
 extern "C" __attribute__((visibility("default"))) int pthread_attr_setstacksize(
     pthread_attr_t* attributes, size_t bytes) noexcept {
   constexpr size_t kLeastBytes = size_t{1} << 20;
@@ -56,7 +56,7 @@ absl::string_view Reason(int status) {
   }
 }
 
-// "host", "host:1", "[::1]", "[::1]:1" without the port and brackets.
+// The host of "host", "host:1", "[::1]" or "[::1]:1", without port and brackets.
 std::string HostOf(absl::string_view header) {
   if (!header.empty() && header.front() == '[') {
     return std::string(header.substr(1, header.find(']') - 1));
@@ -64,7 +64,7 @@ std::string HostOf(absl::string_view header) {
   return std::string(header.substr(0, header.find(':')));
 }
 
-HttpReply NoPath() { return {.status = 400, .body = "ask for a path of this server: GET /path\n"}; }
+HttpReply NoPath() { return {.status = 400, .body = "request a path of this server: GET /path\n"}; }
 
 class CivetwebServer final : public HttpServer {
  public:
@@ -92,10 +92,10 @@ class CivetwebServer final : public HttpServer {
   std::string address_;
   mg_context* context_ = nullptr;
   std::mutex log_mutex_;
-  std::string first_log_;  // what civetweb said first: while it started, where that failed
+  std::string first_log_;  // civetweb's first message: the reason if it could not start
 };
 
-// civetweb looks whether it is to end when somebody connects, else every two seconds.
+// civetweb checks whether it must stop at each new connection, otherwise every two seconds.
 void CivetwebServer::Stop() {
   StopFlag ended;
   std::thread knocks([&] {
@@ -117,23 +117,22 @@ int CivetwebServer::OnLog(const mg_connection* connection, const char* text) {
     const std::lock_guard<std::mutex> lock(server->log_mutex_);
     if (server->first_log_.empty()) server->first_log_ = text;
   }
-  return 1;  // not to standard error: anyone who can connect can make these
+  return 1;  // not logged to stderr: anyone who can connect can cause such messages
 }
 
 HttpReply CivetwebServer::Answer(const mg_connection* connection,
                                  const mg_request_info& request) const {
   const absl::string_view method = request.request_method;
   if (method != "GET" && method != "HEAD") {
-    return {.status = 405, .body = absl::StrCat(method, " is not served here: GET and HEAD are\n")};
+    return {.status = 405, .body = absl::StrCat(method, " is not allowed; use GET or HEAD\n")};
   }
   if (request.content_length > 0 || mg_get_header(connection, "Transfer-Encoding") != nullptr) {
-    return {.status = 413, .body = "a request here has no body\n"};
+    return {.status = 413, .body = "requests must not have a body\n"};
   }
   const char* const host = mg_get_header(connection, "Host");
   if (loopback_ && host != nullptr && !IsLoopback(HostOf(host))) {
     return {.status = 421,
-            .body = absl::StrCat("this server listens on ", address_,
-                                 " alone: ask for it by that name\n")};
+            .body = absl::StrCat("this server listens only on ", address_, ": use that address\n")};
   }
   const absl::string_view uri = request.request_uri == nullptr ? "" : request.request_uri;
   if (absl::StrContains(uri.substr(0, uri.find('?')), "%00")) return NoPath();
@@ -143,7 +142,7 @@ HttpReply CivetwebServer::Answer(const mg_connection* connection,
   }
   const std::string paths = absl::StrJoin(
       pages_, "\n", [](std::string* out, const auto& one) { absl::StrAppend(out, one.first); });
-  return {.status = 404, .body = absl::StrCat("there is no such page; these are:\n", paths, "\n")};
+  return {.status = 404, .body = absl::StrCat("no such page; the pages are:\n", paths, "\n")};
 }
 
 void CivetwebServer::Send(mg_connection* connection, const HttpReply& reply, bool with_body) {
@@ -162,13 +161,13 @@ int CivetwebServer::OnRequest(mg_connection* connection) {
   const bool with_body = absl::string_view(request->request_method) != "HEAD";
   try {
     Send(connection, server->Answer(connection, *request), with_body);
-  } catch (const std::bad_alloc&) {  // civetweb is C
-    Send(connection, {.status = 503, .body = "no memory left\n"}, with_body);
+  } catch (const std::bad_alloc&) {  // civetweb is C code, which exceptions must not cross
+    Send(connection, {.status = 503, .body = "out of memory\n"}, with_body);
   }
   return 1;  // answered: civetweb's own handlers never see a request
 }
 
-// civetweb ends a connection without an answer where the request names no path of this server: an
+// civetweb closes a connection without a reply if the request names no path of this server: an
 // absolute URI, or "*".
 void CivetwebServer::OnClose(const mg_connection* connection) {
   const mg_request_info* const request = mg_get_request_info(connection);
@@ -198,7 +197,7 @@ absl::Status CivetwebServer::Listen(const HttpOptions& options) {
   set("max_request_size", kMaxHttpRequestBytes);
   set("request_timeout_ms", options.timeout_ms);
   set("enable_keep_alive", "no");
-  set("decode_url", "no");  // no page has a name that needs it, and %00 would end the path
+  set("decode_url", "no");  // no page's name needs decoding, and %00 would end the path
   set("enable_directory_listing", "no");
   std::vector<const char*> list;
   list.reserve(settings.size() + 1);

@@ -1,4 +1,4 @@
-// A small HTTP server for what operators and their tools read: metrics, health, a status page.
+// A small HTTP server for operators and their tools: metrics, health, a status page.
 #pragma once
 
 #include <cstdint>
@@ -18,45 +18,45 @@ struct HttpReply {
   std::string body;
 };
 
-// `query`: what follows '?' in the address, as it came; at most kMaxHttpRequestBytes.
+// `query`: the part of the address after '?', not decoded; at most kMaxHttpRequestBytes.
 using HttpPage = std::function<HttpReply(absl::string_view query)>;
 
-// Limits. A request's line and headers together; one that is longer is refused.
+// Limit on a request's line and headers together; longer requests are refused.
 inline constexpr int kMaxHttpRequestBytes = 8192;
-// Requests answered at once; each has a connection and a thread of its own, and ends with it: an
-// idle browser keeps none from Prometheus.
+// Requests served at once. Each has its own connection and thread, which end with the request, so
+// an idle browser does not keep Prometheus out.
 inline constexpr int kHttpThreads = 8;
-// Connections that wait for one of them; what comes beyond waits in the system's backlog.
+// Connections that wait for a thread; further connections wait in the system's backlog.
 inline constexpr int kHttpQueue = 32;
-// A request must have arrived, and an answer been taken, by then.
+// Timeout for receiving a request and for sending its reply.
 inline constexpr int kHttpTimeoutMs = 3000;
-// The same of a listener for probes alone: a caller that sends slowly takes a thread for a third of
-// the time, so that 40 of them delay a probe by 3 s at most.
+// The same limits for a listener that serves only probes. A slow sender holds a thread for a third
+// of the time, so that 40 slow senders delay a probe by at most 3 s.
 inline constexpr int kHealthThreads = 16;
 inline constexpr int kHealthTimeoutMs = 1000;
 
 struct HttpOptions {
-  std::string address = "127.0.0.1";  // a number: "127.0.0.1", "0.0.0.0", "::1"; or "localhost"
+  std::string address = "127.0.0.1";  // numeric: "127.0.0.1", "0.0.0.0", "::1"; or "localhost"
   int32_t port = 0;                   // 0: a free one
   int threads = kHttpThreads;
   int timeout_ms = kHttpTimeoutMs;
 };
 
-// Answers GET and HEAD of the paths it is given, without a body in the request, and nothing else:
-// 404 lists the paths, 400 (no path of this server), 405, 413. A browser is told to load nothing
-// from elsewhere (Content-Security-Policy) and to keep nothing. On a loopback address only requests
-// that name such a host are answered (421 else), so that no web page can read it through a name of
-// its own.
+// Answers GET and HEAD requests for the given paths, without request bodies. Errors: 400 (not a
+// path of this server), 404 (lists the paths), 405 (another method), 413 (a request body). Headers
+// tell browsers to load nothing from elsewhere (Content-Security-Policy) and to cache nothing. On a
+// loopback address the server answers only requests whose Host is a loopback host, and 421
+// otherwise, so that no web page can read it through a host name that resolves to this machine.
 //
-// Thread safety: pages are called from several threads at once, until the destructor returns.
+// Thread safety: pages are called from several threads at once until the destructor returns.
 class HttpServer {
  public:
-  virtual ~HttpServer() = default;  // stops; waits for pages that are being made
+  virtual ~HttpServer() = default;  // stops; waits for running pages
 
-  // kUnavailable: the address cannot be listened on; says which and why.
+  // kUnavailable: cannot listen on the address; the message gives the address and the reason.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const HttpOptions& options,
                                                            std::map<std::string, HttpPage> pages);
-  // "127.0.0.1:8080", with the port that was bound.
+  // "127.0.0.1:8080", with the actual port.
   virtual const std::string& address() const = 0;
 };
 

@@ -19,7 +19,7 @@ double SecondsOf(const timeval& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
 }
 
-// Of /proc/self/statm, in pages: virtual and resident size.
+// Virtual and resident size, in pages, from /proc/self/statm.
 std::pair<double, double> MemoryPages() {
   std::ifstream statm("/proc/self/statm");
   double total = 0;
@@ -35,15 +35,15 @@ double OpenDescriptors() {
        at.increment(error)) {
     ++count;
   }
-  return count - 1;  // the one that lists them
+  return count - 1;  // without the descriptor of this listing
 }
 
-// Since the epoch: the machine's boot, and this process's start after it in clock ticks.
+// Start of this process in seconds since the epoch: the boot time plus a number of clock ticks.
 double StartTime() {
   std::ifstream stat("/proc/self/stat");
   std::string text;
   std::getline(stat, text);
-  // The second field, a name in parentheses, may hold spaces.
+  // The second field, a name in parentheses, may contain spaces.
   std::istringstream rest(text.substr(std::min(text.rfind(')') + 1, text.size())));
   std::string field;
   constexpr int kStartTimeAfterName = 20;
@@ -105,7 +105,7 @@ void AddProcessMetrics(Families& families) {
   families.Gauge("process_resident_memory_bytes", "Resident memory.", resident * page_bytes);
   families.Gauge("process_virtual_memory_bytes", "Virtual memory.", total * page_bytes);
   families.Gauge("process_open_fds", "Open file descriptors.", OpenDescriptors());
-  families.Gauge("process_max_fds", "Most file descriptors that may be open.",
+  families.Gauge("process_max_fds", "Maximum number of open file descriptors.",
                  static_cast<double>(files.rlim_cur));
   families.Gauge("process_start_time_seconds", "Start of the process since the Unix epoch.",
                  start_time);

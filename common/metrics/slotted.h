@@ -1,5 +1,5 @@
-// Counts that many threads raise and few read: each thread has cache lines of its own, as long as
-// there are no more threads than slots, so that counting costs a few nanoseconds.
+// Counters that many threads increment and few read. Each thread has its own cache lines while
+// there are no more threads than slots, so counting takes a few nanoseconds.
 #pragma once
 
 #include <array>
@@ -13,13 +13,13 @@
 
 namespace cairn {
 
-// More threads than these share: two that count at once cost some ten nanoseconds more.
+// Further threads share slots: two threads that count at once take about ten nanoseconds more.
 constexpr size_t kMeterSlots = 8;
 
-// The calling thread's, in [0, kMeterSlots).
+// The calling thread's slot, in [0, kMeterSlots).
 size_t MeterSlot();
 
-// A total, or what is under way where it is lowered too.
+// A total, or a number in progress if it is also decremented.
 // Thread safety: every method may be called from several threads at once.
 class SlottedCount {
  public:
@@ -33,28 +33,28 @@ class SlottedCount {
   std::array<Slot, kMeterSlots> slots_;
 };
 
-// How often values fell into each bucket, as Prometheus counts them.
+// Counts values by bucket, in the form that Prometheus uses.
 // Thread safety: every method may be called from several threads at once.
 class Histogram {
  public:
   struct Reading {
     absl::Span<const double> bounds;
-    std::vector<int64_t> counts;  // one for each bound, then one for what is beyond the last
+    std::vector<int64_t> counts;  // one for each bound, then one for values above the last
     int64_t count = 0;
     double sum = 0;
     double max = 0;
 
     double mean() const { return count == 0 ? 0 : sum / static_cast<double>(count); }
-    // The bound that `share` of the values do not exceed; beyond the last bound, `max`. 0 without
-    // values.
+    // The bound that a share `share` of the values do not exceed; `max` above the last bound. 0 if
+    // there are no values.
     double Quantile(double share) const;
   };
 
-  // Upper bounds of the buckets, inclusive, ascending; they outlive this.
+  // `bounds`: inclusive upper bounds of the buckets, ascending; they must outlive this object.
   explicit Histogram(absl::Span<const double> bounds);
 
   void Observe(double value);
-  // As of about now: what is observed meanwhile may be in `counts` and not yet in `sum`.
+  // A recent state: concurrent values may be in `counts` but not yet in `sum`.
   Reading Read() const;
 
  private:
@@ -78,7 +78,7 @@ class Histogram {
   std::array<Slot, kMeterSlots> slots_;
 };
 
-// Seconds: of calls and steps, from 25 µs to a minute; of epochs, from 1 ms to ten.
+// Seconds. Calls and steps: from 25 µs to one minute. Snapshots: from 1 ms to ten minutes.
 absl::Span<const double> CallSecondsBounds();
 absl::Span<const double> EpochSecondsBounds();
 // Updates: 0, 1, 2, 4, … 65536.

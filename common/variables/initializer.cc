@@ -15,10 +15,10 @@
 namespace cairn {
 namespace {
 
-// Values are counter-based: number `i` of stream `s` is a function of (s, i) alone.
+// Values are counter-based: number `i` of stream `s` depends only on (s, i).
 constexpr uint64_t kGolden = 0x9e3779b97f4a7c15ULL;
 
-// Two 32-bit numbers a word: the even element takes the upper half.
+// Each word has two 32-bit numbers; the even element takes the upper half.
 uint64_t Word(uint64_t stream, uint64_t pair) { return MixBits(stream + pair * kGolden); }
 
 // Calls make(bits) for elements [first, first + out.size()) of `stream`.
@@ -37,7 +37,7 @@ void Fill(uint64_t stream, int64_t first, absl::Span<float> out, const Make& mak
   if (i < out.size()) out[i] = make(static_cast<uint32_t>(Word(stream, (begin + i) / 2) >> 32));
 }
 
-// The middle of the `bits`-th of 2^32 equal parts of (0, 1).
+// The midpoint of part number `bits` when (0, 1) is divided into 2^32 equal parts.
 double Fraction(uint32_t bits) { return (bits + 0.5) * 0x1p-32; }
 
 template <size_t kCount>
@@ -115,7 +115,7 @@ const TypeSpec* FindType(absl::string_view type) {
   return nullptr;
 }
 
-// All types but wave, from element `first` of `stream`.
+// All types except wave, from element `first` of `stream`.
 void FillFrom(const InitializerConfig& config, uint64_t stream, Fans fans, int64_t first,
               absl::Span<float> out) {
   const Arguments& at = config.arguments;

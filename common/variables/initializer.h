@@ -23,15 +23,15 @@ struct InitializerConfig {
   absl::btree_map<std::string, double> arguments = {};
   int64_t seed = 0;
 
-  // Defaults left out equal defaults written down.
+  // Omitted defaults compare equal to explicit ones.
   bool operator==(const InitializerConfig& other) const;
 };
 
-// `config` with every default written down.
+// `config` with all defaults filled in.
 InitializerConfig WithDefaults(const InitializerConfig& config);
 
-// kInvalidArgument: unknown type or argument (names the nearest), minval > maxval, stddev < 0, a
-// value that is not finite; wave for an embedding (`is_embedding`).
+// kInvalidArgument: unknown type or argument (the message gives the nearest name), minval > maxval,
+// stddev < 0, a value that is not finite, or wave for an embedding (`is_embedding`).
 absl::Status ValidateInitializer(const InitializerConfig& config, bool is_embedding);
 
 // "uniform(minval=-0.05, maxval=0.05, seed=1)".

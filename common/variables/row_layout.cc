@@ -8,11 +8,11 @@
 namespace cairn {
 namespace {
 
-constexpr size_t kAlignment = sizeof(uint32_t);  // of a row: what stands before its numbers
+constexpr size_t kAlignment = sizeof(uint32_t);  // of a row, for the data before its numbers
 
 size_t RoundedUp(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
-// For bytes in between. The heap's memory is aligned to more than any format asks for.
+// Temporary memory. The heap aligns it more strictly than any format requires.
 std::byte* Scratch(size_t bytes) {
   thread_local std::vector<std::byte> scratch;
   if (scratch.size() < bytes) scratch.resize(bytes);
@@ -54,7 +54,7 @@ void RowLayout::Round(const float* floats, std::byte* row) const {
   RoundToNearest(storage_.slots, floats + dim_, slots_ * dim_, row + slots_offset_);
 }
 
-// What is between the parts and behind them stays 0, which Round has made it.
+// The padding between and after the parts stays 0, as Round has written it.
 void RowLayout::RoundAtRandom(const float* floats, uint64_t draws, std::byte* row) const {
   cairn::RoundAtRandom(storage_.values, floats, dim_, draws, 0, row);
   if (slots_ == 0) return;

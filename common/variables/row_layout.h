@@ -1,4 +1,4 @@
-// The numbers of an embedding row, as its table keeps them: part 0 is the value, part s + 1 slot s.
+// The layout of an embedding row in its table: part 0 is the value, part s + 1 is slot s.
 #pragma once
 
 #include <cstddef>
@@ -8,33 +8,34 @@
 
 namespace cairn {
 
-// In memory and on disk alike: the value's bytes (common/variables/row_rounding.h), then all
-// slots', and zeros up to a multiple of 4. The slots' begin where their format can be read. A table
-// of float32 (plain()) has the floats one after the other. Thread safety: immutable.
+// The same in memory and on disk: the value's bytes (common/variables/row_rounding.h), then the
+// bytes of all slots, then zeros up to a multiple of 4. The slots begin at an offset aligned for
+// their format. In a table of float32 (plain()) the row is its floats, one after the other. Thread
+// safety: immutable.
 class RowLayout {
  public:
   RowLayout() = default;
-  // `dim` numbers a part, 1 + `slots` parts.
+  // `dim` numbers per part, 1 + `slots` parts.
   RowLayout(size_t dim, size_t slots, RowStorage storage = {});
 
-  // Of one row, a multiple of 4.
+  // Bytes of one row, a multiple of 4.
   size_t bytes() const { return bytes_; }
-  // Of a row that is expanded: part after part.
+  // Floats of an expanded row: all parts, one after the other.
   size_t floats() const { return dim_ * (1 + slots_); }
   // Whether a row's bytes are its floats.
   bool plain() const { return plain_; }
 
-  // Bytes of rows are aligned to 4, but for ExpandPart's.
+  // Row pointers must be aligned to 4, except ExpandPart's.
   void Expand(const std::byte* row, float* floats) const;
   void ExpandPart(size_t part, const std::byte* row, float* values) const;
-  // Every byte of the row: to the nearest.
+  // Writes every byte of the row, rounded to nearest.
   void Round(const float* floats, std::byte* row) const;
-  // The same, up or down at random; `draws` decides (RoundAtRandom).
+  // The same, rounded up or down at random as `draws` decides (RoundAtRandom).
   void RoundAtRandom(const float* floats, uint64_t draws, std::byte* row) const;
-  // To the nearest; the other parts stay.
+  // Rounds to nearest; the other parts stay unchanged.
   void SetPart(size_t part, const float* values, std::byte* row) const;
 
-  // What a pull gives back of `values` once they are part `part` of a row, in place.
+  // Rounds `values` in place to the values that a pull returns once they are stored as part `part`.
   void RoundTrip(size_t part, float* values) const;
 
  private:

@@ -16,7 +16,8 @@ HWY_BEFORE_NAMESPACE();
 namespace cairn {
 namespace HWY_NAMESPACE {
 
-// 32 bits that depend on `draws` and `i` alone: MurmurHash3's finalizer (Appleby) between them.
+// 32 bits that depend only on `draws` and `i`: MurmurHash3's finalizer (Appleby) with `draws` mixed
+// in.
 inline uint32_t Draw(uint64_t draws, uint32_t i) {
   uint32_t x = static_cast<uint32_t>(draws) + i * 0x9e3779b9U;
   x = (x ^ (x >> 16)) * 0x85ebca6bU;
@@ -25,9 +26,8 @@ inline uint32_t Draw(uint64_t draws, uint32_t i) {
   return x ^ (x >> 16);
 }
 
-// Of 0 <= number <= 1024 the integer below, or that above as often as `draw`, which is below 2^24,
-// lies under what is left. Comparisons are of integers: those of floats may trap, and make no
-// vectors.
+// Rounds 0 <= number <= 1024 down, or up if `draw`, which is below 2^24, is less than the fraction
+// times 2^24. Compares integers, because float comparisons may trap and are not vectorized.
 inline uint32_t UpOrDown(float number, uint32_t draw) {
   const auto whole = static_cast<int32_t>(number);
   const auto rest = static_cast<int32_t>((number - static_cast<float>(whole)) * 0x1p24F);
@@ -35,21 +35,22 @@ inline uint32_t UpOrDown(float number, uint32_t draw) {
          static_cast<uint32_t>(static_cast<int32_t>(draw) < rest ? 1 : 0);
 }
 
-// A number of bits that are dropped, drawn anew and added, carries as often as they say.
+// Random bits are added to the dropped bits, so they carry with the probability that the dropped
+// bits represent.
 inline void ToHalvesAtRandom(const float* from, size_t count, uint64_t draws, uint32_t first,
                              uint16_t* to) {
   for (size_t i = 0; i < count; ++i) {
     const uint32_t draw = Draw(draws, first + static_cast<uint32_t>(i));
     const auto bits = absl::bit_cast<uint32_t>(from[i]);
     const uint32_t magnitude = std::min(bits & kMagnitude, kLargestHalf);
-    // Below 2^-14 a half counts 2^-24s, so that more than 13 bits are dropped.
+    // Below 2^-14 a half counts units of 2^-24, so more than 13 bits are dropped.
     const bool small = magnitude < kSmallestNormalHalf;
     const uint32_t dropped = small ? 126 - (magnitude >> 23) : 13;
     const uint32_t shift = std::min(dropped, 31U);
     const uint32_t digits = ((magnitude & 0x7fffff) | 0x800000) >> std::min(dropped - shift, 31U);
     const uint32_t kept = small ? digits : magnitude - kExponentOffset;
     const uint32_t number = (kept + (draw & ((1U << shift) - 1))) >> shift;
-    const uint32_t half = (bits & kMagnitude) > kInfinity ? 0x7e00 : number;  // NaN stays
+    const uint32_t half = (bits & kMagnitude) > kInfinity ? 0x7e00 : number;  // keeps NaN
     to[i] = static_cast<uint16_t>(half | ((bits & ~kMagnitude) >> 16));
   }
 }
@@ -61,14 +62,14 @@ inline void ToBFloatsAtRandom(const float* from, size_t count, uint64_t draws, u
     const auto bits = absl::bit_cast<uint32_t>(from[i]);
     const uint32_t magnitude = std::min(bits & kMagnitude, kLargestBFloat);
     const uint32_t number = (magnitude + (draw >> 16)) >> 16;
-    const uint32_t rounded = (bits & kMagnitude) > kInfinity ? 0x7fc0 : number;  // NaN stays
+    const uint32_t rounded = (bits & kMagnitude) > kInfinity ? 0x7fc0 : number;  // keeps NaN
     to[i] = static_cast<uint16_t>(rounded | ((bits & ~kMagnitude) >> 16));
   }
 }
 
 constexpr uint32_t kMostOfAByte = 0x42fe0000;  // float32's bits of 127
 
-// The scale; NaN where a number is. Without draws half way counts as above the middle.
+// Returns the scale, or NaN if a number is NaN. Without kAtRandom, ties round toward 0.
 template <bool kAtRandom>
 float ToRowBytes(const float* from, size_t count, uint64_t draws, uint32_t first, int8_t* to) {
   uint32_t largest = 0;
@@ -77,7 +78,7 @@ float ToRowBytes(const float* from, size_t count, uint64_t draws, uint32_t first
   }
   const bool nan = largest > kInfinity;
   const float scale = absl::bit_cast<float>(std::min(largest, kLargestBFloat)) / 127;
-  // What is smaller than the smallest scale there is counts as 0.
+  // If the scale would be below the smallest normal float32, all numbers count as 0.
   if (nan || scale < 0x1p-126F) {
     std::fill_n(to, count, int8_t{0});
     return nan ? std::numeric_limits<float>::quiet_NaN() : 0;
@@ -86,7 +87,7 @@ float ToRowBytes(const float* from, size_t count, uint64_t draws, uint32_t first
   for (size_t i = 0; i < count; ++i) {
     const auto bits = absl::bit_cast<uint32_t>(from[i]);
     const float scaled = absl::bit_cast<float>(bits & kMagnitude) * inverse;
-    // 127 and a rounding of `inverse` is 127.
+    // Rounding of `inverse` may make the largest number more than 127; clamp it.
     const float bounded =
         absl::bit_cast<float>(std::min(absl::bit_cast<uint32_t>(scaled), kMostOfAByte));
     const uint32_t draw = kAtRandom ? Draw(draws, first + static_cast<uint32_t>(i)) >> 8 : 1U << 23;

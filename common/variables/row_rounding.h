@@ -1,4 +1,5 @@
-// float32 numbers as embedding tables keep them (common/variables/row_storage.h), and back.
+// Converts float32 numbers to the formats of embedding tables (common/variables/row_storage.h) and
+// back.
 #pragma once
 
 #include <cstddef>
@@ -8,25 +9,27 @@
 
 namespace cairn {
 
-// Of `count` numbers, kInt8's scale included. kFloat32 is for callers that copy.
+// Bytes of `count` numbers, including kInt8's scale. kFloat32 is for callers that copy.
 size_t RowFormatBytes(RowFormat format, size_t count);
-// Of the bytes of a format.
+// Required alignment of a format's bytes.
 size_t RowFormatAlignment(RowFormat format);
 
-// All below: RowFormatBytes(format, count) at `bytes`, aligned to RowFormatAlignment(format).
-// What is beyond the largest number of the format, infinity too, becomes that: 65504, or
-// 3.39e38 of kBFloat16 and of kInt8's largest. NaN stays NaN; with kInt8 it makes NaN of all.
+// For all functions below, `bytes` points to RowFormatBytes(format, count) bytes, aligned to
+// RowFormatAlignment(format). Numbers beyond the largest of the format, including infinity, are
+// clamped to it: 65504, or 3.39e38 for kBFloat16 and for the largest number of kInt8. NaN stays
+// NaN; with kInt8 it makes all numbers NaN.
 
-// To the nearest; of two halves that are as near to the even one, of two bytes to that nearer 0.
+// Rounds to nearest. Ties: float16 and bfloat16 to even, int8 toward 0.
 void RoundToNearest(RowFormat format, const float* numbers, size_t count, std::byte* bytes);
 
-// Up or down, in proportion to how near either is, so that the mean of many roundings is the
-// number. `draws` and the index (that of the first number: `first`) decide, so the same arguments
-// give the same bytes on every machine. A number that the format has is kept.
+// Rounds up or down at random, with probabilities by distance, so that the mean of many roundings
+// is the number. `draws` and the index of each number (counted from `first`) decide, so the same
+// arguments give the same bytes on every machine. Numbers that the format can represent stay
+// unchanged.
 void RoundAtRandom(RowFormat format, const float* numbers, size_t count, uint64_t draws,
                    uint32_t first, std::byte* bytes);
 
-// The numbers that `bytes` stand for.
+// The numbers that `bytes` represent.
 void ExpandNumbers(RowFormat format, const std::byte* bytes, size_t count, float* numbers);
 
 }  // namespace cairn

@@ -1,4 +1,4 @@
-// In what form an embedding table keeps its rows (ps_server/COMPACT_ROWS.md).
+// The formats in which an embedding table stores its rows (ps_server/COMPACT_ROWS.md).
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,15 @@
 
 namespace cairn {
 
-// Numbers are the wire's, and those of the bytes on disk.
+// The numbers are those of the wire and of the files on disk.
 enum class RowFormat : int32_t {
   kFloat32 = 0,
-  kFloat16 = 1,   // 2 bytes a value; beyond 65504 it is that
+  kFloat16 = 1,   // 2 bytes a value, clamped to ±65504
   kBFloat16 = 2,  // 2 bytes a value
-  kInt8 = 3,      // 1 byte a value, and a float32 scale a row: its largest value over 127
+  kInt8 = 3,      // 1 byte a value, and a float32 scale a row: its largest magnitude / 127
 };
 inline constexpr absl::string_view kRowFormatNames[] = {"float32", "float16", "bfloat16", "int8"};
-// Of the formats those that an optimizer's slots may have: the first ones.
+// The first formats are also allowed for an optimizer's slots.
 inline constexpr int32_t kSlotFormats = 3;
 
 struct RowStorage {

@@ -26,7 +26,7 @@ std::string TextOf(const OptimizerConfig& full, const std::string& argument) {
 void CompareOptimizers(const OptimizerConfig& have, const OptimizerConfig& want, Compare compare) {
   const OptimizerConfig a = WithDefaults(have), b = WithDefaults(want);
   compare("type", a.type, b.type);
-  if (a.type != b.type) return;  // arguments of different optimizers
+  if (a.type != b.type) return;  // their arguments cannot be compared
   compare("learning_rate", ScheduleText(a.learning_rate), ScheduleText(b.learning_rate));
   std::set<std::string> names;
   for (const auto& [name, value] : a.arguments) names.insert(name);
@@ -97,7 +97,7 @@ std::string SpecDifferenceText(const VariableSpec& have, const VariableSpec& wan
           absl::StrCat(want.row_rules.expire_after_seconds));
   compare("max_rows", absl::StrCat(have.row_rules.max_rows), absl::StrCat(want.row_rules.max_rows));
   compare("row_storage", RowStorageText(have.row_storage), RowStorageText(want.row_storage));
-  // Where rows lie follows from the shape.
+  // The placement of rows follows from the shape, so compare it only if nothing else differs.
   if (texts.empty()) {
     compare("buckets", absl::StrCat(have.bucket_ps.size()), absl::StrCat(want.bucket_ps.size()));
     compare("shards", ShardsText(have), ShardsText(want));

@@ -1,4 +1,4 @@
-// In what two specs of one variable differ, and whether that may change while the job lives.
+// Describes how two specs of one variable differ, and whether a live job may make that change.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace cairn {
 
-// Whether a variable that has the optimizer `have` may go on with `want`: the same type with other
-// arguments that leave its slots, and their initial values, as they are.
+// Whether a variable with the optimizer `have` may continue with `want`: the type must be the same,
+// and the new arguments must not change the slots or their initial values.
 bool MayFollow(const OptimizerConfig& have, const OptimizerConfig& want);
 
-// "learning_rate 0.1 -> 0.05, beta_1 0.9 -> 0.8"; empty where they are equal.
+// "learning_rate 0.1 -> 0.05, beta_1 0.9 -> 0.8"; empty if they are equal.
 std::string OptimizerChangeText(const OptimizerConfig& have, const OptimizerConfig& want);
 
 // Only the fields that differ: "shape: the job has [32], asked for [64]; optimizer.learning_rate:

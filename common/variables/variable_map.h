@@ -1,4 +1,4 @@
-// Where the rows of a variable lie, as apart from what it is.
+// The placement of a variable's rows on servers, compared separately from the rest of its spec.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace cairn {
 
-// Whether both are the same variable in the same pieces, wherever these lie.
+// Whether both are the same variable, split into the same pieces, on any servers.
 bool SameButPlaces(const VariableSpec& a, const VariableSpec& b);
 
-// The server that each piece is on, buckets and shards alike.
+// The server of each piece; pieces are buckets or shards.
 std::vector<int32_t> PlacesOf(const VariableSpec& spec);
 
-// How many hash buckets or shards lie on server `ps`.
+// The number of hash buckets or shards on server `ps`.
 int64_t PiecesOn(const VariableSpec& spec, int32_t ps);
 
 }  // namespace cairn

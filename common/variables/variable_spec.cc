@@ -14,13 +14,13 @@ namespace {
 
 constexpr size_t kMaxNameBytes = 512;
 constexpr size_t kMaxBuckets = 65536;
-// A shape of more axes is a mistake; NumPy stops at 32 too.
+// More axes are a mistake; NumPy's limit is 32 too.
 constexpr size_t kMaxAxes = 32;
-// Bytes of a row's values: a row is the least that a message carries, and the length of a payload
+// Limit for the bytes of a row's values: a message carries at least one row, and a payload's length
 // is a signed 32-bit integer. Products of row counts and row sizes then fit in 64 bits.
 constexpr int64_t kMaxRowBytes = std::numeric_limits<int32_t>::max();
 
-// A map changes when rows move; its version stays exact in JSON, and one more never overflows.
+// A map version increases when rows move. This limit keeps it exact in JSON and free of overflow.
 constexpr int64_t kMaxMapVersion = int64_t{1} << 53;
 
 template <typename... Parts>
@@ -28,8 +28,8 @@ absl::Status Refuse(const VariableSpec& spec, const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat("variable \"", spec.name, "\": ", parts...));
 }
 
-// Zero-size dense variables are allowed, as in TensorFlow: without rows ([0, 4]), or with rows that
-// have no elements ([3, 0]).
+// Dense variables of size zero are allowed, as in TensorFlow: without rows ([0, 4]) or with rows
+// without elements ([3, 0]).
 absl::Status CheckShape(const VariableSpec& spec) {
   if (spec.shape.size() > kMaxAxes) {
     return Refuse(spec, "shape has ", spec.shape.size(), " axes, at most ", kMaxAxes, " allowed");
@@ -154,7 +154,7 @@ absl::Status CheckEmbedding(const VariableSpec& spec, int32_t ps_count) {
   return CheckRules(spec);
 }
 
-// How many buckets each server has, in the order of servers: "0: 32, 1: 32".
+// The number of buckets on each server, in the order of servers: "0: 32, 1: 32".
 std::string BucketText(absl::Span<const int32_t> bucket_ps) {
   absl::btree_map<int32_t, int64_t> buckets_of_ps;
   for (const int32_t ps : bucket_ps) ++buckets_of_ps[ps];

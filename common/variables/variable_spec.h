@@ -1,4 +1,4 @@
-// What a variable is: everything that servers and workers must agree on.
+// The definition of a variable: everything on which servers and workers must agree.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ namespace cairn {
 
 enum class VariableKind : int32_t { kDense = 1, kEmbedding = 2 };
 
-// Which rows a row-sparse push moves (DESIGN §3). kAll: rows not pushed get a zero gradient, Keras'
-// numbers; dense variables' default. kPushed: a row that was not pushed does not change; embedding
-// tables' only choice.
+// Which rows a row-sparse push changes. kAll: rows that are not pushed get a zero gradient, as in
+// Keras; the default of dense variables. kPushed: rows that are not pushed stay unchanged; the only
+// choice for embedding tables.
 enum class TouchedRows : int32_t { kAll = 1, kPushed = 2 };
 
 // Rows [first_row, first_row + rows) of a dense variable, on server `ps`.
@@ -30,15 +30,15 @@ struct DenseShard {
 };
 
 // Which rows an embedding table keeps (ps_server/ROW_RULES.md).
-inline constexpr int32_t kMostPushesToAdmit = 255;  // a count takes a byte
+inline constexpr int32_t kMostPushesToAdmit = 255;  // a count takes one byte
 inline constexpr int64_t kMostSecondsToExpire = int64_t{100} * 366 * 86400;
 struct RowRules {
-  // A key gets a row with its n-th push; the pushes before do not move it. 1 … kMostPushesToAdmit.
+  // A key gets a row at its n-th push; earlier pushes are not applied. 1 … kMostPushesToAdmit.
   int32_t admit_after_pushes = 1;
-  // Rows not pushed for so long are deleted, some time later; 0: never.
+  // Rows that have not been pushed for this long are deleted some time later; 0: never.
   int64_t expire_after_seconds = 0;
-  // Of the whole table, shared among its buckets: beyond it, rows not pushed for longest are
-  // deleted. 0: no limit.
+  // Limit for the whole table, divided among its buckets. Above it, the rows that have gone longest
+  // without a push are deleted. 0: no limit.
   int64_t max_rows = 0;
 
   bool operator==(const RowRules&) const = default;
@@ -53,22 +53,22 @@ struct VariableSpec {
   OptimizerConfig optimizer = {};
   InitializerConfig initializer = {};
   TouchedRows touched_rows = TouchedRows::kAll;
-  // Dense: contiguous, in order, together all rows ("div" split along axis 0).
+  // Dense: contiguous, in order, covering all rows ("div" split along axis 0).
   std::vector<DenseShard> shards = {};
-  // Embedding: server of each hash bucket (BucketOfKey); size is a power of two, 1 … 65536. A
-  // bucket is a stripe.
+  // Embedding: the server of each hash bucket (BucketOfKey); the size is a power of two, 1 … 65536.
+  // A bucket is a stripe on its server.
   std::vector<int32_t> bucket_ps = {};
-  int64_t map_version = 1;      // of shards / bucket_ps
+  int64_t map_version = 1;      // version of shards / bucket_ps
   RowRules row_rules = {};      // embedding
   RowStorage row_storage = {};  // embedding
 
   bool operator==(const VariableSpec&) const = default;
 };
 
-// kInvalidArgument says which field, what was found, what is allowed. `ps_count` bounds `ps`.
+// kInvalidArgument gives the field, the value found and the values allowed. `ps_count` bounds `ps`.
 absl::Status ValidateSpec(const VariableSpec& spec, int32_t ps_count);
 
-// The spec on one line, for messages that show two of them.
+// The spec on one line, for messages that show two specs.
 std::string SpecText(const VariableSpec& spec);
 
 }  // namespace cairn

@@ -1,4 +1,4 @@
-// Memory that has run out, as a status.
+// Turns std::bad_alloc into a status.
 #pragma once
 
 #include <new>
@@ -8,7 +8,7 @@
 
 namespace cairn {
 
-// What `call` returns; kResourceExhausted where it throws std::bad_alloc.
+// Returns what `call` returns, or kResourceExhausted if it throws std::bad_alloc.
 inline absl::Status CatchBadAlloc(absl::FunctionRef<absl::Status()> call) {
   try {
     return call();

@@ -1,4 +1,4 @@
-// Counts since the start, by name, for describe and the exit line.
+// Counters since the start of the server, by name, for `describe` and the line printed at exit.
 #pragma once
 
 #include <array>
@@ -14,14 +14,14 @@ enum class Counter : int {
   kPulls,
   kAssigns,
   kPushesRefused,         // pushes and assigns that failed for any reason
-  kPushesRepeated,        // acknowledged, not applied: the sequence was in
-  kPushesReordered,       // answered REPLAY
-  kFenced,                // calls of incarnations that are over
-  kNotFinite,             // pushes with NaN or infinity, refused or skipped
+  kPushesRepeated,        // acknowledged but not applied: the sequence had been applied before
+  kPushesReordered,       // answered with REPLAY
+  kFenced,                // calls of incarnations that have ended
+  kNotFinite,             // pushes with NaN or infinity, rejected or skipped
   kRowsMade,              // embedding rows
-  kSteps,                 // closed
+  kSteps,                 // closed synchronous steps
   kContributionsDropped,  // pushes for a step that closed without them
-  kContributionsLost,     // that count for a step which closed here without them
+  kContributionsLost,  // contributions that count for a step, but the step closed here without them
   kLast = kContributionsLost
 };
 

@@ -26,7 +26,7 @@ bool MemoryBudget::TryAcquireBelow(int64_t bytes, int64_t limit_bytes) {
 
 bool MemoryBudget::TryAcquire(int64_t bytes) {
   if (reserved_.load() || !TryAcquireBelow(bytes, limit_)) return false;
-  // As with waiters_: either the reclaimer sees what is in use now, or this thread that it waits.
+  // As with waiters_ below: either the reclaimer sees the new used_, or this thread sees idle_.
   if (used_.load() > high_bytes() && idle_.load()) {
     absl::MutexLock lock(&mutex_);
     shortage_.SignalAll();
@@ -42,11 +42,11 @@ absl::Status MemoryBudget::Acquire(int64_t bytes, absl::string_view what) {
                                    absl::StrCat(bytes, " bytes of memory for ", what, "; ",
                                                 used_bytes(), " of ", limit_, " are in use"));
   absl::MutexLock lock(&mutex_);
-  // Release looks at waiters_ after it has lowered used_; both are sequentially consistent, so
-  // either this thread sees the room or Release sees this thread.
+  // Release reads waiters_ after it lowers used_; both are sequentially consistent, so either this
+  // thread sees the free memory or Release sees this thread.
   waiters_.fetch_add(1);
   wanted_ = std::max(wanted_, bytes);
-  const int64_t round = rounds_begun_ + 1;  // the first that knows of this call
+  const int64_t round = rounds_begun_ + 1;  // the first round that knows of this call
   rounds_asked_ = round;
   const Deadline patience = Deadline::In(std::max(patience_, wait_));
   const auto hopeful = [&] {
@@ -63,7 +63,7 @@ absl::Status MemoryBudget::Acquire(int64_t bytes, absl::string_view what) {
   }
   queue_.erase(place);
   NoteTurn();
-  if (!queue_.empty()) released_.SignalAll();  // it may be another's turn
+  if (!queue_.empty()) released_.SignalAll();  // the next call may go first now
   if (waiters_.fetch_sub(1) == 1) wanted_ = 0;
   return acquired ? absl::OkStatus() : Exhausted(bytes, what);
 }
@@ -74,7 +74,8 @@ bool MemoryBudget::TryAcquireInTurn(Queue::const_iterator place, int64_t bytes) 
   return TryAcquireBelow(bytes, limit_);
 }
 
-// Where nothing is freed, it may never have room, and others need not wait for that.
+// While nothing is freed, the front of the queue may never fit, and the others need not wait for
+// it.
 void MemoryBudget::NoteTurn() {
   const bool frees = reclaiming_ && (freed_ || rounds_ended_ < rounds_begun_);
   reserved_.store(frees && !queue_.empty() && MonotonicNow() - queue_.front() >= kTurnAfter);

@@ -1,4 +1,4 @@
-// The bytes one server may hold: variables, rows and messages in flight.
+// Limits the bytes that one server holds: variables, rows and messages in flight.
 #pragma once
 
 #include <atomic>
@@ -16,56 +16,60 @@
 
 namespace cairn {
 
-// A counter with a limit; it owns no memory itself. One thread, the reclaimer, may make room.
-// Thread safety: every method may be called from several threads at once. While there is room,
-// Acquire and Release are one atomic operation.
+// A counter with a limit; it owns no memory itself. One thread, the reclaimer, may free memory when
+// the budget is short.
+// Thread safety: every method may be called from several threads at once. While memory is
+// available, Acquire and Release are one atomic operation.
 class MemoryBudget {
  public:
-  // `wait`: how long Acquire waits for others to release. `board`: where it notes that it waits;
-  // outlives this, may be null.
+  // `wait`: how long Acquire waits for other calls to release memory. `board`: where Acquire
+  // reports that it waits; must outlive this object, may be null.
   MemoryBudget(int64_t limit_bytes, absl::Duration wait, WaitBoard* board = nullptr);
 
-  // Takes `bytes` (>= 0) or, after the wait, and once the reclaimer has found nothing that could
-  // go, returns kResourceExhausted with reason MEMORY_BUDGET:
-  // "`what` needs … bytes; … of … are in use". Bytes beyond the whole limit fail at once. Whoever
-  // finds room has it, but while the reclaimer frees some, one that has waited for a tenth of a
-  // second goes before all others: much room is never there by itself.
+  // Takes `bytes` (>= 0). If they do not become available within the wait, and the reclaimer finds
+  // nothing more to free, returns kResourceExhausted with reason MEMORY_BUDGET: "`what` needs …
+  // bytes; … of … are in use". Fails at once if `bytes` exceeds the whole limit. Waiting calls take
+  // memory in any order, except that while the reclaimer frees memory, the oldest call that has
+  // waited for 100 ms goes first: otherwise smaller calls would take the memory before a large
+  // request fits.
   absl::Status Acquire(int64_t bytes, absl::string_view what);
-  // The same without waiting.
+  // As Acquire, but without waiting.
   bool TryAcquire(int64_t bytes);
-  // … where no more than `limit_bytes` are in use then.
+  // As TryAcquire, but fails if more than `limit_bytes` would then be in use.
   bool TryAcquireBelow(int64_t bytes, int64_t limit_bytes);
   void Release(int64_t bytes);
-  // Takes them even beyond the limit: for what cannot be given up half way, and is little.
+  // Takes `bytes` even beyond the limit, for small amounts in the middle of work that cannot stop
+  // half way.
   void Force(int64_t bytes) { used_.fetch_add(bytes); }
 
-  // What the reclaimer keeps: it is woken when more than high_bytes() are in use, and frees until
-  // no more than low_bytes() are.
+  // The reclaimer's thresholds: it wakes when more than high_bytes() are in use, and frees memory
+  // until no more than low_bytes() are.
   int64_t high_bytes() const { return limit_ / 100 * 95; }
   int64_t low_bytes() const { return limit_ / 100 * 92; }
-  // What may be in use while rows come to memory by themselves, as at a start: low_bytes(), less
-  // what the reclaimer is going to charge.
+  // How much may be in use while a server loads rows on its own account, for example at its start:
+  // low_bytes(), less the bytes that the reclaimer is expected to charge.
   int64_t load_bytes() const { return low_bytes() - expected_.load(std::memory_order_relaxed); }
   void Expect(int64_t bytes) { expected_.store(bytes, std::memory_order_relaxed); }
-  // From BeginReclaiming to EndReclaiming Acquire waits for the reclaimer, `patience` at most.
+  // Between BeginReclaiming and EndReclaiming, Acquire waits for the reclaimer, at most `patience`.
   void BeginReclaiming(absl::Duration patience);
   void EndReclaiming();
-  // The reclaimer waits until there is something to do, `pause` at most, where the last round freed
-  // nothing and nobody new waits even then, and begins a round. Returns how much may be in use at
-  // its end; nullopt: EndReclaiming.
+  // Called by the reclaimer. Waits until memory is short or a call waits for it, at most `pause`,
+  // then begins a round. If the last round freed nothing, a continuing shortage does not end the
+  // wait; a new waiting call does. Returns how many bytes may be in use at the end of the round, or
+  // nullopt after EndReclaiming.
   std::optional<int64_t> AwaitShortage(absl::Duration pause);
   void EndRound(bool freed);
 
-  // How much variables may take, rows of tables left out, when they are created. The rest is for
-  // calls: where variables have all of it no push would find room for its message.
+  // How many bytes new variables may take, without the rows of tables. The rest is for calls: if
+  // variables took the whole budget, no push would find memory for its message.
   int64_t variables_bytes() const { return limit_ - limit_ / 8; }
 
   int64_t used_bytes() const { return used_.load(std::memory_order_relaxed); }
   int64_t limit_bytes() const { return limit_; }
 
  private:
-  using Queue = std::list<absl::Duration>;  // when each began to wait
-  // Wakes nobody.
+  using Queue = std::list<absl::Duration>;  // when each call began to wait
+  // Does not wake other waiters.
   bool TryAcquireInTurn(Queue::const_iterator place, int64_t bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteTurn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -77,27 +81,27 @@ class MemoryBudget {
   std::atomic<int64_t> used_{0};
   std::atomic<int64_t> expected_{0};
   std::atomic<int32_t> waiters_{0};
-  std::atomic<bool> idle_{false};      // the reclaimer waits
-  std::atomic<bool> reserved_{false};  // room is for the front of the queue
-  absl::Mutex mutex_;                  // for waiting only; guards what follows
+  std::atomic<bool> idle_{false};      // the reclaimer is waiting
+  std::atomic<bool> reserved_{false};  // free memory is for the front of the queue
+  absl::Mutex mutex_;                  // used only while waiting; guards the members below
   Queue queue_;
   MonotonicCondVar released_;
   MonotonicCondVar shortage_;
   bool reclaiming_ = false;
   absl::Duration patience_;
-  int64_t wanted_ = 0;  // the most that one who waits wants
+  int64_t wanted_ = 0;  // largest request among the waiting calls
   int64_t rounds_asked_ = 0;
   int64_t rounds_begun_ = 0;
   int64_t rounds_ended_ = 0;
-  bool freed_ = false;   // by the last round
-  bool futile_ = false;  // it freed nothing, and since then there was no room
+  bool freed_ = false;   // the last round freed memory
+  bool futile_ = false;  // the last round freed nothing, and memory has been short since
 };
 
-// Bytes taken from a budget, given back by the destructor. Movable.
+// Bytes taken from a budget; the destructor releases them. Movable.
 class MemoryHold {
  public:
   MemoryHold() = default;
-  // Takes over bytes that were acquired already.
+  // Takes ownership of bytes that are already acquired.
   MemoryHold(MemoryBudget& budget, int64_t bytes) : budget_(&budget), bytes_(bytes) {}
   MemoryHold(MemoryHold&& other) noexcept : budget_(other.budget_), bytes_(other.bytes_) {
     other.bytes_ = 0;
@@ -106,11 +110,12 @@ class MemoryHold {
   ~MemoryHold() { Shrink(bytes_); }
 
   int64_t bytes() const { return bytes_; }
-  // Gives `bytes` of it back now.
+  // Releases `bytes` of the held bytes now.
   void Shrink(int64_t bytes);
-  // Takes over `bytes` more that were acquired from the same budget.
+  // Takes ownership of `bytes` more, already acquired from the same budget.
   void Grow(int64_t bytes) { bytes_ += bytes; }
-  // Leaves `bytes` of it acquired, for the caller to account for, and returns them.
+  // Gives up ownership of `bytes` without releasing them: the caller accounts for them now. Returns
+  // `bytes`.
   int64_t Keep(int64_t bytes);
 
  private:

@@ -1,4 +1,4 @@
-// What anybody may make on a server by naming it, jobs and workers: so many, each at a charge.
+// Limits how many jobs and workers clients may create; each is charged to the memory budget.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@ namespace cairn {
 // Thread safety: every method may be called from several threads at once.
 class Quota {
  public:
-  // One of the quota, given back by the destructor. Movable.
+  // One unit of the quota; the destructor returns it. Movable.
   class Place {
    public:
     Place() = default;
@@ -32,10 +32,10 @@ class Quota {
     MemoryHold hold_;
   };
 
-  // Who asks for a place.
+  // On whose behalf a place is taken.
   enum class For {
-    kCaller,  // the limit holds
-    kStore,   // what is on disk is taken in also beyond a limit that was lowered
+    kCaller,  // a client's request: the limit holds
+    kStore,   // data on disk: loaded even beyond a limit that was lowered
   };
 
   struct Terms {
@@ -43,13 +43,13 @@ class Quota {
     absl::string_view what;    // "jobs"
     absl::string_view flag;    // "--max_jobs"
     int64_t limit = 0;         // places
-    int64_t charge_bytes = 0;  // of the budget, for each
+    int64_t charge_bytes = 0;  // charged to the budget for each place
   };
-  // `budget` outlives the quota, which outlives its places.
+  // `budget` must outlive the quota, and the quota its places.
   Quota(Terms terms, MemoryBudget& budget) : terms_(std::move(terms)), budget_(budget) {}
 
-  // kResourceExhausted: LIMIT, or MEMORY_BUDGET after waiting as MemoryBudget::Acquire; `who` goes
-  // before the text.
+  // kResourceExhausted: LIMIT, or MEMORY_BUDGET after waiting as in MemoryBudget::Acquire. The
+  // message begins with `who`.
   absl::StatusOr<Place> Take(absl::string_view who, For whom);
 
   const std::string& server() const { return terms_.server; }

@@ -36,7 +36,7 @@ void RpcMeter::Add(Method method, absl::StatusCode outcome, absl::Duration took)
   try {
     failed_.try_emplace({method, outcome}, CallSecondsBounds()).first->second.Observe(seconds);
   } catch (const std::bad_alloc&) {
-    // The first call that fails in this way, and for want of memory: it is not counted.
+    // The first call with this outcome, and memory has run out: it is not counted.
   }
 }
 

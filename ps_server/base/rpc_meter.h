@@ -1,4 +1,4 @@
-// How many calls of each method there were, what became of them and how long they took.
+// Counts the calls of each method by outcome, and how long they took.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@
 
 namespace cairn {
 
-// The methods of the IDL's service.
+// The methods of the service in the IDL.
 enum class Method : int {
   kHello,
   kHeartbeat,
@@ -54,8 +54,8 @@ class RpcMeter {
  public:
   RpcMeter();
 
-  // One call while in scope: from the request's being read to its reply's being made, waits for
-  // others included.
+  // Measures one call for as long as this object lives: from the time the request was read until
+  // its reply is built, including waits for other calls.
   class Call {
    public:
     Call(RpcMeter& meter, Method method);
@@ -63,7 +63,7 @@ class RpcMeter {
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
 
-    // Else it failed in an unknown way.
+    // Sets the outcome. A call that ends without it counts as kUnknown.
     void Ended(absl::StatusCode outcome) { outcome_ = outcome; }
 
    private:
@@ -74,7 +74,7 @@ class RpcMeter {
   };
 
   int64_t running() const { return running_.Read(); }
-  // OK of every method; of other outcomes those that there were.
+  // OK for every method; other outcomes only if they have occurred.
   std::vector<RpcFigure> Read() const;
 
  private:
@@ -84,7 +84,7 @@ class RpcMeter {
 
   SlottedCount running_;
   std::array<std::unique_ptr<Histogram>, kMethods> ok_;
-  mutable absl::Mutex mutex_;  // calls that fail are few
+  mutable absl::Mutex mutex_;  // few calls fail
   std::map<std::pair<Method, absl::StatusCode>, Histogram> failed_ ABSL_GUARDED_BY(mutex_);
 };
 

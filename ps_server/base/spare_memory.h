@@ -1,4 +1,4 @@
-// Lets Abseil's hash tables grow where memory may be refused.
+// Lets Abseil's hash tables grow safely when memory may run out.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ class SpareMemory {
   SpareMemory& operator=(const SpareMemory&) = delete;
   ~SpareMemory() { Clear(); }
 
-  // Has at least `bytes`. False: they were refused.
+  // Makes sure that at least `bytes` are set aside. False: the allocation failed.
   bool Reserve(size_t bytes) {
     if (bytes <= bytes_) return true;
     Clear();
@@ -28,7 +28,7 @@ class SpareMemory {
     memory_ = nullptr;
     bytes_ = 0;
   }
-  // It is the caller's from now on. nullptr: there is less than `bytes`.
+  // Passes the memory to the caller. nullptr: less than `bytes` are set aside.
   void* Take(size_t bytes) {
     if (bytes > bytes_) return nullptr;
     bytes_ = 0;
@@ -40,8 +40,9 @@ class SpareMemory {
   size_t bytes_ = 0;
 };
 
-// Abseil's tables note their new size before they allocate for it, and are unusable where that
-// throws. With this allocator their owner reserves the memory first, which may fail without harm.
+// Abseil's tables store their new size before they allocate memory for it, and are unusable if that
+// allocation throws. With this allocator, the owner of a table reserves the memory first; if that
+// fails, the table is unharmed.
 template <typename T>
 class SpareAllocator {
  public:

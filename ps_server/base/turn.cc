@@ -17,7 +17,7 @@ absl::StatusOr<Turn::Held> Turn::Take(absl::string_view what, absl::Duration pat
     }
     ended_.WaitUntil(&mutex_, deadline);
   }
-  what_ = std::string(what);  // may throw: nothing is taken before it
+  what_ = std::string(what);  // may throw, so it comes before the lock is taken
   taken_ = true;
   since_ = MonotonicNow();
   return Held(this);

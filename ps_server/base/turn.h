@@ -1,4 +1,5 @@
-// One long call at a time, and nobody waits for it unknowingly.
+// A lock for long calls. Waiters time out, with an error that says what holds the lock and since
+// when.
 #pragma once
 
 #include <string>
@@ -15,7 +16,7 @@ namespace cairn {
 // Thread safety: every method may be called from several threads at once.
 class Turn {
  public:
-  // Given back when it is destroyed.
+  // Releases the lock in its destructor.
   class Held {
    public:
     explicit Held(Turn* turn) : turn_(turn) {}
@@ -29,7 +30,8 @@ class Turn {
     Turn* turn_;
   };
 
-  // Waits for whoever has the turn. kUnavailable after `patience`: names both, and since when.
+  // Waits until the lock is free. kUnavailable after `patience`: names both calls, and how long the
+  // other has run.
   absl::StatusOr<Held> Take(absl::string_view what, absl::Duration patience);
 
  private:

@@ -1,4 +1,4 @@
-// The calls that wait inside one server, for the RPC `why`.
+// Records which calls wait inside one server, for the RPC `why`.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@
 
 namespace cairn {
 
-// Thread safety: every method may be called from several threads at once. Only calls that do wait
-// touch it.
+// Thread safety: every method may be called from several threads at once. A call that does not wait
+// never touches the board.
 class WaitBoard {
  private:
   struct Entry {
@@ -29,7 +29,8 @@ class WaitBoard {
   };
 
  public:
-  // While in scope, waits of this thread are those of `worker` of `job`, which outlives it.
+  // While in scope, waits of this thread are attributed to `worker` of `job`. `job` must outlive
+  // it.
   class Calling {
    public:
     Calling(absl::string_view job, int32_t worker);
@@ -42,8 +43,8 @@ class WaitBoard {
     const int32_t worker_before_;
   };
 
-  // While in scope, this thread waits: `waits_for` is one word (WaitingCall.waits_for), `what` goes
-  // on "worker 1 of job j waits for …". On a null board this does nothing.
+  // While in scope, this thread counts as waiting. `waits_for` is one word (WaitingCall.waits_for);
+  // `what` completes the sentence "worker 1 of job j waits for …". Does nothing if `board` is null.
   class Waiting {
    public:
     Waiting(WaitBoard* board, absl::string_view waits_for, absl::string_view what);
@@ -57,9 +58,9 @@ class WaitBoard {
     std::list<Entry>::iterator entry_;
   };
 
-  // Adds the waits of `job`, and those of no job.
+  // Appends the waits of `job` and the waits that belong to no job.
   void List(absl::string_view job, std::vector<wire::WaitingCall>& waiting) const;
-  // How many of every job, and of none, wait: by `waits_for`, added to `counts`.
+  // Adds to `counts`, by `waits_for`, how many calls wait, over all jobs and calls without a job.
   void Count(std::map<std::string, int64_t>& counts) const;
 
  private:
@@ -67,8 +68,8 @@ class WaitBoard {
   std::list<Entry> entries_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Holds `mutex`; while another thread does, `board` says so. Whoever holds it does so for a bounded
-// time.
+// Holds `mutex`. While another thread holds it, `board` lists this call as waiting. Every holder
+// must release `mutex` within a bounded time.
 class ABSL_SCOPED_LOCKABLE NotedLock {
  public:
   NotedLock(absl::Mutex* mutex, WaitBoard* board, absl::string_view waits_for,

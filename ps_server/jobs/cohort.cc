@@ -15,7 +15,7 @@
 namespace cairn {
 namespace {
 
-// Workers tell how they are more often. Older news may not hold any more.
+// Workers report their vitals more often than this; older reports may be out of date.
 constexpr absl::Duration kFreshVitals = absl::Seconds(2);
 
 }  // namespace
@@ -79,7 +79,8 @@ absl::StatusOr<int64_t> Cohort::Join(std::shared_ptr<Session> session, const Hel
   const bool was_there = !is_new && !hello.fresh && member.standing != Standing::kLost &&
                          member.standing != Standing::kLeft &&
                          member.standing != Standing::kJoining;
-  // Under sync, what it contributed before may not be here: it announces that again when it is.
+  // Under sync, contributions from before may be missing here: the worker announces its step again
+  // once they are here.
   int64_t step = was_there ? member.step : 0;
   if (settings_.mode != ConsistencyMode::kSync) {
     step = std::max({hello.step, was_there || hello.keeps_step ? step : slowest, int64_t{0}});
@@ -103,7 +104,7 @@ bool Cohort::AnyReturningBut(int32_t worker) const {
 }
 
 void Cohort::Place(Member& member, Standing standing, int64_t step) {
-  // May throw, so it comes first: a member without a place would not be waited for.
+  // First, because it may throw: no call would wait for a member without a place.
   ++places_[static_cast<size_t>(standing)][step];
   if (member.placed) {
     Steps& before = places_[static_cast<size_t>(member.standing)];
@@ -131,7 +132,7 @@ void Cohort::PlaceJoining() {
   for (auto& [worker, member] : members_) {
     if (member.standing != Standing::kJoining || AnyReturningBut(worker)) continue;
     if (SlowestBut(worker) < 0) {
-      Place(member, Standing::kLive, member.step);  // there is nobody to keep step with
+      Place(member, Standing::kLive, member.step);  // there is no other worker to keep step with
     } else {
       member.session->set_stopped(true);
     }
@@ -186,8 +187,8 @@ void Cohort::Lose(int32_t worker) {
   const auto found = members_.find(worker);
   if (found == members_.end() || found->second.standing == Standing::kLeft) return;
   Member& lost = found->second;
-  if (lost.session->leased()) return;  // it was heard of meanwhile
-  // One that takes no more steps is missed by nobody.
+  if (lost.session->leased()) return;  // a call or heartbeat arrived meanwhile
+  // No worker waits for one that takes no more steps.
   if (Counts(lost) && settings_.on_worker_loss == WorkerLoss::kFail) Fail(LossOf(lost));
   Place(lost, Standing::kLost, lost.step);
   lost.session->set_stopped(true);
@@ -426,7 +427,7 @@ std::vector<wire::WorkerStanding> Cohort::Complete(std::vector<Seen> seen) {
   std::vector<wire::WorkerStanding> standings;
   standings.reserve(seen.size());
   for (auto& [standing, session] : seen) {
-    if (session == nullptr) {  // of a worker that has not said hello yet
+    if (session == nullptr) {  // the worker has not said hello yet
       standings.push_back(std::move(standing));
       continue;
     }
@@ -486,7 +487,7 @@ size_t Cohort::FillWhy(wire::WhyReply& reply, size_t most_waits) const {
   reply.workers = Complete(std::move(seen));
   const size_t first = reply.waiting.size() - missing.size();
   for (size_t i = 0; i < missing.size(); ++i) {
-    for (const wire::WorkerStanding& worker : reply.workers) {  // both in the workers' order
+    for (const wire::WorkerStanding& worker : reply.workers) {  // both are ordered by worker
       const bool is_missing =
           std::binary_search(missing[i].begin(), missing[i].end(), worker.worker);
       if (is_missing) reply.waiting[first + i].missing.push_back(worker);

@@ -27,51 +27,51 @@ namespace cairn {
 // Thread safety: every method may be called from several threads at once; lookups share their lock.
 class Job {
  public:
-  // `workers`: of the registry, for sessions; outlives this. At most `max_workers` of them are this
-  // job's.
+  // `workers`: the registry's quota for sessions; must outlive this object. The job may use at most
+  // `max_workers` of it.
   Job(absl::string_view name, Quota::Place place, Quota& workers, int64_t max_workers,
       const StepRole& role);
 
   const std::string& name() const { return name_; }
   Cohort& cohort() { return cohort_; }
   JobSteps& steps() { return steps_; }
-  // Ends every wait for other workers, now and later, with `why`.
+  // Ends every wait for other workers, now and later, with the error `why`.
   void EndWaits(const absl::Status& why);
   std::shared_ptr<const VariableMap> variables() const;
-  // variables() and `more`, each instead of the one of its name. For SetVariables; nothing else may
-  // set them in between.
+  // Returns variables() with `more`, each replacing the variable of the same name. The result is
+  // for SetVariables; no other call may set the variables in between.
   std::shared_ptr<const VariableMap> VariablesWith(
       absl::Span<const std::shared_ptr<Variable>> more) const;
-  // Allocates nothing: memory follows what was written to disk before.
+  // Does not allocate: a change that is on disk already must not fail in memory.
   void SetVariables(std::shared_ptr<const VariableMap> variables);
 
-  // nullptr: never said hello here.
+  // nullptr: the worker has never said hello here.
   std::shared_ptr<Session> FindSession(int32_t worker) const;
-  // The one there is for its worker, else `session`. Errors as Quota::Take; LIMIT also where the
-  // job has as many as one may have.
+  // Returns the worker's existing session, or else adds `session`. Errors as in Quota::Take; LIMIT
+  // also if the job has as many workers as one job may have.
   absl::StatusOr<std::shared_ptr<Session>> AddSession(std::shared_ptr<Session> session,
                                                       Quota::For whom);
-  // In the order of their workers.
+  // Ordered by worker.
   std::vector<std::shared_ptr<Session>> sessions() const;
 
   // The record of the timeline that this server holds (common/timeline.h); nullptr: none.
   std::shared_ptr<Session> life() const;
-  // The one there is, else `life`, whose incarnation is the timeline.
+  // Returns the existing record, or else stores `life`, whose incarnation is the timeline.
   std::shared_ptr<Session> AddLife(std::shared_ptr<Session> life);
-  // 0: none. Negative: a restore has begun it, and no worker has said hello since.
+  // 0: none. Negative: a restore began the timeline, and no worker has said hello since.
   int64_t timeline() const;
 
-  // Whether nothing would be lost with it: it has no variables, its workers are away, and none has
-  // pushed anything. `shared`: the cluster has other servers, which would take this one for a
-  // server that lost the job. `granting`: this server's incarnations are those of other servers
-  // too, so that whoever was granted one must not be forgotten.
+  // Whether the job can be forgotten without loss: it has no variables, its workers are away, and
+  // none has pushed anything. `shared`: the cluster has other servers, which would take this server
+  // for one that lost the job. `granting`: this server grants incarnations for other servers too,
+  // so no worker with an incarnation may be forgotten.
   bool Idle(bool shared, bool granting) const;
-  // Since one of its workers was seen, or since it was made.
+  // Time since one of its workers was last seen, or since the job was created.
   absl::Duration SinceSeen() const;
 
-  // A checkpoint of the job has ended here.
+  // Records that a checkpoint of the job has ended on this server.
   void NoteCheckpoint();
-  // nullopt: none since the server's start.
+  // nullopt: no checkpoint since the server's start.
   std::optional<absl::Duration> SinceCheckpoint() const;
 
  private:
@@ -94,34 +94,35 @@ class Job {
   std::shared_ptr<Session> life_;
 };
 
-// Thread safety: as Job. Outlives the jobs that it makes.
+// Thread safety: as Job. Must outlive the jobs that it creates.
 class Registry {
  public:
   struct Limits {
     int64_t jobs = 0;
     int64_t workers = 0;  // of all jobs together
   };
-  // `server`: "ps:0", for messages. `budget` outlives this.
+  // `server`: "ps:0", for messages. `budget` must outlive this object.
   Registry(absl::string_view server, const Limits& limits, MemoryBudget& budget,
            const StepRole& role = {});
 
-  // nullptr: no such job.
+  // nullptr: the job does not exist.
   std::shared_ptr<Job> Find(absl::string_view name) const;
   // Errors as Quota::Take.
   absl::StatusOr<std::shared_ptr<Job>> FindOrMake(absl::string_view name, Quota::For whom);
-  // One that nobody finds before Put.
+  // Creates a job that Find does not return before Put.
   absl::StatusOr<std::shared_ptr<Job>> Make(absl::string_view name, Quota::For whom);
   using Jobs = std::map<std::string, std::shared_ptr<Job>, std::less<>>;
-  // For Put, which allocates nothing: memory follows what was written to disk before.
+  // The argument for Put, which does not allocate: a change that is on disk already must not fail
+  // in memory.
   static Jobs::node_type NodeOf(std::shared_ptr<Job> job);
-  // Instead of the one of its name, which it returns; nullptr: there was none.
+  // Replaces the job of the same name and returns the replaced job; nullptr: there was none.
   std::shared_ptr<Job> Put(Jobs::node_type node);
-  // By name.
+  // Ordered by name.
   std::vector<std::shared_ptr<Job>> jobs() const;
-  // Requests that hold the job go on with it; nobody finds it any more.
+  // Requests that hold the job continue with it; Find no longer returns it.
   void Erase(absl::string_view name);
 
-  // Whether callers may make no more of one or the other.
+  // Whether callers cannot create another job, or cannot create another worker.
   bool full() const { return job_quota_.full() || worker_quota_.full(); }
   int64_t max_workers_of_job() const {
     const int64_t limit = worker_quota_.limit();

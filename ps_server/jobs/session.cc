@@ -47,12 +47,12 @@ int64_t Session::durable_incarnation() const {
 
 void Session::Admit(int64_t incarnation, absl::string_view origin, int64_t start) {
   absl::MutexLock lock(&mutex_);
-  // What the start before left waiting is followed by nobody, and what had no part here may have
-  // one when it is computed again.
+  // No start follows up the sequences that the previous start left waiting, and sequences without a
+  // part here may have one when they are computed again.
   if (incarnation > incarnation_) {
     waiting_.clear();
     through_ = 0;
-    NoteCaughtUp();  // it computes again what is missing
+    NoteCaughtUp();  // the new start computes again what is missing
     counts_on_specs_.store(false, std::memory_order_relaxed);
     vitals_ = {};
     vitals_at_ = -absl::InfiniteDuration();
@@ -76,7 +76,7 @@ std::string Session::origin() const {
 void Session::Applied(int64_t sequence, absl::string_view position) {
   absl::MutexLock lock(&mutex_);
   if (sequence <= applied_) return;
-  position_.assign(position.data(), position.size());  // first: it may throw
+  position_.assign(position.data(), position.size());  // first, because it may throw
   applied_ = sequence;
 }
 
@@ -204,7 +204,7 @@ WorkerRecord Session::NoteIncarnation() const {
 
 void Session::Published(const WorkerRecord& record) {
   absl::MutexLock lock(&mutex_);
-  // Epochs end in order, but a hello may have written its incarnation in between.
+  // Snapshots end in order, but a hello may have stored its incarnation in between.
   if (record.incarnation >= durable_.incarnation && record.sequence >= durable_.sequence) {
     durable_ = record;
   }

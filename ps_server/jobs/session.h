@@ -1,4 +1,4 @@
-// One worker of one job, as this server knows it.
+// One server's state of one worker of one job.
 #pragma once
 
 #include <atomic>
@@ -15,17 +15,17 @@
 
 namespace cairn {
 
-// Incarnation, how far the worker's sequences are applied and durable, and its lease. Sequences are
-// those of DESIGN §4.
+// A worker's incarnation, how far its sequences are applied and durable on this server
+// (worker/client/EXACTLY_ONCE.md), and its lease.
 // Thread safety: every method may be called from several threads at once.
 class Session {
  public:
-  // `applied_is_durable`: durability off, where an acknowledgement is all a push gets.
+  // `applied_is_durable`: durability is off, so an applied sequence is reported as durable.
   Session(absl::string_view job, int32_t worker, bool applied_is_durable);
-  // From what the store kept.
+  // From the stored record.
   Session(const WorkerRecord& record, bool applied_is_durable);
 
-  // Held over a push, an assign and a hello, so that they run one after the other.
+  // Held during a push, an assign and a hello, so that they run one after the other.
   absl::Mutex& order() { return order_; }
 
   const std::string& job() const { return job_; }
@@ -33,79 +33,82 @@ class Session {
 
   int64_t incarnation() const;
   int64_t applied() const;
-  // Whether it is away: it has taken its leave, or its lease has ended, and it has not come back.
-  // Kept on disk, so that a restarted server does not wait for it.
+  // Whether the worker is away: it said leave or its lease ended, and it has not returned. Stored
+  // on disk, so that a restarted server does not wait for it.
   void SetLeft(bool left);
   bool left() const;
-  // Highest incarnation of this session that is on disk.
+  // The highest incarnation of this session that is on disk.
   int64_t durable_incarnation() const;
-  // The incarnation only rises; `origin` is for messages. `start`: HelloRequest.start.
+  // Sets the incarnation, which never decreases. `origin` is for messages. `start`:
+  // HelloRequest.start.
   void Admit(int64_t incarnation, absl::string_view origin, int64_t start = 0);
   std::string origin() const;
-  // The start that has the incarnation; 0: not known.
+  // The start of the worker that has the incarnation; 0: unknown.
   int64_t start() const;
 
-  // Everything of `sequence` is in its stripes (or it is void). Order held.
+  // Every part of `sequence` is in its stripes, or the sequence is void. Order held.
   void Applied(int64_t sequence, absl::string_view position);
-  // The same of one that waited for its step, which has closed. An empty position is one that is
-  // not known here: that of an earlier sequence stays. Throws nothing.
+  // As Applied, for a sequence that waited for its step, which has closed. An empty `position`
+  // means that it is not known here: the position of an earlier sequence stays. Does not throw.
   void Closed(int64_t sequence, std::string position);
-  // No sequence up to `through` has a part here that is neither applied nor waits for its step.
-  // Order held. Not kept on disk: a durable sequence is one that had a part here, so that its
-  // position is known.
+  // Every sequence up to `through` that has a part here is applied or waits for its step. Order
+  // held. Not stored on disk: a durable sequence must have a part here, so that its position is
+  // known.
   void Through(int64_t through);
-  // `sequence` is here and waits for its step to close. Order held.
+  // `sequence` has arrived and waits for its step to close. Order held.
   void AddWaiting(int64_t sequence);
-  // Highest sequence that is applied, or waits with everything before it: what may follow comes
-  // after it.
+  // The highest sequence such that it and all sequences before it are applied or waiting. The next
+  // push must follow it.
   int64_t reached() const;
   bool any_waiting() const;
 
-  // Seen now; the lease lasts `lease` from here. Measured on the monotonic clock.
+  // The worker was seen now; its lease lasts `lease` from now, on the monotonic clock.
   void Renew(absl::Duration lease);
   void EndLease();
-  // A lease that has not ended lasts `lease` from here, though the worker was not seen.
+  // If the lease has not ended, it lasts `lease` from now, although the worker was not seen.
   void ExtendLease(absl::Duration lease);
   bool leased() const;
-  // True once, after the lease has run out by itself: the worker was last seen before that.
+  // True once, after the lease has run out without EndLease. The worker was last seen before that.
   bool LeaseRanOut();
-  // A heartbeat: Renew, but one that the worker's leave has overtaken does not take it back.
+  // A heartbeat: as Renew, but a heartbeat that arrives after the worker's leave does not undo the
+  // leave.
   void Beat(absl::Duration lease, const wire::WorkerVitals& vitals);
-  // The last, and how long ago; for ever where there were none since the worker's start.
+  // The last reported vitals and their age; an infinite age if this start of the worker has
+  // reported none.
   std::pair<wire::WorkerVitals, absl::Duration> vitals() const;
 
-  // Whether the worker has sent again what this server lost when it was restarted: it made a call
-  // that comes after that, or is a start that lost nothing here.
+  // Whether the worker has resent what this server lost in a restart: it has made a later call, or
+  // it is a start that lost nothing here.
   bool caught_up() const { return caught_up_.load(std::memory_order_acquire); }
   void NoteCaughtUp() {
     if (!caught_up()) caught_up_.store(true, std::memory_order_release);
   }
   void NoteRestarted() { caught_up_.store(false, std::memory_order_release); }
 
-  // Whether this start of the worker has asked for the job's variables as they are now, so that it
-  // counts on their optimizers' arguments.
+  // Whether this start of the worker has asked for the job's current variables, and so relies on
+  // their optimizers' arguments.
   bool counts_on_specs() const { return counts_on_specs_.load(std::memory_order_relaxed); }
   void NoteCountsOnSpecs() { counts_on_specs_.store(true, std::memory_order_relaxed); }
 
-  // Since the last Renew; since this was made, where there was none.
+  // Time since the last Renew, or since construction.
   absl::Duration SinceSeen() const;
 
-  // Every call is to ask Cohort::Check first. Set and cleared by the cohort alone.
+  // If true, every call must ask Cohort::Check first. Only the cohort sets it.
   bool stopped() const { return stopped_.load(std::memory_order_acquire); }
   void set_stopped(bool stopped) { stopped_.store(stopped, std::memory_order_release); }
 
-  // applied and durable, as replies report them.
+  // Fills in applied and durable, as replies report them.
   void Fill(wire::ServerState& state) const;
   // The position that belongs to the durable sequence; empty: none.
   std::string position() const;
 
-  // Of a worker that is away: up to here its sequences are durable on this server, so that no
-  // stripe needs a watermark to know them. 0: it is here, or none are.
+  // For a worker that is away: the sequence up to which its updates are durable on this server, so
+  // that stripes need no watermark for them. 0: the worker is not away, or no sequence is durable.
   int64_t known_by_number() const;
 
-  // False where the store has all of it. For an epoch.
+  // Fills `record` for a snapshot. False: the store has the current state already.
   bool Note(WorkerRecord& record) const;
-  // With what is on disk already, but the new incarnation: for durability off.
+  // The stored record with the new incarnation, for durability off.
   WorkerRecord NoteIncarnation() const;
   // `record` is on disk and synced.
   void Published(const WorkerRecord& record);
@@ -117,21 +120,21 @@ class Session {
   const bool applied_is_durable_;
   absl::Mutex order_;
 
-  mutable absl::Mutex mutex_;  // guards what follows
+  mutable absl::Mutex mutex_;  // guards the members below
   int64_t incarnation_ = 0;
   std::string origin_;
   int64_t start_ = 0;
-  int64_t applied_ = 0;          // the last with a part here, or void
-  std::string position_;         // of applied_; after Closed, of an earlier one
-  std::deque<int64_t> waiting_;  // sequences above applied_ that wait for their step, in order
+  int64_t applied_ = 0;   // the last sequence with a part here, or void
+  std::string position_;  // position of applied_; after Closed, possibly of an earlier sequence
+  std::deque<int64_t> waiting_;  // sequences above applied_ that wait for their step, ascending
   int64_t through_ = 0;
   WorkerRecord durable_;
   bool left_ = false;
   absl::Duration seen_;         // on the monotonic clock
-  absl::Duration lease_until_;  // likewise
+  absl::Duration lease_until_;  // on the monotonic clock
   bool leased_ = false;
   wire::WorkerVitals vitals_;
-  absl::Duration vitals_at_ = -absl::InfiniteDuration();  // likewise
+  absl::Duration vitals_at_ = -absl::InfiniteDuration();  // on the monotonic clock
 
   std::atomic<bool> stopped_{false};
   std::atomic<bool> caught_up_{true};

@@ -31,7 +31,8 @@ void AddScaled(const T* from, size_t count, T scale, T* to) {
   for (size_t i = 0; i < count; ++i) to[i] += from[i] * scale;
 }
 
-// Elements of a floating dtype, summed as float32, or float64 where they are that.
+// A sum of elements of a floating-point dtype; float64 values are summed as float64, others as
+// float32.
 class Sum {
  public:
   Sum(DType dtype, size_t count) : dtype_(dtype) {
@@ -90,7 +91,7 @@ wire::PushItem ViewOf(const wire::PushItem& item) {
   return view;
 }
 
-// Whole gradients, and rows beside them where workers differ.
+// Sums parts if at least one is a whole gradient; other parts may be rows.
 wire::PushItem SumWhole(const VariableMap& variables, const Parts& parts) {
   const Part& whole = *std::find_if(parts.begin(), parts.end(), IsWhole);
   const DType dtype = TypeOf(*whole.item);
@@ -116,7 +117,7 @@ wire::PushItem SumWhole(const VariableMap& variables, const Parts& parts) {
   return item;
 }
 
-// How many parts hold a row.
+// How many parts have a row.
 struct Holders {
   const Part* last = nullptr;
   int32_t count = 0;
@@ -135,8 +136,8 @@ HoldersByRow HoldersOf(const Parts& parts) {
   return holders;
 }
 
-// Rows or keys one part after the other; a push sums repeats. `holders`: scales by them instead of
-// by the parts' weights.
+// Concatenates the rows or keys of all parts; the push sums repeats. `holders`: scales each row by
+// its number of holders instead of the part's weight.
 wire::PushItem JoinRows(const Parts& parts, const HoldersByRow* holders) {
   const DType dtype = TypeOf(*parts[0].item);
   size_t ids_count = 0, elements = 0;
@@ -176,13 +177,13 @@ wire::PushItem MeanOfParts(const VariableMap& variables, const Parts& parts, Syn
   return JoinRows(parts, &holders);
 }
 
-// Bytes that sums, and what counts holders, take at most.
+// Upper bound for the memory of sums and holder counts.
 int64_t ScratchBytes(const Parts& parts, SyncMean mean) {
   constexpr int64_t kHolderBytes = 64;
   if (parts.size() == 1 && parts[0].weight == 1) return 0;
   int64_t bytes = 0;
   for (const Part& part : parts) {
-    // Summed as float32 at the least, and copied from there.
+    // Summed as float32 or wider, then copied.
     const auto values = static_cast<int64_t>(part.item->values.size());
     const auto ids = static_cast<int64_t>(IdsOf(*part.item));
     bytes += 3 * values + ids * static_cast<int64_t>(sizeof(int64_t));
@@ -216,7 +217,7 @@ absl::StatusOr<std::shared_ptr<const ContributionParts>> KeepParts(
 absl::StatusOr<StepMean> MeanOf(MemoryBudget& budget, const VariableMap& variables,
                                 absl::Span<const PendingContribution> contributions,
                                 int64_t rows_elsewhere, SyncMean mean) {
-  double rows = static_cast<double>(rows_elsewhere);  // exact below 2^53, and never negative
+  double rows = static_cast<double>(rows_elsewhere);  // exact below 2^53
   for (const PendingContribution& contribution : contributions) {
     rows += static_cast<double>(contribution.name.rows);
   }

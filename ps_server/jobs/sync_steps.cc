@@ -97,8 +97,8 @@ bool SyncSteps::Learn(DecisionRecord decision) {
   const int64_t step = decided_ + 1;
   if (decision.step != step) return false;
   const DecisionRecord& known = decisions_.emplace(step, std::move(decision)).first->second;
-  decided_ = step;  // not before: emplace may throw
-  // Gradients that will not count are of no use any more.
+  decided_ = step;  // only now: emplace may throw
+  // Gradients that will not count are not needed any more.
   for (auto& [key, pending] : pending_) {
     if (pending.step != step || Names(known, pending.name)) continue;
     if (!IsNamed(pending.name)) pending.parts = nullptr;
@@ -155,9 +155,9 @@ SyncSteps::Closed SyncSteps::Close() {
   Closed closed;
   closed.named.reserve(named.size());
   closed.dropped.reserve(pending_.size());
-  closed_ = step;  // nothing throws from here on
+  closed_ = step;  // nothing below throws
   for (auto at = pending_.begin(); at != pending_.end();) {
-    // Under a decision that names it a contribution is to that step, whatever it said.
+    // A contribution that the decision names belongs to this step, whatever step it stated.
     const auto name = named.find(at->first);
     if (at->second.step > step && name == named.end()) {
       ++at;

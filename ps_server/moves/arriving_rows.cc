@@ -14,7 +14,7 @@
 namespace cairn {
 namespace {
 
-// `map` with what `there` has, or somebody else, out of this server's hands.
+// Returns `map` without the buckets and shards that `there` has on this server already (index -1).
 VariableSpec ArrivingSpec(const VariableSpec& there, const VariableSpec& map,
                           int32_t server_index) {
   VariableSpec spec = map;
@@ -27,13 +27,13 @@ VariableSpec ArrivingSpec(const VariableSpec& there, const VariableSpec& map,
   return spec;
 }
 
-// Rows looked for on disk, and given memory, together.
+// Rows that are looked up on disk, and charged, together.
 constexpr size_t kBlockRows = 4096;
-// Of the memory budget rows that arrive get this part at most: until they are taken, which may be
-// long where a mover dies, they do not leave memory.
+// Arriving rows may use this share of the memory budget. They cannot be evicted until the target
+// owns them, which may take long if the mover dies.
 constexpr int64_t kShare = 4;
 
-// What has changed, behind what is in the batch already.
+// Puts all further changes of the stripe into the batch and writes it.
 absl::Status Put(Stripe& stripe, StripeStore& store, StripeBatch& batch) {
   {
     absl::MutexLock lock(&stripe.mutex());
@@ -42,7 +42,7 @@ absl::Status Put(Stripe& stripe, StripeStore& store, StripeBatch& batch) {
   return store.Write(batch);
 }
 
-// Which rows of `rows`, of those in `wanted`, the store has as cold ones.
+// For each of `rows` whose index is in `wanted`: whether the store has it as a cold row.
 absl::StatusOr<std::vector<bool>> FindCold(const StripeId& id, const StoredRows& rows,
                                            std::vector<size_t> wanted, const StripeStore& store) {
   std::vector<bool> found(rows.size());
@@ -99,7 +99,7 @@ absl::Status ArrivingRows::WriteBlock(EmbeddingStripe& stripe, const StoredRows&
   for (size_t i = 0; i < rows.size(); ++i) {
     if (stripe.table().FindOne(rows.key(i)) == RowTable::kNone) absent.push_back(i);
   }
-  // A row that has come as a cold one stays it, and is not counted again.
+  // A row that has arrived as a cold row stays cold, and is not counted again.
   std::vector<bool> known(rows.size());
   if (!absent.empty() && stripe.cold_rows() > 0) {
     ASSIGN_OR_RETURN(known, FindCold(stripe.id(), rows, absent, store));
@@ -155,18 +155,19 @@ absl::Status ArrivingRows::WriteStripe(const MovePiece& piece, StripeStore& stor
   Stripe* const stripe = Find(piece.shard, piece.stripe);
   if (stripe == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat("stripe ", piece.stripe, " of shard ",
-                                                   piece.shard, " is no part of the move"));
+                                                   piece.shard, " is not part of the move"));
   }
   const bool cold = piece.kind == PieceKind::kColdRows;
   const bool rows = cold || piece.kind == PieceKind::kRows;
   if (rows != (variable_->table() != nullptr)) {
-    return absl::InvalidArgumentError("rows by key are a table's, images a dense variable's");
+    return absl::InvalidArgumentError(
+        "only a table has rows by key, and only a dense variable has images");
   }
   if (cold && !written_.contains(stripe->id())) {
     return absl::InvalidArgumentError("cold rows of a stripe come after those in memory");
   }
   numbered_ = false;
-  written_.erase(stripe->id());  // until it has succeeded
+  written_.erase(stripe->id());  // until the write succeeds
   absl::MutexLock writing(&stripe->writing());
   const std::unique_ptr<StripeBatch> batch = store.NewBatch(stripe->id());
   if (rows) {
@@ -189,12 +190,12 @@ absl::Status ArrivingRows::WriteStripe(const MovePiece& piece, StripeStore& stor
   return absl::OkStatus();
 }
 
-// The rows that follow take them to the store.
+// Only sets them in memory: the rows that follow write them to the store.
 absl::Status ArrivingRows::SetRules(const MovePiece& piece) {
   Stripe* const stripe = variable_->table() == nullptr ? nullptr : Find(piece.shard, piece.stripe);
   if (stripe == nullptr) {
     return absl::InvalidArgumentError(
-        absl::StrCat("stripe ", piece.stripe, ", of row rules, is no part of the move"));
+        absl::StrCat("stripe ", piece.stripe, ", of row rules, is not part of the move"));
   }
   auto& table_stripe = static_cast<EmbeddingStripe&>(*stripe);
   int64_t more = 0;
@@ -241,7 +242,8 @@ absl::Status ArrivingRows::WriteShard(const MovePiece& piece) {
                      .watermarks = piece.marks});
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat("shard ", piece.shard, " is no part of the move"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("shard ", piece.shard, " is not part of the move"));
 }
 
 absl::Status ArrivingRows::Write(absl::string_view pieces, StripeStore& store) {
@@ -266,8 +268,8 @@ absl::Status ArrivingRows::CheckWhole() const {
   const size_t wanted = ids().size();
   if (written_.size() == wanted && numbered_) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
-      "of ", wanted, " stripes ", written_.size(), " have come",
-      numbered_ ? "" : ", without how far workers are", ": send what the source reads first"));
+      "the move has ", wanted, " stripes, of which ", written_.size(), " have arrived",
+      numbered_ ? "" : ", without the workers' sequences", ": send what the source reads first"));
 }
 
 std::vector<ShardRecord> ArrivingRows::shards() const {

@@ -1,4 +1,5 @@
-// The target's side of a move: gathers what comes, in memory and in the store, until it is whole.
+// The target's side of a move: collects the arriving rows, in memory and in the store, until they
+// are complete.
 #pragma once
 
 #include <cstdint>
@@ -17,36 +18,38 @@
 
 namespace cairn {
 
-// Rows that are in the source's memory come to memory while there is room below the mark from which
-// rows leave it, up to a quarter of the budget; the others are cold from the beginning
+// Rows that are in the source's memory are kept in memory here while they fit into the budget below
+// its eviction mark, up to a quarter of the budget. The others are cold from the start
 // (COLD_ROWS.md).
-// Thread safety: none; nobody else knows its stripes.
+// Thread safety: none; no other thread can reach the stripes.
 class ArrivingRows {
  public:
-  // For what `map` gives to server `server_index` beyond what `there` has. kResourceExhausted:
-  // MEMORY_BUDGET.
+  // For the rows that `map` assigns to server `server_index` and that `there` does not have.
+  // kResourceExhausted: MEMORY_BUDGET.
   static absl::StatusOr<std::unique_ptr<ArrivingRows>> Make(const Variable& there,
                                                             const VariableSpec& map,
                                                             int32_t server_index,
                                                             MemoryBudget& budget);
 
-  // A variable of these rows alone.
+  // A variable that has only these rows.
   const std::shared_ptr<Variable>& variable() const { return variable_; }
   std::vector<StripeId> ids() const;
 
-  // Pieces, as the source reads them; they are in the store, not synced, when it returns.
-  // kInvalidArgument: not pieces of this move. Errors of the store; what came before is kept.
+  // Writes pieces as the source reads them. When it returns they are in the store, not synced.
+  // kInvalidArgument: the pieces do not belong to this move. Also errors of the store. Earlier
+  // pieces are kept.
   absl::Status Write(absl::string_view pieces, StripeStore& store);
-  // After the last Write: kFailedPrecondition where stripes are missing, or how far workers are.
+  // Called after the last Write. kFailedPrecondition: stripes or the workers' sequences are
+  // missing.
   absl::Status CheckWhole() const;
-  // Of every worker as the source knows it, in the place of sequences.
+  // The incarnation of every worker known to the source, in place of a sequence.
   const std::vector<Watermark>& incarnations() const { return incarnations_; }
-  // Of shards, as they are to be.
+  // The records of the shards after the move.
   std::vector<ShardRecord> shards() const;
 
  private:
   explicit ArrivingRows(MemoryBudget& budget) : budget_(budget) {}
-  // nullptr: none of this move.
+  // nullptr: the stripe does not belong to this move.
   Stripe* Find(uint32_t shard, uint32_t stripe) const;
   absl::Status WriteRows(const struct MovePiece& piece, EmbeddingStripe& stripe,
                          const StripeStore& store, StripeBatch& batch);
@@ -60,11 +63,12 @@ class ArrivingRows {
   MemoryBudget& budget_;
   std::shared_ptr<Variable> variable_;
   std::unordered_set<StripeId, absl::Hash<StripeId>> written_;
-  // Those that had come to the source from elsewhere: its numbers say nothing about them.
+  // Stripes that had come to the source from another server: the source's sequences do not apply to
+  // them.
   std::unordered_set<StripeId, absl::Hash<StripeId>> exact_;
   std::vector<Watermark> incarnations_;
-  bool numbered_ = false;   // since the last stripe was written
-  int64_t rows_bytes_ = 0;  // of the budget, for rows in memory
+  bool numbered_ = false;   // sequences have arrived since the last stripe
+  int64_t rows_bytes_ = 0;  // bytes of the budget for rows in memory
 };
 
 }  // namespace cairn

@@ -14,9 +14,10 @@
 namespace cairn {
 namespace {
 
-// Names of notes.
+// Names of the notes in the store.
 constexpr char kMembers[] = "members";
-constexpr char kLastWords[] = "last_words/";  // and the server's index: a ChangeMembersRequest
+constexpr char kLastWords[] = "last_words/";  // followed by the server's index; the text is a
+                                              // ChangeMembersRequest
 constexpr char kLeft[] = "left";
 
 wire::Member* Find(wire::Members& members, int32_t index) {
@@ -85,7 +86,7 @@ absl::Status Members::Add(int32_t index, const std::string& address, StripeStore
   wire::Members next = members_;
   if (index < count) {
     const wire::Member* const known = Find(next, index);
-    if (known == nullptr) return absl::OkStatus();  // of the cluster file
+    if (known == nullptr) return absl::OkStatus();  // listed in the cluster file
     if (!known->left && known->address == address) return absl::OkStatus();
     return absl::FailedPreconditionError(
         known->left ? absl::StrCat("ps:", index, " has left, and an index is not used again: the ",
@@ -95,7 +96,7 @@ absl::Status Members::Add(int32_t index, const std::string& address, StripeStore
   if (index > count || index >= kMaxServers) {
     return absl::FailedPreconditionError(absl::StrCat(
         "there are ", count, " servers, so that the next one is ps:", count, ", not ps:", index,
-        "; at most ", kMaxServers, " are allowed, those included that have left"));
+        "; at most ", kMaxServers, " are allowed, including servers that have left"));
   }
   wire::Member& member = next.members.emplace_back();
   member.index = index;
@@ -107,7 +108,7 @@ absl::Status Members::Remove(int32_t index, const std::vector<wire::LastWord>& w
                              StripeStore& store) {
   absl::MutexLock lock(&mutex_);
   if (index == 0) {
-    return absl::InvalidArgumentError("ps:0 cannot leave: it is the one that knows who is there");
+    return absl::InvalidArgumentError("ps:0 cannot leave: it keeps the list of servers");
   }
   if (index >= CountLocked()) {
     return absl::NotFoundError(
@@ -134,7 +135,7 @@ absl::Status Members::Publish(wire::Members next, int32_t index, StripeStore& st
   CAIRN_CRASH_POINT("members: before they are written");
   RETURN_IF_ERROR(store.PutNotes(notes));
   CAIRN_CRASH_POINT("members: written");
-  swap(members_, next);  // copies nothing: what is on disk is what is told
+  swap(members_, next);  // cannot throw: callers see exactly what is on disk
   version_.store(members_.version, std::memory_order_release);
   return absl::OkStatus();
 }
@@ -159,7 +160,7 @@ absl::Status Members::CheckStays() const {
   return absl::FailedPreconditionError(
       absl::StrCat("ps:", server_index_,
                    " has left the cluster and takes no rows, and its index is not used again: to "
-                   "have its machine back, start a server of the next index there, with an empty "
+                   "use its machine again, start a server with the next index there, with an empty "
                    "--data_dir, then cairnctl servers add"));
 }
 

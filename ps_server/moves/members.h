@@ -1,5 +1,5 @@
-// Which servers there are beyond, and less than, those of the cluster file (MEMBERS.md). ps:0 keeps
-// it; every server knows whether it has left itself.
+// How the servers of the cluster differ from the cluster file: servers that have joined or left
+// (MEMBERS.md). ps:0 keeps the list; every server knows whether it has left itself.
 #pragma once
 
 #include <atomic>
@@ -17,38 +17,39 @@
 
 namespace cairn {
 
-// Thread safety: every method may be called from several threads at once, but for Load.
+// Thread safety: every method may be called from several threads at once, except Load.
 class Members {
  public:
-  // Of server `server_index`, whose cluster file has `server_count`.
+  // For server `server_index`; its cluster file lists `server_count` servers.
   Members(int32_t server_index, int32_t server_count);
 
-  // Before the first call: what the store has of it.
+  // Called before all other methods: loads the stored list.
   absl::Status Load(const StripeStore& store);
 
-  // 0: nothing differs from the cluster file.
+  // 0: the servers are those of the cluster file.
   int64_t version() const { return version_.load(std::memory_order_acquire); }
-  // As `worker` of `job` is to know it; -1: any caller.
+  // The list for `worker` of `job`; -1: for any caller.
   wire::Members Tell(absl::string_view job, int32_t worker) const;
 
-  // At ps:0; durable when OK is returned, and nothing where it was so before.
-  // kFailedPrecondition: another index is due.
+  // At ps:0. Durable when OK is returned; does nothing if the server is listed already.
+  // kFailedPrecondition: another index is next.
   absl::Status Add(int32_t index, const std::string& address, StripeStore& store);
-  // `words`: how far workers are there.
+  // `words`: the last words of the server, its final report of how far each worker's pushes were
+  // applied there.
   absl::Status Remove(int32_t index, const std::vector<wire::LastWord>& words, StripeStore& store);
 
-  // Of a server that has left.
+  // The last words of a server that has left.
   std::vector<wire::LastWord> LastWords(int32_t index) const;
 
-  // This server gets no rows any more; durable.
+  // From now on, durably, this server accepts no rows.
   absl::Status Leave(StripeStore& store);
-  // kFailedPrecondition: it has left.
+  // kFailedPrecondition: this server has left.
   absl::Status CheckStays() const;
 
  private:
   using Words = std::vector<wire::LastWord>;
   int32_t CountLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // `next`, with the words of `index`, durably and for callers.
+  // Makes `next`, with the last words of `index`, durable, then visible to callers.
   absl::Status Publish(wire::Members next, int32_t index, StripeStore& store)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -56,7 +57,7 @@ class Members {
   const int32_t server_count_;
   std::atomic<int64_t> version_{0};
   std::atomic<bool> left_{false};
-  mutable absl::Mutex mutex_;  // held over writes to the store, which are rare
+  mutable absl::Mutex mutex_;  // held during writes to the store, which are rare
   wire::Members members_ ABSL_GUARDED_BY(mutex_);
   absl::btree_map<int32_t, Words> last_words_ ABSL_GUARDED_BY(mutex_);  // by server
 };

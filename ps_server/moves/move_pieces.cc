@@ -44,7 +44,7 @@ absl::StatusOr<MovePiece> TakePiece(absl::string_view* bytes) {
   const size_t found = bytes->size();
   const auto cut = [found] {
     return absl::InvalidArgumentError(
-        absl::StrCat("the last ", found, " bytes of the data are no whole piece of a move"));
+        absl::StrCat("the last ", found, " bytes of the data are not a whole piece of a move"));
   };
   if (found < kHeaderBytes) return cut();
   MovePiece piece;

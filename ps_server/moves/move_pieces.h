@@ -1,5 +1,5 @@
-// What a moving variable's rows look like on their way from one server to another: pieces, one
-// after the other, each with a header of fixed size. Both servers are of the same release.
+// The format in which the rows of a moving variable travel from one server to another: consecutive
+// pieces, each with a header of fixed size. Both servers must be of the same release.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@
 namespace cairn {
 
 enum class PieceKind : uint32_t {
-  kRows = 1,     // of a table's stripe: StoredRows; those that changed since the piece before
-  kImage = 2,    // of a dense stripe, whole
-  kShard = 3,    // a shard's update count and watermarks
-  kNumbers = 4,  // how far every worker is: all stripes that were always the source's have so much
-  kIncarnations = 5,  // of every worker, in the place of sequences: lower ones are fenced
-  kWaiting = 6,       // of a table's stripe: WaitingKeys, all of them; its kRows follow
+  kRows = 1,          // of a table's stripe: StoredRows that changed since its previous piece
+  kImage = 2,         // of a dense stripe, whole
+  kShard = 3,         // a shard's update count and watermarks
+  kNumbers = 4,       // last sequence of every worker, for stripes that had not moved before
+  kIncarnations = 5,  // incarnation of every worker, in place of a sequence: lower ones are fenced
+  kWaiting = 6,       // of a table's stripe: all WaitingKeys; its kRows follow
   kAges = 7,          // of a table's stripe: RowAges; its kRows follow
-  kColdRows = 8,      // as kRows, which came before, of rows that the source has on disk alone
+  kColdRows = 8,      // as kRows, and after them: rows that the source has only on disk
 };
 
 struct MovePiece {
@@ -34,7 +34,8 @@ struct MovePiece {
 };
 
 void AppendPiece(const MovePiece& piece, std::string* to);
-// Takes the first piece off `bytes`, which its view stays in. kInvalidArgument: not such bytes.
+// Takes the first piece off `bytes`; the piece refers to the memory of `bytes`. kInvalidArgument:
+// malformed.
 absl::StatusOr<MovePiece> TakePiece(absl::string_view* bytes);
 
 }  // namespace cairn

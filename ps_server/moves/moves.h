@@ -1,4 +1,4 @@
-// The moves of rows that have begun and not ended, of all jobs.
+// The moves in progress, of all jobs.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace cairn {
 class ArrivingRows;
 class OutgoingRows;
 
-// How those that wait for Move::mutex are noted (NotedLock).
+// How calls that wait for Move::mutex are listed (NotedLock).
 inline constexpr char kWaitsForMove[] = "move", kEarlierStep[] = "another step of the move";
 
 // One side of a move.
@@ -27,32 +27,33 @@ struct Move {
        std::unique_ptr<ArrivingRows> in);
   ~Move();
 
-  const VariableSpec map;  // with which it ends
-  const int64_t start;     // MoveRequest.start; 0: it is from before this server's start
-  absl::Mutex mutex;       // held over each step, disk and all; guards what follows
-  // One of the two.
+  const VariableSpec map;  // the map with which the move ends
+  const int64_t start;     // MoveRequest.start; 0: the move began before this server's start
+  absl::Mutex mutex;       // held during each step, including I/O; guards the members below
+  // Exactly one of the two is set.
   const std::unique_ptr<OutgoingRows> outgoing;
   const std::unique_ptr<ArrivingRows> arriving;
-  bool ready = false;   // arriving: all of it is durable here
-  bool drains = false;  // outgoing, of a synchronous job: workers had caught up when it was held
+  bool ready = false;   // arriving: all rows are durable here
+  bool drains = false;  // outgoing, sync: the hold began after workers had caught up
   bool ended = false;
 };
 
-// One a variable at most. Thread safety: every method may be called from several threads at once.
+// At most one move per variable. Thread safety: every method may be called from several threads at
+// once.
 class Moves {
  public:
-  // nullptr: none.
+  // nullptr: no move.
   std::shared_ptr<Move> Find(absl::string_view job, absl::string_view variable) const;
-  // Of several movers towards one version of a variable's map the one whose number is the highest
-  // may go on. False: that is not `start`.
+  // If several movers try the same version of a variable's map, only the one with the highest
+  // `start` may continue. False: `start` is not the highest.
   bool Claim(absl::string_view job, absl::string_view variable, int64_t version, int64_t start);
   bool HasClaim(absl::string_view job, absl::string_view variable, int64_t version,
                 int64_t start) const;
-  // Instead of the one there is. False, and nothing is done: its start has no claim (0 needs none,
-  // where there is none), or rows are to come and arrivals are closed.
+  // Replaces the current move. False, and nothing changes: the move's start has no claim (0 needs
+  // none, unless another start has one), or the move brings rows and arrivals are closed.
   bool Put(absl::string_view job, absl::string_view variable, std::shared_ptr<Move> move);
-  // Where no rows are on their way here: true, and none can be from now on. Else *job and *variable
-  // are whose rows they are.
+  // If no rows are moving here: returns true, and no move to this server can begin from now on.
+  // Otherwise sets *job and *variable to the variable whose rows are moving here.
   bool CloseArrivals(std::string* job, std::string* variable);
   void OpenArrivals();
   bool arrivals_closed() const;

@@ -20,7 +20,7 @@ OutgoingCold::OutgoingCold(EmbeddingStripe& stripe)
 
 void OutgoingCold::Begin() {
   const uint32_t updates = stripe_.updates();
-  // Counted anew since: no number says what has changed.
+  // If the numbering of updates has started over, no number says what has changed.
   const bool all = !begun_ || noted_->since > updates;
   if (all ? stripe_.cold_rows() > 0 : noted_->too_many) {
     if (all || !scan_at_.has_value()) {
@@ -68,7 +68,7 @@ absl::Status OutgoingCold::Scan(const StripeStore& store, size_t bytes) {
                                                 " bytes, not ", row_bytes));
       return false;
     }
-    // What this call has no room for is the next one's.
+    // The next call continues with this row.
     if (seen >= bytes) {
       scan_at_ = key;
       return false;
@@ -100,20 +100,20 @@ absl::Status OutgoingCold::ReadDeparted(const StripeStore& store, size_t bytes) 
 }
 
 absl::Status OutgoingCold::Read(const StripeStore& store, size_t bytes, std::string* rows) {
-  // No row leaves memory or is deleted meanwhile, so the disk has what it had.
+  // Meanwhile no row is evicted or deleted, so the disk keeps its records.
   const absl::MutexLock writing(&stripe_.writing());
   found_.clear();
   if (const absl::Status status =
           departed_.empty() ? Scan(store, bytes) : ReadDeparted(store, bytes);
       !status.ok()) {
-    scan_at_ = std::numeric_limits<int64_t>::min();  // nothing counts as read
+    scan_at_ = std::numeric_limits<int64_t>::min();  // treat nothing as read
     scan_since_.reset();
     return status;
   }
   const StoredRows found(found_, stripe_.table().stored_bytes());
   absl::ReaderMutexLock lock(&stripe_.mutex());
   for (size_t i = 0; i < found.size(); ++i) {
-    // What is newer in memory was copied from there, or will be.
+    // A row that is newer in memory was copied from there, or will be.
     if (!stripe_.ColdIsCurrent(found.key(i))) continue;
     rows->append(found_, i * stride(), stride());
   }

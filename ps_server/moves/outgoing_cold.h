@@ -1,4 +1,4 @@
-// The cold rows of a stripe that is copied to another server while it is in use (MOVES.md).
+// Reads the cold rows of a stripe that is copied to another server while it is in use (MOVES.md).
 #pragma once
 
 #include <cstddef>
@@ -14,24 +14,24 @@
 
 namespace cairn {
 
-// What is read is each row as it is at that moment: rows leave memory, come back and change
-// meanwhile. Thread safety: none; the stripe may be in use by others.
+// Each row is read as it is at that moment: rows are evicted, loaded and changed meanwhile. Thread
+// safety: none. Other threads may use the stripe.
 class OutgoingCold {
  public:
-  // Asks `stripe`, which outlives this, to note what leaves its memory; it does so for one of them,
-  // the last.
+  // `stripe` must outlive this object. Asks it to record which rows leave its memory; a stripe does
+  // so only for the most recent OutgoingCold.
   explicit OutgoingCold(EmbeddingStripe& stripe);
 
-  // The rows in memory are being copied: all, or those that changed since the Begin before. The
-  // stripe's lock is held all the while, shared is enough. From then on there are those cold rows
-  // to be read that are not the same as they were at the Begin before; at first, all.
+  // The caller copies rows in memory: all, or those that changed since the previous Begin. It holds
+  // the stripe's lock throughout; a shared lock is enough. From now on, the rows to read are the
+  // cold rows that have changed since the previous Begin; at the first Begin, all cold rows.
   void Begin();
-  // Whether they have been read.
+  // Whether all of them have been read.
   bool done() const { return !scan_at_.has_value() && departed_.empty(); }
-  // About how many bytes are left to be read; 0: done. Takes the stripe's lock.
+  // About how many bytes are left to read; 0: done. Takes the stripe's lock.
   int64_t bytes_left() const;
-  // Appends about `bytes` of them, as StoredRows has them. Nothing leaves the stripe's memory for
-  // so long. Errors as StripeStore::ScanCold.
+  // Appends about `bytes` of these rows in the form of StoredRows. While it runs, no row leaves the
+  // stripe's memory. Errors as in StripeStore::ScanCold.
   absl::Status Read(const StripeStore& store, size_t bytes, std::string* rows);
 
  private:
@@ -41,13 +41,13 @@ class OutgoingCold {
   size_t stride() const { return StoredRows::kKeyBytes + stripe_.table().stored_bytes(); }
 
   EmbeddingStripe& stripe_;
-  const std::shared_ptr<DepartedRows> noted_;  // guarded by the stripe's lock, shared by the rest
+  const std::shared_ptr<DepartedRows> noted_;  // guarded by the stripe's lock
   bool begun_ = false;
-  std::optional<int64_t> scan_at_;      // all from this key on; nullopt: not those
-  std::optional<uint32_t> scan_since_;  // but for those that later updates have not changed
-  std::vector<int64_t> departed_;       // and these, in descending order
+  std::optional<int64_t> scan_at_;      // scan from this key on; nullopt: no scan
+  std::optional<uint32_t> scan_since_;  // only rows with later updates; nullopt: all rows
+  std::vector<int64_t> departed_;       // further keys to read, in descending order
   int64_t scanned_bytes_ = 0;
-  std::string found_;  // as StoredRows
+  std::string found_;  // in the form of StoredRows
 };
 
 }  // namespace cairn

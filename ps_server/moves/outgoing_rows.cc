@@ -142,11 +142,11 @@ absl::Status OutgoingRows::ReadCold(Part& part, const StripeStore& store, int64_
 absl::StatusOr<int64_t> OutgoingRows::Read(const StripeStore& store, int64_t max_bytes,
                                            std::string* pieces) {
   if (next_ == 0) AppendShards(pieces);
-  // However much that is, there is room for a stripe beside it.
+  // Whatever the size of these records, one stripe must fit beside them.
   const int64_t end = static_cast<int64_t>(pieces->size()) + max_bytes;
   for (; next_ < parts_.size() && static_cast<int64_t>(pieces->size()) < end; ++next_) {
     Part& part = parts_[next_];
-    // What is left of the call before comes first.
+    // First send the rest of the previous call.
     if (part.cold == nullptr || part.cold->done()) ReadMemory(part, pieces);
     if (part.cold == nullptr) continue;
     RETURN_IF_ERROR(ReadCold(part, store, end, pieces));

@@ -1,4 +1,4 @@
-// The source's side of a move: reads what goes while it is in use.
+// The source's side of a move: reads the rows while they are in use.
 #pragma once
 
 #include <cstddef>
@@ -17,28 +17,29 @@
 
 namespace cairn {
 
-// Thread safety: none; the stripes may be in use by others.
+// Thread safety: none. Other threads may use the stripes.
 class OutgoingRows {
  public:
-  // The stripes that `variable` has and, by `map`, server `target` is to have.
+  // The stripes of `variable` that `map` assigns to server `target`.
   OutgoingRows(std::shared_ptr<Variable> variable, const VariableSpec& map, int32_t target);
 
   Variable& variable() { return *variable_; }
   int64_t stripes() const { return static_cast<int64_t>(parts_.size()); }
-  // As they are now; those on disk alone, too.
+  // Current sizes, including rows that are only on disk.
   int64_t rows() const;
   int64_t bytes() const;
-  // The largest stripe's in memory.
+  // Size of the largest stripe in memory.
   int64_t largest_bytes() const;
 
-  // Appends pieces of stripes that changed since they were read, until there are `max_bytes` or
-  // this pass has seen all of them. Returns about how many bytes the pass has left; 0: it has
-  // ended, and the next call begins another. Errors as StripeStore::ScanCold.
+  // Appends pieces of stripes that changed since they were last read, until there are `max_bytes`
+  // or this pass has visited all stripes. Returns about how many bytes are left in the pass; 0: the
+  // pass has ended, and the next call begins another. Errors as in StripeStore::ScanCold.
   absl::StatusOr<int64_t> Read(const StripeStore& store, int64_t max_bytes, std::string* pieces);
-  // While updates are turned away: how far workers are, for the stripes that changed no more.
+  // Called while updates are rejected, when the stripes no longer change: appends each worker's
+  // last sequence.
   void AppendNumbers(absl::Span<const Watermark> numbers, absl::Span<const Watermark> incarnations,
                      std::string* pieces) const;
-  // Whether nothing has changed since it was read.
+  // Whether nothing has changed since it was last read.
   bool AllRead() const;
 
   std::vector<StripeId> ids() const;
@@ -46,13 +47,13 @@ class OutgoingRows {
  private:
   struct Part {
     HostedShard* shard = nullptr;
-    EmbeddingStripe* table = nullptr;  // exactly one of the two
+    EmbeddingStripe* table = nullptr;  // either this or `dense`
     DenseStripe* dense = nullptr;
-    std::unique_ptr<OutgoingCold> cold;  // of a table
+    std::unique_ptr<OutgoingCold> cold;  // only for a table
     std::optional<uint64_t> read_changes;
     std::optional<uint32_t> read_updates;
 
-    // Both take the stripe's lock. Since it was read; of cold rows `cold` says.
+    // Both take the stripe's lock. Changed: since the last read; for cold rows, ask `cold`.
     bool Changed() const;
     int64_t memory_bytes() const;
     const Stripe& stripe() const {
@@ -67,8 +68,8 @@ class OutgoingRows {
 
   const std::shared_ptr<Variable> variable_;
   std::vector<Part> parts_;
-  std::vector<const HostedShard*> shards_;  // those without a stripe included
-  size_t next_ = 0;                         // of the pass
+  std::vector<const HostedShard*> shards_;  // includes shards without a stripe
+  size_t next_ = 0;                         // next part of the pass
 };
 
 }  // namespace cairn

@@ -19,20 +19,21 @@
 namespace cairn {
 namespace {
 
-// As in an epoch: what is copied under a stripe's lock at a time, and the pause after it.
+// As in a snapshot: the pause after each slice that is copied under a stripe's lock.
 constexpr absl::Duration kSlicePause = absl::Microseconds(50);
-// A stripe is written whole whatever few rows leave it, so no fewer than these; and no more, so
-// that the batch stays small.
+// Each eviction writes all changes of the stripe, so it should evict at least kFewestRows;
+// kMostRows keeps the batch small.
 constexpr int64_t kFewestRows = 2048;
 constexpr int64_t kMostRows = 8192;
-// Between looks where nothing is to go, or could.
+// Pause between rounds while memory is not short, or nothing can be evicted.
 constexpr absl::Duration kPause = absl::Milliseconds(100);
-// Finding cold rows is charged with no more than half of the budget: rows must have a place, too.
+// The lookup of cold rows is charged at most half of the budget, so that rows have room too.
 constexpr int64_t kLargestLookupShare = 2;
 
-// Between two times that what the process has resident is looked at while rows leave.
+// Pause between two measurements of the resident memory during a round.
 constexpr absl::Duration kChargePause = absl::Milliseconds(20);
-// Between two times that malloc gives back what RocksDB's compactions and large batches have left.
+// Pause between two calls of malloc_trim, which returns what RocksDB's compactions and large
+// batches have freed.
 constexpr absl::Duration kTrimPause = absl::Seconds(1);
 
 int64_t ResidentBytes() {
@@ -93,13 +94,13 @@ absl::Status Evictor::Exclusively(absl::FunctionRef<absl::Status()> work) {
 void Evictor::Loop() {
   while (const std::optional<int64_t> goal = budget_.AwaitShortage(kPause)) {
     bool freed = false;
-    // What was not written must not be dropped, and what is failing is not asked again.
+    // Unwritten rows must not be dropped, and a failing disk is not tried again.
     if (flusher_.failure().ok()) {
       const absl::Status round = CatchBadAlloc([&]() -> absl::Status {
         ASSIGN_OR_RETURN(freed, Round(*goal));
         return absl::OkStatus();
       });
-      if (!round.ok()) flusher_.Refuse(round).IgnoreError();  // logged and kept
+      if (!round.ok()) flusher_.Refuse(round).IgnoreError();  // logged and stored
     }
     budget_.EndRound(freed);
   }
@@ -179,7 +180,7 @@ absl::StatusOr<bool> Evictor::Round(int64_t goal_bytes) {
   size_t at = 0;
   while (at < tables.size() && tables[at]->id() < hand_variable_) ++at;
   if (at < tables.size() && tables[at]->id() != hand_variable_) hand_bucket_ = 0;
-  // So often round that even a row that was used in each of the last rounds can go.
+  // Enough rounds to evict even a row that was used in each of the last rounds.
   constexpr int64_t kRounds = EmbeddingStripe::kMostRounds + 2;
   for (int64_t looks = 0; looks <= kRounds * stripes && budget_.used_bytes() > goal_bytes;
        ++looks) {
@@ -200,7 +201,7 @@ absl::StatusOr<bool> Evictor::Round(int64_t goal_bytes) {
       ReturnMemory(tables);
       charged = MonotonicNow();
     }
-    // Until it has no more to give.
+    // Stay at a stripe until it has no more rows to give.
     if (bytes < kMostRows * tables[at]->table()->layout().row_charge()) ++hand_bucket_;
   }
   ReturnMemory(tables);

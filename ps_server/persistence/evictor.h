@@ -1,5 +1,5 @@
-// Keeps the memory of embedding tables within the budget: rows that were not used for a while leave
-// it for the disk (COLD_ROWS.md).
+// Keeps the memory of embedding tables within the budget: evicts rows that were not used for a
+// while to disk (COLD_ROWS.md).
 #pragma once
 
 #include <atomic>
@@ -23,46 +23,47 @@
 
 namespace cairn {
 
-// Writes those of the stripe's rows that the disk has not, and drops them; `max_rows` at most.
-// Returns how many have gone, which their table and budget have yet to count. The stripe is written
-// whole, so it is what it was, or what it is now, after a crash at any point. Errors as
-// StripeStore::Write; no row has gone then.
+// Writes the chosen rows whose records on disk are missing or out of date, and drops them from
+// memory; at most `max_rows`. Returns how many rows were evicted; the caller adjusts the counts of
+// their table and the budget. All changes of the stripe are written in one batch, so after a crash
+// at any point the stripe on disk is in its earlier or its current state. Errors as in
+// StripeStore::Write; then no row has been evicted.
 absl::StatusOr<uint32_t> EvictRows(StripeStore& store, EmbeddingStripe& stripe,
                                    EmbeddingStripe::Leave which, uint32_t max_rows);
 
-// The budget's reclaimer. It goes round all stripes of all tables like the hand of a clock: a row
-// that was used since it last came by stays.
+// The reclaimer of the budget. Visits the stripes of all tables in a circle (the clock algorithm):
+// a row that was used since the last visit stays in memory.
 // Thread safety: every method may be called from several threads at once.
 class Evictor {
  public:
-  // All outlive the evictor.
+  // All arguments must outlive the evictor.
   Evictor(StripeStore& store, Registry& registry, MemoryBudget& budget, Flusher& flusher,
           const EngineOptions& options);
   ~Evictor() { Stop(); }
 
-  // Before what is stored is loaded: leaves room for what will be charged.
+  // Called before the stored variables are loaded: leaves room in the budget for later charges.
   void ExpectLoad();
   void Start();
   void Stop();
-  // Runs `work` while it writes and drops nothing.
+  // Runs `work` while the evictor writes and drops nothing.
   absl::Status Exclusively(absl::FunctionRef<absl::Status()> work);
 
  private:
   void Loop();
-  // Frees memory until no more than `goal_bytes` are in use. False: nothing could go.
+  // Frees memory until no more than `goal_bytes` are in use. False: nothing could be evicted.
   absl::StatusOr<bool> Round(int64_t goal_bytes);
-  // One stripe's part of it.
+  // Evicts rows of one stripe. Returns the freed bytes.
   absl::StatusOr<int64_t> Visit(Variable& variable, EmbeddingStripe& stripe, int64_t goal_bytes);
-  // Charges the budget with `bytes` in place of `charged_bytes`.
+  // Changes the charge to the budget from `charged_bytes` to `bytes`.
   void Charge(int64_t& charged_bytes, int64_t bytes);
-  // What finding cold rows is charged.
+  // Bytes to charge for the filters and indexes that find cold rows.
   int64_t LookupBytes() const;
-  // Charges the budget with what cold rows need to be found, and with the ResidentRest.
+  // Charges the budget for the lookup of cold rows and for ResidentRest.
   void ChargeServer(const std::vector<std::shared_ptr<Variable>>& tables);
-  // Memory that rows have left, and what malloc keeps, go back to the system where more is resident
-  // than is to be.
+  // Returns memory that rows no longer use, and memory that malloc retains, to the system if more
+  // is resident than the budget allows.
   void ReturnMemory(const std::vector<std::shared_ptr<Variable>>& tables);
-  // Before the first row leaves memory.
+  // Called before the first row is evicted.
   absl::Status Prepare();
   std::vector<std::shared_ptr<Variable>> Tables() const;
 
@@ -72,12 +73,12 @@ class Evictor {
   Flusher& flusher_;
   const EngineOptions& options_;
   std::atomic<bool> stopping_{false};
-  absl::Mutex turn_;  // held while rows leave; guards what follows
+  absl::Mutex turn_;  // held while rows are evicted; guards the members below
   bool prepared_ = false;
   ResidentRest rest_;
-  int64_t rest_bytes_ = 0;    // charged
-  int64_t lookup_bytes_ = 0;  // for finding cold rows, charged
-  absl::Duration trimmed_;    // when, on the monotonic clock
+  int64_t rest_bytes_ = 0;    // charged for ResidentRest
+  int64_t lookup_bytes_ = 0;  // charged for the lookup of cold rows
+  absl::Duration trimmed_;    // last malloc_trim, on the monotonic clock
   uint32_t hand_variable_ = 0;
   uint32_t hand_bucket_ = 0;
   std::thread thread_;

@@ -18,9 +18,9 @@
 namespace cairn {
 namespace {
 
-// How often it is asked whether the store still is behind, which lasts for the flush of a table.
+// How often to check whether the store is still behind, which lasts as long as flushing a memtable.
 constexpr absl::Duration kBehindPause = absl::Milliseconds(5);
-// What is copied under a stripe's lock at a time: a fraction of a millisecond.
+// Pause after each slice that is copied under a stripe's lock, for a fraction of a millisecond.
 constexpr absl::Duration kSlicePause = absl::Microseconds(100);
 
 }  // namespace
@@ -62,14 +62,14 @@ std::optional<absl::Duration> Flusher::SinceEpoch() const {
 
 absl::Status Flusher::Flush(Reach reach) {
   const WaitBoard::Waiting waiting(
-      board_, "epoch", absl::StrCat("what is applied to be written to ", options_.directory));
+      board_, "epoch", absl::StrCat("applied updates to be written to ", options_.directory));
   return AwaitEpoch(reach);
 }
 
 absl::Status Flusher::AwaitEpoch(Reach reach) {
   const Deadline deadline = Deadline::In(options_.disk_wait);
   absl::MutexLock lock(&mutex_);
-  const int64_t target = begun_ + 1;  // an epoch that runs now may have noted too early
+  const int64_t target = begun_ + 1;  // a running epoch may have taken its notes too early
   if (reach == Reach::kSynced) sync_wanted_ = std::max(sync_wanted_, target);
   while (failure_.ok()) {
     if ((reach == Reach::kSynced ? synced_ : written_) >= target) return absl::OkStatus();
@@ -107,10 +107,10 @@ absl::Status Flusher::WriteInTurn(absl::FunctionRef<absl::Status()> write, bool 
   while (blocked() && !deadline.Expired()) changed_.WaitUntil(&mutex_, deadline);
   waiting_between_ -= between;
   if (blocked() || !failure_.ok()) {
-    changed_.SignalAll();  // the epoch waits for nobody any more
+    changed_.SignalAll();  // the epoch no longer waits for this call
     if (!failure_.ok()) return failure_;
     return absl::DeadlineExceededError(
-        absl::StrCat("an epoch of ", options_.directory, " runs for more than ",
+        absl::StrCat("a snapshot to ", options_.directory, " has taken longer than ",
                      absl::FormatDuration(options_.disk_wait), ": check the disk, then retry"));
   }
   const bool alone = !running_;
@@ -147,8 +147,8 @@ void Flusher::RunOne() {
   absl::Status status;
   {
     const ScopedUnlock unlock(&mutex_);
-    // What an epoch has taken as written and could not write is missing on disk: no later one may
-    // publish more, so this is a failure like any other.
+    // Stripes that an epoch drained and could not write are missing on disk. No later epoch may
+    // publish more, so running out of memory is a failure like any other.
     status = CatchBadAlloc([&] { return RunEpoch(sync); });
   }
   const absl::Duration end = MonotonicNow();
@@ -177,7 +177,7 @@ void Flusher::Fail(const absl::Status& status) {
       absl::Status(status.code(),
                    absl::StrCat("ps:", options_.server_index, " cannot write to ",
                                 options_.directory, ": ", status.message(),
-                                "; pushes are refused from here on, pulls go on: make room or "
+                                "; pushes are rejected from now on, pulls continue: free space or "
                                 "repair the disk, then restart this server")),
       wire::ErrorReason::STOPPING);
   LOG(ERROR) << failure_.message();
@@ -193,7 +193,7 @@ Flusher::Notes Flusher::TakeNotes() {
       const int64_t sequence = session->known_by_number();
       if (sequence > 0) of_job.away.push_back({session->worker(), sequence});
     }
-    // What a step's closing tells its workers is published with the step.
+    // The sequences that a closing step applied are published together with the step.
     if (auto steps = job->steps().session(); steps != nullptr) sessions.push_back(std::move(steps));
     if (auto life = job->life(); life != nullptr) sessions.push_back(std::move(life));
     absl::MutexLock lock(&job->steps().notes_mutex());
@@ -238,7 +238,7 @@ absl::Status Flusher::WriteNow(absl::Span<Stripe* const> stripes) {
       for (const auto& [name, variable] : *variables) there.insert(variable->id());
     }
     for (Stripe* stripe : stripes) {
-      // Durable where it is now; or of a job that was dropped.
+      // Durable on the server that has it now, or part of a dropped job.
       if (stripe->given_away() || !there.contains(stripe->id().variable)) continue;
       RETURN_IF_ERROR(WriteStripe(*stripe, [&](StripeBatch& batch) { stripe->DrainEarly(batch); }));
     }
@@ -281,7 +281,7 @@ absl::Status Flusher::RunEpoch(bool sync) {
     unsynced_ = false;
     CAIRN_CRASH_POINT("epoch: synced");
   }
-  // Under `log` durable means: survives the process. Else it means: survives the machine.
+  // Under `log`, durable means that it survives the process; otherwise, the machine.
   if (sync || options_.durability == Durability::kLog) {
     for (const auto& [session, record] : notes.workers) session->Published(record);
     CAIRN_CRASH_POINT("epoch: published");
@@ -306,7 +306,7 @@ bool Flusher::AnyLeaseRanOut() {
 
 void Flusher::RenewLeases() {
   LOG(WARNING) << "ps:" << options_.server_index
-               << " stood still itself for a while: the leases of its workers begin anew";
+               << " was suspended for a while: the leases of its workers are renewed";
   for (const auto& job : registry_.jobs()) {
     for (const auto& session : job->sessions()) session->ExtendLease(options_.lease);
   }
@@ -324,15 +324,16 @@ void Flusher::Tick() {
   const bool by_the_clock = options_.durability == Durability::kSnapshot;
   const bool early = AnyLeaseRanOut() && options_.durability != Durability::kOff;
   if (!failure().ok() || (!early && !(by_the_clock && MonotonicNow() >= next_epoch_))) return;
-  // A failure is logged and kept where it happens.
+  // A failure is logged and stored at its source.
   AwaitEpoch(Reach::kSynced).IgnoreError();
   next_epoch_ = MonotonicNow() + options_.snapshot_interval;
 }
 
 void Flusher::Loop() {
-  // Here, not where the server opens: RocksDB syncs a file for it, and nobody need wait for that.
+  // Here, and not when the server opens: RocksDB syncs a file for this, and no caller should wait
+  // for it.
   if (const absl::Status status = store_.StartCompaction(); !status.ok()) {
-    Refuse(status).IgnoreError();  // logged and kept
+    Refuse(status).IgnoreError();  // logged and stored
   }
   const absl::Duration tick = TickInterval();
   absl::MutexLock lock(&mutex_);
@@ -342,8 +343,8 @@ void Flusher::Loop() {
     while (!stopping_ && !tick_end.Expired()) stop_.WaitUntil(&mutex_, tick_end);
     if (stopping_) continue;
     const ScopedUnlock unlock(&mutex_);
-    // This process was stopped itself (SIGSTOP, a suspended machine): workers that called meanwhile
-    // could not be heard.
+    // If this process was stopped itself (SIGSTOP, a suspended machine), it could not receive the
+    // calls of its workers.
     const absl::Status ticked = CatchBadAlloc([&] {
       if (late.Expired()) RenewLeases();
       Tick();

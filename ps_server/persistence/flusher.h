@@ -1,4 +1,4 @@
-// Writes what changed to the store, in epochs.
+// Writes changes to the store, in snapshots (here called epochs).
 #pragma once
 
 #include <atomic>
@@ -24,12 +24,14 @@
 
 namespace cairn {
 
-// An epoch notes how far every worker is applied, writes every stripe that is dirty by then, and
-// publishes those sequences as durable. One runs at a time, in the thread of whoever waits for it:
-// callers that arrive meanwhile share the next one (group commit).
+// An epoch is one snapshot: it notes how far every worker's sequences are applied, writes every
+// stripe that is dirty by then, and publishes those sequences as durable. One runs at a time, in
+// the thread of a caller that waits for it; callers that arrive meanwhile share the next one (group
+// commit).
 //
-// Invariant: a worker is noted at a sequence only after all its parts are in their stripes and
-// those are queued, and the queues are taken after the note. So what an epoch publishes is in it.
+// Invariant: an epoch notes a worker's sequence only after all its parts are in their stripes and
+// these are queued, and takes the queues after the notes. So an epoch contains every sequence that
+// it publishes.
 //
 // Thread safety: every method may be called from several threads at once.
 class Flusher {
@@ -39,43 +41,46 @@ class Flusher {
     kSynced,   // survives the machine
   };
 
-  // All outlive the flusher. `board`: where calls that wait for an epoch are noted; may be null.
+  // All arguments must outlive the flusher. `board` lists calls that wait for an epoch; may be
+  // null.
   Flusher(StripeStore& store, Registry& registry, const EngineOptions& options,
           WaitBoard* board = nullptr);
   ~Flusher() { Stop(); }
 
-  // Everything is loaded: starts the store's compaction, and the thread that runs epochs by the
-  // clock (snapshot) and watches leases.
+  // Called when everything is loaded: starts the store's compaction, and the thread that runs
+  // periodic epochs (under snapshot durability) and ends expired leases.
   void Start();
   void Stop();
-  // What that thread does every TickInterval(), for whoever has a clock of their own instead: ends
-  // leases that ran out, and runs the epoch that is due.
+  // One pass of that thread, which calls it every TickInterval(); also for callers that have their
+  // own clock. Ends leases that have run out, and runs the epoch that is due.
   absl::Duration TickInterval() const;
   void Tick();
 
-  // Waits until everything applied before the call has got as far as `reach`.
-  // kDeadlineExceeded: the disk did not answer for options.disk_wait. Else as failure(). Whoever
-  // finds no epoch running runs it in its own thread, and there no call to the disk is cut short.
+  // Waits until everything applied before the call has reached `reach`. kDeadlineExceeded: the disk
+  // did not finish within options.disk_wait. Otherwise errors as in failure(). If no epoch is
+  // running, the call runs one in its own thread, where calls to the disk have no deadline.
   absl::Status Flush(Reach reach);
-  // Writes what these stripes have, whatever else there is to write, and waits until it survives
-  // the machine: between two stripes of an epoch, where one runs. Those that were given away, or
-  // dropped, are left out. Errors as BetweenStripes.
+  // Writes these stripes ahead of all others, and waits until they survive the machine. If an epoch
+  // is running, writes between two of its stripes. Leaves out stripes that were given away or
+  // dropped. Errors as in BetweenStripes.
   absl::Status WriteNow(absl::Span<Stripe* const> stripes);
-  // Runs `write` while no epoch runs.
+  // Runs `write` while no epoch is running.
   absl::Status Exclusively(absl::FunctionRef<absl::Status()> write);
-  // Runs `write` while none runs or one stands between two stripes: it writes those that it has
-  // noted all the same, but for those that were given away meanwhile. Errors as Exclusively.
+  // Runs `write` while no epoch is running, or while one pauses between two stripes. That epoch
+  // still writes all stripes that it has noted, except those given away meanwhile. Errors as in
+  // Exclusively.
   absl::Status BetweenStripes(absl::FunctionRef<absl::Status()> write);
 
-  // OK, or the first failure to write (reason STOPPING, naming the directory and the next step).
-  // It stays: memory is ahead of the disk from then on, so nothing more may be acknowledged.
+  // OK, or the first failure to write (reason STOPPING, naming the directory and the next step). A
+  // failure is permanent: memory is ahead of the disk from then on, so no more updates may be
+  // acknowledged.
   absl::Status failure() const;
-  // Makes `status`, with which a write outside any epoch failed, the failure. Returns failure().
+  // Makes `status`, the error of a write outside an epoch, the failure. Returns failure().
   absl::Status Refuse(const absl::Status& status);
   int64_t epochs() const;
-  // How long epochs took that ended well.
+  // Durations of the successful epochs.
   Histogram::Reading epoch_seconds() const { return epoch_seconds_.Read(); }
-  // Since the last of them ended; nullopt: there was none yet.
+  // Time since the last successful epoch ended; nullopt: none has ended yet.
   std::optional<absl::Duration> SinceEpoch() const;
 
  private:
@@ -93,13 +98,13 @@ class Flusher {
   void RunOne();  // mutex_ held; releases it while it writes
   absl::Status RunEpoch(bool sync);
   Notes TakeNotes();
-  // `drain`: what completes the batch, with the stripe's lock held.
+  // `drain` completes the batch; it is called with the stripe's lock held.
   absl::Status WriteStripe(Stripe& stripe, absl::FunctionRef<void(StripeBatch&)> drain);
   absl::Status WriteInTurn(absl::FunctionRef<absl::Status()> write, bool between);
-  // The running epoch, between two stripes: also while the store is behind, so that they do not
-  // have to wait for it in their writes.
+  // Called by the running epoch between two stripes: lets other writers write. Also pauses while
+  // the store is behind, so that those writers need not wait for the store inside their writes.
   void LetOthersWrite();
-  // Flush without a note on the board.
+  // Flush without an entry on the board.
   absl::Status AwaitEpoch(Reach reach);
   void Fail(const absl::Status& status);  // mutex_ held
   void Loop();
@@ -111,12 +116,12 @@ class Flusher {
   const EngineOptions options_;
   WaitBoard* const board_;
 
-  mutable absl::Mutex mutex_;  // guards what follows
+  mutable absl::Mutex mutex_;  // guards the members below
   MonotonicCondVar changed_;
   bool running_ = false;
-  bool paused_ = false;               // the running epoch stands between two stripes
-  bool writing_ = false;              // somebody writes in that pause, or while no epoch runs
-  std::atomic<int> waiting_between_;  // for one; changes under mutex_
+  bool paused_ = false;               // the running epoch pauses between two stripes
+  bool writing_ = false;              // a write runs in that pause, or while no epoch runs
+  std::atomic<int> waiting_between_;  // writers waiting for such a pause; changes under mutex_
   int64_t begun_ = 0;                 // number of the last epoch that began
   int64_t written_ = 0;               // … that was written
   int64_t synced_ = 0;                // … that was synced
@@ -124,11 +129,11 @@ class Flusher {
   absl::Status failure_;
   std::optional<absl::Duration> epoch_ended_;  // on the monotonic clock
   bool stopping_ = false;
-  MonotonicCondVar stop_;  // wakes Loop only, which epochs need not do
+  MonotonicCondVar stop_;  // wakes only Loop; epochs do not signal it
   std::thread thread_;
 
   bool unsynced_ = false;      // belongs to the running epoch
-  absl::Duration next_epoch_;  // on the monotonic clock; belongs to whoever calls Tick
+  absl::Duration next_epoch_;  // on the monotonic clock; used only by the thread that calls Tick
   Histogram epoch_seconds_{EpochSecondsBounds()};
 };
 

@@ -5,16 +5,16 @@
 namespace cairn {
 namespace {
 
-// What rows and calls are left, however much the process takes: a call that brings many rows must
-// find room. In a small budget the rest has a quarter all the same.
+// Left for rows and calls, however much the process uses: a call that loads many rows must find
+// memory. In a small budget, the rest may still use a quarter.
 constexpr int64_t kKeptShare = 8;
 constexpr int64_t kKeptBytes = 40 << 20;
-// Of the budget, a second.
+// The charge falls by this share of the budget per second.
 constexpr int64_t kFallShare = 128;
-// So much it comes to soon, whatever the budget; but no more than a quarter of it.
+// The rest soon grows to this size, whatever the budget; but at most to a quarter of the budget.
 constexpr int64_t kUsualBytes = 48 << 20;
 constexpr int64_t kUsualShare = 4;
-// Rows leave a part of the budget to calls: of what those do not use the rest may have so much.
+// Rows leave this share of the budget to calls; the rest may use what calls do not.
 constexpr int64_t kCallsShare = 20;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What a process has resident and nobody is charged for: the program, scratch memory, what malloc
-// keeps.
+// Estimates the resident memory of a process that is not charged to the budget: the program,
+// scratch memory, and memory that malloc retains.
 #pragma once
 
 #include <cstdint>
@@ -8,29 +8,30 @@
 
 namespace cairn {
 
-// How much of it to charge to a memory budget, so that rows of tables make room for it. Thread
-// safety: none.
+// Computes how much of this memory to charge to a memory budget, so that rows of tables make room
+// for it. Thread safety: none.
 class ResidentRest {
  public:
-  // The least of which rows of tables keep a part worth having.
+  // In smaller budgets, too little is left for rows of tables.
   static constexpr int64_t kSmallestBudgetBytes = 128 << 20;
 
   explicit ResidentRest(int64_t limit_bytes) : limit_(limit_bytes) {}
 
   struct Seen {
     int64_t resident_bytes = 0;  // of the process
-    int64_t idle_bytes = 0;      // of that, memory that rows have left and others are to use
-    int64_t charged_bytes = 0;   // to the budget, without the rest
-    int64_t rows_bytes = 0;      // of that, rows that can leave
+    int64_t idle_bytes = 0;      // part of it: memory that rows no longer use, kept for new rows
+    int64_t charged_bytes = 0;   // charged to the budget, without the rest
+    int64_t rows_bytes = 0;      // part of it: rows that can be evicted
     absl::Duration at;           // on the monotonic clock
   };
-  // Rises at once, and falls slowly: what was needed a moment ago, as by a compaction, is soon
-  // needed again. Nothing while no more than half of the budget is resident. Of the rest no more
-  // than leaves rows and calls an eighth of the budget, and 40 MiB; but up to a quarter always.
+  // Returns the bytes to charge for the rest. Rises at once and falls slowly: memory that was
+  // needed a moment ago, for example by a compaction, is soon needed again. 0 while at most half of
+  // the budget is resident. Leaves at least an eighth of the budget and at least 40 MiB for rows
+  // and calls, but may always charge a quarter of the budget.
   int64_t Note(const Seen& seen);
 
-  // To be left free while rows come to memory by themselves, as at a start, of what the rest soon
-  // comes to and is not charged.
+  // The bytes to leave free while a server loads rows on its own account, for example at its start:
+  // what the rest soon grows to and is not charged yet.
   int64_t expected_bytes() const;
 
  private:
@@ -38,7 +39,7 @@ class ResidentRest {
 
   const int64_t limit_;
   int64_t held_ = 0;
-  int64_t charged_ = 0;  // of the rest
+  int64_t charged_ = 0;  // bytes charged for the rest
   absl::Duration noted_;
 };
 

@@ -18,24 +18,24 @@
 namespace cairn {
 namespace {
 
-// As in an epoch.
+// As in a snapshot.
 constexpr absl::Duration kSlicePause = absl::Microseconds(100);
-// Looked at, and deleted, under a stripe's lock at a time: about a millisecond.
+// Rows read, and rows deleted, at a time under a stripe's lock: about a millisecond.
 constexpr uint32_t kLooks = 8192;
 constexpr size_t kDeletions = 2048;
-// Beyond its limit a table falls to that less this part of it, so that its rows are not looked at
-// for every few of them.
+// A table above its limit shrinks to this share below the limit, so that its rows are not searched
+// again for every few new ones.
 constexpr int64_t kSlackShare = 16;
 
-// The rows of a stripe, whose writing() is held, one stretch after the other.
+// Visits the rows of a stripe in portions; the caller holds the stripe's writing().
 class RowWalk {
  public:
   RowWalk(const StripeStore& store, EmbeddingStripe& stripe)
       : store_(store), stripe_(stripe), end_(std::numeric_limits<uint32_t>::max()) {}
 
   using See = absl::FunctionRef<void(int64_t key, uint32_t last_update)>;
-  // Calls `see` for some rows that it was not called for yet; those that it is called for may be
-  // deleted before the next call. False: there are no more.
+  // Calls `see` for some rows that were not visited yet; these rows may be deleted before the next
+  // call. False: all rows have been visited.
   absl::StatusOr<bool> Next(See see) {
     if (end_ > 0) {
       NextInMemory(see);
@@ -45,7 +45,7 @@ class RowWalk {
   }
 
  private:
-  // From the last one down: a row that is deleted is replaced by one that was seen.
+  // From the last row down: a deleted row is replaced by a row that was visited already.
   void NextInMemory(See see) {
     absl::ReaderMutexLock lock(&stripe_.mutex());
     const RowTable& table = stripe_.table();
@@ -70,7 +70,7 @@ class RowWalk {
     RETURN_IF_ERROR(store_.ScanCold(stripe_.id(), next_key_, take));
     absl::ReaderMutexLock lock(&stripe_.mutex());
     for (const auto& [key, update] : cold_) {
-      // One in memory was seen there, and its record may be an older one.
+      // Rows in memory were visited there, and their records on disk may be older.
       if (stripe_.table().FindOne(key) == RowTable::kNone) see(key, update);
     }
     if (cold_.size() < kLooks || cold_.back().first == std::numeric_limits<int64_t>::max()) {
@@ -82,7 +82,7 @@ class RowWalk {
 
   const StripeStore& store_;
   EmbeddingStripe& stripe_;
-  uint32_t end_;  // rows in memory from here on were seen
+  uint32_t end_;  // rows in memory from this one on were visited
   int64_t next_key_ = std::numeric_limits<int64_t>::min();
   std::vector<std::pair<int64_t, uint32_t>> cold_;
 };
@@ -93,7 +93,7 @@ class Deletion {
   Deletion(StripeStore& store, Variable& variable, EmbeddingStripe& stripe)
       : store_(store), variable_(variable), stripe_(stripe) {}
 
-  // Those whose last update is `up_to` or came before it, `most` at most. Returns how many.
+  // Deletes rows whose last update is `up_to` or an earlier one, at most `most`. Returns how many.
   absl::StatusOr<int64_t> Run(uint32_t up_to, int64_t most) {
     RowWalk walk(store_, stripe_);
     int64_t deleted = 0;
@@ -171,7 +171,7 @@ void RowKeeper::Loop() {
     while (!stopping_ && !next.Expired()) stop_.WaitUntil(&mutex_, next);
     if (stopping_) return;
     const ScopedUnlock unlock(&mutex_);
-    RunOnce().IgnoreError();  // logged and kept
+    RunOnce().IgnoreError();  // logged and stored
   }
 }
 
@@ -186,7 +186,7 @@ std::vector<std::shared_ptr<Variable>> RowKeeper::Tables() const {
   return tables;
 }
 
-// Neither dropped nor replaced by one with another map.
+// False if the variable was dropped, or replaced by a version with another map.
 bool RowKeeper::IsCurrent(const Variable& variable) const {
   const std::shared_ptr<Job> job = registry_.Find(variable.job());
   if (job == nullptr) return false;
@@ -201,7 +201,7 @@ absl::Status RowKeeper::RunOnce() {
       EmbeddingStripe* const stripe = variable->table()->stripe(bucket);
       if (stripe == nullptr) continue;
       RETURN_IF_ERROR(flusher_.failure());
-      // Its turn also keeps stripes from going elsewhere.
+      // Holding the evictor also prevents stripes from moving to another server.
       const absl::Status status = CatchBadAlloc([&] {
         return evictor_.Exclusively([&]() -> absl::Status {
           return IsCurrent(*variable) ? Visit(*variable, *stripe) : absl::OkStatus();
@@ -213,7 +213,8 @@ absl::Status RowKeeper::RunOnce() {
   return absl::OkStatus();
 }
 
-// What is written out of turn is of no one moment with the rest.
+// Stripes written outside a snapshot do not belong to the same moment as the others, so under
+// durability off the directory must be marked as unfinished.
 absl::Status RowKeeper::Prepare() {
   if (prepared_ || options_.durability != Durability::kOff) return absl::OkStatus();
   RETURN_IF_ERROR(store_.SetUnfinished(true));
@@ -234,7 +235,7 @@ absl::Status RowKeeper::Expire(Variable& variable, EmbeddingStripe& stripe) {
   std::optional<uint32_t> up_to;
   {
     absl::MutexLock lock(&stripe.mutex());
-    up_to = stripe.NoteAges(now);
+    up_to = stripe.NoteAges(now, variable.table()->dirty());
   }
   if (!up_to.has_value()) return absl::OkStatus();
   RETURN_IF_ERROR(Prepare());
@@ -266,20 +267,20 @@ absl::Status RowKeeper::CrowdOut(Variable& variable, EmbeddingStripe& stripe) {
   }
   RowWalk walk(store_, stripe);
   for (bool more = true; more;) {
-    // One that was changed since is of age 0.
+    // A row that was changed since has age 0.
     const auto see = [&](int64_t, uint32_t update) {
       const uint32_t age = (updates - update) & RowTable::kLastUpdate;
       ages.push_back(age > RowTable::kLastUpdate / 2 ? 0 : age);
     };
     ASSIGN_OR_RETURN(more, walk.Next(see));
   }
-  // Cold rows that pulls have brought to memory since the walk passed it were not seen.
+  // Pulls may have loaded cold rows after the walk passed memory; these rows were not visited.
   if (ages.empty()) return absl::OkStatus();
   const auto oldest = ages.begin() + std::min(most, static_cast<int64_t>(ages.size())) - 1;
   std::nth_element(ages.begin(), oldest, ages.end(), std::greater<>());
   const uint32_t up_to = (updates - *oldest) & RowTable::kLastUpdate;
   Deletion deletion(store_, variable, stripe);
-  // Many rows may have the same last update: those before it go first.
+  // Many rows may have the same last update: delete the older rows first.
   ASSIGN_OR_RETURN(int64_t deleted, deletion.Run((up_to - 1) & RowTable::kLastUpdate, most));
   ASSIGN_OR_RETURN(const int64_t rest, deletion.Run(up_to, most - deleted));
   deleted += rest;

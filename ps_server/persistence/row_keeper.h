@@ -1,4 +1,4 @@
-// Deletes rows that their tables are not to keep (ROW_RULES.md).
+// Deletes rows that their tables' rules no longer keep (ROW_RULES.md).
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@
 
 namespace cairn {
 
-// Rows go some thousands at a time, each time in one batch with everything else that their stripe
-// changed: it is what it was, or what it is now, after a crash at any point.
+// Deletes some thousand rows at a time, in one batch with everything else that their stripe
+// changed: after a crash at any point the stripe on disk is in its earlier or its current state.
 // Thread safety: every method may be called from several threads at once.
 class RowKeeper {
  public:
-  // All outlive the keeper.
+  // All arguments must outlive this object.
   RowKeeper(StripeStore& store, Registry& registry, MemoryBudget& budget, Flusher& flusher,
             Evictor& evictor, const EngineOptions& options)
       : store_(store),
@@ -35,18 +35,18 @@ class RowKeeper {
         options_(options) {}
   ~RowKeeper() { Stop(); }
 
-  // Looks at every table each options.row_rules_interval.
+  // Checks every table once per options.row_rules_interval.
   void Start();
   void Stop();
-  // Looks at every table, once. Errors as Flusher::Refuse.
+  // Checks every table once. Errors as in Flusher::Refuse.
   absl::Status RunOnce();
 
  private:
   void Loop();
-  // Before the first row is deleted.
+  // Called before the first row is deleted.
   absl::Status Prepare();
   absl::Status Visit(Variable& variable, EmbeddingStripe& stripe);
-  // What a table has beyond its rules, in one stripe; its writing() held.
+  // Deletes the rows of one stripe that exceed the table's rules; the caller holds writing().
   absl::Status Expire(Variable& variable, EmbeddingStripe& stripe);
   absl::Status CrowdOut(Variable& variable, EmbeddingStripe& stripe);
   bool IsCurrent(const Variable& variable) const;
@@ -58,8 +58,8 @@ class RowKeeper {
   Flusher& flusher_;
   Evictor& evictor_;
   const EngineOptions& options_;
-  bool prepared_ = false;  // belongs to whoever has the evictor's turn
-  absl::Mutex mutex_;      // guards what follows
+  bool prepared_ = false;  // used only inside Evictor::Exclusively
+  absl::Mutex mutex_;      // guards the members below
   bool stopping_ = false;
   MonotonicCondVar stop_;
   std::thread thread_;

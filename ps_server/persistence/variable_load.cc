@@ -20,7 +20,7 @@ namespace cairn {
 namespace {
 
 // What one thread loads at a time: an eighth of a table, or 16 MiB of a dense shard's values. Small
-// enough that the cores end together, large enough that opening an iterator does not count.
+// enough that all cores finish together, large enough that the cost of an iterator does not matter.
 constexpr uint32_t kUnitsPerTable = 8;
 constexpr uint32_t kDenseStripesPerUnit = 64;
 constexpr unsigned kMaxThreads = 8;
@@ -49,7 +49,7 @@ class Loader final : public StripeVisitor {
     } else {
       stripe = dense_ = variable_.dense(static_cast<int32_t>(id.shard))->stripe(id.stripe);
     }
-    // One that is on its way here, or was.
+    // The stripe is moving here, or was here before.
     foreign_ = stripe == nullptr;
     if (stripe != nullptr) stripe->LoadWatermarks(watermarks);
     return absl::OkStatus();
@@ -94,10 +94,11 @@ class Loader final : public StripeVisitor {
     return absl::OkStatus();
   }
 
-  // Where the load was cut short, so that the store can be called: to go on with after Settle.
+  // The stripe at which the load was interrupted, so that the store can be called; after Settle,
+  // the load continues there.
   std::optional<uint32_t> TakeResumption() { return std::exchange(resume_at_, std::nullopt); }
 
-  // Outside the load: makes cold what there is no room for, and brings over what was cold.
+  // Called outside the load: makes rows cold that do not fit, and copies cold rows from `store`.
   absl::Status Settle() {
     ASSIGN_OR_RETURN(const Finished finished, FinishTable());
     if (finished == Finished::kSettled) return absl::OkStatus();
@@ -111,7 +112,7 @@ class Loader final : public StripeVisitor {
       RETURN_IF_ERROR(EvictRows(*unit_.target, stripe, EmbeddingStripe::Leave::kAny,
                                 static_cast<uint32_t>(gone))
                           .status());
-      // Another thread may have taken the room meanwhile: a stripe's worth at most.
+      // Another thread may have taken the memory meanwhile: at most one stripe's worth.
       budget_.Force(stripe.row_count() * row_charge);
     }
     variable_.Charge(stripe.row_count() * row_charge);
@@ -123,17 +124,17 @@ class Loader final : public StripeVisitor {
  private:
   enum class Finished { kSettled, kUnsettled };
 
-  // The rows of the embedding stripe that was loaded last.
+  // Completes the last loaded embedding stripe.
   absl::StatusOr<Finished> FinishTable() {
     if (embedding_ == nullptr) return Finished::kSettled;
-    // Settle comes here a second time for a stripe that this function left unsettled.
+    // Settle calls this function again for a stripe that it left unsettled.
     if (!std::exchange(indexed_, true)) RETURN_IF_ERROR(embedding_->FinishLoad());
     const bool restored = unit_.target != unit_.store;
     if (cold_ > 0 && restored) return Finished::kUnsettled;
     if (cold_ > 0) embedding_->LoadColdCount(std::exchange(cold_, 0));
     HostedTable& table = *variable_.table();
     const int64_t charge = embedding_->row_count() * table.layout().row_charge();
-    // Below the mark from which the evictor works there is room for what else a start takes.
+    // The budget above load_bytes() is for everything else that a start needs.
     if (!budget_.TryAcquireBelow(charge, budget_.load_bytes())) return Finished::kUnsettled;
     variable_.Charge(charge);
     table.CountRows(embedding_->row_count(), embedding_->cold_rows());
@@ -149,7 +150,8 @@ class Loader final : public StripeVisitor {
     variable_.table()->CountWaiting(bytes);
   }
 
-  // From the store that the job is restored from, but for those that it has otherwise, newer.
+  // Copies cold rows from the store that the job is restored from, except rows that have a newer
+  // copy in memory.
   absl::Status CopyCold(EmbeddingStripe& stripe) {
     constexpr size_t kBatchBytes = 1 << 20;
     const StripeId stored{.variable = unit_.stored_id, .stripe = stripe.id().stripe};
@@ -179,8 +181,8 @@ class Loader final : public StripeVisitor {
   Variable& variable_;
   const uint32_t first_;
   EmbeddingStripe* embedding_ = nullptr;
-  bool indexed_ = false;  // FinishLoad of `embedding_` was called
-  int64_t cold_ = 0;      // rows of `embedding_`
+  bool indexed_ = false;  // FinishLoad was called for `embedding_`
+  int64_t cold_ = 0;      // cold rows of `embedding_`
   std::optional<uint32_t> resume_at_;
   DenseStripe* dense_ = nullptr;
   bool foreign_ = false;

@@ -1,4 +1,4 @@
-// Reads what a store has of variables.
+// Loads stored variables.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,12 @@
 
 namespace cairn {
 
-// Stripes of one shard, as `store` has them under the id `stored_id`. A variable of a job that is
-// restored has another id there than here.
+// Stripes of one shard, which `store` has under the id `stored_id`. A variable of a restored job
+// has another id in `store` than on this server.
 struct StripeRange {
   const StripeStore* store = nullptr;
-  StripeStore* target = nullptr;  // of this server: `store`, or where the job is restored to
+  StripeStore* target = nullptr;  // this server's store: `store`, or the one that the job is
+                                  // restored to
   uint32_t stored_id = 0;
   Variable* variable = nullptr;
   uint32_t shard = 0;
@@ -24,13 +25,15 @@ struct StripeRange {
   uint32_t end = 0;
 };
 
-// Fills the stripes in `ranges`, all of them of this server, on all cores; those never written get
-// their initial values. Rows that the budget has no room for are cold then, as are those that were
-// it in `store`: `target` has them all. Not while others use them. Errors as LoadVariables.
+// Fills the stripes in `ranges`, all on this server, using all cores; stripes that were never
+// written get their initial values. Rows that do not fit into the budget become cold, and rows that
+// are cold in `store` stay cold; `target` then has all of them. No other thread may use the
+// stripes. Errors as in LoadVariables.
 absl::Status LoadStripeRanges(MemoryBudget& budget, absl::Span<const StripeRange> ranges);
 
-// Fills `variables` from what `store` has of them, on all cores; stripes never written get their
-// initial values. Not while others use them. kDataLoss names the variable and the stripe.
+// Fills `variables` from their records in `store`, using all cores; stripes that were never written
+// get their initial values. No other thread may use the variables. kDataLoss names the variable and
+// the stripe.
 absl::Status LoadVariables(StripeStore& store, MemoryBudget& budget,
                            absl::Span<const std::shared_ptr<Variable>> variables);
 

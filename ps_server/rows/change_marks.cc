@@ -27,7 +27,7 @@ CopyMarks::CopyMarks() : first_(FirstMark()) {}
 
 int64_t CopyMarks::Begin() {
   if (first_ == 0) return 0;
-  // Changes that were not noted until then were made before any copy's first look.
+  // Changes that were not recorded until now were made before any copy's first read.
   int64_t none = 0;
   now_.compare_exchange_strong(none, first_);
   const int64_t mark = now_.fetch_add(1);
@@ -58,7 +58,7 @@ void ChangedRows::Note(int64_t now, int64_t row) {
 void ChangedRows::Note(int64_t now, absl::Span<const int64_t> rows, int64_t first) {
   if (now == 0 || rows.empty()) return;
   MakeBlocks();
-  int64_t noted = first;  // rows below it are
+  int64_t noted = first;  // rows below are recorded
   for (const int64_t row : rows) {
     if (row < noted) continue;
     const size_t block = block_of(row - first);

@@ -1,10 +1,11 @@
-// Which rows of a dense shard have changed since a copy of it was made, at no cost to shards that
-// nobody asks that of.
+// Tracks which rows of a dense shard have changed since a copy of the shard was made. Costs nothing
+// for shards that no reader asks about.
 //
-// A shard counts the copies that are begun of it; the count is a copy's mark. A change carries the
-// count at its time, taken while the stripe's lock is held. A copy begins with its mark, and looks
-// at each stripe under the stripe's lock later: what changes in a stripe after that look counts one
-// copy more, so its number is above the mark, and whoever has that copy is to be told of it.
+// A shard counts the copies that have begun; a copy's mark is that count. Each change is stamped
+// with the count at its time, taken while the stripe's lock is held. A copy begins with its mark
+// and reads each stripe later, under the stripe's lock. A change after that read is stamped with at
+// least one copy more, so its stamp is above the mark, and the reader with that mark learns of the
+// change.
 #pragma once
 
 #include <atomic>
@@ -23,19 +24,20 @@ struct RowRun {
   bool operator==(const RowRun&) const = default;
 };
 
-// A shard's count. No two shards of a process have a mark in common, so that one of a shard that
-// left and came back, or was dropped and made anew, is not taken for a mark of what is here now.
+// The copy counter of one shard. No two shards of a process share a mark, so a mark from a shard
+// that moved away and back, or was dropped and created again, is never mistaken for a mark of the
+// current shard.
 // Thread safety: every method may be called from several threads at once.
 class CopyMarks {
  public:
   CopyMarks();
 
-  // A change's number. 0: no copy was ever begun, and it need not be noted.
+  // The stamp of a change. 0: no copy has ever begun, and the change need not be recorded.
   int64_t now() const { return now_.load(std::memory_order_relaxed); }
-  // The mark of a copy that begins, above 0. 0: there are none left, after 2^40 copies of a shard
+  // Begins a copy and returns its mark, above 0. 0: no marks are left, after 2^40 copies of a shard
   // or 2^22 shards of a process.
   int64_t Begin();
-  // Whether it is one that Begin has returned.
+  // Whether Begin has returned `mark`.
   bool Knows(int64_t mark) const;
 
  private:
@@ -45,21 +47,21 @@ class CopyMarks {
   std::atomic<int64_t> now_{0};
 };
 
-// When the rows of a stripe have changed, by blocks of about 4 KiB of values; 2 bytes a KiB of
-// memory, once a copy has been begun.
+// When the rows of a stripe last changed, by blocks of about 4 KiB of values. Uses 2 bytes for each
+// KiB of values once a copy has begun.
 // Thread safety: hold the stripe's lock (shared for the const methods).
 class ChangedRows {
  public:
   ChangedRows(int64_t rows, size_t row_bytes);
 
-  // `now`: CopyMarks::now(). Rows are counted from the stripe's first.
+  // `now`: CopyMarks::now(). Rows are numbered from the stripe's first row.
   void NoteAll(int64_t now);
   void Note(int64_t now, int64_t row);
-  // Of `rows`, ascending, with `first` as the stripe's first row.
+  // Records changes of `rows`, ascending global row numbers; `first` is the stripe's first row.
   void Note(int64_t now, absl::Span<const int64_t> rows, int64_t first);
 
-  // Appends the rows with changes above `mark`, ascending, with `first` as the stripe's first row;
-  // joins them to the last of `runs` where they follow on it.
+  // Appends the rows that changed after `mark`, ascending, as global row numbers; `first` is the
+  // stripe's first row. Extends the last of `runs` if the first appended rows follow it directly.
   void AppendSince(int64_t mark, int64_t first, std::vector<RowRun>* runs) const;
 
  private:
@@ -68,12 +70,13 @@ class ChangedRows {
 
   const int64_t rows_;
   const int block_shift_;
-  int64_t last_ = 0;             // the newest of all below
-  int64_t all_ = 0;              // of every row
-  std::vector<int64_t> blocks_;  // empty: none but `all_`
+  int64_t last_ = 0;             // newest of all stamps below
+  int64_t all_ = 0;              // stamp of every row
+  std::vector<int64_t> blocks_;  // stamps by block; empty: only `all_` applies
 };
 
-// Halves the runs until there are `most` (> 0) at most, by taking in the rows between neighbours.
+// Halves the number of runs until at most `most` (> 0) remain, by including the rows between
+// neighbours.
 void JoinRuns(size_t most, std::vector<RowRun>* runs);
 
 }  // namespace cairn

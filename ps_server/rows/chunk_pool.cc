@@ -11,12 +11,13 @@ namespace cairn {
 namespace {
 
 constexpr size_t kHugePage = 2 << 20;
-// Blocks up to this many bytes together are of small pages: with more, the last huge page, which is
-// half unused on average, is at most a few per cent of the table.
+// Tables up to this size use small pages. Above it, the last huge page, half unused on average, is
+// at most a few per cent of the table.
 constexpr size_t kSmallBytes = 16 << 20;
 constexpr size_t kSmallBlock = 256 << 10;
 constexpr size_t kLargestBlock = 32 << 20;
-// A block is the least that goes back to the system, and the most that is mapped beyond need.
+// A table's blocks grow with the table, to 1/kBlockShare of its size: a block is the smallest unit
+// that returns to the system, and the most that is mapped beyond need.
 constexpr size_t kBlockShare = 64;
 
 size_t RoundUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
@@ -27,8 +28,8 @@ void ChunkPool::Unmap::operator()(std::byte* memory) const { munmap(memory, byte
 
 ChunkPool::ChunkPool(size_t chunk_bytes) : chunk_bytes_(chunk_bytes) {}
 
-// The system is asked without the lock: it can be busy with a page for another thread, and others
-// take what there is in the meantime.
+// Calls the system without the lock: the call can be slow while the kernel clears pages, and
+// meanwhile other threads can take chunks that are ready.
 std::byte* ChunkPool::Take() {
   size_t bytes = 0;
   bool huge_pages = false;
@@ -74,12 +75,14 @@ std::byte* ChunkPool::TakeOfNewBlock(size_t bytes, bool huge_pages) {
   std::byte* const begin = block.memory.get();
   block.in_use = 1;
   absl::MutexLock lock(&mutex_);
-  // Room for every chunk there is, so that none is lost below, and GiveBack throws nothing.
+  // Reserves an entry for every chunk that exists, so that no chunk is lost below and GiveBack
+  // cannot throw.
   const size_t chunks = (block_bytes_ + bytes) / chunk_bytes_;
   if (free_.capacity() < chunks) free_.reserve(std::max(chunks, 2 * free_.capacity()));
   blocks_.emplace(begin, std::move(block));
   block_bytes_ += bytes;
-  // Another thread may have added a block, too: what is left of it stays in use.
+  // Another thread may have added a block at the same time; the rest of its block becomes free
+  // chunks.
   for (; left_ >= chunk_bytes_; left_ -= chunk_bytes_, next_ += chunk_bytes_) {
     ++BlockOf(next_)->second.idle;
     free_.push_back(next_);
@@ -107,13 +110,13 @@ std::optional<ChunkPool::Vacated> ChunkPool::BeginVacating() {
   absl::MutexLock lock(&mutex_);
   const Block* emptiest = nullptr;
   for (const auto& [begin, block] : blocks_) {
-    // The newest block has chunks that were never used.
+    // The newest block still has chunks that were never used.
     if (left_ >= chunk_bytes_ && next_ > begin && next_ < begin + block.bytes()) continue;
     if (emptiest == nullptr || block.in_use * emptiest->bytes() < emptiest->in_use * block.bytes())
       emptiest = &block;
   }
   if (emptiest == nullptr || free_.size() - emptiest->idle < emptiest->in_use) return std::nullopt;
-  vacated_free_.reserve(emptiest->bytes() / chunk_bytes_);  // as free_
+  vacated_free_.reserve(emptiest->bytes() / chunk_bytes_);  // as with free_
   vacated_ = Vacated{.begin = emptiest->memory.get(), .bytes = emptiest->bytes()};
   const auto theirs = std::stable_partition(
       free_.begin(), free_.end(), [&](std::byte* chunk) { return !vacated_->contains(chunk); });
@@ -123,7 +126,7 @@ std::optional<ChunkPool::Vacated> ChunkPool::BeginVacating() {
 }
 
 size_t ChunkPool::EndVacating() {
-  Blocks::node_type gone;  // unmapped without the lock
+  Blocks::node_type gone;  // unmapped after the lock is released
   absl::MutexLock lock(&mutex_);
   const auto at = blocks_.find(vacated_->begin);
   const size_t bytes = at->second.in_use > 0 ? 0 : vacated_->bytes;
@@ -138,7 +141,7 @@ size_t ChunkPool::EndVacating() {
   return bytes;
 }
 
-// Mapped with a huge page to spare, of which what lies before and behind the alignment goes back.
+// Maps one huge page more than needed, and unmaps the parts before and after the aligned range.
 ChunkPool::Block ChunkPool::MapBlock(size_t bytes, bool huge_pages) {
   const size_t spare = huge_pages ? kHugePage : 0;
   void* const mapped = mmap(nullptr, bytes + spare, PROT_READ | PROT_WRITE,
@@ -150,7 +153,7 @@ ChunkPool::Block ChunkPool::MapBlock(size_t bytes, bool huge_pages) {
     before = (kHugePage - reinterpret_cast<uintptr_t>(first) % kHugePage) % kHugePage;
     if (before > 0) munmap(first, before);
     munmap(first + before + bytes, kHugePage - before);
-    madvise(first + before, bytes, MADV_HUGEPAGE);  // a hint; small pages do as well
+    madvise(first + before, bytes, MADV_HUGEPAGE);  // only a hint; small pages work too
   }
   return Block{.memory = {first + before, Unmap{bytes}}};
 }

@@ -10,11 +10,11 @@ namespace cairn {
 namespace {
 
 constexpr size_t kAlignment = 64;
-// Elements converted or gathered at a time: small enough for the first-level cache with three
-// slots and a gradient beside the value.
+// Elements converted or gathered at a time: the value, three slots and a gradient fit into the
+// first-level cache.
 constexpr int64_t kChunkElements = 1024;
-// Rows at least this wide are updated in place; narrower ones are gathered first, since a kernel
-// call a row would cost more than the update.
+// Rows at least this wide are updated in place. Narrower rows are gathered first, because one
+// kernel call for each row would cost more than the update.
 constexpr int64_t kInPlaceWidth = 32;
 
 size_t RoundUp(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
@@ -43,7 +43,7 @@ const std::byte* DenseStripe::Row(size_t part, int64_t row) const {
 }
 
 void DenseStripe::Write(size_t part, int64_t row, int64_t count, const std::byte* from) {
-  // Not memcpy: values without bytes may come as a null pointer.
+  // Not memcpy: `from` may be null if the values have no bytes.
   std::copy_n(from, static_cast<size_t>(count) * layout_.part_row_bytes(part),
               MutableRow(part, row));
 }

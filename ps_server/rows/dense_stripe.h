@@ -42,23 +42,25 @@ class DenseStripe final : public Stripe {
 
   int64_t rows() const { return rows_; }
   size_t memory_bytes() const { return part_offset(layout_.slot_count + 1); }
-  // Rows from `row` on, counted from the stripe's first.
+  // Row `row` and the rows after it, numbered from the stripe's first row.
   const std::byte* Row(size_t part, int64_t row) const;
   void Write(size_t part, int64_t row, int64_t count, const std::byte* from);
-  // Whoever changes values notes it there.
+  // A caller that changes values must record the change here.
   ChangedRows& changed() { return changed_; }
   const ChangedRows& changed() const { return changed_; }
 
-  // One update of rows [row, row + count); `gradient` has the variable's dtype, any alignment.
+  // Applies one update to rows [row, row + count); `gradient` has the variable's dtype, any
+  // alignment.
   void Apply(const Optimizer& optimizer, const UpdateStep& step, int64_t row, int64_t count,
              const std::byte* gradient);
-  // One update of each of `rows` (strictly increasing); `gradients` row by row.
+  // Applies one update to each of `rows` (strictly increasing); `gradients` has their gradients in
+  // the same order.
   void ApplyRows(const Optimizer& optimizer, const UpdateStep& step, absl::Span<const int64_t> rows,
                  int64_t first_row, const std::byte* gradients);
-  // The update of rows [row, row + count) with a zero gradient.
+  // Applies the update with a zero gradient to rows [row, row + count).
   void ApplyZero(const Optimizer& optimizer, const UpdateStep& step, int64_t row, int64_t count);
 
-  // What LoadImage takes.
+  // Appends the image that LoadImage reads.
   void AppendImage(std::string* image) const;
   // kDataLoss: not an image of this layout.
   absl::Status LoadImage(absl::string_view image);

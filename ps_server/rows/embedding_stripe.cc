@@ -12,18 +12,19 @@
 namespace cairn {
 namespace {
 
-// Rows updated at a time: their gradients stay in the first-level cache.
+// Rows updated at a time: their gradients fit into the first-level cache.
 constexpr size_t kApplyRows = 128;
-// Rows loaded before they are indexed together; bounds the memory of rows that come again.
+// Bytes of rows that are loaded before they are indexed; bounds the memory of rows with repeated
+// keys.
 constexpr size_t kIndexedBytes = 32 << 20;
-// Beyond this many the dirty rows of a stripe are found by its bits.
+// Above this count, the dirty rows of a stripe are found by its bits.
 constexpr size_t kFewDirtyRows = 256;
-// Each sweep leaves what was pushed during it, a fraction as long as copying is faster than
-// pushing. Where it is not, the last rest is put in one go.
+// Each sweep leaves only the rows pushed during it: fewer each time, if copying is faster than
+// pushing. Otherwise, the rest after the last sweep is put in one go.
 constexpr int kMaxSweeps = 8;
 
 void CopyFloats(const float* from, size_t count, float* to) {
-  // Widths of common tables get copies the compiler unrolls.
+  // For the widths of common tables the compiler unrolls the copies.
   switch (count) {
     case 8: std::memcpy(to, from, 8 * sizeof(float)); return;
     case 16: std::memcpy(to, from, 16 * sizeof(float)); return;
@@ -33,8 +34,8 @@ void CopyFloats(const float* from, size_t count, float* to) {
   }
 }
 
-// What decides how the rows of a push are rounded: its name, so that it is the same in a replay. A
-// push without one is not replayed.
+// The seed for the rounding of a push's rows. Derived from the push's worker and sequence, so that
+// a replay rounds in the same way; a push without a worker is never replayed.
 uint64_t DrawsOf(const Origin& origin, uint32_t updates, uint64_t table_hash) {
   const bool named = origin.worker != Origin().worker;
   const auto worker = static_cast<uint64_t>(static_cast<int64_t>(origin.worker));
@@ -53,7 +54,7 @@ EmbeddingStripe::EmbeddingStripe(const StripeId& id, const TableLayout& layout, 
 uint32_t EmbeddingStripe::FoundOrMade(uint32_t found, int64_t key, int64_t& made) {
   if (found != RowTable::kNone) return found;
   thread_local std::vector<float> expanded;
-  // Before the row is there: it must not be left without its numbers.
+  // Allocate before the row exists: it must never be left without its numbers.
   if (!layout_.row.plain()) expanded.resize(layout_.row.floats());
   ReserveDirty(table_.size());
   const auto [row, is_new] = table_.FindOrInsert(key);
@@ -79,7 +80,8 @@ bool EmbeddingStripe::Take(int64_t key, uint32_t& row, int64_t& made) {
   row = FoundOrMade(row, key, made);
   const bool taken = table_.last_update(row) == updates_;
   table_.set_last_update(row, updates_);
-  // Of a row that has just come to memory this is the use that brought it.
+  // For a row that was just loaded from disk, this use is the reason for the load, and does not
+  // count again.
   if (!taken && made == made_before && !spare(row)) table_.Touch(row);
   MarkDirty(row);
   return taken;
@@ -213,7 +215,7 @@ void EmbeddingStripe::SetRow(size_t part, int64_t key, uint32_t row, const float
 }
 
 void EmbeddingStripe::AppendRows(std::optional<uint32_t> since, std::string* bytes) const {
-  // Counted anew since: every row may have changed.
+  // The numbering has started over since: every row may have changed.
   if (since.has_value() && *since > updates_) since.reset();
   char key_bytes[sizeof(uint64_t)];
   for (uint32_t row = 0; row < table_.size(); ++row) {
@@ -266,7 +268,7 @@ void EmbeddingStripe::MarkEveryRow() {
   dirty_bits_.resize((rows + 63) / 64);
   std::fill(dirty_bits_.begin(), dirty_bits_.end(), ~uint64_t{0});
   if (rows % 64 != 0) dirty_bits_.back() = (uint64_t{1} << rows % 64) - 1;
-  // Those that the disk has as cold ones stay so.
+  // Rows that the disk has as cold rows stay cold.
   for (size_t word = 0; word < std::min(spare_bits_.size(), dirty_bits_.size()); ++word) {
     dirty_bits_[word] &= ~spare_bits_[word];
   }
@@ -299,7 +301,7 @@ bool EmbeddingStripe::DrainAhead(StripeBatch& batch, size_t bytes) {
   sweeping_ = true;
   const size_t max_rows = std::max<size_t>(1, bytes / table_.stored_bytes());
   if (dirty_count_ <= max_rows || sweeps_ == kMaxSweeps) return false;
-  many_dirty_ = true;  // the bits tell from here on
+  many_dirty_ = true;  // from now on only the bits are valid
   sweep_word_ = PutDirty(batch, sweep_word_, max_rows);
   if (sweep_word_ < dirty_bits_.size()) return true;
   sweep_word_ = 0;

@@ -1,4 +1,4 @@
-// How rows of a stripe leave memory and come back (COLD_ROWS.md), or end (ROW_RULES.md).
+// How rows of a stripe are evicted and loaded again (COLD_ROWS.md), and deleted (ROW_RULES.md).
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -9,7 +9,7 @@
 namespace cairn {
 namespace {
 
-// Departures that are noted: so many at least, or as many as there are rows in memory.
+// Limit on listed departures: this many, or as many as there are rows in memory if those are more.
 constexpr size_t kNotedDepartures = 4096;
 
 void SetBit(std::vector<uint64_t>& bits, uint32_t row, bool value) {
@@ -37,7 +37,7 @@ uint32_t EmbeddingStripe::Promote(int64_t key, const char* stored) {
 void EmbeddingStripe::Spill(StripeBatch& batch, uint32_t row) {
   if (!sweeping_ && batch.wants_every_row()) MarkEveryRow();
   sweeping_ = true;
-  many_dirty_ = true;  // the bits tell from here on
+  many_dirty_ = true;  // from now on only the bits are valid
   batch.PutCold(table_.key(row), Stored(row));
   batch.PutGone(table_.key(row));
   if (Bit(dirty_bits_, row)) {
@@ -60,7 +60,8 @@ bool EmbeddingStripe::PassedOver(uint32_t row) {
 
 bool EmbeddingStripe::Choose(StripeBatch& batch, size_t bytes, Leave which, uint32_t max_rows,
                              Leaving& leaving) {
-  // Looking at a row costs a cache miss: not so many at a time that a push waits for long.
+  // Looking at a row costs a cache miss: limit the number per call, so that pushes do not wait
+  // long.
   constexpr uint32_t kLooks = 8192;
   size_t left = std::max<size_t>(1, bytes / table_.stored_bytes());
   const uint32_t rows = table_.size();
@@ -81,7 +82,7 @@ bool EmbeddingStripe::Choose(StripeBatch& batch, size_t bytes, Leave which, uint
 
 uint32_t EmbeddingStripe::DropChosen(Leave which, const Leaving& leaving) {
   std::vector<uint32_t> rows = leaving.rows;
-  std::sort(rows.begin(), rows.end());  // the hand may have come round
+  std::sort(rows.begin(), rows.end());  // the search may have wrapped around
   const std::shared_ptr<DepartedRows> noted = noted_.lock();
   uint32_t dropped = 0;
   for (size_t i = rows.size(); i-- > 0;) {
@@ -107,7 +108,7 @@ void EmbeddingStripe::NoteDeparture(uint32_t row, DepartedRows& noted) const {
   std::vector<int64_t>().swap(noted.keys);
 }
 
-// Rows after it have been looked at: the last one, which takes its number, stays.
+// Rows after `row` have been handled: the last row, which takes this number, is not dropped.
 void EmbeddingStripe::DropRow(uint32_t row) {
   RemoveRow(row);
   --spare_count_;
@@ -127,11 +128,13 @@ void EmbeddingStripe::RemoveRow(uint32_t row) {
   } else if (row < rounds_.size()) {
     rounds_[row] = 0;
   }
-  many_dirty_ = true;  // the numbers of those that were few are others now
+  many_dirty_ = true;  // the row numbers in dirty_rows_ are out of date now
 }
 
-std::optional<uint32_t> EmbeddingStripe::NoteAges(int64_t now) {
-  ages_->Note(updates_, now);
+std::optional<uint32_t> EmbeddingStripe::NoteAges(int64_t now, DirtyList& dirty) {
+  // Otherwise, if no push comes any more, the record stays only in memory, and after every restart
+  // the rows would live for another lifetime.
+  if (ages_->Note(updates_, now)) Touch(Origin{}, dirty);
   return ages_->ExpiredUpTo(now);
 }
 
@@ -148,7 +151,7 @@ void EmbeddingStripe::Delete(StripeBatch& batch, int64_t key, uint32_t up_to, De
     --cold_rows_;
     ++deleted.cold;
   }
-  // A row in memory may have an older record there.
+  // The disk may have an older record even of a row in memory.
   batch.DropCold(key);
   deleting_.insert(key);
   departures_.fetch_add(1, std::memory_order_release);

@@ -50,7 +50,7 @@ SortedRows SumRepeats(absl::Span<const int64_t> ids, const std::byte* gradients,
     size_t end = i + 1;
     while (end < ids.size() && ids[scratch.order[end]] == id) ++end;
     if (end == i + 1) {
-      // Not memcpy: rows without bytes come without memory.
+      // Not memcpy: `gradients` may be null if rows have no bytes.
       std::copy_n(gradients + scratch.order[i] * row_bytes, row_bytes, out);
     } else {
       sums.assign(width, 0);
@@ -149,7 +149,7 @@ void HostedDense::PushStripe(const Optimizer& optimizer, const UpdateStep& step,
   }
   stripe.changed().NoteAll(marks_.now());
   const size_t row_bytes = layout_.part_row_bytes(0);
-  int64_t next = 0;  // first row of the stripe not visited yet
+  int64_t next = 0;  // first row of the stripe that is not updated yet
   for (size_t i = 0; i < rows.ids.size();) {
     size_t end = i + 1;
     while (end < rows.ids.size() && rows.ids[end] == rows.ids[end - 1] + 1) ++end;

@@ -14,13 +14,13 @@
 
 namespace cairn {
 
-// Rows named by a request in increasing order, without repeats, with their gradients.
+// The rows that a request names, in increasing order, without repeats, with their gradients.
 struct SortedRows {
   absl::Span<const int64_t> ids;         // global row numbers
-  const std::byte* gradients = nullptr;  // of the variable's dtype, row by row
+  const std::byte* gradients = nullptr;  // in the variable's dtype, in the order of `ids`
 };
 
-// Memory of SortedRows and of orders; kept by a thread from one request to the next.
+// Working memory for SortRows and for orders; a thread keeps it from one request to the next.
 struct RowScratch {
   std::vector<uint32_t> order;
   std::vector<int64_t> ids;
@@ -29,8 +29,9 @@ struct RowScratch {
   std::vector<std::byte> gradients;
 };
 
-// `ids` in increasing order with repeats summed in order of appearance. Views the arguments where
-// they are in order already, else `scratch`.
+// Returns `ids` in increasing order; the gradients of repeated ids are summed in order of
+// appearance. The result refers to the arguments if they are strictly increasing already, else to
+// `scratch`.
 SortedRows SortRows(absl::Span<const int64_t> ids, const std::byte* gradients,
                     const DenseLayout& layout, RowScratch& scratch);
 
@@ -47,17 +48,18 @@ class HostedDense final : public HostedShard {
   int64_t memory_bytes() const override { return memory_bytes_; }
   std::vector<int64_t> uses() const override;
   const DenseLayout& layout() const { return layout_; }
-  // Number `stripe`; nullptr where there is none.
+  // Stripe number `stripe`; nullptr if the shard has no such stripe.
   DenseStripe* stripe(uint32_t stripe);
-  // Stripe::GiveAway, of all.
+  // Calls Stripe::GiveAway for every stripe.
   void GiveAway();
   // First global row of a stripe.
   int64_t stripe_first_row(uint32_t stripe) const { return first_row_ + stripe * rows_per_stripe_; }
 
-  // One update of every row. Each returns true where any stripe took it (else all had it).
+  // Applies one update to every row. PushWhole and PushRows return true if any stripe applied the
+  // update, and false if every stripe had applied it before.
   bool PushWhole(const Optimizer& optimizer, const UpdateStep& step, const Origin& origin,
                  const std::byte* gradient);
-  // One update of `rows`; `others_too`: all other rows get a zero gradient.
+  // Applies one update to `rows`. `others_too`: all other rows get a zero gradient.
   bool PushRows(const Optimizer& optimizer, const UpdateStep& step, const Origin& origin,
                 const SortedRows& rows, bool others_too);
 
@@ -66,17 +68,18 @@ class HostedDense final : public HostedShard {
   void PullRows(size_t part, absl::Span<const int64_t> ids, RowScratch& scratch,
                 std::byte* out) const;
 
-  // The mark of a copy of the values that begins now (CopyMarks::Begin).
+  // Returns the mark of a copy of the values that begins now (CopyMarks::Begin).
   int64_t BeginCopy() { return marks_.Begin(); }
-  // The rows whose values may have changed since the copy `mark` began, ascending, in `most` runs
-  // or fewer; those that change from now on may be missing. False: it is no mark of this shard.
+  // Lists the rows whose values may have changed since the copy with `mark` began, ascending, in at
+  // most `most` runs. Changes that happen during or after this call may be missing. False: `mark`
+  // is not a mark of this shard.
   bool ChangedSince(int64_t mark, size_t most, std::vector<RowRun>* runs) const;
   // Copies the values of `runs`, in this shard and ascending, to `out`.
   void PullRuns(absl::Span<const RowRun> runs, std::byte* out) const;
 
   // Sets part `part` of every row, or of `ids` (any order, in this shard, no repeats), in the
-  // stripes that do not have `origin` yet, and adds those to `touched`. The caller raises their
-  // watermarks when all items of its request are in.
+  // stripes that do not have `origin` yet, and adds these stripes to `touched`. The caller raises
+  // their watermarks when all items of its request are applied.
   void AssignWhole(size_t part, const Origin& origin, const std::byte* values,
                    std::vector<TouchedStripe>& touched);
   void AssignRows(size_t part, const Origin& origin, absl::Span<const int64_t> ids,
@@ -99,7 +102,7 @@ class HostedDense final : public HostedShard {
   int64_t memory_bytes_ = 0;
 };
 
-// Rows of a stripe for a variable whose rows have `row_bytes` of values.
+// Number of rows in a stripe, for a variable whose rows have `row_bytes` of values.
 int64_t RowsPerStripe(size_t row_bytes);
 
 }  // namespace cairn

@@ -8,15 +8,15 @@ HostedShard::Update HostedShard::CountUpdate(const Origin& origin, int64_t pulle
   absl::MutexLock lock(&state_->mutex);
   const int64_t version = state_->version.load(std::memory_order_relaxed);
   if (state_->watermarks.Has(origin)) {
-    // Replay of a counted update: its step is at most the current count.
+    // Replay of a counted update: its step is no later than the current count.
     return {.first = false, .version = version, .done_before = std::max<int64_t>(version - 1, 0)};
   }
   Update update{.version = version + 1, .done_before = version};
   if (pulled_version >= 0 && pulled_version <= version) {
     update.staleness = version - pulled_version - OwnSince(origin.worker, pulled_version);
   }
-  // What may throw comes before the count: one without the other would not be made good by a
-  // replay.
+  // Everything that may throw comes before the count: a replay could not repair a count without its
+  // watermark.
   state_->watermarks.Reserve();
   RememberOwn(origin.worker, version + 1);
   state_->watermarks.Raise(origin);
@@ -64,7 +64,7 @@ void HostedShard::TakeOver(const ShardRecord& record) {
   Load(record);
   absl::MutexLock lock(&state_->mutex);
   state_->watermarks.MakeExact();
-  state_->noted_version = -1;  // the store does not have it
+  state_->noted_version = -1;  // the store has no record of this shard yet
 }
 
 void HostedShard::Read(ShardRecord& record) const {

@@ -12,15 +12,15 @@
 
 namespace cairn {
 
-// Update count of a shard, who moved it how far, and its dirty stripes.
+// The update count of a shard, the last counted sequence of each worker, and the dirty stripes.
 // Thread safety: every method may be called from several threads at once, except Load.
 class HostedShard {
  public:
-  // What counting an update found.
+  // The result of CountUpdate.
   struct Update {
     bool first = true;        // false: this origin's update was counted before
-    int64_t version = 0;      // updates, this one included
-    int64_t staleness = -1;   // updates by others since pulled_version; -1: not known
+    int64_t version = 0;      // update count, this one included
+    int64_t staleness = -1;   // updates by others since pulled_version; -1: unknown
     int64_t done_before = 0;  // for Optimizer::Begin
   };
 
@@ -31,20 +31,20 @@ class HostedShard {
   int64_t version() const { return state_->version.load(std::memory_order_acquire); }
   DirtyList& dirty() { return state_->dirty; }
 
-  // One more update, unless this origin's sequence was counted before (a repeat, or a replay of
-  // an update whose count survived a crash). `pulled_version` as in PushItem.
+  // Counts one more update, unless this origin's sequence was counted before (a repeat, or a replay
+  // of an update whose count survived a crash). `pulled_version` as in PushItem.
   Update CountUpdate(const Origin& origin, int64_t pulled_version);
 
-  // False where nothing changed since the last Note. Watermarks at or below `away`'s, of workers
-  // that are away, are forgotten (Watermarks::Forget).
+  // Fills `record` with the state to store. False if nothing has changed since the last Note.
+  // Forgets watermarks at or below those in `away`, whose workers are away (Watermarks::Forget).
   bool Note(uint32_t variable, absl::Span<const Watermark> away, ShardRecord& record);
   void Load(const ShardRecord& record);
-  // The same of another server's shard, which is to be this one.
+  // As Load, with the record of another server's shard that this server takes over.
   void TakeOver(const ShardRecord& record);
-  // Update count and watermarks as they are.
+  // Fills `record` with the current update count and watermarks.
   void Read(ShardRecord& record) const;
 
-  // For messages and describe.
+  // Sizes for messages and describe.
   virtual int64_t first_row() const = 0;
   virtual int64_t row_count() const = 0;
   virtual int64_t stripe_count() const = 0;
@@ -53,12 +53,12 @@ class HostedShard {
   virtual std::vector<int64_t> uses() const = 0;
 
  protected:
-  // The shard that `before` is, with other stripes: what either counts, both know.
+  // The same shard as `before` with other stripes: both share the update counts and watermarks.
   explicit HostedShard(const HostedShard& before) = default;
 
  private:
-  // Versions of a worker's last updates, to tell its own from others'. More than this many in
-  // flight count as others'.
+  // Versions of a worker's last updates, to tell its own updates from others'. If a worker has more
+  // updates than this in flight, the oldest count as updates by others.
   static constexpr size_t kOwnVersions = 8;
   struct OwnVersions {
     int32_t worker = -1;
@@ -71,9 +71,9 @@ class HostedShard {
   struct State {
     DirtyList dirty;
     std::atomic<int64_t> version{0};
-    absl::Mutex mutex;  // below: guarded by it; version is changed under it
+    absl::Mutex mutex;  // guards the members below; version changes only under it
     Watermarks watermarks;
-    std::vector<OwnVersions> own;  // by worker, in order of first update
+    std::vector<OwnVersions> own;  // by worker, ordered by first update
     int64_t noted_version = 0;
   };
 

@@ -14,15 +14,15 @@
 namespace cairn {
 namespace {
 
-// Stripes locked together, so that their lookups overlap. Always in the order of buckets.
+// Stripes that are locked together so that their lookups overlap. Locks are taken in bucket order.
 constexpr size_t kWindowStripes = 16;
-// Chunks of rows that are moved under one lock: some 256 KiB. And the pause before the next.
+// Chunks of rows moved under one lock, about 256 KiB; then a pause before the next.
 constexpr size_t kMovedChunks = 16;
 constexpr absl::Duration kMovePause = absl::Microseconds(50);
 // Keys looked up together: their rows stay in the first-level cache until they are used.
 constexpr uint32_t kFlightKeys = 64;
 
-// Asks for what a visit of a stripe reads first.
+// Prefetches the data that a visit of a stripe reads first.
 void PrefetchStripe(const EmbeddingStripe& stripe) {
   const auto* bytes = reinterpret_cast<const std::byte*>(&stripe);
   for (size_t at = 0; at < sizeof(stripe); at += 64) __builtin_prefetch(bytes + at, 1);
@@ -82,7 +82,7 @@ HostedTable::HostedTable(const HostedTable& before, absl::Span<const int32_t> bu
   for (size_t bucket = 0; bucket < stripes_.size(); ++bucket) {
     const std::shared_ptr<EmbeddingStripe>& here = before.stripes_[bucket];
     if (here == nullptr || bucket_ps[bucket] == server_index) continue;
-    // Pulls bring rows to memory; from here on not to that of this stripe.
+    // Pulls load rows into memory; from now on, not into this stripe's.
     absl::MutexLock lock(&here->mutex());
     here->GiveAway();
     ++stripes;
@@ -162,7 +162,7 @@ int64_t HostedTable::ReturnBlock(ChunkPool& pool) {
   return static_cast<int64_t>(pool.EndVacating());
 }
 
-// The stripes of some groups, locked.
+// The locked stripes of some groups.
 class HostedTable::Window {
  public:
   Window(const HostedTable& table, absl::Span<const KeyGroup> groups,
@@ -195,12 +195,12 @@ class HostedTable::Window {
   size_t size() const { return groups_.size(); }
   const KeyGroup& group(size_t g) const { return groups_[g]; }
   EmbeddingStripe& stripe(size_t g) const { return *stripes_[g]; }
-  // Its keys are [begin, end) of the request's grouped keys.
+  // The window's keys are [begin, end) of the request's grouped keys.
   uint32_t begin() const { return groups_.front().begin; }
   uint32_t end() const { return groups_.back().end; }
 
-  // Calls visit(g, at, row) for key `at`, of group g, whose row is `row` or RowTable::kNone.
-  // `likely`: by `at`, as RowTable::FindAgain; may be null.
+  // Calls visit(g, at, row) for each key: `at` is its position, g its group, `row` its row or
+  // RowTable::kNone. `likely`: by `at`, as in RowTable::FindAgain; may be null.
   template <typename Visit>
   void ForEachKey(const KeyGroups& groups, const uint32_t* likely, Visit visit) const {
     RowTable::Query queries[kFlightKeys];
@@ -336,7 +336,7 @@ void HostedTable::Admit(const Window& window, const KeyGroups& groups, TableScra
       ++last;
     }
     EmbeddingStripe& stripe = window.stripe(g);
-    // It may have been made since it was looked up.
+    // The row may have been created since the lookup.
     uint32_t row = stripe.table().FindOne(key);
     const auto bytes = static_cast<int64_t>(stripe.waiting_bytes());
     if (row == RowTable::kNone && !stripe.Admit(key)) {
@@ -414,7 +414,7 @@ void HostedTable::Pull(size_t part, const KeyGroups& groups, float* out, PulledR
                        Missing missing) const {
   uint32_t* const found = pulled == nullptr ? nullptr : pulled->Begin(*this, groups);
   int64_t nowhere = 0;
-  int64_t unknown = 0;  // counted when it is known where they are
+  int64_t unknown = 0;  // counted later, when their rows have been found
   const auto copy = [&](const Window& window, std::vector<uint32_t>& missing_here) {
     for (size_t g = 0; g < window.size(); ++g) {
       window.stripe(g).CountUses(window.group(g).size());

@@ -19,50 +19,50 @@ namespace cairn {
 
 class HostedTable;
 
-// Where a pull found its keys' rows, table by table. Rows seldom move, and a worker soon pushes
-// what it has pulled, so a push of the same keys need not look them up again.
+// Where a pull found the rows of its keys, table by table. Rows seldom move, and a worker soon
+// pushes the keys that it has pulled, so the push need not look them up again.
 // Thread safety: none.
 class PulledRows {
  public:
   // The rows that this thread's last pull found, for a push of the same keys by this thread.
   static PulledRows& OfThread();
 
-  // A new pull: what the one before found is forgotten.
+  // Begins a new pull: forgets the rows that the previous pull found.
   void Clear() { used_ = 0; }
-  // For as many rows as there are keys, to be filled in by KeyGroups' order; RowTable::kNone for
-  // absent ones.
+  // Returns memory for one row number per key, which the caller fills in the order of KeyGroups;
+  // RowTable::kNone for keys without a row.
   uint32_t* Begin(const HostedTable& table, const KeyGroups& groups);
-  // What was filled in; nullptr where the pull was not of this table or of other keys.
+  // The filled-in rows; nullptr if the last pull did not read this table or had other keys.
   const uint32_t* Of(const HostedTable& table, const KeyGroups& groups) const;
 
  private:
   struct Entry {
-    const HostedTable* table = nullptr;  // not followed: it may be gone
+    const HostedTable* table = nullptr;  // not dereferenced: the table may no longer exist
     std::vector<int64_t> keys;
     std::vector<uint32_t> rows;
   };
   std::vector<Entry> entries_;
-  size_t used_ = 0;  // of them; the others keep their memory
+  size_t used_ = 0;  // entries in use; the others keep their memory
 };
 
-// The rows of a request's keys, brought to memory before the request changes them: where some of a
-// table's rows are cold, a key without a row may have one on disk. Thread safety: none.
+// Locates the rows of a request's keys, and loads cold rows, before the request changes them: a key
+// without a row in memory may have one on disk. Thread safety: none.
 class Presence {
  public:
   virtual ~Presence() = default;
-  // Brings those of `groups`, which are some of the request's: rows may have left since they were
-  // brought. False: the disk could not be read, and the request ends where it is.
+  // Loads the rows of `groups`, some of the request's groups, again: they may have been evicted
+  // since they were loaded. False: the disk could not be read, and the request must stop.
   virtual bool Fetch(absl::Span<const KeyGroup> groups) = 0;
 
-  // Nothing was brought yet.
+  // Forgets all rows: nothing is located.
   void Clear() { rows.clear(), departures.clear(); }
   bool located() const { return !departures.empty(); }
 
-  std::vector<uint32_t> rows;        // by KeyGroups' order, as RowTable::FindAgain takes them
-  std::vector<uint64_t> departures;  // by group: the stripe's, when the rows were there
+  std::vector<uint32_t> rows;        // in the order of KeyGroups, as input of RowTable::FindAgain
+  std::vector<uint64_t> departures;  // by group: departures() when the rows were located
 };
 
-// What became of rows, since the start (RowFigures of the IDL).
+// Counts since the start of what happened to rows (RowFigures of the IDL).
 struct RowCounts {
   std::atomic<int64_t> found{0};
   std::atomic<int64_t> loaded{0};
@@ -82,20 +82,20 @@ class HostedTable final : public HostedShard {
  public:
   HostedTable(uint32_t variable, TableLayout layout, absl::Span<const int32_t> bucket_ps,
               int32_t server_index);
-  // The same table by another map: the stripes that stay here are shared with `before`, whose
-  // others end with it; those that are new here come from `arriving` (null: none), as they are. Not
-  // while either is updated; `before` may be read meanwhile and afterwards. *leaving_bytes: the
-  // memory of those that end.
+  // The same table with another map. Stripes that stay here are shared with `before`; its other
+  // stripes end with it. Stripes that are new here are taken from `arriving` as they are (null:
+  // none). Neither table may be updated during this call; `before` may be read during and after it.
+  // *leaving_bytes: memory of the stripes that end.
   HostedTable(const HostedTable& before, absl::Span<const int32_t> bucket_ps, int32_t server_index,
               const HostedTable* arriving, int64_t* leaving_bytes);
 
   int64_t first_row() const override { return 0; }
-  // Those on disk alone, too.
+  // Includes rows that are only on disk.
   int64_t row_count() const override { return rows_in_memory() + cold_rows(); }
   int64_t rows_in_memory() const { return core_->in_memory.load(std::memory_order_relaxed); }
   int64_t cold_rows() const { return core_->cold.load(std::memory_order_relaxed); }
   int64_t stripe_count() const override { return local_buckets_; }
-  // Rows at their charge to the memory budget, keys that wait for theirs, the stripes themselves.
+  // Rows at their charge to the memory budget, waiting keys, and the stripes themselves.
   int64_t memory_bytes() const override {
     return fixed_bytes() + waiting_bytes() + rows_in_memory() * layout().row_charge();
   }
@@ -105,7 +105,7 @@ class HostedTable final : public HostedShard {
   static int64_t FixedBytes(size_t buckets, int64_t local_buckets);
 
   const TableLayout& layout() const { return core_->layout; }
-  // Of a row as the disk has it, and its part `part`: `to` [dim].
+  // The stored size of a row, and a copy of part `part` of a stored row to `to` [dim].
   size_t row_bytes() const { return RowTable::kStampBytes + layout().row.bytes(); }
   void CopyStored(const char* row, size_t part, float* to) const {
     const auto* const bytes = reinterpret_cast<const std::byte*>(row);
@@ -113,63 +113,64 @@ class HostedTable final : public HostedShard {
   }
   uint32_t bucket_count() const { return static_cast<uint32_t>(stripes_.size()); }
   bool all_buckets_here() const { return local_buckets_ == static_cast<int64_t>(stripes_.size()); }
-  // nullptr where the bucket lives elsewhere.
+  // nullptr if the bucket is on another server.
   EmbeddingStripe* stripe(uint32_t bucket) const { return stripes_[bucket].get(); }
-  // Rows that came to the memory of stripes, or left it; that became cold, or are it no more.
+  // Adjusts the counts of rows in memory and of cold rows.
   void CountRows(int64_t in_memory, int64_t cold) {
     core_->in_memory.fetch_add(in_memory, std::memory_order_relaxed);
     core_->cold.fetch_add(cold, std::memory_order_relaxed);
   }
-  // More memory for keys that wait.
+  // Adds to the memory of waiting keys.
   void CountWaiting(int64_t bytes) {
     core_->waiting_bytes.fetch_add(bytes, std::memory_order_relaxed);
   }
-  // Whether some keys are pushed before they get a row.
+  // Whether keys must be pushed several times before they get a row.
   bool some_wait() const { return layout().admit_after_pushes > 1; }
   RowCounts& counts() const { return core_->counts; }
   RowCensus census() const { return core_->census.Of(*this); }
-  // Lives as long as any stripe: the optimizer.
+  // Keeps the optimizer alive as long as any stripe.
   void KeepAlive(std::shared_ptr<const void> kept) { core_->kept = std::move(kept); }
-  // Memory that rows have left and others are to use.
+  // Memory that rows no longer use, kept for new rows.
   int64_t idle_bytes() const;
-  // Gives `bytes` of it back to the system, or a little more, or what can go: it moves rows so that
-  // whole blocks are empty. Returns how many have gone. One thread at a time.
+  // Returns idle memory to the system: `bytes`, or a little more, or as much as possible. Moves
+  // rows to empty whole blocks. Returns how many bytes were returned. One thread at a time.
   int64_t ReturnIdle(int64_t bytes);
 
-  // Below, all groups must be of buckets that live here.
-  // How many of the keys have no row in memory; a repeated key counts each time.
+  // In the methods below, all groups must be of buckets on this server.
+  // Counts keys without a row in memory; a repeated key counts each time.
   int64_t CountAbsent(const KeyGroups& groups) const;
-  // Told, with no lock held and while others are yet to be looked up, of keys without a row in
-  // memory that may have a cold one: their positions, increasing from call to call, and all that
-  // there are of a group at once.
+  // Called, without any lock and before later keys are looked up, with the positions of keys that
+  // have no row in memory and may have a cold row. Positions increase from call to call, and all
+  // positions of a group come in one call.
   using Missing = absl::FunctionRef<void(absl::Span<const uint32_t> at)>;
-  // Notes in `presence` where the rows of `groups` are, which are some of `all`. Returns how many
-  // of the keys have none in memory.
+  // Records in `presence` where the rows of `groups`, some of the groups of `all`, are. Returns how
+  // many of their keys have no row in memory.
   int64_t Locate(const KeyGroups& all, absl::Span<const KeyGroup> groups, Presence& presence,
                  Missing missing) const;
 
   struct Changed {
-    bool any = false;           // false: every stripe had the origin's part already
-    int64_t made = 0;           // rows
-    int64_t not_admitted = 0;   // keys, in each of their places
-    int64_t waiting_bytes = 0;  // that keys without a row took
+    bool any = false;           // false: every stripe had applied the origin's part before
+    int64_t made = 0;           // rows created
+    int64_t not_admitted = 0;   // keys, counting repeats
+    int64_t waiting_bytes = 0;  // memory that keys without a row took
   };
-  // One update of each key's row, made first where there is none and the table admits the key.
-  // `gradients`: [keys, dim]. What was done by the time at which `presence` fails, or memory is
-  // refused, stays done and is in `changed`; of each stripe all or nothing is updated.
+  // Applies one update to each key's row; creates the row first if there is none and the table
+  // admits the key. `gradients`: [keys, dim]. If `presence` fails or an allocation throws, the work
+  // done until then stays done and is counted in `changed`; each stripe is updated as a whole or
+  // not at all.
   void Push(const UpdateStep& step, const Origin& origin, const KeyGroups& groups,
             const float* gradients, const PulledRows& pulled, TableScratch& scratch,
             Presence& presence, Changed& changed);
-  // out [keys, dim]: part `part` of each key's row, of absent ones its initial value. Nothing is
-  // written for those that are `missing`. `pulled` may be null.
+  // Writes part `part` of each key's row to out [keys, dim]; keys without a row have their initial
+  // value. Writes nothing for keys that are passed to `missing`. `pulled` may be null.
   void Pull(size_t part, const KeyGroups& groups, float* out, PulledRows* pulled,
             Missing missing) const;
-  // As HostedDense::AssignRows. `made`: the number of rows made, and `presence`, as for Push.
+  // As HostedDense::AssignRows. `made`: number of rows created. `presence` as in Push.
   void Assign(size_t part, const Origin& origin, const KeyGroups& groups, const float* values,
               std::vector<TouchedStripe>& touched, Presence& presence, int64_t& made);
 
  private:
-  // What the stripes that were made together share.
+  // Shared by the stripes that were created together.
   struct Core {
     Core(TableLayout table_layout, size_t chunk_bytes)
         : layout(std::move(table_layout)), pool(chunk_bytes) {}
@@ -183,29 +184,29 @@ class HostedTable final : public HostedShard {
     std::shared_ptr<const void> kept;
   };
   class Window;
-  // What comes after a window.
+  // How ForEachWindow continues after a window.
   enum class Next { kWindow, kSameAgain, kNone };
-  // Calls visit(window) with the stripes of `groups`, some at a time, locked, and then, without the
-  // locks, after(window's groups, what visit has returned), which says how it goes on.
+  // Calls visit(window) with the locked stripes of some `groups` at a time; then, without the
+  // locks, after(groups of the window, result of visit), which decides how to continue.
   template <typename Visit, typename After>
   static void ForEachWindow(const HostedTable& table, absl::Span<const KeyGroup> groups,
                             bool shared, Visit visit, After after);
-  // The same where the rows that were found are read: visit(window, missing) appends to `missing`.
+  // ForEachWindow for reads: visit(window, missing) appends positions of keys to `missing`.
   template <typename Visit>
   void Read(absl::Span<const KeyGroup> groups, Missing missing, Visit visit) const;
-  // … and where they are changed: visit(window) says whether all was there, or is to be brought.
+  // ForEachWindow for changes: visit(window) returns false if rows must be loaded first.
   template <typename Visit>
   void Update(absl::Span<const KeyGroup> groups, Presence& presence, Visit visit) const;
-  // Counts the push of keys without a row, scratch.absent, and takes the rows of those that get
-  // one.
+  // Counts the push of the keys in scratch.absent, which have no row, and takes the rows of the
+  // keys that are admitted.
   static void Admit(const Window& window, const KeyGroups& groups, TableScratch& scratch,
                     absl::Span<bool> repeats, Changed& changed);
-  // Whether the window's keys have their rows in memory, or nowhere.
+  // Whether the rows of the window's keys are in memory or do not exist.
   bool AllHere(const KeyGroups& groups, const Window& window, const Presence& presence) const;
 
-  // All pools that its stripes' rows may be in.
+  // All pools that may contain rows of these stripes.
   std::vector<ChunkPool*> pools() const;
-  // Empties one block of `pool`.
+  // Empties one block of `pool` and returns its size; 0 if none can be emptied.
   int64_t ReturnBlock(ChunkPool& pool);
 
   const std::shared_ptr<Core> core_;

@@ -10,7 +10,7 @@ void KeyGroups::Build(absl::Span<const int64_t> keys, uint32_t bucket_count) {
   groups_.clear();
   keys_.resize(keys.size());
   positions_.resize(keys.size());
-  // Counting visits every bucket; with few keys sorting them is cheaper.
+  // Counting visits every bucket; for few keys sorting is cheaper.
   if (keys.size() * 8 < bucket_count) {
     ComparisonSort(keys, bucket_count);
   } else {

@@ -22,19 +22,19 @@ struct KeyGroup {
 // Thread safety: none.
 class KeyGroups {
  public:
-  // Fewer than 2^32 keys; `bucket_count` as in BucketOfKey. Inside a group keys keep their order.
+  // Fewer than 2^32 keys; `bucket_count` as in BucketOfKey. Keys of a group keep their order.
   void Build(absl::Span<const int64_t> keys, uint32_t bucket_count);
 
-  // Buckets that have keys, in increasing order.
+  // The buckets that have keys, in increasing order.
   absl::Span<const KeyGroup> groups() const { return groups_; }
-  // Grouped keys, and where each stood in the request.
+  // The keys of a group, and the position of each in the request.
   absl::Span<const int64_t> keys(const KeyGroup& group) const {
     return absl::MakeConstSpan(keys_).subspan(group.begin, group.end - group.begin);
   }
   absl::Span<const uint32_t> positions(const KeyGroup& group) const {
     return absl::MakeConstSpan(positions_).subspan(group.begin, group.end - group.begin);
   }
-  // Groups follow each other, so the keys of several are a run too.
+  // Groups are adjacent, so the keys of several consecutive groups are contiguous too.
   absl::Span<const int64_t> keys() const { return keys_; }
   int64_t key(uint32_t at) const { return keys_[at]; }
   uint32_t position(uint32_t at) const { return positions_[at]; }

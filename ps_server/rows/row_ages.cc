@@ -9,7 +9,7 @@ namespace cairn {
 namespace {
 
 constexpr int64_t kMarksPerLifetime = 16;
-constexpr size_t kMostMarks = 64;  // of a server whose clock went back, say
+constexpr size_t kMostMarks = 64;  // reached for example when the server's clock was set back
 constexpr size_t kMarkBytes = sizeof(uint32_t) + sizeof(uint64_t);
 
 template <typename T>
@@ -21,14 +21,17 @@ void Append(T value, std::string& to) {
 
 }  // namespace
 
-void RowAges::Note(uint32_t updates, int64_t now) {
-  if (lifetime_ == 0 || marks_.size() >= kMostMarks) return;
+bool RowAges::Note(uint32_t updates, int64_t now) {
+  if (lifetime_ == 0 || marks_.size() >= kMostMarks) return false;
   if (!marks_.empty()) {
-    // Nothing was pushed since: the earlier time is as true.
-    if (marks_.back().updates == updates) return;
-    if (now < marks_.back().time + std::max<int64_t>(1, lifetime_ / kMarksPerLifetime)) return;
+    // Nothing was pushed since the last mark, so its earlier time still holds.
+    if (marks_.back().updates == updates) return false;
+    if (now < marks_.back().time + std::max<int64_t>(1, lifetime_ / kMarksPerLifetime)) {
+      return false;
+    }
   }
   marks_.push_back({.updates = updates, .time = now});
+  return true;
 }
 
 std::optional<uint32_t> RowAges::ExpiredUpTo(int64_t now) const {

@@ -1,4 +1,5 @@
-// How long ago rows were pushed, by the number of the update that each carries (ROW_RULES.md).
+// How long ago rows were pushed, derived from the update number that each row carries
+// (ROW_RULES.md).
 #pragma once
 
 #include <cstdint>
@@ -11,23 +12,25 @@
 
 namespace cairn {
 
-// Notes now and then how many updates a stripe has had, so that rows need no time of their own.
+// Records from time to time how many updates a stripe has had, so that rows need no time stamp.
 // Times are seconds since 1970. Thread safety: none.
 class RowAges {
  public:
-  // `lifetime_seconds`: after which rows expire; 0: never.
+  // `lifetime_seconds`: the age at which rows expire; 0: never.
   explicit RowAges(int64_t lifetime_seconds) : lifetime_(lifetime_seconds) {}
 
-  // The stripe has had `updates` updates at `now`. Kept at most every sixteenth of the lifetime.
-  void Note(uint32_t updates, int64_t now);
-  // Rows whose last update is this one, or came before it, have expired at `now`; nullopt: none.
+  // The stripe has had `updates` updates at time `now`. Records this at most sixteen times per
+  // lifetime; returns whether it was recorded.
+  bool Note(uint32_t updates, int64_t now);
+  // Rows whose last update is the returned one or an earlier one have expired at `now`; nullopt:
+  // none.
   std::optional<uint32_t> ExpiredUpTo(int64_t now) const;
-  // Those rows are gone: they are not told again.
+  // The rows that had expired at `now` have been deleted: ExpiredUpTo no longer reports them.
   void ForgetUpTo(int64_t now);
 
-  // As it is kept, with the number of the stripe's updates.
+  // The stored form, which includes the stripe's update count.
   std::string Encode(uint32_t updates) const;
-  // Replaces what is noted; returns the number of updates. kDataLoss: not such bytes.
+  // Replaces the recorded times and returns the update count. kDataLoss: `bytes` is malformed.
   absl::StatusOr<uint32_t> Decode(absl::string_view bytes);
 
  private:
@@ -36,7 +39,7 @@ class RowAges {
     int64_t time = 0;
   };
   const int64_t lifetime_;
-  std::vector<Mark> marks_;  // in the order of updates, and of times
+  std::vector<Mark> marks_;  // ordered by updates and by time
 };
 
 }  // namespace cairn

@@ -12,9 +12,9 @@ namespace {
 
 constexpr absl::Duration kFresh = absl::Seconds(1);
 constexpr uint32_t kSampledRows = 16384;
-// At most of one stripe, whose lock is held meanwhile (shared): some 50 us.
+// Most rows read from one stripe, under its shared lock: about 50 us.
 constexpr uint32_t kRowsALock = 1024;
-// Keys are spread over buckets by a hash: some stripes stand for all.
+// A hash spreads keys over buckets, so some stripes represent all.
 constexpr uint32_t kSampledStripes = 256;
 
 template <size_t n>
@@ -25,7 +25,7 @@ size_t RangeOf(const std::array<int64_t, n>& ranges, int64_t value) {
 }
 
 struct Sample {
-  double rows = 0;  // of the stripes that were looked at
+  double rows = 0;  // rows of the sampled stripes
   std::array<double, RowCensus::kAges.size()> by_age{};
   std::array<double, RowCensus::kUses.size()> by_use{};
 };

@@ -1,4 +1,4 @@
-// How old a table's rows in memory are, and how much they are used.
+// Statistics of a table's rows in memory: how old they are and how much they are used.
 #pragma once
 
 #include <array>
@@ -13,12 +13,12 @@ namespace cairn {
 
 class HostedTable;
 
-// Estimates by a sample, exact where no stripe has more than 64 rows. Of each range the rows from
-// its least on, below the next one's.
+// Estimates from a sample; exact if no stripe has more than 64 rows. Each number in kAges and kUses
+// is the lower bound of a range, which ends before the next number.
 struct RowCensus {
   // Updates of a row's stripe since the row's last.
   static constexpr std::array<int64_t, 10> kAges = {0, 1, 4, 16, 64, 256, 1024, 4096, 16384, 65536};
-  // EmbeddingStripe::rounds of a row.
+  // EmbeddingStripe::rounds of the row.
   static constexpr std::array<int64_t, 4> kUses = {0, 1, 2, 4};
 
   std::array<int64_t, kAges.size()> by_age{};
@@ -27,17 +27,18 @@ struct RowCensus {
   RowCensus& operator+=(const RowCensus& other);
 };
 
-// Thread safety: Of may be called from several threads at once.
+// Thread safety: `Of` may be called from several threads at once.
 class CensusTaker {
  public:
-  // Of the last second. Looks at some 16,384 rows, at 1024 a lock at most.
+  // Returns a census that is at most one second old. A new one reads about 16,384 rows, at most
+  // 1024 per lock.
   RowCensus Of(const HostedTable& table);
 
  private:
   absl::Mutex mutex_;
   bool taken_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Duration when_ ABSL_GUARDED_BY(mutex_);  // on the monotonic clock
-  uint32_t turn_ ABSL_GUARDED_BY(mutex_) = 0;    // another sample each time
+  uint32_t turn_ ABSL_GUARDED_BY(mutex_) = 0;    // selects another sample each time
   RowCensus last_ ABSL_GUARDED_BY(mutex_);
 };
 

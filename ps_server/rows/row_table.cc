@@ -11,17 +11,17 @@ namespace {
 
 constexpr size_t kChunkBytes = 16 << 10;
 constexpr uint32_t kFirstRows = 4;    // the first chunk grows from this many rows by doubling
-constexpr size_t kFewestSlots = 256;  // of an index that shrinks
-constexpr size_t kBatch = 32;         // lookups in flight: more than a core can have misses
+constexpr size_t kFewestSlots = 256;  // of an index that is shrunk
+constexpr size_t kBatch = 32;         // lookups in flight: more than a core's outstanding misses
 constexpr size_t kCacheLine = 64;
-constexpr size_t kPrefetchLines = 8;  // longer rows are followed by the hardware
+constexpr size_t kPrefetchLines = 8;  // the hardware prefetcher follows longer rows
 
 constexpr size_t RowBytes(size_t number_bytes) {
   return sizeof(int64_t) + RowTable::kStampBytes + number_bytes;
 }
 
-// At least what Abseil allocates for an index of `capacity` slots: a control byte each and some
-// more, and the slots.
+// At least the bytes that Abseil allocates for an index of `capacity` slots: the slots, a control
+// byte for each, and some more.
 size_t IndexBytes(size_t capacity) { return capacity * (1 + sizeof(uint32_t)) + 64; }
 
 // At least the capacity that Abseil gives an index for `rows` rows.
@@ -102,7 +102,7 @@ void RowTable::FindAgain(absl::Span<const Query> queries, const uint32_t* likely
 }
 
 std::pair<uint32_t, bool> RowTable::FindOrInsert(int64_t key) {
-  // Before the index makes room for the row: it must not be left with a slot and no row.
+  // Allocate before the index inserts the row: it must not keep a slot without a row.
   if (size_ == capacity_) AddMemory();
   ReserveIndex();
   bool inserted = false;
@@ -116,8 +116,8 @@ std::pair<uint32_t, bool> RowTable::FindOrInsert(int64_t key) {
 }
 
 void RowTable::ReserveIndex() {
-  // Abseil's rule: an index grows when seven eighths of it are taken. The slots of removed rows may
-  // count as taken; where that leaves few rows it is only cleaned up.
+  // Abseil's rule: an index grows when seven eighths of its slots are taken. The slots of removed
+  // rows may count as taken; if few rows are left, the index is only cleaned up.
   constexpr size_t kSmallest = 16;
   const size_t capacity = index_.capacity();
   const bool full = index_.size() >= capacity - capacity / 8;
@@ -135,7 +135,7 @@ void RowTable::Remove(uint32_t row) {
   if (row == last) return;
   const auto at = index_.find(Key{key(last)});
   std::memcpy(Bytes(row), Bytes(last), row_bytes_);
-  // The same key, so the same place in the index.
+  // The key is the same, so its place in the index is too.
   const_cast<uint32_t&>(*at) = row;
 }
 
@@ -175,14 +175,14 @@ uint32_t RowTable::Append(const StoredRows& rows) {
 
 void RowTable::IndexAppended() {
   const uint32_t first = static_cast<uint32_t>(index_.size());
-  uint32_t kept = first;  // rows below have their place
+  uint32_t kept = first;  // rows below have their final place
   if (size_ > index_.capacity() / 8 * 7) GrowIndex(size_, first);
   for (uint32_t row = first; row < size_; ++row) {
     if (row + kBatch < size_) index_.prefetch(Key{appended_[row + kBatch]});
     const int64_t key = appended_[row];
     bool inserted = false;
     const auto at = index_.lazy_emplace(Appended{key}, [&](const auto& construct) {
-      // Rows that found their key were left out, so this one closes up.
+      // Rows with a repeated key were left out, so this row moves down to close the gap.
       if (kept != row) std::memcpy(Bytes(kept), Bytes(row), row_bytes_);
       appended_[kept] = key;
       construct(kept++);
@@ -207,17 +207,18 @@ void RowTable::GrowIndex(uint32_t rows, uint32_t indexed) {
 
 void RowTable::FinishAppending() {
   IndexAppended();
-  // Room was made as if there were no repeats.
+  // Memory was reserved as if there were no repeated keys.
   if (size_ < index_.capacity() / 4) GrowIndex(size_, size_);
   std::vector<int64_t>().swap(appended_);
   TrimMemory();
 }
 
 void RowTable::TrimMemory() {
-  // The index, where one of a quarter of the size would do: rows come and go in large numbers.
+  // Shrinks the index if one of a quarter of the size is enough: rows may come and go in large
+  // numbers.
   if (index_.capacity() > kFewestSlots && size_ < index_.capacity() / 8) {
     spare_.Clear();
-    // Where it is refused the index stays as it is.
+    // If the allocation fails, the index stays as it is.
     if (spare_.Reserve(IndexBytes(IndexCapacity(size_)))) index_.rehash(0);
   }
   const uint32_t chunk_rows = 1u << chunk_shift_;
@@ -230,7 +231,7 @@ void RowTable::TrimMemory() {
 
 bool RowTable::MoveChunks(const ChunkPool::Vacated& from, size_t max_chunks) {
   size_t moved = 0;
-  // The first chunk is not the pool's.
+  // The first chunk does not belong to the pool.
   for (size_t i = 1; i < chunks_.size(); ++i) {
     if (!from.contains(chunks_[i])) continue;
     if (moved++ == max_chunks) return true;
@@ -245,7 +246,7 @@ bool RowTable::MoveChunks(const ChunkPool::Vacated& from, size_t max_chunks) {
 void RowTable::AddMemory() {
   const uint32_t chunk_rows = 1u << chunk_shift_;
   if (capacity_ >= chunk_rows) {
-    // Whatever throws leaves the table as it is, and no chunk is taken that could be lost.
+    // Any exception leaves the table unchanged, and no chunk is taken that could be lost.
     if (chunks_.size() == chunks_.capacity()) chunks_.reserve(2 * chunks_.size());
     chunks_.push_back(pool_.Take());
     capacity_ += chunk_rows;

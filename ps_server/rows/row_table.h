@@ -22,93 +22,92 @@ namespace cairn {
 // A row is [key 8 bytes][last_update 4 bytes][numbers …] in a chunk of about 16 KiB; the index
 // holds row numbers only and reads the keys from the rows. Beyond its numbers a row costs 12 bytes,
 // 5 bytes for each of 1.14 to 2.29 index slots, one bit, and its share of a half-filled chunk: at
-// most 24 bytes where the stripe has more than a few rows. A row that is removed is replaced by
-// the last one. Thread safety: none; const methods may run together.
+// most 24 bytes if the stripe has more than a few rows. When a row is removed, the last row takes
+// its place. Thread safety: none; const methods may run together.
 class RowTable {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
 
-  // `number_bytes`: of a row's numbers, RowLayout's. `pool` has chunks of ChunkBytes(number_bytes)
-  // and outlives the table.
+  // `number_bytes`: size of a row's numbers (RowLayout). `pool` has chunks of
+  // ChunkBytes(number_bytes) and must outlive the table.
   RowTable(size_t number_bytes, ChunkPool& pool);
   static size_t ChunkBytes(size_t number_bytes);
   RowTable(const RowTable&) = delete;
   RowTable& operator=(const RowTable&) = delete;
 
   uint32_t size() const { return size_; }
-  // Everything of a row but its key, as it is kept on disk: kStampBytes, and its numbers.
+  // Size of a row without its key, as stored on disk: kStampBytes and its numbers.
   size_t stored_bytes() const { return row_bytes_ - sizeof(int64_t); }
   static constexpr size_t kStampBytes = sizeof(uint32_t);
 
-  // A key to be looked up in a table.
+  // A key to look up in a table.
   struct Query {
     const RowTable* table;
     int64_t key;
   };
-  // rows[i] is the row of query i, or kNone. Lookups overlap, also those in different tables:
-  // memory is asked for ahead of use, and the rows found are on their way into the cache.
+  // rows[i] is the row of query i, or kNone. Lookups overlap, even across tables: memory is
+  // prefetched, and the rows found are on their way into the cache.
   static void Find(absl::Span<const Query> queries, uint32_t* rows);
-  // The same with less to read where most of `likely` are right: likely[i] is what query i found
-  // earlier. A wrong row costs a lookup of its own; kNone is taken as it is.
+  // As Find, but reads less if most of `likely` are right: likely[i] is an earlier result of query
+  // i. A wrong row costs a separate lookup; kNone is accepted as it is.
   static void FindAgain(absl::Span<const Query> queries, const uint32_t* likely, uint32_t* rows);
   // The row of `key`, or kNone.
   uint32_t FindOne(int64_t key) const;
-  // The row of `key`, and whether it is new (its numbers are unspecified then).
-  // `key`'s table must have fewer than 2^32 - 1 rows. Throws std::bad_alloc; the table is as it was
-  // then.
+  // Returns the row of `key`, and whether it is new (then its numbers are unspecified). The table
+  // must have fewer than 2^32 - 1 rows. Throws std::bad_alloc and leaves the table unchanged.
   std::pair<uint32_t, bool> FindOrInsert(int64_t key);
 
-  // Removes a row; the last one gets its number.
+  // Removes a row; the last row takes its number.
   void Remove(uint32_t row);
-  // Gives back chunks without rows, and an index that is much too large.
+  // Returns chunks without rows to the pool, and shrinks an index that is much too large.
   void TrimMemory();
-  // Of its index, each of 5 bytes.
+  // Slots of the index, of 5 bytes each.
   size_t index_slots() const { return index_.capacity(); }
-  // Moves rows out of the block that the pool vacates, `max_chunks` chunks at most. False: there is
-  // nothing left to move, or nowhere to move it to.
+  // Moves rows out of the block that the pool is vacating, at most `max_chunks` chunks. False:
+  // nothing is left to move, or no idle chunk is left to move to.
   bool MoveChunks(const ChunkPool::Vacated& from, size_t max_chunks);
 
-  // For loading a table that is empty: adds rows of stored_bytes() without looking whether their
-  // keys are there, and returns the greatest last_update among them. Nothing but these four may be
-  // called until FinishAppending.
+  // For loading an empty table. Adds rows of stored_bytes() without looking up their keys, and
+  // returns the greatest last_update among them. Until FinishAppending, only these five methods may
+  // be called.
   uint32_t Append(const StoredRows& rows);
-  // Of the rows with the same key the last one stays; the others' memory is used again.
+  // Of several rows with the same key, keeps the last; the memory of the others is reused.
   void IndexAppended();
-  // Removes the rows of these keys, where they are.
+  // Removes the rows of `keys` that are in the table.
   void RemoveAppended(const StoredRows& keys);
-  // Bytes of rows that IndexAppended has not seen.
+  // Bytes of the rows that IndexAppended has not processed.
   size_t appended_bytes() const { return (size_ - index_.size()) * row_bytes_; }
-  // As IndexAppended; gives back what only loading needs.
+  // Calls IndexAppended and frees the memory that only loading needs.
   void FinishAppending();
 
   int64_t key(uint32_t row) const { return Load<int64_t>(Bytes(row)); }
-  // Number of the stripe's update that last changed the row; at most kLastUpdate.
+  // The number of the stripe's update that last changed the row; at most kLastUpdate.
   uint32_t last_update(uint32_t row) const { return *Stamp(row) & kLastUpdate; }
   void set_last_update(uint32_t row, uint32_t update) {
     *Stamp(row) = update | (*Stamp(row) & kTouched);
   }
   static constexpr uint32_t kLastUpdate = ~(uint32_t{1} << 31);
-  // Whether the row was used since Untouch: a bit beside its last_update, on disk too, where it
-  // means nothing. Touch may run in several threads at once.
+  // Whether the row was used since Untouch: a bit beside its last_update. The bit is on disk too,
+  // but has no meaning there. Touch may run in several threads at once.
   bool touched(uint32_t row) const { return (*Stamp(row) & kTouched) != 0; }
   void Touch(uint32_t row) const {
     const std::atomic_ref<uint32_t> stamp(*Stamp(row));
     const uint32_t seen = stamp.load(std::memory_order_relaxed);
-    // Nobody else changes it to anything else meanwhile.
+    // No other thread changes the stamp to another value meanwhile.
     if ((seen & kTouched) == 0) stamp.store(seen | kTouched, std::memory_order_relaxed);
   }
   void Untouch(uint32_t row) { *Stamp(row) &= kLastUpdate; }
   // Aligned to 4. Valid until the next FindOrInsert or Remove.
   std::byte* numbers(uint32_t row) { return Bytes(row) + kHeaderBytes; }
   const std::byte* numbers(uint32_t row) const { return Bytes(row) + kHeaderBytes; }
-  // They, in a table of float32.
+  // The numbers of a row in a table of float32.
   float* floats(uint32_t row) { return reinterpret_cast<float*>(Bytes(row) + kHeaderBytes); }
   const float* floats(uint32_t row) const {
     return reinterpret_cast<const float*>(Bytes(row) + kHeaderBytes);
   }
   std::byte* stored(uint32_t row) { return Bytes(row) + sizeof(int64_t); }
   const std::byte* stored(uint32_t row) const { return Bytes(row) + sizeof(int64_t); }
-  // Asks for the row's memory, to write it.
+  // Prefetches the row's memory for writing.
   void Prefetch(uint32_t row) const;
 
  private:
@@ -121,16 +120,15 @@ class RowTable {
   struct Key {
     int64_t key;
   };
-  // Of a row being loaded: the other rows' keys are read from appended_, which is in the cache.
+  // Key of a row being loaded: the other rows' keys are read from appended_, which is in the cache.
   struct Appended {
     int64_t key;
   };
-  // Equal to none: of a row that is known to be new.
+  // Key of a row that is known to be new: equals no other.
   struct New {
     int64_t key;
   };
-  // Equal to the first row whose hash bits match: finds the row to ask memory for without reading
-  // it.
+  // Equals the first row whose hash bits match: finds the row to prefetch without reading it.
   struct Candidate {};
   struct Hash {
     using is_transparent = void;
@@ -164,22 +162,23 @@ class RowTable {
   uint32_t* Stamp(uint32_t row) const {
     return reinterpret_cast<uint32_t*>(Bytes(row) + sizeof(int64_t));
   }
-  // An index of `rows` rows or more with the first `indexed`, whose keys are in appended_.
+  // Builds an index for at least `rows` rows, with the first `indexed` rows, whose keys are in
+  // appended_.
   void GrowIndex(uint32_t rows, uint32_t indexed);
   void AddMemory();
-  // The next insertion into the index throws nothing.
+  // After this call, the next insertion into the index cannot throw.
   void ReserveIndex();
 
   const size_t row_bytes_;
-  const uint32_t chunk_shift_;  // log2 of rows a chunk
+  const uint32_t chunk_shift_;  // log2 of rows per chunk
   uint32_t size_ = 0;
-  uint32_t capacity_ = 0;          // rows there is memory for
-  std::vector<int64_t> appended_;  // while loading: the rows' keys, so that no row need be read
+  uint32_t capacity_ = 0;          // rows that fit into the allocated memory
+  std::vector<int64_t> appended_;  // while loading: keys of the rows, so that rows need not be read
   ChunkPool& pool_;
   std::unique_ptr<std::byte[], Free> first_;  // the first chunk
-  std::vector<std::byte*> chunks_;            // the others are the pool's
-  bool removed_ = false;                      // rows, since the index grew
-  SpareMemory spare_;                         // for the index to grow
+  std::vector<std::byte*> chunks_;            // the others belong to the pool
+  bool removed_ = false;                      // whether rows were removed since the index grew
+  SpareMemory spare_;                         // for the growth of the index
   absl::flat_hash_set<uint32_t, Hash, Equal, SpareAllocator<uint32_t>> index_;
 };
 

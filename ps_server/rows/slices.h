@@ -1,4 +1,4 @@
-// Work on a large stripe that does not keep those that push to it waiting.
+// Processes a large stripe in slices, so that pushes to it do not wait long.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,12 @@
 
 namespace cairn {
 
-// Of what one slice puts into a batch, about.
+// About how many bytes one slice puts into a batch.
 inline constexpr size_t kSliceBytes = 256 << 10;
 
-// Calls `slice`, which puts something into `batch`, until it returns false, each time with the
-// stripe's lock held; the lock is free between two calls. absl::Mutex hands nothing over: without
-// `pause` the next slice would win it again from pushes that wait for it and have yet to wake up.
+// Calls `slice`, which puts something into `batch`, until it returns false. Each call holds the
+// stripe's lock, which is free between two calls. absl::Mutex does not hand over to waiters:
+// without `pause` the next slice would take the lock again before the waiting pushes wake up.
 template <typename Slice>
 void InSlices(Stripe& stripe, StripeBatch& batch, absl::Duration pause, Slice slice) {
   for (bool more = true; more;) {

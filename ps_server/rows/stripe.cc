@@ -81,7 +81,7 @@ void DirtyList::Add(Stripe* stripe) {
 }
 
 void DirtyList::TakeInto(std::vector<Stripe*>& taken) {
-  // Links are read before any stripe is drained: a drained stripe may be queued again at once.
+  // Reads the links before any stripe is drained: a drained stripe may be queued again at once.
   for (Stripe* stripe = head_.exchange(nullptr, std::memory_order_acquire); stripe != nullptr;
        stripe = stripe->next_dirty_) {
     taken.push_back(stripe);
@@ -91,7 +91,7 @@ void DirtyList::TakeInto(std::vector<Stripe*>& taken) {
 
 void DirtyList::DropGivenAway() {
   for (Stripe* stripe = head_.exchange(nullptr, std::memory_order_acquire); stripe != nullptr;) {
-    Stripe* const next = stripe->next_dirty_;  // Add sets it anew
+    Stripe* const next = stripe->next_dirty_;  // read now, because Add overwrites it
     count_.fetch_sub(1, std::memory_order_relaxed);
     if (!stripe->given_away()) Add(stripe);
     stripe = next;

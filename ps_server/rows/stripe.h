@@ -1,4 +1,4 @@
-// What dense and embedding stripes share: the lock, the watermarks, the way to the flusher.
+// What dense and embedding stripes share: the lock, the watermarks and the queue for the flusher.
 #pragma once
 
 #include <atomic>
@@ -12,29 +12,29 @@
 
 namespace cairn {
 
-// Whose push or assign a part belongs to.
+// The push or assign that a part belongs to.
 struct Origin {
   int32_t worker = -1;  // -1: not sequenced, always applied
   int64_t sequence = 0;
-  bool applied = false;  // IsApplied (order_rules.h)
+  bool applied = false;  // the result of IsApplied (order_rules.h)
 };
 
-// Highest sequence applied, by worker. One that every stripe of the server has, durably, is known
-// by its number alone, so a mark at or below it is no more than the answer at hand; but not of a
-// stripe that has come from another server: the numbers of this one say nothing about it, and its
-// marks are exact. Thread safety: none.
+// The highest sequence applied, by worker. A sequence that every stripe of the server has stored
+// durably is recognized without a mark, so marks at or below it are redundant. This does not hold
+// for a stripe that came from another server: the sequences that this server knows to be durable
+// say nothing about that stripe, so its marks are exact. Thread safety: none.
 class Watermarks {
  public:
-  // Stands among the marks of a stripe that moved, as a worker's would.
+  // A mark with this in place of a worker number flags the marks of a stripe that moved.
   static constexpr int32_t kExact = -1;
 
   bool exact() const { return !marks_.empty() && marks_.front().worker == kExact; }
   void MakeExact();
-  // True where `origin`'s part is in already.
+  // True if `origin`'s part was applied already.
   bool Has(const Origin& origin) const;
-  // Records it. An unsequenced origin leaves no trace.
+  // Records that `origin`'s part is applied. An unsequenced origin leaves no mark.
   void Raise(const Origin& origin);
-  // The next Raise throws nothing.
+  // After this call, the next Raise cannot throw.
   void Reserve() {
     if (marks_.size() == marks_.capacity()) marks_.reserve(2 * marks_.size() + 1);
   }
@@ -51,8 +51,8 @@ class Watermarks {
 class DirtyList;
 
 // Unit of locking, versioning and persistence: always written whole or not at all.
-// Thread safety: as annotated; methods without a note are called while nobody else knows the
-// stripe (load, creation).
+// Thread safety: as noted at each method. Methods without a note may be called only while no other
+// thread can reach the stripe (creation, load).
 class Stripe {
  public:
   explicit Stripe(const StripeId& id) : id_(id) {}
@@ -61,49 +61,51 @@ class Stripe {
   Stripe& operator=(const Stripe&) = delete;
 
   const StripeId& id() const { return id_; }
-  // Rows that pulls and pushes have named, each time: how busy the stripe is. Any thread.
+  // Counts the rows that pulls and pushes name, with repeats, to measure how busy the stripe is.
+  // Any thread.
   void CountUses(int64_t rows) const { uses_.fetch_add(rows, std::memory_order_relaxed); }
   int64_t uses() const { return uses_.load(std::memory_order_relaxed); }
   absl::Mutex& mutex() const { return mutex_; }
-  // Held by whoever fills and writes a batch of the stripe, before mutex(): one at a time, so that
-  // they reach the disk in the order in which they were filled.
+  // Held while a batch of the stripe is filled and written; acquired before mutex(). Batches of a
+  // stripe therefore reach the disk in the order in which they were filled.
   absl::Mutex& writing() const { return writing_; }
 
-  // Lock held, between epochs' stripes. It is another server's from now on: it is not written any
-  // more, the disk does not have its cold rows, and none comes back.
+  // Lock held, and no snapshot is writing the stripe. From now on the stripe belongs to another
+  // server: it is not written any more, its cold rows are no longer on this disk, and none can be
+  // loaded.
   void GiveAway() { given_away_ = true; }
-  // Lock held, or in an epoch.
+  // Lock held, or called by the flusher during a snapshot.
   bool given_away() const { return given_away_; }
 
   // Lock held.
   bool Has(const Origin& origin) const { return watermarks_.Has(origin); }
   bool exact() const { return watermarks_.exact(); }
-  // Lock held. Rises with every Touch; for whoever copies the stripe while it is in use.
+  // Lock held. Increases with every Touch, for code that copies the stripe while it is in use.
   uint64_t changes() const { return changes_; }
   absl::Span<const Watermark> watermarks() const { return watermarks_.marks(); }
-  // Lock held, before an update is applied: Touch throws nothing then. Without its watermark the
-  // update would be applied once more when it is sent again.
+  // Lock held. Called before an update is applied, so that Touch cannot throw afterwards: an update
+  // without its watermark would be applied again when it is resent.
   void ReserveTouch() { watermarks_.Reserve(); }
-  // Lock held, after `origin`'s part was applied: raises the watermark and queues the stripe in
-  // `dirty` unless it is there.
+  // Lock held. Called after `origin`'s part was applied: raises the watermark and queues the stripe
+  // in `dirty` unless it is queued already.
   void Touch(const Origin& origin, DirtyList& dirty);
-  // Lock held. Puts about `bytes` of what changed into `batch`, ahead of the Drain that completes
-  // it, so that a large stripe is not locked for as long as all of it takes: the lock is free
-  // between two calls, and what changes again meanwhile is put again. False: nothing was put, the
-  // rest goes with Drain. One batch at a time.
+  // Lock held. Puts about `bytes` of changed data into `batch`, before the Drain that completes the
+  // batch. The lock is free between two calls, so a large stripe is not locked for the whole time;
+  // data that changes again between calls is put again. False: nothing was put, and the rest goes
+  // with Drain. One batch at a time.
   virtual bool DrainAhead(StripeBatch& batch, size_t bytes);
-  // Lock held. Puts what changed since the last Drain and is not in `batch` as it is now; the
-  // stripe is clean then.
+  // Lock held. Puts everything that changed since the last Drain and is not in `batch` in its
+  // current form. The stripe is clean afterwards.
   void Drain(StripeBatch& batch);
-  // Lock held. The same for a batch out of turn: the stripe stays queued if it was.
+  // Lock held. As Drain, for a batch outside the flusher's order: a queued stripe stays queued.
   void DrainEarly(StripeBatch& batch);
 
   void LoadWatermarks(absl::Span<const Watermark> marks) { watermarks_.Reset(marks); }
-  // Lock held. They are those of another server's stripe, which is to be this one.
+  // Lock held. Takes the marks of another server's stripe that this server takes over.
   void TakeOver(absl::Span<const Watermark> marks);
-  // After a load: it has `origin`'s part, or there is none of it here.
+  // Called after a load, if the stripe has `origin`'s part, or `origin` has no part here.
   void RaiseWatermark(const Origin& origin) { watermarks_.Raise(origin); }
-  // Lock held. Watermarks::Forget; they go with the next Drain.
+  // Lock held. Calls Watermarks::Forget; the next Drain writes the result.
   void ForgetWatermarks(absl::Span<const Watermark> durable) { watermarks_.Forget(durable); }
 
  protected:
@@ -123,17 +125,17 @@ class Stripe {
   Watermarks watermarks_;
 };
 
-// The stripes of a shard that changed since the flusher last took them. Adding is one
-// compare-and-swap under the stripe's own lock, so pushes to different stripes never meet.
+// The stripes of a shard that changed since the flusher last took them. Add is one compare-and-swap
+// under the stripe's own lock, so pushes to different stripes never contend for a lock.
 // Thread safety: Add from several threads, TakeInto from one at a time.
 class DirtyList {
  public:
   void Add(Stripe* stripe);
-  // Appends all of them, in no order. They stay marked until they are drained.
+  // Appends all stripes, in no order. They stay marked as queued until they are drained.
   void TakeInto(std::vector<Stripe*>& taken);
-  // Leaves those out that were given away. Not beside TakeInto.
+  // Removes the stripes that were given away. Must not run at the same time as TakeInto.
   void DropGivenAway();
-  // About how many are in it.
+  // Approximate number of stripes in the list.
   int64_t count() const { return count_.load(std::memory_order_relaxed); }
 
  private:
@@ -141,7 +143,7 @@ class DirtyList {
   std::atomic<int64_t> count_{0};
 };
 
-// A stripe that a request changed without raising its watermark yet.
+// A stripe that a request changed, and whose watermark is not raised yet.
 struct TouchedStripe {
   Stripe* stripe = nullptr;
   DirtyList* dirty = nullptr;

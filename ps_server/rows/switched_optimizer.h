@@ -1,4 +1,4 @@
-// The optimizer of a variable, whose arguments may change while it is used.
+// The optimizer of a variable, whose arguments may change while the optimizer is in use.
 #pragma once
 
 #include <atomic>
@@ -12,8 +12,8 @@
 
 namespace cairn {
 
-// Passes calls on to the one that it was given last; those before live as long as it does, since a
-// call may still be in one of them. All have the same type and slots.
+// Forwards calls to the last optimizer that was given to Switch. Earlier ones live as long as this
+// object, because calls may still be running in them. All have the same type and slots.
 // Thread safety: every method may be called from several threads at once.
 class SwitchedOptimizer final : public Optimizer {
  public:

@@ -19,12 +19,15 @@
 namespace cairn {
 namespace {
 
-// VariableRecord::spec: this number, rows of a dense stripe (both little-endian), Thrift bytes. Of
-// a variable whose rows have moved the second version, which programs refuse that know nothing of
-// stripes from elsewhere; between the two stand 8 bytes with the length of Thrift bytes, and these,
-// of the map by which rows are arriving (0: none are). Of a table with row rules the third, which
-// is like the second, and refused by programs that would not keep the rules; of one with compact
-// rows the fourth, which is like the third, and refused by programs that know none.
+// VariableRecord::spec: the version below, rows of a dense stripe (both little-endian), Thrift
+// bytes.
+// Version 2 is for variables whose rows have moved; programs that do not know about stripes from
+// other servers reject it. Before the Thrift bytes it has 8 bytes with the length of further Thrift
+// bytes, and these: the map by which rows are arriving (length 0: none are).
+// Version 3 is for tables with row rules. It has the form of version 2; programs that do not apply
+// the rules reject it.
+// Version 4 is for tables with compact rows. It has the form of version 3; programs that do not
+// know compact rows reject it.
 constexpr uint32_t kRecordVersion = 1;
 constexpr uint32_t kMovedRecordVersion = 2;
 constexpr uint32_t kRulesRecordVersion = 3;
@@ -35,7 +38,7 @@ constexpr int64_t kInitializeElements = 4096;
 
 template <typename T>
 void FromFloats(const float* from, size_t count, std::byte* to) {
-  // The largest floats below the type's limits: conversions beyond those are undefined.
+  // The largest floats below the type's limits: converting larger ones is undefined.
   constexpr double kLimit = std::numeric_limits<T>::max() / 2;
   for (size_t i = 0; i < count; ++i) {
     const T value = static_cast<T>(std::clamp(std::trunc(double{from[i]}), -kLimit, kLimit));
@@ -244,7 +247,7 @@ std::shared_ptr<Variable> Variable::WithMap(Variable& before, const VariableSpec
     HostedTable* const comes = arriving == nullptr ? nullptr : arriving->table_.get();
     variable->table_ = std::make_shared<HostedTable>(*before.table_, spec.bucket_ps, server_index,
                                                      comes, &leaving);
-    // Whose list of stripes nobody has.
+    // The stripe list of `comes` is released as well.
     if (comes != nullptr) leaving += HostedTable::FixedBytes(spec.bucket_ps.size(), 0);
     if (variable->table_->stripe_count() > 0) variable->shards_.push_back(variable->table_.get());
     variable->whole_here_ = variable->table_->all_buckets_here();

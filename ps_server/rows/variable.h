@@ -1,4 +1,4 @@
-// A variable as one server has it: spec, optimizer and the shards that live here.
+// One server's part of a variable: spec, optimizer and the shards on this server.
 #pragma once
 
 #include <atomic>
@@ -25,8 +25,8 @@
 
 namespace cairn {
 
-// Thread safety: immutable, but for what the shards guard themselves. Gives its memory back to the
-// budget when it is destroyed.
+// Thread safety: immutable, except for state that the shards guard themselves. The destructor
+// returns the variable's memory to the budget.
 class Variable {
  public:
   // Allocates the shards of `server_index`; dense contents are unspecified until Initialize or a
@@ -34,28 +34,30 @@ class Variable {
   static absl::StatusOr<std::shared_ptr<Variable>> Make(uint32_t id, absl::string_view job,
                                                         const VariableSpec& spec,
                                                         int32_t server_index, MemoryBudget& budget);
-  // What Make takes of the budget for `spec`, which is valid.
+  // How many bytes Make takes from the budget for `spec`, which is valid.
   static absl::StatusOr<int64_t> FixedBytes(const VariableSpec& spec, int32_t server_index);
-  // With dense stripes of that many rows, which are those of a variable made before. `rows_of`: the
-  // variable whose rows these will be, and whose optimizer they have; null: one of their own.
+  // As above, with dense stripes of `rows_per_stripe` rows, as in the variable's earlier record.
+  // `rows_of`: the variable that these rows will join, whose optimizer they use; null: an optimizer
+  // of its own.
   static absl::StatusOr<std::shared_ptr<Variable>> Make(
       uint32_t id, absl::string_view job, const VariableSpec& spec, int32_t server_index,
       int64_t rows_per_stripe, MemoryBudget& budget, const Variable* rows_of = nullptr);
-  // `before` by another map of the same variable: what stays here is shared with it, what is new
-  // here comes from `arriving` (null: nothing does), a variable of those rows alone. Not while
-  // either is updated. Of memory that is charged, `before` keeps what it alone has from now on.
+  // The same variable as `before` with another map. Shards and buckets that stay here are shared
+  // with `before`; those that are new here are taken from `arriving`, a variable that has only
+  // these rows (null: none arrive). Neither may be updated during this call. `before` keeps the
+  // memory charge of what only it still holds.
   static std::shared_ptr<Variable> WithMap(Variable& before, const VariableSpec& spec,
                                            int32_t server_index, Variable* arriving);
-  // `before` with other arguments of its optimizer (MayFollow); errors as Optimizer::Create.
-  // Updates of callers who still have `before` are turned away, as after WithMap.
+  // `before` with other arguments of its optimizer (MayFollow). Errors as in Optimizer::Create. As
+  // after WithMap, updates through `before` are rejected.
   static absl::StatusOr<std::shared_ptr<Variable>> WithOptimizer(Variable& before,
                                                                  const OptimizerConfig& optimizer,
                                                                  int32_t server_index);
-  // What record() kept. kDataLoss: unreadable.
+  // The decoded form of record(). kDataLoss: the record is unreadable.
   struct Kept {
     VariableSpec spec;
     int64_t rows_per_stripe = 0;
-    std::optional<VariableSpec> arriving;  // the map by which rows have come that are not taken yet
+    std::optional<VariableSpec> arriving;  // map of arrived rows that are not owned yet
   };
   static absl::StatusOr<Kept> Decode(const VariableRecord& record, int32_t server_index,
                                      int32_t server_count);
@@ -69,55 +71,59 @@ class Variable {
   absl::Span<const SlotSpec> slots() const { return optimizer_->slots(); }
   int64_t width() const { return width_; }  // elements of a row
   int64_t rows_per_stripe() const { return rows_per_stripe_; }
-  // `arriving`: the map by which rows have come that this server does not own yet; may be null.
+  // `arriving`: the map of rows that have arrived and that this server does not own yet; may be
+  // null.
   VariableRecord record(const VariableSpec* arriving = nullptr) const;
 
-  // True where every shard or bucket is here: norms of whole gradients can be taken.
+  // True if every shard or bucket is on this server, so that norms of whole gradients can be
+  // computed.
   bool whole_here() const { return whole_here_; }
-  // Of the budget, without the rows of a table.
+  // Bytes charged to the budget, without the rows of a table.
   int64_t fixed_bytes() const;
-  // The shards of this server; empty where it has none.
+  // The shards on this server; may be empty.
   absl::Span<HostedShard* const> shards() const { return shards_; }
-  // By index into spec().shards; nullptr where it lives elsewhere.
+  // By index into spec().shards; nullptr if the shard is on another server.
   HostedDense* dense(int32_t shard) const;
   HostedTable* table() const { return table_.get(); }
 
-  // Part 0 is the value (`slot` empty), part s + 1 slot s. kNotFound lists the slots there are.
+  // Part 0 is the value (`slot` empty), part s + 1 is slot s. kNotFound: the message lists the
+  // slots.
   absl::StatusOr<size_t> PartOf(absl::string_view slot) const;
 
-  // Every dense stripe, or one, gets its initial values and slots. Not while others use it.
+  // Sets every dense stripe, or one stripe, to its initial values and slots. No other thread may
+  // use them.
   void Initialize();
   void InitializeStripe(HostedDense& shard, DenseStripe& stripe);
 
-  // Takes over `bytes` that were acquired for rows of this variable.
+  // Takes ownership of `bytes` that were acquired for rows of this variable.
   void Charge(int64_t bytes) { shared_->charged_bytes.fetch_add(bytes); }
-  // Gives bytes of them back to the budget.
+  // Releases `bytes` of them to the budget.
   void GiveBack(int64_t bytes) {
     shared_->charged_bytes.fetch_sub(bytes);
     budget_.Release(bytes);
   }
 
-  // Whether it takes an update cut by a map of version `map_version` (0: not told). While its rows
-  // go to another server, updates are turned away: BUSY; those of callers who still have this one
-  // where another has taken its place, for good. MOVED: rows have gone since that map, and whoever
-  // got them is to count the update too, whether it has rows there or not. Looked at with the order
-  // of the worker's calls held.
+  // Whether this variable accepts an update that was cut by a map of version `map_version` (0:
+  // unknown). While its rows move to another server, updates are rejected with BUSY; once another
+  // Variable has replaced this one, updates through this one are rejected for good. MOVED: rows
+  // have gone since that map, and the server that received them must count the update too, even if
+  // the update has no rows there. Call this while holding the order of the worker's calls.
   bool TakesUpdates(int64_t map_version) const {
     return shared_->held_until_ns.load() == 0 && !replaced_.load() &&
            (map_version == 0 || map_version >= gone_version_);
   }
-  // Where it says false: why, of `what`; OK where a hold has run out since, or does not apply to
-  // updates of synchronous step `step` (0: it is none).
+  // If TakesUpdates is false: the error, whose message begins with `what`. OK if the hold has ended
+  // since, or does not apply to updates of synchronous step `step` (0: not a synchronous update).
   absl::Status WhyNoUpdates(absl::string_view what, int64_t map_version, int64_t step = 0) const;
-  // Rows have gone with the map that it has now.
+  // Records that rows have gone with the current map.
   void NoteGone() { gone_version_ = spec_.map_version; }
-  // Until the monotonic clock shows `until`; zero: no more. What is of a synchronous step up to
-  // `through_step` is taken all the same.
+  // Holds updates until the monotonic clock shows `until`; zero ends the hold. Updates of
+  // synchronous steps up to `through_step` are still accepted.
   void Hold(absl::Duration until, int64_t through_step = 0) {
     shared_->held_through_step.store(through_step);
     shared_->held_until_ns.store(absl::ToInt64Nanoseconds(until));
   }
-  // Whether there is a hold on all updates that has not run out; with `for_good`, it never will.
+  // Whether a hold on all updates is in effect. If so and `for_good` is set, the hold never ends.
   bool Held(bool for_good = false);
 
  private:
@@ -135,30 +141,30 @@ class Variable {
   const std::string job_;
   const VariableSpec spec_;
   MemoryBudget& budget_;
-  // The same variable's by any map.
+  // Shared by all versions of this variable, whatever their map.
   struct Shared {
     explicit Shared(MemoryBudget& of) : budget(of) {}
     ~Shared() { budget.Release(charged_bytes.load()); }
     MemoryBudget& budget;
     std::atomic<int64_t> charged_bytes{0};
     std::atomic<int64_t> held_until_ns{0};      // on the monotonic clock; 0: not held
-    std::atomic<int64_t> held_through_step{0};  // up to which steps' updates are taken then
+    std::atomic<int64_t> held_through_step{0};  // steps up to this one are accepted while held
   };
   std::shared_ptr<Shared> shared_;
-  MemoryHold leaving_;                 // of rows that only this one has still
-  std::atomic<bool> replaced_{false};  // by one with another map
-  int64_t gone_version_ = 0;  // of the last map with which rows went; 0: since the start none
+  MemoryHold leaving_;                 // charge for rows that only this version still has
+  std::atomic<bool> replaced_{false};  // by a version with another map
+  int64_t gone_version_ = 0;  // last map version with which rows went; 0: none since the start
   int64_t width_ = 1;
-  int64_t rows_per_stripe_ = 0;  // fixed when the variable is made: stripes are never cut anew
+  int64_t rows_per_stripe_ = 0;  // never changes: stripes keep their size
   bool whole_here_ = false;
-  std::shared_ptr<SwitchedOptimizer> optimizer_;     // the same variable's by any map
+  std::shared_ptr<SwitchedOptimizer> optimizer_;     // shared by all versions
   std::vector<std::shared_ptr<HostedDense>> dense_;  // by shard
   std::shared_ptr<HostedTable> table_;
   std::vector<HostedShard*> shards_;
 };
 
 // The variables of a job by name at one moment; a request works on one such map. Unlike Abseil's
-// hash tables, std::map stays consistent when an allocation fails.
+// hash tables, std::map stays consistent if an allocation fails.
 using VariableMap = std::map<std::string, std::shared_ptr<Variable>, std::less<>>;
 
 }  // namespace cairn

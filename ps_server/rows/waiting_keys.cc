@@ -18,7 +18,7 @@ uint32_t PushesIn(uint32_t entry) { return entry >> kTagBits; }
 
 }  // namespace
 
-// The bits that BucketOfKey leaves: those are alike for the keys of a stripe.
+// Uses the bits that BucketOfKey does not: the others are equal for all keys of a stripe.
 uint32_t WaitingKeys::TagOf(int64_t key) {
   return static_cast<uint32_t>(MixBits(static_cast<uint64_t>(key))) & kTagMask;
 }
@@ -41,7 +41,7 @@ void WaitingKeys::MarkChanged(const uint32_t* entry) {
   changed_[static_cast<size_t>(entry - entries_.data()) / kPageEntries] = true;
 }
 
-// Those after it close up.
+// The entries after it move up.
 void WaitingKeys::Erase(uint32_t* entry) {
   MarkChanged(entry);
   uint32_t* const set = SetOf(TagIn(*entry));
@@ -74,10 +74,10 @@ void WaitingKeys::Forget(int64_t key) {
   if (uint32_t* const entry = Find(TagOf(key)); entry != nullptr) Erase(entry);
 }
 
-// Of each set's entries some go to the new set that differs from it by the next bit.
+// Some of each set's entries move to the new set whose number differs by the next bit.
 void WaitingKeys::Double() {
   const size_t before = entries_.size();
-  changed_.reserve(2 * changed_.size());  // before anything changes: memory may be refused
+  changed_.reserve(2 * changed_.size());  // before any change: the allocation may fail
   entries_.resize(2 * before);
   for (size_t set = 0; set < before; set += kSetEntries) {
     size_t kept = set;

@@ -132,7 +132,7 @@ class TableLoad {
   std::vector<double> pulls_, pushes_;  // seconds
 };
 
-// Adagrad, as DESIGN §8: 64 Ki keys of dimension 16, resident. Rounds alternate, so that whatever
+// Adagrad on 64 Ki resident keys of dimension 16. Rounds alternate, so that whatever
 // else the machine does meets both alike.
 void CompareTables(int32_t servers) {
   test::EngineCluster cluster(servers, Durability::kOff);

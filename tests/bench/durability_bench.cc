@@ -1,4 +1,5 @@
-// What durability costs and how fast a server restarts (DESIGN §8). JSON lines as engine_bench.
+// Measures what durability costs and how fast a server restarts. Prints JSON lines as engine_bench
+// does.
 //
 //   durability_bench [--directory D] [--megabytes N] [--seconds S] [--benches
 //   checkpoint,log,restart,snapshot]

@@ -1,6 +1,6 @@
-// Embedding tables in the engine (DESIGN §8). One JSON line a measurement; each compares two ways
-// of moving the same bytes in rounds that alternate, and reports the median of the rounds' ratios,
-// the bar, and whether what was moved was right.
+// Measures embedding tables in the engine. Prints one JSON line a measurement; each compares two
+// ways of moving the same bytes in rounds that alternate, and reports the median of the rounds'
+// ratios, the bar, and whether what was moved was right.
 //
 //   engine_bench [--rows N] [--rounds N]
 #include <malloc.h>

@@ -3,8 +3,7 @@
 
 Ours: the built cairn-ps and cairn-worker, two of each on loopback (TensorFlow's set-up), or one
 worker with an in-process server (Vowpal Wabbit's); the figure is the workers' reports summed, with
-reading and parsing included. Peers: the scripts of ../shared/peers under Python interpreters of
-their own (pip install tensorflow-cpu tf-keras; pip install vowpalwabbit, each in a virtual
+reading and parsing included. Peers: the scripts of peers/ under Python interpreters of their own (pip install tensorflow-cpu tf-keras; pip install vowpalwabbit, each in a virtual
 environment outside this repository). Prints one JSON line a row: the figures, ratio, bar and
 whether our run was verified (every step's loss finite, last loss below the first).
 
@@ -27,7 +26,7 @@ import addresses  # noqa: E402
 import processes  # noqa: E402
 
 TOP = processes.TOP
-SHARED = processes.SHARED
+PEERS = os.path.join(TOP, "tests", "bench", "peers")
 # (model, batch per worker) -> at least this many times TensorFlow's rate.
 BARS = {("lr", 128): 10, ("lr", 1024): 5, ("mlp", 128): 2, ("wide", 128): 5, ("wide", 1024): 3}
 VW_BARS = {128: 1, 1024: 2}
@@ -134,7 +133,7 @@ def run_alone(build, folder, job_path):
 def tensorflow_rate(python, model, batch, seconds):
     if not python:
         return None
-    out = subprocess.run([python, os.path.join(SHARED, "peers", "tf_ps.py"),
+    out = subprocess.run([python, os.path.join(PEERS, "tf_ps.py"),
                           TENSORFLOW_NAMES[model], str(batch), str(seconds)],
                          capture_output=True, text=True, timeout=600).stdout
     match = re.search(r"(\d+) examples/s", out)
@@ -142,7 +141,7 @@ def tensorflow_rate(python, model, batch, seconds):
 
 
 def vw_rate(python, data):
-    out = subprocess.run([python, os.path.join(SHARED, "peers", "vw.py"), data],
+    out = subprocess.run([python, os.path.join(PEERS, "vw.py"), data],
                          capture_output=True, text=True, timeout=600).stdout
     return float(re.search(r"vw, 5 pass\(es\): (\d+)", out).group(1))
 
@@ -169,11 +168,15 @@ def main():
     options = parser.parse_args()
     models = options.models.split(",")
     with tempfile.TemporaryDirectory() as folder:
-        data = {"a9a": os.path.abspath(os.path.join(SHARED, "data/a9a/train.libsvm")),
-                "wide": os.path.join(folder, "wide.tsv")}
-        for part in ("images", "labels"):
-            packed = os.path.join(SHARED, "data/mnist", f"train-{part}-idx"
-                                  f"{3 if part == 'images' else 1}-ubyte.gz")
+        data = {"a9a": os.path.join(folder, "a9a.libsvm"), "wide": os.path.join(folder, "wide.tsv")}
+        # Uncompressed, for every peer reads them so.
+        with open(data["a9a"], "w", encoding="ascii") as target:
+            target.writelines(processes.read_lines(processes.data("a9a/train.libsvm")))
+        for part, rank in (("images", 3), ("labels", 1)) if "mlp" in models else ():
+            packed = processes.data(f"mnist/train-{part}-idx{rank}-ubyte.gz")
+            if packed is None:
+                sys.exit("the model mlp needs MNIST: run examples/data/get.py mnist, or leave it out "
+                         "with --models lr,wide,alone")
             data[part] = os.path.join(folder, part)
             with gzip.open(packed) as source, open(data[part], "wb") as target:
                 target.write(source.read())

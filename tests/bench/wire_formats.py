@@ -63,9 +63,9 @@ def main():
     parser.add_argument("--rows", type=int, default=200000)
     arguments = parser.parse_args()
     examples = os.path.join(processes.TOP, "examples")
-    if processes.shared("data") is not None:
-        data = ["--data_root", os.path.abspath(processes.shared("data"))]
-        measure("a9a", os.path.join(examples, "a9a.yaml"), data)
+    data = ["--data_root", processes.DATA]
+    measure("a9a", os.path.join(examples, "a9a.yaml"), data)
+    if processes.data("mnist") is not None:
         measure("mnist", os.path.join(examples, "mnist.yaml"), data)
     with tempfile.TemporaryDirectory(prefix="cairn-clicks.") as folder:
         for rows, seed, name in ((arguments.rows, 1, "train.tsv"), (20000, 2, "eval.tsv")):

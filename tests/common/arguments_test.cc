@@ -1,4 +1,4 @@
-// Arguments are checked by name and range, and the message says what is allowed.
+// Arguments are checked by name and range, and the message gives the allowed values.
 #include "common/arguments.h"
 
 #include <cmath>
@@ -40,7 +40,7 @@ TEST(Arguments, RangesIncludeAndExcludeTheirEnds) {
   EXPECT_FALSE(CheckOne(Range::kAny, std::nan("")).ok());
 }
 
-TEST(Arguments, MessagesSayWhatWasFoundAndWhatIsAllowed) {
+TEST(Arguments, MessagesGiveFoundAndAllowedValues) {
   EXPECT_THAT(CheckOne(Range::kZeroToBelowOne, 1.5),
               StatusIs(absl::StatusCode::kInvalidArgument, "thing: x is 1.5, must be in [0, 1)"));
   const ArgumentSpec specs[] = {{"alpha", 0, Range::kAny}, {"beta", 0, Range::kAny}};
@@ -49,7 +49,7 @@ TEST(Arguments, MessagesSayWhatWasFoundAndWhatIsAllowed) {
                        AllOf(HasSubstr("(did you mean 'beta'?)"), HasSubstr("alpha, beta"))));
 }
 
-TEST(Arguments, OptionalOnesGetNoDefault) {
+TEST(Arguments, OptionalArgumentsGetNoDefault) {
   const ArgumentSpec specs[] = {{"a", 7, Range::kAny},
                                 {"b", 8, Range::kAny, ArgumentSpec::kOptional},
                                 {"c", 9, Range::kAny, ArgumentSpec::kRequired}};

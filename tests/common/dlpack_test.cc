@@ -1,5 +1,5 @@
-// Proves that tensors cross to other frameworks and back without a copy, live as long as anyone
-// needs them, and that what a tensor here cannot be is refused and left to its owner.
+// Tensors pass to other frameworks and back without a copy and live as long as they are needed. A
+// tensor that Cairn does not support is refused and stays with its owner.
 #include "common/dlpack.h"
 
 #include <dlpack/dlpack.h>
@@ -20,7 +20,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A tensor of another framework: [2, 3] of float32 unless a test changes it.
+// Another framework's tensor: [2, 3] of float32 unless a test changes it.
 struct Foreign {
   std::vector<float> data = {1, 2, 3, 4, 5, 6};
   std::vector<int64_t> shape = {2, 3};
@@ -75,7 +75,7 @@ TEST(DLPack, AnotherFrameworkSeesOurMemoryAndKeepsIt) {
   (*shared)->deleter(*shared);
 }
 
-TEST(DLPack, EveryDTypeComesBackAsItWas) {
+TEST(DLPack, EveryDTypeSurvivesTheRoundTrip) {
   for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16,
                             DType::kInt32, DType::kInt64}) {
     for (const Shape& shape : {Shape{}, Shape{3}, Shape{2, 0}}) {
@@ -88,7 +88,7 @@ TEST(DLPack, EveryDTypeComesBackAsItWas) {
   }
 }
 
-TEST(DLPack, AMemoryOfAGpuKeepsItsDevice) {
+TEST(DLPack, GpuMemoryKeepsItsDevice) {
   Foreign foreign;
   foreign.Make()->dl_tensor.device = {.device_type = kDLCUDA, .device_id = 3};
   const Tensor tensor = FromDLPack(&foreign.managed).value();
@@ -99,7 +99,7 @@ TEST(DLPack, AMemoryOfAGpuKeepsItsDevice) {
   shared->deleter(shared);
 }
 
-TEST(DLPack, StridesOfPackedElementsAreTaken) {
+TEST(DLPack, StridesOfPackedElementsAreAccepted) {
   Foreign foreign{.shape = {2, 1, 3}, .strides = {3, 99, 1}};
   EXPECT_OK(FromDLPack(foreign.Make()));
   Foreign part{.shape = {2}};
@@ -107,7 +107,7 @@ TEST(DLPack, StridesOfPackedElementsAreTaken) {
   EXPECT_THAT(FromDLPack(&part.managed).value().ToDoubles(), ElementsAre(3, 4));
 }
 
-TEST(DLPack, WhatATensorCannotBeIsRefusedAndLeftToItsOwner) {
+TEST(DLPack, UnsupportedTensorsAreRefusedAndLeftToTheirOwner) {
   const auto refused = [](Foreign foreign, void (*change)(DLTensor&), const auto& message) {
     change(foreign.Make()->dl_tensor);
     EXPECT_THAT(FromDLPack(&foreign.managed),

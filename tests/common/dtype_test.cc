@@ -47,14 +47,14 @@ TEST(DType, EveryHalfPatternSurvivesTheRoundTrip) {
   }
 }
 
-// Between every two neighbours: just below the middle goes down, just above goes up, and the middle
-// itself to the one whose last bit is 0.
+// Between every two neighbouring numbers: values just below the middle round down, values just
+// above round up, and the middle rounds to the number whose last bit is 0.
 TEST(DType, RoundsToNearestTiesToEven) {
   for (const Format& format : kFormats) {
     for (uint32_t bits = 0; bits + 1 < format.infinity; ++bits) {
       const auto low = static_cast<uint16_t>(bits);
       const auto high = static_cast<uint16_t>(bits + 1);
-      // Exact: two halves' mean needs one bit more than a half has.
+      // Exact: the mean of two halves needs one bit more than a half has.
       const float middle = (format.widen(low) / 2) + (format.widen(high) / 2);
       const uint16_t even = (low & 1) == 0 ? low : high;
       if (middle >= std::numeric_limits<float>::min()) {
@@ -75,7 +75,7 @@ TEST(DType, OverflowGoesToInfinityAndNanStaysNan) {
   EXPECT_EQ(Float16FromFloat(0x1p-25f), 0);  // half of the smallest subnormal: tie to even
   EXPECT_EQ(Float16FromFloat(0x1.000002p-25f), 1);
   EXPECT_EQ(BFloat16FromFloat(std::numeric_limits<float>::max()), 0x7f80);
-  // NaNs whose payload is in the bits that are cut off.
+  // NaNs whose payload is only in the truncated bits.
   const auto low_nan = absl::bit_cast<float>(0x7f800001u);
   EXPECT_TRUE(std::isnan(FloatFromBFloat16(BFloat16FromFloat(low_nan))));
   EXPECT_TRUE(std::isnan(FloatFromFloat16(Float16FromFloat(low_nan))));
@@ -106,7 +106,7 @@ TEST(DType, NamesAndNumbersRoundTrip) {
   EXPECT_EQ(DTypeName(static_cast<DType>(99)), "unknown");
 }
 
-TEST(DType, UnknownNamesAndNumbersListWhatIsAllowed) {
+TEST(DType, ErrorsOfUnknownNamesAndNumbersListTheAllowedOnes) {
   EXPECT_THAT(DTypeFromName("flot32"),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("did you mean 'float32'?"), HasSubstr("bfloat16"))));

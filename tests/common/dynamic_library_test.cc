@@ -1,4 +1,4 @@
-// Libraries looked for at run time: what is there can be called, and what is missing is named.
+// Libraries loaded at run time: functions that exist can be called, missing ones are named.
 #include "common/dynamic_library.h"
 
 #include <cmath>
@@ -15,7 +15,7 @@ using testing::HasSubstr;
 
 constexpr char kMath[] = "libm.so.6";
 
-TEST(DynamicLibrary, CallsWhatItFinds) {
+TEST(DynamicLibrary, CallsTheFunctionsThatItFinds) {
   DynamicLibrary library("the C library's mathematics", kMath);
   const DynamicFunction<double(double)> cosine(library, "cos");
   ASSERT_OK(library.status());

@@ -1,4 +1,4 @@
-// Hashes are the same in every version, and spread keys that follow each other.
+// Hashes are the same in every version, and spread consecutive keys.
 #include "common/hash.h"
 
 #include <vector>
@@ -8,13 +8,13 @@
 namespace cairn {
 namespace {
 
-// Published values of SplitMix64 with seed 0: its state steps by the constant that MixBits adds.
+// Published values of SplitMix64 with seed 0, whose state grows by the constant that MixBits adds.
 TEST(Hash, MixBitsIsSplitMix64) {
   EXPECT_EQ(MixBits(0), 0xe220a8397b1dcdafULL);
   EXPECT_EQ(MixBits(0x9e3779b97f4a7c15ULL), 0x6e789e6aa1b965f4ULL);
 }
 
-// Written down: data on disk lie where these say.
+// Literal values, because they decide where data is on disk.
 TEST(Hash, ValuesAreFixedForever) {
   EXPECT_EQ(HashBytes(""), MixBits(0xcbf29ce484222325ULL));
   EXPECT_EQ(HashBytes("a"), MixBits(0xaf63dc4c8601ec8cULL));  // FNV-1a's published value
@@ -22,7 +22,7 @@ TEST(Hash, ValuesAreFixedForever) {
   EXPECT_EQ(BucketOfKey(0, 16), 0xeu);
 }
 
-TEST(Hash, BucketsAreInRangeAndEven) {
+TEST(Hash, BucketsAreInRangeAndEvenlyFilled) {
   for (uint32_t buckets = 1; buckets <= 65536; buckets *= 4) {
     std::vector<int> counts(buckets);
     for (int64_t key = -50000; key < 50000; ++key) ++counts.at(BucketOfKey(key, buckets));
@@ -31,7 +31,8 @@ TEST(Hash, BucketsAreInRangeAndEven) {
   }
 }
 
-// A bucket of n is split in two by going to 2n, so buckets can be cut without moving other keys.
+// Doubling the number of buckets splits each bucket in two, so that buckets can be split without
+// moving other keys.
 TEST(Hash, FinerBucketsRefineCoarserOnes) {
   for (int64_t key = 0; key < 1000; ++key) {
     EXPECT_EQ(BucketOfKey(key, 64), BucketOfKey(key, 128) / 2);

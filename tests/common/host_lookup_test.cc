@@ -1,4 +1,4 @@
-// A lookup that does not end is given up at the deadline, and harms nobody when it ends later.
+// A lookup that does not end is abandoned at the deadline, and is harmless if it ends later.
 #include "common/host_lookup.h"
 
 #include <arpa/inet.h>
@@ -32,7 +32,7 @@ int AsLoopback(const char*, const char* port, const addrinfo* hints, addrinfo** 
   return ::getaddrinfo("127.0.0.9", port, hints, found);
 }
 
-TEST(LookUpHost, NumbersAreNotLookedUp) {
+TEST(LookUpHost, NumericAddressesAreNotLookedUp) {
   const HostLookup never = [](const char*, const char*, const addrinfo*, addrinfo**) {
     ADD_FAILURE() << "a number was looked up";
     return EAI_FAIL;
@@ -44,7 +44,7 @@ TEST(LookUpHost, NumbersAreNotLookedUp) {
   EXPECT_EQ((*v6)->ai_family, AF_INET6);
 }
 
-TEST(LookUpHost, NamesAreLookedUpAndFailuresNamed) {
+TEST(LookUpHost, NamesAreLookedUpAndFailuresAreNamed) {
   EXPECT_EQ(TextOf(LookUpHost("a.test", "70", Soon(), AsLoopback)), "127.0.0.9:70");
   const HostLookup unknown = [](const char*, const char*, const addrinfo*, addrinfo**) {
     return EAI_NONAME;
@@ -54,7 +54,7 @@ TEST(LookUpHost, NamesAreLookedUpAndFailuresNamed) {
                        AllOf(HasSubstr("\"b.test\""), HasSubstr("not known"))));
 }
 
-TEST(LookUpHost, ASilentNameServerIsGivenUpAtTheDeadlineAndAskedOnce) {
+TEST(LookUpHost, ASilentNameServerIsAbandonedAtTheDeadlineAndAskedOnce) {
   absl::Notification go;
   std::atomic<int> asked = 0;
   const HostLookup silent = [&](const char* host, const char* port, const addrinfo* hints,

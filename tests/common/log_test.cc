@@ -1,5 +1,5 @@
-// Where messages go: nowhere by default, to the program's sink from the level on that it set, and
-// to glog in Cairn's own programs.
+// Destination of messages: none by default, the program's sink from its level up, and glog in
+// Cairn's own programs.
 #include "common/log.h"
 
 #include <string>
@@ -35,14 +35,14 @@ class LogTest : public ::testing::Test {
 
 int Counted(int* count) { return ++*count; }
 
-TEST_F(LogTest, NothingIsWrittenUntilTheProgramSaysSo) {
+TEST_F(LogTest, NothingIsWrittenByDefault) {
   ::testing::internal::CaptureStderr();
   LOG(ERROR) << "nobody hears this";
   LOG_IF(WARNING, true) << "nor this";
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), IsEmpty());
 }
 
-TEST_F(LogTest, TheSinkGetsMessagesFromItsLevelOn) {
+TEST_F(LogTest, TheSinkGetsMessagesOfItsLevelAndAbove) {
   Collect();
   SetLogLevel(LogLevel::kWarning);
   LOG(INFO) << "too low";
@@ -54,14 +54,14 @@ TEST_F(LogTest, TheSinkGetsMessagesFromItsLevelOn) {
   EXPECT_THAT(entries_, ElementsAre("WARNING log_test.cc one 1", "ERROR log_test.cc two"));
 }
 
-TEST_F(LogTest, ARationedMessageComesOnce) {
+TEST_F(LogTest, LogEveryTLogsOnceInItsPeriod) {
   Collect();
   int made = 0;
   for (int i = 0; i < 5; ++i) LOG_EVERY_T(WARNING, 3600) << Counted(&made);
   EXPECT_THAT(entries_, ElementsAre("WARNING log_test.cc 1"));
 }
 
-TEST_F(LogTest, ThreadsMessagesComeWhole) {
+TEST_F(LogTest, MessagesOfThreadsAreNotMixed) {
   Collect();
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
@@ -73,7 +73,7 @@ TEST_F(LogTest, ThreadsMessagesComeWhole) {
   EXPECT_THAT(entries_, SizeIs(400));
 }
 
-TEST_F(LogTest, StderrHasOneLineAMessage) {
+TEST_F(LogTest, StderrHasOneLineForEachMessage) {
   SetLogSink(StderrLogSink());
   ::testing::internal::CaptureStderr();
   LOG(WARNING) << "a message";

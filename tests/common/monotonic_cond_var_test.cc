@@ -1,5 +1,5 @@
-// Waits end by signal or by deadline. That the wall clock has no part in it is shown by
-// tests/faults/clock_test.py.
+// Waits end by signal or by deadline. tests/faults/clock_test.py tests that the wall clock has no
+// effect.
 #include "common/monotonic_cond_var.h"
 
 #include <thread>
@@ -33,7 +33,7 @@ TEST(MonotonicCondVar, ASignalWakesEveryWaiter) {
   EXPECT_EQ(seen, 4);
 }
 
-TEST(MonotonicCondVar, AWaitEndsWithItsDeadlineAndHoldsTheMutexAgain) {
+TEST(MonotonicCondVar, AWaitEndsAtItsDeadlineAndReacquiresTheMutex) {
   absl::Mutex mutex;
   MonotonicCondVar changed;
   const Deadline deadline = Deadline::In(absl::Milliseconds(20));
@@ -42,7 +42,7 @@ TEST(MonotonicCondVar, AWaitEndsWithItsDeadlineAndHoldsTheMutexAgain) {
   mutex.AssertHeld();
 }
 
-TEST(StopFlag, EndsAWaitAndStays) {
+TEST(StopFlag, EndsAWaitAndStaysStopped) {
   StopFlag stop;
   EXPECT_FALSE(stop.stopped());
   EXPECT_FALSE(stop.WaitFor(absl::Milliseconds(1)));

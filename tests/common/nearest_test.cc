@@ -1,4 +1,4 @@
-// The nearest name is found through the usual slips of the hand, and none where nothing is near.
+// The nearest name is found despite a typing error, and none if no name is near.
 #include "common/nearest.h"
 
 #include <string>
@@ -10,21 +10,21 @@ namespace {
 
 constexpr absl::string_view kNames[] = {"learning_rate", "momentum", "nesterov", "adam", "adamax"};
 
-TEST(Nearest, FindsThroughOneSlip) {
-  EXPECT_EQ(Nearest("momntum", kNames), "momentum");    // a letter left out
-  EXPECT_EQ(Nearest("momenttum", kNames), "momentum");  // one too many
-  EXPECT_EQ(Nearest("nasterov", kNames), "nesterov");   // a wrong one
+TEST(Nearest, FindsNamesDespiteOneTypingError) {
+  EXPECT_EQ(Nearest("momntum", kNames), "momentum");    // a letter omitted
+  EXPECT_EQ(Nearest("momenttum", kNames), "momentum");  // a letter too many
+  EXPECT_EQ(Nearest("nasterov", kNames), "nesterov");   // a wrong letter
   EXPECT_EQ(Nearest("adma", kNames), "adam");           // two neighbours swapped
   EXPECT_EQ(Nearest("Learning_Rate", kNames), "learning_rate");
 }
 
-TEST(Nearest, FindsNothingWhereNothingIsNear) {
+TEST(Nearest, FindsNothingIfNoNameIsNear) {
   EXPECT_EQ(Nearest("epsilon", kNames), "");
   EXPECT_EQ(Nearest("", kNames), "");
   EXPECT_EQ(Nearest("x", {}), "");
 }
 
-TEST(Nearest, TakesTheFirstOfEquals) {
+TEST(Nearest, TakesTheFirstOfEquallyNearNames) {
   constexpr absl::string_view kTwins[] = {"beta_1", "beta_2"};
   EXPECT_EQ(Nearest("beta_3", kTwins), "beta_1");
 }
@@ -39,7 +39,7 @@ TEST(Nearest, DidYouMeanIsEmptyOrAQuestion) {
   EXPECT_EQ(DidYouMean("epsilon", kNames), "");
 }
 
-TEST(Nearest, LongNamesAreShownByTheirBeginning) {
+TEST(Nearest, LongNamesAreCut) {
   EXPECT_EQ(QuotedName("adam"), "'adam'");
   EXPECT_EQ(QuotedName(std::string(100, 'a')), "'" + std::string(60, 'a') + "…'");
 }

@@ -1,4 +1,4 @@
-// No text of a caller's can end a line of a log or command a terminal.
+// A caller's text cannot end a log line or control a terminal.
 #include "common/printable_text.h"
 
 #include <string>
@@ -8,7 +8,7 @@
 namespace cairn {
 namespace {
 
-TEST(PrintableText, ControlCharactersAreShownAndOtherTextStays) {
+TEST(PrintableText, ControlCharactersAreEscapedAndOtherTextIsKept) {
   EXPECT_EQ(PrintableText(""), "");
   EXPECT_EQ(PrintableText("worker:0 of host/1 … Zürich, ~\"\\"),
             "worker:0 of host/1 … Zürich, ~\"\\");
@@ -21,7 +21,7 @@ TEST(PrintableText, ControlCharactersAreShownAndOtherTextStays) {
   EXPECT_EQ(PrintableText("\xc2"), "\xc2");
 }
 
-TEST(PrintableText, TheFirstControlCharacterIsNamed) {
+TEST(PrintableText, TheFirstControlCharacterIsReturned) {
   EXPECT_EQ(FirstControlOf("host/4711 (net:[4026531840]) é"), "");
   EXPECT_EQ(FirstControlOf("a\nb\x1b"), "\\x0a");
   EXPECT_EQ(FirstControlOf(std::string("a\0", 2)), "\\x00");

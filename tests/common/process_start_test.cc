@@ -1,4 +1,4 @@
-// Each case runs in a process of its own, which does to itself what it then expects.
+// Each case runs in its own process, where it first creates the tested condition.
 #include "common/process_start.h"
 
 #include <fcntl.h>
@@ -20,8 +20,8 @@ namespace {
 
 constexpr int kAsExpected = 42;
 
-// A file that is opened while standard files are closed does not get their numbers, so that nothing
-// printed goes into it.
+// A file that is opened after standard files were closed does not get their numbers, so that
+// printed text does not go into it.
 TEST(ProcessStart, ClosedStandardFilesAreNotGivenToOthers) {
   const auto run = [] {
     for (const int file : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) close(file);
@@ -34,7 +34,7 @@ TEST(ProcessStart, ClosedStandardFilesAreNotGivenToOthers) {
   EXPECT_EXIT(run(), testing::ExitedWithCode(kAsExpected), "");
 }
 
-TEST(ProcessStart, OpenOnesStayAsTheyAre) {
+TEST(ProcessStart, OpenStandardFilesStayUnchanged) {
   const auto run = [] {
     PrepareProcess("test");
     _exit(write(STDERR_FILENO, "still there", 11) == 11 ? kAsExpected : 1);
@@ -62,18 +62,19 @@ void ThrowInAThread(const Error& error) {
   std::thread([&] { throw error; }).join();
 }
 
-TEST(ProcessStart, WantOfMemoryOrThreadsIsSaidInALastLine) {
+TEST(ProcessStart, LackOfMemoryOrThreadsIsReportedInALastLine) {
   EXPECT_EXIT(ThrowInAThread(std::bad_alloc()), testing::ExitedWithCode(1),
-              "^test: no memory or thread is left .*ulimit -v");
+              "^test: out of memory or threads .*ulimit -v");
   EXPECT_EXIT(ThrowInAThread(std::system_error(EAGAIN, std::generic_category())),
-              testing::ExitedWithCode(1), "^test: no memory or thread .*temporarily unavailable");
+              testing::ExitedWithCode(1),
+              "^test: out of memory or threads .*temporarily unavailable");
 }
 
 TEST(ProcessStart, OtherExceptionsAbort) {
   EXPECT_EXIT(ThrowInAThread(std::runtime_error("a bug")), testing::KilledBySignal(SIGABRT),
-              "^test: ended by an exception that nobody caught: a bug");
+              "^test: ended by an uncaught exception: a bug");
   EXPECT_EXIT(ThrowInAThread(std::system_error(EISDIR, std::generic_category())),
-              testing::KilledBySignal(SIGABRT), "nobody caught: Is a directory");
+              testing::KilledBySignal(SIGABRT), "uncaught exception: Is a directory");
 }
 
 }  // namespace

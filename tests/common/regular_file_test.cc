@@ -1,4 +1,4 @@
-// A path that names something else than a file of a bounded size is an error at once.
+// Reading a path that is not a file of bounded size is an immediate error.
 #include "common/regular_file.h"
 
 #include <sys/socket.h>
@@ -31,7 +31,7 @@ class RegularFileTest : public ::testing::Test {
   TempDir directory_;
 };
 
-TEST_F(RegularFileTest, BytesUpToTheLimitAreRead) {
+TEST_F(RegularFileTest, FilesUpToTheLimitAreRead) {
   const std::string text(10'000, 'x');
   const std::string path = Make("file", text);
   EXPECT_EQ(*ReadRegularFile(path, 10'000), text);
@@ -45,8 +45,8 @@ TEST_F(RegularFileTest, BytesUpToTheLimitAreRead) {
   EXPECT_EQ(*ReadRegularFile(PathOf("link"), 10'000), text);
 }
 
-// A file that is larger than the address space is not read beyond the limit.
-TEST_F(RegularFileTest, AnEndlessFileIsReadNoFurtherThanTheLimit) {
+// A file larger than the address space is not read beyond the limit.
+TEST_F(RegularFileTest, AnEndlessFileIsReadOnlyUpToTheLimit) {
   const std::string path = Make("sparse", "");
   ASSERT_EQ(::truncate(path.c_str(), off_t{1} << 42), 0);
   EXPECT_THAT(ReadRegularFile(path, 1 << 20),
@@ -54,7 +54,7 @@ TEST_F(RegularFileTest, AnEndlessFileIsReadNoFurtherThanTheLimit) {
   EXPECT_GT(ReadRegularFile("/proc/self/status", 1 << 20)->size(), 0U);
 }
 
-TEST_F(RegularFileTest, OtherThingsThanFilesAreNamed) {
+TEST_F(RegularFileTest, OtherFileTypesAreRefusedByName) {
   ASSERT_EQ(::mkfifo(PathOf("fifo").c_str(), 0600), 0);
   const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_un at = {};

@@ -27,17 +27,18 @@ TEST(Shape, RefusesNegativeAndHugeExtents) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("2^53")));
   EXPECT_THAT(ElementCount(Shape{(int64_t{1} << 53) + 1}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("2^53")));
-  // Nothing behind a zero may hide a shape that makes no sense.
+  // An extent of 0 must not hide an invalid extent after it.
   EXPECT_FALSE(ElementCount(Shape{0, -4}).ok());
 }
 
-// Rows and the width of a row are products of some extents alone, so each of them must fit.
+// The number of rows and the width of a row are products of only some extents, so each product must
+// fit.
 TEST(Shape, AnExtentOfZeroHidesNoOverflow) {
   constexpr int64_t kLarge = int64_t{1} << 60;
   for (const Shape& shape :
        {Shape{0, kLarge, kLarge}, Shape{kLarge, 0}, Shape{kLarge, kLarge, 0}}) {
     EXPECT_THAT(ElementCount(shape),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("extents of 0 left out")))
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("ignoring extents of 0")))
         << ShapeText(shape);
   }
   const Shape shape = {0, int64_t{1} << 20, int64_t{1} << 33};

@@ -1,4 +1,4 @@
-// A status keeps its code and payloads when context is put in front, and the macros return early.
+// A status keeps its code and payloads when context is prepended, and the macros return early.
 #include "common/status.h"
 
 #include "absl/strings/cord.h"
@@ -7,7 +7,7 @@
 namespace cairn {
 namespace {
 
-TEST(Status, AnnotatePutsContextInFront) {
+TEST(Status, AnnotatePrependsContext) {
   absl::Status status = absl::NotFoundError("no such row");
   status.SetPayload("cairn/test", absl::Cord("42"));
   const absl::Status annotated = Annotate(status, "variable \"w\"");
@@ -17,7 +17,7 @@ TEST(Status, AnnotatePutsContextInFront) {
   EXPECT_EQ(*annotated.GetPayload("cairn/test"), "42");
 }
 
-TEST(Status, AnnotateLeavesOkAlone) { EXPECT_TRUE(Annotate(absl::OkStatus(), "anything").ok()); }
+TEST(Status, AnnotateKeepsOk) { EXPECT_TRUE(Annotate(absl::OkStatus(), "anything").ok()); }
 
 TEST(Status, EveryCodeHasAName) {
   for (int code = 0; code <= 20; ++code) {

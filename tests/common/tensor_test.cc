@@ -10,7 +10,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// A Tensor is a value that shares memory: its copies see a write, a real copy does not.
+// A Tensor is a value that shares memory: a write is visible in its copies, but not in the result
+// of CopyTo.
 TEST(Tensor, CopiesShareMemory) {
   Tensor first = Tensor::Of<float>({2, 2}, {1, 2, 3, 4});
   const Tensor second = first;
@@ -24,7 +25,7 @@ TEST(Tensor, CopiesShareMemory) {
   EXPECT_EQ(own.device(), Cpu(1));
 }
 
-// Kernels rely on whole cache lines.
+// Kernels rely on complete cache lines.
 TEST(Tensor, MemoryIsAlignedAndZerosAreZero) {
   const Tensor zeros = Tensor::Zeros(DType::kFloat64, {3, 0, 2});
   EXPECT_EQ(zeros.elements(), 0);
@@ -43,7 +44,7 @@ TEST(Tensor, TextNamesTypeShapeAndElements) {
   EXPECT_EQ(Tensor().text(), "float32 [0] ()");
 }
 
-// Memory of somebody else is released with the last copy, not before.
+// Foreign memory is released with the last copy, not before.
 TEST(Tensor, WrappedMemoryLivesAsLongAsItsCopies) {
   auto owner = std::make_shared<std::vector<float>>(4, 2.0f);
   const std::weak_ptr<std::vector<float>> watched = owner;
@@ -56,7 +57,7 @@ TEST(Tensor, WrappedMemoryLivesAsLongAsItsCopies) {
   EXPECT_THAT(copy.values<float>(), ElementsAre(2, 2, 2, 2));
 }
 
-// Reading numbers as another type is a bug of the caller, found at once.
+// Reading numbers as another type is a bug of the caller, detected at once.
 TEST(TensorDeathTest, AnotherTypeIsRefused) {
   const Tensor tensor = Tensor::Scalar<float>(1);
   EXPECT_DEATH((void)tensor.values<double>(), "float32 \\[\\] asked for as float64");

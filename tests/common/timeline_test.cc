@@ -1,4 +1,4 @@
-// A timeline tells one life of a job from another.
+// A timeline distinguishes one life of a job from another.
 #include "common/timeline.h"
 
 #include "gtest/gtest.h"
@@ -6,7 +6,7 @@
 namespace cairn {
 namespace {
 
-TEST(Timeline, RisesWhateverTheClockSaysAndCountsItsServers) {
+TEST(Timeline, IncreasesWhateverTheClockSaysAndCountsItsServers) {
   const int64_t first = NewTimeline(2, 0);
   EXPECT_GT(first, 0);
   EXPECT_EQ(ServersOfTimeline(first), 2);
@@ -18,11 +18,11 @@ TEST(Timeline, RisesWhateverTheClockSaysAndCountsItsServers) {
   EXPECT_EQ(FirstIncarnation(WithServers(next, 1)), FirstIncarnation(next));
 }
 
-TEST(Timeline, ItsTimeIsShown) {
+TEST(Timeline, TextShowsItsTime) {
   EXPECT_EQ(TimelineText((int64_t{86400} << 32) + 12345), "2020-01-02T00:00:00Z");
 }
 
-TEST(Timeline, OldManifestsHoldTheSecondAlone) {
+TEST(Timeline, OldManifestsHaveOnlyTheSecond) {
   EXPECT_EQ(TimelineOfManifest(7), int64_t{7} << 32);
   EXPECT_EQ(TimelineOfManifest((int64_t{7} << 32) + 5), (int64_t{7} << 32) + 5);
   EXPECT_EQ(TimelineOfManifest(0), 0);

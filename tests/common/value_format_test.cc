@@ -1,4 +1,4 @@
-// Values in fewer bytes: what is lost of them, and bytes that are none of ours.
+// Compact value formats: the precision lost, and the refusal of invalid bytes.
 #include "common/value_format.h"
 
 #include <algorithm>
@@ -43,7 +43,7 @@ std::vector<float> ThereAndBack(ValueFormat format, const std::vector<float>& va
                  static_cast<int64_t>(values.size()) / width, width);
 }
 
-// Of all sizes that a float has, and of both signs.
+// Values of all magnitudes of a float, with both signs.
 std::vector<float> ManySizes(size_t count) {
   std::mt19937 random(7);
   std::uniform_real_distribution<float> exponent(-140, 120), mantissa(1, 2);
@@ -55,8 +55,8 @@ std::vector<float> ManySizes(size_t count) {
   return values;
 }
 
-TEST(ValueFormat, HalvesAreThoseOfTheConversionOfTensors) {
-  // Every half there is, the values in the middle between two, and their neighbours.
+TEST(ValueFormat, HalvesEqualTheConversionOfTensors) {
+  // Every half, the midpoints between two halves, and their neighbours.
   std::vector<float> values;
   for (uint32_t bits = 0; bits < 0x7bff; ++bits) {
     const float half = FloatFromFloat16(static_cast<uint16_t>(bits));
@@ -78,7 +78,7 @@ TEST(ValueFormat, HalvesAreThoseOfTheConversionOfTensors) {
   EXPECT_EQ(ThereAndBack(ValueFormat::kFloat16, values, 1), back);
 }
 
-TEST(ValueFormat, BFloatsAreThoseOfTheConversionOfTensors) {
+TEST(ValueFormat, BFloatsEqualTheConversionOfTensors) {
   const std::vector<float> values = ManySizes(10007);
   std::vector<std::byte> wanted(values.size() * 2);
   FromFloat32(DType::kBFloat16, values.data(), values.size(), wanted.data());
@@ -89,7 +89,7 @@ TEST(ValueFormat, BFloatsAreThoseOfTheConversionOfTensors) {
   }
 }
 
-TEST(ValueFormat, WhatIsTooLargeBecomesTheLargestAndNanStays) {
+TEST(ValueFormat, TooLargeValuesAreClampedAndNanStays) {
   const std::vector<float> values = {1e30F, -1e30F, kInfinity, 65519, 65520};
   EXPECT_THAT(ThereAndBack(ValueFormat::kFloat16, values, 1),
               ElementsAre(65504, -65504, 65504, 65504, 65504));
@@ -104,7 +104,7 @@ TEST(ValueFormat, WhatIsTooLargeBecomesTheLargestAndNanStays) {
   }
 }
 
-TEST(ValueFormat, BytesAreOffByHalfAScaleAtMost) {
+TEST(ValueFormat, BytesDeviateByAtMostHalfAScale) {
   std::mt19937 random(3);
   std::normal_distribution<float> normal;
   for (const int64_t width : {1, 3, 8, 16, 33}) {
@@ -131,7 +131,7 @@ TEST(ValueFormat, BytesAreOffByHalfAScaleAtMost) {
   }
 }
 
-TEST(ValueFormat, RowsOfZerosAndOfAlmostNothingAreZeros) {
+TEST(ValueFormat, RowsOfZerosAndOfTinyValuesBecomeZeros) {
   EXPECT_THAT(ThereAndBack(ValueFormat::kInt8, std::vector<float>(8, 0), 8), ::testing::Each(0.0F));
   EXPECT_THAT(ThereAndBack(ValueFormat::kInt8, std::vector<float>(8, 1e-41F), 8),
               ::testing::Each(0.0F));
@@ -148,7 +148,7 @@ TEST(ValueFormat, BytesOfEachFormat) {
   EXPECT_EQ(EncodedBytes(ValueFormat::kInt8, 0, 16), 0U);
 }
 
-TEST(ValueFormat, TheLargestValuesAreKeptAndOfEqualOnesTheFirst) {
+TEST(ValueFormat, TheLargestValuesAreKeptAndTheFirstOfEqualOnes) {
   const std::vector<float> values = {1, -5, 2, 0, 5, -2, 2};
   std::vector<std::byte> bytes(TopKBytes(4));
   EncodeTopK(values, 4, bytes.data());
@@ -162,7 +162,7 @@ TEST(ValueFormat, TheLargestValuesAreKeptAndOfEqualOnesTheFirst) {
   EXPECT_EQ(Decoded(ValueFormat::kTopK, bytes, 7, 1), values);
 }
 
-TEST(ValueFormat, TheKeptValuesAreThoseThatASortPutsFirst) {
+TEST(ValueFormat, TheKeptValuesAreTheFirstOfASort) {
   std::mt19937 random(5);
   std::vector<float> values = ManySizes(3000);
   for (size_t i = 0; i < values.size(); i += 3) values[i] = static_cast<float>(random() % 7) - 3;
@@ -179,7 +179,7 @@ TEST(ValueFormat, TheKeptValuesAreThoseThatASortPutsFirst) {
   }
 }
 
-TEST(ValueFormat, BytesThatAreNotOfTheFormatAreRefused) {
+TEST(ValueFormat, InvalidBytesAreRefused) {
   std::vector<float> out(64);
   const auto refused = [&](ValueFormat format, const std::vector<std::byte>& bytes,
                            absl::string_view why) {
@@ -194,7 +194,7 @@ TEST(ValueFormat, BytesThatAreNotOfTheFormatAreRefused) {
   refused(ValueFormat::kTopK, std::vector<std::byte>(8, std::byte{64}), "below 64");
 }
 
-TEST(ValueFormat, NamesAreThoseOfJobFiles) {
+TEST(ValueFormat, NamesEqualThoseOfJobFiles) {
   for (const absl::string_view name : kValueFormatNames) {
     EXPECT_EQ(ValueFormatName(ValueFormatFromName(name)), name);
   }

@@ -1,6 +1,6 @@
-"""The Debian packages, made of this build: lintian finds nothing that is not explained; in a root
-that has nothing but what they depend on they install, the unit's own command line serves and says so
-to its service manager, a worker trains on it, and purge leaves the data alone."""
+"""The Debian packages of this build: lintian finds nothing unexplained; they install in a root that
+contains only their dependencies; the unit's own command line serves and notifies its service
+manager; a worker trains with the server; purge keeps the data."""
 import configparser
 import glob
 import hashlib
@@ -51,8 +51,8 @@ class DebianTest(unittest.TestCase):
 
     def test_lintian_finds_nothing_unexplained(self):
         self.assertEqual(sorted(self.packages), ["cairn", "libcairn-dev", "libcairn-worker0.1"])
-        # A tree with CUDA names the toolkit's folder, where the archive finds the runtime; builds of
-        # packages leave CUDA out (debian/rules).
+        # A tree with CUDA names the toolkit's directory, where the static library finds the
+        # runtime; package builds leave CUDA out (debian/rules).
         with open(os.path.join(BUILD, "worker", "library", "cairn-static.pc"),
                   encoding="ascii") as f:
             toolkit = ["--suppress-tags", "pkg-config-bad-directive"] if "cudart" in f.read() else []
@@ -61,7 +61,7 @@ class DebianTest(unittest.TestCase):
                               timeout=300, check=False)
         self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
 
-    def test_the_library_is_found_where_the_packages_put_it(self):
+    def test_the_library_is_found_at_its_installed_place(self):
         files = os.path.join(self.folder, "dev")
         for name in ("libcairn-dev", "libcairn-worker0.1"):
             run("dpkg-deb", "-x", self.packages[name], files)
@@ -75,7 +75,8 @@ class DebianTest(unittest.TestCase):
         self.assertTrue(glob.glob(os.path.join(path, "libcairn_worker.so")))
 
     def root(self):
-        """A root with the packages that ours depend on; made once and kept in the build folder."""
+        """A root with the packages that ours depend on; created once and kept in the build
+        directory."""
         if os.geteuid() != 0:
             self.skipTest("a root of its own needs root")
         needed = set()
@@ -118,7 +119,7 @@ class DebianTest(unittest.TestCase):
         return service, words
 
     def start(self, root):
-        """The unit started by hand; its process and what it tells its manager."""
+        """Starts the unit by hand; returns its process and the notifications to its manager."""
         service, words = self.unit(root)
         self.assertEqual(service["Type"], "notify")
         state = os.path.join(root, "var", "lib", service["StateDirectory"])
@@ -139,7 +140,7 @@ class DebianTest(unittest.TestCase):
         return process, manager, state
 
     def told(self, manager, what):
-        """Every message up to the one that says `what`."""
+        """Every message up to the one that contains `what`."""
         heard = []
         while not heard or what not in heard[-1].split("\n"):
             heard.append(manager.recv(4096).decode())
@@ -155,7 +156,7 @@ class DebianTest(unittest.TestCase):
                   "/etc/cairn/cluster.yaml", "--task_type", "worker", "--task_index", "0")
         return json.loads(out.splitlines()[-1])
 
-    def test_they_install_serve_and_leave_the_data_alone(self):
+    def test_they_install_serve_and_keep_the_data(self):
         root = self.root()
         for name in ("cairn", "libcairn-worker0.1"):
             shutil.copy(self.packages[name], os.path.join(root, "tmp"))
@@ -169,7 +170,7 @@ class DebianTest(unittest.TestCase):
         process, manager, state = self.start(root)
         self.told(manager, "READY=1")
         host, port = address.split(":")
-        socket.create_connection((host, int(port)), timeout=5).close()  # ready is what it says
+        socket.create_connection((host, int(port)), timeout=5).close()  # checks that ready is true
         owners = {os.stat(path).st_uid for path in glob.glob(os.path.join(state, "*"))}
         self.assertEqual(owners, {int(run("chroot", root, "id", "-u", "cairn"))})
         self.assertEqual(self.train(root)["steps"], 20)

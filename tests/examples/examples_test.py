@@ -1,5 +1,5 @@
-"""The examples do what their comments say: the job files reach their quality through real processes,
-cairn-embed learns, cairn-make-clicks refuses bad flags."""
+"""The examples do what their comments promise: the job files reach their quality with real
+processes, cairn-embed learns, cairn-make-clicks refuses bad flags."""
 import json
 import os
 import subprocess
@@ -9,11 +9,11 @@ import unittest
 
 TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 sys.path.insert(0, os.path.join(TOP, "tests", "support"))
+import processes  # noqa: E402
 import tap  # noqa: E402
 
 BUILD = os.path.abspath(sys.argv.pop() if len(sys.argv) > 1 else os.path.join(TOP, "build"))
 EXAMPLES = os.path.join(TOP, "examples")
-DATA = os.path.join(os.environ.get("CAIRN_SHARED", os.path.join(TOP, "..", "shared")), "data")
 WORKER = os.path.join(BUILD, "worker", "cairn-worker")
 MAKE_CLICKS = os.path.join(BUILD, "examples", "clicks", "cairn-make-clicks")
 CTL = os.path.join(BUILD, "worker", "ctl", "cairnctl")
@@ -39,63 +39,61 @@ class Examples(unittest.TestCase):
         return os.path.join(self.folder.name, name)
 
     def train(self, job, data, *flags):
-        """In one process; the report."""
+        """Runs in one process; returns the report."""
         done = run(WORKER, "--job", os.path.join(EXAMPLES, job), "--data_root", data, "--set",
                    f"storage.directory={self.path('state')}", *flags)
         return reports(done)[-1]
 
     def launch(self, job, data, *flags):
-        """On two servers and two workers; the report that has the evaluation."""
+        """Runs on two servers and two workers; returns the report with the evaluation."""
         done = run(CTL, "launch", "--job", os.path.join(EXAMPLES, job), "--data_root", data, *flags)
         found = sorted(reports(done), key=lambda report: report["task"])
         self.assertEqual([r["task"] for r in found], ["worker:0", "worker:1"])
         return found[0]
 
-    def shared(self, name):
-        if not os.path.isdir(os.path.join(DATA, name)):
-            self.skipTest(f"{DATA}/{name} is not there; CAIRN_SHARED names another shared folder")
-        return DATA
+    def needs(self, name):
+        if processes.data(name) is None:
+            self.skipTest(f"{processes.DATA}/{name} is missing: examples/data/get.py downloads it")
 
-    # Three runs in a row: how the workers' pushes mix differs from run to run.
+    # Three consecutive runs, because the order of the workers' pushes differs from run to run.
     def test_a9a_on_a_cluster(self):
-        data = self.shared("a9a")
         for _ in range(3):
-            self.assertGreaterEqual(self.launch("a9a.yaml", data)["eval"]["auc"], 0.900)
+            report = self.launch("a9a.yaml", processes.DATA)
+            self.assertGreaterEqual(report["eval"]["auc"], 0.900)
 
     def test_agaricus_on_a_cluster(self):
-        report = self.launch("agaricus.yaml", self.shared("agaricus"))
+        report = self.launch("agaricus.yaml", processes.DATA)
         self.assertGreaterEqual(report["eval"]["accuracy"], 0.999)
 
     def test_dna_on_a_cluster(self):
-        report = self.launch("dna.yaml", self.shared("dna"))
+        report = self.launch("dna.yaml", processes.DATA)
         self.assertGreaterEqual(report["eval"]["accuracy"], 0.94)
 
     def test_abalone_on_a_cluster(self):
-        report = self.launch("abalone.yaml", self.shared("abalone"))
+        report = self.launch("abalone.yaml", processes.DATA)
         self.assertLessEqual(report["eval"]["rmse"], 2.4)
 
     def test_mnist_on_a_cluster(self):
-        report = self.launch("mnist.yaml", self.shared("mnist"))
+        self.needs("mnist")
+        report = self.launch("mnist.yaml", processes.DATA)
         self.assertGreaterEqual(report["eval"]["accuracy"], 0.965)
 
     def test_text8_vectors_agree_with_people(self):
-        data = self.shared("text8-head")
-        self.shared("word-similarity")
-        self.train("text8.yaml", data, "--export", self.path("vectors.npz"), "--metrics_file",
+        self.needs("text8-head")
+        self.train("text8.yaml", processes.DATA, "--export", self.path("vectors.npz"), "--metrics_file",
                    self.path("metrics"), "--set", "storage.durability=off")
         with open(self.path("metrics"), encoding="ascii") as lines:
             losses = [json.loads(line)["loss"] for line in lines]
         self.assertLess(sum(losses[-100:]), 0.7 * sum(losses[:100]))
         done = run("/usr/bin/python3", os.path.join(EXAMPLES, "word_similarity.py"),
-                   self.path("vectors.npz"), os.path.join(data, "word-similarity/wordsim353.tsv"))
+                   self.path("vectors.npz"), os.path.join(EXAMPLES, "data/word-similarity/wordsim353.tsv"))
         if "No module named 'numpy'" in done.stderr:
             self.skipTest("word_similarity.py needs python3-numpy")
         self.assertGreaterEqual(reports(done)[0]["rho"], 0.35)
 
     def test_criteo_sample_for_each_of_its_models(self):
-        data = self.shared("criteo-sample")
         for model in ("wide_deep", "dlrm", "fm"):
-            report = self.train("criteo_sample.yaml", data, "--fresh", "--set",
+            report = self.train("criteo_sample.yaml", processes.DATA, "--fresh", "--set",
                                 f"model.type={model}")
             self.assertGreaterEqual(report["eval"]["auc"], 0.95, model)
 
@@ -108,7 +106,7 @@ class Examples(unittest.TestCase):
         self.assertLessEqual(rmse, 0.68)
         self.assertGreater(rmse, truth)
 
-    def test_clicks_come_close_to_the_best_auc(self):
+    def test_clicks_approach_the_best_auc(self):
         for name, rows, seed in (("train", "400000", "1"), ("eval", "40000", "2")):
             made = run(MAKE_CLICKS, "--rows", rows, "--seed", seed, "--out",
                        self.path(name + ".tsv"))

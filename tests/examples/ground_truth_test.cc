@@ -1,5 +1,5 @@
-// The click logs are drawn as they say: the same everywhere, with probabilities that hold, and a
-// truth that its tokens can tell.
+// The generated click logs match their description: the same everywhere, with valid probabilities,
+// and a truth that can be computed from the tokens.
 #include "examples/clicks/ground_truth.h"
 
 #include <cmath>
@@ -15,7 +15,7 @@ const GroundTruth& World() {
   return *kWorld;
 }
 
-TEST(GroundTruth, ARowDependsOnItsNumberAlone) {
+TEST(GroundTruth, ARowDependsOnlyOnItsNumber) {
   const GroundTruth again(1);
   for (const uint64_t row : {0, 7, 1'000'000}) {
     const Row a = World().Draw(3, row), b = again.Draw(3, row);
@@ -35,8 +35,8 @@ TEST(GroundTruth, AnotherWorldGivesTheSameTokensOtherMeanings) {
   EXPECT_NE(a.probability, b.probability);
 }
 
-// In every tenth of the probabilities, the clicks are as many as the probabilities say, within five
-// standard deviations.
+// In every tenth of the probability range, the number of clicks equals the sum of the probabilities
+// within five standard deviations.
 TEST(GroundTruth, ProbabilitiesAreCalibrated) {
   constexpr int kRows = 50'000, kBins = 10;
   double expected[kBins] = {}, variance[kBins] = {}, clicked[kBins] = {};

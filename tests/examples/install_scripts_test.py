@@ -1,5 +1,5 @@
-"""examples/install_packages.sh with stand-ins for Debian's programs, and the Dockerfile: its package
-lists and its paths are those of this tree."""
+"""examples/install_packages.sh with stand-ins for Debian's programs, and the Dockerfile: its
+package lists and paths match this tree."""
 import os
 import re
 import subprocess
@@ -12,7 +12,7 @@ import tap  # noqa: E402
 
 INSTALL = os.path.join(processes.TOP, "examples", "install_packages.sh")
 RUNTIME = os.path.join(processes.TOP, "examples", "runtime_packages.sh")
-# sudo's env_reset: of the caller's environment nothing but PATH arrives.
+# sudo's env_reset: only PATH of the caller's environment is passed on.
 STAND_INS = {
     "dpkg-query": 'for name; do :; done; grep -qx "$name" "$STATE/installed" && echo installed',
     "apt-cache": 'for name; do :; done; ! grep -qx "$name" "{state}/unknown"',
@@ -68,12 +68,12 @@ class InstallPackages(scene.FolderTest):
         self.assertEqual([w for w in install.split()[2:] if not w.startswith("-")],
                          [n for n in names if n not in ("g++", "meson")])
 
-    def test_where_all_are_there_nothing_is_called(self):
+    def test_nothing_is_called_if_all_are_installed(self):
         self.write("installed", "\n".join(wanted()) + "\n")
         self.assertEqual(self.install(), "")
         self.assertEqual(self.calls(), [])
 
-    def test_a_broken_source_is_explained_and_does_not_stop_what_needs_it_not(self):
+    def test_a_broken_source_is_explained_and_does_not_stop_other_packages(self):
         self.write("broken", "")
         said = self.install()
         self.assertIn("E: no such source", said)
@@ -84,7 +84,7 @@ class InstallPackages(scene.FolderTest):
         self.assertIn("do not have: libgloo-dev", said)
         self.assertIn("mend the source", said)
 
-    def test_names_that_the_release_lacks_are_told_before_anything_is_installed(self):
+    def test_names_that_the_release_lacks_are_reported_before_installing(self):
         self.write("unknown", "libgloo-dev\nlibdlpack-dev\n")
         said = self.install(code=1)
         self.assertIn("do not have: libgloo-dev libdlpack-dev", said)
@@ -100,7 +100,7 @@ class InstallPackages(scene.FolderTest):
         self.install("--tests")
         self.assertIn(" chromium ", self.calls()[1])
 
-    def test_without_apt_the_list_is_told(self):
+    def test_without_apt_the_list_is_printed(self):
         os.remove(self.path("bin", "apt-get"))
         tools = {name: self.path("bin", name) for name in ("bash", "env")}
         for name, path in tools.items():
@@ -118,14 +118,14 @@ class Dockerfile(scene.FolderTest):
         with open(os.path.join(processes.TOP, "Dockerfile"), encoding="utf-8") as f:
             self.text = f.read()
 
-    def test_the_paths_that_it_copies_and_runs_are_there(self):
+    def test_the_paths_that_it_copies_and_runs_exist(self):
         with open(os.path.join(processes.TOP, ".dockerignore"), encoding="utf-8") as f:
             ignored = f.read().split()
         for path in re.findall(r"(?<!\S)(examples/[\w./-]+)", self.text):
             self.assertTrue(os.path.exists(os.path.join(processes.TOP, path.rstrip("/"))), path)
             self.assertNotIn(path.split("/")[0], ignored)
         self.assertTrue(os.access(RUNTIME, os.X_OK) and os.access(INSTALL, os.X_OK))
-        # Without what is ignored meson must not look for it.
+        # meson must not look for ignored directories.
         self.assertIn("tests", ignored)
         self.assertIn("-Dtests=disabled", self.text)
         for target, program in (("ps_server/cairn-ps", processes.PS),

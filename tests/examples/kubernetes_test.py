@@ -1,6 +1,6 @@
-"""The manifests of examples/kubernetes: they fit the schemas that Kubernetes publishes, the names in
-their cluster file are those that their Services give, the resolver finds the same tasks in a list of
-their pods, and their very command lines train a9a here, addresses and folders apart."""
+"""The manifests of examples/kubernetes: they match the schemas that Kubernetes publishes, the names
+in their cluster file are those of their Services, the resolver finds the same tasks in a list of
+their pods, and their exact command lines train a9a here, except for addresses and directories."""
 import glob
 import json
 import os
@@ -22,7 +22,8 @@ import tap  # noqa: E402
 BUILD = os.path.abspath(sys.argv.pop())
 FOLDER = os.path.join(processes.TOP, "examples", "kubernetes")
 FILES = sorted(glob.glob(os.path.join(FOLDER, "*.yaml")))
-# The oldest release that has what the manifests use (backoffLimitPerIndex), and the newest known.
+# The oldest release with the features that the manifests use (backoffLimitPerIndex), and the newest
+# known.
 RELEASES = ("1.29.0", "1.37.0")
 VALIDATOR = "kubernetes-validate==1.37.0"
 
@@ -52,7 +53,7 @@ def matches(selector, labels):
 
 
 def address(manifest, index):
-    """Where others find a pod: its own name below the headless Service that governs it."""
+    """The address of a pod for others: its own name below the headless Service that governs it."""
     template = manifest["spec"]["template"]
     service = MANIFESTS["Service", manifest["spec"].get("serviceName")
                         or template["spec"]["subdomain"]]
@@ -60,7 +61,7 @@ def address(manifest, index):
     assert matches(service["spec"]["selector"], template["metadata"]["labels"]), service
     inside = {port["name"]: port["containerPort"] for port in container(manifest)["ports"]}
     outside = {port["targetPort"]: port["port"] for port in service["spec"]["ports"]}
-    inside.pop("health", None)  # the kubelet asks the pod itself
+    inside.pop("health", None)  # the kubelet probes the pod directly
     assert inside == outside, (inside, outside)
     port = container(manifest)["ports"][0]
     return (f"{manifest['metadata']['name']}-{index}.{service['metadata']['name']}"
@@ -86,7 +87,7 @@ class KubernetesTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)
 
-    def test_they_fit_the_published_schemas(self):
+    def test_they_match_the_published_schemas(self):
         python = python_packages.python_with(BUILD, "kubernetes", VALIDATOR)
         for release in RELEASES:
             done = subprocess.run([python, "-m", "kubernetes_validate", "--strict", "-k", release,
@@ -138,12 +139,13 @@ class KubernetesTest(unittest.TestCase):
             "--task_index", "1", "--print_cluster")
         self.assertEqual(printed["cluster"], expected)
 
-    def test_probes_ask_for_ports_that_there_are(self):
+    def test_probes_use_existing_ports(self):
         one = container(PS)
         ports = {port["name"]: port["containerPort"] for port in one["ports"]}
         for probe, path in [("readinessProbe", "/readyz"), ("livenessProbe", "/healthz")]:
             self.assertEqual(one[probe]["httpGet"]["path"], path)
-            # Not the pages' port, which other pods reach: slow requests there would fail a probe.
+            # Not the port of the pages, which other pods reach: slow requests there would fail a
+            # probe.
             self.assertEqual(one[probe]["httpGet"]["port"], "health")
         self.assertIn(f"--http_port={ports['http']}", one["args"])
         self.assertIn(f"--health_port={ports['health']}", one["args"])
@@ -151,7 +153,7 @@ class KubernetesTest(unittest.TestCase):
         self.assertNotIn("health", admitted)
 
     def certificates(self, cluster_file):
-        """What README's steps make: {kind: the folder of its Secret}, and {name: hosts}."""
+        """The results of README's steps: {kind: the directory of its Secret}, and {name: hosts}."""
         done = subprocess.run([processes.CTL, "certs", self.path("tls"), "--cluster", cluster_file,
                                "--json"], capture_output=True, check=True, timeout=60)
         hosts = {one["name"]: one["hosts"] for one in json.loads(done.stdout)["certificates"]}
@@ -173,7 +175,7 @@ class KubernetesTest(unittest.TestCase):
             self.assertEqual(hosts[f"ps-{index}"], [address(PS, index).rsplit(":", 1)[0]])
 
     def command(self, manifest, index, places):
-        """What a pod runs, with the places of this machine for its own."""
+        """The command of a pod, with paths of this machine in place of the pod's."""
         one = container(manifest)
         program = {"cairn-ps": processes.PS, "cairn-worker": processes.WORKER}[one["command"][0]]
         self.assertEqual(one["command"][1:], [])
@@ -189,10 +191,7 @@ class KubernetesTest(unittest.TestCase):
             words.append(word)
         return [program, *words]
 
-    def test_the_very_commands_train_a9a(self):
-        data = processes.shared("data")
-        if data is None or not os.path.isdir(os.path.join(data, "a9a")):
-            self.skipTest("shared/data/a9a is absent")
+    def test_the_exact_commands_train_a9a(self):
         cluster = yaml.safe_load(JOB_CONFIG["cluster.yaml"])["cluster"]
         servers = addresses.own_addresses(len(cluster["ps"]))
         text = JOB_CONFIG["cluster.yaml"]
@@ -200,7 +199,7 @@ class KubernetesTest(unittest.TestCase):
             text = text.replace(there, here)
         places = {"/etc/cairn/cluster.yaml": self.path("cluster.yaml", text),
                   "/etc/cairn/job.yaml": self.path("job.yaml", JOB_CONFIG["job.yaml"]),
-                  "/data": data}
+                  "/data": processes.DATA}
         tls, _ = self.certificates(places["/etc/cairn/cluster.yaml"])
         started, logs = [], []
         self.addCleanup(lambda: [processes.end(one) for one in started])

@@ -1,7 +1,7 @@
-"""examples/slurm/train.sbatch under a real slurmctld and slurmd of this machine, which the test
-configures, starts and ends: a9a on two servers and two workers reaches its AUC and ends by itself,
-scancel ends everything with all of it on disk and a later job goes on from there, and a task that
-fails ends the others."""
+"""examples/slurm/train.sbatch with a real slurmctld and slurmd on this machine, which the test
+configures, starts and stops: a9a on two servers and two workers reaches its AUC and the job ends by
+itself; scancel ends everything with all state on disk, and a later job continues from there; a
+failing task ends the others."""
 import glob
 import json
 import os
@@ -23,8 +23,8 @@ CTL = processes.CTL
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "srun", "scancel", "scontrol")
 WAIT = 120
 
-# auth/none and cred/none: no munge and no key, on 127.0.0.1 alone. linuxproc and not cgroup: CI's
-# machines lend no cgroups. config_overrides: four tasks on however many cores there are.
+# auth/none and cred/none: no munge and no key, only on 127.0.0.1. linuxproc instead of cgroup: CI's
+# machines provide no cgroups. config_overrides: four tasks on any number of cores.
 CONFIG = """
 ClusterName=cairn-test
 SlurmctldHost=localhost(127.0.0.1)
@@ -114,7 +114,7 @@ class SlurmTest(unittest.TestCase):
 
     @classmethod
     def slurm(cls, *command, code=0, **variables):
-        """What a Slurm command says; `code` None: whatever its exit status is."""
+        """The output of a Slurm command; `code` None: any exit status."""
         done = subprocess.run(command, env={**cls.environment, **variables}, capture_output=True,
                               text=True, timeout=WAIT, check=False)
         if code is not None and done.returncode != code:
@@ -122,7 +122,7 @@ class SlurmTest(unittest.TestCase):
         return done.stdout
 
     def submit(self, job, state, worker_flags, ps_flags="", cluster="ps=2,worker=2"):
-        """A job's number and the file that gets its output."""
+        """Submits a job; returns its number and its output file."""
         output = os.path.join(self.folder, state + ".out")
         said = self.slurm(
             "sbatch", "--parsable", "--output", output, SCRIPT, CAIRN_JOB=job,
@@ -144,7 +144,7 @@ class SlurmTest(unittest.TestCase):
         return processes.wait_for(over, WAIT, f"job {number} to end")
 
     def output(self, path):
-        """Lines of a job by task."""
+        """Lines of a job's output by task."""
         by_task = {}
         with open(path, encoding="utf-8", errors="replace") as f:
             for line in f:
@@ -153,7 +153,7 @@ class SlurmTest(unittest.TestCase):
         return by_task
 
     def reports(self, path):
-        """The reports in a job's output, by the name of their task."""
+        """The reports in a job's output, by task name."""
         found = [json.loads(line) for lines in self.output(path).values() for line in lines
                  if line.startswith("{")]
         return {report["task"]: report for report in found}
@@ -170,11 +170,9 @@ class SlurmTest(unittest.TestCase):
         return scene.write_endless_job(self.folder, "endless", batch=10)
 
     def test_a9a_reaches_its_auc_and_the_job_ends_by_itself(self):
-        if processes.shared("data", "a9a") is None:
-            self.skipTest("shared/data/a9a is absent")
         number, output = self.submit(
             os.path.join(processes.TOP, "examples", "a9a.yaml"), "a9a",
-            "--data_root " + os.path.abspath(processes.shared("data")))
+            f"--data_root {processes.DATA}")
         self.assertEqual(self.ended(number), ("COMPLETED", 0), self.text(output))
         reports = self.reports(output)
         self.assertEqual(sorted(reports), ["worker:0", "worker:1"], self.text(output))
@@ -184,9 +182,9 @@ class SlurmTest(unittest.TestCase):
         self.assertEqual(sorted(kept), ["ps0", "ps1"], "the certificates go with the job")
         self.assert_nothing_runs("a9a")
 
-    def test_scancel_ends_all_with_everything_on_disk_and_a_later_job_goes_on(self):
+    def test_scancel_ends_all_with_everything_on_disk_and_a_later_job_continues(self):
         job = self.endless_job()
-        # No epoch but the last one, at the end.
+        # No snapshot except the last one, at the end.
         events = os.path.join(self.folder, "events")
         number, output = self.submit(job, "cancelled", f"--set output.tensorboard={events}",
                                      "--snapshot_interval_seconds=3600")
@@ -214,7 +212,7 @@ class SlurmTest(unittest.TestCase):
         self.assertEqual(self.ended(number), ("COMPLETED", 0), self.text(output))
         reports = self.reports(output)
         self.assertEqual(sorted(reports), ["worker:0", "worker:1"], self.text(output))
-        for report in reports.values():  # more steps than these are behind it
+        for report in reports.values():  # earlier jobs made more steps than these
             self.assertEqual(report["steps"], 0, report)
             self.assertGreater(report["total_steps"], 50, report)
 
@@ -226,7 +224,7 @@ class SlurmTest(unittest.TestCase):
         self.assertEqual(sorted(self.reports(output)), ["worker:0", "worker:1"], self.text(output))
         self.assertEqual(os.listdir(os.path.join(self.folder, "together")), [])
 
-    def test_a_task_that_fails_ends_the_others_and_the_job_says_so(self):
+    def test_a_failing_task_ends_the_others_and_the_job_reports_it(self):
         number, output = self.submit(self.endless_job(), "failed", "--set data.batch_size=none")
         state, code = self.ended(number)
         self.assertEqual((state, code != 0), ("FAILED", True), self.text(output))

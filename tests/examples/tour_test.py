@@ -1,5 +1,6 @@
-"""The README's tour: its blocks, pasted into one shell, print what the README shows but for the numbers.
-The whole tour on click logs, which is what readers type, and its cluster on a9a too."""
+"""The tours of README.md and examples/TOUR.md: their blocks, pasted into one shell, print what the
+pages show, except for the numbers. Runs the long tour on click logs, as readers type it, and its
+cluster part on a9a too."""
 import os
 import re
 import select
@@ -20,18 +21,18 @@ BUILD = os.path.abspath(sys.argv.pop()) if len(sys.argv) > 1 else os.path.join(p
 FOLDER = "/tmp/tour"
 COMMAND_SECONDS = 240
 LOOK_SECONDS = 60
-# What only looks may be typed again until it sees what the transcript shows.
+# Commands that only inspect may be repeated until they print what the transcript shows.
 LOOKS = "cairnctl status", "cairnctl why"
-PROGRAMS = "worker/cairn-worker", "examples/clicks/cairn-make-clicks"
+PROGRAMS = ("worker/cairn-worker", "worker/ctl/cairnctl", "examples/clicks/cairn-make-clicks")
 
 
-def transcript(*parts):
-    """[commands, lines of output] of each block of the README's tour, in these of its parts."""
-    with open(os.path.join(processes.TOP, "README.md"), encoding="utf-8") as f:
+def transcript(page, *parts):
+    """[commands, lines of output] of each block in these sections of a page."""
+    with open(os.path.join(processes.TOP, page), encoding="utf-8") as f:
         text = f.read()
     steps = []
     for part in parts:
-        (section,) = re.findall(rf"^### {part}\n(.*?)^### ", text, re.M | re.S)
+        (section,) = re.findall(rf"^## {part}\n(.*?)^## ", text, re.M | re.S)
         for kind, block in re.findall(r"^```(sh|text)\n(.*?)^```$", section, re.M | re.S):
             if kind == "sh":
                 steps.append((block.rstrip("\n"), []))
@@ -41,7 +42,7 @@ def transcript(*parts):
 
 
 def pattern(line, folder):
-    """A line without its numbers, random names, hosts and the width of its columns."""
+    """A line without its numbers, random names, hosts and column widths."""
     line = line.replace(folder, FOLDER)
     line = re.sub(r"[\w.-]+/\d+\b", "HOST/PID", line)
     line = re.sub(r"cairn-launch\.\w+", "cairn-launch.XXXXXX", line)
@@ -49,16 +50,17 @@ def pattern(line, folder):
     line = re.sub(r"\d+(,\d{3})*(\.\d+)?", "0", line)
     line = re.sub(r"0 ([KMG]i)?B\b", "0 B", line)
     line = re.sub(r"0(us|ms|s|m|h|d)\b", "0s", line)
-    # What is done and left is told once the worker knows its speed.
+    # The progress and remaining time appear once the worker knows its speed.
     line = re.sub(r"(Training: step 0), 0 % done(, 0 (s|min) left)?", r"\1", line)
-    # A worker that is stopped between telling two servers its step is missed by the second alone.
+    # If a worker is stopped after it has sent its step to one server, only the other server misses
+    # it.
     line = re.sub(r"(ps:0 \(0\.0:0\))(, ps:0 \(0\.0:0\))+", r"\1", line)
     line = re.sub(r"\b0 calls? waits?\b", "0 calls wait", line)
     return " ".join(line.split())
 
 
 class Shell:
-    """One bash, with everything that is started in it in a process group of its own."""
+    """One bash, which starts all its programs in a separate process group."""
 
     def __init__(self):
         self.process = subprocess.Popen(
@@ -66,7 +68,7 @@ class Shell:
             stderr=subprocess.STDOUT, cwd=processes.TOP, start_new_session=True)
 
     def run(self, command):
-        """What it printed. The shell says when it is done."""
+        """Runs commands and returns their output. The shell prints a marker at the end."""
         end = f"done-{os.urandom(8).hex()}"
         self.process.stdin.write(f"{command}\necho; echo {end}\n".encode())
         self.process.stdin.flush()
@@ -103,14 +105,14 @@ class Tour(scene.FolderTest):
         self.shell = Shell()
         self.addCleanup(self.shell.close)
 
-    def follow(self, parts, replaced):
-        """Pastes every block of these parts; all that was printed."""
+    def follow(self, page, parts, replaced):
+        """Pastes every block of these sections; returns all output."""
         replaced = [*replaced, ("$PWD/build", BUILD), (FOLDER, self.folder)]
         replaced += [(f"build/{program}", os.path.join(BUILD, program)) for program in PROGRAMS]
         replaced += zip(("127.0.0.1:7001", "127.0.0.1:7002", "127.0.0.1:7101", "127.0.0.1:7102"),
                         addresses.own_addresses(4))
         printed = []
-        for command, wanted in transcript(*parts):
+        for command, wanted in transcript(page, *parts):
             for old, new in replaced:
                 command = command.replace(old, new)
                 wanted = [line.replace(old, new) for line in wanted]
@@ -119,7 +121,7 @@ class Tour(scene.FolderTest):
         return "\n".join(printed)
 
     def type_command(self, command, wanted):
-        # A reader waits until there is something to see; the test looks until it sees it.
+        # A reader waits until there is something to see; the test repeats the command instead.
         command = re.sub(r"^sleep \d+\n", "", command)
         left_out = wanted[:1] == ["[...]"]
         wanted = wanted[1:] if left_out else wanted
@@ -137,19 +139,23 @@ class Tour(scene.FolderTest):
         self.fail(f"$ {command}\nwanted, but for numbers:\n" + "\n".join(wanted) +
                   "".join("\nprinted:\n" + "\n".join(got) for got in seen[:5] + seen[5:][-2:]))
 
+    def test_of_the_readme(self):
+        printed = self.follow("README.md", ("A short tour",),
+                              [("--data_root examples/data", f"--data_root {processes.DATA}")])
+        aucs = [float(auc) for auc in re.findall(r"auc\W+([\d.]+)", printed)]
+        self.assertEqual(len(aucs), 3, printed)  # the report, the summary, the cluster
+        self.assertGreaterEqual(min(aucs), 0.900)
+
     def test_of_click_logs(self):
-        self.follow(("1. One process", "2. A cluster"),
+        self.follow("examples/TOUR.md", ("1. One process", "2. A cluster"),
                     [("--rows 200000", "--rows 20000"),
                      ("--rows 20000 --seed 2", "--rows 4000 --seed 2")])
 
     def test_of_a9a(self):
-        data = processes.shared("data", "a9a")
-        if data is None:
-            self.skipTest("no shared data; CAIRN_SHARED names the folder")
         printed = self.follow(
-            ("2. A cluster",),
+            "examples/TOUR.md", ("2. A cluster",),
             [("examples/clicks/clicks.yaml", "examples/a9a.yaml"),
-             ("--data_root /tmp/tour", f"--data_root {os.path.dirname(data)}"),
+             ("--data_root /tmp/tour", f"--data_root {processes.DATA}"),
              ("data.epochs=20", "data.epochs=300"), ("clicks", "a9a")])
         auc = float(re.search(r'"auc":([\d.]+)', printed).group(1))
         print(f"# a9a: AUC {auc}")

@@ -1,4 +1,4 @@
-"""Every tutorial runs and finds what it says, as many devices as it is given."""
+"""Every tutorial runs and finds the promised result, for any number of devices."""
 import json
 import os
 import re
@@ -74,7 +74,7 @@ class Tutorials(unittest.TestCase):
                 text = self.output("coordinator", *cluster.addresses, cwd=folder)
                 self.assertIn("2 workers, w = float32 [2] (", text)
 
-    def test_a_worker_without_a_cluster_says_so(self):
+    def test_a_worker_without_a_cluster_reports_it(self):
         done = run("multi-worker")
         self.assertEqual(done.returncode, 1)
         self.assertIn("TF_CONFIG has no workers", done.stderr)

@@ -1,5 +1,5 @@
-"""examples/predict.py computes from an export what cairn-worker predicts, keys that training never
-saw included, and the test vectors of examples/USE_ELSEWHERE.md hold."""
+"""examples/predict.py computes the same predictions from an export as cairn-worker, including keys
+that training never saw, and the test vectors of examples/USE_ELSEWHERE.md are correct."""
 import json
 import os
 import random
@@ -25,7 +25,7 @@ TOLERANCE = 1e-6
 
 
 class Vectors(unittest.TestCase):
-    def test_those_of_the_page_hold(self):
+    def test_vectors_of_the_page_are_correct(self):
         with open(os.path.join(EXAMPLES, "USE_ELSEWHERE.md"), encoding="utf-8") as f:
             text = f.read()
         names = {**vars(predict), "UNIFORM": {"type": "uniform", "seed": 0, "minval": -0.05,
@@ -48,7 +48,7 @@ class Predictions(scene.FolderTest):
         self.assertEqual(done.returncode, 0, done.stderr[-3000:])
 
     def check(self, model, files, data_format, suffix="npz", data=None):
-        """Trains, exports, predicts by both; returns the export."""
+        """Trains, exports, and predicts with both programs; returns the export."""
         train, evaluated = files
         job = self.path("job.yaml")
         with open(job, "w", encoding="ascii") as f:
@@ -76,7 +76,7 @@ class Predictions(scene.FolderTest):
         return self.path("train"), self.path("eval")
 
     def clicks(self):
-        """Rows of Criteo's, and others that have tokens of their own."""
+        """Rows of Criteo, and others with additional tokens."""
         draw = random.Random(5)
         for name, rows, tokens in (("train", 400, 40), ("eval", 100, 80)):
             with open(self.path(name), "w", encoding="ascii") as f:
@@ -87,7 +87,7 @@ class Predictions(scene.FolderTest):
         return self.path("train"), self.path("eval")
 
     def unseen(self, export, table):
-        """How many keys of the evaluated rows have no row."""
+        """Number of keys of the evaluated rows that have no row."""
         _, keys = predict.read_criteo(self.path("eval"), 0)
         column = int(table.rpartition("C")[2]) - 1
         return len(set(keys[column]) - set(export[table + "/keys"].tolist()))

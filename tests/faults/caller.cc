@@ -1,15 +1,16 @@
-// A worker that makes every call there is beside pushes, and knows what must come of each: creates
-// variables, assigns, pushes, drops the job, creates it again. Started again at any point it begins
-// anew, with the drop. Servers may die under it at any moment.
+// A worker that makes every call except plain pushing, and checks the results: creates variables,
+// assigns, pushes, drops the job, creates it again. A restart at any point begins with the drop.
+// Servers may be killed at any moment.
 //
 //   cairn-caller-crash SERVERS
 //   cairn-caller-crash SERVERS cold
-//     Pushes to a table several times as large as servers of 16 MiB each hold in memory, and pulls
-//     it. Servers may die, this program not.
+//     Pushes to a table several times as large as the memory of servers with 16 MiB each, and pulls
+//     from the table. Servers may be killed, this program must not.
 //   cairn-caller-crash SERVERS rules
-//     The same of a table that deletes rows, and admits keys with their second push.
+//     The same with a table that deletes rows, and admits keys with their second push.
 //
-// Exit status: 0 everything was as it must be; 5 something counted not at all or twice; 1 else.
+// Exit status: 0 all results were correct; 5 an update was lost or counted twice; 1 any other
+// error.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -23,7 +24,7 @@
 namespace cairn::test {
 namespace {
 
-constexpr int64_t kRows = 4096, kWidth = 32, kKeys = 200;  // two stripes, and some buckets
+constexpr int64_t kRows = 4096, kWidth = 32, kKeys = 200;  // two stripes, and a few buckets
 constexpr int kRounds = 4;
 
 Deadline Patience() { return Deadline::In(absl::Seconds(60)); }
@@ -101,9 +102,9 @@ class ColdCaller {
  public:
   explicit ColdCaller(PsClient& client) : client_(client) {}
 
-  // A table that admits keys with their second push and keeps some of them: those that are pushed
-  // all the while have every push but the first, and new ones their second. Its rows are float16,
-  // which has each of these sums.
+  // A table that admits keys with their second push and keeps some of them: keys that are pushed
+  // all the time have every push but the first, and new keys have their second push. The rows are
+  // float16, which represents all these sums exactly.
   absl::Status RunRules() {
     VariableSpec table{.name = "table", .kind = VariableKind::kEmbedding, .shape = {kColdWidth}};
     table.touched_rows = TouchedRows::kPushed;
@@ -113,7 +114,7 @@ class ColdCaller {
     RETURN_IF_ERROR(client_.Create({table}, Patience()));
     for (int round = 1; round <= kRulesRounds; ++round) {
       RETURN_IF_ERROR(Push(0));
-      // Few at a time, so that none is taken for another.
+      // Few keys at a time, so that each gets its own row.
       const int64_t fresh = kColdBatch + round * kFresh;
       for (int push = 0; push < 2; ++push) RETURN_IF_ERROR(Push(fresh, kFresh));
       RETURN_IF_ERROR(Expect(0, static_cast<float>(round - 1)));
@@ -131,7 +132,7 @@ class ColdCaller {
       for (int64_t first = 0; first < kColdKeys; first += kColdBatch) {
         RETURN_IF_ERROR(Push(first));
       }
-      // From the one that was used longest ago.
+      // Starts with the least recently used row.
       for (int64_t first = 0; first < kColdKeys; first += kColdBatch) {
         RETURN_IF_ERROR(Expect(first, static_cast<float>(round)));
       }

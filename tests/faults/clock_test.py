@@ -1,6 +1,6 @@
-"""The wall clock jumps by a day, forward and back, under servers and workers that run
-(tests/faults/fault_shim.cc): no lease ends early, no wait lasts longer, epochs and heartbeats go on,
-and every push counts once."""
+"""The wall clock jumps by a day, forward and back, under running servers and workers
+(tests/faults/fault_shim.cc): no lease ends early, no wait lasts longer, snapshots and heartbeats
+continue, and every push counts once."""
 import glob
 import os
 import signal
@@ -42,7 +42,7 @@ class Clock(PushersCase):
         return cluster
 
     def start_pusher(self, worker):
-        # So much that no early epoch is asked for.
+        # So much that no worker requests an early snapshot.
         return self.start(f"worker{worker}", [
             PUSHER, "push", ",".join(self.cluster.addresses), str(worker), self.folder,
             str(1 << 30), "ordered", "async"])
@@ -61,12 +61,12 @@ class Clock(PushersCase):
             self.servers.clock(shift)
             before = self.stored_bytes(0)
             self.until_all_got_on(20)
-            # Epochs by the clock: the log of RocksDB grows by nothing else.
+            # Snapshots by the clock: the log of RocksDB grows only through them.
             processes.wait_for(lambda: self.stored_bytes(0) > before, 10 * LEASE_SECONDS,
                                f"an epoch after a jump to {shift}")
             pass_time(LEASE_SECONDS)
             self.expect_no_lease_ended()
-        # The end of a lease is noticed as soon as ever.
+        # The end of a lease is noticed without delay.
         self.tasks["worker1"].send_signal(signal.SIGSTOP)
         pass_time(LEASE_SECONDS / 2)
         self.servers.clock(-2 * DAY)
@@ -83,7 +83,7 @@ class Clock(PushersCase):
             self.until_all_got_on(20)
             pass_time(LEASE_SECONDS)
             self.expect_no_lease_ended()
-        # They wait for ps:1; their heartbeats alone keep their leases elsewhere.
+        # The workers wait for ps:1; only their heartbeats keep their leases on the other servers.
         cluster.processes[1].send_signal(signal.SIGSTOP)
         pass_time(LEASE_SECONDS / 2)
         self.workers.clock(-2 * DAY)

@@ -1,4 +1,4 @@
-// What a crash point does in the programs that have them.
+// The effect of a crash point in the programs that are built with crash points.
 #include "common/crash_point.h"
 
 #include <unistd.h>

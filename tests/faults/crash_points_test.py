@@ -1,6 +1,6 @@
-"""Every role killed at every crash point of the sources (common/crash_point.h), once each, and what
-must come of it: exact totals, the undisturbed run's variables, a job that is whole or not there.
-The points are read from the sources: one that no case below reaches is a failure."""
+"""Kills every role once at every crash point of the sources (common/crash_point.h), and checks the
+results: exact totals, the variables of an undisturbed run, a job that is complete or absent. The
+points are read from the sources: a point without a case below is a failure."""
 import contextlib
 import glob
 import json
@@ -20,9 +20,9 @@ from harness import PUSHER, PUSHERS, SECONDS, PushersCase, ServersCase  # noqa: 
 CALLER = os.environ.get("CAIRN_CALLER")
 STEPS, BATCH, COLUMNS = 120, 20, 40  # of a training run
 
-# Points that pushes from two workers to three servers pass: who dies, at which passage, and what
-# makes it come by: "run" (it just happens), "leave", "replay" (another server dies first), "end"
-# (SIGTERM).
+# Points that pushes from two workers to three servers pass: which role is killed, at which passage,
+# and what triggers the point: "run" (normal operation), "leave", "replay" (another server is killed
+# first), "end" (SIGTERM).
 PUSHES = {
     "hello: admitted": ("ps", 1, "run"),
     "hello: durable": ("ps", 1, "run"),
@@ -58,10 +58,10 @@ PUSHES = {
     "replay: before a push": ("worker", 3, "replay"),
     "replay: done": ("worker", 1, "replay"),
 }
-# Points of a server's start, on an empty directory and on one that has data.
+# Points of a server's start, on an empty directory and on a directory with data.
 STARTS = ["start: folder marked", "start: database open", "start: boot counted",
           "start: variables read", "start: loaded"]
-# Points of the calls that cairn-caller makes, and who dies.
+# Points of the calls that cairn-caller makes, and which role is killed.
 CALLS = {
     "assign: before a variable": ("ps", 4),
     "assign: applied, not marked": ("ps", 3),
@@ -72,18 +72,19 @@ CALLS = {
     "drop: before the answer": ("ps", 2),
     "worker: job dropped": ("worker", 2),
 }
-# Points of rows that leave memory, and the passages at which a server dies, one start after the
-# other.
+# Points of the eviction of rows, and the passages at which a server is killed, one in each of
+# consecutive starts.
 COLD = {
     "evict: before a stripe is written": (1, 9, 3, 12),
     "evict: before rows are dropped": (2, 8, 1, 5),
 }
-# Points of rows that are deleted, likewise.
+# Points of the deletion of rows, in the same form.
 RULES = {
     "rules: before rows are deleted": (1, 9),
     "rules: rows are deleted": (2, 7),
 }
-# Points of rows that go from server to server while workers push: who dies, and at which passage.
+# Points of rows that move between servers while workers push: which role is killed, and at which
+# passage.
 MOVES = {
     "move: a piece is written": ("ps", 5),
     "move: updates are turned away": ("ps", 2),
@@ -100,7 +101,8 @@ MOVES = {
     "mover: before the point of no return": ("mover", 2),
     "mover: the source has given the rows away": ("mover", 2),
 }
-# The same of a table several times as large as the servers' memory; some of those above, too.
+# The same for a table several times as large as the servers' memory; includes some points from
+# above.
 COLD_MOVES = {
     "move: cold rows are read": ("ps", 4),
     "move: before cold rows are written": ("ps", 4),
@@ -110,7 +112,8 @@ COLD_MOVES = {
     "mover: a piece is copied": ("mover", 40),
 }
 COLD_WIDTH, COLD_BUDGET = 4096, 16 << 20
-# Points of a fourth server that joins and leaves: who dies, which one, at which passage.
+# Points of a fourth server that joins and leaves: which role is killed, which task, at which
+# passage.
 MEMBERS = {
     "members: before they are written": ("ps", 0, 2),
     "members: written": ("ps", 0, 2),
@@ -129,7 +132,7 @@ SYNC = {
     "step: before ps:0 is told": ("worker", 20),
     "step: told by ps:0": ("worker", 20),
 }
-# Points of checkpoints made every so many steps, of which one is kept.
+# Points of checkpoints that are made at regular steps; one checkpoint is kept.
 CHECKPOINTS = {
     "checkpoint: flushed": ("ps", 2),
     "checkpoint: before the files are linked": ("ps", 2),
@@ -156,7 +159,7 @@ RESTORES = {
 
 @contextlib.contextmanager
 def told(name, value):
-    """Programs started inside have it in their environment."""
+    """Programs started in this context have the variable in their environment."""
     os.environ[name] = value
     try:
         yield
@@ -165,13 +168,13 @@ def told(name, value):
 
 
 def armed(point, passage=1):
-    """Programs started inside die at the point."""
+    """Programs started in this context are killed at the point."""
     return told("CAIRN_CRASH_AT", f"{point}:{passage}")
 
 
 class CrashCase(ServersCase):
     def died(self, process, log, point):
-        """Whether it was killed at the point; fails where it ended in any other way."""
+        """Whether the process was killed at the point; fails if it ended in any other way."""
         status = process.poll()
         if status is None:
             return False
@@ -196,7 +199,7 @@ class CrashCase(ServersCase):
 
 
 class Pushes(CrashCase, PushersCase):
-    """Two workers push what tests/support/known_pushes.h knows to three servers."""
+    """Two workers push the updates of tests/support/known_pushes.h to three servers."""
 
     def run_point(self, point, durability):
         role, passage, when = PUSHES[point]
@@ -236,7 +239,7 @@ class Pushes(CrashCase, PushersCase):
 
     def run_start(self, point):
         with self.open_cluster(3, "--snapshot_interval_seconds", "0.05"):
-            # On an empty directory, which is then taken up.
+            # On an empty directory, which the server then initializes.
             self.cluster.stop(1)
             shutil.rmtree(self.cluster.path("ps1"))
             for _ in range(2):
@@ -247,7 +250,7 @@ class Pushes(CrashCase, PushersCase):
             for worker in range(PUSHERS):
                 self.start_pusher(worker)
             self.until_all_got_on(30)
-            # On one that has data, twice.
+            # On a directory with data, twice.
             self.cluster.stop(1)
             for _ in range(2):
                 with armed(point):
@@ -259,7 +262,7 @@ class Pushes(CrashCase, PushersCase):
 
 
 class Moves(CrashCase, PushersCase):
-    """The same, while a mover carries buckets and shards between the servers."""
+    """The same, while a mover moves buckets and shards between the servers."""
 
     def start_mover(self, name, seed):
         return self.start(name, [PUSHER, "move", self.cluster.first_addresses(), str(seed),
@@ -291,7 +294,7 @@ class Moves(CrashCase, PushersCase):
                 self.await_death(self.tasks[name], lambda: self.log(name), point)
                 if role == "worker":
                     self.start_pusher(victim)
-            # Another mover where the first was killed; it finds what that one left.
+            # Another mover replaces the killed one, and finds its remains.
             last = 2 if role == "mover" else 1
             if role == "mover":
                 self.start_mover("mover2", last)
@@ -343,7 +346,8 @@ class Members(CrashCase, PushersCase):
             self.finish("check_moved")
 
     def change(self, role, victim, point, words):
-        """Until it is done; whoever dies at the point meanwhile is started again."""
+        """Repeats the command until it succeeds; restarts a process that was killed at the
+        point."""
         def done():
             self.died_once = self.died_once or self.revive(role, victim, point)
             try:
@@ -404,7 +408,7 @@ class Cold(CrashCase):
 
 
 class Training(CrashCase):
-    """cairn-worker, undisturbed once and then with somebody killed."""
+    """cairn-worker, once undisturbed and then with one process killed."""
 
     def write_job(self, name, **sections):
         rows = self.path("rows.libsvm")
@@ -499,13 +503,13 @@ class Training(CrashCase):
                 self.assertTrue(glob.glob(self.path("checkpoints", "*", "MANIFEST.json")))
                 self.start_worker(job, file)
             self.assertEqual(self.result("worker0")["total_steps"], STEPS)
-            # A worker that is killed computes steps again that some servers have.
+            # A killed worker computes steps again that some servers have already.
             if role == "ps":
                 self.assertTrue(self.exported() == want, "another end than undisturbed")
             end = self.exported()
         folders = sorted(os.listdir(self.path("checkpoints")))
         self.assertEqual(len(folders), 1, folders)
-        # What it holds is the end of the run.
+        # The exported values are those of the end of the run.
         with self.open_cluster(1, name="other"):
             self.start_worker(job, self.cluster.worker_file(1), flags=["--continue", "--max_steps", "1"])
             self.assertEqual(self.result("worker0")["total_steps"], STEPS + 1)
@@ -555,7 +559,8 @@ def add(case, name, run):
     setattr(case, "test_" + re.sub(r"\W+", "_", name), run)
 
 
-# The durabilities take turns: which one a point gets is fixed, and each has points of every kind.
+# Points are assigned to durabilities round robin: each point has a fixed one, and each durability
+# has points of every kind.
 for number, name in enumerate(PUSHES):
     kind = ("snapshot", "log", "log_sync")[number % 3] if "replay" not in name else "snapshot"
     add(Pushes, f"{name} under {kind}",

@@ -1,7 +1,7 @@
-"""A disk that fails, stalls, forgets a sync, cannot be read, or is removed under a running server
-(tests/faults/fault_shim.cc): the server refuses by name and stays refused, workers wait with that
-name, nothing acknowledged is lost, and once the disk is well and the server started again totals are
-exact."""
+"""A disk that fails, stalls, loses a sync, cannot be read, or is removed under a running server
+(tests/faults/fault_shim.cc): the server refuses with an error that names the cause and keeps
+refusing, workers wait and report that error, no acknowledged update is lost, and once the disk
+works and the server is restarted totals are exact."""
 import json
 import os
 import shutil
@@ -29,7 +29,7 @@ class Disk(PushersCase):
         self.cluster.wait_until_ready(index)
 
     def open_pushing(self, durability):
-        """Three servers, of which ps:1 has a disk with faults, and workers that push."""
+        """Three servers, of which ps:1 has a disk with faults, and pushing workers."""
         with self.open_cluster(3, "--durability", durability, "--snapshot_interval_seconds",
                                "0.05") as cluster:
             cluster.stop(VICTIM)
@@ -40,7 +40,7 @@ class Disk(PushersCase):
             yield cluster
 
     def await_refusal(self, *texts):
-        """ps:1 says that it refuses, and why; so do the workers that wait for it."""
+        """ps:1 reports that it refuses, and why; so do the workers that wait for it."""
         folder = self.cluster.path(f"ps{VICTIM}")
         texts = (f"ps:{VICTIM} cannot write to {folder}", "restart this server", *texts)
         processes.wait_for(lambda: texts[0] in self.cluster.log(VICTIM), SECONDS,
@@ -52,7 +52,8 @@ class Disk(PushersCase):
                                f"worker {worker} to say so:\n{self.logs()}")
 
     def expect_standstill(self):
-        """What is refused stays refused. Each worker may have had an answer on its way."""
+        """Checks that refused pushes stay refused. One answer for each worker may already be on its
+        way."""
         before = self.progress()
         for _ in range(20):
             processes.wait_for(lambda: True, 1, "")
@@ -66,7 +67,7 @@ class Disk(PushersCase):
             self.faults.disk(state)
             self.await_refusal("Input/output error")
             self.expect_standstill()
-            self.faults.disk(WELL)  # writes would succeed again: what memory has is ahead of them
+            self.faults.disk(WELL)  # writes would succeed again, but memory is ahead of the disk
             self.expect_standstill()
             self.assertGreater(self.faults.count(), 0)
             status = cluster.stop(VICTIM, how)
@@ -86,14 +87,14 @@ class Disk(PushersCase):
     def test_writes_fail_under_log_sync(self):
         self.run_failure("log_sync", FAILS, signal.SIGKILL)
 
-    # The kernel reports a failed sync once, and has dropped the pages by then.
+    # The kernel reports a failed sync only once, and has dropped the pages by then.
     def test_one_sync_fails_under_snapshot(self):
         self.run_failure("snapshot", SYNC_FAILS_ONCE, signal.SIGTERM)
 
     def test_one_sync_fails_under_log_sync(self):
         self.run_failure("log_sync", SYNC_FAILS_ONCE, signal.SIGKILL)
 
-    def test_a_stalled_disk_is_waited_for_by_name_and_all_goes_on(self):
+    def test_waits_for_a_stalled_disk_name_it_and_everything_continues(self):
         for cluster in self.open_pushing("log_sync"):
             self.faults.disk(STALLS)
             for worker in range(PUSHERS):
@@ -103,7 +104,7 @@ class Disk(PushersCase):
             self.expect_standstill()
             self.faults.disk(WELL)
             self.until_all_got_on(10)
-            # And while they leave; what is held up may come before they are told to.
+            # Also while the workers leave; calls may stall before the workers are told to leave.
             held = self.faults.count()
             self.faults.disk(STALLS)
             self.stop()
@@ -116,14 +117,14 @@ class Disk(PushersCase):
             shutil.rmtree(cluster.path(f"ps{VICTIM}"))
             self.await_refusal("is gone (No such file or directory) while this server runs on it")
             self.expect_standstill()
-            # The next start finds nothing. What was durable there nobody can send again.
+            # The next start finds an empty directory. No worker can resend the durable updates.
             cluster.stop(VICTIM)
             self.respawn(VICTIM)
             for worker in range(PUSHERS):
                 status = self.tasks[f"worker{worker}"].wait(SECONDS)
                 self.assertEqual(status, 1, self.logs())
                 last = self.log(f"worker{worker}").splitlines()[-1]
-                # What was durable is lost; where nothing was, the variables are not there.
+                # Durable updates are lost; if nothing was durable, the variables do not exist.
                 self.assertRegex(last, "came back without acknowledged push|"
                                        "was restarted without push .* the job has 0 variables")
                 self.assertIn(f"ps:{VICTIM} ", last)
@@ -144,7 +145,7 @@ class Disk(PushersCase):
 
 
 class Calls(ServersCase):
-    """The calls beside pushes, on a disk that fails from their first write on."""
+    """All calls except plain pushing, on a disk that fails from their first write."""
 
     def test_a_worker_waits_for_the_restart_of_a_server_that_cannot_write(self):
         faults = Faults(self.path("faults"))
@@ -165,7 +166,7 @@ class Calls(ServersCase):
 class Sync(ServersCase):
     """ps:0 cannot write its decisions."""
 
-    def test_steps_wait_and_go_on_as_if_nothing_had_been(self):
+    def test_steps_wait_and_continue_as_undisturbed(self):
         rows = self.path("rows.libsvm")
         with open(rows, "w", encoding="ascii") as f:
             for i in range(12000):

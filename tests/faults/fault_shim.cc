@@ -1,15 +1,15 @@
-// Faults of the machine for a program that knows nothing of them, by LD_PRELOAD: a disk that fails
-// or stalls, and a wall clock that jumps. Tests switch them while the program runs, by a file of
-// four int64 that is mapped here (CAIRN_FAULT_FILE; tests/faults/faults.py writes it):
+// Machine faults for an unmodified program, by LD_PRELOAD: a disk that fails or stalls, and a wall
+// clock that jumps. Tests control them while the program runs, through a file of four int64 that is
+// mapped here (CAIRN_FAULT_FILE; written by tests/faults/faults.py):
 //
-//   [0] disk: 0 well; 1 writes and syncs fail with EIO; 2 they do not return until this changes;
-//       3 the next sync fails with EIO, and then all is well; 4 reads fail with EIO
+//   [0] disk: 0 works; 1 writes and syncs fail with EIO; 2 they block until this changes;
+//       3 the next sync fails with EIO, later ones succeed; 4 reads fail with EIO
 //   [1] seconds by which CLOCK_REALTIME is shifted
-//   [2] counts up here: calls that were failed or held up
+//   [2] counter of failed or stalled calls
 //
-// The disk is what lies below CAIRN_FAULT_DIR. A timed wait on the wall clock (a futex with
-// FUTEX_CLOCK_REALTIME, which is what absl::Mutex and absl::CondVar use) sees the shifted clock
-// too, also where it jumps in the middle of the wait, as the kernel's would.
+// Disk faults affect files below CAIRN_FAULT_DIR. A timed wait on the wall clock (a futex with
+// FUTEX_CLOCK_REALTIME, which absl::Mutex and absl::CondVar use) also sees the shifted clock, also
+// if the clock jumps during the wait, as in the kernel.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -76,7 +76,7 @@ bool OnTheDisk(int fd) {
 
 void Pause() { poll(nullptr, 0, 5); }
 
-// True: the call is to fail with EIO. Returns once the disk does not stall.
+// True: the call must fail with EIO. Blocks while the disk stalls.
 bool Fails(int fd, bool is_sync) {
   Control& control = TheControl();
   const int64_t disk = control.disk.load();
@@ -113,7 +113,7 @@ int64_t ShiftedNanos() {
 
 using Syscall = long (*)(long, ...);
 
-// A wait until a time of the shifted clock, looked at again and again: it may jump.
+// Waits until a time of the shifted clock. Checks the clock repeatedly, because it may jump.
 long FutexWait(Syscall real, long address, long operation, long value, const timespec* until,
                long mask) {
   const int64_t end = until->tv_sec * kNanos + until->tv_nsec;
@@ -142,7 +142,7 @@ ssize_t write(int fd, const void* data, size_t size) {
   return Fails(fd, false) ? -1 : real(fd, data, size);
 }
 
-// Under both names, whatever this file is compiled with: one is a macro of the other.
+// Defines both names, however this file is compiled: one is a macro of the other.
 ssize_t FaultyPwrite(int fd, const void* data, size_t size, int64_t offset) __asm__("pwrite");
 ssize_t FaultyPwrite(int fd, const void* data, size_t size, int64_t offset) {
   static const auto real = Real<ssize_t (*)(int, const void*, size_t, int64_t)>("pwrite");

@@ -1,4 +1,5 @@
-"""Machine faults for one process: environments that load tests/faults/fault_shim.cc, and switches."""
+"""Machine faults for one process: environments that load tests/faults/fault_shim.cc, and
+switches."""
 import mmap
 import os
 import struct
@@ -36,16 +37,16 @@ class Faults:
         return self._get(0)
 
     def clock(self, seconds):
-        """Shifts the wall clock by so much from the real one."""
+        """Shifts the wall clock by `seconds` from the real time."""
         self._set(1, seconds)
 
     def count(self):
-        """Calls that were failed or held up so far."""
+        """Number of calls that were failed or stalled so far."""
         return self._get(2)
 
 
 class Environment:
-    """os.environ with `more`, for as long as the context lasts."""
+    """os.environ with `more`, for the duration of the context."""
 
     def __init__(self, more):
         self.more = more

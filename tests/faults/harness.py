@@ -1,4 +1,4 @@
-"""What tests of faults share: servers and workers that are killed and started again, and totals that
+"""Shared by the tests of faults: servers and workers that are killed and restarted, and totals that
 are compared at the end."""
 import json
 import os
@@ -41,7 +41,7 @@ class ServersCase(unittest.TestCase):
         return self.cluster
 
     def start(self, name, command):
-        """A process `name` with its output in files."""
+        """Starts process `name` with its output in files."""
         with open(self.path(f"{name}.log"), "ab") as log, open(self.path(f"{name}.out"), "wb") as out:
             self.tasks[name] = subprocess.Popen(command, stdout=out, stderr=log)
         return self.tasks[name]
@@ -51,7 +51,7 @@ class ServersCase(unittest.TestCase):
             return f.read()
 
     def result(self, name):
-        """What a process that must succeed wrote; a dict."""
+        """The output of a process that must succeed, as a dict."""
         try:
             status = self.tasks[name].wait(SECONDS)
         except subprocess.TimeoutExpired:
@@ -74,7 +74,7 @@ class ServersCase(unittest.TestCase):
 
 
 class PushersCase(ServersCase):
-    """Two workers push what tests/support/known_pushes.h knows to three servers."""
+    """Two workers push the updates of tests/support/known_pushes.h to three servers."""
 
     def start_pusher(self, worker):
         return self.start(f"worker{worker}", [
@@ -107,7 +107,7 @@ class PushersCase(ServersCase):
             pass
 
     def finish(self, check="check"):
-        """Everybody leaves, the servers are killed, and what they kept is compared."""
+        """All workers leave, the servers are killed, and the stored updates are compared."""
         self.stop()
         counts = [self.result(f"worker{w}")["pushes"] for w in range(PUSHERS)]
         for index in range(self.cluster.count):

@@ -1,6 +1,6 @@
-"""The network between one worker and one server is cut, both ways, and healed, in namespaces of the
-test's own: the worker names the server and since when, its lease ends there and nowhere else, the
-others get on, and after healing every push counts once."""
+"""The network between one worker and one server is cut in both directions, and restored, in
+separate network namespaces: the worker names the server and the time of the loss, its lease ends on
+that server only, the other workers continue, and after the restoration every push counts once."""
 import os
 import re
 import shutil
@@ -14,12 +14,12 @@ import tap  # noqa: E402
 from harness import PUSHER, PUSHERS, SECONDS, PushersCase  # noqa: E402
 
 INSIDE = "CAIRN_IN_NAMESPACE"
-CUT = 1  # the server; the worker too
+CUT = 1  # index of the server, and of the worker
 LEASE_SECONDS = 2
 
 
 def ip(*words, inside=None):
-    """`ip WORDS`, in the network of process `inside`."""
+    """Runs `ip WORDS` in the network of process `inside`."""
     command = [] if inside is None else ["nsenter", "-t", str(inside), "-n"]
     subprocess.run([*command, "ip", *words], check=True, timeout=SECONDS)
 
@@ -69,7 +69,7 @@ class Partition(PushersCase):
             command = ["nsenter", "-t", str(self.holder.pid), "-n", *command]
         return self.start(f"worker{worker}", command)
 
-    def test_one_worker_and_one_server_are_cut_off_and_come_together_again(self):
+    def test_one_worker_and_one_server_are_cut_off_and_reconnect(self):
         with self.open_cluster(3, "--snapshot_interval_seconds", "0.1", "--lease_seconds",
                                str(LEASE_SECONDS)) as cluster:
             for worker in range(PUSHERS):
@@ -88,7 +88,7 @@ class Partition(PushersCase):
                                "worker 0 to get on")
             self.assertLessEqual(self.progress()[CUT], before[CUT])
             self.assertIn(lost, [l for l in cluster.log(CUT).splitlines() if ended in l][-1])
-            for index in (0, 2):  # heartbeats go on
+            for index in (0, 2):  # heartbeats continue
                 self.assertNotIn(ended, cluster.log(index))
             self.connect(CUT)
             self.until_all_got_on(20)
@@ -97,7 +97,7 @@ class Partition(PushersCase):
 
 
 def why_not():
-    """Why there can be no namespaces here; empty: there can."""
+    """Why namespaces cannot be used here; empty: they can."""
     for program in ("unshare", "nsenter", "ip"):
         if shutil.which(program) is None:
             return f"no program {program}"

@@ -43,7 +43,7 @@ const std::vector<std::string>& JobSeeds() {
   return seeds;
 }
 
-// Keys of job files and values of each: "section.key value value …".
+// Keys of job files with values for each: "section.key value value …".
 constexpr absl::string_view kGrammar = R"(name "a9a" "a/b" "x y" "" "é"
 model.type "linear" "mlp" "fm" "wide_deep" "dlrm" "matrix_factorization" "skip_gram"
 model.loss "sigmoid_cross_entropy" "softmax_cross_entropy" "mean_squared_error"
@@ -157,7 +157,7 @@ Json* Member(Json* root, const std::string& path) {
   return root;
 }
 
-// A job with some of the keys, as JSON, which is YAML.
+// A job with some of the keys, as JSON, which is valid YAML.
 std::string MadeJob(Dice& dice) {
   Json job = {{"model", {{"type", "linear"}}},
               {"data", {{"format", "libsvm"}, {"features", 5}, {"train", {"a"}}}}};
@@ -239,7 +239,7 @@ class SetTarget : public FuzzTarget {
         "data: {format: libsvm, features: 5, train: [a]}\n";
     const absl::StatusOr<JobConfig> job = ParseJob(kBase, "job.yaml", options);
     if (job.ok()) return "";
-    // Two keys that do not go together may be named at the other one.
+    // An error about two incompatible keys may name either of them.
     const bool of_the_file = absl::StartsWith(job.status().message(), "job.yaml:");
     return WrongWithRefusal(job.status(), of_the_file ? "job.yaml" : "--set");
   }

@@ -1,14 +1,14 @@
-// Feeds readers of files and requests with generated and mutated inputs, the same for the same
+// Feeds generated and mutated inputs to readers of files and requests; the same inputs for the same
 // seed.
 //
-//   file_fuzz --target=job                         what `meson test` runs
+//   file_fuzz --target=job                         as run by `meson test`
 //   file_fuzz --target=job --seed=7 --runs=1000000 a long run
 //   file_fuzz --target=job --input=FILE            one input
 //   file_fuzz --list                               the targets
 //
-// A reader returns a result or an error that names the source. A crash, an exception, a read of
-// more than ten seconds, memory beyond 1 GiB, and a bad message are findings: the input is left in
-// a file that --input reads. Leaks are for AddressSanitizer.
+// A reader must return a result or an error that names the source. A crash, an exception, a read
+// that takes more than ten seconds, memory beyond 1 GiB, and a bad message are findings: the input
+// is written to a file that --input reads. AddressSanitizer finds leaks.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -29,6 +29,8 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "common/printable_text.h"
 #include "glog/logging.h"
 #include "tests/file_fuzz/target.h"
 
@@ -44,14 +46,14 @@ namespace {
 
 constexpr int kSecondsOfARead = 10;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;  // whose own handlers report crashes
+constexpr bool kSanitized = true;  // sanitizers' own handlers report crashes
 constexpr int64_t kMostKilobytes = 4 << 20;
 #else
 constexpr bool kSanitized = false;
 constexpr int64_t kMostKilobytes = 1 << 20;
 #endif
 
-// The input that is being read, kept so that it can be written when the process dies.
+// The current input, kept so that it can be written when the process crashes.
 class Watched {
  public:
   Watched() : path_(absl::StrCat("file_fuzz-", ::getpid(), ".input")) {
@@ -77,7 +79,7 @@ class Watched {
     const std::lock_guard lock(mutex_);
     input_ = nullptr;
   }
-  // Async-signal-unsafe, and the process ends right after.
+  // Not async-signal-safe, but the process ends immediately afterwards.
   void Report(const char* what) {
     if (input_ == nullptr) return;
     std::ofstream(path_, std::ios::binary) << *input_;
@@ -213,12 +215,10 @@ std::string WrongWithMessage(const std::string& message, const std::string& sour
     return absl::StrCat("the message does not name ", source, ": ", message);
   }
   if (message.size() > 4000) return absl::StrCat("the message has ", message.size(), " bytes");
-  for (const char c : message) {
-    if ((static_cast<unsigned char>(c) < ' ' && c != '\n' && c != '\t') || c == 0x7f) {
-      return absl::StrCat("the message has control character ", static_cast<int>(c), ": ", message);
-    }
-  }
-  return "";
+  const std::string control =
+      FirstControlOf(absl::StrReplaceAll(message, {{"\n", ""}, {"\t", ""}}));
+  if (control.empty()) return "";
+  return absl::StrCat("the message has control character ", control, ": ", message);
 }
 
 }  // namespace cairn::test

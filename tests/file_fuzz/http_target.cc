@@ -16,8 +16,8 @@
 namespace cairn::test {
 namespace {
 
-// What the server answers to the bytes, until it ends the connection; the caller ends its own side
-// first, so that the server need not wait for more.
+// Returns the server's answer to the bytes, up to the end of the connection. Shuts down the
+// client's side first, so that the server does not wait for more.
 std::string Ask(const std::string& address, const std::string& bytes) {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const timeval timeout = {8, 0};
@@ -34,7 +34,7 @@ std::string Ask(const std::string& address, const std::string& bytes) {
   }
   for (size_t sent = 0; sent < bytes.size();) {
     const ssize_t part = ::send(fd, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
-    if (part <= 0) break;  // it has refused and closed
+    if (part <= 0) break;  // the server has refused and closed
     sent += static_cast<size_t>(part);
   }
   ::shutdown(fd, SHUT_WR);
@@ -72,9 +72,9 @@ class HttpTarget : public FuzzTarget {
     if (!answer.empty() && !absl::StartsWith(answer, "HTTP/")) {
       return "an answer that is none: " + answer.substr(0, 100);
     }
-    // civetweb's answer to a broken first line repeats what stands for the version.
+    // civetweb's answer to a broken first line repeats the text in place of the version.
     if (!absl::StartsWith(answer, "HTTP/1.")) return "";
-    // One answer: two of them to one connection are how requests are smuggled past a proxy.
+    // Two answers to one request would allow request smuggling past a proxy.
     if (answer.find("\r\n\r\nHTTP/1.") != std::string::npos || Answers(answer) > 1) {
       return "more than one answer: " + answer.substr(0, 300);
     }

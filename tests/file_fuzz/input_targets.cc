@@ -96,7 +96,7 @@ class InputTarget : public FuzzTarget {
   std::string Try(const std::string& input) override {
     const std::string path = folder_.Join(packed_ ? "in.gz" : "in");
     std::ofstream(path, std::ios::binary) << input;
-    // Images are read with the labels of a seed, and labels with its images.
+    // Images are read with a seed's labels, and labels with its images.
     is_labels_ = input.size() > 3 && input[3] == 1;
     std::ofstream(folder_.Join("other"), std::ios::binary)
         << format_.seeds[is_labels_ ? 0 : 1 % format_.seeds.size()];
@@ -134,7 +134,7 @@ class InputTarget : public FuzzTarget {
     auto reader = Reader::Open(OptionsFor(path, training));
     absl::Status status = reader.status();
     Batch batch;
-    // More rows than bytes cannot be; skip_gram makes pairs of words.
+    // There cannot be more rows than bytes, except that skip_gram makes pairs of words.
     for (size_t batches = 0; status.ok(); ++batches) {
       if (batches > kMaxBytes * 64) return "the batches do not end";
       const absl::StatusOr<bool> more = (*reader)->Next(&batch);

@@ -106,7 +106,7 @@ Piece AnyPiece(Dice& dice, const std::string& input) {
   return {at, 1 + dice.Below(most)};
 }
 
-// A whole line with its end, for formats whose records are lines.
+// A whole line including its end, for line-based formats.
 Piece AnyLine(Dice& dice, const std::string& input) {
   if (input.empty()) return {};
   const size_t inside = dice.Below(input.size());

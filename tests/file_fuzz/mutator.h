@@ -1,4 +1,4 @@
-// Random inputs: mutations of seeds with the words of a format, the same for the same seed.
+// Random inputs: mutations of seeds with words of the format; the same inputs for the same seed.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class Dice {
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
     return z ^ (z >> 31);
   }
-  // In [0, end); 0 where `end` is 0.
+  // In [0, end); 0 if `end` is 0.
   size_t Below(size_t end) { return end == 0 ? 0 : Next() % end; }
   bool OneIn(size_t n) { return Below(n) == 0; }
   template <class T>
@@ -33,14 +33,15 @@ class Dice {
   uint64_t state_;
 };
 
-// Numbers, texts and escapes at the limits of types: what every parser of text meets.
+// Numbers, texts and escapes at the limits of types, for every text parser.
 const std::vector<std::string>& ExtremeTexts();
-// A number at or beside a limit of its type, also as bytes.
+// A number at or next to a limit of its type; also used as bytes.
 int64_t ExtremeInteger(Dice& dice);
 double ExtremeNumber(Dice& dice);
 
-// Changes `input` in one to eight places: bits, bytes, integers at limits, pieces that are removed,
-// repeated, moved or taken from another seed, words of the format. At most `max_bytes` remain.
+// Changes `input` in one to eight places: flips bits, changes bytes, inserts extreme integers,
+// removes, repeats or moves pieces, copies pieces from another seed, or inserts words of the
+// format. At most `max_bytes` remain.
 void Mutate(Dice& dice, absl::Span<const std::string> seeds, const std::vector<std::string>& words,
             size_t max_bytes, std::string* input);
 

@@ -1,5 +1,5 @@
-// Keys and values of the store's records, with the checksums that hide what is behind them made
-// right again.
+// Keys and values of the store's records, with corrected checksums, so that the data behind the
+// checksums is parsed.
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -21,7 +21,7 @@ void AppendChecksum(absl::string_view key, std::string* value) {
   value->append(bytes, sizeof bytes);
 }
 
-// Whether decoding fails as it must, or encodes to the very bytes again.
+// Whether decoding fails with a proper error, or re-encoding gives exactly the same bytes.
 template <class Record>
 std::string Decodes(const absl::StatusOr<Record>& record, absl::string_view key,
                     const std::string& value,
@@ -35,7 +35,7 @@ std::string Decodes(const absl::StatusOr<Record>& record, absl::string_view key,
   return encode(key, *record) == value ? "" : "decoded and encoded to other bytes";
 }
 
-// Another format's record is read as far as its number.
+// A record of another format version is read only up to its version number.
 std::string DecodesMeta(const std::string& key, const std::string& value) {
   const absl::StatusOr<MetaRecord> record = DecodeMeta(key, value);
   if (record.ok() && record->format != kFormatVersion) return "";
@@ -181,7 +181,7 @@ class RecordTarget : public FuzzTarget {
   const Kind kind_;
 };
 
-// A key that is read is the key that is made of what was read.
+// A parsed key must equal the key that is built from the parsed values.
 class KeyTarget : public FuzzTarget {
  public:
   std::string Make(Dice& dice) override {

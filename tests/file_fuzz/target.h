@@ -1,4 +1,4 @@
-// What a format brings to the fuzzer.
+// The interface of a format to the fuzzer.
 #pragma once
 
 #include <functional>
@@ -15,9 +15,9 @@ class FuzzTarget {
  public:
   virtual ~FuzzTarget() = default;
   virtual std::string Make(Dice& dice) = 0;
-  // Reads `input`; "" or what is wrong with how it was read or refused.
+  // Reads `input`. Returns "", or the error in how the input was read or refused.
   virtual std::string Try(const std::string& input) = 0;
-  // Inputs a read of which is slow (a connection): fewer of them run in a test.
+  // Number of runs in a test; lower for targets with slow reads (a connection).
   virtual int64_t runs_of_a_test() const { return 20000; }
 };
 
@@ -31,8 +31,8 @@ std::vector<NamedTarget> StorageTargets();  // storage_targets.cc
 std::vector<NamedTarget> TrainerTargets();  // trainer_targets.cc
 std::vector<NamedTarget> HttpTargets();     // http_target.cc
 
-// What is wrong with an error that refuses an input of `source`: "" for a message that names the
-// source and has no control characters but tabs and at most a screen of text.
+// The error in a message that refuses an input of `source`: "" if the message names the source, has
+// no control characters except tabs, and fits one screen.
 std::string WrongWithMessage(const std::string& message, const std::string& source);
 
 }  // namespace cairn::test

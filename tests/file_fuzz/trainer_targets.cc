@@ -41,7 +41,7 @@ CheckpointManifest Example() {
   return manifest;
 }
 
-// Another value of the same or of another type somewhere in the tree.
+// Replaces a value somewhere in the tree by another of the same or another type.
 void ChangeNode(Dice& dice, Json* node) {
   while (node->is_structured() && !node->empty() && !dice.OneIn(4)) {
     auto child = node->begin();

@@ -36,7 +36,7 @@ constexpr int64_t kMostCalls = 50;  // of a sequence
 
 enum Kind : uint8_t { kStore, kBegin, kCall };
 
-// What the process that runs rounds tells the one that watches it; memory of both.
+// Data from the process that runs rounds for the process that watches it, in shared memory.
 struct Shared {
   std::atomic<int64_t> calls;
   std::atomic<uint64_t> seed;
@@ -66,8 +66,8 @@ void Note(char* to, const std::string& text) {
   to[size] = '\0';
 }
 
-// The tapes of a round, noted before each call is made: a call may end the process. What a call
-// draws is known only afterwards, so its numbers are noted while it draws them.
+// Records the tapes of a round before each call is made, because a call may end the process. The
+// numbers that a call draws are known only afterwards, so they are recorded as they are drawn.
 class Recorder {
  public:
   void BeginRound(uint64_t seed) {
@@ -124,7 +124,7 @@ class Runner {
  public:
   Runner(const RunOptions& options, bool trace) : options_(options), trace_(trace) {}
 
-  // False: a finding was noted. `replayed` null: drawn from `random`.
+  // False: a finding was recorded. `replayed` null: draws from `random`.
   bool RunRound(Random* random, const Round* replayed) {
     Choices store = replayed == nullptr ? Choices(random) : Choices(replayed->store);
     recorder_.BeginTape(kStore);
@@ -150,7 +150,7 @@ class Runner {
   }
 
  private:
-  // False: a finding was noted.
+  // False: a finding was recorded.
   bool RunSequence(Random* random, const Sequence* replayed) {
     std::function<void(const std::string&)> trace;
     if (trace_) {
@@ -175,7 +175,7 @@ class Runner {
     return Checked(player.End()) || stopped_;
   }
 
-  // False: the sequence ends here; unless stopped_, a finding was noted.
+  // False: the sequence ends here; unless stopped_, a finding was recorded.
   bool Checked(const Finding& finding) {
     TheShared().calls += target_->calls() - counted_;
     counted_ = target_->calls();
@@ -197,8 +197,8 @@ class Runner {
   bool stopped_ = false;  // see kServerStopped: the next sequence has a new server
 };
 
-// Runs `body` in a process of its own and waits for it, but not for a call that does not end. What
-// it was ended by, or what it noted.
+// Runs `body` in a child process and waits for the process, but not for a call that does not end.
+// Returns how the process ended, or what it recorded.
 Report InProcess(const RunOptions& options, bool quiet, const std::function<void()>& body) {
   Shared& shared = TheShared();
   shared.calls = 0;
@@ -206,7 +206,7 @@ Report InProcess(const RunOptions& options, bool quiet, const std::function<void
   shared.numbers = 0;
   shared.what[0] = shared.details[0] = '\0';
   shared.finished = false;
-  const TempDir folder;  // of stores; the process may end without removing them
+  const TempDir folder;  // for stores; the process may end without removing them
   std::fflush(nullptr);
   const pid_t child = fork();
   PCHECK(child >= 0);
@@ -261,7 +261,7 @@ Report InProcess(const RunOptions& options, bool quiet, const std::function<void
   return report;
 }
 
-// Whether a smaller round is one, too; keeps it then.
+// Checks whether a smaller round has the same finding; if so, keeps it.
 class Shrinker {
  public:
   Shrinker(const RunOptions& options, std::string what, Round best, absl::Duration duration)
@@ -332,7 +332,7 @@ class Shrinker {
       }
     }
   }
-  // Fewer numbers, and smaller ones.
+  // Tries fewer and smaller numbers.
   void Simplify() {
     if (Weight(best_.store) > 0) {
       Round simpler = best_;

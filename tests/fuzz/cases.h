@@ -1,5 +1,5 @@
-// Runs rounds of generated sequences in a process of their own, which a finding may end, and makes
-// those that lead to a finding small.
+// Runs rounds of generated sequences in a child process, which a finding may end, and shrinks
+// rounds that lead to a finding.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@ namespace cairn::fuzz {
 
 struct RunOptions {
   Transport transport = Transport::kDirect;
-  int32_t sequences_per_round = 48;  // on one store
+  int32_t sequences_per_round = 48;  // on a single store
   bool failing_allocations = false;
   // A call that takes longer is a finding.
   absl::Duration call_deadline = absl::Seconds(60);
 };
 
-// One sequence: how it begins, and its calls.
+// One sequence: its start, and its calls.
 struct Sequence {
   Tape begin;
   std::vector<Tape> calls;
 };
-// What is run on one store, from its making on.
+// All calls on one store, starting with its creation.
 struct Round {
   Tape store;
   std::vector<Sequence> sequences;
@@ -33,18 +33,18 @@ struct Round {
 
 struct Report {
   std::string what;     // "": no finding
-  std::string details;  // of what, or what the process wrote
-  int64_t calls = 0;    // those of checks included
+  std::string details;  // of the finding, or the output of the process
+  int64_t calls = 0;    // including those of checks
   uint64_t seed = 0;    // of the round
-  Round round;          // as far as it came
+  Round round;          // up to the finding
 };
 
-// Rounds of seeds `seed`, `seed` + 1, …, until a finding, `calls` or `duration`.
+// Runs rounds with seeds `seed`, `seed` + 1, …, until a finding, `calls` or `duration`.
 Report RunRounds(const RunOptions& options, uint64_t seed, int64_t calls, absl::Duration duration);
-// One round once more. `trace`: prints each call.
+// Repeats one round. `trace`: prints each call.
 Report RunRound(const RunOptions& options, const Round& round, bool trace);
-// A round with fewer and simpler calls that leads to the same finding, as far as one was found in
-// `duration`; `report`'s own if it does not come again.
+// Returns the smallest round with the same finding that was found within `duration`: fewer and
+// simpler calls. Returns the round of `report` if the finding does not recur.
 Round Shrink(const RunOptions& options, const Report& report, absl::Duration duration);
 
 }  // namespace cairn::fuzz

@@ -1,4 +1,4 @@
-// The numbers that decide a generated call: drawn at random, or replayed from a tape.
+// The numbers that determine a generated call: drawn at random, or replayed from a tape.
 #pragma once
 
 #include <cstddef>
@@ -13,20 +13,20 @@ namespace cairn::fuzz {
 using Random = std::mt19937_64;
 using Tape = std::vector<uint32_t>;
 
-// Called with every number taken, so that it is known where a call ends the process.
+// Called with every number taken, so that the numbers are known if a call ends the process.
 void NoteTaken(uint32_t number);
 
-// Every number taken is noted, so that a run can be repeated from its tape. A tape that ends early
-// goes on with zeros, and zero always stands for the simplest choice: a shorter tape, or one with
-// smaller numbers, generates a simpler call. Thread safety: none.
+// Records every number taken, so that a run can be repeated from its tape. A tape that ends early
+// continues with zeros, and zero always stands for the simplest choice: a shorter tape, or one with
+// smaller numbers, generates simpler calls. Thread safety: none.
 class Choices {
  public:
-  // Draws from `random`, which outlives this.
+  // Draws from `random`, which must outlive this object.
   explicit Choices(Random* random) : random_(random) {}
   // Replays `tape`.
   explicit Choices(Tape tape) : replayed_(std::move(tape)) {}
 
-  // A number in [0, bound); 0 where bound is 0.
+  // A number in [0, bound); 0 if `bound` is 0.
   uint32_t Below(size_t bound) {
     uint32_t number = 0;
     if (random_ != nullptr) {
@@ -38,7 +38,7 @@ class Choices {
     NoteTaken(number);
     return number;
   }
-  // True once in `n` times, n >= 2; false is the simple choice.
+  // True with probability 1/n, n >= 2; false is the simpler choice.
   bool OneIn(uint32_t n) { return Below(n) == n - 1; }
   template <typename T>
   const T& Of(const std::vector<T>& values) {
@@ -48,7 +48,8 @@ class Choices {
   T Of(std::initializer_list<T> values) {
     return values.begin()[Below(values.size())];
   }
-  // The index of one of `weights`, by weight; the simplest is the first with a weight above 0.
+  // The index of one of `weights`, by weight; the simplest choice is the first one with a weight
+  // above 0.
   size_t Weighted(const std::vector<uint32_t>& weights) {
     uint32_t sum = 0;
     for (const uint32_t weight : weights) sum += weight;

@@ -17,13 +17,13 @@ namespace {
 // Plain numbers, so that operator new may use them at any time.
 struct Counts {
   bool armed;
-  int outside;  // in a library that does not outlive a failure
+  int outside;  // in a library that does not survive a failure
   int64_t made, fails_at;
   bool failed;
 };
 thread_local Counts counts;
 
-// More would be a call that never ends.
+// More tries would mean that a call never ends.
 constexpr int64_t kMostTries = 20000;
 
 bool Fails() {
@@ -58,7 +58,7 @@ FailingAllocation::~FailingAllocation() { counts.armed = false; }
 bool FailingAllocation::failed() const { return counts.failed; }
 
 Outcome FailEachAllocation(absl::string_view method, absl::FunctionRef<Outcome()> call) {
-  // The answer to a request that is wrong in itself, by the first failing allocation that hid it.
+  // The error of a request that is invalid in itself, which the first failing allocation hid.
   std::string refused;
   for (int64_t n = 1; n < kMostTries; ++n) {
     Outcome outcome;
@@ -91,7 +91,7 @@ Outcome FailEachAllocation(absl::string_view method, absl::FunctionRef<Outcome()
 
 }  // namespace cairn::fuzz
 
-// The whole program's.
+// These replace the operators of the whole program.
 
 void* operator new(size_t size) {
   void* const memory = cairn::fuzz::Allocate(size);

@@ -1,4 +1,4 @@
-// Makes chosen allocations of this program fail: its operator new and its mmap.
+// Makes chosen allocations of this program fail, through its operator new and its mmap.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace cairn::fuzz {
 
-// Counts the allocations of one thread that are made by the program itself, and makes one of them
-// fail. Allocations inside RocksDB and Thrift's transports are left alone: those libraries do not
-// outlive a failure there, and nothing of Cairn's could help it. Thread safety: none; of the thread
-// that makes it.
+// Counts the allocations of one thread that the program itself makes, and makes one of them fail.
+// Allocations inside RocksDB and Thrift's transports never fail: those libraries do not survive a
+// failed allocation, and Cairn's code could not prevent that. Thread safety: none; affects the
+// thread that creates it.
 class FailingAllocation {
  public:
-  // The `n`th fails, n >= 1; 0: none, they are counted only.
+  // The `n`th allocation fails, n >= 1; 0: none fails, allocations are only counted.
   explicit FailingAllocation(int64_t n);
   ~FailingAllocation();
   FailingAllocation(const FailingAllocation&) = delete;
@@ -24,8 +24,8 @@ class FailingAllocation {
   bool failed() const;
 };
 
-// Makes the 1st, 2nd, … allocation of `call` fail until it runs without a failure, whose outcome is
-// returned. A valid call that fails otherwise than with RESOURCE_EXHAUSTED has a finding.
+// Makes the 1st, 2nd, … allocation of `call` fail until a run has no failure, and returns that
+// run's outcome. It is a finding if a valid call fails with an error other than RESOURCE_EXHAUSTED.
 Outcome FailEachAllocation(absl::string_view method, absl::FunctionRef<Outcome()> call);
 
 }  // namespace cairn::fuzz

@@ -32,7 +32,8 @@ void StoreHalf(DType dtype, float value, std::string& bytes, size_t i) {
   std::memcpy(bytes.data() + i * sizeof(bits), &bits, sizeof(bits));
 }
 
-// Calls fn(value, i) with each number of `bytes` as the type that sums and updates are made in.
+// Calls fn(value, i) for each number of `bytes`, in the type in which sums and updates are
+// computed.
 template <typename Fn>
 void ForEachNumber(DType dtype, absl::string_view bytes, Fn fn) {
   const size_t count = bytes.size() / DTypeBytes(dtype);
@@ -66,14 +67,14 @@ void Subtract(DType dtype, double rate, absl::string_view gradient, std::string&
   }
 }
 
-// Whether `rate` times it is exact, and so is what follows from it in any order of operations. The
-// sign of a sum of -0 depends on what the sum begins with.
+// Whether `rate` times the number is exact, as well as the results that follow in any order of
+// operations. The sign of a sum of -0 depends on the initial value of the sum.
 bool IsPlain(double number) {
   const double size = std::abs(number);
   return (size == 0 && !std::signbit(number)) || (size > 1e-20 && size < 1e20);
 }
 
-// The sum of equal ids, in their order; the model does not know it where it may be rounded twice.
+// The sum of equal ids, in order; unknown to the model if it may be rounded twice.
 struct Sum {
   std::string bytes;
   bool plain = true;
@@ -168,7 +169,7 @@ std::string VariableModel::initial(int64_t key, size_t part) const {
 VariableModel MakeVariable(const VariableSpec& spec) {
   VariableModel variable;
   variable.spec = spec;
-  uint64_t width = 1;  // wraps where there are no elements
+  uint64_t width = 1;  // wraps if there are no elements
   for (size_t axis = 1; axis < spec.shape.size(); ++axis) {
     width *= static_cast<uint64_t>(spec.shape[axis]);
   }
@@ -189,6 +190,11 @@ VariableModel MakeVariable(const VariableSpec& spec) {
     shard.stale.assign(static_cast<size_t>(shard.rows), true);
   }
   return variable;
+}
+
+void ChangeOptimizer(const OptimizerConfig& optimizer, VariableModel& variable) {
+  variable.spec.optimizer = optimizer;
+  variable.exact = IsExact(variable.spec, &variable.rate);
 }
 
 Resolved Model::Resolve(const ItemName& name, const Payload& ids) {
@@ -340,7 +346,7 @@ void Model::ApplyPush(const Resolved& item, int32_t shard, const std::string& gr
     }
     variable.waiting.erase(key);
     TableRow& row = variable.rows[key];
-    row.pushed_at = now;
+    row.pushed_at = row.pushed_by = now;
     row.noted_at = 0;
     row.order = ticks;
     const bool is_new = row.parts.empty();
@@ -380,7 +386,7 @@ void Model::ApplyAssign(const Resolved& item, int32_t shard, const Payload& valu
     const int64_t key = item.ids[i];
     TableRow& row = variable.rows[key];
     variable.waiting.erase(key);
-    row.pushed_at = now;
+    row.pushed_at = row.pushed_by = now;
     row.noted_at = 0;
     row.order = ticks;
     if (row.parts.empty()) {

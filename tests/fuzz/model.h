@@ -1,6 +1,6 @@
-// What one job on one server must be: a plain reimplementation of what the IDL promises, without
-// threads, files or speed. Where it cannot know a number it takes it over from the server, and
-// holds the server to it from then on.
+// A model of one job on one server: a plain reimplementation of the IDL's promises, without
+// threads, files or speed. Numbers that the model cannot know it copies from the server, and
+// expects them from then on.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,10 @@ namespace cairn::fuzz {
 struct TableRow {
   std::vector<std::string> parts;
   bool stale = true;      // changed in a way that the model does not compute
-  int64_t pushed_at = 0;  // seconds on the target's clock
-  int64_t noted_at = 0;   // a look of the row rules that has seen it; 0: none yet
-  int64_t order = 0;      // rises with every update of the table; 0: unknown
+  int64_t pushed_at = 0;  // the push was at this time of the target's clock, in seconds, or later
+  int64_t pushed_by = 0;  // the push was at this time or earlier
+  int64_t noted_at = 0;   // when a scan of the row rules last saw the row; 0: never
+  int64_t order = 0;      // increases with every update of the table; 0: unknown
 };
 
 struct DenseModel {
@@ -35,28 +36,30 @@ struct VariableModel {
   VariableSpec spec;
   std::vector<std::string> slots;
   int64_t width = 0;
-  bool exact = false;  // the model computes updates: plain SGD, at a rate that rounds nothing
+  bool exact = false;  // the model computes updates: plain SGD, at a rate without rounding
   double rate = 0;
 
-  std::map<int32_t, DenseModel> shards;  // DENSE: those on this server, by index
+  std::map<int32_t, DenseModel> shards;  // DENSE: the shards on this server, by index
   std::map<int64_t, TableRow> rows;      // EMBEDDING
-  std::map<int64_t, int32_t> waiting;    // pushes of keys that have no row yet
+  std::map<int64_t, int32_t> waiting;    // number of pushes to keys that have no row yet
   bool waiting_known = true;
-  bool keys_known = true;  // false: there may be other rows
+  bool keys_known = true;  // false: there may be further rows
   int64_t version = 0;     // EMBEDDING
 
   bool embedding() const { return spec.kind == VariableKind::kEmbedding; }
   bool here(int64_t key) const;
   size_t part_row_bytes(size_t part) const;
   int64_t& version_of(int32_t shard) { return embedding() ? version : shards.at(shard).version; }
-  // The row of a key that has none.
+  // The initial row of a key without a row.
   std::string initial(int64_t key, size_t part) const;
 };
 
-// `spec` as the server has it after create_variables, its values not known yet.
+// `spec` as on the server after create_variables; values are not known yet.
 VariableModel MakeVariable(const VariableSpec& spec);
+// Changes the arguments of the variable's optimizer (MayFollow).
+void ChangeOptimizer(const OptimizerConfig& optimizer, VariableModel& variable);
 
-// What an item of a push, assign or pull names.
+// The names in an item of a push, assign or pull.
 struct ItemName {
   enum class Call { kPush, kAssign, kPull } call = Call::kPush;
   std::string variable;
@@ -78,10 +81,10 @@ ItemName NameOf(const Item& item) {
 
 enum class Verdict { kAccepted, kRefused, kUnsure };
 
-// What follows from the names of an item.
+// The result of resolving an item's names.
 struct Resolved {
   Verdict verdict = Verdict::kAccepted;
-  std::string why;  // of a refusal
+  std::string why;  // reason of a refusal
   VariableModel* variable = nullptr;
   size_t part = 0;
   std::vector<int64_t> ids;  // ROWS, KEYS
@@ -89,13 +92,13 @@ struct Resolved {
 };
 
 struct Worker {
-  bool known = false;  // it has said hello
+  bool known = false;  // the worker has said hello
   int64_t incarnation = 0;
   int64_t start = 0;
-  int64_t applied = 0;  // the last sequence with a part here
+  int64_t applied = 0;  // the last sequence with a part on this server
   int64_t through = 0;
   std::string position;
-  bool murky = false;      // late parts came: what is repeated is not known any more
+  bool murky = false;      // late parts arrived, so repeated sequences are no longer known
   bool fresh_boot = true;  // it has not named this boot yet
 };
 
@@ -104,17 +107,17 @@ class Model {
   std::map<std::string, VariableModel> variables;
   std::map<int32_t, Worker> workers;
   int64_t now = 0;    // the target's clock
-  int64_t ticks = 0;  // updates of tables
+  int64_t ticks = 0;  // number of updates of tables
 
   Resolved Resolve(const ItemName& name, const Payload& ids);
-  // Also of the values. `decoded`: [rows, width] in the variable's dtype, where they are accepted.
+  // Also checks the values. `decoded`: [rows, width] in the variable's dtype, if accepted.
   Resolved ResolvePush(const wire::PushItem& item, std::string* decoded);
   Resolved ResolveAssign(const wire::AssignItem& item);
   Resolved ResolvePull(const wire::PullItem& item);
 
   void ApplyPush(const Resolved& item, int32_t shard, const std::string& gradient);
   void ApplyAssign(const Resolved& item, int32_t shard, const Payload& values);
-  // Marks rows as changed in a way that is not known. No ids: all.
+  // Marks rows as changed in an unknown way. No ids: all rows.
   void MarkStale(VariableModel& variable, int32_t shard, absl::Span<const int64_t> ids, bool all);
 };
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Puts bugs back on purpose, one at a time, into a copy of the sources, and tells whether the fuzzer
-finds each within five minutes. mutants.py COPY [NAME...]: COPY is the folder of the copy, which is
-made, configured and built where it does not exist."""
+"""Reinserts known bugs, one at a time, into a copy of the sources, and reports whether the fuzzer
+finds each within five minutes. Usage: mutants.py COPY [NAME...]. COPY is the directory of the copy,
+which is created, configured and built if it does not exist."""
 import os
 import shutil
 import subprocess
@@ -12,7 +12,7 @@ TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 LIMIT_SECONDS = 300
 FUZZER = "tests/fuzz/rpc_fuzzer"
 
-# Name: file, text there, text in its place; and the fuzzer's flags, if it needs any.
+# Name: file, original text, replacement; and flags of the fuzzer, if needed.
 MUTANTS = {
     "zero_width": ("ps_server/rows/dense_stripe.cc",
                    "  if (layout_.width == 0) return;  // a shape such as [3, 0]: rows without "
@@ -58,7 +58,7 @@ MUTANTS = {
         "  }\n"),
     "turn_taken_for_good": (
         "ps_server/base/turn.cc",
-        "  what_ = std::string(what);  // may throw: nothing is taken before it\n"
+        "  what_ = std::string(what);  // may throw, so it comes before the lock is taken\n"
         "  taken_ = true;\n",
         "  taken_ = true;\n  what_ = std::string(what);\n", "--failing_allocations"),
     "worker_without_a_place": (
@@ -84,7 +84,7 @@ def write(path, text):
 
 
 def prepare(copy):
-    """A copy of the sources, and a build folder in it."""
+    """Makes a copy of the sources with a build directory in it."""
     files = subprocess.run(["git", "-C", TOP, "ls-files"], capture_output=True, text=True,
                            check=True).stdout.splitlines()
     for name in files:
@@ -104,7 +104,7 @@ def build(copy):
 
 
 def run(copy, flags):
-    """The finding, and after how many seconds; None: there was none."""
+    """Runs the fuzzer. Returns the finding and the seconds it took; None: no finding."""
     begin = time.monotonic()
     ran = subprocess.run([os.path.join("build", FUZZER), f"--seconds={LIMIT_SECONDS}",
                           "--shrink_seconds=0", "--call_seconds=20", *flags],

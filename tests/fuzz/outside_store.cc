@@ -1,5 +1,6 @@
-// Stands between the engine and RocksDB, which does not outlive a failed allocation: in there none
-// is made to fail. The linker gives this StripeStore::Open to whoever asks for it (meson.build).
+// A layer between the engine and RocksDB, which does not survive a failed allocation: inside
+// RocksDB no allocation is made to fail. The linker redirects calls of StripeStore::Open to this
+// one (meson.build).
 #include "tests/fuzz/outside_store.h"
 
 #include <memory>
@@ -111,7 +112,7 @@ class OutsideStore final : public StripeStore {
   }
   absl::Status Write(StripeBatch& batch) override {
     const OutsideCairn outside;
-    return store_->Write(static_cast<OutsideBatch&>(batch).real());  // NewBatch makes no other
+    return store_->Write(static_cast<OutsideBatch&>(batch).real());  // NewBatch makes only these
   }
   bool Behind() const override { return store_->Behind(); }
   absl::Status WriteEpoch(absl::Span<const ShardRecord> shards,
@@ -210,7 +211,7 @@ OpenResult WrapStore(absl::FunctionRef<OpenResult()> open) {
 }  // namespace
 }  // namespace cairn::fuzz
 
-// What the linker calls those in storage/, and those that take their places.
+// The linker's names of the functions in storage/, and of their replacements.
 #define CAIRN_WRAPPED_OPEN(method, length)                                             \
   cairn::fuzz::OpenResult Real##method(const cairn::StoreOptions& options) __asm__(    \
       "__real__ZN5cairn11StripeStore" #length #method "ERKNS_12StoreOptionsE");        \

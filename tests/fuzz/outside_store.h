@@ -1,9 +1,9 @@
-// Tells failing allocations where Cairn's own code ends.
+// Marks code outside Cairn for the failing allocations.
 #pragma once
 
 namespace cairn::fuzz {
 
-// While one of a thread lives, no allocation of that thread is made to fail.
+// While a thread has such an object, none of its allocations is made to fail.
 class OutsideCairn {
  public:
   OutsideCairn();
@@ -12,7 +12,7 @@ class OutsideCairn {
   OutsideCairn& operator=(const OutsideCairn&) = delete;
 };
 
-// Whether this allocation of the calling thread is the one that is to fail; counts it.
+// Counts this allocation of the calling thread. Returns whether it must fail.
 bool MemoryFails();
 
 }  // namespace cairn::fuzz

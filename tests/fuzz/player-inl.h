@@ -1,4 +1,4 @@
-// Templates that the parts of Player share.
+// Templates shared by the parts of Player.
 #pragma once
 
 #include <sstream>
@@ -32,7 +32,7 @@ Outcome Player::Send(const char* method, Reply& reply, const Request& request,
   return around_ == nullptr ? once() : around_(method, once);
 }
 
-// A finding ends the function that met it.
+// A finding ends the enclosing function.
 #define FUZZ_RETURN_IF(finding) \
   if (Finding found_ = (finding); found_) return found_
 

@@ -111,7 +111,7 @@ Finding Player::Begin(Choices& choices) {
   weights_.assign(kOps, 0);
   const std::vector<uint32_t> usual = {30, 18, 12, 8, 6, 4, 6, 4, 2, 2, 1, 1, 3, 1, 1, 1};
   std::copy(usual.begin(), usual.end(), weights_.begin());
-  // Some kinds of calls are left out, so that the others meet more often.
+  // Omits some kinds of calls, so that the remaining ones interact more often.
   for (size_t op = kAssign; op < usual.size(); ++op) {
     if (choices.OneIn(4) && op != kCreate) weights_[op] = 0;
   }

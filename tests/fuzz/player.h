@@ -1,4 +1,4 @@
-// Plays one sequence of calls against a server, and holds every answer to the model.
+// Plays one sequence of calls against a server, and compares every answer with the model.
 #pragma once
 
 #include <cstdint>
@@ -14,30 +14,31 @@
 
 namespace cairn::fuzz {
 
-// A finding in a few words, which stay the same when the calls that lead to it are made simpler,
-// and the details. Empty: none.
+// A finding in a few words, which stay the same when the calls that lead to it become simpler, and
+// its details. Empty: no finding.
 struct Finding {
   std::string what;
   std::string details;
   explicit operator bool() const { return !what.empty(); }
 };
 
-// Called around each call, for failing allocations: `call` sends it once.
+// Called around each call, for failing allocations; invoking `call` sends the call once.
 using AroundCall =
     std::function<Outcome(absl::string_view method, absl::FunctionRef<Outcome()> call)>;
 
 // One job. Thread safety: none.
 class Player {
  public:
-  // `trace`: called with every call before it is made; may be null. All outlive the player.
+  // `trace` is called with every call before the call is made; may be null. All arguments must
+  // outlive the player.
   Player(Target& target, std::string job, std::function<void(const std::string&)> trace,
          AroundCall around = nullptr);
 
-  // What the sequence is like: its workers, their consistency, which calls it has.
+  // Chooses the properties of the sequence: its workers, their consistency, the kinds of calls.
   Finding Begin(Choices& choices);
-  // One call, with those that check it.
+  // Makes one call, and the calls that check it.
   Finding Step(Choices& choices);
-  // Everything once more; then the job is dropped.
+  // Checks everything once more; then drops the job.
   Finding End();
 
  private:
@@ -79,20 +80,20 @@ class Player {
     std::vector<double> gradient;  // of the whole shard; empty: not computed here
     wire::PushRequest request;
   };
-  // A shard whose step closes: how it was, and what its contributions sum to.
+  // A shard whose step closes: its state before, and the sum of its contributions.
   struct Closing {
     std::string before;
     std::vector<bool> stale;
-    std::vector<double> gradient;  // each times its rows
-    std::vector<double> size;      // the sum of their sizes
+    std::vector<double> gradient;  // sum of the gradients, each times its rows
+    std::vector<double> size;      // sum of their absolute values
   };
-  // A push that is about to be sent, with what must become of it.
+  // A push that is about to be sent, with its expected outcome.
   struct Plan {
-    bool admitted = true;  // the caller is
-    bool ordered = true;   // the sequence is one that may come now
+    bool admitted = true;  // the caller is admitted
+    bool ordered = true;   // the sequence may come now
     bool replay = false;
     bool repeated = false;
-    bool hides_loss = false;  // only `through`, of a caller that names no boot, lets it pass
+    bool hides_loss = false;  // passes only because of `through`, of a caller that names no boot
     bool finite = true;
     Verdict items = Verdict::kAccepted;
     std::string why;
@@ -110,20 +111,20 @@ class Player {
   template <typename Request>
   void Trace(const char* method, const Request& request);
   using Service = wire::ParameterServerIf;
-  // With an empty reply at every try.
+  // Sends with an empty reply for every try.
   template <typename Reply, typename Request>
   Outcome Send(const char* method, Reply& reply, const Request& request,
                void (Service::*call)(Reply&, const Request&));
   Finding Fail(std::string what, std::string details = "") const;
-  // An outcome that is a finding whatever was asked.
+  // Reports an outcome that is a finding for any request.
   Finding Insane(const Outcome& outcome) const;
 
-  // Who calls. player_jobs.cc
+  // Callers. player_jobs.cc
   wire::Caller AnyCaller(Choices& choices, bool may_be_odd);
   wire::Caller Tool() const;
   wire::Caller CallerOf(int32_t worker) const;
   Worker* WorkerOf(const wire::Caller& caller);
-  // Whether the server admits it; what it tells of `through` is taken note of.
+  // Whether the server admits the caller; records its `through`.
   bool Admits(const wire::Caller& caller);
   void NoteCall(const wire::Caller& caller);
   void Announce(int32_t worker, int64_t step);
@@ -140,7 +141,7 @@ class Player {
   Finding Rules(Choices& choices);
   Finding CheckKept(VariableModel& variable);
   Finding Tools(Choices& choices);
-  // A restore from folders that hold no checkpoint.
+  // A restore from directories that hold no checkpoint.
   Outcome RestoreOfNothing(Choices& choices);
   Finding Moves(Choices& choices);
   Finding Checkpoint(Choices& choices);
@@ -200,20 +201,20 @@ class Player {
   std::vector<uint32_t> weights_;
   int64_t boot_id_ = 0;
   std::map<int32_t, int64_t> clocks_;  // ssp, sync: the last step announced
-  std::set<int32_t> left_;             // ssp: nobody waits for them
+  std::set<int32_t> left_;             // ssp: workers that are not waited for
   std::map<std::pair<std::string, int32_t>, Held> held_;
   std::map<int32_t, Contribution> pending_;
   int64_t open_step_ = 1;
   int moves_ = 0;
 };
 
-// Of one line, for people.
+// As one line, for people.
 std::string TextOf(const wire::PushRequest& request);
 std::string TextOf(const wire::AssignRequest& request);
 std::string TextOf(const wire::PullRequest& request);
 template <typename Request>
 std::string TextOf(const Request& request);
-// Numbers of a payload, as `dtype`; of int64 where it is 6.
+// Numbers of a payload, as `dtype`; as int64 if `dtype` is 6.
 std::string NumbersText(const Payload& bytes, int32_t dtype);
 
 }  // namespace cairn::fuzz

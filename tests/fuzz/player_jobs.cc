@@ -1,8 +1,9 @@
-// Callers, variables, workers, and the server's end and start.
+// Callers, variables, workers, and the server's restarts.
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/variables/spec_difference.h"
 #include "ps_server/net/checked_service.h"
 #include "tests/fuzz/player-inl.h"
 #include "tests/fuzz/values.h"
@@ -15,10 +16,10 @@ namespace {
 
 // The servers that a spec may name.
 constexpr int32_t kServers = kMaxServers;
-// Of a worker that may be granted another one.
+// For a worker that may be granted another incarnation.
 constexpr int64_t kFewIncarnations = int64_t{1} << 40;
 
-// One field of a hello gets a value that callers rarely send. `before`: the worker's incarnation.
+// Gives one field of a hello an unusual value. `before`: the worker's incarnation.
 void MakeOdd(Choices& odd, int64_t before, bool async, wire::HelloRequest* request) {
   switch (odd.Weighted({4, 2, 2, 1, 1, 1})) {
     case 0: break;
@@ -76,14 +77,14 @@ wire::Caller Player::AnyCaller(Choices& choices, bool may_be_odd) {
       break;
     default: caller.boot_id = 0; break;
   }
-  // A client written from the IDL, which knows of no boots.
+  // A client written from the IDL that does not use boot ids.
   if (caller.through > 0 && choices.OneIn(6)) caller.boot_id = 0;
   if (choices.OneIn(30)) caller.__set_vitals(AnyVitals(choices));
   if (!may_be_odd || !choices.OneIn(30)) return caller;
   switch (choices.Below(5)) {
     case 0:
       caller.worker = AnyInt32(choices);
-      // It may be the number of another worker, which has not been told of these pushes.
+      // It may be the number of another worker, which does not know these pushes.
       if (mode_ == Mode::kSync) caller.through = 0;
       break;
     case 1: caller.incarnation = AnyInt64(choices); break;
@@ -97,7 +98,7 @@ wire::Caller Player::AnyCaller(Choices& choices, bool may_be_odd) {
 }
 
 bool Player::Admits(const wire::Caller& caller) {
-  if (caller.job != job_) return false;  // of another job nothing is known here
+  if (caller.job != job_) return false;  // nothing is known about other jobs
   if (!CheckRequest(caller).ok()) return false;
   if (caller.boot_id != 0 && caller.boot_id != boot_id_) return false;
   if (caller.worker < 0) return true;
@@ -105,14 +106,14 @@ bool Player::Admits(const wire::Caller& caller) {
   return found != model_.workers.end() && found->second.incarnation == caller.incarnation;
 }
 
-// Of a caller that is admitted. One that names no boot tells nothing of this server.
+// For an admitted caller. A caller that names no boot reports nothing about this server.
 void Player::NoteCall(const wire::Caller& caller) {
   Worker* const worker = WorkerOf(caller);
   if (worker == nullptr || caller.boot_id == 0) return;
   if (mode_ != Mode::kSync) worker->through = std::max(worker->through, caller.through);
 }
 
-// A worker that has left is there again with its next step; its clock never goes back.
+// A worker that has left rejoins with its next step; its clock never decreases.
 void Player::Announce(int32_t worker, int64_t step) {
   clocks_[worker] = std::max(clocks_[worker], step);
   left_.erase(worker);
@@ -130,6 +131,7 @@ Finding Player::CreateOne(const wire::Caller& caller,
                           const std::vector<wire::VariableSpec>& specs) {
   bool valid = Admits(caller);
   std::map<std::string, VariableSpec> made;
+  std::map<std::string, OptimizerConfig> changed;
   for (const wire::VariableSpec& spec : specs) {
     const absl::StatusOr<VariableSpec> parsed = FromWire(spec, 0, kServers);
     valid &= parsed.ok();
@@ -141,8 +143,14 @@ Finding Player::CreateOne(const wire::Caller& caller,
                                                                      : nullptr;
     if (have == nullptr) {
       made.emplace(parsed->name, *parsed);
-    } else {
-      valid &= *have == *parsed || have->map_version != parsed->map_version;
+    } else if (*have != *parsed && have->map_version == parsed->map_version) {
+      // A worker may change the arguments of an optimizer.
+      VariableSpec like = *parsed;
+      like.optimizer = have->optimizer;
+      const bool follows = caller.worker >= 0 && known != model_.variables.end() && *have == like &&
+                           MayFollow(have->optimizer, parsed->optimizer);
+      valid &= follows;
+      if (follows) changed[parsed->name] = parsed->optimizer;
     }
   }
   if (trace_ != nullptr) {
@@ -159,12 +167,16 @@ Finding Player::CreateOne(const wire::Caller& caller,
   FUZZ_RETURN_IF(Insane(outcome));
   if (!outcome.ok) {
     if (valid && !outcome.Is(wire::ErrorCode::RESOURCE_EXHAUSTED) &&
-        !outcome.Is(wire::ErrorReason::SPEC_CONFLICT)) {
+        !outcome.Is(wire::ErrorReason::SPEC_CONFLICT) &&
+        !(outcome.Is(wire::ErrorReason::BUSY) && !changed.empty())) {
       return Fail("valid variables were refused", outcome.error.message);
     }
     return {};
   }
   if (!valid) return Fail("invalid variables were accepted");
+  for (const auto& [name, optimizer] : changed) {
+    ChangeOptimizer(optimizer, model_.variables.at(name));
+  }
   for (const auto& [name, spec] : made) {
     model_.variables.emplace(name, MakeVariable(spec));
     FUZZ_RETURN_IF(Verify(name));
@@ -253,7 +265,7 @@ Finding Player::HelloOf(int32_t worker, Choices* odd) {
 
 Finding Player::Hello(Choices& choices) {
   const auto worker = static_cast<int32_t>(choices.Below(static_cast<size_t>(worker_count_)));
-  // A new start in the middle of a synchronous job changes what is decided.
+  // A new start in the middle of a synchronous job would change the decisions.
   if (mode_ != Mode::kAsync) return HelloOf(worker, nullptr);
   return HelloOf(worker, &choices);
 }
@@ -301,11 +313,11 @@ Finding Player::SimpleCall(Op op, Choices& choices) {
               absl::StrCat(state.durable, ", not ", worker->applied));
 }
 
-// Ends the engine and opens its store again; or, `crash`, a copy of what the disk has after a
+// Ends the engine and reopens its store; or, with `crash`, opens a copy of the disk's state after a
 // flush.
 Finding Player::Restart(bool crash) {
   if (mode_ == Mode::kSync && !pending_.empty()) return {};
-  // Without durability a store that was written to out of turn is refused after a crash.
+  // Without durability, a store with an out-of-turn write is refused after a crash.
   crash &= target_.options().durability != Durability::kOff;
   if (trace_ != nullptr) trace_(crash ? "flush, then a crash of the server" : "restart");
   if (crash) {
@@ -323,8 +335,8 @@ Finding Player::Restart(bool crash) {
   if (!outcome.ok) return Fail("a valid call was refused", outcome.error.message);
   if (state.boot_id == boot_id_) return Fail("a restart has the same boot id");
   boot_id_ = state.boot_id;
-  if (mode_ == Mode::kSync) clocks_.clear();  // announced anew
-  // One that had left joins anew, which it can do only once the others have said where they are.
+  if (mode_ == Mode::kSync) clocks_.clear();  // announced again
+  // A worker that had left can rejoin only after the others have announced their steps.
   const std::set<int32_t> joins_anew = left_;
   for (const bool last : {false, true}) {
     for (auto& [number, worker] : model_.workers) {

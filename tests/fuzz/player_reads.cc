@@ -1,4 +1,4 @@
-// Pulls, scans and describe; and the checks of everything that the model knows.
+// Pulls, scans and describe; and the checks of the model's whole state.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -106,7 +106,8 @@ Finding Player::Pull(Choices& choices) {
   if (mode_ == Mode::kSsp && request.caller.worker >= 0 && choices.OneIn(2)) {
     const auto clock = clocks_.find(request.caller.worker);
     request.step = clock == clocks_.end() ? 1 : std::max<int64_t>(clock->second + 1, 1);
-    // The others never come while this call waits; what no server waits for is refused at once.
+    // The other workers never arrive while this call waits; a wait that no server accepts fails at
+    // once.
     if (request.wait_seconds > 1e-6 && request.wait_seconds <= kMaxWaitSeconds) {
       request.wait_seconds = 1e-6;
     }
@@ -127,7 +128,7 @@ Finding Player::Pull(Choices& choices) {
   FUZZ_RETURN_IF(Insane(outcome));
   if (!outcome.ok) {
     if (valid && !unsure) return Fail("a valid pull was refused", outcome.error.message);
-    // Before it waits, and before its items are looked at, the step is announced.
+    // The step is announced before the call waits, and before its items are checked.
     if (request.step > 0 && admitted) Announce(request.caller.worker, request.step);
     return {};
   }
@@ -151,7 +152,7 @@ Finding Player::Pull(Choices& choices) {
   return {};
 }
 
-// A worker that keeps a copy of a shard and asks for what has changed.
+// A worker that keeps a copy of a shard and pulls only the changes.
 Finding Player::PullHeld(Choices& choices) {
   const std::string name = PickVariable(choices);
   const auto found = model_.variables.find(name);
@@ -185,13 +186,13 @@ Finding Player::PullHeld(Choices& choices) {
   if (!changes.__isset.mark || changes.mark <= 0) return Fail("a held copy has no mark");
   const size_t row_bytes = variable.part_row_bytes(0);
   const std::string bytes = BytesOf(changes.values);
-  if (foreign && changes.__isset.changed) return {};  // of a copy that nobody has
+  if (foreign && changes.__isset.changed) return {};  // of a copy that does not exist
   if (!changes.__isset.changed) {
     held.bytes = bytes;
   } else {
     size_t at = 0;
     for (size_t i = 0; i + 1 < changes.changed.size(); i += 2) {
-      // Row numbers are the variable's; the copy has the shard's rows.
+      // Row numbers are relative to the variable; the copy has only the shard's rows.
       const int64_t first = changes.changed[i] - shard->second.first_row;
       const int64_t count = changes.changed[i + 1];
       if (first < 0 || count < 1 || first > shard->second.rows - count) {
@@ -351,7 +352,7 @@ Finding Player::VerifyTable(VariableModel& variable, int32_t max_rows) {
     const auto row = variable.rows.find(key);
     if (row == variable.rows.end()) {
       if (!variable.keys_known) {
-        variable.rows[key] = {.parts = parts, .stale = false, .pushed_at = model_.now};
+        variable.rows[key] = {.parts = parts, .stale = false, .pushed_by = model_.now};
         continue;
       }
       return Fail("a table has a row that was not pushed", absl::StrCat("key ", key));

@@ -12,11 +12,11 @@
 namespace cairn::fuzz {
 namespace {
 
-// Gradients above this are not contributed: a mean that overflows is not applied.
+// Larger gradients are not contributed, because a mean that overflows is not applied.
 constexpr float kLargeGradient = 1e30F;
 constexpr float kLargeHalf = 1000;
 
-// Weights from here on may be refused: the sum of a step's must not overflow.
+// Weights from here on may be refused, because the sum over a step must not overflow.
 constexpr int64_t kLargeWeight = int64_t{1} << 31;
 
 double NumberAt(DType dtype, const std::string& bytes, size_t i) {
@@ -54,7 +54,7 @@ Finding Player::Contribute(Choices& choices) {
   const auto sent = pending_.find(at->first);
   wire::PushRequest request;
   if (sent != pending_.end()) {
-    request = sent->second.request;  // again
+    request = sent->second.request;  // sent again
   } else {
     if (clocks_[at->first] > open_step_) return {};
     request.caller = CallerOf(at->first);
@@ -108,7 +108,7 @@ Finding Player::Contribute(Choices& choices) {
   return {};
 }
 
-// A worker goes on to the next step, or asks again for the one that is open.
+// A worker enters the next step, or repeats the call for the open step.
 Finding Player::BeginStep(Choices& choices) {
   if (model_.workers.empty()) return {};
   auto at = model_.workers.begin();
@@ -169,7 +169,7 @@ Finding Player::CloseStep(int64_t step) {
   return {};
 }
 
-// Counts the update of a step; what it makes of the rows is compared later.
+// Counts the update of a step; the resulting rows are compared later.
 Player::Closing Player::BeginClosing(VariableModel& variable, int32_t index) {
   ++variable.version_of(index);
   Closing closing;
@@ -177,7 +177,7 @@ Player::Closing Player::BeginClosing(VariableModel& variable, int32_t index) {
     variable.keys_known = variable.waiting_known = false;
     for (auto& [key, row] : variable.rows) {
       row.stale = true;
-      row.pushed_at = model_.now;
+      row.pushed_by = model_.now;
       row.noted_at = 0;
       row.order = 0;
     }

@@ -16,12 +16,13 @@
 namespace cairn::fuzz {
 namespace {
 
-// Ages are noted sixteen times a lifetime, in whole seconds.
+// Ages are recorded sixteen times in each lifetime, in whole seconds.
 int64_t NotedWithin(int64_t expire_after_seconds) { return expire_after_seconds / 16 + 2; }
 
 }  // namespace
 
-// The rows that one look of the row rules has left, against those that it may and must delete.
+// Compares the rows that one scan of the row rules has left with the rows that it may and must
+// delete.
 Finding Player::CheckKept(VariableModel& variable) {
   const RowRules& rules = variable.spec.row_rules;
   const int64_t expire = rules.expire_after_seconds;
@@ -32,7 +33,7 @@ Finding Player::CheckKept(VariableModel& variable) {
     const uint32_t bucket = BucketOfKey(key, buckets);
     ++before[bucket];
     if (expire == 0 || model_.now - row.pushed_at < expire) young[bucket].insert(key);
-    if (row.noted_at == 0 && model_.now >= row.pushed_at + NotedWithin(expire)) {
+    if (row.noted_at == 0 && model_.now >= row.pushed_by + NotedWithin(expire)) {
       row.noted_at = model_.now;
     }
   }
@@ -44,7 +45,7 @@ Finding Player::CheckKept(VariableModel& variable) {
     ++after[BucketOfKey(key, buckets)];
     if (expire > 0 && row.noted_at > 0 && model_.now >= row.noted_at + expire + 2) {
       return Fail("a row outlives expire_after_seconds",
-                  absl::StrCat("key ", key, ", pushed ", model_.now - row.pushed_at, " s ago"));
+                  absl::StrCat("key ", key, ", pushed ", model_.now - row.pushed_by, " s ago"));
     }
   }
   const int64_t share = rules.max_rows / buckets;
@@ -79,7 +80,7 @@ Finding Player::CheckKept(VariableModel& variable) {
 Finding Player::Rules(Choices& choices) {
   const int64_t seconds =
       choices.Of<int64_t>({0, 1, 10, 50, 99, 101, 120, 250, 1'000'000, 4'000'000'000});
-  // Rows are known before it, so that what it deletes can be told.
+  // All rows are verified first, so that deleted rows can be recognized.
   FUZZ_RETURN_IF(VerifyAll());
   if (target_.clock() < int64_t{1} << 40) target_.AdvanceClock(seconds);
   model_.now = target_.clock();
@@ -109,8 +110,8 @@ Finding Player::Tools(Choices& choices) {
   if (choices.OneIn(4)) caller = AnyCaller(choices, true);
   wire::ServerState state;
   Outcome outcome;
-  bool reaches = true;  // the engine
-  bool noted = true;    // the call is of `caller`
+  bool reaches = true;  // the call reaches the engine
+  bool noted = true;    // the call is made as `caller`
   switch (choices.Below(6)) {
     case 0: {
       Trace("members", caller);
@@ -166,12 +167,12 @@ Finding Player::Tools(Choices& choices) {
     }
   }
   if (reaches && noted && Admits(caller)) NoteCall(caller);
-  // Files of others are not the server's bugs: what cannot be opened may be called lost data.
+  // Invalid files are not the server's bugs: unreadable files may be reported as lost data.
   if (outcome.Is(wire::ErrorCode::DATA_LOSS)) return {};
   return Insane(outcome);
 }
 
-// Begins a move to a server that is not there, reads some of it, and takes it back.
+// Begins a move to a server that does not exist, reads some of the rows, and cancels the move.
 Finding Player::Moves(Choices& choices) {
   const std::string name = PickVariable(choices);
   const auto found = model_.variables.find(name);
@@ -218,7 +219,7 @@ Finding Player::Moves(Choices& choices) {
     Trace("move", request);
     wire::MoveReply reply;
     const Outcome outcome = Send("move", reply, request, &Service::move);
-    // Pieces that nobody has sent are not data of the server's.
+    // Pieces without a sender are not the server's data.
     if (action == wire::MoveAction::WRITE && !outcome.ok) continue;
     FUZZ_RETURN_IF(Insane(outcome));
   }
@@ -249,7 +250,7 @@ Finding Player::Checkpoint(Choices& choices) {
       return Fail("a checkpoint has another sequence than the one applied");
     }
   }
-  // Parts of other servers, which are not there, would be missing.
+  // Parts of other servers, which do not exist, would be missing.
   const bool alone =
       std::all_of(model_.variables.begin(), model_.variables.end(), [](const auto& named) {
         const VariableSpec& spec = named.second.spec;

@@ -19,7 +19,7 @@ Payload PayloadOf(const std::vector<int64_t>& ids) {
   return Payload::Copy(ids.data(), ids.size() * sizeof(int64_t));
 }
 
-// How many rows an item is about, as far as its names say.
+// Number of rows of an item, according to its names.
 int64_t RowsOf(const VariableModel& variable, int32_t shard, const Payload& ids, bool whole) {
   if (!whole) return static_cast<int64_t>(ids.size() / sizeof(int64_t));
   const auto found = variable.shards.find(shard);
@@ -32,7 +32,7 @@ DType PartType(const VariableModel& variable, size_t part) {
   return part > 0 && half ? DType::kFloat32 : dtype;
 }
 
-// `plain` float32 values in `format`.
+// Encodes float32 values `plain` in `format`.
 std::string Encoded(ValueFormat format, const std::string& plain, int64_t rows, int64_t width) {
   std::vector<float> values(plain.size() / sizeof(float));
   if (!values.empty()) std::memcpy(values.data(), plain.data(), plain.size());
@@ -77,7 +77,7 @@ void Player::FillTarget(Choices& choices, bool repeats, Item& item) {
   }
   if (choices.OneIn(12)) item.map_version = choices.OneIn(4) ? AnyInt64(choices) : 1;
   if (!choices.OneIn(25)) return;
-  switch (choices.Below(5)) {  // just outside of what is allowed
+  switch (choices.Below(5)) {  // just outside the allowed range
     case 0: item.shard = AnyInt32(choices); break;
     case 1:
       item.selection = static_cast<wire::Selection::type>(choices.Of({1, 2, 3, 0, 4, -1}));
@@ -161,12 +161,12 @@ wire::Sequence Player::AnySequence(Choices& choices, const wire::Caller& caller)
       sequence.sequence = std::max<int64_t>(1, last);
       sequence.after = sequence.sequence - 1;
       break;
-    case 2: {  // some numbers had no part here
+    case 2: {  // some numbers had no part on this server
       const int64_t gap = choices.Of<int64_t>({1, 2, 100});
       if (last < kMost64 - 200) sequence.sequence += gap;
       break;
     }
-    case 3:  // one that comes too early
+    case 3:  // a sequence that comes too early
       if (last < kMost64 - 200) sequence.sequence += 5, sequence.after += 3;
       break;
     default:
@@ -185,7 +185,7 @@ void Player::PlanOrder(const Request& request, Plan& plan) {
   const wire::Sequence& sequence = request.sequence;
   plan.sequence = sequence.sequence;
   plan.admitted = Admits(request.caller);
-  // What is refused before it reaches the engine leaves no trace there.
+  // A request that is refused before it reaches the engine has no effect there.
   plan.ordered = CheckRequest(request).ok();
   if (!plan.admitted || !plan.ordered) return;
   NoteCall(request.caller);
@@ -243,14 +243,14 @@ void Player::PlanItems(const wire::AssignRequest& request, Plan& plan) {
   }
 }
 
-// The number counts as applied, with or without an update.
+// Counts the sequence number as applied, with or without an update.
 void Player::Consume(const Plan& plan, const wire::Sequence& sequence) {
   if (plan.worker == nullptr || sequence.sequence <= plan.worker->applied) return;
   plan.worker->applied = sequence.sequence;
   plan.worker->position = sequence.position;
 }
 
-// Holds what became of a push or assign to its plan. `applied`: whether the update is to be made.
+// Compares the outcome of a push or assign with its plan. `applied`: whether the update is made.
 template <typename Request>
 Finding Player::Judge(const Request& request, const Plan& plan, const Outcome& outcome,
                       const wire::PushReply& reply, bool* applied) {
@@ -298,12 +298,14 @@ void Player::Apply(const wire::PushRequest& request, const Plan& plan) {
   }
 }
 
-// What is in the shard is not known any more.
+// Marks the shard's content as unknown.
 void Player::Forget(VariableModel& variable, int32_t shard) {
   if (!variable.embedding()) return model_.MarkStale(variable, shard, {}, /*all=*/true);
   variable.keys_known = variable.waiting_known = false;
   for (auto& [key, row] : variable.rows) {
     row.stale = true;
+    row.pushed_by = model_.now;
+    row.noted_at = 0;
     row.order = 0;
   }
 }
@@ -324,7 +326,7 @@ wire::PushRequest Player::AnyPush(Choices& choices) {
 Finding Player::Push(Choices& choices) {
   if (model_.variables.empty()) return Create(choices);
   const wire::PushRequest request = AnyPush(choices);
-  // The worker's contributions would hold it up.
+  // The worker's open contributions would block it.
   if (mode_ == Mode::kSync && request.caller.worker >= 0) return Describe(choices);
   Plan plan;
   PlanOrder(request, plan);
@@ -334,7 +336,7 @@ Finding Player::Push(Choices& choices) {
   const Outcome outcome = Send("push", reply, request, &Service::push);
   bool applied = false;
   FUZZ_RETURN_IF(Judge(request, plan, outcome, reply, &applied));
-  // A try that memory was refused to has counted the push of some keys.
+  // A try with a failed allocation may have counted the push for some keys.
   if (outcome.tries > 1) {
     for (Resolved& resolved : plan.resolved) resolved.variable->waiting_known = false;
   }
@@ -349,7 +351,7 @@ Finding Player::Push(Choices& choices) {
     }
     if (applied) Apply(request, plan);
     if (reply.items.size() != request.items.size()) return Fail("a push has not its items");
-    // Tries of one without a number may have been applied as well.
+    // Tries of a call without a sequence number may also have been applied.
     const bool unnumbered = outcome.tries > 1 && plan.worker == nullptr;
     for (size_t i = 0; i < reply.items.size() && !murky && !unnumbered; ++i) {
       const int64_t version = plan.resolved[i].variable->version_of(request.items[i].shard);
@@ -394,7 +396,7 @@ Finding Player::StepCall(Choices& choices) {
   for (const wire::PullItem& item : request.pull.items) {
     computed &= model_.ResolvePull(item).verdict == Verdict::kAccepted;
   }
-  // A try of one without a number may be applied as well.
+  // A try of a call without a sequence number may also have been applied.
   computed &= around_ == nullptr || worker != nullptr;
   if (!computed || !CheckRequest(request.pull).ok()) return {};
   PlanOrder(request.push, plan);
@@ -437,7 +439,7 @@ Finding Player::Assign(Choices& choices) {
     bool any_rows = false;
     for (const Resolved& resolved : plan.resolved) any_rows |= resolved.rows > 0;
     const bool murky = plan.worker != nullptr && plan.worker->murky;
-    // One without rows has nothing to repeat.
+    // An item without rows has nothing to repeat.
     if (any_rows && !murky && outcome.tries == 1 && reply.repeated != plan.repeated) {
       return Fail(plan.repeated ? "an assign that was sent again is not `repeated`"
                                 : "a new assign is `repeated`");

@@ -49,7 +49,7 @@ RunOptions Options() {
 }
 
 int Main() {
-  // Stores in memory: a round makes and syncs many files.
+  // Keeps stores in memory, because a round creates and syncs many files.
   if (std::getenv("TMPDIR") == nullptr && access("/dev/shm", W_OK) == 0) {
     setenv("TMPDIR", "/dev/shm", 1);
   }

@@ -122,7 +122,7 @@ Outcome Target::Call(absl::FunctionRef<void(wire::ParameterServerIf&)> body) {
     outcome.ok = false;
     outcome.finding = absl::StrCat("a call threw ", error.what());
   }
-  // A frame that cannot be read ends its connection.
+  // A frame that cannot be parsed ends its connection.
   if (!outcome.ok && transport_ == Transport::kSocket && outcome.finding.empty()) {
     outcome.finding = Connect();
   }

@@ -1,5 +1,5 @@
-// The server under test: an engine on a store of its own, called without a network, through the
-// bytes of the wire, or over a socket.
+// The server under test: an engine on its own store, called without a network, through serialized
+// bytes, or over a socket.
 #pragma once
 
 #include <cstdint>
@@ -16,30 +16,30 @@
 
 namespace cairn::fuzz {
 
-// How requests and replies travel.
+// The transport of requests and replies.
 enum class Transport {
   kDirect,  // as structs
-  kBytes,   // written and read again, as TBinaryProtocol does
+  kBytes,   // serialized and parsed, as TBinaryProtocol does
   kSocket,  // over a loopback connection
 };
 
-// What became of a call.
+// The outcome of a call.
 struct Outcome {
   bool ok = true;
   wire::ServerError error;
   bool out_of_memory = false;  // std::bad_alloc left the service
-  int64_t tries = 1;           // of FailEachAllocation
-  // A finding: an exception that is no ServerError, or an error that no server may answer.
+  int64_t tries = 1;           // number of runs by FailEachAllocation
+  // A finding: an exception that is not a ServerError, or an error that no server may return.
   std::string finding;
 
   bool Is(wire::ErrorReason::type reason) const { return !ok && error.reason == reason; }
   bool Is(wire::ErrorCode::type code) const { return !ok && error.code == code; }
 };
 
-// Not a finding: the server refuses to work on, since memory for writing to its disk was refused.
+// Not a finding: the server stops working because an allocation for a write to its disk failed.
 inline constexpr absl::string_view kServerStopped = "the server stopped";
 
-// OK or what is wrong with an error as such: codes that stand for bugs, a missing or overlong text.
+// OK, or a general flaw of the error: a code that stands for a bug, a missing or overlong text.
 std::string FindInsaneError(const wire::ServerError& error);
 
 // Thread safety: none.
@@ -50,22 +50,22 @@ class Target {
 
   // Opens a new store. Returns a finding, or "".
   std::string Open(const EngineOptions& options);
-  // Ends the engine properly and opens its store again.
+  // Ends the engine properly and reopens its store.
   std::string Restart();
-  // Opens a copy of the store as it is now, as after a crash of the process.
+  // Opens a copy of the store's current state, as after a crash of the process.
   std::string Crash();
 
-  // Runs one call; `body` calls a method of the service it is given.
+  // Runs one call; `body` calls a method of the service that it receives.
   Outcome Call(absl::FunctionRef<void(wire::ParameterServerIf&)> body);
   Engine& engine() { return *engine_; }
   const EngineOptions& options() const { return options_; }
   // A folder for checkpoints.
   std::string folder() const { return folder_->path(); }
-  // The wall clock that the engine sees, in seconds; moves by AdvanceClock alone.
+  // The wall clock of the engine, in seconds; only AdvanceClock changes it.
   void AdvanceClock(int64_t seconds) { *clock_ += seconds; }
   int64_t clock() const { return *clock_; }
   int64_t calls() const { return calls_; }
-  // 1, 2, …: names what outlives a sequence.
+  // 1, 2, …: for names of objects that outlive a sequence.
   int64_t NextNumber() { return ++numbers_; }
 
  private:

@@ -1,5 +1,5 @@
-// Generates what requests are made of: variables with every optimizer, names, ids and numbers, with
-// the extremes of each field.
+// Generates the parts of requests: variables with every optimizer, names, ids and numbers,
+// including the extremes of each field.
 #pragma once
 
 #include <cstdint>
@@ -18,25 +18,26 @@ inline constexpr int64_t kMost64 = std::numeric_limits<int64_t>::max();
 inline constexpr int32_t kLeast32 = std::numeric_limits<int32_t>::min();
 inline constexpr int32_t kMost32 = std::numeric_limits<int32_t>::max();
 
-// 0, 1, -1, the extremes of the type and numbers beside the limits of the wire.
+// 0, 1, -1, the extremes of the type and numbers next to the limits of the wire.
 int64_t AnyInt64(Choices& choices);
 int32_t AnyInt32(Choices& choices);
 double AnyDouble(Choices& choices);
-// `length` bytes that a position or cursor may have, or one of the lengths beside `limit`.
+// Bytes of a valid length for a position or cursor, or of a length next to `limit`.
 std::string AnyBytes(Choices& choices, size_t limit);
 
-// A variable of any kind. Mostly one that a server accepts; `name` as given.
+// A variable of any kind named `name`, usually one that a server accepts.
 wire::VariableSpec AnySpec(Choices& choices, const std::string& name);
-// One of a few names, so that calls meet variables that exist.
+// One of a few names, so that calls often name existing variables.
 std::string AnyVariableName(Choices& choices);
 
 // Numbers for `count` elements of `dtype`, as bytes.
 enum class NumberStyle { kNice, kAny, kNotFinite };
 std::string Numbers(Choices& choices, DType dtype, size_t count, NumberStyle style);
 
-// Rows of [first, first + rows), in any order; repeats where `repeats`. Empty where there are none.
+// Rows of [first, first + rows), in any order, with repeats if `repeats`. Empty if there are no
+// rows.
 std::vector<int64_t> RowIds(Choices& choices, int64_t first, int64_t rows, bool repeats);
-// Keys of an embedding table, mostly some of a few.
+// Keys of an embedding table, mostly from a small set.
 std::vector<int64_t> Keys(Choices& choices, bool repeats);
 
 wire::WorkerVitals AnyVitals(Choices& choices);

@@ -1,4 +1,4 @@
-// A service whose requests and replies are written to bytes and read again on the way.
+// A service that serializes and parses its requests and replies.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace cairn::fuzz {
 
-// `service` outlives what is returned.
+// `service` must outlive the result.
 std::unique_ptr<wire::ParameterServerIf> CopyOnTheWire(wire::ParameterServerIf& service);
 
 }  // namespace cairn::fuzz

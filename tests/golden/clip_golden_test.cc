@@ -1,4 +1,4 @@
-// Clipping gives TensorFlow's recorded tensors and norms, for infinities, NaN and overflow too.
+// Clipping gives TensorFlow's recorded tensors and norms, including infinities, NaN and overflow.
 #include <iostream>
 #include <string>
 #include <vector>

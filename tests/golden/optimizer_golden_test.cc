@@ -1,4 +1,4 @@
-// Every optimizer record that Cairn offers gives the recorded numbers, in process.
+// Every record of an optimizer that Cairn offers gives the recorded numbers, in process.
 #include <iostream>
 #include <memory>
 #include <vector>
@@ -17,7 +17,7 @@ std::unique_ptr<Optimizer> Make(const OptimizerRecord& record) {
   return made.ok() ? *std::move(made) : nullptr;
 }
 
-// Value and slots in arrays of their own, as dense stripes have them.
+// Value and slots in separate arrays, as in dense stripes.
 struct DenseState {
   std::vector<float> value;
   std::vector<std::vector<float>> slots;
@@ -34,7 +34,7 @@ struct DenseState {
   }
 };
 
-// The record's slots are the optimizer's, and start and end as recorded.
+// The record's slots are the optimizer's, with the recorded initial and final values.
 void ExpectSlots(const OptimizerRecord& record, const Optimizer& optimizer,
                  const std::vector<std::vector<float>>& slots) {
   ASSERT_EQ(optimizer.slots().size(), record.slots.size()) << record.name;
@@ -68,7 +68,7 @@ void RunDense(const OptimizerRecord& record) {
   ExpectSlots(record, *optimizer, state.slots);
 }
 
-// The float64 path has the same formulas; it must land within the same tolerances.
+// The float64 path has the same formulas and must meet the same tolerances.
 void RunDenseInDouble(const OptimizerRecord& record) {
   const std::unique_ptr<Optimizer> optimizer = Make(record);
   ASSERT_NE(optimizer, nullptr);
@@ -89,7 +89,7 @@ void RunDenseInDouble(const OptimizerRecord& record) {
   }
 }
 
-// Rows that were pushed get Apply, the others ApplyZero, as a server does it for a dense variable.
+// Pushed rows get Apply, the others ApplyZero, as on a server for a dense variable.
 void RunAllRows(const OptimizerRecord& record) {
   const std::unique_ptr<Optimizer> optimizer = Make(record);
   ASSERT_NE(optimizer, nullptr);
@@ -114,7 +114,7 @@ void RunAllRows(const OptimizerRecord& record) {
   ExpectSlots(record, *optimizer, state.slots);
 }
 
-// Rows as an embedding table stores them: value, then slots.
+// Rows in the layout of an embedding table: value, then slots.
 void RunPushedRows(const OptimizerRecord& record) {
   const std::unique_ptr<Optimizer> optimizer = Make(record);
   ASSERT_NE(optimizer, nullptr);

@@ -1,7 +1,7 @@
-"""The installed library serves programs outside the tree: `meson install` into an empty folder,
-then examples/ are compiled against those files alone, by pkg-config and by CMake, shared and static,
-and train: with servers in process and the installed cairn-ps, and with replicas. The shared library
-shows nothing but what the public headers declare."""
+"""The installed library serves programs outside the tree: `meson install` into an empty directory,
+then examples/ are compiled against only the installed files, with pkg-config and with CMake, shared
+and static, and train: with in-process servers and the installed cairn-ps, and with replicas. The
+shared library exports only the names that the public headers declare."""
 import concurrent.futures
 import glob
 import os
@@ -19,11 +19,11 @@ import tap  # noqa: E402
 BUILD = os.path.abspath(sys.argv.pop())
 EXAMPLES = os.path.join(processes.TOP, "examples")
 CACHE = ["ccache"] if shutil.which("ccache") else []
-# With -Wextra a designated initializer warns of every member that it leaves out and that has no
-# initializer of its own: the members of public structs have one.
+# With -Wextra a designated initializer warns about every omitted member without a default
+# initializer: the members of public structs have one.
 WARNINGS = ["-Wall", "-Wextra", "-Werror"]
 COMPILE = [*CACHE, "g++", "-std=c++20", *WARNINGS]
-# What the shared library may show beside functions and variables of the namespace itself.
+# Symbols that the shared library may export besides functions and variables of the namespace.
 KINDS = r"(?:(?:typeinfo|typeinfo name|vtable|VTT|guard variable) for |.*thunk to )?"
 
 
@@ -36,7 +36,7 @@ def run(*command, **options):
 
 
 def needed(binary):
-    """Names of the shared libraries that a file asks for."""
+    """Names of the shared libraries that a file needs."""
     return re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-d", binary))
 
 
@@ -51,7 +51,8 @@ class Install(unittest.TestCase):
         assert len(files) == 1, files
         cls.libraries = os.path.dirname(os.path.dirname(files[0]))
         cls.environment = {**os.environ, "PKG_CONFIG_PATH": os.path.dirname(files[0])}
-        # Programs say where they are installed: the tests' servers are these.
+        # pkg-config reports the installation of the programs: the tests' servers are these
+        # programs.
         cls.prefix = cls.pkg_config("--variable=prefix", "cairn")[0]
         processes.PS = os.path.join(cls.prefix, "bin", "cairn-ps")
 
@@ -65,7 +66,7 @@ class Install(unittest.TestCase):
 
     @classmethod
     def compiled(cls, source):
-        """The object of an example, made once."""
+        """The object file of an example, compiled once."""
         made = cls.path(os.path.basename(source) + ".o")
         if not os.path.exists(made):
             run(*COMPILE, *cls.pkg_config("--cflags", "cairn"), "-c",
@@ -78,7 +79,7 @@ class Install(unittest.TestCase):
         return made
 
     def check_training(self, embed, mirrored):
-        """With a server in process, on the installed cairn-ps, and on two logical devices."""
+        """With an in-process server, with the installed cairn-ps, and on two logical devices."""
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
             self.assertIn("step 2000", run(embed, cwd=folder))
             with processes.Cluster(folder, 2) as cluster:
@@ -91,7 +92,8 @@ class Install(unittest.TestCase):
         flags = [f"-Wl,-rpath,{self.libraries}"]
         embed = self.linked("embed.cc", "cairn", *flags)
         self.assertIn("libcairn_worker.so.0.1", needed(embed))
-        # Only what the headers themselves use; a dependency of the library is its own.
+        # Only libraries that the headers use; programs do not link the library's other
+        # dependencies.
         self.assertFalse([n for n in needed(embed) if re.search("thrift|rocksdb|gloo|blas|nccl", n)])
         self.check_training(embed, self.linked("tutorials/mirrored.cc", "cairn", *flags))
 
@@ -138,7 +140,7 @@ class Install(unittest.TestCase):
             done = subprocess.run(["cmake", "-P", script], capture_output=True, text=True)
             self.assertIn(f"compatible: {str(found).upper()}", done.stderr, wanted)
 
-    def test_the_shared_library_shows_its_headers_alone(self):
+    def test_the_shared_library_exports_only_its_headers(self):
         library = os.path.join(self.libraries, "libcairn_worker.so")
         shown = [line.split(" ", 2)[2].split("@@")[0]
                  for line in run("nm", "-DC", "--defined-only", library).splitlines()]
@@ -150,14 +152,15 @@ class Install(unittest.TestCase):
                      "cairn::PsClient::Connect(", "cairn::DistributeDataset(",
                      "cairn::InProcessServer::Open(", "typeinfo for cairn::Strategy"):
             self.assertTrue([s for s in shown if s.startswith(name)], name)
-        # Of the servers' and the wire's code, and of what only sources of the library include.
+        # Names of the servers' and the wire's code, and of code that only the library's sources
+        # include.
         for name in ("Engine", "wire", "RemoteLink", "ServerSession", "ContextStack", "TrainLoop"):
             self.assertFalse([s for s in shown if re.match(rf"{KINDS}cairn::{name}\b", s)], name)
         self.assertIn("[libcairn_worker.so.0.1]", run("readelf", "-d", library))
 
     def test_installed_headers_are_complete(self):
-        """Each finds what it includes in the installed tree, in whatever order they come. That each
-        includes what it names is shown by the tidy test in the source tree."""
+        """Each header finds its includes in the installed tree, in any include order. The tidy test
+        shows in the source tree that each header includes what it uses."""
         top = os.path.join(self.prefix, "include")
         self.assertEqual(os.listdir(top), ["cairn"])
         headers = sorted(os.path.relpath(h, top)
@@ -176,8 +179,8 @@ class Install(unittest.TestCase):
 
 
     def test_the_library_is_silent_until_the_program_asks(self):
-        """A program that makes the library warn (a scope that outlives its strategy) writes nothing,
-        and with a sink exactly that."""
+        """A program that makes the library warn (a scope that outlives its strategy) writes
+        nothing, and with a sink exactly this warning."""
         source = self.path("silent.cc")
         with open(source, "w", encoding="ascii") as f:
             f.write("""#include "cairn/cairn.h"

@@ -2,14 +2,13 @@
 would. A snippet is
 
 - a block between ```cpp and ```;
-- a code span, outside a table's column that is headed TensorFlow, that calls something public with
+- a code span, outside a table's column with the heading TensorFlow, that calls a public name with
   arguments: it begins with an object of OBJECTS (`strategy->Run(fn, args)`), a class and ::
   (`MirroredStrategy::Create(devices)`), a function of the library's namespace, or ASSIGN_OR_RETURN.
 
-In spans, `.name` alone stands for `.name = {}`, and so does `.name = …`: the fields are checked. All
-is compiled at once, each snippet in a function of its own, with #line at the page and line. What the
-snippets take as given is declared below, for all pages or for one.
-"""
+In spans, a bare `.name` stands for `.name = {}`, and so does `.name = …`: the fields are checked.
+All snippets are compiled at once, each in its own function, with #line at the page and line. The
+names that snippets assume are declared below, for all pages or for one."""
 import os
 import re
 import subprocess
@@ -48,7 +47,7 @@ extern StrategyArguments arguments;
 extern std::unique_ptr<VariableOptimizer> optimizer;
 }
 """
-# What a page names differently, in front of its snippets.
+# Additional declarations for the snippets of a page.
 GIVEN_BY_PAGE = {
     "examples/README.md": "extern std::unique_ptr<ParameterServerStrategy> strategy;",
     "worker/strategy/README.md":
@@ -60,7 +59,7 @@ GIVEN_BY_PAGE = {
 
 
 def public_functions():
-    """Functions that the public headers declare in namespace cairn itself."""
+    """Functions that the public headers declare directly in namespace cairn."""
     names = set()
     for folder, _, files in os.walk(os.path.join(HEADERS, "cairn")):
         for file in files:
@@ -99,7 +98,7 @@ def completed(span):
 
 
 def snippets(page, functions):
-    """(line, statements) of each."""
+    """(line, statements) of each snippet."""
     with open(os.path.join(processes.TOP, page), encoding="utf-8") as f:
         lines = f.read().split("\n")
     found, block, language, in_tensorflow_table = [], None, "", False
@@ -139,7 +138,7 @@ def program(of_pages):
         scope = "page_" + re.sub(r"\W", "_", page)
         text.append(f"namespace cairn::{scope} {{\n{GIVEN_BY_PAGE.get(page, '')}\n")
         for i, (line, statements) in enumerate(found):
-            # The macros return from the function; a [[nodiscard]] result is only shown.
+            # The macros return from the function; a [[nodiscard]] result is only mentioned.
             text.append(f'absl::Status Snippet{i}() {{\n#line {line} "{page}"\n{statements}\n'
                         "return absl::OkStatus();\n}\n")
         text.append("}\n")

@@ -1,6 +1,7 @@
-"""Checkpoints of whole jobs with real processes: everything is killed and its disks are lost, another
-number of servers goes on from the last checkpoint; where nobody pushed while it was made, the end is
-that of an undisturbed run, bit for bit; damage is named; what an interrupted attempt left goes away and what others put there stays."""
+"""Checkpoints of whole jobs with real processes: everything is killed and its disks are lost, and
+another number of servers continues from the last checkpoint. If no worker pushed while the
+checkpoint was made, the result equals that of an undisturbed run, bit for bit. Corruption is named.
+Remains of an interrupted attempt are removed, and other programs' files stay."""
 import glob
 import json
 import os
@@ -58,7 +59,7 @@ class Checkpoints(scene.FolderTest):
         os.mkdir(self.path(name))
         return processes.Cluster(self.path(name), servers)
 
-    def test_a_worker_that_is_interrupted_ends_its_checkpoint_before_it_leaves(self):
+    def test_an_interrupted_worker_completes_its_checkpoint_before_it_leaves(self):
         job = self.write_job(epochs=1000000, every_steps=20, keep=1)
         with self.cluster("interrupted", 2) as cluster:
             for start in range(3):
@@ -78,8 +79,8 @@ class Checkpoints(scene.FolderTest):
                 self.assertNotIn("has left job", said())
 
     def kill_after_checkpoints(self, name, servers, workers, job, count):
-        """Trains until `count` more checkpoints are there, the last with steps of every worker, then
-        kills everything and its disks."""
+        """Trains until `count` more checkpoints exist, the last with steps of every worker, then
+        kills everything and deletes the disks."""
         wanted = self.newest_number() + count
 
         def all_there():
@@ -135,10 +136,10 @@ class Checkpoints(scene.FolderTest):
             self.assertEqual(report["total_steps"], 2 * STEPS * (run + 1))
             self.assertTrue(exported == undisturbed[run], f"run {run} differs")
 
-    def test_killed_with_its_disks_a_job_goes_on_and_loses_no_step(self):
+    def test_a_job_killed_with_its_disks_continues_and_loses_no_step(self):
         epochs = 150
         job = self.write_job(epochs, every_steps=500, keep=2)
-        # As a crash in the middle of a checkpoint leaves it, beside files of other people.
+        # The remains of a crash in the middle of a checkpoint, beside other programs' files.
         unfinished = os.path.join(self.directory, "job.step-0000000007-0badcafe")
         os.makedirs(os.path.join(unfinished, "ps-0.part", "db"))
         kept = [os.path.join(self.directory, name) for name in
@@ -156,7 +157,7 @@ class Checkpoints(scene.FolderTest):
         for path in kept:
             self.assertTrue(os.path.isdir(path), path)
 
-    def test_every_worker_goes_on_at_its_own_position(self):
+    def test_every_worker_continues_at_its_own_position(self):
         job = self.write_job(300, every_steps=300)
         self.kill_after_checkpoints("before", 2, 2, job, 2)
         with self.cluster("after", 3) as cluster:
@@ -165,13 +166,13 @@ class Checkpoints(scene.FolderTest):
             self.assertEqual(report["total_steps"], 300 * STEPS // 2)
             self.assertLess(report["steps"], report["total_steps"])
 
-    def test_a_damaged_file_is_named_and_an_older_checkpoint_restored(self):
+    def test_a_corrupt_file_is_named_and_an_older_checkpoint_restored(self):
         job = self.write_job(10, every_steps=STEPS)
         self.export(job, 2, name="first")
         older, newest = self.manifests()[-2:]
         table = glob.glob(os.path.join(os.path.dirname(newest), "ps-1", "db", "*.sst"))[0]
         shutil.copy(table, self.path("whole"))
-        os.unlink(table)  # the copy has bytes of its own
+        os.unlink(table)  # so that the copy is not a hard link
         with open(self.path("whole"), "rb") as f:
             data = bytearray(f.read())
         data[len(data) // 2] ^= 1
@@ -185,7 +186,7 @@ class Checkpoints(scene.FolderTest):
             self.assertIn(os.path.dirname(older), error)
         report, _ = self.export(job, 2, "--set", f"checkpoint.restore={os.path.dirname(older)}")
         self.assertGreater(report["total_steps"], report["steps"])
-        # A manifest of which a byte changed.
+        # A manifest with one changed byte.
         with open(newest, encoding="ascii") as f:
             text = f.read()
         with open(newest, "w", encoding="ascii") as f:
@@ -196,7 +197,7 @@ class Checkpoints(scene.FolderTest):
         self.assertIn("is a file; name the folder of a checkpoint",
                       self.fails(job, 1, "--set", f"checkpoint.restore={newest}"))
 
-    def test_restore_none_begins_anew_and_fresh_goes_back_to_a_named_one(self):
+    def test_restore_none_starts_over_and_fresh_returns_to_a_named_checkpoint(self):
         job = self.write_job(4)
         with self.cluster("servers", 2) as cluster:
             file = cluster.worker_file(1)
@@ -209,10 +210,10 @@ class Checkpoints(scene.FolderTest):
             named = ["--continue", "--set", f"checkpoint.restore={end_of_first}"]
             self.assertEqual(processes.run_worker(job, file, flags=named)["total_steps"],
                              12 * STEPS)
-            # Going back.
+            # Return to the named checkpoint.
             back = processes.run_worker(job, file, flags=["--fresh", *named])
             self.assertEqual(back["total_steps"], 8 * STEPS)
-            # --fresh alone forgets checkpoints too.
+            # --fresh without a checkpoint also discards checkpoints.
             self.assertEqual(processes.run_worker(job, file, flags=["--fresh"])["total_steps"],
                              4 * STEPS)
         with self.cluster("new", 1) as cluster:

@@ -1,5 +1,5 @@
-// The client against real servers: the same bits in process and over sockets, with one server and
-// three; exactly one application of every push when answers are lost and servers restart.
+// The client with real servers: the same bits in process and over sockets, with one server and with
+// three; every push is applied exactly once when answers are lost and servers restart.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -52,8 +52,8 @@ std::vector<float> PullWhole(PsClient& client, absl::string_view variable, size_
   return out;
 }
 
-// A run of random pushes and pulls; returns every value pulled. Equal for equal seeds, whatever
-// serves it: rows of a push are summed in the order of its ids on every server.
+// A run of random pushes and pulls; returns every pulled value. The result depends only on the
+// seed, not on the servers: every server sums a push's rows in the order of its ids.
 std::vector<float> RandomRun(PsClient& client, int32_t servers, uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto below = [&](int64_t bound) { return static_cast<int64_t>(random() % bound); };
@@ -129,12 +129,12 @@ TEST(ClientServers, GiveTheSameBitsForAnyNumberOfServersAndInProcess) {
   }
 }
 
-TEST(ClientServers, ApplyAPushOnceThoughItsAnswerIsLost) {
+TEST(ClientServers, ApplyAPushOnceWhenItsAnswerIsLost) {
   EngineCluster cluster(2);
   TcpProxy first(cluster.address(0)), second(cluster.address(1));
   ClientOptions options = Options();
   options.servers = {first.address(), second.address()};
-  options.local_transport = LocalTransport::kOff;  // which goes past proxies
+  options.local_transport = LocalTransport::kOff;  // the local transport bypasses proxies
   auto client = cluster.Connect(options, false, Soon());
   ASSERT_OK(client);
   ASSERT_OK((*client)->Create({Sgd("a", {3}), Sgd("b", {3})}, Soon()));
@@ -151,12 +151,12 @@ TEST(ClientServers, ApplyAPushOnceThoughItsAnswerIsLost) {
   EXPECT_EQ(PullWhole(**client, "b", 3), std::vector<float>(3, -20));
 }
 
-TEST(ClientServers, DropTheJobThoughTheAnswerIsLost) {
+TEST(ClientServers, DropTheJobWhenTheAnswerIsLost) {
   EngineCluster cluster(2);
   TcpProxy first(cluster.address(0)), second(cluster.address(1));
   ClientOptions options = Options();
   options.servers = {first.address(), second.address()};
-  options.local_transport = LocalTransport::kOff;  // which goes past proxies
+  options.local_transport = LocalTransport::kOff;  // the local transport bypasses proxies
   auto client = cluster.Connect(options, false, Soon());
   ASSERT_OK(client);
   const std::vector<float> ones(3, 1);
@@ -169,7 +169,7 @@ TEST(ClientServers, DropTheJobThoughTheAnswerIsLost) {
   }
 }
 
-TEST(ClientServers, GoOnAfterACleanRestart) {
+TEST(ClientServers, ContinueAfterACleanRestart) {
   EngineCluster cluster(2);
   auto client = cluster.Connect(Options(), false, Soon());
   ASSERT_OK(client);
@@ -183,7 +183,7 @@ TEST(ClientServers, GoOnAfterACleanRestart) {
   EXPECT_EQ(PullWhole(**client, "b", 3), std::vector<float>(3, -6));
 }
 
-TEST(ClientServers, ResumeAWorkerWhereItsLastPushWas) {
+TEST(ClientServers, ResumeAWorkerAtItsLastPush) {
   EngineCluster cluster(3);
   const std::vector<float> ones(3, 1);
   for (int start = 0; start < 3; ++start) {
@@ -191,7 +191,7 @@ TEST(ClientServers, ResumeAWorkerWhereItsLastPushWas) {
     ASSERT_OK(client);
     EXPECT_EQ((*client)->position(), start == 0 ? "" : absl::StrCat("at ", 2 * start));
     ASSERT_OK((*client)->Create({Sgd("a", {3}), Sgd("b", {3})}, Soon()));
-    // ps:2 has no part of any; a is on ps:0 and b on ps:1.
+    // ps:2 holds no part of either; a is on ps:0 and b on ps:1.
     ASSERT_OK((*client)->Push({Whole("a", ones), Whole("b", ones)},
                               absl::StrCat("at ", 2 * start + 1), Soon()));
     ASSERT_OK((*client)->Push({Whole("b", ones)}, absl::StrCat("at ", 2 * start + 2), Soon()));
@@ -203,7 +203,7 @@ TEST(ClientServers, ResumeAWorkerWhereItsLastPushWas) {
   EXPECT_EQ(PullWhole(**tool, "b", 3), std::vector<float>(3, -6));
 }
 
-TEST(ClientServers, FenceTheStartBefore) {
+TEST(ClientServers, FenceThePreviousStart) {
   EngineCluster cluster(2);
   auto older = cluster.Connect(Options(), false, Soon());
   ASSERT_OK(older);
@@ -228,7 +228,7 @@ TEST(ClientServers, ShowBothSpecsOfAConflict) {
       StatusIs(absl::StatusCode::kAlreadyExists, AllOf(HasSubstr("sgd"), HasSubstr("adagrad"))));
 }
 
-TEST(ClientServers, ScanWhatIsStored) {
+TEST(ClientServers, ScanStoredRows) {
   EngineCluster cluster(3);
   auto client = cluster.Connect(Options(), false, Soon());
   ASSERT_OK(client);
@@ -287,7 +287,8 @@ class KilledServers : public ::testing::Test {
   TempDir folder_;
   PsOptions options_[2];
   static constexpr int kSteps = 200;
-  // Pushes kSteps times, calls `kill` three times meanwhile, and expects every push to count once.
+  // Pushes kSteps times, calls `kill` three times meanwhile, and expects that every push counts
+  // once.
   void PushThrough(PsClient& client, absl::FunctionRef<void(int round)> kill) {
     std::atomic<int> steps = 0;
     std::thread worker([&] {
@@ -318,8 +319,9 @@ TEST_F(KilledServers, KeepEveryAcknowledgedPushUnderLog) {
   }));
 }
 
-// Under `snapshot` a kill takes back what no epoch has written; the client sends it again.
-TEST_F(KilledServers, AreSentAgainWhatTheyLostUnderSnapshot) {
+// Under `snapshot` a kill loses the pushes that no snapshot has written; the client sends them
+// again.
+TEST_F(KilledServers, GetLostPushesAgainUnderSnapshot) {
   ASSERT_NO_FATAL_FAILURE(StartAll("snapshot"));
   const auto client = Connect();
   ASSERT_NO_FATAL_FAILURE(PushThrough(*client, [&](int) {
@@ -327,7 +329,7 @@ TEST_F(KilledServers, AreSentAgainWhatTheyLostUnderSnapshot) {
     for (int32_t s = 0; s < 2; ++s) ASSERT_NO_FATAL_FAILURE(Start(s));
   }));
   EXPECT_GT(client->counters().replayed_pushes, 0);
-  // Nothing of it is left to the client alone once it has left.
+  // After Leave, the servers hold every push and the client retains none.
   ASSERT_OK(client->Leave(Soon()));
   for (int32_t s = 0; s < 2; ++s) {
     servers_[s]->Kill();
@@ -338,8 +340,9 @@ TEST_F(KilledServers, AreSentAgainWhatTheyLostUnderSnapshot) {
   EXPECT_EQ(PullWhole(*again, "b", 3), std::vector<float>(3, -kSteps));
 }
 
-// Servers and the worker killed in the same instant: the next start computes again what is lost.
-TEST_F(KilledServers, AndTheirWorkerResumeWhereAllOfThemWere) {
+// Servers and the worker are killed at the same moment: the next start computes the lost pushes
+// again.
+TEST_F(KilledServers, AndTheirWorkerResumeFromTheCommonState) {
   ASSERT_NO_FATAL_FAILURE(StartAll("snapshot"));
   {
     const auto client = Connect();
@@ -351,13 +354,13 @@ TEST_F(KilledServers, AndTheirWorkerResumeWhereAllOfThemWere) {
   ASSERT_NO_FATAL_FAILURE(Start(1));
   const auto again = Connect();
   EXPECT_EQ(again->position(), "one");
-  // ps:0 has this one, and drops it.
+  // ps:0 has this push already, and drops it.
   ASSERT_OK(again->Push({Whole("a", ones_), Whole("b", ones_)}, "two", Soon()));
   EXPECT_EQ(PullWhole(*again, "a", 3), std::vector<float>(3, -2));
   EXPECT_EQ(PullWhole(*again, "b", 3), std::vector<float>(3, -2));
 }
 
-TEST_F(KilledServers, SayWhichPushesAreLostUnderOff) {
+TEST_F(KilledServers, ReportWhichPushesAreLostUnderOff) {
   ASSERT_NO_FATAL_FAILURE(StartAll("off"));
   const auto client = Connect();
   ASSERT_OK(client->Push({Whole("a", ones_), Whole("b", ones_)}, "", Soon()));

@@ -1,4 +1,4 @@
-"""A cluster that goes on in the background: launch --wait, jobs, status without a job, get, logs and
+"""A cluster that runs in the background: launch --wait, jobs, status without a job, get, logs and
 stop, as scripts use them."""
 import json
 import os
@@ -28,7 +28,7 @@ def alive(pid):
 class ClusterCommands(scene.FolderTest):
     def setUp(self):
         super().setUp()
-        # Launches are looked for in TMPDIR: those of other tests are not this one's.
+        # Launches are found through TMPDIR; a separate one hides the launches of other tests.
         self.temporary = self.path("tmp")
         os.mkdir(self.temporary)
         self.environment = {**os.environ, "TMPDIR": self.temporary}
@@ -62,7 +62,7 @@ class ClusterCommands(scene.FolderTest):
         job = scene.write_endless_job(self.folder, "story")
         ready = self.launch("--ps", "2", "--worker", "2", job=job)
         self.assertTrue(alive(ready["pid"]))
-        # Nothing needs another look: servers answer, and both workers have joined.
+        # No further waiting is needed: servers answer, and both workers have joined.
         status = self.ctl("status", "--cluster", ready["cluster_file"])
         self.assertEqual(status["job"], "story")
         self.assertEqual([s["state"] for s in status["servers"]], ["ok", "ok"])
@@ -70,11 +70,11 @@ class ClusterCommands(scene.FolderTest):
         self.assertEqual(status["state"], "training")
         self.assertRegex(status["sentence"], r"^Training: step \d+")
 
-        # One that is stopped before its first step has no report.
+        # A worker that is stopped before its first step has no report.
         for worker in (0, 1):
             processes.wait_for(lambda w=worker: "starts run 1" in self.log(f"worker-{w}"), WAIT,
                                "both to train")
-        # Workers have a port for Prometheus too.
+        # Workers also have a port for Prometheus.
         self.assertIn("metrics at http://127.", self.run_ctl("logs", "worker:0").stdout)
 
         stopped = self.ctl("stop")
@@ -87,7 +87,7 @@ class ClusterCommands(scene.FolderTest):
         refused = self.ctl("stop", code=2)
         self.assertIn("no launch of this user runs", refused["error"])
 
-    def test_wait_says_why_it_never_was_ready(self):
+    def test_wait_reports_why_it_never_became_ready(self):
         done = self.run_ctl("launch", "--wait", "--log_directory", self.path("logs"), *PROGRAMS,
                             "--job", scene.write_endless_job(self.folder, "story"), "--",
                             "--no_such_flag", code=2)
@@ -96,7 +96,7 @@ class ClusterCommands(scene.FolderTest):
                       self.ctl("launch", "--wait", "--worker", "0", code=2)["error"])
         self.assertEqual(os.listdir(self.temporary), [])
 
-    def test_logs_are_the_last_lines_of_the_tasks_named(self):
+    def test_logs_prints_the_last_lines_of_the_named_tasks(self):
         ready = self.launch("--ps", "2", "--worker", "0")
         text = self.run_ctl("logs", "ps:1", "--lines", "1").stdout
         self.assertRegex(text, r"^ps:1 \| .*\n$")
@@ -112,7 +112,7 @@ class ClusterCommands(scene.FolderTest):
         self.ctl("stop", "--launch", str(ready["pid"]))
         out, _ = follow.communicate(timeout=WAIT)  # ends with the launch
         self.assertIn("writing everything, then ending", out.splitlines()[-1])
-        # They outlive it, where they were asked for by name.
+        # Logs outlive the launch if the user named their directory.
         after = self.ctl("logs", "--directory", self.path("logs"), "ps:0", "--lines", "1")
         self.assertIn("writing everything", after["tasks"][0]["lines"][0])
 
@@ -136,7 +136,7 @@ class ClusterCommands(scene.FolderTest):
             self.assertEqual([s["drained"] for s in answer["servers"]], [True, True])
             self.assertEqual([p.wait(WAIT) for p in cluster.processes], [0, 0])
 
-    def test_stop_finds_the_launch_of_the_servers_named(self):
+    def test_stop_finds_the_launch_of_the_named_servers(self):
         ready = self.launch("--ps", "1", "--worker", "0")
         answer = self.ctl("stop", "--servers", ready["cluster"]["ps"][0])
         self.assertEqual((answer["stopped"], answer["pid"]), ("launch", ready["pid"]))
@@ -167,7 +167,7 @@ class ClusterCommands(scene.FolderTest):
             self.assertIn("the servers have first, second",
                           self.ctl("get", "bias", *target, code=2)["error"])
 
-    def test_what_is_wrong_with_the_cluster_comes_before_the_job(self):
+    def test_errors_of_the_cluster_are_reported_before_those_of_the_job(self):
         for command in ("status", "why", "inspect", "jobs"):
             self.assertIn("nope.yaml", self.ctl(command, "--cluster", "nope.yaml", code=2)["error"])
         answer = self.ctl("status", "--servers", addresses.nobodys_address(), code=1)

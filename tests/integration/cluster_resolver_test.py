@@ -1,5 +1,5 @@
-"""cairn-worker finds its cluster by --cluster_resolver: it trains where TF_CONFIG says, prints the
-cluster of a Slurm step as a cluster file, and ends with status 2 where there is none."""
+"""cairn-worker finds its cluster with --cluster_resolver: it trains on the cluster of TF_CONFIG,
+prints the cluster of a Slurm step as a cluster file, and exits with status 2 without a cluster."""
 import json
 import os
 import subprocess
@@ -22,7 +22,7 @@ class ClusterResolver(scene.FolderTest):
         return subprocess.run([processes.WORKER, *flags], env={**environment, **variables},
                               capture_output=True, text=True, timeout=120)
 
-    def test_a_worker_trains_where_tf_config_says(self):
+    def test_a_worker_trains_on_the_cluster_of_tf_config(self):
         rows = os.path.join(self.folder, "rows.libsvm")
         with open(rows, "w", encoding="ascii") as f:
             f.write("1 1:1\n0 2:1\n")
@@ -51,7 +51,7 @@ class ClusterResolver(scene.FolderTest):
             "cluster": {"ps": ["n1:7000"], "worker": ["n2:7000", "n2:7001"]},
             "task": {"type": "worker", "index": 0}})
 
-    def test_what_cannot_be_found_ends_with_status_2(self):
+    def test_a_missing_cluster_ends_with_status_2(self):
         cases = [
             (["--print_cluster"], {}, "go with --cluster_resolver"),
             (["--print_cluster", "--cluster_resolver", "slrum"], {}, "did you mean 'slurm'?"),

@@ -1,6 +1,6 @@
-"""cairn-worker under ssp with real processes: the gap to a worker that stands still is exactly the
-bound, uneven data ends cleanly, and a worker that is killed, paused past its lease, late or started
-with other settings does to the others what on_worker_loss and the messages say."""
+"""cairn-worker under ssp with real processes: the gap to a stopped worker is exactly the bound;
+uneven data ends cleanly; a worker that is killed, paused past its lease, late or started with other
+settings affects the others as on_worker_loss and the messages say."""
 import json
 import os
 import signal
@@ -14,12 +14,12 @@ import scene  # noqa: E402
 import tap  # noqa: E402
 
 ROWS, BATCH = 40000, 5
-STEPS = ROWS // BATCH // 2  # of each of two workers in one epoch
+STEPS = ROWS // BATCH // 2  # of each of the two workers in one epoch
 LEASE_SECONDS = 3
 
 
 class Worker:
-    """One cairn-worker under ssp. Its metrics file has a line for every step it has finished."""
+    """One cairn-worker under ssp. Its metrics file has a line for every finished step."""
 
     def __init__(self, test, cluster_file, index, bound, flags=()):
         self.metrics = os.path.join(test.folder, f"metrics{index}.jsonl")
@@ -80,7 +80,7 @@ class Consistency(scene.FolderTest):
         return processes.Cluster(self.folder, 2, [f"--lease_seconds={lease_seconds}"])
 
     def wait_until_stalled(self, worker):
-        """Until a worker finishes no step for half a second."""
+        """Waits until no worker finishes a step for half a second."""
         last = [worker.steps(), time.monotonic()]
 
         def stalled():
@@ -132,7 +132,7 @@ class Consistency(scene.FolderTest):
             self.assertIn("worker 1 of job job", cluster.log(0))
             self.assertIn("its lease has ended", cluster.log(0))
 
-    def test_a_killed_worker_ends_the_job_where_it_is_told_to(self):
+    def test_a_killed_worker_ends_the_job_under_fail(self):
         with self.servers() as cluster:
             file = cluster.worker_file(2)
             fail = ["--set", "strategy.on_worker_loss=fail"]
@@ -144,7 +144,7 @@ class Consistency(scene.FolderTest):
             for part in ("worker 1 of job job (", "is lost: last seen at", "on_worker_loss is fail",
                          "start all workers of the job again"):
                 self.assertIn(part, last)
-            # All of them again: they resume.
+            # All workers again: they resume.
             reports = [worker.report(self) for worker in
                        [Worker(self, file, i, 2, fail) for i in range(2)]]
             for report in reports:
@@ -203,7 +203,7 @@ class Consistency(scene.FolderTest):
             for worker in workers:
                 self.assertEqual(worker.report(self)["steps"], STEPS)
 
-    def test_other_settings_than_those_of_live_workers_are_refused(self):
+    def test_settings_that_differ_from_live_workers_are_refused(self):
         with self.servers(60) as cluster:
             file = cluster.worker_file(2)
             first = Worker(self, file, 0, 4, ["--set", "data.epochs=100"])

@@ -1,6 +1,6 @@
 // What real cairn-ps processes keep: everything after SIGTERM, every acknowledged push after kill
 // -9 under `log` and `log_sync`, a consistent state under `snapshot`. SIGKILL runs no destructor
-// and flushes nothing, so only what was in the operating system's hands can come back.
+// and flushes nothing, so only data that the operating system already held can come back.
 #include <algorithm>
 #include <memory>
 #include <numeric>
@@ -22,7 +22,7 @@ using ::testing::Each;
 using ::testing::Ge;
 using ::testing::Le;
 
-// 256 KiB of values a stripe: 64 rows of 1024, so this has two.
+// A stripe holds 256 KiB of values, which is 64 rows of 1024, so this shape has two stripes.
 const std::vector<int64_t> kTwoStripes = {100, 1024};
 constexpr size_t kRowWidth = 1024;
 constexpr size_t kFirstStripe = 64 * kRowWidth;
@@ -116,9 +116,9 @@ class SigtermTest : public ServerProcessTest {
   }
 };
 
-// `off` keeps nothing before a clean end, and `snapshot` here nothing before its first epoch in an
-// hour: both depend on what SIGTERM writes.
-TEST_F(SigtermTest, ARestartBringsBackEveryBitUnderEveryDurability) {
+// `off` keeps nothing before a clean end, and neither does `snapshot` here, whose first snapshot
+// comes after an hour: both depend on the write at SIGTERM.
+TEST_F(SigtermTest, ARestartRestoresEveryBitUnderEveryDurability) {
   const std::vector<wire::VariableSpec> specs = EveryOptimizer();
   for (const char* durability : {"off", "snapshot", "log", "log_sync"}) {
     SCOPED_TRACE(durability);
@@ -140,19 +140,20 @@ TEST_F(SigtermTest, ARestartBringsBackEveryBitUnderEveryDurability) {
     ASSERT_NO_FATAL_FAILURE(Start());
     EXPECT_EQ(Everything(Connect()->client), before);
     const auto again = Connect(0);
-    EXPECT_EQ(again->client.sequence, 3);  // it goes on where it was
+    EXPECT_EQ(again->client.sequence, 3);  // it continues where it was
     ASSERT_NO_FATAL_FAILURE(Terminate());
   }
 }
 
-// Workers that push ones as fast as they can: a value counts the pushes that are in it, exactly.
+// Workers that push ones as fast as possible, so that each value is the exact number of pushes in
+// it.
 class KillTest : public ServerProcessTest, public ::testing::WithParamInterface<const char*> {
  protected:
   static constexpr int32_t kWorkers = 4;
   static constexpr int64_t kSharedKey = 1 << 20;
 
   struct Worker {
-    int64_t sent = 0;  // the highest sequence that left
+    int64_t sent = 0;  // the highest sequence sent
     int64_t acknowledged = 0;
   };
 
@@ -162,7 +163,7 @@ class KillTest : public ServerProcessTest, public ::testing::WithParamInterface<
     return {DenseSpec("dense", kTwoStripes, WireOptimizer("sgd", 1)), table};
   }
 
-  // Adds 1 to all of "dense", to the worker's own row and to the shared one, and makes a row.
+  // Adds 1 to all of "dense", to the worker's own row and to the shared row, and creates a row.
   static absl::Status PushOnes(TestClient& client, int32_t worker) {
     wire::PushRequest request = client.NextRequest();
     request.items.push_back(WholeItem("dense", std::vector<float>(kElements, -1)));
@@ -175,11 +176,11 @@ class KillTest : public ServerProcessTest, public ::testing::WithParamInterface<
     return (int64_t{worker} + 2) << 32 | sequence;
   }
 
-  // Pushes until the server is gone.
+  // Pushes until the server is killed.
   void Push(int32_t index) {
     const auto connection = Connect(index);
     Worker& worker = workers_[index];
-    // Sequences that are sent again are those of the crash before.
+    // Sequences sent again are those from before the crash.
     EXPECT_GE(connection->client.sequence, worker.acknowledged);
     for (absl::Status status; status.ok();) {
       worker.sent = std::max(worker.sent, connection->client.sequence + 1);
@@ -190,7 +191,7 @@ class KillTest : public ServerProcessTest, public ::testing::WithParamInterface<
     }
   }
 
-  // Every worker pushes; the server is killed when each has `pushes` more acknowledged.
+  // Every worker pushes; the server is killed when each has `pushes` further acknowledgements.
   void PushAndKill(int64_t pushes) {
     std::vector<std::thread> threads;
     std::vector<int64_t> targets;
@@ -216,7 +217,7 @@ class KillTest : public ServerProcessTest, public ::testing::WithParamInterface<
     return static_cast<float>(sum);
   }
 
-  // What was acknowledged is there, and nothing that was never sent.
+  // Every acknowledged push is present, and no push that was never sent.
   void ExpectAcknowledged() {
     const auto tool = Connect();
     EXPECT_THAT(*tool->client.Pull("dense"), Each(::testing::AllOf(Ge(Sum(true)), Le(Sum(false)))));
@@ -233,7 +234,8 @@ class KillTest : public ServerProcessTest, public ::testing::WithParamInterface<
     }
   }
 
-  // Sends again what the server says it lacks; then everything is there exactly once.
+  // Sends the pushes again that the server reports missing; afterwards each push is present exactly
+  // once.
   void ReplayAndExpectExactly() {
     for (int32_t i = 0; i < kWorkers; ++i) {
       const auto connection = Connect(i);
@@ -276,9 +278,9 @@ TEST_P(KillTest, NoAcknowledgedPushIsLostInTheMiddleOfConcurrentPushes) {
 INSTANTIATE_TEST_SUITE_P(Durability, KillTest, ::testing::Values("log", "log_sync"),
                          [](const auto& info) { return std::string(info.param); });
 
-// One worker under `snapshot` with epochs as fast as the disk takes them, so that kills fall inside
-// them. All elements of the variable move alike, so one undisturbed run gives the only states that
-// any stripe may ever be in.
+// One worker under `snapshot`, with snapshots as fast as the disk allows, so that kills fall inside
+// them. All elements of the variable change alike, so one undisturbed run gives the only states
+// that any stripe may be in.
 class SnapshotKillTest : public ServerProcessTest {
  protected:
   static constexpr int64_t kSteps = 3000;
@@ -301,7 +303,7 @@ class SnapshotKillTest : public ServerProcessTest {
     slots_ = described->variables[0].slots;
     slots_.insert(slots_.begin(), "");
   }
-  // state[k]: after k pushes.
+  // state[k] is the state after k pushes.
   void MakeReference() {
     options_.durability = "off";
     options_.data_dir = temp_.Join("reference");
@@ -322,8 +324,8 @@ class SnapshotKillTest : public ServerProcessTest {
     server_->Kill();
   }
 
-  // Pushes, up to number `last`, until the server is killed, which happens after `pushes`
-  // acknowledgements and, where `after_epoch`, an epoch.
+  // Pushes, up to number `last`, until the server is killed: after `pushes` acknowledgements and,
+  // if `after_epoch`, a snapshot.
   void PushAndKill(int64_t pushes, bool after_epoch, int64_t last) {
     absl::Mutex mutex;
     int64_t acknowledged = 0;
@@ -352,7 +354,7 @@ class SnapshotKillTest : public ServerProcessTest {
     pusher.join();
   }
 
-  // Each stripe holds one state of the reference, whole, at or beyond what was published.
+  // Each stripe holds one complete state of the reference, at or after the published one.
   void ExpectConsistent(int64_t published) {
     const auto tool = Connect();
     std::vector<std::vector<float>> parts;
@@ -369,7 +371,8 @@ class SnapshotKillTest : public ServerProcessTest {
       EXPECT_GE(at - reference_.begin(), published);
       EXPECT_LE(at - reference_.begin(), sent_);
     }
-    // A push under way while an epoch begins may count already; its replay does not count again.
+    // A push in progress when a snapshot begins may be counted already; its replay does not count
+    // again.
     const int64_t version = tool->client.Describe()->variables[0].shards[0].version;
     EXPECT_GE(version, published);
     EXPECT_LE(version, sent_);
@@ -378,10 +381,10 @@ class SnapshotKillTest : public ServerProcessTest {
   std::vector<std::string> slots_;
   std::vector<State> reference_;
   int64_t sent_ = 0;
-  int64_t durable_ = 0;  // as far as replies said
+  int64_t durable_ = 0;  // as last reported in replies
 };
 
-TEST_F(SnapshotKillTest, AKillLeavesAConsistentStateAndReplayMakesItWhole) {
+TEST_F(SnapshotKillTest, AKillLeavesAConsistentStateAndReplayCompletesIt) {
   ASSERT_NO_FATAL_FAILURE(MakeReference());
   options_.durability = "snapshot";
   options_.data_dir = temp_.Join("data");

@@ -1,4 +1,4 @@
-"""The evaluator task beside a job that trains, and after it; and new jobs that begin with another
+"""The evaluator task during and after the training of a job; and new jobs that start with another
 job's values (checkpoint.warm_start). With real processes."""
 import glob
 import json
@@ -63,7 +63,7 @@ class Jobs(scene.FolderTest):
 
 
 class EvaluatorTask(Jobs):
-    def test_it_scores_checkpoints_as_they_come_and_ends_with_the_run(self):
+    def test_it_scores_checkpoints_as_they_appear_and_ends_with_the_run(self):
         job = self.write_job(data={"epochs": 10})
         with processes.Cluster(self.folder, 2) as cluster:
             evaluator = self.start(self.evaluator(
@@ -89,14 +89,14 @@ class EvaluatorTask(Jobs):
         impatient = ["--set", "evaluation.checkpoint_wait_seconds=0.2"]
         report, _ = self.finish(self.start(self.evaluator(job, *impatient)))
         self.assertEqual((report["checkpoints"], report["eval"]), (1, trained["eval"]))
-        # One more run while it waits: its end is the evaluator's.
+        # Another run while the evaluator waits: the evaluator ends with that run.
         evaluator = self.start(self.evaluator(job))
         again = processes.run_worker(job, flags=["--continue"])
         report, _ = self.finish(evaluator)
         self.assertEqual(report["total_steps"], 4 * STEPS)
         self.assertEqual(report["eval"], again["eval"])
 
-    def test_it_stops_at_a_signal_and_at_the_end_of_its_patience(self):
+    def test_it_stops_at_a_signal_and_after_its_waiting_time(self):
         job = self.write_job()
         evaluator = self.start(self.evaluator(job))
         line = evaluator.stderr.readline()
@@ -115,7 +115,7 @@ class EvaluatorTask(Jobs):
         for flags in (["--fresh"], ["--continue"], ["--export", "x.npz"], ["--max_steps", "3"]):
             self.refused(self.evaluator(job, *flags), 2, flags[0], "not the evaluator")
 
-    def test_a_damaged_checkpoint_ends_it_with_the_files_name(self):
+    def test_a_corrupt_checkpoint_ends_it_with_the_files_name(self):
         job = self.write_job()
         processes.run_worker(job)
         folder = self.newest_checkpoint()
@@ -126,7 +126,7 @@ class EvaluatorTask(Jobs):
 
 
 class WarmStarts(Jobs):
-    def test_a_new_job_begins_with_the_values_and_without_the_slots_of_another(self):
+    def test_a_new_job_starts_with_the_values_but_not_the_slots_of_another(self):
         first = self.write_job("first")
         with self.new_servers(2) as cluster:
             before = processes.run_worker(first, cluster.worker_file(1))
@@ -138,19 +138,19 @@ class WarmStarts(Jobs):
             with self.new_servers(servers) as cluster:
                 reports = processes.run_workers(still, cluster.worker_file(workers), workers)
             self.assertEqual(reports[0]["eval"], before["eval"])
-        # Accumulators began anew: another learning path than that of one more run of the first.
+        # Accumulators start over, so the learning path differs from another run of the first job.
         onwards = self.write_job("onwards", checkpoint=warm)
         with self.new_servers(1) as cluster:
             file = cluster.worker_file(1)
             report = processes.run_worker(onwards, file)
             self.assertEqual(report["total_steps"], 2 * STEPS)
-            # A continuation has its own values.
+            # A continued run has its own values.
             again = processes.run_worker(onwards, file, flags=["--continue", "--max_steps", "1"])
             self.assertEqual(again["total_steps"], 2 * STEPS + 1)
             self.assertAlmostEqual(again["eval"]["auc"], report["eval"]["auc"], delta=0.01)
         self.assertGreater(report["eval"]["auc"], 0.9)
 
-    def test_a_warm_start_that_is_killed_is_made_again(self):
+    def test_a_killed_warm_start_is_repeated(self):
         before = processes.run_worker(self.write_job("first"))
         job = self.write_job("second", data={"max_steps": 1},
                              optimizer={"type": "sgd", "learning_rate": 0},
@@ -161,13 +161,13 @@ class WarmStarts(Jobs):
             for _ in range(3):
                 worker = self.start(processes.worker_command(job, file))
                 line = worker.stderr.readline()
-                while line and "': restores " not in line:  # by now variables may be there
+                while line and "': restores " not in line:  # variables may exist now
                     line = worker.stderr.readline()
                 processes.end(worker)
             report = processes.run_worker(job, file)
         self.assertEqual(report["eval"], before["eval"])
 
-    def test_some_variables_come_and_what_does_not_fit_is_named(self):
+    def test_matching_variables_are_taken_and_others_are_named(self):
         first = self.write_job("first")
         processes.run_worker(first)
         folder = self.newest_checkpoint()

@@ -1,5 +1,5 @@
-// A client that keeps what it has pulled, and is sent what has changed since, always ends with what
-// a client that pulls everything has: whichever way the bytes go, and whatever happens to servers
+// A client that keeps pulled values and receives only later changes always ends with the same
+// values as a client that pulls everything, over every transport and whatever happens to servers
 // and rows meanwhile.
 #include "worker/client/held_values.h"
 
@@ -46,7 +46,7 @@ VariableSpec Dense() {
   return spec;
 }
 
-// A caller's memory and what it holds there.
+// A caller's memory and the state of the copy in it.
 struct Copy {
   std::vector<float> values = std::vector<float>(2 * kRows, -3);
   HeldValues held;
@@ -80,7 +80,7 @@ class HeldValuesServersTest : public ::testing::TestWithParam<Way> {
         tool_->Pull({{.variable = "w", .out = AsWritableBytes(absl::MakeSpan(out))}}, Soon()));
     return out;
   }
-  // How many bytes came.
+  // Returns the number of bytes received.
   int64_t Refresh(Copy& copy) {
     const int64_t before = client_->counters().bytes_pulled;
     EXPECT_OK(client_->Pull({copy.target()}, Soon()));
@@ -107,7 +107,7 @@ class HeldValuesServersTest : public ::testing::TestWithParam<Way> {
 INSTANTIATE_TEST_SUITE_P(Ways, HeldValuesServersTest,
                          ::testing::Values(Way::kInProcess, Way::kTcp, Way::kLocal));
 
-TEST_P(HeldValuesServersTest, BringsWhatHasChanged) {
+TEST_P(HeldValuesServersTest, BringsTheChanges) {
   Copy copy;
   EXPECT_EQ(Refresh(copy), kBytes);
   EXPECT_EQ(Refresh(copy), 0);
@@ -130,7 +130,7 @@ TEST_P(HeldValuesServersTest, BringsWhatHasChanged) {
   EXPECT_EQ(Refresh(copy), kBytes);
 }
 
-TEST_P(HeldValuesServersTest, OneRoundTripPushesAndBringsWhatItChanged) {
+TEST_P(HeldValuesServersTest, OneRoundTripPushesAndBringsItsChanges) {
   Copy copy;
   Refresh(copy);
   const std::vector<int64_t> rows = {7, 59999, 99999};
@@ -144,7 +144,7 @@ TEST_P(HeldValuesServersTest, OneRoundTripPushesAndBringsWhatItChanged) {
   EXPECT_EQ(Refresh(copy), 0);
 }
 
-TEST_P(HeldValuesServersTest, RoundedCopiesStayAsTheyCame) {
+TEST_P(HeldValuesServersTest, RoundedCopiesStayAsReceived) {
   Copy copy;
   ASSERT_OK(client_->Pull({copy.target(ValueFormat::kInt8)}, Soon()));
   const std::vector<int64_t> rows = {100, 99999};
@@ -155,15 +155,15 @@ TEST_P(HeldValuesServersTest, RoundedCopiesStayAsTheyCame) {
                                 .values = AsBytes(absl::MakeConstSpan(gradient))}},
                               "", {copy.target(ValueFormat::kInt8)}, Soon()));
   EXPECT_EQ(copy.values, Everything());
-  // In another format nothing of it serves.
+  // In another format the copy is useless.
   EXPECT_EQ(Refresh(copy), kBytes);
 }
 
-TEST_P(HeldValuesServersTest, ARestartedServerIsAskedForAllOfItsPart) {
+TEST_P(HeldValuesServersTest, ARestartedServerSendsAllOfItsPart) {
   Copy copy;
   Refresh(copy);
   ASSERT_OK(PushRows(*client_, {5, 25000}));
-  if (GetParam() == Way::kInProcess) client_.reset(), tool_.reset();  // which call into the server
+  if (GetParam() == Way::kInProcess) client_.reset(), tool_.reset();  // these call into the server
   cluster_.Restart(1);
   if (GetParam() == Way::kInProcess) {
     tool_ = Connect(-1);
@@ -175,7 +175,7 @@ TEST_P(HeldValuesServersTest, ARestartedServerIsAskedForAllOfItsPart) {
   EXPECT_EQ(Refresh(copy), 0);
 }
 
-TEST_P(HeldValuesServersTest, ShardsThatMoveComeWholeAlsoWhereTheyComeBack) {
+TEST_P(HeldValuesServersTest, MovedShardsComeWholeEvenIfTheyMoveBack) {
   Copy copy;
   Refresh(copy);
   ASSERT_OK(MoveShards(0, 1, 1));
@@ -183,27 +183,27 @@ TEST_P(HeldValuesServersTest, ShardsThatMoveComeWholeAlsoWhereTheyComeBack) {
   EXPECT_GE(Refresh(copy), 20000 * 8);
   ASSERT_OK(PushRows(*client_, {3, 20001, 60001}));
   EXPECT_EQ(Refresh(copy), 3 * (4096 + 16));
-  // Back, with a change that the first server did not see.
+  // Moves the shard back, with a change that the first server did not see.
   ASSERT_OK(PushRows(*tool_, {4}));
   ASSERT_OK(MoveShards(1, 0, 1));
   EXPECT_GE(Refresh(copy), 20000 * 8);
   EXPECT_EQ(Refresh(copy), 0);
 }
 
-// What was pulled from the shard before it left is no copy of what came back.
-TEST_P(HeldValuesServersTest, ACopyFromBeforeAShardLeftIsNotTakenForOneOfWhatCameBack) {
+// A copy pulled from the shard before it left is not a copy of the shard that came back.
+TEST_P(HeldValuesServersTest, ACopyFromBeforeAShardLeftIsNotUsedAfterItCameBack) {
   Copy copy;
   Refresh(copy);
   ASSERT_OK(MoveShards(0, 1, 1));
   ASSERT_OK(PushRows(*tool_, {4}));
   ASSERT_OK(MoveShards(1, 0, 1));
-  // Learns the maps, not with this copy.
+  // Learns the placement maps, but not with this copy.
   Copy other;
   Refresh(other);
   EXPECT_EQ(Refresh(copy), 20000 * 8);
 }
 
-TEST_P(HeldValuesServersTest, ThreadsKeepCopiesOfTheirOwnWhileRowsChangeAndMove) {
+TEST_P(HeldValuesServersTest, ThreadsKeepTheirOwnCopiesWhileRowsChangeAndMove) {
   std::vector<std::thread> threads;
   std::vector<Copy> copies(3);
   for (Copy& copy : copies) {
@@ -224,9 +224,9 @@ TEST_P(HeldValuesServersTest, ThreadsKeepCopiesOfTheirOwnWhileRowsChangeAndMove)
   for (Copy& copy : copies) Refresh(copy);
 }
 
-// Servers behind proxies that throw answers away: the server has given its mark, and the client
+// Servers behind proxies that discard answers: the server has recorded its mark, and the client
 // does not know.
-TEST(HeldValuesProxyTest, AnswersThatAreLostLeaveNothingOut) {
+TEST(HeldValuesProxyTest, LostAnswersOmitNothing) {
   EngineCluster cluster(kServers);
   std::vector<std::unique_ptr<TcpProxy>> proxies;
   ClientOptions options = Options(0);
@@ -250,7 +250,7 @@ TEST(HeldValuesProxyTest, AnswersThatAreLostLeaveNothingOut) {
                          "", Soon()));
     proxies[round % 2]->DropReplies(1 + static_cast<int>(round % 3));
     if (round % 5 == 4) {
-      // Fails for good, with part of it landed: the next pull makes up for it.
+      // Fails permanently after part of it has arrived: the next pull completes it.
       proxies[0]->Shut();
       EXPECT_FALSE(client->Pull({copy.target()}, Deadline::In(absl::Milliseconds(50))).ok());
       proxies[0]->Open();

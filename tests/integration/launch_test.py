@@ -1,5 +1,5 @@
-"""cairnctl launch with real processes: a job from start to reports, tasks that are killed and
-started again or end the run, Ctrl-C, a launcher that is itself killed. Nothing stays behind."""
+"""cairnctl launch with real processes: a job from start to reports, killed tasks that are restarted
+or end the run, Ctrl-C, a launcher that is itself killed. Nothing stays behind."""
 import json
 import os
 import pty
@@ -62,13 +62,13 @@ def gone(pid):
 class LaunchTest(scene.FolderTest):
     def setUp(self):
         super().setUp()
-        # Where the launch makes its own folder.
+        # The launch creates its directory here.
         self.temporary = os.path.join(self.folder, "tmp")
         os.mkdir(self.temporary)
         self.environment = {**os.environ, "TMPDIR": self.temporary}
 
     def launch(self, *flags, epochs=1):
-        """A launch that was started, with its stderr in a file."""
+        """A started launch, with its stderr in a file."""
         log = open(os.path.join(self.folder, "log"), "w+", encoding="utf-8")
         self.addCleanup(log.close)
         process = subprocess.Popen(
@@ -86,7 +86,7 @@ class LaunchTest(scene.FolderTest):
         return processes.wait_for(lambda: re.search(pattern, self.log()), WAIT, pattern)
 
     def wait_until_both_train(self):
-        # One that is stopped before has no report.
+        # A worker that is stopped before its first step has no report.
         for worker in (0, 1):
             self.wait_for_log(f"worker:{worker} .*starts run 1")
 
@@ -118,7 +118,7 @@ class LaunchTest(scene.FolderTest):
         self.assertEqual(status, 0, self.log())
         self.assertEqual(json.loads(out)["status"], "completed")
         self.assertIn(f"--job launched --tls_certificate {tls}/reader.crt", self.log())
-        # The servers' ends of it: a worker without certificates is refused.
+        # The servers' side: a worker without certificates is refused.
         status, _ = self.finish(self.launch("--ps", "1", "--worker", "1", *(
             word for kind, file in (("certificate", "ps-0.crt"), ("key", "ps-0.key"),
                                     ("ca", "ca.crt"))
@@ -157,7 +157,7 @@ class LaunchTest(scene.FolderTest):
         self.assertEqual(json.loads(out)["status"], "interrupted")
         self.assertTrue(all(map(gone, started)))
 
-    def test_killed_tasks_are_started_again_and_the_job_ends_as_if_nothing_had_been(self):
+    def test_killed_tasks_are_restarted_and_the_job_ends_as_undisturbed(self):
         tasks = {"ps": addresses.own_addresses(2), "worker": addresses.own_addresses(2)}
         with open(self.path("cluster.json"), "w", encoding="ascii") as f:
             json.dump({"cluster": tasks}, f)
@@ -182,12 +182,12 @@ class LaunchTest(scene.FolderTest):
         self.assertEqual(self.log().count("started again"), 2, self.log())
         self.assertIn("worker:0 ended with status 1 after 2 restarts", self.log())
 
-    def test_what_is_refused_for_its_flags_is_not_started_again(self):
+    def test_a_task_with_bad_flags_is_not_restarted(self):
         process = self.launch("--restart", "on-failure", "--", "--no_such_flag")
         status, _ = self.finish(process)
         self.assertEqual(status, 2, self.log())
         self.assertNotIn("started again", self.log())
-        # Nor is it advised where it would not help.
+        # Nor does the message advise a restart, which would not help.
         process = self.launch("--", "--no_such_flag")
         self.assertEqual(self.finish(process)[0], 2, self.log())
         self.assertNotIn("--restart on-failure", self.log())
@@ -221,7 +221,7 @@ class LaunchTest(scene.FolderTest):
             self.assertEqual("worker:0 is still there after 0.2 s: killed" in self.log(),
                              interrupts == 1, self.log())
 
-    def test_tasks_end_with_a_launcher_that_is_killed(self):
+    def test_tasks_end_with_a_killed_launcher(self):
         process = self.launch(epochs=1000000)
         self.wait_until_both_train()
         started = children(process.pid)
@@ -230,7 +230,7 @@ class LaunchTest(scene.FolderTest):
         process.wait(WAIT)
         processes.wait_for(lambda: all(map(gone, started)), WAIT, "the tasks to end")
 
-    def test_servers_alone_run_until_they_are_ended(self):
+    def test_servers_without_workers_run_until_they_are_stopped(self):
         process = self.launch("--ps", "1", "--worker", "0", epochs=None)
         self.wait_for_log("servers accept calls")
         process.send_signal(signal.SIGTERM)

@@ -1,5 +1,5 @@
-// Worker and server on one host, past TCP: real servers that are killed at any moment leave a clear
-// error and nothing else, and every push counts once.
+// A worker and a server on one host, without TCP: killing a server at any moment gives a clear
+// error and leaves nothing behind, and every push counts once.
 #include <algorithm>
 #include <atomic>
 #include <memory>
@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 
 Deadline Soon() { return Deadline::In(absl::Seconds(60)); }
 
-// Others go on meanwhile.
+// Lets other threads run for `time`.
 void LetPass(absl::Duration time) {
   for (const Deadline lapse = Deadline::In(time); !lapse.Expired();) std::this_thread::yield();
 }
@@ -83,7 +83,7 @@ wire::VariableSpec FourMebibytes() {
   return spec;
 }
 
-TEST_F(LocalTransportTest, AKilledServerIsNamedAndLeavesNothing) {
+TEST_F(LocalTransportTest, AKilledServerIsNamedAndLeavesNothingBehind) {
   options_.durability = "off";
   std::mt19937_64 random(1);
   int64_t before = 0;
@@ -157,10 +157,10 @@ TEST_F(LocalTransportTest, PushesToAServerThatIsKilledAndRestartedCountOnce) {
   is_done = true;
   worker.join();
   EXPECT_GE(pushes, 40);
-  EXPECT_GT(SharedRingMappings(), 0);  // there again, after each restart
+  EXPECT_GT(SharedRingMappings(), 0);  // mapped again after each restart
 }
 
-TEST_F(LocalTransportTest, ItIsOffWhereEitherSideSaysSo) {
+TEST_F(LocalTransportTest, ItIsOffIfEitherSideDisablesIt) {
   ClientOptions options;
   options.job = "job";
   {

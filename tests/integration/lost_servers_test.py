@@ -1,7 +1,7 @@
-"""A server comes back on an empty directory, or on that of another life of the job: the next start of
-the worker goes back to the newest checkpoint on every server, or ends with an error that names the
-server; nothing is trained on half a job, and every command says what is wrong. What a failed restore
-has left is no hindrance."""
+"""A server restarts on an empty directory, or on that of another timeline of the job: the worker's
+next start returns to the newest checkpoint on every server, or ends with an error that names the
+server. The worker never trains on half a job, and every command reports the problem. Remains of a
+failed restore do no harm."""
 import glob
 import json
 import os
@@ -96,7 +96,7 @@ class LostServers(scene.FolderTest):
                 with self.subTest(consistency=consistency, lost=lost), self.cluster() as cluster:
                     trained, _ = self.trains(job, cluster, "--max_steps", "100")
                     self.replace(cluster, lost)
-                    # The first start must not make it look whole to the second.
+                    # The first start must not make the job look complete to the second.
                     for _ in range(2):
                         error = self.refused(job, cluster, "--max_steps", "200")
                         self.assertIn(
@@ -118,7 +118,7 @@ class LostServers(scene.FolderTest):
             self.replace(cluster, 1, self.path("earlier"))
             error = self.refused(job, cluster, "--max_steps", "60")
             self.assertIn(f"ps:1 ({cluster.addresses[1]}) holds it as it began at", error)
-            # A directory of the same life, which is merely older, is none of another.
+            # A directory of the same timeline that is merely older is accepted.
             self.trains(job, cluster, "--fresh", "--max_steps", "50")
             self.trains(job, cluster, "--max_steps", "60")
 
@@ -148,7 +148,7 @@ class LostServers(scene.FolderTest):
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         return done.stderr
 
-    def test_a_failed_restore_is_taken_back_and_the_job_begins_anew(self):
+    def test_a_failed_restore_is_rolled_back_and_the_job_starts_over(self):
         job = self.write_job(every_steps=100)
         with self.cluster() as cluster:
             self.trains(job, cluster, "--max_steps", "100")
@@ -156,7 +156,7 @@ class LostServers(scene.FolderTest):
         table = glob.glob(os.path.join(newest, "ps-0", "db", "*.sst"))[0]
         with open(table, "rb") as f:
             data = bytearray(f.read())
-        os.unlink(table)  # the copy has bytes of its own
+        os.unlink(table)  # so that the copy is not a hard link
         data[len(data) // 2] ^= 1
         with open(table, "wb") as f:
             f.write(data)
@@ -169,12 +169,13 @@ class LostServers(scene.FolderTest):
                                   "checkpoint.restore=none")
             self.assertEqual(none["total_steps"], 50)
 
-    def test_a_worker_killed_after_its_last_step_trains_no_more(self):
+    def test_a_worker_killed_after_its_last_step_does_not_train_again(self):
         job = self.write_job(every_steps=1000)
         flags = ["--max_steps", "60"]
         with self.cluster() as cluster:
             self.trains(job, cluster, *flags, "--set", "checkpoint={}")
-            # As one that ended before its last checkpoint: the next start makes it.
+            # As a worker that ended before its last checkpoint: the next start makes the
+            # checkpoint.
             again, log = self.trains(job, cluster, *flags)
             self.assertEqual((again["steps"], again["total_steps"]), (0, 60))
             self.assertIn("has finished after 60 steps", log)

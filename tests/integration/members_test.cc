@@ -1,4 +1,5 @@
-// Servers join and leave while workers push: every push counts once, wherever its rows are by then.
+// Servers join and leave while workers push: every push counts once, on whichever server its rows
+// are.
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -52,7 +53,7 @@ class MembersTest : public ::testing::Test {
     first_ = {cluster_.address(0), cluster_.address(1)};
   }
 
-  // By the cluster file of the beginning, whatever has come since.
+  // Connects by the original cluster file, whatever servers have joined since.
   absl::StatusOr<std::unique_ptr<PsClient>> Connect(
       int32_t worker, ConsistencyMode mode = ConsistencyMode::kAsync) {
     ClientOptions options;
@@ -88,7 +89,7 @@ class MembersTest : public ::testing::Test {
                      Change(index, wire::MembersAction::CLOSE, index));
     return Change(0, wire::MembersAction::REMOVE, index, std::move(closed.last_words)).status();
   }
-  // Whether ps:0 counts on `worker`.
+  // Whether ps:0 regards `worker` as live.
   bool IsLive(int32_t worker) {
     wire::Caller caller;
     caller.job = "job";
@@ -99,7 +100,7 @@ class MembersTest : public ::testing::Test {
                          return standing.worker == worker && standing.state == "live";
                        });
   }
-  // All of `source` to `target`.
+  // Moves all rows of `source` to `target`.
   absl::Status Move(int32_t source, int32_t target, std::vector<int32_t> servers) {
     ASSIGN_OR_RETURN(const std::vector<VariableSpec> specs, reader_->Describe(Soon()));
     const RowMove move{.job = "job",
@@ -123,7 +124,7 @@ class MembersTest : public ::testing::Test {
   }
 
  public:
-  // The value of every key; fails where they differ.
+  // The value that all keys have; fails if they differ.
   static float Pull(PsClient& client) {
     std::vector<int64_t> keys(kKeys);
     for (int64_t k = 0; k < kKeys; ++k) keys[static_cast<size_t>(k)] = k;
@@ -144,7 +145,7 @@ class MembersTest : public ::testing::Test {
   std::unique_ptr<PsClient> reader_;
 };
 
-// Pushes until it is stopped.
+// Pushes in a thread until stopped.
 class Pushing {
  public:
   explicit Pushing(PsClient* client, absl::Status (*push)(PsClient&, const std::string&))
@@ -158,14 +159,14 @@ class Pushing {
     stop_ = true;
     if (thread_.joinable()) thread_.join();
   }
-  // How often it has pushed.
+  // Stops, and returns the number of pushes.
   int64_t Stop() {
     stop_ = true;
     thread_.join();
     EXPECT_OK(status_);
     return pushes_;
   }
-  // Returns when so many more pushes are in.
+  // Returns when `more` further pushes have completed.
   void Await(int64_t more) const {
     const int64_t until = pushes_ + more;
     const Deadline deadline = Soon();
@@ -180,7 +181,7 @@ class Pushing {
   std::thread thread_;
 };
 
-TEST_F(MembersTest, EveryPushCountsOnceWhileServersComeAndGo) {
+TEST_F(MembersTest, EveryPushCountsOnceWhileServersJoinAndLeave) {
   std::vector<std::unique_ptr<PsClient>> workers;
   for (int32_t w = 0; w < kWorkers; ++w) workers.push_back(Connect(w).value());
   for (const auto& worker : workers) ASSERT_OK(worker->Create({Table()}, Soon()));
@@ -200,7 +201,7 @@ TEST_F(MembersTest, EveryPushCountsOnceWhileServersComeAndGo) {
     await();
     ASSERT_OK(Remove(1));
     EXPECT_THAT(Add(1).message(), HasSubstr("the next one is ps:3"));
-    cluster_.Stop(1);  // whoever has not heard of it yet hears of it now
+    cluster_.Stop(1);  // clients that do not know yet notice it now
     await();
     ASSERT_EQ(cluster_.Add(), 3);
     ASSERT_OK(Add(3));
@@ -212,7 +213,7 @@ TEST_F(MembersTest, EveryPushCountsOnceWhileServersComeAndGo) {
     EXPECT_EQ(Pull(*reader_), -static_cast<float>(pushes));
   }
   EXPECT_THAT(workers[0]->servers(), ElementsAre(0, 2, 3));
-  // A new start, by the cluster file of old, goes on where the one before was.
+  // A new start with the old cluster file continues where the previous one was.
   const float before = Pull(*workers[0]);
   for (const auto& worker : workers) ASSERT_OK(worker->Flush(Soon()));
   workers.clear();
@@ -233,7 +234,7 @@ TEST_F(MembersTest, AStartAfterAServerHasLeftResumes) {
   ASSERT_OK(Move(1, 0, {0, 1}));
   ASSERT_OK(Remove(1));
   cluster_.Stop(1);
-  cluster_.Restart(0);  // what it knows of servers is on its disk
+  cluster_.Restart(0);  // its knowledge of servers is on its disk
   worker = Connect(0).value();
   EXPECT_EQ(worker->position(), "5");
   EXPECT_THAT(worker->servers(), ElementsAre(0));
@@ -242,11 +243,12 @@ TEST_F(MembersTest, AStartAfterAServerHasLeftResumes) {
   VariableSpec other = Table();
   other.name = "other";
   other.bucket_ps.clear();
-  ASSERT_OK(worker->Create({other}, Soon()));  // dealt to whoever is there
-  EXPECT_EQ(Pull(*reader_), -5);               // whose map is of before
+  ASSERT_OK(worker->Create({other}, Soon()));  // placed on the current servers
+  EXPECT_EQ(Pull(*reader_), -5);               // its map is older
 }
 
-// A mover dies when a server has given its last rows away, and nobody else knows who has them.
+// A mover dies after a server has given its last rows away, and only that server knows who has
+// them.
 class DyingMover final : public MoveServers {
  public:
   DyingMover(MoveServers* servers, int32_t source) : servers_(*servers), source_(source) {}
@@ -265,7 +267,7 @@ class DyingMover final : public MoveServers {
   bool dead_ = false;
 };
 
-TEST_F(MembersTest, WhatAServerThatLeavesAloneKnowsIsToldBeforeItGoes) {
+TEST_F(MembersTest, AServerThatLeavesPassesOnWhatOnlyItKnows) {
   const auto worker = Connect(0).value();
   ASSERT_OK(worker->Create({Table()}, Soon()));
   ASSERT_OK(Push(*worker, "1"));
@@ -293,14 +295,14 @@ TEST_F(MembersTest, WhatAServerThatLeavesAloneKnowsIsToldBeforeItGoes) {
   EXPECT_EQ(Pull(*worker), -2);
 }
 
-// Epochs run where somebody asks for one.
+// Snapshots run only on request.
 class LongEpochsTest : public MembersTest {
  protected:
   LongEpochsTest() : MembersTest(absl::Hours(1)) {}
 };
 
-// It has lost the last push, unless that was made durable with the one before.
-TEST_F(LongEpochsTest, AStartAfterTheCrashOfAServerThatJoinedDoesNotBeginAnew) {
+// The server has lost the last push, unless the flush of the previous push made it durable.
+TEST_F(LongEpochsTest, AStartAfterTheCrashOfAJoinedServerDoesNotStartOver) {
   auto worker = Connect(0).value();
   ASSERT_OK(worker->Create({Table()}, Soon()));
   reader_ = Connect(-1).value();
@@ -326,8 +328,8 @@ TEST_F(LongEpochsTest, AStartAfterTheCrashOfAServerThatJoinedDoesNotBeginAnew) {
   EXPECT_EQ(Pull(*worker), -5);
 }
 
-// Which no heartbeat tells it: none runs yet.
-TEST_F(MembersTest, AStartDoesNotWaitForAServerThatLeavesMeanwhile) {
+// No heartbeat reports the change, because none runs yet.
+TEST_F(MembersTest, AStartDoesNotWaitForAServerThatIsLeaving) {
   auto worker = Connect(0).value();
   ASSERT_OK(worker->Create({Table()}, Soon()));
   reader_ = Connect(-1).value();
@@ -350,8 +352,8 @@ TEST_F(MembersTest, AStartDoesNotWaitForAServerThatLeavesMeanwhile) {
   EXPECT_EQ(Pull(*worker), -6);
 }
 
-// The server that left has no files in it, but what workers had done there is known.
-TEST_F(MembersTest, ACheckpointAfterAServerHasLeftIsWhole) {
+// The server that left has no files in the checkpoint, but the workers' progress there is known.
+TEST_F(MembersTest, ACheckpointAfterAServerHasLeftIsComplete) {
   auto worker = Connect(0).value();
   ASSERT_OK(worker->Create({Table()}, Soon()));
   reader_ = Connect(-1).value();
@@ -360,7 +362,7 @@ TEST_F(MembersTest, ACheckpointAfterAServerHasLeftIsWhole) {
   ASSERT_OK(Add(2));
   ASSERT_OK(Move(1, 2, {0, 1, 2}));
   const TempDir folder;
-  // The worker may not have heard of ps:2 yet.
+  // The worker may not know ps:2 yet.
   EXPECT_EQ(worker->Checkpoint(folder.path(), "joined", Soon()).value().size(), 3);
   ASSERT_OK(Remove(1));
   cluster_.Stop(1);
@@ -393,7 +395,7 @@ TEST_F(MembersTest, ACheckpointAfterAServerHasLeftIsWhole) {
     ASSERT_OK(Push(*again, "6"));
     EXPECT_EQ(Pull(*again), -6);
   }
-  // Where it says that it had no files, but rows, something is missing.
+  // If the checkpoint says that the server had rows but no files, something is missing.
   source.folders[2].files.clear();
   EngineCluster restored(1);
   const auto tool = restored.Connect({.job = "job", .task = "restoring"}, false, Soon()).value();
@@ -402,7 +404,7 @@ TEST_F(MembersTest, ACheckpointAfterAServerHasLeftIsWhole) {
   EXPECT_THAT(partial.message(), HasSubstr("has rows on ps:2"));
 }
 
-TEST_F(MembersTest, WhatIsNotDueIsRefused) {
+TEST_F(MembersTest, InvalidChangesAreRefused) {
   const auto worker = Connect(0).value();
   ASSERT_OK(worker->Create({Table()}, Soon()));
   EXPECT_THAT(Remove(0).message(), HasSubstr("ps:0 cannot leave"));
@@ -415,20 +417,20 @@ TEST_F(MembersTest, WhatIsNotDueIsRefused) {
   ASSERT_EQ(cluster_.Add(), 2);
   ASSERT_EQ(cluster_.Add(), 3);
   EXPECT_THAT(Add(3).message(), HasSubstr("the next one is ps:2"));
-  ASSERT_OK(Add(1));  // of the cluster file
+  ASSERT_OK(Add(1));  // a server of the cluster file
   ASSERT_OK(Add(2));
   ASSERT_OK(Add(2));
   ASSERT_OK(Remove(2));
-  ASSERT_OK(Change(2, wire::MembersAction::CLOSE, 2));  // as it is
-  // It takes nothing any more.
+  ASSERT_OK(Change(2, wire::MembersAction::CLOSE, 2));  // already closed
+  // A closed server accepts nothing.
   VariableSpec spec = Table();
   spec.name = "late";
   spec.bucket_ps = {2};
   EXPECT_THAT(moves_.Create(2, "job", spec).message(),
-              HasSubstr("start a server of the next index"));
+              HasSubstr("start a server with the next index"));
 }
 
-// One of several workers, each of whose steps moves every key by -1.
+// One of several workers; each of their steps changes every key by -1.
 class Stepping {
  public:
   Stepping(PsClient* client, const std::atomic<int64_t>* last)
@@ -456,7 +458,7 @@ class Stepping {
                                                 .out = AsWritableBytes(absl::MakeSpan(rows))}};
       const auto pushed = step == 0 ? absl::Span<const PushSource>() : gradients;
       ASSERT_OK(client.Step(pushed, absl::StrCat(step), targets, Soon())) << step;
-      // It has all steps before.
+      // The values contain all previous steps.
       ASSERT_THAT(rows, ::testing::Each(-static_cast<float>(step)));
       done_ = step;
     }
@@ -467,7 +469,8 @@ class Stepping {
   std::thread thread_;
 };
 
-// A checkpoint after `steps` resumes there, on other servers, whatever those that left had.
+// A checkpoint after `steps` resumes at that step on other servers, whatever the departed servers
+// held.
 void CheckCheckpoint(PsClient& worker, int64_t steps, size_t servers) {
   const TempDir folder;
   const auto parts = worker.Checkpoint(folder.path(), "made", Soon());
@@ -493,7 +496,7 @@ void CheckCheckpoint(PsClient& worker, int64_t steps, size_t servers) {
   EXPECT_EQ(MembersTest::Pull(*again), -static_cast<float>(steps));
 }
 
-TEST_F(MembersTest, SynchronousStepsGoOnWhileServersComeAndGo) {
+TEST_F(MembersTest, SynchronousStepsContinueWhileServersJoinAndLeave) {
   std::atomic<int64_t> last{std::numeric_limits<int64_t>::max()};
   std::vector<std::unique_ptr<PsClient>> workers;
   for (int32_t w = 0; w < kWorkers; ++w) {
@@ -523,12 +526,12 @@ TEST_F(MembersTest, SynchronousStepsGoOnWhileServersComeAndGo) {
   await(20);
   ASSERT_EQ(cluster_.Add(), 3);
   ASSERT_OK(Add(3));
-  await(20);  // it has no rows yet
+  await(20);  // it holds no rows yet
   ASSERT_OK(Move(0, 3, {0, 2, 3}));
   ASSERT_OK(Move(2, 0, {0, 2, 3}));
   await(20);
   ASSERT_OK(Remove(2));
-  // A heartbeat tells it.
+  // A heartbeat reports it.
   for (const Deadline deadline = Soon(); workers[0]->servers().size() > 2 && !deadline.Expired();) {
     std::this_thread::yield();
   }
@@ -538,7 +541,7 @@ TEST_F(MembersTest, SynchronousStepsGoOnWhileServersComeAndGo) {
   EXPECT_EQ(Pull(*workers[0]), -static_cast<float>(last));
   EXPECT_THAT(workers[0]->servers(), ElementsAre(0, 3));
   CheckCheckpoint(*workers[0], last, /*servers=*/4);
-  // New starts, by the cluster file of old, go on where the ones before were.
+  // New starts with the old cluster file continue where the previous ones were.
   for (const auto& worker : workers) ASSERT_OK(worker->Flush(Soon()));
   workers.clear();
   const auto again = Connect(0, ConsistencyMode::kSync).value();

@@ -1,5 +1,5 @@
-"""Metrics, alert rules, dashboard and health of real servers and workers: promtool accepts what they
-say, and what the dashboard and the rules name is there."""
+"""Metrics, alert rules, dashboard and health of real servers and workers: promtool accepts the
+metrics, and every metric that the dashboard and the rules name exists."""
 import json
 import os
 import re
@@ -56,12 +56,12 @@ class Watched(unittest.TestCase):
                 ps.get("cairn_ps_snapshot_duration_seconds_count", 0) > 2 and
                 'cairn_ps_training_loss{cairn_job="watched"}' in ps)
 
-    def test_counters_tell_what_was_done(self):
+    def test_counters_count_the_work(self):
         before = self.ps.metrics()
         processes.wait_for(
             lambda: self.ps.metrics()["cairn_ps_pushes_total"] > before["cairn_ps_pushes_total"],
             WAIT_SECONDS, "pushes to be counted")
-        # The worker first: the server has what the worker has counted.
+        # The worker first: then the server has everything that the worker has counted.
         worker, ps = self.worker.metrics(), self.ps.metrics()
         steps = worker["cairn_worker_steps_total"]
         self.assertGreaterEqual(ps["cairn_ps_pushes_total"], steps)
@@ -106,7 +106,7 @@ class Watched(unittest.TestCase):
             run = promtool(*arguments)
             self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
 
-    def test_what_the_dashboard_and_the_rules_name_is_there(self):
+    def test_what_the_dashboard_and_the_rules_name_exists(self):
         there = scrape.names(self.ps.metrics()) | scrape.names(self.worker.metrics())
         there |= {name.removesuffix("_count") for name in there}  # histograms, in descriptions
         with open(os.path.join(PROMETHEUS, "dashboard.json"), encoding="utf-8") as f:
@@ -140,7 +140,7 @@ class Watched(unittest.TestCase):
         status, headers, text = self.ps.ask("/")
         self.assertEqual(status, 200)
         self.assertIn("default-src 'none'", headers["Content-Security-Policy"])
-        self.assertNotRegex(text, r"https?://")  # nothing from elsewhere
+        self.assertNotRegex(text, r"https?://")  # nothing from other hosts
         self.assertEqual(self.ps.ask("/", method="HEAD")[2], "")
         self.assertEqual(self.ps.ask("/", method="POST", body="x")[0], 405)
         self.assertEqual(self.ps.ask("/", body="x")[0], 413)
@@ -150,7 +150,7 @@ class Watched(unittest.TestCase):
             self.assertEqual(self.ps.ask("/", headers={"Host": host})[0], 421)
         self.assertGreaterEqual(self.ps.ask("/", headers={"X-Long": "x" * 10000})[0], 400)
 
-    def test_slow_connections_do_not_keep_others_out(self):
+    def test_slow_connections_do_not_block_others(self):
         host, port = self.ps.address.split(":")
         slow = [socket.create_connection((host, int(port))) for _ in range(20)]
         try:
@@ -158,13 +158,14 @@ class Watched(unittest.TestCase):
                 one.sendall(b"GET / HTTP/1.1\r\nHost: local")
             begin = time.monotonic()
             self.assertEqual(self.ps.get("/healthz"), "ok\n")
-            # Twenty for eight threads: three rounds of the server's 3 s, with time to spare.
+            # Twenty connections on eight threads: three rounds of the server's 3 s, with time to
+            # spare.
             self.assertLess(time.monotonic() - begin, 20)
         finally:
             for one in slow:
                 one.close()
 
-    def test_the_status_has_the_past_and_what_came_after(self):
+    def test_the_status_has_the_history_and_newer_samples(self):
         first = processes.wait_for(
             lambda: (lambda s: s if s["last_sample"] >= 3 else None)(self.ps.status()),
             WAIT_SECONDS, "three samples")

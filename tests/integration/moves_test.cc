@@ -1,5 +1,5 @@
-// Rows go from server to server while workers push: every push counts once on every row, wherever
-// it lies when it comes.
+// Rows move between servers while workers push: every push counts once on every row, wherever the
+// row is when the push arrives.
 #include <algorithm>
 #include <atomic>
 #include <map>
@@ -74,7 +74,7 @@ class MovesTest : public ::testing::Test {
                                       size_t pieces) {
     return MoveSome(Now(name), source, target, pieces, kServers, moves_);
   }
-  // One for all of "w", and for these keys of "emb".
+  // Pushes one to all of "w", and to these keys of "emb".
   static absl::Status PushOnes(PsClient& client, const std::vector<int64_t>& keys) {
     const std::vector<float> ones(keys.size() * 2, 1), all(12, 1);
     return client.Push({{.variable = "emb",
@@ -102,7 +102,7 @@ class MovesTest : public ::testing::Test {
     return out;
   }
 
-  // Epochs run where somebody asks for one.
+  // Snapshots run only on request.
   EngineCluster cluster_{kServers, Durability::kSnapshot, 0, absl::Hours(1)};
   EngineMoves moves_{cluster_};
   std::unique_ptr<PsClient> tool_;
@@ -128,7 +128,7 @@ TEST_F(MovesTest, RowsKeepTheirValuesAndServersTheirParts) {
   EXPECT_EQ(now.map_version, 2);
   EXPECT_EQ(std::count(now.bucket_ps.begin(), now.bucket_ps.end(), 0), 0);
   EXPECT_EQ(std::count(now.bucket_ps.begin(), now.bucket_ps.end(), 2), 4);
-  // As they are on disk. The clients, whose heartbeats call into the servers, end first.
+  // As on disk. The clients, whose heartbeats call into the servers, end first.
   worker.reset();
   tool_.reset();
   for (int32_t s = 0; s < kServers; ++s) cluster_.Restart(s);
@@ -138,8 +138,9 @@ TEST_F(MovesTest, RowsKeepTheirValuesAndServersTheirParts) {
   EXPECT_THAT(PullDense(*after), Each(-2));
 }
 
-// The moved rows are durable where they are now; the rest is sent again, without them.
-TEST_F(MovesTest, ASourceThatIsKilledAfterwardsIsSentWhatItHas) {
+// The moved rows are durable on their new server; the other rows' pushes are sent again, without
+// them.
+TEST_F(MovesTest, ASourceKilledAfterwardsGetsThePushesOfItsRows) {
   Begin();
   const auto worker = cluster_.Connect(Options(0), false, Soon()).value();
   ASSERT_OK(worker->Create({Table(), Dense()}, Soon()));
@@ -155,7 +156,7 @@ TEST_F(MovesTest, ASourceThatIsKilledAfterwardsIsSentWhatItHas) {
   EXPECT_THAT(Pull(*worker), Each(-4));
   EXPECT_THAT(PullDense(*worker), Each(-4));
   EXPECT_EQ(worker->counters().replayed_pushes, 3);
-  // Now there is nothing left.
+  // Nothing is left now.
   tool_ = cluster_.Connect(Options(-1), true, Soon()).value();
   ASSERT_OK(Move("emb", 0, 1, 1));
   ASSERT_OK(Move("w", 0, 2, 1));
@@ -167,7 +168,7 @@ TEST_F(MovesTest, ASourceThatIsKilledAfterwardsIsSentWhatItHas) {
   EXPECT_THAT(PullDense(*worker), Each(-5));
 }
 
-// What each worker pushed of each key, and how often.
+// The keys that each worker pushed, with the number of pushes.
 struct Counted {
   std::vector<int64_t> keys = std::vector<int64_t>(kKeys);
   int64_t pushes = 0;
@@ -246,7 +247,7 @@ TEST_P(BusyMovesTest, EveryPushCountsOnce) {
   EXPECT_THAT(PullDense(*clients[1]), Each(-static_cast<float>(pushes)));
 }
 
-// Whether the target of the last move has heard of its COMMIT or not.
+// Whether or not the target of the last move has received its COMMIT.
 TEST_F(MovesTest, AScanWhileRowsMoveHasEveryRowOnce) {
   Begin();
   std::vector<int64_t> keys(kKeys);
@@ -282,7 +283,7 @@ TEST_F(MovesTest, AScanWhileRowsMoveHasEveryRowOnce) {
   }
 }
 
-// One of them gives up each time, and says so.
+// Each time, one of the movers gives up and reports it.
 TEST_F(MovesTest, TwoMoversOfAVariableLoseNothing) {
   Begin();
   auto worker = cluster_.Connect(Options(0), true, Soon()).value();
@@ -320,8 +321,8 @@ INSTANTIATE_TEST_SUITE_P(Links, BusyMovesTest, ::testing::Bool(), [](const auto&
   return info.param ? std::string("InProcess") : std::string("Sockets");
 });
 
-// One of two workers whose steps move every row of both variables by -1: each has every other key.
-// What a step pulls has all of those before it.
+// One of two workers whose steps change every row of both variables by -1: each worker has every
+// other key. The rows that a step pulls contain all previous steps.
 void TrainInStep(PsClient& client, int32_t worker, int steps) {
   std::vector<int64_t> keys, all_keys;
   for (int64_t k = 0; k < kKeys; ++k) {
@@ -352,8 +353,8 @@ void TrainInStep(PsClient& client, int32_t worker, int steps) {
   ASSERT_OK(client.EndSteps(Soon()));
 }
 
-// Every step counts once on every row, wherever it was when the step closed.
-TEST_F(MovesTest, SynchronousStepsGoOnWhileRowsMove) {
+// Every step counts once on every row, on whichever server the row was when the step closed.
+TEST_F(MovesTest, SynchronousStepsContinueWhileRowsMove) {
   constexpr int kWorkers = 2;
   constexpr int kSteps = 150;
   Begin();
@@ -383,7 +384,7 @@ TEST_F(MovesTest, SynchronousStepsGoOnWhileRowsMove) {
     const VariableSpec now = Now(name);
     if (PiecesOn(now, source) == 0) continue;
     const auto moved = Move(name, source, target, 1 + random() % 2);
-    if (running.load() == 0) break;  // nobody closes steps any more
+    if (running.load() == 0) break;  // no worker closes steps any longer
     ASSERT_OK(moved);
     ++moves;
   }

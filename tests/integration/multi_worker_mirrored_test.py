@@ -1,7 +1,8 @@
 """cairn-worker processes that train as one (strategy.type multi_worker_mirrored): their variables
-have the same bits, and are those of one process with all rows in its batches, ragged and sparse
-ones included; a worker that dies, stops or never comes is named; stopped, killed and lost workers
-go on with the newest state; checkpoints, evaluation and warm starts; what cannot be is refused."""
+have the same bits, equal to those of one process with all rows in its batches, also with ragged and
+sparse batches; a worker that dies, stops or never appears is named; stopped, killed and lost
+workers continue with the newest state; checkpoints, evaluation and warm starts; invalid settings
+are refused."""
 import json
 import os
 import random
@@ -77,7 +78,7 @@ class MultiWorkerMirrored(scene.FolderTest):
             return f.read()
 
     def report(self, process, index, code=0):
-        """The report, or the last line of the log where `code` is that of a failure."""
+        """The report, or the last line of the log if `code` is a failure's."""
         out, _ = process.communicate(timeout=SECONDS)
         self.assertEqual(process.returncode, code, self.log(index)[-4000:])
         ended = code in (0, 128 + signal.SIGTERM)
@@ -89,7 +90,7 @@ class MultiWorkerMirrored(scene.FolderTest):
         return [self.report(process, i) for i, process in enumerate(started)]
 
     def variables(self, job, index=0, workers=2):
-        """What worker `index` keeps."""
+        """The state that worker `index` keeps."""
         export = self.path("kept.npz")
         cluster = processes.workers_alone(self.folder, workers)
         processes.run_worker(job, cluster, index,
@@ -117,7 +118,7 @@ class MultiWorkerMirrored(scene.FolderTest):
             self.assertLessEqual(worst, tolerance, name)
 
     def alone(self, name, batch, **more):
-        """What one process moves, whose batches hold the rows of all workers."""
+        """The result of one process whose batches hold the rows of all workers."""
         job = self.write_job(name, batch, {"type": "mirrored", "communication": {}}, **more)
         return processes.run_worker(job, flags=["--export", self.path("alone.npz")]), \
             npz.read(self.path("alone.npz"))
@@ -134,16 +135,16 @@ class MultiWorkerMirrored(scene.FolderTest):
         self.assert_close(self.check_same_bits(job, workers), one)
         return reports
 
-    def test_workers_move_what_one_with_all_rows_moves(self):
-        # 3,001 rows: of two workers one has a last batch of one row, the other none; and again in
-        # the next epoch.
+    def test_workers_train_as_one_with_all_rows(self):
+        # 3,001 rows: with two workers, the last batch of one has one row and the other has none;
+        # the same in the next epoch.
         more = {"data_more": {"epochs": 2}}
         for workers, batch in ((2, 60), (3, 40)):
             self.together(f"linear{workers}", workers, batch, **more)
             self.together(f"fm{workers}", workers, batch, **SPARSE, **more)
 
-    def test_embeddings_move_as_with_one_worker(self):
-        # Half of the keys of a step are of one worker alone.
+    def test_embeddings_train_as_with_one_worker(self):
+        # Half of the keys of a step occur on only one worker.
         data = {"format": "movielens", "train": [self.rows(2003, write_ratings)]}
         for workers, batch in ((2, 50), (3, 30)):
             self.together(f"ratings{workers}", workers, batch, data=data,
@@ -151,7 +152,7 @@ class MultiWorkerMirrored(scene.FolderTest):
                           optimizer={"type": "adagrad", "learning_rate": 0.1},
                           data_more={"epochs": 2})
 
-    def test_replicas_clipping_packs_and_pulls_ahead_change_nothing_of_that(self):
+    def test_replicas_clipping_packs_and_pulls_ahead_keep_the_result(self):
         _, one = self.alone("clipped-alone", 120, optimizer={"global_clipnorm": 0.05}, **SPARSE)
         job = self.write_job("clipped", 60, {"devices": ["cpu:0", "cpu:1"], "communication": {
             "implementation": "ring", "bytes_per_pack": 64}},
@@ -163,7 +164,7 @@ class MultiWorkerMirrored(scene.FolderTest):
         self.check_same_bits(ahead)
 
     def test_max_steps_and_uneven_files_end_cleanly(self):
-        # Whole files go to workers: the first has 2,000 rows, the second 300.
+        # Whole files are assigned to workers: the first has 2,000 rows, the second 300.
         data = {"format": "libsvm", "features": FEATURES,
                 "train": [self.rows(2000), self.rows(300)]}
         job = self.write_job("uneven", 100, data=data, data_more={"epochs": 2})
@@ -175,7 +176,7 @@ class MultiWorkerMirrored(scene.FolderTest):
                          [(7, 700), (7, 300)])
 
     def start_long(self, name, workers=2, flags=(), **more):
-        """Workers in the middle of a run that takes some seconds, and their job."""
+        """Workers in the middle of a run that takes a few seconds, and their job."""
         job = self.write_job(name, 5, data_more={"epochs": 12}, **more)
         cluster = processes.workers_alone(self.folder, workers)
         metrics = self.path(f"{name}.jsonl")
@@ -190,7 +191,7 @@ class MultiWorkerMirrored(scene.FolderTest):
 
     STEPS = 12 * 301  # of start_long: 1,501 and 1,500 rows in batches of five
 
-    def test_a_killed_worker_is_named_and_all_go_on_with_the_newest_state(self):
+    def test_a_killed_worker_is_named_and_all_continue_with_the_newest_state(self):
         job, started, cluster = self.start_long("killed", 3)
         with open(cluster, encoding="ascii") as f:
             workers = json.load(f)["cluster"]["worker"]
@@ -204,7 +205,7 @@ class MultiWorkerMirrored(scene.FolderTest):
         started[1].communicate(timeout=SECONDS)
         reports = self.run_all(job, 3)
         self.assertIn("all go on with worker", self.log(0))
-        steps = 12 * 201  # of three workers, 1,001 rows of the first
+        steps = 12 * 201  # with three workers, 1,001 rows of the first
         self.assertEqual({r["total_steps"] for r in reports}, {steps})
         self.assertLess(reports[0]["steps"], steps)
         self.check_same_bits(job, 3)
@@ -243,21 +244,22 @@ class MultiWorkerMirrored(scene.FolderTest):
         self.assertEqual({r["total_steps"] for r in reports}, {self.STEPS})
         self.assertLess(reports[0]["steps"], self.STEPS)
         self.check_same_bits(job)
-        # A worker more, and the next run.
+        # One worker more, and the next run.
         reports = self.run_all(job, 3, flags=["--continue"])
         self.assertEqual({r["total_steps"] for r in reports}, {self.STEPS + 12 * 201})
-        # Started once more, nobody trains.
+        # On a further start, no worker trains.
         reports = self.run_all(job, 3)
         self.assertEqual({r["steps"] for r in reports}, {0})
         self.check_same_bits(job, 3)
-        # Alone the first worker goes on with the same state, and all take it from there.
+        # The first worker continues without the others from the same state, and all take it from
+        # there.
         alone = ["--set", "strategy.type=mirrored", "--set", "strategy.communication={}"]
         report = processes.run_worker(job, flags=[*alone, "--continue", "--max_steps", "10"])
         self.assertEqual(report["total_steps"], self.STEPS + 12 * 201 + 10)
         reports = self.run_all(job, flags=["--continue", "--max_steps", "5"])
         self.assertEqual({r["total_steps"] for r in reports}, {self.STEPS + 12 * 201 + 15})
         self.check_same_bits(job)
-        # And over.
+        # Start over.
         reports = self.run_all(job, flags=["--max_steps", "5", "--fresh"])
         self.assertEqual({r["total_steps"] for r in reports}, {5})
         self.check_same_bits(job)
@@ -282,7 +284,7 @@ class MultiWorkerMirrored(scene.FolderTest):
         kept = processes.checkpoints(directory)
         self.assertEqual([manifest["step"] for manifest, _ in kept], [20, 40, 52])
         final = self.variables(job)
-        # Into all workers: disks are lost, the first finds the checkpoint, the others take it.
+        # To all workers: disks are lost, the first finds the checkpoint, the others take its state.
         shutil.rmtree(self.path("data"))
         reports = self.run_all(job, flags=["--fresh", "--set",
                                            f"checkpoint.restore={kept[0][1]}"])
@@ -302,7 +304,7 @@ class MultiWorkerMirrored(scene.FolderTest):
         self.assertLess(max(abs(a - b) for a, b in zip(kept["kernel"], before["kernel"])), 0.011)
         self.assertGreater(max(abs(a) for a in before["kernel"]), 0.02)
 
-    def test_a_worker_that_never_comes_is_named(self):
+    def test_a_missing_worker_is_named(self):
         job = self.write_job("alone", 60, {"communication": {"connect_timeout_seconds": 1}})
         cluster = processes.workers_alone(self.folder, 3)
         started = [self.start(job, cluster, i) for i in (0, 2)]
@@ -311,7 +313,7 @@ class MultiWorkerMirrored(scene.FolderTest):
             address = json.load(f)["cluster"]["worker"][1]
         self.assertIn(f"rank 1 ({address})", lines[0])
         # The first may have given up by then.
-        self.assertRegex(lines[1], rf"rank 1 \({address}\)|rank 0 serves it: does it run")
+        self.assertRegex(lines[1], rf"rank 1 \({address}\)|rank 0 serves it: is rank 0 running")
 
     def test_a_worker_that_waits_for_others_can_be_stopped(self):
         job = self.write_job("waits", 60)
@@ -341,7 +343,7 @@ class MultiWorkerMirrored(scene.FolderTest):
         self.assertIn("give --allow_plaintext", self.refused(job, cluster))
 
     def test_bad_rows_of_one_worker_end_all(self):
-        # Row i goes to worker i mod 2: the bad one is the second worker's.
+        # Row i goes to worker i mod 2: the bad row belongs to the second worker.
         path = self.path("bad.libsvm")
         shutil.copy(self.rows(301), path)
         with open(path, "a", encoding="ascii") as f:
@@ -354,12 +356,12 @@ class MultiWorkerMirrored(scene.FolderTest):
         line = self.report(started[0], 0, code=1)
         self.assertIn("rank 1", line)
         self.assertIn("bad.libsvm:302", line)
-        self.assertNotIn("[cairn/", line)  # marks of errors are not for people
+        self.assertNotIn("[cairn/", line)  # marks of errors are not shown to users
 
     def refused(self, job, cluster, index=0, flags=()):
         return self.report(self.start(job, cluster, index, flags), index, code=2)
 
-    def test_what_cannot_be_is_refused(self):
+    def test_invalid_settings_are_refused(self):
         job = self.write_job("refused", 60)
         cluster = processes.workers_alone(self.folder, 2)
         with open(cluster, encoding="ascii") as f:

@@ -1,6 +1,6 @@
-"""An operator's story with cairnctl: a job that runs is watched, a stopped worker is explained, a
-server that is gone is shown as such, checkpoints are listed, made, verified and restored, variables
-are exported and inspected. Every answer is read as --json gives it, as a script would."""
+"""An operator's tasks with cairnctl: a running job is watched, a stopped worker is explained, a
+lost server is shown, checkpoints are listed, made, verified and restored, variables are exported
+and inspected. Every answer is read from --json, as a script would."""
 import contextlib
 import json
 import os
@@ -49,7 +49,7 @@ class OperatorTest(scene.FolderTest):
 
     @contextlib.contextmanager
     def launched(self, *flags):
-        """A launch that is under way; yields it and the flags that name its servers."""
+        """A running launch; yields its process and the flags that name its servers."""
         log = os.path.join(self.folder, "log")
         with open(log, "w", encoding="utf-8") as err:
             process = subprocess.Popen(
@@ -70,7 +70,7 @@ class OperatorTest(scene.FolderTest):
             processes.end(process)
 
     def stopped(self, process, program, index):
-        """The pid of a task that is stopped until the test ends."""
+        """Stops a task until the test ends; returns its pid."""
         with open(f"/proc/{process.pid}/task/{process.pid}/children", encoding="ascii") as f:
             pids = []
             for pid in map(int, f.read().split()):
@@ -124,7 +124,7 @@ class OperatorTest(scene.FolderTest):
             self.assertEqual(why["waiting"][0]["missing"], ["worker:1"])
             os.kill(pid, signal.SIGCONT)
 
-    def test_a_server_that_is_gone_is_shown_with_the_reason_beside_the_others(self):
+    def test_a_lost_server_is_shown_with_the_reason_beside_the_others(self):
         with self.launched("--job", self.write_job()) as (process, cluster):
             target = [*cluster, "--job", "story", "--timeout_seconds", "1"]
             self.step_of(target, "worker:0", 5)
@@ -143,7 +143,7 @@ class OperatorTest(scene.FolderTest):
             self.assertTrue(servers[1]["fix"])
             os.kill(pid, signal.SIGCONT)
 
-    def test_of_a_synchronous_job_a_checkpoint_is_made_while_no_step_closes_and_else_refused(self):
+    def test_a_checkpoint_of_a_synchronous_job_is_made_only_while_no_step_closes(self):
         with self.launched("--job", self.write_job(consistency="sync")) as (process, cluster):
             target = [*cluster, "--job", "story"]
             self.step_of(target, "worker:0", 5)
@@ -156,7 +156,7 @@ class OperatorTest(scene.FolderTest):
             self.assertTrue(processes.ctl("checkpoint", "verify", made["folder"])[0]["ok"])
             os.kill(pid, signal.SIGCONT)
 
-    def test_the_wire_is_measured_and_nothing_is_left_of_it(self):
+    def test_the_wire_is_measured_and_nothing_stays_behind(self):
         with processes.Cluster(self.folder, 2) as cluster:
             target = ["--cluster", cluster.worker_file(1)]
             found, _ = processes.ctl("bench", *target, "--mib", "1", "--seconds", "0.05")
@@ -193,7 +193,7 @@ class OperatorTest(scene.FolderTest):
                                  {"kernel": (4, 1), "bias": (1,)})
                 self.assertGreater(arrays["kernel"][0, 0], 0)
                 self.assertLess(arrays["kernel"][1, 0], 0)
-            # Files of a server that runs are not read; nor is the job taken from its workers.
+            # Files of a running server are not read; nor is the job taken from its workers.
             self.assertIn("in use by process",
                           refused("inspect", "--data_dir", os.path.join(state, "ps0")))
             self.assertIn("is live at step",
@@ -223,13 +223,13 @@ class OperatorTest(scene.FolderTest):
         self.assertEqual(len(damaged["checkpoints"][0]["wrong"]), 1)
         self.assertIn(os.path.basename(table), damaged["checkpoints"][0]["wrong"][0])
         self.assertIn("1 file is damaged", err)
-        # Of a whole directory each one is told; a table may be that of several, by hard links.
+        # Reports each checkpoint of a directory; a table may belong to several, by hard links.
         several, _ = processes.ctl("checkpoint", "verify", self.checkpoints, code=1)
         self.assertEqual(len(several["checkpoints"]), len(listed["checkpoints"]))
         self.assertIn(made["folder"], [c["folder"] for c in several["checkpoints"] if not c["ok"]])
 
     def check_files(self, state, made):
-        """What inspect reads in files that no server uses, a data directory's or a part's."""
+        """inspect on files that no server uses: of a data directory and of a checkpoint's part."""
         for folder in (os.path.join(state, "ps0"), os.path.join(made["folder"], "ps-0")):
             found, _ = processes.ctl("inspect", "--data_dir", folder)
             self.assertEqual(found["server"], "ps:0")
@@ -255,7 +255,7 @@ class OperatorTest(scene.FolderTest):
             self.assertEqual(kernel["variables"][0]["rows"], 4)
             self.assertEqual(kernel["variables"][0]["slots"], ["accumulator"])
 
-    def test_what_cannot_be_asked_is_refused_with_the_next_step(self):
+    def test_invalid_requests_are_refused_with_the_next_step(self):
         self.assertIn("cairnctl launch says", refused("status", "--job", "x", code=2))
         self.assertIn("--job", refused("rebalance", "--servers", "[::1]:1", code=2))
         self.assertIn("x.yaml", refused("why", "--cluster", "x.yaml", "--job", "x", code=2))

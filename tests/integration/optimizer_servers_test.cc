@@ -1,5 +1,5 @@
-// Every golden optimizer record that Cairn offers gives the recorded numbers through Thrift, with
-// one server and with three: values after every push, slots at the end.
+// Every golden record of an optimizer that Cairn offers gives the recorded numbers through Thrift,
+// with one server and with three: values after every push, slots at the end.
 #include <iostream>
 #include <memory>
 #include <numeric>
@@ -16,7 +16,7 @@ namespace {
 
 Deadline Soon() { return Deadline::In(absl::Seconds(60)); }
 
-// How a record is stored: as a dense variable, or its rows under keys of a table.
+// The storage of a record: a dense variable, or its rows under keys of a table.
 struct Run {
   const OptimizerRecord& record;
   PsClient& client;
@@ -50,7 +50,7 @@ VariableSpec SpecOf(const Run& run, int32_t servers) {
     spec.shape = {record.shape[1]};
     return spec;
   }
-  // Rows on every server; but a norm is the whole variable's.
+  // Rows on every server, except that a norm covers the whole variable.
   const int64_t rows = record.shape[0];
   const bool whole = record.optimizer.clipnorm > 0;
   spec.shards = DivShards(rows, whole ? 1 : std::min<int64_t>(rows, servers)).value();
@@ -100,7 +100,7 @@ void ReproduceAll(const std::vector<OptimizerRecord>& records, const std::string
       std::vector<int64_t> rows(static_cast<size_t>(record.shape[0]));
       std::iota(rows.begin(), rows.end(), 0);
       Reproduce({record, **client, absl::StrCat("dense/", variables++), false, rows}, servers);
-      // An embedding table's rows are touched one by one.
+      // An embedding table changes only the pushed rows.
       if (!record.sparse || record.touched_rows != TouchedRows::kPushed) continue;
       Reproduce({record, **client, absl::StrCat("table/", tables++), true, rows}, servers);
     }

@@ -1,5 +1,5 @@
-"""cairnctl rebalance while a job trains: the model is bit by bit what it is without, for a worker that
-trains alone; plans move nothing; servers that are emptied hold nothing."""
+"""cairnctl rebalance while a job trains: the model of a single worker is bit for bit the same as
+without; plans move nothing; emptied servers hold nothing."""
 import json
 import os
 import random
@@ -14,12 +14,13 @@ import tap  # noqa: E402
 
 WAIT = 60
 ROWS, USERS, FILMS, EPOCHS = 4000, 300, 200, 20
-LONG = 4 * EPOCHS  # servers come and go twice meanwhile, on a slow machine too
+LONG = 4 * EPOCHS  # servers join and leave twice meanwhile, on a slow machine too
 
 
 class RebalanceTest(scene.FolderTest):
     def job(self, name, epochs=EPOCHS):
-        """Film ratings by Adam, whose step counts with every update; some seconds of one core."""
+        """Film ratings with Adam, whose step counts with every update; a few seconds on one
+        core."""
         ratings = self.path("ratings.dat")
         draw = random.Random(5)
         if not os.path.exists(ratings):
@@ -42,7 +43,7 @@ class RebalanceTest(scene.FolderTest):
         return processes.ctl("rebalance", "--servers", ",".join(cluster.addresses), "--job", job,
                              "--busy_fraction", "1", *flags, code=code)[0]
 
-    def test_a_model_is_what_it_is_without(self):
+    def test_a_model_is_the_same_as_without(self):
         with processes.Cluster(self.folder, 3) as cluster:
             file = cluster.worker_file(1)
             processes.run_worker(self.job("plain"), file, flags=self.export("plain"))
@@ -69,14 +70,14 @@ class RebalanceTest(scene.FolderTest):
             self.assertEqual(plain.keys(), moved.keys())
             for name, values in plain.items():
                 self.assertEqual(values, moved[name], name)
-            # Whoever is emptied holds nothing, and what is even stays.
+            # Emptied servers hold nothing, and even placements stay.
             self.rebalance(cluster, "moving", "--empty", "ps:1")
             answer = self.rebalance(cluster, "moving", "--empty", "ps:1", "--plan")
             self.assertEqual(answer["servers"][1]["bytes"], 0)
             self.assertEqual(answer["moves"], [])
 
     def test_servers_join_and_leave(self):
-        """The cluster file of the worker is that of the beginning all the time."""
+        """The worker keeps the original cluster file all the time."""
         with processes.Cluster(self.folder, 2) as cluster:
             file = cluster.worker_file(1)
             first = ",".join(cluster.addresses)
@@ -125,7 +126,7 @@ class RebalanceTest(scene.FolderTest):
                 self.assertEqual(values, changed[name], name)
 
     def test_load_is_evened_out(self):
-        """Everything is on one server while a worker trains; half of what it has to do goes."""
+        """Everything is on one server while a worker trains; half of its load moves away."""
         with processes.Cluster(self.folder, 2) as cluster:
             worker = subprocess.Popen(processes.worker_command(self.job("busy", 100 * LONG),
                                                                cluster.worker_file(1)),
@@ -165,7 +166,7 @@ class RebalanceTest(scene.FolderTest):
                 self.assertEqual(before["total"][what], sum(m[what] for m in before["moves"]))
             self.assertEqual(self.rebalance(cluster, "plain", "--plan", "--empty", "ps:0"), before)
 
-    def test_what_cannot_be_moved_is_refused(self):
+    def test_invalid_moves_are_refused(self):
         with processes.Cluster(self.folder, 2) as cluster:
             processes.run_worker(self.job("plain"), cluster.worker_file(1))
             for job, words, code, why in [

@@ -1,6 +1,7 @@
-// Checkpoints of real servers restored by as many and by others: every value, slot, update count
-// and position is what it was, bit for bit; training goes on from there with the numbers it would
-// have had; damage is named and nothing of the job is there then; workers of before are fenced.
+// Checkpoints of real servers, restored by the same or another number of servers: every value,
+// slot, update count and position is restored bit for bit; training continues with the numbers that
+// it would have had; corruption is named and leaves nothing of the job; workers from before the
+// restore are fenced.
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -27,7 +28,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr int64_t kRows = 1000;
-constexpr int64_t kWidth = 300;  // several stripes a shard
+constexpr int64_t kWidth = 300;  // several stripes in each shard
 constexpr int64_t kDim = 5;
 constexpr int64_t kKeys = 500;
 
@@ -68,7 +69,7 @@ std::vector<VariableSpec> Specs(int32_t servers) {
   return {large, small, untouched, table};
 }
 
-// Push number `number` of whoever: the same numbers wherever it is sent.
+// Push number `number`, the same numbers for any client and servers.
 absl::Status PushNumber(PsClient& client, int number) {
   std::mt19937_64 random(static_cast<uint64_t>(number));
   const auto real = [&] { return static_cast<float>(random() >> 40) * 0x1p-24f - 0.5f; };
@@ -87,7 +88,7 @@ absl::Status PushNumber(PsClient& client, int number) {
                      absl::StrCat("after ", number), Soon());
 }
 
-// Every value and slot there is, and the table's rows.
+// Every existing value and slot, and the table's rows.
 std::vector<std::vector<float>> Everything(PsClient& client) {
   EXPECT_OK(client.Describe(Soon()));
   std::vector<int64_t> keys(kKeys);
@@ -153,10 +154,10 @@ class Trained {
 
 class RestoreTest : public ::testing::TestWithParam<std::pair<int32_t, int32_t>> {};
 
-TEST_P(RestoreTest, EveryBitComesBackAndTrainingGoesOnAsItWouldHave) {
+TEST_P(RestoreTest, EveryBitIsRestoredAndTrainingContinuesAsBefore) {
   const auto [from, to] = GetParam();
   Trained trained(from);
-  ASSERT_OK(PushNumber(*trained.first, 4));  // after the checkpoint: not in it
+  ASSERT_OK(PushNumber(*trained.first, 4));  // after the checkpoint, so not in it
   EngineCluster restored(to);
   const std::unique_ptr<PsClient> tool = Connect(restored, -1);
   ASSERT_OK(tool->Restore(SourceOf(trained.parts, 7), Soon()));
@@ -168,7 +169,7 @@ TEST_P(RestoreTest, EveryBitComesBackAndTrainingGoesOnAsItWouldHave) {
   EXPECT_EQ(second->position(), "after 103");
   ASSERT_OK(first->Describe(Soon()));
   ASSERT_OK(second->Describe(Soon()));
-  // The same pushes on both sides: slots and Adam's step count go on from the same place.
+  // The same pushes on both sides: slots and Adam's step count continue from the same state.
   ASSERT_OK(PushNumber(*first, 4));
   for (int number = 5; number <= 6; ++number) {
     ASSERT_OK(PushNumber(*first, number));
@@ -177,7 +178,7 @@ TEST_P(RestoreTest, EveryBitComesBackAndTrainingGoesOnAsItWouldHave) {
     ASSERT_OK(PushNumber(*trained.second, 100 + number));
   }
   EXPECT_EQ(Everything(*first), Everything(*trained.first));
-  // And it is on disk.
+  // The state is also on disk.
   const std::vector<std::vector<float>> now = Everything(*first);
   for (int32_t s = 0; s < to; ++s) restored.Restart(s);
   EXPECT_EQ(Everything(*Connect(restored, -1)), now);
@@ -187,9 +188,9 @@ INSTANTIATE_TEST_SUITE_P(Servers, RestoreTest,
                          ::testing::Values(std::pair(2, 2), std::pair(2, 3), std::pair(3, 1),
                                            std::pair(1, 2)));
 
-// A checkpoint during which a worker left: ps:0's part is of before, ps:1's of after, when its
-// stripes have forgotten the worker's watermarks. What is computed again must not count there.
-TEST(Restore, APartThatHasForgottenAWorkerThatLeftCountsItsPushesOnce) {
+// A checkpoint during which a worker left: ps:0's part is from before, ps:1's from after, when its
+// stripes have dropped the worker's watermarks. Recomputed pushes must not count there.
+TEST(Restore, APartWithoutADepartedWorkersWatermarksCountsItsPushesOnce) {
   for (const int32_t to : {2, 1}) {
     Trained trained(2);
     ASSERT_OK(PushNumber(*trained.first, 4));
@@ -212,8 +213,8 @@ TEST(Restore, APartThatHasForgottenAWorkerThatLeftCountsItsPushesOnce) {
     ASSERT_OK(PushNumber(*second, 104));
     std::vector<std::vector<float>> got = Everything(*tool);
     std::vector<std::vector<float>> want = Everything(*trained.second);
-    // A table that comes together from both parts has the larger one's count of updates, by which
-    // Adam corrects its bias.
+    // A table merged from both parts has the larger update count, with which Adam corrects its
+    // bias.
     for (const size_t table : {1, 3, 5}) {
       if (to == 1) got[table] = want[table];
     }
@@ -221,7 +222,7 @@ TEST(Restore, APartThatHasForgottenAWorkerThatLeftCountsItsPushesOnce) {
   }
 }
 
-TEST(Restore, AFlippedByteIsNamedAndNothingOfTheJobIsThere) {
+TEST(Restore, AFlippedByteIsNamedAndNothingOfTheJobIsRestored) {
   const Trained trained(2);
   const RestoreSource source = SourceOf(trained.parts, 1);
   int damaged = 0;
@@ -230,7 +231,7 @@ TEST(Restore, AFlippedByteIsNamedAndNothingOfTheJobIsThere) {
       const std::string path = absl::StrCat(folder.path, "/", file.name);
       const std::string whole = path + ".log";
       fs::copy_file(path, whole);
-      fs::remove(path);  // the server's own file may be the same one
+      fs::remove(path);  // it may be a hard link to the server's own file
       fs::copy_file(whole, path);
       std::fstream bytes(path, std::ios::in | std::ios::out | std::ios::binary);
       bytes.seekg(file.bytes / 2);
@@ -257,8 +258,8 @@ TEST(Restore, AFlippedByteIsNamedAndNothingOfTheJobIsThere) {
   EXPECT_GT(damaged, 6);
 }
 
-// With as many servers as before each needs its own part alone, and ps:0 comes last.
-TEST(Restore, OneThatFailsOnTheLastServerIsTakenBackOnTheOthers) {
+// With an equal number of servers each needs only its own part, and ps:0 comes last.
+TEST(Restore, AFailureOnTheLastServerIsRolledBackOnTheOthers) {
   const Trained trained(2);
   RestoreSource source = SourceOf(trained.parts, 1);
   source.folders[0].files[0].checksum ^= 1;
@@ -273,7 +274,7 @@ TEST(Restore, OneThatFailsOnTheLastServerIsTakenBackOnTheOthers) {
   EXPECT_EQ(Everything(*tool), trained.before);
 }
 
-TEST(Restore, RefusesAJobThatIsThereAndFoldersOutOfReach) {
+TEST(Restore, RefusesAnExistingJobAndUnreachableFolders) {
   Trained trained(2);
   EXPECT_THAT(Connect(trained.cluster, -1)->Restore(SourceOf(trained.parts, 1), Soon()),
               StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("--fresh")));
@@ -284,7 +285,7 @@ TEST(Restore, RefusesAJobThatIsThereAndFoldersOutOfReach) {
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("/nowhere/ps-1")));
 }
 
-// With as many servers each needs its own part alone: parts may lie on the servers' own disks.
+// With an equal number of servers each needs only its own part, which may be on its own disk.
 TEST(Restore, AsManyServersReadTheirOwnPartsOnly) {
   Trained trained(2);
   const RestoreSource source = SourceOf(trained.parts, 1);
@@ -293,21 +294,21 @@ TEST(Restore, AsManyServersReadTheirOwnPartsOnly) {
   const std::unique_ptr<PsClient> tool = Connect(restored, -1);
   EXPECT_THAT(tool->Restore(source, Soon()),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("ps:1")));
-  // ps:0 comes last, so it has not begun: the job is not there.
+  // ps:0 comes last, so it has not begun: the job does not exist.
   fs::rename(source.folders[1].path + ".away", source.folders[1].path);
   fs::rename(source.folders[0].path, source.folders[0].path + ".away");
   EXPECT_THAT(tool->Restore(source, Soon()),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("ps:0")));
 }
 
-// A rewind: what is on the servers is dropped for the checkpoint's state. A worker that pushed to
-// the job as it was before must not push to the job as it is now.
-TEST(Restore, WorkersOfBeforeAreFenced) {
+// A rewind: the servers drop their state for the checkpoint's state. A worker that pushed to the
+// job before the restore must not push to the restored job.
+TEST(Restore, WorkersFromBeforeAreFenced) {
   Trained trained(2);
   const std::unique_ptr<PsClient> tool = Connect(trained.cluster, -1);
   ASSERT_OK(tool->DropJob(Soon()));
   ASSERT_OK(tool->Restore(SourceOf(trained.parts, 1), Soon()));
-  // The push finds it, or a heartbeat did before.
+  // The push notices it, or an earlier heartbeat did.
   const absl::Status fenced = PushNumber(*trained.first, 4);
   EXPECT_EQ(ReasonOf(fenced), wire::ErrorReason::FENCED) << fenced;
   EXPECT_EQ(Everything(*tool), trained.before);

@@ -1,5 +1,5 @@
-"""A cluster under TLS, of real processes: certificates of cairnctl certs, a job that trains, roles,
-a token that is revoked, a stock Thrift client in Python, and refusals that say why."""
+"""A cluster under TLS with real processes: certificates of cairnctl certs, a job that trains,
+roles, a revoked token, a stock Thrift client in Python, and refusals that state the reason."""
 import json
 import os
 import random
@@ -87,7 +87,7 @@ class SecurityTest(unittest.TestCase):
         return subprocess.run(processes.worker_command(job, self.cluster_file, 0, flags),
                               capture_output=True, text=True, timeout=WAIT, check=False)
 
-    def test_a_job_trains_and_a_reader_looks_at_it(self):
+    def test_a_job_trains_and_a_reader_inspects_it(self):
         job = self.job("trained")
         done = self.train(job, *self.flags("worker-0"))
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -124,7 +124,7 @@ class SecurityTest(unittest.TestCase):
                       self.cluster.log(0) + self.cluster.log(1))
 
     @unittest.skipIf(MISSING, f"Thrift's Python library: {MISSING}")
-    def test_a_stock_client_speaks_tls_and_brings_a_token_that_is_revoked(self):
+    def test_a_stock_client_speaks_tls_with_a_token_that_is_revoked(self):
         host, port = self.cluster.addresses[0].rsplit(":", 1)
         holder = {"certfile": os.path.join(self.tls, "reader.crt"),
                   "keyfile": os.path.join(self.tls, "reader.key"),
@@ -156,7 +156,7 @@ class SecurityTest(unittest.TestCase):
         self.assertEqual(caught.exception.code, ttypes.ErrorCode.UNAUTHENTICATED)
         self.assertIn("revoked", caught.exception.message)
 
-    def test_a_worker_goes_on_when_its_token_is_exchanged(self):
+    def test_a_worker_continues_when_its_token_is_replaced(self):
         job, own = self.job("rotated"), os.path.join(self.folder, "own-token")
         steps = os.path.join(self.folder, "rotated.jsonl")
         tokens = [f"{number}-token-of-the-worker-{number}" for number in range(3)]
@@ -199,7 +199,7 @@ class SecurityTest(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("--tls_certificate", done.stderr.splitlines()[-1])
 
-    def test_files_that_are_missing_are_named_before_a_store_is_opened(self):
+    def test_missing_files_are_named_before_a_store_is_opened(self):
         plan, folder = os.path.join(self.folder, "one.yaml"), os.path.join(self.folder, "unopened")
         with open(plan, "w", encoding="ascii") as f:
             json.dump({"cluster": {"ps": [addresses.own_address()]}}, f)

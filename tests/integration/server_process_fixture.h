@@ -1,4 +1,4 @@
-// Tests with one cairn-ps process that keeps its folder from one start to the next.
+// A fixture with one cairn-ps process, which keeps its directory across restarts.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@
 
 namespace cairn {
 
-// A client with a connection of its own. Thread safety: none; one thread at a time.
+// A client with its own connection. Thread safety: none; one thread at a time.
 struct Connection {
   std::unique_ptr<RemoteService> service;
   TestClient client;
@@ -31,7 +31,8 @@ class ServerProcessTest : public ::testing::Test {
     ASSERT_OK(started);
     server_ = *std::move(started);
   }
-  // Ends it with SIGTERM, as an operator would: everything is written and the exit status is 0.
+  // Ends the server with SIGTERM, as an operator would: it writes everything and exits with status
+  // 0.
   void Terminate() {
     const auto exit = server_->Terminate();
     ASSERT_OK(exit);
@@ -39,7 +40,7 @@ class ServerProcessTest : public ::testing::Test {
     EXPECT_EQ(exit->signal, 0) << exit->log;
   }
 
-  // worker -1: a tool; else a worker that has said hello. Fails the test where it cannot connect.
+  // worker -1: a tool; otherwise a worker that has said hello. Fails the test if it cannot connect.
   std::unique_ptr<Connection> Connect(int32_t worker = -1) {
     auto service = RemoteService::Connect(server_->address());
     EXPECT_OK(service);

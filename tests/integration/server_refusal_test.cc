@@ -1,5 +1,5 @@
-// What cairn-ps says and does where it cannot serve: at the start, one clear last line and exit
-// status 1, nothing touched; while it serves, a clear error for the call, and the process goes on.
+// How cairn-ps fails: at the start, one clear last line and exit status 1, with nothing touched;
+// while serving, a clear error for the call, and the process continues.
 #include <sys/mount.h>
 #include <unistd.h>
 
@@ -35,7 +35,7 @@ std::string LastLine(const std::string& log) {
 
 class StartRefusalTest : public ServerProcessTest {
  protected:
-  // The program ends by itself with status 1, and its last line says so.
+  // The program exits with status 1, and its last line matches `line`.
   void ExpectRefused(const PsOptions& options, const ::testing::Matcher<std::string>& line) {
     const auto exit = PsProcess::RunToExit(options);
     ASSERT_OK(exit);
@@ -62,7 +62,7 @@ TEST_F(StartRefusalTest, ADirectoryInUseAndTheServerInItIsUnharmed) {
   EXPECT_OK(tool->client.Push("w", {1, 2, 3}));
 }
 
-TEST_F(StartRefusalTest, AUrlIsNoFolder) {
+TEST_F(StartRefusalTest, AUrlIsNotAFolder) {
   options_.data_dir = "s3://bucket/ps0";
   const auto exit = PsProcess::RunToExit(options_);
   ASSERT_OK(exit);
@@ -79,14 +79,14 @@ TEST_F(StartRefusalTest, APortInUse) {
   ExpectRefused(second, AllOf(HasSubstr(server_->address()), HasSubstr("in use")));
 }
 
-TEST_F(StartRefusalTest, AFolderOfSomethingElseIsLeftAlone) {
+TEST_F(StartRefusalTest, AFolderOfAnotherProgramIsLeftAlone) {
   fs::create_directory(options_.data_dir);
   std::ofstream(options_.data_dir + "/thesis.tex") << "years of work";
   ExpectRefused(options_, AllOf(HasSubstr(options_.data_dir), HasSubstr("thesis.tex")));
   EXPECT_EQ(std::distance(fs::directory_iterator(options_.data_dir), fs::directory_iterator()), 1);
 }
 
-// A folder mounted for the test, where the system lets it.
+// A directory mounted for the test, if the system permits it.
 class MountTest : public StartRefusalTest {
  protected:
   void Mount(const std::string& size) {
@@ -120,7 +120,8 @@ std::vector<wire::VariableSpec> OnesSpecs() {
   return {DenseSpec("w", {static_cast<int64_t>(kElements)}, WireOptimizer("sgd", 1))};
 }
 
-// Pushes until one is refused; each adds 1 to every element. Returns the pushes acknowledged.
+// Pushes until a push is refused; each adds 1 to every element. Returns the number of acknowledged
+// pushes.
 int64_t PushUntilRefused(TestClient& client, absl::Status& refusal) {
   const Deadline deadline = Deadline::In(absl::Seconds(60));
   int64_t acknowledged = 0;
@@ -131,8 +132,8 @@ int64_t PushUntilRefused(TestClient& client, absl::Status& refusal) {
   return acknowledged;
 }
 
-// The refusal says what is full and what to do; the process goes on, pulls too; after a restart
-// with room every acknowledged push is there.
+// The refusal says what is full and how to continue; the process keeps running and serves pulls;
+// after a restart with space every acknowledged push is present.
 class FullDiskTest : public MountTest {
  protected:
   void ExpectClearRefusal(const absl::Status& refusal) {
@@ -146,7 +147,7 @@ class FullDiskTest : public MountTest {
     acknowledged = PushUntilRefused(client, refusal);
     EXPECT_GT(acknowledged, 0);
     ExpectClearRefusal(refusal);
-    // It stays refused, and everything else goes on.
+    // Pushes stay refused, and everything else continues.
     absl::Status again;
     EXPECT_EQ(PushUntilRefused(client, again), 0);
     ExpectClearRefusal(again);
@@ -155,7 +156,7 @@ class FullDiskTest : public MountTest {
     EXPECT_TRUE(server_->running());
     EXPECT_THAT(server_->log(), HasSubstr("disk full"));
   }
-  // Its end reports that not everything could be written.
+  // At its end the server reports that it could not write everything.
   void EndAfterFailure() {
     const auto exit = server_->Terminate();
     ASSERT_OK(exit);
@@ -190,8 +191,8 @@ TEST_F(FullDiskTest, UnderLogNoAcknowledgedPushIsLost) {
   EXPECT_OK(worker->client.Push("w", std::vector<float>(kElements, -1)));
 }
 
-// Killed instead of ended: nothing is written after the failure either way.
-TEST_F(FullDiskTest, UnderLogSyncNoAcknowledgedPushIsLostByAKillOnTop) {
+// Killed instead of terminated: in both cases nothing is written after the failure.
+TEST_F(FullDiskTest, UnderLogSyncNoAcknowledgedPushIsLostByAnAdditionalKill) {
   Mount("32m");
   if (IsSkipped()) return;
   options_.durability = "log_sync";
@@ -208,8 +209,8 @@ TEST_F(FullDiskTest, UnderLogSyncNoAcknowledgedPushIsLostByAKillOnTop) {
   ASSERT_NO_FATAL_FAILURE(ExpectAcknowledged(acknowledged));
 }
 
-// What was published as durable is kept; pushes after it were acknowledged as not yet durable.
-TEST_F(FullDiskTest, UnderSnapshotWhatWasToldToBeDurableIsKept) {
+// Pushes published as durable are kept; later pushes were acknowledged as not yet durable.
+TEST_F(FullDiskTest, UnderSnapshotPushesReportedDurableAreKept) {
   Mount("32m");
   if (IsSkipped()) return;
   options_.durability = "snapshot";
@@ -254,7 +255,7 @@ TEST_F(FullDiskTest, AFileSizeLimitIsRefusedLikeAFullDisk) {
   ASSERT_NO_FATAL_FAILURE(ExpectAcknowledged(acknowledged));
 }
 
-// Unused under a sanitizer, whose memory is its own.
+// Unused with a sanitizer, which allocates its own memory.
 [[maybe_unused]] int64_t PeakMemoryBytes(pid_t pid) {
   std::ifstream status(absl::StrCat("/proc/", pid, "/status"));
   std::string word;
@@ -274,7 +275,7 @@ class BudgetTest : public StartRefusalTest {
   static constexpr int64_t kRows = 900000;  // 1.9 times the budget
 };
 
-TEST_F(BudgetTest, BeyondTheBudgetRowsLeaveMemoryWhichIsBoundedAndNoneIsLost) {
+TEST_F(BudgetTest, BeyondTheBudgetRowsAreEvictedMemoryIsBoundedAndNoRowIsLost) {
   options_.flags = {absl::StrCat("--memory_budget_bytes=", kBudgetBytes)};
   ASSERT_NO_FATAL_FAILURE(Start());
   {
@@ -293,17 +294,17 @@ TEST_F(BudgetTest, BeyondTheBudgetRowsLeaveMemoryWhichIsBoundedAndNoneIsLost) {
     EXPECT_LE(described->memory_used_bytes, kBudgetBytes);
     EXPECT_EQ(described->variables[0].shards[0].rows, kRows);
     EXPECT_LT(described->variables[0].shards[0].rows_in_memory, kRows / 2);
-    // The oldest and the newest.
+    // The oldest row and the newest.
     EXPECT_THAT(*worker->client.PullKeys("t", {0, kRows - 1}), ::testing::Each(1));
   }
 #if !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)  // which take several times that
-  // Of everything: rows make room for the program, its libraries and its threads. About 1.04 times
-  // the budget, and a quarter more where the test runner has malloc fill whatever is freed.
+    !defined(__SANITIZE_THREAD__)  // sanitizers take several times as much
+  // The whole process: rows leave space for the program, its libraries and its threads. About 1.04
+  // times the budget, and a quarter more if the test runner makes malloc fill freed memory.
   EXPECT_LT(PeakMemoryBytes(server_->pid()), kBudgetBytes / 2 * 3);
 #endif
   ASSERT_NO_FATAL_FAILURE(Terminate());
-  // With less memory, too.
+  // Also with less memory.
   options_.flags = {absl::StrCat("--memory_budget_bytes=", kBudgetBytes / 2)};
   ASSERT_NO_FATAL_FAILURE(Start());
   const auto tool = Connect();

@@ -1,31 +1,32 @@
 """Kills and pauses servers and workers at random while the workers push, and checks that every push
-counted exactly once on every server: totals of integers that depend on (worker, number) alone, a
+counted exactly once on every server: by totals of integers that depend only on (worker, number), a
 key for each push, and the update count of every shard.
 
     soak.py [--kills N] [--seed S] [--durability snapshot,log,log_sync]
             [--consistency async,ssp,sync,backup] [--moves] [--members] [--cold] [--folder DIR]
 
-Three cairn-ps, three workers that are killed, paused, replaced while paused (the one that was
-paused must find itself fenced), and a fourth that is paused only (not with --moves), and under
-async and ssp pushes from three threads at once. A worker resumes where the servers say. --kills is
-the sum over all combinations. The seed decides what is done and for how long; a failure prints it,
-and what was done.
+Runs three cairn-ps, three workers that are killed, paused, or replaced while paused (the paused one
+must find itself fenced), and a fourth worker that is only paused (not with --moves) and, under
+async and ssp, pushes from three threads concurrently. A worker resumes at the position that the
+servers report. --kills is the sum over all combinations. The seed determines the events and their
+durations; a failure prints the seed and the events.
 
-ssp: steps with staleness_bound_steps 2; the gap that servers report, and that of the clocks they
-show, stay within it. sync: the mean of each step's pushes is applied once on every server, and
-where no lease ends every push counts. backup: sync with replicas_to_aggregate 2; a push counts on
-all servers or on none, and the fourth worker knows of how many of its own did not.
+ssp: steps with staleness_bound_steps 2; the gap that servers report, and the gap between the clocks
+that they show, stay within it. sync: the mean of each step's pushes is applied once on every
+server, and every push counts if no lease ends. backup: sync with replicas_to_aggregate 2; a push
+counts on all servers or on none, and the fourth worker knows how many of its own pushes did not
+count.
 
---moves: meanwhile a mover, which is killed too, carries buckets and shards from server to server.
+--moves: meanwhile a mover, which is also killed, moves buckets and shards between servers.
 
---cold: --moves, and a table several times as large as what servers have memory for, so that its rows
-leave memory and come back while they go from server to server.
+--cold: --moves, and a table several times as large as the servers' memory, so that its rows are
+evicted and loaded while they move between servers.
 
 --members: --moves, and a fourth server joins the cluster, gets rows, is emptied and leaves; then
-another one does. It is killed too.
+another one does. These servers are also killed.
 
-It also fails where nobody gets on for a minute while everything runs, and where the end does not
-come."""
+The run also fails if no worker makes progress for a minute while everything runs, and if it does
+not end."""
 import argparse
 import enum
 import json
@@ -46,14 +47,14 @@ import processes  # noqa: E402
 PUSHER = os.environ.get(
     "CAIRN_PUSHER", os.path.join(processes.TOP, "build", "tests", "integration", "cairn-pusher"))
 SERVERS = 3
-WORKERS = 3  # that are killed
-FREE = WORKERS  # ordinal of the one that is not
+WORKERS = 3  # workers that are killed
+FREE = WORKERS  # ordinal of the worker that is not killed
 BOUND = 2
-# What the pushers are told, by --consistency.
+# Arguments of the pushers, by --consistency.
 CONSISTENCIES = {"async": "async", "ssp": f"ssp:{BOUND}", "sync": "sync:0", "backup": "sync:2"}
 LONG_LEASE_SECONDS = 300
 STUCK_SECONDS = 120
-# Of servers whose rows do not fit, and the width of their table: 4,096 rows of 16 KiB each.
+# Budget of servers whose rows do not fit, and the width of their table: 4,096 rows of 16 KiB each.
 SMALL_BUDGET, COLD_WIDTH = 16 << 20, 4096
 WAITS_AGAIN_SECONDS = 20
 END_SECONDS = 120
@@ -65,14 +66,14 @@ class Failure(Exception):
 
 
 class Guest(enum.Enum):
-    """The server that comes and goes."""
+    """State of the server that joins and leaves."""
     ABSENT = 0
     MEMBER = 1
     LEAVING = 2
 
 
 class Soak:
-    """One run under one durability and consistency."""
+    """One run with one durability and consistency."""
 
     def __init__(self, folder, durability, consistency, kills, seed, moves=False, members=False,
                  cold=False):
@@ -85,13 +86,14 @@ class Soak:
         interval = self.random.choice([0.1, 0.3, 1.0, 5.0])
         self.retained = [self.random.choice([1 << 16, 1 << 20, 1 << 30])
                          for _ in range(WORKERS + 1)]
-        # Who is silent for a lease while rows go from a server that lost something of it is fenced.
+        # Fenced: a worker that is silent for a lease while rows move from a server that lost some
+        # of its data.
         self.lease = self.random.choice([6 if self.moves else 1.5, LONG_LEASE_SECONDS])
         self.cluster = processes.Cluster(
             folder, SERVERS,
             ["--durability", durability, "--snapshot_interval_seconds", str(interval),
              "--lease_seconds", str(self.lease), "--memory_budget_bytes",
-             # Callers past TCP take memory for as long as they are there.
+             # Callers over the local transport take memory while they are connected.
              *([str(SMALL_BUDGET), "--local_transport", "off"] if cold else [str(256 << 20)])])
         self.pushers = [None] * (WORKERS + 1)
         self.killed = self.paused = self.fenced = self.replaced = self.largest_gap = 0
@@ -122,7 +124,7 @@ class Soak:
                  str(self.seed * 1000 + self.movers), self.folder], stderr=log)
 
     def moved(self):
-        """How many moves ended well."""
+        """Returns the number of successful moves."""
         count = 0
         for name in os.listdir(self.folder):
             if name.startswith("moves-"):
@@ -142,10 +144,10 @@ class Soak:
         if self.moved() == 0:
             raise Failure("nothing was moved")
 
-    # --- the server that comes and goes ---
+    # --- the server that joins and leaves ---
 
     def ctl(self, *words):
-        """Whether cairnctl ended well; where servers are being killed it may not."""
+        """Whether cairnctl succeeded; it may fail while servers are being killed."""
         done = subprocess.run([processes.CTL, *words, "--servers", self.cluster.first_addresses()],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               timeout=END_SECONDS, check=False)
@@ -154,7 +156,7 @@ class Soak:
         return done.returncode == 0
 
     def host(self, change):
-        """Does `change` until it is done; servers are killed meanwhile."""
+        """Repeats `change` until it succeeds, because servers are killed meanwhile."""
         deadline = time.monotonic() + END_SECONDS
         while not change():
             if time.monotonic() > deadline:
@@ -177,7 +179,7 @@ class Soak:
         self.guest = Guest.MEMBER
 
     def guest_leaves(self):
-        """The rows that it has go to the others; nobody else moves any meanwhile."""
+        """Moves the guest's rows to the other servers; nothing else moves rows meanwhile."""
         self.say(f"ps:{self.guest_index()} goes")
         self.guest = Guest.LEAVING
         self.kill([("mover", 0)])
@@ -197,7 +199,7 @@ class Soak:
             self.guest_leaves()
 
     def servers(self):
-        """That may be killed."""
+        """Servers that may be killed."""
         guests = [] if self.guest is Guest.ABSENT else [self.guest_index()]
         return [("ps", i) for i in [*range(SERVERS), *guests]]
 
@@ -226,7 +228,7 @@ class Soak:
             self.spawn_pusher(index)
 
     def check_running(self):
-        """Nobody ends by itself, but for one that was fenced."""
+        """Checks that no process has ended by itself, except fenced ones."""
         for index, process in enumerate(self.cluster.processes):
             if process is not None and process.poll() is not None:
                 raise Failure(f"ps:{index} ended with {process.returncode}")
@@ -234,7 +236,7 @@ class Soak:
             status = process.poll()
             if status is None:
                 continue
-            # A hello of a start that was killed may reach a paused ps:0 after that of the next.
+            # The hello of a killed start may reach a paused ps:0 after the hello of the next start.
             if status == FENCED and worker != FREE:
                 self.fenced += 1
                 self.say(f"worker {worker} was fenced")
@@ -253,13 +255,13 @@ class Soak:
         return numbers
 
     def until_all_got_on(self, pushes):
-        """Waits until every worker has had so many more pushes acknowledged."""
+        """Waits until every worker has had `pushes` further pushes acknowledged."""
         before = self.progress()
 
         def got_on():
             self.check_running()
             now = self.progress()
-            # A worker that resumed at an earlier number counts from there.
+            # A worker that resumed at an earlier number counts from that number.
             for worker, number in enumerate(now):
                 before[worker] = min(before[worker], number)
             return all(number >= before[worker] + pushes for worker, number in enumerate(now))
@@ -271,12 +273,13 @@ class Soak:
                           f"{self.progress()} in {STUCK_SECONDS} s, not {pushes} on") from None
 
     def check_gap(self):
-        """Under ssp no worker runs further ahead than it may, as far as running servers know."""
+        """Checks that under ssp no worker is further ahead than allowed, as far as running servers
+        know."""
         if self.consistency != "ssp":
             return
-        # A worker says its clock to a server that was restarted a moment before it waits there
-        # again, and a new one may have its clock of servers that do not know all yet. Who has begun
-        # a step too early is known for good: as the largest gap.
+        # A worker sends its clock to a restarted server just before it waits there again, and a new
+        # worker may have its clock from servers that do not know all clocks yet. A worker that
+        # began a step too early is recorded permanently: as the largest gap.
         ahead = {}
 
         def within():
@@ -300,13 +303,13 @@ class Soak:
         if server is None:
             return False
         live = [w for w in server["workers"] if w["state"] == "live"]
-        # One that waits has announced a step that it has not begun.
+        # A waiting worker has announced a step that it has not begun.
         begun = [w["step"] for w in live if not w["waits"]]
         spread = max(begun) - min(w["step"] for w in live) if begun else 0
         self.largest_gap = max(self.largest_gap, server["largest_step_gap"])
         return max(spread, server["largest_step_gap"]) > BOUND
 
-    # --- what may happen ---
+    # --- possible events ---
 
     def some(self, names, weights):
         count = self.random.choices(range(1, len(weights) + 1), weights)[0]
@@ -332,7 +335,7 @@ class Soak:
         for name in names:
             self.wait_a_moment(self.random.choice([0, 0, 0.02, 0.1, 0.3]))
             self.spawn(name)
-            if self.random.random() < 0.15:  # dies again while it starts or is replayed to
+            if self.random.random() < 0.15:  # killed again while it starts or receives replays
                 self.wait_a_moment(self.random.uniform(0, 0.3))
                 self.kill([name])
                 self.spawn(name)
@@ -356,8 +359,8 @@ class Soak:
         self.paused += len(names)
 
     def replace(self):
-        """Another start takes the place of a paused worker, which finds itself fenced; or, where it
-        was paused before it had said hello, takes the place of the other."""
+        """Another start replaces a paused worker, which finds itself fenced; or the paused worker
+        fences the other, if it was paused before its hello."""
         worker = self.random.randrange(WORKERS)
         self.say(f"pause worker {worker} and start another in its place")
         paused = self.pushers[worker]
@@ -413,7 +416,8 @@ class Soak:
             self.wait_a_moment(self.random.uniform(0, 0.2))
 
     def finish(self):
-        """Everybody leaves, disturbed once more; servers are killed; what is there is compared."""
+        """All workers leave, disturbed once more; servers are killed; the remaining state is
+        compared."""
         self.until_all_got_on(5)
         if self.guest is Guest.MEMBER:
             self.guest_leaves()
@@ -449,7 +453,7 @@ class Soak:
                 "seconds": round(time.monotonic() - self.start, 1)}
 
     def ask(self, what, counts, *more):
-        """What cairn-pusher finds on the servers, in JSON."""
+        """The state that cairn-pusher finds on the servers, in JSON."""
         check = subprocess.run(
             [PUSHER, what, self.cluster.first_addresses(), ",".join(map(str, counts)), *more],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=END_SECONDS,
@@ -465,8 +469,8 @@ class Soak:
         return {"largest_step_gap": self.largest_gap} if self.consistency == "ssp" else {}
 
     def check_sync(self, reports):
-        """A push may be dropped everywhere; or, where a server is killed and a worker's lease ends,
-        be missing on that server, which says so."""
+        """A push may be dropped on all servers; or, if a server is killed and a worker's lease
+        ends, be missing on that server, which reports it."""
         lost = {}
         for index in range(SERVERS):
             for push, worker in re.findall(r"closes without push (\d+) of worker (\d+)",
@@ -492,7 +496,7 @@ class Soak:
                 "missing_on_a_server": sum(map(len, lost.values()))}
 
     def report(self, worker):
-        """Of a worker that has left."""
+        """Waits for the results of a worker that has left."""
         end = time.monotonic() + END_SECONDS
         while True:
             try:

@@ -1,6 +1,6 @@
-"""The status page of a real cluster in a real browser: the right tasks, numbers that move, a stopped
-worker missing within seconds, nothing on the console, readable in light, dark and on a phone.
-Screenshots go to $CAIRN_SCREENSHOTS."""
+"""The status page of a real cluster in a real browser: the right tasks, numbers that change, a
+stopped worker missing within seconds, nothing on the console, readable in light, dark and on a
+phone. Screenshots go to $CAIRN_SCREENSHOTS."""
 import json
 import os
 import signal
@@ -24,7 +24,7 @@ except ImportError:
     websocket = None
 
 WAIT_SECONDS = 60
-MISSING_WITHIN_SECONDS = 8  # two on a machine that has nothing else to do
+MISSING_WITHIN_SECONDS = 8  # two on an idle machine
 SHOTS = os.environ.get("CAIRN_SCREENSHOTS")
 
 TASKS = "[...document.querySelectorAll('#tasks tbody tr')].map(row => row.dataset.task)"
@@ -36,7 +36,7 @@ def pill(task):
     return f"document.querySelector('tr[data-task=\"{task}\"] .pill')?.textContent"
 
 
-# Of what is written on what: the ratio that WCAG asks for, at least 4.5.
+# Contrast of text on its background: the ratio must be at least 4.5, as WCAG requires.
 CONTRAST = """(() => {
   const light = (text) => {
     const parts = text.match(/[0-9.]+/g).slice(0, 3).map(Number)
@@ -64,7 +64,7 @@ CONTRAST = """(() => {
 @unittest.skipIf(browser.CHROMIUM is None, "chromium is not installed")
 @unittest.skipIf(websocket is None, "python3-websocket is not installed")
 class StatusPage(unittest.TestCase):
-    """Two servers and two workers that train for as long as the tests run; a page of the first."""
+    """Two servers and two workers that train while the tests run; a page of the first server."""
 
     @classmethod
     def setUpClass(cls):
@@ -99,11 +99,11 @@ class StatusPage(unittest.TestCase):
     def text(self, selector):
         return self.page.run(f"document.querySelector('{selector}').textContent")
 
-    def test_the_page_shows_the_tasks_there_are(self):
+    def test_the_page_shows_the_existing_tasks(self):
         self.assertEqual(self.page.run(TASKS), ["ps:0", "ps:1", "worker:0", "worker:1"])
         self.assertEqual(self.page.run(pill("ps:0")), "serving")
         self.page.wait(f"{pill('ps:1')} == 'serving'", WAIT_SECONDS, "news of ps:1")
-        # The way to its own page.
+        # The link to its own page.
         self.assertEqual(self.page.run("document.querySelector('tr[data-task=\"ps:1\"] a').href"),
                          f"http://{self.cluster.http[1].address}/")
         self.assertEqual(self.page.run(MISSING), [])
@@ -139,15 +139,15 @@ class StatusPage(unittest.TestCase):
             self.assertNotEqual(self.page.run(pill("worker:0")), "missing")
             self.workers[1].send_signal(signal.SIGCONT)
             self.page.wait(f"{pill('worker:1')} == 'training'", WAIT_SECONDS, "it to be back")
-        # Another program may have had the cores in one of the rounds.
+        # In one of the rounds another program may have used the cores.
         self.assertLess(min(took), MISSING_WITHIN_SECONDS, took)
 
-    def test_a_server_that_workers_do_not_reach_is_shown_gone(self):
+    def test_a_server_that_workers_cannot_reach_is_shown_gone(self):
         self.cluster.processes[1].send_signal(signal.SIGSTOP)
         try:
             self.page.wait(f"{pill('ps:1')} == 'gone'", WAIT_SECONDS, "ps:1 to be gone")
             self.assertIn("worker:", self.text('tr[data-task="ps:1"] .where'))
-            # The job's state, first on the page, in the words of cairnctl.
+            # The job's state, first on the page, with the same words as in cairnctl.
             self.page.wait("/^Stalled \\d+ s: ps:1 does not answer worker:0, worker:1$/.test("
                            "document.querySelector('#sentence').textContent)", WAIT_SECONDS,
                            "the job to be stalled")
@@ -163,11 +163,11 @@ class StatusPage(unittest.TestCase):
     def status(self, server, query=""):
         return json.loads(self.cluster.http[server].get("/status.json" + query))
 
-    def test_every_page_says_the_same_of_the_job_and_sums_over_all_servers(self):
+    def test_every_page_shows_the_same_job_state_and_sums_over_all_servers(self):
         def sums(server):
             found = self.status(server, "?job=clicks")
             return found if found["cluster"]["answered"] == 2 else None
-        # Asking is what makes a server ask the others.
+        # A server asks the other servers only when a page asks it.
         both = [processes.wait_for(lambda s=server: sums(s), WAIT_SECONDS, "the other server")
                 for server in range(2)]
         for status in both:
@@ -185,7 +185,7 @@ class StatusPage(unittest.TestCase):
         self.page.run(f"(() => {{ const select = document.querySelector('#job'); "
                       f"select.value = '{job}'; select.dispatchEvent(new Event('change')); }})()")
 
-    def test_who_waits_for_a_stopped_worker_is_told(self):
+    def test_waits_for_a_stopped_worker_are_named(self):
         pair = [self.start_worker(index, "--set", "name=lockstep", "--set",
                                   "strategy.consistency=ssp") for index in range(2)]
         try:
@@ -197,8 +197,8 @@ class StatusPage(unittest.TestCase):
             self.page.wait(f"{pill('worker:1')} == 'training' && {pill('worker:0')} == 'training'",
                            WAIT_SECONDS, "both to keep step")
             pair[1].send_signal(signal.SIGSTOP)
-            # In whichever server it is: a worker that is stopped after it told one its step, and not
-            # yet the other, is waited for in the other alone.
+            # On either server: a worker that is stopped after it has sent its step to one server,
+            # but not yet to the other, is waited for only on the other.
             self.page.wait("/at ps:\\d: worker 0 of job lockstep has waited .*missing: worker 1/s.test("
                            "document.querySelector('#waits').textContent)", WAIT_SECONDS, "the wait")
             self.page.wait("/^Stalled .*worker:0 waits for worker:1 .last seen/.test("

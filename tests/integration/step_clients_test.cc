@@ -1,5 +1,6 @@
-// Clients that keep step through real servers (DESIGN §5): how far ahead one may be, what an
-// expired wait says, and how the others go on when a worker ends, is lost or a server restarts.
+// Clients that keep step through real servers (ps_server/CONSISTENCY.md): how far ahead one may be,
+// the error of an expired wait, and how the others continue when a worker ends, is lost or a server
+// restarts.
 #include <memory>
 #include <string>
 #include <thread>
@@ -28,7 +29,7 @@ struct Worker {
   int64_t steps = 0;
 
   PsClient* operator->() const { return client.get(); }
-  // The next step: pulls "a" alone, and after the first pushes 1 to it.
+  // The next step: pulls "a", and after the first step pushes 1 to it.
   absl::Status Step(absl::Duration timeout = absl::Seconds(60)) {
     const float gradient = 1;
     std::vector<PushSource> sources;
@@ -44,7 +45,7 @@ struct Worker {
 
 class StepClientsTest : public ::testing::Test {
  protected:
-  // Two servers; "a" and "b" have one each.
+  // Starts two servers; "a" and "b" are on one each.
   void Start(const std::string& lease_seconds = "300") {
     for (int32_t s = 0; s < 2; ++s) {
       options_[s].data_dir = folder_.Join(absl::StrCat("ps", s));
@@ -58,7 +59,7 @@ class StepClientsTest : public ::testing::Test {
     }
   }
 
-  // Exits the test's program where it cannot connect.
+  // Exits the test program if it cannot connect.
   Worker Join(int32_t worker, int64_t bound, WorkerLoss loss = WorkerLoss::kContinue) {
     ClientOptions options = OptionsOf(worker);
     options.consistency = {
@@ -98,7 +99,7 @@ class StepClientsTest : public ::testing::Test {
     options.expected_workers = 2;
     return Connect(options);
   }
-  // Pushes the gradient to both (push 0: nothing), and begins the next step.
+  // Pushes the gradient to both variables (push 0: nothing), and begins the next step.
   static absl::Status StepBoth(Worker& worker, int64_t push, float gradient = 1) {
     const auto bytes = AsBytes(absl::MakeConstSpan(&gradient, 1));
     std::vector<PushSource> sources = {{.variable = "a", .values = bytes},
@@ -118,8 +119,8 @@ class StepClientsTest : public ::testing::Test {
   std::unique_ptr<PsProcess> servers_[2];
 };
 
-// While the slow one stands still the fast one begins exactly the steps that the bound allows: it
-// runs step c + s while the slow one runs step c, and begins no other.
+// While the slow worker pauses, the fast one begins exactly the steps that the bound allows: it
+// runs step c + s while the slow one runs step c, and begins no further step.
 TEST_F(StepClientsTest, TheLargestGapIsExactlyTheBound) {
   ASSERT_NO_FATAL_FAILURE(Start());
   for (const int64_t bound : {0, 1, 4}) {
@@ -154,7 +155,7 @@ TEST_F(StepClientsTest, AnExpiredStepNamesWaiterStepAndWhoIsMissing) {
                              HasSubstr("which is at step 0 and was last seen"))));
 }
 
-TEST_F(StepClientsTest, WhoEndsItsStepsIsNotWaitedForOnAnyServer) {
+TEST_F(StepClientsTest, AWorkerThatEndedItsStepsIsNotWaitedForOnAnyServer) {
   ASSERT_NO_FATAL_FAILURE(Start());
   Worker fast = Join(0, 0), done = Join(1, 0);
   absl::Status ended;
@@ -167,9 +168,9 @@ TEST_F(StepClientsTest, WhoEndsItsStepsIsNotWaitedForOnAnyServer) {
   EXPECT_OK(ended);
 }
 
-// A server that is killed forgets the clocks; the clients tell theirs again, and keep step.
+// A killed server loses the clocks; the clients send theirs again, and keep step.
 TEST_F(StepClientsTest, ClocksOutliveARestartOfAServer) {
-  // The server waits for both until they call again; a heartbeat comes three times a lease.
+  // The server waits for both until they call again; heartbeats come three times in each lease.
   ASSERT_NO_FATAL_FAILURE(Start("15"));
   Worker fast = Join(0, 2), slow = Join(1, 2);
   for (int step = 0; step < 5; ++step) {
@@ -185,9 +186,9 @@ TEST_F(StepClientsTest, ClocksOutliveARestartOfAServer) {
               StatusIs(StatusCode::kDeadlineExceeded, HasSubstr("which is at step 6")));
 }
 
-// All servers are restarted and know nobody's clock, and a new start of a third worker comes first.
-// It begins where the others are: they do not wait while it takes all their steps over again.
-TEST_F(StepClientsTest, AStartThatComesBeforeTheOthersToRestartedServersBeginsWhereTheyAre) {
+// All servers are restarted and know no clocks, and a new start of a third worker comes first. It
+// begins at the others' steps: they do not wait while it repeats all steps.
+TEST_F(StepClientsTest, TheFirstStartOnRestartedServersBeginsAtTheOthersSteps) {
   ASSERT_NO_FATAL_FAILURE(Start());
   constexpr int64_t kBound = 1, kSteps = 40;
   Worker a = Join(0, kBound), b = Join(1, kBound);
@@ -206,7 +207,7 @@ TEST_F(StepClientsTest, AStartThatComesBeforeTheOthersToRestartedServersBeginsWh
   EXPECT_LE(a->LargestStepGap(Soon()).value_or(99), kBound);
 }
 
-TEST_F(StepClientsTest, ALateJoinerBeginsAtTheSlowestAndHoldsNobodyBack) {
+TEST_F(StepClientsTest, ALateJoinerBeginsAtTheSlowestAndDelaysNoWorker) {
   ASSERT_NO_FATAL_FAILURE(Start());
   Worker early = Join(0, 0);
   for (int step = 0; step < 50; ++step) ASSERT_OK(early.Step());
@@ -236,9 +237,9 @@ TEST_F(StepClientsTest, UnderFailTheLossOfAWorkerEndsTheStepOfTheOthers) {
                                            HasSubstr("start all workers of the job again"))));
 }
 
-// A server and a worker killed at once: what the server lost of the worker's contributions is
-// computed again by the worker's next start, and counts for the steps that it counted for before.
-TEST_F(StepClientsTest, UnderSyncANewStartComputesAgainWhatAServerLost) {
+// A server and a worker are killed together: the worker's next start computes again the
+// contributions that the server lost, and they count for the same steps as before.
+TEST_F(StepClientsTest, UnderSyncANewStartRecomputesLostContributions) {
   for (PsOptions& options : options_) options.flags = {"--snapshot_interval_seconds=3600"};
   ASSERT_NO_FATAL_FAILURE(Start());
   for (const int32_t lost : {1, 0}) {
@@ -278,15 +279,15 @@ TEST_F(StepClientsTest, UnderSyncANewStartComputesAgainWhatAServerLost) {
   }
 }
 
-// A push that came too late keeps its number, whichever start computes it: another server may have
-// lost what the start before this one sent under the next.
-TEST_F(StepClientsTest, UnderSyncEveryStartNumbersItsPushesAlike) {
+// A late push keeps its number, whichever start computes it: another server may have lost a
+// contribution that the previous start sent under the next number.
+TEST_F(StepClientsTest, UnderSyncEveryStartNumbersItsPushesTheSameWay) {
   for (PsOptions& options : options_) options.flags = {"--snapshot_interval_seconds=3600"};
   ASSERT_NO_FATAL_FAILURE(Start());
   const auto join = [&](int32_t worker) {
     return JoinSync("sync", worker, ClientOptions{}.retained_bytes, /*replicas_to_aggregate=*/1);
   };
-  // Its number, so that what counts can be told.
+  // The gradient is the push's number, so that the result shows which pushes count.
   const auto push = [](Worker& worker, int64_t number) {
     return StepBoth(worker, number, static_cast<float>(number));
   };
@@ -301,7 +302,7 @@ TEST_F(StepClientsTest, UnderSyncEveryStartNumbersItsPushesAlike) {
   }
   ASSERT_NO_FATAL_FAILURE(Restart(0));
   {
-    // ps:0 has lost that push 1 is void, ps:1 knows it.
+    // ps:0 has lost that push 1 is void; ps:1 knows it.
     Worker again = join(1);
     EXPECT_EQ(again->position(), "");
     ASSERT_OK(StepBoth(again, 0));
@@ -321,9 +322,9 @@ TEST_F(StepClientsTest, UnderSyncEveryStartNumbersItsPushesAlike) {
   EXPECT_EQ(values[1], -105);
 }
 
-// Each push waits until the one before is durable, which on a restarted server it is not before the
-// other worker has sent its contribution again, too.
-TEST_F(StepClientsTest, UnderSyncAPushWaitsForRoomUntilOthersHaveSentTheirsAgain) {
+// Each push waits until the previous one is durable; on a restarted server it becomes durable only
+// after the other worker has also sent its contribution again.
+TEST_F(StepClientsTest, UnderSyncAPushWaitsForSpaceUntilOthersHaveResentTheirs) {
   for (PsOptions& options : options_) options.flags = {"--snapshot_interval_seconds=3600"};
   ASSERT_NO_FATAL_FAILURE(Start());
   Worker small = JoinSync("sync", 0, /*retained_bytes=*/1), other = JoinSync("sync", 1);
@@ -338,7 +339,7 @@ TEST_F(StepClientsTest, UnderSyncAPushWaitsForRoomUntilOthersHaveSentTheirsAgain
   }
   ASSERT_NO_FATAL_FAILURE(Restart(1));
   std::thread thread([&] {
-    // Nothing is sent again where the flush that push 3 asked for came after it.
+    // Nothing is sent again if the flush that push 3 requested came after it.
     const Deadline deadline = Deadline::In(absl::Seconds(5));
     while (small->counters().replayed_pushes == 0 && !deadline.Expired()) std::this_thread::yield();
     status.Update(StepBoth(other, 4));

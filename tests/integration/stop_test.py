@@ -1,6 +1,6 @@
-"""How a server ends: told to by SIGTERM under load it writes everything, cairnctl drain takes
-one away while a job trains and nothing is lost, and workers that are ended together with their
-servers still get their pushes made durable. The systemd unit is one that systemd accepts."""
+"""How a server ends: on SIGTERM under load it writes everything; cairnctl drain removes one while a
+job trains and nothing is lost; pushes of workers that are ended together with their servers still
+become durable. systemd accepts the systemd unit."""
 import json
 import os
 import re
@@ -17,13 +17,13 @@ import tap  # noqa: E402
 WAIT = 60
 UNIT = os.path.join(processes.TOP, "examples", "systemd", "cairn-ps@.service")
 BENCH = os.path.join(processes.TOP, "tests", "bench", "stop.py")
-# Epochs only where something asks for one.
+# Snapshots only on request.
 NO_EPOCHS = ("--snapshot_interval_seconds", "3600")
 
 
 class StopTest(scene.FolderTest):
     def worker(self, cluster, *flags):
-        """A worker that trains for ever, and its log."""
+        """A worker that trains forever, and its log."""
         job = scene.write_endless_job(self.folder, "endless", batch=10)
         log = open(self.path("worker.log"), "wb")
         self.addCleanup(log.close)
@@ -41,7 +41,7 @@ class StopTest(scene.FolderTest):
         with open(self.path("worker.log"), encoding="utf-8") as f:
             return f.read()
 
-    def test_a_server_is_drained_while_a_job_trains_and_comes_back_with_everything(self):
+    def test_a_server_is_drained_while_a_job_trains_and_restarts_with_everything(self):
         with processes.Cluster(self.folder, 2, NO_EPOCHS) as cluster:
             worker = self.worker(cluster)
             drained, _ = processes.ctl("drain", "--cluster", cluster.worker_file(1), "ps:1")
@@ -56,7 +56,7 @@ class StopTest(scene.FolderTest):
             out, _ = worker.communicate(timeout=WAIT)
             self.assertEqual(worker.returncode, 143, self.log())
             self.assertEqual(json.loads(out.splitlines()[-1])["replayed_pushes"], 0)
-            # The drained server wrote itself what no epoch had.
+            # The drained server itself wrote the data that no snapshot had written.
             self.assertIn("ps:1 drains", cluster.log(1))
 
     def test_drain_of_all_ends_all(self):
@@ -66,7 +66,7 @@ class StopTest(scene.FolderTest):
             answer, _ = processes.ctl("drain", "--servers", ",".join(cluster.addresses), "--all", code=1)
             self.assertEqual([s["drained"] for s in answer["servers"]], [False, False])
 
-    def test_drain_refuses_what_names_no_server(self):
+    def test_drain_refuses_words_that_name_no_server(self):
         for words, why in [(["ps:2"], "'ps:2' is no server: the cluster has 2"),
                            ([], "give some, as in ps:0 ps:1, or --all"),
                            (["ps:0", "--all"], "not both")]:
@@ -87,7 +87,7 @@ class StopTest(scene.FolderTest):
             self.assertEqual(cluster.processes[0].wait(WAIT), 0)
 
     def test_a_terminal_that_closes_ends_both_in_order(self):
-        # Under nohup, where the tests themselves may run, it would have no meaning.
+        # Under nohup, where the tests themselves may run, SIGHUP would be ignored.
         self.addCleanup(signal.signal, signal.SIGHUP,
                         signal.signal(signal.SIGHUP, signal.SIG_DFL))
         with processes.Cluster(self.folder, 1, NO_EPOCHS) as cluster:
@@ -100,7 +100,7 @@ class StopTest(scene.FolderTest):
             self.assertEqual(cluster.processes[0].wait(WAIT), 0)
             self.assertIn("writing everything", cluster.log(0))
 
-    def test_nohup_stays_without_meaning(self):
+    def test_nohup_still_ignores_the_signal(self):
         with processes.Cluster(self.folder, 1) as cluster:
             command = ["nohup", *processes.worker_command(
                 scene.write_endless_job(self.folder, "kept", batch=10), cluster.worker_file(1), 0,
@@ -128,10 +128,10 @@ class StopTest(scene.FolderTest):
         found = json.loads(done.stdout)
         self.assertTrue(found["verified"], found)
 
-    def test_systemd_accepts_the_unit_and_finds_little_exposed(self):
+    def test_systemd_accepts_the_unit_and_reports_low_exposure(self):
         if shutil.which("systemd-analyze") is None:
             self.skipTest("systemd-analyze is missing: package systemd")
-        # Where the program and its page are here.
+        # The paths of the program and its page in this build.
         with open(UNIT, encoding="ascii") as f:
             text = f.read().replace("ExecStart=/usr/bin/cairn-ps", "ExecStart=" + processes.PS)
         path = self.path("cairn-ps@0.service")

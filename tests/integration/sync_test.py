@@ -1,7 +1,7 @@
-"""cairn-worker under sync with real processes: W workers with batch b move what one with batch W·b
-moves, also where batches are ragged, rows are sparse and servers are killed; a late worker's pushes
-are dropped and counted; checkpoints have whole steps; uneven data, a killed worker and a run that
-is continued end cleanly."""
+"""cairn-worker under sync with real processes: W workers with batch b train as one with batch W·b,
+also with ragged batches, sparse rows and killed servers; a late worker's pushes are dropped and
+counted; checkpoints have complete steps; uneven data, a killed worker and a continued run end
+cleanly."""
 import json
 import os
 import random
@@ -76,8 +76,8 @@ class Sync(scene.FolderTest):
             worst = max(abs(a - b) for a, b in zip(got[name], values))
             self.assertLessEqual(worst, tolerance, name)
 
-    def test_workers_together_move_what_one_with_all_rows_moves(self):
-        # 3,010 rows: the last step has 10 rows, of two workers 5 each, of three 4, 3 and 3.
+    def test_workers_together_train_as_one_with_all_rows(self):
+        # 3,010 rows: the last step has 10 rows; two workers have 5 each, three have 4, 3 and 3.
         for model in ({"type": "linear"},
                       {"type": "fm", "factors": 4, "init": {"type": "wave", "scale": 0.1}}):
             with processes.Cluster(self.folder, 2) as servers:
@@ -91,7 +91,7 @@ class Sync(scene.FolderTest):
                     self.assertEqual({r["steps"] for r in reports}, {26})
                     self.assertEqual({r["pushes_late"] for r in reports}, {0})
 
-    def test_servers_are_killed_and_nothing_changes(self):
+    def test_killed_servers_do_not_change_the_result(self):
         with processes.Cluster(self.folder, 3) as servers:
             _, undisturbed = self.run_all(
                 self.write_job("calm", 10, optimizer="adam", rows=6 * ROWS), servers, 2)
@@ -122,7 +122,7 @@ class Sync(scene.FolderTest):
         self.assertEqual({r["steps"] for r in reports}, {6 * ROWS // 20})
         self.assert_close(disturbed, undisturbed)
 
-    def test_a_worker_that_is_killed_goes_on_where_it_was(self):
+    def test_a_killed_worker_continues_where_it_was(self):
         with processes.Cluster(self.folder, 2) as servers:
             _, undisturbed = self.run_all(self.write_job("calm", 5), servers, 2)
             job = self.write_job("killed", 5)
@@ -148,8 +148,8 @@ class Sync(scene.FolderTest):
             self.assertEqual(reports[1]["total_steps"], 301)
             self.assert_close(npz.read(self.path("0.npz")), undisturbed)
 
-    def test_killed_with_its_disks_a_job_goes_on_from_a_checkpoint(self):
-        # 3010 rows of two workers are 301 steps; the last checkpoint may be of any step.
+    def test_a_job_killed_with_its_disks_continues_from_a_checkpoint(self):
+        # 3010 rows on two workers are 301 steps; the last checkpoint may be of any step.
         with processes.Cluster(self.folder, 2) as servers:
             _, undisturbed = self.run_all(
                 self.write_job("calm", 5, optimizer="adam", epochs=8), servers, 2)
@@ -183,7 +183,7 @@ class Sync(scene.FolderTest):
         finished = processes.checkpoints(directory)
         return finished[-1][0]["number"] if finished else 0
 
-    def test_uneven_data_ends_cleanly_and_a_second_run_waits_for_everybody(self):
+    def test_uneven_data_ends_cleanly_and_a_second_run_waits_for_all_workers(self):
         with processes.Cluster(self.folder, 2) as servers:
             job, cluster = self.write_job("uneven", 10), servers.worker_file(2)
             for run in (1, 2):
@@ -211,7 +211,7 @@ class Sync(scene.FolderTest):
             self.assertGreater(reports[2]["pushes_late"], 0)
             self.assertGreaterEqual(reports[2]["pushes_dropped"], reports[2]["pushes_late"])
 
-    def test_a_worker_that_never_comes_is_named(self):
+    def test_a_missing_worker_is_named(self):
         with processes.Cluster(self.folder, 1) as servers:
             job = self.write_job("alone", 10, ps_wait_seconds=1)
             worker = self.start(job, servers.worker_file(2), 0)
@@ -219,7 +219,7 @@ class Sync(scene.FolderTest):
                 lambda: "worker 1, which has not said hello yet"
                 in open(self.path("worker0.log"), encoding="utf-8").read(), 60, "the name")
 
-    def test_settings_that_cannot_be_are_refused(self):
+    def test_invalid_settings_are_refused(self):
         with processes.Cluster(self.folder, 1) as servers:
             job = self.write_job("many", 10, replicas_to_aggregate=3)
             worker = self.start(job, servers.worker_file(2), 0)

@@ -19,7 +19,7 @@ STEPS = 2 * ROWS // BATCH
 PLAIN = "examples_per_second", "learning_rate", "loss", "staleness/mean"
 EVAL = "eval/accuracy", "eval/auc", "eval/log_loss"
 
-# Runs below a folder, each with its points; every event of every file is read twice, once raw.
+# Runs below a directory, each with its points; every event of every file is read twice, once raw.
 LOADER = """
 import glob, json, os, sys
 from tensorboard.backend.event_processing import event_accumulator, event_file_loader
@@ -79,7 +79,7 @@ class EventFiles(scene.FolderTest):
         for (step, value), (_, wanted) in zip(found, expected):
             self.assertAlmostEqual(value, wanted, delta=1e-6 * max(1, abs(wanted)), msg=step)
 
-    def test_they_have_what_the_metrics_file_and_the_report_have(self):
+    def test_they_equal_the_metrics_file_and_the_report(self):
         metrics = self.path("metrics")
         report = processes.run_worker(self.write_job(metrics_file=metrics))
         runs = self.load()
@@ -106,12 +106,12 @@ class EventFiles(scene.FolderTest):
                          [STEPS, report["staleness"]["mean"]])
         pushes = sum(report["staleness"]["histogram"].values())
         self.assertEqual(run["histograms"]["staleness"], [[STEPS, pushes]])
-        # Nothing else is in the file: version, session, points, evaluations, a histogram.
+        # The file contains only: version, session, points, evaluations, a histogram.
         self.assertEqual(list(run["events"].values()), [2 + STEPS + 3 + 1])
         walls = [wall for _, _, wall in run["scalars"]["loss"]]
         self.assertEqual(walls, sorted(walls))
 
-    def test_a_run_started_again_goes_on_in_a_second_file(self):
+    def test_a_restarted_run_continues_in_a_second_file(self):
         job = self.write_job()
         processes.run_worker(job, flags=["--max_steps", "20"])
         processes.run_worker(job, flags=["--max_steps", "40"])
@@ -119,7 +119,7 @@ class EventFiles(scene.FolderTest):
         self.assertEqual(len(run["events"]), 2)
         self.assertEqual([step for step, _ in self.steps_and_values(run, "loss")],
                          list(range(1, 41)))
-        # Started over, its steps take the place of the earlier ones.
+        # When the run starts over, its steps replace the earlier ones.
         processes.run_worker(job, flags=["--max_steps", "10", "--fresh"])
         run = self.load()["."]
         self.assertEqual([step for step, _ in self.steps_and_values(run, "loss")],
@@ -138,7 +138,7 @@ class EventFiles(scene.FolderTest):
                              sum(report["staleness"]["histogram"].values()))
             self.assertAlmostEqual(run["scalars"]["staleness/mean"][-1][1],
                                    report["staleness"]["mean"], places=5)
-            # A schedule goes by the updates of both.
+            # A schedule follows the updates of both workers.
             self.assertNotIn("learning_rate", run["scalars"])
             self.assertEqual("eval/auc" in run["scalars"], report["task"] == "worker:0")
 
@@ -146,7 +146,7 @@ class EventFiles(scene.FolderTest):
         job = self.write_job()
         made = ["--set", f"checkpoint.directory={self.path('made')}"]
         trained = processes.run_worker(job, flags=made)
-        # After the run's end it waits for another.
+        # After the end of a run it waits for another.
         report = processes.run_worker(job, flags=[
             "--task_type", "evaluator", *made, "--set", "evaluation.checkpoint_wait_seconds=0.2"])
         self.assertEqual(report["checkpoints"], 1)

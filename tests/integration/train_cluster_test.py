@@ -1,6 +1,7 @@
 """cairn-worker with real cairn-ps processes: two servers and two workers reach the known AUC three
-times in a row, and through kills of servers; a killed or stopped worker continues where it was,
---fresh starts over together, and exports and predictions are what numpy and the report say."""
+times in a row, and despite kills of servers; a killed or stopped worker continues where it was;
+--fresh starts all workers over together; exports and predictions agree with numpy and the
+report."""
 import json
 import os
 import signal
@@ -14,12 +15,11 @@ import processes  # noqa: E402
 import scene  # noqa: E402
 import tap  # noqa: E402
 
-A9A = processes.shared("data", "a9a")
 ROWS, COLUMNS, BATCH = 20000, 20, 50
 
 
 def write_job(folder, name="job", **data):
-    """A job on rows whose label is the sign of their first column less their second."""
+    """A job on rows whose label is the sign of their first column minus their second."""
     rows = os.path.join(folder, "rows.libsvm")
     if not os.path.exists(rows):
         with open(rows, "w", encoding="ascii") as f:
@@ -63,12 +63,12 @@ class TrainCluster(scene.FolderTest):
             json.dump({"model": {"type": "linear"},
                        "data": {"format": "libsvm", "features": 123, "batch_size": 128,
                                 "epochs": epochs, "shuffle": {"buffer_rows": 4096},
-                                "train": [f"{A9A}/train.libsvm"], "eval": [f"{A9A}/test.libsvm"]},
+                                "train": [processes.data("a9a/train.libsvm")],
+                                "eval": [processes.data("a9a/test.libsvm")]},
                        "optimizer": {"type": "adagrad", "learning_rate": 0.3},
                        "strategy": strategy}, f)
         return job
 
-    @unittest.skipIf(A9A is None, "../shared/data/a9a is absent")
     def test_a9a_reaches_the_auc_of_an_undisturbed_run_through_ten_kills_of_servers(self):
         epochs = 60
         job = self.write_a9a(epochs)
@@ -81,7 +81,7 @@ class TrainCluster(scene.FolderTest):
                            for i in range(2)]
                 self.addCleanup(lambda w=workers: [p.kill() for p in w])
                 for kill in range(kills):
-                    # In the same part of the epochs whatever the machine does beside.
+                    # In the same part of the epochs, whatever else the machine does.
                     due = (kill + 0.5) / kills * epochs * 32561 / 2 / 128
                     processes.wait_for(lambda due=due: lines_of(f"{folder}/m0") >= due, 120,
                                        f"step {due:.0f}")
@@ -95,7 +95,6 @@ class TrainCluster(scene.FolderTest):
         print("# auc", *aucs)
         self.assertAlmostEqual(aucs[0], aucs[1], delta=0.001)
 
-    @unittest.skipIf(A9A is None, "../shared/data/a9a is absent")
     def test_a9a_reaches_its_auc_three_times(self):
         job = self.write_a9a(3)
         for run in range(3):
@@ -109,7 +108,6 @@ class TrainCluster(scene.FolderTest):
             self.assertEqual(reports[0]["eval"]["rows"], 16281)
             self.assertGreaterEqual(reports[0]["eval"]["auc"], 0.900)
 
-    @unittest.skipIf(A9A is None, "../shared/data/a9a is absent")
     def test_a9a_with_two_replicas_in_each_of_two_workers(self):
         job = self.write_a9a(3, devices=["cpu:0", "cpu:1"])
         with tempfile.TemporaryDirectory() as folder, processes.Cluster(folder, 2) as cluster:
@@ -136,7 +134,7 @@ class TrainCluster(scene.FolderTest):
         self.assertLess(report["steps"], total)
         self.assertGreater(report["eval"]["auc"], 0.9)
 
-    def test_a_stopped_worker_continues_and_a_finished_job_trains_more_when_asked(self):
+    def test_a_stopped_worker_continues_and_a_finished_job_trains_more_on_request(self):
         job = write_job(self.folder, epochs=400)
         with processes.Cluster(self.folder, 1) as cluster:
             file = cluster.worker_file(1)
@@ -153,16 +151,16 @@ class TrainCluster(scene.FolderTest):
                 self.assertEqual(report["total_steps"], steps)
                 self.assertIn("continues run 1" if signal_number == signal.SIGINT
                               else "starts run 1", log)
-            # The pushes of a worker that was stopped are durable: the server may die now.
+            # The pushes of a stopped worker are durable, so the server may be killed now.
             cluster.restart(0)
             bounded = ["--max_steps", str(steps + 10)]
             report = processes.run_worker(job, file, flags=bounded)
             self.assertEqual(report["total_steps"], steps + 10)
-            # Started again as by a supervisor, it has trained what it was asked for.
+            # Restarted as by a supervisor, it has already trained the requested steps.
             again = processes.run_worker(job, file, flags=bounded)
             self.assertEqual((again["steps"], again["total_steps"]), (0, steps + 10))
             self.assertEqual(again["eval"], report["eval"])
-            # Larger totals go on where it ended.
+            # A larger total continues where it ended.
             larger = processes.run_worker(job, file, flags=["--max_steps", str(steps + 30)])
             self.assertEqual((larger["steps"], larger["total_steps"]), (20, steps + 30))
             for start_number in (1, 2):
@@ -181,14 +179,14 @@ class TrainCluster(scene.FolderTest):
                 reports = processes.run_workers(job, file, 2, flags)
                 for report in reports:
                     self.assertEqual(report["total_steps"], total * ROWS // BATCH // 2)
-            # One that waits for a first worker who never comes says so.
+            # A worker that waits for a missing first worker reports that.
             run = subprocess.run(processes.worker_command(
                 job, file, 1, ["--fresh", "--set", "strategy.ps_wait_seconds=1"]),
                 capture_output=True, text=True, timeout=200, check=False)
             self.assertEqual(run.returncode, 1)
             self.assertIn("start it with --fresh too", run.stderr.splitlines()[-1])
 
-    def test_the_first_worker_goes_on_without_one_that_never_comes(self):
+    def test_the_first_worker_continues_without_a_missing_one(self):
         job = write_job(self.folder)
         with processes.Cluster(self.folder, 1) as cluster:
             file = cluster.worker_file(2)
@@ -222,7 +220,7 @@ class TrainCluster(scene.FolderTest):
         correct = sum((p > 0.5) == (row[0] == "1") for row, p in zip(rows, got))
         self.assertAlmostEqual(correct / ROWS, evaluated["eval"]["accuracy"], places=6)
 
-    def test_words_export_beside_their_vectors(self):
+    def test_words_are_exported_beside_their_vectors(self):
         import numpy
         text = os.path.join(self.folder, "text.txt")
         with open(text, "w", encoding="ascii") as f:

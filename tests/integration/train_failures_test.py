@@ -1,6 +1,6 @@
-"""What cairn-worker does when things go wrong: a server that is killed in mid-training or was never
-there, bad flags, bad job and cluster files, bad data. The exit status is JOB.md's, and the last line
-of stderr says what and what to do."""
+"""Failures of cairn-worker: a server that is killed in mid-training or never existed, bad flags,
+bad job and cluster files, bad data. The exit status is 2 for bad flags and files, otherwise 1, and
+the last line of stderr says what happened and what to do."""
 import json
 import os
 import subprocess
@@ -72,7 +72,7 @@ class TrainFailures(scene.FolderTest):
             self.assertIn("ps:1", last)
             self.assertIn("since", last)
 
-    def test_servers_that_are_not_there_are_named(self):
+    def test_missing_servers_are_named(self):
         cluster = self.write("cluster.yaml", json.dumps(
             {"cluster": {"ps": [addresses.nobodys_address(1)],
                          "worker": [addresses.nobodys_address(2)]}}))
@@ -103,7 +103,7 @@ class TrainFailures(scene.FolderTest):
         for flag, value in (("--max_steps", "5"), ("--metrics_file", self.path("m"))):
             self.assertIn("are for --mode train", self.run_bad(*job, "--mode", "evaluate", flag, value))
 
-    def test_what_is_written_at_the_end_is_looked_at_before_training(self):
+    def test_output_paths_are_checked_before_training(self):
         os.makedirs(self.path("model.npz"))
         for path, why in ((self.path("no/model.npz"), "No such file"),
                           (self.path("model.npz"), "is a folder"),
@@ -137,7 +137,7 @@ class TrainFailures(scene.FolderTest):
         os.mkfifo(self.path("pipe"))
         self.assertIn("write it to a file", self.run_bad(
             "--job", self.write_job("d", data={"train": [self.path("pipe")]})))
-        # What the servers find wrong is the job file's all the same.
+        # Errors that the servers find are still errors of the job file.
         with open(self.path("ratings"), "w", encoding="ascii") as f:
             f.write("1,2,3\n")
         self.assertIn("max_rows is 3", self.run_bad("--job", self.write("e.yaml", json.dumps({
@@ -168,7 +168,7 @@ class TrainFailures(scene.FolderTest):
         ps, worker = [addresses.nobodys_address(1)], [addresses.nobodys_address(2)]
         self.assertIn("no ps tasks", self.run_bad(*job, cluster(worker=worker)))
         self.assertIn("no task that trains", self.run_bad(*job, cluster(ps=ps)))
-        # Who forgets the cluster does not train alone.
+        # A user who forgets the cluster does not train alone by accident.
         for flags in (("--task_type", "worker"), ("--task_index", "1"), ("--task_type", "ps")):
             self.assertIn("there is none: give --cluster", self.run_bad("--job", self.job, *flags))
         both = cluster(ps=ps, worker=worker)
@@ -189,7 +189,7 @@ class TrainFailures(scene.FolderTest):
                             f"data.eval=[{self.path('job.libsvm')}]", code=1)
         self.assertIn("train first", last)
 
-    def test_help_is_no_error(self):
+    def test_help_is_not_an_error(self):
         run = subprocess.run([processes.WORKER, "--help"], capture_output=True, text=True,
                              timeout=60, check=False)
         self.assertEqual(run.returncode, 0)

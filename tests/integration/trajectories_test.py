@@ -1,8 +1,8 @@
 """Every case of trajectories.json, recorded from TensorFlow, through `cairn-worker --job`: with an
-in-process server, with one and with three cairn-ps processes; and with each step's rows divided
-over replicas: mirrored, with central storage, and with a parameter server; over two processes that
-train as one. Compared within the file's tolerances: the losses of the recorded steps, the final
-variables, the test metrics."""
+in-process server, with one and with three cairn-ps processes; with each step's rows divided over
+replicas (mirrored, with central storage, and with a parameter server); and over two processes that
+train as one. Compares the losses of the recorded steps, the final variables and the test metrics
+within the file's tolerances."""
 import json
 import math
 import os
@@ -15,7 +15,7 @@ import processes  # noqa: E402
 import tap  # noqa: E402
 
 GOLDEN = processes.golden("trajectories.json")
-# How many servers (0: in process) and the job's `strategy:`.
+# The number of servers (0: in process) and the job's `strategy:`.
 SETUPS = {
     "in_process": (0, {}),
     "one_server": (1, {}),
@@ -28,24 +28,22 @@ SETUPS = {
     "parameter_server_2": (1, {"type": "parameter_server", "devices": ["cpu:0", "cpu:1"]}),
     "multi_worker_mirrored_2": (0, {"type": "multi_worker_mirrored"}),
 }
-PROCESSES = {"multi_worker_mirrored": 2}  # else one
+PROCESSES = {"multi_worker_mirrored": 2}  # otherwise one
 ran = {setup: 0 for setup in SETUPS}
 
 
 def data_section(case, folder):
-    """The `data:` section that reads this case's files in the order the golden file tells."""
-    data = processes.shared("data")
+    """The `data:` section that reads this case's files in the order given by the golden file."""
     name = case["data"]
     common = {"batch_size": case["batch_size"], "epochs": 1}
     if name == "mnist":
-        files = {p: [{"images": f"{data}/mnist/{s}-images-idx3-ubyte.gz",
-                      "labels": f"{data}/mnist/{s}-labels-idx1-ubyte.gz"}]
+        files = {p: [{"images": f"{processes.DATA}/mnist/{s}-images-idx3-ubyte.gz",
+                      "labels": f"{processes.DATA}/mnist/{s}-labels-idx1-ubyte.gz"}]
                  for p, s in (("train", "train"), ("eval", "t3k"))}
         return {"format": "idx", **files, **common}
-    train, test = f"{data}/{name}/train.libsvm", f"{data}/{name}/test.libsvm"
+    train, test = (processes.data(name, part + ".libsvm") for part in ("train", "test"))
     if name == "abalone":  # the first 3,342 rows train, the rest test
-        with open(train, encoding="ascii") as f:
-            rows = f.readlines()
+        rows = processes.read_lines(train)
         train, test = os.path.join(folder, "train.libsvm"), os.path.join(folder, "test.libsvm")
         for path, part in ((train, rows[:3342]), (test, rows[3342:])):
             with open(path, "w", encoding="ascii") as f:
@@ -97,7 +95,7 @@ class Trajectories(unittest.TestCase):
             got = arrays[name]
             self.assertEqual(list(got.shape), want["shape"], name)
             flat = got.astype(numpy.float64).ravel()
-            # Elements and sums may cancel, so errors are relative to the variable's own scale too.
+            # Elements and sums may cancel, so errors are also relative to the variable's own scale.
             scale = want["l2"] / math.sqrt(flat.size)
             first, last = flat[:len(want["first"])], flat[-len(want["last"]):]
             for part, values in (("first", first), ("last", last)):
@@ -134,18 +132,19 @@ class Trajectories(unittest.TestCase):
 
 
 def add_cases():
-    """One test a case and set-up, so that each is counted and named."""
+    """Adds a test for each set-up of a case. Returns the number of cases, and the data sets that
+    other cases need."""
     with open(GOLDEN, encoding="ascii") as f:
         golden = json.load(f)
-    for case in golden["cases"]:
+    runnable = [case for case in golden["cases"] if processes.data(case["data"]) is not None]
+    for case in runnable:
         for setup, (servers, strategy) in SETUPS.items():
             def test(self, case=case, setup=setup, servers=servers, strategy=strategy):
-                if processes.shared("data", case["data"]) is None:
-                    self.skipTest(f"../shared/data/{case['data']} is absent")
                 self.run_case(case, golden["tolerance"], servers, strategy)
                 ran[setup] += 1
             setattr(Trajectories, f"test_{case['name']}_{setup}", test)
-    return len(golden["cases"]), {case["data"] for case in golden["cases"]}
+    missing = {case["data"] for case in golden["cases"] if case not in runnable}
+    return len(runnable), sorted(missing)
 
 
 if GOLDEN is None:
@@ -153,16 +152,16 @@ if GOLDEN is None:
         def test_trajectories(self):
             self.skipTest("the golden set has no trajectories.json")
 else:
-    TOTAL, DATA_SETS = add_cases()
+    TOTAL, MISSING = add_cases()
 
     class ZCounts(unittest.TestCase):
         def test_every_case_ran_in_every_set_up(self):
             print("#", {setup: f"{count} of {TOTAL}" for setup, count in ran.items()})
-            absent = sorted(f for f in DATA_SETS if processes.shared("data", f) is None or
-                            f not in ("a9a", "dna", "abalone", "agaricus", "mnist"))
-            if absent:
-                self.skipTest(f"data sets are absent: {absent}")
             self.assertEqual(set(ran.values()), {TOTAL})
+
+        def test_data_sets(self):
+            if MISSING:
+                self.skipTest(f"{processes.DATA} lacks {MISSING}: examples/data/get.py downloads")
 
 if __name__ == "__main__":
     tap.main()

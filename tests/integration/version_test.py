@@ -1,5 +1,5 @@
-"""--version of every program: version, build, and the versions of the protocol and of the formats, as
-their definitions in the sources say."""
+"""--version of every program: version, build, and the versions of the protocol and of the formats,
+as defined in the sources."""
 import json
 import os
 import re
@@ -51,11 +51,11 @@ class VersionTest(unittest.TestCase):
         self.assertEqual(run(processes.CTL, "version").stdout,
                          run(processes.CTL, "--version").stdout)
 
-    def test_the_revision_is_that_of_the_sources(self):
+    def test_the_revision_equals_that_of_the_sources(self):
         git = run("git", "-C", processes.TOP, "describe", "--tags", "--always")
         if git.returncode != 0:
             self.skipTest("the sources are in no git checkout")
-        # The build may be older than the last commit, so any commit of the history will do.
+        # The build may be older than the last commit, so any commit of the history is accepted.
         revision = processes.ctl("version")[0]["revision"]
         name = revision.removesuffix("-dirty")
         self.assertEqual(run("git", "-C", processes.TOP, "cat-file", "-t", name).stdout.strip(),

@@ -1,5 +1,6 @@
-"""What cairn-worker tells people on stderr: lines of progress where that is no terminal, a bar where it
-is one, a summary at the end, and why a run that diverges ends. stdout has the JSON report alone."""
+"""The output of cairn-worker for users on stderr: progress lines without a terminal, a bar on a
+terminal, a summary at the end, and the reason why a diverging run ends. stdout has only the JSON
+report."""
 import json
 import os
 import pty
@@ -17,7 +18,7 @@ LINE = re.compile(r"worker:0: step (\d+), (\d+) % done, \d+ rows/s, loss [\d.e+-
 
 class WorkerOutput(scene.FolderTest):
     def job(self, **sections):
-        """A job of two thousand steps over rows that no line tells apart."""
+        """A job of two thousand steps over rows that are not linearly separable."""
         scene.write_rows(self.path("rows.libsvm"), 2000, 20, noise=3)
         job = {"name": "story", "model": {"type": "linear"},
                "data": {"format": "libsvm", "features": 20, "batch_size": 10, "epochs": 10,
@@ -34,7 +35,7 @@ class WorkerOutput(scene.FolderTest):
         self.assertEqual(run.returncode, code, run.stderr[-2000:])
         return run
 
-    def test_lines_of_progress_where_stderr_is_no_terminal(self):
+    def test_progress_lines_without_a_terminal(self):
         run = self.run_worker(self.job(), "--set", "output.progress_seconds=0.001")
         found = [match for line in run.stderr.splitlines() if (match := LINE.search(line))]
         self.assertGreater(len(found), 3, run.stderr)
@@ -45,7 +46,7 @@ class WorkerOutput(scene.FolderTest):
         self.assertLessEqual(done[-1], 100)
         self.assertIsNotNone(found[-2].group(3), "time left")
 
-    def test_no_line_where_none_is_wanted(self):
+    def test_no_line_if_disabled(self):
         run = self.run_worker(self.job(), "--set", "output.progress_seconds=0")
         self.assertNotRegex(run.stderr, "% done")
 
@@ -72,7 +73,7 @@ class WorkerOutput(scene.FolderTest):
     def test_the_summary_is_beside_the_report(self):
         export = self.path("model.npz")
         run = self.run_worker(self.job(), "--export", export)
-        report = json.loads(run.stdout)  # nothing else is there
+        report = json.loads(run.stdout)  # stdout has nothing else
         summary = run.stderr[run.stderr.index("worker:0: trained job 'story' (linear): 2,000 steps"):]
         self.assertIn(f"auc {report['eval']['auc']:.4f}", summary)
         self.assertIn(export, summary)
@@ -89,7 +90,7 @@ class WorkerOutput(scene.FolderTest):
         last = run.stderr.splitlines()[-1]
         self.assertIn("cairn-worker: worker:0: training diverged: the loss is ", last)
         self.assertIn("lower optimizer.learning_rate", last)
-        # --fresh begins anew, here at the rate of the file.
+        # --fresh starts over, here with the learning rate of the file.
         self.run_worker(job, "--fresh")
 
 

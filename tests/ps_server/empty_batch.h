@@ -1,4 +1,4 @@
-// A batch that takes everything and keeps nothing; tests override what they look at.
+// A batch that ignores everything; tests override the methods that they observe.
 #pragma once
 
 #include <cstddef>

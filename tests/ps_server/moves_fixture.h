@@ -1,4 +1,4 @@
-// Servers between which a test moves rows step by step.
+// Three servers between which a test moves rows step by step.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,8 @@ inline wire::VariableSpec Table() {
   return spec;
 }
 
-// Three servers, of which the first has the table, and one worker that is known to all of them.
+// Three servers, the first of which has the table, and one worker that has said hello to all of
+// them.
 class MovesTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -42,7 +43,7 @@ class MovesTest : public ::testing::Test {
     options.wall_clock = [this] { return absl::FromUnixSeconds(now_.load()); };
     servers_[s].Open(s, kServers, options);
   }
-  // What a crash of its process would leave starts again.
+  // Restarts the server from the files that a crash would leave.
   void Crash(int32_t s) {
     CrashUnseen(s);
     Greet(s);
@@ -58,7 +59,7 @@ class MovesTest : public ::testing::Test {
     incarnation_ = reply->incarnation;
     for (int32_t s = 1; s < kServers; ++s) Greet(s);
   }
-  // As a worker does that has nothing to send again.
+  // Says hello as a worker that has nothing to resend.
   void Greet(int32_t s) {
     const int64_t boot_id = SayHello(s);
     wire::Caller caller;
@@ -90,8 +91,8 @@ class MovesTest : public ::testing::Test {
     request.start = start_;
     return request;
   }
-  // As a mover begins: as a source each server says that nothing was given away; then whoever has
-  // rows that wait forgets them.
+  // Aborts earlier moves, as a mover does when it begins: first each server confirms, as a source,
+  // that it has given nothing away; then each forgets, as a target, the rows that wait there.
   absl::Status GiveUp(int64_t version) {
     for (int32_t s = 0; s < kServers; ++s) {
       RETURN_IF_ERROR(At(s, wire::MoveAction::ABORT, s, (s + 1) % kServers, version));
@@ -135,7 +136,8 @@ class MovesTest : public ::testing::Test {
     return absl::OkStatus();
   }
 
-  // Push `sequence` of the worker: -1 to the value of `keys`, without rows where there are none.
+  // Push `sequence` of the worker: subtracts 1 from the value of each of `keys`, which may be
+  // empty.
   absl::Status Push(int32_t server, int64_t sequence, int64_t after, std::vector<int64_t> keys,
                     int64_t version, bool late = false) {
     wire::PushRequest request;
@@ -165,7 +167,7 @@ class MovesTest : public ::testing::Test {
     return Values<float>(reply.items[0].values);
   }
 
-  // Another table, of one bucket on ps:0, which moves concern from then on.
+  // Creates another table, of one bucket on ps:0; later moves are of that table.
   void UseRuled(const wire::RowRules& rules) {
     wire::VariableSpec table = Table();
     table.name = variable_ = "ruled";
@@ -186,7 +188,8 @@ class MovesTest : public ::testing::Test {
   TempDir folder_;
   std::string variable_ = "emb";
   int64_t start_ = 0;               // MoveRequest.start
-  std::vector<int32_t> others_;     // servers of the table's buckets behind the one that moves
+  std::vector<int32_t> others_;     // servers of the table's other buckets, behind the bucket that
+                                    // moves
   std::atomic<int64_t> now_{1000};  // seconds since 1970
   MovingEngine servers_[kServers];
   int64_t incarnation_ = 0;

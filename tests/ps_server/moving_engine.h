@@ -1,4 +1,4 @@
-// One of the servers between which rows move in a test.
+// One of several servers between which a test moves rows.
 #pragma once
 
 #include <memory>
@@ -12,12 +12,12 @@
 
 namespace cairn {
 
-// Epochs and row rules run where somebody asks for them.
+// An engine whose snapshots and row rules run only when a test asks for them.
 struct MovingEngine {
   std::string directory;
   std::unique_ptr<Engine> engine;
 
-  // On its directory, as server `index` of `count`.
+  // Opens the engine on its directory, as server `index` of `count`.
   void Open(int32_t index, int32_t count, EngineOptions options) {
     options.directory = directory;
     options.server_index = index;
@@ -28,7 +28,8 @@ struct MovingEngine {
     ASSERT_OK(opened);
     engine = *std::move(opened);
   }
-  // Ends it, and leaves in `copy`, its directory from here on, what a crash of its process would.
+  // Ends the engine. From now on its directory is `copy`, with the files as a crash would leave
+  // them.
   void Crash(const std::string& copy) {
     test::CopyStore(directory, copy);
     engine.reset();

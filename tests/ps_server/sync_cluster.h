@@ -1,5 +1,5 @@
-// Servers and workers of a synchronous job without a network, and the protocol between them step by
-// step: what a worker's client does, with nothing done on its own.
+// Servers and workers of a synchronous job without a network. The workers perform the client's
+// protocol step by step, and only when the test says so.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +22,13 @@
 
 namespace cairn {
 
-// Of an absl::StatusOr<int64_t>.
+// Matches an absl::StatusOr<int64_t> that holds `step`.
 MATCHER_P(Opens, step, "is open step " + ::testing::PrintToString(step)) {
   *result_listener << arg.status();
   return arg.ok() && *arg == step;
 }
 
-// Engines of one job's servers. Thread safety: none.
+// The engines of one job's servers. Thread safety: none.
 class SyncCluster {
  public:
   explicit SyncCluster(int32_t servers, absl::Duration lease = absl::Minutes(5)) : lease_(lease) {
@@ -41,7 +41,7 @@ class SyncCluster {
 
   int32_t size() const { return static_cast<int32_t>(engines_.size()); }
   wire::ParameterServerIf& service(int32_t server) { return engines_[server]->service(); }
-  // How often its log was written to the disk.
+  // How often the server's log was synced to disk.
   int64_t Syncs(int32_t server) {
     for (const StoreFigure& figure : engines_[server]->Figures(FigureDetail::kMetrics).store) {
       if (figure.name == "rocksdb_wal_syncs_total") return static_cast<int64_t>(figure.value);
@@ -50,7 +50,7 @@ class SyncCluster {
   }
   TestClient Tool(int32_t server) { return TestClient(service(server), -1); }
 
-  // Goes on from what the disk has now: everything in memory is lost.
+  // Restarts the server from a copy of its disk: everything in memory is lost.
   void Crash(int32_t server) {
     const std::string copy = folder_.Join(absl::StrCat("copy", copies_++));
     test::CopyStore(folders_[server], copy);
@@ -59,7 +59,7 @@ class SyncCluster {
     Start(server);
   }
 
-  wire::Consistency consistency;  // of every worker's hello
+  wire::Consistency consistency;  // sent with every worker's hello
   int32_t expected_workers = 0;
 
  private:
@@ -88,7 +88,7 @@ class SyncWorker {
 
   SyncWorker(SyncCluster& cluster, int32_t worker) : cluster_(cluster), worker_(worker) {}
 
-  // A new start; ps:0 first.
+  // A new start of the worker, which says hello to ps:0 first.
   void Start() {
     incarnation_ = 0;
     for (int32_t s = 0; s < cluster_.size(); ++s) EXPECT_OK(Hello(s));
@@ -96,10 +96,10 @@ class SyncWorker {
     retained_.clear();
   }
 
-  // A new start pushes again what comes after `sequence`.
+  // Makes a new start push again what comes after `sequence`.
   void ResumeAfter(int64_t sequence) { sequence_ = sequence; }
 
-  // The same start says hello to a server, in reply_.
+  // Says hello to a server within the same start; the reply is hello(server).
   absl::Status Hello(int32_t server, int64_t step = 0) {
     wire::HelloRequest request;
     request.protocol_version = wire::g_cairn_constants.PROTOCOL_VERSION;
@@ -119,7 +119,7 @@ class SyncWorker {
   }
   const wire::HelloReply& hello(int32_t server) { return hellos_[server]; }
 
-  // Contributes `items[s]` to server s, every one. The reply of ps:0.
+  // Contributes `items[s]` to every server s. Returns the reply of ps:0.
   absl::StatusOr<wire::PushReply> Push(int64_t step, int64_t rows,
                                        const std::vector<std::vector<wire::PushItem>>& items) {
     wire::PushReply first;
@@ -136,13 +136,13 @@ class SyncWorker {
     for (auto& of_server : items) of_server.push_back(WholeItem(variable, gradient));
     return Push(step, rows, items);
   }
-  // The next push is for `step`.
+  // Numbers the next push, which is for `step`.
   void Number(int64_t step, int64_t rows) {
     ++sequence_;
     step_ = step;
     rows_ = rows;
   }
-  // Sends that push to one server; `replaces`: instead of what that has of it.
+  // Sends that push to one server; `replaces`: it replaces an earlier version of the push there.
   absl::StatusOr<wire::PushReply> PushTo(int32_t server, const std::vector<wire::PushItem>& items,
                                          bool replaces = false) {
     wire::PushRequest request;
@@ -162,7 +162,7 @@ class SyncWorker {
     RETURN_IF_ERROR(CallStatus([&] { cluster_.service(server).push(reply, request); }));
     return reply;
   }
-  // Sends what `server` has not applied again, with the decisions known.
+  // Resends what `server` has not applied, with the known decisions.
   absl::Status Replay(int32_t server) {
     RETURN_IF_ERROR(Hello(server));
     for (auto& [sequence, request] : retained_[server]) {
@@ -175,7 +175,7 @@ class SyncWorker {
     return absl::OkStatus();
   }
 
-  // Announces `step` at ps:0, then goes to the others: the open step.
+  // Announces `step` at ps:0, then visits the other servers. Returns the open step.
   absl::StatusOr<int64_t> Begin(int64_t step, double wait_seconds = kNoWait) {
     ASSIGN_OR_RETURN(const int64_t open, BeginAt(0, step, wait_seconds));
     for (int32_t s = 1; s < cluster_.size(); ++s) {

@@ -1,4 +1,4 @@
-// A store whose reads of cold rows a test sees, and may keep waiting or put other work into.
+// A store that lets a test observe, delay or interrupt its reads and writes.
 #pragma once
 
 #include <functional>
@@ -12,16 +12,17 @@
 
 namespace cairn {
 
-// Another store, with one helper whatever the machine. Thread safety: as StripeStore; the functions
-// are called by whoever reads, and are set while nobody does.
+// Forwards to another store; has one helper thread for reads on any machine. Thread safety: as
+// StripeStore. The functions are called in the threads that use the store, and must be set while no
+// thread does.
 class WatchedStore final : public StripeStore {
  public:
   explicit WatchedStore(std::unique_ptr<StripeStore> store) : store_(std::move(store)) {}
 
-  // Called before and after the disk is read. Null: nothing is.
+  // Called before and after the disk is read; may be null.
   std::function<void(absl::Span<const ColdKey> keys)> before_read, after_read;
-  // Called before the disk is scanned, and before it is written to, which an error or an exception
-  // prevents. Null: nothing is.
+  // Called before the disk is scanned, and before it is written to; an error or exception prevents
+  // the write. May be null.
   std::function<void()> before_scan;
   std::function<absl::Status()> before_write, before_decision;
 

@@ -1,5 +1,6 @@
-"""A client that stock Thrift generates from the IDL, in Python and over its own binary protocol and
-buffered transport, uses a real cairn-ps: creates variables, assigns, pushes, pulls, reads errors."""
+"""A client that stock Thrift generates from the IDL, in Python and with Thrift's own binary
+protocol and buffered transport, uses a real cairn-ps: it creates variables, assigns, pushes, pulls
+and reads errors."""
 import os
 import struct
 import sys
@@ -80,7 +81,7 @@ class StockClient(unittest.TestCase):
                                    initializer=ttypes.Initializer(
                                        type="constant", arguments={"value": 1.0}))
 
-    def test_hello_tells_the_version_and_refuses_others(self):
+    def test_hello_returns_the_version_and_refuses_others(self):
         reply = self.client.hello(ttypes.HelloRequest(
             protocol_version=PROTOCOL_VERSION, job=JOB, task_type="test", origin="python"))
         self.assertEqual(reply.protocol_version, PROTOCOL_VERSION)
@@ -115,7 +116,7 @@ class StockClient(unittest.TestCase):
                 variable="emb", selection=ttypes.Selection.KEYS, ids=keys(-9, 5, 7))])))
         self.assertEqual(unpack(step.pull.items[0].values), [-2, -2, 0, 0, -4, -4])
 
-    def test_assigned_values_come_back(self):
+    def test_assigned_values_are_pulled(self):
         self.create(self.dense())
         self.client.assign(ttypes.AssignRequest(caller=self.caller, items=[ttypes.AssignItem(
             variable="w", selection=ttypes.Selection.ROWS, ids=keys(1), values=floats(8, 9))]))
@@ -134,7 +135,7 @@ class StockClient(unittest.TestCase):
             self.client.push(ttypes.PushRequest(caller=self.caller, items=[
                 ttypes.PushItem(variable="w", values=floats(1, 2, 3))]))
         self.assertEqual(caught.exception.code, ttypes.ErrorCode.INVALID_ARGUMENT)
-        # Neither has harmed the connection.
+        # Neither error has harmed the connection.
         self.assertEqual(self.pull(ttypes.PullItem(variable="w")), [[1] * 6])
 
     def test_a_limit_is_named(self):

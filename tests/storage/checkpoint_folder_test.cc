@@ -1,4 +1,4 @@
-// A copy of a store is whole or not there, is what the store was, and is deleted only by name.
+// A copy of a store is complete or absent, equals the store, and is deleted only by name.
 #include "storage/checkpoint_folder.h"
 
 #include <sys/stat.h>
@@ -52,7 +52,7 @@ class CheckpointFolderTest : public ::testing::Test {
   std::unique_ptr<StripeStore> store_;
 };
 
-TEST_F(CheckpointFolderTest, ACopyHoldsTheStoreAsItWas) {
+TEST_F(CheckpointFolderTest, ACopyEqualsTheStore) {
   const auto files = Write("a");
   ASSERT_OK(files);
   ASSERT_OK(WriteImage(*store_, {1, 0, 0}, 8, "changed"));
@@ -68,14 +68,14 @@ TEST_F(CheckpointFolderTest, ACopyHoldsTheStoreAsItWas) {
   EXPECT_EQ((*copy)->Workers()->at(0).position, "position");
   EXPECT_EQ((*copy)->Shards()->at(0).update_count, 3);
   EXPECT_THAT((*copy)->PutVariable({2, "job", "x", "spec"}),
-              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("reading")));
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("read-only")));
   ASSERT_OK((*copy)->Close());
-  // Looking at it has changed nothing, and its name is taken.
+  // Reading the copy has not changed it, and its name is taken.
   for (const PartFileSum& file : *files) EXPECT_OK(VerifyPartFile(part_, file));
   EXPECT_EQ(*Write("a"), *files);
 }
 
-TEST_F(CheckpointFolderTest, AListThatCannotBeReadIsDamaged) {
+TEST_F(CheckpointFolderTest, AnUnreadableListIsDataLoss) {
   ASSERT_OK(Write("a"));
   fs::remove(absl::StrCat(part_, "/FILES"));
   fs::create_directory(absl::StrCat(part_, "/FILES"));
@@ -91,8 +91,8 @@ TEST_F(CheckpointFolderTest, CommonToolsVerifyTheListOfFiles) {
   EXPECT_NE(std::system(check.c_str()), 0);
 }
 
-// Epochs go on while RocksDB copies: each copy must open, with every row of the batches before it.
-TEST_F(CheckpointFolderTest, CopiesMadeDuringWritesOpenAndMissNothingBefore) {
+// Snapshots continue while RocksDB copies. Each copy must open, with every row of earlier batches.
+TEST_F(CheckpointFolderTest, CopiesMadeDuringWritesHaveAllEarlierBatches) {
   std::atomic<bool> stop{false};
   std::atomic<int64_t> written{0};
   std::thread writer([&] {
@@ -121,13 +121,13 @@ TEST_F(CheckpointFolderTest, CopiesMadeDuringWritesOpenAndMissNothingBefore) {
   EXPECT_GT(written, 0);
 }
 
-TEST_F(CheckpointFolderTest, EveryKindOfDamageIsFoundAndNamed) {
+TEST_F(CheckpointFolderTest, EveryKindOfDamageIsDetectedAndReported) {
   const auto files = Write("a");
   ASSERT_OK(files);
   for (const PartFileSum& file : *files) {
     if (file.bytes == 0) continue;
     const std::string path = absl::StrCat(part_, "/", file.name);
-    // A hard link shares its bytes with the store's file: break it first.
+    // A hard link shares its bytes with the store's file, so replace it by a copy first.
     fs::copy_file(path, path + ".sst");
     fs::rename(path + ".sst", path);
     std::fstream bytes(path, std::ios::in | std::ios::out | std::ios::binary);
@@ -146,8 +146,8 @@ TEST_F(CheckpointFolderTest, EveryKindOfDamageIsFoundAndNamed) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("secret")));
 }
 
-// A caller of restore names the files: what is no file of the announced size is not read.
-TEST_F(CheckpointFolderTest, OtherThingsThanFilesOfTheirSizeAreNotRead) {
+// Callers of restore name the files, so files of another type or size are not read.
+TEST_F(CheckpointFolderTest, FilesOfAnotherTypeOrSizeAreNotRead) {
   EXPECT_THAT(VerifyPartFile("/dev", {"zero", 10, 1}),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("/dev/zero is a device")));
   ASSERT_EQ(::mkfifo(temp_.Join("fifo").c_str(), 0600), 0);
@@ -161,14 +161,14 @@ TEST_F(CheckpointFolderTest, OtherThingsThanFilesOfTheirSizeAreNotRead) {
   const std::atomic<bool> cancelled = true;
   EXPECT_THAT(VerifyPartFile(temp_.path(), {"sparse", kEndless, 1}, &cancelled),
               StatusIs(absl::StatusCode::kCancelled, HasSubstr("sparse")));
-  // RocksDB opens files that no list names.
+  // RocksDB opens files that are not in the list.
   ASSERT_OK(Write("a"));
   ASSERT_EQ(::mkfifo(absl::StrCat(part_, "/db/000999.log").c_str(), 0600), 0);
   EXPECT_THAT(Read(part_), StatusIs(absl::StatusCode::kFailedPrecondition,
                                     HasSubstr("db/000999.log is a FIFO")));
 }
 
-TEST_F(CheckpointFolderTest, OthersReadACheckpointWhereTheirGroupReadsItsDirectory) {
+TEST_F(CheckpointFolderTest, TheGroupOfTheDirectoryMayReadACheckpoint) {
   const mode_t before = umask(0);
   ASSERT_OK(Write("a"));
   EXPECT_EQ(fs::status(directory_).permissions(), fs::perms::owner_all);
@@ -182,7 +182,7 @@ TEST_F(CheckpointFolderTest, OthersReadACheckpointWhereTheirGroupReadsItsDirecto
   EXPECT_EQ(fs::status(absl::StrCat(directory_, "/b/ps-2")).permissions(), kShared);
 }
 
-TEST_F(CheckpointFolderTest, AnInterruptedCopyIsMadeAnew) {
+TEST_F(CheckpointFolderTest, AnInterruptedCopyIsRestarted) {
   fs::create_directories(part_ + ".part/db.tmp");
   std::ofstream(part_ + ".part/db.tmp/000004.sst") << "half";
   ASSERT_OK(Write("a"));
@@ -190,7 +190,7 @@ TEST_F(CheckpointFolderTest, AnInterruptedCopyIsMadeAnew) {
   ASSERT_OK(Read(part_));
 }
 
-TEST_F(CheckpointFolderTest, DropDeletesItsOwnAndNothingElse) {
+TEST_F(CheckpointFolderTest, DropDeletesOnlyItsOwnPart) {
   ASSERT_OK(Write("a"));
   ASSERT_OK(Write("b"));
   std::ofstream(absl::StrCat(directory_, "/a/MANIFEST.json")) << "{}";
@@ -200,16 +200,16 @@ TEST_F(CheckpointFolderTest, DropDeletesItsOwnAndNothingElse) {
   ASSERT_OK(DropCheckpointPart(directory_, "b", 2));
   EXPECT_FALSE(fs::exists(absl::StrCat(directory_, "/b")));
   ASSERT_OK(DropCheckpointPart(directory_, "b", 2));  // again
-  ASSERT_OK(Read(temp_.Join("data")));                // the store is whole
+  ASSERT_OK(Read(temp_.Join("data")));                // the store is unchanged
 }
 
-TEST_F(CheckpointFolderTest, DropRefusesWhatNoCheckpointMade) {
+TEST_F(CheckpointFolderTest, DropRefusesForeignFiles) {
   ASSERT_OK(Write("a"));
   std::ofstream(part_ + "/notes.txt") << "mine";
   EXPECT_THAT(DropCheckpointPart(directory_, "a", 2),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("notes.txt")));
   EXPECT_TRUE(fs::exists(part_ + "/db/CURRENT"));
-  // A data directory of that name.
+  // A data directory with that name.
   fs::create_directories(absl::StrCat(directory_, "/c"));
   auto other = OpenStore(absl::StrCat(directory_, "/c/ps-2"), 2);
   ASSERT_OK(other);
@@ -218,7 +218,7 @@ TEST_F(CheckpointFolderTest, DropRefusesWhatNoCheckpointMade) {
   ASSERT_OK((*other)->PutVariable({1, "job", "w", "spec"}));
 }
 
-TEST_F(CheckpointFolderTest, AMissingParentAndAFolderInTheWayAreNamed) {
+TEST_F(CheckpointFolderTest, AMissingParentAMissingStoreAndAnotherServerAreReported) {
   EXPECT_THAT(WriteCheckpointPart(*store_, temp_.Join("no/where"), "a", 2),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("parent")));
   EXPECT_THAT(Read(temp_.Join("nothing")),
@@ -227,8 +227,9 @@ TEST_F(CheckpointFolderTest, AMissingParentAndAFolderInTheWayAreNamed) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("ps:2")));
 }
 
-// Stripes come before the records that name them, so a crash leaves none of a job or all of it.
-TEST_F(CheckpointFolderTest, StripesWithoutARecordAreLeftoversUntilTheJobIsPut) {
+// Stripes are written before the records that name them, so that after a crash a job exists
+// completely or not at all.
+TEST_F(CheckpointFolderTest, StripesAreLeftoversUntilTheirJobIsPut) {
   ASSERT_OK(WriteImage(*store_, {2, 0, 0}, 1, "left over"));
   ASSERT_OK(store_->DropLeftovers(2, UINT32_MAX));
   Recorder recorder;

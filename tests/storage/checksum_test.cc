@@ -1,4 +1,4 @@
-// The checksum is XXH3 with seed 0, whatever the pieces it is handed.
+// The checksum is XXH3 with seed 0, however the input is divided into pieces.
 #include "storage/checksum.h"
 
 #include <string>
@@ -14,7 +14,7 @@ TEST(Checksum, IsXxh3OfTheSpecification) {
   EXPECT_EQ(ChecksumOf({"valuesslots"}), 0xaf0304c3aff2cc03u);
 }
 
-TEST(Checksum, PiecesCountAsOne) {
+TEST(Checksum, PiecesAreConcatenated) {
   std::string bytes;
   for (int i = 0; i < 5000; ++i) bytes.push_back(static_cast<char>(i * 31));
   const absl::string_view whole = bytes;

@@ -1,4 +1,5 @@
-// Which folders a store is opened in, and that a refusal says why and leaves every byte as it was.
+// The folders in which a store is opened. A refusal gives the reason and leaves every byte
+// unchanged.
 #include "storage/directory.h"
 
 #include <fcntl.h>
@@ -39,8 +40,8 @@ void WriteFile(const fs::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-// Every file below `directory` with its bytes. LOCK is left out: this process may hold a lock on
-// it, and would give it up by closing it.
+// Every file below `directory` with its bytes. Skips LOCK: this process may hold a lock on it,
+// which closing the file would release.
 std::map<std::string, std::string> Contents(const std::string& directory) {
   std::map<std::string, std::string> contents;
   if (!fs::is_directory(directory)) return contents;
@@ -51,7 +52,7 @@ std::map<std::string, std::string> Contents(const std::string& directory) {
   return contents;
 }
 
-// Names that one of them has, or has differently.
+// Names that only one of them has, or whose contents differ.
 std::vector<std::string> Changed(const std::map<std::string, std::string>& before,
                                  const std::map<std::string, std::string>& after) {
   std::vector<std::string> changed;
@@ -67,13 +68,14 @@ std::vector<std::string> Changed(const std::map<std::string, std::string>& befor
 class DirectoryTest : public ::testing::Test {
  protected:
   void MakeStore() { ASSERT_OK(OpenStore(directory_)); }
-  // A first start killed just before its marker got the final name; the log comes after that.
+  // A first start killed just before its marker is renamed; the log is written after that.
   void InterruptFirstStart() {
     MakeStore();
     fs::rename(directory_ + "/CAIRN", directory_ + "/CAIRN.new");
     fs::remove(directory_ + "/LOG");
   }
-  // Opening is refused with `code` and a text that holds `text`, and changes nothing.
+  // Expects that opening is refused with `code` and a message that contains `text`, and changes
+  // nothing.
   void ExpectRefused(absl::StatusCode code, const std::string& text, int32_t server_index = 0) {
     const auto before = Contents(directory_);
     EXPECT_THAT(OpenStore(directory_, server_index),
@@ -85,19 +87,19 @@ class DirectoryTest : public ::testing::Test {
   const std::string directory_ = temp_.Join("data");
 };
 
-TEST_F(DirectoryTest, AnAbsentFolderIsMadeAndMarked) {
+TEST_F(DirectoryTest, AnAbsentFolderIsCreatedAndMarked) {
   MakeStore();
   EXPECT_EQ(ReadFile(directory_ + "/CAIRN"), "cairn stripe store\nformat: 1\nserver_index: 0\n");
   EXPECT_FALSE(fs::exists(directory_ + "/CAIRN.new"));
 }
 
-TEST_F(DirectoryTest, AnEmptyFolderIsTakenEvenWithAFileSystemsLostAndFound) {
+TEST_F(DirectoryTest, AnEmptyFolderIsAcceptedEvenWithLostAndFound) {
   fs::create_directories(directory_ + "/lost+found");
   MakeStore();
   EXPECT_TRUE(fs::exists(directory_ + "/lost+found"));
 }
 
-TEST_F(DirectoryTest, AFinishedStoreIsOpenedAgainBesideFilesTheUserLeftThere) {
+TEST_F(DirectoryTest, AFinishedStoreIsOpenedDespiteOtherFilesInItsFolder) {
   MakeStore();
   WriteFile(directory_ + "/notes.txt", "mine");
   MakeStore();
@@ -115,7 +117,7 @@ TEST_F(DirectoryTest, AFileIsNotAFolder) {
   ExpectRefused(absl::StatusCode::kFailedPrecondition, "not a folder");
 }
 
-TEST_F(DirectoryTest, AFolderWithForeignFilesIsRefusedAndNamesThem) {
+TEST_F(DirectoryTest, AFolderWithForeignFilesIsRefusedByTheirNames) {
   fs::create_directory(directory_);
   WriteFile(directory_ + "/thesis.tex", "years of work");
   ExpectRefused(absl::StatusCode::kFailedPrecondition, "thesis.tex");
@@ -133,7 +135,7 @@ TEST_F(DirectoryTest, AnotherServersIndexIsRefusedAndBothAreNamed) {
   ExpectRefused(absl::StatusCode::kFailedPrecondition, "belongs to ps:0, this is ps:3", 3);
 }
 
-// The marker can be copied from another folder; the database says the same, under a checksum.
+// The marker can be copied from another folder; the database has the index too, under a checksum.
 TEST_F(DirectoryTest, AMarkerThatContradictsTheDatabaseIsRefused) {
   MakeStore();
   WriteFile(directory_ + "/CAIRN", "cairn stripe store\nformat: 1\nserver_index: 3\n");
@@ -152,7 +154,7 @@ TEST_F(DirectoryTest, AnotherFormatIsRefusedAndBothAreNamed) {
   }
 }
 
-TEST_F(DirectoryTest, ADamagedMarkerIsDataLossAndNamesTheFile) {
+TEST_F(DirectoryTest, ACorruptMarkerIsDataLossAndNamesTheFile) {
   MakeStore();
   for (const std::string& text : {std::string(), std::string(5000, 'x'), std::string(64, '\0'),
                                   std::string("cairn stripe store\nformat: one\n"),
@@ -162,7 +164,7 @@ TEST_F(DirectoryTest, ADamagedMarkerIsDataLossAndNamesTheFile) {
   }
 }
 
-// Making a new database here would pass for a start with nothing to restore.
+// A new database here would look like a start with nothing to restore.
 TEST_F(DirectoryTest, AMissingDatabaseBehindAMarkerIsDataLoss) {
   MakeStore();
   fs::remove_all(directory_ + "/db");
@@ -175,9 +177,9 @@ TEST_F(DirectoryTest, AMissingCurrentFileBehindAMarkerIsDataLoss) {
   ExpectRefused(absl::StatusCode::kDataLoss, "db/CURRENT is missing");
 }
 
-TEST_F(DirectoryTest, AnInterruptedFirstStartIsTakenUp) {
+TEST_F(DirectoryTest, AnInterruptedFirstStartIsContinued) {
   fs::create_directory(directory_);
-  WriteFile(directory_ + "/CAIRN.new", "cairn str");  // cut off while it was written
+  WriteFile(directory_ + "/CAIRN.new", "cairn str");  // truncated during the write
   InterruptFirstStart();
   MakeStore();
   EXPECT_TRUE(fs::exists(directory_ + "/CAIRN"));
@@ -188,17 +190,17 @@ TEST_F(DirectoryTest, AnInterruptedFirstStartOfAnotherServerIsRefused) {
   ExpectRefused(absl::StatusCode::kFailedPrecondition, "belongs to ps:0, this is ps:1", 1);
 }
 
-TEST_F(DirectoryTest, InUseByThisProcessIsRefusedAndTheFirstUserIsUnharmed) {
+TEST_F(DirectoryTest, InUseByThisProcessIsRefusedWithoutHarmToTheFirstUser) {
   const auto store = OpenStore(directory_);
   ASSERT_OK(store);
   ExpectRefused(absl::StatusCode::kFailedPrecondition,
                 absl::StrCat("in use by process ", getpid()));
-  ExpectRefused(absl::StatusCode::kFailedPrecondition, "in use");  // the lock was not given up
+  ExpectRefused(absl::StatusCode::kFailedPrecondition, "in use");  // the lock was not released
   EXPECT_OK(WriteImage(**store, {1, 0, 0}, 1, "image"));
 }
 
 // The lock is on the file, not on its name.
-TEST_F(DirectoryTest, AMarkerThatIsReplacedEndsTheStoresWrites) {
+TEST_F(DirectoryTest, AReplacedMarkerEndsTheStoresWrites) {
   auto store = OpenStore(directory_);
   ASSERT_OK(store);
   ASSERT_OK(WriteImage(**store, {1, 0, 0}, 1, "image"));
@@ -210,7 +212,7 @@ TEST_F(DirectoryTest, AMarkerThatIsReplacedEndsTheStoresWrites) {
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("/CAIRN was replaced")));
 }
 
-// Whatever the umask says.
+// Whatever the umask is.
 TEST_F(DirectoryTest, OthersCannotReadAStore) {
   const mode_t before = umask(0);
   MakeStore();
@@ -218,7 +220,7 @@ TEST_F(DirectoryTest, OthersCannotReadAStore) {
   ASSERT_OK(OpenStore(temp_.Join("made")));
   umask(before);
   EXPECT_EQ(fs::status(directory_).permissions(), fs::perms::owner_all);
-  // A folder that its user made keeps its mode; the rows in it are the owner's alone.
+  // A folder that the user created keeps its mode; the rows in it are accessible only to the owner.
   EXPECT_EQ(fs::status(temp_.Join("made/db")).permissions(), fs::perms::owner_all);
   constexpr fs::perms kOthers = fs::perms::others_all | fs::perms::group_write;
   for (const char* name : {"CAIRN", "LOG"}) {
@@ -233,7 +235,7 @@ TEST_F(DirectoryTest, ADanglingLinkIsNamed) {
   ExpectRefused(absl::StatusCode::kNotFound, "is a link to a folder that is missing: create");
 }
 
-// Runs `child` in a process of its own and returns its exit status.
+// Runs `child` in a child process and returns its exit status.
 int InChild(const std::function<int()>& child) {
   const pid_t pid = fork();
   if (pid == 0) _exit(child());
@@ -242,14 +244,14 @@ int InChild(const std::function<int()>& child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-TEST_F(DirectoryTest, InUseByAnotherProcessIsRefusedByItsNumber) {
+TEST_F(DirectoryTest, InUseByAnotherProcessIsRefusedWithItsPid) {
   MakeStore();
   int ready[2];
   int done[2];
   ASSERT_EQ(pipe(ready), 0);
   ASSERT_EQ(pipe(done), 0);
   const pid_t pid = fork();
-  if (pid == 0) {  // holds RocksDB's lock until the test is done
+  if (pid == 0) {  // holds RocksDB's lock until the test ends
     close(done[1]);
     struct flock lock {};
     lock.l_type = F_WRLCK;
@@ -273,9 +275,9 @@ TEST_F(DirectoryTest, InUseByAnotherProcessIsRefusedByItsNumber) {
   MakeStore();  // free again
 }
 
-// A "stale lock" that somebody deletes under a running server: RocksDB looks at nothing else. A
-// child has none of RocksDB's threads, so it takes the folder's lock alone.
-TEST_F(DirectoryTest, InUseIsRefusedThoughTheDatabasesLockWasDeleted) {
+// A "stale lock" that is deleted under a running server: RocksDB checks nothing else. The child
+// process has none of RocksDB's threads, so it takes only the folder's lock.
+TEST_F(DirectoryTest, InUseIsRefusedAlthoughTheDatabasesLockWasDeleted) {
   auto store = OpenStore(directory_);
   ASSERT_OK(store);
   ASSERT_TRUE(fs::remove(directory_ + "/db/LOCK"));
@@ -295,7 +297,7 @@ TEST_F(DirectoryTest, InUseIsRefusedThoughTheDatabasesLockWasDeleted) {
   ExpectRefused(absl::StatusCode::kFailedPrecondition, holder);
 }
 
-// Permissions do not bind root, so the store is opened by a child that gave root up.
+// Permissions do not bind root, so a child process that gives up root opens the store.
 class ReadOnlyTest : public DirectoryTest {
  protected:
   static constexpr uid_t kNobody = 65534;
@@ -326,7 +328,7 @@ TEST_F(ReadOnlyTest, AReadOnlyStoreIsPermissionDeniedAndUnchanged) {
   ASSERT_EQ(chmod(directory_.c_str(), 0755), 0);
 }
 
-TEST(ErrnoStatus, CodesFollowTheCauseAndTextsSayTheNextStep) {
+TEST(ErrnoStatus, CodesFollowTheCauseAndTextsGiveTheNextStep) {
   for (const int error : {ENOSPC, EDQUOT, EFBIG}) {
     EXPECT_THAT(ErrnoStatus(error, "write x"),
                 StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("free space")));
@@ -339,7 +341,7 @@ TEST(ErrnoStatus, CodesFollowTheCauseAndTextsSayTheNextStep) {
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("write x: Input/output error")));
 }
 
-TEST(LockHolder, AFileNobodyLockedHasNone) {
+TEST(LockHolder, AnUnlockedFileHasNone) {
   TempDir temp;
   EXPECT_FALSE(LockHolder(temp.Join("absent")).has_value());
   WriteFile(temp.Join("free"), "");

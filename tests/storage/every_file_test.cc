@@ -1,6 +1,6 @@
-// Damage in every file of a store: each kind of file, cut short, emptied, removed, or with one bit
-// turned round, at many places. The store refuses with kDataLoss and the file's name and leaves it
-// as it is, or everything that was written is there; never is it opened with less, or made anew.
+// Damage in every file of a store: each kind of file is truncated, emptied, removed, or gets one
+// flipped bit, at many places. The store refuses with kDataLoss and the file's name and leaves the
+// file unchanged, or all written data is there. It is never opened with less data or created anew.
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -25,9 +25,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint32_t kTables = 3;           // so many starts that end cleanly
-constexpr uint32_t kStripesOfAStart = 8;  // a table's
-constexpr int kFlips = 12;                // of a file, and its first and last bytes
+constexpr uint32_t kTables = 3;           // and as many starts with a clean end
+constexpr uint32_t kStripesOfAStart = 8;  // of one table
+constexpr int kFlips = 12;                // per file, plus its first and last bytes
 
 std::string ReadBytes(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
@@ -41,7 +41,7 @@ std::string ImageOf(uint32_t start, uint32_t stripe) {
   return std::string(700, static_cast<char>('a' + stripe)) + absl::StrCat(start);
 }
 
-// Everything a start writes, in this order.
+// Writes all data of one start, in this order.
 absl::Status Fill(StripeStore& store, uint32_t start) {
   absl::Status status = store.PutVariable({start, "j", absl::StrCat("v", start), "spec"});
   for (uint32_t i = 0; i < kStripesOfAStart && status.ok(); ++i) {
@@ -54,7 +54,7 @@ absl::Status Fill(StripeStore& store, uint32_t start) {
   return status.ok() ? store.Sync() : status;
 }
 
-// All of it as text, a line a record; or why it cannot be had.
+// All data as text, one line a record; or the reason why it cannot be read.
 absl::StatusOr<std::vector<std::string>> ReadAll(const std::string& directory) {
   auto store = OpenStore(directory);
   if (!store.ok()) return store.status();
@@ -94,7 +94,7 @@ class EveryFileTest : public ::testing::TestWithParam<Ending> {
       auto store = OpenStore(directory_);
       ASSERT_OK(store);
       ASSERT_OK(Fill(**store, kTables + 1));
-      TakeWhole();  // before it is closed
+      TakeWhole();  // before the store is closed
     } else {
       TakeWhole();
     }
@@ -105,7 +105,7 @@ class EveryFileTest : public ::testing::TestWithParam<Ending> {
     ASSERT_EQ(expected_.size(),
               (kTables + (GetParam() == Ending::kKilled ? 1 : 0)) * (kStripesOfAStart + 3));
   }
-  // The files that hold bytes of the store, as they are now.
+  // Saves the files that contain data of the store, in their present state.
   void TakeWhole() {
     for (const auto& entry : fs::recursive_directory_iterator(directory_)) {
       const std::string name = fs::relative(entry.path(), directory_);
@@ -113,7 +113,7 @@ class EveryFileTest : public ::testing::TestWithParam<Ending> {
       whole_[name] = ReadBytes(entry.path());
     }
   }
-  // Those files and no others, in the same folders: a copied folder has no note of what was synced.
+  // Restores exactly those files, in place, because a copied folder's SYNCED note is ignored.
   void PutBack() {
     std::vector<fs::path> there;
     for (const auto& entry : fs::recursive_directory_iterator(directory_)) {
@@ -123,7 +123,7 @@ class EveryFileTest : public ::testing::TestWithParam<Ending> {
     for (const auto& [name, bytes] : whole_) WriteBytes(fs::path(directory_) / name, bytes);
   }
 
-  // "", or what went wrong. `file` is damaged by `damage`, which gets its path.
+  // Applies `damage` to `file`, whose path it gets. Returns "", or a description of the failure.
   std::string Try(const std::string& file, const std::function<void(const fs::path&)>& damage) {
     PutBack();
     const fs::path path = fs::path(directory_) / file;
@@ -135,7 +135,7 @@ class EveryFileTest : public ::testing::TestWithParam<Ending> {
       if (*all == expected_) return "";
       return absl::StrCat("opens with ", all->size(), " records of ", expected_.size());
     }
-    // A marker that names another server or format is as good as one that does.
+    // A marker with another server or format is valid, so refusing it is correct.
     if (!absl::IsDataLoss(all.status()) && !absl::IsFailedPrecondition(all.status())) {
       return std::string(all.status().ToString());
     }
@@ -144,7 +144,7 @@ class EveryFileTest : public ::testing::TestWithParam<Ending> {
     if (!absl::StrContains(all.status().message(), name)) {
       return absl::StrCat("does not name it: ", all.status().message());
     }
-    // Recovery has read a log by the time that its end is known to be missing.
+    // Recovery has modified a log before its missing end is detected.
     const bool changed = fs::exists(path) != there || (there && ReadBytes(path) != damaged);
     if (changed && !is_log) return "was changed";
     if ((refused_[file]++ == 0 || is_log) && ReadAll(directory_).ok()) {
@@ -170,7 +170,7 @@ class EveryFileTest : public ::testing::TestWithParam<Ending> {
   std::map<std::string, int> refused_;
 };
 
-TEST_P(EveryFileTest, IsWholeOrNamed) {
+TEST_P(EveryFileTest, IsCompleteOrReported) {
   for (const auto& [file, whole] : whole_) {
     SCOPED_TRACE(file);
     const size_t size = whole.size();
@@ -190,11 +190,12 @@ TEST_P(EveryFileTest, IsWholeOrNamed) {
     for (const auto& [damage, what] : wrong) {
       if (!what.empty()) ADD_FAILURE() << damage << " of " << size << ": " << what;
     }
-    // RocksDB reads neither: what is in them changes nothing. An empty log has nothing to lose.
+    // RocksDB reads neither file, so damage in them changes nothing. An empty log has nothing to
+    // lose.
     const bool is_unread = file == "db/IDENTITY" || absl::StartsWith(file, "db/OPTIONS");
     if (!is_unread && size > 0) {
-      // A note that is empty or gone is none; nor need there be the last record of a MANIFEST,
-      // which is lost by a cut or by what looks like one: it says that a log was removed.
+      // An empty or removed note counts as none. The last record of a MANIFEST, which says that a
+      // log was removed, may be missing too: a cut, or damage that looks like one, removes it.
       const bool spare = file == "SYNCED" || absl::StartsWith(file, "db/MANIFEST");
       EXPECT_GE(refused_[file], static_cast<int>(wrong.size()) - (spare ? 2 : 1));
     }

@@ -1,4 +1,4 @@
-// Keys sort as their fields do, and any bytes read as a key are parsed or refused.
+// Keys sort like their fields, and any bytes read as a key are parsed or refused.
 #include "storage/key.h"
 
 #include <limits>
@@ -17,7 +17,8 @@ std::string RowsKey(const StripeId& id, uint32_t segment) {
   return std::string(keys.Rows(segment));
 }
 
-// LoadStripes promises (shard, stripe) order and segments as written; RocksDB gives that of bytes.
+// LoadStripes promises (shard, stripe) order and segments in the order of writing; RocksDB sorts by
+// bytes.
 TEST(Key, BytesSortLikeTheFields) {
   constexpr uint32_t kHighest = std::numeric_limits<uint32_t>::max();
   std::vector<std::string> keys;
@@ -45,7 +46,7 @@ TEST(Key, AStripesKeysParseBackToTheirFields) {
   EXPECT_EQ(KeyText(RowsKey(id, 7)), "stripe 3/1/70000 rows 7");
 }
 
-TEST(Key, ColdRowsOfAStripeSortByTheirKeysAndParseBack) {
+TEST(Key, ColdRowsOfAStripeSortByKeyAndParseBack) {
   const StripeId id{3, 0, 70000};
   std::string before(StripeKeys(id).ColdPrefix());
   for (const int64_t key : {std::numeric_limits<int64_t>::min(), int64_t{-1}, int64_t{0},
@@ -75,7 +76,7 @@ TEST(Key, PagesOfWaitingKeysParseBack) {
   EXPECT_EQ(absl::BytesToHexString(keys.Waiting(511)), "0500000003000000000001117005000001ff");
 }
 
-// DropJob deletes the range of a prefix: it must end before the first key of the next one.
+// DropJob deletes the range of a prefix, which must end before the first key of the next prefix.
 TEST(Key, PrefixEndIsTheFirstKeyBeyondThePrefix) {
   EXPECT_EQ(PrefixEnd(StripesPrefix(7)), StripesPrefix(8));
   EXPECT_EQ(PrefixEnd(StripesPrefix(0xff)), std::string("\x05\0\0\1", 4));
@@ -85,7 +86,7 @@ TEST(Key, PrefixEndIsTheFirstKeyBeyondThePrefix) {
 }
 
 // Job "ab" must not lose its workers when job "a" is dropped, whatever the workers' numbers.
-TEST(Key, WorkersOfAJobAreNotAmongThoseOfAJobWhoseNameBeginsAlike) {
+TEST(Key, WorkersOfJobsWithACommonNamePrefixDoNotMix) {
   const std::string from = WorkersPrefix("a");
   const std::string to = PrefixEnd(from);
   for (const int32_t worker : {-1, 0, 1, std::numeric_limits<int32_t>::max()}) {
@@ -109,7 +110,7 @@ TEST(Key, AnyBytesAreParsedOrRefused) {
                !ParseDecisionKey(key, decision).ok() && !ParseNoteKey(key, note).ok();
     EXPECT_FALSE(KeyText(key).empty());
   }
-  EXPECT_GT(refused, 85000);  // nearly all but notes, whose names may be anything
+  EXPECT_GT(refused, 85000);  // nearly all except notes, whose names may be any bytes
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
-// The bytes of every record, and that anything else is refused. The golden bytes were computed
-// apart from this code, with Python's struct and xxhsum from the tables in storage/FORMAT.md. They
-// change only with kFormatVersion: then an old folder must still be read or be refused.
+// The bytes of every record; other bytes are refused. The golden bytes were computed independently
+// of this code, with Python's struct and xxhsum, from the tables in storage/FORMAT.md. They change
+// only with kFormatVersion; an old folder must then still be read, or be refused.
 #include "storage/record.h"
 
 #include <random>
@@ -93,7 +93,7 @@ TEST(RecordFormat, AWorkerThatLeftIsReadBackAsOne) {
   EXPECT_EQ(DecodeWorker(WorkerKey("a9a", 1), value).value(), left);
 }
 
-// Runs every decoder whose key it is, and returns what it said.
+// Runs the decoder for this kind of key and returns its status.
 absl::Status Decode(absl::string_view key, absl::string_view value) {
   switch (static_cast<RecordKind>(key[0])) {
     case RecordKind::kMeta: return DecodeMeta(key, value).status();
@@ -138,7 +138,7 @@ TEST(RecordDamage, EveryTruncationIsDataLoss) {
   }
 }
 
-// A bug that stores one stripe's header under another's key would otherwise go unseen.
+// Without this check, a stripe's header stored under another stripe's key would go unnoticed.
 TEST(RecordDamage, AValueUnderAnotherKeyIsDataLossThatNamesTheRecord) {
   EXPECT_THAT(DecodeShard(ShardKey(5, 3), absl::HexStringToBytes(kShardValue)),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("shard 5/3")));
@@ -150,9 +150,9 @@ std::string Seal(absl::string_view key, std::string value) {
   return value.append(checksum, sizeof(checksum));
 }
 
-// The checksum only says that the bytes are those once written: lengths are checked on their own,
-// before memory is taken for what they claim.
-TEST(RecordDamage, LengthsThatDoNotFitAreDataLossThoughTheChecksumIsRight) {
+// The checksum only shows that the bytes are those once written. Lengths are checked separately,
+// before memory is allocated for them.
+TEST(RecordDamage, WrongLengthsAreDataLossEvenWithACorrectChecksum) {
   const std::string four_billion(4, '\xff');
   EXPECT_THAT(Decode(HeaderKey(), Seal(HeaderKey(), four_billion)),
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("stripe 5/2/17")));
@@ -164,7 +164,7 @@ TEST(RecordDamage, LengthsThatDoNotFitAreDataLossThoughTheChecksumIsRight) {
               StatusIs(absl::StatusCode::kDataLoss, HasSubstr("do not fill")));
 }
 
-TEST(RecordDamage, RandomBytesWithARightChecksumNeverCrashADecoder) {
+TEST(RecordDamage, RandomBytesWithACorrectChecksumNeverCrashADecoder) {
   std::mt19937_64 random(2);
   for (int i = 0; i < 100000; ++i) {
     for (const auto& record : GoldenRecords()) {

@@ -1,4 +1,4 @@
-// What a store's tests share: opening one, filling stripes, and reading everything back.
+// Shared by a store's tests: opens a store, fills stripes, and reads everything back.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@
 
 namespace cairn {
 
-// A stripe as LoadStripes showed it.
+// A stripe as shown by LoadStripes.
 struct LoadedStripe {
   StripeId id;
   std::vector<Watermark> watermarks;
@@ -23,7 +23,8 @@ struct LoadedStripe {
   std::string ages;
 };
 
-// Keeps every stripe in the order of the visit, and every row where its key came first.
+// Keeps every stripe in the order of the visit, and every row at the position where its key came
+// first.
 class Recorder : public StripeVisitor {
  public:
   absl::Status Header(const StripeId& id, absl::Span<const Watermark> watermarks) override {

@@ -1,4 +1,4 @@
-// The info log stays small, waits for its file, and survives a full disk.
+// The info log stays small, keeps lines until it has a file, and survives a full disk.
 #include "storage/rocks_log.h"
 
 #include <filesystem>
@@ -45,14 +45,14 @@ TEST(RocksLog, TwoFilesOfTheGivenSizeAreKept) {
   EXPECT_THAT(ReadFile(temp.Join("LOG")), HasSubstr("line 499\n"));
 }
 
-TEST(RocksLog, AFileThatCannotBeWrittenLosesLinesAndNothingElse) {
+TEST(RocksLog, AFileThatCannotBeWrittenOnlyLosesLines) {
   RocksLog log(1000);
   log.Attach("/no/such/folder/LOG");
   rocksdb::Log(rocksdb::WARN_LEVEL, &log, "[a.cc:1] kept in memory");
   EXPECT_EQ(log.Warnings(), "kept in memory");
 }
 
-TEST(RocksLog, TheLastWarningsAreRememberedWithoutTheirPlaceInRocksDb) {
+TEST(RocksLog, TheLastWarningsAreKeptWithoutTheirSourcePosition) {
   RocksLog log(1000);
   for (int i = 0; i < 9; ++i) rocksdb::Log(rocksdb::WARN_LEVEL, &log, "[x.cc:%d] w%d", i, i);
   rocksdb::Log(rocksdb::ERROR_LEVEL, &log, "DB::Open() failed: the status says so itself");

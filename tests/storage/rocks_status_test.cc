@@ -1,4 +1,4 @@
-// What RocksDB says, as callers hear it: the code, and the next step in the text.
+// RocksDB's statuses as callers see them: the code, and the next step in the text.
 #include "storage/rocks_status.h"
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Rows that were written together come back in order; damaged or foreign bytes are data loss.
+// Rows that were written together are read back in order; corrupt or foreign bytes are data loss.
 #include "storage/row_segment.h"
 
 #include <random>
@@ -42,7 +42,7 @@ TEST(RowSegment, HasItsGoldenBytes) {
   EXPECT_TRUE(IsOfEveryRow(ThreeRows(true)));
 }
 
-TEST(RowSegment, RowsComeBackInOrder) {
+TEST(RowSegment, RowsAreReadBackInOrder) {
   std::vector<std::pair<int64_t, std::string>> rows;
   const std::string value = ThreeRows(true);
   const absl::StatusOr<StoredRows> read = ReadRowSegment(Key(), value);

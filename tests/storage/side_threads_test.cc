@@ -1,5 +1,5 @@
-// Pieces of work are done once each, by whoever has time: helpers where there are some, and without
-// any by the one who asks.
+// Each piece of work is done once: by idle helpers if there are any, otherwise by the calling
+// thread.
 #include "storage/side_threads.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 
 using ::testing::Each;
 
-TEST(SideThreads, EveryPieceIsDoneOnceBeforeRunReturnsWhoeverElseAsks) {
+TEST(SideThreads, EveryPieceIsDoneOnceBeforeRunReturnsDespiteConcurrentCalls) {
   for (const size_t helpers : {0u, 1u, 3u}) {
     SideThreads side(helpers);
     std::vector<std::thread> threads;
@@ -36,7 +36,7 @@ TEST(SideThreads, EveryPieceIsDoneOnceBeforeRunReturnsWhoeverElseAsks) {
   }
 }
 
-TEST(SideThreads, AHelperTakesAPieceWhileAnotherOneIsNotDone) {
+TEST(SideThreads, AHelperTakesAPieceWhileAnotherRuns) {
   SideThreads side(1);
   absl::Mutex mutex;
   MonotonicCondVar changed;
@@ -51,14 +51,14 @@ TEST(SideThreads, AHelperTakesAPieceWhileAnotherOneIsNotDone) {
   EXPECT_EQ(met.size(), 2u);
 }
 
-TEST(SideThreads, WithoutHelpersTheOneWhoAsksDoesItAll) {
+TEST(SideThreads, WithoutHelpersTheCallerDoesAllPieces) {
   SideThreads side(0);
   std::set<std::thread::id> met;
   side.Run(5, [&](size_t) { met.insert(std::this_thread::get_id()); });
   EXPECT_EQ(met, std::set<std::thread::id>{std::this_thread::get_id()});
 }
 
-TEST(SideThreads, PiecesThatComeOneByOneAreDoneOnceBeforeFinishReturns) {
+TEST(SideThreads, PiecesAddedOneByOneAreDoneOnceBeforeFinishReturns) {
   for (const size_t helpers : {0u, 1u, 3u}) {
     SideThreads side(helpers);
     std::vector<std::thread> threads;
@@ -80,7 +80,7 @@ TEST(SideThreads, PiecesThatComeOneByOneAreDoneOnceBeforeFinishReturns) {
   }
 }
 
-TEST(SideThreads, AHelperTakesAPieceWhileItsOwnerDoesSomethingElse) {
+TEST(SideThreads, AHelperTakesAPieceWhileTheOwnerDoesOtherWork) {
   SideThreads side(1);
   StopFlag taken;
   SideThreads::Job job(side, [&](size_t) { taken.Stop(); });
@@ -89,7 +89,7 @@ TEST(SideThreads, AHelperTakesAPieceWhileItsOwnerDoesSomethingElse) {
   job.Finish();
 }
 
-TEST(SideThreads, AJobThatEndsEarlyWaitsForWhatHasBegunAndLeavesTheRest) {
+TEST(SideThreads, AJobThatEndsEarlyWaitsForBegunPiecesAndDropsTheRest) {
   for (const size_t helpers : {0u, 1u}) {
     SideThreads side(helpers);
     StopFlag begun, ending;

@@ -1,5 +1,6 @@
-// Damage below the store: torn and flipped bytes in each of RocksDB's files, a full disk. The
-// method: write, close or copy the folder as a crash would leave it, break one file, open again.
+// Damage below the store: truncated files and flipped bytes in each of RocksDB's files, a full
+// disk. The method: write, close or copy the folder as a crash would leave it, damage one file,
+// open again.
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -41,28 +42,28 @@ std::string ImageOf(uint32_t stripe) {
 
 class StoreDamageTest : public ::testing::Test {
  protected:
-  // kStripes stripes of variable 1, synced.
+  // Writes kStripes stripes of variable 1 and syncs.
   void Fill(StripeStore& store) {
     for (uint32_t i = 0; i < kStripes; ++i) {
       ASSERT_OK(WriteImage(store, {1, 0, i}, 1, ImageOf(i)));
     }
     ASSERT_OK(store.Sync());
   }
-  // The folder as SIGKILL leaves it: everything in the WAL, nothing flushed.
+  // The folder after a SIGKILL: everything in the WAL, nothing flushed.
   void FillAndCrash() {
     const auto store = OpenStore(temp_.Join("live"));
     ASSERT_OK(store);
     Fill(**store);
     fs::copy(temp_.Join("live"), directory_, fs::copy_options::recursive);
   }
-  // The folder as a clean end leaves it: everything in an SST.
+  // The folder after a clean end: everything in an SST.
   void FillAndClose() {
     const auto store = OpenStore(directory_);
     ASSERT_OK(store);
     Fill(**store);
     ASSERT_OK((*store)->Close());
   }
-  // The largest file in db/ that ends (or, for MANIFEST, begins) so.
+  // The largest file in db/ whose name ends (or, for MANIFEST, begins) with `affix`.
   fs::path Largest(absl::string_view affix) {
     fs::path largest;
     for (const fs::directory_entry& entry : fs::directory_iterator(directory_ + "/db")) {
@@ -81,13 +82,13 @@ class StoreDamageTest : public ::testing::Test {
     file.put(flipped);
     ASSERT_TRUE(file.good());
   }
-  // Opening, or else loading, finds the damage.
+  // The damage is detected by opening, or else by loading.
   absl::Status OpenAndLoad(Recorder& recorder) {
     const auto store = OpenStore(directory_);
     if (!store.ok()) return store.status();
     return (*store)->LoadStripes(1, recorder);
   }
-  // Stripes [0, count) and no others, each whole.
+  // Expects exactly stripes [0, count), each complete.
   static void ExpectFirst(const Recorder& recorder, size_t count) {
     ASSERT_EQ(recorder.stripes.size(), count);
     for (uint32_t i = 0; i < count; ++i) {
@@ -108,7 +109,7 @@ TEST_F(StoreDamageTest, ACrashWithoutDamageLosesNothing) {
   ExpectFirst(recorder, kStripes);
 }
 
-// A crash in the middle of the last write: that batch, and it alone, is gone, and it goes whole.
+// A crash in the middle of the last write loses exactly that batch, completely.
 TEST_F(StoreDamageTest, ATornWalTailLosesTheLastBatchOnly) {
   for (const uint64_t cut : {1u, 5000u, 9999u}) {
     FillAndCrash();
@@ -122,8 +123,8 @@ TEST_F(StoreDamageTest, ATornWalTailLosesTheLastBatchOnly) {
   }
 }
 
-// After it come batches that were synced and acknowledged. Dropping them without a word is what
-// RocksDB's default recovery does.
+// Batches that were synced and acknowledged follow the damage. RocksDB's default recovery would
+// drop them silently.
 TEST_F(StoreDamageTest, AFlippedByteInTheMiddleOfTheWalIsDataLossNamingTheFile) {
   FillAndCrash();
   const fs::path wal = Largest(".log");
@@ -132,7 +133,7 @@ TEST_F(StoreDamageTest, AFlippedByteInTheMiddleOfTheWalIsDataLossNamingTheFile) 
   EXPECT_THAT(OpenAndLoad(recorder),
               StatusIs(absl::StatusCode::kDataLoss,
                        AllOf(HasSubstr(directory_), HasSubstr(wal.filename().string()))));
-  // Refusing again, not repairing: the first refusal changed nothing that counts.
+  // Refuses again and repairs nothing: the first refusal changed nothing essential.
   EXPECT_THAT(OpenAndLoad(recorder), StatusIs(absl::StatusCode::kDataLoss, HasSubstr(".log")));
 }
 
@@ -140,7 +141,7 @@ TEST_F(StoreDamageTest, AFlippedByteInAnSstIsDataLossNamingTheFile) {
   FillAndClose();
   const fs::path sst = Largest(".sst");
   const uint64_t size = fs::file_size(sst);
-  // Data blocks at the front, the index and properties at the end.
+  // Data blocks are at the front, the index and properties at the end.
   for (const uint64_t offset : {uint64_t{100}, size / 2, size - 1000, size - 5}) {
     FlipByte(sst, offset);
     Recorder recorder;
@@ -150,7 +151,7 @@ TEST_F(StoreDamageTest, AFlippedByteInAnSstIsDataLossNamingTheFile) {
     FlipByte(sst, offset);
   }
   Recorder recorder;
-  ASSERT_OK(OpenAndLoad(recorder));  // put right again
+  ASSERT_OK(OpenAndLoad(recorder));  // repaired
   ExpectFirst(recorder, kStripes);
 }
 
@@ -165,7 +166,7 @@ TEST_F(StoreDamageTest, AMissingOrShortSstIsDataLossNamingTheFile) {
   EXPECT_THAT(OpenAndLoad(recorder), named);
 }
 
-TEST_F(StoreDamageTest, ADamagedManifestOrCurrentIsDataLossNamingTheFile) {
+TEST_F(StoreDamageTest, ACorruptManifestOrCurrentIsDataLossNamingTheFile) {
   FillAndClose();
   const fs::path manifest = Largest("MANIFEST");
   FlipByte(manifest, fs::file_size(manifest) / 2);
@@ -176,7 +177,7 @@ TEST_F(StoreDamageTest, ADamagedManifestOrCurrentIsDataLossNamingTheFile) {
   EXPECT_THAT(OpenAndLoad(recorder), StatusIs(absl::StatusCode::kDataLoss, HasSubstr("CURRENT")));
 }
 
-// Writes images of `bytes` until one is refused; returns how many were not.
+// Writes images of `bytes` until one is refused; returns the number of images written.
 uint32_t FillDisk(StripeStore& store, size_t bytes, absl::Status& refusal) {
   const std::string image(bytes, 'x');
   for (uint32_t i = 0; i < 10000; ++i) {
@@ -192,7 +193,7 @@ void ExpectSaysDiskFull(const absl::Status& status, const std::string& directory
                                      HasSubstr("free space and restart"))));
 }
 
-// A small file system of the test's own. Skips where the system lets nobody mount.
+// Uses a separate small file system. Skips if the system does not allow mounting.
 class FullDiskTest : public StoreDamageTest {
  protected:
   void Mount(const std::string& size) {
@@ -207,7 +208,7 @@ class FullDiskTest : public StoreDamageTest {
   bool mounted_ = false;
 };
 
-TEST_F(FullDiskTest, AFullDiskRefusesWritesClearlyAndKeepsWhatWasAcknowledged) {
+TEST_F(FullDiskTest, AFullDiskRefusesWritesClearlyAndKeepsAcknowledgedData) {
   Mount("24m");
   if (IsSkipped()) return;
   uint32_t acknowledged = 0;
@@ -218,16 +219,16 @@ TEST_F(FullDiskTest, AFullDiskRefusesWritesClearlyAndKeepsWhatWasAcknowledged) {
     acknowledged = FillDisk(**store, 100000, refusal);
     EXPECT_GT(acknowledged, 50u);
     ExpectSaysDiskFull(refusal, directory_);
-    // It stays refused, small writes and syncs too, though a few bytes might still fit.
+    // Small writes and syncs stay refused too, although a few bytes might still fit.
     ExpectSaysDiskFull(WriteImage(**store, {1, 0, 0}, 2, "small"), directory_);
     ExpectSaysDiskFull((*store)->Sync(), directory_);
     ExpectSaysDiskFull((*store)->PutVariable({9, "j", "n", ""}), directory_);
     Recorder recorder;
-    EXPECT_OK((*store)->LoadStripes(1, recorder));  // reading goes on
+    EXPECT_OK((*store)->LoadStripes(1, recorder));  // reads continue
     EXPECT_EQ(recorder.stripes.size(), acknowledged);
     ExpectSaysDiskFull((*store)->Close(), directory_);
   }
-  // The advice works: more space, a restart, and everything acknowledged is there.
+  // The advice works: with more space and a restart, everything acknowledged is there.
   ASSERT_EQ(mount("", directory_.c_str(), "", MS_REMOUNT, "size=96m"), 0) << std::strerror(errno);
   const auto store = OpenStore(directory_);
   ASSERT_OK(store);
@@ -241,8 +242,8 @@ TEST_F(FullDiskTest, AFullDiskRefusesWritesClearlyAndKeepsWhatWasAcknowledged) {
   EXPECT_OK(WriteImage(**store, {1, 0, 0}, 2, "again"));
 }
 
-// With a small write buffer it is a flush in the background that finds the disk full.
-TEST_F(FullDiskTest, AFlushThatFindsTheDiskFullRefusesWritesAndLosesNothing) {
+// With a small write buffer, a background flush is the first to find the disk full.
+TEST_F(FullDiskTest, AFlushOnAFullDiskRefusesWritesAndLosesNothing) {
   Mount("24m");
   if (IsSkipped()) return;
   uint32_t acknowledged = 0;
@@ -271,7 +272,7 @@ TEST_F(FullDiskTest, ADiskTooFullToOpenIsResourceExhausted) {
   ExpectSaysDiskFull(OpenStore(directory_).status(), directory_);
 }
 
-// The same through a limit any user can set: a log that may not grow.
+// The same through a limit that any user can set: the log may not grow.
 TEST_F(StoreDamageTest, AFileSizeLimitIsResourceExhausted) {
   const auto store = OpenStore(directory_);
   ASSERT_OK(store);
@@ -289,7 +290,7 @@ TEST_F(StoreDamageTest, AFileSizeLimitIsResourceExhausted) {
   ExpectSaysDiskFull((*store)->Sync(), directory_);
 }
 
-// A read-only file system, as a failing disk becomes.
+// A read-only file system, which a failing disk may become.
 TEST_F(FullDiskTest, AReadOnlyFileSystemIsPermissionDenied) {
   Mount("24m");
   if (IsSkipped()) return;
@@ -300,8 +301,8 @@ TEST_F(FullDiskTest, AReadOnlyFileSystemIsPermissionDenied) {
                        AllOf(HasSubstr(directory_), HasSubstr("Read-only file system"))));
 }
 
-// One caller's failed sync is everybody's: an fsync that failed may have dropped others' pages.
-TEST_F(FullDiskTest, AllWaitingSyncersHearOfTheFailure) {
+// A failed sync fails for all callers, because the failed fsync may have dropped others' pages.
+TEST_F(FullDiskTest, AllWaitingSyncersGetTheFailure) {
   Mount("24m");
   if (IsSkipped()) return;
   const auto store = OpenStore(directory_);

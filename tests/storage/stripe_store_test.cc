@@ -1,4 +1,4 @@
-// The store against its contract: what is written comes back, in order, after a restart too.
+// The store against its contract: written data is read back, in order, also after a restart.
 #include "storage/stripe_store.h"
 
 #include <atomic>
@@ -62,7 +62,7 @@ class StripeStoreTest : public ::testing::Test {
   std::unique_ptr<StripeStore> store_;
 };
 
-TEST_F(StripeStoreTest, BootCountRisesWithEveryOpen) {
+TEST_F(StripeStoreTest, BootCountIncreasesWithEveryOpen) {
   EXPECT_EQ(store_->boot_count(), 1);
   Reopen();
   EXPECT_EQ(store_->boot_count(), 2);
@@ -70,7 +70,7 @@ TEST_F(StripeStoreTest, BootCountRisesWithEveryOpen) {
   EXPECT_EQ(store_->boot_count(), 3);
 }
 
-TEST_F(StripeStoreTest, RecordsComeBackAfterARestart) {
+TEST_F(StripeStoreTest, RecordsAreReadBackAfterARestart) {
   const VariableRecord first{1, "job", "kernel", std::string("\0\xff", 2)};
   const VariableRecord second{0x01020304, "other", "emb/user", std::string(70000, 's')};
   ASSERT_OK(store_->PutVariable(second));
@@ -86,7 +86,7 @@ TEST_F(StripeStoreTest, RecordsComeBackAfterARestart) {
   }
 }
 
-TEST_F(StripeStoreTest, ADenseStripeComesBackWholeWithItsWatermarks) {
+TEST_F(StripeStoreTest, ADenseStripeIsReadBackCompleteWithItsWatermarks) {
   const StripeId id{4, 1, 2};
   const std::string values(100000, 'v');
   const std::unique_ptr<StripeBatch> batch = store_->NewBatch(id);
@@ -115,8 +115,8 @@ TEST_F(StripeStoreTest, ALaterWriteReplacesTheImageAndEachRowItNames) {
   EXPECT_THAT(Load(2)[0].rows, ElementsAre(Pair(5, "five"), Pair(6, "SIX")));
 }
 
-// A table on the disk takes longer than what it is made of takes in memory.
-TEST_F(StripeStoreTest, IsBehindWhereMoreIsWrittenThanTheDiskTakesAndThenNotAnyMore) {
+// Writing a table to disk takes longer than filling its write buffer in memory.
+TEST_F(StripeStoreTest, IsBehindOnlyWhileWritesOutpaceTheDisk) {
   ASSERT_OK(store_->Close());
   StoreOptions options;
   options.directory = directory_;
@@ -136,7 +136,7 @@ TEST_F(StripeStoreTest, IsBehindWhereMoreIsWrittenThanTheDiskTakesAndThenNotAnyM
   while (store_->Behind()) ASSERT_FALSE(deadline.Expired());
 }
 
-TEST_F(StripeStoreTest, ColdRowsAreFoundByKeyAndNotShownByALoadUnlessPutAgain) {
+TEST_F(StripeStoreTest, ColdRowsAreFoundByKeyAndNotLoadedUnlessPutAgain) {
   const StripeId id{2, 0, 9};
   ASSERT_OK(WriteRows(id, {{0, 1}}, {{5, "five"}, {-6, "six!"}, {7, "sevn"}}));
   {
@@ -175,7 +175,7 @@ TEST_F(StripeStoreTest, ColdRowsAreFoundByKeyAndNotShownByALoadUnlessPutAgain) {
   EXPECT_THAT(Load(2)[0].rows, UnorderedElementsAre(Pair(7, "sevn"), Pair(5, "5555")));
 }
 
-TEST_F(StripeStoreTest, AColdRowThatIsDroppedIsNotFoundAnyMore) {
+TEST_F(StripeStoreTest, ADroppedColdRowIsNoLongerFound) {
   const StripeId id{2, 0, 9};
   const auto write = [&](bool put) {
     const std::unique_ptr<StripeBatch> batch = store_->NewBatch(id);
@@ -198,8 +198,8 @@ TEST_F(StripeStoreTest, AColdRowThatIsDroppedIsNotFoundAnyMore) {
   }
 }
 
-// More than are put in order together, than one thread looks up, and than a block holds.
-TEST_F(StripeStoreTest, ColdRowsPutInAnyOrderAreFoundEachAsItWasPutLast) {
+// More rows than are sorted together, than one thread looks up, and than one block holds.
+TEST_F(StripeStoreTest, ColdRowsPutInAnyOrderAreFoundWithTheirLastBytes) {
   const StripeId id{2, 0, 9};
   constexpr int64_t kRows = 5000;
   const auto text = [](int64_t key, char mark) {
@@ -218,7 +218,7 @@ TEST_F(StripeStoreTest, ColdRowsPutInAnyOrderAreFoundEachAsItWasPutLast) {
     EXPECT_GT(batch->bytes(), static_cast<size_t>(kRows) * 1000);
     ASSERT_OK(store_->Write(*batch));
   }
-  // Of two in one batch the later one: `a` where it came after `b`.
+  // Of two rows in one batch the later one counts: `a` if it came after `b`.
   std::vector<int64_t> order(kRows);
   for (int64_t i = 0; i < kRows; ++i) order[static_cast<size_t>(i * 2741 % kRows)] = i;
   std::vector<ColdKey> keys;
@@ -234,11 +234,11 @@ TEST_F(StripeStoreTest, ColdRowsPutInAnyOrderAreFoundEachAsItWasPutLast) {
       const bool last_is_b = key % 10 == 0 && order[static_cast<size_t>(key)] <= key;
       ASSERT_EQ(absl::string_view(rows.row(i), 1000), text(key, last_is_b ? 'b' : 'a')) << key;
     }
-    EXPECT_EQ(store_->ColdLookupBytes() > 0, start > 0);  // a restart writes tables
+    EXPECT_EQ(store_->ColdLookupBytes() > 0, start > 0);  // closing writes tables
   }
 }
 
-TEST_F(StripeStoreTest, PagesOfWaitingKeysAreShownAsTheyWerePutLastUntilTheStripeGoes) {
+TEST_F(StripeStoreTest, PagesOfWaitingKeysAreShownAsLastPutUntilTheStripeIsDropped) {
   const StripeId id{2, 0, 9};
   ASSERT_OK(WriteRows(id, {{0, 1}}, {{5, "five"}}));
   for (const char* const first : {"0000", "zero"}) {
@@ -255,7 +255,7 @@ TEST_F(StripeStoreTest, PagesOfWaitingKeysAreShownAsTheyWerePutLastUntilTheStrip
   EXPECT_TRUE(Load(2).empty());
 }
 
-TEST_F(StripeStoreTest, ADroppedJobTakesItsColdRowsAlong) {
+TEST_F(StripeStoreTest, DroppingAJobDropsItsColdRows) {
   ASSERT_OK(store_->PutVariable({2, "job", "t", ""}));
   ASSERT_OK(WriteRows({2, 0, 0}, {{0, 1}}, {{1, "1"}}));
   const std::unique_ptr<StripeBatch> batch = store_->NewBatch({2, 0, 0});
@@ -267,7 +267,7 @@ TEST_F(StripeStoreTest, ADroppedJobTakesItsColdRowsAlong) {
   EXPECT_EQ(rows.found(), 0u);
 }
 
-TEST_F(StripeStoreTest, ColdRowsAloneAreLeftoversToo) {
+TEST_F(StripeStoreTest, ColdRowsWithoutOtherRecordsAreLeftoversToo) {
   const std::unique_ptr<StripeBatch> batch = store_->NewBatch({7, 0, 0});
   batch->PutCold(5, "five");
   ASSERT_OK(store_->Write(*batch));
@@ -289,8 +289,8 @@ TEST_F(StripeStoreTest, AnUnfinishedStoreIsRefusedUntilItIsFinished) {
   Reopen();
 }
 
-// A stripe that is written again and again must neither grow without bound on disk nor lose a row:
-// the batch asks for every row when changed ones take more than all of them once did.
+// A stripe that is rewritten repeatedly must neither grow without bound on disk nor lose a row. The
+// batch asks for every row when changed rows take more bytes than the last write of all rows.
 TEST_F(StripeStoreTest, RewrittenRowsAreReplacedOnceTheyOutgrowTheStripe) {
   constexpr int64_t kRows = 1000;
   const StripeId id{1, 0, 0};
@@ -311,7 +311,7 @@ TEST_F(StripeStoreTest, RewrittenRowsAreReplacedOnceTheyOutgrowTheStripe) {
     }
     rewrites += batch->wants_every_row() ? 1 : 0;
     ASSERT_OK(store_->Write(*batch));
-    if (round % 20 == 0) Reopen();  // what is on disk is counted again
+    if (round % 20 == 0) Reopen();  // the rows on disk are counted again
   }
   EXPECT_GE(rewrites, 3);
   EXPECT_LE(rewrites, 10);
@@ -321,7 +321,7 @@ TEST_F(StripeStoreTest, RewrittenRowsAreReplacedOnceTheyOutgrowTheStripe) {
   for (const auto& [key, bytes] : stripes[0].rows) EXPECT_EQ(bytes, row(key, versions[key]));
 }
 
-// Numbers of segments are never used again: a store that writes before it loads appends too.
+// Segment numbers are never reused: a store that writes before it loads appends too.
 TEST_F(StripeStoreTest, RowsWrittenBeforeALoadDoNotReplaceOnesOnDisk) {
   ASSERT_OK(WriteRows({1, 0, 0}, {}, {{5, "five"}, {6, "six"}}));
   Reopen();
@@ -342,7 +342,7 @@ TEST_F(StripeStoreTest, StripesAreLoadedInShardStripeOrder) {
   EXPECT_EQ(stripes[2].id, (StripeId{1, 1, 0}));
 }
 
-TEST_F(StripeStoreTest, AStripeWithoutAHeaderIsShownWithNoWatermarks) {
+TEST_F(StripeStoreTest, AStripeWithoutAHeaderIsShownWithoutWatermarks) {
   ASSERT_OK(WriteRows({1, 0, 0}, {}, {{5, "five"}}));
   ASSERT_OK(WriteRows({1, 0, 1}, {{0, 1}}, {}));
   const std::vector<LoadedStripe> stripes = Load(1);
@@ -373,7 +373,7 @@ TEST_F(StripeStoreTest, AVisitorsErrorEndsTheLoadAndIsReturned) {
   EXPECT_EQ(refuser.stripes.size(), 1u);
 }
 
-TEST_F(StripeStoreTest, DropJobForgetsThatJobAloneAndForGood) {
+TEST_F(StripeStoreTest, DropJobRemovesOnlyThatJobPermanently) {
   ASSERT_OK(store_->PutVariable({1, "a", "w", ""}));
   ASSERT_OK(store_->PutVariable({2, "ab", "w", ""}));
   ASSERT_OK(store_->PutVariable({3, "a", "b", ""}));
@@ -415,14 +415,14 @@ TEST_F(StripeStoreTest, DecisionsStayUntilTheyOrTheirJobAreDropped) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("step 0")));
 }
 
-TEST_F(StripeStoreTest, DroppingAJobNobodyKnowsChangesNothing) {
+TEST_F(StripeStoreTest, DroppingAnUnknownJobChangesNothing) {
   ASSERT_OK(store_->PutVariable({1, "a", "w", ""}));
   EXPECT_OK(store_->DropJob("b"));
   EXPECT_OK(store_->DropJob(std::string(100000, 'x')));
   EXPECT_EQ(store_->Variables()->size(), 1u);
 }
 
-TEST_F(StripeStoreTest, WhatCannotBeStoredIsRefused) {
+TEST_F(StripeStoreTest, InvalidRecordsAreRefused) {
   EXPECT_THAT(store_->PutVariable({0, "job", "w", ""}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("\"w\": id 0")));
   const WorkerRecord worker{std::string(70000, 'x'), 0, 1, 1, ""};
@@ -430,7 +430,7 @@ TEST_F(StripeStoreTest, WhatCannotBeStoredIsRefused) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("70000 bytes")));
 }
 
-TEST_F(StripeStoreTest, EveryCallAfterCloseFailsAndSaysSo) {
+TEST_F(StripeStoreTest, EveryCallAfterCloseFailsWithTheReason) {
   const std::unique_ptr<StripeBatch> batch = store_->NewBatch({1, 0, 0});
   batch->PutRow(1, "row");
   ASSERT_OK(store_->Close());
@@ -451,8 +451,8 @@ TEST_F(StripeStoreTest, EveryCallAfterCloseFailsAndSaysSo) {
   EXPECT_THAT(store_->LoadStripes(1, recorder), closed);
 }
 
-// Four writers, each with stripes of its own, two syncers and a reader, as in a server.
-TEST_F(StripeStoreTest, WritesSyncsAndLoadsRunSideBySide) {
+// Four writers with separate stripes, two syncers and a reader, as in a server.
+TEST_F(StripeStoreTest, WritesSyncsAndLoadsRunConcurrently) {
   constexpr int kWriters = 4;
   constexpr int kWrites = 300;
   std::atomic<int> running{kWriters};
@@ -473,7 +473,7 @@ TEST_F(StripeStoreTest, WritesSyncsAndLoadsRunSideBySide) {
   });
   threads.emplace_back([&] {
     while (running > 0) {
-      // A stripe is seen whole: the image that belongs to the watermark.
+      // A stripe is never torn: the image belongs to the watermark.
       for (const LoadedStripe& stripe : Load(1)) {
         EXPECT_THAT(stripe.images, ElementsAre(absl::StrCat(stripe.id.stripe, " ",
                                                             stripe.watermarks[0].sequence)));
@@ -489,7 +489,7 @@ TEST_F(StripeStoreTest, WritesSyncsAndLoadsRunSideBySide) {
   }
 }
 
-// What record_test pins record by record, here as the whole store leaves it in RocksDB.
+// The records that record_test checks one by one, here as the whole store writes them to RocksDB.
 TEST_F(StripeStoreTest, RocksDbHoldsTheGoldenRecordsAndNothingElse) {
   ASSERT_OK(store_->PutVariable({5, "a9a", "kernel", std::string("\0spec", 5)}));
   const ShardRecord shard{5, 2, 41, {{0, 9}, {-1, int64_t{1} << 40}}};

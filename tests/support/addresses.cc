@@ -23,13 +23,14 @@ namespace {
   std::abort();
 }
 
-// 127.0.x.y is left to the system's own services.
+// Leaves 127.0.x.y to the system's own services.
 std::string HostOf(uint32_t number) {
   return absl::StrCat("127.", 1 + number % 254, ".", number / 254 % 256, ".",
                       1 + number / (254 * 256) % 254);
 }
 
-// True where nobody else has claimed `host`. The socket stays open as long as the process lives.
+// True if no other process has claimed `host`. The socket stays open for the lifetime of the
+// process.
 bool Claim(const std::string& host) {
   const std::string name = absl::StrCat("cairn-test-host ", host);
   sockaddr_un at = {};
@@ -44,7 +45,7 @@ bool Claim(const std::string& host) {
   return false;
 }
 
-// False where a program outside the tests listens on `port` of every address.
+// False if a program outside the tests listens on `port` of every address.
 bool IsFree(int32_t port) {
   sockaddr_in at = {};
   at.sin_family = AF_INET;

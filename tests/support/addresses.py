@@ -1,17 +1,17 @@
-"""Addresses that no other test on this machine uses, whatever runs beside it. addresses.h says how;
-both claim hosts by the same names."""
+"""Addresses that no other test on this machine uses. addresses.h describes the method; both claim
+hosts by the same names."""
 import errno
 import random
 import socket
 
 FIRST_PORT, END_OF_PORTS = 20000, 32000
 TRIES = 1000
-_claims = []  # sockets that stay open as long as this process lives
+_claims = []  # sockets that stay open for the lifetime of this process
 _own = {"host": None, "port": FIRST_PORT}
 
 
 def _claim(name):
-    """True where no other process has claimed `name`."""
+    """True if no other process has claimed `name`."""
     claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         claim.bind("\0" + name)
@@ -25,7 +25,7 @@ def _claim(name):
 
 
 def claim_host(draw):
-    """The first host that no process has; `draw()` gives hosts to try."""
+    """Claims the first host that no other process has; `draw()` returns hosts to try."""
     for _ in range(TRIES):
         host = draw()
         if _claim(f"cairn-test-host {host}"):
@@ -36,7 +36,7 @@ def claim_host(draw):
 def own_host():
     """The host of this process, as in "127.31.4.9"."""
     if _own["host"] is None:
-        # 127.0.x.y is left to the system's own services.
+        # Leaves 127.0.x.y to the system's own services.
         draw = random.SystemRandom().randint
         _own["host"] = claim_host(
             lambda: f"127.{draw(1, 254)}.{draw(0, 255)}.{draw(1, 254)}")
@@ -71,13 +71,14 @@ def own_addresses(count):
 
 
 def nobodys_address(number=1):
-    """Where nobody listens: `number` up to 1023 is a port that own_port() never returns."""
+    """An address without a listener: `number` up to 1023 is a port that own_port() never
+    returns."""
     return f"{own_host()}:{number}"
 
 
 def run_of_ports(count):
-    """The first of up to 16 ports in a row that no other test has on any address: for programs that
-    choose their address themselves."""
+    """The first of up to 16 consecutive ports that no other test has on any address: for programs
+    that choose their address themselves."""
     most = 16
     assert count <= most
     for _ in range(TRIES):

@@ -1,4 +1,4 @@
-// Hosts differ between processes that live at one time, and ports within a process.
+// Hosts differ between concurrent processes, and ports differ within a process.
 #include "tests/support/addresses.h"
 
 #include <sys/socket.h>
@@ -32,7 +32,7 @@ TEST(Addresses, PortsOfAProcessDifferAndAreOfItsHost) {
 }
 
 // Both processes draw the same numbers.
-TEST(Addresses, AHostThatAnotherProcessHasIsPassedOver) {
+TEST(Addresses, AHostOfAnotherProcessIsSkipped) {
   const auto claim = [] {
     uint32_t next = 7;
     return ClaimHost([&] { return next++; });
@@ -55,7 +55,7 @@ TEST(Addresses, AHostThatAnotherProcessHasIsPassedOver) {
   EXPECT_TRUE(IsLoopback(text)) << text;
 }
 
-// addresses.py looks for these very names.
+// addresses.py looks for these exact names.
 TEST(Addresses, TheClaimIsAnAbstractSocketNamedAfterTheHost) {
   const std::string name = "cairn-test-host " + OwnHost();
   sockaddr_un at = {};

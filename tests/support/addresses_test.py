@@ -1,4 +1,4 @@
-"""Hosts differ between processes that live at one time, also those that C++ tests claim."""
+"""Hosts differ between concurrent processes, also from hosts that C++ tests claim."""
 import os
 import socket
 import subprocess
@@ -13,7 +13,7 @@ HOLD = ("import sys, addresses; print(addresses.own_address(), flush=True); sys.
 
 
 class AddressesTest(unittest.TestCase):
-    def test_processes_that_live_at_one_time_have_hosts_of_their_own(self):
+    def test_concurrent_processes_have_different_hosts(self):
         held, found = [], [addresses.own_host()]
         for _ in range(8):
             one = subprocess.Popen([sys.executable, "-c", HOLD], cwd=os.path.dirname(__file__),
@@ -24,10 +24,10 @@ class AddressesTest(unittest.TestCase):
             found.append(one.stdout.readline().split(":")[0])
         self.assertEqual(len(set(found)), 9, found)
 
-    def test_a_host_that_a_process_has_is_passed_over(self):
+    def test_a_host_of_another_process_is_skipped(self):
         taken = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.addCleanup(taken.close)
-        taken.bind("\0cairn-test-host 127.0.77.1")  # as addresses.cc names it
+        taken.bind("\0cairn-test-host 127.0.77.1")  # the name that addresses.cc uses
         hosts = iter(["127.0.77.1", "127.0.77.2"])
         self.assertEqual(addresses.claim_host(lambda: next(hosts)), "127.0.77.2")
 

@@ -14,17 +14,17 @@ ANSWER_SECONDS = 30
 
 
 class Browser:
-    """One page. Ended by its context manager."""
+    """One page; its context manager closes the browser."""
 
     def __init__(self, folder):
         self.folder = os.path.join(folder, "chromium")
-        self.problems = []  # what the page or the browser complained of
+        self.problems = []  # errors reported by the page or the browser
         self.number = 0
 
     def __enter__(self):
         os.mkdir(self.folder)
         with open(os.path.join(self.folder, "log"), "wb") as log:
-            # In a container the sandbox cannot be made, nor is /dev/shm large.
+            # In a container the sandbox cannot be created, and /dev/shm is small.
             self.process = subprocess.Popen(
                 [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-dev-shm-usage",
                  "--disable-gpu", "--no-first-run", "--disable-extensions",
@@ -105,14 +105,14 @@ class Browser:
         return processes.wait_for(lambda: self.run(script), seconds, what)
 
     def look(self, width, height, dark, phone=False):
-        """The window's size and theme."""
+        """Sets the window's size and theme."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height,
                   deviceScaleFactor=2 if phone else 1, mobile=phone)
         self.call("Emulation.setEmulatedMedia", features=[
             {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
 
     def screenshot(self, path):
-        """The whole page, as a PNG."""
+        """Saves the whole page as a PNG."""
         shot = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)
         data = base64.b64decode(shot["data"])
         with open(path, "wb") as f:

@@ -1,5 +1,5 @@
-// Cases that may end their process: each runs in a child, so that a crash or a hang is a failure
-// with the case's name, and the cases after it run all the same.
+// Cases that may end their process: each runs in a child process, so that a crash or a hang is a
+// failure with the case's name, and the later cases still run.
 #pragma once
 
 #include <sys/mman.h>
@@ -20,12 +20,13 @@ namespace cairn::test {
 
 struct ChildCase {
   std::string name;
-  // Returns what went wrong; empty: nothing did.
+  // Returns the error; empty: none.
   std::function<std::string()> run;
 };
 
-// Runs the cases in their order in child processes: one child for all, and a new one after each
-// that ended its child. A case may take `seconds`. Call it where this process has one thread.
+// Runs the cases in order in child processes: one child for all, and a new child after each case
+// that ended its child. A case may take `seconds`. Must be called while this process has a single
+// thread.
 inline void RunInChildren(const std::vector<ChildCase>& cases, unsigned seconds = 60) {
   struct Shared {
     volatile size_t at;

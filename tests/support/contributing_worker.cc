@@ -24,8 +24,8 @@ class ContributingWorker : public SoakWorker {
     return absl::StrCat(",\"untold\":", untold_, ",\"partial\":", partial_);
   }
 
-  // Of the thread that contributes: contributions that count nowhere, or not on every server,
-  // though it was not told that they came too late.
+  // Used by the contributing thread. Contributions that count nowhere, or not on every server,
+  // although the worker was not told that they came too late.
   int64_t untold_ = 0, partial_ = 0;
 };
 
@@ -35,7 +35,7 @@ std::vector<SoakWorker::Work> ContributingWorker::Threads() {
 
 absl::Status ContributingWorker::ContributeUntilStopped() {
   KnownContribution contribution;
-  // Also where nothing else is to be done: it tells all servers what was decided.
+  // Needed even without other work: it sends the decisions to all servers.
   RETURN_IF_ERROR(client().Step({}, "", {}, Patience()));
   while (!Stopped()) RETURN_IF_ERROR(ContributeNext(contribution));
   return client().EndSteps(Patience());
@@ -60,7 +60,7 @@ absl::Status ContributingWorker::ContributeNext(KnownContribution& contribution)
   RETURN_IF_ERROR(client().Step(sources, absl::StrCat(number), targets, Patience()));
   begun_ = number;
   NoteAcknowledged(number);
-  // What an earlier start began may be computed again for steps that nobody waits for yet.
+  // Contributions of an earlier start may be recomputed for steps that no worker waits for yet.
   if (number <= begun_before_) return absl::OkStatus();
   const bool late = client().counters().pushes_late > late_before;
   int32_t counted = 0;
@@ -71,12 +71,12 @@ absl::Status ContributingWorker::ContributeNext(KnownContribution& contribution)
     return Lost(number, absl::StrCat(late ? "is late, but " : "", "moved its key on ps:", s, " by ",
                                      times[s]));
   }
-  // Of one whose lease had ended meanwhile: others go on without it.
+  // The worker's lease had ended meanwhile, so other workers continued without it.
   if (!late && counted < kKnownServers) ++(counted == 0 ? untold_ : partial_);
   return absl::OkStatus();
 }
 
-// Nothing counts twice, or in part.
+// Checks that nothing counts twice, or partly.
 absl::Status ContributingWorker::WatchUntilStopped() {
   for (int64_t seen = 0; !Stopped(); seen = acknowledged_) {
     AwaitMore(seen);

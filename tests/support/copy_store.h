@@ -1,4 +1,4 @@
-// The folder of a store that is open, as it is now.
+// Copies the directory of an open store in its current state.
 #pragma once
 
 #include <filesystem>
@@ -20,8 +20,8 @@ inline std::set<std::string> FilesIn(const std::string& folder) {
   return names;
 }
 
-// RocksDB's background work neither makes nor removes a file meanwhile. Throws where it always
-// does, which fails the test.
+// RocksDB's background work must not create or remove a file meanwhile. Throws on any error, which
+// fails the test.
 inline void CopyStore(const std::string& from, const std::string& to) {
   namespace fs = std::filesystem;
   for (int tries = 0; tries < 1000; ++tries) {

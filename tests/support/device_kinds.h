@@ -1,4 +1,5 @@
-// Tests over devices: the CPU, a device that is loops on the CPU, and a GPU where there is one.
+// Tests on several kinds of devices: the CPU, a device simulated by loops on the CPU, and a GPU if
+// there is one.
 #pragma once
 
 #include <cstdlib>
@@ -14,7 +15,7 @@
 
 namespace cairn::test {
 
-// GPUs of DeviceTensors are loops with guarded memory until it ends.
+// For its lifetime, GPUs of DeviceTensors are loops with guarded memory.
 class LoopDevices {
  public:
   LoopDevices() {
@@ -27,8 +28,9 @@ class LoopDevices {
   LoopDevices& operator=(const LoopDevices&) = delete;
 };
 
-// The device of replica `replica` in tests of strategies, which run on several kinds: cpu:N, or
-// gpu:N where CAIRN_TEST_DEVICES is "loops" (LoopDevices) or "gpu" (those of this machine).
+// The device of replica `replica` in tests of strategies, which run on several kinds of devices:
+// cpu:N, or gpu:N if CAIRN_TEST_DEVICES is "loops" (LoopDevices) or "gpu" (the GPUs of this
+// machine).
 inline Device ReplicaDevice(int32_t replica) {
   static const bool on_cpus = [] {
     const char* const given = std::getenv("CAIRN_TEST_DEVICES");
@@ -45,7 +47,7 @@ inline std::vector<Device> ReplicaDevices(int32_t count) {
   return devices;
 }
 
-// Of a tensor on any device.
+// The numbers of a tensor on any device.
 inline std::vector<double> NumbersOf(const Tensor& tensor) {
   const absl::StatusOr<Tensor> host = HostTensor(tensor);
   EXPECT_TRUE(host.ok()) << host.status();
@@ -62,7 +64,8 @@ class OnDevices : public ::testing::TestWithParam<std::string> {
     }
   }
 
-  // Of loops there are as many as are asked for, of this machine's GPUs one is sure to be there.
+  // Loops can have any number of devices; of this machine's GPUs only the first is certain to
+  // exist.
   Device device(int32_t index = 0) const { return GetParam() == "cpu" ? Cpu(index) : Gpu(index); }
 
  private:

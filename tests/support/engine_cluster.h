@@ -1,4 +1,4 @@
-// Real servers in the test's own process: engines in a folder of their own, each behind a listener.
+// Real servers in the test process: engines with a directory each, each behind a listener.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,10 @@
 
 namespace cairn::test {
 
-// Aborts where a server cannot be started. Thread safety: none, but for the servers themselves.
+// Aborts if a server cannot be started. Thread safety: none, except for the servers themselves.
 class EngineCluster {
  public:
-  // `memory_budget_bytes`: of each server; 0: EngineOptions' default.
+  // `memory_budget_bytes` is for each server; 0: EngineOptions' default.
   explicit EngineCluster(int32_t servers, Durability durability = Durability::kSnapshot,
                          int64_t memory_budget_bytes = 0,
                          absl::Duration snapshot_interval = EngineOptions().snapshot_interval)
@@ -34,13 +34,13 @@ class EngineCluster {
     for (int32_t s = 0; s < servers; ++s) Start(s, 0);
   }
 
-  // Writes everything, ends the server, and starts it again on the same port.
+  // Writes everything, ends the server, and restarts it on the same port.
   void Restart(int32_t server) {
     const std::string address = this->address(server);
     Stop(server);
     Start(server, PortOf(address));
   }
-  // As after a kill: it is started again with what is on its disk now. While nobody writes.
+  // Simulates a kill: restarts the server with the current contents of its disk. No writes may run.
   void Crash(int32_t server) {
     namespace fs = std::filesystem;
     const std::string address = this->address(server);
@@ -51,7 +51,7 @@ class EngineCluster {
     fs::rename(now + ".kept", now);
     Start(server, PortOf(address));
   }
-  // One more, which only it knows of.
+  // Adds a server that only the server itself knows of.
   int32_t Add() {
     servers_.emplace_back();
     Start(static_cast<int32_t>(servers_.size()) - 1, 0);
@@ -81,7 +81,7 @@ class EngineCluster {
  private:
   struct Server {
     std::unique_ptr<Engine> engine;
-    std::unique_ptr<Listener> listener;  // ends before its engine
+    std::unique_ptr<Listener> listener;  // destroyed before its engine
   };
 
   std::string DirectoryOf(int32_t server) const { return folder_.Join(absl::StrCat("ps", server)); }

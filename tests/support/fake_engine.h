@@ -1,5 +1,5 @@
-// An Engine without storage or optimizers, for tests of the wire: a variable is the bytes assigned
-// or pushed to it last.
+// An Engine without storage or optimizers, for tests of the wire: a variable is the bytes that were
+// last assigned or pushed to it.
 #pragma once
 
 #include <algorithm>
@@ -23,10 +23,10 @@
 namespace cairn {
 
 struct FakeEngineOptions {
-  // Pushed bytes are counted, not kept, and pulls answer views of the variable: what remains is
-  // the wire. Nobody may then assign while another pulls.
+  // Pushed bytes are counted, not kept, and pulls return views of the variable: only the cost of
+  // the wire remains. No assign may then run during a pull.
   bool only_wire = false;
-  std::function<void(const wire::PushItem&)> on_push;  // sees every pushed item; thread safe
+  std::function<void(const wire::PushItem&)> on_push;  // receives every pushed item; thread safe
   int64_t message_budget_bytes = int64_t{8} << 30;
 };
 

@@ -39,10 +39,12 @@ template <typename T>
   return ::testing::AssertionSuccess();
 }
 
-std::string OwnFolder() {
-  const char* root = std::getenv("CAIRN_SOURCE_ROOT");
-  return std::string(root == nullptr ? "." : root) + "/tests/golden/data";
+std::filesystem::path SourceRoot() {
+  const char* const root = std::getenv("CAIRN_SOURCE_ROOT");
+  return root == nullptr ? "." : root;
 }
+
+std::string OwnFolder() { return SourceRoot() / "tests/golden/data"; }
 
 std::string PathOf(const std::string& name) { return GoldenFolder() + "/" + name; }
 
@@ -58,7 +60,7 @@ std::string NameOf(const nlohmann::json& record) {
   return record.dump().substr(0, 80);
 }
 
-// Why `check` did not understand the record; "" where it ran. Counts those without data.
+// The reason why `check` did not understand the record; "" if it ran. Counts records without data.
 std::string WhyNotRun(const nlohmann::json& record,
                       absl::FunctionRef<void(const nlohmann::json&)> check, size_t* without_data) {
   SCOPED_TRACE(NameOf(record));
@@ -109,30 +111,20 @@ void ForEachGolden(const std::string& name, const std::string& section,
   EXPECT_GT(ran, 0U) << name << " " << section << ": no record ran";
 }
 
-std::string SharedFolder() {
+std::string DataPath(absl::string_view relative) {
   namespace fs = std::filesystem;
-  fs::path folder;
-  if (const char* shared = std::getenv("CAIRN_SHARED"); shared != nullptr && *shared != '\0') {
-    folder = shared;
-  } else if (const char* root = std::getenv("CAIRN_SOURCE_ROOT"); root != nullptr) {
-    folder = fs::path(root) / ".." / "shared";
-  }
+  const char* const folder = std::getenv("CAIRN_DATA");
+  const fs::path path =
+      (folder != nullptr && *folder != '\0' ? fs::path(folder) : SourceRoot() / "examples/data") /
+      std::string(relative);
+  const fs::path packed = path.string() + ".gz";
   std::error_code error;
-  if (folder.empty() || !fs::is_directory(folder, error)) return "";
-  return folder.lexically_normal().string();
-}
-
-std::string SharedPath(absl::string_view relative) {
-  return (std::filesystem::path(SharedFolder()) / std::string(relative)).string();
+  return !fs::exists(path, error) && fs::exists(packed, error) ? packed.string() : path.string();
 }
 
 std::string GoldenFolder() {
-  if (const char* folder = std::getenv("CAIRN_GOLDEN_DIR"); folder != nullptr && *folder != '\0') {
-    return folder;
-  }
-  std::error_code error;
-  const std::string shared = SharedPath("tfdist/golden");
-  return std::filesystem::is_directory(shared, error) ? shared : OwnFolder();
+  const char* const folder = std::getenv("CAIRN_GOLDEN");
+  return folder != nullptr && *folder != '\0' ? folder : OwnFolder();
 }
 
 bool HasGolden(const std::string& name) {

@@ -1,4 +1,4 @@
-// Memory that only a device reaches, for devices that are loops on the CPU.
+// Memory that only a device can reach, for devices simulated by loops on the CPU.
 #pragma once
 
 #include <sys/mman.h>
@@ -14,8 +14,8 @@
 
 namespace cairn::test {
 
-// Of one device. Host code that reads or writes it while no Access is open dies of SIGSEGV, as it
-// would not with ordinary memory, and as it would with a GPU's. What is allocated holds NaN.
+// The memory of one device. Host code that reads or writes it while no Access is open dies of
+// SIGSEGV, as with a GPU's memory and unlike with ordinary memory. New allocations hold NaN.
 // Nothing is freed before the end. Thread safety: every method may be called from several threads.
 class GuardedMemory {
  public:
@@ -37,7 +37,8 @@ class GuardedMemory {
   GuardedMemory(const GuardedMemory&) = delete;
   GuardedMemory& operator=(const GuardedMemory&) = delete;
 
-  // While it lives, the memory can be used. Those of several threads may overlap. Null: nothing.
+  // During its lifetime the memory can be used. Accesses of several threads may overlap. Null: no
+  // effect.
   class Access {
    public:
     explicit Access(GuardedMemory* memory) : memory_(memory) {
@@ -66,7 +67,7 @@ class GuardedMemory {
     return block;
   }
 
-  // Which one `address` is in; null: none.
+  // The memory that contains `address`; null: none.
   static GuardedMemory* Of(const void* address) {
     absl::MutexLock lock(&all_mutex);
     for (GuardedMemory* const memory : all) {

@@ -21,13 +21,13 @@ std::string OnceName(int32_t server) { return absl::StrCat(kOncePrefix, server);
 
 bool Near(double found, double want) { return std::abs(found - want) < 1e-3; }
 
-// Of one contribution on one server.
+// The state of one contribution on one server.
 struct Standing {
   bool counted = false;
-  int64_t among = 0;  // contributions of its step
+  int64_t among = 0;  // number of contributions to its step
 };
 
-// The standings of a worker's contributions 1 … count + some by server.
+// The states of a worker's contributions 1 … count and a few more, by server.
 using Standings = std::array<std::vector<Standing>, kKnownServers>;
 
 class Check {
@@ -36,7 +36,7 @@ class Check {
       : client_(client), any_lost_(!lost.empty()), lost_(std::move(lost)) {}
 
   absl::Status Worker(int32_t worker, int64_t count);
-  // `closed_step` etc. of each server.
+  // Checks `closed_step` and the other fields of each server.
   void Steps(const std::vector<wire::DescribeReply>& described, bool updates_too);
   absl::StatusOr<ContributionCounts> Finish();
 
@@ -46,10 +46,10 @@ class Check {
 
   PsClient& client_;
   const bool any_lost_;
-  LostContributions lost_;  // that have not been found missing
+  LostContributions lost_;  // not yet found missing
   ContributionCounts counts_;
   KnownTotals totals_;
-  std::array<int64_t, kKnownServers> twelfths_ = {};  // of steps, by the weights of what counted
+  std::array<int64_t, kKnownServers> twelfths_ = {};  // of steps, by the counted weights
   Differences differences_;
 };
 
@@ -96,7 +96,7 @@ void Check::Judge(int32_t worker, int64_t number, const Standings& standings) {
     const Standing& standing = standings[s][number - 1];
     if (standing.counted) twelfths_[s] += 12 / standing.among;
     if (standing.counted == anywhere && standing.among == among) continue;
-    // Where a server lost one, the others of its step weigh more there.
+    // If a server lost a contribution, the others of its step have a larger weight there.
     if (standing.counted ? any_lost_ : --lost_[{s, worker}] >= 0) continue;
     differences_.Add(
         absl::StrCat("contribution ", number, " of worker ", worker, " counted among ", among,
@@ -146,7 +146,7 @@ void Check::Steps(const std::vector<wire::DescribeReply>& described, bool update
 }
 
 absl::StatusOr<ContributionCounts> Check::Finish() {
-  // What a server lost is in none of its totals.
+  // A server's totals do not contain the contributions that it lost.
   if (!any_lost_) RETURN_IF_ERROR(totals_.Compare(client_, &differences_));
   RETURN_IF_ERROR(differences_.Status());
   return counts_;

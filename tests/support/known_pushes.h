@@ -1,5 +1,5 @@
-// Pushes whose content depends on (worker, number) alone and whose sums are exact, so that a lost
-// or a doubled one is found by the total, and by name.
+// Pushes whose content depends only on (worker, number) and whose sums are exact, so that the
+// totals show a lost or doubled push, and its key names it.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@ namespace cairn::test {
 
 inline constexpr int64_t kSoloRows = 8;  // all on ps:1
 
-// KnownSpecs(), seen (keys) and solo. seen has a key for every push: 1 where it counted once.
+// KnownSpecs(), seen (keys) and solo. seen has a key for every push: 1 if the push counted once.
 std::vector<VariableSpec> KnownVariables();
 
-// Push `number` (1, 2, …) of `worker`. Each fifth one is of solo alone, so that the other servers
+// Push `number` (1, 2, …) of `worker`. Every fifth push only has rows of solo, so the other servers
 // have no part of it. Thread safety: none.
 class KnownPush {
  public:
   // Valid until the next call.
   std::vector<PushSource> Make(int32_t worker, int64_t number);
-  // Whether it has a key in seen.
+  // Whether the push has a key in seen.
   static bool HasKey(int64_t number) { return number % 5 != 0; }
 
  private:
@@ -33,8 +33,9 @@ class KnownPush {
   std::vector<float> seen_value_;
 };
 
-// Compares what the servers hold with pushes 1 … counts[w] of every worker w, each counted once.
-// With `updates_too` those of every shard as well. kDataLoss: every difference, up to some lines.
+// Compares the servers' state with pushes 1 … counts[w] of every worker w, each counted once. With
+// `updates_too`, also compares the update count of every shard. kDataLoss: the differences, limited
+// to a few lines.
 absl::Status CheckKnownPushes(const std::vector<std::string>& servers, const std::string& job,
                               const std::vector<int64_t>& counts, bool updates_too);
 

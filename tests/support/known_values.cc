@@ -15,7 +15,7 @@ namespace cairn::test {
 namespace {
 
 constexpr int kRowsAPush = 6, kKeysAPush = 12;
-constexpr int64_t kKeysAPull = 128;  // which a small server can answer
+constexpr int64_t kKeysAPull = 128;  // small enough for a small server's replies
 
 Deadline Soon() { return Deadline::In(absl::Seconds(60)); }
 

@@ -1,5 +1,5 @@
-// What the pushes of the soak's workers hold, as a function of (worker, number) alone, and what
-// variables hold when they are applied: integers, whose sums are exact.
+// The content of the soak workers' pushes, as a function of only (worker, number), and the
+// resulting values of variables: integers, whose sums are exact.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +20,20 @@ inline constexpr int32_t kKnownServers = 3;
 inline constexpr int64_t kDenseRows = 30, kDenseWidth = 4;
 inline constexpr int64_t kSparseRows = 3 * 2048, kSparseWidth = 64;  // two stripes a server
 inline constexpr int64_t kKeys = 4096;
-// Of the table: 4, or what CAIRN_KNOWN_WIDTH says, so that its rows do not fit small servers.
+// Width of the table: 4, or CAIRN_KNOWN_WIDTH, for rows that do not fit small servers.
 int64_t TableWidth();
 
-// dense (float64, pushed whole), sparse (rows) and table (keys), of SGD with rate 1.
+// dense (float64, pushed whole), sparse (rows) and table (keys), with SGD at rate 1.
 std::vector<VariableSpec> KnownSpecs();
 VariableSpec KnownSpec(absl::string_view name, VariableKind kind, DType dtype, Shape shape);
 
-// By how much item `what` of a push raises what it touches: 1 to 3.
+// The amount by which item `what` of a push raises the rows that it touches: 1 to 3.
 int KnownRaise(int32_t worker, int64_t number, int64_t what);
 
-// A key for every push.
+// The key of a push; different for every push.
 int64_t SeenKey(int32_t worker, int64_t number);
 
-// Gradients of KnownSpecs(): -factor · x where a value is to rise by x. Thread safety: none.
+// Gradients of KnownSpecs(): -factor · x for a value that must rise by x. Thread safety: none.
 class KnownGradients {
  public:
   // Valid until the next call.
@@ -47,7 +47,7 @@ class KnownGradients {
 
 class Differences {
  public:
-  // Element i of `found` ought to be expected[i / width].
+  // Element i of `found` should be expected[i / width].
   template <typename Found>
   void Compare(absl::string_view variable, const std::vector<Found>& found,
                const std::vector<double>& expected, int64_t width) {
@@ -58,7 +58,7 @@ class Differences {
   }
   void AddElement(absl::string_view variable, int64_t index, double found, double want);
   void Add(absl::string_view line);
-  // kDataLoss: every difference, up to some lines.
+  // kDataLoss: the differences, limited to a few lines.
   absl::Status Status() const;
 
  private:
@@ -66,20 +66,20 @@ class Differences {
   std::string text_;
 };
 
-// What KnownSpecs() ought to hold.
+// The expected values of KnownSpecs().
 class KnownTotals {
  public:
-  // A push with values times `factor`.
+  // Adds a push with values times `factor`.
   void Add(int32_t worker, int64_t number, double factor);
   absl::Status Compare(PsClient& client, Differences* differences) const;
 
  private:
   std::vector<double> dense_ = std::vector<double>(kDenseRows * kDenseWidth);
-  std::vector<double> rows_ = std::vector<double>(kSparseRows);  // every element of a row
+  std::vector<double> rows_ = std::vector<double>(kSparseRows);  // value of every element of a row
   std::vector<double> keys_ = std::vector<double>(kKeys);
 };
 
-// All of a variable (no keys), or these keys; of a slot, or the value.
+// Pulls all of a variable (no keys), or these keys; a slot, or the value.
 template <typename T>
 absl::Status PullInto(PsClient& client, absl::string_view variable,
                       const std::vector<int64_t>& keys, std::vector<T>* out, Deadline deadline,
@@ -92,7 +92,7 @@ absl::Status PullInto(PsClient& client, absl::string_view variable,
                      deadline);
 }
 
-// What each server says of the job, by server.
+// Each server's description of the job, in server order.
 absl::StatusOr<std::vector<wire::DescribeReply>> DescribeServers(
     const std::vector<std::string>& servers, const std::string& job, Deadline deadline);
 

@@ -1,5 +1,5 @@
-// local_caller ADDRESS: pushes and pulls 4 MiB by the local transport, one after the other, until
-// it is killed. Exit status 1: the server went, or offers no such transport.
+// local_caller ADDRESS: pushes and pulls 4 MiB over the local transport, alternately, until it is
+// killed. Exit status 1: the server is gone, or does not offer this transport.
 #include <cstdio>
 #include <memory>
 #include <string>

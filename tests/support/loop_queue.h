@@ -1,4 +1,5 @@
-// A device that is loops on the CPU: the kernels of GPUs, and the rules of their memory and queues.
+// A device simulated by loops on the CPU: the kernels of GPUs, and the rules of their memory and
+// queues.
 #pragma once
 
 #include <cblas.h>
@@ -21,23 +22,23 @@
 
 namespace cairn::test {
 
-// Runs the bodies of kernels_cuda.h, last element first: their order does not matter. What would
-// be a mistake on a GPU shows: memory holds NaN until it is written; copies in are done as late as
-// they may be, when an op or Finish waits for them, and what a copy reads must not have changed by
-// then; what was copied out must not have changed when the queue is finished. Sums with other ranks
-// are as late, when the queue is finished, and what they add up must not have changed by then.
+// Runs the bodies of kernels_cuda.h, last element first: their order must not matter. Errors that
+// would be wrong on a GPU become visible: memory holds NaN until it is written; copies in are done
+// as late as possible, when an op or Finish waits for them, and their source must not have changed
+// by then; memory that was copied out must not have changed when the queue finishes. Sums with
+// other ranks are done when the queue finishes, and their inputs must not have changed by then.
 class LoopQueue final : public QueueOfLoops<LoopQueue> {
  public:
-  // `guarded`: the device's memory is its own alone; host code that touches it dies.
+  // `guarded`: only the device can use its memory; host code that touches the memory dies.
   explicit LoopQueue(bool guarded = false)
       : guard_(guarded ? std::make_unique<GuardedMemory>() : nullptr) {}
   ~LoopQueue() override {
     EXPECT_TRUE(sizes_.empty()) << sizes_.size() << " pieces of memory were not freed";
   }
 
-  // Of allocations from now on, `count` succeed.
+  // Of the allocations from now on, `count` succeed.
   void LimitAllocations(int count) { allocations_left_ = count; }
-  // Pieces of memory that are not freed.
+  // Number of allocations that are not freed.
   int allocated() const { return static_cast<int>(sizes_.size()); }
   // Bytes copied out by all steps so far.
   size_t bytes_out() const { return bytes_out_; }
@@ -101,13 +102,13 @@ class LoopQueue final : public QueueOfLoops<LoopQueue> {
     return std::exchange(error_, absl::OkStatus());
   }
 
-  // What QueueOfLoops needs.
+  // The interface that QueueOfLoops requires.
   template <typename Body>
   void ForEach(uint64_t count, const Body& body) {
     if (!error_.ok()) return;
     const GuardedMemory::Access access(guard_.get());
     for (uint64_t i = count; i-- > 0;) {
-      // Both widths of the index take turns.
+      // Uses both widths of the index alternately.
       if (i % 2 == 0) {
         body(static_cast<uint32_t>(i));
       } else {
@@ -134,12 +135,12 @@ class LoopQueue final : public QueueOfLoops<LoopQueue> {
   struct Copy {
     const std::byte* from;
     std::byte* to;
-    std::vector<std::byte> bytes;  // as they were when the copy was asked for
+    std::vector<std::byte> bytes;  // contents when the copy was requested
   };
-  // One copy out, or sums: of their memory as it was.
+  // A copy out, or sums, with the contents of their memory at the request.
   struct Out {
     std::vector<Copy> copies;
-    bool of_sum = false;  // a copy of what a sum before it has written
+    bool of_sum = false;  // copies the result of an earlier sum
     DeviceRank* rank = nullptr;
     std::vector<RankSum> sums;
   };

@@ -1,4 +1,4 @@
-// Ranks whose devices are loops on the CPU (loop_queue.h): threads that meet for each sum.
+// Ranks whose devices are loops on the CPU (loop_queue.h): threads that rendezvous for each sum.
 #pragma once
 
 #include <algorithm>
@@ -23,8 +23,8 @@
 
 namespace cairn::test {
 
-// Where ranks meet. The last to come adds up, in the order of the ranks, and what only the root may
-// read is NaN afterwards on all others.
+// The rendezvous of the ranks. The last rank to arrive adds up, in rank order; results that only
+// the root may read are NaN afterwards on all other ranks.
 // Thread safety: any thread.
 class LoopMeeting {
  public:
@@ -64,7 +64,7 @@ class LoopMeeting {
     if (why_.ok()) why_ = absl::AbortedError(absl::StrCat("another rank: ", why.message()));
     changed_.SignalAll();
   }
-  // How often all met.
+  // Number of completed rendezvous.
   uint64_t turns() const {
     absl::MutexLock lock(&mutex_);
     return turn_;

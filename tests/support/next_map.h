@@ -1,4 +1,4 @@
-// Maps by which rows move in tests.
+// Placement maps for moves of rows in tests.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace cairn::test {
 
-// `now` with its first `pieces` buckets or shards of server `source` on server `target`.
+// `now` with the first `pieces` buckets or shards of server `source` moved to server `target`.
 inline VariableSpec NextMap(const VariableSpec& now, int32_t source, int32_t target,
                             size_t pieces) {
   VariableSpec next = now;

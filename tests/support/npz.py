@@ -1,4 +1,4 @@
-"""Arrays of an .npz that cairn-worker wrote: float32 and int64, flat. Without numpy."""
+"""Arrays of an .npz written by cairn-worker: float32 and int64, flat. Without numpy."""
 import array
 import zipfile
 
@@ -15,7 +15,7 @@ def read(path):
 
 
 def by_key(arrays):
-    """The same with the rows of embedding tables in the order of their keys, flat."""
+    """The same arrays with the rows of embedding tables in key order, flat."""
     ordered = dict(arrays)
     for name, keys in arrays.items():
         if not name.endswith("/keys"):

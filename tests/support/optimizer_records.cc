@@ -11,9 +11,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Cairn's optimizer for a record's rule, with arguments that the raw op implies but does not list.
+// Cairn's optimizer for a record's rule, with the arguments that the raw op implies but does not
+// list.
 struct RuleMapping {
-  std::string type;  // "": known, not offered
+  std::string type;  // "": known, but not offered
   std::map<std::string, double> implied;
 };
 
@@ -37,7 +38,7 @@ const RuleMapping& MappingOf(const std::string& rule) {
       {"lazy_adam", {"lazy_adam", {}}},
       {"lion", {"lion", {}}},
       {"ftrl", {"ftrl", {}}},
-      // Raw ops whose formula no Keras optimizer has.
+      // Raw ops whose formula is that of no Keras optimizer.
       {"momentum_raw", {}},
       {"adagrad_raw", {}},
       {"adam_nesterov", {}},
@@ -80,7 +81,7 @@ OptimizerConfig ConfigOf(const Json& record) {
   for (const auto& [name, value] : record.at("hyperparameters").items()) {
     config.arguments[name] = GoldenNumber(value);
   }
-  // A raw op's accumulator is the caller's; Cairn's starts at an argument.
+  // A raw op's accumulator belongs to the caller; Cairn's starts with an argument's value.
   if (record.at("initial_slots").contains("accumulator")) {
     config.arguments["initial_accumulator_value"] =
         GoldenDoubles(record["initial_slots"]["accumulator"]).front();
@@ -91,7 +92,7 @@ OptimizerConfig ConfigOf(const Json& record) {
 std::vector<OptimizerRecordSlot> SlotsOf(const Json& record, const Json& tolerance) {
   std::vector<OptimizerRecordSlot> slots;
   for (const auto& [name, initial] : record.at("initial_slots").items()) {
-    // Nadam's u_product is one number, a function of the step; no slot of an element.
+    // Nadam's u_product is a single number, a function of the step; not a slot of an element.
     if (!initial.is_array()) continue;
     OptimizerRecordSlot slot;
     slot.name = name;

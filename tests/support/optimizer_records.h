@@ -11,11 +11,11 @@
 
 namespace cairn::test {
 
-// One push, and the whole variable after it.
+// One push, and the whole variable after the push.
 struct OptimizerRecordStep {
-  // Sparse records: rows pushed, repeats allowed (their gradients are to be added). Dense: empty.
+  // Sparse records: pushed rows, repeats allowed (their gradients must be added). Dense: empty.
   std::vector<int64_t> ids;
-  std::vector<float> gradients;  // [ids.size(), width] or the whole variable's
+  std::vector<float> gradients;  // [ids.size(), width], or of the whole variable
   std::vector<float> expected;   // row-major
   Tolerance tolerance;
 };
@@ -23,36 +23,37 @@ struct OptimizerRecordStep {
 // One slot of every element.
 struct OptimizerRecordSlot {
   std::string name;
-  float initial = 0;            // of every element; what `optimizer` gives by itself
+  float initial = 0;            // of every element; determined by `optimizer`
   std::vector<float> expected;  // after the last step, row-major
   Tolerance tolerance;
 };
 
 struct OptimizerRecord {
   std::string name;
-  // Why the record is not run, "" for those that are. All else is set only where this is "".
+  // Why the record is not run; "" for the others. All other fields are set only if this is "".
   std::string not_offered;
   bool sparse = false;
   TouchedRows touched_rows = TouchedRows::kAll;
-  Shape shape;  // [count], or [rows, width] where sparse
-  // Rates that change from step to step are a piecewise_constant_decay.
+  Shape shape;  // [count], or [rows, width] if sparse
+  // Rates that change between steps are a piecewise_constant_decay.
   OptimizerConfig optimizer;
   std::vector<float> initial;
   std::vector<OptimizerRecordStep> steps;
   std::vector<OptimizerRecordSlot> slots;
 };
 
-// Every record of optimizers_dense.json and optimizers_sparse.json, offered or not. A record of the
-// repository's own files that is not understood throws std::runtime_error, which fails the test.
+// Every record of optimizers_dense.json and optimizers_sparse.json, offered or not. Throws
+// std::runtime_error, which fails the test, for a record of the repository's own files that is not
+// understood.
 std::vector<OptimizerRecord> DenseOptimizerRecords();
 std::vector<OptimizerRecord> SparseOptimizerRecords();
 
-// The gradient of every row of `step`, ids that repeat added up: [rows, width], zero where nothing
-// was pushed. `touched[r]` tells whether row r was pushed.
+// The gradient of every row of `step`, with repeated ids added up: [rows, width], zero for rows
+// that were not pushed. `touched[r]` says whether row r was pushed.
 std::vector<float> SummedGradient(const OptimizerRecord& record, const OptimizerRecordStep& step,
                                   std::vector<bool>* touched);
 
-// "ran N, not offered M of T", then a line for each record that is not offered.
+// "ran N, not offered M of T", followed by a line for each record that is not offered.
 std::string RecordCounts(const std::vector<OptimizerRecord>& records);
 
 }  // namespace cairn::test

@@ -1,4 +1,4 @@
-// What this process holds, for tests that see to it that nothing is left.
+// Resources that this process holds, for tests that check that nothing is left over.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ inline int64_t OpenDescriptors() {
   return std::distance(begin(all), end(all));
 }
 
-// Shared memory of the local transport that is mapped.
+// Number of mapped shared memories of the local transport.
 inline int64_t SharedRingMappings() {
   std::ifstream maps("/proc/self/maps");
   int64_t count = 0;

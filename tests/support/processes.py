@@ -1,8 +1,9 @@
 """Real cairn-ps and cairn-worker processes for tests: every one is ended by its context manager.
 
-The programs come from $CAIRN_PS and $CAIRN_WORKER, which Meson sets; data from $CAIRN_SHARED or
-../shared beside the source tree."""
+The programs come from $CAIRN_PS and $CAIRN_WORKER, which Meson sets; data sets from $CAIRN_DATA or
+examples/data."""
 import glob
+import gzip
 import json
 import os
 import select
@@ -14,23 +15,28 @@ import time
 import addresses
 
 TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
-SHARED = os.environ.get("CAIRN_SHARED") or os.path.join(TOP, "..", "shared")
+DATA = os.path.abspath(os.environ.get("CAIRN_DATA") or os.path.join(TOP, "examples", "data"))
 PS = os.environ.get("CAIRN_PS", os.path.join(TOP, "build", "ps_server", "cairn-ps"))
 WORKER = os.environ.get("CAIRN_WORKER", os.path.join(TOP, "build", "worker", "cairn-worker"))
 CTL = os.environ.get("CAIRNCTL", os.path.join(TOP, "build", "worker", "ctl", "cairnctl"))
 START_SECONDS = 60
 
 
-def shared(*parts):
-    """A path below ../shared, or None where it is absent."""
-    path = os.path.join(SHARED, *parts)
-    return path if os.path.exists(path) else None
+def data(*parts):
+    """A data set's directory or file, or None if it is missing; "x" also finds "x.gz"."""
+    path = os.path.join(DATA, *parts)
+    return next((p for p in (path, path + ".gz") if os.path.exists(p)), None)
+
+
+def read_lines(path):
+    """The lines of a text file, which may be compressed (.gz)."""
+    with (gzip.open if path.endswith(".gz") else open)(path, "rt", encoding="ascii") as f:
+        return f.readlines()
 
 
 def golden(name):
-    """A golden file's path, or None; golden.h says which set is read."""
-    folder = os.environ.get("CAIRN_GOLDEN_DIR") or shared("tfdist", "golden") or \
-        os.path.join(TOP, "tests", "golden", "data")
+    """A golden file's path, or None: from $CAIRN_GOLDEN, or else tests/golden/data."""
+    folder = os.environ.get("CAIRN_GOLDEN") or os.path.join(TOP, "tests", "golden", "data")
     path = os.path.join(folder, name)
     return path if os.path.exists(path) else None
 
@@ -77,13 +83,13 @@ class Cluster:
             return f.read()
 
     def reach(self, index):
-        """There may be a server `index`, which those of the beginning do not know of."""
+        """Makes room for a server `index`, which the original servers do not know."""
         more = index + 1 - len(self.processes)
         self.processes += [None] * more
         self.addresses += [None] * more
 
     def first_addresses(self):
-        """Of the servers of the beginning."""
+        """The addresses of the original servers."""
         return ",".join(self.addresses[:self.count])
 
     def spawn(self, index, address=None):
@@ -115,7 +121,7 @@ class Cluster:
         self.addresses[index] = wait_for(address, START_SECONDS, f"ps:{index} to listen")
 
     def restart(self, index, how=signal.SIGKILL):
-        """Ends server `index` by `how` and starts it again on its address and data."""
+        """Ends server `index` with signal `how` and restarts it with its address and data."""
         self.stop(index, how)
         self.spawn(index, self.addresses[index])
         self.wait_until_ready(index)
@@ -125,7 +131,7 @@ class Cluster:
         return self.processes[index].wait(START_SECONDS)
 
     def worker_file(self, workers):
-        """A cluster file for workers; their own addresses are names only."""
+        """A cluster file for workers; the workers' own addresses are only names."""
         path = self.path("cluster.yaml")
         tasks = {"ps": self.addresses[:self.count],
                  "worker": [addresses.nobodys_address(w + 1) for w in range(workers)]}
@@ -143,20 +149,20 @@ def workers_alone(folder, count):
 
 
 def end(process):
-    """Kills a process that has not ended, and takes what it wrote."""
+    """Kills a process that has not ended, and reads its output."""
     if process.poll() is None:
         process.kill()
     process.communicate(timeout=START_SECONDS)
 
 
 def checkpoints(directory):
-    """Manifests and folders of the finished checkpoints in a directory, the oldest first."""
+    """Manifests and directories of the finished checkpoints in a directory, the oldest first."""
     found = []
     for path in glob.glob(os.path.join(directory, "*", "MANIFEST.json")):
         try:
             with open(path, encoding="ascii") as f:
                 found.append((json.load(f), os.path.dirname(path)))
-        except FileNotFoundError:  # deleted meanwhile, being too old
+        except FileNotFoundError:  # deleted meanwhile because it was too old
             pass
     return sorted(found, key=lambda one: one[0]["number"])
 
@@ -169,7 +175,7 @@ def worker_command(job, cluster=None, index=0, flags=()):
 
 
 def run_worker(job, cluster=None, index=0, flags=(), seconds=300):
-    """Runs one worker to its end; its report. Fails with its log."""
+    """Runs one worker to its end; returns its report. Fails with its log."""
     run = subprocess.run(worker_command(job, cluster, index, flags), capture_output=True,
                          text=True, timeout=seconds, check=False)
     if run.returncode != 0:
@@ -178,7 +184,7 @@ def run_worker(job, cluster=None, index=0, flags=(), seconds=300):
 
 
 def run_workers(job, cluster, count, flags=(), seconds=300):
-    """Runs `count` workers side by side; their reports."""
+    """Runs `count` workers concurrently; returns their reports."""
     with tempfile.TemporaryDirectory() as folder:
         started, logs = [], []
         try:
@@ -207,7 +213,7 @@ def run_workers(job, cluster, count, flags=(), seconds=300):
 
 
 def ctl(*arguments, code=0):
-    """The JSON answer of a cairnctl command that ends with `code`, and its stderr."""
+    """Runs a cairnctl command that must end with `code`; returns its JSON answer and its stderr."""
     done = subprocess.run([CTL, *arguments, "--json"], capture_output=True, text=True,
                           timeout=START_SECONDS, check=False)
     if done.returncode != code:

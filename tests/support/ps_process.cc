@@ -33,7 +33,7 @@ std::string ReadFile(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
-// A server binds its own entry only.
+// A server binds only the address of its own entry.
 std::string ClusterText(const PsOptions& options) {
   const int32_t port = options.port != 0 ? options.port : OwnPort();
   std::string text = "cluster:\n  ps: [";
@@ -117,7 +117,7 @@ bool PsProcess::ReadPortFile() {
   return Accepts(address.substr(0, colon), port_);
 }
 
-// Polls the process while the condition is not yet true, so that one that ends is noticed at once.
+// Also polls the process until the condition is true, so that an exit is noticed at once.
 absl::Status PsProcess::WaitUntilAccepting() {
   const Deadline deadline = Deadline::In(options_.timeout);
   while (!ReadPortFile()) {

@@ -17,35 +17,35 @@ namespace cairn {
 struct PsOptions {
   // Path of cairn-ps; empty: $CAIRN_PS, which every meson test() that starts servers sets.
   std::string program;
-  std::string data_dir;  // --data_dir; kept by the caller from one start to the next
+  std::string data_dir;  // --data_dir; the caller keeps it between starts
   int32_t task_index = 0;
   int32_t ps_count = 1;
   int32_t port = 0;        // of OwnHost(); 0: an OwnPort(). A restart passes the port clients know
   std::string durability;  // --durability; empty: the program's default
-  std::vector<std::string> flags;  // more of them, "--memory_budget_bytes=1000000"
-  // RLIMIT_FSIZE of the process, with SIGXFSZ ignored: writes beyond it fail (EFBIG). 0: none.
+  std::vector<std::string> flags;  // further flags, "--memory_budget_bytes=1000000"
+  // RLIMIT_FSIZE of the process, with SIGXFSZ ignored: larger writes fail (EFBIG). 0: no limit.
   int64_t file_size_limit_bytes = 0;
-  // Bound of Start, and of the wait for the end in Terminate, Kill and the destructor.
+  // Limit of Start, and of the wait for the end in Terminate, Kill and the destructor.
   absl::Duration timeout = absl::Seconds(60);
 };
 
-// How a process ended: `code` is its exit status, or -1 where `signal` ended it.
+// How a process ended: `code` is its exit status, or -1 if `signal` ended it.
 struct PsExit {
   int code = 0;
   int signal = 0;
   std::string log;  // its stdout and stderr
 };
 
-// The process is ended (SIGKILL) by the destructor, and by the kernel when the thread that started
-// it ends: start servers from a thread that outlives them. Thread safety: one thread at a time,
-// except pid, port, address and log, which any thread may call.
+// The destructor ends the process (SIGKILL), and so does the kernel when the thread that started it
+// ends: start servers from a thread that outlives them. Thread safety: one thread at a time, except
+// pid, port, address and log, which any thread may call.
 class PsProcess {
  public:
   // Starts the program and waits until it accepts connections.
   // kUnavailable: it ended first, or did not accept within the timeout; the message has its log.
   static absl::StatusOr<std::unique_ptr<PsProcess>> Start(const PsOptions& options);
-  // Starts the program where it is expected to refuse, and waits for its end.
-  // kDeadlineExceeded: it still runs after the timeout; it has been killed.
+  // Starts a program that is expected to refuse, and waits for its end. kDeadlineExceeded: it still
+  // ran after the timeout, and was killed.
   static absl::StatusOr<PsExit> RunToExit(const PsOptions& options);
 
   ~PsProcess();

@@ -1,30 +1,30 @@
-// A worker that pushes known pushes until it is told to stop, for tests that kill it; and what such
-// tests ask of the servers.
+// A worker that pushes known pushes until it is told to stop, for tests that kill it; and these
+// tests' queries to the servers.
 //
 //   cairn-pusher push SERVERS WORKER FOLDER RETAINED_BYTES (ordered|free) CONSISTENCY
-//     Pushes known pushes 1, 2, …, from where the servers say that it was when it was killed, until
-//     FOLDER/stop is there; then leaves, and writes {"pushes":N,…} to stdout. Meanwhile it pulls,
-//     and ends where an acknowledged push does not count once. FOLDER/progress-WORKER holds two
-//     numbers of 8 bytes: of the last push acknowledged, and the highest begun by any start.
-//     free: several threads push at once; such a worker cannot be resumed, so it must not be
-//     killed. CONSISTENCY: async, ssp:BOUND, sync:REPLICAS_TO_AGGREGATE.
-//     Exit status: 0 left; 3 fenced by another start; 5 a push was lost or doubled; 1 else.
+//     Pushes known pushes 1, 2, …, starting at the position that the servers report after a kill,
+//     until FOLDER/stop exists; then leaves, and writes {"pushes":N,…} to stdout. Meanwhile it
+//     pulls, and exits if an acknowledged push does not count exactly once. FOLDER/progress-WORKER
+//     holds two numbers of 8 bytes: the last acknowledged push, and the highest push begun by any
+//     start. free: several threads push concurrently; such a worker cannot be resumed, so it must
+//     not be killed. CONSISTENCY: async, ssp:BOUND, sync:REPLICAS_TO_AGGREGATE.
+//     Exit status: 0 left; 3 fenced by another start; 5 a push was lost or doubled; 1 other errors.
 //   cairn-pusher check SERVERS COUNT,COUNT,…
-//     Compares what the servers hold with so many pushes of each worker, under async or ssp.
+//     Compares the servers' state with COUNT pushes of each worker, under async or ssp.
 //   cairn-pusher check_sync SERVERS COUNT,COUNT,… [SERVER/WORKER/COUNT …]
-//     The same under sync, where a push may be dropped everywhere, and so many of a worker may be
-//     missing on a server alone. Writes {"steps":N,"counted":N,"dropped":[N,…]}.
+//     The same under sync, where a push may be dropped on all servers, and COUNT pushes of WORKER
+//     may be missing on only SERVER. Writes {"steps":N,"counted":N,"dropped":[N,…]}.
 //   cairn-pusher check_sync_moved …
-//     As check_sync, but for the number of updates of shards.
+//     As check_sync, without the update counts of shards.
 //   cairn-pusher move SERVERS SEED FOLDER
 //     Moves random buckets and shards between servers, one move after the other, until
-//     FOLDER/stop-moves is there. FOLDER/moves-SEED has a line for each that ended well. Where a
-//     server is gone a move fails, and another follows.
+//     FOLDER/stop-moves exists. FOLDER/moves-SEED has a line for each successful move. If a server
+//     is gone a move fails, and another follows.
 //   cairn-pusher check_moved SERVERS COUNT,COUNT,…
-//     As check, but for the number of updates of shards: one that moves misses those that were on
-//     their way and had no rows of it.
+//     As check, without the update counts of shards: a shard that moves misses updates in flight
+//     that have none of its rows.
 //   cairn-pusher why SERVERS
-//     Writes what each server answers to `why`: a JSON list, null for one that does not answer.
+//     Writes each server's answer to `why`: a JSON list, null for a server that does not answer.
 //
 // SERVERS: host:port,host:port,host:port
 #include <algorithm>
@@ -118,7 +118,7 @@ absl::Status CheckSync(const Words& words) {
   return absl::OkStatus();
 }
 
-// Some pieces of a variable go from one server to another. Nothing where none are there.
+// Moves some pieces of a variable from one server to another. No effect if there are none.
 absl::Status MoveAny(RemoteMoves& moves, std::mt19937_64& random) {
   const std::vector<int32_t>& servers = moves.servers();
   ASSIGN_OR_RETURN(const std::vector<VariablePlaces> variables, moves.Describe(kSoakJob));
@@ -137,7 +137,7 @@ absl::Status MoveAny(RemoteMoves& moves, std::mt19937_64& random) {
   return MoveRows(move, {.busy_fraction = 1}, moves, Deadline::In(absl::Seconds(30))).status();
 }
 
-// Between the servers there are now.
+// Connects to the current servers.
 absl::Status FindServers(MemberList& members, std::unique_ptr<RemoteMoves>& moves) {
   const auto connect = [&members](int32_t server) {
     return WireClient::Connect(members.addresses[static_cast<size_t>(server)], {},
@@ -169,7 +169,7 @@ absl::Status MoveUntilStopped(const Words& words) {
     if (moved.ok()) moved = MoveAny(*moves, random);
     if (moved.ok()) {
       done << "moved" << std::endl;
-      // As long as it took, so that pushes get on where the machine is loaded and all takes long.
+      // Waits as long as the move took, so that pushes make progress on a loaded, slow machine.
       StopFlag().WaitFor(std::min(MonotonicNow() - begin, absl::Seconds(1)));
     } else {
       std::fprintf(stderr, "cairn-pusher: %s\n", moved.ToString().c_str());

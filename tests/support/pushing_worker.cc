@@ -84,7 +84,7 @@ absl::Status PushingWorker::StepUntilStopped() {
   return client().EndSteps(Patience());
 }
 
-// A worker sees what was acknowledged to it, whatever servers forgot since.
+// A worker sees its acknowledged pushes, even those that servers have lost since.
 absl::Status PushingWorker::SeeLast() {
   std::vector<int64_t> keys;
   const int64_t last = acknowledged_;

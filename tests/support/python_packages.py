@@ -1,5 +1,5 @@
-"""Python packages that only tests need: from PyPI into a virtual environment of the build folder,
-which later runs find there."""
+"""Python packages that only tests need: installed from PyPI into a virtual environment in the build
+directory, which later runs reuse."""
 import os
 import subprocess
 import sys
@@ -9,8 +9,8 @@ INSTALL_SECONDS = 240
 
 
 def python_with(build, name, *packages):
-    """The interpreter of an environment that has `packages` ("name==version"). Where they cannot be
-    had the test is skipped, with pip's last word."""
+    """The interpreter of an environment that has `packages` ("name==version"). If they cannot be
+    installed, the test is skipped with the last line of pip's output."""
     folder = os.path.join(build, "tests", "venv-" + name)
     done = os.path.join(folder, "installed")
     python = os.path.join(folder, "bin", "python")

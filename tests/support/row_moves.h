@@ -1,4 +1,4 @@
-// Moves rows between servers of a test.
+// Moves rows between the servers of a test.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace cairn::test {
 
-// Calls into engines of this process.
+// Calls the engines of this process directly.
 class EngineMoves final : public MoveServers {
  public:
   explicit EngineMoves(EngineCluster& cluster) : cluster_(cluster) {}

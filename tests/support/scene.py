@@ -1,4 +1,5 @@
-"""What tests of whole programs begin with: a folder of their own, and rows to train on."""
+"""The starting point of tests of whole programs: a directory for each test, and rows to train
+on."""
 import json
 import os
 import random
@@ -7,7 +8,7 @@ import unittest
 
 
 class FolderTest(unittest.TestCase):
-    """Every test has a folder, which goes with it."""
+    """Every test has a directory, which is deleted at the end."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -19,7 +20,8 @@ class FolderTest(unittest.TestCase):
 
 
 def write_rows(path, rows, columns, noise=0.0):
-    """libsvm rows of four columns each; odd ones speak for label 1, even ones for 0, within `noise`."""
+    """libsvm rows of four columns each; odd columns indicate label 1, even ones 0, up to
+    `noise`."""
     draw = random.Random(3)
     with open(path, "w", encoding="ascii") as f:
         for _ in range(rows):

@@ -1,4 +1,4 @@
-"""HTTP of cairn-ps and cairn-worker, as tests read it."""
+"""HTTP access to cairn-ps and cairn-worker for tests."""
 import http.client
 import json
 import os
@@ -9,7 +9,7 @@ import processes
 
 
 class Http:
-    """The address that a program with --http_port_file wrote."""
+    """The HTTP address of a program with --http_port_file."""
 
     def __init__(self, port_file):
         self.port_file = port_file
@@ -28,7 +28,7 @@ class Http:
         return self
 
     def ask(self, path, method="GET", headers=None, body=None):
-        """Status, headers and text of one answer."""
+        """Returns status, headers and text of one answer."""
         connection = http.client.HTTPConnection(self.address, timeout=processes.START_SECONDS)
         try:
             connection.request(method, path, body=body, headers=headers or {})
@@ -44,7 +44,7 @@ class Http:
         return text
 
     def metrics(self):
-        """Samples by 'name{labels}', as the text has them."""
+        """Samples by 'name{labels}', as written in the text."""
         found = {}
         for line in self.get("/metrics").splitlines():
             if not line.startswith("#"):
@@ -57,7 +57,7 @@ class Http:
 
 
 def names(samples):
-    """Names of the samples, those of histograms with _bucket, _sum and _count."""
+    """Names of the samples; for histograms with _bucket, _sum and _count."""
     return {re.sub(r"\{.*", "", sample) for sample in samples}
 
 

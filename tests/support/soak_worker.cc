@@ -16,7 +16,7 @@ namespace cairn::test {
 SoakWorker::SoakWorker(const SoakWorkerOptions& options)
     : options_(options), stop_(options_.folder + "/stop") {}
 
-// What a start before this one began may be on some servers only: it is pushed to the end.
+// Pushes begun by an earlier start may be on only some servers, so they are all pushed again.
 bool SoakWorker::Stopped() const {
   return failed_ || (begun_ >= begun_before_ && access(stop_.c_str(), F_OK) == 0);
 }

@@ -14,7 +14,7 @@ const absl::Status& StatusOf(const absl::StatusOr<T>& value) {
   return value.status();
 }
 
-// Status with this code whose message matches: StatusIs(absl::StatusCode::kNotFound,
+// Matches a status with this code and a matching message: StatusIs(absl::StatusCode::kNotFound,
 // HasSubstr("x")).
 MATCHER_P2(StatusIs, code, message, "") {
   const absl::Status& status = StatusOf(arg);

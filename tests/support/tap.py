@@ -1,5 +1,5 @@
-"""Runs the unittest cases of __main__ and says what became of each in TAP, which Meson counts one
-by one, skips with their reasons included (meson: protocol : 'tap')."""
+"""Runs the unittest cases of __main__ and reports each result in TAP, which Meson counts one by
+one, including skips with their reasons (meson: protocol : 'tap')."""
 import sys
 import unittest
 

@@ -96,7 +96,7 @@ void TcpProxy::Accept() {
   }
 }
 
-// Descriptors are closed by the destructor alone, so that no other one takes their number.
+// Only the destructor closes descriptors, so that no other connection gets their numbers.
 void TcpProxy::Pump(int client, int server) {
   char buffer[16384];
   for (;;) {

@@ -1,4 +1,4 @@
-// A TCP proxy that cuts connections where a test says so.
+// A TCP proxy that cuts connections on request of a test.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 
 namespace cairn::test {
 
-// Listens on an OwnAddress() and passes bytes on to a server's address.
+// Listens on an OwnAddress() and forwards bytes to a server's address.
 // Thread safety: every method may be called from several threads at once.
 class TcpProxy {
  public:
@@ -22,12 +22,12 @@ class TcpProxy {
 
   const std::string& address() const { return address_; }
 
-  // The next `count` times that a server answers, its bytes are thrown away and the connection is
-  // closed: the server has done its work, the client does not know.
+  // For the next `count` answers of a server, discards the bytes and closes the connection: the
+  // server has done its work, the client does not know.
   void DropReplies(int count) { drop_replies_ = count; }
-  // Replies not dropped yet.
+  // Number of replies still to be dropped.
   int replies_to_drop() const { return drop_replies_; }
-  // Closes every connection and refuses new ones; the port stays taken. Open lets them in again.
+  // Closes every connection and refuses new ones; the port stays taken. Open accepts them again.
   void Shut();
   void Open();
 

@@ -1,4 +1,4 @@
-// A folder of a test's own.
+// A temporary directory for a test.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace cairn {
 
-// Makes a new folder under $TEST_TMPDIR, else $TMPDIR, else /tmp; its destructor removes it with
-// everything in it. Aborts where none can be made. Thread safety: immutable once made.
+// Makes a new directory under $TEST_TMPDIR, or else $TMPDIR, or else /tmp; its destructor removes
+// it with all its contents. Aborts if no directory can be made. Thread safety: immutable once made.
 class TempDir {
  public:
   TempDir();

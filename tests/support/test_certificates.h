@@ -11,21 +11,22 @@
 
 namespace cairn {
 
-// Writes `text` to `path` with that mode, in place of what was there, in one step.
+// Atomically replaces the file at `path` by `text`, with permissions `mode`.
 void WriteFile(const std::string& path, const std::string& text, unsigned mode = 0600);
 
-// Thread safety: none. Aborts where a file cannot be written.
+// Thread safety: none. Aborts if a file cannot be written.
 class TestCertificates {
  public:
   explicit TestCertificates(const std::string& ca_name = "test CA");
 
-  // Good from an hour ago, for a day; the caller changes what it wants.
+  // Valid from an hour ago, for a day; the caller may change any field.
   static CertificateRequest Request(const std::string& name, RoleSet roles = 0);
-  // Of a server at OwnHost() and localhost; of a client.
+  // A request of a server at OwnHost() and localhost; of a client.
   static CertificateRequest ServerRequest();
   static CertificateRequest ClientRequest(const std::string& name, RoleSet roles);
 
-  // Writes NAME.crt and NAME.key; those files with this CA's ca.crt. Again: in place of the files.
+  // Writes NAME.crt and NAME.key; returns these files with this CA's ca.crt. A second call replaces
+  // the files.
   SecurityOptions Issue(const CertificateRequest& request);
   std::string path(const std::string& name) const { return folder_.Join(name); }
 

@@ -1,4 +1,4 @@
-// Numbers of a Zipf distribution.
+// Zipf-distributed numbers.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace cairn {
 
-// Ranks 1 … n, rank k with a probability in proportion to k^-s, s not 1: rejection-inversion
-// (Hörmann and Derflinger, 1996). Thread safety: const methods may run together.
+// Ranks 1 … n, rank k with a probability proportional to k^-s, s not 1: rejection-inversion
+// (Hörmann and Derflinger, 1996). Thread safety: const methods may run concurrently.
 class Zipf {
  public:
   Zipf(int64_t n, double s)
@@ -35,7 +35,7 @@ class Zipf {
   const double high_;
 };
 
-// A key for a rank, so that ranks that follow each other lie anywhere in a table.
+// A key for a rank; keys of consecutive ranks are spread over a table.
 inline int64_t KeyOfRank(int64_t rank) {
   return static_cast<int64_t>(MixBits(static_cast<uint64_t>(rank)));
 }

@@ -1,5 +1,5 @@
-// The bulk protocol writes and reads exactly TBinaryProtocol's bytes, and refuses every size that
-// is not backed by a message within the limits, before memory is allocated for it.
+// The bulk protocol writes and reads exactly TBinaryProtocol's bytes, and refuses sizes that exceed
+// the limits or the message, before memory is allocated for them.
 #include "thrift/bulk_protocol.h"
 
 #include <thrift/protocol/TBinaryProtocol.h>
@@ -65,7 +65,7 @@ void ExpectRoundTrip(const Struct& value) {
   EXPECT_TRUE(read_by_stock == value);
 }
 
-TEST(BulkProtocol, EveryStructMakesTheRoundTripAsStockBytes) {
+TEST(BulkProtocol, EveryStructSurvivesTheRoundTripInStockBytes) {
   ExpectRoundTrip(ExampleCaller());
   ExpectRoundTrip(ExampleDenseSpec());
   ExpectRoundTrip(ExampleEmbeddingSpec());
@@ -88,7 +88,7 @@ TEST(BulkProtocol, EveryStructMakesTheRoundTripAsStockBytes) {
   ExpectRoundTrip(step);
 }
 
-TEST(BulkProtocol, PayloadsOfEverySizeArriveWhole) {
+TEST(BulkProtocol, PayloadsOfEverySizeArriveComplete) {
   const size_t direct = BulkTransport::kDirectBytes;
   const size_t buffer = BulkTransport::kBufferBytes;
   std::vector<size_t> sizes = {0,          1,      direct - 1, direct,         direct + 1,
@@ -121,7 +121,7 @@ TEST(BulkProtocol, PayloadsOfEverySizeArriveWhole) {
   EXPECT_TRUE(read == reply);
 }
 
-TEST(BulkProtocol, APayloadOfTheTargetsSizeIsReadIntoIt) {
+TEST(BulkProtocol, APayloadOfTheTargetsSizeIsReadIntoTheTarget) {
   TransportPair pair = MakePair();
   BulkProtocol protocol(pair.transport);
   const wire::PullReply reply = ExamplePullReply();  // 96 bytes, then 0
@@ -142,7 +142,7 @@ TEST(BulkProtocol, APayloadOfTheTargetsSizeIsReadIntoIt) {
   EXPECT_TRUE(owned == reply);
 }
 
-// The refusal of reading `Struct` from `bytes`, with nothing more to come.
+// The refusal when `Struct` is read from `bytes`, after which the connection ends.
 template <typename Struct>
 absl::Status RefusalOf(const std::string& bytes, BulkTransportOptions options = {}) {
   TransportPair pair = MakePair(std::move(options));
@@ -192,7 +192,7 @@ TEST(BulkProtocol, SizesBeyondALimitAreRefusedByName) {
   ExpectLimit(RefusalOf<wire::PushItem>(Field(kString, 6) + BigEndian32(INT32_MAX)),
               "max_message_bytes, 1073741824");
   ExpectLimit(RefusalOf<wire::PushItem>(Field(kString, 99) + BigEndian32(INT32_MAX)),
-              "--max_message_bytes");  // a field that is skipped
+              "--max_message_bytes");  // a skipped field
   ExpectLimit(
       RefusalOf<wire::Schedule>(Field(kMap, 2) + std::string({kString, 4}) + BigEndian32(1 << 30)),
       "kMaxContainerItems");
@@ -217,10 +217,10 @@ TEST(BulkProtocol, NegativeSizesAreRefused) {
 }
 
 TEST(BulkProtocol, WrongTypesAreSkippedOrRefused) {
-  // A field of another type is skipped, as every Thrift reader does.
+  // A field of another type is skipped, as in every Thrift reader.
   EXPECT_TRUE(
       RefusalOf<wire::PushItem>(Field(kI64, 1) + std::string(8, 'x') + std::string(1, '\0')).ok());
-  // A type that does not exist cannot be skipped.
+  // An unknown type cannot be skipped.
   ExpectMalformed(RefusalOf<wire::PushItem>(Field(77, 1) + "xxxx"), "wire type 77");
   ExpectMalformed(
       RefusalOf<wire::PushRequest>(Field(kList, 3) + std::string(1, 77) + BigEndian32(5)),
@@ -267,7 +267,7 @@ TEST(BulkProtocol, OtherProtocolsAreRecognized) {
   }
 }
 
-// Records what is charged, and refuses beyond a budget.
+// Records the charged memory, and refuses more than a budget.
 struct Account {
   int64_t budget;
   int64_t held = 0;
@@ -296,7 +296,7 @@ TEST(BulkProtocol, AnAnnouncedPayloadPinsOneStepUntilItArrives) {
   EXPECT_EQ(account.held, 0);
 }
 
-TEST(BulkProtocol, ContainersAreChargedBeforeTheyAreMade) {
+TEST(BulkProtocol, ContainersAreChargedBeforeTheyAreAllocated) {
   Account account{1 << 20};
   const absl::Status status = RefusalOf<wire::PushRequest>(
       Field(kList, 3) + std::string(1, kStruct) + BigEndian32(65536), account.Options());
@@ -308,7 +308,7 @@ TEST(BulkProtocol, SmallMessagesAreNotCharged) {
   EXPECT_TRUE(RefusalOf<wire::PushRequest>(StockBytes(ExamplePush()), account.Options()).ok());
 }
 
-TEST(BulkProtocol, PayloadsTooLargeToSendAreRefusedBeforeTheyLeave) {
+TEST(BulkProtocol, PayloadsTooLargeToSendAreRefusedBeforeTheyAreSent) {
   BulkTransportOptions options;
   options.max_message_bytes = 1 << 20;
   TransportPair pair = MakePair(options);

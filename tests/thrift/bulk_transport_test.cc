@@ -1,4 +1,4 @@
-// Bytes pass in order and whole, views are not copied, and no wait outlasts its deadline.
+// Bytes arrive complete and in order, views are not copied, and no wait exceeds its deadline.
 #include "thrift/bulk_transport.h"
 
 #include <poll.h>
@@ -19,7 +19,7 @@ namespace {
 using apache::thrift::transport::TTransportException;
 using ::testing::HasSubstr;
 
-// What `call` throws; the type of a TTransportException and its text.
+// The exception thrown by `call`: the type of a TTransportException, and its text.
 template <typename Call>
 std::pair<TTransportException::TTransportExceptionType, std::string> Thrown(Call call) {
   try {
@@ -30,7 +30,7 @@ std::pair<TTransportException::TTransportExceptionType, std::string> Thrown(Call
   return {TTransportException::UNKNOWN, "nothing was thrown"};
 }
 
-TEST(BulkTransport, SmallAndLargeWritesLeaveInOrder) {
+TEST(BulkTransport, SmallAndLargeWritesAreSentInOrder) {
   TransportPair pair = MakePair();
   std::string expected;
   std::vector<std::string> views;  // alive until flush
@@ -53,13 +53,13 @@ TEST(BulkTransport, SmallAndLargeWritesLeaveInOrder) {
   pair.transport->write(reinterpret_cast<const uint8_t*>(large.data()),
                         static_cast<uint32_t>(large.size()));
   const std::string sent = expected + large;
-  large.assign(large.size(), 'X');  // write, unlike WriteView, is done with it
+  large.assign(large.size(), 'X');  // write, unlike WriteView, has copied or sent it
   pair.transport->flush();
   reader.join();
   EXPECT_TRUE(received == sent);
 }
 
-TEST(BulkTransport, AMessageMayHaveMaxMessageBytesAndTheNextOneAgain) {
+TEST(BulkTransport, EveryMessageMayHaveMaxMessageBytes) {
   BulkTransportOptions options;
   options.max_message_bytes = 1000;
   TransportPair pair = MakePair(options);
@@ -89,7 +89,7 @@ TEST(BulkTransport, AReadEndsAtTheDeadline) {
 TEST(BulkTransport, AWriteEndsAtTheDeadline) {
   TransportPair pair = MakePair();
   pair.transport->SetDeadline(Deadline::In(absl::Milliseconds(50)));
-  const std::string bytes(64 << 20, 'x');  // beyond any socket buffer; nobody reads
+  const std::string bytes(64 << 20, 'x');  // larger than any socket buffer; the peer does not read
   const auto [type, text] = Thrown([&] {
     pair.transport->WriteView(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size());
     pair.transport->flush();
@@ -112,7 +112,8 @@ TEST(BulkTransport, AServerWaitsBetweenMessagesButNotInsideOne) {
   TransportPair pair = MakePair(options);
   pair.transport->BeginMessage();
   uint8_t bytes[4];
-  // Nothing for three stalls: the connection rests. The peer then starts a message and stops.
+  // No bytes for three stall periods: the connection is idle. Then the peer starts a message and
+  // stops.
   std::thread peer([raw = pair.raw.fd()] {
     pollfd never = {raw, 0, 0};
     ::poll(&never, 1, 300);
@@ -126,7 +127,7 @@ TEST(BulkTransport, AServerWaitsBetweenMessagesButNotInsideOne) {
   EXPECT_GE(absl::Now() - start, absl::Milliseconds(399));
 }
 
-TEST(BulkTransport, ATrickleOfBytesIsAStall) {
+TEST(BulkTransport, ATrickleOfBytesCountsAsAStall) {
   BulkTransportOptions options;
   options.stall = absl::Milliseconds(200);
   TransportPair pair = MakePair(options);
@@ -144,7 +145,7 @@ TEST(BulkTransport, ATrickleOfBytesIsAStall) {
   EXPECT_THAT(text, HasSubstr("stalled"));
 }
 
-TEST(BulkTransport, AClosedPeerIsNamedWithWhatWasMissing) {
+TEST(BulkTransport, AClosedPeerIsReportedWithThePosition) {
   TransportPair pair = MakePair();
   ASSERT_TRUE(pair.raw.Send("abc"));
   pair.raw.Close();
@@ -165,7 +166,7 @@ TEST(BulkTransport, SendingToAClosedPeerIsAnErrorNotASignal) {
   EXPECT_THAT(text, HasSubstr("sending to peer"));
 }
 
-TEST(BulkTransport, DiscardedBytesAreCountedAndGone) {
+TEST(BulkTransport, DiscardedBytesAreCountedAndSkipped) {
   BulkTransportOptions options;
   options.max_message_bytes = 200000;
   TransportPair pair = MakePair(options);

@@ -1,4 +1,4 @@
-// Specs survive the way over the wire; what is malformed is refused with the field's name.
+// Specs survive the round trip over the wire; malformed ones are refused with the field's name.
 #include "thrift/convert.h"
 
 #include <vector>
@@ -85,7 +85,7 @@ TEST(Convert, RowStorageSurvivesBothWaysAndTheDefaultsTakeNoBytes) {
                                  "int8 are allowed")));
 }
 
-TEST(Convert, WhatAClientLeavesOutIsFilledIn) {
+TEST(Convert, OmittedFieldsAreFilledIn) {
   wire::VariableSpec dense = ExampleDenseSpec();
   dense.shards.clear();
   absl::StatusOr<VariableSpec> spec = FromWire(dense, 1, 2);
@@ -102,7 +102,7 @@ TEST(Convert, WhatAClientLeavesOutIsFilledIn) {
   EXPECT_EQ(spec->touched_rows, TouchedRows::kPushed);
 }
 
-TEST(Convert, NumbersThatNameNothingAreRefusedByField) {
+TEST(Convert, UnknownNumbersAreRefusedByField) {
   const auto refused = [](auto change) {
     wire::VariableSpec spec = ExampleDenseSpec();
     change(spec);
@@ -152,7 +152,7 @@ TEST(Convert, EveryConsistencySurvivesBothWays) {
   }
 }
 
-TEST(Convert, AConsistencyThatNamesNothingIsRefusedByField) {
+TEST(Convert, AnUnknownConsistencyIsRefusedByField) {
   const auto refused = [](auto change) {
     wire::Consistency consistency;
     change(consistency);

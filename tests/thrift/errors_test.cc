@@ -1,4 +1,4 @@
-// Codes, messages and reasons survive the way over the wire.
+// Codes, messages and reasons survive the round trip over the wire.
 #include "thrift/errors.h"
 
 #include <string>
@@ -25,7 +25,7 @@ TEST(Errors, EveryCodeAndReasonSurvivesBothWays) {
   }
 }
 
-TEST(Errors, AServerCannotSayOk) {
+TEST(Errors, AServerErrorIsNeverOk) {
   wire::ServerError error;
   error.message = "odd";
   for (const int code : {0, -1, 17, 1 << 30}) {
@@ -48,7 +48,7 @@ TEST(Errors, AReasonIsReplacedAndKeptByAnnotate) {
   EXPECT_EQ(ReplayAfterOf(status), 0);
 }
 
-TEST(Errors, ABusyServerSaysWhenToComeBack) {
+TEST(Errors, ABusyServerSaysWhenToRetry) {
   const absl::Status busy = BusyError("busy", absl::Microseconds(36500));
   EXPECT_EQ(RetryAfterOf(busy), absl::Milliseconds(37));
   const absl::Status back = FromServerError(ToServerError(busy));
@@ -62,8 +62,8 @@ TEST(Errors, ABusyServerSaysWhenToComeBack) {
   EXPECT_EQ(RetryAfterOf(FromServerError(negative)), absl::ZeroDuration());
 }
 
-// Neither side forges lines of the other's log, or commands its terminal.
-TEST(Errors, ControlCharactersAreShown) {
+// Neither side can forge lines of the other's log or control its terminal.
+TEST(Errors, ControlCharactersAreEscaped) {
   const std::string text = "no\nE2026 forged \x1b[2J";
   EXPECT_EQ(ToServerError(absl::InternalError(text)).message, "no E2026 forged \\x1b[2J");
   wire::ServerError error;
@@ -72,7 +72,7 @@ TEST(Errors, ControlCharactersAreShown) {
   EXPECT_EQ(FromServerError(error).message(), "no E2026 forged \\x1b[2J");
 }
 
-TEST(Errors, LongTextIsCutToWhatAClientReads) {
+TEST(Errors, LongTextIsCutToAClientsLimit) {
   const wire::ServerError error =
       ToServerError(absl::InternalError(std::string(kMaxStringBytes * 2, 'x')));
   EXPECT_EQ(error.message.size(), kMaxErrorTextBytes);

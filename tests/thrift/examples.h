@@ -1,4 +1,4 @@
-// One instance of every struct of the IDL with every field set, and a frame of every call.
+// One instance of every struct of the IDL with every field set, and a frame for every call.
 #pragma once
 
 #include <functional>
@@ -28,10 +28,10 @@ wire::ChangeMembersRequest ExampleChangeMembers();
 wire::ScanReply ExampleScanReply();
 wire::ServerError ExampleError();
 
-// The bytes that `send` makes a stock client send.
+// The bytes that a stock client sends when `send` calls it.
 std::string FrameOf(const std::function<void(wire::ParameterServerClient&)>& send);
 
-// The bytes of one call of every method.
+// The bytes of one call of each method.
 struct ExampleFrame {
   std::string method;
   std::string bytes;

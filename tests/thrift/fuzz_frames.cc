@@ -1,7 +1,7 @@
-// Mutated calls of every method against a live server on a real engine, over loopback. The server
-// must answer or close within the timeout, keep the values of a bystander, and not grow.
+// Sends mutated calls of every method to a live server with a real engine, over loopback. The
+// server must answer or close within the timeout, keep the values of a bystander, and not grow.
 // --frames=N (20000) --seed=S (1) --threads=T (2) --growth_mib=G (64). Under AddressSanitizer set
-// ASAN_OPTIONS=quarantine_size_mb=16, or its quarantine counts as growth.
+// ASAN_OPTIONS=quarantine_size_mb=16; otherwise its quarantine counts as growth.
 #include <glog/logging.h>
 #include <malloc.h>
 
@@ -56,7 +56,7 @@ size_t Below(Random& random, size_t bound) {
   return bound == 0 ? 0 : std::uniform_int_distribution<size_t>(0, bound - 1)(random);
 }
 
-// `step` with its values, and those of the answer, in other formats.
+// Encodes the values of `step` and requests those of its reply in other formats.
 void EncodeItems(ValueFormat push, ValueFormat pull, wire::StepRequest* step) {
   for (wire::PushItem& item : step->push.items) {
     const bool is_whole = item.selection == wire::Selection::WHOLE;
@@ -76,10 +76,10 @@ void EncodeItems(ValueFormat push, ValueFormat pull, wire::StepRequest* step) {
   for (wire::PullItem& item : step->pull.items) item.format = ToWire(pull);
 }
 
-// The calls of the examples, and those of a worker whose pushes are numbered.
+// The calls of the examples, and those of a worker with sequenced pushes.
 std::vector<std::string> Seeds() {
   std::vector<std::string> frequent;
-  std::vector<std::string> rare;  // they wait for the disk, or take the variables away
+  std::vector<std::string> rare;  // they wait for the disk, or delete the variables
   for (const ExampleFrame& frame : ExampleFrames()) {
     const bool is_rare =
         frame.method == "flush" || frame.method == "leave" || frame.method == "drop_job";
@@ -152,7 +152,7 @@ void Mutate(std::string& frame, const std::vector<std::string>& seeds, Random& r
   switch (Below(random, 9)) {
     case 0: frame[at] = static_cast<char>(frame[at] ^ (1 << Below(random, 8))); break;
     case 1: frame[at] = static_cast<char>(Below(random, 256)); break;
-    case 2: frame[at] = static_cast<char>(Below(random, 17)); break;  // a type, often
+    case 2: frame[at] = static_cast<char>(Below(random, 17)); break;  // often a type
     case 3: Overwrite(frame, at, InterestingNumber(random)); break;
     case 4: frame.resize(at); break;
     case 5: frame.insert(at, std::string(length, static_cast<char>(Below(random, 256)))); break;
@@ -169,18 +169,18 @@ void Mutate(std::string& frame, const std::vector<std::string>& seeds, Random& r
 
 std::string NextFrame(const std::vector<std::string>& seeds, Random& random) {
   const size_t kind = Below(random, 20);
-  if (kind == 0) {  // noise
+  if (kind == 0) {  // random bytes
     std::string frame(1 + Below(random, 300), '\0');
     for (char& byte : frame) byte = static_cast<char>(Below(random, 256));
     return frame;
   }
   std::string frame = seeds[Below(random, seeds.size())];
-  if (kind == 1) return frame;  // as it is, so that there is something to damage
+  if (kind == 1) return frame;  // unchanged, so that variables exist to be corrupted
   for (size_t count = 1 + Below(random, 4); count > 0; --count) Mutate(frame, seeds, random);
   return frame;
 }
 
-// Variables nobody else names; they must stay as they are.
+// Variables that no other caller names; they must not change.
 class Bystander {
  public:
   explicit Bystander(const std::string& address)
@@ -226,7 +226,7 @@ class Bystander {
   std::unique_ptr<WireClient> client_;
 };
 
-// Sends about `frames` frames, one to four a connection.
+// Sends about `frames` frames, one to four on each connection.
 void Send(const std::string& address, const std::vector<std::string>& seeds, int64_t frames,
           uint64_t seed, std::atomic<int64_t>& sent) {
   Random random(seed);
@@ -237,7 +237,7 @@ void Send(const std::string& address, const std::vector<std::string>& seeds, int
       if (!socket.Send(NextFrame(seeds, random))) break;
     }
     if (Below(random, 4) == 0) {
-      socket.CloseWithReset();  // in the middle of whatever goes on
+      socket.CloseWithReset();  // during whatever the server does
       continue;
     }
     socket.EndSending();
@@ -273,7 +273,7 @@ void Round(const std::string& address, int64_t frames, uint64_t seed, Bystander&
 }
 
 int Main() {
-  // As cairn-ps: what malloc keeps is not growth.
+  // As in cairn-ps: memory that malloc keeps must not count as growth.
   ::mallopt(M_MMAP_THRESHOLD, 1 << 20);
   ::mallopt(M_TRIM_THRESHOLD, 8 << 20);
   const TempDir folder;
@@ -302,7 +302,7 @@ int Main() {
   while (sent < frames) Round(listener->address(), per_round, seed++, bystander, sent);
   const Memory after{.in_variables = bystander.ServerMemoryBytes()};
 
-  // What damaged calls legitimately created is the server's to hold, within its budget.
+  // The server may keep the variables that mutated calls have created, within its budget.
   const int64_t made = std::max<int64_t>(0, after.in_variables - before.in_variables);
   const int64_t growth = after.resident - before.resident - made;
   std::printf(

@@ -1,5 +1,5 @@
-// The sentence about a job's state: what operators must see first in each situation, and from
-// whichever server it is asked.
+// The sentence about a job's state: what operators must see first in each situation, whichever
+// server is asked.
 #include "thrift/job_state.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ wire::WorkerStanding Worker(const std::string& state, double seconds_since_seen,
   return worker;
 }
 
-// worker:`ordinal` that is heard of.
+// worker:`ordinal`, live and heard from.
 wire::WorkerStanding Live(int32_t ordinal, int64_t step) {
   wire::WorkerStanding worker = Worker("live", 0.1, true);
   worker.worker = ordinal;
@@ -51,13 +51,13 @@ TEST(Workers, AreMissingLongBeforeTheirLeaseEnds) {
   EXPECT_TRUE(IsMissing(Worker("lost", 0, false)));
 }
 
-TEST(Workers, ThatHaveLeftOrNeverTellAreNotMissing) {
+TEST(Workers, ThatHaveLeftOrSendNoVitalsAreNotMissing) {
   EXPECT_FALSE(IsMissing(Worker("left", 100, true)));
   EXPECT_FALSE(IsMissing(Worker("returning", 100, true)));
   EXPECT_FALSE(IsMissing(Worker("live", 5, false)));
 }
 
-TEST(Workers, TheLossIsTheMeanOfThoseThatAreHeard) {
+TEST(Workers, TheLossIsTheMeanOfThoseNotMissing) {
   std::vector<wire::WorkerStanding> workers = {Worker("live", 0, true), Worker("live", 0, true),
                                                Worker("live", kMissingSeconds + 1, true),
                                                Worker("left", 0, true), Worker("live", 0, false)};
@@ -75,12 +75,12 @@ TEST(JobState, TrainingHasTheStepAndTheProgressOfTheSlowestWorker) {
   EXPECT_EQ(Sentence({WithProgress(Live(0, 7820), 1, 0)}), "Training: step 7820, 100 % done");
 }
 
-TEST(JobState, AServerThatNoWorkerReachesStallsTheJobWhicheverServerTells) {
+TEST(JobState, AServerThatNoWorkerReachesStallsTheJobWhicheverServerIsAsked) {
   const std::vector<wire::WorkerStanding> workers = {WithoutServer(Live(0, 7), 1),
                                                      WithoutServer(Live(1, 7), 1)};
   const std::string expected = "Stalled: ps:1 does not answer worker:0, worker:1";
   EXPECT_EQ(Sentence(workers), expected);
-  // Asked together with the server that is silent, and with another one.
+  // Asked together with the silent server and another one.
   EXPECT_EQ(Sentence({{.server = 0, .workers = workers},
                       {.server = 1, .status = absl::UnavailableError("refused")},
                       {.server = 2, .workers = workers}}),
@@ -91,7 +91,7 @@ TEST(JobState, AServerThatNoWorkerReachesStallsTheJobWhicheverServerTells) {
   EXPECT_EQ(state.Sentence(), "Stalled 4 s: ps:1 does not answer worker:0, worker:1");
 }
 
-TEST(JobState, AServerThatSomeWorkersReachIsNoStall) {
+TEST(JobState, AServerThatSomeWorkersReachIsNotAStall) {
   EXPECT_EQ(StateOf({{.workers = {WithoutServer(Live(0, 7), 1), Live(1, 7)}}}).phase,
             JobPhase::kWaiting);
   EXPECT_EQ(Sentence({{.server = 0, .workers = {Live(0, 7)}},
@@ -99,7 +99,7 @@ TEST(JobState, AServerThatSomeWorkersReachIsNoStall) {
             "Training: step 7; ps:1 does not answer");
 }
 
-TEST(JobState, AServerThatLetsNobodyAskIsNotSilent) {
+TEST(JobState, AServerThatRefusesTheQuestionIsNotSilent) {
   EXPECT_EQ(Sentence({{.server = 0, .workers = {Live(0, 7)}},
                       {.server = 1, .status = absl::PermissionDeniedError("no role")}}),
             "Training: step 7");
@@ -116,7 +116,8 @@ TEST(JobState, AWaitForASilentWorkerIsAStallAndForASlowOneIsNot) {
   EXPECT_EQ(Sentence({view}), "Waiting 4 s: worker:0 waits for worker:1");
   view.workers[1].seconds_since_seen = 5;
   EXPECT_EQ(Sentence({view}), "Stalled 4 s: worker:0 waits for worker:1 (last seen 5 s ago)");
-  // A server that nobody waits at says the same once the answers are put together.
+  // The merged replies give the same sentence if another server, at which no call waits, is asked
+  // too.
   EXPECT_EQ(Sentence({{.server = 0, .workers = view.workers}, view}),
             "Stalled 4 s: worker:0 waits for worker:1 (last seen 5 s ago)");
   view.waiting[0].seconds = 0.5;
@@ -156,7 +157,7 @@ TEST(JobState, TheBeginningAndTheEndOfAJob) {
   EXPECT_EQ(Sentence({silent}), "Stalled 4 s: no worker is heard of: worker:0 (last seen 4 s ago)");
 }
 
-TEST(JobState, DurationsAreRough) {
+TEST(JobState, DurationsAreRounded) {
   EXPECT_EQ(RoughDuration(0), "0 s");
   EXPECT_EQ(RoughDuration(99.4), "99 s");
   EXPECT_EQ(RoughDuration(185), "3 min");

@@ -1,4 +1,4 @@
-// A payload owns or views bytes, as its header promises.
+// A payload owns or views bytes, as its header specifies.
 #include "thrift/payload.h"
 
 #include <cstdint>
@@ -24,7 +24,7 @@ TEST(Payload, OwnedMemoryIsAlignedTo64Bytes) {
   }
 }
 
-TEST(Payload, EmptyOnesHaveNoMemory) {
+TEST(Payload, EmptyPayloadsHaveNoMemory) {
   EXPECT_EQ(Payload().size(), 0U);
   EXPECT_EQ(Payload::Uninitialized(0).mutable_data(), nullptr);
   EXPECT_TRUE(Payload::Copy(nullptr, 0).empty());
@@ -56,12 +56,12 @@ TEST(Payload, MovingLeavesItEmpty) {
   const std::byte* const memory = from.data();
   Payload to = std::move(from);
   EXPECT_EQ(to.data(), memory);
-  EXPECT_TRUE(from.empty());  // NOLINT(bugprone-use-after-move): this is the promise
+  EXPECT_TRUE(from.empty());  // NOLINT(bugprone-use-after-move): tested here
   from = std::move(to);
   EXPECT_EQ(from.data(), memory);
 }
 
-TEST(Payload, SizesThatAreNoMultipleLoseTheRest) {
+TEST(Payload, SizesThatAreNotAMultipleLoseTheRemainder) {
   EXPECT_EQ(Payload::Copy("abcdefghijk", 11).As<int32_t>().size(), 2U);
 }
 
@@ -80,7 +80,7 @@ int64_t ResidentBytes() {
   return resident * 4096;
 }
 
-TEST(Payload, LargeMemoryGoesBackToTheSystemButForThePool) {
+TEST(Payload, LargeMemoryOutsideThePoolGoesBackToTheSystem) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "AddressSanitizer keeps freed memory";
 #endif
@@ -98,16 +98,16 @@ TEST(Payload, LargeMemoryGoesBackToTheSystemButForThePool) {
   EXPECT_LE(ResidentBytes() - before, kPooledPayloadBytes + (8 << 20));
 }
 
-TEST(Payload, FreedMemoryIsUsedAgain) {
+TEST(Payload, FreedMemoryIsReused) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "AddressSanitizer keeps freed memory";
 #endif
   const std::byte* const memory = Payload::Uninitialized(5 << 20).data();
   EXPECT_EQ(Payload::Uninitialized((5 << 20) - 100).data(), memory);
-  EXPECT_NE(Payload::Uninitialized(3 << 20).data(), memory);  // too much larger
+  EXPECT_NE(Payload::Uninitialized(3 << 20).data(), memory);  // the free block is too much larger
 }
 
-TEST(Payload, MoreThanThereIsThrows) {
+TEST(Payload, MoreThanTheAvailableMemoryThrows) {
   EXPECT_THROW(Payload::Uninitialized(SIZE_MAX - 10), std::bad_alloc);
   EXPECT_THROW(Payload::Uninitialized(SIZE_MAX / 2), std::bad_alloc);
 }

@@ -1,4 +1,4 @@
-// Sockets without any protocol: what a stranger, a broken or a malicious peer sends.
+// Sockets without a protocol: the bytes of an unknown, a faulty or a malicious peer.
 #pragma once
 
 #include <arpa/inet.h>
@@ -21,7 +21,7 @@
 
 namespace cairn {
 
-// Owns a connected socket whose reads and writes give up after 20 s. Thread safety: none.
+// Owns a connected socket whose reads and writes time out after 20 s. Thread safety: none.
 class RawSocket {
  public:
   explicit RawSocket(int fd) : fd_(fd) {
@@ -33,7 +33,7 @@ class RawSocket {
   RawSocket& operator=(RawSocket&&) = delete;
   ~RawSocket() { Close(); }
 
-  // `address` has an IPv4 host.
+  // `address` must have an IPv4 host.
   static RawSocket Connect(const std::string& address) {
     sockaddr_in to = {};
     to.sin_family = AF_INET;
@@ -46,7 +46,7 @@ class RawSocket {
   }
 
   int fd() const { return fd_; }
-  // False where the peer does not take it.
+  // False if the peer does not accept all bytes.
   bool Send(const std::string& bytes) {
     for (size_t sent = 0; sent < bytes.size();) {
       const ssize_t part = ::send(fd_, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
@@ -56,7 +56,7 @@ class RawSocket {
     return true;
   }
   void EndSending() { ::shutdown(fd_, SHUT_WR); }
-  // At most `bytes`, fewer where the peer ends first.
+  // Receives at most `bytes`, fewer if the peer closes the connection first.
   std::string Receive(size_t bytes) {
     std::string all;
     char part[4096];
@@ -68,7 +68,7 @@ class RawSocket {
     return all;
   }
   std::string ReceiveUntilClosed() { return Receive(SIZE_MAX); }
-  // Throws away what comes; false where the peer does not end within the timeout.
+  // Receives and discards; false if the peer does not close the connection within the timeout.
   bool ReceiveToEnd() {
     char part[65536];
     for (;;) {
@@ -77,7 +77,7 @@ class RawSocket {
       if (got < 0) return errno != EAGAIN;
     }
   }
-  // The next close sends a reset and leaves no port waiting.
+  // The next close sends a reset, so that no port stays in TIME_WAIT.
   void CloseWithReset() {
     const linger now = {1, 0};
     ::setsockopt(fd_, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
@@ -107,7 +107,7 @@ inline TransportPair MakePair(BulkTransportOptions options = {}) {
   return {std::move(transport), RawSocket(fds[1])};
 }
 
-// Integers as TBinaryProtocol writes them.
+// Integers in TBinaryProtocol's encoding.
 inline std::string BigEndian32(int32_t value) {
   const uint32_t net = htonl(static_cast<uint32_t>(value));
   return {reinterpret_cast<const char*>(&net), sizeof(net)};

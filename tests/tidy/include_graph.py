@@ -1,11 +1,11 @@
-"""The include graph of the product code: rooms (directories), their order and their arrows.
+"""The include graph of the product code: directories, their order and their arrows.
 
 usage: tests/tidy/include_graph.py [top of a checkout]
 
-A unit is a header with its sources (row_table.h, row_table.cc; foo_cuda.cu belongs to foo). A room is a
-directory. ROOMS lists the rooms bottom first: a unit may include units of its own room and of rooms
-above it in the list. Prints each room with the rooms that it includes, then the circles of units,
-then every breach; exits with 1 if there is a breach."""
+A unit is a header with its sources (row_table.h, row_table.cc; foo_cuda.cu belongs to foo). ROOMS
+lists the directories bottom first: a unit may include units of its own directory and of directories
+above it in the list. Prints each directory with the directories that it includes, then the cycles
+of units, then every violation; exits with 1 if there is a violation."""
 import collections
 import os
 import re
@@ -35,7 +35,8 @@ SOURCE = re.compile(r"\.(cc|h|cu|cuh)$")
 
 
 def product_sources(top):
-    """Paths of all product sources below `top`: git's list where there is git, else the folder's."""
+    """Paths of all product sources below `top`: from git if there is git, otherwise from the
+    directory."""
     floors = ("common/", "thrift/", "storage/", "ps_server/", "worker/")
     git = subprocess.run(["git", "-C", top, "ls-files", "--cached", "--others",
                           "--exclude-standard"], capture_output=True, text=True)
@@ -72,7 +73,7 @@ def read_graph(top):
 
 
 def circles(graph):
-    """Groups of units that include each other, directly or not (Tarjan), of two or more units."""
+    """Groups of two or more units that include each other, directly or indirectly (Tarjan)."""
     index, low, stack, on_stack, found = {}, {}, [], set(), []
 
     def visit(unit):
@@ -101,7 +102,7 @@ def circles(graph):
 
 
 def arrows(graph):
-    """{room: {included room: "file:line"}}."""
+    """{directory: {included directory: "file:line"}}."""
     found = collections.defaultdict(dict)
     for unit, targets in graph.items():
         found[room_of(unit)]
@@ -112,7 +113,7 @@ def arrows(graph):
 
 
 def breaches(graph):
-    """What breaks the rules, as sentences."""
+    """Violations of the rules, as sentences."""
     found = []
     rank = {room: i for i, room in enumerate(ROOMS)}
     for room in sorted({room_of(unit) for unit in graph} - set(ROOMS)):
@@ -126,9 +127,9 @@ def breaches(graph):
                 found.append(f"{where}: {room_of(unit)}/ includes {target}.h, which is above it")
     for circle in circles(graph):
         if len(circle) > LARGEST_CIRCLE:
-            found.append(f"a circle of {len(circle)} units: {', '.join(circle)}")
+            found.append(f"a cycle of {len(circle)} units: {', '.join(circle)}")
         if len({room_of(unit) for unit in circle}) > 1:
-            found.append(f"a circle across rooms: {', '.join(circle)}")
+            found.append(f"a cycle across directories: {', '.join(circle)}")
     return found
 
 
@@ -141,12 +142,12 @@ def main():
         below = sorted(inclusions[room], key=lambda r: ROOMS.index(r) if r in ROOMS else -1)
         print(f"{room} ({counts[room]} units) -> {', '.join(below) or 'nothing'}")
     for circle in circles(graph):
-        print(f"circle of {len(circle)}: {', '.join(circle)}")
+        print(f"cycle of {len(circle)}: {', '.join(circle)}")
     found = breaches(graph)
     for breach in found:
-        print(f"BREACH {breach}")
-    print(f"{len(graph)} units, {len(counts)} rooms, {len(circles(graph))} circles, "
-          f"{len(found)} breaches")
+        print(f"VIOLATION {breach}")
+    print(f"{len(graph)} units, {len(counts)} directories, {len(circles(graph))} cycles, "
+          f"{len(found)} violations")
     return 1 if found else 0
 
 

@@ -1,7 +1,8 @@
-"""The pages name files and functions that exist. In a table row whose first cell is a file, the second
-cell's names in backquotes are functions of that file."""
+"""The pages name files and functions that exist. In a table row whose first cell is a file, names
+in backquotes in the second cell are functions of that file."""
 import os
 import re
+import subprocess
 import sys
 import unittest
 
@@ -32,7 +33,29 @@ class Pages(unittest.TestCase):
                     found.append(f"{page}: {name}")
         self.assertEqual(found, [], "files that do not exist")
 
-    def test_pages_of_rooms_name_files_that_exist(self):
+    def test_links_lead_somewhere(self):
+        found, checked = [], 0
+        pages = subprocess.run(["git", "-C", TOP, "ls-files", "--cached", "--others",
+                                "--exclude-standard", "*.md"], capture_output=True, text=True)
+        if pages.returncode != 0:
+            self.skipTest("no git")
+        for page in pages.stdout.splitlines():
+            text = read(page)
+            anchors = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+                       for title in re.findall(r"^#+ (.*)$", text, re.M)}
+            for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`]*`", "", text)):
+                if target.startswith(("http:", "https:", "mailto:")):
+                    continue
+                checked += 1
+                file, _, anchor = target.partition("#")
+                if file and not os.path.exists(os.path.join(TOP, os.path.dirname(page), file)):
+                    found.append(f"{page}: {target}")
+                if not file and anchor not in anchors:
+                    found.append(f"{page}: {target}")
+        self.assertEqual(found, [], "links to nothing")
+        self.assertGreater(checked, 100)
+
+    def test_pages_of_directories_name_files_that_exist(self):
         found, checked = [], 0
         server = os.path.join(TOP, "ps_server")
         for room in sorted(os.listdir(server)):

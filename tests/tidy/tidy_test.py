@@ -1,6 +1,6 @@
-"""The house rules, checked on every source: include direction, who may name RocksDB and Thrift,
+"""The project's rules, checked on every source: include direction, use of RocksDB and Thrift,
 sizes, names in build files, no sleeps in tests, headers that compile alone. Every message says how
-to fix what it found."""
+to fix its finding."""
 import concurrent.futures
 import json
 import os
@@ -29,28 +29,30 @@ MAY_INCLUDE = {
     "worker": {"worker", "thrift", "common"},
     "examples": {"examples", "worker", "thrift", "common"},
 }
-# The composition root: it joins servers in process to a worker.
+# The composition root: it joins in-process servers and a worker.
 MAY_NAME_SERVER = {"worker/trainer/run/in_process_server.cc", "worker/cluster/server.cc",
                    "worker/ctl/data_directory.cc"}
-# cairnctl reads the files of a server that does not run.
+# cairnctl reads the files of a stopped server.
 MAY_NAME_STORAGE = {"worker/ctl/data_directory.cc"}
-# Besides thrift/: where a server or a connection is hosted.
+# Besides thrift/: files that host a server or a connection.
 MAY_NAME_THRIFT = {"ps_server/net/connection.cc", "ps_server/net/listener.cc",
                    "worker/client/links/remote_link.cc"}
-# Of tests: addresses that nobody listens on, and a browser's own port, which it keeps.
+# In tests: addresses without a listener, and a browser's own port, which the browser chooses.
 MAY_NAME_SHARED_ADDRESSES = {
     "tests/common/config/cluster_config_test.cc",  # addresses are parsed
     "tests/common/http/http_server_test.cc",  # Host headers
     "tests/worker/ctl/certs_test.cc",  # hosts in certificates
     "tests/fuzz/player_tools.cc",  # addresses in requests
-    "tests/examples/tour_test.py",  # the README's addresses, which are replaced
+    "tests/examples/tour_test.py",  # the tour's addresses, which are replaced
     "tests/support/browser.py",
 }
+# Programs in tests/ that meson test does not run.
+NO_TESTS = ("tests/bench/", "tests/golden/generators/", "tests/tidy/")
 MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_COLUMNS = 600, 70, 100
 
 
 def tracked():
-    """Files of the project: git's list where there is git, else what lies here."""
+    """Files of the project: from git if there is git, otherwise from the directory."""
     git = subprocess.run(["git", "-C", TOP, "ls-files", "--cached", "--others",
                           "--exclude-standard"], capture_output=True, text=True)
     if git.returncode == 0:
@@ -142,10 +144,10 @@ class Tidy(unittest.TestCase):
                     found.append(f"{path}:{number}: {floor}/ must not include {name}")
         self.check(found, "move what is shared down to common/, or turn the dependency round")
 
-    def test_rooms_include_only_rooms_below_them(self):
+    def test_directories_include_only_those_below_them(self):
         self.check(include_graph.breaches(include_graph.read_graph(TOP)),
                    "move what is shared down, or let the lower unit return what the upper one does; "
-                   "tests/tidy/include_graph.py prints rooms, order and arrows")
+                   "tests/tidy/include_graph.py prints directories, order and arrows")
 
     def test_exceptions_name_files_that_exist(self):
         named = (MAY_NAME_SERVER | MAY_NAME_STORAGE | MAY_NAME_THRIFT | MAY_NAME_SHARED_ADDRESSES)
@@ -211,7 +213,7 @@ class Tidy(unittest.TestCase):
             near = builds.get(os.path.dirname(path), "")
             # Test lists name their sources without the suffix.
             named = named or f"'{stem}'" in near or f"'{stem.removesuffix('_test')}'" in near
-            # A test built with those of another folder.
+            # A test that another directory builds.
             named = named or any(f"/{path.removeprefix('tests/')}'" in text
                                  for text in builds.values())
             if not named:
@@ -221,18 +223,19 @@ class Tidy(unittest.TestCase):
     def test_no_sleeps_in_tests(self):
         found = [f"{p}:{n}: {line.strip()}" for p in FILES
                  if p.startswith("tests/") and p.endswith((".cc", ".h", ".py")) and
+                 not p.startswith("tests/golden/generators/") and
                  p != "tests/tidy/tidy_test.py"
                  for n, line in enumerate(lines(p), 1)
                  if re.search(r"sleep_for|SleepFor|usleep\(|nanosleep|time\.sleep", line)]
         self.check(found, "wait for the condition itself, with a deadline")
 
-    def test_tests_listen_on_addresses_of_their_own(self):
+    def test_tests_listen_on_their_own_addresses(self):
         shared = re.compile(
             r"""0\.0\.0\.0:0|(127\.0\.0\.1|localhost)(:\d|:\{|:", |", \d)|INADDR_(LOOPBACK|ANY)|"""
             r"""http_port(=|", ")0\b|(Listener|HttpServer)::Start\((.*, )?\{|ControlServer::Start\(\"""")
         found = [f"{p}:{n}: {line.strip()}" for p in FILES
                  if p.startswith("tests/") and p.endswith((".cc", ".h", ".py")) and
-                 not p.startswith(("tests/bench/", "tests/tidy/")) and
+                 not p.startswith(NO_TESTS) and
                  p not in MAY_NAME_SHARED_ADDRESSES
                  for n, line in enumerate(lines(p), 1) if shared.search(line)]
         self.check(found, "a test beside it may take that port: use OwnAddress() or OnOwnAddress() "
@@ -261,7 +264,8 @@ class Tidy(unittest.TestCase):
         self.check(found, "run clang-format -i on them")
 
     def test_headers_compile_alone(self):
-        # A source that includes its own header first has proved it; the others are compiled here.
+        # A source that includes its own header first proves that the header compiles; the others
+        # are compiled here.
         proved = set()
         for path in SOURCES:
             first = next(includes(path), None)
@@ -286,7 +290,7 @@ class Tidy(unittest.TestCase):
     def compiles(self, header, flags):
         folder = os.path.dirname(header)
         while folder and folder not in flags:
-            # Flags of a source below, else of a folder above.
+            # Flags of a source below the directory, otherwise of a directory above.
             below = [f for f in flags if f.startswith(folder + "/")]
             folder = min(below) if below else os.path.dirname(folder)
         with tempfile.NamedTemporaryFile("w", suffix=".cc") as source:

@@ -92,7 +92,7 @@ absl::StatusOr<int> ConnectTo(const addrinfo& address, Deadline deadline) {
   return fd.Release();
 }
 
-// Tries every address of the name in turn.
+// Tries every address of the name, one after the other.
 absl::StatusOr<int> ConnectTo(const HostPort& target, Deadline deadline) {
   ASSIGN_OR_RETURN(const HostAddresses addresses, LookUpHost(target.host, target.port, deadline));
   absl::Status last = absl::UnavailableError("the host has no address");
@@ -104,9 +104,9 @@ absl::StatusOr<int> ConnectTo(const HostPort& target, Deadline deadline) {
   return last;
 }
 
-// The server sends UNKNOWN_METHOD where it does not know the call, INTERNAL_ERROR where it refuses
-// the connection, UNSUPPORTED_CLIENT_TYPE where it speaks TLS alone, UNKNOWN where its handler
-// failed without a ServerError.
+// The server sends UNKNOWN_METHOD if it does not know the call, INTERNAL_ERROR if it refuses the
+// connection, UNSUPPORTED_CLIENT_TYPE if it accepts only TLS, and UNKNOWN if its handler failed
+// without a ServerError.
 absl::Status FromApplication(const TApplicationException& error) {
   const std::string text = PrintableText(error.what());
   switch (error.getType()) {
@@ -118,7 +118,7 @@ absl::Status FromApplication(const TApplicationException& error) {
   }
 }
 
-// The reply of any method: field 1 of its result struct is what it throws.
+// Reads the reply of any method: field 1 of its result struct is the exception.
 absl::Status ReadRefusal(BulkProtocol& protocol) {
   std::string name;
   apache::thrift::protocol::TMessageType type{};
@@ -167,7 +167,7 @@ absl::StatusOr<std::unique_ptr<WireClient>> WireClient::FindLocal(const WireClie
   if (LocalHostId().empty() || !PeerMayBeLocal(transport_->fd())) return nullptr;
   wire::HelloRequest request;
   request.protocol_version = wire::g_cairn_constants.PROTOCOL_VERSION;
-  request.job = "local-transport";  // of nobody: nothing is kept of it
+  request.job = "local-transport";  // of no worker: the server stores nothing for it
   request.worker = -1;
   request.host_id = LocalHostId();
   wire::HelloReply reply;
@@ -181,7 +181,7 @@ absl::StatusOr<std::unique_ptr<WireClient>> WireClient::FindLocal(const WireClie
     local_failure_ = Annotate(connection.status(), absl::StrCat("connect to ", peer_));
     return nullptr;
   }
-  const auto socket = std::make_shared<TSocket>(connection->fd.Release());  // closes it
+  const auto socket = std::make_shared<TSocket>(connection->fd.Release());  // owns the descriptor
   auto transport = std::make_shared<BulkTransport>(socket, TransportOptions(peer_, options),
                                                    std::move(connection->stream));
   transport->SetDeadline(deadline);
@@ -197,7 +197,7 @@ absl::StatusOr<std::unique_ptr<WireClient>> WireClient::ConnectTcp(const std::st
   std::string peer = options.peer.empty() ? address : options.peer;
   absl::StatusOr<int> fd = ConnectTo(target, deadline);
   if (!fd.ok()) return Annotate(fd.status(), absl::StrCat("connect to ", peer));
-  const auto socket = std::make_shared<TSocket>(*fd);  // closes it
+  const auto socket = std::make_shared<TSocket>(*fd);  // owns the descriptor
   std::unique_ptr<SocketStream> stream;
   ClientSecurity* const security = options.security.get();
   if (security != nullptr && security->tls() != nullptr) {
@@ -248,7 +248,7 @@ absl::Status WireClient::Guarded(absl::string_view method, Deadline deadline,
     return absl::OkStatus();
   } catch (const wire::ServerError& error) {
     const absl::Status status = FromServerError(error);
-    // The server closes after these.
+    // The server closes the connection after these errors.
     const bool is_last =
         error.reason == wire::ErrorReason::LIMIT || error.code == wire::ErrorCode::UNAUTHENTICATED;
     if (is_last) usable_ = false;
@@ -258,7 +258,7 @@ absl::Status WireClient::Guarded(absl::string_view method, Deadline deadline,
   } catch (const RefusedMessage& error) {
     return named(Fail(error.status()));
   } catch (const TTransportException& error) {
-    // A server that refuses a request may close before it has read all of it.
+    // A server that refuses a request may close the connection before it has read all of it.
     const bool is_sending = error.getType() == TTransportException::NOT_OPEN;
     return named(Fail(is_sending ? AfterBrokenSend(FromException(error)) : FromException(error)));
   } catch (const TProtocolException& error) {
@@ -292,7 +292,7 @@ absl::Status WireClient::AfterBrokenSend(absl::Status status) {
     const bool is_reason = error.getType() == TTransportException::CORRUPTED_DATA;
     return is_reason ? FromException(error) : status;
   } catch (const apache::thrift::TException&) {
-    return status;  // it said nothing
+    return status;  // the server sent no error
   }
 }
 

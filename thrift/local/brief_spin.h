@@ -1,6 +1,7 @@
-// Whether to look again and again for a moment before a wait in the kernel: waking a thread takes
-// longer than a small call, where a core is free to look. Where none is, or the peer takes its
-// time, looking is a waste: so after one that was in vain the next ones are left out.
+// Decides whether to poll for a moment before a wait in the kernel. If a core is free to poll,
+// polling is faster than waking a thread, which takes longer than a small call. If no core is free,
+// or the peer takes long, polling is wasteful; so after an unsuccessful attempt the next ones are
+// skipped.
 #pragma once
 
 #include <sched.h>
@@ -14,13 +15,14 @@ namespace cairn {
 // Thread safety: none.
 class BriefSpin {
  public:
-  // Twice what it takes a thread on an idle core to wake up and answer a small call.
+  // Twice the time that a thread on an idle core takes to wake up and answer a small call.
   static constexpr std::chrono::microseconds kLongest{40};
-  // Waits that are left out after one that was in vain; twice as many after each that follows.
+  // Attempts to skip after an unsuccessful one; doubled after each further unsuccessful one.
   static constexpr int32_t kLeastSkipped = 32;
   static constexpr int32_t kMostSkipped = 2048;
 
-  // Calls `look` until it returns true, for kLongest; or not at all. Returns what it returned last.
+  // Calls `look` until it returns true or kLongest has passed, or skips the attempt. Returns the
+  // last result.
   template <typename Look>
   bool Try(Look look) {
     if (to_skip_ > 0) {
@@ -33,7 +35,7 @@ class BriefSpin {
         skipped_ = 0;
         return true;
       }
-      ::sched_yield();  // the peer may be waiting for this very core
+      ::sched_yield();  // the peer may be waiting for this core
     } while (std::chrono::steady_clock::now() < end);
     skipped_ = std::clamp(2 * skipped_, kLeastSkipped, kMostSkipped);
     to_skip_ = skipped_;

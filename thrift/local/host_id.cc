@@ -23,7 +23,7 @@ std::string ReadHostId() {
   return absl::StrCat(boot, " ", absl::string_view(space.data(), static_cast<size_t>(bytes)));
 }
 
-// Without the port; IPv4 as it stands in IPv6.
+// An address without the port; IPv4 mapped into IPv6.
 struct Address {
   std::array<uint8_t, 16> bytes = {};
 

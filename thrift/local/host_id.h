@@ -1,16 +1,16 @@
-// Which host this is, for peers that look whether they are on it too.
+// Identifies this host, for peers that check whether they are on the same one.
 #pragma once
 
 #include <string>
 
 namespace cairn {
 
-// Equal in two processes exactly where one reaches an abstract Unix-domain socket of the other: of
-// one boot of one kernel, and in one network namespace. Empty: the system does not say.
+// Equal in two processes exactly if each can reach an abstract Unix-domain socket of the other: the
+// same boot of the same kernel, and the same network namespace. Empty: the system does not provide
+// it.
 const std::string& LocalHostId();
 
-// Whether the peer of the TCP connection `fd` may be on this host: cheap, and right where it says
-// no.
+// Whether the peer of the TCP connection `fd` may be on this host. Cheap; false is certain.
 bool PeerMayBeLocal(int fd);
 
 }  // namespace cairn

@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kBacklog = 128;
 
-// Of a verdict; its text follows.
+// Header of a verdict; its text follows.
 struct Verdict {
   uint32_t code = 0;
   uint32_t text_bytes = 0;
@@ -38,14 +38,14 @@ absl::Status Failed(const char* what) {
 absl::StatusOr<socklen_t> AddressOf(const std::string& path, sockaddr_un* address) {
   if (path.empty() || path[0] != '\0' || path.size() > sizeof(address->sun_path)) {
     return absl::InvalidArgumentError(absl::StrCat("local transport: \"", absl::CEscape(path),
-                                                   "\" is no name of an abstract socket"));
+                                                   "\" is not the name of an abstract socket"));
   }
   address->sun_family = AF_UNIX;
   std::memcpy(address->sun_path, path.data(), path.size());
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size());
 }
 
-// With `memory` beside the bytes.
+// Sends the descriptor `memory` along with the bytes.
 bool SendOpening(int fd, const LocalOpening& opening, int memory) {
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control = {};
   iovec part = {const_cast<LocalOpening*>(&opening), sizeof(opening)};
@@ -62,8 +62,8 @@ bool SendOpening(int fd, const LocalOpening& opening, int memory) {
   return ::sendmsg(fd, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof(opening));
 }
 
-// Takes every descriptor that came with `message`; the last one stays in `memory`, others are
-// closed. Returns how many came.
+// Takes every descriptor that came with `message`. Keeps the last one in `memory` and closes the
+// others. Returns the number of descriptors.
 size_t TakeDescriptors(msghdr& message, Descriptor* memory) {
   size_t taken = 0;
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
@@ -139,7 +139,7 @@ absl::StatusOr<LocalArrival> ReceiveOpening(int fd, LocalOpening* opening, Descr
   message.msg_iov = &part;
   message.msg_iovlen = 1;
   message.msg_control = control.data();
-  // CMSG_LEN, not CMSG_SPACE: the padding would hold a second descriptor.
+  // CMSG_LEN, not CMSG_SPACE, whose padding would hold a second descriptor.
   message.msg_controllen = CMSG_LEN(sizeof(int));
   const ssize_t got = ::recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return LocalArrival::kNotYet;
@@ -191,7 +191,7 @@ absl::StatusOr<LocalConnection> ConnectLocally(const std::string& path, const st
   RETURN_IF_ERROR(CheckLocalPeer(fd.get(), allowed, "the server").status());
   Descriptor memory;
   ASSIGN_OR_RETURN(SharedRings rings, SharedRings::Create(kLocalRingBytes, &memory));
-  // A server that refuses at once may have closed by now: its verdict says why.
+  // A server that refuses at once may have closed the socket already; its verdict has the reason.
   (void)SendOpening(fd.get(), opening, memory.get());
   RETURN_IF_ERROR(ReceiveVerdict(fd.get()));
   auto stream =

@@ -1,5 +1,5 @@
-// How a connection of the local transport begins: the client connects to the abstract socket that
-// hello named, shows its ticket and brings the memory; the server says yes, or why not.
+// Opening of a local connection: the client connects to the abstract socket named in the hello
+// reply and sends its ticket and the shared memory; the server accepts, or says why not.
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +19,7 @@
 
 namespace cairn {
 
-// What a client sends first, and the memfd of its SharedRings with it.
+// The client's first message; the memfd of its SharedRings accompanies it.
 struct LocalOpening {
   static constexpr std::array<char, 8> kMagic = {'c', 'a', 'i', 'r', 'n', '-', 'l', '1'};
 
@@ -31,26 +31,27 @@ struct LocalOpening {
 // --- server ---
 
 struct LocalListener {
-  Descriptor fd;     // not blocking
-  std::string path;  // of an abstract socket: begins with a zero byte; drawn at random
+  Descriptor fd;     // non-blocking
+  std::string path;  // name of an abstract socket: begins with a zero byte; random
 };
-// kUnavailable: the system says why not.
+// kUnavailable: the system's reason.
 absl::StatusOr<LocalListener> ListenLocally();
 
-// Who is at the other end.
+// The process at the other end.
 struct LocalPeer {
   pid_t pid = 0;
   uid_t uid = 0;
 };
-// Either side: kPermissionDenied where it is of another user and that is not allowed. `whom`
-// ("the caller") begins the text.
+// For either side. kPermissionDenied: the peer belongs to another user, which `allowed` does not
+// permit. `whom` ("the caller") begins the text.
 absl::StatusOr<LocalPeer> CheckLocalPeer(int fd, LocalTransport allowed, const char* whom);
 
-// What comes first on `fd`, and the memfd where one came, without waiting. kNotYet: nothing has
-// come; kEnded: the peer has gone. kInvalidArgument: something else came.
+// Receives the first message on `fd`, with its memfd if there is one, without waiting. kNotYet:
+// nothing has arrived. kEnded: the peer has closed the connection. kInvalidArgument: something else
+// arrived.
 enum class LocalArrival { kNotYet, kEnded, kOpening };
 absl::StatusOr<LocalArrival> ReceiveOpening(int fd, LocalOpening* opening, Descriptor* memory);
-// Does not wait. False: the peer does not take it.
+// Does not wait. False: the verdict could not be sent.
 bool SendVerdict(int fd, const absl::Status& verdict);
 
 // --- client ---
@@ -59,8 +60,9 @@ struct LocalConnection {
   Descriptor fd;  // outlives the stream
   std::unique_ptr<SocketStream> stream;
 };
-// In kLocalConnectSeconds at most. `peer` is how messages name the server. kUnavailable: nobody
-// listens there; kDeadlineExceeded; kInvalidArgument: no such path; what the server says.
+// Takes at most kLocalConnectSeconds. `peer` is the server's name in messages. kUnavailable: no
+// process listens there; kDeadlineExceeded; kInvalidArgument: not a valid path; or the server's
+// refusal.
 absl::StatusOr<LocalConnection> ConnectLocally(const std::string& path, const std::string& ticket,
                                                LocalTransport allowed, const std::string& peer,
                                                Deadline deadline);

@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kRecord = sizeof(LocalRecord);
 static_assert(kRecord == 12);
 
-// How long a wait for room may last: as long as one for the socket's own room.
+// How long a wait for room may last: as long as a wait for space in the socket.
 int SendTimeoutMs(int fd) {
   timeval timeout = {};
   socklen_t size = sizeof(timeout);
@@ -64,7 +64,7 @@ ssize_t LocalStream::FailedBy(int error) {
   return kFailed;
 }
 
-// Counts are checked here and nowhere else, against this side's own.
+// The only place that checks the peer's counts, against this side's own.
 void LocalStream::Scan() {
   while (!broken_ && scan_ + kRecord <= end_) {
     LocalRecord record;
@@ -86,7 +86,7 @@ void LocalStream::Scan() {
                                      free, " were free"));
       }
       announced_ += record.bytes;
-      // A writer asks again only once its ring has been read, and then fills it first.
+      // A writer asks again only after its ring has been read, and then fills the ring first.
       if (record.bytes == 0 && announced_ == asked_at_) {
         return Violated("asks for room again and has written nothing since it last asked");
       }
@@ -106,7 +106,7 @@ ssize_t LocalStream::Fill(bool waits) {
     end_ -= at_;
     at_ = 0;
   }
-  if (end_ == kLocalHeldBytes) return kNotYet;  // its reader is to come first
+  if (end_ == kLocalHeldBytes) return kNotYet;  // its reader must consume bytes first
   ssize_t got = -1;
   const auto receive = [&](int flags) {
     got = ::recv(fd_, held_.get() + end_, kLocalHeldBytes - end_, flags);
@@ -124,7 +124,7 @@ ssize_t LocalStream::Fill(bool waits) {
   return broken_ ? kFailed : got;
 }
 
-// Whether bytes are here; goes to the record that has them.
+// Moves to the record that has the next bytes. Returns whether bytes are available.
 bool LocalStream::AtData() {
   while (!broken_) {
     if (ring_left_ > 0) return true;
@@ -144,7 +144,8 @@ bool LocalStream::AtData() {
   return false;
 }
 
-// Whoever asks waits for it, and reads. So what finds no place goes to a peer that does not.
+// A peer that asks for room waits for the reply and reads it. If the reply does not fit into the
+// socket, the peer is not reading, which is a violation.
 void LocalStream::TellRoom() {
   if (read_ == told_read_) return;
   if (out_at_ < out_end_) {  // in the middle of a record
@@ -154,7 +155,7 @@ void LocalStream::TellRoom() {
   const LocalRecord record = {.kind = LocalRecord::kRoom, .bytes = 0, .room = TakeRoom()};
   const ssize_t sent = ::send(fd_, &record, kRecord, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent == static_cast<ssize_t>(kRecord)) return;
-  if (sent < 0 && (errno == EPIPE || errno == ECONNRESET)) return;  // it is read to its end
+  if (sent < 0 && (errno == EPIPE || errno == ECONNRESET)) return;  // its bytes are still read
   if (sent >= 0 || errno == EAGAIN) {
     return Violated("asks for room, and does not read what it is told");
   }
@@ -201,7 +202,7 @@ ssize_t LocalStream::Receive(const iovec* parts, size_t count) {
       left -= took;
     }
   }
-  (void)AtData();  // a peer that waits for room is told now, not with the next read
+  (void)AtData();  // notify a peer that waits for room now, not at the next read
   return broken_ ? kFailed : total;
 }
 
@@ -265,7 +266,7 @@ ssize_t LocalStream::SendInline(const iovec* parts, size_t count, size_t total) 
 }
 
 ssize_t LocalStream::SendRing(const iovec* parts, size_t count, size_t total) {
-  // No small rest: it would be one more descriptor.
+  // Avoids a small remainder, which would need one more descriptor.
   const size_t piece = total <= piece_bytes_ + piece_bytes_ / 2 ? total : piece_bytes_;
   while (free_bytes() < piece) {
     if (known_read_ >= asked_) {
@@ -278,7 +279,7 @@ ssize_t LocalStream::SendRing(const iovec* parts, size_t count, size_t total) {
     if (room < 0) return room;
   }
   PutInRing(parts, piece);
-  // Asks where what is free, and what was asked for, will not do for the rest.
+  // Asks for room if the free bytes and those already asked for do not suffice for the rest.
   const uint64_t coming = std::max(asked_, known_read_) - known_read_;
   const bool asks = total - piece > free_bytes() + coming;
   if (asks) asked_ = written_;
@@ -303,8 +304,8 @@ void LocalStream::PutInRing(const iovec* parts, size_t bytes) {
   }
 }
 
-// > 0: the peer has said something; else kNotYet or kFailed. What it says for the reader is held,
-// up to kLocalHeldBytes: then its sending waits for that reader, as on TCP.
+// > 0: the peer has sent something; else kNotYet or kFailed. Holds bytes for the reader, up to
+// kLocalHeldBytes; then sending waits for that reader, as on TCP.
 ssize_t LocalStream::AwaitRoom() {
   ssize_t filled = Fill(/*waits=*/false);
   if (filled == kNotYet && waits()) {

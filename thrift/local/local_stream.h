@@ -1,6 +1,7 @@
-// A connection within one host: a SocketStream over a Unix-domain socket and shared memory. Few
-// bytes travel through the socket; of many the socket tells how many are in the ring.
-// thrift/LOCAL.md has the records and why a peer that lies or scribbles harms itself alone.
+// A connection within one host: a SocketStream over a Unix-domain socket and shared memory. Small
+// messages travel through the socket. For large ones, records on the socket announce how many bytes
+// are in the ring. thrift/LOCAL.md describes the records, and why a peer that lies or overwrites
+// memory harms only itself.
 #pragma once
 
 #include <array>
@@ -18,27 +19,27 @@
 
 namespace cairn {
 
-// What stands before the bytes of a record on the socket, or for those in the ring. Of one host, so
-// in its byte order.
+// Precedes bytes on the socket, or stands for bytes in the ring. Both sides are on one host, so it
+// has native byte order.
 struct LocalRecord {
   enum Kind : uint32_t {
     kInline = 1,       // `bytes` follow on the socket
     kRing = 2,         // `bytes` more are in the sender's ring
-    kRingAndAsks = 3,  // the same, may be none; once they are read the sender is to be told of room
-    kRoom = 4,         // nothing but `room`
+    kRingAndAsks = 3,  // the same, or 0 bytes; once they are read, the sender wants to be notified
+    kRoom = 4,         // only `room`
   };
   uint32_t kind = 0;
   uint32_t bytes = 0;
-  uint32_t room = 0;  // of the receiver's ring that the sender has read since it last said so
+  uint32_t room = 0;  // bytes of the receiver's ring that the sender has read since its last record
 };
 
-// Thread safety: none; another thread ends its waits by shutting the socket down.
+// Thread safety: none. Another thread may end its waits by shutting the socket down.
 class LocalStream : public SocketStream {
  public:
   enum class Side { kClient = 0, kServer = 1 };
 
-  // `fd`, a connected blocking Unix-domain stream socket, stays the caller's and outlives this.
-  // `peer` is how messages name the other side.
+  // The caller keeps ownership of `fd`, a connected blocking Unix-domain stream socket, which must
+  // outlive this object. `peer` is the other side's name in messages.
   LocalStream(int fd, SharedRings rings, Side side, std::string peer);
 
   ssize_t Receive(const iovec* parts, size_t count) override;
@@ -48,7 +49,7 @@ class LocalStream : public SocketStream {
   bool HasNews() override;
   bool HoldsBytes() const override { return ring_left_ > 0 || at_ < end_; }
   void Rest() override;
-  // kInternal: the peer broke the rules of the records.
+  // kInternal: the peer violated the protocol of the records.
   absl::Status failure() const override { return failure_; }
 
  private:
@@ -78,13 +79,13 @@ class LocalStream : public SocketStream {
   std::byte* const out_ring_;
   const std::string peer_;
   absl::Status failure_;
-  bool broken_ = false;  // for good: failure_ says why
+  bool broken_ = false;  // permanently: failure_ has the reason
   bool ended_ = false;
   BriefSpin spin_;
-  bool is_bulk_ = false;  // what came last was in the ring: the next takes longer than a look
+  bool is_bulk_ = false;  // the last data was in the ring: the next takes longer than a poll
 
-  // Reading. held_[at_, end_) has come by the socket; records up to scan_, which may be beyond,
-  // were looked at for room and for how much is in the ring.
+  // Reading. held_[at_, end_) has arrived by the socket. Records up to scan_, which may be beyond
+  // end_, have been scanned for room and for bytes in the ring.
   std::unique_ptr<uint8_t[]> held_;
   size_t at_ = 0;
   size_t end_ = 0;
@@ -92,18 +93,20 @@ class LocalStream : public SocketStream {
   size_t inline_left_ = 0;  // of the record at at_
   size_t ring_left_ = 0;
   bool asks_ = false;
-  // Bytes since the beginning: of the peer's ring announced, read, and told as read.
+  // Bytes since the beginning of the connection: announced in the peer's ring, read, reported as
+  // read.
   uint64_t announced_ = 0;
   uint64_t asked_at_ = 0;  // announced_ when the peer last asked for room
   uint64_t read_ = 0;
   uint64_t told_read_ = 0;
 
-  // Writing. Bytes since the beginning: written to the ring, known to be read, and asked to be told
-  // of.
+  // Writing. Bytes since the beginning of the connection: written to the ring, known to be read,
+  // and up to which the peer was asked to report.
   uint64_t written_ = 0;
   uint64_t known_read_ = 0;
   uint64_t asked_ = 0;
-  // out_[out_at_, out_end_) is to leave by the socket; then `unreported_bytes_` have left.
+  // out_[out_at_, out_end_) must be sent by the socket; then `unreported_bytes_` of Send's bytes
+  // are sent.
   std::array<uint8_t, sizeof(LocalRecord) + kLocalInlineBytes> out_;
   size_t out_at_ = 0;
   size_t out_end_ = 0;

@@ -51,7 +51,7 @@ absl::StatusOr<SharedRings> SharedRings::Adopt(int fd, uint32_t ring_bytes) {
         absl::StrCat("rings of ", ring_bytes, " bytes; allowed are powers of two, ",
                      kLowestLocalRingBytes, " … ", kHighestLocalRingBytes));
   }
-  // Only a memfd has seals. One of huge pages may run out of them, which is SIGBUS too.
+  // Only a memfd has seals. A memfd of huge pages may run out of them, which raises SIGBUS too.
   const int seals = ::fcntl(fd, F_GET_SEALS);
   struct statfs system = {};
   if (seals < 0 || ::fstatfs(fd, &system) != 0 || system.f_type != TMPFS_MAGIC) {

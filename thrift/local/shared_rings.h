@@ -1,5 +1,5 @@
 // Memory that two processes share: a ring of bytes for each direction of one connection. It has no
-// name: it is gone with the last process that has it.
+// name and is freed when the last process that maps it ends.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace cairn {
 
-// Nothing in it is to be believed: the peer may write any of it at any time. So each byte is copied
-// out once, and looked at then. Thread safety: a value; movable.
+// The contents cannot be trusted, because the peer may write any byte at any time. So each byte is
+// copied out once, and only the copy is examined. Thread safety: a value; movable.
 class SharedRings {
  public:
   SharedRings(SharedRings&& other) noexcept
@@ -21,15 +21,15 @@ class SharedRings {
   SharedRings& operator=(SharedRings&& other) = delete;
   ~SharedRings();
 
-  // New ones; `*fd` is to be passed to the peer. kUnavailable: the system has no memory or no
-  // memfd.
+  // Creates new rings; pass `*fd` to the peer. kUnavailable: the system has no memory or no memfd.
   static absl::StatusOr<SharedRings> Create(uint32_t ring_bytes, Descriptor* fd);
-  // A peer's. `fd` stays the caller's. kInvalidArgument: it is not what Create makes: it could be
-  // made shorter, which would end this process with SIGBUS, or has other sizes.
+  // Maps a peer's rings. The caller keeps ownership of `fd`. kInvalidArgument: it differs from the
+  // result of Create: it could be shortened, which would end this process with SIGBUS, or it has
+  // other sizes.
   static absl::StatusOr<SharedRings> Adopt(int fd, uint32_t ring_bytes);
 
   uint32_t ring_bytes() const { return ring_bytes_; }
-  // 0: what the client sends; 1: what the server sends.
+  // 0: bytes from the client; 1: bytes from the server.
   std::byte* ring(int direction) const {
     return memory_ + static_cast<size_t>(direction) * ring_bytes_;
   }

@@ -1,4 +1,4 @@
-// What lets a caller in by the local transport: numbers that hello gave out.
+// Tickets, given out in hello replies, that admit callers to the local transport.
 #pragma once
 
 #include <cstddef>
@@ -20,18 +20,18 @@ namespace cairn {
 // Thread safety: every method may be called from several threads at once.
 class TicketTable {
  public:
-  // Whose a connection with the ticket is.
+  // The caller whose connection uses the ticket.
   struct Bearer {
-    PeerGuard guard;   // as it was when the ticket was given
-    std::string peer;  // how messages name it
+    PeerGuard guard;   // as it was when the ticket was issued
+    std::string peer;  // the caller's name in messages
   };
 
-  // A ticket is good for `life`, the last `most` of them.
+  // A ticket is valid for `life`, while it is among the last `most` issued.
   TicketTable(size_t most, absl::Duration life) : most_(most), life_(life) {}
 
-  // kLocalTicketBytes drawn at random. kUnavailable: the system has none.
+  // Returns kLocalTicketBytes random bytes. kUnavailable: the system has no random numbers.
   absl::StatusOr<std::string> Issue(Bearer bearer);
-  // Once. nullopt: it was never given, was used, or is too old.
+  // Valid once. nullopt: the ticket was never issued, was used before, or is too old.
   std::optional<Bearer> Redeem(absl::string_view ticket);
 
  private:
@@ -46,7 +46,7 @@ class TicketTable {
   const size_t most_;
   const absl::Duration life_;
   absl::Mutex mutex_;
-  std::list<Ticket> tickets_ ABSL_GUARDED_BY(mutex_);  // the oldest first
+  std::list<Ticket> tickets_ ABSL_GUARDED_BY(mutex_);  // oldest first
   absl::flat_hash_map<std::string, std::list<Ticket>::iterator> by_number_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -75,7 +75,7 @@ absl::StatusOr<OpensslPtr<BIO>> Open(const std::string& path) {
   return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(error)));
 }
 
-// All certificates of a PEM file, at least one.
+// Reads all certificates of a PEM file, at least one.
 absl::StatusOr<std::vector<OpensslPtr<X509>>> ReadAll(const std::string& path) {
   ASSIGN_OR_RETURN(const OpensslPtr<BIO> file, Open(path));
   std::vector<OpensslPtr<X509>> found;
@@ -88,7 +88,7 @@ absl::StatusOr<std::vector<OpensslPtr<X509>>> ReadAll(const std::string& path) {
       absl::StrCat(path, ": no certificate in PEM is in it (", error, ")"));
 }
 
-// A private key without a password; where there is one, nobody is asked for it.
+// Rejects private keys with a password instead of asking for it.
 int NoPassword(char* /*to*/, int /*size*/, int /*is_writing*/, void* /*data*/) { return -1; }
 
 }  // namespace
@@ -109,8 +109,8 @@ CertificateFacts FactsOf(const X509* certificate) {
   facts.issuer = CommonName(X509_get_issuer_name(certificate));
   facts.not_before = TimeOf(X509_get0_notBefore(certificate));
   facts.not_after = TimeOf(X509_get0_notAfter(certificate));
-  auto* const mutable_certificate = const_cast<X509*>(certificate);  // it caches what it parsed
-  const uint32_t usage = X509_get_extended_key_usage(mutable_certificate);  // all bits: has none
+  auto* const mutable_certificate = const_cast<X509*>(certificate);  // it caches parsed fields
+  const uint32_t usage = X509_get_extended_key_usage(mutable_certificate);  // all bits: none given
   facts.serves = (usage & (XKU_SSL_SERVER | XKU_ANYEKU)) != 0;
   facts.connects = (usage & (XKU_SSL_CLIENT | XKU_ANYEKU)) != 0;
   const OpensslPtr<GENERAL_NAMES> names(static_cast<GENERAL_NAMES*>(

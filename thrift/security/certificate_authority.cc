@@ -71,14 +71,14 @@ absl::Status AddExtension(X509* certificate, X509* issuer, int kind, const std::
   return absl::OkStatus();
 }
 
-// A certificate with everything but what it is for.
+// A certificate without names and usages.
 absl::StatusOr<OpensslPtr<X509>> Begin(const std::string& name, EVP_PKEY* key,
                                        absl::Time not_before, absl::Time not_after) {
   OpensslPtr<X509> certificate(X509_new());
   if (certificate == nullptr || X509_set_version(certificate.get(), X509_VERSION_3) != 1) {
     return Failed("beginning");
   }
-  // 159 random bits: no two alike, and never negative.
+  // 159 random bits: unique and never negative.
   std::array<unsigned char, 20> serial = {};
   if (RAND_bytes(serial.data(), static_cast<int>(serial.size())) != 1) return Failed("its serial");
   serial[0] = static_cast<unsigned char>((serial[0] & 0x7f) | 0x40);
@@ -93,7 +93,7 @@ absl::StatusOr<OpensslPtr<X509>> Begin(const std::string& name, EVP_PKEY* key,
   return certificate;
 }
 
-// "DNS:ps-0.example,IP:10.0.0.1,URI:cairn:role:worker". Commas would begin an entry of their own.
+// "DNS:ps-0.example,IP:10.0.0.1,URI:cairn:role:worker". A comma would begin another entry.
 absl::StatusOr<std::string> AlternativeNames(const CertificateRequest& request) {
   std::vector<std::string> names;
   for (const std::string& host : request.hosts) {
@@ -136,8 +136,9 @@ class Authority : public CertificateAuthority {
     key_.reset(PEM_read_bio_PrivateKey(key.get(), nullptr, nullptr, nullptr));
     if (certificate_ == nullptr || key_ == nullptr) return Failed("reading its CA");
     if (X509_check_ca(certificate_.get()) == 0) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          certificate_path, " is no CA's certificate: give ca.crt, which cairnctl certs made"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(certificate_path,
+                       " is not a CA's certificate: give the ca.crt that cairnctl certs made"));
     }
     ASSIGN_OR_RETURN(own_.certificate, PemOf(certificate_.get()));
     ASSIGN_OR_RETURN(own_.key, PemOf(key_.get()));

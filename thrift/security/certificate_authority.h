@@ -1,4 +1,4 @@
-// A certificate authority of one's own, for tests and for clusters without another: P-256 keys,
+// A private certificate authority, for tests and for clusters that have no other: P-256 keys,
 // SHA-256, version 3.
 #pragma once
 
@@ -21,9 +21,9 @@ struct KeyPair {
 
 struct CertificateRequest {
   std::string name;                // common name, 1 … 64 bytes
-  std::vector<std::string> hosts;  // DNS names and addresses it is for
+  std::vector<std::string> hosts;  // DNS names and addresses for which it is valid
   RoleSet roles = 0;               // as URIs cairn:role:...
-  bool serves = false;             // extended key usage, of a server and of a client
+  bool serves = false;             // extended key usage for a server, and for a client
   bool connects = false;
   absl::Time not_before;
   absl::Time not_after;
@@ -34,15 +34,15 @@ class CertificateAuthority {
  public:
   virtual ~CertificateAuthority() = default;
 
-  // A new key, with a certificate that it signs itself.
+  // Creates a new key with a self-signed certificate.
   static absl::StatusOr<std::unique_ptr<CertificateAuthority>> Make(const std::string& name,
                                                                     absl::Time not_before,
                                                                     absl::Time not_after);
-  // The one of these files. Errors name the file.
+  // Reads the authority from these files. Errors name the file.
   static absl::StatusOr<std::unique_ptr<CertificateAuthority>> Read(
       const std::string& certificate_path, const std::string& key_path);
 
-  // kInvalidArgument: a name that is empty, too long or no host's.
+  // kInvalidArgument: a name is empty, too long, or not a valid host name.
   virtual absl::StatusOr<KeyPair> Issue(const CertificateRequest& request) = 0;
   virtual const KeyPair& own() const = 0;
 };

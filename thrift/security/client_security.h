@@ -1,4 +1,4 @@
-// What a client proves itself with, and whom it believes.
+// A client's credentials, and the servers that it trusts.
 #pragma once
 
 #include <memory>
@@ -10,11 +10,11 @@
 
 namespace cairn {
 
-// Thread safety: every method may be called from several threads at once. Files are looked at for
-// every new connection.
+// Thread safety: every method may be called from several threads at once. Files are checked for
+// changes at every new connection.
 class ClientSecurity {
  public:
-  // Null where `options` name nothing: plain connections, no token. Errors are those of
+  // Null if `options` name no files: plain connections, no token. Errors are those of
   // TlsContext::Load and Token.
   static absl::StatusOr<std::shared_ptr<ClientSecurity>> Load(const SecurityOptions& options);
 
@@ -23,10 +23,10 @@ class ClientSecurity {
 
   TlsContext* tls() const { return tls_.get(); }  // null: none
   bool has_token() const { return !options_.token_file.empty(); }
-  // As the file is now. kNotFound, kFailedPrecondition, kInvalidArgument: no file, one that
-  // everybody can read, no token in it.
+  // The current contents of the file. kNotFound, kFailedPrecondition, kInvalidArgument: the file is
+  // missing, is readable by others, or has no token.
   absl::StatusOr<std::string> Token() const;
-  // OK where a token may be sent to `host`: encrypted, inside this host, or allowed all the same.
+  // OK if a token may be sent to `host`: encrypted, within this host, or explicitly allowed.
   absl::Status CheckTokenMayTravel(const std::string& host) const;
 
  private:

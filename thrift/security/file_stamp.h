@@ -1,4 +1,4 @@
-// Tells whether a file has changed.
+// Detects changes of a file.
 #pragma once
 
 #include <sys/stat.h>
@@ -8,12 +8,12 @@
 
 namespace cairn {
 
-// Of a file that was there: another one, or other bytes, have another stamp, unless the clock of
-// the file system stood still in between (a few milliseconds) and the size is the same.
+// The state of a file. A replaced or changed file has another stamp, unless its size is the same
+// and the file system's clock has not advanced in between (a few milliseconds).
 struct FileStamp {
   int64_t device = 0;
   int64_t inode = 0;
-  int64_t bytes = -1;  // -1: there is no such file
+  int64_t bytes = -1;  // -1: the file does not exist
   int64_t modified_seconds = 0;
   int64_t modified_nanoseconds = 0;
   int64_t mode = 0;

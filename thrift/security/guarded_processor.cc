@@ -13,7 +13,7 @@ using apache::thrift::protocol::T_STRUCT;
 
 namespace {
 
-// The calls that are work, in bytes and rows.
+// The calls that transfer rows and cause most of the work.
 bool MovesRows(const std::string& method) {
   return method == "pull" || method == "push" || method == "step" || method == "assign" ||
          method == "scan";
@@ -30,7 +30,7 @@ void AnswerError(BulkProtocol& protocol, BulkTransport& transport, const absl::S
   transport.flush();
 }
 
-// Service Authentication of one connection.
+// Service Authentication for one connection.
 class GuardedProcessor::Authenticator : public wire::AuthenticationProcessorT<BulkProtocol> {
  public:
   class Handler : public wire::AuthenticationIf {
@@ -77,7 +77,7 @@ bool GuardedProcessor::dispatchCall(apache::thrift::protocol::TProtocol* /*in*/,
                                     const std::string& method, int32_t /*sequence_id*/,
                                     void* /*context*/) {
   throw RefusedMessage(absl::UnimplementedError(
-      absl::StrCat(method, ": this server's calls come by its own protocol alone")));
+      absl::StrCat(method, ": this server accepts calls only through its own protocol")));
 }
 
 bool GuardedProcessor::dispatchCallTemplated(BulkProtocol* in, BulkProtocol* out,
@@ -86,7 +86,7 @@ bool GuardedProcessor::dispatchCallTemplated(BulkProtocol* in, BulkProtocol* out
   if (method == "authenticate") {
     const bool goes_on =
         authenticator_->dispatchCallTemplated(in, out, method, sequence_id, context);
-    return goes_on && guard_.proven();  // one attempt a connection
+    return goes_on && guard_.proven();  // one attempt per connection
   }
   const absl::Status status = guard_.Check(method);
   if (absl::IsUnauthenticated(status)) throw RefusedMessage(status);
@@ -111,7 +111,7 @@ bool GuardedProcessor::dispatchCallTemplated(BulkProtocol* in, BulkProtocol* out
   return true;
 }
 
-// A call that is not looked at.
+// Answers a call without reading its arguments.
 void GuardedProcessor::Answer(BulkProtocol& protocol, const absl::Status& status) {
   protocol.skip(T_STRUCT);
   protocol.readMessageEnd();

@@ -1,5 +1,5 @@
-// Dispatches a connection's calls, those that its caller may make: before anything of a call's
-// arguments is read.
+// Dispatches a connection's calls if the caller may make them. Checks this before any of a call's
+// arguments are read.
 #pragma once
 
 #include <functional>
@@ -16,29 +16,29 @@
 namespace cairn {
 
 // Sends `status` as the ServerError of the call whose message was read last, unless part of another
-// answer has left. Field 1 of every method's result is its ServerError.
+// reply has been sent. Field 1 of every method's result is its ServerError.
 void AnswerError(BulkProtocol& protocol, BulkTransport& transport, const absl::Status& status);
 
-// Thread safety: none, one connection. A caller that is not (or no longer) known: RefusedMessage,
-// after which the connection is to be closed. A call that its roles do not allow is answered, and
-// the connection goes on.
+// Thread safety: none, one connection. If the caller is not authenticated (any more): throws
+// RefusedMessage, after which the connection must be closed. A call that its roles do not allow is
+// answered with an error, and the connection continues.
 class GuardedProcessor : public wire::ParameterServerProcessorT<BulkProtocol> {
  public:
-  // `guard` outlives the processor. `on_refusal` gets what is denied, for the log; `on_proof` is
-  // called once a token has named the caller.
+  // `guard` must outlive the processor. `on_refusal` receives refusals, for the log. `on_proof` is
+  // called when a token has authenticated the caller.
   GuardedProcessor(std::shared_ptr<wire::ParameterServerIf> service, PeerGuard& guard,
                    BulkTransport& transport, std::function<void(const absl::Status&)> on_refusal,
                    std::function<void()> on_proof);
 
-  // The next call is answered with `refusal` where it is one of those that move rows: its arguments
-  // are thrown away unread. Others, by which a worker keeps its place, are served all the same.
+  // Answers the next call with `refusal` if it moves rows, and discards its arguments unread. Other
+  // calls, with which a worker keeps its lease and its step, are served normally.
   void RefuseNext(absl::Status refusal) { refusal_ = std::move(refusal); }
 
  protected:
   bool dispatchCallTemplated(BulkProtocol* in, BulkProtocol* out, const std::string& method,
                              int32_t sequence_id, void* context) override;
-  // For protocols that are not BulkProtocol, which no listener has: refused, not let past the
-  // guard.
+  // For protocols other than BulkProtocol, which no listener uses: refuses the call, so that it
+  // cannot bypass the guard.
   bool dispatchCall(apache::thrift::protocol::TProtocol* in,
                     apache::thrift::protocol::TProtocol* out, const std::string& method,
                     int32_t sequence_id, void* context) override;

@@ -1,5 +1,5 @@
-// Owners of OpenSSL's objects, and its errors as text. OpenSSL stays inside this folder: of its
-// headers only the internal ones name it.
+// Owners of OpenSSL's objects, and its errors as text. OpenSSL is private to this directory: only
+// its internal headers include it.
 #pragma once
 
 #include <openssl/bio.h>
@@ -25,13 +25,13 @@ struct OpensslFree {
 template <typename T>
 using OpensslPtr = std::unique_ptr<T, OpensslFree>;
 
-// Names in certificates: subject alternative names alone, wildcards for a whole label.
+// Host names in certificates: only subject alternative names; a wildcard must be a whole label.
 inline constexpr unsigned kHostCheckFlags =
     X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT;
-// "10.0.0.1", "::1": matched with the certificate's addresses, not its names.
+// "10.0.0.1", "::1": matched with the certificate's addresses, not with its names.
 bool IsIpAddress(const std::string& host);
 
-// The oldest error of this thread's queue, which is empty then: "bad end line".
+// Returns the oldest error of this thread's queue, and empties the queue: "bad end line".
 std::string TakeOpensslError();
 
 }  // namespace cairn

@@ -8,7 +8,7 @@
 namespace cairn {
 namespace {
 
-// The file is the operator's to know, not the caller's.
+// Does not give the path of the token file, which only the operator may know.
 constexpr char kRevoked[] =
     "the token of this connection is not accepted any more (revoked): put a new one into "
     "--token_file, no restart is needed, or ask the operator of the server";

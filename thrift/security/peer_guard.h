@@ -1,4 +1,4 @@
-// Who a connection's caller is, and what it may call.
+// The identity of a connection's caller, and the calls that it may make.
 #pragma once
 
 #include <cstdint>
@@ -15,23 +15,23 @@ namespace cairn {
 // Thread safety: none, one connection.
 class PeerGuard {
  public:
-  // `certificate` is what the peer's certificate says of it; `tokens` are those that are accepted,
-  // null where a certificate alone counts.
+  // `certificate` is the identity in the peer's certificate; `tokens` are the accepted tokens, null
+  // if only certificates count.
   PeerGuard(PeerIdentity certificate, std::shared_ptr<TokenTable> tokens)
       : identity_(std::move(certificate)), tokens_(std::move(tokens)) {}
 
-  // A caller of a server that asks nobody who he is.
+  // A caller of a server that requires no authentication.
   static PeerGuard Open() { return PeerGuard({.roles = kEveryRole}, nullptr); }
 
-  // Whether the caller has a role, of its certificate or of a token.
+  // Whether the caller has a role, from its certificate or a token.
   bool proven() const { return identity_.roles != 0; }
   const PeerIdentity& identity() const { return identity_; }
 
-  // kUnauthenticated: not proven, or by a token that is not accepted any more. kPermissionDenied:
-  // none of its roles may call `method`; the text says which may.
+  // kUnauthenticated: not authenticated, or by a token that is no longer accepted.
+  // kPermissionDenied: none of its roles may call `method`; the text gives the roles that may.
   absl::Status Check(absl::string_view method);
-  // From here on the caller is whom `token` names. kUnauthenticated: it is not accepted;
-  // kFailedPrecondition: this server accepts none.
+  // Gives the caller the identity of `token`. kUnauthenticated: the token is not accepted;
+  // kFailedPrecondition: this server accepts no tokens.
   absl::Status Authenticate(absl::string_view token);
 
  private:
@@ -42,7 +42,7 @@ class PeerGuard {
   const std::shared_ptr<TokenTable> tokens_;
   bool has_token_ = false;
   TokenDigest digest_ = {};
-  int64_t version_ = 0;  // of the tokens when the caller's was looked for last
+  int64_t version_ = 0;  // of the token table when the caller's token was last looked up
 };
 
 }  // namespace cairn

@@ -1,4 +1,5 @@
-// Which role may make which call: the one table of it. A call that is not in it is nobody's.
+// The table of roles and the calls that they may make. A call that is not in the table is
+// forbidden.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +13,21 @@ namespace cairn {
 
 using RoleSet = uint32_t;  // bits
 
-inline constexpr RoleSet kReader = 1;  // looks, and changes nothing
+inline constexpr RoleSet kReader = 1;  // reads, and changes nothing
 inline constexpr RoleSet kWorker = 2;  // trains
-inline constexpr RoleSet kAdmin = 4;   // everything: jobs are dropped, copied to disk and replaced
+inline constexpr RoleSet kAdmin = 4;   // everything: drops jobs, copies them to disk, replaces them
 inline constexpr RoleSet kEveryRole = kReader | kWorker | kAdmin;
 inline constexpr RoleSet kTrains = kWorker | kAdmin;
 
 struct MethodRoles {
   absl::string_view method;  // of service ParameterServer
-  RoleSet roles;             // any of them is enough
+  RoleSet roles;             // any of them suffices
 };
 
-// A caller that is a reader alone may only ask, with no worker's name: CheckedService sees to that.
-// `checkpoint`, `drop_checkpoint` and `restore` read and write files of the server's host,
-// `drop_job` cannot be taken back, and `drain` ends the server: of a job's workers the first needs
-// admin where its job file makes checkpoints, or is begun with --fresh.
+// A caller with only the reader role may read, but not as a worker: CheckedService enforces this.
+// `checkpoint`, `drop_checkpoint` and `restore` read and write files on the server's host,
+// `drop_job` cannot be undone, and `drain` ends the server. The first worker of a job needs admin
+// if the job file makes checkpoints or the job is started with --fresh.
 inline constexpr MethodRoles kMethodRoles[] = {
     {"hello", kEveryRole},
     {"describe", kEveryRole},
@@ -50,7 +51,7 @@ inline constexpr MethodRoles kMethodRoles[] = {
     {"drain", kAdmin},
 };
 
-// None (0): nobody may, or there is no such call.
+// None (0): the call is forbidden or does not exist.
 constexpr RoleSet RolesFor(absl::string_view method) {
   for (const MethodRoles& row : kMethodRoles) {
     if (row.method == method) return row.roles;
@@ -58,20 +59,20 @@ constexpr RoleSet RolesFor(absl::string_view method) {
   return 0;
 }
 
-// Who a connection's caller is taken for.
+// The identity that a server assigns to a connection's caller.
 struct PeerIdentity {
   RoleSet roles = 0;
-  std::string name;  // the certificate's, else the token's
+  std::string name;  // from the certificate, else from the token
 
-  // May look only: see kMethodRoles.
+  // May only read: see kMethodRoles.
   bool reads_only() const { return roles == kReader; }
 };
 
-// "worker" → kWorker; 0: there is no such role.
+// "worker" → kWorker; 0: no such role.
 RoleSet RoleFromName(absl::string_view name);
-// "worker,admin". kInvalidArgument: there is no such role; names it, and those there are.
+// "worker,admin". kInvalidArgument: an unknown role; names it and the known roles.
 absl::StatusOr<RoleSet> RolesFromText(absl::string_view text);
-// {"worker", "admin"}; for people "worker, admin", or "none".
+// {"worker", "admin"}; in messages "worker, admin", or "none".
 std::vector<std::string> RoleNames(RoleSet roles);
 std::string RolesText(RoleSet roles);
 

@@ -1,4 +1,4 @@
-// Whom a server believes: what a connection goes through before its first call.
+// Which callers a server trusts, and the steps of a connection before its first call.
 #pragma once
 
 #include <memory>
@@ -17,13 +17,13 @@
 
 namespace cairn {
 
-// What a connection begins with, by its first byte, which stays to be read.
+// The protocol with which a connection begins, judged by its first byte, which is not consumed.
 enum class Opening { kNothing, kTls, kThrift, kOther };
 
-// Does not wait. nullopt: nothing has come yet. kNothing: the peer ended.
+// Does not wait. nullopt: nothing has arrived yet. kNothing: the peer has closed the connection.
 std::optional<Opening> OpeningOf(int fd);
-// To a peer that speaks TLS to a port that does not, or that is not let in: a fatal alert, 7 bytes
-// that fit every empty socket buffer.
+// For a peer that uses TLS on a plaintext port, or that is not admitted: a fatal alert of 7 bytes,
+// which fit into any empty socket buffer.
 enum class PlainAlert { kNoTlsHere, kNotNow };
 void SendAlert(int fd, PlainAlert alert);
 
@@ -34,19 +34,19 @@ class ServerSecurity {
   static absl::StatusOr<std::unique_ptr<ServerSecurity>> Load(const SecurityOptions& options);
 
   bool has_tls() const { return tls_ != nullptr; }
-  // Whether callers have to prove who they are.
+  // Whether callers must authenticate.
   bool asks() const { return has_tls() || tokens_ != nullptr; }
 
   struct Entry {
-    std::unique_ptr<SocketStream> stream;  // null: plain
+    std::unique_ptr<SocketStream> stream;  // null: plaintext
     PeerGuard guard;
-    std::string peer;  // with the certificate's name
+    std::string peer;  // includes the name in the certificate
   };
-  // Where there is TLS: the handshake of a connection, to be stepped to its end. Errors are those
+  // With TLS: begins a connection's handshake, which the caller steps to its end. Errors are those
   // of TlsStream::Accept.
   absl::StatusOr<std::unique_ptr<TlsStream>> BeginHandshake(int fd, const std::string& peer);
-  // `stream`: of a handshake that is over; null where there is no TLS. A certificate without a role
-  // is let in: its first call is told so, or brings a token.
+  // `stream`: from a finished handshake; null without TLS. A certificate without a role is
+  // admitted; its first call must authenticate with a token, and otherwise fails.
   Entry Enter(std::unique_ptr<TlsStream> stream, const std::string& peer);
 
  private:

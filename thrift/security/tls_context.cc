@@ -53,10 +53,10 @@ absl::StatusOr<std::shared_ptr<SSL_CTX>> Make(const SecurityOptions& options,
   if (SSL_CTX_load_verify_file(raw, options.tls_ca.c_str()) != 1) {
     return Refused("tls_ca", options.tls_ca);
   }
-  // A CA of one's own may itself be signed by one that is not to be trusted here.
+  // A private CA may itself be signed by a CA that must not be trusted here.
   X509_VERIFY_PARAM_set_flags(SSL_CTX_get0_param(raw), X509_V_FLAG_PARTIAL_CHAIN);
   if (serves) {
-    // Takes the list; clients choose by it which certificate to send.
+    // Takes ownership of the list. Clients use it to choose the certificate that they send.
     SSL_CTX_set_client_CA_list(raw, SSL_load_client_CA_file(options.tls_ca.c_str()));
   }
   SSL_CTX_set_verify(raw, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, &NoteVerification);

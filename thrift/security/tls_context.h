@@ -1,6 +1,6 @@
-// The TLS settings of a process: its certificate, its key and whom it trusts, read again when their
-// files change. TLS 1.3 and 1.2, AEAD ciphers with forward secrecy, certificates on both sides, no
-// session is resumed (so every connection is judged by what is true now).
+// The TLS settings of a process: its certificate, its key and the trusted CAs, read again when
+// their files change. TLS 1.3 and 1.2, AEAD ciphers with forward secrecy, certificates on both
+// sides. Sessions are not resumed, so that every connection is verified with the current files.
 #pragma once
 
 #include <memory>
@@ -21,13 +21,14 @@ class TlsContext {
 
   virtual ~TlsContext() = default;
 
-  // kNotFound, kInvalidArgument, kFailedPrecondition: a file is missing, is no PEM, does not fit
-  // the others, or is a key that everybody can read; the message names flag and file.
+  // kNotFound, kInvalidArgument, kFailedPrecondition: a file is missing, is not PEM, does not match
+  // the others, or is a key that other users can read; the message names flag and file.
   static absl::StatusOr<std::shared_ptr<TlsContext>> Load(const SecurityOptions& options,
                                                           Side side);
 
-  // As the files are now: looked at by every call, for every new connection. Where what changed
-  // cannot be read (half of it is written yet), the last good one, and a line in the log.
+  // The settings from the current files, which every call checks for changes; call it for every new
+  // connection. If changed files cannot be read (for example, half written), returns the last valid
+  // settings and logs it.
   virtual std::shared_ptr<ssl_ctx_st> Current() = 0;
   virtual const SecurityOptions& options() const = 0;
 };

@@ -17,7 +17,7 @@ int KnownIndex() {
   return index;
 }
 
-// Why `certificate` is refused, and what to do.
+// Says why `certificate` is refused, and what to do.
 std::string Distrust(const TlsKnown& known, const CertificateFacts& facts, int error) {
   switch (error) {
     case X509_V_ERR_HOSTNAME_MISMATCH:
@@ -32,8 +32,8 @@ std::string Distrust(const TlsKnown& known, const CertificateFacts& facts, int e
                           UtcText(absl::Now()),
                           ": replace the file by a new one, no restart is needed");
     case X509_V_ERR_CERT_NOT_YET_VALID:
-      return absl::StrCat("is good from ", UtcText(facts.not_before), " on, now it is ",
-                          UtcText(absl::Now()), ": see to the clocks of both machines");
+      return absl::StrCat("is valid from ", UtcText(facts.not_before), " on, now it is ",
+                          UtcText(absl::Now()), ": check the clocks of both machines");
     case X509_V_ERR_INVALID_PURPOSE:
       return absl::StrCat("may not be used by a ", known.serves ? "client" : "server",
                           " (its extended key usage): give the one that was made for it");
@@ -50,7 +50,7 @@ std::string Distrust(const TlsKnown& known, const CertificateFacts& facts, int e
   }
 }
 
-// What an alert of the peer means to this side.
+// Describes the peer's alert from this side's point of view.
 absl::Status AlertFailure(const TlsKnown& known, int alert, bool is_handshake) {
   const absl::string_view own =
       known.serves ? "this server's certificate" : "this process's certificate";

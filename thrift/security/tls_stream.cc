@@ -19,12 +19,12 @@
 namespace cairn {
 namespace {
 
-// Plaintext of a record, at most (RFC 8446, 5.1), and as many of them as SocketBio gathers with
-// their headers and tags.
+// The largest plaintext of a record (RFC 8446, 5.1), and as many records as SocketBio can gather
+// with their headers and tags.
 constexpr size_t kRecordBytes = 16 << 10;
 constexpr size_t kBatchBytes = 4 * kRecordBytes;
 static_assert(kBatchBytes + 4 * 256 < SocketBio::kGatherBytes);
-// A handshake's waits look at the clock this often.
+// A handshake's waits check the time this often.
 constexpr absl::Duration kSlice = absl::Seconds(1);
 
 void SetTimeouts(int fd, absl::Duration timeout) {
@@ -59,10 +59,10 @@ class OpensslStream : public TlsStream {
   }
 
  private:
-  // One step, which waits for at most a slice where `waits`.
+  // One step, which waits for at most kSlice if `waits`.
   absl::StatusOr<Stage> Shake(Deadline deadline, bool waits);
   ssize_t Encrypt(const iovec* parts, size_t count);
-  // After a call that returned `result` <= 0: 0, kNotYet or kFailed.
+  // Evaluates a call that returned `result` <= 0: returns 0, kNotYet or kFailed.
   ssize_t Judge(int result, bool is_handshake);
 
   SocketBio bio_;
@@ -71,16 +71,16 @@ class OpensslStream : public TlsStream {
   OpensslPtr<SSL> ssl_;
   bool established_ = false;
   bool failed_ = false;
-  ssize_t unreported_bytes_ = 0;  // taken by TLS, not all of it by the socket
+  ssize_t unreported_bytes_ = 0;  // passed to TLS, but not completely sent by the socket
   absl::Status failure_;
   CertificateFacts peer_certificate_;
 };
 
 absl::Status OpensslStream::Begin(SSL_CTX* context) {
-  ssl_.reset(SSL_new(context));  // keeps the context alive
+  ssl_.reset(SSL_new(context));  // holds a reference to the context
   BIO* const bio = ssl_ == nullptr ? nullptr : bio_.NewBio();
   if (bio == nullptr) return absl::ResourceExhaustedError("no memory for TLS");
-  SSL_set_bio(ssl_.get(), bio, bio);  // takes it
+  SSL_set_bio(ssl_.get(), bio, bio);  // takes ownership
   SetKnown(ssl_.get(), &known_);
   if (known_.serves) {
     SSL_set_accept_state(ssl_.get());
@@ -97,8 +97,8 @@ absl::Status OpensslStream::Begin(SSL_CTX* context) {
              SSL_set_tlsext_host_name(ssl_.get(), known_.host.c_str()) == 1;
   }
   if (is_set) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(known_.peer, ": \"", known_.host, "\" is no host name: ", TakeOpensslError()));
+  return absl::InvalidArgumentError(absl::StrCat(known_.peer, ": \"", known_.host,
+                                                 "\" is not a host name: ", TakeOpensslError()));
 }
 
 absl::StatusOr<TlsStream::Stage> OpensslStream::Shake(Deadline deadline, bool waits) {
@@ -106,7 +106,7 @@ absl::StatusOr<TlsStream::Stage> OpensslStream::Shake(Deadline deadline, bool wa
   if (left <= absl::ZeroDuration()) {
     failed_ = true;
     return absl::DeadlineExceededError(
-        absl::StrCat(known_.peer, " did not end the TLS handshake in time"));
+        absl::StrCat(known_.peer, " did not finish the TLS handshake in time"));
   }
   if (bio_.received_bytes() > kMaxHandshakeBytes) {
     failed_ = true;
@@ -150,7 +150,7 @@ ssize_t OpensslStream::Judge(int result, bool is_handshake) {
   const int error = SSL_get_error(ssl_.get(), result);
   if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) return kNotYet;
   if (error == SSL_ERROR_ZERO_RETURN) return 0;
-  failed_ = true;  // nothing may be sent any more, a farewell neither
+  failed_ = true;  // nothing more may be sent, not even a farewell
   if (error == SSL_ERROR_SYSCALL || bio_.error() != 0) {
     ERR_clear_error();
     if (bio_.error() == 0) return 0;
@@ -158,13 +158,13 @@ ssize_t OpensslStream::Judge(int result, bool is_handshake) {
     return kFailed;
   }
   failure_ = TlsFailure(known_, is_handshake);
-  (void)bio_.Flush();  // the alert that says why
+  (void)bio_.Flush();  // sends the alert with the reason
   const bool is_end = bio_.ended() && absl::IsUnavailable(failure_);
   return is_end ? 0 : kFailed;
 }
 
 ssize_t OpensslStream::Receive(const iovec* parts, size_t count) {
-  if (!failure_.ok()) return kFailed;  // found by HasNews
+  if (!failure_.ok()) return kFailed;  // by HasNews
   bio_.AllowReads(1, waits());
   ERR_clear_error();
   ssize_t total = 0;
@@ -175,7 +175,7 @@ ssize_t OpensslStream::Receive(const iovec* parts, size_t count) {
       size_t got = 0;
       const int result = SSL_read_ex(ssl_.get(), to, left, &got);
       if (result != 1) return total > 0 ? total : Judge(result, /*is_handshake=*/false);
-      bio_.AllowReads(0);  // only the first bytes are waited for
+      bio_.AllowReads(0);  // wait only for the first bytes
       total += static_cast<ssize_t>(got);
       to += got;
       left -= got;
@@ -199,7 +199,8 @@ ssize_t OpensslStream::Send(const iovec* parts, size_t count) {
   return kFailed;
 }
 
-// As many records as are gathered: none has left, and nothing waits.
+// Encrypts at most as many records as SocketBio can gather, so that nothing is sent yet and nothing
+// waits.
 ssize_t OpensslStream::Encrypt(const iovec* parts, size_t count) {
   ssize_t total = 0;
   size_t room = kBatchBytes;

@@ -1,5 +1,5 @@
-// TLS over a connection's socket: a SocketStream. A payload's bytes are encrypted straight from the
-// caller's memory, a record (16 KiB) at a time, and decrypted straight into it.
+// TLS over a connection's socket, as a SocketStream. A payload's bytes are encrypted directly from
+// the caller's memory, a record (16 KiB) at a time, and decrypted directly into it.
 #pragma once
 
 #include <memory>
@@ -14,15 +14,15 @@
 
 namespace cairn {
 
-// Thread safety: none; another thread ends its waits by shutting the socket down.
+// Thread safety: none. Another thread may end its waits by shutting the socket down.
 class TlsStream : public SocketStream {
  public:
-  // The handshake of either side over `fd`, a connected, blocking socket that stays the caller's
-  // and outlives the stream. `peer` is how messages name the other side.
-  //   host  what the server's certificate must be for: a DNS name or an address.
-  // kUnauthenticated: one side does not trust the other; kFailedPrecondition: the peer does not
-  // speak TLS; kUnavailable: it went; kDeadlineExceeded. Messages begin with `peer`, say what was
-  // found and what to do.
+  // The handshake of either side over `fd`, a connected, blocking socket that the caller owns and
+  // that must outlive the stream. `peer` is the other side's name in messages.
+  //   host  the DNS name or address for which the server's certificate must be valid.
+  // kUnauthenticated: one side does not trust the other; kFailedPrecondition: the peer does not use
+  // TLS; kUnavailable: it closed the connection; kDeadlineExceeded. Messages begin with `peer` and
+  // say what was found and what to do.
   static absl::StatusOr<std::unique_ptr<TlsStream>> Connect(TlsContext& context, int fd,
                                                             const std::string& host,
                                                             const std::string& peer,
@@ -30,10 +30,11 @@ class TlsStream : public SocketStream {
   static absl::StatusOr<std::unique_ptr<TlsStream>> Accept(TlsContext& context, int fd,
                                                            const std::string& peer,
                                                            Deadline deadline);
-  // The server's handshake in steps that do not wait; Step until it is over. `fd` may block.
+  // The server's handshake in steps that do not wait; call Step until it returns kDone. `fd` may
+  // block.
   static absl::StatusOr<std::unique_ptr<TlsStream>> BeginAccept(TlsContext& context, int fd,
                                                                 const std::string& peer);
-  enum class Stage { kNeedsBytes, kNeedsRoom, kDone };  // next: fd readable; writable; calls
+  enum class Stage { kNeedsBytes, kNeedsRoom, kDone };  // wait for: fd readable; writable; calls
   // Errors as Accept.
   virtual absl::StatusOr<Stage> Step(Deadline deadline) = 0;
 

@@ -60,7 +60,8 @@ absl::StatusOr<std::vector<TokenTable::Entry>> TokenTable::Read() const {
       return entry.digest == digest && entry.identity.roles != *roles;
     });
     if (earlier != entries.end()) {
-      return refuse(number, "the token has other roles on a line before; give each token one line");
+      return refuse(number,
+                    "an earlier line gives the token other roles; give each token one line");
     }
     if (entries.size() == kMaxTokens) return refuse(number, "more than kMaxTokens tokens");
     entries.push_back({digest, {.roles = *roles, .name = words.size() == 3 ? words[2] : ""}});

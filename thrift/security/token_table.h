@@ -1,9 +1,9 @@
-// The tokens a server accepts: a file, read again when it changes.
+// The tokens that a server accepts: a file, read again when it changes.
 //
 //   # TOKEN ROLE[,ROLE...] [NAME]
 //   2f1d0c7b9a6e4f53 reader grafana
 //
-// Tokens have no spaces and 16 … 512 bytes. Others may not read the file.
+// Tokens have 16 … 512 bytes and no spaces. The file must not be readable by others.
 #pragma once
 
 #include <array>
@@ -23,21 +23,22 @@
 
 namespace cairn {
 
-// SHA-256 of a token: what is kept and compared, so that neither length nor time tells anything.
+// SHA-256 of a token. Only digests are kept and compared, so that neither length nor time reveals
+// anything.
 using TokenDigest = std::array<uint8_t, 32>;
 TokenDigest DigestOf(absl::string_view token);
 
 // Thread safety: every method may be called from several threads at once.
 class TokenTable {
  public:
-  // kNotFound, kFailedPrecondition (everybody can read it), kInvalidArgument (with the line): the
+  // kNotFound, kFailedPrecondition (readable by others), kInvalidArgument (with the line): the
   // message names the file, never a token.
   static absl::StatusOr<std::shared_ptr<TokenTable>> Load(const std::string& path);
 
-  // Looks at the file. Changes when the tokens have. Where the changed file cannot be used (or is
-  // gone) the last good tokens stay, and the log says so.
+  // Checks the file for changes. The version changes with the tokens. If the changed file cannot be
+  // used (or is gone), the last valid tokens stay in use, which is logged.
   int64_t Version();
-  // Compares with every token in constant time. Looks at the file.
+  // Compares with every token in constant time. Checks the file for changes.
   std::optional<PeerIdentity> Find(const TokenDigest& digest);
 
   const std::string& path() const { return path_; }

@@ -62,7 +62,7 @@ absl::StatusOr<Json> ParseJson(absl::string_view text, absl::string_view source,
     return absl::InvalidArgumentError(
         absl::StrCat(source, " has ", text.size(), " bytes, at most ", max_bytes, " are read"));
   }
-  // nlohmann-json tells by exceptions; they end here.
+  // nlohmann-json reports errors by exceptions, which are caught here.
   try {
     return Json::parse(text.begin(), text.end());
   } catch (const Json::exception& error) {
@@ -87,7 +87,7 @@ absl::StatusOr<ClusterSpec> ClusterSpecFromJson(const Json& cluster) {
 nlohmann::ordered_json ClusterSpecToJson(const ClusterSpec& spec) {
   auto json = nlohmann::ordered_json::object();
   for (const auto& [job, tasks] : spec.tasks()) {
-    // Indices are distinct and not negative, so the last one tells whether there are gaps.
+    // Indices are distinct and not negative, so the last one shows whether there are gaps.
     const bool dense = !tasks.empty() && tasks.rbegin()->first + size_t{1} == tasks.size();
     auto value = dense ? nlohmann::ordered_json::array() : nlohmann::ordered_json::object();
     for (const auto& [index, address] : tasks) {

@@ -1,4 +1,4 @@
-// JSON to ClusterSpec. Internal to this folder: no public header shows the JSON library.
+// JSON to ClusterSpec. Internal: no public header exposes the JSON library.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,15 @@
 
 namespace cairn {
 
-// Parses `text`; `source` names it in messages. kInvalidArgument: not JSON (with the place), or
-// more than `max_bytes`.
+// Parses `text`; messages name it by `source`. kInvalidArgument: not JSON (the message has the
+// position), or more than `max_bytes`.
 absl::StatusOr<nlohmann::json> ParseJson(absl::string_view text, absl::string_view source,
                                          size_t max_bytes);
 
 inline constexpr size_t kMaxClusterTextBytes = size_t{1} << 20;
 
-// The value of TF_CONFIG's key "cluster". kInvalidArgument names the job and what is wrong with it.
+// Reads the value of TF_CONFIG's key "cluster". kInvalidArgument: the message names the job and its
+// error.
 absl::StatusOr<ClusterSpec> ClusterSpecFromJson(const nlohmann::json& cluster);
 nlohmann::ordered_json ClusterSpecToJson(const ClusterSpec& spec);
 

@@ -103,7 +103,7 @@ absl::StatusOr<AcceleratorCounts> ClusterResolver::CountAccelerators(
   if ((type.has_value() && type != own_type) || (id.has_value() && id != own_id)) {
     return absl::UnimplementedError(absl::StrCat(
         "the GPUs of task ", type.value_or("(own type)"), ":", id.value_or(own_id.value_or(0)),
-        " are known to that process alone; ask there, or set_device_lister"));
+        " are known only to that process; ask there, or call set_device_lister"));
   }
   AcceleratorCounts counts;
   const int32_t gpus = LocalGpuCount();

@@ -101,7 +101,7 @@ absl::StatusOr<std::vector<std::optional<std::string>>> ClusterSpec::job_tasks(
 }
 
 std::string ClusterSpec::ToJson() const {
-  // Addresses that are not UTF-8 must not end in an exception.
+  // Addresses that are not UTF-8 must not cause an exception.
   return ClusterSpecToJson(*this).dump(-1, ' ', false,
                                        nlohmann::ordered_json::error_handler_t::replace);
 }

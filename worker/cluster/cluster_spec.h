@@ -13,13 +13,13 @@
 
 namespace cairn {
 
-// Task indices are below this, so that one large key cannot make a list of its size.
+// Task indices are below this limit, so that one large key cannot allocate a list of its size.
 inline constexpr int32_t kMaxTasksPerJob = 65536;
 
 // Thread safety: a value.
 class ClusterSpec {
  public:
-  // Addresses ("host:port", not checked here) by task index; indices may leave gaps.
+  // Addresses ("host:port", not checked here) by task index; indices may have gaps.
   using Tasks = std::map<int32_t, std::string>;
 
   ClusterSpec() = default;
@@ -31,25 +31,26 @@ class ClusterSpec {
   // kInvalidArgument: anything else.
   static absl::StatusOr<ClusterSpec> FromJson(absl::string_view json);
 
-  // No jobs at all; TensorFlow's "falsy". One job without tasks is not empty.
+  // Whether there are no jobs at all; TensorFlow's "falsy". A spec of one job without tasks is not
+  // empty.
   bool empty() const { return jobs_.empty(); }
   bool has_job(absl::string_view job) const { return jobs_.contains(std::string(job)); }
   std::vector<std::string> jobs() const;  // sorted
   const std::map<std::string, Tasks>& tasks() const { return jobs_; }
-  // Tasks of a job, 0 where there is no such job.
+  // Number of tasks of a job; 0 if there is no such job.
   int32_t task_count(absl::string_view job) const;
-  // All tasks of all jobs.
+  // Number of tasks of all jobs.
   int32_t total_task_count() const;
 
-  // kInvalidArgument where there is no such job or task; the message lists what there is.
+  // kInvalidArgument: no such job or task; the message lists the existing ones.
   absl::StatusOr<int32_t> num_tasks(absl::string_view job) const;
   absl::StatusOr<std::vector<int32_t>> task_indices(absl::string_view job) const;  // ascending
   absl::StatusOr<std::string> task_address(absl::string_view job, int32_t index) const;
-  // By index up to the last task; std::nullopt in the gaps.
+  // Addresses by index up to the last task; std::nullopt in the gaps.
   absl::StatusOr<std::vector<std::optional<std::string>>> job_tasks(absl::string_view job) const;
 
-  // A list where the job's tasks are 0 … n-1, else an object by index ("as_dict"); a job without
-  // tasks is an empty object. FromJson reads it back.
+  // A list if the job's tasks are 0 … n-1, otherwise an object by index ("as_dict"); a job without
+  // tasks is an empty object. FromJson accepts the result.
   std::string ToJson() const;
 
   bool operator==(const ClusterSpec& other) const { return jobs_ == other.jobs_; }

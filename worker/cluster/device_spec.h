@@ -10,7 +10,7 @@
 
 namespace cairn {
 
-// A full or partial name; what is not set is any. Thread safety: a value.
+// A full or partial name; an unset field matches anything. Thread safety: a value.
 struct DeviceSpec {
   std::optional<std::string> job = {};
   std::optional<int32_t> replica = {};
@@ -19,9 +19,9 @@ struct DeviceSpec {
   std::optional<int32_t> device_index = {};
 
   // Parts in any order, each at most once: "/job:NAME", "/replica:N", "/task:N", "/device:TYPE:N",
-  // and the short "/cpu:N", "/gpu:N", "/tpu:N", in which the first '/' and ":N" may be missing.
-  // "*" is any. "" is a spec of nothing.
-  // kInvalidArgument: an unknown part, a number that is none, a second device type.
+  // and the short "/cpu:N", "/gpu:N", "/tpu:N", in which the first '/' and ":N" are optional. "*"
+  // matches anything. "" is a spec without fields.
+  // kInvalidArgument: an unknown part, an invalid number, a second device type.
   static absl::StatusOr<DeviceSpec> FromString(absl::string_view name);
 
   // The canonical text, in the order of the fields: "/job:ps/task:0/device:CPU:*".

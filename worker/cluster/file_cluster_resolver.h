@@ -1,4 +1,4 @@
-// The cluster in a cluster file, YAML or TF_CONFIG's JSON.
+// The cluster in a cluster file: YAML, or TF_CONFIG's JSON.
 #pragma once
 
 #include <memory>
@@ -11,17 +11,17 @@
 
 namespace cairn {
 
-// What the programs' --cluster reads, with the same rules: jobs are ps, worker, chief and
-// evaluator.
+// Reads the file that the programs' --cluster takes, with the same rules: jobs are ps, worker,
+// chief and evaluator.
 class FileClusterResolver : public ClusterResolver {
  public:
-  // The file's contents now. kNotFound, kInvalidArgument as ReadClusterFile.
+  // Reads the file once. kNotFound, kInvalidArgument: as ReadClusterFile.
   static absl::StatusOr<std::unique_ptr<FileClusterResolver>> Open(
       const std::string& path, ResolverOverrides overrides = {});
   explicit FileClusterResolver(ClusterConfig config, ResolverOverrides overrides = {});
 
   absl::StatusOr<ClusterSpec> cluster_spec() const override;
-  // Keys of the file that mean nothing, one line each, for the log.
+  // Keys of the file that have no effect, one line each, for the log.
   const std::vector<std::string>& warnings() const { return config_.warnings; }
 
  protected:

@@ -16,7 +16,7 @@ namespace {
 
 using Address = KubernetesOptions::Address;
 
-// The pods of a job in the order of its tasks.
+// The pods of a job in task order.
 absl::StatusOr<std::vector<const Pod*>> Select(const std::vector<Pod>& pods,
                                                const std::vector<std::string>& selectors) {
   std::vector<const Pod*> selected;

@@ -1,4 +1,4 @@
-// The cluster of the pods that a Kubernetes pod list holds
+// The cluster of the pods in a Kubernetes pod list
 // (tf.distribute.cluster_resolver.KubernetesClusterResolver).
 #pragma once
 
@@ -14,32 +14,32 @@
 namespace cairn {
 
 struct KubernetesOptions {
-  // Which pods are the tasks of a job: those that match its first selector, then those of the
-  // second, …, each sorted by the pod's name. A selector is what kubectl's --selector takes,
-  // without sets: "job-name=tensorflow,tier!=test", "gpu", "!gpu".
+  // Selects the pods of each job: first the pods that match the job's first selector, then those of
+  // the second, …, each group sorted by pod name. A selector has the syntax of kubectl's
+  // --selector, without sets: "job-name=tensorflow,tier!=test", "gpu", "!gpu".
   std::map<std::string, std::vector<std::string>> job_to_label_mapping = {
       {"worker", {"job-name=tensorflow"}}};
-  int32_t server_port = 8470;  // every pod's
-  // TensorFlow's hostIP needs pods with hostNetwork, one a node; podIP works for all.
+  int32_t server_port = 8470;  // the same on every pod
+  // TensorFlow's hostIP needs pods with hostNetwork, one for each node; podIP works for all pods.
   enum class Address { kHostIp, kPodIp };
   Address address = Address::kHostIp;
-  // This process's pod, which says its task; std::nullopt: not known.
+  // This process's pod, which determines its task; std::nullopt: unknown.
   std::optional<std::string> pod_name = {};
   std::optional<std::string> rpc_layer = "grpc";
 };
 
-// There is no client of the Kubernetes API here: give what `kubectl get pods -o json` writes.
+// This class does not call the Kubernetes API: pass it the output of `kubectl get pods -o json`.
 // Thread safety: as ClusterResolver.
 class KubernetesClusterResolver : public ClusterResolver {
  public:
-  // `pods` is a PodList, or a Pod, as JSON of at most 64 MiB. Pods that no selector matches are not
-  // looked at.
+  // `pods` is a PodList, or a Pod, as JSON of at most 64 MiB. Pods that no selector matches are
+  // ignored.
   // kFailedPrecondition: a pod that is not Running, or has no address yet.
-  // kInvalidArgument: not a pod list; two tasks of the same address; pod_name is no task.
+  // kInvalidArgument: not a pod list; two tasks with the same address; pod_name is not a task.
   // kUnimplemented: a selector with a set ("tier in (a, b)").
   static absl::StatusOr<std::unique_ptr<KubernetesClusterResolver>> FromJson(
       absl::string_view pods, const KubernetesOptions& options = {});
-  // The same from a file. kNotFound, kInvalidArgument: it cannot be read.
+  // The same, from a file. kNotFound, kInvalidArgument: the file cannot be read.
   static absl::StatusOr<std::unique_ptr<KubernetesClusterResolver>> FromFile(
       const std::string& path, const KubernetesOptions& options = {});
 
@@ -57,7 +57,7 @@ class KubernetesClusterResolver : public ClusterResolver {
       : ClusterResolver(std::move(overrides)) {}
 
   ClusterSpec spec_;
-  std::map<std::string, std::vector<int32_t>> gpus_;  // of each task of a job
+  std::map<std::string, std::vector<int32_t>> gpus_;  // for each task of a job
   std::optional<std::string> task_type_;
   std::optional<int32_t> task_id_;
 };

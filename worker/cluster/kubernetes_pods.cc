@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kMaxPodListBytes = size_t{64} << 20;  // some 6,000 pods of 10 KiB
+constexpr size_t kMaxPodListBytes = size_t{64} << 20;  // about 6,000 pods of 10 KiB
 
 // The member at `path`, or null.
 const Json* At(const Json& value, const std::vector<const char*>& path) {
@@ -52,7 +52,7 @@ absl::StatusOr<int32_t> GpusOf(const Json& pod, const std::string& name) {
     int32_t count = 0;
     if (!absl::SimpleAtoi(text, &count) || count < 0 || count > 1024) {
       return BadPods(absl::StrCat("gives pod \"", name, "\" a limit nvidia.com/gpu of '",
-                                  text.substr(0, 40), "', which is no number of GPUs"));
+                                  text.substr(0, 40), "', which is not a number of GPUs"));
     }
     gpus += count;
   }
@@ -92,7 +92,7 @@ absl::StatusOr<std::vector<Pod>> ParsePods(absl::string_view json) {
   } else {
     return BadPods("has no list \"items\" and is no Pod");
   }
-  // Names repeat in different namespaces; their order is then that of the list.
+  // Names can repeat in different namespaces; such pods keep the order of the list.
   std::stable_sort(pods.begin(), pods.end(),
                    [](const Pod& a, const Pod& b) { return a.name < b.name; });
   return pods;
@@ -103,7 +103,7 @@ absl::StatusOr<LabelSelector> LabelSelector::Parse(absl::string_view text) {
   if (absl::StrContains(text, "(")) {
     return absl::UnimplementedError(
         absl::StrCat("label selector '", text,
-                     "' has a set; KEY=VALUE, KEY!=VALUE, KEY and !KEY are offered, and "
+                     "' has a set; KEY=VALUE, KEY!=VALUE, KEY and !KEY are supported, and "
                      "a job may have several selectors"));
   }
   if (text.empty()) return selector;

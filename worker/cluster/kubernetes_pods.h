@@ -1,4 +1,4 @@
-// Pods and label selectors as the Kubernetes API writes them. Internal to this folder.
+// Pods and label selectors in the form of the Kubernetes API. Internal to this directory.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,11 @@ struct Pod {
   int32_t gpus = 0;
 };
 
-// A PodList or a Pod, sorted by name. kInvalidArgument: something else; the message has the path.
+// Parses a PodList or a Pod; sorted by name. kInvalidArgument: anything else; the message has the
+// path.
 absl::StatusOr<std::vector<Pod>> ParsePods(absl::string_view json);
 
-// All its requirements hold. Thread safety: a value.
+// Matches labels that meet all requirements. Thread safety: a value.
 class LabelSelector {
  public:
   // kInvalidArgument: an empty requirement. kUnimplemented: a set.

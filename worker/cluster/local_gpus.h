@@ -1,4 +1,4 @@
-// GPUs that this process may use, counted without a GPU library.
+// Counts the GPUs that this process may use, without a GPU library.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,12 @@
 
 namespace cairn {
 
-// The NVIDIA device files of this machine that CUDA_VISIBLE_DEVICES leaves visible.
+// Number of this machine's NVIDIA device files that CUDA_VISIBLE_DEVICES leaves visible.
 int32_t LocalGpuCount();
 
 // The same for device files nvidia0, nvidia1, … in `device_folder` and a given value of
-// CUDA_VISIBLE_DEVICES (std::nullopt: not set). As in CUDA, the first entry that names no device
-// ends the list; an entry is a number below the count of files, or begins with GPU- or MIG-.
+// CUDA_VISIBLE_DEVICES (std::nullopt: not set). As in CUDA, the first invalid entry ends the list;
+// a valid entry is a number below the count of files, or begins with GPU- or MIG-.
 int32_t CountGpus(const std::string& device_folder, const std::optional<std::string>& visible);
 
 }  // namespace cairn

@@ -46,7 +46,7 @@ absl::StatusOr<ClusterConfig> ReadTfConfig(const NamedCluster& named,
   return ParseCluster(*text, "TF_CONFIG");
 }
 
-// "ps=2,worker=4".
+// Parses "ps=2,worker=4".
 absl::StatusOr<std::map<std::string, int32_t>> SlurmJobs(const NamedCluster& named) {
   std::map<std::string, int32_t> jobs;
   for (const absl::string_view part : absl::StrSplit(named.jobs, ',', absl::SkipWhitespace())) {
@@ -80,7 +80,7 @@ absl::StatusOr<ClusterConfig> ReadSlurm(const NamedCluster& named, const Environ
   return ResolveClusterConfig(*resolver, "slurm");
 }
 
-// "ps:role=ps;worker:role=worker,tier=big".
+// Parses "ps:role=ps;worker:role=worker".
 absl::StatusOr<std::map<std::string, std::vector<std::string>>> PodSelectors(
     const NamedCluster& named) {
   std::map<std::string, std::vector<std::string>> selectors;
@@ -101,7 +101,7 @@ absl::StatusOr<ClusterConfig> ReadPods(const NamedCluster& named, const Environm
   if (named.file.empty()) {
     return BadFlag(named,
                    "give --cluster FILE, a list of pods as kubectl get pods -o json writes it; the "
-                   "Kubernetes API is not asked");
+                   "program does not call the Kubernetes API");
   }
   KubernetesOptions options;
   ASSIGN_OR_RETURN(options.job_to_label_mapping, PodSelectors(named));
@@ -137,7 +137,7 @@ std::string ClusterFileText(const ClusterConfig& config) {
   ResolverOverrides task;
   if (!config.task_type.empty()) task.task_type = config.task_type;
   if (config.task_index >= 0) task.task_id = config.task_index;
-  // A cluster that its caller holds cannot fail to be resolved.
+  // Resolving a cluster that is already in memory cannot fail.
   return TfConfigText(SimpleClusterResolver(ClusterSpec::FromLists(config.tasks), std::move(task)))
       .value();
 }

@@ -11,7 +11,7 @@
 namespace cairn {
 
 PsStrategy RoundRobinStrategy(int32_t ps_tasks) {
-  // Shared, as std::function copies what it holds: all copies take turns together.
+  // Shared because std::function copies its state: all copies advance the same round robin.
   std::shared_ptr<Placement> placement = RoundRobinPlacement(ps_tasks);
   return [placement](const PlacedOp& /*variable*/) { return placement->Next(0); };
 }

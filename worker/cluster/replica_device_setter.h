@@ -1,4 +1,4 @@
-// Puts variables on parameter servers and everything else on a worker
+// Places variables on parameter servers and all other ops on a worker
 // (tf.compat.v1.train.replica_device_setter).
 #pragma once
 
@@ -17,49 +17,50 @@
 
 namespace cairn {
 
-// What is to be placed.
+// An op to place.
 struct PlacedOp {
   std::string name = {};
   bool is_variable = false;
-  std::string device = {};  // what the user asked for: "" for nothing, "/job:moon", "/cpu:0"
+  std::string device = {};  // the user's choice: "" for none, "/job:moon", "/cpu:0"
   Shape shape = {};         // of a variable, for load functions
   DType dtype = DType::kFloat32;
 };
 
-// The index of the ps for a variable, in [0, ps_tasks).
+// Returns the index of the ps for a variable, in [0, ps_tasks).
 using PsStrategy = std::function<absl::StatusOr<int32_t>(const PlacedOp& variable)>;
-// What a variable costs its server.
+// Returns the load that a variable puts on its server.
 using LoadFunction = std::function<absl::StatusOr<int64_t>(const PlacedOp& variable)>;
 
 // 0, 1, …, ps_tasks - 1, 0, … in the order of calls.
 PsStrategy RoundRobinStrategy(int32_t ps_tasks);
-// The ps with the least load so far, the first of several (contrib's GreedyLoadBalancingStrategy).
+// The ps with the least load so far, the first of equals (contrib's GreedyLoadBalancingStrategy).
 PsStrategy GreedyLoadBalancingStrategy(int32_t ps_tasks, LoadFunction load);
-// Elements times the bytes of one. kInvalidArgument: as ElementCount.
+// Number of elements times the size of one in bytes. kInvalidArgument: as ElementCount.
 absl::StatusOr<int64_t> ByteSizeLoad(const PlacedOp& variable);
 
 struct DeviceSetterOptions {
-  // Number of servers; `cluster` says it where that is given.
+  // Number of servers; ignored if `cluster` is given.
   int32_t ps_tasks = 0;
   std::string ps_device = "/job:ps";
   std::string worker_device = "/job:worker";
-  // Whether an op that names a device has it completed. If not, such an op is left as it is.
+  // Whether a device given by an op is completed. If false, such an op keeps its device unchanged.
   bool merge_devices = true;
   std::optional<ClusterSpec> cluster = {};
   PsStrategy ps_strategy = {};  // empty: RoundRobinStrategy
 };
 
-// Thread safety: none; places are given in the order of calls.
+// Thread safety: none; placement follows the order of calls.
 class ReplicaDeviceSetter {
  public:
-  // Null where there are no servers: nothing is placed then.
-  // kInvalidArgument: a device that is none, a negative ps_tasks.
+  // Null if there are no servers, in which case nothing is placed. kInvalidArgument: an invalid
+  // device name, a negative ps_tasks.
   static absl::StatusOr<std::unique_ptr<ReplicaDeviceSetter>> Create(
       const DeviceSetterOptions& options);
 
-  // The canonical name of the op's device. A variable that names another job than ps_device's keeps
-  // it and takes no turn; one that names that job with a task keeps the task and takes a turn.
-  // kInvalidArgument: `op.device` is no device name, or the strategy named no ps.
+  // The canonical name of the op's device. A variable that names a job other than ps_device's keeps
+  // its job, and the strategy is not called. A variable that names ps_device's job with a task
+  // keeps its task, but the strategy is still called. kInvalidArgument: `op.device` is not a device
+  // name, or the strategy returned an invalid ps.
   absl::StatusOr<std::string> Device(const PlacedOp& op);
 
  private:

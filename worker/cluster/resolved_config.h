@@ -1,4 +1,4 @@
-// A resolver's cluster in the form that the programs take.
+// Converts a resolver's cluster to the form that the programs take.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace cairn {
 
-// TF_CONFIG's JSON of the resolver's cluster and task; the programs' --cluster reads it.
+// TF_CONFIG's JSON of the resolver's cluster and task, which the programs' --cluster accepts.
 // Errors are the resolver's.
 absl::StatusOr<std::string> TfConfigText(const ClusterResolver& resolver);
 
-// The same by the rules of cluster files (ParseCluster): a job without gaps, host:port, no address
-// twice, a task of the cluster; jobs of other names become warnings. `source` names the cluster in
-// messages ("SLURM").
+// The same, checked by the rules of cluster files (ParseCluster): jobs without gaps, host:port, no
+// repeated address, a task of the cluster; jobs of other names become warnings. Messages name the
+// cluster by `source` ("SLURM").
 absl::StatusOr<ClusterConfig> ResolveClusterConfig(const ClusterResolver& resolver,
                                                    absl::string_view source);
 

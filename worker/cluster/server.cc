@@ -37,9 +37,9 @@ class EngineServer : public Server {
     if (state_ == State::kStarted) return absl::OkStatus();
     if (state_ == State::kStopped) {
       return absl::FailedPreconditionError(absl::StrCat(
-          "server ", target_, " was stopped; make a new one on its directory to go on"));
+          "server ", target_, " was stopped; make a new one on its directory to continue"));
     }
-    // Both or neither: a Start that failed can be tried again.
+    // Sets both or neither, so that a failed Start can be retried.
     ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, Engine::Open(task_.engine));
     ASSIGN_OR_RETURN(listener_, Listener::Start(*engine, task_.listener));
     engine_ = std::move(engine);
@@ -68,7 +68,7 @@ class EngineServer : public Server {
     while (state_ == State::kStarted && !deadline.Expired()) ended_.WaitUntil(&mutex_, deadline);
     if (state_ != State::kStarted) return absl::OkStatus();
     return absl::DeadlineExceededError(
-        absl::StrCat("join: server ", target_, " still runs; it ends by Stop"));
+        absl::StrCat("join: server ", target_, " is still running; call Stop"));
   }
 
  private:
@@ -80,7 +80,7 @@ class EngineServer : public Server {
   State state_ ABSL_GUARDED_BY(mutex_) = State::kNew;
   std::string target_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<Engine> engine_ ABSL_GUARDED_BY(mutex_);
-  std::unique_ptr<Listener> listener_ ABSL_GUARDED_BY(mutex_);  // ends before its engine
+  std::unique_ptr<Listener> listener_ ABSL_GUARDED_BY(mutex_);  // destroyed before its engine
 };
 
 absl::StatusOr<std::string> JobOf(const ClusterSpec& cluster, const ServerOptions& options) {
@@ -93,8 +93,8 @@ absl::StatusOr<std::string> JobOf(const ClusterSpec& cluster, const ServerOption
   const std::string servers = cluster.has_job("ps") ? "ps" : jobs.size() == 1 ? jobs[0] : "ps";
   if (job == servers) return job;
   return absl::InvalidArgumentError(absl::StrCat("server: job_name is \"", job,
-                                                 "\"; the tasks that serve are those of job \"",
-                                                 servers, "\", others need no server"));
+                                                 "\"; only tasks of job \"", servers,
+                                                 "\" are servers; other tasks need none"));
 }
 
 absl::StatusOr<int32_t> TaskOf(const ClusterSpec& cluster, const std::string& job,
@@ -103,7 +103,7 @@ absl::StatusOr<int32_t> TaskOf(const ClusterSpec& cluster, const std::string& jo
   ASSIGN_OR_RETURN(const std::vector<int32_t> tasks, cluster.task_indices(job));
   if (tasks.size() == 1) return tasks[0];
   return absl::InvalidArgumentError(
-      absl::StrCat("server: must specify an explicit task_index, for job \"", job, "\" has ",
+      absl::StrCat("server: must specify an explicit task_index because job \"", job, "\" has ",
                    tasks.size(), " tasks"));
 }
 

@@ -1,5 +1,5 @@
-// What a task of a parameter server cluster talks to: the part of TensorFlow's ConfigProto that
-// ParameterServerStrategy sets.
+// The tasks that a task of a parameter server cluster talks to: the part of TensorFlow's
+// ConfigProto that ParameterServerStrategy sets.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@
 namespace cairn {
 
 struct SessionConfig {
-  // The task's state is its own: true without a cluster.
+  // Whether the task keeps its state to itself; true without a cluster.
   bool isolate_session_state = false;
-  // The tasks that it sees, itself included; workers do not see each other. Empty: all.
+  // The tasks that this task sees, including itself; workers do not see each other. Empty: all.
   std::vector<std::string> device_filters = {};
 };
 

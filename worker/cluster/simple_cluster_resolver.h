@@ -11,7 +11,8 @@ namespace cairn {
 
 class SimpleClusterResolver : public ClusterResolver {
  public:
-  // `master` is what Master() says where no task is named. Without `accelerators` a task has none.
+  // `master` is the result of Master() if no task is named. Without `accelerators`, tasks have
+  // none.
   explicit SimpleClusterResolver(ClusterSpec spec, ResolverOverrides task = {},
                                  std::string master = "", AcceleratorCounts accelerators = {});
 

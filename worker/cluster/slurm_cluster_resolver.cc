@@ -17,7 +17,7 @@ namespace {
 
 constexpr int32_t kMaxPort = 65535;
 
-// Where a task of the step runs.
+// The host of a task of the step.
 struct Slot {
   std::string host;
   int32_t local = 0;  // among the host's tasks
@@ -54,7 +54,7 @@ class Step {
     return std::map<std::string, int32_t>{{"worker", tasks}};
   }
 
-  // This process's place in `slots`.
+  // This process's index in `slots`.
   absl::StatusOr<int32_t> OwnRank(const std::vector<Slot>& slots) const {
     ASSIGN_OR_RETURN(const int32_t rank, Number("SLURM_PROCID"));
     const std::optional<std::string> host = options_.environment("SLURMD_NODENAME");
@@ -127,7 +127,7 @@ absl::StatusOr<std::vector<Slot>> SlotsOf(const std::vector<SlurmHost>& hosts, i
   return slots;
 }
 
-// GPUs of each task. `fullest`: tasks of the host with the most.
+// GPUs of each task. `fullest` is the number of tasks on the host with the most tasks.
 absl::StatusOr<int32_t> GpusPerTask(const SlurmOptions& options, int32_t per_node,
                                     int32_t fullest) {
   if (per_node < 0 || options.gpus_per_task.value_or(0) < 0) {
@@ -161,7 +161,7 @@ absl::Status CheckRequest(const std::map<std::string, int32_t>& jobs, size_t ass
                    " were assigned: ask srun for more (--ntasks), or give the jobs fewer"));
 }
 
-// GPUs first, first + 1, … as CUDA_VISIBLE_DEVICES lists them.
+// GPUs first, first + 1, … in the format of CUDA_VISIBLE_DEVICES.
 std::string Slice(int32_t first, int32_t count) {
   std::vector<int32_t> gpus;
   gpus.reserve(count);

@@ -18,35 +18,37 @@ struct SlurmHost {
 };
 
 struct SlurmOptions {
-  // Tasks of each job, which take the step's tasks in the alphabetical order of the jobs' names (so
-  // ps before worker). Empty: SLURM_STEP_NUM_TASKS workers. They may be fewer than the step has;
-  // the tasks left over have no task_type.
+  // Number of tasks of each job. Jobs take the step's tasks in alphabetical order of their names
+  // (ps before worker). Empty: SLURM_STEP_NUM_TASKS workers. The jobs may have fewer tasks than the
+  // step; the remaining tasks have no task_type.
   std::map<std::string, int32_t> jobs = {};
-  int32_t port_base = 8888;  // a host's tasks listen at this port and those that follow it
-  // std::nullopt: SLURM_GPUS_ON_NODE, else the GPUs of this machine.
+  int32_t port_base = 8888;  // a host's tasks listen at this port and the following ones
+  // std::nullopt: SLURM_GPUS_ON_NODE, otherwise the GPUs of this machine.
   std::optional<int32_t> gpus_per_node = {};
-  // std::nullopt: gpus_per_node / tasks of the fullest host.
+  // std::nullopt: gpus_per_node / tasks of the host with the most tasks.
   std::optional<int32_t> gpus_per_task = {};
-  // The same on all hosts of SLURM_STEP_NODELIST, instead of SLURM_STEP_TASKS_PER_NODE.
+  // Tasks of every host of SLURM_STEP_NODELIST; replaces SLURM_STEP_TASKS_PER_NODE.
   std::optional<int32_t> tasks_per_node = {};
-  // Hosts in the order of their ranks, instead of both variables.
+  // Hosts in rank order; replaces both variables.
   std::vector<SlurmHost> hosts = {};
-  // Sets CUDA_VISIBLE_DEVICES of this process to its task's GPUs. Leave out where Slurm binds GPUs
-  // to tasks itself (--gpus-per-task): it has set the variable then.
+  // Sets CUDA_VISIBLE_DEVICES of this process to its task's GPUs. Set to false if Slurm binds GPUs
+  // to tasks (--gpus-per-task), because Slurm has then set the variable.
   bool auto_set_gpu = true;
   std::optional<std::string> rpc_layer = "grpc";
-  Environment environment = ProcessEnvironment();  // where the SLURM_ variables are
+  Environment environment = ProcessEnvironment();  // source of the SLURM_ variables
 };
 
 // Hosts are taken in the order of SLURM_STEP_NODELIST, in which Slurm numbers tasks (TensorFlow
-// sorts them as text, which puts n10 before n9 and so gives tasks the addresses of others). This
-// process is SLURM_PROCID in that order; where SLURMD_NODENAME and SLURM_LOCALID are set, these say
-// it, and so hold for any distribution of tasks over hosts. Thread safety: as ClusterResolver; call
-// Create before there are other threads, as it may set a variable of the environment.
+// sorts them as text, which puts n10 before n9 and assigns wrong addresses to tasks). This process
+// is task SLURM_PROCID in that order; if SLURMD_NODENAME and SLURM_LOCALID are set, these determine
+// the task instead, which is correct for any distribution of tasks over hosts. Thread safety: as
+// ClusterResolver; call Create before other threads exist, because it may set an environment
+// variable.
 class SlurmClusterResolver : public ClusterResolver {
  public:
-  // kFailedPrecondition: a variable is missing ("Not running inside a SLURM step?"), more tasks or
-  // GPUs requested than assigned. kInvalidArgument: a variable or an option that cannot be.
+  // kFailedPrecondition: a variable is missing ("Not running inside a SLURM step?"), or more tasks
+  // or GPUs are requested than assigned. kInvalidArgument: a variable or option has an invalid
+  // value.
   static absl::StatusOr<std::unique_ptr<SlurmClusterResolver>> Create(
       const SlurmOptions& options = {});
 
@@ -58,7 +60,7 @@ class SlurmClusterResolver : public ClusterResolver {
  protected:
   absl::StatusOr<std::optional<std::string>> SourceTaskType() const override { return task_type_; }
   absl::StatusOr<std::optional<int32_t>> SourceTaskId() const override { return task_id_; }
-  // gpus_per_task, which is the same for every task.
+  // gpus_per_task, for every task.
   absl::StatusOr<AcceleratorCounts> CountAccelerators(
       const std::optional<std::string>& task_type, std::optional<int32_t> task_id) const override;
 

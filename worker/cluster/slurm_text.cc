@@ -27,14 +27,14 @@ absl::Status BadTasks(absl::string_view list, absl::string_view why) {
                                                  "; expected the form of 3(x2),1"));
 }
 
-// Digits alone, as SimpleAtoi takes blanks and signs too.
+// Accepts only digits; SimpleAtoi also accepts blanks and signs.
 bool ReadDigits(absl::string_view text, int32_t* number) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
     return absl::ascii_isdigit(static_cast<unsigned char>(c));
   }) && absl::SimpleAtoi(text, number);
 }
 
-// The parts between the commas that stand outside brackets. One comma may end the list.
+// The parts between commas outside brackets. The list may end with one comma.
 absl::StatusOr<std::vector<absl::string_view>> SplitHosts(absl::string_view list) {
   std::vector<absl::string_view> parts;
   bool in_brackets = false;
@@ -69,7 +69,7 @@ absl::Status AppendRange(absl::string_view list, absl::string_view prefix, absl:
   if (last < first) {
     return BadHostlist(list, absl::StrCat("'", range, "' ends before it begins and names no host"));
   }
-  // Of the text between the brackets, blanks included, as TensorFlow counts.
+  // The width of the text between the brackets, including blanks, as TensorFlow counts it.
   const size_t digits = ends.front().size();
   for (int64_t i = first; i <= last; ++i) {
     if (hosts->size() == kMaxHosts) {

@@ -1,4 +1,4 @@
-// The two short forms in which Slurm writes a step's hosts and its tasks on each of them.
+// Parsers of Slurm's short forms for a step's hosts and for the number of tasks on each host.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 namespace cairn {
 
 // "n[1-2],m5,o[3-4,6]" is n1 n2 m5 o3 o4 o6; "n[08-10]" keeps the width of the first number. As in
-// TensorFlow, blanks around a number are allowed and count for that width: "n[1 - 2]" is n01 n02. A
-// prefix has at most one bracket, at its end. "" is no hosts.
-// kInvalidArgument: anything else ("n[5-3]" too), or more than 65536 hosts.
+// TensorFlow, blanks around a number are allowed and count toward that width: "n[1 - 2]" is n01
+// n02. A prefix has at most one bracket, at its end. "" means no hosts. kInvalidArgument: anything
+// else (also "n[5-3]"), or more than 65536 hosts.
 absl::StatusOr<std::vector<std::string>> ExpandHostlist(absl::string_view hostlist);
 
 // "3(x2),2,1" is 3 3 2 1. kInvalidArgument: anything else, or more than 65536 hosts.

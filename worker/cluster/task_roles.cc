@@ -51,7 +51,8 @@ absl::Status ValidateClusterSpec(const ClusterSpec& spec, absl::string_view task
     return absl::InvalidArgumentError(
         absl::StrCat("The `task_id` ", task_id, " of ", task_type, " is negative"));
   }
-  // By count, so a job whose indices leave gaps trains only in its dense part, as in TensorFlow.
+  // Compares with the count, so a job whose indices have gaps trains only in its dense part, as in
+  // TensorFlow.
   if (spec.has_job(task_type) && task_id >= spec.task_count(task_type)) {
     return absl::InvalidArgumentError(absl::StrCat("The `task_id` ", task_id,
                                                    " exceeds the maximum id of ", task_type, ", ",
@@ -86,7 +87,7 @@ absl::StatusOr<bool> IsChief(const ClusterSpec& spec, absl::string_view task_typ
 absl::StatusOr<int32_t> WorkerCount(const ClusterSpec& spec, absl::string_view task_type) {
   RETURN_IF_ERROR(ValidateClusterSpec(spec, task_type, /*task_id=*/0));
   if (task_type == "ps") {
-    return absl::InvalidArgumentError("Unexpected `task_type` 'ps': a ps is no worker");
+    return absl::InvalidArgumentError("Unexpected `task_type` 'ps': a ps is not a worker");
   }
   if (task_type == "evaluator") return spec.num_tasks("evaluator");
   return spec.task_count("chief") + spec.task_count("worker");
@@ -98,7 +99,7 @@ absl::StatusOr<int32_t> IdInCluster(const ClusterSpec& spec, absl::string_view t
   if (task_type == "chief") return 0;
   if (task_type == "worker") return spec.task_count("chief") + task_id;
   if (task_type == "evaluator") return task_id;
-  return absl::InvalidArgumentError("There is no id for task_type 'ps': a ps is no worker");
+  return absl::InvalidArgumentError("There is no id for task_type 'ps': a ps is not a worker");
 }
 
 absl::StatusOr<std::string> CollectiveLeader(const ClusterSpec& spec, absl::string_view task_type,

@@ -17,7 +17,7 @@ absl::StatusOr<Json> ParseTfConfig(const std::optional<std::string>& text) {
   if (!text.has_value()) return Json::object();
   if (text->empty()) {
     return absl::InvalidArgumentError(
-        "TF_CONFIG is set to nothing, which is not JSON: unset it, or set it to {}");
+        "TF_CONFIG is set to an empty text, which is not JSON: unset it, or set it to {}");
   }
   ASSIGN_OR_RETURN(Json parsed, ParseJson(*text, "TF_CONFIG", kMaxClusterTextBytes));
   if (parsed.is_array()) return Json::object();
@@ -29,8 +29,8 @@ absl::StatusOr<Json> ParseTfConfig(const std::optional<std::string>& text) {
   return parsed;
 }
 
-// The member `key` of `object`, or null where that is no object or lacks it. kInvalidArgument: it
-// is JSON's null, which a template leaves behind whose value was not filled in.
+// The member `key` of `object`; null if `object` is not an object or lacks the key.
+// kInvalidArgument: the member is JSON's null, which an unfilled template leaves behind.
 absl::StatusOr<const Json*> Member(const Json* object, const char* key) {
   if (object == nullptr || !object->is_object()) return nullptr;
   const auto found = object->find(key);
@@ -40,7 +40,7 @@ absl::StatusOr<const Json*> Member(const Json* object, const char* key) {
       absl::StrCat("TF_CONFIG: '", key, "' is null: give it a value, or leave it out"));
 }
 
-// Text as it is; other values as JSON writes them (123456 is "123456").
+// Text unchanged; other values as JSON writes them (123456 is "123456").
 std::optional<std::string> TextOf(const Json* value) {
   if (value == nullptr) return std::nullopt;
   return value->is_string() ? value->get<std::string>() : value->dump();
@@ -87,7 +87,7 @@ absl::StatusOr<std::optional<int32_t>> TFConfigClusterResolver::SourceTaskId() c
   const std::optional<std::string> text = TextOf(given);
   if (!text.has_value()) return std::optional<int32_t>();
   int32_t index = 0;
-  // 1.0 is 1, for templates that know no integers.
+  // Accepts 1.0 as 1, for templates without integers.
   if (given->is_number_float() && given->get<double>() == std::trunc(given->get<double>()) &&
       std::abs(given->get<double>()) <= kMaxTasksPerJob) {
     return std::optional<int32_t>(static_cast<int32_t>(given->get<double>()));
@@ -107,7 +107,7 @@ absl::StatusOr<std::string> TFConfigClusterResolver::ResolveMaster(
   ASSIGN_OR_RETURN(const Json* const session_master, parsed_->Find("session_master"));
   if (session_master != nullptr) return *TextOf(session_master);
   ASSIGN_OR_RETURN(const ClusterSpec spec, cluster_spec());
-  // One task by itself needs no address. {"1": address} is a part of a larger cluster.
+  // A single task needs no address. {"1": address} is part of a larger cluster.
   const bool alone = spec.tasks().size() == 1 && spec.total_task_count() == 1 &&
                      spec.tasks().begin()->second.contains(0);
   if (spec.empty() || alone) return std::string();

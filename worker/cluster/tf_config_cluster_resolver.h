@@ -10,26 +10,27 @@
 
 namespace cairn {
 
-// Each member reads its own part, so a mistake in one leaves the others readable. A variable that
-// is not set, or holds a JSON list, is a cluster of no jobs. kInvalidArgument, of every member but
-// environment(): the text is not JSON, or is neither an object nor a list.
+// Each member reads its own part, so an error in one part leaves the others readable. If the
+// variable is unset or holds a JSON list, the cluster has no jobs. Every member except
+// environment() returns kInvalidArgument if the text is not JSON, or is neither an object nor a
+// list.
 class TFConfigClusterResolver : public ClusterResolver {
  public:
-  // The variable's value now; later changes are not seen.
+  // Reads the variable once; later changes have no effect.
   explicit TFConfigClusterResolver(ResolverOverrides overrides = {});
-  // The same with a given value, std::nullopt: not set.
+  // The same with a given value; std::nullopt: not set.
   TFConfigClusterResolver(const std::optional<std::string>& tf_config, ResolverOverrides overrides);
   ~TFConfigClusterResolver() override;
 
-  // kInvalidArgument: `cluster` or a job of another type.
+  // kInvalidArgument: `cluster` or one of its jobs has the wrong type.
   absl::StatusOr<ClusterSpec> cluster_spec() const override;
 
  protected:
   absl::StatusOr<std::optional<std::string>> SourceTaskType() const override;
-  // kInvalidArgument: `index` is no number.
+  // kInvalidArgument: `index` is not a number.
   absl::StatusOr<std::optional<int32_t>> SourceTaskId() const override;
   absl::StatusOr<std::optional<std::string>> SourceRpcLayer() const override;
-  // `session_master` where it is given; "" without a cluster, or where there is one task in all.
+  // `session_master` if given; "" without a cluster, or if the cluster has a single task.
   absl::StatusOr<std::string> ResolveMaster(const MasterArguments& arguments) const override;
 
  private:

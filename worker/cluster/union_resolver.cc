@@ -12,7 +12,7 @@ namespace {
 
 using Tasks = ClusterSpec::Tasks;
 
-// Tasks without gaps, of which an empty job has none: such jobs follow each other.
+// Whether tasks have no gaps, as an empty job has none: such jobs are concatenated.
 bool IsList(const Tasks& tasks) {
   return tasks.empty() || tasks.rbegin()->first + size_t{1} == tasks.size();
 }
@@ -56,7 +56,7 @@ absl::StatusOr<std::unique_ptr<UnionResolver>> UnionResolver::Create(
 }
 
 absl::StatusOr<ClusterSpec> UnionResolver::cluster_spec() const {
-  std::vector<ClusterSpec> specs;  // filled before its elements are pointed to
+  std::vector<ClusterSpec> specs;  // complete before pointers to its elements are taken
   for (const auto& resolver : resolvers_) {
     ASSIGN_OR_RETURN(ClusterSpec spec, resolver->cluster_spec());
     specs.push_back(std::move(spec));

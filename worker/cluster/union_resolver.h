@@ -1,4 +1,4 @@
-// Several clusters as one (tf.distribute.cluster_resolver.UnionResolver).
+// Combines several clusters into one (tf.distribute.cluster_resolver.UnionResolver).
 #pragma once
 
 #include <memory>
@@ -12,13 +12,13 @@ namespace cairn {
 
 class UnionResolver : public ClusterResolver {
  public:
-  // Task, rpc_layer and environment are those of `task`, else of the first resolver.
+  // Task, rpc_layer and environment are those of `task`, or of the first resolver if not set there.
   // kInvalidArgument: no resolver, or a null one.
   static absl::StatusOr<std::unique_ptr<UnionResolver>> Create(
       std::vector<std::shared_ptr<const ClusterResolver>> resolvers, ResolverOverrides task = {});
 
-  // Jobs of the same name are joined: one after the other where all are lists, by index where any
-  // has gaps. kInvalidArgument: then two of them have a task of the same index.
+  // Merges jobs of the same name: concatenated if all are lists, by index if any has gaps.
+  // kInvalidArgument: in the second case, two of them have a task with the same index.
   absl::StatusOr<ClusterSpec> cluster_spec() const override;
 
  protected:

@@ -1,4 +1,4 @@
-// All-reduce of a list of gradients, packed.
+// All-reduce of a list of gradients, in packs.
 #pragma once
 
 #include "absl/status/status.h"
@@ -8,13 +8,13 @@
 
 namespace cairn {
 
-// Reduces every gradient in place, as group.AllReduce would each by itself. Every rank brings the
-// same gradients in the same order. They are packed in reverse, since the backward pass computes
-// the last first, by options.bytes_per_pack and by dtype; in a pack, what is too small to be worth
-// a collective of its own travels together, and larger gradients are reduced where they lie,
-// without a copy. `deadline` is of the whole; options.timeout, where given, of each collective.
-// Errors are those of the first collective that fails, on every rank the same one; gradients are
-// unspecified then. kInvalidArgument besides: options.Validate().
+// Reduces every gradient in place, as group.AllReduce would reduce each. Every rank must pass the
+// same gradients in the same order. They are packed in reverse, because the backward pass computes
+// the last first, by options.bytes_per_pack and by dtype. In a pack, gradients too small to be
+// worth their own collective are reduced together; larger gradients are reduced in their own
+// memory, without a copy. `deadline` limits the whole call; options.timeout, if given, limits each
+// collective. Returns the error of the first collective that fails, the same on every rank;
+// gradients are then unspecified. Additional kInvalidArgument: options.Validate().
 absl::Status BatchAllReduce(CollectiveGroup& group, ReduceOp op,
                             absl::Span<const MutableBuffer> gradients,
                             const CommunicationOptions& options, Deadline deadline);

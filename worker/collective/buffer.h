@@ -1,6 +1,5 @@
-// Memory of one device with an element type: what collectives read and write. The memory belongs to
-// the caller, is aligned to its element's size, and stays valid until the call that took it
-// returns.
+// Memory of one device with an element type, which collectives read and write. The caller owns the
+// memory, aligns it to the element size, and keeps it valid until the call returns.
 #pragma once
 
 #include <cstddef>

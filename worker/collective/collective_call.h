@@ -1,4 +1,4 @@
-// What one rank wants of the others: compared between ranks before anything moves.
+// One rank's call of a collective; the ranks compare their calls before any data moves.
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ enum class CollectiveKind : int32_t {
   kBarrier = 5,
 };
 
-// Plain data without padding: it travels between processes as it is.
+// Plain data without padding: processes exchange its bytes unchanged.
 struct CollectiveCall {
   CollectiveKind kind = CollectiveKind::kBarrier;
   ReduceOp reduce = ReduceOp::kSum;
@@ -35,24 +35,24 @@ absl::string_view CollectiveKindName(CollectiveKind kind);
 // "all_reduce sum of 1024 float32".
 std::string CallText(const CollectiveCall& call);
 
-// Who reports what: the first words of an error.
+// The reporting call and rank, as the first words of an error.
 //   "all_reduce #17 on rank 0 (cpu:0)"
 std::string CallerText(CollectiveKind kind, uint64_t number, int rank, absl::string_view peer);
 // "rank 2 (cpu:2)".
 std::string RankText(int rank, absl::string_view peer);
 
-// Whether a rank may call `b` where rank 0 calls `a`.
+// Whether a rank's call `b` matches rank 0's call `a`.
 bool Agrees(const CollectiveCall& a, const CollectiveCall& b);
-// The same verdict on every rank: OK, or kInvalidArgument that names the first rank that differs
-// from rank 0, or that refused. Counts may differ in kAllGather alone.
+// Returns the same verdict on every rank: OK, or kInvalidArgument that names the first rank whose
+// call differs from rank 0's, or that refused its arguments. Only in kAllGather may counts differ.
 absl::Status CheckAgreement(absl::Span<const CollectiveCall> calls,
                             absl::Span<const std::string> peers);
 
-// This rank's own arguments. `out` is null where there is none.
+// Checks this rank's own arguments. `out` is null if the call has no output.
 absl::Status CheckArguments(const CollectiveCall& call, ConstBuffer in, const MutableBuffer* out,
                             int size);
 
-// What PlaceGathered returned for these counts.
+// Checks the result of PlaceGathered for these counts.
 absl::Status CheckPlace(MutableBuffer place, DType dtype, absl::Span<const int64_t> counts);
 
 }  // namespace cairn

@@ -16,25 +16,24 @@ namespace cairn {
 
 // One rank's end of a group of `size()` ranks.
 //
-// Order: every rank makes the same calls in the same order: the n-th call of one rank meets the
-// n-th call of every other, whatever the calls are.
-// Thread safety: one call at a time on one rank's object; ranks of one process call from their own
+// Order: every rank must make the same calls in the same order: the n-th call of one rank matches
+// the n-th call of every other rank.
+// Thread safety: one call at a time on each rank's object; ranks of one process call from their own
 // threads. Abort() may be called from any thread at any time.
-// Results: bit-equal on every rank, and a function of inputs and group size alone.
+// Results: bitwise equal on every rank, and determined only by the inputs and the group size.
 // In place: an output may be exactly the input; any other overlap of buffers is not allowed.
 //
-// Errors name the operation, the rank that reports and the one at fault, with its device or
-// address. kInvalidArgument: this rank's arguments are wrong, or ranks call different operations,
-// dtypes or
-//   counts. Every rank gets it, no output was written, and the group goes on with the next call.
-// kDeadlineExceeded: some ranks, which are named, did not come by `deadline`.
+// Errors name the operation, the reporting rank and the rank at fault, with its device or address.
+// kInvalidArgument: this rank's arguments are wrong, or ranks call different operations, dtypes or
+//   counts. Every rank gets this error, no output was written, and the group stays usable.
+// kDeadlineExceeded: some ranks, which the message names, did not call by `deadline`.
 // kUnavailable: a rank is gone. kAborted: a rank called Abort().
-// After these three, outputs are unspecified, and whether the group can be used again is said by
-// usable() and in the group's own header.
+// After these three errors outputs are unspecified; usable() and the group's own header say whether
+// the group can be used again.
 class CollectiveGroup {
  public:
-  // Given every rank's element count, returns the memory for all of them: its count is their sum.
-  // An error is this rank's alone; the other ranks' calls succeed.
+  // Given every rank's element count, returns the memory for all elements; its count must be the
+  // sum. An error affects only this rank; the other ranks' calls succeed.
   using PlaceGathered =
       absl::FunctionRef<absl::StatusOr<MutableBuffer>(absl::Span<const int64_t> counts)>;
 
@@ -48,22 +47,22 @@ class CollectiveGroup {
   // The device ("cpu:1") or address ("10.0.0.2:9090") of a rank in [0, size()).
   virtual const std::string& peer(int rank) const = 0;
 
-  // out[i] = the sum over ranks of in[i], divided by size() for kMean. `in` and `out` have one
-  // dtype and count on every rank; kMean takes floating dtypes only. float16 and bfloat16 are added
-  // in float32 and rounded: once within a process, at every hop between processes.
+  // out[i] = the sum over ranks of in[i], divided by size() for kMean. `in` and `out` must have the
+  // same dtype and count on every rank; kMean takes only floating dtypes. float16 and bfloat16 are
+  // added in float32 and rounded: once within a process, at every hop between processes.
   virtual absl::Status AllReduce(ReduceOp op, ConstBuffer in, MutableBuffer out,
                                  Deadline deadline) = 0;
   absl::Status AllReduce(ReduceOp op, MutableBuffer in_out, Deadline deadline) {
     return AllReduce(op, in_out, in_out, deadline);
   }
 
-  // Rank `root`'s buffer to every rank. One dtype and count on every rank.
+  // Sends rank `root`'s buffer to every rank. Dtype and count must be the same on every rank.
   virtual absl::Status Broadcast(int root, MutableBuffer buffer, Deadline deadline) = 0;
 
-  // Concatenates all ranks' elements in rank order. Counts may differ, dtypes may not. `place` is
-  // called once, after every rank has come.
+  // Concatenates all ranks' elements in rank order. Counts may differ between ranks, dtypes must
+  // not. `place` is called once, after every rank has arrived.
   virtual absl::Status AllGatherV(ConstBuffer in, PlaceGathered place, Deadline deadline) = 0;
-  // The same with one count on every rank; out.count = size() * in.count.
+  // AllGatherV with the same count on every rank; out.count = size() * in.count.
   absl::Status AllGather(ConstBuffer in, MutableBuffer out, Deadline deadline);
 
   // Rank r's out = elements [r * out.count, (r + 1) * out.count) of the reduced `in`.
@@ -71,14 +70,14 @@ class CollectiveGroup {
   virtual absl::Status ReduceScatter(ReduceOp op, ConstBuffer in, MutableBuffer out,
                                      Deadline deadline) = 0;
 
-  // Returns once every rank has called it.
+  // Returns after every rank has called it.
   virtual absl::Status Barrier(Deadline deadline) = 0;
 
-  // Makes the running collective, and those to come, fail on every rank with kAborted and `why`.
-  // For a rank that cannot go on while others wait for it. OK as `why` does nothing.
+  // Makes the running collective and all later ones fail on every rank with kAborted and `why`. For
+  // a rank that cannot continue while others wait for it. Has no effect if `why` is OK.
   virtual void Abort(const absl::Status& why) = 0;
 
-  // OK, or why every further call fails and what to do.
+  // OK, or the reason why every further call fails, with the next step.
   virtual absl::Status usable() const = 0;
 };
 

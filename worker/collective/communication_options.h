@@ -11,20 +11,20 @@
 
 namespace cairn {
 
-// kAuto: NCCL where every device is a GPU of its own, else a ring.
+// kAuto: NCCL if every device is a different GPU, otherwise a ring.
 enum class CommunicationImplementation { kAuto, kRing, kNccl };
 
 // "AUTO", "RING", "NCCL".
 absl::string_view CommunicationImplementationName(CommunicationImplementation implementation);
-// One of those names in either case. kInvalidArgument lists them.
+// Parses one of those names in either case. kInvalidArgument: the message lists the names.
 absl::StatusOr<CommunicationImplementation> CommunicationImplementationFromName(
     absl::string_view name);
 
-// A value type. Built with designated initializers, and checked by whoever takes it.
+// A value type. Use designated initializers; functions that take it validate it.
 struct CommunicationOptions {
-  // Gradients are packed until a pack is larger than this, then the next pack begins; 0: one pack.
+  // A pack ends with the gradient that makes it larger than this; 0: one pack.
   int64_t bytes_per_pack = 0;
-  // Of one collective; absent: the strategy's own limit. Zero or less has expired at once.
+  // Timeout of one collective; absent: the strategy's own limit. Zero or less expires at once.
   std::optional<absl::Duration> timeout = {};
   CommunicationImplementation implementation = CommunicationImplementation::kAuto;
 
@@ -36,8 +36,8 @@ struct CommunicationOptions {
   friend bool operator==(const CommunicationOptions&, const CommunicationOptions&) = default;
 };
 
-// TensorFlow's first name for the options: the same with implementation AUTO, checked.
-// kInvalidArgument as Validate().
+// TensorFlow's former name for the options: implementation is AUTO. kInvalidArgument: as
+// Validate().
 [[deprecated("use CommunicationOptions")]] absl::StatusOr<CommunicationOptions> CollectiveHints(
     int64_t bytes_per_pack, std::optional<absl::Duration> timeout = std::nullopt);
 

@@ -27,11 +27,11 @@
 namespace cairn {
 namespace {
 
-// Names of meetings that have begun and not ended.
+// Maximum number of rendezvous in progress.
 constexpr size_t kMaxMeetings = 64;
-// After accept failed, out of descriptors or memory: others may close some.
+// Pause after accept failed for lack of descriptors or memory, which others may free.
 constexpr absl::Duration kAcceptPause = absl::Milliseconds(100);
-// Between attempts to reach a server that does not run yet.
+// Pause between attempts to reach a server that does not run yet.
 constexpr absl::Duration kRetryPause = absl::Milliseconds(20);
 
 std::string Reply(const absl::Status& status) {
@@ -65,20 +65,20 @@ class ControlServer::Impl {
     OwnedFd fd;
     std::string in;
     std::string out;
-    std::string meeting;  // that it has joined and waits for; empty: none
+    std::string meeting;  // the rendezvous that this connection waits in; empty: none
     Deadline idle_end = Deadline::In(absl::ZeroDuration());
   };
   struct Meeting {
     int32_t size = 0;
     std::map<int32_t, std::pair<int, std::string>> joined;  // rank: connection, blob
-    std::set<int32_t> left;                                 // that had joined
+    std::set<int32_t> left;                                 // ranks that joined and left
   };
 
   void Serve();
   void Accept();
-  // Ends connections that have been idle too long; returns when to look again.
+  // Closes connections that have been idle too long; returns when to check again.
   Deadline EndIdle();
-  // False: the connection is over.
+  // False: the connection has ended.
   bool Receive(int id, Connection& connection);
   bool Send(Connection& connection);
   void Handle(int id, Connection& connection, absl::string_view request);
@@ -96,7 +96,7 @@ class ControlServer::Impl {
   const Status status_;
   const Limits limits_;
   const OwnedFd stop_;
-  // The rest belongs to the thread.
+  // Members below are used only by the server's thread.
   int next_id_ = 0;
   Deadline accept_again_ = Deadline::In(absl::ZeroDuration());
   std::map<int, Connection> connections_;
@@ -139,7 +139,7 @@ void ControlServer::Impl::Accept() {
   OwnedFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (fd.get() < 0) {
     if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return;
-    // poll would report the connection again at once.
+    // Pause, because poll would report the connection again at once.
     LOG_EVERY_T(WARNING, 1) << address_ << ": accept: " << std::strerror(errno);
     accept_again_ = Deadline::In(kAcceptPause);
     return;
@@ -158,7 +158,7 @@ Deadline ControlServer::Impl::EndIdle() {
   Deadline next = Deadline::In(limits_.idle);
   std::vector<int> idle;
   for (const auto& [id, connection] : connections_) {
-    if (!connection.meeting.empty()) continue;  // it waits for others
+    if (!connection.meeting.empty()) continue;  // it waits for other ranks
     if (connection.idle_end.Expired()) idle.push_back(id);
     next = Deadline::Earlier(next, connection.idle_end);
   }
@@ -225,16 +225,16 @@ absl::Status ControlServer::Impl::HandleJoin(int id, Connection& connection,
   if (!connection.meeting.empty()) return absl::InvalidArgumentError("has joined already");
   if (meetings_.size() >= kMaxMeetings && meetings_.count(name) == 0) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(kMaxMeetings, " groups are meeting here already, which is the limit"));
+        absl::StrCat(kMaxMeetings, " groups are joining here already, which is the limit"));
   }
   Meeting& meeting = meetings_.try_emplace(name, Meeting{size, {}}).first->second;
   if (meeting.size != size) {
-    return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " comes as one of ", size,
+    return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " joins as one of ", size,
                                                    ", others as ", meeting.size,
                                                    "; give every rank the same addresses"));
   }
   if (!meeting.joined.emplace(rank, std::make_pair(id, std::move(blob))).second) {
-    return absl::InvalidArgumentError(absl::StrCat("another process has come as rank ", rank,
+    return absl::InvalidArgumentError(absl::StrCat("another process has joined as rank ", rank,
                                                    "; give every rank its own number"));
   }
   meeting.left.erase(rank);
@@ -259,7 +259,7 @@ void ControlServer::Impl::EndMeeting(const std::string& name) {
 
 std::string ControlServer::Impl::MissingText(const std::string& name) const {
   const auto meeting = meetings_.find(name);
-  if (meeting == meetings_.end()) return "nobody has come";
+  if (meeting == meetings_.end()) return "no rank has joined";
   const Meeting& found = meeting->second;
   std::vector<int32_t> missing;
   for (int32_t rank = 0; rank < found.size; ++rank) {
@@ -267,7 +267,7 @@ std::string ControlServer::Impl::MissingText(const std::string& name) const {
   }
   std::string text = absl::StrJoin(missing, ",");
   if (found.left.empty()) return text;
-  return absl::StrCat(text, "; ", absl::StrJoin(found.left, ","), " came and left");
+  return absl::StrCat(text, "; ", absl::StrJoin(found.left, ","), " joined and left");
 }
 
 void ControlServer::Impl::Drop(int id) {
@@ -305,7 +305,7 @@ absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Start(const std::s
 
 namespace {
 
-// "rank 1 (10.0.0.2:7101), rank 2 (10.0.0.3:7101); 3 came and left".
+// "rank 1 (10.0.0.2:7101), rank 2 (10.0.0.3:7101); 3 joined and left".
 std::string WithAddresses(const std::string& missing, absl::Span<const std::string> peers) {
   const std::pair<absl::string_view, absl::string_view> parts =
       absl::StrSplit(missing, absl::MaxSplits("; ", 1));
@@ -333,25 +333,25 @@ absl::StatusOr<std::vector<std::string>> Join(const std::string& address, const 
                                   .Bytes(name)
                                   .Bytes(blob)
                                   .Take();
-  // The rest is for asking who is missing.
+  // Keeps the rest of the deadline for finding the missing ranks.
   const absl::Duration for_asking = std::min(absl::Milliseconds(500), deadline.Remaining() / 5);
   const Deadline waited = Deadline::In(deadline.Remaining() - for_asking);
   const std::string who = absl::StrCat("group '", name, "', rank ", rank, " of ", size, ": ");
   absl::StatusOr<std::string> missing = absl::UnavailableError("not asked");
-  const auto ask_who_is_missing = [&] {  // while this rank is still there itself
+  const auto ask_who_is_missing = [&] {  // while this rank is still joined
     missing =
         AskAt(address, ControlWriter().Value(ControlOp::kMissing).Bytes(name).Take(), deadline);
   };
   absl::StatusOr<std::string> reply = AskAt(address, request, waited, ask_who_is_missing);
   while (absl::IsUnavailable(reply.status()) && !waited.Expired()) {
-    absl::SleepFor(kRetryPause);  // the server may start later than we
+    absl::SleepFor(kRetryPause);  // the server may start later than this rank
     reply = AskAt(address, request, waited, ask_who_is_missing);
   }
   if (!reply.ok()) {
     if (!missing.ok()) {
-      return absl::DeadlineExceededError(absl::StrCat(who, "nobody answers at the meeting point ",
-                                                      address, " (", reply.status().message(),
-                                                      "); rank 0 serves it: does it run?"));
+      return absl::DeadlineExceededError(
+          absl::StrCat(who, "no server answers at the rendezvous address ", address, " (",
+                       reply.status().message(), "); rank 0 serves it: is rank 0 running?"));
     }
     return absl::DeadlineExceededError(absl::StrCat(who, "these ranks did not come to ", address,
                                                     ": ", WithAddresses(*missing, peers)));

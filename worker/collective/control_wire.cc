@@ -19,7 +19,7 @@
 namespace cairn {
 namespace {
 
-// For the name of an address to listen at, which is this machine's.
+// Limit for resolving the name of a listen address, which is this machine's.
 constexpr absl::Duration kOwnNamePatience = absl::Seconds(10);
 
 absl::Status Unavailable(absl::string_view address, absl::string_view what, int error) {

@@ -1,5 +1,5 @@
-// Small messages beside the collectives: ranks meet, and ask each other what they are doing when a
-// collective fails. A message is its length (uint32, little endian) and that many bytes.
+// Small messages beside the collectives: ranks rendezvous, and exchange their status when a
+// collective fails. A message is its length (uint32, little endian) followed by that many bytes.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,20 @@
 
 namespace cairn {
 
-// A request carries one rank's transport addresses, some 150 bytes for each other rank; a reply
-// those of all ranks. Both allow for kMaxGlooRanks.
+// A request carries one rank's transport addresses, about 150 bytes for each other rank; a reply
+// carries those of all ranks. Both limits allow for kMaxGlooRanks.
 constexpr size_t kMaxGlooRanks = 256;
 constexpr size_t kMaxControlRequestBytes = 128 << 10;
 constexpr size_t kMaxControlReplyBytes = 32 << 20;
 
-// What a request begins with.
+// The first byte of a request.
 enum class ControlOp : uint8_t {
-  kJoin = 1,     // rank, size (int32), name, blob: waits for all ranks; every rank's blob
-  kMissing = 2,  // name: the ranks that are not there, "1,2", and who left: "1; 2 came and left"
-  kStatus = 3,   // bytes for the owner of the server: what it is doing
+  kJoin = 1,     // rank, size (int32), name, blob: waits for all ranks; returns all blobs
+  kMissing = 2,  // name: the missing ranks, "1,2", and ranks that left: "1; 2 joined and left"
+  kStatus = 3,   // bytes for the server's owner; returns the owner's reply
 };
 
-// A file descriptor, closed at the end.
+// A file descriptor, closed on destruction.
 class OwnedFd {
  public:
   explicit OwnedFd(int fd = -1) : fd_(fd) {}
@@ -64,7 +64,7 @@ class ControlWriter {
   std::string bytes_;
 };
 
-// Reads them back. After a message that is too short ok() is false and values are zero.
+// Reads the values back. If the message is too short, ok() is false and values are zero.
 class ControlReader {
  public:
   explicit ControlReader(absl::string_view bytes) : left_(bytes) {}
@@ -92,15 +92,15 @@ class ControlReader {
   bool ok_ = true;
 };
 
-// A listening socket at "host:port"; port 0 takes a free one. kUnavailable: the address cannot be
-// listened at, and why.
+// A listening socket at "host:port"; port 0 takes any free port. kUnavailable: cannot listen there;
+// the message says why.
 absl::StatusOr<OwnedFd> ListenAt(const std::string& address);
-// "host:port" that the socket listens at, with the host of `address`.
+// The address "host:port" of the socket, with the host of `address`.
 std::string ListenAddress(const OwnedFd& listener, const std::string& address);
 
-// Connects, sends the request and returns the reply. kUnavailable: nobody listens there, or the
-// connection ended first. kDeadlineExceeded: no reply by `deadline`; `late`, if given, is called
-// before the connection is closed then.
+// Connects, sends the request and returns the reply. kUnavailable: no server listens there, or the
+// connection ended early. kDeadlineExceeded: no reply by `deadline`; then `late`, if given, is
+// called before the connection is closed.
 absl::StatusOr<std::string> AskAt(const std::string& address, absl::string_view request,
                                   Deadline deadline, const std::function<void()>& late = nullptr);
 

@@ -113,7 +113,7 @@ HierarchicalPlan PlanHierarchicalCopy(int devices, int64_t pack) {
   for (int d = 0; d < devices; ++d) {
     ((d < half) == main_is_low ? plan.main_half : plan.other_half).push_back(d);
   }
-  // The device across from `main`, so that the packs' leaders are spread over the half.
+  // The device opposite `main`, so that the packs' leaders are spread over the half.
   plan.other_leader = plan.other_half[static_cast<size_t>(plan.main) % plan.other_half.size()];
   return plan;
 }

@@ -1,6 +1,6 @@
-// Which algorithm reduces values of several local devices, as tf.distribute chooses it, and the
-// algorithms that work on all devices' buffers from one thread. (Those that every replica's thread
-// takes part in are CollectiveGroup's.)
+// Chooses the algorithm that reduces values of several local devices, as tf.distribute does, and
+// implements the algorithms that work on all devices' buffers from one thread. (CollectiveGroup has
+// the algorithms in which every replica's thread takes part.)
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@
 namespace cairn {
 
 enum class CrossDeviceOps {
-  kReductionToOneDevice,  // one device adds up all values and sends the result out
-  kHierarchicalCopy,      // two halves of the devices add up, then the two sums
+  kReductionToOneDevice,  // one device adds up all values and sends the sum out
+  kHierarchicalCopy,      // each half of the devices adds up, then the two sums
   kNccl,                  // NcclGroup
   kRing,                  // InProcessGroups between CPUs, GlooGroup between processes
 };
@@ -30,16 +30,16 @@ absl::string_view CrossDeviceOpsName(CrossDeviceOps ops);
 // kInvalidArgument: num_packs < 0. 0: gradients are not packed.
 absl::Status CheckNumPacks(CrossDeviceOps ops, int64_t num_packs);
 
-// The devices that replicas compute on.
+// The devices of the replicas.
 struct ReplicaDevices {
   absl::Span<const Device> devices = {};
-  // Several of the GPUs are parts of one physical GPU. Implied by a GPU that is listed twice.
+  // Whether several of the GPUs are parts of one physical GPU. Implied by a repeated GPU.
   bool virtual_gpus = false;
 };
 
-// What a strategy over these devices uses unless the user names something.
-//   CPUs and GPUs: kReductionToOneDevice. CPUs alone, or GPUs that are not all physical ones:
-//   kRing. GPUs alone: kNccl where `has_nccl` and the options do not ask for a ring, else kRing.
+// The algorithm of a strategy over these devices unless the user chooses one.
+//   CPUs and GPUs: kReductionToOneDevice. Only CPUs, or GPUs that are not all physical: kRing.
+//   Only GPUs: kNccl if `has_nccl` and the options do not request a ring, otherwise kRing.
 CrossDeviceOps DefaultCrossDeviceOps(const ReplicaDevices& replicas,
                                      CommunicationImplementation implementation, bool has_nccl);
 
@@ -51,19 +51,19 @@ struct ReductionCall {
   absl::Span<const Device> to = {};
 };
 
-// `configured`, or kReductionToOneDevice where that cannot serve the call: int32 (kRing, kNccl);
-// destinations that are not the values' devices (all); a CPU destination or slices
+// `configured`, or kReductionToOneDevice if `configured` cannot serve the call: int32 (kRing,
+// kNccl); destinations that are not the values' devices (all); a CPU destination or slices
 // (kHierarchicalCopy, kNccl). Slices under kRing are gathered (gather_slices.h).
 CrossDeviceOps OpsForCall(CrossDeviceOps configured, const ReductionCall& call);
 
-// Each output = the sum of all values in order, divided by their number for kMean. Values and
-// outputs have one dtype and count; outputs may be values. kInvalidArgument: they do not, there is
-// no value, or the mean of integers is asked for.
+// Each output = the sum of all values in order, divided by their number for kMean. All values and
+// outputs must have the same dtype and count; outputs may be values. kInvalidArgument: they differ,
+// there are no values, or kMean of integers.
 absl::Status ReductionToOneDevice(ReduceOp op, absl::Span<const ConstBuffer> values,
                                   absl::Span<const MutableBuffer> outputs);
 
-// Who adds up pack `pack` of `devices` devices: members of each half send to the half's leader, the
-// leaders' sums meet on `main`, and the result takes the same way back.
+// The order of additions for pack `pack` on `devices` devices: the members of each half send to the
+// half's leader, the leaders' sums are added on `main`, and the result takes the same way back.
 struct HierarchicalPlan {
   int main = 0;          // pack mod devices
   int other_leader = 0;  // leader of the half without `main`; `main` if there is one device

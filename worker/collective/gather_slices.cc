@@ -15,10 +15,11 @@ absl::StatusOr<GatheredSlices> GatherSlices(CollectiveGroup& group, ReduceOp op,
                      rows.count, " values; ids are int64, and each has ", width, " values"));
   } else if (op == ReduceOp::kMean && !IsFloating(rows.dtype)) {
     arguments = absl::InvalidArgumentError(
-        absl::StrCat("gathering slices: mean of ", DTypeName(rows.dtype), "; ask for the sum"));
+        absl::StrCat("gathering slices: mean of ", DTypeName(rows.dtype), "; request the sum"));
   }
   GatheredSlices gathered;
-  // What this rank refuses, the others learn from a call that cannot agree with theirs.
+  // If this rank refuses its arguments, the others notice because a barrier does not match their
+  // call.
   if (!arguments.ok()) {
     group.Barrier(deadline).IgnoreError();
     return arguments;

@@ -15,11 +15,12 @@ struct GatheredSlices {
   std::vector<char> rows = {};  // ids.size() * width elements of the input's dtype
 };
 
-// Concatenates every rank's ids and rows in rank order; equal ids are not merged. Ranks may bring
-// different numbers of rows, or none. kMean divides the rows by group.size().
+// Concatenates every rank's ids and rows in rank order; equal ids are not merged. The number of
+// rows may differ between ranks and may be 0. kMean divides the rows by group.size().
 //   ids   int64, any number
 //   rows  floating dtype, ids.count * width elements
-// kInvalidArgument: as CollectiveGroup, or rows.count is not ids.count * width. Two collectives.
+// kInvalidArgument: as CollectiveGroup, or rows.count is not ids.count * width. Makes two
+// collectives.
 absl::StatusOr<GatheredSlices> GatherSlices(CollectiveGroup& group, ReduceOp op, ConstBuffer ids,
                                             ConstBuffer rows, int64_t width, Deadline deadline);
 

@@ -20,24 +20,25 @@
 namespace cairn {
 namespace {
 
-// A call begins with one message from each rank to each: what it calls, and its input if that is
-// this small. The messages of odd and even calls have memory of their own: a rank sends that of
-// call n + 2 only after all ranks' of call n + 1 have come, and thus have read those of call n.
+// A call begins with a greeting from each rank to each other: its call, and its input if the input
+// is this small. Greetings of odd and even calls have separate memory: a rank sends the greeting of
+// call n + 2 only after it has received all greetings of call n + 1, whose senders have read those
+// of call n.
 constexpr size_t kEagerBytes = 4096;
 constexpr size_t kGreetingBytes = sizeof(CollectiveCall) + kEagerBytes;
-static_assert(sizeof(CollectiveCall) == 32, "travels as it is: no padding");
-constexpr uint64_t kGreetingTag = 1;  // and 2: of even and odd calls
+static_assert(sizeof(CollectiveCall) == 32, "sent as raw bytes: no padding");
+constexpr uint64_t kGreetingTag = 1;  // and 2: for even and odd calls
 
-// Up to this two ranks exchange their inputs; beyond, the ring's halved addition is worth its
-// second step.
+// Up to this size two ranks exchange their inputs. For larger inputs the ring, which halves the
+// additions, is worth its second step.
 constexpr size_t kMaxPairBytes = 1 << 20;
 
-// Kept of a deadline to find out who is at fault, once a transfer has failed.
+// Part of a deadline that is reserved for finding the rank at fault after a transfer has failed.
 absl::Duration TimeToAsk(Deadline deadline) {
   return std::min(absl::Milliseconds(500), deadline.Remaining() / 4);
 }
 
-// Of Abort, whose caller waits for nobody else.
+// Limit of Abort for notifying the other ranks; its caller must not wait longer.
 constexpr absl::Duration kTimeToTellOfAbort = absl::Milliseconds(100);
 
 bool IsEager(const CollectiveCall& call) {
@@ -69,10 +70,10 @@ class GlooGroup final : public CollectiveGroup {
   absl::Status usable() const override;
 
  private:
-  // The messages of even or odd calls. Gloo's buffers refer to the memory, so they go first.
+  // The greetings of even or odd calls. Gloo's buffers refer to the memory and are destroyed first.
   struct Greetings {
     std::vector<char> out;
-    std::vector<std::vector<char>> in;  // by rank; this rank's own input too
+    std::vector<std::vector<char>> in;  // by rank; includes this rank's own input
     std::unique_ptr<GlooBuffer> out_memory;
     std::vector<std::unique_ptr<GlooBuffer>> in_memory;
   };
@@ -84,16 +85,16 @@ class GlooGroup final : public CollectiveGroup {
   absl::Status Run(CollectiveCall call, ConstBuffer in, MutableBuffer* out, Deadline deadline,
                    Work work);
   absl::Status Begin(uint64_t number);
-  // Finds out who is at fault, tells the others, and ends the connections.
+  // Finds the rank at fault, notifies the others, and closes the connections.
   void Break(const GlooFailure& failure, Deadline deadline);
   absl::Status Broken(CollectiveKind kind, uint64_t number) const;
-  // Another rank tells its status, and asks for this one's.
+  // Handles another rank's status and request for this rank's status.
   std::string ExchangeStatus(const std::string& told);
   GroupStatus OwnStatus() const;
 
   Greetings& greetings() { return greetings_[number_ & 1]; }
   const CollectiveCall& call_of(int rank) const { return calls_[static_cast<size_t>(rank)]; }
-  // A rank's input, if it is small.
+  // A rank's input, if the input is small.
   const char* eager_of(int rank) {
     return greetings().in[static_cast<size_t>(rank)].data() + sizeof(CollectiveCall);
   }
@@ -102,13 +103,13 @@ class GlooGroup final : public CollectiveGroup {
   const GlooOptions options_;
   std::unique_ptr<GlooLink> link_;
   Greetings greetings_[2];
-  std::vector<CollectiveCall> calls_;  // every rank's, of the running call
+  std::vector<CollectiveCall> calls_;  // every rank's call, for the running one
   uint64_t number_ = 0;                // of the running call
   std::vector<std::string> status_addresses_;
   mutable absl::Mutex mutex_;
   GroupStatus status_ ABSL_GUARDED_BY(mutex_);
-  std::vector<GroupStatus> told_ ABSL_GUARDED_BY(mutex_);  // failures that other ranks told of
-  // Last, so that their threads end before what they read.
+  std::vector<GroupStatus> told_ ABSL_GUARDED_BY(mutex_);  // failures reported by other ranks
+  // Last members, so that the servers' threads end before the state that they read.
   std::unique_ptr<ControlServer> meeting_server_;
   std::unique_ptr<ControlServer> status_server_;
 };
@@ -166,7 +167,7 @@ absl::Status GlooGroup::Connect(Deadline deadline) {
   return absl::OkStatus();
 }
 
-// What this rank has said in its last calls must reach the others.
+// The data that this rank sent in its last calls must reach the others.
 GlooGroup::~GlooGroup() {
   if (link_ == nullptr || !usable().ok()) return;
   link_->set_deadline(Deadline::In(absl::Seconds(1)));
@@ -174,7 +175,7 @@ GlooGroup::~GlooGroup() {
     for (Greetings& greetings : greetings_) {
       if (greetings.out_memory != nullptr) greetings.out_memory->AwaitSent();
     }
-  } catch (const GlooFailure&) {  // they are gone, and need nothing any more
+  } catch (const GlooFailure&) {  // the other ranks are gone and need nothing more
   }
 }
 
@@ -196,7 +197,7 @@ void GlooGroup::PrepareGreetings() {
   }
 }
 
-// Afterwards calls_ has every rank's call, and eager_of(r) its input if that is small.
+// After this call, calls_ has every rank's call, and eager_of(r) rank r's input if it is small.
 void GlooGroup::Greet(const CollectiveCall& call, ConstBuffer in) {
   Greetings& now = greetings();
   const uint64_t tag = kGreetingTag + (number_ & 1);
@@ -238,7 +239,7 @@ absl::Status GlooGroup::Run(CollectiveCall call, ConstBuffer in, MutableBuffer* 
     Greet(call, in);
     status = arguments.ok() ? CheckAgreement(calls_, options_.addresses) : arguments;
     if (status.ok()) status = work(call);
-    // For the call after the next. What was received has been read.
+    // Posts receives for the call after the next; the received greetings have been read.
     for (int r = 0; r < size(); ++r) {
       if (r == rank()) continue;
       greetings().in_memory[static_cast<size_t>(r)]->Post(r, kGreetingTag + (number_ & 1), 0,
@@ -258,7 +259,7 @@ absl::Status GlooGroup::Run(CollectiveCall call, ConstBuffer in, MutableBuffer* 
 
 void GlooGroup::Break(const GlooFailure& failure, Deadline deadline) {
   GroupStatus own = OwnStatus();
-  if (!own.failure.ok()) return;  // Abort has told it
+  if (!own.failure.ok()) return;  // Abort has reported it
   const absl::Duration left = std::max(deadline.Remaining(), absl::Milliseconds(50));
   auto statuses = ExchangeStatuses(status_addresses_, own, Deadline::In(left * 0.7));
   std::vector<std::string> answering = status_addresses_;
@@ -267,7 +268,7 @@ void GlooGroup::Break(const GlooFailure& failure, Deadline deadline) {
   }
   {
     absl::MutexLock lock(&mutex_);
-    // A rank that has told what it found, and then ended, is not at fault.
+    // A rank that reported its finding and then ended is not at fault.
     for (const GroupStatus& told : told_) statuses[static_cast<size_t>(told.rank)] = told;
   }
   const GroupVerdict verdict =
@@ -280,7 +281,7 @@ void GlooGroup::Break(const GlooFailure& failure, Deadline deadline) {
     }
     own = status_;
   }
-  // Before their transfers fail, and before this process may end.
+  // Before the other ranks' transfers fail, and before this process may end.
   ExchangeStatuses(answering, own, Deadline::In(left * 0.2));
   link_->Close();
 }
@@ -321,7 +322,7 @@ std::string GlooGroup::ExchangeStatus(const std::string& told) {
   const absl::StatusOr<GroupStatus> other = GroupStatus::Decode(told);
   absl::MutexLock lock(&mutex_);
   const bool is_known = other.ok() && other->rank >= 0 && other->rank < size();
-  // One from each rank at most: the first breaks the group.
+  // At most one from each rank, because a rank's first failure breaks the group.
   if (is_known && !other->failure.ok() && told_.size() < options_.addresses.size()) {
     told_.push_back(*other);
   }
@@ -375,7 +376,7 @@ absl::Status GlooGroup::AllGatherV(ConstBuffer in, PlaceGathered place, Deadline
     absl::StatusOr<MutableBuffer> out = place(counts);
     absl::Status status = out.status();
     if (status.ok()) status = CheckPlace(*out, in.dtype, counts);
-    // The others count on this rank to take what they send.
+    // The other ranks still send to this rank, so it must receive.
     const auto nowhere = std::make_unique<char[]>(status.ok() ? 0 : total);
     char* to = status.ok() ? static_cast<char*>(out->data) : nowhere.get();
     DirectGather(*link_, in.data, bytes, absl::MakeConstSpan(is_eager.get(), ranks), to);

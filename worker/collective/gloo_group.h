@@ -12,29 +12,31 @@ namespace cairn {
 
 struct GlooOptions {
   int rank = 0;
-  // "host:port" of every rank, the same list on each: 1 to 256. The host is the interface that the
-  // rank's connections use; the port appears in errors, and rank 0's is where all ranks meet.
+  // "host:port" of every rank, the same list on each: 1 to 256. The host selects the interface of
+  // the rank's connections; the port appears in errors, and rank 0's port is where all ranks
+  // rendezvous.
   std::vector<std::string> addresses = {};
-  // Groups that meet at one address have different names.
+  // Groups that rendezvous at one address must have different names.
   std::string name = "workers";
-  // Where a ControlServer runs already, at which the ranks meet instead; empty: rank 0 listens at
-  // addresses[0] for as long as its group lives.
+  // Address of a running ControlServer to use for the rendezvous instead; empty: rank 0 listens at
+  // addresses[0] for the lifetime of its group.
   std::string meeting_address = {};
 };
 
-// Connects to every other rank; every rank calls it. Nothing on these connections is encrypted or
-// authenticated: they belong into a network whose hosts trust each other. SIGPIPE is ignored from
-// now on, unless the program has a handler for it: a connection that ended is an error of its call.
+// Connects to every other rank; every rank must call it. These connections are neither encrypted
+// nor authenticated: use them only in a network whose hosts trust each other. From this call on
+// SIGPIPE is ignored, unless the program has a handler for it, so that a closed connection is an
+// error of its call.
 //
-// Small inputs (4 KiB) are sent to all ranks and added up in rank order by each; larger ones go
-// round a ring, and element i is added up in an order that depends on i and the group's size alone.
+// Inputs up to 4 KiB are sent to all ranks, and each rank adds them up in rank order. Larger inputs
+// go round a ring, and the order of additions for element i depends only on i and the group size.
 //
-// After any error but kInvalidArgument the group is broken: every rank's running and later calls
-// fail, within the deadline of the first, with what that rank found. To go on, destroy the group on
-// every rank and Connect again, without the ranks that are gone.
-// kInvalidArgument: addresses or rank are wrong, or differ between ranks. kDeadlineExceeded: names
-// the ranks that did not come. kUnavailable: an address cannot be used here, or a rank died after
-// all had come, which may take until `deadline` once more to be seen.
+// After any error except kInvalidArgument the group is broken: every rank's running and later calls
+// fail, within the deadline of the first, with the fault that the rank found. To continue, destroy
+// the group on every rank and Connect again, without the ranks that are gone.
+// kInvalidArgument: addresses or rank are wrong, or differ between ranks. kDeadlineExceeded: the
+// message names the missing ranks. kUnavailable: an address cannot be used here, or a rank died
+// after all had joined, whose detection may take `deadline` a second time.
 absl::StatusOr<std::unique_ptr<CollectiveGroup>> ConnectGloo(const GlooOptions& options,
                                                              Deadline deadline);
 

@@ -14,7 +14,7 @@ namespace cairn {
 namespace {
 
 std::chrono::milliseconds MillisecondsLeft(Deadline deadline) {
-  // Gloo takes -1 for its own limit of 30 s.
+  // Gloo interprets -1 as its own limit of 30 s.
   return std::chrono::milliseconds(
       std::max<int64_t>(0, absl::ToInt64Milliseconds(deadline.Remaining())));
 }
@@ -29,7 +29,7 @@ absl::StatusOr<std::unique_ptr<GlooLink>> GlooLink::Open(const std::string& host
     attributes.hostname = host;
     link->device_ = gloo::transport::tcp::CreateDevice(attributes);
     link->context_ = link->device_->createContext(rank, size);
-    // Of Connect, below; transfers bring their own.
+    // Timeout of Connect, below; transfers have their own deadlines.
     link->context_->setTimeout(MillisecondsLeft(deadline));
     for (int r = 0; r < size; ++r) {
       if (r != rank) link->context_->createPair(r);
@@ -107,7 +107,7 @@ void GlooLink::Await(int rank, gloo::transport::UnboundBuffer* buffer, const cha
     absl::MutexLock lock(&mutex_);
     waiting_on_ = nullptr;
   }
-  // Who was waited for stays to be asked for, after a failure.
+  // waiting_for() still returns this rank after a failure.
   if (!done) throw GlooFailure(rank, error);
   waiting_for_.store(-1, std::memory_order_relaxed);
 }

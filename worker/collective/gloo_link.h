@@ -1,5 +1,5 @@
-// Gloo's connections between the ranks of a group, for gloo_group.cc. Gloo reports errors by
-// throwing; here they become GlooFailure, which names the rank that was waited for.
+// Gloo's connections between the ranks of a group, for gloo_group.cc. Turns Gloo's exceptions into
+// GlooFailure, which names the rank that a transfer waited for.
 #pragma once
 
 #include <gloo/transport/context.h>
@@ -20,7 +20,7 @@
 
 namespace cairn {
 
-// The rank that a transfer waited for need not be the one at fault.
+// A failed transfer. The rank that it waited for is not necessarily the rank at fault.
 class GlooFailure : public std::exception {
  public:
   GlooFailure(int rank, std::string what) : rank_(rank), what_(std::move(what)) {}
@@ -32,35 +32,35 @@ class GlooFailure : public std::exception {
   std::string what_;
 };
 
-// Thread safety: one thread transfers; Interrupt may come from another, waiting_for from any.
+// Thread safety: one thread transfers; another may call Interrupt, and any thread waiting_for.
 class GlooLink {
  public:
   // Opens a listening socket for each other rank at `host`.
   static absl::StatusOr<std::unique_ptr<GlooLink>> Open(const std::string& host, int rank, int size,
                                                         Deadline deadline);
-  // What the other ranks need to connect: the address of the socket for each.
+  // The addresses of the sockets, one for each other rank, which they need to connect.
   std::vector<std::string> Addresses() const;
-  // Connects to every rank: addresses[r] is what rank r has opened for this one.
+  // Connects to every rank: addresses[r] is the address that rank r has opened for this one.
   void Connect(const std::vector<std::string>& addresses);  // throws GlooFailure
-  // Ends every connection at once: the others' transfers fail.
+  // Closes every connection at once: the other ranks' transfers fail.
   void Close();
 
   int rank() const { return context_->rank; }
   int size() const { return context_->size; }
-  // Of the transfers to come.
+  // Deadline of later transfers.
   void set_deadline(Deadline deadline) { deadline_ = deadline; }
-  // The rank whose transfer is being waited for; -1: none.
+  // The rank that the current transfer waits for; -1: none.
   int waiting_for() const { return waiting_for_.load(std::memory_order_relaxed); }
   // Makes the running wait, and all later ones, throw.
   void Interrupt();
-  // At least `bytes` of memory, kept from call to call: fresh pages cost as much as a transfer.
+  // At least `bytes` of memory, reused between calls: fresh pages cost as much as a transfer.
   char* Scratch(size_t bytes);
 
  private:
   friend class GlooBuffer;
   GlooLink() = default;
 
-  // Waits by `wait(milliseconds)`, which returns whether it was done.
+  // Calls `wait(milliseconds)`, which returns whether the transfer is complete.
   template <typename Wait>
   void Await(int rank, gloo::transport::UnboundBuffer* buffer, const char* what, Wait wait);
 
@@ -75,9 +75,9 @@ class GlooLink {
   gloo::transport::UnboundBuffer* waiting_on_ ABSL_GUARDED_BY(mutex_) = nullptr;
 };
 
-// Memory that is sent from and received into. Messages between two ranks with one tag arrive in the
-// order in which they were sent, into the memory that was posted for them in that order; a message
-// must not be longer than what was posted. Everything throws GlooFailure.
+// Memory for sending and receiving. Messages between two ranks with one tag arrive in send order,
+// in the memory posted for them in that order; a message must not be longer than the memory posted
+// for it. All methods throw GlooFailure.
 class GlooBuffer {
  public:
   GlooBuffer(GlooLink& link, void* data, size_t bytes)
@@ -86,9 +86,9 @@ class GlooBuffer {
   void Post(int from, uint64_t tag, size_t offset, size_t bytes);
   void AwaitReceived(int from);
   void Send(int to, uint64_t tag, size_t offset, size_t bytes);
-  // Until the first that was sent from here, and not awaited yet, has left.
+  // Waits for the oldest send from this buffer that was not awaited yet.
   void AwaitOneSent();
-  // Until all that was sent from here has left.
+  // Waits for all sends from this buffer.
   void AwaitSent();
 
  private:

@@ -13,26 +13,26 @@ namespace {
 
 constexpr uint64_t kDataTag = 16;
 
-// Segments are small enough that one is still in the cache when it is added up and sent on, and
-// large enough that Gloo's three small messages for each do not show.
+// Small enough that a segment is still in the cache when it is added up and sent on, and large
+// enough to hide the cost of Gloo's three small messages for each segment.
 constexpr int64_t kMinSegmentBytes = 128 << 10;
 constexpr int64_t kMaxSegmentBytes = 1 << 20;
 constexpr int64_t kMinPairSegmentBytes = 256 << 10;
-// Positions (below) that receives are posted and sends are made ahead.
+// Positions (below) by which posted receives and sends run ahead.
 constexpr size_t kWindow = 4;
-// Segments between the steps of one segment: while it travels, the next ones do.
+// Segments between two steps of one segment: while it travels, the next ones do.
 constexpr int64_t kLag = 2;
 
-// Rank r sends to r + 1 and receives from r - 1. Elements are cut into as many chunks as ranks,
-// chunks into segments. In step t < N - 1 rank r receives what all ranks from chunk + 1 to r - 1
-// have added up of chunk r - 2 - t, and adds its own; after them chunk r is complete at rank r. In
-// the N - 1 steps after that the complete chunks go round.
+// Rank r sends to r + 1 and receives from r - 1. Elements are divided into as many chunks as ranks,
+// and chunks into segments. In step t < N - 1 rank r receives the sum of chunk r - 2 - t over all
+// ranks from chunk + 1 to r - 1, and adds its own elements; after these steps chunk r is complete
+// at rank r. In the next N - 1 steps the complete chunks go round.
 //
-// Each segment takes its steps by itself, kLag segments apart, so that what has been received is
-// sent on at once. The order of all (segment, step) is the same on every rank.
+// Each segment takes its steps independently, kLag segments apart, so that received data are sent
+// on at once. The order of all (segment, step) is the same on every rank.
 class Ring {
  public:
-  // `scatter`: stops when chunk r is complete at rank r. Chunks have `chunk` elements.
+  // `scatter`: stop when chunk r is complete at rank r. Chunks have `chunk` elements.
   Ring(GlooLink& link, ConstBuffer in, MutableBuffer out, int divisor, int64_t chunk, bool scatter)
       : in_(in),
         out_(out),
@@ -45,7 +45,7 @@ class Ring {
         steps_(scatter ? reduce_steps_ : 2 * reduce_steps_),
         segment_(SegmentElements()),
         received_(link.Scratch(kWindow * SegmentBytes())),
-        // Gloo takes memory that is sent from as writable too, but does not write.
+        // Gloo takes send memory as writable, but does not write it.
         in_memory_(link, const_cast<void*>(in.data), in.bytes()),
         out_memory_(link, out.data, out.bytes()),
         received_memory_(link, received_, kWindow * SegmentBytes()) {
@@ -58,7 +58,7 @@ class Ring {
   struct Position {
     int64_t segment;
     int step;
-    // The position at which what is sent here was received; -1: it is this rank's input.
+    // The position at which the sent data were received; -1: the data are this rank's input.
     int64_t source;
   };
   struct Piece {
@@ -69,7 +69,7 @@ class Ring {
   size_t SegmentBytes() const { return static_cast<size_t>(segment_) * element_; }
   int64_t SegmentElements() const;
   void Schedule();
-  // The part of a chunk that is in segment `segment`; may be empty.
+  // The part of a chunk in segment `segment`; may be empty.
   Piece PieceOf(int chunk, int64_t segment) const;
   Piece ReceivedAt(const Position& at) const { return PieceOf(ChunkAt(at.step, 1), at.segment); }
   Piece SentAt(const Position& at) const { return PieceOf(ChunkAt(at.step, 0), at.segment); }
@@ -170,7 +170,7 @@ void Ring::Run() {
   const size_t count = positions_.size();
   for (size_t p = 0; p < std::min(kWindow, count); ++p) Post(p);
   size_t next = 0;
-  // Sends whose data are there, at most kWindow ahead of `done` completed positions.
+  // Sends available data, at most kWindow positions ahead of `done` completed positions.
   const auto send_ready = [&](size_t done) {
     while (next < std::min(count, done + kWindow) &&
            positions_[next].source < static_cast<int64_t>(done)) {
@@ -265,7 +265,7 @@ void DirectGather(GlooLink& link, const void* in, absl::Span<const size_t> bytes
     if (r != rank && !present[r]) to_here.Post(static_cast<int>(r), kDataTag, offset, bytes[r]);
     offset += bytes[r];
   }
-  // Starting after its own number, so that not all send to rank 0 first.
+  // Starts after its own number, so that ranks do not all send to rank 0 first.
   for (size_t k = 1; k < bytes.size() && !present[rank]; ++k) {
     from_here.Send(static_cast<int>((rank + k) % bytes.size()), kDataTag, 0, bytes[rank]);
   }

@@ -70,8 +70,8 @@ GroupVerdict FindFault(absl::Span<const absl::StatusOr<GroupStatus>> statuses,
     return {absl::Status(failure.code(), absl::StrCat(name(r), " reports: ", failure.message())),
             statuses[r]->at_fault};
   }
-  // On a busy machine a rank may be slow to answer: whoever else is late is named beside it. A rank
-  // that is still in an earlier call is late because of another.
+  // On a busy machine a rank may be slow to answer, so every late rank is named. A rank that is
+  // still in an earlier call is late because of another rank.
   std::vector<std::string> late;
   int32_t first = -1;
   for (size_t r = 0; r < ranks; ++r) {

@@ -13,11 +13,12 @@
 namespace cairn {
 namespace {
 
-// A turn counts its ranks below 1024, and pointers to every rank's memory lie on the stack.
+// A turn counts its ranks below 1024, and the stack holds pointers to every rank's memory.
 constexpr size_t kMaxRanks = 256;
 
-// Work is handed out in blocks, so that a rank without a core does not hold up the others. Large
-// enough that taking one (some 50 ns) does not show, small enough that ranks end together.
+// Work is handed out in blocks, so that a rank without a core does not delay the others. Blocks are
+// large enough to hide the cost of taking one (about 50 ns), and small enough that ranks end
+// together.
 constexpr int64_t kMinBlockBytes = 16 << 10;
 constexpr int64_t kMaxBlockBytes = 256 << 10;
 
@@ -60,11 +61,11 @@ class InProcessGroups::Rank final : public CollectiveGroup {
   const CollectiveCall& call_of(int rank) const { return meeting_->part(rank, number_).call; }
   const void* in_of(int rank) const { return meeting_->part(rank, number_).in; }
 
-  // Meets the others with this call, runs `work` between equals, and leaves.
+  // Waits for the other ranks with this call, runs `work` once all have matching calls, and leaves.
   template <typename Work>
   absl::Status Run(CollectiveCall call, ConstBuffer in, MutableBuffer* out, Deadline deadline,
                    Work work);
-  // After reading other ranks' memory: until all others have read this rank's.
+  // After reading other ranks' memory, waits until all others have read this rank's.
   void AwaitReaders();
   void ReduceSmall(const CollectiveCall& call, MutableBuffer out);
   void ReduceBlocks(const CollectiveCall& call);
@@ -72,7 +73,7 @@ class InProcessGroups::Rank final : public CollectiveGroup {
 
   const std::shared_ptr<InProcessMeeting> meeting_;
   const int rank_;
-  std::atomic<uint64_t> next_ = 1;  // atomic for a Reset that comes in between, and is refused
+  std::atomic<uint64_t> next_ = 1;  // atomic because a refused Reset may read it during a call
   uint64_t number_ = 0;             // of the running call
 };
 
@@ -115,8 +116,8 @@ void InProcessGroups::Rank::ReduceSmall(const CollectiveCall& call, MutableBuffe
              static_cast<size_t>(call.count), Divisor(call.reduce));
 }
 
-// Each block is added up by whoever takes it, in rank order, and written to every rank's output at
-// once: inputs are read once, outputs written once.
+// Each block is added up by the rank that takes it, in rank order, and written at once to every
+// rank's output: inputs are read once, outputs written once.
 void InProcessGroups::Rank::ReduceBlocks(const CollectiveCall& call) {
   const int64_t block_elements = BlockElements(call, size());
   const int64_t blocks = (call.count + block_elements - 1) / block_elements;

@@ -1,5 +1,5 @@
-// A group whose ranks are threads of one process: they read each other's memory, so no byte is
-// copied that need not be. README.md derives the cost.
+// A group whose ranks are threads of one process. Ranks read each other's memory, which avoids all
+// unnecessary copies. README.md derives the cost.
 #pragma once
 
 #include <memory>
@@ -14,13 +14,13 @@ namespace cairn {
 class InProcessMeeting;
 
 // All ranks of one process. Thread safety: Abort from any thread; Reset while no rank is in a call.
-// After kDeadlineExceeded the group goes on: a rank that comes late to a collective that the others
-// gave up gets its error at once, and its next call meets their next. After Abort every call fails
-// until Reset().
+// After kDeadlineExceeded the group remains usable: a rank that arrives late at a collective that
+// the others gave up gets the error at once, and its next call matches their next. After Abort
+// every call fails until Reset().
 class InProcessGroups {
  public:
-  // One rank for each device name ("cpu:0", …); names are for errors. `name` says whose group it
-  // is. kInvalidArgument: no device, or more than 256.
+  // One rank for each device name ("cpu:0", …); the names appear in errors, as does the group's
+  // `name`. kInvalidArgument: no device, or more than 256.
   static absl::StatusOr<InProcessGroups> Create(std::vector<std::string> devices,
                                                 std::string name = "in process");
   InProcessGroups(InProcessGroups&&) noexcept;
@@ -28,11 +28,11 @@ class InProcessGroups {
   ~InProcessGroups();
 
   int size() const;
-  // Owned here.
+  // Owned by this object.
   CollectiveGroup& rank(int rank);
 
   void Abort(const absl::Status& why);
-  // Forgets an Abort, and lets the next call of every rank meet, however many each has made.
+  // Clears an Abort, and aligns the ranks' next calls, however many calls each has made.
   // kFailedPrecondition: a rank is in a call.
   absl::Status Reset();
 

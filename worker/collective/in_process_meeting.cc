@@ -8,9 +8,9 @@
 namespace cairn {
 namespace {
 
-// A waiting rank first polls: as long as a cache line takes to arrive where every rank has a core
-// of its own, then giving the core to the other ranks, which takes about a microsecond a time.
-// After that it sleeps, and costs nothing until it is woken.
+// A waiting rank first polls, for as long as a cache line takes to arrive if every rank has its own
+// core. Then it yields the core to the other ranks, which takes about a microsecond each time. Then
+// it sleeps, at no cost until it is woken.
 constexpr int kSpinsWithOwnCore = 1000;
 constexpr int kYields = 64;
 
@@ -39,7 +39,8 @@ bool InProcessMeeting::WaitFor(Done done, Deadline deadline) {
     ::sched_yield();
   }
   absl::MutexLock lock(&mutex_);
-  // Counted before the condition is looked at; whoever changes it looks at the count afterwards.
+  // Incremented before the condition is checked; a rank that changes the condition reads the count
+  // afterwards.
   sleepers_.fetch_add(1);
   bool is_done = done();
   while (!is_done && !deadline.Expired()) {
@@ -73,7 +74,7 @@ bool InProcessMeeting::Arrive(int rank, uint64_t number) {
     if (now / kTurn != number) return false;
   } while (!turn_.compare_exchange_weak(now, now + 1));
   if ((now + 1) % kTurn < devices_.size()) return true;
-  // All have come, so nobody else writes these, and nobody may close the call as failed.
+  // All ranks have arrived, so no other rank writes these, and none can close the call as failed.
   next_block_.store(0, std::memory_order_relaxed);
   pieces_done_.store(0, std::memory_order_relaxed);
   completed_.store(number, std::memory_order_relaxed);
@@ -93,14 +94,14 @@ absl::Status InProcessMeeting::Meet(int rank, uint64_t number, Deadline deadline
   } else if (!closed()) {
     Fail(number, absl::StatusCode::kAborted, "");
   }
-  // Open still only if the last rank has come and is about to open the next call.
+  // The call is still open only if the last rank has arrived and is about to open the next call.
   while (!closed()) ::sched_yield();
   return completed_.load() == number ? absl::OkStatus() : Failure(rank, number);
 }
 
 void InProcessMeeting::Fail(uint64_t number, absl::StatusCode code, const std::string& why) {
-  // The next call but one overwrites the parts of the call before this: its readers leave first.
-  // They wait for nothing but each other's copying.
+  // The next call but one overwrites the parts of the previous call, so wait until its readers have
+  // left. They wait only for each other's copying.
   for (Slot& slot : slots_) {
     for (uint64_t in = slot.inside.load(); in != 0 && in < number; in = slot.inside.load()) {
       ::sched_yield();
@@ -157,7 +158,7 @@ void InProcessMeeting::PieceDone(int64_t count) {
 
 void InProcessMeeting::AwaitPieces(int64_t count) {
   const auto done = [&] { return pieces_done_.load() == count; };
-  // Ends without a deadline: the others are copying, and call nothing that waits.
+  // No deadline: the other ranks are copying, and do not wait for anything.
   while (!done() && !WaitFor(done, Deadline::In(absl::Seconds(1)))) {
   }
 }

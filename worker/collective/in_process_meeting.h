@@ -1,9 +1,10 @@
-// Where the ranks of a process meet: the n-th call of each waits for the n-th call of all others.
+// The rendezvous of ranks in one process: the n-th call of each rank waits for the n-th call of all
+// others.
 //
-// `turn_` holds the number of the call that is being waited for and how many ranks have come to it.
-// The last to come completes it and opens the next; a rank whose deadline passes before that closes
-// it as failed and opens the next. A call below the current turn that one has not been part of has
-// failed. A rank that was counted learns from `completed_` which of the two it was.
+// `turn_` holds the number of the current call and how many ranks have arrived at it. The last rank
+// to arrive completes the call and opens the next; a rank whose deadline expires earlier closes the
+// call as failed and opens the next. A call with a number below the current turn, at which the rank
+// was not counted, has failed. A counted rank learns the outcome from `completed_`.
 #pragma once
 
 #include <sched.h>
@@ -26,11 +27,11 @@ namespace cairn {
 
 class InProcessMeeting {
  public:
-  // Messages up to this are copied to the meeting itself: their owners need not wait until the
+  // Inputs up to this size are copied into the rendezvous, so their owners need not wait until the
   // others have read them.
   static constexpr size_t kSmallBytes = 4096;
 
-  // What a rank brings to a call. Read by others after Meet returned OK to them.
+  // A rank's contribution to a call. Other ranks may read it after their Meet returned OK.
   struct Part {
     CollectiveCall call;
     const void* in = nullptr;
@@ -43,10 +44,10 @@ class InProcessMeeting {
   int size() const { return static_cast<int>(devices_.size()); }
   const std::vector<std::string>& devices() const { return devices_; }
 
-  // Begins call `number` (1, 2, …) of `rank`: between Begin and End nobody else's failure lets
-  // memory of a completed call be written again. The part is the rank's to fill until Meet.
+  // Begins call `number` (1, 2, …) of `rank`. Between Begin and End, the memory of a completed call
+  // is not reused, even if another rank fails. The rank may fill the part until Meet.
   Part& Begin(int rank, uint64_t number);
-  // Waits for all. OK: every rank has come with its part, and Agreement may be asked.
+  // Waits for all ranks. OK: every rank has arrived with its part, and Agreement may be called.
   absl::Status Meet(int rank, uint64_t number, Deadline deadline);
   void End(int rank);
 
@@ -55,29 +56,29 @@ class InProcessMeeting {
   }
   absl::Status Agreement(uint64_t number) const;
 
-  // Blocks [0, count) of a completed call, each to one caller. False: none is left.
+  // Hands out blocks [0, count) of a completed call, each to one caller. False: none is left.
   bool TakeBlock(int64_t count, int64_t* block);
-  // A piece of the completed call is done; returns from AwaitPieces once `count` are.
+  // Counts a finished piece of the completed call; AwaitPieces returns once `count` are finished.
   void PieceDone(int64_t count);
   void AwaitPieces(int64_t count);
 
   void Abort(const absl::Status& why);
   absl::Status aborted() const;
-  // The number of the next call of every rank.
+  // Clears an Abort. Returns the number of the next call of every rank.
   absl::StatusOr<uint64_t> Reset();
 
  private:
   struct alignas(64) Slot {
     std::atomic<uint64_t> inside = 0;  // number of the call that the rank is in; 0: none
-    std::atomic<uint64_t> came = 0;    // number of the last call that it came to
-    Part parts[2];                     // of odd and even calls
+    std::atomic<uint64_t> came = 0;    // number of the last call that it arrived at
+    Part parts[2];                     // for odd and even calls
   };
 
   // turn_ = number * kTurn + ranks that have come.
   static constexpr uint64_t kTurn = 1024;
 
   bool Arrive(int rank, uint64_t number);
-  // Closes call `number` unless all have come or somebody has closed it.
+  // Closes call `number` unless all ranks have arrived or another rank has closed it.
   void Fail(uint64_t number, absl::StatusCode code, const std::string& why);
   absl::Status Failure(int rank, uint64_t number) const;
   std::string MissingText(uint64_t number) const;

@@ -1,4 +1,4 @@
-// Builds without CUDA or NCCL.
+// For builds without CUDA or NCCL.
 #include "worker/collective/nccl_group.h"
 #include "worker/collective/nccl_ranks.h"
 

@@ -13,9 +13,9 @@
 namespace cairn {
 namespace {
 
-// Between looks at a stream whose work is not done.
+// Pause between checks of a stream whose work is not done.
 constexpr absl::Duration kPollPause = absl::Microseconds(20);
-// Looks without a pause before that: a small collective takes some 20 us.
+// Checks without a pause before that: a small collective takes about 20 us.
 constexpr int kPollsWithoutPause = 200;
 
 absl::Status Check(cudaError_t error, absl::string_view what) {
@@ -42,7 +42,7 @@ ncclDataType_t TypeOf(DType dtype) {
 
 ncclRedOp_t OpOf(ReduceOp op) { return op == ReduceOp::kMean ? ncclAvg : ncclSum; }
 
-// Calls poll(&done) until it is done, fails, or the deadline has passed.
+// Calls poll(&done) until `done` is set, poll fails, or the deadline expires.
 template <typename Poll>
 absl::Status Await(Poll poll, Deadline deadline, absl::string_view what) {
   for (int polls = 0;; ++polls) {
@@ -80,8 +80,8 @@ class NcclGroup final : public CollectiveGroup {
   absl::Status usable() const override;
 
  private:
-  // Compares the ranks' calls, then has `launch` put work on the stream, and waits for it. Whether
-  // launch() may be is decided by `prepare`, alike on every rank.
+  // Compares the ranks' calls, lets `launch` put work on the stream, and waits for the work.
+  // `prepare` decides whether launch() may run, the same way on every rank.
   template <typename Prepare, typename Launch>
   absl::Status Run(CollectiveCall call, ConstBuffer in, MutableBuffer* out, Deadline deadline,
                    Prepare prepare, Launch launch);
@@ -91,7 +91,7 @@ class NcclGroup final : public CollectiveGroup {
     return Run(
         call, in, out, deadline, [] { return absl::OkStatus(); }, launch);
   }
-  // `own`, or an error if another rank's is one.
+  // `own`, or an error if another rank has one.
   absl::Status AllOk(const absl::Status& own, absl::string_view what, Deadline deadline);
   absl::Status Compare(const CollectiveCall& call, Deadline deadline);
   absl::Status AwaitReady(Deadline deadline, absl::string_view what);
@@ -109,7 +109,7 @@ class NcclGroup final : public CollectiveGroup {
 };
 
 NcclGroup::~NcclGroup() {
-  // Work on the stream is done, or the communicator has been aborted.
+  // The work on the stream is done, or the communicator has been aborted.
   if (comm_ != nullptr) Nccl::Get().abort(comm_);
   if (owns_stream_) cudaStreamDestroy(stream_);
 }
@@ -123,7 +123,7 @@ absl::Status NcclGroup::Connect(Deadline deadline) {
     owns_stream_ = own.ok();
   }
   if (own.ok() && rank() == 0) own = Check(Nccl::Get().unique_id(&id), "unique id");
-  // Before any rank waits in NCCL for one that will not come.
+  // Checked before any rank waits in NCCL for a missing one.
   RETURN_IF_ERROR(AllOk(own, "cannot use their GPU", deadline));
   static_assert(sizeof(id) % sizeof(int64_t) == 0);
   constexpr int64_t kWords = sizeof(id) / sizeof(int64_t);
@@ -235,7 +235,7 @@ absl::Status NcclGroup::Broadcast(int root, MutableBuffer buffer, Deadline deadl
   });
 }
 
-// Every rank sends its part to all, itself included, in one group of sends and receives.
+// Every rank sends its part to all, including itself, in one group of sends and receives.
 absl::Status NcclGroup::AllGatherV(ConstBuffer in, PlaceGathered place, Deadline deadline) {
   std::vector<int64_t> counts;
   MutableBuffer out;

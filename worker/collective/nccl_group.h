@@ -1,5 +1,5 @@
-// A group whose ranks are GPUs, connected by NCCL. Built where CUDA and NCCL are found (Meson
-// option `cuda`).
+// A group whose ranks are GPUs, connected by NCCL. Built if CUDA and NCCL are found (Meson option
+// `cuda`).
 #pragma once
 
 #include <memory>
@@ -9,33 +9,33 @@
 #include "absl/status/statusor.h"
 #include "worker/collective/collective_group.h"
 
-struct CUstream_st;  // cudaStream_t is a pointer to it
+struct CUstream_st;  // cudaStream_t is a pointer to this
 
 namespace cairn {
 
-// Whether this build has NCCL, which ConnectNccl needs.
+// Whether this build has NCCL, which ConnectNccl requires.
 bool HasNccl();
-// Whether NCCL can be loaded here. kUnimplemented: the build has none. kFailedPrecondition: what is
-// missing, and what to do.
+// Whether NCCL can be loaded here. kUnimplemented: the build lacks NCCL. kFailedPrecondition: the
+// message names the missing part and the next step.
 absl::Status NcclStatus();
 
 struct NcclOptions {
-  int device = 0;  // number of the GPU, as CUDA counts them
-  // The stream that collectives run on; null: one of the group's own.
+  int device = 0;  // CUDA's number of the GPU
+  // The stream that collectives run on; null: the group creates one.
   CUstream_st* stream = nullptr;
 };
 
-// One rank of a group of GPUs. Every rank of `bootstrap` calls it, each with a GPU of its own: NCCL
+// One rank of a group of GPUs. Every rank of `bootstrap` calls it, each with a different GPU: NCCL
 // refuses two ranks on one GPU. `bootstrap` carries NCCL's id from rank 0 to the others, and later
-// the calls themselves, which are compared before NCCL is told of them; it must outlive the group
-// and be used for nothing else in between. Threads of one process connect at the same time.
+// the descriptions of calls, which are compared before NCCL is called; it must outlive the group
+// and must not be used otherwise in the meantime. Threads of one process may connect concurrently.
 //
-// Buffers of the group's calls are memory of its device. A call waits until its work on the stream
-// is done, or `deadline` has passed: then NCCL's communicator is aborted and the group is broken,
-// which usable() says; connect again on every rank. The order of additions is NCCL's: the same on
-// every rank, not that of InProcessGroups. kMean is NCCL's average. Where one rank has no place for
-// what is gathered, every rank's call fails, and the group goes on. kUnimplemented: the build has
-// no NCCL. kInternal: CUDA's or NCCL's own error, named.
+// Buffers of the group's calls must be memory of its device. A call waits until its work on the
+// stream is done or `deadline` has passed; in the second case NCCL's communicator is aborted and
+// the group is broken, as usable() reports: connect again on every rank. The order of additions is
+// NCCL's: the same on every rank, but different from InProcessGroups. kMean is NCCL's average. If
+// one rank fails to provide memory for gathered elements, every rank's call fails, and the group
+// remains usable. kUnimplemented: the build lacks NCCL. kInternal: an error of CUDA or NCCL, named.
 absl::StatusOr<std::unique_ptr<CollectiveGroup>> ConnectNccl(CollectiveGroup& bootstrap,
                                                              const NcclOptions& options,
                                                              Deadline deadline);

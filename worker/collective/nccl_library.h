@@ -25,7 +25,7 @@ struct Nccl {
   DynamicFunction<decltype(ncclGetUniqueId)> unique_id{library, "ncclGetUniqueId"};
   DynamicFunction<decltype(ncclGetErrorString)> error_text{library, "ncclGetErrorString"};
 
-  // Loaded when it is first asked for. Where library.status() is not ok, nothing may be called.
+  // Loads the library on first use. If library.status() is not OK, no function may be called.
   static const Nccl& Get();
 };
 

@@ -17,13 +17,13 @@
 namespace cairn {
 namespace {
 
-// Of connecting, and of a call of Reduce: the first ones of a size make connections of their own.
+// Limit of connecting and of a call of Reduce; the first calls of a size open further connections.
 constexpr absl::Duration kTimeout = absl::Seconds(60);
-// Queueing takes some 20 us.
+// Queueing takes about 20 us.
 constexpr int kLooksWithoutPause = 200;
 constexpr absl::Duration kLookPause = absl::Microseconds(20);
 
-// What the ranks share. Thread safety: any thread.
+// The failure that the ranks share. Thread safety: any thread.
 class Failure {
  public:
   void Set(const absl::Status& why) {
@@ -43,17 +43,17 @@ class Failure {
   absl::Status why_ ABSL_GUARDED_BY(mutex_);
 };
 
-// The communicator does not block, so that a rank can always see that another one gave up. Only its
-// own thread uses it.
+// The communicator does not block, so that a rank always notices that another one gave up. Only the
+// rank's own thread uses the communicator.
 class NcclRank final : public DeviceRank {
  public:
   NcclRank(Device device, std::shared_ptr<Failure> failure)
       : device_(device), failure_(std::move(failure)) {}
   ~NcclRank() override { End(); }
 
-  // The calling thread works on this device from here on.
+  // Makes the calling thread work on this device.
   absl::Status Select() const { return Named(cudaSetDevice(device_.index), "select"); }
-  // Begins to connect; Ready waits for it. Of all ranks between NCCL's group calls.
+  // Starts to connect; Ready waits for it. Called for all ranks between NCCL's group calls.
   absl::Status Begin(const ncclUniqueId& id, int rank, int ranks);
   absl::Status Ready(absl::string_view what, Deadline deadline);
 
@@ -68,7 +68,7 @@ class NcclRank final : public DeviceRank {
  private:
   absl::Status Named(cudaError_t error, absl::string_view what) const;
   absl::Status Named(ncclResult_t result, absl::string_view what) const;
-  // Ends what is queued, if anything is.
+  // Aborts queued work, if any.
   void End() {
     if (comm_ != nullptr) Nccl::Get().abort(std::exchange(comm_, nullptr));
   }
@@ -113,8 +113,8 @@ absl::Status NcclRank::Ready(absl::string_view what, Deadline deadline) {
   }
 }
 
-// NCCL may queue the work from a thread of its own: what comes after it in the stream is queued
-// when that is done.
+// NCCL may queue the work from its own thread; later work in the stream is queued when NCCL has
+// finished.
 absl::Status NcclRank::Reduce(absl::Span<const RankSum> sums, CUstream_st* stream) {
   RETURN_IF_ERROR(Check());
   const Nccl& nccl = Nccl::Get();
@@ -152,7 +152,7 @@ absl::Status Connect(absl::Span<const std::unique_ptr<NcclRank>> ranks) {
     if (result == ncclSuccess || result == ncclInProgress) return absl::OkStatus();
     return absl::InternalError(absl::StrCat("NCCL: ", what, ": ", nccl.error_text(result)));
   };
-  // Before NCCL is told of any.
+  // Before any NCCL call for these ranks.
   for (const std::unique_ptr<NcclRank>& rank : ranks) RETURN_IF_ERROR(rank->Select());
   ncclUniqueId id = {};
   RETURN_IF_ERROR(named(nccl.unique_id(&id), "unique id"));

@@ -1,4 +1,4 @@
-// Sums over the GPUs of one process, queued on streams by NCCL.
+// Sums over the GPUs of one process, which NCCL queues on streams.
 #pragma once
 
 #include <memory>
@@ -11,10 +11,10 @@
 
 namespace cairn {
 
-// One rank a device, in their order, connected within a minute; `devices` are different GPUs. Ranks
-// are destroyed when no queue uses them, in any order. kUnimplemented: the build has no NCCL.
-// kFailedPrecondition: NCCL is not installed. kInternal, kDeadlineExceeded: CUDA's or NCCL's own
-// error, named.
+// One rank for each device, in order, connected within a minute; `devices` must be different GPUs.
+// Destroy ranks when no queue uses them, in any order. kUnimplemented: the build lacks NCCL.
+// kFailedPrecondition: NCCL is not installed. kInternal, kDeadlineExceeded: an error of CUDA or
+// NCCL, named.
 absl::StatusOr<std::vector<std::unique_ptr<DeviceRank>>> JoinByNccl(
     absl::Span<const Device> devices);
 

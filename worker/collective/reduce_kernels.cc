@@ -15,8 +15,9 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A piece is added up in here before it leaves for the outputs: with one input's piece it fits the
-// smallest L1 cache in use, so memory sees each input read once and each output written once.
+// A piece is added up in this buffer before it is written to the outputs. Together with one input's
+// piece it fits the smallest L1 cache in use, so memory sees each input read once and each output
+// written once.
 constexpr size_t kPieceBytes = 8192;
 
 // Calls body(tag, i) for whole vectors, then for single lanes.
@@ -30,7 +31,7 @@ HWY_INLINE void ForEachLane(size_t count, Body&& body) {
   for (; i < count; ++i) body(one, i);
 }
 
-// sum may be a.
+// `sum` may be `a`.
 template <typename T>
 void AddKernel(const T* a, const T* b, T* sum, size_t count) {
   ForEachLane<T>(count, [&](auto d, size_t i) HWY_ATTR {
@@ -80,7 +81,7 @@ HWY_INLINE void WidenBFloat16(const uint16_t* from, float* to, size_t count) {
   }
 }
 
-// As BFloat16FromFloat, without a branch, for the compiler to vectorize.
+// As BFloat16FromFloat, without a branch, so that the compiler can vectorize it.
 HWY_INLINE void RoundToBFloat16(const float* from, uint16_t* to, size_t count) {
   for (size_t i = 0; i < count; ++i) {
     uint32_t bits = 0;
@@ -91,7 +92,7 @@ HWY_INLINE void RoundToBFloat16(const float* from, uint16_t* to, size_t count) {
   }
 }
 
-// Where the processor converts float16 itself; elsewhere Highway would round differently.
+// Only if the processor converts float16; otherwise Highway would round differently.
 #if HWY_TARGET <= HWY_AVX2 && HWY_ARCH_X86
 void WidenFloat16(const uint16_t* from, float* to, size_t count) {
   const hn::ScalableTag<float> d;

@@ -1,4 +1,4 @@
-// How values of several replicas become one.
+// How the values of several replicas are combined.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -10,7 +10,7 @@ enum class ReduceOp { kSum, kMean };
 
 // "sum", "mean".
 absl::string_view ReduceOpName(ReduceOp op);
-// Either name in upper or lower case. kInvalidArgument lists them.
+// Parses either name in upper or lower case. kInvalidArgument: the message lists the names.
 absl::StatusOr<ReduceOp> ReduceOpFromName(absl::string_view name);
 
 }  // namespace cairn

@@ -14,7 +14,7 @@
 namespace cairn {
 namespace {
 
-// Marks a status as WorkerLost's.
+// Payload that marks a status made by WorkerLost.
 constexpr absl::string_view kLostWorker = "cairn/lost_worker";
 
 }  // namespace

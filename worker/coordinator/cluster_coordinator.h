@@ -23,64 +23,68 @@
 namespace cairn {
 
 struct CoordinatorOptions {
-  // Functions that wait for a worker; beyond it Schedule waits.
+  // Maximum number of queued functions; Schedule waits while the queue is full.
   size_t queue_limit = 262144;
-  // How long Schedule waits for room in the queue.
+  // Maximum time that Schedule waits for space in the queue.
   absl::Duration schedule_wait = absl::Minutes(10);
-  // How long Schedule and Join, before they return a function's error, and the destructor wait for
-  // functions that were asked to stop.
+  // Maximum time that Schedule and Join, before they return a function's error, and the destructor
+  // wait for functions that were asked to stop.
   absl::Duration cancel_wait = absl::Seconds(30);
-  // Called with a worker that was lost, before it is used again: returns when it is there, or an
-  // error, and then this worker gets no more functions. None: it is used again at once.
+  // Called with the number of a lost worker before the worker is used again. Returns OK once the
+  // worker is available; after an error the worker gets no more functions. Empty: the worker is
+  // used again immediately.
   std::function<absl::Status(int32_t worker)> wait_for_worker = {};
 };
 
-// **Functions run in this process**: C++ functions do not travel, so each worker of the cluster is
-// a thread here that calls one function after the other, in which CurrentWorker() is its number.
-// Variables are on the parameter servers all the same. A function that computes on another machine
-// is one that calls that machine, and reports its loss with WorkerLost.
+// **Functions run in this process**: C++ functions cannot be sent to another process, so each
+// worker of the cluster is a thread of this process that calls one function after the other, with
+// CurrentWorker() set to its number. The variables are still on the parameter servers. To compute
+// on another machine, a function calls that machine, and reports its loss with WorkerLost.
 //
-// A function is called at least once, by whichever worker is free, in no order. If it returns
-// WorkerLost it is called again by another worker; any other error (kUnavailable of a parameter
-// server among them) is a failure: the results of the functions in the queue and of those that run
-// become kCancelled, the latter's CurrentCancellation() (cancellation.h) tells them to stop, and
-// the next call of Schedule, Join or Done returns that error, once. After that the coordinator
-// works as before, on the workers whose functions have returned.
+// A function is called at least once, by any idle worker, in no particular order. If it returns
+// WorkerLost, another worker calls it again. Any other error (including kUnavailable of a parameter
+// server) is a failure: the results of queued and running functions become kCancelled, the running
+// ones are asked to stop through CurrentCancellation() (cancellation.h), and the next call of
+// Schedule, Join or Done returns the error, once. The coordinator then continues to work, on the
+// workers whose functions have returned.
 //
 // Thread safety: every method may be called from several threads at once.
 class ClusterCoordinator {
  public:
-  // The strategy's coordinator: the same one as long as somebody holds it; `options` are those of
-  // the first call.
+  // The coordinator of `strategy`, shared by all holders; destroyed with the last of them.
+  // `options` apply only to the call that creates it.
   static std::shared_ptr<ClusterCoordinator> Of(ParameterServerStrategy& strategy,
                                                 CoordinatorOptions options = {});
-  // Cancels the functions in the queue and those that run, and waits for the latter, at most
-  // options.cancel_wait: a function that goes on longer is left to its thread (and logged), so what
-  // it uses must outlive it. In a scheduled function, that one is not waited for.
+  // Cancels queued and running functions, and waits at most options.cancel_wait for the running
+  // ones. A function that runs longer is left to its thread (and logged), so the objects that it
+  // uses must outlive it. A destructor that runs in a scheduled function does not wait for that
+  // function.
   ~ClusterCoordinator();
   ClusterCoordinator(const ClusterCoordinator&) = delete;
   ClusterCoordinator& operator=(const ClusterCoordinator&) = delete;
 
-  // To be called while the strategy lives.
+  // Must be called while the strategy lives.
   ParameterServerStrategy& strategy() const { return strategy_; }
 
-  // Returns at once unless the queue is full. kInvalidArgument: no function. kDeadlineExceeded: the
-  // queue stayed full. Else an earlier function's error; then nothing was scheduled.
+  // Returns at once unless the queue is full. kInvalidArgument: `function` is empty.
+  // kDeadlineExceeded: the queue stayed full. Otherwise an earlier function's error; then nothing
+  // was scheduled.
   absl::StatusOr<RemoteValue> Schedule(ScheduledCall::Function function,
                                        std::vector<Value> args = {});
-  // Waits until no function is in the queue or runs, or for an earlier function's error: which says
-  // how many functions that were asked to stop still run. kDeadlineExceeded: says how many
-  // functions are left. kFailedPrecondition: called in a scheduled function, which would wait for
-  // itself.
+  // Waits until no function is queued or running, or until an earlier function has failed; that
+  // error says how many functions that were asked to stop still run. kDeadlineExceeded: the message
+  // has the number of remaining functions. kFailedPrecondition: called in a scheduled function,
+  // which would wait for itself.
   absl::Status Join(Deadline deadline);
-  // Whether none is; does not wait.
+  // Whether no function is queued or running; does not wait. Returns an earlier function's error.
   absl::StatusOr<bool> Done();
-  // The values of all, in order, or the first error among them.
+  // The results of all `values` in order, or the first error among them.
   absl::StatusOr<std::vector<Value>> Fetch(absl::Span<const RemoteValue> values,
                                            Deadline deadline) const;
 
-  // Calls `factory` once for each worker, now, and again for one that was lost. Errors are the
-  // factory's; kUnknown: it threw. kInvalidArgument: there is none, or it creates variables.
+  // Calls `factory` once for each worker, now, and again for each lost worker. Returns the
+  // factory's errors; kUnknown: the factory threw an exception. kInvalidArgument: `factory` is
+  // empty, or creates variables.
   absl::StatusOr<std::shared_ptr<PerWorkerDataset>> CreatePerWorkerDataset(DatasetFactory factory);
 
  private:
@@ -93,10 +97,10 @@ class ClusterCoordinator {
   std::vector<std::thread> threads_;
 };
 
-// What a scheduled function returns when the machine that it computes on is gone: kUnavailable,
-// naming CurrentWorker(). The function is called again by another worker.
+// The status that a scheduled function returns when the machine that it computes on is gone:
+// kUnavailable, naming CurrentWorker(). Another worker calls the function again.
 absl::Status WorkerLost(absl::string_view why);
-// Whether `status` is such a one.
+// Whether `status` was made by WorkerLost.
 bool IsWorkerLost(const absl::Status& status);
 
 }  // namespace cairn

@@ -13,17 +13,17 @@
 namespace cairn {
 namespace {
 
-// A function whose workers are lost this often takes them down itself.
+// A function that loses this many workers probably causes the losses.
 constexpr int kMaxLosses = 100;
 
 constexpr absl::string_view kNotRun =
-    "the function was not run, for another one failed first or the coordinator ended; schedule it "
-    "again";
+    "the function was not run because another one failed first or the coordinator ended; schedule "
+    "it again";
 constexpr absl::string_view kStopped =
-    "the function was cancelled while it ran, for another one failed or the coordinator ended; "
+    "the function was cancelled while it ran because another one failed or the coordinator ended; "
     "schedule it again";
 
-// Whose functions this thread calls.
+// The core whose functions this thread calls.
 thread_local const void* core_of_this_thread = nullptr;
 
 }  // namespace
@@ -65,10 +65,10 @@ void ClusterCoordinator::Core::LoseThread(int32_t worker, const absl::Status& wh
 void ClusterCoordinator::Core::Lose(int32_t worker, const absl::Status& why) {
   Dropped dropped;
   absl::MutexLock lock(&mutex_);
-  LOG(ERROR) << "worker " << worker << " is not used any more: " << why;
+  LOG(ERROR) << "worker " << worker << " is no longer used: " << why;
   if (--workers_left_ > 0) return;
-  dropped = Fail(absl::UnavailableError(absl::StrCat(
-      "every worker is lost; the last to go was worker ", worker, ": ", why.message())));
+  dropped = Fail(absl::UnavailableError(
+      absl::StrCat("every worker is lost; the last one was worker ", worker, ": ", why.message())));
 }
 
 absl::Status ClusterCoordinator::Core::Add(Call call) {
@@ -139,7 +139,7 @@ int32_t ClusterCoordinator::Core::End() {
 
 ClusterCoordinator::Core::Call ClusterCoordinator::Core::Take(int32_t worker) {
   absl::MutexLock lock(&mutex_);
-  // An idle worker waits for work as long as its coordinator lives.
+  // An idle worker waits as long as its coordinator lives.
   while (!ending_ && queue_.empty()) queued_.WaitUntil(&mutex_, Deadline::In(absl::Hours(1)));
   if (ending_) return nullptr;
   Call call = std::move(queue_.front());

@@ -1,4 +1,4 @@
-// A dataset for each worker of a coordinator, made there by one factory.
+// A dataset for each worker of a coordinator, made by a single factory.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace cairn {
 
-// Makes worker `worker`'s dataset; it is called outside every scope and must create no variables.
+// Makes the dataset of worker `worker`. Called outside every scope; must not create variables.
 using DatasetFactory = std::function<absl::StatusOr<Dataset>(int32_t worker)>;
 
 class PerWorkerIterator;
@@ -25,7 +25,7 @@ class PerWorkerDataset : public std::enable_shared_from_this<PerWorkerDataset> {
   // Use ClusterCoordinator::CreatePerWorkerDataset.
   PerWorkerDataset(DatasetFactory factory, int32_t workers);
 
-  // One pass for each worker, for functions to capture.
+  // One pass over each worker's dataset, for functions to capture.
   std::shared_ptr<PerWorkerIterator> MakeIterator();
 
  private:
@@ -33,10 +33,10 @@ class PerWorkerDataset : public std::enable_shared_from_this<PerWorkerDataset> {
   friend class PerWorkerIterator;
   struct Made {
     Dataset dataset;
-    int64_t version = 0;  // how often the factory made it
+    int64_t version = 0;  // number of times the factory made it
   };
 
-  // Calls the factory for `worker`. Its error, or kInvalidArgument: it created a variable.
+  // Calls the factory for `worker`. Errors: the factory's; kInvalidArgument: it created a variable.
   absl::Status Make(int32_t worker);
   absl::StatusOr<Made> Of(int32_t worker) const;
 
@@ -49,9 +49,9 @@ class PerWorkerDataset : public std::enable_shared_from_this<PerWorkerDataset> {
 // worker run one after the other.
 class PerWorkerIterator {
  public:
-  // The next element of the calling function's worker; false at the end of its dataset. A worker
-  // that was lost begins anew. kUnimplemented: called outside a scheduled function. kCancelled: the
-  // function was cancelled (cancellation.h).
+  // The next element for the calling function's worker; false at the end of the worker's dataset. A
+  // lost worker starts again from the first element. kUnimplemented: called outside a scheduled
+  // function. kCancelled: the function was cancelled (cancellation.h).
   absl::StatusOr<bool> Next(Element* element);
 
  private:
@@ -64,7 +64,7 @@ class PerWorkerIterator {
       : dataset_(std::move(dataset)), passes_(workers) {}
 
   const std::shared_ptr<PerWorkerDataset> dataset_;
-  std::vector<Pass> passes_;  // each touched by its worker's thread alone
+  std::vector<Pass> passes_;  // each used only by its worker's thread
 };
 
 }  // namespace cairn

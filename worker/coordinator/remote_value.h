@@ -11,18 +11,18 @@ namespace cairn {
 
 class ScheduledCall;
 
-// Thread safety: every method may be called from several threads at once. Copies are of one result.
+// Thread safety: every method may be called from several threads at once. Copies share one result.
 class RemoteValue {
  public:
   enum class State {
     kNotReady,
     kReady,
-    kAborted,  // it failed or was cancelled
+    kAborted,  // the function failed or was cancelled
   };
   State state() const;
-  // Waits for the function to end. Its value, or its error. kCancelled: another one failed, or the
-  // coordinator ended, before this one had a result; it may have run in part. Schedule it again.
-  // kDeadlineExceeded.
+  // Waits for the function to end and returns its value or error. kCancelled: another function
+  // failed, or the coordinator ended, before this function had a result; it may have run partly.
+  // Schedule it again. kDeadlineExceeded: the function has not ended.
   absl::StatusOr<Value> Fetch(Deadline deadline) const;
 
  private:

@@ -1,4 +1,4 @@
-// One scheduled function from Schedule to its result.
+// A scheduled function, from Schedule to its result.
 #pragma once
 
 #include <optional>
@@ -30,7 +30,7 @@ class ScheduledCall {
   absl::StatusOr<Value> Call() const { return function_.Call("the scheduled function", args_); }
   CancellationToken token() const { return cancellation_.token(); }
 
-  // False, and nothing changes: it has a result already.
+  // False, without any change, if the call already has a result.
   bool Finish(absl::StatusOr<Value> result) {
     absl::MutexLock lock(&mutex_);
     if (result_.has_value()) return false;
@@ -38,24 +38,24 @@ class ScheduledCall {
     finished_.SignalAll();
     return true;
   }
-  // Its result is kCancelled unless it has one; the function is asked to stop.
+  // Asks the function to stop. Its result becomes kCancelled unless it already has one.
   void Cancel(absl::string_view why) {
     Finish(absl::CancelledError(why));
     cancellation_.Cancel(absl::CancelledError(why));
   }
-  // Empty while it has not ended.
+  // Empty until the call has ended.
   std::optional<absl::StatusOr<Value>> result() const {
     absl::MutexLock lock(&mutex_);
     return result_;
   }
-  // False: it had not ended by `deadline`.
+  // False if the call has not ended by `deadline`.
   bool WaitUntilFinished(Deadline deadline) const {
     absl::MutexLock lock(&mutex_);
     while (!result_.has_value() && !deadline.Expired()) finished_.WaitUntil(&mutex_, deadline);
     return result_.has_value();
   }
 
-  // Used by one thread at a time: workers that were lost while they called it.
+  // Number of workers lost while calling this function. Used by one thread at a time.
   int losses = 0;
 
  private:

@@ -51,7 +51,7 @@ void Tree::AddLaunch() {
   const auto options = std::make_shared<LaunchOptions>();
   CLI::App* const command =
       Add(&app_, "launch", "Starts servers and workers on this machine and waits for the job",
-          "cairnctl launch --ps 2 --worker 2 --job examples/a9a.yaml --data_root ../shared/data",
+          "cairnctl launch --ps 2 --worker 2 --job examples/a9a.yaml --data_root examples/data",
           [options] { return Launch(*options); });
   command->add_option("--job", options->job_file, "job file of the workers")->type_name("FILE");
   CLI::Option* const cluster =

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/printable_text.h"
 #include "common/status.h"
 #include "worker/input/line_reader.h"
 #include "worker/input/quoted_cells.h"
@@ -62,8 +63,9 @@ class LineRows : public RowSource {
 
   // `at`: where in the line.
   bool Refuse(ptrdiff_t at) {
-    status_ = absl::InvalidArgumentError(
-        absl::StrCat(reader_->path(), ":", reader_->line_number(), ":", at + 1, ": ", error_.what));
+    status_ =
+        absl::InvalidArgumentError(absl::StrCat(reader_->path(), ":", reader_->line_number(), ":",
+                                                at + 1, ": ", PrintableText(error_.what)));
     return false;
   }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/printable_text.h"
 #include "common/status.h"
 
 namespace cairn {
@@ -62,9 +63,10 @@ bool WordReader::Next(absl::string_view* word, bool* starts_line) {
   } while (size <= kMaxWordBytes && begin_ + size == end_ && Fill());
   if (!status_.ok()) return false;
   if (size > kMaxWordBytes) {
-    status_ = absl::InvalidArgumentError(absl::StrCat(
-        path_, ":", line_number_, ": word '", absl::string_view(buffer_.data() + begin_, 32),
-        "…' is longer than ", kMaxWordBytes, " bytes; is this a text file?"));
+    status_ = absl::InvalidArgumentError(
+        absl::StrCat(path_, ":", line_number_, ": word '",
+                     PrintableText(absl::string_view(buffer_.data() + begin_, 32)),
+                     "…' is longer than ", kMaxWordBytes, " bytes; is this a text file?"));
     return false;
   }
   *word = absl::string_view(buffer_.data() + begin_, size);

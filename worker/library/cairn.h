@@ -1,5 +1,5 @@
-// All of the worker library that programs commonly use, with one include: #include "cairn/cairn.h".
-// The macros of common/status.h, whose names are not the library's alone, are not in it.
+// The commonly used parts of the worker library in one include: #include "cairn/cairn.h". Excludes
+// the macros of common/status.h, whose names other libraries also use.
 #pragma once
 
 #include "common/config/cluster_config.h"

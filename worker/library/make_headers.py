@@ -1,27 +1,27 @@
 #!/usr/bin/env python3
-"""Makes what is public of the library, from the list of public headers and those that they include:
+"""Writes the public part of the library, given the list of public headers:
 
-FOLDER  the headers as they are installed: cairn/cairn.h, cairn/common/..., cairn/worker/... In the
-        source tree they include each other from the top ("common/tensor.h"); installed they say
-        "cairn/common/tensor.h", so that a user's include path gains one name, cairn.
-MAP     the linker's version script: of namespace cairn, what these headers declare; of dependencies
-        nothing, whatever their templates and inline functions leave in the library.
-STAMP   a header that changes with the others.
+FOLDER  the installed headers: cairn/cairn.h, cairn/common/..., cairn/worker/... In the source tree
+        they include each other from the top ("common/tensor.h"); installed headers include
+        "cairn/common/tensor.h", so that a user's include path gains a single name, cairn.
+MAP     the linker's version script: exports the names that these headers declare in namespace
+        cairn, and nothing of dependencies, whose templates and inline functions are in the library.
+STAMP   a header that changes whenever another one changes.
 
-Refuses a header that includes one of a dependency that users need not have.
+Refuses a header that includes a header of a dependency that users need not have.
 """
 import argparse
 import os
 import re
 import sys
 
-# What users have: the standard library, POSIX and Abseil.
+# Headers that users have: the standard library, POSIX and Abseil.
 USERS_HAVE = re.compile(r"absl/|[a-z_]+$")
 UMBRELLA = "worker/library/cairn.h"
 
 
 def installed_text(name, top, included):
-    """The header with its includes as they are when installed; adds those of the project."""
+    """The header with its includes rewritten for installation; adds its project headers."""
     lines = []
     with open(os.path.join(top, name), encoding="utf-8") as f:
         text = f.read()
@@ -34,17 +34,17 @@ def installed_text(name, top, included):
                 line = f'{before}"cairn/{header}"{after}'
             elif not USERS_HAVE.match(header):
                 sys.exit(f"{name}:{number}: a public header includes {header}, which users need "
-                         "not have: declare what it takes of it, or hide it in a source")
+                         "not have: use forward declarations, or include it in a source file")
         lines.append(line)
     return "\n".join(lines)
 
 
 def declared_names(text):
-    """Classes, and functions and variables, that a header declares in namespace cairn itself."""
+    """Classes, and functions and variables, that a header declares directly in namespace cairn."""
     text = re.sub(r'//[^\n]*|/\*.*?\*/|^\s*#(?:[^\n]|\\\n)*|"(?:\\.|[^"\\\n])*"', " ", text,
                   flags=re.S | re.M)
     classes, others, head = set(), set(), ""
-    blocks = []  # of each open brace, whether names in it are the namespace's own
+    blocks = []  # for each open brace: whether names inside belong to the namespace
     for char in text:
         own = all(blocks)
         if char in "{;":
@@ -83,7 +83,7 @@ def version_script(version, classes, others):
         if name == "operator":
             patterns.append("cairn::operator*")
         else:
-            # A function, also with an ABI tag behind its name, or a variable.
+            # A function, possibly with an ABI tag after its name, or a variable.
             patterns += [f"cairn::{name}[!a-zA-Z0-9_]*", f"cairn::{name}"]
     lines = "\n".join(f"      {pattern};" for pattern in patterns)
     return f"CAIRN_{version} {{\n  global:\n    extern \"C++\" {{\n{lines}\n    }};\n" \
@@ -120,7 +120,7 @@ def main():
         found = declared_names(text)
         classes |= found[0]
         others |= found[1]
-    # Headers that were public once.
+    # Removes headers that are no longer public.
     for folder, _, files in os.walk(options.out):
         for file in files:
             path = os.path.abspath(os.path.join(folder, file))

@@ -1,4 +1,5 @@
-// How a running function learns that its result is no longer wanted.
+// Cancellation of running functions: tokens that a function polls, and the source that cancels
+// them.
 #pragma once
 
 #include <memory>
@@ -8,29 +9,29 @@
 
 namespace cairn {
 
-// C++ functions cannot be interrupted: a function that takes long looks at its token now and then,
-// and returns. Copies are of one cancellation.
+// A C++ function cannot be interrupted. A long-running function checks its token from time to time
+// and returns once the token is cancelled. Copies share one cancellation.
 // Thread safety: every method may be called from several threads at once.
 class CancellationToken {
  public:
-  // Is never cancelled.
+  // A token that is never cancelled.
   CancellationToken() = default;
 
   bool is_cancelled() const { return !status().ok(); }
-  // OK; once cancelled kCancelled, with the reason.
+  // OK until the token is cancelled; then kCancelled, with the reason.
   absl::Status status() const;
-  // Waits until it is cancelled, or `deadline`. is_cancelled().
+  // Waits until the token is cancelled or `deadline` expires. Returns is_cancelled().
   bool WaitUntilCancelled(Deadline deadline) const;
 
  private:
   friend class CancellationSource;
   struct State;
 
-  std::shared_ptr<State> state_;  // null: is never cancelled
+  std::shared_ptr<State> state_;  // null: never cancelled
 };
 
-// The token of the calling scheduled function (cluster_coordinator.h), also in the threads of the
-// replicas that it runs. Elsewhere one that is never cancelled.
+// The token of the scheduled function (cluster_coordinator.h) that calls this, also in the threads
+// of its replicas. Elsewhere, a token that is never cancelled.
 CancellationToken CurrentCancellation();
 
 // The side that cancels.
@@ -40,7 +41,7 @@ class CancellationSource {
   CancellationSource();
 
   const CancellationToken& token() const { return token_; }
-  // `reason` is kCancelled. A later one changes nothing.
+  // `reason` must be kCancelled. Only the first call has an effect.
   void Cancel(absl::Status reason);
 
  private:

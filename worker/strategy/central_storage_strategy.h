@@ -1,4 +1,4 @@
-// Replicas on several devices, variables in one place: tf.distribute.CentralStorageStrategy.
+// Replicas on several devices, variables on one: tf.distribute.CentralStorageStrategy.
 #pragma once
 
 #include <memory>
@@ -10,10 +10,10 @@
 
 namespace cairn {
 
-// The variables are on the compute device if there is one, else on cpu:0.
+// With one device, variables are on that device; with several, on cpu:0.
 class CentralStorageStrategy : public Strategy {
  public:
-  // kInvalidArgument: no device, or one of them twice.
+  // kInvalidArgument: no device, or a duplicate device.
   static absl::StatusOr<std::unique_ptr<CentralStorageStrategy>> Create(
       std::vector<Device> devices);
 

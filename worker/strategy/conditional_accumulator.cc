@@ -35,7 +35,7 @@ absl::Status AccumulatorBase::Await(int64_t required, Deadline deadline) {
   while (count_ < required) {
     if (deadline.Expired()) {
       return absl::DeadlineExceededError(absl::StrCat(
-          "waited for ", required, " gradients of step ", step_, "; ", count_, " have come"));
+          "waited for ", required, " gradients of step ", step_, "; ", count_, " have arrived"));
     }
     came_.WaitUntil(&mutex_, deadline);
   }

@@ -1,5 +1,6 @@
-// Means of gradients that several threads bring for a step: tf.compat.v1.ConditionalAccumulator and
-// its sparse counterpart. Between processes, consistency: sync of the parameter servers is that.
+// Averages the gradients that several threads contribute to a step:
+// tf.compat.v1.ConditionalAccumulator and its sparse counterpart. Between processes, `consistency:
+// sync` of the parameter servers does this.
 #pragma once
 
 #include <cstdint>
@@ -17,21 +18,22 @@
 
 namespace cairn {
 
-// What both kinds have: a step, and how many gradients have come for it.
+// State that both accumulators share: the current step and the number of gradients received for it.
 class AccumulatorBase {
  public:
-  // Gradients that have come since the last Take.
+  // Number of gradients received since the last Take.
   int64_t count() const;
-  // Gradients of earlier steps are dropped from now on. Also backward.
+  // Sets the current step; gradients of earlier steps are dropped from now on. The step may also
+  // decrease.
   void SetStep(int64_t step);
 
  protected:
-  // Whether a gradient of `local_step` counts; then it does.
+  // Whether a gradient of `local_step` is recent enough to count. If so, increments count().
   bool Counts(int64_t local_step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Waits for `required` gradients. kInvalidArgument: fewer than 1. kDeadlineExceeded: says how
-  // many have come.
+  // Waits for `required` gradients. kInvalidArgument: `required` is less than 1. kDeadlineExceeded:
+  // the message says how many gradients have arrived.
   absl::Status Await(int64_t required, Deadline deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The next step begins; returns how many gradients came for this one.
+  // Starts the next step. Returns the number of gradients received for the finished one.
   int64_t EndStep() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable absl::Mutex mutex_;
@@ -45,14 +47,14 @@ class AccumulatorBase {
 // Thread safety: every method may be called from several threads at once.
 class ConditionalAccumulator : public AccumulatorBase {
  public:
-  // For gradients of a floating dtype and this shape.
+  // Accepts gradients of `dtype`, a floating-point type, and `shape`.
   ConditionalAccumulator(DType dtype, Shape shape);
 
-  // Adds a gradient, unless it is of a step before the current one: then it is dropped, without an
-  // error. kInvalidArgument: another dtype or shape.
+  // Adds a gradient. A gradient of an earlier step is dropped without an error. kInvalidArgument:
+  // wrong dtype or shape.
   absl::Status Apply(int64_t local_step, const Tensor& gradient);
-  // Waits until at least `required` gradients have come, returns the mean of all that have, and
-  // begins the next step.
+  // Waits for at least `required` gradients, returns the mean of all received gradients, and starts
+  // the next step.
   absl::StatusOr<Tensor> Take(int64_t required, Deadline deadline);
 
  private:
@@ -62,12 +64,12 @@ class ConditionalAccumulator : public AccumulatorBase {
 // Thread safety: every method may be called from several threads at once.
 class SparseConditionalAccumulator : public AccumulatorBase {
  public:
-  // For float32 rows of this shape.
+  // Accepts slices whose rows are float32 of `row_shape`.
   explicit SparseConditionalAccumulator(Shape row_shape);
 
-  // As above. Rows may come in any order and repeat, which adds them up first.
+  // As ConditionalAccumulator::Apply. Rows may be in any order; repeated rows are summed first.
   absl::Status Apply(int64_t local_step, const IndexedSlices& gradient);
-  // Of each row the mean over the gradients that had it, by ascending row.
+  // For each row, the mean over the gradients that contain the row; rows in ascending order.
   absl::StatusOr<IndexedSlices> Take(int64_t required, Deadline deadline);
 
  private:

@@ -1,5 +1,5 @@
-// Where a call stands: outside every strategy, in a strategy's scope, in a replica function, in a
-// merge call or in an update. Kept per thread.
+// The context of a call: outside every strategy, in a strategy's scope, in a replica function, in a
+// merge call or in an update. Each thread has its own.
 #pragma once
 
 #include <atomic>
@@ -24,12 +24,12 @@ struct CallName;
 class ReplicaMeeting;
 class Strategy;
 
-// One replica's side of Strategy::Run, for its replica function and the thread that it runs in. A
-// context that is kept longer refuses every call (kFailedPrecondition), also after its strategy was
-// destroyed.
+// One replica's side of Strategy::Run, valid in its replica function and in the thread that runs
+// it. A context that is kept longer refuses every call (kFailedPrecondition), also after its
+// strategy was destroyed.
 class ReplicaContext {
  public:
-  // `meeting` null: one replica, which waits for no other.
+  // `meeting` is null for a single replica, which waits for no other.
   ReplicaContext(Strategy* strategy, ReplicaMeeting* meeting, int32_t local_replica,
                  int32_t replica_id, Device device)
       : strategy_(strategy),
@@ -38,41 +38,42 @@ class ReplicaContext {
         replica_id_(replica_id),
         device_(device) {}
 
-  // Null: the strategy was destroyed.
+  // Null after the strategy was destroyed.
   Strategy* strategy() const { return strategy_.get(); }
-  // 0: the strategy was destroyed.
+  // 0 after the strategy was destroyed.
   int32_t num_replicas_in_sync() const;
-  // In [0, num_replicas_in_sync()), over all workers.
+  // In [0, num_replicas_in_sync()), counted over all workers.
   int32_t replica_id_in_sync_group() const { return replica_id_; }
-  // Among the replicas of this process.
+  // Index among the replicas of this process.
   int32_t local_replica() const { return local_replica_; }
   Device device() const { return device_; }
 
   // Waits for every replica, calls `merge_fn` once in cross-replica context with the replicas'
-  // arguments regrouped, and gives each its component of the result. Every replica must make the
-  // same merge calls in the same order. kFailedPrecondition: another replica ended without this
-  // call, or this context is not the current one. Errors of `merge_fn` come out on every replica.
-  // kUnknown: `merge_fn` threw an exception.
+  // arguments regrouped, and returns to each replica its component of the result. Every replica
+  // must make the same merge calls in the same order. kFailedPrecondition: another replica ended
+  // without this call, or this context is not the current one. Every replica returns the errors of
+  // `merge_fn`. kUnknown: `merge_fn` threw an exception.
   using MergeFn = ValueFunction<Strategy&, absl::Span<const Value>>;
   absl::StatusOr<Value> MergeCall(const MergeFn& merge_fn, absl::Span<const Value> args = {});
 
-  // Sum or mean over all replicas of all workers, the same on each; `value` may be a structure
-  // of tensors and slices (slices are concatenated). Every replica calls in the same order.
-  // `options.timeout` bounds this replica's wait for the others of this process (default 10
-  // minutes), and each collective between processes. kInvalidArgument: shapes or dtypes differ
-  // between replicas. kDeadlineExceeded: names the replicas that did not come.
+  // Sum or mean over all replicas of all workers; every replica gets the same result. `value` may
+  // be a structure of tensors and slices (slices are concatenated). Every replica must make the
+  // same calls in the same order. `options.timeout` bounds this replica's wait for the other
+  // replicas of this process (default 10 minutes), and each collective between processes.
+  // kInvalidArgument: shapes or dtypes differ between replicas. kDeadlineExceeded: the message
+  // names the missing replicas.
   absl::StatusOr<Value> AllReduce(ReduceOp op, const Value& value,
                                   const CommunicationOptions& options = {});
-  // The gradient of AllReduce's input, given that of its output here.
+  // The gradient of AllReduce's input, given the gradient `upstream` of its output on this replica.
   absl::StatusOr<Value> AllReduceGradient(ReduceOp op, const Value& upstream) {
     return AllReduce(op, upstream);
   }
-  // The replicas' tensors one after the other along `axis`, whose extents may differ.
+  // Concatenates the replicas' tensors along `axis`; their extents along `axis` may differ.
   // kInvalidArgument: other extents or ranks differ, or scalars. kUnimplemented: slices.
   absl::StatusOr<Value> AllGather(const Value& value, int64_t axis,
                                   const CommunicationOptions& options = {});
-  // The gradient of AllGather's input: the sum over replicas of `upstream`, this replica's part,
-  // whose extent along `axis` was `extent`.
+  // The gradient of AllGather's input, whose extent along `axis` was `extent`: sums `upstream` over
+  // all replicas and returns this replica's part of the sum.
   absl::StatusOr<Value> AllGatherGradient(const Value& upstream, int64_t axis, int64_t extent);
 
  private:
@@ -88,30 +89,31 @@ class ReplicaContext {
   const Device device_;
 };
 
-// The strategy of the innermost scope or replica function; the default strategy outside all.
+// The strategy of the innermost scope or replica function; outside all of them, the default
+// strategy.
 Strategy& GetStrategy();
-// Whether that is not the default strategy.
+// Whether GetStrategy() is not the default strategy.
 bool HasStrategy();
-// In a scope, a merge call or an update.
+// Whether this thread is in a scope, a merge call or an update.
 bool InCrossReplicaContext();
-// Null in cross-replica context. Outside every scope: the default strategy's.
+// Null in cross-replica context. Outside every scope, the context of the default strategy.
 std::shared_ptr<ReplicaContext> GetReplicaContext();
-// Which copy an update function is called for; empty outside updates.
+// Index of the copy that the current update function is called for; empty outside updates.
 std::optional<int32_t> UpdateReplicaId();
-// The device of the innermost replica function, update or DeviceScope; cpu:0 outside all.
+// The device of the innermost replica function, update or DeviceScope; outside all of them, cpu:0.
 Device CurrentDevice();
 
-// Makes `strategy` the current one of this thread outside every scope, until it is destroyed; null
-// goes back to the default strategy. kFailedPrecondition inside a scope or replica function.
+// Makes `strategy` current in this thread outside every scope, until the strategy is destroyed.
+// Null restores the default strategy. kFailedPrecondition: called in a scope or replica function.
 absl::Status SetStrategy(Strategy* strategy);
 
-// Calls `fn` as if this thread were in no scope, replica function or update: for functions of the
-// user that are not part of a step, such as those that make datasets. The contexts are back when it
-// returns or throws.
+// Calls `fn` as if this thread were in no scope, replica function or update. For user functions
+// that are not part of a step, such as functions that make datasets. The contexts are restored when
+// `fn` returns or throws.
 absl::Status OutsideEveryScope(absl::FunctionRef<absl::Status()> fn);
 
-// While it lives, CurrentDevice() is `device` in the thread that made it. It may be destroyed in
-// another thread, or before a scope inside it.
+// During its lifetime, CurrentDevice() is `device` in the thread that created it. It may be
+// destroyed in another thread, or before a scope that was opened inside it.
 class DeviceScope {
  public:
   explicit DeviceScope(Device device);

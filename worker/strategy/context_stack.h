@@ -1,4 +1,4 @@
-// The calling thread's contexts: what context.h's functions look at.
+// The calling thread's contexts, which the functions of context.h read.
 #pragma once
 
 #include <atomic>
@@ -18,8 +18,8 @@
 
 namespace cairn {
 
-// What a Scope shares with the stack that it is on. A scope may be left in another thread, or
-// before scopes inside it: its thread drops it when it is innermost.
+// State that a Scope shares with the stack of the thread that entered it. A scope may be left in
+// another thread, or before scopes inside it; its own thread drops the entry once it is innermost.
 struct ScopeEntry {
   explicit ScopeEntry(Strategy* entered) : strategy(entered) {}
 
@@ -33,7 +33,7 @@ struct ScopeEntry {
 struct ContextMode {
   Strategy* strategy;
   std::shared_ptr<ReplicaContext> replica;  // null: cross-replica context
-  std::shared_ptr<ScopeEntry> scope;        // null: a function, which pops its mode itself
+  std::shared_ptr<ScopeEntry> scope;        // null: of a function, which pops its mode itself
 };
 
 // A device or variable creator, and whether its scope was left.
@@ -46,10 +46,10 @@ struct Entered {
 // Thread safety: none; each thread has its own.
 class ContextStack {
  public:
-  // Without the innermost scopes that are over.
+  // Drops the innermost scopes that are over, then returns the stack.
   static ContextStack& OfThisThread();
 
-  // Null: outside everything.
+  // Null outside every context.
   const ContextMode* top() const { return modes.empty() ? nullptr : &modes.back(); }
   // Leaves the scopes that were entered after the first `depth` modes.
   void PopTo(size_t depth);
@@ -58,22 +58,22 @@ class ContextStack {
   std::vector<std::optional<int32_t>> update_ids;
   std::vector<Entered<Device>> devices;
   std::vector<Entered<VariableCreatorScope::Creator>> creators;
-  StrategyHandle chosen;  // by SetStrategy
-  // Replica functions of the default strategy that are running: they change no mode.
+  StrategyHandle chosen;  // set by SetStrategy
+  // Running replica functions of the default strategy, which push no mode.
   int32_t default_runs = 0;
 
  private:
   void DropEnded();
 };
 
-// Pushes for as long as it lives.
+// Pushes a mode for the lifetime of the object.
 class PushedMode {
  public:
   PushedMode(Strategy* strategy, std::shared_ptr<ReplicaContext> replica)
       : depth_(ContextStack::OfThisThread().modes.size()) {
     ContextStack::OfThisThread().modes.push_back({strategy, std::move(replica), nullptr});
   }
-  // A scope that the called function entered and kept is over.
+  // Also leaves the scopes that the called function entered and did not leave.
   ~PushedMode() { ContextStack::OfThisThread().PopTo(depth_); }
   PushedMode(const PushedMode&) = delete;
   PushedMode& operator=(const PushedMode&) = delete;
@@ -90,8 +90,8 @@ class PushedUpdate {
   PushedUpdate& operator=(const PushedUpdate&) = delete;
 };
 
-// A merge call that replicas make for `name`: those that make it for another one do not meet. For
-// the methods of variables and optimizers.
+// A merge call named `name`, for the methods of variables and optimizers. It fails if the replicas'
+// names differ.
 absl::StatusOr<Value> MergeCallFor(ReplicaContext& context, const CallName& name,
                                    const ReplicaContext::MergeFn& merge_fn,
                                    absl::Span<const Value> args);

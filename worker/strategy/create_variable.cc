@@ -1,4 +1,4 @@
-// CreateVariable: by the creators that are in scope, then by the strategy.
+// CreateVariable: calls the creators in scope, then the strategy.
 #include <algorithm>
 #include <cstddef>
 #include <utility>
@@ -47,7 +47,7 @@ absl::StatusOr<VariablePtr> MakeOnce(Strategy& strategy, const VariableOptions& 
   return NotNull("the strategy", made, strategy.MakeVariable(made, beside));
 }
 
-// In a replica function all replicas make one variable together.
+// In a replica function, all replicas make one variable together.
 absl::StatusOr<VariablePtr> MakeHere(const VariableOptions& options, const VariablePtr& beside) {
   Strategy& strategy = GetStrategy();
   const std::shared_ptr<ReplicaContext> context = GetReplicaContext();
@@ -69,7 +69,7 @@ absl::StatusOr<VariablePtr> MakeHere(const VariableOptions& options, const Varia
   return made.variable();
 }
 
-// Takes the creators from `first` on off this thread's stack for as long as it lives: a creator
+// Removes the creators from `first` on from this thread's stack for its lifetime, so that a creator
 // that makes a variable does not call itself.
 class HiddenCreators {
  public:
@@ -91,7 +91,7 @@ class HiddenCreators {
   std::vector<Entered<VariableCreatorScope::Creator>> hidden_;
 };
 
-// By the innermost of this thread's creators, or where there is none.
+// Calls the innermost of this thread's creators, or makes the variable if there are none.
 absl::StatusOr<VariablePtr> CreateByInnermost(const VariableOptions& options,
                                               const VariablePtr& beside) {
   const auto& creators = ContextStack::OfThisThread().creators;

@@ -1,4 +1,4 @@
-// Datasets of strategies.
+// The dataset methods of Strategy.
 #include <utility>
 
 #include "common/status.h"
@@ -41,7 +41,7 @@ absl::StatusOr<DistributedDataset> Strategy::DistributeDatasetsFromFunction(
     const DatasetInputFunction& function, const InputOptions& options) {
   RETURN_IF_ERROR(CheckCrossReplica("DistributeDatasetsFromFunction"));
   if (function == nullptr) return cairn::DistributeDatasetsFromFunction(nullptr, input_strategy());
-  // The user's function is no part of a step: it sees no strategy.
+  // The user's function is not part of a step, so it sees no strategy.
   const auto outside = [&function](const InputContext& context) -> absl::StatusOr<Dataset> {
     absl::StatusOr<Dataset> made = absl::UnknownError("not called");
     RETURN_IF_ERROR(OutsideEveryScope([&] {

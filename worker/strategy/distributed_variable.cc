@@ -18,7 +18,7 @@ CallName NameOf(absl::string_view method, const Variable& variable) {
   return {.what = Called(method, variable.name()), .subject = &variable};
 }
 
-// `value` is every replica's own, and is to be one.
+// Turns the replicas' values in `value` into one value.
 absl::StatusOr<Value> Aggregate(Strategy& strategy, VariableAggregation aggregation,
                                 const Value& value, absl::Span<const Device> devices) {
   if (aggregation == VariableAggregation::kOnlyFirstReplica) return strategy.BroadcastFirst(value);
@@ -60,9 +60,9 @@ absl::StatusOr<Value> AggregateWrite(Strategy& strategy, const Variable& variabl
     if (aggregation == VariableAggregation::kMean && !IsFloating(variable.dtype())) {
       return absl::InvalidArgumentError(
           absl::StrCat("variable \"", variable.name(), "\" is ", DTypeName(variable.dtype()),
-                       "; the mean of integers is none: use aggregation SUM"));
+                       "; integers have no integer mean; use aggregation SUM"));
     }
-    // Host numbers that differ between replicas take the variable's type first.
+    // Host numbers that differ between replicas are first converted to the variable's dtype.
     Value::Sequence typed;
     for (const Value& item : value.items()) {
       ASSIGN_OR_RETURN(Tensor tensor, TensorFor(variable, item));
@@ -80,7 +80,7 @@ absl::StatusOr<Value> AggregateWrite(Strategy& strategy, const Variable& variabl
   return absl::InvalidArgumentError(
       absl::StrCat("a write to variable \"", variable.name(),
                    "\" (aggregation SUM) in a replica function: ", value.TypeText(),
-                   " is the same value on every replica, which is no replica's own and cannot "
+                   " is the same value on every replica, so no replica owns it and it cannot "
                    "be reduced with SUM; make a tensor in each replica"));
 }
 
@@ -175,7 +175,7 @@ absl::StatusOr<Tensor> SyncOnReadVariable::Read() {
         absl::StrCat(Called("read", name()),
                      " in cross-replica context: synchronization ON_READ "
                      "with aggregation NONE has a value on each replica "
-                     "and none for all; read it in a replica function"));
+                     "but no common value; read it in a replica function"));
   }
   Value::Sequence values;
   for (const VariablePtr& copy : copies_) {
@@ -210,7 +210,7 @@ absl::Status SyncOnReadVariable::Write(AssignOp op, const Value& value) {
                      "sum, or write in a replica function"));
   }
   ASSIGN_OR_RETURN(Tensor tensor, TensorFor(*this, value));
-  // So that the sum over all replicas reads as what was written.
+  // Divided so that the sum over all replicas equals the written value.
   if (sums) {
     ASSIGN_OR_RETURN(tensor, DivideTensor(tensor, strategy()->num_replicas_in_sync()));
   }
@@ -263,7 +263,7 @@ absl::Status AggregatingVariable::Write(AssignOp op, const Value& value) {
 absl::Status AggregatingVariable::Scatter(ScatterOp op, const IndexedSlices& slices) {
   ASSIGN_OR_RETURN(const Place place, PlaceOf(*this, ScatterOpName(op)));
   if (place.kind != Place::Kind::kReplica) return copy_->Scatter(op, slices);
-  // Every replica's slices go to the copy, whatever the aggregation, one after the other.
+  // The copy gets every replica's slices, one after the other, with any aggregation.
   const auto scatter = [this, op](Strategy& strategy,
                                   absl::Span<const Value> merged) -> absl::StatusOr<Value> {
     for (int32_t i = 0; i < strategy.local_replicas(); ++i) {

@@ -1,4 +1,4 @@
-// Variables with one copy on each replica's device, and those with one copy that all replicas
+// Variables with one copy on each replica's device, and variables with one copy that all replicas
 // write.
 #pragma once
 
@@ -11,16 +11,16 @@
 
 namespace cairn {
 
-// What a write in a replica function becomes once all replicas' values are there. Called in
-// cross-replica context. `value` is regrouped. kInvalidArgument: one value that is every replica's
-// cannot be summed; the mean of integers.
+// The value to store after every replica has written `value` (regrouped) in its replica function.
+// Called in cross-replica context. kInvalidArgument: the sum of one value that all replicas share;
+// the mean of integers.
 absl::StatusOr<Value> AggregateWrite(Strategy& strategy, const Variable& variable,
                                      const Value& value, absl::Span<const Device> devices);
 
 // Copies that are written together (synchronization kOnWrite): tf.distribute's MirroredVariable.
 class MirroredVariable : public VariableBase {
  public:
-  // `copies` are one for each local replica, in their order.
+  // `copies` has one copy for each local replica, in replica order.
   MirroredVariable(VariableTraits traits, std::vector<VariablePtr> copies);
 
   std::vector<VariablePtr> components() override { return copies_; }
@@ -29,7 +29,7 @@ class MirroredVariable : public VariableBase {
   absl::Status Scatter(ScatterOp op, const IndexedSlices& slices) override;
 
  private:
-  // Each copy is written its component of `value`.
+  // Writes to each copy its component of `value`.
   absl::Status WriteAll(AssignOp op, const Value& value);
   absl::Status ScatterAll(ScatterOp op, const IndexedSlices& slices);
   absl::Status ScatterInReplica(const Place& place, ScatterOp op, const IndexedSlices& slices);
@@ -37,7 +37,7 @@ class MirroredVariable : public VariableBase {
   const std::vector<VariablePtr> copies_;
 };
 
-// Copies that replicas write by themselves, made one when they are read in cross-replica context:
+// Copies that replicas write independently; a read in cross-replica context aggregates them:
 // tf.distribute's SyncOnReadVariable.
 class SyncOnReadVariable : public VariableBase {
  public:
@@ -52,7 +52,8 @@ class SyncOnReadVariable : public VariableBase {
   const std::vector<VariablePtr> copies_;
 };
 
-// One copy, to which replicas' writes are aggregated first: tf.distribute's AggregatingVariable.
+// One copy; replicas' writes are aggregated before they reach it: tf.distribute's
+// AggregatingVariable.
 class AggregatingVariable : public VariableBase {
  public:
   AggregatingVariable(VariableTraits traits, VariablePtr copy);

@@ -1,4 +1,4 @@
-// The strategies whose variables have one copy in this process.
+// The strategies that keep one copy of each variable in this process.
 #include <memory>
 #include <utility>
 

@@ -14,10 +14,10 @@ namespace cairn {
 // One copy of every variable on each device, kept equal.
 class MirroredStrategy : public Strategy {
  public:
-  // kInvalidArgument: no device, or one of them twice.
+  // kInvalidArgument: no device, or a duplicate device.
   static absl::StatusOr<std::unique_ptr<MirroredStrategy>> Create(std::vector<Device> devices);
-  // Device texts as ParseDevice takes them. kFailedPrecondition: devices of other tasks alone;
-  // kInvalidArgument: mixed with local ones.
+  // Device texts in the syntax of ParseDevice. kFailedPrecondition: all devices belong to other
+  // tasks. kInvalidArgument: local devices are mixed with devices of other tasks.
   static absl::StatusOr<std::unique_ptr<MirroredStrategy>> Create(
       absl::Span<const std::string> devices);
 
@@ -30,8 +30,8 @@ class MirroredStrategy : public Strategy {
   explicit MirroredStrategy(std::vector<Device> devices) : Strategy(std::move(devices)) {}
 };
 
-// kInvalidArgument: kNone or a value outside the enumerators; also MEAN of integers. For strategies
-// that copy variables to several devices.
+// For strategies that copy variables to several devices. kInvalidArgument: synchronization kNone, a
+// value outside the enumerators, or the mean of integers.
 absl::Status CheckReplicated(const VariableOptions& options);
 
 }  // namespace cairn

@@ -27,7 +27,7 @@ ConstBuffer BufferOf(const Tensor& tensor) {
   return {tensor.dtype(), tensor.data(), tensor.elements()};
 }
 
-// Why this worker cannot be asked for sums between GPUs, if it cannot.
+// Why this worker cannot take part in sums between GPUs; OK if it can.
 absl::Status CanJoinGpus(absl::Span<const Device> devices,
                          const MultiWorkerMirroredOptions& options) {
   if (options.communication.implementation == CommunicationImplementation::kRing) {
@@ -40,8 +40,8 @@ absl::Status CanJoinGpus(absl::Span<const Device> devices,
   return options.connect_nccl == nullptr ? NcclStatus() : absl::OkStatus();
 }
 
-// Tensors on `device`, slices in host memory with rows as int64, of their own: what is summed over
-// the workers.
+// Copies of the values to sum over the workers: tensors on `device`, slices in host memory with
+// int64 rows.
 absl::StatusOr<std::vector<Value>> CopiesOn(Device device, absl::Span<const Value> values) {
   std::vector<Value> copies;
   for (const Value& value : values) {
@@ -59,8 +59,8 @@ absl::StatusOr<std::vector<Value>> CopiesOn(Device device, absl::Span<const Valu
   return copies;
 }
 
-// What one worker tells the others of its tensor before a gather: whether it has one, its dtype,
-// rank and extents. A worker that has none says so, and nobody waits for it.
+// A worker's description of its tensor for the others, before a gather: whether it has one, its
+// dtype, rank and extents. A worker without a tensor says so, so that no other worker waits for it.
 Tensor HeaderOf(const absl::StatusOr<Tensor>& tensor) {
   std::vector<int64_t> header = {tensor.ok() ? 1 : 0, 0, 0};
   if (tensor.ok()) {
@@ -71,8 +71,8 @@ Tensor HeaderOf(const absl::StatusOr<Tensor>& tensor) {
   return Tensor::Vector<int64_t>(header);
 }
 
-// Shapes of all workers' tensors, from their headers one after the other. kInvalidArgument: a
-// worker has none, or tensors that cannot be concatenated along `axis`.
+// Shapes of all workers' tensors, from the concatenated headers. kInvalidArgument: a worker has no
+// tensor, or the tensors cannot be concatenated along `axis`.
 absl::StatusOr<std::vector<Shape>> ShapesOf(absl::Span<const int64_t> headers, int64_t axis) {
   std::vector<Shape> shapes;
   int64_t dtype = 0;
@@ -101,7 +101,7 @@ absl::StatusOr<std::vector<Shape>> ShapesOf(absl::Span<const int64_t> headers, i
   return shapes;
 }
 
-// All workers' tensors of `shapes`, from their elements one after the other.
+// Joins all workers' tensors of `shapes`, given their concatenated elements.
 absl::StatusOr<Tensor> Joined(DType dtype, const std::vector<Shape>& shapes,
                               const std::shared_ptr<std::vector<char>>& elements, int64_t axis) {
   std::vector<Tensor> parts;
@@ -239,8 +239,8 @@ absl::StatusOr<std::vector<Value>> MultiWorkerMirroredStrategy::SumOverWorkers(
   if (locals.ok()) locals = CopiesOn(on_gpus ? worker_devices()[0] : Cpu(0), *locals);
   absl::MutexLock lock(&mutex_);
   if (!locals.ok()) {
-    // Nobody is to wait for a worker that cannot take part: a call that no other makes fails on
-    // all.
+    // No worker must wait for one that cannot take part: a call that matches no other fails on all
+    // workers.
     group_
         ->AllReduce(ReduceOp::kSum, MutableBuffer{DType::kFloat32, nullptr, -1},
                     CallDeadline(options))

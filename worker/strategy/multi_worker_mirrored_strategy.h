@@ -20,18 +20,19 @@
 namespace cairn {
 
 struct MultiWorkerMirroredOptions {
-  // "host:port" of every worker, the chief first, the same list on each; one: no other process.
+  // "host:port" of every worker, the chief first, the same list on each; one entry: no other
+  // process.
   std::vector<std::string> workers = {};
-  int32_t worker_index = 0;          // which of them this process is
-  std::vector<Device> devices = {};  // of this process; as many on every worker
-  // timeout: how long a worker waits for the others in one collective (default 60 s). kAuto: where
-  // every device of every worker is a GPU and NCCL connects the workers' first ones, sums of
-  // tensors go between those; else, and with kRing, between CPUs, lists of values in packs
-  // (bytes_per_pack). kNccl, here and in calls: kFailedPrecondition where that cannot be.
+  int32_t worker_index = 0;          // index of this process in `workers`
+  std::vector<Device> devices = {};  // of this process; the same number on every worker
+  // timeout: how long a worker waits for the others in one collective (default 60 s). kAuto: if
+  // every device of every worker is a GPU and NCCL connects the workers' first GPUs, sums of
+  // tensors go between these; otherwise, and with kRing, between CPUs, with lists of values in
+  // packs (bytes_per_pack). kNccl, here and in calls: kFailedPrecondition if NCCL cannot be used.
   CommunicationOptions communication = {};
-  absl::Duration connect_timeout = absl::Minutes(5);  // for all workers to come
-  std::string meeting_address = {};                   // as GlooOptions'
-  // In place of NCCL, in tests.
+  absl::Duration connect_timeout = absl::Minutes(5);  // for all workers to connect
+  std::string meeting_address = {};                   // as in GlooOptions
+  // Replaces NCCL in tests.
   std::function<absl::StatusOr<std::unique_ptr<CollectiveGroup>>(
       CollectiveGroup& bootstrap, const NcclOptions& options, Deadline deadline)>
       connect_nccl = {};
@@ -41,25 +42,25 @@ struct MultiWorkerMirroredOptions {
 // all of them by collectives (gloo_group.h), and initial values are the first worker's.
 //
 // Every worker must do the same in the same order: create variables, run steps, reduce, read
-// kOnRead variables, save. What one worker does alone waits until the timeout, and names who is
-// missing; what workers do differently is kInvalidArgument on all of them. After a worker is gone
-// (kUnavailable, kDeadlineExceeded) the strategy is done for: destroy it, and make one over those
-// that are left.
+// kOnRead variables, save. An operation that only some workers start waits until the timeout, and
+// the error names the missing workers; an operation that differs between workers is
+// kInvalidArgument on all of them. After a worker is gone (kUnavailable, kDeadlineExceeded) the
+// strategy is unusable: destroy it, and create one with the remaining workers.
 //
 // A tensor that is not distributed counts as this worker's contribution: Reduce(kSum) of 1.0 over
 // two workers is 2.0.
 // Thread safety: as Strategy's; collectives of several threads have an order only if the program
-// gives them one.
+// enforces one.
 class MultiWorkerMirroredStrategy : public MirroredStrategy {
  public:
-  // Waits for every worker. kInvalidArgument: options that contradict themselves, or other workers'
-  // (their number of devices). kDeadlineExceeded: names the workers that did not come.
+  // Waits for every worker. kInvalidArgument: options that contradict each other, or the options of
+  // other workers (number of devices). kDeadlineExceeded: the message names the missing workers.
   static absl::StatusOr<std::unique_ptr<MultiWorkerMirroredStrategy>> Create(
       const MultiWorkerMirroredOptions& options);
 
-  // Waits a few seconds for the other workers to be here too: one that closes its connections while
-  // another still reads the last result would look like one that has died. Where the last Run has
-  // failed it does not wait: the other workers' collectives fail with that error (kAborted).
+  // Waits a few seconds for the other workers to reach this point: a worker that closes its
+  // connections while another still reads the last result would look dead. If the last Run failed,
+  // the destructor does not wait: the other workers' collectives fail with that error (kAborted).
   ~MultiWorkerMirroredStrategy() override;
 
   std::string name() const override { return "MultiWorkerMirroredStrategy"; }
@@ -80,7 +81,7 @@ class MultiWorkerMirroredStrategy : public MirroredStrategy {
   InputStrategy input_strategy() override;
   void RunEnded(const absl::Status& status) override;
 
-  // Returns once every worker has called it.
+  // Returns after every worker has called it.
   absl::Status Barrier();
 
  private:
@@ -88,12 +89,13 @@ class MultiWorkerMirroredStrategy : public MirroredStrategy {
                               std::unique_ptr<CollectiveGroup> group);
 
   absl::Status CheckDeviceCounts();
-  // Has the workers' GPUs connected where that is asked for and can be: the same on every worker.
+  // Connects the workers' GPUs if the options request it and it is possible; same result on every
+  // worker.
   absl::Status JoinGpus(const MultiWorkerMirroredOptions& options);
   absl::StatusOr<int64_t> CountWorkers(bool counted) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckCall(const CommunicationOptions& options) const;
   Deadline CallDeadline(const CommunicationOptions& options) const;
-  // The sums over the workers of what each has; an error here is told to them all.
+  // Sums the workers' values; an error here is sent to all workers.
   absl::StatusOr<std::vector<Value>> SumOverWorkers(absl::StatusOr<std::vector<Value>> locals,
                                                     const CommunicationOptions& options);
   absl::StatusOr<Value> SumSlices(const IndexedSlices& slices, Deadline deadline)
@@ -102,11 +104,11 @@ class MultiWorkerMirroredStrategy : public MirroredStrategy {
 
   const CommunicationOptions communication_;
   absl::Mutex mutex_;  // one collective at a time
-  // Why the last Run failed, until a sum over the workers succeeds: what the others are told where
-  // this worker leaves.
+  // Why the last Run failed, until a sum over the workers succeeds; sent to the others if this
+  // worker leaves.
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   const std::unique_ptr<CollectiveGroup> group_;
-  // Of the workers' first GPUs, over group_; null: sums go between CPUs. Set once, by Create.
+  // Connects the workers' first GPUs, over group_; null: sums go between CPUs. Set once, by Create.
   std::unique_ptr<CollectiveGroup> gpus_;
 };
 

@@ -18,7 +18,7 @@
 namespace cairn {
 namespace {
 
-// The variable on the servers behind what MakeVariable returned; null: there is none.
+// The server variable behind a variable that MakeVariable returned; null if there is none.
 const ServerVariable* OnServers(const VariablePtr& variable) {
   if (variable->components().empty()) return nullptr;
   const VariablePtr copy = variable->components()[0];
@@ -43,7 +43,7 @@ VariablePartitioner PartitionBy(std::shared_ptr<const Partitioner> partitioner) 
 absl::StatusOr<std::unique_ptr<ParameterServerStrategy>> ParameterServerStrategy::Create(
     const ClusterSpec& cluster, std::shared_ptr<VariableHost> host,
     ParameterServerOptions options) {
-  // The coordinator need not be a task of the cluster; that the others are sound shows at any task.
+  // The coordinator need not be a task of the cluster; validating as any task checks the cluster.
   const char* const task = cluster.task_count("chief") > 0 ? "chief" : "worker";
   RETURN_IF_ERROR(
       Annotate(ValidateParameterServerCluster(cluster, task, 0), "ParameterServerStrategy"));
@@ -77,8 +77,8 @@ absl::Status ParameterServerStrategy::TakeName(const std::string& name) {
   absl::MutexLock lock(&mutex_);
   if (names_.insert(name).second) return absl::OkStatus();
   return absl::AlreadyExistsError(
-      absl::StrCat("ParameterServerStrategy: there is a variable \"", name,
-                   "\" already; servers know variables by name: give each its own"));
+      absl::StrCat("ParameterServerStrategy: variable \"", name,
+                   "\" exists already; servers know variables by name: give each its own"));
 }
 
 absl::StatusOr<int64_t> ParameterServerStrategy::CountShards(const VariableOptions& options) const {
@@ -174,7 +174,7 @@ absl::StatusOr<int32_t> ServerOf(const VariablePtr& variable) {
 absl::Status ParameterServerStrategy::PushSum(absl::Span<const VariablePtr> variables,
                                               absl::Span<const Value> gradients) {
   std::vector<HostedGradient> pushed;
-  // What HostedRows look at until the push returns.
+  // The pushed HostedRows refer to these tensors until the push returns.
   std::vector<Tensor> rows(variables.size());
   for (size_t i = 0; i < variables.size(); ++i) {
     const ServerVariable* variable = OnServers(variables[i]);

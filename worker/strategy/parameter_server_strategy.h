@@ -22,61 +22,62 @@ namespace cairn {
 class ClusterCoordinator;
 struct VariableTraits;
 
-// How many shards along each axis of a variable: not empty, at least 1 each, 1 for all but the
-// first. Called once a variable that is no scalar.
+// Number of shards along each axis of a variable: not empty, each at least 1, and 1 for every axis
+// but the first. Called once for each variable that is not a scalar.
 using VariablePartitioner =
     std::function<absl::StatusOr<std::vector<int64_t>>(absl::Span<const int64_t> shape, DType)>;
-// One of common/config/partitioner.h.
+// Wraps a partitioner of common/config/partitioner.h.
 VariablePartitioner PartitionBy(std::shared_ptr<const Partitioner> partitioner);
 
 struct ParameterServerOptions {
-  VariablePartitioner variable_partitioner = {};  // none: variables are whole
-  // Of each worker; the same for all.
+  VariablePartitioner variable_partitioner = {};  // none: variables are not sharded
+  // Devices of a worker; the same for all workers.
   std::vector<Device> worker_devices = {Cpu(0)};
-  // Of trainable variables with floating numbers; their pushes are gradients (ApplyGradients), and
-  // they cannot be added to. Other variables take what is assigned and added.
+  // For trainable floating-point variables. Pushes to these are gradients (ApplyGradients), and
+  // adding to these is refused. Other variables can be assigned and added to.
   OptimizerConfig optimizer = PlainUpdates();
 };
 
-// A gradient of what this worker's replicas computed.
+// The gradient that this worker's replicas computed for one variable.
 struct VariableGradient {
   VariablePtr variable = {};
   Value gradient = {};  // tensor or slices
 };
 
-// num_replicas_in_sync is that of one worker: workers are not in sync with each other.
+// num_replicas_in_sync counts the replicas of one worker: workers are not in sync with each other.
 //
-// Variables are dealt to the servers in turn, by one counter for variables and shards alike. A
-// variable's name is what servers know it by: it is unique in the strategy, and a strategy that is
-// made again finds the values that the servers have kept.
+// Variables and shards are placed on the servers round robin; a single counter covers both. Servers
+// identify a variable by its name, which is unique in the strategy. A strategy that is created
+// again finds the values that the servers have kept.
 class ParameterServerStrategy : public Strategy {
  public:
   // kInvalidArgument: a cluster without workers or without servers, with more than one chief, or
-  // with a job that is none of chief, worker, ps, evaluator; another number of servers than the
-  // host's; no device, or one twice.
+  // with a job other than chief, worker, ps and evaluator; a number of servers that differs from
+  // the host's; no device, or a duplicate device.
   static absl::StatusOr<std::unique_ptr<ParameterServerStrategy>> Create(
       const ClusterSpec& cluster, std::shared_ptr<VariableHost> host,
       ParameterServerOptions options = {});
   ~ParameterServerStrategy() override;
 
   std::string name() const override { return "ParameterServerStrategy"; }
-  // Tasks of the cluster.
+  // Numbers of tasks in the cluster.
   int32_t worker_count() const { return worker_count_; }
   int32_t server_count() const { return host_->server_count(); }
-  // Where values of variables arrive.
+  // The device on which values of variables arrive.
   std::vector<Device> parameter_devices() const override { return {Cpu(0)}; }
 
-  // A ServerVariable, a ShardedVariable of them, an AggregatingVariable of one where workers have
-  // several replicas, or a PerWorkerVariable. `beside`: on that one's server, not sharded.
-  // kInvalidArgument: an unsuitable name or result of the partitioner. kAlreadyExists: the name is
-  // taken, or servers have it with another dtype, shape or shards.
+  // Returns a ServerVariable, a ShardedVariable of ServerVariables, either of these with each
+  // ServerVariable in an AggregatingVariable if workers have several replicas, or a
+  // PerWorkerVariable. With `beside`, the variable is on the server of `beside` and not sharded.
+  // kInvalidArgument: an unsuitable name, or an invalid result of the partitioner. kAlreadyExists:
+  // the name is taken, or the servers have the variable with another dtype, shape or shards.
   absl::StatusOr<VariablePtr> MakeVariable(const VariableOptions& options,
                                            const VariablePtr& beside) override;
   bool has_per_worker_variables() const override { return true; }
 
-  // Pushes the sum over this worker's replicas of each variable's gradient, once, in one call. In a
-  // replica function every replica calls it with the same variables; elsewhere the gradients may be
-  // PerReplica.
+  // Sums each variable's gradient over this worker's replicas and pushes all sums once, in one
+  // call. In a replica function every replica must call it with the same variables; elsewhere the
+  // gradients may be PerReplica.
   absl::Status ApplyGradients(absl::Span<const VariableGradient> gradients);
 
  private:
@@ -86,7 +87,7 @@ class ParameterServerStrategy : public Strategy {
                           int32_t worker_count);
 
   absl::StatusOr<int64_t> CountShards(const VariableOptions& options) const;
-  // The server of each shard, in turn.
+  // The server of each shard, round robin.
   absl::StatusOr<std::vector<DenseShard>> Place(const VariableOptions& options,
                                                 const VariablePtr& beside);
   absl::Status TakeName(const std::string& name);
@@ -104,8 +105,7 @@ class ParameterServerStrategy : public Strategy {
   std::weak_ptr<ClusterCoordinator> coordinator_ ABSL_GUARDED_BY(mutex_);
 };
 
-// The parameter server of a variable that is on one. kInvalidArgument: it is on none, or on
-// several.
+// The parameter server that holds `variable`. kInvalidArgument: no server holds it, or several do.
 absl::StatusOr<int32_t> ServerOf(const VariablePtr& variable);
 
 }  // namespace cairn

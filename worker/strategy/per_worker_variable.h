@@ -8,18 +8,18 @@
 
 namespace cairn {
 
-// What a function that a coordinator calls reads and writes is its own worker's copy; elsewhere a
-// read or write is kFailedPrecondition.
+// A function that a coordinator schedules reads and writes its own worker's copy. Elsewhere reads
+// and writes are kFailedPrecondition.
 class PerWorkerVariable : public VariableBase {
  public:
-  // Each worker's copy starts as `initial`; at least one worker.
+  // Every worker's copy starts as `initial`. `workers` is at least 1.
   PerWorkerVariable(VariableTraits traits, const Tensor& initial, int32_t workers);
 
   absl::StatusOr<Tensor> Read() override;
   absl::Status Write(AssignOp op, const Value& value) override;
   absl::Status Scatter(ScatterOp op, const IndexedSlices& slices) override;
 
-  // Every worker's value, in their order; from anywhere.
+  // Every worker's value, in worker order. May be called anywhere.
   absl::StatusOr<std::vector<Tensor>> ReadAll();
 
  private:

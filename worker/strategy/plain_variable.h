@@ -12,7 +12,7 @@
 
 namespace cairn {
 
-// What a variable tells of itself.
+// Properties that a variable reports.
 struct VariableTraits {
   std::string name = {};
   DType dtype = DType::kFloat32;
@@ -24,11 +24,12 @@ struct VariableTraits {
   StrategyHandle strategy = {};
 };
 
-// Traits of a variable that `strategy` makes of `options`, whose first value is `initial`.
+// Traits of a variable that `strategy` makes from `options` with the first value `initial`.
 VariableTraits TraitsOf(const VariableOptions& options, const Tensor& initial, Device device,
                         Strategy* strategy);
 
-// The memory of a variable on `device`. Errors as CopyTensor's, with the variable's name.
+// Allocates a variable on `device` as a copy of `initial`. Errors as CopyTensor's, with the
+// variable's name.
 absl::StatusOr<Tensor> VariableOn(absl::string_view name, const Tensor& initial, Device device);
 
 class VariableBase : public Variable {
@@ -54,14 +55,14 @@ class VariableBase : public Variable {
 
 class PlainVariable : public VariableBase {
  public:
-  // Takes `initial`'s memory.
+  // Takes over the memory of `initial`.
   PlainVariable(VariableTraits traits, Tensor initial);
 
   absl::StatusOr<Tensor> Read() override;
   absl::Status Write(AssignOp op, const Value& value) override;
   absl::Status Scatter(ScatterOp op, const IndexedSlices& slices) override;
-  // Calls `fn` with the tensor itself, to be written in place: nobody else reads or writes it
-  // meanwhile. `fn` must not use this variable otherwise.
+  // Calls `fn` with the tensor itself, to write it in place, while no other thread reads or writes
+  // the variable. `fn` must not use this variable in any other way.
   absl::Status Change(absl::FunctionRef<absl::Status(Tensor*)> fn);
 
  private:
@@ -69,12 +70,12 @@ class PlainVariable : public VariableBase {
   Tensor tensor_ ABSL_GUARDED_BY(mutex_);
 };
 
-// `value` as it is written to `variable`: arrays of host numbers, and for a scalar variable one
-// host number, are cast to its dtype. kInvalidArgument: another dtype or shape, a host number for a
-// variable that is no scalar.
+// `value` as a tensor to write to `variable`. Arrays of host numbers, and for a scalar variable one
+// host number, are cast to the variable's dtype. kInvalidArgument: another dtype or shape, or a
+// host number for a variable that is not a scalar.
 absl::StatusOr<Tensor> TensorFor(const Variable& variable, const Value& value);
 
-// kInvalidArgument: `variable` is a scalar, or a row outside it.
+// kInvalidArgument: `variable` is a scalar, or a row is out of range.
 absl::Status CheckRows(const Variable& variable, absl::Span<const int64_t> rows);
 
 }  // namespace cairn

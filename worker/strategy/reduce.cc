@@ -1,4 +1,4 @@
-// Strategy's reductions and gathers, and what they are for strategies of one process.
+// Strategy's reductions and gathers, with the implementation for strategies of one process.
 #include <algorithm>
 #include <utility>
 
@@ -12,7 +12,7 @@
 namespace cairn {
 namespace {
 
-// Variables as the values that their copies hold.
+// Replaces a variable by the values of its copies.
 absl::StatusOr<Value> ReadCopies(absl::string_view method, const Value& value) {
   if (!value.is_variable()) return value;
   const VariablePtr& variable = value.variable();
@@ -32,12 +32,12 @@ absl::StatusOr<Value> ReadCopies(absl::string_view method, const Value& value) {
              : Value::Mirrored(std::move(tensors));
 }
 
-// A list, tuple or dict, or none, which is as empty as they may be.
+// A list, tuple or dict, or none, which counts as an empty structure.
 bool IsStructure(const Value& value) {
   return value.is_none() || value.is_sequence() || value.kind() == Value::Kind::kDict;
 }
 
-// A structure of what `fn` makes of the items of a structure.
+// Calls `fn` with each item of a structure and returns a structure of the results.
 absl::StatusOr<Value> MapLeaves(const Value& value,
                                 absl::FunctionRef<absl::StatusOr<Value>(const Value&)> fn) {
   if (value.is_none()) return value;
@@ -64,7 +64,7 @@ bool IsHostZero(const Value& value) {
   return std::all_of(numbers.begin(), numbers.end(), [](double number) { return number == 0; });
 }
 
-// What each replica holds of a value that is reduced along axes.
+// Each replica's tensor of a value that is reduced along axes.
 absl::StatusOr<std::vector<Tensor>> OfReplicas(const Value& value, int32_t replicas) {
   std::vector<Tensor> tensors;
   for (int32_t i = 0; i < replicas; ++i) {
@@ -78,7 +78,7 @@ absl::StatusOr<std::vector<Tensor>> OfReplicas(const Value& value, int32_t repli
 absl::Status NotDistributed(const Value& value, ReduceOp op) {
   return absl::InvalidArgumentError(absl::StrCat(
       value.TypeText(), ", which is not distributed, cannot be reduced with ", ReduceOpName(op),
-      ": it is no replica's; return it from the replica function, or use MEAN"));
+      ": no replica owns it; return it from the replica function, or use MEAN"));
 }
 
 Value OneOrMirrored(std::vector<Value> copies) {
@@ -208,7 +208,7 @@ absl::StatusOr<std::vector<Value>> Strategy::BatchReduceTo(
     ReduceOp op, absl::Span<const std::pair<Value, Destinations>> values) {
   RETURN_IF_ERROR(CheckCrossReplica("BatchReduceTo"));
   std::vector<Value> results(values.size());
-  // What is distributed is reduced together.
+  // All distributed values are reduced together.
   std::vector<Value::Sequence> locals;
   std::vector<size_t> places;
   std::vector<std::vector<Device>> devices;
@@ -248,7 +248,7 @@ absl::StatusOr<Value> Strategy::BroadcastTo(const Value& value, const Destinatio
   return OneOrMirrored(std::move(copies));
 }
 
-// Within one process nothing is communicated: there is nothing to choose.
+// Within one process nothing is communicated, so the options do not matter.
 absl::StatusOr<std::vector<Value>> Strategy::ReduceAll(ReduceOp op,
                                                        absl::Span<const Value::Sequence> locals,
                                                        const CommunicationOptions& /*options*/) {

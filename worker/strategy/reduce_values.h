@@ -1,4 +1,4 @@
-// Reductions of the replicas' values in one process, and their copies: what strategies are made of.
+// Reduces and copies the replicas' values within one process; the building blocks of strategies.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace cairn {
 
-// The sum of tensors, or the concatenation of slices, in their order. kInvalidArgument: shapes or
-// dtypes differ, or some are slices and some are not.
+// The sum of tensors, or the concatenation of slices in the given order. kInvalidArgument: shapes
+// or dtypes differ, or the values mix tensors and slices.
 absl::StatusOr<Value> SumValues(absl::Span<const Value> values);
-// A sum of `count` contributions as their mean; of integers as float64; NaN where count is 0.
+// The mean of `count` contributions, given their sum. Float64 for integers; NaN if count is 0.
 absl::StatusOr<Value> MeanOf(const Value& sum, int64_t count);
-// A tensor or slices on each device: `value`, which nobody else holds, itself on the first that it
-// is on, copies on the others.
+// One tensor (or slices) on each device. The first entry on the device of `value` is `value`
+// itself, so the caller must hold the only reference; the other entries are copies.
 absl::StatusOr<std::vector<Value>> SpreadOver(const Value& value, absl::Span<const Device> devices);
 
 }  // namespace cairn

@@ -1,4 +1,4 @@
-// Strategies by name, as job files and programs choose them; open to a program's own.
+// Strategies by name, for job files and programs; a program can register its own.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace cairn {
 
-// What a strategy is made of; each takes what it needs and refuses what contradicts it.
+// Arguments of a strategy. Each strategy uses the ones it needs and refuses contradictory ones.
 struct StrategyArguments {
   std::vector<Device> devices = {};       // of this process; empty: cpu:0
   std::vector<std::string> workers = {};  // "host:port" of all workers, the chief first
@@ -25,14 +25,14 @@ struct StrategyArguments {
 using StrategyFactory =
     std::function<absl::StatusOr<std::unique_ptr<Strategy>>(const StrategyArguments&)>;
 
-// Adds a strategy under `name`, from any thread at any time. kAlreadyExists: the name is taken.
-// kInvalidArgument: no factory.
+// Registers a strategy under `name`; callable from any thread at any time. kAlreadyExists: the name
+// is taken. kInvalidArgument: `factory` is empty.
 absl::Status RegisterStrategy(absl::string_view name, StrategyFactory factory);
 
 // Built in: one_device, mirrored, central_storage, multi_worker_mirrored.
-// kNotFound: no such name; says which there are. kUnimplemented: tpu, which is not built, and
-// parameter_server, which takes more than these arguments, with the reason. Else the errors of the
-// strategy.
+// kNotFound: no such name; the message lists the registered names. kUnimplemented: tpu, which is
+// not built, and parameter_server, which needs more than these arguments; the message says why.
+// Otherwise the errors of the strategy.
 absl::StatusOr<std::unique_ptr<Strategy>> MakeStrategy(absl::string_view name,
                                                        const StrategyArguments& arguments);
 

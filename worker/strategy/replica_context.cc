@@ -1,4 +1,4 @@
-// The functions of context.h. They need whole strategies, which context.h only names.
+// The functions of context.h. They need the definition of Strategy, which context.h only declares.
 #include <string>
 #include <utility>
 
@@ -123,7 +123,8 @@ namespace {
 
 using LeafFn = std::function<absl::StatusOr<std::vector<Value>>(absl::Span<const Value>)>;
 
-// Calls `fn` with each leaf of structures that are alike, and makes such structures of the results.
+// Calls `fn` for each leaf position of structures that are alike, and builds structures of the
+// results.
 absl::StatusOr<std::vector<Value>> MapTogether(absl::Span<const Value> of_replicas,
                                                const LeafFn& fn) {
   const Value& first = of_replicas[0];
@@ -171,7 +172,7 @@ absl::StatusOr<std::vector<Value>> MapTogether(absl::Span<const Value> of_replic
   return results;
 }
 
-// A structure's leaves may be host numbers; they are reduced as tensors.
+// Leaves may be host numbers, which are reduced as tensors.
 absl::StatusOr<std::vector<Value>> AsTensors(absl::Span<const Value> leaves) {
   std::vector<Value> tensors;
   for (const Value& leaf : leaves) {
@@ -185,7 +186,7 @@ absl::StatusOr<std::vector<Value>> AsTensors(absl::Span<const Value> leaves) {
   return tensors;
 }
 
-// AllReduce of structures that are alike: their leaves all at once.
+// AllReduce of structures that are alike: reduces all leaves at once.
 absl::StatusOr<std::vector<Value>> ReduceTogether(Strategy& strategy, ReduceOp op,
                                                   absl::Span<const Value> of_replicas,
                                                   const CommunicationOptions& options) {
@@ -207,7 +208,7 @@ absl::StatusOr<std::vector<Value>> ReduceTogether(Strategy& strategy, ReduceOp o
                      });
 }
 
-// The first argument of each.
+// The first argument of each replica.
 std::vector<Value> Firsts(absl::Span<const Value::Sequence> of_replicas) {
   std::vector<Value> firsts;
   for (const Value::Sequence& args : of_replicas) firsts.push_back(args[0]);

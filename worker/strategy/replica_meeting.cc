@@ -90,7 +90,7 @@ absl::StatusOr<Value> ReplicaMeeting::Meet(int32_t replica, CallName call, Value
           " for replica ", absl::StrJoin(missing, ", "), ", still in its replica function")));
       break;
     }
-    // While an action runs, its end is what is waited for, however long its own deadlines are.
+    // While an action runs, wait for its end, however long the action's own deadlines are.
     released_.WaitUntil(&mutex_, acting_ ? Deadline::In(absl::Hours(1)) : deadline);
   }
   own.args.clear();
@@ -112,7 +112,7 @@ absl::Status ReplicaMeeting::failure() {
 void ReplicaMeeting::Serve() {
   absl::MutexLock lock(&mutex_);
   while (true) {
-    // Replica functions are the user's and take what they take; who waits for one of them has the
+    // Replica functions are user code and may take any time; replicas that wait for them have the
     // deadline.
     while (!Ready() && !AllFinished()) {
       arrived_.WaitUntil(&mutex_, Deadline::In(absl::Hours(1)));

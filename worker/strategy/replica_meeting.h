@@ -1,4 +1,4 @@
-// Where the replicas of one Run wait for each other.
+// The barrier at which the replicas of one Run wait for each other.
 #pragma once
 
 #include <cstdint>
@@ -19,44 +19,46 @@
 
 namespace cairn {
 
-// What replicas wait for each other for.
+// The call in which replicas wait for each other.
 struct CallName {
-  // "assign_add of variable \"w\"": for messages.
+  // "assign_add of variable \"w\"", for messages.
   std::string what;
-  // The variable or other object that the call is of: replicas that name different ones do not
-  // meet, even where their texts are equal. Null: none.
+  // The variable or other object of the call. A rendezvous fails if the subjects differ, even if
+  // the texts are equal. Null: no subject.
   const void* subject = nullptr;
-  // Of this replica's wait; none: the meeting's.
+  // Timeout of this replica's wait; none: the default of the ReplicaMeeting.
   std::optional<absl::Duration> timeout = std::nullopt;
 };
 
-// All replicas arrive, then the thread that called Run does what they met for, then all go on. A
-// replica that ends while others wait for it, or arrives for something else, fails their meeting,
-// and every later one.
-// Thread safety: each replica's thread calls Meet and Finish with its own number, Run's thread
-// Serve.
+// All replicas arrive, then the thread that called Run performs their action, then all replicas
+// continue. If a replica ends while others wait for it, or arrives for a different call, this
+// rendezvous and every later one fail.
+// Thread safety: each replica's thread calls Meet and Finish with its own number, and the thread of
+// Run calls Serve.
 class ReplicaMeeting {
  public:
-  // What is done with the replicas' arguments: one result for each replica.
+  // Called with the replicas' arguments; returns one result for each replica.
   using Action = std::function<absl::StatusOr<std::vector<Value>>(
       absl::Span<const Value::Sequence> of_replicas)>;
 
-  // `timeout` bounds each wait for the others.
+  // `timeout` bounds each wait for the other replicas.
   ReplicaMeeting(int32_t replicas, absl::Duration timeout);
 
-  // Replica `replica` waits until all have arrived for `call`; replica 0's `action` is called in
-  // Run's thread and may use what its caller's stack holds. kFailedPrecondition: another replica
-  // arrived for something else, or ended. kDeadlineExceeded: names who did not come.
+  // Replica `replica` waits until all replicas have arrived for `call`, and gets its result. The
+  // `action` of replica 0 runs in Run's thread and may use objects on its caller's stack.
+  // kFailedPrecondition: another replica arrived for a different call, or ended. kDeadlineExceeded:
+  // the message names the missing replicas.
   absl::StatusOr<Value> Meet(int32_t replica, CallName call, Value::Sequence args,
                              const Action& action);
-  // Replica `replica` has returned; no call of Meet is left or comes.
+  // Replica `replica` has returned: it is not in Meet, and will not call Meet again.
   void Finish(int32_t replica);
-  // Serves meetings until every replica has finished.
+  // Serves each rendezvous until every replica has finished.
   void Serve();
-  // Why a meeting failed; OK if none did.
+  // The error of the first rendezvous that failed; OK if none did.
   absl::Status failure();
 
-  // Calls `merge_fn` once with the regrouped arguments; each replica gets its component.
+  // Calls `merge_fn` once with the regrouped arguments; each replica gets its component of the
+  // result.
   static absl::StatusOr<std::vector<Value>> Merge(Strategy* strategy,
                                                   const ReplicaContext::MergeFn& merge_fn,
                                                   absl::Span<const Value::Sequence> of_replicas);
@@ -71,22 +73,22 @@ class ReplicaMeeting {
     absl::StatusOr<Value> result = Value();
   };
 
-  // Whether the meeting can be held, or cannot any more.
+  // Whether Serve can act: all replicas have arrived, or the rendezvous can no longer succeed.
   bool Ready() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool AllFinished() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Why the replicas that have arrived cannot meet; OK if they can.
+  // The error of the rendezvous if the replicas that have arrived cannot complete it; OK otherwise.
   absl::Status Obstacle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Gives every replica that has arrived its result, or `status`.
+  // Gives every replica that has arrived its result, or the error.
   void Release(const absl::StatusOr<std::vector<Value>>& results)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const absl::Duration timeout_;
   absl::Mutex mutex_;
   MonotonicCondVar arrived_;   // for Serve
-  MonotonicCondVar released_;  // for those who wait in Meet
+  MonotonicCondVar released_;  // for replicas that wait in Meet
   std::vector<Replica> replicas_ ABSL_GUARDED_BY(mutex_);
-  bool acting_ ABSL_GUARDED_BY(mutex_) = false;  // an action runs: those who wait stay
-  absl::Status failed_ ABSL_GUARDED_BY(mutex_);  // once a meeting has failed
+  bool acting_ ABSL_GUARDED_BY(mutex_) = false;  // an action runs: no wait times out
+  absl::Status failed_ ABSL_GUARDED_BY(mutex_);  // set once a rendezvous has failed
 };
 
 }  // namespace cairn

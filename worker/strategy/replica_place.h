@@ -1,4 +1,4 @@
-// Where a variable's method was called, as its rules distinguish it.
+// The context in which a variable's method was called, as far as its rules distinguish contexts.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ struct Place {
   std::shared_ptr<ReplicaContext> context;  // kReplica
 };
 
-// Of a call to `variable`, which a strategy made; that one is alive until the call returns.
-// kFailedPrecondition: this thread is in another strategy's scope or replica function, or the
-// strategy was destroyed. `method` is for the message.
+// The place of a call to `variable`, which a strategy made; that strategy must live until the call
+// returns. kFailedPrecondition: this thread is in another strategy's scope or replica function, or
+// the strategy was destroyed. `method` appears in the message.
 absl::StatusOr<Place> PlaceOf(const Variable& variable, absl::string_view method);
 
 }  // namespace cairn

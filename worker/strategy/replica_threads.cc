@@ -42,7 +42,7 @@ absl::Status ReplicaThreads::Start(std::function<void()> task) {
 void ReplicaThreads::Work(Worker* worker) {
   absl::MutexLock lock(&mutex_);
   while (true) {
-    // A thread that waits for work waits as long as its strategy lives.
+    // An idle thread waits as long as its strategy lives.
     while (worker->task == nullptr && !worker->stop) worker->wake.Wait(&mutex_);
     if (worker->task == nullptr) return;
     const std::function<void()> task = std::exchange(worker->task, nullptr);

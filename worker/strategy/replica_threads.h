@@ -1,4 +1,4 @@
-// The threads that replica functions run in, kept from Run to Run.
+// Threads that run replica functions, reused from one Run to the next.
 #pragma once
 
 #include <functional>
@@ -16,11 +16,11 @@ namespace cairn {
 class ReplicaThreads {
  public:
   ReplicaThreads() = default;
-  // Waits for what was started.
+  // Waits for all started tasks.
   ~ReplicaThreads();
 
-  // Calls `task` in a thread of its own, an idle one if there is one. kResourceExhausted: the
-  // system has no thread for it.
+  // Calls `task` in its own thread, an idle one if possible. kResourceExhausted: the system cannot
+  // create another thread.
   absl::Status Start(std::function<void()> task);
 
  private:

@@ -14,7 +14,7 @@
 namespace cairn {
 namespace {
 
-// The last of repeated rows wins: the rows named once, and which of `slices` each is.
+// Keeps the last of repeated rows: `once` gets the distinct rows, `from` their positions in `rows`.
 void LastOfEach(absl::Span<const int64_t> rows, std::vector<int64_t>* once,
                 std::vector<int64_t>* from) {
   absl::btree_map<int64_t, int64_t> last;
@@ -74,7 +74,7 @@ absl::Status ServerVariable::Scatter(ScatterOp op, const IndexedSlices& slices) 
   if (!adds && op != ScatterOp::kUpdate) {
     return absl::UnimplementedError(
         absl::StrCat(called,
-                     ": parameter servers do not do it at once for all writers; they do "
+                     ": parameter servers cannot do it atomically; they support "
                      "scatter_add, scatter_sub and scatter_update"));
   }
   if (slices.indices.is_text() || slices.indices.rank() != 1) {

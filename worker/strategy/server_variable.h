@@ -1,4 +1,4 @@
-// A variable on the parameter servers, or a run of its rows.
+// A variable on the parameter servers, or a range of its rows.
 #pragma once
 
 #include <memory>
@@ -10,11 +10,11 @@
 
 namespace cairn {
 
-// device() is cpu:0, where values arrive; ps() says which server has them.
+// device() is cpu:0, where values arrive; ps() is the server that holds them.
 class ServerVariable : public VariableBase {
  public:
-  // Rows [first_row, first_row + traits.shape[0]) of `hosted` if `is_part`, else all of it. All of
-  // them are on server `ps`, or on several (-1).
+  // Rows [first_row, first_row + traits.shape[0]) of `hosted` if `is_part`, otherwise all of
+  // `hosted`. `ps` is the server that holds all of these rows, or -1 if several servers hold them.
   ServerVariable(VariableTraits traits, std::shared_ptr<VariableHost> host, std::string hosted,
                  int32_t ps, int64_t first_row, bool is_part);
 
@@ -23,9 +23,9 @@ class ServerVariable : public VariableBase {
 
   absl::StatusOr<Tensor> Read() override;
   absl::StatusOr<Tensor> ReadRows(absl::Span<const int64_t> rows) override;
-  // Adding and subtracting is atomic, whoever else writes.
+  // Adding and subtracting is atomic, also with concurrent writers.
   absl::Status Write(AssignOp op, const Value& value) override;
-  // kUnimplemented: mul, div, min, max, which servers do not do at once.
+  // kUnimplemented: mul, div, min, max, which servers cannot do atomically.
   absl::Status Scatter(ScatterOp op, const IndexedSlices& slices) override;
 
  private:

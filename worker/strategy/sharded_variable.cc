@@ -52,7 +52,7 @@ absl::StatusOr<std::vector<int64_t>> RowNumbers(absl::string_view called, const 
   return std::vector<int64_t>(rows.begin(), rows.end());
 }
 
-// Of some rows, those of one shard: their numbers in it, and which of the rows they are.
+// The rows of a request that one shard holds: their numbers in the shard and in the request.
 struct RowsOfShard {
   std::vector<int64_t> local;
   std::vector<int64_t> from;

@@ -12,7 +12,7 @@
 namespace cairn {
 namespace {
 
-// A bound as a position in [low, high], `high - low` being the extent.
+// A bound as a position in [low, high], where high - low is the extent.
 int64_t Position(int64_t bound, int64_t extent, int64_t low, int64_t high) {
   if (bound < 0) bound = std::max(bound, -extent - 1) + extent;
   return std::clamp(bound, low, high);
@@ -24,7 +24,7 @@ absl::StatusOr<AxisRange> RangeOf(const Slice& slice, int64_t extent, size_t axi
     return absl::InvalidArgumentError(
         absl::StrCat("index of axis ", axis, ": the step of a slice is 0; it must not be"));
   }
-  // Going down, the position before the first is where an open slice ends.
+  // With a negative step, an open slice ends at the position before the first element.
   const int64_t low = step > 0 ? 0 : -1;
   const int64_t high = step > 0 ? extent : extent - 1;
   const int64_t from = step > 0 ? low : high;
@@ -33,7 +33,7 @@ absl::StatusOr<AxisRange> RangeOf(const Slice& slice, int64_t extent, size_t axi
   const int64_t end = slice.stop ? Position(*slice.stop, extent, low, high) : to;
   const int64_t distance = step > 0 ? end - first : first - end;
   if (distance <= 0) return AxisRange{.first = 0, .count = 0, .step = step};
-  // Written without -step, which the smallest step does not have.
+  // Avoids -step, which overflows for the smallest step.
   const int64_t beyond = step > 0 ? (distance - 1) / step : -((distance - 1) / step);
   return AxisRange{.first = first, .count = 1 + beyond, .step = step};
 }
@@ -86,10 +86,10 @@ class Copier {
   std::byte* to_;
   // strides_[axis]: bytes of all axes from `axis` on.
   std::vector<int64_t> strides_;
-  size_t whole_from_ = 0;  // this axis and all after it are taken whole
+  size_t whole_from_ = 0;  // this axis and all later ones are taken whole
 };
 
-// How many terms take an axis each. kInvalidArgument: too many, or two ellipses.
+// Number of terms that take an axis each. kInvalidArgument: too many, or two ellipses.
 absl::StatusOr<size_t> CountAxes(absl::Span<const int64_t> shape,
                                  absl::Span<const IndexTerm> terms) {
   size_t taking = 0;
@@ -159,7 +159,7 @@ absl::StatusOr<Tensor> TakeMask(const Tensor& tensor, const BooleanMask& mask) {
         "boolean mask of shape ", ShapeText(mask.shape), " with ", mask.chosen.size(),
         " elements for shape ", ShapeText(tensor.shape()), ", which must begin with the mask's"));
   }
-  // The masked axes as one, of which the chosen rows are taken.
+  // Treats the masked axes as one axis and takes its chosen rows.
   Shape shape(tensor.shape().begin() + static_cast<std::ptrdiff_t>(rank), tensor.shape().end());
   shape.insert(shape.begin(), elements);
   std::vector<int64_t> rows;

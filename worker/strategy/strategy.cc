@@ -17,8 +17,8 @@
 namespace cairn {
 namespace {
 
-// How long a replica waits for the others in a merge call or collective. Replica functions of one
-// step take about as long as each other, so what takes this long is stuck.
+// Limit of a replica's wait for the others in a merge call or collective. Replica functions of a
+// step take about equally long, so a replica that is this late is stuck.
 constexpr absl::Duration kMeetingTimeout = absl::Minutes(10);
 
 absl::Status NoFunction(absl::string_view method) {
@@ -40,7 +40,7 @@ Scope& Scope::operator=(Scope&& other) noexcept {
 Scope::~Scope() {
   const absl::Status status = Exit();
   LOG_IF(ERROR, !status.ok()) << status;
-  // Its thread drops it.
+  // The entering thread drops the entry.
   if (entry_ != nullptr) entry_->left = true;
 }
 
@@ -113,7 +113,7 @@ Strategy::~Strategy() { *handle_.strategy_ = nullptr; }
 absl::Status Strategy::CheckCrossReplica(absl::string_view method) const {
   const ContextMode* mode = ContextStack::OfThisThread().top();
   if (mode == nullptr) {
-    // Here, for constructors (OneDeviceStrategy's) have no errors.
+    // Checked here because constructors (OneDeviceStrategy's) cannot return errors.
     return worker_devices_[0].index < 0 ? CheckDevices(name(), worker_devices_) : absl::OkStatus();
   }
   if (mode->strategy != this) {
@@ -228,7 +228,7 @@ absl::StatusOr<Value> Strategy::RunReplicas(const ReplicaFn& fn, absl::Span<cons
     }
   }
   meeting.Serve();
-  // A replica that fails makes the others' meeting fail; what it said itself comes first.
+  // A failing replica makes the others' rendezvous fail; its own error takes precedence.
   const absl::Status meeting_failure = meeting.failure();
   for (const absl::StatusOr<Value>& result : results) {
     if (!result.ok() && result.status() != meeting_failure) return result.status();
@@ -250,7 +250,7 @@ absl::StatusOr<std::vector<Value>> Strategy::LocalResults(const Value& value) co
     if (copies.size() == 1) return copies;
     expanded = Value::PerReplica(std::move(copies));
   }
-  // A number, tensor, … is one result. A structure is one for each replica, whatever it holds.
+  // A number, tensor, … is one result. A structure gives one result for each replica.
   const bool of_each =
       expanded.is_distributed() || expanded.is_sequence() || expanded.kind() == Value::Kind::kDict;
   if (!of_each) return std::vector<Value>{expanded};

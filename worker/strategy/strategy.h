@@ -1,4 +1,4 @@
-// tf.distribute.Strategy: how one program's variables and computation spread over devices.
+// tf.distribute.Strategy: distributes a program's variables and computation over devices.
 #pragma once
 
 #include <cstddef>
@@ -27,14 +27,14 @@ namespace cairn {
 class ReplicaThreads;
 struct ScopeEntry;
 
-// What a function called for each replica, before there are replica contexts, may know.
+// Argument of functions that are called for each replica before replica contexts exist.
 struct ValueContext {
   int32_t replica_id_in_sync_group = 0;
   int32_t num_replicas_in_sync = 1;
 };
 
-// Along which axes each replica's tensor is reduced before the replicas are: Axes() or {} for none
-// at all, Axes({0}), Axes({0, 1}). Negative axes count from the last.
+// Axes along which each replica's tensor is reduced before the replicas are: Axes() or {} for no
+// reduction along axes, Axes({0}), Axes({0, 1}). Negative axes count from the last.
 class Axes {
  public:
   Axes() = default;
@@ -50,21 +50,22 @@ class Axes {
   std::optional<std::vector<int64_t>> axes_;
 };
 
-// One step of a DistributedIterator as an argument of Run: each replica's element, a tensor if it
-// has one component, else a tuple.
+// One step of a DistributedIterator as an argument of Run: each replica's element, as a tensor if
+// it has one component, otherwise as a tuple.
 Value StepValue(absl::Span<const Element> of_replicas);
 
 // Returns void, absl::Status, Value or absl::StatusOr<Value>.
 using ReplicaFn = ValueFunction<absl::Span<const Value>>;
 
-// Where a reduction's result goes: a device, or the devices of a variable or tensor.
+// Where a reduction places its result: on a device, or on the devices of a variable or tensor.
 class Destinations {
  public:
   Destinations(Device device) : value_(), device_(device) {}           // NOLINT
   Destinations(VariablePtr variable) : value_(std::move(variable)) {}  // NOLINT
   Destinations(Value value) : value_(std::move(value)) {}              // NOLINT
 
-  // In order, each once. kInvalidArgument: a value that is on no device (none, a list).
+  // The devices in order, without duplicates. kInvalidArgument: a value on no device (none, a
+  // list).
   absl::StatusOr<std::vector<Device>> Devices() const;
 
  private:
@@ -72,20 +73,20 @@ class Destinations {
   Device device_;
 };
 
-// In scope from Strategy::EnterScope until Exit or destruction, in the thread that entered it.
+// A strategy's scope, from Strategy::EnterScope until Exit or destruction, in the entering thread.
 class Scope {
  public:
-  // The object moved from is of no scope.
+  // The moved-from object has no scope.
   Scope(Scope&& other) noexcept = default;
   // Leaves this object's own scope first, as the destructor does.
   Scope& operator=(Scope&& other) noexcept;
-  // Where Exit fails, the destructor logs why and the scope ends all the same: at once, or, where
-  // it was entered in another thread or others were entered inside it, as soon as its thread is at
-  // it.
+  // If Exit fails, the destructor logs the error and the scope ends all the same: at once, or, if
+  // it was entered in another thread or has open scopes inside it, as soon as its thread finds it
+  // innermost.
   ~Scope();
 
-  // Leaves the scope. kFailedPrecondition: another one that was entered inside it is still open, or
-  // this thread has not entered it: it stays entered then. Also, and then it is over: the function
+  // Leaves the scope. kFailedPrecondition with the scope still open: a scope entered inside it is
+  // open, or this thread did not enter it. kFailedPrecondition with the scope over: the function
   // that entered it has returned, or the strategy was destroyed.
   absl::Status Exit();
 
@@ -94,26 +95,26 @@ class Scope {
   Scope() = default;
 
   std::shared_ptr<ScopeEntry>
-      entry_;  // null: left, or the default strategy's, which enters nothing
-  // Depths of the thread's stacks (context_stack.h) when it was entered.
+      entry_;  // null: left, or of the default strategy, which enters nothing
+  // Depths of the thread's stacks (context_stack.h) on entry.
   size_t devices_ = 0;
   size_t creators_ = 0;
 };
 
-// The base of all strategies; users may derive their own. Not copied. What a strategy has made
-// (variables, contexts, scopes, optimizers, datasets) may outlive it: calls that need the strategy
-// are then kFailedPrecondition. A strategy must not be destroyed while one of its calls runs, in
-// this thread (in a replica function, say) or another.
+// The base of all strategies; users may derive their own. Not copyable. Objects that a strategy
+// made (variables, contexts, scopes, optimizers, datasets) may outlive it; their calls that need
+// the strategy then return kFailedPrecondition. A strategy must not be destroyed while one of its
+// calls runs, in this thread (in a replica function, for example) or another.
 //
-// Functions given to a strategy may throw: what is thrown comes out as kUnknown, and the strategy
-// is as usable as after any other error. Without a function, or with a null variable, calls are
+// Functions given to a strategy may throw: the call returns kUnknown, and the strategy stays as
+// usable as after any other error. Calls with an empty function or a null variable are
 // kInvalidArgument.
 //
-// Methods in "cross-replica" below are called in the strategy's scope, in its merge and update
-// functions, or outside every scope; elsewhere they are kFailedPrecondition.
+// Methods marked "Cross-replica" below must be called in the strategy's scope, in its merge and
+// update functions, or outside every scope; elsewhere they return kFailedPrecondition.
 //
-// Thread safety: every method may be called from several threads at once; each thread has scopes of
-// its own.
+// Thread safety: every method may be called from several threads at once; each thread has its own
+// scopes.
 class Strategy {
  public:
   Strategy(const Strategy&) = delete;
@@ -124,25 +125,25 @@ class Strategy {
   virtual std::string name() const = 0;
   int32_t num_replicas_in_sync() const { return workers() * local_replicas(); }
   int32_t local_replicas() const { return static_cast<int32_t>(worker_devices().size()); }
-  // Processes that compute together in every step.
+  // Number of processes that compute every step together.
   virtual int32_t workers() const { return 1; }
   virtual int32_t worker_index() const { return 0; }
-  // One for each local replica.
+  // One device for each local replica.
   const std::vector<Device>& worker_devices() const { return worker_devices_; }
-  // Where variables are.
+  // Devices that hold the variables.
   virtual std::vector<Device> parameter_devices() const { return worker_devices_; }
   virtual bool between_graph() const { return false; }
   virtual bool should_init() const { return true; }
   virtual bool should_checkpoint() const { return true; }
   virtual bool should_save_summary() const { return true; }
-  // What CurrentDevice() is in its scope; none: as outside.
+  // CurrentDevice() in the strategy's scope; none: the scope does not change it.
   virtual std::optional<Device> DefaultDevice() const { return std::nullopt; }
-  // Whether VariableOptions::per_worker is known.
+  // Whether the strategy supports VariableOptions::per_worker.
   virtual bool has_per_worker_variables() const { return false; }
-  // The default strategy's scope and replica functions change no context.
+  // True for the default strategy, whose scope and replica functions change no context.
   virtual bool is_default() const { return false; }
 
-  // For those that may outlive it.
+  // For objects that may outlive the strategy.
   const StrategyHandle& handle() const { return handle_; }
 
   // Makes this strategy current in the calling thread. kFailedPrecondition: in a replica function,
@@ -150,34 +151,36 @@ class Strategy {
   // number.
   absl::StatusOr<Scope> EnterScope();
 
-  // Calls `fn` once for each local replica, in parallel, each in a thread of its own (one replica:
-  // in the caller's), with its component of every distributed argument; GetReplicaContext() tells
-  // which. Returns what Regroup makes of the results; with one replica, its result. The first
-  // replica's error that is not a consequence of another's; kUnknown where its function throws.
-  // kInvalidArgument: a distributed argument with more or fewer components than local replicas.
-  // Cross-replica.
+  // Calls `fn` once for each local replica, with its component of every distributed argument.
+  // Replicas run in parallel, each in its own thread; a single replica runs in the caller's thread.
+  // GetReplicaContext() identifies the replica. Returns the results regrouped (Regroup), or with
+  // one replica its result. If replicas fail: the error of the first replica whose error is not a
+  // consequence of another's; kUnknown if its function threw. kInvalidArgument: a distributed
+  // argument with more or fewer components than local replicas. Cross-replica.
   absl::StatusOr<Value> Run(const ReplicaFn& fn, absl::Span<const Value> args = {});
 
   // Reduces over the replicas of all workers. With axes, each replica's tensor is first reduced
-  // along them, and a mean is weighted by how many elements each replica had (none: 0; none at all:
-  // NaN); without, by replica. The mean of integers is float64. A value that is not distributed
-  // counts as every replica's. Structures are reduced leaf by leaf. Cross-replica.
-  // kInvalidArgument: shapes differ, an axis out of range, the sum of one value that is not
-  // distributed, a value of another number of components than local replicas.
+  // along them, and a mean weights each replica by its number of elements (a replica without
+  // elements has weight 0; with no elements at all, the mean is NaN). Without axes, replicas have
+  // equal weight. The mean of integers is float64. A value that is not distributed counts as every
+  // replica's. Structures are reduced leaf by leaf. Cross-replica. kInvalidArgument: shapes differ,
+  // an axis is out of range, the sum of a value that is not distributed, or a number of components
+  // that differs from the number of local replicas.
   virtual absl::StatusOr<Value> Reduce(ReduceOp op, const Value& value, const Axes& axes);
 
-  // The replicas' tensors one after the other along `axis`. Errors as AllGather's. Cross-replica.
+  // Concatenates the replicas' tensors along `axis`. Errors as AllGather's. Cross-replica.
   virtual absl::StatusOr<Value> Gather(const Value& value, int64_t axis);
 
-  // The local components of distributed values and structures: one entry for each local replica,
-  // for a structure what it holds for that replica; for any other value one entry, itself.
+  // The local components of distributed values and structures: one entry for each local replica;
+  // for a structure, the entry is the structure as that replica holds it. Any other value is its
+  // own single entry.
   absl::StatusOr<std::vector<Value>> LocalResults(const Value& value) const;
 
-  // PerReplica of what `fn` returns for each local replica.
+  // Calls `fn` for each local replica and returns the results as PerReplica.
   absl::StatusOr<Value> DistributeValuesFromFunction(const ValueFunction<const ValueContext&>& fn);
 
-  // The global batches of `dataset`, divided among workers and replicas, and what `function` makes
-  // for each worker (distributed_dataset.h has rules and errors). Cross-replica.
+  // Divides the global batches of `dataset`, or the datasets that `function` makes for each worker,
+  // among workers and replicas (rules and errors: distributed_dataset.h). Cross-replica.
   absl::StatusOr<DistributedDataset> DistributeDataset(const Dataset& dataset,
                                                        const InputOptions& options = {});
   absl::StatusOr<DistributedDataset> DistributeDatasetsFromFunction(
@@ -193,7 +196,7 @@ class Strategy {
   absl::StatusOr<Value> BroadcastTo(const Value& value, const Destinations& destinations);
 
   // Calls `fn` once for each copy of `variable`, with that copy and its component of each argument;
-  // UpdateReplicaId() is set meanwhile. Also from a replica function, as a merge call.
+  // UpdateReplicaId() is set during the call. In a replica function, this is a merge call.
   // kInvalidArgument: a plain variable of no strategy. Returns the regrouped results.
   using UpdateFn = ValueFunction<const VariablePtr&, absl::Span<const Value>>;
   absl::StatusOr<Value> Update(const VariablePtr& variable, const UpdateFn& fn,
@@ -204,43 +207,45 @@ class Strategy {
 
   // Whether `variable`, not null, was made under this strategy.
   bool VariableCreatedInScope(const VariablePtr& variable) const;
-  // A variable on the devices of `beside`. In this strategy's scope or replica function.
-  // kInvalidArgument: `beside` is of another strategy.
+  // Makes a variable on the devices of `beside`. Must be called in this strategy's scope or replica
+  // function. kInvalidArgument: `beside` belongs to another strategy.
   absl::StatusOr<VariablePtr> CreateVariableBeside(const VariablePtr& beside,
                                                    const VariableOptions& options);
 
   // --- For strategies ---
 
-  // Makes a variable, called once for all replicas. `options` have synchronization and trainable as
-  // the user gave them; `beside` null or a variable of this strategy.
+  // Makes a variable; called once for all replicas. `options` has synchronization and trainable as
+  // the user gave them; `beside` is null or a variable of this strategy.
   virtual absl::StatusOr<VariablePtr> MakeVariable(const VariableOptions& options,
                                                    const VariablePtr& beside) = 0;
 
   // The first worker's `initial`, for variables with copies on every worker.
   virtual absl::StatusOr<Tensor> FirstValue(const Tensor& initial) { return initial; }
-  // Sums or averages over all replicas of all workers, for several values at once: `locals[v]` has
-  // the tensor (or slices) of value v of each local replica. One result a value, the same bits in
-  // every process. Called in cross-replica context. The default is that of one process.
+  // Sums or averages several values at once over all replicas of all workers: `locals[v]` holds the
+  // tensor (or slices) of value v for each local replica. Returns one result for each value, with
+  // the same bits in every process. Called in cross-replica context. The default works within one
+  // process.
   virtual absl::StatusOr<std::vector<Value>> ReduceAll(ReduceOp op,
                                                        absl::Span<const Value::Sequence> locals,
                                                        const CommunicationOptions& options);
-  // The same of one value, onto `devices` of this process.
+  // ReduceAll of one value, onto `devices` of this process.
   absl::StatusOr<std::vector<Value>> ReduceOnto(ReduceOp op, absl::Span<const Value> locals,
                                                 absl::Span<const Device> devices);
-  // Reduces a value that is not distributed. The default: a mean, a host zero, or one replica's is
-  // itself; kInvalidArgument for other sums.
+  // Reduces a value that is not distributed. By default a mean, a host zero, or the value of a
+  // single replica is returned unchanged; other sums are kInvalidArgument.
   virtual absl::StatusOr<Value> ReducePlain(ReduceOp op, const Value& value);
   // How datasets are divided.
   virtual InputStrategy input_strategy();
-  // What the first replica of all workers holds of `value`.
+  // The component of `value` on the first replica of all workers.
   virtual absl::StatusOr<Value> BroadcastFirst(const Value& value) {
     return SelectReplica(value, 0);
   }
-  // Concatenates, likewise.
+  // Concatenates the tensors of all replicas of all workers along `axis`, as ReduceAll reduces
+  // them.
   virtual absl::StatusOr<Tensor> GatherAll(absl::Span<const Value> locals, int64_t axis,
                                            const CommunicationOptions& options);
 
-  // Called with what each Run returns, in its thread.
+  // Called at the end of each Run, in its thread, with the status that Run returns.
   virtual void RunEnded(const absl::Status& /*status*/) {}
 
   // kFailedPrecondition unless called in cross-replica context or outside every scope.
@@ -248,7 +253,8 @@ class Strategy {
   absl::Status CheckCrossReplica(absl::string_view method) const;
 
  protected:
-  // One replica a device, at least one. CheckDevices has what derived classes refuse before.
+  // One replica for each device, at least one. Derived classes check `worker_devices`
+  // (CheckDevices).
   explicit Strategy(std::vector<Device> worker_devices);
 
  private:
@@ -258,7 +264,7 @@ class Strategy {
   absl::StatusOr<Value> UpdateCopies(const VariablePtr& variable, const UpdateFn& fn,
                                      absl::Span<const Value> args);
 
-  // kInvalidArgument: a distributed value in `value` has not one component for each local replica.
+  // kInvalidArgument: a distributed value in `value` does not have one component per local replica.
   absl::Status CheckComponents(absl::string_view method, const Value& value) const;
 
   const std::vector<Device> worker_devices_;
@@ -266,7 +272,8 @@ class Strategy {
   StrategyHandle handle_;
 };
 
-// kInvalidArgument, which begins with `who`: no device, one twice, or one with a negative number.
+// kInvalidArgument, with a message that begins with `who`: no device, a duplicate, or a negative
+// number.
 absl::Status CheckDevices(absl::string_view who, absl::Span<const Device> devices);
 
 // The strategy outside every scope: one replica on cpu:0, plain variables. Never destroyed.

@@ -22,7 +22,7 @@ Value SequenceOf(Value::Kind kind, Value::Sequence items) {
                                     : Value::Tuple(std::move(items));
 }
 
-// Item `i`, or the value of key `key`, of each.
+// Item `i`, or the value of key `key`, of each replica.
 template <typename Take>
 std::vector<Value> Column(absl::Span<const Value> of_replicas, const Take& take) {
   std::vector<Value> column;

@@ -1,5 +1,5 @@
-// What replica functions take and return: numbers, tensors, variables, and structures of them, one
-// for all replicas or one for each.
+// Arguments and results of replica functions: numbers, tensors, variables, and structures of these,
+// shared by all replicas or with one value for each.
 #pragma once
 
 #include <cstdint>
@@ -31,10 +31,10 @@ struct IndexedSlices {
 // A value, cheap to copy: tensors and structures are shared.
 //
 // A *distributed* value has one component for each local replica: kPerReplica components may
-// differ, kMirrored ones are equal by contract. Inside a replica function a distributed argument is
-// its replica's component. Lists, tuples and dicts may hold any values.
+// differ, kMirrored ones are equal by contract. A replica function gets its own component of a
+// distributed argument. Lists, tuples and dicts may hold any values.
 //
-// Thread safety: as that of int.
+// Thread safety: as for an int.
 class Value {
  public:
   enum class Kind {
@@ -56,13 +56,13 @@ class Value {
   using Dict = absl::btree_map<std::string, Value>;
 
   Value() : Value(Kind::kNone, std::monostate()) {}
-  // Host numbers: the same one on every replica is one value, not one for each.
+  // Host numbers. A number that is equal on all replicas is one value, not one for each.
   Value(int number) : Value(Kind::kInteger, int64_t{number}) {}       // NOLINT
   Value(int64_t number) : Value(Kind::kInteger, number) {}            // NOLINT
   Value(double number) : Value(Kind::kNumber, number) {}              // NOLINT
   Value(const char* text) : Value(Kind::kText, std::string(text)) {}  // NOLINT
   Value(std::string text) : Value(Kind::kText, std::move(text)) {}    // NOLINT
-  // Host numbers in an array: what is said of host numbers holds.
+  // An array of host numbers; the rules for host numbers apply.
   Value(const std::vector<float>& numbers)  // NOLINT
       : Value(Kind::kArray, Tensor::Vector<float>(numbers)) {}
   Value(Tensor tensor) : Value(Kind::kTensor, std::move(tensor)) {}             // NOLINT
@@ -86,9 +86,9 @@ class Value {
   bool is_distributed() const { return kind_ == Kind::kPerReplica || kind_ == Kind::kMirrored; }
   bool is_sequence() const { return kind_ == Kind::kList || kind_ == Kind::kTuple; }
 
-  // Each asks for its own kind, which kind() tells. For another one they throw a
-  // std::bad_variant_access whose what() names both, which Strategy::Run and the other callers of
-  // functions return as kUnknown.
+  // Accessors for the value of each kind(). Called for another kind, they throw a
+  // std::bad_variant_access whose what() names both kinds; Strategy::Run and the other callers of
+  // functions turn it into kUnknown.
   int64_t integer() const { return Get<int64_t>("an integer"); }
   // kInteger or kNumber.
   double number() const;
@@ -97,13 +97,14 @@ class Value {
   const Tensor& array() const { return Get<Tensor>("an array"); }
   const IndexedSlices& slices() const { return Get<IndexedSlices>("IndexedSlices"); }
   const VariablePtr& variable() const { return Get<VariablePtr>("a variable"); }
-  // Of kPerReplica, kMirrored, kList, kTuple.
+  // For kPerReplica, kMirrored, kList and kTuple.
   const Sequence& items() const { return *Get<SharedSequence>("components or items"); }
   const Dict& dict() const { return *Get<SharedDict>("a dict"); }
 
-  // The tensor in it: a tensor itself, a host number (float32, int32), a variable's value as read
-  // here, a distributed value's component inside a replica function. kInvalidArgument for anything
-  // else: a distributed value has no single value outside a replica function, a null variable none.
+  // The value as a tensor: a tensor itself, a host number (float32, int32), a variable's value as
+  // read in this context, or, in a replica function, the component of a distributed value.
+  // kInvalidArgument for anything else, including a distributed value outside a replica function
+  // and a null variable.
   absl::StatusOr<Tensor> ToTensor() const;
 
   // "PerReplica(float32 [2], float32 [1])": for messages.
@@ -135,20 +136,21 @@ class Value {
 // "PerReplica".
 absl::string_view KindName(Value::Kind kind);
 
-// Whether both are one and the same: equal host numbers or texts, copies of one tensor, one
-// variable. Tensors of equal content made apart are not.
+// Whether both are the same object: equal host numbers or texts, copies of one tensor, or one
+// variable. Two separately made tensors of equal content are not the same.
 bool IsSameValue(const Value& a, const Value& b);
 
-// kInvalidArgument where the structures differ at this level: lists of several lengths, dicts of
-// several sets of keys, a list beside a leaf; says where.
+// kInvalidArgument, with the place, if the structures differ at this level: lists of different
+// lengths, dicts with different keys, or a list beside a leaf.
 absl::Status CheckAlike(absl::Span<const Value> of_replicas);
 
-// One structure from those that the replicas returned: what is the same everywhere stays one
-// value, other leaves become PerReplica. kInvalidArgument: the structures differ; says where.
+// Combines the structures that the replicas returned: leaves that are the same on every replica
+// stay one value, other leaves become PerReplica. kInvalidArgument: the structures differ; the
+// message says where.
 absl::StatusOr<Value> Regroup(absl::Span<const Value> of_replicas);
 
-// Replica `replica`'s view of `value`: distributed values, also inside structures, are replaced by
-// their component. kInvalidArgument: a distributed value with fewer components.
+// The view of `value` on replica `replica`: each distributed value, also inside structures, is
+// replaced by its component. kInvalidArgument: a distributed value with fewer components.
 absl::StatusOr<Value> SelectReplica(const Value& value, int32_t replica);
 
 }  // namespace cairn

@@ -1,4 +1,4 @@
-// Functions that a program gives to a strategy or coordinator.
+// Functions that a program passes to a strategy or coordinator.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ inline constexpr bool kIsStdFunction<std::function<Signature>> = true;
 template <typename... Args>
 class ValueFunction {
  public:
-  // No function.
+  // An empty function.
   ValueFunction(std::nullptr_t = nullptr) {}  // NOLINT(google-explicit-constructor)
   template <typename Function, typename Kept = std::decay_t<Function>>
   requires(!std::is_same_v<Kept, ValueFunction> &&
@@ -66,8 +66,8 @@ class ValueFunction {
     return function.call_ == nullptr;
   }
 
-  // Calls the function, which messages call `whose`. Its result. kUnknown: it threw an exception.
-  // kInvalidArgument: there is no function.
+  // Calls the function and returns its result; messages name the function `whose`. kUnknown: the
+  // function threw an exception. kInvalidArgument: the function is empty.
   absl::StatusOr<Value> Call(absl::string_view whose, Args... args) const {
     if (call_ == nullptr) {
       return absl::InvalidArgumentError(absl::StrCat(whose, ": no function was given"));

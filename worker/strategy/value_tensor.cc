@@ -1,4 +1,4 @@
-// Value::ToTensor: the one method of Value that depends on where it is called.
+// Value::ToTensor, the only method of Value that depends on the calling context.
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "worker/strategy/context.h"

@@ -1,4 +1,4 @@
-// Variables of the tf.distribute kind: created under a strategy, read and written by its rules.
+// Variables as in tf.distribute: created under a strategy, read and written by its rules.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ namespace cairn {
 
 class Strategy;
 
-// When the copies of a variable are made equal. kAuto is kOnWrite where there are copies.
+// When the copies of a variable are made equal. kAuto means kOnWrite if the variable has copies.
 enum class VariableSynchronization { kAuto, kNone, kOnWrite, kOnRead };
 // How the replicas' writes (kOnWrite) or copies (kOnRead) become one value.
 enum class VariableAggregation { kNone, kSum, kMean, kOnlyFirstReplica };
@@ -29,19 +29,20 @@ enum class VariableAggregation { kNone, kSum, kMean, kOnlyFirstReplica };
 absl::string_view SynchronizationName(VariableSynchronization synchronization);  // "ON_READ"
 absl::string_view AggregationName(VariableAggregation aggregation);  // "ONLY_FIRST_REPLICA"
 
-// What VariableOptions::initial_value is where none is given.
+// The default of VariableOptions::initial_value: no value.
 Tensor NoInitialValue();
 
 struct VariableOptions {
   std::string name = "Variable";
-  // The first copy's value; the other copies take that one. `initializer` is called once, where
-  // the variable is made; without one, `initial_value` is taken. One of them must be given.
+  // Value of the first copy, which the other copies take over. `initializer` is called once, where
+  // the variable is made; without an initializer, `initial_value` is used. One of them must be
+  // given.
   Tensor initial_value = NoInitialValue();
   std::function<absl::StatusOr<Tensor>()> initializer = {};
   std::optional<bool> trainable = {};  // default: synchronization is not kOnRead
   VariableSynchronization synchronization = VariableSynchronization::kAuto;
   VariableAggregation aggregation = VariableAggregation::kNone;
-  // One variable on each worker, not one on the servers: ParameterServerStrategy alone.
+  // One variable on each worker instead of one on the servers; only for ParameterServerStrategy.
   bool per_worker = false;
 };
 
@@ -52,12 +53,13 @@ absl::string_view AssignOpName(AssignOp op);    // "assign_add"
 absl::string_view ScatterOpName(ScatterOp op);  // "scatter_update"
 
 // A variable: one tensor, or one copy of it for each replica. What a read or write does depends on
-// where it is called: in a replica function, in cross-replica context, in an update (context.h).
+// the context of the call: a replica function, cross-replica context, or an update (context.h).
 //
-// Values to write are host numbers, tensors or distributed values; they are cast to the variable's
-// dtype if they are host numbers, and must have it, and its shape, if they are tensors.
+// Values to write are host numbers, tensors or distributed values. Host numbers are cast to the
+// variable's dtype; tensors must have the variable's dtype and shape.
 //
-// Thread safety: every method may be called from several threads at once; a write is seen whole.
+// Thread safety: every method may be called from several threads at once; no reader sees half a
+// write.
 class Variable : public std::enable_shared_from_this<Variable> {
  public:
   virtual ~Variable() = default;
@@ -69,17 +71,19 @@ class Variable : public std::enable_shared_from_this<Variable> {
   virtual bool trainable() const = 0;
   virtual VariableSynchronization synchronization() const = 0;
   virtual VariableAggregation aggregation() const = 0;
-  // The strategy that made it; null for a plain variable, and after the strategy was destroyed.
+  // The strategy that made the variable; null for a plain variable, and after the strategy's
+  // destruction.
   virtual Strategy* strategy() const { return nullptr; }
-  // kFailedPrecondition: the strategy that made it was destroyed. Calls that need it say so too.
+  // kFailedPrecondition: the strategy was destroyed. Calls that need the strategy also return this
+  // error.
   virtual absl::Status CheckUsable() const { return absl::OkStatus(); }
-  // Its copies on this process' devices, each a plain variable; for a plain one, itself.
+  // The copies on this process's devices, each a plain variable; for a plain variable, itself.
   virtual std::vector<VariablePtr> components() { return {shared_from_this()}; }
 
-  // The value as seen from here, with memory of its own.
+  // The value as the calling context sees it, in new memory.
   virtual absl::StatusOr<Tensor> Read() = 0;
   // Rows `rows` along axis 0, in any order, repeats allowed: [rows.size(), rest of shape()].
-  // kInvalidArgument: a row out of range, a scalar.
+  // kInvalidArgument: a row out of range, or a scalar variable.
   virtual absl::StatusOr<Tensor> ReadRows(absl::Span<const int64_t> rows);
 
   // kInvalidArgument: wrong shape or dtype, or a value that cannot be aggregated.
@@ -89,24 +93,24 @@ class Variable : public std::enable_shared_from_this<Variable> {
   absl::Status AssignAdd(const Value& value) { return Write(AssignOp::kAdd, value); }
   absl::Status AssignSub(const Value& value) { return Write(AssignOp::kSub, value); }
 
-  // Writes rows. kUnimplemented: not for this synchronization, aggregation and `op`.
-  // kInvalidArgument: also a row out of range; then nothing is written.
+  // Writes rows. kUnimplemented: `op` is not supported for this synchronization and aggregation.
+  // kInvalidArgument: also a row out of range, in which case nothing is written.
   virtual absl::Status Scatter(ScatterOp op, const IndexedSlices& slices) = 0;
 };
 
-// Variable::CheckUsable; kInvalidArgument: `variable` is null. `method` begins the messages.
+// Calls Variable::CheckUsable. kInvalidArgument: `variable` is null. Messages begin with `method`.
 absl::Status CheckVariable(absl::string_view method, const VariablePtr& variable);
 
-// Makes a variable under the current strategy (in its scope, or in a replica function, where every
-// replica must make the same ones in the same order); never null. kInvalidArgument: neither an
-// initial value nor an initializer, a synchronization or aggregation that the strategy does not
-// know for this dtype; kFailedPrecondition: names that differ between the replicas; kUnknown: the
-// initializer or a variable creator threw an exception.
+// Makes a variable under the current strategy; never returns null. Call it in the strategy's scope,
+// or in a replica function, where every replica must make the same variables in the same order.
+// kInvalidArgument: neither an initial value nor an initializer, or a synchronization or
+// aggregation that the strategy does not support for this dtype. kFailedPrecondition: names that
+// differ between the replicas. kUnknown: the initializer or a variable creator threw an exception.
 absl::StatusOr<VariablePtr> CreateVariable(const VariableOptions& options);
 
-// While it lives, CreateVariable in this thread goes through `creator`, which may change the
-// options and calls `next`, or makes a variable of its own: CreateVariable inside it goes through
-// the outer creators alone. The innermost is called first. A scope may be destroyed in another
+// During its lifetime, CreateVariable in this thread calls `creator`, which may change the options
+// and calls `next`, or makes a variable itself. CreateVariable inside the creator calls only the
+// outer creators. The innermost creator is called first. A scope may be destroyed in another
 // thread, or before a scope inside it.
 class VariableCreatorScope {
  public:

@@ -16,7 +16,7 @@
 namespace cairn {
 namespace {
 
-// Largest integer up to which a double holds every one.
+// Doubles represent every integer up to this one.
 constexpr double kLargestExact = 9007199254740992.0;
 
 bool IsInteger(DType dtype) { return dtype == DType::kInt32 || dtype == DType::kInt64; }
@@ -25,7 +25,7 @@ double LargestKept(DType dtype) {
   return dtype == DType::kInt32 ? double{std::numeric_limits<int32_t>::max()} : kLargestExact;
 }
 
-// `tensor` as the servers keep it.
+// `tensor` in the form in which the servers keep it.
 absl::StatusOr<Tensor> Kept(absl::string_view variable, const Tensor& tensor) {
   ASSIGN_OR_RETURN(const Tensor host, HostTensor(tensor));
   if (!IsInteger(tensor.dtype())) return host;
@@ -40,15 +40,15 @@ absl::StatusOr<Tensor> Kept(absl::string_view variable, const Tensor& tensor) {
   return kept;
 }
 
-// What the servers have, as the variable's dtype.
+// A tensor from the servers, converted to the variable's dtype.
 absl::StatusOr<Tensor> Restored(absl::string_view variable, const Tensor& kept, DType dtype) {
   if (!IsInteger(dtype)) return kept;
   for (const double value : kept.values<double>()) {
     if (std::abs(value) <= LargestKept(dtype) && std::abs(value) < kLargestExact) continue;
     return absl::OutOfRangeError(absl::StrCat("read of variable \"", variable, "\": its value ",
-                                              value, " has left the range of ", DTypeName(dtype),
-                                              " that servers keep exactly (below 2^53); assign it "
-                                              "anew, or use a float64 variable"));
+                                              value, " is outside the range of ", DTypeName(dtype),
+                                              " that servers keep exactly (below 2^53); assign a "
+                                              "new value, or use a float64 variable"));
   }
   return CastTensor(kept, dtype);
 }
@@ -101,11 +101,11 @@ class ServerHost : public VariableHost {
   absl::Status Add(const HostedRows& to, const Tensor& delta, bool subtract) override {
     ASSIGN_OR_RETURN(const VariableSpec spec, Find(to.variable));
     if (!(spec.optimizer == PlainUpdates())) {
-      return absl::UnimplementedError(absl::StrCat(
-          "assign_add or assign_sub of variable \"", to.variable, "\", whose optimizer is ",
-          OptimizerText(spec.optimizer),
-          ": servers add at once only to variables without an optimizer of their own; create it "
-          "with trainable false, assign it whole, or push a gradient"));
+      return absl::UnimplementedError(
+          absl::StrCat("assign_add or assign_sub of variable \"", to.variable,
+                       "\", whose optimizer is ", OptimizerText(spec.optimizer),
+                       ": servers add atomically only to variables without an optimizer; create it "
+                       "with trainable false, assign it whole, or push a gradient"));
     }
     ASSIGN_OR_RETURN(Tensor kept, Checked("add", to, delta));
     if (!subtract) {

@@ -1,5 +1,5 @@
-// Where a ParameterServerStrategy keeps its variables: the parameter servers, seen as whole
-// variables of rows.
+// Storage of a ParameterServerStrategy's variables: the parameter servers, seen as whole variables
+// of rows.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace cairn {
 
 class PsClient;
 
-// Some rows of a variable, or all. Rows may be in any order.
+// Some or all rows of a variable, in any order.
 struct HostedRows {
   std::string variable;
   std::optional<absl::Span<const int64_t>> rows;  // none: all
@@ -32,38 +32,38 @@ struct HostedGradient {
 
 // Thread safety: every method may be called from several threads at once.
 //
-// Errors of every call, besides its own: kUnavailable, kDeadlineExceeded: a server is gone.
-// kInvalidArgument: a variable that was not created, a wrong dtype or shape, a row out of range.
+// Every call can also return kUnavailable and kDeadlineExceeded (a server cannot be reached) and
+// kInvalidArgument (a variable that was not created, a wrong dtype or shape, a row out of range).
 class VariableHost {
  public:
   virtual ~VariableHost() = default;
 
   virtual int32_t server_count() const = 0;
-  // `spec` says on which servers each run of rows is; its optimizer is PlainUpdates() where Add is
-  // to work. `initial`, of the spec's dtype and shape, is written if the servers do not have the
-  // variable yet; what they have is kept. A process that is killed in between leaves zeros.
-  // kAlreadyExists: with another spec.
+  // `spec` assigns each range of rows to a server; its optimizer must be PlainUpdates() for Add to
+  // work. `initial`, of the spec's dtype and shape, is written if the servers do not have the
+  // variable yet; existing values are kept. A process killed between the creation and the write
+  // leaves zeros. kAlreadyExists: the variable exists with another spec.
   virtual absl::Status Create(const VariableSpec& spec, const Tensor& initial) = 0;
   virtual absl::StatusOr<Tensor> Read(const HostedRows& from) = 0;
-  // Rows without repeats.
+  // Rows must not repeat.
   virtual absl::Status Assign(const HostedRows& to, const Tensor& values) = 0;
-  // Adds, or subtracts, once and at once for every reader and writer of a row; repeated rows are
-  // summed first. kUnimplemented: the variable has another optimizer.
+  // Adds or subtracts exactly once, and atomically for all readers and writers of a row; repeated
+  // rows are summed first. kUnimplemented: the variable has another optimizer.
   virtual absl::Status Add(const HostedRows& to, const Tensor& delta, bool subtract) = 0;
-  // One update of every variable named, by its own optimizer.
+  // One update of every named variable, by its own optimizer.
   virtual absl::Status Push(absl::Span<const HostedGradient> gradients) = 0;
 };
 
-// On the servers of `client`, which must be sequenced (ClientOptions.worker >= 0) for updates to
-// count exactly once. A call is given `timeout`.
+// A host on the servers of `client`, which must be sequenced (ClientOptions.worker >= 0) so that
+// every update counts exactly once. `timeout` bounds each call.
 //
-// Optimizers, and so Add, move floating numbers alone. An int32 or int64 variable is therefore kept
-// as float64 on the servers, exact for integers up to 2^53: larger ones are refused
-// (kInvalidArgument), and a sum that has grown beyond is kOutOfRange when it is read.
+// Optimizers, and therefore Add, work only on floating-point numbers. The servers therefore keep an
+// int32 or int64 variable as float64, exact for integers up to 2^53. Larger values are refused
+// (kInvalidArgument); reading a sum that has grown beyond is kOutOfRange.
 std::unique_ptr<VariableHost> HostOnServers(std::shared_ptr<PsClient> client,
                                             absl::Duration timeout = absl::Seconds(60));
 
-// The optimizer of variables that are no parameters: w -= 1 * gradient.
+// The optimizer of variables that are not model parameters: w -= 1 * gradient.
 OptimizerConfig PlainUpdates();
 
 }  // namespace cairn

@@ -11,7 +11,7 @@
 namespace cairn {
 namespace {
 
-// Distinct ids, and the place of each among them.
+// Collects distinct ids and gives each its position among them.
 class DistinctIds {
  public:
   int64_t Place(int64_t id) {
@@ -34,7 +34,7 @@ absl::StatusOr<Tensor> EmbeddingLookup(Variable& table, absl::Span<const int64_t
   places.reserve(ids.size());
   for (const int64_t id : ids) places.push_back(distinct.Place(id));
   ASSIGN_OR_RETURN(Tensor rows, table.ReadRows(distinct.ids()));
-  // No repeats: the places are 0, 1, 2, …
+  // No repeats: the positions are 0, 1, 2, …
   if (distinct.ids().size() == ids.size()) return rows;
   return TakeRows(rows, places);
 }
@@ -51,7 +51,7 @@ absl::StatusOr<Tensor> EmbeddingLookupSparse(Variable& table, const SparseIds& i
   std::vector<int64_t> places;
   places.reserve(input.ids.size());
   for (const int64_t id : input.ids) {
-    // A safe lookup drops these; they are no rows to read.
+    // A safe lookup drops negative ids; they are not rows to read.
     places.push_back(options.safe && id < 0 ? -1 : distinct.Place(id));
   }
   LookupOptions placed = options;

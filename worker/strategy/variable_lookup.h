@@ -1,4 +1,4 @@
-// Embedding lookup in a variable, whole or sharded: only the rows that are named are read.
+// Embedding lookup in a whole or sharded variable; reads only the requested rows.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,14 @@
 
 namespace cairn {
 
-// tf.nn.embedding_lookup: rows `ids` of `table` in their order, repeats allowed; each is read once.
-// kInvalidArgument: an id out of range, a scalar variable.
+// tf.nn.embedding_lookup: rows `ids` of `table` in that order, repeats allowed; each distinct row
+// is read once. kInvalidArgument: an id out of range, a scalar variable.
 absl::StatusOr<Tensor> EmbeddingLookup(Variable& table, absl::Span<const int64_t> ids);
 
 // tf.nn.embedding_lookup_sparse, or safe_embedding_lookup_sparse with `options.safe`:
 // [input.rows, width]. `table` is float32 [rows, width].
-// kInvalidArgument: another table, an id out of range, lists of different lengths.
+// kInvalidArgument: a table of another dtype or rank, an id out of range, lists of different
+// lengths.
 absl::StatusOr<Tensor> EmbeddingLookupSparse(Variable& table, const SparseIds& input,
                                              const LookupOptions& options);
 

@@ -22,8 +22,8 @@ absl::Status Wrong(const Variable& variable, absl::string_view what) {
       absl::StrCat("optimizer of variable \"", variable.name(), "\": ", what));
 }
 
-// Of which all are; the default one for variables of none. kInvalidArgument: one is null, or they
-// are of several.
+// The strategy of all `variables`; the default strategy for variables without one.
+// kInvalidArgument: a variable is null, or they belong to several strategies.
 absl::StatusOr<Strategy*> StrategyOf(absl::Span<const VariablePtr> variables) {
   Strategy* found = nullptr;
   for (const VariablePtr& variable : variables) {
@@ -44,8 +44,8 @@ absl::StatusOr<Strategy*> StrategyOf(absl::Span<const VariablePtr> variables) {
 
 using MergedFn = absl::FunctionRef<absl::Status(bool in_replicas, absl::Span<const Value> merged)>;
 
-// Calls `fn` once for all replicas, in cross-replica context of `strategy`: with what they gave
-// regrouped, or with `args` as they are where this is no replica function.
+// Calls `fn` once for all replicas, in cross-replica context of `strategy`: with the replicas'
+// arguments regrouped, or, outside replica functions, with `args` unchanged.
 absl::Status CallMerged(Strategy& strategy, absl::string_view method, absl::Span<const Value> args,
                         MergedFn fn) {
   if (strategy.is_default()) {
@@ -72,7 +72,7 @@ Value ListOf(absl::Span<const VariablePtr> variables) {
   return Value::List({variables.begin(), variables.end()});
 }
 
-// The list that every replica gave.
+// The list that every replica passed.
 absl::StatusOr<std::vector<VariablePtr>> VariablesOf(const Value& list) {
   std::vector<VariablePtr> variables;
   for (const Value& item : list.items()) {
@@ -86,7 +86,7 @@ absl::StatusOr<std::vector<VariablePtr>> VariablesOf(const Value& list) {
   return variables;
 }
 
-// The tensors that a variable is. kInvalidArgument: it is none that an optimizer moves.
+// The tensors of a variable. kInvalidArgument: a kind of variable that optimizers do not update.
 absl::StatusOr<std::vector<PlainVariable*>> CopiesOf(Variable& variable) {
   if (variable.strategy() != nullptr && variable.strategy()->name() == "ParameterServerStrategy") {
     return Wrong(variable,
@@ -95,7 +95,7 @@ absl::StatusOr<std::vector<PlainVariable*>> CopiesOf(Variable& variable) {
   }
   if (variable.synchronization() == VariableSynchronization::kOnRead) {
     return Wrong(variable,
-                 "it is ON_READ: each replica writes a copy of its own, and no gradient is for "
+                 "it is ON_READ: each replica writes its own copy, and no gradient applies to "
                  "all; make it ON_WRITE, the default");
   }
   if (variable.dtype() != DType::kFloat32 && variable.dtype() != DType::kFloat64) {
@@ -130,7 +130,7 @@ absl::Status WrongGradient(const Variable& variable, const Value& found, const S
                    ", expected ", DTypeName(variable.dtype()), " ", ShapeText(expected)));
 }
 
-// A gradient as a tensor, or as slices with int64 indices, of the variable's type.
+// A gradient as a tensor, or as slices with int64 indices, of the variable's dtype.
 absl::StatusOr<Value> CheckedGradient(const Variable& variable, const Value& value) {
   if (value.kind() != Value::Kind::kSlices) {
     if (value.is_host_number() && variable.shape().empty()) {
@@ -171,7 +171,7 @@ TensorGradient TensorGradientOf(const Value& value) {
   return {.rows = std::nullopt, .values = value.tensor()};
 }
 
-// Replicas' gradients of one variable, of one kind. No entries: no replica has one.
+// The replicas' gradients of one variable, all of one kind. Empty: no replica has a gradient.
 absl::StatusOr<Value::Sequence> CheckedGradients(const Variable& variable,
                                                  absl::Span<const Value> of_replicas) {
   Value::Sequence checked;
@@ -189,7 +189,7 @@ absl::StatusOr<Value::Sequence> CheckedGradients(const Variable& variable,
   return Wrong(variable, "some replicas gave a gradient and some none; all must give one");
 }
 
-// `value` as each of the first `count` replicas or copies has it.
+// The component of `value` for each of the first `count` replicas or copies.
 absl::StatusOr<Value::Sequence> EachOf(const Value& value, size_t count) {
   Value::Sequence each;
   for (size_t i = 0; i < count; ++i) {
@@ -199,8 +199,8 @@ absl::StatusOr<Value::Sequence> EachOf(const Value& value, size_t count) {
   return each;
 }
 
-// Other workers are not to wait for this one, which cannot take part: what cannot be summed here
-// fails there too.
+// Makes the reduction fail on the other workers too: this worker cannot take part, and they must
+// not wait for it.
 void FailReduction(Strategy& strategy) {
   const Value::Sequence nothing = {Value()};
   if (strategy.workers() > 1) {
@@ -208,7 +208,7 @@ void FailReduction(Strategy& strategy) {
   }
 }
 
-// Beside `variable`, on its devices.
+// Makes a variable beside `variable`, on its devices.
 absl::StatusOr<VariablePtr> MakeBeside(Strategy& strategy, const VariablePtr& variable,
                                        const VariableOptions& options) {
   if (!strategy.is_default()) return strategy.CreateVariableBeside(variable, options);
@@ -216,7 +216,7 @@ absl::StatusOr<VariablePtr> MakeBeside(Strategy& strategy, const VariablePtr& va
   return CreateVariable(options);
 }
 
-// Calls `fn` with the tensors of all `variables`, which are locked in their order.
+// Locks all `variables` in order and calls `fn` with their tensors.
 absl::Status ChangeAll(absl::Span<PlainVariable* const> variables, std::vector<Tensor*>* tensors,
                        absl::FunctionRef<absl::Status()> fn) {
   if (tensors->size() == variables.size()) return fn();
@@ -332,8 +332,8 @@ absl::Status VariableOptimizer::ApplyMerged(Strategy& strategy, bool in_replicas
   absl::MutexLock lock(&mutex_);
   RETURN_IF_ERROR(BuildLocked(strategy, moved));
   if (!sums.left_out.empty() && !std::exchange(warned_, true)) {
-    LOG(WARNING) << "optimizer '" << name_ << "': no gradient of "
-                 << absl::StrJoin(sums.left_out, ", ") << ": left as they are (said once)";
+    LOG(WARNING) << "optimizer '" << name_ << "': no gradient for "
+                 << absl::StrJoin(sums.left_out, ", ") << ": not updated (logged once)";
   }
   return UpdateLocked(sums.updates);
 }
@@ -368,7 +368,7 @@ absl::Status VariableOptimizer::Collect(Strategy& strategy, bool in_replicas,
     for (const Value& value : checked) update.of_copies.push_back(TensorGradientOf(value));
   }
   if (!sums->updates.empty()) return absl::OkStatus();
-  return Wrong(*variables[0], "there is no gradient, neither of it nor of any other variable");
+  return Wrong(*variables[0], "neither it nor any other variable has a gradient");
 }
 
 absl::Status VariableOptimizer::Clip(absl::Span<Update> updates) const {

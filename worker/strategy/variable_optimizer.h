@@ -1,4 +1,4 @@
-// Optimizers for training loops of one's own under a strategy: what tf.keras' optimizers are to
+// Optimizers for custom training loops under a strategy, as tf.keras' optimizers are for
 // tf.distribute.
 #pragma once
 
@@ -23,70 +23,70 @@ namespace cairn {
 
 class PlainVariable;
 
-// `gradient` is a tensor of the variable's dtype and shape, IndexedSlices of its rows, or none: the
-// variable is left out.
+// `gradient` is a tensor of the variable's dtype and shape, IndexedSlices of its rows, or none, in
+// which case the variable is not updated.
 struct GradientAndVariable {
   Value gradient = {};
   VariablePtr variable = {};
 };
 
 struct ApplyGradientsOptions {
-  // The replicas' gradients are the same already, or each is meant for its own copy.
+  // The replicas' gradients are already equal, or each is meant for its own copy.
   bool skip_aggregation = false;
 };
 
-// Keras' optimizers, with the servers' own rules and numbers. Its slots and its count of updates
+// Keras' optimizers, computed with the servers' rules and numbers. The slots and the update count
 // are variables of the strategy, beside the variables that they belong to.
 //
-// Variables are of one strategy, float32 or float64, whole (plain or with a copy on each replica's
-// device), and not ON_READ. Those on parameter servers have their optimizer there:
-// ParameterServerStrategy::ApplyGradients.
+// All variables must belong to one strategy, be float32 or float64, be whole (plain, or with a copy
+// on each replica's device), and not be ON_READ. For variables on parameter servers the servers run
+// the optimizer: ParameterServerStrategy::ApplyGradients.
 //
-// After its strategy was destroyed, Build and ApplyGradients are kFailedPrecondition. Thread
-// safety: every method may be called from several threads at once; an update is made whole before
-// the next begins.
+// After the strategy is destroyed, Build and ApplyGradients return kFailedPrecondition. Thread
+// safety: every method may be called from several threads at once; an update completes before the
+// next begins.
 class VariableOptimizer {
  public:
-  // `name` is what its variables' names begin with; "" is config.type. kInvalidArgument: errors of
-  // Optimizer::Create.
+  // `name` is the prefix of the names of its variables; "" means config.type. kInvalidArgument: the
+  // errors of Optimizer::Create.
   static absl::StatusOr<std::unique_ptr<VariableOptimizer>> Create(const OptimizerConfig& config,
                                                                    std::string name = "");
 
-  // Makes the slots of `variables` that have none, which else the first update does: before slots
-  // are restored. Called where ApplyGradients may be; in a replica function by every replica.
-  // Errors as ApplyGradients', and of making variables.
+  // Makes the missing slots of `variables`, which otherwise the first update makes. Call it before
+  // slots are restored, wherever ApplyGradients may be called; in a replica function on every
+  // replica. Errors as ApplyGradients', and those of making variables.
   absl::Status Build(absl::Span<const VariablePtr> variables);
 
-  // One update. In a replica function every replica calls it with the same variables; their
-  // gradients are summed over all replicas of all workers, all in one reduction, and each copy of a
-  // variable makes the same step. In cross-replica context the components of a PerReplica gradient
-  // are summed, and Mirrored or plain ones are sums already. So a gradient of the mean loss is
-  // divided by the global batch's rows, not the replica's.
+  // Makes one update. In a replica function every replica must call it with the same variables.
+  // Their gradients are summed over all replicas of all workers in one reduction, and each copy of
+  // a variable makes the same step. In cross-replica context the components of a PerReplica
+  // gradient are summed; Mirrored and plain gradients count as sums already. To minimize a mean
+  // loss, divide the gradient by the rows of the global batch, not of the replica's batch.
   //
-  // Clipping is of the sums. Rows that come several times are added up; those that do not come have
-  // a gradient of zero, as in Keras, which moves them where the optimizer has momentum.
+  // Clipping applies to the sums. Repeated rows are added up. Rows without a gradient have a
+  // gradient of zero, as in Keras, so they move if the optimizer has momentum.
   //
-  // kInvalidArgument, and nothing is moved: a gradient of another dtype or shape than its
-  // variable's, a row outside it, a variable that is null, comes twice or is none of those above,
-  // no gradient at all, gradients of some replicas alone. kFailedPrecondition: another strategy is
-  // current than the variables'.
+  // kInvalidArgument, and no variable changes: a gradient whose dtype or shape is not its
+  // variable's, a row out of range, a variable that is null, repeated or not of the kinds above, no
+  // gradient at all, gradients of only some replicas. kFailedPrecondition: the current strategy is
+  // not the strategy of the variables.
   absl::Status ApplyGradients(absl::Span<const GradientAndVariable> gradients,
                               const ApplyGradientsOptions& options = {});
 
-  // With every default written down.
+  // With every default filled in.
   const OptimizerConfig& config() const { return optimizer_->config(); }
   const std::string& name() const { return name_; }
-  // Updates made, those before a restored state included.
+  // Number of updates made, including those before a restored state.
   absl::StatusOr<int64_t> iterations() const;
-  // Of the next update.
+  // The learning rate of the next update.
   absl::StatusOr<double> learning_rate() const;
-  // The count of updates, "adam/iteration", and the slots of each variable in the order in which
-  // they were made, "adam/w_velocity" (a '/' in w's name is '_'): what SaveVariables takes with the
-  // variables themselves. None before the first update or Build.
+  // The update count, "adam/iteration", and the slots of each variable in creation order,
+  // "adam/w_velocity" (a '/' in w's name becomes '_'). Pass them to SaveVariables with the
+  // variables themselves. Empty before the first update or Build.
   std::vector<VariablePtr> variables() const;
 
  private:
-  // One variable and its slots, each with its copies on this process' devices.
+  // One variable and its slots, each with its copies on this process's devices.
   struct Entry {
     VariablePtr variable;
     std::vector<VariablePtr> slots;
@@ -96,10 +96,10 @@ class VariableOptimizer {
     VariablePtr variable;
     std::vector<TensorGradient> of_copies;
   };
-  // What one call moves: some gradients are sums already, the others are to be summed first.
+  // The updates of one call: some gradients are sums already, the others must be summed first.
   struct Sums {
     std::vector<Update> updates;
-    std::vector<Value::Sequence> locals;  // each local replica's
+    std::vector<Value::Sequence> locals;  // for each local replica
     std::vector<size_t> places;           // where the sum of each of `locals` goes in `updates`
     std::vector<std::string> left_out;    // variables without a gradient
   };
@@ -111,7 +111,7 @@ class VariableOptimizer {
         optimizer_of_rows_(std::move(of_rows)) {}
 
   absl::Status ApplyMerged(Strategy& strategy, bool in_replicas, absl::Span<const Value> merged);
-  // Checks all that was given, before anything is moved.
+  // Checks all arguments before any variable changes.
   static absl::Status Collect(Strategy& strategy, bool in_replicas, absl::Span<const Value> merged,
                               Sums* sums);
   absl::Status Clip(absl::Span<Update> updates) const;
@@ -122,10 +122,10 @@ class VariableOptimizer {
 
   const std::string name_;
   const std::unique_ptr<Optimizer> optimizer_;
-  // For gradients of rows: clipvalue bounded them before repeated rows were added up.
+  // For gradients of rows: without clipvalue, which is applied before repeated rows are added up.
   const std::unique_ptr<Optimizer> optimizer_of_rows_;
   mutable absl::Mutex mutex_;
-  StrategyHandle strategy_ ABSL_GUARDED_BY(mutex_);  // of no strategy: nothing was built
+  StrategyHandle strategy_ ABSL_GUARDED_BY(mutex_);  // no strategy: nothing was built yet
   VariablePtr iterations_ ABSL_GUARDED_BY(mutex_);
   std::vector<Entry> entries_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<const Variable*, size_t> entry_of_ ABSL_GUARDED_BY(mutex_);

@@ -1,4 +1,4 @@
-// Which of a parameter server strategy's workers the calling thread computes for.
+// The worker of a parameter server strategy that the calling thread computes for.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,11 @@
 
 namespace cairn {
 
-// Empty outside the functions that a coordinator calls; their replicas' threads have it too.
+// Empty outside functions that a coordinator calls. Set also in the threads of their replicas.
 std::optional<int32_t> CurrentWorker();
 
-// While it lives, CurrentWorker() is `worker` and CurrentCancellation() is `token` in this thread.
+// During its lifetime, CurrentWorker() is `worker` and CurrentCancellation() is `token` in this
+// thread.
 class WorkerScope {
  public:
   explicit WorkerScope(std::optional<int32_t> worker, CancellationToken token = {});

@@ -1,5 +1,5 @@
-// Cluster files and TF_CONFIG are read as TensorFlow reads them, and what cannot work is refused
-// with its place.
+// Cluster files and TF_CONFIG are read as TensorFlow reads them. Invalid ones are refused, and the
+// message gives the position.
 #include "common/config/cluster_config.h"
 
 #include <set>
@@ -22,7 +22,7 @@ std::string Refusal(absl::string_view text) {
   return std::string(parsed.status().message());
 }
 
-TEST(Cluster, YamlOfTheManualIsRead) {
+TEST(Cluster, TheDocumentedYamlIsRead) {
   const auto cluster = ParseCluster(
       "cluster:\n"
       "  ps:     [\"10.0.0.1:7001\", \"10.0.0.1:7002\"]\n"
@@ -63,7 +63,7 @@ TEST(Cluster, TfConfigWithTabsNumbersAsTextAndForeignKeysIsRead) {
                                              HasSubstr("'cloud' in task is not known")));
 }
 
-TEST(Cluster, RefusalsNamePlaceAndWhatIsAllowed) {
+TEST(Cluster, RefusalsGivePositionAndAllowedValues) {
   EXPECT_EQ(
       Refusal("clusters: {}"),
       "c.yaml:1: unknown key 'clusters' (did you mean 'cluster'?); known keys: cluster, task");
@@ -82,14 +82,14 @@ TEST(Cluster, RefusalsNamePlaceAndWhatIsAllowed) {
   EXPECT_EQ(Refusal("cluster: {worker: ['a:1']}\ntask: {type: worker, index: 1}"),
             "c.yaml:2: task.index is 1; cluster.worker has tasks 0 to 0");
   EXPECT_EQ(Refusal("cluster: {worker: ['a:1']}\ntask: {type: ps, index: 0}"),
-            "c.yaml:2: task.type is ps, of which the cluster has no task");
+            "c.yaml:2: task.type is ps; the cluster has no such task");
   EXPECT_THAT(Refusal("task: {type: worke}"), HasSubstr("did you mean 'worker'?"));
   EXPECT_THAT(Refusal("task: {index: -1}"), HasSubstr("expected an integer from 0"));
   EXPECT_THAT(Refusal("{cluster: "), HasSubstr("c.yaml:1:"));
   EXPECT_THAT(Refusal("[1]"), HasSubstr("the file: found a list, expected a section"));
 }
 
-TEST(Cluster, SectionsAreReadTogetherWhicheverComesFirst) {
+TEST(Cluster, SectionsMayComeInAnyOrder) {
   EXPECT_FALSE(ParseCluster("task: {type: ps, index: 9}\ncluster: {ps: ['a:1']}", "c").ok());
   EXPECT_TRUE(ParseCluster("task: {type: ps, index: 0}\ncluster: {ps: ['a:1']}", "c").ok());
 }
@@ -105,9 +105,11 @@ TEST(HostPort, NamesAddressesAndBracketsAreSplit) {
   EXPECT_EQ(ParseHostPort("host.example:7001")->port, 7001);
   EXPECT_EQ(ParseHostPort("[::1]:0")->host, "::1");
   EXPECT_EQ(ParseHostPort("[::1]:0")->port, 0);
+  EXPECT_THAT(std::string(ParseHostPort("a\xc2\x9b:1").status().message()),
+              ::testing::HasSubstr(R"('a\xc2\x9b:1')"));
 }
 
-TEST(Loopback, IsANumberOfTheNetworkOrLocalhostNotANameThatBeginsAlike) {
+TEST(Loopback, IsANumericAddressOrLocalhostButNoOtherName) {
   for (const char* host : {"localhost", "::1", "127.0.0.2", "127.31.4.9", "127.255.255.254"}) {
     EXPECT_TRUE(IsLoopback(host)) << host;
   }
@@ -117,7 +119,7 @@ TEST(Loopback, IsANumberOfTheNetworkOrLocalhostNotANameThatBeginsAlike) {
   }
 }
 
-TEST(HostPort, WhatIsNoAddressIsRefused) {
+TEST(HostPort, InvalidAddressesAreRefused) {
   const std::pair<const char*, const char*> cases[] = {
       {"", "no port"},        {"host", "no port"},        {":1", "no host"},
       {"h:", "port ''"},      {"h:x", "port 'x'"},        {"h:65536", "0 to 65535"},
@@ -132,8 +134,8 @@ TEST(HostPort, WhatIsNoAddressIsRefused) {
   }
 }
 
-// Cases that TensorFlow's resolver lets through and only a later call refuses, or whose text is no
-// object; spec.md, section 7.
+// Cases that TensorFlow's resolver accepts and only a later call refuses, or whose text is not an
+// object.
 const std::set<std::string>& RefusedHere() {
   static const auto* const kNames = new std::set<std::string>{
       "number_type",       "index_out_of_range", "negative_index",  "unknown_type", "text_index",
@@ -146,8 +148,8 @@ const std::set<std::string>& RefusedHere() {
 TEST(Cluster, EveryRecordedTfConfigIsReadAsTensorFlowDoes) {
   int compared = 0;
   test::ForEachGolden("cluster.json", "tf_config", [&](const json& record) {
-    // Arguments are the constructor's, which override what is tested here; an unset or empty
-    // variable is not parsed.
+    // Skips records with constructor arguments, which override the tested settings, and an unset or
+    // empty variable, which is not parsed.
     if (!record.at("arguments").empty() || record.at("tf_config").is_null()) return;
     const std::string text = record.at("tf_config");
     if (text.empty()) return;
@@ -163,7 +165,7 @@ TEST(Cluster, EveryRecordedTfConfigIsReadAsTensorFlowDoes) {
     }
     ASSERT_TRUE(cluster.ok()) << cluster.status();
     json want = record.at("cluster").at("value");
-    want.erase("other_job");  // a warning
+    want.erase("other_job");  // only a warning
     EXPECT_EQ(json(cluster->tasks), want.is_null() ? json::object() : want);
     const json& type = record.at("task_type").at("value");
     const json& index = record.at("task_id").at("value");
@@ -178,8 +180,8 @@ TEST(Cluster, OrdinalsOfTrainingTasksAreTensorFlowsIdsInTheCluster) {
   test::ForEachGolden("cluster.json", "roles", [&](const json& record) {
     const std::string type = record.at("task_type");
     const std::string cluster_name = record.at("cluster_name");
-    // Clusters about which TensorFlow refuses every question. Ours: two chiefs or evaluators are
-    // refused, a job of another name is warned about.
+    // Clusters for which TensorFlow refuses every query. Cairn refuses two chiefs or evaluators,
+    // and warns about a job with another name.
     const bool odd = cluster_name == "two_chiefs" || cluster_name == "two_evaluators" ||
                      cluster_name == "unknown_job";
     if ((type != "chief" && type != "worker") || odd) return;

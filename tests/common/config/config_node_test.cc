@@ -1,4 +1,4 @@
-// Text becomes a bounded tree with places, whatever the text is.
+// Any text becomes a bounded tree with positions, or is refused.
 #include "common/config/config_node.h"
 
 #include <sys/stat.h>
@@ -55,24 +55,24 @@ TEST(Tree, AliasesAreCopies) {
   EXPECT_EQ(tree->Find("b")->Find("k")->text, "1");
 }
 
-TEST(Tree, BadTextIsRefusedWithItsPlace) {
+TEST(Tree, InvalidTextIsRefusedWithItsPosition) {
   EXPECT_THAT(Refusal("a: 1\nb: [1, 2\n"), HasSubstr("not valid YAML"));
   EXPECT_EQ(Refusal("a: 1\nb: 2\na: 3"), "t.yaml:3: key 'a' is given twice");
   EXPECT_EQ(Refusal("a: 1\n---\nb: 2"),
-            "t.yaml:2: a second YAML document begins; a configuration is one");
+            "t.yaml:2: a second YAML document begins; a configuration has only one");
   EXPECT_EQ(Refusal("{[1, 2]: 3}"), "t.yaml:1: a key must be plain text");
   EXPECT_EQ(Refusal("a: 1\nb: \x04 2"),
             "t.yaml:2: byte 0x04 is a control character; a configuration is text");
   EXPECT_EQ(Refusal("a: \xff"), "t.yaml:1: byte 0xff is not UTF-8; a configuration is text");
 }
 
-TEST(Tree, ATabThatIndentsIsNamed) {
+TEST(Tree, AnIndentingTabIsReported) {
   constexpr absl::string_view kTab =
       ": not valid YAML: the line is indented with a tab; indent with spaces";
   EXPECT_EQ(Refusal("model:\n\ttype: linear\n"), absl::StrCat("t.yaml:2", kTab));
   EXPECT_EQ(Refusal("a:\n  b: 1\n  \tc: 2\n"), absl::StrCat("t.yaml:3", kTab));
   EXPECT_EQ(Refusal("a:\n\t- 1\n\t- 2\n"), absl::StrCat("t.yaml:2", kTab));
-  // A tab is white space elsewhere, and another mistake keeps its own name.
+  // Elsewhere a tab is white space, and other mistakes get their own messages.
   EXPECT_EQ(ParseTree("a:\t1\n", "t")->Find("a")->text, "1");
   EXPECT_THAT(Refusal("a:\t[1\n"), Not(HasSubstr("tab")));
 }
@@ -98,10 +98,10 @@ TEST(Tree, AliasBombsAreRefused) {
   const std::string big =
       absl::StrCat("a: &a ", std::string(500'000, 'x'), "\nb: [", Repeated("*a, ", 1000), "]");
   EXPECT_THAT(Refusal(big), HasSubstr("bytes of text"));
-  EXPECT_EQ(Refusal("&a [*a]"), "t.yaml:1: an alias stands inside its own anchor");
+  EXPECT_EQ(Refusal("&a [*a]"), "t.yaml:1: an alias is inside its own anchor");
 }
 
-// yaml-cpp 0.7's LoadAll appends documents to this one until memory ends.
+// yaml-cpp 0.7's LoadAll appends documents for this text until memory is exhausted.
 TEST(Tree, ATextThatStartsWithACommaEnds) {
   EXPECT_FALSE(ParseTree(", \"a\": {\"{\"b\"z {\"c\": [\"d\"]}f\": [\"e\"], \"g", "t").ok());
 }
@@ -110,7 +110,7 @@ TEST(Tree, MoreThanAMebibyteIsRefused) {
   EXPECT_THAT(Refusal(std::string(kMaxConfigBytes + 1, 'x')), HasSubstr("at most 1048576"));
 }
 
-TEST(File, OneThatIsTooLargeAFolderOrMissingIsRefused) {
+TEST(File, ATooLargeFileAFolderOrAMissingFileIsRefused) {
   const TempDir folder;
   EXPECT_THAT(std::string(ReadConfigFile(folder.path()).status().message()),
               HasSubstr("is a folder"));
@@ -118,12 +118,12 @@ TEST(File, OneThatIsTooLargeAFolderOrMissingIsRefused) {
   const std::string pipe = folder.Join("pipe");
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_THAT(std::string(ReadConfigFile(pipe, absl::Milliseconds(1)).status().message()),
-              HasSubstr("whose writer has not ended"));
-  // A file without an end must not be read to it.
+              HasSubstr("whose writer has not closed it"));
+  // An endless file must not be read to its end.
   EXPECT_EQ(ReadConfigFile("/dev/zero")->size(), kMaxConfigBytes + 1);
 }
 
-// As of <(command) in a shell.
+// Such as <(command) in a shell.
 TEST(File, APipeIsReadToItsEnd) {
   int files[2];
   ASSERT_EQ(pipe(files), 0);
@@ -160,7 +160,8 @@ TEST(Override, ReplacesAddsAndAppends) {
   EXPECT_EQ(tree->Find("e")->Find("f")->text, "a=b");
   EXPECT_EQ(WhereOf(*tree, "a.b"), "--set");
   EXPECT_EQ(WhereOf(*tree, "a"), "t.yaml:1");
-  // A section made for a key is at the file, which lacks the section's other keys.
+  // A section that an override creates has the file's position, because the file lacks its other
+  // keys.
   EXPECT_EQ(WhereOf(*tree, "new.deep.key"), "--set");
   EXPECT_EQ(WhereOf(*tree, "new.deep.other"), "t.yaml:1");
   EXPECT_EQ(tree->Find("new")->key_where, "--set");
@@ -177,7 +178,7 @@ TEST(Override, WorksOnAnEmptyFile) {
   EXPECT_EQ(WhereOf(*tree, "c"), "t.yaml");
 }
 
-TEST(Override, WhatCannotBeAppliedIsRefused) {
+TEST(Override, InvalidOverridesAreRefused) {
   const auto refusal = [](const char* assignment) {
     return std::string(Overridden("a: 1\nl: [x]\n", {assignment}).status().message());
   };

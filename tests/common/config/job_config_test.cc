@@ -1,4 +1,4 @@
-// A job file means what the manual says: its values, its defaults, its paths.
+// A job file is read as documented: its values, its defaults, its paths.
 #include "common/config/job_config.h"
 
 #include <cstdlib>
@@ -74,7 +74,7 @@ void ExpectDefaults(const JobConfig& job) {
   EXPECT_FALSE(job.has_cluster);
 }
 
-TEST(Job, TheManualsExampleIsReadInFull) {
+TEST(Job, TheDocumentedExampleIsReadCompletely) {
   const JobConfig job = Parse(kManualJob);
   ExpectDefaults(job);
   EXPECT_EQ(job.model.type, "linear");
@@ -91,7 +91,7 @@ TEST(Job, TheManualsExampleIsReadInFull) {
   EXPECT_THAT(job.strategy.devices, ElementsAre("cpu:0"));
 }
 
-TEST(Job, WhatIsLeftOutHasTheManualsDefaults) {
+TEST(Job, OmittedKeysHaveTheDocumentedDefaults) {
   const JobConfig job = Parse(kShortJob);
   ExpectDefaults(job);
   EXPECT_EQ(job.optimizer, OptimizerConfig());  // Keras' defaults
@@ -99,7 +99,7 @@ TEST(Job, WhatIsLeftOutHasTheManualsDefaults) {
   EXPECT_THAT(job.warnings, IsEmpty());
 }
 
-// The documentation of the keys is a job file, so that it cannot drift from what is read.
+// The documentation of the keys is a job file, so that it cannot drift from the implementation.
 TEST(Job, TheReferenceShowsEveryKeyWithItsDefault) {
   const char* const source = std::getenv("CAIRN_SOURCE_ROOT");
   ASSERT_NE(source, nullptr) << "set by Meson";
@@ -115,11 +115,11 @@ TEST(Job, TheReferenceShowsEveryKeyWithItsDefault) {
   EXPECT_EQ(job->model.min_count, defaults.min_count);
   EXPECT_EQ(job->model.subsample, defaults.subsample);
   EXPECT_EQ(job->data.label_column, DataConfig().label_column);
-  EXPECT_EQ(job->optimizer, OptimizerConfig());  // Keras' rate of sgd
+  EXPECT_EQ(job->optimizer, OptimizerConfig());  // Keras' learning rate of sgd
 }
 
-// An unknown key is answered with all that are known: each of them is in the reference.
-TEST(Job, TheReferenceLeavesNoKeyOut) {
+// The error for an unknown key lists all known keys; each of them is in the reference.
+TEST(Job, TheReferenceHasEveryKey) {
   std::ifstream file(std::string(std::getenv("CAIRN_SOURCE_ROOT")) +
                      "/examples/reference/job.yaml");
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
@@ -139,7 +139,7 @@ TEST(Job, TheReferenceLeavesNoKeyOut) {
     ASSERT_NE(at, std::string::npos) << unknown << ": " << job.status();
     const absl::string_view known = absl::string_view(message).substr(at + known_keys.size());
     for (const absl::string_view key : absl::StrSplit(known, ", ")) {
-      // Keys that no version has built are refused by name.
+      // Keys that this version does not build are refused by name.
       const absl::Status refused =
           ParseJob(kShortJob, "a9a.yaml",
                    {.overrides = {absl::StrCat(section, key, "=")}, .check_files = false})
@@ -184,7 +184,7 @@ TEST(Job, KeysThatNothingReadsAreWarnings) {
   EXPECT_EQ(linear.model.embedding.admit_after_pushes, 1);
 }
 
-TEST(Job, KeysOfAServerInProcessAreListedForJobsThatHaveACluster) {
+TEST(Job, KeysOfAnInProcessServerAreListedForJobsWithACluster) {
   const JobConfig job = Parse(kShortJob, {"storage.directory=x", "storage.durability=log"});
   EXPECT_THAT(job.warnings, IsEmpty());
   EXPECT_THAT(job.in_process_warnings,
@@ -192,7 +192,7 @@ TEST(Job, KeysOfAServerInProcessAreListedForJobsThatHaveACluster) {
                           HasSubstr("--set: storage.durability")));
 }
 
-TEST(Job, RowStorageIsOfAllTablesOrOfThoseThatMatch) {
+TEST(Job, RowStorageAppliesToAllOrToMatchingTables) {
   const JobConfig job =
       Parse(kShortJob, {"model.type=wide_deep",
                         "model.embedding={row_storage: {values: int8, slots: bfloat16, per_table: "
@@ -200,7 +200,7 @@ TEST(Job, RowStorageIsOfAllTablesOrOfThoseThatMatch) {
   const RowStorageConfig& storage = job.model.embedding.row_storage;
   EXPECT_EQ(storage.storage,
             (RowStorage{.values = RowFormat::kInt8, .slots = RowFormat::kBFloat16}));
-  // An entry says all of a table.
+  // An entry sets both formats of a table.
   EXPECT_EQ(RowStorageFor(storage, "wide/keys"), (RowStorage{.values = RowFormat::kFloat16}));
   EXPECT_EQ(RowStorageFor(storage, "embedding/keys"), (RowStorage{.slots = RowFormat::kFloat16}));
   EXPECT_EQ(RowStorageFor({.storage = storage.storage, .per_table = {}}, "wide/keys"),
@@ -248,7 +248,7 @@ TEST(Job, TheFirstMatchingVariableOptimizerWins) {
   EXPECT_EQ(&OptimizerFor(job, "kernel"), &job.optimizer);
 }
 
-TEST(Job, TheWidePartOfWideAndDeepIsFtrlUnlessTheJobSaysElse) {
+TEST(Job, TheWidePartOfWideAndDeepUsesFtrlByDefault) {
   const JobConfig job =
       Parse(kShortJob, {"model.type=wide_deep", "optimizer={type: adagrad, learning_rate: 0.05}"});
   EXPECT_EQ(OptimizerFor(job, "wide/C1").type, "ftrl");
@@ -259,7 +259,7 @@ TEST(Job, TheWidePartOfWideAndDeepIsFtrlUnlessTheJobSaysElse) {
   EXPECT_EQ(OptimizerFor(other, "wide/C1").type, "adam");
 }
 
-TEST(Job, MayHoldItsCluster) {
+TEST(Job, MayContainItsCluster) {
   const JobConfig job =
       Parse(std::string(kShortJob) + "cluster: {ps: ['p:1'], worker: ['w:1'], tpu: []}\n");
   EXPECT_TRUE(job.has_cluster);
@@ -267,7 +267,7 @@ TEST(Job, MayHoldItsCluster) {
   EXPECT_THAT(job.cluster.warnings, ElementsAre(HasSubstr("'tpu'")));
 }
 
-TEST(Job, TheNameIsTheFilesUnlessGiven) {
+TEST(Job, TheDefaultNameIsTheFilesName) {
   const JobOptions options = {.check_files = false};
   EXPECT_EQ(ParseJob(kShortJob, "x/y.z.yml", options)->name, "y.z");
   EXPECT_EQ(ParseJob(kShortJob, "job", options)->name, "job");
@@ -297,7 +297,7 @@ TEST_F(JobFiles, GlobsAreExpandedAndSorted) {
   EXPECT_EQ(job->data.train[2].path, folder_.Join("c.txt"));
 }
 
-TEST_F(JobFiles, AFileWhoseNameLooksLikeAGlobIsItself) {
+TEST_F(JobFiles, AnExistingFileWithAGlobLikeNameIsFound) {
   Write("a[1].txt", "");
   const auto job = Read({"data.train='a[1].txt'"});
   ASSERT_TRUE(job.ok()) << job.status();
@@ -330,7 +330,7 @@ TEST_F(JobFiles, IdxPairsImagesWithLabels) {
               HasSubstr("data.train[0]: found \"i0\", expected an idx pair"));
 }
 
-TEST_F(JobFiles, WhatCannotBeReadIsRefusedWithTheFolderItWasLookedForIn) {
+TEST_F(JobFiles, UnreadableFilesAreRefusedWithTheSearchedFolder) {
   const auto refusal = [&](const std::string& train, const std::string& root) {
     return std::string(Read({"data.train=" + train}, root).status().message());
   };

@@ -1,5 +1,5 @@
-// Every kind of mistake in a job file is refused with its place, what was found and what is
-// allowed; what this version lacks is refused as such.
+// Every kind of mistake in a job file is refused with its position, the value found and the allowed
+// values; features that this version lacks are refused as such.
 #include "common/config/job_config.h"
 
 #include "common/config/local_path.h"
@@ -31,7 +31,7 @@ void ExpectRefused(absl::StatusCode code, absl::Span<const Refusal> cases) {
   }
 }
 
-TEST(JobErrors, NameFileLineAndNearestKey) {
+TEST(JobErrors, GiveFileLineAndNearestKey) {
   const auto refusal = [](absl::string_view text) {
     return std::string(ParseJob(text, "job.yaml", {.check_files = false}).status().message());
   };
@@ -52,7 +52,7 @@ TEST(JobErrors, NameFileLineAndNearestKey) {
   EXPECT_THAT(refusal("a: 1\na: 2\n"), HasSubstr("job.yaml:2: key 'a' is given twice"));
 }
 
-TEST(JobErrors, AnOverrideIsNotBlamedForWhatTheFileLacks) {
+TEST(JobErrors, MissingKeysAreReportedAtTheFileNotAtAnOverride) {
   const auto refusal = [](absl::string_view text, std::vector<std::string> overrides) {
     return std::string(
         ParseJob(text, "job.yaml", {.overrides = std::move(overrides)}).status().message());
@@ -64,15 +64,15 @@ TEST(JobErrors, AnOverrideIsNotBlamedForWhatTheFileLacks) {
   EXPECT_THAT(
       refusal("model: {type: linear}\ndata: {format: csv, train: [nope.csv]}\n", {"data.epochs=2"}),
       StartsWith("job.yaml:2: data.train[0]: nope.csv: No such file"));
-  // What it holds is its own.
+  // Errors in an override's own value are reported at the override.
   EXPECT_THAT(refusal("model: {type: linear}\ndata: {format: csv, train: [nope.csv]}\n",
                       {"data.train=[none.csv]"}),
               StartsWith("--set: data.train[0]: none.csv: No such file"));
   EXPECT_THAT(refusal("", {"optimzer.type=adam"}), StartsWith("--set: unknown key 'optimzer'"));
 }
 
-// Each would otherwise make a local folder "s3:".
-TEST(JobErrors, UrlsAreNoPaths) {
+// Each would otherwise create a local folder "s3:".
+TEST(JobErrors, UrlsAreNotAcceptedAsPaths) {
   for (const char* key : {"storage.directory", "checkpoint.directory", "checkpoint.restore",
                           "checkpoint.warm_start.from", "output.metrics_file", "output.export",
                           "output.tensorboard", "data.train", "data.eval"}) {
@@ -94,7 +94,7 @@ TEST(JobErrors, UrlsAreNoPaths) {
   }
 }
 
-TEST(JobErrors, WhatIsMissingIsNamed) {
+TEST(JobErrors, MissingKeysAreNamed) {
   const auto refusal = [](absl::string_view text) {
     return std::string(ParseJob(text, "job.yaml", {.check_files = false}).status().message());
   };
@@ -106,7 +106,7 @@ TEST(JobErrors, WhatIsMissingIsNamed) {
               HasSubstr("job.yaml:2: data.features: is missing"));
 }
 
-TEST(JobErrors, SettingsOfTablesAreChecked) {
+TEST(JobErrors, TableSettingsAreChecked) {
   ExpectRefused(
       absl::StatusCode::kInvalidArgument,
       {{{"model.embedding={vocabulary: dynamic, hash_buckets: 5}"},
@@ -135,7 +135,7 @@ TEST(JobErrors, TypesAndRangesAreChecked) {
        {{"data.batch_size=[5]"}, "found a list"},
        {{"data.batch_size="}, "found nothing"},
        {{"data.epochs=99999999999999999999"}, "expected an integer from 1 to 1099511627776"},
-       // The epochs of a job's runs are added up.
+       // A job adds up the epochs of its runs.
        {{"data.epochs=9223372036854775807"}, "expected an integer from 1 to 1099511627776"},
        {{"storage.snapshot_interval_seconds=1e-9"}, "expected a number of at least 0.001"},
        {{"storage.memory_budget_bytes=-1"}, "expected an integer of at least 0"},
@@ -231,7 +231,7 @@ TEST(JobErrors, AnArgumentOfAnotherOptimizerIsRefusedAtItsOwnLine) {
   EXPECT_THAT(std::string(job.status().message()), HasSubstr("job.yaml:6: optimizer: "));
 }
 
-TEST(JobErrors, WireFormatsMustBeKnownAndFit) {
+TEST(JobErrors, WireFormatsMustBeKnownAndConsistent) {
   ExpectRefused(
       absl::StatusCode::kInvalidArgument,
       {{{"strategy.wire={push: int7}"}, "expected one of: plain, float16, bfloat16, int8, top_k"},
@@ -247,7 +247,7 @@ TEST(JobErrors, WireFormatsMustBeKnownAndFit) {
         "strategy.wire: is for type: parameter_server"}});
 }
 
-TEST(JobErrors, StrategiesAndDevicesMustFit) {
+TEST(JobErrors, StrategiesAndDevicesMustBeConsistent) {
   ExpectRefused(absl::StatusCode::kInvalidArgument,
                 {{{"strategy.devices=[cpu:0, cpu:0]"}, "cpu:0 is named twice"},
                  {{"strategy.type=one_device", "strategy.devices=[cpu:0, cpu:1]"},
@@ -276,7 +276,7 @@ TEST(JobErrors, CommunicationIsForWorkersThatExchangeGradients) {
                   .ok());
 }
 
-TEST(JobErrors, WhatThisVersionLacksIsRefusedWithWhatItOffers) {
+TEST(JobErrors, FeaturesNotBuiltAreRefusedWithTheAlternatives) {
   ExpectRefused(
       absl::StatusCode::kUnimplemented,
       {{{"strategy.type=tpu"}, "TPUStrategy is not built: it needs hardware"},

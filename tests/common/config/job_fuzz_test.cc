@@ -1,5 +1,5 @@
-// No text crashes the parsers: the manual's job and a TF_CONFIG, damaged 20,000 times each way,
-// give a job or a refusal that says where. Deterministic: a failure prints its round.
+// No text crashes the parsers: a documented job and a TF_CONFIG, mutated 20,000 times each, give a
+// job or a refusal with a position. Deterministic: a failure prints its round.
 #include <random>
 
 #include "common/config/cluster_config.h"
@@ -11,7 +11,7 @@ namespace cairn {
 namespace {
 
 constexpr int kRounds = 20'000;
-// What YAML, the readers of numbers and the tree's limits care about.
+// Tokens that matter to YAML, to the readers of numbers and to the tree's limits.
 const char* const kPieces[] = {"&a ",     "*a",
                                "<<: ",    "[",
                                "]",       "{",
@@ -50,7 +50,7 @@ std::string Damage(std::string text, std::mt19937_64* random) {
   return text;
 }
 
-TEST(ConfigFuzz, DamagedJobsAreReadOrRefusedWithTheirPlace) {
+TEST(ConfigFuzz, MutatedJobsAreReadOrRefusedWithAPosition) {
   std::mt19937_64 random(1);
   int accepted = 0;
   for (int round = 0; round < kRounds; ++round) {
@@ -61,12 +61,12 @@ TEST(ConfigFuzz, DamagedJobsAreReadOrRefusedWithTheirPlace) {
       ASSERT_TRUE(job.status().message().find("job.yaml") == 0) << round << ": " << job.status();
     }
   }
-  // Both ways out are taken, often.
+  // Both outcomes occur often.
   EXPECT_GT(accepted, kRounds / 50);
   EXPECT_LT(accepted, kRounds - kRounds / 50);
 }
 
-TEST(ConfigFuzz, DamagedClustersAreReadOrRefusedWithTheirPlace) {
+TEST(ConfigFuzz, MutatedClustersAreReadOrRefusedWithAPosition) {
   std::mt19937_64 random(2);
   const std::string whole =
       R"({"cluster": {"chief": ["c:1"], "ps": ["p:1", "p:2"], "worker": {"0": "w:1", "1": "w:2"}},)"
@@ -80,7 +80,7 @@ TEST(ConfigFuzz, DamagedClustersAreReadOrRefusedWithTheirPlace) {
   }
 }
 
-TEST(ConfigFuzz, DamagedOverridesAreAppliedOrRefused) {
+TEST(ConfigFuzz, MutatedOverridesAreAppliedOrRefused) {
   std::mt19937_64 random(3);
   for (int round = 0; round < kRounds; ++round) {
     const std::string text =

@@ -1,14 +1,14 @@
-// Job files that several tests read.
+// Job files for several tests.
 #pragma once
 
 namespace cairn {
 
-// As short as a job can be.
+// The shortest valid job.
 inline constexpr char kShortJob[] =
     "model: {type: linear}\n"
     "data: {format: libsvm, features: 123, train: [train.libsvm]}\n";
 
-// Every key of the manual, with the values shown there.
+// Every documented key, with its documented value.
 inline constexpr char kManualJob[] = R"(name: a9a
 model:
   type: linear            # linear mlp fm wide_deep dlrm matrix_factorization skip_gram

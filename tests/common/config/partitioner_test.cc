@@ -1,4 +1,4 @@
-// Shards and placement are those that TensorFlow made, for every recorded variable.
+// Shards and placement equal TensorFlow's for every recorded variable.
 #include "common/config/partitioner.h"
 
 #include <map>
@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using PartitionerOr = absl::StatusOr<std::unique_ptr<Partitioner>>;
 
-// A record's partitioner; TensorFlow's defaults for what it leaves out.
+// A record's partitioner, with TensorFlow's defaults for omitted arguments.
 PartitionerOr MakePartitioner(const std::string& name, const json& arguments) {
   const int64_t bytes_per_string = arguments.value("bytes_per_string", 16);
   if (name == "FixedShardsPartitioner") {
@@ -79,10 +79,10 @@ PartitionerOr MakeNamed(const std::string& name) {
   return absl::NotFoundError("the test knows no partitioner " + name);
 }
 
-// The parts of one recorded variable as [[rows, ps], …], placed the way the trainer does.
+// The parts of one recorded variable as [[rows, ps], …], placed as the trainer places them.
 json Place(const Partitioner& partitioner, const std::vector<int64_t>& shape,
            Placement* placement) {
-  // A scalar is not cut.
+  // A scalar is not split.
   std::vector<DenseShard> shards = {{.first_row = 0, .rows = shape.empty() ? 1 : shape[0]}};
   if (!shape.empty()) {
     shards = *DivShards(shape[0], partitioner.Partition(shape, DType::kFloat32)->front());

@@ -1,4 +1,4 @@
-// What is answered, what is refused, and how much a stranger can hold: over real sockets.
+// Replies, refusals, and limits for anonymous callers, over real sockets.
 #include "common/http/http_server.h"
 
 #include <arpa/inet.h>
@@ -28,7 +28,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// A connection whose reads give up after 20 s.
+// A connection whose reads time out after 20 s.
 class Caller {
  public:
   explicit Caller(const std::string& address) : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
@@ -47,7 +47,7 @@ class Caller {
   void Send(const std::string& bytes) {
     (void)::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
   }
-  // Until the server ends the connection, which it must.
+  // Receives until the server closes the connection, which it must do.
   std::string Receive() {
     std::string all;
     char part[4096];
@@ -98,9 +98,9 @@ TEST_F(HttpServerTest, PagesAreAnsweredWithTheirQuery) {
   EXPECT_THAT(head, AllOf(HasSubstr("Content-Length: 6\r\n"), Not(HasSubstr("hello"))));
 }
 
-TEST_F(HttpServerTest, WhatIsNotServedIsRefusedAndSaysWhatIs) {
+TEST_F(HttpServerTest, OtherRequestsAreRefusedWithTheAllowedOnes) {
   Start({{"/a", Hello}, {"/b", Hello}});
-  EXPECT_THAT(Get("/c"), AllOf(StartsWith("HTTP/1.1 404"), HasSubstr("these are:\n/a\n/b\n")));
+  EXPECT_THAT(Get("/c"), AllOf(StartsWith("HTTP/1.1 404"), HasSubstr("the pages are:\n/a\n/b\n")));
   EXPECT_THAT(Get("/../../etc/passwd"), StartsWith("HTTP/1.1 4"));
   EXPECT_THAT(Answer("DELETE /a HTTP/1.1\r\nHost: localhost\r\n\r\n"),
               AllOf(StartsWith("HTTP/1.1 405"), HasSubstr("Allow: GET, HEAD\r\n")));
@@ -111,7 +111,7 @@ TEST_F(HttpServerTest, WhatIsNotServedIsRefusedAndSaysWhatIs) {
   EXPECT_THAT(Answer("nonsense\r\n\r\n"), Not(HasSubstr("hello")));
 }
 
-TEST_F(HttpServerTest, RequestsThatNameNoPathHereAreRefused) {
+TEST_F(HttpServerTest, RequestsWithoutAPathAreRefused) {
   Start({{"/a", Hello}});
   const auto of_target = [&](const std::string& target) {
     return Answer(absl::StrCat("GET ", target, " HTTP/1.1\r\nHost: localhost\r\n\r\n"));
@@ -119,7 +119,7 @@ TEST_F(HttpServerTest, RequestsThatNameNoPathHereAreRefused) {
   for (const std::string target :
        {"*", "http://localhost/a", "http://evil.example/a", "/a%00.html", "/a%00"}) {
     const std::string answer = of_target(target);
-    EXPECT_THAT(answer, AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("ask for a path"),
+    EXPECT_THAT(answer, AllOf(StartsWith("HTTP/1.1 400"), HasSubstr("request a path"),
                               Not(HasSubstr("hello"))))
         << target;
   }
@@ -127,7 +127,7 @@ TEST_F(HttpServerTest, RequestsThatNameNoPathHereAreRefused) {
   EXPECT_THAT(of_target("/a?x=%00"), HasSubstr("hello x=%00"));
 }
 
-TEST_F(HttpServerTest, NoWebPageReadsItThroughAHostNameOfItsOwn) {
+TEST_F(HttpServerTest, AWebPageCannotReadItThroughItsOwnHostName) {
   Start({{"/a", Hello}});
   const auto of_host = [&](const std::string& host) {
     return Answer(absl::StrCat("GET /a HTTP/1.1\r\nHost: ", host, "\r\n\r\n"));
@@ -147,11 +147,11 @@ TEST_F(HttpServerTest, RequestsAreBoundedInBytesAndTime) {
   EXPECT_THAT(Get("/a?" + too_long), Not(StartsWith("HTTP/1.1 200")));
   Caller half(server_->address());
   half.Send("GET /a HTTP/1.1\r\nHost: local");
-  EXPECT_THAT(half.Receive(), Not(StartsWith("HTTP/1.1 200")));  // ends by itself
+  EXPECT_THAT(half.Receive(), Not(StartsWith("HTTP/1.1 200")));  // the server closes the connection
   EXPECT_THAT(Get("/a"), StartsWith("HTTP/1.1 200"));
 }
 
-TEST_F(HttpServerTest, OneMoreThanThreadsWaitsAndIsAnswered) {
+TEST_F(HttpServerTest, OneRequestMoreThanThreadsWaitsAndIsAnswered) {
   absl::Notification go;
   std::atomic<int> inside = 0;
   Start({{"/slow",
@@ -172,14 +172,14 @@ TEST_F(HttpServerTest, OneMoreThanThreadsWaitsAndIsAnswered) {
   for (std::thread& caller : callers) caller.join();
 }
 
-TEST_F(HttpServerTest, APageWithoutMemoryIsAnsweredAndTheServerGoesOn) {
+TEST_F(HttpServerTest, APageThatRunsOutOfMemoryIsAnsweredAndTheServerContinues) {
   Start(
       {{"/large", [](absl::string_view) -> HttpReply { throw std::bad_alloc(); }}, {"/a", Hello}});
   EXPECT_THAT(Get("/large"), StartsWith("HTTP/1.1 503"));
   EXPECT_THAT(Get("/a"), StartsWith("HTTP/1.1 200"));
 }
 
-TEST_F(HttpServerTest, APortInUseIsNamed) {
+TEST_F(HttpServerTest, APortInUseIsReported) {
   Start({{"/a", Hello}});
   const std::string address = server_->address();
   HttpOptions same;
@@ -189,7 +189,7 @@ TEST_F(HttpServerTest, APortInUseIsNamed) {
                        AllOf(HasSubstr(address), HasSubstr("choose another --http_port"))));
 }
 
-TEST_F(HttpServerTest, TheEndWaitsForAPageThatIsBeingMade) {
+TEST_F(HttpServerTest, TheDestructorWaitsForRunningPages) {
   absl::Notification entered, go;
   std::atomic<bool> made = false;
   Start({{"/slow", [&](absl::string_view) {

@@ -12,7 +12,7 @@ using testing::HasSubstr;
 
 constexpr double kBounds[] = {0.5, 1};
 
-TEST(Families, SamplesOfOneNameStandTogetherUnderOneHeading) {
+TEST(Families, SamplesOfOneNameAreGroupedUnderOneHeading) {
   Families families;
   families.Counter("cairn_a_total", "What a is.", 3, {{"x", "1"}});
   families.Gauge("cairn_b_bytes", "What b is.", -2);
@@ -42,13 +42,13 @@ TEST(Families, BucketsOfADistributionAreCumulative) {
             "cairn_d_seconds_bucket{le=\"+Inf\"} 4\n");
 }
 
-TEST(Families, LabelsOfAnyBytesAreQuoted) {
+TEST(Families, LabelValuesAreEscaped) {
   Families families;
   families.Gauge("cairn_e", "e", 1, {{"text", "a\"b\\c\nd"}});
   EXPECT_THAT(MetricsText(families.Take()), HasSubstr(R"(cairn_e{text="a\"b\\c\nd"} 1)"));
 }
 
-TEST(Families, TheProcessIsDescribedByPrometheusOwnNames) {
+TEST(Families, ProcessMetricsHavePrometheusStandardNames) {
   Families families;
   AddProcessMetrics(families);
   const std::string text = MetricsText(families.Take());

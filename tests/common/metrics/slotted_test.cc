@@ -13,7 +13,7 @@ using testing::ElementsAre;
 
 constexpr double kBounds[] = {1, 2, 4};
 
-TEST(Slotted, BoundsAreInclusiveAndWhatIsBeyondHasABucket) {
+TEST(Slotted, BoundsAreInclusiveAndLargerValuesHaveABucket) {
   Histogram histogram(kBounds);
   for (const double value : {0.0, 1.0, 1.5, 2.0, 4.0, 100.0}) histogram.Observe(value);
   const Histogram::Reading reading = histogram.Read();
@@ -23,7 +23,7 @@ TEST(Slotted, BoundsAreInclusiveAndWhatIsBeyondHasABucket) {
   EXPECT_EQ(reading.max, 100);
 }
 
-TEST(Slotted, AQuantileIsTheBoundThatThatShareDoesNotExceed) {
+TEST(Slotted, AQuantileIsTheBoundThatItsShareDoesNotExceed) {
   Histogram histogram(kBounds);
   EXPECT_EQ(histogram.Read().Quantile(0.99), 0);
   for (int i = 0; i < 98; ++i) histogram.Observe(1);
@@ -31,10 +31,10 @@ TEST(Slotted, AQuantileIsTheBoundThatThatShareDoesNotExceed) {
   histogram.Observe(50);
   EXPECT_EQ(histogram.Read().Quantile(0.5), 1);
   EXPECT_EQ(histogram.Read().Quantile(0.99), 4);
-  EXPECT_EQ(histogram.Read().Quantile(1), 50);  // beyond the last bound: the largest there was
+  EXPECT_EQ(histogram.Read().Quantile(1), 50);  // above the last bound: the largest value
 }
 
-// More threads than slots, so that some share one.
+// More threads than slots, so that some share a slot.
 TEST(Slotted, CountsOfManyThreadsAddUp) {
   constexpr int kThreads = 3 * kMeterSlots;
   constexpr int kEach = 2000;

@@ -1,4 +1,4 @@
-// Initial values depend on seed, name and position alone, and have the distribution they claim.
+// Initial values depend only on seed, name and position, and have the specified distribution.
 #include "common/variables/initializer.h"
 
 #include <algorithm>
@@ -53,7 +53,8 @@ const std::vector<InitializerConfig>& AllTypes() {
   return *configs;
 }
 
-// However a variable is cut, odd and even cuts included, its shards hold what the whole holds.
+// However a variable is split, at odd and even positions, its shards together hold the values of
+// the whole.
 TEST(Initializer, ShardsTogetherEqualTheWhole) {
   constexpr size_t kCount = 101;
   for (const InitializerConfig& config : AllTypes()) {
@@ -63,12 +64,12 @@ TEST(Initializer, ShardsTogetherEqualTheWhole) {
       const std::vector<float> rest =
           Dense(config, static_cast<int64_t>(cut), kCount - cut, {kCount});
       joined.insert(joined.end(), rest.begin(), rest.end());
-      ASSERT_EQ(joined, whole) << config.type << ", cut at " << cut;
+      ASSERT_EQ(joined, whole) << config.type << ", split at " << cut;
     }
   }
 }
 
-// Written down: what a table holds must not change with a version of Cairn or a compiler.
+// Literal values, because a table's contents must not change with a version of Cairn or a compiler.
 TEST(Initializer, ValuesAreFixedForever) {
   EXPECT_THAT(Row(Config("uniform"), 7, 4),
               ElementsAre(0.00668164995f, -0.0110281855f, -0.0441105254f, 0.0461444296f));
@@ -78,7 +79,7 @@ TEST(Initializer, ValuesAreFixedForever) {
               ElementsAre(-0.458968103f, -0.105421439f, -0.43533659f, -0.627070189f));
 }
 
-TEST(Initializer, SeedNameAndKeyEachGiveOtherValues) {
+TEST(Initializer, SeedNameAndKeyEachChangeTheValues) {
   const InitializerConfig one = Config("uniform");
   const InitializerConfig two = Config("uniform", {}, 2);
   EXPECT_NE(Dense(one, 0, 8, {8}), Dense(two, 0, 8, {8}));
@@ -133,7 +134,7 @@ TEST(Initializer, NormalIsNormal) {
   EXPECT_GT(values.back(), 2 + 3 * 4.0);
 }
 
-// Neighbouring keys, the usual ids 0, 1, 2, …, must not give rows that resemble each other.
+// Neighbouring keys, such as the usual ids 0, 1, 2, …, must not give similar rows.
 TEST(Initializer, RowsOfNeighbouringKeysAreUncorrelated) {
   const InitializerConfig config = Config("normal", {{"stddev", 1}});
   constexpr int64_t kKeys = 20000;
@@ -160,7 +161,7 @@ TEST(Initializer, GlorotTakesItsLimitFromTheWholeShape) {
   EXPECT_NEAR(MomentsOf(Row(Config("glorot_uniform"), 3, 2000)).largest, row, row * 0.01);
 }
 
-TEST(Initializer, ConstantsAndWaveAreWhatTheySay) {
+TEST(Initializer, ConstantsAndWaveHaveTheirDefinedValues) {
   EXPECT_THAT(Dense(Config("zeros"), 0, 5, {5}), Each(0.0f));
   EXPECT_THAT(Dense(Config("ones"), 0, 5, {5}), Each(1.0f));
   EXPECT_THAT(Row(Config("constant", {{"value", -4}}), 9, 5), Each(-4.0f));
@@ -188,7 +189,7 @@ TEST(Initializer, BadConfigurationsAreRefused) {
   for (const InitializerConfig& config : AllTypes()) EXPECT_OK(ValidateInitializer(config, false));
 }
 
-TEST(Initializer, DefaultsWrittenDownEqualDefaultsLeftOut) {
+TEST(Initializer, ExplicitDefaultsEqualOmittedDefaults) {
   EXPECT_EQ(Config("normal", {{"mean", 0}, {"stddev", 0.05}}), Config("normal"));
   EXPECT_FALSE(Config("normal", {{"stddev", 0.1}}) == Config("normal"));
   EXPECT_FALSE(Config("normal", {}, 2) == Config("normal"));

@@ -1,4 +1,4 @@
-// Where the parts of a row are.
+// The positions of a row's parts.
 #include "common/variables/row_layout.h"
 
 #include <cstring>
@@ -38,7 +38,7 @@ TEST(RowLayout, BytesOfARow) {
   EXPECT_EQ(bytes(16, 1, RowFormat::kBFloat16, RowFormat::kBFloat16), 64U);
   EXPECT_EQ(bytes(16, 1, RowFormat::kInt8, RowFormat::kBFloat16), 4U + 16 + 32);
   EXPECT_EQ(bytes(16, 0, RowFormat::kInt8, RowFormat::kFloat32), 20U);
-  // A number alone, and two slots: up to a multiple of 4.
+  // One number per part and two slots: padded to a multiple of 4.
   EXPECT_EQ(bytes(1, 2, RowFormat::kFloat16, RowFormat::kFloat16), 8U);
   EXPECT_EQ(bytes(1, 2, RowFormat::kFloat16, RowFormat::kFloat32), 12U);
   EXPECT_EQ(bytes(3, 1, RowFormat::kInt8, RowFormat::kBFloat16), 4U + 3 + 1 + 6 + 2);
@@ -51,7 +51,8 @@ TEST(RowLayout, OnlyFloatsArePlain) {
   EXPECT_FALSE(RowLayout(4, 0, {.values = RowFormat::kInt8}).plain());
 }
 
-// Every part comes back by itself as it does in the whole row, and setting one leaves the others.
+// Each part can be read separately with the same result, and setting one leaves the others
+// unchanged.
 TEST(RowLayout, PartsAreWhereTheWholeRowHasThem) {
   for (const RowStorage& storage : AllStorages()) {
     for (const size_t dim : {1U, 3U, 5U, 16U}) {
@@ -72,7 +73,7 @@ TEST(RowLayout, PartsAreWhereTheWholeRowHasThem) {
                                   floats.begin() + static_cast<ptrdiff_t>((part + 1) * dim));
           layout.RoundTrip(part, trip.data());
           EXPECT_EQ(trip, one);
-          // Wherever the disk has left it.
+          // At any alignment, as rows read from disk have.
           std::vector<std::byte> moved(layout.bytes() + 1);
           std::memcpy(moved.data() + 1, row.data(), layout.bytes());
           std::vector<float> again(dim);
@@ -102,8 +103,8 @@ TEST(RowLayout, PlainBytesAreTheFloats) {
   EXPECT_EQ(std::memcmp(row.data(), floats.data(), row.size()), 0);
 }
 
-// A value and its slot are rounded independently of each other.
-TEST(RowLayout, PartsHaveDrawsOfTheirOwn) {
+// A value and its slot are rounded independently.
+TEST(RowLayout, PartsHaveSeparateDraws) {
   const RowLayout layout(64, 1, {.values = RowFormat::kBFloat16, .slots = RowFormat::kBFloat16});
   const std::vector<float> floats(128, 1 + 0x1p-8F);
   std::vector<std::byte> row(layout.bytes());

@@ -1,4 +1,4 @@
-// Numbers of rows in fewer bytes: what a rounding may lose, and that it loses nothing on average.
+// Compact row formats: what one rounding may lose, and that roundings lose nothing on average.
 #include "common/variables/row_rounding.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ using ::testing::ElementsAre;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr RowFormat kNarrow[] = {RowFormat::kFloat16, RowFormat::kBFloat16, RowFormat::kInt8};
 
-// Aligned to more than any format asks for.
+// The heap aligns its memory more strictly than any format requires.
 using Bytes = std::vector<std::byte>;
 
 std::vector<float> Expanded(RowFormat format, const Bytes& bytes, size_t count) {
@@ -52,7 +52,7 @@ std::vector<float> RandomBack(RowFormat format, const std::vector<float>& number
   return Expanded(format, AtRandom(format, numbers, draws), numbers.size());
 }
 
-// Of all sizes that a float16 has numbers for, and smaller ones; both signs.
+// Magnitudes across the range of float16 and below, with both signs.
 std::vector<float> ManySizes(size_t count, float least, float most) {
   std::mt19937 random(7);
   std::uniform_real_distribution<float> exponent(least, most), mantissa(1, 2);
@@ -64,7 +64,8 @@ std::vector<float> ManySizes(size_t count, float least, float most) {
   return numbers;
 }
 
-// From one number of the format around `number` to the next; `largest`: of what shares its scale.
+// The distance from the format's number near `number` to the next; `largest` is the largest number
+// that shares the scale.
 float StepAt(RowFormat format, float number, float largest) {
   if (format == RowFormat::kInt8) return largest / 127;
   const int digits = format == RowFormat::kFloat16 ? 10 : 7;
@@ -79,7 +80,7 @@ TEST(RowRounding, BytesOfEachFormat) {
   EXPECT_EQ(RowFormatBytes(RowFormat::kInt8, 5), 9U);
 }
 
-TEST(RowRounding, HalvesToTheNearestAreThoseOfTheWire) {
+TEST(RowRounding, HalvesRoundedToNearestEqualThoseOfTheWire) {
   const std::vector<float> numbers = ManySizes(10007, -30, 20);
   for (const auto& [row, wire] : {std::pair(RowFormat::kFloat16, ValueFormat::kFloat16),
                                   std::pair(RowFormat::kBFloat16, ValueFormat::kBFloat16)}) {
@@ -107,7 +108,7 @@ TEST(RowRounding, TheMeanOfManyRoundingsIsTheNumber) {
       }
     }
     for (size_t d = 0; d < numbers.size(); ++d) {
-      // Half a step is the most that one rounding deviates by, in the mean square.
+      // The root mean square deviation of one rounding is at most half a step.
       const double bound = 5 * 0.5 * StepAt(format, numbers[d], largest) / std::sqrt(kRoundings) +
                            1e-6 * std::abs(numbers[d]);
       EXPECT_NEAR(sums[d] / kRoundings, numbers[d], bound) << RowFormatName(format);
@@ -115,7 +116,7 @@ TEST(RowRounding, TheMeanOfManyRoundingsIsTheNumber) {
   }
 }
 
-TEST(RowRounding, WhatTheFormatHasIsKept) {
+TEST(RowRounding, NumbersOfTheFormatAreKept) {
   std::vector<float> halves, bfloats;
   for (uint32_t bits = 0; bits < 0x7c00; ++bits) {
     const auto half = static_cast<uint16_t>(bits);
@@ -132,7 +133,7 @@ TEST(RowRounding, WhatTheFormatHasIsKept) {
   }
   EXPECT_EQ(NearestBack(RowFormat::kFloat16, halves), halves);
   EXPECT_EQ(NearestBack(RowFormat::kBFloat16, bfloats), bfloats);
-  // Bytes, where a scale is a power of two: its products are exact.
+  // Bytes with a scale that is a power of two, whose products are exact.
   std::vector<float> steps;
   for (int step = -127; step <= 127; ++step) steps.push_back(std::ldexp(float(step), -9));
   EXPECT_EQ(NearestBack(RowFormat::kInt8, steps), steps);
@@ -148,18 +149,18 @@ TEST(RowRounding, TheSameDrawsGiveTheSameBytesAndOthersDoNot) {
     EXPECT_NE(AtRandom(format, numbers, 77 | uint64_t{1} << 40), once);
     EXPECT_NE(AtRandom(format, numbers, 77, 64), once);
   }
-  // The number's place decides, not where a call begins.
+  // The index of the number decides, not the start of the call.
   const std::vector<float> rest(numbers.begin() + 24, numbers.end());
   const Bytes whole = AtRandom(RowFormat::kBFloat16, numbers, 5);
   const Bytes part = AtRandom(RowFormat::kBFloat16, rest, 5, 24);
   EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + 48));
 }
 
-// Neighbours, keys and updates that follow each other go up and down independently.
-TEST(RowRounding, RoundingsThatFollowEachOtherAreIndependent) {
+// Neighbouring numbers, and consecutive keys and updates, are rounded independently.
+TEST(RowRounding, ConsecutiveRoundingsAreIndependent) {
   constexpr size_t kCount = 256;
   constexpr uint64_t kTries = 400;
-  // In the middle of two numbers.
+  // Midpoints between two numbers.
   const std::vector<float> numbers(kCount, 1 + 0x1p-8F);
   std::vector<std::vector<float>> ups;
   for (uint64_t draws = 0; draws < kTries; ++draws) {
@@ -180,7 +181,7 @@ TEST(RowRounding, RoundingsThatFollowEachOtherAreIndependent) {
   }
 }
 
-TEST(RowRounding, TheScaleOfBytesIsTheLargestOver127) {
+TEST(RowRounding, TheScaleOfBytesIsTheLargestNumberOver127) {
   const std::vector<float> numbers = {0.5F, -2.54F, 0.02F, 0};
   for (const Bytes& bytes :
        {Nearest(RowFormat::kInt8, numbers), AtRandom(RowFormat::kInt8, numbers, 3)}) {
@@ -195,7 +196,7 @@ TEST(RowRounding, TheScaleOfBytesIsTheLargestOver127) {
   EXPECT_THAT(RandomBack(RowFormat::kInt8, std::vector<float>(8, 1e-41F), 1), Each(0.0F));
 }
 
-TEST(RowRounding, WhatIsTooLargeBecomesTheLargestAndNanStays) {
+TEST(RowRounding, TooLargeNumbersAreClampedAndNanStays) {
   const float most = std::numeric_limits<float>::max();
   const std::vector<float> large = {1e30F, -1e30F, kInfinity, -kInfinity, 65519};
   EXPECT_THAT(NearestBack(RowFormat::kFloat16, large),
@@ -221,7 +222,7 @@ TEST(RowRounding, WhatIsTooLargeBecomesTheLargestAndNanStays) {
   }
 }
 
-TEST(RowRounding, EveryLengthIsRoundedToItsEndAndNoFurther) {
+TEST(RowRounding, RoundingWritesExactlyTheGivenLength) {
   const std::vector<float> numbers = ManySizes(80, -8, 0);
   for (const RowFormat format : kNarrow) {
     for (size_t count = 1; count <= numbers.size(); ++count) {

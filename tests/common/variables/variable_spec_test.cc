@@ -1,4 +1,4 @@
-// A specification that servers and workers could not agree on is refused, field by field.
+// A specification that is not valid is refused, field by field.
 #include "common/variables/variable_spec.h"
 
 #include <limits>
@@ -35,7 +35,7 @@ void ExpectRefused(const VariableSpec& spec, const std::string& text) {
   EXPECT_THAT(ValidateSpec(spec, 2), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(text)));
 }
 
-TEST(VariableSpec, GoodOnesPass) {
+TEST(VariableSpec, ValidSpecsPass) {
   EXPECT_OK(ValidateSpec(Dense(), 2));
   EXPECT_OK(ValidateSpec(Embedding(), 2));
   VariableSpec scalar = Dense();
@@ -147,7 +147,7 @@ TEST(VariableSpec, EmbeddingRulesAreChecked) {
   ExpectRefused(spec, "row_storage.slots is number -1");
 }
 
-TEST(VariableSpec, ErrorsOfPartsNameTheVariable) {
+TEST(VariableSpec, ErrorsInPartsNameTheVariable) {
   VariableSpec spec = Dense();
   spec.optimizer.type = "adammm";
   EXPECT_THAT(ValidateSpec(spec, 2),
@@ -166,7 +166,7 @@ TEST(VariableSpec, ErrorsOfPartsNameTheVariable) {
   ExpectRefused(spec, "must be 1 to 9007199254740992");
 }
 
-TEST(VariableSpec, IntegersTakeNoOptimizer) {
+TEST(VariableSpec, IntegersHaveNoOptimizer) {
   VariableSpec spec = Dense();
   spec.dtype = DType::kInt64;
   ExpectRefused(spec, "dtype int64 cannot be updated by optimizer 'sgd'");
@@ -174,7 +174,7 @@ TEST(VariableSpec, IntegersTakeNoOptimizer) {
   EXPECT_OK(ValidateSpec(spec, 2));
 }
 
-TEST(VariableSpec, TextShowsWhatTwoSpecsMayDifferIn) {
+TEST(VariableSpec, TextShowsTheFieldsInWhichSpecsMayDiffer) {
   const std::string dense = SpecText(Dense());
   EXPECT_THAT(dense, AllOf(HasSubstr("\"dense_0/kernel\" dense float32 [10, 4]"),
                            HasSubstr("sgd(learning_rate=0.01"), HasSubstr("{0+6@0, 6+4@1}")));

@@ -1,5 +1,5 @@
-"""Golden tests read a set by what its files contain: other sections, counts, records and operations
-are run as far as they go and otherwise skipped by name, and wrong numbers are found."""
+"""Golden tests read a set by the contents of its files: other sections, counts, records and
+operations run as far as possible and are otherwise skipped by name, and wrong numbers are found."""
 import copy
 import json
 import os
@@ -14,7 +14,7 @@ import tap  # noqa: E402
 OWN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data")
 PROGRAMS = sys.argv[1:]
 del sys.argv[1:]
-# Fields that say what a record does.
+# Fields that determine the action of a record.
 ACTIONS = ("op", "call", "function", "rule", "pipeline", "strategy", "place", "construct", "schedule",
            "partitioner")
 SECONDS = 300
@@ -36,11 +36,11 @@ class OtherSet(unittest.TestCase):
                     self.files[name] = json.load(f)
 
     def run_all(self, programs=None):
-        """{program: (exit status, output)} with the files as they are now."""
+        """{program: (exit status, output)} with the current files."""
         for name, content in self.files.items():
             with open(os.path.join(self.folder, name), "w", encoding="utf-8") as f:
                 json.dump(content, f)
-        environment = {**os.environ, "CAIRN_GOLDEN_DIR": self.folder}
+        environment = {**os.environ, "CAIRN_GOLDEN": self.folder}
         found = {}
         for program in programs or PROGRAMS:
             done = subprocess.run([program, "--gtest_filter=*Golden*:*Recorded*", "--gtest_brief=0"],
@@ -70,7 +70,7 @@ class OtherSet(unittest.TestCase):
         self.assertIn("reduce.json reduce: ran 13 of 13 records",
                       found["strategy_golden_test"][1])
 
-    def test_sections_that_are_missing_are_skips_by_name(self):
+    def test_missing_sections_are_skipped_by_name(self):
         for name, file in self.files.items():
             for section in sections(file):
                 file["other_" + section] = file.pop(section)
@@ -81,7 +81,7 @@ class OtherSet(unittest.TestCase):
         self.assertIn("no packing.json in", found["packing_golden_test"][1])
         self.assertNotIn("[       OK ]", found["packing_golden_test"][1])
 
-    def test_records_that_ask_for_something_unknown_are_skipped_by_name(self):
+    def test_unknown_records_are_skipped_by_name(self):
         changed = 0
         for file in self.files.values():
             for section in sections(file):
@@ -106,7 +106,7 @@ class OtherSet(unittest.TestCase):
         for program, (status, output) in found.items():
             self.assertEqual(status, 1, program + output[-1000:])
 
-    def test_a_file_whose_records_are_gone_is_a_failure(self):
+    def test_a_file_without_its_records_is_a_failure(self):
         self.files["packing.json"]["options"] = []
         found = self.run_all([p for p in PROGRAMS if "packing" in p])
         self.assertEqual(found["packing_golden_test"][0], 1)

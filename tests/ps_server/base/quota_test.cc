@@ -1,5 +1,5 @@
-// What a server keeps for whoever names a job or a worker: it is bounded, charged to the memory
-// budget, and what nothing would be lost with makes room.
+// A server limits how many jobs and workers clients may create, charges each to the memory budget,
+// and forgets jobs and workers whose loss does no harm when it needs the place.
 #include "ps_server/base/quota.h"
 
 #include <string>
@@ -19,7 +19,7 @@ using absl::StatusCode;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-TEST(Quota, PlaceIsGivenBackWithItsCharge) {
+TEST(Quota, PlaceReturnsItsChargeToTheBudget) {
   MemoryBudget budget(1000, absl::ZeroDuration());
   Quota quota(
       {.server = "ps:0", .what = "jobs", .flag = "--max_jobs", .limit = 1, .charge_bytes = 400},
@@ -63,14 +63,15 @@ class QuotaTest : public ServerTest {
   absl::Status Create(const std::string& job) {
     return Of(job, -1).Create({DenseSpec("w", {2}, WireOptimizer("sgd", 1))});
   }
-  // Leases of a few milliseconds end by the server's own clock.
+  // The server's own clock ends leases of a few milliseconds.
   absl::Status HelloOnceThereIsRoom(const std::string& job) {
     const Deadline deadline = Deadline::In(absl::Seconds(30));
     absl::Status status = Hello(job);
     while (!status.ok() && !deadline.Expired()) status = Hello(job);
     return status;
   }
-  // A job of worker 0's first start, though others ask for its place for 50 leases.
+  // Expects that worker 0 of `job` keeps its first incarnation although other jobs ask for its
+  // place for 50 leases.
   void ExpectNeverForgotten(const std::string& job) {
     const Deadline deadline = Deadline::In(50 * options_.lease);
     while (!deadline.Expired()) ASSERT_FALSE(Hello("other").ok());
@@ -98,7 +99,7 @@ TEST_F(QuotaTest, JobsBeyondTheLimitAreRefusedAndTheOthersGoOn) {
   EXPECT_OK(Create("c"));
 }
 
-TEST_F(QuotaTest, WorkersBeyondTheLimitAreRefusedInWhateverJob) {
+TEST_F(QuotaTest, WorkersBeyondTheLimitAreRefusedInEveryJob) {
   ASSERT_NO_FATAL_FAILURE(Open(100, 3));
   ASSERT_OK(Hello("a", 0));
   ASSERT_OK(Hello("a", 1 << 30));
@@ -107,11 +108,11 @@ TEST_F(QuotaTest, WorkersBeyondTheLimitAreRefusedInWhateverJob) {
   EXPECT_THAT(hello, StatusIs(StatusCode::kResourceExhausted,
                               AllOf(HasSubstr("worker 2 of job a"), HasSubstr("--max_workers"))));
   EXPECT_EQ(ReasonOf(hello), wire::ErrorReason::LIMIT);
-  EXPECT_OK(Hello("a", 1 << 30));  // its next start
+  EXPECT_OK(Hello("a", 1 << 30));  // it starts again
 }
 
-// So that one job's callers do not keep out every other job.
-TEST(Registry, AJobHasHalfOfTheWorkersAtMost) {
+// Otherwise the callers of one job could keep out every other job.
+TEST(Registry, AJobMayHaveHalfOfTheWorkers) {
   MemoryBudget budget(int64_t{1} << 30, absl::ZeroDuration());
   constexpr int64_t kWorkers = 2 * kLeastMaxWorkersOfJob + 200;
   Registry registry("ps:0", {.jobs = 10, .workers = kWorkers}, budget);
@@ -128,13 +129,13 @@ TEST(Registry, AJobHasHalfOfTheWorkersAtMost) {
                                 AllOf(HasSubstr("ps:0 keeps 1124 workers of job a, worker 2248"),
                                       HasSubstr("1124 of the 2248"), HasSubstr("--max_workers"))));
   EXPECT_EQ(ReasonOf(refused), wire::ErrorReason::LIMIT);
-  EXPECT_OK(add("a", 7, Quota::For::kCaller));  // it is there
+  EXPECT_OK(add("a", 7, Quota::For::kCaller));  // this worker exists already
   EXPECT_OK(add("a", kWorkers, Quota::For::kStore));
   EXPECT_OK(add("b", 0, Quota::For::kCaller));
   EXPECT_EQ(Registry("ps:0", {.jobs = 1, .workers = 7}, budget).max_workers_of_job(), 7);
 }
 
-TEST_F(QuotaTest, EachIsChargedAndADroppedJobGivesItBack) {
+TEST_F(QuotaTest, JobsAndWorkersAreChargedUntilTheJobIsDropped) {
   ASSERT_NO_FATAL_FAILURE(Open(100, 100));
   const int64_t before = Used();
   for (int32_t worker = 0; worker < 5; ++worker) ASSERT_OK(Hello("a", worker));
@@ -154,7 +155,7 @@ TEST_F(QuotaTest, RefusedCreateMakesNoJob) {
   EXPECT_EQ(Used(), before);
 }
 
-TEST_F(QuotaTest, WhatIsOnDiskIsKeptBeyondALimitThatWasLowered) {
+TEST_F(QuotaTest, LoweredLimitsKeepJobsAndWorkersThatAreOnDisk) {
   ASSERT_NO_FATAL_FAILURE(Open(100, 100));
   ASSERT_OK(Create("a"));
   ASSERT_OK(Create("b"));
@@ -174,7 +175,7 @@ TEST_F(QuotaTest, JobsWithoutVariablesWhoseWorkersAreAwayMakeRoom) {
   ASSERT_OK(Create("kept"));
   ASSERT_OK(Hello("forgotten"));
   EXPECT_OK(HelloOnceThereIsRoom("next"));
-  ASSERT_NO_FATAL_FAILURE(StartFromCopy());  // on disk too
+  ASSERT_NO_FATAL_FAILURE(StartFromCopy());  // the disk agrees
   EXPECT_OK(Of("kept", -1).Pull("w"));
   EXPECT_EQ(Of("next", 0).Hello()->incarnation, 2);
   EXPECT_OK(HelloOnceThereIsRoom("forgotten"));
@@ -189,24 +190,24 @@ TEST_F(QuotaTest, WorkersOfForgottenJobsMakeRoomToo) {
   EXPECT_OK(HelloOnceThereIsRoom("b"));
 }
 
-TEST_F(QuotaTest, JobOfAWorkerThatIsThereIsNotForgotten) {
-  ASSERT_NO_FATAL_FAILURE(Open(1, 100));  // its lease of 10 s does not end here
+TEST_F(QuotaTest, JobOfALiveWorkerIsNotForgotten) {
+  ASSERT_NO_FATAL_FAILURE(Open(1, 100));  // the lease of 10 s does not end during the test
   ASSERT_OK(Hello("live"));
   EXPECT_EQ(ReasonOf(Hello("next")), wire::ErrorReason::LIMIT);
 }
 
-// Its incarnation and number are what its pushes are judged by.
+// The server judges the worker's pushes by its incarnation and sequence.
 TEST_F(QuotaTest, JobOfAWorkerThatHasPushedIsNeverForgotten) {
   options_.lease = absl::Milliseconds(1);
   ASSERT_NO_FATAL_FAILURE(Open(1, 100));
   TestClient pushed = Of("pushed", 0);
   ASSERT_OK(pushed.Hello());
-  EXPECT_FALSE(pushed.Push("absent", {1}).ok());  // its number is void, and it counts
+  EXPECT_FALSE(pushed.Push("absent", {1}).ok());  // its sequence is void, but counts
   ASSERT_NO_FATAL_FAILURE(ExpectNeverForgotten("pushed"));
 }
 
-// It grants the incarnations of all servers, and another may have variables of the job.
-TEST_F(QuotaTest, CoordinatorOfSeveralServersForgetsNobodyItGrantedAnIncarnation) {
+// It grants incarnations for all servers, and another server may have variables of the job.
+TEST_F(QuotaTest, CoordinatorOfSeveralServersForgetsNoWorkerWithAnIncarnation) {
   options_.lease = absl::Milliseconds(1);
   options_.server_count = 2;
   ASSERT_NO_FATAL_FAILURE(Open(1, 100));
@@ -217,7 +218,7 @@ TEST_F(QuotaTest, CoordinatorOfSeveralServersForgetsNobodyItGrantedAnIncarnation
   ASSERT_NO_FATAL_FAILURE(ExpectNeverForgotten("a"));
 }
 
-TEST_F(QuotaTest, MoreExpectedWorkersThanThereMayBeAreRefused) {
+TEST_F(QuotaTest, MoreExpectedWorkersThanTheLimitAreRefused) {
   ASSERT_NO_FATAL_FAILURE(Open(100, 100));
   wire::HelloRequest request;
   request.protocol_version = wire::g_cairn_constants.PROTOCOL_VERSION;

@@ -1,4 +1,4 @@
-// Every call is counted once, under its method and outcome, and runs as long as it is in scope.
+// Every call is counted once, by method and outcome, and counts as running while it is in scope.
 #include "ps_server/base/rpc_meter.h"
 
 #include <set>
@@ -21,7 +21,7 @@ int64_t CountOf(const std::vector<RpcFigure>& figures, Method method, absl::Stat
   return count;
 }
 
-TEST(RpcMeter, EveryMethodHasANameOfItsOwn) {
+TEST(RpcMeter, EveryMethodHasAUniqueName) {
   std::set<std::string> names;
   for (int i = 0; i <= static_cast<int>(Method::kLast); ++i) {
     names.emplace(MethodName(static_cast<Method>(i)));
@@ -46,11 +46,11 @@ TEST(RpcMeter, CallsAreCountedByMethodAndOutcome) {
   EXPECT_EQ(CountOf(figures, Method::kPull, absl::StatusCode::kOk), 0);
   EXPECT_EQ(CountOf(figures, Method::kPull, absl::StatusCode::kNotFound), 1);
   EXPECT_EQ(CountOf(figures, Method::kPull, absl::StatusCode::kUnknown), 1);
-  // OK of each method, and the two failures.
+  // OK for each method, and the two failures.
   EXPECT_EQ(figures.size(), static_cast<size_t>(Method::kLast) + 3);
 }
 
-TEST(RpcMeter, ThreadsLoseNoCall) {
+TEST(RpcMeter, NoCallIsLostBetweenThreads) {
   RpcMeter meter;
   constexpr int kThreads = 4, kCalls = 5000;
   std::vector<std::thread> threads;

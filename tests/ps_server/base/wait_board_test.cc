@@ -1,5 +1,5 @@
-// What a server tells of its waiting calls: who waits, for what and since when, and nothing once
-// the wait is over.
+// The wait board lists which calls wait, for what and since when, and drops a call when its wait
+// ends.
 #include "ps_server/base/wait_board.h"
 
 #include <string>
@@ -50,14 +50,14 @@ TEST_F(WaitBoardTest, NamesTheCallerWhileItWaits) {
   EXPECT_TRUE(List("a").empty());
 }
 
-TEST_F(WaitBoardTest, AWaitOfNoKnownCallerIsSeenByEveryJob) {
+TEST_F(WaitBoardTest, AWaitWithoutACallerIsListedForEveryJob) {
   const WaitBoard::Waiting waiting(&board_, "memory", "memory");
   ASSERT_EQ(List("a").size(), 1u);
   EXPECT_EQ(List("a")[0].worker, -1);
   EXPECT_THAT(List("b")[0].text, StartsWith("a call waits for memory"));
 }
 
-TEST_F(WaitBoardTest, CallsInsideOneAnotherKeepTheirNames) {
+TEST_F(WaitBoardTest, NestedCallsKeepTheirCallers) {
   const WaitBoard::Calling outer("a", 1);
   { const WaitBoard::Calling inner("a", 2); }
   const WaitBoard::Waiting waiting(&board_, "order", "itself");
@@ -65,7 +65,7 @@ TEST_F(WaitBoardTest, CallsInsideOneAnotherKeepTheirNames) {
   EXPECT_EQ(List("a")[0].worker, 1);
 }
 
-TEST_F(WaitBoardTest, ALockHeldByAnotherThreadIsNoted) {
+TEST_F(WaitBoardTest, AWaitForALockIsListed) {
   absl::Mutex mutex;
   mutex.Lock();
   std::thread waiter([&] {
@@ -79,7 +79,7 @@ TEST_F(WaitBoardTest, ALockHeldByAnotherThreadIsNoted) {
   EXPECT_TRUE(List("a").empty());
 }
 
-TEST_F(WaitBoardTest, AWaitForMemoryIsNotedAndItsErrorNamesWhatIsInUse) {
+TEST_F(WaitBoardTest, AWaitForMemoryIsListedAndItsErrorNamesTheBytesInUse) {
   MemoryBudget budget(100, absl::Seconds(60), &board_);
   ASSERT_OK(budget.Acquire(80, "one"));
   std::thread waiter([&] {

@@ -128,6 +128,26 @@ TEST_F(RowDeletionTest, AgesOutliveARestart) {
   EXPECT_THAT(Pull(again, {1, 2}), ElementsAre(0, 0));
 }
 
+TEST_F(RowDeletionTest, RowsThatAreNotPushedAnyMoreExpireThroughRestarts) {
+  ASSERT_NO_FATAL_FAILURE(Start());
+  {
+    TestClient client = Joined(0);
+    ASSERT_OK(client.Create({Spec(160, 0)}));
+    ASSERT_OK(Push(client, {1}));
+    ASSERT_OK(client.Flush());
+    ASSERT_OK(KeepAt(1000));
+  }
+  for (const int64_t now : {1100, 1159}) {
+    ASSERT_NO_FATAL_FAILURE(Restart());
+    TestClient client = Joined(0);
+    ASSERT_OK(KeepAt(now));
+    EXPECT_THAT(Pull(client, {1}), ElementsAre(1)) << now;
+  }
+  ASSERT_OK(KeepAt(1160));
+  TestClient client = Joined(0);
+  EXPECT_THAT(Pull(client, {1}), ElementsAre(0));
+}
+
 TEST_F(RowDeletionTest, ATableThatIsTooLargeLosesTheRowsNotPushedForLongest) {
   ASSERT_NO_FATAL_FAILURE(Start());
   TestClient client = Joined(0);

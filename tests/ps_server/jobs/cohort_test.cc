@@ -1,5 +1,6 @@
-// Which step a worker may begin, whom it waits for and what it is told (DESIGN §5), without a
-// server: every worker is a session that the test leases and loses by hand.
+// Which step a worker may begin, which workers it waits for, and the errors of waits
+// (ps_server/CONSISTENCY.md). There is no server: each worker is a session whose lease the test
+// begins and ends.
 #include "ps_server/jobs/cohort.h"
 
 #include <memory>
@@ -44,11 +45,11 @@ class CohortTest : public ::testing::Test {
     if (clock != nullptr) *clock = step.value_or(-1);
     return session;
   }
-  // Without waiting.
+  // Does not wait.
   absl::Status Begin(const Session& session, int64_t step) {
     return cohort_.Await(session, session.incarnation(), step, Deadline::In(absl::ZeroDuration()));
   }
-  // Its lease ends, as the server's clock would find.
+  // Ends the worker's lease, as the server's clock would.
   void Lose(Session& session) {
     session.Renew(absl::ZeroDuration());
     ASSERT_TRUE(session.LeaseRanOut());
@@ -59,7 +60,7 @@ class CohortTest : public ::testing::Test {
     cohort_.FillWhy(reply, 100);
     return reply;
   }
-  // Until `count` calls wait.
+  // Waits until `count` calls wait.
   void AwaitWaiters(size_t count) {
     const Deadline deadline = Deadline::In(absl::Seconds(20));
     while (Why().waiting.size() != count && !deadline.Expired()) std::this_thread::yield();
@@ -69,7 +70,7 @@ class CohortTest : public ::testing::Test {
   Cohort cohort_{"job"};
 };
 
-TEST_F(CohortTest, UnderAsyncNobodyWaitsAndTheGapIsMeasured) {
+TEST_F(CohortTest, UnderAsyncNoWorkerWaitsAndTheGapIsMeasured) {
   const auto a = Join(0, {}), b = Join(1, {});
   for (int64_t step = 1; step <= 9; ++step) EXPECT_OK(Begin(*a, step));
   EXPECT_OK(Begin(*b, 1));
@@ -78,7 +79,7 @@ TEST_F(CohortTest, UnderAsyncNobodyWaitsAndTheGapIsMeasured) {
   EXPECT_EQ(Why().workers[1].largest_step_gap, 0);
 }
 
-TEST_F(CohortTest, UnderBoundSAStepBeginsOnceOthersHaveBegunTheOneSBefore) {
+TEST_F(CohortTest, WithBoundSAStepBeginsOnceTheOthersAreAtMostSStepsBehind) {
   for (const int64_t bound : {0, 1, 3}) {
     Cohort cohort("job");
     const auto join = [&](int32_t worker) {
@@ -106,7 +107,7 @@ TEST_F(CohortTest, UnderBoundSAStepBeginsOnceOthersHaveBegunTheOneSBefore) {
   }
 }
 
-TEST_F(CohortTest, AnExpiredWaitNamesWaiterStepAndWhoIsMissingAndWhenItWasSeen) {
+TEST_F(CohortTest, AnExpiredWaitNamesWaiterStepAndMissingWorkersWithTheirLastSeenTime) {
   const auto a = Join(0, Ssp(2)), b = Join(1, Ssp(2)), c = Join(2, Ssp(2));
   EXPECT_OK(Begin(*c, 2));
   EXPECT_OK(Begin(*b, 1));
@@ -120,7 +121,7 @@ TEST_F(CohortTest, AnExpiredWaitNamesWaiterStepAndWhoIsMissingAndWhenItWasSeen) 
                                      Not(HasSubstr("worker 2")))));
 }
 
-TEST_F(CohortTest, AnExpiredWaitSaysWhichServersTheMissingWorkerDoesNotReach) {
+TEST_F(CohortTest, AnExpiredWaitNamesTheServersThatTheMissingWorkerCannotReach) {
   const auto a = Join(0, Ssp(0)), b = Join(1, Ssp(0));
   wire::WorkerVitals vitals;
   vitals.__set_servers_gone({1, 3});
@@ -131,7 +132,7 @@ TEST_F(CohortTest, AnExpiredWaitSaysWhichServersTheMissingWorkerDoesNotReach) {
   EXPECT_THAT(Begin(*a, 1), StatusIs(StatusCode::kDeadlineExceeded, Not(HasSubstr("no answer"))));
 }
 
-TEST_F(CohortTest, AWaitEndsWhenTheLastOneMissingBeginsItsStep) {
+TEST_F(CohortTest, AWaitEndsWhenTheLastMissingWorkerBeginsItsStep) {
   const auto a = Join(0, Ssp(0)), b = Join(1, Ssp(0));
   absl::Status status = absl::UnknownError("still waits");
   std::thread waiter([&] { status = cohort_.Await(*a, 1, 1, Deadline::In(absl::Seconds(60))); });
@@ -149,7 +150,7 @@ TEST_F(CohortTest, AWaitEndsWhenTheLastOneMissingBeginsItsStep) {
   EXPECT_TRUE(Why().waiting.empty());
 }
 
-TEST_F(CohortTest, AWorkerThatEndsLeavesOrIsLostIsWaitedForNoLonger) {
+TEST_F(CohortTest, NoWorkerWaitsForFinishedDepartedOrLostWorkers) {
   const auto a = Join(0, Ssp(0)), ends = Join(1, Ssp(0)), leaves = Join(2, Ssp(0));
   const auto lost = Join(3, Ssp(0));
   absl::Status status;
@@ -169,7 +170,7 @@ TEST_F(CohortTest, AWorkerThatEndsLeavesOrIsLostIsWaitedForNoLonger) {
   EXPECT_EQ(why.workers[3].state, "lost");
 }
 
-TEST_F(CohortTest, OneThatJoinsLateBeginsWhereTheSlowestLiveWorkerIs) {
+TEST_F(CohortTest, ALateWorkerBeginsAtTheSlowestLiveWorkersStep) {
   const auto a = Join(0, Ssp(3)), b = Join(1, Ssp(3));
   for (int64_t step = 1; step <= 5; ++step) {
     EXPECT_OK(Begin(*a, step));
@@ -180,10 +181,10 @@ TEST_F(CohortTest, OneThatJoinsLateBeginsWhereTheSlowestLiveWorkerIs) {
   const auto late = Join(2, Ssp(3), &clock);
   EXPECT_EQ(clock, 5);
   EXPECT_OK(Begin(*a, 8));
-  EXPECT_THAT(Begin(*a, 9), Expired());  // b and late are at 5
+  EXPECT_THAT(Begin(*a, 9), Expired());  // b and late are at step 5
 }
 
-TEST_F(CohortTest, ALostWorkerMustSayHelloAndGoesOnWhereTheSlowestIs) {
+TEST_F(CohortTest, ALostWorkerMustSayHelloAndContinuesAtTheSlowestWorkersStep) {
   const auto a = Join(0, Ssp(1)), b = Join(1, Ssp(1));
   EXPECT_OK(Begin(*b, 1));
   Lose(*b);
@@ -201,8 +202,8 @@ TEST_F(CohortTest, ALostWorkerMustSayHelloAndGoesOnWhereTheSlowestIs) {
   EXPECT_OK(Begin(*b, 10));
 }
 
-// One that greets a server which has joined is where it is, not where the others have come to.
-TEST_F(CohortTest, WhoKeepsItsStepIsWaitedForThere) {
+// A worker that joins a server later continues at its own step, not at the others'.
+TEST_F(CohortTest, AWorkerThatKeepsItsStepIsWaitedForAtThatStep) {
   const auto a = Join(0, Ssp(2));
   ASSERT_OK(Begin(*a, 6));
   const auto b = Make(1);
@@ -225,7 +226,7 @@ TEST_F(CohortTest, UnderAsyncALostWorkerIsTakenBackByItsNextCall) {
   EXPECT_EQ(Why().workers[1].state, "live");
 }
 
-TEST_F(CohortTest, ALeaseThatBeganAgainBeforeTheLossWasNotedLosesNobody) {
+TEST_F(CohortTest, ALeaseRenewedBeforeTheLossIsHandledLosesNoWorker) {
   const auto a = Join(0, Ssp(1, WorkerLoss::kFail)), b = Join(1, Ssp(1, WorkerLoss::kFail));
   b->Renew(absl::ZeroDuration());
   ASSERT_TRUE(b->LeaseRanOut());
@@ -235,7 +236,7 @@ TEST_F(CohortTest, ALeaseThatBeganAgainBeforeTheLossWasNotedLosesNobody) {
   EXPECT_FALSE(a->stopped());
 }
 
-TEST_F(CohortTest, OnWorkerLossFailEndsEveryCallOfTheOthersAndOfTheLostOne) {
+TEST_F(CohortTest, OnWorkerLossFailEndsAllCallsIncludingTheLostWorkers) {
   const Consistency fail = Ssp(0, WorkerLoss::kFail);
   const auto a = Join(0, fail), b = Join(1, fail), lost = Join(2, fail);
   EXPECT_THAT(Begin(*b, 1), Expired());
@@ -250,12 +251,12 @@ TEST_F(CohortTest, OnWorkerLossFailEndsEveryCallOfTheOthersAndOfTheLostOne) {
                                  AllOf(HasSubstr("worker 2 of job job (host/2) is lost"),
                                        HasSubstr("at step 0"), HasSubstr("on_worker_loss"))));
   }
-  // A new start of all of them goes on.
+  // A new start of all workers continues.
   const auto again = Join(0, fail);
   EXPECT_OK(cohort_.Check(*again));
 }
 
-TEST_F(CohortTest, OneThatTakesNoMoreStepsIsNotMissedByOnWorkerLossFail) {
+TEST_F(CohortTest, OnWorkerLossFailIgnoresAFinishedWorker) {
   const Consistency fail = Ssp(0, WorkerLoss::kFail);
   const auto a = Join(0, fail), done = Join(1, fail);
   EXPECT_OK(Begin(*done, -1));
@@ -263,7 +264,7 @@ TEST_F(CohortTest, OneThatTakesNoMoreStepsIsNotMissedByOnWorkerLossFail) {
   EXPECT_OK(Begin(*a, 1));
 }
 
-TEST_F(CohortTest, WorkersOfBeforeARestartAreWaitedForUntilTheySayWhereTheyAre) {
+TEST_F(CohortTest, WorkersFromBeforeARestartAreWaitedForUntilTheyReportTheirStep) {
   const auto a = Make(0), b = Make(1);
   cohort_.Return(a);
   cohort_.Return(b);
@@ -286,7 +287,7 @@ TEST_F(CohortTest, ARestartedServerLearnsThatAWorkerTakesNoMoreSteps) {
   EXPECT_OK(Begin(*a, 41));
 }
 
-TEST_F(CohortTest, ANewWorkerIsNotHeldBackByOneOfBeforeTheRestart) {
+TEST_F(CohortTest, AWorkerFromBeforeTheRestartDoesNotHoldBackANewOne) {
   const auto a = Make(0);
   cohort_.Return(a);
   int64_t clock = -1;
@@ -294,9 +295,9 @@ TEST_F(CohortTest, ANewWorkerIsNotHeldBackByOneOfBeforeTheRestart) {
   EXPECT_EQ(clock, 0);
 }
 
-// A new start of worker 2 says hello to a restarted server before those that go on do: it is not to
-// take all their steps over again while they wait.
-TEST_F(CohortTest, OneThatJoinsBeforeThoseOfBeforeARestartBeginsWhereTheyAre) {
+// A new start of worker 2 says hello to a restarted server before the others do. It must not run
+// all their steps again while they wait.
+TEST_F(CohortTest, AWorkerThatJoinsBeforeTheReturningOnesBeginsAtTheirStep) {
   const auto a = Make(0), b = Make(1);
   cohort_.Return(a);
   cohort_.Return(b);
@@ -306,7 +307,7 @@ TEST_F(CohortTest, OneThatJoinsBeforeThoseOfBeforeARestartBeginsWhereTheyAre) {
   EXPECT_EQ(Why().workers[2].state, "joining");
   EXPECT_OK(Begin(*late, 1));
   ASSERT_OK(cohort_.Join(a, {.consistency = Ssp(1), .step = 41}).status());
-  EXPECT_OK(Begin(*late, 1));  // where b is could be anywhere yet
+  EXPECT_OK(Begin(*late, 1));  // b's step is still unknown
   ASSERT_OK(cohort_.Join(b, {.consistency = Ssp(1), .step = 40}).status());
   EXPECT_TRUE(late->stopped());
   EXPECT_EQ(ReasonOf(Begin(*late, 2)), wire::ErrorReason::LEASE_ENDED);
@@ -318,7 +319,7 @@ TEST_F(CohortTest, OneThatJoinsBeforeThoseOfBeforeARestartBeginsWhereTheyAre) {
   EXPECT_LE(Why().largest_step_gap, 1);
 }
 
-TEST_F(CohortTest, OneThatJoinsKeepsStepWithNobodyWhereThoseOfBeforeARestartDoNotComeBack) {
+TEST_F(CohortTest, AJoiningWorkerRunsAloneIfNoWorkerReturns) {
   const auto a = Make(0);
   cohort_.Return(a);
   const auto late = Join(1, Ssp(0));
@@ -327,7 +328,7 @@ TEST_F(CohortTest, OneThatJoinsKeepsStepWithNobodyWhereThoseOfBeforeARestartDoNo
   for (int64_t step = 1; step <= 3; ++step) EXPECT_OK(Begin(*late, step));
 }
 
-TEST_F(CohortTest, NobodyWaitsForAWorkerThatNamedNoConsistencyBeforeItTakesSteps) {
+TEST_F(CohortTest, AWorkerWithoutConsistencyIsNotWaitedForBeforeItTakesSteps) {
   const auto a = Join(0, Ssp(0)), plain = Make(1);
   ASSERT_OK(cohort_.Join(plain, {.fresh = true}).status());
   EXPECT_OK(Begin(*a, 1));
@@ -346,7 +347,7 @@ TEST_F(CohortTest, LiveWorkersAgreeOnOneConsistency) {
                                      HasSubstr("staleness_bound_steps 2"))));
   EXPECT_EQ(ReasonOf(cohort_.Join(Make(1), {.consistency = Ssp(3)}).status()),
             wire::ErrorReason::CONSISTENCY_CONFLICT);
-  EXPECT_OK(cohort_.Agree(Ssp(3), 0));  // alone, it may change its mind
+  EXPECT_OK(cohort_.Agree(Ssp(3), 0));  // as the only worker it may change its settings
   cohort_.Leave(0);
   EXPECT_OK(cohort_.Agree(Ssp(3), 1));
 }
@@ -362,7 +363,7 @@ TEST_F(CohortTest, ANewerStartEndsTheWaitOfTheOlder) {
   EXPECT_EQ(ReasonOf(status), wire::ErrorReason::FENCED);
 }
 
-TEST_F(CohortTest, AClosedCohortEndsWaitsWithItsReason) {
+TEST_F(CohortTest, AClosedCohortEndsWaitsWithTheGivenError) {
   const auto a = Join(0, Ssp(0)), b = Join(1, Ssp(0));
   absl::Status status;
   std::thread waiter([&] { status = cohort_.Await(*a, 1, 1, Deadline::In(absl::Seconds(60))); });

@@ -1,4 +1,5 @@
-// Identity and order of a worker's pushes (DESIGN §4), as far as the server keeps them.
+// What a session remembers of a worker's identity and of the order of its pushes
+// (worker/client/EXACTLY_ONCE.md).
 #include <cmath>
 #include <limits>
 
@@ -20,7 +21,7 @@ using ::testing::HasSubstr;
 class SessionTest : public ServerTest {
  protected:
   void SetUp() override {
-    options_.snapshot_interval = absl::Hours(1);  // epochs only where a test asks for one
+    options_.snapshot_interval = absl::Hours(1);  // snapshots only when a test asks for one
     ASSERT_NO_FATAL_FAILURE(Start());
     ASSERT_OK(Client().Create({DenseSpec("w", {2}, WireOptimizer("sgd", 1)),
                                TableSpec("t", 1, WireOptimizer("sgd", 1))}));
@@ -38,7 +39,7 @@ class SessionTest : public ServerTest {
   }
 };
 
-TEST_F(SessionTest, HelloSpeaksThisProtocolOnly) {
+TEST_F(SessionTest, HelloRejectsOtherProtocolVersions) {
   wire::HelloRequest request;
   request.protocol_version = wire::g_cairn_constants.PROTOCOL_VERSION + 1;
   request.job = "job";
@@ -58,15 +59,15 @@ TEST_F(SessionTest, HelloOfAToolTakesNoIncarnation) {
   EXPECT_GT(hello->state.boot_id, 0);
 }
 
-TEST_F(SessionTest, EachStartOfAWorkerGetsAHigherIncarnationAlsoAfterARestart) {
+TEST_F(SessionTest, EachStartOfAWorkerGetsAHigherIncarnationEvenAfterAServerRestart) {
   EXPECT_EQ(Joined(3).caller().incarnation, 1);
   EXPECT_EQ(Joined(3).caller().incarnation, 2);
-  ASSERT_NO_FATAL_FAILURE(StartFromCopy());  // granted means durable
+  ASSERT_NO_FATAL_FAILURE(StartFromCopy());  // a granted incarnation is durable
   EXPECT_EQ(Joined(3).caller().incarnation, 3);
   EXPECT_EQ(Joined(4).caller().incarnation, 1);
 }
 
-TEST_F(SessionTest, AHelloThatIsSentAgainFencesNobody) {
+TEST_F(SessionTest, ARepeatedHelloFencesNoWorker) {
   wire::HelloRequest request;
   request.protocol_version = wire::g_cairn_constants.PROTOCOL_VERSION;
   request.job = "job";
@@ -80,7 +81,7 @@ TEST_F(SessionTest, AHelloThatIsSentAgainFencesNobody) {
   EXPECT_EQ(granted(), 1);
   EXPECT_EQ(granted(), 1) << "its answer was lost, or it arrives late";
   TestClient worker = Client(3);
-  ASSERT_OK(worker.Hello(1));  // names the incarnation, and no start
+  ASSERT_OK(worker.Hello(1));  // names the incarnation, but no start
   ASSERT_OK(worker.Push("w", {1, 1}));
   request.start = 78;
   EXPECT_EQ(granted(), 2) << "another start";
@@ -91,7 +92,7 @@ TEST_F(SessionTest, AHelloThatIsSentAgainFencesNobody) {
   EXPECT_EQ(granted(), 4);
 }
 
-TEST_F(SessionTest, OlderIncarnationIsFencedOnEveryCall) {
+TEST_F(SessionTest, AnOlderIncarnationIsFencedOnEveryCall) {
   TestClient old = Joined(0);
   ASSERT_OK(old.Push("w", {1, 1}));
   TestClient young = Joined(0);
@@ -103,7 +104,7 @@ TEST_F(SessionTest, OlderIncarnationIsFencedOnEveryCall) {
   EXPECT_THAT(*young.Pull("w"), ElementsAre(-1, -1));
 }
 
-TEST_F(SessionTest, OtherServersAcceptWhatTheCoordinatorGrantedAndKeepIt) {
+TEST_F(SessionTest, OtherServersAcceptAndStoreTheIncarnationsThatTheCoordinatorGranted) {
   options_.directory = folder_.Join("second");
   options_.server_index = 1;
   options_.server_count = 2;
@@ -119,7 +120,7 @@ TEST_F(SessionTest, OtherServersAcceptWhatTheCoordinatorGrantedAndKeepIt) {
   EXPECT_OK(old.Hello(6));
 }
 
-TEST_F(SessionTest, AnotherBootIdOrNoHelloIsAnsweredRebooted) {
+TEST_F(SessionTest, AnotherBootIdOrAMissingHelloIsAnsweredRebooted) {
   TestClient client = Joined(0);
   client.caller().boot_id += 1;
   EXPECT_EQ(ReasonOf(client.Push("w", {1, 1}).status()), wire::ErrorReason::REBOOTED);
@@ -132,8 +133,8 @@ TEST_F(SessionTest, AnotherBootIdOrNoHelloIsAnsweredRebooted) {
   EXPECT_EQ(ReasonOf(stranger.Push("w", {1, 1}).status()), wire::ErrorReason::REBOOTED);
 }
 
-// What a worker says of itself with a heartbeat is told to whoever asks why.
-TEST_F(SessionTest, AHeartbeatTellsHowTheWorkerIs) {
+// `why` reports the vitals that a worker sends with a heartbeat.
+TEST_F(SessionTest, AHeartbeatReportsTheWorkersVitals) {
   TestClient client = Joined(0);
   wire::WhyReply why;
   engine().service().why(why, client.caller());
@@ -152,15 +153,15 @@ TEST_F(SessionTest, AHeartbeatTellsHowTheWorkerIs) {
   ASSERT_EQ(why.workers.size(), 1U);
   EXPECT_EQ(why.workers[0].vitals, vitals);
   EXPECT_GE(why.workers[0].seconds_since_vitals, 0);
-  // A new start has said nothing yet.
+  // The new start has not reported vitals yet.
   ASSERT_OK(client.Hello());
   why = {};
   engine().service().why(why, client.caller());
   EXPECT_FALSE(why.workers[0].__isset.vitals);
 }
 
-// Sent before the worker left, handled after: its lease must not begin again.
-TEST_F(SessionTest, AHeartbeatThatALeaveOvertookDoesNotTakeTheWorkerBack) {
+// Sent before the worker left, handled afterwards: the lease must not begin again.
+TEST_F(SessionTest, AHeartbeatHandledAfterLeaveDoesNotUndoIt) {
   TestClient client = Joined(0);
   wire::ServerState state;
   engine().service().leave(state, client.caller());
@@ -175,7 +176,7 @@ TEST_F(SessionTest, AHeartbeatThatALeaveOvertookDoesNotTakeTheWorkerBack) {
   session.Renew(absl::Seconds(10));
   session.SetLeft(true);
   session.Beat(absl::Seconds(10), {});
-  EXPECT_TRUE(session.leased());  // it waits for its last epoch
+  EXPECT_TRUE(session.leased());  // the lease lasts until the worker's last snapshot
   session.EndLease();
   session.Beat(absl::Seconds(10), {});
   EXPECT_FALSE(session.leased());
@@ -187,7 +188,7 @@ TEST_F(SessionTest, BootIdDiffersAfterEveryStart) {
   EXPECT_NE(Joined(0).caller().boot_id, first);
 }
 
-TEST_F(SessionTest, PushAheadOfItsPredecessorIsAnsweredReplayAndChangesNothing) {
+TEST_F(SessionTest, APushAheadOfItsPredecessorIsAnsweredReplayAndChangesNothing) {
   TestClient client = Joined(0);
   ASSERT_OK(client.Send(Numbered(client, 1, 0)));
   const absl::Status status = client.Send(Numbered(client, 3, 2)).status();
@@ -199,7 +200,7 @@ TEST_F(SessionTest, PushAheadOfItsPredecessorIsAnsweredReplayAndChangesNothing) 
   EXPECT_THAT(*client.Pull("w"), ElementsAre(-3, -3));
 }
 
-TEST_F(SessionTest, RepeatedSequenceIsAcknowledgedNotApplied) {
+TEST_F(SessionTest, ARepeatedSequenceIsAcknowledgedAndNotApplied) {
   TestClient client = Joined(0);
   ASSERT_OK(client.Send(Numbered(client, 1, 0)));
   const auto repeated = client.Send(Numbered(client, 1, 0));
@@ -211,7 +212,7 @@ TEST_F(SessionTest, RepeatedSequenceIsAcknowledgedNotApplied) {
   EXPECT_EQ(client.Describe()->counters["pushes_repeated"], 1);
 }
 
-TEST_F(SessionTest, WorkersSequencesAreTheirOwn) {
+TEST_F(SessionTest, EachWorkerHasItsOwnSequences) {
   TestClient first = Joined(0);
   TestClient second = Joined(1);
   EXPECT_FALSE(first.Send(Numbered(first, 1, 0))->repeated);
@@ -219,7 +220,7 @@ TEST_F(SessionTest, WorkersSequencesAreTheirOwn) {
   EXPECT_THAT(*first.Pull("w"), ElementsAre(-2, -2));
 }
 
-TEST_F(SessionTest, RefusedPushIsVoidAndTheOrderGoesOn) {
+TEST_F(SessionTest, ARejectedPushIsVoidAndTheOrderContinues) {
   TestClient client = Joined(0);
   ASSERT_OK(client.Send(Numbered(client, 1, 0)));
   wire::PushRequest bad = Numbered(client, 2, 1);
@@ -237,7 +238,7 @@ TEST_F(SessionTest, RefusedPushIsVoidAndTheOrderGoesOn) {
   EXPECT_THAT(*client.Pull("w"), ElementsAre(-2, -2));
 }
 
-TEST_F(SessionTest, ThroughCarriesSequencesWithoutAPartHere) {
+TEST_F(SessionTest, ThroughSkipsSequencesWithoutAPartHere) {
   TestClient client = Joined(0);
   ASSERT_OK(client.Send(Numbered(client, 1, 0)));
   client.caller().through = 4;
@@ -245,7 +246,7 @@ TEST_F(SessionTest, ThroughCarriesSequencesWithoutAPartHere) {
   wire::ServerState state;
   ASSERT_OK(CallStatus([&] { engine().service().heartbeat(state, client.caller()); }));
   EXPECT_EQ(state.applied, 4);
-  // A start resumes at a position, and 4 has none here.
+  // A new start resumes at a stored position, and sequence 4 has none here.
   ASSERT_OK(CallStatus([&] { engine().service().flush(state, client.caller()); }));
   EXPECT_EQ(state.durable, 1);
   const auto hello = Client(0).Hello(client.caller().incarnation);
@@ -254,8 +255,7 @@ TEST_F(SessionTest, ThroughCarriesSequencesWithoutAPartHere) {
   EXPECT_THAT(*client.Pull("w"), ElementsAre(-2, -2));
 }
 
-// A client written from the IDL may leave boot_id at 0, and gets its pushes applied once all the
-// same.
+// A client written from the IDL may leave boot_id at 0; its pushes are still applied exactly once.
 TEST_F(SessionTest, ThroughWithoutABootIdDoesNotHideThatARestartLostPushes) {
   TestClient client = Joined(0);
   std::vector<wire::PushRequest> sent;
@@ -270,7 +270,7 @@ TEST_F(SessionTest, ThroughWithoutABootIdDoesNotHideThatARestartLostPushes) {
   ASSERT_OK(again.Hello(client.caller().incarnation));
   again.caller().boot_id = 0;
   again.caller().through = 10;
-  ASSERT_OK(again.Pull("w"));  // which carries it as well
+  ASSERT_OK(again.Pull("w"));  // carries `through` as well
   wire::PushRequest eleventh = Numbered(again, 11, 10);
   const absl::Status early = again.Send(eleventh).status();
   EXPECT_EQ(ReasonOf(early), wire::ErrorReason::REPLAY) << early;
@@ -280,7 +280,7 @@ TEST_F(SessionTest, ThroughWithoutABootIdDoesNotHideThatARestartLostPushes) {
   EXPECT_THAT(*again.Pull("w"), ElementsAre(-11, -11));
 }
 
-TEST_F(SessionTest, IncarnationsThatLeaveNoRoomForAnotherAreRefused) {
+TEST_F(SessionTest, IncarnationsBeyondTheLimitAreRejected) {
   TestClient client = Client(0);
   EXPECT_THAT(client.Hello(kMaxIncarnation + 1),
               StatusIs(StatusCode::kInvalidArgument, HasSubstr("and 0 to 9223372032559808512")));
@@ -294,8 +294,8 @@ TEST_F(SessionTest, IncarnationsThatLeaveNoRoomForAnotherAreRefused) {
   EXPECT_EQ(Joined(1).caller().incarnation, 1);
 }
 
-// Rows may have come here since.
-TEST_F(SessionTest, ANewStartMayHaveAPartOfWhatItsEarlierStartHadNoneOf) {
+// Rows may have moved to this server since.
+TEST_F(SessionTest, ANewStartMayHaveAPartWhereItsEarlierStartHadNone) {
   TestClient client = Joined(0);
   ASSERT_OK(client.Send(Numbered(client, 1, 0)));
   client.caller().through = 4;
@@ -305,7 +305,7 @@ TEST_F(SessionTest, ANewStartMayHaveAPartOfWhatItsEarlierStartHadNoneOf) {
   EXPECT_THAT(*again.Pull("w"), ElementsAre(-2, -2));
 }
 
-TEST_F(SessionTest, MalformedSequencesAreRefused) {
+TEST_F(SessionTest, MalformedSequencesAreRejected) {
   TestClient client = Joined(0);
   EXPECT_THAT(client.Send(Numbered(client, 0, 0)),
               StatusIs(StatusCode::kInvalidArgument, HasSubstr("sequence 0 after 0")));
@@ -318,12 +318,12 @@ TEST_F(SessionTest, MalformedSequencesAreRefused) {
   EXPECT_OK(client.Send(request));
 }
 
-TEST_F(SessionTest, HelloOfANewStartMakesTheOldOnesPushesDurableAndReturnsTheirPosition) {
+TEST_F(SessionTest, ANewStartsHelloMakesTheOldStartsPushesDurableAndReturnsTheirPosition) {
   TestClient old = Joined(0);
   ASSERT_OK(old.Send(Numbered(old, 1, 0)));
   const auto second = old.Send(Numbered(old, 2, 1));
   ASSERT_OK(second);
-  EXPECT_EQ(second->state.durable, 0);  // no epoch yet
+  EXPECT_EQ(second->state.durable, 0);  // no snapshot yet
   TestClient young = Client(0);
   const auto hello = young.Hello();
   ASSERT_OK(hello);
@@ -342,12 +342,12 @@ TEST_F(SessionTest, LeaveMakesEverythingDurable) {
   EXPECT_EQ(state.durable, 1);
 }
 
-TEST_F(SessionTest, LeaseThatRunsOutTriggersAnEarlyEpoch) {
+TEST_F(SessionTest, AnExpiredLeaseTriggersAnEarlySnapshot) {
   options_.lease = absl::Milliseconds(50);
   ASSERT_NO_FATAL_FAILURE(Restart());
   TestClient client = Joined(0);
   ASSERT_OK(client.Send(Numbered(client, 1, 0)));
-  // Only the describe of a tool is called meanwhile, so the lease does run out.
+  // Meanwhile the test calls only a tool's describe, which does not renew the lease.
   TestClient tool = Client();
   const int64_t epochs = tool.Describe()->counters["epochs"];
   const Deadline deadline = Deadline::In(absl::Seconds(20));
@@ -356,7 +356,7 @@ TEST_F(SessionTest, LeaseThatRunsOutTriggersAnEarlyEpoch) {
   EXPECT_THAT(*Client().Pull("w"), ElementsAre(-1, -1));
 }
 
-TEST_F(SessionTest, StalenessCountsOthersUpdatesOnly) {
+TEST_F(SessionTest, StalenessCountsOnlyUpdatesByOthers) {
   TestClient first = Joined(0);
   TestClient second = Joined(1);
   wire::PushRequest request = Numbered(first, 1, 0);
@@ -365,14 +365,14 @@ TEST_F(SessionTest, StalenessCountsOthersUpdatesOnly) {
   ASSERT_OK(second.Send(Numbered(second, 1, 0)));
   ASSERT_OK(second.Send(Numbered(second, 2, 1)));
   request = Numbered(first, 2, 1);
-  request.items[0].pulled_version = 0;  // its own first update lies between, and counts not
+  request.items[0].pulled_version = 0;  // its own first update lies between and does not count
   EXPECT_EQ(first.Send(request)->items[0].staleness, 2);
   request = Numbered(first, 3, 2);
   request.items[0].pulled_version = -1;
   EXPECT_EQ(first.Send(request)->items[0].staleness, -1);
 }
 
-TEST_F(SessionTest, StepPushesThenPullsWhatItPushed) {
+TEST_F(SessionTest, StepPushesAndThenPullsTheResult) {
   TestClient client = Joined(0);
   wire::StepRequest request;
   request.push = Numbered(client, 1, 0);

@@ -1,4 +1,4 @@
-// The mean of contributions: its weights, its order, every floating dtype, and workers that push
+// The mean of contributions: weights, order, every floating-point dtype, and workers that push
 // different parts of a variable.
 #include "ps_server/jobs/step_mean.h"
 
@@ -53,8 +53,8 @@ TEST_F(StepMeanTest, OneContributionIsItsOwnMeanBitForBit) {
   EXPECT_THAT(Values<float>(mean.items[0].values), ElementsAre(0.1f, 1e-38f));
 }
 
-// Each within its limit, so many that their sum has no place in 64 bits.
-TEST_F(StepMeanTest, WeightsStayPositiveHoweverManyRowsThereAre) {
+// Each count is within its limit, but their sum does not fit into 64 bits.
+TEST_F(StepMeanTest, WeightsStayPositiveForAnyNumberOfRows) {
   for (const int64_t rows : {int64_t{1} << 62, int64_t{1} << 62, int64_t{1} << 62}) {
     Contribute(rows, {WholeItem("w", {3, 6})});
   }
@@ -73,16 +73,16 @@ TEST_F(StepMeanTest, EveryFloatingTypeIsWeightedByRows) {
               ElementsAre(Float16FromFloat(5)));
 }
 
-// Of a worker that did not know this server when it pushed.
-TEST_F(StepMeanTest, ContributionsWithoutAPartOnTheServerWeighAsThoseWithNothingOfAVariable) {
+// From a worker that did not know this server when it pushed.
+TEST_F(StepMeanTest, ContributionsWithoutAPartOnThisServerCountTowardsTheRows) {
   Contribute(1, {WholeItem("v", {6})});
   rows_elsewhere_ = 2;
   EXPECT_THAT(Values<float>(Mean(SyncMean::kRows).items[0].values), ElementsAre(2));
   EXPECT_THAT(Values<float>(Mean(SyncMean::kContributors).items[0].values), ElementsAre(6));
 }
 
-// The rows of a worker that has nothing of a variable count as rows with a zero gradient.
-TEST_F(StepMeanTest, WorkersWithoutAPartOfAVariableWeighUnderRowsAndNotUnderContributors) {
+// The rows of a worker without a part of the variable count as rows with a zero gradient.
+TEST_F(StepMeanTest, WorkersWithoutAPartOfAVariableCountUnderRowsButNotUnderContributors) {
   Contribute(1, {WholeItem("v", {6})});
   Contribute(2, {WholeItem("w", {1})});
   const StepMean rows = Mean(SyncMean::kRows);
@@ -92,7 +92,7 @@ TEST_F(StepMeanTest, WorkersWithoutAPartOfAVariableWeighUnderRowsAndNotUnderCont
   EXPECT_THAT(Values<float>(contributors.items[0].values), ElementsAre(6));
 }
 
-TEST_F(StepMeanTest, RowsFollowEachOtherAndAreSummedByThePush) {
+TEST_F(StepMeanTest, RowsAreConcatenatedAndSummedByThePush) {
   Contribute(1, {IdItem("w", wire::Selection::ROWS, {3, 1}, {4, 8})});
   Contribute(1, {IdItem("w", wire::Selection::ROWS, {}, {})});
   Contribute(2, {IdItem("w", wire::Selection::ROWS, {1}, {2})});
@@ -103,7 +103,7 @@ TEST_F(StepMeanTest, RowsFollowEachOtherAndAreSummedByThePush) {
   EXPECT_THAT(Values<float>(contributors.items[0].values), ElementsAre(4, 4, 1));
 }
 
-TEST_F(StepMeanTest, MemoryIsChargedAndGivenBack) {
+TEST_F(StepMeanTest, MemoryIsChargedAndReleased) {
   const int64_t before = budget_.used_bytes();
   Contribute(1, {WholeItem("w", std::vector<float>(1000, 1))});
   EXPECT_GT(budget_.used_bytes(), before + 4000);

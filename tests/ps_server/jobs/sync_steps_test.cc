@@ -1,5 +1,5 @@
-// Which contributions count for a step, when it closes, and what becomes of the others: with
-// workers and servers that are lost and come back at any moment.
+// Which contributions count for a step, when a step closes, and what happens to the other
+// contributions, while workers and servers are lost and return at any moment.
 #include "ps_server/jobs/sync_steps.h"
 
 #include <string>
@@ -20,7 +20,7 @@ NamedContribution Name(int32_t worker, int64_t sequence, int64_t incarnation = 1
 }
 
 PendingContribution To(int64_t step, const NamedContribution& name) {
-  // Never looked into.
+  // The pointer is never dereferenced.
   return {step, name,
           std::shared_ptr<const ContributionParts>(reinterpret_cast<const ContributionParts*>(1),
                                                    [](const auto*) {})};
@@ -31,7 +31,7 @@ SyncSteps::Missing Everybody(const NamedContribution&) { return SyncSteps::Missi
 
 class SyncStepsTest : public ::testing::Test {
  protected:
-  // The open step's decision, learnt; its workers.
+  // Decides the open step, learns the decision, and returns its workers; {-1}: not decided.
   std::vector<int32_t> DecideNow(const std::vector<QuorumMember>& members, int32_t aggregate = 0) {
     std::optional<DecisionRecord> decision = steps_.Decide(members, aggregate);
     if (!decision) return {-1};
@@ -60,8 +60,8 @@ TEST_F(SyncStepsTest, AStepIsDecidedWhenEveryWorkerHasAnnouncedTheNext) {
   EXPECT_FALSE(steps_.NextClosing(Nobody).has_value());
 }
 
-// Its push may have reached this server and no other one.
-TEST_F(SyncStepsTest, AContributionThatIsNotAnnouncedIsNotNamedThoughItsWorkerIsLost) {
+// The lost worker's push may have reached only this server.
+TEST_F(SyncStepsTest, AnUnannouncedContributionIsNotNamedEvenIfItsWorkerIsLost) {
   steps_.Begin(0, {});
   steps_.Add(To(1, Name(0, 1)));
   steps_.Add(To(1, Name(1, 1)));
@@ -85,14 +85,14 @@ TEST_F(SyncStepsTest, AWorkerThatAnnouncesWithoutAContributionIsNotWaitedFor) {
   EXPECT_THAT(DecideNow({{0, 3, true}, {1, 3, true}}), IsEmpty());
 }
 
-TEST_F(SyncStepsTest, WithBackupWorkersTheFirstContributionsCountAndLateOnesAreDropped) {
+TEST_F(SyncStepsTest, WithBackupWorkersTheFirstContributionsCountAndLateOnesAreVoid) {
   steps_.Begin(0, {});
   steps_.Add(To(1, Name(0, 1)));
   EXPECT_THAT(DecideNow({{0, 2, true}, {1, 1, true}, {2, 1, true}}, 2), ElementsAre(-1));
   steps_.Add(To(1, Name(2, 1)));
-  EXPECT_EQ(steps_.Add(To(1, Name(1, 1))), Added::kPending);  // here, not announced
+  EXPECT_EQ(steps_.Add(To(1, Name(1, 1))), Added::kPending);  // here, but not announced
   EXPECT_THAT(DecideNow({{0, 2, true}, {1, 1, true}, {2, 2, true}}, 2), ElementsAre(0, 2));
-  EXPECT_EQ(steps_.Add(To(1, Name(1, 1))), Added::kDropped);  // asked again
+  EXPECT_EQ(steps_.Add(To(1, Name(1, 1))), Added::kDropped);  // sent again
   EXPECT_EQ(steps_.Add(To(1, Name(3, 1))), Added::kDropped);
   const SyncSteps::Closed closed = steps_.Close();
   EXPECT_THAT(closed.named, ElementsAre(Name(0, 1), Name(2, 1)));
@@ -101,7 +101,7 @@ TEST_F(SyncStepsTest, WithBackupWorkersTheFirstContributionsCountAndLateOnesAreD
   EXPECT_EQ(steps_.pending_count(), 0u);
 }
 
-TEST_F(SyncStepsTest, FewerThanWantedAreEnoughWhereNobodyElseIsLeft) {
+TEST_F(SyncStepsTest, FewerContributionsAreEnoughIfNoOtherWorkerIsLeft) {
   steps_.Begin(0, {});
   steps_.Add(To(1, Name(0, 1)));
   EXPECT_THAT(DecideNow({{0, 2, true}, {1, 1, false}}, 2), ElementsAre(0));
@@ -115,14 +115,15 @@ TEST_F(SyncStepsTest, AWorkerMayContributeTwiceToAStep) {
   EXPECT_THAT(steps_.Close().named, ElementsAre(Name(0, 1), Name(0, 2)));
 }
 
-// A server that was restarted gets pushes of several steps from one worker, decisions from another.
-TEST_F(SyncStepsTest, ReplayedStepsCloseInOrderWhenTheirContributionsAreThere) {
+// A restarted server receives pushes of several steps from one worker, and the decisions from
+// another.
+TEST_F(SyncStepsTest, ReplayedStepsCloseInOrderOnceTheirContributionsArrive) {
   steps_.Begin(7, {});
   EXPECT_EQ(steps_.Add(To(8, Name(0, 20))), Added::kPending);
   EXPECT_EQ(steps_.Add(To(9, Name(0, 21))), Added::kPending);
-  EXPECT_FALSE(steps_.Learn({"", 9, {Name(0, 21)}}));  // not without the one before
+  EXPECT_FALSE(steps_.Learn({"", 9, {Name(0, 21)}}));  // the decision before it is missing
   EXPECT_TRUE(steps_.Learn({"", 8, {Name(0, 20), Name(1, 30)}}));
-  EXPECT_FALSE(steps_.Learn({"", 8, {}}));  // known
+  EXPECT_FALSE(steps_.Learn({"", 8, {}}));  // known already
   EXPECT_TRUE(steps_.Learn({"", 9, {Name(0, 21)}}));
   const auto waiting = steps_.NextClosing(Nobody);
   EXPECT_EQ(waiting->present.size(), 1u);
@@ -134,7 +135,7 @@ TEST_F(SyncStepsTest, ReplayedStepsCloseInOrderWhenTheirContributionsAreThere) {
   EXPECT_THAT(steps_.Close().named, ElementsAre(Name(0, 21)));
 }
 
-TEST_F(SyncStepsTest, ANamedContributionThatNobodyWillSendAgainIsLost) {
+TEST_F(SyncStepsTest, ANamedContributionThatNoWorkerWillResendIsLost) {
   steps_.Begin(0, {});
   steps_.Learn({"", 1, {Name(0, 1), Name(1, 1)}});
   steps_.Add(To(1, Name(0, 1)));
@@ -146,8 +147,8 @@ TEST_F(SyncStepsTest, ANamedContributionThatNobodyWillSendAgainIsLost) {
   EXPECT_THAT(steps_.Close().named, ElementsAre(Name(0, 1), Name(1, 1)));
 }
 
-// Of a worker that pushed it before it knew this server.
-TEST_F(SyncStepsTest, WhatHadNoPartHereIsNeitherAwaitedNorLost) {
+// The worker pushed it before it knew this server.
+TEST_F(SyncStepsTest, AContributionWithoutAPartHereIsNeitherAwaitedNorLost) {
   steps_.Begin(7, {});
   EXPECT_EQ(steps_.open(), 8);
   steps_.Add(To(8, Name(0, 1)));
@@ -156,10 +157,10 @@ TEST_F(SyncStepsTest, WhatHadNoPartHereIsNeitherAwaitedNorLost) {
   EXPECT_THAT(closing->awaited, IsEmpty());
   EXPECT_THAT(closing->lost, IsEmpty());
   EXPECT_EQ(closing->present.size(), 1u);
-  EXPECT_EQ(closing->rows_elsewhere, 10);  // they weigh all the same
+  EXPECT_EQ(closing->rows_elsewhere, 10);  // its rows still count for the weights
 }
 
-TEST_F(SyncStepsTest, ANewStartGoesOnAfterWhatIsNamedAndItsOtherPushesNeverCount) {
+TEST_F(SyncStepsTest, ANewStartContinuesAfterTheLastNamedPushAndUnnamedPushesNeverCount) {
   steps_.Begin(0, {});
   steps_.Add(To(1, Name(0, 1)));
   steps_.Add(To(2, Name(0, 2)));
@@ -167,25 +168,26 @@ TEST_F(SyncStepsTest, ANewStartGoesOnAfterWhatIsNamedAndItsOtherPushesNeverCount
   EXPECT_THAT(DecideNow({{0, 2, true}, {1, 2, true}}), ElementsAre(0, 1));
   steps_.Restart(0);
   EXPECT_EQ(steps_.LastNamed(0), 1);
-  EXPECT_EQ(steps_.pending_count(), 2u);  // of step 2 it is gone
+  EXPECT_EQ(steps_.pending_count(), 2u);  // its push for step 2 is gone
   EXPECT_THAT(steps_.Close().named, ElementsAre(Name(0, 1), Name(1, 1)));
   EXPECT_EQ(steps_.Add(To(2, Name(0, 2, 2))), Added::kPending);
   steps_.Restart(5);
   EXPECT_EQ(steps_.LastNamed(5), 0);
 }
 
-// Another server does not know whether the older push was named: the newer one takes its place.
-TEST_F(SyncStepsTest, ANewStartsPushTakesThePlaceOfAnOlderOnesThatIsNotNamed) {
+// Another server does not know whether the older push was named, so the newer one replaces it.
+TEST_F(SyncStepsTest, ANewStartsPushReplacesAnOlderUnnamedOne) {
   steps_.Begin(0, {});
   steps_.Add(To(1, Name(0, 1)));
   EXPECT_EQ(steps_.Add(To(1, Name(0, 1))), Added::kRepeated);
   EXPECT_EQ(steps_.Add(To(1, Name(0, 1, 2))), Added::kPending);
-  EXPECT_EQ(steps_.Add(To(1, Name(0, 1))), Added::kRepeated);  // older: nothing changes
+  EXPECT_EQ(steps_.Add(To(1, Name(0, 1))), Added::kRepeated);  // from the older start: nothing
+                                                               // changes
   steps_.Learn({"", 1, {Name(0, 1, 2)}});
   EXPECT_EQ(steps_.NextClosing(Nobody)->present[0].name.incarnation, 2);
 }
 
-// Rows of a contribution have come from another server since.
+// For example after rows of the contribution have moved here from another server.
 TEST_F(SyncStepsTest, AContributionMayBeReplacedUntilItIsNamed) {
   steps_.Begin(0, {});
   NamedContribution first = Name(0, 1), second = Name(0, 1), third = Name(0, 1);
@@ -193,21 +195,21 @@ TEST_F(SyncStepsTest, AContributionMayBeReplacedUntilItIsNamed) {
   EXPECT_EQ(steps_.Add(To(1, first)), Added::kPending);
   EXPECT_EQ(steps_.Add(To(1, second), /*replaces=*/true), Added::kPending);
   EXPECT_EQ(steps_.Add(To(1, third)), Added::kRepeated);
-  EXPECT_EQ(steps_.Add(To(1, Name(1, 1)), /*replaces=*/true), Added::kPending);  // is the first
+  EXPECT_EQ(steps_.Add(To(1, Name(1, 1)), /*replaces=*/true), Added::kPending);  // none before
   steps_.Learn({"", 1, {Name(0, 1), Name(1, 1)}});
   EXPECT_EQ(steps_.Add(To(1, third), /*replaces=*/true), Added::kRepeated);
   EXPECT_EQ(steps_.NextClosing(Nobody)->present[0].name.rows, 2);
   EXPECT_EQ(steps_.pending_count(), 2u);
 }
 
-TEST_F(SyncStepsTest, ADroppedContributionStaysDroppedWhereItIsReplaced) {
+TEST_F(SyncStepsTest, ADroppedContributionStaysDroppedWhenReplaced) {
   steps_.Begin(0, {});
   steps_.Add(To(1, Name(0, 1)));
   steps_.Learn({"", 1, {Name(1, 1)}});
   EXPECT_EQ(steps_.Add(To(1, Name(0, 1)), /*replaces=*/true), Added::kDropped);
 }
 
-TEST_F(SyncStepsTest, TheLastStepWithAPendingContributionThatCouldCount) {
+TEST_F(SyncStepsTest, LastPendingFindsTheLastStepWithAContributionThatCanCount) {
   const auto all = [](const PendingContribution&) { return true; };
   steps_.Begin(3, {});
   EXPECT_EQ(steps_.LastPending(all), 0);
@@ -218,7 +220,7 @@ TEST_F(SyncStepsTest, TheLastStepWithAPendingContributionThatCouldCount) {
   EXPECT_EQ(steps_.LastPending([](const auto& pending) { return pending.step != 5; }), 4);
 }
 
-TEST_F(SyncStepsTest, ANamedPushDoesNotGiveWay) {
+TEST_F(SyncStepsTest, ANamedPushIsNotReplaced) {
   steps_.Begin(0, {});
   steps_.Add(To(1, Name(0, 1)));
   steps_.Learn({"", 1, {Name(0, 1)}});
@@ -226,9 +228,9 @@ TEST_F(SyncStepsTest, ANamedPushDoesNotGiveWay) {
   EXPECT_EQ(steps_.NextClosing(Nobody)->present[0].name.incarnation, 1);
 }
 
-// A server that lost it takes what a new start computes again under the name that was decided, by
-// whatever step it says that it is for, whether the server knows the decision by then or not.
-TEST_F(SyncStepsTest, ANamedPushThatANewStartComputesAgainCounts) {
+// A server that lost a named push accepts it when a new start computes it again, whatever step the
+// push states, and whether or not the server knows the decision by then.
+TEST_F(SyncStepsTest, ANamedPushThatANewStartRecomputesCounts) {
   for (const bool knows : {false, true}) {
     steps_.Begin(0, {});
     const auto learn = [&] {
@@ -238,7 +240,7 @@ TEST_F(SyncStepsTest, ANamedPushThatANewStartComputesAgainCounts) {
     if (knows) learn();
     steps_.Add(To(1, Name(1, 1)));
     EXPECT_EQ(steps_.Add(To(2, Name(0, 1, 2))), Added::kPending);
-    // This one was named by nobody.
+    // No decision names this one.
     EXPECT_EQ(steps_.Add(To(2, Name(0, 2, 2))), knows ? Added::kDropped : Added::kPending);
     if (!knows) learn();
     EXPECT_THAT(steps_.NextClosing(Nobody)->present, ::testing::SizeIs(2));
@@ -251,8 +253,8 @@ TEST_F(SyncStepsTest, ANamedPushThatANewStartComputesAgainCounts) {
   }
 }
 
-// An older start's push says nothing of what a newer one means by that number.
-TEST_F(SyncStepsTest, APushOfAnOlderStartDoesNotCountUnderANewersName) {
+// An older start's push may differ from the newer start's push with the same sequence.
+TEST_F(SyncStepsTest, AnOlderStartsPushDoesNotCountForANewerStartsName) {
   steps_.Begin(0, {});
   steps_.Add(To(1, Name(0, 1)));
   steps_.Learn({"", 1, {Name(0, 1, 2)}});
@@ -275,7 +277,7 @@ TEST_F(SyncStepsTest, TheCoordinatorKeepsDecisionsUntilTheyAreForgotten) {
   EXPECT_EQ(steps_.forgotten(), 3);
 }
 
-TEST_F(SyncStepsTest, StoredDecisionsAreKnownAgainAndTheOpenStepIsBehindThem) {
+TEST_F(SyncStepsTest, BeginLoadsStoredDecisionsAndOpensTheStepAfterThem) {
   steps_.Begin(1, {{"", 1, {Name(0, 1)}}, {"", 2, {Name(0, 2)}}, {"", 3, {Name(0, 3)}}});
   EXPECT_EQ(steps_.closed(), 1);
   EXPECT_EQ(steps_.open(), 4);

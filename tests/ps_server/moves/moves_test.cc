@@ -1,4 +1,4 @@
-// A move step by step: what each step refuses, and what there is after a crash behind each of them.
+// A move step by step: what each step rejects, and the state after a crash behind each step.
 #include <string>
 #include <vector>
 
@@ -17,7 +17,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST_F(MovesTest, StepsThatAreNotDueAreRefused) {
+TEST_F(MovesTest, StepsOutOfOrderAreRejected) {
   EXPECT_TRUE(absl::IsFailedPrecondition(At(0, wire::MoveAction::READ, 0, 1, 2)));
   EXPECT_TRUE(absl::IsFailedPrecondition(At(1, wire::MoveAction::WRITE, 0, 1, 2)));
   EXPECT_TRUE(absl::IsFailedPrecondition(At(0, wire::MoveAction::HOLD, 0, 1, 2)));
@@ -26,10 +26,12 @@ TEST_F(MovesTest, StepsThatAreNotDueAreRefused) {
   ASSERT_OK(Begin(0, 1, 2));
   EXPECT_THAT(At(0, wire::MoveAction::COMMIT, 0, 1, 2).message(), HasSubstr("turned away"));
   EXPECT_THAT(At(1, wire::MoveAction::COMMIT, 0, 1, 2).message(), HasSubstr("READY comes first"));
-  EXPECT_THAT(At(1, wire::MoveAction::READY, 0, 1, 2).message(), HasSubstr("0 have come"));
+  EXPECT_THAT(At(1, wire::MoveAction::READY, 0, 1, 2).message(),
+              HasSubstr("of which 0 have arrived"));
   ASSERT_OK(Copy(0, 1, 2));
-  // Without how far workers are, which is known while updates are turned away.
-  EXPECT_THAT(At(1, wire::MoveAction::READY, 0, 1, 2).message(), HasSubstr("how far workers"));
+  // The workers' sequences are missing; they are known once updates are rejected.
+  EXPECT_THAT(At(1, wire::MoveAction::READY, 0, 1, 2).message(),
+              HasSubstr("without the workers' sequences"));
   ASSERT_OK(Push(0, 1, 0, {5}, 1));
   ASSERT_OK(At(0, wire::MoveAction::HOLD, 0, 1, 2));
   EXPECT_THAT(At(0, wire::MoveAction::COMMIT, 0, 1, 2).message(),
@@ -37,8 +39,8 @@ TEST_F(MovesTest, StepsThatAreNotDueAreRefused) {
   EXPECT_EQ(ReasonOf(Push(0, 2, 1, {5}, 1)), wire::ErrorReason::BUSY);
 }
 
-// What a shard tells of its workers comes first, and may be as long as a piece.
-TEST_F(MovesTest, APieceHasAStripeHoweverManyWorkersThereAre) {
+// The shard's record of its workers comes first, and may be as long as a piece.
+TEST_F(MovesTest, APieceHasAStripeForAnyNumberOfWorkers) {
   ASSERT_OK(Push(0, 1, 0, {5}, 1));
   ASSERT_OK(Begin(0, 1, 2));
   wire::MoveRequest read = Request(wire::MoveAction::READ, 0, 1, 2);
@@ -48,7 +50,7 @@ TEST_F(MovesTest, APieceHasAStripeHoweverManyWorkersThereAre) {
   EXPECT_EQ(piece->bytes_left, 0);
 }
 
-TEST_F(MovesTest, MapsThatAreNotTheNextAreRefused) {
+TEST_F(MovesTest, MapsThatAreNotTheNextVersionAreRejected) {
   EXPECT_THAT(At(0, wire::MoveAction::PREPARE, 0, 1, 3).message(), HasSubstr("version 1 here"));
   EXPECT_THAT(At(2, wire::MoveAction::PREPARE, 0, 1, 2).message(), HasSubstr("another server"));
   EXPECT_THAT(At(0, wire::MoveAction::PREPARE, 0, 0, 2).message(), HasSubstr("two of them"));
@@ -61,20 +63,20 @@ TEST_F(MovesTest, MapsThatAreNotTheNextAreRefused) {
   other = Request(wire::MoveAction::PREPARE, 0, 1, 2);
   other.variable = "nobody";
   EXPECT_TRUE(absl::IsNotFound(Step(0, other).status()));
-  // By a map that moves what has not come here.
+  // COMMIT of a map whose rows have not arrived here.
   EXPECT_TRUE(absl::IsFailedPrecondition(At(1, wire::MoveAction::COMMIT, 0, 1, 2)));
 }
 
-TEST_F(MovesTest, BytesThatAreNoPiecesAreRefused) {
+TEST_F(MovesTest, MalformedPiecesAreRejected) {
   ASSERT_OK(Begin(0, 1, 2));
   std::string piece;
   AppendPiece({.kind = PieceKind::kRows, .stripe = 9, .count = 8}, &piece);
   wire::MoveRequest write = Request(wire::MoveAction::WRITE, 0, 1, 2);
   write.data = Payload::Copy(piece.data(), piece.size());
-  EXPECT_THAT(Step(1, write).status().message(), HasSubstr("no part of the move"));
+  EXPECT_THAT(Step(1, write).status().message(), HasSubstr("not part of the move"));
   for (size_t size = 1; size < piece.size(); ++size) {
     write.data = Payload::Copy(piece.data(), size);
-    EXPECT_THAT(Step(1, write).status().message(), HasSubstr("no whole piece")) << size;
+    EXPECT_THAT(Step(1, write).status().message(), HasSubstr("not a whole piece")) << size;
   }
   piece.clear();
   AppendPiece({.kind = PieceKind::kRows, .count = 3, .bytes = "abc"}, &piece);
@@ -82,11 +84,11 @@ TEST_F(MovesTest, BytesThatAreNoPiecesAreRefused) {
   EXPECT_THAT(Step(1, write).status().message(), HasSubstr("a row has"));
 }
 
-TEST_F(MovesTest, WhoeverHasTheOldMapIsToldTheNewOne) {
+TEST_F(MovesTest, ACallerWithTheOldMapReceivesTheNewOne) {
   ASSERT_OK(Push(0, 1, 0, {5, 6}, 1));
   ASSERT_OK(Move(0, 1, 2));
   for (int round = 0; round < 2; ++round) {
-    // The source's memory of the first push is gone with it: the rows took it along.
+    // The source also loses its record of the first push; the rows took it along.
     const absl::Status pushed = Push(0, 2, round == 0 ? 1 : 0, {5}, 1);
     ASSERT_EQ(ReasonOf(pushed), wire::ErrorReason::MOVED) << pushed;
     const std::vector<wire::VariableSpec> maps = MovedOf(pushed);
@@ -98,26 +100,26 @@ TEST_F(MovesTest, WhoeverHasTheOldMapIsToldTheNewOne) {
     for (int32_t s = 0; s < kServers; ++s) Crash(s);
   }
   EXPECT_TRUE(absl::IsFailedPrecondition(At(0, wire::MoveAction::ABORT, 0, 1, 2)));
-  EXPECT_OK(At(0, wire::MoveAction::COMMIT, 0, 1, 2));  // as it is
+  EXPECT_OK(At(0, wire::MoveAction::COMMIT, 0, 1, 2));  // repeating it changes nothing
 }
 
-TEST_F(MovesTest, ATargetThatCrashedServesWhatItsSourceHasGivenAway) {
+TEST_F(MovesTest, ATargetThatCrashedServesTheRowsThatItsSourceHasGivenAway) {
   ASSERT_OK(Push(0, 1, 0, {5}, 1));
   ASSERT_OK(UntilReady(0, 1, 2));
   Crash(1);
-  // Nobody has given it anything: whoever asks by the present map is not answered from it.
+  // The source has not given the rows away, so the target rejects callers with the present map.
   EXPECT_FALSE(Pull(1, {5}, 1).ok());
   ASSERT_OK(At(0, wire::MoveAction::COMMIT, 0, 1, 2));
   Crash(1);
   Crash(0);
-  // A caller with the new map can have it from the source alone.
+  // Only the source can have told a caller the new map.
   EXPECT_EQ(ReasonOf(Pull(1, {5}, 2).status()), wire::ErrorReason::BUSY);
   EXPECT_THAT(*Pull(1, {5}, 2), ElementsAre(-1));
   Crash(1);
   EXPECT_THAT(*Pull(1, {5}, 2), ElementsAre(-1));
 }
 
-TEST_F(MovesTest, WhatATargetHadBeforeItWasWholeIsNotServed) {
+TEST_F(MovesTest, ATargetDoesNotServeAnIncompleteCopy) {
   ASSERT_OK(Push(0, 1, 0, {5, 6}, 1));
   ASSERT_OK(Begin(0, 1, 2));
   ASSERT_OK(Copy(0, 1, 2));
@@ -128,7 +130,7 @@ TEST_F(MovesTest, WhatATargetHadBeforeItWasWholeIsNotServed) {
   EXPECT_THAT(*Pull(1, {5, 6}, 2), ElementsAre(-2, -1));
 }
 
-TEST_F(MovesTest, ASourceThatCrashedOwnsItsRows) {
+TEST_F(MovesTest, ASourceThatCrashedBeforeCommitStillOwnsItsRows) {
   ASSERT_OK(Push(0, 1, 0, {5}, 1));
   ASSERT_OK(TestClient(Service(0), -1).Flush());
   ASSERT_OK(UntilReady(0, 1, 2));
@@ -136,15 +138,15 @@ TEST_F(MovesTest, ASourceThatCrashedOwnsItsRows) {
   EXPECT_TRUE(absl::IsFailedPrecondition(At(0, wire::MoveAction::COMMIT, 0, 1, 2)));
   EXPECT_THAT(*Pull(0, {5}, 1), ElementsAre(-1));
   ASSERT_OK(Push(0, 2, 1, {5}, 1));
-  // Another try finds what the first one left.
+  // Another attempt finds the leftovers of the first.
   EXPECT_TRUE(absl::IsFailedPrecondition(Begin(0, 1, 2)));
   ASSERT_OK(At(1, wire::MoveAction::ABORT, 0, 1, 2));
   ASSERT_OK(Move(0, 1, 2));
   EXPECT_THAT(*Pull(1, {5}, 2), ElementsAre(-2));
 }
 
-TEST_F(MovesTest, RowsWaitForWhatTheirServerLost) {
-  ASSERT_OK(Push(0, 1, 0, {5}, 1));  // acknowledged, and lost
+TEST_F(MovesTest, AMoveWaitsForPushesThatTheSourceLost) {
+  ASSERT_OK(Push(0, 1, 0, {5}, 1));  // acknowledged, then lost
   CrashUnseen(0);
   ASSERT_OK(Begin(0, 1, 2));
   const auto hold = [&] { return At(0, wire::MoveAction::HOLD, 0, 1, 2); };
@@ -153,12 +155,12 @@ TEST_F(MovesTest, RowsWaitForWhatTheirServerLost) {
   const absl::Status held = hold();
   EXPECT_EQ(ReasonOf(held), wire::ErrorReason::BUSY);
   EXPECT_THAT(held.message(), HasSubstr("worker 0 of job job"));
-  ASSERT_OK(Push(0, 1, 0, {5}, 1));  // and others are not turned away meanwhile
+  ASSERT_OK(Push(0, 1, 0, {5}, 1));  // meanwhile other pushes are not rejected
   Greet(0);
   ASSERT_OK(hold());
 }
 
-TEST_F(MovesTest, WhoeverIsAwayWhileRowsGoStartsAnew) {
+TEST_F(MovesTest, AWorkerThatIsAwayDuringAMoveIsFenced) {
   ASSERT_OK(Push(0, 1, 0, {5}, 1));
   wire::Caller caller;
   caller.job = "job";
@@ -172,7 +174,7 @@ TEST_F(MovesTest, WhoeverIsAwayWhileRowsGoStartsAnew) {
   ASSERT_OK(Move(0, 1, 2));
   EXPECT_EQ(ReasonOf(TestClient(Service(0), 0).Hello(incarnation_).status()),
             wire::ErrorReason::FENCED);
-  // Nor where the rows are now: what comes later would hide that something is missing.
+  // Fenced at the target too: later pushes would hide that earlier ones are missing.
   for (int round = 0; round < 2; ++round) {
     EXPECT_EQ(ReasonOf(Push(1, 2, 0, {5}, 2)), wire::ErrorReason::FENCED);
     CrashUnseen(1);
@@ -181,7 +183,7 @@ TEST_F(MovesTest, WhoeverIsAwayWhileRowsGoStartsAnew) {
   EXPECT_EQ(ReasonOf(Push(0, 2, 1, {5}, 1)), wire::ErrorReason::MOVED);
 }
 
-TEST_F(MovesTest, AHoldEndsByItself) {
+TEST_F(MovesTest, AHoldExpires) {
   ASSERT_OK(Begin(0, 1, 2));
   wire::MoveRequest hold = Request(wire::MoveAction::HOLD, 0, 1, 2);
   hold.hold_seconds = 0.05;
@@ -196,24 +198,26 @@ TEST_F(MovesTest, AHoldEndsByItself) {
   EXPECT_TRUE(absl::IsFailedPrecondition(At(0, wire::MoveAction::COMMIT, 0, 1, 2)));
 }
 
-TEST_F(MovesTest, ALatePartCountsOnceThoughTheServerHasItsNumber) {
+TEST_F(MovesTest, ALatePartIsAppliedOnceEvenIfTheServerHasItsSequence) {
   ASSERT_OK(Push(0, 1, 0, {5}, 1));
-  ASSERT_OK(Push(1, 2, 0, {}, 1));  // number 2 is applied at the target, and was refused here
+  ASSERT_OK(Push(1, 2, 0, {}, 1));  // sequence 2 is applied at the target, but was rejected at the
+                                    // source
   ASSERT_OK(Move(0, 1, 2));
   EXPECT_EQ(ReasonOf(Push(0, 2, 1, {5}, 1)), wire::ErrorReason::MOVED);
   for (int round = 0; round < 2; ++round) {
     ASSERT_OK(Push(1, 2, 0, {5}, 2, /*late=*/true));
     EXPECT_THAT(*Pull(1, {5}, 2), ElementsAre(-2));
-    Crash(1);  // what was answered is durable
+    Crash(1);  // every acknowledged part is durable
     EXPECT_THAT(*Pull(1, {5}, 2), ElementsAre(-2));
   }
-  // What was in before the move stays in, also by the number of old.
+  // A sequence applied before the move stays applied, and is recognized at the target.
   ASSERT_OK(Push(1, 1, 0, {5}, 2, /*late=*/true));
   EXPECT_THAT(*Pull(1, {5}, 2), ElementsAre(-2));
 }
 
-// An epoch writes whatever has changed, seconds long, and the worker's push would wait for it.
-TEST_F(MovesTest, ALatePartIsDurableByItself) {
+// A snapshot writes all changes and may take seconds, which the worker's push would have to wait
+// for.
+TEST_F(MovesTest, ALatePartIsDurableWithoutASnapshot) {
   wire::VariableSpec table = Table();
   table.name = variable_ = "two";
   table.bucket_ps = {0, 1};
@@ -224,7 +228,8 @@ TEST_F(MovesTest, ALatePartIsDurableByItself) {
   while (BucketOfKey(stays, 2) != 1) ++stays;
   ASSERT_OK(Push(0, 1, 0, {moves}, 1));
   ASSERT_OK(Move(0, 1, 2));
-  // Number 2 has been applied at the target, and counts as an update there, when the rest comes.
+  // Sequence 2 is applied at the target, and counted as an update there, before its late part
+  // arrives.
   ASSERT_OK(Push(1, 2, 0, {stays}, 2));
   const auto epochs = [&] { return TestClient(Service(1), -1).Describe()->counters["epochs"]; };
   const int64_t before = epochs();
@@ -232,16 +237,16 @@ TEST_F(MovesTest, ALatePartIsDurableByItself) {
   EXPECT_EQ(epochs(), before);
   EXPECT_THAT(*Pull(1, {moves, stays}, 2), ElementsAre(-2, -1));
   Crash(1);
-  EXPECT_THAT(*Pull(1, {moves, stays}, 2), ElementsAre(-2, 0));  // the worker sends that again
+  EXPECT_THAT(*Pull(1, {moves, stays}, 2), ElementsAre(-2, 0));  // the worker resends that part
   ASSERT_OK(Push(1, 2, 0, {stays}, 2));
   ASSERT_OK(Push(1, 2, 0, {moves}, 2, /*late=*/true));
   EXPECT_THAT(*Pull(1, {moves, stays}, 2), ElementsAre(-2, -1));
 }
 
-TEST_F(MovesTest, AWorkerThatComputesAPushAgainReachesRowsThatHaveMoved) {
+TEST_F(MovesTest, ARecomputedPushReachesRowsThatHaveMoved) {
   ASSERT_OK(Push(1, 1, 0, {}, 1));
   ASSERT_OK(Move(0, 1, 2));
-  // Started anew, it sends push 1 by the new map, as any push; the server has that number.
+  // A new start sends push 1 by the new map, as any push; the server has that sequence already.
   ASSERT_OK(Push(1, 1, 0, {5}, 2));
   EXPECT_THAT(*Pull(1, {5}, 2), ElementsAre(-1));
   Crash(1);
@@ -250,8 +255,9 @@ TEST_F(MovesTest, AWorkerThatComputesAPushAgainReachesRowsThatHaveMoved) {
   EXPECT_THAT(*Pull(1, {5}, 2), ElementsAre(-1));
 }
 
-TEST_F(MovesTest, RowsThatMoveTwiceDoNotTakeTheNumbersOfAServerOnTheWay) {
-  ASSERT_OK(Push(1, 1, 0, {}, 1));  // ps:1 has number 1; ps:0 is yet to get its part
+TEST_F(MovesTest, RowsThatMoveTwiceDoNotTakeTheSequencesOfTheServerBetween) {
+  ASSERT_OK(Push(1, 1, 0, {}, 1));  // ps:1 has applied sequence 1; ps:0 has not received its part
+                                    // yet
   ASSERT_OK(Move(0, 1, 2));
   ASSERT_OK(Move(1, 2, 3));
   ASSERT_OK(Push(2, 1, 0, {5}, 3, /*late=*/true));
@@ -259,7 +265,7 @@ TEST_F(MovesTest, RowsThatMoveTwiceDoNotTakeTheNumbersOfAServerOnTheWay) {
 }
 
 // The source crashes before the move, the target after it.
-TEST_F(MovesTest, KeysThatWaitForTheirRowsGoAlong) {
+TEST_F(MovesTest, WaitingKeysMoveWithTheirStripe) {
   wire::RowRules rules;
   rules.admit_after_pushes = 3;
   ASSERT_NO_FATAL_FAILURE(UseRuled(rules));
@@ -282,7 +288,7 @@ TEST_F(MovesTest, KeysThatWaitForTheirRowsGoAlong) {
   EXPECT_THAT(*TestClient(Service(1), -1).PullKeys("ruled", {0, 1999}), ElementsAre(1, 1));
 }
 
-TEST_F(MovesTest, RowsAreAsOldWhereTheyHaveCome) {
+TEST_F(MovesTest, RowsKeepTheirAgeWhenTheyMove) {
   wire::RowRules rules;
   rules.expire_after_seconds = 160;
   ASSERT_NO_FATAL_FAILURE(UseRuled(rules));
@@ -303,7 +309,7 @@ TEST_F(MovesTest, RowsAreAsOldWhereTheyHaveCome) {
   EXPECT_EQ(RuledRows(1), 0);
 }
 
-TEST_F(MovesTest, TheMemoryOfRowsGoesWithThem) {
+TEST_F(MovesTest, AMoveReleasesTheMemoryOfTheRowsAtTheSource) {
   std::vector<int64_t> keys(10000);
   for (size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<int64_t>(i);
   const auto used = [&](int32_t s) {

@@ -320,8 +320,9 @@ TEST_F(LocalListenerTest, AServerThatDoesNotLetInIsGivenUp) {
       StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("not in time")));
   EXPECT_THAT(ConnectLocally(mute->path + "x", ticket, kSameUser, "ps:0", Soon()).status(),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("Connection refused")));
-  EXPECT_THAT(ConnectLocally("/tmp/x", ticket, kSameUser, "ps:0", Soon()).status(),
-              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no name of an abstract")));
+  EXPECT_THAT(
+      ConnectLocally("/tmp/x", ticket, kSameUser, "ps:0", Soon()).status(),
+      StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("not the name of an abstract")));
   EXPECT_THAT(ConnectLocally(mute->path, "short", kSameUser, "ps:0", Soon()).status(),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("a ticket of 5 bytes")));
 }

@@ -1,5 +1,5 @@
-// A server whose files are damaged does not start, and says how to go on from a checkpoint: which
-// one, if it can see it, and what to do.
+// A server whose files are corrupt does not start. Its error says how to continue from a
+// checkpoint, and names the newest one if it can see it.
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 class DamageTest : public ServerTest {
  protected:
-  // A checkpoint below `directory` whose manifest is there as a worker writes it.
+  // Makes a checkpoint in `directory`, with a manifest such as a worker writes.
   void MakeCheckpoint(const std::string& directory, const std::string& name) {
     wire::CheckpointRequest request;
     request.caller = Client().caller();
@@ -33,7 +33,7 @@ class DamageTest : public ServerTest {
   absl::Status OpenStatus() { return Engine::Open(options_).status(); }
 };
 
-TEST_F(DamageTest, WithACheckpointTheMessageNamesTheNewestAndSaysHowToRestoreIt) {
+TEST_F(DamageTest, TheErrorNamesTheNewestCheckpointAndHowToRestoreIt) {
   Start();
   TestClient worker = Joined(0);
   ASSERT_OK(worker.Create({DenseSpec("w", {3}, WireOptimizer("sgd", 1))}));
@@ -48,13 +48,13 @@ TEST_F(DamageTest, WithACheckpointTheMessageNamesTheNewestAndSaysHowToRestoreIt)
                              HasSubstr(absl::StrCat("to go on from ", directory, "/job.step-2")),
                              HasSubstr(absl::StrCat("move ", options_.directory, " away")),
                              HasSubstr("checkpoint.restore"))));
-  // Where the checkpoint cannot be seen from here, where it was written.
+  // If no checkpoint is visible from here, the error names where checkpoints were written.
   fs::remove_all(directory);
   EXPECT_THAT(OpenStatus(), StatusIs(absl::StatusCode::kDataLoss,
                                      HasSubstr("the newest checkpoint in " + directory)));
 }
 
-TEST_F(DamageTest, WithoutOneTheMessageSaysWhatACheckpointIsGoodFor) {
+TEST_F(DamageTest, WithoutACheckpointTheErrorSaysHowToContinueFromOne) {
   Start();
   Damage();
   EXPECT_THAT(OpenStatus(),
@@ -62,8 +62,8 @@ TEST_F(DamageTest, WithoutOneTheMessageSaysWhatACheckpointIsGoodFor) {
                        AllOf(HasSubstr("CURRENT"), HasSubstr("newest checkpoint, if it has one"))));
 }
 
-// What is written to files without a name would be gone with the process.
-TEST_F(DamageTest, AFolderThatIsRemovedUnderARunningServerIsNamedAndPushesAreRefused) {
+// Files that were unlinked would disappear with the process.
+TEST_F(DamageTest, AServerWhoseDirectoryIsRemovedRejectsPushesAndNamesIt) {
   options_.durability = Durability::kLog;
   Start();
   TestClient worker = Joined(0);

@@ -1,5 +1,5 @@
-// Work of a server that is disturbed half way: the disk takes long or fails, memory runs out, rows
-// come and go. Nothing hangs or aborts, and no row is deleted that a rule does not name.
+// Work of a server that is disturbed half way: the disk is slow or fails, memory runs out, rows are
+// evicted and loaded. No call hangs or aborts, and only rows that a rule names are deleted.
 #include <functional>
 #include <map>
 #include <memory>
@@ -48,8 +48,7 @@ class DisturbedTest : public ::testing::Test {
     EXPECT_OK(client.Hello());
     return client;
   }
-  // A table of one bucket that keeps four rows, and has one of each key from 1 to `keys`, of which
-  // the last was pushed last.
+  // Creates a table of one bucket that keeps four rows, and pushes the keys 1 to `keys` in order.
   void FillTable(TestClient& client, int64_t keys) {
     wire::VariableSpec spec = TableSpec("t", 1, WireOptimizer("sgd", 1));
     spec.initializer.type = "zeros";
@@ -88,16 +87,16 @@ class DisturbedTest : public ::testing::Test {
   std::shared_ptr<Variable> variable_;
 };
 
-// Memory that runs out while stripes are written must not pass for a written epoch, nor leave a
-// mutex that its owner thinks it holds.
-TEST_F(DisturbedTest, AnEpochThatRunsOutOfMemoryEndsPushesAndNothingElse) {
+// If memory runs out while stripes are written, the epoch must not count as written, and no mutex
+// may be left in a state that its owner does not expect.
+TEST_F(DisturbedTest, ASnapshotThatRunsOutOfMemoryEndsOnlyPushes) {
   TestClient client = Joined(0);
   ASSERT_OK(client.Create({DenseSpec("w", {2}, WireOptimizer("sgd", 1))}));
   ASSERT_OK(client.Push("w", {1, 2}));
   store_->before_write = []() -> absl::Status { throw std::bad_alloc(); };
   const absl::Status failed = core_->flusher.Flush(Flusher::Reach::kSynced);
   EXPECT_THAT(failed, StatusIs(StatusCode::kResourceExhausted,
-                               HasSubstr("the machine has no memory left; pushes are refused")));
+                               HasSubstr("the machine has no memory left; pushes are rejected")));
   store_->before_write = nullptr;
   EXPECT_EQ(core_->flusher.Flush(Flusher::Reach::kSynced), failed);
   EXPECT_EQ(core_->flusher.Exclusively([] { return absl::OkStatus(); }), failed);
@@ -105,7 +104,7 @@ TEST_F(DisturbedTest, AnEpochThatRunsOutOfMemoryEndsPushesAndNothingElse) {
   EXPECT_THAT(*client.Pull("w"), ElementsAre(-1, -2));
 }
 
-TEST_F(DisturbedTest, AWriteInTurnThatThrowsGivesItsTurnBack) {
+TEST_F(DisturbedTest, AnExclusiveWriteThatThrowsReleasesTheLock) {
   EXPECT_THROW(
       core_->flusher.Exclusively([]() -> absl::Status { throw std::bad_alloc(); }).IgnoreError(),
       std::bad_alloc);
@@ -113,8 +112,8 @@ TEST_F(DisturbedTest, AWriteInTurnThatThrowsGivesItsTurnBack) {
   EXPECT_OK(core_->flusher.Flush(Flusher::Reach::kSynced));
 }
 
-// Between the looks at memory and at the disk a pull may bring every cold row to memory.
-TEST_F(DisturbedTest, RowsThatArePulledWhileATableIsLookedAtAreNotTakenForTheOldest) {
+// Between the walks through memory and disk, a pull may load every cold row.
+TEST_F(DisturbedTest, RowsPulledDuringAWalkAreNotTakenForTheOldest) {
   TestClient client = Joined(0);
   ASSERT_NO_FATAL_FAILURE(FillTable(client, 10));
   ASSERT_NO_FATAL_FAILURE(EvictAll());
@@ -134,7 +133,7 @@ TEST_F(DisturbedTest, RowsThatArePulledWhileATableIsLookedAtAreNotTakenForTheOld
   EXPECT_THAT(keys, UnorderedElementsAre(7, 8, 9, 10));
 }
 
-TEST_F(DisturbedTest, AScanSeesEveryRowOnceThoughRowsLeaveMemoryMeanwhile) {
+TEST_F(DisturbedTest, AScanSeesEveryRowOnceEvenIfRowsAreEvictedMeanwhile) {
   TestClient client = Joined(0);
   ASSERT_NO_FATAL_FAILURE(FillTable(client, 4));
   bool again = true;
@@ -149,7 +148,7 @@ TEST_F(DisturbedTest, AScanSeesEveryRowOnceThoughRowsLeaveMemoryMeanwhile) {
   EXPECT_THAT(keys, ElementsAre(1, 2, 3, 4));
 }
 
-TEST_F(DisturbedTest, AScanEndsWhereADeletionCouldNotBeWritten) {
+TEST_F(DisturbedTest, AScanFailsIfADeletionCouldNotBeWritten) {
   TestClient client = Joined(0);
   ASSERT_NO_FATAL_FAILURE(FillTable(client, 10));
   ASSERT_OK(core_->flusher.Flush(Flusher::Reach::kSynced));
@@ -160,7 +159,7 @@ TEST_F(DisturbedTest, AScanEndsWhereADeletionCouldNotBeWritten) {
   EXPECT_THAT(Scan(&keys), StatusIs(StatusCode::kUnavailable, HasSubstr("could not write")));
 }
 
-// Who asks why it waits is not to wait for the disk too.
+// A caller of `why` must not wait for the disk as well.
 TEST_F(DisturbedTest, WhyNamesWaitingWorkersWhileADecisionIsWritten) {
   TestClient tool(*service_, -1);
   ASSERT_OK(tool.Create({DenseSpec("w", {1}, WireOptimizer("sgd", 1))}));

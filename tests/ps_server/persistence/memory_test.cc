@@ -1,5 +1,5 @@
-// The memory budget: what is refused when it is spent, that nothing was applied, that it comes
-// back.
+// What a server refuses when its memory budget is exhausted; a refused request changes nothing, and
+// memory is released again.
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -14,7 +14,7 @@ namespace {
 using absl::StatusCode;
 using ::testing::HasSubstr;
 
-TEST(MemoryBudget, WaitsForOthersToReleaseThenGivesUp) {
+TEST(MemoryBudget, AcquireWaitsForReleasesAndThenGivesUp) {
   MemoryBudget patient(100, absl::Seconds(30));
   ASSERT_OK(patient.Acquire(80, "a"));
   std::thread release([&] { patient.Release(50); });
@@ -33,7 +33,7 @@ TEST(MemoryBudget, WaitsForOthersToReleaseThenGivesUp) {
   EXPECT_TRUE(hasty.TryAcquire(20));
 }
 
-TEST(MemoryBudget, HoldGivesBackWhatIsNotKept) {
+TEST(MemoryBudget, AHoldReleasesWhatIsNotKept) {
   MemoryBudget budget(100, absl::ZeroDuration());
   ASSERT_OK(budget.Acquire(50, "a"));
   {
@@ -43,7 +43,7 @@ TEST(MemoryBudget, HoldGivesBackWhatIsNotKept) {
   EXPECT_EQ(budget.used_bytes(), 20);
 }
 
-TEST(MemoryBudget, RowsThatComeByThemselvesLeaveRoomForWhatIsExpected) {
+TEST(MemoryBudget, LoadedRowsLeaveMemoryForExpectedCharges) {
   MemoryBudget budget(1000, absl::ZeroDuration());
   EXPECT_EQ(budget.load_bytes(), budget.low_bytes());
   budget.Expect(300);
@@ -51,7 +51,7 @@ TEST(MemoryBudget, RowsThatComeByThemselvesLeaveRoomForWhatIsExpected) {
   EXPECT_OK(budget.Acquire(1000, "what is asked for"));
 }
 
-TEST(MemoryBudget, OneThatWaitsForMuchHasItsTurnWhileRoomIsMade) {
+TEST(MemoryBudget, ALargeRequestGoesFirstWhileMemoryIsFreed) {
   MemoryBudget budget(100, absl::Seconds(30));
   budget.BeginReclaiming(absl::Seconds(30));
   ASSERT_OK(budget.Acquire(90, "rows"));
@@ -66,17 +66,17 @@ TEST(MemoryBudget, OneThatWaitsForMuchHasItsTurnWhileRoomIsMade) {
     EXPECT_EQ(found, room);
   };
   await(true);
-  // Rounds that free something: after a while others find no room, though there is.
+  // Rounds that free memory: after a while other calls are refused, although memory is free.
   while (budget.AwaitShortage(absl::Milliseconds(1)) != 40) budget.EndRound(true);
   budget.EndRound(true);
   await(false);
-  // One that frees nothing.
+  // A round that frees nothing.
   budget.AwaitShortage(absl::Milliseconds(1));
   budget.EndRound(false);
   await(true);
   budget.AwaitShortage(absl::Milliseconds(1));
   await(false);
-  std::thread small([&] { EXPECT_OK(budget.Acquire(5, "small")); });  // behind it
+  std::thread small([&] { EXPECT_OK(budget.Acquire(5, "small")); });  // queued behind it
   budget.Release(60);
   large.join();
   small.join();
@@ -95,7 +95,7 @@ class MemoryTest : public ServerTest {
   int64_t Used() { return Client().Describe()->memory_used_bytes; }
 };
 
-TEST_F(MemoryTest, VariableBeyondTheBudgetIsRefusedAndLeavesNothingBehind) {
+TEST_F(MemoryTest, AVariableBeyondTheBudgetIsRejectedAndLeavesNothingBehind) {
   TestClient client = Client();
   const int64_t before = Used();
   const absl::Status status =
@@ -107,7 +107,7 @@ TEST_F(MemoryTest, VariableBeyondTheBudgetIsRefusedAndLeavesNothingBehind) {
   EXPECT_FALSE(client.Pull("small").ok());
 }
 
-TEST_F(MemoryTest, DroppedJobGivesItsMemoryBack) {
+TEST_F(MemoryTest, ADroppedJobReleasesItsMemory) {
   const int64_t before = Used();
   TestClient client = Joined(0);
   ASSERT_OK(client.Create({DenseSpec("w", {100000}, WireOptimizer("adam", 1)),
@@ -130,7 +130,7 @@ TEST_F(MemoryTest, MessagesShareTheBudget) {
   EXPECT_OK(client.Create({DenseSpec("w", {1 << 20}, WireOptimizer("sgd", 1))}));
 }
 
-// Else no push would ever find room for its message.
+// Otherwise no push would find memory for its message.
 TEST_F(MemoryTest, VariablesLeaveRoomForCalls) {
   options_.memory_budget_bytes = 128 << 20;
   ASSERT_NO_FATAL_FAILURE(Restart());
@@ -146,16 +146,16 @@ TEST_F(MemoryTest, VariablesLeaveRoomForCalls) {
   EXPECT_THAT(created, StatusIs(StatusCode::kResourceExhausted,
                                 HasSubstr("seven eighths of --memory_budget_bytes")));
   EXPECT_EQ(ReasonOf(created), wire::ErrorReason::MEMORY_BUDGET);
-  ASSERT_OK(engine().AcquireMessage(4 << 20));  // as whoever reads the message does
+  ASSERT_OK(engine().AcquireMessage(4 << 20));  // as the reader of the message does
   EXPECT_OK(client.Push("w0", std::vector<float>(1 << 20, 1)));
   engine().ReleaseMessage(4 << 20);
   EXPECT_OK(client.Pull("w0"));
-  // What is there is loaded again whatever it takes.
+  // Stored variables are loaded even if they exceed the limit for new ones.
   ASSERT_NO_FATAL_FAILURE(Restart());
   EXPECT_EQ(Client().Describe()->variables.size(), static_cast<size_t>(variables));
 }
 
-TEST_F(MemoryTest, DirectoryThatNoLongerFitsIsRefusedByName) {
+TEST_F(MemoryTest, ADirectoryThatNoLongerFitsIsRejectedByName) {
   options_.memory_budget_bytes = 64 << 20;
   ASSERT_NO_FATAL_FAILURE(Restart());
   ASSERT_OK(Client().Create({DenseSpec("w", {4 << 20}, WireOptimizer("sgd", 1))}));
@@ -167,7 +167,7 @@ TEST_F(MemoryTest, DirectoryThatNoLongerFitsIsRefusedByName) {
                        HasSubstr(absl::StrCat("open ", options_.directory))));
 }
 
-TEST_F(MemoryTest, BudgetBelowTheStoresOwnNeedIsRefused) {
+TEST_F(MemoryTest, ABudgetBelowTheNeedsOfTheStoreIsRejected) {
   options_.memory_budget_bytes = 1 << 20;
   options_.directory = folder_.Join("other");
   EXPECT_THAT(Engine::Open(options_),

@@ -1,4 +1,4 @@
-// What survives: a clean restart bit for bit, and a crash at any epoch, by durability.
+// What survives, by durability: a clean restart keeps every bit, a crash keeps the last snapshot.
 #include <cstring>
 #include <set>
 #include <string>
@@ -21,7 +21,7 @@ class PersistenceTest : public ServerTest {
  protected:
   void SetUp() override { options_.snapshot_interval = absl::Hours(1); }
 
-  // Two of each kind, pushed a few times with numbers that have no short decimal form.
+  // Creates variables of each kind and pushes gradients that have no short decimal form.
   void MakeAndMove(TestClient& client) {
     wire::VariableSpec f64 = DenseSpec("f64", {3}, WireOptimizer("adam", 0.01));
     f64.dtype = wire::DType::FLOAT64;
@@ -50,7 +50,7 @@ class PersistenceTest : public ServerTest {
     }
   }
 
-  // Every value and slot, as bytes, and every version.
+  // Returns every value and slot, as bytes, and every version.
   static std::vector<std::string> Everything(TestClient& client) {
     std::vector<std::string> all;
     const absl::StatusOr<wire::DescribeReply> described = client.Describe();
@@ -80,7 +80,7 @@ class PersistenceTest : public ServerTest {
   }
 };
 
-TEST_F(PersistenceTest, CleanRestartBringsBackEveryBitUnderEveryDurability) {
+TEST_F(PersistenceTest, ACleanRestartRestoresEveryBitUnderEveryDurability) {
   for (const Durability durability :
        {Durability::kOff, Durability::kSnapshot, Durability::kLog, Durability::kLogSync}) {
     options_.durability = durability;
@@ -98,7 +98,7 @@ TEST_F(PersistenceTest, CleanRestartBringsBackEveryBitUnderEveryDurability) {
   }
 }
 
-TEST_F(PersistenceTest, TrainingGoesOnAfterARestartAsIfThereWasNone) {
+TEST_F(PersistenceTest, TrainingAfterARestartGivesTheSameValuesAsWithoutIt) {
   ASSERT_NO_FATAL_FAILURE(Start());
   const auto spec = DenseSpec("w", {4}, WireOptimizer("adam", 0.1));
   ASSERT_OK(Client().Create({spec}));
@@ -121,7 +121,7 @@ TEST_F(PersistenceTest, TrainingGoesOnAfterARestartAsIfThereWasNone) {
   EXPECT_EQ(*Client().Pull("w"), *whole.Pull("w"));
 }
 
-TEST_F(PersistenceTest, AcknowledgedPushSurvivesACrashUnderLogAndLogSync) {
+TEST_F(PersistenceTest, AnAcknowledgedPushSurvivesACrashUnderLogAndLogSync) {
   for (const Durability durability : {Durability::kLog, Durability::kLogSync}) {
     options_.durability = durability;
     options_.directory = folder_.Join(std::string(DurabilityName(durability)));
@@ -147,9 +147,9 @@ TEST_F(PersistenceTest, UnderLogDurableEqualsAppliedInTheReply) {
   }
 }
 
-// A crash between epochs: the state of the last one, and the server says so, so that the worker
-// sends the rest again.
-TEST_F(PersistenceTest, CrashUnderSnapshotGoesBackToTheLastEpochAndAsksForReplay) {
+// After a crash between snapshots the server has the state of the last one and says so; the worker
+// resends the rest.
+TEST_F(PersistenceTest, ACrashUnderSnapshotReturnsToTheLastSnapshotAndAsksForReplay) {
   ASSERT_NO_FATAL_FAILURE(Start());
   TestClient client = Joined(0);
   ASSERT_OK(client.Create(
@@ -174,23 +174,23 @@ TEST_F(PersistenceTest, CrashUnderSnapshotGoesBackToTheLastEpochAndAsksForReplay
   EXPECT_EQ(Client().Describe()->variables[1].shards[0].version, 3);
 }
 
-// An epoch that was cut: some stripes are ahead of the published sequence. Replay must apply each
-// part once and count the update once. The cut is made by writing a stripe's record behind the
-// server's back: two stripes of one variable, of which only the first is taken from a later copy.
-TEST_F(PersistenceTest, ReplayIntoStripesThatAreAheadAppliesEachPartOnce) {
+// An interrupted snapshot: some stripes are ahead of the published sequence. Replay must apply each
+// part once and count the update once. The test simulates this by writing the rows of some stripes
+// to the store while the server is down.
+TEST_F(PersistenceTest, ReplayAppliesEachPartOnceEvenIfSomeStripesAreAhead) {
   options_.durability = Durability::kLog;
   ASSERT_NO_FATAL_FAILURE(Start());
   TestClient client = Joined(0);
   wire::VariableSpec spec = TableSpec("t", 1, WireOptimizer("sgd", 1));
   spec.initializer.type = "zeros";
-  spec.bucket_ps.assign(64, 0);  // so many that these keys share none
+  spec.bucket_ps.assign(64, 0);  // enough that no two of these keys share a stripe
   ASSERT_OK(client.Create({spec}));
   ASSERT_OK(client.PushKeys("t", {1, 2, 3, 4, 5}, {1, 1, 1, 1, 1}));
   ASSERT_OK(engine().Close());
   engine_.reset();
   int ahead = 0;
   {
-    // Sequence 2 reached some stripes, its epoch was never published.
+    // Sequence 2 reached some stripes, but its snapshot was never published.
     absl::StatusOr<std::unique_ptr<StripeStore>> store =
         StripeStore::Open({.directory = options_.directory});
     ASSERT_OK(store);
@@ -219,7 +219,7 @@ TEST_F(PersistenceTest, ReplayIntoStripesThatAreAheadAppliesEachPartOnce) {
   EXPECT_THAT(*back.PullKeys("t", {1, 2, 3, 4, 5}), Each(-2.0f));
 }
 
-// Marks of every stripe and shard of variable 1 in a closed store, by worker.
+// Workers with a watermark in any stripe or shard of variable 1 of a closed store.
 std::set<int32_t> MarkedWorkers(const std::string& directory) {
   class Marks : public StripeVisitor {
    public:
@@ -244,7 +244,7 @@ std::set<int32_t> MarkedWorkers(const std::string& directory) {
   return marks.workers;
 }
 
-TEST_F(PersistenceTest, AWorkerThatIsGoneLeavesNoWatermarksAndItsPushesAreKnownAllTheSame) {
+TEST_F(PersistenceTest, ADepartedWorkerLeavesNoWatermarksButItsPushesAreStillRecognized) {
   ASSERT_NO_FATAL_FAILURE(Start());
   TestClient gone = Joined(0);
   TestClient here = Joined(1);
@@ -261,7 +261,7 @@ TEST_F(PersistenceTest, AWorkerThatIsGoneLeavesNoWatermarksAndItsPushesAreKnownA
   ASSERT_NO_FATAL_FAILURE(Start());
   TestClient back = Client(0);
   EXPECT_EQ(back.Hello()->state.applied, 1);
-  back.sequence = 0;  // as a message of before that comes late, or twice
+  back.sequence = 0;  // as an old message that arrives late or twice
   const auto late = back.Push("w", {1, 1});
   ASSERT_OK(late);
   EXPECT_TRUE(late->repeated);
@@ -271,15 +271,15 @@ TEST_F(PersistenceTest, AWorkerThatIsGoneLeavesNoWatermarksAndItsPushesAreKnownA
   EXPECT_THAT(*Client().Pull("w"), ElementsAre(-4, -4));
 }
 
-TEST_F(PersistenceTest, OffKeepsNothingOfACrashButTheVariablesAndTheFence) {
+TEST_F(PersistenceTest, UnderOffACrashKeepsOnlyTheVariablesAndTheIncarnation) {
   options_.durability = Durability::kOff;
   ASSERT_NO_FATAL_FAILURE(Start());
   TestClient client = Joined(0);
   ASSERT_OK(client.Create({DenseSpec("w", {2}, WireOptimizer("sgd", 1))}));
   const auto pushed = client.Push("w", {1, 1});
   ASSERT_OK(pushed);
-  EXPECT_EQ(pushed->state.durable, 1);  // acknowledged is all there is
-  TestClient next = Joined(0);          // must not publish what the stripes do not have
+  EXPECT_EQ(pushed->state.durable, 1);  // an acknowledgement is all that a push gets
+  TestClient next = Joined(0);          // must not publish sequences that the stripes lack
   ASSERT_NO_FATAL_FAILURE(StartFromCopy());
   EXPECT_THAT(*Client().Pull("w"), ElementsAre(0, 0));
   TestClient back = Client(0);
@@ -289,7 +289,7 @@ TEST_F(PersistenceTest, OffKeepsNothingOfACrashButTheVariablesAndTheFence) {
   EXPECT_EQ(hello->state.applied, 0);
 }
 
-TEST_F(PersistenceTest, SnapshotEpochsRunByTheClock) {
+TEST_F(PersistenceTest, SnapshotsRunPeriodically) {
   options_.snapshot_interval = absl::Milliseconds(20);
   ASSERT_NO_FATAL_FAILURE(Start());
   TestClient client = Joined(0);
@@ -303,7 +303,7 @@ TEST_F(PersistenceTest, SnapshotEpochsRunByTheClock) {
   }
 }
 
-TEST_F(PersistenceTest, DirectoryOfAnotherServerOrInUseIsRefused) {
+TEST_F(PersistenceTest, ADirectoryOfAnotherServerOrInUseIsRejected) {
   ASSERT_NO_FATAL_FAILURE(Start());
   EXPECT_FALSE(Engine::Open(options_).ok());
   ASSERT_OK(engine().Close());

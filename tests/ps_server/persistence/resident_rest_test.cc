@@ -1,4 +1,4 @@
-// Proves how much of what a process has resident is charged to its memory budget.
+// How much of a process's resident memory is charged to its memory budget.
 #include "ps_server/persistence/resident_rest.h"
 
 #include <gtest/gtest.h>
@@ -14,11 +14,11 @@ namespace {
 constexpr int64_t kMiB = 1 << 20;
 constexpr int64_t kLimit = 1024 * kMiB;
 constexpr int64_t kUsual = 48 * kMiB;
-constexpr int64_t kCalls = kLimit / 20;  // of a budget, for calls
+constexpr int64_t kCalls = kLimit / 20;  // the share of the budget for calls
 
 class ResidentRestTest : public ::testing::Test {
  protected:
-  // So many bytes beside 600 MiB of rows and 100 MiB of others.
+  // Notes `bytes` beside 600 MiB of rows and 100 MiB of other charges.
   int64_t NoteBeside(int64_t bytes, absl::Duration at) {
     return rest_.Note({.resident_bytes = 700 * kMiB + bytes,
                        .charged_bytes = 700 * kMiB,
@@ -29,12 +29,12 @@ class ResidentRestTest : public ::testing::Test {
   ResidentRest rest_{kLimit};
 };
 
-TEST_F(ResidentRestTest, WhatNobodyIsChargedForIsChargedButForThePlaceOfCalls) {
+TEST_F(ResidentRestTest, UnchargedMemoryIsChargedExceptTheShareOfCalls) {
   EXPECT_EQ(NoteBeside(150 * kMiB, absl::Seconds(1)), 150 * kMiB - kCalls);
   EXPECT_EQ(NoteBeside(170 * kMiB, absl::Seconds(1)), 170 * kMiB - kCalls);
 }
 
-TEST_F(ResidentRestTest, MemoryThatRowsHaveLeftIsNotOfTheRest) {
+TEST_F(ResidentRestTest, IdleMemoryOfRowsIsNotCharged) {
   EXPECT_EQ(rest_.Note({.resident_bytes = 900 * kMiB,
                         .idle_bytes = 60 * kMiB,
                         .charged_bytes = 700 * kMiB,
@@ -43,7 +43,7 @@ TEST_F(ResidentRestTest, MemoryThatRowsHaveLeftIsNotOfTheRest) {
             140 * kMiB - kCalls);
 }
 
-TEST_F(ResidentRestTest, CallsThatUseTheirPlaceHaveIt) {
+TEST_F(ResidentRestTest, CallsThatUseTheirShareKeepIt) {
   const auto note = [&](int64_t charged) {
     return rest_.Note({.resident_bytes = charged + 100 * kMiB,
                        .charged_bytes = charged,
@@ -55,21 +55,21 @@ TEST_F(ResidentRestTest, CallsThatUseTheirPlaceHaveIt) {
   EXPECT_EQ(note(1000 * kMiB), 100 * kMiB);
 }
 
-TEST_F(ResidentRestTest, FallsSlowly) {
+TEST_F(ResidentRestTest, TheChargeFallsSlowly) {
   ASSERT_EQ(NoteBeside(160 * kMiB, absl::Seconds(1)), 160 * kMiB - kCalls);
   EXPECT_EQ(NoteBeside(100 * kMiB, absl::Seconds(2)), 152 * kMiB - kCalls);
   EXPECT_EQ(NoteBeside(100 * kMiB, absl::Seconds(2)), 152 * kMiB - kCalls);
   EXPECT_EQ(NoteBeside(100 * kMiB, absl::Seconds(100)), 100 * kMiB - kCalls);
 }
 
-TEST_F(ResidentRestTest, WhatItUsuallyComesToIsChargedAtOnceAndExpectedBefore) {
+TEST_F(ResidentRestTest, TheUsualAmountIsChargedAtOnceAndExpectedBefore) {
   EXPECT_EQ(rest_.expected_bytes(), kUsual);
   EXPECT_EQ(NoteBeside(0, absl::Seconds(1)), kUsual);
   EXPECT_EQ(rest_.expected_bytes(), 0);
   EXPECT_EQ(ResidentRest(64 * kMiB).expected_bytes(), 16 * kMiB);
 }
 
-TEST_F(ResidentRestTest, NothingIsChargedWhileHalfOfTheBudgetIsNotResident) {
+TEST_F(ResidentRestTest, NothingIsChargedUntilHalfOfTheBudgetIsResident) {
   EXPECT_EQ(rest_.Note({.resident_bytes = kLimit / 2,
                         .charged_bytes = 10 * kMiB,
                         .rows_bytes = 0,
@@ -78,8 +78,8 @@ TEST_F(ResidentRestTest, NothingIsChargedWhileHalfOfTheBudgetIsNotResident) {
   EXPECT_EQ(rest_.expected_bytes(), kUsual);
 }
 
-// However much the process takes, rows and calls keep a place.
-TEST_F(ResidentRestTest, LeavesAnEighthAndFortyMiBOrTakesAQuarter) {
+// However much memory the process uses, some is left for rows and calls.
+TEST_F(ResidentRestTest, TheChargeLeavesAnEighthAndFortyMiBButMayTakeAQuarter) {
   EXPECT_EQ(NoteBeside(2000 * kMiB, absl::Seconds(1)), kLimit * 7 / 8 - 100 * kMiB);
   EXPECT_EQ(rest_.Note({.resident_bytes = 2000 * kMiB,
                         .charged_bytes = 900 * kMiB,

@@ -1,5 +1,5 @@
-// Callers who have a copy of a dense shard are answered what has changed since, whatever changed
-// it, and everything where their mark says nothing about what is here.
+// A caller that holds a copy of a dense shard receives only what has changed since, however it
+// changed, and the whole shard if its mark does not belong to the current shard.
 #include "ps_server/rows/change_marks.h"
 
 #include <functional>
@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-TEST(CopyMarks, AreNoOtherShards) {
+TEST(CopyMarks, BelongToOneShard) {
   CopyMarks a, b;
   EXPECT_EQ(a.now(), 0);
   const int64_t first = a.Begin();
@@ -31,10 +31,10 @@ TEST(CopyMarks, AreNoOtherShards) {
   EXPECT_FALSE(a.Knows(b.Begin()));
 }
 
-TEST(ChangedRows, AreToldInBlocks) {
+TEST(ChangedRows, AreReportedInBlocks) {
   ChangedRows changed(5000, 4);  // blocks of 1024 rows
   std::vector<RowRun> runs;
-  changed.Note(0, 17);  // before any copy
+  changed.Note(0, 17);  // no copy has begun
   changed.Note(7, 17);
   changed.Note(8, {100 + 1024, 100 + 1030, 100 + 4999}, 100);
   changed.AppendSince(8, 100, &runs);
@@ -50,7 +50,7 @@ TEST(ChangedRows, AreToldInBlocks) {
   EXPECT_THAT(runs, ElementsAre(RowRun{100, 5000}));
 }
 
-TEST(ChangedRows, WideRowsAreBlocksAndRowsWithoutBytesOne) {
+TEST(ChangedRows, AWideRowIsABlockAndRowsWithoutBytesShareOne) {
   ChangedRows wide(10, 100000);
   wide.Note(3, 4);
   std::vector<RowRun> runs;
@@ -63,7 +63,7 @@ TEST(ChangedRows, WideRowsAreBlocksAndRowsWithoutBytesOne) {
   EXPECT_THAT(runs, ElementsAre(RowRun{0, 10}));
 }
 
-TEST(JoinRuns, TakesInWhatIsBetween) {
+TEST(JoinRuns, IncludesTheRowsBetweenRuns) {
   std::vector<RowRun> runs = {{0, 1}, {4, 1}, {10, 2}, {20, 1}, {30, 5}};
   JoinRuns(5, &runs);
   EXPECT_THAT(runs, SizeIs(5));
@@ -78,7 +78,7 @@ constexpr int64_t kRows = 200000;  // four stripes, of 65536 rows and less
 // A caller's copy of "v".
 class Copy {
  public:
-  // The rows that came; the whole shard where `changed` is not set.
+  // Returns the received rows: the whole shard if `changed` is not set.
   wire::PulledItem Refresh(TestClient& client, int64_t boot_id,
                            ValueFormat format = ValueFormat::kPlain) {
     wire::PullItem item;
@@ -152,25 +152,25 @@ class ChangesTest : public ServerTest {
   }
 };
 
-TEST_F(ChangesTest, WhoHasNothingGetsEverythingAndThenWhatChanged) {
+TEST_F(ChangesTest, TheFirstPullSendsEverythingAndLaterOnesTheChanges) {
   Copy copy;
   EXPECT_FALSE(Refresh(copy).__isset.changed);
   wire::PulledItem pulled = Refresh(copy);
   EXPECT_TRUE(pulled.__isset.changed);
   EXPECT_THAT(pulled.changed, IsEmpty());
   EXPECT_TRUE(pulled.values.empty());
-  // Blocks of 1024 rows, those of the second stripe from row 65536 on.
+  // Blocks have 1024 rows; those of the second stripe begin at row 65536.
   ASSERT_OK(Client().PushRows("v", {70000, 5}, {1, 2}));
   pulled = Refresh(copy);
   EXPECT_THAT(pulled.changed, ElementsAre(0, 1024, 69632, 1024));
   EXPECT_EQ(pulled.version, 1);
   EXPECT_THAT(Refresh(copy).changed, IsEmpty());
-  // Across the stripes' border, and the last block, which is shorter.
+  // Across the border of two stripes, and in the last block, which is shorter.
   ASSERT_OK(AssignRows({65535, 65536, kRows - 1}, {1, 2, 3}));
   EXPECT_THAT(Refresh(copy).changed, ElementsAre(64512, 2048, 199680, 320));
 }
 
-TEST_F(ChangesTest, EveryWayOfChangingIsAnswered) {
+TEST_F(ChangesTest, EveryKindOfChangeIsReported) {
   const std::vector<float> all(kRows, 2);
   const std::vector<std::function<absl::Status()>> ways = {
       [&] { return Client().Push("v", all).status(); },
@@ -199,7 +199,7 @@ TEST_F(ChangesTest, EveryWayOfChangingIsAnswered) {
   }
 }
 
-TEST_F(ChangesTest, MarksThatSayNothingHereAreAnsweredWithEverything) {
+TEST_F(ChangesTest, AnUnknownMarkGetsTheWholeShard) {
   Copy copy;
   Refresh(copy);
   const wire::HeldCopy good = copy.held;
@@ -216,7 +216,7 @@ TEST_F(ChangesTest, MarksThatSayNothingHereAreAnsweredWithEverything) {
   whole(good.boot_id, good.mark + 1000);
   whole(good.boot_id, good.mark - 1);
   whole(good.boot_id, std::numeric_limits<int64_t>::max());
-  // The job is dropped and made anew: the marks of what was there are not those of what is.
+  // The job is dropped and created again: marks of the old shard do not apply to the new one.
   copy.held = good;
   wire::ServerState state;
   engine().service().drop_job(state, Client().caller());
@@ -224,7 +224,7 @@ TEST_F(ChangesTest, MarksThatSayNothingHereAreAnsweredWithEverything) {
   whole(good.boot_id, good.mark);
 }
 
-TEST_F(ChangesTest, ARestartedServerAnswersEverything) {
+TEST_F(ChangesTest, ARestartedServerSendsTheWholeShard) {
   Copy copy;
   Refresh(copy);
   ASSERT_OK(Client().PushRows("v", {1}, {1}));
@@ -233,7 +233,7 @@ TEST_F(ChangesTest, ARestartedServerAnswersEverything) {
   EXPECT_TRUE(Refresh(copy).__isset.changed);
 }
 
-TEST_F(ChangesTest, RowsComeRoundedInTheFormatAskedFor) {
+TEST_F(ChangesTest, ChangedRowsAreEncodedInTheRequestedFormat) {
   Copy copy;
   TestClient client = Client();
   copy.Refresh(client, boot_id(), ValueFormat::kInt8);
@@ -246,7 +246,7 @@ TEST_F(ChangesTest, RowsComeRoundedInTheFormatAskedFor) {
   EXPECT_THAT(copy.Refresh(client, boot_id(), ValueFormat::kInt8).changed, IsEmpty());
 }
 
-TEST_F(ChangesTest, PullsOfSeveralItemsAndPlainOnesDoNotMeet) {
+TEST_F(ChangesTest, ItemsOfOnePullDoNotAffectEachOther) {
   Copy copy;
   Refresh(copy);
   ASSERT_OK(Client().PushRows("v", {9}, {1}));
@@ -255,7 +255,7 @@ TEST_F(ChangesTest, PullsOfSeveralItemsAndPlainOnesDoNotMeet) {
   request.items.resize(3);
   for (wire::PullItem& item : request.items) item.variable = "v";
   request.items[1].__set_held(copy.held);
-  wire::PullReply reply;  // of a call before
+  wire::PullReply reply;  // left from an earlier call
   reply.items.resize(3);
   reply.items[0].__set_mark(5);
   reply.items[0].__set_changed({1, 2});
@@ -267,9 +267,9 @@ TEST_F(ChangesTest, PullsOfSeveralItemsAndPlainOnesDoNotMeet) {
   EXPECT_EQ(reply.items[1].values.size(), 1024 * sizeof(float));
 }
 
-// Pushes and assigns of several threads while several others keep a copy: in the end each copy is
-// what a whole pull finds. A change that one refresh missed would be missed by all later ones.
-TEST_F(ChangesTest, NoChangeIsMissedByCopiesThatAreMadeMeanwhile) {
+// Several threads push and assign while others maintain copies. At the end each copy equals a whole
+// pull. A change that one refresh missed would be missing from all later ones.
+TEST_F(ChangesTest, ConcurrentCopiesMissNoChange) {
   constexpr int kRounds = 20, kPushers = 3, kCopies = 3;
   std::vector<Copy> copies(kCopies);
   const int64_t boot = boot_id();

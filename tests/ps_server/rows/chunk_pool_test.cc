@@ -1,5 +1,5 @@
-// Proves that chunks of a pool are apart from each other, and that blocks which are emptied go back
-// to the system, while what is in use stays as it is.
+// Chunks of a pool do not overlap, and blocks that are emptied return to the system, while chunks
+// in use keep their content.
 #include "ps_server/rows/chunk_pool.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ constexpr size_t kChunkBytes = 20000;
 
 class ChunkPoolTest : public ::testing::Test {
  protected:
-  // Takes `count` chunks, each full of its number.
+  // Takes `count` chunks and fills each with a byte that depends on its number.
   void Take(size_t count) {
     for (size_t i = 0; i < count; ++i) {
       chunks_[next_] = pool_.Take();
@@ -28,7 +28,7 @@ class ChunkPoolTest : public ::testing::Test {
     }
   }
 
-  // Of each `of` chunks one stays, which one by chance.
+  // Keeps about one chunk in every `of`, chosen at random.
   void GiveBackAllButOneOf(uint32_t of) {
     for (auto at = chunks_.begin(); at != chunks_.end();) {
       if (random_() % of == 0) {
@@ -40,7 +40,8 @@ class ChunkPoolTest : public ::testing::Test {
     }
   }
 
-  // Moves what is in use out of a block. Returns what has gone; nullopt: no block can be emptied.
+  // Moves the chunks in use out of a block. Returns the bytes that were returned to the system;
+  // nullopt: no block can be emptied.
   std::optional<size_t> ReturnBlock() {
     const std::optional<ChunkPool::Vacated> vacated = pool_.BeginVacating();
     if (!vacated.has_value()) return std::nullopt;
@@ -84,8 +85,8 @@ TEST_F(ChunkPoolTest, ChunksThatWereGivenBackAreTakenAgainFirst) {
   EXPECT_EQ(pool_.idle_bytes(), 0u);
 }
 
-// 64 MB: blocks of small pages and of huge ones.
-TEST_F(ChunkPoolTest, WhatIsGivenBackGoesToTheSystemBlockByBlock) {
+// 64 MB, so that the pool has blocks of small pages and of huge pages.
+TEST_F(ChunkPoolTest, IdleMemoryReturnsToTheSystemBlockByBlock) {
   constexpr size_t kChunks = 3200;
   Take(kChunks);
   EXPECT_EQ(pool_.idle_bytes(), 0u);
@@ -98,16 +99,16 @@ TEST_F(ChunkPoolTest, WhatIsGivenBackGoesToTheSystemBlockByBlock) {
     ASSERT_GT(*bytes, 0u);
     returned += *bytes;
   }
-  // All but what is in use, and a block or two.
+  // Everything except the chunks in use and a block or two.
   EXPECT_GT(returned, (kChunks - in_use) * kChunkBytes - (6 << 20));
   EXPECT_LT(pool_.idle_bytes(), 4u << 20);
   ExpectAllAsTheyWere();
-  // As new.
+  // The pool works as a new one.
   Take(kChunks);
   ExpectAllAsTheyWere();
 }
 
-TEST_F(ChunkPoolTest, ABlockOfWhichAChunkIsStillInUseStays) {
+TEST_F(ChunkPoolTest, ABlockWithAChunkInUseStays) {
   Take(1000);
   GiveBackAllButOneOf(2);
   const size_t idle = pool_.idle_bytes();
@@ -116,13 +117,13 @@ TEST_F(ChunkPoolTest, ABlockOfWhichAChunkIsStillInUseStays) {
   EXPECT_EQ(pool_.EndVacating(), 0u);
   EXPECT_EQ(pool_.idle_bytes(), idle);
   ExpectAllAsTheyWere();
-  // None of its idle chunks was lost.
+  // None of its idle chunks is lost.
   size_t taken = 0;
   while (pool_.TakeIdle() != nullptr) ++taken;
   EXPECT_EQ(taken * kChunkBytes, idle);
 }
 
-TEST_F(ChunkPoolTest, NothingIsTakenFromABlockThatIsToGo) {
+TEST_F(ChunkPoolTest, NoChunkIsTakenFromABlockBeingVacated) {
   Take(1000);
   GiveBackAllButOneOf(4);
   const std::optional<ChunkPool::Vacated> vacated = pool_.BeginVacating();

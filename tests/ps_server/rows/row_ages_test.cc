@@ -1,4 +1,4 @@
-// Rows' ages from a few notes of how many updates there were: none is taken for older than it is.
+// Ages of rows from a few records of the update count: no row is taken for older than it is.
 #include "ps_server/rows/row_ages.h"
 
 #include <string>
@@ -14,7 +14,7 @@ using absl::StatusCode;
 using ::testing::HasSubstr;
 using ::testing::Optional;
 
-TEST(RowAges, AnUpdateExpiresALifetimeAfterItWasNoted) {
+TEST(RowAges, AnUpdateExpiresOneLifetimeAfterItsRecord) {
   RowAges ages(100);
   EXPECT_EQ(ages.ExpiredUpTo(1000), std::nullopt);
   ages.Note(7, 1000);
@@ -24,16 +24,16 @@ TEST(RowAges, AnUpdateExpiresALifetimeAfterItWasNoted) {
   EXPECT_EQ(ages.ExpiredUpTo(2000), std::nullopt);
 }
 
-TEST(RowAges, NotesAreFewAndTheLaterOnesDoNotMakeRowsOlder) {
+TEST(RowAges, LaterRecordsDoNotMakeRowsOlder) {
   RowAges ages(160);
   for (uint32_t update = 1; update <= 1000; ++update) ages.Note(update, update);
-  // The one of time 1 says nothing of updates after it, and the next is of 11.
+  // The record of time 1 says nothing about later updates, and the next record is of time 11.
   EXPECT_THAT(ages.ExpiredUpTo(170), Optional(1u));
   EXPECT_THAT(ages.ExpiredUpTo(171), Optional(11u));
   EXPECT_LT(ages.Encode(0).size(), 1000u);
 }
 
-TEST(RowAges, AStripeThatIsNotPushedExpiresByTheFirstNote) {
+TEST(RowAges, AStripeWithoutPushesExpiresByItsFirstRecord) {
   RowAges ages(100);
   for (int64_t now = 0; now < 100; now += 10) ages.Note(5, now);
   EXPECT_THAT(ages.ExpiredUpTo(100), Optional(5u));
@@ -47,7 +47,7 @@ TEST(RowAges, AClockThatGoesBackMakesNothingOlder) {
   EXPECT_THAT(ages.ExpiredUpTo(1100), Optional(5u));
 }
 
-TEST(RowAges, WhatWasEncodedIsReadBack) {
+TEST(RowAges, DecodeReadsWhatEncodeWrote) {
   RowAges ages(100);
   ages.Note(3, 1000);
   ages.Note(9, 1050);

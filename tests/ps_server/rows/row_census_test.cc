@@ -1,5 +1,4 @@
-// How long rows stay that are used often, and what is said of the rows of a table: their ages and
-// their use.
+// How long used rows stay in memory, and the statistics of a table: ages and use of its rows.
 #include "ps_server/rows/row_census.h"
 
 #include <map>
@@ -16,7 +15,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// A table without optimizer, whose rows are made by assigns.
+// A table without an optimizer; assigns create its rows.
 TableLayout Layout() {
   TableLayout layout{.dim = 4};
   layout.row = RowLayout(layout.dim, 0);
@@ -35,7 +34,7 @@ void Use(const EmbeddingStripe& stripe, int64_t key) {
   stripe.CopyRow(0, key, stripe.table().FindOne(key), values);
 }
 
-// One round of the hand.
+// One round over all rows.
 void GoRound(EmbeddingStripe& stripe) {
   EmptyBatch batch;
   EmbeddingStripe::Leaving leaving;
@@ -54,7 +53,7 @@ class StripeTest : public ::testing::Test {
   EmbeddingStripe stripe_{{.variable = 1}, layout_, pool_};
 };
 
-TEST_F(StripeTest, ARowStaysForAsManyRoundsMoreAsItsUseWasWorth) {
+TEST_F(StripeTest, EachUseKeepsARowForSomeRounds) {
   for (int64_t key = 0; key < 10; ++key) Assign(stripe_, key);
   EXPECT_EQ(Rounds(3), 0u);
   Use(stripe_, 3);
@@ -82,10 +81,10 @@ TEST_F(StripeTest, ARowStaysForAsManyRoundsMoreAsItsUseWasWorth) {
   EXPECT_EQ(Rounds(3), EmbeddingStripe::kMostRounds);
 }
 
-TEST_F(StripeTest, ARowThatTakesTheNumberOfOneThatLeftKeepsItsOwnRounds) {
+TEST_F(StripeTest, ARowThatTakesAnEvictedRowsNumberKeepsItsOwnRounds) {
   for (int64_t key = 0; key < 4; ++key) Assign(stripe_, key);
   Use(stripe_, 3);
-  GoRound(stripe_);  // 3 is row 0 now
+  GoRound(stripe_);  // key 3 is row 0 now
   EXPECT_EQ(Rounds(3), 2u);
   Assign(stripe_, 8);
   EXPECT_EQ(Rounds(8), 0u);
@@ -95,7 +94,7 @@ TEST_F(StripeTest, ARowThatTakesTheNumberOfOneThatLeftKeepsItsOwnRounds) {
   EXPECT_EQ(Rounds(8), 2u);
 }
 
-TEST(CensusTaker, CountsSmallTablesExactlyAndLargeOnesByASample) {
+TEST(CensusTaker, CountsSmallTablesExactlyAndSamplesLargeOnes) {
   for (const int64_t rows : {int64_t{100}, int64_t{200000}}) {
     const std::vector<int32_t> here(4, 0);
     HostedTable table(1, Layout(), here, 0);
@@ -110,7 +109,7 @@ TEST(CensusTaker, CountsSmallTablesExactlyAndLargeOnesByASample) {
     const auto all = std::accumulate(census.by_age.begin(), census.by_age.end(), int64_t{0});
     EXPECT_NEAR(static_cast<double>(all), static_cast<double>(rows), 8);
     const double most = static_cast<double>(rows) / 4;
-    // Of ages 0, 1 to 3 and 4 to 15 there are 1, 3 and 12 a stripe.
+    // Each stripe has 1, 3 and 12 rows with ages 0, 1 to 3, and 4 to 15.
     if (rows == 100) {
       EXPECT_THAT(census.by_age, ElementsAre(4, 12, 48, 36, 0, 0, 0, 0, 0, 0));
       EXPECT_EQ(census.by_use[0], 48);
@@ -119,7 +118,7 @@ TEST(CensusTaker, CountsSmallTablesExactlyAndLargeOnesByASample) {
       EXPECT_NEAR(static_cast<double>(census.by_age[8]), 4 * (50000 - 16384), most / 20);
       EXPECT_NEAR(static_cast<double>(census.by_use[2]), 2 * most, most / 5);
     }
-    // Not again at once.
+    // The census is reused for a second.
     table.CountRows(1, 0);
     EXPECT_EQ(table.census().by_age, census.by_age);
   }
@@ -127,7 +126,7 @@ TEST(CensusTaker, CountsSmallTablesExactlyAndLargeOnesByASample) {
 
 class RowCensusTest : public ServerTest {};
 
-TEST_F(RowCensusTest, DescribeTellsAgesAndUse) {
+TEST_F(RowCensusTest, DescribeReportsAgesAndUse) {
   ASSERT_NO_FATAL_FAILURE(Start());
   TestClient client = Joined(0);
   wire::VariableSpec spec = TableSpec("t", 4, WireOptimizer("sgd", 1));

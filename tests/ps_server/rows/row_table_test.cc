@@ -1,4 +1,4 @@
-// Proves that rows are found by their keys, and that loading keeps the last row of each key.
+// Rows are found by their keys, and loading keeps the last row of each key.
 #include "ps_server/rows/row_table.h"
 
 #include <gtest/gtest.h>
@@ -28,13 +28,13 @@ class RowTableTest : public ::testing::Test {
     stored_.append(reinterpret_cast<const char*>(floats.data()), kFloats * sizeof(float));
   }
 
-  // What was added, in one go.
+  // Loads all rows added so far, in one call.
   void Append() {
     EXPECT_EQ(table_.Append(StoredRows(stored_, table_.stored_bytes())), 7u);
     stored_.clear();
   }
 
-  // Every key of `values` is there with its value, and nothing else.
+  // The table has exactly the keys of `values`, with these values.
   void ExpectHolds(const std::map<int64_t, float>& values) {
     ASSERT_EQ(table_.size(), values.size());
     std::vector<RowTable::Query> queries;
@@ -52,7 +52,7 @@ class RowTableTest : public ::testing::Test {
     }
   }
 
-  // Whatever the rows are that are said to be likely, but kNone.
+  // FindAgain corrects wrong likely rows, but accepts kNone.
   void ExpectFoundAgain(const std::vector<RowTable::Query>& queries,
                         const std::vector<uint32_t>& rows) {
     std::vector<uint32_t> likely = rows;
@@ -81,8 +81,8 @@ TEST_F(RowTableTest, AnEmptyLoadIsAnEmptyTable) {
   EXPECT_EQ(row, RowTable::kNone);
 }
 
-// Repeats within a batch, of rows of batches before, and in numbers that make the index grow.
-TEST_F(RowTableTest, OfTheRowsOfAKeyTheLastOneStays) {
+// Keys repeat within a batch and across batches, and the number of rows makes the index grow.
+TEST_F(RowTableTest, LoadingKeepsTheLastRowOfEachKey) {
   std::map<int64_t, float> expected;
   uint64_t random = 1;
   float value = 0;
@@ -121,8 +121,8 @@ TEST_F(RowTableTest, RowsAreAddedAfterALoad) {
   ExpectHolds(expected);
 }
 
-// As rows leave for the disk: in any order, and what they had goes back to the system.
-TEST_F(RowTableTest, RowsKeepTheirKeysWhileOthersAreRemovedAndTheirMemoryGoes) {
+// As when rows are evicted: in any order, and their memory returns to the system.
+TEST_F(RowTableTest, RowsKeepTheirKeysWhileOthersAreRemovedAndMemoryIsReturned) {
   std::map<int64_t, float> expected;
   for (int64_t key = 0; key < 120000; ++key) {
     Add(key, static_cast<float>(key));
@@ -130,7 +130,7 @@ TEST_F(RowTableTest, RowsKeepTheirKeysWhileOthersAreRemovedAndTheirMemoryGoes) {
   }
   Append();
   table_.FinishAppending();
-  RowTable other(kFloats * sizeof(float), pool_);  // whose rows are in the same blocks
+  RowTable other(kFloats * sizeof(float), pool_);  // its rows share blocks with table_
   for (int64_t key = 0; key < 40000; ++key) other.FindOrInsert(key);
   const size_t slots = table_.index_slots();
   for (int64_t i = 0; i < 300000; ++i) {

@@ -1,5 +1,5 @@
-// Keys that wait for their rows: counted exactly while there is room, then those pushed lately, in
-// a table that never outgrows its bound, whatever the keys; and its pages as they are kept.
+// Counts of waiting keys: exact while they fit, then only of recently pushed keys, in a table that
+// never outgrows its limit, whatever the keys. And the stored form of its pages.
 #include "ps_server/rows/waiting_keys.h"
 
 #include <map>
@@ -20,7 +20,7 @@ using absl::StatusCode;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Keeps pages alone.
+// Records only pages.
 class Pages final : public EmptyBatch {
  public:
   void PutWaiting(uint32_t page, absl::string_view bytes) override {
@@ -32,7 +32,7 @@ class Pages final : public EmptyBatch {
   std::map<uint32_t, std::string> pages;
 };
 
-TEST(WaitingKeys, AKeyIsAdmittedWithItsNthPushAndThenCountedAnew) {
+TEST(WaitingKeys, AKeyIsAdmittedAtItsNthPushAndThenCountedFromZero) {
   for (const uint32_t pushes : {2u, 3u, 255u}) {
     WaitingKeys keys;
     for (int round = 0; round < 2; ++round) {
@@ -53,12 +53,12 @@ TEST(WaitingKeys, CountsSurviveTheTablesGrowth) {
     wrong += admitted != (++counts[key] == 4);
     if (admitted) counts.erase(key);
   }
-  EXPECT_LT(wrong, 60);  // of keys that have 24 bits in common with another
+  EXPECT_LT(wrong, 60);  // keys that share their 24 bits with another key
   EXPECT_GE(keys.bytes(), counts.size() * sizeof(uint32_t));
   EXPECT_LE(keys.bytes(), WaitingKeys::kMostBytes);
 }
 
-TEST(WaitingKeys, AForgottenKeyStartsAnew) {
+TEST(WaitingKeys, AForgottenKeyStartsFromZero) {
   WaitingKeys keys;
   EXPECT_FALSE(keys.Admit(1, 2));
   keys.Forget(1);
@@ -67,8 +67,8 @@ TEST(WaitingKeys, AForgottenKeyStartsAnew) {
   EXPECT_TRUE(keys.Admit(1, 2));
 }
 
-// A million keys, of which one in sixteen can be here: those pushed lately are.
-TEST(WaitingKeys, BeyondTheBoundThoseNotPushedForLongestAreForgotten) {
+// A million keys, of which one in sixteen fits: the most recently pushed ones stay.
+TEST(WaitingKeys, AtTheLimitTheLeastRecentlyPushedKeysAreForgotten) {
   constexpr int64_t kKeys = 1000000;
   WaitingKeys keys;
   int64_t early = 0;
@@ -80,7 +80,8 @@ TEST(WaitingKeys, BeyondTheBoundThoseNotPushedForLongestAreForgotten) {
   for (int i = 0; i < 54; ++i) ASSERT_EQ(keys.Admit(-1, 255), i == 54);
   EXPECT_TRUE(keys.Admit(-1, 255)) << "200 pushes before, none forgotten";
   EXPECT_EQ(keys.bytes(), WaitingKeys::kMostBytes);
-  // Taken for another key: 1 in 16.7 million for each key that waits, so 1 in 256, and those twice.
+  // A new key is mistaken for a waiting one with probability 1 in 16.7 million for each that waits,
+  // so 1 in 256; an early admission needs that twice.
   EXPECT_LT(early, kKeys / 20000);
   int64_t again = 0;
   for (int64_t key = kKeys - 20000; key < kKeys; ++key) again += keys.Admit(key, 2);
@@ -90,8 +91,8 @@ TEST(WaitingKeys, BeyondTheBoundThoseNotPushedForLongestAreForgotten) {
   EXPECT_LT(old, 40);
 }
 
-// Keys whose hashes agree in the bits that choose a set: the table cannot make room for them.
-TEST(WaitingKeys, KeysMadeToCollideStayWithinTheBound) {
+// Hashes of these keys agree in the bits that choose a set, so doubling the table does not help.
+TEST(WaitingKeys, CollidingKeysStayWithinTheLimit) {
   WaitingKeys keys;
   int made = 0;
   for (int64_t key = 0; made < 40; ++key) {
@@ -102,7 +103,7 @@ TEST(WaitingKeys, KeysMadeToCollideStayWithinTheBound) {
   EXPECT_EQ(keys.bytes(), WaitingKeys::kMostBytes);
 }
 
-TEST(WaitingKeys, PagesAreReadBackAndOnlyThoseThatChangedArePut) {
+TEST(WaitingKeys, PagesAreReadBackAndOnlyChangedPagesArePut) {
   WaitingKeys keys;
   for (int64_t key = 0; key < 3000; ++key) keys.Admit(key, 3);
   Pages all;
@@ -130,7 +131,7 @@ TEST(WaitingKeys, PagesAreReadBackAndOnlyThoseThatChangedArePut) {
   }
 }
 
-TEST(WaitingKeys, WhatAreNoPagesIsRefused) {
+TEST(WaitingKeys, MalformedPagesAreRejected) {
   WaitingKeys keys;
   EXPECT_THAT(keys.Load("x", true), StatusIs(StatusCode::kDataLoss, HasSubstr("512")));
   const std::string page(WaitingKeys::kPageBytes, '\0');

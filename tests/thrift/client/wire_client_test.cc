@@ -1,4 +1,4 @@
-// One connection to one server: calls, deadlines, and what becomes of every kind of failure.
+// One connection to one server: calls, deadlines, and every kind of failure.
 #include "thrift/client/wire_client.h"
 
 #include <arpa/inet.h>
@@ -29,7 +29,7 @@ using ::testing::StartsWith;
 
 Deadline Soon() { return Deadline::In(absl::Seconds(20)); }
 
-// A port where somebody listens and never answers, and says `reply` where it is given.
+// A listener that never answers, or that sends only `reply` if it is given.
 class Mute {
  public:
   explicit Mute(std::string reply = "") : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
@@ -66,7 +66,7 @@ std::unique_ptr<WireClient> ConnectTo(const std::string& address, WireClientOpti
   return client.ok() ? *std::move(client) : nullptr;
 }
 
-// Over TCP, and past it.
+// Over TCP, and over shared memory.
 class WireClientTest : public ::testing::TestWithParam<LocalTransport> {
  protected:
   std::unique_ptr<WireClient> Connect(const std::string& address, WireClientOptions options = {}) {
@@ -86,7 +86,7 @@ class WireClientTest : public ::testing::TestWithParam<LocalTransport> {
   std::unique_ptr<Listener> listener_;
 };
 
-TEST_P(WireClientTest, SendingAndReceivingMayBeApart) {
+TEST_P(WireClientTest, SendingAndReceivingMayBeSeparate) {
   std::vector<std::unique_ptr<WireClient>> clients;
   for (int i = 0; i < 3; ++i) clients.push_back(Connect(listener_->address()));
   for (const auto& client : clients) {
@@ -124,14 +124,14 @@ TEST_P(WireClientTest, PulledPayloadsLandInTheirTargets) {
   EXPECT_EQ(pulled.items[0].values.data(), target.data());
   EXPECT_TRUE(out == values);
 
-  // The next reply is not read into them.
+  // The next reply is not read into the targets.
   out.assign(out.size(), -1);
   ASSERT_OK(client->Call("pull", Soon(), [&](auto& stub) { stub.pull(pulled, pull); }));
   EXPECT_NE(pulled.items[0].values.data(), target.data());
   EXPECT_EQ(out[5], -1);
 }
 
-TEST_P(WireClientTest, ThreeHundredMegabytesPassBothWaysOverOneConnection) {
+TEST_P(WireClientTest, ThreeHundredMebibytesPassBothWaysOverOneConnection) {
   const auto client = Connect(listener_->address());
   wire::ServerState state;
   ASSERT_OK(client->Call("create", Soon(), [&](auto& stub) {
@@ -168,7 +168,7 @@ TEST_P(WireClientTest, ServerErrorsKeepCodeReasonAndConnection) {
                          [&](auto& stub) { stub.heartbeat(state, ExampleCaller()); }));
 }
 
-TEST_P(WireClientTest, ARequestBeyondTheServersLimitIsAnsweredByName) {
+TEST_P(WireClientTest, ARequestBeyondTheServersLimitIsRefusedByName) {
   ListenerOptions options;
   options.max_message_bytes = 1 << 20;
   const absl::StatusOr<std::unique_ptr<Listener>> small =
@@ -189,7 +189,7 @@ TEST_P(WireClientTest, ARequestBeyondTheServersLimitIsAnsweredByName) {
   EXPECT_FALSE(client->usable());
 }
 
-TEST_P(WireClientTest, ARequestBeyondItsOwnLimitDoesNotLeave) {
+TEST_P(WireClientTest, ARequestBeyondTheClientsLimitIsNotSent) {
   const auto client = Connect(listener_->address(), {.max_message_bytes = 1 << 20});
   const int64_t calls = engine_.calls();
   const std::vector<float> values(16 << 20);
@@ -204,7 +204,7 @@ TEST_P(WireClientTest, ARequestBeyondItsOwnLimitDoesNotLeave) {
   EXPECT_EQ(engine_.calls(), calls);
 }
 
-TEST_P(WireClientTest, ARestartedServerIsSeenBeforeTheNextCall) {
+TEST_P(WireClientTest, ARestartedServerIsDetectedBeforeTheNextCall) {
   const auto client = Connect(listener_->address());
   wire::ServerState state;
   ASSERT_OK(client->Call("heartbeat", Soon(),
@@ -232,7 +232,7 @@ TEST(WireClient, AddressesAreChecked) {
   }
 }
 
-TEST(WireClient, NobodyThereIsUnavailable) {
+TEST(WireClient, AnAddressWithoutAListenerIsUnavailable) {
   std::string address;
   { address = Mute().address(); }
   EXPECT_THAT(WireClient::Connect(address, {.peer = "ps:0"}, Soon()),
@@ -241,7 +241,7 @@ TEST(WireClient, NobodyThereIsUnavailable) {
             absl::StatusCode::kUnavailable);
 }
 
-TEST(WireClient, AMuteServerMeetsTheDeadline) {
+TEST(WireClient, ASilentServerExceedsTheDeadline) {
   const Mute mute;
   const auto client = ConnectTo(mute.address());
   wire::HelloReply reply;
@@ -253,10 +253,10 @@ TEST(WireClient, AMuteServerMeetsTheDeadline) {
   EXPECT_FALSE(client->usable());
 }
 
-TEST(WireClient, GarbageIsNoReply) {
+TEST(WireClient, GarbageIsRefusedAsAReply) {
   for (const std::string& garbage :
        {std::string("HTTP/1.1 400 Bad Request\r\n\r\n"), std::string(64, '\xff'),
-        // A reply whose string is of 2^31 - 1 bytes.
+        // A reply with a string of 2^31 - 1 bytes.
         BigEndian32(static_cast<int32_t>(0x80010002)) + BigEndian32(INT32_MAX)}) {
     const Mute mute(garbage);
     const auto client = ConnectTo(mute.address());

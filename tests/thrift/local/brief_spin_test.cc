@@ -1,4 +1,4 @@
-// A look that pays goes on; one that does not is left out for longer and longer.
+// Polling continues while it succeeds, and is skipped for longer and longer while it does not.
 #include "thrift/local/brief_spin.h"
 
 #include <chrono>
@@ -9,7 +9,7 @@
 namespace cairn {
 namespace {
 
-// How often in a row Try does not look at all.
+// The number of attempts in a row that Try skips.
 int SkippedBefore(BriefSpin& spin, bool comes) {
   for (int skipped = 0;; ++skipped) {
     bool looked = false;
@@ -22,12 +22,12 @@ int SkippedBefore(BriefSpin& spin, bool comes) {
   }
 }
 
-TEST(BriefSpin, WhatComesIsLookedForAgain) {
+TEST(BriefSpin, ASuccessfulPollIsRepeated) {
   BriefSpin spin;
   for (int i = 0; i < 1000; ++i) EXPECT_EQ(SkippedBefore(spin, true), 0);
 }
 
-TEST(BriefSpin, WhatDoesNotComeIsLookedForLessAndLess) {
+TEST(BriefSpin, AfterUnsuccessfulPollsMoreAndMoreAreSkipped) {
   BriefSpin spin;
   EXPECT_EQ(SkippedBefore(spin, false), 0);
   for (int32_t skipped = BriefSpin::kLeastSkipped; skipped < BriefSpin::kMostSkipped;
@@ -40,7 +40,7 @@ TEST(BriefSpin, WhatDoesNotComeIsLookedForLessAndLess) {
   EXPECT_EQ(SkippedBefore(spin, false), BriefSpin::kLeastSkipped);
 }
 
-TEST(BriefSpin, ItEndsSoon) {
+TEST(BriefSpin, APollEndsSoon) {
   BriefSpin spin;
   const auto start = std::chrono::steady_clock::now();
   EXPECT_FALSE(spin.Try([] { return false; }));

@@ -1,4 +1,4 @@
-// Both ends of a connection of the local transport, or one of them and a peer that keeps no rules.
+// Both ends of a local connection, or one end and a peer that a test controls byte by byte.
 #pragma once
 
 #include <sys/socket.h>
@@ -25,7 +25,7 @@ inline std::array<Descriptor, 2> SocketPair() {
   return {Descriptor(fds[0]), Descriptor(fds[1])};
 }
 
-// Two processes' views of the same memory, as two mappings.
+// The same memory as two processes see it, in two mappings.
 struct RingViews {
   SharedRings client;
   SharedRings server;
@@ -56,8 +56,7 @@ inline LocalStreamPair MakeStreams(uint32_t ring_bytes = kLocalRingBytes) {
   return pair;
 }
 
-// A BulkTransport of either side; the other end is `raw` and `rings`, by which a test says what it
-// likes.
+// A BulkTransport of either side. A test writes to the other end through `raw` and `rings`.
 struct LocalTransportPair {
   std::shared_ptr<BulkTransport> transport;
   RawSocket raw;
@@ -75,7 +74,7 @@ struct LocalTransportPair {
   }
 };
 
-// The transport is the server's where `options` have a stall.
+// The transport is the server's if `options` have a stall.
 inline LocalTransportPair MakeLocalPair(BulkTransportOptions options = {}) {
   RingViews rings = MakeRings(kLocalRingBytes);
   std::array<Descriptor, 2> fds = SocketPair();

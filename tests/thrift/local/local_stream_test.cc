@@ -1,5 +1,6 @@
-// What is sent arrives, whole and in order, whatever its size and whoever sends meanwhile; and a
-// peer that breaks the rules of the records is told from one that went.
+// Bytes arrive complete and in order, whatever their number and whichever side sends at the same
+// time. A peer that violates the records' protocol is distinguished from one that closed the
+// connection.
 #include "thrift/local/local_stream.h"
 
 #include <algorithm>
@@ -30,13 +31,13 @@ std::vector<uint8_t> RandomBytes(std::mt19937_64& random, size_t bytes) {
   return all;
 }
 
-// Bytes that leave or arrive in parts of random sizes, a part at a time.
+// Sends or receives bytes in parts of random sizes, one part at a time.
 class Pump {
  public:
   Pump(LocalStream& stream, std::vector<uint8_t> bytes)
       : stream_(stream), bytes_(std::move(bytes)) {}
 
-  // False: nothing moves now.
+  // False: nothing can be sent now.
   bool Send(std::mt19937_64& random) {
     if (sent_ == bytes_.size()) return false;
     if (offered_ == 0) offered_ = 1 + random() % std::min<size_t>(bytes_.size() - sent_, 2 << 20);
@@ -51,7 +52,7 @@ class Pump {
     sent_ += static_cast<size_t>(sent);
     return true;
   }
-  // As Send; looks at what arrives.
+  // The same for receiving; checks the received bytes.
   static bool Receive(LocalStream& from, std::mt19937_64& random, const Pump& sender,
                       size_t& received) {
     std::vector<uint8_t> space(1 + random() % (96 << 10));
@@ -72,7 +73,7 @@ class Pump {
   LocalStream& stream_;
   std::vector<uint8_t> bytes_;
   size_t sent_ = 0;
-  size_t offered_ = 0;  // what a Send that has to be repeated was given
+  size_t offered_ = 0;  // offered to a Send that must be repeated
 };
 
 TEST(LocalStream, BytesOfEverySizePassBothWaysAtOnceInOrder) {
@@ -86,7 +87,7 @@ TEST(LocalStream, BytesOfEverySizePassBothWaysAtOnceInOrder) {
     Pump down(*pair.server, RandomBytes(random, 1 + random() % (6 << 20)));
     size_t up_received = 0;
     size_t down_received = 0;
-    // Nothing waits: whatever one side does, the bytes get through in so many turns.
+    // Nothing blocks: in whatever order the sides act, the bytes arrive within this many turns.
     for (int64_t turn = 0; turn < 1'000'000; ++turn) {
       if (up_received == up.size() && down_received == down.size()) break;
       switch (random() % 4) {
@@ -131,7 +132,7 @@ TEST(LocalStream, TwoThreadsExchangeMessagesOfRandomSizes) {
   other.join();
 }
 
-TEST(LocalStream, SmallMessagesTouchNoSharedMemoryAndNoRoomIsToldUnasked) {
+TEST(LocalStream, SmallMessagesUseNoSharedMemoryAndRoomIsReportedOnlyOnRequest) {
   LocalStreamPair pair = MakeStreams();
   pair.client->SetWaits(false);
   std::vector<uint8_t> bytes(kLocalInlineBytes - 1, 7);
@@ -152,7 +153,7 @@ TEST(LocalStream, SmallMessagesTouchNoSharedMemoryAndNoRoomIsToldUnasked) {
   }
 }
 
-TEST(LocalStream, APeerThatEndsIsReadToItsEnd) {
+TEST(LocalStream, AClosedPeersBytesAreReadToTheirEnd) {
   LocalStreamPair pair = MakeStreams();
   std::vector<uint8_t> bytes(100'000, 5);
   const iovec part = {bytes.data(), bytes.size()};
@@ -166,7 +167,7 @@ TEST(LocalStream, APeerThatEndsIsReadToItsEnd) {
   EXPECT_EQ(pair.server->Receive(&to, 1), 0);
 }
 
-// What `call` throws; the type of a TTransportException and its text.
+// The exception thrown by `call`: the type of a TTransportException, and its text.
 template <typename Call>
 std::pair<TTransportException::TTransportExceptionType, std::string> Thrown(Call call) {
   try {
@@ -206,9 +207,9 @@ TEST(LocalTransport, AWriteEndsAtTheDeadlineWhereNobodyReads) {
   EXPECT_LT(absl::Now() - start, absl::Seconds(1));
 }
 
-TEST(LocalTransport, APeerThatReadsNothingAndTalksDoesNotKeepTheSenderBusy) {
+TEST(LocalTransport, APeerThatSendsWithoutReadingDoesNotKeepTheSenderBusy) {
   LocalTransportPair pair = MakeLocalPair();
-  // More than is held for a reader: the sender waits, without a look at each.
+  // More than is held for the reader: the sender waits without polling for each record.
   pair.Say(LocalRecord::kInline, 2 * kLocalHeldBytes);
   pair.raw.Send(std::string(2 * kLocalHeldBytes, 'x'));
   const std::string bytes(4 << 20, 'x');
@@ -256,7 +257,7 @@ TEST(LocalTransport, AMessageBeyondTheLimitIsRefused) {
   EXPECT_THROW(pair.transport->readAll(bytes.data(), 1), RefusedMessage);
 }
 
-TEST(LocalTransport, APeerThatGoesInTheMiddleIsNamed) {
+TEST(LocalTransport, APeerThatClosesInTheMiddleIsNamed) {
   {
     LocalTransportPair pair = MakeLocalPair();
     pair.Say(LocalRecord::kRing, 3);
@@ -276,7 +277,7 @@ TEST(LocalTransport, APeerThatGoesInTheMiddleIsNamed) {
   EXPECT_THAT(text, AllOf(HasSubstr("sending to peer"), HasSubstr("closed the connection")));
 }
 
-TEST(LocalTransport, ARefusalIsReadWhileRoomIsAwaited) {
+TEST(LocalTransport, ARefusalIsReadDuringAWaitForRoom) {
   LocalTransportPair pair = MakeLocalPair();
   pair.Say(LocalRecord::kInline, 2);
   pair.raw.Send("no");
@@ -293,7 +294,7 @@ TEST(LocalTransport, ARefusalIsReadWhileRoomIsAwaited) {
   EXPECT_EQ(std::string(said, said + 2), "no");
 }
 
-TEST(LocalTransport, WhatAPeerWritesIntoTheRingMeanwhileIsItsOwnAffair) {
+TEST(LocalTransport, APeerThatOverwritesItsRingHarmsOnlyItself) {
   LocalTransportPair pair = MakeLocalPair({.stall = absl::Seconds(20)});
   std::atomic<bool> is_done = false;
   std::thread scribbler([&] {
@@ -316,7 +317,7 @@ TEST(LocalTransport, WhatAPeerWritesIntoTheRingMeanwhileIsItsOwnAffair) {
   scribbler.join();
 }
 
-TEST(LocalTransport, RecordsThatLieAreNamed) {
+TEST(LocalTransport, FalseRecordsAreReportedWithTheReason) {
   const auto refused = [](LocalRecord::Kind kind, uint32_t bytes, uint32_t room, const char* why) {
     LocalTransportPair pair = MakeLocalPair();
     pair.Say(kind, bytes, room);
@@ -344,13 +345,13 @@ TEST(LocalTransport, ARingIsNotOverfilledByManyRecords) {
   for (int i = 0; i < 4; ++i) pair.Say(LocalRecord::kRing, kLocalRingBytes / 4);
   std::vector<uint8_t> space(kLocalRingBytes);
   pair.transport->readAll(space.data(), kLocalRingBytes);
-  // It was read, and the peer was not told: it cannot know.
+  // The bytes were read, but the peer was not notified, so it cannot know.
   pair.Say(LocalRecord::kRing, 1);
   EXPECT_THAT(ReadOne(pair).second, HasSubstr("1 bytes more, and 0 were free"));
 }
 
-// A peer cannot keep this side busy with records that carry nothing.
-TEST(LocalTransport, EmptyAsksWithoutBytesBetweenThemEndTheConnection) {
+// A peer cannot keep this side busy with empty records.
+TEST(LocalTransport, RequestsForRoomWithoutBytesBetweenThemEndTheConnection) {
   LocalTransportPair pair = MakeLocalPair();
   std::vector<uint8_t> space(2);
   pair.Say(LocalRecord::kRing, 1);
@@ -362,7 +363,7 @@ TEST(LocalTransport, EmptyAsksWithoutBytesBetweenThemEndTheConnection) {
   EXPECT_THAT(ReadOne(pair).second, HasSubstr("has written nothing since it last asked"));
 }
 
-TEST(LocalTransport, APeerThatAsksForRoomAndDoesNotReadIsNamed) {
+TEST(LocalTransport, APeerThatAsksForRoomButDoesNotReadIsNamed) {
   LocalTransportPair pair = MakeLocalPair({.stall = absl::Seconds(20)});
   const int small = 4096;
   ::setsockopt(pair.raw.fd(), SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
@@ -375,8 +376,8 @@ TEST(LocalTransport, APeerThatAsksForRoomAndDoesNotReadIsNamed) {
   EXPECT_THAT(text, HasSubstr("asks for room, and does not read what it is told"));
 }
 
-// The seeds and sizes say what garbage was read.
-TEST(LocalTransport, GarbageOnTheSocketEndsTheConnectionAndNothingElse) {
+// The seeds determine the garbage and its sizes.
+TEST(LocalTransport, GarbageOnTheSocketEndsOnlyTheConnection) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     std::mt19937_64 random(seed);
     LocalTransportPair pair = MakeLocalPair();

@@ -1,4 +1,4 @@
-// A client of the local transport without any protocol above it, or below.
+// A client of the local transport that chooses its own bytes at every level.
 #pragma once
 
 #include <sys/socket.h>
@@ -21,7 +21,7 @@
 
 namespace cairn {
 
-// What hello answers to a caller of `host_id`.
+// The hello reply to a caller with `host_id`.
 inline wire::HelloReply HelloFrom(const std::string& address, const std::string& host_id,
                                   const WireClientOptions& options = {}) {
   const Deadline deadline = Deadline::In(absl::Seconds(20));
@@ -45,7 +45,7 @@ inline wire::LocalEndpoint OfferFrom(const std::string& address,
   return reply.local;
 }
 
-// A connected socket on which nothing was said.
+// A connected socket on which nothing has been sent.
 inline RawSocket ConnectRaw(const std::string& path) {
   sockaddr_un at = {};
   at.sun_family = AF_UNIX;
@@ -57,7 +57,7 @@ inline RawSocket ConnectRaw(const std::string& path) {
   return RawSocket(fd);
 }
 
-// Says `bytes` as what the messages of a connection are, and hears the answer until its end.
+// Sends `bytes` as the messages of a connection, and receives the reply until its end.
 inline std::string LocalReplyTo(const std::string& address, const std::string& bytes) {
   const wire::LocalEndpoint offer = OfferFrom(address);
   absl::StatusOr<LocalConnection> connection =

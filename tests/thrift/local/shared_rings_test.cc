@@ -1,4 +1,4 @@
-// A peer's memory is taken only where it can be relied on to stay.
+// A peer's memory is accepted only if it cannot disappear.
 #include "thrift/local/shared_rings.h"
 
 #include <fcntl.h>
@@ -80,11 +80,11 @@ TEST(SharedRings, OtherMemoryIsRefusedByName) {
   const Descriptor writes(pipes[1]);
   refused(reads.get(), kRing, "no memfd");
   refused(-1, kRing, "no memfd");
-  // It may not be written: said, rather than found out by a fault.
+  // Memory sealed against writing is refused here, instead of causing a fault at the first write.
   EXPECT_FALSE(SharedRings::Adopt(Memory(kBytes, kSeals | F_SEAL_WRITE).get(), kRing).ok());
 }
 
-TEST(SharedRings, HugePagesMayBeMissingWhenTheyAreTouched) {
+TEST(SharedRings, HugePagesAreRefusedBecauseTheyMayRunOut) {
   const Descriptor fd(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB));
   if (fd.get() < 0) GTEST_SKIP() << "no huge pages here";
   ASSERT_EQ(::ftruncate(fd.get(), 2 * off_t{kHighestLocalRingBytes}), 0);

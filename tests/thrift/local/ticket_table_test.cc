@@ -1,4 +1,4 @@
-// A ticket is good once, for a while, and the newest of them count.
+// A ticket is valid once, for a limited time, and only the newest tickets are kept.
 #include "thrift/local/ticket_table.h"
 
 #include <set>
@@ -13,7 +13,7 @@ namespace {
 
 TicketTable::Bearer Someone(const std::string& peer) { return {PeerGuard::Open(), peer}; }
 
-TEST(TicketTable, ATicketIsGoodOnce) {
+TEST(TicketTable, ATicketIsValidOnce) {
   TicketTable table(4, absl::Seconds(20));
   const std::string ticket = table.Issue(Someone("a")).value();
   EXPECT_EQ(ticket.size(), kLocalTicketBytes);
@@ -24,7 +24,7 @@ TEST(TicketTable, ATicketIsGoodOnce) {
   EXPECT_FALSE(table.Redeem(ticket).has_value());
 }
 
-TEST(TicketTable, OthersAreNobodys) {
+TEST(TicketTable, UnknownTicketsAreRefused) {
   TicketTable table(4, absl::Seconds(20));
   std::string ticket = table.Issue(Someone("a")).value();
   EXPECT_FALSE(table.Redeem("").has_value());
@@ -33,7 +33,7 @@ TEST(TicketTable, OthersAreNobodys) {
   EXPECT_FALSE(table.Redeem(ticket).has_value());
 }
 
-TEST(TicketTable, OldOnesArePushedOutByNewOnes) {
+TEST(TicketTable, NewTicketsDisplaceOldOnes) {
   TicketTable table(2, absl::Seconds(20));
   const std::string first = table.Issue(Someone("1")).value();
   const std::string second = table.Issue(Someone("2")).value();
@@ -43,13 +43,13 @@ TEST(TicketTable, OldOnesArePushedOutByNewOnes) {
   EXPECT_EQ(table.Redeem(second)->peer, "2");
 }
 
-TEST(TicketTable, TheyExpire) {
+TEST(TicketTable, TicketsExpire) {
   TicketTable table(4, absl::ZeroDuration());
   const std::string ticket = table.Issue(Someone("1")).value();
   EXPECT_FALSE(table.Redeem(ticket).has_value());
 }
 
-TEST(TicketTable, NoTwoAreAlike) {
+TEST(TicketTable, TicketsAreDistinct) {
   TicketTable table(1000, absl::Seconds(20));
   std::set<std::string> all;
   for (int i = 0; i < 1000; ++i) all.insert(table.Issue(Someone("1")).value());

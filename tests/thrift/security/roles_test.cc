@@ -1,4 +1,4 @@
-// Every call has its roles, and files of tokens and roles are read as they are written.
+// Every call has its roles, and names of roles are parsed as they are printed.
 #include "thrift/security/roles.h"
 
 #include <cstdlib>
@@ -35,9 +35,8 @@ std::set<std::string> MethodsOf(const std::string& service) {
   return methods;
 }
 
-// A method that is added to the IDL has no role until somebody gives it one here: nobody may call
-// it.
-TEST(Roles, EveryMethodOfTheIdlHasItsRolesAndNoOtherHas) {
+// A method that is added to the IDL is forbidden until it gets roles in the table.
+TEST(Roles, TheTableHasExactlyTheMethodsOfTheIdl) {
   std::set<std::string> in_table;
   for (const MethodRoles& row : kMethodRoles) {
     EXPECT_TRUE(in_table.insert(std::string(row.method)).second) << row.method << " twice";
@@ -49,7 +48,7 @@ TEST(Roles, EveryMethodOfTheIdlHasItsRolesAndNoOtherHas) {
   EXPECT_EQ(MethodsOf("Authentication"), std::set<std::string>{"authenticate"});
 }
 
-TEST(Roles, AMethodThatIsNotThereIsNobodys) {
+TEST(Roles, AnUnknownMethodIsForbidden) {
   EXPECT_EQ(RolesFor("frobnicate"), 0U);
   EXPECT_EQ(RolesFor(""), 0U);
   EXPECT_EQ(RolesFor("push"), kWorker | kAdmin);

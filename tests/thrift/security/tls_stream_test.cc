@@ -1,5 +1,5 @@
-// Bytes pass over TLS whole and in order, and where one side does not trust the other, both say
-// what they found and what to do.
+// Bytes pass over TLS complete and in order. If one side does not trust the other, both report what
+// they found and what to do.
 #include "thrift/security/tls_stream.h"
 
 #include <openssl/ssl.h>
@@ -51,8 +51,8 @@ struct Meeting {
   StreamOr client = absl::UnknownError("not tried");
   StreamOr server = absl::UnknownError("not tried");
 
-  // What the client finds when it waits for bytes, where its handshake went well: in TLS 1.3 it is
-  // over before the server has looked at its certificate.
+  // The client's result of waiting for bytes after its handshake succeeded: in TLS 1.3 the client
+  // finishes before the server has checked the client's certificate.
   absl::Status client_verdict;
 };
 
@@ -109,7 +109,7 @@ TEST_F(TlsStreamTest, EachSideKnowsTheOthersCertificate) {
   EXPECT_OK(Meet(*client_, *server_, "localhost").client);
 }
 
-TEST_F(TlsStreamTest, ACertificateOfAnotherCaIsRefusedByBothSides) {
+TEST_F(TlsStreamTest, ACertificateOfAnotherCaIsReportedByBothSides) {
   TestCertificates others("other CA");
   const auto foreign_client = Load(others.Issue(WorkerRequest()), TlsContext::Side::kClient);
   const Meeting meeting = Meet(*foreign_client, *server_);
@@ -119,7 +119,7 @@ TEST_F(TlsStreamTest, ACertificateOfAnotherCaIsRefusedByBothSides) {
                                                          HasSubstr(others.path("ca.crt")))));
   EXPECT_THAT(meeting.server, StatusIs(kUntrusted, HasSubstr("client does not trust the CA that "
                                                              "signed this server's certificate")));
-  // The client trusts the server, but not the other way round.
+  // The client trusts the server, but the server does not trust the client.
   SecurityOptions trusting = others.Issue(WorkerRequest());
   trusting.tls_ca = certificates_.path("ca.crt");
   const Meeting second = Meet(*Load(trusting, TlsContext::Side::kClient), *server_);
@@ -143,7 +143,7 @@ TEST_F(TlsStreamTest, ExpiredCertificatesAreRefusedByBothSides) {
   CertificateRequest early = WorkerRequest();
   early.not_before = absl::Now() + absl::Hours(1);
   EXPECT_THAT(Meet(*Client(early), *server_).server,
-              StatusIs(kUntrusted, HasSubstr("see to the clocks")));
+              StatusIs(kUntrusted, HasSubstr("check the clocks")));
   CertificateRequest expired_server = TestCertificates::ServerRequest();
   expired_server.not_after = absl::Now() - absl::Minutes(1);
   const Meeting second = Meet(*client_, *Server(expired_server));
@@ -152,8 +152,8 @@ TEST_F(TlsStreamTest, ExpiredCertificatesAreRefusedByBothSides) {
                                                             "has expired")));
 }
 
-TEST_F(TlsStreamTest, AServerOfAnotherNameIsRefused) {
-  for (const std::string host : {"10.1.2.3", "ps-0.example", "ps-0"}) {  // the last is the CN
+TEST_F(TlsStreamTest, AServerWithAnotherNameIsRefused) {
+  for (const std::string host : {"10.1.2.3", "ps-0.example", "ps-0"}) {  // the last one is the CN
     const Meeting meeting = Meet(*client_, *server_, host);
     EXPECT_THAT(meeting.client,
                 StatusIs(kUntrusted,
@@ -164,7 +164,7 @@ TEST_F(TlsStreamTest, AServerOfAnotherNameIsRefused) {
   }
 }
 
-TEST_F(TlsStreamTest, AClientsCertificateIsNoServers) {
+TEST_F(TlsStreamTest, AClientsCertificateIsNotAcceptedFromAServer) {
   CertificateRequest request = WorkerRequest();
   request.hosts = {OwnHost()};
   EXPECT_THAT(Meet(*client_, *Server(request)).client,
@@ -173,7 +173,7 @@ TEST_F(TlsStreamTest, AClientsCertificateIsNoServers) {
               StatusIs(kUntrusted, HasSubstr("may not be used by a client")));
 }
 
-// Our own client always has one: OpenSSL without any stands for a stranger.
+// Cairn's client always has a certificate, so plain OpenSSL stands for an unknown client.
 TEST_F(TlsStreamTest, AClientWithoutACertificateIsRefusedByBothSides) {
   int fds[2] = {-1, -1};
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
@@ -197,7 +197,7 @@ TEST_F(TlsStreamTest, AClientWithoutACertificateIsRefusedByBothSides) {
   ::close(fds[1]);
 }
 
-// Nothing but TLS 1.2 and 1.3.
+// Only TLS 1.2 and 1.3 are allowed.
 TEST_F(TlsStreamTest, OlderVersionsAreRefused) {
   for (const auto& [version, is_good] :
        std::vector<std::pair<int, bool>>{{TLS1_1_VERSION, false}, {TLS1_2_VERSION, true}}) {
@@ -219,8 +219,8 @@ TEST_F(TlsStreamTest, OlderVersionsAreRefused) {
   }
 }
 
-// A peer that sends a byte now and then does not move the deadline.
-TEST_F(TlsStreamTest, ATrickleDoesNotOutlastTheHandshakesDeadline) {
+// A peer that sends single bytes does not extend the deadline.
+TEST_F(TlsStreamTest, ATrickleDoesNotExtendTheHandshakesDeadline) {
   int fds[2] = {-1, -1};
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
   RawSocket raw(fds[0]);
@@ -243,13 +243,13 @@ TEST_F(TlsStreamTest, ATrickleDoesNotOutlastTheHandshakesDeadline) {
   trickle.join();
 }
 
-TEST_F(TlsStreamTest, ASilentPeerIsGivenUp) {
+TEST_F(TlsStreamTest, ASilentPeerIsAbandoned) {
   int fds[2] = {-1, -1};
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
   const RawSocket raw(fds[0]);
   const TSocket server(fds[1]);
   EXPECT_THAT(TlsStream::Accept(*server_, fds[1], "client", Deadline::In(absl::Milliseconds(50))),
-              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("client did not end")));
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("client did not finish")));
 }
 
 std::shared_ptr<BulkTransport> TransportOf(std::shared_ptr<TSocket> socket, StreamOr stream) {
@@ -260,7 +260,7 @@ std::shared_ptr<BulkTransport> TransportOf(std::shared_ptr<TSocket> socket, Stre
   return transport;
 }
 
-TEST_F(TlsStreamTest, SmallAndLargeWritesArriveWholeAndInOrder) {
+TEST_F(TlsStreamTest, SmallAndLargeWritesArriveCompleteAndInOrder) {
   Meeting meeting = Meet(*client_, *server_);
   const auto out = TransportOf(meeting.client_socket, std::move(meeting.client));
   const auto in = TransportOf(meeting.server_socket, std::move(meeting.server));
@@ -281,13 +281,13 @@ TEST_F(TlsStreamTest, SmallAndLargeWritesArriveWholeAndInOrder) {
   }
   writer.join();
   EXPECT_FALSE(in->HasNews());
-  out->close();  // says farewell
+  out->close();  // sends the closing alert
   EXPECT_TRUE(in->HasNews());
   uint8_t byte = 0;
   EXPECT_THROW(in->readAll(&byte, 1), TTransportException);
 }
 
-TEST_F(TlsStreamTest, BytesThatWereChangedOnTheWayAreNotTaken) {
+TEST_F(TlsStreamTest, BytesChangedInTransitAreRefused) {
   Meeting meeting = Meet(*client_, *server_);
   const auto in = TransportOf(meeting.server_socket, std::move(meeting.server));
   const std::string forged(
@@ -304,7 +304,7 @@ TEST_F(TlsStreamTest, BytesThatWereChangedOnTheWayAreNotTaken) {
   }
 }
 
-TEST_F(TlsStreamTest, ChangedFilesCountFromTheNextHandshakeOn) {
+TEST_F(TlsStreamTest, ChangedFilesApplyFromTheNextHandshake) {
   EXPECT_OK(Meet(*client_, *server_).client);
   CertificateRequest renewed = TestCertificates::ServerRequest();
   renewed.hosts = {OwnHost(), "renewed.example"};
@@ -313,7 +313,7 @@ TEST_F(TlsStreamTest, ChangedFilesCountFromTheNextHandshakeOn) {
   const Meeting after = Meet(*client_, *server_);
   ASSERT_OK(after.client);
   EXPECT_THAT((*after.client)->peer_certificate().hosts, ElementsAre(OwnHost(), "renewed.example"));
-  // The connection from before lives on.
+  // The earlier connection continues.
   const auto out = TransportOf(before.client_socket, std::move(before.client));
   const auto in = TransportOf(before.server_socket, std::move(before.server));
   out->write(reinterpret_cast<const uint8_t*>("x"), 1);
@@ -321,14 +321,14 @@ TEST_F(TlsStreamTest, ChangedFilesCountFromTheNextHandshakeOn) {
   uint8_t byte = 0;
   in->readAll(&byte, 1);
   EXPECT_EQ(byte, 'x');
-  // Half of a rotation: the certificate does not fit the key.
+  // An unfinished rotation: the certificate does not match the key.
   WriteFile(certificates_.path("ps-0.crt"), "no certificate");
   const Meeting last = Meet(*client_, *server_);
   ASSERT_OK(last.client);
   EXPECT_THAT((*last.client)->peer_certificate().hosts, ElementsAre(OwnHost(), "renewed.example"));
 }
 
-TEST(TlsContext, FilesThatDoNotFitAreNamed) {
+TEST(TlsContext, FilesThatDoNotMatchAreNamed) {
   TestCertificates certificates;
   const auto side = TlsContext::Side::kServer;
   const SecurityOptions good = certificates.Issue(TestCertificates::ServerRequest());

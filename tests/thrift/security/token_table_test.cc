@@ -1,5 +1,5 @@
-// Tokens are read from a file that others cannot, found by their digest, and gone once they are
-// taken out of it.
+// Tokens are read from a file that is not readable by others, found by their digest, and refused
+// after they are removed from the file.
 #include "thrift/security/token_table.h"
 
 #include <string>
@@ -51,7 +51,7 @@ TEST_F(TokenTableTest, LinesAreTokenRolesAndName) {
   EXPECT_FALSE(table->Find(DigestOf("")).has_value());
 }
 
-TEST_F(TokenTableTest, MistakesAreNamedByLineAndTokensAreNot) {
+TEST_F(TokenTableTest, ErrorsGiveTheLineButNotTheToken) {
   const auto bad = absl::StatusCode::kInvalidArgument;
   const std::string first = kFirst;
   EXPECT_THAT(LoadError("\n" + first + "\n"),
@@ -63,9 +63,10 @@ TEST_F(TokenTableTest, MistakesAreNamedByLineAndTokensAreNot) {
   EXPECT_THAT(LoadError(std::string(600, 'x') + " worker\n"),
               StatusIs(bad, HasSubstr("600 bytes")));
   EXPECT_NE(Load(first + " worker\n" + first + " worker again\n"), nullptr);
-  EXPECT_THAT(LoadError(first + " worker\n" + kSecond + " reader\n" + first + " admin\n"),
-              StatusIs(bad, AllOf(HasSubstr("tokens:3: the token has other roles on a line before"),
-                                  Not(HasSubstr(first)))));
+  EXPECT_THAT(
+      LoadError(first + " worker\n" + kSecond + " reader\n" + first + " admin\n"),
+      StatusIs(bad, AllOf(HasSubstr("tokens:3: an earlier line gives the token other roles"),
+                          Not(HasSubstr(first)))));
   WriteFile(path_, first + " worker\n", 0644);
   EXPECT_THAT(TokenTable::Load(path_),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("has mode 0644")));
@@ -73,7 +74,7 @@ TEST_F(TokenTableTest, MistakesAreNamedByLineAndTokensAreNot) {
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("none")));
 }
 
-TEST_F(TokenTableTest, AFileThatCannotBeUsedLeavesTheLastGoodTokens) {
+TEST_F(TokenTableTest, AnUnusableFileLeavesTheLastValidTokens) {
   const auto table = Load(std::string(kFirst) + " worker\n");
   const int64_t version = table->Version();
   WriteFile(path_, "half a li");
@@ -96,14 +97,14 @@ TEST_F(TokenTableTest, ARevokedTokenIsRefusedAtItsNextCall) {
               StatusIs(absl::StatusCode::kPermissionDenied,
                        AllOf(HasSubstr("\"one\" has the role worker"), HasSubstr("is for admin"))));
   WriteFile(path_, std::string(kFirst) + " reader one\n" + kSecond + " worker\n");
-  EXPECT_EQ(guard.Check("push").code(), absl::StatusCode::kPermissionDenied);  // less than before
+  EXPECT_EQ(guard.Check("push").code(), absl::StatusCode::kPermissionDenied);  // fewer roles now
   WriteFile(path_, std::string(kSecond) + " worker\n");
   EXPECT_THAT(guard.Check("describe"),
               StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("revoked")));
   EXPECT_FALSE(guard.proven());
 }
 
-TEST_F(TokenTableTest, ATokenOfACertificatesOwnerCountsInstead) {
+TEST_F(TokenTableTest, ATokenReplacesTheCertificatesRoles) {
   const auto table = Load(std::string(kFirst) + " reader\n");
   PeerGuard guard({.roles = kWorker, .name = "worker-0"}, table);
   EXPECT_OK(guard.Check("push"));
@@ -113,7 +114,7 @@ TEST_F(TokenTableTest, ATokenOfACertificatesOwnerCountsInstead) {
   EXPECT_FALSE(guard.proven());
 }
 
-TEST_F(TokenTableTest, AClientSendsItsTokenWhereNobodyListens) {
+TEST_F(TokenTableTest, AClientSendsItsTokenOnlyOverTrustedConnections) {
   SecurityOptions options;
   options.token_file = path_;
   WriteFile(path_, std::string("  ") + kFirst + " \nnot this\n");

@@ -1,4 +1,4 @@
-// The cluster's cases of TensorFlow's own tests, by id: D1 to D13 (D11 is the server's).
+// The cluster cases of TensorFlow's own tests, by id: D1 to D13 (server_test.cc has D11).
 #include <string>
 
 #include "gmock/gmock.h"
@@ -85,7 +85,7 @@ TEST(ClusterCases, D6_ChiefCountsAndIds) {
   EXPECT_EQ(IdInCluster(WithEvaluator(), "evaluator", 0).value(), 0);
 }
 
-TEST(ClusterCases, D7_WhatIsNoClusterIsRefusedWithTensorFlowsTexts) {
+TEST(ClusterCases, D7_InvalidClustersAreRefusedWithTensorFlowsMessages) {
   EXPECT_THAT(IsChief(WithoutChief(), "chief", 0),
               StatusIs(kInvalid, HasSubstr("`task_type` 'chief' not found in cluster_spec.")));
   EXPECT_THAT(IsChief(WithoutChief(), "worker", 2),

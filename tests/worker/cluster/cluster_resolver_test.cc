@@ -1,5 +1,5 @@
-// What resolvers do beyond the recorded answers: accelerators, files, unions, and the way to the
-// cluster that the programs take.
+// Behaviour of resolvers beyond the recorded results: accelerators, files, unions, and conversion
+// to the cluster that the programs take.
 #include "worker/cluster/cluster_resolver.h"
 
 #include <fstream>
@@ -35,7 +35,7 @@ std::string WriteFile(const std::string& path, absl::string_view text) {
   return path;
 }
 
-TEST(SimpleClusterResolver, MasterIsTheGivenOneUnlessATaskIsNamed) {
+TEST(SimpleClusterResolver, MasterIsTheGivenMasterUnlessATaskIsNamed) {
   const SimpleClusterResolver resolver(TwoWorkers(),
                                        {.task_type = "worker", .task_id = 0, .rpc_layer = "grpc"},
                                        "m:1", {{"GPU", 2}});
@@ -46,7 +46,7 @@ TEST(SimpleClusterResolver, MasterIsTheGivenOneUnlessATaskIsNamed) {
   EXPECT_THAT(resolver.NumAccelerators().value(), UnorderedElementsAre(Pair("GPU", 2)));
 }
 
-// A template whose value was not filled in must not make a task train alone.
+// An unfilled template value must not make a task train alone.
 TEST(TFConfigClusterResolver, NullIsAnErrorNotAnAbsentMember) {
   const auto resolver = [](absl::string_view text) {
     return std::make_unique<TFConfigClusterResolver>(std::string(text), ResolverOverrides());
@@ -95,7 +95,7 @@ TEST(ClusterResolver, AcceleratorsOfATaskAreCountedOverTheListedDevices) {
               UnorderedElementsAre(Pair("GPU", 3), Pair("TPU", 1)));
 }
 
-TEST(ClusterResolver, AcceleratorsOfAnotherTaskAreNotKnownWithoutAList) {
+TEST(ClusterResolver, AcceleratorsOfAnotherTaskAreUnknownWithoutALister) {
   const TFConfigClusterResolver resolver(
       R"({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}})", {});
   EXPECT_OK(resolver.NumAccelerators("worker", 0));
@@ -103,7 +103,7 @@ TEST(ClusterResolver, AcceleratorsOfAnotherTaskAreNotKnownWithoutAList) {
               StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("worker:1")));
 }
 
-TEST(LocalGpus, DeviceFilesAreCountedAsFarAsTheyAreVisible) {
+TEST(LocalGpus, OnlyVisibleDeviceFilesAreCounted) {
   const TempDir folder;
   for (const char* const name :
        {"nvidia0", "nvidia1", "nvidia2", "nvidiactl", "nvidia-uvm", "null"}) {
@@ -119,7 +119,7 @@ TEST(LocalGpus, DeviceFilesAreCountedAsFarAsTheyAreVisible) {
   EXPECT_EQ(CountGpus(folder.path() + "/none", std::nullopt), 0);
 }
 
-TEST(UnionResolver, TheFirstOneSaysTheTask) {
+TEST(UnionResolver, TheFirstResolverDeterminesTheTask) {
   const auto first = std::make_shared<SimpleClusterResolver>(
       TwoWorkers(), ResolverOverrides{.task_type = "worker", .task_id = 1, .environment = "here"},
       "m:1");
@@ -179,7 +179,7 @@ TEST(ResolvedConfig, TheProgramsReadEveryResolversCluster) {
   EXPECT_TRUE(of_nothing->tasks.empty());
 }
 
-TEST(ResolvedConfig, WhatNoProgramCanRunIsRefused) {
+TEST(ResolvedConfig, ClustersThatNoProgramCanRunAreRefused) {
   const auto refusal = [](const ClusterSpec& spec, ResolverOverrides task = {}) {
     return ResolveClusterConfig(SimpleClusterResolver(spec, std::move(task)), "here");
   };
@@ -209,7 +209,7 @@ TEST(ClusterSpec, AddressesThatAreNotTextAndLargeIndicesAreRefused) {
   }
   EXPECT_THAT(ClusterSpec::FromJson(std::string(2 << 20, ' ')),
               StatusIs(kInvalid, HasSubstr("at most 1048576")));
-  // Nesting takes no stack.
+  // Deep nesting uses no stack.
   EXPECT_THAT(ClusterSpec::FromJson(std::string(1 << 19, '[')),
               StatusIs(kInvalid, HasSubstr("JSON")));
   EXPECT_THAT(ClusterSpec::FromTasks({{"worker", {{-1, "a:1"}}}}),

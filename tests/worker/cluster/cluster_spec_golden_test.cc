@@ -1,4 +1,4 @@
-// ClusterSpec and the union of several answer as TensorFlow's.
+// ClusterSpec and UnionResolver give the same results as TensorFlow's.
 #include <memory>
 #include <string>
 
@@ -33,7 +33,7 @@ void CheckJobs(const ClusterSpec& spec, const json& record) {
     EXPECT_TRUE(Agrees(AsJson(spec.task_indices(job)), want, id + " task_indices " + job));
   }
   for (const auto& [job, want] : record.at("job_tasks").items()) {
-    // TensorFlow takes the largest index of no tasks and fails [quirk]; the list is empty.
+    // TensorFlow takes the maximum index of no tasks and fails [quirk]; here the list is empty.
     const bool is_quirk = want.value("contains", "") == "max() arg is an empty sequence";
     EXPECT_TRUE(Agrees(TasksJson(spec, job), is_quirk ? json{{"value", json::array()}} : want,
                        id + " job_tasks " + job));
@@ -47,7 +47,7 @@ void CheckJobs(const ClusterSpec& spec, const json& record) {
   }
 }
 
-TEST(ClusterSpecGolden, EveryMemberAnswersAsRecorded) {
+TEST(ClusterSpecGolden, EveryMemberReturnsTheRecordedResult) {
   ForEachGolden("cluster.json", "cluster_spec", [&](const json& record) {
     const std::string id = record.at("id");
     ExpectFields(record, {"id", "name", "cluster", "truthy", "jobs", "as_dict", "num_tasks",
@@ -62,7 +62,7 @@ TEST(ClusterSpecGolden, EveryMemberAnswersAsRecorded) {
   });
 }
 
-TEST(ClusterSpecGolden, UnionsAreThoseRecorded) {
+TEST(ClusterSpecGolden, UnionsEqualTheRecordedOnes) {
   ForEachGolden("cluster.json", "union", [&](const json& record) {
     ExpectFields(record, {"id", "name", "first", "second", "value", "error", "contains"});
     const auto resolver = UnionResolver::Create(

@@ -1,4 +1,4 @@
-// Programs of variables and ops land on the devices on which TensorFlow puts them.
+// Programs of variables and ops are placed on the same devices as by TensorFlow.
 #include <string>
 #include <type_traits>
 
@@ -9,7 +9,7 @@
 namespace cairn::test {
 namespace {
 
-// Without a setter an op is where it was pinned.
+// Without a setter, an op stays on its own device.
 absl::StatusOr<std::string> DeviceOf(ReplicaDeviceSetter* setter, const PlacedOp& op) {
   return setter == nullptr ? CanonicalDeviceName(op.device) : setter->Device(op);
 }
@@ -40,7 +40,7 @@ void CheckProgram(const json& record) {
 TEST(DeviceSetterGolden, EveryProgramIsPlacedAsRecorded) {
   ForEachGolden("cluster.json", "device_setter", [&](const json& record) {
     if (record.at("program_name") == "strategy_not_callable") {
-      // CD0046: the type of the option refuses what cannot be called before the program runs.
+      // CD0046: the type of the option refuses a value that is not callable at compile time.
       EXPECT_EQ(record.at("error"), "TypeError");
       EXPECT_FALSE((std::is_assignable_v<PsStrategy&, int>));
       EXPECT_FALSE((std::is_assignable_v<PsStrategy&, std::string>));

@@ -1,4 +1,4 @@
-// Device names have one canonical text, and what is none is refused.
+// Device names have one canonical text, and invalid names are refused.
 #include "worker/cluster/device_spec.h"
 
 #include "gmock/gmock.h"
@@ -28,7 +28,7 @@ TEST(DeviceSpec, NamesBecomeCanonical) {
   }
 }
 
-TEST(DeviceSpec, WhatIsNoNameIsRefused) {
+TEST(DeviceSpec, InvalidNamesAreRefused) {
   const std::pair<const char*, const char*> cases[] = {
       {"/jobs:ps", "unknown attribute 'jobs:ps'"},
       {"/job:", "the job has no name"},
@@ -49,7 +49,7 @@ TEST(DeviceSpec, WhatIsNoNameIsRefused) {
   }
 }
 
-TEST(DeviceSpec, FieldsThatAreSetWinAMerge) {
+TEST(DeviceSpec, SetFieldsTakePrecedenceInAMerge) {
   const DeviceSpec base = DeviceSpec::FromString("/job:ps/task:1/cpu:0").value();
   const DeviceSpec over = DeviceSpec::FromString("/job:moon/gpu:*").value();
   EXPECT_EQ(base.MergedWith(over).ToString(), "/job:moon/task:1/device:GPU:0");

@@ -1,4 +1,4 @@
-// Compares what the library answers with a golden record: {"value": …} or {"error", "contains"}.
+// Compares the library's results with a golden record: {"value": …} or {"error", "contains"}.
 #pragma once
 
 #include <map>
@@ -14,7 +14,7 @@ namespace cairn::test {
 
 using nlohmann::json;
 
-// The status that stands for a Python exception.
+// The status code for a Python exception.
 inline absl::StatusCode CodeOfException(const std::string& name) {
   static const auto* const codes = new std::map<std::string, absl::StatusCode>{
       {"ValueError", absl::StatusCode::kInvalidArgument},
@@ -27,7 +27,7 @@ inline absl::StatusCode CodeOfException(const std::string& name) {
   throw UnknownRecord("no exception '" + name + "'");
 }
 
-// Texts of the Python interpreter, which Cairn does not repeat: the status alone is compared.
+// Texts of the Python interpreter, which Cairn does not repeat: only the status is compared.
 inline bool IsTextOfPython(const std::string& text) {
   static const auto* const texts =
       new std::set<std::string>{"invalid literal for int()",
@@ -62,7 +62,7 @@ inline ::testing::AssertionResult Agrees(const absl::StatusOr<json>& got, const 
   return ::testing::AssertionFailure() << where << ": " << got.status() << ", expected " << want;
 }
 
-// Any answer as JSON.
+// Any result as JSON.
 template <typename T>
 absl::StatusOr<json> AsJson(const absl::StatusOr<T>& value) {
   if (!value.ok()) return value.status();
@@ -82,7 +82,7 @@ inline absl::StatusOr<json> AsJson(const absl::StatusOr<ClusterSpec>& value) {
   return json::parse(value->ToJson());
 }
 
-// A field that the test does not look at would be a record half run.
+// Fails for fields that the test does not check, because the record would be only partly tested.
 inline void ExpectFields(const json& record, const std::set<std::string>& known) {
   for (const auto& [key, value] : record.items()) {
     if (!known.contains(key)) throw UnknownRecord("no field '" + key + "'");

@@ -1,5 +1,5 @@
-// Pods become tasks by their labels, in the order of their names; pods that cannot be reached are
-// refused. The lists are cut from what kubectl get pods -o json writes.
+// Pods become tasks by their labels, in name order; unreachable pods are refused. The lists are
+// excerpts of the output of kubectl get pods -o json.
 #include "worker/cluster/kubernetes_cluster_resolver.h"
 
 #include <fstream>
@@ -41,7 +41,7 @@ std::string List(const std::vector<std::string>& pods) {
 
 constexpr char kTensorFlow[] = R"("job-name": "tensorflow")";
 
-TEST(KubernetesClusterResolver, PodsAreTasksInTheOrderOfTheirNames) {
+TEST(KubernetesClusterResolver, PodsAreTasksInNameOrder) {
   const auto resolver = KubernetesClusterResolver::FromJson(
       List({PodJson("tensorflow-xyz", kTensorFlow, Running("10.1.2.3")),
             PodJson("other", R"("job-name": "web")", R"("phase": "Pending")"),
@@ -98,7 +98,7 @@ TEST(KubernetesClusterResolver, PodsThatCannotBeReachedAreRefused) {
   EXPECT_THAT(refusal({R"({"metadata": {}})"}), StatusIs(kInvalid, HasSubstr("items[0]")));
 }
 
-TEST(KubernetesClusterResolver, WhatIsNoPodListIsRefused) {
+TEST(KubernetesClusterResolver, InvalidPodListsAreRefused) {
   const std::pair<const char*, const char*> cases[] = {{"", "not JSON"},
                                                        {"{", "not JSON"},
                                                        {"[]", "no list \"items\""},
@@ -132,7 +132,7 @@ TEST(KubernetesClusterResolver, AFileHoldsAListOrOnePod) {
   }
 }
 
-TEST(LabelSelector, RequirementsHoldTogether) {
+TEST(LabelSelector, AllRequirementsMustHold) {
   const std::map<std::string, std::string> labels = {{"app", "ctr"}, {"gpu", ""}};
   const std::pair<const char*, bool> cases[] = {{"", true},
                                                 {"app=ctr", true},

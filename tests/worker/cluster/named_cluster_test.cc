@@ -1,5 +1,5 @@
-// The programs' --cluster_resolver flags lead to the cluster they say, or to what is wrong with
-// them.
+// The programs' --cluster_resolver flags give the cluster that they name, or an error about the
+// flags.
 #include "worker/cluster/named_cluster.h"
 
 #include <fstream>
@@ -43,7 +43,7 @@ std::string WritePods(const TempDir& folder) {
   return path;
 }
 
-TEST(NamedCluster, ASlurmStepIsCutIntoJobs) {
+TEST(NamedCluster, ASlurmStepIsDividedIntoJobs) {
   const auto config =
       ReadNamedCluster({.resolver = "slurm", .jobs = "ps=2, worker=2", .port = 7000}, Of(Step()));
   ASSERT_OK(config);
@@ -70,7 +70,7 @@ TEST(NamedCluster, PodsAreReachedByTheirOwnAddresses) {
   EXPECT_EQ(outside->task_type, "");
 }
 
-TEST(NamedCluster, WhatIsPrintedIsAClusterFile) {
+TEST(NamedCluster, ThePrintedTextIsAClusterFile) {
   const auto config = ReadNamedCluster({.resolver = "slurm", .jobs = "ps=2,worker=2"}, Of(Step()));
   ASSERT_OK(config);
   const TempDir folder;
@@ -87,7 +87,7 @@ TEST(NamedCluster, WhatIsPrintedIsAClusterFile) {
   EXPECT_EQ(same->tasks, config->tasks);
 }
 
-TEST(NamedCluster, FlagsThatDoNotFitAreRefused) {
+TEST(NamedCluster, UnsuitableFlagsAreRefused) {
   const TempDir folder;
   const std::string pods = WritePods(folder);
   const std::pair<NamedCluster, const char*> cases[] = {
@@ -103,7 +103,8 @@ TEST(NamedCluster, FlagsThatDoNotFitAreRefused) {
       {{.resolver = "slurm", .jobs = "ps=x"}, "found 'ps=x'"},
       {{.resolver = "slurm", .jobs = "ps=1,ps=2"}, "found 'ps=2'"},
       {{.resolver = "slurm", .jobs = "ps=1", .port = -1}, "ports go from 1 to 65535"},
-      {{.resolver = "kubernetes", .jobs = "ps:role=ps"}, "the Kubernetes API is not asked"},
+      {{.resolver = "kubernetes", .jobs = "ps:role=ps"},
+       "the program does not call the Kubernetes API"},
       {{.resolver = "kubernetes", .file = pods}, "which pods are which job"},
       {{.resolver = "kubernetes", .file = pods, .jobs = "ps"}, "found 'ps'"},
       {{.resolver = "kubernetes", .file = pods, .jobs = "ps:role in (ps)"}, "has a set"},

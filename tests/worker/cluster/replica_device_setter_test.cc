@@ -1,5 +1,5 @@
-// Variables go to servers by turns or by load, ops to workers: the cases of TensorFlow's tests by
-// id, and what is refused.
+// Variables are placed on servers round robin or by load, and ops on workers: the cases of
+// TensorFlow's tests by id, and refusals.
 #include "worker/cluster/replica_device_setter.h"
 
 #include "gmock/gmock.h"
@@ -27,14 +27,14 @@ PlacedOp Variable(std::string device = "", Shape shape = {}) {
   return {.name = "v", .is_variable = true, .device = std::move(device), .shape = std::move(shape)};
 }
 
-TEST(ReplicaDeviceSetter, E1_VariablesTakeTurnsAndOpsAreTheWorkers) {
+TEST(ReplicaDeviceSetter, E1_VariablesArePlacedRoundRobinAndOpsOnWorkers) {
   const auto setter = Setter({.cluster = TwoServers()});
   EXPECT_EQ(setter->Device(Variable()).value(), "/job:ps/task:0");
   EXPECT_EQ(setter->Device(Variable()).value(), "/job:ps/task:1");
   EXPECT_EQ(setter->Device({.name = "a"}).value(), "/job:worker");
 }
 
-TEST(ReplicaDeviceSetter, E2_AVariableOfAnotherJobTakesNoTurn) {
+TEST(ReplicaDeviceSetter, E2_AVariableOfAnotherJobDoesNotAdvanceTheRoundRobin) {
   const auto setter = Setter({.cluster = TwoServers()});
   EXPECT_EQ(setter->Device(Variable()).value(), "/job:ps/task:0");
   EXPECT_EQ(setter->Device(Variable("/job:moon")).value(), "/job:moon");
@@ -58,7 +58,7 @@ TEST(ReplicaDeviceSetter, E4_TheServerWithTheLeastBytesIsNext) {
   }
 }
 
-TEST(ReplicaDeviceSetter, ThereIsNoneWithoutServers) {
+TEST(ReplicaDeviceSetter, IsNullWithoutServers) {
   const auto none = ReplicaDeviceSetter::Create({});
   ASSERT_OK(none);
   EXPECT_EQ(*none, nullptr);
@@ -68,19 +68,19 @@ TEST(ReplicaDeviceSetter, ThereIsNoneWithoutServers) {
   EXPECT_EQ(*no_job, nullptr);
 }
 
-TEST(ReplicaDeviceSetter, AServersJobMayHaveAnotherName) {
+TEST(ReplicaDeviceSetter, TheServersJobMayHaveAnotherName) {
   const auto setter = Setter({.ps_device = "/job:store/cpu:0",
                               .cluster = ClusterSpec::FromLists({{"store", {"a:1", "b:1"}}})});
   EXPECT_EQ(setter->Device(Variable()).value(), "/job:store/task:0/device:CPU:0");
   EXPECT_EQ(setter->Device(Variable()).value(), "/job:store/task:1/device:CPU:0");
 }
 
-TEST(ReplicaDeviceSetter, WithoutAServersDeviceVariablesStayWithTheWorker) {
+TEST(ReplicaDeviceSetter, WithoutAPsDeviceVariablesStayOnTheWorker) {
   const auto setter = Setter({.ps_tasks = 2, .ps_device = ""});
   EXPECT_EQ(setter->Device(Variable()).value(), "/job:worker");
 }
 
-TEST(ReplicaDeviceSetter, WhatIsNoDeviceOrNoServerIsRefused) {
+TEST(ReplicaDeviceSetter, InvalidDevicesAndServersAreRefused) {
   const auto code = absl::StatusCode::kInvalidArgument;
   EXPECT_THAT(ReplicaDeviceSetter::Create({.ps_tasks = 1, .ps_device = "ps"}),
               StatusIs(code, HasSubstr("unknown attribute 'ps'")));

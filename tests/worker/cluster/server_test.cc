@@ -1,4 +1,4 @@
-// Servers in this process: what TensorFlow's server_lib tests ask, and that they can be stopped.
+// Servers in this process: the cases of TensorFlow's server_lib tests, and stopping.
 #include "worker/cluster/server.h"
 
 #include <memory>
@@ -49,7 +49,7 @@ TEST_F(ServerTest, D11_APortInUseIsRefused) {
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr(first->target())));
 }
 
-TEST_F(ServerTest, TheTaskIsInferredOnlyWhereThereIsOne) {
+TEST_F(ServerTest, TheTaskIsInferredOnlyIfThereIsOne) {
   EXPECT_THAT(Make({{"ps", {OwnAddress()}}, {"worker", {"w:1"}}}),
               StatusIs(kInvalid, HasSubstr("explicit job_name")));
   EXPECT_THAT(Make({{"ps", {OwnAddress(), "b:1"}}}),
@@ -73,7 +73,7 @@ TEST_F(ServerTest, StartsOnceAndNotAfterStop) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("was stopped")));
 }
 
-TEST_F(ServerTest, WhatAStoppedServerHadIsThereInTheNextOne) {
+TEST_F(ServerTest, ANewServerHasTheStateOfTheStoppedOne) {
   VariableSpec spec;
   spec.name = "v";
   spec.shape = {2};

@@ -1,5 +1,5 @@
-// A Slurm step's tasks find themselves wherever Slurm put them, share the GPUs of their hosts, and
-// steps that cannot be are refused.
+// The tasks of a Slurm step find their own place for any placement by Slurm, share the GPUs of
+// their hosts, and invalid steps are refused.
 #include "worker/cluster/slurm_cluster_resolver.h"
 
 #include <cstdlib>
@@ -36,7 +36,7 @@ SlurmOptions On(Variables variables) {
   return {.gpus_per_node = 0, .auto_set_gpu = false, .environment = Of(std::move(variables))};
 }
 
-TEST(SlurmClusterResolver, HostAndLocalIdSayTheTaskWhateverTheDistribution) {
+TEST(SlurmClusterResolver, HostAndLocalIdDetermineTheTaskInAnyDistribution) {
   // srun --distribution=cyclic runs rank 1 as the first task of the second host.
   Variables variables = Step();
   variables["SLURMD_NODENAME"] = "n10";
@@ -52,7 +52,7 @@ TEST(SlurmClusterResolver, HostAndLocalIdSayTheTaskWhateverTheDistribution) {
             R"({"ps":["n9:8888"],"worker":["n9:8889","n10:8888","n10:8889"]})");
 }
 
-TEST(SlurmClusterResolver, TasksLeftOverHaveNoPart) {
+TEST(SlurmClusterResolver, RemainingTasksHaveNoRole) {
   Variables variables = Step();
   variables["SLURM_PROCID"] = "3";
   SlurmOptions options = On(variables);
@@ -63,7 +63,7 @@ TEST(SlurmClusterResolver, TasksLeftOverHaveNoPart) {
   EXPECT_EQ((*resolver)->Master().value(), "");
 }
 
-TEST(SlurmClusterResolver, HostsMayBeGivenInsteadOfRead) {
+TEST(SlurmClusterResolver, HostsMayBeGivenByTheProgram) {
   SlurmOptions options = On({{"SLURM_PROCID", "2"}});
   options.jobs = {{"worker", 3}};
   options.hosts = {{"b", 1}, {"a", 2}};
@@ -75,7 +75,7 @@ TEST(SlurmClusterResolver, HostsMayBeGivenInsteadOfRead) {
   EXPECT_THAT((*resolver)->NumAccelerators().value(), UnorderedElementsAre(Pair("GPU", 2)));
 }
 
-TEST(SlurmClusterResolver, TheNodesGpusAreSlurmsOwnCount) {
+TEST(SlurmClusterResolver, TheNodesGpuCountIsSlurms) {
   setenv("CUDA_VISIBLE_DEVICES", "as it was", 1);
   Variables variables = Step();
   variables["SLURM_GPUS_ON_NODE"] = "4";
@@ -100,7 +100,7 @@ struct Refusal {
   const char* why;
 };
 
-TEST(SlurmClusterResolver, StepsThatCannotBeAreRefused) {
+TEST(SlurmClusterResolver, InvalidStepsAreRefused) {
   const auto kInvalid = absl::StatusCode::kInvalidArgument;
   const auto kFailed = absl::StatusCode::kFailedPrecondition;
   const Refusal refusals[] = {
@@ -129,7 +129,7 @@ TEST(SlurmClusterResolver, StepsThatCannotBeAreRefused) {
   }
 }
 
-TEST(SlurmClusterResolver, OptionsThatCannotBeAreRefused) {
+TEST(SlurmClusterResolver, InvalidOptionsAreRefused) {
   const auto kInvalid = absl::StatusCode::kInvalidArgument;
   const auto kFailed = absl::StatusCode::kFailedPrecondition;
   SlurmOptions ports = On(Step());
@@ -147,20 +147,20 @@ TEST(SlurmClusterResolver, OptionsThatCannotBeAreRefused) {
   EXPECT_THAT(SlurmClusterResolver::Create(negative), StatusIs(kInvalid, HasSubstr("-1 tasks")));
 }
 
-TEST(SlurmText, ARangeThatNamesNoHostIsRefused) {
+TEST(SlurmText, ARangeWithoutHostsIsRefused) {
   const auto code = absl::StatusCode::kInvalidArgument;
   EXPECT_THAT(ExpandHostlist("n[5-3]"), StatusIs(code, HasSubstr("'5-3' ends before it begins")));
   EXPECT_THAT(ExpandHostlist("n[1 2]"), StatusIs(code, HasSubstr("neither a number")));
   EXPECT_THAT(ExpandHostlist("n[ ]"), StatusIs(code, HasSubstr("neither a number")));
 }
 
-// TensorFlow's hosts, which take the width with the blank.
+// TensorFlow's hosts, whose width includes the blank.
 TEST(SlurmText, BlanksAroundNumbersAreAllowed) {
   EXPECT_THAT(ExpandHostlist("n[1 - 2]").value(), ElementsAre("n01", "n02"));
   EXPECT_THAT(ExpandHostlist("n[1-2, 5],m").value(), ElementsAre("n1", "n2", "n05", "m"));
 }
 
-TEST(SlurmText, ListsThatWouldFillTheMemoryAreRefused) {
+TEST(SlurmText, ListsThatWouldExhaustMemoryAreRefused) {
   const auto code = absl::StatusCode::kInvalidArgument;
   EXPECT_THAT(ExpandHostlist("n[0-999999999]"), StatusIs(code, HasSubstr("more than 65536")));
   EXPECT_THAT(ExpandHostlist("n[0-99999999999]"), StatusIs(code, HasSubstr("neither a number")));

@@ -1,5 +1,5 @@
-// Slurm's two short forms and whole job steps give what TensorFlow makes of them, but for the order
-// of hosts and for nodes without GPUs.
+// Slurm's two short forms and whole job steps give TensorFlow's results, except for the order of
+// hosts and for nodes without GPUs.
 #include <cstdlib>
 #include <map>
 #include <string>
@@ -12,7 +12,7 @@
 namespace cairn::test {
 namespace {
 
-// Where spec.md §7 marks a quirk, what is right instead.
+// The correct results of records with a TensorFlow quirk that Cairn does not repeat.
 const std::map<std::string, json>& RightResults() {
   static const auto* const results = new std::map<std::string, json>{
       // TensorFlow sorts hosts as text. Slurm numbers tasks in the order of its list of hosts, so
@@ -25,7 +25,7 @@ const std::map<std::string, json>& RightResults() {
         {"master", "grpc://m2:8890"},
         {"cuda_visible_devices", "4,5"},
         {"gpus_per_task", 2}}},
-      // Likewise: rank 0 runs on n9.
+      // The same: rank 0 runs on n9.
       {"CL0047",
        {{"cluster",
          {{"worker", {"n9:8888", "n9:8889", "n10:8888", "n10:8889", "n2:8888", "n2:8889"}}}},
@@ -34,7 +34,7 @@ const std::map<std::string, json>& RightResults() {
         {"master", "grpc://n9:8888"},
         {"cuda_visible_devices", "0"},
         {"gpus_per_task", 1}}},
-      // TensorFlow cannot count by steps of no GPUs; a node without GPUs trains on its CPUs.
+      // TensorFlow cannot count in steps of zero GPUs; here a node without GPUs trains on its CPUs.
       {"CL0046",
        {{"cluster", {{"worker", {"n1:8888", "n2:8888"}}}},
         {"task_type", "worker"},
@@ -94,7 +94,7 @@ bool HostsAreSorted(const json& record) {
   return hosts.ok() && std::is_sorted(hosts->begin(), hosts->end());
 }
 
-TEST(SlurmGolden, EveryCallAnswersAsRecorded) {
+TEST(SlurmGolden, EveryCallReturnsTheRecordedResult) {
   ForEachGolden("cluster.json", "slurm", [&](const json& record) {
     const std::string id = record.at("id");
     const std::string call = record.at("call");
@@ -112,7 +112,7 @@ TEST(SlurmGolden, EveryCallAnswersAsRecorded) {
     const std::string input = record.at("input");
     if (call == "expand_hostlist" && !input.empty() && record.contains("value") &&
         record.at("value").empty()) {
-      // TensorFlow answers without hosts; Cairn says what is wrong with the list.
+      // TensorFlow returns no hosts; Cairn reports the error in the list.
       EXPECT_EQ(ExpandHostlist(input).status().code(), absl::StatusCode::kInvalidArgument) << id;
     } else if (call == "expand_hostlist") {
       EXPECT_TRUE(Agrees(AsJson(ExpandHostlist(input)), record, id));

@@ -1,5 +1,5 @@
-// Chief, counts, ids and leaders of every task of every recorded cluster, and the texts of what is
-// refused.
+// Chief, counts, ids and leaders of every task of every recorded cluster, and the messages of
+// refusals.
 #include <string>
 
 #include "gtest/gtest.h"
@@ -9,7 +9,7 @@
 namespace cairn::test {
 namespace {
 
-TEST(TaskRolesGolden, EveryTaskPlaysTheRecordedPart) {
+TEST(TaskRolesGolden, EveryTaskHasTheRecordedRole) {
   ForEachGolden("cluster.json", "roles", [&](const json& record) {
     const std::string id = record.at("id");
     ExpectFields(record,

@@ -1,4 +1,4 @@
-// Every member of TFConfigClusterResolver answers as TensorFlow's, broken variables included.
+// Every member of TFConfigClusterResolver gives TensorFlow's results, also for broken variables.
 #include <optional>
 #include <string>
 
@@ -15,7 +15,7 @@ ResolverOverrides OverridesOf(const json& record) {
     if (key == "task_type") {
       overrides.task_type = value.get<std::string>();
     } else if (key == "task_id") {
-      // Python takes "1" too; here the type says that it is a number.
+      // Python also accepts "1"; here the type requires a number.
       overrides.task_id =
           value.is_string() ? std::stoi(value.get<std::string>()) : value.get<int>();
     } else if (key == "rpc_layer") {
@@ -29,7 +29,7 @@ ResolverOverrides OverridesOf(const json& record) {
   return overrides;
 }
 
-TEST(TfConfigGolden, EveryMemberAnswersAsRecorded) {
+TEST(TfConfigGolden, EveryMemberReturnsTheRecordedResult) {
   ForEachGolden("cluster.json", "tf_config", [&](const json& record) {
     const std::string id = record.at("id");
     ExpectFields(record, {"id", "name", "tf_config", "arguments", "cluster", "task_type", "task_id",

@@ -1,4 +1,4 @@
-// A list of gradients is reduced as each would be by itself, however it is packed.
+// A list of gradients is reduced as each gradient alone would be, in any packing.
 #include "worker/collective/batch_all_reduce.h"
 
 #include <atomic>
@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(BatchAllReduce, EveryPackingGivesWhatEachGradientWouldAlone) {
+TEST(BatchAllReduce, EveryPackingEqualsSeparateReductions) {
   for (const int64_t bytes_per_pack : {0, 1, 300, 1 << 20}) {
     InProcessGroups groups = InProcessGroups::Create(CpuDevices(3)).value();
     OnRanks(3, [&](int r) {
@@ -35,7 +35,7 @@ TEST(BatchAllReduce, EveryPackingGivesWhatEachGradientWouldAlone) {
   }
 }
 
-TEST(BatchAllReduce, TheTimeoutOfTheOptionsHolds) {
+TEST(BatchAllReduce, TheTimeoutOfTheOptionsApplies) {
   InProcessGroups groups = InProcessGroups::Create(CpuDevices(2)).value();
   std::vector<float> values(10);
   EXPECT_THAT(BatchAllReduce(groups.rank(0), ReduceOp::kSum, {Into(values)},

@@ -16,7 +16,7 @@ TEST(CommunicationOptions, NegativeBytesPerPackIsRefused) {
   EXPECT_OK(CommunicationOptions{}.Validate());
 }
 
-TEST(CommunicationOptions, CallsOverrideWhatTheySet) {
+TEST(CommunicationOptions, CallsOverrideTheFieldsThatTheySet) {
   const CommunicationOptions base = {.bytes_per_pack = 50,
                                      .implementation = CommunicationImplementation::kNccl};
   const CommunicationOptions merged = base.Merge({.timeout = absl::Seconds(2)});
@@ -35,7 +35,7 @@ TEST(CommunicationOptions, ImplementationsAreReadByName) {
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-TEST(CommunicationOptions, F7_HintsAreTheOptionsUnderTheirOldName) {
+TEST(CommunicationOptions, F7_HintsAreTheOptionsUnderAFormerName) {
   const CommunicationOptions hints = CollectiveHints(50, absl::Seconds(1)).value();
   EXPECT_EQ(hints, (CommunicationOptions{.bytes_per_pack = 50, .timeout = absl::Seconds(1)}));
   EXPECT_THAT(CollectiveHints(-1),

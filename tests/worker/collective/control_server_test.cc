@@ -1,5 +1,5 @@
-// What strangers can hold of the meeting point: idle connections end, and neither too many
-// connections nor a process without descriptors take a core.
+// Limits on what strangers can hold of the rendezvous server: idle connections are closed, and
+// neither too many connections nor a lack of descriptors makes it use a core.
 #include "worker/collective/control_server.h"
 
 #include <arpa/inet.h>
@@ -46,7 +46,7 @@ void Connect(const Descriptor& fd, const ControlServer& server) {
   ASSERT_EQ(::connect(fd.get(), reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
 }
 
-// Whether the server ends the connection within `patience`.
+// Whether the server closes the connection within `patience`.
 bool Ends(const Descriptor& fd, absl::Duration patience) {
   pollfd waiting = {fd.get(), POLLIN, 0};
   ::poll(&waiting, 1, static_cast<int>(absl::ToInt64Milliseconds(patience)));
@@ -54,7 +54,7 @@ bool Ends(const Descriptor& fd, absl::Duration patience) {
   return waiting.revents != 0 && ::recv(fd.get(), &byte, 1, MSG_DONTWAIT) <= 0;
 }
 
-TEST(ControlServer, AnIdleConnectionEndsAndOneThatWaitsForOthersDoesNot) {
+TEST(ControlServer, AnIdleConnectionIsClosedButAWaitingRanksIsNot) {
   const auto server = Start({.idle = absl::Milliseconds(50)});
   const Descriptor idle = NewSocket();
   Connect(idle, *server);
@@ -96,7 +96,7 @@ TEST(ControlServer, AConnectionBeyondTheLimitIsClosed) {
   open.clear();
   absl::StatusOr<std::string> told = AskStatus(*server);
   for (const Deadline deadline = Soon(); !told.ok() && !deadline.Expired();) {
-    told = AskStatus(*server);  // until it has noticed that they have gone
+    told = AskStatus(*server);  // until the server has noticed that they are closed
   }
   EXPECT_EQ(*told, "hi!");
 }
@@ -107,12 +107,12 @@ absl::Duration ProcessorTime() {
   return absl::DurationFromTimeval(used.ru_utime) + absl::DurationFromTimeval(used.ru_stime);
 }
 
-TEST(ControlServer, WithoutDescriptorsItWaitsInsteadOfTryingAllTheTime) {
+TEST(ControlServer, WithoutDescriptorsItPausesInsteadOfRetryingConstantly) {
   const auto server = Start({});
   const Descriptor caller = NewSocket();
   rlimit before = {};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  // Every descriptor from the first free one on is beyond the limit.
+  // Every descriptor from the first free one is beyond the limit.
   const Descriptor free(::dup(caller.get()));
   const rlimit none = {static_cast<rlim_t>(free.get() + 1), before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);

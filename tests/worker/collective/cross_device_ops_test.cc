@@ -1,5 +1,5 @@
 // The algorithm follows from devices, dtype and destinations as in TensorFlow, and each algorithm
-// gives the sum or mean on every output.
+// writes the sum or mean to every output.
 #include "worker/collective/cross_device_ops.h"
 
 #include "gmock/gmock.h"
@@ -33,7 +33,7 @@ TEST(CrossDeviceOps, F8_DefaultFollowsFromTheDevices) {
   EXPECT_EQ(OpsForCall(kRing, {DType::kFloat32, false, cpus, cpus}), kRing);
 }
 
-TEST(CrossDeviceOps, WhatAnAlgorithmCannotServeIsReducedOnOneDevice) {
+TEST(CrossDeviceOps, CallsThatAnAlgorithmCannotServeAreReducedOnOneDevice) {
   const std::vector<Device> gpus = {Gpu(0), Gpu(1)};
   const std::vector<Device> cpu = {Cpu(0)};
   for (const CrossDeviceOps ops : {kNccl, kHierarchicalCopy}) {
@@ -98,7 +98,7 @@ TEST(CrossDeviceOps, F3_ReduceSparse) {
   });
 }
 
-TEST(CrossDeviceOps, SlicesThatOneRankCannotBringAreRefusedOnAll) {
+TEST(CrossDeviceOps, InvalidSlicesOfOneRankAreRefusedOnAll) {
   InProcessGroups groups = InProcessGroups::Create(CpuDevices(2)).value();
   OnRanks(2, [&](int r) {
     const std::vector<int64_t> ids = {4};

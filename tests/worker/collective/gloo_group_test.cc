@@ -1,6 +1,6 @@
-// Ranks that are connected by Gloo reduce, gather and broadcast to bit-equal results; what they
-// disagree about is refused on every rank, and a rank that fails them is named. The ranks are
-// threads here, each with connections of its own; gloo_process_test.cc has processes.
+// Ranks connected by Gloo reduce, gather and broadcast to bitwise equal results; disagreements are
+// refused on every rank, and a failing rank is named. The ranks are threads here, each with its own
+// connections; gloo_process_test.cc has processes.
 #include "worker/collective/gloo_group.h"
 
 #include <memory>
@@ -22,14 +22,14 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// The ports are only names here: the ranks meet at a control server.
+// The ports are only names here: the ranks rendezvous at a control server.
 std::vector<std::string> Addresses(int size) {
   std::vector<std::string> addresses;
   for (int r = 0; r < size; ++r) addresses.push_back(absl::StrCat(OwnHost(), ":", 5000 + r));
   return addresses;
 }
 
-// How errors name a rank.
+// The name of a rank in errors.
 std::string Rank(int rank) {
   return absl::StrCat("rank ", rank, " (", OwnHost(), ":", 5000 + rank, ")");
 }
@@ -57,7 +57,8 @@ INSTANTIATE_TEST_SUITE_P(Ranks, GlooGroup, ::testing::Values(1, 2, 3, 5));
 
 TEST_P(GlooGroup, AllReduceGivesTheSameBitsEverywhereAndTheSum) {
   Ranks ranks(GetParam());
-  // One element, within a greeting, just above it, one segment, many segments with ragged chunks.
+  // One element, the largest greeting, just above it, one segment, many segments with ragged
+  // chunks.
   for (const size_t count : {1, 1024, 1025, 20'011, 1'500'007}) {
     std::vector<std::vector<float>> outs(static_cast<size_t>(ranks.size()));
     OnRanks(ranks.size(), [&](int r) {
@@ -114,7 +115,7 @@ TEST_P(GlooGroup, BroadcastReachesEveryRankFromEveryRoot) {
 TEST_P(GlooGroup, GatherConcatenatesDifferentLengthsInRankOrder) {
   Ranks ranks(GetParam());
   OnRanks(ranks.size(), [&](int r) {
-    // The last: some ranks' parts fit a greeting, others' do not.
+    // The last one: some ranks' parts fit a greeting, others' do not.
     for (const int unit : {0, 1, 50'000, 700}) {
       std::vector<float> want;
       for (int k = 0; k < ranks.size(); ++k) {
@@ -149,7 +150,7 @@ TEST_P(GlooGroup, ReduceScatterGivesEachRankItsPartOfTheSum) {
   }
 }
 
-TEST(GlooGroupErrors, DisagreementIsRefusedOnEveryRankAndTheGroupGoesOn) {
+TEST(GlooGroupErrors, DisagreementIsRefusedOnEveryRankAndTheGroupStaysUsable) {
   Ranks ranks(3);
   OnRanks(3, [&](int r) {
     std::vector<float> values(r == 2 ? 70'000 : 80'000, 1.0F);
@@ -170,7 +171,7 @@ TEST(GlooGroupErrors, DisagreementIsRefusedOnEveryRankAndTheGroupGoesOn) {
   });
 }
 
-TEST(GlooGroupErrors, GatherIntoTooLittleIsThatRanksErrorAlone) {
+TEST(GlooGroupErrors, GatherIntoTooLittleMemoryFailsOnlyOnThatRank) {
   Ranks ranks(3);
   OnRanks(3, [&](int r) {
     const std::vector<float> in(3000, static_cast<float>(r));
@@ -187,7 +188,7 @@ TEST(GlooGroupErrors, GatherIntoTooLittleIsThatRanksErrorAlone) {
   });
 }
 
-TEST(GlooGroupErrors, ARankThatDoesNotComeIsNamedOnEveryRank) {
+TEST(GlooGroupErrors, AMissingRankIsNamedOnEveryRank) {
   Ranks ranks(3);
   OnRanks(3, [&](int r) {
     ASSERT_OK(ranks[r].Barrier(Soon()));
@@ -200,7 +201,7 @@ TEST(GlooGroupErrors, ARankThatDoesNotComeIsNamedOnEveryRank) {
                                        HasSubstr(Rank(2) + " did not come in time"),
                                        HasSubstr("connect again"))));
   });
-  // The one that comes late learns that the others gave up on it.
+  // The late rank learns that the others gave up.
   EXPECT_THAT(ranks[2].Barrier(Soon()),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
                        AllOf(HasSubstr("reports"), HasSubstr(Rank(2) + " did not"))));
@@ -250,7 +251,7 @@ TEST(GlooGroupErrors, SlicesOfDifferentLengthsAreGathered) {
   });
 }
 
-TEST(GlooConnect, RanksThatDoNotComeAreNamed) {
+TEST(GlooConnect, MissingRanksAreNamed) {
   const auto server = ControlServer::Start(OwnAddress()).value();
   const std::vector<std::string> addresses = Addresses(4);
   OnRanks(2, [&](int r) {
@@ -277,15 +278,15 @@ TEST(GlooConnect, TwoProcessesOfOneRankOrOfDifferentSizesAreRefused) {
   other.addresses.pop_back();
   EXPECT_THAT(ConnectGloo(other, Soon()).status(),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("rank 1 comes as one of 2, others as 3")));
+                       HasSubstr("rank 1 joins as one of 2, others as 3")));
   EXPECT_THAT(ConnectGloo(options, Soon()).status(),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("another process has come as rank 0")));
+                       HasSubstr("another process has joined as rank 0")));
   first.join();
 }
 
-TEST(GlooConnect, RankZeroServesTheMeetingAtItsOwnAddress) {
-  // Whoever else has taken the port in the meantime is asked for another.
+TEST(GlooConnect, RankZeroServesTheRendezvousAtItsOwnAddress) {
+  // Takes a free port, because another process may hold a fixed one.
   const std::string address = ControlServer::Start(OwnAddress()).value()->address();
   OnRanks(2, [&](int r) {
     const GlooOptions options = {.rank = r, .addresses = {address, NobodysAddress()}};

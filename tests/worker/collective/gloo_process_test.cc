@@ -1,6 +1,6 @@
-// A process that is killed or stopped in the middle of an all-reduce: every other process returns
-// within the timeout with an error that names its rank and address. SIGKILL runs no destructor, and
-// a stopped process keeps its connections open and says nothing.
+// A process is killed or stopped in the middle of an all-reduce: every other process returns within
+// the timeout with an error that names the rank and address of that process. SIGKILL runs no
+// destructor, and a stopped process keeps its connections open without sending.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -60,7 +60,7 @@ class Worker {
 
   void Signal(int signal) const { ::kill(pid_, signal); }
 
-  // Its output up to and including `text`, or up to its end.
+  // The process's output up to and including `text`, or to its end.
   std::string ReadUntil(const std::string& text, Deadline deadline) {
     while (read_.find(text) == std::string::npos) {
       pollfd entry = {output_, POLLIN, 0};
@@ -112,7 +112,7 @@ TEST_P(GlooProcess, TheOthersNameItsRankAndAddressWithinTheTimeout) {
   }
   workers[static_cast<size_t>(what.victim)]->Signal(what.signal);
   const absl::Duration start = MonotonicNow();
-  // What a call may take, and what a busy machine needs to run its end.
+  // The limit of a call, plus time for a busy machine to finish it.
   const Deadline deadline = Deadline::In(absl::Milliseconds(kTimeoutMs) + absl::Seconds(10));
   for (int r = 0; r < kRanks; ++r) {
     if (r == what.victim) continue;

@@ -1,5 +1,5 @@
-// One rank of a Gloo group as a process, for gloo_process_test.cc. Reduces again and again until a
-// collective fails; then its standard output has the error and the seconds that the call took.
+// One rank of a Gloo group as a process, for gloo_process_test.cc. Reduces repeatedly until a
+// collective fails; then prints the error and the seconds that the call took.
 //   usage: gloo_worker RANK SIZE MEETING_ADDRESS ELEMENTS TIMEOUT_MS
 #include <cstdio>
 #include <cstdlib>

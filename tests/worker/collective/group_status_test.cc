@@ -1,4 +1,4 @@
-// A failed collective is laid to the rank that caused it, whatever the ranks in between report.
+// A failed collective is blamed on the rank that caused it, whatever the ranks in between report.
 #include "worker/collective/group_status.h"
 
 #include "gmock/gmock.h"
@@ -23,7 +23,7 @@ GroupVerdict Verdict(const std::vector<absl::StatusOr<GroupStatus>>& others) {
   return FindFault(statuses, kPeers, 0, 7, 3, "connection reset");
 }
 
-TEST(GroupStatus, TravelsAsBytes) {
+TEST(GroupStatus, IsEncodedAndDecoded) {
   GroupStatus status = InCall(41);
   status.rank = 2;
   status.waiting_for = 3;
@@ -40,7 +40,7 @@ TEST(GroupStatus, TravelsAsBytes) {
   EXPECT_FALSE(GroupStatus::Decode(status.Encode().substr(1)).ok());
 }
 
-TEST(GroupStatus, AProcessThatIsGoneIsAtFaultAboveAllElse) {
+TEST(GroupStatus, ADeadProcessIsBlamedFirst) {
   GroupStatus reports = InCall(7);
   reports.failure = absl::DeadlineExceededError("rank 3 (d:4) did not come");
   const GroupVerdict verdict = Verdict({reports, absl::UnavailableError("refused"), InCall(6)});
@@ -49,7 +49,7 @@ TEST(GroupStatus, AProcessThatIsGoneIsAtFaultAboveAllElse) {
   EXPECT_EQ(verdict.at_fault, 2);
 }
 
-TEST(GroupStatus, WhatAnotherRankHasFoundIsTakenOver) {
+TEST(GroupStatus, AnotherRanksFindingIsAdopted) {
   GroupStatus reports = InCall(7);
   reports.failure = absl::AbortedError("rank 1 (b:2) gave up");
   reports.at_fault = 1;
@@ -59,7 +59,7 @@ TEST(GroupStatus, WhatAnotherRankHasFoundIsTakenOver) {
   EXPECT_EQ(verdict.at_fault, 1);
 }
 
-TEST(GroupStatus, RanksThatDoNotAnswerOrHaveNotComeAreAllNamed) {
+TEST(GroupStatus, SilentAndMissingRanksAreAllNamed) {
   const GroupStatus idle = {.number = 6};
   const GroupVerdict verdict = Verdict({InCall(6), absl::DeadlineExceededError("silent"), idle});
   EXPECT_THAT(verdict.status,
@@ -71,7 +71,7 @@ TEST(GroupStatus, RanksThatDoNotAnswerOrHaveNotComeAreAllNamed) {
   EXPECT_EQ(verdict.at_fault, 2);
 }
 
-TEST(GroupStatus, WithoutBetterKnowledgeTheTransportsErrorIsTold) {
+TEST(GroupStatus, OtherwiseTheTransportsErrorIsReturned) {
   const GroupVerdict verdict = Verdict({InCall(7), InCall(7), InCall(7)});
   EXPECT_THAT(verdict.status,
               StatusIs(absl::StatusCode::kDeadlineExceeded,

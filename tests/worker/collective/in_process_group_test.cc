@@ -1,5 +1,5 @@
-// Threads of a process reduce, gather and broadcast to bit-equal results; what they disagree about,
-// or wait for in vain, is an error on every rank, and the group goes on.
+// Threads of a process reduce, gather and broadcast to bitwise equal results; disagreements and
+// expired waits are errors on every rank, and the group stays usable.
 #include "worker/collective/in_process_group.h"
 
 #include <atomic>
@@ -21,7 +21,7 @@ InProcessGroups Groups(int size) {
   return InProcessGroups::Create(CpuDevices(size), "test").value();
 }
 
-// In rank order, as the group promises.
+// The sum in rank order, which the group guarantees.
 std::vector<float> SumInRankOrder(int ranks, size_t count) {
   std::vector<float> sum = Values(0, count);
   for (int r = 1; r < ranks; ++r) {
@@ -118,7 +118,7 @@ TEST_P(InProcessGroup, ReduceScatterGivesEachRankItsPartOfTheSum) {
   }
 }
 
-TEST_P(InProcessGroup, NobodyLeavesABarrierBeforeAllHaveCome) {
+TEST_P(InProcessGroup, NoRankLeavesABarrierBeforeAllHaveArrived) {
   const int ranks = GetParam();
   InProcessGroups groups = Groups(ranks);
   std::atomic<int> came = 0;
@@ -172,7 +172,7 @@ TEST(InProcessGroupTypes, HalvesAreAddedInFloat32AndRoundedOnce) {
   }
 }
 
-TEST(InProcessGroupErrors, DifferentCountsAreRefusedOnEveryRankAndTheGroupGoesOn) {
+TEST(InProcessGroupErrors, DifferentCountsAreRefusedOnEveryRankAndTheGroupStaysUsable) {
   InProcessGroups groups = Groups(3);
   OnRanks(3, [&](int r) {
     std::vector<float> values(r == 2 ? 7 : 8, 1.0F);
@@ -216,7 +216,7 @@ TEST(InProcessGroupErrors, ARankThatRefusesItsOwnArgumentsDoesNotLeaveTheOthersW
   });
 }
 
-TEST(InProcessGroupErrors, GatherIntoTooLittleIsThatRanksErrorAlone) {
+TEST(InProcessGroupErrors, GatherIntoTooLittleMemoryFailsOnlyOnThatRank) {
   InProcessGroups groups = Groups(2);
   OnRanks(2, [&](int r) {
     const std::vector<float> in(3000, static_cast<float>(r));
@@ -233,7 +233,7 @@ TEST(InProcessGroupErrors, GatherIntoTooLittleIsThatRanksErrorAlone) {
   });
 }
 
-TEST(InProcessGroupErrors, ARankThatDoesNotComeIsNamedAndGetsTheErrorWhenItDoes) {
+TEST(InProcessGroupErrors, ALateRankIsNamedAndGetsTheErrorWhenItArrives) {
   InProcessGroups groups = Groups(3);
   std::atomic<int> gave_up = 0;
   OnRanks(3, [&](int r) {
@@ -247,15 +247,15 @@ TEST(InProcessGroupErrors, ARankThatDoesNotComeIsNamedAndGetsTheErrorWhenItDoes)
                          AllOf(HasSubstr(absl::StrCat("all_reduce #1 on rank ", r, " (cpu:", r)),
                                HasSubstr("rank 2 (cpu:2) did not come within"))));
     ++gave_up;
-    // The second call of each meets the second of the others.
+    // The second call of each rank matches the second call of the others.
     values.assign(2000, 1.0F);
     ASSERT_OK(groups.rank(r).AllReduce(ReduceOp::kSum, Into(values), Soon()));
     EXPECT_EQ(values[1999], 3.0F);
   });
 }
 
-// Deadlines around the time that a collective takes: whether a call succeeds is open, but it ends
-// alike for the ranks that were in it, and what succeeds is right.
+// With deadlines near the duration of a collective a call may succeed or fail, but it ends the same
+// way for all ranks that were in it, and successful results are correct.
 TEST(InProcessGroupErrors, TightDeadlinesNeverGiveWrongSums) {
   InProcessGroups groups = Groups(4);
   std::atomic<int> succeeded = 0;

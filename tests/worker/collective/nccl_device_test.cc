@@ -1,5 +1,5 @@
-// Collectives between GPUs give the sums that the CPU gives. Needs a GPU for each rank: as many
-// ranks as there are GPUs, at most four, and skipped where there is none.
+// Collectives between GPUs give the same sums as the CPU. Uses one GPU for each rank: as many ranks
+// as there are GPUs, at most four; skipped without a GPU.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -82,7 +82,7 @@ TEST_F(NcclDevices, AllReduceBroadcastAndGatherAgreeWithTheCpu) {
   });
 }
 
-TEST_F(NcclDevices, WrongArgumentsAreRefusedAndTheGroupGoesOn) {
+TEST_F(NcclDevices, WrongArgumentsAreRefusedAndTheGroupStaysUsable) {
   InProcessGroups bootstrap = InProcessGroups::Create(CpuDevices(ranks_)).value();
   OnRanks(ranks_, [&](int r) {
     const auto group = ConnectNccl(bootstrap.rank(r), {.device = r}, Soon());
@@ -95,7 +95,7 @@ TEST_F(NcclDevices, WrongArgumentsAreRefusedAndTheGroupGoesOn) {
   });
 }
 
-// A stream of GPU `device`, whose work is waited for 60 s at most.
+// A stream of GPU `device`; waits for its work at most 60 s.
 class OfDevice {
  public:
   explicit OfDevice(int device) {
@@ -107,7 +107,7 @@ class OfDevice {
   OfDevice& operator=(const OfDevice&) = delete;
 
   cudaStream_t get() const { return stream_; }
-  // What ends the wait: the stream's work, or an error of `rank`.
+  // Waits until the stream's work is done or `rank` has an error.
   absl::Status Await(DeviceRank& rank) const {
     const Deadline deadline = Soon();
     while (cudaStreamQuery(stream_) == cudaErrorNotReady) {
@@ -156,7 +156,7 @@ TEST_F(NcclDevices, RanksAddUpOnTheirStreamsAndTheRootHasTheSum) {
   });
 }
 
-// Ops that write what is added up come before, copies of the sum after it.
+// Ops that write the inputs of the sum precede it; copies of the sum follow it.
 TEST_F(NcclDevices, QueuesAddUpBetweenTheirOpsAndTheirCopiesOut) {
   constexpr size_t kCount = 70'001, kBytes = kCount * sizeof(float);
   const auto ranks = JoinByNccl(Gpus(ranks_));
@@ -187,7 +187,7 @@ TEST_F(NcclDevices, QueuesAddUpBetweenTheirOpsAndTheirCopiesOut) {
   });
 }
 
-TEST_F(NcclDevices, ARankThatGivesUpEndsWhatTheOthersHaveQueued) {
+TEST_F(NcclDevices, ARankThatGivesUpEndsTheOthersQueuedWork) {
   if (ranks_ < 2) GTEST_SKIP() << "needs two GPUs";
   const auto ranks = JoinByNccl(Gpus(ranks_));
   ASSERT_OK(ranks);

@@ -1,4 +1,4 @@
-// Asking for NCCL where there is no NCCL, or no GPU, is refused on every rank with the reason.
+// Requesting NCCL without NCCL or without a GPU is refused on every rank with the reason.
 #include "worker/collective/nccl_group.h"
 
 #include "gmock/gmock.h"
@@ -13,7 +13,7 @@ namespace {
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
-TEST(NcclGroup, WithoutNcclOrGpuEveryRankIsToldAndTheBootstrapGoesOn) {
+TEST(NcclGroup, WithoutNcclOrGpuEveryRankFailsAndTheBootstrapStaysUsable) {
   InProcessGroups bootstrap = InProcessGroups::Create({"gpu:9998", "gpu:9999"}).value();
   OnRanks(2, [&](int r) {
     CollectiveGroup& group = bootstrap.rank(r);
@@ -27,7 +27,7 @@ TEST(NcclGroup, WithoutNcclOrGpuEveryRankIsToldAndTheBootstrapGoesOn) {
   });
 }
 
-TEST(NcclRanks, WithoutNcclOrGpuNobodyIsJoined) {
+TEST(NcclRanks, WithoutNcclOrGpuNoRankConnects) {
   const absl::Status status = JoinByNccl({Gpu(9998), Gpu(9999)}).status();
   if (HasNccl()) {
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kInternal, HasSubstr("gpu:9998: CUDA: ")));

@@ -1,5 +1,5 @@
-// Packing and options give TensorFlow's recorded results (tfdist/golden/packing.json), record by
-// record.
+// Packing and options give TensorFlow's recorded results (tests/golden/data/packing.json), record
+// by record.
 #include <cmath>
 #include <iostream>
 #include <optional>
@@ -104,7 +104,7 @@ absl::StatusOr<CommunicationOptions> OptionsOf(const json& arguments) {
     } else if (name == "timeout_seconds") {
       if (!value.is_null()) options.timeout = absl::Seconds(value.get<double>());
     } else if (name == "implementation") {
-      // A number instead of a name is what C++'s types refuse; its text is no name either.
+      // C++'s types refuse a number instead of a name; its text is not a name either.
       absl::StatusOr<CommunicationImplementation> implementation =
           CommunicationImplementationFromName(value.is_string() ? value.get<std::string>()
                                                                 : value.dump());

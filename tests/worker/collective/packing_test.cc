@@ -1,4 +1,4 @@
-// Gradients are packed by size or into equal chunks, and come back as they were.
+// Gradients are packed by size or into equal chunks, and are unpacked unchanged.
 #include "worker/collective/packing.h"
 
 #include "gmock/gmock.h"
@@ -31,7 +31,7 @@ TEST(Packing, NegativeSizesAreRefused) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("num_packs is 0")));
 }
 
-TEST(Packing, ConcatenatedGradientsComeBackAsTheyWere) {
+TEST(Packing, ConcatenatedGradientsAreUnpackedUnchanged) {
   std::vector<float> a = {1, 2, 3};
   std::vector<float> b = {4, 5, 6, 7, 8};
   ConcatenatedPacks packs = ConcatenatedPacks::Make({Of(a), Of(b)}, 3).value();

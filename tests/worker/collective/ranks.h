@@ -13,7 +13,7 @@
 
 namespace cairn::test {
 
-// Runs body(rank) for every rank at once, and returns when all have.
+// Runs body(rank) for every rank concurrently, and returns when all have returned.
 inline void OnRanks(int size, const std::function<void(int)>& body) {
   std::vector<std::thread> threads;
   threads.reserve(static_cast<size_t>(size));
@@ -40,7 +40,7 @@ MutableBuffer Into(std::vector<T>& values) {
   return {DTypeOf<T>(), values.data(), static_cast<int64_t>(values.size())};
 }
 
-// Distinct and inexact: sums in another order give other bits.
+// Distinct and inexact values: another order of additions gives other bits.
 inline std::vector<float> Values(int rank, size_t count) {
   std::vector<float> values(count);
   for (size_t i = 0; i < count; ++i) {

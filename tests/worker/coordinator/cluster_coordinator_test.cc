@@ -1,9 +1,9 @@
-// The coordinator: cases of the conformance list by id, and what it promises besides.
+// The coordinator: conformance cases by id, and its further guarantees.
 //
-// Not expressed here, for C++ has no such thing: H4's function that is not a tf.function (every
-// callable runs as it is), H9's dataset element captured on the coordinator (functions run in its
-// process, where captures are whole), H13's warning for run outside a scheduled function (it simply
-// runs, which is tested). A RemoteValue as an argument, H4, does not compile.
+// Cases without a counterpart in C++: H4's function that is not a tf.function (every callable
+// runs), H9's dataset element captured on the coordinator (functions run in its process, so
+// captures work), H13's warning for run outside a scheduled function (run is allowed there, and
+// tested). A RemoteValue as an argument, H4, does not compile.
 #include "worker/coordinator/cluster_coordinator.h"
 
 #include <atomic>
@@ -52,7 +52,7 @@ class CoordinatorTest : public ::testing::Test {
   static float Read(const VariablePtr& variable) {
     return static_cast<float>(variable->Read().value().ToDoubles()[0]);
   }
-  // A function that a worker has begun when this returns, and that runs until `go`.
+  // Schedules a function that a worker has started when this returns, and that runs until `go`.
   void ScheduleUntil(absl::Notification& go) {
     absl::Notification started;
     ASSERT_OK(coordinator_->Schedule([&](absl::Span<const Value>) {
@@ -77,7 +77,7 @@ TEST_F(CoordinatorTest, H1_AStrategyHasOneCoordinator) {
   EXPECT_EQ(coordinator_, ClusterCoordinator::Of(*strategy_));
 }
 
-TEST_F(CoordinatorTest, H3_ScheduledAdditionsAreThereAfterJoin) {
+TEST_F(CoordinatorTest, H3_ScheduledAdditionsAreAppliedAfterJoin) {
   Start(3);
   const VariablePtr v = Number("v", 0);
   for (const float sum : {10.0F, 20.0F}) {
@@ -91,13 +91,13 @@ TEST_F(CoordinatorTest, H3_ScheduledAdditionsAreThereAfterJoin) {
 
 static_assert(!std::is_convertible_v<RemoteValue, Value>);
 
-TEST_F(CoordinatorTest, H4_NoFunctionIsRefused) {
+TEST_F(CoordinatorTest, H4_AnEmptyFunctionIsRefused) {
   Start(1);
   EXPECT_THAT(coordinator_->Schedule(nullptr),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("found no function")));
 }
 
-TEST_F(CoordinatorTest, WhatAScheduledFunctionThrowsIsItsError) {
+TEST_F(CoordinatorTest, AnExceptionOfAScheduledFunctionIsItsError) {
   Start(1);
   ASSERT_OK(coordinator_->Schedule(
       [](absl::Span<const Value>) -> absl::StatusOr<Value> { throw std::out_of_range("row 7"); }));
@@ -141,7 +141,7 @@ TEST_F(CoordinatorTest, H6_RunWithAssignAddOfTheFirstReplica) {
   EXPECT_EQ(Read(v1), 6);
 }
 
-TEST_F(CoordinatorTest, H7_TheFirstErrorIsToldOnceAndCancelsWhatIsQueued) {
+TEST_F(CoordinatorTest, H7_TheFirstErrorIsReturnedOnceAndCancelsTheQueue) {
   Start(1);
   absl::Notification go;
   const RemoteValue failed =
@@ -166,7 +166,7 @@ TEST_F(CoordinatorTest, H7_TheFirstErrorIsToldOnceAndCancelsWhatIsQueued) {
   EXPECT_EQ(coordinator_->Fetch({again}, Soon()).value()[0].integer(), 7);
 }
 
-TEST_F(CoordinatorTest, H7_ScheduleTellsTheErrorToo) {
+TEST_F(CoordinatorTest, H7_ScheduleAlsoReturnsTheError) {
   Start(1);
   const RemoteValue failed = coordinator_
                                  ->Schedule([](absl::Span<const Value>) -> absl::StatusOr<Value> {
@@ -174,7 +174,7 @@ TEST_F(CoordinatorTest, H7_ScheduleTellsTheErrorToo) {
                                  })
                                  .value();
   EXPECT_FALSE(failed.Fetch(Soon()).ok());
-  // The worker's thread tells of the failure right after it has given the result.
+  // The worker's thread records the failure just after it has set the result.
   absl::Status told;
   for (const Deadline deadline = Soon(); told.ok() && !deadline.Expired();) {
     told = coordinator_->Schedule([](absl::Span<const Value>) { return Value(); }).status();
@@ -197,8 +197,8 @@ TEST_F(CoordinatorTest, H9_AFactoryThatFailsOrCreatesVariablesIsRefused) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("creates a variable")));
 }
 
-// Each worker goes through the whole dataset by itself: four functions take elements whose sum
-// depends on who took them, but no worker skips one.
+// Each worker iterates over the whole dataset: four functions take elements whose sum depends on
+// which worker took them, but no worker skips an element.
 TEST_F(CoordinatorTest, EveryWorkerHasItsOwnIterator) {
   Start(2);
   std::atomic<int> made = 0;
@@ -231,7 +231,7 @@ TEST_F(CoordinatorTest, EveryWorkerHasItsOwnIterator) {
   }
 }
 
-// A worker that is lost before or in the midst of a function: the function runs again.
+// A worker that is lost before or during a function: the function runs again.
 TEST_F(CoordinatorTest, H10_FunctionsOfALostWorkerRunAgain) {
   std::atomic<int> returned = 0;
   Start(2, {}, {.wait_for_worker = [&returned](int32_t) {
@@ -249,7 +249,7 @@ TEST_F(CoordinatorTest, H10_FunctionsOfALostWorkerRunAgain) {
   }
   ASSERT_OK(coordinator_->Join(Soon()));
   EXPECT_EQ(Read(iterations), 4);
-  // In the midst: what was done stays done, so at least as many.
+  // Lost during the function: completed work remains, so the count is at least that high.
   std::atomic<bool> killed = false;
   for (int i = 0; i < 4; ++i) {
     ASSERT_OK(coordinator_->Schedule([&](absl::Span<const Value>) -> absl::StatusOr<Value> {
@@ -261,12 +261,13 @@ TEST_F(CoordinatorTest, H10_FunctionsOfALostWorkerRunAgain) {
   }
   ASSERT_OK(coordinator_->Join(Soon()));
   EXPECT_EQ(Read(iterations), 4 + 4 + 1);
-  // A function may be done elsewhere before its worker is back: the worker's thread tells.
+  // A function may complete on another worker before its own worker is back, so wait for the
+  // threads.
   coordinator_.reset();
   EXPECT_EQ(returned, losses - 4 + 1);
 }
 
-TEST_F(CoordinatorTest, ALostWorkersDatasetIsMadeAnewAndBeginsAgain) {
+TEST_F(CoordinatorTest, ALostWorkersDatasetIsMadeAgainAndRestarts) {
   Start(1);
   std::atomic<int> made = 0;
   const auto iterator = coordinator_
@@ -292,7 +293,7 @@ TEST_F(CoordinatorTest, ALostWorkersDatasetIsMadeAnewAndBeginsAgain) {
   EXPECT_THAT(taken, ElementsAre(0, 1, 0));
 }
 
-TEST_F(CoordinatorTest, WhenNoWorkerComesBackThatIsTheError) {
+TEST_F(CoordinatorTest, LosingEveryWorkerIsTheError) {
   Start(2, {}, {.wait_for_worker = [](int32_t) { return absl::UnavailableError("gone"); }});
   ASSERT_OK(coordinator_->Schedule(
       [](absl::Span<const Value>) -> absl::StatusOr<Value> { return WorkerLost("killed"); }));
@@ -302,7 +303,7 @@ TEST_F(CoordinatorTest, WhenNoWorkerComesBackThatIsTheError) {
             absl::StatusCode::kUnavailable);
 }
 
-TEST_F(CoordinatorTest, H11_AServerThatIsGoneIsUnavailableAtJoinAndSchedule) {
+TEST_F(CoordinatorTest, H11_ALostServerIsUnavailableAtJoinAndSchedule) {
   Start(2);
   const VariablePtr v = Number("v", 0);
   servers_.Stop(0);
@@ -352,7 +353,7 @@ TEST_F(CoordinatorTest, AFullQueueMakesScheduleWaitAndThenRefuse) {
   EXPECT_OK(coordinator_->Join(Soon()));
 }
 
-// What is still queued when the coordinator ends is cancelled, not forgotten.
+// Functions that are queued when the coordinator ends are cancelled, not dropped silently.
 TEST_F(CoordinatorTest, EndingCancelsTheQueue) {
   Start(1);
   absl::Notification go;

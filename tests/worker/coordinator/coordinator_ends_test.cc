@@ -1,5 +1,5 @@
-// How scheduled functions, and coordinators, end: cancelled by another's failure, by the
-// coordinator's end, by exceptions of the program's callbacks.
+// The ends of scheduled functions and coordinators: cancelled by another function's failure, by the
+// coordinator's destruction, or by exceptions of the program's callbacks.
 #include <atomic>
 #include <memory>
 #include <stdexcept>
@@ -33,7 +33,7 @@ class CoordinatorEnds : public ::testing::Test {
     strategy_ = ConnectStrategy(servers_, 1, "job", 0, workers, std::move(of_ps));
     coordinator_ = ClusterCoordinator::Of(*strategy_, std::move(options));
   }
-  // A function that fails once `go` is notified.
+  // Schedules a function that fails once `go` is notified.
   void ScheduleFailure(absl::Notification& go) {
     ASSERT_OK(coordinator_->Schedule([&go]() -> absl::Status {
       WaitFor(go);
@@ -46,7 +46,7 @@ class CoordinatorEnds : public ::testing::Test {
   std::shared_ptr<ClusterCoordinator> coordinator_;
 };
 
-// H8: what runs while another fails is cancelled, and can tell.
+// H8: functions that run while another fails are cancelled, and can notice it.
 TEST_F(CoordinatorEnds, ARunningFunctionIsAskedToStopWhenAnotherFails) {
   Start(2, {}, {.worker_devices = {Cpu(0), Cpu(1)}});
   absl::Notification running;
@@ -54,7 +54,7 @@ TEST_F(CoordinatorEnds, ARunningFunctionIsAskedToStopWhenAnotherFails) {
   const auto wait = [&](absl::Span<const Value>) -> absl::StatusOr<Value> {
     EXPECT_FALSE(CurrentCancellation().is_cancelled());
     running.Notify();
-    // Also in the threads of replicas.
+    // Also in the replicas' threads.
     return strategy_->Run([&stopped] {
       if (CurrentCancellation().WaitUntilCancelled(Soon())) ++stopped;
       EXPECT_THAT(CurrentCancellation().status(), StatusIs(kCancelled, HasSubstr("another one")));
@@ -70,8 +70,8 @@ TEST_F(CoordinatorEnds, ARunningFunctionIsAskedToStopWhenAnotherFails) {
   EXPECT_EQ(coordinator_->Schedule([] { return 7; })->Fetch(Soon())->integer(), 7);
 }
 
-// One that does not look at its token delays Join no longer than cancel_wait.
-TEST_F(CoordinatorEnds, AFunctionThatGoesOnDoesNotKeepJoinForEver) {
+// A function that ignores its token delays Join no longer than cancel_wait.
+TEST_F(CoordinatorEnds, AFunctionThatContinuesDoesNotBlockJoinForever) {
   Start(2, {.cancel_wait = absl::Milliseconds(20)});
   absl::Notification running, go, ended;
   const RemoteValue deaf = coordinator_
@@ -86,7 +86,7 @@ TEST_F(CoordinatorEnds, AFunctionThatGoesOnDoesNotKeepJoinForEver) {
   EXPECT_THAT(coordinator_->Join(Soon()),
               StatusIs(kInvalid, HasSubstr("1 cancelled functions still run")));
   EXPECT_THAT(deaf.Fetch(Soon()), StatusIs(kCancelled, HasSubstr("cancelled while it ran")));
-  // The other worker works on.
+  // The other worker continues.
   EXPECT_EQ(coordinator_->Schedule([] { return 7; })->Fetch(Soon())->integer(), 7);
   EXPECT_OK(coordinator_->Join(Soon()));
   go.Notify();
@@ -94,7 +94,7 @@ TEST_F(CoordinatorEnds, AFunctionThatGoesOnDoesNotKeepJoinForEver) {
   EXPECT_EQ(coordinator_->Schedule([] { return 8; })->Fetch(Soon())->integer(), 8);
 }
 
-TEST_F(CoordinatorEnds, TheDestructorLeavesAFunctionThatGoesOn) {
+TEST_F(CoordinatorEnds, TheDestructorLeavesAFunctionThatContinues) {
   Start(1, {.cancel_wait = absl::Milliseconds(20)});
   absl::Notification running, go, ended;
   ASSERT_OK(coordinator_->Schedule([&] {
@@ -129,7 +129,7 @@ TEST_F(CoordinatorEnds, TheLastPointerMayBeReleasedInAFunction) {
   }
 }
 
-// Held by a queued function alone, which another's failure drops in a worker's thread.
+// Held only by a queued function, which a worker's thread drops when another function fails.
 TEST_F(CoordinatorEnds, TheLastPointerMayBeInACancelledFunction) {
   Start(1);
   absl::Notification go;
@@ -165,7 +165,7 @@ TEST_F(CoordinatorEnds, ADatasetFactoryThatThrowsIsAnError) {
               StatusIs(kInvalid, HasSubstr("found no function")));
   throws = false;
   const auto dataset = coordinator_->CreatePerWorkerDataset(factory).value();
-  // Made again for the lost worker, in its thread.
+  // Made again for the lost worker, in the worker's thread.
   throws = true;
   ASSERT_OK(coordinator_->Schedule([&throws, lost = false]() mutable -> absl::Status {
     if (std::exchange(lost, true)) return absl::OkStatus();
@@ -193,7 +193,7 @@ TEST_F(CoordinatorEnds, NullVariablesAndHostsAreRefused) {
               StatusIs(kInvalid, HasSubstr("host of its variables is null")));
 }
 
-// Variables may outlive the strategy: reads go to the servers.
+// Variables may outlive the strategy: reads still go to the servers.
 TEST_F(CoordinatorEnds, VariablesOutliveTheStrategy) {
   Start(1, {}, {.worker_devices = {Cpu(0), Cpu(1)}});
   VariablePtr variable;
@@ -210,7 +210,7 @@ TEST_F(CoordinatorEnds, VariablesOutliveTheStrategy) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("was destroyed")));
 }
 
-TEST(CancellationToken, OfNothingIsNeverCancelled) {
+TEST(CancellationToken, WithoutASourceIsNeverCancelled) {
   EXPECT_FALSE(CurrentCancellation().is_cancelled());
   EXPECT_FALSE(CancellationToken().WaitUntilCancelled(Deadline::In(absl::Milliseconds(1))));
   CancellationSource source;

@@ -1,5 +1,5 @@
-// Variables on servers, written directly and by scheduled functions: every record of
-// variables.json's section parameter_server.
+// Variables on servers, written directly and by scheduled functions: every record of section
+// parameter_server in variables.json.
 #include <cstdint>
 #include <iostream>
 #include <stdexcept>

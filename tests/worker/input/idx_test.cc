@@ -71,14 +71,14 @@ TEST_F(Idx, FilesThatDoNotFitAreRefused) {
 }
 
 TEST_F(Idx, ReadsTheMnistTestImages) {
-  const std::string images = SharedPath("data/mnist/t3k-images-idx3-ubyte.gz");
+  const std::string images = DataPath("mnist/t3k-images-idx3-ubyte.gz");
   if (std::FILE* const file = std::fopen(images.c_str(), "rb")) {
     std::fclose(file);
   } else {
-    GTEST_SKIP() << images << " is not there";
+    GTEST_SKIP() << images << " is missing: examples/data/get.py mnist downloads it";
   }
   ReaderOptions options = Options(images_, labels_);
-  options.files = {{images, SharedPath("data/mnist/t3k-labels-idx1-ubyte.gz")}};
+  options.files = {{images, DataPath("mnist/t3k-labels-idx1-ubyte.gz")}};
   int64_t rows = 0;
   for (const Batch& batch : ReadAll(options)) {
     if (rows == 0) {

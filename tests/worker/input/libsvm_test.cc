@@ -62,6 +62,12 @@ TEST(Libsvm, ErrorsNameFileLineColumnAndWhatWasFound) {
             "in:2:5: found a NUL byte; this is not a text file");
 }
 
+TEST(Libsvm, ErrorsShowControlCharactersAsEscapes) {
+  // U+009B begins a command of a terminal, as ESC [ does.
+  EXPECT_THAT(ErrorOf("libsvm", "1 x\xc2\x9b:1\n"),
+              ::testing::HasSubstr("in:1:3: found 'x\\xc2\\x9b:1'"));
+}
+
 TEST(Libsvm, ClassLabelsOutOfRangeAreRefused) {
   ReaderOptions options;
   options.model.loss = "softmax_cross_entropy";
@@ -93,13 +99,7 @@ TEST(Libsvm, MissingFeatureCountIsRefused) {
 
 // The real file, counted by other means: 32,561 rows and 451,592 entries (awk).
 TEST(Libsvm, ReadsAllOfA9a) {
-  const std::string path = SharedPath("data/a9a/train.libsvm");
-  if (std::FILE* const file = std::fopen(path.c_str(), "rb")) {
-    std::fclose(file);
-  } else {
-    GTEST_SKIP() << path << " is not there";
-  }
-  ReaderOptions options = OptionsFor("libsvm", {path}, 128);
+  ReaderOptions options = OptionsFor("libsvm", {DataPath("a9a/train.libsvm")}, 128);
   options.data.features = 123;
   int64_t rows = 0;
   int64_t entries = 0;

@@ -1,6 +1,8 @@
 // What the cases of trajectories.json train, and where they end.
 #pragma once
 
+#include <zlib.h>
+
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -16,21 +18,24 @@ namespace cairn::test {
 // abalone comes as one file: the first `train_rows` lines train, the rest test.
 inline void SplitLines(const std::string& from, int train_rows, const std::string& train,
                        const std::string& test) {
-  std::ifstream in(from);
+  const gzFile in = gzopen(from.c_str(), "rb");  // reads uncompressed files too
+  ASSERT_NE(in, nullptr) << from;
   std::ofstream first(train), rest(test);
-  std::string line;
-  for (int row = 0; std::getline(in, line); ++row) {
-    (row < train_rows ? first : rest) << line << '\n';
+  char line[4096];
+  for (int row = 0; gzgets(in, line, sizeof(line)) != nullptr; ++row) {
+    (row < train_rows ? first : rest) << line;
   }
+  gzclose(in);
 }
 
 inline DataConfig DataOf(const nlohmann::json& fields, const std::string& temp) {
   const std::string name = fields.at("data");
-  const std::string folder = SharedPath("data/" + name) + "/";
+  const std::string folder = DataPath(name) + "/";
   if (!std::filesystem::is_directory(folder)) throw MissingData("no data set '" + folder + "'");
+  const std::string train = DataPath(name + "/train.libsvm");
   DataConfig data{.format = "libsvm",
-                  .train = {{folder + "train.libsvm"}},
-                  .eval = {{folder + "test.libsvm"}},
+                  .train = {{train}},
+                  .eval = {{DataPath(name + "/test.libsvm")}},
                   .batch_size = fields.at("batch_size")};
   if (name == "mnist") {
     data.format = "idx";
@@ -48,7 +53,7 @@ inline DataConfig DataOf(const nlohmann::json& fields, const std::string& temp) 
     data.features = 8;
     data.train = {{temp + "/train.libsvm"}};
     data.eval = {{temp + "/test.libsvm"}};
-    SplitLines(folder + "train.libsvm", 3342, data.train[0].path, data.eval[0].path);
+    SplitLines(train, 3342, data.train[0].path, data.eval[0].path);
   } else {
     throw UnknownRecord("no data set '" + name + "'");
   }

@@ -1,5 +1,5 @@
-// The accumulators' records of sync_replicas.json (its scenarios are tests/ps_server's), and what
-// they wait for.
+// The accumulators' records of sync_replicas.json (tests/ps_server covers its scenarios), and the
+// accumulators' waits.
 #include <iostream>
 #include <map>
 #include <stdexcept>
@@ -19,7 +19,7 @@ using nlohmann::json;
 
 Deadline Now() { return Deadline::In(absl::Milliseconds(1)); }
 
-// What a step of a record gave, as the record writes it.
+// Compares the result of each step of a record with the recorded one.
 template <typename Accumulator, typename Apply, typename Take>
 void Check(const json& record, Accumulator& accumulator, const Apply& apply, const Take& take) {
   for (size_t i = 0; i < record.at("steps").size(); ++i) {
@@ -83,7 +83,7 @@ TEST(AccumulatorGolden, Sparse) {
         [&](int64_t required, const json& want) -> absl::Status {
           const absl::StatusOr<IndexedSlices> means = accumulator.Take(required, Now());
           if (!means.ok()) return means.status();
-          // TensorFlow keeps a lone gradient's order of rows; here rows are ascending.
+          // TensorFlow keeps the row order of a single gradient; here rows are ascending.
           std::map<int64_t, float> got, wanted;
           for (size_t i = 0; i < want.at("indices").size(); ++i) {
             wanted[want.at("indices")[i].get<int64_t>()] = want.at("values")[i].get<float>();
@@ -95,12 +95,12 @@ TEST(AccumulatorGolden, Sparse) {
   });
 }
 
-TEST(ConditionalAccumulator, TakeWaitsForEnoughAndSaysHowManyCame) {
+TEST(ConditionalAccumulator, TakeWaitsForEnoughAndReportsHowManyArrived) {
   ConditionalAccumulator accumulator(DType::kFloat32, {2});
   ASSERT_OK(accumulator.Apply(0, Tensor::Vector<float>({1, 2})));
   EXPECT_THAT(accumulator.Take(2, Now()),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
-                       ::testing::HasSubstr("2 gradients of step 0; 1 have come")));
+                       ::testing::HasSubstr("2 gradients of step 0; 1 have arrived")));
   std::thread late([&accumulator] {
     EXPECT_OK(accumulator.Apply(0, Tensor::Vector<float>({3, 4})));
   });

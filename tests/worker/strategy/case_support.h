@@ -1,4 +1,4 @@
-// What the tests of the conformance cases share: strategies, and values.
+// Strategies and values shared by the tests of the conformance cases.
 #pragma once
 
 #include <memory>
@@ -27,7 +27,7 @@ inline Value PerReplica(std::vector<Value> values) {
   return values.size() == 1 ? values[0] : Value::PerReplica(std::move(values));
 }
 
-// This replica's number, inside a replica function.
+// Number of this replica, in a replica function.
 inline int32_t ReplicaId() { return GetReplicaContext()->replica_id_in_sync_group(); }
 
 inline std::vector<double> Doubles(const Value& value) {
@@ -49,7 +49,7 @@ inline VariablePtr VariableOf(
       .value();
 }
 
-// In a replica function on every replica; the first error.
+// Calls `fn` in a replica function on every replica; returns the first error.
 inline absl::Status OnReplicas(Strategy& strategy, const std::function<absl::Status()>& fn) {
   return strategy
       .Run([&fn](absl::Span<const Value>) -> absl::StatusOr<Value> {
@@ -60,7 +60,7 @@ inline absl::Status OnReplicas(Strategy& strategy, const std::function<absl::Sta
       .status();
 }
 
-// The copies' first elements.
+// The first element of each copy.
 inline std::vector<double> Copies(const VariablePtr& variable) {
   std::vector<double> copies;
   for (const VariablePtr& copy : variable->components()) {

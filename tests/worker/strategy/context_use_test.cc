@@ -1,5 +1,5 @@
-// Scopes, variable creators and functions that programs use in ways that are wrong, or unusual:
-// what they are told, and that the thread's contexts are whole afterwards.
+// Wrong or unusual uses of scopes, variable creators and functions: the errors that programs get,
+// and that the thread's contexts are intact afterwards.
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -30,19 +30,19 @@ VariableOptions One(std::string name = "v") {
 
 // --- Scopes
 
-TEST(Scopes, ThatEndInTheWrongOrderLeaveNothingBehind) {
+TEST(Scopes, EndedInTheWrongOrderLeaveNothingBehind) {
   const auto strategy = Mirrored(2);
   std::optional<Scope> outer = strategy->EnterScope().value();
   std::optional<Scope> inner = strategy->EnterScope().value();
   EXPECT_THAT(outer->Exit(), StatusIs(kFailed, HasSubstr("leave the inner one first")));
   outer.reset();
-  EXPECT_EQ(&GetStrategy(), strategy.get());  // the inner one is open
+  EXPECT_EQ(&GetStrategy(), strategy.get());  // the inner scope is open
   inner.reset();
   EXPECT_FALSE(HasStrategy());
   EXPECT_OK(Mirrored(2)->EnterScope());
 }
 
-TEST(Scopes, ThatEndInAnotherThreadAreLeftByTheirOwn) {
+TEST(Scopes, EndedInAnotherThreadAreLeftByTheirOwnThread) {
   const auto strategy = Mirrored(2);
   std::optional<Scope> scope = strategy->EnterScope().value();
   std::thread([&scope] {
@@ -62,7 +62,7 @@ TEST(Scopes, OfADestroyedStrategyAreOver) {
   EXPECT_OK(scope.Exit());
 }
 
-TEST(Scopes, ThatAFunctionKeepsEndWithIt) {
+TEST(Scopes, KeptByAFunctionEndWhenItReturns) {
   const auto strategy = Mirrored(2);
   std::optional<Scope> kept;
   const auto keep = [&kept](Strategy& own, absl::Span<const Value>) {
@@ -73,7 +73,7 @@ TEST(Scopes, ThatAFunctionKeepsEndWithIt) {
   EXPECT_THAT(kept->Exit(), StatusIs(kFailed, HasSubstr("had returned")));
 }
 
-TEST(Scopes, AssignmentLeavesTheOldOne) {
+TEST(Scopes, AssignmentLeavesTheOldScope) {
   const auto first = Mirrored(2);
   Scope scope = first->EnterScope().value();
   scope = first->EnterScope().value();
@@ -90,7 +90,7 @@ TEST(Scopes, OfDevicesMayEndInAnyOrderAndThread) {
   EXPECT_EQ(CurrentDevice(), Cpu(0));
 }
 
-TEST(Scopes, ADestroyedStrategyIsNotCurrentAnyMore) {
+TEST(Scopes, ADestroyedStrategyIsNoLongerCurrent) {
   auto strategy = Mirrored(2);
   ASSERT_OK(SetStrategy(strategy.get()));
   EXPECT_TRUE(HasStrategy());
@@ -112,9 +112,9 @@ TEST(Scopes, AThrowingDatasetFunctionKeepsTheScope) {
   EXPECT_EQ(variable->components().size(), 2);
 }
 
-// --- After the strategy's end
+// --- After the strategy's destruction
 
-TEST(AfterTheStrategy, ItsVariablesContextsAndOptimizersReturnErrors) {
+TEST(AfterTheStrategy, VariablesContextsAndOptimizersReturnErrors) {
   auto strategy = Mirrored(2);
   const VariablePtr mean =
       VariableOf(*strategy, Tensor::Scalar<float>(1), VariableAggregation::kMean);
@@ -142,7 +142,7 @@ TEST(AfterTheStrategy, ItsVariablesContextsAndOptimizersReturnErrors) {
 
 // --- Creating variables
 
-TEST(Creators, ThatMakeVariablesDoNotCallThemselves) {
+TEST(Creators, ThatCreateVariablesDoNotCallThemselves) {
   int called = 0;
   const VariableCreatorScope outer(
       [](const VariableCreatorScope::Next& next, const VariableOptions& options) {
@@ -163,7 +163,7 @@ TEST(Creators, ThatMakeVariablesDoNotCallThemselves) {
   EXPECT_EQ(called, 2);
 }
 
-TEST(Creators, NullThrowingAndEmptyOnesAreErrors) {
+TEST(Creators, ThatReturnNullThrowOrAreEmptyAreErrors) {
   const auto made_by = [](VariableCreatorScope::Creator creator) {
     const VariableCreatorScope scope(std::move(creator));
     return CreateVariable(One());
@@ -209,7 +209,7 @@ TEST(Functions, MayReturnVoidStatusOrAValue) {
   EXPECT_THAT(Copies(v), ElementsAre(7, 7));
 }
 
-TEST(Functions, ThatThrowAreErrorsWhereverTheyAreGiven) {
+TEST(Functions, ThatThrowAreErrorsInEveryCall) {
   const auto strategy = Mirrored(2);
   const VariablePtr v = VariableOf(*strategy, Tensor::Scalar<float>(1), VariableAggregation::kMean);
   const auto boom = [](auto&&...) -> absl::StatusOr<Value> { throw std::runtime_error("boom"); };
@@ -225,7 +225,7 @@ TEST(Functions, ThatThrowAreErrorsWhereverTheyAreGiven) {
   EXPECT_THAT(mapped.MakeIterator().value()->Next(&element), threw);
 }
 
-TEST(Functions, ThatAreNotThereAreErrors) {
+TEST(Functions, ThatAreEmptyAreErrors) {
   const auto strategy = Mirrored(2);
   const auto none = StatusIs(kInvalid, HasSubstr("found no function"));
   EXPECT_THAT(strategy->DistributeValuesFromFunction(nullptr), none);
@@ -234,15 +234,15 @@ TEST(Functions, ThatAreNotThereAreErrors) {
   EXPECT_THAT(Dataset::FromGenerator(nullptr).status(), none);
 }
 
-TEST(Values, AskedForAsAnotherKindSayBoth) {
+TEST(Values, ReadAsAnotherKindNameBothKinds) {
   const auto strategy = Mirrored(2);
   EXPECT_THAT(strategy->Run([](absl::Span<const Value> args) { return args[0].tensor(); }, {1.5}),
               StatusIs(kUnknown, HasSubstr("asked for a tensor, but is number 1.5")));
 }
 
-// --- What replicas call
+// --- Calls of replicas
 
-TEST(Replicas, ThatWriteDifferentVariablesAreTold) {
+TEST(Replicas, ThatWriteDifferentVariablesGetAnError) {
   const auto strategy = Mirrored(2);
   const VariablePtr a = VariableOf(*strategy, Tensor::Scalar<float>(1), VariableAggregation::kMean);
   const VariablePtr b = VariableOf(*strategy, Tensor::Scalar<float>(1), VariableAggregation::kMean);
@@ -274,7 +274,7 @@ TEST(Replicas, TimeoutOfAllReduceBoundsTheWait) {
                                HasSubstr("replica 0 waited 50ms in AllReduce sum for replica 1")));
 }
 
-TEST(Replicas, OtherShapesAndTextsAreNamedByReplica) {
+TEST(Replicas, DifferingShapesAndTextsAreReportedByReplica) {
   const auto strategy = Mirrored(2);
   const auto sum_of = [&strategy](const std::vector<Tensor>& of_replicas) {
     return OnReplicas(*strategy, [&of_replicas] {
@@ -292,7 +292,7 @@ TEST(Replicas, OtherShapesAndTextsAreNamedByReplica) {
 
 // --- Devices and counts
 
-TEST(Devices, ThatCannotBeAreRefused) {
+TEST(Devices, ThatAreInvalidAreRefused) {
   EXPECT_THAT(MirroredStrategy::Create({Cpu(-1)}), StatusIs(kInvalid, HasSubstr("cpu:-1")));
   EXPECT_THAT(CentralStorageStrategy::Create({Cpu(0), Cpu(0)}),
               StatusIs(kInvalid, HasSubstr("CentralStorageStrategy: device cpu:0 is given twice")));

@@ -1,5 +1,5 @@
-// Every record of contexts.json: what the context functions say at each place, what Run returns,
-// and which misuse is refused.
+// Every record of contexts.json: results of the context functions at each place, results of Run,
+// and the misuse that is refused.
 #include <algorithm>
 #include <functional>
 #include <iostream>
@@ -19,7 +19,8 @@ namespace {
 
 using nlohmann::json;
 
-// What the query functions say where it is called; a list, as replicas look at once.
+// Results of the query functions at the place of the call; a list, because replicas query
+// concurrently.
 class Observations {
  public:
   void Look() {
@@ -38,7 +39,7 @@ class Observations {
     seen_.push_back(std::move(seen));
   }
 
-  // Replicas look at the same time; the record has them by their number.
+  // Replicas query concurrently; the record lists them by number.
   json InOrder() {
     std::stable_sort(seen_.begin(), seen_.end(), [](const json& a, const json& b) {
       const auto id = [](const json& seen) {
@@ -62,7 +63,7 @@ ReplicaFn Looking(Observations& seen) {
   };
 }
 
-// Looks in a merge call.
+// Queries in a merge call.
 absl::StatusOr<Value> LookMerged(Observations& seen) {
   return GetReplicaContext()->MergeCall(
       [&seen](Strategy&, absl::Span<const Value>) -> absl::StatusOr<Value> {
@@ -108,7 +109,7 @@ absl::Status LookWhenSet(Strategy& strategy, Observations& seen) {
   return status;
 }
 
-// In a Run, `look` and nothing else.
+// Runs `look` as the only call of a Run.
 absl::Status InRun(Strategy& strategy, const std::function<absl::StatusOr<Value>()>& look) {
   return strategy.Run([&look](absl::Span<const Value>) { return look(); }).status();
 }
@@ -154,7 +155,7 @@ Places RunPlaces() {
          const Scope scope = s.EnterScope().value();
          return s.Run(Looking(o)).status();
        }},
-      // There are no graph functions in C++: a call inside a function is a call.
+      // C++ has no graph functions: a call inside a function is an ordinary call.
       {"run_in_function", [](Strategy& s, Observations& o) { return s.Run(Looking(o)).status(); }},
       {"merge_call",
        [](Strategy& s, Observations& o) { return InRun(s, [&] { return LookMerged(o); }); }},
@@ -205,7 +206,7 @@ TEST(ContextsGolden, QueriesAtEveryPlace) {
   });
 }
 
-// What each replica of the records' functions returns.
+// The result of each replica for the records' functions.
 absl::StatusOr<Value> Returned(const std::string& function, const Value& shared,
                                const VariablePtr& variable) {
   const std::shared_ptr<ReplicaContext> context = GetReplicaContext();
@@ -241,7 +242,7 @@ absl::StatusOr<Value> Returned(const std::string& function, const Value& shared,
   throw UnknownRecord(absl::StrCat("no function '", function, "'"));
 }
 
-// The record's description of a structure, without what tells named tuples from tuples.
+// The record's description of a structure, without the names that distinguish named tuples.
 json Describe(const Value& value) {
   const auto list = [](const Value::Sequence& items) {
     json described = json::array();
@@ -270,7 +271,7 @@ json Describe(const Value& value) {
   }
 }
 
-// C++ has no named tuples: theirs are tuples here.
+// C++ has no named tuples: records' named tuples are tuples here.
 json WithoutNames(const json& described) {
   if (described.is_array()) {
     json items = json::array();
@@ -285,7 +286,7 @@ json WithoutNames(const json& described) {
   return items;
 }
 
-TEST(ContextsGolden, WhatRunReturns) {
+TEST(ContextsGolden, ResultsOfRun) {
   ForEachGolden("contexts.json", "run", [&](const json& record) {
     SCOPED_TRACE(record.dump());
     const std::string function = record.at("function");
@@ -294,7 +295,7 @@ TEST(ContextsGolden, WhatRunReturns) {
     const VariablePtr variable = VariableOf(strategy);
     const absl::StatusOr<Value> got =
         strategy.Run([&](absl::Span<const Value>) { return Returned(function, shared, variable); });
-    // Run turns what a replica function throws into a status.
+    // Run turns an exception of a replica function into a status.
     if (absl::IsUnknown(got.status()) && !record.contains("error")) {
       throw UnknownRecord(std::string(got.status().message()));
     }

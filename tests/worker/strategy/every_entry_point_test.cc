@@ -1,7 +1,7 @@
-// Every public call of the strategies' headers with everything that may be wrong about its
-// arguments (null variables and functions, functions that throw, values of no use, other counts of
-// replicas) and about its place (scopes, replica functions, other threads, other strategies, after
-// the strategy's end): each returns an absl::Status, and the process goes on.
+// Every public call of the strategies' headers with every kind of wrong argument (null variables
+// and functions, functions that throw, unusable values, other numbers of replicas) at every kind of
+// wrong place (scopes, replica functions, other threads, other strategies, after the strategy's
+// destruction): each call returns an absl::Status, and the process continues.
 #include <cstdlib>
 #include <fstream>
 #include <functional>
@@ -35,24 +35,24 @@ namespace {
 enum class FunctionKind { kGood, kNull, kThrows };
 using MadeStrategy = std::unique_ptr<Strategy>;
 
-// What a call is given.
+// Arguments of a call.
 struct Inputs {
   std::string name;
   Value value = Tensor::Vector<float>({1, 2});
   bool null_variable = false;
   FunctionKind function = FunctionKind::kGood;
-  // What the inputs break: a call that uses it must fail.
+  // What the inputs break: a call that uses a broken argument must fail.
   bool wrong_variable = false;
   bool wrong_function = false;
 };
 
-// One strategy and what it has made.
+// One strategy and the objects that it made.
 struct World {
   MadeStrategy strategy;
   VariablePtr variable;  // ON_WRITE, mean, float32 [2]
   VariablePtr on_read;   // ON_READ, sum
   std::unique_ptr<VariableOptimizer> optimizer;
-  std::shared_ptr<ReplicaContext> kept;  // of a Run that is over
+  std::shared_ptr<ReplicaContext> kept;  // of a finished Run
 };
 
 VariablePtr Made(Strategy& strategy, VariableSynchronization synchronization,
@@ -91,7 +91,7 @@ struct Call {
   std::function<absl::Status(World&, const Inputs&)> run;
   bool uses_variable = false;
   bool uses_function = false;
-  bool on_strategy = false;  // not to be called after its end
+  bool on_strategy = false;  // must not be called after the strategy's destruction
 };
 
 template <typename Signature>
@@ -115,7 +115,7 @@ std::function<absl::StatusOr<Tensor>()> Initializer(const Inputs& inputs) {
   };
 }
 
-// The input's variable, or a good one.
+// The input's variable, or a valid one.
 VariablePtr Own(const World& world, const Inputs& inputs) {
   return inputs.null_variable ? nullptr : world.variable;
 }
@@ -301,7 +301,7 @@ std::vector<Inputs> AllInputs() {
   };
 }
 
-// Where a call is made.
+// The place of a call.
 using Place = std::function<absl::Status(World&, const std::function<absl::Status()>&)>;
 std::map<std::string, Place> Places() {
   using Fn = std::function<absl::Status()>;
@@ -348,7 +348,7 @@ std::map<std::string, Place> Places() {
   };
 }
 
-// What is wrong with a call's result; empty: nothing.
+// The error in a call's result; empty: none.
 std::string Judge(const Call& call, const Inputs& inputs, const absl::Status& status) {
   const bool must_fail = (call.uses_variable && inputs.wrong_variable) ||
                          (call.uses_function && inputs.wrong_function);
@@ -367,7 +367,7 @@ std::vector<Call> AllCalls() {
 
 class EveryEntryPoint : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(EveryEntryPoint, ReturnsAStatusWhateverItIsGivenAndWherever) {
+TEST_P(EveryEntryPoint, ReturnsAStatusForAnyArgumentAtAnyPlace) {
   std::vector<ChildCase> cases;
   for (const auto& [place, in_place] : Places()) {
     for (const Call& call : AllCalls()) {
@@ -392,8 +392,8 @@ TEST_P(EveryEntryPoint, ReturnsAStatusWhateverItIsGivenAndWherever) {
   RunInChildren(cases);
 }
 
-// What a strategy made outlives it: calls that need it are errors, the others work.
-TEST_P(EveryEntryPoint, ReturnsAStatusAfterTheStrategysEnd) {
+// Objects outlive the strategy that made them: calls that need the strategy fail, the others work.
+TEST_P(EveryEntryPoint, ReturnsAStatusAfterTheStrategyIsDestroyed) {
   std::vector<ChildCase> cases;
   for (const bool in_scope : {false, true}) {
     for (const Call& call : AllCalls()) {
@@ -418,8 +418,8 @@ INSTANTIATE_TEST_SUITE_P(Strategies, EveryEntryPoint,
                          ::testing::Values("mirrored", "central_storage", "one_device"),
                          [](const auto& info) { return info.param; });
 
-// A new method of these headers is added to the table above, or to the list here with the reason.
-TEST(EntryPoints, OfTheHeadersAreInTheTable) {
+// A new method of these headers must be added to the table above, or here with the reason.
+TEST(EntryPoints, OfTheHeadersAreAllInTheTable) {
   std::set<std::string> covered = {
       "Exit",          // scopes: context_use_test.cc
       "MakeVariable",  // for strategies: CreateVariable calls it
@@ -435,16 +435,16 @@ TEST(EntryPoints, OfTheHeadersAreInTheTable) {
       "RunOne",
       "UpdateCopies",  // private, or for strategies
       "CheckDevices",
-      "CheckReplicated",  // of Create: CreateRefusesDevices
+      "CheckReplicated",  // of Create: Devices tests in context_use_test.cc
       "CheckCurrent",
-      "Call",  // private; ValueFunction's
+      "Call",  // private; of ValueFunction
       "Regroup",
       "SelectReplica",
-      "CheckAlike",  // of values: value_test
+      "CheckAlike",  // on values, which other calls use
       "VariableOn",
       "TensorFor",
       "CheckRows",
-      "Change",  // what variables are made of
+      "Change",  // building blocks of variables
       "ApplyMerged",
       "Collect",
       "Clip",

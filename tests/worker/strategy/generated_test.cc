@@ -1,6 +1,6 @@
 // Generated programs: random strategies, replicas, dtypes, shapes and values, checked against plain
-// arithmetic and against rules that hold whatever the numbers are. Values are small whole numbers,
-// so sums are exact. A failure names the seed; CAIRN_SEED=N runs that one alone.
+// arithmetic and against rules that hold for all numbers. Values are small whole numbers, so sums
+// are exact. A failure names the seed; CAIRN_SEED=N runs only that seed.
 #include <algorithm>
 #include <cstdlib>
 #include <numeric>
@@ -22,7 +22,7 @@ constexpr DType kDTypes[] = {DType::kFloat32, DType::kFloat64, DType::kInt32, DT
 
 bool IsFloat(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kFloat64; }
 
-// What one program is made of.
+// The random choices of one program.
 class Program {
  public:
   explicit Program(uint32_t seed) : random_(seed) {
@@ -117,7 +117,7 @@ Numbers Scaled(Numbers numbers, double factor) {
 
 auto Are(const Numbers& want) { return Pointwise(DoubleNear(1e-4), want); }
 
-// Runs `body` with programs of some seeds.
+// Runs `body` with the programs of several seeds.
 void OfPrograms(int count, const std::function<void(Program&)>& body) {
   const char* const given = std::getenv("CAIRN_SEED");
   const uint32_t fresh = std::random_device()();
@@ -132,7 +132,7 @@ void OfPrograms(int count, const std::function<void(Program&)>& body) {
   }
 }
 
-TEST(Generated, ReduceIsTheSumAndTheMeanWhateverTheOrderOfReplicas) {
+TEST(Generated, ReduceIsTheSumAndTheMeanInAnyOrderOfReplicas) {
   OfPrograms(200, [](Program& p) {
     std::vector<Numbers> values = p.OfEveryReplica();
     const Numbers sum = SumOf(values);
@@ -146,8 +146,8 @@ TEST(Generated, ReduceIsTheSumAndTheMeanWhateverTheOrderOfReplicas) {
   });
 }
 
-// Sums and means of all rows do not depend on how many replicas share the batch, nor on its parts'
-// sizes.
+// Sums and means of all rows do not depend on the number of replicas that share the batch, or on
+// the sizes of their parts.
 TEST(Generated, AxisZeroIsReducedAsIfOneReplicaHadTheWholeBatch) {
   OfPrograms(200, [](Program& p) {
     const Shape row = p.AnyShape(0, 2);
@@ -171,7 +171,7 @@ TEST(Generated, AxisZeroIsReducedAsIfOneReplicaHadTheWholeBatch) {
   });
 }
 
-TEST(Generated, ReduceToOneAfterTheOtherInABatchAndInStructuresIsTheSame) {
+TEST(Generated, ReduceToGivesTheSameSinglyInABatchAndInStructures) {
   OfPrograms(100, [](Program& p) {
     const ReduceOp op = p.Of({ReduceOp::kSum, ReduceOp::kMean});
     const std::vector<Numbers> first = p.OfEveryReplica(), second = p.OfEveryReplica();
@@ -194,8 +194,8 @@ TEST(Generated, ReduceToOneAfterTheOtherInABatchAndInStructuresIsTheSame) {
   });
 }
 
-// All-reduce is a reduction whose result every replica has; so is all-gather a gathering.
-TEST(Generated, EveryReplicaHasWhatTheReductionGivesInTheScope) {
+// All-reduce gives every replica the result of a reduction, and all-gather that of a gather.
+TEST(Generated, EveryReplicaGetsTheResultOfTheReductionInTheScope) {
   OfPrograms(60, [](Program& p) {
     const ReduceOp op = p.Of({ReduceOp::kSum, ReduceOp::kMean});
     const Value value = p.ValueOf(p.OfEveryReplica());
@@ -211,7 +211,7 @@ TEST(Generated, EveryReplicaHasWhatTheReductionGivesInTheScope) {
   });
 }
 
-// The reference: blocks one after the other along an axis.
+// The reference: concatenates blocks along an axis.
 Numbers Concatenated(const std::vector<Shape>& shapes, const std::vector<Numbers>& parts,
                      size_t axis) {
   Numbers out;
@@ -300,7 +300,7 @@ TEST(Generated, ReducedSlicesAreTheSumOfTheirDenseTensors) {
 
 // --- Variables
 
-// What a variable with copies does, in plain arithmetic.
+// A variable with copies, in plain arithmetic.
 struct Model {
   std::vector<Numbers> copies;
   VariableAggregation aggregation = VariableAggregation::kNone;
@@ -346,7 +346,7 @@ class Pair {
         VariableOf(*p.strategy, Program::TensorOf(p.dtype, p.shape, initial), aggregation,
                    on_read ? VariableSynchronization::kOnRead : VariableSynchronization::kAuto);
     const size_t copies = variable->components().size();
-    // OneDeviceStrategy's variables are plain ones.
+    // OneDeviceStrategy makes plain variables.
     model.on_read = on_read && p.strategy->name() == "MirroredStrategy";
     model.copies.assign(copies, initial);
   }
@@ -384,7 +384,7 @@ class Pair {
   Program& p_;
 };
 
-// Steps that a variable of this kind takes; the golden records have what the others do.
+// One random step of a variable of this kind; the golden records cover the other kinds.
 void Step(Program& p, Pair& pair, std::string* story) {
   const AssignOp op = p.Of({AssignOp::kAssign, AssignOp::kAdd, AssignOp::kSub});
   const bool sum_on_read =
@@ -427,8 +427,8 @@ TEST(Generated, SequencesOfWritesDoWhatPlainArithmeticDoes) {
   });
 }
 
-// Two writes of parts are one of the whole, also where each replica adds a part of its own.
-TEST(Generated, SplitAdditionsAreOne) {
+// Two writes of parts equal one write of the whole, also if each replica adds its own part.
+TEST(Generated, SplitAdditionsEqualOneAddition) {
   OfPrograms(60, [](Program& p) {
     const auto aggregation =
         p.Of({VariableAggregation::kSum, VariableAggregation::kOnlyFirstReplica});
@@ -448,8 +448,8 @@ TEST(Generated, SplitAdditionsAreOne) {
   });
 }
 
-// A step of one replica with the whole batch is a step of several with their parts of it.
-TEST(Generated, OneReplicaWithTheBatchIsSeveralWithTheirParts) {
+// A step of one replica with the whole batch equals a step of several replicas with parts of it.
+TEST(Generated, OneReplicaWithTheBatchEqualsSeveralWithParts) {
   OfPrograms(60, [](Program& p) {
     const int32_t rows = p.replicas * (1 + p.Below(3));
     const Numbers batch = p.AnyNumbers({rows});
@@ -470,7 +470,7 @@ TEST(Generated, OneReplicaWithTheBatchIsSeveralWithTheirParts) {
   });
 }
 
-// What is refused changes nothing.
+// A refused write changes nothing.
 TEST(Generated, RefusedWritesLeaveEveryCopyAsItWas) {
   OfPrograms(60, [](Program& p) {
     Pair pair(p, VariableAggregation::kSum, p.Below(2) == 0);

@@ -22,7 +22,7 @@ std::unique_ptr<Strategy> Make(const std::string& name, int32_t replicas) {
   throw UnknownRecord(absl::StrCat("no strategy is recorded as '", name, "'"));
 }
 
-// Which code stands for a Python class; kOk: an accident, any refusal is right.
+// The status code for a Python class; kOk: an accident, any refusal is correct.
 absl::StatusCode CodeOf(const std::string& error, const std::string& contains) {
   if (error == "AttributeError" || error == "ZeroDivisionError") return absl::StatusCode::kOk;
   for (const char* accident :

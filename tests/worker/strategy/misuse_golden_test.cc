@@ -1,4 +1,4 @@
-// Every record of contexts.json's `misuse`: calls where they do not belong, by the record's name.
+// Every record of `misuse` in contexts.json: calls at wrong places, by the record's name.
 #include <functional>
 #include <iostream>
 #include <map>
@@ -23,7 +23,8 @@ static_assert(!std::is_copy_constructible_v<MirroredStrategy>, "copy_strategy is
 
 const Value kOne = Tensor::Scalar<float>(1);
 
-// What the records' Python names: two Mirrored strategies of two replicas, and their variables.
+// The objects that the records' Python code names: two Mirrored strategies of two replicas, and
+// their variables.
 class Misuse {
  public:
   Misuse()
@@ -54,7 +55,7 @@ class Misuse {
         .value();
   }
 
-  // In one replica function, by both replicas.
+  // Calls from one replica function, in both replicas.
   absl::Status InRun(const Call& call) { return InRunOf(*one_, call); }
   static absl::Status InRunOf(Strategy& strategy, const Call& call) {
     return strategy
@@ -115,7 +116,7 @@ class Misuse {
   VariablePtr variable_;
   VariablePtr foreign_;
   VariablePtr plain_;
-  std::shared_ptr<ReplicaContext> kept_;  // of a Run that is over
+  std::shared_ptr<ReplicaContext> kept_;  // of a finished Run
 };
 
 std::map<std::string, Misuse::Call> Misuse::CrossReplicaCalls() {
@@ -272,7 +273,7 @@ std::map<std::string, Misuse::Call> Misuse::ValueCalls() {
        [this] { return Inside(*one_, [this] { return values_.ToTensor().status(); }); }},
       {"per_replica_to_tensor_in_run",
        [this] { return InRun([this] { return values_.ToTensor().status(); }); }},
-      // To cast it, or add to it, it must become a tensor first.
+      // A cast or an addition first needs a tensor.
       {"per_replica_cast_in_scope",
        [this] { return Inside(*one_, [this] { return values_.ToTensor().status(); }); }},
       {"per_replica_plus_number_in_scope",
@@ -298,7 +299,7 @@ std::map<std::string, Misuse::Call> Misuse::DeviceCalls() {
   };
 }
 
-// Records that C++ has no way to express, or where there is nothing to refuse.
+// Records that C++ cannot express, or that have nothing to refuse.
 const std::map<std::string, std::string>& NotApplicable() {
   static const auto* const reasons = new std::map<std::string, std::string>{
       {"args_not_a_list", "arguments are a span of values by type"},

@@ -1,4 +1,4 @@
-// MultiWorkerMirroredStrategy over threads that are each other's workers, connected by Gloo.
+// MultiWorkerMirroredStrategy with threads as workers, connected by Gloo.
 #include "worker/strategy/multi_worker_mirrored_strategy.h"
 
 #include <memory>
@@ -20,14 +20,14 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// `body` in every worker's thread, each with its strategy of `devices` devices.
+// Runs `body` in every worker's thread, each with its own strategy of `devices` devices.
 class Workers {
  public:
   explicit Workers(int32_t count, int32_t devices = 1, absl::Duration timeout = absl::Seconds(60))
       : server_(ControlServer::Start(OwnAddress()).value()),
         strategies_(static_cast<size_t>(count)) {
     MultiWorkerMirroredOptions options;
-    // The ports are only names here: the workers meet at the server.
+    // The ports are only names here: the workers rendezvous at the server.
     for (int32_t i = 0; i < count; ++i)
       options.workers.push_back(absl::StrCat(OwnHost(), ":", 5000 + i));
     options.devices = ReplicaDevices(devices);
@@ -40,7 +40,7 @@ class Workers {
     });
   }
 
-  // Together: a worker that leaves waits a while for the others.
+  // Destroys all strategies concurrently: a worker that leaves waits a while for the others.
   ~Workers() {
     OnRanks(static_cast<int>(strategies_.size()),
             [&](int i) { strategies_[static_cast<size_t>(i)].reset(); });
@@ -70,7 +70,7 @@ TEST(Cases, A6_ReduceHostTensor) {
   });
 }
 
-// Slices that Run returns, where it returns one replica's own value.
+// Slices that Run returns when it returns the value of a single replica.
 TEST(MultiWorkerMirrored, SlicesOfOneReplicaAWorkerAreConcatenated) {
   Workers(2).Each([](MultiWorkerMirroredStrategy& strategy) {
     const auto slices = strategy.Run([]() -> Value {
@@ -87,8 +87,8 @@ TEST(MultiWorkerMirrored, SlicesOfOneReplicaAWorkerAreConcatenated) {
   });
 }
 
-// C15 and its like: with one replica a worker a host number is the worker's contribution, and with
-// one worker the sum itself.
+// C15 and similar: with one replica in each worker a host number is the worker's contribution, and
+// with one worker it is the sum itself.
 TEST(MultiWorkerMirrored, HostNumbersAreWrittenToASumVariable) {
   for (const int32_t workers : {1, 2}) {
     Workers(workers).Each([workers](MultiWorkerMirroredStrategy& strategy) {
@@ -100,8 +100,9 @@ TEST(MultiWorkerMirrored, HostNumbersAreWrittenToASumVariable) {
   }
 }
 
-// A worker that leaves because its replica failed says so, not that it calls a barrier.
-TEST(MultiWorkerMirrored, WorkersThatWaitForOneThatFailedAreToldWhy) {
+// A worker that leaves because its replica failed reports that error, not the barrier that it
+// calls.
+TEST(MultiWorkerMirrored, WorkersThatWaitForAFailedWorkerGetItsError) {
   const auto server = ControlServer::Start(OwnAddress()).value();
   OnRanks(2, [&server](int rank) {
     const auto strategy =
@@ -119,7 +120,7 @@ TEST(MultiWorkerMirrored, WorkersThatWaitForOneThatFailedAreToldWhy) {
   });
 }
 
-TEST(MultiWorkerMirrored, NoDevicesAreToldByItsOwnName) {
+TEST(MultiWorkerMirrored, AnEmptyDeviceListIsReportedUnderItsOwnName) {
   EXPECT_THAT(MultiWorkerMirroredStrategy::Create({.workers = {NobodysAddress()}}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("MultiWorkerMirroredStrategy: no device given")));
@@ -211,9 +212,9 @@ TEST(MultiWorkerMirrored, AGradientThatOneWorkerCannotSumFailsOnAll) {
   });
 }
 
-// Tensors of several types and sizes, a number, slices, nothing: each comes back as it would alone,
-// with packs of any size.
-TEST(MultiWorkerMirrored, ListsAreReducedInPacksToWhatEachGivesAlone) {
+// Tensors of several types and sizes, a number, slices, nothing: each result equals that of a
+// separate reduction, with packs of any size.
+TEST(MultiWorkerMirrored, ListsReducedInPacksEqualSeparateReductions) {
   Workers(2, 2).Each([](MultiWorkerMirroredStrategy& strategy) {
     for (const int64_t bytes_per_pack : {int64_t{0}, int64_t{64}}) {
       const auto reduced = strategy.Run([&](absl::Span<const Value>) -> absl::StatusOr<Value> {
@@ -236,7 +237,7 @@ TEST(MultiWorkerMirrored, ListsAreReducedInPacksToWhatEachGivesAlone) {
         EXPECT_THAT(Doubles(items[2]), ElementsAre(1.5));
         EXPECT_TRUE(items[3].is_none());
         EXPECT_THAT(Doubles(items[4]), ElementsAre(3, 3, 3));
-        // Of rows 0 and 1 there are two each; densely: the sum of a row's values by four replicas.
+        // Rows 0 and 1 occur twice each; densely: the sum of a row's values over four replicas.
         double rows = 0;
         for (const double value : NumbersOf(items[5].slices().values)) rows += value;
         EXPECT_EQ(rows, 1.5);
@@ -246,7 +247,7 @@ TEST(MultiWorkerMirrored, ListsAreReducedInPacksToWhatEachGivesAlone) {
   });
 }
 
-// Every worker has the first one's initial value, and the same value after each write.
+// Every worker has the first worker's initial value, and the same value after each write.
 TEST(MultiWorkerMirrored, VariablesStayEqual) {
   Workers(2, 2).Each([](MultiWorkerMirroredStrategy& strategy) {
     const VariablePtr sum =
@@ -296,8 +297,8 @@ TEST(Cases, C2_C3_UnevenBatchesOfSeveralWorkers) {
   });
 }
 
-// What one worker cannot do, no other waits for; the strategy goes on.
-TEST(MultiWorkerMirrored, AnErrorOfOneWorkerIsToldToAll) {
+// No worker waits for an operation that another worker cannot do; the strategy remains usable.
+TEST(MultiWorkerMirrored, AnErrorOfOneWorkerReachesAll) {
   Workers(2, 2).Each([](MultiWorkerMirroredStrategy& strategy) {
     const int64_t extent = strategy.worker_index() == 0 ? 1 : 2;
     const Value unequal =
@@ -317,7 +318,7 @@ TEST(MultiWorkerMirrored, AnErrorOfOneWorkerIsToldToAll) {
   });
 }
 
-// A worker that does not come is named, within the timeout.
+// A missing worker is named, within the timeout.
 TEST(MultiWorkerMirrored, AMissingWorkerIsNamed) {
   Workers(2, 1, absl::Milliseconds(300)).Each([](MultiWorkerMirroredStrategy& strategy) {
     if (strategy.worker_index() == 1) return;

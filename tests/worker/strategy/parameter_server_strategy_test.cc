@@ -1,5 +1,4 @@
-// ParameterServerStrategy on real servers: cases of the conformance list, atomic updates, and what
-// is refused.
+// ParameterServerStrategy on real servers: conformance cases, atomic updates, and refusals.
 #include "worker/strategy/parameter_server_strategy.h"
 
 #include <memory>
@@ -69,7 +68,7 @@ std::vector<int32_t> ServersOf(const VariablePtr& variable) {
   return servers;
 }
 
-TEST_F(PsStrategyTest, E5_VariablesAreDealtToServersInTurn) {
+TEST_F(PsStrategyTest, E5_VariablesArePlacedOnServersRoundRobin) {
   Start(3);
   const VariablePtr outside =
       CreateVariable({.name = "o", .initial_value = Tensor::Scalar<float>(0)}).value();
@@ -94,7 +93,7 @@ TEST(Partitioners, E8_ShardsOfEachPartitioner) {
   EXPECT_THAT(parts(MaxSizePartitioner(1024), {6, 1}), ElementsAre(1, 1));
 }
 
-TEST_F(PsStrategyTest, E11_RowsAreSharedOutOverServers) {
+TEST_F(PsStrategyTest, E11_RowsAreDistributedOverServers) {
   Start(2, Fixed(2));
   const VariablePtr a = Counting("a", {5, 2});
   const VariablePtr b = Counting("b", {6, 1});
@@ -106,7 +105,7 @@ TEST_F(PsStrategyTest, E11_RowsAreSharedOutOverServers) {
   EXPECT_THAT(Numbers(b), ElementsAre(0, 1, 2, 3, 4, 5));
 }
 
-TEST_F(PsStrategyTest, E12_InitialValuesAreCutOnceAndNoShardIsEmpty) {
+TEST_F(PsStrategyTest, E12_InitialValuesAreDividedOnceAndNoShardIsEmpty) {
   Start(2, Fixed(4));
   int calls = 0;
   const VariablePtr ten = Make({.name = "ten",
@@ -145,7 +144,7 @@ TEST_F(PsStrategyTest, E13_AVariableBesideAnotherIsOnItsServerAndWhole) {
   EXPECT_EQ(ServerOf(v2).value(), 0);
 }
 
-TEST_F(PsStrategyTest, E13_PartitionersThatShareOutOtherAxesAreRefused) {
+TEST_F(PsStrategyTest, E13_PartitionersThatDivideOtherAxesAreRefused) {
   for (const std::vector<int64_t>& parts :
        {std::vector<int64_t>{}, std::vector<int64_t>{0, 1, 1}, std::vector<int64_t>{2, 2, 1}}) {
     Start(2, {.variable_partitioner = [parts](absl::Span<const int64_t>, DType) { return parts; }});
@@ -154,8 +153,8 @@ TEST_F(PsStrategyTest, E13_PartitionersThatShareOutOtherAxesAreRefused) {
   }
 }
 
-// The case's own strategy is TensorFlow's first (between-graph): here every worker has its strategy
-// and client, the first to come gives the values.
+// The case uses TensorFlow's first strategy (between-graph); here every worker has its own strategy
+// and client, and the first worker provides the initial values.
 TEST_F(PsStrategyTest, E20_WorkersWithSeveralReplicasAddToTheSameVariables) {
   const ParameterServerOptions two = {.worker_devices = {Cpu(0), Cpu(1)}};
   Start(2, two);
@@ -198,8 +197,8 @@ TEST_F(PsStrategyTest, E20_WorkersWithSeveralReplicasAddToTheSameVariables) {
   EXPECT_THAT(read, ElementsAre(10 + 2 * 2, 20 + 2 * 2, 30 + 2));
 }
 
-// 4 threads of 2 workers, each its own client; no addition is lost. Integers too.
-TEST_F(PsStrategyTest, AdditionsOfSeveralWorkersAllCount) {
+// 4 threads of 2 workers, each with its own client; no addition is lost. Also for integers.
+TEST_F(PsStrategyTest, NoAdditionOfSeveralWorkersIsLost) {
   Start(2, Fixed(2));
   const auto other = Connect(1, Fixed(2));
   std::vector<VariablePtr> floats;
@@ -252,7 +251,7 @@ TEST_F(PsStrategyTest, ScattersGoToTheRowsOfEveryShard) {
   EXPECT_THAT(EmbeddingLookup(*v, {4, 0, 4})->values<float>(), ElementsAre(44, 20, 44));
 }
 
-// Both replicas' gradients are one push: momentum is entered once with their sum.
+// Both replicas' gradients are one push: momentum receives their sum once.
 TEST_F(PsStrategyTest, GradientsOfAllReplicasAreOneUpdateOfTheServersOptimizer) {
   ParameterServerOptions options = {.worker_devices = {Cpu(0), Cpu(1)}};
   options.optimizer.learning_rate = ConstantRate(0.5);
@@ -268,7 +267,7 @@ TEST_F(PsStrategyTest, GradientsOfAllReplicasAreOneUpdateOfTheServersOptimizer) 
       return Value();
     }));
   }
-  // m = -1, then -0.5 - 1 (row 0); twice that in row 1.
+  // m = -1, then -0.5 - 1 (row 0); twice as much in row 1.
   EXPECT_THAT(Numbers(v), ElementsAre(10 - 1 - 1.5, 10 - 2 - 3));
   ASSERT_OK(strategy_->ApplyGradients(
       {{v, IndexedSlices{Tensor::Vector<int64_t>({1}), Tensor::Of<float>({1, 1}, {0})}}}));
@@ -276,10 +275,10 @@ TEST_F(PsStrategyTest, GradientsOfAllReplicasAreOneUpdateOfTheServersOptimizer) 
               StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("trainable false")));
 }
 
-TEST_F(PsStrategyTest, AnOptimizerOfTheWorkersSendsToTheServersOwn) {
+TEST_F(PsStrategyTest, AWorkersOptimizerRefersToTheServersOptimizer) {
   Start(2, Fixed(2));
   const auto optimizer = VariableOptimizer::Create({.type = "sgd"}).value();
-  for (const Shape& shape : {Shape{}, Shape{4}}) {  // one server's, and in shards
+  for (const Shape& shape : {Shape{}, Shape{4}}) {  // on one server, and in shards
     const VariablePtr v = Make({.name = absl::StrCat("v", shape.size()),
                                 .initial_value = Tensor::Zeros(DType::kFloat32, shape)})
                               .value();
@@ -289,7 +288,7 @@ TEST_F(PsStrategyTest, AnOptimizerOfTheWorkersSendsToTheServersOwn) {
   }
 }
 
-TEST_F(PsStrategyTest, ANewStrategyFindsWhatTheServersKept) {
+TEST_F(PsStrategyTest, ANewStrategyFindsTheValuesThatServersKept) {
   Start(2, Fixed(2));
   const VariablePtr v = Counting("v", {4});
   ASSERT_OK(v->AssignAdd(Tensor::Full(DType::kFloat32, {4}, 5)));

@@ -1,5 +1,5 @@
-// Where a ParameterServerStrategy puts variables and shards, on real servers: every record of
-// sharding.json's section placement.
+// Placement of variables and shards by a ParameterServerStrategy, on real servers: every record of
+// section `placement` in sharding.json.
 #include <cstdint>
 #include <iostream>
 #include <map>
@@ -61,7 +61,7 @@ class Placed {
   }
 
  private:
-  // One cluster of each size serves all records, each a job of its own.
+  // One cluster of each size serves all records, each as its own job.
   static EngineCluster& Servers(int32_t count) {
     static std::map<int32_t, EngineCluster> clusters;
     return clusters.try_emplace(count, count, Durability::kOff).first->second;
@@ -74,7 +74,7 @@ VariablePartitioner Named(const std::string& name) {
   return PartitionBy(GoldenPartitioner(name).value());
 }
 
-// Not recorded: the shape of the variable with which a partitioner's result is tried.
+// Not recorded: the shape of the variable with which a partitioner's result is tested.
 const Shape& Tried() {
   static const Shape* const shape = new Shape{4, 4, 4};
   return *shape;
@@ -82,7 +82,7 @@ const Shape& Tried() {
 
 void CheckPartitions(const json& record) {
   const json& partitions = record.at("partitions");
-  // A number where a list is due does not compile.
+  // A number instead of a list does not compile.
   if (record.at("invalid") == "not_a_list") return;
   std::vector<int64_t> counts;
   if (!partitions.is_null()) counts = partitions.get<std::vector<int64_t>>();

@@ -1,4 +1,4 @@
-// Section A and F1–F3 of the conformance cases: reductions, run and contexts, by id.
+// Sections A and F1–F3 of the conformance cases: reductions, run and contexts, by id.
 #include <cmath>
 
 #include "tests/worker/strategy/case_support.h"
@@ -110,7 +110,7 @@ TEST(Cases, A11_RunTakesAndReturnsStructures) {
   EXPECT_THAT(each(*third), ElementsAre(6, 14));
 }
 
-// What both replicas get from an all-reduce of replica r's `values[r]`.
+// The result for both replicas of an all-reduce of replica r's `values[r]`.
 std::vector<double> AllReduced(ReduceOp op, const std::vector<Value>& values) {
   const auto strategy = Mirrored(static_cast<int32_t>(values.size()));
   const auto result = strategy->Run(
@@ -157,7 +157,7 @@ TEST(Cases, A14_MergeCallOutsideEveryStrategy) {
   EXPECT_EQ(merged->text(), "foo_bar");
 }
 
-TEST(Cases, A16_ErrorsOfFunctionsComeOut) {
+TEST(Cases, A16_ErrorsOfFunctionsAreReturned) {
   const auto strategy = Mirrored(2);
   const absl::Status chosen = absl::DataLossError("a chosen error");
   EXPECT_EQ(OnReplicas(*strategy, [&chosen] { return chosen; }), chosen);
@@ -194,7 +194,7 @@ TEST(Cases, A17_LeavingAScopeWithADeviceScopeOpen) {
   EXPECT_OK(scope.Exit());
 }
 
-// A structure is one result for each replica, though no leaf is distributed.
+// A structure gives one result for each replica, even if no leaf is distributed.
 TEST(Cases, A18_LocalResultsOfStructuresOfHostNumbers) {
   const auto strategy = Mirrored(2);
   const Value dict = Value::OfDict({{"a", 1.0}, {"b", 2.0}});
@@ -225,7 +225,7 @@ TEST(Cases, ReduceToAndBatchReduceToOfStructures) {
   EXPECT_THAT(Doubles((*means)[1]), ElementsAre(6));
 }
 
-// One replica: slices are their own sum, on the destination.
+// With one replica, slices are their own sum, on the destination.
 TEST(Cases, ReduceToOfOneReplicasSlices) {
   const auto strategy = Mirrored(1);
   const Value slices = IndexedSlices{Tensor::Vector<int64_t>({3}), Tensor::Vector<float>({2})};

@@ -104,7 +104,7 @@ void ExpectComponents(const Value& got, const json& want) {
   }
 }
 
-// `values` are lists of components; each component r is on cpu:r, as replica r would have it.
+// `values` are lists of components; each component r is on cpu:r, as on replica r.
 Value OnDevices(const json& values) {
   Value::Sequence components;
   for (size_t r = 0; r < values.size(); ++r) {
@@ -155,7 +155,7 @@ TEST(ReduceGolden, Destinations) {
   });
 }
 
-// A structure of the record: objects are dicts, but for tensors and slices.
+// A structure of the record: objects are dicts, except tensors and slices.
 Value ValueOf(const json& value) {
   if (value.is_array()) {
     Value::Sequence items;
@@ -190,9 +190,9 @@ void ExpectStructure(const Value& got, const json& want) {
   }
 }
 
-// [quirk] A negative axis fails in TensorFlow's collectives and works in CentralStorageStrategy;
-// slices of each replica are made dense there. Here the first works everywhere, the second is
-// refused everywhere.
+// [quirk] In TensorFlow, a negative axis fails in collectives and works in CentralStorageStrategy,
+// which also makes each replica's slices dense. Here a negative axis works everywhere, and such
+// slices are refused everywhere.
 bool IsSensibleHere(const json& record) {
   const std::string name = record.at("values_name");
   return name == "last_axis" || name == "slices";
@@ -326,8 +326,8 @@ absl::StatusOr<Value> Misuse(const std::string& call, Strategy& strategy) {
 }
 
 TEST(ReduceGolden, Misuse) {
-  // What the types of C++ leave nothing to refuse of: an axis is numbers, a list of them is
-  // several axes, and a host zero is a value as any other.
+  // Misuse that C++ types rule out or allow: an axis is a number, a list of axes is several axes,
+  // and a host zero is a value like any other.
   const std::map<std::string, std::string> not_expressible = {
       {"axis_list", "a list of axes is allowed"},
       {"axis_text_mean", "an axis is a number"},

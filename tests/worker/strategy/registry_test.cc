@@ -1,4 +1,4 @@
-// Strategies by name, and a program's own among them.
+// Strategies by name, including a program's own.
 #include "worker/strategy/registry.h"
 
 #include "tests/worker/strategy/case_support.h"
@@ -9,7 +9,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-TEST(Registry, MakesWhatIsBuiltIn) {
+TEST(Registry, MakesBuiltInStrategies) {
   for (const char* name : {"mirrored", "central_storage"}) {
     const auto strategy = MakeStrategy(name, {.devices = ReplicaDevices(2)});
     ASSERT_OK(strategy) << name;

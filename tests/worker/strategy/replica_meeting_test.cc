@@ -1,4 +1,4 @@
-// How the replicas of one Run wait for each other, and what they are told when one does not come.
+// Waits of the replicas of one Run for each other, and the errors when one is missing.
 #include "worker/strategy/replica_meeting.h"
 
 #include <atomic>
@@ -27,8 +27,8 @@ std::unique_ptr<MirroredStrategy> MirroredOver(int32_t replicas) {
 
 absl::StatusOr<Value> Nothing(Strategy&, absl::Span<const Value>) { return Value(); }
 
-// A replica that never comes is named, and the others go on with the error.
-TEST(ReplicaMeeting, WaitEndsAndNamesWhoIsMissing) {
+// A replica that never arrives is named, and the others continue with the error.
+TEST(ReplicaMeeting, WaitEndsAndNamesTheMissingReplica) {
   ReplicaMeeting meeting(2, absl::Milliseconds(50));
   std::thread serving([&meeting] { meeting.Serve(); });
   const ReplicaMeeting::Action action = [](absl::Span<const Value::Sequence>) {
@@ -39,14 +39,14 @@ TEST(ReplicaMeeting, WaitEndsAndNamesWhoIsMissing) {
                        AllOf(HasSubstr("replica 0 waited 50ms in MergeCall for replica 1"),
                              HasSubstr("still in its replica function"))));
   meeting.Finish(0);
-  // Who comes late learns why nobody is there.
+  // A late replica gets the reason why no replica waits.
   EXPECT_THAT(meeting.Meet(1, {.what = "MergeCall"}, {}, action),
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("waited")));
   meeting.Finish(1);
   serving.join();
 }
 
-// What a replica itself says is the error of the Run, not that the others missed it.
+// Run returns the replica's own error, not the others' error that the replica was missing.
 TEST(ReplicaMeeting, ErrorOfTheReplicaThatFailedComesFirst) {
   const std::unique_ptr<MirroredStrategy> strategy = MirroredOver(3);
   const absl::StatusOr<Value> result =
@@ -57,14 +57,14 @@ TEST(ReplicaMeeting, ErrorOfTheReplicaThatFailedComesFirst) {
         return GetReplicaContext()->MergeCall(Nothing);
       });
   EXPECT_THAT(result, StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("own trouble")));
-  // The strategy is whole: the next Run works.
+  // The strategy is intact: the next Run works.
   EXPECT_OK(strategy->Run([](absl::Span<const Value>) -> absl::StatusOr<Value> {
     return GetReplicaContext()->MergeCall(Nothing);
   }));
 }
 
-// A function of users that throws is an error of the Run too, wherever it was called.
-TEST(ReplicaMeeting, WhatIsThrownIsAnErrorAndTheStrategyIsWhole) {
+// An exception of a user's function is also an error of the Run, wherever the function is called.
+TEST(ReplicaMeeting, AnExceptionIsAnErrorAndTheStrategyStaysUsable) {
   for (const int32_t replicas : {1, 3}) {
     const std::unique_ptr<MirroredStrategy> strategy = MirroredOver(replicas);
     const auto throwing = [](absl::Span<const Value>) -> absl::StatusOr<Value> {
@@ -89,7 +89,7 @@ TEST(ReplicaMeeting, WhatIsThrownIsAnErrorAndTheStrategyIsWhole) {
   }
 }
 
-TEST(ReplicaMeeting, DifferentCallsAreToldApart) {
+TEST(ReplicaMeeting, DifferentCallsAreDistinguished) {
   const std::unique_ptr<MirroredStrategy> strategy = MirroredOver(2);
   const absl::StatusOr<Value> result =
       strategy->Run([](absl::Span<const Value>) -> absl::StatusOr<Value> {
@@ -103,7 +103,7 @@ TEST(ReplicaMeeting, DifferentCallsAreToldApart) {
                                      HasSubstr("same calls in the same order"))));
 }
 
-// Replica functions run at the same time: each waits for the other without a merge call.
+// Replica functions run concurrently: each waits for the other without a merge call.
 TEST(ReplicaMeeting, ReplicaFunctionsRunInParallel) {
   const std::unique_ptr<MirroredStrategy> strategy = MirroredOver(2);
   std::atomic<int> arrived = 0;
@@ -118,7 +118,8 @@ TEST(ReplicaMeeting, ReplicaFunctionsRunInParallel) {
   EXPECT_EQ(result->integer(), 2);
 }
 
-// Several threads may run steps of one strategy at once; a Run inside a merge call has threads too.
+// Several threads may run steps of one strategy concurrently; a Run inside a merge call also has
+// threads.
 TEST(ReplicaMeeting, RunsOfSeveralThreadsAndNestedRuns) {
   const std::unique_ptr<MirroredStrategy> strategy = MirroredOver(2);
   const auto step = [&strategy]() -> absl::Status {

@@ -1,4 +1,4 @@
-// Sharded variables: cases of the conformance list, and what the golden records do not reach.
+// Sharded variables: conformance cases, and behaviour that the golden records do not cover.
 #include "worker/strategy/sharded_variable.h"
 
 #include <memory>
@@ -41,7 +41,7 @@ TEST(ShardedVariable, E17_EmbeddingLookupSparseMean) {
   EXPECT_THAT(got.values<float>(), ElementsAre(4, 5, 9, 10, 3, 4));
 }
 
-// Row 1 has no id left: -1 is dropped.
+// Row 1 has no remaining id: -1 is dropped.
 TEST(ShardedVariable, E17_SafeWeightedEmbeddingLookupSparse) {
   const std::vector<int32_t> rows = {0, 0, 1, 2};
   const std::vector<int64_t> ids = {0, 1, -1, 1};
@@ -54,7 +54,7 @@ TEST(ShardedVariable, E17_SafeWeightedEmbeddingLookupSparse) {
   EXPECT_THAT(got.values<float>(), ElementsAre(1, 2, 0, 0, 3, 4));
 }
 
-TEST(ShardedVariable, SafeLookupPutsTheDefaultRowWhereNoIdIsLeft) {
+TEST(ShardedVariable, SafeLookupUsesTheDefaultRowIfNoIdIsLeft) {
   const std::vector<int32_t> rows = {0};
   const std::vector<int64_t> ids = {-7};
   const Tensor got = EmbeddingLookupSparse(*FiveRows(), {.rows = 2, .row_of_id = rows, .ids = ids},
@@ -63,12 +63,12 @@ TEST(ShardedVariable, SafeLookupPutsTheDefaultRowWhereNoIdIsLeft) {
   EXPECT_THAT(got.values<float>(), ElementsAre(9, 10, 9, 10));
 }
 
-TEST(ShardedVariable, LookupRepeatsRowsThatAreNamedTwice) {
+TEST(ShardedVariable, LookupRepeatsRowsOfRepeatedIds) {
   EXPECT_THAT(EmbeddingLookup(*FiveRows(), {4, 0, 4})->values<float>(),
               ElementsAre(9, 10, 1, 2, 9, 10));
 }
 
-TEST(ShardedVariable, LookupRefusesRowsThatAreNotThere) {
+TEST(ShardedVariable, LookupRefusesIdsOutOfRange) {
   EXPECT_THAT(EmbeddingLookup(*FiveRows(), {0, 5}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("row 5 is outside [0, 5)")));
 }
@@ -94,7 +94,7 @@ TEST(ShardedVariable, SlicesOfHugeStepsAndBoundsDoNotOverflow) {
   EXPECT_FALSE(variable->At({Ellipsis{}, Ellipsis{}}).ok());
 }
 
-// A row out of range in the last shard leaves the first one as it was.
+// A row out of range in the last shard leaves the first shard unchanged.
 TEST(ShardedVariable, RefusedScatterWritesNothing) {
   const auto variable = FiveRows();
   const absl::Status status = variable->Scatter(

@@ -1,6 +1,6 @@
-// Sharded variables against every record of sharding.json's sections rows, slicing, ops and
-// partitioners. Where a record has `unsharded`, TensorFlow's shards give a wrong answer and that is
-// the right one. (`placement` is in parameter_server_golden_test.cc.)
+// Sharded variables against every record of the sections rows, slicing, ops and partitioners of
+// sharding.json. If a record has `unsharded`, TensorFlow's shards give a wrong answer and
+// `unsharded` is the right one. (placement_golden_test.cc covers `placement`.)
 #include <algorithm>
 #include <cstdint>
 #include <iostream>
@@ -27,7 +27,7 @@ VariablePtr Plain(const Tensor& value) {
       VariableTraits{.name = "part", .dtype = value.dtype(), .shape = value.shape()}, value.Copy());
 }
 
-// Shards of plain variables that hold `value`.
+// Shards, as plain variables, that hold `value`.
 std::shared_ptr<ShardedVariable> Shard(const Tensor& value, const json& shard_rows) {
   std::vector<VariablePtr> shards;
   int64_t first = 0;
@@ -42,7 +42,7 @@ std::shared_ptr<ShardedVariable> Shard(const Tensor& value, const json& shard_ro
   return ShardedVariable::Create("v", std::move(shards)).value();
 }
 
-TEST(ShardingGolden, RowsLieInTheRecordedShards) {
+TEST(ShardingGolden, RowsAreInTheRecordedShards) {
   ForEachGolden("sharding.json", "rows", [&](const json& record) {
     SCOPED_TRACE(record.at("id").get<std::string>());
     const int64_t rows = record.at("rows");
@@ -64,7 +64,7 @@ TEST(ShardingGolden, RowsLieInTheRecordedShards) {
   });
 }
 
-// TensorFlow refuses tensors in an index when it runs; here they are no index at all.
+// TensorFlow refuses tensors in an index at run time; here they do not compile.
 static_assert(!std::is_constructible_v<IndexTerm, Tensor>);
 static_assert(!std::is_constructible_v<Slice, Tensor, Tensor, Tensor>);
 
@@ -143,7 +143,7 @@ absl::StatusOr<Tensor> LookUp(ShardedVariable& variable, const json& record, boo
                                {.combiner = CombinerOf(record.at("combiner")), .safe = safe});
 }
 
-// nullopt: `op` writes; `status` is how that ended.
+// nullopt: `op` is a write; `status` is its result.
 std::optional<absl::StatusOr<Tensor>> Do(ShardedVariable& variable, const json& record,
                                          absl::Status* status) {
   const std::string op = record.at("op");
@@ -175,7 +175,7 @@ std::optional<absl::StatusOr<Tensor>> Do(ShardedVariable& variable, const json& 
   throw UnknownRecord(absl::StrCat("no operation '", op, "'"));
 }
 
-// A shard where a list of shards is due is refused by the compiler.
+// The compiler refuses a shard in place of a list of shards.
 static_assert(!std::is_convertible_v<VariablePtr, std::vector<VariablePtr>>);
 
 void CheckConstruction(const json& record) {
@@ -227,8 +227,8 @@ TEST(ShardingGolden, Ops) {
   });
 }
 
-// TensorFlow accepts FixedShards(0), and shares out no rows, until a variable is made; both are
-// refused at once here (the specification's [quirk]).
+// TensorFlow accepts FixedShards(0), and dividing no rows, until a variable is created; here both
+// are refused at once (the specification's [quirk]).
 bool FailsLaterInTensorFlow(const json& record) {
   return record.at("partitioner") == "fixed(0)" ||
          (record.contains("value") && record.at("value")[0] == 0);

@@ -1,5 +1,5 @@
-// Workers whose devices are GPUs, here loops on the CPU: their sums go between the GPUs where every
-// worker can connect its own, else between CPUs, or are refused where NCCL was asked for.
+// Workers whose devices are GPUs, simulated by loops on the CPU. Their sums go between the GPUs if
+// every worker can connect its own, otherwise between CPUs, or are refused if NCCL was requested.
 #include <atomic>
 #include <functional>
 #include <map>
@@ -21,7 +21,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 
-// In NCCL's place: buffers are gpu:0's memory, and go to the bootstrap through the host.
+// Replaces NCCL: buffers are gpu:0's memory, and go to the bootstrap group through the host.
 class ThroughTheHost final : public CollectiveGroup {
  public:
   ThroughTheHost(CollectiveGroup& bootstrap, std::atomic<int>* sums)
@@ -61,11 +61,11 @@ class SumsBetweenGpus : public ::testing::Test {
   using Made = absl::StatusOr<std::unique_ptr<MultiWorkerMirroredStrategy>>;
 
   SumsBetweenGpus() {
-    // Unless all strategies' devices are loops in this run.
+    // Except if all strategies' devices are loops in this run.
     if (ReplicaDevice(0).is_cpu()) loops_.emplace();
   }
 
-  // `body` in each of two workers' threads; worker i's GPU connects where joined_[i] is OK.
+  // Runs `body` in each of two workers' threads; worker i's GPU connects if joined_[i] is OK.
   void OnWorkers(CommunicationImplementation implementation,
                  const std::function<void(Made made)>& body,
                  const std::vector<Device>& of_the_second = {Gpu(0), Gpu(1)}) {
@@ -88,7 +88,7 @@ class SumsBetweenGpus : public ::testing::Test {
     });
   }
 
-  // A step of every replica: each has a tensor, a number and rows of its own.
+  // A step of every replica: each has its own tensor, number and rows.
   static void CheckStep(Strategy& strategy, const CommunicationOptions& options = {}) {
     const auto sums = strategy.Run([&options](absl::Span<const Value>) {
       const auto own = static_cast<float>(ReplicaId());
@@ -119,7 +119,7 @@ class SumsBetweenGpus : public ::testing::Test {
   std::atomic<int> sums_ = 0;
 };
 
-TEST_F(SumsBetweenGpus, GoThereWhereEveryWorkerCan) {
+TEST_F(SumsBetweenGpus, GoBetweenGpusIfEveryWorkerCanConnect) {
   for (const auto implementation :
        {CommunicationImplementation::kAuto, CommunicationImplementation::kNccl}) {
     sums_ = 0;
@@ -127,17 +127,17 @@ TEST_F(SumsBetweenGpus, GoThereWhereEveryWorkerCan) {
       ASSERT_OK(made);
       CheckStep(**made);
       CheckStep(**made, {.implementation = CommunicationImplementation::kNccl});
-      // A mean, and a call that wants them between CPUs.
+      // A mean, and a call that requests sums between CPUs.
       EXPECT_THAT(Doubles((*made)->Reduce(ReduceOp::kMean, Scalar((*made)->worker_index()), {})),
                   ElementsAre(0.5));
       CheckStep(**made, {.implementation = CommunicationImplementation::kRing});
     });
-    // Two tensors in two steps and the mean's one, of two workers.
+    // Two tensors in two steps and one for the mean, of two workers.
     EXPECT_EQ(sums_, 2 * (2 + 2 + 1));
   }
 }
 
-TEST_F(SumsBetweenGpus, AWorkerThatFailsOnTheWayDoesNotLeaveTheOthersWaiting) {
+TEST_F(SumsBetweenGpus, AWorkerThatFailsMidwayDoesNotLeaveTheOthersWaiting) {
   OnWorkers(CommunicationImplementation::kAuto, [](Made made) {
     ASSERT_OK(made);
     const Value own = (*made)->worker_index() == 0 ? Scalar(1) : Value("no number");
@@ -146,7 +146,7 @@ TEST_F(SumsBetweenGpus, AWorkerThatFailsOnTheWayDoesNotLeaveTheOthersWaiting) {
   });
 }
 
-TEST_F(SumsBetweenGpus, GoBetweenCpusWhereOneCannotConnect) {
+TEST_F(SumsBetweenGpus, GoBetweenCpusIfOneWorkerCannotConnect) {
   joined_[1] = absl::InternalError("no such link");
   OnWorkers(CommunicationImplementation::kAuto, [](Made made) {
     ASSERT_OK(made);
@@ -162,7 +162,7 @@ TEST_F(SumsBetweenGpus, GoBetweenCpusWhereOneCannotConnect) {
   EXPECT_EQ(sums_, 0);
 }
 
-TEST_F(SumsBetweenGpus, ThatWereAskedForAreRefusedOnEveryWorkerWithTheReason) {
+TEST_F(SumsBetweenGpus, IfRequestedAreRefusedOnEveryWorkerWithTheReason) {
   joined_[1] = absl::InternalError("no such link");
   std::atomic<int> reasons = 0;
   OnWorkers(CommunicationImplementation::kNccl, [&](Made made) {

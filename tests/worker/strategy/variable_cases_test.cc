@@ -1,4 +1,4 @@
-// Section B of the conformance cases: what writes and reads of variables do, by id.
+// Section B of the conformance cases: writes and reads of variables, by id.
 #include "tests/worker/strategy/case_support.h"
 
 namespace cairn::test {
@@ -17,7 +17,7 @@ constexpr auto kOnWrite = VariableSynchronization::kOnWrite;
 Tensor One(double value) { return Tensor::Full(DType::kFloat32, {}, value); }
 double Read(const VariablePtr& variable) { return NumbersOf(variable->Read().value())[0]; }
 
-// Each of two replicas writes `value(replica)` to a variable of `initial`; the copies after it.
+// Each of two replicas writes `value(replica)` to a variable of `initial`; returns the copies.
 std::vector<double> Written(double initial, VariableAggregation aggregation, AssignOp op,
                             const std::function<Value(int32_t)>& value) {
   const auto strategy = Mirrored(2);
@@ -47,7 +47,7 @@ TEST(Cases, B3_OneNumberHasNoSum) {
       StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("cannot be reduced with SUM")));
 }
 
-// One replica in sync: the value is the sum, whether a tensor or a number.
+// With one replica in sync the value is the sum, whether it is a tensor or a number.
 TEST(Cases, C15_OneReplicaWritesASumVariable) {
   const auto strategy = Mirrored(1);
   const auto written = [&strategy](AssignOp op, const Value& value) {
@@ -139,8 +139,8 @@ TEST(Cases, B10_InvalidArgumentsAreRefused) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("different names")));
 }
 
-// What no strategy but one knows is refused, not passed over.
-TEST(Variables, PerWorkerIsRefusedWhereItHasNoMeaning) {
+// An option that only one strategy supports is refused by the others, not ignored.
+TEST(Variables, PerWorkerIsRefusedByOtherStrategies) {
   for (const auto& strategy : {Mirrored(2), Central(2)}) {
     const Scope scope = strategy->EnterScope().value();
     EXPECT_THAT(CreateVariable({.initial_value = One(1), .per_worker = true}),
@@ -203,7 +203,7 @@ TEST(Cases, B21_OnReadReadsInCrossReplicaContext) {
   }
 }
 
-// What is saved is what cross-replica context reads, and restoring is assigning there.
+// Saving stores the value read in cross-replica context; restoring assigns there.
 TEST(Cases, B22_SaveAndRestoreOnRead) {
   const auto strategy = Mirrored(2);
   for (const auto& [aggregation, stored, copy, restored] :
@@ -230,7 +230,7 @@ TEST(Cases, B24_GlobalStepCountsOnce) {
   }
 }
 
-TEST(Misuse, WhatIsNullIsRefusedByName) {
+TEST(Misuse, NullArgumentsAreRefusedByName) {
   const auto strategy = Mirrored(2);
   const VariablePtr variable = VariableOf(*strategy, One(1), kNone);
   const auto refused = [](const char* method) {

@@ -1,5 +1,5 @@
-// VariableOptimizer has Keras' numbers: every optimizer record, whole gradients and rows, and whole
-// trainings on real data under each strategy, the batches divided among the replicas.
+// VariableOptimizer has Keras' numbers: every optimizer record, for dense gradients and rows, and
+// complete trainings on real data under each strategy, with batches divided among the replicas.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -29,7 +29,7 @@ using nlohmann::json;
 
 struct NamedStrategy {
   std::string name;
-  std::unique_ptr<Strategy> owned;  // null: the default one
+  std::unique_ptr<Strategy> owned;  // null: the default strategy
   Strategy& get() const { return owned != nullptr ? *owned : DefaultStrategy(); }
 };
 
@@ -54,8 +54,8 @@ std::vector<float> FloatsOf(const VariablePtr& variable) {
   return {value.values<float>().begin(), value.values<float>().end()};
 }
 
-// A replica's part of a push. Rows go to the replicas by turns. Whole gradients are divided into
-// halves, the first of which is divided again: the replicas' sum, in their order, is exact.
+// A replica's part of a push. Rows go to the replicas round robin. Dense gradients are divided into
+// halves, and the first half is divided again: the sum over replicas, in order, is exact.
 Value OwnGradient(const OptimizerRecord& record, const OptimizerRecordStep& step) {
   const auto replicas = static_cast<size_t>(GetReplicaContext()->num_replicas_in_sync());
   if (!record.sparse) {
@@ -112,7 +112,7 @@ TEST(VariableOptimizerGolden, EveryRecordIsReproducedUnderEveryStrategy) {
     size_t ran = 0;
     for (const auto& records : {DenseOptimizerRecords(), SparseOptimizerRecords()}) {
       for (const OptimizerRecord& record : records) {
-        // Keras' variables: rows that were not pushed are moved with a gradient of zero.
+        // Keras' variables: rows that were not pushed have a gradient of zero.
         if (!record.not_offered.empty()) continue;
         const bool lazy = record.optimizer.type == "lazy_adam";
         if (record.sparse && record.touched_rows != TouchedRows::kAll && !lazy) continue;
@@ -124,7 +124,7 @@ TEST(VariableOptimizerGolden, EveryRecordIsReproducedUnderEveryStrategy) {
   }
 }
 
-// Rows [first, last) of a batch that a reader made.
+// Rows [first, last) of a batch that a reader produced.
 Batch RowsOf(const Batch& batch, int64_t first, int64_t last) {
   const auto copy = [](const auto& from, int64_t begin, int64_t end, auto* to) {
     to->assign(from.begin() + begin, from.begin() + end);
@@ -145,7 +145,7 @@ Batch RowsOf(const Batch& batch, int64_t first, int64_t last) {
   return part;
 }
 
-// A training loop of one's own on a model's loss and gradients.
+// A custom training loop on a model's loss and gradients.
 class Loop {
  public:
   Loop(const Model& model, const OptimizerConfig& optimizer, Strategy& strategy)
@@ -160,7 +160,7 @@ class Loop {
     }
   }
 
-  // The mean loss over the batch before its update.
+  // The mean loss over the batch before the batch's update.
   absl::StatusOr<double> Step(const Batch& batch) {
     const absl::StatusOr<Value> losses =
         strategy_.Run([&](absl::Span<const Value>) { return ReplicaStep(batch); });
@@ -183,7 +183,7 @@ class Loop {
     for (size_t v = 0; v < variables_.size(); ++v) FillValues(v, &state.uses[v]);
     const absl::StatusOr<double> loss = model_.Train(part, &state);
     if (!loss.ok()) return loss.status();
-    // Of the mean over the whole batch.
+    // The gradient of the mean over the whole batch.
     const double share = static_cast<double>(part.rows) / static_cast<double>(batch.rows);
     std::vector<GradientAndVariable> gradients;
     for (size_t v = 0; v < variables_.size(); ++v) {
@@ -212,7 +212,7 @@ class Loop {
   Strategy& strategy_;
   const std::unique_ptr<VariableOptimizer> optimizer_;
   std::vector<VariablePtr> variables_;
-  std::vector<StepState> states_;  // a replica's own
+  std::vector<StepState> states_;  // one for each replica
 };
 
 void RunTrajectory(const json& fields, const json& tolerance, Strategy& strategy) {

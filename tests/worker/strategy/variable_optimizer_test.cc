@@ -1,4 +1,4 @@
-// What VariableOptimizer does with gradients of replicas, and what it refuses.
+// VariableOptimizer: gradients of replicas, and refusals.
 #include "worker/strategy/variable_optimizer.h"
 
 #include <cmath>
@@ -54,7 +54,7 @@ std::vector<std::string> NamesOf(const std::vector<VariablePtr>& variables) {
   return names;
 }
 
-TEST(VariableOptimizer, GradientsOfReplicasAreSummedAndEveryCopyMakesTheStep) {
+TEST(VariableOptimizer, GradientsOfReplicasAreSummedAndEveryCopyTakesTheStep) {
   for (const bool central : {false, true}) {
     const auto strategy = central ? Central(3) : Mirrored(3);
     const VariablePtr w = Zeros(*strategy, {2});
@@ -70,7 +70,7 @@ TEST(VariableOptimizer, GradientsOfReplicasAreSummedAndEveryCopyMakesTheStep) {
   }
 }
 
-// One tensor that all replicas share is each one's gradient.
+// A tensor that all replicas share is the gradient of each.
 TEST(VariableOptimizer, ATensorThatReplicasShareCountsForEach) {
   const auto strategy = Mirrored(2);
   const VariablePtr w = Zeros(*strategy, {2});
@@ -99,7 +99,7 @@ TEST(VariableOptimizer, SkippingAggregationGivesEachCopyItsOwnReplicasGradient) 
   EXPECT_EQ(optimizer->iterations().value(), 2);
 }
 
-TEST(VariableOptimizer, InCrossReplicaContextPerReplicaIsSummedAndTheRestIsTakenAsTheSum) {
+TEST(VariableOptimizer, InCrossReplicaContextPerReplicaIsSummedAndOthersAreSums) {
   const auto strategy = Mirrored(2);
   const VariablePtr a = Zeros(*strategy, {1}, "a"), b = Zeros(*strategy, {1}, "b"),
                     c = Zeros(*strategy, {}, "c");
@@ -145,7 +145,7 @@ TEST(VariableOptimizer, SlotsAreBesideTheirVariablesAndNamedAsKerasNamesThem) {
   EXPECT_TRUE(optimizer->variables().empty());
   EXPECT_EQ(optimizer->iterations().value(), 0);
   ASSERT_OK(OnReplicas(*strategy, [&] { return optimizer->Build({w}); }));
-  ASSERT_OK(optimizer->Build({w, b}));  // w's stay
+  ASSERT_OK(optimizer->Build({w, b}));  // keeps w's slots
   const std::vector<VariablePtr> own = optimizer->variables();
   EXPECT_THAT(NamesOf(own),
               ElementsAre("first/iteration", "first/dense_kernel_momentum",
@@ -160,7 +160,7 @@ TEST(VariableOptimizer, SlotsAreBesideTheirVariablesAndNamedAsKerasNamesThem) {
   EXPECT_EQ(optimizer->iterations().value(), 0);
 }
 
-TEST(VariableOptimizer, SlotsStartAsTheOptimizerSaysAndInTheVariablesDtype) {
+TEST(VariableOptimizer, SlotsHaveTheOptimizersInitialValuesAndTheVariablesDtype) {
   const VariablePtr w = Made(DefaultStrategy(), "w", Tensor::Zeros(DType::kFloat64, {2}));
   const auto optimizer = VariableOptimizer::Create({.type = "ftrl"}).value();
   ASSERT_OK(optimizer->Build({w}));
@@ -172,7 +172,7 @@ TEST(VariableOptimizer, SlotsStartAsTheOptimizerSaysAndInTheVariablesDtype) {
   EXPECT_THAT(Copy(accumulator), Pointwise(::testing::DoubleNear(1e-15), {1.1, 4.1}));
 }
 
-TEST(VariableOptimizer, RowsThatComeSeveralTimesAreAddedUp) {
+TEST(VariableOptimizer, RepeatedRowsAreAddedUp) {
   const auto strategy = Mirrored(2);
   const VariablePtr w = Zeros(*strategy, {4, 1});
   const auto optimizer = VariableOptimizer::Create(
@@ -181,7 +181,7 @@ TEST(VariableOptimizer, RowsThatComeSeveralTimesAreAddedUp) {
                               .arguments = {{"initial_accumulator_value", 0}, {"epsilon", 0.0001}}})
                              .value();
   ASSERT_OK(OnReplicas(*strategy, [&] {
-    // Row 3 from both, twice from the second; row 1 from the first.
+    // Row 3 from both replicas, twice from the second; row 1 from the first.
     return optimizer->ApplyGradients(
         {{ReplicaId() == 0 ? Rows({3, 1}, {1, 2}) : Rows({3, 3}, {0.5f, 0.5f}), w}});
   }));
@@ -192,8 +192,8 @@ TEST(VariableOptimizer, RowsThatComeSeveralTimesAreAddedUp) {
   EXPECT_NEAR(Copy(w, 0)[1], -1, 1e-4);
 }
 
-// As with Keras: what momentum a row has goes on moving it.
-TEST(VariableOptimizer, RowsThatDoNotComeHaveAGradientOfZero) {
+// As in Keras: a row's momentum continues to move it.
+TEST(VariableOptimizer, MissingRowsHaveAGradientOfZero) {
   const VariablePtr w = Zeros(DefaultStrategy(), {3, 1});
   const auto optimizer = Sgd(1, 0.5);
   ASSERT_OK(optimizer->ApplyGradients({{Rows({0, 2}, {2, 4}), w}}));
@@ -204,7 +204,7 @@ TEST(VariableOptimizer, RowsThatDoNotComeHaveAGradientOfZero) {
   EXPECT_THAT(Copy(w), ElementsAre(-3.5, -12, -7));
 }
 
-TEST(VariableOptimizer, SchedulesGoByTheCountOfUpdates) {
+TEST(VariableOptimizer, SchedulesFollowTheUpdateCount) {
   const VariablePtr w = Zeros(DefaultStrategy(), {});
   OptimizerConfig config{.type = "sgd"};
   config.learning_rate = {
@@ -217,8 +217,8 @@ TEST(VariableOptimizer, SchedulesGoByTheCountOfUpdates) {
   EXPECT_THAT(Copy(w), ElementsAre(-111));
 }
 
-// 3 and 4 only together are longer than the limit of 2.5 that halves them.
-TEST(VariableOptimizer, ClippingIsOfTheSums) {
+// The gradients 3 and 4 only together exceed the limit of 2.5, which halves them.
+TEST(VariableOptimizer, ClippingAppliesToTheSums) {
   const auto clipped = [](OptimizerConfig config) {
     const auto strategy = Mirrored(2);
     const VariablePtr a = Zeros(*strategy, {2}, "a"), b = Zeros(*strategy, {1}, "b");
@@ -237,7 +237,7 @@ TEST(VariableOptimizer, ClippingIsOfTheSums) {
   EXPECT_THAT(clipped({.clipnorm = 5.5}), ElementsAre(-3, -4));
 }
 
-TEST(VariableOptimizer, GlobalClippingIsOfAllGradientsTogetherAndOfBothDtypes) {
+TEST(VariableOptimizer, GlobalClippingAppliesToAllGradientsOfBothDtypes) {
   const VariablePtr a = Zeros(DefaultStrategy(), {1}, "a");
   const VariablePtr b = Made(DefaultStrategy(), "b", Tensor::Zeros(DType::kFloat64, {1}));
   const auto optimizer =
@@ -249,13 +249,13 @@ TEST(VariableOptimizer, GlobalClippingIsOfAllGradientsTogetherAndOfBothDtypes) {
   EXPECT_THAT(Copy(a), ElementsAre(-1.5));
   EXPECT_THAT(Copy(b), ElementsAre(-2));
   EXPECT_THAT(Doubles(of_a), ElementsAre(3)) << "the caller's tensor was clipped in place";
-  // What is not finite is not hidden.
+  // Infinite values are not hidden.
   ASSERT_OK(optimizer->ApplyGradients(
       {{Floats({std::numeric_limits<float>::infinity()}), a}, {Tensor::Of<double>({1}, {4}), b}}));
   EXPECT_TRUE(std::isnan(Copy(a)[0]) && std::isnan(Copy(b)[0]));
 }
 
-// Keras bounds values before it adds up what belongs together.
+// Keras clips values before it adds up repeated rows.
 TEST(VariableOptimizer, RowsAreClippedBeforeTheyAreAddedUp) {
   const auto moved = [](OptimizerConfig config) {
     const VariablePtr w = Zeros(DefaultStrategy(), {2, 1});
@@ -269,7 +269,7 @@ TEST(VariableOptimizer, RowsAreClippedBeforeTheyAreAddedUp) {
   EXPECT_THAT(moved({.clipnorm = 2.5}), ElementsAre(0, -3.5));
 }
 
-TEST(VariableOptimizer, VariablesWithoutGradientAreLeftOut) {
+TEST(VariableOptimizer, VariablesWithoutGradientAreNotUpdated) {
   const auto strategy = Mirrored(2);
   const VariablePtr a = Zeros(*strategy, {1}, "a"), b = Zeros(*strategy, {1}, "b");
   const auto optimizer = Sgd(1, 0.9);
@@ -285,11 +285,11 @@ TEST(VariableOptimizer, VariablesWithoutGradientAreLeftOut) {
                          [&] {
                            return optimizer->ApplyGradients({{Value(), a}, {Value(), b}});
                          }),
-              StatusIs(kInvalid, HasSubstr("there is no gradient")));
+              StatusIs(kInvalid, HasSubstr("neither it nor any other variable has a gradient")));
   EXPECT_EQ(optimizer->iterations().value(), 2);
 }
 
-// `apply` is refused with a message that has `text`, and moves nothing.
+// `apply` is refused with a message that has `text`, and changes nothing.
 void ExpectRefused(const VariablePtr& w, absl::StatusCode code, const std::string& text,
                    const std::vector<GradientAndVariable>& gradients) {
   const std::vector<double> before = Copy(w);
@@ -315,7 +315,7 @@ TEST(VariableOptimizerErrors, GradientsOfOtherTypesAreNamed) {
       {{good, v}, {IndexedSlices{Tensor::Vector<float>({0}), Tensor::Of<float>({1, 1}, {1})}, w}});
 }
 
-TEST(VariableOptimizerErrors, VariablesThatNoOptimizerMovesAreNamed) {
+TEST(VariableOptimizerErrors, VariablesThatNoOptimizerUpdatesAreNamed) {
   const VariablePtr w = Zeros(DefaultStrategy(), {1});
   const Value good = Floats({1});
   ExpectRefused(w, kInvalid, "found no variable", {});
@@ -335,7 +335,7 @@ TEST(VariableOptimizerErrors, VariablesThatNoOptimizerMovesAreNamed) {
                 {{good, w}, {good, on_read}});
 }
 
-TEST(VariableOptimizerErrors, AnotherStrategyThanTheVariablesIsRefused) {
+TEST(VariableOptimizerErrors, AStrategyOtherThanTheVariablesIsRefused) {
   constexpr auto kFailed = absl::StatusCode::kFailedPrecondition;
   const auto one = Mirrored(2), other = Mirrored(2);
   const VariablePtr w = Zeros(*one, {1}), plain = Zeros(DefaultStrategy(), {1}, "plain");
@@ -353,7 +353,7 @@ TEST(VariableOptimizerErrors, AnotherStrategyThanTheVariablesIsRefused) {
   EXPECT_EQ(optimizer->iterations().value(), 1);
 }
 
-TEST(VariableOptimizerErrors, ReplicasThatDisagreeAreToldAndTheNextStepIsWell) {
+TEST(VariableOptimizerErrors, ReplicasThatDisagreeGetAnErrorAndTheNextStepWorks) {
   const auto strategy = Mirrored(2);
   const VariablePtr a = Zeros(*strategy, {1}, "a"), b = Zeros(*strategy, {1}, "b");
   const auto optimizer = Sgd(1);

@@ -1,5 +1,5 @@
-// Every record of variables.json and scatter.json for the strategies of one process: what each
-// combination of synchronization, aggregation, place and kind of value leaves behind.
+// Every record of variables.json and scatter.json for the strategies of one process: the result of
+// each combination of synchronization, aggregation, place and kind of value.
 #include <cstdint>
 #include <iostream>
 #include <stdexcept>
@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-// A variable of a record, made in its strategy's scope.
+// A variable of a record, created in its strategy's scope.
 class Made {
  public:
   explicit Made(const json& record)
@@ -43,7 +43,7 @@ class Made {
     return Write(op, place, Values(kind, step));
   }
 
-  // The components and the value as read in cross-replica context.
+  // Checks the components and the value as read in cross-replica context.
   void Expect(const json& step) {
     const std::vector<VariablePtr> copies = (*variable_)->components();
     ASSERT_EQ(copies.size(), step.at("components").size());
@@ -164,7 +164,7 @@ void Check(Made& made, const json& record, const json& step) {
   made.Expect(step);
 }
 
-// Each attempt starts from a new variable.
+// Each attempt starts with a new variable.
 void CheckAttempts(const json& record) {
   if (record.contains("create")) {
     EXPECT_TRUE(RefusedAs(Made(record).status(), record.at("create")));
@@ -181,7 +181,7 @@ TEST(VariablesGolden, GridOfAssignments) { ForEachGolden("variables.json", "grid
 
 TEST(VariablesGolden, Scatter) { ForEachGolden("scatter.json", "scatter", CheckAttempts); }
 
-// Steps that follow each other on one variable.
+// Consecutive steps on one variable.
 TEST(VariablesGolden, Sequences) {
   ForEachGolden("variables.json", "sequences", [&](const json& record) {
     Made made(record);
@@ -190,7 +190,7 @@ TEST(VariablesGolden, Sequences) {
   });
 }
 
-// What a variable reports of itself for given arguments.
+// The properties that a variable reports for given arguments.
 TEST(VariablesGolden, Creation) {
   ForEachGolden("variables.json", "creation", [&](const json& record) {
     SCOPED_TRACE(record.dump());

@@ -1,5 +1,5 @@
 // What one server has of this client's pushes and assigns, and what it must be sent again after a
-// restart (DESIGN §4). Decides only: it sends nothing, and does not look into what it keeps.
+// restart (EXACTLY_ONCE.md). Decides only: it sends nothing, and does not look into what it keeps.
 #pragma once
 
 #include <cstdint>

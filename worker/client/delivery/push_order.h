@@ -1,5 +1,5 @@
 // Numbers a worker's pushes and assigns: one at a time, in order, with what each server must know
-// of those before (DESIGN §4: sequence, after, through).
+// of those before (EXACTLY_ONCE.md: sequence, after, through).
 #pragma once
 
 #include <atomic>

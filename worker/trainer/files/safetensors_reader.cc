@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/nearest.h"
+#include "common/printable_text.h"
 #include "common/status.h"
 #include "worker/trainer/files/safetensors_dtype.h"
 #include "worker/trainer/files/safetensors_writer.h"
@@ -78,8 +79,9 @@ absl::StatusOr<std::unique_ptr<SafetensorsReader>> SafetensorsReader::Open(
 SafetensorsReader::~SafetensorsReader() { close(file_); }
 
 absl::Status SafetensorsReader::Malformed(absl::string_view what) const {
-  return absl::InvalidArgumentError(absl::StrCat(path_, " is no whole .safetensors file: ", what,
-                                                 "; write it again, or take another"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(path_, " is no whole .safetensors file: ", PrintableText(what),
+                   "; write it again, or take another"));
 }
 
 absl::Status SafetensorsReader::ReadHeader() {

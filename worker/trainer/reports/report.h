@@ -1,4 +1,4 @@
-// What a run says of itself: the report on stdout, and the metrics file's lines (JOB.md).
+// What a run reports: a line of JSON on stdout when it ends, and the lines of the metrics file.
 #pragma once
 
 #include <cstdint>

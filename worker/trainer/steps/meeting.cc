@@ -28,15 +28,24 @@ absl::Status WaitForFreshStart(PsClient& client, absl::Duration patience, bool a
   LOG(INFO) << "--fresh: waits for the first worker to start the job over";
   const Deadline deadline = Deadline::In(patience);
   int64_t first_beats = -1;
+  bool servers_answered = false;
+  // Whether a call failed because the wait ends, and not because the servers are silent.
+  const auto wait_ended = [&](const absl::Status& status) {
+    return servers_answered && absl::IsDeadlineExceeded(status) && deadline.Expired();
+  };
   while (!deadline.Expired()) {
     if (stop_requested()) return absl::CancelledError("stopped while waiting for the first worker");
     // The first worker may be dropping the job from one server after the other.
-    ASSIGN_OR_RETURN(const JobHoldings holdings, client.Examine(deadline));
-    const bool there = holdings.disagreement.empty() && HasRoster(holdings.specs);
+    const absl::StatusOr<JobHoldings> holdings = client.Examine(deadline);
+    if (wait_ended(holdings.status())) break;
+    RETURN_IF_ERROR(holdings.status());
+    servers_answered = true;
+    const bool there = holdings->disagreement.empty() && HasRoster(holdings->specs);
     if (!there) {
       first_beats = -1;  // dropped while we looked
     } else {
       const absl::StatusOr<std::vector<RosterRow>> rows = ReadRoster(client, 1, deadline);
+      if (wait_ended(rows.status())) break;
       // It may have been dropped since Describe.
       if (!rows.ok() && !absl::IsNotFound(rows.status())) return rows.status();
       if (rows.ok()) {

@@ -1,5 +1,6 @@
-// Pushes and pulls reach the right rows whatever the number of servers, are numbered as DESIGN §4
-// asks, and bad calls are refused before anything is sent. In process and over sockets.
+// Pushes and pulls reach the right rows whatever the number of servers, are numbered as
+// EXACTLY_ONCE.md asks, and bad calls are refused before anything is sent. In process and over
+// sockets.
 #include <algorithm>
 #include <cmath>
 #include <map>

@@ -1,4 +1,4 @@
-// The input cases of cases.md, by id.
+// What TensorFlow promises of distributed input, case by case.
 #include <algorithm>
 #include <numeric>
 #include <string>

@@ -85,6 +85,7 @@ TEST_F(SafetensorsReaderTest, RefusesWhatIsNoSuchFile) {
   refused("{", "no JSON object");
   refused(std::string(2000, '['), "no JSON object");
   refused(R"({"x":1})", "array 'x' has no dtype");
+  refused("{\"x\x7f\xc2\x9b\":1}", R"(array 'x\x7f\xc2\x9b' has no dtype)");
   refused(R"({"x":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", "impossible shape");
   refused(R"({"x":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,4]}})",
           "impossible shape");

@@ -1,4 +1,4 @@
-// The report's line and the metrics file's lines have JOB.md's keys and survive odd numbers.
+// The report's line and the metrics file's lines have the documented keys and survive odd numbers.
 #include "worker/trainer/reports/report.h"
 
 #include <cmath>

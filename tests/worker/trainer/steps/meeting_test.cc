@@ -4,6 +4,7 @@
 #include <atomic>
 #include <thread>
 
+#include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "tests/worker/trainer/engines.h"
 #include "worker/trainer/resume/job_restore.h"
@@ -103,6 +104,18 @@ TEST_F(Meeting, AFreshStartIsSeenByBeatsThatMove) {
     return false;
   };
   EXPECT_OK(WaitForFreshStart(*onlooker, absl::Seconds(10), false, stop_));
+}
+
+TEST_F(Meeting, AFreshStartThatIsNotSeenIsNotBlamedOnTheServers) {
+  const auto onlooker = engines_.Connect("j", -1);
+  constexpr absl::Duration kPatience = absl::Milliseconds(300);
+  stop_ = [polls = 0, kPatience]() mutable {
+    // The wait's time is over when the second call begins.
+    if (++polls == 2) absl::Notification().WaitForNotificationWithTimeout(kPatience);
+    return false;
+  };
+  EXPECT_THAT(WaitForFreshStart(*onlooker, kPatience, false, stop_),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("start it with --fresh")));
 }
 
 TEST_F(Meeting, AJobThatTheFirstWorkerDoesNotBeginNamesTheFirstWorker) {
