@@ -14,11 +14,11 @@
 #include "rocksdb/db.h"
 #include "rocksdb/listener.h"
 #include "rocksdb/write_batch.h"
+#include "storage/helper_pool.h"
 #include "storage/record.h"
 #include "storage/rocks_batch.h"
 #include "storage/rocks_figures.h"
 #include "storage/rocks_log.h"
-#include "storage/side_threads.h"
 #include "storage/stripe_store.h"
 #include "storage/synced_note.h"
 
@@ -76,7 +76,7 @@ class RocksStore : public StripeStore {
   absl::Status Checkpoint(const std::string& folder) override;
   absl::Status ReadCold(absl::Span<const ColdKey> keys, size_t row_bytes,
                         ColdRows& rows) const override;
-  SideThreads& readers() const override { return readers_; }
+  HelperPool& readers() const override { return readers_; }
   absl::Status ScanCold(
       const StripeId& id, int64_t first,
       absl::FunctionRef<bool(int64_t key, absl::string_view row)> visit) const override;
@@ -150,7 +150,7 @@ class RocksStore : public StripeStore {
   // The column family of cold rows; null: the database has none.
   rocksdb::ColumnFamilyHandle* cold_ ABSL_GUARDED_BY(life_) = nullptr;
 
-  mutable SideThreads readers_;
+  mutable HelperPool readers_;
 
   // Row segments of the stripes that have been loaded or written.
   mutable absl::Mutex segments_mutex_;

@@ -24,7 +24,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "storage/cold_rows.h"
-#include "storage/side_threads.h"
+#include "storage/helper_pool.h"
 #include "storage/stored_rows.h"
 
 namespace cairn {
@@ -234,7 +234,7 @@ class StripeStore {
   virtual absl::Status ReadCold(absl::Span<const ColdKey> keys, size_t row_bytes,
                                 ColdRows& rows) const = 0;
   // Helper threads for a ReadCold of many keys, and for callers with several ReadColds.
-  virtual SideThreads& readers() const = 0;
+  virtual HelperPool& readers() const = 0;
   // Calls `visit` for the stripe's cold rows from key `first` on, ordered by key, until it returns
   // false. Views are valid only during the call.
   virtual absl::Status ScanCold(

@@ -84,21 +84,21 @@ void BulkTransport::LiftProof() {
   message_limit_bytes_ = options_.max_message_bytes;
 }
 
-void BulkTransport::GiveBuffersBack() {
+void BulkTransport::ReleaseBuffers() {
   if (begin_ == end_) {
     begin_ = end_ = 0;
     buffer_.reset();
   }
   if (pending_count_ == 0 && out_end_ == 0) out_buffer_.reset();
-  stream_->Rest();
+  stream_->Park();
 }
 
-void BulkTransport::Wake() {
+void BulkTransport::EnsureBuffers() {
   if (buffer_ == nullptr) buffer_.reset(new uint8_t[kBufferBytes]);
   if (out_buffer_ == nullptr) out_buffer_.reset(new uint8_t[kBufferBytes]);
 }
 
-bool BulkTransport::Linger() {
+bool BulkTransport::PollBriefly() {
   SetSocketTimeout(kReceive, std::min(kLingerMs, slice_ms_));
   iovec part = {buffer_.get(), kBufferBytes};
   begin_ = 0;
@@ -111,7 +111,7 @@ bool BulkTransport::Linger() {
 void BulkTransport::BeginMessage() {
   EndMessage();
   remaining_bytes_ = message_limit_bytes_;
-  rests_since_ = {};
+  parked_since_ = {};
   sent_bytes_ = 0;  // nothing of its reply has been sent
   progress_[kReceive] = {.bytes = static_cast<int64_t>(end_ - begin_)};
 }
@@ -345,14 +345,14 @@ void BulkTransport::BeforeWait(Direction direction) {
 
 void BulkTransport::CheckRest() {
   if (options_.idle <= absl::ZeroDuration()) return;
-  if (rests_since_ == Clock::time_point{}) rests_since_ = Clock::now();
-  const absl::Status rested = RestedTooLong();
+  if (parked_since_ == Clock::time_point{}) parked_since_ = Clock::now();
+  const absl::Status rested = ParkedTooLong();
   if (!rested.ok()) Throw(TTransportException::TIMED_OUT, std::string(rested.message()));
 }
 
-absl::Status BulkTransport::RestedTooLong() const {
+absl::Status BulkTransport::ParkedTooLong() const {
   const std::chrono::duration<double> idle = absl::ToChronoNanoseconds(options_.idle);
-  if (Clock::now() - rests_since_ <= idle) return absl::OkStatus();
+  if (Clock::now() - parked_since_ <= idle) return absl::OkStatus();
   return absl::DeadlineExceededError(absl::StrCat(options_.peer,
                                                   " sent nothing for longer than --idle_seconds, ",
                                                   absl::ToDoubleSeconds(options_.idle)));

@@ -77,17 +77,17 @@ class BulkTransport : public apache::thrift::transport::TVirtualTransport<BulkTr
   // Brackets a message that is read: resets its byte limit, and releases its memory.
   void BeginMessage();
   void EndMessage();
-  // Server side, between messages. RestedTooLong returns an error if `idle` has passed since Rest.
-  void Rest() { rests_since_ = Clock::now(); }
-  absl::Status RestedTooLong() const;
-  // Frees buffers that hold no bytes, until Wake.
-  void GiveBuffersBack();
-  void Wake();
+  // Server side, between messages. ParkedTooLong returns an error if `idle` has passed since Park.
+  void Park() { parked_since_ = Clock::now(); }
+  absl::Status ParkedTooLong() const;
+  // Frees buffers that hold no bytes, until EnsureBuffers.
+  void ReleaseBuffers();
+  void EnsureBuffers();
   // Waits briefly for the next message. False: no bytes have arrived. True: bytes, or the end.
-  bool Linger();
+  bool PollBriefly();
   // Whether bytes of a message have arrived already, in this object or in the stream. Does not
   // wait.
-  bool HasBytes() { return begin_ < end_ || (stream_->HoldsBytes() && stream_->HasNews()); }
+  bool HasBytes() { return begin_ < end_ || (stream_->HasBuffered() && stream_->PeerHasData()); }
   // Bytes that the message being read may still have.
   int64_t remaining_bytes() const { return remaining_bytes_; }
   // Charges memory that the message being read is about to allocate; may wait for it.
@@ -113,7 +113,7 @@ class BulkTransport : public apache::thrift::transport::TVirtualTransport<BulkTr
   const std::string& peer() const { return options_.peer; }
   int fd() const { return socket_->getSocketFD(); }
   // See SocketStream.
-  bool HasNews() { return stream_->HasNews(); }
+  bool PeerHasData() { return stream_->PeerHasData(); }
   // The reason for the last CORRUPTED_DATA.
   const absl::Status& failure() const { return failure_; }
   int64_t max_message_bytes() const { return options_.max_message_bytes; }
@@ -122,7 +122,7 @@ class BulkTransport : public apache::thrift::transport::TVirtualTransport<BulkTr
 
   // Thrift's interface of a transport.
   bool isOpen() const override { return socket_->isOpen(); }
-  bool peek() override { return begin_ < end_ || stream_->HoldsBytes() || socket_->peek(); }
+  bool peek() override { return begin_ < end_ || stream_->HasBuffered() || socket_->peek(); }
   void close() override;
   uint32_t read(uint8_t* to, uint32_t bytes);
   uint32_t readAll(uint8_t* to, uint32_t bytes) {
@@ -193,7 +193,7 @@ class BulkTransport : public apache::thrift::transport::TVirtualTransport<BulkTr
   Deadline deadline_;
   bool awaits_proof_ = false;
   int64_t message_limit_bytes_;
-  Clock::time_point rests_since_{};  // between messages; zero: not checked yet
+  Clock::time_point parked_since_{};  // between messages; zero: not checked yet
   std::array<int64_t, 2> socket_timeout_ms_ = {0, 0};
   int64_t slice_ms_ = 0;  // longest kernel wait on the server's side
   std::array<Progress, 2> progress_;

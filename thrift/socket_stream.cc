@@ -29,7 +29,7 @@ ssize_t PlainStream::Send(const iovec* parts, size_t count) {
 
 void PlainStream::EndSending() { ::shutdown(fd_, SHUT_WR); }
 
-bool PlainStream::HasNews() {
+bool PlainStream::PeerHasData() {
   char byte = 0;
   const ssize_t got = ::recv(fd_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
   return got >= 0 || (errno != EAGAIN && errno != EINTR);

@@ -35,12 +35,12 @@ class SocketStream {
   // Sends the stream's closing message before the socket is closed; does not wait.
   virtual void Farewell() = 0;
   // Whether the peer has closed its end, or has sent bytes; does not wait.
-  virtual bool HasNews() = 0;
-  // Whether received bytes are held inside the stream, where HasNews and peek of the socket miss
-  // them.
-  virtual bool HoldsBytes() const = 0;
+  virtual bool PeerHasData() = 0;
+  // Whether received bytes are held inside the stream, where PeerHasData and peek of the socket
+  // miss them.
+  virtual bool HasBuffered() const = 0;
   // Between messages: frees as much memory as possible until the next bytes.
-  virtual void Rest() = 0;
+  virtual void Park() = 0;
   // The reason for the last kFailed. kUnavailable: the connection broke. kUnauthenticated,
   // kFailedPrecondition: retrying does not help; the text says what was found and what to do.
   virtual absl::Status failure() const = 0;
@@ -61,9 +61,9 @@ class PlainStream : public SocketStream {
   ssize_t Send(const iovec* parts, size_t count) override;
   void EndSending() override;
   void Farewell() override {}
-  bool HasNews() override;
-  bool HoldsBytes() const override { return false; }
-  void Rest() override {}
+  bool PeerHasData() override;
+  bool HasBuffered() const override { return false; }
+  void Park() override {}
   absl::Status failure() const override;
 
  private:

@@ -335,11 +335,11 @@ absl::StatusOr<GlooOptions> JointGroup(const TrainerOptions& options,
 }
 
 // All workers, or an end in between: nothing is open yet.
-absl::StatusOr<std::unique_ptr<CollectiveGroup>> MeetWorkers(const GlooOptions& gloo,
+absl::StatusOr<std::unique_ptr<CollectiveGroup>> ConnectWorkers(const GlooOptions& gloo,
                                                              absl::Duration patience) {
   absl::StatusOr<std::unique_ptr<CollectiveGroup>> group;
   StopFlag done;
-  std::thread meeting([&] {
+  std::thread connecting([&] {
     group = ConnectGloo(gloo, Deadline::In(patience));
     done.Stop();
   });
@@ -349,7 +349,7 @@ absl::StatusOr<std::unique_ptr<CollectiveGroup>> MeetWorkers(const GlooOptions& 
     std::fputs("cairn-worker: stopped while waiting for the other workers\n", stderr);
     _Exit(128 + signal);
   }
-  meeting.join();
+  connecting.join();
   return group;
 }
 
@@ -369,7 +369,7 @@ absl::StatusOr<Report> RunTogether(TrainerOptions options, const ClusterConfig& 
       absl::Seconds(options.job.strategy.communication.connect_timeout_seconds);
   LOG(INFO) << options.task << ": waits at " << gloo.addresses.front() << " for " << options.workers
             << " workers to come, at most " << patience;
-  ASSIGN_OR_RETURN(const std::unique_ptr<CollectiveGroup> group, MeetWorkers(gloo, patience));
+  ASSIGN_OR_RETURN(const std::unique_ptr<CollectiveGroup> group, ConnectWorkers(gloo, patience));
   options.group = group.get();
   absl::StatusOr<Report> report = RunInProcess(options, folder_of);
   group->Abort(report.status());  // the folder could not be opened: nobody is to wait for this one

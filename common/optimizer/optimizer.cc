@@ -79,19 +79,19 @@ class RuleOptimizer final : public Optimizer {
 
   void Apply(const UpdateStep& step, float* value, float* const* slots, const float* gradient,
              size_t count) const override {
-    if (Stands(step)) return;
+    if (IsNoOp(step)) return;
     kernels_.apply_f32(step.f32.data(), value, slots, gradient, count);
   }
 
   void Apply(const UpdateStep& step, double* value, double* const* slots, const double* gradient,
              size_t count) const override {
-    if (Stands(step)) return;
+    if (IsNoOp(step)) return;
     kernels_.apply_f64(step.f64.data(), value, slots, gradient, count);
   }
 
   void ApplyRows(const UpdateStep& step, absl::Span<float* const> rows, size_t width,
                  const float* gradients) const override {
-    if (Stands(step)) return;
+    if (IsNoOp(step)) return;
     kernels_.apply_rows(step.f32.data(), rows.data(), rows.size(), width, gradients);
   }
 

@@ -114,7 +114,7 @@ class Optimizer {
   // True where the update moves nothing whatever the gradient: "none", and FTRL at a rate of 0, at
   // which a schedule may end. It divides by the rate, and an infinite `linear` would outlive the
   // step.
-  bool Stands(const UpdateStep& step) const {
+  bool IsNoOp(const UpdateStep& step) const {
     return loop().kind == OptimizerLoop::Kind::kNone ||
            (loop().divides_by_rate() && step.learning_rate <= 0);
   }

@@ -47,8 +47,8 @@ WaitBoard::Waiting::~Waiting() {
   board_->entries_.erase(entry_);
 }
 
-NotedLock::NotedLock(absl::Mutex* mutex, WaitBoard* board, absl::string_view waits_for,
-                     absl::string_view what)
+TracedLock::TracedLock(absl::Mutex* mutex, WaitBoard* board, absl::string_view waits_for,
+                       absl::string_view what)
     : mutex_(mutex) {
   if (mutex_->TryLock()) return;
   const WaitBoard::Waiting waiting(board, waits_for, what);

@@ -70,13 +70,13 @@ class WaitBoard {
 
 // Holds `mutex`. While another thread holds it, `board` lists this call as waiting. Every holder
 // must release `mutex` within a bounded time.
-class ABSL_SCOPED_LOCKABLE NotedLock {
+class ABSL_SCOPED_LOCKABLE TracedLock {
  public:
-  NotedLock(absl::Mutex* mutex, WaitBoard* board, absl::string_view waits_for,
-            absl::string_view what) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex);
-  ~NotedLock() ABSL_UNLOCK_FUNCTION() { mutex_->Unlock(); }
-  NotedLock(const NotedLock&) = delete;
-  NotedLock& operator=(const NotedLock&) = delete;
+  TracedLock(absl::Mutex* mutex, WaitBoard* board, absl::string_view waits_for,
+             absl::string_view what) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex);
+  ~TracedLock() ABSL_UNLOCK_FUNCTION() { mutex_->Unlock(); }
+  TracedLock(const TracedLock&) = delete;
+  TracedLock& operator=(const TracedLock&) = delete;
 
  private:
   absl::Mutex* const mutex_;

@@ -102,10 +102,10 @@ absl::StatusOr<std::vector<PartFileSum>> WritePart(ServerCore& core,
 
 }  // namespace
 
-absl::StatusOr<Turn::Held> TakeCheckpointTurn(ServerCore& core, absl::string_view what) {
+absl::StatusOr<ExclusiveSlot::Held> TakeCheckpointSlot(ServerCore& core, absl::string_view what) {
   const WaitBoard::Waiting waiting(&core.waits, "checkpoint",
                                    "a checkpoint or restore before it to end");
-  return core.checkpoint_turn.Take(what, kDiskWaits * core.options.disk_wait);
+  return core.checkpoint_slot.Take(what, kDiskWaits * core.options.disk_wait);
 }
 
 absl::Status MakeCheckpoint(ServerCore& core, const wire::CheckpointRequest& request,
@@ -113,7 +113,7 @@ absl::Status MakeCheckpoint(ServerCore& core, const wire::CheckpointRequest& req
   const absl::Duration begin = MonotonicNow();
   const std::string what = absl::StrCat(core.name, ": checkpoint ", request.name);
   RETURN_IF_ERROR(CheckPlace(core, request));
-  ASSIGN_OR_RETURN(const Turn::Held turn, TakeCheckpointTurn(core, what));
+  ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, TakeCheckpointSlot(core, what));
   const absl::StatusOr<std::vector<PartFileSum>> files = WritePart(core, request);
   if (!files.ok()) return Annotate(files.status(), what);
   // For a message only, so a checkpoint does not fail for it.
@@ -147,7 +147,7 @@ absl::Status MakeCheckpoint(ServerCore& core, const wire::CheckpointRequest& req
 absl::Status DropCheckpoint(ServerCore& core, const wire::CheckpointRequest& request) {
   const std::string what = absl::StrCat(core.name, ": drop_checkpoint ", request.name);
   RETURN_IF_ERROR(CheckPlace(core, request));
-  ASSIGN_OR_RETURN(const Turn::Held turn, TakeCheckpointTurn(core, what));
+  ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, TakeCheckpointSlot(core, what));
   CAIRN_CRASH_POINT("checkpoint: before an old part is deleted");
   return Annotate(DropCheckpointPart(request.directory, request.name, core.options.server_index),
                   what);

@@ -15,7 +15,7 @@ absl::Status MakeCheckpoint(ServerCore& core, const wire::CheckpointRequest& req
                             wire::CheckpointReply& reply);
 
 // One checkpoint, drop or restore at a time: the right to be it. kUnavailable after some minutes.
-absl::StatusOr<Turn::Held> TakeCheckpointTurn(ServerCore& core, absl::string_view what);
+absl::StatusOr<ExclusiveSlot::Held> TakeCheckpointSlot(ServerCore& core, absl::string_view what);
 
 // Deletes what MakeCheckpoint made under that name, finished or not.
 absl::Status DropCheckpoint(ServerCore& core, const wire::CheckpointRequest& request);

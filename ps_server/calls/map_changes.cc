@@ -61,10 +61,10 @@ absl::Status TakeArrived(ServerCore& core, Job& job, absl::string_view variable,
   if (move == nullptr || move->arriving == nullptr || move->map.map_version > version) {
     return absl::OkStatus();
   }
-  const NotedLock lock(&move->mutex, &core.waits, kWaitsForMove, kEarlierStep);
+  const TracedLock lock(&move->mutex, &core.waits, kWaitsForMove, kEarlierStep);
   if (!move->ready || move->ended) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const Turn::Held turn,
-                   TakeCreateTurn(core, absl::StrCat("rows of \"", variable, "\" that arrive")));
+  ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot,
+                   TakeCreateSlot(core, absl::StrCat("rows of \"", variable, "\" that arrive")));
   const auto variables = job.variables();
   const auto found = variables->find(variable);
   // Another map took the place of the one that they would follow: they are not this server's.

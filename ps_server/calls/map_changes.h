@@ -22,7 +22,7 @@ absl::Status WriteRecord(ServerCore& core, const Job& job, absl::FunctionRef<abs
 
 // `variable` by another map, in memory and on disk, between epochs' stripes: with what arrives,
 // without what is given away (nullptr: none). Errors as WriteRecord. The turn to create is held
-// (TakeCreateTurn).
+// (TakeCreateSlot).
 absl::Status TakeMap(ServerCore& core, Job& job, Variable& variable, const VariableSpec& map,
                      ArrivingRows* arriving, OutgoingRows* outgoing);
 

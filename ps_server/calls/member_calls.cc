@@ -57,7 +57,7 @@ absl::Status Close(ServerCore& core, std::vector<wire::LastWord>& words) {
     return absl::InvalidArgumentError("ps:0 cannot leave: it is the one that knows who is there");
   }
   // Variables are made, and rows taken, in turn with this.
-  ASSIGN_OR_RETURN(const Turn::Held turn, TakeCreateTurn(core, "the server leaves"));
+  ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, TakeCreateSlot(core, "the server leaves"));
   RETURN_IF_ERROR(CloseArrivals(core));
   absl::Cleanup stays = [&core] { core.moves.OpenArrivals(); };
   RETURN_IF_ERROR(CheckEmpty(core));

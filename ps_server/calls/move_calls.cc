@@ -134,7 +134,7 @@ absl::Status Moving::Prepare(wire::MoveReply& reply) {
   if (!HasClaim()) return Superseded();
   const std::shared_ptr<Move> before = core_.moves.Find(request_.caller.job, request_.variable);
   if (before != nullptr) {
-    const NotedLock lock(&before->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
+    const TracedLock lock(&before->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
     if (before->ready && !before->ended) {
       return NotDue(
           "rows have arrived here by another move that neither ended nor was given up: "
@@ -210,7 +210,7 @@ absl::Status Moving::Fence(const std::vector<Watermark>& incarnations) {
 
 absl::Status Moving::Read(wire::MoveReply& reply) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/true));
-  const NotedLock lock(&move->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
+  const TracedLock lock(&move->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
   OutgoingRows& rows = *move->outgoing;
   // Of a small budget a small part.
   const int64_t bytes = std::min(
@@ -240,7 +240,7 @@ absl::Status Moving::Read(wire::MoveReply& reply) {
 
 absl::Status Moving::Write() {
   ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/false));
-  const NotedLock lock(&move->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
+  const TracedLock lock(&move->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
   if (move->ready || move->ended) return NotDue("all of it has arrived here, or it was given up");
   RETURN_IF_ERROR(core_.flusher.failure());
   const absl::string_view pieces(reinterpret_cast<const char*>(request_.data.data()),
@@ -250,7 +250,7 @@ absl::Status Moving::Write() {
 
 absl::Status Moving::Hold(wire::MoveReply& reply) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/true));
-  const NotedLock lock(&move->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
+  const TracedLock lock(&move->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
   if (move->ended) return NotDue("it was given up");
   Variable& variable = move->outgoing->variable();
   const absl::Duration until = MonotonicNow() + absl::Seconds(request_.hold_seconds);
@@ -275,7 +275,7 @@ absl::Status Moving::Hold(wire::MoveReply& reply) {
 void Moving::AwaitUpdates() const {
   { absl::MutexLock unsequenced(&core_.unsequenced); }
   for (const auto& session : admitted_.job->sessions()) {
-    const NotedLock order(&session->order(), &core_.waits, "order", "updates before a move");
+    const TracedLock order(&session->order(), &core_.waits, "order", "updates before a move");
   }
 }
 
@@ -327,7 +327,7 @@ absl::Status Moving::KeepFences() {
 
 absl::Status Moving::Ready() {
   ASSIGN_OR_RETURN(const std::shared_ptr<Move> move, FindMove(/*outgoing=*/false));
-  const NotedLock lock(&move->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
+  const TracedLock lock(&move->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
   if (move->ready) return absl::OkStatus();
   if (move->ended) return NotDue("it was given up");
   RETURN_IF_ERROR(move->arriving->CheckWhole());
@@ -345,14 +345,14 @@ absl::Status Moving::Ready() {
 }
 
 absl::Status Moving::GiveAway(Move& move) {
-  const NotedLock lock(&move.mutex, &core_.waits, kWaitsForMove, kEarlierStep);
+  const TracedLock lock(&move.mutex, &core_.waits, kWaitsForMove, kEarlierStep);
   if (move.ended) return NotDue("it was given up");
   OutgoingRows& rows = *move.outgoing;
   if (!rows.variable().Held()) {
     return NotDue("updates are not turned away, or not any more: HOLD, READ the rest, READY");
   }
   if (!rows.AllRead()) return NotDue("stripes have changed since they were read");
-  ASSIGN_OR_RETURN(const Turn::Held turn, TakeCreateTurn(core_, text_));
+  ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, TakeCreateSlot(core_, text_));
   // From here on it cannot run out.
   if (!rows.variable().Held(/*for_good=*/true)) return NotDue("the hold has run out");
   CAIRN_CRASH_POINT("move: before the rows are given away");
@@ -387,10 +387,10 @@ absl::Status Moving::Learn() {
   // server's.
   if (const std::shared_ptr<Move> move = core_.moves.Find(request_.caller.job, request_.variable);
       move != nullptr && move->arriving != nullptr) {
-    const NotedLock lock(&move->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
+    const TracedLock lock(&move->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
     if (!move->ended) RETURN_IF_ERROR(Discard(*move));
   }
-  ASSIGN_OR_RETURN(const Turn::Held turn, TakeCreateTurn(core_, text_));
+  ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, TakeCreateSlot(core_, text_));
   return TakeMap(core_, *admitted_.job, *variable_, map_, nullptr, nullptr);
 }
 
@@ -402,7 +402,7 @@ absl::Status Moving::Commit() {
     return GiveAway(*move);
   }
   {
-    const NotedLock lock(&move->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
+    const TracedLock lock(&move->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
     if (!move->ready) return NotDue("not all of it has arrived here: READY comes first");
   }
   return TakeArrived(core_, *admitted_.job, request_.variable, map_.map_version);
@@ -441,7 +441,7 @@ absl::Status Moving::Abort() {
   }
   const std::shared_ptr<Move> move = core_.moves.Find(request_.caller.job, request_.variable);
   if (move == nullptr) return CheckNotTaken();
-  const NotedLock lock(&move->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
+  const TracedLock lock(&move->mutex, &core_.waits, kWaitsForMove, kEarlierStep);
   if (move->arriving != nullptr && here_ == request_.target) {
     RETURN_IF_ERROR(AbortArriving(*move));
   }

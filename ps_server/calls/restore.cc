@@ -21,7 +21,7 @@
 #include "common/variables/spec_difference.h"
 #include "common/variables/variable_map.h"
 #include "ps_server/calls/checkpoint_calls.h"
-#include "ps_server/calls/deal.h"
+#include "ps_server/calls/place_shards.h"
 #include "ps_server/persistence/variable_load.h"
 #include "storage/checkpoint_folder.h"
 #include "thrift/errors.h"
@@ -78,7 +78,7 @@ class Restoring {
     if (!same_) {
       std::vector<VariableSpec*> specs;
       for (auto& [name, incoming] : incoming_) specs.push_back(&incoming.spec);
-      Deal(specs, core_.options.server_count);
+      PlaceShards(specs, core_.options.server_count);
     }
     RETURN_IF_ERROR(MakeVariables());
     CAIRN_CRASH_POINT("restore: before the stripes");
@@ -99,7 +99,7 @@ class Restoring {
   }
 
  private:
-  std::string TurnText() const { return absl::StrCat("restore of job ", request_.caller.job); }
+  std::string SlotText() const { return absl::StrCat("restore of job ", request_.caller.job); }
 
   // Whether the job is here by this very request, whose answer was lost: a restore gives its
   // workers incarnations that no other one does, and nobody trains before it is answered.
@@ -236,7 +236,7 @@ class Restoring {
 
   absl::Status MakeVariables() {
     {
-      ASSIGN_OR_RETURN(const Turn::Held turn, TakeCreateTurn(core_, TurnText()));
+      ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, TakeCreateSlot(core_, SlotText()));
       first_id_ = core_.next_variable_id;
       core_.next_variable_id += static_cast<uint32_t>(incoming_.size());
       end_id_ = core_.next_variable_id;
@@ -441,7 +441,7 @@ class Restoring {
 
   // The job appears, on disk and in memory.
   absl::Status Commit() {
-    ASSIGN_OR_RETURN(const Turn::Held turn, TakeCreateTurn(core_, TurnText()));
+    ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, TakeCreateSlot(core_, SlotText()));
     RETURN_IF_ERROR(core_.flusher.failure());
     RETURN_IF_ERROR(CheckAbsent());
     // Between epochs: one that runs may be about to write what workers had before.
@@ -522,7 +522,7 @@ absl::Status Restore(ServerCore& core, const wire::RestoreRequest& request,
       core.name, ": restore of job ", request.caller.job, request.folders.empty() ? "" : " from ",
       request.folders.empty() ? "" : request.folders.front().path);
   RETURN_IF_ERROR(Annotate(CheckFolders(request), what));
-  ASSIGN_OR_RETURN(const Turn::Held turn, TakeCheckpointTurn(core, what));
+  ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot, TakeCheckpointSlot(core, what));
   const absl::Status status = Restoring(core, request).Run(reply);
   CAIRN_CRASH_POINT("restore: before the answer");
   if (!status.ok()) return Annotate(AsStopping(core, status), what);

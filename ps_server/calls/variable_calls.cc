@@ -104,7 +104,7 @@ absl::Status CheckNobodyCountsOn(const ServerCore& core, const Job& job, int32_t
   return absl::OkStatus();
 }
 
-// create_turn held. A crash between two leaves what the same call, repeated, finishes.
+// create_slot held. A crash between two leaves what the same call, repeated, finishes.
 absl::Status ChangeOptimizers(ServerCore& core, Job& job, int32_t worker,
                               absl::Span<const OptimizerChange> changes) {
   for (const OptimizerChange& change : changes) {
@@ -157,7 +157,7 @@ absl::Status CheckRoomForCalls(const ServerCore& core, absl::Span<const Variable
   return absl::OkStatus();
 }
 
-// The job on disk and in memory. create_turn held.
+// The job on disk and in memory. create_slot held.
 absl::Status Remove(ServerCore& core, const std::string& name) {
   // Between epochs: one that runs would write stripes of the job again.
   const std::shared_ptr<Job> job = core.registry.Find(name);
@@ -271,8 +271,8 @@ absl::Status CreateVariables(ServerCore& core, const wire::Caller& caller,
                           kMaxItemsPerCall, " are allowed (kMaxItemsPerCall): split the call")),
                       wire::ErrorReason::LIMIT);
   }
-  ASSIGN_OR_RETURN(const Turn::Held turn,
-                   TakeCreateTurn(core, absl::StrCat("create_variables of job ", caller.job)));
+  ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot,
+                   TakeCreateSlot(core, absl::StrCat("create_variables of job ", caller.job)));
   RETURN_IF_ERROR(core.flusher.failure());
   std::shared_ptr<Job> job = core.registry.Find(caller.job);
   const auto there = job != nullptr ? job->variables() : std::make_shared<const VariableMap>();
@@ -334,8 +334,8 @@ absl::Status ForgetOtherLife(ServerCore& core, const std::string& name, int64_t 
     return held != 0 && held != timeline ? job : nullptr;
   };
   if (other() == nullptr) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const Turn::Held turn,
-                   TakeCreateTurn(core, absl::StrCat("hello of job ", name)));
+  ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot,
+                   TakeCreateSlot(core, absl::StrCat("hello of job ", name)));
   const std::shared_ptr<Job> job = other();
   if (job == nullptr) return absl::OkStatus();
   if (job->variables()->empty()) return Remove(core, name);
@@ -381,8 +381,8 @@ absl::Status Describe(ServerCore& core, const Admitted& admitted,
 
 absl::Status DropJob(ServerCore& core, const wire::Caller& caller) {
   RETURN_IF_ERROR(CheckJobName(caller.job));
-  ASSIGN_OR_RETURN(const Turn::Held turn,
-                   TakeCreateTurn(core, absl::StrCat("drop_job of job ", caller.job)));
+  ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot,
+                   TakeCreateSlot(core, absl::StrCat("drop_job of job ", caller.job)));
   const absl::Status status = Remove(core, caller.job);
   if (!status.ok()) return Annotate(status, absl::StrCat("drop_job on ", core.name));
   LOG(INFO) << core.name << " dropped job " << caller.job;

@@ -29,7 +29,7 @@ absl::Status DropJob(ServerCore& core, const wire::Caller& caller);
 absl::Status ForgetOtherLife(ServerCore& core, const std::string& job, int64_t timeline);
 
 // Where no more jobs or workers are allowed: forgets jobs that nothing is lost with (Job::Idle) and
-// whose workers were not seen for a lease. For whoever has create_turn.
+// whose workers were not seen for a lease. For whoever has create_slot.
 absl::Status MakeRoom(ServerCore& core);
 
 }  // namespace cairn

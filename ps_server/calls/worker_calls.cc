@@ -58,8 +58,8 @@ absl::Status FindPlace(ServerCore& core, const wire::HelloRequest& request,
   if (job != nullptr) session = job->FindSession(request.worker);
   if (session != nullptr) return absl::OkStatus();
   if (core.registry.full()) {
-    ASSIGN_OR_RETURN(const Turn::Held turn,
-                     TakeCreateTurn(core, absl::StrCat("hello of job ", request.job)));
+    ASSIGN_OR_RETURN(const ExclusiveSlot::Held slot,
+                     TakeCreateSlot(core, absl::StrCat("hello of job ", request.job)));
     RETURN_IF_ERROR(MakeRoom(core));
   }
   ASSIGN_OR_RETURN(job, core.registry.FindOrMake(request.job, Quota::For::kCaller));
@@ -131,7 +131,7 @@ absl::Status Join(ServerCore& core, const wire::HelloRequest& request, wire::Hel
   std::shared_ptr<Session> session;
   RETURN_IF_ERROR(FindPlace(core, request, job, session));
   // Pushes of the incarnation before have ended or come after, and find the fence.
-  const NotedLock order(&session->order(), &core.waits, "order", "an earlier call of the worker");
+  const TracedLock order(&session->order(), &core.waits, "order", "an earlier call of the worker");
   ASSIGN_OR_RETURN(const int64_t incarnation, Incarnation(core, *session, request));
   if (hello.consistency) {
     RETURN_IF_ERROR(job->cohort().Agree(*hello.consistency, request.worker));

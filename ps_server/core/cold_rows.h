@@ -15,7 +15,7 @@
 #include "ps_server/rows/hosted_table.h"
 #include "ps_server/rows/variable.h"
 #include "storage/cold_rows.h"
-#include "storage/side_threads.h"
+#include "storage/helper_pool.h"
 #include "storage/stripe_store.h"
 
 namespace cairn {
@@ -76,15 +76,15 @@ class ColdReader {
   const HostedTable* table_ = nullptr;
   const KeyGroups* groups_ = nullptr;
   std::array<Piece, kBlockKeys / kPieceKeys> pieces_;
-  size_t used_ = 0;                      // of them, with memory
-  size_t key_count_ = 0;                 // in them
-  std::vector<uint32_t> missing_;        // positions of the block's keys, by bucket and key
-  std::vector<uint32_t> later_;          // of further blocks, or where rows have left meanwhile
-  std::optional<SideThreads::Job> job_;  // full pieces; ends before they do
+  size_t used_ = 0;                     // of them, with memory
+  size_t key_count_ = 0;                // in them
+  std::vector<uint32_t> missing_;       // positions of the block's keys, by bucket and key
+  std::vector<uint32_t> later_;         // of further blocks, or where rows have left meanwhile
+  std::optional<HelperPool::Job> job_;  // full pieces; ends before they do
 };
 
 // The rows of a push or an assign. Reused from one request to the next.
-class ColdFetch final : public Presence {
+class ColdFetch final : public RowResolver {
  public:
   // A new request, which keeps `groups` until it has ended.
   void Begin(ServerCore& core, Variable& variable, const KeyGroups& groups);

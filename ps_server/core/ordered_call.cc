@@ -121,7 +121,7 @@ void SkipVoidSequences(const Admitted& admitted, const wire::Caller& caller) {
   if (!session.order().TryLock()) return;
   // A newer incarnation may have said hello since the call was admitted, and numbers its sequences
   // anew.
-  if (StandingOf(caller.incarnation, session.incarnation()) == Standing::kCurrent) {
+  if (IncarnationStateOf(caller.incarnation, session.incarnation()) == IncarnationState::kCurrent) {
     session.Through(through);
   }
   session.order().Unlock();

@@ -70,7 +70,7 @@ class OrderedCall {
   Session* const session_;  // nullptr: unsequenced
   const wire::Caller& caller_;
   const wire::Sequence& sequence_;
-  std::optional<NotedLock> order_;
+  std::optional<TracedLock> order_;
   std::optional<absl::ReaderMutexLock> unsequenced_;
 };
 

@@ -44,7 +44,7 @@ ServerCore::ServerCore(const EngineOptions& engine_options,
                 .applied_is_durable = options.durability == Durability::kOff}),
       flusher(*store, registry, options, &waits),
       evictor(*store, registry, budget, flusher, options),
-      row_keeper(*store, registry, budget, flusher, evictor, options),
+      row_expirer(*store, registry, budget, flusher, evictor, options),
       members(options.server_index, options.server_count) {}
 
 StoreMemory StoreMemoryOf(int64_t memory_budget_bytes) {
@@ -71,9 +71,9 @@ absl::Status CheckJobName(absl::string_view job) {
 
 absl::Status CheckIncarnation(ServerCore& core, const Session& session, int64_t incarnation) {
   const int64_t known = session.incarnation();
-  const Standing standing = StandingOf(incarnation, known);
-  if (standing == Standing::kCurrent) return absl::OkStatus();
-  if (standing == Standing::kFenced) {
+  const IncarnationState standing = IncarnationStateOf(incarnation, known);
+  if (standing == IncarnationState::kCurrent) return absl::OkStatus();
+  if (standing == IncarnationState::kFenced) {
     core.counters.Add(Counter::kFenced);
     return WithReason(absl::FailedPreconditionError(absl::StrCat(
                           core.name, ": worker ", session.worker(), " of job ", session.job(),
@@ -124,10 +124,10 @@ absl::StatusOr<Admitted> Admit(ServerCore& core, const wire::Caller& caller) {
   return admitted;
 }
 
-absl::StatusOr<Turn::Held> TakeCreateTurn(ServerCore& core, absl::string_view what) {
+absl::StatusOr<ExclusiveSlot::Held> TakeCreateSlot(ServerCore& core, absl::string_view what) {
   const WaitBoard::Waiting waiting(&core.waits, "create",
                                    "another create_variables, drop_job or restore to end");
-  return core.create_turn.Take(absl::StrCat(core.name, ": ", what), core.options.disk_wait);
+  return core.create_slot.Take(absl::StrCat(core.name, ": ", what), core.options.disk_wait);
 }
 
 void FillState(const ServerCore& core, Job* job, const Session* session, wire::ServerState& state) {

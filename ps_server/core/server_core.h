@@ -15,16 +15,16 @@
 #include "common/metrics/slotted.h"
 #include "ps_server/base/counters.h"
 #include "ps_server/base/engine_options.h"
+#include "ps_server/base/exclusive_slot.h"
 #include "ps_server/base/memory_budget.h"
 #include "ps_server/base/rpc_meter.h"
-#include "ps_server/base/turn.h"
 #include "ps_server/base/wait_board.h"
 #include "ps_server/jobs/registry.h"
 #include "ps_server/moves/members.h"
 #include "ps_server/moves/moves.h"
 #include "ps_server/persistence/evictor.h"
 #include "ps_server/persistence/flusher.h"
-#include "ps_server/persistence/row_keeper.h"
+#include "ps_server/persistence/row_expirer.h"
 #include "storage/stripe_store.h"
 
 namespace cairn {
@@ -43,7 +43,7 @@ struct ServerCore {
   Registry registry;
   Flusher flusher;
   Evictor evictor;
-  RowKeeper row_keeper;
+  RowExpirer row_expirer;
   Counters counters;
   RpcMeter rpcs;
   Histogram staleness{StalenessBounds()};  // of each shard that was pushed
@@ -53,9 +53,9 @@ struct ServerCore {
   Moves moves;
   Members members;
 
-  Turn create_turn;                     // one create_variables, drop_job or restore's end at a time
-  uint32_t next_variable_id = 1;        // of whoever has create_turn
-  Turn checkpoint_turn;                 // one checkpoint, drop_checkpoint or restore at a time
+  ExclusiveSlot create_slot;            // one create_variables, drop_job or restore's end at a time
+  uint32_t next_variable_id = 1;        // of whoever has create_slot
+  ExclusiveSlot checkpoint_slot;        // one checkpoint, drop_checkpoint or restore at a time
   std::atomic<bool> cancelled = false;  // calls that read the files of a checkpoint are to end
 
   // -1: not known.
@@ -92,8 +92,8 @@ absl::Status CheckJobName(absl::string_view job);
 // FENCED or REBOOTED where `incarnation` is not the one `session` knows.
 absl::Status CheckIncarnation(ServerCore& core, const Session& session, int64_t incarnation);
 
-// To change what variables there are. kUnavailable after disk_wait: names who has the turn.
-absl::StatusOr<Turn::Held> TakeCreateTurn(ServerCore& core, absl::string_view what);
+// To change what variables there are. kUnavailable after disk_wait: names who has the slot.
+absl::StatusOr<ExclusiveSlot::Held> TakeCreateSlot(ServerCore& core, absl::string_view what);
 
 // boot_id, and where known applied, durable and the steps. Both may be null.
 void FillState(const ServerCore& core, Job* job, const Session* session, wire::ServerState& state);

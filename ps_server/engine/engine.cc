@@ -12,7 +12,7 @@
 #include "ps_server/core/figures.h"
 #include "ps_server/core/server_core.h"
 #include "ps_server/engine/server_load.h"
-#include "ps_server/persistence/resident_rest.h"
+#include "ps_server/persistence/untracked_memory.h"
 #include "storage/checkpoint_note.h"
 #include "thrift/errors.h"
 
@@ -67,7 +67,7 @@ class ServingEngine final : public Engine {
   EngineFigures Figures(FigureDetail detail) const override { return FiguresOf(core_, detail); }
   absl::Status failure() const override { return core_.flusher.failure(); }
   int32_t live_workers() const override;
-  absl::Status KeepRowRules() override { return core_.row_keeper.RunOnce(); }
+  absl::Status KeepRowRules() override { return core_.row_expirer.RunOnce(); }
   void CancelLongCalls() override { core_.cancelled.store(true); }
   absl::Status Close() override;
 
@@ -100,15 +100,15 @@ absl::Status ServingEngine::Load() {
                  << "written at a clean exit";
   }
   if (core_.options.own_process &&
-      core_.budget.limit_bytes() < ResidentRest::kSmallestBudgetBytes) {
+      core_.budget.limit_bytes() < UntrackedMemory::kSmallestBudgetBytes) {
     LOG(WARNING) << core_.name << " has a memory budget of " << core_.budget.limit_bytes()
-                 << " bytes: below " << ResidentRest::kSmallestBudgetBytes
+                 << " bytes: below " << UntrackedMemory::kSmallestBudgetBytes
                  << " the program alone takes so much of it that more may be resident";
   }
   CAIRN_CRASH_POINT("start: loaded");
   core_.flusher.Start();
   core_.evictor.Start();
-  core_.row_keeper.Start();
+  core_.row_expirer.Start();
   return absl::OkStatus();
 }
 
@@ -128,7 +128,7 @@ absl::Status ServingEngine::Close() {
   service_.Shut();
   CAIRN_CRASH_POINT("end: before the last epoch");
   core_.flusher.Stop();
-  core_.row_keeper.Stop();
+  core_.row_expirer.Stop();
   core_.evictor.Stop();
   close_status_ = core_.flusher.Flush(Flusher::Reach::kSynced);
   if (close_status_.ok() && core_.applied_is_durable()) {

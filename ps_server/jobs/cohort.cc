@@ -20,14 +20,14 @@ constexpr absl::Duration kFreshVitals = absl::Seconds(2);
 
 }  // namespace
 
-absl::string_view Cohort::StandingName(Standing standing) {
-  switch (standing) {
-    case Standing::kReturning: return "returning";
-    case Standing::kJoining: return "joining";
-    case Standing::kLive: return "live";
-    case Standing::kFinished: return "finished";
-    case Standing::kLeft: return "left";
-    case Standing::kLost: return "lost";
+absl::string_view Cohort::StateName(WorkerState state) {
+  switch (state) {
+    case WorkerState::kReturning: return "returning";
+    case WorkerState::kJoining: return "joining";
+    case WorkerState::kLive: return "live";
+    case WorkerState::kFinished: return "finished";
+    case WorkerState::kLeft: return "left";
+    case WorkerState::kLost: return "lost";
   }
   return "";
 }
@@ -40,9 +40,9 @@ absl::Status Cohort::Agree(const Consistency& wanted, int32_t worker) const {
 absl::Status Cohort::AgreeLocked(const Consistency& wanted, int32_t worker) const {
   if (settings_ == wanted) return absl::OkStatus();
   for (const auto& [other, member] : members_) {
-    const bool live = member.standing == Standing::kLive ||
-                      member.standing == Standing::kFinished ||
-                      member.standing == Standing::kJoining;
+    const bool live = member.state == WorkerState::kLive ||
+                      member.state == WorkerState::kFinished ||
+                      member.state == WorkerState::kJoining;
     if (!live || other == worker || !member.has_settings) continue;
     return WithReason(
         absl::FailedPreconditionError(absl::StrCat(
@@ -58,10 +58,10 @@ absl::Status Cohort::AgreeLocked(const Consistency& wanted, int32_t worker) cons
 void Cohort::Return(std::shared_ptr<Session> session) {
   absl::MutexLock lock(&mutex_);
   const int32_t worker = session->worker();
-  const Standing standing = session->left() ? Standing::kLeft : Standing::kReturning;
+  const WorkerState state = session->left() ? WorkerState::kLeft : WorkerState::kReturning;
   Member& member = members_[worker];
   member.session = std::move(session);
-  Place(member, standing, 0);
+  Place(member, state, 0);
 }
 
 absl::StatusOr<int64_t> Cohort::Join(std::shared_ptr<Session> session, const Hello& hello) {
@@ -72,13 +72,13 @@ absl::StatusOr<int64_t> Cohort::Join(std::shared_ptr<Session> session, const Hel
     settings_ = *hello.consistency;
   }
   if (hello.expected_workers > 0) expected_workers_ = hello.expected_workers;
-  if (hello.fresh) ExpectAgain();
+  if (hello.fresh) AwaitEveryoneAgain();
   const int64_t slowest = SlowestBut(worker);
   const auto [found, is_new] = members_.try_emplace(worker);
   Member& member = found->second;
-  const bool was_there = !is_new && !hello.fresh && member.standing != Standing::kLost &&
-                         member.standing != Standing::kLeft &&
-                         member.standing != Standing::kJoining;
+  const bool was_there = !is_new && !hello.fresh && member.state != WorkerState::kLost &&
+                         member.state != WorkerState::kLeft &&
+                         member.state != WorkerState::kJoining;
   // Under sync, contributions from before may be missing here: the worker announces its step again
   // once they are here.
   int64_t step = was_there ? member.step : 0;
@@ -89,7 +89,11 @@ absl::StatusOr<int64_t> Cohort::Join(std::shared_ptr<Session> session, const Hel
   const bool steps = hello.consistency && hello.step >= 0;
   const bool joins = !was_there && !hello.keeps_step && slowest < 0 &&
                      settings_.mode == ConsistencyMode::kSsp && AnyReturningBut(worker);
-  Place(member, !steps ? Standing::kFinished : joins ? Standing::kJoining : Standing::kLive, step);
+  Place(member,
+        !steps  ? WorkerState::kFinished
+        : joins ? WorkerState::kJoining
+                : WorkerState::kLive,
+        step);
   member.has_settings = hello.consistency.has_value();
   member.awaited = false;
   member.loss = absl::OkStatus();
@@ -100,39 +104,39 @@ absl::StatusOr<int64_t> Cohort::Join(std::shared_ptr<Session> session, const Hel
 }
 
 bool Cohort::AnyReturningBut(int32_t worker) const {
-  return LowestBut(worker, Standing::kReturning) >= 0;
+  return LowestBut(worker, WorkerState::kReturning) >= 0;
 }
 
-void Cohort::Place(Member& member, Standing standing, int64_t step) {
+void Cohort::Place(Member& member, WorkerState state, int64_t step) {
   // First, because it may throw: no call would wait for a member without a place.
-  ++places_[static_cast<size_t>(standing)][step];
+  ++places_[static_cast<size_t>(state)][step];
   if (member.placed) {
-    Steps& before = places_[static_cast<size_t>(member.standing)];
+    Steps& before = places_[static_cast<size_t>(member.state)];
     const auto found = before.find(member.step);
     if (--found->second == 0) before.erase(found);
   }
   member.placed = true;
-  member.standing = standing;
+  member.state = state;
   member.step = step;
 }
 
-int64_t Cohort::LowestBut(int32_t worker, Standing standing) const {
-  const Steps& steps = At(standing);
+int64_t Cohort::LowestBut(int32_t worker, WorkerState state) const {
+  const Steps& steps = At(state);
   if (steps.empty()) return -1;
   auto lowest = steps.begin();
   const auto own = members_.find(worker);
-  const bool is_own = own != members_.end() && own->second.placed &&
-                      own->second.standing == standing && own->second.step == lowest->first;
+  const bool is_own = own != members_.end() && own->second.placed && own->second.state == state &&
+                      own->second.step == lowest->first;
   if (is_own && lowest->second == 1) ++lowest;
   return lowest == steps.end() ? -1 : lowest->first;
 }
 
 void Cohort::PlaceJoining() {
-  if (At(Standing::kJoining).empty()) return;
+  if (At(WorkerState::kJoining).empty()) return;
   for (auto& [worker, member] : members_) {
-    if (member.standing != Standing::kJoining || AnyReturningBut(worker)) continue;
+    if (member.state != WorkerState::kJoining || AnyReturningBut(worker)) continue;
     if (SlowestBut(worker) < 0) {
-      Place(member, Standing::kLive, member.step);  // there is no other worker to keep step with
+      Place(member, WorkerState::kLive, member.step);  // there is no other worker to keep step with
     } else {
       member.session->set_stopped(true);
     }
@@ -145,9 +149,9 @@ void Cohort::Changed() {
   if (notify_) notify_();
 }
 
-void Cohort::ExpectAgain() {
+void Cohort::AwaitEveryoneAgain() {
   for (const auto& [worker, member] : members_) {
-    if (member.standing != Standing::kLeft) return;
+    if (member.state != WorkerState::kLeft) return;
   }
   for (auto& [worker, member] : members_) member.awaited = true;
 }
@@ -156,14 +160,14 @@ void Cohort::Leave(int32_t worker) {
   absl::MutexLock lock(&mutex_);
   const auto found = members_.find(worker);
   if (found == members_.end()) return;
-  Place(found->second, Standing::kLeft, found->second.step);
+  Place(found->second, WorkerState::kLeft, found->second.step);
   Changed();
 }
 
 absl::Status Cohort::LossOf(const Member& lost) const {
   const Session& session = *lost.session;
   const std::string last =
-      lost.standing == Standing::kReturning
+      lost.state == WorkerState::kReturning
           ? "which this server knew before its start, has not said hello since"
           : absl::StrCat("(", session.origin(), ") is lost: last seen at ",
                          TimeOfDayText(absl::Now() - session.SinceSeen()), ", at step ", lost.step);
@@ -176,7 +180,7 @@ absl::Status Cohort::LossOf(const Member& lost) const {
 
 void Cohort::Fail(const absl::Status& loss) {
   for (auto& [worker, member] : members_) {
-    if (member.standing == Standing::kLeft || member.standing == Standing::kLost) continue;
+    if (member.state == WorkerState::kLeft || member.state == WorkerState::kLost) continue;
     member.loss = loss;
     member.session->set_stopped(true);
   }
@@ -185,12 +189,12 @@ void Cohort::Fail(const absl::Status& loss) {
 void Cohort::Lose(int32_t worker) {
   absl::MutexLock lock(&mutex_);
   const auto found = members_.find(worker);
-  if (found == members_.end() || found->second.standing == Standing::kLeft) return;
+  if (found == members_.end() || found->second.state == WorkerState::kLeft) return;
   Member& lost = found->second;
   if (lost.session->leased()) return;  // a call or heartbeat arrived meanwhile
   // No worker waits for one that takes no more steps.
   if (Counts(lost) && settings_.on_worker_loss == WorkerLoss::kFail) Fail(LossOf(lost));
-  Place(lost, Standing::kLost, lost.step);
+  Place(lost, WorkerState::kLost, lost.step);
   lost.session->set_stopped(true);
   lost.session->SetLeft(true);
   Changed();
@@ -205,21 +209,21 @@ absl::Status Cohort::Check(const Session& session) {
 
 absl::Status Cohort::CheckMember(Member& member) {
   if (!member.loss.ok()) return member.loss;
-  if (member.standing == Standing::kJoining && member.session->stopped()) {
+  if (member.state == WorkerState::kJoining && member.session->stopped()) {
     return WithReason(
         absl::FailedPreconditionError(absl::StrCat(
             "worker ", member.session->worker(), " of job ", job_,
             " joined before this server knew at which step the others are: say hello again")),
         wire::ErrorReason::LEASE_ENDED);
   }
-  if (member.standing != Standing::kLost) return absl::OkStatus();
+  if (member.state != WorkerState::kLost) return absl::OkStatus();
   Session& session = *member.session;
   const std::string who = absl::StrCat(
       "worker ", session.worker(), " of job ", job_, " (", session.origin(),
       ") was not heard of for ", DurationText(session.SinceSeen()), " and its lease has ended");
   if (settings_.mode == ConsistencyMode::kAsync) {
     LOG(INFO) << who << "; it is back";
-    Place(member, member.has_settings ? Standing::kLive : Standing::kFinished, member.step);
+    Place(member, member.has_settings ? WorkerState::kLive : WorkerState::kFinished, member.step);
     session.SetLeft(false);
     session.set_stopped(false);
     return absl::OkStatus();
@@ -231,7 +235,8 @@ absl::Status Cohort::CheckMember(Member& member) {
 
 bool Cohort::AnyMissing(int32_t worker, int64_t step) const {
   const int64_t needed = step - settings_.staleness_bound_steps;
-  for (const Standing counts : {Standing::kLive, Standing::kReturning, Standing::kJoining}) {
+  for (const WorkerState counts :
+       {WorkerState::kLive, WorkerState::kReturning, WorkerState::kJoining}) {
     const int64_t lowest = LowestBut(worker, counts);
     if (lowest >= 0 && lowest < needed) return true;
   }
@@ -251,11 +256,11 @@ std::vector<const Cohort::Member*> Cohort::Missing(int32_t worker, int64_t step)
 std::string Cohort::Text(const Member& member) {
   const Session& session = *member.session;
   const std::string seen = DurationText(session.SinceSeen());
-  if (member.standing == Standing::kReturning) {
+  if (member.state == WorkerState::kReturning) {
     return absl::StrCat("worker ", session.worker(),
                         ", which has not said hello since this server was started ", seen, " ago");
   }
-  if (member.standing == Standing::kLeft) {
+  if (member.state == WorkerState::kLeft) {
     return absl::StrCat("worker ", session.worker(),
                         ", which has not said hello since everybody left");
   }
@@ -316,7 +321,7 @@ Consistency Cohort::settings() const {
 
 bool Cohort::any_live() const {
   absl::MutexLock lock(&mutex_);
-  return !At(Standing::kLive).empty();
+  return !At(WorkerState::kLive).empty();
 }
 
 std::string Cohort::WaitText(const Waiter& waiter) const {
@@ -333,7 +338,7 @@ std::string Cohort::WaitText(const Waiter& waiter) const {
 }
 
 void Cohort::NoteGap(Member& member, int64_t step) {
-  if (member.standing != Standing::kLive) return;
+  if (member.state != WorkerState::kLive) return;
   const int64_t slowest = SlowestBut(member.session->worker());
   if (slowest < 0) return;
   member.largest_gap = std::max(member.largest_gap, step - slowest);
@@ -341,12 +346,12 @@ void Cohort::NoteGap(Member& member, int64_t step) {
 }
 
 void Cohort::Announce(Member& member, int64_t step) {
-  const Standing standing = step < 0                                ? Standing::kFinished
-                            : member.standing == Standing::kJoining ? Standing::kJoining
-                                                                    : Standing::kLive;
-  if (step <= member.step && standing == member.standing) return;
-  if (member.standing == Standing::kLeft) member.session->SetLeft(false);
-  Place(member, standing, std::max(member.step, step));
+  const WorkerState state = step < 0                                ? WorkerState::kFinished
+                            : member.state == WorkerState::kJoining ? WorkerState::kJoining
+                                                                    : WorkerState::kLive;
+  if (step <= member.step && state == member.state) return;
+  if (member.state == WorkerState::kLeft) member.session->SetLeft(false);
+  Place(member, state, std::max(member.step, step));
   Changed();
 }
 
@@ -410,7 +415,7 @@ void Cohort::Close(const absl::Status& why) {
 Cohort::Seen Cohort::See(int32_t worker, const Member& member) {
   Seen seen{.session = member.session};
   seen.standing.worker = worker;
-  seen.standing.state = std::string(StandingName(member.standing));
+  seen.standing.state = std::string(StateName(member.state));
   seen.standing.step = member.step;
   seen.standing.largest_step_gap = member.largest_gap;
   return seen;

@@ -102,12 +102,12 @@ class Cohort {
   size_t FillWhy(wire::WhyReply& reply, size_t most_waits) const;
 
  private:
-  enum class Standing { kReturning, kJoining, kLive, kFinished, kLeft, kLost };
-  static constexpr size_t kStandings = 6;
+  enum class WorkerState { kReturning, kJoining, kLive, kFinished, kLeft, kLost };
+  static constexpr size_t kWorkerStates = 6;
   struct Member {
     std::shared_ptr<Session> session;
     bool placed = false;  // the fields below are in places_; only Place changes them
-    Standing standing = Standing::kLive;
+    WorkerState state = WorkerState::kLive;
     int64_t step = 0;           // its clock
     bool has_settings = false;  // its last hello had settings
     int64_t largest_gap = 0;
@@ -123,25 +123,25 @@ class Cohort {
   // The number of members at each step, so that announcing a step need not visit all members.
   using Steps = std::map<int64_t, int32_t>;
 
-  static absl::string_view StandingName(Standing standing);
+  static absl::string_view StateName(WorkerState state);
   static bool Counts(const Member& member) {
-    return member.standing == Standing::kLive || member.standing == Standing::kReturning ||
-           member.standing == Standing::kJoining;
+    return member.state == WorkerState::kLive || member.state == WorkerState::kReturning ||
+           member.state == WorkerState::kJoining;
   }
   static std::string Text(const Member& member);
   void Changed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Place(Member& member, Standing standing, int64_t step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  const Steps& At(Standing standing) const ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-    return places_[static_cast<size_t>(standing)];
+  void Place(Member& member, WorkerState state, int64_t step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  const Steps& At(WorkerState state) const ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return places_[static_cast<size_t>(state)];
   }
-  // The lowest step of members in state `standing`, except `worker`; -1: there are none.
-  int64_t LowestBut(int32_t worker, Standing standing) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The lowest step of members in state `state`, except `worker`; -1: there are none.
+  int64_t LowestBut(int32_t worker, WorkerState state) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool AnyReturningBut(int32_t worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Once the steps of the others are known, makes joining workers say hello again.
   void PlaceJoining() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // If all members have left and one says hello again, a new run begins: the others are expected
   // too.
-  void ExpectAgain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AwaitEveryoneAgain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status AgreeLocked(const Consistency& wanted, int32_t worker) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckMember(Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -150,7 +150,7 @@ class Cohort {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The lowest clock of live workers except `worker`; -1: there are none.
   int64_t SlowestBut(int32_t worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return LowestBut(worker, Standing::kLive);
+    return LowestBut(worker, WorkerState::kLive);
   }
   bool AnyMissing(int32_t worker, int64_t step) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<const Member*> Missing(int32_t worker, int64_t step) const
@@ -177,7 +177,7 @@ class Cohort {
   MonotonicCondVar changed_;
   Consistency settings_ ABSL_GUARDED_BY(mutex_);
   Members members_ ABSL_GUARDED_BY(mutex_);
-  std::array<Steps, kStandings> places_ ABSL_GUARDED_BY(mutex_);  // by standing
+  std::array<Steps, kWorkerStates> places_ ABSL_GUARDED_BY(mutex_);  // by state
   int32_t expected_workers_ ABSL_GUARDED_BY(mutex_) = 0;
   std::list<Waiter> waiters_ ABSL_GUARDED_BY(mutex_);
   int64_t largest_gap_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -7,14 +7,14 @@
 namespace cairn {
 
 // State of a worker's incarnation; `known` is the highest incarnation that has said hello.
-enum class Standing {
+enum class IncarnationState {
   kCurrent,
   kFenced,   // a newer incarnation has taken its place
   kUnknown,  // newer than any known here: the server restarted, or no hello was received
 };
-constexpr Standing StandingOf(int64_t incarnation, int64_t known) {
-  if (incarnation == known) return Standing::kCurrent;
-  return incarnation < known ? Standing::kFenced : Standing::kUnknown;
+constexpr IncarnationState IncarnationStateOf(int64_t incarnation, int64_t known) {
+  if (incarnation == known) return IncarnationState::kCurrent;
+  return incarnation < known ? IncarnationState::kFenced : IncarnationState::kUnknown;
 }
 
 // REBOOTED: what the caller knows of this server comes from an earlier boot. 0: the call names no

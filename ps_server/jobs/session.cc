@@ -174,7 +174,7 @@ std::string Session::position() const {
   return applied_is_durable_ ? position_ : durable_.position;
 }
 
-int64_t Session::known_by_number() const {
+int64_t Session::durable_sequence_if_away() const {
   absl::MutexLock lock(&mutex_);
   return leased_ ? 0 : durable_.sequence;
 }

@@ -104,7 +104,7 @@ class Session {
 
   // For a worker that is away: the sequence up to which its updates are durable on this server, so
   // that stripes need no watermark for them. 0: the worker is not away, or no sequence is durable.
-  int64_t known_by_number() const;
+  int64_t durable_sequence_if_away() const;
 
   // Fills `record` for a snapshot. False: the store has the current state already.
   bool Note(WorkerRecord& record) const;

@@ -18,7 +18,7 @@ namespace cairn {
 class ArrivingRows;
 class OutgoingRows;
 
-// How calls that wait for Move::mutex are listed (NotedLock).
+// How calls that wait for Move::mutex are listed (TracedLock).
 inline constexpr char kWaitsForMove[] = "move", kEarlierStep[] = "another step of the move";
 
 // One side of a move.

@@ -24,13 +24,13 @@ constexpr absl::Duration kTrim = absl::Seconds(1);
 
 }  // namespace
 
-bool CallPool::Turn::GoesOn() {
+bool CallPool::Slot::GoesOn() {
   if (retry_after_ > absl::ZeroDuration()) return false;
   if (pool_.queued_.load(std::memory_order_relaxed) == 0) return true;
   return ++calls_ < kShareCalls && MonotonicNow() - since_ < kShare;
 }
 
-bool CallPool::Turn::Linger(absl::FunctionRef<bool()> await) {
+bool CallPool::Slot::PollBriefly(absl::FunctionRef<bool()> await) {
   if (retry_after_ > absl::ZeroDuration() || pool_.queued_.load() > 0) return false;
   if (pool_.lingering_.fetch_add(1) >= pool_.options_.threads) {
     pool_.lingering_.fetch_sub(1);
@@ -44,15 +44,15 @@ bool CallPool::Turn::Linger(absl::FunctionRef<bool()> await) {
   return comes && has_place;
 }
 
-void CallPool::Turn::Blocks() { pool_.Leave(*this); }
+void CallPool::Slot::Blocks() { pool_.Leave(*this); }
 
-void CallPool::Turn::Unblocks(WaitFor what) {
+void CallPool::Slot::Unblocks(WaitFor what) {
   if (what == WaitFor::kPeer && retry_after_ == absl::ZeroDuration()) return pool_.EnterInOrder();
   pool_.Enter(*this);
 }
 
-void CallPool::Leave(const Turn& turn) {
-  (turn.retry_after() > absl::ZeroDuration() ? refusing_ : running_).fetch_sub(1);
+void CallPool::Leave(const Slot& slot) {
+  (slot.retry_after() > absl::ZeroDuration() ? refusing_ : running_).fetch_sub(1);
   const bool is_wanted = queued_.load() > 0 || to_refuse_.load() > 0 || entering_.load() > 0;
   if (!is_wanted && polls_.load()) return;
   const absl::MutexLock lock(&mutex_);
@@ -60,8 +60,8 @@ void CallPool::Leave(const Turn& turn) {
   if (!polls_.load()) WakeOne();
 }
 
-int32_t CallPool::Enter(const Turn& turn) {
-  return (turn.retry_after() > absl::ZeroDuration() ? refusing_ : running_).fetch_add(1) + 1;
+int32_t CallPool::Enter(const Slot& slot) {
+  return (slot.retry_after() > absl::ZeroDuration() ? refusing_ : running_).fetch_add(1) + 1;
 }
 
 void CallPool::EnterInOrder() {
@@ -115,12 +115,12 @@ absl::Duration CallPool::RetryAfter(absl::Duration now) {
   return next_return_ - now;
 }
 
-CallPool::Task* CallPool::Take(Turn& turn) {
-  turn.retry_after_ = absl::ZeroDuration();
-  turn.calls_ = 0;
+CallPool::Task* CallPool::Take(Slot& slot) {
+  slot.retry_after_ = absl::ZeroDuration();
+  slot.calls_ = 0;
   if (!refusals_.empty() && refusing_.load() < kRefusers) {
     Task* const task = refusals_.front().first;
-    turn.retry_after_ = refusals_.front().second;
+    slot.retry_after_ = refusals_.front().second;
     refusals_.pop_front();
     to_refuse_.store(static_cast<int64_t>(refusals_.size()));
     refusing_.fetch_add(1);
@@ -131,9 +131,9 @@ CallPool::Task* CallPool::Take(Turn& turn) {
   queue_.pop_front();
   queued_.store(static_cast<int64_t>(queue_.size()));
   running_.fetch_add(1);
-  turn.since_ = MonotonicNow();
-  if (had_more_) interval_ += (turn.since_ - last_take_ - interval_) / 8;
-  last_take_ = turn.since_;
+  slot.since_ = MonotonicNow();
+  if (had_more_) interval_ += (slot.since_ - last_take_ - interval_) / 8;
+  last_take_ = slot.since_;
   had_more_ = !queue_.empty();
   return task;
 }
@@ -173,20 +173,20 @@ bool CallPool::StartThread() {
 }
 
 void CallPool::Main(Threads::iterator self) {
-  Turn turn(this);
-  const ObservedThread observed(&turn);
+  Slot slot(this);
+  const ObservedThread observed(&slot);
   std::vector<Task*> ready;
   const absl::MutexLock lock(&mutex_);
   --starting_;
   for (;;) {
-    if (Task* const task = Take(turn)) {
+    if (Task* const task = Take(slot)) {
       WakeForTasks();
       if (!polls_.load() && keeper_rests_) keeper_wakes_.SignalAll();
       {
         const ScopedUnlock unlock(&mutex_);
-        task->Run(turn);
+        task->Run(slot);
       }
-      (turn.retry_after() > absl::ZeroDuration() ? refusing_ : running_).fetch_sub(1);
+      (slot.retry_after() > absl::ZeroDuration() ? refusing_ : running_).fetch_sub(1);
       if (entering_.load() > 0) WakeForTasks();
     } else if (stopping_) {
       break;

@@ -41,20 +41,20 @@ struct CallPoolFigures {
 // costs more than a small call.
 //
 // A task that waits gives its place to another one. After a wait inside the engine it goes on at
-// once, for what it holds meanwhile (a stripe, a turn) may be what the others need: for a moment
+// once, for what it holds meanwhile (a stripe, a slot) may be what the others need: for a moment
 // more than `threads` run. After a wait for its peer it goes on when there is a place. So no number
 // of waiting calls keeps out the one that they wait for.
 //
 // Thread safety: every method may be called from several threads at once.
 class CallPool {
  public:
-  class Turn;
+  class Slot;
   // What is served: a connection. In the pool at most once at a time.
   class Task {
    public:
     virtual ~Task() = default;
     // On a thread of the pool. May end with another Add of this task, or its destruction.
-    virtual void Run(Turn& turn) = 0;
+    virtual void Run(Slot& slot) = 0;
     // Whether a full queue turns it away. Does not change while it is in the pool.
     virtual bool MayBeRefused() const = 0;
   };
@@ -70,7 +70,7 @@ class CallPool {
   };
 
   // A task's time on a thread; used by that thread alone.
-  class Turn : private BlockingObserver {
+  class Slot : private BlockingObserver {
    public:
     // Above zero: the queue is full. The next call is to be refused, and welcome after this time.
     absl::Duration retry_after() const { return retry_after_; }
@@ -79,11 +79,11 @@ class CallPool {
     bool GoesOn();
     // Where nobody needs the thread: `await`, which waits a moment for another call of the task and
     // says whether one comes. False: not now.
-    bool Linger(absl::FunctionRef<bool()> await);
+    bool PollBriefly(absl::FunctionRef<bool()> await);
 
    private:
     friend class CallPool;
-    explicit Turn(CallPool* pool) : pool_(*pool) {}
+    explicit Slot(CallPool* pool) : pool_(*pool) {}
     void Blocks() override;
     void Unblocks(WaitFor what) override;
 
@@ -118,18 +118,18 @@ class CallPool {
   // Ends threads that had nothing to do for a while and are more than `threads`.
   void Trim() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Enqueue(absl::Span<Task* const> tasks) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The next task that may run now, with its turn; null: none.
-  Task* Take(Turn& turn) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The next task that may run now, with its slot; null: none.
+  Task* Take(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Where a task may run and no thread is on its way to it: calls one, which calls the next.
   void WakeForTasks() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Calls a thread where none is on its way.
   void WakeOne() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool StartThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Gives the place of a turn to another task, and takes it again: a pair of them around every
+  // Gives the place of a slot to another task, and takes it again: a pair of them around every
   // wait, so without the lock where nobody waits for the place.
-  void Leave(const Turn& turn) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Leave(const Slot& slot) ABSL_LOCKS_EXCLUDED(mutex_);
   // How many have places of that kind now.
-  int32_t Enter(const Turn& turn);
+  int32_t Enter(const Slot& slot);
   // Waits for a place of those that serve, before tasks that have not begun.
   void EnterInOrder() ABSL_LOCKS_EXCLUDED(mutex_);
   // When a call that is refused now may come back.

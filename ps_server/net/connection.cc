@@ -134,10 +134,10 @@ Connection::Connection(ConnectionHost* host, std::shared_ptr<TSocket> socket,
 
 Connection::~Connection() = default;
 
-void Connection::Begin() { host_.loop().Rest(*this, ConnectionLoop::Until::kReadable, proof_); }
+void Connection::Begin() { host_.loop().Park(*this, ConnectionLoop::Until::kReadable, proof_); }
 
 void Connection::Tidy() {
-  if (calls_ != nullptr) calls_->transport->GiveBuffersBack();
+  if (calls_ != nullptr) calls_->transport->ReleaseBuffers();
 }
 
 void Connection::ShutDown(int how) const { ::shutdown(fd_, how); }
@@ -147,10 +147,10 @@ void Connection::Close() { socket_->close(); }
 // A peer that is not known yet has its place by --max_handshakes.
 bool Connection::MayBeRefused() const { return calls_ != nullptr && calls_->guard.proven(); }
 
-void Connection::Run(CallPool::Turn& turn) {
+void Connection::Run(CallPool::Slot& slot) {
   Next next = Next::kEnd;
   try {
-    next = Proceed(turn);
+    next = Proceed(slot);
   } catch (const TTransportException& error) {
     const auto type = error.getType();
     if (type == TTransportException::TIMED_OUT || type == TTransportException::CORRUPTED_DATA) {
@@ -173,16 +173,16 @@ void Connection::Run(CallPool::Turn& turn) {
   const bool is_known = calls_ != nullptr && calls_->guard.proven();
   const Deadline deadline =
       is_known ? Deadline::In(absl::Seconds(host_.options().idle_seconds)) : proof_;
-  if (calls_ != nullptr) calls_->transport->Rest();
+  if (calls_ != nullptr) calls_->transport->Park();
   // TLS has 200 KiB more of them than a plain connection, and calls that cost more than this.
-  if (calls_ != nullptr && calls_->has_records && !is_local()) calls_->transport->GiveBuffersBack();
-  loop.Rest(*this,
+  if (calls_ != nullptr && calls_->has_records && !is_local()) calls_->transport->ReleaseBuffers();
+  loop.Park(*this,
             next == Next::kRestForRoom ? ConnectionLoop::Until::kWritable
                                        : ConnectionLoop::Until::kReadable,
             deadline);
 }
 
-Connection::Next Connection::Proceed(CallPool::Turn& turn) {
+Connection::Next Connection::Proceed(CallPool::Slot& slot) {
   if (!is_open_) {
     const Next next = is_local() ? OpenLocally() : Open();
     if (next != Next::kServe) return next;
@@ -192,7 +192,7 @@ Connection::Next Connection::Proceed(CallPool::Turn& turn) {
     const Next next = Shake();
     if (next != Next::kServe) return next;
   }
-  return ServeCalls(turn);
+  return ServeCalls(slot);
 }
 
 // Whether the peer begins as this port wants it; told so if it does not.
@@ -249,8 +249,8 @@ Connection::Next Connection::Shake() {
 }
 
 Connection::Next Connection::OpenLocally() {
-  absl::StatusOr<std::optional<LocalEntry>> entered =
-      EnterLocally(*host_.local_door(), host_.engine(), fd_, origin_.peer);
+  absl::StatusOr<std::optional<LocalHandshake>> entered =
+      EnterLocally(*host_.local_acceptor(), host_.engine(), fd_, origin_.peer);
   if (entered.ok() && !entered->has_value()) {
     if (!proof_.Expired()) return Next::kRest;
     entered = absl::DeadlineExceededError("it sent nothing in time");
@@ -269,10 +269,10 @@ Connection::Next Connection::OpenLocally() {
 
 void Connection::Offer(const PeerGuard& guard, const wire::HelloRequest& request,
                        wire::HelloReply& reply) {
-  LocalDoor* const door = host_.local_door();
-  if (door == nullptr || is_local() || request.host_id.empty()) return;
+  LocalAcceptor* const acceptor = host_.local_acceptor();
+  if (acceptor == nullptr || is_local() || request.host_id.empty()) return;
   std::optional<wire::LocalEndpoint> endpoint =
-      door->Offer(request.host_id, guard, calls_->transport->peer());
+      acceptor->Offer(request.host_id, guard, calls_->transport->peer());
   if (endpoint.has_value()) reply.__set_local(*std::move(endpoint));
 }
 
@@ -293,22 +293,22 @@ void Connection::LogRefusal(const absl::Status& status) const {
                         << ": " << PrintableText(status.message());
 }
 
-Connection::Next Connection::ServeCalls(CallPool::Turn& turn) {
+Connection::Next Connection::ServeCalls(CallPool::Slot& slot) {
   BulkTransport& transport = *calls_->transport;
   if (expired() && calls_->guard.proven()) {
-    const absl::Status rested = transport.RestedTooLong();
+    const absl::Status rested = transport.ParkedTooLong();
     if (!rested.ok()) {
       throw TTransportException(TTransportException::TIMED_OUT, std::string(rested.message()));
     }
   }
-  transport.Wake();
+  transport.EnsureBuffers();
   // What is readable may be the first part of a record.
   const bool is_call =
-      !calls_->has_records || expired() || transport.HasBytes() || transport.HasNews();
+      !calls_->has_records || expired() || transport.HasBytes() || transport.PeerHasData();
   if (!is_call) return Next::kRest;
   absl::Status refusal;
   try {
-    return ServeEach(turn);
+    return ServeEach(slot);
   } catch (const TProtocolException& error) {
     refusal = RefusalOf(error);
   } catch (const std::bad_alloc&) {
@@ -326,14 +326,14 @@ absl::Status Connection::Busy(absl::Duration retry_after) const {
       after);
 }
 
-Connection::Next Connection::ServeEach(CallPool::Turn& turn) {
+Connection::Next Connection::ServeEach(CallPool::Slot& slot) {
   BulkTransport& transport = *calls_->transport;
   ReplyHolds replies;
   for (;;) {
     if (host_.stopping()) return Next::kEnd;
     const bool calls_back = MonotonicNow() - answered_ < kCallsBack;
-    if (turn.retry_after() > absl::ZeroDuration()) {
-      calls_->processor.RefuseNext(Busy(turn.retry_after()));
+    if (slot.retry_after() > absl::ZeroDuration()) {
+      calls_->processor.RefuseNext(Busy(slot.retry_after()));
     }
     if (!calls_->processor.process(calls_->protocol, calls_->protocol, nullptr)) return Next::kEnd;
     host_.NoteCall(transport.max_message_bytes() - transport.remaining_bytes(),
@@ -342,8 +342,8 @@ Connection::Next Connection::ServeEach(CallPool::Turn& turn) {
     replies.Release();
     answered_ = MonotonicNow();
     if (transport.HasBytes()) {
-      if (!turn.GoesOn()) return Next::kQueue;
-    } else if (!calls_back || !turn.Linger([&] { return transport.Linger(); })) {
+      if (!slot.GoesOn()) return Next::kQueue;
+    } else if (!calls_back || !slot.PollBriefly([&] { return transport.PollBriefly(); })) {
       // What has come may have found no place.
       return transport.HasBytes() ? Next::kQueue : Next::kRest;
     }

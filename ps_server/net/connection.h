@@ -11,8 +11,8 @@
 #include "common/deadline.h"
 #include "ps_server/net/connection_loop.h"
 #include "ps_server/net/listener.h"
-#include "ps_server/net/local_door.h"
-#include "ps_server/net/local_entry.h"
+#include "ps_server/net/local_acceptor.h"
+#include "ps_server/net/local_handshake.h"
 #include "thrift/security/server_security.h"
 
 namespace apache::thrift::transport {
@@ -34,7 +34,7 @@ class ConnectionHost {
   virtual const ListenerOptions& options() const = 0;
   virtual Engine& engine() = 0;
   virtual ServerSecurity& security() = 0;
-  virtual LocalDoor* local_door() = 0;  // null: there is none
+  virtual LocalAcceptor* local_acceptor() = 0;  // null: there is none
   virtual ConnectionLoop& loop() = 0;
   virtual bool stopping() const = 0;
   // The caller is known: it has time, and room, and is pushed out by nobody.
@@ -74,7 +74,7 @@ class Connection : public ConnectionLoop::Guest {
   int fd() const override { return fd_; }
   void Tidy() override;
   bool MayBeRefused() const override;
-  void Run(CallPool::Turn& turn) override;
+  void Run(CallPool::Slot& slot) override;
 
   const std::string& host() const { return origin_.host; }
   bool is_local() const { return origin_.is_local; }
@@ -90,14 +90,14 @@ class Connection : public ConnectionLoop::Guest {
   enum class Next { kServe, kRest, kRestForRoom, kQueue, kEnd };
   struct Calls;
 
-  Next Proceed(CallPool::Turn& turn);
+  Next Proceed(CallPool::Slot& slot);
   Next Open();
   Next OpenLocally();
   Next Shake();
   void Enter(ServerSecurity::Entry entry);
   void Offer(const PeerGuard& guard, const wire::HelloRequest& request, wire::HelloReply& reply);
-  Next ServeCalls(CallPool::Turn& turn);
-  Next ServeEach(CallPool::Turn& turn);
+  Next ServeCalls(CallPool::Slot& slot);
+  Next ServeEach(CallPool::Slot& slot);
   Next Refuse(const absl::Status& refusal);
   absl::Status Busy(absl::Duration retry_after) const;
   // Of BulkTransport for this peer, whatever came before.

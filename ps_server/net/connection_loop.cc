@@ -37,7 +37,7 @@ absl::Status ConnectionLoop::Open(CallPool* pool) {
   return absl::ResourceExhaustedError(absl::StrCat("epoll: ", std::strerror(errno)));
 }
 
-void ConnectionLoop::Rest(Guest& guest, Until until, Deadline deadline) {
+void ConnectionLoop::Park(Guest& guest, Until until, Deadline deadline) {
   epoll_event event = {};
   // Once: until it rests again nothing more is said of it.
   event.events = (until == Until::kReadable ? EPOLLIN : EPOLLOUT) | EPOLLONESHOT;

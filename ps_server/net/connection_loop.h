@@ -51,7 +51,7 @@ class ConnectionLoop : public CallPool::Source {
   absl::Status Open(CallPool* pool);
   // `guest`, which does not rest, runs in the pool once its descriptor is ready (or broken, or shut
   // down), or once `deadline` has passed. It may be gone when this returns.
-  void Rest(Guest& guest, Until until, Deadline deadline);
+  void Park(Guest& guest, Until until, Deadline deadline);
   // It runs in the pool, after those that are there. It may be gone when this returns.
   void Queue(Guest& guest);
 

@@ -27,7 +27,7 @@
 #include "ps_server/net/call_pool.h"
 #include "ps_server/net/connection.h"
 #include "ps_server/net/connection_loop.h"
-#include "ps_server/net/local_door.h"
+#include "ps_server/net/local_acceptor.h"
 #include "thrift/limits.h"
 #include "thrift/local/local_socket.h"
 #include "thrift/security/server_security.h"
@@ -133,7 +133,7 @@ class ListenerImpl : public Listener, public ConnectionHost {
   const ListenerOptions& options() const override { return options_; }
   Engine& engine() override { return engine_; }
   ServerSecurity& security() override { return *security_; }
-  LocalDoor* local_door() override { return local_door_.get(); }
+  LocalAcceptor* local_acceptor() override { return local_acceptor_.get(); }
   ConnectionLoop& loop() override { return *loop_; }
   bool stopping() const override { return stopping_.load(); }
   void NoteProof(Connection& connection) override;
@@ -141,7 +141,7 @@ class ListenerImpl : public Listener, public ConnectionHost {
   void NoteBusy() override { refused_calls_.Add(1); }
   void End(Connection& connection) override;
 
-  void OpenLocalDoor();
+  void OpenLocalAcceptor();
   void AcceptLoop();
   void Admit(const std::shared_ptr<TSocket>& socket, ConnectionOrigin origin);
   void Refuse(const std::shared_ptr<TSocket>& socket, bool is_local, const std::string& refusal);
@@ -170,7 +170,7 @@ class ListenerImpl : public Listener, public ConnectionHost {
   // From Listen on.
   std::unique_ptr<ConnectionLoop> loop_;
   std::unique_ptr<CallPool> pool_;
-  std::unique_ptr<LocalDoor> local_door_;
+  std::unique_ptr<LocalAcceptor> local_acceptor_;
 };
 
 absl::Status ListenerImpl::Listen() {
@@ -192,26 +192,26 @@ absl::Status ListenerImpl::Listen() {
       loop_.get());
   RETURN_IF_ERROR(loop_->Open(pool_.get()));
   RETURN_IF_ERROR(pool_->Start());
-  OpenLocalDoor();
+  OpenLocalAcceptor();
   accept_thread_ = std::thread([this] { AcceptLoop(); });
   return absl::OkStatus();
 }
 
-void ListenerImpl::OpenLocalDoor() {
+void ListenerImpl::OpenLocalAcceptor() {
   if (options_.local_transport == LocalTransport::kOff) return;
-  const LocalDoorOptions options = {
+  const LocalAcceptorOptions options = {
       .name = address_,
       .transport = options_.local_transport,
       .max_tickets = static_cast<size_t>(options_.max_handshakes),
       .ticket_life = absl::Seconds(options_.handshake_seconds),
   };
-  absl::StatusOr<std::unique_ptr<LocalDoor>> door = LocalDoor::Open(options);
-  if (!door.ok()) {
-    LOG(INFO) << address_ << " has no local transport, TCP alone: " << door.status().message();
+  absl::StatusOr<std::unique_ptr<LocalAcceptor>> acceptor = LocalAcceptor::Open(options);
+  if (!acceptor.ok()) {
+    LOG(INFO) << address_ << " has no local transport, TCP alone: " << acceptor.status().message();
     return;
   }
-  local_door_ = *std::move(door);
-  local_door_->Start([this](Descriptor fd, const LocalPeer& peer) {
+  local_acceptor_ = *std::move(acceptor);
+  local_acceptor_->Start([this](Descriptor fd, const LocalPeer& peer) {
     Admit(std::make_shared<TSocket>(fd.Release()), ConnectionOrigin::Of(peer));
   });
 }
@@ -359,7 +359,7 @@ void ListenerImpl::Stop() {
   socket_.interrupt();
   accept_thread_.join();
   socket_.close();
-  if (local_door_ != nullptr) local_door_->Close();
+  if (local_acceptor_ != nullptr) local_acceptor_->Close();
   {
     const absl::MutexLock lock(&mutex_);
     ShutDownAll(SHUT_RD);  // those at rest end at once, running calls can still be answered

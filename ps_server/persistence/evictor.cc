@@ -73,7 +73,7 @@ Evictor::Evictor(StripeStore& store, Registry& registry, MemoryBudget& budget, F
       budget_(budget),
       flusher_(flusher),
       options_(options),
-      rest_(budget.limit_bytes()) {}
+      untracked_(budget.limit_bytes()) {}
 
 void Evictor::Start() {
   budget_.BeginReclaiming(options_.disk_wait);
@@ -140,21 +140,21 @@ int64_t Evictor::LookupBytes() const {
 }
 
 void Evictor::ExpectLoad() {
-  if (options_.own_process) budget_.Expect(LookupBytes() + rest_.expected_bytes());
+  if (options_.own_process) budget_.Expect(LookupBytes() + untracked_.expected_bytes());
 }
 
 void Evictor::ChargeServer(const std::vector<std::shared_ptr<Variable>>& tables) {
   Charge(lookup_bytes_, LookupBytes());
   if (!options_.own_process) return;
-  ResidentRest::Seen seen{.resident_bytes = ResidentBytes(), .at = MonotonicNow()};
+  UntrackedMemory::Seen seen{.resident_bytes = ResidentBytes(), .at = MonotonicNow()};
   for (const auto& variable : tables) {
     const HostedTable& table = *variable->table();
     seen.idle_bytes += table.idle_bytes();
     seen.rows_bytes += table.rows_in_memory() * table.layout().row_charge();
   }
-  seen.charged_bytes = budget_.used_bytes() - rest_bytes_;
-  Charge(rest_bytes_, tables.empty() ? 0 : rest_.Note(seen));
-  budget_.Expect(rest_.expected_bytes());
+  seen.charged_bytes = budget_.used_bytes() - untracked_bytes_;
+  Charge(untracked_bytes_, tables.empty() ? 0 : untracked_.Note(seen));
+  budget_.Expect(untracked_.expected_bytes());
 }
 
 void Evictor::ReturnMemory(const std::vector<std::shared_ptr<Variable>>& tables) {

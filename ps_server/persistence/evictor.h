@@ -17,7 +17,7 @@
 #include "ps_server/base/memory_budget.h"
 #include "ps_server/jobs/registry.h"
 #include "ps_server/persistence/flusher.h"
-#include "ps_server/persistence/resident_rest.h"
+#include "ps_server/persistence/untracked_memory.h"
 #include "ps_server/rows/embedding_stripe.h"
 #include "storage/stripe_store.h"
 
@@ -58,7 +58,7 @@ class Evictor {
   void Charge(int64_t& charged_bytes, int64_t bytes);
   // Bytes to charge for the filters and indexes that find cold rows.
   int64_t LookupBytes() const;
-  // Charges the budget for the lookup of cold rows and for ResidentRest.
+  // Charges the budget for the lookup of cold rows and for UntrackedMemory.
   void ChargeServer(const std::vector<std::shared_ptr<Variable>>& tables);
   // Returns memory that rows no longer use, and memory that malloc retains, to the system if more
   // is resident than the budget allows.
@@ -75,10 +75,10 @@ class Evictor {
   std::atomic<bool> stopping_{false};
   absl::Mutex turn_;  // held while rows are evicted; guards the members below
   bool prepared_ = false;
-  ResidentRest rest_;
-  int64_t rest_bytes_ = 0;    // charged for ResidentRest
-  int64_t lookup_bytes_ = 0;  // charged for the lookup of cold rows
-  absl::Duration trimmed_;    // last malloc_trim, on the monotonic clock
+  UntrackedMemory untracked_;
+  int64_t untracked_bytes_ = 0;  // charged for UntrackedMemory
+  int64_t lookup_bytes_ = 0;     // charged for the lookup of cold rows
+  absl::Duration trimmed_;       // last malloc_trim, on the monotonic clock
   uint32_t hand_variable_ = 0;
   uint32_t hand_bucket_ = 0;
   std::thread thread_;

@@ -190,7 +190,7 @@ Flusher::Notes Flusher::TakeNotes() {
     std::vector<std::shared_ptr<Session>> sessions = job->sessions();
     OfJob& of_job = notes.jobs.emplace_back();
     for (const auto& session : sessions) {
-      const int64_t sequence = session->known_by_number();
+      const int64_t sequence = session->durable_sequence_if_away();
       if (sequence > 0) of_job.away.push_back({session->worker(), sequence});
     }
     // The sequences that a closing step applied are published together with the step.

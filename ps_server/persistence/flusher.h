@@ -85,7 +85,7 @@ class Flusher {
 
  private:
   struct OfJob {
-    std::vector<Watermark> away;  // of workers that are away (Session::known_by_number)
+    std::vector<Watermark> away;  // of workers that are away (Session::durable_sequence_if_away)
     std::shared_ptr<const VariableMap> variables;  // keeps the stripes alive
     std::vector<Stripe*> stripes;
   };

@@ -266,20 +266,21 @@ void HostedTable::Read(absl::Span<const KeyGroup> groups, Missing missing, Visit
 }
 
 template <typename Visit>
-void HostedTable::Update(absl::Span<const KeyGroup> groups, Presence& presence, Visit visit) const {
+void HostedTable::Update(absl::Span<const KeyGroup> groups, RowResolver& resolver,
+                         Visit visit) const {
   const auto bring = [&](absl::Span<const KeyGroup> some, bool done) {
     if (done) return Next::kWindow;
-    return presence.Fetch(some) ? Next::kSameAgain : Next::kNone;
+    return resolver.Fetch(some) ? Next::kSameAgain : Next::kNone;
   };
   ForEachWindow(*this, groups, /*shared=*/false, visit, bring);
 }
 
 bool HostedTable::AllHere(const KeyGroups& groups, const Window& window,
-                          const Presence& presence) const {
+                          const RowResolver& resolver) const {
   for (size_t g = 0; g < window.size(); ++g) {
     if (window.stripe(g).cold_rows() == 0) continue;
     const auto group = static_cast<size_t>(&window.group(g) - groups.groups().data());
-    if (!presence.located() || presence.departures[group] != window.stripe(g).departures()) {
+    if (!resolver.located() || resolver.departures[group] != window.stripe(g).departures()) {
       return false;
     }
   }
@@ -299,17 +300,17 @@ int64_t HostedTable::CountAbsent(const KeyGroups& groups) const {
 }
 
 int64_t HostedTable::Locate(const KeyGroups& all, absl::Span<const KeyGroup> groups,
-                            Presence& presence, Missing missing) const {
-  presence.rows.resize(all.key_count());
-  presence.departures.resize(all.groups().size());
+                            RowResolver& resolver, Missing missing) const {
+  resolver.rows.resize(all.key_count());
+  resolver.departures.resize(all.groups().size());
   int64_t absent = 0;
   const auto locate = [&](const Window& window, std::vector<uint32_t>& missing_here) {
     const auto first = static_cast<size_t>(&window.group(0) - all.groups().data());
     for (size_t g = 0; g < window.size(); ++g) {
-      presence.departures[first + g] = window.stripe(g).departures();
+      resolver.departures[first + g] = window.stripe(g).departures();
     }
     window.ForEachKey(all, nullptr, [&](size_t g, uint32_t at, uint32_t row) {
-      presence.rows[at] = row;
+      resolver.rows[at] = row;
       if (row != RowTable::kNone) return;
       ++absent;
       if (window.stripe(g).cold_rows() > 0) missing_here.push_back(at);
@@ -354,7 +355,7 @@ void HostedTable::Admit(const Window& window, const KeyGroups& groups, TableScra
 
 void HostedTable::Push(const UpdateStep& step, const Origin& origin, const KeyGroups& groups,
                        const float* gradients, const PulledRows& pulled, TableScratch& scratch,
-                       Presence& presence, Changed& changed) {
+                       RowResolver& resolver, Changed& changed) {
   const uint32_t* const pulled_rows = pulled.Of(*this, groups);
   const absl::Cleanup counted = [&] {
     if (changed.made != 0) CountRows(changed.made, 0);
@@ -364,8 +365,8 @@ void HostedTable::Push(const UpdateStep& step, const Origin& origin, const KeyGr
     if (changed.waiting_bytes != 0) CountWaiting(changed.waiting_bytes);
   };
   const auto push = [&](const Window& window) {
-    if (!AllHere(groups, window, presence)) return false;
-    const uint32_t* const likely = presence.located() ? presence.rows.data() : pulled_rows;
+    if (!AllHere(groups, window, resolver)) return false;
+    const uint32_t* const likely = resolver.located() ? resolver.rows.data() : pulled_rows;
     std::array<bool, kWindowStripes> wanted{};
     std::array<bool, kWindowStripes> repeats{};
     for (size_t g = 0; g < window.size(); ++g) {
@@ -402,8 +403,8 @@ void HostedTable::Push(const UpdateStep& step, const Origin& origin, const KeyGr
     }
     return true;
   };
-  Update(groups.groups(), presence, push);
-  if (!presence.located()) {
+  Update(groups.groups(), resolver, push);
+  if (!resolver.located()) {
     const int64_t absent = changed.made + changed.not_admitted;
     RowCounts::Add(core_->counts.found, static_cast<int64_t>(groups.key_count()) - absent);
     RowCounts::Add(core_->counts.absent, absent);
@@ -439,12 +440,12 @@ void HostedTable::Pull(size_t part, const KeyGroups& groups, float* out, PulledR
 
 void HostedTable::Assign(size_t part, const Origin& origin, const KeyGroups& groups,
                          const float* values, std::vector<TouchedStripe>& touched,
-                         Presence& presence, int64_t& made) {
+                         RowResolver& resolver, int64_t& made) {
   const absl::Cleanup counted = [&] {
     if (made != 0) CountRows(made, 0);
   };
   const auto assign = [&](const Window& window) {
-    if (!AllHere(groups, window, presence)) return false;
+    if (!AllHere(groups, window, resolver)) return false;
     std::array<bool, kWindowStripes> wanted{};
     for (size_t g = 0; g < window.size(); ++g) {
       wanted[g] = !window.stripe(g).Has(origin);
@@ -462,7 +463,7 @@ void HostedTable::Assign(size_t part, const Origin& origin, const KeyGroups& gro
     }
     return true;
   };
-  Update(groups.groups(), presence, assign);
+  Update(groups.groups(), resolver, assign);
 }
 
 }  // namespace cairn

@@ -47,9 +47,9 @@ class PulledRows {
 
 // Locates the rows of a request's keys, and loads cold rows, before the request changes them: a key
 // without a row in memory may have one on disk. Thread safety: none.
-class Presence {
+class RowResolver {
  public:
-  virtual ~Presence() = default;
+  virtual ~RowResolver() = default;
   // Loads the rows of `groups`, some of the request's groups, again: they may have been evicted
   // since they were loaded. False: the disk could not be read, and the request must stop.
   virtual bool Fetch(absl::Span<const KeyGroup> groups) = 0;
@@ -143,9 +143,9 @@ class HostedTable final : public HostedShard {
   // have no row in memory and may have a cold row. Positions increase from call to call, and all
   // positions of a group come in one call.
   using Missing = absl::FunctionRef<void(absl::Span<const uint32_t> at)>;
-  // Records in `presence` where the rows of `groups`, some of the groups of `all`, are. Returns how
+  // Records in `resolver` where the rows of `groups`, some of the groups of `all`, are. Returns how
   // many of their keys have no row in memory.
-  int64_t Locate(const KeyGroups& all, absl::Span<const KeyGroup> groups, Presence& presence,
+  int64_t Locate(const KeyGroups& all, absl::Span<const KeyGroup> groups, RowResolver& resolver,
                  Missing missing) const;
 
   struct Changed {
@@ -155,19 +155,19 @@ class HostedTable final : public HostedShard {
     int64_t waiting_bytes = 0;  // memory that keys without a row took
   };
   // Applies one update to each key's row; creates the row first if there is none and the table
-  // admits the key. `gradients`: [keys, dim]. If `presence` fails or an allocation throws, the work
+  // admits the key. `gradients`: [keys, dim]. If `resolver` fails or an allocation throws, the work
   // done until then stays done and is counted in `changed`; each stripe is updated as a whole or
   // not at all.
   void Push(const UpdateStep& step, const Origin& origin, const KeyGroups& groups,
             const float* gradients, const PulledRows& pulled, TableScratch& scratch,
-            Presence& presence, Changed& changed);
+            RowResolver& resolver, Changed& changed);
   // Writes part `part` of each key's row to out [keys, dim]; keys without a row have their initial
   // value. Writes nothing for keys that are passed to `missing`. `pulled` may be null.
   void Pull(size_t part, const KeyGroups& groups, float* out, PulledRows* pulled,
             Missing missing) const;
-  // As HostedDense::AssignRows. `made`: number of rows created. `presence` as in Push.
+  // As HostedDense::AssignRows. `made`: number of rows created. `resolver` as in Push.
   void Assign(size_t part, const Origin& origin, const KeyGroups& groups, const float* values,
-              std::vector<TouchedStripe>& touched, Presence& presence, int64_t& made);
+              std::vector<TouchedStripe>& touched, RowResolver& resolver, int64_t& made);
 
  private:
   // Shared by the stripes that were created together.
@@ -196,13 +196,13 @@ class HostedTable final : public HostedShard {
   void Read(absl::Span<const KeyGroup> groups, Missing missing, Visit visit) const;
   // ForEachWindow for changes: visit(window) returns false if rows must be loaded first.
   template <typename Visit>
-  void Update(absl::Span<const KeyGroup> groups, Presence& presence, Visit visit) const;
+  void Update(absl::Span<const KeyGroup> groups, RowResolver& resolver, Visit visit) const;
   // Counts the push of the keys in scratch.absent, which have no row, and takes the rows of the
   // keys that are admitted.
   static void Admit(const Window& window, const KeyGroups& groups, TableScratch& scratch,
                     absl::Span<bool> repeats, Changed& changed);
   // Whether the rows of the window's keys are in memory or do not exist.
-  bool AllHere(const KeyGroups& groups, const Window& window, const Presence& presence) const;
+  bool AllHere(const KeyGroups& groups, const Window& window, const RowResolver& resolver) const;
 
   // All pools that may contain rows of these stripes.
   std::vector<ChunkPool*> pools() const;

@@ -40,7 +40,7 @@ extern char** environ;
 
 ABSL_FLAG(int, rounds, 9, "Rounds of each side");
 ABSL_FLAG(int, rank, 0, "Of the second process, which the first starts: 1");
-ABSL_FLAG(std::string, meeting, "", "Where the two processes meet");
+ABSL_FLAG(std::string, rendezvous, "", "Where the two processes meet");
 ABSL_FLAG(std::string, store, "", "Folder of Gloo's file store");
 
 namespace cairn {
@@ -212,12 +212,12 @@ class GlooRings {
   std::unique_ptr<gloo::Algorithm> chunked_;
 };
 
-void MeasureProcesses(int rank, const std::string& meeting, const std::string& store, size_t bytes,
-                      int calls) {
+void MeasureProcesses(int rank, const std::string& rendezvous, const std::string& store,
+                      size_t bytes, int calls) {
   const size_t count = bytes / sizeof(float);
   GlooOptions options = {.rank = rank, .addresses = {"127.0.0.1:1", "127.0.0.1:2"}};
   options.name = absl::StrCat("bench ", bytes);
-  options.meeting_address = meeting;
+  options.rendezvous_address = rendezvous;
   const auto group = ConnectGloo(options, Soon());
   Require(group.status());
   std::vector<float> values(count);
@@ -269,12 +269,12 @@ std::string StoreOf(const std::string& folder, size_t size) {
   return absl::StrCat(folder, "/", size);
 }
 
-pid_t StartSecondProcess(const char* program, const std::string& meeting,
+pid_t StartSecondProcess(const char* program, const std::string& rendezvous,
                          const std::string& folder) {
   for (size_t i = 0; i < std::size(kSizes); ++i) {
     if (::mkdir(StoreOf(folder, i).c_str(), 0700) != 0) Die("mkdir");
   }
-  std::vector<std::string> arguments = {program, "--rank=1", "--meeting=" + meeting,
+  std::vector<std::string> arguments = {program, "--rank=1", "--rendezvous=" + rendezvous,
                                         "--store=" + folder,
                                         absl::StrCat("--rounds=", absl::GetFlag(FLAGS_rounds))};
   std::vector<char*> argv;
@@ -285,16 +285,16 @@ pid_t StartSecondProcess(const char* program, const std::string& meeting,
   return child;
 }
 
-void MeasureSizes(int rank, const std::string& meeting, const std::string& folder) {
+void MeasureSizes(int rank, const std::string& rendezvous, const std::string& folder) {
   for (size_t i = 0; i < std::size(kSizes); ++i) {
-    MeasureProcesses(rank, meeting, StoreOf(folder, i), kSizes[i].bytes, kSizes[i].calls);
+    MeasureProcesses(rank, rendezvous, StoreOf(folder, i), kSizes[i].bytes, kSizes[i].calls);
   }
 }
 
 int Main(const char* program) {
   std::signal(SIGPIPE, SIG_IGN);
   if (absl::GetFlag(FLAGS_rank) != 0) {
-    MeasureSizes(1, absl::GetFlag(FLAGS_meeting), absl::GetFlag(FLAGS_store));
+    MeasureSizes(1, absl::GetFlag(FLAGS_rendezvous), absl::GetFlag(FLAGS_store));
     return 0;
   }
   MeasureInProcess(4, 64 * kMiB, false);

@@ -57,24 +57,24 @@ MUTANTS = {
         "    RETURN_IF_ERROR(status);\n"
         "  }\n"),
     "turn_taken_for_good": (
-        "ps_server/base/turn.cc",
+        "ps_server/base/exclusive_slot.cc",
         "  what_ = std::string(what);  // may throw, so it comes before the lock is taken\n"
         "  taken_ = true;\n",
         "  taken_ = true;\n  what_ = std::string(what);\n", "--failing_allocations"),
     "worker_without_a_place": (
         "ps_server/jobs/cohort.cc",
-        "  ++places_[static_cast<size_t>(standing)][step];\n"
+        "  ++places_[static_cast<size_t>(state)][step];\n"
         "  if (member.placed) {\n"
-        "    Steps& before = places_[static_cast<size_t>(member.standing)];\n"
+        "    Steps& before = places_[static_cast<size_t>(member.state)];\n"
         "    const auto found = before.find(member.step);\n"
         "    if (--found->second == 0) before.erase(found);\n"
         "  }\n",
         "  if (member.placed) {\n"
-        "    Steps& before = places_[static_cast<size_t>(member.standing)];\n"
+        "    Steps& before = places_[static_cast<size_t>(member.state)];\n"
         "    const auto found = before.find(member.step);\n"
         "    if (--found->second == 0) before.erase(found);\n"
         "  }\n"
-        "  ++places_[static_cast<size_t>(standing)][step];\n", "--failing_allocations"),
+        "  ++places_[static_cast<size_t>(state)][step];\n", "--failing_allocations"),
 }
 
 

@@ -162,7 +162,7 @@ class OutsideStore final : public StripeStore {
     const OutsideCairn outside;
     return store_->ReadCold(keys, row_bytes, rows);
   }
-  SideThreads& readers() const override { return store_->readers(); }
+  HelperPool& readers() const override { return store_->readers(); }
   absl::Status ScanCold(
       const StripeId& id, int64_t first,
       absl::FunctionRef<bool(int64_t key, absl::string_view row)> visit) const override {

@@ -86,7 +86,7 @@ class WatchedStore final : public StripeStore {
     if (after_read != nullptr) after_read(keys);
     return status;
   }
-  SideThreads& readers() const override { return readers_; }
+  HelperPool& readers() const override { return readers_; }
   absl::Status ScanCold(
       const StripeId& id, int64_t first,
       absl::FunctionRef<bool(int64_t key, absl::string_view row)> visit) const override {
@@ -103,7 +103,7 @@ class WatchedStore final : public StripeStore {
 
  private:
   const std::unique_ptr<StripeStore> store_;
-  mutable SideThreads readers_{1};
+  mutable HelperPool readers_{1};
 };
 
 }  // namespace cairn

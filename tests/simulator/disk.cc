@@ -195,7 +195,7 @@ class Store : public StripeStore {
   absl::Status ReadCold(absl::Span<const ColdKey>, size_t, ColdRows&) const override {
     return NotHere();
   }
-  SideThreads& readers() const override { return readers_; }
+  HelperPool& readers() const override { return readers_; }
   absl::Status ScanCold(const StripeId&, int64_t,
                         absl::FunctionRef<bool(int64_t, absl::string_view)>) const override {
     return absl::OkStatus();
@@ -219,7 +219,7 @@ class Store : public StripeStore {
   const DiskCosts costs_;
   const bool& alive_;
   const int64_t boots_;
-  mutable SideThreads readers_{0};  // its servers have no cold rows
+  mutable HelperPool readers_{0};  // its servers have no cold rows
 };
 
 absl::Status Store::LoadStripes(const StripeId& first, const StripeId& end,

@@ -64,8 +64,8 @@ WaitBoard::Waiting::~Waiting() {
 }
 
 // A fiber that waits for a mutex must let its owner go on.
-NotedLock::NotedLock(absl::Mutex* mutex, WaitBoard* board, absl::string_view waits_for,
-                     absl::string_view what)
+TracedLock::TracedLock(absl::Mutex* mutex, WaitBoard* board, absl::string_view waits_for,
+                       absl::string_view what)
     : mutex_(mutex) {
   if (mutex_->TryLock()) return;
   const WaitBoard::Waiting waiting(board, waits_for, what);

@@ -26,9 +26,9 @@ namespace cairn::test {
 // The rendezvous of the ranks. The last rank to arrive adds up, in rank order; results that only
 // the root may read are NaN afterwards on all other ranks.
 // Thread safety: any thread.
-class LoopMeeting {
+class LoopRendezvous {
  public:
-  LoopMeeting(size_t ranks, absl::Duration timeout) : timeout_(timeout), calls_(ranks) {}
+  LoopRendezvous(size_t ranks, absl::Duration timeout) : timeout_(timeout), calls_(ranks) {}
 
   absl::Status Reduce(size_t rank, absl::Span<const RankSum> sums) {
     absl::MutexLock lock(&mutex_);
@@ -100,18 +100,18 @@ class LoopMeeting {
 
 class LoopRank final : public DeviceRank {
  public:
-  LoopRank(std::shared_ptr<LoopMeeting> meeting, size_t rank)
-      : meeting_(std::move(meeting)), rank_(rank) {}
+  LoopRank(std::shared_ptr<LoopRendezvous> rendezvous, size_t rank)
+      : rendezvous_(std::move(rendezvous)), rank_(rank) {}
 
   absl::Status Reduce(absl::Span<const RankSum> sums, CUstream_st*) override {
-    return meeting_->Reduce(rank_, sums);
+    return rendezvous_->Reduce(rank_, sums);
   }
-  absl::Status Check() override { return meeting_->why(); }
-  void Fail(const absl::Status& why) override { meeting_->Fail(why); }
-  void Abandon(const absl::Status& why) override { meeting_->Fail(why); }
+  absl::Status Check() override { return rendezvous_->why(); }
+  void Fail(const absl::Status& why) override { rendezvous_->Fail(why); }
+  void Abandon(const absl::Status& why) override { rendezvous_->Fail(why); }
 
  private:
-  const std::shared_ptr<LoopMeeting> meeting_;
+  const std::shared_ptr<LoopRendezvous> rendezvous_;
   const size_t rank_;
 };
 

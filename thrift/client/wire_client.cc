@@ -300,6 +300,6 @@ void WireClient::ReadPayloadsInto(absl::Span<const absl::Span<std::byte>> target
   protocol_->SetTargets(targets);
 }
 
-bool WireClient::PeerClosed() const { return transport_->HasNews(); }
+bool WireClient::PeerClosed() const { return transport_->PeerHasData(); }
 
 }  // namespace cairn

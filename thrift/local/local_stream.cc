@@ -206,14 +206,14 @@ ssize_t LocalStream::Receive(const iovec* parts, size_t count) {
   return broken_ ? kFailed : total;
 }
 
-bool LocalStream::HasNews() {
+bool LocalStream::PeerHasData() {
   if (AtData() || broken_) return true;
   const ssize_t filled = Fill(/*waits=*/false);
   if (filled == kNotYet) return false;
   return filled <= 0 || AtData() || broken_;
 }
 
-void LocalStream::Rest() {
+void LocalStream::Park() {
   if (at_ < end_) return;
   scan_ -= end_;
   at_ = end_ = 0;

@@ -46,9 +46,9 @@ class LocalStream : public SocketStream {
   ssize_t Send(const iovec* parts, size_t count) override;
   void EndSending() override;
   void Farewell() override {}
-  bool HasNews() override;
-  bool HoldsBytes() const override { return ring_left_ > 0 || at_ < end_; }
-  void Rest() override;
+  bool PeerHasData() override;
+  bool HasBuffered() const override { return ring_left_ > 0 || at_ < end_; }
+  void Park() override;
   // kInternal: the peer violated the protocol of the records.
   absl::Status failure() const override { return failure_; }
 

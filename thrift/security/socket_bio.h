@@ -38,7 +38,7 @@ class SocketBio {
   bool Flush();
 
   // Frees buffers that hold no bytes.
-  void Rest() {
+  void Park() {
     if (!holds_bytes()) ahead_.reset();
     if (begin_ == end_) gathered_.reset();
   }

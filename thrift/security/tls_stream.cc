@@ -47,11 +47,11 @@ class OpensslStream : public TlsStream {
     ::shutdown(fd_, SHUT_WR);
   }
   void Farewell() override;
-  bool HasNews() override;
-  bool HoldsBytes() const override {
+  bool PeerHasData() override;
+  bool HasBuffered() const override {
     return bio_.holds_bytes() || SSL_has_pending(ssl_.get()) == 1;
   }
-  void Rest() override { bio_.Rest(); }
+  void Park() override { bio_.Park(); }
   absl::Status failure() const override { return failure_; }
   const CertificateFacts& peer_certificate() const override { return peer_certificate_; }
   std::string Terms() const override {
@@ -164,7 +164,7 @@ ssize_t OpensslStream::Judge(int result, bool is_handshake) {
 }
 
 ssize_t OpensslStream::Receive(const iovec* parts, size_t count) {
-  if (!failure_.ok()) return kFailed;  // by HasNews
+  if (!failure_.ok()) return kFailed;  // by PeerHasData
   bio_.AllowReads(1, waits());
   ERR_clear_error();
   ssize_t total = 0;
@@ -220,7 +220,7 @@ ssize_t OpensslStream::Encrypt(const iovec* parts, size_t count) {
   return total;
 }
 
-bool OpensslStream::HasNews() {
+bool OpensslStream::PeerHasData() {
   bio_.AllowReads(1, /*wait=*/false);
   ERR_clear_error();
   uint8_t byte = 0;

@@ -71,7 +71,7 @@ std::string Difference(const JobHoldings& holdings, const ServerHolding& referen
                       ", of which it has rows by the map of ", reference.name);
 }
 
-void Judge(const std::string& job, JobHoldings* holdings) {
+void ClassifyOutcome(const std::string& job, JobHoldings* holdings) {
   const ServerHolding* const reference = Reference(holdings->servers);
   if (reference == nullptr) return;
   std::vector<std::string> differences;
@@ -123,7 +123,7 @@ absl::StatusOr<JobHoldings> CombineHoldings(const std::string& job,
     std::sort(holding.variables.begin(), holding.variables.end());
   }
   for (auto& [name, spec] : by_name) holdings.specs.push_back(std::move(spec));
-  Judge(job, &holdings);
+  ClassifyOutcome(job, &holdings);
   if (holdings.disagreement.empty()) holdings.disagreement = std::move(conflict);
   return holdings;
 }

@@ -28,7 +28,7 @@ namespace cairn {
 namespace {
 
 // Maximum number of rendezvous in progress.
-constexpr size_t kMaxMeetings = 64;
+constexpr size_t kMaxRendezvous = 64;
 // Pause after accept failed for lack of descriptors or memory, which others may free.
 constexpr absl::Duration kAcceptPause = absl::Milliseconds(100);
 // Pause between attempts to reach a server that does not run yet.
@@ -65,10 +65,10 @@ class ControlServer::Impl {
     OwnedFd fd;
     std::string in;
     std::string out;
-    std::string meeting;  // the rendezvous that this connection waits in; empty: none
+    std::string rendezvous;  // the rendezvous that this connection waits in; empty: none
     Deadline idle_end = Deadline::In(absl::ZeroDuration());
   };
-  struct Meeting {
+  struct Rendezvous {
     int32_t size = 0;
     std::map<int32_t, std::pair<int, std::string>> joined;  // rank: connection, blob
     std::set<int32_t> left;                                 // ranks that joined and left
@@ -83,7 +83,7 @@ class ControlServer::Impl {
   bool Send(Connection& connection);
   void Handle(int id, Connection& connection, absl::string_view request);
   absl::Status HandleJoin(int id, Connection& connection, ControlReader& request);
-  void EndMeeting(const std::string& name);
+  void EndRendezvous(const std::string& name);
   std::string MissingText(const std::string& name) const;
   void Drop(int id);
 
@@ -100,7 +100,7 @@ class ControlServer::Impl {
   int next_id_ = 0;
   Deadline accept_again_ = Deadline::In(absl::ZeroDuration());
   std::map<int, Connection> connections_;
-  std::map<std::string, Meeting> meetings_;
+  std::map<std::string, Rendezvous> all_rendezvous_;
   std::thread thread_;
 };
 
@@ -158,7 +158,7 @@ Deadline ControlServer::Impl::EndIdle() {
   Deadline next = Deadline::In(limits_.idle);
   std::vector<int> idle;
   for (const auto& [id, connection] : connections_) {
-    if (!connection.meeting.empty()) continue;  // it waits for other ranks
+    if (!connection.rendezvous.empty()) continue;  // it waits for other ranks
     if (connection.idle_end.Expired()) idle.push_back(id);
     next = Deadline::Earlier(next, connection.idle_end);
   }
@@ -222,45 +222,45 @@ absl::Status ControlServer::Impl::HandleJoin(int id, Connection& connection,
                                                    " cannot join; a group has 1 to ", kMaxGlooRanks,
                                                    " ranks, numbered from 0"));
   }
-  if (!connection.meeting.empty()) return absl::InvalidArgumentError("has joined already");
-  if (meetings_.size() >= kMaxMeetings && meetings_.count(name) == 0) {
+  if (!connection.rendezvous.empty()) return absl::InvalidArgumentError("has joined already");
+  if (all_rendezvous_.size() >= kMaxRendezvous && all_rendezvous_.count(name) == 0) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(kMaxMeetings, " groups are joining here already, which is the limit"));
+        absl::StrCat(kMaxRendezvous, " groups are joining here already, which is the limit"));
   }
-  Meeting& meeting = meetings_.try_emplace(name, Meeting{size, {}}).first->second;
-  if (meeting.size != size) {
+  Rendezvous& rendezvous = all_rendezvous_.try_emplace(name, Rendezvous{size, {}}).first->second;
+  if (rendezvous.size != size) {
     return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " joins as one of ", size,
-                                                   ", others as ", meeting.size,
+                                                   ", others as ", rendezvous.size,
                                                    "; give every rank the same addresses"));
   }
-  if (!meeting.joined.emplace(rank, std::make_pair(id, std::move(blob))).second) {
+  if (!rendezvous.joined.emplace(rank, std::make_pair(id, std::move(blob))).second) {
     return absl::InvalidArgumentError(absl::StrCat("another process has joined as rank ", rank,
                                                    "; give every rank its own number"));
   }
-  meeting.left.erase(rank);
-  connection.meeting = name;
-  if (meeting.joined.size() == static_cast<size_t>(size)) EndMeeting(name);
+  rendezvous.left.erase(rank);
+  connection.rendezvous = name;
+  if (rendezvous.joined.size() == static_cast<size_t>(size)) EndRendezvous(name);
   return absl::OkStatus();
 }
 
-void ControlServer::Impl::EndMeeting(const std::string& name) {
-  const auto node = meetings_.extract(name);
+void ControlServer::Impl::EndRendezvous(const std::string& name) {
+  const auto node = all_rendezvous_.extract(name);
   ControlWriter blobs;
   blobs.Value(static_cast<int32_t>(absl::StatusCode::kOk));
   for (const auto& [rank, member] : node.mapped().joined) blobs.Bytes(member.second);
   const std::string reply = blobs.Take();
   for (const auto& [rank, member] : node.mapped().joined) {
     Connection& connection = connections_.at(member.first);
-    connection.meeting.clear();
+    connection.rendezvous.clear();
     connection.idle_end = Deadline::In(limits_.idle);
     Answer(connection, reply);
   }
 }
 
 std::string ControlServer::Impl::MissingText(const std::string& name) const {
-  const auto meeting = meetings_.find(name);
-  if (meeting == meetings_.end()) return "no rank has joined";
-  const Meeting& found = meeting->second;
+  const auto rendezvous = all_rendezvous_.find(name);
+  if (rendezvous == all_rendezvous_.end()) return "no rank has joined";
+  const Rendezvous& found = rendezvous->second;
   std::vector<int32_t> missing;
   for (int32_t rank = 0; rank < found.size; ++rank) {
     if (found.joined.count(rank) == 0 && found.left.count(rank) == 0) missing.push_back(rank);
@@ -271,17 +271,17 @@ std::string ControlServer::Impl::MissingText(const std::string& name) const {
 }
 
 void ControlServer::Impl::Drop(int id) {
-  const std::string name = connections_.at(id).meeting;
+  const std::string name = connections_.at(id).rendezvous;
   connections_.erase(id);
-  const auto meeting = meetings_.find(name);
-  if (name.empty() || meeting == meetings_.end()) return;
-  auto& joined = meeting->second.joined;
+  const auto rendezvous = all_rendezvous_.find(name);
+  if (name.empty() || rendezvous == all_rendezvous_.end()) return;
+  auto& joined = rendezvous->second.joined;
   for (auto it = joined.begin(); it != joined.end();) {
     const bool is_gone = it->second.first == id;
-    if (is_gone) meeting->second.left.insert(it->first);
+    if (is_gone) rendezvous->second.left.insert(it->first);
     it = is_gone ? joined.erase(it) : std::next(it);
   }
-  if (joined.empty()) meetings_.erase(meeting);
+  if (joined.empty()) all_rendezvous_.erase(rendezvous);
 }
 
 ControlServer::ControlServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

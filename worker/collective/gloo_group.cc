@@ -110,7 +110,7 @@ class GlooGroup final : public CollectiveGroup {
   GroupStatus status_ ABSL_GUARDED_BY(mutex_);
   std::vector<GroupStatus> told_ ABSL_GUARDED_BY(mutex_);  // failures reported by other ranks
   // Last members, so that the servers' threads end before the state that they read.
-  std::unique_ptr<ControlServer> meeting_server_;
+  std::unique_ptr<ControlServer> rendezvous_server_;
   std::unique_ptr<ControlServer> status_server_;
 };
 
@@ -134,20 +134,21 @@ absl::Status GlooGroup::Connect(Deadline deadline) {
   ASSIGN_OR_RETURN(status_server_, ControlServer::Start(any_port, [this](const std::string& told) {
                      return ExchangeStatus(told);
                    }));
-  std::string meeting = options_.meeting_address;
-  if (meeting.empty()) {
-    meeting = peer(0);
+  std::string rendezvous = options_.rendezvous_address;
+  if (rendezvous.empty()) {
+    rendezvous = peer(0);
     if (rank() == 0) {
-      ASSIGN_OR_RETURN(meeting_server_, ControlServer::Start(meeting));
-      meeting = meeting_server_->address();
+      ASSIGN_OR_RETURN(rendezvous_server_, ControlServer::Start(rendezvous));
+      rendezvous = rendezvous_server_->address();
     }
   }
   ASSIGN_OR_RETURN(link_, GlooLink::Open(own.host, rank(), size(), deadline));
   ControlWriter blob;
   blob.Bytes(status_server_->address());
   for (const std::string& address : link_->Addresses()) blob.Bytes(address);
-  ASSIGN_OR_RETURN(const std::vector<std::string> blobs,
-                   Join(meeting, options_.name, rank(), options_.addresses, blob.Take(), deadline));
+  ASSIGN_OR_RETURN(
+      const std::vector<std::string> blobs,
+      Join(rendezvous, options_.name, rank(), options_.addresses, blob.Take(), deadline));
   std::vector<std::string> addresses;
   for (const std::string& other : blobs) {
     ControlReader reader(other);

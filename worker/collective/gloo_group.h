@@ -20,7 +20,7 @@ struct GlooOptions {
   std::string name = "workers";
   // Address of a running ControlServer to use for the rendezvous instead; empty: rank 0 listens at
   // addresses[0] for the lifetime of its group.
-  std::string meeting_address = {};
+  std::string rendezvous_address = {};
 };
 
 // Connects to every other rank; every rank must call it. These connections are neither encrypted

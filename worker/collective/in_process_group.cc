@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
-#include "worker/collective/in_process_meeting.h"
+#include "worker/collective/in_process_rendezvous.h"
 #include "worker/collective/reduce_kernels.h"
 
 namespace cairn {
@@ -32,13 +32,13 @@ int64_t BlockElements(const CollectiveCall& call, int size) {
 
 class InProcessGroups::Rank final : public CollectiveGroup {
  public:
-  Rank(std::shared_ptr<InProcessMeeting> meeting, int rank)
-      : meeting_(std::move(meeting)), rank_(rank) {}
+  Rank(std::shared_ptr<InProcessRendezvous> rendezvous, int rank)
+      : rendezvous_(std::move(rendezvous)), rank_(rank) {}
 
   int rank() const override { return rank_; }
-  int size() const override { return meeting_->size(); }
+  int size() const override { return rendezvous_->size(); }
   const std::string& peer(int rank) const override {
-    return meeting_->devices()[static_cast<size_t>(rank)];
+    return rendezvous_->devices()[static_cast<size_t>(rank)];
   }
 
   absl::Status AllReduce(ReduceOp op, ConstBuffer in, MutableBuffer out,
@@ -48,7 +48,7 @@ class InProcessGroups::Rank final : public CollectiveGroup {
   absl::Status ReduceScatter(ReduceOp op, ConstBuffer in, MutableBuffer out,
                              Deadline deadline) override;
   absl::Status Barrier(Deadline deadline) override;
-  void Abort(const absl::Status& why) override { meeting_->Abort(why); }
+  void Abort(const absl::Status& why) override { rendezvous_->Abort(why); }
   absl::Status usable() const override;
 
   void set_next(uint64_t number) { next_ = number; }
@@ -56,10 +56,10 @@ class InProcessGroups::Rank final : public CollectiveGroup {
  private:
   static bool IsSmall(const CollectiveCall& call) {
     return static_cast<size_t>(call.count) * DTypeBytes(call.dtype) <=
-           InProcessMeeting::kSmallBytes;
+           InProcessRendezvous::kSmallBytes;
   }
-  const CollectiveCall& call_of(int rank) const { return meeting_->part(rank, number_).call; }
-  const void* in_of(int rank) const { return meeting_->part(rank, number_).in; }
+  const CollectiveCall& call_of(int rank) const { return rendezvous_->part(rank, number_).call; }
+  const void* in_of(int rank) const { return rendezvous_->part(rank, number_).in; }
 
   // Waits for the other ranks with this call, runs `work` once all have matching calls, and leaves.
   template <typename Work>
@@ -71,7 +71,7 @@ class InProcessGroups::Rank final : public CollectiveGroup {
   void ReduceBlocks(const CollectiveCall& call);
   int Divisor(ReduceOp op) const { return op == ReduceOp::kMean ? size() : 1; }
 
-  const std::shared_ptr<InProcessMeeting> meeting_;
+  const std::shared_ptr<InProcessRendezvous> rendezvous_;
   const int rank_;
   std::atomic<uint64_t> next_ = 1;  // atomic because a refused Reset may read it during a call
   uint64_t number_ = 0;             // of the running call
@@ -85,7 +85,7 @@ absl::Status InProcessGroups::Rank::Run(CollectiveCall call, ConstBuffer in, Mut
   call.count = in.count;
   const absl::Status arguments = CheckArguments(call, in, out, size());
   call.refused = arguments.ok() ? 0 : 1;
-  InProcessMeeting::Part& part = meeting_->Begin(rank_, number_);
+  InProcessRendezvous::Part& part = rendezvous_->Begin(rank_, number_);
   part.call = call;
   part.in = in.data;
   part.out = out == nullptr ? nullptr : out->data;
@@ -93,20 +93,20 @@ absl::Status InProcessGroups::Rank::Run(CollectiveCall call, ConstBuffer in, Mut
     std::memcpy(part.small, in.data, in.bytes());
     part.in = part.small;
   }
-  absl::Status status = meeting_->Meet(rank_, number_, deadline);
+  absl::Status status = rendezvous_->Meet(rank_, number_, deadline);
   if (status.ok()) {
-    status = meeting_->Agreement(number_);
+    status = rendezvous_->Agreement(number_);
     if (!arguments.ok()) status = arguments;
     if (status.ok()) status = work(call);
     if (!status.ok()) status = Annotate(status, CallerText(call.kind, number_, rank_, peer(rank_)));
   }
-  meeting_->End(rank_);
+  rendezvous_->End(rank_);
   return status;
 }
 
 void InProcessGroups::Rank::AwaitReaders() {
-  meeting_->PieceDone(size());
-  meeting_->AwaitPieces(size());
+  rendezvous_->PieceDone(size());
+  rendezvous_->AwaitPieces(size());
 }
 
 void InProcessGroups::Rank::ReduceSmall(const CollectiveCall& call, MutableBuffer out) {
@@ -124,20 +124,20 @@ void InProcessGroups::Rank::ReduceBlocks(const CollectiveCall& call) {
   const auto ranks = static_cast<size_t>(size());
   const void* inputs[kMaxRanks];
   void* outputs[kMaxRanks];
-  for (int64_t block = 0; meeting_->TakeBlock(blocks, &block);) {
+  for (int64_t block = 0; rendezvous_->TakeBlock(blocks, &block);) {
     const int64_t begin = block * block_elements;
     const size_t offset = static_cast<size_t>(begin) * DTypeBytes(call.dtype);
     for (int r = 0; r < size(); ++r) {
-      const InProcessMeeting::Part& part = meeting_->part(r, number_);
+      const InProcessRendezvous::Part& part = rendezvous_->part(r, number_);
       inputs[r] = static_cast<const char*>(part.in) + offset;
       outputs[r] = static_cast<char*>(part.out) + offset;
     }
     SumBuffers(call.dtype, absl::MakeConstSpan(inputs, ranks), absl::MakeConstSpan(outputs, ranks),
                static_cast<size_t>(std::min(block_elements, call.count - begin)),
                Divisor(call.reduce));
-    meeting_->PieceDone(blocks);
+    rendezvous_->PieceDone(blocks);
   }
-  meeting_->AwaitPieces(blocks);
+  rendezvous_->AwaitPieces(blocks);
 }
 
 absl::Status InProcessGroups::Rank::AllReduce(ReduceOp op, ConstBuffer in, MutableBuffer out,
@@ -211,7 +211,7 @@ absl::Status InProcessGroups::Rank::Barrier(Deadline deadline) {
 }
 
 absl::Status InProcessGroups::Rank::usable() const {
-  return Annotate(meeting_->aborted(), "all ranks' calls fail until InProcessGroups::Reset()");
+  return Annotate(rendezvous_->aborted(), "all ranks' calls fail until InProcessGroups::Reset()");
 }
 
 absl::StatusOr<InProcessGroups> InProcessGroups::Create(std::vector<std::string> devices,
@@ -221,9 +221,9 @@ absl::StatusOr<InProcessGroups> InProcessGroups::Create(std::vector<std::string>
                                                    " devices; allowed: 1 to ", kMaxRanks));
   }
   InProcessGroups groups;
-  groups.meeting_ = std::make_shared<InProcessMeeting>(std::move(devices), std::move(name));
-  for (int r = 0; r < groups.meeting_->size(); ++r) {
-    groups.ranks_.push_back(std::make_unique<Rank>(groups.meeting_, r));
+  groups.rendezvous_ = std::make_shared<InProcessRendezvous>(std::move(devices), std::move(name));
+  for (int r = 0; r < groups.rendezvous_->size(); ++r) {
+    groups.ranks_.push_back(std::make_unique<Rank>(groups.rendezvous_, r));
   }
   return groups;
 }
@@ -235,10 +235,10 @@ InProcessGroups::~InProcessGroups() = default;
 int InProcessGroups::size() const { return static_cast<int>(ranks_.size()); }
 CollectiveGroup& InProcessGroups::rank(int rank) { return *ranks_[static_cast<size_t>(rank)]; }
 
-void InProcessGroups::Abort(const absl::Status& why) { meeting_->Abort(why); }
+void InProcessGroups::Abort(const absl::Status& why) { rendezvous_->Abort(why); }
 
 absl::Status InProcessGroups::Reset() {
-  ASSIGN_OR_RETURN(const uint64_t next, meeting_->Reset());
+  ASSIGN_OR_RETURN(const uint64_t next, rendezvous_->Reset());
   for (const std::unique_ptr<Rank>& rank : ranks_) rank->set_next(next);
   return absl::OkStatus();
 }

@@ -11,7 +11,7 @@
 
 namespace cairn {
 
-class InProcessMeeting;
+class InProcessRendezvous;
 
 // All ranks of one process. Thread safety: Abort from any thread; Reset while no rank is in a call.
 // After kDeadlineExceeded the group remains usable: a rank that arrives late at a collective that
@@ -40,7 +40,7 @@ class InProcessGroups {
   class Rank;
   InProcessGroups() = default;
 
-  std::shared_ptr<InProcessMeeting> meeting_;
+  std::shared_ptr<InProcessRendezvous> rendezvous_;
   std::vector<std::unique_ptr<Rank>> ranks_;
 };
 

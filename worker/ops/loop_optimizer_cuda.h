@@ -21,14 +21,14 @@ class LoopOptimizer {
       : engine_(engine), optimizer_(optimizer), step_(step) {}
 
   void Apply(DType dtype, void* value, void* const* slots, const void* gradient, size_t count) {
-    if (count == 0 || optimizer_.Stands(step_)) return;
+    if (count == 0 || optimizer_.IsNoOp(step_)) return;
     const Work work{value, slots, gradient, nullptr, count, 0};
     Dispatch(dtype, work);
   }
 
   void ApplyToRows(DType dtype, void* value, void* const* slots, const int64_t* rows,
                    size_t row_count, size_t width, const void* gradients) {
-    if (row_count * width == 0 || optimizer_.Stands(step_)) return;
+    if (row_count * width == 0 || optimizer_.IsNoOp(step_)) return;
     const Work work{value, slots, gradients, rows, row_count, width};
     Dispatch(dtype, work);
   }

@@ -21,7 +21,7 @@
 namespace cairn {
 
 struct CallName;
-class ReplicaMeeting;
+class ReplicaBarrier;
 class Strategy;
 
 // One replica's side of Strategy::Run, valid in its replica function and in the thread that runs
@@ -29,11 +29,11 @@ class Strategy;
 // strategy was destroyed.
 class ReplicaContext {
  public:
-  // `meeting` is null for a single replica, which waits for no other.
-  ReplicaContext(Strategy* strategy, ReplicaMeeting* meeting, int32_t local_replica,
+  // `barrier` is null for a single replica, which waits for no other.
+  ReplicaContext(Strategy* strategy, ReplicaBarrier* barrier, int32_t local_replica,
                  int32_t replica_id, Device device)
       : strategy_(strategy),
-        meeting_(meeting),
+        barrier_(barrier),
         local_replica_(local_replica),
         replica_id_(replica_id),
         device_(device) {}
@@ -83,7 +83,7 @@ class ReplicaContext {
   absl::Status CheckCurrent() const;
 
   const StrategyHandle strategy_;
-  ReplicaMeeting* const meeting_;
+  ReplicaBarrier* const barrier_;
   const int32_t local_replica_;
   const int32_t replica_id_;
   const Device device_;

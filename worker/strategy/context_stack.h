@@ -12,7 +12,7 @@
 
 #include "common/device.h"
 #include "worker/strategy/context.h"
-#include "worker/strategy/replica_meeting.h"
+#include "worker/strategy/replica_barrier.h"
 #include "worker/strategy/strategy_handle.h"
 #include "worker/strategy/variable.h"
 

@@ -128,7 +128,7 @@ absl::StatusOr<std::unique_ptr<MultiWorkerMirroredStrategy>> MultiWorkerMirrored
   RETURN_IF_ERROR(CheckDevices("MultiWorkerMirroredStrategy", options.devices));
   const GlooOptions gloo = {.rank = options.worker_index,
                             .addresses = options.workers,
-                            .meeting_address = options.meeting_address};
+                            .rendezvous_address = options.rendezvous_address};
   ASSIGN_OR_RETURN(std::unique_ptr<CollectiveGroup> group,
                    ConnectGloo(gloo, Deadline::In(options.connect_timeout)));
   std::unique_ptr<MultiWorkerMirroredStrategy> strategy(

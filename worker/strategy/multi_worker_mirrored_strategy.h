@@ -31,7 +31,7 @@ struct MultiWorkerMirroredOptions {
   // packs (bytes_per_pack). kNccl, here and in calls: kFailedPrecondition if NCCL cannot be used.
   CommunicationOptions communication = {};
   absl::Duration connect_timeout = absl::Minutes(5);  // for all workers to connect
-  std::string meeting_address = {};                   // as in GlooOptions
+  std::string rendezvous_address = {};                // as in GlooOptions
   // Replaces NCCL in tests.
   std::function<absl::StatusOr<std::unique_ptr<CollectiveGroup>>(
       CollectiveGroup& bootstrap, const NcclOptions& options, Deadline deadline)>

@@ -8,7 +8,7 @@
 #include "worker/strategy/context.h"
 #include "worker/strategy/context_stack.h"
 #include "worker/strategy/reduce_values.h"
-#include "worker/strategy/replica_meeting.h"
+#include "worker/strategy/replica_barrier.h"
 #include "worker/strategy/strategy.h"
 
 namespace cairn {
@@ -104,10 +104,10 @@ absl::StatusOr<Value> MergeCallFor(ReplicaContext& context, const CallName& name
     return absl::InvalidArgumentError("MergeCall: found no function; give one that can be called");
   }
   Strategy* const strategy = context.strategy();
-  if (context.meeting_ != nullptr) {
-    return context.meeting_->Meet(context.local_replica_, name, {args.begin(), args.end()},
+  if (context.barrier_ != nullptr) {
+    return context.barrier_->Meet(context.local_replica_, name, {args.begin(), args.end()},
                                   [&](absl::Span<const Value::Sequence> of_replicas) {
-                                    return ReplicaMeeting::Merge(strategy, merge_fn, of_replicas);
+                                    return ReplicaBarrier::Merge(strategy, merge_fn, of_replicas);
                                   });
   }
   const PushedMode cross(strategy, nullptr);
@@ -225,11 +225,11 @@ absl::StatusOr<Value> ReplicaContext::AllReduce(ReduceOp op, const Value& value,
   const auto reduce = [strategy, op, &options](absl::Span<const Value> of_replicas) {
     return ReduceTogether(*strategy, op, of_replicas, options);
   };
-  if (meeting_ == nullptr) {
+  if (barrier_ == nullptr) {
     ASSIGN_OR_RETURN(std::vector<Value> own, reduce({&value, 1}));
     return std::move(own[0]);
   }
-  return meeting_->Meet(
+  return barrier_->Meet(
       local_replica_,
       {.what = absl::StrCat("AllReduce ", ReduceOpName(op)), .timeout = options.timeout}, {value},
       [&reduce](absl::Span<const Value::Sequence> of_replicas) {
@@ -259,11 +259,11 @@ absl::StatusOr<Value> ReplicaContext::AllGather(const Value& value, int64_t axis
           return copies;
         });
   };
-  if (meeting_ == nullptr) {
+  if (barrier_ == nullptr) {
     ASSIGN_OR_RETURN(std::vector<Value> own, gather({&value, 1}));
     return std::move(own[0]);
   }
-  return meeting_->Meet(
+  return barrier_->Meet(
       local_replica_,
       {.what = absl::StrCat("AllGather of axis ", axis), .timeout = options.timeout}, {value},
       [&gather](absl::Span<const Value::Sequence> of_replicas) {

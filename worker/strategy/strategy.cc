@@ -10,7 +10,7 @@
 #include "common/status.h"
 #include "worker/ops/tensor_math.h"
 #include "worker/strategy/context_stack.h"
-#include "worker/strategy/replica_meeting.h"
+#include "worker/strategy/replica_barrier.h"
 #include "worker/strategy/replica_threads.h"
 #include "worker/strategy/worker_scope.h"
 
@@ -19,7 +19,7 @@ namespace {
 
 // Limit of a replica's wait for the others in a merge call or collective. Replica functions of a
 // step take about equally long, so a replica that is this late is stuck.
-constexpr absl::Duration kMeetingTimeout = absl::Minutes(10);
+constexpr absl::Duration kBarrierTimeout = absl::Minutes(10);
 
 absl::Status NoFunction(absl::string_view method) {
   return absl::InvalidArgumentError(
@@ -201,7 +201,7 @@ absl::StatusOr<Value> Strategy::RunReplicas(const ReplicaFn& fn, absl::Span<cons
     }
   }
   const PushedMode cross(this, nullptr);
-  ReplicaMeeting meeting(local_replicas(), kMeetingTimeout);
+  ReplicaBarrier barrier(local_replicas(), kBarrierTimeout);
   const auto creators = ContextStack::OfThisThread().creators;
   const std::optional<int32_t> worker = CurrentWorker();
   const CancellationToken cancellation = CurrentCancellation();
@@ -211,7 +211,7 @@ absl::StatusOr<Value> Strategy::RunReplicas(const ReplicaFn& fn, absl::Span<cons
     const absl::Status started = threads_->Start([&, i, local] {
       {
         const PushedMode mode(
-            this, std::make_shared<ReplicaContext>(this, &meeting, local,
+            this, std::make_shared<ReplicaContext>(this, &barrier, local,
                                                    worker_index() * local_replicas() + local,
                                                    worker_devices_[i]));
         const DeviceScope device(worker_devices_[i]);
@@ -220,18 +220,18 @@ absl::StatusOr<Value> Strategy::RunReplicas(const ReplicaFn& fn, absl::Span<cons
         results[i] = fn.Call(absl::StrCat("the function of replica ", local), own[i]);
         ContextStack::OfThisThread().creators.clear();
       }
-      meeting.Finish(local);
+      barrier.Finish(local);
     });
     if (!started.ok()) {
       results[i] = started;
-      meeting.Finish(local);
+      barrier.Finish(local);
     }
   }
-  meeting.Serve();
+  barrier.Serve();
   // A failing replica makes the others' rendezvous fail; its own error takes precedence.
-  const absl::Status meeting_failure = meeting.failure();
+  const absl::Status barrier_failure = barrier.failure();
   for (const absl::StatusOr<Value>& result : results) {
-    if (!result.ok() && result.status() != meeting_failure) return result.status();
+    if (!result.ok() && result.status() != barrier_failure) return result.status();
   }
   for (const absl::StatusOr<Value>& result : results) RETURN_IF_ERROR(result.status());
   std::vector<Value> values;

@@ -70,7 +70,7 @@ TEST_F(WaitBoardTest, AWaitForALockIsListed) {
   mutex.Lock();
   std::thread waiter([&] {
     const WaitBoard::Calling calling("a", 5);
-    const NotedLock lock(&mutex, &board_, "order", "an earlier call of the worker");
+    const TracedLock lock(&mutex, &board_, "order", "an earlier call of the worker");
   });
   AwaitCalls(1);
   EXPECT_THAT(List("a")[0].text, HasSubstr("worker 5 of job a waits for an earlier call"));

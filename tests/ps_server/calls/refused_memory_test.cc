@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "gmock/gmock.h"
-#include "ps_server/base/turn.h"
+#include "ps_server/base/exclusive_slot.h"
 #include "ps_server/jobs/cohort.h"
 #include "ps_server/jobs/session.h"
 #include "ps_server/rows/chunk_pool.h"
@@ -205,12 +205,12 @@ TEST(RefusedMemory, KeysThatWaitStayWholeWhicheverAllocationIsRefused) {
 }
 
 TEST(RefusedMemory, ATurnThatIsRefusedIsNotTaken) {
-  Turn turn;
+  ExclusiveSlot slot;
   const std::string what(100, 'w');
   allocations_left = 0;
-  EXPECT_THROW(turn.Take(what, absl::ZeroDuration()).IgnoreError(), std::bad_alloc);
+  EXPECT_THROW(slot.Take(what, absl::ZeroDuration()).IgnoreError(), std::bad_alloc);
   allocations_left = -1;
-  EXPECT_OK(turn.Take(what, absl::ZeroDuration()).status());
+  EXPECT_OK(slot.Take(what, absl::ZeroDuration()).status());
 }
 
 TEST(RefusedMemory, AWorkerKeepsItsPlaceWhicheverAllocationIsRefused) {

@@ -104,7 +104,7 @@ TEST_F(WaitsTest, WhileItLastsWhyNamesTheDirectory) {
 }
 
 TEST_F(WaitsTest, ACreateBehindARestoreNamesIt) {
-  const auto held = TakeCreateTurn(*core_, "restore of job other");
+  const auto held = TakeCreateSlot(*core_, "restore of job other");
   ASSERT_OK(held);
   EXPECT_THAT(CreateVariables(*core_, caller_, {}),
               StatusIs(StatusCode::kUnavailable,
@@ -115,9 +115,9 @@ TEST_F(WaitsTest, ACreateBehindARestoreNamesIt) {
 }
 
 TEST_F(WaitsTest, ACheckpointBehindAnotherNamesIt) {
-  const auto held = TakeCheckpointTurn(*core_, "ps:0: checkpoint a");
+  const auto held = TakeCheckpointSlot(*core_, "ps:0: checkpoint a");
   ASSERT_OK(held);
-  EXPECT_THAT(TakeCheckpointTurn(*core_, "ps:0: checkpoint b").status(),
+  EXPECT_THAT(TakeCheckpointSlot(*core_, "ps:0: checkpoint b").status(),
               StatusIs(StatusCode::kUnavailable,
                        HasSubstr("checkpoint b waits for ps:0: checkpoint a, which has run for")));
 }

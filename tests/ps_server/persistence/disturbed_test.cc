@@ -122,11 +122,11 @@ TEST_F(DisturbedTest, RowsPulledDuringAWalkAreNotTakenForTheOldest) {
   store_->before_scan = [&] {
     std::thread([&] { EXPECT_OK(reader.PullKeys("t", {1, 2, 3, 4, 5, 6, 7, 8, 9, 10})); }).join();
   };
-  ASSERT_OK(core_->row_keeper.RunOnce());
+  ASSERT_OK(core_->row_expirer.RunOnce());
   ASSERT_EQ(stripe().row_count(), 10U) << "the pull brought no row to memory";
   EXPECT_EQ(Rows(), 10);
   store_->before_scan = nullptr;
-  ASSERT_OK(core_->row_keeper.RunOnce());
+  ASSERT_OK(core_->row_expirer.RunOnce());
   EXPECT_EQ(Rows(), 4);
   std::vector<int64_t> keys;
   ASSERT_OK(Scan(&keys));
@@ -153,7 +153,7 @@ TEST_F(DisturbedTest, AScanFailsIfADeletionCouldNotBeWritten) {
   ASSERT_NO_FATAL_FAILURE(FillTable(client, 10));
   ASSERT_OK(core_->flusher.Flush(Flusher::Reach::kSynced));
   store_->before_write = [] { return absl::UnavailableError("Input/output error"); };
-  EXPECT_THAT(core_->row_keeper.RunOnce(),
+  EXPECT_THAT(core_->row_expirer.RunOnce(),
               StatusIs(StatusCode::kUnavailable, HasSubstr("Input/output error")));
   std::vector<int64_t> keys;
   EXPECT_THAT(Scan(&keys), StatusIs(StatusCode::kUnavailable, HasSubstr("could not write")));

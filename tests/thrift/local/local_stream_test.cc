@@ -149,7 +149,7 @@ TEST(LocalStream, SmallMessagesUseNoSharedMemoryAndRoomIsReportedOnlyOnRequest) 
       done += static_cast<size_t>(pair.server->Receive(&to, 1));
     }
     EXPECT_TRUE(received == sent);
-    EXPECT_FALSE(pair.client->HasNews());
+    EXPECT_FALSE(pair.client->PeerHasData());
   }
 }
 
@@ -160,7 +160,7 @@ TEST(LocalStream, AClosedPeersBytesAreReadToTheirEnd) {
   ASSERT_EQ(pair.client->Send(&part, 1), 100'000);
   pair.client.reset();
   pair.fds[0].Reset();
-  EXPECT_TRUE(pair.server->HasNews());
+  EXPECT_TRUE(pair.server->PeerHasData());
   std::vector<uint8_t> space(200'000);
   const iovec to = {space.data(), space.size()};
   EXPECT_EQ(pair.server->Receive(&to, 1), 100'000);

@@ -280,9 +280,9 @@ TEST_F(TlsStreamTest, SmallAndLargeWritesArriveCompleteAndInOrder) {
     EXPECT_TRUE(got == "header" + view) << view.size();
   }
   writer.join();
-  EXPECT_FALSE(in->HasNews());
+  EXPECT_FALSE(in->PeerHasData());
   out->close();  // sends the closing alert
-  EXPECT_TRUE(in->HasNews());
+  EXPECT_TRUE(in->PeerHasData());
   uint8_t byte = 0;
   EXPECT_THROW(in->readAll(&byte, 1), TTransportException);
 }

@@ -39,7 +39,7 @@ class Ranks {
   explicit Ranks(int size) : server_(ControlServer::Start(OwnAddress()).value()), groups_(size) {
     OnRanks(size, [&](int r) {
       GlooOptions options = {.rank = r, .addresses = Addresses(size)};
-      options.meeting_address = server_->address();
+      options.rendezvous_address = server_->address();
       groups_[static_cast<size_t>(r)] = ConnectGloo(options, Soon()).value();
     });
   }
@@ -256,7 +256,7 @@ TEST(GlooConnect, MissingRanksAreNamed) {
   const std::vector<std::string> addresses = Addresses(4);
   OnRanks(2, [&](int r) {
     GlooOptions options = {.rank = 2 * r, .addresses = addresses};
-    options.meeting_address = server->address();
+    options.rendezvous_address = server->address();
     const std::string missing =
         absl::StrCat("rank 1 (", addresses[1], "), rank 3 (", addresses[3], ")");
     EXPECT_THAT(ConnectGloo(options, Deadline::In(absl::Milliseconds(300))).status(),
@@ -268,7 +268,7 @@ TEST(GlooConnect, MissingRanksAreNamed) {
 TEST(GlooConnect, TwoProcessesOfOneRankOrOfDifferentSizesAreRefused) {
   const auto server = ControlServer::Start(OwnAddress()).value();
   GlooOptions options = {.rank = 0, .addresses = Addresses(3)};
-  options.meeting_address = server->address();
+  options.rendezvous_address = server->address();
   std::thread first(
       [&] { EXPECT_FALSE(ConnectGloo(options, Deadline::In(absl::Seconds(2))).ok()); });
   const std::string ask = ControlWriter().Value(ControlOp::kMissing).Bytes("workers").Take();

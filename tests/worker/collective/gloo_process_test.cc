@@ -32,7 +32,7 @@ constexpr int kTimeoutMs = 4000;
 
 class Worker {
  public:
-  Worker(int rank, const std::string& meeting, int elements) {
+  Worker(int rank, const std::string& rendezvous, int elements) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) std::abort();
     output_ = ends[0];
@@ -41,7 +41,7 @@ class Worker {
     ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
     std::vector<std::string> arguments = {
         std::getenv("CAIRN_GLOO_WORKER"), std::to_string(rank),
-        std::to_string(kRanks),           meeting,
+        std::to_string(kRanks),           rendezvous,
         std::to_string(elements),         std::to_string(kTimeoutMs)};
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());

@@ -14,8 +14,9 @@ namespace {
 
 int Main(char** argv) {
   GlooOptions options = {.rank = std::atoi(argv[1])};
-  options.meeting_address = argv[3];
-  const std::string host = options.meeting_address.substr(0, options.meeting_address.rfind(':'));
+  options.rendezvous_address = argv[3];
+  const std::string host =
+      options.rendezvous_address.substr(0, options.rendezvous_address.rfind(':'));
   for (int r = 0; r < std::atoi(argv[2]); ++r) {
     options.addresses.push_back(absl::StrCat(host, ":", 5000 + r));
   }

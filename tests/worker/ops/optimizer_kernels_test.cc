@@ -297,7 +297,7 @@ TEST(DeviceOptimizerOnGpu, EqualsTheCpu) {
   CheckElements<float>(**queue, *adam, 5'000'003, 1);
 }
 
-// What Optimizer::Stands says is so on devices: nothing is read or written.
+// What Optimizer::IsNoOp says is so on devices: nothing is read or written.
 TEST(DeviceOptimizerRules, AnUpdateThatStandsTouchesNothing) {
   LoopQueue queue;
   OptimizerConfig ended{.type = "ftrl"};
@@ -307,7 +307,7 @@ TEST(DeviceOptimizerRules, AnUpdateThatStandsTouchesNothing) {
   for (const OptimizerConfig& config : {ended, OptimizerConfig{.type = "none"}}) {
     const std::unique_ptr<Optimizer> optimizer = Optimizer::Create(config).value();
     const UpdateStep step = optimizer->Begin(5);
-    ASSERT_TRUE(optimizer->Stands(step));
+    ASSERT_TRUE(optimizer->IsNoOp(step));
     queue.ApplyOptimizer(*optimizer, step, DType::kFloat32, nullptr, nullptr, nullptr, 3);
     queue.ApplyOptimizerToRows(*optimizer, step, DType::kFloat32, nullptr, nullptr, nullptr, 2, 2,
                                nullptr);

@@ -32,7 +32,7 @@ class Workers {
       options.workers.push_back(absl::StrCat(OwnHost(), ":", 5000 + i));
     options.devices = ReplicaDevices(devices);
     options.communication.timeout = timeout;
-    options.meeting_address = server_->address();
+    options.rendezvous_address = server_->address();
     OnRanks(count, [&](int i) {
       MultiWorkerMirroredOptions own = options;
       own.worker_index = i;
@@ -109,7 +109,7 @@ TEST(MultiWorkerMirrored, WorkersThatWaitForAFailedWorkerGetItsError) {
         MultiWorkerMirroredStrategy::Create({.workers = {OwnAddress(), OwnAddress()},
                                              .worker_index = rank,
                                              .devices = ReplicaDevices(1),
-                                             .meeting_address = server->address()})
+                                             .rendezvous_address = server->address()})
             .value();
     const auto run = strategy->Run([]() -> absl::StatusOr<Value> {
       if (ReplicaId() == 0) throw std::runtime_error("boom");
@@ -347,7 +347,7 @@ TEST(MultiWorkerMirrored, WorkersWithDifferentNumbersOfDevicesAreRefused) {
     EXPECT_THAT(MultiWorkerMirroredStrategy::Create({.workers = {OwnAddress(), OwnAddress()},
                                                      .worker_index = i,
                                                      .devices = ReplicaDevices(i + 1),
-                                                     .meeting_address = server->address()}),
+                                                     .rendezvous_address = server->address()}),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("have 1, 2 devices")));
   });
 }

@@ -74,7 +74,7 @@ class SumsBetweenGpus : public ::testing::Test {
       MultiWorkerMirroredOptions options{.workers = {OwnAddress(), OwnAddress()},
                                          .worker_index = i,
                                          .devices = {Gpu(0), Gpu(1)},
-                                         .meeting_address = server->address()};
+                                         .rendezvous_address = server->address()};
       if (i == 1) options.devices = of_the_second;
       options.communication.implementation = implementation;
       options.connect_nccl = [this, i](

@@ -89,16 +89,16 @@ bool FanOut::Receive(Exchange& exchange, Deadline deadline,
   if (ReasonOf(exchange.outcome.status) == wire::ErrorReason::WAIT_EXPIRED) {
     exchange.expired_wait = exchange.outcome.status;
   }
-  const Verdict verdict =
-      session.Judge(&exchange.outcome, exchange.repeatable, exchange.boot_id, deadline);
-  switch (verdict) {
-    case Verdict::kAgain: return true;
-    case Verdict::kAgainLater:
+  const RetryDecision decision =
+      session.ClassifyOutcome(&exchange.outcome, exchange.repeatable, exchange.boot_id, deadline);
+  switch (decision) {
+    case RetryDecision::kAgain: return true;
+    case RetryDecision::kAgainLater:
       next->pause = true;
       next->retry_after = std::max(next->retry_after, RetryAfterOf(exchange.outcome.status));
       return true;
-    case Verdict::kFail: exchange.done = true; return false;
-    case Verdict::kDone: break;
+    case RetryDecision::kFail: exchange.done = true; return false;
+    case RetryDecision::kDone: break;
   }
   exchange.outcome.status = answered(exchange);
   if (absl::IsAborted(exchange.outcome.status)) return true;
@@ -193,11 +193,12 @@ absl::Status FanOut::Call(
         session.link().Discard(channel);
       }
     }
-    const Verdict verdict =
-        session.Judge(&outcome, /*repeatable=*/true, boot_id, attempt_end, !may_be_slow);
-    if (verdict == Verdict::kDone || verdict == Verdict::kFail) return outcome.status;
+    const RetryDecision decision =
+        session.ClassifyOutcome(&outcome, /*repeatable=*/true, boot_id, attempt_end, !may_be_slow);
+    if (decision == RetryDecision::kDone || decision == RetryDecision::kFail) return outcome.status;
     const bool waited = ReasonOf(outcome.status) == wire::ErrorReason::WAIT_EXPIRED;
-    const bool pause = verdict == Verdict::kAgainLater || (!waited && ++renewals > kMaxRenewals);
+    const bool pause =
+        decision == RetryDecision::kAgainLater || (!waited && ++renewals > kMaxRenewals);
     if (deadline.Expired() || (pause && !backoff.Pause(RetryAfterOf(outcome.status)))) {
       return session.GaveUp(outcome, deadline.Expired());
     }

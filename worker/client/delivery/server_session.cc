@@ -279,22 +279,22 @@ absl::Time ServerSession::retained_since() const {
   return ledger_.oldest_since();
 }
 
-Verdict ServerSession::Judge(Outcome* outcome, bool repeatable, int64_t boot_id, Deadline deadline,
-                             bool slow_is_gone) {
+RetryDecision ServerSession::ClassifyOutcome(Outcome* outcome, bool repeatable, int64_t boot_id,
+                                             Deadline deadline, bool slow_is_gone) {
   const bool served = outcome->progress == Progress::kAnswered && outcome->status.ok();
   if (!served && identity_.fenced != nullptr && identity_.fenced->load()) {
     *outcome = {Progress::kAnswered, FencedElsewhere(identity_.task)};
-    return Verdict::kFail;
+    return RetryDecision::kFail;
   }
   if (left() && !served) {
     *outcome = {Progress::kAnswered,
                 MovedError(absl::StrCat(name_, " has left the cluster: others have its rows"), {})};
-    return Verdict::kFail;
+    return RetryDecision::kFail;
   }
   if (outcome->progress == Progress::kAnswered) {
     if (outcome->status.ok()) {
       NoteAnswer();
-      return Verdict::kDone;
+      return RetryDecision::kDone;
     }
     switch (ReasonOf(outcome->status)) {
       case wire::ErrorReason::LEASE_ENDED:
@@ -305,21 +305,21 @@ Verdict ServerSession::Judge(Outcome* outcome, bool repeatable, int64_t boot_id,
       case wire::ErrorReason::WAIT_EXPIRED:
         NoteAnswer();
         LOG(WARNING) << outcome->status.message();
-        return Verdict::kAgain;
+        return RetryDecision::kAgain;
       case wire::ErrorReason::BUSY:  // not looked at: whatever it is may be sent again
         NoteAnswer();
-        return Verdict::kAgainLater;
+        return RetryDecision::kAgainLater;
       case wire::ErrorReason::STOPPING:
         NoteGone(outcome->status);
-        return repeatable ? Verdict::kAgainLater : Verdict::kFail;
+        return repeatable ? RetryDecision::kAgainLater : RetryDecision::kFail;
       case wire::ErrorReason::FENCED: outcome->status = Fenced(outcome->status); break;
       default: NoteAnswer(); break;
     }
-    return Verdict::kFail;
+    return RetryDecision::kFail;
   }
   // Not a matter of time: a malformed address, a peer that speaks something else.
   if (!absl::IsUnavailable(outcome->status) && !absl::IsDeadlineExceeded(outcome->status)) {
-    return Verdict::kFail;
+    return RetryDecision::kFail;
   }
   if (slow_is_gone || !absl::IsDeadlineExceeded(outcome->status)) NoteGone(outcome->status);
   if (outcome->progress == Progress::kUnknown && !repeatable) {
@@ -328,12 +328,12 @@ Verdict ServerSession::Judge(Outcome* outcome, bool repeatable, int64_t boot_id,
         absl::StrCat(outcome->status.message(),
                      "; whether the server applied the push is not "
                      "known, and a push that is not sequenced is not sent twice: pull to see"));
-    return Verdict::kFail;
+    return RetryDecision::kFail;
   }
-  return Verdict::kAgainLater;
+  return RetryDecision::kAgainLater;
 }
 
-Verdict ServerSession::Renew(Outcome* outcome, int64_t stale_boot_id, Deadline deadline) {
+RetryDecision ServerSession::Renew(Outcome* outcome, int64_t stale_boot_id, Deadline deadline) {
   {
     absl::MutexLock lock(&push_mutex_);
     while (ledger_.renewing() && !deadline.Expired()) renewed_.WaitUntil(&push_mutex_, deadline);
@@ -343,27 +343,27 @@ Verdict ServerSession::Renew(Outcome* outcome, int64_t stale_boot_id, Deadline d
                       name_, " was restarted and is being sent the pushes it does not have since ",
                       TimeOfDayText(renewing_since_)))};
       NoteGone(outcome->status);
-      return Verdict::kAgainLater;
+      return RetryDecision::kAgainLater;
     }
-    if (ledger_.boot_id() != stale_boot_id) return Verdict::kAgain;
+    if (ledger_.boot_id() != stale_boot_id) return RetryDecision::kAgain;
     ledger_.BeginRenewal();
     renewing_since_ = absl::Now();
   }
-  const Verdict verdict = HelloAgain(outcome, deadline);
-  if (verdict != Verdict::kAgain) {
+  const RetryDecision decision = HelloAgain(outcome, deadline);
+  if (decision != RetryDecision::kAgain) {
     absl::MutexLock lock(&push_mutex_);
     ledger_.GiveUpRenewal();
     renewed_.SignalAll();
   }
-  return verdict;
+  return decision;
 }
 
-Verdict ServerSession::HelloAgain(Outcome* outcome, Deadline deadline) {
+RetryDecision ServerSession::HelloAgain(Outcome* outcome, Deadline deadline) {
   wire::HelloReply reply;
   // Without a timeline: a server that has lost the job is not to take it over by this.
   *outcome = Hello(incarnation_.load(std::memory_order_relaxed), 0, deadline, &reply);
   if (outcome->status.ok()) outcome->status = CheckLife(reply);
-  if (!outcome->status.ok()) return JudgeRenewal(outcome);
+  if (!outcome->status.ok()) return ClassifyRenewal(outcome);
   NoteAnswer();
   ReplayPlan plan;
   {
@@ -375,11 +375,11 @@ Verdict ServerSession::HelloAgain(Outcome* outcome, Deadline deadline) {
   }
   if (plan.first_lost > 0) {
     outcome->status = PushesLost(plan, reply);
-    return Verdict::kFail;
+    return RetryDecision::kFail;
   }
   CAIRN_CRASH_POINT("replay: said hello");
-  const Verdict replayed = Replay(plan, reply, outcome, deadline);
-  if (replayed != Verdict::kAgain) return replayed;
+  const RetryDecision replayed = Replay(plan, reply, outcome, deadline);
+  if (replayed != RetryDecision::kAgain) return replayed;
   {
     absl::MutexLock lock(&push_mutex_);
     NoteSteps(reply.state);
@@ -389,12 +389,12 @@ Verdict ServerSession::HelloAgain(Outcome* outcome, Deadline deadline) {
   }
   CAIRN_CRASH_POINT("replay: done");
   Learn(reply.state);
-  return Verdict::kAgain;
+  return RetryDecision::kAgain;
 }
 
 // Nobody else sends numbered calls to this server meanwhile: to them it is one that was restarted.
-Verdict ServerSession::Replay(const ReplayPlan& plan, const wire::HelloReply& hello,
-                              Outcome* outcome, Deadline deadline) {
+RetryDecision ServerSession::Replay(const ReplayPlan& plan, const wire::HelloReply& hello,
+                                    Outcome* outcome, Deadline deadline) {
   const absl::Duration start = MonotonicNow();
   int64_t bytes = 0;
   int64_t told = hello.state.closed_step;
@@ -417,7 +417,7 @@ Verdict ServerSession::Replay(const ReplayPlan& plan, const wire::HelloReply& he
             outcome->status, absl::StrCat(name_, " was restarted without push ", part.sequence,
                                           " of ", identity_.task, ", and sending it again failed"));
       }
-      return JudgeRenewal(outcome);
+      return ClassifyRenewal(outcome);
     }
     const int64_t sent_bytes = UpdateBytes(*part.call);
     bytes += sent_bytes;
@@ -433,7 +433,7 @@ Verdict ServerSession::Replay(const ReplayPlan& plan, const wire::HelloReply& he
               << identity_.task << durability << "; sent it again: " << plan.parts.size()
               << " pushes, " << bytes << " bytes, in " << DurationText(MonotonicNow() - start);
   }
-  return Verdict::kAgain;
+  return RetryDecision::kAgain;
 }
 
 // Rows that have gone to another server since took with them all that this worker was told is
@@ -484,22 +484,22 @@ Outcome ServerSession::SendAgain(const RetainedPart& part, int64_t boot_id, Dead
 }
 
 // After a hello or a replay that failed.
-Verdict ServerSession::JudgeRenewal(Outcome* outcome) {
+RetryDecision ServerSession::ClassifyRenewal(Outcome* outcome) {
   const wire::ErrorReason::type reason = ReasonOf(outcome->status);
   if (reason == wire::ErrorReason::FENCED) {
     outcome->status = Fenced(outcome->status);
-    return Verdict::kFail;
+    return RetryDecision::kFail;
   }
-  if (reason == wire::ErrorReason::BUSY) return Verdict::kAgainLater;
+  if (reason == wire::ErrorReason::BUSY) return RetryDecision::kAgainLater;
   // REBOOTED, LEASE_ENDED: restarted, or lost, again meanwhile. WAIT_EXPIRED: an update comes after
   // contributions whose steps wait for what other workers send again.
   if (outcome->progress == Progress::kAnswered && reason != wire::ErrorReason::STOPPING &&
       reason != wire::ErrorReason::REBOOTED && reason != wire::ErrorReason::LEASE_ENDED &&
       reason != wire::ErrorReason::WAIT_EXPIRED) {
-    return Verdict::kFail;
+    return RetryDecision::kFail;
   }
   NoteGone(outcome->status);
-  return Verdict::kAgainLater;
+  return RetryDecision::kAgainLater;
 }
 
 absl::Status ServerSession::Fenced(const absl::Status& error) const {

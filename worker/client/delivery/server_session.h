@@ -55,7 +55,7 @@ struct ClientIdentity {
 absl::Status FencedElsewhere(const std::string& task);
 
 // What a caller does with the outcome of an attempt.
-enum class Verdict {
+enum class RetryDecision {
   kDone,
   kAgain,       // at once: the session has been renewed, retained pushes are there again
   kAgainLater,  // after a pause, while there is time
@@ -117,8 +117,8 @@ class ServerSession {
   // Logs a server's going and coming back, and who others wait for; says hello again to a server
   // that was restarted or that has ended this worker's lease. `slow_is_gone`: a server that has not
   // answered in time is taken for gone.
-  Verdict Judge(Outcome* outcome, bool repeatable, int64_t boot_id, Deadline deadline,
-                bool slow_is_gone = true);
+  RetryDecision ClassifyOutcome(Outcome* outcome, bool repeatable, int64_t boot_id,
+                                Deadline deadline, bool slow_is_gone = true);
   // The error of a call that waited in vain for this server, after its last attempt's `outcome`.
   absl::Status GaveUp(const Outcome& outcome, bool deadline_passed) const;
 
@@ -139,16 +139,16 @@ class ServerSession {
   std::vector<RetainedPart> TakeDurable(int64_t durable) ABSL_EXCLUSIVE_LOCKS_REQUIRED(push_mutex_);
   void NoteAnswer();
   void NoteGone(const absl::Status& error);
-  Verdict Renew(Outcome* outcome, int64_t stale_boot_id, Deadline deadline);
-  Verdict HelloAgain(Outcome* outcome, Deadline deadline);
+  RetryDecision Renew(Outcome* outcome, int64_t stale_boot_id, Deadline deadline);
+  RetryDecision HelloAgain(Outcome* outcome, Deadline deadline);
   // `call` was to be sent again, and is refused with MOVED: without the rows that have gone.
   absl::Status LeaveOutMoved(const absl::Status& moved, DataCall* call) const;
-  Verdict Replay(const ReplayPlan& plan, const wire::HelloReply& hello, Outcome* outcome,
-                 Deadline deadline);
+  RetryDecision Replay(const ReplayPlan& plan, const wire::HelloReply& hello, Outcome* outcome,
+                       Deadline deadline);
   // `told`: the last step whose decision this boot of the server knows; raised.
   Outcome SendAgain(const RetainedPart& part, int64_t boot_id, Deadline deadline, int64_t* told);
   void NoteSteps(const wire::ServerState& state);
-  Verdict JudgeRenewal(Outcome* outcome);
+  RetryDecision ClassifyRenewal(Outcome* outcome);
   absl::Status CheckHello(const wire::HelloReply& reply) const;
   // kUnavailable: names who answers at this server's address. Logged once.
   absl::Status OtherServer(const wire::HelloReply& reply) const;

@@ -49,8 +49,9 @@ absl::Status Membership::HelloTo(ServerSession& session, int64_t incarnation, De
   for (;;) {
     // Not bounded by rpc_timeout: the server first makes durable what an earlier start had pushed.
     Outcome outcome = session.Hello(incarnation, timeline_, deadline, reply, joins);
-    const Verdict verdict = session.Judge(&outcome, /*repeatable=*/true, 0, deadline);
-    if (verdict == Verdict::kDone || verdict == Verdict::kFail) return outcome.status;
+    const RetryDecision decision =
+        session.ClassifyOutcome(&outcome, /*repeatable=*/true, 0, deadline);
+    if (decision == RetryDecision::kDone || decision == RetryDecision::kFail) return outcome.status;
     if (deadline.Expired() || !backoff.Pause()) return session.GaveUp(outcome, deadline.Expired());
     if (HasLeftUnheard(session, deadline, reply)) return absl::OkStatus();
     host_.CountRetries(1);

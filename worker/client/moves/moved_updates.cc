@@ -215,7 +215,7 @@ absl::Status MovedUpdates::ContributeAnew(absl::Span<Exchange* const> exchanges,
   while (LearnMaps(all, deadline)) {
     RETURN_IF_ERROR(host_.CheckOpen("step, while rows move", deadline));
     std::vector<Exchange*> again;
-    RETURN_IF_ERROR(DealAnew(&all, &joined, &again));
+    RETURN_IF_ERROR(Repartition(&all, &joined, &again));
     CAIRN_CRASH_POINT("worker: before what has moved is sent");
     for (Exchange* exchange : again) {
       const absl::Status status = RunExchange(*exchange, /*numbered=*/true, deadline);
@@ -227,8 +227,8 @@ absl::Status MovedUpdates::ContributeAnew(absl::Span<Exchange* const> exchanges,
 
 // By one map of each variable, though others are learned meanwhile: rows of two could not share an
 // item. A server that has taken its part already has none that go elsewhere.
-absl::Status MovedUpdates::DealAnew(std::vector<Exchange*>* all, std::deque<Exchange>* joined,
-                                    std::vector<Exchange*>* again) {
+absl::Status MovedUpdates::Repartition(std::vector<Exchange*>* all, std::deque<Exchange>* joined,
+                                       std::vector<Exchange*>* again) {
   absl::flat_hash_map<std::string, ClientVariablePtr> maps;
   const auto find = [&](absl::string_view name) {
     const auto [map, is_new] = maps.try_emplace(name, nullptr);

@@ -86,8 +86,8 @@ class MovedUpdates {
   absl::Status ContributeAnew(absl::Span<Exchange* const> exchanges, Deadline deadline);
   // *all: its calls; to them come those to servers that have rows of it since, which are in
   // *joined. *again: those that are to be sent again.
-  absl::Status DealAnew(std::vector<Exchange*>* all, std::deque<Exchange>* joined,
-                        std::vector<Exchange*>* again);
+  absl::Status Repartition(std::vector<Exchange*>* all, std::deque<Exchange>* joined,
+                           std::vector<Exchange*>* again);
   absl::Status SendRest(Exchange& exchange, bool numbered, Deadline deadline);
   // What of `items` is for other servers by now; the rest is left in it.
   template <typename Item>

@@ -15,8 +15,8 @@
 #include "worker/input/reader.h"
 #include "worker/models/model.h"
 #include "worker/trainer/steps/gradient_exchange.h"
-#include "worker/trainer/steps/meeting.h"
 #include "worker/trainer/steps/step_pipeline.h"
+#include "worker/trainer/steps/wait_for_workers.h"
 
 namespace cairn {
 

@@ -7,7 +7,7 @@
 #include "absl/time/time.h"
 #include "common/config/job_config.h"
 #include "worker/client/ps_client.h"
-#include "worker/trainer/steps/meeting.h"
+#include "worker/trainer/steps/wait_for_workers.h"
 
 namespace cairn {
 

@@ -9,7 +9,7 @@
 #include "worker/client/ps_client.h"
 #include "worker/models/model.h"
 #include "worker/trainer/reports/report.h"
-#include "worker/trainer/steps/meeting.h"
+#include "worker/trainer/steps/wait_for_workers.h"
 
 namespace cairn {
 

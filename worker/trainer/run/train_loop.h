@@ -20,9 +20,9 @@
 #include "worker/trainer/run/divergence.h"
 #include "worker/trainer/run/evaluator.h"
 #include "worker/trainer/steps/gradient_clipper.h"
-#include "worker/trainer/steps/meeting.h"
 #include "worker/trainer/steps/roster.h"
 #include "worker/trainer/steps/step_pipeline.h"
+#include "worker/trainer/steps/wait_for_workers.h"
 #include "worker/trainer/steps/wire_formats.h"
 
 namespace cairn {

@@ -25,8 +25,8 @@
 #include "worker/trainer/resume/warm_start.h"
 #include "worker/trainer/run/evaluator.h"
 #include "worker/trainer/run/train_loop.h"
-#include "worker/trainer/steps/beating.h"
 #include "worker/trainer/steps/gradient_clipper.h"
+#include "worker/trainer/steps/heartbeat_thread.h"
 #include "worker/trainer/steps/roster.h"
 #include "worker/trainer/steps/variable_plan.h"
 
@@ -381,13 +381,13 @@ class Training {
     };
     Evaluator evaluator(options_.job, *model_, *client_, CallTimeout(options_), cut_short);
     const bool synchronous = options_.job.strategy.consistency == "sync";
-    std::optional<Beating> beating;
+    std::optional<HeartbeatThread> heartbeat;
     if (synchronous && options_.workers > 1) {
       const Deadline deadline = Deadline::In(CallTimeout(options_));
       ASSIGN_OR_RETURN(std::unique_ptr<PsClient> client,
                        connect_(ClientOptionsFor(options_, -1), deadline));
       RETURN_IF_ERROR(client->Describe(deadline).status());  // of the roster
-      beating.emplace(std::move(client), options_.worker);
+      heartbeat.emplace(std::move(client), options_.worker);
     }
     if (options_.worker == 0 && !options_.job.checkpoint.directory.empty()) {
       absl::StatusOr<std::unique_ptr<Checkpointer>> made =

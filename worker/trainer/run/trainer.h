@@ -12,7 +12,7 @@
 #include "worker/collective/collective_group.h"
 #include "worker/trainer/reports/report.h"
 #include "worker/trainer/run/in_process_server.h"
-#include "worker/trainer/steps/meeting.h"
+#include "worker/trainer/steps/wait_for_workers.h"
 
 namespace cairn {
 

@@ -33,16 +33,16 @@ void Model::Deliver(ModelServer* server, const ModelMessage& message) const {
            .boot = server->boot,
            .replay = message.replay};
   LiveSession session(*server, work_);
-  const Standing standing = StandingOf(message.incarnation, session->incarnation());
+  const IncarnationState standing = IncarnationStateOf(message.incarnation, session->incarnation());
   if (options_.names_boot && !without.no_boot_check &&
       ExpectsAnotherBoot(message.boot, server->boot)) {
     reply.answer = Answer::kAnotherBoot;
-  } else if (standing == Standing::kUnknown) {
+  } else if (standing == IncarnationState::kUnknown) {
     reply.answer = Answer::kAnotherBoot;
-  } else if (standing == Standing::kFenced && !without.no_fence) {
+  } else if (standing == IncarnationState::kFenced && !without.no_fence) {
     reply.answer = Answer::kFenced;
   } else {
-    if (standing == Standing::kFenced) {
+    if (standing == IncarnationState::kFenced) {
       fault_ = absl::StrCat("push ", message.sequence, " of incarnation ", message.incarnation,
                             " is applied after incarnation ", server->incarnation,
                             " was told what there is");
@@ -404,10 +404,14 @@ void Model::RenewHello(ModelState* state, int s) const {
   ModelServer& server = state->servers[s];
   ModelLink& link = state->links[s];
   LiveSession session(server, work_);
-  switch (StandingOf(state->incarnation, session->incarnation())) {
-    case Standing::kFenced: fault_ = "the only start of the worker is fenced at hello"; return;
-    case Standing::kUnknown: fault_ = "a server forgot an incarnation that it was told"; return;
-    case Standing::kCurrent: break;
+  switch (IncarnationStateOf(state->incarnation, session->incarnation())) {
+    case IncarnationState::kFenced:
+      fault_ = "the only start of the worker is fenced at hello";
+      return;
+    case IncarnationState::kUnknown:
+      fault_ = "a server forgot an incarnation that it was told";
+      return;
+    case IncarnationState::kCurrent: break;
   }
   const ReplayPlan plan = LedgerOf(link).PlanReplay(server.boot, session->applied());
   if (plan.first_lost > 0) {

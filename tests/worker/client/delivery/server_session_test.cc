@@ -40,10 +40,10 @@ class ServerSessionTest : public ::testing::Test {
     call.request.push.sequence.sequence = sequence;
     return session_.PushAnswered(call, boot_id);
   }
-  Verdict Judge(Outcome outcome) {
-    const Verdict verdict = session_.Judge(&outcome, true, boot_id_, Soon());
+  RetryDecision ClassifyOutcome(Outcome outcome) {
+    const RetryDecision decision = session_.ClassifyOutcome(&outcome, true, boot_id_, Soon());
     status_ = outcome.status;
-    return verdict;
+    return decision;
   }
 
   FakeService fake_;
@@ -56,14 +56,15 @@ class ServerSessionTest : public ::testing::Test {
 TEST_F(ServerSessionTest, WhoeverMayBeSlowIsNotGone) {
   const auto judge = [&](absl::Status status, bool slow_is_gone) {
     Outcome outcome{Progress::kUnknown, std::move(status)};
-    EXPECT_EQ(session_.Judge(&outcome, true, 1, Soon(), slow_is_gone), Verdict::kAgainLater);
+    EXPECT_EQ(session_.ClassifyOutcome(&outcome, true, 1, Soon(), slow_is_gone),
+              RetryDecision::kAgainLater);
     return session_.gone();
   };
   EXPECT_FALSE(judge(absl::DeadlineExceededError("no answer"), false));
   EXPECT_TRUE(judge(absl::DeadlineExceededError("no answer"), true));
   ASSERT_OK(Push(1).status);
   boot_id_ = 0;
-  EXPECT_EQ(Judge({Progress::kAnswered, absl::OkStatus()}), Verdict::kDone);
+  EXPECT_EQ(ClassifyOutcome({Progress::kAnswered, absl::OkStatus()}), RetryDecision::kDone);
   EXPECT_FALSE(session_.gone());
   EXPECT_TRUE(judge(absl::UnavailableError("refused"), false));
 }
@@ -75,7 +76,7 @@ TEST_F(ServerSessionTest, AnAcknowledgementOfADeadBootIsVoid) {
   // … while another thread finds the server restarted. It has all that was acknowledged: nothing.
   wire::Caller caller;
   boot_id_ = session_.FillCaller(&caller);
-  EXPECT_EQ(Judge(Push(1)), Verdict::kAgain);
+  EXPECT_EQ(ClassifyOutcome(Push(1)), RetryDecision::kAgain);
   // Now the answer arrives: the push must be sent again.
   EXPECT_FALSE(Answered(1, old_boot));
   EXPECT_EQ(session_.last_part(), 0);
@@ -89,29 +90,30 @@ TEST_F(ServerSessionTest, ARestartThatForgotAnAcknowledgedPushIsFound) {
   ASSERT_OK(Push(1).status);
   ASSERT_TRUE(Answered(1, boot_id_));
   fake_.Reboot(/*durable=*/0);
-  EXPECT_EQ(Judge(Push(2)), Verdict::kFail);
+  EXPECT_EQ(ClassifyOutcome(Push(2)), RetryDecision::kFail);
   EXPECT_THAT(status_, StatusIs(absl::StatusCode::kFailedPrecondition,
                                 HasSubstr("without acknowledged push 1")));
   // Asking again does not make it good.
-  EXPECT_EQ(Judge(Push(2)), Verdict::kFail);
+  EXPECT_EQ(ClassifyOutcome(Push(2)), RetryDecision::kFail);
 }
 
 TEST_F(ServerSessionTest, OnlyWhatMayPassIsTriedAgain) {
   const auto judge = [&](Progress progress, absl::Status status, bool repeatable) {
     Outcome outcome{progress, std::move(status)};
-    return session_.Judge(&outcome, repeatable, 1, Soon());
+    return session_.ClassifyOutcome(&outcome, repeatable, 1, Soon());
   };
   const auto gone = absl::UnavailableError("gone");
-  EXPECT_EQ(judge(Progress::kAnswered, absl::OkStatus(), false), Verdict::kDone);
-  EXPECT_EQ(judge(Progress::kAnswered, absl::NotFoundError("x"), true), Verdict::kFail);
-  EXPECT_EQ(judge(Progress::kNotSent, gone, false), Verdict::kAgainLater);
-  EXPECT_EQ(judge(Progress::kUnknown, gone, true), Verdict::kAgainLater);
-  EXPECT_EQ(judge(Progress::kUnknown, gone, false), Verdict::kFail);
-  EXPECT_EQ(judge(Progress::kUnknown, absl::InternalError("no reply"), true), Verdict::kFail);
-  EXPECT_EQ(judge(Progress::kNotSent, absl::InvalidArgumentError("port"), true), Verdict::kFail);
+  EXPECT_EQ(judge(Progress::kAnswered, absl::OkStatus(), false), RetryDecision::kDone);
+  EXPECT_EQ(judge(Progress::kAnswered, absl::NotFoundError("x"), true), RetryDecision::kFail);
+  EXPECT_EQ(judge(Progress::kNotSent, gone, false), RetryDecision::kAgainLater);
+  EXPECT_EQ(judge(Progress::kUnknown, gone, true), RetryDecision::kAgainLater);
+  EXPECT_EQ(judge(Progress::kUnknown, gone, false), RetryDecision::kFail);
+  EXPECT_EQ(judge(Progress::kUnknown, absl::InternalError("no reply"), true), RetryDecision::kFail);
+  EXPECT_EQ(judge(Progress::kNotSent, absl::InvalidArgumentError("port"), true),
+            RetryDecision::kFail);
   const auto stopping = WithReason(gone, wire::ErrorReason::STOPPING);
-  EXPECT_EQ(judge(Progress::kAnswered, stopping, true), Verdict::kAgainLater);
-  EXPECT_EQ(judge(Progress::kAnswered, stopping, false), Verdict::kFail);
+  EXPECT_EQ(judge(Progress::kAnswered, stopping, true), RetryDecision::kAgainLater);
+  EXPECT_EQ(judge(Progress::kAnswered, stopping, false), RetryDecision::kFail);
 }
 
 // Its port was taken while it was down. Whoever has it may go again.
@@ -119,7 +121,7 @@ TEST_F(ServerSessionTest, AnotherServerAtItsAddressIsNamedAndWaitedFor) {
   ASSERT_OK(Push(1).status);
   fake_.Reboot(/*durable=*/1);
   fake_.answers_as = 3;
-  EXPECT_EQ(Judge(Push(2)), Verdict::kAgainLater);
+  EXPECT_EQ(ClassifyOutcome(Push(2)), RetryDecision::kAgainLater);
   EXPECT_THAT(status_, StatusIs(absl::StatusCode::kUnavailable,
                                 HasSubstr("another server answers there, which says that it is "
                                           "ps:3 of 1")));
@@ -127,7 +129,7 @@ TEST_F(ServerSessionTest, AnotherServerAtItsAddressIsNamedAndWaitedFor) {
   EXPECT_THAT(session_.GaveUp({Progress::kNotSent, status_}, /*deadline_passed=*/false),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("another server answers there")));
   fake_.answers_as = -1;
-  EXPECT_EQ(Judge(Push(2)), Verdict::kAgain);
+  EXPECT_EQ(ClassifyOutcome(Push(2)), RetryDecision::kAgain);
   EXPECT_FALSE(session_.gone());
   EXPECT_OK(Push(2).status);
 }

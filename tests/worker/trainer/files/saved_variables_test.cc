@@ -171,7 +171,7 @@ TEST_F(SavedVariablesTest, OfSeveralWorkersTheChiefWrites) {
         MultiWorkerMirroredStrategy::Create({.workers = {OwnAddress(), OwnAddress()},
                                              .worker_index = i,
                                              .devices = ReplicaDevices(2),
-                                             .meeting_address = server->address()})
+                                             .rendezvous_address = server->address()})
             .value();
     const VariablePtr variable =
         VariableOf(*strategy, Tensor::Zeros(DType::kFloat32, {}), VariableAggregation::kSum,

@@ -110,7 +110,7 @@ class Divided {
   absl::Status Train(const Batch& batch) { return Train(batch, &state_); }
 
   // How often the ranks met since they were joined last.
-  uint64_t turns() const { return meeting_ == nullptr ? 0 : meeting_->turns(); }
+  uint64_t turns() const { return rendezvous_ == nullptr ? 0 : rendezvous_->turns(); }
   int joins() const { return joins_; }
   // The one opened last.
   LoopQueue& queue(size_t replica) {
@@ -128,10 +128,10 @@ class Divided {
     ++joins_;
     RETURN_IF_ERROR(join_error);
     EXPECT_EQ(devices.size(), replicas_);
-    meeting_ = std::make_shared<LoopMeeting>(devices.size(), timeout_);
+    rendezvous_ = std::make_shared<LoopRendezvous>(devices.size(), timeout_);
     std::vector<std::unique_ptr<DeviceRank>> ranks;
     for (size_t r = 0; r < devices.size(); ++r) {
-      ranks.push_back(std::make_unique<LoopRank>(meeting_, r));
+      ranks.push_back(std::make_unique<LoopRank>(rendezvous_, r));
     }
     return ranks;
   }
@@ -142,7 +142,7 @@ class Divided {
   const absl::Duration timeout_;
   absl::Mutex mutex_;
   std::vector<LoopQueue*> queues_ ABSL_GUARDED_BY(mutex_);
-  std::shared_ptr<LoopMeeting> meeting_;
+  std::shared_ptr<LoopRendezvous> rendezvous_;
   int joins_ = 0;
   FailingModel* failing_ = nullptr;
   std::unique_ptr<Model> model_;

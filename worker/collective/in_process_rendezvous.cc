@@ -1,4 +1,4 @@
-#include "worker/collective/in_process_meeting.h"
+#include "worker/collective/in_process_rendezvous.h"
 
 #include <utility>
 
@@ -22,14 +22,14 @@ void Pause() {
 
 }  // namespace
 
-InProcessMeeting::InProcessMeeting(std::vector<std::string> devices, std::string name)
+InProcessRendezvous::InProcessRendezvous(std::vector<std::string> devices, std::string name)
     : devices_(std::move(devices)),
       name_(std::move(name)),
       spins_(devices_.size() <= std::thread::hardware_concurrency() ? kSpinsWithOwnCore : 0),
       slots_(devices_.size()) {}
 
 template <typename Done>
-bool InProcessMeeting::WaitFor(Done done, Deadline deadline) {
+bool InProcessRendezvous::WaitFor(Done done, Deadline deadline) {
   for (int i = 0; i < spins_; ++i) {
     if (done()) return true;
     Pause();
@@ -51,23 +51,23 @@ bool InProcessMeeting::WaitFor(Done done, Deadline deadline) {
   return is_done;
 }
 
-void InProcessMeeting::Wake() {
+void InProcessRendezvous::Wake() {
   if (sleepers_.load() == 0) return;
   absl::MutexLock lock(&mutex_);
   changed_.SignalAll();
 }
 
-InProcessMeeting::Part& InProcessMeeting::Begin(int rank, uint64_t number) {
+InProcessRendezvous::Part& InProcessRendezvous::Begin(int rank, uint64_t number) {
   Slot& slot = slots_[static_cast<size_t>(rank)];
   slot.inside.store(number);
   return slot.parts[number & 1];
 }
 
-void InProcessMeeting::End(int rank) {
+void InProcessRendezvous::End(int rank) {
   slots_[static_cast<size_t>(rank)].inside.store(0, std::memory_order_release);
 }
 
-bool InProcessMeeting::Arrive(int rank, uint64_t number) {
+bool InProcessRendezvous::Arrive(int rank, uint64_t number) {
   slots_[static_cast<size_t>(rank)].came.store(number, std::memory_order_relaxed);
   uint64_t now = turn_.load();
   do {
@@ -83,7 +83,7 @@ bool InProcessMeeting::Arrive(int rank, uint64_t number) {
   return true;
 }
 
-absl::Status InProcessMeeting::Meet(int rank, uint64_t number, Deadline deadline) {
+absl::Status InProcessRendezvous::Meet(int rank, uint64_t number, Deadline deadline) {
   const auto closed = [&] { return turn_.load() / kTurn > number; };
   if (is_aborted_.load()) return Failure(rank, number);
   if (!Arrive(rank, number)) return Failure(rank, number);
@@ -99,7 +99,7 @@ absl::Status InProcessMeeting::Meet(int rank, uint64_t number, Deadline deadline
   return completed_.load() == number ? absl::OkStatus() : Failure(rank, number);
 }
 
-void InProcessMeeting::Fail(uint64_t number, absl::StatusCode code, const std::string& why) {
+void InProcessRendezvous::Fail(uint64_t number, absl::StatusCode code, const std::string& why) {
   // The next call but one overwrites the parts of the previous call, so wait until its readers have
   // left. They wait only for each other's copying.
   for (Slot& slot : slots_) {
@@ -117,7 +117,7 @@ void InProcessMeeting::Fail(uint64_t number, absl::StatusCode code, const std::s
   changed_.SignalAll();
 }
 
-std::string InProcessMeeting::MissingText(uint64_t number) const {
+std::string InProcessRendezvous::MissingText(uint64_t number) const {
   std::vector<std::string> missing;
   for (size_t r = 0; r < slots_.size(); ++r) {
     if (slots_[r].came.load(std::memory_order_relaxed) >= number) continue;
@@ -127,7 +127,7 @@ std::string InProcessMeeting::MissingText(uint64_t number) const {
   return absl::StrCat(absl::StrJoin(missing, ", "), " did not come");
 }
 
-absl::Status InProcessMeeting::Failure(int rank, uint64_t number) const {
+absl::Status InProcessRendezvous::Failure(int rank, uint64_t number) const {
   const absl::string_view device = devices_[static_cast<size_t>(rank)];
   const CollectiveKind kind = part(rank, number).call.kind;
   absl::MutexLock lock(&mutex_);
@@ -136,7 +136,7 @@ absl::Status InProcessMeeting::Failure(int rank, uint64_t number) const {
                                                  " of group '", name_, "': ", cause.message()));
 }
 
-absl::Status InProcessMeeting::Agreement(uint64_t number) const {
+absl::Status InProcessRendezvous::Agreement(uint64_t number) const {
   bool agrees = true;
   const CollectiveCall& first = slots_[0].parts[number & 1].call;
   for (const Slot& slot : slots_) agrees = agrees && Agrees(first, slot.parts[number & 1].call);
@@ -147,23 +147,23 @@ absl::Status InProcessMeeting::Agreement(uint64_t number) const {
   return CheckAgreement(calls, devices_);
 }
 
-bool InProcessMeeting::TakeBlock(int64_t count, int64_t* block) {
+bool InProcessRendezvous::TakeBlock(int64_t count, int64_t* block) {
   *block = next_block_.fetch_add(1, std::memory_order_relaxed);
   return *block < count;
 }
 
-void InProcessMeeting::PieceDone(int64_t count) {
+void InProcessRendezvous::PieceDone(int64_t count) {
   if (pieces_done_.fetch_add(1) + 1 == count) Wake();
 }
 
-void InProcessMeeting::AwaitPieces(int64_t count) {
+void InProcessRendezvous::AwaitPieces(int64_t count) {
   const auto done = [&] { return pieces_done_.load() == count; };
   // No deadline: the other ranks are copying, and do not wait for anything.
   while (!done() && !WaitFor(done, Deadline::In(absl::Seconds(1)))) {
   }
 }
 
-void InProcessMeeting::Abort(const absl::Status& why) {
+void InProcessRendezvous::Abort(const absl::Status& why) {
   if (why.ok()) return;
   absl::MutexLock lock(&mutex_);
   if (aborted_.ok()) {
@@ -174,12 +174,12 @@ void InProcessMeeting::Abort(const absl::Status& why) {
   changed_.SignalAll();
 }
 
-absl::Status InProcessMeeting::aborted() const {
+absl::Status InProcessRendezvous::aborted() const {
   absl::MutexLock lock(&mutex_);
   return aborted_;
 }
 
-absl::StatusOr<uint64_t> InProcessMeeting::Reset() {
+absl::StatusOr<uint64_t> InProcessRendezvous::Reset() {
   absl::MutexLock lock(&mutex_);
   for (size_t r = 0; r < slots_.size(); ++r) {
     if (slots_[r].inside.load() == 0) continue;

@@ -1,4 +1,4 @@
-#include "storage/side_threads.h"
+#include "storage/helper_pool.h"
 
 #include <system_error>
 #include <utility>
@@ -7,7 +7,7 @@
 
 namespace cairn {
 
-SideThreads::~SideThreads() {
+HelperPool::~HelperPool() {
   std::vector<std::thread> threads;
   {
     absl::MutexLock lock(&mutex_);
@@ -18,30 +18,30 @@ SideThreads::~SideThreads() {
   for (std::thread& thread : threads) thread.join();
 }
 
-SideThreads::Job::Job(SideThreads& side, std::function<void(size_t piece)> work)
+HelperPool::Job::Job(HelperPool& side, std::function<void(size_t piece)> work)
     : side_(side), work_(std::move(work)), place_(side.Enlist(this)) {}
 
-SideThreads::Job::~Job() {
+HelperPool::Job::~Job() {
   absl::MutexLock lock(&side_.mutex_);
   side_.jobs_.erase(place_);
   pieces_ = next_;
   while (helpers_ > 0) side_.helped_.Wait(&side_.mutex_);
 }
 
-void SideThreads::Job::Add(size_t pieces, size_t helpers) {
+void HelperPool::Job::Add(size_t pieces, size_t helpers) {
   absl::MutexLock lock(&side_.mutex_);
   side_.StartSome();
   pieces_ += pieces;
   for (size_t i = 0; i < helpers && i < side_.idle_; ++i) side_.wanted_.Signal();
 }
 
-void SideThreads::Job::Finish() {
+void HelperPool::Job::Finish() {
   absl::MutexLock lock(&side_.mutex_);
   Help();
   while (helpers_ > 0) side_.helped_.Wait(&side_.mutex_);
 }
 
-void SideThreads::Job::Help() {
+void HelperPool::Job::Help() {
   while (next_ < pieces_) {
     const size_t piece = next_++;
     const ScopedUnlock unlock(&side_.mutex_);
@@ -49,15 +49,15 @@ void SideThreads::Job::Help() {
   }
 }
 
-std::list<SideThreads::Job*>::iterator SideThreads::Enlist(Job* job) {
+std::list<HelperPool::Job*>::iterator HelperPool::Enlist(Job* job) {
   absl::MutexLock lock(&mutex_);
   return jobs_.insert(jobs_.end(), job);
 }
 
-void SideThreads::StartSome() {
+void HelperPool::StartSome() {
   while (idle_ == 0 && threads_.size() < count_) {
     try {
-      threads_.emplace_back(&SideThreads::Main, this);
+      threads_.emplace_back(&HelperPool::Main, this);
     } catch (const std::system_error&) {
       return;  // no threads available: the callers do the work
     }
@@ -65,7 +65,7 @@ void SideThreads::StartSome() {
   }
 }
 
-void SideThreads::Run(size_t pieces, absl::FunctionRef<void(size_t piece)> work) {
+void HelperPool::Run(size_t pieces, absl::FunctionRef<void(size_t piece)> work) {
   if (count_ == 0 || pieces < 2) {
     for (size_t piece = 0; piece < pieces; ++piece) work(piece);
     return;
@@ -75,7 +75,7 @@ void SideThreads::Run(size_t pieces, absl::FunctionRef<void(size_t piece)> work)
   job.Finish();
 }
 
-void SideThreads::Main() {
+void HelperPool::Main() {
   absl::MutexLock lock(&mutex_);
   while (true) {
     Job* job = nullptr;

@@ -1,5 +1,5 @@
 // How much of a process's resident memory is charged to its memory budget.
-#include "ps_server/persistence/resident_rest.h"
+#include "ps_server/persistence/untracked_memory.h"
 
 #include <gtest/gtest.h>
 
@@ -20,13 +20,13 @@ class ResidentRestTest : public ::testing::Test {
  protected:
   // Notes `bytes` beside 600 MiB of rows and 100 MiB of other charges.
   int64_t NoteBeside(int64_t bytes, absl::Duration at) {
-    return rest_.Note({.resident_bytes = 700 * kMiB + bytes,
-                       .charged_bytes = 700 * kMiB,
-                       .rows_bytes = 600 * kMiB,
-                       .at = at});
+    return untracked_.Note({.resident_bytes = 700 * kMiB + bytes,
+                            .charged_bytes = 700 * kMiB,
+                            .rows_bytes = 600 * kMiB,
+                            .at = at});
   }
 
-  ResidentRest rest_{kLimit};
+  UntrackedMemory untracked_{kLimit};
 };
 
 TEST_F(ResidentRestTest, UnchargedMemoryIsChargedExceptTheShareOfCalls) {
@@ -35,20 +35,20 @@ TEST_F(ResidentRestTest, UnchargedMemoryIsChargedExceptTheShareOfCalls) {
 }
 
 TEST_F(ResidentRestTest, IdleMemoryOfRowsIsNotCharged) {
-  EXPECT_EQ(rest_.Note({.resident_bytes = 900 * kMiB,
-                        .idle_bytes = 60 * kMiB,
-                        .charged_bytes = 700 * kMiB,
-                        .rows_bytes = 600 * kMiB,
-                        .at = absl::Seconds(1)}),
+  EXPECT_EQ(untracked_.Note({.resident_bytes = 900 * kMiB,
+                             .idle_bytes = 60 * kMiB,
+                             .charged_bytes = 700 * kMiB,
+                             .rows_bytes = 600 * kMiB,
+                             .at = absl::Seconds(1)}),
             140 * kMiB - kCalls);
 }
 
 TEST_F(ResidentRestTest, CallsThatUseTheirShareKeepIt) {
   const auto note = [&](int64_t charged) {
-    return rest_.Note({.resident_bytes = charged + 100 * kMiB,
-                       .charged_bytes = charged,
-                       .rows_bytes = charged,
-                       .at = absl::Seconds(1)});
+    return untracked_.Note({.resident_bytes = charged + 100 * kMiB,
+                            .charged_bytes = charged,
+                            .rows_bytes = charged,
+                            .at = absl::Seconds(1)});
   };
   EXPECT_EQ(note(900 * kMiB), 100 * kMiB - kCalls);
   EXPECT_EQ(note(940 * kMiB), 116 * kMiB - kCalls);
@@ -63,34 +63,34 @@ TEST_F(ResidentRestTest, TheChargeFallsSlowly) {
 }
 
 TEST_F(ResidentRestTest, TheUsualAmountIsChargedAtOnceAndExpectedBefore) {
-  EXPECT_EQ(rest_.expected_bytes(), kUsual);
+  EXPECT_EQ(untracked_.expected_bytes(), kUsual);
   EXPECT_EQ(NoteBeside(0, absl::Seconds(1)), kUsual);
-  EXPECT_EQ(rest_.expected_bytes(), 0);
-  EXPECT_EQ(ResidentRest(64 * kMiB).expected_bytes(), 16 * kMiB);
+  EXPECT_EQ(untracked_.expected_bytes(), 0);
+  EXPECT_EQ(UntrackedMemory(64 * kMiB).expected_bytes(), 16 * kMiB);
 }
 
 TEST_F(ResidentRestTest, NothingIsChargedUntilHalfOfTheBudgetIsResident) {
-  EXPECT_EQ(rest_.Note({.resident_bytes = kLimit / 2,
-                        .charged_bytes = 10 * kMiB,
-                        .rows_bytes = 0,
-                        .at = absl::Seconds(1)}),
+  EXPECT_EQ(untracked_.Note({.resident_bytes = kLimit / 2,
+                             .charged_bytes = 10 * kMiB,
+                             .rows_bytes = 0,
+                             .at = absl::Seconds(1)}),
             0);
-  EXPECT_EQ(rest_.expected_bytes(), kUsual);
+  EXPECT_EQ(untracked_.expected_bytes(), kUsual);
 }
 
 // However much memory the process uses, some is left for rows and calls.
 TEST_F(ResidentRestTest, TheChargeLeavesAnEighthAndFortyMiBButMayTakeAQuarter) {
   EXPECT_EQ(NoteBeside(2000 * kMiB, absl::Seconds(1)), kLimit * 7 / 8 - 100 * kMiB);
-  EXPECT_EQ(rest_.Note({.resident_bytes = 2000 * kMiB,
-                        .charged_bytes = 900 * kMiB,
-                        .rows_bytes = 0,
-                        .at = absl::Seconds(2)}),
+  EXPECT_EQ(untracked_.Note({.resident_bytes = 2000 * kMiB,
+                             .charged_bytes = 900 * kMiB,
+                             .rows_bytes = 0,
+                             .at = absl::Seconds(2)}),
             kLimit / 4);
   for (const auto& [limit, rest] : {std::pair(128 * kMiB, 68 * kMiB), {64 * kMiB, 16 * kMiB}}) {
-    EXPECT_EQ(ResidentRest(limit).Note({.resident_bytes = 2000 * kMiB,
-                                        .charged_bytes = 50 * kMiB,
-                                        .rows_bytes = 30 * kMiB,
-                                        .at = absl::Seconds(1)}),
+    EXPECT_EQ(UntrackedMemory(limit).Note({.resident_bytes = 2000 * kMiB,
+                                           .charged_bytes = 50 * kMiB,
+                                           .rows_bytes = 30 * kMiB,
+                                           .at = absl::Seconds(1)}),
               rest);
   }
 }

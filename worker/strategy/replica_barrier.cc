@@ -1,4 +1,4 @@
-#include "worker/strategy/replica_meeting.h"
+#include "worker/strategy/replica_barrier.h"
 
 #include <algorithm>
 #include <utility>
@@ -12,22 +12,22 @@
 
 namespace cairn {
 
-ReplicaMeeting::ReplicaMeeting(int32_t replicas, absl::Duration timeout)
+ReplicaBarrier::ReplicaBarrier(int32_t replicas, absl::Duration timeout)
     : timeout_(timeout), replicas_(static_cast<size_t>(replicas)) {}
 
-bool ReplicaMeeting::AllFinished() const {
+bool ReplicaBarrier::AllFinished() const {
   return std::all_of(replicas_.begin(), replicas_.end(),
                      [](const Replica& replica) { return replica.state == State::kFinished; });
 }
 
-bool ReplicaMeeting::Ready() const {
+bool ReplicaBarrier::Ready() const {
   const auto computing = [](const Replica& replica) { return replica.state == State::kComputing; };
   const auto arrived = [](const Replica& replica) { return replica.state == State::kArrived; };
   if (std::none_of(replicas_.begin(), replicas_.end(), arrived)) return false;
   return std::none_of(replicas_.begin(), replicas_.end(), computing) || !Obstacle().ok();
 }
 
-absl::Status ReplicaMeeting::Obstacle() const {
+absl::Status ReplicaBarrier::Obstacle() const {
   if (!failed_.ok()) return failed_;
   const auto named = [](size_t i) { return absl::StrCat("replica ", i); };
   std::vector<std::string> ended;
@@ -53,7 +53,7 @@ absl::Status ReplicaMeeting::Obstacle() const {
       " ended without it; every replica must make the same calls in the same order"));
 }
 
-void ReplicaMeeting::Release(const absl::StatusOr<std::vector<Value>>& results) {
+void ReplicaBarrier::Release(const absl::StatusOr<std::vector<Value>>& results) {
   if (!results.ok()) failed_ = results.status();
   for (size_t i = 0; i < replicas_.size(); ++i) {
     Replica& replica = replicas_[i];
@@ -68,7 +68,7 @@ void ReplicaMeeting::Release(const absl::StatusOr<std::vector<Value>>& results) 
   released_.SignalAll();
 }
 
-absl::StatusOr<Value> ReplicaMeeting::Meet(int32_t replica, CallName call, Value::Sequence args,
+absl::StatusOr<Value> ReplicaBarrier::Meet(int32_t replica, CallName call, Value::Sequence args,
                                            const Action& action) {
   const absl::Duration timeout = call.timeout.value_or(timeout_);
   const Deadline deadline = Deadline::In(timeout);
@@ -98,18 +98,18 @@ absl::StatusOr<Value> ReplicaMeeting::Meet(int32_t replica, CallName call, Value
   return std::move(own.result);
 }
 
-void ReplicaMeeting::Finish(int32_t replica) {
+void ReplicaBarrier::Finish(int32_t replica) {
   absl::MutexLock lock(&mutex_);
   replicas_[static_cast<size_t>(replica)].state = State::kFinished;
   arrived_.SignalAll();
 }
 
-absl::Status ReplicaMeeting::failure() {
+absl::Status ReplicaBarrier::failure() {
   absl::MutexLock lock(&mutex_);
   return failed_;
 }
 
-void ReplicaMeeting::Serve() {
+void ReplicaBarrier::Serve() {
   absl::MutexLock lock(&mutex_);
   while (true) {
     // Replica functions are user code and may take any time; replicas that wait for them have the
@@ -137,7 +137,7 @@ void ReplicaMeeting::Serve() {
   }
 }
 
-absl::StatusOr<std::vector<Value>> ReplicaMeeting::Merge(
+absl::StatusOr<std::vector<Value>> ReplicaBarrier::Merge(
     Strategy* strategy, const ReplicaContext::MergeFn& merge_fn,
     absl::Span<const Value::Sequence> of_replicas) {
   Value::Sequence merged;

@@ -1,6 +1,6 @@
 // Each piece of work is done once: by idle helpers if there are any, otherwise by the calling
 // thread.
-#include "storage/side_threads.h"
+#include "storage/helper_pool.h"
 
 #include <algorithm>
 #include <atomic>
@@ -19,9 +19,9 @@ namespace {
 
 using ::testing::Each;
 
-TEST(SideThreads, EveryPieceIsDoneOnceBeforeRunReturnsDespiteConcurrentCalls) {
+TEST(HelperPool, EveryPieceIsDoneOnceBeforeRunReturnsDespiteConcurrentCalls) {
   for (const size_t helpers : {0u, 1u, 3u}) {
-    SideThreads side(helpers);
+    HelperPool side(helpers);
     std::vector<std::thread> threads;
     for (int t = 0; t < 4; ++t) {
       threads.emplace_back([&] {
@@ -36,8 +36,8 @@ TEST(SideThreads, EveryPieceIsDoneOnceBeforeRunReturnsDespiteConcurrentCalls) {
   }
 }
 
-TEST(SideThreads, AHelperTakesAPieceWhileAnotherRuns) {
-  SideThreads side(1);
+TEST(HelperPool, AHelperTakesAPieceWhileAnotherRuns) {
+  HelperPool side(1);
   absl::Mutex mutex;
   MonotonicCondVar changed;
   std::set<std::thread::id> met;
@@ -51,22 +51,22 @@ TEST(SideThreads, AHelperTakesAPieceWhileAnotherRuns) {
   EXPECT_EQ(met.size(), 2u);
 }
 
-TEST(SideThreads, WithoutHelpersTheCallerDoesAllPieces) {
-  SideThreads side(0);
+TEST(HelperPool, WithoutHelpersTheCallerDoesAllPieces) {
+  HelperPool side(0);
   std::set<std::thread::id> met;
   side.Run(5, [&](size_t) { met.insert(std::this_thread::get_id()); });
   EXPECT_EQ(met, std::set<std::thread::id>{std::this_thread::get_id()});
 }
 
-TEST(SideThreads, PiecesAddedOneByOneAreDoneOnceBeforeFinishReturns) {
+TEST(HelperPool, PiecesAddedOneByOneAreDoneOnceBeforeFinishReturns) {
   for (const size_t helpers : {0u, 1u, 3u}) {
-    SideThreads side(helpers);
+    HelperPool side(helpers);
     std::vector<std::thread> threads;
     for (int t = 0; t < 4; ++t) {
       threads.emplace_back([&] {
         for (size_t pieces = 0; pieces < 100; ++pieces) {
           std::vector<int> done(2 * pieces);
-          SideThreads::Job job(side, [&](size_t piece) { ++done[piece]; });
+          HelperPool::Job job(side, [&](size_t piece) { ++done[piece]; });
           for (size_t i = 0; i < pieces; ++i) job.Add(1);
           job.Finish();
           ASSERT_EQ(std::count(done.begin(), done.end(), 1), static_cast<int64_t>(pieces));
@@ -80,22 +80,22 @@ TEST(SideThreads, PiecesAddedOneByOneAreDoneOnceBeforeFinishReturns) {
   }
 }
 
-TEST(SideThreads, AHelperTakesAPieceWhileTheOwnerDoesOtherWork) {
-  SideThreads side(1);
+TEST(HelperPool, AHelperTakesAPieceWhileTheOwnerDoesOtherWork) {
+  HelperPool side(1);
   StopFlag taken;
-  SideThreads::Job job(side, [&](size_t) { taken.Stop(); });
+  HelperPool::Job job(side, [&](size_t) { taken.Stop(); });
   job.Add(1);
   EXPECT_TRUE(taken.WaitFor(absl::Seconds(60)));
   job.Finish();
 }
 
-TEST(SideThreads, AJobThatEndsEarlyWaitsForBegunPiecesAndDropsTheRest) {
+TEST(HelperPool, AJobThatEndsEarlyWaitsForBegunPiecesAndDropsTheRest) {
   for (const size_t helpers : {0u, 1u}) {
-    SideThreads side(helpers);
+    HelperPool side(helpers);
     StopFlag begun, ending;
     std::atomic<size_t> done = 0;
     {
-      SideThreads::Job job(side, [&](size_t) {
+      HelperPool::Job job(side, [&](size_t) {
         begun.Stop();
         EXPECT_TRUE(ending.WaitFor(absl::Seconds(60)));
         ++done;

@@ -26,7 +26,7 @@ struct CallName {
   // The variable or other object of the call. A rendezvous fails if the subjects differ, even if
   // the texts are equal. Null: no subject.
   const void* subject = nullptr;
-  // Timeout of this replica's wait; none: the default of the ReplicaMeeting.
+  // Timeout of this replica's wait; none: the default of the ReplicaBarrier.
   std::optional<absl::Duration> timeout = std::nullopt;
 };
 
@@ -35,14 +35,14 @@ struct CallName {
 // rendezvous and every later one fail.
 // Thread safety: each replica's thread calls Meet and Finish with its own number, and the thread of
 // Run calls Serve.
-class ReplicaMeeting {
+class ReplicaBarrier {
  public:
   // Called with the replicas' arguments; returns one result for each replica.
   using Action = std::function<absl::StatusOr<std::vector<Value>>(
       absl::Span<const Value::Sequence> of_replicas)>;
 
   // `timeout` bounds each wait for the other replicas.
-  ReplicaMeeting(int32_t replicas, absl::Duration timeout);
+  ReplicaBarrier(int32_t replicas, absl::Duration timeout);
 
   // Replica `replica` waits until all replicas have arrived for `call`, and gets its result. The
   // `action` of replica 0 runs in Run's thread and may use objects on its caller's stack.

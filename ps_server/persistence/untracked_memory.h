@@ -10,12 +10,12 @@ namespace cairn {
 
 // Computes how much of this memory to charge to a memory budget, so that rows of tables make room
 // for it. Thread safety: none.
-class ResidentRest {
+class UntrackedMemory {
  public:
   // In smaller budgets, too little is left for rows of tables.
   static constexpr int64_t kSmallestBudgetBytes = 128 << 20;
 
-  explicit ResidentRest(int64_t limit_bytes) : limit_(limit_bytes) {}
+  explicit UntrackedMemory(int64_t limit_bytes) : limit_(limit_bytes) {}
 
   struct Seen {
     int64_t resident_bytes = 0;  // of the process

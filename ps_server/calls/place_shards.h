@@ -13,6 +13,6 @@ namespace cairn {
 // the largest first, to whoever has the least; buckets in turn. Shards and buckets themselves stay
 // as they are, so that stripes move whole. The same for the same specs in the same order, whoever
 // computes it. Raises map_version.
-void Deal(absl::Span<VariableSpec* const> specs, int32_t server_count);
+void PlaceShards(absl::Span<VariableSpec* const> specs, int32_t server_count);
 
 }  // namespace cairn

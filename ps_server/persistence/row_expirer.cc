@@ -1,4 +1,4 @@
-#include "ps_server/persistence/row_keeper.h"
+#include "ps_server/persistence/row_expirer.h"
 
 #include <algorithm>
 #include <cstring>
@@ -153,9 +153,9 @@ int64_t RowsOf(const EmbeddingStripe& stripe) {
 
 }  // namespace
 
-void RowKeeper::Start() { thread_ = std::thread(&RowKeeper::Loop, this); }
+void RowExpirer::Start() { thread_ = std::thread(&RowExpirer::Loop, this); }
 
-void RowKeeper::Stop() {
+void RowExpirer::Stop() {
   {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
@@ -164,7 +164,7 @@ void RowKeeper::Stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-void RowKeeper::Loop() {
+void RowExpirer::Loop() {
   absl::MutexLock lock(&mutex_);
   while (!stopping_) {
     const Deadline next = Deadline::In(options_.row_rules_interval);
@@ -175,7 +175,7 @@ void RowKeeper::Loop() {
   }
 }
 
-std::vector<std::shared_ptr<Variable>> RowKeeper::Tables() const {
+std::vector<std::shared_ptr<Variable>> RowExpirer::Tables() const {
   std::vector<std::shared_ptr<Variable>> tables;
   for (const auto& job : registry_.jobs()) {
     const auto variables = job->variables();
@@ -187,7 +187,7 @@ std::vector<std::shared_ptr<Variable>> RowKeeper::Tables() const {
 }
 
 // False if the variable was dropped, or replaced by a version with another map.
-bool RowKeeper::IsCurrent(const Variable& variable) const {
+bool RowExpirer::IsCurrent(const Variable& variable) const {
   const std::shared_ptr<Job> job = registry_.Find(variable.job());
   if (job == nullptr) return false;
   const auto variables = job->variables();
@@ -195,7 +195,7 @@ bool RowKeeper::IsCurrent(const Variable& variable) const {
   return found != variables->end() && found->second.get() == &variable;
 }
 
-absl::Status RowKeeper::RunOnce() {
+absl::Status RowExpirer::RunOnce() {
   for (const std::shared_ptr<Variable>& variable : Tables()) {
     for (uint32_t bucket = 0; bucket < variable->table()->bucket_count(); ++bucket) {
       EmbeddingStripe* const stripe = variable->table()->stripe(bucket);
@@ -215,14 +215,14 @@ absl::Status RowKeeper::RunOnce() {
 
 // Stripes written outside a snapshot do not belong to the same moment as the others, so under
 // durability off the directory must be marked as unfinished.
-absl::Status RowKeeper::Prepare() {
+absl::Status RowExpirer::Prepare() {
   if (prepared_ || options_.durability != Durability::kOff) return absl::OkStatus();
   RETURN_IF_ERROR(store_.SetUnfinished(true));
   prepared_ = true;
   return absl::OkStatus();
 }
 
-absl::Status RowKeeper::Visit(Variable& variable, EmbeddingStripe& stripe) {
+absl::Status RowExpirer::Visit(Variable& variable, EmbeddingStripe& stripe) {
   const absl::MutexLock writing(&stripe.writing());
   if (variable.spec().row_rules.expire_after_seconds > 0) {
     RETURN_IF_ERROR(Expire(variable, stripe));
@@ -230,7 +230,7 @@ absl::Status RowKeeper::Visit(Variable& variable, EmbeddingStripe& stripe) {
   return variable.spec().row_rules.max_rows > 0 ? CrowdOut(variable, stripe) : absl::OkStatus();
 }
 
-absl::Status RowKeeper::Expire(Variable& variable, EmbeddingStripe& stripe) {
+absl::Status RowExpirer::Expire(Variable& variable, EmbeddingStripe& stripe) {
   const int64_t now = absl::ToUnixSeconds(options_.wall_clock());
   std::optional<uint32_t> up_to;
   {
@@ -248,7 +248,7 @@ absl::Status RowKeeper::Expire(Variable& variable, EmbeddingStripe& stripe) {
   return absl::OkStatus();
 }
 
-absl::Status RowKeeper::CrowdOut(Variable& variable, EmbeddingStripe& stripe) {
+absl::Status RowExpirer::CrowdOut(Variable& variable, EmbeddingStripe& stripe) {
   const auto buckets = static_cast<int64_t>(variable.table()->bucket_count());
   const int64_t limit = variable.spec().row_rules.max_rows / buckets;
   const int64_t rows = RowsOf(stripe);

@@ -1,4 +1,4 @@
-#include "ps_server/net/local_entry.h"
+#include "ps_server/net/local_handshake.h"
 
 #include <utility>
 
@@ -11,10 +11,11 @@
 namespace cairn {
 namespace {
 
-absl::StatusOr<LocalEntry> Enter(LocalDoor& door, Engine& engine, int fd, const std::string& peer,
-                                 const LocalOpening& opening, const Descriptor& memory) {
+absl::StatusOr<LocalHandshake> Enter(LocalAcceptor& acceptor, Engine& engine, int fd,
+                                     const std::string& peer, const LocalOpening& opening,
+                                     const Descriptor& memory) {
   std::optional<TicketTable::Bearer> bearer =
-      door.tickets().Redeem(absl::string_view(opening.ticket.data(), opening.ticket.size()));
+      acceptor.tickets().Redeem(absl::string_view(opening.ticket.data(), opening.ticket.size()));
   if (!bearer.has_value()) {
     return absl::UnauthenticatedError(
         "the ticket was not given by this server, was used, or is too old: say hello again");
@@ -24,7 +25,7 @@ absl::StatusOr<LocalEntry> Enter(LocalDoor& door, Engine& engine, int fd, const 
   ASSIGN_OR_RETURN(MessageMemory held,
                    MessageMemory::Acquire(engine, 2 * int64_t{opening.ring_bytes}));
   const std::string name = absl::StrCat(bearer->peer, " by ", peer);
-  return LocalEntry{
+  return LocalHandshake{
       std::move(held),
       {std::make_unique<LocalStream>(fd, std::move(rings), LocalStream::Side::kServer, name),
        std::move(bearer->guard), name}};
@@ -37,15 +38,15 @@ absl::StatusOr<MessageMemory> MessageMemory::Acquire(Engine& engine, int64_t byt
   return MessageMemory(&engine, bytes);
 }
 
-absl::StatusOr<std::optional<LocalEntry>> EnterLocally(LocalDoor& door, Engine& engine, int fd,
-                                                       const std::string& peer) {
+absl::StatusOr<std::optional<LocalHandshake>> EnterLocally(LocalAcceptor& acceptor, Engine& engine,
+                                                           int fd, const std::string& peer) {
   LocalOpening opening;
   Descriptor memory;
   ASSIGN_OR_RETURN(const LocalArrival arrival, ReceiveOpening(fd, &opening, &memory));
   if (arrival == LocalArrival::kNotYet) return std::nullopt;
   if (arrival == LocalArrival::kEnded) return absl::CancelledError("it has gone");
-  ASSIGN_OR_RETURN(LocalEntry entry, Enter(door, engine, fd, peer, opening, memory));
-  return std::optional<LocalEntry>(std::move(entry));
+  ASSIGN_OR_RETURN(LocalHandshake entry, Enter(acceptor, engine, fd, peer, opening, memory));
+  return std::optional<LocalHandshake>(std::move(entry));
 }
 
 }  // namespace cairn

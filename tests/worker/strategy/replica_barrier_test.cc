@@ -1,5 +1,5 @@
 // Waits of the replicas of one Run for each other, and the errors when one is missing.
-#include "worker/strategy/replica_meeting.h"
+#include "worker/strategy/replica_barrier.h"
 
 #include <atomic>
 #include <memory>
@@ -28,26 +28,26 @@ std::unique_ptr<MirroredStrategy> MirroredOver(int32_t replicas) {
 absl::StatusOr<Value> Nothing(Strategy&, absl::Span<const Value>) { return Value(); }
 
 // A replica that never arrives is named, and the others continue with the error.
-TEST(ReplicaMeeting, WaitEndsAndNamesTheMissingReplica) {
-  ReplicaMeeting meeting(2, absl::Milliseconds(50));
-  std::thread serving([&meeting] { meeting.Serve(); });
-  const ReplicaMeeting::Action action = [](absl::Span<const Value::Sequence>) {
+TEST(ReplicaBarrier, WaitEndsAndNamesTheMissingReplica) {
+  ReplicaBarrier barrier(2, absl::Milliseconds(50));
+  std::thread serving([&barrier] { barrier.Serve(); });
+  const ReplicaBarrier::Action action = [](absl::Span<const Value::Sequence>) {
     return std::vector<Value>(2);
   };
-  EXPECT_THAT(meeting.Meet(0, {.what = "MergeCall"}, {}, action),
+  EXPECT_THAT(barrier.Meet(0, {.what = "MergeCall"}, {}, action),
               StatusIs(absl::StatusCode::kDeadlineExceeded,
                        AllOf(HasSubstr("replica 0 waited 50ms in MergeCall for replica 1"),
                              HasSubstr("still in its replica function"))));
-  meeting.Finish(0);
+  barrier.Finish(0);
   // A late replica gets the reason why no replica waits.
-  EXPECT_THAT(meeting.Meet(1, {.what = "MergeCall"}, {}, action),
+  EXPECT_THAT(barrier.Meet(1, {.what = "MergeCall"}, {}, action),
               StatusIs(absl::StatusCode::kDeadlineExceeded, HasSubstr("waited")));
-  meeting.Finish(1);
+  barrier.Finish(1);
   serving.join();
 }
 
 // Run returns the replica's own error, not the others' error that the replica was missing.
-TEST(ReplicaMeeting, ErrorOfTheReplicaThatFailedComesFirst) {
+TEST(ReplicaBarrier, ErrorOfTheReplicaThatFailedComesFirst) {
   const std::unique_ptr<MirroredStrategy> strategy = MirroredOver(3);
   const absl::StatusOr<Value> result =
       strategy->Run([](absl::Span<const Value>) -> absl::StatusOr<Value> {
@@ -64,7 +64,7 @@ TEST(ReplicaMeeting, ErrorOfTheReplicaThatFailedComesFirst) {
 }
 
 // An exception of a user's function is also an error of the Run, wherever the function is called.
-TEST(ReplicaMeeting, AnExceptionIsAnErrorAndTheStrategyStaysUsable) {
+TEST(ReplicaBarrier, AnExceptionIsAnErrorAndTheStrategyStaysUsable) {
   for (const int32_t replicas : {1, 3}) {
     const std::unique_ptr<MirroredStrategy> strategy = MirroredOver(replicas);
     const auto throwing = [](absl::Span<const Value>) -> absl::StatusOr<Value> {
@@ -89,7 +89,7 @@ TEST(ReplicaMeeting, AnExceptionIsAnErrorAndTheStrategyStaysUsable) {
   }
 }
 
-TEST(ReplicaMeeting, DifferentCallsAreDistinguished) {
+TEST(ReplicaBarrier, DifferentCallsAreDistinguished) {
   const std::unique_ptr<MirroredStrategy> strategy = MirroredOver(2);
   const absl::StatusOr<Value> result =
       strategy->Run([](absl::Span<const Value>) -> absl::StatusOr<Value> {
@@ -104,7 +104,7 @@ TEST(ReplicaMeeting, DifferentCallsAreDistinguished) {
 }
 
 // Replica functions run concurrently: each waits for the other without a merge call.
-TEST(ReplicaMeeting, ReplicaFunctionsRunInParallel) {
+TEST(ReplicaBarrier, ReplicaFunctionsRunInParallel) {
   const std::unique_ptr<MirroredStrategy> strategy = MirroredOver(2);
   std::atomic<int> arrived = 0;
   const absl::StatusOr<Value> result =
@@ -120,7 +120,7 @@ TEST(ReplicaMeeting, ReplicaFunctionsRunInParallel) {
 
 // Several threads may run steps of one strategy concurrently; a Run inside a merge call also has
 // threads.
-TEST(ReplicaMeeting, RunsOfSeveralThreadsAndNestedRuns) {
+TEST(ReplicaBarrier, RunsOfSeveralThreadsAndNestedRuns) {
   const std::unique_ptr<MirroredStrategy> strategy = MirroredOver(2);
   const auto step = [&strategy]() -> absl::Status {
     return strategy

@@ -1,4 +1,4 @@
-#include "ps_server/net/local_door.h"
+#include "ps_server/net/local_acceptor.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -19,27 +19,28 @@ constexpr absl::Duration kAcceptPause = absl::Milliseconds(100);
 
 }  // namespace
 
-LocalDoor::LocalDoor(LocalDoorOptions options, LocalListener listener)
+LocalAcceptor::LocalAcceptor(LocalAcceptorOptions options, LocalListener listener)
     : options_(std::move(options)),
       listener_(std::move(listener)),
       tickets_(options_.max_tickets, options_.ticket_life) {}
 
-absl::StatusOr<std::unique_ptr<LocalDoor>> LocalDoor::Open(const LocalDoorOptions& options) {
+absl::StatusOr<std::unique_ptr<LocalAcceptor>> LocalAcceptor::Open(
+    const LocalAcceptorOptions& options) {
   if (LocalHostId().empty()) {
     return absl::UnavailableError("/proc does not tell the host and its network namespace");
   }
   ASSIGN_OR_RETURN(LocalListener listener, ListenLocally());
-  return std::unique_ptr<LocalDoor>(new LocalDoor(options, std::move(listener)));
+  return std::unique_ptr<LocalAcceptor>(new LocalAcceptor(options, std::move(listener)));
 }
 
-void LocalDoor::Start(Admit admit) {
+void LocalAcceptor::Start(Admit admit) {
   admit_ = std::move(admit);
   thread_ = std::thread([this] { AcceptLoop(); });
 }
 
-std::optional<wire::LocalEndpoint> LocalDoor::Offer(const std::string& host_id,
-                                                    const PeerGuard& guard,
-                                                    const std::string& peer) {
+std::optional<wire::LocalEndpoint> LocalAcceptor::Offer(const std::string& host_id,
+                                                        const PeerGuard& guard,
+                                                        const std::string& peer) {
   if (host_id != LocalHostId()) return std::nullopt;
   absl::StatusOr<std::string> ticket = tickets_.Issue({guard, peer});
   if (!ticket.ok()) {
@@ -52,7 +53,7 @@ std::optional<wire::LocalEndpoint> LocalDoor::Offer(const std::string& host_id,
   return endpoint;
 }
 
-void LocalDoor::AcceptLoop() {
+void LocalAcceptor::AcceptLoop() {
   while (!closing_.load()) {
     pollfd waiting = {listener_.fd.get(), POLLIN, 0};
     ::poll(&waiting, 1, -1);  // Close shuts the socket down, which ends this
@@ -77,13 +78,13 @@ void LocalDoor::AcceptLoop() {
   }
 }
 
-void LocalDoor::Pause() {
+void LocalAcceptor::Pause() {
   const absl::MutexLock lock(&mutex_);
   const Deadline pause = Deadline::In(kAcceptPause);
   while (!closing_.load() && !pause.Expired()) closes_.WaitUntil(&mutex_, pause);
 }
 
-void LocalDoor::Close() {
+void LocalAcceptor::Close() {
   {
     const absl::MutexLock lock(&mutex_);
     closing_.store(true);

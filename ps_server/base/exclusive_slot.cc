@@ -1,4 +1,4 @@
-#include "ps_server/base/turn.h"
+#include "ps_server/base/exclusive_slot.h"
 
 #include "absl/strings/str_cat.h"
 #include "common/deadline.h"
@@ -6,7 +6,8 @@
 
 namespace cairn {
 
-absl::StatusOr<Turn::Held> Turn::Take(absl::string_view what, absl::Duration patience) {
+absl::StatusOr<ExclusiveSlot::Held> ExclusiveSlot::Take(absl::string_view what,
+                                                        absl::Duration patience) {
   const Deadline deadline = Deadline::In(patience);
   absl::MutexLock lock(&mutex_);
   while (taken_) {
@@ -23,7 +24,7 @@ absl::StatusOr<Turn::Held> Turn::Take(absl::string_view what, absl::Duration pat
   return Held(this);
 }
 
-void Turn::End() {
+void ExclusiveSlot::End() {
   absl::MutexLock lock(&mutex_);
   taken_ = false;
   ended_.SignalAll();

@@ -1,4 +1,4 @@
-#include "ps_server/calls/deal.h"
+#include "ps_server/calls/place_shards.h"
 
 #include <algorithm>
 
@@ -7,7 +7,7 @@
 
 namespace cairn {
 
-void Deal(absl::Span<VariableSpec* const> specs, int32_t server_count) {
+void PlaceShards(absl::Span<VariableSpec* const> specs, int32_t server_count) {
   struct Item {
     int64_t bytes;
     DenseShard* shard;

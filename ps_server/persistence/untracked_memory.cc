@@ -1,4 +1,4 @@
-#include "ps_server/persistence/resident_rest.h"
+#include "ps_server/persistence/untracked_memory.h"
 
 #include <algorithm>
 
@@ -19,9 +19,9 @@ constexpr int64_t kCallsShare = 20;
 
 }  // namespace
 
-int64_t ResidentRest::usual_bytes() const { return std::min(kUsualBytes, limit_ / kUsualShare); }
+int64_t UntrackedMemory::usual_bytes() const { return std::min(kUsualBytes, limit_ / kUsualShare); }
 
-int64_t ResidentRest::Note(const Seen& seen) {
+int64_t UntrackedMemory::Note(const Seen& seen) {
   const int64_t unused =
       std::clamp<int64_t>(limit_ - seen.charged_bytes - charged_, 0, limit_ / kCallsShare);
   const int64_t rest = seen.resident_bytes - seen.idle_bytes - seen.charged_bytes - unused;
@@ -36,7 +36,7 @@ int64_t ResidentRest::Note(const Seen& seen) {
   return charged_;
 }
 
-int64_t ResidentRest::expected_bytes() const {
+int64_t UntrackedMemory::expected_bytes() const {
   return std::max<int64_t>(0, usual_bytes() - charged_);
 }
 

@@ -14,20 +14,20 @@
 namespace cairn {
 
 // Thread safety: every method may be called from several threads at once.
-class Turn {
+class ExclusiveSlot {
  public:
   // Releases the lock in its destructor.
   class Held {
    public:
-    explicit Held(Turn* turn) : turn_(turn) {}
-    Held(Held&& other) noexcept : turn_(other.turn_) { other.turn_ = nullptr; }
+    explicit Held(ExclusiveSlot* slot) : slot_(slot) {}
+    Held(Held&& other) noexcept : slot_(other.slot_) { other.slot_ = nullptr; }
     Held& operator=(Held&&) = delete;
     ~Held() {
-      if (turn_ != nullptr) turn_->End();
+      if (slot_ != nullptr) slot_->End();
     }
 
    private:
-    Turn* turn_;
+    ExclusiveSlot* slot_;
   };
 
   // Waits until the lock is free. kUnavailable after `patience`: names both calls, and how long the

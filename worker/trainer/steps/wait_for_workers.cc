@@ -1,4 +1,4 @@
-#include "worker/trainer/steps/meeting.h"
+#include "worker/trainer/steps/wait_for_workers.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "worker/trainer/steps/beating.h"
+#include "worker/trainer/steps/heartbeat_thread.h"
 
 #include <utility>
 
@@ -11,15 +11,15 @@ constexpr absl::Duration kBeatTimeout = absl::Seconds(2);
 
 }  // namespace
 
-Beating::Beating(std::unique_ptr<PsClient> client, int32_t worker)
+HeartbeatThread::HeartbeatThread(std::unique_ptr<PsClient> client, int32_t worker)
     : client_(std::move(client)), entry_(worker), thread_([this] { Run(); }) {}
 
-Beating::~Beating() {
+HeartbeatThread::~HeartbeatThread() {
   stop_.Stop();
   thread_.join();
 }
 
-void Beating::Run() {
+void HeartbeatThread::Run() {
   do {
     RosterGradient gradient;
     // A server that is gone is waited for, and told of, by the training itself.

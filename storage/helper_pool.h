@@ -15,13 +15,13 @@ namespace cairn {
 
 // Threads are started when there is work to share for the first time. Thread safety: several
 // threads may call Run and create Jobs at once; they share the helpers.
-class SideThreads {
+class HelperPool {
  public:
   // At most `count` helpers; 0: the calling thread does all the work.
-  explicit SideThreads(size_t count) : count_(count) {}
-  ~SideThreads();
-  SideThreads(const SideThreads&) = delete;
-  SideThreads& operator=(const SideThreads&) = delete;
+  explicit HelperPool(size_t count) : count_(count) {}
+  ~HelperPool();
+  HelperPool(const HelperPool&) = delete;
+  HelperPool& operator=(const HelperPool&) = delete;
 
   // Calls work(0) … work(pieces - 1), each once, on this thread and on idle helpers. Returns when
   // all calls have returned. Never waits for a helper to become free, and does not need one. `work`
@@ -33,7 +33,7 @@ class SideThreads {
   class Job {
    public:
     // `side` must outlive the job. `work` must neither throw nor use the job.
-    Job(SideThreads& side, std::function<void(size_t piece)> work);
+    Job(HelperPool& side, std::function<void(size_t piece)> work);
     // Waits for the pieces that helpers have begun. The others are not done.
     ~Job();
     Job(const Job&) = delete;
@@ -45,13 +45,13 @@ class SideThreads {
     void Finish();
 
    private:
-    friend class SideThreads;
+    friend class HelperPool;
     // Wakes at most `helpers` helpers.
     void Add(size_t pieces, size_t helpers);
     // Works while there are pieces that nobody has begun.
     void Help() ABSL_EXCLUSIVE_LOCKS_REQUIRED(side_.mutex_);
 
-    SideThreads& side_;
+    HelperPool& side_;
     const std::function<void(size_t piece)> work_;
     size_t pieces_ ABSL_GUARDED_BY(side_.mutex_) = 0;
     size_t next_ ABSL_GUARDED_BY(side_.mutex_) = 0;

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ps_server/engine/engine.h"
-#include "ps_server/net/local_door.h"
+#include "ps_server/net/local_acceptor.h"
 #include "thrift/security/server_security.h"
 
 namespace cairn {
@@ -34,7 +34,7 @@ class MessageMemory {
   int64_t bytes_;
 };
 
-struct LocalEntry {
+struct LocalHandshake {
   MessageMemory memory;  // of its rings
   ServerSecurity::Entry entry;
 };
@@ -42,7 +42,7 @@ struct LocalEntry {
 // The next step of one that is on its way in over `fd`; waits for the engine's memory at most.
 // nullopt: nothing has come yet. kCancelled: the peer has gone; others say why it is not let in.
 // What is said to it (SendVerdict) is the caller's to say.
-absl::StatusOr<std::optional<LocalEntry>> EnterLocally(LocalDoor& door, Engine& engine, int fd,
-                                                       const std::string& peer);
+absl::StatusOr<std::optional<LocalHandshake>> EnterLocally(LocalAcceptor& acceptor, Engine& engine,
+                                                           int fd, const std::string& peer);
 
 }  // namespace cairn

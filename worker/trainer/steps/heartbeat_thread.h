@@ -14,12 +14,12 @@ namespace cairn {
 // may wait long for others, some of whom wait to see it beat. So a thread beats, through an
 // unsequenced client: a beat that is lost or counts twice does no harm.
 // Thread safety: none.
-class Beating {
+class HeartbeatThread {
  public:
   // `client` knows the roster.
-  Beating(std::unique_ptr<PsClient> client, int32_t worker);
+  HeartbeatThread(std::unique_ptr<PsClient> client, int32_t worker);
   // Ends when the beat that is under way does: within seconds.
-  ~Beating();
+  ~HeartbeatThread();
 
  private:
   void Run();

@@ -22,18 +22,18 @@ namespace cairn {
 // Deletes some thousand rows at a time, in one batch with everything else that their stripe
 // changed: after a crash at any point the stripe on disk is in its earlier or its current state.
 // Thread safety: every method may be called from several threads at once.
-class RowKeeper {
+class RowExpirer {
  public:
   // All arguments must outlive this object.
-  RowKeeper(StripeStore& store, Registry& registry, MemoryBudget& budget, Flusher& flusher,
-            Evictor& evictor, const EngineOptions& options)
+  RowExpirer(StripeStore& store, Registry& registry, MemoryBudget& budget, Flusher& flusher,
+             Evictor& evictor, const EngineOptions& options)
       : store_(store),
         registry_(registry),
         budget_(budget),
         flusher_(flusher),
         evictor_(evictor),
         options_(options) {}
-  ~RowKeeper() { Stop(); }
+  ~RowExpirer() { Stop(); }
 
   // Checks every table once per options.row_rules_interval.
   void Start();

@@ -1,5 +1,5 @@
 // Workers see who has finished and who lives, wait for those, and no longer than they must.
-#include "worker/trainer/steps/meeting.h"
+#include "worker/trainer/steps/wait_for_workers.h"
 
 #include <atomic>
 #include <thread>

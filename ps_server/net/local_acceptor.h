@@ -24,7 +24,7 @@
 
 namespace cairn {
 
-struct LocalDoorOptions {
+struct LocalAcceptorOptions {
   std::string name;  // the listener's, for messages
   LocalTransport transport = LocalTransport::kSameUser;
   size_t max_tickets = 1;
@@ -32,13 +32,13 @@ struct LocalDoorOptions {
 };
 
 // Thread safety: every method may be called from several threads at once.
-class LocalDoor {
+class LocalAcceptor {
  public:
   // kUnavailable: the system has no such sockets.
-  static absl::StatusOr<std::unique_ptr<LocalDoor>> Open(const LocalDoorOptions& options);
-  ~LocalDoor() { Close(); }
+  static absl::StatusOr<std::unique_ptr<LocalAcceptor>> Open(const LocalAcceptorOptions& options);
+  ~LocalAcceptor() { Close(); }
 
-  // From here until Close `admit` gets those who knock, on a thread of the door.
+  // From here until Close `admit` gets those who knock, on a thread of the acceptor.
   using Admit = std::function<void(Descriptor, const LocalPeer&)>;
   void Start(Admit admit);
   // What hello answers to a caller of host `host_id`; nullopt where that is another one.
@@ -49,11 +49,11 @@ class LocalDoor {
   void Close();
 
  private:
-  LocalDoor(LocalDoorOptions options, LocalListener listener);
+  LocalAcceptor(LocalAcceptorOptions options, LocalListener listener);
   void AcceptLoop();
   void Pause();
 
-  const LocalDoorOptions options_;
+  const LocalAcceptorOptions options_;
   const LocalListener listener_;
   Admit admit_;
   TicketTable tickets_;

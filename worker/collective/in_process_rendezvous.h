@@ -25,7 +25,7 @@
 
 namespace cairn {
 
-class InProcessMeeting {
+class InProcessRendezvous {
  public:
   // Inputs up to this size are copied into the rendezvous, so their owners need not wait until the
   // others have read them.
@@ -39,7 +39,7 @@ class InProcessMeeting {
     alignas(64) std::byte small[kSmallBytes];
   };
 
-  InProcessMeeting(std::vector<std::string> devices, std::string name);
+  InProcessRendezvous(std::vector<std::string> devices, std::string name);
 
   int size() const { return static_cast<int>(devices_.size()); }
   const std::vector<std::string>& devices() const { return devices_; }
