@@ -1,7 +1,5 @@
 #include "common/version.h"
 
-#include <cstdio>
-
 #include "absl/strings/str_cat.h"
 #include "common/revision.h"
 
@@ -31,11 +29,6 @@ std::string VersionText(absl::string_view program) {
                       "\nbuilt with ", version.compiler, ", ", version.build, "\nprotocol ",
                       kWireProtocol, ", store format ", kStoreFormat, ", checkpoint format ",
                       kCheckpointFormat, "\n");
-}
-
-int PrintVersion(absl::string_view program) {
-  const std::string text = VersionText(program);
-  return std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0 ? 0 : 1;
 }
 
 }  // namespace cairn

@@ -25,8 +25,4 @@ Version ProgramVersion();
 // Four lines: the program and its version, the revision, how it was built, and the formats above.
 std::string VersionText(absl::string_view program);
 
-// Writes VersionText(program) to stdout. Returns the program's exit status: 0, or 1 if writing
-// fails.
-int PrintVersion(absl::string_view program);
-
 }  // namespace cairn

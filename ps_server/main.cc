@@ -13,13 +13,13 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/config/cli.h"
 #include "common/config/cluster_config.h"
 #include "common/deadline.h"
 #include "common/http/http_flags.h"
 #include "common/log.h"
 #include "common/process_start.h"
 #include "common/status.h"
-#include "common/version.h"
 #include "ps_server/engine/engine.h"
 #include "ps_server/engine/process_setup.h"
 #include "ps_server/monitor/monitor.h"
@@ -162,10 +162,7 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "cairn-ps: %s\n", std::string(config.status().message()).c_str());
     return kBadInput;
   }
-  if (config->help) {
-    return std::fputs(ServerUsage().data(), stdout) >= 0 && std::fflush(stdout) == 0 ? 0 : kFailed;
-  }
-  if (config->version) return PrintVersion("cairn-ps");
+  if (!config->text.empty()) return PrintText(config->text);
   SetLargeBlocks(config->engine.memory_budget_bytes);
   const sigset_t stop_signals = BlockStopSignals();
   const absl::Status status = Serve(*config, stop_signals);

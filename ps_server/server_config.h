@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/http/http_flags.h"
@@ -16,8 +15,7 @@
 namespace cairn {
 
 struct ServerConfig {
-  bool help = false;     // --help: nothing else is set
-  bool version = false;  // --version: nothing else is set
+  std::string text;  // of --help, --version or --completion: to be printed, nothing else is set
   EngineOptions engine;
   ListenerOptions listener;
   std::string port_file;  // empty: none
@@ -31,8 +29,5 @@ struct ServerConfig {
 // `arguments` are those after the program's name. kInvalidArgument or kNotFound: a bad flag or
 // file, the message names it and says what is allowed.
 absl::StatusOr<ServerConfig> ReadServerConfig(absl::Span<const char* const> arguments);
-
-// The text of --help.
-absl::string_view ServerUsage();
 
 }  // namespace cairn

@@ -7,23 +7,31 @@
 #include <cstring>
 #include <fstream>
 
-#include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "common/config/cluster_config.h"
 
-ABSL_FLAG(int32_t, http_port, -1, "a port; 0: a free one");
-ABSL_FLAG(std::string, http_address, "127.0.0.1", "an address of this machine");
-ABSL_FLAG(std::string, http_port_file, "", "a file");
-ABSL_FLAG(bool, http_allow_plaintext, false, "true or false");
-
 namespace cairn {
 
-absl::StatusOr<std::optional<HttpFlags>> ReadHttpFlags(bool allow_plaintext) {
+void AddHttpFlags(Flags& flags, HttpFlagValues& values, const std::string& pages) {
+  flags
+      .Add("http_port", "N", values.port,
+           absl::StrCat("answer HTTP for operators: ", pages, "; 0: a free port; default: none"))
+      .Add("http_address", "A", values.address,
+           "the address that HTTP listens on; default 127.0.0.1. Another needs "
+           "--http_allow_plaintext: the pages change nothing, but everyone who can connect can "
+           "read them")
+      .Add("http_port_file", "FILE", values.port_file, "gets the address that HTTP was bound to")
+      .Add("http_allow_plaintext", "", values.allow_plaintext,
+           "serve HTTP where other hosts can connect, without encryption or authentication");
+}
+
+absl::StatusOr<std::optional<HttpFlags>> ReadHttpFlags(const HttpFlagValues& values,
+                                                       bool allow_plaintext) {
   HttpFlags flags;
-  flags.server.address = absl::GetFlag(FLAGS_http_address);
-  flags.server.port = absl::GetFlag(FLAGS_http_port);
-  flags.port_file = absl::GetFlag(FLAGS_http_port_file);
-  const bool plaintext = absl::GetFlag(FLAGS_http_allow_plaintext);
+  flags.server.address = values.address;
+  flags.server.port = values.port;
+  flags.port_file = values.port_file;
+  const bool plaintext = values.allow_plaintext;
   const bool default_address = flags.server.address == HttpOptions().address;
   if (flags.server.port == -1) {
     if (flags.port_file.empty() && default_address && !plaintext) return std::optional<HttpFlags>();

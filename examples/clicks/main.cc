@@ -10,44 +10,45 @@
 #include <string>
 #include <vector>
 
-#include "absl/flags/flag.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/types/span.h"
-#include "common/config/command_line.h"
-#include "common/version.h"
+#include "common/config/cli.h"
 #include "examples/clicks/ground_truth.h"
 #include "worker/ops/metrics.h"
 
-ABSL_FLAG(int64_t, rows, 100000, "a number");
-ABSL_FLAG(uint64_t, seed, 1, "a number");
-ABSL_FLAG(uint64_t, truth_seed, 1, "a number");
-ABSL_FLAG(std::string, out, "", "a file");
-ABSL_FLAG(std::string, truth, "", "a file");
-
 namespace {
 
-constexpr absl::string_view kFlags[] = {"rows", "seed", "truth_seed", "out", "truth"};
+struct Options {
+  int64_t rows = 100000;
+  uint64_t seed = 1;
+  uint64_t truth_seed = 1;
+  std::string out;
+  std::string truth;
+};
 
-constexpr char kUsage[] =
-    R"(cairn-make-clicks writes click logs in Criteo's format, drawn from a known truth.
-
-  --out FILE         file to write; compressed if its name ends in .gz; required
-  --rows N           rows to write; default 100000
-  --seed N           which log: another seed draws other rows of the same truth; default 1
-  --truth_seed N     which truth: the effect of each token and count; default 1
-  --truth FILE       gets each row's true click probability, one a line, in the order of
-                     cairn-worker's predictions
-  --help             this text
-  --version          version, build, and the versions of protocol and formats
-
-Example:
-  cairn-make-clicks --rows 400000 --seed 1 --out train.tsv
-  cairn-make-clicks --rows 40000 --seed 2 --out eval.tsv
-
-The last line of stdout is one JSON object: rows, click_rate, bayes_auc.
-)";
+cairn::ParsedLine ReadOptions(int argc, char** argv, Options* options) {
+  cairn::Program program(
+      "cairn-make-clicks",
+      "cairn-make-clicks writes click logs in Criteo's format, drawn from a known truth.\n",
+      "Example:\n"
+      "  cairn-make-clicks --rows 400000 --seed 1 --out train.tsv\n"
+      "  cairn-make-clicks --rows 40000 --seed 2 --out eval.tsv\n\n"
+      "The last line of stdout is one JSON object: rows, click_rate, bayes_auc.");
+  program.flags()
+      .Add("out", "FILE", options->out,
+           "file to write; compressed if its name ends in .gz; required")
+      .Add("rows", "N", options->rows, "rows to write; default 100000")
+      .Add("seed", "N", options->seed,
+           "which log: another seed draws other rows of the same truth; default 1")
+      .Add("truth_seed", "N", options->truth_seed,
+           "which truth: the effect of each token and count; default 1")
+      .Add("truth", "FILE", options->truth,
+           "gets each row's true click probability, one a line, in the order of cairn-worker's "
+           "predictions");
+  return program.Parse(absl::MakeConstSpan(argv + 1, static_cast<size_t>(argc - 1)));
+}
 
 int Refuse(absl::string_view text) {
   std::fprintf(stderr, "cairn-make-clicks: %.*s\n", static_cast<int>(text.size()), text.data());
@@ -94,50 +95,46 @@ void AppendRow(const cairn::clicks::Row& row, std::string* text) {
 }
 
 // Writes the log; labels and the probabilities they were drawn from come back.
-bool WriteLog(int64_t rows, std::vector<float>* labels, std::vector<float>* scores) {
+bool WriteLog(const Options& options, std::vector<float>* labels, std::vector<float>* scores) {
   TextFile log, truth;
-  const std::string truth_path = absl::GetFlag(FLAGS_truth);
-  if (!log.Open(absl::GetFlag(FLAGS_out))) return false;
-  if (!truth_path.empty() && !truth.Open(truth_path)) return false;
-  const cairn::clicks::GroundTruth world(absl::GetFlag(FLAGS_truth_seed));
-  const uint64_t seed = absl::GetFlag(FLAGS_seed);
+  if (!log.Open(options.out)) return false;
+  if (!options.truth.empty() && !truth.Open(options.truth)) return false;
+  const cairn::clicks::GroundTruth world(options.truth_seed);
   std::string text, truths;
   constexpr size_t kChunkBytes = size_t{1} << 20;
-  for (int64_t i = 0; i < rows; ++i) {
-    const cairn::clicks::Row row = world.Draw(seed, static_cast<uint64_t>(i));
+  for (int64_t i = 0; i < options.rows; ++i) {
+    const cairn::clicks::Row row = world.Draw(options.seed, static_cast<uint64_t>(i));
     labels->push_back(row.clicked ? 1.0f : 0.0f);
     scores->push_back(static_cast<float>(row.probability));
     AppendRow(row, &text);
-    if (!truth_path.empty()) absl::StrAppendFormat(&truths, "%.6f\n", row.probability);
-    if (text.size() < kChunkBytes && i + 1 < rows) continue;
+    if (!options.truth.empty()) absl::StrAppendFormat(&truths, "%.6f\n", row.probability);
+    if (text.size() < kChunkBytes && i + 1 < options.rows) continue;
     if (!log.Write(text)) return false;
     if (!truths.empty() && !truth.Write(truths)) return false;
     text.clear();
     truths.clear();
   }
-  return log.Close() && (truth_path.empty() || truth.Close());
+  return log.Close() && (options.truth.empty() || truth.Close());
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  cairn::CommandLine line;
-  const absl::Status parsed = cairn::ReadCommandLine(
-      absl::MakeConstSpan(argv + 1, static_cast<size_t>(argc - 1)), {.names = {kFlags}}, line);
-  if (!parsed.ok()) return Refuse(parsed.message());
-  if (line.help) return std::fputs(kUsage, stdout) >= 0 && std::fflush(stdout) == 0 ? 0 : 1;
-  if (line.version) return cairn::PrintVersion("cairn-make-clicks");
-  const int64_t rows = absl::GetFlag(FLAGS_rows);
-  if (absl::GetFlag(FLAGS_out).empty() || rows < 1) {
+  Options options;
+  const cairn::ParsedLine line = ReadOptions(argc, argv, &options);
+  if (!line.status.ok()) return Refuse(line.status.message());
+  if (!line.text.empty()) return cairn::PrintText(line.text);
+  if (options.out.empty() || options.rows < 1) {
     return Refuse("needs --out FILE and --rows of at least 1; --help lists the flags");
   }
   std::vector<float> labels, scores;
-  if (!WriteLog(rows, &labels, &scores)) return 1;
+  if (!WriteLog(options, &labels, &scores)) return 1;
   const auto clicks = std::count(labels.begin(), labels.end(), 1.0f);
   const double auc = cairn::Auc(labels, scores);
   // No AUC where every row, or none, was clicked.
   std::printf("{\"rows\":%lld,\"click_rate\":%.4f,\"bayes_auc\":%s}\n",
-              static_cast<long long>(rows), static_cast<double>(clicks) / static_cast<double>(rows),
+              static_cast<long long>(options.rows),
+              static_cast<double>(clicks) / static_cast<double>(options.rows),
               auc == auc ? absl::StrFormat("%.4f", auc).c_str() : "null");
   return 0;
 }

@@ -32,17 +32,12 @@ void AddLaunchEnds(CLI::App* command, const std::shared_ptr<LaunchOptions>& opti
                    ? std::string()
                    : absl::StrCat("'", policy, "'; there are never and on-failure");
       });
-  command->add_option("--max_restarts", options->max_restarts, "of each task; default 3")
-      ->type_name("N");
-  command
-      ->add_option("--grace_seconds", options->grace_seconds,
-                   "how long a task may take to end before it is killed; default 30")
-      ->type_name("S");
-  command
-      ->add_option("--ps_flag", options->server_flags,
-                   "a flag of every cairn-ps, as in --ps_flag=--durability=log; several times")
-      ->type_name("--FLAG=VALUE")
-      ->allow_extra_args(false);
+  Flags(*command)
+      .Add("max_restarts", "N", options->max_restarts, "of each task; default 3")
+      .Add("grace_seconds", "S", options->grace_seconds,
+           "how long a task may take to end before it is killed; default 30")
+      .Add("ps_flag", "--FLAG=VALUE", options->server_flags,
+           "a flag of every cairn-ps, as in --ps_flag=--durability=log; several times");
 }
 
 }  // namespace
@@ -53,48 +48,33 @@ void Tree::AddLaunch() {
       Add(&app_, "launch", "Starts servers and workers on this machine and waits for the job",
           "cairnctl launch --ps 2 --worker 2 --job examples/a9a.yaml --data_root examples/data",
           [options] { return Launch(*options); });
-  command->add_option("--job", options->job_file, "job file of the workers")->type_name("FILE");
-  CLI::Option* const cluster =
-      command
-          ->add_option("--cluster", options->cluster_file,
-                       "cluster file of tasks on this machine; port 0 is one that is free")
-          ->type_name("FILE");
-  command->add_option("--ps", options->servers, "servers, on free ports; default 2")
-      ->type_name("N")
-      ->excludes(cluster);
-  command
-      ->add_option("--worker", options->workers,
-                   "workers; default 2; 0: servers alone, until Ctrl-C")
-      ->type_name("N")
-      ->excludes(cluster);
-  command
-      ->add_option("--data_root", options->data_root, "where the job's relative data paths start")
-      ->type_name("DIR");
-  command
-      ->add_option("--state", options->state,
-                   "where the servers keep their data, for a later launch to go on from; else a "
-                   "temporary folder")
-      ->type_name("DIR");
-  command
-      ->add_option("--log_directory", options->log_directory,
-                   "gets a log of every task; default: logs in --state, else a temporary folder")
-      ->type_name("DIR");
-  command->add_flag("--wait", options->wait,
-                    "returns once every server accepts calls and every worker has joined; the "
-                    "launch continues in the background until the job ends or cairnctl stop");
-  command
-      ->add_option(
-          "--tls_directory", options->tls_directory,
-          "TLS between the tasks, with the certificates in it that cairnctl certs made for "
-          "them; made where it is not there")
-      ->type_name("DIR");
-  command->add_option("--set", options->sets, "KEY.PATH=VALUE over the job file; several times")
-      ->type_name("SET")
-      ->allow_extra_args(false);
+  Flags(*command)
+      .Add("job", "FILE", options->job_file, "job file of the workers")
+      .Add("cluster", "FILE", options->cluster_file,
+           "cluster file of tasks on this machine; port 0 is one that is free")
+      .Add("ps", "N", options->servers, "servers, on free ports; default 2");
+  command->get_option("--ps")->excludes(command->get_option("--cluster"));
+  Flags(*command).Add("worker", "N", options->workers,
+                      "workers; default 2; 0: servers alone, until Ctrl-C");
+  command->get_option("--worker")->excludes(command->get_option("--cluster"));
+  Flags(*command)
+      .Add("data_root", "DIR", options->data_root, "where the job's relative data paths start")
+      .Add("state", "DIR", options->state,
+           "where the servers keep their data, for a later launch to go on from; else a "
+           "temporary folder")
+      .Add("log_directory", "DIR", options->log_directory,
+           "gets a log of every task; default: logs in --state, else a temporary folder")
+      .Add("wait", "", options->wait,
+           "returns once every server accepts calls and every worker has joined; the "
+           "launch continues in the background until the job ends or cairnctl stop")
+      .Add("tls_directory", "DIR", options->tls_directory,
+           "TLS between the tasks, with the certificates in it that cairnctl certs made for "
+           "them; made where it is not there")
+      .Add("set", "SET", options->sets, "KEY.PATH=VALUE over the job file; several times");
   AddLaunchEnds(command, options);
-  command->add_option("--cairn_ps", options->cairn_ps, "the program; default: beside cairnctl")
-      ->type_name("FILE");
-  command->add_option("--cairn_worker", options->cairn_worker, "likewise")->type_name("FILE");
+  Flags(*command)
+      .Add("cairn_ps", "FILE", options->cairn_ps, "the program; default: beside cairnctl")
+      .Add("cairn_worker", "FILE", options->cairn_worker, "likewise");
   command
       ->add_option("worker_flags", options->worker_flags, "after --: flags of every cairn-worker")
       ->type_name("FLAG");
@@ -107,14 +87,12 @@ void Tree::AddLogs() {
           "cairnctl logs worker:0 --follow\n"
           "  cairnctl logs --directory /tmp/state/logs --lines 100",
           [options, json = &invocation_.json] { return RunLogs(*options, *json); });
-  command
-      ->add_option("--directory", options->directory,
-                   "the launch's --log_directory; default: that of the launch that runs on this "
-                   "machine")
-      ->type_name("DIR");
-  command->add_option("--launch", options->launch, "which launch, where several run")
-      ->type_name("PID");
-  command->add_option("--lines", options->lines, "of each task; default 20")->type_name("N");
+  Flags(*command)
+      .Add("directory", "DIR", options->directory,
+           "the launch's --log_directory; default: that of the launch that runs on this "
+           "machine")
+      .Add("launch", "PID", options->launch, "which launch, where several run")
+      .Add("lines", "N", options->lines, "of each task; default 20");
   command->add_flag("--follow,-f", options->follow,
                     "prints new lines as they come, until the launch ends or Ctrl-C");
   command->add_option("tasks", options->tasks, "these alone, as in worker:0; launch is its own")
@@ -129,14 +107,11 @@ void Tree::AddStop() {
           "  cairnctl stop --cluster cluster.yaml",
           [options] { return RunStop(*options); });
   AddServers(command, &options->target);
-  command
-      ->add_option("--launch", options->launch,
-                   "this launch, where several run on this machine and no servers are named")
-      ->type_name("PID");
-  command
-      ->add_option("--wait_seconds", options->wait_seconds,
-                   "how long everything may take to end; default 120")
-      ->type_name("S");
+  Flags(*command)
+      .Add("launch", "PID", options->launch,
+           "this launch, where several run on this machine and no servers are named")
+      .Add("wait_seconds", "S", options->wait_seconds,
+           "how long everything may take to end; default 120");
   command->footer(
       "Stops the launch of this machine, or the one that started the servers named.\n"
       "Other servers are drained; their workers are not stopped.\n"
@@ -151,11 +126,10 @@ void Tree::AddDrain() {
           "  cairnctl drain --cluster cluster.yaml --all",
           [options] { return RunDrain(*options); });
   AddServers(command, &options->target);
-  command
-      ->add_option("--wait_seconds", options->wait_seconds,
-                   "how long a server may take to write everything and be gone; default 120")
-      ->type_name("S");
-  command->add_flag("--all", options->all, "every server of the cluster");
+  Flags(*command)
+      .Add("wait_seconds", "S", options->wait_seconds,
+           "how long a server may take to write everything and be gone; default 120")
+      .Add("all", "", options->all, "every server of the cluster");
   command->add_option("servers", options->tasks, "or these, by their tasks")->type_name("ps:N");
 }
 
@@ -173,9 +147,8 @@ void Tree::AddServersCommands() {
           "cairnctl servers add --cluster cluster.yaml ps:2 --address 10.0.0.7:7001",
           [options] { return RunServersAdd(*options); });
   AddServers(add, &options->target);
-  add->add_option("--address", options->address,
-                  "where every worker reaches it; default: the cluster file's")
-      ->type_name("HOST:PORT");
+  Flags(*add).Add("address", "HOST:PORT", options->address,
+                  "where every worker reaches it; default: the cluster file's");
   add->add_option("server", options->task, "its task, as it was started")
       ->type_name("ps:N")
       ->required();
@@ -194,17 +167,13 @@ void Tree::AddDoctor() {
       &app_, "doctor", "Whether this machine and its network are fit; each finding with its fix",
       "cairnctl doctor --data_dir /var/lib/cairn --cluster cluster.yaml",
       [options] { return RunDoctor(*options); });
-  command
-      ->add_option("--data_dir", options->directory,
-                   "where a server's data would be: its disk is measured with 64 MiB in a file of "
-                   "the moment; default: the working folder")
-      ->type_name("DIR");
-  command->add_option("--cluster", options->cluster_file, "whose ps tasks are looked for")
-      ->type_name("FILE");
-  command
-      ->add_option("--timeout_seconds", options->timeout_seconds,
-                   "how long a server may take to answer; default 3")
-      ->type_name("S");
+  Flags(*command)
+      .Add("data_dir", "DIR", options->directory,
+           "where a server's data would be: its disk is measured with 64 MiB in a file of "
+           "the moment; default: the working folder")
+      .Add("cluster", "FILE", options->cluster_file, "whose ps tasks are looked for")
+      .Add("timeout_seconds", "S", options->timeout_seconds,
+           "how long a server may take to answer; default 3");
   AddSecurity(command, &options->security);
 }
 
@@ -220,18 +189,13 @@ void Tree::AddCerts() {
                    "where they are written; the CA that is there signs them, else a new one")
       ->type_name("DIR")
       ->required();
-  command
-      ->add_option("--cluster", options->cluster_file,
-                   "servers, workers, an admin and a reader of this cluster")
-      ->type_name("FILE");
-  command
-      ->add_option("--issue", options->issue,
-                   "NAME=ROLE[,ROLE] (reader, worker, admin) or NAME=server:HOST[,HOST]; several "
-                   "times")
-      ->type_name("WHOM")
-      ->allow_extra_args(false);
-  command->add_option("--days", options->days, "how long they are good; default 30")
-      ->type_name("N");
+  Flags(*command)
+      .Add("cluster", "FILE", options->cluster_file,
+           "servers, workers, an admin and a reader of this cluster")
+      .Add("issue", "WHOM", options->issue,
+           "NAME=ROLE[,ROLE] (reader, worker, admin) or NAME=server:HOST[,HOST]; several "
+           "times")
+      .Add("days", "N", options->days, "how long they are good; default 30");
 }
 
 void Tree::AddBench() {
@@ -240,14 +204,11 @@ void Tree::AddBench() {
       &app_, "bench", "How fast the wire is from here to the servers: round trips, push, pull",
       "cairnctl bench --cluster cluster.yaml --mib 16", [options] { return RunBench(*options); });
   AddServers(command, &options->target);
-  command->add_option("--mib", options->mib, "of a push and of a pull; default 4")
-      ->type_name("MIB");
-  command
-      ->add_option(
-          "--seconds", options->seconds,
-          "for each measurement; default 1. Uses a job of its own, which is dropped at the "
-          "end; servers that train meanwhile slow it down, and it them")
-      ->type_name("S");
+  Flags(*command)
+      .Add("mib", "MIB", options->mib, "of a push and of a pull; default 4")
+      .Add("seconds", "S", options->seconds,
+           "for each measurement; default 1. Uses a job of its own, which is dropped at the "
+           "end; servers that train meanwhile slow it down, and it them");
 }
 
 }  // namespace cairn

@@ -30,10 +30,9 @@ void Tree::AddStatus() {
           "cairnctl status --cluster cluster.yaml --job examples/a9a.yaml --watch 2",
           [options, json = &invocation_.json] { return RunStatus(*options, *json); });
   AddTarget(status, &options->target);
-  status
-      ->add_option("--watch", options->watch_seconds,
-                   "again every so many seconds, with rates, until Ctrl-C; with --json a line each")
-      ->type_name("SECONDS");
+  Flags(*status).Add(
+      "watch", "SECONDS", options->watch_seconds,
+      "again every so many seconds, with rates, until Ctrl-C; with --json a line each");
   const auto why = std::make_shared<TargetOptions>();
   AddTarget(Add(&app_, "why", "Who waits for whom, since when, and what to do about it",
                 "cairnctl why --cluster cluster.yaml --job a9a", [why] { return RunWhy(*why); }),
@@ -56,11 +55,10 @@ void Tree::AddGet() {
                    "of data do; a key without a row has its initial value")
       ->type_name("KEY");
   AddTarget(command, &options->target);
-  command->add_option("--slot", options->slot, "of the optimizer, by Keras' name")
-      ->type_name("NAME");
-  command
-      ->add_option("--local_transport", options->local_transport, std::string(kLocalTransportText))
-      ->type_name("auto|any_user|off");
+  Flags(*command)
+      .Add("slot", "NAME", options->slot, "of the optimizer, by Keras' name")
+      .Add("local_transport", "auto|any_user|off", options->local_transport,
+           std::string(kLocalTransportText));
 }
 
 void Tree::AddInspect() {
@@ -71,11 +69,9 @@ void Tree::AddInspect() {
           "  cairnctl inspect --data_dir /tmp/ps0",
           [options] { return RunInspect(*options); });
   AddTarget(command, &options->target);
-  command
-      ->add_option("--data_dir", options->data_directory,
-                   "a server's data directory that no server uses, or its part ps-N of a "
-                   "checkpoint; read only")
-      ->type_name("DIR");
+  Flags(*command).Add("data_dir", "DIR", options->data_directory,
+                      "a server's data directory that no server uses, or its part ps-N of a "
+                      "checkpoint; read only");
   command
       ->add_option("variables", options->variables,
                    "names, '*' for any characters; of a single one the shards are shown")
@@ -91,8 +87,7 @@ void Tree::AddCheckpoint() {
                                 [list] { return ListCheckpointsOf(*list); });
   listing->add_option("directory", list->directory, "else checkpoint.directory of --job FILE")
       ->type_name("DIR");
-  listing->add_option("--job", list->job, "this job's alone; its name, or its job file")
-      ->type_name("NAME|FILE");
+  Flags(*listing).Add("job", "NAME|FILE", list->job, "this job's alone; its name, or its job file");
   const auto folder = std::make_shared<std::string>();
   Add(checkpoint, "verify", "Reads every file and compares its checksum with the manifest's",
       "cairnctl checkpoint verify /shared/a9a.step-0000000512-1a2b3c4d",
@@ -123,8 +118,8 @@ void Tree::AddCheckpointCalls(CLI::App* checkpoint) {
           "/shared/a9a.step-0000000512-1a2b3c4d",
           [restore] { return RestoreCheckpoint(*restore); });
   AddTarget(restoring, &restore->target);
-  restoring->add_flag("--replace", restore->replace,
-                      "drops what the servers hold of the job first");
+  Flags(*restoring)
+      .Add("replace", "", restore->replace, "drops what the servers hold of the job first");
   restoring->add_option("folder", restore->folder, "the checkpoint")
       ->type_name("FOLDER")
       ->required();
@@ -140,15 +135,12 @@ void Tree::AddExport() {
           [options] { return RunExport(*options); });
   command->add_option("file", options->file, "what to write")->type_name("FILE")->required();
   AddTarget(command, &options->target);
-  command
-      ->add_option("--local_transport", options->local_transport, std::string(kLocalTransportText))
-      ->type_name("auto|any_user|off");
-  command->add_option("--checkpoint", options->checkpoint, "from this one instead of servers")
-      ->type_name("FOLDER");
-  command
-      ->add_option("--scratch", options->scratch,
-                   "for --checkpoint: where files of the moment are; default: TMPDIR")
-      ->type_name("DIR");
+  Flags(*command)
+      .Add("local_transport", "auto|any_user|off", options->local_transport,
+           std::string(kLocalTransportText))
+      .Add("checkpoint", "FOLDER", options->checkpoint, "from this one instead of servers")
+      .Add("scratch", "DIR", options->scratch,
+           "for --checkpoint: where files of the moment are; default: TMPDIR");
 }
 
 void Tree::AddRebalance() {
@@ -161,33 +153,18 @@ void Tree::AddRebalance() {
           "  cairnctl rebalance --cluster cluster.yaml --job ads --empty ps:2",
           [options] { return RunRebalance(*options); });
   AddTarget(command, &options->target);
-  command->add_flag("--plan", options->plan_only, "shows what would be moved, and moves nothing");
-  command
-      ->add_option("--empty", options->emptied,
-                   "a server that is to end without rows; several times")
-      ->type_name("ps:N")
-      ->allow_extra_args(false);
-  command
-      ->add_option("--by", options->by,
-                   "what is evened out: memory (default), or load, bytes of rows pulled and pushed "
-                   "a second")
-      ->type_name("WHAT");
-  command
-      ->add_option("--watch_seconds", options->watch_seconds,
-                   "how long to look at the load; default 10")
-      ->type_name("S");
-  command
-      ->add_option("--tolerance", options->tolerance,
-                   "a server may have so much more than the mean; default 0.05")
-      ->type_name("FRACTION");
-  command
-      ->add_option("--busy_fraction", options->busy_fraction,
-                   "of the time, to copy; the rest is left to those that train; default 0.5")
-      ->type_name("FRACTION");
-  command
-      ->add_option("--wait_seconds", options->wait_seconds,
-                   "how long one move may take; default 600")
-      ->type_name("S");
+  Flags(*command)
+      .Add("plan", "", options->plan_only, "shows what would be moved, and moves nothing")
+      .Add("empty", "ps:N", options->emptied, "a server that is to end without rows; several times")
+      .Add("by", "WHAT", options->by,
+           "what is evened out: memory (default), or load, bytes of rows pulled and pushed "
+           "a second")
+      .Add("watch_seconds", "S", options->watch_seconds, "how long to look at the load; default 10")
+      .Add("tolerance", "FRACTION", options->tolerance,
+           "a server may have so much more than the mean; default 0.05")
+      .Add("busy_fraction", "FRACTION", options->busy_fraction,
+           "of the time, to copy; the rest is left to those that train; default 0.5")
+      .Add("wait_seconds", "S", options->wait_seconds, "how long one move may take; default 600");
 }
 
 }  // namespace cairn

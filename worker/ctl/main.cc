@@ -11,6 +11,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
+#include "common/config/cli.h"
 #include "common/config/local_path.h"
 #include "common/exit_status.h"
 #include "common/log.h"
@@ -80,9 +81,7 @@ int Main(int argc, char** argv) {
   absl::Status read = ReadInvocation(words, &invocation);
   if (const absl::Status paths = CheckPaths(words); !paths.ok()) read = paths;
   if (!read.ok()) return Fail(invocation, AsBadInput(read));
-  if (!invocation.help.empty()) {
-    return std::fputs(invocation.help.c_str(), stdout) >= 0 && std::fflush(stdout) == 0 ? 0 : 1;
-  }
+  if (!invocation.help.empty()) return PrintText(invocation.help);
   const absl::StatusOr<Answer> answer = invocation.run();
   return answer.ok() ? Print(invocation, *answer) : Fail(invocation, answer.status());
 }

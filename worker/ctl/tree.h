@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "common/config/cli.h"
 #include "worker/ctl/command_tree.h"
 #include "worker/ctl/target.h"
 
@@ -51,13 +52,9 @@ class Tree {
   // command_tree.cc.
   void AddVersion();
   void AddCompletion();
-  void NoteChosen();
-  std::string Unexpected(const std::string& word) const;
-  std::string Refusal(const CLI::ParseError& refused) const;
 
   CLI::App app_{"Runs, watches and repairs jobs on Cairn's parameter servers."};
   Invocation& invocation_;
-  const CLI::App* chosen_ = &app_;
 };
 
 }  // namespace cairn
