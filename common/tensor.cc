@@ -14,11 +14,11 @@
 namespace cairn {
 namespace {
 
-constexpr std::align_val_t kAlignment{64};
+constexpr std::align_val_t kTensorAlignment{64};
 
 std::shared_ptr<void> Allocate(size_t bytes) {
-  return {::operator new(std::max<size_t>(bytes, 1), kAlignment),
-          [](void* memory) { ::operator delete(memory, kAlignment); }};
+  return {::operator new(std::max<size_t>(bytes, 1), kTensorAlignment),
+          [](void* memory) { ::operator delete(memory, kTensorAlignment); }};
 }
 
 int64_t CheckedCount(const Shape& shape) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace cairn {
 
@@ -34,6 +35,20 @@ constexpr T LoadLittleEndian(const char* from) {
     value = static_cast<T>(value << 8 | static_cast<unsigned char>(from[i]));
   }
   return value;
+}
+
+template <typename T>
+void AppendBigEndian(T value, std::string& to) {
+  char bytes[sizeof(T)];
+  StoreBigEndian(value, bytes);
+  to.append(bytes, sizeof(T));
+}
+
+template <typename T>
+void AppendLittleEndian(T value, std::string& to) {
+  char bytes[sizeof(T)];
+  StoreLittleEndian(value, bytes);
+  to.append(bytes, sizeof(T));
 }
 
 }  // namespace cairn

@@ -23,7 +23,7 @@ namespace cairn {
 namespace {
 
 constexpr char kList[] = "FILES";
-constexpr char kMarker[] = "CAIRN";
+constexpr char kFolderMarker[] = "CAIRN";
 constexpr char kDatabase[] = "db";
 constexpr char kStaging[] = "db.tmp";  // RocksDB's, during the copy
 // A line takes some 50 bytes, and a store of a terabyte has some 20,000 files.
@@ -55,7 +55,7 @@ absl::StatusOr<PartContents> ListPart(const std::string& part) {
   PartContents contents;
   ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(part));
   for (const std::string& name : names) {
-    if (name == kList || name == kMarker) {
+    if (name == kList || name == kFolderMarker) {
       contents.files.push_back(name);
       continue;
     }

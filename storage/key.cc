@@ -23,13 +23,6 @@ constexpr uint64_t FlipSign(int64_t value) {
   return static_cast<uint64_t>(value) ^ (uint64_t{1} << 63);
 }
 
-template <typename T>
-void Append(T value, std::string& key) {
-  char bytes[sizeof(T)];
-  StoreBigEndian(value, bytes);
-  key.append(bytes, sizeof(T));
-}
-
 bool IsKind(absl::string_view key, RecordKind kind) {
   return !key.empty() && static_cast<uint8_t>(key[0]) == static_cast<uint8_t>(kind);
 }
@@ -43,7 +36,7 @@ absl::Status NotAKey(absl::string_view what, absl::string_view key) {
 // The length comes first, so that keys of jobs with a common name prefix do not mix.
 std::string JobPrefix(RecordKind kind, absl::string_view job) {
   std::string key = KindPrefix(kind);
-  Append(static_cast<uint16_t>(job.size()), key);
+  AppendBigEndian(static_cast<uint16_t>(job.size()), key);
   key.append(job.data(), job.size());
   return key;
 }
@@ -56,19 +49,19 @@ std::string MetaKey() { return KindPrefix(RecordKind::kMeta); }
 
 std::string VariableKey(uint32_t variable) {
   std::string key = KindPrefix(RecordKind::kVariable);
-  Append(variable, key);
+  AppendBigEndian(variable, key);
   return key;
 }
 
 std::string ShardsPrefix(uint32_t variable) {
   std::string key = KindPrefix(RecordKind::kShard);
-  Append(variable, key);
+  AppendBigEndian(variable, key);
   return key;
 }
 
 std::string ShardKey(uint32_t variable, uint32_t shard) {
   std::string key = ShardsPrefix(variable);
-  Append(shard, key);
+  AppendBigEndian(shard, key);
   return key;
 }
 
@@ -78,7 +71,7 @@ std::string DecisionsPrefix(absl::string_view job) { return JobPrefix(RecordKind
 
 std::string DecisionKey(absl::string_view job, int64_t step) {
   std::string key = DecisionsPrefix(job);
-  Append(static_cast<uint64_t>(step), key);
+  AppendBigEndian(static_cast<uint64_t>(step), key);
   return key;
 }
 
@@ -88,13 +81,13 @@ std::string NoteKey(absl::string_view name) {
 
 std::string WorkerKey(absl::string_view job, int32_t worker) {
   std::string key = WorkersPrefix(job);
-  Append(FlipSign(worker), key);
+  AppendBigEndian(FlipSign(worker), key);
   return key;
 }
 
 std::string StripesPrefix(uint32_t variable) {
   std::string key = KindPrefix(RecordKind::kStripe);
-  Append(variable, key);
+  AppendBigEndian(variable, key);
   return key;
 }
 

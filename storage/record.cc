@@ -14,29 +14,22 @@ namespace {
 
 constexpr size_t kWatermarkBytes = 12;
 
-template <typename T>
-void Append(T value, std::string& to) {
-  char bytes[sizeof(T)];
-  StoreLittleEndian(value, bytes);
-  to.append(bytes, sizeof(T));
-}
-
 void AppendText(absl::string_view text, std::string& to) {
-  Append(static_cast<uint32_t>(text.size()), to);
+  AppendLittleEndian(static_cast<uint32_t>(text.size()), to);
   to.append(text.data(), text.size());
 }
 
 void AppendWatermarks(absl::Span<const Watermark> watermarks, std::string& to) {
   to.reserve(to.size() + 4 + watermarks.size() * kWatermarkBytes + kChecksumBytes);
-  Append(static_cast<uint32_t>(watermarks.size()), to);
+  AppendLittleEndian(static_cast<uint32_t>(watermarks.size()), to);
   for (const Watermark& watermark : watermarks) {
-    Append(static_cast<uint32_t>(watermark.worker), to);
-    Append(static_cast<uint64_t>(watermark.sequence), to);
+    AppendLittleEndian(static_cast<uint32_t>(watermark.worker), to);
+    AppendLittleEndian(static_cast<uint64_t>(watermark.sequence), to);
   }
 }
 
 std::string Sealed(absl::string_view key, std::string value) {
-  Append(ChecksumOf({key, value}), value);
+  AppendLittleEndian(ChecksumOf({key, value}), value);
   return value;
 }
 
@@ -106,9 +99,9 @@ absl::StatusOr<absl::string_view> VerifyChecksum(absl::string_view key, absl::st
 
 std::string EncodeMeta(absl::string_view key, const MetaRecord& record) {
   std::string value;
-  Append(record.format, value);
-  Append(static_cast<uint32_t>(record.server_index), value);
-  Append(static_cast<uint64_t>(record.boot_count), value);
+  AppendLittleEndian(record.format, value);
+  AppendLittleEndian(static_cast<uint32_t>(record.server_index), value);
+  AppendLittleEndian(static_cast<uint64_t>(record.boot_count), value);
   return Sealed(key, std::move(value));
 }
 
@@ -147,7 +140,7 @@ absl::StatusOr<VariableRecord> DecodeVariable(absl::string_view key, absl::strin
 
 std::string EncodeShard(absl::string_view key, const ShardRecord& record) {
   std::string value;
-  Append(static_cast<uint64_t>(record.update_count), value);
+  AppendLittleEndian(static_cast<uint64_t>(record.update_count), value);
   AppendWatermarks(record.watermarks, value);
   return Sealed(key, std::move(value));
 }
@@ -165,10 +158,10 @@ absl::StatusOr<ShardRecord> DecodeShard(absl::string_view key, absl::string_view
 
 std::string EncodeWorker(absl::string_view key, const WorkerRecord& record) {
   std::string value;
-  Append(static_cast<uint64_t>(record.incarnation), value);
-  Append(static_cast<uint64_t>(record.sequence), value);
+  AppendLittleEndian(static_cast<uint64_t>(record.incarnation), value);
+  AppendLittleEndian(static_cast<uint64_t>(record.sequence), value);
   AppendText(record.position, value);
-  if (record.left) Append(uint8_t{1}, value);
+  if (record.left) AppendLittleEndian(uint8_t{1}, value);
   return Sealed(key, std::move(value));
 }
 
@@ -190,12 +183,12 @@ absl::StatusOr<WorkerRecord> DecodeWorker(absl::string_view key, absl::string_vi
 
 std::string EncodeDecision(absl::string_view key, const DecisionRecord& record) {
   std::string value;
-  Append(static_cast<uint32_t>(record.contributions.size()), value);
+  AppendLittleEndian(static_cast<uint32_t>(record.contributions.size()), value);
   for (const NamedContribution& named : record.contributions) {
-    Append(static_cast<uint32_t>(named.worker), value);
-    Append(static_cast<uint64_t>(named.incarnation), value);
-    Append(static_cast<uint64_t>(named.sequence), value);
-    Append(static_cast<uint64_t>(named.rows), value);
+    AppendLittleEndian(static_cast<uint32_t>(named.worker), value);
+    AppendLittleEndian(static_cast<uint64_t>(named.incarnation), value);
+    AppendLittleEndian(static_cast<uint64_t>(named.sequence), value);
+    AppendLittleEndian(static_cast<uint64_t>(named.rows), value);
     AppendText(named.position, value);
   }
   return Sealed(key, std::move(value));
@@ -252,7 +245,7 @@ absl::Status DecodeHeader(absl::string_view key, absl::string_view value,
 
 std::string EncodeColdCount(absl::string_view key, int64_t rows) {
   std::string value;
-  Append(static_cast<uint64_t>(rows), value);
+  AppendLittleEndian(static_cast<uint64_t>(rows), value);
   return Sealed(key, std::move(value));
 }
 

@@ -15,28 +15,21 @@ namespace {
 constexpr size_t kKindAt = sizeof(uint32_t);
 constexpr size_t kHeadBytes = kKindAt + 1;
 
-template <typename T>
-void Append(T value, std::string& to) {
-  char bytes[sizeof(T)];
-  StoreLittleEndian(value, bytes);
-  to.append(bytes, sizeof(T));
-}
-
 }  // namespace
 
 void RowSegment::Add(int64_t key, absl::string_view row) {
   if (bytes_.empty()) {
     row_bytes_ = row.size();
-    Append(static_cast<uint32_t>(row_bytes_), bytes_);
+    AppendLittleEndian(static_cast<uint32_t>(row_bytes_), bytes_);
     bytes_.push_back(0);
   }
-  Append(static_cast<uint64_t>(key), bytes_);
+  AppendLittleEndian(static_cast<uint64_t>(key), bytes_);
   bytes_.append(row.data(), row.size());
 }
 
 std::string RowSegment::Seal(absl::string_view key, bool every_row) {
   bytes_[kKindAt] = every_row ? 1 : 0;
-  Append(ChecksumOf({key, bytes_}), bytes_);
+  AppendLittleEndian(ChecksumOf({key, bytes_}), bytes_);
   return std::exchange(bytes_, {});
 }
 

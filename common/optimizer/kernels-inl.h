@@ -1,5 +1,5 @@
-// The loop around every rule. Included once per instruction set by the kernels_*.cc files, between
-// HWY_BEFORE_NAMESPACE and HWY_AFTER_NAMESPACE of its own, hence no #pragma once.
+// The loop around every rule. kernels.cc includes this file once per instruction set, hence no
+// #pragma once.
 #if defined(CAIRN_OPTIMIZER_KERNELS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef CAIRN_OPTIMIZER_KERNELS_INL_H_
 #undef CAIRN_OPTIMIZER_KERNELS_INL_H_
@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 
 #include "common/optimizer/kernels.h"
@@ -20,6 +21,47 @@ HWY_BEFORE_NAMESPACE();
 namespace cairn {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+
+#define CAIRN_FORMULA HWY_INLINE
+#include "common/optimizer/formulas-inl.h"
+#undef CAIRN_FORMULA
+
+// The operations of formulas-inl.h on vectors of tag D.
+template <class D>
+struct VectorOps {
+  using T = hn::TFromD<D>;
+  using V = hn::Vec<D>;
+
+  HWY_INLINE V Set(T x) const { return hn::Set(d, x); }
+  HWY_INLINE V Add(V a, V b) const { return hn::Add(a, b); }
+  HWY_INLINE V Sub(V a, V b) const { return hn::Sub(a, b); }
+  HWY_INLINE V Mul(V a, V b) const { return hn::Mul(a, b); }
+  HWY_INLINE V Div(V a, V b) const { return hn::Div(a, b); }
+  HWY_INLINE V MulAdd(V a, V b, V c) const { return hn::MulAdd(a, b, c); }
+  HWY_INLINE V MulSub(V a, V b, V c) const { return hn::MulSub(a, b, c); }
+  HWY_INLINE V NegMulAdd(V a, V b, V c) const { return hn::NegMulAdd(a, b, c); }
+  HWY_INLINE V Sqrt(V x) const { return hn::Sqrt(x); }
+  HWY_INLINE V Abs(V x) const { return hn::Abs(x); }
+  HWY_INLINE V Neg(V x) const { return hn::Neg(x); }
+  HWY_INLINE V CopySign(V size, V sign) const { return hn::CopySign(size, sign); }
+  HWY_INLINE V Max(V a, V b) const { return hn::Max(a, b); }
+  HWY_INLINE V Min(V a, V b) const { return hn::Min(a, b); }
+  HWY_INLINE V IfGreater(V a, V b, V yes, V no) const {
+    return hn::IfThenElse(hn::Gt(a, b), yes, no);
+  }
+  HWY_INLINE V ZeroIfZero(V test, V x) const {
+    return hn::IfThenZeroElse(hn::Eq(test, hn::Zero(d)), x);
+  }
+  // FTRL takes the difference of two powers, which needs the accuracy of libm.
+  HWY_INLINE V Power(V x, T exponent) const {
+    HWY_ALIGN T lanes[hn::MaxLanes(D())];
+    hn::Store(x, d, lanes);
+    for (size_t i = 0; i < hn::Lanes(d); ++i) lanes[i] = std::pow(lanes[i], exponent);
+    return hn::Load(d, lanes);
+  }
+
+  D d;
+};
 
 // A copy on the stack: the compiler then knows that stores to values do not change the constants.
 template <typename T>
@@ -35,9 +77,7 @@ struct Arrays {
   const T* gradient;
 };
 
-// One vector of elements at `i`. A Rule has `static constexpr size_t kSlots` and
-//   template <class D, class V, typename T>
-//   static void Update(D d, const Constants<T>& k, V& w, V& s0, V& s1, V& s2, V g);
+// One vector of elements at `i`.
 template <class Rule, bool kGuarded, class D, typename T>
 HWY_INLINE void UpdateVector(D d, const Constants<T>& k, const Arrays<T>& at, size_t i) {
   auto w = hn::LoadU(d, at.value + i);
@@ -48,14 +88,9 @@ HWY_INLINE void UpdateVector(D d, const Constants<T>& k, const Arrays<T>& at, si
   if constexpr (Rule::kSlots > 0) s0 = hn::LoadU(d, at.slot0 + i);
   if constexpr (Rule::kSlots > 1) s1 = hn::LoadU(d, at.slot1 + i);
   if constexpr (Rule::kSlots > 2) s2 = hn::LoadU(d, at.slot2 + i);
-  if constexpr (kGuarded) {
-    const auto bound = hn::Set(d, k[0]);
-    // Not Min and Max, which return either operand for NaN, by instruction set: NaN stays NaN.
-    g = hn::IfThenElse(hn::Gt(g, bound), bound, g);
-    g = hn::IfThenElse(hn::Lt(g, hn::Neg(bound)), hn::Neg(bound), g);
-    w = hn::NegMulAdd(w, hn::Set(d, k[1]), w);
-  }
-  Rule::Update(d, k, w, s0, s1, s2, g);
+  const VectorOps<D> op{d};
+  if constexpr (kGuarded) Guard(op, k, w, g);
+  Rule::Update(op, k, w, s0, s1, s2, g);
   hn::StoreU(w, d, at.value + i);
   if constexpr (Rule::kSlots > 0) hn::StoreU(s0, d, at.slot0 + i);
   if constexpr (Rule::kSlots > 1) hn::StoreU(s1, d, at.slot1 + i);
@@ -113,7 +148,7 @@ void ApplyRows(const float* constants, float* const* rows, size_t row_count, siz
   constexpr size_t kLineFloats = 64 / sizeof(float);
   const Constants<float> k = CopyConstants(constants);
   const size_t ahead_floats =
-      std::min((1 + Rule::kSlots) * width, size_t{kPrefetchBytes / sizeof(float)});
+      std::min(size_t{1 + Rule::kSlots} * width, size_t{kPrefetchBytes / sizeof(float)});
   for (size_t r = 0; r < row_count; ++r) {
     if (r + kPrefetchRows < row_count) {
       const float* next = rows[r + kPrefetchRows];

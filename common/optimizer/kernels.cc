@@ -1,25 +1,32 @@
-#include "common/optimizer/kernels.h"
-
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "common/optimizer/kernels.cc"
+#include "hwy/foreach_target.h"  // includes this file once per instruction set
+// Highway's rule: before anything else that uses HWY_NAMESPACE.
+#include "common/optimizer/kernels-inl.h"
 #include "glog/logging.h"
 
+HWY_BEFORE_NAMESPACE();
 namespace cairn {
+namespace HWY_NAMESPACE {
+
+Kernels KernelsOfTarget(const OptimizerLoop& loop) {
+  Kernels kernels = {};
+  VisitRule(loop, [&](auto rule) { kernels = KernelsOf<decltype(rule)>(loop.guarded); });
+  return kernels;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace cairn
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace cairn {
+HWY_EXPORT(KernelsOfTarget);
 
 Kernels KernelsFor(const OptimizerLoop& loop) {
-  using Kind = OptimizerLoop::Kind;
-  switch (loop.kind) {
-    case Kind::kNone: break;
-    case Kind::kSgd: return SgdKernels(loop.guarded);
-    case Kind::kMomentum: return MomentumKernels(loop.nesterov, loop.guarded);
-    case Kind::kAdagrad: return AdagradKernels(loop.guarded);
-    case Kind::kAdadelta: return AdadeltaKernels(loop.guarded);
-    case Kind::kRmsprop: return RmspropKernels(loop.momentum, loop.centered, loop.guarded);
-    case Kind::kAdam: return AdamKernels(loop.amsgrad, loop.guarded);
-    case Kind::kAdamax: return AdamaxKernels(loop.guarded);
-    case Kind::kNadam: return NadamKernels(loop.guarded);
-    case Kind::kLion: return LionKernels(loop.guarded);
-    case Kind::kFtrl: return FtrlKernels(loop.square_root, loop.guarded);
-  }
-  LOG(FATAL) << "no kernels of optimizer loop " << static_cast<int>(loop.kind);
+  CHECK(loop.kind != OptimizerLoop::Kind::kNone) << "this optimizer has no kernels";
+  return HWY_DYNAMIC_DISPATCH(KernelsOfTarget)(loop);
 }
 
 }  // namespace cairn
+#endif  // HWY_ONCE

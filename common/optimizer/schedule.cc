@@ -141,7 +141,7 @@ const std::vector<ScheduleRule>& Rules() {
   return *rules;
 }
 
-const ScheduleRule* FindRule(absl::string_view type) {
+const ScheduleRule* FindScheduleRule(absl::string_view type) {
   for (const ScheduleRule& rule : Rules()) {
     if (rule.type == type) return &rule;
   }
@@ -190,14 +190,14 @@ ScheduleConfig ConstantRate(double learning_rate) {
 
 ScheduleConfig WithDefaults(const ScheduleConfig& config) {
   ScheduleConfig full = config;
-  if (const ScheduleRule* rule = FindRule(config.type); rule != nullptr) {
+  if (const ScheduleRule* rule = FindScheduleRule(config.type); rule != nullptr) {
     AddDefaults(rule->arguments, &full.arguments);
   }
   return full;
 }
 
 absl::Status ValidateSchedule(const ScheduleConfig& config) {
-  const ScheduleRule* rule = FindRule(config.type);
+  const ScheduleRule* rule = FindScheduleRule(config.type);
   if (rule == nullptr) {
     std::vector<absl::string_view> types;
     for (const ScheduleRule& known : Rules()) types.push_back(known.type);
@@ -217,7 +217,7 @@ absl::Status ValidateSchedule(const ScheduleConfig& config) {
 }
 
 double LearningRateAt(const ScheduleConfig& config, int64_t updates_done) {
-  const ScheduleRule* rule = FindRule(config.type);
+  const ScheduleRule* rule = FindScheduleRule(config.type);
   return rule == nullptr ? 0 : rule->rate(config, static_cast<double>(updates_done));
 }
 

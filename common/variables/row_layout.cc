@@ -8,7 +8,7 @@
 namespace cairn {
 namespace {
 
-constexpr size_t kAlignment = sizeof(uint32_t);  // of a row, for the data before its numbers
+constexpr size_t kRowAlignment = sizeof(uint32_t);  // of a row, for the data before its numbers
 
 size_t RoundedUp(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 
@@ -30,7 +30,7 @@ RowLayout::RowLayout(size_t dim, size_t slots, RowStorage storage)
       slots_offset_(
           RoundedUp(RowFormatBytes(storage.values, dim), RowFormatAlignment(storage.slots))),
       slot_bytes_(RowFormatBytes(storage.slots, dim)),
-      bytes_(RoundedUp(slots_offset_ + slots * slot_bytes_, kAlignment)) {}
+      bytes_(RoundedUp(slots_offset_ + slots * slot_bytes_, kRowAlignment)) {}
 
 void RowLayout::Expand(const std::byte* row, float* floats) const {
   ExpandNumbers(storage_.values, row, dim_, floats);

@@ -18,7 +18,7 @@
 namespace cairn {
 namespace {
 
-constexpr int64_t kScratchBytesPerId = 40;
+constexpr int64_t kAssignScratchBytesPerId = 40;
 
 struct PreparedItem {
   ItemTarget target;
@@ -161,8 +161,9 @@ absl::Status Assign(ServerCore& core, const Admitted& admitted, const wire::Assi
                     wire::PushReply& reply) {
   const int64_t ids = IdCount(request.items);
   RETURN_IF_ERROR(CheckCallSize(core, "assign", request.items.size(), ids));
-  RETURN_IF_ERROR(core.budget.Acquire(ids * kScratchBytesPerId, "sorting the ids of an assign"));
-  const MemoryHold hold(core.budget, ids * kScratchBytesPerId);
+  RETURN_IF_ERROR(
+      core.budget.Acquire(ids * kAssignScratchBytesPerId, "sorting the ids of an assign"));
+  const MemoryHold hold(core.budget, ids * kAssignScratchBytesPerId);
   const absl::Status status = request.late ? ApplyLate(core, admitted, request, reply)
                                            : ApplyNow(core, admitted, request, reply);
   if (ReasonOf(status) == wire::ErrorReason::BUSY) TakeArrivedFor(core, admitted, request.items);

@@ -21,8 +21,8 @@ namespace cairn {
 namespace {
 
 // As in push.cc: what a thread keeps between requests, and what a larger one costs.
-constexpr int64_t kKeptIds = 64 << 10;
-constexpr int64_t kScratchBytesPerId = 24;
+constexpr int64_t kKeptPullIds = 64 << 10;
+constexpr int64_t kPullScratchBytesPerId = 24;
 // Replies below this are not charged, so small pulls touch nothing shared.
 constexpr int64_t kUnchargedBytes = 64 << 10;
 // Of the changes that a call is answered, all items together: two entries of a list each.
@@ -176,16 +176,16 @@ absl::Status Pull(ServerCore& core, const Admitted& admitted, const wire::PullRe
   const int64_t ids = IdCount(request.items);
   RETURN_IF_ERROR(CheckCallSize(core, "pull", request.items.size(), ids));
   MemoryHold hold;
-  if (ids > kKeptIds) {
-    RETURN_IF_ERROR(core.budget.Acquire(ids * kScratchBytesPerId, "sorting the ids of a pull"));
-    hold = MemoryHold(core.budget, ids * kScratchBytesPerId);
+  if (ids > kKeptPullIds) {
+    RETURN_IF_ERROR(core.budget.Acquire(ids * kPullScratchBytesPerId, "sorting the ids of a pull"));
+    hold = MemoryHold(core.budget, ids * kPullScratchBytesPerId);
   }
   thread_local auto scratch = std::make_unique<PullScratch>();
-  PulledRows* const pulled = ids > kKeptIds ? nullptr : &PulledRows::OfThread();
+  PulledRows* const pulled = ids > kKeptPullIds ? nullptr : &PulledRows::OfThread();
   PulledRows::OfThread().Clear();
   const absl::Status status = PullWith(core, admitted, request, *scratch, pulled, reply);
   if (ReasonOf(status) == wire::ErrorReason::BUSY) TakeArrivedFor(core, admitted, request.items);
-  if (ids > kKeptIds) scratch = std::make_unique<PullScratch>();
+  if (ids > kKeptPullIds) scratch = std::make_unique<PullScratch>();
   if (status.ok()) core.counters.Add(Counter::kPulls);
   return status;
 }

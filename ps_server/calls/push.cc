@@ -18,9 +18,9 @@ namespace cairn {
 namespace {
 
 // A thread keeps its scratch memory between requests of up to this many ids. A larger request
-// charges the budget for its sorting (kScratchBytesPerId) and releases the memory afterwards.
-constexpr int64_t kKeptIds = 64 << 10;
-constexpr int64_t kScratchBytesPerId = 40;
+// charges the budget for its sorting (kPushScratchBytesPerId) and releases the memory afterwards.
+constexpr int64_t kKeptPushIds = 64 << 10;
+constexpr int64_t kPushScratchBytesPerId = 40;
 
 absl::Status ApplyNow(ServerCore& core, const Admitted& admitted, const wire::PushRequest& request,
                       UpdateScratch& scratch, wire::PushReply& reply) {
@@ -131,9 +131,9 @@ absl::Status Push(ServerCore& core, const Admitted& admitted, const wire::PushRe
   const int64_t ids = IdCount(request.items);
   RETURN_IF_ERROR(CheckCallSize(core, "push", request.items.size(), ids));
   MemoryHold hold;
-  if (ids > kKeptIds) {
-    RETURN_IF_ERROR(core.budget.Acquire(ids * kScratchBytesPerId, "sorting the ids of a push"));
-    hold = MemoryHold(core.budget, ids * kScratchBytesPerId);
+  if (ids > kKeptPushIds) {
+    RETURN_IF_ERROR(core.budget.Acquire(ids * kPushScratchBytesPerId, "sorting the ids of a push"));
+    hold = MemoryHold(core.budget, ids * kPushScratchBytesPerId);
   }
   thread_local auto scratch = std::make_unique<UpdateScratch>();
   if (!request.decisions.empty() && admitted.job != nullptr) {
@@ -143,7 +143,7 @@ absl::Status Push(ServerCore& core, const Admitted& admitted, const wire::PushRe
                         : request.late   ? ApplyLate(core, admitted, request, *scratch, reply)
                                          : ApplyNow(core, admitted, request, *scratch, reply);
   if (ReasonOf(status) == wire::ErrorReason::BUSY) TakeArrivedFor(core, admitted, request.items);
-  if (ids > kKeptIds) scratch = std::make_unique<UpdateScratch>();
+  if (ids > kKeptPushIds) scratch = std::make_unique<UpdateScratch>();
   core.counters.Add(status.ok() ? Counter::kPushes : Counter::kPushesRefused);
   // The decisions or the push may have been the last that a step was missing.
   if (status.ok() && (request.step > 0 || !request.decisions.empty())) {

@@ -22,7 +22,7 @@ namespace {
 // lock meanwhile, and so delays the calls that renew the worker's lease.
 constexpr absl::Duration kLongestOrderWait = absl::Seconds(5);
 
-DecisionRecord FromWire(const wire::StepDecision& decision, const std::string& job) {
+DecisionRecord ToRecord(const wire::StepDecision& decision, const std::string& job) {
   DecisionRecord record;
   record.job = job;
   record.step = decision.step;
@@ -171,7 +171,7 @@ absl::Status LearnDecisions(ServerCore& core, Job& job,
   const absl::MutexLock deciding(&steps.deciding());
   for (const wire::StepDecision& decision : decisions) {
     if (decision.step != steps.decided() + 1) continue;
-    DecisionRecord record = FromWire(decision, job.name());
+    DecisionRecord record = ToRecord(decision, job.name());
     if (steps.role().coordinator) {
       // The coordinator's disk came back older than its replies. A decision that a worker learned
       // holds.

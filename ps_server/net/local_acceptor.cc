@@ -15,7 +15,7 @@ namespace cairn {
 namespace {
 
 // After accept failed, out of descriptors or memory: others may close some.
-constexpr absl::Duration kAcceptPause = absl::Milliseconds(100);
+constexpr absl::Duration kLocalAcceptPause = absl::Milliseconds(100);
 
 }  // namespace
 
@@ -80,7 +80,7 @@ void LocalAcceptor::AcceptLoop() {
 
 void LocalAcceptor::Pause() {
   const absl::MutexLock lock(&mutex_);
-  const Deadline pause = Deadline::In(kAcceptPause);
+  const Deadline pause = Deadline::In(kLocalAcceptPause);
   while (!closing_.load() && !pause.Expired()) closes_.WaitUntil(&mutex_, pause);
 }
 

@@ -20,7 +20,7 @@ namespace cairn {
 namespace {
 
 // As in a snapshot: the pause after each slice that is copied under a stripe's lock.
-constexpr absl::Duration kSlicePause = absl::Microseconds(50);
+constexpr absl::Duration kEvictSlicePause = absl::Microseconds(50);
 // Each eviction writes all changes of the stripe, so it should evict at least kFewestRows;
 // kMostRows keeps the batch small.
 constexpr int64_t kFewestRows = 2048;
@@ -50,10 +50,11 @@ absl::StatusOr<uint32_t> EvictRows(StripeStore& store, EmbeddingStripe& stripe,
   const absl::MutexLock writing(&stripe.writing());
   const std::unique_ptr<StripeBatch> batch = store.NewBatch(stripe.id());
   EmbeddingStripe::Leaving leaving;
-  InSlices(stripe, *batch, kSlicePause,
+  InSlices(stripe, *batch, kEvictSlicePause,
            [&] { return stripe.Choose(*batch, kSliceBytes, which, max_rows, leaving); });
   if (leaving.writes) {
-    InSlices(stripe, *batch, kSlicePause, [&] { return stripe.DrainAhead(*batch, kSliceBytes); });
+    InSlices(stripe, *batch, kEvictSlicePause,
+             [&] { return stripe.DrainAhead(*batch, kSliceBytes); });
     {
       absl::MutexLock lock(&stripe.mutex());
       stripe.DrainEarly(*batch);

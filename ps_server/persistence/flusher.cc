@@ -21,7 +21,7 @@ namespace {
 // How often to check whether the store is still behind, which lasts as long as flushing a memtable.
 constexpr absl::Duration kBehindPause = absl::Milliseconds(5);
 // Pause after each slice that is copied under a stripe's lock, for a fraction of a millisecond.
-constexpr absl::Duration kSlicePause = absl::Microseconds(100);
+constexpr absl::Duration kFlushSlicePause = absl::Microseconds(100);
 
 }  // namespace
 
@@ -221,7 +221,8 @@ Flusher::Notes Flusher::TakeNotes() {
 absl::Status Flusher::WriteStripe(Stripe& stripe, absl::FunctionRef<void(StripeBatch&)> drain) {
   const absl::MutexLock writing(&stripe.writing());
   const std::unique_ptr<StripeBatch> batch = store_.NewBatch(stripe.id());
-  InSlices(stripe, *batch, kSlicePause, [&] { return stripe.DrainAhead(*batch, kSliceBytes); });
+  InSlices(stripe, *batch, kFlushSlicePause,
+           [&] { return stripe.DrainAhead(*batch, kSliceBytes); });
   {
     absl::MutexLock lock(&stripe.mutex());
     drain(*batch);

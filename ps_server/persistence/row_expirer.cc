@@ -19,7 +19,7 @@ namespace cairn {
 namespace {
 
 // As in a snapshot.
-constexpr absl::Duration kSlicePause = absl::Microseconds(100);
+constexpr absl::Duration kExpireSlicePause = absl::Microseconds(100);
 // Rows read, and rows deleted, at a time under a stripe's lock: about a millisecond.
 constexpr uint32_t kLooks = 8192;
 constexpr size_t kDeletions = 2048;
@@ -116,7 +116,8 @@ class Deletion {
  private:
   absl::StatusOr<int64_t> Delete(absl::Span<const int64_t> keys, uint32_t up_to) {
     const std::unique_ptr<StripeBatch> batch = store_.NewBatch(stripe_.id());
-    InSlices(stripe_, *batch, kSlicePause, [&] { return stripe_.DrainAhead(*batch, kSliceBytes); });
+    InSlices(stripe_, *batch, kExpireSlicePause,
+             [&] { return stripe_.DrainAhead(*batch, kSliceBytes); });
     EmbeddingStripe::Deleted deleted;
     {
       absl::MutexLock lock(&stripe_.mutex());

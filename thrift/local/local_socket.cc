@@ -28,7 +28,7 @@ struct Verdict {
   uint32_t text_bytes = 0;
 };
 
-absl::Status Failed(const char* what) {
+absl::Status SocketCallFailed(const char* what) {
   const bool is_late = errno == EAGAIN || errno == EINTR;
   const std::string text =
       absl::StrCat("local transport: ", what, ": ", is_late ? "not in time" : std::strerror(errno));
@@ -84,7 +84,7 @@ absl::Status ReceiveAll(int fd, void* to, size_t bytes) {
   while (bytes > 0) {
     const ssize_t got = ::recv(fd, at, bytes, 0);
     if (got == 0) return absl::UnavailableError("local transport: the server closed it");
-    if (got < 0) return Failed("the server's answer");
+    if (got < 0) return SocketCallFailed("the server's answer");
     at += got;
     bytes -= static_cast<size_t>(got);
   }
@@ -105,7 +105,7 @@ absl::Status ReceiveVerdict(int fd) {
 absl::StatusOr<LocalListener> ListenLocally() {
   std::array<char, 16> drawn;
   if (::getrandom(drawn.data(), drawn.size(), 0) != static_cast<ssize_t>(drawn.size())) {
-    return Failed("getrandom");
+    return SocketCallFailed("getrandom");
   }
   const std::string path =
       absl::StrCat(absl::string_view("\0cairn-", 7),
@@ -115,7 +115,7 @@ absl::StatusOr<LocalListener> ListenLocally() {
   Descriptor fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (fd.get() < 0 || ::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
       ::listen(fd.get(), kBacklog) != 0) {
-    return Failed("listen");
+    return SocketCallFailed("listen");
   }
   return LocalListener{std::move(fd), path};
 }
@@ -123,7 +123,8 @@ absl::StatusOr<LocalListener> ListenLocally() {
 absl::StatusOr<LocalPeer> CheckLocalPeer(int fd, LocalTransport allowed, const char* whom) {
   ucred found = {};
   socklen_t size = sizeof(found);
-  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &found, &size) != 0) return Failed("SO_PEERCRED");
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &found, &size) != 0)
+    return SocketCallFailed("SO_PEERCRED");
   if (found.uid != ::geteuid() && allowed != LocalTransport::kAnyUser) {
     return absl::PermissionDeniedError(
         absl::StrCat(whom, " is of user ", found.uid, ", this process of user ", ::geteuid(),
@@ -179,14 +180,14 @@ absl::StatusOr<LocalConnection> ConnectLocally(const std::string& path, const st
   }
   std::copy(ticket.begin(), ticket.end(), opening.ticket.begin());
   Descriptor fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (fd.get() < 0) return Failed("socket");
+  if (fd.get() < 0) return SocketCallFailed("socket");
   const absl::Duration longest =
       std::clamp(deadline.Remaining(), absl::Milliseconds(1), absl::Seconds(kLocalConnectSeconds));
   const timeval timeout = absl::ToTimeval(longest);
   ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
   ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
   if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), size) != 0) {
-    return Failed("connect");
+    return SocketCallFailed("connect");
   }
   RETURN_IF_ERROR(CheckLocalPeer(fd.get(), allowed, "the server").status());
   Descriptor memory;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 
-absl::Status Failed(const char* what) {
+absl::Status MemoryCallFailed(const char* what) {
   return absl::UnavailableError(absl::StrCat("shared memory: ", what, ": ", std::strerror(errno)));
 }
 
@@ -30,15 +30,15 @@ SharedRings::~SharedRings() {
 absl::StatusOr<SharedRings> SharedRings::Map(int fd, uint32_t ring_bytes) {
   void* const memory =
       ::mmap(nullptr, 2 * size_t{ring_bytes}, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (memory == MAP_FAILED) return Failed("mmap");
+  if (memory == MAP_FAILED) return MemoryCallFailed("mmap");
   return SharedRings(static_cast<std::byte*>(memory), ring_bytes);
 }
 
 absl::StatusOr<SharedRings> SharedRings::Create(uint32_t ring_bytes, Descriptor* fd) {
   Descriptor memory(::memfd_create("cairn", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (memory.get() < 0) return Failed("memfd_create");
-  if (::ftruncate(memory.get(), 2 * off_t{ring_bytes}) != 0) return Failed("ftruncate");
-  if (::fcntl(memory.get(), F_ADD_SEALS, kSeals) != 0) return Failed("seals");
+  if (memory.get() < 0) return MemoryCallFailed("memfd_create");
+  if (::ftruncate(memory.get(), 2 * off_t{ring_bytes}) != 0) return MemoryCallFailed("ftruncate");
+  if (::fcntl(memory.get(), F_ADD_SEALS, kSeals) != 0) return MemoryCallFailed("seals");
   absl::StatusOr<SharedRings> rings = Map(memory.get(), ring_bytes);
   if (rings.ok()) fd->Reset(memory.Release());
   return rings;

@@ -12,7 +12,7 @@
 namespace cairn {
 namespace {
 
-bool IsGap(char c) { return c == ' ' || c == '\t'; }
+bool IsBlank(char c) { return c == ' ' || c == '\t'; }
 
 class LibsvmParser : public LineParser {
  public:
@@ -29,10 +29,10 @@ class LibsvmParser : public LineParser {
   bool Parse(absl::string_view line, Batch* batch, LineError* error) override {
     const char* const end = line.data() + line.size();
     const char* p = line.data();
-    while (IsGap(*p)) ++p;
+    while (IsBlank(*p)) ++p;
     float label = 0;
     const char* const after = ParseFloat(p, end, &label);
-    if (after == nullptr || (after != end && !IsGap(*after))) return BadLabel(p, end, error);
+    if (after == nullptr || (after != end && !IsBlank(*after))) return BadLabel(p, end, error);
     if (!labels_.Apply(&label)) return BadLabel(p, end, error);
 
     // An entry is at least "1:1 ", so the line's size bounds their number.
@@ -58,7 +58,7 @@ class LibsvmParser : public LineParser {
     int32_t* out = *column;
     int64_t last = base_ - 1;
     for (;;) {
-      while (IsGap(*p)) ++p;
+      while (IsBlank(*p)) ++p;
       if (p >= end || *p == '#') break;
       const char* const start = p;
       int64_t number = 0;
@@ -67,7 +67,7 @@ class LibsvmParser : public LineParser {
       if (p == start || *p != ':') return BadEntry(start, p, end, error);
       if (number <= last || number >= limit_) return BadColumn(number, last, start, error);
       const char* const after = ParseFloat(++p, end, value);
-      if (after == nullptr || (after != end && !IsGap(*after))) {
+      if (after == nullptr || (after != end && !IsBlank(*after))) {
         error->at = p;
         error->what = absl::StrCat("found ", QuoteFound(p, end), "; a value is a finite number");
         return false;

@@ -55,33 +55,7 @@ class LoopOptimizer {
 
   template <typename T>
   void Choose(const T* constants, const Work& work) {
-    using Kind = OptimizerLoop::Kind;
-    const OptimizerLoop& loop = optimizer_.loop();
-    switch (loop.kind) {
-      case Kind::kNone: return;
-      case Kind::kSgd: return Run<kernels::SgdRule>(constants, work);
-      case Kind::kMomentum:
-        return loop.nesterov ? Run<kernels::MomentumRule<true>>(constants, work)
-                             : Run<kernels::MomentumRule<false>>(constants, work);
-      case Kind::kAdagrad: return Run<kernels::AdagradRule>(constants, work);
-      case Kind::kAdadelta: return Run<kernels::AdadeltaRule>(constants, work);
-      case Kind::kRmsprop:
-        if (loop.momentum) {
-          return loop.centered ? Run<kernels::RmspropRule<true, true>>(constants, work)
-                               : Run<kernels::RmspropRule<true, false>>(constants, work);
-        }
-        return loop.centered ? Run<kernels::RmspropRule<false, true>>(constants, work)
-                             : Run<kernels::RmspropRule<false, false>>(constants, work);
-      case Kind::kAdam:
-        return loop.amsgrad ? Run<kernels::AdamRule<true>>(constants, work)
-                            : Run<kernels::AdamRule<false>>(constants, work);
-      case Kind::kAdamax: return Run<kernels::AdamaxRule>(constants, work);
-      case Kind::kNadam: return Run<kernels::NadamRule>(constants, work);
-      case Kind::kLion: return Run<kernels::LionRule>(constants, work);
-      case Kind::kFtrl:
-        return loop.square_root ? Run<kernels::FtrlRule<true>>(constants, work)
-                                : Run<kernels::FtrlRule<false>>(constants, work);
-    }
+    kernels::VisitRule(optimizer_.loop(), [&](auto rule) { Run<decltype(rule)>(constants, work); });
   }
 
   static bool IsAligned(const void* pointer) {

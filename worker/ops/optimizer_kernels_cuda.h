@@ -1,7 +1,7 @@
-// The optimizers' loops as bodies for GPUs: the formulas of common/optimizer/kernels_*.cc,
-// operation by operation and fused where those are. What is a processor's own: the last bits of
-// FTRL with another power than -0.5, and where Lion goes when the gradient is NaN, for it moves by
-// a sign.
+// The optimizers' loops as bodies for GPUs, with the formulas of the CPU's kernels
+// (common/optimizer/formulas-inl.h). Results differ from those of a CPU that fuses multiply and add
+// in two cases only: the last bits of FTRL with another power than -0.5, and the direction in which
+// Lion moves when the gradient is NaN, because it moves by a sign.
 //
 // An update reads and writes each array once and computes little, so memory bounds it: where every
 // pointer is aligned, a thread moves 16 bytes of each array at a time.
@@ -14,169 +14,47 @@
 
 namespace cairn::kernels {
 
-// a * b + c, rounded once.
-CAIRN_ANYWHERE inline float MulAdd(float a, float b, float c) { return fmaf(a, b, c); }
-CAIRN_ANYWHERE inline double MulAdd(double a, double b, double c) { return fma(a, b, c); }
-CAIRN_ANYWHERE inline float Root(float x) { return sqrtf(x); }
-CAIRN_ANYWHERE inline double Root(double x) { return sqrt(x); }
-CAIRN_ANYWHERE inline float Absolute(float x) { return fabsf(x); }
-CAIRN_ANYWHERE inline double Absolute(double x) { return fabs(x); }
-CAIRN_ANYWHERE inline float WithSignOf(float size, float x) { return copysignf(size, x); }
-CAIRN_ANYWHERE inline double WithSignOf(double size, double x) { return copysign(size, x); }
-// Through double: FTRL takes the difference of two powers, and CUDA's powf is off by up to 4 ulp.
-CAIRN_ANYWHERE inline float Power(float x, float exponent) {
-  return static_cast<float>(pow(static_cast<double>(x), static_cast<double>(exponent)));
-}
-CAIRN_ANYWHERE inline double Power(double x, double exponent) { return pow(x, exponent); }
-// Where one of them is NaN, `b`.
+#define CAIRN_FORMULA CAIRN_ANYWHERE
+#include "common/optimizer/formulas-inl.h"
+#undef CAIRN_FORMULA
+
+// The operations of formulas-inl.h on elements of type T: float or double.
 template <typename T>
-CAIRN_ANYWHERE T Larger(T a, T b) {
-  return a > b ? a : b;
-}
-template <typename T>
-CAIRN_ANYWHERE T Smaller(T a, T b) {
-  return a < b ? a : b;
-}
-// average + (sample - average) * rest
-template <typename T>
-CAIRN_ANYWHERE T Moved(T average, T sample, T rest) {
-  return MulAdd(sample - average, rest, average);
-}
+struct ScalarOps {
+  static constexpr bool kIsFloat = sizeof(T) == sizeof(float);
 
-// One element's variable and slots; those that a rule does not have are 0.
-template <typename T>
-struct OptimizerElement {
-  T w, s0, s1, s2;
-};
-
-// Rules: `k` are UpdateStep's constants, named beside each function of common/optimizer/kernels.h.
-
-struct SgdRule {
-  static constexpr int kSlots = 0;
-  template <typename T>
-  CAIRN_ANYWHERE static void Update(const T* k, OptimizerElement<T>& x, T g) {
-    x.w = MulAdd(-k[2], g, x.w);
+  CAIRN_ANYWHERE T Set(T x) const { return x; }
+  CAIRN_ANYWHERE T Add(T a, T b) const { return a + b; }
+  CAIRN_ANYWHERE T Sub(T a, T b) const { return a - b; }
+  CAIRN_ANYWHERE T Mul(T a, T b) const { return a * b; }
+  CAIRN_ANYWHERE T Div(T a, T b) const { return a / b; }
+  CAIRN_ANYWHERE T MulAdd(T a, T b, T c) const {
+    if constexpr (kIsFloat) return fmaf(a, b, c);
+    return fma(a, b, c);
   }
-};
-
-template <bool kNesterov>
-struct MomentumRule {
-  static constexpr int kSlots = 1;
-  template <typename T>
-  CAIRN_ANYWHERE static void Update(const T* k, OptimizerElement<T>& x, T g) {
-    const T step = k[2] * g;
-    x.s0 = MulAdd(k[3], x.s0, -step);
-    x.w += kNesterov ? MulAdd(k[3], x.s0, -step) : x.s0;
+  CAIRN_ANYWHERE T MulSub(T a, T b, T c) const { return MulAdd(a, b, -c); }
+  CAIRN_ANYWHERE T NegMulAdd(T a, T b, T c) const { return MulAdd(-a, b, c); }
+  CAIRN_ANYWHERE T Sqrt(T x) const {
+    if constexpr (kIsFloat) return sqrtf(x);
+    return sqrt(x);
   }
-};
-
-struct AdagradRule {
-  static constexpr int kSlots = 1;
-  template <typename T>
-  CAIRN_ANYWHERE static void Update(const T* k, OptimizerElement<T>& x, T g) {
-    x.s0 = MulAdd(g, g, x.s0);
-    x.w -= k[2] * g / Root(x.s0 + k[3]);
+  CAIRN_ANYWHERE T Abs(T x) const {
+    if constexpr (kIsFloat) return fabsf(x);
+    return fabs(x);
   }
-};
-
-struct AdadeltaRule {
-  static constexpr int kSlots = 2;
-  template <typename T>
-  CAIRN_ANYWHERE static void Update(const T* k, OptimizerElement<T>& x, T g) {
-    const T rho = k[3], rest = k[4], epsilon = k[5];
-    x.s0 = MulAdd(rho, x.s0, rest * (g * g));
-    const T delta = Root(x.s1 + epsilon) * g / Root(x.s0 + epsilon);
-    x.s1 = MulAdd(rho, x.s1, rest * (delta * delta));
-    x.w = MulAdd(-k[2], delta, x.w);
+  CAIRN_ANYWHERE T Neg(T x) const { return -x; }
+  CAIRN_ANYWHERE T CopySign(T size, T sign) const {
+    if constexpr (kIsFloat) return copysignf(size, sign);
+    return copysign(size, sign);
   }
-};
-
-template <bool kMomentum, bool kCentered>
-struct RmspropRule {
-  static constexpr int kSlots = 1 + (kMomentum ? 1 : 0) + (kCentered ? 1 : 0);
-  template <typename T>
-  CAIRN_ANYWHERE static void Update(const T* k, OptimizerElement<T>& x, T g) {
-    const T rho = k[3], rest = k[4];
-    x.s0 = MulAdd(rho, x.s0, rest * (g * g));
-    T variance = x.s0;
-    if constexpr (kCentered) {
-      T& average = kMomentum ? x.s2 : x.s1;
-      average = MulAdd(rho, average, rest * g);
-      variance = Larger(T{0}, MulAdd(-average, average, x.s0));
-    }
-    const T step = k[2] * g / Root(variance + k[5]);
-    if constexpr (kMomentum) {
-      x.s1 = MulAdd(k[6], x.s1, step);
-      x.w -= x.s1;
-    } else {
-      x.w -= step;
-    }
-  }
-};
-
-template <bool kAmsgrad>
-struct AdamRule {
-  static constexpr int kSlots = kAmsgrad ? 3 : 2;
-  template <typename T>
-  CAIRN_ANYWHERE static void Update(const T* k, OptimizerElement<T>& x, T g) {
-    x.s0 = Moved(x.s0, g, k[3]);
-    x.s1 = Moved(x.s1, g * g, k[4]);
-    if constexpr (kAmsgrad) x.s2 = Larger(x.s2, x.s1);
-    x.w -= k[2] * x.s0 / (Root(kAmsgrad ? x.s2 : x.s1) + k[5]);
-  }
-};
-
-struct AdamaxRule {
-  static constexpr int kSlots = 2;
-  template <typename T>
-  CAIRN_ANYWHERE static void Update(const T* k, OptimizerElement<T>& x, T g) {
-    x.s0 = Moved(x.s0, g, k[3]);
-    x.s1 = Larger(k[4] * x.s1, Absolute(g));
-    x.w -= k[2] * x.s0 / (x.s1 + k[5]);
-  }
-};
-
-struct NadamRule {
-  static constexpr int kSlots = 2;
-  template <typename T>
-  CAIRN_ANYWHERE static void Update(const T* k, OptimizerElement<T>& x, T g) {
-    x.s0 = Moved(x.s0, g, k[4]);
-    x.s1 = Moved(x.s1, g * g, k[5]);
-    const T step = MulAdd(k[2], x.s0, k[3] * g);
-    x.w -= step / (Root(x.s1 * k[6]) + k[7]);
-  }
-};
-
-struct LionRule {
-  static constexpr int kSlots = 1;
-  template <typename T>
-  CAIRN_ANYWHERE static void Update(const T* k, OptimizerElement<T>& x, T g) {
-    const T mixed = MulAdd(k[3], x.s0, k[4] * g);
-    x.w -= mixed == 0 ? T{0} : WithSignOf(k[2], mixed);
-    x.s0 = MulAdd(k[5], x.s0, k[6] * g);
-  }
-};
-
-template <bool kSquareRoot>
-struct FtrlRule {
-  static constexpr int kSlots = 2;
-  template <typename T>
-  CAIRN_ANYWHERE static T PowerOf(T x, T exponent) {
-    if constexpr (kSquareRoot) return Root(x);
-    return Power(x, exponent);
-  }
-  template <typename T>
-  CAIRN_ANYWHERE static void Update(const T* k, OptimizerElement<T>& x, T g) {
-    const T inverse_rate = k[2], l1 = k[3];
-    const T before = PowerOf(x.s0, k[6]);
-    x.s0 = MulAdd(g, g, x.s0);
-    const T after = PowerOf(x.s0, k[6]);
-    const T shrunk = MulAdd(k[4], x.w, g);
-    const T pull = (after - before) * inverse_rate;
-    x.s1 += MulAdd(-pull, x.w, shrunk);
-    const T clipped = Larger(-l1, Smaller(l1, x.s1));
-    const T quadratic = MulAdd(after, inverse_rate, k[5]);
-    x.w = quadratic == 0 ? T{0} : (clipped - x.s1) / quadratic;
+  // If either is NaN, `b`.
+  CAIRN_ANYWHERE T Max(T a, T b) const { return a > b ? a : b; }
+  CAIRN_ANYWHERE T Min(T a, T b) const { return a < b ? a : b; }
+  CAIRN_ANYWHERE T IfGreater(T a, T b, T yes, T no) const { return a > b ? yes : no; }
+  CAIRN_ANYWHERE T ZeroIfZero(T test, T x) const { return test == 0 ? T{0} : x; }
+  // Through double: FTRL takes the difference of two powers, and CUDA's powf is off by up to 4 ulp.
+  CAIRN_ANYWHERE T Power(T x, T exponent) const {
+    return static_cast<T>(pow(static_cast<double>(x), static_cast<double>(exponent)));
   }
 };
 
@@ -207,22 +85,17 @@ CAIRN_ANYWHERE void UpdatePack(const OptimizerArrays<T>& at, uint64_t pack, uint
   for (int s = 0; s < Rule::kSlots; ++s) slots[s] = reinterpret_cast<const P*>(at.slots[s])[pack];
   const P gradient = reinterpret_cast<const P*>(at.gradient)[from];
   for (int i = 0; i < kPack; ++i) {
-    OptimizerElement<T> x{w.x[i], 0, 0, 0};
-    if constexpr (Rule::kSlots > 0) x.s0 = slots[0].x[i];
-    if constexpr (Rule::kSlots > 1) x.s1 = slots[1].x[i];
-    if constexpr (Rule::kSlots > 2) x.s2 = slots[2].x[i];
+    const ScalarOps<T> op;
+    T s0 = 0, s1 = 0, s2 = 0;
+    if constexpr (Rule::kSlots > 0) s0 = slots[0].x[i];
+    if constexpr (Rule::kSlots > 1) s1 = slots[1].x[i];
+    if constexpr (Rule::kSlots > 2) s2 = slots[2].x[i];
     T g = gradient.x[i];
-    if (at.guarded) {
-      const T bound = at.constants[0];
-      g = g > bound ? bound : g;  // NaN stays
-      g = g < -bound ? -bound : g;
-      x.w = MulAdd(-x.w, at.constants[1], x.w);
-    }
-    Rule::Update(at.constants, x, g);
-    w.x[i] = x.w;
-    if constexpr (Rule::kSlots > 0) slots[0].x[i] = x.s0;
-    if constexpr (Rule::kSlots > 1) slots[1].x[i] = x.s1;
-    if constexpr (Rule::kSlots > 2) slots[2].x[i] = x.s2;
+    if (at.guarded) Guard(op, at.constants, w.x[i], g);
+    Rule::Update(op, at.constants, w.x[i], s0, s1, s2, g);
+    if constexpr (Rule::kSlots > 0) slots[0].x[i] = s0;
+    if constexpr (Rule::kSlots > 1) slots[1].x[i] = s1;
+    if constexpr (Rule::kSlots > 2) slots[2].x[i] = s2;
   }
   reinterpret_cast<P*>(at.value)[pack] = w;
   for (int s = 0; s < Rule::kSlots; ++s) reinterpret_cast<P*>(at.slots[s])[pack] = slots[s];
