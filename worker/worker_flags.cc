@@ -73,8 +73,6 @@ void AddCallFlags(Flags flags, WorkerFlags& values) {
       .Add("local_transport", "M", values.local_transport, std::string(kLocalTransportText));
 }
 
-absl::Status BadFlag(absl::string_view text) { return absl::InvalidArgumentError(text); }
-
 }  // namespace
 
 absl::StatusOr<WorkerFlags> ReadWorkerFlags(absl::Span<const char* const> arguments) {
@@ -95,28 +93,32 @@ absl::StatusOr<WorkerFlags> ReadWorkerFlags(absl::Span<const char* const> argume
 
 absl::Status WorkerFlags::Validate() const {
   if (mode != "train" && mode != "evaluate" && mode != "predict") {
-    return BadFlag(absl::StrCat("--mode is '", mode, "'; there are train, evaluate and predict"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--mode is '", mode, "'; there are train, evaluate and predict"));
   }
   if ((mode == "predict") != !predictions.empty()) {
-    return BadFlag("--mode predict and --predictions FILE go together");
+    return absl::InvalidArgumentError("--mode predict and --predictions FILE go together");
   }
   if (!trains() && fresh) {
-    return BadFlag(absl::StrCat("--fresh forgets what --mode ", mode, " would read"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--fresh forgets what --mode ", mode, " would read"));
   }
   if (!trains() && trains_more) {
-    return BadFlag(
+    return absl::InvalidArgumentError(
         absl::StrCat("--continue is for --mode train; with --mode ", mode, " leave it out"));
   }
   if (!trains() && (max_steps.has_value() || !metrics_file.empty())) {
-    return BadFlag(absl::StrCat("--max_steps and --metrics_file are for --mode train; with --mode ",
-                                mode, " leave them out"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--max_steps and --metrics_file are for --mode train; with --mode ", mode,
+                     " leave them out"));
   }
   if (max_steps.value_or(0) < 0) {
-    return BadFlag(
+    return absl::InvalidArgumentError(
         absl::StrCat("--max_steps is ", *max_steps, "; 0 (no limit) or more is allowed"));
   }
   if (task_index.value_or(0) < 0) {
-    return BadFlag(absl::StrCat("--task_index is ", *task_index, "; tasks are numbered from 0"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--task_index is ", *task_index, "; tasks are numbered from 0"));
   }
   return absl::OkStatus();
 }
@@ -126,11 +128,11 @@ absl::StatusOr<LocalTransport> WorkerFlags::CheckCalls(bool calls_servers) const
   ASSIGN_OR_RETURN(const LocalTransport transport, LocalTransportFromName(local_transport));
   if (calls_servers) return transport;
   if (transport != LocalTransport::kSameUser) {
-    return BadFlag(
+    return absl::InvalidArgumentError(
         "--local_transport is for calls to ps tasks, and this task makes none: leave it out");
   }
   if (security.tls() || !security.token_file.empty()) {
-    return BadFlag(
+    return absl::InvalidArgumentError(
         "--tls_certificate, --tls_key, --tls_ca and --token_file are for calls to ps tasks, and "
         "this task makes none: leave them out");
   }

@@ -29,7 +29,7 @@
 namespace cairn {
 namespace {
 
-constexpr size_t kReaderCacheBytes = 8 << 20;
+constexpr size_t kRestoreCacheBytes = 8 << 20;
 
 // One server's part of the checkpoint.
 struct Source {
@@ -137,7 +137,7 @@ class Restoring {
       ASSIGN_OR_RETURN(source.store,
                        StripeStore::OpenReadOnly({.directory = source.folder->path,
                                                   .server_index = source.index,
-                                                  .block_cache_bytes = kReaderCacheBytes}));
+                                                  .block_cache_bytes = kRestoreCacheBytes}));
       ASSIGN_OR_RETURN(const std::vector<VariableRecord> variables, source.store->Variables());
       for (const VariableRecord& record : variables) {
         if (record.job == job_) source.variables.emplace(record.name, record);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kMarksPerLifetime = 16;
 constexpr size_t kMostMarks = 64;  // reached for example when the server's clock was set back
-constexpr size_t kMarkBytes = sizeof(uint32_t) + sizeof(uint64_t);
+constexpr size_t kAgeMarkBytes = sizeof(uint32_t) + sizeof(uint64_t);
 
 template <typename T>
 void Append(T value, std::string& to) {
@@ -61,15 +61,15 @@ std::string RowAges::Encode(uint32_t updates) const {
 
 absl::StatusOr<uint32_t> RowAges::Decode(absl::string_view bytes) {
   const size_t found = bytes.size();
-  if (found < sizeof(uint32_t) || (found - sizeof(uint32_t)) % kMarkBytes != 0 ||
-      found > sizeof(uint32_t) + kMostMarks * kMarkBytes) {
+  if (found < sizeof(uint32_t) || (found - sizeof(uint32_t)) % kAgeMarkBytes != 0 ||
+      found > sizeof(uint32_t) + kMostMarks * kAgeMarkBytes) {
     return absl::DataLossError(absl::StrCat("row ages have ", found,
                                             " bytes; they have 4, and 12 for each of at most ",
                                             kMostMarks, " marks"));
   }
   const auto updates = LoadLittleEndian<uint32_t>(bytes.data());
   marks_.clear();
-  for (size_t at = sizeof(uint32_t); at < found; at += kMarkBytes) {
+  for (size_t at = sizeof(uint32_t); at < found; at += kAgeMarkBytes) {
     marks_.push_back({.updates = LoadLittleEndian<uint32_t>(bytes.data() + at),
                       .time = static_cast<int64_t>(
                           LoadLittleEndian<uint64_t>(bytes.data() + at + sizeof(uint32_t)))});

@@ -17,7 +17,7 @@
 namespace cairn {
 namespace {
 
-constexpr absl::Duration kLookAgain = absl::Milliseconds(20);
+constexpr absl::Duration kGonePollInterval = absl::Milliseconds(20);
 
 struct Drained {
   size_t server = 0;
@@ -59,7 +59,7 @@ absl::Status AwaitEnd(const Target& target, size_t server, Deadline deadline) {
     const absl::Status there =
         target.Connect(server, Deadline::Earlier(deadline, Deadline::In(target.timeout))).status();
     if (absl::IsUnavailable(there)) return absl::OkStatus();
-    absl::SleepFor(kLookAgain);
+    absl::SleepFor(kGonePollInterval);
   }
   return absl::DeadlineExceededError(
       absl::StrCat(target.ServerName(server),

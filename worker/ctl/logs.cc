@@ -31,7 +31,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr absl::Duration kLookAgain = absl::Milliseconds(200);
+constexpr absl::Duration kLogPollInterval = absl::Milliseconds(200);
 constexpr size_t kChunkBytes = 64 << 10;
 
 std::string LastLines(const std::string& text, int64_t count) {
@@ -157,7 +157,7 @@ void Follow(const Logs& logs, std::vector<LinePrefix>& prefixes,
     }
     if (any) continue;
     if (ended) return;
-    absl::SleepFor(kLookAgain);
+    absl::SleepFor(kLogPollInterval);
   }
 }
 

@@ -21,7 +21,7 @@
 namespace cairn {
 namespace {
 
-constexpr absl::Duration kLookAgain = absl::Milliseconds(20);
+constexpr absl::Duration kStopPollInterval = absl::Milliseconds(20);
 
 absl::StatusOr<Answer> StopLaunch(const LaunchRecord& launch, Deadline deadline) {
   const absl::Duration begin = MonotonicNow();
@@ -33,7 +33,7 @@ absl::StatusOr<Answer> StopLaunch(const LaunchRecord& launch, Deadline deadline)
       return absl::DeadlineExceededError(
           absl::StrCat(launch.Name(), " still ends its tasks; a second cairnctl stop kills them"));
     }
-    absl::SleepFor(kLookAgain);
+    absl::SleepFor(kStopPollInterval);
   }
   const double seconds = absl::ToDoubleSeconds(MonotonicNow() - begin);
   Answer answer;

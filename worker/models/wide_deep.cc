@@ -12,7 +12,7 @@
 namespace cairn {
 namespace {
 
-std::vector<int64_t> Widths(const ModelConfig& config) {
+std::vector<int64_t> DeepWidths(const ModelConfig& config) {
   std::vector<int64_t> widths = config.hidden;
   widths.push_back(1);
   return widths;
@@ -26,7 +26,7 @@ class WideDeep : public ModelBase {
         wide_(&list_, ColumnNames("wide/", arguments.schema.key_columns), "wide/dense",
               arguments.schema.dense_columns),
         embedding_(&list_, arguments),
-        layers_(&list_, "dense_", embedding_.width(), Widths(arguments.config),
+        layers_(&list_, "dense_", embedding_.width(), DeepWidths(arguments.config),
                 /*relu_last=*/false, InitializerOr(arguments.config, {.type = "glorot_uniform"})) {}
 
  protected:

@@ -33,7 +33,7 @@ absl::StatusOr<Value> ReadCopies(absl::string_view method, const Value& value) {
 }
 
 // A list, tuple or dict, or none, which counts as an empty structure.
-bool IsStructure(const Value& value) {
+bool IsStructureOrNone(const Value& value) {
   return value.is_none() || value.is_sequence() || value.kind() == Value::Kind::kDict;
 }
 
@@ -121,7 +121,7 @@ absl::StatusOr<std::vector<Device>> Destinations::Devices() const {
 
 absl::StatusOr<Value> Strategy::Reduce(ReduceOp op, const Value& value, const Axes& axes) {
   RETURN_IF_ERROR(CheckCrossReplica("Reduce"));
-  if (IsStructure(value)) {
+  if (IsStructureOrNone(value)) {
     return MapLeaves(value, [&](const Value& leaf) { return Reduce(op, leaf, axes); });
   }
   RETURN_IF_ERROR(CheckComponents("Reduce", value));
@@ -189,7 +189,7 @@ absl::StatusOr<Value> Strategy::ReduceTo(ReduceOp op, const Value& value,
                                          const Destinations& destinations) {
   RETURN_IF_ERROR(CheckCrossReplica("ReduceTo"));
   ASSIGN_OR_RETURN(const std::vector<Device> devices, destinations.Devices());
-  if (IsStructure(value)) {
+  if (IsStructureOrNone(value)) {
     return MapLeaves(value, [&](const Value& leaf) { return ReduceTo(op, leaf, destinations); });
   }
   RETURN_IF_ERROR(CheckComponents("ReduceTo", value));

@@ -19,8 +19,6 @@
 namespace cairn {
 namespace {
 
-constexpr size_t kLengthBytes = 8;
-
 // Whole numbers that are not negative, or none where `json` is anything else.
 std::optional<std::vector<int64_t>> Numbers(const nlohmann::json& json) {
   if (!json.is_array()) return std::nullopt;
@@ -88,19 +86,22 @@ absl::Status SafetensorsReader::ReadHeader() {
   struct stat about = {};
   if (fstat(file_, &about) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("stat ", path_));
   const auto size = static_cast<uint64_t>(about.st_size);
-  if (size < kLengthBytes) return Malformed(absl::StrCat("it has ", size, " bytes"));
-  unsigned char length[kLengthBytes];
+  if (size < SafetensorsWriter::kLengthBytes)
+    return Malformed(absl::StrCat("it has ", size, " bytes"));
+  unsigned char length[SafetensorsWriter::kLengthBytes];
   RETURN_IF_ERROR(ReadAt(0, length, sizeof(length)));
   uint64_t header_bytes = 0;
-  for (size_t i = kLengthBytes; i-- > 0;) header_bytes = header_bytes << 8 | length[i];
-  if (header_bytes > SafetensorsWriter::kMaxHeaderBytes || header_bytes > size - kLengthBytes) {
+  for (size_t i = SafetensorsWriter::kLengthBytes; i-- > 0;)
+    header_bytes = header_bytes << 8 | length[i];
+  if (header_bytes > SafetensorsWriter::kMaxHeaderBytes ||
+      header_bytes > size - SafetensorsWriter::kLengthBytes) {
     return Malformed(absl::StrCat("its header takes ", header_bytes, " bytes of ", size));
   }
   std::string text(header_bytes, ' ');
-  RETURN_IF_ERROR(ReadAt(kLengthBytes, text.data(), text.size()));
+  RETURN_IF_ERROR(ReadAt(SafetensorsWriter::kLengthBytes, text.data(), text.size()));
   const nlohmann::json header = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!header.is_object()) return Malformed("its header is no JSON object");
-  const uint64_t data_at = kLengthBytes + header_bytes;
+  const uint64_t data_at = SafetensorsWriter::kLengthBytes + header_bytes;
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") continue;
     Array array;

@@ -10,7 +10,6 @@
 namespace cairn {
 namespace {
 
-constexpr size_t kLengthBytes = 8;
 // Of an entry besides its name: keys, dtype, up to 32 extents and two offsets of 20 digits.
 constexpr size_t kEntryBytes = 64 + 34 * 21;
 

@@ -17,6 +17,8 @@ namespace cairn {
 class SafetensorsWriter : public ArrayWriter {
  public:
   // Longest header that readers of the format take.
+  // The file begins with the header's length.
+  static constexpr size_t kLengthBytes = 8;
   static constexpr size_t kMaxHeaderBytes = 100'000'000;
 
   // The header stands before data whose extent is not known yet, so room is left for it:

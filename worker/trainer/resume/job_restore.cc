@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kLatest[] = "latest";
-constexpr absl::Duration kPollInterval = absl::Milliseconds(50);
+constexpr absl::Duration kDecisionPollInterval = absl::Milliseconds(50);
 constexpr absl::Duration kDescribeTimeout = absl::Minutes(1);
 
 // ps:0 holds the roster, and a restore comes to ps:0 last.
@@ -156,7 +156,7 @@ absl::Status WaitForJob(PsClient& client, const std::string& job, bool always,
     disagreement = holdings.disagreement;
     if (!told) LOG(INFO) << "waits for the first worker to restore or begin job '" << job << "'";
     told = true;
-    absl::SleepFor(std::min(kPollInterval, deadline.Remaining()));
+    absl::SleepFor(std::min(kDecisionPollInterval, deadline.Remaining()));
   }
   return absl::DeadlineExceededError(absl::StrCat(
       "the first worker (chief, else worker 0) has neither restored nor begun job '", job,

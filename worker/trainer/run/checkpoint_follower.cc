@@ -21,7 +21,7 @@ namespace cairn {
 namespace {
 
 // A listing reads the manifests, some kilobytes each.
-constexpr absl::Duration kPollInterval = absl::Milliseconds(500);
+constexpr absl::Duration kFolderPollInterval = absl::Milliseconds(500);
 
 class Follower {
  public:
@@ -46,7 +46,7 @@ class Follower {
         if (run_ended_) return End("completed");
         return NothingCame(patience);
       } else {
-        absl::SleepFor(kPollInterval);
+        absl::SleepFor(kFolderPollInterval);
       }
     }
     return End("interrupted");
