@@ -133,7 +133,7 @@ class Examples(unittest.TestCase):
         for flags, said in (([], "needs --out FILE"),
                             (["--out", self.path("x"), "--rows", "0"], "--rows of at least 1"),
                             (["--out", "x", "y"], "found 'y' where a flag"),
-                            (["--row", "2"], "did you mean 'rows'")):
+                            (["--row", "2"], "did you mean '--rows'")):
             done = run(MAKE_CLICKS, *flags)
             self.assertEqual(done.returncode, 2, flags)
             self.assertIn(said, done.stderr)

@@ -83,7 +83,7 @@ class TrainFailures(scene.FolderTest):
     def test_bad_flags(self):
         job = ("--job", self.job)
         self.assertIn("--job", self.run_bad())
-        self.assertIn("did you mean 'fresh'", self.run_bad(*job, "--frsh"))
+        self.assertIn("did you mean '--fresh'", self.run_bad(*job, "--frsh"))
         self.assertIn("max_steps", self.run_bad(*job, "--max_steps", "many"))
         self.assertIn("lacks", self.run_bad("--job"))
         self.assertIn("word", self.run_bad(*job, "word"))

@@ -10,7 +10,7 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "support"))
 import tap  # noqa: E402
 
-CTL = os.environ["CAIRNCTL"]
+CTL, PS, WORKER = (os.environ[name] for name in ("CAIRNCTL", "CAIRN_PS", "CAIRN_WORKER"))
 
 
 def ctl(*arguments):
@@ -84,6 +84,16 @@ class CommandLine(unittest.TestCase):
         done = subprocess.run(["zsh", "-f", "-c", script, CTL, *words], capture_output=True,
                               text=True, timeout=30, check=True)
         return done.stdout.split()
+
+    def test_the_other_programs_complete_their_flags(self):
+        for program, typed, flags in ((PS, "--memory_b", ["--memory_budget_bytes"]),
+                                      (WORKER, "--metr", ["--metrics_file"])):
+            name = os.path.basename(program)
+            script = ('source <("$0" --completion bash); COMP_WORDS=("$@"); COMP_CWORD=1; '
+                      f'_{name.replace("-", "_")}; printf "%s\\n" "${{COMPREPLY[@]}}"')
+            done = subprocess.run(["/bin/bash", "-c", script, program, name, typed],
+                                  capture_output=True, text=True, timeout=30, check=True)
+            self.assertEqual(done.stdout.split(), flags, program)
 
     def check_completion(self, complete):
         self.assertEqual(complete("cairnctl", "insp"), ["inspect"])
