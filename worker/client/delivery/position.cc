@@ -15,7 +15,6 @@ constexpr char kMagic[] = {'\xC1', '\x02'};
 // Every server has a part, in order: how far it is behind. Else: those that have one, each after
 // how many have none.
 constexpr char kDenseMagic[] = {'\xC1', '\x01'};
-constexpr size_t kVarintBytes = 10;  // of 64 bits, at most
 // Bytes of the user's position; the client's record of the servers has the rest of
 // kMaxPositionBytes.
 constexpr size_t kMaxUserPositionBytes = 512;
@@ -95,11 +94,6 @@ absl::Status CheckUserPosition(absl::string_view position) {
   if (position.size() <= kMaxUserPositionBytes) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("push: the position has ", position.size(),
                                                  " bytes; ", kMaxUserPositionBytes, " allowed"));
-}
-
-size_t PositionOverheadBytes(size_t server_count) {
-  // Servers are rarely more than 2^14 sequences behind; the bound is for those that always are.
-  return sizeof kMagic + (2 + 2 * server_count) * kVarintBytes;
 }
 
 void EncodePosition(int64_t sequence, absl::Span<const int64_t> last_part,

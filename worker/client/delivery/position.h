@@ -21,9 +21,6 @@ namespace cairn {
 // kInvalidArgument: longer than a push may store, beside the client's own record.
 absl::Status CheckUserPosition(absl::string_view position);
 
-// Bytes that EncodePosition puts in front of the user's, at most.
-size_t PositionOverheadBytes(size_t server_count);
-
 // `last_part[s]`: last sequence <= `sequence` with a part on server s; 0: none.
 void EncodePosition(int64_t sequence, absl::Span<const int64_t> last_part,
                     absl::string_view user_position, std::string* out);
