@@ -27,8 +27,8 @@ constexpr char kPurpose[] =
     "cairn-ps serves shards of variables to workers and keeps them in RocksDB.\n";
 
 constexpr char kFooter[] =
-    R"(SIGTERM, SIGINT and SIGHUP (a terminal that closes; not under nohup) write everything and end the
-program.
+    R"(SIGTERM, SIGINT and SIGHUP (a terminal that closes; not under nohup) write everything and end
+the program.
 Exit status: 0 ended by a signal; 1 failed, the last line on stderr says what and what to do; 2 bad
 flags or files.)";
 

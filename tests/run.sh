@@ -11,7 +11,8 @@ cd "$(dirname "$0")/.."
 
 build=build
 suites=()
-setup=()
+# A unity build compiles several sources at a time and so parses their headers once.
+setup=(-Dunity=on -Dunity_size=8)
 while [ $# -gt 0 ]; do
   case "$1" in
     --sanitize)

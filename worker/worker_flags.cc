@@ -13,8 +13,8 @@ namespace {
 constexpr char kPurpose[] = "cairn-worker trains, evaluates and predicts by a job file.\n";
 
 constexpr char kFooter[] =
-    R"(The report is the last line of stdout, one JSON object. Logs, progress (a bar on a terminal, else a
-line every output.progress_seconds) and a summary of the report go to stderr.
+    R"(The report is the last line of stdout, one JSON object. Logs, progress (a bar on a terminal,
+else a line every output.progress_seconds) and a summary of the report go to stderr.
 Exit status: 0 completed; 1 failed; 2 bad flags or files; 129, 130, 143 ended by SIGHUP (a terminal
 that closes), SIGINT, SIGTERM after making its pushes durable (a second signal ends it at once).)";
 

@@ -16,7 +16,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kFloatInfinity = std::numeric_limits<float>::infinity();
 
 struct Format {
   const char* name;
@@ -59,7 +59,7 @@ TEST(DType, RoundsToNearestTiesToEven) {
       const uint16_t even = (low & 1) == 0 ? low : high;
       if (middle >= std::numeric_limits<float>::min()) {
         ASSERT_EQ(format.narrow(std::nextafter(middle, 0.0f)), low) << format.name << " " << bits;
-        ASSERT_EQ(format.narrow(std::nextafter(middle, kInfinity)), high)
+        ASSERT_EQ(format.narrow(std::nextafter(middle, kFloatInfinity)), high)
             << format.name << " " << bits;
         ASSERT_EQ(format.narrow(middle), even) << format.name << " " << bits;
         ASSERT_EQ(format.narrow(-middle), even | 0x8000) << format.name << " " << bits;

@@ -20,7 +20,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kValueInfinity = std::numeric_limits<float>::infinity();
 
 std::vector<std::byte> Encoded(ValueFormat format, const std::vector<float>& values,
                                int64_t width) {
@@ -63,7 +63,7 @@ TEST(ValueFormat, HalvesEqualTheConversionOfTensors) {
     const float next = FloatFromFloat16(static_cast<uint16_t>(bits + 1));
     const float middle = half + (next - half) / 2;
     for (const float value :
-         {half, middle, std::nextafter(middle, 0.0F), std::nextafter(middle, kInfinity)}) {
+         {half, middle, std::nextafter(middle, 0.0F), std::nextafter(middle, kValueInfinity)}) {
       values.push_back(value);
       values.push_back(-value);
     }
@@ -90,11 +90,11 @@ TEST(ValueFormat, BFloatsEqualTheConversionOfTensors) {
 }
 
 TEST(ValueFormat, TooLargeValuesAreClampedAndNanStays) {
-  const std::vector<float> values = {1e30F, -1e30F, kInfinity, 65519, 65520};
+  const std::vector<float> values = {1e30F, -1e30F, kValueInfinity, 65519, 65520};
   EXPECT_THAT(ThereAndBack(ValueFormat::kFloat16, values, 1),
               ElementsAre(65504, -65504, 65504, 65504, 65504));
   const float most = std::numeric_limits<float>::max();
-  const std::vector<float> large = ThereAndBack(ValueFormat::kBFloat16, {most, -kInfinity}, 1);
+  const std::vector<float> large = ThereAndBack(ValueFormat::kBFloat16, {most, -kValueInfinity}, 1);
   EXPECT_TRUE(std::isfinite(large[0]) && std::isfinite(large[1]));
   EXPECT_GT(large[0], 0.99F * most);
   const float nan = std::numeric_limits<float>::quiet_NaN();

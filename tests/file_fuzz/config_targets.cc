@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kMaxBytes = 64 << 10;
+constexpr size_t kMaxConfigBytes = 64 << 10;
 
 // The job files of examples/, the one with every key first.
 const std::vector<std::string>& JobSeeds() {
@@ -196,7 +196,7 @@ class JobTarget : public FuzzTarget {
  public:
   std::string Make(Dice& dice) override {
     std::string text = dice.OneIn(2) ? MadeJob(dice) : dice.Of(JobSeeds());
-    if (dice.OneIn(2)) Mutate(dice, JobSeeds(), JobWords(), kMaxBytes, &text);
+    if (dice.OneIn(2)) Mutate(dice, JobSeeds(), JobWords(), kMaxConfigBytes, &text);
     return text;
   }
   std::string Try(const std::string& input) override {
@@ -227,7 +227,7 @@ class SetTarget : public FuzzTarget {
       text = absl::StrCat(
           rule[0], "=", ValueFor(dice, rule).dump(-1, ' ', false, Json::error_handler_t::replace));
     }
-    if (dice.OneIn(2)) Mutate(dice, {&text, 1}, JobWords(), kMaxBytes, &text);
+    if (dice.OneIn(2)) Mutate(dice, {&text, 1}, JobWords(), kMaxConfigBytes, &text);
     return text;
   }
   std::string Try(const std::string& input) override {
@@ -269,7 +269,7 @@ class ClusterTarget : public FuzzTarget {
  public:
   std::string Make(Dice& dice) override {
     std::string text = dice.Of(ClusterSeeds());
-    Mutate(dice, ClusterSeeds(), ClusterWords(), kMaxBytes, &text);
+    Mutate(dice, ClusterSeeds(), ClusterWords(), kMaxConfigBytes, &text);
     return text;
   }
   std::string Try(const std::string& input) override {

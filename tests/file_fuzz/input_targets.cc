@@ -13,7 +13,7 @@
 namespace cairn::test {
 namespace {
 
-constexpr size_t kMaxBytes = 16 << 10;
+constexpr size_t kMaxInputBytes = 16 << 10;
 
 std::string Gzip(const std::string& bytes) {
   z_stream stream = {};
@@ -86,10 +86,10 @@ class InputTarget : public FuzzTarget {
 
   std::string Make(Dice& dice) override {
     std::string text = dice.Of(format_.seeds);
-    Mutate(dice, format_.seeds, format_.words, kMaxBytes, &text);
+    Mutate(dice, format_.seeds, format_.words, kMaxInputBytes, &text);
     if (!packed_) return text;
     std::string bytes = Gzip(text);
-    if (dice.OneIn(3)) Mutate(dice, {&bytes, 1}, {}, kMaxBytes, &bytes);
+    if (dice.OneIn(3)) Mutate(dice, {&bytes, 1}, {}, kMaxInputBytes, &bytes);
     return bytes;
   }
 
@@ -136,7 +136,7 @@ class InputTarget : public FuzzTarget {
     Batch batch;
     // There cannot be more rows than bytes, except that skip_gram makes pairs of words.
     for (size_t batches = 0; status.ok(); ++batches) {
-      if (batches > kMaxBytes * 64) return "the batches do not end";
+      if (batches > kMaxInputBytes * 64) return "the batches do not end";
       const absl::StatusOr<bool> more = (*reader)->Next(&batch);
       status = more.status();
       if (status.ok() && !*more) return "";

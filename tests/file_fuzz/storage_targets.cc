@@ -13,7 +13,7 @@
 namespace cairn::test {
 namespace {
 
-constexpr size_t kMaxBytes = 16 << 10;
+constexpr size_t kMaxRecordBytes = 16 << 10;
 
 void AppendChecksum(absl::string_view key, std::string* value) {
   char bytes[sizeof(uint64_t)];
@@ -171,7 +171,7 @@ class RecordTarget : public FuzzTarget {
     std::string value = dice.Of(kind_.values);
     const bool right = dice.OneIn(2);
     if (right) value.resize(value.size() - kChecksumBytes);
-    Mutate(dice, kind_.values, {}, kMaxBytes, &value);
+    Mutate(dice, kind_.values, {}, kMaxRecordBytes, &value);
     if (right) AppendChecksum(kind_.key, &value);
     return value;
   }

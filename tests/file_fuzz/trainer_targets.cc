@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kMaxBytes = 32 << 10;
+constexpr size_t kMaxTrainerBytes = 32 << 10;
 
 std::string ReadWhole(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
@@ -73,8 +73,8 @@ class ManifestTarget : public FuzzTarget {
   std::string Make(Dice& dice) override {
     std::string text = seeds_[0];
     if (dice.OneIn(4)) {
-      Mutate(dice, seeds_, {"\"servers\"", "\"checksum\"", "[", "]", "{", "}", ","}, kMaxBytes,
-             &text);
+      Mutate(dice, seeds_, {"\"servers\"", "\"checksum\"", "[", "]", "{", "}", ","},
+             kMaxTrainerBytes, &text);
       return text;
     }
     Json json = Json::parse(text);
@@ -134,13 +134,13 @@ class SafetensorsTarget : public FuzzTarget {
  public:
   std::string Make(Dice& dice) override {
     std::string header = dice.Of(headers_);
-    if (dice.OneIn(2)) Mutate(dice, headers_, words_, kMaxBytes, &header);
+    if (dice.OneIn(2)) Mutate(dice, headers_, words_, kMaxTrainerBytes, &header);
     std::string file(8, '\0');
     const uint64_t size =
         dice.OneIn(8) ? static_cast<uint64_t>(ExtremeInteger(dice)) : header.size();
     for (int i = 0; i < 8; ++i) file[static_cast<size_t>(i)] = static_cast<char>(size >> (8 * i));
     file += header + std::string(dice.OneIn(4) ? dice.Below(100) : 40, '\1');
-    if (dice.OneIn(4)) Mutate(dice, headers_, words_, kMaxBytes, &file);
+    if (dice.OneIn(4)) Mutate(dice, headers_, words_, kMaxTrainerBytes, &file);
     return file;
   }
 

@@ -14,7 +14,7 @@ namespace {
 constexpr int kFactor = 12;
 constexpr int64_t kMostAtOnce = 4;  // contributions of a step
 
-Deadline Soon() { return Deadline::In(absl::Seconds(60)); }
+Deadline ContributionDeadline() { return Deadline::In(absl::Seconds(60)); }
 
 constexpr absl::string_view kOncePrefix = "once";
 std::string OnceName(int32_t server) { return absl::StrCat(kOncePrefix, server); }
@@ -61,8 +61,9 @@ absl::Status Check::Find(int32_t server, int32_t worker, int64_t count,
     keys.push_back(SeenKey(worker, number));
   }
   std::vector<float> times(keys.size()), accumulated(keys.size());
-  RETURN_IF_ERROR(PullInto(client_, OnceName(server), keys, &times, Soon()));
-  RETURN_IF_ERROR(PullInto(client_, OnceName(server), keys, &accumulated, Soon(), "accumulator"));
+  RETURN_IF_ERROR(PullInto(client_, OnceName(server), keys, &times, ContributionDeadline()));
+  RETURN_IF_ERROR(PullInto(client_, OnceName(server), keys, &accumulated, ContributionDeadline(),
+                           "accumulator"));
   for (size_t i = 0; i < keys.size(); ++i) {
     Standing& standing = found->emplace_back();
     const int64_t number = static_cast<int64_t>(i) + 1;
@@ -199,13 +200,14 @@ absl::StatusOr<ContributionCounts> CheckKnownContributions(const std::vector<std
                                                            const std::vector<int64_t>& counts,
                                                            LostContributions lost,
                                                            bool updates_too) {
-  ASSIGN_OR_RETURN(const auto client, PsClient::Connect({.job = job, .servers = servers}, Soon()));
-  RETURN_IF_ERROR(client->Describe(Soon()).status());
+  ASSIGN_OR_RETURN(const auto client,
+                   PsClient::Connect({.job = job, .servers = servers}, ContributionDeadline()));
+  RETURN_IF_ERROR(client->Describe(ContributionDeadline()).status());
   Check check(*client, std::move(lost));
   for (size_t w = 0; w < counts.size(); ++w) {
     RETURN_IF_ERROR(check.Worker(static_cast<int32_t>(w), counts[w]));
   }
-  ASSIGN_OR_RETURN(const auto described, DescribeServers(servers, job, Soon()));
+  ASSIGN_OR_RETURN(const auto described, DescribeServers(servers, job, ContributionDeadline()));
   check.Steps(described, updates_too);
   return check.Finish();
 }

@@ -8,7 +8,7 @@
 namespace cairn::test {
 namespace {
 
-Deadline Soon() { return Deadline::In(absl::Seconds(60)); }
+Deadline PushDeadline() { return Deadline::In(absl::Seconds(60)); }
 
 absl::Status CompareSeen(PsClient& client, const std::vector<int64_t>& counts,
                          Differences* differences) {
@@ -21,7 +21,7 @@ absl::Status CompareSeen(PsClient& client, const std::vector<int64_t>& counts,
         keys.push_back(SeenKey(static_cast<int32_t>(worker), number));
       }
       std::vector<float> seen(keys.size());
-      RETURN_IF_ERROR(PullInto(client, "seen", keys, &seen, Soon()));
+      RETURN_IF_ERROR(PullInto(client, "seen", keys, &seen, PushDeadline()));
       for (size_t i = 0; i < seen.size(); ++i) {
         const int64_t number = first + static_cast<int64_t>(i);
         const float want = number <= counts[worker] && KnownPush::HasKey(number) ? 1 : 0;
@@ -94,15 +94,16 @@ absl::Status CheckKnownPushes(const std::vector<std::string>& servers, const std
       for (int64_t i = 0; i < kSoloRows; ++i) solo_total[i] += KnownRaise(worker, number, i);
     }
   }
-  ASSIGN_OR_RETURN(const auto client, PsClient::Connect({.job = job, .servers = servers}, Soon()));
-  RETURN_IF_ERROR(client->Describe(Soon()).status());
+  ASSIGN_OR_RETURN(const auto client,
+                   PsClient::Connect({.job = job, .servers = servers}, PushDeadline()));
+  RETURN_IF_ERROR(client->Describe(PushDeadline()).status());
   Differences differences;
   RETURN_IF_ERROR(CompareSeen(*client, counts, &differences));
   RETURN_IF_ERROR(totals.Compare(*client, &differences));
   std::vector<double> solo(kSoloRows);
-  RETURN_IF_ERROR(PullInto(*client, "solo", {}, &solo, Soon()));
+  RETURN_IF_ERROR(PullInto(*client, "solo", {}, &solo, PushDeadline()));
   differences.Compare("solo", solo, solo_total, 1);
-  ASSIGN_OR_RETURN(const auto described, DescribeServers(servers, job, Soon()));
+  ASSIGN_OR_RETURN(const auto described, DescribeServers(servers, job, PushDeadline()));
   if (updates_too) CompareUpdates(described, solo_updates, other_updates, &differences);
   return differences.Status();
 }

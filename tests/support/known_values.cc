@@ -17,7 +17,7 @@ namespace {
 constexpr int kRowsAPush = 6, kKeysAPush = 12;
 constexpr int64_t kKeysAPull = 128;  // small enough for a small server's replies
 
-Deadline Soon() { return Deadline::In(absl::Seconds(60)); }
+Deadline ValuesDeadline() { return Deadline::In(absl::Seconds(60)); }
 
 uint64_t Mix(int32_t worker, int64_t number, int64_t what) {
   return MixBits(MixBits(static_cast<uint64_t>(number) << 8 | static_cast<uint64_t>(worker)) +
@@ -127,17 +127,17 @@ void KnownTotals::Add(int32_t worker, int64_t number, double factor) {
 
 absl::Status KnownTotals::Compare(PsClient& client, Differences* differences) const {
   std::vector<double> dense(dense_.size());
-  RETURN_IF_ERROR(PullInto(client, "dense", {}, &dense, Soon()));
+  RETURN_IF_ERROR(PullInto(client, "dense", {}, &dense, ValuesDeadline()));
   differences->Compare("dense", dense, dense_, 1);
   std::vector<float> rows(kSparseRows * kSparseWidth);
-  RETURN_IF_ERROR(PullInto(client, "sparse", {}, &rows, Soon()));
+  RETURN_IF_ERROR(PullInto(client, "sparse", {}, &rows, ValuesDeadline()));
   differences->Compare("sparse", rows, rows_, kSparseWidth);
   std::vector<float> table;
   for (int64_t first = 0; first < kKeys; first += kKeysAPull) {
     std::vector<int64_t> keys(std::min(kKeysAPull, kKeys - first));
     std::iota(keys.begin(), keys.end(), first);
     std::vector<float> values(keys.size() * static_cast<size_t>(TableWidth()));
-    RETURN_IF_ERROR(PullInto(client, "table", keys, &values, Soon()));
+    RETURN_IF_ERROR(PullInto(client, "table", keys, &values, ValuesDeadline()));
     table.insert(table.end(), values.begin(), values.end());
   }
   differences->Compare("table", table, keys_, TableWidth());

@@ -280,6 +280,8 @@ class Tidy(unittest.TestCase):
         flags = {}
         for entry in commands:
             source = os.path.relpath(os.path.join(entry["directory"], entry["file"]), TOP)
+            if "-unity" in source:  # BUILD/ps_server/libcairn_engine.a.p/cairn_engine-unity0.cpp
+                source = os.path.dirname(os.path.relpath(os.path.join(TOP, source), BUILD))
             kept = [a for a in shlex.split(entry["command"])
                     if a.startswith(("-I", "-isystem", "-D", "-std", "-pthread", "-m"))]
             flags.setdefault(os.path.dirname(source), kept)

@@ -10,12 +10,12 @@
 namespace cairn {
 namespace {
 
-constexpr RowFormat kFormats[] = {RowFormat::kFloat32, RowFormat::kFloat16, RowFormat::kBFloat16,
-                                  RowFormat::kInt8};
+constexpr RowFormat kRowFormats[] = {RowFormat::kFloat32, RowFormat::kFloat16, RowFormat::kBFloat16,
+                                     RowFormat::kInt8};
 
 std::vector<RowStorage> AllStorages() {
   std::vector<RowStorage> all;
-  for (const RowFormat values : kFormats) {
+  for (const RowFormat values : kRowFormats) {
     for (int32_t slots = 0; slots < kSlotFormats; ++slots) {
       all.push_back({.values = values, .slots = static_cast<RowFormat>(slots)});
     }

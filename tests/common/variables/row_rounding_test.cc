@@ -19,7 +19,7 @@ namespace {
 using ::testing::Each;
 using ::testing::ElementsAre;
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kRowInfinity = std::numeric_limits<float>::infinity();
 constexpr RowFormat kNarrow[] = {RowFormat::kFloat16, RowFormat::kBFloat16, RowFormat::kInt8};
 
 // The heap aligns its memory more strictly than any format requires.
@@ -198,14 +198,14 @@ TEST(RowRounding, TheScaleOfBytesIsTheLargestNumberOver127) {
 
 TEST(RowRounding, TooLargeNumbersAreClampedAndNanStays) {
   const float most = std::numeric_limits<float>::max();
-  const std::vector<float> large = {1e30F, -1e30F, kInfinity, -kInfinity, 65519};
+  const std::vector<float> large = {1e30F, -1e30F, kRowInfinity, -kRowInfinity, 65519};
   EXPECT_THAT(NearestBack(RowFormat::kFloat16, large),
               ElementsAre(65504, -65504, 65504, -65504, 65504));
   EXPECT_THAT(RandomBack(RowFormat::kFloat16, large, 8),
               ElementsAre(65504, -65504, 65504, -65504, 65504));
   for (const RowFormat format : {RowFormat::kBFloat16, RowFormat::kInt8}) {
-    for (const auto& back : {NearestBack(format, {most, -kInfinity, kInfinity}),
-                             RandomBack(format, {most, -kInfinity, kInfinity}, 4)}) {
+    for (const auto& back : {NearestBack(format, {most, -kRowInfinity, kRowInfinity}),
+                             RandomBack(format, {most, -kRowInfinity, kRowInfinity}, 4)}) {
       for (const float number : back) {
         EXPECT_TRUE(std::isfinite(number)) << RowFormatName(format);
         EXPECT_GT(std::abs(number), 0.99F * most);

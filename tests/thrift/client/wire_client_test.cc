@@ -27,7 +27,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-Deadline Soon() { return Deadline::In(absl::Seconds(20)); }
+Deadline CallDeadline() { return Deadline::In(absl::Seconds(20)); }
 
 // A listener that never answers, or that sends only `reply` if it is given.
 class Mute {
@@ -61,7 +61,7 @@ class Mute {
 
 std::unique_ptr<WireClient> ConnectTo(const std::string& address, WireClientOptions options = {}) {
   absl::StatusOr<std::unique_ptr<WireClient>> client =
-      WireClient::Connect(address, options, Soon());
+      WireClient::Connect(address, options, CallDeadline());
   EXPECT_OK(client);
   return client.ok() ? *std::move(client) : nullptr;
 }
@@ -90,11 +90,12 @@ TEST_P(WireClientTest, SendingAndReceivingMayBeSeparate) {
   std::vector<std::unique_ptr<WireClient>> clients;
   for (int i = 0; i < 3; ++i) clients.push_back(Connect(listener_->address()));
   for (const auto& client : clients) {
-    ASSERT_OK(client->Call("hello", Soon(), [](auto& stub) { stub.send_hello(ExampleHello()); }));
+    ASSERT_OK(
+        client->Call("hello", CallDeadline(), [](auto& stub) { stub.send_hello(ExampleHello()); }));
   }
   for (const auto& client : clients) {
     wire::HelloReply reply;
-    ASSERT_OK(client->Call("hello", Soon(), [&](auto& stub) { stub.recv_hello(reply); }));
+    ASSERT_OK(client->Call("hello", CallDeadline(), [&](auto& stub) { stub.recv_hello(reply); }));
     EXPECT_EQ(reply.protocol_version, 1);
   }
 }
@@ -104,14 +105,14 @@ TEST_P(WireClientTest, PulledPayloadsLandInTheirTargets) {
   std::vector<float> values(1 << 20);
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
   wire::ServerState state;
-  ASSERT_OK(client->Call("create", Soon(), [&](auto& stub) {
+  ASSERT_OK(client->Call("create", CallDeadline(), [&](auto& stub) {
     stub.create_variables(state, ExampleCaller(), {ExampleDenseSpec()});
   }));
   wire::PushRequest push = ExamplePush();
   push.items.resize(1);
   push.items[0].values = Payload::ViewOf<float>(values);
   wire::PushReply pushed;
-  ASSERT_OK(client->Call("push", Soon(), [&](auto& stub) { stub.push(pushed, push); }));
+  ASSERT_OK(client->Call("push", CallDeadline(), [&](auto& stub) { stub.push(pushed, push); }));
 
   std::vector<float> out(values.size());
   const absl::Span<std::byte> target(reinterpret_cast<std::byte*>(out.data()),
@@ -120,13 +121,13 @@ TEST_P(WireClientTest, PulledPayloadsLandInTheirTargets) {
   pull.items.resize(1);
   wire::PullReply pulled;
   client->ReadPayloadsInto({&target, 1});
-  ASSERT_OK(client->Call("pull", Soon(), [&](auto& stub) { stub.pull(pulled, pull); }));
+  ASSERT_OK(client->Call("pull", CallDeadline(), [&](auto& stub) { stub.pull(pulled, pull); }));
   EXPECT_EQ(pulled.items[0].values.data(), target.data());
   EXPECT_TRUE(out == values);
 
   // The next reply is not read into the targets.
   out.assign(out.size(), -1);
-  ASSERT_OK(client->Call("pull", Soon(), [&](auto& stub) { stub.pull(pulled, pull); }));
+  ASSERT_OK(client->Call("pull", CallDeadline(), [&](auto& stub) { stub.pull(pulled, pull); }));
   EXPECT_NE(pulled.items[0].values.data(), target.data());
   EXPECT_EQ(out[5], -1);
 }
@@ -134,7 +135,7 @@ TEST_P(WireClientTest, PulledPayloadsLandInTheirTargets) {
 TEST_P(WireClientTest, ThreeHundredMebibytesPassBothWaysOverOneConnection) {
   const auto client = Connect(listener_->address());
   wire::ServerState state;
-  ASSERT_OK(client->Call("create", Soon(), [&](auto& stub) {
+  ASSERT_OK(client->Call("create", CallDeadline(), [&](auto& stub) {
     stub.create_variables(state, ExampleCaller(), {ExampleDenseSpec()});
   }));
   constexpr size_t kCount = 15 << 20;  // 60 MiB a call, 300 MiB in all
@@ -147,9 +148,9 @@ TEST_P(WireClientTest, ThreeHundredMebibytesPassBothWaysOverOneConnection) {
   for (int round = 0; round < 5; ++round) {
     for (size_t i = 0; i < kCount; ++i) values[i] = static_cast<float>(i % 977 + round);
     wire::PushReply pushed;
-    ASSERT_OK(client->Call("push", Soon(), [&](auto& stub) { stub.push(pushed, push); }));
+    ASSERT_OK(client->Call("push", CallDeadline(), [&](auto& stub) { stub.push(pushed, push); }));
     wire::PullReply pulled;
-    ASSERT_OK(client->Call("pull", Soon(), [&](auto& stub) { stub.pull(pulled, pull); }));
+    ASSERT_OK(client->Call("pull", CallDeadline(), [&](auto& stub) { stub.pull(pulled, pull); }));
     ASSERT_EQ(pulled.items.size(), 1U);
     EXPECT_TRUE(pulled.items[0].values == push.items[0].values) << round;
   }
@@ -159,12 +160,12 @@ TEST_P(WireClientTest, ServerErrorsKeepCodeReasonAndConnection) {
   const auto client = Connect(listener_->address(), {.peer = "ps:2 (here)"});
   wire::PullReply reply;
   const absl::Status status =
-      client->Call("pull", Soon(), [&](auto& stub) { stub.pull(reply, ExamplePull()); });
+      client->Call("pull", CallDeadline(), [&](auto& stub) { stub.pull(reply, ExamplePull()); });
   EXPECT_THAT(status,
               StatusIs(absl::StatusCode::kNotFound, "pull to ps:2 (here): no variable \"w\""));
   EXPECT_TRUE(client->usable());
   wire::ServerState state;
-  EXPECT_OK(client->Call("heartbeat", Soon(),
+  EXPECT_OK(client->Call("heartbeat", CallDeadline(),
                          [&](auto& stub) { stub.heartbeat(state, ExampleCaller()); }));
 }
 
@@ -180,7 +181,7 @@ TEST_P(WireClientTest, ARequestBeyondTheServersLimitIsRefusedByName) {
   push.items[0].values = Payload::ViewOf<float>(values);
   wire::PushReply reply;
   const absl::Status status =
-      client->Call("push", Soon(), [&](auto& stub) { stub.push(reply, push); });
+      client->Call("push", CallDeadline(), [&](auto& stub) { stub.push(reply, push); });
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted,
                                AllOf(StartsWith("push to " + OwnHost()),
                                      HasSubstr("push, field 6: a payload of 67108864 bytes"),
@@ -197,7 +198,7 @@ TEST_P(WireClientTest, ARequestBeyondTheClientsLimitIsNotSent) {
   push.items[0].values = Payload::ViewOf<float>(values);
   wire::PushReply reply;
   const absl::Status status =
-      client->Call("push", Soon(), [&](auto& stub) { stub.push(reply, push); });
+      client->Call("push", CallDeadline(), [&](auto& stub) { stub.push(reply, push); });
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   EXPECT_EQ(ReasonOf(status), wire::ErrorReason::LIMIT);
   EXPECT_FALSE(client->usable());
@@ -207,13 +208,13 @@ TEST_P(WireClientTest, ARequestBeyondTheClientsLimitIsNotSent) {
 TEST_P(WireClientTest, ARestartedServerIsDetectedBeforeTheNextCall) {
   const auto client = Connect(listener_->address());
   wire::ServerState state;
-  ASSERT_OK(client->Call("heartbeat", Soon(),
+  ASSERT_OK(client->Call("heartbeat", CallDeadline(),
                          [&](auto& stub) { stub.heartbeat(state, ExampleCaller()); }));
   EXPECT_FALSE(client->PeerClosed());
   listener_->Stop();
   EXPECT_TRUE(client->PeerClosed());
   const absl::Status status = client->Call(
-      "heartbeat", Soon(), [&](auto& stub) { stub.heartbeat(state, ExampleCaller()); });
+      "heartbeat", CallDeadline(), [&](auto& stub) { stub.heartbeat(state, ExampleCaller()); });
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
   EXPECT_FALSE(client->usable());
 }
@@ -226,7 +227,7 @@ INSTANTIATE_TEST_SUITE_P(Transports, WireClientTest,
 
 TEST(WireClient, AddressesAreChecked) {
   for (const char* address : {"", "host", "host:", ":7001", "host:0", "host:65536", "host:x"}) {
-    EXPECT_THAT(WireClient::Connect(address, {}, Soon()),
+    EXPECT_THAT(WireClient::Connect(address, {}, CallDeadline()),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("host:port")))
         << address;
   }
@@ -235,9 +236,9 @@ TEST(WireClient, AddressesAreChecked) {
 TEST(WireClient, AnAddressWithoutAListenerIsUnavailable) {
   std::string address;
   { address = Mute().address(); }
-  EXPECT_THAT(WireClient::Connect(address, {.peer = "ps:0"}, Soon()),
+  EXPECT_THAT(WireClient::Connect(address, {.peer = "ps:0"}, CallDeadline()),
               StatusIs(absl::StatusCode::kUnavailable, "connect to ps:0: Connection refused"));
-  EXPECT_EQ(WireClient::Connect("no-such-host.invalid:1", {}, Soon()).status().code(),
+  EXPECT_EQ(WireClient::Connect("no-such-host.invalid:1", {}, CallDeadline()).status().code(),
             absl::StatusCode::kUnavailable);
 }
 
@@ -261,8 +262,8 @@ TEST(WireClient, GarbageIsRefusedAsAReply) {
     const Mute mute(garbage);
     const auto client = ConnectTo(mute.address());
     wire::HelloReply reply;
-    const absl::Status status =
-        client->Call("hello", Soon(), [&](auto& stub) { stub.hello(reply, ExampleHello()); });
+    const absl::Status status = client->Call(
+        "hello", CallDeadline(), [&](auto& stub) { stub.hello(reply, ExampleHello()); });
     EXPECT_FALSE(status.ok());
     EXPECT_NE(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
     EXPECT_FALSE(client->usable());

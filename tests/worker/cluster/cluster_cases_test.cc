@@ -17,7 +17,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr auto kInvalidCase = absl::StatusCode::kInvalidArgument;
 
 std::string TfConfig(absl::string_view task, absl::string_view more = "") {
   return std::string(R"({"cluster": {"ps": ["ps0:2222", "ps1:2222"],)") +
@@ -87,17 +87,18 @@ TEST(ClusterCases, D6_ChiefCountsAndIds) {
 
 TEST(ClusterCases, D7_InvalidClustersAreRefusedWithTensorFlowsMessages) {
   EXPECT_THAT(IsChief(WithoutChief(), "chief", 0),
-              StatusIs(kInvalid, HasSubstr("`task_type` 'chief' not found in cluster_spec.")));
-  EXPECT_THAT(IsChief(WithoutChief(), "worker", 2),
-              StatusIs(kInvalid, HasSubstr("The `task_id` 2 exceeds the maximum id of worker")));
+              StatusIs(kInvalidCase, HasSubstr("`task_type` 'chief' not found in cluster_spec.")));
+  EXPECT_THAT(
+      IsChief(WithoutChief(), "worker", 2),
+      StatusIs(kInvalidCase, HasSubstr("The `task_id` 2 exceeds the maximum id of worker")));
   EXPECT_THAT(WorkerCount(WithChief(), "ps"),
-              StatusIs(kInvalid, HasSubstr("Unexpected `task_type` 'ps'")));
+              StatusIs(kInvalidCase, HasSubstr("Unexpected `task_type` 'ps'")));
   EXPECT_THAT(IdInCluster(WithChief(), "ps", 0),
-              StatusIs(kInvalid, HasSubstr("There is no id for task_type 'ps'")));
+              StatusIs(kInvalidCase, HasSubstr("There is no id for task_type 'ps'")));
   EXPECT_THAT(IsChief(ClusterSpec::FromLists({{"chief", {"a:1", "b:1"}}}), "chief", 0),
-              StatusIs(kInvalid, HasSubstr("There must be at most one 'chief' job.")));
+              StatusIs(kInvalidCase, HasSubstr("There must be at most one 'chief' job.")));
   EXPECT_THAT(ClusterSpec::FromJson(R"(["a:1", "b:1"])"),
-              StatusIs(kInvalid, AllOf(HasSubstr("must be a dictionary"), HasSubstr("array"))));
+              StatusIs(kInvalidCase, AllOf(HasSubstr("must be a dictionary"), HasSubstr("array"))));
 }
 
 TEST(ClusterCases, D8_SlurmsShortFormsAreExpanded) {
@@ -111,7 +112,7 @@ TEST(ClusterCases, D10_SparseUnknownEmptyJobAndEmptyCluster) {
   const auto sparse = ClusterSpec::FromTasks({{"worker", {{0, "w0:1"}, {3, "w3:1"}}}});
   ASSERT_OK(sparse);
   EXPECT_THAT(sparse->task_indices("worker").value(), ElementsAre(0, 3));
-  EXPECT_THAT(sparse->num_tasks("unknown"), StatusIs(kInvalid, HasSubstr("No such job")));
+  EXPECT_THAT(sparse->num_tasks("unknown"), StatusIs(kInvalidCase, HasSubstr("No such job")));
   const ClusterSpec empty_job = ClusterSpec::FromLists({{"worker", {}}});
   EXPECT_FALSE(empty_job.empty());
   EXPECT_THAT(empty_job.jobs(), ElementsAre("worker"));

@@ -20,7 +20,7 @@ using ::testing::IsEmpty;
 using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr auto kInvalidPods = absl::StatusCode::kInvalidArgument;
 constexpr auto kFailed = absl::StatusCode::kFailedPrecondition;
 
 std::string PodJson(absl::string_view name, absl::string_view labels, absl::string_view status,
@@ -78,7 +78,7 @@ TEST(KubernetesClusterResolver, JobsHaveSelectorsAndAPodFindsItself) {
   EXPECT_THAT((*resolver)->NumAccelerators().value(), UnorderedElementsAre(Pair("GPU", 4)));
   EXPECT_THAT((*resolver)->NumAccelerators("ps", 0).value(), IsEmpty());
   EXPECT_THAT((*resolver)->NumAccelerators("ps", 1),
-              StatusIs(kInvalid, HasSubstr("No task with index")));
+              StatusIs(kInvalidPods, HasSubstr("No task with index")));
 }
 
 TEST(KubernetesClusterResolver, PodsThatCannotBeReachedAreRefused) {
@@ -91,11 +91,11 @@ TEST(KubernetesClusterResolver, PodsThatCannotBeReachedAreRefused) {
               StatusIs(kFailed, HasSubstr("no status.hostIP")));
   EXPECT_THAT(refusal({PodJson("a", kTensorFlow, Running("10.0.0.1")),
                        PodJson("b", kTensorFlow, Running("10.0.0.1"))}),
-              StatusIs(kInvalid, HasSubstr("they share a node: use their podIP")));
+              StatusIs(kInvalidPods, HasSubstr("they share a node: use their podIP")));
   EXPECT_THAT(refusal({PodJson("a", kTensorFlow, Running("10.0.0.1"),
                                R"({"resources": {"limits": {"nvidia.com/gpu": "all"}}})")}),
-              StatusIs(kInvalid, HasSubstr("'all'")));
-  EXPECT_THAT(refusal({R"({"metadata": {}})"}), StatusIs(kInvalid, HasSubstr("items[0]")));
+              StatusIs(kInvalidPods, HasSubstr("'all'")));
+  EXPECT_THAT(refusal({R"({"metadata": {}})"}), StatusIs(kInvalidPods, HasSubstr("items[0]")));
 }
 
 TEST(KubernetesClusterResolver, InvalidPodListsAreRefused) {
@@ -104,16 +104,16 @@ TEST(KubernetesClusterResolver, InvalidPodListsAreRefused) {
                                                        {"[]", "no list \"items\""},
                                                        {"{\"items\": 3}", "items"}};
   for (const auto& [text, why] : cases) {
-    EXPECT_THAT(KubernetesClusterResolver::FromJson(text), StatusIs(kInvalid, HasSubstr(why)));
+    EXPECT_THAT(KubernetesClusterResolver::FromJson(text), StatusIs(kInvalidPods, HasSubstr(why)));
   }
   KubernetesOptions lost;
   lost.pod_name = "z";
   EXPECT_THAT(KubernetesClusterResolver::FromJson(List({}), lost),
-              StatusIs(kInvalid, HasSubstr("Pod \"z\"")));
+              StatusIs(kInvalidPods, HasSubstr("Pod \"z\"")));
   KubernetesOptions port;
   port.server_port = 0;
   EXPECT_THAT(KubernetesClusterResolver::FromJson(List({}), port),
-              StatusIs(kInvalid, HasSubstr("server_port")));
+              StatusIs(kInvalidPods, HasSubstr("server_port")));
 }
 
 TEST(KubernetesClusterResolver, AFileHoldsAListOrOnePod) {
@@ -125,7 +125,7 @@ TEST(KubernetesClusterResolver, AFileHoldsAListOrOnePod) {
   EXPECT_EQ((*resolver)->cluster_spec()->ToJson(), R"({"worker":["10.0.0.1:8470"]})");
   std::ofstream(path) << "{";
   EXPECT_THAT(KubernetesClusterResolver::FromFile(path),
-              StatusIs(kInvalid, HasSubstr("pods.json")));
+              StatusIs(kInvalidPods, HasSubstr("pods.json")));
   for (const std::string& none : {folder.path(), folder.path() + "/none"}) {
     EXPECT_THAT(KubernetesClusterResolver::FromFile(none),
                 StatusIs(absl::StatusCode::kNotFound, HasSubstr(none)));
@@ -155,7 +155,7 @@ TEST(LabelSelector, AllRequirementsMustHold) {
   EXPECT_THAT(LabelSelector::Parse("app in (a, b)"),
               StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("has a set")));
   for (const char* const text : {",", "a,,b", "=x", "!", "a b"}) {
-    EXPECT_THAT(LabelSelector::Parse(text), StatusIs(kInvalid, HasSubstr("KEY=VALUE"))) << text;
+    EXPECT_THAT(LabelSelector::Parse(text), StatusIs(kInvalidPods, HasSubstr("KEY=VALUE"))) << text;
   }
 }
 

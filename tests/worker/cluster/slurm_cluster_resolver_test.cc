@@ -18,14 +18,14 @@ using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 using Variables = std::map<std::string, std::string>;
 
-Environment Of(Variables variables) {
+Environment EnvironmentOf(Variables variables) {
   return [variables](const std::string& name) -> std::optional<std::string> {
     const auto found = variables.find(name);
     return found == variables.end() ? std::nullopt : std::make_optional(found->second);
   };
 }
 
-Variables Step() {
+Variables SlurmStep() {
   return {{"SLURM_PROCID", "1"},
           {"SLURM_STEP_NUM_TASKS", "4"},
           {"SLURM_STEP_NODELIST", "n[9-10]"},
@@ -33,12 +33,14 @@ Variables Step() {
 }
 
 SlurmOptions On(Variables variables) {
-  return {.gpus_per_node = 0, .auto_set_gpu = false, .environment = Of(std::move(variables))};
+  return {.gpus_per_node = 0,
+          .auto_set_gpu = false,
+          .environment = EnvironmentOf(std::move(variables))};
 }
 
 TEST(SlurmClusterResolver, HostAndLocalIdDetermineTheTaskInAnyDistribution) {
   // srun --distribution=cyclic runs rank 1 as the first task of the second host.
-  Variables variables = Step();
+  Variables variables = SlurmStep();
   variables["SLURMD_NODENAME"] = "n10";
   variables["SLURM_LOCALID"] = "0";
   SlurmOptions options = On(variables);
@@ -53,7 +55,7 @@ TEST(SlurmClusterResolver, HostAndLocalIdDetermineTheTaskInAnyDistribution) {
 }
 
 TEST(SlurmClusterResolver, RemainingTasksHaveNoRole) {
-  Variables variables = Step();
+  Variables variables = SlurmStep();
   variables["SLURM_PROCID"] = "3";
   SlurmOptions options = On(variables);
   options.jobs = {{"worker", 3}};
@@ -77,9 +79,9 @@ TEST(SlurmClusterResolver, HostsMayBeGivenByTheProgram) {
 
 TEST(SlurmClusterResolver, TheNodesGpuCountIsSlurms) {
   setenv("CUDA_VISIBLE_DEVICES", "as it was", 1);
-  Variables variables = Step();
+  Variables variables = SlurmStep();
   variables["SLURM_GPUS_ON_NODE"] = "4";
-  SlurmOptions options = {.auto_set_gpu = false, .environment = Of(variables)};
+  SlurmOptions options = {.auto_set_gpu = false, .environment = EnvironmentOf(variables)};
   const auto untouched = SlurmClusterResolver::Create(options);
   ASSERT_OK(untouched);
   EXPECT_EQ((*untouched)->gpus_per_task(), 2);
@@ -116,7 +118,7 @@ TEST(SlurmClusterResolver, InvalidStepsAreRefused) {
       {"SLURMD_NODENAME", "n11", kInvalid, "task 0 on host n11"},
   };
   for (const Refusal& refusal : refusals) {
-    Variables variables = Step();
+    Variables variables = SlurmStep();
     if (refusal.value == nullptr) {
       variables.erase(refusal.variable);
     } else {
@@ -132,17 +134,17 @@ TEST(SlurmClusterResolver, InvalidStepsAreRefused) {
 TEST(SlurmClusterResolver, InvalidOptionsAreRefused) {
   const auto kInvalid = absl::StatusCode::kInvalidArgument;
   const auto kFailed = absl::StatusCode::kFailedPrecondition;
-  SlurmOptions ports = On(Step());
+  SlurmOptions ports = On(SlurmStep());
   ports.port_base = 65535;
   EXPECT_THAT(SlurmClusterResolver::Create(ports), StatusIs(kInvalid, HasSubstr("port_base")));
-  SlurmOptions too_few = On(Step());
+  SlurmOptions too_few = On(SlurmStep());
   too_few.gpus_per_node = 1;
   EXPECT_THAT(SlurmClusterResolver::Create(too_few),
               StatusIs(kFailed, HasSubstr("2 tasks on a host with 1 GPUs")));
   too_few.gpus_per_task = 1;
   EXPECT_THAT(SlurmClusterResolver::Create(too_few),
               StatusIs(kFailed, HasSubstr("Requested more GPUs per node than available")));
-  SlurmOptions negative = On(Step());
+  SlurmOptions negative = On(SlurmStep());
   negative.jobs = {{"worker", -1}};
   EXPECT_THAT(SlurmClusterResolver::Create(negative), StatusIs(kInvalid, HasSubstr("-1 tasks")));
 }

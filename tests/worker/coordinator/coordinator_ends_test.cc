@@ -22,7 +22,7 @@ constexpr auto kCancelled = absl::StatusCode::kCancelled;
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr auto kUnknown = absl::StatusCode::kUnknown;
 
-Deadline Soon() { return Deadline::In(absl::Seconds(60)); }
+Deadline EndDeadline() { return Deadline::In(absl::Seconds(60)); }
 bool WaitFor(absl::Notification& what) {
   return what.WaitForNotificationWithTimeout(absl::Seconds(60));
 }
@@ -56,18 +56,18 @@ TEST_F(CoordinatorEnds, ARunningFunctionIsAskedToStopWhenAnotherFails) {
     running.Notify();
     // Also in the replicas' threads.
     return strategy_->Run([&stopped] {
-      if (CurrentCancellation().WaitUntilCancelled(Soon())) ++stopped;
+      if (CurrentCancellation().WaitUntilCancelled(EndDeadline())) ++stopped;
       EXPECT_THAT(CurrentCancellation().status(), StatusIs(kCancelled, HasSubstr("another one")));
       return 2;
     });
   };
   const RemoteValue waiting = coordinator_->Schedule(wait).value();
   ScheduleFailure(running);
-  EXPECT_THAT(coordinator_->Join(Soon()), StatusIs(kInvalid, "the other's own"));
+  EXPECT_THAT(coordinator_->Join(EndDeadline()), StatusIs(kInvalid, "the other's own"));
   EXPECT_EQ(stopped, 2);
-  EXPECT_THAT(waiting.Fetch(Soon()), StatusIs(kCancelled, HasSubstr("schedule it again")));
-  EXPECT_OK(coordinator_->Join(Soon()));
-  EXPECT_EQ(coordinator_->Schedule([] { return 7; })->Fetch(Soon())->integer(), 7);
+  EXPECT_THAT(waiting.Fetch(EndDeadline()), StatusIs(kCancelled, HasSubstr("schedule it again")));
+  EXPECT_OK(coordinator_->Join(EndDeadline()));
+  EXPECT_EQ(coordinator_->Schedule([] { return 7; })->Fetch(EndDeadline())->integer(), 7);
 }
 
 // A function that ignores its token delays Join no longer than cancel_wait.
@@ -83,15 +83,15 @@ TEST_F(CoordinatorEnds, AFunctionThatContinuesDoesNotBlockJoinForever) {
                                })
                                .value();
   ScheduleFailure(running);
-  EXPECT_THAT(coordinator_->Join(Soon()),
+  EXPECT_THAT(coordinator_->Join(EndDeadline()),
               StatusIs(kInvalid, HasSubstr("1 cancelled functions still run")));
-  EXPECT_THAT(deaf.Fetch(Soon()), StatusIs(kCancelled, HasSubstr("cancelled while it ran")));
+  EXPECT_THAT(deaf.Fetch(EndDeadline()), StatusIs(kCancelled, HasSubstr("cancelled while it ran")));
   // The other worker continues.
-  EXPECT_EQ(coordinator_->Schedule([] { return 7; })->Fetch(Soon())->integer(), 7);
-  EXPECT_OK(coordinator_->Join(Soon()));
+  EXPECT_EQ(coordinator_->Schedule([] { return 7; })->Fetch(EndDeadline())->integer(), 7);
+  EXPECT_OK(coordinator_->Join(EndDeadline()));
   go.Notify();
   EXPECT_TRUE(WaitFor(ended));
-  EXPECT_EQ(coordinator_->Schedule([] { return 8; })->Fetch(Soon())->integer(), 8);
+  EXPECT_EQ(coordinator_->Schedule([] { return 8; })->Fetch(EndDeadline())->integer(), 8);
 }
 
 TEST_F(CoordinatorEnds, TheDestructorLeavesAFunctionThatContinues) {
@@ -125,7 +125,7 @@ TEST_F(CoordinatorEnds, TheLastPointerMayBeReleasedInAFunction) {
     coordinator_.reset();
     released.Notify();
     EXPECT_TRUE(WaitFor(ended));
-    EXPECT_EQ(result.Fetch(Soon()).status().code(), kCancelled);
+    EXPECT_EQ(result.Fetch(EndDeadline()).status().code(), kCancelled);
   }
 }
 
@@ -139,7 +139,7 @@ TEST_F(CoordinatorEnds, TheLastPointerMayBeInACancelledFunction) {
   coordinator_.reset();
   EXPECT_FALSE(watched.expired());
   go.Notify();
-  const Deadline deadline = Soon();
+  const Deadline deadline = EndDeadline();
   while (!watched.expired() && !deadline.Expired()) std::this_thread::yield();
   EXPECT_TRUE(watched.expired());
 }
@@ -147,9 +147,9 @@ TEST_F(CoordinatorEnds, TheLastPointerMayBeInACancelledFunction) {
 TEST_F(CoordinatorEnds, JoinInAFunctionIsRefusedAtOnce) {
   Start(1);
   const RemoteValue joined =
-      coordinator_->Schedule([this] { return coordinator_->Join(Soon()); }).value();
-  EXPECT_THAT(joined.Fetch(Soon()), StatusIs(absl::StatusCode::kFailedPrecondition,
-                                             HasSubstr("called in a scheduled function")));
+      coordinator_->Schedule([this] { return coordinator_->Join(EndDeadline()); }).value();
+  EXPECT_THAT(joined.Fetch(EndDeadline()), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                                    HasSubstr("called in a scheduled function")));
 }
 
 TEST_F(CoordinatorEnds, ADatasetFactoryThatThrowsIsAnError) {
@@ -172,7 +172,7 @@ TEST_F(CoordinatorEnds, ADatasetFactoryThatThrowsIsAnError) {
     return WorkerLost("killed");
   }));
   absl::Status error;
-  const Deadline deadline = Soon();
+  const Deadline deadline = EndDeadline();
   while (error.ok() && !deadline.Expired()) error = coordinator_->Done().status();
   EXPECT_THAT(error, StatusIs(kUnknown, HasSubstr("threw: no files")));
 }
@@ -180,7 +180,7 @@ TEST_F(CoordinatorEnds, ADatasetFactoryThatThrowsIsAnError) {
 TEST_F(CoordinatorEnds, AWaitForWorkerThatThrowsLosesTheWorker) {
   Start(1, {.wait_for_worker = [](int32_t) -> absl::Status { throw std::runtime_error("boom"); }});
   ASSERT_OK(coordinator_->Schedule([] { return WorkerLost("killed"); }));
-  EXPECT_THAT(coordinator_->Join(Soon()),
+  EXPECT_THAT(coordinator_->Join(EndDeadline()),
               StatusIs(absl::StatusCode::kUnavailable, HasSubstr("threw: boom")));
 }
 
@@ -218,7 +218,7 @@ TEST(CancellationToken, WithoutASourceIsNeverCancelled) {
   source.Cancel(absl::CancelledError("first"));
   source.Cancel(absl::CancelledError("second"));
   EXPECT_THAT(token.status(), StatusIs(kCancelled, "first"));
-  EXPECT_TRUE(token.WaitUntilCancelled(Soon()));
+  EXPECT_TRUE(token.WaitUntilCancelled(EndDeadline()));
 }
 
 }  // namespace

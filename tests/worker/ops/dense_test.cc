@@ -17,7 +17,7 @@
 namespace cairn {
 namespace {
 
-std::vector<float> Random(size_t count, uint32_t seed) {
+std::vector<float> RandomDenseValues(size_t count, uint32_t seed) {
   std::mt19937 generator(seed);
   std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
   std::vector<float> values(count);
@@ -32,10 +32,10 @@ struct Case {
 
 Case Make(int64_t rows, int64_t inputs, int64_t outputs, int64_t stride) {
   Case c{.shape = {rows, inputs, outputs, stride}};
-  c.x = Random(static_cast<size_t>(rows * stride), 1);
-  c.w = Random(static_cast<size_t>(inputs * outputs), 2);
-  c.b = Random(static_cast<size_t>(outputs), 3);
-  c.d_y = Random(static_cast<size_t>(rows * outputs), 4);
+  c.x = RandomDenseValues(static_cast<size_t>(rows * stride), 1);
+  c.w = RandomDenseValues(static_cast<size_t>(inputs * outputs), 2);
+  c.b = RandomDenseValues(static_cast<size_t>(outputs), 3);
+  c.d_y = RandomDenseValues(static_cast<size_t>(rows * outputs), 4);
   return c;
 }
 

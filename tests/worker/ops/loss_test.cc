@@ -11,7 +11,7 @@
 namespace cairn {
 namespace {
 
-std::vector<float> Random(size_t count, uint32_t seed) {
+std::vector<float> RandomLossValues(size_t count, uint32_t seed) {
   std::mt19937 generator(seed);
   std::normal_distribution<float> normal(0.0f, 2.0f);
   std::vector<float> values(count);
@@ -25,7 +25,7 @@ double Sigmoid(double x, double y) {
 
 TEST(SigmoidCrossEntropy, ValueAndGradientEqualTheFormulaAtEveryLength) {
   for (size_t count = 1; count <= 35; ++count) {
-    const std::vector<float> x = Random(count, 1);
+    const std::vector<float> x = RandomLossValues(count, 1);
     std::vector<float> y(count), loss(count), d(count);
     for (size_t i = 0; i < count; ++i) y[i] = static_cast<float>(i % 3) / 2;
     SigmoidCrossEntropy(x.data(), y.data(), count, loss.data(), d.data());
@@ -57,7 +57,7 @@ TEST(SoftmaxCrossEntropy, StaysFiniteForHugeLogits) {
 
 TEST(SoftmaxCrossEntropy, GradientEqualsFiniteDifferences) {
   const size_t rows = 4, classes = 5;
-  const std::vector<float> x = Random(rows * classes, 2), y = {0, 4, 2, 2};
+  const std::vector<float> x = RandomLossValues(rows * classes, 2), y = {0, 4, 2, 2};
   std::vector<float> loss(rows), d(x.size());
   SoftmaxCrossEntropy(x.data(), y.data(), rows, classes, loss.data(), d.data());
   const auto exact = [&](size_t row, size_t moved, double by) {

@@ -16,7 +16,7 @@ namespace {
 using nlohmann::json;
 using test::GoldenFloats;
 
-struct Record {
+struct LossRecord {
   const json& fields;
   test::Tolerance tolerance;
   double auc_atol;
@@ -38,7 +38,7 @@ struct Record {
   }
 };
 
-void CheckSigmoid(const Record& record, bool mean) {
+void CheckSigmoid(const LossRecord& record, bool mean) {
   const std::vector<float> logits = record.Input("logits"), labels = record.Input("labels");
   std::vector<float> loss(logits.size()), d(logits.size());
   SigmoidCrossEntropy(logits.data(), labels.data(), logits.size(), loss.data(), d.data());
@@ -50,7 +50,7 @@ void CheckSigmoid(const Record& record, bool mean) {
   record.Expect("d_logits", d);
 }
 
-void CheckSoftmax(const Record& record) {
+void CheckSoftmax(const LossRecord& record) {
   const std::vector<float> logits = record.Input("logits"), labels = record.Input("labels");
   std::vector<float> loss(labels.size()), d(logits.size());
   SoftmaxCrossEntropy(logits.data(), labels.data(), labels.size(), logits.size() / labels.size(),
@@ -59,7 +59,7 @@ void CheckSoftmax(const Record& record) {
   record.Expect("d_logits", d);
 }
 
-void CheckSquaredError(const Record& record) {
+void CheckSquaredError(const LossRecord& record) {
   const std::vector<float> p = record.Input("predictions"), y = record.Input("targets");
   const size_t rows = record.in().at("predictions").size(), width = p.size() / rows;
   std::vector<float> loss(rows), d(p.size());
@@ -68,7 +68,7 @@ void CheckSquaredError(const Record& record) {
   record.Expect("d_predictions", d);
 }
 
-void Check(const Record& record) {
+void CheckLoss(const LossRecord& record) {
   const std::string function = record.fields.at("function");
   const auto starts = [&](const char* name) { return function.rfind(name, 0) == 0; };
   const auto ends = [&](const std::string& name) {
@@ -101,7 +101,7 @@ void Check(const Record& record) {
 TEST(GoldenLossesAndMetrics, EveryRecordEqualsItsSource) {
   test::ForEachGolden("losses_metrics.json", "cases", [](const json& fields) {
     const json& tolerance = test::GoldenFile("losses_metrics.json").at("tolerance");
-    Check({fields, test::GoldenTolerance(tolerance), tolerance.at("auc_atol").get<double>()});
+    CheckLoss({fields, test::GoldenTolerance(tolerance), tolerance.at("auc_atol").get<double>()});
   });
 }
 

@@ -22,7 +22,7 @@ CsrView View() {
           .values = kValues.data()};
 }
 
-std::vector<float> Random(size_t count, uint32_t seed) {
+std::vector<float> RandomSparseValues(size_t count, uint32_t seed) {
   std::mt19937 generator(seed);
   std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
   std::vector<float> values(count);
@@ -43,7 +43,8 @@ TEST(Sparse, ProductsEqualTheDenseOnes) {
   std::vector<float> x(4 * kColumns);
   SparseToDense(View(), kColumns, x.data());
   for (size_t width = 1; width <= 80; ++width) {
-    const std::vector<float> w = Random(kColumns * width, 1), d_y = Random(4 * width, 2);
+    const std::vector<float> w = RandomSparseValues(kColumns * width, 1),
+                             d_y = RandomSparseValues(4 * width, 2);
     std::vector<float> y(4 * width, 9.0f), d_w(kColumns * width, 9.0f);
     SparseTimesDense(View(), w.data(), width, y.data());
     SparseTransposedTimesDense(View(), d_y.data(), width, kColumns, d_w.data());

@@ -21,7 +21,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr auto kFailed = absl::StatusCode::kFailedPrecondition;
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr auto kInvalidUse = absl::StatusCode::kInvalidArgument;
 constexpr auto kUnknown = absl::StatusCode::kUnknown;
 
 VariableOptions One(std::string name = "v") {
@@ -168,7 +168,7 @@ TEST(Creators, ThatReturnNullThrowOrAreEmptyAreErrors) {
     const VariableCreatorScope scope(std::move(creator));
     return CreateVariable(One());
   };
-  EXPECT_THAT(made_by(nullptr), StatusIs(kInvalid, HasSubstr("has no function")));
+  EXPECT_THAT(made_by(nullptr), StatusIs(kInvalidUse, HasSubstr("has no function")));
   EXPECT_THAT(made_by([](const auto&, const auto&) -> absl::StatusOr<VariablePtr> {
                 throw std::runtime_error("no room");
               }),
@@ -176,13 +176,13 @@ TEST(Creators, ThatReturnNullThrowOrAreEmptyAreErrors) {
   EXPECT_THAT(made_by([](const auto&, const auto&) -> absl::StatusOr<VariablePtr> {
                 return VariablePtr();
               }),
-              StatusIs(kInvalid, HasSubstr("a variable creator returned null")));
+              StatusIs(kInvalidUse, HasSubstr("a variable creator returned null")));
   EXPECT_OK(CreateVariable(One()));
 }
 
 TEST(CreateVariable, NeedsAValueOrAnInitializer) {
   EXPECT_THAT(CreateVariable({.name = "v"}),
-              StatusIs(kInvalid, HasSubstr("neither an initial value nor an initializer")));
+              StatusIs(kInvalidUse, HasSubstr("neither an initial value nor an initializer")));
   EXPECT_OK(CreateVariable({.name = "v", .initial_value = Tensor()}));
   EXPECT_THAT(
       CreateVariable({.name = "v", .initializer = []() -> absl::StatusOr<Tensor> { throw 1; }}),
@@ -227,7 +227,7 @@ TEST(Functions, ThatThrowAreErrorsInEveryCall) {
 
 TEST(Functions, ThatAreEmptyAreErrors) {
   const auto strategy = Mirrored(2);
-  const auto none = StatusIs(kInvalid, HasSubstr("found no function"));
+  const auto none = StatusIs(kInvalidUse, HasSubstr("found no function"));
   EXPECT_THAT(strategy->DistributeValuesFromFunction(nullptr), none);
   EXPECT_THAT(strategy->DistributeDatasetsFromFunction(nullptr), none);
   EXPECT_THAT(Dataset::Range(2).Map(nullptr).status(), none);
@@ -285,25 +285,26 @@ TEST(Replicas, DifferingShapesAndTextsAreReportedByReplica) {
   };
   EXPECT_THAT(
       sum_of({Tensor::Vector<float>({1}), Tensor::Vector<float>({1, 2})}),
-      StatusIs(kInvalid, HasSubstr("replica 0 gave float32 [1], replica 1 gave float32 [2]")));
+      StatusIs(kInvalidUse, HasSubstr("replica 0 gave float32 [1], replica 1 gave float32 [2]")));
   EXPECT_THAT(sum_of({Tensor::Texts({1}, {"a"}), Tensor::Texts({1}, {"b"})}),
-              StatusIs(kInvalid, HasSubstr("replica 0 gave text [1], and texts have no sum")));
+              StatusIs(kInvalidUse, HasSubstr("replica 0 gave text [1], and texts have no sum")));
 }
 
 // --- Devices and counts
 
 TEST(Devices, ThatAreInvalidAreRefused) {
-  EXPECT_THAT(MirroredStrategy::Create({Cpu(-1)}), StatusIs(kInvalid, HasSubstr("cpu:-1")));
-  EXPECT_THAT(CentralStorageStrategy::Create({Cpu(0), Cpu(0)}),
-              StatusIs(kInvalid, HasSubstr("CentralStorageStrategy: device cpu:0 is given twice")));
+  EXPECT_THAT(MirroredStrategy::Create({Cpu(-1)}), StatusIs(kInvalidUse, HasSubstr("cpu:-1")));
+  EXPECT_THAT(
+      CentralStorageStrategy::Create({Cpu(0), Cpu(0)}),
+      StatusIs(kInvalidUse, HasSubstr("CentralStorageStrategy: device cpu:0 is given twice")));
   OneDeviceStrategy strategy(Cpu(-1));
-  EXPECT_THAT(strategy.EnterScope(), StatusIs(kInvalid, HasSubstr("OneDeviceStrategy")));
+  EXPECT_THAT(strategy.EnterScope(), StatusIs(kInvalidUse, HasSubstr("OneDeviceStrategy")));
 }
 
 TEST(Components, MustBeOneForEachReplica) {
   const auto strategy = Mirrored(2);
   const Value three = Value::PerReplica({Scalar(1), Scalar(2), Scalar(3)});
-  const auto refused = StatusIs(kInvalid, HasSubstr("3 components"));
+  const auto refused = StatusIs(kInvalidUse, HasSubstr("3 components"));
   EXPECT_THAT(strategy->Reduce(ReduceOp::kSum, three, {}), refused);
   EXPECT_THAT(strategy->ReduceTo(ReduceOp::kSum, three, Cpu(0)), refused);
   EXPECT_THAT(strategy->LocalResults(three), refused);

@@ -20,7 +20,7 @@ using test::Elements;
 using test::MirroredInput;
 using test::Steps;
 
-absl::StatusOr<Element> Same(Element element) { return element; }
+absl::StatusOr<Element> Unchanged(Element element) { return element; }
 
 // What the steps of every worker are, one worker a line.
 std::string StepsOfWorkers(int64_t workers, int64_t replicas, const Dataset& dataset) {
@@ -97,7 +97,7 @@ TEST(InputCases, C6_MWMSPartialBatch) {
 
 TEST(InputCases, C7_MWMSPartialBatchWithLegacyRebatch) {
   const Dataset dataset =
-      Dataset::Range(12).Batch(8).Map(Same).WithAutoShardPolicy(AutoShardPolicy::kOff);
+      Dataset::Range(12).Batch(8).Map(Unchanged).WithAutoShardPolicy(AutoShardPolicy::kOff);
   const std::string each = "[[[0,1,2,3]],[[4,5,6,7]],[[8,9]],[[10,11]]]\n";
   EXPECT_EQ(StepsOfWorkers(2, 1, dataset), each + each);
 }
@@ -163,7 +163,7 @@ TEST(InputCases, C20_ScalarInputErrorAndComputeBatchSize) {
   EXPECT_TRUE(absl::IsInvalidArgument(ComputeBatchSize(range).status()));
   EXPECT_EQ(*ComputeBatchSize(range.Batch(4)), 4);
   EXPECT_EQ(*ComputeBatchSize(range.Batch(4).Take(5)), 4);
-  EXPECT_EQ(*ComputeBatchSize(range.Batch(4).Map(Same)), -1);
+  EXPECT_EQ(*ComputeBatchSize(range.Batch(4).Map(Unchanged)), -1);
   EXPECT_EQ(*ComputeBatchSize(Dataset::Zip({range.Batch(4), range.Batch(8)})), -1);
   EXPECT_EQ(*ComputeBatchSize(Dataset::Zip({range.Batch(4, true), range.Batch(4, true)})), 4);
 }

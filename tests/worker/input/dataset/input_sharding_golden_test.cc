@@ -23,9 +23,9 @@ using test::Drained;
 using test::ForEachRecord;
 using test::Refuses;
 
-constexpr char kFile[] = "input_sharding.json";
+constexpr char kShardingFile[] = "input_sharding.json";
 
-int64_t Int(const json& record, const char* field) { return record.at(field).get<int64_t>(); }
+int64_t IntField(const json& record, const char* field) { return record.at(field).get<int64_t>(); }
 
 AutoShardPolicy Policy(const json& record) {
   static const std::map<std::string, AutoShardPolicy> policies{{"AUTO", AutoShardPolicy::kAuto},
@@ -38,11 +38,11 @@ AutoShardPolicy Policy(const json& record) {
 // Compares the sub-batches of every worker, or its error, with the record.
 void CheckStreams(const json& record, const Dataset& dataset) {
   const json& expected = record.at("stream_of_worker");
-  ASSERT_EQ(static_cast<int64_t>(expected.size()), Int(record, "workers"));
+  ASSERT_EQ(static_cast<int64_t>(expected.size()), IntField(record, "workers"));
   for (size_t worker = 0; worker < expected.size(); ++worker) {
     SCOPED_TRACE(absl::StrCat("worker ", worker));
-    InputStrategy strategy = test::MirroredInput(Int(record, "replicas"));
-    strategy.workers = Int(record, "workers");
+    InputStrategy strategy = test::MirroredInput(IntField(record, "replicas"));
+    strategy.workers = IntField(record, "workers");
     strategy.worker = static_cast<int64_t>(worker);
     strategy.agree = [](bool local) { return local; };
     const auto stream = DatasetOfWorker(dataset.WithAutoShardPolicy(Policy(record)), strategy);
@@ -59,8 +59,8 @@ void CheckStreams(const json& record, const Dataset& dataset) {
 TEST(InputShardingGolden, Streams) {
   const std::set<std::string> fields{"n",       "batch",    "batch_known",     "policy",
                                      "workers", "replicas", "stream_of_worker"};
-  ForEachRecord(kFile, "streams", fields, [](const json& record) {
-    Dataset batches = Dataset::Range(Int(record, "n")).Batch(Int(record, "batch"));
+  ForEachRecord(kShardingFile, "streams", fields, [](const json& record) {
+    Dataset batches = Dataset::Range(IntField(record, "n")).Batch(IntField(record, "batch"));
     if (!record.at("batch_known").get<bool>()) {
       batches = batches.Map([](Element element) -> absl::StatusOr<Element> { return element; });
     }
@@ -118,18 +118,18 @@ Dataset Pipeline(const json& record, const TempDir& folder) {
 TEST(InputShardingGolden, Files) {
   const std::set<std::string> fields{"reader", "records_per_file", "pipeline", "batch",
                                      "policy", "workers",          "replicas", "stream_of_worker"};
-  ForEachRecord(kFile, "files", fields, [](const json& record) {
+  ForEachRecord(kShardingFile, "files", fields, [](const json& record) {
     const TempDir folder;
-    CheckStreams(record, Pipeline(record, folder).Batch(Int(record, "batch")));
+    CheckStreams(record, Pipeline(record, folder).Batch(IntField(record, "batch")));
   });
 }
 
 TEST(InputShardingGolden, Shard) {
   const std::set<std::string> fields{"n",     "policy",   "shards",  "index",
                                      "error", "elements", "contains"};
-  ForEachRecord(kFile, "shard", fields, [](const json& record) {
-    const auto sharded = AutoShard(Dataset::Range(Int(record, "n")), Policy(record),
-                                   Int(record, "shards"), Int(record, "index"));
+  ForEachRecord(kShardingFile, "shard", fields, [](const json& record) {
+    const auto sharded = AutoShard(Dataset::Range(IntField(record, "n")), Policy(record),
+                                   IntField(record, "shards"), IntField(record, "index"));
     const Drained drained =
         sharded.ok() ? Drain(sharded->dataset) : Drained{.status = sharded.status()};
     if (record.contains("error")) {

@@ -15,10 +15,10 @@ namespace {
 using test::Drain;
 using test::Elements;
 
-int64_t Int(const Element& element) { return element[0].values<int64_t>()[0]; }
+int64_t IntOf(const Element& element) { return element[0].values<int64_t>()[0]; }
 
 absl::StatusOr<Element> Triple(Element element) {
-  return Element{Tensor::Scalar<int64_t>(3 * Int(element))};
+  return Element{Tensor::Scalar<int64_t>(3 * IntOf(element))};
 }
 
 // Counts calls that are under way, to see that none outlives its iterator.
@@ -61,7 +61,7 @@ TEST(Threads, DestructionWhileTheBufferIsFullDoesNotWait) {
   auto full = std::make_shared<absl::Notification>();
   const Dataset dataset = Dataset::Range(100)
                               .Map([full](Element element) -> absl::StatusOr<Element> {
-                                if (Int(element) == 3) full->Notify();
+                                if (IntOf(element) == 3) full->Notify();
                                 return element;
                               })
                               .Prefetch(2);
@@ -79,7 +79,7 @@ TEST(Threads, DestructionWaitsForTheCallUnderWay) {
   std::atomic<bool> returned = false;
   const Dataset dataset = Dataset::Range(2).Map(
       [&returned, entered, go_on](Element element) -> absl::StatusOr<Element> {
-        if (Int(element) == 1) {
+        if (IntOf(element) == 1) {
           entered->Notify();
           go_on->WaitForNotification();
           returned = true;
@@ -106,7 +106,7 @@ TEST(Threads, AnIteratorThatWasNeverAskedHasNoThread) {
 TEST(Threads, FilesAndErrorsPassThroughThreads) {
   const Dataset broken = Dataset::Range(20).Map(
       [](Element element) -> absl::StatusOr<Element> {
-        if (Int(element) % 5 == 4) return absl::DataLossError("every fifth");
+        if (IntOf(element) % 5 == 4) return absl::DataLossError("every fifth");
         return element;
       },
       {.num_parallel_calls = 4});
@@ -116,7 +116,7 @@ TEST(Threads, FilesAndErrorsPassThroughThreads) {
     const absl::StatusOr<bool> more = iterator->Next(&element);
     ASSERT_EQ(more.ok(), i % 5 != 4) << i;
     if (more.ok()) {
-      EXPECT_EQ(Int(element), i);
+      EXPECT_EQ(IntOf(element), i);
     }
   }
   EXPECT_FALSE(*iterator->Next(&element));

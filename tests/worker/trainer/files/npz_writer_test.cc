@@ -16,7 +16,7 @@ namespace cairn {
 namespace {
 
 template <typename T>
-absl::Span<const std::byte> Bytes(const std::vector<T>& values) {
+absl::Span<const std::byte> NpzBytes(const std::vector<T>& values) {
   return {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(T)};
 }
 
@@ -37,10 +37,10 @@ TEST(NpzWriter, NumpyReadsEveryDtypeAndShape) {
   const std::vector<int64_t> keys = {-1, int64_t{1} << 62};
   const std::vector<double> scalar = {0.1};
   const std::vector<uint16_t> brain = {BFloat16FromFloat(1.0f), BFloat16FromFloat(-0.5f)};
-  ASSERT_TRUE((*writer)->Add("dense_0/kernel", DType::kFloat32, {2, 3}, Bytes(matrix)).ok());
-  ASSERT_TRUE((*writer)->Add("embedding/C1/keys", DType::kInt64, {2}, Bytes(keys)).ok());
-  ASSERT_TRUE((*writer)->Add("scalar", DType::kFloat64, {}, Bytes(scalar)).ok());
-  ASSERT_TRUE((*writer)->Add("brain", DType::kBFloat16, {2, 1}, Bytes(brain)).ok());
+  ASSERT_TRUE((*writer)->Add("dense_0/kernel", DType::kFloat32, {2, 3}, NpzBytes(matrix)).ok());
+  ASSERT_TRUE((*writer)->Add("embedding/C1/keys", DType::kInt64, {2}, NpzBytes(keys)).ok());
+  ASSERT_TRUE((*writer)->Add("scalar", DType::kFloat64, {}, NpzBytes(scalar)).ok());
+  ASSERT_TRUE((*writer)->Add("brain", DType::kBFloat16, {2, 1}, NpzBytes(brain)).ok());
   ASSERT_TRUE((*writer)->Add("empty", DType::kFloat32, {0, 4}, {}).ok());
   ASSERT_TRUE((*writer)->Finish().ok());
   EXPECT_TRUE(
@@ -61,10 +61,10 @@ TEST(NpzWriter, RefusesWrongSizesAndRepeatedNames) {
   auto writer = NpzWriter::Create(folder.path() + "/model.npz");
   ASSERT_TRUE(writer.ok()) << writer.status();
   const std::vector<float> values = {1, 2};
-  EXPECT_EQ((*writer)->Add("a", DType::kFloat32, {3}, Bytes(values)).code(),
+  EXPECT_EQ((*writer)->Add("a", DType::kFloat32, {3}, NpzBytes(values)).code(),
             absl::StatusCode::kInvalidArgument);
-  ASSERT_TRUE((*writer)->Add("a", DType::kFloat32, {2}, Bytes(values)).ok());
-  EXPECT_EQ((*writer)->Add("a", DType::kFloat32, {2}, Bytes(values)).code(),
+  ASSERT_TRUE((*writer)->Add("a", DType::kFloat32, {2}, NpzBytes(values)).ok());
+  EXPECT_EQ((*writer)->Add("a", DType::kFloat32, {2}, NpzBytes(values)).code(),
             absl::StatusCode::kInvalidArgument);
 }
 

@@ -20,7 +20,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 template <typename T>
-absl::Span<const std::byte> Bytes(const std::vector<T>& values) {
+absl::Span<const std::byte> WrittenBytes(const std::vector<T>& values) {
   return {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(T)};
 }
 
@@ -44,8 +44,8 @@ TEST_F(SafetensorsReaderTest, ReadsWhatTheWriterWrote) {
   const std::vector<float> kernel = {1, 2, 3, 4, 5, 6};
   const std::vector<int64_t> step = {-7};
   auto writer = SafetensorsWriter::Create(path(), {"kernel", "step", "empty", "names"}).value();
-  ASSERT_OK(writer->Add("kernel", DType::kFloat32, {2, 3}, Bytes(kernel)));
-  ASSERT_OK(writer->Add("step", DType::kInt64, {}, Bytes(step)));
+  ASSERT_OK(writer->Add("kernel", DType::kFloat32, {2, 3}, WrittenBytes(kernel)));
+  ASSERT_OK(writer->Add("step", DType::kInt64, {}, WrittenBytes(step)));
   ASSERT_OK(writer->Add("empty", DType::kBFloat16, {0, 4}, {}));
   ASSERT_OK(writer->AddStrings("names", {"a", "bc"}));
   ASSERT_OK(writer->Finish());

@@ -15,7 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::FloatNear;
 
-JobConfig Job() {
+JobConfig PlannedJob() {
   JobConfig job;
   job.model.type = "mlp";
   job.model.loss = "sigmoid_cross_entropy";
@@ -36,7 +36,7 @@ std::vector<VariableSpec> Plan(const JobConfig& job, int32_t servers) {
 }
 
 TEST(VariablePlan, SmallVariablesAreWholeAndDealtInTurn) {
-  const std::vector<VariableSpec> specs = Plan(Job(), 3);
+  const std::vector<VariableSpec> specs = Plan(PlannedJob(), 3);
   ASSERT_EQ(specs.size(), 4u);
   EXPECT_EQ(specs[0].name, "dense_0/kernel");
   for (size_t i = 0; i < specs.size(); ++i) {
@@ -46,7 +46,7 @@ TEST(VariablePlan, SmallVariablesAreWholeAndDealtInTurn) {
 }
 
 TEST(VariablePlan, FixedShardsCutAlongRowsAndGoOnInTurn) {
-  JobConfig job = Job();
+  JobConfig job = PlannedJob();
   job.strategy.partitioner.type = "fixed_shards";
   job.strategy.partitioner.num_shards = 3;
   const std::vector<VariableSpec> specs = Plan(job, 2);
@@ -57,7 +57,7 @@ TEST(VariablePlan, FixedShardsCutAlongRowsAndGoOnInTurn) {
 }
 
 TEST(VariablePlan, MinSizeTakesTheNumberOfServersAsItsMost) {
-  JobConfig job = Job();
+  JobConfig job = PlannedJob();
   job.strategy.partitioner.min_shard_bytes = 40;
   EXPECT_EQ(Plan(job, 2)[0].shards.size(), 2u);
   EXPECT_EQ(Plan(job, 4)[0].shards.size(), 4u);
@@ -66,7 +66,7 @@ TEST(VariablePlan, MinSizeTakesTheNumberOfServersAsItsMost) {
 }
 
 TEST(VariablePlan, OptimizersAreThoseOfTheFirstMatch) {
-  JobConfig job = Job();
+  JobConfig job = PlannedJob();
   job.per_variable = {{"*/bias", {}}};
   job.per_variable[0].optimizer.type = "adam";
   const std::vector<VariableSpec> specs = Plan(job, 1);
@@ -92,7 +92,7 @@ std::vector<VariableSpec> TwoSpecs(double clipnorm, int64_t shards_of_second) {
 }
 
 TEST(VariablePlan, TablesGetTheRowRulesOfTheJob) {
-  JobConfig job = Job();
+  JobConfig job = PlannedJob();
   job.model.embedding.admit_after_pushes = 3;
   job.model.embedding.expire_after_seconds = 60;
   job.model.embedding.max_rows = 1000;
@@ -115,7 +115,7 @@ TEST(VariablePlan, TablesGetTheRowRulesOfTheJob) {
 }
 
 TEST(VariablePlan, EachTableGetsTheRowStorageThatMatchesItFirst) {
-  JobConfig job = Job();
+  JobConfig job = PlannedJob();
   job.model.type = "wide_deep";
   const RowStorage narrow{.values = RowFormat::kInt8, .slots = RowFormat::kBFloat16};
   const RowStorage halves{.values = RowFormat::kFloat16};
