@@ -32,9 +32,9 @@ int64_t BytesOf(const CheckpointManifest& manifest) {
 }
 
 struct Found {
-  std::vector<std::pair<std::string, CheckpointManifest>> finished;  // with their folders
-  std::vector<std::string> unfinished;  // folders with parts of servers and without a manifest
-  std::vector<std::string> damaged;     // why
+  std::vector<std::pair<std::string, CheckpointManifest>> finished;  // with their directories
+  std::vector<std::string> unfinished;  // directories with parts of servers but no manifest
+  std::vector<std::string> damaged;     // why each is corrupt
 };
 
 bool HasParts(const fs::path& folder) {
@@ -97,7 +97,7 @@ Json SummaryJson(const std::string& folder, const CheckpointManifest& manifest) 
           {"kept_by_operator", absl::StrContains(manifest.name, kByOperator)}};
 }
 
-// What became of one checkpoint's files.
+// The result of verifying one checkpoint's files.
 struct Verified {
   int64_t files = 0;
   int64_t bytes = 0;
@@ -105,7 +105,7 @@ struct Verified {
 };
 
 void VerifyServer(const std::string& folder, const ServerCheckpoint& server, Verified* verified) {
-  // Beside the manifest, wherever the checkpoint has been moved to.
+  // The parts are looked for beside the manifest, since the checkpoint may have been moved.
   const std::string part = absl::StrCat(folder, "/ps-", server.server);
   std::error_code error;
   if (!fs::exists(part, error)) {

@@ -1,4 +1,4 @@
-// The commands about programs, servers and machines.
+// The commands for programs, servers and machines.
 #include <memory>
 #include <string>
 
@@ -17,7 +17,7 @@
 namespace cairn {
 namespace {
 
-// Failing and ending tasks, and the servers' own flags.
+// Adds the flags for failing and ending tasks, and for the servers' own flags.
 void AddLaunchEnds(CLI::App* command, const std::shared_ptr<LaunchOptions>& options) {
   command
       ->add_option_function<std::string>(

@@ -1,4 +1,4 @@
-// The commands about jobs and what is in them.
+// The commands for jobs and their contents.
 #include <memory>
 #include <string>
 

@@ -20,9 +20,9 @@ namespace cairn {
 namespace {
 
 constexpr size_t kFlagColumns = 30;
-constexpr size_t kTextColumns = 70;  // together a line of 100
+constexpr size_t kTextColumns = 70;  // with CLI11's column of names, a line of 100
 
-// Lines of kTextColumns; CLI11 indents what follows a line end.
+// Wraps `text` at kTextColumns; CLI11 indents the text after each line end.
 std::string Wrapped(absl::string_view text) {
   std::string lines;
   size_t columns = 0;
@@ -65,7 +65,7 @@ class HelpText : public CLI::Formatter {
   }
 };
 
-// Every command with what may follow it.
+// Lists every command with the words that may follow it.
 void CollectWords(const CLI::App& app, const std::string& path,
                   std::vector<CompletedCommand>* commands) {
   CompletedCommand command{.path = path};
@@ -138,7 +138,7 @@ void Tree::AddSecurity(CLI::App* command, SecurityOptions* security) {
                     "send the token to other hosts without TLS");
 }
 
-// Which servers.
+// Adds the flags that choose the servers.
 void Tree::AddServers(CLI::App* command, TargetOptions* target) {
   command
       ->add_option("--cluster", target->cluster_file,
@@ -153,7 +153,7 @@ void Tree::AddServers(CLI::App* command, TargetOptions* target) {
   AddSecurity(command, &target->security);
 }
 
-// And which job.
+// Adds the flags that choose the servers and the job.
 void Tree::AddTarget(CLI::App* command, TargetOptions* target) {
   AddServers(command, target);
   command->add_option("--job", target->job, "the job's name, or its job file")
@@ -231,7 +231,7 @@ std::string Tree::Refusal(const CLI::ParseError& refused) const {
 }
 
 absl::Status Tree::Parse(absl::Span<const char* const> arguments) {
-  // CLI11 takes them from the back.
+  // CLI11 takes the arguments in reverse order.
   std::vector<std::string> words(arguments.rbegin(), arguments.rend());
   std::string error;
   try {
@@ -250,7 +250,7 @@ absl::Status Tree::Parse(absl::Span<const char* const> arguments) {
     const std::vector<std::string> left = app_.remaining(/*recurse=*/true);
     error = left.empty() ? Refusal(refused) : Unexpected(left.front());
   }
-  // What could not be read may not have come to --json.
+  // Parsing may have failed before it reached --json.
   invocation_.json = invocation_.json || std::find(arguments.begin(), arguments.end(),
                                                    absl::string_view("--json")) != arguments.end();
   return absl::InvalidArgumentError(error);

@@ -10,13 +10,13 @@
 namespace cairn {
 namespace {
 
-// In all of them: words that are not names of commands, values of flags above all, leave the
-// command as it is, and where no word fits, files are completed. @PATHS@ are the commands, quoted;
-// @CASES@ what may follow each.
+// In every shell, a word that is no command name (usually a flag's value) does not change the
+// command, and files are completed where no word fits. @PATHS@ stands for the quoted commands;
+// @CASES@ for the words that may follow each.
 struct Shell {
   const char* script;
   const char* between_paths;
-  // Of a command: $0 its path, $1 the commands and $2 the flags that may follow.
+  // One command: $0 is its path, $1 the commands and $2 the flags that may follow it.
   const char* one_case;
 };
 

@@ -1,4 +1,4 @@
-// What makes a shell complete cairnctl's command line.
+// The script that makes a shell complete cairnctl's command line.
 #pragma once
 
 #include <string>
@@ -12,15 +12,15 @@ namespace cairn {
 
 struct CompletedCommand {
   std::string path;                   // "", " checkpoint", " checkpoint list"
-  std::vector<std::string> commands;  // that may follow
-  std::vector<std::string> flags;     // likewise, with their --
+  std::vector<std::string> commands;  // the commands that may follow
+  std::vector<std::string> flags;     // the flags that may follow, with their --
 };
 
 // "bash, fish, zsh".
 std::string CompletedShells();
 
-// A script for `shell`, to be sourced or put into its folder of completions. kInvalidArgument: not
-// one of CompletedShells.
+// Returns a script for `shell`, to source or to put into the shell's directory of completions.
+// kInvalidArgument: not one of CompletedShells.
 absl::StatusOr<Answer> Completion(absl::string_view shell,
                                   const std::vector<CompletedCommand>& commands);
 

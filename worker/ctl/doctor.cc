@@ -38,12 +38,12 @@ namespace {
 
 using Level = Finding::Level;
 
-// A file or more for each connection, RocksDB's tables, and room.
+// Two files for each connection, and a margin for RocksDB's tables.
 constexpr uint64_t kWantedFiles = 2 * static_cast<uint64_t>(kDefaultMaxConnections) + 512;
 constexpr uint64_t kNeededFiles = 256;
 constexpr size_t kWriteBytes = size_t{64} << 20;
 constexpr int kSyncs = 20;
-// A snapshot syncs once; log_sync once a group of pushes.
+// A snapshot syncs once; log_sync syncs once for each group of pushes.
 constexpr double kSlowSyncSeconds = 0.05;
 constexpr double kSlowBytesPerSecond = 50e6;
 constexpr int64_t kLittleSpaceBytes = int64_t{5} << 30;
@@ -88,7 +88,7 @@ Finding Space(const std::string& directory) {
 
 struct DiskRate {
   double bytes_per_second = 0;
-  double sync_seconds = 0;  // of a small write, the median
+  double sync_seconds = 0;  // the median duration of a small write
 };
 
 absl::StatusOr<DiskRate> MeasureDisk(const std::string& directory) {
@@ -101,7 +101,7 @@ absl::StatusOr<DiskRate> MeasureDisk(const std::string& directory) {
   });
   DiskRate rate;
   absl::Duration begin = MonotonicNow();
-  // Not all alike: some file systems leave such blocks out.
+  // Varies the blocks: some file systems deduplicate equal ones.
   std::string block(size_t{4} << 20, '\0');
   for (size_t i = 0; i < block.size(); ++i) block[i] = static_cast<char>(i * 131 >> 3);
   for (size_t done = 0; done < kWriteBytes; done += block.size()) {
@@ -138,7 +138,7 @@ Finding Gpus() {
           std::string(nccl.message())};
 }
 
-// A ps task's address: one that answers, one that is free here, or neither.
+// Checks a ps task's address: a server answers, the port is free on this machine, or neither.
 Finding Server(const Target& target, const ServerView& view, size_t index) {
   Finding finding{.what = view.name};
   if (view.status.ok()) {
@@ -164,7 +164,7 @@ Finding Server(const Target& target, const ServerView& view, size_t index) {
   return finding;
 }
 
-// Jobs that the servers do not hold together.
+// Reports jobs of which the servers hold different states.
 void AddJobs(Target target, const std::vector<ServerView>& servers,
              std::vector<Finding>* findings) {
   std::set<std::string> jobs;
@@ -180,7 +180,7 @@ void AddJobs(Target target, const std::vector<ServerView>& servers,
   }
 }
 
-// The files of TLS first: where they are bad, the servers are not asked with them.
+// Checks the TLS files first: the servers are not asked if the files are bad.
 absl::Status AddServers(const DoctorOptions& options, std::vector<Finding>* findings) {
   ClusterConfig cluster;
   if (!options.cluster_file.empty()) {
@@ -190,7 +190,7 @@ absl::Status AddServers(const DoctorOptions& options, std::vector<Finding>* find
   findings->insert(findings->end(), tls.begin(), tls.end());
   const bool usable = ClientSecurity::Load(options.security).ok();
   if (options.cluster_file.empty() || !usable) return absl::OkStatus();
-  // Any job's name will do here.
+  // The job's name does not matter here.
   ASSIGN_OR_RETURN(const Target target, ResolveTarget({.cluster_file = options.cluster_file,
                                                        .job = "doctor",
                                                        .timeout_seconds = options.timeout_seconds,

@@ -67,7 +67,7 @@ std::string MoveText(const PlannedMove& move, const VariableSpec& spec) {
       move.load == 0 ? "" : absl::StrCat(", which carry ", LoadText(move.load)));
 }
 
-// With the load where that is known.
+// Includes the load if it is known.
 nlohmann::ordered_json JsonOf(const PlannedMove& move, const VariableSpec& spec, bool by_load) {
   nlohmann::ordered_json json = {{"variable", spec.name},
                                  {"source", absl::StrCat("ps:", move.source)},
@@ -79,7 +79,7 @@ nlohmann::ordered_json JsonOf(const PlannedMove& move, const VariableSpec& spec,
   return json;
 }
 
-// What all moves together take, which is what a plan is read for.
+// Adds the cost of all moves together, which the user reads a plan for.
 void ShowTotal(const RebalancePlan& plan, Answer* answer) {
   int64_t pieces = 0, bytes = 0, cold_bytes = 0;
   for (const PlannedMove& move : plan.moves) {
@@ -128,7 +128,7 @@ void ShowPlan(const std::vector<VariablePlaces>& variables, const RebalancePlan&
   ShowTotal(plan, answer);
 }
 
-// The same of what was moved.
+// Adds the same total after the moves.
 void ShowMoved(Answer* answer) {
   size_t moves = 0;
   int64_t bytes = 0;
@@ -173,7 +173,7 @@ class Rebalancing {
     Answer answer;
     ShowPlan(variables, *plan, by_load, &answer);
     if (options_.plan_only) return answer;
-    // The cost, before it is paid.
+    // Shows the cost before the moves begin.
     std::fprintf(stderr, "%s", answer.text.c_str());
     answer.text.clear();
     for (const VariablePlaces& places : variables) {
@@ -192,8 +192,8 @@ class Rebalancing {
   }
 
  private:
-  // Servers that are to be emptied end without rows on their way to them, too. Moves of a variable
-  // see to that before they begin.
+  // Aborts unfinished moves of variables that the plan does not touch: rows still in transit could
+  // otherwise arrive at an emptied server. A planned move does this itself before it begins.
   absl::Status GiveUpUnplanned(const std::vector<VariablePlaces>& variables,
                                const RebalancePlan& plan) {
     if (options_.emptied.empty()) return absl::OkStatus();
@@ -207,7 +207,7 @@ class Rebalancing {
     return absl::OkStatus();
   }
 
-  // Of `*variables`, which are looked at again.
+  // Measures the load of `*variables` for a while, and refreshes `*variables`.
   absl::StatusOr<PieceLoads> WatchLoads(std::vector<VariablePlaces>* variables) {
     const absl::Duration start = MonotonicNow();
     absl::SleepFor(absl::Seconds(options_.watch_seconds));
