@@ -21,7 +21,7 @@ namespace {
 
 constexpr size_t kLengthBytes = 8;
 
-// Whole numbers that are not negative, or none where `json` is anything else.
+// The non-negative integers of a JSON array; nullopt if `json` is anything else.
 std::optional<std::vector<int64_t>> Numbers(const nlohmann::json& json) {
   if (!json.is_array()) return std::nullopt;
   std::vector<int64_t> numbers;
@@ -34,7 +34,8 @@ std::optional<std::vector<int64_t>> Numbers(const nlohmann::json& json) {
   return numbers;
 }
 
-// Reads one entry of the header, whose data lies within `data_bytes`. Returns what is wrong.
+// Reads one entry of the header, whose data must lie within `data_bytes`. Returns the problem, if
+// any.
 std::string ReadEntry(const nlohmann::json& json, uint64_t data_bytes,
                       SafetensorsReader::Array& array) {
   if (!json.is_object() || !json.contains("dtype") || !json["dtype"].is_string() ||

@@ -11,7 +11,8 @@ namespace cairn {
 namespace {
 
 constexpr size_t kLengthBytes = 8;
-// Of an entry besides its name: keys, dtype, up to 32 extents and two offsets of 20 digits.
+// The size of an entry besides its name: keys, dtype, up to 32 extents and two offsets of 20
+// digits.
 constexpr size_t kEntryBytes = 64 + 34 * 21;
 
 std::string Quoted(absl::string_view text) { return nlohmann::json(std::string(text)).dump(); }

@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// No job's name begins with a dot, and no two workers on one machine are one task.
+// No job's name begins with a dot, and two workers on one machine have different tasks.
 std::string ScratchFolder(const JobConfig& job, const std::string& task) {
   const std::string name =
       absl::StrCat(".", job.name, ".", absl::StrReplaceAll(task, {{":", "-"}}), ".state");
@@ -33,7 +33,7 @@ std::string ScratchFolder(const JobConfig& job, const std::string& task) {
   return folder.lexically_normal().string();
 }
 
-// Also what a process that was killed has left.
+// Also removes what a killed process has left.
 absl::Status Remove(const std::string& folder) {
   std::error_code error;
   fs::remove_all(folder, error);
