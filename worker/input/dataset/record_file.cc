@@ -141,7 +141,7 @@ absl::StatusOr<bool> ReadTFRecord(RecordFile* file, std::string* record) {
                                                    " has ", length, " bytes; at most ",
                                                    kMaxRecordBytes, " are read"));
   }
-  // The checksum of the data follows it: both in one read.
+  // Reads the data and the checksum that follows it at once.
   record->resize(length + kFooterBytes);
   ASSIGN_OR_RETURN(read, file->Read(record->data(), record->size()));
   if (read < record->size()) {
