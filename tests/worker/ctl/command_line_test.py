@@ -77,7 +77,7 @@ class CommandLine(unittest.TestCase):
         return [line.split("\t")[0] for line in done.stdout.splitlines()]
 
     def in_zsh(self, *words):
-        # What zsh has while it completes: the words, and the number of the last.
+        # The state of zsh during completion: the words, and the index of the last.
         script = ('compdef() { : }; compadd() { shift; offered_here=($@); [ $# -gt 0 ] }; '
                   '_files() { : }; source <("$0" completion zsh); words=($@); CURRENT=$#; '
                   '_cairnctl; print -l -- ${(M)offered_here:#${words[-1]}*}')

@@ -1,4 +1,4 @@
-// The lines that a run ends with name what it did, what it left and what to do next.
+// The final lines of a run name its work, its output files and the next step.
 #include "worker/trainer/reports/summary.h"
 
 #include "gmock/gmock.h"
