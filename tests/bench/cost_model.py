@@ -93,7 +93,7 @@ def predicted(workers, alone, processor, count):
     for n in range(1, workers + 1):
         waiting = processor / count * (1 + queue)
         rate = n / (waiting + processor * (count - 1) / count + pause)
-        queue = rate * waiting  # as many are there on average (Little's law)
+        queue = rate * waiting  # the average number of waiting calls (Little's law)
     return rate
 
 

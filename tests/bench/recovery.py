@@ -63,7 +63,7 @@ def measure(options, folder):
             processes.worker_command(job, file, i, ["--metrics_file", metrics[i]]),
             stdout=subprocess.PIPE, stderr=logs[i], text=True) for i in range(2)]
         try:
-            # The first epoch makes the tables' rows.
+            # The first epoch creates the tables' rows.
             wait(processes, workers, sizes, [1 << 16] * 2)
             loads, recoveries = [], []
             for kill in range(options.kills):

@@ -20,7 +20,7 @@ import scrape  # noqa: E402
 
 ROUND_SECONDS = 2
 BAR = 0.95
-# Prometheus scrapes once in 10 or 15 s, a page asks every 0.4 s.
+# Prometheus scrapes every 10 or 15 s, a page asks every 0.4 s.
 SCRAPES_PER_SECOND = 10
 
 
@@ -34,7 +34,7 @@ def measure(ps, worker, watched):
             while not over.wait(1 / SCRAPES_PER_SECOND):
                 for ask in watched:
                     ask()
-        except Exception as error:  # a bench that does not scrape must not report
+        except Exception as error:  # a bench that does not scrape must not print a result
             errors.append(error)
 
     def now():

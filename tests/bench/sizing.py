@@ -59,7 +59,7 @@ def disk(folder, mib, seconds):
             while time.monotonic() < end:
                 try:
                     sizes.append(stop.directory_bytes(cluster.path("ps0")))
-                except FileNotFoundError:  # a file went while they were counted
+                except FileNotFoundError:  # a file was deleted during the count
                     pass
                 select.select([], [], [], 0.05)
             epochs = http.metrics()["cairn_ps_snapshot_duration_seconds_count"]

@@ -28,7 +28,7 @@ def parts_of(mib):
 
 def write_job(folder, mib):
     hidden = mib * (1 << 20) // 4 // FEATURES
-    # Each example touches its part of the features: the examples together every row of the kernel.
+    # Each example uses one part of the features; together the examples use every row of the kernel.
     parts = parts_of(mib)
     with open(os.path.join(folder, "rows.libsvm"), "w", encoding="ascii") as f:
         for part in range(parts):
@@ -67,8 +67,8 @@ def directory_bytes(folder):
 def measure(folder, mib):
     job, metrics = write_job(folder, mib), os.path.join(folder, "steps.jsonl")
     budget = str((mib << 20) * 5 + (2 << 30))
-    # Off: no epoch before the end. Under the others a worker that keeps half a GiB of pushes asks for
-    # one, and what that wrote would be clean.
+    # Off, so that no epoch runs before the end. Under other durabilities a worker that retains half
+    # a GiB of pushes requests an epoch, and the rows that it wrote would be clean.
     flags = ("--durability", "off", "--memory_budget_bytes", budget)
     with processes.Cluster(folder, 1, flags) as cluster:
         file = cluster.worker_file(1)
@@ -87,7 +87,7 @@ def measure(folder, mib):
             worker.kill()
             worker.wait(60)
         acknowledged = steps(metrics)[-1] - 1  # before the last step began
-        # What is there without the worker, which would send again what it kept.
+        # The servers' files without the worker, which would send its retained pushes again.
         inspect = subprocess.run([processes.CTL, "inspect", "--json", "--data_dir",
                                   cluster.path("ps0")], capture_output=True, text=True,
                                  timeout=WAIT, check=True)

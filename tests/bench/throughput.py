@@ -27,7 +27,7 @@ import processes  # noqa: E402
 
 TOP = processes.TOP
 PEERS = os.path.join(TOP, "tests", "bench", "peers")
-# (model, batch per worker) -> at least this many times TensorFlow's rate.
+# (model, batch of each worker) -> minimum ratio to TensorFlow's rate.
 BARS = {("lr", 128): 10, ("lr", 1024): 5, ("mlp", 128): 2, ("wide", 128): 5, ("wide", 1024): 3}
 VW_BARS = {128: 1, 1024: 2}
 TENSORFLOW_NAMES = {"lr": "lr", "mlp": "mlp", "wide": "emb"}
@@ -153,7 +153,7 @@ def row(name, batch, ours, peer, bar, ok):
 
 
 def epochs_for(model, batch):
-    # Long enough for some seconds of training.
+    # Long enough for several seconds of training.
     return {"lr": 60 if batch == 128 else 150, "mlp": 4, "wide": 4 if batch == 128 else 8}[model]
 
 
@@ -169,7 +169,7 @@ def main():
     models = options.models.split(",")
     with tempfile.TemporaryDirectory() as folder:
         data = {"a9a": os.path.join(folder, "a9a.libsvm"), "wide": os.path.join(folder, "wide.tsv")}
-        # Uncompressed, for every peer reads them so.
+        # Uncompressed, since every peer can read that.
         with open(data["a9a"], "w", encoding="ascii") as target:
             target.writelines(processes.read_lines(processes.data("a9a/train.libsvm")))
         for part, rank in (("images", 3), ("labels", 1)) if "mlp" in models else ():
