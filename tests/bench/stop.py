@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""How long a cairn-ps takes from SIGTERM to its end when every byte it holds is dirty and a worker
-pushes all the while: what terminationGracePeriodSeconds, KillWait and TimeoutStopSec are set by.
-Verified: the directory holds all of it, with every push that was acknowledged.
+"""How long a cairn-ps takes from SIGTERM to its end if all its data is dirty and a worker pushes
+continuously. terminationGracePeriodSeconds, KillWait and TimeoutStopSec are set from this time.
+Verified: the directory holds all the data, with every acknowledged push.
 
 usage: tests/bench/stop.py [--mib 1024]   # of values; Adagrad's slot is as much again
 """
@@ -22,7 +22,7 @@ WAIT = 600
 
 
 def parts_of(mib):
-    """Steps that touch everything once: of 64 MiB each."""
+    """Number of steps, of 64 MiB each, that touch all data once."""
     return max(2, mib // 64)
 
 
@@ -52,7 +52,7 @@ def steps(path):
 
 
 def verified(found, mib, acknowledged):
-    """Whether the directory holds all of the kernel, with every push that was acknowledged."""
+    """Whether the directory holds the whole kernel, with every acknowledged push."""
     (kernel,) = [v for v in found["variables"] if v["name"] == "dense_0/kernel"]
     (worker,) = found["workers"]
     return (kernel["bytes"] == 2 * (mib << 20) and worker["sequence"] >= acknowledged

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Examples per second of whole training runs against TensorFlow and Vowpal Wabbit, in one run.
 
-Ours: the built cairn-ps and cairn-worker, two of each on loopback (TensorFlow's set-up), or one
-worker with an in-process server (Vowpal Wabbit's); the figure is the workers' reports summed, with
-reading and parsing included. Peers: the scripts of peers/ under Python interpreters of their own (pip install tensorflow-cpu tf-keras; pip install vowpalwabbit, each in a virtual
-environment outside this repository). Prints one JSON line a row: the figures, ratio, bar and
-whether our run was verified (every step's loss finite, last loss below the first).
+Cairn: the built cairn-ps and cairn-worker, two of each on loopback (TensorFlow's set-up), or one
+worker with an in-process server (Vowpal Wabbit's); the rate is the sum of the workers' reports,
+including reading and parsing. Peers: the scripts of peers/, each with the Python interpreter of a
+virtual environment outside this repository (pip install tensorflow-cpu tf-keras; pip install
+vowpalwabbit). Prints one JSON line for each row: the rates, their ratio, the bar, and whether Cairn's
+run was verified (every step's loss is finite, the last loss is below the first).
 
 usage: tests/bench/throughput.py [--build build] [--tensorflow PYTHON] [--vw PYTHON]
                                  [--models lr,mlp,wide] [--seconds 8] [--repeats 1]

@@ -1,5 +1,5 @@
-"""cairnctl's command line: help of every command, and what is misspelt is answered with status 2,
-the nearest name and where to read on."""
+"""cairnctl's command line: every command has help, and a misspelt word is refused with status 2, the
+nearest name and a pointer to the help."""
 import json
 import os
 import shutil
@@ -19,7 +19,7 @@ def ctl(*arguments):
 
 
 def commands(*path):
-    """Names in the help of a command that has commands."""
+    """The names in the help of a command with subcommands."""
     text = ctl(*path, "--help").stdout
     found = text.split("Commands:\n", 1)
     return [line.split()[0] for line in found[1].split("\n\n")[0].splitlines()
