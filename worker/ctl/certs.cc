@@ -145,7 +145,7 @@ absl::Status CheckNew(const CertsOptions& options,
       if (::lstat(path.c_str(), &found) != 0) continue;
       return absl::AlreadyExistsError(absl::StrCat(
           path,
-          " is there, and is not overwritten: name another folder, or move it away to renew "
+          " exists, and is not overwritten: name another folder, or move it away to renew "
           "it (ca.crt and ca.key stay)"));
     }
   }
@@ -165,9 +165,10 @@ absl::StatusOr<std::unique_ptr<CertificateAuthority>> Authority(const CertsOptio
                      CertificateAuthority::Read(certificate, key));
     ASSIGN_OR_RETURN(const CertificateFacts facts, ReadCertificate(certificate));
     if (until <= facts.not_after) return found;
-    return absl::InvalidArgumentError(absl::StrCat(
-        certificate, " is good until ", UtcText(facts.not_after),
-        ", and what it signs no longer: give ", "fewer --days, or another folder for a new CA"));
+    return absl::InvalidArgumentError(absl::StrCat(certificate, " is good until ",
+                                                   UtcText(facts.not_after),
+                                                   ", and no certificate can outlive it: give ",
+                                                   "fewer --days, or another folder for a new CA"));
   }
   ASSIGN_OR_RETURN(
       std::unique_ptr<CertificateAuthority> made,
@@ -214,7 +215,7 @@ absl::StatusOr<Answer> Make(const CertsOptions& options) {
   absl::StrAppendFormat(
       &answer.text,
       "good until %s. Give each task its own --tls_certificate and --tls_key, all of them\n"
-      "--tls_ca %s; keep %s away from them: whoever has it can be anybody.\n",
+      "--tls_ca %s; keep %s secret: with it anyone can pass for any task.\n",
       until, CertificatePath(options, kAuthority), KeyPath(options, kAuthority));
   answer.json = {{"ca", CertificatePath(options, kAuthority)},
                  {"new_ca", is_new},

@@ -109,7 +109,7 @@ absl::StatusOr<std::vector<ServerCheckpoint>> Attempt(PsClient& client, const Ta
       MakeParts(client, target, directory, name, deadline);
   if (parts.ok()) return parts;
   if (!client.DropCheckpoint(directory, name, deadline).ok()) {
-    return Annotate(parts.status(), absl::StrCat("delete ", folder, ", which is of no use"));
+    return Annotate(parts.status(), absl::StrCat("delete ", folder, ", which is useless"));
   }
   fs::remove(folder, error);
   return parts;
@@ -226,7 +226,7 @@ absl::StatusOr<Answer> RestoreCheckpoint(const CheckpointRestoreOptions& options
                  {"servers", target.members.addresses.size()}};
   answer.text = absl::StrCat("job ", target.job, " is on ", target.members.addresses.size(),
                              " servers as it was at step ", manifest->step,
-                             ": start its workers, which go on from there\n");
+                             ": start its workers, which continue from there\n");
   return answer;
 }
 

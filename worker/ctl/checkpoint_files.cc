@@ -167,7 +167,7 @@ absl::StatusOr<Answer> ListCheckpointsOf(const CheckpointListOptions& given) {
     absl::StrAppend(&answer.text, "unfinished: ", folder, "\n");
   }
   for (const std::string& why : found.damaged) {
-    absl::StrAppend(&answer.text, "damaged: ", why, "\n");
+    absl::StrAppend(&answer.text, "corrupt: ", why, "\n");
   }
   answer.json = {{"directory", options.directory},
                  {"checkpoints", std::move(checkpoints)},
@@ -195,7 +195,7 @@ absl::StatusOr<Answer> VerifyCheckpoints(const std::string& folder) {
     if (found->finished.empty() && found->damaged.empty()) {
       return AsBadInput(absl::NotFoundError(
           absl::StrCat(folder, " is no finished checkpoint (no ", CheckpointManifest::kFileName,
-                       ") and holds none: cairnctl checkpoint list DIR shows those there are")));
+                       ") and holds none: cairnctl checkpoint list DIR lists the existing ones")));
     }
     for (const auto& [path, manifest] : found->finished) {
       Report(path, manifest, &list, &answer.text, &wrong);
@@ -208,10 +208,10 @@ absl::StatusOr<Answer> VerifyCheckpoints(const std::string& folder) {
   }
   answer.json = {{"ok", wrong == 0}, {"checkpoints", std::move(list)}};
   if (wrong > 0) {
-    answer.finding = absl::DataLossError(
-        absl::StrCat(wrong, wrong == 1 ? " file is" : " files are",
-                     " damaged or missing: restore another checkpoint, or bring what is damaged "
-                     "back from a copy"));
+    answer.finding = absl::DataLossError(absl::StrCat(
+        wrong, wrong == 1 ? " file is" : " files are",
+        " corrupt or missing: restore another checkpoint, or bring the files back from a "
+        "copy"));
   }
   return answer;
 }

@@ -40,7 +40,7 @@ void AddLaunchEnds(CLI::App* command, const std::shared_ptr<LaunchOptions>& opti
       ->type_name("S");
   command
       ->add_option("--ps_flag", options->server_flags,
-                   "a flag of every cairn-ps, as in --ps_flag=--durability=log; several times")
+                   "a flag for every cairn-ps, as in --ps_flag=--durability=log; repeatable")
       ->type_name("--FLAG=VALUE")
       ->allow_extra_args(false);
 }
@@ -72,23 +72,22 @@ void Tree::AddLaunch() {
       ->type_name("DIR");
   command
       ->add_option("--state", options->state,
-                   "where the servers keep their data, for a later launch to go on from; else a "
-                   "temporary folder")
+                   "directory of the servers' data, from which a later launch continues; "
+                   "default: a temporary one")
       ->type_name("DIR");
   command
       ->add_option("--log_directory", options->log_directory,
-                   "gets a log of every task; default: logs in --state, else a temporary folder")
+                   "directory of the tasks' logs; default: logs in --state, else a temporary one")
       ->type_name("DIR");
   command->add_flag("--wait", options->wait,
                     "returns once every server accepts calls and every worker has joined; the "
                     "launch continues in the background until the job ends or cairnctl stop");
   command
-      ->add_option(
-          "--tls_directory", options->tls_directory,
-          "TLS between the tasks, with the certificates in it that cairnctl certs made for "
-          "them; made where it is not there")
+      ->add_option("--tls_directory", options->tls_directory,
+                   "TLS between the tasks, with the certificates that cairnctl certs made in this "
+                   "directory; created if missing")
       ->type_name("DIR");
-  command->add_option("--set", options->sets, "KEY.PATH=VALUE over the job file; several times")
+  command->add_option("--set", options->sets, "KEY.PATH=VALUE overrides the job file; repeatable")
       ->type_name("SET")
       ->allow_extra_args(false);
   AddLaunchEnds(command, options);
@@ -109,15 +108,17 @@ void Tree::AddLogs() {
           [options, json = &invocation_.json] { return RunLogs(*options, *json); });
   command
       ->add_option("--directory", options->directory,
-                   "the launch's --log_directory; default: that of the launch that runs on this "
+                   "the launch's --log_directory; default: that of the running launch on this "
                    "machine")
       ->type_name("DIR");
-  command->add_option("--launch", options->launch, "which launch, where several run")
+  command->add_option("--launch", options->launch, "process id of the launch, if several run")
       ->type_name("PID");
   command->add_option("--lines", options->lines, "of each task; default 20")->type_name("N");
   command->add_flag("--follow,-f", options->follow,
                     "prints new lines as they come, until the launch ends or Ctrl-C");
-  command->add_option("tasks", options->tasks, "these alone, as in worker:0; launch is its own")
+  command
+      ->add_option("tasks", options->tasks,
+                   "only these tasks, as in worker:0; launch: the launch itself")
       ->type_name("TASK");
 }
 
@@ -131,7 +132,7 @@ void Tree::AddStop() {
   AddServers(command, &options->target);
   command
       ->add_option("--launch", options->launch,
-                   "this launch, where several run on this machine and no servers are named")
+                   "process id of the launch, if several run here and no servers are named")
       ->type_name("PID");
   command
       ->add_option("--wait_seconds", options->wait_seconds,
@@ -146,30 +147,30 @@ void Tree::AddStop() {
 void Tree::AddDrain() {
   const auto options = std::make_shared<DrainOptions>();
   CLI::App* const command =
-      Add(&app_, "drain", "Servers write everything, turn callers away and end, exit status 0",
+      Add(&app_, "drain", "Servers write everything, refuse further calls and exit with status 0",
           "cairnctl drain --cluster cluster.yaml ps:1\n"
           "  cairnctl drain --cluster cluster.yaml --all",
           [options] { return RunDrain(*options); });
   AddServers(command, &options->target);
   command
       ->add_option("--wait_seconds", options->wait_seconds,
-                   "how long a server may take to write everything and be gone; default 120")
+                   "how long a server may take to write everything and exit; default 120")
       ->type_name("S");
   command->add_flag("--all", options->all, "every server of the cluster");
-  command->add_option("servers", options->tasks, "or these, by their tasks")->type_name("ps:N");
+  command->add_option("servers", options->tasks, "the servers' tasks")->type_name("ps:N");
 }
 
 void Tree::AddServersCommands() {
   const auto options = std::make_shared<ServersOptions>();
   CLI::App* const group =
-      Add(&app_, "servers", "Servers that join and leave a running cluster", "", nullptr);
+      Add(&app_, "servers", "Adds servers to a running cluster and removes them", "", nullptr);
   group->require_subcommand(1);
-  CLI::App* const list = Add(group, "list", "Which servers there are, and which have left",
+  CLI::App* const list = Add(group, "list", "Lists the servers, and those that have left",
                              "cairnctl servers list --cluster cluster.yaml",
                              [options] { return RunServersList(*options); });
   AddServers(list, &options->target);
   CLI::App* const add =
-      Add(group, "add", "A server that runs already joins the cluster",
+      Add(group, "add", "Adds a running server to the cluster",
           "cairnctl servers add --cluster cluster.yaml ps:2 --address 10.0.0.7:7001",
           [options] { return RunServersAdd(*options); });
   AddServers(add, &options->target);
@@ -179,7 +180,7 @@ void Tree::AddServersCommands() {
   add->add_option("server", options->task, "its task, as it was started")
       ->type_name("ps:N")
       ->required();
-  CLI::App* const remove = Add(group, "remove", "A server without rows leaves the cluster",
+  CLI::App* const remove = Add(group, "remove", "Removes a server that has no rows",
                                "cairnctl servers remove --cluster cluster.yaml ps:2",
                                [options] { return RunServersRemove(*options); });
   AddServers(remove, &options->target);
@@ -190,16 +191,16 @@ void Tree::AddServersCommands() {
 
 void Tree::AddDoctor() {
   const auto options = std::make_shared<DoctorOptions>();
-  CLI::App* const command = Add(
-      &app_, "doctor", "Whether this machine and its network are fit; each finding with its fix",
-      "cairnctl doctor --data_dir /var/lib/cairn --cluster cluster.yaml",
-      [options] { return RunDoctor(*options); });
+  CLI::App* const command =
+      Add(&app_, "doctor", "Checks this machine and its network, and names a fix for each finding",
+          "cairnctl doctor --data_dir /var/lib/cairn --cluster cluster.yaml",
+          [options] { return RunDoctor(*options); });
   command
       ->add_option("--data_dir", options->directory,
-                   "where a server's data would be: its disk is measured with 64 MiB in a file of "
-                   "the moment; default: the working folder")
+                   "where a server's data would be: measures its disk with a temporary file of "
+                   "64 MiB; default: the working directory")
       ->type_name("DIR");
-  command->add_option("--cluster", options->cluster_file, "whose ps tasks are looked for")
+  command->add_option("--cluster", options->cluster_file, "whose ps tasks are checked")
       ->type_name("FILE");
   command
       ->add_option("--timeout_seconds", options->timeout_seconds,
@@ -217,7 +218,7 @@ void Tree::AddCerts() {
           [options] { return MakeCerts(*options); });
   command
       ->add_option("directory", options->directory,
-                   "where they are written; the CA that is there signs them, else a new one")
+                   "directory of the files; an existing CA in it signs them, else a new one")
       ->type_name("DIR")
       ->required();
   command
@@ -230,23 +231,22 @@ void Tree::AddCerts() {
                    "times")
       ->type_name("WHOM")
       ->allow_extra_args(false);
-  command->add_option("--days", options->days, "how long they are good; default 30")
+  command->add_option("--days", options->days, "how long they are valid; default 30")
       ->type_name("N");
 }
 
 void Tree::AddBench() {
   const auto options = std::make_shared<BenchOptions>();
   CLI::App* const command = Add(
-      &app_, "bench", "How fast the wire is from here to the servers: round trips, push, pull",
+      &app_, "bench", "Measures the network to the servers: round trips, push, pull",
       "cairnctl bench --cluster cluster.yaml --mib 16", [options] { return RunBench(*options); });
   AddServers(command, &options->target);
   command->add_option("--mib", options->mib, "of a push and of a pull; default 4")
       ->type_name("MIB");
   command
-      ->add_option(
-          "--seconds", options->seconds,
-          "for each measurement; default 1. Uses a job of its own, which is dropped at the "
-          "end; servers that train meanwhile slow it down, and it them")
+      ->add_option("--seconds", options->seconds,
+                   "for each measurement; default 1. Uses a temporary job; servers that train "
+                   "meanwhile slow it down, and it slows them down")
       ->type_name("S");
 }
 

@@ -31,8 +31,9 @@ void Tree::AddStatus() {
           [options, json = &invocation_.json] { return RunStatus(*options, *json); });
   AddTarget(status, &options->target);
   status
-      ->add_option("--watch", options->watch_seconds,
-                   "again every so many seconds, with rates, until Ctrl-C; with --json a line each")
+      ->add_option(
+          "--watch", options->watch_seconds,
+          "repeats every so many seconds, with rates, until Ctrl-C; with --json one line each")
       ->type_name("SECONDS");
   const auto why = std::make_shared<TargetOptions>();
   AddTarget(Add(&app_, "why", "Who waits for whom, since when, and what to do about it",
@@ -56,7 +57,7 @@ void Tree::AddGet() {
                    "of data do; a key without a row has its initial value")
       ->type_name("KEY");
   AddTarget(command, &options->target);
-  command->add_option("--slot", options->slot, "of the optimizer, by Keras' name")
+  command->add_option("--slot", options->slot, "a slot of the optimizer, by Keras's name")
       ->type_name("NAME");
   command
       ->add_option("--local_transport", options->local_transport, std::string(kLocalTransportText))
@@ -78,7 +79,7 @@ void Tree::AddInspect() {
       ->type_name("DIR");
   command
       ->add_option("variables", options->variables,
-                   "names, '*' for any characters; of a single one the shards are shown")
+                   "names, '*' for any characters; for a single one also shows the shards")
       ->type_name("VARIABLE");
 }
 
@@ -91,7 +92,7 @@ void Tree::AddCheckpoint() {
                                 [list] { return ListCheckpointsOf(*list); });
   listing->add_option("directory", list->directory, "else checkpoint.directory of --job FILE")
       ->type_name("DIR");
-  listing->add_option("--job", list->job, "this job's alone; its name, or its job file")
+  listing->add_option("--job", list->job, "only this job's; its name, or its job file")
       ->type_name("NAME|FILE");
   const auto folder = std::make_shared<std::string>();
   Add(checkpoint, "verify", "Reads every file and compares its checksum with the manifest's",
@@ -107,7 +108,7 @@ void Tree::AddCheckpointCalls(CLI::App* checkpoint) {
   const auto create = std::make_shared<CheckpointCreateOptions>();
   CLI::App* const creating =
       Add(checkpoint, "create",
-          "Makes one now, while the job trains; the job's retention leaves it alone",
+          "Makes a checkpoint while the job trains; the job's retention does not delete it",
           "cairnctl checkpoint create --cluster cluster.yaml --job a9a /shared/checkpoints",
           [create] { return CreateCheckpoint(*create); });
   AddTarget(creating, &create->target);
@@ -123,8 +124,7 @@ void Tree::AddCheckpointCalls(CLI::App* checkpoint) {
           "/shared/a9a.step-0000000512-1a2b3c4d",
           [restore] { return RestoreCheckpoint(*restore); });
   AddTarget(restoring, &restore->target);
-  restoring->add_flag("--replace", restore->replace,
-                      "drops what the servers hold of the job first");
+  restoring->add_flag("--replace", restore->replace, "first drops the servers' state of the job");
   restoring->add_option("folder", restore->folder, "the checkpoint")
       ->type_name("FOLDER")
       ->required();
@@ -143,11 +143,13 @@ void Tree::AddExport() {
   command
       ->add_option("--local_transport", options->local_transport, std::string(kLocalTransportText))
       ->type_name("auto|any_user|off");
-  command->add_option("--checkpoint", options->checkpoint, "from this one instead of servers")
+  command
+      ->add_option("--checkpoint", options->checkpoint,
+                   "exports this checkpoint instead of live servers")
       ->type_name("FOLDER");
   command
       ->add_option("--scratch", options->scratch,
-                   "for --checkpoint: where files of the moment are; default: TMPDIR")
+                   "for --checkpoint: directory of temporary files; default: TMPDIR")
       ->type_name("DIR");
 }
 
@@ -155,34 +157,34 @@ void Tree::AddRebalance() {
   const auto options = std::make_shared<RebalanceOptions>();
   CLI::App* const command =
       Add(&app_, "rebalance",
-          "Moves rows between servers while the job trains, to even out memory or load",
+          "Moves rows between servers while the job trains, to balance memory or load",
           "cairnctl rebalance --cluster cluster.yaml --job ads --plan\n"
           "  cairnctl rebalance --cluster cluster.yaml --job ads --by load\n"
           "  cairnctl rebalance --cluster cluster.yaml --job ads --empty ps:2",
           [options] { return RunRebalance(*options); });
   AddTarget(command, &options->target);
-  command->add_flag("--plan", options->plan_only, "shows what would be moved, and moves nothing");
+  command->add_flag("--plan", options->plan_only, "shows the plan, and moves nothing");
   command
-      ->add_option("--empty", options->emptied,
-                   "a server that is to end without rows; several times")
+      ->add_option("--empty", options->emptied, "a server that must end without rows; repeatable")
       ->type_name("ps:N")
       ->allow_extra_args(false);
   command
-      ->add_option("--by", options->by,
-                   "what is evened out: memory (default), or load, bytes of rows pulled and pushed "
-                   "a second")
+      ->add_option(
+          "--by", options->by,
+          "what to balance: memory (default), or load: bytes of rows pulled and pushed per "
+          "second")
       ->type_name("WHAT");
   command
       ->add_option("--watch_seconds", options->watch_seconds,
-                   "how long to look at the load; default 10")
+                   "how long to measure the load; default 10")
       ->type_name("S");
   command
       ->add_option("--tolerance", options->tolerance,
-                   "a server may have so much more than the mean; default 0.05")
+                   "allowed excess of a server over the mean; default 0.05")
       ->type_name("FRACTION");
   command
       ->add_option("--busy_fraction", options->busy_fraction,
-                   "of the time, to copy; the rest is left to those that train; default 0.5")
+                   "share of the time spent copying; the rest is left to training; default 0.5")
       ->type_name("FRACTION");
   command
       ->add_option("--wait_seconds", options->wait_seconds,

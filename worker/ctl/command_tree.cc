@@ -180,7 +180,7 @@ void Tree::AddVersion() {
 void Tree::AddCompletion() {
   const auto shell = std::make_shared<std::string>();
   const auto commands = std::make_shared<std::vector<CompletedCommand>>();
-  Add(&app_, "completion", "Prints what makes the shell complete commands and flags",
+  Add(&app_, "completion", "Prints a script with which the shell completes commands and flags",
       "cairnctl completion bash > ~/.local/share/bash-completion/completions/cairnctl\n"
       "  cairnctl completion fish > ~/.config/fish/completions/cairnctl.fish\n"
       "  cairnctl completion zsh > \"${fpath[1]}/_cairnctl\"",

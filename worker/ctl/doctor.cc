@@ -65,7 +65,7 @@ Finding Memory() {
   Finding finding{.what = "memory", .found = absl::StrCat(BytesText(total), " in this machine")};
   if (total < int64_t{2} << 30) {
     finding.level = Level::kWarning;
-    finding.fix = "small variables alone: set --memory_budget_bytes of cairn-ps to what is free";
+    finding.fix = "enough for small variables only: set --memory_budget_bytes to the free memory";
   }
   return finding;
 }
@@ -75,7 +75,7 @@ Finding Space(const std::string& directory) {
   Finding finding{.what = "disk space"};
   if (statvfs(directory.c_str(), &stat) != 0) {
     return {Level::kBad, "disk space", absl::StrCat(directory, ": ", std::strerror(errno)),
-            "name a folder that is there by --data_dir"};
+            "name an existing directory by --data_dir"};
   }
   const int64_t bytes = static_cast<int64_t>(stat.f_bavail) * static_cast<int64_t>(stat.f_frsize);
   finding.found = absl::StrCat(BytesText(bytes), " free at ", directory);
@@ -126,7 +126,7 @@ Finding Disk(const std::string& directory) {
   const absl::StatusOr<DiskRate> rate = MeasureDisk(directory);
   if (rate.ok()) return JudgeDisk(directory, rate->bytes_per_second, rate->sync_seconds);
   return {Level::kBad, "disk", absl::StrCat(directory, ": ", rate.status().message()),
-          "name a folder that can be written by --data_dir, or see to its disk"};
+          "name a writable directory by --data_dir, or check its disk"};
 }
 
 Finding Gpus() {
@@ -154,8 +154,8 @@ Finding Server(const Target& target, const ServerView& view, size_t index) {
   }
   finding.level = Level::kBad;
   if (absl::IsAlreadyExists(held)) {
-    finding.found = absl::StrCat("something listens there that is no cairn-ps, or one that hangs: ",
-                                 view.status.message());
+    finding.found =
+        absl::StrCat("the listener is no cairn-ps, or one that hangs: ", view.status.message());
     finding.fix = "end it (ss -ltnp names the process), or give the task another port";
   } else {
     finding.found = std::string(view.status.message());

@@ -254,7 +254,7 @@ std::string ShardsText(const Spread& spread) {
 
 std::string NoneText(absl::string_view where, const std::vector<std::string>& patterns) {
   return patterns.empty() ? absl::StrCat(where, " hold no variables of it\n")
-                          : absl::StrCat(where, " hold no variable of the names that were given\n");
+                          : absl::StrCat(where, " hold no variable with these names\n");
 }
 
 absl::StatusOr<Answer> InspectDirectory(const InspectOptions& options) {

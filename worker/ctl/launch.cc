@@ -147,11 +147,11 @@ void Launcher::ReadSignals() {
     const int signal = static_cast<int>(info.ssi_signo);
     if (signal == SIGCHLD) continue;
     if (++stop_signals_ > 1) {
-      self_->Say("killing what is still there");
+      self_->Say("killing the remaining tasks");
       for (const auto& task : tasks_) task->process().Signal(SIGKILL);
     } else {
-      self_->Say(absl::StrCat("got ", strsignal(signal), ": workers, then servers are ended; ",
-                              "once more kills them"));
+      self_->Say(absl::StrCat("got ", strsignal(signal), ": ending workers, then servers; ",
+                              "a second one kills them"));
       // A launch of servers alone ends by signal.
       End(HasWorkers() ? 128 + signal : 0, "");
     }
@@ -165,7 +165,7 @@ void Launcher::OnFailure(LaunchTask& task) {
     const absl::Duration wait =
         std::min(kFirstRestart * (1 << std::min(task.restarts(), 10)), kLongestRestart);
     task.RestartAt(MonotonicNow() + wait);
-    self_->Say(absl::StrCat(what, "; started again in ", absl::FormatDuration(wait), " (",
+    self_->Say(absl::StrCat(what, "; restarts in ", absl::FormatDuration(wait), " (",
                             task.restarts(), " of ", options_.max_restarts, ")"));
     return;
   }
@@ -255,8 +255,8 @@ absl::Status Launcher::Advance() {
   if (ending && grace_.Expired()) {
     for (const auto& task : tasks_) {
       if (task->server() != (phase_ == Phase::kServersEnd) || !task->process().running()) continue;
-      self_->Say(absl::StrCat(task->name(), " is still there after ", options_.grace_seconds,
-                              " s: killed"));
+      self_->Say(
+          absl::StrCat(task->name(), " still runs after ", options_.grace_seconds, " s: killed"));
       task->process().Signal(SIGKILL);
     }
     grace_ = Deadline::In(absl::Seconds(std::max(options_.grace_seconds, 1.0)));
@@ -328,7 +328,7 @@ Answer Launcher::MakeAnswer() const {
     // A task that refused its flags or files would refuse them again.
     const bool would_help = !options_.restart_on_failure && exit_status_ != kRefused;
     const char* const next = would_help
-                                 ? "its last lines above say why; --restart on-failure goes on"
+                                 ? "its last lines above say why; --restart on-failure restarts it"
                                  : "its last lines above say why";
     answer.finding = absl::AbortedError(absl::StrCat(why_, ": ", next));
   }
@@ -376,7 +376,7 @@ absl::StatusOr<Answer> Launch(const LaunchOptions& options) {
                      {"cluster_file", plan.shown_cluster_file},
                      {"log_directory", plan.log_directory}};
       answer.text =
-          absl::StrCat("ready, and goes on in the background as process ", getpid(),
+          absl::StrCat("ready, and continues in the background as process ", getpid(),
                        "\n  watch it: cairnctl status --cluster ", plan.shown_cluster_file,
                        "\n  its logs: cairnctl logs --directory ", plan.log_directory, " --follow",
                        "\n  end it:   cairnctl stop --launch ", getpid(), "\n");

@@ -138,7 +138,7 @@ absl::StatusOr<std::string> MakeLogDirectory(const LaunchOptions& options,
                                                       : fs::path(folder) / "logs";
   if (options.wait && options.log_directory.empty() && options.state.empty()) {
     return BadFlag(
-        "--wait goes on in the background: say where its logs go, by --log_directory DIR (or "
+        "--wait continues in the background: name its logs' directory by --log_directory DIR (or "
         "--state DIR)");
   }
   std::error_code error;

@@ -109,9 +109,9 @@ void ShowPlan(const std::vector<VariablePlaces>& variables, const RebalancePlan&
                                      {"bytes", plan.before.bytes[s]},
                                      {"planned_bytes", plan.after.bytes[s]}};
     absl::StrAppend(&answer->text, "ps:", s, " has ", BytesText(plan.before.bytes[s]),
-                    ", is to have ", BytesText(plan.after.bytes[s]));
+                    ", will have ", BytesText(plan.after.bytes[s]));
     if (by_load) {
-      absl::StrAppend(&answer->text, "; carries ", LoadText(plan.before.load[s]), ", is to carry ",
+      absl::StrAppend(&answer->text, "; carries ", LoadText(plan.before.load[s]), ", will carry ",
                       LoadText(plan.after.load[s]));
       server["load_bytes_per_second"] = plan.before.load[s];
       server["planned_load_bytes_per_second"] = plan.after.load[s];
@@ -220,8 +220,8 @@ class Rebalancing {
     });
     if (idle) {
       return absl::FailedPreconditionError(absl::StrCat(
-          "nobody pulled or pushed rows of job ", target_.job, " for ", SecondsText(seconds),
-          ": no load to even out. Rebalance while it trains, "
+          "no worker pulled or pushed rows of job ", target_.job, " for ", SecondsText(seconds),
+          ": no load to balance. Rebalance while it trains, "
           "watch longer (--watch_seconds), or use --by memory"));
     }
     *variables = std::move(now);

@@ -178,7 +178,7 @@ absl::StatusOr<RebalancePlan> PlanRebalance(absl::Span<const VariablePlaces> var
                                             double tolerance, const PieceLoads& loads) {
   Planner planner(variables, server_count, emptied, loads);
   if (!planner.any_keeps()) {
-    return absl::InvalidArgumentError("every server is to be emptied: one has to keep the rows");
+    return absl::InvalidArgumentError("--empty names every server: one has to keep the rows");
   }
   return std::move(planner).Plan(tolerance);
 }

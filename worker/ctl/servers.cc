@@ -177,7 +177,7 @@ absl::StatusOr<Answer> RunServersRemove(const ServersOptions& options) {
   target.members.Take(changed.members);
   Answer answer = AnswerOf(target);
   absl::StrAppend(&answer.text, target.ServerName(server),
-                  " has left; it runs until you end it, and its --data_dir is of no more use\n");
+                  " has left; it runs until you end it, and its --data_dir is no longer needed\n");
   return answer;
 }
 

@@ -230,7 +230,7 @@ void StatusWriter::WriteWorkers() {
   }
   answer_.json["workers"] = std::move(list);
   absl::StrAppend(&answer_.text, "\n",
-                  table.empty() ? "  no worker is known to the servers\n" : table.Text());
+                  table.empty() ? "  the servers know no worker\n" : table.Text());
 }
 
 void StatusWriter::WriteVariables() {

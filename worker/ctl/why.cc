@@ -73,14 +73,14 @@ std::string StandingText(const wire::WorkerStanding& worker) {
 
 // What an operator can do about the worker.
 std::string AdviceOn(const wire::WorkerStanding& worker) {
-  if (worker.state == "expected") return "it has not said hello: start it";
+  if (worker.state == "expected") return "it has not joined: start it";
   if (worker.state == "returning") {
-    return "known from before the server's restart: it comes back by itself, or its lease ends";
+    return "known from before the server's restart: it rejoins by itself, or its lease expires";
   }
-  if (worker.state == "joining") return "it says hello again by itself";
+  if (worker.state == "joining") return "it rejoins by itself";
   if (worker.seconds_since_seen >= kSilentSeconds) {
-    return "it is silent: look whether its process runs, is stopped or is cut off; when its lease "
-           "ends, the others go on without it or end (strategy.on_worker_loss)";
+    return "it is silent: check whether its process runs, is stopped or is cut off; when its lease "
+           "expires, the others continue without it or end (strategy.on_worker_loss)";
   }
   return "it runs, and is slower than the others";
 }
@@ -139,7 +139,7 @@ Answer WhyAnswer(const Target& target, const std::vector<ServerView>& servers) {
     silent.push_back({{"server", server.name}, {"error", std::string(server.status.message())}});
     absl::StrAppend(&answer.text, "\n", server.name,
                     ": does not answer; workers with a part there wait for it until "
-                    "strategy.ps_wait_seconds: start it again on its --data_dir\n");
+                    "strategy.ps_wait_seconds: restart it on its --data_dir\n");
   }
   answer.json = {{"job", target.job},
                  {"state", std::string(JobPhaseName(state.phase))},

@@ -94,7 +94,7 @@ TEST_F(CertsTest, EveryTaskGetsWhatItNeeds) {
 TEST_F(CertsTest, NothingIsOverwrittenAndTheCaIsUsedAgain) {
   ASSERT_OK(MakeCerts(ForCluster()));
   EXPECT_THAT(MakeCerts(ForCluster()),
-              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("ps-0.crt is there")));
+              StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("ps-0.crt exists")));
   const absl::StatusOr<Answer> more = MakeCerts(
       {.directory = directory_,
        .issue = {"grafana=reader", "ps-3=server:ps-3.example,10.0.0.4", "x=worker,admin"}});

@@ -132,7 +132,7 @@ absl::StatusOr<bool> ReadTFRecord(RecordFile* file, std::string* record) {
   }
   if (MaskCrc(Crc32c(header, 8)) != Load<uint32_t>(header + 8)) {
     return Damaged(*file, start,
-                   "has a length with a wrong checksum; the file is damaged, or no TFRecord file "
+                   "has a length with a wrong checksum; the file is corrupt, or no TFRecord file "
                    "(packed ones need Compression::kGzip)");
   }
   const auto length = Load<uint64_t>(header);

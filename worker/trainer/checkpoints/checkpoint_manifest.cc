@@ -112,7 +112,7 @@ bool RefuseDepth(int depth, Json::parse_event_t, Json&) {
 
 absl::Status Damaged(const std::string& path, absl::string_view why) {
   return absl::DataLossError(absl::StrCat(
-      path, " is damaged (", why,
+      path, " is corrupt (", why,
       "): name another checkpoint by checkpoint.restore, or bring this ", "file back from a copy"));
 }
 

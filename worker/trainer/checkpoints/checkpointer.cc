@@ -32,7 +32,7 @@ absl::Status CheckSameSteps(const std::vector<ServerCheckpoint>& servers) {
   if (*lowest == *highest) return absl::OkStatus();
   return absl::AbortedError(absl::StrCat(
       "the servers closed steps meanwhile (ps:", lowest - closed.begin(), " has ", *lowest, ", ps:",
-      highest - closed.begin(), " ", *highest, "): the others went on without this worker"));
+      highest - closed.begin(), " ", *highest, "): the others continued without this worker"));
 }
 
 }  // namespace
@@ -73,7 +73,7 @@ absl::Status Checkpointer::End(int64_t step) {
 
 void Checkpointer::MakeOrLog(int64_t step) {
   const absl::Status status = Make(step, /*finished=*/false);
-  if (!status.ok()) LOG(ERROR) << status.message() << "; training goes on";
+  if (!status.ok()) LOG(ERROR) << status.message() << "; training continues";
 }
 
 absl::Status Checkpointer::Make(int64_t step, bool finished) {

@@ -332,7 +332,7 @@ absl::StatusOr<std::unique_ptr<ReplicaRanks>> RanksFor(const std::vector<Device>
   if (!required && (cross_device_ops != "auto" || !CanAddUp(devices))) return nullptr;
   if (!CanAddUp(devices)) {
     return AsBadInput(absl::FailedPreconditionError(absl::StrCat(
-        "strategy.cross_device_ops: nccl adds up gradients between several GPUs, each named once; "
+        "strategy.cross_device_ops: nccl sums gradients between several GPUs, each named once; "
         "the replicas are on ",
         DevicesText(devices), ": take auto, or other strategy.devices")));
   }
@@ -340,7 +340,7 @@ absl::StatusOr<std::unique_ptr<ReplicaRanks>> RanksFor(const std::vector<Device>
   if (!status.ok() && required) {
     return AsBadInput(Annotate(status, "strategy.cross_device_ops: nccl"));
   }
-  LOG_IF(WARNING, !status.ok()) << "gradients are added up in host memory: " << status.message();
+  LOG_IF(WARNING, !status.ok()) << "gradients are summed in host memory: " << status.message();
   if (!status.ok()) return nullptr;
   return std::make_unique<ReplicaRanks>(devices, JoinByNccl, required);
 }

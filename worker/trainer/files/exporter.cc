@@ -116,7 +116,7 @@ absl::Status CheckExportPlace(const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
     return AsBadInput(absl::InvalidArgumentError(
-        absl::StrCat("export file ", path, " is a folder; name a file that may be written")));
+        absl::StrCat("export file ", path, " is a directory; name a writable file")));
   }
   std::string folder = std::filesystem::path(path).parent_path().string();
   if (folder.empty()) folder = ".";

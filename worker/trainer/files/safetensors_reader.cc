@@ -81,7 +81,7 @@ SafetensorsReader::~SafetensorsReader() { close(file_); }
 
 absl::Status SafetensorsReader::Malformed(absl::string_view what) const {
   return absl::InvalidArgumentError(
-      absl::StrCat(path_, " is no whole .safetensors file: ", PrintableText(what),
+      absl::StrCat(path_, " is no complete .safetensors file: ", PrintableText(what),
                    "; write it again, or take another"));
 }
 

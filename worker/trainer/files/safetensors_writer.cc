@@ -79,8 +79,8 @@ absl::Status SafetensorsWriter::Finish() {
   std::string text = header.dump();
   if (text.size() > header_bytes_) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the header takes ", text.size(), " bytes, room was left for ", header_bytes_,
-                     ": arrays were added that Create was not told of"));
+        absl::StrCat("the header takes ", text.size(), " bytes, space was reserved for ",
+                     header_bytes_, ": Create was not given the names of all arrays"));
   }
   text.append(header_bytes_ - text.size(), ' ');
   std::string length;

@@ -70,7 +70,7 @@ absl::StatusOr<NewestState> FindNewestState(CollectiveGroup& group, absl::string
     int64_t now = 0;
     if (blank == std::string::npos || !absl::SimpleAtoi(text.substr(0, blank), &now)) {
       return absl::DataLossError(absl::StrCat("worker ", rank, " (", group.peer(rank),
-                                              ") tells its position as '", text, "'"));
+                                              ") reports the position '", text, "'"));
     }
     if (rank == 0) newest.next_start = std::max(newest.next_start, now);
     const std::string position = text.substr(blank + 1);
@@ -87,7 +87,7 @@ absl::StatusOr<NewestState> FindNewestState(CollectiveGroup& group, absl::string
     newest.rank = rank;
     best = decoded;
   }
-  if (newest.rank >= 0) absl::StrAppend(&newest.log_line, ": all go on with worker ", newest.rank);
+  if (newest.rank >= 0) absl::StrAppend(&newest.log_line, ": all resume from worker ", newest.rank);
   return newest;
 }
 

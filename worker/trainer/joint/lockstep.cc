@@ -30,8 +30,8 @@ absl::Status Advised(const absl::Status& status) {
   if (status.ok()) return status;
   return absl::Status(status.code(),
                       absl::StrCat(status.message(),
-                                   "; start every worker again: they go on with the newest state "
-                                   "that any of them has"));
+                                   "; restart every worker: they continue from the newest state "
+                                   "among them"));
 }
 
 }  // namespace

@@ -86,7 +86,7 @@ std::string EncodeHistogram(const EventHistogram& histogram) {
 absl::Status Failed(const std::string& path, int error) {
   return absl::ErrnoToStatus(
       error, absl::StrCat("event file ", path,
-                          " (make room or leave to write there, or name another folder as "
+                          " (free space, permit writing there, or name another directory as "
                           "output.tensorboard)"));
 }
 

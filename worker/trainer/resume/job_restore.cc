@@ -119,7 +119,7 @@ absl::Status RestoreJob(PsClient& client, const JobConfig& job, bool fresh) {
   if (chosen.folder.empty()) {
     if (holdings.disagreement.empty()) return absl::OkStatus();
     if (!holdings.left_by_restore) return CheckAgreement(holdings);
-    LOG(INFO) << "job '" << job.name << "': drops what a restore that failed has left, and begins";
+    LOG(INFO) << "job '" << job.name << "': drops the remains of a failed restore, and begins";
     return client.DropJob(deadline);
   }
   if (!holdings.disagreement.empty() && !holdings.left_by_restore) {

@@ -50,7 +50,7 @@ absl::StatusOr<RunPosition> RunPosition::Decode(absl::string_view text) {
   if (!good) {
     return absl::DataLossError(absl::StrCat(
         "the servers hold the resume position '", absl::CHexEscape(text.substr(0, 80)),
-        "', which is not of this program's form; another program trains under this job's name: "
+        "', which this program did not write; another program trains under this job's name: "
         "choose another name, or start over with --fresh"));
   }
   position.finished = finished != kRuns;

@@ -125,7 +125,7 @@ absl::StatusOr<RunStart> DecideRunStart(const JobConfig& job, absl::string_view 
     // If others are still in the run that this worker has finished, extend that run: they too will
     // train up to the new totals.
     RunStart start = Extend(job, others_behind ? last.run : next_run, last, digest);
-    start.log_line = absl::StrCat(finished, "; goes on to ", Amount(job), " in all");
+    start.log_line = absl::StrCat(finished, "; continues to ", Amount(job), " in all");
     return start;
   }
   RunStart start = Extend(job, last.run, last, digest);

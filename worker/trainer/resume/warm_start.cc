@@ -120,9 +120,9 @@ absl::StatusOr<std::vector<VariableSpec>> Choose(const WarmStartConfig& config,
                                })));
     }
   }
-  if (chosen.empty()) return BadWarmStart(config, "it has none of the variables that are named");
+  if (chosen.empty()) return BadWarmStart(config, "it has none of the named variables");
   if (!absent.empty()) {
-    LOG(INFO) << "warm start: not in the checkpoint, so they begin as ever: "
+    LOG(INFO) << "warm start: not in the checkpoint, so they keep their initial values: "
               << absl::StrJoin(absent, ", ");
   }
   return chosen;

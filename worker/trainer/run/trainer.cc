@@ -357,8 +357,7 @@ class Training {
     const OutputConfig& config = options_.job.output;
     if (options_.worker != 0 && options_.group != nullptr) {
       if (!config.metrics_file.empty()) {
-        LOG(INFO) << "the first worker writes the metrics, which are of all: no "
-                  << config.metrics_file;
+        LOG(INFO) << "the first worker writes the metrics of all: no " << config.metrics_file;
       }
       return absl::OkStatus();
     }
@@ -439,7 +438,7 @@ class Training {
     return absl::AbortedError(absl::StrCat(lockstep_->PeerText(lockstep_->stopped_by()),
                                            " was asked to stop, so all stopped after step ",
                                            report_.total_steps,
-                                           ", which each has; start every worker again to go on"));
+                                           ", which each has; restart every worker to continue"));
   }
 
   // The workers have nothing left to agree on, so this worker's run is complete even if others
@@ -464,7 +463,7 @@ class Training {
                       CallTimeout(options_), options_.stop_requested));
     if (others.gone.empty()) return absl::OkStatus();
     LOG(WARNING) << WorkersText(others.gone)
-                 << " did not finish and cannot be seen any more; goes on without";
+                 << " did not finish and is silent; continues without it";
     return absl::OkStatus();
   }
 

@@ -80,7 +80,7 @@ TEST(CheckpointManifest, AnyChangedValueIsFound) {
        {std::string(), "{\"format\":1,\"deep\":" + deep + ends + "}"}) {
     std::ofstream(path) << damaged;
     EXPECT_THAT(CheckpointManifest::ReadFrom(folder.path()),
-                StatusIs(absl::StatusCode::kDataLoss, HasSubstr("damaged (it is ")));
+                StatusIs(absl::StatusCode::kDataLoss, HasSubstr("corrupt (it is ")));
   }
   fs::remove(path);
   fs::create_directory(path);

@@ -125,7 +125,7 @@ TEST(EventFile, AFullDiskIsAnErrorWithTheFilesNameAndLeavesWholeRecords) {
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
   std::signal(SIGXFSZ, handler);
   EXPECT_THAT(status.ToString(), AllOf(HasSubstr((*file)->path()), HasSubstr("File too large"),
-                                       HasSubstr("make room"), HasSubstr("output.tensorboard")));
+                                       HasSubstr("free space"), HasSubstr("output.tensorboard")));
   EXPECT_EQ(ReadRecords((*file)->path()).size(), 2);
 }
 

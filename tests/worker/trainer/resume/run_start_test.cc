@@ -142,7 +142,7 @@ TEST(RunStart, LargerTotalsGoOnWhereTheRunEnded) {
   EXPECT_EQ(start.position.row, 900);
   EXPECT_EQ(start.end_epoch, 5);
   EXPECT_EQ(start.position.run_steps, 30);
-  EXPECT_THAT(start.log_line, HasSubstr("goes on to 5 epochs in all"));
+  EXPECT_THAT(start.log_line, HasSubstr("continues to 5 epochs in all"));
 }
 
 // data.max_steps counts all steps of the job, so a start after the last step has nothing to train.
